@@ -1,0 +1,80 @@
+//===- Collective.h - The collectives between two shardings ----------------===//
+//
+// Plain C++. What the planner prices and what the passes emit.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_RESHARD_COLLECTIVE_H
+#define TBC_PLANNER_RESHARD_COLLECTIVE_H
+
+#include "planner/reshard/Sharding.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tbc::reshard {
+
+enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, ShardSlice, Send };
+
+const char *name(CollectiveKind kind);
+
+/// One segment of a dim as a collective sees it: the full dim has outer x (n*k) x inner elements of
+/// it, the local one outer x k x inner (n = group size).
+struct SegmentShape {
+  int64_t outer = 1;
+  int64_t k = 1;
+  int64_t inner = 1;
+  bool operator==(const SegmentShape &o) const {
+    return outer == o.outer && k == o.k && inner == o.inner;
+  }
+};
+
+/// One communication (or, for ShardSlice, a local copy) on a tensor. Field use by kind:
+///   AllReduce      axes, reduce
+///   AllGather      axes, dim, segments      local -> full along dim
+///   ReduceScatter  axes, dim, segments      full, summed -> local along dim
+///   ShardSlice     axes, dim, segments      full -> local along dim, no communication
+///   AllToAll       axes, dim + segments: the dim that becomes full;
+///                  splitDim + splitSegments: the dim that becomes local
+///   Send           stages[0] -> stages[1]
+/// dim = -1: the flattened tensor, padded to n * ceil(numel / n); segments = {{1, ceil(numel/n), 1}}
+/// and numElements = numel without the padding.
+struct Collective {
+  CollectiveKind kind = CollectiveKind::AllReduce;
+  std::vector<AxisRef> axes;
+  ReduceKind reduce = ReduceKind::Sum;
+  int dim = -1;
+  std::vector<SegmentShape> segments;
+  int splitDim = -1;
+  std::vector<SegmentShape> splitSegments;
+  int64_t numElements = 0;
+  /// Bytes of the buffer on the side where the tensor is full along `axes` (all_reduce: the tensor;
+  /// all_gather: the result; reduce_scatter: the input, padding included; all_to_all and send: the
+  /// local tensor). The NCCL convention for message sizes.
+  int64_t bytes = 0;
+  /// For a group along the pipeline axis that is not the whole axis (tied weights), or the two ends of
+  /// a send: the stages. Empty otherwise.
+  std::vector<int> stages;
+};
+
+/// Seconds that a collective takes; 0 for ShardSlice is usual.
+using CollectiveCost = std::function<double(const Collective &)>;
+
+/// The bytes each rank sends in a ring or pairwise exchange: all_reduce 2(n-1)/n, all_gather,
+/// reduce_scatter and all_to_all (n-1)/n of `bytes`, send all of it, ShardSlice 0.
+double bytesOnWire(const Collective &collective);
+
+/// The cheapest sequence of collectives that takes a tensor from sharding `from` to sharding `to`, by
+/// Dijkstra over intermediate shardings under `cost`; ties are broken by the order of kinds and axes,
+/// so the answer does not depend on anything else. Empty if the two are equal.
+///
+/// `to` may keep pending axes that `from` has (they are left alone) but may not add one. Every
+/// intermediate sharding is valid. Adjacent steps of the same kind over several axes of one dim or over
+/// pending axes are one collective over all of them.
+std::vector<Collective> reshard(const Mesh &mesh, const TensorLayout &layout, const Sharding &from,
+                                const Sharding &to, const CollectiveCost &cost = bytesOnWire);
+
+} // namespace tbc::reshard
+
+#endif // TBC_PLANNER_RESHARD_COLLECTIVE_H

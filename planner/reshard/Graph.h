@@ -1,0 +1,236 @@
+//===- Graph.h - The training step as the planner and the partitioner see it ===//
+//
+// Plain C++. Opaque nodes with loops, values with layouts: no notion of "attention" or "layer". The
+// compiler extracts it from the IR; the planner searches over it; `derive` turns a choice of strategies
+// into the exact list of collectives, which the planner prices and the partitioner emits.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_RESHARD_GRAPH_H
+#define TBC_PLANNER_RESHARD_GRAPH_H
+
+#include "planner/reshard/Collective.h"
+#include "planner/reshard/Sharding.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tbc::reshard {
+
+enum class Phase { Forward, Backward };
+enum class ValueRole { Activation, Parameter, State, Input, Loss };
+/// Parallel: in the result. Reduction: summed away (the result is pending). Max: reduced by max.
+/// Fixed: may not be sharded.
+enum class LoopKind { Parallel, Reduction, Max, Fixed };
+
+struct TensorDim {
+  int tensor = 0; // operand number or result number
+  int dim = 0;
+};
+
+/// One loop of an op: a factor as it runs through the op's operands and results (as in an einsum).
+struct Loop {
+  FactorId factor = 0;
+  int64_t size = 1;
+  LoopKind kind = LoopKind::Parallel;
+  std::vector<TensorDim> operandDims;
+  std::vector<TensorDim> resultDims;
+};
+
+struct GraphValue {
+  std::string name;
+  TensorLayout layout;
+  ValueRole role = ValueRole::Activation;
+  int producer = -1; // op index; -1: an input of the step
+  int producerResult = 0;
+  bool isFloat = true;
+  /// The forward value this is the cotangent of, or -1.
+  int cotangentOf = -1;
+  std::vector<int> users; // op indices, ascending, each once
+};
+
+struct GraphOp {
+  std::string id;
+  std::string kind; // the op's mnemonic, for people
+  Phase phase = Phase::Forward;
+  int stage = 0;
+  /// The forward op this belongs to (itself for a forward op; -1 if none).
+  int forwardOp = -1;
+  std::vector<int> operands;
+  std::vector<int> results;
+  std::vector<Loop> loops;
+  /// Linear in all operands jointly (add, neg, a cast between floats): pending operands may pass
+  /// through as a pending result when all operands are pending over the same axes.
+  bool additive = false;
+  /// Depends on no input, parameter or state (constants, iota and what is computed from them): cloned
+  /// into every stage that needs it and evaluated replicated, never sent.
+  bool generator = false;
+  /// Floating-point operations for the sizes in `loops` (all global); sharding a loop divides it.
+  double flops = 0;
+  /// Kernel class for the cost model: "matmul", "conv", "attention", "elementwise", "reduction",
+  /// "gather", "none" (free: views and generators).
+  std::string kernelClass = "elementwise";
+};
+
+/// One trained parameter: where its value enters and where its gradient leaves.
+struct GraphParameter {
+  int value = -1;
+  int gradient = -1; // value index of the completed gradient, -1 if frozen or unused
+};
+
+struct Graph {
+  std::vector<GraphValue> values;
+  std::vector<GraphOp> ops; // in topological order: all forward ops, then all backward ops
+  std::vector<GraphParameter> parameters;
+  /// New values of State inputs: {state input value, new value}.
+  std::vector<std::pair<int, int>> stateUpdates;
+  int loss = -1;
+  FactorId batchFactor = -1;
+};
+
+/// Which axes lie on which loops of one op. Loops not named are not sharded.
+struct OpStrategy {
+  std::string tag; // e.g. "loop:h" for people; free text
+  std::map<int, std::vector<AxisRef>> loopAxes;
+};
+
+/// The ordinary strategies of an op for one more mesh axis: not at all, or on any one loop that may be
+/// sharded and whose size the axis divides (after the axes that `base` puts there).
+std::vector<OpStrategy> enumerateStrategies(const Graph &graph, int op, const OpStrategy &base,
+                                            const AxisRef &axis);
+
+/// Strategy with the batch factor's loops over `dataAxes`.
+OpStrategy batchStrategy(const Graph &graph, int op, const std::vector<AxisRef> &dataAxes);
+
+/// A backward op does what its forward op did: each of its loops that runs through an operand, a
+/// result or a cotangent of a result of the forward op takes the axes of the forward loop at the same
+/// place; other loops take the axes of the forward loop with the same factor, if there is just one.
+OpStrategy inheritStrategy(const Graph &graph, int backwardOp, const std::vector<OpStrategy> &strategies);
+
+/// The sharding in which an op wants operand `operand`, and produces result `result` (pending over the
+/// axes of its reduction loops).
+Sharding operandSharding(const Graph &graph, int op, const OpStrategy &strategy, int operand);
+Sharding resultSharding(const Graph &graph, int op, const OpStrategy &strategy, int result);
+
+/// How one parameter is stored, gathered and its gradient reduced (docs/design.md, section 3).
+/// zero 0: gradients all_reduced over reduceAxes + zeroAxes once per step.
+/// zero 1: gradients reduce_scattered over zeroAxes once per step, parameter all_gathered once per step.
+/// zero 2: gradients reduce_scattered each micro-batch, parameter all_gathered once per step.
+/// zero 3: parameter stored flat over zeroAxes, gathered in forward and again in backward (or kept to
+///         the end of backward: keepGathered), gradients reduce_scattered each micro-batch.
+/// In 1 to 3 the state is flat over zeroAxes, and reduceAxes (other data axes) are all_reduced once per
+/// step on the shard.
+struct ParameterPlan {
+  int zero = 0;
+  bool keepGathered = false;
+  std::vector<AxisRef> zeroAxes;
+  std::vector<AxisRef> reduceAxes;
+};
+
+struct Assignment {
+  Mesh mesh;
+  int pipelineAxis = -1; // index of the "pp" axis in mesh, or -1
+  int numStages = 1;
+  int64_t microBatches = 1; // per step and data rank
+  std::vector<OpStrategy> strategies;       // one per op
+  std::vector<ParameterPlan> parameterPlans; // one per parameter
+};
+
+/// Where a piece of communication sits.
+enum class Where {
+  Operand,        // before op `op`, for operand value `value`, in phase and stage of that op
+  ParameterUse,   // gather of a stored parameter at its first use in a block
+  GradientMicro,  // after the gradient is produced, each micro-batch
+  GradientStep,   // in update, on the accumulated gradient
+  ParameterStep,  // in update, after the optimizer
+  Loss,           // once per step: the scalar loss
+  Stage,          // a send between stages
+};
+
+/// Takes value `value` from `from` to `to`, once per block execution (or once per step).
+struct Reshard {
+  int value = -1;
+  Where where = Where::Operand;
+  Phase phase = Phase::Forward;
+  int stage = 0;
+  int op = -1; // the op before which it runs, for Where::Operand and ParameterUse
+  Sharding from, to;
+  std::vector<Collective> steps;
+  bool perStep = false; // else per micro-batch
+};
+
+/// A value kept from forward to backward in the sharding given, on a stage.
+struct Residual {
+  int value = -1;
+  int stage = 0;
+  Sharding sharding;
+};
+
+/// A value that crosses from one stage to another, in the sharding given.
+struct Transfer {
+  int value = -1;
+  int fromStage = 0, toStage = 0;
+  Phase phase = Phase::Forward;
+  Sharding sharding;
+};
+
+struct Derivation {
+  /// Per op and operand: the sharding required, and the index into `reshards` of the *last* reshard
+  /// that provides it (-1: the value's home serves as it is).
+  struct Operand {
+    Sharding sharding;
+    int reshard = -1;
+  };
+  std::vector<std::vector<Operand>> operands;
+  std::vector<Sharding> raw;  // per value: as produced, pending included
+  std::vector<Sharding> home; // per value: as kept, pending completed unless an additive op takes it on
+  std::vector<Sharding> stored; // per parameter (index into graph.parameters): the stored sharding
+  std::vector<Sharding> gradient; // per parameter: the accumulated gradient's sharding (may be pending)
+  std::vector<Sharding> state;    // per parameter: optimizer state and master weights
+  std::vector<std::vector<int>> parameterStages; // per parameter: the stages that hold a copy
+  std::vector<Reshard> reshards; // in program order
+  std::vector<Residual> residuals;
+  std::vector<Transfer> transfers;
+};
+
+/// What every rank does under `assignment`, as collectives; a pure function shared by planner and
+/// partitioner. Rules, in order:
+///  1. A value is completed (pending resolved by all_reduce, or by reduce_scatter where all its users
+///     on all phases want it sharded alike) once, right after its producer; that is its home.
+///     An additive op whose operands are all pending over the same axes, each used only by it, takes
+///     them on: sums are deferred and merged.
+///  2. An operand wanted in another sharding is resharded before the op; a second use of the same
+///     value in the same sharding, stage and phase reuses the first.
+///  3. A forward value that backward needs is kept in the sharding in which backward's first user wants
+///     it if forward had it so, else in its home.
+///  4. A parameter's home is the sharding that most of its users want (first in op order on a tie);
+///     with zero 3 the stored one is flat over zeroAxes on top, and it is gathered at the first use in
+///     each block.
+///  5. A gradient is resharded to its parameter's home each micro-batch (what is pending over data axes
+///     stays so unless zero >= 2), accumulated, and completed once per step. A parameter held by
+///     several stages has its accumulated gradient all_reduced over those stages of the pipeline axis.
+///  6. A value used by a later stage is sent directly, once per receiving stage, in its home sharding;
+///     generators are cloned instead.
+Derivation derive(const Graph &graph, const Assignment &assignment,
+                  const CollectiveCost &cost = bytesOnWire);
+
+/// One line of the list of collectives: `count` executions per step on each rank of `stage`.
+struct CollectiveCount {
+  CollectiveKind kind;
+  std::string axes; // names joined by "+", e.g. "dp", "dp+fsdp", "tp"
+  int stage = 0;
+  int64_t bytes = 0; // per execution
+  int64_t count = 0; // per step
+  bool operator<(const CollectiveCount &o) const;
+  bool operator==(const CollectiveCount &o) const;
+};
+
+/// The collectives of one step, merged by (kind, axes, stage, bytes) and sorted; ShardSlice left out.
+/// A send is counted at the sending stage with axes "pp".
+std::vector<CollectiveCount> countCollectives(const Graph &graph, const Assignment &assignment,
+                                              const Derivation &derivation);
+
+} // namespace tbc::reshard
+
+#endif // TBC_PLANNER_RESHARD_GRAPH_H
