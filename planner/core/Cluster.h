@@ -1,0 +1,96 @@
+//===- Cluster.h - The machine that a plan is for --------------------------===//
+//
+// Plain C++. Every constant of the cost and memory model stands in a cluster file with its source
+// (planner/clusters/*.toml); none in code.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_CORE_CLUSTER_H
+#define TBC_PLANNER_CORE_CLUSTER_H
+
+#include "runtime/abi/Status.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tbc::planner {
+
+/// What a kernel of one class reaches of the peaks of the device.
+struct KernelEfficiency {
+  double flopsFraction = 1;  // of peak FLOP/s, in the limit of large operands
+  double memoryFraction = 1; // of memory bandwidth
+  /// FLOPs at which half of `flopsFraction` is reached: the efficiency curve is
+  /// flopsFraction * flops / (flops + halfFlops).
+  double halfFlops = 0;
+  bool operator==(const KernelEfficiency &o) const {
+    return flopsFraction == o.flopsFraction && memoryFraction == o.memoryFraction &&
+           halfFlops == o.halfFlops;
+  }
+};
+
+/// One level of the network, as one device sees it.
+struct NetworkLevel {
+  double latencySeconds = 0; // of one step of a collective's algorithm
+  double bytesPerSecond = 0; // bus bandwidth of one device, one direction
+  double startSeconds = 0;   // per collective, whatever its size
+  bool operator==(const NetworkLevel &o) const {
+    return latencySeconds == o.latencySeconds && bytesPerSecond == o.bytesPerSecond &&
+           startSeconds == o.startSeconds;
+  }
+};
+
+/// A homogeneous cluster: devices in nodes, a network inside a node and one between nodes.
+struct Cluster {
+  std::string name;
+  std::string description;
+  int64_t devicesPerNode = 1;
+
+  int64_t memoryBytes = 0;
+  double memoryBytesPerSecond = 0;
+  /// Peak dense FLOP/s of matmul, conv and attention by precision: "f32", "bf16", "f16".
+  std::map<std::string, double> peakFlopsPerSecond;
+  /// Peak FLOP/s of everything else (vector units).
+  double vectorFlopsPerSecond = 0;
+  double launchSeconds = 0; // the floor of one kernel
+  /// By kernel class; "default" stands for every class that is not named.
+  std::map<std::string, KernelEfficiency> kernels;
+
+  NetworkLevel intraNode;
+  NetworkLevel interNode;
+
+  /// The share of compute time that may hide data-parallel communication.
+  double overlapFraction = 0;
+  /// Relative half-width of the interval printed around a predicted step time.
+  double timeUncertainty = 0;
+
+  int64_t contextBytes = 0;     // taken by driver, libraries and communicators
+  double allocatorFraction = 0; // of program-owned bytes lost to fragmentation
+  double reservedFraction = 0;  // of the device's memory never planned with
+
+  const KernelEfficiency &kernel(const std::string &kernelClass) const;
+  /// Peak FLOP/s of a kernel class whose operands have elements of `elementBytes`.
+  double peakFlops(const std::string &kernelClass, int64_t elementBytes) const;
+  /// What a plan may use on one device.
+  int64_t usableBytes() const;
+  bool operator==(const Cluster &o) const;
+};
+
+/// The names of the presets that are built in, sorted.
+std::vector<std::string> clusterPresets();
+
+/// The cluster called `nameOrPath`: a preset, else a TOML file.
+/// Errors: Usage, naming file, line and key; an unknown name or key gets a suggestion.
+Result<Cluster> loadCluster(const std::string &nameOrPath);
+
+/// Reads a cluster from TOML text; `source` names it in messages.
+Result<Cluster> parseCluster(const std::string &text, const std::string &source);
+
+/// The one of `candidates` closest to `word` (Levenshtein, at most a third of the letters wrong),
+/// or "".
+std::string closestWord(const std::string &word, const std::vector<std::string> &candidates);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_CLUSTER_H

@@ -1,0 +1,209 @@
+//===- Plan.h - The whole answer of the planner, and its file --------------===//
+//
+// Plain C++. plan.json (schema in docs/plan.schema.json): canonical, versioned, editable by hand.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_CORE_PLAN_H
+#define TBC_PLANNER_CORE_PLAN_H
+
+#include "planner/core/Cluster.h"
+#include "planner/reshard/Graph.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tbc::planner {
+
+/// What is to be trained, apart from the graph.
+struct Job {
+  std::string modelPath;                   // as it shall stand in the plan: relative to it
+  std::string modelHash;                   // of the model file
+  std::string stepHash;                    // of the canonical step functions
+  std::map<std::string, int64_t> bindings; // --dim NAME=VALUE and what else was bound
+  std::string task = "train";
+  std::string loss = "cross-entropy";
+  std::string optimizer = "adamw"; // adamw, sgd-momentum, sgd
+  std::string precision = "bf16";  // bf16 (f32 master weights) or f32
+  int64_t gpus = 1;
+  int64_t globalBatch = 1;     // samples per step
+  bool batchIsDefault = false; // then it may be rounded up to fit the mesh
+  int64_t sequence = 0;        // tokens per sample, 0 where the model has none
+
+  /// Bytes per parameter element of optimizer state, of the master copy, and of an accumulated
+  /// gradient (0: the gradient's own type).
+  int64_t stateBytesPerElement() const;
+  int64_t masterBytesPerElement() const;
+};
+
+/// The four axes of the mesh, in the order of ranks: pp slowest, tp fastest.
+struct MeshShape {
+  int64_t pp = 1, dp = 1, fsdp = 1, tp = 1;
+  int64_t numRanks() const { return pp * dp * fsdp * tp; }
+  int64_t dataRanks() const { return dp * fsdp; }
+  bool operator==(const MeshShape &o) const {
+    return pp == o.pp && dp == o.dp && fsdp == o.fsdp && tp == o.tp;
+  }
+  /// The mesh of the axes longer than 1.
+  reshard::Mesh mesh() const;
+};
+
+/// e.g. "dp=2 fsdp=4 tp=2"; "one device" for a mesh of one.
+std::string toString(const MeshShape &mesh);
+
+/// Axes by name on the loops of some forward ops. Ops named by no decision split their batch loops
+/// over dp and fsdp and nothing else; backward ops do what their forward op does.
+struct OpDecision {
+  std::map<int, std::vector<std::string>> loopAxes;
+  std::vector<std::string> ops; // ids
+};
+
+struct ParameterDecision {
+  int zero = 0;
+  bool keepGathered = false;
+  std::vector<std::string> zeroAxes;
+  std::vector<std::string> reduceAxes;
+  bool operator==(const ParameterDecision &o) const {
+    return zero == o.zero && keepGathered == o.keepGathered && zeroAxes == o.zeroAxes &&
+           reduceAxes == o.reduceAxes;
+  }
+};
+
+struct ParameterOverride {
+  ParameterDecision decision;
+  std::vector<std::string> parameters; // names
+};
+
+/// A line of the memory table of one stage.
+struct MemoryLine {
+  std::string name;
+  int64_t bytes = 0;
+};
+
+struct StageMemory {
+  std::vector<MemoryLine> lines;
+  int64_t totalBytes() const;
+};
+
+/// Seconds of one step on the slowest rank, by what they are spent on; they add up to the step
+/// time.
+struct TimeSplit {
+  double compute = 0;    // forward and backward kernels
+  double recompute = 0;  // forward kernels run again
+  double operands = 0;   // exposed collectives between ops (tensor parallelism)
+  double data = 0;       // exposed gathers of parameters and reductions of gradients
+  double pipeline = 0;   // sends and bubble
+  double update = 0;     // optimizer
+  double hiddenData = 0; // data communication behind compute: not part of the sum
+  double total() const { return compute + recompute + operands + data + pipeline + update; }
+};
+
+/// One line of the list of collectives of a step; `seconds` is one execution.
+struct CollectiveLine {
+  reshard::CollectiveCount count;
+  double seconds = 0;
+};
+
+struct Prediction {
+  double stepSeconds = 0;
+  double lowSeconds = 0, highSeconds = 0;
+  int64_t peakBytes = 0; // on the fullest stage, context and margins included
+  int64_t limitBytes = 0;
+  bool fits = false;
+  double modelFlops = 0; // of one step over all ranks, recomputation not counted
+  double mfu = 0;
+  std::vector<StageMemory> stages;
+  TimeSplit time;
+  std::vector<CollectiveLine> collectives;
+};
+
+/// Another configuration that was scored, and what it loses.
+struct Alternative {
+  MeshShape mesh;
+  ParameterDecision data;
+  int64_t microBatch = 1, accumulation = 1;
+  std::string schedule, recompute;
+  double stepSeconds = 0;
+  int64_t peakBytes = 0;
+  bool fits = false;
+  std::string note;
+};
+
+enum class Origin { Pinned, Solved, Propagated, Forced };
+
+struct Reason {
+  std::string decision; // "mesh", "zero", ...
+  std::string value;
+  Origin origin = Origin::Solved;
+  std::string text;
+};
+
+/// A repeated part of the graph, for the layer table.
+struct BlockRow {
+  std::string name; // of its first op, without what differs between repeats
+  int64_t count = 1;
+  int64_t ops = 0;
+  int64_t parameters = 0;    // elements, of one repeat
+  std::string split;         // e.g. "tp: 4 of 9 matmuls by column/row"
+  double seconds = 0;        // forward and backward of one micro-batch, one repeat
+  int64_t residualBytes = 0; // per micro-batch, one repeat
+};
+
+struct Plan {
+  Job job;
+  Cluster cluster;
+  MeshShape mesh;
+  int64_t idleDevices = 0;
+  int64_t microBatch = 1;        // samples per data rank
+  int64_t accumulation = 1;      // micro-batches per step and data rank
+  std::string schedule = "1f1b"; // 1f1b, gpipe; "none" without pipeline
+  std::vector<OpDecision> ops;
+  ParameterDecision parameterDefault;
+  std::vector<ParameterOverride> parameterOverrides;
+  /// The id of the first forward op of each stage, in the order of the forward ops; the first entry
+  /// is the first op of all.
+  std::vector<std::string> stages;
+  std::string recompute = "none";        // none, selective, full
+  std::vector<std::string> recomputeOps; // forward ops whose results are not kept
+
+  Prediction prediction;
+  double lowerBoundSeconds = 0; // no plan for this job is faster in this cost model
+  std::string bindingConstraint;
+  std::vector<BlockRow> blocks;
+  std::vector<Alternative> alternatives;
+  std::vector<std::string> assumptions;
+  std::vector<Reason> reasons;
+};
+
+/// The canonical text of plan.json: sorted keys, shortest numbers that read back equal, final
+/// newline.
+std::string writePlan(const Plan &plan);
+
+/// Reads plan.json. `source` names it in messages.
+/// Errors: Usage, naming the key: not JSON, truncated, of another version, a key unknown, missing,
+/// or of the wrong type or range.
+Result<Plan> readPlan(const std::string &text, const std::string &source);
+
+/// A plan applied to the graph of its model: everything that `derive` needs.
+struct PlannedStep {
+  /// Rebatched to microBatch * dataRanks, stages set, and with the re-executed ops cloned into the
+  /// backward phase.
+  reshard::Graph graph;
+  reshard::Assignment assignment;
+  /// Indices of forward ops that the backward executes again, ascending, in the graph that went in
+  /// (and with the same numbers in `graph`).
+  std::vector<int> reexecuted;
+};
+
+/// Errors: Usage where the plan names an op, parameter, axis or loop that the graph does not have,
+/// or one that the loop's size does not allow.
+Result<PlannedStep> applyPlan(const reshard::Graph &graph, const Plan &plan);
+
+/// `graph` with its batch factor resized to `batch`: layouts, loops and FLOPs. Identity if the
+/// graph has no batch factor.
+reshard::Graph withBatch(const reshard::Graph &graph, int64_t batch);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_PLAN_H

@@ -1,0 +1,60 @@
+//===- Search.h - The best plan for a job, with reasons and a bound --------===//
+//
+// Plain C++. Enumerates meshes, micro-batches, ZeRO modes, recomputation, schedules and stage cuts;
+// places strategies by an exact solver; scores in closed form; re-evaluates the best few exactly.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_CORE_SEARCH_H
+#define TBC_PLANNER_CORE_SEARCH_H
+
+#include "planner/core/Plan.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tbc::planner {
+
+/// What the user has decided already. Empty fields are open.
+struct Pins {
+  /// --mesh: axes in the order given; axes that are not named have size 1. Empty: open.
+  std::vector<std::pair<std::string, int64_t>> mesh;
+  /// --strategy: auto ddp zero1 zero2 zero3 fsdp shard-grad-op hybrid-shard tp pp hybrid.
+  std::string strategy = "auto";
+  std::optional<int> zero;
+  std::optional<int64_t> microBatch;
+  std::string schedule;           // "", gpipe, 1f1b
+  std::string recompute = "auto"; // auto, none, selective, full
+  std::optional<int64_t> memoryLimitBytes;
+  int top = 5; // runners-up kept, the answer included
+};
+
+/// Reads "dp=2,fsdp=4". Errors: Usage.
+Result<std::vector<std::pair<std::string, int64_t>>> parseMesh(const std::string &text);
+/// Reads "40GiB", "512MiB", "80GB" or plain bytes. Errors: Usage.
+Result<int64_t> parseBytes(const std::string &text);
+/// The values that --strategy takes.
+const std::vector<std::string> &strategyNames();
+
+struct SearchAnswer {
+  Plan plan;
+  int64_t evaluations = 0; // complete candidates scored or bounded
+  int64_t exact = 0;       // of them, those derived op by op
+};
+
+/// The fastest plan that fits, or why there is none.
+///
+/// Errors: Usage for a mesh that is impossible or pins that contradict each other (both are named);
+/// NoFeasiblePlan where nothing fits: what is short, by how much, on which stage, and the cheapest
+/// changes that would make it fit, each of them tried.
+Result<SearchAnswer> search(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
+                            const Pins &pins);
+
+/// The prediction for a plan as it stands (hand-edited, say), by the same code.
+Result<Prediction> predict(const reshard::Graph &graph, const Plan &plan);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_SEARCH_H

@@ -1,0 +1,22 @@
+//===- Summary.h - A plan as text for a terminal ---------------------------===//
+
+#ifndef TBC_PLANNER_CORE_SUMMARY_H
+#define TBC_PLANNER_CORE_SUMMARY_H
+
+#include "planner/core/Plan.h"
+
+#include <string>
+
+namespace tbc::planner {
+
+/// The plan in under 60 lines of plain text: verdict, mesh, stages, layer table, memory by line,
+/// communication by kind, binding constraint, reasons, runners-up, assumptions.
+std::string summarize(const Plan &plan);
+
+/// e.g. "1.50 GiB", "384 MiB"; "12.3 ms", "1.20 s".
+std::string formatBytes(double bytes);
+std::string formatSeconds(double seconds);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_SUMMARY_H
