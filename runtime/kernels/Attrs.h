@@ -1,0 +1,56 @@
+//===- Attrs.h - The attributes of an op, without MLIR ---------------------===//
+//
+// Part of tbc. Plain C++.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_KERNELS_ATTRS_H
+#define TBC_RUNTIME_KERNELS_ATTRS_H
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace tbc::kernels {
+
+/// The elements of a `constant` op stand under "value" as a vector<double> or vector<int64_t>; one
+/// element means a splat.
+using AttrValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>,
+                               std::vector<double>, std::vector<std::string>>;
+
+/// Attributes by name, in the order of the names. A getter throws KernelError naming the attribute
+/// if it is missing or of another kind; those with a default only if it is of another kind.
+class Attrs {
+public:
+  using Map = std::map<std::string, AttrValue>;
+
+  Attrs() = default;
+  Attrs(std::initializer_list<Map::value_type> entries) : values(entries) {}
+
+  void set(const std::string &name, AttrValue value) { values[name] = std::move(value); }
+  bool has(const std::string &name) const { return values.count(name) != 0; }
+  const AttrValue *find(const std::string &name) const;
+  const Map &entries() const { return values; }
+
+  int64_t getInt(const std::string &name) const;
+  int64_t getInt(const std::string &name, int64_t defaultValue) const;
+  double getDouble(const std::string &name) const;
+  double getDouble(const std::string &name, double defaultValue) const;
+  bool getBool(const std::string &name) const;
+  bool getBool(const std::string &name, bool defaultValue) const;
+  const std::string &getString(const std::string &name) const;
+  const std::vector<int64_t> &getInts(const std::string &name) const;
+  const std::vector<double> &getDoubles(const std::string &name) const;
+  const std::vector<std::string> &getStrings(const std::string &name) const;
+
+private:
+  Map values;
+};
+
+inline bool operator==(const Attrs &a, const Attrs &b) { return a.entries() == b.entries(); }
+
+} // namespace tbc::kernels
+
+#endif // TBC_RUNTIME_KERNELS_ATTRS_H

@@ -1,0 +1,139 @@
+//===- DType.cpp - Element types -------------------------------------------===//
+//
+// Part of tbc.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/kernels/DType.h"
+#include "runtime/kernels/KernelError.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+using namespace tbc::kernels;
+
+namespace {
+
+struct DTypeFacts {
+  DType dtype;
+  std::string_view name;
+  int64_t byteWidth;
+  bool isFloat;
+};
+
+// Indexed by DType.
+constexpr DTypeFacts facts[] = {{DType::F64, "f64", 8, true},   {DType::F32, "f32", 4, true},
+                                {DType::BF16, "bf16", 2, true}, {DType::F16, "f16", 2, true},
+                                {DType::I64, "i64", 8, false},  {DType::I32, "i32", 4, false},
+                                {DType::I16, "i16", 2, false},  {DType::I8, "i8", 1, false},
+                                {DType::U8, "u8", 1, false},    {DType::Bool, "bool", 1, false}};
+
+/// `value` rounded to `significandBits` bits (ties to even) with exponents from `minExponent`
+/// (frexp's convention, below it subnormal) up to `maxExponent`.
+double roundSignificand(double value, int significandBits, int minExponent, int maxExponent) {
+  if (value == 0 || !std::isfinite(value))
+    return value;
+  int exponent;
+  std::frexp(value, &exponent);
+  int ulpExponent = (exponent < minExponent ? minExponent : exponent) - significandBits;
+  // Scaling by a power of two is exact here, so nearbyint does the one rounding (to nearest even).
+  double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -ulpExponent)), ulpExponent);
+  std::frexp(rounded, &exponent);
+  if (rounded != 0 && exponent > maxExponent)
+    return std::copysign(std::numeric_limits<double>::infinity(), value);
+  return rounded;
+}
+
+uint32_t bitsOf(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+float floatOf(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+} // namespace
+
+bool tbc::kernels::isFloat(DType dtype) { return facts[int(dtype)].isFloat; }
+
+int64_t tbc::kernels::byteWidth(DType dtype) { return facts[int(dtype)].byteWidth; }
+
+std::string_view tbc::kernels::name(DType dtype) { return facts[int(dtype)].name; }
+
+std::optional<DType> tbc::kernels::parseDType(std::string_view text) {
+  for (const DTypeFacts &entry : facts)
+    if (entry.name == text)
+      return entry.dtype;
+  return std::nullopt;
+}
+
+double tbc::kernels::roundTo(DType dtype, double value) {
+  switch (dtype) {
+  case DType::F64:
+    return value;
+  case DType::F32:
+    return double(float(value));
+  case DType::BF16:
+    return roundSignificand(value, 8, -125, 128);
+  case DType::F16:
+    return roundSignificand(value, 11, -13, 16);
+  default:
+    throw KernelError("cannot round to the integer type " + std::string(name(dtype)));
+  }
+}
+
+int64_t tbc::kernels::wrapTo(DType dtype, int64_t value) {
+  switch (dtype) {
+  case DType::I64:
+    return value;
+  case DType::I32:
+    return int32_t(value);
+  case DType::I16:
+    return int16_t(value);
+  case DType::I8:
+    return int8_t(value);
+  case DType::U8:
+    return uint8_t(value);
+  case DType::Bool:
+    return value != 0;
+  default:
+    throw KernelError("cannot wrap to the float type " + std::string(name(dtype)));
+  }
+}
+
+uint16_t tbc::kernels::encodeBF16(float value) {
+  uint32_t bits = bitsOf(value);
+  if (std::isnan(value))
+    return uint16_t((bits >> 16) | 0x40);
+  return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+float tbc::kernels::decodeBF16(uint16_t bits) { return floatOf(uint32_t(bits) << 16); }
+
+uint16_t tbc::kernels::encodeF16(float value) {
+  uint16_t sign = uint16_t((bitsOf(value) >> 16) & 0x8000);
+  if (std::isnan(value))
+    return sign | 0x7e00;
+  double magnitude = std::fabs(roundTo(DType::F16, value));
+  if (std::isinf(magnitude))
+    return sign | 0x7c00;
+  if (magnitude < 0x1p-14) // zero or subnormal: a multiple of 2^-24
+    return sign | uint16_t(magnitude * 0x1p24);
+  int exponent;
+  double significand = std::frexp(magnitude, &exponent); // in [0.5, 1)
+  return sign | uint16_t((exponent + 14) << 10) | uint16_t(significand * 2048 - 1024);
+}
+
+float tbc::kernels::decodeF16(uint16_t bits) {
+  int exponent = (bits >> 10) & 0x1f, fraction = bits & 0x3ff;
+  double magnitude = exponent == 0    ? fraction * 0x1p-24
+                     : exponent == 31 ? (fraction ? std::numeric_limits<double>::quiet_NaN()
+                                                  : std::numeric_limits<double>::infinity())
+                                      : std::ldexp(1024 + fraction, exponent - 25);
+  return float(bits & 0x8000 ? -magnitude : magnitude);
+}

@@ -1,0 +1,46 @@
+//===- DType.h - Element types ---------------------------------------------===//
+//
+// Part of tbc. Plain C++.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_KERNELS_DTYPE_H
+#define TBC_RUNTIME_KERNELS_DTYPE_H
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace tbc::kernels {
+
+enum class DType { F64, F32, BF16, F16, I64, I32, I16, I8, U8, Bool };
+
+/// Whether `dtype` is one of the four float types.
+bool isFloat(DType dtype);
+
+/// Bytes of one element in memory and on the wire; Bool takes one.
+int64_t byteWidth(DType dtype);
+
+/// "f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "u8" or "bool".
+std::string_view name(DType dtype);
+
+/// The inverse of `name`; nothing for any other text.
+std::optional<DType> parseDType(std::string_view text);
+
+/// The value nearest to `value` that `dtype` (a float type) holds; ties go to the even significand,
+/// overflow to infinity. A double is rounded once, not through f32.
+double roundTo(DType dtype, double value);
+
+/// The low bits of `value` read as `dtype` (an integer type or Bool): two's complement wrap-around;
+/// Bool is 1 for everything but 0.
+int64_t wrapTo(DType dtype, int64_t value);
+
+/// The 16-bit patterns of bf16 and f16, rounding to nearest even, and their exact values.
+uint16_t encodeBF16(float value);
+float decodeBF16(uint16_t bits);
+uint16_t encodeF16(float value);
+float decodeF16(uint16_t bits);
+
+} // namespace tbc::kernels
+
+#endif // TBC_RUNTIME_KERNELS_DTYPE_H

@@ -1,0 +1,52 @@
+//===- Kernel.h - The reference kernels, by op mnemonic --------------------===//
+//
+// Part of tbc. Plain C++.
+//
+// A reference kernel is the plain meaning of one op, in every arithmetic. The IR's evaluation
+// interface and the in-process runtime both execute it, so neither needs the other.
+//
+// Arithmetic rules that all kernels share:
+//  - Sums of Native f32, bf16 and f16 values are accumulated in double, in ascending index order,
+//  and
+//    rounded once. Composites compute their elementwise steps in float and round to the dtype at
+//    the end.
+//  - A real constant c of a composite's formula (epsilon, scale, sqrt(1/2) ...) stands for c
+//  rounded to f32,
+//    unless the op computes in f64: the value a decomposed graph holds in a f32 `constant`.
+//  - In residues every kernel equals its formula over Z/p exactly; the formula stands in the
+//  docstring.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_KERNELS_KERNEL_H
+#define TBC_RUNTIME_KERNELS_KERNEL_H
+
+#include "runtime/kernels/Attrs.h"
+#include "runtime/kernels/Tensor.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tbc::kernels {
+
+struct KernelContext {
+  Arith arith = Arith::Native;
+};
+
+/// The results of an op, one per entry of `resultTypes`. Inputs hold their elements as
+/// `context.arith` asks. Throws KernelError for operands that the op's verifier rejects.
+using KernelFn = std::vector<Tensor> (*)(const KernelContext &context, const Attrs &attrs,
+                                         const std::vector<Tensor> &inputs,
+                                         const std::vector<TensorType> &resultTypes);
+
+/// The kernel of the op called `opMnemonic` (without "tbc."), or nullptr if there is none.
+/// Collectives have none: they are not local.
+KernelFn findKernel(std::string_view opMnemonic);
+
+/// Every mnemonic that has a kernel, sorted.
+std::vector<std::string> kernelNames();
+
+} // namespace tbc::kernels
+
+#endif // TBC_RUNTIME_KERNELS_KERNEL_H
