@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Puts the pinned ONNX schema, onnx/onnx.proto, into a folder.
+"""Puts the pinned ONNX schema, onnx/onnx.proto, into a cache folder and prints that folder.
 
 The schema comes out of the pinned `onnx` wheel, which pip downloads from the index it is configured for.
 Both the wheel and the extracted file are checked against SHA-256 sums kept here. A schema that is already
@@ -38,6 +38,14 @@ def fail(message):
     sys.exit(f"fetch_onnx_schema: {message}")
 
 
+def default_folder():
+    """Returns the user's cache folder for this version, outside every build folder."""
+    cache = os.environ.get("TBC_CACHE_DIR") or Path(
+        os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "tbc"
+    )
+    return Path(cache, f"onnx-{VERSION}")
+
+
 def sha256(data):
     return hashlib.sha256(data).hexdigest()
 
@@ -69,14 +77,8 @@ def extract(wheel):
     return schema
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--version", action="version", version=VERSION)
-    parser.add_argument("folder", type=Path, help=f"the schema becomes FOLDER/{MEMBER}")
-    target = parser.parse_args().folder / MEMBER
-
-    if target.is_file() and sha256(target.read_bytes()) == PROTO_SHA256:
-        return
+def fetch(target):
+    """Downloads the schema to the file `target`."""
     print(f"fetching the ONNX {VERSION} schema to {target}", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
         schema = extract(download_wheel(folder))
@@ -85,6 +87,22 @@ def main():
     partial = target.with_name(f"{target.name}.{os.getpid()}")
     partial.write_bytes(schema)
     partial.replace(target)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=default_folder(),
+        help=f"the schema becomes FOLDER/{MEMBER} (default: %(default)s)",
+    )
+    folder = parser.parse_args().folder.absolute()
+    target = folder / MEMBER
+    if not target.is_file() or sha256(target.read_bytes()) != PROTO_SHA256:
+        fetch(target)
+    print(folder)
 
 
 if __name__ == "__main__":
