@@ -1,0 +1,253 @@
+//===- Contraction.cpp - Reductions, einsum, gather ------------------------===//
+
+#include "ir/Tbc.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace tbc {
+
+//===- reductions ----------------------------------------------------------===//
+
+static LogicalResult inferReduction(std::optional<Location> loc, Value input,
+                                    ArrayRef<int64_t> dims, SmallVectorImpl<Type> &types) {
+  auto type = tensorType(input);
+  for (auto [i, dim] : llvm::enumerate(dims))
+    if (dim < 0 || dim >= type.getRank() || (i > 0 && dim <= dims[i - 1]))
+      return emitOptionalError(loc, "dims are not increasing dims of ", type);
+  SmallVector<int64_t> shape;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    if (!llvm::is_contained(dims, dim))
+      shape.push_back(type.getDimSize(dim));
+  types.push_back(RankedTensorType::get(shape, type.getElementType()));
+  return success();
+}
+
+static FactorRule reductionRule(RankedTensorType input, ArrayRef<int64_t> dims, LoopKind kind) {
+  FactorRule rule;
+  SmallVector<unsigned, 4> all, kept;
+  for (int64_t dim = 0; dim < input.getRank(); ++dim) {
+    bool reduced = llvm::is_contained(dims, dim);
+    all.push_back(rule.addLoop(input.getDimSize(dim), reduced ? kind : LoopKind::Parallel));
+    if (!reduced)
+      kept.push_back(all.back());
+  }
+  rule.operands.push_back(FactorRule::dims(all));
+  rule.results.push_back(FactorRule::dims(kept));
+  return rule;
+}
+
+#define TBC_REDUCTION(OP, KIND)                                                                    \
+  LogicalResult OP::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,  \
+                                     SmallVectorImpl<Type> &types) {                               \
+    return inferReduction(loc, adaptor.getInput(), adaptor.getDims(), types);                      \
+  }                                                                                                \
+  FactorRule OP::getFactorRule() {                                                                 \
+    return reductionRule(tensorType(getInput()), getDims(), KIND);                                 \
+  }                                                                                                \
+  void OP::resizeLoops(ArrayRef<int64_t>) {}                                                       \
+  double OP::getFlops() { return tensorType(getInput()).getNumElements(); }                        \
+  StringRef OP::getKernelClass() { return "reduction"; }
+
+TBC_REDUCTION(ReduceSumOp, LoopKind::Reduction)
+TBC_REDUCTION(ReduceMaxOp, LoopKind::Max)
+TBC_REDUCTION(StabilizerMaxOp, LoopKind::Max)
+
+LogicalResult ReduceSumOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                    ArrayRef<bool> needed,
+                                    SmallVectorImpl<Value> &operandCotangents) {
+  if (!needed[0] || !cotangents[0])
+    return success();
+  auto input = tensorType(getInput());
+  SmallVector<int64_t> kept;
+  for (int64_t dim = 0; dim < input.getRank(); ++dim)
+    if (!llvm::is_contained(getDims(), dim))
+      kept.push_back(dim);
+  operandCotangents[0] = broadcastTo(builder, getLoc(), cotangents[0], input.getShape(), kept);
+  return success();
+}
+
+//===- einsum --------------------------------------------------------------===//
+
+/// The size of each label, in order of first appearance; null on contradiction.
+static FailureOr<llvm::MapVector<int64_t, int64_t>>
+labelSizes(std::optional<Location> loc, RankedTensorType lhs, RankedTensorType rhs,
+           ArrayRef<int64_t> lhsLabels, ArrayRef<int64_t> rhsLabels) {
+  llvm::MapVector<int64_t, int64_t> sizes;
+  for (auto [type, labels] : {std::pair(lhs, lhsLabels), std::pair(rhs, rhsLabels)}) {
+    if (int64_t(labels.size()) != type.getRank()) // einsum_c1
+      return emitOptionalError(loc, "has ", labels.size(), " labels for ", type);
+    for (auto [i, label] : llvm::enumerate(labels)) {
+      if (llvm::is_contained(labels.take_front(i), label)) // einsum_c1
+        return emitOptionalError(loc, "uses label ", label, " twice in one operand");
+      auto [it, isNew] = sizes.insert({label, type.getDimSize(i)});
+      if (!isNew && it->second != type.getDimSize(i)) // einsum_c2
+        return emitOptionalError(loc, "label ", label, " has size ", it->second,
+                                 " in one operand and ", type.getDimSize(i), " in the other");
+    }
+  }
+  return sizes;
+}
+
+LogicalResult EinsumOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                         Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  auto lhs = tensorType(adaptor.getLhs()), rhs = tensorType(adaptor.getRhs());
+  auto sizes = labelSizes(loc, lhs, rhs, adaptor.getLhsLabels(), adaptor.getRhsLabels());
+  if (failed(sizes))
+    return failure();
+  if (lhs.getElementType() != rhs.getElementType())
+    return emitOptionalError(loc, "multiplies ", lhs, " with ", rhs);
+  SmallVector<int64_t> shape;
+  for (int64_t label : adaptor.getOutLabels()) {
+    auto it = sizes->find(label);
+    if (it == sizes->end()) // einsum_c3
+      return emitOptionalError(loc, "result label ", label, " is in neither operand");
+    shape.push_back(it->second);
+  }
+  types.push_back(RankedTensorType::get(shape, lhs.getElementType()));
+  return success();
+}
+
+FactorRule EinsumOp::getFactorRule() {
+  FactorRule rule;
+  auto sizes = *labelSizes(std::nullopt, tensorType(getLhs()), tensorType(getRhs()), getLhsLabels(),
+                           getRhsLabels());
+  llvm::MapVector<int64_t, unsigned> loops;
+  for (auto [label, size] : sizes)
+    loops[label] = rule.addLoop(
+        size, llvm::is_contained(getOutLabels(), label) ? LoopKind::Parallel : LoopKind::Reduction);
+  auto dims = [&](ArrayRef<int64_t> labels) {
+    SmallVector<FactorRule::Dim, 4> result;
+    for (int64_t label : labels)
+      result.push_back(FactorRule::dim(loops[label]));
+    return result;
+  };
+  rule.operands = {dims(getLhsLabels()), dims(getRhsLabels())};
+  rule.results.push_back(dims(getOutLabels()));
+  return rule;
+}
+void EinsumOp::resizeLoops(ArrayRef<int64_t>) {}
+double EinsumOp::getFlops() {
+  double product = 2;
+  for (const FactorRule::Loop &loop : getFactorRule().loops)
+    product *= double(loop.size);
+  return product;
+}
+StringRef EinsumOp::getKernelClass() { return "matmul"; }
+
+/// The cotangent of one operand of an einsum: cotangent x other operand, with the operand's labels
+/// out. Labels that only this operand has were summed: the cotangent is repeated along them.
+static Value einsumCotangent(OpBuilder &builder, Location loc, Value cotangent, Value other,
+                             RankedTensorType type, ArrayRef<int64_t> labels,
+                             ArrayRef<int64_t> otherLabels, ArrayRef<int64_t> outLabels) {
+  SmallVector<int64_t> present, dims;
+  for (auto [i, label] : llvm::enumerate(labels))
+    if (llvm::is_contained(otherLabels, label) || llvm::is_contained(outLabels, label)) {
+      present.push_back(label);
+      dims.push_back(i);
+    }
+  Value result = builder.create<EinsumOp>(loc, cotangent, other, outLabels, otherLabels, present);
+  return broadcastTo(builder, loc, result, type.getShape(), dims);
+}
+
+LogicalResult EinsumOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                 ArrayRef<bool> needed, SmallVectorImpl<Value> &operandCotangents) {
+  if (!cotangents[0])
+    return success();
+  if (needed[0])
+    operandCotangents[0] =
+        einsumCotangent(builder, getLoc(), cotangents[0], getRhs(), tensorType(getLhs()),
+                        getLhsLabels(), getRhsLabels(), getOutLabels());
+  if (needed[1])
+    operandCotangents[1] =
+        einsumCotangent(builder, getLoc(), cotangents[0], getLhs(), tensorType(getRhs()),
+                        getRhsLabels(), getLhsLabels(), getOutLabels());
+  return success();
+}
+
+//===- gather, scatter_add -------------------------------------------------===//
+
+LogicalResult GatherOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                         Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  auto table = tensorType(adaptor.getTable()), indices = tensorType(adaptor.getIndices());
+  int64_t dim = adaptor.getDim();
+  if (dim < 0 || dim >= table.getRank())
+    return emitOptionalError(loc, "names dim ", dim, " of ", table);
+  SmallVector<int64_t> shape(table.getShape().take_front(dim));
+  llvm::append_range(shape, indices.getShape());
+  llvm::append_range(shape, table.getShape().drop_front(dim + 1));
+  types.push_back(RankedTensorType::get(shape, table.getElementType()));
+  return success();
+}
+
+/// The loops of a gather or its transpose: the table's other dims and those of the indices; the
+/// gathered dim may not be sharded by this rule (a row may be on any rank).
+static void gatherRule(FactorRule &rule, RankedTensorType table, RankedTensorType indices,
+                       int64_t dim, LoopKind indexKind, SmallVector<FactorRule::Dim, 4> &tableDims,
+                       SmallVector<FactorRule::Dim, 4> &indexDims,
+                       SmallVector<FactorRule::Dim, 4> &rowDims) {
+  for (int64_t i = 0; i < table.getRank(); ++i) {
+    unsigned loop =
+        rule.addLoop(table.getDimSize(i), i == dim ? LoopKind::Fixed : LoopKind::Parallel);
+    tableDims.push_back(FactorRule::dim(loop));
+    if (i != dim) {
+      rowDims.push_back(FactorRule::dim(loop));
+      continue;
+    }
+    for (int64_t size : indices.getShape()) {
+      indexDims.push_back(FactorRule::dim(rule.addLoop(size, indexKind)));
+      rowDims.push_back(indexDims.back());
+    }
+  }
+}
+
+FactorRule GatherOp::getFactorRule() {
+  FactorRule rule;
+  SmallVector<FactorRule::Dim, 4> table, indices, rows;
+  gatherRule(rule, tensorType(getTable()), tensorType(getIndices()), getDim(), LoopKind::Parallel,
+             table, indices, rows);
+  rule.operands = {table, indices};
+  rule.results.push_back(rows);
+  return rule;
+}
+void GatherOp::resizeLoops(ArrayRef<int64_t>) {}
+double GatherOp::getFlops() { return 0; }
+StringRef GatherOp::getKernelClass() { return "gather"; }
+
+LogicalResult GatherOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                 ArrayRef<bool> needed, SmallVectorImpl<Value> &operandCotangents) {
+  if (needed[0] && cotangents[0])
+    operandCotangents[0] = builder.create<ScatterAddOp>(getLoc(), getTable().getType(),
+                                                        cotangents[0], getIndices(), getDim());
+  return success();
+}
+
+LogicalResult ScatterAddOp::verify() {
+  auto table = getType(), updates = tensorType(getUpdates()), indices = tensorType(getIndices());
+  if (int64_t(getDim()) < 0 || int64_t(getDim()) >= table.getRank())
+    return emitOpError() << "names dim " << getDim() << " of " << table;
+  SmallVector<int64_t> shape(table.getShape().take_front(getDim()));
+  llvm::append_range(shape, indices.getShape());
+  llvm::append_range(shape, table.getShape().drop_front(getDim() + 1));
+  if (updates.getShape() != ArrayRef<int64_t>(shape) ||
+      updates.getElementType() != table.getElementType())
+    return emitOpError() << "adds " << updates << " at " << indices << " into " << table;
+  return success();
+}
+
+FactorRule ScatterAddOp::getFactorRule() {
+  FactorRule rule;
+  SmallVector<FactorRule::Dim, 4> table, indices, rows;
+  gatherRule(rule, getType(), tensorType(getIndices()), getDim(), LoopKind::Reduction, table,
+             indices, rows);
+  rule.operands = {rows, indices};
+  rule.results.push_back(table);
+  return rule;
+}
+void ScatterAddOp::resizeLoops(ArrayRef<int64_t>) {}
+double ScatterAddOp::getFlops() { return tensorType(getUpdates()).getNumElements(); }
+StringRef ScatterAddOp::getKernelClass() { return "gather"; }
+
+} // namespace tbc

@@ -1,0 +1,115 @@
+//===- Elementwise.cpp - Ops that act on each element ----------------------===//
+
+#include "ir/Tbc.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace tbc {
+
+namespace {
+
+/// Builds elementwise ops at one place: gradients read like formulas.
+struct Formula {
+  OpBuilder &builder;
+  Location loc;
+
+  Value add(Value a, Value b) { return builder.create<AddOp>(loc, a, b); }
+  Value sub(Value a, Value b) { return builder.create<SubOp>(loc, a, b); }
+  Value mul(Value a, Value b) { return builder.create<MulOp>(loc, a, b); }
+  Value div(Value a, Value b) { return builder.create<DivOp>(loc, a, b); }
+  Value neg(Value a) { return builder.create<NegOp>(loc, a); }
+  Value number(Value like, double value) { return splat(builder, loc, tensorType(like), value); }
+  Value compare(Value a, Value b, StringRef predicate) {
+    auto type = RankedTensorType::get(tensorType(a).getShape(), builder.getI1Type());
+    return builder.create<CompareOp>(loc, type, a, b, predicate);
+  }
+  Value select(Value pred, Value a, Value b) {
+    return builder.create<SelectOp>(loc, a.getType(), pred, a, b);
+  }
+};
+
+} // namespace
+
+/// The VJP of a unary op: the cotangent times DERIVATIVE, which may use x, y (the result), f,
+/// builder.
+#define TBC_UNARY_VJP(OP, DERIVATIVE)                                                              \
+  LogicalResult OP::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,                       \
+                             ArrayRef<bool> needed, SmallVectorImpl<Value> &operandCotangents) {   \
+    Formula f{builder, getLoc()};                                                                  \
+    Value x = getInput(), y = getResult(), dy = cotangents[0];                                     \
+    (void)f, (void)x, (void)y;                                                                     \
+    if (needed[0] && dy)                                                                           \
+      operandCotangents[0] = DERIVATIVE;                                                           \
+    return success();                                                                              \
+  }
+
+TBC_UNARY_VJP(NegOp, f.neg(dy))
+TBC_UNARY_VJP(AbsOp, f.select(f.compare(x, f.number(x, 0), "lt"), f.neg(dy), dy))
+TBC_UNARY_VJP(ExpOp, f.mul(dy, y))
+TBC_UNARY_VJP(LogOp, f.div(dy, x))
+TBC_UNARY_VJP(SqrtOp, f.div(dy, f.add(y, y)))
+TBC_UNARY_VJP(RsqrtOp, f.mul(dy, f.mul(f.number(y, -0.5), f.mul(y, f.mul(y, y)))))
+TBC_UNARY_VJP(ReciprocalOp, f.neg(f.mul(dy, f.mul(y, y))))
+TBC_UNARY_VJP(TanhOp, f.mul(dy, f.sub(f.number(y, 1), f.mul(y, y))))
+// d erf(x) / dx = 2 / sqrt(pi) * exp(-x^2)
+TBC_UNARY_VJP(ErfOp, f.mul(dy, f.mul(f.number(x, 2 / std::sqrt(M_PI)),
+                                     builder.create<ExpOp>(getLoc(), f.neg(f.mul(x, x))))))
+TBC_UNARY_VJP(SigmoidOp, f.mul(dy, f.mul(y, f.sub(f.number(y, 1), y))))
+TBC_UNARY_VJP(ReluOp, builder.create<ReluGradOp>(getLoc(), x.getType(), x, dy))
+TBC_UNARY_VJP(SinOp, f.mul(dy, builder.create<CosOp>(getLoc(), x)))
+TBC_UNARY_VJP(CosOp, f.neg(f.mul(dy, builder.create<SinOp>(getLoc(), x))))
+TBC_UNARY_VJP(CastOp, builder.create<CastOp>(getLoc(), x.getType(), dy))
+
+/// The VJP of a binary op; LEFT and RIGHT may use x, y, z (the result), dz, f, builder.
+#define TBC_BINARY_VJP(OP, LEFT, RIGHT)                                                            \
+  LogicalResult OP::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,                       \
+                             ArrayRef<bool> needed, SmallVectorImpl<Value> &operandCotangents) {   \
+    Formula f{builder, getLoc()};                                                                  \
+    Value x = getLhs(), y = getRhs(), z = getResult(), dz = cotangents[0];                         \
+    (void)f, (void)x, (void)y, (void)z;                                                            \
+    if (!dz)                                                                                       \
+      return success();                                                                            \
+    if (needed[0])                                                                                 \
+      operandCotangents[0] = LEFT;                                                                 \
+    if (needed[1])                                                                                 \
+      operandCotangents[1] = RIGHT;                                                                \
+    return success();                                                                              \
+  }
+
+TBC_BINARY_VJP(AddOp, dz, dz)
+TBC_BINARY_VJP(SubOp, dz, f.neg(dz))
+TBC_BINARY_VJP(MulOp, f.mul(dz, y), f.mul(dz, x))
+TBC_BINARY_VJP(DivOp, f.div(dz, y), f.neg(f.div(f.mul(dz, z), y)))
+TBC_BINARY_VJP(PowOp,
+               f.mul(dz, f.mul(y, builder.create<PowOp>(getLoc(), x, f.sub(y, f.number(y, 1))))),
+               f.mul(dz, f.mul(z, builder.create<LogOp>(getLoc(), x))))
+TBC_BINARY_VJP(MaximumOp, f.select(f.compare(x, y, "ge"), dz, f.number(dz, 0)),
+               f.select(f.compare(x, y, "ge"), f.number(dz, 0), dz))
+TBC_BINARY_VJP(MinimumOp, f.select(f.compare(x, y, "le"), dz, f.number(dz, 0)),
+               f.select(f.compare(x, y, "le"), f.number(dz, 0), dz))
+
+LogicalResult SelectOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                 ArrayRef<bool> needed, SmallVectorImpl<Value> &operandCotangents) {
+  Formula f{builder, getLoc()};
+  Value dy = cotangents[0];
+  if (!dy)
+    return success();
+  if (needed[1])
+    operandCotangents[1] = f.select(getPred(), dy, f.number(dy, 0));
+  if (needed[2])
+    operandCotangents[2] = f.select(getPred(), f.number(dy, 0), dy);
+  return success();
+}
+
+LogicalResult CompareOp::verify() {
+  if (!llvm::is_contained({"eq", "ne", "lt", "le", "gt", "ge"}, getPredicate())) // compare_c1
+    return emitOpError() << "has unknown predicate \"" << getPredicate()
+                         << "\"; expected eq, ne, lt, le, gt or ge";
+  if (tensorType(getLhs()).getElementType() != tensorType(getRhs()).getElementType()) // compare_c2
+    return emitOpError() << "compares " << getLhs().getType() << " with " << getRhs().getType();
+  return success();
+}
+
+} // namespace tbc

@@ -1,0 +1,116 @@
+//===- Elementwise.td - Ops that act on each element -----------------------===//
+
+#ifndef TBC_IR_ELEMENTWISE
+#define TBC_IR_ELEMENTWISE
+
+include "ir/TbcBase.td"
+
+/// Operands and results have one shape; every dim is a parallel loop.
+class Tbc_ElementwiseOp<string mnemonic, list<Trait> traits = []>
+    : Tbc_Op<mnemonic, !listconcat(traits, [SameOperandsAndResultShape])> {
+  string flopsPerElement = "1";
+  let familyDefinition = [{
+    ::tbc::FactorRule $cppClass::getFactorRule() { return ::tbc::elementwiseRule(*this); }
+    void $cppClass::resizeLoops(::llvm::ArrayRef<int64_t>) {}
+    double $cppClass::getFlops() { return ::tbc::elementwiseFlops(*this, }] # flopsPerElement # [{); }
+    ::llvm::StringRef $cppClass::getKernelClass() { return "elementwise"; }
+  }];
+}
+
+class Tbc_UnaryOp<string mnemonic, string text, list<Trait> traits = []>
+    : Tbc_ElementwiseOp<mnemonic, !listconcat(traits, [SameOperandsAndResultType])> {
+  let summary = text;
+  let arguments = (ins Tbc_Tensor:$input);
+  let results = (outs Tbc_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+class Tbc_SmoothOp<string mnemonic, string text>
+    : Tbc_UnaryOp<mnemonic, text, [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let arguments = (ins Tbc_FloatTensor:$input);
+  let results = (outs Tbc_FloatTensor:$result);
+}
+
+class Tbc_BinaryOp<string mnemonic, string text, list<Trait> traits = []>
+    : Tbc_ElementwiseOp<mnemonic, !listconcat(traits, [SameOperandsAndResultType])> {
+  let summary = text;
+  let arguments = (ins Tbc_Tensor:$lhs, Tbc_Tensor:$rhs);
+  let results = (outs Tbc_Tensor:$result);
+  let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";
+}
+class Tbc_ArithmeticOp<string mnemonic, string text>
+    : Tbc_BinaryOp<mnemonic, text, [DeclareOpInterfaceMethods<DifferentiableOpInterface>]>;
+
+let additive = "true" in
+def Tbc_NegOp : Tbc_UnaryOp<"neg", "Negates", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]>;
+def Tbc_AbsOp : Tbc_UnaryOp<"abs", "Absolute value",
+                            [DeclareOpInterfaceMethods<DifferentiableOpInterface>]>;
+def Tbc_ExpOp : Tbc_SmoothOp<"exp", "Natural exponential">;
+def Tbc_LogOp : Tbc_SmoothOp<"log", "Natural logarithm">;
+def Tbc_SqrtOp : Tbc_SmoothOp<"sqrt", "Square root">;
+def Tbc_RsqrtOp : Tbc_SmoothOp<"rsqrt", "1 / sqrt(x)">;
+def Tbc_ReciprocalOp : Tbc_SmoothOp<"reciprocal", "1 / x">;
+def Tbc_TanhOp : Tbc_SmoothOp<"tanh", "Hyperbolic tangent">;
+def Tbc_ErfOp : Tbc_SmoothOp<"erf", "Gauss error function">;
+def Tbc_SigmoidOp : Tbc_SmoothOp<"sigmoid", "1 / (1 + exp(-x))">;
+def Tbc_ReluOp : Tbc_SmoothOp<"relu", "max(x, 0)">;
+def Tbc_SinOp : Tbc_SmoothOp<"sin", "Sine">;
+def Tbc_CosOp : Tbc_SmoothOp<"cos", "Cosine">;
+
+let additive = "true" in {
+def Tbc_AddOp : Tbc_ArithmeticOp<"add", "Sum">;
+def Tbc_SubOp : Tbc_ArithmeticOp<"sub", "Difference">;
+}
+def Tbc_MulOp : Tbc_ArithmeticOp<"mul", "Product">;
+def Tbc_DivOp : Tbc_ArithmeticOp<"div", "Quotient; integers truncate towards zero">;
+def Tbc_PowOp : Tbc_ArithmeticOp<"pow", "lhs raised to rhs">;
+def Tbc_MaximumOp : Tbc_ArithmeticOp<"maximum", "Larger of two; the left one on a tie">;
+def Tbc_MinimumOp : Tbc_ArithmeticOp<"minimum", "Smaller of two; the left one on a tie">;
+def Tbc_AndOp : Tbc_BinaryOp<"and", "Logical and of booleans">;
+def Tbc_OrOp : Tbc_BinaryOp<"or", "Logical or of booleans">;
+
+def Tbc_NotOp : Tbc_UnaryOp<"not", "Logical not of booleans">;
+def Tbc_IsNanOp : Tbc_ElementwiseOp<"is_nan"> {
+  let summary = "Whether an element is not a number";
+  let arguments = (ins Tbc_FloatTensor:$input);
+  let results = (outs Tbc_BoolTensor:$result);
+}
+
+def Tbc_CompareOp : Tbc_ElementwiseOp<"compare"> {
+  let summary = "Compares two tensors of one type element by element";
+  let description = [{
+    `predicate` is one of eq, ne, lt, le, gt, ge.
+
+    Constraints:
+    (C1) `predicate` is one of those six.
+    (C2) Both operands have the same element type.
+  }];
+  let arguments = (ins Tbc_Tensor:$lhs, Tbc_Tensor:$rhs, StrAttr:$predicate);
+  let results = (outs Tbc_BoolTensor:$result);
+  let hasVerifier = 1; /* compare_c1, compare_c2 */
+}
+
+def Tbc_SelectOp : Tbc_ElementwiseOp<"select",
+    [DeclareOpInterfaceMethods<DifferentiableOpInterface>, AllTypesMatch<["onTrue", "onFalse", "result"]>]> {
+  let summary = "onTrue where pred holds, onFalse elsewhere";
+  let arguments = (ins Tbc_BoolTensor:$pred, Tbc_Tensor:$onTrue, Tbc_Tensor:$onFalse);
+  let results = (outs Tbc_Tensor:$result);
+}
+
+def Tbc_CastOp : Tbc_ElementwiseOp<"cast", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "Converts the element type";
+  let description = [{
+    Float to narrower float rounds to nearest even; float to integer truncates towards zero; anything to
+    boolean is "not equal to zero". Between floats it is the identity in residue arithmetic.
+  }];
+  let additive = "getInput().getType().getElementType().isIntOrIndex() == false && getType().getElementType().isIntOrIndex() == false";
+  let arguments = (ins Tbc_Tensor:$input);
+  let results = (outs Tbc_Tensor:$result);
+}
+
+def Tbc_ReluGradOp : Tbc_ElementwiseOp<"relu_grad", [AllTypesMatch<["input", "cotangent", "result"]>]> {
+  let summary = "cotangent where input > 0, zero elsewhere";
+  let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$cotangent);
+  let results = (outs Tbc_FloatTensor:$result);
+}
+
+#endif // TBC_IR_ELEMENTWISE

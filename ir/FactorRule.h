@@ -1,0 +1,52 @@
+//===- FactorRule.h - The loops of an op and the dims they make up ---------===//
+
+#ifndef TBC_IR_FACTORRULE_H
+#define TBC_IR_FACTORRULE_H
+
+#include "planner/reshard/Graph.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <cstdint>
+
+namespace tbc {
+
+using reshard::LoopKind;
+
+/// An op's loops and how they run through its operands and results, as in an einsum. A dim is an
+/// ordered sum of segments, each an ordered product of loops: a matmul's dims are single loops, a
+/// reshape's are products, a concat's are sums.
+struct FactorRule {
+  struct Loop {
+    int64_t size = 1;
+    LoopKind kind = LoopKind::Parallel;
+  };
+  using Product = llvm::SmallVector<unsigned, 2>;
+  using Dim = llvm::SmallVector<Product, 1>;
+
+  llvm::SmallVector<Loop, 6> loops;
+  llvm::SmallVector<llvm::SmallVector<Dim, 4>, 3> operands;
+  llvm::SmallVector<llvm::SmallVector<Dim, 4>, 2> results;
+
+  /// Adds a loop and returns its number.
+  unsigned addLoop(int64_t size, LoopKind kind = LoopKind::Parallel) {
+    loops.push_back({size, kind});
+    return loops.size() - 1;
+  }
+  /// A dim that is just one loop.
+  static Dim dim(unsigned loop) { return Dim{Product{loop}}; }
+  /// A dim that is a product of loops; none means size 1.
+  static Dim dim(llvm::ArrayRef<unsigned> product) { return Dim{Product(product)}; }
+  /// Dims that are one loop each.
+  static llvm::SmallVector<Dim, 4> dims(llvm::ArrayRef<unsigned> loops) {
+    llvm::SmallVector<Dim, 4> result;
+    for (unsigned loop : loops)
+      result.push_back(dim(loop));
+    return result;
+  }
+};
+
+} // namespace tbc
+
+#endif // TBC_IR_FACTORRULE_H

@@ -1,0 +1,56 @@
+//===- Tbc.h - The tbc dialect and its ops ----------------------------------===//
+
+#ifndef TBC_IR_TBC_H
+#define TBC_IR_TBC_H
+
+#include "ir/FactorRule.h"
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "ir/TbcDialect.h.inc"
+#include "ir/TbcInterfaces.h.inc"
+
+#define GET_OP_CLASSES
+#include "ir/TbcOps.h.inc"
+
+namespace tbc {
+
+/// Names of the discardable attributes that ops, function arguments and results carry.
+inline constexpr llvm::StringLiteral kRoleAttr = "tbc.role";
+inline constexpr llvm::StringLiteral kNameAttr = "tbc.name";
+/// On ops: the stable id, "fwd" or "bwd", the pipeline stage, the id of the forward op.
+inline constexpr llvm::StringLiteral kIdAttr = "tbc.id";
+inline constexpr llvm::StringLiteral kPhaseAttr = "tbc.phase";
+inline constexpr llvm::StringLiteral kStageAttr = "tbc.stage";
+inline constexpr llvm::StringLiteral kForwardIdAttr = "tbc.forward";
+/// On function arguments: which dim is the batch.
+inline constexpr llvm::StringLiteral kBatchDimAttr = "tbc.batch_dim";
+
+inline mlir::RankedTensorType tensorType(mlir::Value value) {
+  return llvm::cast<mlir::RankedTensorType>(value.getType());
+}
+
+/// Helpers shared by the op families.
+FactorRule elementwiseRule(mlir::Operation *op);
+double elementwiseFlops(mlir::Operation *op, double perElement);
+
+/// A rank-0 constant of the given element type.
+mlir::Value scalarConstant(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type elementType,
+                           double value);
+/// `value` everywhere in a tensor of type `type`: a scalar constant, broadcast.
+mlir::Value splat(mlir::OpBuilder &builder, mlir::Location loc, mlir::RankedTensorType type,
+                  double value);
+/// Broadcasts `input` so that its dims become `dims` of a tensor of shape `shape`.
+mlir::Value broadcastTo(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value input,
+                        llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> dims);
+
+} // namespace tbc
+
+#endif // TBC_IR_TBC_H

@@ -1,0 +1,54 @@
+//===- TbcBase.td - The tbc dialect and the bases of its ops ---------------===//
+
+#ifndef TBC_IR_BASE
+#define TBC_IR_BASE
+
+include "mlir/IR/OpBase.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "ir/TbcInterfaces.td"
+
+def Tbc_Dialect : Dialect {
+  let name = "tbc";
+  let cppNamespace = "::tbc";
+  let summary = "Tensor programs for distributed training";
+  let description = [{
+    About seventy tensor ops with static shapes and no implicit broadcasting. Beside its verifier each op
+    carries what the rest of the compiler asks of it: a factor rule (how its loops run through the dims
+    of operands and results, from which shardings, local shapes and collectives follow), a cost, a
+    vector-Jacobian product where it is differentiable, and a reference kernel of the same name in
+    `runtime/kernels` that is its meaning.
+  }];
+}
+
+def Tbc_FloatTensor : RankedTensorOf<[F64, F32, F16, BF16]>;
+def Tbc_IntTensor : RankedTensorOf<[I64, I32, I16, I8, UI8]>;
+def Tbc_BoolTensor : RankedTensorOf<[I1]>;
+def Tbc_Tensor : RankedTensorOf<[F64, F32, F16, BF16, I64, I32, I16, I8, UI8, I1]>;
+def Tbc_FloatScalar : Type<And<[Tbc_FloatTensor.predicate,
+    CPred<"::llvm::cast<::mlir::RankedTensorType>($_self).getRank() == 0">]>, "rank-0 float tensor",
+    "::mlir::RankedTensorType">;
+def Tbc_IntScalar : Type<And<[Tbc_IntTensor.predicate,
+    CPred<"::llvm::cast<::mlir::RankedTensorType>($_self).getRank() == 0">]>, "rank-0 integer tensor",
+    "::mlir::RankedTensorType">;
+
+/// Every tensor op: pure, with a factor rule and a cost.
+class Tbc_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Tbc_Dialect, mnemonic, !listconcat(traits, [Pure,
+         DeclareOpInterfaceMethods<ShardableOpInterface, ["isAdditive"]>,
+         DeclareOpInterfaceMethods<CostOpInterface>])> {
+  /// A C++ expression: whether the op is linear in all operands jointly.
+  string additive = "false";
+  /// Definitions that all ops of a family share.
+  code familyDefinition = "";
+  let extraClassDefinition =
+      "bool $cppClass::isAdditive() { return " # additive # "; }\n" # familyDefinition;
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+/// An op whose result types follow from operands and attributes: the one function that infers them is
+/// also its verifier.
+class Tbc_InferredOp<string mnemonic, list<Trait> traits = []>
+    : Tbc_Op<mnemonic, !listconcat(traits, [InferTypeOpAdaptor])>;
+
+#endif // TBC_IR_BASE

@@ -1,0 +1,75 @@
+//===- TbcInterfaces.td - What the compiler asks of an op ------------------===//
+
+#ifndef TBC_IR_INTERFACES
+#define TBC_IR_INTERFACES
+
+include "mlir/IR/OpBase.td"
+
+def ShardableOpInterface : OpInterface<"ShardableOpInterface"> {
+  let cppNamespace = "::tbc";
+  let description = [{
+    The loops of an op, as in an einsum, and how they run through the dims of its operands and results.
+    Factor analysis, shardings, local shapes, rebatching and shrinking all follow from this one answer.
+  }];
+  let methods = [
+    InterfaceMethod<[{
+      Returns the op's loops and, for every dim of every operand and result, the ordered sum of products
+      of loops that it is made of.
+    }], "::tbc::FactorRule", "getFactorRule", (ins)>,
+    InterfaceMethod<[{
+      Adapts the attributes that hold sizes to new sizes of the loops, one per loop of the factor rule
+      (on a rank: its local sizes). Operand and result types are changed by the caller.
+    }], "void", "resizeLoops", (ins "::llvm::ArrayRef<int64_t>":$sizes), "", "">,
+    InterfaceMethod<[{
+      Returns true if the op is linear in all its operands jointly, so that partial sums of the operands
+      give a partial sum of the result.
+    }], "bool", "isAdditive", (ins), "", "return false;">,
+  ];
+}
+
+def CostOpInterface : OpInterface<"CostOpInterface"> {
+  let cppNamespace = "::tbc";
+  let description = "What one execution of an op costs; any local shape follows from the loops.";
+  let methods = [
+    InterfaceMethod<"Returns the floating-point operations of one execution.", "double", "getFlops",
+                    (ins)>,
+    InterfaceMethod<[{
+      Returns the kernel class for the cost model: "matmul", "conv", "attention", "elementwise",
+      "reduction", "gather", or "none" for what costs nothing.
+    }], "::llvm::StringRef", "getKernelClass", (ins)>,
+  ];
+}
+
+def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
+  let cppNamespace = "::tbc";
+  let description = "The vector-Jacobian product of an op, in tbc ops.";
+  let methods = [
+    InterfaceMethod<[{
+      Builds the cotangents of the operands for which `needed` is true from those of the results.
+
+      `cotangents` has one entry per result, null where nothing depends on that result. On success
+      `operandCotangents[i]` is set where needed, or left null where the cotangent is zero. Cotangents
+      of different operands are independent ops wherever one may be wanted without the other.
+      The forward operands and results that the new ops use become residuals.
+    }], "::mlir::LogicalResult", "buildVjp",
+        (ins "::mlir::OpBuilder &":$builder, "::llvm::ArrayRef<::mlir::Value>":$cotangents,
+             "::llvm::ArrayRef<bool>":$needed,
+             "::llvm::SmallVectorImpl<::mlir::Value> &":$operandCotangents)>,
+  ];
+}
+
+def CompositeOpInterface : OpInterface<"CompositeOpInterface"> {
+  let cppNamespace = "::tbc";
+  let description = [{
+    An op that stays whole while a better kernel or a smaller footprint exists for it. Its meaning is
+    its decomposition; in residue arithmetic exactly so.
+  }];
+  let methods = [
+    InterfaceMethod<[{
+      Builds the op's results out of simpler ops. Unused results may be null.
+    }], "::mlir::LogicalResult", "decompose",
+        (ins "::mlir::OpBuilder &":$builder, "::llvm::SmallVectorImpl<::mlir::Value> &":$results)>,
+  ];
+}
+
+#endif // TBC_IR_INTERFACES
