@@ -1,0 +1,251 @@
+//===- Program.h - What ranks execute --------------------------------------===//
+//
+// Part of tbc. Plain C++. Program format v1: a table of global tensors, and per pipeline stage its
+// slots (named storage), its straight-line blocks and, through a schedule, their order. Every rank
+// of a stage executes the same blocks; what differs is its coordinates, which select its pieces and
+// its groups.
+//
+// One step on a rank:
+//  1. Slots of role Gradient and Loss are set to zero.
+//  2. The stage's actions (actionsOf) run in order: `forward` and `backward` once per micro-batch,
+//  `update`
+//     once. A block reads its arguments from slots, runs its instructions in order, and then writes
+//     its results to slots, all reads of slots before all writes.
+//  3. Slots of role Residual and Input have one instance per micro-batch; an instance of a residual
+//  is
+//     dropped when the micro-batch's backward ends.
+//
+// Messages: `send` is buffered (it never waits); `recv` waits for its message. Between an ordered
+// pair of stages messages arrive in the order in which they were sent, so the two stages must send
+// and receive in the same order. All other collectives wait for their whole group.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_ABI_PROGRAM_H
+#define TBC_RUNTIME_ABI_PROGRAM_H
+
+#include "runtime/abi/Piece.h"
+#include "runtime/abi/Status.h"
+#include "runtime/kernels/Attrs.h"
+#include "runtime/kernels/Tensor.h"
+#include "runtime/schedule/Schedule.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tbc::program {
+
+/// What a tensor or slot is for, and so how long it lives.
+enum class Role {
+  Parameter,      ///< lives as long as the program
+  State,          ///< the same; written by forward blocks (running statistics)
+  OptimizerState, ///< the same; moments and master weights, written by update
+  Gradient,       ///< a step; zero at its begin; still readable after the step
+  Loss,           ///< the same
+  Input,          ///< a micro-batch; provided from outside (labels too)
+  Residual,       ///< a micro-batch; from forward to backward
+  Scalar,         ///< a step; provided from outside: "lr" (float) and "step" (integer, from 1)
+};
+inline constexpr int numRoles = 8;
+
+/// "parameter", "state", "optimizer_state", "gradient", "loss", "input", "residual", "scalar".
+std::string_view name(Role role);
+
+/// A global tensor, of which ranks hold pieces. Roles: Parameter, State, OptimizerState, Gradient,
+/// Input.
+struct GlobalTensor {
+  std::string name;
+  Role role = Role::Parameter;
+  /// The ONNX initialiser that a parameter, state or master weight starts from (converted to its
+  /// type); empty: it starts as zeros.
+  std::string initializer;
+  /// Of an Input: all samples of one micro-batch, over all data-parallel ranks.
+  kernels::TensorType type;
+  Piece piece;
+  /// Pieces of a Gradient that are partial sums over these axes; a gradient held by several stages
+  /// is a partial sum over them when the pipeline axis is among these.
+  std::vector<AxisRef> pending;
+};
+
+/// A place on a rank where a value outlives its block. `type` has the local shape.
+struct Slot {
+  std::string name;
+  Role role = Role::Residual;
+  /// The index of the GlobalTensor this is a piece of; -1 for Residual, Loss, Scalar and for
+  /// gradients that nobody asks for by name.
+  int tensor = -1;
+  kernels::TensorType type;
+};
+
+using ValueId = int32_t;
+
+enum class InstructionKind {
+  Kernel,
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  ShardSlice,
+  Send,
+  Recv,
+};
+inline constexpr int numInstructionKinds = 8;
+
+/// "kernel", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "shard_slice", "send",
+/// "recv".
+std::string_view name(InstructionKind kind);
+
+enum class ReduceKind { Sum, Max };
+
+/// A segment of a dim as a collective of a group of n ranks sees it: the full dim has
+/// outer*(n*k)*inner elements of it, the local one outer*k*inner.
+struct SegmentShape {
+  int64_t outer = 1;
+  int64_t k = 1;
+  int64_t inner = 1;
+  bool operator==(const SegmentShape &o) const {
+    return outer == o.outer && k == o.k && inner == o.inner;
+  }
+};
+
+/// The operands of communication. Field use by kind:
+///   AllReduce      axes, reduce
+///   AllGather      axes, dim, segments      local -> full along dim
+///   ReduceScatter  axes, dim, segments      full, summed -> local along dim
+///   ShardSlice     axes, dim, segments      full -> local along dim, no communication
+///   AllToAll       axes, dim + segments: the dim that becomes full;
+///                  splitDim + splitSegments: the dim that becomes local
+///   Send, Recv     peerStage, channel: the rank with the same coordinates at that stage
+/// dim = flatDim: the full tensor is flattened, padded to n * ceil(numel / n) and cut into chunks;
+/// the local tensor has shape {ceil(numel / n)}; segments are empty.
+struct Communication {
+  std::vector<AxisRef> axes;
+  /// For a group along the pipeline axis that is not the whole axis (tied parameters): its stages,
+  /// in ascending order; `axes` still names the pipeline axis. Else empty.
+  std::vector<int> stages;
+  ReduceKind reduce = ReduceKind::Sum;
+  int dim = -1;
+  std::vector<SegmentShape> segments;
+  int splitDim = -1;
+  std::vector<SegmentShape> splitSegments;
+  int peerStage = -1;
+  /// Names the message on both sides; the same for every micro-batch.
+  int64_t channel = -1;
+
+  static constexpr int flatDim = -1;
+};
+
+struct Instruction {
+  /// The op id: the ONNX node's name made unique, backward ops with a suffix. For messages and
+  /// diffs.
+  std::string id;
+  InstructionKind kind = InstructionKind::Kernel;
+  /// Of a Kernel: the op's mnemonic ("einsum") and attributes.
+  std::string op;
+  kernels::Attrs attrs;
+  Communication comm;
+  std::vector<ValueId> operands;
+  std::vector<ValueId> results;
+};
+
+struct Argument {
+  ValueId value = 0;
+  int slot = 0;
+};
+
+/// A block's result is written to a slot, or added to it.
+struct BlockResult {
+  ValueId value = 0;
+  int slot = 0;
+  bool accumulate = false;
+};
+
+struct Block {
+  std::vector<Argument> arguments;
+  std::vector<Instruction> instructions;
+  std::vector<BlockResult> results;
+};
+
+struct Stage {
+  /// The type (local shape) of each value; each belongs to one block, where it is an argument or
+  /// the result of one instruction.
+  std::vector<kernels::TensorType> values;
+  std::vector<Slot> slots;
+  Block forward, backward, update;
+
+  const Block &block(schedule::Action::Kind kind) const;
+  Block &block(schedule::Action::Kind kind);
+};
+
+/// The order of blocks: a generator of runtime/schedule by name, or "table" with one list per
+/// stage.
+struct ScheduleSpec {
+  std::string generator = "1f1b";
+  std::vector<std::vector<schedule::Action>> table;
+};
+
+struct Program {
+  /// Where it came from, e.g. "model", "plan": for people, nothing is decided by it.
+  std::map<std::string, std::string> metadata;
+  Mesh mesh;
+  /// The axis along which stages lie, its coordinate = the stage; -1 without a pipeline.
+  int pipelineAxis = -1;
+  int64_t microBatches = 1;
+  ScheduleSpec schedule;
+  std::vector<GlobalTensor> tensors;
+  std::vector<Stage> stages;
+
+  int numStages() const { return static_cast<int>(stages.size()); }
+  /// The stage that a rank executes.
+  int stageOf(const std::vector<int64_t> &coordinates) const;
+  /// The index of the tensor called `name`, or -1.
+  int tensorIndex(const std::string &name) const;
+};
+
+/// The actions of one step of `stage`. The program must be well formed.
+std::vector<schedule::Action> actionsOf(const Program &program, int stage);
+
+/// The ranks with which the rank at `coordinates` executes a collective, in the order of group
+/// indices, itself included.
+std::vector<int64_t> groupOf(const Program &program, const Communication &comm,
+                             const std::vector<int64_t> &coordinates);
+
+/// The number of ranks of groupOf: the n of SegmentShape.
+int64_t groupSizeOf(const Communication &comm, int pipelineAxis);
+
+/// The bytes of a communication: of its buffer on the side where the tensor is full along `axes`
+/// (all_reduce: the tensor; all_gather: the result, reduce_scatter: the input, both with the
+/// padding of a flat one; all_to_all, send and recv: the local tensor), 0 for ShardSlice. NCCL's
+/// convention.
+int64_t messageBytes(const Program &program, const Stage &stage, const Instruction &instruction);
+
+/// Bytes of all elements of a tensor of this type.
+int64_t sizeBytes(const kernels::TensorType &type);
+
+/// Whether every index, count and shape of `program` is in its bounds, so that it can be executed
+/// or analysed without further checks of this kind; nothing is said about its meaning
+/// (runtime/verify does that). Errors name the stage, block and instruction; code Usage.
+Status checkWellFormed(const Program &program);
+
+/// "stage 1, backward block, instruction 7 (fc1.bwd.0, all_reduce)": how errors name a place.
+std::string describe(const Program &program, int stage, schedule::Action::Kind block,
+                     int instruction);
+
+/// The canonical text of `program`: the same program is the same bytes. It is JSON with a hash of
+/// its payload. The program must be well formed.
+std::string writeProgram(const Program &program);
+
+/// The inverse of writeProgram. Any other text is an error of code Usage: not a Program, another
+/// version, damaged (any byte), truncated, out of bounds.
+Result<Program> readProgram(std::string_view text);
+
+/// A readable listing: mesh, tensors with their pieces, slots, blocks with types and groups,
+/// schedule.
+std::string show(const Program &program);
+
+} // namespace tbc::program
+
+#endif // TBC_RUNTIME_ABI_PROGRAM_H
