@@ -1,0 +1,43 @@
+//===- Registry.cpp - All kernels by mnemonic ------------------------------===//
+//
+// Part of tbc.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/kernels/Elementwise.h"
+#include "runtime/kernels/Kernel.h"
+#include "runtime/kernels/Movement.h"
+#include "runtime/kernels/Reduction.h"
+
+#include <map>
+
+using namespace tbc::kernels;
+
+static const std::map<std::string_view, KernelFn> &registry() {
+  static const std::map<std::string_view, KernelFn> kernels = [] {
+    std::map<std::string_view, KernelFn> result;
+    for (const KernelTable *table : {
+             &elementwiseKernels(),
+             &movementKernels(),
+             &reductionKernels(),
+         })
+      for (const KernelEntry &entry : *table)
+        require(result.emplace(entry.mnemonic, entry.kernel).second, [&] {
+          return "two kernels are registered for '" + std::string(entry.mnemonic) + "'";
+        });
+    return result;
+  }();
+  return kernels;
+}
+
+KernelFn tbc::kernels::findKernel(std::string_view opMnemonic) {
+  auto it = registry().find(opMnemonic);
+  return it == registry().end() ? nullptr : it->second;
+}
+
+std::vector<std::string> tbc::kernels::kernelNames() {
+  std::vector<std::string> names;
+  for (const auto &[mnemonic, kernel] : registry())
+    names.emplace_back(mnemonic);
+  return names;
+}

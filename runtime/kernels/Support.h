@@ -1,0 +1,130 @@
+//===- Support.h - Dispatch, operand access, index arithmetic --------------===//
+//
+// Part of tbc. Internal to the kernels.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_KERNELS_SUPPORT_H
+#define TBC_RUNTIME_KERNELS_SUPPORT_H
+
+#include "runtime/kernels/Kernel.h"
+#include "runtime/kernels/Scalar.h"
+
+#include <string_view>
+
+namespace tbc::kernels {
+
+/// One row of a family's table.
+struct KernelEntry {
+  std::string_view mnemonic;
+  KernelFn kernel;
+};
+using KernelTable = std::vector<KernelEntry>;
+
+/// fn(T()) for the T in which a tensor of `dtype` is held in `arith`.
+template <typename Fn> auto dispatch(Arith arith, DType dtype, Fn &&fn) {
+  if (!isFloat(dtype))
+    return fn(int64_t());
+  if (arith == Arith::Residue61)
+    return fn(Residue());
+  if (arith == Arith::F64 || dtype == DType::F64)
+    return fn(double());
+  return fn(float());
+}
+
+/// fn(T()) for the T in which the elements of `tensor` are held.
+template <typename Fn> auto dispatch(const Tensor &tensor, Fn &&fn) {
+  if (tensor.holds<float>())
+    return fn(float());
+  if (tensor.holds<double>())
+    return fn(double());
+  if (tensor.holds<Residue>())
+    return fn(Residue());
+  require(tensor.holds<int64_t>(), "an operand holds no value");
+  return fn(int64_t());
+}
+
+/// The same for a float tensor; KernelError for integers.
+template <typename Fn> auto dispatchFloat(const Tensor &tensor, Fn &&fn) {
+  if (tensor.holds<float>())
+    return fn(float());
+  if (tensor.holds<double>())
+    return fn(double());
+  require(tensor.holds<Residue>(),
+          [&] { return "expected a float operand, got " + toString(tensor.type()); });
+  return fn(Residue());
+}
+
+/// Reads a float operand as T. Floats of another width (a f32 statistic beside f64 data) are
+/// converted; residues and floats do not mix.
+template <typename T> class Operand {
+public:
+  explicit Operand(const Tensor &tensor) : tensor(tensor) {
+    if (!tensor.holds<T>())
+      convert();
+    elements = converted.empty() ? tensor.data<T>().data() : converted.data();
+  }
+  Operand(const Operand &) = delete;
+
+  T operator[](int64_t i) const { return elements[i]; }
+  const T *begin() const { return elements; }
+  const Shape &shape() const { return tensor.shape(); }
+  int64_t size() const { return tensor.numElements(); }
+
+private:
+  void convert() {
+    if constexpr (std::is_floating_point_v<T>) {
+      using Other = std::conditional_t<std::is_same_v<T, float>, double, float>;
+      if (tensor.holds<Other>())
+        converted.assign(tensor.data<Other>().begin(), tensor.data<Other>().end());
+    }
+  }
+
+  Tensor tensor; // a copy keeps shared elements alive
+  std::vector<T> converted;
+  const T *elements;
+};
+
+/// The tensor of `type` with these elements, converted where `type` is held in another float width.
+template <typename T>
+Tensor makeResult(const KernelContext &context, const TensorType &type, std::vector<T> elements) {
+  if constexpr (std::is_floating_point_v<T>) {
+    bool asDouble = context.arith == Arith::F64 || type.dtype == DType::F64;
+    if (asDouble && std::is_same_v<T, float>)
+      return Tensor(type, std::vector<double>(elements.begin(), elements.end()));
+    if (!asDouble && std::is_same_v<T, double>)
+      return Tensor(type, std::vector<float>(elements.begin(), elements.end()));
+  }
+  return Tensor(type, std::move(elements));
+}
+
+/// Throws KernelError unless there are exactly so many operands and results.
+void requireCounts(const std::vector<Tensor> &inputs, size_t numInputs,
+                   const std::vector<TensorType> &resultTypes, size_t numResults);
+
+/// Throws KernelError unless `shape` is `expected`; `what` names the offender.
+void requireShape(const char *what, const Shape &shape, const Shape &expected);
+
+/// `dim` if it is one of a tensor with `numDims` dims, otherwise KernelError.
+int64_t requireDim(int64_t dim, size_t numDims);
+
+/// Elements between neighbours along each dim of a row-major tensor.
+Shape rowMajorStrides(const Shape &shape);
+
+/// The offsets sum(index[d] * strides[d]) for every index of `shape`, in row-major order.
+std::vector<int64_t> listOffsets(const Shape &shape, const Shape &strides);
+
+/// `shape` without (or only with) the dims in `dims`, in order.
+Shape without(const Shape &shape, const std::vector<int64_t> &dims);
+Shape only(const Shape &shape, const std::vector<int64_t> &dims);
+
+/// A tensor seen as outer x size x inner around one dim: element (o, i, n) stands at
+/// (o * size + i) * inner + n.
+struct DimSplit {
+  int64_t outer, size, inner;
+};
+DimSplit splitAt(const Shape &shape, int64_t dim);
+
+} // namespace tbc::kernels
+
+#endif // TBC_RUNTIME_KERNELS_SUPPORT_H
