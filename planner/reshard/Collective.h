@@ -38,8 +38,8 @@ struct SegmentShape {
 ///   AllToAll       axes, dim + segments: the dim that becomes full;
 ///                  splitDim + splitSegments: the dim that becomes local
 ///   Send           stages[0] -> stages[1]
-/// dim = -1: the flattened tensor, padded to n * ceil(numel / n); segments = {{1, ceil(numel/n), 1}}
-/// and numElements = numel without the padding.
+/// dim = -1: the flattened tensor, padded to n * ceil(numel / n); segments = {{1, ceil(numel/n),
+/// 1}} and numElements = numel without the padding.
 struct Collective {
   CollectiveKind kind = CollectiveKind::AllReduce;
   std::vector<AxisRef> axes;
@@ -53,8 +53,8 @@ struct Collective {
   /// all_gather: the result; reduce_scatter: the input, padding included; all_to_all and send: the
   /// local tensor). The NCCL convention for message sizes.
   int64_t bytes = 0;
-  /// For a group along the pipeline axis that is not the whole axis (tied weights), or the two ends of
-  /// a send: the stages. Empty otherwise.
+  /// For a group along the pipeline axis that is not the whole axis (tied weights), or the two ends
+  /// of a send: the stages. Empty otherwise.
   std::vector<int> stages;
 };
 
@@ -65,13 +65,13 @@ using CollectiveCost = std::function<double(const Collective &)>;
 /// reduce_scatter and all_to_all (n-1)/n of `bytes`, send all of it, ShardSlice 0.
 double bytesOnWire(const Collective &collective);
 
-/// The cheapest sequence of collectives that takes a tensor from sharding `from` to sharding `to`, by
-/// Dijkstra over intermediate shardings under `cost`; ties are broken by the order of kinds and axes,
-/// so the answer does not depend on anything else. Empty if the two are equal.
+/// The cheapest sequence of collectives that takes a tensor from sharding `from` to sharding `to`,
+/// by Dijkstra over intermediate shardings under `cost`; ties are broken by the order of kinds and
+/// axes, so the answer does not depend on anything else. Empty if the two are equal.
 ///
 /// `to` may keep pending axes that `from` has (they are left alone) but may not add one. Every
-/// intermediate sharding is valid. Adjacent steps of the same kind over several axes of one dim or over
-/// pending axes are one collective over all of them.
+/// intermediate sharding is valid. Adjacent steps of the same kind over several axes of one dim or
+/// over pending axes are one collective over all of them.
 std::vector<Collective> reshard(const Mesh &mesh, const TensorLayout &layout, const Sharding &from,
                                 const Sharding &to, const CollectiveCost &cost = bytesOnWire);
 

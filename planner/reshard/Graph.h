@@ -1,8 +1,9 @@
 //===- Graph.h - The training step as the planner and the partitioner see it ===//
 //
 // Plain C++. Opaque nodes with loops, values with layouts: no notion of "attention" or "layer". The
-// compiler extracts it from the IR; the planner searches over it; `derive` turns a choice of strategies
-// into the exact list of collectives, which the planner prices and the partitioner emits.
+// compiler extracts it from the IR; the planner searches over it; `derive` turns a choice of
+// strategies into the exact list of collectives, which the planner prices and the partitioner
+// emits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -63,8 +64,8 @@ struct GraphOp {
   /// Linear in all operands jointly (add, neg, a cast between floats): pending operands may pass
   /// through as a pending result when all operands are pending over the same axes.
   bool additive = false;
-  /// Depends on no input, parameter or state (constants, iota and what is computed from them): cloned
-  /// into every stage that needs it and evaluated replicated, never sent.
+  /// Depends on no input, parameter or state (constants, iota and what is computed from them):
+  /// cloned into every stage that needs it and evaluated replicated, never sent.
   bool generator = false;
   /// Floating-point operations for the sizes in `loops` (all global); sharding a loop divides it.
   double flops = 0;
@@ -95,8 +96,8 @@ struct OpStrategy {
   std::map<int, std::vector<AxisRef>> loopAxes;
 };
 
-/// The ordinary strategies of an op for one more mesh axis: not at all, or on any one loop that may be
-/// sharded and whose size the axis divides (after the axes that `base` puts there).
+/// The ordinary strategies of an op for one more mesh axis: not at all, or on any one loop that may
+/// be sharded and whose size the axis divides (after the axes that `base` puts there).
 std::vector<OpStrategy> enumerateStrategies(const Graph &graph, int op, const OpStrategy &base,
                                             const AxisRef &axis);
 
@@ -104,23 +105,26 @@ std::vector<OpStrategy> enumerateStrategies(const Graph &graph, int op, const Op
 OpStrategy batchStrategy(const Graph &graph, int op, const std::vector<AxisRef> &dataAxes);
 
 /// A backward op does what its forward op did: each of its loops that runs through an operand, a
-/// result or a cotangent of a result of the forward op takes the axes of the forward loop at the same
-/// place; other loops take the axes of the forward loop with the same factor, if there is just one.
-OpStrategy inheritStrategy(const Graph &graph, int backwardOp, const std::vector<OpStrategy> &strategies);
+/// result or a cotangent of a result of the forward op takes the axes of the forward loop at the
+/// same place; other loops take the axes of the forward loop with the same factor, if there is just
+/// one.
+OpStrategy inheritStrategy(const Graph &graph, int backwardOp,
+                           const std::vector<OpStrategy> &strategies);
 
-/// The sharding in which an op wants operand `operand`, and produces result `result` (pending over the
-/// axes of its reduction loops).
+/// The sharding in which an op wants operand `operand`, and produces result `result` (pending over
+/// the axes of its reduction loops).
 Sharding operandSharding(const Graph &graph, int op, const OpStrategy &strategy, int operand);
 Sharding resultSharding(const Graph &graph, int op, const OpStrategy &strategy, int result);
 
 /// How one parameter is stored, gathered and its gradient reduced (docs/design.md, section 3).
 /// zero 0: gradients all_reduced over reduceAxes + zeroAxes once per step.
-/// zero 1: gradients reduce_scattered over zeroAxes once per step, parameter all_gathered once per step.
-/// zero 2: gradients reduce_scattered each micro-batch, parameter all_gathered once per step.
-/// zero 3: parameter stored flat over zeroAxes, gathered in forward and again in backward (or kept to
+/// zero 1: gradients reduce_scattered over zeroAxes once per step, parameter all_gathered once per
+/// step. zero 2: gradients reduce_scattered each micro-batch, parameter all_gathered once per step.
+/// zero 3: parameter stored flat over zeroAxes, gathered in forward and again in backward (or kept
+/// to
 ///         the end of backward: keepGathered), gradients reduce_scattered each micro-batch.
-/// In 1 to 3 the state is flat over zeroAxes, and reduceAxes (other data axes) are all_reduced once per
-/// step on the shard.
+/// In 1 to 3 the state is flat over zeroAxes, and reduceAxes (other data axes) are all_reduced once
+/// per step on the shard.
 struct ParameterPlan {
   int zero = 0;
   bool keepGathered = false;
@@ -132,20 +136,20 @@ struct Assignment {
   Mesh mesh;
   int pipelineAxis = -1; // index of the "pp" axis in mesh, or -1
   int numStages = 1;
-  int64_t microBatches = 1; // per step and data rank
-  std::vector<OpStrategy> strategies;       // one per op
+  int64_t microBatches = 1;                  // per step and data rank
+  std::vector<OpStrategy> strategies;        // one per op
   std::vector<ParameterPlan> parameterPlans; // one per parameter
 };
 
 /// Where a piece of communication sits.
 enum class Where {
-  Operand,        // before op `op`, for operand value `value`, in phase and stage of that op
-  ParameterUse,   // gather of a stored parameter at its first use in a block
-  GradientMicro,  // after the gradient is produced, each micro-batch
-  GradientStep,   // in update, on the accumulated gradient
-  ParameterStep,  // in update, after the optimizer
-  Loss,           // once per step: the scalar loss
-  Stage,          // a send between stages
+  Operand,       // before op `op`, for operand value `value`, in phase and stage of that op
+  ParameterUse,  // gather of a stored parameter at its first use in a block
+  GradientMicro, // after the gradient is produced, each micro-batch
+  GradientStep,  // in update, on the accumulated gradient
+  ParameterStep, // in update, after the optimizer
+  Loss,          // once per step: the scalar loss
+  Stage,         // a send between stages
 };
 
 /// Takes value `value` from `from` to `to`, once per block execution (or once per step).
@@ -183,34 +187,41 @@ struct Derivation {
     int reshard = -1;
   };
   std::vector<std::vector<Operand>> operands;
-  std::vector<Sharding> raw;  // per value: as produced, pending included
-  std::vector<Sharding> home; // per value: as kept, pending completed unless an additive op takes it on
+  std::vector<Sharding> raw; // per value: as produced, pending included
+  std::vector<Sharding>
+      home; // per value: as kept, pending completed unless an additive op takes it on
   std::vector<Sharding> stored; // per parameter (index into graph.parameters): the stored sharding
-  std::vector<Sharding> gradient; // per parameter: the accumulated gradient's sharding (may be pending)
-  std::vector<Sharding> state;    // per parameter: optimizer state and master weights
+  std::vector<Sharding>
+      gradient; // per parameter: the accumulated gradient's sharding (may be pending)
+  std::vector<Sharding> state; // per parameter: optimizer state and master weights
   std::vector<std::vector<int>> parameterStages; // per parameter: the stages that hold a copy
-  std::vector<Reshard> reshards; // in program order
+  std::vector<Reshard> reshards;                 // in program order
   std::vector<Residual> residuals;
   std::vector<Transfer> transfers;
 };
 
 /// What every rank does under `assignment`, as collectives; a pure function shared by planner and
 /// partitioner. Rules, in order:
-///  1. A value is completed (pending resolved by all_reduce, or by reduce_scatter where all its users
+///  1. A value is completed (pending resolved by all_reduce, or by reduce_scatter where all its
+///  users
 ///     on all phases want it sharded alike) once, right after its producer; that is its home.
-///     An additive op whose operands are all pending over the same axes, each used only by it, takes
-///     them on: sums are deferred and merged.
+///     An additive op whose operands are all pending over the same axes, each used only by it,
+///     takes them on: sums are deferred and merged.
 ///  2. An operand wanted in another sharding is resharded before the op; a second use of the same
 ///     value in the same sharding, stage and phase reuses the first.
-///  3. A forward value that backward needs is kept in the sharding in which backward's first user wants
+///  3. A forward value that backward needs is kept in the sharding in which backward's first user
+///  wants
 ///     it if forward had it so, else in its home.
 ///  4. A parameter's home is the sharding that most of its users want (first in op order on a tie);
-///     with zero 3 the stored one is flat over zeroAxes on top, and it is gathered at the first use in
-///     each block.
-///  5. A gradient is resharded to its parameter's home each micro-batch (what is pending over data axes
+///     with zero 3 the stored one is flat over zeroAxes on top, and it is gathered at the first use
+///     in each block.
+///  5. A gradient is resharded to its parameter's home each micro-batch (what is pending over data
+///  axes
 ///     stays so unless zero >= 2), accumulated, and completed once per step. A parameter held by
-///     several stages has its accumulated gradient all_reduced over those stages of the pipeline axis.
-///  6. A value used by a later stage is sent directly, once per receiving stage, in its home sharding;
+///     several stages has its accumulated gradient all_reduced over those stages of the pipeline
+///     axis.
+///  6. A value used by a later stage is sent directly, once per receiving stage, in its home
+///  sharding;
 ///     generators are cloned instead.
 Derivation derive(const Graph &graph, const Assignment &assignment,
                   const CollectiveCost &cost = bytesOnWire);
@@ -226,8 +237,8 @@ struct CollectiveCount {
   bool operator==(const CollectiveCount &o) const;
 };
 
-/// The collectives of one step, merged by (kind, axes, stage, bytes) and sorted; ShardSlice left out.
-/// A send is counted at the sending stage with axes "pp".
+/// The collectives of one step, merged by (kind, axes, stage, bytes) and sorted; ShardSlice left
+/// out. A send is counted at the sending stage with axes "pp".
 std::vector<CollectiveCount> countCollectives(const Graph &graph, const Assignment &assignment,
                                               const Derivation &derivation);
 

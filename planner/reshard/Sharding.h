@@ -49,6 +49,10 @@ struct AxisRef {
 
 /// The whole axis number `axis` of `mesh`.
 AxisRef wholeAxis(const Mesh &mesh, int axis);
+/// Whether two references name parts of one axis that are not apart (conservative for parts that do
+/// not nest, e.g. 2 x 3 and 3 x 2 of an axis of size 6).
+bool overlap(const AxisRef &a, const AxisRef &b);
+bool overlap(const std::vector<AxisRef> &axes, const AxisRef &axis);
 /// The number of ranks that `axes` span.
 int64_t groupSize(const std::vector<AxisRef> &axes);
 /// The index of a rank within its group along `axes`, the first axis slowest.
@@ -84,7 +88,9 @@ struct TensorLayout {
   int64_t numElements() const;
 };
 
-/// `axes` (the first is the slowest) split factor `factor` of dim `dim`, in every segment that has it.
+/// `axes` (the first is the slowest) split factor `factor` of dim `dim`. Every segment of the dim
+/// must hold the factor, and hold it once: a segment without it would be a replica within a sharded
+/// tensor, which a sum over the dim would count once per rank.
 struct FactorSharding {
   int dim = 0;
   FactorId factor = 0;
@@ -112,8 +118,8 @@ struct Pending {
   }
 };
 
-/// A tensor's place on the mesh. Axes named nowhere hold replicas. Kept sorted (see normalize) so that
-/// equal shardings compare equal.
+/// A tensor's place on the mesh. Axes named nowhere hold replicas. Kept sorted (see normalize) so
+/// that equal shardings compare equal.
 ///
 /// `flat`: the local tensor that `factors` leave is flattened, padded at its end to a multiple of
 /// groupSize(flat) and cut into that many equal chunks, chunk i on group index i: how ZeRO and FSDP
@@ -134,19 +140,25 @@ struct Sharding {
   }
 };
 
-/// Sorts `factors` and `pending` and drops empty entries.
+/// Sorts `factors` and `pending` and drops axes of size 1 and empty entries.
 void normalize(Sharding &sharding);
 
+/// Every axis that a sharding names: on factors, pending, flat.
+std::vector<AxisRef> usedAxes(const Sharding &sharding);
+/// The entry for one factor of one dim, or nullptr.
+const FactorSharding *find(const Sharding &sharding, int dim, FactorId factor);
+
 /// Why `sharding` is impossible for a tensor laid out as `layout`, or "" if it is possible: an axis
-/// used twice, a factor that the dim does not have, a factor size that the axes do not divide, a flat
-/// sharding that is also pending over the same axis.
+/// used twice (on factors, pending or flat), a factor that is not in every segment of the dim, a
+/// factor size that the axes do not divide, sums and maxima pending at once.
 std::string whyInvalid(const Mesh &mesh, const TensorLayout &layout, const Sharding &sharding);
 
 /// The shape every rank holds: for a flat sharding the one-dimensional chunk, padding included.
 std::vector<int64_t> localShape(const TensorLayout &layout, const Sharding &sharding);
 int64_t localBytes(const TensorLayout &layout, const Sharding &sharding);
 
-/// The layout of what `factors` leave on a rank (flat and pending ignored): same structure, local sizes.
+/// The layout of what `factors` leave on a rank (flat and pending ignored): same structure, local
+/// sizes.
 TensorLayout localLayout(const TensorLayout &layout, const Sharding &sharding);
 
 /// The global indices along dim `dim` that the rank with these coordinates holds, in local order.
@@ -155,8 +167,10 @@ std::vector<int64_t> localIndices(const Mesh &mesh, const TensorLayout &layout,
                                   const Sharding &sharding, int dim,
                                   const std::vector<int64_t> &coordinates);
 
-/// e.g. "[b@dp, h@tp] pending{tp} flat{fsdp}" with factor ids as numbers; for messages and tests.
+/// e.g. "[d0.3@dp, d1.7@tp] pending{tp} flat{fsdp}": dim, factor id, axes; for messages and tests.
 std::string toString(const Mesh &mesh, const Sharding &sharding);
+/// Axis names joined by "+"; the part pre x size of an axis is written "tp:1x2".
+std::string toString(const Mesh &mesh, const std::vector<AxisRef> &axes);
 
 } // namespace tbc::reshard
 

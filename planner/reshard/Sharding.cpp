@@ -1,0 +1,301 @@
+//===- Sharding.cpp - Local shapes, validity, printing --------------------===//
+
+#include "planner/reshard/Sharding.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace tbc::reshard {
+
+//===----------------------------------------------------------------------===//
+// Mesh and axes
+//===----------------------------------------------------------------------===//
+
+int64_t Mesh::numRanks() const {
+  int64_t product = 1;
+  for (const MeshAxis &axis : axes)
+    product *= axis.size;
+  return product;
+}
+
+int Mesh::axisIndex(const std::string &name) const {
+  for (size_t i = 0; i < axes.size(); ++i)
+    if (axes[i].name == name)
+      return static_cast<int>(i);
+  return -1;
+}
+
+std::vector<int64_t> Mesh::coordinates(int64_t rank) const {
+  std::vector<int64_t> result(axes.size());
+  for (size_t i = axes.size(); i-- > 0;) {
+    result[i] = rank % axes[i].size;
+    rank /= axes[i].size;
+  }
+  return result;
+}
+
+int64_t Mesh::rankOf(const std::vector<int64_t> &coordinates) const {
+  int64_t rank = 0;
+  for (size_t i = 0; i < axes.size(); ++i)
+    rank = rank * axes[i].size + coordinates[i];
+  return rank;
+}
+
+AxisRef wholeAxis(const Mesh &mesh, int axis) { return {axis, 1, mesh.axes[axis].size}; }
+
+bool overlap(const AxisRef &a, const AxisRef &b) {
+  if (a.axis != b.axis)
+    return false;
+  // Digits of a mixed-radix number: apart only if one starts at or after the other's end.
+  return b.pre % (a.pre * a.size) != 0 && a.pre % (b.pre * b.size) != 0;
+}
+
+bool overlap(const std::vector<AxisRef> &axes, const AxisRef &axis) {
+  return std::any_of(axes.begin(), axes.end(),
+                     [&](const AxisRef &other) { return overlap(other, axis); });
+}
+
+int64_t groupSize(const std::vector<AxisRef> &axes) {
+  int64_t product = 1;
+  for (const AxisRef &axis : axes)
+    product *= axis.size;
+  return product;
+}
+
+int64_t groupIndex(const Mesh &mesh, const std::vector<AxisRef> &axes,
+                   const std::vector<int64_t> &coordinates) {
+  int64_t index = 0;
+  for (const AxisRef &axis : axes) {
+    int64_t rest = mesh.axes[axis.axis].size / (axis.pre * axis.size);
+    index = index * axis.size + coordinates[axis.axis] / rest % axis.size;
+  }
+  return index;
+}
+
+//===----------------------------------------------------------------------===//
+// Layouts
+//===----------------------------------------------------------------------===//
+
+int64_t Segment::numElements() const {
+  int64_t product = 1;
+  for (const Factor &factor : factors)
+    product *= factor.size;
+  return product;
+}
+
+int64_t DimLayout::numElements() const {
+  int64_t sum = 0;
+  for (const Segment &segment : segments)
+    sum += segment.numElements();
+  return sum;
+}
+
+std::vector<int64_t> TensorLayout::shape() const {
+  std::vector<int64_t> result;
+  for (const DimLayout &dim : dims)
+    result.push_back(dim.numElements());
+  return result;
+}
+
+int64_t TensorLayout::numElements() const {
+  int64_t product = 1;
+  for (const DimLayout &dim : dims)
+    product *= dim.numElements();
+  return product;
+}
+
+//===----------------------------------------------------------------------===//
+// Shardings
+//===----------------------------------------------------------------------===//
+
+static void dropTrivial(std::vector<AxisRef> &axes) {
+  axes.erase(std::remove_if(axes.begin(), axes.end(), [](const AxisRef &a) { return a.size == 1; }),
+             axes.end());
+}
+
+void normalize(Sharding &sharding) {
+  for (FactorSharding &f : sharding.factors)
+    dropTrivial(f.axes);
+  auto &factors = sharding.factors;
+  factors.erase(std::remove_if(factors.begin(), factors.end(),
+                               [](const FactorSharding &f) { return f.axes.empty(); }),
+                factors.end());
+  std::sort(factors.begin(), factors.end());
+  auto &pending = sharding.pending;
+  pending.erase(std::remove_if(pending.begin(), pending.end(),
+                               [](const Pending &p) { return p.axis.size == 1; }),
+                pending.end());
+  std::sort(pending.begin(), pending.end());
+  pending.erase(std::unique(pending.begin(), pending.end()), pending.end());
+  dropTrivial(sharding.flat);
+}
+
+std::vector<AxisRef> usedAxes(const Sharding &sharding) {
+  std::vector<AxisRef> axes;
+  for (const FactorSharding &f : sharding.factors)
+    axes.insert(axes.end(), f.axes.begin(), f.axes.end());
+  for (const Pending &p : sharding.pending)
+    axes.push_back(p.axis);
+  axes.insert(axes.end(), sharding.flat.begin(), sharding.flat.end());
+  return axes;
+}
+
+const FactorSharding *find(const Sharding &sharding, int dim, FactorId factor) {
+  for (const FactorSharding &f : sharding.factors)
+    if (f.dim == dim && f.factor == factor)
+      return &f;
+  return nullptr;
+}
+
+static std::string nameOf(const Mesh &mesh, const AxisRef &axis) {
+  if (axis.axis < 0 || axis.axis >= static_cast<int>(mesh.axes.size()))
+    return "axis#" + std::to_string(axis.axis);
+  const MeshAxis &whole = mesh.axes[axis.axis];
+  if (axis.pre == 1 && axis.size == whole.size)
+    return whole.name;
+  return whole.name + ":" + std::to_string(axis.pre) + "x" + std::to_string(axis.size);
+}
+
+std::string toString(const Mesh &mesh, const std::vector<AxisRef> &axes) {
+  std::string text;
+  for (const AxisRef &axis : axes)
+    text += (text.empty() ? "" : "+") + nameOf(mesh, axis);
+  return text;
+}
+
+/// Why the axes of a sharding cannot be what they are, whatever the tensor.
+static std::string whyInvalidAxes(const Mesh &mesh, const Sharding &sharding) {
+  std::vector<AxisRef> axes = usedAxes(sharding);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const AxisRef &a = axes[i];
+    if (a.axis < 0 || a.axis >= static_cast<int>(mesh.axes.size()))
+      return "the mesh has no axis number " + std::to_string(a.axis);
+    if (a.size < 1 || a.pre < 1 || mesh.axes[a.axis].size % (a.pre * a.size) != 0)
+      return "'" + nameOf(mesh, a) + "' is no part of an axis of size " +
+             std::to_string(mesh.axes[a.axis].size);
+    for (size_t j = 0; j < i; ++j)
+      if (a.size > 1 && axes[j].size > 1 && overlap(axes[j], a))
+        return "mesh axis '" + mesh.axes[a.axis].name + "' is used twice";
+  }
+  for (const Pending &p : sharding.pending)
+    if (p.kind != sharding.pending.front().kind)
+      return "pending over a sum and a maximum at once";
+  return "";
+}
+
+static std::string whyInvalidFactor(const TensorLayout &layout, const FactorSharding &f) {
+  if (f.dim < 0 || f.dim >= static_cast<int>(layout.dims.size()))
+    return "there is no dim " + std::to_string(f.dim);
+  std::string what = "factor " + std::to_string(f.factor) + " of dim " + std::to_string(f.dim);
+  for (const Segment &segment : layout.dims[f.dim].segments) {
+    int64_t found = 0;
+    for (const Factor &factor : segment.factors) {
+      if (factor.id != f.factor)
+        continue;
+      ++found;
+      if (factor.size % groupSize(f.axes) != 0)
+        return what + " has size " + std::to_string(factor.size) + ", which " +
+               std::to_string(groupSize(f.axes)) + " does not divide";
+    }
+    if (found == 0)
+      return what + " is not in every segment of the dim";
+    if (found > 1)
+      return what + " occurs twice in one segment";
+  }
+  return layout.dims[f.dim].segments.empty() ? what + " does not exist" : "";
+}
+
+std::string whyInvalid(const Mesh &mesh, const TensorLayout &layout, const Sharding &sharding) {
+  std::string why = whyInvalidAxes(mesh, sharding);
+  for (size_t i = 0; why.empty() && i < sharding.factors.size(); ++i) {
+    const FactorSharding &f = sharding.factors[i];
+    why = whyInvalidFactor(layout, f);
+    for (size_t j = 0; why.empty() && j < i; ++j)
+      if (sharding.factors[j].dim == f.dim && sharding.factors[j].factor == f.factor)
+        why = "factor " + std::to_string(f.factor) + " of dim " + std::to_string(f.dim) +
+              " is listed twice";
+  }
+  return why;
+}
+
+TensorLayout localLayout(const TensorLayout &layout, const Sharding &sharding) {
+  TensorLayout local = layout;
+  for (const FactorSharding &f : sharding.factors)
+    for (Segment &segment : local.dims[f.dim].segments)
+      for (Factor &factor : segment.factors)
+        if (factor.id == f.factor)
+          factor.size /= groupSize(f.axes);
+  return local;
+}
+
+std::vector<int64_t> localShape(const TensorLayout &layout, const Sharding &sharding) {
+  TensorLayout local = localLayout(layout, sharding);
+  if (sharding.flat.empty())
+    return local.shape();
+  int64_t n = groupSize(sharding.flat);
+  return {(local.numElements() + n - 1) / n};
+}
+
+int64_t localBytes(const TensorLayout &layout, const Sharding &sharding) {
+  int64_t product = layout.elementBytes;
+  for (int64_t size : localShape(layout, sharding))
+    product *= size;
+  return product;
+}
+
+/// The global indices within one segment (starting at `base`) that the rank holds: each factor
+/// contributes the digits of its share.
+static void appendSegment(const Mesh &mesh, const Segment &segment, const Sharding &sharding,
+                          int dim, const std::vector<int64_t> &coordinates, int64_t base,
+                          std::vector<int64_t> &result) {
+  std::vector<int64_t> indices = {0};
+  for (const Factor &factor : segment.factors) {
+    int64_t first = 0, count = factor.size;
+    if (const FactorSharding *f = find(sharding, dim, factor.id)) {
+      count = factor.size / groupSize(f->axes);
+      first = count * groupIndex(mesh, f->axes, coordinates);
+    }
+    std::vector<int64_t> next;
+    next.reserve(indices.size() * count);
+    for (int64_t index : indices)
+      for (int64_t k = 0; k < count; ++k)
+        next.push_back(index * factor.size + first + k);
+    indices = std::move(next);
+  }
+  for (int64_t index : indices)
+    result.push_back(base + index);
+}
+
+std::vector<int64_t> localIndices(const Mesh &mesh, const TensorLayout &layout,
+                                  const Sharding &sharding, int dim,
+                                  const std::vector<int64_t> &coordinates) {
+  std::vector<int64_t> result;
+  int64_t base = 0;
+  for (const Segment &segment : layout.dims[dim].segments) {
+    appendSegment(mesh, segment, sharding, dim, coordinates, base, result);
+    base += segment.numElements();
+  }
+  return result;
+}
+
+std::string toString(const Mesh &mesh, const Sharding &sharding) {
+  std::string text = "[";
+  for (const FactorSharding &f : sharding.factors) {
+    text += text.size() > 1 ? ", " : "";
+    text +=
+        "d" + std::to_string(f.dim) + "." + std::to_string(f.factor) + "@" + toString(mesh, f.axes);
+  }
+  text += "]";
+  if (!sharding.pending.empty()) {
+    std::vector<AxisRef> axes;
+    for (const Pending &p : sharding.pending)
+      axes.push_back(p.axis);
+    bool isMax = sharding.pending.front().kind == ReduceKind::Max;
+    text += std::string(isMax ? " pending max{" : " pending{") + toString(mesh, axes) + "}";
+  }
+  if (!sharding.flat.empty())
+    text += " flat{" + toString(mesh, sharding.flat) + "}";
+  return text;
+}
+
+} // namespace tbc::reshard
