@@ -30,6 +30,8 @@ inline constexpr llvm::StringLiteral kIdAttr = "tbc.id";
 inline constexpr llvm::StringLiteral kPhaseAttr = "tbc.phase";
 inline constexpr llvm::StringLiteral kStageAttr = "tbc.stage";
 inline constexpr llvm::StringLiteral kForwardIdAttr = "tbc.forward";
+/// On backward ops: per result [forward op id, result number] of the value it is the cotangent of, or unit.
+inline constexpr llvm::StringLiteral kCotangentOfAttr = "tbc.cotangent_of";
 /// On function arguments: which dim is the batch.
 inline constexpr llvm::StringLiteral kBatchDimAttr = "tbc.batch_dim";
 

@@ -1,0 +1,130 @@
+//===- FactorAnalysis.cpp - What every dim of a function is made of --------===//
+
+#include "ir/FactorAnalysis.h"
+
+#include "ir/Tbc.h"
+
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+
+namespace tbc {
+
+using Node = FactorSpace::Node;
+
+FactorAnalysis::FactorAnalysis(func::FuncOp func) {
+  for (BlockArgument arg : func.getArguments())
+    for (unsigned dim = 0; dim < tensorType(arg).getRank(); ++dim)
+      dimNode(arg, dim);
+  for (Operation &op : func.getBody().front())
+    addOp(&op);
+  addFunctionBoundary(func);
+  space.seal(all);
+  findBatch(func);
+}
+
+Node FactorAnalysis::dimNode(Value value, unsigned dim) {
+  auto &nodes = dims[value];
+  auto type = tensorType(value);
+  while (nodes.size() < size_t(type.getRank())) {
+    nodes.push_back(space.leaf(type.getDimSize(nodes.size())));
+    all.push_back(nodes.back());
+  }
+  return nodes[dim];
+}
+
+Node FactorAnalysis::build(const FactorRule::Dim &dim, ArrayRef<Node> loopNodes) {
+  std::vector<Node> terms;
+  for (const FactorRule::Product &product : dim) {
+    std::vector<Node> factors;
+    for (unsigned loop : product)
+      factors.push_back(loopNodes[loop]);
+    terms.push_back(space.product(factors));
+  }
+  Node node = space.sum(terms);
+  all.push_back(node);
+  return node;
+}
+
+void FactorAnalysis::addOp(Operation *op) {
+  auto shardable = dyn_cast<ShardableOpInterface>(op);
+  if (!shardable)
+    return;
+  FactorRule rule = shardable.getFactorRule();
+  SmallVector<Node, 6> nodes;
+  for (const FactorRule::Loop &loop : rule.loops)
+    nodes.push_back(space.leaf(loop.size));
+  all.insert(all.end(), nodes.begin(), nodes.end());
+  loops[op] = nodes;
+
+  auto unifyAll = [&](ValueRange values, ArrayRef<SmallVector<FactorRule::Dim, 4>> exprs) {
+    for (auto [value, dimExprs] : llvm::zip_equal(values, exprs))
+      for (auto [dim, expr] : llvm::enumerate(dimExprs))
+        space.unify(dimNode(value, dim), build(expr, nodes));
+  };
+  unifyAll(op->getOperands(), rule.operands);
+  unifyAll(op->getResults(), rule.results);
+}
+
+void FactorAnalysis::addFunctionBoundary(func::FuncOp func) {
+  llvm::StringMap<BlockArgument> named;
+  for (BlockArgument arg : func.getArguments())
+    if (auto name = func.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr))
+      named[name.getValue()] = arg;
+  Operation *terminator = func.getBody().front().getTerminator();
+  for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
+    auto role = func.getResultAttrOfType<StringAttr>(i, kRoleAttr);
+    auto name = func.getResultAttrOfType<StringAttr>(i, kNameAttr);
+    if (!role || !name || (role.getValue() != "grad" && role.getValue() != "state"))
+      continue;
+    auto it = named.find(name.getValue());
+    if (it == named.end() || tensorType(it->second).getShape() != tensorType(value).getShape())
+      continue;
+    for (unsigned dim = 0; dim < tensorType(value).getRank(); ++dim)
+      space.unify(dimNode(it->second, dim), dimNode(value, dim));
+  }
+}
+
+void FactorAnalysis::findBatch(func::FuncOp func) {
+  for (BlockArgument arg : func.getArguments()) {
+    auto attr = func.getArgAttrOfType<IntegerAttr>(arg.getArgNumber(), kBatchDimAttr);
+    if (!attr)
+      continue;
+    reshard::DimLayout layout = dimLayout(arg, attr.getInt());
+    // Factors of size 1 beside it are no part of the batch.
+    std::vector<reshard::Factor> factors;
+    for (const reshard::Factor &factor : layout.segments[0].factors)
+      if (factor.size != 1 || layout.segments[0].factors.size() == 1)
+        factors.push_back(factor);
+    bool separate =
+        layout.segments.size() == 1 && factors.size() == 1 && space.isShardable(factors[0].id);
+    if (!separate || (batch && *batch != factors[0].id)) {
+      batch.reset();
+      return;
+    }
+    batch = factors[0].id;
+  }
+}
+
+reshard::DimLayout FactorAnalysis::dimLayout(Value value, unsigned dim) const {
+  return space.layout(dims.lookup(value)[dim]);
+}
+
+reshard::DimLayout FactorAnalysis::loopLayout(Operation *op, unsigned loop) const {
+  return space.layout(loops.lookup(op)[loop]);
+}
+
+reshard::TensorLayout FactorAnalysis::tensorLayout(Value value) const {
+  reshard::TensorLayout layout;
+  auto type = tensorType(value);
+  layout.elementBytes = elementBytes(type.getElementType());
+  for (unsigned dim = 0; dim < type.getRank(); ++dim)
+    layout.dims.push_back(dimLayout(value, dim));
+  return layout;
+}
+
+int64_t elementBytes(Type elementType) {
+  return std::max<int64_t>(1, elementType.getIntOrFloatBitWidth() / 8);
+}
+
+} // namespace tbc

@@ -1,0 +1,55 @@
+//===- FactorAnalysis.h - What every dim of a function is made of ----------===//
+
+#ifndef TBC_IR_FACTORANALYSIS_H
+#define TBC_IR_FACTORANALYSIS_H
+
+#include "ir/FactorRule.h"
+#include "ir/FactorSpace.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Value.h"
+#include "llvm/ADT/DenseMap.h"
+
+#include <optional>
+
+namespace tbc {
+
+/// The factors of every dim of every value of a function, from the factor rules of its ops.
+///
+/// Results with role "grad" or "state" are the same dims as the argument with their name. Dims of
+/// one size are not therefore the same: only ops say so.
+class FactorAnalysis {
+public:
+  explicit FactorAnalysis(mlir::func::FuncOp func);
+
+  /// The layout of one dim of `value`, a sum of products of factors.
+  reshard::DimLayout dimLayout(mlir::Value value, unsigned dim) const;
+  reshard::TensorLayout tensorLayout(mlir::Value value) const;
+  /// The layout of one loop of the op's factor rule.
+  reshard::DimLayout loopLayout(mlir::Operation *op, unsigned loop) const;
+  bool isShardable(reshard::FactorId factor) const { return space.isShardable(factor); }
+
+  /// The factor b: that of the dims marked by `tbc.batch_dim` on the inputs. None if no input is
+  /// marked, or if inputs disagree or some op made the batch inseparable from another factor.
+  std::optional<reshard::FactorId> batchFactor() const { return batch; }
+
+private:
+  void addFunctionBoundary(mlir::func::FuncOp func);
+  void addOp(mlir::Operation *op);
+  FactorSpace::Node dimNode(mlir::Value value, unsigned dim);
+  FactorSpace::Node build(const FactorRule::Dim &dim, llvm::ArrayRef<FactorSpace::Node> loops);
+  void findBatch(mlir::func::FuncOp func);
+
+  FactorSpace space;
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<FactorSpace::Node, 4>> dims;
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<FactorSpace::Node, 6>> loops;
+  std::vector<FactorSpace::Node> all;
+  std::optional<reshard::FactorId> batch;
+};
+
+/// Bytes of one element as stored; booleans take one byte.
+int64_t elementBytes(mlir::Type elementType);
+
+} // namespace tbc
+
+#endif // TBC_IR_FACTORANALYSIS_H

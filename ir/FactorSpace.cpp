@@ -1,0 +1,317 @@
+//===- FactorSpace.cpp - Dims as sums of products of factors ---------------===//
+
+#include "ir/FactorSpace.h"
+
+#include <cassert>
+
+namespace tbc {
+
+using Node = FactorSpace::Node;
+
+Node FactorSpace::add(Kind kind, int64_t size, std::vector<Node> children) {
+  Entry entry;
+  entry.kind = kind;
+  entry.size = size;
+  entry.children = std::move(children);
+  entries.push_back(std::move(entry));
+  return Node(entries.size()) - 1;
+}
+
+Node FactorSpace::leaf(int64_t size) { return add(Kind::Leaf, size, {}); }
+
+Node FactorSpace::product(std::vector<Node> nodes) {
+  if (nodes.size() == 1)
+    return nodes[0];
+  int64_t size = 1;
+  for (Node node : nodes)
+    size *= entries[find(node)].size;
+  return add(Kind::Product, size, std::move(nodes));
+}
+
+Node FactorSpace::sum(std::vector<Node> nodes) {
+  if (nodes.size() == 1)
+    return nodes[0];
+  int64_t size = 0;
+  for (Node node : nodes)
+    size += entries[find(node)].size;
+  return add(Kind::Sum, size, std::move(nodes));
+}
+
+Node FactorSpace::find(Node node) const {
+  while (entries[node].forward >= 0)
+    node = entries[node].forward;
+  return node;
+}
+
+int64_t FactorSpace::size(Node node) const { return entries[find(node)].size; }
+
+bool FactorSpace::isShardable(reshard::FactorId factor) const {
+  return !entries[find(Node(factor))].opaque;
+}
+
+void FactorSpace::makeOpaque(Node node) {
+  Entry &entry = entries[find(node)];
+  entry.opaque = true;
+  for (Node child : std::vector<Node>(entry.children))
+    makeOpaque(child);
+}
+
+bool FactorSpace::contains(Node tree, Node leaf) const {
+  tree = find(tree);
+  if (tree == leaf)
+    return true;
+  for (Node child : entries[tree].children)
+    if (contains(child, leaf))
+      return true;
+  return false;
+}
+
+void FactorSpace::bind(Node leaf, Node other) {
+  // A leaf inside its own image: the other factors have size 1, and which is which cannot be told.
+  if (contains(other, leaf))
+    return;
+  if (entries[leaf].opaque)
+    makeOpaque(other);
+  entries[leaf].forward = other;
+}
+
+std::vector<Node> FactorSpace::factors(Node node) const {
+  node = find(node);
+  if (entries[node].kind != Kind::Product)
+    return {node};
+  std::vector<Node> result;
+  for (Node child : entries[node].children)
+    for (Node factor : factors(child))
+      result.push_back(factor);
+  return result;
+}
+
+std::vector<Node> FactorSpace::terms(Node node) const {
+  node = find(node);
+  if (entries[node].kind != Kind::Sum)
+    return {node};
+  std::vector<Node> result;
+  for (Node child : entries[node].children)
+    for (Node term : terms(child))
+      result.push_back(term);
+  return result;
+}
+
+/// Gives up on a common structure: both become one opaque leaf.
+void FactorSpace::merge(Node a, Node b) {
+  makeOpaque(a);
+  makeOpaque(b);
+}
+
+void FactorSpace::unify(Node a, Node b) {
+  a = find(a);
+  b = find(b);
+  if (a == b)
+    return;
+  assert(entries[a].size == entries[b].size && "unified dims have one size");
+  if (entries[a].kind == Kind::Leaf && entries[b].kind == Kind::Leaf) {
+    // The older leaf stays, so that ids do not depend on the order of later ops.
+    if (b < a)
+      std::swap(a, b);
+    entries[a].opaque |= entries[b].opaque;
+    entries[b].forward = a;
+    return;
+  }
+  if (entries[a].kind == Kind::Leaf)
+    return bind(a, b);
+  if (entries[b].kind == Kind::Leaf)
+    return bind(b, a);
+  bool done = false;
+  if (entries[a].kind == Kind::Sum && entries[b].kind == Kind::Sum)
+    done = unifySums(a, b);
+  else if (entries[a].kind == Kind::Product && entries[b].kind == Kind::Product)
+    done = unifyProducts(a, b);
+  else if (entries[a].kind == Kind::Product)
+    done = splitLeadingFactor(a, b);
+  else
+    done = splitLeadingFactor(b, a);
+  if (!done)
+    merge(a, b);
+}
+
+/// Walks two products side by side, splitting the larger leaf where prefix products differ.
+bool FactorSpace::unifyProducts(Node a, Node b) {
+  std::vector<Node> left = factors(a), right = factors(b);
+  size_t i = 0, j = 0;
+  while (i < left.size() && j < right.size()) {
+    Node x = find(left[i]), y = find(right[j]);
+    int64_t xs = entries[x].size, ys = entries[y].size;
+    if (xs == ys) {
+      unify(x, y);
+      ++i, ++j;
+      continue;
+    }
+    // Factors of size 1 that face something else say nothing.
+    if (xs == 1 || ys == 1) {
+      xs == 1 ? ++i : ++j;
+      continue;
+    }
+    bool leftLarger = xs > ys;
+    Node large = leftLarger ? x : y, small = leftLarger ? y : x;
+    int64_t smallSize = entries[small].size;
+    if (entries[large].kind == Kind::Product) {
+      auto inner = factors(large);
+      auto &list = leftLarger ? left : right;
+      size_t at = leftLarger ? i : j;
+      list.erase(list.begin() + at);
+      list.insert(list.begin() + at, inner.begin(), inner.end());
+      continue;
+    }
+    if (smallSize == 0 || entries[large].size % smallSize != 0 ||
+        entries[large].kind != Kind::Leaf || contains(small, large))
+      return false;
+    Node rest = leaf(entries[large].size / smallSize);
+    bool opaque = entries[large].opaque;
+    entries[large].forward = add(Kind::Product, entries[large].size, {small, rest});
+    if (opaque)
+      makeOpaque(large);
+    (leftLarger ? left[i] : right[j]) = rest;
+    leftLarger ? ++j : ++i;
+  }
+  return true;
+}
+
+/// Walks two sums side by side, splitting the larger leaf where boundaries differ.
+bool FactorSpace::unifySums(Node a, Node b) {
+  std::vector<Node> left = terms(a), right = terms(b);
+  size_t i = 0, j = 0;
+  while (i < left.size() && j < right.size()) {
+    Node x = find(left[i]), y = find(right[j]);
+    int64_t xs = entries[x].size, ys = entries[y].size;
+    if (xs == ys) {
+      unify(x, y);
+      ++i, ++j;
+      continue;
+    }
+    bool leftLarger = xs > ys;
+    Node large = leftLarger ? x : y, small = leftLarger ? y : x;
+    int64_t smallSize = entries[small].size;
+    if (entries[large].kind == Kind::Product) {
+      // Cut the product where the small term ends.
+      Node cut = sum({leaf(smallSize), leaf(entries[large].size - smallSize)});
+      if (!splitLeadingFactor(large, cut))
+        return false;
+    }
+    large = find(large);
+    if (entries[large].kind == Kind::Leaf) {
+      Node rest = leaf(entries[large].size - smallSize);
+      bool opaque = entries[large].opaque;
+      entries[large].forward = add(Kind::Sum, entries[large].size, {small, rest});
+      if (opaque)
+        makeOpaque(large);
+      (leftLarger ? left[i] : right[j]) = rest;
+      leftLarger ? ++j : ++i;
+      continue;
+    }
+    auto inner = terms(large);
+    if (inner.size() < 2)
+      return false;
+    auto &list = leftLarger ? left : right;
+    size_t at = leftLarger ? i : j;
+    list.erase(list.begin() + at);
+    list.insert(list.begin() + at, inner.begin(), inner.end());
+  }
+  return true;
+}
+
+/// `product` = n x rest meets a sum whose terms are all multiples of `rest`: n becomes a sum
+/// itself, and the product the sum of its parts.
+bool FactorSpace::splitLeadingFactor(Node productNode, Node sumNode) {
+  std::vector<Node> list = factors(productNode), parts = terms(sumNode);
+  size_t lead = 0;
+  while (lead < list.size() && entries[find(list[lead])].size == 1)
+    ++lead;
+  if (lead == list.size())
+    return false;
+  Node head = find(list[lead]);
+  std::vector<Node> rest(list.begin() + lead + 1, list.end());
+  int64_t restSize = 1;
+  for (Node node : rest)
+    restSize *= entries[find(node)].size;
+  if (entries[head].kind != Kind::Leaf || restSize == 0)
+    return false;
+  for (Node part : parts)
+    if (entries[find(part)].size % restSize != 0 || contains(part, head))
+      return false;
+  std::vector<Node> heads, terms;
+  for (Node part : parts) {
+    heads.push_back(leaf(entries[find(part)].size / restSize));
+    std::vector<Node> term{heads.back()};
+    term.insert(term.end(), rest.begin(), rest.end());
+    terms.push_back(product(term));
+  }
+  bool opaque = entries[head].opaque;
+  Node headSum = sum(heads);
+  if (headSum != head)
+    entries[head].forward = headSum;
+  if (opaque)
+    makeOpaque(headSum);
+  Node whole = sum(terms);
+  productNode = find(productNode);
+  if (entries[productNode].kind == Kind::Product)
+    entries[productNode].forward = whole;
+  for (size_t i = 0; i < parts.size(); ++i)
+    unify(parts[i], terms[i]);
+  return true;
+}
+
+/// A product is a sum of products only if the sum is its first factor (rows of the outer sum).
+bool FactorSpace::isSealable(Node node) const {
+  node = find(node);
+  const Entry &entry = entries[node];
+  if (entry.kind == Kind::Leaf || entry.opaque)
+    return true;
+  if (entry.kind == Kind::Product) {
+    std::vector<Node> list = factors(node);
+    for (size_t i = 1; i < list.size(); ++i)
+      if (entries[find(list[i])].kind == Kind::Sum && !entries[find(list[i])].opaque)
+        return false;
+    return isSealable(list[0]);
+  }
+  for (Node child : entry.children)
+    if (!isSealable(child))
+      return false;
+  return true;
+}
+
+void FactorSpace::seal(const std::vector<Node> &nodes) {
+  for (Node node : nodes)
+    if (!isSealable(node))
+      makeOpaque(node);
+}
+
+reshard::DimLayout FactorSpace::layout(Node node) const {
+  node = find(node);
+  const Entry &entry = entries[node];
+  reshard::DimLayout result;
+  if (entry.kind == Kind::Leaf || entry.opaque) {
+    result.segments.push_back({{{node, entry.size}}});
+    return result;
+  }
+  if (entry.kind == Kind::Sum) {
+    for (Node child : entry.children)
+      for (reshard::Segment &segment : layout(child).segments)
+        result.segments.push_back(segment);
+    return result;
+  }
+  result.segments.push_back({});
+  for (size_t i = 0; i < entry.children.size(); ++i) {
+    reshard::DimLayout child = layout(entry.children[i]);
+    if (i == 0) {
+      result = child;
+      continue;
+    }
+    assert(child.segments.size() == 1 && "sealed");
+    for (reshard::Segment &segment : result.segments)
+      segment.factors.insert(segment.factors.end(), child.segments[0].factors.begin(),
+                             child.segments[0].factors.end());
+  }
+  return result;
+}
+
+} // namespace tbc

@@ -1,0 +1,80 @@
+//===- FactorSpace.h - Dims as sums of products of factors -----------------===//
+//
+// Plain C++. Partition refinement over the structure of dims: the arithmetic behind factor
+// analysis.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_IR_FACTORSPACE_H
+#define TBC_IR_FACTORSPACE_H
+
+#include "planner/reshard/Sharding.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace tbc {
+
+/// A space of dims. Each node is a leaf (one factor), an ordered product or an ordered sum of
+/// nodes. Unifying two nodes says that they are the same dim: structure known of one becomes known
+/// of the other, splitting leaves where a product or a sum on one side meets a leaf on the other.
+/// Identity is never inferred from equal sizes, only from `unify`.
+///
+/// Where two structures have no common refinement (6 x 4 against 4 x 6), the span becomes one
+/// opaque leaf, and every leaf under it is marked unshardable, since no sharding of it could be
+/// told apart.
+class FactorSpace {
+public:
+  using Node = int;
+
+  Node leaf(int64_t size);
+  /// The product of `nodes` in row-major order. An empty product has size 1.
+  Node product(std::vector<Node> nodes);
+  /// The concatenation of `nodes`.
+  Node sum(std::vector<Node> nodes);
+
+  /// Says that `a` and `b`, of equal size, are the same dim.
+  void unify(Node a, Node b);
+  /// Marks every leaf under `node` as unshardable.
+  void makeOpaque(Node node);
+
+  int64_t size(Node node) const;
+  /// True if the leaf with this id may be sharded.
+  bool isShardable(reshard::FactorId factor) const;
+
+  /// `node` as an ordered sum of ordered products of leaves; the id of a factor is the number of
+  /// its representative leaf. Must not be called before `seal`.
+  reshard::DimLayout layout(Node node) const;
+
+  /// Makes every node that cannot be written as a sum of products of leaves (a product with a sum
+  /// behind its first factor) opaque. Call once after the last unify, with all nodes of interest.
+  void seal(const std::vector<Node> &nodes);
+
+private:
+  enum class Kind { Leaf, Product, Sum };
+  struct Entry {
+    Kind kind = Kind::Leaf;
+    int64_t size = 1;
+    bool opaque = false;
+    Node forward = -1; // this node is another one (union-find)
+    std::vector<Node> children;
+  };
+
+  Node find(Node node) const;
+  Node add(Kind kind, int64_t size, std::vector<Node> children);
+  void bind(Node leaf, Node other);
+  bool contains(Node tree, Node leaf) const;
+  std::vector<Node> factors(Node node) const; // children of a product, flattened; else {node}
+  std::vector<Node> terms(Node node) const;   // children of a sum, flattened; else {node}
+  bool unifyProducts(Node a, Node b);
+  bool unifySums(Node a, Node b);
+  bool splitLeadingFactor(Node product, Node sum);
+  void merge(Node a, Node b);
+  bool isSealable(Node node) const;
+
+  std::vector<Entry> entries;
+};
+
+} // namespace tbc
+
+#endif // TBC_IR_FACTORSPACE_H

@@ -1,0 +1,241 @@
+//===- StepGraph.cpp - From @train to the planner's graph ------------------===//
+
+#include "ir/StepGraph.h"
+
+#include "ir/Tbc.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+
+namespace tbc {
+
+using reshard::Graph;
+using reshard::GraphOp;
+using reshard::GraphValue;
+using reshard::Loop;
+using reshard::Phase;
+using reshard::ValueRole;
+
+namespace {
+
+class Extractor {
+public:
+  Extractor(func::FuncOp train, const FactorAnalysis &analysis)
+      : train(train), analysis(analysis) {}
+
+  FailureOr<StepGraph> run();
+
+private:
+  int addValue(Value value, std::string name, ValueRole role);
+  LogicalResult addOp(Operation *op);
+  void addLoops(Operation *op, GraphOp &graphOp);
+  void addResults();
+  void linkForward();
+
+  func::FuncOp train;
+  const FactorAnalysis &analysis;
+  StepGraph step;
+};
+
+} // namespace
+
+static ValueRole roleOf(StringRef role) {
+  if (role == "param")
+    return ValueRole::Parameter;
+  if (role == "state")
+    return ValueRole::State;
+  return ValueRole::Input;
+}
+
+int Extractor::addValue(Value value, std::string name, ValueRole role) {
+  GraphValue graphValue;
+  graphValue.name = std::move(name);
+  graphValue.layout = analysis.tensorLayout(value);
+  graphValue.role = role;
+  graphValue.isFloat = isa<FloatType>(tensorType(value).getElementType());
+  int index = step.graph.values.size();
+  step.graph.values.push_back(std::move(graphValue));
+  step.values.push_back(value);
+  step.valueIndex[value] = index;
+  return index;
+}
+
+/// How often `factor` is in each segment of `layout` is one everywhere: sharding it cuts every
+/// segment.
+static bool cutsEverySegment(const reshard::DimLayout &layout, reshard::FactorId factor) {
+  return llvm::all_of(layout.segments, [&](const reshard::Segment &segment) {
+    return llvm::count_if(segment.factors,
+                          [&](const reshard::Factor &f) { return f.id == factor; }) == 1;
+  });
+}
+
+void Extractor::addLoops(Operation *op, GraphOp &graphOp) {
+  FactorRule rule = cast<ShardableOpInterface>(op).getFactorRule();
+  auto usesOf = [&](unsigned loop, ArrayRef<SmallVector<FactorRule::Dim, 4>> tensors) {
+    std::vector<reshard::TensorDim> uses;
+    for (auto [t, dims] : llvm::enumerate(tensors))
+      for (auto [d, dim] : llvm::enumerate(dims))
+        if (llvm::any_of(dim,
+                         [&](const FactorRule::Product &p) { return llvm::is_contained(p, loop); }))
+          uses.push_back({int(t), int(d)});
+    return uses;
+  };
+  for (auto [i, ruleLoop] : llvm::enumerate(rule.loops)) {
+    reshard::DimLayout layout = analysis.loopLayout(op, i);
+    auto operandDims = usesOf(i, rule.operands), resultDims = usesOf(i, rule.results);
+    if (operandDims.empty() && resultDims.empty())
+      continue;
+    // One loop per factor of the rule's loop; a factor in several segments is one loop.
+    for (const reshard::Segment &segment : layout.segments) {
+      for (const reshard::Factor &factor : segment.factors) {
+        bool known = llvm::any_of(graphOp.loops, [&](const Loop &loop) {
+          return loop.factor == factor.id && !operandDims.empty() == !loop.operandDims.empty() &&
+                 (operandDims.empty() || (loop.operandDims[0].tensor == operandDims[0].tensor &&
+                                          loop.operandDims[0].dim == operandDims[0].dim)) &&
+                 (resultDims.empty() == loop.resultDims.empty()) &&
+                 (resultDims.empty() || (loop.resultDims[0].tensor == resultDims[0].tensor &&
+                                         loop.resultDims[0].dim == resultDims[0].dim));
+        });
+        if (known)
+          continue;
+        Loop loop;
+        loop.factor = factor.id;
+        loop.size = factor.size;
+        loop.kind = ruleLoop.kind;
+        loop.operandDims = operandDims;
+        loop.resultDims = resultDims;
+        if (!analysis.isShardable(factor.id) || !cutsEverySegment(layout, factor.id))
+          loop.kind = reshard::LoopKind::Fixed;
+        graphOp.loops.push_back(std::move(loop));
+      }
+    }
+  }
+}
+
+LogicalResult Extractor::addOp(Operation *op) {
+  if (!isa<ShardableOpInterface>(op) || !isa<CostOpInterface>(op))
+    return op->emitError("has no factor rule and cost; it cannot be planned");
+  auto cost = cast<CostOpInterface>(op);
+  GraphOp graphOp;
+  auto id = op->getAttrOfType<StringAttr>(kIdAttr);
+  graphOp.id = id ? id.str() : ("op" + std::to_string(step.graph.ops.size()));
+  graphOp.kind = op->getName().stripDialect().str();
+  auto phase = op->getAttrOfType<StringAttr>(kPhaseAttr);
+  graphOp.phase = phase && phase.getValue() == "bwd" ? Phase::Backward : Phase::Forward;
+  if (auto stage = op->getAttrOfType<IntegerAttr>(kStageAttr))
+    graphOp.stage = stage.getInt();
+  auto shardable = cast<ShardableOpInterface>(op);
+  graphOp.additive = shardable.isAdditive();
+  graphOp.flops = cost.getFlops();
+  graphOp.kernelClass = cost.getKernelClass().str();
+  graphOp.generator = llvm::all_of(op->getOperands(), [&](Value operand) {
+    int producer = step.graph.values[step.valueIndex.lookup(operand)].producer;
+    return producer >= 0 && step.graph.ops[producer].generator;
+  });
+  int index = step.graph.ops.size();
+  for (Value operand : op->getOperands()) {
+    int value = step.valueIndex.lookup(operand);
+    graphOp.operands.push_back(value);
+    std::vector<int> &users = step.graph.values[value].users;
+    if (users.empty() || users.back() != index)
+      users.push_back(index);
+  }
+  for (OpResult result : op->getResults()) {
+    std::string suffix =
+        op->getNumResults() > 1 ? "#" + std::to_string(result.getResultNumber()) : "";
+    int value = addValue(result, graphOp.id + suffix, ValueRole::Activation);
+    step.graph.values[value].producer = index;
+    step.graph.values[value].producerResult = result.getResultNumber();
+    graphOp.results.push_back(value);
+  }
+  addLoops(op, graphOp);
+  step.graph.ops.push_back(std::move(graphOp));
+  step.ops.push_back(op);
+  step.opIndex[op] = index;
+  return success();
+}
+
+/// Parameters with their gradients, new states and the loss, from the attributes of the results.
+void Extractor::addResults() {
+  llvm::StringMap<int> gradients, states;
+  Operation *terminator = train.getBody().front().getTerminator();
+  for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
+    auto role = train.getResultAttrOfType<StringAttr>(i, kRoleAttr);
+    auto name = train.getResultAttrOfType<StringAttr>(i, kNameAttr);
+    int index = step.valueIndex.lookup(value);
+    if (role && role.getValue() == "loss") {
+      step.graph.loss = index;
+      step.graph.values[index].role = ValueRole::Loss;
+    } else if (role && name && role.getValue() == "grad") {
+      gradients[name.getValue()] = index;
+    } else if (role && name && role.getValue() == "state") {
+      states[name.getValue()] = index;
+    }
+  }
+  for (int index = 0, e = train.getNumArguments(); index < e; ++index) {
+    GraphValue &value = step.graph.values[index];
+    if (value.role == ValueRole::Parameter) {
+      auto it = gradients.find(value.name);
+      step.graph.parameters.push_back({index, it == gradients.end() ? -1 : it->second});
+    } else if (value.role == ValueRole::State) {
+      if (auto it = states.find(value.name); it != states.end())
+        step.graph.stateUpdates.push_back({index, it->second});
+    }
+  }
+}
+
+/// Resolves the names by which backward ops refer to forward ops and values.
+void Extractor::linkForward() {
+  llvm::StringMap<int> byId;
+  for (auto [i, op] : llvm::enumerate(step.graph.ops))
+    if (op.phase == Phase::Forward)
+      byId[op.id] = i;
+  for (auto [i, op] : llvm::enumerate(step.graph.ops)) {
+    if (op.phase == Phase::Forward) {
+      op.forwardOp = i;
+      continue;
+    }
+    if (auto forward = step.ops[i]->getAttrOfType<StringAttr>(kForwardIdAttr))
+      if (auto it = byId.find(forward.getValue()); it != byId.end())
+        op.forwardOp = it->second;
+    auto of = step.ops[i]->getAttrOfType<ArrayAttr>(kCotangentOfAttr);
+    if (!of)
+      continue;
+    for (auto [r, attr] : llvm::enumerate(of)) {
+      auto ref = dyn_cast<ArrayAttr>(attr);
+      if (!ref || ref.size() != 2)
+        continue;
+      auto it = byId.find(cast<StringAttr>(ref[0]).getValue());
+      if (it != byId.end())
+        step.graph.values[op.results[r]].cotangentOf =
+            step.graph.ops[it->second].results[cast<IntegerAttr>(ref[1]).getInt()];
+    }
+  }
+}
+
+FailureOr<StepGraph> Extractor::run() {
+  for (BlockArgument arg : train.getArguments()) {
+    auto role = train.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
+    auto name = train.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr);
+    addValue(arg, name ? name.str() : "arg" + std::to_string(arg.getArgNumber()),
+             roleOf(role ? role.getValue() : "input"));
+  }
+  for (Operation &op : train.getBody().front().without_terminator())
+    if (failed(addOp(&op)))
+      return failure();
+  addResults();
+  linkForward();
+  if (!analysis.batchFactor())
+    return train.emitError("the batch dims of the inputs are not one factor of their own; some op "
+                           "merges the batch with another dim in a way that cannot be undone");
+  step.graph.batchFactor = *analysis.batchFactor();
+  return std::move(step);
+}
+
+FailureOr<StepGraph> extractStepGraph(func::FuncOp train, const FactorAnalysis &analysis) {
+  return Extractor(train, analysis).run();
+}
+
+} // namespace tbc

@@ -1,0 +1,31 @@
+//===- StepGraph.h - From @train to the planner's graph --------------------===//
+
+#ifndef TBC_IR_STEPGRAPH_H
+#define TBC_IR_STEPGRAPH_H
+
+#include "ir/FactorAnalysis.h"
+#include "planner/reshard/Graph.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+namespace tbc {
+
+/// The step as planner and partitioner see it, with the way back to the IR.
+struct StepGraph {
+  reshard::Graph graph;
+  llvm::DenseMap<mlir::Value, int> valueIndex;
+  llvm::DenseMap<mlir::Operation *, int> opIndex;
+  std::vector<mlir::Value> values;    // per graph value
+  std::vector<mlir::Operation *> ops; // per graph op
+};
+
+/// Extracts the graph of the function @train: its ops, layouts from `analysis`, roles from the
+/// argument and result attributes.
+///
+/// Errors: an op without a factor rule; inputs whose batch dim is no factor of its own.
+mlir::FailureOr<StepGraph> extractStepGraph(mlir::func::FuncOp train,
+                                            const FactorAnalysis &analysis);
+
+} // namespace tbc
+
+#endif // TBC_IR_STEPGRAPH_H
