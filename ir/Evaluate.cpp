@@ -129,8 +129,8 @@ FailureOr<kernels::Attrs> toKernelAttrs(Operation *op) {
   return attrs;
 }
 
-FailureOr<SmallVector<kernels::Tensor>> evaluateOp(Operation *op, ArrayRef<kernels::Tensor> operands,
-                                                   kernels::Arith arith) {
+FailureOr<SmallVector<kernels::Tensor>>
+evaluateOp(Operation *op, ArrayRef<kernels::Tensor> operands, kernels::Arith arith) {
   StringRef mnemonic = op->getName().stripDialect();
   kernels::KernelFn kernel = nullptr;
   if (op->getName().getDialectNamespace() == "tbc")

@@ -20,7 +20,8 @@ class Environment {
 public:
   void define(Value value, RankTensors tensors) {
     if (!value.use_empty())
-      live[value] = {std::move(tensors), unsigned(std::distance(value.use_begin(), value.use_end()))};
+      live[value] = {std::move(tensors),
+                     unsigned(std::distance(value.use_begin(), value.use_end()))};
   }
 
   /// The tensors of `operand`'s value; drops them from the environment at its last use.
@@ -114,9 +115,8 @@ FailureOr<SmallVector<RankTensors>> evaluateOnRanks(func::FuncOp function,
   return function.emitError("does not return");
 }
 
-FailureOr<SmallVector<kernels::Tensor>> evaluateFunction(func::FuncOp function,
-                                                         ArrayRef<kernels::Tensor> inputs,
-                                                         kernels::Arith arith) {
+FailureOr<SmallVector<kernels::Tensor>>
+evaluateFunction(func::FuncOp function, ArrayRef<kernels::Tensor> inputs, kernels::Arith arith) {
   SmallVector<RankTensors> rankInputs;
   for (const kernels::Tensor &input : inputs)
     rankInputs.push_back({input});

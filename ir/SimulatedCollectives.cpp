@@ -13,15 +13,15 @@ using kernels::Tensor;
 
 namespace {
 
-/// A rank's group along some axes: its members in order of their group index (the first axis slowest),
-/// and the rank's own index in it.
+/// A rank's group along some axes: its members in order of their group index (the first axis
+/// slowest), and the rank's own index in it.
 struct Group {
   SmallVector<size_t> members;
   size_t index = 0;
 };
 
-/// A dim that is cut over a group: its size on one rank and as a whole, and which indices of the whole a
-/// rank has. dim = -1: the flattened tensor, padded at its end.
+/// A dim that is cut over a group: its size on one rank and as a whole, and which indices of the
+/// whole a rank has. dim = -1: the flattened tensor, padded at its end.
 struct Cut {
   int64_t dim = -1;
   SmallVector<int64_t> segments;
@@ -42,8 +42,8 @@ struct Cut {
 
 } // namespace
 
-/// The indices of the whole dim that group member `groupIndex` has, in its order; those of padding are
-/// past the end.
+/// The indices of the whole dim that group member `groupIndex` has, in its order; those of padding
+/// are past the end.
 SmallVector<int64_t> Cut::indices(int64_t groupSize, int64_t groupIndex) const {
   SmallVector<int64_t> result;
   if (dim == -1) {
@@ -192,8 +192,8 @@ static Tensor joinShares(const RankTensors &input, const Cut &cut, const Group &
 }
 
 /// Whether `whole` cut along `cut` has shares of shape `share`; the error is at `op`.
-static LogicalResult checkCut(Operation *op, const kernels::Shape &whole, const kernels::Shape &share,
-                              const Cut &cut, size_t groupSize) {
+static LogicalResult checkCut(Operation *op, const kernels::Shape &whole,
+                              const kernels::Shape &share, const Cut &cut, size_t groupSize) {
   bool fits = cut.dim == -1 ? kernels::numElements(whole) == cut.segments[0]
                             : whole[cut.dim] == cut.fullSize(groupSize);
   if (fits && shareShape(whole, cut, groupSize) == share)
@@ -217,18 +217,20 @@ simulateCollective(Operation *op, ArrayRef<RankTensors> operands, const reshard:
   Cut cut, split;
   if (!isa<AllReduceOp>(op)) {
     cut.dim = op->getAttrOfType<IntegerAttr>("dim").getInt();
-    cut.segments.assign(op->getAttrOfType<DenseI64ArrayAttr>("segments").asArrayRef());
+    cut.segments =
+        SmallVector<int64_t>(op->getAttrOfType<DenseI64ArrayAttr>("segments").asArrayRef());
   }
   kernels::Shape joined = shape;
   if (auto allReduce = dyn_cast<AllReduceOp>(op)) {
     if (allReduce.getStages())
-      return op->emitOpError("reduces over some pipeline stages, which are different functions; run "
-                             "the compiled program instead");
+      return op->emitOpError(
+          "reduces over some pipeline stages, which are different functions; run "
+          "the compiled program instead");
     if (shape != inputShape)
       return op->emitOpError("changes the shape of its operand");
   } else if (auto allToAll = dyn_cast<AllToAllOp>(op)) {
     split.dim = allToAll.getSplitDim();
-    split.segments.assign(allToAll.getSplitSegments());
+    split.segments = SmallVector<int64_t>(allToAll.getSplitSegments());
     joined = inputShape;
     if (cut.dim < 0 || split.dim < 0)
       return op->emitOpError("cannot exchange a flattened tensor");

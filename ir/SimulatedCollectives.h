@@ -10,10 +10,9 @@ namespace tbc {
 /// Whether `op` exchanges values between ranks, or depends on the rank (shard_slice).
 bool isCollective(mlir::Operation *op);
 
-/// The result of a collective on every rank of `mesh`. Sums run over the group in ascending order and
-/// are rounded once.
-/// Errors, at the op: an axis that the mesh lacks, segments that do not fit the shapes, a group across
-/// pipeline stages (which are different functions).
+/// The result of a collective on every rank of `mesh`. Sums run over the group in ascending order
+/// and are rounded once. Errors, at the op: an axis that the mesh lacks, segments that do not fit
+/// the shapes, a group across pipeline stages (which are different functions).
 mlir::FailureOr<llvm::SmallVector<RankTensors>>
 simulateCollective(mlir::Operation *op, llvm::ArrayRef<RankTensors> operands,
                    const reshard::Mesh &mesh);

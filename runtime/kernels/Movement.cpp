@@ -180,7 +180,8 @@ Tensors factorSize(const KernelContext &context, const Attrs &attrs, const Tenso
                    const Types &resultTypes) {
   requireCounts(inputs, 0, resultTypes, 1);
   requireShape("the result", resultTypes[0].shape, {});
-  return {Tensor::fromDoubles(resultTypes[0], context.arith, {double(attrs.getInt("count"))})};
+  int64_t value = attrs.getInt("count") * attrs.getInt("samples");
+  return {Tensor::fromDoubles(resultTypes[0], context.arith, {double(value)})};
 }
 
 } // namespace

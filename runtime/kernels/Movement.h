@@ -12,7 +12,7 @@
 //   pad{dim, low, high}         that many zeros before and behind, along dim.
 //   iota{dim}                   each element's index along dim.
 //   constant{value}             vector<double> or vector<int64_t>; one element is repeated.
-//   factor_size{count}          the integer count as a float scalar.
+//   factor_size{count,samples}  the integer count * samples as a float scalar.
 //
 //===----------------------------------------------------------------------===//
 
