@@ -14,8 +14,8 @@
 
 namespace tbc {
 
-/// The exit code of the process that reports an error. The numbers are the documented interface of the
-/// command line (docs/design.md, section 7).
+/// The exit code of the process that reports an error. The numbers are the documented interface of
+/// the command line (docs/design.md, section 7).
 enum class ErrorCode : int {
   Other = 1,
   /// Bad flag or malformed input of ours: plan, cluster file, mesh, Program.

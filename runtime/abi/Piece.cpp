@@ -1,0 +1,276 @@
+//===- Piece.cpp - The piece of a global tensor that a rank holds ----------===//
+
+#include "runtime/abi/Piece.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace tbc::program {
+
+int64_t Mesh::numRanks() const {
+  int64_t ranks = 1;
+  for (const MeshAxis &axis : axes)
+    ranks *= axis.size;
+  return ranks;
+}
+
+int Mesh::axisIndex(const std::string &name) const {
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i].name == name)
+      return static_cast<int>(i);
+  }
+  return -1;
+}
+
+std::vector<int64_t> Mesh::coordinates(int64_t rank) const {
+  std::vector<int64_t> result(axes.size());
+  for (size_t i = axes.size(); i-- > 0;) {
+    result[i] = rank % axes[i].size;
+    rank /= axes[i].size;
+  }
+  return result;
+}
+
+int64_t Mesh::rankOf(const std::vector<int64_t> &coordinates) const {
+  int64_t rank = 0;
+  for (size_t i = 0; i < axes.size(); ++i)
+    rank = rank * axes[i].size + coordinates[i];
+  return rank;
+}
+
+AxisRef wholeAxis(const Mesh &mesh, int axis) { return {axis, 1, mesh.axes[axis].size}; }
+
+std::string toString(const Mesh &mesh, const AxisRef &axis) {
+  const MeshAxis &whole = mesh.axes[axis.axis];
+  if (axis.pre == 1 && axis.size == whole.size)
+    return whole.name;
+  return whole.name + ":(" + std::to_string(axis.pre) + ")" + std::to_string(axis.size);
+}
+
+std::string toString(const Mesh &mesh, const std::vector<AxisRef> &axes) {
+  std::string text;
+  for (const AxisRef &axis : axes)
+    text += (text.empty() ? "" : "+") + toString(mesh, axis);
+  return text;
+}
+
+int64_t groupSize(const std::vector<AxisRef> &axes) {
+  int64_t size = 1;
+  for (const AxisRef &axis : axes)
+    size *= axis.size;
+  return size;
+}
+
+/// The product of the parts of the axis that come after `axis`.
+static int64_t restOf(const Mesh &mesh, const AxisRef &axis) {
+  return mesh.axes[axis.axis].size / (axis.pre * axis.size);
+}
+
+int64_t groupIndex(const Mesh &mesh, const std::vector<AxisRef> &axes,
+                   const std::vector<int64_t> &coordinates) {
+  int64_t index = 0;
+  for (const AxisRef &axis : axes)
+    index = index * axis.size + coordinates[axis.axis] / restOf(mesh, axis) % axis.size;
+  return index;
+}
+
+std::vector<int64_t> groupRanks(const Mesh &mesh, const std::vector<AxisRef> &axes,
+                                const std::vector<int64_t> &coordinates) {
+  int64_t size = groupSize(axes);
+  std::vector<int64_t> ranks;
+  ranks.reserve(size);
+  for (int64_t index = 0; index < size; ++index) {
+    std::vector<int64_t> member = coordinates;
+    int64_t left = index;
+    for (size_t i = axes.size(); i-- > 0;) {
+      int64_t rest = restOf(mesh, axes[i]);
+      int64_t old = member[axes[i].axis] / rest % axes[i].size;
+      member[axes[i].axis] += (left % axes[i].size - old) * rest;
+      left /= axes[i].size;
+    }
+    ranks.push_back(mesh.rankOf(member));
+  }
+  return ranks;
+}
+
+std::string whyInvalid(const Mesh &mesh, const std::vector<AxisRef> &axes) {
+  std::vector<AxisRef> sorted;
+  for (const AxisRef &ref : axes) {
+    if (ref.axis < 0 || ref.axis >= static_cast<int>(mesh.axes.size()))
+      return "the mesh has no axis number " + std::to_string(ref.axis);
+    const MeshAxis &axis = mesh.axes[ref.axis];
+    if (ref.pre < 1 || ref.size < 1 || ref.pre > axis.size || ref.size > axis.size ||
+        axis.size % (ref.pre * ref.size) != 0)
+      return "the part (" + std::to_string(ref.pre) + ")" + std::to_string(ref.size) +
+             " does not divide mesh axis \"" + axis.name + "\" of size " +
+             std::to_string(axis.size);
+    sorted.push_back(ref);
+  }
+  std::sort(sorted.begin(), sorted.end(), [](const AxisRef &a, const AxisRef &b) {
+    return a.axis != b.axis ? a.axis < b.axis : a.pre < b.pre;
+  });
+  for (size_t i = 1; i < sorted.size(); ++i) {
+    const AxisRef &before = sorted[i - 1], &ref = sorted[i];
+    if (ref.axis == before.axis && (ref.pre < before.pre * before.size || ref.pre == before.pre ||
+                                    ref.pre % (before.pre * before.size) != 0))
+      return "mesh axis \"" + mesh.axes[ref.axis].name + "\" is used twice";
+  }
+  return "";
+}
+
+Piece wholePiece(const std::vector<int64_t> &shape) {
+  Piece piece;
+  for (int64_t size : shape)
+    piece.dims.push_back({{PieceFactor{size, {}}}});
+  return piece;
+}
+
+namespace {
+/// One dim as a rank sees it: the global indices along the dim, in local order.
+std::vector<int64_t> dimIndices(const Mesh &mesh, const PieceDim &dim,
+                                const std::vector<int64_t> &coordinates) {
+  std::vector<int64_t> indices;
+  int64_t base = 0;
+  for (const PieceSegment &segment : dim) {
+    std::vector<int64_t> current = {0};
+    int64_t segmentSize = 1;
+    for (const PieceFactor &factor : segment) {
+      int64_t local = factor.size / groupSize(factor.axes);
+      int64_t first = groupIndex(mesh, factor.axes, coordinates) * local;
+      std::vector<int64_t> next;
+      next.reserve(current.size() * local);
+      for (int64_t outer : current)
+        for (int64_t i = first; i < first + local; ++i)
+          next.push_back(outer * factor.size + i);
+      current = std::move(next);
+      segmentSize *= factor.size;
+    }
+    for (int64_t index : current)
+      indices.push_back(base + index);
+    base += segmentSize;
+  }
+  return indices;
+}
+
+int64_t dimSize(const PieceDim &dim, bool local) {
+  int64_t size = 0;
+  for (const PieceSegment &segment : dim) {
+    int64_t product = 1;
+    for (const PieceFactor &factor : segment)
+      product *= local ? factor.size / groupSize(factor.axes) : factor.size;
+    size += product;
+  }
+  return size;
+}
+} // namespace
+
+std::vector<int64_t> globalShape(const Piece &piece) {
+  std::vector<int64_t> shape;
+  for (const PieceDim &dim : piece.dims)
+    shape.push_back(dimSize(dim, /*local=*/false));
+  return shape;
+}
+
+std::vector<int64_t> localShape(const Piece &piece) {
+  std::vector<int64_t> shape;
+  int64_t numElements = 1;
+  for (const PieceDim &dim : piece.dims) {
+    shape.push_back(dimSize(dim, /*local=*/true));
+    numElements *= shape.back();
+  }
+  if (piece.flat.empty())
+    return shape;
+  int64_t n = groupSize(piece.flat);
+  return {(numElements + n - 1) / n};
+}
+
+std::string whyInvalid(const Mesh &mesh, const Piece &piece, const std::vector<int64_t> &shape) {
+  if (piece.dims.size() != shape.size())
+    return "the piece has " + std::to_string(piece.dims.size()) + " dims, the tensor " +
+           std::to_string(shape.size());
+  // Factors of one dim are distinct, so an axis may be used once among them; a segmented dim uses
+  // the same axis in each segment that holds the factor, so axes are collected over one segment at
+  // a time.
+  std::vector<AxisRef> usedByDims;
+  for (size_t d = 0; d < piece.dims.size(); ++d) {
+    std::vector<AxisRef> usedByDim;
+    int64_t left = shape[d];
+    for (const PieceSegment &segment : piece.dims[d]) {
+      int64_t product = 1;
+      std::vector<AxisRef> usedBySegment;
+      for (const PieceFactor &factor : segment) {
+        if (std::string why = whyInvalid(mesh, factor.axes); !why.empty())
+          return why;
+        if (factor.size < 0 || factor.size % groupSize(factor.axes) != 0)
+          return "a factor of size " + std::to_string(factor.size) + " of dim " +
+                 std::to_string(d) + " is not divided by \"" + toString(mesh, factor.axes) + "\"";
+        if (factor.size != 0 && product > left / factor.size)
+          return "the factors of dim " + std::to_string(d) + " exceed its size " +
+                 std::to_string(shape[d]);
+        product *= factor.size;
+        for (const AxisRef &axis : factor.axes) {
+          usedBySegment.push_back(axis);
+          if (std::find(usedByDim.begin(), usedByDim.end(), axis) == usedByDim.end())
+            usedByDim.push_back(axis);
+        }
+      }
+      if (std::string why = whyInvalid(mesh, usedBySegment); !why.empty())
+        return why;
+      left -= product;
+    }
+    if (left != 0)
+      return "the factors of dim " + std::to_string(d) + " do not make up its size " +
+             std::to_string(shape[d]);
+    usedByDims.insert(usedByDims.end(), usedByDim.begin(), usedByDim.end());
+  }
+  usedByDims.insert(usedByDims.end(), piece.flat.begin(), piece.flat.end());
+  return whyInvalid(mesh, usedByDims);
+}
+
+std::vector<int64_t> ownedIndices(const Mesh &mesh, const Piece &piece,
+                                  const std::vector<int64_t> &coordinates) {
+  std::vector<int64_t> indices = {0};
+  for (const PieceDim &dim : piece.dims) {
+    std::vector<int64_t> along = dimIndices(mesh, dim, coordinates);
+    int64_t size = dimSize(dim, /*local=*/false);
+    std::vector<int64_t> next;
+    next.reserve(indices.size() * along.size());
+    for (int64_t outer : indices)
+      for (int64_t index : along)
+        next.push_back(outer * size + index);
+    indices = std::move(next);
+  }
+  if (piece.flat.empty())
+    return indices;
+
+  int64_t n = groupSize(piece.flat), numElements = static_cast<int64_t>(indices.size());
+  int64_t chunk = (numElements + n - 1) / n;
+  int64_t first = groupIndex(mesh, piece.flat, coordinates) * chunk;
+  std::vector<int64_t> result(chunk, -1);
+  for (int64_t i = 0; i < chunk && first + i < numElements; ++i)
+    result[i] = indices[first + i];
+  return result;
+}
+
+std::string toString(const Mesh &mesh, const Piece &piece) {
+  std::string text = "[";
+  for (size_t d = 0; d < piece.dims.size(); ++d) {
+    text += d ? ", " : "";
+    for (size_t s = 0; s < piece.dims[d].size(); ++s) {
+      text += s ? " + " : "";
+      const PieceSegment &segment = piece.dims[d][s];
+      for (size_t f = 0; f < segment.size(); ++f) {
+        text += (f ? "*" : "") + std::to_string(segment[f].size);
+        if (!segment[f].axes.empty())
+          text += "@" + toString(mesh, segment[f].axes);
+      }
+      text += segment.empty() ? "1" : "";
+    }
+  }
+  text += "]";
+  if (!piece.flat.empty())
+    text += " flat{" + toString(mesh, piece.flat) + "}";
+  return text;
+}
+
+} // namespace tbc::program

@@ -1,0 +1,147 @@
+//===- Program.cpp - What ranks execute ------------------------------------===//
+
+#include "runtime/abi/Program.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace tbc::program {
+
+std::string_view name(Role role) {
+  switch (role) {
+  case Role::Parameter:
+    return "parameter";
+  case Role::State:
+    return "state";
+  case Role::OptimizerState:
+    return "optimizer_state";
+  case Role::Gradient:
+    return "gradient";
+  case Role::Loss:
+    return "loss";
+  case Role::Input:
+    return "input";
+  case Role::Residual:
+    return "residual";
+  case Role::Scalar:
+    return "scalar";
+  }
+  return "";
+}
+
+std::string_view name(InstructionKind kind) {
+  switch (kind) {
+  case InstructionKind::Kernel:
+    return "kernel";
+  case InstructionKind::AllReduce:
+    return "all_reduce";
+  case InstructionKind::AllGather:
+    return "all_gather";
+  case InstructionKind::ReduceScatter:
+    return "reduce_scatter";
+  case InstructionKind::AllToAll:
+    return "all_to_all";
+  case InstructionKind::ShardSlice:
+    return "shard_slice";
+  case InstructionKind::Send:
+    return "send";
+  case InstructionKind::Recv:
+    return "recv";
+  }
+  return "";
+}
+
+Block &Stage::block(schedule::Action::Kind kind) {
+  return const_cast<Block &>(static_cast<const Stage &>(*this).block(kind));
+}
+
+const Block &Stage::block(schedule::Action::Kind kind) const {
+  switch (kind) {
+  case schedule::Action::Kind::Forward:
+    return forward;
+  case schedule::Action::Kind::Backward:
+    return backward;
+  case schedule::Action::Kind::Update:
+    break;
+  }
+  return update;
+}
+
+int Program::stageOf(const std::vector<int64_t> &coordinates) const {
+  return pipelineAxis < 0 ? 0 : static_cast<int>(coordinates[pipelineAxis]);
+}
+
+int Program::tensorIndex(const std::string &name) const {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].name == name)
+      return static_cast<int>(i);
+  }
+  return -1;
+}
+
+std::vector<schedule::Action> actionsOf(const Program &program, int stage) {
+  if (program.schedule.generator == "table")
+    return program.schedule.table[stage];
+  std::optional<schedule::ScheduleKind> kind =
+      schedule::parseScheduleKind(program.schedule.generator);
+  assert(kind && "a well-formed program names a generator");
+  return schedule::schedule(*kind, program.numStages(), program.microBatches, stage);
+}
+
+std::vector<int64_t> groupOf(const Program &program, const Communication &comm,
+                             const std::vector<int64_t> &coordinates) {
+  std::vector<int64_t> ranks = groupRanks(program.mesh, comm.axes, coordinates);
+  if (comm.stages.empty())
+    return ranks;
+  auto elsewhere = [&](int64_t rank) {
+    int stage = program.stageOf(program.mesh.coordinates(rank));
+    return !std::binary_search(comm.stages.begin(), comm.stages.end(), stage);
+  };
+  ranks.erase(std::remove_if(ranks.begin(), ranks.end(), elsewhere), ranks.end());
+  return ranks;
+}
+
+int64_t groupSizeOf(const Communication &comm, int pipelineAxis) {
+  int64_t size = 1;
+  for (const AxisRef &axis : comm.axes) {
+    bool someStages = axis.axis == pipelineAxis && !comm.stages.empty();
+    size *= someStages ? static_cast<int64_t>(comm.stages.size()) : axis.size;
+  }
+  return size;
+}
+
+int64_t sizeBytes(const kernels::TensorType &type) {
+  return kernels::numElements(type.shape) * kernels::byteWidth(type.dtype);
+}
+
+int64_t messageBytes(const Program &program, const Stage &stage, const Instruction &instruction) {
+  auto bytesOf = [&](ValueId value) { return sizeBytes(stage.values[value]); };
+  int64_t n = groupSizeOf(instruction.comm, program.pipelineAxis);
+  switch (instruction.kind) {
+  case InstructionKind::AllReduce:
+  case InstructionKind::AllToAll:
+  case InstructionKind::Send:
+    return bytesOf(instruction.operands[0]);
+  case InstructionKind::AllGather:
+    return n * bytesOf(instruction.operands[0]);
+  case InstructionKind::ReduceScatter:
+    return n * bytesOf(instruction.results[0]);
+  case InstructionKind::Recv:
+    return bytesOf(instruction.results[0]);
+  case InstructionKind::Kernel:
+  case InstructionKind::ShardSlice:
+    break;
+  }
+  return 0;
+}
+
+std::string describe(const Program &program, int stage, schedule::Action::Kind block,
+                     int instruction) {
+  const Instruction &at = program.stages[stage].block(block).instructions[instruction];
+  std::string what(at.kind == InstructionKind::Kernel ? std::string_view(at.op) : name(at.kind));
+  return "stage " + std::to_string(stage) + ", " + std::string(name(block)) +
+         " block, instruction " + std::to_string(instruction) + " (\"" + at.id + "\", " + what +
+         ")";
+}
+
+} // namespace tbc::program

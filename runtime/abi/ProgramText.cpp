@@ -1,0 +1,157 @@
+//===- ProgramText.cpp - A readable listing of a Program -------------------===//
+
+#include "runtime/abi/Program.h"
+
+#include <sstream>
+
+namespace tbc::program {
+namespace {
+
+using Kind = schedule::Action::Kind;
+
+struct AttrText {
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(int64_t value) const { return std::to_string(value); }
+  std::string operator()(double value) const {
+    std::ostringstream out;
+    out << value;
+    return out.str();
+  }
+  std::string operator()(const std::string &value) const { return "\"" + value + "\""; }
+  template <typename T> std::string operator()(const std::vector<T> &values) const {
+    constexpr size_t most = 8; // a constant may have millions
+    std::string text = "[";
+    for (size_t i = 0; i < values.size() && i < most; ++i)
+      text += (i ? ", " : "") + AttrText()(values[i]);
+    if (values.size() > most)
+      text += ", ... " + std::to_string(values.size()) + " in all";
+    return text + "]";
+  }
+};
+
+class Listing {
+public:
+  explicit Listing(const Program &program) : program(program) {}
+
+  std::string text() {
+    header();
+    tensors();
+    for (int stage = 0; stage < program.numStages(); ++stage)
+      showStage(stage);
+    return out.str();
+  }
+
+private:
+  void header() {
+    out << "program of " << program.mesh.numRanks() << " ranks, mesh";
+    for (const MeshAxis &axis : program.mesh.axes)
+      out << " " << axis.name << "=" << axis.size;
+    out << ", " << program.numStages() << (program.numStages() == 1 ? " stage" : " stages");
+    out << ", " << program.microBatches << " micro-batches, schedule " << program.schedule.generator
+        << "\n";
+    for (const auto &[key, value] : program.metadata)
+      out << "  " << key << ": " << value << "\n";
+  }
+
+  void tensors() {
+    out << "\ntensors\n";
+    for (const GlobalTensor &tensor : program.tensors) {
+      out << "  " << name(tensor.role) << " " << tensor.name << ": " << toString(tensor.type) << " "
+          << toString(program.mesh, tensor.piece);
+      if (!tensor.pending.empty())
+        out << " pending{" << toString(program.mesh, tensor.pending) << "}";
+      if (!tensor.initializer.empty())
+        out << " from \"" << tensor.initializer << "\"";
+      out << "\n";
+    }
+  }
+
+  void showStage(int index) {
+    const Stage &stage = program.stages[index];
+    out << "\nstage " << index << "\n  slots\n";
+    for (const Slot &slot : stage.slots)
+      out << "    " << name(slot.role) << " " << slot.name << ": " << toString(slot.type) << "\n";
+    for (Kind kind : {Kind::Forward, Kind::Backward, Kind::Update})
+      showBlock(stage, kind);
+    out << "  schedule:";
+    for (const schedule::Action &action : actionsOf(program, index)) {
+      out << " " << "FBU"[int(action.kind)];
+      if (action.kind != Kind::Update)
+        out << action.microBatch;
+    }
+    out << "\n";
+  }
+
+  void showBlock(const Stage &stage, Kind kind) {
+    const Block &block = stage.block(kind);
+    out << "  " << name(kind) << "\n";
+    for (const Argument &argument : block.arguments)
+      out << "    %" << argument.value << " = " << stage.slots[argument.slot].name << "\n";
+    for (const Instruction &instruction : block.instructions)
+      showInstruction(stage, instruction);
+    for (const BlockResult &result : block.results)
+      out << "    " << stage.slots[result.slot].name << (result.accumulate ? " += %" : " = %")
+          << result.value << "\n";
+  }
+
+  void showInstruction(const Stage &stage, const Instruction &instruction) {
+    out << "    ";
+    for (size_t i = 0; i < instruction.results.size(); ++i) {
+      ValueId value = instruction.results[i];
+      out << (i ? ", %" : "%") << value << ": " << toString(stage.values[value]);
+    }
+    out << (instruction.results.empty() ? "" : " = ");
+    bool isKernel = instruction.kind == InstructionKind::Kernel;
+    out << (isKernel ? std::string_view(instruction.op) : name(instruction.kind));
+    for (size_t i = 0; i < instruction.operands.size(); ++i)
+      out << (i ? ", %" : " %") << instruction.operands[i];
+    if (isKernel)
+      showAttrs(instruction);
+    else
+      showCommunication(stage, instruction);
+    out << "  // " << instruction.id << "\n";
+  }
+
+  void showAttrs(const Instruction &instruction) {
+    if (instruction.attrs.entries().empty())
+      return;
+    const char *separator = " {";
+    for (const auto &[key, value] : instruction.attrs.entries()) {
+      out << separator << key << "=" << std::visit(AttrText(), value);
+      separator = ", ";
+    }
+    out << "}";
+  }
+
+  void showCommunication(const Stage &stage, const Instruction &instruction) {
+    const Communication &comm = instruction.comm;
+    if (instruction.kind == InstructionKind::Send || instruction.kind == InstructionKind::Recv) {
+      out << (instruction.kind == InstructionKind::Send ? " to" : " from") << " stage "
+          << comm.peerStage << " channel " << comm.channel;
+    } else {
+      if (instruction.kind == InstructionKind::AllReduce)
+        out << (comm.reduce == ReduceKind::Sum ? " sum" : " max");
+      out << " over " << toString(program.mesh, comm.axes);
+      for (size_t i = 0; i < comm.stages.size(); ++i)
+        out << (i ? "," : " stages ") << comm.stages[i];
+    }
+    bool hasDim = instruction.kind != InstructionKind::AllReduce && !comm.axes.empty();
+    if (hasDim && comm.dim == Communication::flatDim)
+      out << " flat";
+    else if (hasDim)
+      out << " dim " << comm.dim;
+    if (instruction.kind == InstructionKind::AllToAll)
+      out << " split dim " << comm.splitDim;
+    if (instruction.kind != InstructionKind::ShardSlice)
+      out << " " << messageBytes(program, stage, instruction) << " bytes";
+  }
+
+  const Program &program;
+  std::ostringstream out;
+};
+
+} // namespace
+
+std::string show(const Program &program) { return Listing(program).text(); }
+
+} // namespace tbc::program

@@ -1,0 +1,369 @@
+//===- WellFormed.cpp - Whether a Program is in its bounds -----------------===//
+//
+// Everything an executor or checker would otherwise have to test before it indexes. What a program
+// means is the business of runtime/verify.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/abi/Program.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tbc::program {
+namespace {
+
+constexpr size_t maxMeshAxes = 16;
+constexpr int64_t maxRanks = int64_t(1) << 20;
+constexpr int64_t maxMicroBatches = int64_t(1) << 20;
+constexpr size_t maxTensorDims = 16;
+constexpr int64_t maxTensorElements = int64_t(1) << 48;
+
+std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
+
+/// Each check returns why it fails, or "".
+std::string whyInvalid(const kernels::TensorType &type) {
+  if (type.shape.size() > maxTensorDims)
+    return "a tensor has more than " + std::to_string(maxTensorDims) + " dims";
+  int64_t elements = 1;
+  for (int64_t size : type.shape) {
+    if (size < 0)
+      return "a tensor has a negative size";
+    if (size != 0 && elements > maxTensorElements / size)
+      return "a tensor has more than 2^48 elements";
+    elements *= size;
+  }
+  return "";
+}
+
+std::string whyInvalid(const Mesh &mesh) {
+  if (mesh.axes.empty() || mesh.axes.size() > maxMeshAxes)
+    return "a mesh has 1 to 16 axes, this one has " + std::to_string(mesh.axes.size());
+  std::set<std::string> names;
+  int64_t ranks = 1;
+  for (const MeshAxis &axis : mesh.axes) {
+    bool isWord = !axis.name.empty() && std::all_of(axis.name.begin(), axis.name.end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    });
+    if (!isWord)
+      return "mesh axis name " + quoted(axis.name) + " is not a word";
+    if (!names.insert(axis.name).second)
+      return "mesh axis " + quoted(axis.name) + " is there twice";
+    if (axis.size < 1 || axis.size > maxRanks / ranks)
+      return "the size of mesh axis " + quoted(axis.name) +
+             " is not between 1 and 2^20 ranks in all";
+    ranks *= axis.size;
+  }
+  return "";
+}
+
+std::string whyInvalidPipeline(const Program &program) {
+  if (program.pipelineAxis < -1 || program.pipelineAxis >= int(program.mesh.axes.size()))
+    return "the mesh has no axis number " + std::to_string(program.pipelineAxis);
+  int64_t stages = program.pipelineAxis < 0 ? 1 : program.mesh.axes[program.pipelineAxis].size;
+  if (int64_t(program.stages.size()) != stages)
+    return "the mesh asks for " + std::to_string(stages) + " stages, the program has " +
+           std::to_string(program.stages.size());
+  if (program.microBatches < 1 || program.microBatches > maxMicroBatches)
+    return "the number of micro-batches is not between 1 and 2^20";
+  return "";
+}
+
+std::string whyInvalidSchedule(const Program &program) {
+  const ScheduleSpec &spec = program.schedule;
+  if (spec.generator != "table") {
+    if (!schedule::parseScheduleKind(spec.generator))
+      return "unknown schedule " + quoted(spec.generator) + "; known: gpipe, 1f1b, table";
+    return spec.table.empty() ? "" : "a generated schedule has a table as well";
+  }
+  if (spec.table.size() != program.stages.size())
+    return "the schedule table has " + std::to_string(spec.table.size()) + " stages, the program " +
+           std::to_string(program.stages.size());
+  for (const std::vector<schedule::Action> &actions : spec.table) {
+    for (const schedule::Action &action : actions) {
+      if (action.microBatch < 0 || action.microBatch >= program.microBatches)
+        return "the schedule names micro-batch " + std::to_string(action.microBatch) + " of " +
+               std::to_string(program.microBatches);
+    }
+  }
+  return "";
+}
+
+bool usesAxis(const std::vector<AxisRef> &axes, int axis) {
+  return std::any_of(axes.begin(), axes.end(),
+                     [&](const AxisRef &ref) { return ref.axis == axis; });
+}
+
+bool usesAxis(const Piece &piece, int axis) {
+  for (const PieceDim &dim : piece.dims)
+    for (const PieceSegment &segment : dim)
+      for (const PieceFactor &factor : segment)
+        if (usesAxis(factor.axes, axis))
+          return true;
+  return usesAxis(piece.flat, axis);
+}
+
+bool isGlobalRole(Role role) {
+  return role != Role::Loss && role != Role::Residual && role != Role::Scalar;
+}
+
+std::string whyInvalid(const Program &program, const GlobalTensor &tensor) {
+  if (tensor.name.empty())
+    return "it has no name";
+  if (!isGlobalRole(tensor.role))
+    return "role " + quoted(name(tensor.role)) + " is for slots only";
+  if (std::string why = whyInvalid(tensor.type); !why.empty())
+    return why;
+  if (std::string why = whyInvalid(program.mesh, tensor.piece, tensor.type.shape); !why.empty())
+    return why;
+  if (std::string why = whyInvalid(program.mesh, tensor.pending); !why.empty())
+    return why;
+  if (program.pipelineAxis >= 0 && usesAxis(tensor.piece, program.pipelineAxis))
+    return "its piece is cut along the pipeline axis";
+  if (!tensor.pending.empty() && tensor.role != Role::Gradient)
+    return "only gradients may be partial sums";
+  bool fromFile = tensor.role != Role::Gradient && tensor.role != Role::Input;
+  if (!tensor.initializer.empty() && !fromFile)
+    return "it takes its value from a file, which " + quoted(name(tensor.role)) + " cannot";
+  return "";
+}
+
+std::string whyInvalid(const Program &program, const Slot &slot) {
+  if (std::string why = whyInvalid(slot.type); !why.empty())
+    return why;
+  if (slot.role == Role::Scalar) {
+    if (slot.name != "lr" && slot.name != "step")
+      return "unknown scalar; known: lr, step";
+    if (!slot.type.shape.empty() || kernels::isFloat(slot.type.dtype) != (slot.name == "lr"))
+      return "lr is a float and step an integer, both without dims";
+  }
+  if (slot.tensor < -1 || slot.tensor >= int(program.tensors.size()))
+    return "there is no tensor number " + std::to_string(slot.tensor);
+  if (slot.tensor == -1) {
+    bool needsTensor = isGlobalRole(slot.role) && slot.role != Role::Gradient;
+    return needsTensor ? "it is a piece of no tensor" : "";
+  }
+  const GlobalTensor &tensor = program.tensors[slot.tensor];
+  if (tensor.role != slot.role)
+    return "its role is " + quoted(name(slot.role)) + ", that of tensor " + quoted(tensor.name) +
+           " is " + quoted(name(tensor.role));
+  kernels::TensorType local{tensor.type.dtype, localShape(tensor.piece)};
+  if (local != slot.type)
+    return "its type is " + toString(slot.type) + ", the piece of tensor " + quoted(tensor.name) +
+           " is " + toString(local);
+  return "";
+}
+
+/// The number of elements of all segments of a dim, full (n = group size) or local (n = 1); -1 if a
+/// count is out of bounds.
+int64_t segmentsSize(const std::vector<SegmentShape> &segments, int64_t n) {
+  int64_t total = 0;
+  for (const SegmentShape &segment : segments) {
+    int64_t product = n;
+    for (int64_t size : {segment.outer, segment.k, segment.inner}) {
+      if (size < 1 || product > maxTensorElements / size)
+        return -1;
+      product *= size;
+    }
+    total += product;
+    if (total > maxTensorElements)
+      return -1;
+  }
+  return total;
+}
+
+/// `full` and `local` differ along `dim` only, where they are as `segments` says.
+std::string whyNotCut(const kernels::TensorType &full, const kernels::TensorType &local, int dim,
+                      const std::vector<SegmentShape> &segments, int64_t n) {
+  if (dim == Communication::flatDim) {
+    int64_t chunk = (kernels::numElements(full.shape) + n - 1) / n;
+    if (!segments.empty())
+      return "a flattened tensor has no segments";
+    return local.shape == kernels::Shape{chunk}
+               ? ""
+               : "the local type is " + toString(local) + ", a chunk of " + toString(full) +
+                     " over " + std::to_string(n) + " ranks has " + std::to_string(chunk) +
+                     " elements";
+  }
+  if (dim < 0 || dim >= int(full.shape.size()) || full.shape.size() != local.shape.size())
+    return "dim " + std::to_string(dim) + " does not exist in both " + toString(full) + " and " +
+           toString(local);
+  kernels::Shape expected = full.shape;
+  expected[dim] = local.shape[dim];
+  if (expected != local.shape)
+    return toString(full) + " and " + toString(local) + " differ in another dim than " +
+           std::to_string(dim);
+  if (segments.empty() || segmentsSize(segments, n) != full.shape[dim] ||
+      segmentsSize(segments, 1) != local.shape[dim])
+    return "the segments over " + std::to_string(n) + " ranks do not take dim " +
+           std::to_string(dim) + " from " + toString(full) + " to " + toString(local);
+  return "";
+}
+
+std::string whyInvalidGroup(const Program &program, int stage, const Communication &comm) {
+  if (comm.axes.empty())
+    return "it needs at least one mesh axis";
+  if (std::string why = whyInvalid(program.mesh, comm.axes); !why.empty())
+    return why;
+  bool alongPipeline = program.pipelineAxis >= 0 && usesAxis(comm.axes, program.pipelineAxis);
+  if (alongPipeline) {
+    AxisRef whole = wholeAxis(program.mesh, program.pipelineAxis);
+    if (std::find(comm.axes.begin(), comm.axes.end(), whole) == comm.axes.end())
+      return "it uses a part of the pipeline axis; name its stages instead";
+  }
+  if (comm.stages.empty())
+    return "";
+  if (!alongPipeline)
+    return "it names stages but not the pipeline axis";
+  for (size_t i = 0; i < comm.stages.size(); ++i) {
+    if (comm.stages[i] < 0 || comm.stages[i] >= program.numStages() ||
+        (i > 0 && comm.stages[i] <= comm.stages[i - 1]))
+      return "its stages are not ascending stages of the program";
+  }
+  if (!std::binary_search(comm.stages.begin(), comm.stages.end(), stage))
+    return "its stages leave out its own";
+  return "";
+}
+
+std::string whyInvalidPeer(const Program &program, int stage, const Communication &comm) {
+  if (comm.peerStage < 0 || comm.peerStage >= program.numStages() || comm.peerStage == stage)
+    return "stage " + std::to_string(comm.peerStage) + " is no peer of stage " +
+           std::to_string(stage);
+  return comm.channel < 0 ? "its channel is negative" : "";
+}
+
+std::string whyInvalid(const Program &program, int stage, const Instruction &instruction) {
+  const std::vector<kernels::TensorType> &values = program.stages[stage].values;
+  for (const std::vector<ValueId> *list : {&instruction.operands, &instruction.results}) {
+    for (ValueId value : *list) {
+      if (value < 0 || size_t(value) >= values.size())
+        return "there is no value %" + std::to_string(value);
+    }
+  }
+  InstructionKind kind = instruction.kind;
+  if (kind == InstructionKind::Kernel)
+    return instruction.op.empty() ? "a kernel needs an op" : "";
+
+  const Communication &comm = instruction.comm;
+  size_t operands = kind == InstructionKind::Recv ? 0 : 1;
+  size_t results = kind == InstructionKind::Send ? 0 : 1;
+  if (instruction.operands.size() != operands || instruction.results.size() != results)
+    return "it takes " + std::to_string(operands) + " operands and gives " +
+           std::to_string(results) + " results";
+  if (!operands || !results)
+    return whyInvalidPeer(program, stage, comm);
+
+  if (std::string why = whyInvalidGroup(program, stage, comm); !why.empty())
+    return why;
+  const kernels::TensorType &in = values[instruction.operands[0]];
+  const kernels::TensorType &out = values[instruction.results[0]];
+  if (in.dtype != out.dtype)
+    return "its operand is " + toString(in) + ", its result " + toString(out);
+  int64_t n = groupSizeOf(comm, program.pipelineAxis);
+  switch (kind) {
+  case InstructionKind::AllReduce:
+    return in == out ? "" : "its operand is " + toString(in) + ", its result " + toString(out);
+  case InstructionKind::AllGather:
+    return whyNotCut(out, in, comm.dim, comm.segments, n);
+  case InstructionKind::ReduceScatter:
+  case InstructionKind::ShardSlice:
+    return whyNotCut(in, out, comm.dim, comm.segments, n);
+  default: {
+    // The tensor that is full along both dims.
+    kernels::TensorType full = in;
+    if (comm.dim < 0 || comm.dim >= int(in.shape.size()) || comm.dim == comm.splitDim ||
+        out.shape.size() != in.shape.size())
+      return "dims " + std::to_string(comm.dim) + " and " + std::to_string(comm.splitDim) +
+             " are not two dims of " + toString(in);
+    full.shape[comm.dim] = out.shape[comm.dim];
+    if (std::string why = whyNotCut(full, in, comm.dim, comm.segments, n); !why.empty())
+      return why;
+    if (comm.splitDim < 0)
+      return "an all_to_all cannot flatten";
+    return whyNotCut(full, out, comm.splitDim, comm.splitSegments, n);
+  }
+  }
+}
+
+std::string whyInvalidBinding(const Stage &stage, ValueId value, int slot) {
+  if (value < 0 || size_t(value) >= stage.values.size())
+    return "there is no value %" + std::to_string(value);
+  if (slot < 0 || size_t(slot) >= stage.slots.size())
+    return "there is no slot number " + std::to_string(slot);
+  if (stage.values[value] != stage.slots[slot].type)
+    return "slot " + quoted(stage.slots[slot].name) + " is " + toString(stage.slots[slot].type) +
+           ", value %" + std::to_string(value) + " is " + toString(stage.values[value]);
+  return "";
+}
+
+Status malformed(const std::string &where, const std::string &why) {
+  return Error{ErrorCode::Usage, "malformed Program: " + where + ": " + why};
+}
+
+Status checkBlock(const Program &program, int stageIndex, schedule::Action::Kind kind) {
+  const Stage &stage = program.stages[stageIndex];
+  const Block &block = stage.block(kind);
+  std::string where =
+      "stage " + std::to_string(stageIndex) + ", " + std::string(name(kind)) + " block";
+  for (const Argument &argument : block.arguments) {
+    if (std::string why = whyInvalidBinding(stage, argument.value, argument.slot); !why.empty())
+      return malformed(where + ", arguments", why);
+  }
+  for (size_t i = 0; i < block.instructions.size(); ++i) {
+    std::string why = whyInvalid(program, stageIndex, block.instructions[i]);
+    if (!why.empty())
+      return malformed(describe(program, stageIndex, kind, int(i)), why);
+  }
+  for (const BlockResult &result : block.results) {
+    if (std::string why = whyInvalidBinding(stage, result.value, result.slot); !why.empty())
+      return malformed(where + ", results", why);
+  }
+  return Status::ok();
+}
+
+Status checkStage(const Program &program, int index) {
+  const Stage &stage = program.stages[index];
+  std::string where = "stage " + std::to_string(index);
+  for (size_t i = 0; i < stage.values.size(); ++i) {
+    if (std::string why = whyInvalid(stage.values[i]); !why.empty())
+      return malformed(where + ", value %" + std::to_string(i), why);
+  }
+  std::set<std::string> names;
+  for (const Slot &slot : stage.slots) {
+    if (!names.insert(slot.name).second)
+      return malformed(where, "slot " + quoted(slot.name) + " is there twice");
+    if (std::string why = whyInvalid(program, slot); !why.empty())
+      return malformed(where + ", slot " + quoted(slot.name), why);
+  }
+  for (auto kind : {schedule::Action::Kind::Forward, schedule::Action::Kind::Backward,
+                    schedule::Action::Kind::Update}) {
+    if (Status status = checkBlock(program, index, kind); !status)
+      return status;
+  }
+  return Status::ok();
+}
+
+} // namespace
+
+Status checkWellFormed(const Program &program) {
+  if (std::string why = whyInvalid(program.mesh); !why.empty())
+    return malformed("mesh", why);
+  if (std::string why = whyInvalidPipeline(program); !why.empty())
+    return malformed("pipeline", why);
+  if (std::string why = whyInvalidSchedule(program); !why.empty())
+    return malformed("schedule", why);
+  std::set<std::string> names;
+  for (const GlobalTensor &tensor : program.tensors) {
+    if (!names.insert(tensor.name).second)
+      return malformed("tensors", quoted(tensor.name) + " is there twice");
+    if (std::string why = whyInvalid(program, tensor); !why.empty())
+      return malformed("tensor " + quoted(tensor.name), why);
+  }
+  for (int stage = 0; stage < program.numStages(); ++stage) {
+    if (Status status = checkStage(program, stage); !status)
+      return status;
+  }
+  return Status::ok();
+}
+
+} // namespace tbc::program
