@@ -184,6 +184,31 @@ Tensors binary(const KernelContext &context, const Attrs &, const Tensors &input
   });
 }
 
+/// Residue division with one inversion per run of equal divisors: most divisors were broadcast.
+Tensors divideResidues(const Tensors &inputs, const Types &resultTypes) {
+  const std::vector<Residue> &x = inputs[0].data<Residue>(), &y = inputs[1].data<Residue>();
+  std::vector<Residue> z(x.size());
+  Residue divisor, inverted;
+  for (size_t i = 0; i < z.size(); ++i) {
+    if (y[i] != divisor)
+      divisor = y[i], inverted = inverse(divisor);
+    z[i] = x[i] * inverted;
+  }
+  return {Tensor(resultTypes[0], std::move(z))};
+}
+
+Tensors divide(const KernelContext &context, const Attrs &, const Tensors &inputs,
+               const Types &resultTypes) {
+  checkBinary(inputs, resultTypes);
+  return dispatch(inputs[0], [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (isResidue<T>)
+      return divideResidues(inputs, resultTypes);
+    else
+      return mapBinary<Div, T>(context, inputs, resultTypes);
+  });
+}
+
 template <typename Function>
 Tensors binaryInt(const KernelContext &context, const Attrs &, const Tensors &inputs,
                   const Types &resultTypes) {
@@ -342,7 +367,7 @@ const KernelTable &tbc::kernels::elementwiseKernels() {
       {"add", binary<Add>},
       {"sub", binary<Sub>},
       {"mul", binary<Mul>},
-      {"div", binary<Div>},
+      {"div", divide},
       {"pow", binary<Pow>},
       {"maximum", binary<Maximum>},
       {"minimum", binary<Minimum>},

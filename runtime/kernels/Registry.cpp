@@ -4,9 +4,18 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/kernels/Activation.h"
+#include "runtime/kernels/Attention.h"
+#include "runtime/kernels/Convolution.h"
+#include "runtime/kernels/CrossEntropy.h"
+#include "runtime/kernels/Einsum.h"
 #include "runtime/kernels/Elementwise.h"
+#include "runtime/kernels/Indexing.h"
 #include "runtime/kernels/Kernel.h"
 #include "runtime/kernels/Movement.h"
+#include "runtime/kernels/Normalization.h"
+#include "runtime/kernels/Optimizer.h"
+#include "runtime/kernels/Pooling.h"
 #include "runtime/kernels/Reduction.h"
 
 #include <map>
@@ -16,11 +25,11 @@ using namespace tbc::kernels;
 static const std::map<std::string_view, KernelFn> &registry() {
   static const std::map<std::string_view, KernelFn> kernels = [] {
     std::map<std::string_view, KernelFn> result;
-    for (const KernelTable *table : {
-             &elementwiseKernels(),
-             &movementKernels(),
-             &reductionKernels(),
-         })
+    for (const KernelTable *table :
+         {&elementwiseKernels(), &movementKernels(), &reductionKernels(), &einsumKernels(),
+          &indexingKernels(), &convolutionKernels(), &poolingKernels(), &activationKernels(),
+          &normalizationKernels(), &batchNormKernels(), &attentionKernels(), &crossEntropyKernels(),
+          &optimizerKernels()})
       for (const KernelEntry &entry : *table)
         require(result.emplace(entry.mnemonic, entry.kernel).second, [&] {
           return "two kernels are registered for '" + std::string(entry.mnemonic) + "'";

@@ -79,6 +79,22 @@ inline Residue powOf(Residue x, Residue y) {
 /// 1 / sqrt(x), in residues too.
 template <typename T> T rsqrtOf(T x) { return integer<T>(1) / sqrtOf(x); }
 
+/// Divides many values by one: a residue's inverse, which costs about a hundred products, is taken
+/// once.
+template <typename T> class Divisor {
+public:
+  explicit Divisor(T value) : value(isResidue<T> ? integer<T>(1) / value : value) {}
+  T divide(T x) const {
+    if constexpr (isResidue<T>)
+      return x * value;
+    else
+      return x / value;
+  }
+
+private:
+  T value;
+};
+
 /// x < y; for residues the order of `orderKey`.
 template <typename T> bool less(T x, T y) {
   if constexpr (isResidue<T>)

@@ -60,9 +60,7 @@ template <typename Fn> auto dispatchFloat(const Tensor &tensor, Fn &&fn) {
 template <typename T> class Operand {
 public:
   explicit Operand(const Tensor &tensor) : tensor(tensor) {
-    if (!tensor.holds<T>())
-      convert();
-    elements = converted.empty() ? tensor.data<T>().data() : converted.data();
+    elements = convert() ? converted.data() : tensor.data<T>().data();
   }
   Operand(const Operand &) = delete;
 
@@ -72,12 +70,15 @@ public:
   int64_t size() const { return tensor.numElements(); }
 
 private:
-  void convert() {
+  bool convert() {
     if constexpr (std::is_floating_point_v<T>) {
       using Other = std::conditional_t<std::is_same_v<T, float>, double, float>;
-      if (tensor.holds<Other>())
+      if (tensor.holds<Other>()) {
         converted.assign(tensor.data<Other>().begin(), tensor.data<Other>().end());
+        return true;
+      }
     }
+    return false;
   }
 
   Tensor tensor; // a copy keeps shared elements alive

@@ -1,0 +1,225 @@
+//===- Attention.cpp - Attention, its gradient, rotary embedding -----------===//
+//
+// Part of tbc. The formulas stand in the header.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/kernels/Attention.h"
+#include "runtime/kernels/Gemm.h"
+
+using namespace tbc::kernels;
+
+namespace {
+
+using Tensors = std::vector<Tensor>;
+using Types = std::vector<TensorType>;
+
+struct AttentionSizes {
+  int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
+  bool causal;
+
+  Shape rowShape() const { return {batch, heads, queries}; }
+  /// How many keys, from the first, query `i` may read.
+  int64_t readable(int64_t i) const {
+    return causal ? std::clamp<int64_t>(i + 1 + keys - queries, 0, keys) : keys;
+  }
+};
+
+AttentionSizes attentionSizes(const Attrs &attrs, const Tensor &q, const Tensor &k,
+                              const Tensor &v) {
+  require(q.shape().size() == 4 && k.shape().size() == 4 && v.shape().size() == 4,
+          "attention needs q [b, h, s, d], k [b, hk, t, d] and v [b, hk, t, e]");
+  AttentionSizes sizes = {q.shape()[0], q.shape()[1], k.shape()[1], q.shape()[2],
+                          k.shape()[2], q.shape()[3], v.shape()[3], attrs.getBool("causal", false)};
+  requireShape("k", k.shape(), {sizes.batch, sizes.keyHeads, sizes.keys, sizes.width});
+  requireShape("v", v.shape(), {sizes.batch, sizes.keyHeads, sizes.keys, sizes.valueWidth});
+  require(sizes.keyHeads > 0 && sizes.heads % sizes.keyHeads == 0, [&] {
+    return std::to_string(sizes.heads) + " query heads do not share " +
+           std::to_string(sizes.keyHeads) + " key heads evenly";
+  });
+  return sizes;
+}
+
+template <typename T> std::vector<T> transposed(int64_t rows, int64_t columns, const T *a) {
+  std::vector<T> b(rows * columns);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j)
+      b[j * rows + i] = a[i * columns + j];
+  return b;
+}
+
+template <typename T>
+std::vector<T> product(int64_t m, int64_t n, int64_t k, const T *a, const T *b) {
+  std::vector<typename Total<T>::Type> totals(m * n, 0);
+  multiplyAdd<T>(m, n, k, a, b, totals.data());
+  return finish<T>(totals);
+}
+
+/// The scores z of one head, queries x keys.
+template <typename T>
+std::vector<T> scores(const AttentionSizes &sizes, const T *q, const T *k, T scale) {
+  std::vector<T> z = product(sizes.queries, sizes.keys, sizes.width, q,
+                             transposed(sizes.keys, sizes.width, k).data());
+  for (T &score : z)
+    score = score * scale;
+  return z;
+}
+
+/// Turns one row of scores into e_ij = exp(z_ij - m), 0 for the unreadable ones.
+template <typename T> void exponentiate(T *row, int64_t readable, int64_t keys, T m) {
+  for (int64_t j = 0; j < keys; ++j)
+    row[j] = j < readable ? expOf(row[j] - m) : integer<T>(0);
+}
+
+template <typename T> void divideRow(T *row, int64_t readable, T l) {
+  Divisor<T> divisor(l);
+  for (int64_t j = 0; j < readable; ++j)
+    row[j] = divisor.divide(row[j]);
+}
+
+template <typename T> T stabilizer(const T *row, int64_t readable) {
+  T largest = integer<T>(0);
+  if constexpr (!isResidue<T>)
+    if (readable > 0)
+      largest = *std::max_element(row, row + readable);
+  return largest;
+}
+
+Tensors attention(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                  const Types &resultTypes) {
+  requireCounts(inputs, 3, resultTypes, 3);
+  AttentionSizes sizes = attentionSizes(attrs, inputs[0], inputs[1], inputs[2]);
+  requireShape("o", resultTypes[0].shape,
+               {sizes.batch, sizes.heads, sizes.queries, sizes.valueWidth});
+  requireShape("m", resultTypes[1].shape, sizes.rowShape());
+  requireShape("l", resultTypes[2].shape, sizes.rowShape());
+  return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    Operand<T> q(inputs[0]), k(inputs[1]), v(inputs[2]);
+    T scale = compositeConstant<T>(inputs[0].dtype(), attrs.getDouble("scale"));
+    std::vector<T> o, m, l;
+    for (int64_t head = 0; head < sizes.batch * sizes.heads; ++head) {
+      int64_t keyHead = head / (sizes.heads / sizes.keyHeads);
+      std::vector<T> p = scores(sizes, q.begin() + head * sizes.queries * sizes.width,
+                                k.begin() + keyHead * sizes.keys * sizes.width, scale);
+      for (int64_t i = 0; i < sizes.queries; ++i) {
+        T *row = p.data() + i * sizes.keys;
+        int64_t readable = sizes.readable(i);
+        m.push_back(stabilizer(row, readable));
+        exponentiate(row, readable, sizes.keys, m.back());
+        Sum<T> sum;
+        for (int64_t j = 0; j < readable; ++j)
+          sum.add(row[j]);
+        l.push_back(sum.result());
+        divideRow(row, readable, l.back());
+      }
+      std::vector<T> out = product(sizes.queries, sizes.valueWidth, sizes.keys, p.data(),
+                                   v.begin() + keyHead * sizes.keys * sizes.valueWidth);
+      o.insert(o.end(), out.begin(), out.end());
+    }
+    return {makeResult(context, resultTypes[0], std::move(o)),
+            makeResult(context, resultTypes[1], std::move(m)),
+            makeResult(context, resultTypes[2], std::move(l))};
+  });
+}
+
+/// The gradient for the heads of one arithmetic, accumulating dk and dv over the heads of a group.
+template <typename T> struct AttentionGrad {
+  using Totals = std::vector<typename Total<T>::Type>;
+
+  const AttentionSizes &sizes;
+  Operand<T> dout, q, k, v, o, m, l;
+  T scale;
+  std::vector<T> dq;
+  Totals dk, dv;
+
+  AttentionGrad(const AttentionSizes &sizes, const Tensors &inputs, T scale)
+      : sizes(sizes), dout(inputs[0]), q(inputs[1]), k(inputs[2]), v(inputs[3]), o(inputs[4]),
+        m(inputs[5]), l(inputs[6]), scale(scale), dk(k.size(), 0), dv(v.size(), 0) {}
+
+  void addHead(int64_t head) {
+    int64_t s = sizes.queries, t = sizes.keys, d = sizes.width, e = sizes.valueWidth;
+    int64_t keyHead = head / (sizes.heads / sizes.keyHeads);
+    const T *headQ = q.begin() + head * s * d, *headK = k.begin() + keyHead * t * d;
+    const T *headV = v.begin() + keyHead * t * e, *headDo = dout.begin() + head * s * e;
+
+    std::vector<T> p = scores(sizes, headQ, headK, scale);
+    for (int64_t i = 0; i < s; ++i) {
+      exponentiate(&p[i * t], sizes.readable(i), t, m[head * s + i]);
+      divideRow(&p[i * t], sizes.readable(i), l[head * s + i]);
+    }
+    multiplyAdd<T>(t, e, s, transposed(s, t, p.data()).data(), headDo, &dv[keyHead * t * e]);
+
+    std::vector<T> ds = product(s, t, e, headDo, transposed(t, e, headV).data()); // dp so far
+    for (int64_t i = 0; i < s; ++i) {
+      Sum<T> sum;
+      for (int64_t c = 0; c < e; ++c)
+        sum.add(headDo[i * e + c] * o[(head * s + i) * e + c]);
+      T rowD = sum.result();
+      for (int64_t j = 0; j < t; ++j)
+        ds[i * t + j] = p[i * t + j] * (ds[i * t + j] - rowD);
+    }
+    for (T element : product(s, d, t, ds.data(), headK))
+      dq.push_back(element * scale);
+    multiplyAdd<T>(t, d, s, transposed(s, t, ds.data()).data(), headQ, &dk[keyHead * t * d]);
+  }
+};
+
+Tensors attentionGrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                      const Types &resultTypes) {
+  requireCounts(inputs, 7, resultTypes, 3);
+  AttentionSizes sizes = attentionSizes(attrs, inputs[1], inputs[2], inputs[3]);
+  Shape outShape = {sizes.batch, sizes.heads, sizes.queries, sizes.valueWidth};
+  requireShape("do", inputs[0].shape(), outShape);
+  requireShape("o", inputs[4].shape(), outShape);
+  requireShape("m", inputs[5].shape(), sizes.rowShape());
+  requireShape("l", inputs[6].shape(), sizes.rowShape());
+  return dispatchFloat(inputs[1], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    T scale = compositeConstant<T>(inputs[1].dtype(), attrs.getDouble("scale"));
+    AttentionGrad<T> grad(sizes, inputs, scale);
+    for (int64_t head = 0; head < sizes.batch * sizes.heads; ++head)
+      grad.addHead(head);
+    std::vector<T> dk = finish<T>(grad.dk);
+    for (T &element : dk)
+      element = element * scale;
+    return {makeResult(context, resultTypes[0], std::move(grad.dq)),
+            makeResult(context, resultTypes[1], std::move(dk)),
+            makeResult(context, resultTypes[2], finish<T>(grad.dv))};
+  });
+}
+
+Tensors rotary(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+               const Types &resultTypes) {
+  requireCounts(inputs, 3, resultTypes, 1);
+  const Shape &shape = inputs[0].shape();
+  require(shape.size() >= 2 && shape.back() % 2 == 0,
+          "rotary needs x [.., s, d] with an even last dim");
+  int64_t length = shape[shape.size() - 2], half = shape.back() / 2;
+  requireShape("the result", resultTypes[0].shape, shape);
+  requireShape("cos", inputs[1].shape(), {length, half});
+  requireShape("sin", inputs[2].shape(), {length, half});
+  bool inverse = attrs.getBool("inverse", false);
+  return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    Operand<T> x(inputs[0]), cos(inputs[1]), sin(inputs[2]);
+    std::vector<T> y(x.size());
+    for (int64_t row = 0, rows = length ? x.size() / (2 * half) : 0; row < rows; ++row)
+      for (int64_t i = 0; i < half; ++i) {
+        int64_t first = row * 2 * half + i, second = first + half;
+        int64_t angle = row % length * half + i;
+        T sine = inverse ? -sin[angle] : sin[angle];
+        y[first] = x[first] * cos[angle] - x[second] * sine;
+        y[second] = x[second] * cos[angle] + x[first] * sine;
+      }
+    return {makeResult(context, resultTypes[0], std::move(y))};
+  });
+}
+
+} // namespace
+
+const KernelTable &tbc::kernels::attentionKernels() {
+  static const KernelTable table = {
+      {"attention", attention}, {"attention_grad", attentionGrad}, {"rotary", rotary}};
+  return table;
+}

@@ -1,0 +1,26 @@
+//===- CrossEntropy.h - Cross entropy with integer labels ------------------===//
+//
+// Part of tbc.
+//
+//   cross_entropy{ignore_index}   logits x[..,v], labels[..] -> loss[..], m[..], l[..]:
+//       m = stabilizer_max(x);  l = sum exp(x - m)  over the last dim, at every row
+//       loss = m + log(l) - x[label];  0 where label = ignore_index
+//   cross_entropy_grad{ignore_index}   x, labels, m, l, dloss[..] -> dx[..,v]:
+//       dx_j = dloss * (exp(x_j - m) / l - [j = label]);  0 in rows where label = ignore_index
+//
+// ignore_index is -100 unless given. Any other label outside 0 .. v - 1 is an error.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_KERNELS_CROSSENTROPY_H
+#define TBC_RUNTIME_KERNELS_CROSSENTROPY_H
+
+#include "runtime/kernels/Support.h"
+
+namespace tbc::kernels {
+
+const KernelTable &crossEntropyKernels();
+
+} // namespace tbc::kernels
+
+#endif // TBC_RUNTIME_KERNELS_CROSSENTROPY_H

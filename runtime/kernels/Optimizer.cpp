@@ -1,0 +1,111 @@
+//===- Optimizer.cpp - Parameter updates -----------------------------------===//
+//
+// Part of tbc. The formulas stand in the header.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/kernels/Optimizer.h"
+
+using namespace tbc::kernels;
+
+namespace {
+
+using Tensors = std::vector<Tensor>;
+using Types = std::vector<TensorType>;
+
+/// Operands 0 .. numLike - 1 and all results have the shape of the parameter; the others are
+/// scalars.
+void checkUpdate(const Tensors &inputs, size_t numInputs, size_t numLike, const Types &resultTypes,
+                 size_t numResults) {
+  requireCounts(inputs, numInputs, resultTypes, numResults);
+  for (size_t i = 1; i < numInputs; ++i)
+    requireShape("an operand", inputs[i].shape(), i < numLike ? inputs[0].shape() : Shape{});
+  for (const TensorType &type : resultTypes)
+    requireShape("a result", type.shape, inputs[0].shape());
+}
+
+/// fn(W()) for the type in which an update of `parameter` is computed.
+template <typename Fn> auto dispatchWide(const Tensor &parameter, Fn &&fn) {
+  return dispatchFloat(parameter, [&](auto zero) {
+    if constexpr (isResidue<decltype(zero)>)
+      return fn(zero);
+    else
+      return fn(double());
+  });
+}
+
+/// A result in the dtype's own rounding: bf16 and f16 are rounded from double once.
+template <typename W>
+Tensor roundedResult(const KernelContext &context, const TensorType &type, std::vector<W> values) {
+  if constexpr (isResidue<W>)
+    return makeResult(context, type, std::move(values));
+  else
+    return Tensor::fromDoubles(type, context.arith, values);
+}
+
+Tensors sgd(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+            const Types &resultTypes) {
+  checkUpdate(inputs, 3, 2, resultTypes, 1);
+  return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
+    using W = decltype(zero);
+    Operand<W> p(inputs[0]), g(inputs[1]), lr(inputs[2]);
+    W decay = real<W>(attrs.getDouble("weight_decay", 0));
+    std::vector<W> newP(p.size());
+    for (int64_t i = 0; i < p.size(); ++i)
+      newP[i] = p[i] - lr[0] * (g[i] + decay * p[i]);
+    return {roundedResult(context, resultTypes[0], std::move(newP))};
+  });
+}
+
+Tensors sgdMomentum(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                    const Types &resultTypes) {
+  checkUpdate(inputs, 4, 3, resultTypes, 2);
+  bool nesterov = attrs.getBool("nesterov", false);
+  return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
+    using W = decltype(zero);
+    Operand<W> p(inputs[0]), g(inputs[1]), buf(inputs[2]), lr(inputs[3]);
+    W decay = real<W>(attrs.getDouble("weight_decay", 0));
+    W momentum = real<W>(attrs.getDouble("momentum"));
+    std::vector<W> newP(p.size()), newBuf(p.size());
+    for (int64_t i = 0; i < p.size(); ++i) {
+      W gradient = g[i] + decay * p[i];
+      newBuf[i] = momentum * buf[i] + gradient;
+      newP[i] = p[i] - lr[0] * (nesterov ? gradient + momentum * newBuf[i] : newBuf[i]);
+    }
+    return {roundedResult(context, resultTypes[0], std::move(newP)),
+            roundedResult(context, resultTypes[1], std::move(newBuf))};
+  });
+}
+
+Tensors adamw(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+              const Types &resultTypes) {
+  checkUpdate(inputs, 6, 4, resultTypes, 3);
+  int64_t step = inputs[5].data<int64_t>()[0];
+  require(step >= 1, [&] { return "adamw counts steps from 1, got " + std::to_string(step); });
+  return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
+    using W = decltype(zero);
+    Operand<W> p(inputs[0]), g(inputs[1]), m(inputs[2]), v(inputs[3]), lr(inputs[4]);
+    W one = integer<W>(1), epsilon = real<W>(attrs.getDouble("epsilon"));
+    W beta1 = real<W>(attrs.getDouble("beta1")), beta2 = real<W>(attrs.getDouble("beta2"));
+    W kept = one - lr[0] * real<W>(attrs.getDouble("weight_decay"));
+    Divisor<W> correction1(one - powerOf(beta1, step));
+    Divisor<W> correction2(sqrtOf(one - powerOf(beta2, step)));
+    std::vector<W> newP(p.size()), newM(p.size()), newV(p.size());
+    for (int64_t i = 0; i < p.size(); ++i) {
+      newM[i] = beta1 * m[i] + (one - beta1) * g[i];
+      newV[i] = beta2 * v[i] + (one - beta2) * g[i] * g[i];
+      W denominator = correction2.divide(sqrtOf(newV[i])) + epsilon;
+      newP[i] = p[i] * kept - lr[0] * correction1.divide(newM[i]) / denominator;
+    }
+    return {roundedResult(context, resultTypes[0], std::move(newP)),
+            roundedResult(context, resultTypes[1], std::move(newM)),
+            roundedResult(context, resultTypes[2], std::move(newV))};
+  });
+}
+
+} // namespace
+
+const KernelTable &tbc::kernels::optimizerKernels() {
+  static const KernelTable table = {{"sgd", sgd}, {"sgd_momentum", sgdMomentum}, {"adamw", adamw}};
+  return table;
+}

@@ -1,0 +1,33 @@
+//===- Optimizer.h - Parameter updates -------------------------------------===//
+//
+// Part of tbc.
+//
+// Elementwise over tensors of any shape; lr is a float scalar, step an integer scalar, 1 at the
+// first step. Floats are computed in double and rounded once per result. Attributes count with
+// their full value.
+//
+//   sgd{weight_decay}   p, g, lr -> p':   g' = g + weight_decay * p;  p' = p - lr * g'
+//   sgd_momentum{momentum, nesterov, weight_decay}   p, g, buf, lr -> p', buf'  (torch.optim.SGD
+//   without
+//       dampening; buf starts at 0):   buf' = momentum * buf + g'
+//       p' = p - lr * (nesterov ? g' + momentum * buf' : buf')
+//   adamw{beta1, beta2, epsilon, weight_decay}   p, g, m, v, lr, step -> p', m', v'
+//   (torch.optim.AdamW):
+//       m' = beta1 * m + (1 - beta1) * g;  v' = beta2 * v + (1 - beta2) * g * g
+//       p' = p * (1 - lr * weight_decay)
+//            - lr * (m' / (1 - beta1^step)) / (sqrt(v') / sqrt(1 - beta2^step) + epsilon)
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_KERNELS_OPTIMIZER_H
+#define TBC_RUNTIME_KERNELS_OPTIMIZER_H
+
+#include "runtime/kernels/Support.h"
+
+namespace tbc::kernels {
+
+const KernelTable &optimizerKernels();
+
+} // namespace tbc::kernels
+
+#endif // TBC_RUNTIME_KERNELS_OPTIMIZER_H
