@@ -157,8 +157,8 @@ std::vector<T> evaluate(const Plan &plan, const Tensors &inputs, const Labels &l
 Tensors einsum(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                const Types &resultTypes) {
   requireCounts(inputs, 2, resultTypes, 1);
-  const Labels &lhs = attrs.getInts("lhs"), &rhs = attrs.getInts("rhs"),
-               &out = attrs.getInts("out");
+  const Labels &lhs = attrs.getInts("lhs_labels"), &rhs = attrs.getInts("rhs_labels"),
+               &out = attrs.getInts("out_labels");
   Plan plan = makePlan(lhs, rhs, out, inputs[0].shape(), inputs[1].shape(), resultTypes[0].shape);
   return dispatch(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);

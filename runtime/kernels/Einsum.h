@@ -2,7 +2,7 @@
 //
 // Part of tbc.
 //
-//   einsum{lhs, rhs, out}   labels are integers, one per dim. out[o] = sum over every label absent
+//   einsum{lhs_labels, rhs_labels, out_labels} labels are integers, one per dim. out[o] = sum over every label absent
 //   from `out`
 //                           of lhs[l] * rhs[r]. A label may stand in one operand only and be absent
 //                           from `out` (that operand is then summed over it first); no label stands
