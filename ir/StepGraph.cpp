@@ -30,7 +30,7 @@ public:
 private:
   int addValue(Value value, std::string name, ValueRole role);
   LogicalResult addOp(Operation *op);
-  void addLoops(Operation *op, GraphOp &graphOp);
+  void addLoops(Operation *op, GraphOp &graphOp, std::vector<unsigned> &ruleLoops);
   void addResults();
   void linkForward();
 
@@ -71,7 +71,7 @@ static bool cutsEverySegment(const reshard::DimLayout &layout, reshard::FactorId
   });
 }
 
-void Extractor::addLoops(Operation *op, GraphOp &graphOp) {
+void Extractor::addLoops(Operation *op, GraphOp &graphOp, std::vector<unsigned> &ruleLoops) {
   FactorRule rule = cast<ShardableOpInterface>(op).getFactorRule();
   auto usesOf = [&](unsigned loop, ArrayRef<SmallVector<FactorRule::Dim, 4>> tensors) {
     std::vector<reshard::TensorDim> uses;
@@ -90,14 +90,9 @@ void Extractor::addLoops(Operation *op, GraphOp &graphOp) {
     // One loop per factor of the rule's loop; a factor in several segments is one loop.
     for (const reshard::Segment &segment : layout.segments) {
       for (const reshard::Factor &factor : segment.factors) {
-        bool known = llvm::any_of(graphOp.loops, [&](const Loop &loop) {
-          return loop.factor == factor.id && !operandDims.empty() == !loop.operandDims.empty() &&
-                 (operandDims.empty() || (loop.operandDims[0].tensor == operandDims[0].tensor &&
-                                          loop.operandDims[0].dim == operandDims[0].dim)) &&
-                 (resultDims.empty() == loop.resultDims.empty()) &&
-                 (resultDims.empty() || (loop.resultDims[0].tensor == resultDims[0].tensor &&
-                                         loop.resultDims[0].dim == resultDims[0].dim));
-        });
+        bool known = false;
+        for (auto [loop, ruleLoop] : llvm::zip_equal(graphOp.loops, ruleLoops))
+          known |= loop.factor == factor.id && ruleLoop == i;
         if (known)
           continue;
         Loop loop;
@@ -109,6 +104,7 @@ void Extractor::addLoops(Operation *op, GraphOp &graphOp) {
         if (!analysis.isShardable(factor.id) || !cutsEverySegment(layout, factor.id))
           loop.kind = reshard::LoopKind::Fixed;
         graphOp.loops.push_back(std::move(loop));
+        ruleLoops.push_back(i);
       }
     }
   }
@@ -150,7 +146,7 @@ LogicalResult Extractor::addOp(Operation *op) {
     step.graph.values[value].producerResult = result.getResultNumber();
     graphOp.results.push_back(value);
   }
-  addLoops(op, graphOp);
+  addLoops(op, graphOp, step.ruleLoops.emplace_back());
   step.graph.ops.push_back(std::move(graphOp));
   step.ops.push_back(op);
   step.opIndex[op] = index;

@@ -30,8 +30,15 @@ inline constexpr llvm::StringLiteral kIdAttr = "tbc.id";
 inline constexpr llvm::StringLiteral kPhaseAttr = "tbc.phase";
 inline constexpr llvm::StringLiteral kStageAttr = "tbc.stage";
 inline constexpr llvm::StringLiteral kForwardIdAttr = "tbc.forward";
-/// On backward ops: per result [forward op id, result number] of the value it is the cotangent of, or unit.
+/// On backward ops: per result [forward op id, result number] of the value it is the cotangent of,
+/// or unit.
 inline constexpr llvm::StringLiteral kCotangentOfAttr = "tbc.cotangent_of";
+/// On arguments of @update with role "opt_state": the parameter it belongs to; whether it is that
+/// parameter's master copy.
+inline constexpr llvm::StringLiteral kParameterAttr = "tbc.parameter";
+inline constexpr llvm::StringLiteral kMasterAttr = "tbc.master";
+/// On arguments and results of per-rank functions with role "recv" and "send": the other stage.
+inline constexpr llvm::StringLiteral kPeerAttr = "tbc.peer";
 /// On function arguments: which dim is the batch.
 inline constexpr llvm::StringLiteral kBatchDimAttr = "tbc.batch_dim";
 
@@ -42,6 +49,10 @@ inline mlir::RankedTensorType tensorType(mlir::Value value) {
 /// Helpers shared by the op families.
 FactorRule elementwiseRule(mlir::Operation *op);
 double elementwiseFlops(mlir::Operation *op, double perElement);
+double convolutionFlops(const FactorRule &rule);
+FactorRule poolingRule(mlir::Operation *op);
+double poolingFlops(mlir::Operation *op, llvm::ArrayRef<int64_t> kernel);
+FactorRule optimizerRule(mlir::Operation *op);
 
 /// A rank-0 constant of the given element type.
 mlir::Value scalarConstant(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type elementType,

@@ -1,0 +1,254 @@
+//===- EmitBlock.cpp - From one per-rank function to a block of a stage -----===//
+
+#include "codegen/EmitBlock.h"
+
+#include "ir/Evaluate.h"
+#include "ir/Tbc.h"
+
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+namespace tbc {
+
+using program::Instruction;
+using program::InstructionKind;
+
+StageEmitter::StageEmitter(program::Program &program, program::Stage &stage, ChannelTable &channels)
+    : program(program), stage(stage), channels(channels) {}
+
+int StageEmitter::stageNumber() const { return int(&stage - program.stages.data()); }
+
+FailureOr<program::ValueId> StageEmitter::define(Value value) {
+  std::optional<kernels::TensorType> type = toKernelType(value.getType());
+  if (!type)
+    return emitError(value.getLoc()) << "type " << value.getType() << " cannot be in a Program";
+  program::ValueId id = stage.values.size();
+  stage.values.push_back(*type);
+  ids[value] = id;
+  return id;
+}
+
+int64_t StageEmitter::channel(StringRef name, int from, int to) {
+  std::string key = (kind == schedule::Action::Kind::Forward ? "fwd " : "bwd ") + name.str();
+  return channels.insert({{key, from, to}, int64_t(channels.size())}).first->second;
+}
+
+FailureOr<int> StageEmitter::slot(StringRef role, StringRef name, kernels::TensorType type,
+                                  Location loc) {
+  using program::Role;
+  auto slotRole = llvm::StringSwitch<std::optional<Role>>(role)
+                      .Case("param", Role::Parameter)
+                      .Case("state", Role::State)
+                      .Case("opt_state", Role::OptimizerState)
+                      .Case("acc", Role::Gradient)
+                      .Cases("loss_acc", "loss", Role::Loss)
+                      .Cases("input", "label", Role::Input)
+                      .Case("residual", Role::Residual)
+                      .Cases("lr", "step", Role::Scalar)
+                      .Default(std::nullopt);
+  if (!slotRole)
+    return emitError(loc) << "role \"" << role << "\" of \"" << name << "\" has no slot";
+  std::string slotName = *slotRole == Role::Gradient ? (name + ".grad").str() : name.str();
+  auto [it, isNew] = slots.insert(
+      {std::string(program::name(*slotRole)) + " " + slotName, int(stage.slots.size())});
+  if (!isNew)
+    return it->second;
+  program::Slot result;
+  result.name = slotName;
+  result.role = *slotRole;
+  result.type = std::move(type);
+  if (*slotRole != Role::Residual && *slotRole != Role::Loss && *slotRole != Role::Scalar) {
+    result.tensor = program.tensorIndex(slotName);
+    if (result.tensor < 0)
+      return emitError(loc) << "there is no tensor \"" << slotName << "\" for role \"" << role
+                            << "\"";
+    // Accumulators have the type the optimizer wants, which may be wider than one contribution.
+    if (*slotRole == Role::Gradient)
+      result.type.dtype = program.tensors[result.tensor].type.dtype;
+  }
+  stage.slots.push_back(std::move(result));
+  return it->second;
+}
+
+LogicalResult StageEmitter::emit(func::FuncOp function, schedule::Action::Kind actionKind) {
+  func = function;
+  kind = actionKind;
+  block = &stage.block(kind);
+  ids.clear();
+  if (failed(emitArguments()))
+    return failure();
+  for (Operation &op : func.getBody().front().without_terminator())
+    if (failed(emitOp(op)))
+      return failure();
+  return emitResults();
+}
+
+static StringRef text(Attribute attr) {
+  auto string = dyn_cast_or_null<StringAttr>(attr);
+  return string ? string.getValue() : "";
+}
+
+LogicalResult StageEmitter::emitArguments() {
+  for (BlockArgument arg : func.getArguments()) {
+    StringRef role = text(func.getArgAttr(arg.getArgNumber(), kRoleAttr));
+    StringRef name = text(func.getArgAttr(arg.getArgNumber(), kNameAttr));
+    FailureOr<program::ValueId> id = define(arg);
+    if (failed(id))
+      return failure();
+    if (role != "recv") {
+      FailureOr<int> place = slot(role, name, stage.values[*id], func.getLoc());
+      if (failed(place))
+        return failure();
+      block->arguments.push_back({*id, *place});
+      continue;
+    }
+    int peer = cast<IntegerAttr>(func.getArgAttr(arg.getArgNumber(), kPeerAttr)).getInt();
+    Instruction recv;
+    recv.id = ("recv " + name).str();
+    recv.kind = InstructionKind::Recv;
+    recv.comm.peerStage = peer;
+    recv.comm.channel = channel(name, peer, stageNumber());
+    recv.results = {*id};
+    block->instructions.push_back(std::move(recv));
+  }
+  return success();
+}
+
+/// Reads "tp" or "tp:(2)4" (a part of an axis).
+static FailureOr<program::AxisRef> parseAxis(const program::Mesh &mesh, StringRef text) {
+  auto [name, part] = text.split(':');
+  int axis = mesh.axisIndex(name.str());
+  if (axis < 0)
+    return failure();
+  if (part.empty())
+    return program::wholeAxis(mesh, axis);
+  program::AxisRef result;
+  result.axis = axis;
+  if (!part.consume_front("(") || part.consumeInteger(10, result.pre) || !part.consume_front(")") ||
+      part.consumeInteger(10, result.size))
+    return failure();
+  return result;
+}
+
+static std::vector<program::SegmentShape> toSegments(int64_t dim, ArrayRef<int64_t> numbers) {
+  std::vector<program::SegmentShape> result;
+  for (size_t i = 0; dim >= 0 && i + 2 < numbers.size(); i += 3)
+    result.push_back({numbers[i], numbers[i + 1], numbers[i + 2]});
+  return result;
+}
+
+LogicalResult StageEmitter::emitCommunication(Operation &op, Instruction &instruction) {
+  program::Communication &comm = instruction.comm;
+  for (StringRef text : op.getAttrOfType<ArrayAttr>("axes").getAsValueRange<StringAttr>()) {
+    FailureOr<program::AxisRef> axis = parseAxis(program.mesh, text);
+    if (failed(axis))
+      return op.emitOpError() << "names axis \"" << text << "\", which the mesh does not have";
+    comm.axes.push_back(*axis);
+  }
+  auto setDim = [&](auto collective) {
+    comm.dim = collective.getDim();
+    comm.segments = toSegments(comm.dim, collective.getSegments());
+  };
+  return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
+      .Case([&](AllReduceOp reduce) {
+        instruction.kind = InstructionKind::AllReduce;
+        comm.reduce =
+            reduce.getKind() == "max" ? program::ReduceKind::Max : program::ReduceKind::Sum;
+        if (auto stages = reduce.getStages())
+          comm.stages.assign(stages->begin(), stages->end());
+        return success();
+      })
+      .Case([&](AllGatherOp gather) {
+        instruction.kind = InstructionKind::AllGather;
+        setDim(gather);
+        return success();
+      })
+      .Case([&](ReduceScatterOp scatter) {
+        instruction.kind = InstructionKind::ReduceScatter;
+        setDim(scatter);
+        return success();
+      })
+      .Case([&](ShardSliceOp slice) {
+        instruction.kind = InstructionKind::ShardSlice;
+        setDim(slice);
+        return success();
+      })
+      .Case([&](AllToAllOp exchange) {
+        instruction.kind = InstructionKind::AllToAll;
+        setDim(exchange);
+        comm.splitDim = exchange.getSplitDim();
+        comm.splitSegments = toSegments(comm.splitDim, exchange.getSplitSegments());
+        return success();
+      })
+      .Default([](Operation *unknown) {
+        return unknown->emitOpError("is a collective that a Program does not have");
+      });
+}
+
+LogicalResult StageEmitter::emitOp(Operation &op) {
+  Instruction instruction;
+  auto id = op.getAttrOfType<StringAttr>(kIdAttr);
+  instruction.id = id ? id.str() : op.getName().stripDialect().str();
+  for (Value operand : op.getOperands())
+    instruction.operands.push_back(ids.lookup(operand));
+  if (op.hasAttr("axes")) {
+    if (failed(emitCommunication(op, instruction)))
+      return failure();
+  } else {
+    instruction.op = op.getName().stripDialect().str();
+    FailureOr<kernels::Attrs> attrs = toKernelAttrs(&op);
+    if (failed(attrs))
+      return failure();
+    instruction.attrs = std::move(*attrs);
+  }
+  for (Value result : op.getResults()) {
+    FailureOr<program::ValueId> value = define(result);
+    if (failed(value))
+      return failure();
+    instruction.results.push_back(*value);
+  }
+  block->instructions.push_back(std::move(instruction));
+  return success();
+}
+
+LogicalResult StageEmitter::emitResults() {
+  Operation *terminator = func.getBody().front().getTerminator();
+  for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
+    StringRef role = text(func.getResultAttr(i, kRoleAttr));
+    StringRef name = text(func.getResultAttr(i, kNameAttr));
+    program::ValueId id = ids.lookup(value);
+    if (role == "send") {
+      int peer = cast<IntegerAttr>(func.getResultAttr(i, kPeerAttr)).getInt();
+      Instruction send;
+      send.id = ("send " + name).str();
+      send.kind = InstructionKind::Send;
+      send.comm.peerStage = peer;
+      send.comm.channel = channel(name, stageNumber(), peer);
+      send.operands = {id};
+      block->instructions.push_back(std::move(send));
+      continue;
+    }
+    FailureOr<int> place = slot(role, name, stage.values[id], value.getLoc());
+    if (failed(place))
+      return failure();
+    block->results.push_back({id, *place, role == "acc" || role == "loss_acc"});
+  }
+  return success();
+}
+
+void markGradientsOfSeveralStages(program::Program &program, int pipelineAxis) {
+  for (size_t t = 0; t < program.tensors.size(); ++t) {
+    if (program.tensors[t].role != program::Role::Gradient)
+      continue;
+    int holders = 0;
+    for (const program::Stage &stage : program.stages)
+      for (const program::Slot &slot : stage.slots)
+        holders += slot.tensor == int(t);
+    if (holders > 1)
+      program.tensors[t].pending.push_back(program::wholeAxis(program.mesh, pipelineAxis));
+  }
+}
+
+} // namespace tbc

@@ -1,0 +1,53 @@
+//===- EmitBlock.h - From one per-rank function to a block of a stage -------===//
+
+#ifndef TBC_CODEGEN_EMITBLOCK_H
+#define TBC_CODEGEN_EMITBLOCK_H
+
+#include "runtime/abi/Program.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseMap.h"
+
+#include <map>
+#include <string>
+
+namespace tbc {
+
+/// The channel of each message, by (phase and value name, from, to).
+using ChannelTable = std::map<std::tuple<std::string, int, int>, int64_t>;
+
+/// Emits the blocks of one stage.
+class StageEmitter {
+public:
+  StageEmitter(program::Program &program, program::Stage &stage, ChannelTable &channels);
+
+  mlir::LogicalResult emit(mlir::func::FuncOp func, schedule::Action::Kind kind);
+
+private:
+  mlir::FailureOr<program::ValueId> define(mlir::Value value);
+  mlir::LogicalResult emitArguments();
+  mlir::LogicalResult emitOp(mlir::Operation &op);
+  mlir::LogicalResult emitResults();
+  mlir::LogicalResult emitCommunication(mlir::Operation &op, program::Instruction &instruction);
+  /// The slot for `name` in `role` (made on first use), which holds values of `type`.
+  mlir::FailureOr<int> slot(llvm::StringRef role, llvm::StringRef name, kernels::TensorType type,
+                            mlir::Location loc);
+  int64_t channel(llvm::StringRef name, int from, int to);
+  int stageNumber() const;
+
+  program::Program &program;
+  program::Stage &stage;
+  ChannelTable &channels;
+  std::map<std::string, int> slots; // by role and name
+  mlir::func::FuncOp func;
+  schedule::Action::Kind kind = schedule::Action::Kind::Forward;
+  program::Block *block = nullptr;
+  llvm::DenseMap<mlir::Value, program::ValueId> ids;
+};
+
+/// Adds the pipeline axis to `pending` of gradients for which more than one stage has a slot.
+void markGradientsOfSeveralStages(program::Program &program, int pipelineAxis);
+
+} // namespace tbc
+
+#endif // TBC_CODEGEN_EMITBLOCK_H

@@ -1,0 +1,116 @@
+//===- EmitProgram.cpp - From per-rank IR to a Program ---------------------===//
+
+#include "codegen/EmitProgram.h"
+
+#include "codegen/EmitBlock.h"
+#include "ir/Evaluate.h"
+#include "ir/Tbc.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringSwitch.h"
+
+using namespace mlir;
+
+namespace tbc {
+
+static program::AxisRef toProgram(const reshard::AxisRef &axis) {
+  return {axis.axis, axis.pre, axis.size};
+}
+
+static std::vector<program::AxisRef> toProgram(const std::vector<reshard::AxisRef> &axes) {
+  std::vector<program::AxisRef> result;
+  for (const reshard::AxisRef &axis : axes)
+    result.push_back(toProgram(axis));
+  return result;
+}
+
+static program::Piece toPiece(const reshard::TensorLayout &layout,
+                              const reshard::Sharding &sharding) {
+  program::Piece piece;
+  for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
+    program::PieceDim pieceDim;
+    for (const reshard::Segment &segment : layout.dims[dim].segments) {
+      program::PieceSegment pieceSegment;
+      for (const reshard::Factor &factor : segment.factors) {
+        program::PieceFactor pieceFactor{factor.size, {}};
+        for (const reshard::FactorSharding &fs : sharding.factors)
+          if (fs.dim == int(dim) && fs.factor == factor.id)
+            pieceFactor.axes = toProgram(fs.axes);
+        pieceSegment.push_back(pieceFactor);
+      }
+      pieceDim.push_back(pieceSegment);
+    }
+    piece.dims.push_back(pieceDim);
+  }
+  piece.flat = toProgram(sharding.flat);
+  return piece;
+}
+
+static program::Role tensorRole(StringRef role) {
+  return llvm::StringSwitch<program::Role>(role)
+      .Case("param", program::Role::Parameter)
+      .Case("state", program::Role::State)
+      .Case("opt_state", program::Role::OptimizerState)
+      .Case("grad", program::Role::Gradient)
+      .Default(program::Role::Input);
+}
+
+/// The name of a tensor in the Program: gradients would otherwise have that of their parameter.
+static std::string tensorName(const PartitionedTensor &tensor) {
+  return tensor.role == "grad" ? tensor.name + ".grad" : tensor.name;
+}
+
+static FailureOr<program::GlobalTensor> toGlobalTensor(const PartitionedTensor &tensor) {
+  program::GlobalTensor result;
+  result.name = tensorName(tensor);
+  result.role = tensorRole(tensor.role);
+  if (tensor.role == "param" || tensor.role == "state")
+    result.initializer = tensor.name;
+  else if (!tensor.copyOf.empty())
+    result.initializer = tensor.copyOf;
+  std::optional<kernels::DType> dtype = toKernelDType(tensor.elementType);
+  if (!dtype)
+    return failure();
+  result.type.dtype = *dtype;
+  result.type.shape = tensor.layout.shape();
+  result.piece = toPiece(tensor.layout, tensor.sharding);
+  for (const reshard::Pending &pending : tensor.sharding.pending)
+    result.pending.push_back(toProgram(pending.axis));
+  return result;
+}
+
+FailureOr<program::Program> emitProgram(PartitionedStep &step, const EmitOptions &options) {
+  program::Program result;
+  result.metadata = options.metadata;
+  for (const reshard::MeshAxis &axis : options.mesh.axes)
+    result.mesh.axes.push_back({axis.name, axis.size});
+  result.pipelineAxis = options.pipelineAxis;
+  result.microBatches = options.microBatches;
+  result.schedule.generator = options.schedule;
+  for (const PartitionedTensor &tensor : step.tensors) {
+    FailureOr<program::GlobalTensor> global = toGlobalTensor(tensor);
+    if (failed(global))
+      return emitError(step.module->getLoc())
+             << "tensor \"" << tensor.name << "\" has element type " << tensor.elementType
+             << ", which a Program cannot hold";
+    result.tensors.push_back(std::move(*global));
+  }
+  result.stages.resize(options.numStages);
+  ChannelTable channels;
+  for (int stage = 0; stage < options.numStages; ++stage) {
+    StageEmitter emitter(result, result.stages[stage], channels);
+    for (auto [prefix, kind] : {std::pair("fwd_", schedule::Action::Kind::Forward),
+                                std::pair("bwd_", schedule::Action::Kind::Backward),
+                                std::pair("update_", schedule::Action::Kind::Update)}) {
+      auto func = step.module->lookupSymbol<func::FuncOp>(prefix + std::to_string(stage));
+      if (failed(emitter.emit(func, kind)))
+        return failure();
+    }
+  }
+  // A gradient that several stages hold is a partial sum over them.
+  if (options.pipelineAxis >= 0)
+    markGradientsOfSeveralStages(result, options.pipelineAxis);
+  return result;
+}
+
+} // namespace tbc

@@ -1,0 +1,31 @@
+//===- EmitProgram.h - From per-rank IR to a Program ------------------------===//
+
+#ifndef TBC_CODEGEN_EMITPROGRAM_H
+#define TBC_CODEGEN_EMITPROGRAM_H
+
+#include "ir/PerRank.h"
+#include "runtime/abi/Program.h"
+
+#include <map>
+#include <string>
+
+namespace tbc {
+
+struct EmitOptions {
+  reshard::Mesh mesh;
+  int pipelineAxis = -1;
+  int numStages = 1;
+  int64_t microBatches = 1;
+  std::string schedule = "1f1b";
+  std::map<std::string, std::string> metadata;
+};
+
+/// Translates per-rank IR one to one: functions to blocks, ops to kernel instructions of the same
+/// name, collectives to communication, roles of arguments and results to slots.
+///
+/// Errors: an op attribute or type that a Program cannot hold, at the op.
+mlir::FailureOr<program::Program> emitProgram(PartitionedStep &step, const EmitOptions &options);
+
+} // namespace tbc
+
+#endif // TBC_CODEGEN_EMITPROGRAM_H

@@ -1,0 +1,39 @@
+//===- PerRank.h - What the partitioner hands to code generation -----------===//
+
+#ifndef TBC_IR_PERRANK_H
+#define TBC_IR_PERRANK_H
+
+#include "planner/reshard/Sharding.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <string>
+#include <vector>
+
+namespace tbc {
+
+/// A tensor that lives outside the blocks, and how it lies on the mesh.
+struct PartitionedTensor {
+  std::string name;
+  std::string role; // param, state, opt_state, grad, input
+  reshard::TensorLayout layout;
+  reshard::Sharding sharding;
+  mlir::Type elementType;
+  /// For an optimizer state that starts as a copy of a parameter (master weights): its name.
+  std::string copyOf;
+};
+
+/// Per-rank IR: for each stage s the functions @fwd_s, @bwd_s and @update_s, with local shapes and
+/// collectives. Arguments and results carry `tbc.role` and `tbc.name`:
+///   argument   param state input residual recv acc opt_state lr step loss_acc
+///   result     residual send acc state loss_acc param opt_state loss
+/// A recv or send has its peer stage in `tbc.peer`; residuals are named by value and sharding.
+struct PartitionedStep {
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::vector<PartitionedTensor> tensors;
+};
+
+} // namespace tbc
+
+#endif // TBC_IR_PERRANK_H

@@ -1,0 +1,47 @@
+//===- FunctionBuilder.cpp - Functions whose signature grows ---------------===//
+
+#include "passes/partition/LocalBlock.h"
+
+#include "ir/Tbc.h"
+
+using namespace mlir;
+
+namespace tbc {
+
+FunctionBuilder::FunctionBuilder(ModuleOp module, std::string name)
+    : bodyBuilder(module.getContext()) {
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  func = builder.create<func::FuncOp>(module.getLoc(), name, builder.getFunctionType({}, {}));
+  bodyBuilder.setInsertionPointToEnd(func.addEntryBlock());
+}
+
+DictionaryAttr FunctionBuilder::attributes(StringRef role, StringRef name, int peer) {
+  SmallVector<NamedAttribute> attrs = {
+      bodyBuilder.getNamedAttr(kRoleAttr, bodyBuilder.getStringAttr(role)),
+      bodyBuilder.getNamedAttr(kNameAttr, bodyBuilder.getStringAttr(name))};
+  if (peer >= 0)
+    attrs.push_back(bodyBuilder.getNamedAttr(kPeerAttr, bodyBuilder.getI64IntegerAttr(peer)));
+  return bodyBuilder.getDictionaryAttr(attrs);
+}
+
+Value FunctionBuilder::addArgument(Type type, StringRef role, StringRef name, int peer) {
+  argAttrs.push_back(attributes(role, name, peer));
+  return func.getBody().front().addArgument(type, func.getLoc());
+}
+
+void FunctionBuilder::addResult(Value value, StringRef role, StringRef name, int peer) {
+  resultAttrs.push_back(attributes(role, name, peer));
+  results.push_back(value);
+}
+
+void FunctionBuilder::finish() {
+  bodyBuilder.create<func::ReturnOp>(func.getLoc(), results);
+  SmallVector<Type> argTypes(func.getBody().front().getArgumentTypes()), resultTypes;
+  for (Value result : results)
+    resultTypes.push_back(result.getType());
+  func.setFunctionType(bodyBuilder.getFunctionType(argTypes, resultTypes));
+  func.setAllArgAttrs(argAttrs);
+  func.setAllResultAttrs(resultAttrs);
+}
+
+} // namespace tbc

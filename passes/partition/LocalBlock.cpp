@@ -1,0 +1,234 @@
+//===- LocalBlock.cpp - Builds one function of per-rank IR -----------------===//
+
+#include "passes/partition/LocalBlock.h"
+
+#include "ir/Tbc.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace tbc {
+
+using reshard::GraphOp;
+using reshard::GraphValue;
+using reshard::Phase;
+using reshard::Sharding;
+using reshard::ValueRole;
+using reshard::Where;
+
+std::string residualName(const reshard::Graph &graph, const reshard::Mesh &mesh, int value,
+                         const Sharding &sharding) {
+  return graph.values[value].name + " " + reshard::toString(mesh, sharding);
+}
+
+static std::string blockName(Phase phase, int stage) {
+  return (phase == Phase::Forward ? "fwd_" : "bwd_") + std::to_string(stage);
+}
+
+LocalBlock::LocalBlock(const PartitionInput &input, ModuleOp module, Phase phase, int stage)
+    : in(input), phase(phase), stage(stage), function(module, blockName(phase, stage)) {
+  for (const reshard::Reshard &reshard : in.derivation.reshards)
+    if (reshard.phase == phase && reshard.stage == stage && !reshard.perStep)
+      reshards[reshard.value].push_back(&reshard);
+  for (const reshard::GradientParts &parts : in.derivation.gradientParts)
+    skipped.insert(parts.skippedAdds.begin(), parts.skippedAdds.end());
+}
+
+RankedTensorType LocalBlock::localType(int value, const Sharding &sharding) const {
+  // The element type is that of the IR value; a re-executed op has the values of its original.
+  int producer = in.graph.values[value].producer;
+  Value original;
+  if (producer < 0)
+    original = in.step.values[value];
+  else
+    original = templateOf(producer)->getResult(in.graph.values[value].producerResult);
+  return RankedTensorType::get(reshard::localShape(in.graph.values[value].layout, sharding),
+                               tensorType(original).getElementType());
+}
+
+Location LocalBlock::locOf(int value) const {
+  int producer = in.graph.values[value].producer;
+  return producer < 0 ? in.train.getLoc() : templateOf(producer)->getLoc();
+}
+
+/// The op of @train that graph op `op` is, or that it executes again.
+Operation *LocalBlock::templateOf(int op) const {
+  const GraphOp &graphOp = in.graph.ops[op];
+  auto it = in.opById.find(graphOp.id);
+  if (it != in.opById.end())
+    return it->second;
+  return in.opById.lookup(in.graph.ops[graphOp.forwardOp].id);
+}
+
+LogicalResult LocalBlock::build() {
+  for (auto [i, op] : llvm::enumerate(in.graph.ops)) {
+    if (op.phase != phase || op.stage != stage || op.generator || skipped.count(i))
+      continue;
+    if (mlir::failed(emitOp(i)))
+      return failure();
+  }
+  emitResults();
+  function.finish();
+  return failure(failed);
+}
+
+LogicalResult LocalBlock::emitOp(int index) {
+  const GraphOp &op = in.graph.ops[index];
+  Operation *original = templateOf(index);
+  SmallVector<Value> operands;
+  for (auto [i, value] : llvm::enumerate(op.operands)) {
+    Value operand = get(value, in.derivation.operands[index][i].sharding);
+    if (!operand)
+      return failure();
+    operands.push_back(operand);
+  }
+  OperationState state(original->getLoc(), original->getName());
+  state.addOperands(operands);
+  for (int result : op.results)
+    state.addTypes(localType(result, in.derivation.raw[result]));
+  state.addAttributes(original->getAttrDictionary().getValue());
+  Operation *local = function.builder().create(state);
+  local->setAttr(kIdAttr, function.builder().getStringAttr(op.id));
+  resize(local, index);
+  for (auto [i, result] : llvm::enumerate(op.results))
+    cache[{result, in.derivation.raw[result]}] = local->getResult(i);
+  emitted.insert(index);
+  return success();
+}
+
+/// Gives the attributes of `local` that hold sizes their local values.
+void LocalBlock::resize(Operation *local, int index) {
+  Operation *original = templateOf(index);
+  const GraphOp &op = in.graph.ops[index];
+  const std::vector<unsigned> &ruleLoops = in.step.ruleLoops[in.step.opIndex.lookup(original)];
+  const reshard::OpStrategy &strategy = in.assignment.strategies[index];
+  auto localSize = [&](unsigned ruleLoop, const reshard::Factor &factor) {
+    for (auto [i, loop] : llvm::enumerate(op.loops))
+      if (ruleLoops[i] == ruleLoop && loop.factor == factor.id) {
+        auto axes = strategy.loopAxes.find(i);
+        return loop.size / (axes == strategy.loopAxes.end() ? 1 : reshard::groupSize(axes->second));
+      }
+    return factor.size;
+  };
+  SmallVector<int64_t> sizes;
+  auto shardable = cast<ShardableOpInterface>(local);
+  unsigned numLoops = cast<ShardableOpInterface>(original).getFactorRule().loops.size();
+  for (unsigned loop = 0; loop < numLoops; ++loop) {
+    int64_t size = 0;
+    for (const reshard::Segment &segment : in.analysis.loopLayout(original, loop).segments) {
+      int64_t product = 1;
+      for (const reshard::Factor &factor : segment.factors)
+        product *= localSize(loop, factor);
+      size += product;
+    }
+    sizes.push_back(size);
+  }
+  shardable.resizeLoops(sizes);
+}
+
+Value LocalBlock::get(int value, const Sharding &sharding) {
+  auto it = cache.find({value, sharding});
+  if (it != cache.end())
+    return it->second;
+  for (const reshard::Reshard *reshard : reshards[value]) {
+    if (reshard->to != sharding || reshard->from == sharding)
+      continue;
+    Value from = get(value, reshard->from);
+    if (!from)
+      return {};
+    Value result = emitReshard(function.builder(), locOf(value), from, *reshard,
+                               in.graph.values[value].layout, in.assignment.mesh);
+    return cache[{value, sharding}] = result;
+  }
+  Value result = source(value, sharding);
+  if (result)
+    cache[{value, sharding}] = result;
+  else if (!failed)
+    emitError(locOf(value)) << "the derivation does not provide value \""
+                            << in.graph.values[value].name << "\" as "
+                            << reshard::toString(in.assignment.mesh, sharding) << " in "
+                            << blockName(phase, stage);
+  failed |= !result;
+  return result;
+}
+
+/// A value that comes from outside the block, or from a generator, which every block runs for
+/// itself.
+Value LocalBlock::source(int value, const Sharding &sharding) {
+  const GraphValue &graphValue = in.graph.values[value];
+  RankedTensorType type = localType(value, sharding);
+  if (phase == Phase::Backward)
+    for (const reshard::Residual &residual : in.derivation.residuals)
+      if (residual.value == value && residual.stage == stage && residual.sharding == sharding)
+        return function.addArgument(type, "residual",
+                                    residualName(in.graph, in.assignment.mesh, value, sharding));
+  for (const reshard::Transfer &transfer : in.derivation.transfers)
+    if (transfer.value == value && transfer.toStage == stage && transfer.phase == phase &&
+        transfer.sharding == sharding)
+      return function.addArgument(type, "recv", graphValue.name, transfer.fromStage);
+  if (graphValue.producer < 0) {
+    StringRef role = graphValue.role == ValueRole::Parameter ? "param"
+                     : graphValue.role == ValueRole::State   ? "state"
+                                                             : "input";
+    return function.addArgument(type, role, graphValue.name);
+  }
+  if (!in.graph.ops[graphValue.producer].generator || emitted.count(graphValue.producer))
+    return {};
+  if (mlir::failed(emitOp(graphValue.producer)))
+    return {};
+  return get(value, sharding);
+}
+
+void LocalBlock::emitResults() {
+  if (phase == Phase::Forward)
+    emitForwardResults();
+  else
+    emitGradients();
+  for (const reshard::Transfer &transfer : in.derivation.transfers)
+    if (transfer.fromStage == stage && transfer.phase == phase)
+      if (Value value = get(transfer.value, transfer.sharding))
+        function.addResult(value, "send", in.graph.values[transfer.value].name, transfer.toStage);
+}
+
+void LocalBlock::emitForwardResults() {
+  for (const reshard::Residual &residual : in.derivation.residuals)
+    if (residual.stage == stage)
+      if (Value value = get(residual.value, residual.sharding))
+        function.addResult(
+            value, "residual",
+            residualName(in.graph, in.assignment.mesh, residual.value, residual.sharding));
+  auto stageOf = [&](int value) {
+    int producer = in.graph.values[value].producer;
+    return producer < 0 ? 0 : in.graph.ops[producer].stage;
+  };
+  for (auto [state, updated] : in.graph.stateUpdates)
+    if (stageOf(updated) == stage)
+      if (Value value = get(updated, in.derivation.home[updated]))
+        function.addResult(value, "state", in.graph.values[state].name);
+  if (in.graph.loss >= 0 && stageOf(in.graph.loss) == stage)
+    if (Value value = get(in.graph.loss, in.derivation.home[in.graph.loss]))
+      function.addResult(value, "loss_acc", "loss");
+}
+
+/// Adds every part of every gradient of this stage to its accumulator.
+void LocalBlock::emitGradients() {
+  for (auto [p, parts] : llvm::enumerate(in.derivation.gradientParts)) {
+    Value sum;
+    for (const reshard::GradientParts::Part &part : parts.parts) {
+      if (part.stage != stage)
+        continue;
+      Value value = get(part.value, in.derivation.gradient[p]);
+      if (!value)
+        return;
+      sum = sum ? function.builder().create<AddOp>(value.getLoc(), sum, value).getResult() : value;
+    }
+    if (!sum)
+      continue;
+    // Accumulated by the runtime: in f32 where the gradient is narrower (docs/precision.md).
+    const std::string &name = in.graph.values[in.graph.parameters[p].value].name;
+    function.addResult(sum, "acc", name);
+  }
+}
+
+} // namespace tbc

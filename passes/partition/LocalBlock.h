@@ -1,0 +1,87 @@
+//===- LocalBlock.h - Builds one function of per-rank IR -------------------===//
+
+#ifndef TBC_PASSES_PARTITION_LOCALBLOCK_H
+#define TBC_PASSES_PARTITION_LOCALBLOCK_H
+
+#include "passes/partition/Partition.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+
+#include <map>
+#include <set>
+
+namespace tbc {
+
+/// A function under construction: arguments and results are added as they turn out to be needed.
+class FunctionBuilder {
+public:
+  FunctionBuilder(mlir::ModuleOp module, std::string name);
+
+  mlir::OpBuilder &builder() { return bodyBuilder; }
+  mlir::Value addArgument(mlir::Type type, llvm::StringRef role, llvm::StringRef name,
+                          int peer = -1);
+  void addResult(mlir::Value value, llvm::StringRef role, llvm::StringRef name, int peer = -1);
+  /// Ends the body and sets the function's type.
+  void finish();
+
+private:
+  mlir::DictionaryAttr attributes(llvm::StringRef role, llvm::StringRef name, int peer);
+
+  mlir::func::FuncOp func;
+  mlir::OpBuilder bodyBuilder;
+  llvm::SmallVector<mlir::Value> results;
+  llvm::SmallVector<mlir::DictionaryAttr> argAttrs, resultAttrs;
+};
+
+/// Emits one step of a resharding.
+mlir::Value emitCollective(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value input,
+                           const reshard::Collective &collective, const reshard::Mesh &mesh,
+                           llvm::ArrayRef<int64_t> resultShape);
+
+/// Emits `reshard` on `value`, which lies as reshard.from says.
+mlir::Value emitReshard(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value,
+                        const reshard::Reshard &reshard, const reshard::TensorLayout &layout,
+                        const reshard::Mesh &mesh);
+
+/// The forward or the backward function of one stage.
+class LocalBlock {
+public:
+  LocalBlock(const PartitionInput &input, mlir::ModuleOp module, reshard::Phase phase, int stage);
+
+  mlir::LogicalResult build();
+
+private:
+  using Key = std::pair<int, reshard::Sharding>;
+
+  mlir::LogicalResult emitOp(int op);
+  void emitResults();
+  void emitForwardResults();
+  void emitGradients();
+  /// Graph value `value` as `sharding` says, resharded, received or read if it is not here yet.
+  /// Null, with a diagnostic, if the derivation does not provide it.
+  mlir::Value get(int value, const reshard::Sharding &sharding);
+  mlir::Value source(int value, const reshard::Sharding &sharding);
+  mlir::Operation *templateOf(int op) const;
+  void resize(mlir::Operation *local, int op);
+  mlir::RankedTensorType localType(int value, const reshard::Sharding &sharding) const;
+  mlir::Location locOf(int value) const;
+
+  const PartitionInput &in;
+  reshard::Phase phase;
+  int stage;
+  FunctionBuilder function;
+  std::map<Key, mlir::Value> cache;
+  std::map<int, std::vector<const reshard::Reshard *>> reshards; // of this block, by value
+  std::set<int> skipped;                                         // adds that join stages
+  std::set<int> emitted;
+  bool failed = false;
+};
+
+/// The name under which a residual in a given sharding is kept.
+std::string residualName(const reshard::Graph &graph, const reshard::Mesh &mesh, int value,
+                         const reshard::Sharding &sharding);
+
+} // namespace tbc
+
+#endif // TBC_PASSES_PARTITION_LOCALBLOCK_H

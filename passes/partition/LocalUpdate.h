@@ -1,0 +1,38 @@
+//===- LocalUpdate.h - The update function of one stage --------------------===//
+
+#ifndef TBC_PASSES_PARTITION_LOCALUPDATE_H
+#define TBC_PASSES_PARTITION_LOCALUPDATE_H
+
+#include "passes/partition/LocalBlock.h"
+
+namespace tbc {
+
+/// Builds @update_s: accumulated gradients are completed and brought to the state's sharding, the
+/// optimizer runs on that shard, and the new parameters are gathered to their stored sharding.
+class LocalUpdate {
+public:
+  LocalUpdate(const PartitionInput &input, mlir::ModuleOp module, int stage);
+
+  mlir::LogicalResult build();
+
+private:
+  void assignParameters();
+  mlir::Value argument(mlir::BlockArgument arg);
+  mlir::LogicalResult emitOp(mlir::Operation &op, int parameter);
+  void emitResults();
+  void emitLoss();
+  /// `value` taken through every reshard of `parameter` at `where`, from sharding `from` to `to`.
+  mlir::Value apply(mlir::Value value, int graphValue, reshard::Where where,
+                    const reshard::Sharding &from, const reshard::Sharding &to);
+  bool holds(int parameter) const;
+
+  const PartitionInput &in;
+  int stage;
+  FunctionBuilder function;
+  llvm::DenseMap<mlir::Value, int> parameterOf; // values of @update
+  llvm::DenseMap<mlir::Value, mlir::Value> local;
+};
+
+} // namespace tbc
+
+#endif // TBC_PASSES_PARTITION_LOCALUPDATE_H

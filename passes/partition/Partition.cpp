@@ -1,0 +1,86 @@
+//===- Partition.cpp - From the whole step to each stage's functions -------===//
+
+#include "passes/partition/Partition.h"
+
+#include "ir/Tbc.h"
+#include "passes/partition/LocalBlock.h"
+#include "passes/partition/LocalUpdate.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace tbc {
+
+using reshard::ValueRole;
+
+/// The tensors that outlive blocks, with their shardings.
+static void collectTensors(const PartitionInput &in, PartitionedStep &result) {
+  auto elementType = [&](int value) { return tensorType(in.step.values[value]).getElementType(); };
+  auto add = [&](StringRef name, StringRef role, int value, const reshard::Sharding &sharding,
+                 Type type) {
+    PartitionedTensor tensor;
+    tensor.name = name.str();
+    tensor.role = role.str();
+    tensor.layout = in.graph.values[value].layout;
+    tensor.sharding = sharding;
+    tensor.elementType = type;
+    result.tensors.push_back(std::move(tensor));
+    return &result.tensors.back();
+  };
+  llvm::StringMap<int> parameters;
+  for (auto [p, parameter] : llvm::enumerate(in.graph.parameters)) {
+    const std::string &name = in.graph.values[parameter.value].name;
+    parameters[name] = p;
+    add(name, "param", parameter.value, in.derivation.stored[p], elementType(parameter.value));
+  }
+  for (auto [i, value] : llvm::enumerate(in.graph.values))
+    if (value.producer < 0 && (value.role == ValueRole::State || value.role == ValueRole::Input))
+      add(value.name, value.role == ValueRole::State ? "state" : "input", i, in.derivation.home[i],
+          elementType(i));
+
+  // Gradients and optimizer states: those that @update names, beside the parameter they belong to.
+  func::FuncOp update = in.update;
+  std::string current;
+  for (BlockArgument arg : update.getArguments()) {
+    auto role = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
+    auto name = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr);
+    if (!role || !name)
+      continue;
+    if (role.getValue() == "grad") {
+      int p = parameters.lookup(name.getValue());
+      add(name.getValue(), "grad", in.graph.parameters[p].value, in.derivation.gradient[p],
+          tensorType(arg).getElementType());
+    } else if (role.getValue() == "opt_state") {
+      auto of = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kParameterAttr);
+      auto it = of ? parameters.find(of.getValue()) : parameters.end();
+      if (it == parameters.end())
+        continue;
+      int value = in.graph.parameters[it->second].value;
+      PartitionedTensor *tensor =
+          add(name.getValue(), "opt_state", value, in.derivation.state[it->second],
+              tensorType(arg).getElementType());
+      if (update.getArgAttr(arg.getArgNumber(), kMasterAttr))
+        tensor->copyOf = of.getValue().str();
+    }
+  }
+}
+
+FailureOr<PartitionedStep> partitionStep(const PartitionInput &givenInput) {
+  PartitionInput in = givenInput;
+  for (auto [i, op] : llvm::enumerate(in.step.graph.ops))
+    in.opById[op.id] = in.step.ops[i];
+
+  PartitionedStep result;
+  result.module = ModuleOp::create(in.train.getLoc());
+  for (int stage = 0; stage < in.assignment.numStages; ++stage) {
+    if (failed(LocalBlock(in, *result.module, reshard::Phase::Forward, stage).build()) ||
+        failed(LocalBlock(in, *result.module, reshard::Phase::Backward, stage).build()) ||
+        failed(LocalUpdate(in, *result.module, stage).build()))
+      return failure();
+  }
+  collectTensors(in, result);
+  return std::move(result);
+}
+
+} // namespace tbc
