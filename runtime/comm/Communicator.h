@@ -1,0 +1,86 @@
+//===- Communicator.h - What ranks exchange --------------------------------===//
+//
+// Part of tbc. Plain C++. Backends implement this interface; buffers are packed by the executor, so
+// a backend sees flat tensors only, as NCCL and Gloo do.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_COMM_COMMUNICATOR_H
+#define TBC_RUNTIME_COMM_COMMUNICATOR_H
+
+#include "runtime/abi/Status.h"
+#include "runtime/kernels/Tensor.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tbc::comm {
+
+/// The ranks of a collective, in the order of their index in it. All of them pass the same list.
+using Group = std::vector<int64_t>;
+
+enum class ReduceKind { Sum, Max };
+
+/// A communication under way.
+class Request {
+public:
+  virtual ~Request() = default;
+  /// The received tensor (a send or barrier gives one without value), or why there is none. Call
+  /// once.
+  virtual Result<kernels::Tensor> wait() = 0;
+};
+using RequestPtr = std::unique_ptr<Request>;
+
+/// A request that has ended already: what blocking backends return.
+class EndedRequest : public Request {
+public:
+  explicit EndedRequest(Result<kernels::Tensor> result) : result(std::move(result)) {}
+  Result<kernels::Tensor> wait() override { return std::move(result); }
+
+private:
+  Result<kernels::Tensor> result;
+};
+
+/// One rank's access to the others.
+///
+/// The ranks of a group make the same calls on it in the same order; the k-th call of each meets
+/// the k-th of the others. Calls that meet must agree in kind, type and size: else, and when a rank
+/// fails or stays away for too long, every waiting rank gets an error naming both sides. `place`
+/// says where in its program the caller is, for these errors.
+///
+/// n = group size, [m] = a tensor of m elements of any one type and arithmetic.
+class Communicator {
+public:
+  virtual ~Communicator() = default;
+  virtual int64_t rank() const = 0;
+  virtual int64_t numRanks() const = 0;
+
+  /// [m] -> [m], of the input's shape: the elementwise sum or maximum over the group.
+  virtual RequestPtr allReduce(const Group &group, ReduceKind kind, const kernels::Tensor &input,
+                               const std::string &place) = 0;
+  /// [m] -> [n*m]: the inputs of all, in group order.
+  virtual RequestPtr allGather(const Group &group, const kernels::Tensor &input,
+                               const std::string &place) = 0;
+  /// [n*m] -> [m]: the sum over the group, of which index i keeps elements i*m to (i+1)*m.
+  virtual RequestPtr reduceScatter(const Group &group, const kernels::Tensor &input,
+                                   const std::string &place) = 0;
+  /// [n*m] -> [n*m]: part j of the input goes to index j; part j of the result comes from index j.
+  virtual RequestPtr allToAll(const Group &group, const kernels::Tensor &input,
+                              const std::string &place) = 0;
+  /// Waits until the whole group is here.
+  virtual RequestPtr barrier(const Group &group, const std::string &place) = 0;
+
+  /// Gives the tensor away without waiting for the receiver. `tag` names the message.
+  virtual RequestPtr send(int64_t to, int64_t tag, const kernels::Tensor &input,
+                          const std::string &place) = 0;
+  /// The next message from `from`, which must have this tag and type. Messages between two ranks
+  /// arrive in the order in which they were sent.
+  virtual RequestPtr recv(int64_t from, int64_t tag, const kernels::TensorType &type,
+                          const std::string &place) = 0;
+};
+
+} // namespace tbc::comm
+
+#endif // TBC_RUNTIME_COMM_COMMUNICATOR_H

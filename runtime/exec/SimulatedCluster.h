@@ -1,0 +1,55 @@
+//===- SimulatedCluster.h - All ranks of a Program in one process ----------===//
+//
+// Part of tbc. Plain C++.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_EXEC_SIMULATEDCLUSTER_H
+#define TBC_RUNTIME_EXEC_SIMULATEDCLUSTER_H
+
+#include "runtime/exec/Executor.h"
+
+#include <chrono>
+#include <memory>
+
+namespace tbc::runtime {
+
+struct ClusterOptions {
+  kernels::Arith arith = kernels::Arith::Native;
+  /// The longest wait for another rank.
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+};
+
+/// Runs every rank of a Program as a thread. Results do not depend on the threads' timing.
+class SimulatedCluster {
+public:
+  /// Errors: the program is not well formed, or names a kernel that does not exist.
+  static Result<SimulatedCluster> create(program::Program program, ClusterOptions options = {});
+
+  /// Loads the ranks' pieces of parameters, states and optimizer states.
+  Status load(const TensorProvider &provider);
+
+  /// Runs one step and returns its loss (a tensor without value if no stage has one). Errors: a
+  /// rank failed or hangs; ranks disagree on the loss (VerificationFailed).
+  Result<kernels::Tensor> step(const StepInputs &inputs);
+
+  /// A parameter, state, optimizer state or gradient (of the last step) as a global tensor; partial
+  /// sums are added up. Errors: replicas that are not bitwise equal (VerificationFailed), no such
+  /// tensor.
+  Result<kernels::Tensor> gather(const std::string &name) const;
+
+  const program::Program &program() const { return *code; }
+  int64_t numRanks() const { return static_cast<int64_t>(executors.size()); }
+  const Executor &executor(int64_t rank) const { return executors[rank]; }
+
+private:
+  SimulatedCluster() = default;
+
+  std::unique_ptr<const program::Program> code; // executors point to it
+  ClusterOptions options;
+  std::vector<Executor> executors;
+};
+
+} // namespace tbc::runtime
+
+#endif // TBC_RUNTIME_EXEC_SIMULATEDCLUSTER_H
