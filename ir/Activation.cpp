@@ -1,0 +1,169 @@
+//===- Activation.cpp - Activations and rotary positions -------------------===//
+
+#include "ir/Formula.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace tbc {
+
+//===- gelu ----------------------------------------------------------------===//
+
+static LogicalResult verifyApproximate(Operation *op, StringRef approximate) {
+  if (approximate != "none" && approximate != "tanh") // gelu_c1, gelu_grad_c1
+    return op->emitOpError() << "has unknown approximation \"" << approximate
+                             << "\"; expected none or tanh";
+  return success();
+}
+LogicalResult GeluOp::verify() { return verifyApproximate(*this, getApproximate()); }
+LogicalResult GeluGradOp::verify() { return verifyApproximate(*this, getApproximate()); }
+
+LogicalResult GeluOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
+                               ArrayRef<bool> needed, SmallVectorImpl<Value> &operandCotangents) {
+  if (needed[0] && cotangents[0])
+    operandCotangents[0] = builder.create<GeluGradOp>(getLoc(), getType(), getInput(),
+                                                      cotangents[0], getApproximate());
+  return success();
+}
+
+/// The argument of erf or tanh in gelu.
+static Value geluArgument(Formula &f, Value x, StringRef approximate) {
+  if (approximate == "none")
+    return f.mul(x, f.number(x, std::sqrt(0.5)));
+  Value cube = f.mul(f.mul(x, x), x);
+  Value inner = f.add(x, f.mul(f.number(x, 0.044715), cube));
+  return f.mul(f.number(x, std::sqrt(2 / M_PI)), inner);
+}
+
+LogicalResult GeluOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
+  Formula f{builder, getLoc()};
+  Value x = f.wide(getInput());
+  Value argument = geluArgument(f, x, getApproximate());
+  Value t = getApproximate() == "none" ? f.erf(argument) : f.tanh(argument);
+  Value y = f.mul(f.mul(f.number(x, 0.5), x), f.add(f.number(x, 1), t));
+  results.assign({f.cast(y, getType().getElementType())});
+  return success();
+}
+
+LogicalResult GeluGradOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
+  Formula f{builder, getLoc()};
+  Value x = f.wide(getInput()), dy = f.wide(getCotangent());
+  Value argument = geluArgument(f, x, getApproximate());
+  Value one = f.number(x, 1);
+  Value t, derivative, slope; // of erf or tanh at the argument, and of the argument
+  if (getApproximate() == "none") {
+    t = f.erf(argument);
+    derivative = f.mul(f.number(x, 2 / std::sqrt(M_PI)), f.exp(f.neg(f.mul(argument, argument))));
+    slope = f.number(x, std::sqrt(0.5));
+  } else {
+    t = f.tanh(argument);
+    derivative = f.sub(one, f.mul(t, t));
+    Value cubic = f.mul(f.mul(f.number(x, 3), f.number(x, 0.044715)), f.mul(x, x));
+    slope = f.mul(f.number(x, std::sqrt(2 / M_PI)), f.add(one, cubic));
+  }
+  Value half = f.number(x, 0.5);
+  Value direct = f.mul(half, f.add(one, t));
+  Value inner = f.mul(f.mul(half, x), f.mul(derivative, slope));
+  results.assign({f.cast(f.mul(dy, f.add(direct, inner)), getType().getElementType())});
+  return success();
+}
+
+//===- silu ----------------------------------------------------------------===//
+
+LogicalResult SiluOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
+                               ArrayRef<bool> needed, SmallVectorImpl<Value> &operandCotangents) {
+  if (needed[0] && cotangents[0])
+    operandCotangents[0] =
+        builder.create<SiluGradOp>(getLoc(), getType(), getInput(), cotangents[0]);
+  return success();
+}
+
+LogicalResult SiluOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
+  Formula f{builder, getLoc()};
+  Value x = f.wide(getInput());
+  results.assign({f.cast(f.mul(x, f.sigmoid(x)), getType().getElementType())});
+  return success();
+}
+
+LogicalResult SiluGradOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
+  Formula f{builder, getLoc()};
+  Value x = f.wide(getInput()), dy = f.wide(getCotangent());
+  Value s = f.sigmoid(x);
+  Value slope = f.add(s, f.mul(x, f.mul(s, f.sub(f.number(s, 1), s))));
+  results.assign({f.cast(f.mul(dy, slope), getType().getElementType())});
+  return success();
+}
+
+//===- rotary --------------------------------------------------------------===//
+
+LogicalResult RotaryOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                         Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  auto input = tensorType(adaptor.getInput());
+  if (input.getRank() < 2 || input.getShape().back() % 2 != 0) // rotary_c1
+    return emitOptionalError(loc, "rotates ", input, ", which has no two halves by position");
+  SmallVector<int64_t> shape(input.getShape().take_back(2));
+  shape[1] /= 2;
+  auto table = RankedTensorType::get(shape, input.getElementType());
+  for (Value operand : {adaptor.getCos(), adaptor.getSin()})
+    if (operand.getType() != table) // rotary_c2
+      return emitOptionalError(loc, "has a table of type ", operand.getType(), ", expected ",
+                               table);
+  types.push_back(input);
+  return success();
+}
+
+FactorRule RotaryOp::getFactorRule() {
+  FactorRule rule;
+  SmallVector<unsigned, 4> loops;
+  for (int64_t size : getType().getShape())
+    loops.push_back(rule.addLoop(size));
+  rule.loops.back().kind = LoopKind::Fixed;
+  unsigned half = rule.addLoop(getType().getShape().back() / 2, LoopKind::Fixed);
+  SmallVector<FactorRule::Dim, 4> table = FactorRule::dims({loops[loops.size() - 2], half});
+  rule.operands = {FactorRule::dims(loops), table, table};
+  rule.results.push_back(FactorRule::dims(loops));
+  return rule;
+}
+void RotaryOp::resizeLoops(ArrayRef<int64_t>) {}
+double RotaryOp::getFlops() { return elementwiseFlops(*this, 3); }
+StringRef RotaryOp::getKernelClass() { return "elementwise"; }
+
+LogicalResult RotaryOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                 ArrayRef<bool> needed, SmallVectorImpl<Value> &operandCotangents) {
+  if (!cotangents[0])
+    return success();
+  if (needed[1] || needed[2])
+    return emitOpError("is not differentiable with respect to its cos and sin tables; do not train "
+                       "what they are computed from");
+  if (needed[0])
+    operandCotangents[0] =
+        builder.create<RotaryOp>(getLoc(), cotangents[0], getCos(), getSin(), !getInverse());
+  return success();
+}
+
+LogicalResult RotaryOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
+  Formula f{builder, getLoc()};
+  Value x = f.wide(getInput());
+  auto type = tensorType(x);
+  int64_t last = type.getRank() - 1, half = type.getShape().back() / 2;
+  Value x1 = f.make<SliceOp>(x, last, 0, half), x2 = f.make<SliceOp>(x, last, half, half);
+  auto spread = [&](Value table) {
+    return broadcastTo(builder, getLoc(), f.wide(table), tensorType(x1).getShape(),
+                       {last - 1, last});
+  };
+  Value cos = spread(getCos()), sin = spread(getSin());
+  Value y1, y2;
+  if (getInverse()) {
+    y1 = f.add(f.mul(x1, cos), f.mul(x2, sin));
+    y2 = f.sub(f.mul(x2, cos), f.mul(x1, sin));
+  } else {
+    y1 = f.sub(f.mul(x1, cos), f.mul(x2, sin));
+    y2 = f.add(f.mul(x2, cos), f.mul(x1, sin));
+  }
+  Value y = f.make<ConcatOp>(ValueRange{y1, y2}, last);
+  results.assign({f.cast(y, getType().getElementType())});
+  return success();
+}
+
+} // namespace tbc

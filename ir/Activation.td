@@ -1,0 +1,76 @@
+//===- Activation.td - Activations and rotary positions --------------------===//
+
+#ifndef TBC_IR_ACTIVATION
+#define TBC_IR_ACTIVATION
+
+include "ir/TbcBase.td"
+include "ir/Elementwise.td"
+
+// Composites: computed in f32 (f64 for f64 operands) and rounded once at the end.
+
+class Tbc_ActivationOp<string mnemonic, string text>
+    : Tbc_ElementwiseOp<mnemonic, [SameOperandsAndResultType, DeclareOpInterfaceMethods<CompositeOpInterface>,
+                                   DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = text;
+  let results = (outs Tbc_FloatTensor:$result);
+}
+class Tbc_ActivationGradOp<string mnemonic, string text>
+    : Tbc_ElementwiseOp<mnemonic, [SameOperandsAndResultType, DeclareOpInterfaceMethods<CompositeOpInterface>]> {
+  let summary = text;
+  let results = (outs Tbc_FloatTensor:$result);
+}
+
+def Tbc_GeluOp : Tbc_ActivationOp<"gelu", "x times the normal distribution function of x, or its tanh approximation"> {
+  let description = [{
+    none: (0.5 * x) * (1 + erf(x * sqrt(1/2))).
+    tanh: (0.5 * x) * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3))).
+    FLOPs: 10 per element.
+
+    Constraints:
+    (C1) `approximate` is none or tanh.
+  }];
+  let flopsPerElement = "10";
+  let arguments = (ins Tbc_FloatTensor:$input, StrAttr:$approximate);
+  let hasVerifier = 1; /* gelu_c1 */
+}
+
+def Tbc_GeluGradOp : Tbc_ActivationGradOp<"gelu_grad", "The gradient of gelu"> {
+  let description = [{
+    FLOPs: 18 per element.
+
+    Constraints:
+    (C1) `approximate` is none or tanh.
+  }];
+  let flopsPerElement = "18";
+  let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$cotangent, StrAttr:$approximate);
+  let hasVerifier = 1; /* gelu_grad_c1 */
+}
+
+def Tbc_SiluOp : Tbc_ActivationOp<"silu", "x * sigmoid(x)"> {
+  let description = "FLOPs: 5 per element.";
+  let flopsPerElement = "5";
+  let arguments = (ins Tbc_FloatTensor:$input);
+}
+
+def Tbc_SiluGradOp : Tbc_ActivationGradOp<"silu_grad", "The gradient of silu: dy * (s + x * s * (1 - s)), s = sigmoid(x)"> {
+  let description = "FLOPs: 9 per element.";
+  let flopsPerElement = "9";
+  let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$cotangent);
+}
+
+def Tbc_RotaryOp : Tbc_InferredOp<"rotary", [DeclareOpInterfaceMethods<CompositeOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "Rotates the halves of the last dim by position: x[.., s, d] with cos[s, d / 2], sin[s, d / 2]";
+  let description = [{
+    y1 = x1 * cos - x2 * sin, y2 = x2 * cos + x1 * sin, where x1 and x2 are the first and second half of d.
+    `inverse` negates sin. FLOPs: 3 per element. d is fixed, the others are parallel.
+
+    Constraints:
+    (C1) x has rank 2 or more and an even last dim.
+    (C2) cos and sin have the shape [s, d / 2] and x's element type.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$cos, Tbc_FloatTensor:$sin, BoolAttr:$inverse);
+  let results = (outs Tbc_FloatTensor:$result);
+}
+
+#endif // TBC_IR_ACTIVATION

@@ -1,0 +1,29 @@
+//===- Window.h - The geometry of convolution and pooling windows ----------===//
+
+#ifndef TBC_IR_WINDOW_H
+#define TBC_IR_WINDOW_H
+
+#include "ir/Tbc.h"
+
+#include <optional>
+
+namespace tbc {
+
+/// A window that slides over the spatial dims of x[n, c, *].
+struct Window {
+  llvm::ArrayRef<int64_t> kernel, strides, pads, dilations;
+};
+
+/// Checks that the window suits a tensor of `numSpatial` spatial dims.
+mlir::LogicalResult checkWindow(std::optional<mlir::Location> loc, const Window &window,
+                                int64_t numSpatial);
+
+/// The number of positions of the window in each of the spatial dims `sizes`:
+/// (size + low + high - dilation * (kernel - 1) - 1) / stride + 1. An error where it does not fit.
+mlir::FailureOr<llvm::SmallVector<int64_t>> windowPositions(std::optional<mlir::Location> loc,
+                                                            const Window &window,
+                                                            llvm::ArrayRef<int64_t> sizes);
+
+} // namespace tbc
+
+#endif // TBC_IR_WINDOW_H
