@@ -20,7 +20,9 @@ enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Shard
 const char *name(CollectiveKind kind);
 
 /// One segment of a dim as a collective sees it: the full dim has outer x (n*k) x inner elements of
-/// it, the local one outer x k x inner (n = group size).
+/// it, the local one outer x k x inner (n = group size). Group index g holds k-indices g*k ..
+/// g*k+k-1. "Full" and "local" are meant along the collective's own axes: other axes may shard the
+/// same dim.
 struct SegmentShape {
   int64_t outer = 1;
   int64_t k = 1;
@@ -53,25 +55,34 @@ struct Collective {
   /// all_gather: the result; reduce_scatter: the input, padding included; all_to_all and send: the
   /// local tensor). The NCCL convention for message sizes.
   int64_t bytes = 0;
-  /// For a group along the pipeline axis that is not the whole axis (tied weights), or the two ends
-  /// of a send: the stages. Empty otherwise.
+  /// For a group along the pipeline axis (tied weights): the stages that take part; for a send: its
+  /// two ends. Empty otherwise.
   std::vector<int> stages;
 };
 
 /// Seconds that a collective takes; 0 for ShardSlice is usual.
 using CollectiveCost = std::function<double(const Collective &)>;
 
+/// How many ranks take part: the group along `axes`, or `stages` if there are any.
+int64_t numParticipants(const Collective &collective);
+
 /// The bytes each rank sends in a ring or pairwise exchange: all_reduce 2(n-1)/n, all_gather,
 /// reduce_scatter and all_to_all (n-1)/n of `bytes`, send all of it, ShardSlice 0.
 double bytesOnWire(const Collective &collective);
 
 /// The cheapest sequence of collectives that takes a tensor from sharding `from` to sharding `to`,
-/// by Dijkstra over intermediate shardings under `cost`; ties are broken by the order of kinds and
-/// axes, so the answer does not depend on anything else. Empty if the two are equal.
+/// by Dijkstra over intermediate shardings under `cost`; on a tie the one with fewer steps, then by
+/// the order of kinds, axes and places, so the answer does not depend on anything else. Empty if
+/// the two are equal.
 ///
-/// `to` may keep pending axes that `from` has (they are left alone) but may not add one. Every
-/// intermediate sharding is valid. Adjacent steps of the same kind over several axes of one dim or
-/// over pending axes are one collective over all of them.
+/// 1. `to` may keep pending axes that `from` has (they are left alone) but may not add one. Every
+///    intermediate sharding is valid. A call that breaks this ends the program with a message.
+/// 2. Of several axes on one factor only the last ones can be gathered or moved away, and axes are
+/// added
+///    at the end: anything else would be a permutation of the data.
+/// 3. Where only pending axes differ the answer is one all_reduce over all of them.
+/// 4. Neighbouring steps of one kind at one place are one collective over all their axes.
+/// 5. Axes that are already where `to` wants them stay there.
 std::vector<Collective> reshard(const Mesh &mesh, const TensorLayout &layout, const Sharding &from,
                                 const Sharding &to, const CollectiveCost &cost = bytesOnWire);
 

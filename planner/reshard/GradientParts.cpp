@@ -12,8 +12,8 @@ static int stageOf(const Graph &graph, int value) {
   return producer < 0 ? -1 : graph.ops[producer].stage;
 }
 
-/// The stages of everything that flows into `value` through additive backward ops of which it is the
-/// only user.
+/// The stages of everything that flows into `value` through additive backward ops of which it is
+/// the only user.
 static void collect(const Graph &graph, int value, GradientParts &parts) {
   int producer = graph.values[value].producer;
   if (producer >= 0) {

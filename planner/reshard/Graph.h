@@ -141,10 +141,10 @@ struct Assignment {
   std::vector<ParameterPlan> parameterPlans; // one per parameter
 };
 
-/// What is added up to the gradient of a parameter: one value per use at a stage. With one stage, just
-/// the gradient. Where uses lie on several stages (tied weights), the backward adds that would join
-/// their gradients across stages are left out (`skippedAdds`): each stage accumulates its own parts,
-/// and rule 5 below sums over stages once per step.
+/// What is added up to the gradient of a parameter: one value per use at a stage. With one stage,
+/// just the gradient. Where uses lie on several stages (tied weights), the backward adds that would
+/// join their gradients across stages are left out (`skippedAdds`): each stage accumulates its own
+/// parts, and rule 5 below sums over stages once per step.
 struct GradientParts {
   struct Part {
     int stage = 0;
@@ -230,8 +230,8 @@ struct Derivation {
 ///  4. A parameter's home is the sharding that most of its users want (first in op order on a tie);
 ///     with zero 3 the stored one is flat over zeroAxes on top, and it is gathered at the first use
 ///     in each block.
-///  5. A gradient (each of its gradientParts) is resharded to its parameter's home each micro-batch (what is pending over data
-///  axes
+///  5. A gradient (each of its gradientParts) is resharded to its parameter's home each micro-batch
+///  (what is pending over data axes
 ///     stays so unless zero >= 2), accumulated, and completed once per step. A parameter held by
 ///     several stages has its accumulated gradient all_reduced over those stages of the pipeline
 ///     axis.

@@ -1,0 +1,369 @@
+//===- Reshard.cpp - The cheapest collectives between two shardings --------===//
+//
+// Dijkstra over shardings. The mesh axes that `from` and `to` have at the same place (as a common
+// prefix of its list) stay where they are: moving them away and back only makes every other step
+// bigger. What is left is rarely more than two axes, so the search sees tens of shardings.
+//
+//===----------------------------------------------------------------------===//
+
+#include "planner/reshard/Move.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <set>
+#include <tuple>
+
+namespace tbc::reshard {
+namespace {
+
+class Search {
+public:
+  Search(const Mesh &mesh, const TensorLayout &layout, const Sharding &from, const Sharding &to,
+         const CollectiveCost &cost)
+      : mesh(mesh), layout(layout), from(from), to(to), cost(cost) {
+    findMovableAxes();
+    findPlaces();
+    // Breaks ties in favour of fewer steps, above the rounding of sums of costs.
+    double scale = 0;
+    for (const AxisRef &axis : movable) {
+      Collective probe;
+      probe.axes = {axis};
+      probe.bytes = localBytes(layout, {});
+      scale = std::max(scale, cost(probe));
+    }
+    stepPenalty = 1e-9 * scale;
+  }
+
+  std::vector<Move> run();
+
+private:
+  struct Node {
+    double cost = 0;
+    bool done = false;
+    Move move; // the last one
+    const Sharding *previous = nullptr;
+  };
+
+  void findMovableAxes();
+  void findPlaces();
+  bool isFree(const Sharding &state, const AxisRef &axis) const {
+    return !overlap(usedAxes(state), axis);
+  }
+  /// How many axes at `place` have to stay.
+  size_t numFixed(const Place &place) const;
+  bool fits(const Sharding &state, const Place &place, const std::vector<AxisRef> &axes) const;
+  std::vector<Place> shardedPlaces(const Sharding &state) const;
+  std::vector<Move> moves(const Sharding &state) const;
+  double costOf(const Sharding &state, const Move &move) const {
+    return cost(describeSize(layout, state, move)) + stepPenalty;
+  }
+  double costOfGatheringAll() const;
+  void addAllReduces(const std::vector<AxisRef> &pending, std::vector<Move> &result) const;
+  void addToPlaces(const Sharding &state, CollectiveKind kind, const std::vector<AxisRef> &axes,
+                   std::vector<Move> &result) const;
+  void addGathers(const Sharding &state, std::vector<Move> &result) const;
+  void addFlat(const Sharding &state, const std::vector<AxisRef> &pending,
+               std::vector<Move> &result) const;
+
+  const Mesh &mesh;
+  const TensorLayout &layout;
+  const Sharding &from, &to;
+  const CollectiveCost &cost;
+  std::vector<AxisRef> movable; // parts whose place may change
+  std::vector<Place> places;    // where they may go, flat not among them
+  /// Lists of several axes that `to` has at one place: what may be sliced or scattered at once.
+  std::vector<std::vector<AxisRef>> lists;
+  double stepPenalty = 0;
+};
+
+size_t Search::numFixed(const Place &place) const {
+  const auto &a = axesAt(from, place), &b = axesAt(to, place);
+  size_t count = 0;
+  while (count < a.size() && count < b.size() && a[count] == b[count])
+    ++count;
+  return count;
+}
+
+void Search::findMovableAxes() {
+  std::set<AxisRef> parts;
+  for (const Sharding *s : {&from, &to}) {
+    for (const FactorSharding &f : s->factors)
+      parts.insert(f.axes.begin() + numFixed({f.dim, f.factor}), f.axes.end());
+    parts.insert(s->flat.begin(), s->flat.end());
+  }
+  for (const Pending &p : from.pending)
+    if (std::find(to.pending.begin(), to.pending.end(), p) == to.pending.end())
+      parts.insert(p.axis);
+  movable.assign(parts.begin(), parts.end());
+}
+
+/// Every factor of every dim, or, where that would make too many shardings, those that `from` or
+/// `to` shard.
+void Search::findPlaces() {
+  std::set<Place> all, named;
+  for (size_t dim = 0; dim < layout.dims.size(); ++dim)
+    for (const Segment &segment : layout.dims[dim].segments)
+      for (const Factor &factor : segment.factors) {
+        Place place{static_cast<int>(dim), factor.id};
+        Sharding alone{{{place.dim, place.factor, {}}}, {}, {}};
+        if (factor.size > 1 && whyInvalid(mesh, layout, alone).empty())
+          all.insert(place);
+      }
+  for (const Sharding *s : {&from, &to})
+    for (const FactorSharding &f : s->factors)
+      named.insert({f.dim, f.factor});
+  for (const FactorSharding &f : to.factors)
+    for (size_t first = numFixed({f.dim, f.factor}); first < f.axes.size(); ++first)
+      for (size_t end = first + 2; end <= f.axes.size(); ++end)
+        lists.emplace_back(f.axes.begin() + first, f.axes.begin() + end);
+  const double mostShardings = 3000;
+  double count = 1;
+  for (size_t i = 0; i < movable.size(); ++i)
+    count *= static_cast<double>(all.size() + i + 2);
+  const std::set<Place> &chosen = count > mostShardings ? named : all;
+  places.assign(chosen.begin(), chosen.end());
+}
+
+bool Search::fits(const Sharding &state, const Place &place,
+                  const std::vector<AxisRef> &axes) const {
+  int64_t n = groupSize(axesAt(state, place)) * groupSize(axes);
+  for (const Segment &segment : layout.dims[place.dim].segments)
+    for (const Factor &factor : segment.factors)
+      if (factor.id == place.factor && factor.size % n != 0)
+        return false;
+  return true;
+}
+
+std::vector<Place> Search::shardedPlaces(const Sharding &state) const {
+  std::vector<Place> result;
+  for (const FactorSharding &f : state.factors)
+    result.push_back({f.dim, f.factor});
+  return result;
+}
+
+void Search::addAllReduces(const std::vector<AxisRef> &pending, std::vector<Move> &result) const {
+  for (size_t mask = (size_t(1) << pending.size()) - 1; mask > 0; --mask) {
+    std::vector<AxisRef> axes;
+    for (size_t i = 0; i < pending.size(); ++i)
+      if (mask >> i & 1)
+        axes.push_back(pending[i]);
+    result.push_back({CollectiveKind::AllReduce, axes, {}, {}});
+  }
+}
+
+/// `axes` one by one, and several at once as `to` has them.
+void Search::addToPlaces(const Sharding &state, CollectiveKind kind,
+                         const std::vector<AxisRef> &axes, std::vector<Move> &result) const {
+  auto add = [&](const std::vector<AxisRef> &choice) {
+    for (const Place &place : places)
+      if (fits(state, place, choice))
+        result.push_back({kind, choice, {}, place});
+  };
+  for (const AxisRef &axis : axes)
+    add({axis});
+  for (const std::vector<AxisRef> &list : lists)
+    if (std::all_of(list.begin(), list.end(), [&](const AxisRef &axis) {
+          return std::find(axes.begin(), axes.end(), axis) != axes.end();
+        }))
+      add(list);
+}
+
+/// Gathers of the last axes of a list, to nowhere or to another dim.
+void Search::addGathers(const Sharding &state, std::vector<Move> &result) const {
+  for (const Place &place : shardedPlaces(state)) {
+    const std::vector<AxisRef> &axes = axesAt(state, place);
+    for (size_t first = numFixed(place); first < axes.size(); ++first) {
+      std::vector<AxisRef> suffix(axes.begin() + first, axes.end());
+      result.push_back({CollectiveKind::AllGather, suffix, place, {}});
+      for (const Place &other : places)
+        if (other.dim != place.dim && fits(state, other, suffix))
+          result.push_back({CollectiveKind::AllToAll, suffix, place, other});
+    }
+  }
+}
+
+/// Chunks of chunks are chunks only where nothing is padded; else a flat list comes and goes whole.
+void Search::addFlat(const Sharding &state, const std::vector<AxisRef> &pending,
+                     std::vector<Move> &result) const {
+  auto isPadded = [&](const Sharding &s) {
+    return localLayout(layout, s).numElements() % groupSize(s.flat) != 0;
+  };
+  for (size_t first = 0; first < state.flat.size(); ++first) {
+    if (first > 0 && isPadded(state))
+      continue;
+    std::vector<AxisRef> suffix(state.flat.begin() + first, state.flat.end());
+    result.push_back({CollectiveKind::AllGather, suffix, {}, {}});
+  }
+  size_t have = state.flat.size();
+  if (state.factors != to.factors || have >= to.flat.size() ||
+      !std::equal(state.flat.begin(), state.flat.end(), to.flat.begin()))
+    return;
+  for (size_t end = have + 1; end <= to.flat.size(); ++end) {
+    bool whole = have == 0 && end == to.flat.size();
+    if (!whole && isPadded(to))
+      continue;
+    std::vector<AxisRef> axes(to.flat.begin() + have, to.flat.begin() + end);
+    auto isPending = [&](const AxisRef &a) {
+      return std::find(pending.begin(), pending.end(), a) != pending.end();
+    };
+    bool isSum = !state.pending.empty() && state.pending.front().kind == ReduceKind::Sum;
+    if (isSum && std::all_of(axes.begin(), axes.end(), isPending))
+      result.push_back({CollectiveKind::ReduceScatter, axes, {}, {}});
+    if (std::all_of(axes.begin(), axes.end(), [&](const AxisRef &a) { return isFree(state, a); }))
+      result.push_back({CollectiveKind::ShardSlice, axes, {}, {}});
+  }
+}
+
+/// Every step that is possible from `state`, in the order of kinds, axes and places.
+std::vector<Move> Search::moves(const Sharding &state) const {
+  std::vector<Move> result;
+  std::vector<AxisRef> pending, free;
+  for (const Pending &p : state.pending)
+    if (std::find(movable.begin(), movable.end(), p.axis) != movable.end())
+      pending.push_back(p.axis);
+  for (const AxisRef &axis : movable)
+    if (isFree(state, axis))
+      free.push_back(axis);
+  addAllReduces(pending, result);
+  if (state.flat.empty()) {
+    if (!pending.empty() && state.pending.front().kind == ReduceKind::Sum)
+      addToPlaces(state, CollectiveKind::ReduceScatter, pending, result);
+    addGathers(state, result);
+    addToPlaces(state, CollectiveKind::ShardSlice, free, result);
+  }
+  addFlat(state, pending, result);
+  return result;
+}
+
+/// What it costs to complete and gather everything and to slice what `to` wants: an upper bound.
+double Search::costOfGatheringAll() const {
+  Sharding state = from;
+  double total = 0;
+  auto take = [&](const Move &move) {
+    if (!move.axes.empty()) {
+      total += costOf(state, move);
+      state = apply(state, move);
+    }
+  };
+  take({CollectiveKind::AllGather, state.flat, {}, {}});
+  Move complete;
+  for (const Pending &p : from.pending)
+    if (std::find(to.pending.begin(), to.pending.end(), p) == to.pending.end())
+      complete.axes.push_back(p.axis);
+  take(complete);
+  for (const FactorSharding &f : from.factors) {
+    Place place{f.dim, f.factor};
+    take({CollectiveKind::AllGather, {f.axes.begin() + numFixed(place), f.axes.end()}, place, {}});
+  }
+  for (const FactorSharding &f : to.factors) {
+    Place place{f.dim, f.factor};
+    take({CollectiveKind::ShardSlice, {f.axes.begin() + numFixed(place), f.axes.end()}, {}, place});
+  }
+  take({CollectiveKind::ShardSlice, to.flat, {}, {}});
+  return total;
+}
+
+std::vector<Move> Search::run() {
+  std::map<Sharding, Node> nodes; // its keys stay where they are
+  const double bound = costOfGatheringAll() * (1 + 1e-9);
+  using Entry = std::tuple<double, int64_t, const Sharding *>;
+  auto later = [](const Entry &a, const Entry &b) {
+    return std::tie(std::get<0>(a), std::get<1>(a)) > std::tie(std::get<0>(b), std::get<1>(b));
+  };
+  std::priority_queue<Entry, std::vector<Entry>, decltype(later)> queue(later);
+  int64_t order = 0;
+  queue.emplace(0.0, order++, &nodes.try_emplace(from).first->first);
+  while (!queue.empty()) {
+    const Sharding *state = std::get<2>(queue.top());
+    queue.pop();
+    Node &node = nodes[*state];
+    if (node.done)
+      continue;
+    node.done = true;
+    if (*state == to)
+      break;
+    for (Move &move : moves(*state)) {
+      double total = node.cost + costOf(*state, move);
+      if (total > bound)
+        continue;
+      auto [it, isNew] = nodes.try_emplace(apply(*state, move));
+      Node &next = it->second;
+      if (!isNew && (next.done || next.cost <= total))
+        continue;
+      next = {total, false, std::move(move), state};
+      queue.emplace(total, order++, &it->first);
+    }
+  }
+  std::vector<Move> path;
+  auto end = nodes.find(to);
+  if (end == nodes.end())
+    brokenContract("no collectives lead from " + toString(mesh, from) + " to " +
+                   toString(mesh, to));
+  for (const Node *node = &end->second; node->previous; node = &nodes[*node->previous])
+    path.push_back(node->move);
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+/// Makes one step of neighbours of the same kind at the same place (see reshard).
+std::vector<Move> mergeNeighbours(const std::vector<Move> &path) {
+  std::vector<Move> result;
+  for (const Move &move : path) {
+    bool same = !result.empty() && move.kind == result.back().kind &&
+                move.from == result.back().from && move.to == result.back().to &&
+                move.kind != CollectiveKind::AllToAll;
+    if (!same) {
+      result.push_back(move);
+      continue;
+    }
+    std::vector<AxisRef> &axes = result.back().axes;
+    // A gather takes the last axes first; the others add at the end.
+    auto where = move.kind == CollectiveKind::AllGather ? axes.begin() : axes.end();
+    axes.insert(where, move.axes.begin(), move.axes.end());
+    if (move.kind == CollectiveKind::AllReduce)
+      std::sort(axes.begin(), axes.end());
+  }
+  return result;
+}
+
+void checkContract(const Mesh &mesh, const TensorLayout &layout, const Sharding &from,
+                   const Sharding &to) {
+  for (const Sharding *s : {&from, &to})
+    if (std::string why = whyInvalid(mesh, layout, *s); !why.empty())
+      brokenContract("invalid sharding " + toString(mesh, *s) + ": " + why);
+  for (const Pending &p : to.pending)
+    if (std::find(from.pending.begin(), from.pending.end(), p) == from.pending.end())
+      brokenContract("no collective makes " + toString(mesh, from) + " pending as in " +
+                     toString(mesh, to));
+}
+
+} // namespace
+
+std::vector<Collective> reshard(const Mesh &mesh, const TensorLayout &layout, const Sharding &from,
+                                const Sharding &to, const CollectiveCost &cost) {
+  Sharding a = from, b = to;
+  splitIntoCommonParts(mesh, a, b);
+  if (a == b)
+    return {};
+  checkContract(mesh, layout, a, b);
+
+  std::vector<Move> path;
+  if (a.factors == b.factors && a.flat == b.flat) {
+    Move move; // only sums to complete
+    for (const Pending &p : a.pending)
+      if (std::find(b.pending.begin(), b.pending.end(), p) == b.pending.end())
+        move.axes.push_back(p.axis);
+    path = {move};
+  } else {
+    path = mergeNeighbours(Search(mesh, layout, a, b, cost).run());
+  }
+  std::vector<Collective> result;
+  for (const Move &move : path) {
+    result.push_back(describe(layout, a, move));
+    a = apply(a, move);
+  }
+  return result;
+}
+
+} // namespace tbc::reshard
