@@ -115,6 +115,8 @@ struct Prediction {
   double mfu = 0;
   std::vector<StageMemory> stages;
   TimeSplit time;
+  int slowestStage = 0;
+  std::vector<double> stageSeconds; // forward and backward of one micro-batch, by stage
   std::vector<CollectiveLine> collectives;
 };
 
@@ -155,6 +157,7 @@ struct Plan {
   Cluster cluster;
   MeshShape mesh;
   int64_t idleDevices = 0;
+  int64_t memoryLimitBytes = 0;  // --memory-limit; 0: what the cluster allows
   int64_t microBatch = 1;        // samples per data rank
   int64_t accumulation = 1;      // micro-batches per step and data rank
   std::string schedule = "1f1b"; // 1f1b, gpipe; "none" without pipeline
@@ -174,6 +177,9 @@ struct Plan {
   std::vector<Alternative> alternatives;
   std::vector<std::string> assumptions;
   std::vector<Reason> reasons;
+
+  /// What one device may hold: the pinned limit, or what the cluster leaves usable if that is less.
+  int64_t limitBytes() const;
 };
 
 /// The canonical text of plan.json: sorted keys, shortest numbers that read back equal, final
@@ -194,6 +200,9 @@ struct PlannedStep {
   /// Indices of forward ops that the backward executes again, ascending, in the graph that went in
   /// (and with the same numbers in `graph`).
   std::vector<int> reexecuted;
+  /// Per op of `graph`: the forward op that it is a clone of, or -1.
+  std::vector<int> cloneOf;
+  bool isRecomputed(int op) const { return cloneOf[op] >= 0; }
 };
 
 /// Errors: Usage where the plan names an op, parameter, axis or loop that the graph does not have,

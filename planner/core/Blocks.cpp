@@ -1,0 +1,93 @@
+//===- Blocks.cpp - The layer table ----------------------------------------===//
+
+#include "planner/core/Evaluate.h"
+#include "planner/core/Explore.h"
+#include "planner/core/Fold.h"
+#include "planner/core/Recompute.h"
+#include "planner/core/Stages.h"
+
+#include <algorithm>
+#include <set>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+/// What `a` and `b` have in common, with a star where they differ.
+static std::string commonName(const std::string &a, const std::string &b) {
+  if (a == b)
+    return a;
+  size_t prefix = 0, suffix = 0, shorter = std::min(a.size(), b.size());
+  while (prefix < shorter && a[prefix] == b[prefix])
+    ++prefix;
+  while (suffix < shorter - prefix && a[a.size() - 1 - suffix] == b[b.size() - 1 - suffix])
+    ++suffix;
+  return a.substr(0, prefix) + "*" + a.substr(a.size() - suffix);
+}
+
+/// How the ops of one repeat split over tp: by a loop that is in the result (column) or one that is
+/// summed away (row).
+static std::string splitText(const PlannedStep &step, const Block &block) {
+  int axis = step.assignment.mesh.axisIndex("tp");
+  if (axis < 0)
+    return "batch";
+  int column = 0, row = 0;
+  for (int op = block.first; op < block.first + block.length; ++op) {
+    bool summed = false, split = false;
+    for (const auto &[loop, axes] : step.assignment.strategies[op].loopAxes)
+      for (const AxisRef &ref : axes)
+        if (ref.axis == axis) {
+          split = true;
+          summed |= step.graph.ops[op].loops[loop].kind != LoopKind::Parallel;
+        }
+    column += split && !summed;
+    row += summed;
+  }
+  if (column + row == 0)
+    return "batch";
+  return "tp: " + std::to_string(column) + " column, " + std::to_string(row) + " row of " +
+         std::to_string(block.length) + " ops";
+}
+
+std::vector<BlockRow> blockRows(const Graph &graph, const PlannedStep &step, const Plan &plan) {
+  Derivation derivation = derive(step.graph, step.assignment);
+  OpSeconds seconds = opSeconds(step.graph, step.assignment, derivation, plan.cluster);
+  std::vector<int> anchors = forwardAnchors(step.graph);
+  int numForward = numForwardOps(step.graph);
+  std::vector<double> secondsAt(numForward, 0), residualAt(numForward, 0);
+  std::vector<int64_t> parametersAt(numForward, 0);
+  for (size_t op = 0; op < step.graph.ops.size(); ++op)
+    secondsAt[anchors[op]] += seconds.kernel[op] + seconds.operands[op];
+  std::set<int> counted; // a residual may be kept on several stages
+  for (const Residual &residual : derivation.residuals) {
+    const GraphValue &value = step.graph.values[residual.value];
+    if (value.producer >= 0 && counted.insert(residual.value).second)
+      residualAt[anchors[value.producer]] += double(localBytes(value.layout, residual.sharding));
+  }
+  for (const GraphParameter &parameter : graph.parameters) {
+    const GraphValue &value = graph.values[parameter.value];
+    if (!value.users.empty())
+      parametersAt[anchors[value.users.front()]] += value.layout.numElements();
+  }
+
+  std::vector<BlockRow> rows;
+  for (const Block &block : foldBlocks(graph)) {
+    BlockRow row;
+    int second = block.count > 1 ? block.first + block.length : block.first;
+    row.name = commonName(graph.ops[block.first].id, graph.ops[second].id);
+    row.count = block.count;
+    row.ops = block.length;
+    row.split = splitText(step, block);
+    double residuals = 0;
+    for (int op = block.first; op < block.first + block.length; ++op) {
+      row.seconds += secondsAt[op];
+      residuals += residualAt[op];
+      row.parameters += parametersAt[op];
+    }
+    row.residualBytes = int64_t(residuals);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,304 @@
+//===- Cluster.cpp - Reading cluster files ---------------------------------===//
+
+#include "planner/core/Cluster.h"
+#include "planner/core/ClusterPresets.h"
+
+#define TOML_HEADER_ONLY 1
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <set>
+#include <sstream>
+
+namespace tbc::planner {
+
+const KernelEfficiency &Cluster::kernel(const std::string &kernelClass) const {
+  auto found = kernels.find(kernelClass);
+  if (found == kernels.end())
+    found = kernels.find("default");
+  assert(found != kernels.end() && "a cluster without [kernel.default]");
+  return found->second;
+}
+
+double Cluster::peakFlops(const std::string &kernelClass, int64_t elementBytes) const {
+  bool tensor = kernelClass == "matmul" || kernelClass == "conv" || kernelClass == "attention";
+  if (!tensor)
+    return vectorFlopsPerSecond;
+  auto found = peakFlopsPerSecond.find(elementBytes <= 2 ? "bf16" : "f32");
+  assert(found != peakFlopsPerSecond.end() && "a cluster without peak FLOP/s for f32 and bf16");
+  return found->second;
+}
+
+int64_t Cluster::usableBytes() const {
+  return memoryBytes - static_cast<int64_t>(std::ceil(reservedFraction * double(memoryBytes)));
+}
+
+bool Cluster::operator==(const Cluster &o) const {
+  return name == o.name && description == o.description && devicesPerNode == o.devicesPerNode &&
+         memoryBytes == o.memoryBytes && memoryBytesPerSecond == o.memoryBytesPerSecond &&
+         peakFlopsPerSecond == o.peakFlopsPerSecond &&
+         vectorFlopsPerSecond == o.vectorFlopsPerSecond && launchSeconds == o.launchSeconds &&
+         kernels == o.kernels && intraNode == o.intraNode && interNode == o.interNode &&
+         overlapFraction == o.overlapFraction && timeUncertainty == o.timeUncertainty &&
+         contextBytes == o.contextBytes && allocatorFraction == o.allocatorFraction &&
+         reservedFraction == o.reservedFraction;
+}
+
+namespace {
+
+/// What a number in a cluster file may be.
+enum class Range { Positive, NotNegative, Fraction };
+
+/// Reads one file; remembers the first error, and the keys that were asked for, so that every other
+/// key is unknown.
+class ClusterReader {
+public:
+  explicit ClusterReader(const std::string &source) : source(source) {}
+
+  std::string text(const toml::table &table, const std::string &path, const std::string &key) {
+    const toml::node *node = lookUp(table, path, key);
+    if (!node)
+      return "";
+    if (!node->is_string())
+      fail(*node, qualified(path, key) + " must be a string");
+    return node->value_or(std::string());
+  }
+
+  double number(const toml::table &table, const std::string &path, const std::string &key,
+                Range range, bool required = true, double otherwise = 0) {
+    const toml::node *node = lookUp(table, path, key, required);
+    if (!node)
+      return otherwise;
+    if (!node->is_number()) {
+      fail(*node, qualified(path, key) + " must be a number");
+      return otherwise;
+    }
+    double value = node->value_or(0.0);
+    bool good = std::isfinite(value) && (range == Range::Positive ? value > 0 : value >= 0) &&
+                (range != Range::Fraction || value <= 1);
+    if (!good)
+      fail(*node, qualified(path, key) + " must be " +
+                      (range == Range::Positive      ? "positive"
+                       : range == Range::NotNegative ? "zero or more"
+                                                     : "between 0 and 1"));
+    return value;
+  }
+
+  int64_t integer(const toml::table &table, const std::string &path, const std::string &key,
+                  int64_t low, int64_t high) {
+    const toml::node *node = lookUp(table, path, key);
+    if (!node)
+      return low;
+    if (!node->is_integer()) {
+      fail(*node, qualified(path, key) + " must be an integer");
+      return low;
+    }
+    int64_t value = node->value_or(int64_t(0));
+    if (value < low || value > high)
+      fail(*node, qualified(path, key) + " must be between " + std::to_string(low) + " and " +
+                      std::to_string(high));
+    return value;
+  }
+
+  const toml::table &section(const toml::table &table, const std::string &path,
+                             const std::string &key) {
+    static const toml::table empty;
+    const toml::node *node = lookUp(table, path, key);
+    if (!node)
+      return empty;
+    if (!node->is_table()) {
+      fail(*node, qualified(path, key) + " must be a table, [" + qualified(path, key) + "]");
+      return empty;
+    }
+    return *node->as_table();
+  }
+
+  /// Every key of `table` must have been asked for under `path`.
+  void closeTable(const toml::table &table, const std::string &path) {
+    std::vector<std::string> known;
+    for (const auto &[knownPath, key] : asked)
+      if (knownPath == path)
+        known.push_back(key);
+    for (auto &&[key, node] : table) {
+      std::string word(key.str());
+      if (asked.count({path, word}))
+        continue;
+      std::string closest = closestWord(word, known);
+      fail(node, "unknown key " + qualified(path, word) +
+                     (closest.empty() ? "" : "; did you mean " + qualified(path, closest) + "?"));
+    }
+  }
+
+  void fail(const toml::node &node, const std::string &message) {
+    if (error.empty())
+      error = source + ":" + std::to_string(node.source().begin.line) + ": " + message;
+  }
+
+  static std::string qualified(const std::string &path, const std::string &key) {
+    return path.empty() ? key : path + "." + key;
+  }
+
+  std::string error;
+
+private:
+  const toml::node *lookUp(const toml::table &table, const std::string &path,
+                           const std::string &key, bool required = true) {
+    asked.insert({path, key});
+    const toml::node *node = table.get(key);
+    if (!node && required && missing.empty())
+      missing = source + ": key " + qualified(path, key) + " is missing";
+    return node;
+  }
+
+  std::string source;
+  std::set<std::pair<std::string, std::string>> asked;
+
+public:
+  std::string missing;
+};
+
+} // namespace
+
+static KernelEfficiency readKernel(ClusterReader &reader, const toml::table &table,
+                                   const std::string &path) {
+  KernelEfficiency kernel;
+  kernel.flopsFraction = reader.number(table, path, "flops_fraction", Range::Fraction);
+  kernel.memoryFraction = reader.number(table, path, "memory_fraction", Range::Fraction);
+  kernel.halfFlops = reader.number(table, path, "half_flops", Range::NotNegative, false);
+  for (const char *key : {"flops_fraction", "memory_fraction"})
+    if (const toml::node *node = table.get(key); node && node->value_or(1.0) <= 0)
+      reader.fail(*node, path + "." + key + " must be more than 0");
+  reader.closeTable(table, path);
+  return kernel;
+}
+
+static NetworkLevel readNetwork(ClusterReader &reader, const toml::table &table,
+                                const std::string &path) {
+  NetworkLevel level;
+  level.latencySeconds = reader.number(table, path, "latency_seconds", Range::NotNegative);
+  level.bytesPerSecond = reader.number(table, path, "bytes_per_second", Range::Positive);
+  level.startSeconds = reader.number(table, path, "start_seconds", Range::NotNegative);
+  reader.closeTable(table, path);
+  return level;
+}
+
+static void readDevice(ClusterReader &reader, const toml::table &device, Cluster &cluster) {
+  constexpr int64_t maxBytes = int64_t(1) << 50;
+  cluster.memoryBytes = reader.integer(device, "device", "memory_bytes", 1, maxBytes);
+  cluster.memoryBytesPerSecond =
+      reader.number(device, "device", "memory_bytes_per_second", Range::Positive);
+  cluster.vectorFlopsPerSecond =
+      reader.number(device, "device", "vector_flops_per_second", Range::Positive);
+  cluster.launchSeconds = reader.number(device, "device", "launch_seconds", Range::NotNegative);
+  const toml::table &peaks = reader.section(device, "device", "peak_flops_per_second");
+  for (const char *precision : {"bf16", "f16", "f32"})
+    cluster.peakFlopsPerSecond[precision] =
+        reader.number(peaks, "device.peak_flops_per_second", precision, Range::Positive);
+  reader.closeTable(peaks, "device.peak_flops_per_second");
+  reader.closeTable(device, "device");
+}
+
+static Cluster readAll(ClusterReader &reader, const toml::table &root) {
+  constexpr int64_t maxBytes = int64_t(1) << 50;
+  Cluster cluster;
+  cluster.name = reader.text(root, "", "name");
+  cluster.description = reader.text(root, "", "description");
+  cluster.devicesPerNode = reader.integer(root, "", "devices_per_node", 1, 1 << 20);
+  readDevice(reader, reader.section(root, "", "device"), cluster);
+
+  const toml::table &kernels = reader.section(root, "", "kernel");
+  static const std::vector<std::string> classes = {
+      "matmul", "conv", "attention", "elementwise", "reduction", "gather", "default"};
+  for (auto &&[key, node] : kernels) {
+    std::string kernelClass(key.str());
+    if (std::find(classes.begin(), classes.end(), kernelClass) == classes.end()) {
+      std::string closest = closestWord(kernelClass, classes);
+      reader.fail(node, "unknown kernel class kernel." + kernelClass +
+                            (closest.empty() ? "" : "; did you mean kernel." + closest + "?"));
+      continue;
+    }
+    const toml::table &kernel = reader.section(kernels, "kernel", kernelClass);
+    cluster.kernels[kernelClass] = readKernel(reader, kernel, "kernel." + kernelClass);
+  }
+  if (!cluster.kernels.count("default"))
+    reader.section(kernels, "kernel", "default"); // reports that it is missing
+
+  const toml::table &network = reader.section(root, "", "network");
+  cluster.intraNode =
+      readNetwork(reader, reader.section(network, "network", "intra_node"), "network.intra_node");
+  cluster.interNode =
+      readNetwork(reader, reader.section(network, "network", "inter_node"), "network.inter_node");
+  reader.closeTable(network, "network");
+
+  const toml::table &overlap = reader.section(root, "", "overlap");
+  cluster.overlapFraction = reader.number(overlap, "overlap", "fraction", Range::Fraction);
+  reader.closeTable(overlap, "overlap");
+  const toml::table &uncertainty = reader.section(root, "", "uncertainty");
+  cluster.timeUncertainty = reader.number(uncertainty, "uncertainty", "time", Range::Fraction);
+  reader.closeTable(uncertainty, "uncertainty");
+
+  const toml::table &memory = reader.section(root, "", "memory");
+  cluster.contextBytes = reader.integer(memory, "memory", "context_bytes", 0, maxBytes);
+  cluster.allocatorFraction =
+      reader.number(memory, "memory", "allocator_fraction", Range::Fraction);
+  cluster.reservedFraction = reader.number(memory, "memory", "reserved_fraction", Range::Fraction);
+  reader.closeTable(memory, "memory");
+  reader.closeTable(root, "");
+  return cluster;
+}
+
+Result<Cluster> parseCluster(const std::string &text, const std::string &source) {
+  toml::parse_result parsed = toml::parse(text, source);
+  if (!parsed) {
+    std::ostringstream message;
+    message << source << ":" << parsed.error().source().begin.line
+            << ": not valid TOML: " << parsed.error().description();
+    return Error{ErrorCode::Usage, message.str()};
+  }
+  ClusterReader reader(source);
+  Cluster cluster = readAll(reader, parsed.table());
+  // A misspelt key is also a missing one; its line is the better message.
+  const std::string &error = reader.error.empty() ? reader.missing : reader.error;
+  if (!error.empty())
+    return Error{ErrorCode::Usage, error};
+  return cluster;
+}
+
+std::vector<std::string> clusterPresets() {
+  std::vector<std::string> names;
+  for (const auto &[name, text] : clusterPresetTexts())
+    names.push_back(name);
+  return names;
+}
+
+Result<Cluster> loadCluster(const std::string &nameOrPath) {
+  for (const auto &[name, text] : clusterPresetTexts())
+    if (name == nameOrPath)
+      return parseCluster(text, name + ".toml");
+
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(nameOrPath, ignored)) {
+    std::string presets;
+    for (const std::string &name : clusterPresets())
+      presets += (presets.empty() ? "" : ", ") + name;
+    std::string closest = closestWord(nameOrPath, clusterPresets());
+    return Error{ErrorCode::Usage, "cluster \"" + nameOrPath + "\" is neither a preset (" +
+                                       presets + ") nor a readable file" +
+                                       (closest.empty() ? "" : "; did you mean " + closest + "?")};
+  }
+  if (std::filesystem::file_size(nameOrPath, ignored) > (1u << 20))
+    return Error{ErrorCode::Usage, nameOrPath + ": larger than 1 MiB, not a cluster file"};
+  std::ifstream file(nameOrPath, std::ios::binary);
+  std::ostringstream content;
+  content << file.rdbuf();
+  if (!file)
+    return Error{ErrorCode::Usage, "cannot read cluster file " + nameOrPath};
+  return parseCluster(content.str(), nameOrPath);
+}
+
+} // namespace tbc::planner

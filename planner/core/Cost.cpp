@@ -1,0 +1,180 @@
+//===- Cost.cpp - How long an op and a collective take ---------------------===//
+
+#include "planner/core/Cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy) {
+  const GraphOp &op = graph.ops[opIndex];
+  LocalWork work;
+  work.flops = op.flops;
+  std::vector<double> operandBytes, resultBytes;
+  auto fullBytes = [&](int value) {
+    const TensorLayout &layout = graph.values[value].layout;
+    return double(layout.numElements()) * double(layout.elementBytes);
+  };
+  work.elementBytes = 0;
+  for (int value : op.operands) {
+    operandBytes.push_back(fullBytes(value));
+    if (graph.values[value].isFloat)
+      work.elementBytes = std::max(work.elementBytes, graph.values[value].layout.elementBytes);
+  }
+  for (int value : op.results)
+    resultBytes.push_back(fullBytes(value));
+  if (work.elementBytes == 0)
+    work.elementBytes = 4;
+
+  for (const auto &[loop, axes] : strategy.loopAxes) {
+    double parts = double(groupSize(axes));
+    work.flops /= parts;
+    for (const TensorDim &place : op.loops[loop].operandDims)
+      operandBytes[place.tensor] /= parts;
+    for (const TensorDim &place : op.loops[loop].resultDims)
+      resultBytes[place.tensor] /= parts;
+  }
+  double results = 0;
+  for (double bytes : resultBytes)
+    results += bytes;
+  for (double bytes : operandBytes)
+    work.bytes += op.kernelClass == "gather" ? std::min(bytes, results) : bytes;
+  work.bytes += results;
+  return work;
+}
+
+double kernelSeconds(const Cluster &cluster, const std::string &kernelClass,
+                     const LocalWork &work) {
+  if (kernelClass == "none")
+    return 0;
+  const KernelEfficiency &kernel = cluster.kernel(kernelClass);
+  double peak = cluster.peakFlops(kernelClass, work.elementBytes) * kernel.flopsFraction;
+  double arithmetic = work.flops > 0 ? (work.flops + kernel.halfFlops) / peak : 0;
+  double movement = work.bytes / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
+  return cluster.launchSeconds + std::max(arithmetic, movement);
+}
+
+double updateSeconds(const Cluster &cluster, double bytes, int64_t tensors) {
+  const KernelEfficiency &kernel = cluster.kernel("elementwise");
+  return cluster.launchSeconds * double(tensors) +
+         bytes / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
+}
+
+GroupShape NetworkCost::computeShape(const std::vector<AxisRef> &axes) const {
+  std::vector<int64_t> stride(mesh.axes.size(), 1);
+  for (size_t axis = mesh.axes.size(); axis-- > 1;)
+    stride[axis - 1] = stride[axis] * mesh.axes[axis].size;
+
+  // The ranks of the group of rank 0, relative to the group's first rank.
+  std::vector<int64_t> members{0};
+  for (const AxisRef &ref : axes) {
+    int64_t rest = mesh.axes[ref.axis].size / (ref.pre * ref.size);
+    std::vector<int64_t> next;
+    for (int64_t member : members)
+      for (int64_t i = 0; i < ref.size; ++i)
+        next.push_back(member + i * rest * stride[ref.axis]);
+    members = std::move(next);
+  }
+  GroupShape shape;
+  shape.size = int64_t(members.size());
+  shape.perNode = shape.size;
+  std::sort(members.begin(), members.end());
+
+  // A group is a shift of the first one. Shifts by whole nodes look alike, so one node's worth of
+  // first ranks shows every way that a group lies on nodes.
+  int64_t last = mesh.numRanks() - 1 - members.back();
+  for (int64_t first = 0; first <= std::min(last, cluster.devicesPerNode - 1); ++first) {
+    int64_t nodes = 0, fewest = shape.size, run = 0, node = -1;
+    for (int64_t member : members) {
+      int64_t at = (first + member) / cluster.devicesPerNode;
+      if (at != node) {
+        if (nodes > 0)
+          fewest = std::min(fewest, run);
+        node = at;
+        run = 0;
+        ++nodes;
+      }
+      ++run;
+    }
+    fewest = std::min(fewest, run);
+    shape.nodes = std::max(shape.nodes, nodes);
+    shape.perNode = std::min(shape.perNode, fewest);
+  }
+  return shape;
+}
+
+GroupShape NetworkCost::groupShape(const std::vector<AxisRef> &axes) const {
+  auto found = shapes.find(axes);
+  if (found == shapes.end())
+    found = shapes.emplace(axes, computeShape(axes)).first;
+  return found->second;
+}
+
+GroupShape NetworkCost::stageGroupShape(const std::vector<int> &stages) const {
+  auto found = stageShapes.find(stages);
+  if (found != stageShapes.end())
+    return found->second;
+  int64_t stride = 1;
+  for (size_t axis = size_t(pipelineAxis) + 1; axis < mesh.axes.size(); ++axis)
+    stride *= mesh.axes[axis].size;
+  std::map<int64_t, int64_t> onNode;
+  GroupShape shape;
+  shape.size = int64_t(stages.size());
+  for (int stage : stages)
+    ++onNode[stage * stride / cluster.devicesPerNode];
+  shape.nodes = int64_t(onNode.size());
+  shape.perNode = shape.size;
+  for (const auto &[node, count] : onNode)
+    shape.perNode = std::min(shape.perNode, count);
+  return stageShapes.emplace(stages, shape).first->second;
+}
+
+double NetworkCost::seconds(CollectiveKind kind, const GroupShape &group, double bytes) const {
+  if (kind == CollectiveKind::ShardSlice || group.size <= 1)
+    return 0;
+  const NetworkLevel &intra = cluster.intraNode, &inter = cluster.interNode;
+  bool spans = group.nodes > 1;
+  double n = double(group.size);
+  double inNode = std::ceil(n / double(group.nodes));
+  double start = spans ? inter.startSeconds : intra.startSeconds;
+  double bandwidth = intra.bytesPerSecond;
+  if (spans)
+    bandwidth = std::min(bandwidth, inter.bytesPerSecond * double(group.perNode));
+
+  double steps = std::ceil(std::log2(std::max(1.0, inNode))) * intra.latencySeconds +
+                 std::ceil(std::log2(double(group.nodes))) * inter.latencySeconds;
+  switch (kind) {
+  case CollectiveKind::AllReduce:
+    return start + 2 * steps + 2 * (n - 1) / n * bytes / bandwidth;
+  case CollectiveKind::AllGather:
+  case CollectiveKind::ReduceScatter:
+    return start + steps + (n - 1) / n * bytes / bandwidth;
+  case CollectiveKind::AllToAll: {
+    // Each rank has bytes/n for every other: those on its node by the inner network, the rest by
+    // its card.
+    double outside = spans ? (n - double(group.perNode)) / n : 0;
+    double inside = (n - 1) / n - outside;
+    return start + steps + inside * bytes / intra.bytesPerSecond +
+           outside * bytes / inter.bytesPerSecond;
+  }
+  case CollectiveKind::Send:
+    return start + (spans ? inter : intra).latencySeconds +
+           bytes / (spans ? inter : intra).bytesPerSecond;
+  case CollectiveKind::ShardSlice:
+    break;
+  }
+  return 0;
+}
+
+double NetworkCost::seconds(const Collective &collective) const {
+  if (collective.kind == CollectiveKind::ShardSlice)
+    return 0;
+  GroupShape group =
+      collective.stages.empty() ? groupShape(collective.axes) : stageGroupShape(collective.stages);
+  return seconds(collective.kind, group, double(collective.bytes));
+}
+
+} // namespace tbc::planner

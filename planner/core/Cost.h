@@ -1,0 +1,84 @@
+//===- Cost.h - How long an op and a collective take -----------------------===//
+//
+// Plain C++. A roofline for kernels, latency and bandwidth for collectives; every constant from the
+// cluster file.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_CORE_COST_H
+#define TBC_PLANNER_CORE_COST_H
+
+#include "planner/core/Cluster.h"
+#include "planner/reshard/Graph.h"
+
+#include <map>
+#include <vector>
+
+namespace tbc::planner {
+
+/// How the ranks of a group lie on nodes; of all groups along the same axes the worst.
+struct GroupShape {
+  int64_t size = 1;
+  int64_t nodes = 1;
+  int64_t perNode = 1; // the fewest ranks of the group on one of its nodes
+};
+
+/// What a kernel moves and computes on one rank.
+struct LocalWork {
+  double flops = 0;
+  double bytes = 0;
+  int64_t elementBytes = 4; // of the widest float operand
+};
+
+/// The work of op `op` on one rank under `strategy`: FLOPs and bytes of operands and results,
+/// divided by the axes on the loops that run through them. A gather (kernel class "gather") touches
+/// of each operand no more than its result has.
+LocalWork localWork(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy);
+
+/// Seconds of a kernel:
+///     launch + max(flops / (peak * efficiency(flops)), bytes / (bandwidth * memoryFraction)),
+///     efficiency(f) = flopsFraction * f / (f + halfFlops).
+/// Views (kernel class "none") are free. Source: Williams, Waterman, Patterson, "Roofline", CACM 52
+/// (2009).
+double kernelSeconds(const Cluster &cluster, const std::string &kernelClass, const LocalWork &work);
+
+/// Seconds of one update of `elements` parameter elements spread over `tensors` kernels: the
+/// optimizer reads and writes master copy, state, gradient and parameter once.
+double updateSeconds(const Cluster &cluster, double bytes, int64_t tensors);
+
+/// Prices collectives on one mesh of one cluster. Ranks fill nodes in order, so the last axis of
+/// the mesh lies inside a node as far as it fits.
+class NetworkCost {
+public:
+  NetworkCost(const Cluster &cluster, const reshard::Mesh &mesh, int pipelineAxis = -1)
+      : cluster(cluster), mesh(mesh), pipelineAxis(pipelineAxis) {}
+
+  /// Seconds of `collective`: start + steps * latency + bytes on the wire / bandwidth.
+  ///
+  /// Steps: log2 of the ranks in a node and log2 of the nodes, each at its level's latency, twice
+  /// for all_reduce (trees: Sanders, Speck, Traeff, "Two-tree algorithms", Parallel Computing 35
+  /// (2009); NCCL >= 2.23 uses logarithmic all_gather and reduce_scatter for small messages, rings
+  /// for large). Bytes: 2(n-1)/n for all_reduce, (n-1)/n for the others, all for send (NCCL busbw
+  /// convention, nccl-tests doc/PERFORMANCE.md). Bandwidth: the node's, or, where the group spans
+  /// nodes, at most what the network cards of its ranks on one node add up to.
+  double seconds(const reshard::Collective &collective) const;
+  /// The same, from kind, group and size.
+  double seconds(reshard::CollectiveKind kind, const GroupShape &group, double bytes) const;
+
+  GroupShape groupShape(const std::vector<reshard::AxisRef> &axes) const;
+  /// The group of pipeline stages `stages` (tied weights; the two ends of a send).
+  GroupShape stageGroupShape(const std::vector<int> &stages) const;
+
+private:
+  GroupShape computeShape(const std::vector<reshard::AxisRef> &axes) const;
+
+  const Cluster &cluster;
+  reshard::Mesh mesh;
+  int pipelineAxis;
+  mutable std::map<std::vector<reshard::AxisRef>, GroupShape> shapes;
+  mutable std::map<std::vector<int>, GroupShape> stageShapes;
+};
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_COST_H

@@ -1,0 +1,189 @@
+//===- Evaluate.cpp - Seconds and bytes of a derived step ------------------===//
+
+#include "planner/core/Evaluate.h"
+#include "planner/core/Cost.h"
+#include "planner/core/Search.h"
+
+#include <algorithm>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+/// Whether one of `axes` splits the batch.
+static bool touchesData(const Mesh &mesh, const std::vector<AxisRef> &axes) {
+  for (const AxisRef &axis : axes)
+    if (mesh.axes[axis.axis].name == "dp" || mesh.axes[axis.axis].name == "fsdp")
+      return true;
+  return false;
+}
+
+/// The op that communication `reshard` is charged to.
+static int chargedOp(const Graph &graph, const Reshard &reshard) {
+  return reshard.op >= 0 ? reshard.op : graph.values[reshard.value].producer;
+}
+
+OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
+                    const Cluster &cluster) {
+  OpSeconds seconds;
+  size_t numOps = graph.ops.size();
+  for (int op = 0; op < int(numOps); ++op)
+    seconds.kernel.push_back(kernelSeconds(cluster, graph.ops[op].kernelClass,
+                                           localWork(graph, op, assignment.strategies[op])));
+  seconds.operands.assign(numOps, 0);
+  seconds.gather.assign(numOps, 0);
+  seconds.reduceMicro.assign(numOps, 0);
+  for (std::vector<double> *byStage :
+       {&seconds.reduceStep, &seconds.parameterStep, &seconds.sendForward, &seconds.sendBackward})
+    byStage->assign(assignment.numStages, 0);
+
+  NetworkCost network(cluster, assignment.mesh, assignment.pipelineAxis);
+  for (const Reshard &reshard : derivation.reshards) {
+    for (const Collective &step : reshard.steps) {
+      double time = network.seconds(step);
+      if (time == 0)
+        continue;
+      int op = chargedOp(graph, reshard);
+      switch (reshard.where) {
+      case Where::Operand:
+        seconds.operands[op] += time;
+        break;
+      case Where::ParameterUse:
+        seconds.gather[op] += time;
+        break;
+      case Where::GradientMicro:
+        (touchesData(assignment.mesh, step.axes) ? seconds.reduceMicro : seconds.operands)[op] +=
+            time;
+        break;
+      case Where::GradientStep:
+      case Where::Loss:
+        seconds.reduceStep[reshard.stage] += time;
+        break;
+      case Where::ParameterStep:
+        seconds.parameterStep[reshard.stage] += time;
+        break;
+      case Where::Stage:
+        break; // priced from the transfers
+      }
+    }
+  }
+  for (const Transfer &transfer : derivation.transfers) {
+    GroupShape ends = network.stageGroupShape({transfer.fromStage, transfer.toStage});
+    double bytes = double(localBytes(graph.values[transfer.value].layout, transfer.sharding));
+    (transfer.phase == Phase::Forward ? seconds.sendForward
+                                      : seconds.sendBackward)[transfer.fromStage] +=
+        network.seconds(CollectiveKind::Send, ends, bytes);
+  }
+  return seconds;
+}
+
+double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t gradientBytes) {
+  double master = double(job.masterBytesPerElement()), state = double(job.stateBytesPerElement());
+  // Without a master copy the parameter itself is read and written; with one it is written only.
+  double parameter = double(parameterBytes) * (master > 0 ? 1 : 2);
+  return owned * (parameter + 2 * master + 2 * state + double(gradientBytes));
+}
+
+std::vector<StageSeconds> stageSeconds(const PlannedStep &step, const Derivation &derivation,
+                                       const Job &job, const Cluster &cluster) {
+  const Graph &graph = step.graph;
+  const Assignment &assignment = step.assignment;
+  OpSeconds ops = opSeconds(graph, assignment, derivation, cluster);
+  std::vector<StageSeconds> stages(assignment.numStages);
+  for (size_t op = 0; op < graph.ops.size(); ++op) {
+    StageSeconds &stage = stages[graph.ops[op].stage];
+    bool again = graph.ops[op].phase == Phase::Backward && step.isRecomputed(int(op));
+    if (graph.ops[op].phase == Phase::Forward) {
+      stage.forward += ops.kernel[op];
+      stage.operandsForward += ops.operands[op];
+      stage.gatherForward += ops.gather[op];
+    } else {
+      (again ? stage.recompute : stage.backward) += ops.kernel[op];
+      stage.operandsBackward += ops.operands[op];
+      stage.gatherBackward += ops.gather[op];
+      stage.reduceMicro += ops.reduceMicro[op];
+    }
+  }
+  for (size_t p = 0; p < graph.parameters.size(); ++p) {
+    if (graph.parameters[p].gradient < 0)
+      continue;
+    const TensorLayout &layout = graph.values[graph.parameters[p].value].layout;
+    double owned = double(localBytes(layout, derivation.state[p])) / double(layout.elementBytes);
+    double bytes = updateBytes(job, owned, layout.elementBytes,
+                               graph.values[graph.parameters[p].gradient].layout.elementBytes);
+    for (int stage : derivation.parameterStages[p])
+      stages[stage].updateStep += updateSeconds(cluster, bytes, 1);
+  }
+  for (int stage = 0; stage < assignment.numStages; ++stage) {
+    stages[stage].reduceStep = ops.reduceStep[stage];
+    stages[stage].parameterStep = ops.parameterStep[stage];
+    stages[stage].sendForward = ops.sendForward[stage];
+    stages[stage].sendBackward = ops.sendBackward[stage];
+  }
+  return stages;
+}
+
+/// One execution of a counted collective, priced by kind, group and size.
+static double countedSeconds(const NetworkCost &network, const Mesh &mesh,
+                             const CollectiveCount &count) {
+  if (count.kind == CollectiveKind::Send)
+    return network.seconds(count.kind, network.stageGroupShape({count.stage, count.stage + 1}),
+                           double(count.bytes));
+  std::vector<AxisRef> axes;
+  size_t begin = 0;
+  while (begin <= count.axes.size()) {
+    size_t end = std::min(count.axes.find('+', begin), count.axes.size());
+    int axis = mesh.axisIndex(count.axes.substr(begin, end - begin));
+    if (axis >= 0)
+      axes.push_back(wholeAxis(mesh, axis));
+    begin = end + 1;
+  }
+  return network.seconds(count.kind, network.groupShape(axes), double(count.bytes));
+}
+
+Prediction predictStep(const PlannedStep &step, const Plan &plan) {
+  const Cluster &cluster = plan.cluster;
+  Derivation derivation = derive(step.graph, step.assignment);
+  Prediction prediction;
+  std::vector<StageSeconds> seconds = stageSeconds(step, derivation, plan.job, cluster);
+  StepTime time = simulatedStepTime(cluster, seconds, plan.accumulation, plan.schedule);
+  prediction.stepSeconds = time.seconds;
+  prediction.lowSeconds = time.seconds * (1 - cluster.timeUncertainty);
+  prediction.highSeconds = time.seconds * (1 + cluster.timeUncertainty);
+  prediction.time = time.split;
+  prediction.slowestStage = time.slowestStage;
+  for (const StageSeconds &stage : seconds) {
+    ExposedSeconds exposed = expose(cluster, stage, plan.accumulation);
+    prediction.stageSeconds.push_back(exposed.forward + exposed.backward);
+  }
+
+  std::vector<int64_t> inFlight;
+  for (int64_t stage = 0; stage < plan.mesh.pp; ++stage)
+    inFlight.push_back(microBatchesInFlight(plan.schedule, plan.mesh.pp, stage, plan.accumulation));
+  prediction.stages =
+      stageMemory(step.graph, step.assignment, derivation, plan.job, cluster, inFlight);
+  for (const StageMemory &stage : prediction.stages)
+    prediction.peakBytes = std::max(prediction.peakBytes, stage.totalBytes());
+  prediction.limitBytes = plan.limitBytes();
+  prediction.fits = prediction.peakBytes <= prediction.limitBytes;
+
+  double flops = 0; // clones are not counted: they are work, but not the model's
+  for (size_t op = 0; op < step.graph.ops.size(); ++op)
+    if (!step.isRecomputed(int(op))) {
+      const GraphOp &graphOp = step.graph.ops[op];
+      if (graphOp.kernelClass == "matmul" || graphOp.kernelClass == "conv" ||
+          graphOp.kernelClass == "attention")
+        flops += graphOp.flops;
+    }
+  prediction.modelFlops = flops * double(plan.accumulation);
+  double peak = cluster.peakFlops("matmul", plan.job.precision == "f32" ? 4 : 2);
+  prediction.mfu =
+      prediction.modelFlops / (prediction.stepSeconds * peak * double(plan.mesh.numRanks()));
+
+  NetworkCost network(cluster, step.assignment.mesh, step.assignment.pipelineAxis);
+  for (const CollectiveCount &count : countCollectives(step.graph, step.assignment, derivation))
+    prediction.collectives.push_back({count, countedSeconds(network, step.assignment.mesh, count)});
+  return prediction;
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,44 @@
+//===- Evaluate.h - Seconds and bytes of a derived step --------------------===//
+
+#ifndef TBC_PLANNER_CORE_EVALUATE_H
+#define TBC_PLANNER_CORE_EVALUATE_H
+
+#include "planner/core/Memory.h"
+#include "planner/core/Plan.h"
+#include "planner/core/Time.h"
+#include "planner/reshard/Graph.h"
+
+#include <vector>
+
+namespace tbc::planner {
+
+/// Seconds of every op of a derived step and of the communication that goes with it, per execution.
+struct OpSeconds {
+  std::vector<double> kernel;
+  std::vector<double> operands;    // collectives between ops
+  std::vector<double> gather;      // of stored parameters
+  std::vector<double> reduceMicro; // of gradients, each micro-batch
+  /// Once per step, by stage.
+  std::vector<double> reduceStep, parameterStep;
+  /// Sends of one micro-batch, by sending stage.
+  std::vector<double> sendForward, sendBackward;
+};
+
+OpSeconds opSeconds(const reshard::Graph &graph, const reshard::Assignment &assignment,
+                    const reshard::Derivation &derivation, const Cluster &cluster);
+
+/// The bytes that an update of `owned` elements moves: parameter, gradient, master and state, each
+/// read once and all but the gradient written once.
+double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t gradientBytes);
+
+/// The seconds of every stage, from those of its ops.
+std::vector<StageSeconds> stageSeconds(const PlannedStep &step,
+                                       const reshard::Derivation &derivation, const Job &job,
+                                       const Cluster &cluster);
+
+/// Everything predicted about one plan, exactly: derives the step and prices all of it.
+Prediction predictStep(const PlannedStep &step, const Plan &plan);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_EVALUATE_H

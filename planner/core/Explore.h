@@ -1,0 +1,46 @@
+//===- Explore.h - One pass over the space ---------------------------------===//
+
+#ifndef TBC_PLANNER_CORE_EXPLORE_H
+#define TBC_PLANNER_CORE_EXPLORE_H
+
+#include "planner/core/Searcher.h"
+
+#include <vector>
+
+namespace tbc::planner {
+
+/// A candidate that was derived op by op.
+struct ExactCandidate {
+  Candidate candidate;
+  Plan plan; // with its prediction
+};
+
+struct Exploration {
+  /// By exact step time, ties in order of enumeration; those that fit before those that do not.
+  std::vector<ExactCandidate> exact;
+  std::vector<Candidate> scored; // every candidate scored, in order of lower bounds
+  double lowerBoundSeconds = 0;  // the least over all candidates
+  int64_t evaluations = 0;       // scored, or cut off by their bound
+};
+
+/// Scores what bounds do not exclude, then derives the `top` best of different configurations
+/// exactly, and more while the next might still be better or nothing fits yet.
+Result<Exploration> explore(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
+                            const Pins &pins, int top);
+
+/// Why nothing fits and what would change that. `exploration` has no exact candidate that fits.
+Error explainInfeasible(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
+                        const Pins &pins, const Exploration &exploration);
+
+/// e.g. "dp=2 fsdp=4, ZeRO-3, micro-batch 2 x 4, 1f1b, recompute none".
+std::string describe(const Plan &plan);
+/// e.g. "ZeRO-1", "SHARD_GRAD_OP", "no ZeRO".
+std::string zeroName(int zero, bool keepGathered);
+
+/// The blocks of the layer table of `plan`, priced on the step it was applied to.
+std::vector<BlockRow> blockRows(const reshard::Graph &graph, const PlannedStep &step,
+                                const Plan &plan);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_EXPLORE_H

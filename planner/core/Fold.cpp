@@ -1,0 +1,131 @@
+//===- Fold.cpp - Repeated blocks of the forward order ---------------------===//
+
+#include "planner/core/Fold.h"
+#include "planner/core/Recompute.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+namespace {
+
+/// FNV-1a over words (Fowler, Noll, Vo).
+class Hash {
+public:
+  void add(uint64_t word) {
+    for (int byte = 0; byte < 8; ++byte) {
+      state ^= (word >> (8 * byte)) & 0xff;
+      state *= 1099511628211u;
+    }
+  }
+  void add(const std::string &text) {
+    add(uint64_t(text.size()));
+    for (unsigned char letter : text)
+      add(uint64_t(letter));
+  }
+  uint64_t value() const { return state; }
+
+private:
+  uint64_t state = 14695981039346656037u;
+};
+
+/// Gives factors numbers in the order in which one op meets them.
+class LocalNames {
+public:
+  uint64_t operator()(FactorId id) { return names.emplace(id, names.size()).first->second; }
+
+private:
+  std::map<FactorId, uint64_t> names;
+};
+
+void addLayout(Hash &hash, const TensorLayout &layout, LocalNames &names) {
+  hash.add(uint64_t(layout.elementBytes));
+  for (const DimLayout &dim : layout.dims) {
+    hash.add(uint64_t(1) << 40);
+    for (const Segment &segment : dim.segments) {
+      hash.add(uint64_t(1) << 41);
+      for (const Factor &factor : segment.factors) {
+        hash.add(names(factor.id));
+        hash.add(uint64_t(factor.size));
+      }
+    }
+  }
+}
+
+} // namespace
+
+std::vector<uint64_t> structuralHashes(const Graph &graph) {
+  std::vector<uint64_t> hashes;
+  for (int index = 0; index < numForwardOps(graph); ++index) {
+    const GraphOp &op = graph.ops[index];
+    Hash hash;
+    LocalNames names;
+    hash.add(op.kind);
+    hash.add(op.kernelClass);
+    hash.add(uint64_t(op.additive) * 2 + uint64_t(op.generator));
+    hash.add(uint64_t(op.flops));
+    for (int value : op.operands) {
+      const GraphValue &operand = graph.values[value];
+      addLayout(hash, operand.layout, names);
+      hash.add(operand.producer < 0 ? (uint64_t(1) << 32) + uint64_t(operand.role)
+               // Generated values may lie far before every block that uses them.
+               : graph.ops[operand.producer].generator ? uint64_t(1) << 33
+                                                       : uint64_t(index - operand.producer));
+    }
+    for (int value : op.results)
+      addLayout(hash, graph.values[value].layout, names);
+    for (const Loop &loop : op.loops) {
+      hash.add(names(loop.factor));
+      hash.add(uint64_t(loop.size));
+      hash.add(uint64_t(loop.kind));
+      for (const auto *places : {&loop.operandDims, &loop.resultDims})
+        for (const TensorDim &place : *places)
+          hash.add(uint64_t(place.tensor) * 64 + uint64_t(place.dim));
+    }
+    hashes.push_back(hash.value());
+  }
+  return hashes;
+}
+
+std::vector<Block> foldBlocks(const Graph &graph) {
+  std::vector<uint64_t> hashes = structuralHashes(graph);
+  int n = int(hashes.size());
+  std::map<uint64_t, std::vector<int>> places;
+  for (int i = 0; i < n; ++i)
+    places[hashes[i]].push_back(i);
+
+  /// How many times the `period` ops at `first` follow each other.
+  auto repeats = [&](int first, int period) {
+    int same = 0;
+    while (first + period + same < n && hashes[first + same] == hashes[first + period + same])
+      ++same;
+    return same / period + 1;
+  };
+  std::vector<Block> blocks;
+  for (int at = 0; at < n;) {
+    Block best{at, 1, 1};
+    for (int other : places[hashes[at]]) {
+      int period = other - at;
+      if (period <= 0)
+        continue;
+      if (period * 2 > n - at)
+        break;
+      int count = repeats(at, period);
+      if (count > 1 && count * period > best.count * best.length)
+        best = {at, period, count};
+    }
+    bool repeated = best.count > 1;
+    if (!repeated && !blocks.empty() && blocks.back().count == 1)
+      ++blocks.back().length;
+    else
+      blocks.push_back(best);
+    at += best.length * best.count;
+  }
+  return blocks;
+}
+
+} // namespace tbc::planner

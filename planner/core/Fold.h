@@ -1,0 +1,36 @@
+//===- Fold.h - Repeated blocks of the forward order -----------------------===//
+//
+// Plain C++. Structural hashing, names excluded: for the layer table. Plans do not depend on it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_CORE_FOLD_H
+#define TBC_PLANNER_CORE_FOLD_H
+
+#include "planner/reshard/Graph.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace tbc::planner {
+
+/// `count` runs, one after the other, of `length` forward ops of equal structure each.
+struct Block {
+  int first = 0;
+  int length = 1;
+  int count = 1;
+};
+
+/// Hashes of the forward ops: of two ops they are equal if the ops have the same kind, class, loops
+/// and layouts, and operands that come from as many ops before, or are inputs or parameters of the
+/// same role. Names of ops, values and factors do not enter.
+std::vector<uint64_t> structuralHashes(const reshard::Graph &graph);
+
+/// The forward order as blocks, repeated ones folded: at each place the period and count that cover
+/// the most ops, the shortest period among equals; ops between repeats are blocks of their own,
+/// joined.
+std::vector<Block> foldBlocks(const reshard::Graph &graph);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_FOLD_H

@@ -1,0 +1,105 @@
+//===- Partition.cpp - Where pipeline stages are cut -----------------------===//
+
+#include "planner/core/Partition.h"
+
+#include <algorithm>
+
+namespace tbc::planner {
+
+static constexpr double infinity = std::numeric_limits<double>::infinity();
+
+static double secondsOf(const RangeSums &range) {
+  return range.forward + range.backward + range.recompute + range.operandsForward +
+         range.operandsBackward;
+}
+
+std::vector<int> cutPositions(const Profile &profile, int buckets) {
+  int n = profile.numForward;
+  std::vector<int> positions{0};
+  if (n <= 64) {
+    for (int i = 1; i <= n; ++i)
+      positions.push_back(i);
+    return positions;
+  }
+  double total = secondsOf(profile.sums[n]);
+  int begin = 1;
+  for (int bucket = 1; bucket <= buckets && begin < n; ++bucket) {
+    int best = -1, at = begin;
+    for (; at < n && secondsOf(profile.sums[at]) <= total * bucket / buckets; ++at)
+      if (best < 0 || profile.crossingBytes[at - 1] < profile.crossingBytes[best - 1])
+        best = at;
+    if (best > 0)
+      positions.push_back(best);
+    begin = at;
+  }
+  positions.push_back(n);
+  return positions;
+}
+
+StageCutter::StageCutter(const Profile &profile, std::vector<int> cutAt,
+                         const std::function<double(double)> &sendSeconds)
+    : positions(std::move(cutAt)), seconds(positions.size() * positions.size(), infinity),
+      send(positions.size(), 0) {
+  for (size_t i = 1; i + 1 < positions.size(); ++i)
+    send[i] = sendSeconds(profile.crossingBytes[positions[i] - 1]);
+  for (size_t i = 0; i < positions.size(); ++i)
+    for (size_t j = i + 1; j < positions.size(); ++j)
+      at(int(i), int(j)) =
+          secondsOf(profile.sums[positions[j]] - profile.sums[positions[i]]) + send[i] + send[j];
+}
+
+std::optional<std::vector<int>>
+StageCutter::run(int numStages, const std::function<bool(int, int, int)> &allowed) const {
+  int last = int(positions.size()) - 1;
+  if (numStages > last)
+    return std::nullopt;
+  // longest[s][j]: the longest of stages 0 to s when they cover up to position j.
+  std::vector<std::vector<double>> longest(numStages, std::vector<double>(last + 1, infinity));
+  std::vector<std::vector<int>> from(numStages, std::vector<int>(last + 1, -1));
+  for (int s = 0; s < numStages; ++s) {
+    for (int j = s + 1; j <= last; ++j) {
+      int firstI = s == 0 ? 0 : s, lastI = s == 0 ? 0 : j - 1;
+      for (int i = lastI; i >= firstI; --i) {
+        double before = s == 0 ? 0 : longest[s - 1][i];
+        double value = std::max(before, at(i, j));
+        if (at(i, j) - send[i] >= longest[s][j])
+          break; // stages that begin earlier are only longer, but for the send
+        if (value < longest[s][j] && allowed(s, i, j)) {
+          longest[s][j] = value;
+          from[s][j] = i;
+        }
+      }
+    }
+  }
+  if (from[numStages - 1][last] < 0)
+    return std::nullopt;
+  std::vector<int> firstOps(numStages);
+  for (int s = numStages - 1, j = last; s >= 0; --s) {
+    j = from[s][j];
+    firstOps[s] = positions[j];
+  }
+  return firstOps;
+}
+
+std::optional<std::vector<int>> StageCutter::cut(int numStages) const {
+  return run(numStages, [](int, int, int) { return true; });
+}
+
+std::optional<std::vector<int>>
+StageCutter::cutWithin(const std::vector<int64_t> &inFlight, double limitBytes,
+                       const std::function<double(int, int, int64_t)> &bytes) const {
+  // Bytes are linear in the number of micro-batches, so two values give them all.
+  size_t n = positions.size();
+  std::vector<double> base(n * n, -1), each(n * n, 0);
+  auto fits = [&](int s, int i, int j) {
+    size_t k = size_t(i) * n + j;
+    if (base[k] < 0) {
+      base[k] = bytes(positions[i], positions[j], 0);
+      each[k] = bytes(positions[i], positions[j], 1) - base[k];
+    }
+    return base[k] + each[k] * double(inFlight[s]) <= limitBytes;
+  };
+  return run(int(inFlight.size()), fits);
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,51 @@
+//===- Partition.h - Where pipeline stages are cut -------------------------===//
+
+#ifndef TBC_PLANNER_CORE_PARTITION_H
+#define TBC_PLANNER_CORE_PARTITION_H
+
+#include "planner/core/Profile.h"
+
+#include <functional>
+#include <limits>
+#include <optional>
+#include <vector>
+
+namespace tbc::planner {
+
+/// Positions of the forward order (numbers of ops before a cut) at which a stage may begin, with 0
+/// and the end: all of them in a short graph; in a long one, in each of `buckets` spans of equal
+/// time, the one that the fewest bytes cross.
+std::vector<int> cutPositions(const Profile &profile, int buckets);
+
+/// Cuts the forward order into stages so that the longest one is as short as can be, by dynamic
+/// programming over `positions`; exact for that goal.
+class StageCutter {
+public:
+  /// `sendSeconds(bytes)` prices a send to the next stage.
+  StageCutter(const Profile &profile, std::vector<int> positions,
+              const std::function<double(double)> &sendSeconds);
+
+  /// The first op of each stage, if the order has enough positions.
+  std::optional<std::vector<int>> cut(int numStages) const;
+
+  /// The same, where stage s may hold at most `limitBytes`: `bytes(first, last, inFlight)` as
+  /// profiledBytes, linear in inFlight.
+  std::optional<std::vector<int>>
+  cutWithin(const std::vector<int64_t> &inFlight, double limitBytes,
+            const std::function<double(int, int, int64_t)> &bytes) const;
+
+private:
+  std::optional<std::vector<int>> run(int numStages,
+                                      const std::function<bool(int, int, int)> &allowed) const;
+
+  double &at(int i, int j) { return seconds[size_t(i) * positions.size() + j]; }
+  double at(int i, int j) const { return seconds[size_t(i) * positions.size() + j]; }
+
+  std::vector<int> positions;
+  std::vector<double> seconds; // of a stage from position i to position j
+  std::vector<double> send;    // by position
+};
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_PARTITION_H

@@ -1,0 +1,301 @@
+//===- Pins.cpp - What the user's decisions leave open ---------------------===//
+
+#include "planner/core/Pins.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <limits>
+
+namespace tbc::planner {
+
+static Error usage(const std::string &message) { return Error{ErrorCode::Usage, message}; }
+
+static std::string suggest(const std::string &word, const std::vector<std::string> &candidates) {
+  std::string closest = closestWord(word, candidates);
+  return closest.empty() ? "" : "; did you mean " + closest + "?";
+}
+
+static std::string joined(const std::vector<std::string> &words) {
+  std::string text;
+  for (const std::string &word : words)
+    text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+const std::vector<std::string> &strategyNames() {
+  static const std::vector<std::string> names = {"auto",  "ddp",  "zero1",         "zero2",
+                                                 "zero3", "fsdp", "shard-grad-op", "hybrid-shard",
+                                                 "tp",    "pp",   "hybrid"};
+  return names;
+}
+
+static const std::vector<std::string> &axisNames() {
+  static const std::vector<std::string> names = {"pp", "dp", "fsdp", "tp"};
+  return names;
+}
+
+/// Reads a whole number from the front of `text`; false if there is none or it is too large.
+static bool readNumber(const std::string &text, size_t &at, int64_t &number) {
+  size_t begin = at;
+  number = 0;
+  while (at < text.size() && std::isdigit(static_cast<unsigned char>(text[at]))) {
+    if (number > (int64_t(1) << 58) / 10)
+      return false;
+    number = number * 10 + (text[at++] - '0');
+  }
+  return at > begin;
+}
+
+Result<std::vector<std::pair<std::string, int64_t>>> parseMesh(const std::string &text) {
+  std::vector<std::pair<std::string, int64_t>> mesh;
+  size_t at = 0;
+  while (true) {
+    size_t equals = text.find('=', at);
+    std::string name = text.substr(at, equals == std::string::npos ? equals : equals - at);
+    int64_t size = 0;
+    at = equals + 1;
+    if (equals == std::string::npos || !readNumber(text, at, size))
+      return usage("--mesh " + text + ": expected axis=size, as in dp=2,tp=4");
+    if (std::find(axisNames().begin(), axisNames().end(), name) == axisNames().end())
+      return usage("--mesh " + text + ": \"" + name + "\" is not an axis; axes are " +
+                   joined(axisNames()) + suggest(name, axisNames()));
+    if (size < 1 || size > (1 << 20))
+      return usage("--mesh " + text + ": axis " + name + " must have a size between 1 and 1048576");
+    for (const auto &[other, otherSize] : mesh)
+      if (other == name)
+        return usage("--mesh " + text + ": axis " + name + " is given twice");
+    mesh.push_back({name, size});
+    if (at == text.size())
+      return mesh;
+    if (text[at] != ',')
+      return usage("--mesh " + text + ": expected a comma after " + name + "=" +
+                   std::to_string(size));
+    ++at;
+  }
+}
+
+Result<int64_t> parseBytes(const std::string &text) {
+  static const std::vector<std::pair<std::string, double>> units = {{"", 1},
+                                                                    {"B", 1},
+                                                                    {"KB", 1e3},
+                                                                    {"MB", 1e6},
+                                                                    {"GB", 1e9},
+                                                                    {"TB", 1e12},
+                                                                    {"KiB", 1024.0},
+                                                                    {"MiB", 1048576.0},
+                                                                    {"GiB", 1073741824.0},
+                                                                    {"TiB", 1099511627776.0}};
+  size_t at = 0;
+  bool dot = false;
+  while (at < text.size() &&
+         (std::isdigit(static_cast<unsigned char>(text[at])) || (text[at] == '.' && !dot)))
+    dot |= text[at++] == '.';
+  std::string digits = text.substr(0, at), unit = text.substr(at);
+  bool hasDigit =
+      std::any_of(digits.begin(), digits.end(), [](unsigned char c) { return std::isdigit(c); });
+  for (const auto &[name, scale] : units) {
+    if (!hasDigit || unit != name || digits.size() > 18)
+      continue;
+    double bytes = std::stod(digits) * scale;
+    if (bytes >= 1 && bytes < 1e18)
+      return int64_t(bytes);
+  }
+  return usage("\"" + text + "\" is not an amount of memory; write it as 40GiB, 512MiB or 80GB");
+}
+
+std::vector<int64_t> divisorsOf(int64_t n) {
+  std::vector<int64_t> small, large;
+  for (int64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0)
+      continue;
+    small.push_back(d);
+    if (d != n / d)
+      large.push_back(n / d);
+  }
+  small.insert(small.end(), large.rbegin(), large.rend());
+  return small;
+}
+
+Result<Space> Space::make(const Job &job, const Pins &pins) {
+  if (job.gpus < 1 || job.gpus > (1 << 20))
+    return usage("--gpus " + std::to_string(job.gpus) + ": must be between 1 and 1048576");
+  if (job.globalBatch < 1 || job.globalBatch > (int64_t(1) << 40))
+    return usage("--batch " + std::to_string(job.globalBatch) + ": must be between 1 and 2^40");
+  Space space(job, pins);
+  if (Status status = space.readMesh(); !status)
+    return status.error();
+  if (Status status = space.checkStrategy(); !status)
+    return status.error();
+  const std::vector<std::string> schedules = {"gpipe", "1f1b"};
+  if (!pins.schedule.empty() &&
+      std::find(schedules.begin(), schedules.end(), pins.schedule) == schedules.end())
+    return usage("--schedule " + pins.schedule + ": schedules are " + joined(schedules) +
+                 suggest(pins.schedule, schedules));
+  const std::vector<std::string> modes = {"auto", "none", "selective", "full"};
+  if (std::find(modes.begin(), modes.end(), pins.recompute) == modes.end())
+    return usage("--recompute " + pins.recompute + ": choices are " + joined(modes) +
+                 suggest(pins.recompute, modes));
+  if (pins.microBatch && *pins.microBatch < 1)
+    return usage("--micro-batch " + std::to_string(*pins.microBatch) + ": must be at least 1");
+  if (pins.memoryLimitBytes && *pins.memoryLimitBytes < 1)
+    return usage("--memory-limit must be at least one byte");
+  if (pins.top < 1)
+    return usage("--top " + std::to_string(pins.top) + ": must be at least 1");
+  return space;
+}
+
+Status Space::readMesh() {
+  std::string text;
+  for (const auto &[name, size] : pins.mesh) {
+    if (std::find(axisNames().begin(), axisNames().end(), name) == axisNames().end() || size < 1)
+      return usage("mesh axis \"" + name + "\" of size " + std::to_string(size) + ": axes are " +
+                   joined(axisNames()) + ", of size 1 or more");
+    (name == "pp"     ? pinned.pp
+     : name == "dp"   ? pinned.dp
+     : name == "fsdp" ? pinned.fsdp
+                      : pinned.tp) = size;
+    text += (text.empty() ? "" : ",") + name + "=" + std::to_string(size);
+  }
+  if (pins.mesh.empty())
+    return Status::ok();
+  if (pinned.numRanks() != job.gpus)
+    return usage("--mesh " + text + " has " + std::to_string(pinned.numRanks()) +
+                 " ranks, but --gpus is " + std::to_string(job.gpus));
+  if (!job.batchIsDefault && job.globalBatch % pinned.dataRanks() != 0)
+    return usage("--mesh " + text + " has " + std::to_string(pinned.dataRanks()) +
+                 " data-parallel ranks, which do not divide --batch " +
+                 std::to_string(job.globalBatch));
+  if (pins.microBatch && !job.batchIsDefault &&
+      job.globalBatch % (pinned.dataRanks() * *pins.microBatch) != 0)
+    return usage("--micro-batch " + std::to_string(*pins.microBatch) + " times the " +
+                 std::to_string(pinned.dataRanks()) + " data-parallel ranks of --mesh " + text +
+                 " does not divide --batch " + std::to_string(job.globalBatch));
+  return Status::ok();
+}
+
+/// The ZeRO mode that a strategy stands for, or -1.
+static int zeroOf(const std::string &strategy) {
+  if (strategy == "ddp")
+    return 0;
+  if (strategy == "zero1")
+    return 1;
+  if (strategy == "zero2")
+    return 2;
+  if (strategy == "zero3" || strategy == "fsdp" || strategy == "shard-grad-op" ||
+      strategy == "hybrid-shard")
+    return 3;
+  return -1;
+}
+
+Status Space::checkStrategy() {
+  const std::string &strategy = pins.strategy;
+  const auto &names = strategyNames();
+  if (std::find(names.begin(), names.end(), strategy) == names.end())
+    return usage("--strategy " + strategy + ": strategies are " + joined(names) +
+                 suggest(strategy, names));
+  if (pins.zero && (*pins.zero < 0 || *pins.zero > 3))
+    return usage("--zero " + std::to_string(*pins.zero) + ": must be 0, 1, 2 or 3");
+  int zero = zeroOf(strategy);
+  if (pins.zero && zero >= 0 && *pins.zero != zero)
+    return usage("--strategy " + strategy + " means --zero " + std::to_string(zero) +
+                 ", but --zero is " + std::to_string(*pins.zero));
+  if (meshIsPinned() && !allowed(pinned)) {
+    std::string mesh;
+    for (const auto &[name, size] : pins.mesh)
+      mesh += (mesh.empty() ? "" : ",") + name + "=" + std::to_string(size);
+    return usage("--strategy " + strategy + " contradicts --mesh " + mesh + ": " +
+                 (strategy == "tp" || strategy == "pp" ? "all devices must be on axis " + strategy
+                  : strategy == "hybrid"               ? "two axes must be longer than 1"
+                  : strategy == "hybrid-shard"         ? "dp and fsdp must both be longer than 1"
+                                                       : "the mesh has no axis for it"));
+  }
+  return Status::ok();
+}
+
+bool Space::allowed(const MeshShape &mesh) const {
+  const std::string &strategy = pins.strategy;
+  int axes = (mesh.pp > 1) + (mesh.dp > 1) + (mesh.fsdp > 1) + (mesh.tp > 1);
+  int64_t n = mesh.numRanks();
+  bool free = meshIsPinned(); // a pinned mesh may add axes that the strategy does not speak of
+  if (strategy == "auto")
+    return true;
+  if (strategy == "tp")
+    return mesh.tp == n;
+  if (strategy == "pp")
+    return mesh.pp == n;
+  if (strategy == "hybrid")
+    return axes >= 2;
+  if (strategy == "hybrid-shard")
+    return mesh.dp > 1 && mesh.fsdp > 1 && (free || mesh.dp * mesh.fsdp == n);
+  if (strategy == "fsdp" || strategy == "shard-grad-op")
+    return (free ? mesh.fsdp > 1 && mesh.dp == 1 : mesh.fsdp == n) || n == 1;
+  if (strategy == "ddp")
+    return (free ? mesh.dp > 1 && mesh.fsdp == 1 : mesh.dp == n) || n == 1;
+  // zero1 to zero3: over dp, or over a pinned fsdp.
+  return (free ? mesh.dataRanks() > 1 : mesh.dp == n) || n == 1;
+}
+
+std::vector<MeshShape> Space::meshes(int64_t devices) const {
+  if (meshIsPinned())
+    return {pinned};
+  std::vector<MeshShape> meshes;
+  for (int64_t pp : divisorsOf(devices))
+    for (int64_t tp : divisorsOf(devices / pp))
+      for (int64_t dp : divisorsOf(devices / pp / tp)) {
+        MeshShape mesh{pp, dp, devices / pp / tp / dp, tp};
+        if (allowed(mesh))
+          meshes.push_back(mesh);
+      }
+  return meshes;
+}
+
+std::vector<ZeroChoice> Space::zeroChoices(const MeshShape &mesh) const {
+  if (mesh.dataRanks() == 1)
+    return {{0, false}};
+  bool keep = pins.strategy == "shard-grad-op";
+  int zero = pins.zero ? *pins.zero : zeroOf(pins.strategy);
+  if (zero < 0 && meshIsPinned())
+    zero = mesh.fsdp > 1 ? 3 : 0;
+  bool both = mesh.dp > 1 && mesh.fsdp > 1;
+  if (zero >= 0) {
+    // Modes over one axis of either name are the same: open meshes name it as users do.
+    bool strategyNamesAxis = zeroOf(pins.strategy) >= 0;
+    if (!meshIsPinned() && !both && !strategyNamesAxis && (zero == 3) != (mesh.fsdp > 1))
+      return {};
+    if (!meshIsPinned() && both && zero == 0)
+      return {};
+    return {{zero, keep}};
+  }
+  if (both)
+    return {{1, false}, {2, false}, {3, true}, {3, false}};
+  if (mesh.fsdp > 1)
+    return {{3, true}, {3, false}};
+  return {{0, false}, {1, false}, {2, false}};
+}
+
+std::vector<int64_t> Space::microBatches(const MeshShape &mesh, int64_t batch) const {
+  if (batch % mesh.dataRanks() != 0)
+    return {};
+  int64_t share = batch / mesh.dataRanks();
+  if (!pins.microBatch)
+    return divisorsOf(share);
+  if (share % *pins.microBatch != 0)
+    return {};
+  return {*pins.microBatch};
+}
+
+std::vector<std::string> Space::recomputeModes() const {
+  if (pins.recompute != "auto")
+    return {pins.recompute};
+  return {"none", "selective", "full"};
+}
+
+std::vector<std::string> Space::schedules(const MeshShape &mesh) const {
+  if (mesh.pp == 1)
+    return {"none"};
+  // GPipe takes as long as 1F1B and holds more.
+  return {pins.schedule.empty() ? "1f1b" : pins.schedule};
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,54 @@
+//===- Pins.h - What the user's decisions leave open -----------------------===//
+
+#ifndef TBC_PLANNER_CORE_PINS_H
+#define TBC_PLANNER_CORE_PINS_H
+
+#include "planner/core/Search.h"
+
+#include <vector>
+
+namespace tbc::planner {
+
+/// One way to spread parameters over data ranks.
+struct ZeroChoice {
+  int zero = 0;
+  bool keepGathered = false;
+  bool operator==(const ZeroChoice &o) const {
+    return zero == o.zero && keepGathered == o.keepGathered;
+  }
+};
+
+/// The pins, checked against the job and against each other.
+class Space {
+public:
+  /// Errors: Usage, naming both of two pins that contradict each other.
+  static Result<Space> make(const Job &job, const Pins &pins);
+
+  /// The meshes to look at on `devices` devices, in a fixed order.
+  std::vector<MeshShape> meshes(int64_t devices) const;
+  /// The ways to spread parameters on `mesh`.
+  std::vector<ZeroChoice> zeroChoices(const MeshShape &mesh) const;
+  /// Micro-batches that divide `batch` over the mesh's data ranks, ascending; empty if none does.
+  std::vector<int64_t> microBatches(const MeshShape &mesh, int64_t batch) const;
+  std::vector<std::string> recomputeModes() const;
+  std::vector<std::string> schedules(const MeshShape &mesh) const;
+  bool meshIsPinned() const { return !pins.mesh.empty(); }
+  const MeshShape &pinnedMesh() const { return pinned; }
+
+private:
+  Space(const Job &job, const Pins &pins) : job(job), pins(pins) {}
+  Status readMesh();
+  Status checkStrategy();
+  bool allowed(const MeshShape &mesh) const;
+
+  Job job;
+  Pins pins;
+  MeshShape pinned;
+};
+
+/// The divisors of `n`, ascending.
+std::vector<int64_t> divisorsOf(int64_t n);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_PINS_H

@@ -1,0 +1,418 @@
+//===- Place.cpp - Strategies of all ops for one more mesh axis ------------===//
+
+#include "planner/core/Place.h"
+#include "planner/core/Cost.h"
+#include "planner/core/Recompute.h"
+#include "planner/core/Solver.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+static constexpr double infinity = std::numeric_limits<double>::infinity();
+
+bool choosesForItself(const Graph &graph, int index) {
+  const GraphOp &op = graph.ops[index];
+  if (op.phase == Phase::Forward || op.forwardOp < 0)
+    return true;
+  return op.additive && op.operands.size() > 1;
+}
+
+std::vector<OpStrategy> completeStrategies(const Graph &graph, std::vector<OpStrategy> strategies) {
+  for (int op = 0; op < int(graph.ops.size()); ++op)
+    if (!choosesForItself(graph, op))
+      strategies[op] = inheritStrategy(graph, op, strategies);
+  return strategies;
+}
+
+namespace {
+
+/// Shardings of values of one layout get small numbers, and the cost between two numbers is
+/// computed once. Layouts that differ only in the names of their factors share them, so repeated
+/// blocks do too.
+class ReshardPrices {
+public:
+  ReshardPrices(const Mesh &mesh, const Cluster &cluster) : mesh(mesh), network(cluster, mesh) {}
+
+  /// The number of `sharding` for values laid out as `layout`.
+  int intern(const TensorLayout &layout, const Sharding &sharding) {
+    key.clear();
+    names.clear();
+    key.push_back(layout.elementBytes);
+    for (const DimLayout &dim : layout.dims) {
+      key.push_back(-1);
+      for (const Segment &segment : dim.segments) {
+        key.push_back(-2);
+        for (const Factor &factor : segment.factors) {
+          key.push_back(rename(factor.id));
+          key.push_back(factor.size);
+        }
+      }
+    }
+    std::vector<FactorSharding> factors = sharding.factors;
+    for (FactorSharding &factor : factors)
+      factor.factor = rename(factor.factor);
+    std::sort(factors.begin(), factors.end());
+    for (const FactorSharding &factor : factors) {
+      key.push_back(-3);
+      key.push_back(factor.dim);
+      key.push_back(factor.factor);
+      key.push_back(groupSize(factor.axes));
+    }
+    for (const Pending &pending : sharding.pending)
+      key.push_back(pending.kind == ReduceKind::Sum ? -4 : -5);
+    auto [found, isNew] = numbers.emplace(key, int(entries.size()));
+    if (isNew)
+      entries.push_back({layout, sharding});
+    return found->second;
+  }
+
+  /// Seconds from one to the other, both of the same layout; infinite if `to` is pending and `from`
+  /// not.
+  double seconds(int from, int to) {
+    if (from == to)
+      return 0;
+    auto [found, isNew] = prices.emplace(std::make_pair(from, to), 0.0);
+    if (isNew)
+      found->second = compute(entries[from], entries[to]);
+    return found->second;
+  }
+
+private:
+  struct Entry {
+    TensorLayout layout;
+    Sharding sharding;
+  };
+
+  int64_t rename(FactorId id) { return names.emplace(id, int64_t(names.size())).first->second; }
+
+  double compute(const Entry &from, const Entry &toEntry) {
+    // The two may come from different blocks: carry the target over to the names of `from`.
+    Sharding to = toEntry.sharding;
+    std::map<FactorId, FactorId> carry;
+    for (size_t d = 0; d < from.layout.dims.size(); ++d)
+      for (size_t s = 0; s < from.layout.dims[d].segments.size(); ++s)
+        for (size_t f = 0; f < from.layout.dims[d].segments[s].factors.size(); ++f)
+          carry[toEntry.layout.dims[d].segments[s].factors[f].id] =
+              from.layout.dims[d].segments[s].factors[f].id;
+    for (FactorSharding &factor : to.factors)
+      factor.factor = carry.at(factor.factor);
+    normalize(to);
+    for (const Pending &pending : to.pending)
+      if (std::find(from.sharding.pending.begin(), from.sharding.pending.end(), pending) ==
+          from.sharding.pending.end())
+        return infinity;
+    double total = 0; // of the sequence that derive will choose too
+    for (const Collective &step : reshard::reshard(mesh, from.layout, from.sharding, to))
+      total += network.seconds(step);
+    return total;
+  }
+
+  Mesh mesh;
+  NetworkCost network;
+  std::vector<int64_t> key;
+  std::map<FactorId, int64_t> names;
+  std::map<std::vector<int64_t>, int> numbers;
+  std::vector<Entry> entries;
+  std::map<std::pair<int, int>, double> prices;
+};
+
+/// Builds and solves the pairwise problem of one graph.
+class Placer {
+public:
+  Placer(const Graph &graph, int64_t axisSize, const Cluster &cluster)
+      : graph(graph), cluster(cluster), mesh{{{"tp", axisSize}}}, prices(mesh, cluster),
+        nodeOf(graph.ops.size(), -1), scratch(graph.ops.size()) {}
+
+  Placement run() {
+    for (int op = 0; op < int(graph.ops.size()); ++op)
+      addChooser(op);
+    for (int op = 0; op < int(graph.ops.size()); ++op)
+      if (!choosesForItself(graph, op) && nodeOf[graph.ops[op].forwardOp] >= 0)
+        addMember(nodeOf[graph.ops[op].forwardOp], op);
+    for (int value = 0; value < int(graph.values.size()); ++value)
+      connect(value);
+    PairwiseSolution solution = solve(problem);
+
+    Placement placement;
+    placement.strategies.resize(graph.ops.size());
+    for (size_t node = 0; node < nodes.size(); ++node)
+      for (const Member &member : nodes[node].members)
+        placement.strategies[member.op] = member.strategies[solution.choices[node]];
+    placement.seconds = solution.cost;
+    placement.lowerBound = solution.lowerBound;
+    placement.exact = solution.exact;
+    placement.nodes = int64_t(problem.nodeCosts.size());
+    return placement;
+  }
+
+private:
+  struct Member {
+    int op;
+    std::vector<OpStrategy> strategies;   // per choice of the node
+    std::vector<std::vector<int>> wanted; // per choice and operand: sharding number
+    std::vector<std::vector<int>> raw;    // per choice and result
+  };
+  struct Node {
+    std::vector<Member> members; // the op that chooses first; empty for the home of a value
+    int deferred = -1;           // the choice that lets partial sums pass
+  };
+
+  void addChooser(int op) {
+    if (!choosesForItself(graph, op) || graph.ops[op].generator)
+      return;
+    AxisRef axis = wholeAxis(mesh, 0);
+    std::vector<OpStrategy> choices = enumerateStrategies(graph, op, OpStrategy(), axis);
+    int deferred = -1;
+    if (canDefer(op)) {
+      deferred = int(choices.size());
+      choices.push_back(OpStrategy()); // as nothing sharded, but on partial sums
+    }
+    nodeOf[op] = int(nodes.size());
+    nodes.push_back({{}, deferred});
+    problem.nodeCosts.emplace_back(choices.size(), 0.0);
+    addMember(nodeOf[op], op, std::move(choices));
+  }
+
+  bool canDefer(int op) const {
+    if (!graph.ops[op].additive)
+      return false;
+    for (int value : graph.ops[op].operands) {
+      int producer = graph.values[value].producer;
+      if (producer < 0 || graph.ops[producer].generator || graph.values[value].users.size() > 1)
+        return false;
+    }
+    return true;
+  }
+
+  void addMember(int node, int op) {
+    int chooser = nodes[node].members[0].op;
+    std::vector<OpStrategy> strategies;
+    for (const OpStrategy &choice : nodes[node].members[0].strategies) {
+      scratch[chooser] = choice;
+      strategies.push_back(inheritStrategy(graph, op, scratch));
+    }
+    scratch[chooser] = OpStrategy();
+    nodeOf[op] = node;
+    addMember(node, op, std::move(strategies));
+  }
+
+  void addMember(int node, int op, std::vector<OpStrategy> strategies) {
+    const GraphOp &graphOp = graph.ops[op];
+    Member member{op, std::move(strategies), {}, {}};
+    for (size_t choice = 0; choice < member.strategies.size(); ++choice) {
+      const OpStrategy &strategy = member.strategies[choice];
+      problem.nodeCosts[node][choice] +=
+          kernelSeconds(cluster, graphOp.kernelClass, localWork(graph, op, strategy));
+      bool deferred = int(choice) == nodes[node].deferred && nodes[node].members.empty();
+      Sharding partial;
+      partial.pending.push_back({wholeAxis(mesh, 0), ReduceKind::Sum});
+      std::vector<int> wanted, raw;
+      for (size_t k = 0; k < graphOp.operands.size(); ++k)
+        wanted.push_back(
+            prices.intern(graph.values[graphOp.operands[k]].layout,
+                          deferred ? partial : operandSharding(graph, op, strategy, int(k))));
+      for (size_t r = 0; r < graphOp.results.size(); ++r)
+        raw.push_back(
+            prices.intern(graph.values[graphOp.results[r]].layout,
+                          deferred ? partial : resultSharding(graph, op, strategy, int(r))));
+      member.wanted.push_back(std::move(wanted));
+      member.raw.push_back(std::move(raw));
+    }
+    memberOf[op] = {node, int(nodes[node].members.size())};
+    nodes[node].members.push_back(std::move(member));
+  }
+
+  const Member &memberFor(int op) const {
+    auto [node, index] = memberOf.at(op);
+    return nodes[node].members[index];
+  }
+
+  /// Who wants a value: per user node and choice of it, the distinct shardings, each paid once.
+  using Wishes = std::map<int, std::vector<std::vector<int>>>;
+
+  Wishes wishesFor(int value) const {
+    Wishes wishes;
+    for (int user : graph.values[value].users) {
+      if (nodeOf[user] < 0)
+        continue;
+      const Member &member = memberFor(user);
+      auto &perChoice = wishes[nodeOf[user]];
+      perChoice.resize(problem.nodeCosts[nodeOf[user]].size());
+      for (size_t choice = 0; choice < member.strategies.size(); ++choice)
+        for (size_t k = 0; k < graph.ops[user].operands.size(); ++k)
+          if (graph.ops[user].operands[k] == value) {
+            int wish = member.wanted[choice][k];
+            auto &list = perChoice[choice];
+            if (std::find(list.begin(), list.end(), wish) == list.end())
+              list.push_back(wish);
+          }
+    }
+    return wishes;
+  }
+
+  void connect(int value) {
+    const GraphValue &graphValue = graph.values[value];
+    Wishes wishes = wishesFor(value);
+    if (wishes.empty())
+      return;
+    if (graphValue.producer < 0) {
+      if (graphValue.role == ValueRole::Parameter || graphValue.role == ValueRole::State)
+        connectParameter(wishes);
+      return; // inputs arrive as they are wanted
+    }
+    if (nodeOf[graphValue.producer] < 0)
+      return; // generated where it is needed
+    const Member &producer = memberFor(graphValue.producer);
+    int producerNode = nodeOf[graphValue.producer];
+    std::vector<int> raw;
+    for (const std::vector<int> &results : producer.raw)
+      raw.push_back(results[graphValue.producerResult]);
+    bool severalUsers = wishes.size() > 1;
+    bool mayPend = false;
+    for (size_t choice = 0; choice < raw.size(); ++choice)
+      mayPend |= !resultSharding(graph, producer.op, producer.strategies[choice],
+                                 graphValue.producerResult)
+                      .pending.empty();
+    if (severalUsers && mayPend)
+      return connectHome(value, producerNode, raw, wishes);
+    for (const auto &[node, perChoice] : wishes)
+      addEdge(producerNode, raw, node, perChoice);
+  }
+
+  /// The first user's wish is where a parameter is kept; other users reshard it.
+  void connectParameter(const Wishes &wishes) {
+    int home = wishes.begin()->first;
+    std::vector<int> kept;
+    for (const std::vector<int> &list : wishes.begin()->second)
+      kept.push_back(list.empty() ? -1 : list[0]);
+    for (const auto &[node, perChoice] : wishes)
+      if (node != home)
+        addEdge(home, kept, node, perChoice);
+  }
+
+  /// A node of its own for where the value is kept: completed once, or scattered as all users want
+  /// it.
+  void connectHome(int value, int producerNode, const std::vector<int> &raw, const Wishes &wishes) {
+    const GraphValue &graphValue = graph.values[value];
+    const Member &producer = memberFor(graphValue.producer);
+    struct State {
+      int sharding;
+      bool scattered;
+    };
+    std::vector<State> states;
+    std::vector<bool> pending(raw.size());
+    std::vector<int> completed(raw.size());
+    for (size_t choice = 0; choice < raw.size(); ++choice) {
+      Sharding sharding = resultSharding(graph, producer.op, producer.strategies[choice],
+                                         graphValue.producerResult);
+      pending[choice] = !sharding.pending.empty();
+      sharding.pending.clear();
+      completed[choice] = prices.intern(graphValue.layout, sharding);
+      bool known = false;
+      for (const State &state : states)
+        known |= state.sharding == completed[choice];
+      if (!known)
+        states.push_back({completed[choice], false});
+    }
+    for (int sharding : commonWishes(wishes))
+      states.push_back({sharding, true});
+
+    int home = int(problem.nodeCosts.size());
+    nodes.push_back({});
+    problem.nodeCosts.emplace_back(states.size(), 0.0);
+    PairwiseProblem::Edge edge{producerNode, home, {}};
+    for (size_t choice = 0; choice < raw.size(); ++choice)
+      for (const State &state : states) {
+        bool possible = state.scattered ? pending[choice] : state.sharding == completed[choice];
+        edge.costs.push_back(possible ? prices.seconds(raw[choice], state.sharding) : infinity);
+      }
+    problem.edges.push_back(std::move(edge));
+    for (const auto &[node, perChoice] : wishes) {
+      // A user that also produces the value cannot be joined to itself, but to its home it can.
+      PairwiseProblem::Edge out{home, node, {}};
+      for (const State &state : states)
+        for (const std::vector<int> &list : perChoice) {
+          double seconds = 0;
+          for (int wish : list)
+            seconds += state.scattered && wish != state.sharding
+                           ? infinity
+                           : prices.seconds(state.sharding, wish);
+          out.costs.push_back(seconds);
+        }
+      problem.edges.push_back(std::move(out));
+    }
+  }
+
+  /// Shardings that every user wants under some choice, ascending.
+  static std::vector<int> commonWishes(const Wishes &wishes) {
+    std::set<int> common;
+    bool first = true;
+    for (const auto &[node, perChoice] : wishes) {
+      std::set<int> here;
+      for (const std::vector<int> &list : perChoice)
+        if (list.size() == 1)
+          here.insert(list[0]);
+      if (first)
+        common = here;
+      else
+        for (auto it = common.begin(); it != common.end();)
+          it = here.count(*it) ? std::next(it) : common.erase(it);
+      first = false;
+    }
+    return {common.begin(), common.end()};
+  }
+
+  void addEdge(int from, const std::vector<int> &kept, int to,
+               const std::vector<std::vector<int>> &perChoice) {
+    auto seconds = [&](int have, const std::vector<int> &list) {
+      double total = 0;
+      for (int wish : list)
+        total += have < 0 ? 0 : prices.seconds(have, wish);
+      return total;
+    };
+    if (from == to) {
+      for (size_t choice = 0; choice < kept.size(); ++choice)
+        problem.nodeCosts[from][choice] += seconds(kept[choice], perChoice[choice]);
+      return;
+    }
+    PairwiseProblem::Edge edge{from, to, {}};
+    bool free = true;
+    for (int have : kept)
+      for (const std::vector<int> &list : perChoice) {
+        edge.costs.push_back(seconds(have, list));
+        free &= edge.costs.back() == 0;
+      }
+    if (!free)
+      problem.edges.push_back(std::move(edge));
+  }
+
+  const Graph &graph;
+  const Cluster &cluster;
+  Mesh mesh;
+  ReshardPrices prices;
+  PairwiseProblem problem;
+  std::vector<Node> nodes;
+  std::vector<int> nodeOf; // per op
+  std::map<int, std::pair<int, int>> memberOf;
+  std::vector<OpStrategy> scratch;
+};
+
+} // namespace
+
+Placement place(const Graph &graph, int64_t axisSize, const Cluster &cluster) {
+  if (axisSize == 1) {
+    Placement placement;
+    placement.strategies.resize(graph.ops.size());
+    placement.exact = true;
+    return placement;
+  }
+  return Placer(graph, axisSize, cluster).run();
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,41 @@
+//===- Place.h - Strategies of all ops for one more mesh axis --------------===//
+
+#ifndef TBC_PLANNER_CORE_PLACE_H
+#define TBC_PLANNER_CORE_PLACE_H
+
+#include "planner/core/Cluster.h"
+#include "planner/reshard/Graph.h"
+
+#include <vector>
+
+namespace tbc::planner {
+
+struct Placement {
+  /// One per op, on a mesh of the single axis number 0.
+  std::vector<reshard::OpStrategy> strategies;
+  double seconds = 0;    // of one micro-batch, forward and backward, by the pairwise model
+  double lowerBound = 0; // of the pairwise model
+  bool exact = false;
+  int64_t nodes = 0;
+};
+
+/// The cheapest strategies of all ops of `graph` on `axisSize` adjacent devices.
+///
+/// A forward op chooses among `enumerateStrategies`; its backward ops inherit; backward sums of
+/// several cotangents choose for themselves. Costs: kernels on nodes, reshards between producer and
+/// user on edges. A value with several users that may be pending has a node of its own for its
+/// home, so that completing it is paid once. `derive` may do slightly better (it merges), never
+/// worse in kind.
+Placement place(const reshard::Graph &graph, int64_t axisSize, const Cluster &cluster);
+
+/// The strategies of all ops when forward ops have `forward`: backward ops inherit unless `chosen`
+/// says that entry of `forward` is their own.
+std::vector<reshard::OpStrategy> completeStrategies(const reshard::Graph &graph,
+                                                    std::vector<reshard::OpStrategy> strategies);
+
+/// Whether a backward op chooses for itself instead of doing what its forward op did.
+bool choosesForItself(const reshard::Graph &graph, int op);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_PLACE_H

@@ -1,0 +1,231 @@
+//===- PlanApply.cpp - A plan on the graph of its model --------------------===//
+
+#include "planner/core/Place.h"
+#include "planner/core/Plan.h"
+#include "planner/core/Recompute.h"
+#include "planner/core/Stages.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+int64_t Job::stateBytesPerElement() const {
+  return optimizer == "adamw" ? 8 : optimizer == "sgd-momentum" ? 4 : 0;
+}
+
+int64_t Job::masterBytesPerElement() const { return precision == "f32" ? 0 : 4; }
+
+int64_t Plan::limitBytes() const {
+  int64_t usable = cluster.usableBytes();
+  return memoryLimitBytes > 0 ? std::min(memoryLimitBytes, usable) : usable;
+}
+
+Mesh MeshShape::mesh() const {
+  Mesh mesh;
+  for (auto [name, size] :
+       {std::pair<const char *, int64_t>{"pp", pp}, {"dp", dp}, {"fsdp", fsdp}, {"tp", tp}})
+    if (size > 1)
+      mesh.axes.push_back({name, size});
+  return mesh;
+}
+
+std::string toString(const MeshShape &mesh) {
+  std::string text;
+  for (const MeshAxis &axis : mesh.mesh().axes)
+    text += (text.empty() ? "" : " ") + axis.name + "=" + std::to_string(axis.size);
+  return text.empty() ? "one device" : text;
+}
+
+namespace {
+
+/// Applies one plan; the first thing that does not fit the graph is the error.
+class Applier {
+public:
+  Applier(const Graph &graph, const Plan &plan) : plan(plan) {
+    step.graph = withBatch(graph, plan.microBatch * plan.mesh.dataRanks());
+    step.assignment.mesh = plan.mesh.mesh();
+    step.assignment.pipelineAxis = step.assignment.mesh.axisIndex("pp");
+    step.assignment.numStages = int(plan.mesh.pp);
+    step.assignment.microBatches = plan.accumulation;
+    for (int op = 0; op < int(graph.ops.size()); ++op)
+      opIndex.emplace(graph.ops[op].id, op);
+  }
+
+  Result<PlannedStep> run() {
+    if (plan.mesh.dataRanks() > 1 && step.graph.batchFactor < 0)
+      return bad("mesh", "the model has no batch dim to split over dp and fsdp");
+    std::vector<int> firstOps = findStages();
+    if (error.empty())
+      setStages(step.graph, firstOps);
+    applyOps();
+    applyParameters();
+    std::vector<bool> recompute = findRecompute();
+    if (!error.empty())
+      return Error{ErrorCode::Usage, error};
+
+    step.reexecuted = reexecutedOps(step.graph, recompute);
+    std::vector<int> sourceOf;
+    step.graph = withRecompute(step.graph, recompute, &step.cloneOf, &sourceOf);
+    std::vector<OpStrategy> strategies;
+    for (int source : sourceOf)
+      strategies.push_back(step.assignment.strategies[source]);
+    step.assignment.strategies = std::move(strategies);
+    return std::move(step);
+  }
+
+private:
+  Error bad(const std::string &key, const std::string &message) {
+    return Error{ErrorCode::Usage, "plan key \"" + key + "\": " + message};
+  }
+  void fail(const std::string &key, const std::string &message) {
+    if (error.empty())
+      error = bad(key, message).message;
+  }
+
+  int findOp(const std::string &key, const std::string &id) {
+    auto found = opIndex.find(id);
+    if (found != opIndex.end())
+      return found->second;
+    std::vector<std::string> ids;
+    for (const auto &[name, index] : opIndex)
+      ids.push_back(name);
+    std::string closest = closestWord(id, ids);
+    fail(key, "the model has no op \"" + id + "\"" +
+                  (closest.empty() ? "" : "; did you mean \"" + closest + "\"?"));
+    return -1;
+  }
+
+  std::vector<int> findStages() {
+    if (int64_t(plan.stages.size()) != plan.mesh.pp) {
+      fail("stages", std::to_string(plan.stages.size()) + " stages, but mesh axis pp has size " +
+                         std::to_string(plan.mesh.pp));
+      return {0};
+    }
+    std::vector<int> firstOps;
+    int numForward = numForwardOps(step.graph);
+    for (const std::string &id : plan.stages) {
+      int op = findOp("stages", id);
+      if (op >= 0 && (op >= numForward || (!firstOps.empty() && op <= firstOps.back()) ||
+                      (firstOps.empty() && op != 0)))
+        fail("stages", "\"" + id +
+                           "\" must be a forward op, the first the first op of the model, " +
+                           "and each after the one before");
+      firstOps.push_back(op);
+    }
+    return firstOps;
+  }
+
+  std::vector<AxisRef> axesOf(const std::string &key, const std::vector<std::string> &names) {
+    std::vector<AxisRef> axes;
+    for (const std::string &name : names) {
+      if (name != "dp" && name != "fsdp" && name != "tp")
+        fail(key, "\"" + name + "\" is not an axis that tensors may lie on (dp, fsdp, tp)");
+      int axis = step.assignment.mesh.axisIndex(name);
+      if (axis >= 0) // an axis of size 1 is no axis
+        axes.push_back(wholeAxis(step.assignment.mesh, axis));
+    }
+    return axes;
+  }
+
+  void applyOps() {
+    std::vector<AxisRef> dataAxes = axesOf("mesh", {"dp", "fsdp"});
+    std::vector<OpStrategy> &strategies = step.assignment.strategies;
+    for (int op = 0; op < int(step.graph.ops.size()); ++op)
+      strategies.push_back(batchStrategy(step.graph, op, dataAxes));
+    for (const OpDecision &decision : plan.ops) {
+      for (const std::string &id : decision.ops) {
+        int op = findOp("strategies", id);
+        if (op >= 0)
+          strategies[op] = strategyOf(op, decision);
+      }
+    }
+    if (error.empty())
+      strategies = completeStrategies(step.graph, std::move(strategies));
+  }
+
+  OpStrategy strategyOf(int index, const OpDecision &decision) {
+    const GraphOp &op = step.graph.ops[index];
+    OpStrategy strategy;
+    std::vector<AxisRef> used;
+    for (const auto &[loop, names] : decision.loopAxes) {
+      if (loop < 0 || loop >= int(op.loops.size())) {
+        fail("strategies", "op \"" + op.id + "\" has no loop " + std::to_string(loop));
+        return {};
+      }
+      std::vector<AxisRef> axes = axesOf("strategies", names);
+      if (axes.empty())
+        continue;
+      for (const AxisRef &axis : axes) {
+        if (std::find(used.begin(), used.end(), axis) != used.end())
+          fail("strategies", "op \"" + op.id + "\" has axis \"" +
+                                 step.assignment.mesh.axes[axis.axis].name + "\" twice");
+        used.push_back(axis);
+      }
+      if (op.loops[loop].kind == LoopKind::Fixed || op.loops[loop].size % groupSize(axes) != 0)
+        fail("strategies", "loop " + std::to_string(loop) + " of op \"" + op.id + "\", of size " +
+                               std::to_string(op.loops[loop].size) + ", cannot be split into " +
+                               std::to_string(groupSize(axes)));
+      strategy.loopAxes[loop] = std::move(axes);
+    }
+    return strategy;
+  }
+
+  ParameterPlan parameterPlan(const std::string &key, const ParameterDecision &decision) {
+    ParameterPlan result;
+    result.zero = decision.zero;
+    result.keepGathered = decision.keepGathered;
+    result.zeroAxes = axesOf(key, decision.zeroAxes);
+    result.reduceAxes = axesOf(key, decision.reduceAxes);
+    if (result.zeroAxes.empty()) { // over one rank, every mode is the same
+      result.zero = 0;
+      result.keepGathered = false;
+    }
+    return result;
+  }
+
+  void applyParameters() {
+    std::vector<ParameterPlan> &plans = step.assignment.parameterPlans;
+    plans.assign(step.graph.parameters.size(), parameterPlan("parameters", plan.parameterDefault));
+    std::map<std::string, size_t> byName;
+    for (size_t p = 0; p < plans.size(); ++p)
+      byName.emplace(step.graph.values[step.graph.parameters[p].value].name, p);
+    for (const ParameterOverride &entry : plan.parameterOverrides) {
+      for (const std::string &name : entry.parameters) {
+        auto found = byName.find(name);
+        if (found == byName.end())
+          fail("parameters", "the model has no parameter \"" + name + "\"");
+        else
+          plans[found->second] = parameterPlan("parameters", entry.decision);
+      }
+    }
+  }
+
+  std::vector<bool> findRecompute() {
+    std::vector<bool> flags(step.graph.ops.size(), false);
+    int numForward = numForwardOps(step.graph);
+    for (const std::string &id : plan.recomputeOps) {
+      int op = findOp("recompute", id);
+      if (op >= numForward)
+        fail("recompute", "\"" + id + "\" is not a forward op");
+      else if (op >= 0)
+        flags[op] = true;
+    }
+    return flags;
+  }
+
+  const Plan &plan;
+  PlannedStep step;
+  std::map<std::string, int> opIndex;
+  std::string error;
+};
+
+} // namespace
+
+Result<PlannedStep> applyPlan(const Graph &graph, const Plan &plan) {
+  return Applier(graph, plan).run();
+}
+
+} // namespace tbc::planner

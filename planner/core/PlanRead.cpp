@@ -1,0 +1,501 @@
+//===- PlanRead.cpp - plan.json, read and checked --------------------------===//
+
+#include "planner/core/IdList.h"
+#include "planner/core/Plan.h"
+#include "planner/core/PlanNames.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace tbc::planner {
+
+using Json = nlohmann::json;
+
+namespace {
+
+constexpr int64_t maxCount = int64_t(1) << 40;
+constexpr int64_t maxBytes = int64_t(1) << 60;
+
+/// The first error found, with the path of its key.
+struct Problem {
+  std::string text;
+  void report(const std::string &path, const std::string &message) {
+    if (text.empty())
+      text = "key \"" + path + "\" " + message;
+  }
+};
+
+/// One object being read: every key must be asked for, and every key asked for must be there.
+class Object {
+public:
+  Object(const Json &json, std::string path, Problem &problem)
+      : json(json), path(std::move(path)), problem(problem) {
+    if (!json.is_object())
+      problem.report(this->path, "must be an object");
+  }
+  ~Object() {
+    if (!json.is_object())
+      return;
+    std::vector<std::string> known(asked.begin(), asked.end());
+    for (const auto &[key, value] : json.items()) {
+      if (asked.count(key))
+        continue;
+      std::string closest = closestWord(key, known);
+      problem.report(at(key),
+                     "is unknown" + (closest.empty() ? "" : "; did you mean \"" + closest + "\"?"));
+    }
+  }
+  Object(const Object &) = delete;
+  Object &operator=(const Object &) = delete;
+
+  std::string at(const std::string &key) const { return path.empty() ? key : path + "." + key; }
+
+  const Json &get(const std::string &key) {
+    static const Json nothing;
+    asked.insert(key);
+    if (!json.is_object())
+      return nothing;
+    auto found = json.find(key);
+    if (found == json.end()) {
+      problem.report(at(key), "is missing");
+      return nothing;
+    }
+    return *found;
+  }
+
+  std::string text(const std::string &key) {
+    const Json &value = get(key);
+    if (value.is_string())
+      return value.get<std::string>();
+    problem.report(at(key), "must be a string");
+    return "";
+  }
+
+  std::string word(const std::string &key, const std::vector<std::string> &words) {
+    std::string value = text(key);
+    if (std::find(words.begin(), words.end(), value) == words.end()) {
+      std::string all;
+      for (const std::string &w : words)
+        all += (all.empty() ? "" : ", ") + w;
+      problem.report(at(key), "is \"" + value + "\", but must be one of " + all);
+    }
+    return value;
+  }
+
+  int64_t integer(const std::string &key, int64_t low, int64_t high) {
+    const Json &value = get(key);
+    if (!value.is_number_integer()) {
+      problem.report(at(key), "must be an integer");
+      return low;
+    }
+    bool large = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX);
+    int64_t number = large ? 0 : value.get<int64_t>();
+    if (!large && number >= low && number <= high)
+      return number;
+    problem.report(at(key),
+                   "must be between " + std::to_string(low) + " and " + std::to_string(high));
+    return low;
+  }
+
+  double number(const std::string &key, double high = 1e30) {
+    const Json &value = get(key);
+    double number = value.is_number() ? value.get<double>() : -1;
+    if (number >= 0 && number <= high) // false for NaN
+      return number;
+    problem.report(at(key), high == 1 ? "must be a number between 0 and 1"
+                                      : "must be a number of zero or more");
+    return 0;
+  }
+
+  double positive(const std::string &key, double high = 1e30) {
+    double value = number(key, high);
+    if (value <= 0)
+      problem.report(at(key), "must be more than 0");
+    return value;
+  }
+
+  bool flag(const std::string &key) {
+    const Json &value = get(key);
+    if (!value.is_boolean())
+      problem.report(at(key), "must be true or false");
+    return value.is_boolean() && value.get<bool>();
+  }
+
+  std::vector<std::string> texts(const std::string &key) {
+    std::vector<std::string> result;
+    forEach(key, [&](const Json &item, const std::string &where) {
+      if (item.is_string())
+        result.push_back(item.get<std::string>());
+      else
+        problem.report(where, "must be a string");
+    });
+    return result;
+  }
+
+  std::vector<std::string> ids(const std::string &key) {
+    Result<std::vector<std::string>> expanded = expandIds(texts(key));
+    if (expanded)
+      return *expanded;
+    problem.report(at(key), ": " + expanded.error().message);
+    return {};
+  }
+
+  /// Calls `function` with every item of an array and its path.
+  template <typename Function> void forEach(const std::string &key, Function function) {
+    const Json &value = get(key);
+    if (!value.is_array()) {
+      problem.report(at(key), "must be an array");
+      return;
+    }
+    for (size_t i = 0; i < value.size(); ++i)
+      function(value[i], at(key) + "[" + std::to_string(i) + "]");
+  }
+
+  const Json &json;
+  std::string path;
+  Problem &problem;
+
+private:
+  std::set<std::string> asked;
+};
+
+/// Reads one plan from its parsed text.
+class Reader {
+public:
+  Plan read(const Json &json) {
+    Object root(json, "", problem);
+    root.word("format", {"tbc-plan"});
+    root.integer("version", 1, 1);
+    readModel(root);
+    readJob(root);
+    readCluster(root);
+    plan.mesh = mesh(root, "mesh");
+    plan.idleDevices = root.integer("idle_devices", 0, 1 << 20);
+    plan.memoryLimitBytes = root.integer("memory_limit_bytes", 0, maxBytes);
+    plan.microBatch = root.integer("micro_batch", 1, maxCount);
+    plan.accumulation = root.integer("accumulation", 1, maxCount);
+    plan.schedule = root.word("schedule", {"none", "gpipe", "1f1b"});
+    plan.stages = root.texts("stages");
+    readStrategies(root);
+    readParameters(root);
+    {
+      Object recompute(root.get("recompute"), "recompute", problem);
+      plan.recompute = recompute.word("mode", {"none", "selective", "full"});
+      plan.recomputeOps = recompute.ids("ops");
+    }
+    plan.prediction.stepSeconds = root.number("step_seconds");
+    plan.prediction.peakBytes = root.integer("peak_bytes", 0, maxBytes);
+    plan.prediction.fits = root.flag("fits");
+    readPrediction(root);
+    plan.lowerBoundSeconds = root.number("lower_bound_seconds");
+    plan.bindingConstraint = root.text("binding_constraint");
+    readTables(root);
+    plan.assumptions = root.texts("assumptions");
+    checkWhole(root);
+    return std::move(plan);
+  }
+
+  Problem problem;
+
+private:
+  MeshShape mesh(Object &parent, const std::string &key) {
+    Object object(parent.get(key), parent.at(key), problem);
+    MeshShape shape;
+    shape.pp = object.integer("pp", 1, 1 << 20);
+    shape.dp = object.integer("dp", 1, 1 << 20);
+    shape.fsdp = object.integer("fsdp", 1, 1 << 20);
+    shape.tp = object.integer("tp", 1, 1 << 20);
+    if (double(shape.pp) * double(shape.dp) * double(shape.fsdp) * double(shape.tp) > (1 << 20)) {
+      problem.report(parent.at(key), "has more than 1048576 ranks");
+      return MeshShape();
+    }
+    return shape;
+  }
+
+  std::vector<std::string> axes(Object &object, const std::string &key) {
+    std::vector<std::string> names = object.texts(key);
+    for (const std::string &name : names)
+      if (name != "dp" && name != "fsdp")
+        problem.report(object.at(key), "may name dp and fsdp only");
+    return names;
+  }
+
+  ParameterDecision parameters(Object &object) {
+    ParameterDecision decision;
+    decision.zero = int(object.integer("zero", 0, 3));
+    decision.keepGathered = object.flag("keep_gathered");
+    decision.zeroAxes = axes(object, "zero_axes");
+    decision.reduceAxes = axes(object, "reduce_axes");
+    std::set<std::string> both(decision.zeroAxes.begin(), decision.zeroAxes.end());
+    both.insert(decision.reduceAxes.begin(), decision.reduceAxes.end());
+    if (both.size() != decision.zeroAxes.size() + decision.reduceAxes.size())
+      problem.report(object.at("zero_axes"), "and reduce_axes name an axis twice");
+    return decision;
+  }
+
+  void readModel(Object &root) {
+    Object model(root.get("model"), "model", problem);
+    plan.job.modelPath = model.text("path");
+    plan.job.modelHash = model.text("hash");
+    plan.job.stepHash = model.text("step_hash");
+  }
+
+  void readJob(Object &root) {
+    Object object(root.get("job"), "job", problem);
+    Job &job = plan.job;
+    job.task = object.word("task", {"train"});
+    job.loss = object.text("loss");
+    job.optimizer = object.word("optimizer", {"adamw", "sgd-momentum", "sgd"});
+    job.precision = object.word("precision", {"bf16", "f32"});
+    job.gpus = object.integer("gpus", 1, 1 << 20);
+    job.globalBatch = object.integer("batch", 1, maxCount);
+    job.sequence = object.integer("sequence", 0, maxCount);
+    job.batchIsDefault = object.flag("batch_is_default");
+    const Json &bindings = object.get("bindings");
+    if (!bindings.is_object())
+      return problem.report("job.bindings", "must be an object");
+    Object values(bindings, "job.bindings", problem);
+    for (const auto &[name, value] : bindings.items())
+      job.bindings[name] = values.integer(name, 0, maxCount);
+  }
+
+  NetworkLevel network(Object &parent, const std::string &key) {
+    Object object(parent.get(key), parent.at(key), problem);
+    NetworkLevel level;
+    level.bytesPerSecond = object.positive("bytes_per_second");
+    level.latencySeconds = object.number("latency_seconds");
+    level.startSeconds = object.number("start_seconds");
+    return level;
+  }
+
+  void readCluster(Object &root) {
+    Object object(root.get("cluster"), "cluster", problem);
+    Cluster &cluster = plan.cluster;
+    cluster.name = object.text("name");
+    cluster.description = object.text("description");
+    cluster.devicesPerNode = object.integer("devices_per_node", 1, 1 << 20);
+    cluster.memoryBytes = object.integer("memory_bytes", 1, maxBytes);
+    cluster.memoryBytesPerSecond = object.positive("memory_bytes_per_second");
+    {
+      Object peaks(object.get("peak_flops_per_second"), "cluster.peak_flops_per_second", problem);
+      for (const char *precision : {"bf16", "f16", "f32"})
+        cluster.peakFlopsPerSecond[precision] = peaks.positive(precision);
+    }
+    cluster.vectorFlopsPerSecond = object.positive("vector_flops_per_second");
+    cluster.launchSeconds = object.number("launch_seconds");
+    const Json &kernels = object.get("kernels");
+    if (kernels.is_object()) {
+      Object all(kernels, "cluster.kernels", problem);
+      for (const auto &[name, value] : kernels.items()) {
+        Object one(all.get(name), all.at(name), problem);
+        KernelEfficiency &kernel = cluster.kernels[name];
+        kernel.flopsFraction = one.positive("flops_fraction", 1);
+        kernel.memoryFraction = one.positive("memory_fraction", 1);
+        kernel.halfFlops = one.number("half_flops");
+      }
+      if (!cluster.kernels.count("default"))
+        problem.report("cluster.kernels.default", "is missing");
+    } else {
+      problem.report("cluster.kernels", "must be an object");
+    }
+    cluster.intraNode = network(object, "intra_node");
+    cluster.interNode = network(object, "inter_node");
+    cluster.overlapFraction = object.number("overlap_fraction", 1);
+    cluster.timeUncertainty = object.number("time_uncertainty", 1);
+    cluster.contextBytes = object.integer("context_bytes", 0, maxBytes);
+    cluster.allocatorFraction = object.number("allocator_fraction", 1);
+    cluster.reservedFraction = object.number("reserved_fraction", 1);
+  }
+
+  void readStrategies(Object &root) {
+    root.forEach("strategies", [&](const Json &item, const std::string &path) {
+      Object object(item, path, problem);
+      OpDecision decision;
+      decision.ops = object.ids("ops");
+      const Json &loops = object.get("loops");
+      if (!loops.is_object())
+        return problem.report(object.at("loops"), "must be an object");
+      Object all(loops, object.at("loops"), problem);
+      for (const auto &[loop, value] : loops.items()) {
+        bool isNumber =
+            !loop.empty() && loop.size() < 5 &&
+            std::all_of(loop.begin(), loop.end(), [](char c) { return c >= '0' && c <= '9'; });
+        if (!isNumber)
+          problem.report(all.at(loop), "must be the number of a loop");
+        else
+          decision.loopAxes[std::stoi(loop)] = all.texts(loop);
+      }
+      plan.ops.push_back(std::move(decision));
+    });
+  }
+
+  void readParameters(Object &root) {
+    Object object(root.get("parameters"), "parameters", problem);
+    {
+      Object standard(object.get("default"), "parameters.default", problem);
+      plan.parameterDefault = parameters(standard);
+    }
+    object.forEach("overrides", [&](const Json &item, const std::string &path) {
+      Object entry(item, path, problem);
+      ParameterOverride result;
+      result.decision = parameters(entry);
+      result.parameters = entry.ids("names");
+      plan.parameterOverrides.push_back(std::move(result));
+    });
+  }
+
+  void readPrediction(Object &root) {
+    Object object(root.get("prediction"), "prediction", problem);
+    Prediction &prediction = plan.prediction;
+    prediction.lowSeconds = object.number("low_seconds");
+    prediction.highSeconds = object.number("high_seconds");
+    prediction.limitBytes = object.integer("limit_bytes", 0, maxBytes);
+    prediction.modelFlops = object.number("model_flops");
+    prediction.mfu = object.number("mfu");
+    prediction.slowestStage = int(object.integer("slowest_stage", 0, 1 << 20));
+    object.forEach("stage_seconds", [&](const Json &item, const std::string &path) {
+      if (!item.is_number())
+        return problem.report(path, "must be a number");
+      prediction.stageSeconds.push_back(item.get<double>());
+    });
+    object.forEach("stages", [&](const Json &item, const std::string &path) {
+      Object stage(item, path, problem);
+      StageMemory memory;
+      stage.forEach("memory", [&](const Json &line, const std::string &where) {
+        Object entry(line, where, problem);
+        memory.lines.push_back({entry.text("name"), entry.integer("bytes", 0, maxBytes)});
+      });
+      prediction.stages.push_back(std::move(memory));
+    });
+    object.forEach("collectives", [&](const Json &item, const std::string &path) {
+      prediction.collectives.push_back(collective(item, path));
+    });
+    Object time(object.get("time"), "prediction.time", problem);
+    prediction.time.compute = time.number("compute");
+    prediction.time.recompute = time.number("recompute");
+    prediction.time.operands = time.number("operands");
+    prediction.time.data = time.number("data");
+    prediction.time.pipeline = time.number("pipeline");
+    prediction.time.update = time.number("update");
+    prediction.time.hiddenData = time.number("hidden_data");
+  }
+
+  CollectiveLine collective(const Json &item, const std::string &path) {
+    using reshard::CollectiveKind;
+    static const std::vector<CollectiveKind> kinds = {
+        CollectiveKind::AllReduce, CollectiveKind::AllGather,  CollectiveKind::ReduceScatter,
+        CollectiveKind::AllToAll,  CollectiveKind::ShardSlice, CollectiveKind::Send};
+    std::vector<std::string> words;
+    for (CollectiveKind kind : kinds)
+      words.push_back(reshard::name(kind));
+    Object object(item, path, problem);
+    CollectiveLine line;
+    std::string word = object.word("kind", words);
+    for (size_t i = 0; i < kinds.size(); ++i)
+      if (words[i] == word)
+        line.count.kind = kinds[i];
+    line.count.axes = object.text("axes");
+    line.count.stage = int(object.integer("stage", 0, 1 << 20));
+    line.count.bytes = object.integer("bytes", 0, maxBytes);
+    line.count.count = object.integer("count", 0, maxBytes);
+    line.seconds = object.number("seconds");
+    return line;
+  }
+
+  void readTables(Object &root) {
+    root.forEach("blocks", [&](const Json &item, const std::string &path) {
+      Object object(item, path, problem);
+      BlockRow row;
+      row.name = object.text("name");
+      row.count = object.integer("count", 1, maxCount);
+      row.ops = object.integer("ops", 0, maxCount);
+      row.parameters = object.integer("parameters", 0, maxBytes);
+      row.split = object.text("split");
+      row.seconds = object.number("seconds");
+      row.residualBytes = object.integer("residual_bytes", 0, maxBytes);
+      plan.blocks.push_back(std::move(row));
+    });
+    root.forEach("alternatives", [&](const Json &item, const std::string &path) {
+      Object object(item, path, problem);
+      Alternative other;
+      other.mesh = mesh(object, "mesh");
+      {
+        Object data(object.get("parameters"), object.at("parameters"), problem);
+        other.data = parameters(data);
+      }
+      other.microBatch = object.integer("micro_batch", 1, maxCount);
+      other.accumulation = object.integer("accumulation", 1, maxCount);
+      other.schedule = object.word("schedule", {"none", "gpipe", "1f1b"});
+      other.recompute = object.word("recompute", {"none", "selective", "full"});
+      other.stepSeconds = object.number("step_seconds");
+      other.peakBytes = object.integer("peak_bytes", 0, maxBytes);
+      other.fits = object.flag("fits");
+      other.note = object.text("note");
+      plan.alternatives.push_back(std::move(other));
+    });
+    root.forEach("reasons", [&](const Json &item, const std::string &path) {
+      Object object(item, path, problem);
+      Reason reason;
+      reason.decision = object.text("decision");
+      reason.value = object.text("value");
+      std::string origin = object.word("origin", {"pinned", "solved", "propagated", "forced"});
+      for (Origin o : {Origin::Pinned, Origin::Solved, Origin::Propagated, Origin::Forced})
+        if (name(o) == origin)
+          reason.origin = o;
+      reason.text = object.text("text");
+      plan.reasons.push_back(std::move(reason));
+    });
+  }
+
+  /// What no single key can get wrong.
+  void checkWhole(Object &root) {
+    if (!problem.text.empty())
+      return;
+    const Job &job = plan.job;
+    int64_t ranks = plan.mesh.numRanks();
+    if (ranks + plan.idleDevices != job.gpus)
+      problem.report("mesh", "has " + std::to_string(ranks) + " ranks and " +
+                                 std::to_string(plan.idleDevices) +
+                                 " devices are idle, but job.gpus is " + std::to_string(job.gpus));
+    double batch =
+        double(plan.microBatch) * double(plan.accumulation) * double(plan.mesh.dataRanks());
+    if (batch != double(job.globalBatch))
+      problem.report("job.batch",
+                     "is " + std::to_string(job.globalBatch) +
+                         ", but micro_batch x accumulation x dp x fsdp is another number");
+    if ((plan.schedule == "none") != (plan.mesh.pp == 1))
+      problem.report("schedule",
+                     "must be none without pipeline stages, and gpipe or 1f1b with them");
+    if (int64_t(plan.stages.size()) != plan.mesh.pp)
+      problem.report("stages", "must have one entry per pipeline stage");
+  }
+
+  Plan plan;
+};
+
+} // namespace
+
+Result<Plan> readPlan(const std::string &text, const std::string &source) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded())
+    return Error{
+        ErrorCode::Usage,
+        source + ": not a plan: the text is not JSON, or is cut off; write it again with tbc plan"};
+  if (!json.is_object() || !json.contains("format") || json["format"] != "tbc-plan")
+    return Error{ErrorCode::Usage, source + ": not a plan: key \"format\" must be \"tbc-plan\""};
+  if (!json.contains("version") || json["version"] != 1)
+    return Error{ErrorCode::Usage,
+                 source + ": key \"version\" is " +
+                     (json.contains("version") ? json["version"].dump() : "missing") +
+                     ", but this tbc reads version 1; plan again"};
+  Reader reader;
+  Plan plan = reader.read(json);
+  if (!reader.problem.text.empty())
+    return Error{ErrorCode::Usage, source + ": " + reader.problem.text};
+  return plan;
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,179 @@
+//===- PlanWrite.cpp - plan.json, written ----------------------------------===//
+
+#include "planner/core/IdList.h"
+#include "planner/core/Plan.h"
+#include "planner/core/PlanNames.h"
+
+#include <nlohmann/json.hpp>
+
+namespace tbc::planner {
+
+// Objects of this type keep their keys sorted.
+using Json = nlohmann::json;
+
+static Json networkJson(const NetworkLevel &level) {
+  return {{"bytes_per_second", level.bytesPerSecond},
+          {"latency_seconds", level.latencySeconds},
+          {"start_seconds", level.startSeconds}};
+}
+
+static Json clusterJson(const Cluster &cluster) {
+  Json kernels = Json::object();
+  for (const auto &[name, kernel] : cluster.kernels)
+    kernels[name] = {{"flops_fraction", kernel.flopsFraction},
+                     {"half_flops", kernel.halfFlops},
+                     {"memory_fraction", kernel.memoryFraction}};
+  return {{"name", cluster.name},
+          {"description", cluster.description},
+          {"devices_per_node", cluster.devicesPerNode},
+          {"memory_bytes", cluster.memoryBytes},
+          {"memory_bytes_per_second", cluster.memoryBytesPerSecond},
+          {"peak_flops_per_second", cluster.peakFlopsPerSecond},
+          {"vector_flops_per_second", cluster.vectorFlopsPerSecond},
+          {"launch_seconds", cluster.launchSeconds},
+          {"kernels", kernels},
+          {"intra_node", networkJson(cluster.intraNode)},
+          {"inter_node", networkJson(cluster.interNode)},
+          {"overlap_fraction", cluster.overlapFraction},
+          {"time_uncertainty", cluster.timeUncertainty},
+          {"context_bytes", cluster.contextBytes},
+          {"allocator_fraction", cluster.allocatorFraction},
+          {"reserved_fraction", cluster.reservedFraction}};
+}
+
+static Json meshJson(const MeshShape &mesh) {
+  return {{"pp", mesh.pp}, {"dp", mesh.dp}, {"fsdp", mesh.fsdp}, {"tp", mesh.tp}};
+}
+
+static Json parameterJson(const ParameterDecision &decision) {
+  return {{"zero", decision.zero},
+          {"keep_gathered", decision.keepGathered},
+          {"zero_axes", decision.zeroAxes},
+          {"reduce_axes", decision.reduceAxes}};
+}
+
+static Json jobJson(const Job &job) {
+  Json bindings = Json::object();
+  for (const auto &[name, value] : job.bindings)
+    bindings[name] = value;
+  return {{"task", job.task},           {"loss", job.loss},
+          {"optimizer", job.optimizer}, {"precision", job.precision},
+          {"gpus", job.gpus},           {"batch", job.globalBatch},
+          {"sequence", job.sequence},   {"batch_is_default", job.batchIsDefault},
+          {"bindings", bindings}};
+}
+
+static Json predictionJson(const Prediction &prediction) {
+  Json stages = Json::array(), collectives = Json::array();
+  for (const StageMemory &stage : prediction.stages) {
+    Json lines = Json::array();
+    for (const MemoryLine &line : stage.lines)
+      lines.push_back({{"name", line.name}, {"bytes", line.bytes}});
+    stages.push_back({{"memory", lines}});
+  }
+  for (const CollectiveLine &line : prediction.collectives)
+    collectives.push_back({{"kind", reshard::name(line.count.kind)},
+                           {"axes", line.count.axes},
+                           {"stage", line.count.stage},
+                           {"bytes", line.count.bytes},
+                           {"count", line.count.count},
+                           {"seconds", line.seconds}});
+  const TimeSplit &time = prediction.time;
+  return {{"low_seconds", prediction.lowSeconds},
+          {"high_seconds", prediction.highSeconds},
+          {"limit_bytes", prediction.limitBytes},
+          {"model_flops", prediction.modelFlops},
+          {"mfu", prediction.mfu},
+          {"slowest_stage", prediction.slowestStage},
+          {"stage_seconds", prediction.stageSeconds},
+          {"stages", stages},
+          {"collectives", collectives},
+          {"time",
+           {{"compute", time.compute},
+            {"recompute", time.recompute},
+            {"operands", time.operands},
+            {"data", time.data},
+            {"pipeline", time.pipeline},
+            {"update", time.update},
+            {"hidden_data", time.hiddenData}}}};
+}
+
+static Json alternativeJson(const Alternative &other) {
+  return {{"mesh", meshJson(other.mesh)},
+          {"parameters", parameterJson(other.data)},
+          {"micro_batch", other.microBatch},
+          {"accumulation", other.accumulation},
+          {"schedule", other.schedule},
+          {"recompute", other.recompute},
+          {"step_seconds", other.stepSeconds},
+          {"peak_bytes", other.peakBytes},
+          {"fits", other.fits},
+          {"note", other.note}};
+}
+
+static Json blockJson(const BlockRow &row) {
+  return {{"name", row.name},
+          {"count", row.count},
+          {"ops", row.ops},
+          {"parameters", row.parameters},
+          {"split", row.split},
+          {"seconds", row.seconds},
+          {"residual_bytes", row.residualBytes}};
+}
+
+std::string writePlan(const Plan &plan) {
+  Json strategies = Json::array(), overrides = Json::array(), alternatives = Json::array(),
+       blocks = Json::array(), reasons = Json::array();
+  for (const OpDecision &decision : plan.ops) {
+    Json loops = Json::object();
+    for (const auto &[loop, axes] : decision.loopAxes)
+      loops[std::to_string(loop)] = axes;
+    strategies.push_back({{"loops", loops}, {"ops", compressIds(decision.ops)}});
+  }
+  for (const ParameterOverride &entry : plan.parameterOverrides) {
+    Json json = parameterJson(entry.decision);
+    json["names"] = compressIds(entry.parameters);
+    overrides.push_back(json);
+  }
+  for (const Alternative &other : plan.alternatives)
+    alternatives.push_back(alternativeJson(other));
+  for (const BlockRow &row : plan.blocks)
+    blocks.push_back(blockJson(row));
+  for (const Reason &reason : plan.reasons)
+    reasons.push_back({{"decision", reason.decision},
+                       {"value", reason.value},
+                       {"origin", name(reason.origin)},
+                       {"text", reason.text}});
+  Json json = {
+      {"format", "tbc-plan"},
+      {"version", 1},
+      {"model",
+       {{"path", plan.job.modelPath},
+        {"hash", plan.job.modelHash},
+        {"step_hash", plan.job.stepHash}}},
+      {"job", jobJson(plan.job)},
+      {"cluster", clusterJson(plan.cluster)},
+      {"mesh", meshJson(plan.mesh)},
+      {"idle_devices", plan.idleDevices},
+      {"memory_limit_bytes", plan.memoryLimitBytes},
+      {"micro_batch", plan.microBatch},
+      {"accumulation", plan.accumulation},
+      {"schedule", plan.schedule},
+      {"stages", plan.stages},
+      {"strategies", strategies},
+      {"parameters", {{"default", parameterJson(plan.parameterDefault)}, {"overrides", overrides}}},
+      {"recompute", {{"mode", plan.recompute}, {"ops", compressIds(plan.recomputeOps)}}},
+      {"step_seconds", plan.prediction.stepSeconds},
+      {"peak_bytes", plan.prediction.peakBytes},
+      {"fits", plan.prediction.fits},
+      {"prediction", predictionJson(plan.prediction)},
+      {"lower_bound_seconds", plan.lowerBoundSeconds},
+      {"binding_constraint", plan.bindingConstraint},
+      {"blocks", blocks},
+      {"alternatives", alternatives},
+      {"assumptions", plan.assumptions},
+      {"reasons", reasons}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+} // namespace tbc::planner

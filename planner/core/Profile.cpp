@@ -1,0 +1,254 @@
+//===- Profile.cpp - What ranges of forward ops cost, for scoring ----------===//
+
+#include "planner/core/Profile.h"
+#include "planner/core/Evaluate.h"
+#include "planner/core/Recompute.h"
+#include "planner/core/Stages.h"
+
+#include <algorithm>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+void RangeSums::operator+=(const RangeSums &o) {
+  forward += o.forward;
+  backward += o.backward;
+  recompute += o.recompute;
+  operandsForward += o.operandsForward;
+  operandsBackward += o.operandsBackward;
+  residualBytes += o.residualBytes;
+  gathersForward += o.gathersForward;
+  gatherForwardBytes += o.gatherForwardBytes;
+  gathersBackward += o.gathersBackward;
+  gatherBackwardBytes += o.gatherBackwardBytes;
+  parameterBytes += o.parameterBytes;
+  trained += o.trained;
+  trainedBytes += o.trainedBytes;
+  gradientBytes += o.gradientBytes;
+  ownedElements += o.ownedElements;
+  updateBytes += o.updateBytes;
+}
+
+RangeSums RangeSums::operator-(const RangeSums &o) const {
+  RangeSums d = *this;
+  d.forward -= o.forward;
+  d.backward -= o.backward;
+  d.recompute -= o.recompute;
+  d.operandsForward -= o.operandsForward;
+  d.operandsBackward -= o.operandsBackward;
+  d.residualBytes -= o.residualBytes;
+  d.gathersForward -= o.gathersForward;
+  d.gatherForwardBytes -= o.gatherForwardBytes;
+  d.gathersBackward -= o.gathersBackward;
+  d.gatherBackwardBytes -= o.gatherBackwardBytes;
+  d.parameterBytes -= o.parameterBytes;
+  d.trained -= o.trained;
+  d.trainedBytes -= o.trainedBytes;
+  d.gradientBytes -= o.gradientBytes;
+  d.ownedElements -= o.ownedElements;
+  d.updateBytes -= o.updateBytes;
+  return d;
+}
+
+namespace {
+
+/// Fills one profile from the derivation of its step on tp devices.
+class Profiler {
+public:
+  Profiler(const Graph &original, const Placement &placement, int64_t tp,
+           const std::vector<bool> &recompute, const Job &job, const Cluster &cluster)
+      : job(job), cluster(cluster) {
+    std::vector<int> sourceOf;
+    graph = withRecompute(original, recompute, &cloneOf, &sourceOf);
+    anchors = forwardAnchors(graph);
+    if (tp > 1)
+      assignment.mesh.axes.push_back({"tp", tp});
+    for (int source : sourceOf)
+      assignment.strategies.push_back(placement.strategies[source]);
+    assignment.parameterPlans.resize(graph.parameters.size());
+    derivation = derive(graph, assignment);
+    profile.numForward = numForwardOps(graph);
+    at.resize(profile.numForward);
+  }
+
+  Profile run() {
+    addOps();
+    addResiduals();
+    addParameters();
+    addCrossings();
+    for (const StaticBytes &fixed : staticBytes(graph, assignment, derivation, job)) {
+      profile.modelStateBytes += fixed.modelState;
+      profile.inputBytes += fixed.inputs;
+    }
+    profile.sums.resize(at.size() + 1);
+    for (size_t i = 0; i < at.size(); ++i) {
+      profile.sums[i + 1] = profile.sums[i];
+      profile.sums[i + 1] += at[i];
+    }
+    return std::move(profile);
+  }
+
+private:
+  void addOps() {
+    OpSeconds ops = opSeconds(graph, assignment, derivation, cluster);
+    LiveBytes live = liveBytes(graph, assignment, derivation);
+    profile.liveBytes.assign(at.size(), 0);
+    for (size_t op = 0; op < graph.ops.size(); ++op) {
+      RangeSums &here = at[anchors[op]];
+      if (graph.ops[op].phase == Phase::Forward) {
+        here.forward += ops.kernel[op];
+        here.operandsForward += ops.operands[op];
+      } else {
+        (cloneOf[op] >= 0 ? here.recompute : here.backward) += ops.kernel[op];
+        here.operandsBackward += ops.operands[op];
+      }
+      double &most = profile.liveBytes[anchors[op]];
+      most = std::max(most, live.transients[op] + live.buffers[op]);
+    }
+  }
+
+  void addResiduals() {
+    for (const Residual &residual : derivation.residuals) {
+      const GraphValue &value = graph.values[residual.value];
+      if (value.producer >= 0)
+        at[anchors[value.producer]].residualBytes +=
+            double(localBytes(value.layout, residual.sharding));
+    }
+  }
+
+  void addParameters() {
+    profile.largestParameter.assign(at.size(), 0);
+    for (size_t p = 0; p < graph.parameters.size(); ++p) {
+      const GraphParameter &parameter = graph.parameters[p];
+      const GraphValue &value = graph.values[parameter.value];
+      if (value.users.empty())
+        continue;
+      double bytes = double(localBytes(value.layout, derivation.stored[p]));
+      int first = int(at.size());
+      bool inForward = false, inBackward = false;
+      for (int user : value.users) {
+        first = std::min(first, anchors[user]);
+        inForward |= graph.ops[user].phase == Phase::Forward;
+        inBackward |= graph.ops[user].phase == Phase::Backward;
+        profile.largestParameter[anchors[user]] += bytes;
+      }
+      RangeSums &here = at[first];
+      here.parameterBytes += bytes;
+      here.gathersForward += inForward;
+      here.gatherForwardBytes += inForward ? bytes : 0;
+      here.gathersBackward += inBackward;
+      here.gatherBackwardBytes += inBackward ? bytes : 0;
+      if (parameter.gradient < 0)
+        continue;
+      const TensorLayout &gradient = graph.values[parameter.gradient].layout;
+      double elements = bytes / double(value.layout.elementBytes);
+      here.trained += 1;
+      here.trainedBytes += bytes;
+      here.gradientBytes += elements * double(gradient.elementBytes);
+      here.ownedElements += elements;
+      here.updateBytes +=
+          updateBytes(job, elements, value.layout.elementBytes, gradient.elementBytes);
+    }
+  }
+
+  void addCrossings() {
+    std::vector<double> change(at.size() + 1, 0);
+    for (size_t v = 0; v < graph.values.size(); ++v) {
+      const GraphValue &value = graph.values[v];
+      if (value.producer < 0 || graph.ops[value.producer].phase != Phase::Forward ||
+          graph.ops[value.producer].generator)
+        continue;
+      int last = value.producer;
+      for (int user : value.users)
+        if (graph.ops[user].phase == Phase::Forward)
+          last = std::max(last, user);
+      double bytes = double(localBytes(value.layout, derivation.home[v]));
+      change[value.producer] += bytes;
+      change[last] -= bytes;
+    }
+    profile.crossingBytes.resize(at.size());
+    double live = 0;
+    for (size_t i = 0; i < at.size(); ++i)
+      profile.crossingBytes[i] = live += change[i];
+  }
+
+  const Job &job;
+  const Cluster &cluster;
+  Graph graph;
+  Assignment assignment;
+  Derivation derivation;
+  std::vector<int> cloneOf, anchors;
+  std::vector<RangeSums> at;
+  Profile profile;
+};
+
+} // namespace
+
+Profile makeProfile(const Graph &graph, const Placement &placement, int64_t tp,
+                    const std::vector<bool> &recompute, const Job &job, const Cluster &cluster) {
+  return Profiler(graph, placement, tp, recompute, job, cluster).run();
+}
+
+/// `count` collectives of `bytes` together.
+static double together(const NetworkCost &network, CollectiveKind kind, const GroupShape &group,
+                       double count, double bytes) {
+  double start = network.seconds(kind, group, 0);
+  return start * count + (network.seconds(kind, group, bytes) - start);
+}
+
+StageSeconds profiledSeconds(const Profile &profile, int first, int last, const DataMode &mode,
+                             const NetworkCost &network, const Cluster &cluster) {
+  RangeSums range = profile.sums[last] - profile.sums[first];
+  StageSeconds stage;
+  stage.forward = range.forward;
+  stage.backward = range.backward;
+  stage.recompute = range.recompute;
+  stage.operandsForward = range.operandsForward;
+  stage.operandsBackward = range.operandsBackward;
+
+  double shards = double(mode.zeroGroup.size);
+  if (mode.zero == 0) {
+    stage.reduceStep = together(network, CollectiveKind::AllReduce, mode.reduceGroup, range.trained,
+                                range.gradientBytes);
+  } else {
+    double scatter = together(network, CollectiveKind::ReduceScatter, mode.zeroGroup, range.trained,
+                              range.gradientBytes);
+    (mode.zero == 1 ? stage.reduceStep : stage.reduceMicro) += scatter;
+    stage.reduceStep += together(network, CollectiveKind::AllReduce, mode.reduceGroup,
+                                 range.trained, range.gradientBytes / shards);
+    if (mode.zero < 3) {
+      stage.parameterStep = together(network, CollectiveKind::AllGather, mode.zeroGroup,
+                                     range.trained, range.trainedBytes);
+    } else {
+      stage.gatherForward = together(network, CollectiveKind::AllGather, mode.zeroGroup,
+                                     range.gathersForward, range.gatherForwardBytes);
+      if (!mode.keepGathered)
+        stage.gatherBackward = together(network, CollectiveKind::AllGather, mode.zeroGroup,
+                                        range.gathersBackward, range.gatherBackwardBytes);
+    }
+  }
+  stage.updateStep = updateSeconds(cluster, range.updateBytes / shards, int64_t(range.trained));
+  return stage;
+}
+
+double profiledBytes(const Profile &profile, int first, int last, const DataMode &mode,
+                     const Job &job, const Cluster &cluster, int64_t inFlight, double live,
+                     double largest) {
+  RangeSums range = profile.sums[last] - profile.sums[first];
+  double shards = double(mode.zeroGroup.size);
+  StaticBytes fixed;
+  fixed.parameters = range.parameterBytes / (mode.zero == 3 ? shards : 1);
+  fixed.gradients = range.gradientBytes / (mode.zero >= 2 ? shards : 1);
+  fixed.master = range.ownedElements * double(job.masterBytesPerElement()) / shards;
+  fixed.state = range.ownedElements * double(job.stateBytesPerElement()) / shards;
+  fixed.modelState = profile.modelStateBytes;
+  fixed.inputs = profile.inputBytes;
+  double gathered = mode.zero < 3 ? 0 : mode.keepGathered ? range.parameterBytes : largest;
+  double owned = fixed.parameters + fixed.gradients + fixed.master + fixed.state +
+                 fixed.modelState + (fixed.inputs + range.residualBytes) * double(inFlight) + live +
+                 gathered;
+  return owned * (1 + cluster.allocatorFraction) + double(cluster.contextBytes);
+}
+
+} // namespace tbc::planner

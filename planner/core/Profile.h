@@ -1,0 +1,69 @@
+//===- Profile.h - What ranges of forward ops cost, for scoring ------------===//
+//
+// Plain C++. One placement on tp devices at one micro-batch, with one way to recompute, as sums
+// over the forward order, so that a stage is priced without looking at its ops.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_CORE_PROFILE_H
+#define TBC_PLANNER_CORE_PROFILE_H
+
+#include "planner/core/Cost.h"
+#include "planner/core/Memory.h"
+#include "planner/core/Place.h"
+#include "planner/core/Time.h"
+
+#include <vector>
+
+namespace tbc::planner {
+
+/// Sums over forward ops [0, i), each with the backward ops that go with it.
+struct RangeSums {
+  double forward = 0, backward = 0, recompute = 0;
+  double operandsForward = 0, operandsBackward = 0;
+  double residualBytes = 0;
+  // Parameters, at the first op that uses each: local bytes after tp.
+  double gathersForward = 0, gatherForwardBytes = 0;   // used by forward ops
+  double gathersBackward = 0, gatherBackwardBytes = 0; // used by backward ops
+  double parameterBytes = 0;
+  double trained = 0, trainedBytes = 0, gradientBytes = 0, ownedElements = 0, updateBytes = 0;
+
+  RangeSums operator-(const RangeSums &o) const;
+  void operator+=(const RangeSums &o);
+};
+
+struct Profile {
+  int numForward = 0;
+  std::vector<RangeSums> sums;   // numForward + 1 entries
+  std::vector<double> liveBytes; // by forward op: the most that is live in it or its backward
+  std::vector<double> largestParameter; // by forward op: bytes of the parameters it uses
+  std::vector<double> crossingBytes;    // by forward op: what is sent if a stage ends after it
+  double modelStateBytes = 0, inputBytes = 0;
+};
+
+/// Profiles `graph`, already at the right micro-batch, placed as `placement` on `tp` adjacent
+/// devices.
+Profile makeProfile(const reshard::Graph &graph, const Placement &placement, int64_t tp,
+                    const std::vector<bool> &recompute, const Job &job, const Cluster &cluster);
+
+/// How parameters and gradients are spread over data ranks, with the group shapes that come of it.
+struct DataMode {
+  int zero = 0;
+  bool keepGathered = false;
+  GroupShape zeroGroup;   // of one rank for zero 0
+  GroupShape reduceGroup; // the other data ranks
+};
+
+/// Seconds of a stage of forward ops [first, last).
+StageSeconds profiledSeconds(const Profile &profile, int first, int last, const DataMode &mode,
+                             const NetworkCost &network, const Cluster &cluster);
+
+/// Bytes of the same stage with `inFlight` micro-batches, `live` the most of liveBytes over it and
+/// `largest` of largestParameter; margins and context included.
+double profiledBytes(const Profile &profile, int first, int last, const DataMode &mode,
+                     const Job &job, const Cluster &cluster, int64_t inFlight, double live,
+                     double largest);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_PROFILE_H

@@ -1,0 +1,30 @@
+//===- Rebatch.cpp - The same graph for another batch ----------------------===//
+
+#include "planner/core/Plan.h"
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+Graph withBatch(const Graph &graph, int64_t batch) {
+  Graph result = graph;
+  if (graph.batchFactor < 0)
+    return result;
+  for (GraphValue &value : result.values)
+    for (DimLayout &dim : value.layout.dims)
+      for (Segment &segment : dim.segments)
+        for (Factor &factor : segment.factors)
+          if (factor.id == graph.batchFactor)
+            factor.size = batch;
+  for (GraphOp &op : result.ops) {
+    for (Loop &loop : op.loops) {
+      if (loop.factor != graph.batchFactor || loop.size == batch)
+        continue;
+      op.flops *= double(batch) / double(loop.size);
+      loop.size = batch;
+    }
+  }
+  return result;
+}
+
+} // namespace tbc::planner

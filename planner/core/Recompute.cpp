@@ -1,0 +1,196 @@
+//===- Recompute.cpp - Forward ops that the backward executes again --------===//
+
+#include "planner/core/Recompute.h"
+
+#include <algorithm>
+#include <cassert>
+#include <map>
+#include <set>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+int numForwardOps(const Graph &graph) {
+  int count = 0;
+  while (count < int(graph.ops.size()) && graph.ops[count].phase == Phase::Forward)
+    ++count;
+  return count;
+}
+
+/// A value that a forward op computes from data: neither input nor generated.
+static bool isActivation(const Graph &graph, int value) {
+  int producer = graph.values[value].producer;
+  return producer >= 0 && graph.ops[producer].phase == Phase::Forward &&
+         !graph.ops[producer].generator;
+}
+
+std::vector<int> singleValueCuts(const Graph &graph) {
+  int numForward = numForwardOps(graph);
+  std::vector<std::vector<int>> starts(numForward), ends(numForward);
+  for (size_t value = 0; value < graph.values.size(); ++value) {
+    if (!isActivation(graph, int(value)))
+      continue;
+    int last = -1;
+    for (int user : graph.values[value].users)
+      if (user < numForward)
+        last = std::max(last, user);
+    int first = graph.values[value].producer;
+    if (last > first) { // live between op `first` and op `last`
+      starts[first].push_back(int(value));
+      ends[last].push_back(int(value));
+    }
+  }
+  std::vector<int> cuts(numForward, -1);
+  std::set<int> live;
+  for (int op = 0; op < numForward; ++op) {
+    live.insert(starts[op].begin(), starts[op].end());
+    for (int value : ends[op])
+      live.erase(value);
+    if (live.size() == 1)
+      cuts[op] = *live.begin();
+  }
+  return cuts;
+}
+
+static bool isHeavy(const GraphOp &op) {
+  return op.kernelClass == "matmul" || op.kernelClass == "conv" || op.kernelClass == "attention";
+}
+
+static double bytesOf(const Graph &graph, int value) {
+  const TensorLayout &layout = graph.values[value].layout;
+  return double(layout.numElements()) * double(layout.elementBytes);
+}
+
+/// Whether keeping the results of `op` costs less than 1/ratio of the activations it reads.
+static bool resultsAreSmall(const Graph &graph, const GraphOp &op, double ratio) {
+  double in = 0, out = 0;
+  for (int value : op.operands)
+    if (isActivation(graph, value))
+      in += bytesOf(graph, value);
+  for (int value : op.results)
+    out += bytesOf(graph, value);
+  return out * ratio < in;
+}
+
+std::vector<bool> recomputeFlags(const Graph &graph, const std::string &mode) {
+  std::vector<bool> flags(graph.ops.size(), false);
+  if (mode == "none")
+    return flags;
+  assert((mode == "selective" || mode == "full") && "modes are checked where they are read");
+
+  std::vector<int> cuts = singleValueCuts(graph);
+  std::set<int> joints(cuts.begin(), cuts.end());
+  int numForward = numForwardOps(graph);
+  for (int i = 0; i < numForward; ++i) {
+    const GraphOp &op = graph.ops[i];
+    if (op.generator)
+      continue;
+    bool keeps = false;
+    for (int value : op.results)
+      keeps |= joints.count(value) != 0;
+    // A joint that a light op computes from joints alone is as good as kept.
+    if (keeps && !isHeavy(op)) {
+      bool fromJoints = true;
+      for (int value : op.operands)
+        fromJoints &= !isActivation(graph, value) || joints.count(value) != 0;
+      if (fromJoints && i > 0)
+        keeps = false;
+    }
+    if (mode == "full")
+      flags[i] = !keeps && !resultsAreSmall(graph, op, 64);
+    else
+      flags[i] = !keeps && !isHeavy(op) && !resultsAreSmall(graph, op, 4);
+  }
+  return flags;
+}
+
+/// The flagged ops of stage `stage` that produce `value`, and what they need in turn, into
+/// `needed`.
+static void collect(const Graph &graph, const std::vector<bool> &recompute, int value, int stage,
+                    std::set<int> &needed) {
+  std::vector<int> pending{value};
+  while (!pending.empty()) {
+    int producer = graph.values[pending.back()].producer;
+    pending.pop_back();
+    if (producer < 0 || graph.ops[producer].phase != Phase::Forward || !recompute[producer] ||
+        graph.ops[producer].stage != stage || !needed.insert(producer).second)
+      continue;
+    const GraphOp &op = graph.ops[producer];
+    pending.insert(pending.end(), op.operands.begin(), op.operands.end());
+  }
+}
+
+std::vector<int> reexecutedOps(const Graph &graph, const std::vector<bool> &recompute) {
+  std::set<int> needed;
+  for (const GraphOp &op : graph.ops)
+    if (op.phase == Phase::Backward)
+      for (int value : op.operands)
+        collect(graph, recompute, value, op.stage, needed);
+  return {needed.begin(), needed.end()};
+}
+
+Graph withRecompute(const Graph &graph, const std::vector<bool> &recompute,
+                    std::vector<int> *cloneOf, std::vector<int> *sourceOf) {
+  Graph result = graph;
+  std::vector<int> clones(numForwardOps(graph), -1), sources;
+  for (int i = 0; i < int(clones.size()); ++i)
+    sources.push_back(i);
+  result.ops.resize(clones.size());
+  std::map<int, int> again; // value -> its clone
+  auto rewire = [&](GraphOp &op) {
+    for (int &value : op.operands)
+      if (auto found = again.find(value); found != again.end())
+        value = found->second;
+  };
+  std::set<int> done;
+  for (int i = int(clones.size()); i < int(graph.ops.size()); ++i) {
+    std::set<int> needed;
+    for (int value : graph.ops[i].operands)
+      collect(graph, recompute, value, graph.ops[i].stage, needed);
+    for (int forward : needed) {
+      if (!done.insert(forward).second)
+        continue;
+      GraphOp clone = graph.ops[forward];
+      clone.id += ".recompute";
+      clone.phase = Phase::Backward;
+      clone.forwardOp = forward;
+      rewire(clone);
+      for (size_t r = 0; r < clone.results.size(); ++r) {
+        GraphValue value = graph.values[clone.results[r]];
+        value.name += ".recompute";
+        value.role = ValueRole::Activation;
+        again[clone.results[r]] = int(result.values.size());
+        clone.results[r] = int(result.values.size());
+        result.values.push_back(std::move(value));
+      }
+      result.ops.push_back(std::move(clone));
+      clones.push_back(forward);
+      sources.push_back(forward);
+    }
+    result.ops.push_back(graph.ops[i]);
+    rewire(result.ops.back());
+    clones.push_back(-1);
+    sources.push_back(i);
+  }
+  for (GraphValue &value : result.values)
+    value.users.clear();
+  for (int i = 0; i < int(result.ops.size()); ++i) {
+    for (size_t r = 0; r < result.ops[i].results.size(); ++r) {
+      result.values[result.ops[i].results[r]].producer = i;
+      result.values[result.ops[i].results[r]].producerResult = int(r);
+    }
+    for (int value : result.ops[i].operands) {
+      std::vector<int> &users = result.values[value].users;
+      if (users.empty() || users.back() != i)
+        users.push_back(i);
+    }
+  }
+  if (cloneOf)
+    *cloneOf = std::move(clones);
+  if (sourceOf)
+    *sourceOf = std::move(sources);
+  return result;
+}
+
+} // namespace tbc::planner

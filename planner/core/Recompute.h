@@ -1,0 +1,49 @@
+//===- Recompute.h - Forward ops that the backward executes again ----------===//
+//
+// Plain C++. A flag per forward op: its results are not kept from forward to backward but computed
+// again.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_CORE_RECOMPUTE_H
+#define TBC_PLANNER_CORE_RECOMPUTE_H
+
+#include "planner/reshard/Graph.h"
+
+#include <string>
+#include <vector>
+
+namespace tbc::planner {
+
+/// The flags, one per op, that `mode` stands for.
+///   none       nothing is computed again
+///   selective  everything but the results of matmuls, convolutions and attention, values that
+///   alone
+///              join two parts of the graph, and results much smaller than what they come from
+///   full       everything but values that alone join two parts of the graph
+std::vector<bool> recomputeFlags(const reshard::Graph &graph, const std::string &mode);
+
+/// The forward ops that are executed again in the backward: those flagged whose results a backward
+/// op of the same stage reads, and, through them, those that they read. Ascending.
+std::vector<int> reexecutedOps(const reshard::Graph &graph, const std::vector<bool> &recompute);
+
+/// `graph` with a clone of every re-executed op in the backward phase, right before the first
+/// backward op that needs it directly or through other clones, clones in the order of their forward
+/// ops. Clone ids end in ".recompute"; forward ops and all values keep their numbers. `cloneOf`
+/// receives, per op of the result, the forward op it is a clone of, or -1; `sourceOf` the op of
+/// `graph` it was (the forward op for a clone).
+reshard::Graph withRecompute(const reshard::Graph &graph, const std::vector<bool> &recompute,
+                             std::vector<int> *cloneOf = nullptr,
+                             std::vector<int> *sourceOf = nullptr);
+
+/// Forward values that alone carry activations from the ops before a position of the forward order
+/// to those after it, by position: cuts[i] is the value between forward op i and the next one, -1
+/// if there are none or several. Inputs, parameters and generated values do not count.
+std::vector<int> singleValueCuts(const reshard::Graph &graph);
+
+/// The number of forward ops; they come first in every graph.
+int numForwardOps(const reshard::Graph &graph);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_RECOMPUTE_H

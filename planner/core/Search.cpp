@@ -1,0 +1,323 @@
+//===- Search.cpp - The best plan for a job, with reasons and a bound ------===//
+
+#include "planner/core/Search.h"
+#include "planner/core/Evaluate.h"
+#include "planner/core/Explore.h"
+#include "planner/core/Summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+std::string zeroName(int zero, bool keepGathered) {
+  if (zero == 0)
+    return "no ZeRO";
+  return keepGathered ? "SHARD_GRAD_OP" : "ZeRO-" + std::to_string(zero);
+}
+
+std::string describe(const Plan &plan) {
+  std::string text = toString(plan.mesh);
+  if (plan.mesh.dataRanks() > 1)
+    text += ", " + zeroName(plan.parameterDefault.zero, plan.parameterDefault.keepGathered);
+  text += ", micro-batch " + std::to_string(plan.microBatch) + " x " +
+          std::to_string(plan.accumulation);
+  if (plan.mesh.pp > 1)
+    text += ", " + plan.schedule;
+  return text + ", recompute " + plan.recompute;
+}
+
+/// Candidates that differ in no more than micro-batch and schedule compete for one place.
+static auto groupOf(const Candidate &c) {
+  return std::make_tuple(c.mesh.pp, c.mesh.dp, c.mesh.fsdp, c.mesh.tp, c.zero.zero,
+                         c.zero.keepGathered, c.recompute);
+}
+
+static bool isBetter(const Candidate &a, const Candidate &b) {
+  if (a.feasible != b.feasible)
+    return a.feasible;
+  // What does not fit is ordered by how far it is from fitting.
+  double keyA = a.feasible ? a.seconds : a.peakBytes, keyB = b.feasible ? b.seconds : b.peakBytes;
+  return std::tie(keyA, a.order) < std::tie(keyB, b.order);
+}
+
+Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
+                            const Pins &pins, int top) {
+  Result<Space> space = Space::make(job, pins);
+  if (!space)
+    return space.error();
+  Plan limits;
+  limits.cluster = cluster;
+  limits.memoryLimitBytes = pins.memoryLimitBytes.value_or(0);
+  Searcher searcher(graph, job, cluster, *space, limits.limitBytes());
+  std::vector<Candidate> candidates = searcher.enumerate();
+  if (candidates.empty())
+    return Error{
+        ErrorCode::Usage,
+        "no mesh of " + std::to_string(job.gpus) + " devices divides --batch " +
+            std::to_string(job.globalBatch) +
+            (pins.microBatch ? " with --micro-batch " + std::to_string(*pins.microBatch) : "") +
+            (pins.strategy != "auto" ? " under --strategy " + pins.strategy : "") +
+            "; choose a batch that is a multiple of the data-parallel size"};
+
+  Exploration exploration;
+  exploration.lowerBoundSeconds = candidates.front().lowerBound;
+  exploration.evaluations = int64_t(candidates.size());
+  std::map<decltype(groupOf(candidates[0])), size_t> best; // of each group, into scored
+  std::vector<double> fastest; // of the groups that have something that fits, ascending
+  for (Candidate &candidate : candidates) {
+    if (int(fastest.size()) >= top && candidate.lowerBound > fastest[top - 1])
+      break; // and so are all after it
+    if (!searcher.score(candidate))
+      continue;
+    exploration.scored.push_back(candidate);
+    auto [found, isNew] = best.emplace(groupOf(candidate), exploration.scored.size() - 1);
+    if (!isNew && !isBetter(candidate, exploration.scored[found->second]))
+      continue;
+    found->second = exploration.scored.size() - 1;
+    fastest.clear();
+    for (const auto &[group, index] : best)
+      if (exploration.scored[index].feasible)
+        fastest.push_back(exploration.scored[index].seconds);
+    std::sort(fastest.begin(), fastest.end());
+  }
+  std::vector<Candidate> winners;
+  for (const auto &[group, index] : best)
+    winners.push_back(exploration.scored[index]);
+  std::sort(winners.begin(), winners.end(), isBetter);
+
+  constexpr size_t mostExact = 24;
+  double exactBest = INFINITY;
+  for (size_t i = 0; i < winners.size() && i < mostExact; ++i) {
+    bool mayWin = !std::isfinite(exactBest) || winners[i].seconds < exactBest;
+    if (int(i) >= top && (!winners[i].feasible || !mayWin))
+      break;
+    ExactCandidate exact{winners[i], searcher.planOf(winners[i])};
+    exact.plan.memoryLimitBytes = limits.memoryLimitBytes;
+    Result<PlannedStep> step = applyPlan(graph, exact.plan);
+    if (!step)
+      return step.error();
+    exact.plan.prediction = predictStep(*step, exact.plan);
+    if (exact.plan.prediction.fits)
+      exactBest = std::min(exactBest, exact.plan.prediction.stepSeconds);
+    exploration.exact.push_back(std::move(exact));
+  }
+  std::sort(exploration.exact.begin(), exploration.exact.end(),
+            [](const ExactCandidate &a, const ExactCandidate &b) {
+              const Prediction &p = a.plan.prediction, &q = b.plan.prediction;
+              if (p.fits != q.fits)
+                return p.fits;
+              return std::tie(p.stepSeconds, a.candidate.order) <
+                     std::tie(q.stepSeconds, b.candidate.order);
+            });
+  return exploration;
+}
+
+static std::string percent(double ratio) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%+.1f %%", 100 * (ratio - 1));
+  return text;
+}
+
+/// What `other` loses against the answer, in a few words.
+static std::string lossOf(const Prediction &answer, const Prediction &other) {
+  if (!other.fits)
+    return "does not fit: needs " + formatBytes(double(other.peakBytes));
+  std::vector<std::pair<double, std::string>> losses = {
+      {other.time.compute - answer.time.compute, "kernels"},
+      {other.time.recompute - answer.time.recompute, "recomputation"},
+      {other.time.operands - answer.time.operands, "exposed tp communication"},
+      {other.time.data - answer.time.data, "exposed data communication"},
+      {other.time.pipeline - answer.time.pipeline, "pipeline bubble"},
+      {other.time.update - answer.time.update, "update"}};
+  auto worst = std::max_element(losses.begin(), losses.end());
+  std::string text = percent(other.stepSeconds / answer.stepSeconds);
+  if (other.lowSeconds <= answer.highSeconds && other.stepSeconds < 1.02 * answer.stepSeconds)
+    return text + ": a tie";
+  return worst->first > 0 ? text + ": " + formatSeconds(worst->first) + " more " + worst->second
+                          : text;
+}
+
+static Alternative alternativeOf(const ExactCandidate &exact, const Prediction &answer) {
+  Alternative other;
+  other.mesh = exact.plan.mesh;
+  other.data = exact.plan.parameterDefault;
+  other.microBatch = exact.plan.microBatch;
+  other.accumulation = exact.plan.accumulation;
+  other.schedule = exact.plan.schedule;
+  other.recompute = exact.plan.recompute;
+  other.stepSeconds = exact.plan.prediction.stepSeconds;
+  other.peakBytes = exact.plan.prediction.peakBytes;
+  other.fits = exact.plan.prediction.fits;
+  other.note = lossOf(answer, exact.plan.prediction);
+  return other;
+}
+
+namespace {
+
+/// Says why one decision was taken, from what the scored candidates that differ in nothing else
+/// would have given.
+class Reasons {
+public:
+  Reasons(const Exploration &exploration, const Pins &pins, Plan &plan)
+      : exploration(exploration), chosen(exploration.exact.front().candidate), pins(pins),
+        plan(plan) {}
+
+  void run() {
+    add("mesh", toString(plan.mesh), !pins.mesh.empty(),
+        [&](const Candidate &c) { return !(c.mesh == chosen.mesh); });
+    if (plan.mesh.dataRanks() > 1)
+      add("zero", zeroName(chosen.zero.zero, chosen.zero.keepGathered),
+          pins.zero.has_value() || pins.strategy != "auto" || !pins.mesh.empty(),
+          [&](const Candidate &c) { return c.mesh == chosen.mesh && !(c.zero == chosen.zero); });
+    add("micro-batch", std::to_string(plan.microBatch), pins.microBatch.has_value(),
+        [&](const Candidate &c) {
+          return c.mesh == chosen.mesh && c.zero == chosen.zero &&
+                 c.microBatch != chosen.microBatch;
+        });
+    add("recompute", plan.recompute, pins.recompute != "auto", [&](const Candidate &c) {
+      return c.mesh == chosen.mesh && c.zero == chosen.zero && c.microBatch == chosen.microBatch &&
+             c.recompute != chosen.recompute;
+    });
+    if (plan.mesh.pp > 1)
+      plan.reasons.push_back(
+          {"schedule", plan.schedule, pins.schedule.empty() ? Origin::Solved : Origin::Pinned,
+           pins.schedule.empty() ? "as fast as gpipe, and holds fewer micro-batches" : "pinned"});
+    plan.reasons.push_back({"strategies", std::to_string(plan.ops.size()) + " kinds of split",
+                            Origin::Solved, strategyText()});
+  }
+
+private:
+  template <typename Differs>
+  void add(const char *decision, const std::string &value, bool pinned, Differs differs) {
+    if (pinned) {
+      plan.reasons.push_back({decision, value, Origin::Pinned, "pinned"});
+      return;
+    }
+    const Candidate *fits = nullptr, *faster = nullptr;
+    for (const Candidate &c : exploration.scored) {
+      if (!differs(c))
+        continue;
+      if (c.feasible && (!fits || c.seconds < fits->seconds))
+        fits = &c;
+      if (!c.feasible && c.seconds < chosen.seconds && (!faster || c.seconds < faster->seconds))
+        faster = &c;
+    }
+    std::string text;
+    if (faster)
+      text = nameOf(*faster, decision) + " would be " + percent(faster->seconds / chosen.seconds) +
+             " in time but needs " + formatBytes(faster->peakBytes);
+    if (fits)
+      text += (text.empty() ? "" : "; ") + nameOf(*fits, decision) + " is " +
+              percent(fits->seconds / chosen.seconds);
+    if (text.empty())
+      text = "nothing else can be as fast";
+    plan.reasons.push_back({decision, value, faster ? Origin::Forced : Origin::Solved, text});
+  }
+
+  static std::string nameOf(const Candidate &c, const std::string &decision) {
+    if (decision == "mesh")
+      return toString(c.mesh);
+    if (decision == "zero")
+      return zeroName(c.zero.zero, c.zero.keepGathered);
+    if (decision == "micro-batch")
+      return "micro-batch " + std::to_string(c.microBatch);
+    return c.recompute;
+  }
+
+  std::string strategyText() const {
+    size_t ops = 0;
+    for (const OpDecision &decision : plan.ops)
+      ops += decision.ops.size();
+    return ops == 0 ? "every op splits the batch alone"
+                    : std::to_string(ops) + " ops split over tp, the others follow the batch";
+  }
+
+  const Exploration &exploration;
+  const Candidate &chosen;
+  const Pins &pins;
+  Plan &plan;
+};
+
+} // namespace
+
+/// The one thing that keeps the step from being faster.
+static std::string bindingConstraint(const Exploration &exploration, const Plan &plan) {
+  const Candidate *faster = nullptr;
+  for (const Candidate &c : exploration.scored)
+    if (!c.feasible && c.seconds < 0.98 * exploration.exact.front().candidate.seconds &&
+        (!faster || c.seconds < faster->seconds))
+      faster = &c;
+  if (faster)
+    return "memory: " + toString(faster->mesh) + " with micro-batch " +
+           std::to_string(faster->microBatch) + ", recompute " + faster->recompute +
+           " would take " + formatSeconds(faster->seconds) + " but needs " +
+           formatBytes(faster->peakBytes);
+  const TimeSplit &time = plan.prediction.time;
+  std::vector<std::pair<double, std::string>> parts = {{time.compute + time.recompute, "kernels"},
+                                                       {time.operands, "exposed tp communication"},
+                                                       {time.data, "exposed data communication"},
+                                                       {time.pipeline, "pipeline bubble"},
+                                                       {time.update, "update"}};
+  auto largest = std::max_element(parts.begin(), parts.end());
+  char share[16];
+  std::snprintf(share, sizeof share, "%.0f %%", 100 * largest->first / time.total());
+  return largest->second + ": " + share + " of the step";
+}
+
+static std::vector<std::string> assumptionsOf(const Job &job, const Plan &plan) {
+  std::vector<std::string> lines;
+  if (plan.idleDevices > 0)
+    lines.push_back(std::to_string(plan.idleDevices) + " of " + std::to_string(job.gpus) +
+                    " devices stay idle: using them all would not be faster");
+  if (plan.job.globalBatch != job.globalBatch)
+    lines.push_back("batch " + std::to_string(job.globalBatch) + " rounded up to " +
+                    std::to_string(plan.job.globalBatch) + ", which divides over the mesh");
+  const Cluster &cluster = plan.cluster;
+  char overlap[16];
+  std::snprintf(overlap, sizeof overlap, "%.0f %%", 100 * cluster.overlapFraction);
+  if (plan.mesh.dataRanks() > 1)
+    lines.push_back(std::string("data-parallel communication hides behind up to ") + overlap +
+                    " of the kernels around it");
+  if (plan.mesh.tp > 1)
+    lines.push_back("tp communication is not hidden");
+  return lines;
+}
+
+Result<SearchAnswer> search(const Graph &graph, const Job &job, const Cluster &cluster,
+                            const Pins &pins) {
+  Result<Exploration> exploration = explore(graph, job, cluster, pins, pins.top);
+  if (!exploration)
+    return exploration.error();
+  if (exploration->exact.empty() || !exploration->exact.front().plan.prediction.fits)
+    return explainInfeasible(graph, job, cluster, pins, *exploration);
+
+  SearchAnswer answer;
+  answer.plan = exploration->exact.front().plan;
+  answer.evaluations = exploration->evaluations;
+  answer.exact = int64_t(exploration->exact.size());
+  Plan &plan = answer.plan;
+  plan.lowerBoundSeconds = std::min(exploration->lowerBoundSeconds, plan.prediction.stepSeconds);
+  for (size_t i = 1; i < exploration->exact.size() && i < size_t(pins.top); ++i)
+    plan.alternatives.push_back(alternativeOf(exploration->exact[i], plan.prediction));
+  plan.bindingConstraint = bindingConstraint(*exploration, plan);
+  Reasons(*exploration, pins, plan).run();
+  plan.assumptions = assumptionsOf(job, plan);
+  Result<PlannedStep> step = applyPlan(graph, plan);
+  if (!step)
+    return step.error();
+  plan.blocks = blockRows(graph, *step, plan);
+  return answer;
+}
+
+Result<Prediction> predict(const Graph &graph, const Plan &plan) {
+  Result<PlannedStep> step = applyPlan(graph, plan);
+  if (!step)
+    return step.error();
+  return predictStep(*step, plan);
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,294 @@
+//===- Searcher.cpp - Scoring of candidates, with what they share kept -----===//
+
+#include "planner/core/Searcher.h"
+#include "planner/core/Evaluate.h"
+#include "planner/core/Partition.h"
+#include "planner/core/Recompute.h"
+#include "planner/core/Stages.h"
+
+#include <algorithm>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+Searcher::Searcher(const Graph &graph, const Job &job, const Cluster &cluster, const Space &space,
+                   int64_t limitBytes)
+    : graph(graph), job(job), cluster(cluster), space(space), limitBytes(limitBytes) {}
+
+const Graph &Searcher::graphFor(int64_t microBatch) {
+  auto found = graphs.find(microBatch);
+  if (found == graphs.end())
+    found = graphs.emplace(microBatch, withBatch(graph, microBatch)).first;
+  return found->second;
+}
+
+const Placement &Searcher::placementFor(int64_t tp, int64_t microBatch) {
+  auto key = std::make_pair(tp, tp == 1 ? 0 : microBatch); // one device: nothing to place
+  auto found = placements.find(key);
+  if (found == placements.end())
+    found = placements.emplace(key, place(graphFor(microBatch), tp, cluster)).first;
+  return found->second;
+}
+
+const std::vector<bool> &Searcher::flagsFor(const std::string &recompute, int64_t microBatch) {
+  auto key = std::make_pair(microBatch, recompute);
+  auto found = flags.find(key);
+  if (found == flags.end())
+    found = flags.emplace(key, recomputeFlags(graphFor(microBatch), recompute)).first;
+  return found->second;
+}
+
+const Profile &Searcher::profileFor(int64_t tp, int64_t microBatch, const std::string &recompute) {
+  auto key = std::make_tuple(tp, microBatch, recompute);
+  auto found = profiles.find(key);
+  if (found == profiles.end())
+    found = profiles
+                .emplace(key, makeProfile(graphFor(microBatch), placementFor(tp, microBatch), tp,
+                                          flagsFor(recompute, microBatch), job, cluster))
+                .first;
+  return found->second;
+}
+
+/// Kernels of one micro-batch if every op divided evenly over tp devices: no strategy is faster.
+double Searcher::idealSeconds(int64_t tp, int64_t microBatch) {
+  auto [found, isNew] = ideals.emplace(std::make_pair(tp, microBatch), 0.0);
+  if (!isNew)
+    return found->second;
+  const Graph &batched = graphFor(microBatch);
+  double total = 0;
+  for (int op = 0; op < int(batched.ops.size()); ++op) {
+    LocalWork work = localWork(batched, op, OpStrategy());
+    work.flops /= double(tp);
+    work.bytes /= double(tp);
+    total += kernelSeconds(cluster, batched.ops[op].kernelClass, work);
+  }
+  return found->second = total;
+}
+
+const NetworkCost &Searcher::networkFor(const MeshShape &mesh) {
+  auto &network = networks[{mesh.pp, mesh.dp, mesh.fsdp, mesh.tp}];
+  if (!network) {
+    Mesh axes = mesh.mesh();
+    network = std::make_unique<NetworkCost>(cluster, axes, axes.axisIndex("pp"));
+  }
+  return *network;
+}
+
+DataMode Searcher::dataMode(const Candidate &candidate) {
+  const NetworkCost &network = networkFor(candidate.mesh);
+  Mesh mesh = candidate.mesh.mesh();
+  std::vector<AxisRef> zero, others;
+  for (const char *name : {"dp", "fsdp"}) {
+    int axis = mesh.axisIndex(name);
+    if (axis < 0)
+      continue;
+    bool sharded =
+        candidate.zero.zero > 0 && (candidate.mesh.fsdp == 1 || axis == mesh.axisIndex("fsdp"));
+    (sharded ? zero : others).push_back(wholeAxis(mesh, axis));
+  }
+  DataMode mode;
+  mode.zero = candidate.zero.zero;
+  mode.keepGathered = candidate.zero.keepGathered;
+  mode.zeroGroup = network.groupShape(zero);
+  mode.reduceGroup = network.groupShape(others);
+  return mode;
+}
+
+void Searcher::enumerateOn(int64_t devices, std::vector<Candidate> &candidates) {
+  int64_t batch = job.globalBatch;
+  if (job.batchIsDefault) // rounded up, so that every data-parallel size divides it
+    batch = (batch + devices - 1) / devices * devices;
+  for (const MeshShape &mesh : space.meshes(devices)) {
+    if (mesh.dataRanks() > 1 && graph.batchFactor < 0)
+      continue;
+    for (int64_t microBatch : space.microBatches(mesh, batch)) {
+      Candidate candidate;
+      candidate.mesh = mesh;
+      candidate.batch = batch;
+      candidate.microBatch = microBatch;
+      candidate.accumulation = batch / (mesh.dataRanks() * microBatch);
+      candidate.lowerBound =
+          pipelineLowerBound(idealSeconds(mesh.tp, microBatch), mesh.pp, candidate.accumulation);
+      for (const ZeroChoice &zero : space.zeroChoices(mesh))
+        for (const std::string &recompute : space.recomputeModes())
+          for (const std::string &schedule : space.schedules(mesh)) {
+            candidate.zero = zero;
+            candidate.recompute = recompute;
+            candidate.schedule = schedule;
+            candidates.push_back(candidate);
+          }
+    }
+  }
+}
+
+std::vector<Candidate> Searcher::enumerate() {
+  std::vector<Candidate> candidates;
+  enumerateOn(job.gpus, candidates);
+  // Devices may stay idle where their number does not divide anything well.
+  if (!space.meshIsPinned()) {
+    std::vector<int64_t> fewer;
+    int64_t power = 1;
+    while (power * 2 <= job.gpus)
+      power *= 2;
+    fewer.push_back(power);
+    fewer.push_back(job.gpus / cluster.devicesPerNode * cluster.devicesPerNode);
+    for (int64_t divisor : divisorsOf(job.globalBatch))
+      if (divisor <= job.gpus && divisor * 2 > job.gpus)
+        fewer.push_back(divisor);
+    std::sort(fewer.rbegin(), fewer.rend());
+    fewer.erase(std::unique(fewer.begin(), fewer.end()), fewer.end());
+    for (int64_t devices : fewer)
+      if (devices > 0 && devices < job.gpus)
+        enumerateOn(devices, candidates);
+  }
+  for (size_t i = 0; i < candidates.size(); ++i)
+    candidates[i].order = int(i);
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate &a, const Candidate &b) {
+    return std::tie(a.lowerBound, a.order) < std::tie(b.lowerBound, b.order);
+  });
+  return candidates;
+}
+
+double Searcher::stageBytes(const Candidate &candidate, const Profile &profile,
+                            const DataMode &mode, int first, int last, int64_t inFlight) const {
+  double live = 0, largest = 0;
+  for (int op = first; op < last; ++op) {
+    live = std::max(live, profile.liveBytes[op]);
+    largest = std::max(largest, profile.largestParameter[op]);
+  }
+  return profiledBytes(profile, first, last, mode, job, cluster, inFlight, live, largest);
+}
+
+/// Stages of equal time if they fit, else the best cut that fits, else the former again.
+std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const Profile &profile,
+                                              const DataMode &mode) {
+  int64_t pp = candidate.mesh.pp;
+  if (pp == 1)
+    return std::vector<int>{0};
+  const NetworkCost &network = networkFor(candidate.mesh);
+  GroupShape ends = network.stageGroupShape({0, 1});
+  auto &cutter = cutters[{&profile, pp, ends.nodes > 1}];
+  if (!cutter) {
+    auto send = [&](double bytes) { return network.seconds(CollectiveKind::Send, ends, bytes); };
+    int buckets = int(std::clamp<int64_t>(pp * 6, 48, 256));
+    cutter = std::make_unique<StageCutter>(profile, cutPositions(profile, buckets), send);
+  }
+  std::optional<std::vector<int>> balanced = cutter->cut(int(pp));
+  if (!balanced)
+    return std::nullopt;
+  std::vector<int64_t> inFlight;
+  bool fits = true;
+  for (int64_t s = 0; s < pp; ++s) {
+    inFlight.push_back(microBatchesInFlight(candidate.schedule, pp, s, candidate.accumulation));
+    int last = s + 1 < pp ? (*balanced)[s + 1] : profile.numForward;
+    fits &= stageBytes(candidate, profile, mode, (*balanced)[s], last, inFlight.back()) <=
+            double(limitBytes);
+  }
+  if (fits)
+    return balanced;
+  auto bytes = [&](int first, int last, int64_t count) {
+    return stageBytes(candidate, profile, mode, first, last, count);
+  };
+  std::optional<std::vector<int>> within = cutter->cutWithin(inFlight, double(limitBytes), bytes);
+  return within ? within : balanced;
+}
+
+bool Searcher::score(Candidate &candidate) {
+  ++evaluations;
+  const Profile &profile = profileFor(candidate.mesh.tp, candidate.microBatch, candidate.recompute);
+  const NetworkCost &network = networkFor(candidate.mesh);
+  DataMode mode = dataMode(candidate);
+  std::optional<std::vector<int>> firstOps = cut(candidate, profile, mode);
+  if (!firstOps)
+    return false;
+  candidate.firstOps = *firstOps;
+
+  std::vector<StageSeconds> stages;
+  candidate.peakBytes = 0;
+  int64_t pp = candidate.mesh.pp;
+  for (int64_t s = 0; s < pp; ++s) {
+    int first = candidate.firstOps[s];
+    int last = s + 1 < pp ? candidate.firstOps[s + 1] : profile.numForward;
+    StageSeconds stage = profiledSeconds(profile, first, last, mode, network, cluster);
+    if (s + 1 < pp) {
+      GroupShape ends = network.stageGroupShape({int(s), int(s + 1)});
+      stage.sendForward =
+          network.seconds(CollectiveKind::Send, ends, profile.crossingBytes[last - 1]);
+    }
+    if (s > 0) {
+      GroupShape ends = network.stageGroupShape({int(s - 1), int(s)});
+      stage.sendBackward =
+          network.seconds(CollectiveKind::Send, ends, profile.crossingBytes[first - 1]);
+    }
+    stages.push_back(stage);
+    int64_t inFlight = microBatchesInFlight(candidate.schedule, pp, s, candidate.accumulation);
+    double bytes = stageBytes(candidate, profile, mode, first, last, inFlight);
+    if (bytes > candidate.peakBytes) {
+      candidate.peakBytes = bytes;
+      candidate.fullestStage = int(s);
+    }
+  }
+  candidate.seconds = stepTime(cluster, stages, candidate.accumulation).seconds;
+  candidate.feasible = candidate.peakBytes <= double(limitBytes);
+  return true;
+}
+
+Plan Searcher::planOf(const Candidate &candidate) {
+  Plan plan;
+  plan.job = job;
+  plan.job.globalBatch = candidate.batch;
+  plan.cluster = cluster;
+  plan.mesh = candidate.mesh;
+  plan.idleDevices = job.gpus - candidate.mesh.numRanks();
+  plan.microBatch = candidate.microBatch;
+  plan.accumulation = candidate.accumulation;
+  plan.schedule = candidate.schedule;
+  plan.recompute = candidate.recompute;
+
+  // Ops with axes beyond the batch, those with the same axes together.
+  const Graph &batched = graphFor(candidate.microBatch);
+  const Placement &placement = placementFor(candidate.mesh.tp, candidate.microBatch);
+  std::map<std::map<int, std::vector<std::string>>, size_t> decisionOf;
+  for (int op = 0; op < int(batched.ops.size()); ++op) {
+    if (!choosesForItself(batched, op) || placement.strategies[op].loopAxes.empty())
+      continue;
+    std::map<int, std::vector<std::string>> loopAxes;
+    for (const auto &[loop, axes] : placement.strategies[op].loopAxes)
+      if (!axes.empty())
+        loopAxes[loop] = {"tp"};
+    if (loopAxes.empty())
+      continue;
+    // The batch stays split over data ranks; tp comes after them on the same loop.
+    const std::vector<Loop> &loops = batched.ops[op].loops;
+    for (int loop = 0; loop < int(loops.size()); ++loop)
+      if (loops[loop].factor == batched.batchFactor && loops[loop].kind != LoopKind::Fixed)
+        loopAxes[loop].insert(loopAxes[loop].begin(), {"dp", "fsdp"});
+    auto [found, isNew] = decisionOf.emplace(loopAxes, plan.ops.size());
+    if (isNew)
+      plan.ops.push_back({loopAxes, {}});
+    plan.ops[found->second].ops.push_back(batched.ops[op].id);
+  }
+
+  plan.parameterDefault.zero = candidate.zero.zero;
+  plan.parameterDefault.keepGathered = candidate.zero.keepGathered;
+  for (const char *axis : {"dp", "fsdp"}) {
+    bool isFsdp = std::string(axis) == "fsdp";
+    if ((isFsdp ? candidate.mesh.fsdp : candidate.mesh.dp) == 1)
+      continue;
+    bool sharded = candidate.zero.zero > 0 && (isFsdp || candidate.mesh.fsdp == 1);
+    (sharded ? plan.parameterDefault.zeroAxes : plan.parameterDefault.reduceAxes).push_back(axis);
+  }
+  for (int op : candidate.firstOps)
+    plan.stages.push_back(graph.ops[op].id);
+  if (candidate.recompute != "none") {
+    Graph staged = batched;
+    setStages(staged, candidate.firstOps);
+    const auto &flagged = flagsFor(candidate.recompute, candidate.microBatch);
+    for (int op : reexecutedOps(staged, flagged))
+      plan.recomputeOps.push_back(graph.ops[op].id);
+  }
+  return plan;
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,24 @@
+//===- Stages.h - Pipeline stages of ops -----------------------------------===//
+
+#ifndef TBC_PLANNER_CORE_STAGES_H
+#define TBC_PLANNER_CORE_STAGES_H
+
+#include "planner/reshard/Graph.h"
+
+#include <vector>
+
+namespace tbc::planner {
+
+/// Sets the stage of every op, where forward ops `firstOps[s]` up to the next entry are stage s
+/// (firstOps[0] = 0, ascending). A backward op has its forward op's stage; one without, the stage
+/// of the forward op whose result it is the cotangent of, else the earliest stage among the
+/// producers of its operands, which is where the backward gets to last.
+void setStages(reshard::Graph &graph, const std::vector<int> &firstOps);
+
+/// Per op, the forward op that it goes with when stages are cut: itself, its forward op, or as
+/// above (never -1).
+std::vector<int> forwardAnchors(const reshard::Graph &graph);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_STAGES_H

@@ -1,0 +1,295 @@
+//===- Summary.cpp - A plan as text for a terminal -------------------------===//
+
+#include "planner/core/Summary.h"
+#include "planner/core/Cost.h"
+#include "planner/core/Explore.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+#include <map>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+static std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
+static std::string format(const char *pattern, ...) {
+  va_list arguments, again;
+  va_start(arguments, pattern);
+  va_copy(again, arguments);
+  std::string text(size_t(std::vsnprintf(nullptr, 0, pattern, arguments)), '\0');
+  std::vsnprintf(text.data(), text.size() + 1, pattern, again);
+  va_end(again);
+  va_end(arguments);
+  return text;
+}
+
+std::string formatBytes(double bytes) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  int unit = 0;
+  while (std::abs(bytes) >= 1000 && unit < 5) {
+    bytes /= 1024;
+    ++unit;
+  }
+  if (unit == 0)
+    return format("%.0f B", bytes);
+  return format(bytes < 10 ? "%.2f %s" : bytes < 100 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+}
+
+std::string formatSeconds(double seconds) {
+  if (seconds >= 1)
+    return format(seconds < 10 ? "%.2f s" : "%.1f s", seconds);
+  if (seconds >= 1e-3)
+    return format(seconds < 1e-2  ? "%.2f ms"
+                  : seconds < 0.1 ? "%.1f ms"
+                                  : "%.0f ms",
+                  seconds * 1e3);
+  return format("%.1f us", seconds * 1e6);
+}
+
+/// e.g. 4.27 M.
+static std::string formatCount(double count) {
+  static const char *const units[] = {"", " k", " M", " G", " T"};
+  int unit = 0;
+  while (count >= 1000 && unit < 4) {
+    count /= 1000;
+    ++unit;
+  }
+  return format(count < 10 && unit > 0 ? "%.2f%s"
+                : count < 100          ? "%.1f%s"
+                                       : "%.0f%s",
+                count, units[unit]);
+}
+
+/// `text` in at most `width` columns, its end cut off.
+static std::string clipped(const std::string &text, size_t width) {
+  return text.size() <= width ? text : text.substr(0, width - 3) + "...";
+}
+
+namespace {
+
+class Summary {
+public:
+  explicit Summary(const Plan &plan) : plan(plan), prediction(plan.prediction) {}
+
+  std::string run() {
+    verdict();
+    mesh();
+    stages();
+    blocks();
+    memory();
+    time();
+    communication();
+    reasons();
+    alternatives();
+    assumptions();
+    return text;
+  }
+
+private:
+  void line(const std::string &content) { text += content + "\n"; }
+
+  void verdict() {
+    const Prediction &p = prediction;
+    line(format("%s: %s of %s per device", p.fits ? "fits" : "DOES NOT FIT",
+                formatBytes(double(p.peakBytes)).c_str(),
+                formatBytes(double(p.limitBytes)).c_str()));
+    double samples = double(plan.job.globalBatch) / p.stepSeconds;
+    std::string rate = formatCount(samples) + " samples/s";
+    if (plan.job.sequence > 0)
+      rate += ", " + formatCount(samples * double(plan.job.sequence)) + " tokens/s";
+    line(format("step %s (%s to %s), %s, MFU %.1f %%", formatSeconds(p.stepSeconds).c_str(),
+                formatSeconds(p.lowSeconds).c_str(), formatSeconds(p.highSeconds).c_str(),
+                rate.c_str(), 100 * p.mfu));
+    if (plan.lowerBoundSeconds > 0)
+      line(format("no plan in this cost model is faster than %s (gap %.0f %%)",
+                  formatSeconds(plan.lowerBoundSeconds).c_str(),
+                  100 * (p.stepSeconds / plan.lowerBoundSeconds - 1)));
+    line("");
+  }
+
+  void mesh() {
+    line(format("plan: %s on %lld x %s", describe(plan).c_str(), (long long)plan.mesh.numRanks(),
+                plan.cluster.name.c_str()));
+    Mesh axes = plan.mesh.mesh();
+    NetworkCost network(plan.cluster, axes, axes.axisIndex("pp"));
+    for (size_t axis = 0; axis < axes.axes.size(); ++axis) {
+      GroupShape group = network.groupShape({wholeAxis(axes, int(axis))});
+      std::string where = group.nodes == 1
+                              ? "inside a node"
+                              : format("across %lld nodes, %lld of a group on each",
+                                       (long long)group.nodes, (long long)group.perNode);
+      line(format("  %-4s %4lld  %s", axes.axes[axis].name.c_str(), (long long)axes.axes[axis].size,
+                  where.c_str()));
+    }
+    line(format("  batch %lld = micro-batch %lld x accumulation %lld x %lld data ranks",
+                (long long)plan.job.globalBatch, (long long)plan.microBatch,
+                (long long)plan.accumulation, (long long)plan.mesh.dataRanks()));
+  }
+
+  void stages() {
+    if (plan.mesh.pp == 1)
+      return;
+    constexpr size_t most = 6;
+    size_t count = plan.stages.size();
+    for (size_t s = 0; s < count; ++s) {
+      if (count > most && s == most - 1 && s + 1 < count) {
+        line(format("  ... %zu more stages", count - most));
+        s = count - 1;
+      }
+      std::string seconds = s < prediction.stageSeconds.size()
+                                ? formatSeconds(prediction.stageSeconds[s])
+                                : std::string("?");
+      std::string bytes = s < prediction.stages.size()
+                              ? formatBytes(double(prediction.stages[s].totalBytes()))
+                              : std::string("?");
+      line(format("  stage %zu from %s: %s a micro-batch, %s", s,
+                  clipped(plan.stages[s], 40).c_str(), seconds.c_str(), bytes.c_str()));
+    }
+  }
+
+  void blocks() {
+    if (plan.blocks.empty())
+      return;
+    line("");
+    line("  layers                              count  parameters   fwd+bwd     kept  split");
+    // The rows that cost most, in their order.
+    constexpr size_t most = 8;
+    std::vector<size_t> order;
+    for (size_t i = 0; i < plan.blocks.size(); ++i)
+      order.push_back(i);
+    auto cost = [&](size_t i) { return plan.blocks[i].seconds * double(plan.blocks[i].count); };
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return cost(a) != cost(b) ? cost(a) > cost(b) : a < b; });
+    size_t hidden = order.size() > most ? order.size() - most : 0;
+    order.resize(order.size() - hidden);
+    std::sort(order.begin(), order.end());
+    for (size_t i : order) {
+      const BlockRow &row = plan.blocks[i];
+      line(format("  %-34s %6lld %11s %9s %8s  %s", clipped(row.name, 34).c_str(),
+                  (long long)row.count, formatCount(double(row.parameters)).c_str(),
+                  formatSeconds(row.seconds).c_str(),
+                  formatBytes(double(row.residualBytes)).c_str(), row.split.c_str()));
+    }
+    if (hidden > 0)
+      line(format("  ... %zu cheaper rows", hidden));
+  }
+
+  void memory() {
+    if (prediction.stages.empty())
+      return;
+    size_t fullest = 0;
+    for (size_t s = 1; s < prediction.stages.size(); ++s)
+      if (prediction.stages[s].totalBytes() > prediction.stages[fullest].totalBytes())
+        fullest = s;
+    line("");
+    line(plan.mesh.pp == 1 ? "memory of a device"
+                           : format("memory of a device of stage %zu, the fullest", fullest));
+    for (const MemoryLine &entry : prediction.stages[fullest].lines)
+      if (entry.bytes > 0)
+        line(format(
+            "  %-22s %10s  %4.1f %%", entry.name.c_str(), formatBytes(double(entry.bytes)).c_str(),
+            100 * double(entry.bytes) / double(std::max<int64_t>(1, prediction.limitBytes))));
+  }
+
+  void time() {
+    const TimeSplit &t = prediction.time;
+    std::string parts;
+    for (const auto &[name, seconds] : {std::pair<const char *, double>{"kernels", t.compute},
+                                        {"recompute", t.recompute},
+                                        {"tp communication", t.operands},
+                                        {"data communication", t.data},
+                                        {"pipeline", t.pipeline},
+                                        {"update", t.update}})
+      if (seconds > 0)
+        parts += (parts.empty() ? "" : ", ") + std::string(name) + " " + formatSeconds(seconds) +
+                 format(" (%.0f %%)", 100 * seconds / std::max(t.total(), 1e-30));
+    line("");
+    line("time: " + parts);
+  }
+
+  void communication() {
+    // By kind and axes, on the stage that has most of it.
+    struct Sum {
+      double bytes = 0, count = 0, seconds = 0;
+    };
+    std::map<std::pair<std::string, std::string>, std::map<int, Sum>> sums;
+    for (const CollectiveLine &entry : prediction.collectives) {
+      Sum &sum = sums[{name(entry.count.kind), entry.count.axes}][entry.count.stage];
+      sum.bytes += double(entry.count.bytes) * double(entry.count.count);
+      sum.count += double(entry.count.count);
+      sum.seconds += entry.seconds * double(entry.count.count);
+    }
+    if (sums.empty())
+      return;
+    const TimeSplit &t = prediction.time;
+    line(format("communication per step and device: %s exposed, %s hidden",
+                formatSeconds(t.operands + t.data).c_str(), formatSeconds(t.hiddenData).c_str()));
+    size_t shown = 0;
+    for (const auto &[key, byStage] : sums) {
+      if (shown++ == 8) {
+        line(format("  ... %zu more kinds", sums.size() - 8));
+        break;
+      }
+      Sum most;
+      for (const auto &[stage, sum] : byStage)
+        if (sum.seconds > most.seconds)
+          most = sum;
+      line(format("  %-14s over %-8s %8.0f x, %10s, %s", key.first.c_str(), key.second.c_str(),
+                  most.count, formatBytes(most.bytes).c_str(),
+                  formatSeconds(most.seconds).c_str()));
+    }
+  }
+
+  void reasons() {
+    line("");
+    if (!plan.bindingConstraint.empty())
+      line("bound by " + plan.bindingConstraint);
+    for (const Reason &reason : plan.reasons)
+      line(format("  %-11s %s: %s", reason.decision.c_str(), reason.value.c_str(),
+                  clipped(reason.text, 110).c_str()));
+  }
+
+  void alternatives() {
+    if (plan.alternatives.empty())
+      return;
+    line("runners-up");
+    size_t shown = 0;
+    for (const Alternative &other : plan.alternatives) {
+      if (shown++ == 4)
+        break;
+      Plan stub;
+      stub.mesh = other.mesh;
+      stub.parameterDefault = other.data;
+      stub.microBatch = other.microBatch;
+      stub.accumulation = other.accumulation;
+      stub.schedule = other.schedule;
+      stub.recompute = other.recompute;
+      line(format("  %s: %s, %s (%s)", describe(stub).c_str(),
+                  formatSeconds(other.stepSeconds).c_str(),
+                  formatBytes(double(other.peakBytes)).c_str(), other.note.c_str()));
+    }
+  }
+
+  void assumptions() {
+    if (plan.assumptions.empty())
+      return;
+    line("assumptions");
+    size_t shown = 0;
+    for (const std::string &assumption : plan.assumptions)
+      if (shown++ < 6)
+        line("  " + clipped(assumption, 110));
+  }
+
+  const Plan &plan;
+  const Prediction &prediction;
+  std::string text;
+};
+
+} // namespace
+
+std::string summarize(const Plan &plan) { return Summary(plan).run(); }
+
+} // namespace tbc::planner
