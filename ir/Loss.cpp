@@ -95,6 +95,11 @@ static Value isLabel(Formula &f, Value logits, Value labels) {
   return f.compare(index, f.repeat(labels, index, {last}), "eq");
 }
 
+/// Where a label is not the one that is ignored.
+static Value isCounted(Formula &f, Value labels, int64_t ignoreIndex) {
+  return f.compare(labels, f.number(labels, double(ignoreIndex)), "ne");
+}
+
 LogicalResult CrossEntropyOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
   Formula f{builder, getLoc()};
   Value x = f.wide(getLogits());
@@ -103,7 +108,7 @@ LogicalResult CrossEntropyOp::decompose(OpBuilder &builder, SmallVectorImpl<Valu
   Value l = f.sum(f.exp(f.sub(x, f.repeat(m, x, {last}))), {last});
   Value chosen = f.sum(f.select(isLabel(f, x, getLabels()), x, f.number(x, 0)), {last});
   Value loss = f.sub(f.add(m, f.log(l)), chosen);
-  Value counts = f.compare(getLabels(), f.number(getLabels(), double(getIgnoreIndex())), "ne");
+  Value counts = isCounted(f, getLabels(), getIgnoreIndex());
   results.assign({f.select(counts, loss, f.number(loss, 0)), m, l});
   return success();
 }
@@ -115,7 +120,7 @@ LogicalResult CrossEntropyGradOp::decompose(OpBuilder &builder, SmallVectorImpl<
   Value e = f.exp(f.sub(x, f.repeat(getMaximum(), x, {last})));
   Value p = f.div(e, f.repeat(getDenominator(), x, {last}));
   Value hot = f.select(isLabel(f, x, getLabels()), f.number(x, 1), f.number(x, 0));
-  Value counts = f.compare(getLabels(), f.number(getLabels(), double(getIgnoreIndex())), "ne");
+  Value counts = isCounted(f, getLabels(), getIgnoreIndex());
   Value scale = f.select(counts, getCotangent(), f.number(getCotangent(), 0));
   Value dx = f.mul(f.repeat(scale, x, {last}), f.sub(p, hot));
   results.assign({f.cast(dx, getType().getElementType())});

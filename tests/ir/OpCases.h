@@ -1,0 +1,73 @@
+//===- OpCases.h - One small example of every interesting op ---------------===//
+//
+// The table that the tests of gradients, decompositions and factor rules run over.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_TESTS_IR_OPCASES_H
+#define TBC_TESTS_IR_OPCASES_H
+
+#include "runtime/kernels/Tensor.h"
+#include "tests/ir/ParsedModule.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tbc {
+
+/// An op on small operands.
+struct OpCase {
+  std::string mnemonic;
+  /// Comma-separated; rank-2 f32 tensors are written "2x3xf32".
+  std::string operands;
+  std::string results;
+  /// Without braces.
+  std::string attributes = "";
+  /// Operand values lie in +-[0.2, 1.5], or, where the op or its derivative needs that, above 0.2.
+  bool positive = false;
+  /// The operands with a gradient; without: every float operand.
+  std::optional<std::vector<unsigned>> differentiated = std::nullopt;
+
+  /// A function @f that applies the op to its arguments and returns its results.
+  std::string module() const;
+};
+void PrintTo(const OpCase &opCase, std::ostream *stream);
+
+/// Cases of ops with a gradient, and of composite ops.
+const std::vector<OpCase> &differentiableCases();
+const std::vector<OpCase> &compositeCases();
+
+/// The one op of @f.
+mlir::Operation *theOp(ParsedModule &module);
+
+/// Values for the arguments of @f, the same in every arithmetic: floats as OpCase says, integers 0
+/// to 2 but the first -100 where the op ignores that label.
+std::vector<kernels::Tensor> operandsFor(const OpCase &opCase, ParsedModule &module,
+                                         kernels::Arith arith);
+
+/// Appends arguments of the given types to @f; returns the new values.
+llvm::SmallVector<mlir::Value> addArguments(mlir::func::FuncOp function,
+                                            llvm::ArrayRef<mlir::Type> types);
+
+/// Makes @f return `values`.
+void setResults(mlir::func::FuncOp function, llvm::ArrayRef<mlir::Value> values);
+
+/// Whether some case of `cases` has each registered op with `interface`; returns those missing.
+template <typename Interface>
+std::vector<std::string> opsWithout(const std::vector<OpCase> &cases, mlir::MLIRContext &context) {
+  std::vector<std::string> missing;
+  for (mlir::RegisteredOperationName name : context.getRegisteredOperations()) {
+    if (name.getDialectNamespace() != "tbc" || !name.hasInterface<Interface>())
+      continue;
+    bool found = llvm::any_of(
+        cases, [&](const OpCase &opCase) { return opCase.mnemonic == name.stripDialect(); });
+    if (!found)
+      missing.push_back(name.getStringRef().str());
+  }
+  return missing;
+}
+
+} // namespace tbc
+
+#endif // TBC_TESTS_IR_OPCASES_H

@@ -1,0 +1,175 @@
+//===- factor_rule_test.cpp - Factor rules fit the types of their ops ------===//
+
+#include "tests/ir/OpCases.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <stdexcept>
+
+using namespace mlir;
+using namespace tbc;
+
+namespace {
+
+/// Checks that the dims of `type` are the sums of products of loop sizes that the rule says.
+void expectFits(const FactorRule &rule, ArrayRef<FactorRule::Dim> dims, Type type,
+                const std::string &what) {
+  auto shape = cast<RankedTensorType>(type).getShape();
+  ASSERT_EQ(dims.size(), shape.size()) << what;
+  for (auto [dim, size] : llvm::zip_equal(dims, shape)) {
+    int64_t sum = 0;
+    for (const FactorRule::Product &product : dim) {
+      int64_t segment = 1;
+      for (unsigned loop : product)
+        segment *= rule.loops[loop].size;
+      sum += segment;
+    }
+    EXPECT_EQ(sum, size) << what;
+  }
+}
+
+std::vector<OpCase> allCases() {
+  std::vector<OpCase> cases = differentiableCases();
+  cases.insert(cases.end(), compositeCases().begin(), compositeCases().end());
+  const std::vector<OpCase> others = {
+      {"sgd", "2x3xf32, 2x3xf32, f32", "2x3xf32", "weight_decay = 0.1 : f64"},
+      {"sgd_momentum", "2x3xf32, 2x3xf32, 2x3xf32, f32", "2x3xf32, 2x3xf32",
+       "momentum = 0.9 : f64, nesterov = true, weight_decay = 0.1 : f64"},
+      {"adamw", "2x3xbf16, 2x3xf32, 2x3xf32, 2x3xf32, f32, i64", "2x3xbf16, 2x3xf32, 2x3xf32",
+       "beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.1 : f64"},
+      {"conv_grad_input", "2x6x4xf32, 6x2x3xf32", "2x4x6xf32",
+       "strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, "
+       "groups = 2 : i64"},
+      {"conv_grad_weight", "2x4x6xf32, 2x6x4xf32", "6x2x3xf32",
+       "strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, "
+       "groups = 2 : i64"},
+      {"max_pool_grad", "2x2x6xf32, 2x2x3xf32", "2x2x6xf32",
+       "kernel = array<i64: 2>, strides = array<i64: 2>, pads = array<i64: 0, 0>, "
+       "dilations = array<i64: 1>"},
+      {"avg_pool_grad", "2x2x3xf32", "2x2x6xf32",
+       "kernel = array<i64: 2>, strides = array<i64: 2>, pads = array<i64: 0, 0>, "
+       "count_include_pad = true"},
+  };
+  cases.insert(cases.end(), others.begin(), others.end());
+  return cases;
+}
+
+class Rule : public testing::TestWithParam<OpCase> {};
+
+TEST_P(Rule, FitsTheTypes) {
+  ParsedModule module(GetParam().module());
+  ASSERT_TRUE(module) << module.messages;
+  Operation *op = theOp(module);
+  FactorRule rule = cast<ShardableOpInterface>(op).getFactorRule();
+  ASSERT_EQ(rule.operands.size(), op->getNumOperands());
+  ASSERT_EQ(rule.results.size(), op->getNumResults());
+  for (auto [i, type] : llvm::enumerate(op->getOperandTypes()))
+    expectFits(rule, rule.operands[i], type, "operand " + std::to_string(i));
+  for (auto [i, type] : llvm::enumerate(op->getResultTypes()))
+    expectFits(rule, rule.results[i], type, "result " + std::to_string(i));
+}
+
+TEST_P(Rule, SummedLoopsAreInNoResultAndParallelOnesAreNot) {
+  ParsedModule module(GetParam().module());
+  ASSERT_TRUE(module) << module.messages;
+  FactorRule rule = cast<ShardableOpInterface>(theOp(module)).getFactorRule();
+  std::set<unsigned> inResults, inOperands;
+  for (const auto &dims : rule.results)
+    for (const auto &dim : dims)
+      for (const auto &product : dim)
+        inResults.insert(product.begin(), product.end());
+  for (const auto &dims : rule.operands)
+    for (const auto &dim : dims)
+      for (const auto &product : dim)
+        inOperands.insert(product.begin(), product.end());
+  for (auto [loop, info] : llvm::enumerate(rule.loops)) {
+    if (info.kind == LoopKind::Reduction || info.kind == LoopKind::Max) {
+      EXPECT_FALSE(inResults.count(loop)) << "loop " << loop;
+    }
+    // A parallel loop that only operands have would need a reduction. One that nothing has is a
+    // size of a concat, a window's rest or a group of one.
+    if (info.kind == LoopKind::Parallel && info.size > 1 && inOperands.count(loop) &&
+        GetParam().mnemonic != "slice") {
+      EXPECT_TRUE(inResults.count(loop)) << "loop " << loop;
+    }
+  }
+}
+
+TEST_P(Rule, CostsAreFinite) {
+  ParsedModule module(GetParam().module());
+  ASSERT_TRUE(module) << module.messages;
+  auto cost = cast<CostOpInterface>(theOp(module));
+  EXPECT_GE(cost.getFlops(), 0);
+  EXPECT_LT(cost.getFlops(), 1e6);
+  EXPECT_TRUE(llvm::is_contained(
+      {"matmul", "conv", "attention", "elementwise", "reduction", "gather", "none"},
+      cost.getKernelClass()))
+      << cost.getKernelClass().str();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Rule, testing::ValuesIn(allCases()),
+                         [](const testing::TestParamInfo<OpCase> &info) {
+                           return info.param.mnemonic + "_" + std::to_string(info.index);
+                         });
+
+FactorRule ruleOf(const OpCase &opCase) {
+  ParsedModule module(opCase.module());
+  if (!module)
+    throw std::runtime_error(module.messages);
+  return cast<ShardableOpInterface>(theOp(module)).getFactorRule();
+}
+
+double flopsOf(const OpCase &opCase) {
+  ParsedModule module(opCase.module());
+  if (!module)
+    throw std::runtime_error(module.messages);
+  return cast<CostOpInterface>(theOp(module)).getFlops();
+}
+
+TEST(AttentionRule, QueryHeadsAreKeyHeadsTimesGroup) {
+  FactorRule rule =
+      ruleOf({"attention", "2x6x3x5xf32, 2x2x4x5xf32, 2x2x4x7xf32",
+              "2x6x3x7xf32, 2x6x3xf32, 2x6x3xf32", "scale = 1.0 : f64, causal = true"});
+  const FactorRule::Product &heads = rule.operands[0][1][0];
+  ASSERT_EQ(heads.size(), 2u);
+  EXPECT_EQ(rule.loops[heads[0]].size, 2);
+  EXPECT_EQ(rule.loops[heads[1]].size, 3);
+  EXPECT_EQ(rule.operands[1][1][0], FactorRule::Product{heads[0]});
+  EXPECT_EQ(rule.results[1][1][0], heads);
+  EXPECT_EQ(rule.loops[rule.operands[0][2][0][0]].kind, LoopKind::Fixed);
+}
+
+TEST(AttentionRule, FlopsCountTheWholeSquare) {
+  std::string sizes = "2x4x8x16xf32, 2x4x8x16xf32, 2x4x8x16xf32";
+  EXPECT_EQ(flopsOf({"attention", sizes, "2x4x8x16xf32, 2x4x8xf32, 2x4x8xf32",
+                     "scale = 1.0 : f64, causal = true"}),
+            4.0 * 2 * 4 * 8 * 8 * 16);
+}
+
+TEST(ConvRule, GroupsAreAFactorOfBothChannels) {
+  FactorRule rule = ruleOf({"conv", "2x4x6xf32, 6x2x3xf32", "2x6x4xf32",
+                            "strides = array<i64: 1>, pads = array<i64: 0, 0>, "
+                            "dilations = array<i64: 1>, groups = 2 : i64"});
+  unsigned groups = rule.operands[0][1][0][0];
+  EXPECT_EQ(rule.loops[groups].size, 2);
+  EXPECT_EQ(rule.loops[groups].kind, LoopKind::Parallel);
+  EXPECT_EQ(rule.operands[1][0][0][0], groups);
+  EXPECT_EQ(rule.results[0][1][0][0], groups);
+}
+
+TEST(ConvRule, FlopsAreTwoPerProduct) {
+  // 2 samples x 6 outputs x 4 positions, each of 2 inputs x 3 taps.
+  EXPECT_EQ(flopsOf({"conv", "2x4x6xf32, 6x2x3xf32", "2x6x4xf32",
+                     "strides = array<i64: 1>, pads = array<i64: 0, 0>, "
+                     "dilations = array<i64: 1>, groups = 2 : i64"}),
+            2.0 * 2 * 6 * 4 * 2 * 3);
+}
+
+TEST(NormRule, WeightGradientIsSummedOverRows) {
+  FactorRule rule = ruleOf({"norm_scale_grad", "2x3x6xf32, 2x3x6xf32, 2x3xf32, 2x3xf32", "6xf32"});
+  EXPECT_EQ(rule.loops[rule.operands[0][0][0][0]].kind, LoopKind::Reduction);
+  EXPECT_EQ(rule.loops[rule.operands[0][2][0][0]].kind, LoopKind::Fixed);
+}
+
+} // namespace
