@@ -1,0 +1,132 @@
+//===- SerialTrainer.cpp - The training step, serially ---------------------===//
+
+#include "ir/SerialTrainer.h"
+
+#include "ir/Evaluate.h"
+#include "ir/Interpreter.h"
+#include "ir/Tbc.h"
+#include "runtime/kernels/Kernel.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace tbc {
+
+using kernels::Arith;
+using kernels::Tensor;
+
+SerialTrainer::SerialTrainer(ModuleOp module, Arith arith) : module(module), arith(arith) {}
+
+static std::string text(Attribute attr) {
+  auto string = dyn_cast_or_null<StringAttr>(attr);
+  return string ? string.str() : "";
+}
+static std::string argName(func::FuncOp function, unsigned i) {
+  return text(function.getArgAttr(i, kNameAttr));
+}
+static std::string argRole(func::FuncOp function, unsigned i) {
+  return text(function.getArgAttr(i, kRoleAttr));
+}
+
+/// `value` with elements of another type, by the kernel of the op of that name.
+static Tensor convert(const Tensor &value, const kernels::TensorType &type, Arith arith) {
+  if (value.type() == type)
+    return value;
+  return kernels::findKernel("cast")({arith}, {}, {value}, {type}).front();
+}
+
+LogicalResult SerialTrainer::set(const std::string &name, const Tensor &value) {
+  auto train = module.lookupSymbol<func::FuncOp>("train");
+  for (unsigned i = 0; train && i < train.getNumArguments(); ++i) {
+    if (argName(train, i) != name)
+      continue;
+    kernels::TensorType type = *toKernelType(train.getArgumentTypes()[i]);
+    if (value.shape() != type.shape)
+      return train.emitError() << "argument \"" << name << "\" is of type "
+                               << train.getArgumentTypes()[i] << ", got "
+                               << kernels::toString(value.type());
+    current[name] = convert(value, type, arith);
+    auto update = module.lookupSymbol<func::FuncOp>("update");
+    for (unsigned j = 0; update && j < update.getNumArguments(); ++j)
+      if (update.getArgAttr(j, kMasterAttr) && text(update.getArgAttr(j, kParameterAttr)) == name)
+        current[argName(update, j)] =
+            convert(value, *toKernelType(update.getArgumentTypes()[j]), arith);
+    return success();
+  }
+  return module.emitError() << "@train has no argument \"" << name << "\"";
+}
+
+LogicalResult SerialTrainer::runMicroBatch(const Tensors &batch) {
+  auto train = module.lookupSymbol<func::FuncOp>("train");
+  SmallVector<Tensor> inputs;
+  for (unsigned i = 0; i < train.getNumArguments(); ++i) {
+    std::string role = argRole(train, i), name = argName(train, i);
+    const Tensors &source = role == "param" || role == "state" ? current : batch;
+    auto it = source.find(name);
+    if (it == source.end())
+      return train.emitError() << "no value is given for " << role << " \"" << name << "\"";
+    inputs.push_back(it->second);
+  }
+  FailureOr<SmallVector<Tensor>> results = evaluateFunction(train, inputs, arith);
+  if (failed(results))
+    return failure();
+
+  kernels::KernelFn add = kernels::findKernel("add");
+  auto accumulate = [&](Tensor &sum, const Tensor &part) {
+    sum = sum ? add({arith}, {}, {sum, part}, {part.type()}).front() : part;
+  };
+  for (auto [i, result] : llvm::enumerate(*results)) {
+    std::string role = text(train.getResultAttr(i, kRoleAttr));
+    std::string name = text(train.getResultAttr(i, kNameAttr));
+    if (role == "loss")
+      accumulate(lossSum, result);
+    else if (role == "grad")
+      accumulate(sums[name], result);
+    else
+      current[name] = result;
+  }
+  return success();
+}
+
+LogicalResult SerialTrainer::update(double learningRate) {
+  auto update = module.lookupSymbol<func::FuncOp>("update");
+  SmallVector<Tensor> inputs;
+  for (auto [i, mlirType] : llvm::enumerate(update.getArgumentTypes())) {
+    std::string role = argRole(update, i), name = argName(update, i);
+    kernels::TensorType type = *toKernelType(mlirType);
+    if (role == "lr")
+      inputs.push_back(Tensor::fromDoubles(type, arith, {learningRate}));
+    else if (role == "step")
+      inputs.push_back(Tensor::fromInts(type, {stepsDone + 1}));
+    else if (role == "grad")
+      inputs.push_back(sums[name]);
+    else if (role == "opt_state" && !current.count(name))
+      inputs.push_back(Tensor::zeros(type, arith));
+    else
+      inputs.push_back(current[name]);
+  }
+  FailureOr<SmallVector<Tensor>> results = evaluateFunction(update, inputs, arith);
+  if (failed(results))
+    return failure();
+  for (auto [i, result] : llvm::enumerate(*results))
+    current[text(update.getResultAttr(i, kNameAttr))] = result;
+  return success();
+}
+
+FailureOr<double> SerialTrainer::step(ArrayRef<Tensors> microBatches, double learningRate) {
+  for (StringRef name : {"train", "update"})
+    if (!module.lookupSymbol<func::FuncOp>(name))
+      return module.emitError() << "has no function @" << name;
+  sums.clear();
+  lossSum = {};
+  for (const Tensors &batch : microBatches)
+    if (failed(runMicroBatch(batch)))
+      return failure();
+  if (failed(update(learningRate)))
+    return failure();
+  ++stepsDone;
+  return lossSum ? lossSum.toDoubles().front() : 0.0;
+}
+
+} // namespace tbc

@@ -1,0 +1,62 @@
+//===- SerialTrainer.h - The training step, serially -----------------------===//
+//
+// The serial program that every parallel one is measured against.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_IR_SERIALTRAINER_H
+#define TBC_IR_SERIALTRAINER_H
+
+#include "runtime/kernels/Tensor.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Support/LLVM.h"
+
+#include <map>
+#include <string>
+
+namespace tbc {
+
+/// Runs @train on every micro-batch and then @update, with the reference kernels.
+///
+/// Parameters and states must be set before the first step; optimizer states start at 0, master
+/// copies at their parameter's value (before it was rounded, if it is given in f32).
+class SerialTrainer {
+public:
+  /// By argument name.
+  using Tensors = std::map<std::string, kernels::Tensor>;
+
+  SerialTrainer(mlir::ModuleOp module, kernels::Arith arith);
+
+  /// Sets a parameter or a state. A float value of another width is converted; its master copy, if
+  /// it has one, takes the value as given. Errors: a name that @train does not have; a value of
+  /// another shape.
+  mlir::LogicalResult set(const std::string &name, const kernels::Tensor &value);
+
+  /// One step: losses and gradients of the micro-batches (inputs and labels by name) are added up,
+  /// states go from one to the next, then the parameters are updated. Returns the loss, before the
+  /// update. Errors: a missing value; an op that cannot be evaluated.
+  mlir::FailureOr<double> step(llvm::ArrayRef<Tensors> microBatches, double learningRate);
+
+  /// Parameters, states and optimizer states as they are now.
+  const Tensors &values() const { return current; }
+  /// The gradients of the last step, by parameter.
+  const Tensors &gradients() const { return sums; }
+  /// The loss of the last step, as @train returned it.
+  const kernels::Tensor &loss() const { return lossSum; }
+
+private:
+  mlir::LogicalResult runMicroBatch(const Tensors &batch);
+  mlir::LogicalResult update(double learningRate);
+
+  mlir::ModuleOp module;
+  kernels::Arith arith;
+  Tensors current;
+  Tensors sums;
+  kernels::Tensor lossSum;
+  int64_t stepsDone = 0;
+};
+
+} // namespace tbc
+
+#endif // TBC_IR_SERIALTRAINER_H

@@ -1,0 +1,83 @@
+//===- Passes.td - The passes of tbc ---------------------------------------===//
+
+#ifndef TBC_PASSES
+#define TBC_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def AttachLossPass : Pass<"tbc-attach-loss", "mlir::ModuleOp"> {
+  let summary = "Makes @train out of @model: the loss of a micro-batch";
+  let description = [{
+    Clones @model to @train, adds the argument "labels" and returns the loss in front of the new states.
+    The loss of a micro-batch is the sum over its elements divided by the number of elements in the
+    global batch, so losses and gradients of micro-batches and data ranks add up.
+  }];
+  let options = [
+    Option<"loss", "loss", "std::string", "\"cross-entropy\"", "cross-entropy, mse or output">,
+    Option<"output", "output", "std::string", "\"\"", "the model's output to take; empty: the first">,
+    Option<"samples", "samples", "int64_t", "0", "samples in the global batch; 0: those of the types">,
+  ];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
+def DecomposeCompositesPass : Pass<"tbc-decompose-composites", "mlir::func::FuncOp"> {
+  let summary = "Replaces composite ops by their decompositions";
+  let description = [{
+    An op called X with id "i" becomes ops with the ids "i.0", "i.1" ... .
+  }];
+  let options = [
+    ListOption<"ops", "ops", "std::string", "mnemonics to decompose; none: all composites">,
+  ];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
+def UseBatchStatisticsPass : Pass<"tbc-use-batch-statistics", "mlir::func::FuncOp"> {
+  let summary = "Turns batch norms into their training form, with running statistics as states";
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
+def DifferentiatePass : Pass<"tbc-differentiate", "mlir::ModuleOp"> {
+  let summary = "Adds the backward phase to @train, which then returns the gradients too";
+  let description = [{
+    A reverse sweep over the forward ops, through values that depend on a trained parameter. Backward ops
+    have the id "FORWARD.bwd.K", their forward op's id in tbc.forward, and what their results are the
+    cotangents of in tbc.cotangent_of. Forward ops that cost nothing (views, generators) are repeated in
+    the backward phase, so their results are no residuals.
+  }];
+  let options = [
+    ListOption<"freeze", "freeze", "std::string", "globs of parameters that are not trained">,
+  ];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
+def BuildUpdatePass : Pass<"tbc-build-update", "mlir::ModuleOp"> {
+  let summary = "Builds @update, the optimizer's step for every trained parameter of @train";
+  let options = [
+    Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "sgd or adamw">,
+    Option<"momentum", "momentum", "double", "0.0", "of sgd">,
+    Option<"nesterov", "nesterov", "bool", "false", "Nesterov momentum">,
+    Option<"beta1", "beta1", "double", "0.9", "of adamw">,
+    Option<"beta2", "beta2", "double", "0.999", "of adamw">,
+    Option<"epsilon", "epsilon", "double", "1e-8", "of adamw">,
+    Option<"weightDecay", "weight-decay", "double", "0.01", "factor of the weights">,
+  ];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
+def LowerPrecisionPass : Pass<"tbc-lower-precision", "mlir::func::FuncOp"> {
+  let summary = "Computes in bf16 where the policy of docs/precision.md says so";
+  let description = [{
+    Float parameters become bf16; every op computes in bf16 or f32 as its class says, with casts between.
+  }];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
+def RecomputePass : Pass<"tbc-recompute", "mlir::func::FuncOp"> {
+  let summary = "Repeats forward ops in the backward phase instead of keeping their results";
+  let options = [
+    ListOption<"ids", "ids", "std::string", "ids of the forward ops">,
+  ];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
+#endif // TBC_PASSES

@@ -1,0 +1,207 @@
+//===- Differentiate.cpp - The backward phase of @train --------------------===//
+
+#include "passes/autodiff/Differentiate.h"
+
+#include "ir/Tbc.h"
+#include "passes/OpIds.h"
+#include "passes/Passes.h"
+#include "passes/autodiff/FrozenParameters.h"
+#include "passes/recompute/Recompute.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+
+using namespace mlir;
+
+namespace tbc {
+
+#define GEN_PASS_DEF_DIFFERENTIATEPASS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+class Differentiator {
+public:
+  Differentiator(func::FuncOp train, ArrayRef<bool> isTrained)
+      : train(train), isTrained(isTrained), ids(train),
+        listener([this](Operation *op) { tag(op); }), builder(train.getContext(), &listener) {}
+
+  LogicalResult run();
+
+private:
+  bool isActive(Value value) const { return active.contains(value); }
+  void findActive();
+  LogicalResult sweep(Operation *op);
+  void accumulate(Value value, Value part, Operation *user);
+  void tag(Operation *op);
+  void markCotangent(Value cotangent, Value of);
+  void setResults();
+
+  func::FuncOp train;
+  ArrayRef<bool> isTrained;
+  OpIds ids;
+  InsertionListener listener;
+  OpBuilder builder;
+  Operation *forward = nullptr; // the op whose backward ops are being built
+  llvm::DenseSet<Value> active; // values that depend on a trained parameter
+  llvm::DenseMap<Value, Value> cotangents;
+};
+
+} // namespace
+
+void Differentiator::findActive() {
+  auto isFloat = [](Value value) { return isa<FloatType>(tensorType(value).getElementType()); };
+  for (BlockArgument arg : train.getArguments())
+    if (isTrained[arg.getArgNumber()])
+      active.insert(arg);
+  for (Operation &op : train.getBody().front().without_terminator())
+    if (llvm::any_of(op.getOperands(), [&](Value v) { return isActive(v); }))
+      for (Value result : op.getResults())
+        if (isFloat(result))
+          active.insert(result);
+}
+
+void Differentiator::tag(Operation *op) {
+  op->setAttr(kPhaseAttr, builder.getStringAttr("bwd"));
+  op->setAttr(kForwardIdAttr, forward->getAttr(kIdAttr));
+  op->setAttr(kIdAttr, builder.getStringAttr(ids.numbered((getId(forward) + ".bwd").str())));
+  if (Attribute stage = forward->getAttr(kStageAttr))
+    op->setAttr(kStageAttr, stage);
+}
+
+/// Notes on the op that made `cotangent` that it is one of the forward value `of`; the first note
+/// stays.
+void Differentiator::markCotangent(Value cotangent, Value of) {
+  auto made = dyn_cast<OpResult>(cotangent);
+  auto result = dyn_cast<OpResult>(of);
+  if (!made || !result)
+    return;
+  Operation *op = made.getOwner();
+  SmallVector<Attribute> marks(op->getNumResults(), builder.getUnitAttr());
+  if (auto old = op->getAttrOfType<ArrayAttr>(kCotangentOfAttr))
+    marks.assign(old.begin(), old.end());
+  if (!isa<UnitAttr>(marks[made.getResultNumber()]))
+    return;
+  marks[made.getResultNumber()] = builder.getArrayAttr(
+      {result.getOwner()->getAttr(kIdAttr), builder.getI64IntegerAttr(result.getResultNumber())});
+  op->setAttr(kCotangentOfAttr, builder.getArrayAttr(marks));
+}
+
+/// Adds `part`, which `user` contributes, to the cotangent of `value`. Gradients of parameters
+/// narrower than f32 are added up in f32, over the uses here as over the micro-batches later.
+void Differentiator::accumulate(Value value, Value part, Operation *user) {
+  auto type = tensorType(part);
+  if (isa<BlockArgument>(value) && type.getElementTypeBitWidth() < 32) {
+    forward = user;
+    part = builder.create<CastOp>(
+        user->getLoc(), RankedTensorType::get(type.getShape(), builder.getF32Type()), part);
+  }
+  Value &sum = cotangents[value];
+  if (sum) {
+    // The sum belongs to the op that made the value; that of a parameter, to its user.
+    forward = value.getDefiningOp() ? value.getDefiningOp() : user;
+    markCotangent(part, value);
+    part = builder.create<AddOp>(user->getLoc(), sum, part);
+  }
+  markCotangent(part, value);
+  sum = part;
+}
+
+/// Builds the cotangents of the op's operands from those of its results.
+LogicalResult Differentiator::sweep(Operation *op) {
+  SmallVector<Value> resultCotangents;
+  for (Value result : op->getResults())
+    resultCotangents.push_back(cotangents.lookup(result));
+  SmallVector<bool> needed;
+  for (Value operand : op->getOperands())
+    needed.push_back(isActive(operand));
+  if (llvm::none_of(resultCotangents, [](Value v) { return bool(v); }) ||
+      !llvm::is_contained(needed, true))
+    return success();
+
+  auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
+  if (!differentiable)
+    return op->emitOpError(
+        "has no derivative, but the loss depends on a trained parameter through it; "
+        "freeze that parameter or rewrite the model");
+  forward = op;
+  SmallVector<Value> operandCotangents(op->getNumOperands());
+  if (failed(differentiable.buildVjp(builder, resultCotangents, needed, operandCotangents)))
+    return op->emitOpError("cannot be differentiated");
+  for (auto [operand, part, isNeeded] : llvm::zip(op->getOperands(), operandCotangents, needed)) {
+    if (!part || !isNeeded)
+      continue;
+    if (part.getType() != operand.getType())
+      return op->emitOpError() << "has a derivative of type " << part.getType()
+                               << " for an operand of type " << operand.getType();
+    accumulate(operand, part, op);
+  }
+  return success();
+}
+
+/// Makes @train return its results and the gradients.
+void Differentiator::setResults() {
+  Operation *terminator = train.getBody().front().getTerminator();
+  SmallVector<Value> values(terminator->getOperands());
+  SmallVector<DictionaryAttr> attrs;
+  for (unsigned i = 0; i < train.getNumResults(); ++i)
+    attrs.push_back(train.getResultAttrDict(i));
+  for (BlockArgument arg : train.getArguments()) {
+    Value gradient = isTrained[arg.getArgNumber()] ? cotangents.lookup(arg) : Value();
+    if (!gradient)
+      continue;
+    values.push_back(gradient);
+    attrs.push_back(builder.getDictionaryAttr(
+        {builder.getNamedAttr(kRoleAttr, builder.getStringAttr("grad")),
+         builder.getNamedAttr(kNameAttr, train.getArgAttr(arg.getArgNumber(), kNameAttr))}));
+  }
+  terminator->setOperands(values);
+  train.setType(builder.getFunctionType(train.getArgumentTypes(), ValueRange(values).getTypes()));
+  train.setAllResultAttrs(attrs);
+}
+
+LogicalResult Differentiator::run() {
+  Operation *terminator = train.getBody().front().getTerminator();
+  Value loss = terminator->getOperand(0);
+  findActive();
+  if (!isActive(loss))
+    return train.emitError("the loss depends on no trained parameter");
+
+  SmallVector<Operation *> forwardOps;
+  for (Operation &op : train.getBody().front().without_terminator())
+    forwardOps.push_back(&op);
+  builder.setInsertionPoint(terminator);
+  forward = loss.getDefiningOp();
+  accumulate(loss, splat(builder, loss.getLoc(), tensorType(loss), 1), forward);
+  for (Operation *op : llvm::reverse(forwardOps))
+    if (failed(sweep(op)))
+      return failure();
+  setResults();
+  eraseUnused(train, isBackward);
+  return repeatFreeOps(train);
+}
+
+LogicalResult buildTrainFunction(ModuleOp module, const AutodiffOptions &options) {
+  auto train = module.lookupSymbol<func::FuncOp>("train");
+  if (!train)
+    return module.emitError("has no function @train; attach a loss to @model first");
+  FailureOr<SmallVector<bool>> isTrained = findTrained(train, options.freeze);
+  if (failed(isTrained))
+    return failure();
+  OpIds(train).assignMissing(train);
+  return Differentiator(train, *isTrained).run();
+}
+
+namespace {
+struct Differentiate : impl::DifferentiatePassBase<Differentiate> {
+  using DifferentiatePassBase::DifferentiatePassBase;
+  void runOnOperation() override {
+    AutodiffOptions options;
+    options.freeze.assign(freeze.begin(), freeze.end());
+    if (failed(buildTrainFunction(getOperation(), options)))
+      signalPassFailure();
+  }
+};
+} // namespace
+
+} // namespace tbc

@@ -1,0 +1,20 @@
+//===- FrozenParameters.h - Which parameters are trained -------------------===//
+
+#ifndef TBC_PASSES_AUTODIFF_FROZENPARAMETERS_H
+#define TBC_PASSES_AUTODIFF_FROZENPARAMETERS_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <string>
+
+namespace tbc {
+
+/// Per argument of `train`: whether it is a parameter (role "param", float) that no glob freezes. A
+/// glob matches the argument's tbc.name or its tbc.path. Errors: a malformed glob, one that matches
+/// no parameter.
+mlir::FailureOr<llvm::SmallVector<bool>> findTrained(mlir::func::FuncOp train,
+                                                     llvm::ArrayRef<std::string> freeze);
+
+} // namespace tbc
+
+#endif // TBC_PASSES_AUTODIFF_FROZENPARAMETERS_H

@@ -1,0 +1,254 @@
+//===- AttachLoss.cpp - From a model to the forward of its training step ---===//
+
+#include "passes/loss/AttachLoss.h"
+
+#include "ir/FactorAnalysis.h"
+#include "ir/Formula.h"
+#include "passes/OpIds.h"
+#include "passes/Passes.h"
+
+#include "llvm/ADT/StringSwitch.h"
+
+using namespace mlir;
+
+namespace tbc {
+
+#define GEN_PASS_DEF_ATTACHLOSSPASS
+#include "passes/Passes.h.inc"
+
+std::optional<LossKind> parseLossKind(StringRef text) {
+  return llvm::StringSwitch<std::optional<LossKind>>(text)
+      .Case("cross-entropy", LossKind::CrossEntropy)
+      .Case("mse", LossKind::MeanSquaredError)
+      .Case("output", LossKind::Output)
+      .Default(std::nullopt);
+}
+
+namespace {
+
+/// Where the batch lies in a tensor: `dim` is the batch, or the batch times `inner` (a flattened
+/// one).
+struct BatchDim {
+  unsigned dim = 0;
+  int64_t size = 1;
+  int64_t inner = 1;
+};
+
+class LossAttacher {
+public:
+  LossAttacher(func::FuncOp train, const LossOptions &options)
+      : train(train), options(options), builder(train.getContext()),
+        loc(NameLoc::get(builder.getStringAttr("loss"))) {}
+
+  LogicalResult run();
+
+private:
+  static bool isState(func::FuncOp function, unsigned result);
+  FailureOr<unsigned> findOutput();
+  FailureOr<BatchDim> findBatch(Value output);
+  Value addLabels(RankedTensorType type, const BatchDim &batch);
+  Value elementLoss(Value output, const BatchDim &batch);
+  Value meanOverGlobalBatch(Value losses, const BatchDim &batch);
+  void setResults(Value loss);
+
+  func::FuncOp train;
+  const LossOptions &options;
+  OpBuilder builder;
+  Location loc;
+};
+
+} // namespace
+
+bool LossAttacher::isState(func::FuncOp function, unsigned result) {
+  auto role = function.getResultAttrOfType<StringAttr>(result, kRoleAttr);
+  return role && role.getValue() == "state";
+}
+
+/// The number of the result that the loss is made from.
+FailureOr<unsigned> LossAttacher::findOutput() {
+  std::string names;
+  for (unsigned i = 0; i < train.getNumResults(); ++i) {
+    if (isState(train, i))
+      continue;
+    auto name = train.getResultAttrOfType<StringAttr>(i, kNameAttr);
+    if (options.output.empty() || (name && name.getValue() == options.output))
+      return i;
+    if (name)
+      names += " \"" + name.str() + "\"";
+  }
+  if (options.output.empty())
+    return train.emitError("the model has no output to make a loss from");
+  return train.emitError() << "the model has no output \"" << options.output << "\"; it has"
+                           << names;
+}
+
+FailureOr<BatchDim> LossAttacher::findBatch(Value output) {
+  FactorAnalysis analysis(train);
+  std::optional<reshard::FactorId> factor = analysis.batchFactor();
+  if (!factor)
+    return train.emitError(
+        "the batch dims of the inputs are not one factor of their own, so the loss "
+        "cannot be averaged over the batch");
+  for (unsigned dim = 0; dim < tensorType(output).getRank(); ++dim) {
+    reshard::DimLayout layout = analysis.dimLayout(output, dim);
+    if (layout.segments.size() != 1)
+      continue;
+    int64_t inner = 1, size = 0;
+    for (const reshard::Factor &f : layout.segments[0].factors) {
+      if (f.id == *factor)
+        size = f.size;
+      else if (size == 0 && f.size != 1)
+        break; // something varies slower than the batch
+      else
+        inner *= f.size;
+    }
+    if (size > 0)
+      return BatchDim{dim, size, inner};
+  }
+  return emitError(output.getLoc())
+         << "the loss is to be made from an output of type " << output.getType()
+         << ", none of whose dims is the batch or starts with it; it "
+            "needs one loss per sample";
+}
+
+/// The argument "labels" as a value of `type`; where the batch is flattened together with another
+/// dim the argument has the two apart.
+Value LossAttacher::addLabels(RankedTensorType type, const BatchDim &batch) {
+  SmallVector<int64_t> shape(type.getShape());
+  if (batch.inner > 1) {
+    shape[batch.dim] = batch.size;
+    shape.insert(shape.begin() + batch.dim + 1, batch.inner);
+  }
+  NamedAttrList attrs;
+  attrs.append(kRoleAttr, builder.getStringAttr("label"));
+  attrs.append(kNameAttr, builder.getStringAttr("labels"));
+  attrs.append(kBatchDimAttr, builder.getI64IntegerAttr(batch.dim));
+  unsigned index = train.getNumArguments();
+  train.insertArgument(index, RankedTensorType::get(shape, type.getElementType()),
+                       attrs.getDictionary(builder.getContext()), loc);
+  Value labels = train.getArgument(index);
+  if (batch.inner == 1)
+    return labels;
+  SmallVector<int64_t> in(shape.size(), 1), out(type.getRank(), 1);
+  out[batch.dim] = 2;
+  return builder.create<ReshapeOp>(loc, labels, shape, in, out);
+}
+
+/// The loss of every element, in f32 or f64.
+Value LossAttacher::elementLoss(Value output, const BatchDim &batch) {
+  Formula f{builder, loc};
+  output = f.cast(output, wideElementType(tensorType(output)));
+  auto type = tensorType(output);
+  switch (options.kind) {
+  case LossKind::CrossEntropy: {
+    auto labelType = RankedTensorType::get(type.getShape().drop_back(), builder.getI64Type());
+    Value labels = addLabels(labelType, batch);
+    return builder.create<CrossEntropyOp>(loc, output, labels, /*ignore_index=*/-100).getLoss();
+  }
+  case LossKind::MeanSquaredError: {
+    Value error = f.sub(output, addLabels(type, batch));
+    return f.mul(error, error);
+  }
+  case LossKind::Output:
+    return output;
+  }
+  llvm_unreachable("unknown loss kind");
+}
+
+Value LossAttacher::meanOverGlobalBatch(Value losses, const BatchDim &batch) {
+  auto type = tensorType(losses);
+  SmallVector<int64_t> all;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    all.push_back(dim);
+  Value sum = builder.create<ReduceSumOp>(loc, losses, all);
+  int64_t samples = options.samples ? options.samples : batch.size;
+  Value count =
+      builder.create<FactorSizeOp>(loc, sum.getType(), type.getNumElements() / batch.size, samples);
+  return builder.create<DivOp>(loc, sum, count);
+}
+
+/// Makes @train return (loss, new states ..).
+void LossAttacher::setResults(Value loss) {
+  Operation *terminator = train.getBody().front().getTerminator();
+  SmallVector<Value> values{loss};
+  SmallVector<DictionaryAttr> attrs{
+      builder.getDictionaryAttr({builder.getNamedAttr(kRoleAttr, builder.getStringAttr("loss")),
+                                 builder.getNamedAttr(kNameAttr, builder.getStringAttr("loss"))})};
+  for (unsigned i = 0; i < train.getNumResults(); ++i)
+    if (isState(train, i)) {
+      values.push_back(terminator->getOperand(i));
+      attrs.push_back(train.getResultAttrDict(i));
+    }
+  terminator->setOperands(values);
+  train.setType(builder.getFunctionType(train.getArgumentTypes(), ValueRange(values).getTypes()));
+  train.setAllResultAttrs(attrs);
+}
+
+LogicalResult LossAttacher::run() {
+  Operation *terminator = train.getBody().front().getTerminator();
+  FailureOr<unsigned> result = findOutput();
+  if (failed(result))
+    return failure();
+  Value output = terminator->getOperand(*result);
+  auto type = tensorType(output);
+  if (!isa<FloatType>(type.getElementType()) ||
+      (options.kind == LossKind::CrossEntropy && type.getRank() < 2))
+    return emitError(output.getLoc()) << "the loss is to be made from an output of type " << type
+                                      << (options.kind == LossKind::CrossEntropy
+                                              ? "; cross-entropy needs logits [batch, .., classes]"
+                                              : ", which is no float");
+  FailureOr<BatchDim> batch = findBatch(output);
+  if (failed(batch))
+    return failure();
+  if (options.kind == LossKind::CrossEntropy && batch->dim + 1 == type.getRank())
+    return emitError(output.getLoc()) << "cross-entropy needs the classes in the last dim of the "
+                                         "logits, but that is the batch of "
+                                      << type;
+  builder.setInsertionPoint(terminator);
+  setResults(meanOverGlobalBatch(elementLoss(output, *batch), *batch));
+
+  OpIds ids(train);
+  for (Operation &op : train.getBody().front().without_terminator()) {
+    op.setAttr(kPhaseAttr, builder.getStringAttr("fwd"));
+    if (getId(&op).empty() && op.getLoc() == loc)
+      op.setAttr(kIdAttr,
+                 builder.getStringAttr(ids.unique(("loss." + op.getName().stripDialect()).str())));
+  }
+  ids.assignMissing(train);
+  eraseUnused(train);
+  return success();
+}
+
+LogicalResult attachLoss(ModuleOp module, const LossOptions &options) {
+  auto model = module.lookupSymbol<func::FuncOp>("model");
+  if (!model)
+    return module.emitError("has no function @model to train");
+  if (Operation *old = module.lookupSymbol("train"))
+    return old->emitError("@train exists already");
+  func::FuncOp train = model.clone();
+  train.setName("train");
+  module.push_back(train);
+  return LossAttacher(train, options).run();
+}
+
+namespace {
+struct AttachLoss : impl::AttachLossPassBase<AttachLoss> {
+  using AttachLossPassBase::AttachLossPassBase;
+  void runOnOperation() override {
+    LossOptions options;
+    std::optional<LossKind> kind = parseLossKind(loss);
+    if (!kind) {
+      getOperation().emitError() << "unknown loss \"" << loss
+                                 << "\"; expected cross-entropy, mse or output";
+      return signalPassFailure();
+    }
+    options.kind = *kind;
+    options.output = output;
+    options.samples = samples;
+    if (failed(attachLoss(getOperation(), options)))
+      signalPassFailure();
+  }
+};
+} // namespace
+
+} // namespace tbc

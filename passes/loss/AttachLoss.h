@@ -1,0 +1,45 @@
+//===- AttachLoss.h - From a model to the forward of its training step -----===//
+
+#ifndef TBC_PASSES_LOSS_ATTACHLOSS_H
+#define TBC_PASSES_LOSS_ATTACHLOSS_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Support/LogicalResult.h"
+
+#include <optional>
+#include <string>
+
+namespace tbc {
+
+enum class LossKind {
+  /// -log softmax(logits)[label], labels int64 of the shape of the logits without their last dim.
+  CrossEntropy,
+  /// (output - label)^2, labels of the shape of the output.
+  MeanSquaredError,
+  /// The output itself is the loss of each sample (or of each of its parts).
+  Output,
+};
+
+/// The inverse of "cross-entropy", "mse", "output"; nothing for any other text.
+std::optional<LossKind> parseLossKind(llvm::StringRef text);
+
+struct LossOptions {
+  LossKind kind = LossKind::CrossEntropy;
+  /// The name of the model's output to take; empty: its first.
+  std::string output;
+  /// Samples in the global batch; 0: as many as the types say (one micro-batch).
+  int64_t samples = 0;
+};
+
+/// Adds @train, a clone of @model with the argument "labels" behind the others (none for Output)
+/// that returns (loss, new states ..). Every op has an id and the phase "fwd".
+///
+/// loss = sum over the elements of the micro-batch / factor_size{elements per sample, samples}, in
+/// f32 or f64: the losses of all micro-batches and data ranks add up to the mean over the global
+/// batch. Errors: no @model; an unknown output; an output whose batch dim cannot be told from the
+/// others.
+mlir::LogicalResult attachLoss(mlir::ModuleOp module, const LossOptions &options);
+
+} // namespace tbc
+
+#endif // TBC_PASSES_LOSS_ATTACHLOSS_H

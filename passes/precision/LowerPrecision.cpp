@@ -1,0 +1,181 @@
+//===- LowerPrecision.cpp - bf16 by policy ---------------------------------===//
+
+#include "passes/precision/LowerPrecision.h"
+
+#include "ir/Tbc.h"
+#include "passes/OpIds.h"
+#include "passes/Passes.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+
+using namespace mlir;
+
+namespace tbc {
+
+#define GEN_PASS_DEF_LOWERPRECISIONPASS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+/// In what precision an op computes (docs/precision.md has the table).
+enum class Policy {
+  Narrow, // bf16 operands
+  Wide,   // f32 operands
+  Follow, // bf16 if all its float operands are, generators aside
+  Keep,   // says itself what it makes
+};
+
+class PrecisionLowerer {
+public:
+  explicit PrecisionLowerer(func::FuncOp model)
+      : model(model), ids(model), builder(model.getContext()) {}
+
+  LogicalResult run();
+
+private:
+  bool isGenerator(Value value) const;
+  bool isNarrow(Operation *op) const;
+  Value castTo(Value value, Type elementType, Operation *before);
+  LogicalResult setResultTypes(Operation *op, Type elementType);
+  LogicalResult lower(Operation *op);
+
+  func::FuncOp model;
+  OpIds ids;
+  OpBuilder builder;
+  llvm::DenseSet<Operation *> generators;
+  llvm::DenseMap<std::pair<Value, Type>, Value> casts;
+};
+
+} // namespace
+
+static Policy policyOf(Operation *op) {
+  if (isa<CastOp, ConstantOp, FactorSizeOp>(op))
+    return Policy::Keep;
+  // These compute in f32 inside, whatever they read, and keep their statistics in f32.
+  if (isa<SoftmaxOp, LayerNormOp, RmsNormOp>(op))
+    return Policy::Narrow;
+  if (isa<ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, DivOp, PowOp, ErfOp, SinOp, CosOp,
+          ReduceSumOp, StabilizerMaxOp, BatchNormOp, BatchNormTrainOp, CrossEntropyOp>(op))
+    return Policy::Wide;
+  StringRef kernelClass = cast<CostOpInterface>(op).getKernelClass();
+  if (kernelClass == "matmul" || kernelClass == "conv" || kernelClass == "attention")
+    return Policy::Narrow;
+  return Policy::Follow;
+}
+
+static bool isF32(Value value) { return tensorType(value).getElementType().isF32(); }
+static bool isBF16(Value value) { return tensorType(value).getElementType().isBF16(); }
+
+bool PrecisionLowerer::isGenerator(Value value) const {
+  return value.getDefiningOp() && generators.contains(value.getDefiningOp());
+}
+
+/// Whether `op` is to compute in bf16.
+bool PrecisionLowerer::isNarrow(Operation *op) const {
+  switch (policyOf(op)) {
+  case Policy::Narrow:
+    return true;
+  case Policy::Wide:
+  case Policy::Keep:
+    return false;
+  case Policy::Follow:
+    bool anyNarrow = false;
+    for (Value operand : op->getOperands()) {
+      if (isGenerator(operand))
+        continue;
+      if (isF32(operand))
+        return false;
+      anyNarrow |= isBF16(operand);
+    }
+    return anyNarrow;
+  }
+  llvm_unreachable("unknown policy");
+}
+
+/// `value` with another element type; one cast serves all users.
+Value PrecisionLowerer::castTo(Value value, Type elementType, Operation *before) {
+  auto type = tensorType(value);
+  if (type.getElementType() == elementType)
+    return value;
+  Value &cached = casts[{value, elementType}];
+  if (!cached) {
+    builder.setInsertionPoint(before);
+    auto cast = builder.create<CastOp>(value.getLoc(),
+                                       RankedTensorType::get(type.getShape(), elementType), value);
+    Operation *producer = value.getDefiningOp();
+    std::string base = getId(producer ? producer : before).str();
+    cast->setAttr(kIdAttr, builder.getStringAttr(ids.unique(base + ".cast")));
+    if (isGenerator(value))
+      generators.insert(cast);
+    cached = cast;
+  }
+  return cached;
+}
+
+/// Gives the results of `op` the types that follow from its new operands.
+LogicalResult PrecisionLowerer::setResultTypes(Operation *op, Type elementType) {
+  SmallVector<Type> types;
+  if (auto infer = dyn_cast<InferTypeOpInterface>(op)) {
+    if (failed(infer.inferReturnTypes(op->getContext(), op->getLoc(), op->getOperands(),
+                                      op->getDiscardableAttrDictionary(),
+                                      op->getPropertiesStorage(), op->getRegions(), types)))
+      return op->emitOpError("cannot compute in bf16");
+  } else {
+    for (Value result : op->getResults())
+      types.push_back(isF32(result)
+                          ? RankedTensorType::get(tensorType(result).getShape(), elementType)
+                          : result.getType());
+  }
+  for (auto [result, type] : llvm::zip_equal(op->getResults(), types))
+    result.setType(type);
+  return success();
+}
+
+LogicalResult PrecisionLowerer::lower(Operation *op) {
+  if (llvm::all_of(op->getOperands(), [&](Value v) { return isGenerator(v); })) {
+    generators.insert(op);
+    return success();
+  }
+  auto floats = llvm::make_filter_range(op->getOpOperands(), [](OpOperand &operand) {
+    return isF32(operand.get()) || isBF16(operand.get());
+  });
+  // An op on f64 or f16 is not ours.
+  if (policyOf(op) == Policy::Keep || floats.empty())
+    return success();
+  Type elementType = isNarrow(op) ? Type(builder.getBF16Type()) : Type(builder.getF32Type());
+  for (OpOperand &operand : floats)
+    operand.set(castTo(operand.get(), elementType, op));
+  return setResultTypes(op, elementType);
+}
+
+LogicalResult PrecisionLowerer::run() {
+  Block &block = model.getBody().front();
+  Operation *terminator = block.getTerminator();
+  for (BlockArgument arg : block.getArguments()) {
+    auto role = model.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
+    if (role && role.getValue() == "param" && isF32(arg))
+      arg.setType(RankedTensorType::get(tensorType(arg).getShape(), builder.getBF16Type()));
+  }
+  for (Operation &op : llvm::make_early_inc_range(block.without_terminator()))
+    if (failed(lower(&op)))
+      return failure();
+  for (auto [i, type] : llvm::enumerate(model.getResultTypes()))
+    terminator->setOperand(i, castTo(terminator->getOperand(i),
+                                     cast<RankedTensorType>(type).getElementType(), terminator));
+  model.setType(builder.getFunctionType(block.getArgumentTypes(), model.getResultTypes()));
+  return success();
+}
+
+LogicalResult lowerPrecision(func::FuncOp model) { return PrecisionLowerer(model).run(); }
+
+namespace {
+struct LowerPrecision : impl::LowerPrecisionPassBase<LowerPrecision> {
+  void runOnOperation() override {
+    if (failed(lowerPrecision(getOperation())))
+      signalPassFailure();
+  }
+};
+} // namespace
+
+} // namespace tbc
