@@ -1,0 +1,238 @@
+//===- Mutations.cpp - Planted miscompiles --------------------------------------===//
+
+#include "tests/tools/Mutations.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tbc::test {
+
+using program::Block;
+using program::BlockResult;
+using program::Instruction;
+using program::InstructionKind;
+using program::Program;
+using program::ValueId;
+using Kind = schedule::Action::Kind;
+
+namespace {
+
+/// A place for a mutation: a block of a stage and an index in it.
+struct Place {
+  int stage;
+  Kind kind;
+  size_t index;
+
+  Block &block(Program &p) const { return p.stages[stage].block(kind); }
+  Instruction &instruction(Program &p) const { return block(p).instructions[index]; }
+};
+
+bool sameType(const Program &p, int stage, ValueId a, ValueId b) {
+  const auto &values = p.stages[stage].values;
+  return values[a].dtype == values[b].dtype && values[a].shape == values[b].shape;
+}
+
+/// Everything that reads `from` reads `to` instead.
+void replaceUses(Block &block, ValueId from, ValueId to) {
+  for (Instruction &instruction : block.instructions)
+    std::replace(instruction.operands.begin(), instruction.operands.end(), from, to);
+  for (BlockResult &result : block.results)
+    if (result.value == from)
+      result.value = to;
+}
+
+/// Takes an instruction out; its result is its first operand.
+void bypass(Program &p, Place place) {
+  Block &block = place.block(p);
+  Instruction taken = block.instructions[place.index];
+  block.instructions.erase(block.instructions.begin() + place.index);
+  replaceUses(block, taken.results[0], taken.operands[0]);
+}
+
+/// Runs an all_reduce a second time on its own result.
+void repeatCollective(Program &p, Place place) {
+  Block &block = place.block(p);
+  auto &values = p.stages[place.stage].values;
+  Instruction copy = block.instructions[place.index];
+  ValueId result = copy.results[0], again = ValueId(values.size());
+  values.push_back(values[result]);
+  replaceUses(block, result, again);
+  copy.operands = {result};
+  copy.results = {again};
+  block.instructions.insert(block.instructions.begin() + place.index + 1, copy);
+}
+
+class Enumerator {
+public:
+  explicit Enumerator(const Program &program) : p(program) {}
+
+  std::vector<Mutant> run() {
+    for (int stage = 0; stage < p.numStages(); ++stage)
+      for (Kind kind : {Kind::Forward, Kind::Backward, Kind::Update}) {
+        const Block &block = p.stages[stage].block(kind);
+        for (size_t i = 0; i < block.instructions.size(); ++i)
+          visit({stage, kind, i}, block.instructions[i]);
+        visitResults(stage, kind, block);
+        visitArguments(stage, kind, block);
+      }
+    return std::move(mutants);
+  }
+
+private:
+  void add(std::string kind, Place place, std::function<void(Program &)> apply) {
+    mutants.push_back({std::move(kind),
+                       program::describe(p, place.stage, place.kind, int(place.index)),
+                       std::move(apply)});
+  }
+
+  void visit(Place place, const Instruction &instruction) {
+    if (instruction.kind == InstructionKind::AllReduce)
+      visitAllReduce(place, instruction);
+    if (instruction.kind == InstructionKind::AllGather ||
+        instruction.kind == InstructionKind::ReduceScatter ||
+        instruction.kind == InstructionKind::ShardSlice)
+      visitShards(place, instruction);
+    if (instruction.kind == InstructionKind::Recv)
+      visitRecv(place, instruction);
+    if (instruction.kind == InstructionKind::Kernel)
+      visitKernel(place, instruction);
+  }
+
+  void visitAllReduce(Place place, const Instruction &instruction) {
+    add("dropped collective", place, [place](Program &m) { bypass(m, place); });
+    add("doubled collective", place, [place](Program &m) { repeatCollective(m, place); });
+    add("wrong reduction", place, [place](Program &m) {
+      auto &reduce = place.instruction(m).comm.reduce;
+      reduce =
+          reduce == program::ReduceKind::Sum ? program::ReduceKind::Max : program::ReduceKind::Sum;
+    });
+    for (size_t axis = 0; axis < p.mesh.axes.size(); ++axis) {
+      std::vector<program::AxisRef> other = {program::wholeAxis(p.mesh, int(axis))};
+      if (int(axis) == p.pipelineAxis || other == instruction.comm.axes ||
+          !instruction.comm.stages.empty())
+        continue;
+      add("wrong axis", place,
+          [place, other](Program &m) { place.instruction(m).comm.axes = other; });
+    }
+  }
+
+  void visitShards(Place place, const Instruction &instruction) {
+    const auto &segments = instruction.comm.segments;
+    for (size_t s = 0; s < segments.size(); ++s)
+      if (segments[s].k > 1 && segments[s].outer == 1)
+        add("shards in the wrong order", place, [place, s](Program &m) {
+          // Interleaved instead of in runs: outer and k change places.
+          auto &segment = place.instruction(m).comm.segments[s];
+          std::swap(segment.outer, segment.k);
+        });
+    if (instruction.comm.dim < 0 && instruction.kind == InstructionKind::ReduceScatter)
+      add("reduce_scatter without the sum", place,
+          [place](Program &m) { place.instruction(m).kind = InstructionKind::ShardSlice; });
+  }
+
+  void visitRecv(Place place, const Instruction &instruction) {
+    const Block &block = p.stages[place.stage].block(place.kind);
+    for (size_t j = place.index + 1; j < block.instructions.size(); ++j) {
+      const Instruction &other = block.instructions[j];
+      if (other.kind != InstructionKind::Recv ||
+          !sameType(p, place.stage, instruction.results[0], other.results[0]))
+        continue;
+      add("swapped messages", place, [place, j](Program &m) {
+        std::swap(place.block(m).instructions[place.index].results,
+                  place.block(m).instructions[j].results);
+      });
+      return;
+    }
+  }
+
+  void visitKernel(Place place, const Instruction &instruction) {
+    if (instruction.op == "div" &&
+        sameType(p, place.stage, instruction.operands[0], instruction.results[0]))
+      add("missing 1/N", place, [place](Program &m) { bypass(m, place); });
+    if (instruction.op == "factor_size")
+      add("wrong N", place, [place](Program &m) {
+        auto &attrs = place.instruction(m).attrs;
+        attrs.set("count", attrs.getInt("count") + 1);
+      });
+    bool ordered = instruction.op == "sub" || instruction.op == "div" ||
+                   instruction.op == "relu_grad" || instruction.op == "gelu_grad";
+    if (ordered && sameType(p, place.stage, instruction.operands[0], instruction.operands[1]))
+      add("swapped operands", place, [place](Program &m) {
+        std::swap(place.instruction(m).operands[0], place.instruction(m).operands[1]);
+      });
+    if (instruction.op == "slice" && instruction.attrs.getInt("offset") > 0)
+      add("slice off by one", place, [place](Program &m) {
+        auto &attrs = place.instruction(m).attrs;
+        attrs.set("offset", attrs.getInt("offset") - 1);
+      });
+    if (instruction.op == "add" && place.kind == Kind::Backward)
+      add("dropped contribution to a gradient", place, [place](Program &m) { bypass(m, place); });
+    if (instruction.op == "reduce_sum" && place.kind == Kind::Backward)
+      visitStaleOperand(place, instruction);
+    if (instruction.op == "einsum")
+      visitStaleOperand(place, instruction);
+  }
+
+  /// An operand is some earlier value of the same type.
+  void visitStaleOperand(Place place, const Instruction &instruction) {
+    const Block &block = p.stages[place.stage].block(place.kind);
+    for (size_t j = place.index; j-- > 0;)
+      for (ValueId other : block.instructions[j].results)
+        if (other != instruction.operands[0] &&
+            sameType(p, place.stage, other, instruction.operands[0])) {
+          add("stale value", place,
+              [place, other](Program &m) { place.instruction(m).operands[0] = other; });
+          return;
+        }
+  }
+
+  void visitResults(int stage, Kind kind, const Block &block) {
+    for (size_t r = 0; r < block.results.size(); ++r) {
+      const program::Slot &slot = p.stages[stage].slots[block.results[r].slot];
+      Place place{stage, kind, 0};
+      if (block.results[r].accumulate)
+        add("micro-batch not accumulated", place,
+            [place, r](Program &m) { place.block(m).results[r].accumulate = false; });
+      if (slot.role == program::Role::Parameter)
+        add("stale parameter", place, [place, r](Program &m) {
+          auto &results = place.block(m).results;
+          results.erase(results.begin() + r);
+        });
+      for (size_t q = r + 1; q < block.results.size(); ++q)
+        if (slot.role == p.stages[stage].slots[block.results[q].slot].role &&
+            sameType(p, stage, block.results[r].value, block.results[q].value)) {
+          add("swapped results", place, [place, r, q](Program &m) {
+            auto &results = place.block(m).results;
+            std::swap(results[r].value, results[q].value);
+          });
+          break;
+        }
+    }
+  }
+
+  void visitArguments(int stage, Kind kind, const Block &block) {
+    for (size_t a = 0; a < block.arguments.size(); ++a)
+      for (size_t b = a + 1; b < block.arguments.size(); ++b) {
+        program::Role role = p.stages[stage].slots[block.arguments[a].slot].role;
+        if (role != p.stages[stage].slots[block.arguments[b].slot].role ||
+            !sameType(p, stage, block.arguments[a].value, block.arguments[b].value))
+          continue;
+        Place place{stage, kind, 0};
+        std::string what = role == program::Role::Residual ? "swapped residuals" : "swapped slots";
+        add(what, place, [place, a, b](Program &m) {
+          auto &arguments = place.block(m).arguments;
+          std::swap(arguments[a].slot, arguments[b].slot);
+        });
+        break;
+      }
+  }
+
+  const Program &p;
+  std::vector<Mutant> mutants;
+};
+
+} // namespace
+
+std::vector<Mutant> enumerateMutants(const Program &program) { return Enumerator(program).run(); }
+
+} // namespace tbc::test

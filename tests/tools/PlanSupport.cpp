@@ -1,0 +1,55 @@
+//===- PlanSupport.cpp - Plans for the small models, for end-to-end tests ----===//
+
+#include "tests/tools/PlanSupport.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace tbc::test {
+
+Model loadModel(const std::string &name, const std::string &optimizer) {
+  Model model;
+  model.context = driver::makeContext();
+  driver::StepOptions options;
+  options.modelPath = std::string(TBC_SOURCE_DIR) + "/models/" + name + ".onnx";
+  options.import.seq = 8;
+  options.optimizer = optimizer;
+  auto step = driver::buildTrainingStep(*model.context, options);
+  if (!step) {
+    std::fprintf(stderr, "%s: %s\n", name.c_str(), step.error().message.c_str());
+    std::abort();
+  }
+  model.step = std::move(*step);
+  return model;
+}
+
+Result<planner::Plan> makePlan(const Model &model, const PlanRequest &request) {
+  planner::Pins pins;
+  auto mesh = planner::parseMesh(request.mesh);
+  if (!mesh)
+    return mesh.error();
+  pins.mesh = *mesh;
+  pins.strategy = request.strategy;
+  pins.schedule = request.schedule;
+  pins.recompute = request.recompute;
+  pins.microBatch = request.microBatch;
+  planner::Job job;
+  job.modelHash = model.step->model.hash;
+  job.stepHash = model.step->hash;
+  job.precision = "f32";
+  job.optimizer = model.step->options.optimizer;
+  job.globalBatch = request.globalBatch;
+  job.sequence = model.step->model.seq;
+  job.gpus = 1;
+  for (const auto &[axis, size] : *mesh)
+    job.gpus *= size;
+  auto cluster = planner::loadCluster("h100-sxm");
+  if (!cluster)
+    return cluster.error();
+  auto answer = planner::search(model.step->step.graph, job, *cluster, pins);
+  if (!answer)
+    return answer.error();
+  return answer->plan;
+}
+
+} // namespace tbc::test

@@ -1,0 +1,40 @@
+//===- PlanSupport.h - Plans for the small models, for end-to-end tests ------===//
+
+#ifndef TBC_TESTS_TOOLS_PLANSUPPORT_H
+#define TBC_TESTS_TOOLS_PLANSUPPORT_H
+
+#include "planner/core/Search.h"
+#include "tools/driver/Context.h"
+#include "tools/driver/Verify.h"
+
+#include <memory>
+#include <string>
+
+namespace tbc::test {
+
+/// A model's step, with the context it lives in.
+struct Model {
+  std::unique_ptr<mlir::MLIRContext> context;
+  std::unique_ptr<driver::TrainingStep> step;
+};
+
+/// models/NAME.onnx with sequences of 8 tokens where it has any. Aborts with a message if it is
+/// refused.
+Model loadModel(const std::string &name, const std::string &optimizer = "adamw");
+
+/// What a plan is pinned to. Sizes are small: 8 samples per step.
+struct PlanRequest {
+  std::string mesh; // "dp=4"; its product is the number of devices
+  std::string strategy = "auto";
+  std::string schedule;
+  std::string recompute = "none";
+  int64_t microBatch = 1;
+  int64_t globalBatch = 8;
+};
+
+/// The planner's answer on the preset for this machine.
+Result<planner::Plan> makePlan(const Model &model, const PlanRequest &request);
+
+} // namespace tbc::test
+
+#endif // TBC_TESTS_TOOLS_PLANSUPPORT_H

@@ -1,0 +1,134 @@
+//===- mutation_test.cpp - The referee catches planted miscompiles ------------===//
+//
+// Mutants of compiled Programs. One that changes the f64 result is a miscompile, and each of those
+// must be caught: rejected by the checkers that read only the Program, refused by the ranks, or
+// found different by the residues.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/verify/Verify.h"
+#include "tests/tools/Mutations.h"
+#include "tests/tools/PlanSupport.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <random>
+#include <set>
+
+using namespace tbc;
+
+namespace {
+
+constexpr uint64_t seed = 20241;
+
+bool differ(const driver::RunRecord &a, const driver::RunRecord &b) {
+  for (const auto &[name, value] : a) {
+    auto it = b.find(name);
+    if (it == b.end())
+      return true;
+    std::vector<double> x = value.toDoubles(), y = it->second.toDoubles();
+    if (x.size() != y.size())
+      return true;
+    double largest = 0, difference = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      largest = std::max(largest, std::abs(x[i]));
+      difference = std::max(difference, std::abs(x[i] - y[i]));
+    }
+    // Rounding in f64 is far below, a miscompile far above.
+    if (!(difference <= 1e-9 * std::max(largest, 1e-12)))
+      return true;
+  }
+  return false;
+}
+
+bool allEqual(const std::vector<driver::Comparison> &lines) {
+  for (const driver::Comparison &line : lines)
+    if (!line.equal)
+      return false;
+  return true;
+}
+
+struct Case {
+  const char *model;
+  test::PlanRequest request;
+  size_t sample; // mutants tried per kind
+};
+
+struct Tally {
+  int miscompiles = 0, rejected = 0, harmless = 0;
+  std::map<std::string, int> byKind;
+};
+
+/// Tries `sample` mutants of each kind on one plan.
+void tryMutants(const Case &testCase, Tally &tally) {
+  test::Model model = test::loadModel(testCase.model, "sgd");
+  auto plan = test::makePlan(model, testCase.request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  auto compiled = driver::compilePlan(*model.step, *plan);
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  auto residues = driver::makeRunData(*model.step, *plan, 2, kernels::Arith::Residue61, seed);
+  auto doubles = driver::makeRunData(*model.step, *plan, 2, kernels::Arith::F64, seed);
+  ASSERT_TRUE(residues && doubles);
+  auto serial = driver::runSerial(*model.step, *plan, *residues, kernels::Arith::Residue61);
+  auto right = driver::runParallel(compiled->program, *doubles, kernels::Arith::F64);
+  ASSERT_TRUE(serial && right);
+  auto rightResidues = driver::runParallel(compiled->program, *residues, kernels::Arith::Residue61);
+  ASSERT_TRUE(rightResidues) << rightResidues.error().message;
+  ASSERT_TRUE(allEqual(driver::compareExactly(*serial, *rightResidues)));
+
+  std::vector<test::Mutant> mutants = test::enumerateMutants(compiled->program);
+  std::mt19937_64 random(seed);
+  std::shuffle(mutants.begin(), mutants.end(), random);
+  std::map<std::string, size_t> tried;
+  for (const test::Mutant &mutant : mutants) {
+    if (tried[mutant.kind]++ >= testCase.sample)
+      continue;
+    program::Program wrong = compiled->program;
+    mutant.apply(wrong);
+    std::string where = std::string(testCase.model) + " " + testCase.request.mesh + ": " +
+                        mutant.kind + " at " + mutant.place;
+    // What the checkers reject never runs.
+    if (!program::checkWellFormed(wrong) || !verify::verifyProgram(wrong)) {
+      ++tally.rejected;
+      continue;
+    }
+    auto result = driver::runParallel(wrong, *doubles, kernels::Arith::F64);
+    if (result && !differ(*right, *result)) {
+      ++tally.harmless;
+      continue;
+    }
+    ++tally.miscompiles;
+    ++tally.byKind[mutant.kind];
+    if (!result) // the ranks themselves refused
+      continue;
+    auto parallel = driver::runParallel(wrong, *residues, kernels::Arith::Residue61);
+    EXPECT_FALSE(parallel && allEqual(driver::compareExactly(*serial, *parallel)))
+        << "not caught: " << where;
+  }
+}
+
+TEST(Mutation, EveryPlantedMiscompileIsCaught) {
+  const Case cases[] = {
+      {"tiny-mlp", {"dp=2", "zero1"}, 3},
+      {"tiny-mlp", {"fsdp=2", "zero3"}, 3},
+      {"tiny-mlp", {"dp=2,tp=2"}, 3},
+      {"tiny-gpt2", {"pp=2,tp=2", "auto", "gpipe"}, 3},
+      {"tiny-llama", {"fsdp=2,tp=2", "auto", "", "selective"}, 2},
+      {"tiny-resnet", {"dp=2"}, 2},
+  };
+  Tally tally;
+  for (const Case &testCase : cases)
+    tryMutants(testCase, tally);
+  RecordProperty("miscompiles", tally.miscompiles);
+  std::printf(
+      "%d miscompiles of %zu kinds; %d mutants rejected by the checkers, %d without effect\n",
+      tally.miscompiles, tally.byKind.size(), tally.rejected, tally.harmless);
+  for (const auto &[kind, count] : tally.byKind)
+    std::printf("  %3d %s\n", count, kind.c_str());
+  EXPECT_GE(tally.miscompiles, 50);
+  EXPECT_GE(tally.byKind.size(), 12u);
+}
+
+} // namespace

@@ -1,0 +1,145 @@
+//===- signature_test.cpp - A strategy is what its closed form says ----------===//
+//
+// Replicating everything would also equal the serial program. So where a strategy is named, the
+// collectives of the compiled Program and the bytes resident on a rank must be those of the table
+// in docs/design.md, section 3, computed here from the parameters' shapes alone.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/exec/SimulatedCluster.h"
+#include "tests/tools/PlanSupport.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+using namespace tbc;
+using reshard::CollectiveCount;
+using reshard::CollectiveKind;
+
+namespace {
+
+constexpr int64_t floatBytes = 4;
+
+struct Form {
+  const char *strategy;
+  const char *mesh;
+  int64_t shardRanks; // over which ZeRO shards
+  /// How often each collective runs on every parameter, per step of A micro-batches.
+  int64_t allReduces, reduceScatters, allGathers; // -A stands for A, -2A for 2A: see times()
+  const char *allReduceAxes;
+  const char *shardAxes;
+  bool parametersSharded, gradientsSharded, stateSharded;
+};
+
+constexpr int64_t perMicroBatch = -1;
+constexpr int64_t twicePerMicroBatch = -2;
+
+int64_t times(int64_t count, int64_t microBatches) {
+  return count < 0 ? -count * microBatches : count;
+}
+
+const Form forms[] = {
+    {"ddp", "dp=4", 1, 1, 0, 0, "dp", "", false, false, false},
+    {"zero1", "dp=4", 4, 0, 1, 1, "", "dp", false, false, true},
+    {"zero2", "dp=4", 4, 0, perMicroBatch, 1, "", "dp", false, true, true},
+    {"shard-grad-op", "fsdp=4", 4, 0, perMicroBatch, perMicroBatch, "", "fsdp", true, true, true},
+    {"zero3", "fsdp=4", 4, 0, perMicroBatch, twicePerMicroBatch, "", "fsdp", true, true, true},
+    {"fsdp", "fsdp=4", 4, 0, perMicroBatch, twicePerMicroBatch, "", "fsdp", true, true, true},
+    {"hybrid-shard", "dp=2,fsdp=2", 2, 1, perMicroBatch, twicePerMicroBatch, "dp", "fsdp", true,
+     true, true},
+};
+
+/// Bytes of the padded whole of a parameter that is cut into `ranks` chunks.
+int64_t paddedBytes(int64_t elements, int64_t ranks) {
+  return (elements + ranks - 1) / ranks * ranks * floatBytes;
+}
+
+class Signature : public testing::TestWithParam<std::tuple<const char *, Form>> {};
+
+TEST_P(Signature, CollectivesAndBytesAreTheClosedForm) {
+  const auto &[modelName, form] = GetParam();
+  test::Model model = test::loadModel(modelName);
+  test::PlanRequest request;
+  request.mesh = form.mesh;
+  request.strategy = form.strategy;
+  auto plan = test::makePlan(model, request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  const int64_t microBatches = plan->accumulation;
+  ASSERT_EQ(microBatches, 2);
+
+  auto compiled = driver::compilePlan(*model.step, *plan);
+  ASSERT_TRUE(compiled) << compiled.error().message;
+
+  // The closed form, by kind: bytes and executions.
+  std::map<CollectiveKind, std::pair<int64_t, int64_t>> expected, actual;
+  int64_t resident = 0, gradients = 0, state = 0, parameters = 0;
+  const reshard::Graph &graph = model.step->step.graph;
+  for (const reshard::GraphParameter &parameter : graph.parameters) {
+    int64_t elements = graph.values[parameter.value].layout.numElements();
+    int64_t whole = paddedBytes(elements, form.shardRanks);
+    int64_t shard = whole / form.shardRanks;
+    auto add = [&](CollectiveKind kind, int64_t bytes, int64_t count) {
+      if (count == 0)
+        return;
+      expected[kind].first += bytes * count;
+      expected[kind].second += count;
+    };
+    add(CollectiveKind::AllReduce, form.shardRanks > 1 ? shard : whole,
+        times(form.allReduces, microBatches));
+    add(CollectiveKind::ReduceScatter, whole, times(form.reduceScatters, microBatches));
+    add(CollectiveKind::AllGather, whole, times(form.allGathers, microBatches));
+    parameters += 1;
+    resident += form.parametersSharded ? shard : elements * floatBytes;
+    gradients += form.gradientsSharded ? shard : elements * floatBytes;
+    state += 2 * (form.stateSharded ? shard : elements * floatBytes);
+  }
+  // The step's own scalar: the loss, over all data ranks.
+  expected[CollectiveKind::AllReduce].first += floatBytes;
+  expected[CollectiveKind::AllReduce].second += 1;
+  ASSERT_GT(parameters, 0);
+
+  for (const CollectiveCount &line : driver::countInstructions(compiled->program)) {
+    actual[line.kind].first += line.bytes * line.count;
+    actual[line.kind].second += line.count;
+    bool isLoss = line.kind == CollectiveKind::AllReduce && line.bytes == floatBytes;
+    if (!isLoss)
+      EXPECT_EQ(line.axes,
+                line.kind == CollectiveKind::AllReduce ? form.allReduceAxes : form.shardAxes);
+  }
+  EXPECT_EQ(actual, expected);
+
+  // What really lies on each rank.
+  auto data = driver::makeRunData(*model.step, *plan, 1, kernels::Arith::Native, 1);
+  ASSERT_TRUE(data) << data.error().message;
+  auto cluster = runtime::SimulatedCluster::create(compiled->program, {});
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  ASSERT_TRUE(cluster->load([&](const std::string &name) { return data->initial.at(name); }));
+  runtime::StepInputs inputs;
+  inputs.microBatches = data->steps[0];
+  inputs.learningRate = 1e-3;
+  inputs.step = 1;
+  auto loss = cluster->step(inputs);
+  ASSERT_TRUE(loss) << loss.error().message;
+  for (int64_t rank = 0; rank < cluster->numRanks(); ++rank) {
+    runtime::MemoryUse use = cluster->executor(rank).memory();
+    EXPECT_EQ(use.parameterBytes, resident) << "rank " << rank;
+    EXPECT_EQ(use.gradientBytes, gradients) << "rank " << rank;
+    EXPECT_EQ(use.optimizerStateBytes, state) << "rank " << rank;
+  }
+}
+
+std::string formName(const testing::TestParamInfo<std::tuple<const char *, Form>> &info) {
+  std::string name = std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param).strategy;
+  for (char &c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)))
+      c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Signature,
+                         testing::Combine(testing::Values("tiny-mlp", "tiny-gpt2", "tiny-llama"),
+                                          testing::ValuesIn(forms)),
+                         formName);
+
+} // namespace

@@ -1,0 +1,69 @@
+//===- verify_plans_test.cpp - Parallel equals serial, plan by plan ----------===//
+//
+// Every pinned mesh on every small model: residues bit for bit, floats within the bound, and the
+// Program's collectives those predicted (compilePlan fails otherwise).
+//
+//===----------------------------------------------------------------------===//
+
+#include "tests/tools/PlanSupport.h"
+
+#include <gtest/gtest.h>
+
+using namespace tbc;
+
+namespace {
+
+struct Case {
+  const char *model;
+  test::PlanRequest request;
+};
+
+std::string describe(const driver::Comparison &line) {
+  return line.name + ": error " + std::to_string(line.error) + ", bound " +
+         std::to_string(line.bound);
+}
+
+class VerifyPlans : public testing::TestWithParam<Case> {};
+
+TEST_P(VerifyPlans, ParallelEqualsSerial) {
+  test::Model model = test::loadModel(GetParam().model);
+  auto plan = test::makePlan(model, GetParam().request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  auto report = driver::verifyPlan(*model.step, *plan, {});
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_FALSE(report->residues.empty());
+  EXPECT_FALSE(report->floats.empty());
+  for (const driver::Comparison &line : report->residues)
+    EXPECT_TRUE(line.equal) << "residue differs: " << line.name;
+  for (const driver::Comparison &line : report->floats)
+    EXPECT_TRUE(line.equal) << describe(line);
+}
+
+std::vector<Case> allCases() {
+  std::vector<Case> cases;
+  for (const char *model : {"tiny-mlp", "tiny-gpt2", "tiny-llama", "tiny-resnet"}) {
+    for (const char *mesh : {"dp=4", "fsdp=4", "tp=4", "pp=2,dp=2", "fsdp=2,tp=2,pp=2"})
+      cases.push_back({model, {mesh}});
+    cases.push_back({model, {"pp=2,tp=2", "auto", "gpipe"}});
+    cases.push_back({model, {"dp=2,fsdp=2", "auto", "", "full"}});
+    cases.push_back({model, {"pp=2,fsdp=2", "auto", "1f1b", "selective"}});
+  }
+  for (const char *strategy : {"zero1", "zero2", "zero3", "shard-grad-op"})
+    cases.push_back({"tiny-gpt2", {"fsdp=2", strategy}});
+  cases.push_back({"tiny-gpt2", {"dp=2,fsdp=2", "hybrid-shard"}});
+  return cases;
+}
+
+std::string caseName(const testing::TestParamInfo<Case> &info) {
+  const test::PlanRequest &request = info.param.request;
+  std::string name = std::string(info.param.model) + "_" + request.mesh + "_" + request.strategy +
+                     "_" + request.schedule + "_" + request.recompute;
+  for (char &c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)))
+      c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Plans, VerifyPlans, testing::ValuesIn(allCases()), caseName);
+
+} // namespace

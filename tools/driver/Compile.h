@@ -1,0 +1,37 @@
+//===- Compile.h - From a step and a plan to a checked Program --------------===//
+
+#ifndef TBC_TOOLS_DRIVER_COMPILE_H
+#define TBC_TOOLS_DRIVER_COMPILE_H
+
+#include "planner/core/Plan.h"
+#include "runtime/abi/Program.h"
+#include "tools/driver/TrainingStep.h"
+
+namespace tbc::driver {
+
+/// A plan made into a Program, with what the plan's own derivation said it would hold.
+struct CompiledPlan {
+  planner::PlannedStep planned;
+  reshard::Derivation derivation;
+  program::Program program;
+  /// The collectives that the derivation promises, per step and stage.
+  std::vector<reshard::CollectiveCount> predicted;
+};
+
+/// Partitions `step` as `plan` says, emits the Program and runs the independent checkers on it;
+/// also checks that the Program's collectives are those predicted.
+///
+/// Errors: Usage if the plan is for another model; VerificationFailed where a checker or the
+/// comparison with the prediction says no, which is a bug of the compiler.
+Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan);
+
+/// The collectives of one step of `program`, counted from its instructions and schedule alone.
+std::vector<reshard::CollectiveCount> countInstructions(const program::Program &program);
+
+/// One line per difference between two sorted lists; empty if they are equal.
+std::string differences(const std::vector<reshard::CollectiveCount> &predicted,
+                        const std::vector<reshard::CollectiveCount> &actual);
+
+} // namespace tbc::driver
+
+#endif // TBC_TOOLS_DRIVER_COMPILE_H

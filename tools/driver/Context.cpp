@@ -1,0 +1,57 @@
+//===- Context.cpp - MLIR contexts with what tbc needs loaded -----------------===//
+
+#include "tools/driver/Context.h"
+
+#include "ir/Tbc.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <filesystem>
+
+namespace tbc::driver {
+
+std::unique_ptr<mlir::MLIRContext> makeContext() {
+  auto context = std::make_unique<mlir::MLIRContext>(mlir::MLIRContext::Threading::DISABLED);
+  context->loadDialect<mlir::func::FuncDialect, TbcDialect>();
+  return context;
+}
+
+static StepOptions stepOptions(const planner::Job &job, const std::string &modelPath) {
+  StepOptions step;
+  step.modelPath = modelPath;
+  step.loss = job.loss;
+  step.optimizer = job.optimizer;
+  step.precision = job.precision;
+  for (const auto &[key, value] : job.bindings) {
+    if (key == "seq")
+      step.import.seq = value;
+    else if (key.rfind("dim ", 0) == 0)
+      step.import.dims[key.substr(4)] = value;
+    else if (key.rfind("fix ", 0) == 0)
+      step.import.fix[key.substr(4)] = value ? "ones" : "zeros";
+  }
+  return step;
+}
+
+Result<LoadedPlan> loadPlan(const std::string &planPath, const std::string &planText,
+                            const std::string &modelPath) {
+  LoadedPlan loaded;
+  auto plan = planner::readPlan(planText, planPath);
+  if (!plan)
+    return plan.error();
+  loaded.plan = std::move(*plan);
+  std::string path = modelPath;
+  if (path.empty())
+    path = (std::filesystem::path(planPath).parent_path() / loaded.plan.job.modelPath).string();
+  loaded.context = makeContext();
+  auto step = buildTrainingStep(*loaded.context, stepOptions(loaded.plan.job, path));
+  if (!step)
+    return step.error();
+  loaded.step = std::move(*step);
+  if (loaded.step->model.hash != loaded.plan.job.modelHash)
+    return Error{ErrorCode::Usage, planPath + " was made for another model than " + path +
+                                       "; name the right one with --model, or plan again"};
+  return loaded;
+}
+
+} // namespace tbc::driver

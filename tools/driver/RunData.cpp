@@ -1,0 +1,106 @@
+//===- RunData.cpp - Seeded inputs and initial values -----------------------===//
+
+#include "tools/driver/Verify.h"
+
+#include "ir/Evaluate.h"
+#include "ir/Tbc.h"
+
+#include "llvm/ADT/SetVector.h"
+
+#include <random>
+
+using namespace mlir;
+
+namespace tbc::driver {
+
+/// The smallest number that an integer input must stay below: the size of the tables it indexes,
+/// the number of classes it labels; 2 where nothing says more.
+static int64_t upperBound(Value input) {
+  int64_t bound = 0;
+  auto limit = [&](int64_t size) { bound = bound == 0 ? size : std::min(bound, size); };
+  llvm::SetVector<Value> reached;
+  reached.insert(input);
+  for (size_t i = 0; i < reached.size(); ++i) {
+    for (OpOperand &use : reached[i].getUses()) {
+      Operation *op = use.getOwner();
+      if (auto gather = dyn_cast<GatherOp>(op); gather && use.getOperandNumber() == 1)
+        limit(tensorType(gather.getTable()).getDimSize(gather.getDim()));
+      else if (auto loss = dyn_cast<CrossEntropyOp>(op); loss && use.getOperandNumber() == 1)
+        limit(tensorType(loss.getLogits()).getShape().back());
+      else if (isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, CastOp>(op))
+        reached.insert(op->getResult(0));
+    }
+  }
+  return bound == 0 ? 2 : bound;
+}
+
+/// Uniform doubles in [low, high) that an f32 holds exactly.
+static std::vector<double> uniform(std::mt19937_64 &random, int64_t count, double low,
+                                   double high) {
+  std::vector<double> values(count);
+  for (double &value : values) {
+    double unit = double(random() >> 40) / double(1 << 24);
+    value = float(low + (high - low) * unit);
+  }
+  return values;
+}
+
+static kernels::Tensor makeInput(Value arg, const std::vector<int64_t> &shape, kernels::Arith arith,
+                                 std::mt19937_64 &random) {
+  kernels::TensorType type = *toKernelType(arg.getType());
+  type.shape = shape;
+  int64_t count = 1;
+  for (int64_t size : shape)
+    count *= size;
+  if (kernels::isFloat(type.dtype))
+    return kernels::Tensor::fromDoubles(type, arith, uniform(random, count, -1, 1));
+  int64_t bound = upperBound(arg);
+  std::vector<int64_t> values(count);
+  for (int64_t &value : values)
+    value = int64_t(random() % uint64_t(bound));
+  return kernels::Tensor::fromInts(type, values);
+}
+
+/// The initial value of a parameter or state: from the file, or seeded where the file has no
+/// weights.
+static Result<kernels::Tensor> makeInitial(const frontend::ParameterSource &source,
+                                           kernels::Arith arith, uint64_t seed) {
+  if (source.present)
+    return frontend::loadParameter(source, arith);
+  std::mt19937_64 random(seed);
+  int64_t count = 1;
+  for (int64_t size : source.shape)
+    count *= size;
+  // Variances must be positive.
+  auto values =
+      source.isState ? uniform(random, count, 0.5, 1.5) : uniform(random, count, -0.1, 0.1);
+  return kernels::Tensor::fromDoubles({source.dtype, source.shape}, arith, values);
+}
+
+Result<RunData> makeRunData(TrainingStep &step, const planner::Plan &plan, int steps,
+                            kernels::Arith arith, uint64_t seed) {
+  RunData data;
+  uint64_t number = 0;
+  for (const frontend::ParameterSource &source : step.model.parameters) {
+    auto value = makeInitial(source, arith, seed * 1000003 + number++);
+    if (!value)
+      return value.error();
+    data.initial[source.name] = std::move(*value);
+  }
+  reshard::Graph graph =
+      planner::withBatch(step.step.graph, plan.microBatch * plan.mesh.dataRanks());
+  std::mt19937_64 random(seed);
+  data.steps.resize(steps);
+  for (auto &microBatches : data.steps) {
+    microBatches.resize(plan.accumulation);
+    for (auto &inputs : microBatches)
+      for (size_t i = 0; i < graph.values.size(); ++i) {
+        const reshard::GraphValue &value = graph.values[i];
+        if (value.producer < 0 && value.role == reshard::ValueRole::Input)
+          inputs[value.name] = makeInput(step.step.values[i], value.layout.shape(), arith, random);
+      }
+  }
+  return data;
+}
+
+} // namespace tbc::driver

@@ -1,0 +1,37 @@
+//===- Serial.cpp - The unpartitioned step, run by the interpreter ----------===//
+
+#include "ir/Rebatch.h"
+#include "ir/SerialTrainer.h"
+#include "tools/driver/Verify.h"
+
+using namespace mlir;
+
+namespace tbc::driver {
+
+Result<RunRecord> runSerial(TrainingStep &step, const planner::Plan &plan, const RunData &data,
+                            kernels::Arith arith) {
+  DiagnosticCollector diagnostics(*step.train.getContext());
+  OwningOpRef<ModuleOp> module = cast<ModuleOp>(step.model.module->clone());
+  auto train = module->lookupSymbol<func::FuncOp>("train");
+  setGlobalBatch(train, plan.job.globalBatch);
+  if (failed(rebatch(train, plan.microBatch * plan.mesh.dataRanks())))
+    return diagnostics.error(ErrorCode::Other, "the step could not be rebatched");
+
+  SerialTrainer trainer(*module, arith);
+  for (const auto &[name, value] : data.initial)
+    if (failed(trainer.set(name, value)))
+      return diagnostics.error(ErrorCode::Other, "cannot set \"" + name + "\"");
+  RunRecord record;
+  for (size_t s = 0; s < data.steps.size(); ++s) {
+    if (failed(trainer.step(data.steps[s], data.learningRate)))
+      return diagnostics.error(ErrorCode::Other, "the serial step could not be evaluated");
+    record["loss " + std::to_string(s + 1)] = trainer.loss();
+  }
+  for (const auto &[name, value] : trainer.values())
+    record[name] = value;
+  for (const auto &[name, value] : trainer.gradients())
+    record[name + ".grad"] = value;
+  return record;
+}
+
+} // namespace tbc::driver

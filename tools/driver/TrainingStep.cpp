@@ -1,0 +1,140 @@
+//===- TrainingStep.cpp - From a model file to the whole training step ------===//
+
+#include "tools/driver/TrainingStep.h"
+
+#include "ir/Rebatch.h"
+#include "ir/Tbc.h"
+#include "passes/autodiff/Differentiate.h"
+#include "passes/decompose/DecomposeComposites.h"
+#include "passes/decompose/UseBatchStatistics.h"
+#include "passes/loss/AttachLoss.h"
+#include "passes/optimizer/BuildUpdate.h"
+#include "runtime/abi/Sha256.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+
+namespace tbc::driver {
+
+/// The batch size at which a step is kept: a prime, so that no other dim is taken for a multiple of
+/// it.
+static constexpr int64_t canonicalBatch = 97;
+
+/// A location as people read it: the ONNX node's name, or file:line:column.
+static std::string describe(Location loc) {
+  if (auto name = dyn_cast<NameLoc>(loc))
+    return "node '" + name.getName().str() + "'";
+  if (auto fused = dyn_cast<FusedLoc>(loc))
+    for (Location part : fused.getLocations())
+      if (std::string text = describe(part); !text.empty())
+        return text;
+  if (auto call = dyn_cast<CallSiteLoc>(loc))
+    return describe(call.getCallee());
+  return "";
+}
+
+DiagnosticCollector::DiagnosticCollector(MLIRContext &context)
+    : handler(&context, [this](Diagnostic &diagnostic) {
+        std::string place = describe(diagnostic.getLocation());
+        if (!text.empty())
+          text += "\n";
+        text += place.empty() ? diagnostic.str() : place + ": " + diagnostic.str();
+        for (Diagnostic &note : diagnostic.getNotes())
+          text += "\n  note: " + note.str();
+        return success();
+      }) {}
+
+Error DiagnosticCollector::error(ErrorCode code, const std::string &fallback) const {
+  return {code, text.empty() ? fallback : text};
+}
+
+int64_t TrainingStep::numParameterElements() const {
+  int64_t total = 0;
+  for (const reshard::GraphParameter &parameter : step.graph.parameters)
+    total += step.graph.values[parameter.value].layout.numElements();
+  return total;
+}
+
+static LossOptions lossOptions(const std::string &loss) {
+  LossOptions options;
+  if (auto kind = parseLossKind(loss); kind && *kind != LossKind::Output)
+    options.kind = *kind;
+  else {
+    options.kind = LossKind::Output;
+    options.output = loss;
+  }
+  return options;
+}
+
+static OptimizerOptions optimizerOptions(const std::string &optimizer) {
+  OptimizerOptions options;
+  if (optimizer == "sgd" || optimizer == "sgd-momentum") {
+    options.kind = OptimizerKind::Sgd;
+    options.weightDecay = 0;
+    options.momentum = optimizer == "sgd-momentum" ? 0.9 : 0;
+  }
+  return options;
+}
+
+/// From @model to @train and @update.
+static LogicalResult buildStep(ModuleOp module, const StepOptions &options) {
+  auto model = module.lookupSymbol<func::FuncOp>("model");
+  if (failed(useBatchStatistics(model)) || failed(attachLoss(module, lossOptions(options.loss))))
+    return failure();
+  auto train = module.lookupSymbol<func::FuncOp>("train");
+  // Batch statistics run over the batch, which every plan shards.
+  auto isBatchNorm = [](Operation *op) { return isa<BatchNormTrainOp>(op); };
+  if (failed(decomposeComposites(train, isBatchNorm)))
+    return failure();
+  AutodiffOptions autodiff;
+  autodiff.freeze = options.freeze;
+  if (failed(buildTrainFunction(module, autodiff)) ||
+      failed(buildUpdateFunction(module, optimizerOptions(options.optimizer))))
+    return failure();
+  return verify(module);
+}
+
+static std::string hashOf(func::FuncOp train, func::FuncOp update) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  train->print(stream);
+  update->print(stream);
+  return sha256Hex(stream.str());
+}
+
+Result<std::unique_ptr<TrainingStep>> buildTrainingStep(MLIRContext &context,
+                                                        const StepOptions &options) {
+  auto result = std::make_unique<TrainingStep>();
+  result->options = options;
+  frontend::ImportOptions import = options.import;
+  import.batch = canonicalBatch;
+  auto model = frontend::importOnnx(context, options.modelPath, import);
+  if (!model)
+    return model.error();
+  result->model = std::move(*model);
+
+  DiagnosticCollector diagnostics(context);
+  ModuleOp module = *result->model.module;
+  if (failed(buildStep(module, options)))
+    return diagnostics.error(ErrorCode::ModelRejected,
+                             options.modelPath + ": the training step could not be built");
+  result->train = module.lookupSymbol<func::FuncOp>("train");
+  result->update = module.lookupSymbol<func::FuncOp>("update");
+  result->analysis = std::make_unique<FactorAnalysis>(result->train);
+  auto step = extractStepGraph(result->train, *result->analysis);
+  if (failed(step))
+    return diagnostics.error(ErrorCode::ModelRejected,
+                             options.modelPath + ": the training step could not be analysed");
+  result->step = std::move(*step);
+  result->hash = hashOf(result->train, result->update);
+  return result;
+}
+
+void setGlobalBatch(func::FuncOp train, int64_t samples) {
+  train.walk([&](FactorSizeOp op) { op.setSamples(samples); });
+}
+
+} // namespace tbc::driver

@@ -1,0 +1,66 @@
+//===- TrainingStep.h - From a model file to the whole training step --------===//
+
+#ifndef TBC_TOOLS_DRIVER_TRAININGSTEP_H
+#define TBC_TOOLS_DRIVER_TRAININGSTEP_H
+
+#include "frontend/onnx/Import.h"
+#include "ir/FactorAnalysis.h"
+#include "ir/StepGraph.h"
+#include "runtime/abi/Status.h"
+
+#include "mlir/IR/MLIRContext.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tbc::driver {
+
+struct StepOptions {
+  std::string modelPath;
+  frontend::ImportOptions import;
+  std::string loss =
+      "cross-entropy";             // cross-entropy, mse, or the name of an output that is the loss
+  std::string optimizer = "adamw"; // adamw, sgd, sgd-momentum
+  std::string precision = "f32";   // f32, bf16
+  std::vector<std::string> freeze; // globs of parameter names
+};
+
+/// The step of a model: @train and @update in `model.module`, and what planner and partitioner ask
+/// of them. Sizes are those of `model.batch` samples, whatever the plan; the graph is rebatched for
+/// a plan.
+struct TrainingStep {
+  StepOptions options;
+  frontend::ImportedModel model;
+  mlir::func::FuncOp train, update;
+  std::unique_ptr<FactorAnalysis> analysis;
+  StepGraph step;
+  /// SHA-256 of the two functions' text.
+  std::string hash;
+
+  int64_t numParameterElements() const;
+};
+
+/// Imports, raises, attaches the loss, differentiates and builds the update.
+/// Errors: ModelRejected with the diagnostics of whatever refused.
+Result<std::unique_ptr<TrainingStep>> buildTrainingStep(mlir::MLIRContext &context,
+                                                        const StepOptions &options);
+
+/// Sets the number of samples that the loss is a mean over.
+void setGlobalBatch(mlir::func::FuncOp train, int64_t samples);
+
+/// Collects the diagnostics emitted while it lives.
+class DiagnosticCollector {
+public:
+  explicit DiagnosticCollector(mlir::MLIRContext &context);
+  /// An error of this code with everything that was emitted; `fallback` if nothing was.
+  Error error(ErrorCode code, const std::string &fallback) const;
+
+private:
+  std::string text;
+  mlir::ScopedDiagnosticHandler handler;
+};
+
+} // namespace tbc::driver
+
+#endif // TBC_TOOLS_DRIVER_TRAININGSTEP_H

@@ -1,0 +1,176 @@
+//===- Verify.cpp - Parallel against serial -----------------------------------===//
+
+#include "tools/driver/Verify.h"
+
+#include "runtime/exec/SimulatedCluster.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tbc::driver {
+
+Result<RunRecord> runParallel(const program::Program &program, const RunData &data,
+                              kernels::Arith arith) {
+  runtime::ClusterOptions options;
+  options.arith = arith;
+  auto cluster = runtime::SimulatedCluster::create(program, options);
+  if (!cluster)
+    return cluster.error();
+  Status loaded = cluster->load([&](const std::string &name) { return data.initial.at(name); });
+  if (!loaded)
+    return loaded.error();
+  RunRecord record;
+  for (size_t s = 0; s < data.steps.size(); ++s) {
+    runtime::StepInputs inputs;
+    inputs.microBatches = data.steps[s];
+    inputs.learningRate = data.learningRate;
+    inputs.step = int64_t(s) + 1;
+    auto loss = cluster->step(inputs);
+    if (!loss)
+      return loss.error();
+    record["loss " + std::to_string(s + 1)] = *loss;
+  }
+  for (const program::GlobalTensor &tensor : program.tensors) {
+    if (tensor.role == program::Role::Input)
+      continue;
+    auto value = cluster->gather(tensor.name);
+    if (!value)
+      return value.error();
+    record[tensor.name] = *value;
+  }
+  return record;
+}
+
+std::vector<Comparison> compareExactly(const RunRecord &serial, const RunRecord &parallel) {
+  std::vector<Comparison> result;
+  for (const auto &[name, value] : serial) {
+    Comparison line;
+    line.name = name;
+    auto it = parallel.find(name);
+    line.equal = it != parallel.end() && kernels::bitwiseEqual(value, it->second);
+    result.push_back(line);
+  }
+  for (const auto &[name, value] : parallel)
+    if (!serial.count(name)) {
+      Comparison line;
+      line.name = name;
+      result.push_back(line);
+    }
+  return result;
+}
+
+/// The largest |a - b|; infinite if they differ in size or one is not finite.
+static double largestDifference(const kernels::Tensor &a, const kernels::Tensor &b) {
+  std::vector<double> x = a.toDoubles(), y = b.toDoubles();
+  if (x.size() != y.size())
+    return INFINITY;
+  double largest = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    double difference = std::abs(x[i] - y[i]);
+    if (!std::isfinite(difference))
+      return INFINITY;
+    largest = std::max(largest, difference);
+  }
+  return largest;
+}
+
+/// One unit in the last place of the largest magnitude in `tensor`, as an f32 holds it.
+static double ulpOfLargest(const kernels::Tensor &tensor) {
+  float largest = 0;
+  for (double value : tensor.toDoubles())
+    largest = std::max(largest, float(std::abs(value)));
+  return double(std::nextafter(largest, INFINITY)) - double(largest);
+}
+
+std::vector<Comparison> compareFloats(const RunRecord &reference,
+                                      const std::vector<RunRecord> &serial,
+                                      const std::vector<RunRecord> &references,
+                                      const RunRecord &parallel) {
+  std::vector<Comparison> result;
+  for (const auto &[name, exact] : reference) {
+    Comparison line;
+    line.name = name;
+    double serialError = 0;
+    for (size_t seed = 0; seed < serial.size(); ++seed)
+      serialError = std::max(serialError,
+                             largestDifference(serial[seed].at(name), references[seed].at(name)));
+    line.bound = 4 * serialError + ulpOfLargest(exact);
+    auto it = parallel.find(name);
+    line.error = it == parallel.end() ? INFINITY : largestDifference(it->second, exact);
+    line.equal = line.error <= line.bound;
+    result.push_back(line);
+  }
+  return result;
+}
+
+bool VerifyReport::passed() const {
+  auto equal = [](const Comparison &line) { return line.equal; };
+  return !residues.empty() && std::all_of(residues.begin(), residues.end(), equal) &&
+         std::all_of(floats.begin(), floats.end(), equal);
+}
+
+/// Serial and parallel run of one plan in one arithmetic on the same data.
+static Status runBoth(TrainingStep &step, const planner::Plan &plan,
+                      const program::Program &program, const VerifyOptions &options,
+                      VerifyReport &report) {
+  auto data = makeRunData(step, plan, options.steps, kernels::Arith::Residue61, options.seed);
+  if (!data)
+    return data.error();
+  auto serial = runSerial(step, plan, *data, kernels::Arith::Residue61);
+  if (!serial)
+    return serial.error();
+  auto parallel = runParallel(program, *data, kernels::Arith::Residue61);
+  if (!parallel)
+    return parallel.error();
+  report.residues = compareExactly(*serial, *parallel);
+  return Status::ok();
+}
+
+static Status runFloats(TrainingStep &step, const planner::Plan &plan,
+                        const program::Program &program, const VerifyOptions &options,
+                        VerifyReport &report) {
+  // The bound is the serial program's own largest error over this many inputs
+  // (docs/design.md, 4.2).
+  constexpr int numSeeds = 8;
+  std::vector<RunRecord> serial, references;
+  for (int i = 0; i < numSeeds; ++i) {
+    for (auto [arith, records] : {std::pair(kernels::Arith::Native, &serial),
+                                  std::pair(kernels::Arith::F64, &references)}) {
+      auto data = makeRunData(step, plan, options.steps, arith, options.seed + i);
+      if (!data)
+        return data.error();
+      auto record = runSerial(step, plan, *data, arith);
+      if (!record)
+        return record.error();
+      records->push_back(std::move(*record));
+    }
+  }
+  auto data = makeRunData(step, plan, options.steps, kernels::Arith::Native, options.seed);
+  if (!data)
+    return data.error();
+  auto parallel = runParallel(program, *data, kernels::Arith::Native);
+  if (!parallel)
+    return parallel.error();
+  report.floats = compareFloats(references[0], serial, references, *parallel);
+  return Status::ok();
+}
+
+Result<VerifyReport> verifyPlan(TrainingStep &step, const planner::Plan &plan,
+                                const VerifyOptions &options) {
+  auto compiled = compilePlan(step, plan);
+  if (!compiled)
+    return compiled.error();
+  VerifyReport report;
+  report.ranks = compiled->program.mesh.numRanks();
+  for (const reshard::CollectiveCount &line : compiled->predicted)
+    if (line.stage == 0)
+      report.collectives += line.count;
+  if (Status status = runBoth(step, plan, compiled->program, options, report); !status)
+    return status.error();
+  if (options.floats)
+    if (Status status = runFloats(step, plan, compiled->program, options, report); !status)
+      return status.error();
+  return report;
+}
+
+} // namespace tbc::driver

@@ -1,0 +1,76 @@
+//===- Verify.h - Parallel against serial ------------------------------------===//
+
+#ifndef TBC_TOOLS_DRIVER_VERIFY_H
+#define TBC_TOOLS_DRIVER_VERIFY_H
+
+#include "runtime/kernels/Tensor.h"
+#include "tools/driver/Compile.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tbc::driver {
+
+/// What a run computed, by name: "loss 1" (per step), gradients of the last step ("NAME.grad"), and
+/// parameters, states and optimizer states after the last step.
+using RunRecord = std::map<std::string, kernels::Tensor>;
+
+/// What a run is fed: initial tensors by name, and per step and micro-batch the inputs by name,
+/// whole.
+struct RunData {
+  std::map<std::string, kernels::Tensor> initial;
+  std::vector<std::vector<std::map<std::string, kernels::Tensor>>> steps;
+  double learningRate = 1e-3;
+};
+
+/// Seeded inputs for `steps` steps of `plan`; weights from the model's file where it has them, else
+/// seeded too. Integer inputs stay within the tables they index, labels within the classes.
+Result<RunData> makeRunData(TrainingStep &step, const planner::Plan &plan, int steps,
+                            kernels::Arith arith, uint64_t seed);
+
+/// Runs the unpartitioned step by the interpreter, with the plan's batch and accumulation.
+Result<RunRecord> runSerial(TrainingStep &step, const planner::Plan &plan, const RunData &data,
+                            kernels::Arith arith);
+
+/// Runs all ranks of the Program in this process.
+Result<RunRecord> runParallel(const program::Program &program, const RunData &data,
+                              kernels::Arith arith);
+
+/// How a tensor of the parallel run compares.
+struct Comparison {
+  std::string name;
+  bool equal = false;
+  double error = 0; // float runs: largest |parallel - f64|
+  double bound =
+      0; // 4 x the serial program's largest |serial - f64| + one ulp of the tensor's largest
+};
+
+/// Bit by bit; in names' order.
+std::vector<Comparison> compareExactly(const RunRecord &serial, const RunRecord &parallel);
+/// Against f64, within the bound of docs/design.md section 4.
+std::vector<Comparison> compareFloats(const RunRecord &reference,
+                                      const std::vector<RunRecord> &serial,
+                                      const std::vector<RunRecord> &references,
+                                      const RunRecord &parallel);
+
+struct VerifyOptions {
+  int steps = 2;
+  bool floats = true;
+  uint64_t seed = 1;
+};
+
+struct VerifyReport {
+  std::vector<Comparison> residues, floats;
+  int64_t ranks = 0;
+  int64_t collectives = 0; // executions per step and rank of stage 0, for the reader
+  bool passed() const;
+};
+
+/// The whole check of one plan: residues bit for bit, then floats.
+Result<VerifyReport> verifyPlan(TrainingStep &step, const planner::Plan &plan,
+                                const VerifyOptions &options);
+
+} // namespace tbc::driver
+
+#endif // TBC_TOOLS_DRIVER_VERIFY_H

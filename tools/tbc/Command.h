@@ -1,0 +1,38 @@
+//===- Command.h - What every subcommand is made of --------------------------===//
+
+#ifndef TBC_TOOLS_TBC_COMMAND_H
+#define TBC_TOOLS_TBC_COMMAND_H
+
+#include "runtime/abi/Status.h"
+
+#include <functional>
+#include <string>
+
+namespace CLI {
+class App;
+} // namespace CLI
+
+namespace tbc::cli {
+
+/// Runs a subcommand and returns the exit code (docs/design.md, section 7). Errors are returned;
+/// main prints them.
+using Action = std::function<Result<int>()>;
+
+/// Each adds its subcommand to `app` and calls `setAction` when it is chosen.
+using SetAction = std::function<void(Action)>;
+void addCheckCommand(CLI::App &app, const SetAction &setAction);
+void addPlanCommand(CLI::App &app, const SetAction &setAction);
+void addExplainCommand(CLI::App &app, const SetAction &setAction);
+void addVerifyCommand(CLI::App &app, const SetAction &setAction);
+void addCompileCommand(CLI::App &app, const SetAction &setAction);
+void addProgramCommand(CLI::App &app, const SetAction &setAction);
+
+/// Writes `text` to `path` by way of a temporary file beside it, so that no partial file is ever
+/// there; "-" is standard output. Errors: Other, naming the path and the system's reason.
+Status writeFile(const std::string &path, const std::string &text);
+/// Errors: `code`, naming the path and the system's reason.
+Result<std::string> readFile(const std::string &path, ErrorCode code);
+
+} // namespace tbc::cli
+
+#endif // TBC_TOOLS_TBC_COMMAND_H

@@ -1,0 +1,86 @@
+//===- ModelOptions.cpp - Flags that say what the model is ---------------------===//
+
+#include "tools/tbc/ModelOptions.h"
+
+#include "planner/core/Plan.h"
+
+#include <CLI/CLI.hpp>
+
+#include <charconv>
+
+namespace tbc::cli {
+
+void addModelOptions(CLI::App &command, ModelOptions &options) {
+  command.add_option("model", options.model, "ONNX model file")->required();
+  command
+      .add_option("--seq", options.seq,
+                  "Sequence length (default: length of the position table, else 4096)")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--dim", options.dims, "Size of a symbolic dim, NAME=VALUE (repeatable)");
+  command.add_option("--fix", options.fixed,
+                     "Hold an input constant, INPUT=ones|zeros (repeatable)");
+  command.add_option("--external-data-root", options.externalDataRoot,
+                     "Directory that may hold the external data as links");
+  command.add_option("--loss", options.loss,
+                     "cross-entropy, mse, or the name of an output that is the loss");
+  command.add_option("--optimizer", options.optimizer, "Optimizer")
+      ->check(CLI::IsMember({"adamw", "sgd", "sgd-momentum"}));
+  command.add_option("--precision", options.precision, "Precision of parameters and matmuls")
+      ->check(CLI::IsMember({"f32", "bf16"}));
+  command.add_option("--freeze", options.freeze,
+                     "Glob of parameters that are not trained (repeatable)");
+}
+
+/// Splits NAME=VALUE.
+static Result<std::pair<std::string, std::string>> split(const std::string &flag,
+                                                         const std::string &text) {
+  size_t at = text.find('=');
+  if (at == std::string::npos || at == 0 || at + 1 == text.size())
+    return Error{ErrorCode::Usage, flag + " wants NAME=VALUE, not '" + text + "'"};
+  return std::pair(text.substr(0, at), text.substr(at + 1));
+}
+
+Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
+  driver::StepOptions step;
+  step.modelPath = options.model;
+  step.import.seq = options.seq;
+  step.import.externalDataRoot = options.externalDataRoot;
+  step.loss = options.loss;
+  step.optimizer = options.optimizer;
+  step.precision = options.precision;
+  step.freeze = options.freeze;
+  for (const std::string &text : options.dims) {
+    auto pair = split("--dim", text);
+    if (!pair)
+      return pair.error();
+    int64_t value = 0;
+    const std::string &digits = pair->second;
+    auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (code != std::errc() || end != digits.data() + digits.size() || value < 1)
+      return Error{ErrorCode::Usage, "--dim " + text + ": the size must be a positive integer"};
+    step.import.dims[pair->first] = value;
+  }
+  for (const std::string &text : options.fixed) {
+    auto pair = split("--fix", text);
+    if (!pair)
+      return pair.error();
+    if (pair->second != "ones" && pair->second != "zeros")
+      return Error{ErrorCode::Usage, "--fix " + text + ": an input can be held at ones or zeros"};
+    step.import.fix[pair->first] = pair->second;
+  }
+  return step;
+}
+
+/// Bindings in a plan: "seq", "dim NAME" and "fix NAME" (1 = ones, 0 = zeros).
+std::map<std::string, int64_t> toBindings(const driver::StepOptions &options) {
+  std::map<std::string, int64_t> bindings;
+  if (options.import.seq > 0)
+    bindings["seq"] = options.import.seq;
+  for (const auto &[name, value] : options.import.dims)
+    bindings["dim " + name] = value;
+  for (const auto &[name, value] : options.import.fix)
+    bindings["fix " + name] = value == "ones";
+  return bindings;
+}
+
+} // namespace tbc::cli

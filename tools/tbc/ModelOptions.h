@@ -1,0 +1,43 @@
+//===- ModelOptions.h - Flags that say what the model is -----------------------===//
+
+#ifndef TBC_TOOLS_TBC_MODELOPTIONS_H
+#define TBC_TOOLS_TBC_MODELOPTIONS_H
+
+#include "planner/core/Plan.h"
+#include "tools/driver/TrainingStep.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+} // namespace CLI
+
+namespace tbc::cli {
+
+/// --seq, --dim, --fix, --external-data-root, --loss, --optimizer, --precision, --freeze as given.
+struct ModelOptions {
+  std::string model;
+  int64_t seq = -1;
+  std::vector<std::string> dims;
+  std::vector<std::string> fixed;
+  std::string externalDataRoot;
+  std::string loss = "cross-entropy";
+  std::string optimizer = "adamw";
+  std::string precision = "f32";
+  std::vector<std::string> freeze;
+};
+
+/// Adds the flags to a subcommand; the model is positional.
+void addModelOptions(CLI::App &command, ModelOptions &options);
+
+/// Errors: Usage, naming the flag.
+Result<driver::StepOptions> toStepOptions(const ModelOptions &options);
+
+/// What a plan records of the model's bindings.
+std::map<std::string, int64_t> toBindings(const driver::StepOptions &options);
+
+} // namespace tbc::cli
+
+#endif // TBC_TOOLS_TBC_MODELOPTIONS_H

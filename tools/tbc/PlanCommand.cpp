@@ -1,0 +1,151 @@
+//===- PlanCommand.cpp - tbc plan ------------------------------------------------===//
+
+#include "planner/core/Search.h"
+#include "planner/core/Summary.h"
+#include "runtime/abi/Sha256.h"
+#include "tools/driver/Context.h"
+#include "tools/tbc/Command.h"
+#include "tools/tbc/ModelOptions.h"
+
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+namespace tbc::cli {
+
+namespace {
+
+struct PlanOptions {
+  ModelOptions model;
+  int64_t gpus = 0;
+  std::string cluster = "h100-sxm";
+  int64_t batch = 0;
+  std::string mesh;
+  std::string memoryLimit;
+  int64_t microBatch = 0;
+  int zero = -1;
+  planner::Pins pins;
+  std::string output;
+  bool json = false;
+};
+
+} // namespace
+
+/// The default global batch: 2^19 tokens for a model with a sequence, else 32 samples per device.
+static int64_t defaultBatch(int64_t sequence, int64_t gpus) {
+  if (sequence > 0)
+    return std::max<int64_t>(1, (int64_t(1) << 19) / sequence);
+  return 32 * gpus;
+}
+
+static Result<planner::Pins> toPins(const PlanOptions &options) {
+  planner::Pins pins = options.pins;
+  if (!options.mesh.empty()) {
+    auto mesh = planner::parseMesh(options.mesh);
+    if (!mesh)
+      return mesh.error();
+    pins.mesh = *mesh;
+  }
+  if (!options.memoryLimit.empty()) {
+    auto bytes = planner::parseBytes(options.memoryLimit);
+    if (!bytes)
+      return bytes.error();
+    pins.memoryLimitBytes = *bytes;
+  }
+  if (options.microBatch > 0)
+    pins.microBatch = options.microBatch;
+  if (options.zero >= 0)
+    pins.zero = options.zero;
+  return pins;
+}
+
+/// The model's path as it stands in a plan written to `planPath`: relative to the plan.
+static std::string modelPathInPlan(const std::string &model, const std::string &planPath) {
+  std::error_code error;
+  std::filesystem::path base = planPath.empty() || planPath == "-"
+                                   ? std::filesystem::current_path(error)
+                                   : std::filesystem::absolute(planPath, error).parent_path();
+  std::filesystem::path relative =
+      std::filesystem::relative(std::filesystem::absolute(model, error), base, error);
+  return error || relative.empty() ? model : relative.string();
+}
+
+static Result<int> runPlan(const PlanOptions &options) {
+  auto pins = toPins(options);
+  if (!pins)
+    return pins.error();
+  auto cluster = planner::loadCluster(options.cluster);
+  if (!cluster)
+    return cluster.error();
+  auto stepOptions = toStepOptions(options.model);
+  if (!stepOptions)
+    return stepOptions.error();
+  auto context = driver::makeContext();
+  auto step = driver::buildTrainingStep(*context, *stepOptions);
+  if (!step)
+    return step.error();
+  for (const std::string &warning : (*step)->model.warnings)
+    std::cerr << "tbc: warning: " << warning << "\n";
+
+  planner::Job job;
+  job.modelPath = modelPathInPlan(options.model.model, options.output);
+  job.modelHash = (*step)->model.hash;
+  job.stepHash = (*step)->hash;
+  job.bindings = toBindings(*stepOptions);
+  job.loss = options.model.loss;
+  job.optimizer = options.model.optimizer;
+  job.precision = options.model.precision;
+  job.gpus = options.gpus;
+  job.sequence = (*step)->model.seq;
+  job.batchIsDefault = options.batch == 0;
+  job.globalBatch = options.batch > 0 ? options.batch : defaultBatch(job.sequence, job.gpus);
+
+  auto answer = planner::search((*step)->step.graph, job, *cluster, *pins);
+  if (!answer)
+    return answer.error();
+  std::string text = planner::writePlan(answer->plan);
+  if (!options.output.empty())
+    if (Status status = writeFile(options.output, text); !status)
+      return status.error();
+  if (options.json)
+    std::cout << text;
+  else if (options.output != "-")
+    std::cout << planner::summarize(answer->plan);
+  return 0;
+}
+
+void addPlanCommand(CLI::App &app, const SetAction &setAction) {
+  CLI::App *command = app.add_subcommand("plan", "Choose how to train a model on a cluster");
+  auto options = std::make_shared<PlanOptions>();
+  addModelOptions(*command, options->model);
+  command->add_option("--gpus", options->gpus, "Number of devices")
+      ->required()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--cluster", options->cluster, "Cluster preset or TOML file")
+      ->capture_default_str();
+  command
+      ->add_option("--batch", options->batch,
+                   "Global batch in samples (default: 2^19 tokens, or 32 per device)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--mesh", options->mesh, "Pin the mesh, e.g. dp=2,fsdp=4,tp=2");
+  command->add_option("--strategy", options->pins.strategy, "Pin the strategy")
+      ->check(CLI::IsMember(planner::strategyNames()));
+  command->add_option("--zero", options->zero, "Pin the ZeRO stage")->check(CLI::Range(0, 3));
+  command->add_option("--micro-batch", options->microBatch, "Pin the micro-batch in samples")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--schedule", options->pins.schedule, "Pin the pipeline schedule")
+      ->check(CLI::IsMember({"gpipe", "1f1b"}));
+  command->add_option("--recompute", options->pins.recompute, "Pin what is recomputed")
+      ->check(CLI::IsMember({"auto", "none", "selective", "full"}));
+  command->add_option("--memory-limit", options->memoryLimit,
+                      "Memory per device to stay within, e.g. 40GiB");
+  command->add_option("--top", options->pins.top, "Answers to keep, the best included")
+      ->check(CLI::Range(1, 50));
+  command->add_option("-o,--output", options->output, "Write plan.json here (- for stdout)");
+  command->add_flag("--json", options->json, "Print the plan as JSON");
+  command->callback([options, setAction] { setAction([options] { return runPlan(*options); }); });
+}
+
+} // namespace tbc::cli

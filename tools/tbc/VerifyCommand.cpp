@@ -1,0 +1,89 @@
+//===- VerifyCommand.cpp - tbc verify --------------------------------------------===//
+
+#include "tools/driver/Context.h"
+#include "tools/driver/Verify.h"
+#include "tools/tbc/Command.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+namespace tbc::cli {
+
+namespace {
+
+struct Options {
+  std::string plan, model;
+  driver::VerifyOptions verify;
+  bool residuesOnly = false;
+};
+
+} // namespace
+
+/// Prints a verdict over one kind of comparison, and the first tensors that differ.
+static void printComparisons(const char *title, const std::vector<driver::Comparison> &lines,
+                             bool floats) {
+  size_t equal = 0;
+  double worst = 0;
+  for (const driver::Comparison &line : lines) {
+    equal += line.equal;
+    if (floats && line.bound > 0)
+      worst = std::max(worst, line.error / line.bound);
+  }
+  std::printf("%-9s %zu of %zu tensors %s", title, equal, lines.size(),
+              floats ? "within their bound" : "equal bit for bit");
+  if (floats)
+    std::printf(" (worst at %.2f of it)", worst);
+  std::printf("\n");
+  int shown = 0;
+  for (const driver::Comparison &line : lines)
+    if (!line.equal && shown++ < 10) {
+      if (floats)
+        std::printf("  differs: %s, error %.3g, bound %.3g\n", line.name.c_str(), line.error,
+                    line.bound);
+      else
+        std::printf("  differs: %s\n", line.name.c_str());
+    }
+}
+
+static Result<int> runVerify(const Options &options) {
+  auto text = readFile(options.plan, ErrorCode::Usage);
+  if (!text)
+    return text.error();
+  auto loaded = driver::loadPlan(options.plan, *text, options.model);
+  if (!loaded)
+    return loaded.error();
+  driver::VerifyOptions verify = options.verify;
+  verify.floats = !options.residuesOnly;
+  auto report = driver::verifyPlan(*loaded->step, loaded->plan, verify);
+  if (!report)
+    return report.error();
+  std::printf("%s on %lld ranks against the serial program, %d steps\n",
+              planner::toString(loaded->plan.mesh).c_str(), (long long)report->ranks, verify.steps);
+  printComparisons("residues", report->residues, false);
+  if (verify.floats)
+    printComparisons("floats", report->floats, true);
+  std::printf("%lld collectives per step on stage 0, as predicted\n",
+              (long long)report->collectives);
+  std::printf("%s\n", report->passed() ? "verified: the parallel program is the serial one"
+                                       : "FAILED: the parallel program is not the serial one");
+  return report->passed() ? 0 : int(ErrorCode::VerificationFailed);
+}
+
+void addVerifyCommand(CLI::App &app, const SetAction &setAction) {
+  CLI::App *command = app.add_subcommand(
+      "verify", "Run all ranks of a plan here and compare with the serial program");
+  auto options = std::make_shared<Options>();
+  command->add_option("plan", options->plan, "plan.json")->required();
+  command->add_option("--model", options->model, "Model file, if not where the plan says");
+  command->add_option("--steps", options->verify.steps, "Training steps to run")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  command->add_option("--seed", options->verify.seed, "Seed of the inputs")->capture_default_str();
+  command->add_flag("--residues-only", options->residuesOnly, "Leave out the float comparison");
+  command->callback([options, setAction] { setAction([options] { return runVerify(*options); }); });
+}
+
+} // namespace tbc::cli
