@@ -1,0 +1,122 @@
+//===- factor_space_test.cpp - Dims as sums of products of factors -----------===//
+
+#include "ir/FactorSpace.h"
+
+#include <gtest/gtest.h>
+
+using namespace tbc;
+
+namespace {
+
+/// The sizes of a dim's factors, segment by segment: {{12, 64}, {12, 64}}.
+std::vector<std::vector<int64_t>> sizes(const reshard::DimLayout &layout) {
+  std::vector<std::vector<int64_t>> result;
+  for (const reshard::Segment &segment : layout.segments) {
+    result.emplace_back();
+    for (const reshard::Factor &factor : segment.factors)
+      result.back().push_back(factor.size);
+  }
+  return result;
+}
+
+using Sizes = std::vector<std::vector<int64_t>>;
+
+TEST(FactorSpace, EqualSizesAreNotOneFactor) {
+  FactorSpace space;
+  auto a = space.leaf(64), b = space.leaf(64);
+  space.seal({a, b});
+  EXPECT_NE(space.layout(a).segments[0].factors[0].id, space.layout(b).segments[0].factors[0].id);
+}
+
+TEST(FactorSpace, ReshapeSplitsAtCommonPrefixProducts) {
+  FactorSpace space;
+  auto flat = space.leaf(4096); // [b*s] seen as 2 x 2048 and as 2 x 16 x 128
+  space.unify(flat, space.product({space.leaf(2), space.leaf(2048)}));
+  space.unify(flat, space.product({space.leaf(2), space.leaf(16), space.leaf(128)}));
+  space.seal({flat});
+  EXPECT_EQ(sizes(space.layout(flat)), (Sizes{{2, 16, 128}}));
+}
+
+TEST(FactorSpace, RefinementIsSeenWhereverTheFactorGoes) {
+  FactorSpace space;
+  auto hidden = space.leaf(768), other = space.leaf(768);
+  space.unify(hidden, other);
+  space.unify(other, space.product({space.leaf(12), space.leaf(64)}));
+  space.seal({hidden, other});
+  EXPECT_EQ(sizes(space.layout(hidden)), (Sizes{{12, 64}}));
+  EXPECT_EQ(space.layout(hidden), space.layout(other));
+}
+
+TEST(FactorSpace, FusedQkvIsASumOfProducts) {
+  FactorSpace space;
+  auto fused = space.leaf(2304);
+  auto q = space.leaf(768), k = space.leaf(768), v = space.leaf(768);
+  space.unify(fused, space.sum({q, k, v}));
+  auto heads = space.leaf(12);
+  for (auto part : {q, k, v})
+    space.unify(part, space.product({heads, space.leaf(64)}));
+  space.seal({fused, q, k, v});
+  reshard::DimLayout layout = space.layout(fused);
+  EXPECT_EQ(sizes(layout), (Sizes{{12, 64}, {12, 64}, {12, 64}}));
+  EXPECT_EQ(layout.segments[0].factors[0].id, layout.segments[2].factors[0].id);
+  EXPECT_NE(layout.segments[0].factors[1].id, layout.segments[2].factors[1].id);
+}
+
+TEST(FactorSpace, SlicesOfAProductCutItsLeadingFactor) {
+  FactorSpace space;
+  auto dim = space.product({space.leaf(3), space.leaf(12), space.leaf(64)});
+  space.unify(dim, space.sum({space.leaf(768), space.leaf(768), space.leaf(768)}));
+  space.seal({dim});
+  EXPECT_EQ(sizes(space.layout(dim)), (Sizes{{1, 12, 64}, {1, 12, 64}, {1, 12, 64}}));
+}
+
+TEST(FactorSpace, SlicesThatMeetElsewhereAreCutAgain) {
+  FactorSpace space;
+  auto dim = space.leaf(10);
+  space.unify(dim, space.sum({space.leaf(4), space.leaf(6)}));
+  space.unify(dim, space.sum({space.leaf(2), space.leaf(8)}));
+  space.seal({dim});
+  EXPECT_EQ(sizes(space.layout(dim)), (Sizes{{2}, {2}, {6}}));
+}
+
+TEST(FactorSpace, WithoutACommonSplitTheSpanIsUnshardable) {
+  FactorSpace space;
+  auto six = space.leaf(6), four = space.leaf(4);
+  auto dim = space.product({six, four});
+  space.unify(dim, space.product({space.leaf(4), space.leaf(6)}));
+  space.seal({dim, six, four});
+  EXPECT_FALSE(space.isShardable(space.layout(six).segments[0].factors[0].id));
+  EXPECT_FALSE(space.isShardable(space.layout(four).segments[0].factors[0].id));
+  EXPECT_EQ(sizes(space.layout(dim)), (Sizes{{24}}));
+}
+
+TEST(FactorSpace, ASumBehindAFactorIsUnshardable) {
+  FactorSpace space;
+  auto batch = space.leaf(8);
+  auto tokens = space.sum({space.leaf(1), space.leaf(196)});
+  auto rows = space.product({batch, tokens});
+  auto own = space.product({tokens, space.leaf(3)}); // the sum in front is fine by itself
+  space.seal({rows, own});
+  EXPECT_FALSE(space.isShardable(space.layout(batch).segments[0].factors[0].id));
+  EXPECT_EQ(sizes(space.layout(rows)), (Sizes{{8 * 197}}));
+}
+
+TEST(FactorSpace, ASumInFrontIsASumOfProducts) {
+  FactorSpace space;
+  auto dim = space.product({space.sum({space.leaf(1), space.leaf(196)}), space.leaf(3)});
+  space.seal({dim});
+  EXPECT_EQ(sizes(space.layout(dim)), (Sizes{{1, 3}, {196, 3}}));
+}
+
+TEST(FactorSpace, OpaqueLeavesStayOpaqueWhenSplit) {
+  FactorSpace space;
+  auto dim = space.leaf(12);
+  space.makeOpaque(dim);
+  space.unify(dim, space.product({space.leaf(3), space.leaf(4)}));
+  space.seal({dim});
+  reshard::DimLayout layout = space.layout(dim);
+  for (const reshard::Factor &factor : layout.segments[0].factors)
+    EXPECT_FALSE(space.isShardable(factor.id));
+}
+
+} // namespace
