@@ -2,11 +2,11 @@
 //
 // Part of tbc.
 //
-//   einsum{lhs_labels, rhs_labels, out_labels} labels are integers, one per dim. out[o] = sum over every label absent
-//   from `out`
-//                           of lhs[l] * rhs[r]. A label may stand in one operand only and be absent
-//                           from `out` (that operand is then summed over it first); no label stands
-//                           twice in one list, and every label of `out` stands in an operand.
+//   einsum{lhs_labels, rhs_labels, out_labels}
+//       Labels are integers, one per dim. out[o] = the sum over every label absent from out of
+//       lhs[l] * rhs[r]. A label may stand in one operand only and be absent from out (that operand
+//       is summed over it first); no label stands twice in one list, and every label of out stands
+//       in an operand.
 //
 //===----------------------------------------------------------------------===//
 

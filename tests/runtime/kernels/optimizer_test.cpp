@@ -1,0 +1,119 @@
+//===- optimizer_test.cpp - Parameter updates ------------------------------===//
+//
+// Part of tbc. Against PyTorch's published algorithms, transcribed step by step.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tests/runtime/kernels/TestSupport.h"
+
+using namespace tbc::kernels;
+
+namespace {
+
+class Optimizer : public ::testing::TestWithParam<Arith> {
+protected:
+  Arith arith = GetParam();
+
+  Tensor x(const Doubles &values) { return floats(arith, {int64_t(values.size())}, values); }
+  Tensor scalar(double value) { return floats(arith, {}, {value}); }
+  std::vector<Tensor> update(const std::string &op, const Attrs &attrs,
+                             const std::vector<Tensor> &inputs, size_t numResults) {
+    return runAll(arith, op, attrs, inputs, std::vector<TensorType>(numResults, inputs[0].type()));
+  }
+};
+
+TEST_P(Optimizer, Sgd) {
+  Attrs attrs = {{"weight_decay", 0.5}};
+  // g' = 1 + 0.5 * 4 = 3; p' = 4 - 0.25 * 3.
+  expectValues(arith, update("sgd", attrs, {x({4, -2}), x({1, 1}), scalar(0.25)}, 1)[0],
+               {3.25, -2});
+}
+
+TEST_P(Optimizer, SgdMomentum) {
+  Attrs attrs = {{"momentum", 0.5}, {"nesterov", false}, {"weight_decay", 0.0}};
+  std::vector<Tensor> first =
+      update("sgd_momentum", attrs, {x({1}), x({2}), x({0}), scalar(0.25)}, 2);
+  expectValues(arith, first[1], {2});
+  expectValues(arith, first[0], {0.5});
+  std::vector<Tensor> second =
+      update("sgd_momentum", attrs, {first[0], x({4}), first[1], scalar(0.25)}, 2);
+  expectValues(arith, second[1], {5});
+  expectValues(arith, second[0], {-0.75});
+  attrs.set("nesterov", true); // p' = p - lr * (g + momentum * buf')
+  expectValues(arith,
+               update("sgd_momentum", attrs, {first[0], x({4}), first[1], scalar(0.25)}, 2)[0],
+               {0.5 - 0.25 * 6.5});
+}
+
+TEST_P(Optimizer, AdamWMomentsAreExact) {
+  Attrs attrs = {{"beta1", 0.5}, {"beta2", 0.75}, {"epsilon", 1e-8}, {"weight_decay", 0.0}};
+  std::vector<Tensor> results = update(
+      "adamw", attrs, {x({1, 2}), x({2, -4}), x({4, 0}), x({8, 0}), scalar(0.5), ints({}, {3})}, 3);
+  expectValues(arith, results[1], {3, -2});
+  expectValues(arith, results[2], {7, 4});
+}
+
+TEST_P(Optimizer, AdamWCountsStepsFromOne) {
+  Attrs attrs = {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0.01}};
+  EXPECT_THROW(
+      update("adamw", attrs, {x({1}), x({1}), x({0}), x({0}), scalar(1), ints({}, {0})}, 3),
+      KernelError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ariths, Optimizer, ::testing::ValuesIn(allAriths),
+                         [](const auto &info) { return nameOf(info.param); });
+
+/// torch.optim.AdamW, "Algorithm" box of its documentation, one parameter over several steps.
+TEST(AdamW, FollowsPyTorch) {
+  const double b1 = 0.9, b2 = 0.999, eps = 1e-8, wd = 0.01, lr = 1e-2;
+  double p = 0.7, m = 0, v = 0;
+  Attrs attrs = {{"beta1", b1}, {"beta2", b2}, {"epsilon", eps}, {"weight_decay", wd}};
+  auto f64 = [](double value) { return floats(Arith::F64, {}, {value}, DType::F64); };
+  std::vector<Tensor> state = {f64(p), f64(m), f64(v)};
+  for (int64_t t = 1; t <= 20; ++t) {
+    double g = std::sin(double(t)) - 0.3;
+    p -= lr * wd * p;
+    m += (g - m) * (1 - b1);
+    v = b2 * v + (1 - b2) * g * g;
+    double correction1 = 1 - std::pow(b1, t), correction2 = 1 - std::pow(b2, t);
+    p -= lr / correction1 * m / (std::sqrt(v) / std::sqrt(correction2) + eps);
+    state = runAll(Arith::F64, "adamw", attrs,
+                   {state[0], f64(g), state[1], state[2], f64(lr), ints({}, {t})},
+                   {state[0].type(), state[0].type(), state[0].type()});
+    EXPECT_NEAR(state[0].toDoubles()[0], p, 1e-14) << "step " << t;
+  }
+}
+
+/// The first step moves every parameter by lr against its gradient's sign, whatever its size.
+TEST(AdamW, FirstStepIsTheSign) {
+  Attrs attrs = {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-12}, {"weight_decay", 0.0}};
+  Tensor zero = floats(Arith::Native, {2}, {0}), g = floats(Arith::Native, {2}, {3e-3, -500});
+  std::vector<Tensor> results =
+      runAll(Arith::Native, "adamw", attrs,
+             {zero, g, zero, zero, floats(Arith::Native, {}, {0.125}), ints({}, {1})},
+             std::vector<TensorType>(3, zero.type()));
+  EXPECT_NEAR(results[0].toDoubles()[0], -0.125, 1e-7);
+  EXPECT_NEAR(results[0].toDoubles()[1], 0.125, 1e-7);
+}
+
+/// In residues the update is the same formula: rebuilt from field operations and the hash of sqrt.
+TEST(AdamW, ResiduesFollowTheFormula) {
+  auto r = [](double value) { return Residue::fromDouble(value); };
+  Residue p = r(0.75), g = r(-0.5), m = r(0.25), v = r(0.125), lr = r(0.5), one = {1};
+  Attrs attrs = {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0.01}};
+  auto f = [](double value) { return floats(Arith::Residue61, {}, {value}); };
+  std::vector<Tensor> results = runAll(Arith::Residue61, "adamw", attrs,
+                                       {f(0.75), f(-0.5), f(0.25), f(0.125), f(0.5), ints({}, {3})},
+                                       std::vector<TensorType>(3, {DType::F32, {}}));
+  Residue b1 = r(0.9), b2 = r(0.999);
+  Residue newM = b1 * m + (one - b1) * g, newV = b2 * v + (one - b2) * g * g;
+  Residue denominator =
+      applyHash(FunctionKey::Sqrt, newV) / applyHash(FunctionKey::Sqrt, one - b2 * b2 * b2) +
+      r(1e-8);
+  Residue newP = p - lr * r(0.01) * p - lr * (newM / (one - b1 * b1 * b1)) / denominator;
+  EXPECT_EQ(results[0].data<Residue>()[0], newP);
+  EXPECT_EQ(results[1].data<Residue>()[0], newM);
+  EXPECT_EQ(results[2].data<Residue>()[0], newV);
+}
+
+} // namespace

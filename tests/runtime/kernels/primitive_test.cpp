@@ -1,0 +1,300 @@
+//===- primitive_test.cpp - Elementwise, movement, reduction, indexing -----===//
+//
+// Part of tbc. Small cases by hand, in every arithmetic.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tests/runtime/kernels/TestSupport.h"
+
+using namespace tbc::kernels;
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+namespace {
+
+const TensorType f32x3 = {DType::F32, {3}}, bool3 = {DType::Bool, {3}};
+
+class Primitive : public ::testing::TestWithParam<Arith> {
+protected:
+  Arith arith = GetParam();
+
+  Tensor x(const Doubles &values) { return floats(arith, {int64_t(values.size())}, values); }
+  /// Runs an op whose results are small exact numbers.
+  void expect(const std::string &op, const std::vector<Doubles> &operands, const Doubles &expected,
+              const Attrs &attrs = {}) {
+    SCOPED_TRACE(op);
+    std::vector<Tensor> inputs;
+    for (const Doubles &operand : operands)
+      inputs.push_back(x(operand));
+    TensorType type = {DType::F32, {int64_t(expected.size())}};
+    expectValues(arith, run(arith, op, attrs, inputs, type), expected);
+  }
+};
+
+TEST_P(Primitive, FieldOperations) {
+  expect("neg", {{1, -2, 0.5}}, {-1, 2, -0.5});
+  expect("add", {{1, -2, 0.5}, {2, 2, 2}}, {3, 0, 2.5});
+  expect("sub", {{1, -2, 0.5}, {2, 2, 2}}, {-1, -4, -1.5});
+  expect("mul", {{1, -2, 0.5}, {2, 2, 2}}, {2, -4, 1});
+  expect("div", {{1, -2, 0.5, 0}, {2, 4, 4, 3}}, {0.5, -0.5, 0.125, 0});
+  expect("reciprocal", {{1, -2, 0.5}}, {1, -0.5, 2});
+  expect("pow", {{2, -3, 0.5, 2}, {3, 2, -2, 0}}, {8, 9, 4, 1});
+}
+
+TEST_P(Primitive, FunctionsAtZero) {
+  expect("exp", {{0}}, {1});
+  expect("cos", {{0}}, {1});
+  expect("sqrt", {{0}}, {0});
+  expect("tanh", {{0}}, {0});
+  expect("erf", {{0}}, {0});
+  expect("sin", {{0}}, {0});
+}
+
+TEST_P(Primitive, RsqrtIsOneOverSqrt) {
+  Tensor values = x({1, 4, 0.25, 3});
+  Tensor roots = run(arith, "sqrt", {}, {values}, values.type());
+  expectSame(arith, run(arith, "rsqrt", {}, {values}, values.type()),
+             run(arith, "reciprocal", {}, {roots}, values.type()), "rsqrt");
+}
+
+TEST_P(Primitive, OrderedOperationsAgree) {
+  Tensor a = randomTensor(arith, {50}, 1), b = randomTensor(arith, {50}, 2);
+  TensorType type = a.type(), boolType = {DType::Bool, {50}};
+  Tensor isLess = run(arith, "compare", {{"predicate", "lt"}}, {a, b}, boolType);
+  auto select = [&](const Tensor &p, const Tensor &u, const Tensor &v) {
+    return run(arith, "select", {}, {p, u, v}, type);
+  };
+  expectSame(arith, run(arith, "maximum", {}, {a, b}, type), select(isLess, b, a), "maximum");
+  expectSame(arith, run(arith, "minimum", {}, {a, b}, type), select(isLess, a, b), "minimum");
+  // Both branches are taken, in residues too.
+  EXPECT_THAT(isLess.data<int64_t>(), ::testing::Contains(0));
+  EXPECT_THAT(isLess.data<int64_t>(), ::testing::Contains(1));
+
+  Tensor zeros = Tensor::zeros(type, arith);
+  Tensor positive = run(arith, "compare", {{"predicate", "gt"}}, {a, zeros}, boolType);
+  Tensor negated = run(arith, "neg", {}, {a}, type);
+  expectSame(arith, run(arith, "relu", {}, {a}, type), select(positive, a, zeros), "relu");
+  expectSame(arith, run(arith, "abs", {}, {a}, type), select(positive, a, negated), "abs");
+  expectSame(arith, run(arith, "relu_grad", {}, {a, b}, type), select(positive, b, zeros),
+             "relu_grad");
+}
+
+TEST_P(Primitive, ComparePredicates) {
+  auto compare = [&](const char *predicate) {
+    Tensor result =
+        run(arith, "compare", {{"predicate", predicate}}, {x({1, 5, 0}), x({1, 2, 0})}, bool3);
+    return result.data<int64_t>();
+  };
+  EXPECT_THAT(compare("eq"), ElementsAre(1, 0, 1));
+  EXPECT_THAT(compare("ne"), ElementsAre(0, 1, 0));
+  EXPECT_THAT(compare("le")[0], 1);
+  EXPECT_THAT(compare("ge")[0], 1);
+  EXPECT_THAT(compare("lt")[0], 0);
+  EXPECT_NE(compare("lt")[1], compare("gt")[1]);
+  EXPECT_THROW(compare("less"), KernelError);
+}
+
+TEST_P(Primitive, Cast) {
+  TensorType i32 = {DType::I32, {3}}, f32 = f32x3;
+  EXPECT_THAT(run(arith, "cast", {}, {x({3, -2, 0})}, i32).data<int64_t>(), ElementsAre(3, -2, 0));
+  EXPECT_THAT(run(arith, "cast", {}, {x({0.5, 0, 2})}, bool3).data<int64_t>(),
+              ElementsAre(1, 0, 1));
+  expectValues(arith, run(arith, "cast", {}, {ints({3}, {3, -2, 0})}, f32), {3, -2, 0});
+  EXPECT_THAT(run(arith, "cast", {}, {ints({3}, {300, -1, 0})}, {DType::U8, {3}}).data<int64_t>(),
+              ElementsAre(44, 255, 0));
+}
+
+TEST_P(Primitive, FloatToFloatCastsAreTheIdentityOutsideNative) {
+  Tensor source = floats(arith, {1}, {1 + 0x1p-8 + 0x1p-20});
+  Tensor cast = run(arith, "cast", {}, {source}, {DType::BF16, {1}});
+  if (arith == Arith::Native)
+    EXPECT_EQ(cast.toDoubles()[0], 1 + 0x1p-7);
+  else
+    EXPECT_EQ(cast.toDoubles(), source.toDoubles());
+}
+
+TEST_P(Primitive, Movement) {
+  Tensor a = floats(arith, {2, 3}, {1, 2, 3, 4, 5, 6});
+  auto moved = [&](const std::string &op, const Attrs &attrs, Shape shape) {
+    return run(arith, op, attrs, {a}, {DType::F32, shape});
+  };
+  expectValues(arith, moved("transpose", {{"permutation", Ints{1, 0}}}, {3, 2}),
+               {1, 4, 2, 5, 3, 6});
+  expectValues(arith, moved("broadcast", {{"dims", Ints{0, 2}}}, {2, 2, 3}),
+               {1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6});
+  expectValues(arith, moved("broadcast", {{"dims", Ints{1, 0}}}, {3, 2}), {1, 4, 2, 5, 3, 6});
+  expectValues(arith, moved("reshape", {}, {3, 2}), {1, 2, 3, 4, 5, 6});
+  expectValues(
+      arith,
+      moved("slice", {{"dim", int64_t(1)}, {"offset", int64_t(1)}, {"size", int64_t(2)}}, {2, 2}),
+      {2, 3, 5, 6});
+  expectValues(
+      arith,
+      moved("slice", {{"dim", int64_t(0)}, {"offset", int64_t(1)}, {"size", int64_t(1)}}, {1, 3}),
+      {4, 5, 6});
+  expectValues(
+      arith, moved("pad", {{"dim", int64_t(1)}, {"low", int64_t(1)}, {"high", int64_t(0)}}, {2, 4}),
+      {0, 1, 2, 3, 0, 4, 5, 6});
+  expectValues(arith,
+               run(arith, "concat", {{"dim", int64_t(1)}}, {a, floats(arith, {2, 1}, {7, 8})},
+                   {DType::F32, {2, 4}}),
+               {1, 2, 3, 7, 4, 5, 6, 8});
+  EXPECT_THROW(moved("transpose", {{"permutation", Ints{0, 0}}}, {2, 2}), KernelError);
+  EXPECT_THROW(
+      moved("slice", {{"dim", int64_t(1)}, {"offset", int64_t(2)}, {"size", int64_t(2)}}, {2, 2}),
+      KernelError);
+}
+
+TEST_P(Primitive, Generators) {
+  EXPECT_THAT(run(arith, "iota", {{"dim", int64_t(0)}}, {}, {DType::I64, {2, 2}}).data<int64_t>(),
+              ElementsAre(0, 0, 1, 1));
+  expectValues(arith, run(arith, "constant", {{"value", Doubles{0.5}}}, {}, f32x3),
+               {0.5, 0.5, 0.5});
+  expectValues(arith, run(arith, "constant", {{"value", Doubles{1, 2, 3}}}, {}, f32x3), {1, 2, 3});
+  EXPECT_THAT(run(arith, "constant", {{"value", Ints{4}}}, {}, {DType::I64, {2}}).data<int64_t>(),
+              Each(4));
+  expectValues(arith,
+               run(arith, "factor_size", {{"count", int64_t(4)}, {"samples", int64_t(3)}}, {},
+                   {DType::F32, {}}),
+               {12});
+}
+
+TEST_P(Primitive, Reductions) {
+  Tensor a = floats(arith, {2, 3}, {1, 2, 3, 4, 5, 6});
+  auto reduced = [&](const char *op, Ints dims, Shape shape) {
+    return run(arith, op, {{"dims", dims}}, {a}, {DType::F32, shape});
+  };
+  expectValues(arith, reduced("reduce_sum", {0}, {3}), {5, 7, 9});
+  expectValues(arith, reduced("reduce_sum", {1}, {2}), {6, 15});
+  expectValues(arith, reduced("reduce_sum", {0, 1}, {}), {21});
+  expectValues(arith, reduced("reduce_sum", {}, {2, 3}), {1, 2, 3, 4, 5, 6});
+  bool residues = arith == Arith::Residue61;
+  expectValues(arith, reduced("stabilizer_max", {1}, {2}),
+               residues ? Doubles{0, 0} : Doubles{3, 6});
+  // The maximum is the fold of `maximum`.
+  Tensor largest = x({1, 4});
+  for (int64_t column : {1, 2})
+    largest = run(arith, "maximum", {}, {largest, x({double(column + 1), double(column + 4)})},
+                  {DType::F32, {2}});
+  expectSame(arith, reduced("reduce_max", {1}, {2}), largest, "reduce_max");
+  EXPECT_THROW(reduced("reduce_sum", {2}, {2}), KernelError);
+}
+
+TEST_P(Primitive, GatherAndScatterAdd) {
+  Tensor table = floats(arith, {3, 2}, {1, 2, 3, 4, 5, 6}), indices = ints({2, 2}, {2, 0, 0, 0});
+  Attrs dim0 = {{"dim", int64_t(0)}}, dim1 = {{"dim", int64_t(1)}};
+  expectValues(arith, run(arith, "gather", dim0, {table, indices}, {DType::F32, {2, 2, 2}}),
+               {5, 6, 1, 2, 1, 2, 1, 2});
+  expectValues(arith, run(arith, "gather", dim1, {table, ints({1}, {1})}, {DType::F32, {3, 1}}),
+               {2, 4, 6});
+  expectValues(arith, run(arith, "gather", dim1, {table, ints({}, {1})}, {DType::F32, {3}}),
+               {2, 4, 6});
+  Tensor updates = floats(arith, {2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  expectValues(arith, run(arith, "scatter_add", dim0, {updates, indices}, table.type()),
+               {15, 18, 0, 0, 1, 2});
+  for (int64_t outside : {-1, 3})
+    EXPECT_THROW(run(arith, "gather", dim0, {table, ints({1}, {outside})}, {DType::F32, {1, 2}}),
+                 KernelError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ariths, Primitive, ::testing::ValuesIn(allAriths),
+                         [](const auto &info) { return nameOf(info.param); });
+
+TEST(Elementwise, NativeFunctionsAreTheCLibrarys) {
+  Tensor a = floats(Arith::F64, {3}, {0.3, 1.7, 2.9});
+  auto expectFunction = [&](const char *op, double (*function)(double)) {
+    Tensor y = run(Arith::F64, op, {}, {a}, a.type());
+    for (int i = 0; i < 3; ++i)
+      EXPECT_DOUBLE_EQ(y.data<double>()[i], function(a.data<double>()[i])) << op;
+  };
+  expectFunction("exp", std::exp);
+  expectFunction("log", std::log);
+  expectFunction("sqrt", std::sqrt);
+  expectFunction("tanh", std::tanh);
+  expectFunction("erf", std::erf);
+  expectFunction("sin", std::sin);
+  expectFunction("cos", std::cos);
+  expectFunction("sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); });
+}
+
+TEST(Elementwise, SigmoidDoesNotOverflow) {
+  Tensor y = run(Arith::Native, "sigmoid", {}, {floats(Arith::Native, {2}, {-200, 200})},
+                 {DType::F32, {2}});
+  EXPECT_THAT(y.toDoubles(), ElementsAre(0, 1));
+}
+
+TEST(Elementwise, NaNIsUnordered) {
+  Tensor nan = floats(Arith::Native, {1}, {NAN}), one = floats(Arith::Native, {1}, {1});
+  TensorType type = {DType::Bool, {1}};
+  EXPECT_THAT(run(Arith::Native, "is_nan", {}, {nan}, type).data<int64_t>(), ElementsAre(1));
+  EXPECT_THAT(run(Arith::Native, "is_nan", {}, {one}, type).data<int64_t>(), ElementsAre(0));
+  for (const char *predicate : {"eq", "lt", "le", "gt", "ge"})
+    EXPECT_EQ(run(Arith::Native, "compare", {{"predicate", predicate}}, {nan, one}, type)
+                  .data<int64_t>()[0],
+              0);
+  EXPECT_EQ(
+      run(Arith::Native, "compare", {{"predicate", "ne"}}, {nan, nan}, type).data<int64_t>()[0], 1);
+}
+
+TEST(Elementwise, IntegersWrapAndDivideTowardsZero) {
+  TensorType type = {DType::I32, {3}};
+  Tensor a = ints({3}, {7, -7, INT32_MAX}, DType::I32), b = ints({3}, {2, 2, 1}, DType::I32);
+  EXPECT_THAT(run(Arith::Native, "div", {}, {a, b}, type).data<int64_t>(),
+              ElementsAre(3, -3, INT32_MAX));
+  EXPECT_THAT(run(Arith::Native, "add", {}, {a, b}, type).data<int64_t>(),
+              ElementsAre(9, -5, INT32_MIN));
+  EXPECT_THAT(run(Arith::Native, "pow", {}, {a, b}, type).data<int64_t>(),
+              ElementsAre(49, 49, INT32_MAX));
+  EXPECT_THROW(run(Arith::Native, "div", {}, {a, ints({3}, {1, 0, 1}, DType::I32)}, type),
+               KernelError);
+}
+
+TEST(Elementwise, Booleans) {
+  Tensor a = ints({4}, {0, 0, 1, 1}, DType::Bool), b = ints({4}, {0, 1, 0, 1}, DType::Bool);
+  EXPECT_THAT(run(Arith::Native, "and", {}, {a, b}, a.type()).data<int64_t>(),
+              ElementsAre(0, 0, 0, 1));
+  EXPECT_THAT(run(Arith::Native, "or", {}, {a, b}, a.type()).data<int64_t>(),
+              ElementsAre(0, 1, 1, 1));
+  EXPECT_THAT(run(Arith::Native, "not", {}, {a}, a.type()).data<int64_t>(),
+              ElementsAre(1, 1, 0, 0));
+}
+
+TEST(Elementwise, BF16IsRoundedAfterEachOp) {
+  Tensor a = floats(Arith::Native, {1}, {1}, DType::BF16),
+         b = floats(Arith::Native, {1}, {0x1p-8}, DType::BF16);
+  Tensor sum = run(Arith::Native, "add", {}, {a, b}, a.type());
+  EXPECT_EQ(sum.toDoubles()[0], 1);
+  EXPECT_EQ(run(Arith::F64, "add", {},
+                {floats(Arith::F64, {1}, {1}, DType::BF16),
+                 floats(Arith::F64, {1}, {0x1p-8}, DType::BF16)},
+                a.type())
+                .toDoubles()[0],
+            1 + 0x1p-8);
+}
+
+TEST(Elementwise, ResiduePowersOfNonIntegersAreHashed) {
+  Tensor half = floats(Arith::Residue61, {1}, {0.5}), two = floats(Arith::Residue61, {1}, {2});
+  Residue power = run(Arith::Residue61, "pow", {}, {two, half}, two.type()).data<Residue>()[0];
+  EXPECT_EQ(power, applyHash(FunctionKey::Pow, {2}, Residue::fromDouble(0.5)));
+}
+
+TEST(Elementwise, MismatchedOperandsAreNamed) {
+  Tensor a = floats(Arith::Native, {2}, {1, 2}), b = floats(Arith::Native, {3}, {1, 2, 3});
+  try {
+    run(Arith::Native, "add", {}, {a, b}, a.type());
+    FAIL() << "expected a KernelError";
+  } catch (const KernelError &error) {
+    EXPECT_STREQ(error.what(), "the second operand has shape [3], expected [2]");
+  }
+  EXPECT_THROW(run(Arith::Native, "exp", {}, {ints({1}, {1})}, {DType::F32, {1}}), KernelError);
+}
+
+TEST(Reduction, FloatSumsAreAccumulatedInDouble) {
+  Doubles values(1 << 12, 1);
+  values[0] = 0x1p25; // in float, adding 1 to it changes nothing
+  Tensor sum = run(Arith::Native, "reduce_sum", {{"dims", Ints{0}}},
+                   {floats(Arith::Native, {1 << 12}, values)}, {DType::F32, {}});
+  EXPECT_EQ(sum.toDoubles()[0], 0x1p25 + 4096); // 4095 rounds to the float grid of 4
+}
+
+} // namespace
