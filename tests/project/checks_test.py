@@ -1,0 +1,122 @@
+"""Plants one violation per rule in a small tree and expects the check to name it, and nothing else."""
+
+import shutil
+import tempfile
+import unittest
+from pathlib import Path
+
+import checks
+
+
+class ChecksTest(unittest.TestCase):
+    def setUp(self):
+        self.root = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.root)
+
+    def complaints(self, check, **files):
+        """Returns what `check` says about a tree of `files`, given as {"path": "text"}."""
+        for path, text in files["files"].items():
+            file = self.root / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        return check(checks.Tree(self.root))
+
+    def test_a_layer_includes_only_what_it_may_use(self):
+        found = self.complaints(
+            checks.includes,
+            files={
+                "planner/reshard/Good.h": '#include <vector>\n#include "planner/reshard/Sharding.h"\n',
+                "planner/reshard/Bad.h": '\n#include "planner/core/Plan.h"\n',
+                "planner/core/Plan.h": '#include <nlohmann/json.hpp>\n#include "runtime/abi/Status.h"\n',
+                "runtime/exec/Bad.cpp": '#include "llvm/ADT/StringRef.h"\n#include <toml++/toml.h>\n',
+                "runtime/verify/Bad.cpp": '#include "runtime/exec/Executor.h"\n',
+                "ir/Bad.cpp": '#include "passes/Passes.h"\n#include "tools/tbc/Main.h"\n',
+                "codegen/Bad.cpp": '#include "EmitProgram.h"\n',
+                "tests/ir/any_test.cpp": '#include "tools/tbc/Main.h"\n#include <gtest/gtest.h>\n',
+            },
+        )
+        self.assertEqual(
+            [line.split(" ")[0] for line in found],
+            [
+                "codegen/Bad.cpp:1:",
+                "ir/Bad.cpp:1:",
+                "ir/Bad.cpp:2:",
+                "planner/reshard/Bad.h:2:",
+                "runtime/exec/Bad.cpp:1:",
+                "runtime/exec/Bad.cpp:2:",
+                "runtime/verify/Bad.cpp:1:",
+            ],
+        )
+
+    def test_a_folder_without_a_layer_is_named(self):
+        found = self.complaints(checks.includes, files={"misc/Bad.cpp": "\n"})
+        self.assertEqual(len(found), 1)
+        self.assertIn("misc/Bad.cpp: belongs to no layer", found[0])
+
+    def test_a_library_links_only_what_it_may_use(self):
+        found = self.complaints(
+            checks.links,
+            files={
+                "runtime/kernels/CMakeLists.txt": "tbc_library(tbc-kernels SOURCES A.cpp)\n",
+                "runtime/comm/CMakeLists.txt": "tbc_library(tbc-comm SOURCES A.cpp DEPS tbc-kernels)\n",
+                "ir/CMakeLists.txt": "tbc_library(tbc-ir MLIR\n  SOURCES A.cpp DEPS tbc-kernels) # tbc-exec\n",
+                "planner/core/CMakeLists.txt": "tbc_library(tbc-core MLIR SOURCES A.cpp DEPS tbc-ir)\n",
+            },
+        )
+        self.assertEqual(
+            found,
+            [
+                "planner/core/CMakeLists.txt: tbc-core is in planner/core, which needs no MLIR",
+                "planner/core/CMakeLists.txt: tbc-core is in planner/core and may not link tbc-ir of ir",
+            ],
+        )
+
+    def test_long_files_are_named(self):
+        found = self.complaints(
+            checks.sizes, files={"ir/Long.cpp": "//\n" * 1001, "ir/Short.cpp": "//\n" * 1000}
+        )
+        self.assertEqual(found, ["ir/Long.cpp: 1001 lines, at most 1000; split it"])
+
+    def test_words_of_one_machine_are_named(self):
+        found = self.complaints(
+            checks.words,
+            files={
+                "a.md": "see /home/me/notes\n",
+                "b.md": "from ../shared/models\n",
+                "c.sh": "curl https://pypi.org/simple\n",
+                "d.cpp": "// TODO: later\n",
+                "e.py": "# fixes issue #12\n",
+                "good.md": "an issue of work/life; build/work/x; the issue is 3 lines long\n",
+            },
+        )
+        self.assertEqual([line[:4] for line in found], ["a.md", "b.md", "c.sh", "d.cp", "e.py"])
+
+    def test_dead_links_are_named(self):
+        found = self.complaints(
+            checks.documents,
+            files={"docs/a.md": "[a](b.md#top) [x](https://example.com/y) [dead](../c.md)\n", "docs/b.md": ""},
+        )
+        self.assertEqual(found, ["docs/a.md:1: the link to ../c.md leads nowhere"])
+
+    def test_unformatted_files_are_named(self):
+        files = {
+            ".clang-format": "BasedOnStyle: LLVM\n",
+            "ir/Bad.cpp": "int  x ;\n",
+            "ir/Good.cpp": "int x;\n",
+        }
+        try:
+            found = self.complaints(checks.formatting, files=files)
+        except checks.Skip as skip:
+            self.skipTest(str(skip))
+        self.assertEqual(found, ["ir/Bad.cpp: run clang-format-19 -i ir/Bad.cpp"])
+
+    def test_scripts_that_do_not_parse_are_named(self):
+        found = self.complaints(
+            checks.scripts,
+            files={"bad": "#!/usr/bin/env bash\nif true\n", "good": "#!/usr/bin/env bash\ntrue\n", "bad.py": "def\n"},
+        )
+        self.assertEqual(len(found), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

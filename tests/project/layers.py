@@ -1,0 +1,57 @@
+"""Who may include and link whom: the table of docs/design.md, section 1, as data.
+
+A layer is a folder. Below it, every folder belongs to it unless it is a layer itself.
+"""
+
+from dataclasses import dataclass, field
+
+LLVM = frozenset({"llvm", "mlir"})
+
+
+@dataclass(frozen=True)
+class Layer:
+    """`uses`: layers whose headers it may include and whose libraries it may link, directly.
+    `outside`: first components of third-party headers that it may include, besides the C and C++ libraries.
+    """
+
+    uses: frozenset = field(default_factory=frozenset)
+    outside: frozenset = field(default_factory=frozenset)
+
+
+def _layer(uses="", outside="", llvm=False):
+    return Layer(frozenset(uses.split()), frozenset(outside.split()) | (LLVM if llvm else frozenset()))
+
+
+LAYERS = {
+    # Plain C++: what a cluster node needs, and what planner and passes share.
+    "runtime/kernels": _layer(),
+    "runtime/schedule": _layer(),
+    "runtime/abi": _layer("runtime/kernels runtime/schedule", "nlohmann"),
+    "runtime/comm": _layer("runtime/abi runtime/kernels"),
+    "runtime/exec": _layer("runtime/abi runtime/comm runtime/kernels runtime/schedule"),
+    "runtime/verify": _layer("runtime/abi"),
+    "planner/reshard": _layer(),
+    "planner/core": _layer("planner/reshard runtime/schedule", "nlohmann toml++"),
+    # The compiler.
+    "ir": _layer("planner/reshard runtime/kernels", llvm=True),
+    "frontend/onnx": _layer("ir runtime/kernels", "google onnx", llvm=True),
+    "passes": _layer("ir planner/reshard runtime/schedule", llvm=True),
+    "planner/bridge": _layer("ir planner/core planner/reshard runtime/schedule", llvm=True),
+    "codegen": _layer("ir planner/reshard runtime/abi runtime/schedule", llvm=True),
+}
+
+# The form of an error is common to all of them, and needs nothing.
+COMMON_HEADERS = {"runtime/abi/Status.h"}
+
+# May use everything; nothing but themselves may use them.
+TOP = ("tools", "tests")
+
+
+def layer_of(path):
+    """Returns the layer of a file or header, "tools" or "tests" for those, None for anything else."""
+    parts = path.split("/")
+    for depth in (2, 1):
+        folder = "/".join(parts[:depth])
+        if len(parts) > depth and (folder in LAYERS or folder in TOP):
+            return folder
+    return None
