@@ -1,0 +1,202 @@
+//===- cli_test.cpp - The command line: exit codes, messages, files ----------===//
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+std::string readAll(const fs::path &path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class Cli : public testing::Test {
+protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "tbc-cli-XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder = pattern;
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  /// Runs tbc with `arguments` (a shell line) in the test's own folder.
+  Outcome tbc(const std::string &arguments) {
+    std::string line = "cd '" + folder.string() + "' && " TBC_PROGRAM " " + arguments +
+                       " >out.txt 2>err.txt </dev/null";
+    int status = std::system(line.c_str());
+    Outcome outcome;
+    outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    outcome.out = readAll(folder / "out.txt");
+    outcome.err = readAll(folder / "err.txt");
+    return outcome;
+  }
+  static std::string model(const std::string &name) {
+    return std::string(TBC_SOURCE_DIR) + "/models/" + name + ".onnx";
+  }
+  /// Plans tiny-mlp on four devices into plan.json.
+  Outcome planMlp(const std::string &more = "") {
+    return tbc("plan " + model("tiny-mlp") + " --gpus 4 --batch 32 --precision f32 -o plan.json " +
+               more);
+  }
+  void write(const std::string &name, const std::string &text) {
+    std::ofstream(folder / name, std::ios::binary) << text;
+  }
+
+  fs::path folder;
+};
+
+TEST_F(Cli, PlanVerifyCompileShow) {
+  Outcome plan = planMlp("--mesh fsdp=4");
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("fsdp=4"));
+  Outcome verify = tbc("verify plan.json");
+  EXPECT_EQ(verify.code, 0) << verify.err << verify.out;
+  EXPECT_THAT(verify.out, HasSubstr("verified"));
+  Outcome compile = tbc("compile plan.json -o program");
+  EXPECT_EQ(compile.code, 0) << compile.err;
+  Outcome show = tbc("program show program");
+  EXPECT_EQ(show.code, 0) << show.err;
+  EXPECT_THAT(show.out, HasSubstr("all_gather"));
+  Outcome explain = tbc("explain plan.json");
+  EXPECT_EQ(explain.code, 0) << explain.err;
+  EXPECT_EQ(explain.out, plan.out);
+}
+
+TEST_F(Cli, PlansAreTheSameBytesTwice) {
+  Outcome first = tbc("plan " + model("tiny-gpt2") + " --gpus 4 --batch 32 --json");
+  Outcome second = tbc("plan " + model("tiny-gpt2") + " --gpus 4 --batch 32 --json");
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(first.out, second.out);
+  for (const char *key : {"\"step_seconds\"", "\"peak_bytes\"", "\"fits\"", "\"mesh\""})
+    EXPECT_THAT(first.out, HasSubstr(key));
+}
+
+TEST_F(Cli, NothingColouredNothingPartialOnStdout) {
+  Outcome plan = planMlp();
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  EXPECT_EQ(plan.out.find('\x1b'), std::string::npos);
+  EXPECT_EQ(plan.err.find('\x1b'), std::string::npos);
+}
+
+TEST_F(Cli, UnknownFlagGetsASuggestion) {
+  Outcome outcome = tbc("plan " + model("tiny-mlp") + " --gpu 4");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--gpus"));
+}
+
+TEST_F(Cli, UnknownSubcommandGetsASuggestion) {
+  Outcome outcome = tbc("paln " + model("tiny-mlp"));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("did you mean plan"));
+}
+
+TEST_F(Cli, UnknownClusterGetsASuggestion) {
+  Outcome outcome = planMlp("--cluster h100-sxn");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("h100-sxm"));
+}
+
+TEST_F(Cli, ImpossibleRequestsAreUsageErrors) {
+  EXPECT_EQ(tbc("plan " + model("tiny-mlp") + " --gpus 0").code, 2);
+  EXPECT_EQ(tbc("plan " + model("tiny-mlp")).code, 2);
+  Outcome mesh = planMlp("--mesh dp=3");
+  EXPECT_EQ(mesh.code, 2);
+  EXPECT_THAT(mesh.err, HasSubstr("dp"));
+  EXPECT_EQ(planMlp("--mesh dp=two").code, 2);
+  EXPECT_EQ(planMlp("--mesh zz=4").code, 2);
+  EXPECT_EQ(planMlp("--memory-limit lots").code, 2);
+  EXPECT_EQ(planMlp("--dim batch").code, 2);
+  EXPECT_FALSE(fs::exists(folder / "plan.json"));
+}
+
+TEST_F(Cli, ContradictingPinsAreBothNamed) {
+  Outcome outcome = planMlp("--mesh dp=4 --strategy tp");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("tp"));
+  EXPECT_THAT(outcome.err, HasSubstr("mesh"));
+}
+
+TEST_F(Cli, NothingFitsSaysWhatIsShort) {
+  Outcome outcome = planMlp("--memory-limit 1KiB");
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_FALSE(fs::exists(folder / "plan.json"));
+}
+
+TEST_F(Cli, ModelsThatAreNoneAreRejected) {
+  write("empty.onnx", "");
+  write("text.onnx", "this is not a model\n");
+  std::string whole = readAll(model("tiny-mlp"));
+  write("half.onnx", whole.substr(0, whole.size() / 2));
+  for (const char *name : {"empty.onnx", "text.onnx", "half.onnx"}) {
+    Outcome outcome = tbc(std::string("plan ") + name + " --gpus 4 -o plan.json");
+    EXPECT_EQ(outcome.code, 3) << name << ": " << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(name));
+    EXPECT_EQ(tbc(std::string("check ") + name).code, 3) << name;
+  }
+  EXPECT_EQ(tbc("plan absent.onnx --gpus 4").code, 3);
+  EXPECT_FALSE(fs::exists(folder / "plan.json"));
+}
+
+TEST_F(Cli, PlansThatAreNoneAreRefused) {
+  ASSERT_EQ(planMlp().code, 0);
+  std::string plan = readAll(folder / "plan.json");
+  write("half.json", plan.substr(0, plan.size() / 2));
+  write("empty.json", "");
+  std::string later = plan;
+  size_t at = later.find("\"version\": 1");
+  ASSERT_NE(at, std::string::npos);
+  later.replace(at, 12, "\"version\": 9");
+  write("later.json", later);
+  std::string strange = plan;
+  strange.insert(strange.find('{') + 1, "\"colour\": 1,");
+  write("strange.json", strange);
+  for (const char *name : {"half.json", "empty.json", "later.json", "strange.json", "absent.json"})
+    for (const char *command : {"verify", "explain"}) {
+      Outcome outcome = tbc(std::string(command) + " " + name);
+      EXPECT_EQ(outcome.code, 2) << command << " " << name << ": " << outcome.err;
+      EXPECT_THAT(outcome.err, HasSubstr(name));
+    }
+  Outcome other = tbc("verify plan.json --model " + model("tiny-gpt2"));
+  EXPECT_EQ(other.code, 2) << other.err;
+}
+
+TEST_F(Cli, DamagedProgramsAreRefused) {
+  ASSERT_EQ(planMlp("--mesh dp=4").code, 0);
+  ASSERT_EQ(tbc("compile plan.json -o program").code, 0);
+  std::string text = readAll(folder / "program" / "program.json");
+  for (size_t at : {text.size() / 7, text.size() / 3, text.size() - 20}) {
+    std::string damaged = text;
+    damaged[at] = damaged[at] == '1' ? '2' : '1';
+    write("damaged.json", damaged);
+    Outcome outcome = tbc("program show damaged.json");
+    EXPECT_EQ(outcome.code, 2) << "byte " << at << ": " << outcome.err;
+  }
+}
+
+TEST_F(Cli, AFullDiskLeavesNoFile) {
+  Outcome outcome = tbc("plan " + model("tiny-mlp") + " --gpus 4 -o /dev/full/plan.json");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("/dev/full"));
+}
+
+} // namespace
