@@ -41,8 +41,9 @@ GradientParts gradientParts(const Graph &graph, int parameter) {
   if (gradient < 0)
     return parts;
   collect(graph, gradient, parts);
-  std::stable_sort(parts.parts.begin(), parts.parts.end(),
-                   [](const auto &a, const auto &b) { return a.stage < b.stage; });
+  std::sort(parts.parts.begin(), parts.parts.end(), [](const auto &a, const auto &b) {
+    return a.stage != b.stage ? a.stage < b.stage : a.value < b.value;
+  });
   std::sort(parts.skippedAdds.begin(), parts.skippedAdds.end());
   return parts;
 }

@@ -104,10 +104,10 @@ std::vector<OpStrategy> enumerateStrategies(const Graph &graph, int op, const Op
 /// Strategy with the batch factor's loops over `dataAxes`.
 OpStrategy batchStrategy(const Graph &graph, int op, const std::vector<AxisRef> &dataAxes);
 
-/// A backward op does what its forward op did: each of its loops that runs through an operand, a
-/// result or a cotangent of a result of the forward op takes the axes of the forward loop at the
-/// same place; other loops take the axes of the forward loop with the same factor, if there is just
-/// one.
+/// A backward op does what its forward op did: each of its loops that runs through an operand or a
+/// result of the forward op, or through a cotangent of either, takes the axes of the forward loop
+/// with the same factor at the same place; other loops take the axes of the forward loop with the
+/// same factor, if there is just one. A loop that may not be sharded so stays whole.
 OpStrategy inheritStrategy(const Graph &graph, int backwardOp,
                            const std::vector<OpStrategy> &strategies);
 
@@ -117,14 +117,16 @@ Sharding operandSharding(const Graph &graph, int op, const OpStrategy &strategy,
 Sharding resultSharding(const Graph &graph, int op, const OpStrategy &strategy, int result);
 
 /// How one parameter is stored, gathered and its gradient reduced (docs/design.md, section 3).
-/// zero 0: gradients all_reduced over reduceAxes + zeroAxes once per step.
-/// zero 1: gradients reduce_scattered over zeroAxes once per step, parameter all_gathered once per
-/// step. zero 2: gradients reduce_scattered each micro-batch, parameter all_gathered once per step.
-/// zero 3: parameter stored flat over zeroAxes, gathered in forward and again in backward (or kept
-/// to
-///         the end of backward: keepGathered), gradients reduce_scattered each micro-batch.
+///   zero 0  gradients all_reduced over reduceAxes + zeroAxes once per step
+///   zero 1  gradients reduce_scattered over zeroAxes once per step, parameter all_gathered once
+///   per
+///           step
+///   zero 2  gradients reduce_scattered each micro-batch, parameter all_gathered once per step
+///   zero 3  parameter stored flat over zeroAxes, gathered in forward and again in backward, where
+///           backward reads it (or kept to the end of backward: keepGathered), gradients
+///           reduce_scattered each micro-batch
 /// In 1 to 3 the state is flat over zeroAxes, and reduceAxes (other data axes) are all_reduced once
-/// per step on the shard.
+/// per step on the shard. Zero axes that shard the parameter anyhow are left out.
 struct ParameterPlan {
   int zero = 0;
   bool keepGathered = false;
@@ -157,13 +159,13 @@ GradientParts gradientParts(const Graph &graph, int parameter);
 
 /// Where a piece of communication sits.
 enum class Where {
-  Operand,       // before op `op`, for operand value `value`, in phase and stage of that op
-  ParameterUse,  // gather of a stored parameter at its first use in a block
-  GradientMicro, // after the gradient is produced, each micro-batch
+  Operand,       // on an activation: before op `op`, or right after its producer (`op` is -1)
+  ParameterUse,  // gather of a stored parameter before `op`, its first use in a block
+  GradientMicro, // after a part of a gradient is produced, each micro-batch
   GradientStep,  // in update, on the accumulated gradient
   ParameterStep, // in update, after the optimizer
   Loss,          // once per step: the scalar loss
-  Stage,         // a send between stages
+  Stage,         // a send between stages, after the value's completion
 };
 
 /// Takes value `value` from `from` to `to`, once per block execution (or once per step).
@@ -172,13 +174,14 @@ struct Reshard {
   Where where = Where::Operand;
   Phase phase = Phase::Forward;
   int stage = 0;
-  int op = -1; // the op before which it runs, for Where::Operand and ParameterUse
+  int op = -1; // the op before which it runs; -1: see Where
   Sharding from, to;
   std::vector<Collective> steps;
   bool perStep = false; // else per micro-batch
 };
 
-/// A value kept from forward to backward in the sharding given, on a stage.
+/// A value kept from forward to backward in the sharding given, on a stage: an activation or an
+/// input, or a gathered parameter with keepGathered. Generators are evaluated again instead.
 struct Residual {
   int value = -1;
   int stage = 0;
@@ -195,49 +198,55 @@ struct Transfer {
 
 struct Derivation {
   /// Per op and operand: the sharding required, and the index into `reshards` of the *last* reshard
-  /// that provides it (-1: the value's home serves as it is).
+  /// that provides it; -1: the value serves as it is at hand (its home or, in backward, what was
+  /// kept of it). No operands for skipped adds.
   struct Operand {
     Sharding sharding;
     int reshard = -1;
   };
   std::vector<std::vector<Operand>> operands;
-  std::vector<Sharding> raw; // per value: as produced, pending included
-  std::vector<Sharding>
-      home; // per value: as kept, pending completed unless an additive op takes it on
-  std::vector<Sharding> stored; // per parameter (index into graph.parameters): the stored sharding
-  std::vector<Sharding>
-      gradient; // per parameter: the accumulated gradient's sharding (may be pending)
-  std::vector<Sharding> state; // per parameter: optimizer state and master weights
-  std::vector<std::vector<int>> parameterStages; // per parameter: the stages that hold a copy
-  std::vector<GradientParts> gradientParts;      // per parameter
-  std::vector<Reshard> reshards;                 // in program order
+  /// Per value: as produced, pending included; generators are replicated.
+  std::vector<Sharding> raw;
+  /// Per value: as kept; complete, unless an additive op takes the pending axes on, no op uses the
+  /// value, or it is a part of a gradient. The new value of a state has the home of the state.
+  std::vector<Sharding> home;
+  std::vector<Sharding> stored;   // per parameter (index into graph.parameters)
+  std::vector<Sharding> gradient; // per parameter: as accumulated (may be pending)
+  std::vector<Sharding> state;    // per parameter: optimizer state and master weights
+  /// Per parameter: the stages that hold a copy, those of its users (0 without any), ascending. One
+  /// on which no part of the gradient lies contributes zeros to the sum over stages.
+  std::vector<std::vector<int>> parameterStages;
+  std::vector<GradientParts> gradientParts; // per parameter
+  std::vector<Reshard> reshards;            // in program order
   std::vector<Residual> residuals;
   std::vector<Transfer> transfers;
 };
 
 /// What every rank does under `assignment`, as collectives; a pure function shared by planner and
 /// partitioner. Rules, in order:
-///  1. A value is completed (pending resolved by all_reduce, or by reduce_scatter where all its
-///  users
-///     on all phases want it sharded alike) once, right after its producer; that is its home.
-///     An additive op whose operands are all pending over the same axes, each used only by it,
-///     takes them on: sums are deferred and merged.
+///  1. A value is completed once, right after its producer; that is its home. Pending axes that all
+///     users, forward and backward, want at the end of one and the same factor are reduce_scattered
+///     there; the others are all_reduced. An additive op whose operands are all pending over the
+///     same axes, each used only by it and produced in its block, takes them on: sums are deferred
+///     and merged.
 ///  2. An operand wanted in another sharding is resharded before the op; a second use of the same
 ///     value in the same sharding, stage and phase reuses the first.
 ///  3. A forward value that backward needs is kept in the sharding in which backward's first user
-///  wants
-///     it if forward had it so, else in its home.
-///  4. A parameter's home is the sharding that most of its users want (first in op order on a tie);
-///     with zero 3 the stored one is flat over zeroAxes on top, and it is gathered at the first use
-///     in each block.
+///     (per stage) wants it if forward had it so there, else in its home. Another use in backward
+///     reshards what was kept.
+///  4. The home of an input or a parameter is the sharding that most of its uses want (first in op
+///     order on a tie); with zero 3 the stored parameter is flat over zeroAxes on top, and it is
+///     gathered at the first use in each block.
 ///  5. A gradient (each of its gradientParts) is resharded to its parameter's home each micro-batch
-///  (what is pending over data axes
-///     stays so unless zero >= 2), accumulated, and completed once per step. A parameter held by
-///     several stages has its accumulated gradient all_reduced over those stages of the pipeline
-///     axis.
-///  6. A value used by a later stage is sent directly, once per receiving stage, in its home
-///  sharding;
-///     generators are cloned instead.
+///     (what is pending over data axes stays so unless zero >= 2), accumulated, and completed once
+///     per step. A parameter held by several stages has its accumulated gradient, once complete and
+///     on the state's shard, all_reduced over those stages of the pipeline axis.
+///  6. A value used by another stage is sent directly, once per receiving stage, in its home
+///     sharding: forward values to later stages in forward, cotangents in backward (as is a forward
+///     value that only the backward of an earlier stage needs). Inputs are fed to every stage that
+///     uses them; generators are cloned into every block.
+///  7. The loss, where no op uses it, is completed once per step.
+/// `cost` chooses between collectives only; it sees kind, axes, reduce, bytes and numElements.
 Derivation derive(const Graph &graph, const Assignment &assignment,
                   const CollectiveCost &cost = bytesOnWire);
 

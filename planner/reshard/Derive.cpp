@@ -1,0 +1,197 @@
+//===- Derive.cpp - What each op wants and produces ------------------------===//
+
+#include "planner/reshard/Derive.h"
+
+#include "planner/reshard/Move.h"
+
+#include <algorithm>
+
+namespace tbc::reshard {
+
+//===----------------------------------------------------------------------===//
+// Memo
+//===----------------------------------------------------------------------===//
+
+static void appendAxes(const std::vector<AxisRef> &axes, std::vector<int64_t> &key) {
+  key.push_back(static_cast<int64_t>(axes.size()));
+  for (const AxisRef &axis : axes)
+    key.insert(key.end(), {axis.axis, axis.pre, axis.size});
+}
+
+static void appendSharding(const Sharding &sharding, std::vector<int64_t> &key) {
+  key.push_back(static_cast<int64_t>(sharding.factors.size()));
+  for (const FactorSharding &f : sharding.factors) {
+    key.insert(key.end(), {f.dim, f.factor});
+    appendAxes(f.axes, key);
+  }
+  key.push_back(static_cast<int64_t>(sharding.pending.size()));
+  for (const Pending &p : sharding.pending)
+    key.insert(key.end(), {p.axis.axis, p.axis.pre, p.axis.size, static_cast<int64_t>(p.kind)});
+  appendAxes(sharding.flat, key);
+}
+
+static void appendLayout(const TensorLayout &layout, std::vector<int64_t> &key) {
+  key.insert(key.end(), {layout.elementBytes, static_cast<int64_t>(layout.dims.size())});
+  for (const DimLayout &dim : layout.dims) {
+    key.push_back(static_cast<int64_t>(dim.segments.size()));
+    for (const Segment &segment : dim.segments) {
+      key.push_back(static_cast<int64_t>(segment.factors.size()));
+      for (const Factor &factor : segment.factors)
+        key.insert(key.end(), {factor.id, factor.size});
+    }
+  }
+}
+
+const std::vector<Collective> &ReshardMemo::steps(const TensorLayout &layout, const Sharding &from,
+                                                  const Sharding &to) {
+  std::vector<int64_t> key;
+  appendSharding(from, key);
+  appendSharding(to, key);
+  appendLayout(layout, key);
+  auto [it, isNew] = known.try_emplace(std::move(key));
+  if (isNew)
+    it->second = reshard(mesh, layout, from, to, cost);
+  return it->second;
+}
+
+//===----------------------------------------------------------------------===//
+// Wants and results
+//===----------------------------------------------------------------------===//
+
+Deriver::Deriver(const Graph &graph, const Assignment &assignment, const CollectiveCost &cost)
+    : graph(graph), assignment(assignment), memo(assignment.mesh, cost) {
+  if (assignment.strategies.size() != graph.ops.size() ||
+      assignment.parameterPlans.size() != graph.parameters.size())
+    brokenContract("an assignment needs a strategy for every op and a plan for every parameter");
+}
+
+bool Deriver::isForward(int value) const {
+  int producer = graph.values[value].producer;
+  return producer < 0 || graph.ops[producer].phase == Phase::Forward;
+}
+
+bool Deriver::isGenerated(int value) const {
+  int producer = graph.values[value].producer;
+  return producer >= 0 && graph.ops[producer].generator;
+}
+
+void Deriver::index() {
+  size_t numValues = graph.values.size();
+  skipped.assign(graph.ops.size(), false);
+  deferred.assign(numValues, false);
+  parameterOf.assign(numValues, -1);
+  gradientFor.assign(numValues, -1);
+  stateFor.assign(numValues, -1);
+  copies.resize(numValues);
+  for (size_t p = 0; p < graph.parameters.size(); ++p) {
+    parameterOf[graph.parameters[p].value] = static_cast<int>(p);
+    out.gradientParts.push_back(gradientParts(graph, static_cast<int>(p)));
+    for (const GradientParts::Part &part : out.gradientParts.back().parts)
+      gradientFor[part.value] = static_cast<int>(p);
+    for (int op : out.gradientParts.back().skippedAdds)
+      skipped[op] = true;
+  }
+  for (auto [state, updated] : graph.stateUpdates)
+    stateFor[updated] = state;
+}
+
+/// Generators are evaluated replicated, whatever their strategy says.
+void Deriver::findWanted() {
+  out.operands.resize(graph.ops.size());
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    int op = static_cast<int>(i);
+    if (skipped[op])
+      continue;
+    out.operands[op].resize(graph.ops[op].operands.size());
+    if (graph.ops[op].generator)
+      continue;
+    for (size_t k = 0; k < out.operands[op].size(); ++k)
+      out.operands[op][k].sharding =
+          operandSharding(graph, op, assignment.strategies[op], static_cast<int>(k));
+  }
+}
+
+std::vector<const Sharding *> Deriver::wantsOf(int value) const {
+  std::vector<const Sharding *> result;
+  for (int user : graph.values[value].users) {
+    const std::vector<int> &operands = graph.ops[user].operands;
+    for (size_t k = 0; k < operands.size() && !skipped[user]; ++k)
+      if (operands[k] == value)
+        result.push_back(&out.operands[user][k].sharding);
+  }
+  return result;
+}
+
+bool Deriver::isUsed(int value) const {
+  const std::vector<int> &users = graph.values[value].users;
+  return std::any_of(users.begin(), users.end(), [&](int user) { return !skipped[user]; });
+}
+
+/// Whether additive op `op` takes on the sums that its operands leave pending.
+bool Deriver::defers(int op) const {
+  const GraphOp &o = graph.ops[op];
+  if (!o.additive || o.generator || o.operands.empty())
+    return false;
+  const std::vector<Pending> &pending = out.raw[o.operands[0]].pending;
+  if (pending.empty() || pending.front().kind != ReduceKind::Sum)
+    return false;
+  for (int value : o.operands) {
+    int producer = graph.values[value].producer;
+    if (out.raw[value].pending != pending || graph.values[value].users.size() != 1 ||
+        value == graph.loss || gradientFor[value] >= 0 || stateFor[value] >= 0 ||
+        graph.ops[producer].phase != o.phase || graph.ops[producer].stage != o.stage)
+      return false;
+  }
+  // The axes must be free in what the op wants and makes.
+  auto isFree = [&](const Sharding &sharding) {
+    std::vector<AxisRef> used = usedAxes(sharding);
+    return std::none_of(pending.begin(), pending.end(),
+                        [&](const Pending &p) { return overlap(used, p.axis); });
+  };
+  for (const Derivation::Operand &operand : out.operands[op])
+    if (!isFree(operand.sharding))
+      return false;
+  return std::all_of(o.results.begin(), o.results.end(),
+                     [&](int value) { return isFree(out.raw[value]); });
+}
+
+void Deriver::produce(int op) {
+  const GraphOp &o = graph.ops[op];
+  if (skipped[op] || o.generator)
+    return;
+  for (size_t k = 0; k < o.results.size(); ++k)
+    out.raw[o.results[k]] =
+        resultSharding(graph, op, assignment.strategies[op], static_cast<int>(k));
+  if (!defers(op))
+    return;
+  const std::vector<Pending> pending = out.raw[o.operands[0]].pending;
+  auto addPending = [&](Sharding &sharding) {
+    sharding.pending.insert(sharding.pending.end(), pending.begin(), pending.end());
+    normalize(sharding);
+  };
+  for (int value : o.operands)
+    deferred[value] = true;
+  for (Derivation::Operand &operand : out.operands[op])
+    addPending(operand.sharding);
+  for (int value : o.results)
+    addPending(out.raw[value]);
+}
+
+Derivation Deriver::run() {
+  index();
+  findWanted();
+  out.raw.resize(graph.values.size());
+  for (size_t op = 0; op < graph.ops.size(); ++op)
+    produce(static_cast<int>(op));
+  chooseHomes();
+  for (size_t op = 0; op < graph.ops.size(); ++op)
+    emit(static_cast<int>(op));
+  finishStep();
+  return std::move(out);
+}
+
+Derivation derive(const Graph &graph, const Assignment &assignment, const CollectiveCost &cost) {
+  return Deriver(graph, assignment, cost).run();
+}
+
+} // namespace tbc::reshard

@@ -1,0 +1,100 @@
+//===- Derive.h - The parts of derive --------------------------------------===//
+//
+// Plain C++, internal to planner/reshard. The numbers in comments are those of the rules at
+// `derive` in Graph.h.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_RESHARD_DERIVE_H
+#define TBC_PLANNER_RESHARD_DERIVE_H
+
+#include "planner/reshard/Graph.h"
+
+#include <map>
+#include <set>
+#include <tuple>
+#include <vector>
+
+namespace tbc::reshard {
+
+/// Answers of `reshard` for one mesh and cost, each computed once.
+class ReshardMemo {
+public:
+  ReshardMemo(const Mesh &mesh, const CollectiveCost &cost) : mesh(mesh), cost(cost) {}
+  const std::vector<Collective> &steps(const TensorLayout &layout, const Sharding &from,
+                                       const Sharding &to);
+
+private:
+  const Mesh &mesh;
+  const CollectiveCost &cost;
+  std::map<std::vector<int64_t>, std::vector<Collective>> known;
+};
+
+class Deriver {
+public:
+  Deriver(const Graph &graph, const Assignment &assignment, const CollectiveCost &cost);
+  Derivation run();
+
+private:
+  // Derive.cpp: what each op wants and produces.
+  void index();
+  void findWanted();
+  void produce(int op);      // rule 1, deferral
+  bool defers(int op) const; // rule 1, deferral
+  bool isUsed(int value) const;
+  /// What every use of `value` by an op wants, in op order.
+  std::vector<const Sharding *> wantsOf(int value) const;
+
+  // DeriveHomes.cpp
+  void chooseHomes();
+  Sharding majority(int value) const;                // rule 4
+  Sharding completed(int value) const;               // rule 1
+  bool scatter(int value, Sharding &sharding) const; // rule 1, reduce_scatter
+  void placeParameter(int parameter);                // rules 4 and 5
+  Sharding gradientOf(int parameter) const;          // rule 5
+
+  // DeriveUses.cpp
+  void emit(int op);
+  void use(int op, int operand);                                     // rule 2
+  const Sharding &baseOf(int value, int op, const Sharding &wanted); // rule 3
+  int gather(int parameter, int op);                                 // rule 4
+  void complete(int op, int value);                                  // rule 1
+  void send(int value);                                              // rule 6
+  void transfer(int value, int toStage, Phase phase);
+
+  // DeriveStep.cpp: once per step.
+  void finishStep();
+  void finishParameter(int parameter);
+
+  int add(Reshard reshard);
+  bool isForward(int value) const;
+  bool isGenerated(int value) const;
+  int stageOf(int value) const { return graph.ops[graph.values[value].producer].stage; }
+
+  struct Copy {
+    int stage;
+    Phase phase;
+    Sharding sharding;
+    int reshard;
+  };
+  const Copy *findCopy(int value, int stage, Phase phase, const Sharding &sharding) const;
+
+  const Graph &graph;
+  const Assignment &assignment;
+  ReshardMemo memo;
+  Derivation out;
+
+  std::vector<bool> skipped;    // per op
+  std::vector<bool> deferred;   // per value: an additive op takes its pending on
+  std::vector<int> parameterOf; // per value: the parameter that it is, or -1
+  std::vector<int> gradientFor; // per value: the parameter whose gradient it is a part of, or -1
+  std::vector<int> stateFor;    // per value: the state input that it replaces, or -1
+  std::vector<std::vector<Copy>> copies;               // per value: what `reshards` provide
+  std::map<std::pair<int, int>, Sharding> kept;        // value, stage -> residual
+  std::map<std::tuple<int, int, Phase>, int> gathered; // parameter, stage, phase -> reshard
+  std::set<std::tuple<int, int, Phase>> sent;          // value, stage, phase
+};
+
+} // namespace tbc::reshard
+
+#endif // TBC_PLANNER_RESHARD_DERIVE_H

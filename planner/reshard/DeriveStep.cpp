@@ -1,0 +1,63 @@
+//===- DeriveStep.cpp - What happens once per step -------------------------===//
+
+#include "planner/reshard/Derive.h"
+
+namespace tbc::reshard {
+
+/// Completes the gradient on every stage that holds the parameter, sums it over those stages, and
+/// spreads the new parameter.
+void Deriver::finishParameter(int parameter) {
+  const GraphParameter &p = graph.parameters[parameter];
+  if (p.gradient < 0)
+    return;
+  const Sharding &state = out.state[parameter];
+  const std::vector<int> &stages = out.parameterStages[parameter];
+  for (int stage : stages) {
+    Reshard reshard;
+    reshard.value = p.gradient;
+    reshard.where = Where::GradientStep;
+    reshard.phase = Phase::Backward;
+    reshard.stage = stage;
+    reshard.perStep = true;
+    reshard.from = out.gradient[parameter];
+    reshard.to = state;
+    if (reshard.from != reshard.to)
+      add(reshard);
+    if (stages.size() > 1) {
+      Collective sum;
+      if (assignment.pipelineAxis >= 0)
+        sum.axes = {wholeAxis(assignment.mesh, assignment.pipelineAxis)};
+      sum.stages = stages;
+      const TensorLayout &layout = graph.values[p.gradient].layout;
+      sum.bytes = localBytes(layout, state);
+      sum.numElements = sum.bytes / layout.elementBytes;
+      reshard.from = state;
+      reshard.steps = {sum};
+      add(reshard);
+    }
+    reshard.value = p.value;
+    reshard.where = Where::ParameterStep;
+    reshard.from = state;
+    reshard.to = out.stored[parameter];
+    reshard.steps.clear();
+    if (reshard.from != reshard.to)
+      add(std::move(reshard));
+  }
+}
+
+void Deriver::finishStep() {
+  if (graph.loss >= 0 && !out.home[graph.loss].pending.empty()) {
+    Reshard reshard;
+    reshard.value = graph.loss;
+    reshard.where = Where::Loss;
+    reshard.stage = stageOf(graph.loss);
+    reshard.perStep = true;
+    reshard.from = reshard.to = out.home[graph.loss];
+    reshard.to.pending.clear();
+    add(std::move(reshard));
+  }
+  for (size_t p = 0; p < graph.parameters.size(); ++p)
+    finishParameter(static_cast<int>(p));
+}
+
+} // namespace tbc::reshard

@@ -1,0 +1,211 @@
+//===- Strategies.cpp - Which axes may lie on which loops ------------------===//
+
+#include "planner/reshard/Graph.h"
+
+#include <algorithm>
+
+namespace tbc::reshard {
+
+//===----------------------------------------------------------------------===//
+// From loops to shardings
+//===----------------------------------------------------------------------===//
+
+static const std::vector<AxisRef> &axesOn(const OpStrategy &strategy, int loop) {
+  static const std::vector<AxisRef> none;
+  auto it = strategy.loopAxes.find(loop);
+  return it == strategy.loopAxes.end() ? none : it->second;
+}
+
+/// Adds the entries for the dims of tensor number `tensor`. Returns whether there were any.
+static bool addDims(const std::vector<TensorDim> &dims, int tensor, FactorId factor,
+                    const std::vector<AxisRef> &axes, Sharding &sharding) {
+  bool found = false;
+  for (const TensorDim &dim : dims) {
+    if (dim.tensor != tensor)
+      continue;
+    found = true;
+    sharding.factors.push_back({dim.dim, factor, axes});
+  }
+  return found;
+}
+
+Sharding operandSharding(const Graph &graph, int op, const OpStrategy &strategy, int operand) {
+  Sharding sharding;
+  for (const auto &[loop, axes] : strategy.loopAxes) {
+    const Loop &l = graph.ops[op].loops[loop];
+    addDims(l.operandDims, operand, l.factor, axes, sharding);
+  }
+  normalize(sharding);
+  return sharding;
+}
+
+Sharding resultSharding(const Graph &graph, int op, const OpStrategy &strategy, int result) {
+  Sharding sharding;
+  for (const auto &[loop, axes] : strategy.loopAxes) {
+    const Loop &l = graph.ops[op].loops[loop];
+    bool runsThrough = addDims(l.resultDims, result, l.factor, axes, sharding);
+    if (runsThrough || (l.kind != LoopKind::Reduction && l.kind != LoopKind::Max))
+      continue;
+    ReduceKind kind = l.kind == LoopKind::Max ? ReduceKind::Max : ReduceKind::Sum;
+    for (const AxisRef &axis : axes)
+      sharding.pending.push_back({axis, kind});
+  }
+  normalize(sharding);
+  return sharding;
+}
+
+//===----------------------------------------------------------------------===//
+// Ordinary strategies
+//===----------------------------------------------------------------------===//
+
+/// Whether a factor with `id` is in each segment of the dim just once and `n` divides it.
+static bool canSplit(const DimLayout &dim, FactorId id, int64_t n) {
+  for (const Segment &segment : dim.segments)
+    if (std::count_if(segment.factors.begin(), segment.factors.end(),
+                      [&](const Factor &f) { return f.id == id && f.size % n == 0; }) != 1)
+      return false;
+  return !dim.segments.empty();
+}
+
+/// Whether no axis is used twice in `sharding` and every factor of `layout` can be split so.
+static bool isPossible(const TensorLayout &layout, const Sharding &sharding) {
+  std::vector<AxisRef> axes = usedAxes(sharding);
+  for (size_t i = 0; i < axes.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (overlap(axes[i], axes[j]))
+        return false;
+  for (const Pending &p : sharding.pending)
+    if (p.kind != sharding.pending.front().kind)
+      return false;
+  return std::all_of(sharding.factors.begin(), sharding.factors.end(), [&](const auto &f) {
+    return canSplit(layout.dims[f.dim], f.factor, groupSize(f.axes));
+  });
+}
+
+static bool isPossible(const Graph &graph, int op, const OpStrategy &strategy) {
+  const GraphOp &o = graph.ops[op];
+  for (const auto &[loop, axes] : strategy.loopAxes)
+    if (o.loops[loop].size % groupSize(axes) != 0)
+      return false;
+  for (size_t i = 0; i < o.operands.size(); ++i)
+    if (!isPossible(graph.values[o.operands[i]].layout,
+                    operandSharding(graph, op, strategy, static_cast<int>(i))))
+      return false;
+  for (size_t i = 0; i < o.results.size(); ++i)
+    if (!isPossible(graph.values[o.results[i]].layout,
+                    resultSharding(graph, op, strategy, static_cast<int>(i))))
+      return false;
+  return true;
+}
+
+/// Puts `axes` at the end of loop `loop` if that is possible; returns whether it was.
+static bool tryAppend(const Graph &graph, int op, OpStrategy &strategy, int loop,
+                      const std::vector<AxisRef> &axes) {
+  const GraphOp &o = graph.ops[op];
+  if (o.generator || o.loops[loop].kind == LoopKind::Fixed || axes.empty())
+    return false;
+  OpStrategy with = strategy;
+  std::vector<AxisRef> &on = with.loopAxes[loop];
+  on.insert(on.end(), axes.begin(), axes.end());
+  if (!isPossible(graph, op, with))
+    return false;
+  strategy = std::move(with);
+  return true;
+}
+
+std::vector<OpStrategy> enumerateStrategies(const Graph &graph, int op, const OpStrategy &base,
+                                            const AxisRef &axis) {
+  std::vector<OpStrategy> result = {base};
+  const GraphOp &o = graph.ops[op];
+  for (size_t loop = 0; loop < o.loops.size() && axis.size > 1; ++loop) {
+    OpStrategy next = base;
+    if (!tryAppend(graph, op, next, static_cast<int>(loop), {axis}))
+      continue;
+    next.tag = "loop:" + std::to_string(o.loops[loop].factor);
+    result.push_back(std::move(next));
+  }
+  return result;
+}
+
+OpStrategy batchStrategy(const Graph &graph, int op, const std::vector<AxisRef> &dataAxes) {
+  OpStrategy strategy;
+  strategy.tag = "batch";
+  const std::vector<Loop> &loops = graph.ops[op].loops;
+  for (size_t loop = 0; loop < loops.size(); ++loop)
+    if (loops[loop].factor == graph.batchFactor)
+      tryAppend(graph, op, strategy, static_cast<int>(loop), dataAxes);
+  return strategy;
+}
+
+//===----------------------------------------------------------------------===//
+// Backward ops
+//===----------------------------------------------------------------------===//
+
+static int indexOf(const std::vector<int> &values, int value) {
+  auto it = std::find(values.begin(), values.end(), value);
+  return it == values.end() ? -1 : static_cast<int>(it - values.begin());
+}
+
+static int loopAt(const std::vector<Loop> &loops, std::vector<TensorDim> Loop::*dims,
+                  FactorId factor, int tensor, int dim) {
+  for (size_t i = 0; i < loops.size(); ++i)
+    for (const TensorDim &d : loops[i].*dims)
+      if (loops[i].factor == factor && d.tensor == tensor && d.dim == dim)
+        return static_cast<int>(i);
+  return -1;
+}
+
+/// The loop of forward op `op` that runs factor `factor` through dim `dim` of `value`: as an
+/// operand, a result, or the cotangent of either. -1 if there is none.
+static int forwardLoop(const Graph &graph, const GraphOp &op, int value, int dim, FactorId factor) {
+  for (int v : {value, graph.values[value].cotangentOf}) {
+    if (v < 0)
+      continue;
+    if (int i = indexOf(op.operands, v); i >= 0)
+      if (int loop = loopAt(op.loops, &Loop::operandDims, factor, i, dim); loop >= 0)
+        return loop;
+    if (int i = indexOf(op.results, v); i >= 0)
+      if (int loop = loopAt(op.loops, &Loop::resultDims, factor, i, dim); loop >= 0)
+        return loop;
+  }
+  return -1;
+}
+
+static int forwardLoop(const Graph &graph, const GraphOp &forward, const GraphOp &backward,
+                       const Loop &loop) {
+  for (const TensorDim &d : loop.operandDims)
+    if (int f = forwardLoop(graph, forward, backward.operands[d.tensor], d.dim, loop.factor);
+        f >= 0)
+      return f;
+  for (const TensorDim &d : loop.resultDims)
+    if (int f = forwardLoop(graph, forward, backward.results[d.tensor], d.dim, loop.factor); f >= 0)
+      return f;
+  int only = -1;
+  for (size_t i = 0; i < forward.loops.size(); ++i) {
+    if (forward.loops[i].factor != loop.factor)
+      continue;
+    if (only >= 0)
+      return -1;
+    only = static_cast<int>(i);
+  }
+  return only;
+}
+
+OpStrategy inheritStrategy(const Graph &graph, int backwardOp,
+                           const std::vector<OpStrategy> &strategies) {
+  const GraphOp &backward = graph.ops[backwardOp];
+  OpStrategy result;
+  if (backward.forwardOp < 0)
+    return result;
+  const GraphOp &forward = graph.ops[backward.forwardOp];
+  const OpStrategy &strategy = strategies[backward.forwardOp];
+  result.tag = strategy.tag;
+  for (size_t i = 0; i < backward.loops.size(); ++i) {
+    int loop = forwardLoop(graph, forward, backward, backward.loops[i]);
+    if (loop >= 0)
+      tryAppend(graph, backwardOp, result, static_cast<int>(i), axesOn(strategy, loop));
+  }
+  return result;
+}
+
+} // namespace tbc::reshard
