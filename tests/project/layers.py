@@ -34,10 +34,9 @@ LAYERS = {
     "planner/core": _layer("planner/reshard runtime/schedule", "nlohmann toml++"),
     # The compiler.
     "ir": _layer("planner/reshard runtime/kernels", llvm=True),
-    "frontend/onnx": _layer("ir runtime/kernels", "google onnx", llvm=True),
+    "frontend/onnx": _layer("ir runtime/abi runtime/kernels", "google onnx", llvm=True),
     "passes": _layer("ir planner/reshard runtime/schedule", llvm=True),
-    "planner/bridge": _layer("ir planner/core planner/reshard runtime/schedule", llvm=True),
-    "codegen": _layer("ir planner/reshard runtime/abi runtime/schedule", llvm=True),
+    "codegen": _layer("ir runtime/abi runtime/schedule", llvm=True),
 }
 
 # The form of an error is common to all of them, and needs nothing.
