@@ -24,6 +24,11 @@ public:
       : mesh(mesh), layout(layout), from(from), to(to), cost(cost) {
     findMovableAxes();
     findPlaces();
+    auto isSum = [&](const AxisRef &axis) {
+      return std::find(from.pending.begin(), from.pending.end(), Pending{axis, ReduceKind::Sum}) !=
+             from.pending.end();
+    };
+    scattersFlat = !to.flat.empty() && std::all_of(to.flat.begin(), to.flat.end(), isSum);
     // Breaks ties in favour of fewer steps, above the rounding of sums of costs.
     double scale = 0;
     for (const AxisRef &axis : movable) {
@@ -74,6 +79,9 @@ private:
   std::vector<Place> places;    // where they may go, flat not among them
   /// Lists of several axes that `to` has at one place: what may be sliced or scattered at once.
   std::vector<std::vector<AxisRef>> lists;
+  /// Sums over just the axes over which `to` is flat are scattered, never completed and cut,
+  /// however much padding that moves.
+  bool scattersFlat = false;
   double stepPenalty = 0;
 };
 
@@ -225,7 +233,11 @@ std::vector<Move> Search::moves(const Sharding &state) const {
   for (const AxisRef &axis : movable)
     if (isFree(state, axis))
       free.push_back(axis);
-  addAllReduces(pending, result);
+  std::vector<AxisRef> completed; // by all_reduce
+  for (const AxisRef &axis : pending)
+    if (!scattersFlat || !overlap(to.flat, axis))
+      completed.push_back(axis);
+  addAllReduces(completed, result);
   if (state.flat.empty()) {
     if (!pending.empty() && state.pending.front().kind == ReduceKind::Sum)
       addToPlaces(state, CollectiveKind::ReduceScatter, pending, result);
@@ -249,7 +261,8 @@ double Search::costOfGatheringAll() const {
   take({CollectiveKind::AllGather, state.flat, {}, {}});
   Move complete;
   for (const Pending &p : from.pending)
-    if (std::find(to.pending.begin(), to.pending.end(), p) == to.pending.end())
+    if (std::find(to.pending.begin(), to.pending.end(), p) == to.pending.end() &&
+        !(scattersFlat && overlap(to.flat, p.axis)))
       complete.axes.push_back(p.axis);
   take(complete);
   for (const FactorSharding &f : from.factors) {
@@ -260,7 +273,8 @@ double Search::costOfGatheringAll() const {
     Place place{f.dim, f.factor};
     take({CollectiveKind::ShardSlice, {f.axes.begin() + numFixed(place), f.axes.end()}, {}, place});
   }
-  take({CollectiveKind::ShardSlice, to.flat, {}, {}});
+  auto last = scattersFlat ? CollectiveKind::ReduceScatter : CollectiveKind::ShardSlice;
+  take({last, to.flat, {}, {}});
   return total;
 }
 
