@@ -1,0 +1,278 @@
+//===- Match.cpp - What raising patterns look for --------------------------===//
+
+#include "passes/raise/Match.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace tbc::raise {
+
+//===- numbers -------------------------------------------------------------===//
+
+std::optional<double> splatNumber(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return std::nullopt;
+  if (isa<BroadcastOp, ReshapeOp, TransposeOp>(op))
+    return splatNumber(op->getOperand(0));
+  if (auto cast = dyn_cast<CastOp>(op)) {
+    if (!cast.isAdditive()) // not between floats
+      return std::nullopt;
+    return splatNumber(cast.getInput());
+  }
+  auto constant = dyn_cast<ConstantOp>(op);
+  auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+  if (!dense || !dense.isSplat())
+    return std::nullopt;
+  if (isa<FloatType>(dense.getElementType())) {
+    APFloat number = dense.getSplatValue<APFloat>();
+    bool losesInfo = false;
+    number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &losesInfo);
+    return number.convertToDouble();
+  }
+  bool isUnsigned =
+      dense.getElementType().isUnsignedInteger() || dense.getElementType().isInteger(1);
+  APInt number = dense.getSplatValue<APInt>();
+  return isUnsigned ? double(number.getZExtValue()) : double(number.getSExtValue());
+}
+
+bool isClose(double actual, double expected) {
+  return std::abs(actual - expected) <= 1e-6 * std::abs(expected);
+}
+
+//===- polynomials and products --------------------------------------------===//
+
+static std::optional<Polynomial> multiply(const Polynomial &a, const Polynomial &b) {
+  Polynomial result;
+  for (auto [i, ci] : a)
+    for (auto [j, cj] : b) {
+      if (i + j > 8)
+        return std::nullopt;
+      result[i + j] += ci * cj;
+    }
+  return result;
+}
+
+static Polynomial plus(Polynomial a, const Polynomial &b, double sign) {
+  for (auto [degree, coefficient] : b)
+    a[degree] += sign * coefficient;
+  return a;
+}
+
+std::optional<Polynomial> polynomialIn(Value value, Value x) {
+  if (value == x)
+    return Polynomial{{1, 1.0}};
+  if (auto number = splatNumber(value))
+    return Polynomial{{0, *number}};
+  Operation *op = value.getDefiningOp();
+  if (!op || !isa<AddOp, SubOp, MulOp, DivOp, PowOp, NegOp>(op))
+    return std::nullopt;
+  auto a = polynomialIn(op->getOperand(0), x);
+  if (!a)
+    return std::nullopt;
+  if (isa<NegOp>(op))
+    return plus({}, *a, -1);
+  if (isa<DivOp, PowOp>(op)) {
+    auto number = splatNumber(op->getOperand(1));
+    if (!number)
+      return std::nullopt;
+    if (isa<DivOp>(op))
+      return multiply(*a, {{0, 1 / *number}});
+    std::optional<Polynomial> power = Polynomial{{0, 1.0}};
+    if (*number != std::floor(*number) || *number < 0 || *number > 8)
+      return std::nullopt;
+    for (int64_t i = 0; power && i < int64_t(*number); ++i)
+      power = multiply(*power, *a);
+    return power;
+  }
+  auto b = polynomialIn(op->getOperand(1), x);
+  if (!b)
+    return std::nullopt;
+  if (isa<MulOp>(op))
+    return multiply(*a, *b);
+  return plus(*a, *b, isa<AddOp>(op) ? 1 : -1);
+}
+
+bool isClose(const Polynomial &actual, const Polynomial &expected) {
+  Polynomial all = plus(expected, actual, 0);
+  return llvm::all_of(all, [&](auto entry) {
+    auto in = [&](const Polynomial &p) {
+      auto it = p.find(entry.first);
+      return it == p.end() ? 0.0 : it->second;
+    };
+    return isClose(in(actual), in(expected));
+  });
+}
+
+static void flattenInto(Product &product, Value value, Value stop, bool isTop) {
+  if (value != stop || isTop) {
+    if (auto number = splatNumber(value)) {
+      product.number *= *number;
+      return;
+    }
+    if (auto mul = definedBy<MulOp>(value)) {
+      flattenInto(product, mul.getLhs(), stop, false);
+      flattenInto(product, mul.getRhs(), stop, false);
+      return;
+    }
+    if (auto div = definedBy<DivOp>(value))
+      if (auto number = splatNumber(div.getRhs())) {
+        product.number /= *number;
+        flattenInto(product, div.getLhs(), stop, false);
+        return;
+      }
+  }
+  product.factors.push_back(value);
+}
+
+Product flattenProduct(Value value, Value stop) {
+  Product product;
+  flattenInto(product, value, stop, true);
+  return product;
+}
+
+//===- spreads -------------------------------------------------------------===//
+
+Spread Spread::of(Value value) {
+  Spread spread{value, {}};
+  for (int64_t dim = 0; dim < tensorType(value).getRank(); ++dim)
+    spread.dims.push_back(dim);
+  return spread;
+}
+
+/// Whether a reshape only adds and removes dims of size 1.
+static bool changesUnitDimsOnly(ReshapeOp reshape) {
+  auto noProducts = [](ArrayRef<int64_t> counts) {
+    return llvm::all_of(counts, [](int64_t count) { return count <= 1; });
+  };
+  return noProducts(reshape.getIn()) && noProducts(reshape.getOut());
+}
+
+Spread &Spread::strip() {
+  while (Operation *op = value.getDefiningOp()) {
+    SmallVector<int64_t> inner;
+    if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
+      for (int64_t dim : broadcast.getDims())
+        inner.push_back(dims[dim]);
+    } else if (auto reshape = dyn_cast<ReshapeOp>(op); reshape && changesUnitDimsOnly(reshape)) {
+      // Dims with a factor correspond in order; a removed dim of size 1 is spread along nothing.
+      SmallVector<int64_t> kept;
+      for (auto [dim, count] : llvm::enumerate(reshape.getOut()))
+        if (count == 1)
+          kept.push_back(dims[dim]);
+      size_t next = 0;
+      for (int64_t count : reshape.getIn())
+        inner.push_back(count == 1 ? kept[next++] : -1);
+    } else {
+      break;
+    }
+    value = op->getOperand(0);
+    dims = inner;
+  }
+  return *this;
+}
+
+Spread Spread::operand(Value operand) const { return {operand, dims}; }
+
+/// The input of a sum over its last dim, divided by the size of that dim.
+Value meanOverLastDim(Spread spread, int64_t numDims) {
+  double factor = 1;
+  while (true) {
+    spread.strip();
+    if (auto div = definedBy<DivOp>(spread.value)) {
+      auto number = splatNumber(div.getRhs());
+      if (!number)
+        return {};
+      factor /= *number;
+      spread = spread.operand(div.getLhs());
+    } else if (auto mul = definedBy<MulOp>(spread.value)) {
+      auto left = splatNumber(mul.getLhs()), right = splatNumber(mul.getRhs());
+      if (!left && !right)
+        return {};
+      factor *= left ? *left : *right;
+      spread = spread.operand(left ? mul.getRhs() : mul.getLhs());
+    } else {
+      break;
+    }
+  }
+  auto sum = definedBy<ReduceSumOp>(spread.value);
+  if (!sum)
+    return {};
+  auto input = tensorType(sum.getInput());
+  if (sum.getDims() != ArrayRef<int64_t>{numDims - 1} || input.getRank() != numDims ||
+      !isClose(factor, 1.0 / double(input.getShape().back())))
+    return {};
+  for (auto [i, dim] : llvm::enumerate(spread.dims))
+    if (dim != int64_t(i))
+      return {};
+  return sum.getInput();
+}
+
+Value squareRoot(Value value) {
+  if (auto mul = definedBy<MulOp>(value); mul && mul.getLhs() == mul.getRhs())
+    return mul.getLhs();
+  if (auto pow = definedBy<PowOp>(value); pow && splatNumber(pow.getRhs()) == 2.0)
+    return pow.getLhs();
+  return {};
+}
+
+Value vectorOfLastDim(Value value) {
+  int64_t numDims = tensorType(value).getRank();
+  Spread spread = Spread::of(value).strip();
+  if (tensorType(spread.value).getRank() == 1 && spread.dims == ArrayRef<int64_t>{numDims - 1})
+    return spread.value;
+  return {};
+}
+
+std::optional<RootOfSum> root(Spread spread) {
+  spread.strip();
+  Value sum;
+  if (auto sqrt = definedBy<SqrtOp>(spread.value))
+    sum = sqrt.getInput();
+  else if (auto pow = definedBy<PowOp>(spread.value); pow && splatNumber(pow.getRhs()) == 0.5)
+    sum = pow.getLhs();
+  if (!sum)
+    return std::nullopt;
+  spread = spread.operand(sum);
+  spread.strip();
+  auto add = definedBy<AddOp>(spread.value);
+  if (!add)
+    return std::nullopt;
+  auto left = splatNumber(add.getLhs()), right = splatNumber(add.getRhs());
+  if (!left && !right)
+    return std::nullopt;
+  return RootOfSum{spread.operand(left ? add.getRhs() : add.getLhs()), left ? *left : *right};
+}
+
+std::optional<RootOfSum> reciprocalRoot(Spread spread) {
+  spread.strip();
+  Operation *op = spread.value.getDefiningOp();
+  if (!op)
+    return std::nullopt;
+  if (isa<ReciprocalOp>(op))
+    return root(spread.operand(op->getOperand(0)));
+  if (isa<DivOp>(op) && splatNumber(op->getOperand(0)) == 1.0)
+    return root(spread.operand(op->getOperand(1)));
+  bool isRsqrt = isa<RsqrtOp>(op) || (isa<PowOp>(op) && splatNumber(op->getOperand(1)) == -0.5);
+  if (!isRsqrt)
+    return std::nullopt;
+  spread = spread.operand(op->getOperand(0));
+  spread.strip();
+  auto add = definedBy<AddOp>(spread.value);
+  if (!add)
+    return std::nullopt;
+  auto left = splatNumber(add.getLhs()), right = splatNumber(add.getRhs());
+  if (!left && !right)
+    return std::nullopt;
+  return RootOfSum{spread.operand(left ? add.getRhs() : add.getLhs()), left ? *left : *right};
+}
+
+void takeIdentity(Operation *made, Operation *root) {
+  made->setLoc(root->getLoc());
+  made->setDiscardableAttrs(root->getDiscardableAttrDictionary());
+}
+
+} // namespace tbc::raise

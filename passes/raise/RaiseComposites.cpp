@@ -1,0 +1,74 @@
+//===- RaiseComposites.cpp - Finds composites in decomposed exports --------===//
+
+#include "passes/raise/RaiseComposites.h"
+
+#include "ir/Tbc.h"
+#include "passes/OpIds.h"
+#include "passes/Passes.h"
+#include "passes/raise/Patterns.h"
+
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace tbc {
+
+#define GEN_PASS_DEF_RAISECOMPOSITESPASS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+/// One group of patterns, run to its fixed point before the next: a layer norm holds what looks
+/// like an RMS norm, attention a softmax.
+struct Phase {
+  StringRef op;
+  void (*add)(RewritePatternSet &patterns);
+};
+
+const Phase phases[] = {
+    {"gelu", raise::addGeluPatterns},
+    {"silu", raise::addSiluPatterns},
+};
+
+} // namespace
+
+/// New ops that stand in for no single old op are named after their node.
+static void nameNewOps(func::FuncOp function) {
+  OpIds ids(function);
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    if (!getId(&op).empty())
+      continue;
+    auto name = dyn_cast<NameLoc>(op.getLoc());
+    std::string id =
+        name ? ids.numbered(name.getName().getValue()) : ids.numbered(op.getName().stripDialect());
+    op.setAttr(kIdAttr, StringAttr::get(op.getContext(), id));
+  }
+}
+
+LogicalResult raiseComposites(func::FuncOp function, ArrayRef<std::string> ops) {
+  for (const Phase &phase : phases) {
+    if (!ops.empty() && !llvm::is_contained(ops, phase.op))
+      continue;
+    RewritePatternSet patterns(function.getContext());
+    phase.add(patterns);
+    GreedyRewriteConfig config;
+    config.useTopDownTraversal = true;
+    if (failed(applyPatternsAndFoldGreedily(function, std::move(patterns), config)))
+      return function.emitError() << "raising " << phase.op << " does not come to an end";
+  }
+  nameNewOps(function);
+  return success();
+}
+
+namespace {
+struct RaiseComposites : impl::RaiseCompositesPassBase<RaiseComposites> {
+  using RaiseCompositesPassBase::RaiseCompositesPassBase;
+  void runOnOperation() override {
+    if (failed(raiseComposites(getOperation(), ops)))
+      signalPassFailure();
+  }
+};
+} // namespace
+
+} // namespace tbc
