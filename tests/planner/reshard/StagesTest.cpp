@@ -1,0 +1,207 @@
+//===- StagesTest.cpp - Pipelines: transfers, tied weights, generators -----===//
+
+#include "tests/planner/reshard/GraphBuilder.h"
+
+#include "gtest/gtest.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace tbc::reshard {
+namespace {
+
+using test::GraphBuilder;
+
+const Mesh mesh{{{"pp", 2}, {"dp", 2}, {"fsdp", 4}}};
+const AxisRef dp = wholeAxis(mesh, 1), fsdp = wholeAxis(mesh, 2);
+
+/// A language model on two stages: embedding and a layer, then a layer and the head, which shares
+/// the embedding's table. A mask is used on both; the labels on the second. b x s tokens, d wide.
+struct TiedModel {
+  GraphBuilder g{{{'b', 16}, {'s', 4}, {'d', 6}, {'v', 10}}};
+  Assignment a;
+  int table, hidden, long1;
+
+  TiedModel() {
+    g.graph.batchFactor = 'b';
+    int ids = g.input("ids", "bs"), labels = g.input("labels", "bs");
+    table = g.parameter("table", "vd");
+    int w = g.parameter("w", "d");
+    int mask = g.generator("mask", "s");
+    int e = g.forward("embed", "bs,vd->bsd", {ids, table});
+    long1 = e;
+    hidden = g.forward("layer0", "bsd,s->bsd", {e, mask});
+    g.stage = 1;
+    int l1 = g.forward("layer1", "bsd,s,d,bsd->bsd", {hidden, mask, w, long1});
+    int logits = g.forward("head", "bsd,vd->bsv", {l1, table});
+    g.graph.loss = g.forward("loss", "bsv,bs->", {logits, labels});
+    g.graph.values[g.graph.loss].role = ValueRole::Loss;
+
+    int dlogits = g.backward("loss.bwd", g.graph.loss, "bsv,bs->bsv", {logits, labels}, {logits});
+    int dtable1 = g.backward("head.bwd.w", logits, "bsv,bsd->vd", {dlogits, l1}, {table});
+    int dl1 = g.backward("head.bwd.x", logits, "bsv,vd->bsd", {dlogits, table}, {l1});
+    int dw = g.backward("layer1.bwd.w", l1, "bsd,bsd,s->d", {dl1, hidden, mask}, {w});
+    int dhidden = g.backward("layer1.bwd.x", l1, "bsd,d,s->bsd", {dl1, w, mask}, {hidden});
+    g.stage = 0;
+    int de = g.backward("layer0.bwd", hidden, "bsd,s->bsd", {dhidden, mask}, {e});
+    int dtable0 = g.backward("embed.bwd", e, "bsd,bs->vd", {de, ids}, {table});
+    g.gradient(table, g.sum("tie", Phase::Backward, {dtable1, dtable0}));
+    g.gradient(w, dw);
+    a = test::dataParallel(g.graph, mesh, {dp, fsdp});
+    a.microBatches = 6;
+  }
+  Derivation derived() const { return derive(g.graph, a); }
+  std::string nameOf(int value) const { return g.graph.values[value].name; }
+};
+
+TEST(Stages, ValuesAreSentDirectlyAndOnce) {
+  TiedModel m;
+  Derivation d = m.derived();
+  std::vector<std::string> sends;
+  for (const Transfer &t : d.transfers)
+    sends.push_back(m.nameOf(t.value) + " " + std::to_string(t.fromStage) + "->" +
+                    std::to_string(t.toStage) + (t.phase == Phase::Forward ? " f" : " b"));
+  // The mask is a generator, the labels are fed: neither travels; the table's gradient is summed
+  // once per step instead.
+  EXPECT_EQ(sends,
+            (std::vector<std::string>{"embed 0->1 f", "layer0 0->1 f", "layer1.bwd.x 1->0 b"}));
+  for (const Transfer &t : d.transfers)
+    EXPECT_EQ(t.sharding, (Sharding{{{0, 'b', {dp, fsdp}}}, {}, {}}));
+}
+
+TEST(Stages, SendsAreCountedAtTheSender) {
+  TiedModel m;
+  auto counts = countCollectives(m.g.graph, m.a, m.derived());
+  int64_t bytes = 16 * 4 * 6 * 4 / 8; // a rank's share of b x s x d floats
+  CollectiveCount forward{CollectiveKind::Send, "pp", 0, bytes, 2 * 6};
+  CollectiveCount backward{CollectiveKind::Send, "pp", 1, bytes, 6};
+  EXPECT_EQ(std::count(counts.begin(), counts.end(), forward), 1);
+  EXPECT_EQ(std::count(counts.begin(), counts.end(), backward), 1);
+}
+
+TEST(Stages, TiedGradientIsSummedOverStagesOncePerStep) {
+  TiedModel m;
+  Derivation d = m.derived();
+  EXPECT_EQ(d.parameterStages[0], (std::vector<int>{0, 1}));
+  EXPECT_EQ(d.parameterStages[1], (std::vector<int>{1}));
+  ASSERT_EQ(d.gradientParts[0].parts.size(), 2u);
+  EXPECT_EQ(d.gradientParts[0].skippedAdds, std::vector<int>{m.g.opIndex("tie")});
+  auto counts = countCollectives(m.g.graph, m.a, d);
+  for (int stage : {0, 1}) {
+    CollectiveCount data{CollectiveKind::AllReduce, "dp+fsdp", stage, 240, 1};
+    CollectiveCount stages{CollectiveKind::AllReduce, "pp", stage, 240, 1};
+    EXPECT_EQ(std::count(counts.begin(), counts.end(), data), 1) << test::show(counts);
+    EXPECT_EQ(std::count(counts.begin(), counts.end(), stages), 1) << test::show(counts);
+  }
+  for (const Reshard &r : d.reshards)
+    if (r.where == Where::GradientStep && r.steps[0].axes[0].axis == 0) {
+      EXPECT_EQ(r.steps[0].stages, (std::vector<int>{0, 1}));
+    }
+}
+
+TEST(Stages, TiedGradientIsSummedOnTheShard) {
+  TiedModel m;
+  for (ParameterPlan &plan : m.a.parameterPlans)
+    plan = {3, false, {fsdp}, {dp}};
+  auto counts = countCollectives(m.g.graph, m.a, m.derived());
+  for (int stage : {0, 1}) {
+    CollectiveCount stages{CollectiveKind::AllReduce, "pp", stage, 240 / 4, 1};
+    EXPECT_EQ(std::count(counts.begin(), counts.end(), stages), 1) << test::show(counts);
+    // The table is gathered forward on both stages, in backward on the second (the head) alone.
+    CollectiveCount gathers{CollectiveKind::AllGather, "fsdp", stage, 240, 6 * (1 + stage)};
+    EXPECT_EQ(std::count(counts.begin(), counts.end(), gathers), 1) << test::show(counts);
+  }
+}
+
+TEST(Stages, ResidualsAreListedPerStage) {
+  TiedModel m;
+  Derivation d = m.derived();
+  std::vector<std::string> kept;
+  for (const Residual &r : d.residuals)
+    kept.push_back(m.nameOf(r.value) + "@" + std::to_string(r.stage));
+  EXPECT_EQ(kept,
+            (std::vector<std::string>{"head@1", "labels@1", "layer1@1", "layer0@1", "ids@0"}));
+}
+
+TEST(Stages, GeneratorsAreReplicatedWhateverTheirStrategy) {
+  TiedModel m;
+  test::shard(m.g.graph, m.a.strategies[m.g.opIndex("mask")], m.g.opIndex("mask"), 's', {fsdp});
+  Derivation d = m.derived();
+  EXPECT_EQ(d.home[m.g.valueIndex("mask")], Sharding{});
+}
+
+TEST(Stages, ForwardValueForAnEarlierBackwardComesWithTheCotangents) {
+  GraphBuilder g({{'s', 8}});
+  int x = g.input("x", "s");
+  int y = g.forward("y", "s->s", {x});
+  g.stage = 1;
+  int z = g.forward("z", "s->s", {y});
+  g.stage = 0;
+  g.backward("y.bwd", y, "s->s", {z}); // reads what only stage 1 has
+  Assignment a = test::replicated(g.graph, mesh);
+  Derivation d = derive(g.graph, a);
+  ASSERT_EQ(d.transfers.size(), 2u);
+  EXPECT_EQ(d.transfers[1].value, z);
+  EXPECT_EQ(d.transfers[1].phase, Phase::Backward);
+  EXPECT_EQ(d.transfers[1].fromStage, 1);
+  ASSERT_EQ(d.residuals.size(), 1u);
+  EXPECT_EQ(d.residuals[0].stage, 1);
+}
+
+TEST(Stages, PendingValuesAreNotDeferredAcrossStages) {
+  Mesh tpMesh{{{"pp", 2}, {"tp", 4}}};
+  AxisRef tp = wholeAxis(tpMesh, 1);
+  GraphBuilder g({{'s', 8}, {'f', 8}});
+  int x = g.input("x", "sf");
+  int p = g.forward("p", "sf->s", {x}), q = g.forward("q", "sf->s", {x});
+  g.stage = 1;
+  g.forward("use", "s->s", {g.sum("sum", Phase::Forward, {p, q})});
+  Assignment a = test::replicated(g.graph, tpMesh);
+  for (int op : {0, 1})
+    test::shard(g.graph, a.strategies[op], op, 'f', {tp});
+  Derivation d = derive(g.graph, a);
+  for (const Transfer &t : d.transfers)
+    EXPECT_TRUE(t.sharding.pending.empty());
+  EXPECT_EQ(test::executions(countCollectives(g.graph, a, d), CollectiveKind::AllReduce), 2);
+}
+
+TEST(Derive, IsTheSameEveryTimeAndFastOnManyOps) {
+  // 2000 layers of 5 ops each. The bound is far above what it takes (tens of milliseconds), and
+  // below what anything quadratic would.
+  Mesh tpMesh{{{"dp", 4}, {"tp", 4}}};
+  AxisRef tp = wholeAxis(tpMesh, 1);
+  GraphBuilder g({{'b', 16}, {'d', 32}, {'f', 64}});
+  g.graph.batchFactor = 'b';
+  int x = g.input("x", "bd");
+  for (int layer = 0; layer < 2000; ++layer) {
+    std::string id = std::to_string(layer);
+    int w1 = g.parameter("w1." + id, "df"), w2 = g.parameter("w2." + id, "fd");
+    int h = g.forward("a" + id, "bd,df->bf", {x, w1});
+    int r = g.forward("b" + id, "bf->bf", {h});
+    int y = g.forward("c" + id, "bf,fd->bd", {r, w2});
+    int n = g.forward("d" + id, "bd->bd", {y});
+    x = g.sum("e" + id, Phase::Forward, {x, n});
+  }
+  Assignment a = test::dataParallel(g.graph, tpMesh, {wholeAxis(tpMesh, 0)});
+  for (size_t op = 0; op < g.graph.ops.size(); ++op)
+    if (op % 5 < 3)
+      test::shard(g.graph, a.strategies[op], static_cast<int>(op), 'f', {tp});
+  double best = 1e9;
+  std::string first;
+  for (int i = 0; i < 3; ++i) {
+    auto start = std::chrono::steady_clock::now();
+    Derivation d = derive(g.graph, a);
+    best = std::min(
+        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    std::string counts = test::show(countCollectives(g.graph, a, d));
+    EXPECT_EQ(i == 0 ? counts : first, counts);
+    first = counts;
+    EXPECT_EQ(d.reshards.size(), 2000u);
+  }
+  EXPECT_LT(best, 1.0);
+  RecordProperty("milliseconds", static_cast<int>(best * 1000));
+  std::printf("derive on 10000 ops: %.1f ms\n", best * 1000);
+}
+
+} // namespace
+} // namespace tbc::reshard
