@@ -42,7 +42,7 @@ void Deriver::use(int op, int operand) {
   Derivation::Operand &need = out.operands[op][operand];
   if (parameterOf[value] >= 0)
     need.reshard = gather(parameterOf[value], op);
-  const Sharding from = baseOf(value, op, need.sharding);
+  const Sharding &from = baseOf(value, op, need.sharding);
   if (from == need.sharding)
     return;
   if (const Copy *copy = findCopy(value, o.stage, o.phase, need.sharding)) {
