@@ -67,6 +67,9 @@ struct Sin {
 struct Cos {
   template <typename T> static T apply(T x) { return cosOf(x); }
 };
+struct Atan {
+  template <typename T> static T apply(T x) { return atanOf(x); }
+};
 struct Not {
   static int64_t apply(int64_t x) { return !x; }
 };
@@ -362,6 +365,7 @@ const KernelTable &tbc::kernels::elementwiseKernels() {
       {"sigmoid", unaryFloat<Sigmoid>},
       {"sin", unaryFloat<Sin>},
       {"cos", unaryFloat<Cos>},
+      {"atan", unaryFloat<Atan>},
       {"is_nan", isNan},
       {"not", unaryInt<Not>},
       {"add", binary<Add>},

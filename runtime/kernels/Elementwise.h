@@ -6,7 +6,7 @@
 //
 //   neg abs relu            floats and integers. In residues x > 0 means orderKey(x) > 0, so that
 //                           abs(x) = x > 0 ? x : -x and relu(x) = x > 0 ? x : 0 take both branches.
-//   exp log sqrt tanh erf sigmoid sin cos
+//   exp log sqrt tanh erf sigmoid sin cos atan
 //                           floats; in residues the keyed hash of the function.
 //   rsqrt reciprocal        1 / sqrt(x), 1 / x.
 //   is_nan                  float -> bool; false for every residue.

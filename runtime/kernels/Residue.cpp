@@ -82,6 +82,7 @@ Residue tbc::kernels::applyHash(FunctionKey function, Residue x) {
     case FunctionKey::Tanh:
     case FunctionKey::Erf:
     case FunctionKey::Sin:
+    case FunctionKey::Atan:
       return {0};
     case FunctionKey::Log:
     case FunctionKey::Sigmoid:

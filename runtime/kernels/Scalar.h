@@ -47,6 +47,7 @@ template <typename T> IfFloat<T> tanhOf(T x) { return std::tanh(x); }
 template <typename T> IfFloat<T> erfOf(T x) { return std::erf(x); }
 template <typename T> IfFloat<T> sinOf(T x) { return std::sin(x); }
 template <typename T> IfFloat<T> cosOf(T x) { return std::cos(x); }
+template <typename T> IfFloat<T> atanOf(T x) { return std::atan(x); }
 template <typename T> IfFloat<T> powOf(T x, T y) { return std::pow(x, y); }
 template <typename T> IfFloat<T> powerOf(T x, int64_t n) { return std::pow(x, T(n)); }
 
@@ -65,6 +66,7 @@ inline Residue tanhOf(Residue x) { return applyHash(FunctionKey::Tanh, x); }
 inline Residue erfOf(Residue x) { return applyHash(FunctionKey::Erf, x); }
 inline Residue sinOf(Residue x) { return applyHash(FunctionKey::Sin, x); }
 inline Residue cosOf(Residue x) { return applyHash(FunctionKey::Cos, x); }
+inline Residue atanOf(Residue x) { return applyHash(FunctionKey::Atan, x); }
 inline Residue sigmoidOf(Residue x) { return applyHash(FunctionKey::Sigmoid, x); }
 inline Residue powerOf(Residue x, int64_t n) { return power(x, n); }
 

@@ -45,6 +45,15 @@ TEST_P(Optimizer, SgdMomentum) {
                {0.5 - 0.25 * 6.5});
 }
 
+TEST_P(Optimizer, SgdMomentumDecaysWeights) {
+  Attrs attrs = {{"momentum", 0.5}, {"nesterov", false}, {"weight_decay", 0.25}};
+  // g' = 2 + 0.25 * 4 = 3; buf' = 0.5 * 2 + 3 = 4; p' = 4 - 0.5 * 4.
+  std::vector<Tensor> results =
+      update("sgd_momentum", attrs, {x({4}), x({2}), x({2}), scalar(0.5)}, 2);
+  expectValues(arith, results[1], {4});
+  expectValues(arith, results[0], {2});
+}
+
 TEST_P(Optimizer, AdamWMomentsAreExact) {
   Attrs attrs = {{"beta1", 0.5}, {"beta2", 0.75}, {"epsilon", 1e-8}, {"weight_decay", 0.0}};
   std::vector<Tensor> results = update(

@@ -214,6 +214,7 @@ TEST(Elementwise, NativeFunctionsAreTheCLibrarys) {
   expectFunction("erf", std::erf);
   expectFunction("sin", std::sin);
   expectFunction("cos", std::cos);
+  expectFunction("atan", std::atan);
   expectFunction("sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); });
 }
 
@@ -270,6 +271,12 @@ TEST(Elementwise, BF16IsRoundedAfterEachOp) {
                 a.type())
                 .toDoubles()[0],
             1 + 0x1p-8);
+}
+
+TEST(Elementwise, F16IsRoundedAfterEachOp) {
+  Tensor a = floats(Arith::Native, {1}, {1}, DType::F16);
+  Tensor b = floats(Arith::Native, {1}, {0x1p-11}, DType::F16);
+  EXPECT_EQ(run(Arith::Native, "add", {}, {a, b}, a.type()).toDoubles()[0], 1);
 }
 
 TEST(Elementwise, ResiduePowersOfNonIntegersAreHashed) {

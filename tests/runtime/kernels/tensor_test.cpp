@@ -178,6 +178,7 @@ TEST(Registry, IsComplete) {
                          "relu",
                          "sin",
                          "cos",
+                         "atan",
                          "is_nan",
                          "not",
                          "add",
