@@ -169,7 +169,7 @@ static KernelEfficiency readKernel(ClusterReader &reader, const toml::table &tab
   KernelEfficiency kernel;
   kernel.flopsFraction = reader.number(table, path, "flops_fraction", Range::Fraction);
   kernel.memoryFraction = reader.number(table, path, "memory_fraction", Range::Fraction);
-  kernel.halfFlops = reader.number(table, path, "half_flops", Range::NotNegative, false);
+  kernel.rampSeconds = reader.number(table, path, "ramp_seconds", Range::NotNegative, false);
   for (const char *key : {"flops_fraction", "memory_fraction"})
     if (const toml::node *node = table.get(key); node && node->value_or(1.0) <= 0)
       reader.fail(*node, path + "." + key + " must be more than 0");

@@ -52,7 +52,7 @@ double kernelSeconds(const Cluster &cluster, const std::string &kernelClass,
     return 0;
   const KernelEfficiency &kernel = cluster.kernel(kernelClass);
   double peak = cluster.peakFlops(kernelClass, work.elementBytes) * kernel.flopsFraction;
-  double arithmetic = work.flops > 0 ? (work.flops + kernel.halfFlops) / peak : 0;
+  double arithmetic = work.flops > 0 ? kernel.rampSeconds + work.flops / peak : 0;
   double movement = work.bytes / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
   return cluster.launchSeconds + std::max(arithmetic, movement);
 }
@@ -61,6 +61,26 @@ double updateSeconds(const Cluster &cluster, double bytes, int64_t tensors) {
   const KernelEfficiency &kernel = cluster.kernel("elementwise");
   return cluster.launchSeconds * double(tensors) +
          bytes / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
+}
+
+/// Worsens `shape` to the way in which the group that begins at rank `first` lies on nodes.
+void NetworkCost::addGroup(int64_t first, const std::vector<int64_t> &members,
+                           GroupShape &shape) const {
+  int64_t nodes = 0, fewest = shape.size, run = 0, node = -1;
+  for (int64_t member : members) {
+    int64_t at = (first + member) / cluster.devicesPerNode;
+    if (at != node) {
+      if (nodes > 0)
+        fewest = std::min(fewest, run);
+      node = at;
+      run = 0;
+      ++nodes;
+    }
+    ++run;
+  }
+  fewest = std::min(fewest, run);
+  shape.nodes = std::max(shape.nodes, nodes);
+  shape.perNode = std::min(shape.perNode, fewest);
 }
 
 GroupShape NetworkCost::computeShape(const std::vector<AxisRef> &axes) const {
@@ -83,25 +103,24 @@ GroupShape NetworkCost::computeShape(const std::vector<AxisRef> &axes) const {
   shape.perNode = shape.size;
   std::sort(members.begin(), members.end());
 
-  // A group is a shift of the first one. Shifts by whole nodes look alike, so one node's worth of
-  // first ranks shows every way that a group lies on nodes.
-  int64_t last = mesh.numRanks() - 1 - members.back();
-  for (int64_t first = 0; first <= std::min(last, cluster.devicesPerNode - 1); ++first) {
-    int64_t nodes = 0, fewest = shape.size, run = 0, node = -1;
-    for (int64_t member : members) {
-      int64_t at = (first + member) / cluster.devicesPerNode;
-      if (at != node) {
-        if (nodes > 0)
-          fewest = std::min(fewest, run);
-        node = at;
-        run = 0;
-        ++nodes;
-      }
-      ++run;
+  // Every group is a shift of the first one, to a rank that comes first in its group. Shifts by whole
+  // nodes look alike.
+  auto isFirst = [&](int64_t rank) {
+    for (const AxisRef &ref : axes) {
+      int64_t rest = mesh.axes[ref.axis].size / (ref.pre * ref.size);
+      int64_t coordinate = rank / stride[ref.axis] % mesh.axes[ref.axis].size;
+      if (coordinate / rest % ref.size != 0)
+        return false;
     }
-    fewest = std::min(fewest, run);
-    shape.nodes = std::max(shape.nodes, nodes);
-    shape.perNode = std::min(shape.perNode, fewest);
+    return true;
+  };
+  std::vector<bool> seen(size_t(cluster.devicesPerNode), false);
+  for (int64_t first = 0, last = mesh.numRanks() - 1 - members.back(); first <= last; ++first) {
+    size_t offset = size_t(first % cluster.devicesPerNode);
+    if (seen[offset] || !isFirst(first))
+      continue;
+    seen[offset] = true;
+    addGroup(first, members, shape);
   }
   return shape;
 }

@@ -36,8 +36,8 @@ struct LocalWork {
 LocalWork localWork(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy);
 
 /// Seconds of a kernel:
-///     launch + max(flops / (peak * efficiency(flops)), bytes / (bandwidth * memoryFraction)),
-///     efficiency(f) = flopsFraction * f / (f + halfFlops).
+///     launch + max(ramp + flops / (peak * flopsFraction),
+///                  bytes / (bandwidth * memoryFraction)).
 /// Views (kernel class "none") are free. Source: Williams, Waterman, Patterson, "Roofline", CACM 52
 /// (2009).
 double kernelSeconds(const Cluster &cluster, const std::string &kernelClass, const LocalWork &work);
@@ -70,6 +70,7 @@ public:
   GroupShape stageGroupShape(const std::vector<int> &stages) const;
 
 private:
+  void addGroup(int64_t first, const std::vector<int64_t> &members, GroupShape &shape) const;
   GroupShape computeShape(const std::vector<reshard::AxisRef> &axes) const;
 
   const Cluster &cluster;

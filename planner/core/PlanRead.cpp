@@ -294,7 +294,7 @@ private:
         KernelEfficiency &kernel = cluster.kernels[name];
         kernel.flopsFraction = one.positive("flops_fraction", 1);
         kernel.memoryFraction = one.positive("memory_fraction", 1);
-        kernel.halfFlops = one.number("half_flops");
+        kernel.rampSeconds = one.number("ramp_seconds");
       }
       if (!cluster.kernels.count("default"))
         problem.report("cluster.kernels.default", "is missing");

@@ -21,7 +21,7 @@ static Json clusterJson(const Cluster &cluster) {
   Json kernels = Json::object();
   for (const auto &[name, kernel] : cluster.kernels)
     kernels[name] = {{"flops_fraction", kernel.flopsFraction},
-                     {"half_flops", kernel.halfFlops},
+                     {"ramp_seconds", kernel.rampSeconds},
                      {"memory_fraction", kernel.memoryFraction}};
   return {{"name", cluster.name},
           {"description", cluster.description},

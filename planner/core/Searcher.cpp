@@ -249,6 +249,8 @@ Plan Searcher::planOf(const Candidate &candidate) {
   // Ops with axes beyond the batch, those with the same axes together.
   const Graph &batched = graphFor(candidate.microBatch);
   const Placement &placement = placementFor(candidate.mesh.tp, candidate.microBatch);
+  const Graph whole = withBatch(graph, candidate.microBatch * candidate.mesh.dataRanks());
+  const AxisRef data{0, 1, candidate.mesh.dataRanks()};
   std::map<std::map<int, std::vector<std::string>>, size_t> decisionOf;
   for (int op = 0; op < int(batched.ops.size()); ++op) {
     if (!choosesForItself(batched, op) || placement.strategies[op].loopAxes.empty())
@@ -260,10 +262,8 @@ Plan Searcher::planOf(const Candidate &candidate) {
     if (loopAxes.empty())
       continue;
     // The batch stays split over data ranks; tp comes after them on the same loop.
-    const std::vector<Loop> &loops = batched.ops[op].loops;
-    for (int loop = 0; loop < int(loops.size()); ++loop)
-      if (loops[loop].factor == batched.batchFactor && loops[loop].kind != LoopKind::Fixed)
-        loopAxes[loop].insert(loopAxes[loop].begin(), {"dp", "fsdp"});
+    for (const auto &[loop, axes] : batchStrategy(whole, op, {data}).loopAxes)
+      loopAxes[loop].insert(loopAxes[loop].begin(), {"dp", "fsdp"});
     auto [found, isNew] = decisionOf.emplace(loopAxes, plan.ops.size());
     if (isNew)
       plan.ops.push_back({loopAxes, {}});
