@@ -1,0 +1,141 @@
+//===- Matching.cpp - Communication has a counterpart ----------------------===//
+
+#include "runtime/verify/Events.h"
+#include "runtime/verify/Places.h"
+
+#include <map>
+
+namespace tbc::verify {
+namespace {
+
+using program::Communication;
+using program::Instruction;
+using program::InstructionKind;
+using program::Program;
+
+/// An event with the instruction it stands for.
+struct Side {
+  int stage = 0;
+  const Event *event = nullptr;
+};
+
+class Matcher {
+public:
+  explicit Matcher(const Program &program) : program(program), events(eventsOf(program)) {}
+
+  Status check() {
+    if (Status status = checkMessages(); !status)
+      return status;
+    return checkMeetings();
+  }
+
+private:
+  const Instruction &instruction(const Side &side) const {
+    return program.stages[side.stage]
+        .block(side.event->action.kind)
+        .instructions[side.event->instruction];
+  }
+  std::string place(const Side &side) const { return describe(program, side.stage, *side.event); }
+  const kernels::TensorType &typeOf(const Side &side) const {
+    const Instruction &it = instruction(side);
+    return program.stages[side.stage].values[it.operands.empty() ? it.results[0] : it.operands[0]];
+  }
+  Status mismatch(const Side &a, const Side &b, const std::string &why) const {
+    return rejected(place(a), why + " at " + place(b));
+  }
+
+  Status checkMessages() const {
+    std::map<std::pair<int, int>, std::pair<std::vector<Side>, std::vector<Side>>> channels;
+    for (size_t stage = 0; stage < events.size(); ++stage) {
+      for (const Event &event : events[stage]) {
+        if (event.kind == Event::Kind::Send)
+          channels[{int(stage), event.peer}].first.push_back({int(stage), &event});
+        if (event.kind == Event::Kind::Recv)
+          channels[{event.peer, int(stage)}].second.push_back({int(stage), &event});
+      }
+    }
+    for (const auto &[stages, sides] : channels) {
+      const auto &[sends, recvs] = sides;
+      for (size_t i = 0; i < sends.size() && i < recvs.size(); ++i) {
+        if (Status status = checkMessage(sends[i], recvs[i]); !status)
+          return status;
+      }
+      if (sends.size() > recvs.size())
+        return rejected(place(sends[recvs.size()]), "nobody receives it");
+      if (sends.size() < recvs.size())
+        return rejected(place(recvs[sends.size()]), "nobody sends it");
+    }
+    return Status::ok();
+  }
+
+  Status checkMessage(const Side &send, const Side &recv) const {
+    const Communication &sent = instruction(send).comm, &received = instruction(recv).comm;
+    if (sent.channel != received.channel)
+      return mismatch(recv, send,
+                      "it waits for channel " + std::to_string(received.channel) +
+                          ", the next message is of channel " + std::to_string(sent.channel));
+    if (send.event->action.microBatch != recv.event->action.microBatch)
+      return mismatch(recv, send, "the message is of another micro-batch");
+    if (typeOf(send) != typeOf(recv))
+      return mismatch(recv, send,
+                      "it waits for " + toString(typeOf(recv)) + ", the message is " +
+                          toString(typeOf(send)));
+    return Status::ok();
+  }
+
+  Status checkMeetings() const {
+    std::map<std::vector<int>, std::map<int, std::vector<Side>>>
+        meetings; // stages -> stage -> events
+    for (size_t stage = 0; stage < events.size(); ++stage) {
+      for (const Event &event : events[stage]) {
+        if (event.kind == Event::Kind::Meet)
+          meetings[event.stages][int(stage)].push_back({int(stage), &event});
+      }
+    }
+    for (auto &[stages, byStage] : meetings) {
+      for (int a : stages) {
+        for (int b : stages) {
+          if (Status status = checkMeeting(byStage[a], byStage[b], b); !status)
+            return status;
+        }
+      }
+    }
+    return Status::ok();
+  }
+
+  Status checkMeeting(const std::vector<Side> &as, const std::vector<Side> &bs, int stage) const {
+    for (size_t i = 0; i < as.size(); ++i) {
+      if (i >= bs.size())
+        return rejected(place(as[i]), "stage " + std::to_string(stage) + " does not take part");
+      std::string why = whyDifferent(as[i], bs[i]);
+      if (!why.empty())
+        return mismatch(as[i], bs[i], why);
+    }
+    return Status::ok();
+  }
+
+  std::string whyDifferent(const Side &a, const Side &b) const {
+    const Instruction &mine = instruction(a), &theirs = instruction(b);
+    if (mine.kind != theirs.kind)
+      return "it meets another kind";
+    if (!(mine.comm.axes == theirs.comm.axes))
+      return "it meets a collective over other axes";
+    if (mine.comm.reduce != theirs.comm.reduce)
+      return "it meets another reduction";
+    if (typeOf(a) != typeOf(b))
+      return "it takes " + toString(typeOf(a)) + ", it meets one of " + toString(typeOf(b));
+    bool sameCut = mine.comm.dim == theirs.comm.dim && mine.comm.segments == theirs.comm.segments &&
+                   mine.comm.splitDim == theirs.comm.splitDim &&
+                   mine.comm.splitSegments == theirs.comm.splitSegments;
+    return sameCut ? "" : "it meets one that cuts the tensor otherwise";
+  }
+
+  const Program &program;
+  std::vector<std::vector<Event>> events;
+};
+
+} // namespace
+
+Status checkMatching(const Program &program) { return Matcher(program).check(); }
+
+} // namespace tbc::verify

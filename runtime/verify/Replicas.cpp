@@ -1,0 +1,383 @@
+//===- Replicas.cpp - Replicas stay equal ----------------------------------===//
+//
+// For every value: along which mesh axes may ranks hold different ones? Inputs and stored tensors
+// differ along the axes that cut them; kernels join what their operands have; collectives take axes
+// away or add them. The pipeline axis counts too: of the stages that hold the same tensor.
+//
+// A value made from nothing (a constant, an index) or repeated into new dims may stand for a shard
+// without differing from the other shards: `isUniform` says that equality proves nothing about it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/verify/Places.h"
+#include "runtime/verify/Verify.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace tbc::verify {
+namespace {
+
+using program::AxisRef;
+using program::Block;
+using program::Instruction;
+using program::InstructionKind;
+using program::Piece;
+using program::Program;
+using program::Role;
+using program::Slot;
+using program::Stage;
+using program::ValueId;
+
+using AxisSet = uint64_t;
+
+/// The mesh axes, each cut at every place where the program cuts it into parts, as bits of an
+/// AxisSet. Parts of size 1 have no bit: nothing differs along them.
+class AxisAtoms {
+public:
+  explicit AxisAtoms(const Program &program) : mesh(program.mesh), cuts(mesh.axes.size()) {
+    for (const program::GlobalTensor &tensor : program.tensors) {
+      add(tensor.pending);
+      add(tensor.piece.flat);
+      for (const program::PieceDim &dim : tensor.piece.dims)
+        for (const program::PieceSegment &segment : dim)
+          for (const program::PieceFactor &factor : segment)
+            add(factor.axes);
+    }
+    for (const Stage &stage : program.stages)
+      for (Kind kind : allKinds)
+        for (const Instruction &instruction : stage.block(kind).instructions)
+          add(instruction.comm.axes);
+    int bit = 0;
+    for (size_t axis = 0; axis < cuts.size(); ++axis) {
+      cuts[axis].insert(mesh.axes[axis].size);
+      int64_t begin = 1;
+      for (int64_t end : cuts[axis]) {
+        if (end > begin)
+          atoms.push_back({int(axis), begin, end, bit++});
+        begin = end;
+      }
+    }
+  }
+
+  /// Whether the program cuts its axes into more parts than an AxisSet has bits.
+  bool isTooFine() const { return atoms.size() > maxAtoms; }
+
+  AxisSet of(const std::vector<AxisRef> &axes) const {
+    AxisSet set = 0;
+    for (const AxisRef &ref : axes) {
+      for (const Atom &atom : atoms) {
+        if (atom.axis == ref.axis && atom.begin >= ref.pre && atom.end <= ref.pre * ref.size)
+          set |= AxisSet(1) << atom.bit;
+      }
+    }
+    return set;
+  }
+  AxisSet of(const Piece &piece) const {
+    AxisSet set = of(piece.flat);
+    for (const program::PieceDim &dim : piece.dims)
+      for (const program::PieceSegment &segment : dim)
+        for (const program::PieceFactor &factor : segment)
+          set |= of(factor.axes);
+    return set;
+  }
+
+  std::string toString(AxisSet set) const {
+    std::vector<AxisRef> axes;
+    for (const Atom &atom : atoms) {
+      if (set >> atom.bit & 1)
+        axes.push_back({atom.axis, atom.begin, atom.end / atom.begin});
+    }
+    return "\"" + program::toString(mesh, axes) + "\"";
+  }
+
+private:
+  static constexpr size_t maxAtoms = 64;
+  struct Atom {
+    int axis;
+    int64_t begin, end; // the part between the products of sizes `begin` and `end`
+    int bit;
+  };
+  void add(const std::vector<AxisRef> &axes) {
+    for (const AxisRef &ref : axes) {
+      cuts[ref.axis].insert(ref.pre);
+      cuts[ref.axis].insert(ref.pre * ref.size);
+    }
+  }
+
+  const program::Mesh &mesh;
+  std::vector<std::set<int64_t>> cuts;
+  std::vector<Atom> atoms;
+};
+
+/// What is known of a value.
+struct Knowledge {
+  AxisSet differs = 0;
+  bool isUniform = false;
+  /// The axes over which it is a chunk of a flattened tensor.
+  AxisSet flat = 0;
+};
+
+class ReplicaChecker {
+public:
+  explicit ReplicaChecker(const Program &program) : program(program), atoms(program) {}
+
+  Status check() {
+    if (atoms.isTooFine())
+      return rejected("mesh", "its axes are cut into too many different parts");
+    if (program.pipelineAxis >= 0)
+      pipeline = atoms.of({wholeAxis(program.mesh, program.pipelineAxis)});
+    for (int stage = 0; stage < program.numStages(); ++stage)
+      initialize(stage);
+    for (Kind kind : allKinds) {
+      if (Status status = runBlocks(kind); !status)
+        return status;
+    }
+    return checkEnd();
+  }
+
+private:
+  /// The number of stages that hold a tensor.
+  int numHolders(int tensor) const {
+    int count = 0;
+    for (const Stage &stage : program.stages) {
+      for (const Slot &slot : stage.slots)
+        count += slot.tensor == tensor;
+    }
+    return count;
+  }
+
+  /// The axes along which the contents of a slot may differ.
+  AxisSet allowed(const Slot &slot) const {
+    if (slot.tensor < 0)
+      return slot.role == Role::Loss ? pipeline : ~AxisSet(0);
+    const program::GlobalTensor &tensor = program.tensors[slot.tensor];
+    AxisSet set = atoms.of(tensor.piece) | atoms.of(tensor.pending);
+    return numHolders(slot.tensor) > 1 ? set : set | pipeline;
+  }
+
+  void initialize(int stage) {
+    std::vector<Knowledge> &known = slots.emplace_back(program.stages[stage].slots.size());
+    for (size_t i = 0; i < known.size(); ++i) {
+      const Slot &slot = program.stages[stage].slots[i];
+      bool isZero = slot.role == Role::Gradient || slot.role == Role::Loss;
+      if (isZero || slot.role == Role::Scalar) {
+        known[i].isUniform = isZero;
+      } else if (slot.tensor >= 0) {
+        known[i].differs = atoms.of(program.tensors[slot.tensor].piece);
+        known[i].flat = atoms.of(program.tensors[slot.tensor].piece.flat);
+        if (slot.role == Role::Input || numHolders(slot.tensor) == 1)
+          known[i].differs |= pipeline;
+      }
+    }
+  }
+
+  /// Runs the blocks of a kind on all stages, each when what it receives is known. One micro-batch
+  /// stands for all: what it leaves in slots adds nothing to what a second one would.
+  Status runBlocks(Kind kind) {
+    std::vector<bool> isDone(program.stages.size(), false);
+    bool progress = true;
+    while (progress) {
+      progress = false;
+      for (int stage = 0; stage < program.numStages(); ++stage) {
+        if (isDone[stage] || !canRun(stage, kind))
+          continue;
+        if (Status status = runBlock(stage, kind); !status)
+          return status;
+        isDone[stage] = progress = true;
+      }
+    }
+    auto missing = std::find(isDone.begin(), isDone.end(), false);
+    if (missing != isDone.end())
+      return rejected(blockPlace(int(missing - isDone.begin()), kind),
+                      "it receives from a block that waits for it");
+    return Status::ok();
+  }
+
+  bool canRun(int stage, Kind kind) const {
+    for (const Instruction &instruction : program.stages[stage].block(kind).instructions) {
+      if (instruction.kind == InstructionKind::Recv &&
+          !messages.count({instruction.comm.peerStage, stage, instruction.comm.channel}))
+        return false;
+    }
+    return true;
+  }
+
+  Status runBlock(int stageIndex, Kind kind) {
+    const Stage &stage = program.stages[stageIndex];
+    const Block &block = stage.block(kind);
+    std::vector<Knowledge> values(stage.values.size());
+    std::vector<int> source(stage.values.size(), -1); // the instruction that made it
+    for (const program::Argument &argument : block.arguments)
+      values[argument.value] = slots[stageIndex][argument.slot];
+    for (size_t i = 0; i < block.instructions.size(); ++i) {
+      const Instruction &instruction = block.instructions[i];
+      Knowledge result;
+      if (Status status = evaluate(stageIndex, kind, int(i), values, result); !status)
+        return status;
+      for (ValueId value : instruction.results) {
+        values[value] = result;
+        source[value] = int(i);
+      }
+    }
+    for (const program::BlockResult &result : block.results) {
+      Knowledge value = values[result.value];
+      Knowledge &slot = slots[stageIndex][result.slot];
+      if (result.accumulate)
+        value = {value.differs | slot.differs, value.isUniform && slot.isUniform, value.flat};
+      // The loss may differ until the step ends.
+      AxisSet wrong = value.differs & ~allowed(stage.slots[result.slot]);
+      if (wrong && stage.slots[result.slot].role != Role::Loss)
+        return rejected(resultPlace(stageIndex, kind, result, source[result.value]),
+                        "ranks that differ along " + atoms.toString(wrong) +
+                            " hold the same piece and would get different values");
+      AxisSet flat = flatOf(stage.slots[result.slot], value);
+      if (value.flat != flat && !value.isUniform)
+        return rejected(resultPlace(stageIndex, kind, result, source[result.value]),
+                        "it is a chunk over " + atoms.toString(value.flat) +
+                            ", the slot is for one over " + atoms.toString(flat));
+      slot = value;
+    }
+    return Status::ok();
+  }
+
+  /// The axes over which the contents of a slot are chunks; those of `value` where the slot takes
+  /// any.
+  AxisSet flatOf(const Slot &slot, const Knowledge &value) const {
+    return slot.tensor < 0 ? value.flat : atoms.of(program.tensors[slot.tensor].piece.flat);
+  }
+
+  std::string resultPlace(int stage, Kind kind, const program::BlockResult &result,
+                          int source) const {
+    std::string slot = "slot \"" + program.stages[stage].slots[result.slot].name + "\"";
+    if (source < 0)
+      return blockPlace(stage, kind) + ", " + slot;
+    return describe(program, stage, kind, source) + ", result to " + slot;
+  }
+
+  Status evaluate(int stage, Kind kind, int index, const std::vector<Knowledge> &values,
+                  Knowledge &result) {
+    const Instruction &instruction = program.stages[stage].block(kind).instructions[index];
+    const program::Communication &comm = instruction.comm;
+    if (instruction.kind == InstructionKind::Kernel) {
+      result = kernelResult(program.stages[stage], instruction, values);
+      return checkOperands(stage, kind, index, values);
+    }
+    if (instruction.kind == InstructionKind::Recv) {
+      result = messages.at({comm.peerStage, stage, comm.channel});
+      result.differs |= pipeline;
+      return Status::ok();
+    }
+    Knowledge operand = values[instruction.operands[0]];
+    if (instruction.kind == InstructionKind::Send) {
+      messages[{stage, comm.peerStage, comm.channel}] = operand;
+      return Status::ok();
+    }
+
+    AxisSet axes = atoms.of(comm.axes);
+    result = operand;
+    bool isFlat = instruction.kind != InstructionKind::AllReduce &&
+                  comm.dim == program::Communication::flatDim;
+    if (isFlat && instruction.kind == InstructionKind::AllGather && operand.flat != axes)
+      return rejected(describe(program, stage, kind, index),
+                      "it gathers chunks over " + atoms.toString(axes) +
+                          ", its operand is one over " + atoms.toString(operand.flat));
+    if (isFlat)
+      result.flat = instruction.kind == InstructionKind::AllGather ? 0 : axes;
+    if (instruction.kind == InstructionKind::ShardSlice) {
+      result.differs |= axes;
+      if (operand.differs & axes)
+        return rejected(describe(program, stage, kind, index),
+                        "it slices a value that differs along " +
+                            atoms.toString(operand.differs & axes));
+      return Status::ok();
+    }
+    AxisSet same = axes & ~operand.differs;
+    bool isMax =
+        instruction.kind == InstructionKind::AllReduce && comm.reduce == program::ReduceKind::Max;
+    if (same && !operand.isUniform && !isMax)
+      return rejected(describe(program, stage, kind, index),
+                      "its operand is the same along " + atoms.toString(same) +
+                          ": no shards or partial sums to put together");
+    bool staysCut = instruction.kind == InstructionKind::ReduceScatter ||
+                    instruction.kind == InstructionKind::AllToAll;
+    result.differs = staysCut ? operand.differs | axes : operand.differs & ~axes;
+    result.isUniform = false;
+    return Status::ok();
+  }
+
+  /// The operands of an elementwise kernel are chunks over the same axes; in update, where all are
+  /// pieces of one parameter's shape, they differ along the same axes at all.
+  Status checkOperands(int stage, Kind kind, int index,
+                       const std::vector<Knowledge> &values) const {
+    const Instruction &instruction = program.stages[stage].block(kind).instructions[index];
+    const std::vector<kernels::TensorType> &types = program.stages[stage].values;
+    const Knowledge *first = nullptr;
+    for (ValueId operand : instruction.operands) {
+      const Knowledge &known = values[operand];
+      if (known.isUniform || types[operand].shape != types[instruction.results[0]].shape)
+        continue;
+      if (first && first->flat != known.flat)
+        return rejected(describe(program, stage, kind, index),
+                        "it mixes a chunk over " + atoms.toString(first->flat) + " with one over " +
+                            atoms.toString(known.flat));
+      AxisSet only = first ? (first->differs ^ known.differs) & ~pipeline : 0;
+      if (kind == Kind::Update && only)
+        return rejected(describe(program, stage, kind, index),
+                        "it mixes a value that differs along " + atoms.toString(only) +
+                            " with one that is the same there");
+      first = &known;
+    }
+    return Status::ok();
+  }
+
+  static Knowledge kernelResult(const Stage &stage, const Instruction &instruction,
+                                const std::vector<Knowledge> &values) {
+    if (instruction.operands.empty())
+      return {0, true};
+    const kernels::Shape &shape = stage.values[instruction.results[0]].shape;
+    bool isElementwise = true, anyUniform = false, allUniform = true;
+    Knowledge result;
+    for (ValueId operand : instruction.operands) {
+      result.differs |= values[operand].differs;
+      bool sameShape = stage.values[operand].shape == shape;
+      isElementwise &= sameShape;
+      if (sameShape && !values[operand].isUniform)
+        result.flat = values[operand].flat;
+      anyUniform |= values[operand].isUniform;
+      allUniform &= values[operand].isUniform;
+    }
+    // An operand of the result's own shape that is no mere constant shows how the result is cut.
+    result.isUniform = isElementwise ? allUniform : anyUniform;
+    result.isUniform |= instruction.op == "broadcast";
+    return result;
+  }
+
+  Status checkEnd() const {
+    for (int stage = 0; stage < program.numStages(); ++stage) {
+      for (size_t i = 0; i < slots[stage].size(); ++i) {
+        const Slot &slot = program.stages[stage].slots[i];
+        AxisSet wrong = slots[stage][i].differs & ~allowed(slot);
+        if (slot.role == Role::Loss && wrong)
+          return rejected("stage " + std::to_string(stage) + ", slot \"" + slot.name + "\"",
+                          "the loss of the step differs between ranks along " +
+                              atoms.toString(wrong));
+      }
+    }
+    return Status::ok();
+  }
+
+  const Program &program;
+  AxisAtoms atoms;
+  AxisSet pipeline = 0;
+  std::vector<std::vector<Knowledge>> slots;                   // by stage
+  std::map<std::tuple<int, int, int64_t>, Knowledge> messages; // (from, to, channel)
+};
+
+} // namespace
+
+Status checkReplicas(const Program &program) { return ReplicaChecker(program).check(); }
+
+} // namespace tbc::verify

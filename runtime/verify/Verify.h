@@ -1,0 +1,60 @@
+//===- Verify.h - Independent checks of a Program --------------------------===//
+//
+// Part of tbc. Plain C++. Reads only the Program and shares no code with the compiler. All ranks of
+// a stage execute the same instructions, so what is asked of ranks is answered per stage.
+//
+// Every error has code VerificationFailed and names the stage, block and instruction or slot.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_VERIFY_VERIFY_H
+#define TBC_RUNTIME_VERIFY_VERIFY_H
+
+#include "runtime/abi/Program.h"
+
+namespace tbc::verify {
+
+/// All the checks below, after program::checkWellFormed (whose errors have code Usage).
+Status verifyProgram(const program::Program &program);
+
+// Each of these requires a well-formed program, and those before it to have passed.
+
+/// Every action runs once, in an order in which it can; every value is defined once and read after
+/// that; every slot is written before it is read, and by blocks that may: parameters and optimizer
+/// states by update, residuals by the forward of their micro-batch. Gradients and the loss gather
+/// all micro-batches. The result of every communication, and of every instruction of update, is
+/// used.
+Status checkDataflow(const program::Program &program);
+
+/// Every tensor that outlives a step is held by a rank, and updated by all stages that hold it or
+/// by none. (That the pieces of its holders make up the whole tensor is what a well-formed piece
+/// means.)
+Status checkOwnership(const program::Program &program);
+
+/// Collectives along the pipeline axis meet the same collective on every stage of their group; the
+/// k-th message that a stage sends to another is the k-th that the other receives from it: same
+/// channel, micro-batch and type. (Within a stage all ranks execute the same collective by
+/// construction.)
+Status checkMatching(const program::Program &program);
+
+enum class SendSemantics {
+  Buffered,  ///< a send never waits: what a Program asks of its transport
+  Rendezvous ///< a send waits for its receive: a 1F1B schedule of two stages cannot run so
+};
+
+/// Every rank comes to the end of a step.
+Status checkDeadlock(const program::Program &program,
+                     SendSemantics semantics = SendSemantics::Buffered);
+
+/// Ranks that hold the same piece of a parameter, state or optimizer state go on holding the same:
+/// what is written to it does not differ between them. Likewise a gradient but for its pending
+/// axes, and the loss over all ranks. No collective takes an operand that is the same along one of
+/// its axes where shards or partial sums are asked for (a reduction done twice), or slices one that
+/// differs.
+///
+/// By abstract interpretation: per value the set of mesh axes along which it may differ.
+Status checkReplicas(const program::Program &program);
+
+} // namespace tbc::verify
+
+#endif // TBC_RUNTIME_VERIFY_VERIFY_H
