@@ -55,6 +55,7 @@ def Tbc_SigmoidOp : Tbc_SmoothOp<"sigmoid", "1 / (1 + exp(-x))">;
 def Tbc_ReluOp : Tbc_SmoothOp<"relu", "max(x, 0)">;
 def Tbc_SinOp : Tbc_SmoothOp<"sin", "Sine">;
 def Tbc_CosOp : Tbc_SmoothOp<"cos", "Cosine">;
+def Tbc_AtanOp : Tbc_SmoothOp<"atan", "Inverse tangent">;
 
 let additive = "true" in {
 def Tbc_AddOp : Tbc_ArithmeticOp<"add", "Sum">;

@@ -27,6 +27,7 @@ const std::vector<OpCase> &differentiableCases() {
       {"relu", "2x3xf32", "2x3xf32"},
       {"sin", "2x3xf32", "2x3xf32"},
       {"cos", "2x3xf32", "2x3xf32"},
+      {"atan", "2x3xf32", "2x3xf32"},
       {"cast", "2x3xf32", "2x3xf64"},
       {"add", "2x3xf32, 2x3xf32", "2x3xf32"},
       {"sub", "2x3xf32, 2x3xf32", "2x3xf32"},
