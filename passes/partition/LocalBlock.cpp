@@ -62,6 +62,7 @@ Operation *LocalBlock::templateOf(int op) const {
 }
 
 LogicalResult LocalBlock::build() {
+  receive();
   for (auto [i, op] : llvm::enumerate(in.graph.ops)) {
     if (op.phase != phase || op.stage != stage || op.generator || skipped.count(i))
       continue;
@@ -71,6 +72,15 @@ LogicalResult LocalBlock::build() {
   emitResults();
   function.finish();
   return failure(failed);
+}
+
+/// Takes what other stages send, in the order in which they send it.
+void LocalBlock::receive() {
+  for (const reshard::Transfer &transfer : in.derivation.transfers)
+    if (transfer.toStage == stage && transfer.phase == phase)
+      cache[{transfer.value, transfer.sharding}] =
+          function.addArgument(localType(transfer.value, transfer.sharding), "recv",
+                               in.graph.values[transfer.value].name, transfer.fromStage);
 }
 
 LogicalResult LocalBlock::emitOp(int index) {
@@ -163,10 +173,6 @@ Value LocalBlock::source(int value, const Sharding &sharding) {
       if (residual.value == value && residual.stage == stage && residual.sharding == sharding)
         return function.addArgument(type, "residual",
                                     residualName(in.graph, in.assignment.mesh, value, sharding));
-  for (const reshard::Transfer &transfer : in.derivation.transfers)
-    if (transfer.value == value && transfer.toStage == stage && transfer.phase == phase &&
-        transfer.sharding == sharding)
-      return function.addArgument(type, "recv", graphValue.name, transfer.fromStage);
   if (graphValue.producer < 0) {
     StringRef role = graphValue.role == ValueRole::Parameter ? "param"
                      : graphValue.role == ValueRole::State   ? "state"

@@ -54,6 +54,7 @@ public:
 private:
   using Key = std::pair<int, reshard::Sharding>;
 
+  void receive();
   mlir::LogicalResult emitOp(int op);
   void emitResults();
   void emitForwardResults();

@@ -111,7 +111,7 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan) 
   PartitionInput input{step.train, step.update, *step.analysis,    step.step,
                        graph,      assignment,  result.derivation, {}};
   FailureOr<PartitionedStep> partitioned = partitionStep(input);
-  if (failed(partitioned) || failed(verify(*partitioned->module)))
+  if (failed(partitioned) || failed(mlir::verify(*partitioned->module)))
     return diagnostics.error(ErrorCode::Other, "the step could not be partitioned");
 
   EmitOptions options;

@@ -9,6 +9,7 @@
 #include "passes/decompose/UseBatchStatistics.h"
 #include "passes/loss/AttachLoss.h"
 #include "passes/optimizer/BuildUpdate.h"
+#include "passes/precision/LowerPrecision.h"
 #include "runtime/abi/Sha256.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -82,7 +83,11 @@ static OptimizerOptions optimizerOptions(const std::string &optimizer) {
 /// From @model to @train and @update.
 static LogicalResult buildStep(ModuleOp module, const StepOptions &options) {
   auto model = module.lookupSymbol<func::FuncOp>("model");
-  if (failed(useBatchStatistics(model)) || failed(attachLoss(module, lossOptions(options.loss))))
+  if (failed(useBatchStatistics(model)))
+    return failure();
+  if (options.precision == "bf16" && failed(lowerPrecision(model)))
+    return failure();
+  if (failed(attachLoss(module, lossOptions(options.loss))))
     return failure();
   auto train = module.lookupSymbol<func::FuncOp>("train");
   // Batch statistics run over the batch, which every plan shards.

@@ -24,8 +24,10 @@ void addModelOptions(CLI::App &command, ModelOptions &options) {
   command.add_option("--loss", options.loss,
                      "cross-entropy, mse, or the name of an output that is the loss");
   command.add_option("--optimizer", options.optimizer, "Optimizer")
+      ->capture_default_str()
       ->check(CLI::IsMember({"adamw", "sgd", "sgd-momentum"}));
   command.add_option("--precision", options.precision, "Precision of parameters and matmuls")
+      ->capture_default_str()
       ->check(CLI::IsMember({"f32", "bf16"}));
   command.add_option("--freeze", options.freeze,
                      "Glob of parameters that are not trained (repeatable)");

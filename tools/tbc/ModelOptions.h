@@ -25,7 +25,7 @@ struct ModelOptions {
   std::string externalDataRoot;
   std::string loss = "cross-entropy";
   std::string optimizer = "adamw";
-  std::string precision = "f32";
+  std::string precision = "bf16";
   std::vector<std::string> freeze;
 };
 

@@ -56,7 +56,6 @@ static int run(int argc, char **argv) {
   app.require_subcommand(1);
   cli::Action action;
   cli::SetAction setAction = [&](cli::Action chosen) { action = std::move(chosen); };
-  cli::addCheckCommand(app, setAction);
   cli::addPlanCommand(app, setAction);
   cli::addExplainCommand(app, setAction);
   cli::addVerifyCommand(app, setAction);
