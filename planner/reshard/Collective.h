@@ -84,7 +84,8 @@ double bytesOnWire(const Collective &collective);
 /// 4. Neighbouring steps of one kind at one place are one collective over all their axes.
 /// 5. A sum over all the axes over which `to` is flat is reduce_scattered, however small the tensor
 ///    and large the padding: gradients are reduced in one way whatever their size.
-/// 6. Axes that are already where `to` wants them stay there.
+/// 6. Axes that neither sharding names are not brought in. Axes that are already where `to` wants
+/// them stay there.
 std::vector<Collective> reshard(const Mesh &mesh, const TensorLayout &layout, const Sharding &from,
                                 const Sharding &to, const CollectiveCost &cost = bytesOnWire);
 
