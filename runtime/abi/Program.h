@@ -70,7 +70,8 @@ struct GlobalTensor {
   std::vector<AxisRef> pending;
 };
 
-/// A place on a rank where a value outlives its block. `type` has the local shape.
+/// A place on a rank where a value outlives its block. `type` has the local shape; a name is unique
+/// among the slots of one role of a stage.
 struct Slot {
   std::string name;
   Role role = Role::Residual;
@@ -156,7 +157,8 @@ struct Argument {
   int slot = 0;
 };
 
-/// A block's result is written to a slot, or added to it.
+/// A block's result is written to a slot, or added to it (after a cast to the slot's type:
+/// accumulators may be wider than what they gather).
 struct BlockResult {
   ValueId value = 0;
   int slot = 0;

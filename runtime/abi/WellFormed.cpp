@@ -285,14 +285,19 @@ std::string whyInvalid(const Program &program, int stage, const Instruction &ins
   }
 }
 
-std::string whyInvalidBinding(const Stage &stage, ValueId value, int slot) {
+/// `mayConvert`: what is added to a slot may be of another float type than the slot.
+std::string whyInvalidBinding(const Stage &stage, ValueId value, int slot,
+                              bool mayConvert = false) {
   if (value < 0 || size_t(value) >= stage.values.size())
     return "there is no value %" + std::to_string(value);
   if (slot < 0 || size_t(slot) >= stage.slots.size())
     return "there is no slot number " + std::to_string(slot);
-  if (stage.values[value] != stage.slots[slot].type)
-    return "slot " + quoted(stage.slots[slot].name) + " is " + toString(stage.slots[slot].type) +
-           ", value %" + std::to_string(value) + " is " + toString(stage.values[value]);
+  const kernels::TensorType &from = stage.values[value], &to = stage.slots[slot].type;
+  bool converts = mayConvert && from.shape == to.shape && kernels::isFloat(from.dtype) &&
+                  kernels::isFloat(to.dtype);
+  if (from != to && !converts)
+    return "slot " + quoted(stage.slots[slot].name) + " is " + toString(to) + ", value %" +
+           std::to_string(value) + " is " + toString(from);
   return "";
 }
 
@@ -315,7 +320,8 @@ Status checkBlock(const Program &program, int stageIndex, schedule::Action::Kind
       return malformed(describe(program, stageIndex, kind, int(i)), why);
   }
   for (const BlockResult &result : block.results) {
-    if (std::string why = whyInvalidBinding(stage, result.value, result.slot); !why.empty())
+    std::string why = whyInvalidBinding(stage, result.value, result.slot, result.accumulate);
+    if (!why.empty())
       return malformed(where + ", results", why);
   }
   return Status::ok();
@@ -328,10 +334,11 @@ Status checkStage(const Program &program, int index) {
     if (std::string why = whyInvalid(stage.values[i]); !why.empty())
       return malformed(where + ", value %" + std::to_string(i), why);
   }
-  std::set<std::string> names;
+  std::set<std::pair<Role, std::string>> names;
   for (const Slot &slot : stage.slots) {
-    if (!names.insert(slot.name).second)
-      return malformed(where, "slot " + quoted(slot.name) + " is there twice");
+    if (!names.insert({slot.role, slot.name}).second)
+      return malformed(where, std::string(name(slot.role)) + " slot " + quoted(slot.name) +
+                                  " is there twice");
     if (std::string why = whyInvalid(program, slot); !why.empty())
       return malformed(where + ", slot " + quoted(slot.name), why);
   }

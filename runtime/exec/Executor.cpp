@@ -265,6 +265,14 @@ Result<std::vector<Tensor>> Executor::runInstruction(comm::Communicator &communi
   }
 }
 
+/// slot + value, in the slot's type.
+Tensor Executor::added(const Tensor &slot, Tensor value) const {
+  kernels::KernelContext context{arith};
+  if (value.dtype() != slot.dtype())
+    value = kernels::findKernel("cast")(context, {}, {value}, {slot.type()})[0];
+  return kernels::findKernel("add")(context, {}, {slot, value}, {slot.type()})[0];
+}
+
 Status Executor::writeResults(const Action &action, const std::vector<Tensor> &values) {
   for (const program::BlockResult &result : stageCode->block(action.kind).results) {
     const Slot &slot = stageCode->slots[result.slot];
@@ -279,8 +287,7 @@ Status Executor::writeResults(const Action &action, const std::vector<Tensor> &v
       auto found = contents.find(instance);
       if (found == contents.end())
         return failed(where, "it is added to before it is written");
-      found->second = kernels::findKernel("add")({arith}, {}, {found->second, values[result.value]},
-                                                 {slot.type})[0];
+      found->second = added(found->second, values[result.value]);
       continue;
     }
     if (slot.role == Role::Residual && !contents.count(instance))

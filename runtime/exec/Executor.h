@@ -115,6 +115,7 @@ private:
                                                       const schedule::Action &action, int index,
                                                       const std::vector<kernels::Tensor> &operands);
   Status writeResults(const schedule::Action &action, const std::vector<kernels::Tensor> &values);
+  kernels::Tensor added(const kernels::Tensor &slot, kernels::Tensor value) const;
   void endMicroBatch(int64_t microBatch);
   void count(const program::Instruction &instruction);
   std::string place(const schedule::Action &action, int index) const;

@@ -3,7 +3,7 @@
 #include "runtime/exec/SimulatedCluster.h"
 #include "tests/runtime/support/MlpProgram.h"
 
-#include <cmath>
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -258,6 +258,37 @@ TEST(Cluster, FlatChunksMayBePadded) {
   Outcome expected = train(serial, Arith::Residue61), outcome = train(parallel, Arith::Residue61);
   for (const auto &[name, tensor] : expected)
     EXPECT_TRUE(bitwiseEqual(outcome[name], tensor)) << name;
+}
+
+TEST(Cluster, AccumulatorsMayBeWiderThanWhatTheyGather) {
+  MlpOptions o;
+  o.microBatches = 4;
+  Program narrow = mlpProgram(o);
+  // The gradient of W1 leaves backward rounded to bf16.
+  program::Stage &stage = narrow.stages[0];
+  program::BlockResult &result = stage.backward.results[0];
+  ASSERT_EQ(stage.slots[result.slot].name, "W1.grad");
+  program::Instruction cast;
+  cast.id = "narrow", cast.op = "cast", cast.operands = {result.value};
+  cast.results = {program::ValueId(stage.values.size())};
+  stage.values.push_back({DType::BF16, {o.width, o.width}});
+  stage.backward.instructions.push_back(cast);
+  result.value = cast.results[0];
+  for (Arith arith : {Arith::Residue61, Arith::Native}) {
+    Result<SimulatedCluster> cluster = SimulatedCluster::create(narrow, {arith});
+    ASSERT_TRUE(cluster) << cluster.error().message;
+    ASSERT_TRUE(cluster->load(
+        [&](const std::string &name) { return tensorOf(name, {o.width, o.width}, arith); }));
+    Result<Tensor> loss = cluster->step(stepInputs(o, 1, arith));
+    ASSERT_TRUE(loss) << loss.error().message;
+    Tensor gradient = *cluster->gather("W1.grad");
+    EXPECT_EQ(gradient.dtype(), DType::F32);
+    if (arith == Arith::Native) { // four bf16 terms, more digits than one bf16 has
+      std::vector<double> sum = gradient.toDoubles();
+      EXPECT_TRUE(std::any_of(sum.begin(), sum.end(),
+                              [](double x) { return kernels::roundTo(DType::BF16, x) != x; }));
+    }
+  }
 }
 
 //===----------------------------------------------------------------------===//
