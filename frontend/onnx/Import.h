@@ -26,7 +26,8 @@ struct ImportOptions {
   /// Inputs to hold constant: "ones" or "zeros". "input" keeps an input that is held constant by
   /// default (attention masks at one, token types at zero).
   std::map<std::string, std::string> fix;
-  /// A directory whose files may be external data even as hard links or symbolic links; empty: none.
+  /// A directory whose files may be external data even as hard links or symbolic links; empty:
+  /// none.
   std::string externalDataRoot;
 };
 
@@ -82,8 +83,8 @@ struct ImportedModel {
   std::string hash;
 };
 
-/// Imports `path`. Rejects (ErrorCode::ModelRejected) whatever is malformed or not supported, naming
-/// the file and byte, or the nodes, and what to do.
+/// Imports `path`. Rejects (ErrorCode::ModelRejected) whatever is malformed or not supported,
+/// naming the file and byte, or the nodes, and what to do.
 Result<ImportedModel> importOnnx(mlir::MLIRContext &context, const std::string &path,
                                  const ImportOptions &options);
 

@@ -1,0 +1,77 @@
+//===- Batch.cpp - From the marker to the batch size asked for -------------===//
+
+#include "frontend/onnx/Batch.h"
+
+#include "ir/Tbc.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace tbc::frontend {
+
+/// `size` with `batch` in place of each factor `marker`.
+static int64_t rebound(int64_t size, int64_t marker, int64_t batch) {
+  int64_t copies = 1;
+  for (; size != 0 && size % marker == 0; size /= marker)
+    copies *= batch;
+  return size * copies;
+}
+
+void bindBatch(func::FuncOp function, int64_t marker, int64_t batch) {
+  auto newType = [&](Type type) -> Type {
+    auto tensor = cast<RankedTensorType>(type);
+    SmallVector<int64_t> shape;
+    for (int64_t size : tensor.getShape())
+      shape.push_back(rebound(size, marker, batch));
+    return RankedTensorType::get(shape, tensor.getElementType());
+  };
+  Block &body = function.getBody().front();
+  // Factor rules read types, so all rules are asked before any type changes.
+  SmallVector<std::pair<ShardableOpInterface, SmallVector<int64_t>>> loops;
+  for (Operation &op : body.without_terminator())
+    if (auto shardable = dyn_cast<ShardableOpInterface>(op)) {
+      SmallVector<int64_t> sizes;
+      for (const FactorRule::Loop &loop : shardable.getFactorRule().loops)
+        sizes.push_back(rebound(loop.size, marker, batch));
+      loops.push_back({shardable, sizes});
+    }
+  for (BlockArgument argument : body.getArguments())
+    argument.setType(newType(argument.getType()));
+  for (Operation &op : body.without_terminator()) {
+    for (Value result : op.getResults())
+      result.setType(newType(result.getType()));
+    if (auto size = dyn_cast<FactorSizeOp>(op))
+      size.setSamples(rebound(size.getSamples(), marker, batch));
+  }
+  for (auto &[op, sizes] : loops)
+    op.resizeLoops(sizes);
+  function.setFunctionType(FunctionType::get(function.getContext(), body.getArgumentTypes(),
+                                             body.getTerminator()->getOperandTypes()));
+}
+
+Operation *firstDifference(func::FuncOp a, func::FuncOp b) {
+  llvm::DenseMap<Value, Value> counterpart;
+  Block &left = a.getBody().front(), &right = b.getBody().front();
+  for (auto [x, y] : llvm::zip(left.getArguments(), right.getArguments()))
+    counterpart[x] = y;
+  auto other = right.begin();
+  for (Operation &op : left) {
+    if (other == right.end())
+      return &op;
+    Operation &match = *other++;
+    bool same = op.getName() == match.getName() && op.getNumOperands() == match.getNumOperands() &&
+                op.getAttrDictionary() == match.getAttrDictionary() &&
+                llvm::equal(op.getResultTypes(), match.getResultTypes());
+    for (unsigned i = 0; same && i < op.getNumOperands(); ++i)
+      same = counterpart.lookup(op.getOperand(i)) == match.getOperand(i);
+    if (!same)
+      return &op;
+    for (auto [x, y] : llvm::zip(op.getResults(), match.getResults()))
+      counterpart[x] = y;
+  }
+  return other == right.end() ? nullptr : &*other;
+}
+
+} // namespace tbc::frontend

@@ -1,0 +1,240 @@
+//===- Bindings.cpp - Numbers for the symbolic dims of a model -------------===//
+
+#include "frontend/onnx/Bindings.h"
+
+#include "frontend/onnx/Value.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tbc::frontend {
+
+Shape BoundInput::atBatch(int64_t batch) const {
+  Shape result = shape;
+  for (size_t i = 0; i < result.size(); ++i)
+    if (isBatch[i])
+      result[i] = batch;
+  return result;
+}
+
+int64_t BoundInput::batchDim() const {
+  auto it = std::find(isBatch.begin(), isBatch.end(), true);
+  return it == isBatch.end() ? -1 : it - isBatch.begin();
+}
+
+namespace {
+
+using Dim = onnx::TensorShapeProto::Dimension;
+
+const onnx::TypeProto::Tensor &tensorTypeOf(const onnx::ValueInfoProto &input) {
+  if (!input.type().has_tensor_type() || !input.type().tensor_type().has_shape())
+    throw ImportError("input '" + input.name() + "' is not a tensor of known rank");
+  return input.type().tensor_type();
+}
+
+bool isInteger(const onnx::TypeProto::Tensor &type) {
+  return type.elem_type() == onnx::TensorProto::INT64 ||
+         type.elem_type() == onnx::TensorProto::INT32;
+}
+
+/// What the symbols of a model's inputs stand for.
+struct Symbols {
+  std::string batch, seq;
+  /// Without a batch symbol: the fixed size of the first dim.
+  int64_t fixedBatch = 0;
+  std::set<std::string> all;
+};
+
+Symbols findSymbols(const Model &model) {
+  Symbols symbols;
+  for (const onnx::ValueInfoProto *input : model.inputs)
+    for (const Dim &dim : tensorTypeOf(*input).shape().dim())
+      if (!dim.dim_param().empty())
+        symbols.all.insert(dim.dim_param());
+  for (const onnx::ValueInfoProto *input : model.inputs) {
+    const auto &dims = tensorTypeOf(*input).shape().dim();
+    if (dims.size() == 0)
+      continue;
+    if (symbols.batch.empty())
+      symbols.batch = dims[0].dim_param();
+    if (symbols.fixedBatch == 0 && dims[0].dim_param().empty())
+      symbols.fixedBatch = dims[0].dim_value();
+  }
+  for (const onnx::ValueInfoProto *input : model.inputs) {
+    const onnx::TypeProto::Tensor &type = tensorTypeOf(*input);
+    if (symbols.seq.empty() && isInteger(type) && type.shape().dim_size() == 2 &&
+        type.shape().dim(1).dim_param() != symbols.batch)
+      symbols.seq = type.shape().dim(1).dim_param();
+  }
+  for (const std::string &name : symbols.all)
+    if (symbols.seq.empty() && name != symbols.batch && name.find("seq") != std::string::npos)
+      symbols.seq = name;
+  return symbols;
+}
+
+/// The rows of the smallest table that is indexed by positions: by indices that follow from shapes
+/// and constants alone.
+std::optional<int64_t> positionTableLength(const Model &model) {
+  std::set<std::string> fromData;
+  for (const onnx::ValueInfoProto *input : model.inputs)
+    fromData.insert(input->name());
+  std::optional<int64_t> length;
+  for (const GraphNode &node : model.nodes) {
+    const onnx::NodeProto &proto = *node.proto;
+    if (proto.op_type() == "Gather" && proto.input_size() == 2 && !fromData.count(proto.input(1))) {
+      auto it = model.initializers.find(proto.input(0));
+      if (it != model.initializers.end() && it->second->dims_size() == 2 &&
+          it->second->data_type() != onnx::TensorProto::INT64 && it->second->dims(0) > 1 &&
+          !model.initializers.count(proto.input(1)))
+        length = std::min(length.value_or(it->second->dims(0)), it->second->dims(0));
+    }
+    bool readsRuntime = false;
+    for (const std::string &input : proto.input())
+      readsRuntime |= fromData.count(input) != 0;
+    if (readsRuntime && proto.op_type() != "Shape" && proto.op_type() != "Size")
+      for (const std::string &output : proto.output())
+        fromData.insert(output);
+  }
+  return length;
+}
+
+bool contains(const std::string &text, const std::string &part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// What an input is held at, by option or by default.
+std::optional<double> constantFor(const onnx::ValueInfoProto &input, const ImportOptions &options,
+                                  std::vector<std::string> &warnings) {
+  auto it = options.fix.find(input.name());
+  if (it != options.fix.end()) {
+    if (it->second == "ones")
+      return 1;
+    if (it->second == "zeros")
+      return 0;
+    if (it->second == "input")
+      return std::nullopt;
+    throw ImportError("--fix " + input.name() + "=" + it->second +
+                      ": expected ones, zeros or input (to keep it)");
+  }
+  std::optional<double> value;
+  if (contains(input.name(), "attention_mask"))
+    value = 1;
+  else if (contains(input.name(), "token_type"))
+    value = 0;
+  if (value)
+    warnings.push_back("input '" + input.name() + "' is held at " +
+                       (*value == 1 ? "ones" : "zeros") + "; --fix " + input.name() +
+                       "=input keeps it an input");
+  return value;
+}
+
+int64_t checkSize(const std::string &what, int64_t size) {
+  constexpr int64_t largest = int64_t(1) << 40;
+  if (size < 1 || size > largest)
+    throw ImportError(what + " is " + std::to_string(size) + "; expected 1 to 2^40");
+  return size;
+}
+
+} // namespace
+
+Bindings bindInputs(const Model &model, const ImportOptions &options) {
+  Bindings bindings;
+  Symbols symbols = findSymbols(model);
+  auto given = [&](const std::string &name) -> std::optional<int64_t> {
+    auto it = options.dims.find(name);
+    return it == options.dims.end() ? std::nullopt : std::optional<int64_t>(it->second);
+  };
+  for (const auto &[name, size] : options.dims)
+    if (!symbols.all.count(name)) {
+      std::string known;
+      for (const std::string &symbol : symbols.all)
+        known += (known.empty() ? "" : ", ") + symbol;
+      throw ImportError("--dim " + name + ": the model has no such dim; it has " +
+                        (known.empty() ? "none" : known));
+    }
+  for (const auto &entry : options.fix)
+    if (std::none_of(
+            model.inputs.begin(), model.inputs.end(),
+            [&](const onnx::ValueInfoProto *input) { return input->name() == entry.first; }))
+      throw ImportError("--fix " + entry.first + ": the model has no such input");
+
+  int64_t fallback = symbols.batch.empty() && symbols.fixedBatch > 0 ? symbols.fixedBatch : 2;
+  bindings.batch = options.batch > 0 ? options.batch : given(symbols.batch).value_or(fallback);
+  checkSize("the batch", bindings.batch);
+  if (!symbols.seq.empty()) {
+    std::optional<int64_t> seq = given(symbols.seq);
+    if (options.seq >= 0)
+      seq = options.seq;
+    if (!seq) {
+      std::optional<int64_t> table = positionTableLength(model);
+      seq = table.value_or(4096);
+      bindings.warnings.push_back("sequence length " + std::to_string(*seq) +
+                                  (table ? ", the length of the position table" : ", the default") +
+                                  "; --seq chooses another");
+    }
+    bindings.seq = checkSize("the sequence length", *seq);
+  }
+
+  for (const onnx::ValueInfoProto *input : model.inputs) {
+    const onnx::TypeProto::Tensor &type = tensorTypeOf(*input);
+    BoundInput bound;
+    bound.name = input->name();
+    bound.dtype = dtypeOfOnnx(type.elem_type(), "input '" + input->name() + "'");
+    if (type.shape().dim_size() > int(ScanLimits().rank))
+      throw ImportError("input '" + input->name() + "' has rank " +
+                        std::to_string(type.shape().dim_size()));
+    for (int i = 0; i < type.shape().dim_size(); ++i) {
+      const Dim &dim = type.shape().dim(i);
+      const std::string &symbol = dim.dim_param();
+      std::string what = "dim " + std::to_string(i) + " of input '" + input->name() + "'";
+      bool isBatch = symbol.empty()
+                         ? symbols.batch.empty() && i == 0 && dim.dim_value() == symbols.fixedBatch
+                         : symbol == symbols.batch;
+      std::optional<int64_t> size;
+      if (isBatch)
+        size = bindings.batch;
+      else if (symbol.empty() && dim.has_dim_value())
+        size = dim.dim_value();
+      else if (!symbol.empty() && symbol == symbols.seq)
+        size = bindings.seq;
+      else if (!symbol.empty())
+        size = given(symbol);
+      if (!size)
+        throw ImportError(
+            what + " has no size" +
+            (symbol.empty() ? "; export the model with one" : ": give --dim " + symbol + "=SIZE"));
+      bound.shape.push_back(checkSize(what, *size));
+      bound.isBatch.push_back(isBatch);
+    }
+    bound.constant = constantFor(*input, options, bindings.warnings);
+    bindings.inputs.push_back(bound);
+  }
+  return bindings;
+}
+
+static bool isPrime(int64_t n) {
+  for (int64_t d = 2; d * d <= n; ++d)
+    if (n % d == 0)
+      return false;
+  return true;
+}
+
+std::pair<int64_t, int64_t> chooseMarkers(const Model &model, const Bindings &bindings) {
+  std::set<int64_t> sizes{bindings.seq};
+  for (const auto &[name, tensor] : model.initializers)
+    sizes.insert(tensor->dims().begin(), tensor->dims().end());
+  for (const BoundInput &input : bindings.inputs)
+    for (size_t i = 0; i < input.shape.size(); ++i)
+      if (!input.isBatch[i])
+        sizes.insert(input.shape[i]);
+  std::vector<int64_t> markers;
+  for (int64_t candidate = 10007; markers.size() < 2; candidate += 2) {
+    bool divides = std::any_of(sizes.begin(), sizes.end(),
+                               [&](int64_t size) { return size != 0 && size % candidate == 0; });
+    if (!divides && isPrime(candidate))
+      markers.push_back(candidate);
+  }
+  return {markers[0], markers[1]};
+}
+
+} // namespace tbc::frontend

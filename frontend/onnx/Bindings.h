@@ -1,0 +1,44 @@
+//===- Bindings.h - Numbers for the symbolic dims of a model ---------------===//
+
+#ifndef TBC_FRONTEND_ONNX_BINDINGS_H
+#define TBC_FRONTEND_ONNX_BINDINGS_H
+
+#include "frontend/onnx/Import.h"
+#include "frontend/onnx/Model.h"
+
+#include <optional>
+
+namespace tbc::frontend {
+
+/// A graph input with every dim a number.
+struct BoundInput {
+  std::string name;
+  DType dtype = DType::F32;
+  /// At the batch size of the result; see `atBatch`.
+  Shape shape;
+  /// Dims that are the batch.
+  std::vector<bool> isBatch;
+  /// Held constant at this number.
+  std::optional<double> constant;
+
+  Shape atBatch(int64_t batch) const;
+  int64_t batchDim() const;
+};
+
+struct Bindings {
+  int64_t batch = 0, seq = 0;
+  std::vector<BoundInput> inputs;
+  std::vector<std::string> warnings;
+};
+
+/// Binds the inputs' dims. The batch is the symbol of the first dim of the first input that has
+/// one; the sequence is that of dim 1 of a list of integers, or one that says "seq". ImportError
+/// for a symbol that nothing binds, and for options that name no symbol or input.
+Bindings bindInputs(const Model &model, const ImportOptions &options);
+
+/// Two primes that divide no size in the model: see Emitter.
+std::pair<int64_t, int64_t> chooseMarkers(const Model &model, const Bindings &bindings);
+
+} // namespace tbc::frontend
+
+#endif // TBC_FRONTEND_ONNX_BINDINGS_H

@@ -1,0 +1,240 @@
+//===- Emitter.cpp - Builds tbc ops from values of the ONNX graph ----------===//
+
+#include "frontend/onnx/Emitter.h"
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Location.h"
+#include "mlir/IR/Operation.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace tbc::frontend {
+
+void Emitter::setNode(const std::string &name) { loc = NameLoc::get(builder.getStringAttr(name)); }
+
+Operation *Emitter::create(StringRef mnemonic, ArrayRef<mlir::Value> operands, ArrayRef<Type> types,
+                           const Attributes &attributes) {
+  OperationState state(loc, ("tbc." + mnemonic).str());
+  // Some ops exist for shape arithmetic only (floor, mod).
+  if (!state.name.isRegistered())
+    throw ImportError("is computed from data, which is not supported for this op");
+  state.addOperands(operands);
+  state.addTypes(types);
+  state.addAttributes(attributes);
+  return builder.create(state);
+}
+
+Type Emitter::elementType(DType dtype) {
+  switch (dtype) {
+  case DType::F64:
+    return builder.getF64Type();
+  case DType::F32:
+    return builder.getF32Type();
+  case DType::BF16:
+    return builder.getBF16Type();
+  case DType::F16:
+    return builder.getF16Type();
+  case DType::I64:
+    return builder.getI64Type();
+  case DType::I32:
+    return builder.getI32Type();
+  case DType::I16:
+    return builder.getI16Type();
+  case DType::I8:
+    return builder.getI8Type();
+  case DType::U8:
+    return builder.getIntegerType(8, /*isSigned=*/false);
+  case DType::Bool:
+    return builder.getI1Type();
+  }
+  llvm_unreachable("unknown dtype");
+}
+
+DType dtypeOf(Type type) {
+  if (type.isF64())
+    return DType::F64;
+  if (type.isF32())
+    return DType::F32;
+  if (type.isBF16())
+    return DType::BF16;
+  if (type.isF16())
+    return DType::F16;
+  if (type.isInteger(1))
+    return DType::Bool;
+  if (type.isUnsignedInteger(8))
+    return DType::U8;
+  if (type.isInteger(8))
+    return DType::I8;
+  if (type.isInteger(16))
+    return DType::I16;
+  if (type.isInteger(32))
+    return DType::I32;
+  return DType::I64;
+}
+
+RankedTensorType Emitter::type(DType dtype, ArrayRef<int64_t> shape) {
+  constexpr int64_t maxElements = int64_t(1) << 56;
+  __int128 elements = 1;
+  for (int64_t size : shape) {
+    if (size <= 0)
+      throw ImportError("a tensor of shape " + printShape(shape, marker) +
+                        " has no elements, which is not supported");
+    if ((elements *= size) > maxElements)
+      throw ImportError("a tensor of shape " + printShape(shape, marker) + " is too large");
+  }
+  return RankedTensorType::get(shape, elementType(dtype));
+}
+
+//===- cores ---------------------------------------------------------------===//
+
+mlir::Value Emitter::core(const Value &value) {
+  if (value.ir)
+    return value.ir;
+  if (*value.emitted)
+    return *value.emitted;
+  mlir::Value result;
+  if (value.known) {
+    result = emitKnown(value);
+  } else if (value.deferred) {
+    result = value.deferred();
+  } else {
+    llvm::SmallVector<mlir::Value> parts;
+    for (const Value &part : *value.parts)
+      parts.push_back(at(part, value.dims));
+    result = createOne("concat", parts, type(value.dtype, value.coreShape()),
+                       {integer("dim", value.coreDim(value.partsDim))});
+  }
+  *value.emitted = result;
+  return result;
+}
+
+mlir::Value Emitter::emitKnown(const Value &value) {
+  const Known &known = *value.known;
+  for (int64_t size : known.shape())
+    if (dependsOnBatch(size))
+      throw ImportError(
+          "uses a table with an entry for each sample of the batch, so its meaning depends on the "
+          "batch size; export the model without it (an index over the batch is understood only "
+          "where it selects the sample's own row)");
+  if (!known.isAffine())
+    return constant(value.dtype, known);
+
+  // Ranges count in i64 and become floats at the end, exactly.
+  RankedTensorType intType =
+      type(kernels::isFloat(value.dtype) ? DType::I64 : value.dtype, known.shape());
+  DType intDtype = dtypeOf(intType.getElementType());
+  auto number = [&](int64_t n) {
+    return broadcast(constant(intDtype, Known::ofInt(n)), intType.getShape(), {});
+  };
+  mlir::Value sum;
+  for (auto [dim, step] : llvm::enumerate(known.coefficients())) {
+    mlir::Value term = createOne("iota", {}, intType, {integer("dim", dim)});
+    if (step != 1)
+      term = createOne("mul", {term, number(step)}, intType);
+    sum = sum ? createOne("add", {sum, term}, intType) : term;
+  }
+  if (known.offset() != 0)
+    sum = createOne("add", {sum, number(known.offset())}, intType);
+  if (kernels::isFloat(value.dtype))
+    sum = createOne("cast", {sum}, type(value.dtype, known.shape()));
+  return sum;
+}
+
+mlir::Value Emitter::constant(DType dtype, const Known &elements) {
+  RankedTensorType tensorType = type(dtype, elements.shape());
+  DenseElementsAttr attr;
+  if (kernels::isFloat(dtype)) {
+    llvm::SmallVector<APFloat> values;
+    auto floatType = cast<FloatType>(tensorType.getElementType());
+    for (double real : elements.reals()) {
+      APFloat value(real);
+      bool losesInfo = false;
+      value.convert(floatType.getFloatSemantics(), APFloat::rmNearestTiesToEven, &losesInfo);
+      values.push_back(value);
+    }
+    attr = DenseElementsAttr::get(tensorType, values);
+  } else {
+    llvm::SmallVector<APInt> values;
+    unsigned width = tensorType.getElementType().getIntOrFloatBitWidth();
+    for (int64_t value : elements.ints())
+      values.push_back(APInt(width, uint64_t(value), /*isSigned=*/true));
+    attr = DenseElementsAttr::get(tensorType, values);
+  }
+  return createOne("constant", {}, tensorType, {builder.getNamedAttr("value", attr)});
+}
+
+Value Emitter::withoutUnitDims(const Value &value) {
+  llvm::SmallVector<int64_t> sizes, in, out;
+  std::vector<unsigned> kept;
+  for (unsigned dim : value.dims) {
+    in.push_back(value.shape[dim] != 1);
+    if (value.shape[dim] == 1)
+      continue;
+    sizes.push_back(value.shape[dim]);
+    out.push_back(1);
+    kept.push_back(dim);
+  }
+  if (kept.size() == value.dims.size())
+    return value;
+  return Value::ofCore(value.dtype, value.shape, kept, reshape(core(value), sizes, in, out));
+}
+
+mlir::Value Emitter::at(const Value &value, ArrayRef<unsigned> dims) {
+  llvm::SmallVector<int64_t> shape, positions;
+  for (unsigned dim : dims)
+    shape.push_back(value.shape[dim]);
+  for (unsigned dim : value.dims)
+    positions.push_back(llvm::find(dims, dim) - dims.begin());
+  return broadcast(core(value), shape, positions);
+}
+
+mlir::Value Emitter::full(const Value &value) {
+  llvm::SmallVector<unsigned> all;
+  for (unsigned dim = 0; dim < value.rank(); ++dim)
+    all.push_back(dim);
+  return at(value, all);
+}
+
+mlir::Value Emitter::broadcast(mlir::Value input, ArrayRef<int64_t> shape, ArrayRef<int64_t> dims) {
+  if (dims.size() == shape.size())
+    return input;
+  auto elementType = cast<RankedTensorType>(input.getType()).getElementType();
+  return createOne("broadcast", {input}, type(dtypeOf(elementType), shape),
+                   {integers("dims", dims)});
+}
+
+mlir::Value Emitter::reshape(mlir::Value input, ArrayRef<int64_t> sizes, ArrayRef<int64_t> in,
+                             ArrayRef<int64_t> out) {
+  llvm::SmallVector<int64_t> shape;
+  size_t next = 0;
+  for (int64_t count : out) {
+    int64_t product = 1;
+    for (int64_t i = 0; i < count; ++i)
+      product *= sizes[next++];
+    shape.push_back(product);
+  }
+  auto elementType = cast<RankedTensorType>(input.getType()).getElementType();
+  return createOne("reshape", {input}, type(dtypeOf(elementType), shape),
+                   {integers("sizes", sizes), integers("in", in), integers("out", out)});
+}
+
+//===- attributes ----------------------------------------------------------===//
+
+NamedAttribute Emitter::integer(StringRef name, int64_t value) {
+  return builder.getNamedAttr(name, builder.getI64IntegerAttr(value));
+}
+NamedAttribute Emitter::real(StringRef name, double value) {
+  return builder.getNamedAttr(name, builder.getF64FloatAttr(value));
+}
+NamedAttribute Emitter::flag(StringRef name, bool value) {
+  return builder.getNamedAttr(name, builder.getBoolAttr(value));
+}
+NamedAttribute Emitter::text(StringRef name, StringRef value) {
+  return builder.getNamedAttr(name, builder.getStringAttr(value));
+}
+NamedAttribute Emitter::integers(StringRef name, ArrayRef<int64_t> values) {
+  return builder.getNamedAttr(name, builder.getDenseI64ArrayAttr(values));
+}
+
+} // namespace tbc::frontend

@@ -1,0 +1,383 @@
+//===- Import.cpp - From an ONNX file to a module of tbc ops ---------------===//
+
+#include "frontend/onnx/Import.h"
+
+#include "frontend/onnx/Batch.h"
+#include "frontend/onnx/Bindings.h"
+#include "frontend/onnx/ExternalData.h"
+#include "frontend/onnx/NodeContext.h"
+#include "frontend/onnx/Parameters.h"
+#include "frontend/onnx/Wire.h"
+#include "ir/Tbc.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/SHA256.h"
+
+#include <algorithm>
+#include <set>
+
+using namespace mlir;
+
+namespace tbc::frontend {
+
+namespace {
+
+std::string describe(const GraphNode &node) {
+  return "node '" + node.name + "' (" + node.proto->op_type() + ")";
+}
+
+/// Throws if some node has no importer, naming every one.
+void checkSupported(const Model &model) {
+  std::map<std::string, std::vector<std::string>> unsupported;
+  for (const GraphNode &node : model.nodes) {
+    const std::string &domain = node.proto->domain();
+    if (!findImporter(domain, node.proto->op_type()))
+      unsupported[(domain.empty() ? "" : domain + ".") + node.proto->op_type()].push_back(
+          node.name);
+  }
+  if (unsupported.empty())
+    return;
+  std::string text = "the model has nodes that are not supported:";
+  for (const auto &[type, names] : unsupported) {
+    text += "\n  " + type + ":";
+    for (const std::string &name : names)
+      text += " " + name;
+  }
+  throw ImportError(text +
+                    "\nExport the model so that these are made of other ops (docs/onnx-ops.md "
+                    "lists those that are supported), or without them");
+}
+
+/// One walk through the graph at one marker.
+class GraphImporter {
+public:
+  GraphImporter(MLIRContext &context, const Model &model, const Bindings &bindings,
+                const Parameters &parameters, int64_t marker)
+      : model(model), bindings(bindings), parameters(parameters), marker(marker),
+        builder(&context) {}
+
+  OwningOpRef<ModuleOp> run();
+
+private:
+  void addArguments();
+  void readConstants();
+  void importNode(const GraphNode &node);
+  void addResults();
+  void eraseDeadOps();
+  void nameOps();
+
+  const Model &model;
+  const Bindings &bindings;
+  const Parameters &parameters;
+  int64_t marker;
+  OpBuilder builder;
+  func::FuncOp function;
+  std::optional<Emitter> emitter;
+  std::map<std::string, Value> values;
+  std::map<std::string, mlir::Value> newStates;
+};
+
+OwningOpRef<ModuleOp> GraphImporter::run() {
+  OwningOpRef<ModuleOp> module = ModuleOp::create(builder.getUnknownLoc());
+  builder.setInsertionPointToEnd(module->getBody());
+  function = builder.create<func::FuncOp>(builder.getUnknownLoc(), "model",
+                                          builder.getFunctionType({}, {}));
+  builder.setInsertionPointToEnd(function.addEntryBlock());
+  emitter.emplace(builder, marker);
+  addArguments();
+  readConstants();
+  for (const GraphNode &node : model.nodes)
+    importNode(node);
+  addResults();
+  eraseDeadOps();
+  nameOps();
+  return module;
+}
+
+void GraphImporter::addArguments() {
+  SmallVector<Type> types;
+  SmallVector<DictionaryAttr> attributes;
+  auto addArgument = [&](DType dtype, const Shape &shape, ArrayRef<NamedAttribute> attrs) {
+    types.push_back(emitter->type(dtype, shape));
+    attributes.push_back(builder.getDictionaryAttr(attrs));
+    return function.getBody().front().addArgument(types.back(), builder.getUnknownLoc());
+  };
+  for (const BoundInput &input : bindings.inputs) {
+    Shape shape = input.atBatch(marker);
+    if (input.constant) {
+      values[input.name] = Value::ofSplat(input.dtype, shape, *input.constant);
+      continue;
+    }
+    SmallVector<NamedAttribute> attrs{emitter->text(kRoleAttr, "input"),
+                                      emitter->text(kNameAttr, input.name)};
+    if (input.batchDim() >= 0)
+      attrs.push_back(emitter->integer(kBatchDimAttr, input.batchDim()));
+    values[input.name] = Value::ofTensor(input.dtype, addArgument(input.dtype, shape, attrs));
+  }
+  for (const auto *sources : {&parameters.params, &parameters.states})
+    for (const ParameterSource &source : *sources) {
+      mlir::Value argument =
+          addArgument(source.dtype, source.shape,
+                      {emitter->text(kRoleAttr, source.isState ? "state" : "param"),
+                       emitter->text(kNameAttr, source.name),
+                       emitter->text("tbc.display_name", source.displayName)});
+      values[source.name] = Value::ofTensor(source.dtype, argument);
+    }
+  function.setFunctionType(builder.getFunctionType(types, {}));
+  function.setAllArgAttrs(attributes);
+}
+
+void GraphImporter::readConstants() {
+  std::set<std::string> used;
+  for (const GraphNode &node : model.nodes)
+    used.insert(node.proto->input().begin(), node.proto->input().end());
+  for (const onnx::ValueInfoProto &output : model.graph().output())
+    used.insert(output.name());
+  for (const auto &[name, tensor] : model.initializers)
+    if (used.count(name) && !values.count(name))
+      values[name] = Value::ofKnown(dtypeOfOnnx(tensor->data_type(), "initializer '" + name + "'"),
+                                    readTensor(model, *tensor));
+}
+
+void GraphImporter::importNode(const GraphNode &node) {
+  std::vector<const Value *> inputs;
+  for (const std::string &name : node.proto->input())
+    inputs.push_back(name.empty() ? nullptr : &values.at(name));
+  emitter->setNode(node.name);
+  NodeContext context(model, *node.proto, *emitter, std::move(inputs));
+  try {
+    findImporter(node.proto->domain(), node.proto->op_type())->import(context);
+  } catch (const ImportError &error) {
+    throw ImportError(describe(node) + ": " + error.what());
+  }
+  for (int i = 0; i < node.proto->output_size(); ++i)
+    if (!node.proto->output(i).empty()) {
+      const Value &value = context.results()[i];
+      if (!value.isDefined())
+        throw ImportError(describe(node) + ": output " + std::to_string(i) + " is not supported");
+      values[node.proto->output(i)] = value;
+    }
+  for (auto &[name, value] : context.newStates)
+    if (!newStates.emplace(name, value).second)
+      throw ImportError(describe(node) + ": running statistics '" + name +
+                        "' are updated twice, by a module that runs twice; this is not supported");
+}
+
+void GraphImporter::addResults() {
+  SmallVector<mlir::Value> results;
+  SmallVector<DictionaryAttr> attributes;
+  auto addResult = [&](mlir::Value value, ArrayRef<NamedAttribute> attrs) {
+    results.push_back(value);
+    attributes.push_back(builder.getDictionaryAttr(attrs));
+  };
+  for (const onnx::ValueInfoProto &output : model.graph().output()) {
+    auto it = values.find(output.name());
+    if (it == values.end())
+      throw ImportError("graph output '" + output.name() + "' is not defined");
+    try {
+      emitter->setNode(output.name());
+      addResult(emitter->full(it->second), {emitter->text(kNameAttr, output.name())});
+    } catch (const ImportError &error) {
+      throw ImportError("graph output '" + output.name() + "': " + error.what());
+    }
+  }
+  for (const ParameterSource &state : parameters.states)
+    if (auto it = newStates.find(state.name); it != newStates.end())
+      addResult(it->second,
+                {emitter->text(kRoleAttr, "state"), emitter->text(kNameAttr, state.name)});
+  builder.create<func::ReturnOp>(builder.getUnknownLoc(), results);
+  SmallVector<Type> types;
+  for (mlir::Value result : results)
+    types.push_back(result.getType());
+  function.setFunctionType(
+      builder.getFunctionType(function.getBody().front().getArgumentTypes(), types));
+  function.setAllResultAttrs(attributes);
+}
+
+void GraphImporter::eraseDeadOps() {
+  for (Operation &op :
+       llvm::make_early_inc_range(llvm::reverse(function.getBody().front().without_terminator())))
+    if (op.use_empty())
+      op.erase();
+}
+
+void GraphImporter::nameOps() {
+  // The first op of a node has its name, further ones a number behind it.
+  llvm::StringSet<> taken;
+  for (const GraphNode &node : model.nodes)
+    taken.insert(node.name);
+  llvm::StringMap<unsigned> next;
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    StringRef name = llvm::cast<NameLoc>(op.getLoc()).getName();
+    unsigned &number = next[name];
+    std::string id = name.str();
+    if (number++ > 0) {
+      do
+        id = (name + "." + Twine(number - 1)).str();
+      while (!taken.insert(id).second && number++);
+    }
+    op.setAttr(kIdAttr, builder.getStringAttr(id));
+  }
+}
+
+/// Removes parameters that influence nothing, with their arguments.
+void dropUnusedParameters(func::FuncOp function, ImportedModel &imported, size_t firstParameter) {
+  Block &body = function.getBody().front();
+  llvm::BitVector unused(body.getNumArguments());
+  std::vector<ParameterSource> kept;
+  for (size_t i = 0; i < imported.parameters.size(); ++i) {
+    if (!body.getArgument(firstParameter + i).use_empty()) {
+      kept.push_back(imported.parameters[i]);
+      continue;
+    }
+    unused.set(firstParameter + i);
+    imported.warnings.push_back("parameter '" + imported.parameters[i].name +
+                                "' does not influence the outputs");
+  }
+  if (unused.any())
+    function.eraseArguments(unused);
+  imported.parameters = std::move(kept);
+}
+
+void describeValues(func::FuncOp function, const Bindings &bindings, const Model &model,
+                    ImportedModel &imported) {
+  Block &body = function.getBody().front();
+  unsigned next = 0;
+  for (const BoundInput &input : bindings.inputs) {
+    if (input.constant)
+      continue;
+    if (body.getArgument(next++).use_empty())
+      imported.warnings.push_back("input '" + input.name + "' does not influence the outputs");
+    imported.inputs.push_back(
+        {input.name, input.dtype, input.atBatch(bindings.batch), input.batchDim()});
+  }
+  for (int i = 0; i < model.graph().output_size(); ++i) {
+    auto type = llvm::cast<RankedTensorType>(body.getTerminator()->getOperand(i).getType());
+    imported.outputs.push_back({model.graph().output(i).name(), dtypeOf(type.getElementType()),
+                                Shape(type.getShape().begin(), type.getShape().end()), -1});
+  }
+}
+
+/// Verifies the module; throws with the first diagnostic and its node.
+void verifyModule(ModuleOp module) {
+  std::string text;
+  ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
+    if (text.empty()) {
+      if (auto name = dyn_cast<NameLoc>(diagnostic.getLocation()))
+        text = "node '" + name.getName().str() + "': ";
+      text += diagnostic.str();
+    }
+    return success();
+  });
+  if (failed(verify(module)))
+    throw ImportError(text);
+}
+
+std::string hashOf(const Model &model) {
+  llvm::SHA256 hash;
+  hash.update(StringRef(model.scanned.skeleton));
+  return llvm::toHex(hash.final(), /*LowerCase=*/true);
+}
+
+ImportedModel importModel(MLIRContext &context, const Model &model, const ImportOptions &options) {
+  context.loadDialect<TbcDialect, func::FuncDialect>();
+  checkSupported(model);
+  Bindings bindings = bindInputs(model, options);
+  Parameters parameters = findParameters(model, options);
+  auto [marker, otherMarker] = chooseMarkers(model, bindings);
+
+  ImportedModel imported;
+  imported.batch = bindings.batch;
+  imported.seq = bindings.seq;
+  imported.hash = hashOf(model);
+  imported.warnings = bindings.warnings;
+  imported.warnings.insert(imported.warnings.end(), parameters.warnings.begin(),
+                           parameters.warnings.end());
+  imported.parameters = parameters.params;
+  imported.parameters.insert(imported.parameters.end(), parameters.states.begin(),
+                             parameters.states.end());
+
+  auto importAt = [&](int64_t at) {
+    OwningOpRef<ModuleOp> module = GraphImporter(context, model, bindings, parameters, at).run();
+    verifyModule(*module);
+    bindBatch(*module->getOps<func::FuncOp>().begin(), at, bindings.batch);
+    return module;
+  };
+  imported.module = importAt(marker);
+  auto function = *imported.module->getOps<func::FuncOp>().begin();
+  {
+    OwningOpRef<ModuleOp> check = importAt(otherMarker);
+    if (Operation *op = firstDifference(function, *check->getOps<func::FuncOp>().begin())) {
+      auto name = dyn_cast<NameLoc>(op->getLoc());
+      throw ImportError((name ? "node '" + name.getName().str() + "'" : "the result") +
+                        " computes with the batch size as a number, so the model means something "
+                        "else at every batch size; export it without that");
+    }
+  }
+  verifyModule(*imported.module);
+  describeValues(function, bindings, model, imported);
+  dropUnusedParameters(function, imported, imported.inputs.size());
+  return imported;
+}
+
+} // namespace
+
+Result<ImportedModel> importOnnx(MLIRContext &context, const std::string &path,
+                                 const ImportOptions &options) {
+  Result<std::unique_ptr<Model>> model = loadModel(path);
+  if (!model)
+    return model.error();
+  try {
+    return importModel(context, **model, options);
+  } catch (const ImportError &error) {
+    return Error{ErrorCode::ModelRejected, path + ": " + error.what()};
+  }
+}
+
+Result<kernels::Tensor> loadParameter(const ParameterSource &source, kernels::Arith arith) {
+  auto fail = [&](const std::string &why) {
+    return Error{ErrorCode::ModelRejected, "initializer '" + source.name + "': " + why};
+  };
+  std::optional<MappedFile> file;
+  if (source.isExternal) {
+    Result<std::optional<MappedFile>> opened =
+        openExternal(source.name, source.directory, source.location, source.externalDataRoot);
+    if (!opened)
+      return opened.error();
+    file = *opened;
+  } else {
+    Result<MappedFile> opened = MappedFile::open(source.file);
+    if (!opened)
+      return opened.error();
+    file = *opened;
+  }
+  if (!file)
+    return fail("its data file " + source.file + " is not there");
+  if (source.offset < 0 || source.bytes < 0 ||
+      uint64_t(source.offset) + uint64_t(source.bytes) > file->size())
+    return fail("its data is outside " + source.file);
+  const uint8_t *data = file->data() + source.offset;
+  kernels::TensorType type{source.dtype, source.shape};
+  try {
+    if (source.encoding == ParameterSource::Encoding::Raw)
+      return kernels::Tensor::fromBytes(type, arith, data);
+    std::vector<unsigned char> bytes;
+    Wire wire(data, uint64_t(source.bytes));
+    for (uint64_t at = 0; at < uint64_t(source.bytes);) {
+      uint64_t bits = wire.varint(at, uint64_t(source.bytes));
+      bytes.push_back(bits & 0xff);
+      bytes.push_back((bits >> 8) & 0xff);
+    }
+    if (int64_t(bytes.size()) != 2 * kernels::numElements(source.shape))
+      return fail("its data has changed since the import");
+    return kernels::Tensor::fromBytes(type, arith, bytes.data());
+  } catch (const std::runtime_error &error) {
+    return fail(error.what());
+  }
+}
+
+} // namespace tbc::frontend

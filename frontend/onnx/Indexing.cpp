@@ -1,0 +1,346 @@
+//===- Indexing.cpp - Gather and its kin -----------------------------------===//
+
+#include "frontend/onnx/Indexing.h"
+
+#include "frontend/onnx/Structure.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace tbc::frontend {
+
+namespace {
+
+/// Known indices with negative ones counted from the end; ImportError if one is out of range.
+Value checkIndices(const Value &indices, int64_t size) {
+  const Known &known = *indices.known;
+  int64_t low = 0, high = 0;
+  if (known.isAffine()) {
+    low = high = known.offset();
+    for (size_t i = 0; i < known.shape().size(); ++i) {
+      int64_t span = known.coefficients()[i] * (known.shape()[i] - 1);
+      (span < 0 ? low : high) += span;
+    }
+  } else if (known.numElements() > 0) {
+    std::vector<int64_t> elements = known.ints();
+    auto [least, greatest] = std::minmax_element(elements.begin(), elements.end());
+    low = *least, high = *greatest;
+  }
+  if (known.numElements() > 0 && (low < -size || high >= size))
+    throw ImportError("index " + std::to_string(low < -size ? low : high) +
+                      " is out of range for a dim of size " + std::to_string(size));
+  if (low >= 0)
+    return indices;
+  if (known.isAffine() && high < 0)
+    return Value::ofKnown(
+        indices.dtype, indices.shape, indices.dims,
+        Known::affine(known.shape(), known.offset() + size, known.coefficients(), false));
+  std::vector<int64_t> elements = known.ints();
+  for (int64_t &element : elements)
+    element += element < 0 ? size : 0;
+  return Value::ofKnown(indices.dtype, indices.shape, indices.dims,
+                        Known::ofInts(known.shape(), std::move(elements)));
+}
+
+/// A dim that known indices count through from `start` in steps of one.
+struct Range {
+  unsigned dim;
+  int64_t start, size;
+};
+
+std::optional<Range> asRange(const Value &indices) {
+  const Known &known = *indices.known;
+  if (known.isAffine() && known.shape().size() == 1 && known.coefficients()[0] == 1)
+    return Range{indices.dims[0], known.offset(), known.shape()[0]};
+  if (indices.dims.size() == 1 && known.numElements() == 2 &&
+      known.intAt({1}) == known.intAt({0}) + 1)
+    return Range{indices.dims[0], known.intAt({0}), 2};
+  return std::nullopt;
+}
+
+/// The core dims of affine indices in the order in which they count through rows 0, 1, 2 ... of a
+/// dim of `size`, outermost first; nothing if they do not.
+std::optional<std::vector<unsigned>> asFlattened(const Known &known, int64_t size) {
+  if (!known.isAffine() || known.offset() != 0)
+    return std::nullopt;
+  std::vector<unsigned> order(known.shape().size());
+  for (unsigned i = 0; i < order.size(); ++i)
+    order[i] = i;
+  llvm::sort(order, [&](unsigned a, unsigned b) {
+    return known.coefficients()[a] > known.coefficients()[b];
+  });
+  int64_t stride = 1;
+  for (unsigned core : llvm::reverse(order)) {
+    if (known.coefficients()[core] != stride)
+      return std::nullopt;
+    stride *= known.shape()[core];
+  }
+  if (stride != size)
+    return std::nullopt;
+  return order;
+}
+
+/// The shape of a gather.
+Shape gatheredShape(const Value &data, const Value &indices, unsigned axis) {
+  Shape shape(data.shape.begin(), data.shape.begin() + axis);
+  shape.insert(shape.end(), indices.shape.begin(), indices.shape.end());
+  shape.insert(shape.end(), data.shape.begin() + axis + 1, data.shape.end());
+  return shape;
+}
+
+/// Where dim `dim` of the data stands in the result, given where dim `axis` goes.
+unsigned movedDim(unsigned dim, unsigned axis, unsigned indexRank, unsigned axisTo) {
+  if (dim == axis)
+    return axisTo;
+  return dim < axis ? dim : dim + indexRank - 1;
+}
+
+/// `data` as the result, of shape `shape`, whose dim `axis` (already cut to the range) is result
+/// dim `axisTo`. Index dims precede and follow in order, so no element moves.
+Value placed(const Value &data, unsigned axis, unsigned indexRank, unsigned axisTo,
+             const Shape &shape) {
+  Value result = data;
+  result.shape = shape;
+  result.partsDim = movedDim(data.partsDim, axis, indexRank, axisTo);
+  for (unsigned &dim : result.dims)
+    dim = movedDim(dim, axis, indexRank, axisTo);
+  return result;
+}
+
+Value gatherKnown(const Value &data, const Value &indices, unsigned axis, const Shape &shape,
+                  const std::vector<unsigned> &dims) {
+  const Known &table = *data.known;
+  Shape coreShape;
+  for (unsigned dim : dims)
+    coreShape.push_back(shape[dim]);
+  std::vector<int64_t> ints;
+  std::vector<double> reals;
+  unsigned core = data.coreDim(axis);
+  forEachIndex(coreShape, [&](const Shape &index) {
+    auto at = [&](unsigned dim) { return index[llvm::find(dims, dim) - dims.begin()]; };
+    Shape indexIndex, tableIndex;
+    for (unsigned dim : indices.dims)
+      indexIndex.push_back(at(dim + axis));
+    for (unsigned i = 0; i < data.dims.size(); ++i)
+      tableIndex.push_back(i == core ? indices.known->intAt(indexIndex)
+                                     : at(movedDim(data.dims[i], axis, indices.rank(), 0)));
+    if (table.isFloat())
+      reals.push_back(table.realAt(tableIndex));
+    else
+      ints.push_back(table.intAt(tableIndex));
+  });
+  return Value::ofKnown(data.dtype, shape, dims,
+                        table.isFloat() ? Known::ofReals(coreShape, std::move(reals))
+                                        : Known::ofInts(coreShape, std::move(ints)));
+}
+
+/// An affine table at affine indices is affine again.
+Value composeAffine(const Value &data, const Value &indices, unsigned axis, const Shape &shape,
+                    const std::vector<unsigned> &dims) {
+  const Known &table = *data.known, &index = *indices.known;
+  unsigned core = data.coreDim(axis);
+  int64_t step = table.coefficients()[core];
+  std::vector<int64_t> steps(dims.size(), 0);
+  Shape coreShape;
+  for (unsigned dim : dims)
+    coreShape.push_back(shape[dim]);
+  auto at = [&](unsigned dim) { return llvm::find(dims, dim) - dims.begin(); };
+  for (unsigned i = 0; i < data.dims.size(); ++i)
+    if (i != core)
+      steps[at(movedDim(data.dims[i], axis, indices.rank(), 0))] = table.coefficients()[i];
+  int64_t offset = table.offset();
+  if (index.isAffine()) {
+    for (unsigned i = 0; i < indices.dims.size(); ++i)
+      steps[at(indices.dims[i] + axis)] = step * index.coefficients()[i];
+    offset += step * index.offset();
+  } else {
+    offset += step * index.intAt({});
+  }
+  return Value::ofKnown(data.dtype, shape, dims,
+                        Known::affine(coreShape, offset, steps, table.isFloat()));
+}
+
+/// The dims of a gather's result along which it may change.
+std::vector<unsigned> gatheredDims(const Value &data, const Value &indices, unsigned axis) {
+  std::vector<unsigned> dims;
+  for (unsigned dim : data.dims)
+    if (dim != axis)
+      dims.push_back(movedDim(dim, axis, indices.rank(), 0));
+  for (unsigned dim : indices.dims)
+    dims.push_back(dim + axis);
+  llvm::sort(dims);
+  return dims;
+}
+
+/// Undoes a flattening: dim `axis` becomes the index dims `order`, each at its place.
+Value unflatten(Emitter &emitter, const Value &data, const Value &indices, unsigned axis,
+                const std::vector<unsigned> &order, const Shape &shape) {
+  Shape split = data.shape;
+  split.erase(split.begin() + axis);
+  for (auto [i, core] : llvm::enumerate(order))
+    split.insert(split.begin() + axis + i, indices.known->shape()[core]);
+  Value value = reshape(emitter, data, split);
+  // From the order of the strides to the order of the index dims.
+  std::vector<unsigned> permutation;
+  for (unsigned dim = 0; dim < split.size(); ++dim)
+    permutation.push_back(dim);
+  for (unsigned core = 0; core < order.size(); ++core)
+    permutation[axis + core] = axis + (llvm::find(order, core) - order.begin());
+  value = transpose(emitter, value, permutation);
+  Value result = value;
+  result.shape = shape;
+  for (unsigned &dim : result.dims) {
+    if (dim < axis)
+      continue;
+    dim = dim < axis + order.size() ? axis + indices.dims[dim - axis]
+                                    : unsigned(dim - order.size() + indices.rank());
+  }
+  return result;
+}
+
+Value gatherRuntime(Emitter &emitter, const Value &data, const Value &indices, unsigned axis,
+                    const Shape &shape) {
+  std::vector<unsigned> dims = gatheredDims(data, indices, axis);
+  Shape coreShape;
+  for (unsigned dim : dims)
+    coreShape.push_back(shape[dim]);
+  mlir::Value core = emitter.createOne("gather", {emitter.core(data), emitter.core(indices)},
+                                       emitter.type(data.dtype, coreShape),
+                                       {emitter.integer("dim", data.coreDim(axis))});
+  return Value::ofCore(data.dtype, shape, dims, core);
+}
+
+} // namespace
+
+Value gather(Emitter &emitter, const Value &data, const Value &givenIndices, unsigned axis) {
+  Shape shape = gatheredShape(data, givenIndices, axis);
+  bool indicesKnown = givenIndices.isKnown();
+  Value indices = indicesKnown ? checkIndices(givenIndices, data.shape[axis]) : givenIndices;
+  if (data.coreDim(axis) < 0) // every row is the same
+    return placed(data, axis, indices.rank(), 0, shape);
+  if (!indicesKnown)
+    return gatherRuntime(emitter, data, indices, axis, shape);
+
+  std::vector<unsigned> dims = gatheredDims(data, indices, axis);
+  int64_t elements = 1;
+  for (unsigned dim : dims)
+    if (__builtin_mul_overflow(elements, shape[dim], &elements))
+      throw ImportError("a tensor of more than 2^63 elements");
+  if (data.isKnown() && data.known->isAffine() && (indices.known->isAffine() || indices.isSplat()))
+    return composeAffine(data, indices, axis, shape, dims);
+  if (data.isKnown() && elements <= kMaxKnownElements)
+    return gatherKnown(data, indices, axis, shape, dims);
+  if (indices.isSplat()) {
+    Value row = slice(emitter, data, axis, indices.splatInt(), 1, 1);
+    row = emitter.withoutUnitDims(row);
+    return placed(row, axis, indices.rank(), 0, shape);
+  }
+  if (std::optional<Range> range = asRange(indices)) {
+    Value rows = slice(emitter, data, axis, range->start, 1, range->size);
+    return placed(rows, axis, indices.rank(), axis + range->dim, shape);
+  }
+  if (auto order = asFlattened(*indices.known, data.shape[axis]))
+    return unflatten(emitter, data, indices, axis, *order, shape);
+  return gatherRuntime(emitter, data, indices, axis, shape);
+}
+
+//===- GatherND ------------------------------------------------------------===//
+
+/// The coordinates of data dim `k`: `indices` at place k of its last dim, without that dim.
+static Value coordinate(Emitter &emitter, const Value &indices, int64_t k) {
+  unsigned last = indices.rank() - 1;
+  Value part = indices;
+  if (indices.parts && indices.partsDim == last) {
+    int64_t at = k;
+    const Value *candidate = indices.parts->data();
+    while (at >= candidate->shape[last])
+      at -= (candidate++)->shape[last];
+    part = *candidate;
+    k = at;
+  }
+  return squeeze(emitter, slice(emitter, part, last, k, 1, 1), {last});
+}
+
+Value gatherNd(Emitter &emitter, const Value &data, const Value &indices, int64_t batchDims) {
+  if (batchDims != 0)
+    throw ImportError("GatherND with batch_dims is not supported");
+  if (indices.rank() == 0)
+    throw ImportError("GatherND needs indices of rank 1 or more");
+  int64_t depth = indices.shape.back();
+  if (depth < 1 || depth > data.rank())
+    throw ImportError("GatherND with " + std::to_string(depth) +
+                      " coordinates for a tensor of rank " + std::to_string(data.rank()));
+  unsigned indexRank = indices.rank() - 1;
+  Shape indexShape(indices.shape.begin(), indices.shape.end() - 1);
+  Shape shape = indexShape;
+  shape.insert(shape.end(), data.shape.begin() + depth, data.shape.end());
+
+  // One coordinate after the other. A range takes its data dim to a dim of the result, so the data
+  // is first cut along all of them; only one coordinate may be a general list.
+  Value cut = data;
+  std::vector<std::optional<unsigned>> target(depth);
+  int64_t general = -1;
+  for (int64_t k = 0; k < depth; ++k) {
+    Value part = coordinate(emitter, indices, k);
+    if (!part.isKnown() && cut.coreDim(k) >= 0 && depth > 1)
+      throw ImportError("GatherND with coordinates computed from data is not supported");
+    if (part.isKnown())
+      part = checkIndices(part, data.shape[k]);
+    if (cut.coreDim(k) < 0) {
+      cut.shape[k] = 1;
+      continue;
+    }
+    std::optional<Range> range;
+    if (part.isKnown() && part.isSplat()) {
+      cut = slice(emitter, cut, k, part.splatInt(), 1, 1);
+      if (!cut.isKnown())
+        cut = emitter.withoutUnitDims(cut);
+    } else if (part.isKnown() && (range = asRange(part)) &&
+               !llvm::is_contained(target, std::optional<unsigned>(range->dim))) {
+      cut = slice(emitter, cut, k, range->start, 1, range->size);
+      target[k] = range->dim;
+    } else if (general < 0) {
+      general = k;
+    } else {
+      throw ImportError(
+          "GatherND with two coordinates that are neither ranges nor constants is not "
+          "supported");
+    }
+  }
+  // The dims of the result are those of the indices, then the rest of the data's.
+  if (general >= 0) {
+    Value part = coordinate(emitter, indices, general);
+    bool alone = llvm::none_of(target, [](const auto &dim) { return dim.has_value(); });
+    if (!alone)
+      throw ImportError("GatherND that mixes ranges and lists of coordinates is not supported");
+    std::vector<unsigned> rest;
+    for (int64_t k = 0; k < depth; ++k)
+      if (k != general)
+        rest.push_back(k);
+    for (unsigned k : rest)
+      if (cut.shape[k] != 1)
+        cut.shape[k] = 1;
+    return gather(emitter, squeeze(emitter, cut, rest), part, 0);
+  }
+  // Bring the cut dims into the order of their targets.
+  std::vector<unsigned> order;
+  for (unsigned k = 0; k < depth; ++k)
+    order.push_back(k);
+  llvm::sort(order, [&](unsigned a, unsigned b) {
+    return std::pair(target[a].value_or(indexRank), a) <
+           std::pair(target[b].value_or(indexRank), b);
+  });
+  std::vector<unsigned> permutation = order;
+  for (unsigned dim = depth; dim < data.rank(); ++dim)
+    permutation.push_back(dim);
+  Value moved = transpose(emitter, cut, permutation);
+  Value result = moved;
+  result.shape = shape;
+  for (unsigned &dim : result.dims)
+    dim = dim < depth ? *target[order[dim]] : dim - depth + indexRank;
+  return result;
+}
+
+} // namespace tbc::frontend

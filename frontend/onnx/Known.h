@@ -1,0 +1,66 @@
+//===- Known.h - Tensors whose elements are known at import ----------------===//
+
+#ifndef TBC_FRONTEND_ONNX_KNOWN_H
+#define TBC_FRONTEND_ONNX_KNOWN_H
+
+#include "runtime/kernels/DType.h"
+#include "runtime/kernels/Tensor.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tbc::frontend {
+
+using kernels::DType;
+using kernels::Shape;
+
+/// Calls `visit` with every index of a tensor of `shape`, in row-major order.
+void forEachIndex(const Shape &shape, const std::function<void(const Shape &index)> &visit);
+
+/// The elements of a tensor: listed, or an affine function of the index. Affine ones (ranges,
+/// positions and what is added and compared to them) cost nothing at any size, and are emitted as
+/// `iota`, never as tables.
+class Known {
+public:
+  static Known ofInts(Shape shape, std::vector<int64_t> elements);
+  static Known ofReals(Shape shape, std::vector<double> elements);
+  static Known ofInt(int64_t value) { return ofInts({}, {value}); }
+  static Known ofReal(double value) { return ofReals({}, {value}); }
+  /// offset + sum of coefficients[i] * index[i]; a float tensor holds the same numbers.
+  static Known affine(Shape shape, int64_t offset, std::vector<int64_t> coefficients, bool isFloat);
+
+  const Shape &shape() const { return sizes; }
+  bool isFloat() const { return floating; }
+  bool isAffine() const { return isAffineForm; }
+  int64_t offset() const { return affineOffset; }
+  const std::vector<int64_t> &coefficients() const { return affineCoefficients; }
+  int64_t numElements() const { return kernels::numElements(sizes); }
+
+  int64_t intAt(const Shape &index) const;
+  double realAt(const Shape &index) const;
+  /// All elements in row-major order.
+  std::vector<int64_t> ints() const;
+  std::vector<double> reals() const;
+
+  /// The same tensor without the dims along which it does not change; `kept` lists the others. A
+  /// listed integer tensor that is affine becomes so.
+  Known compacted(std::vector<unsigned> &kept) const;
+
+private:
+  int64_t linear(const Shape &index) const;
+  bool isConstantAlong(unsigned dim) const;
+  void findAffineForm();
+
+  Shape sizes;
+  bool floating = false, isAffineForm = false;
+  int64_t affineOffset = 0;
+  std::vector<int64_t> affineCoefficients;
+  std::vector<int64_t> intElements;
+  std::vector<double> realElements;
+};
+
+} // namespace tbc::frontend
+
+#endif // TBC_FRONTEND_ONNX_KNOWN_H

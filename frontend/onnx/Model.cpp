@@ -1,0 +1,330 @@
+//===- Model.cpp - A parsed and checked ONNX model -------------------------===//
+
+#include "frontend/onnx/Model.h"
+
+#include "frontend/onnx/Value.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+#include <queue>
+#include <set>
+
+namespace tbc::frontend {
+
+namespace {
+
+/// The oldest operator set whose ops the importer knows, and the newest.
+constexpr int64_t minOpset = 13, maxOpset = 26;
+
+void readOperatorSets(Model &model) {
+  for (const onnx::OperatorSetIdProto &set : model.proto->opset_import())
+    if (set.domain().empty() || set.domain() == "ai.onnx")
+      model.opset = set.version();
+  if (model.opset < minOpset || model.opset > maxOpset)
+    throw ImportError("the model uses operator set " + std::to_string(model.opset) + "; sets " +
+                      std::to_string(minOpset) + " to " + std::to_string(maxOpset) +
+                      " are supported. Convert it with onnx.version_converter, or export it again");
+}
+
+void nameNodes(Model &model) {
+  std::set<std::string> taken;
+  for (const onnx::NodeProto &node : model.graph().node())
+    if (!node.name().empty())
+      taken.insert(node.name());
+  std::set<std::string> used;
+  std::map<std::string, int> next;
+  for (int i = 0; i < model.graph().node_size(); ++i) {
+    const onnx::NodeProto &node = model.graph().node(i);
+    std::string name = node.name().empty() ? node.op_type() + "_" + std::to_string(i) : node.name();
+    std::string unique = name;
+    // A counter per name: a million nodes of one name stay cheap.
+    while (used.count(unique) || (unique != node.name() && taken.count(unique)))
+      unique = name + "#" + std::to_string(++next[name]);
+    used.insert(unique);
+    model.nodes.push_back({&node, unique});
+  }
+}
+
+std::string describe(const GraphNode &node) {
+  return "node '" + node.name + "' (" + node.proto->op_type() + ")";
+}
+
+/// Puts the nodes in an order in which every input is there, keeping theirs where possible.
+void sortNodes(Model &model) {
+  constexpr int fromOutside = -1;
+  std::map<std::string, int> producer;
+  auto define = [&](const std::string &value, int by, const std::string &what) {
+    if (!producer.emplace(value, by).second)
+      throw ImportError(what + " defines '" + value + "', which is already defined");
+  };
+  for (const auto &[name, tensor] : model.initializers)
+    define(name, fromOutside, "an initializer");
+  for (const onnx::ValueInfoProto *input : model.inputs)
+    define(input->name(), fromOutside, "a graph input");
+  int count = model.nodes.size();
+  for (int i = 0; i < count; ++i)
+    for (const std::string &output : model.nodes[i].proto->output())
+      if (!output.empty())
+        define(output, i, describe(model.nodes[i]));
+
+  std::vector<std::vector<int>> users(count);
+  std::vector<int> waiting(count, 0);
+  for (int i = 0; i < count; ++i)
+    for (const std::string &input : model.nodes[i].proto->input()) {
+      if (input.empty())
+        continue;
+      auto it = producer.find(input);
+      if (it == producer.end())
+        throw ImportError(describe(model.nodes[i]) + " reads '" + input +
+                          "', which nothing defines");
+      if (it->second == fromOutside)
+        continue;
+      users[it->second].push_back(i);
+      ++waiting[i];
+    }
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  for (int i = 0; i < count; ++i)
+    if (waiting[i] == 0)
+      ready.push(i);
+  std::vector<GraphNode> sorted;
+  while (!ready.empty()) {
+    int i = ready.top();
+    ready.pop();
+    sorted.push_back(model.nodes[i]);
+    for (int user : users[i])
+      if (--waiting[user] == 0)
+        ready.push(user);
+  }
+  if (int(sorted.size()) == count) {
+    model.nodes = std::move(sorted);
+    return;
+  }
+  // Walking up from any node that waits ends in a cycle.
+  int at =
+      std::find_if(waiting.begin(), waiting.end(), [](int n) { return n > 0; }) - waiting.begin();
+  std::set<int> seen;
+  while (seen.insert(at).second)
+    for (const std::string &input : model.nodes[at].proto->input())
+      if (auto it = producer.find(input);
+          it != producer.end() && it->second >= 0 && waiting[it->second] > 0) {
+        at = it->second;
+        break;
+      }
+  throw ImportError("the graph has a cycle through " + describe(model.nodes[at]));
+}
+
+void readGraph(Model &model) {
+  const onnx::GraphProto &graph = model.graph();
+  for (const onnx::TensorProto &tensor : graph.initializer()) {
+    if (tensor.name().empty())
+      throw ImportError("an initializer has no name");
+    if (!model.initializers.emplace(tensor.name(), &tensor).second)
+      throw ImportError("initializer '" + tensor.name() + "' is defined twice");
+  }
+  std::set<std::string> inputs;
+  for (const onnx::ValueInfoProto &input : graph.input()) {
+    if (input.name().empty() || !inputs.insert(input.name()).second)
+      throw ImportError("graph input '" + input.name() + "' has no name or is there twice");
+    if (!model.initializers.count(input.name()))
+      model.inputs.push_back(&input);
+  }
+  if (graph.output_size() == 0)
+    throw ImportError("the graph has no outputs");
+  nameNodes(model);
+  sortNodes(model);
+}
+
+} // namespace
+
+Result<std::unique_ptr<Model>> loadModel(const std::string &path) {
+  Result<MappedFile> file = MappedFile::open(path);
+  if (!file)
+    return file.error();
+  Result<ScannedModel> scanned = scanModel(*file);
+  if (!scanned)
+    return scanned.error();
+  auto model = std::make_unique<Model>();
+  model->scanned = std::move(*scanned);
+  model->proto = std::make_unique<onnx::ModelProto>();
+
+  const std::string &skeleton = model->scanned.skeleton;
+  google::protobuf::io::ArrayInputStream stream(skeleton.data(), int(skeleton.size()));
+  google::protobuf::io::CodedInputStream coded(&stream);
+  // A graph inside a graph takes three levels: node, attribute, graph.
+  coded.SetRecursionLimit(4 * ScanLimits().graphDepth + 16);
+  auto reject = [&](const std::string &why) {
+    return Error{ErrorCode::ModelRejected, path + ": " + why};
+  };
+  if (!model->proto->ParseFromCodedStream(&coded) || !coded.ConsumedEntireMessage())
+    return reject("not an ONNX model");
+  if (model->graph().node_size() == 0)
+    return reject("not an ONNX model: its graph has no nodes");
+  try {
+    readOperatorSets(*model);
+    readGraph(*model);
+  } catch (const ImportError &error) {
+    return reject(error.what());
+  }
+  return model;
+}
+
+//===- tensors -------------------------------------------------------------===//
+
+DType dtypeOfOnnx(int32_t elementType, const std::string &what) {
+  switch (elementType) {
+  case onnx::TensorProto::DOUBLE:
+    return DType::F64;
+  case onnx::TensorProto::FLOAT:
+    return DType::F32;
+  case onnx::TensorProto::FLOAT16:
+    return DType::F16;
+  case onnx::TensorProto::BFLOAT16:
+    return DType::BF16;
+  case onnx::TensorProto::INT64:
+    return DType::I64;
+  case onnx::TensorProto::INT32:
+    return DType::I32;
+  case onnx::TensorProto::INT16:
+    return DType::I16;
+  case onnx::TensorProto::INT8:
+    return DType::I8;
+  case onnx::TensorProto::UINT8:
+    return DType::U8;
+  case onnx::TensorProto::BOOL:
+    return DType::Bool;
+  default:
+    throw ImportError(what + " has element type " + std::to_string(elementType) +
+                      ", which is not supported");
+  }
+}
+
+Shape shapeOfTensor(const onnx::TensorProto &tensor) {
+  constexpr int64_t maxElements = int64_t(1) << 56;
+  Shape shape;
+  __int128 elements = 1;
+  for (int64_t size : tensor.dims()) {
+    if (size < 0)
+      throw ImportError("tensor '" + tensor.name() + "' has a dim of size " + std::to_string(size));
+    elements *= size;
+    if (size > maxElements || elements > maxElements)
+      throw ImportError("tensor '" + tensor.name() + "' has more than 2^56 elements");
+    shape.push_back(size);
+  }
+  return shape;
+}
+
+bool isExternal(const onnx::TensorProto &tensor) {
+  return tensor.data_location() == onnx::TensorProto::EXTERNAL;
+}
+
+namespace {
+
+/// The bytes of a payload in the mapped file.
+struct Bytes {
+  const uint8_t *data = nullptr;
+  uint64_t size = 0;
+  unsigned field = 0;
+};
+
+Bytes payloadOf(const Model &model, const onnx::TensorProto &tensor) {
+  if (!tensor.has_segment())
+    return {};
+  const Payload &payload = model.scanned.payloads.at(uint64_t(tensor.segment().begin()));
+  return {model.scanned.file.data() + payload.offset, payload.bytes, payload.field};
+}
+
+std::vector<int64_t> readVarints(const Bytes &bytes) {
+  std::vector<int64_t> values;
+  for (uint64_t i = 0; i < bytes.size;) {
+    uint64_t value = 0;
+    unsigned shift = 0;
+    do {
+      value |= shift < 64 ? uint64_t(bytes.data[i] & 0x7f) << shift : 0;
+      shift += 7;
+    } while (i < bytes.size && (bytes.data[i++] & 0x80) && i < bytes.size);
+    values.push_back(int64_t(value));
+  }
+  return values;
+}
+
+/// The integers that a typed field holds: integer elements, or the bits of 16-bit floats.
+std::vector<int64_t> typedInts(const Model &model, const onnx::TensorProto &tensor) {
+  Bytes bytes = payloadOf(model, tensor);
+  if (bytes.data && (bytes.field == 5 || bytes.field == 7 || bytes.field == 11))
+    return readVarints(bytes);
+  if (tensor.int64_data_size() > 0)
+    return {tensor.int64_data().begin(), tensor.int64_data().end()};
+  return {tensor.int32_data().begin(), tensor.int32_data().end()};
+}
+
+std::vector<double> typedReals(const Model &model, const onnx::TensorProto &tensor, DType dtype) {
+  if (dtype == DType::F32)
+    return {tensor.float_data().begin(), tensor.float_data().end()};
+  if (dtype == DType::F64)
+    return {tensor.double_data().begin(), tensor.double_data().end()};
+  std::vector<double> values;
+  for (int64_t bits : typedInts(model, tensor))
+    values.push_back(dtype == DType::BF16 ? kernels::decodeBF16(uint16_t(bits))
+                                          : kernels::decodeF16(uint16_t(bits)));
+  return values;
+}
+
+} // namespace
+
+Known readTensor(const Model &model, const onnx::TensorProto &tensor) {
+  std::string what = "tensor '" + tensor.name() + "'";
+  DType dtype = dtypeOfOnnx(tensor.data_type(), what);
+  Shape shape = shapeOfTensor(tensor);
+  int64_t elements = kernels::numElements(shape);
+  if (isExternal(tensor))
+    throw ImportError(what + " is needed at import, but its data is in another file; store it "
+                             "inside the model");
+  if (elements > kMaxKnownElements)
+    throw ImportError(what + " has " + std::to_string(elements) +
+                      " elements, too many for a constant");
+  auto requireCount = [&](size_t count) {
+    if (int64_t(count) != elements)
+      throw ImportError(what + " has data for " + std::to_string(count) + " elements, but shape " +
+                        kernels::toString({dtype, shape}));
+  };
+  Bytes bytes = payloadOf(model, tensor);
+  bool isRaw = bytes.data && (bytes.field == 9 || (bytes.field == 4 && dtype == DType::F32) ||
+                              (bytes.field == 10 && dtype == DType::F64));
+  if (isRaw) {
+    if (bytes.size != uint64_t(elements * kernels::byteWidth(dtype)))
+      throw ImportError(what + " has " + std::to_string(bytes.size) + " bytes of data for shape " +
+                        kernels::toString({dtype, shape}));
+    kernels::Tensor read =
+        kernels::Tensor::fromBytes({dtype, shape}, kernels::Arith::F64, bytes.data);
+    return kernels::isFloat(dtype) ? Known::ofReals(shape, read.data<double>())
+                                   : Known::ofInts(shape, read.data<int64_t>());
+  }
+  if (kernels::isFloat(dtype)) {
+    std::vector<double> reals = typedReals(model, tensor, dtype);
+    requireCount(reals.size());
+    return Known::ofReals(shape, std::move(reals));
+  }
+  std::vector<int64_t> ints = typedInts(model, tensor);
+  requireCount(ints.size());
+  for (int64_t &value : ints)
+    value = kernels::wrapTo(dtype, value);
+  return Known::ofInts(shape, std::move(ints));
+}
+
+bool isGeneratedName(const std::string &name) {
+  if (name.rfind("onnx::", 0) == 0)
+    return true;
+  // A word and a number: val_152, tensor_3, 417.
+  size_t digits = name.find_last_not_of("0123456789");
+  if (digits == std::string::npos)
+    return true;
+  if (digits + 1 == name.size() || name[digits] != '_')
+    return false;
+  std::string word = name.substr(0, digits);
+  return word == "val" || word == "tensor" || word == "_" || word == "const" ||
+         word == "initializer";
+}
+
+} // namespace tbc::frontend

@@ -1,0 +1,118 @@
+//===- NodeContext.cpp - What the importer of one node sees ----------------===//
+
+#include "frontend/onnx/NodeContext.h"
+
+#include <cmath>
+#include <map>
+
+namespace tbc::frontend {
+
+const Value &NodeContext::input(size_t i) const {
+  if (!hasInput(i))
+    throw ImportError("input " + std::to_string(i) + " is missing");
+  return *inputs[i];
+}
+
+std::vector<Value> NodeContext::allInputs() const {
+  std::vector<Value> values;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    values.push_back(input(i));
+  if (values.empty())
+    throw ImportError("has no inputs");
+  return values;
+}
+
+std::vector<int64_t> NodeContext::ints(size_t i) const {
+  const Value &value = input(i);
+  if (!value.isKnown() || kernels::isFloat(value.dtype))
+    throw ImportError("input " + std::to_string(i) + " ('" + inputName(i) +
+                      "') must be integers that follow from shapes and constants, but it is " +
+                      (value.isKnown() ? "not of an integer type" : "computed from data"));
+  return fullInts(value);
+}
+
+double NodeContext::scalar(size_t i) const {
+  const Value &value = input(i);
+  if (!value.isSplat())
+    throw ImportError("input " + std::to_string(i) + " ('" + inputName(i) +
+                      "') must be one constant number");
+  return value.splatReal();
+}
+
+const onnx::AttributeProto *NodeContext::find(llvm::StringRef name) const {
+  for (const onnx::AttributeProto &attribute : node.attribute())
+    if (attribute.name() == name)
+      return &attribute;
+  return nullptr;
+}
+
+/// Throws unless `attribute` says it is of `type`, or says nothing, as old exporters do.
+static void requireType(const onnx::AttributeProto &attribute,
+                        onnx::AttributeProto::AttributeType type) {
+  if (attribute.type() != type && attribute.type() != onnx::AttributeProto::UNDEFINED)
+    throw ImportError("attribute '" + attribute.name() + "' is of the wrong type");
+}
+
+int64_t NodeContext::attrInt(llvm::StringRef name, int64_t defaultValue) const {
+  const onnx::AttributeProto *attribute = find(name);
+  if (!attribute)
+    return defaultValue;
+  requireType(*attribute, onnx::AttributeProto::INT);
+  return attribute->i();
+}
+
+double NodeContext::attrFloat(llvm::StringRef name, double defaultValue) const {
+  const onnx::AttributeProto *attribute = find(name);
+  if (!attribute)
+    return defaultValue;
+  requireType(*attribute, onnx::AttributeProto::FLOAT);
+  if (!std::isfinite(attribute->f()))
+    throw ImportError("attribute '" + attribute->name() + "' is not finite");
+  return attribute->f();
+}
+
+std::string NodeContext::attrText(llvm::StringRef name, const std::string &defaultValue) const {
+  const onnx::AttributeProto *attribute = find(name);
+  if (!attribute)
+    return defaultValue;
+  requireType(*attribute, onnx::AttributeProto::STRING);
+  return attribute->s();
+}
+
+std::vector<int64_t> NodeContext::attrInts(llvm::StringRef name,
+                                           std::vector<int64_t> defaultValue) const {
+  const onnx::AttributeProto *attribute = find(name);
+  if (!attribute)
+    return defaultValue;
+  requireType(*attribute, onnx::AttributeProto::INTS);
+  return {attribute->ints().begin(), attribute->ints().end()};
+}
+
+Value NodeContext::attrTensor(llvm::StringRef name) const {
+  const onnx::AttributeProto *attribute = find(name);
+  if (!attribute || !attribute->has_t())
+    throw ImportError("attribute '" + name.str() + "' is missing");
+  Known known = readTensor(model, attribute->t());
+  return Value::ofKnown(dtypeOfOnnx(attribute->t().data_type(), "attribute '" + name.str() + "'"),
+                        known);
+}
+
+std::vector<int64_t> NodeContext::axes(size_t i, llvm::StringRef name) const {
+  return hasInput(i) ? ints(i) : attrInts(name, {});
+}
+
+const OpImporter *findImporter(const std::string &domain, const std::string &type) {
+  using Table = std::map<std::pair<std::string, std::string>, const OpImporter *>;
+  static const Table table = [] {
+    Table result;
+    for (llvm::ArrayRef<OpImporter> family :
+         {mathOps(), shapeOps(), linearOps(), reductionOps(), normOps(), convOps(), attentionOps()})
+      for (const OpImporter &importer : family)
+        result[{importer.domain, importer.type}] = &importer;
+    return result;
+  }();
+  auto it = table.find({domain == "ai.onnx" ? "" : domain, type});
+  return it == table.end() ? nullptr : it->second;
+}
+
+} // namespace tbc::frontend

@@ -1,0 +1,99 @@
+//===- NodeContext.h - What the importer of one node sees ------------------===//
+
+#ifndef TBC_FRONTEND_ONNX_NODECONTEXT_H
+#define TBC_FRONTEND_ONNX_NODECONTEXT_H
+
+#include "frontend/onnx/Elementwise.h"
+#include "frontend/onnx/Emitter.h"
+#include "frontend/onnx/Indexing.h"
+#include "frontend/onnx/Model.h"
+#include "frontend/onnx/Structure.h"
+
+#include "llvm/ADT/ArrayRef.h"
+
+namespace tbc::frontend {
+
+/// One node with its inputs as values. Getters throw ImportError for what the op's definition
+/// forbids.
+class NodeContext {
+public:
+  NodeContext(const Model &model, const onnx::NodeProto &node, Emitter &emitter,
+              std::vector<const Value *> inputs)
+      : emitter(emitter), opset(model.opset), model(model), node(node), inputs(std::move(inputs)),
+        outputs(node.output_size()) {}
+
+  Emitter &emitter;
+  const int64_t opset;
+
+  size_t numInputs() const { return inputs.size(); }
+  bool hasInput(size_t i) const { return i < inputs.size() && inputs[i]; }
+  const Value &input(size_t i) const;
+  /// All inputs, none of them omitted.
+  std::vector<Value> allInputs() const;
+  /// An input that must be known: a list of integers.
+  std::vector<int64_t> ints(size_t i) const;
+  /// An input that must be known: one number.
+  double scalar(size_t i) const;
+
+  size_t numOutputs() const { return outputs.size(); }
+  /// Whether the graph names output `i`.
+  bool wantsOutput(size_t i) const { return i < outputs.size() && !node.output(int(i)).empty(); }
+  const std::string &inputName(size_t i) const { return node.input(int(i)); }
+  void setOutput(size_t i, Value value) {
+    if (i < outputs.size())
+      outputs[i] = std::move(value);
+  }
+  const std::vector<Value> &results() const { return outputs; }
+
+  /// The value that replaces the state called `name` after a step; also output `output` of the
+  /// node.
+  void setNewState(const std::string &name, DType dtype, mlir::Value value, size_t output) {
+    newStates.push_back({name, value});
+    setOutput(output, Value::ofTensor(dtype, value));
+  }
+  std::vector<std::pair<std::string, mlir::Value>> newStates;
+
+  bool hasAttr(llvm::StringRef name) const { return find(name) != nullptr; }
+  int64_t attrInt(llvm::StringRef name, int64_t defaultValue) const;
+  double attrFloat(llvm::StringRef name, double defaultValue) const;
+  std::string attrText(llvm::StringRef name, const std::string &defaultValue) const;
+  std::vector<int64_t> attrInts(llvm::StringRef name, std::vector<int64_t> defaultValue) const;
+  /// A tensor attribute, which must be there.
+  Value attrTensor(llvm::StringRef name) const;
+  const onnx::AttributeProto *find(llvm::StringRef name) const;
+
+  /// Axes that older operator sets give as an attribute and newer ones as input `i`.
+  std::vector<int64_t> axes(size_t i, llvm::StringRef name = "axes") const;
+  bool hasAxes(size_t i, llvm::StringRef name = "axes") const {
+    return hasInput(i) || hasAttr(name);
+  }
+
+private:
+  const Model &model;
+  const onnx::NodeProto &node;
+  std::vector<const Value *> inputs;
+  std::vector<Value> outputs;
+};
+
+/// The importer of one kind of node: reads inputs, sets outputs.
+struct OpImporter {
+  const char *domain; // "" is the standard set
+  const char *type;
+  void (*import)(NodeContext &node);
+};
+
+/// The families; one file each in ops/.
+llvm::ArrayRef<OpImporter> mathOps();
+llvm::ArrayRef<OpImporter> shapeOps();
+llvm::ArrayRef<OpImporter> linearOps();
+llvm::ArrayRef<OpImporter> reductionOps();
+llvm::ArrayRef<OpImporter> normOps();
+llvm::ArrayRef<OpImporter> convOps();
+llvm::ArrayRef<OpImporter> attentionOps();
+
+/// The importer of a kind of node, or nullptr.
+const OpImporter *findImporter(const std::string &domain, const std::string &type);
+
+} // namespace tbc::frontend
+
+#endif // TBC_FRONTEND_ONNX_NODECONTEXT_H

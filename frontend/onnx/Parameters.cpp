@@ -1,0 +1,262 @@
+//===- Parameters.cpp - Which initializers are parameters ------------------===//
+
+#include "frontend/onnx/Parameters.h"
+
+#include "frontend/onnx/ExternalData.h"
+#include "frontend/onnx/Value.h"
+
+#include <algorithm>
+#include <deque>
+#include <set>
+
+namespace tbc::frontend {
+
+namespace {
+
+/// Who reads each value: (node, which of its inputs).
+using Users = std::map<std::string, std::vector<std::pair<const GraphNode *, int>>>;
+
+Users findUsers(const Model &model) {
+  Users users;
+  for (const GraphNode &node : model.nodes)
+    for (int i = 0; i < node.proto->input_size(); ++i)
+      if (!node.proto->input(i).empty())
+        users[node.proto->input(i)].push_back({&node, i});
+  return users;
+}
+
+const std::vector<std::pair<const GraphNode *, int>> &usersOf(const Users &users,
+                                                              const std::string &value) {
+  static const std::vector<std::pair<const GraphNode *, int>> none;
+  auto it = users.find(value);
+  return it == users.end() ? none : it->second;
+}
+
+bool isRunningStatistic(const Users &users, const std::string &name) {
+  const auto &list = usersOf(users, name);
+  return !list.empty() && std::all_of(list.begin(), list.end(), [](const auto &use) {
+    return use.first->proto->op_type() == "BatchNormalization" && use.second >= 3;
+  });
+}
+
+/// Whether everything that depends on a tensor passes through Sin or Cos: rotary frequencies.
+bool reachesOnlySinCos(const Model &model, const Users &users, const std::string &name) {
+  // Frequencies take a handful of nodes; a weight reaches most of the graph, so stop early.
+  constexpr size_t maxNodes = 32;
+  std::set<std::string> outputs;
+  for (const onnx::ValueInfoProto &output : model.graph().output())
+    outputs.insert(output.name());
+  std::deque<std::string> pending{name};
+  std::set<std::string> seen{name};
+  bool found = false;
+  while (!pending.empty()) {
+    std::string value = pending.front();
+    pending.pop_front();
+    if (outputs.count(value) || seen.size() > maxNodes)
+      return false;
+    for (const auto &[node, input] : usersOf(users, value)) {
+      const std::string &type = node->proto->op_type();
+      if (type == "Sin" || type == "Cos") {
+        found = true;
+        continue;
+      }
+      for (const std::string &output : node->proto->output())
+        if (!output.empty() && seen.insert(output).second)
+          pending.push_back(output);
+    }
+  }
+  return found;
+}
+
+//===- display names -------------------------------------------------------===//
+
+/// The module path that torch's newer exporter leaves on a node: the last but one of
+/// "['', 'model', 'model.layers.0', 'linear']".
+std::string pathFromMetadata(const onnx::NodeProto &node) {
+  for (const onnx::StringStringEntryProto &entry : node.metadata_props()) {
+    if (entry.key() != "pkg.torch.onnx.name_scopes")
+      continue;
+    std::vector<std::string> scopes;
+    const std::string &text = entry.value();
+    for (size_t begin = text.find('\''); begin != std::string::npos;) {
+      size_t end = text.find('\'', begin + 1);
+      if (end == std::string::npos)
+        break;
+      scopes.push_back(text.substr(begin + 1, end - begin - 1));
+      begin = text.find('\'', end + 1);
+    }
+    return scopes.size() >= 2 ? scopes[scopes.size() - 2] : "";
+  }
+  return "";
+}
+
+/// The module path in a node name of torch's older exporter: "/layer1/layer1.0/conv1/Conv" is in
+/// "layer1.0.conv1".
+std::string pathFromName(const std::string &name) {
+  if (name.empty() || name[0] != '/')
+    return "";
+  std::vector<std::string> parts;
+  size_t begin = 1;
+  for (size_t end; (end = name.find('/', begin)) != std::string::npos; begin = end + 1) {
+    std::string part = name.substr(begin, end - begin);
+    if (!parts.empty() && part.rfind(parts.back() + ".", 0) == 0)
+      parts.pop_back();
+    parts.push_back(part);
+  }
+  std::string path;
+  for (const std::string &part : parts)
+    path += (path.empty() ? "" : ".") + part;
+  return path;
+}
+
+std::string displayName(const Users &users, const std::string &name) {
+  if (!isGeneratedName(name))
+    return name;
+  for (const auto &[node, input] : usersOf(users, name)) {
+    std::string path = pathFromMetadata(*node->proto);
+    if (path.empty())
+      path = pathFromName(node->proto->name());
+    if (path.empty())
+      continue;
+    const std::string &type = node->proto->op_type();
+    bool isProduct = type == "MatMul" || type == "Gemm" || type == "Conv" || type == "Transpose" ||
+                     type == "Einsum";
+    return path + (isProduct       ? (input < 2 ? ".weight" : ".bias")
+                   : type == "Add" ? ".bias"
+                                   : "." + name);
+  }
+  return name;
+}
+
+//===- sources -------------------------------------------------------------===//
+
+std::string folderOf(const std::string &path) {
+  size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+class Sources {
+public:
+  Sources(const Model &model, const ImportOptions &options)
+      : model(model), folder(folderOf(model.path())), root(options.externalDataRoot),
+        ledger(folder, root) {}
+
+  /// Claims the external data of a tensor; nothing for a tensor inside the model.
+  std::optional<ParameterSource> external(const onnx::TensorProto &tensor) {
+    if (!isExternal(tensor))
+      return std::nullopt;
+    ParameterSource source = describe(tensor);
+    std::vector<std::pair<std::string, std::string>> entries;
+    for (const onnx::StringStringEntryProto &entry : tensor.external_data())
+      entries.push_back({entry.key(), entry.value()});
+    Result<ExternalRange> range = parseExternalData(tensor.name(), entries);
+    if (!range)
+      throw ImportError(range.error().message);
+    Result<bool> present = ledger.claim(tensor.name(), *range, source.bytes);
+    if (!present)
+      throw ImportError(present.error().message);
+    source.isExternal = true;
+    source.location = range->location;
+    source.file = folder + "/" + range->location;
+    source.offset = range->offset;
+    source.directory = folder;
+    source.externalDataRoot = root;
+    source.present = *present;
+    return source;
+  }
+
+  ParameterSource inModel(const onnx::TensorProto &tensor) {
+    ParameterSource source = describe(tensor);
+    source.file = model.path();
+    source.present = true;
+    std::string what = "initializer '" + tensor.name() + "'";
+    if (!tensor.has_segment())
+      throw ImportError(what + (source.bytes == 0 ? " has no elements"
+                                                  : " has no data, or data that is not packed"));
+    const Payload &payload = model.scanned.payloads.at(uint64_t(tensor.segment().begin()));
+    source.offset = int64_t(payload.offset);
+    bool isRaw = payload.field == 9 || (payload.field == 4 && source.dtype == DType::F32) ||
+                 (payload.field == 10 && source.dtype == DType::F64);
+    bool isVarint = payload.field == 5 && kernels::byteWidth(source.dtype) == 2;
+    if (!isRaw && !isVarint)
+      throw ImportError(what + " has data in a field that is not for its element type");
+    if (isRaw && int64_t(payload.bytes) != source.bytes)
+      throw ImportError(what + " has " + std::to_string(payload.bytes) +
+                        " bytes of data for shape " +
+                        kernels::toString({source.dtype, source.shape}));
+    if (isVarint) {
+      source.encoding = ParameterSource::Encoding::Varint;
+      const uint8_t *data = model.scanned.file.data() + payload.offset;
+      int64_t count = std::count_if(data, data + payload.bytes, [](uint8_t b) { return b < 0x80; });
+      if (count != kernels::numElements(source.shape))
+        throw ImportError(what + " has data for " + std::to_string(count) + " elements");
+      source.bytes = int64_t(payload.bytes);
+    }
+    return source;
+  }
+
+  void finish() {
+    if (Status status = ledger.checkOverlaps(); !status)
+      throw ImportError(status.error().message);
+  }
+
+private:
+  ParameterSource describe(const onnx::TensorProto &tensor) {
+    ParameterSource source;
+    source.name = tensor.name();
+    source.dtype = dtypeOfOnnx(tensor.data_type(), "initializer '" + tensor.name() + "'");
+    source.shape = shapeOfTensor(tensor);
+    source.bytes = kernels::numElements(source.shape) * kernels::byteWidth(source.dtype);
+    return source;
+  }
+
+  const Model &model;
+  std::string folder, root;
+  ExternalLedger ledger;
+};
+
+enum class Role { Constant, Param, State };
+
+Role roleOf(const Model &model, const Users &users, const onnx::TensorProto &tensor) {
+  DType dtype = dtypeOfOnnx(tensor.data_type(), "initializer '" + tensor.name() + "'");
+  if (!kernels::isFloat(dtype) || tensor.dims_size() == 0)
+    return Role::Constant;
+  if (isRunningStatistic(users, tensor.name()))
+    return Role::State;
+  if (kernels::numElements(shapeOfTensor(tensor)) == 1 && isGeneratedName(tensor.name()))
+    return Role::Constant;
+  if (reachesOnlySinCos(model, users, tensor.name()))
+    return isExternal(tensor) ? Role::State : Role::Constant;
+  return Role::Param;
+}
+
+} // namespace
+
+Parameters findParameters(const Model &model, const ImportOptions &options) {
+  Parameters result;
+  Users users = findUsers(model);
+  Sources sources(model, options);
+  std::set<std::string> displayNames;
+  for (const onnx::TensorProto &tensor : model.graph().initializer()) {
+    std::optional<ParameterSource> external = sources.external(tensor);
+    if (usersOf(users, tensor.name()).empty()) {
+      result.warnings.push_back("initializer '" + tensor.name() + "' is not used");
+      continue;
+    }
+    Role role = roleOf(model, users, tensor);
+    if (role == Role::Constant)
+      continue;
+    ParameterSource source = external ? *external : sources.inModel(tensor);
+    source.isState = role == Role::State;
+    source.displayName = displayName(users, tensor.name());
+    if (!displayNames.insert(source.displayName).second) {
+      source.displayName = tensor.name();
+      displayNames.insert(source.displayName);
+    }
+    (source.isState ? result.states : result.params).push_back(source);
+  }
+  sources.finish();
+  return result;
+}
+
+} // namespace tbc::frontend

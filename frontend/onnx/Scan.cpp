@@ -1,0 +1,383 @@
+//===- Scan.cpp - A bounded look at an ONNX file before it is parsed -------===//
+
+#include "frontend/onnx/Scan.h"
+
+#include "frontend/onnx/Wire.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tbc::frontend {
+
+namespace {
+
+enum class Kind {
+  Model,
+  Graph,
+  Node,
+  Attribute,
+  Tensor,
+  ValueInfo,
+  Type,
+  TensorType,
+  Shape,
+  Dim,
+  OperatorSet,
+  StringString,
+  NodeMetadata,
+  Function
+};
+
+enum class Action {
+  Scalar,       // varint or fixed: copied
+  List,         // scalars, packed or not: copied and counted
+  Name,         // text within the limit on names: copied
+  Text,         // bytes within the limit on attribute strings: copied
+  Payload,      // tensor data
+  Message,      // copied field by field
+  Drop,         // not needed
+  RefuseSegment // tensors in pieces
+};
+
+struct Field {
+  Kind parent;
+  unsigned number;
+  Action action;
+  Kind child = Kind::Model;
+};
+
+/// Everything that the importer reads, from onnx.proto. Fields that are not listed are dropped.
+constexpr Field fields[] = {
+    {Kind::Model, 1, Action::Scalar},
+    {Kind::Model, 2, Action::Name},
+    {Kind::Model, 3, Action::Name},
+    {Kind::Model, 7, Action::Message, Kind::Graph},
+    {Kind::Model, 8, Action::Message, Kind::OperatorSet},
+    {Kind::Model, 25, Action::Message, Kind::Function},
+    {Kind::Graph, 1, Action::Message, Kind::Node},
+    {Kind::Graph, 2, Action::Name},
+    {Kind::Graph, 5, Action::Message, Kind::Tensor},
+    {Kind::Graph, 11, Action::Message, Kind::ValueInfo},
+    {Kind::Graph, 12, Action::Message, Kind::ValueInfo},
+    {Kind::Node, 1, Action::Name},
+    {Kind::Node, 2, Action::Name},
+    {Kind::Node, 3, Action::Name},
+    {Kind::Node, 4, Action::Name},
+    {Kind::Node, 5, Action::Message, Kind::Attribute},
+    {Kind::Node, 7, Action::Name},
+    {Kind::Node, 8, Action::Name},
+    {Kind::Node, 9, Action::Message, Kind::NodeMetadata},
+    {Kind::Attribute, 1, Action::Name},
+    {Kind::Attribute, 2, Action::Scalar},
+    {Kind::Attribute, 3, Action::Scalar},
+    {Kind::Attribute, 4, Action::Text},
+    {Kind::Attribute, 5, Action::Message, Kind::Tensor},
+    {Kind::Attribute, 6, Action::Message, Kind::Graph},
+    {Kind::Attribute, 7, Action::List},
+    {Kind::Attribute, 8, Action::List},
+    {Kind::Attribute, 9, Action::Text},
+    {Kind::Attribute, 10, Action::Message, Kind::Tensor},
+    {Kind::Attribute, 11, Action::Message, Kind::Graph},
+    {Kind::Attribute, 20, Action::Scalar},
+    {Kind::Attribute, 21, Action::Name},
+    {Kind::Tensor, 1, Action::List},
+    {Kind::Tensor, 2, Action::Scalar},
+    {Kind::Tensor, 3, Action::RefuseSegment},
+    {Kind::Tensor, 4, Action::Payload},
+    {Kind::Tensor, 5, Action::Payload},
+    {Kind::Tensor, 6, Action::Text},
+    {Kind::Tensor, 7, Action::Payload},
+    {Kind::Tensor, 8, Action::Name},
+    {Kind::Tensor, 9, Action::Payload},
+    {Kind::Tensor, 10, Action::Payload},
+    {Kind::Tensor, 11, Action::Payload},
+    {Kind::Tensor, 13, Action::Message, Kind::StringString},
+    {Kind::Tensor, 14, Action::Scalar},
+    {Kind::ValueInfo, 1, Action::Name},
+    {Kind::ValueInfo, 2, Action::Message, Kind::Type},
+    {Kind::Type, 1, Action::Message, Kind::TensorType},
+    {Kind::TensorType, 1, Action::Scalar},
+    {Kind::TensorType, 2, Action::Message, Kind::Shape},
+    {Kind::Shape, 1, Action::Message, Kind::Dim},
+    {Kind::Dim, 1, Action::Scalar},
+    {Kind::Dim, 2, Action::Name},
+    {Kind::OperatorSet, 1, Action::Name},
+    {Kind::OperatorSet, 2, Action::Scalar},
+    {Kind::StringString, 1, Action::Name},
+    {Kind::StringString, 2, Action::Name},
+    {Kind::NodeMetadata, 1, Action::Name},
+    {Kind::NodeMetadata, 2, Action::Text},
+    {Kind::Function, 1, Action::Name},
+    {Kind::Function, 4, Action::Name},
+    {Kind::Function, 5, Action::Name},
+    {Kind::Function, 6, Action::Name},
+    {Kind::Function, 7, Action::Message, Kind::Node},
+    {Kind::Function, 9, Action::Message, Kind::OperatorSet},
+    {Kind::Function, 10, Action::Name},
+    {Kind::Function, 11, Action::Message, Kind::Attribute},
+    {Kind::Function, 13, Action::Name},
+};
+
+const Field *findField(Kind parent, unsigned number) {
+  for (const Field &field : fields)
+    if (field.parent == parent && field.number == number)
+      return &field;
+  return nullptr;
+}
+
+const char *nameOf(Kind kind) {
+  switch (kind) {
+  case Kind::Model:
+    return "model";
+  case Kind::Graph:
+    return "graph";
+  case Kind::Node:
+    return "node";
+  case Kind::Attribute:
+    return "attribute";
+  case Kind::Tensor:
+    return "tensor";
+  case Kind::ValueInfo:
+    return "value info";
+  case Kind::Type:
+  case Kind::TensorType:
+    return "type";
+  case Kind::Shape:
+    return "shape";
+  case Kind::Dim:
+    return "dim";
+  case Kind::OperatorSet:
+    return "operator set";
+  case Kind::StringString:
+  case Kind::NodeMetadata:
+    return "text entry";
+  case Kind::Function:
+    return "function";
+  }
+  return "message";
+}
+
+/// Bytes that one parsed object takes, generously: its class, its slot in the parent, and what the
+/// importer keeps beside it.
+uint64_t parsedBytes(Kind kind) {
+  switch (kind) {
+  case Kind::Node:
+  case Kind::Attribute:
+  case Kind::Tensor:
+  case Kind::Graph:
+  case Kind::Function:
+    return 320;
+  default:
+    return 96;
+  }
+}
+
+class Scanner {
+public:
+  Scanner(ScannedModel &model, const ScanLimits &limits)
+      : model(model), limits(limits), wire(model.file.data(), model.file.size()),
+        memoryLimit(limits.memoryPerByte * model.file.size() + limits.memoryBase) {}
+
+  void run() {
+    message(Kind::Model, 0, model.file.size(), 0);
+    if (!sawGraph)
+      throw WireError(0, "not an ONNX model: it has no graph");
+  }
+
+private:
+  void count(uint64_t at, uint64_t bytes) {
+    memory += bytes;
+    if (memory > memoryLimit)
+      throw WireError(at, "too many objects for a file of " + std::to_string(model.file.size()) +
+                              " bytes: parsed they would take more than " +
+                              std::to_string(memoryLimit) + " bytes");
+  }
+
+  void message(Kind kind, uint64_t begin, uint64_t end, unsigned graphDepth) {
+    count(begin, parsedBytes(kind));
+    if (kind == Kind::Graph && ++graphDepth > limits.graphDepth)
+      throw WireError(begin,
+                      "graphs are nested more than " + std::to_string(limits.graphDepth) + " deep");
+    if (kind == Kind::Node && ++nodes > limits.nodes)
+      throw WireError(begin, "more than " + std::to_string(limits.nodes) + " nodes");
+    bool hasOpType = false;
+    unsigned rank = 0;
+    TensorState tensor;
+    for (uint64_t at = begin; at < end;) {
+      WireField field = wire.field(at, end);
+      hasOpType |= kind == Kind::Node && field.number == 4 && field.bytes > 0;
+      sawGraph |= kind == Kind::Model && field.number == 7;
+      if (kind == Kind::Tensor && field.number == 1)
+        rank += scalars(field);
+      copy(kind, field, graphDepth, tensor);
+      at = field.next;
+    }
+    if (kind == Kind::Node && !hasOpType)
+      throw WireError(begin, "node without an op type");
+    if (rank > limits.rank)
+      throw WireError(begin, "tensor of rank " + std::to_string(rank) + "; at most " +
+                                 std::to_string(limits.rank) + " is supported");
+    if (kind == Kind::Tensor && tensor.runs == 1)
+      reference(tensor.payload);
+  }
+
+  struct TensorState {
+    Payload payload;
+    unsigned runs = 0;
+  };
+
+  void copy(Kind kind, const WireField &field, unsigned graphDepth, TensorState &tensor) {
+    const Field *known = findField(kind, field.number);
+    if (!known)
+      return;
+    switch (known->action) {
+    case Action::Drop:
+      return;
+    case Action::Scalar:
+      if (field.type == WireType::Bytes)
+        throw WireError(field.begin, unexpected(kind, field));
+      return append(field);
+    case Action::List:
+      count(field.begin, 8 * scalars(field));
+      if ((elements += scalars(field)) > limits.listElements)
+        throw WireError(field.begin, "more than " + std::to_string(limits.listElements) +
+                                         " elements in lists of dims and attributes");
+      return append(field);
+    case Action::Name:
+      requireText(kind, field, limits.nameBytes);
+      if (!isUtf8(model.file.data() + field.data, field.bytes))
+        throw WireError(field.begin,
+                        std::string("a name in a ") + nameOf(kind) + " is not valid UTF-8 text");
+      count(field.begin, 48 + field.bytes);
+      return append(field);
+    case Action::Text:
+      requireText(kind, field, limits.attributeStringBytes);
+      count(field.begin, 48 + field.bytes);
+      return append(field);
+    case Action::Payload:
+      return payload(field, tensor);
+    case Action::Message:
+      if (field.type != WireType::Bytes)
+        throw WireError(field.begin, unexpected(kind, field));
+      if (known->child == Kind::NodeMetadata && !isWantedMetadata(field))
+        return;
+      return nested(*known, field, graphDepth);
+    case Action::RefuseSegment:
+      throw WireError(field.begin, "tensor stored in segments, which is not supported");
+    }
+  }
+
+  std::string unexpected(Kind kind, const WireField &field) {
+    return "not an ONNX model: field " + std::to_string(field.number) + " of a " + nameOf(kind) +
+           " has wire type " + std::to_string(unsigned(field.type));
+  }
+
+  void requireText(Kind kind, const WireField &field, uint64_t limit) {
+    if (field.type != WireType::Bytes)
+      throw WireError(field.begin, unexpected(kind, field));
+    if (field.bytes > limit)
+      throw WireError(field.begin, std::string("a text of ") + std::to_string(field.bytes) +
+                                       " bytes in a " + nameOf(kind) + "; at most " +
+                                       std::to_string(limit) + " are supported");
+  }
+
+  /// How many numbers a field holds: one, or as many as a packed list has.
+  uint64_t scalars(const WireField &field) {
+    if (field.type != WireType::Bytes)
+      return 1;
+    if (field.number == 7) // floats
+      return field.bytes / 4;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < field.bytes; ++i)
+      n += (model.file.data()[field.data + i] & 0x80) == 0;
+    return n;
+  }
+
+  /// The module paths that exporters leave on nodes; the rest (stack traces) is most of the file.
+  bool isWantedMetadata(const WireField &entry) {
+    static constexpr char wanted[] = "pkg.torch.onnx.name_scopes";
+    for (uint64_t at = entry.data; at < entry.data + entry.bytes;) {
+      WireField field = wire.field(at, entry.data + entry.bytes);
+      if (field.number == 1 && field.type == WireType::Bytes)
+        return field.bytes == sizeof(wanted) - 1 &&
+               std::memcmp(model.file.data() + field.data, wanted, field.bytes) == 0;
+      at = field.next;
+    }
+    return false;
+  }
+
+  void payload(const WireField &field, TensorState &tensor) {
+    if (field.type != WireType::Bytes) { // an unpacked list: element by element
+      tensor.runs = 2;
+      count(field.begin, 8);
+      return append(field);
+    }
+    if (++tensor.runs > 1)
+      throw WireError(field.begin, "tensor with more than one run of data");
+    tensor.payload = {field.number, field.data, field.bytes};
+    if (field.bytes > limits.inlineBytes)
+      return;
+    count(field.begin, 8 * field.bytes);
+    append(field);
+  }
+
+  /// Writes TensorProto.segment = {begin, end}.
+  void reference(const Payload &payload) {
+    std::string segment;
+    putTag(segment, 1, WireType::Varint);
+    putVarint(segment, payload.offset);
+    putTag(segment, 2, WireType::Varint);
+    putVarint(segment, payload.offset + payload.bytes);
+    putTag(model.skeleton, 3, WireType::Bytes);
+    putVarint(model.skeleton, segment.size());
+    model.skeleton += segment;
+    model.payloads[payload.offset] = payload;
+    count(payload.offset, 128);
+  }
+
+  void nested(const Field &known, const WireField &field, unsigned graphDepth) {
+    putTag(model.skeleton, field.number, WireType::Bytes);
+    // The length is not known yet: five bytes, patched afterwards.
+    size_t lengthAt = model.skeleton.size();
+    model.skeleton.append(5, '\0');
+    message(known.child, field.data, field.data + field.bytes, graphDepth);
+    uint64_t length = model.skeleton.size() - lengthAt - 5;
+    for (unsigned i = 0; i < 5; ++i)
+      model.skeleton[lengthAt + i] = char(((length >> (7 * i)) & 0x7f) | (i < 4 ? 0x80 : 0));
+  }
+
+  void append(const WireField &field) {
+    model.skeleton.append(reinterpret_cast<const char *>(model.file.data()) + field.begin,
+                          field.next - field.begin);
+  }
+
+  ScannedModel &model;
+  const ScanLimits &limits;
+  Wire wire;
+  uint64_t memoryLimit, memory = 0, nodes = 0, elements = 0;
+  bool sawGraph = false;
+};
+
+} // namespace
+
+Result<ScannedModel> scanModel(MappedFile file, const ScanLimits &limits) {
+  auto reject = [&](const std::string &message) {
+    return Error{ErrorCode::ModelRejected, file.path() + ": " + message};
+  };
+  if (file.size() == 0)
+    return reject("the file is empty; expected an ONNX model");
+  if (file.size() > limits.fileBytes)
+    return reject("the file has " + std::to_string(file.size()) + " bytes; at most " +
+                  std::to_string(limits.fileBytes) +
+                  " are read. Store the weights as external data");
+  ScannedModel model;
+  model.file = file;
+  try {
+    Scanner(model, limits).run();
+  } catch (const WireError &error) {
+    return reject("at byte " + std::to_string(error.offset) + ": " + error.what());
+  }
+  return model;
+}
+
+} // namespace tbc::frontend

@@ -1,0 +1,57 @@
+//===- Scan.h - A bounded look at an ONNX file before it is parsed ---------===//
+//
+// Part of tbc. Plain C++, no protobuf.
+//
+// Protobuf expands hostile input a hundredfold (10 MB of empty nodes become 742 MB) and copies
+// every weight. The scan walks the wire format of the mapped file once, under limits on size,
+// nesting, counts and estimated memory, and writes a *skeleton*: the same model without
+// documentation, type annotations and unknown fields, and without tensor payloads over 1 KiB. Only
+// the skeleton is given to protobuf.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_FRONTEND_ONNX_SCAN_H
+#define TBC_FRONTEND_ONNX_SCAN_H
+
+#include "frontend/onnx/MappedFile.h"
+
+#include <map>
+#include <string>
+
+namespace tbc::frontend {
+
+struct ScanLimits {
+  uint64_t fileBytes = uint64_t(2) << 30;
+  uint64_t nodes = 1000000;
+  uint64_t listElements = 1000000;
+  unsigned graphDepth = 16;
+  unsigned rank = 16;
+  uint64_t nameBytes = 4096;
+  uint64_t attributeStringBytes = uint64_t(1) << 20;
+  /// Estimated memory of the parsed skeleton: `memoryPerByte` x file + `memoryBase`.
+  uint64_t memoryPerByte = 2, memoryBase = uint64_t(32) << 20;
+  /// Tensor payloads over this many bytes stay in the file.
+  uint64_t inlineBytes = 1024;
+};
+
+/// The data of one tensor as it lies in the file.
+struct Payload {
+  /// The field number of TensorProto: 4 float, 5 int32, 7 int64, 9 raw, 10 double, 11 uint64.
+  unsigned field = 0;
+  uint64_t offset = 0, bytes = 0;
+};
+
+struct ScannedModel {
+  MappedFile file;
+  /// A ModelProto. A tensor with a payload carries `segment` = {begin = offset, end = offset +
+  /// bytes} in the file, the key of `payloads`.
+  std::string skeleton;
+  std::map<uint64_t, Payload> payloads;
+};
+
+/// Scans `file`. Rejects what is not an ONNX model, naming the byte, the message and the limit.
+Result<ScannedModel> scanModel(MappedFile file, const ScanLimits &limits = {});
+
+} // namespace tbc::frontend
+
+#endif // TBC_FRONTEND_ONNX_SCAN_H

@@ -1,0 +1,127 @@
+//===- Value.cpp - A value of the ONNX graph during import -----------------===//
+
+#include "frontend/onnx/Value.h"
+
+#include "mlir/IR/BuiltinTypes.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tbc::frontend {
+
+Shape Value::coreShape() const {
+  Shape result;
+  for (unsigned dim : dims)
+    result.push_back(shape[dim]);
+  return result;
+}
+
+int Value::coreDim(unsigned dim) const {
+  auto it = std::find(dims.begin(), dims.end(), dim);
+  return it == dims.end() ? -1 : int(it - dims.begin());
+}
+
+Value Value::ofKnown(DType dtype, Shape shape, std::vector<unsigned> dims, const Known &known) {
+  std::vector<unsigned> kept;
+  Value value;
+  value.known = std::make_shared<Known>(known.compacted(kept));
+  value.dtype = dtype;
+  value.shape = std::move(shape);
+  for (unsigned i : kept)
+    value.dims.push_back(dims[i]);
+  value.emitted = std::make_shared<mlir::Value>();
+  return value;
+}
+
+Value Value::ofKnown(DType dtype, const Known &known) {
+  std::vector<unsigned> all(known.shape().size());
+  std::iota(all.begin(), all.end(), 0);
+  return ofKnown(dtype, known.shape(), all, known);
+}
+
+Value Value::ofInts(std::vector<int64_t> elements) {
+  Shape shape{int64_t(elements.size())};
+  return ofKnown(DType::I64, Known::ofInts(shape, std::move(elements)));
+}
+
+Value Value::ofSplat(DType dtype, Shape shape, double value) {
+  Known known = kernels::isFloat(dtype) ? Known::ofReal(value) : Known::ofInt(int64_t(value));
+  return ofKnown(dtype, std::move(shape), {}, known);
+}
+
+Value Value::ofTensor(DType dtype, mlir::Value tensor) {
+  auto type = llvm::cast<mlir::RankedTensorType>(tensor.getType());
+  std::vector<unsigned> all(type.getRank());
+  std::iota(all.begin(), all.end(), 0);
+  return ofCore(dtype, Shape(type.getShape().begin(), type.getShape().end()), all, tensor);
+}
+
+Value Value::ofCore(DType dtype, Shape shape, std::vector<unsigned> dims, mlir::Value tensor) {
+  Value value;
+  value.dtype = dtype;
+  value.shape = std::move(shape);
+  value.dims = std::move(dims);
+  value.ir = tensor;
+  return value;
+}
+
+std::string printShape(const Shape &shape, int64_t marker) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    text += i ? ", " : "";
+    if (shape[i] == marker)
+      text += "batch";
+    else if (shape[i] != 0 && shape[i] % marker == 0)
+      text += std::to_string(shape[i] / marker) + "*batch";
+    else
+      text += std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+Shape broadcastShapes(const std::vector<Value> &values, int64_t marker) {
+  Shape result;
+  for (const Value &value : values) {
+    if (value.shape.size() > result.size())
+      result.insert(result.begin(), value.shape.size() - result.size(), 1);
+    size_t shift = result.size() - value.shape.size();
+    for (size_t i = 0; i < value.shape.size(); ++i) {
+      int64_t size = value.shape[i], &other = result[shift + i];
+      if (other != size && other != 1 && size != 1)
+        throw ImportError("shapes " + printShape(result, marker) + " and " +
+                          printShape(value.shape, marker) + " do not broadcast");
+      other = other == 1 ? size : other;
+    }
+  }
+  return result;
+}
+
+Known fullKnown(const Value &value) {
+  // In 128 bits: the product of hostile dims must not wrap.
+  __int128 count = 1;
+  for (int64_t size : value.shape)
+    if ((count *= size) > kMaxKnownElements)
+      throw ImportError("a table of more than " + std::to_string(kMaxKnownElements) +
+                        " elements would have to be computed at import");
+  const Known &core = *value.known;
+  if (value.dims.size() == value.shape.size())
+    return core;
+  std::vector<int64_t> ints;
+  std::vector<double> reals;
+  Shape coreIndex(value.dims.size());
+  forEachIndex(value.shape, [&](const Shape &index) {
+    for (size_t i = 0; i < value.dims.size(); ++i)
+      coreIndex[i] = index[value.dims[i]];
+    if (core.isFloat())
+      reals.push_back(core.realAt(coreIndex));
+    else
+      ints.push_back(core.intAt(coreIndex));
+  });
+  return core.isFloat() ? Known::ofReals(value.shape, std::move(reals))
+                        : Known::ofInts(value.shape, std::move(ints));
+}
+
+std::vector<int64_t> fullInts(const Value &value) { return fullKnown(value).ints(); }
+std::vector<double> fullReals(const Value &value) { return fullKnown(value).reals(); }
+
+} // namespace tbc::frontend

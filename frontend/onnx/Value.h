@@ -1,0 +1,84 @@
+//===- Value.h - A value of the ONNX graph during import -------------------===//
+
+#ifndef TBC_FRONTEND_ONNX_VALUE_H
+#define TBC_FRONTEND_ONNX_VALUE_H
+
+#include "frontend/onnx/Known.h"
+
+#include "mlir/IR/Value.h"
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tbc::frontend {
+
+/// Thrown by the importer of a node and caught at the top, which knows the node.
+struct ImportError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// An ONNX value: a logical shape, and a *core* that holds only the dims along which the value may
+/// change. Core dim i is logical dim `dims[i]` (increasing); along the others the value repeats.
+/// So Expand and Unsqueeze cost nothing, masks stay [s, s] whatever they are expanded to, and a
+/// value that does not change with the batch never mentions it.
+///
+/// The core is one of: known elements, a tensor of the IR, known parts joined along a dim (lists of
+/// coordinates, which would be large as a table), or an op on known values that is emitted when it
+/// is first used (it may be there for its shape alone).
+struct Value {
+  DType dtype = DType::F32;
+  Shape shape;
+  std::vector<unsigned> dims;
+
+  std::shared_ptr<const Known> known;
+  mlir::Value ir;
+  std::shared_ptr<const std::vector<Value>> parts;
+  unsigned partsDim = 0;
+  std::function<mlir::Value()> deferred;
+  /// The core as an IR tensor once it has been emitted.
+  std::shared_ptr<mlir::Value> emitted;
+
+  bool isKnown() const { return known != nullptr; }
+  bool isDefined() const { return known || ir || parts || deferred; }
+  bool isSplat() const { return known && dims.empty(); }
+  unsigned rank() const { return shape.size(); }
+  Shape coreShape() const;
+  /// The core dim that is logical dim `dim`, or -1.
+  int coreDim(unsigned dim) const;
+  /// The one element of a splat.
+  int64_t splatInt() const { return known->intAt({}); }
+  double splatReal() const { return known->realAt({}); }
+
+  /// A known value; dims along which it does not change leave the core.
+  static Value ofKnown(DType dtype, Shape shape, std::vector<unsigned> dims, const Known &known);
+  /// The same where `known` has the logical shape.
+  static Value ofKnown(DType dtype, const Known &known);
+  static Value ofInts(std::vector<int64_t> elements);
+  static Value ofSplat(DType dtype, Shape shape, double value);
+  /// A tensor of the IR that is all of the value.
+  static Value ofTensor(DType dtype, mlir::Value tensor);
+  /// A tensor of the IR that is the core.
+  static Value ofCore(DType dtype, Shape shape, std::vector<unsigned> dims, mlir::Value tensor);
+};
+
+/// "[10007, 12]"; a dim that is a multiple of `marker` reads "batch" or "12*batch".
+std::string printShape(const Shape &shape, int64_t marker);
+
+/// The shape that values broadcast to; ImportError if they do not.
+Shape broadcastShapes(const std::vector<Value> &values, int64_t marker);
+
+/// Elements of a known value in full, in row-major order. ImportError if there are too many.
+std::vector<int64_t> fullInts(const Value &value);
+std::vector<double> fullReals(const Value &value);
+/// A known value as elements over its whole shape.
+Known fullKnown(const Value &value);
+
+/// No table computed at import has more elements.
+inline constexpr int64_t kMaxKnownElements = int64_t(1) << 22;
+
+} // namespace tbc::frontend
+
+#endif // TBC_FRONTEND_ONNX_VALUE_H

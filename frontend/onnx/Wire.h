@@ -1,0 +1,55 @@
+//===- Wire.h - The protobuf wire format, read with bounds -----------------===//
+//
+// Part of tbc. Plain C++.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_FRONTEND_ONNX_WIRE_H
+#define TBC_FRONTEND_ONNX_WIRE_H
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace tbc::frontend {
+
+enum class WireType : unsigned { Varint = 0, Fixed64 = 1, Bytes = 2, Fixed32 = 5 };
+
+/// Thrown for bytes that are not a message; `offset` is where in the file.
+struct WireError : std::runtime_error {
+  WireError(uint64_t offset, const std::string &message)
+      : std::runtime_error(message), offset(offset) {}
+  uint64_t offset;
+};
+
+/// One field: `begin` is its tag, `data` and `bytes` its content, `next` what follows it.
+struct WireField {
+  unsigned number = 0;
+  WireType type = WireType::Varint;
+  uint64_t begin = 0, data = 0, bytes = 0, next = 0;
+};
+
+class Wire {
+public:
+  Wire(const uint8_t *data, uint64_t size) : data(data), size(size) {}
+
+  /// The field at `at` of a message that ends at `end`. Throws WireError if it does not fit.
+  WireField field(uint64_t at, uint64_t end) const;
+
+  /// Reads a varint at `at` and moves `at` behind it.
+  uint64_t varint(uint64_t &at, uint64_t end) const;
+
+private:
+  const uint8_t *data;
+  uint64_t size;
+};
+
+void putVarint(std::string &out, uint64_t value);
+void putTag(std::string &out, unsigned field, WireType type);
+
+/// Whether the bytes are UTF-8 text without control characters, overlong forms or surrogates.
+bool isUtf8(const uint8_t *bytes, uint64_t size);
+
+} // namespace tbc::frontend
+
+#endif // TBC_FRONTEND_ONNX_WIRE_H
