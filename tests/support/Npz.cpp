@@ -12,6 +12,7 @@
 #include <zlib.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -250,12 +251,9 @@ std::map<std::string, std::vector<double>> readCsv(const std::string &path) {
       fail(path, "has the line '" + line + "' where " + std::to_string(names.size()) +
                      " numbers were expected");
     for (size_t i = 0; i < cells.size(); ++i) {
-      size_t used = 0;
-      try {
-        columns[names[i]].push_back(std::stod(cells[i], &used));
-      } catch (const std::logic_error &) { // std::stod: no number, or out of range
-      }
-      if (used == 0 || used != cells[i].size())
+      char *end = nullptr;
+      columns[names[i]].push_back(std::strtod(cells[i].c_str(), &end));
+      if (cells[i].empty() || *end != '\0')
         fail(path, "has '" + cells[i] + "' where a number was expected");
     }
   }
