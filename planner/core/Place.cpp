@@ -2,6 +2,7 @@
 
 #include "planner/core/Place.h"
 #include "planner/core/Cost.h"
+#include "planner/core/Evaluate.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/Solver.h"
 
@@ -83,6 +84,16 @@ public:
     return found->second;
   }
 
+  int64_t localElements(int number) const {
+    const Entry &entry = entries[number];
+    return localBytes(entry.layout, entry.sharding) / entry.layout.elementBytes;
+  }
+
+  /// Sharding `number` for a value of another layout of the same structure.
+  Sharding shardingFor(int number, const TensorLayout &layout) const {
+    return carried(entries[number], layout);
+  }
+
 private:
   struct Entry {
     TensorLayout layout;
@@ -91,18 +102,24 @@ private:
 
   int64_t rename(FactorId id) { return names.emplace(id, int64_t(names.size())).first->second; }
 
-  double compute(const Entry &from, const Entry &toEntry) {
-    // The two may come from different blocks: carry the target over to the names of `from`.
-    Sharding to = toEntry.sharding;
+  /// The sharding of `entry` with the factor names of `layout`, which has the same structure: the two may
+  /// come from different blocks.
+  static Sharding carried(const Entry &entry, const TensorLayout &layout) {
+    Sharding sharding = entry.sharding;
     std::map<FactorId, FactorId> carry;
-    for (size_t d = 0; d < from.layout.dims.size(); ++d)
-      for (size_t s = 0; s < from.layout.dims[d].segments.size(); ++s)
-        for (size_t f = 0; f < from.layout.dims[d].segments[s].factors.size(); ++f)
-          carry[toEntry.layout.dims[d].segments[s].factors[f].id] =
-              from.layout.dims[d].segments[s].factors[f].id;
-    for (FactorSharding &factor : to.factors)
+    for (size_t d = 0; d < layout.dims.size(); ++d)
+      for (size_t s = 0; s < layout.dims[d].segments.size(); ++s)
+        for (size_t f = 0; f < layout.dims[d].segments[s].factors.size(); ++f)
+          carry[entry.layout.dims[d].segments[s].factors[f].id] =
+              layout.dims[d].segments[s].factors[f].id;
+    for (FactorSharding &factor : sharding.factors)
       factor.factor = carry.at(factor.factor);
-    normalize(to);
+    normalize(sharding);
+    return sharding;
+  }
+
+  double compute(const Entry &from, const Entry &toEntry) {
+    Sharding to = carried(toEntry, from.layout);
     for (const Pending &pending : to.pending)
       if (std::find(from.sharding.pending.begin(), from.sharding.pending.end(), pending) ==
           from.sharding.pending.end())
@@ -125,9 +142,14 @@ private:
 /// Builds and solves the pairwise problem of one graph.
 class Placer {
 public:
-  Placer(const Graph &graph, int64_t axisSize, const Cluster &cluster)
-      : graph(graph), cluster(cluster), mesh{{{"tp", axisSize}}}, prices(mesh, cluster),
-        nodeOf(graph.ops.size(), -1), scratch(graph.ops.size()) {}
+  Placer(const Graph &graph, int64_t axisSize, const Job &job, const Cluster &cluster,
+         double updatesPerMicroBatch)
+      : graph(graph), job(job), cluster(cluster), updatesPerMicroBatch(updatesPerMicroBatch), mesh{{{"tp", axisSize}}}, prices(mesh, cluster),
+        nodeOf(graph.ops.size(), -1), gradientOf(graph.values.size(), -1),
+        scratch(graph.ops.size()) {
+    for (const GraphParameter &parameter : graph.parameters)
+      gradientOf[parameter.value] = parameter.gradient;
+  }
 
   Placement run() {
     for (int op = 0; op < int(graph.ops.size()); ++op)
@@ -263,7 +285,7 @@ private:
       return;
     if (graphValue.producer < 0) {
       if (graphValue.role == ValueRole::Parameter || graphValue.role == ValueRole::State)
-        connectParameter(wishes);
+        connectParameter(value, wishes);
       return; // inputs arrive as they are wanted
     }
     if (nodeOf[graphValue.producer] < 0)
@@ -285,8 +307,9 @@ private:
       addEdge(producerNode, raw, node, perChoice);
   }
 
-  /// The first user's wish is where a parameter is kept; other users reshard it.
-  void connectParameter(const Wishes &wishes) {
+  /// The first user's wish is where a parameter is kept; other users reshard it, and its gradient comes
+  /// there every micro-batch.
+  void connectParameter(int value, const Wishes &wishes) {
     int home = wishes.begin()->first;
     std::vector<int> kept;
     for (const std::vector<int> &list : wishes.begin()->second)
@@ -294,6 +317,33 @@ private:
     for (const auto &[node, perChoice] : wishes)
       if (node != home)
         addEdge(home, kept, node, perChoice);
+
+    int gradient = gradientOf[value];
+    if (gradient < 0)
+      return;
+    const GraphValue &graphValue = graph.values[value];
+    const GraphValue &gradientValue = graph.values[gradient];
+    for (size_t choice = 0; choice < kept.size(); ++choice) {
+      double elements = kept[choice] < 0
+                            ? double(graphValue.layout.numElements())
+                            : double(prices.localElements(kept[choice]));
+      double bytes = updateBytes(job, elements, graphValue.layout.elementBytes,
+                                 gradientValue.layout.elementBytes);
+      problem.nodeCosts[home][choice] += updatesPerMicroBatch * updateSeconds(cluster, bytes, 1);
+    }
+    if (gradientValue.producer < 0 || nodeOf[gradientValue.producer] < 0)
+      return;
+    // The gradient may have another element type: the same sharding, of its own layout.
+    std::vector<std::vector<int>> wanted;
+    for (int sharding : kept)
+      wanted.push_back(sharding < 0 ? std::vector<int>()
+                                    : std::vector<int>{prices.intern(
+                                          gradientValue.layout,
+                                          prices.shardingFor(sharding, gradientValue.layout))});
+    std::vector<int> raw;
+    for (const std::vector<int> &results : memberFor(gradientValue.producer).raw)
+      raw.push_back(results[gradientValue.producerResult]);
+    addEdge(nodeOf[gradientValue.producer], raw, home, wanted);
   }
 
   /// A node of its own for where the value is kept: completed once, or scattered as all users want
@@ -393,26 +443,30 @@ private:
   }
 
   const Graph &graph;
+  const Job &job;
   const Cluster &cluster;
+  double updatesPerMicroBatch;
   Mesh mesh;
   ReshardPrices prices;
   PairwiseProblem problem;
   std::vector<Node> nodes;
-  std::vector<int> nodeOf; // per op
+  std::vector<int> nodeOf;     // per op
+  std::vector<int> gradientOf; // per value
   std::map<int, std::pair<int, int>> memberOf;
   std::vector<OpStrategy> scratch;
 };
 
 } // namespace
 
-Placement place(const Graph &graph, int64_t axisSize, const Cluster &cluster) {
+Placement place(const Graph &graph, int64_t axisSize, const Job &job, const Cluster &cluster,
+                double updatesPerMicroBatch) {
   if (axisSize == 1) {
     Placement placement;
     placement.strategies.resize(graph.ops.size());
     placement.exact = true;
     return placement;
   }
-  return Placer(graph, axisSize, cluster).run();
+  return Placer(graph, axisSize, job, cluster, updatesPerMicroBatch).run();
 }
 
 } // namespace tbc::planner

@@ -3,7 +3,7 @@
 #ifndef TBC_PLANNER_CORE_PLACE_H
 #define TBC_PLANNER_CORE_PLACE_H
 
-#include "planner/core/Cluster.h"
+#include "planner/core/Plan.h"
 #include "planner/reshard/Graph.h"
 
 #include <vector>
@@ -26,7 +26,11 @@ struct Placement {
 /// user on edges. A value with several users that may be pending has a node of its own for its
 /// home, so that completing it is paid once. `derive` may do slightly better (it merges), never
 /// worse in kind.
-Placement place(const reshard::Graph &graph, int64_t axisSize, const Cluster &cluster);
+///
+/// `updatesPerMicroBatch` weighs the optimizer's work on a parameter, which shrinks with its shard, against
+/// kernels: one over the number of micro-batches of a step.
+Placement place(const reshard::Graph &graph, int64_t axisSize, const Job &job,
+                const Cluster &cluster, double updatesPerMicroBatch);
 
 /// The strategies of all ops when forward ops have `forward`: backward ops inherit unless `chosen`
 /// says that entry of `forward` is their own.

@@ -1,6 +1,6 @@
 //===- Plan.h - The whole answer of the planner, and its file --------------===//
 //
-// Plain C++. plan.json (schema in docs/plan.schema.json): canonical, versioned, editable by hand.
+// Plain C++. plan.json: canonical, versioned, editable by hand.
 //
 //===----------------------------------------------------------------------===//
 

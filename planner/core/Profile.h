@@ -39,6 +39,7 @@ struct Profile {
   std::vector<double> largestParameter; // by forward op: bytes of the parameters it uses
   std::vector<double> crossingBytes;    // by forward op: what is sent if a stage ends after it
   double modelStateBytes = 0, inputBytes = 0;
+  bool lossIsSplit = false; // over tp: it is summed once per step
 };
 
 /// Profiles `graph`, already at the right micro-batch, placed as `placement` on `tp` adjacent

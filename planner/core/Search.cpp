@@ -44,6 +44,26 @@ static bool isBetter(const Candidate &a, const Candidate &b) {
   return std::tie(keyA, a.order) < std::tie(keyB, b.order);
 }
 
+/// Of plans that take the same time, to a thousandth, the simplest comes first: fewest axes, least ZeRO, no
+/// recomputation.
+static void preferSimple(std::vector<ExactCandidate> &exact) {
+  if (exact.empty() || !exact.front().plan.prediction.fits)
+    return;
+  auto complexity = [](const ExactCandidate &e) {
+    const MeshShape &m = e.plan.mesh;
+    int axes = (m.pp > 1) + (m.dp > 1) + (m.fsdp > 1) + (m.tp > 1);
+    return std::make_tuple(axes, e.candidate.zero.zero, e.plan.recompute != "none",
+                           e.candidate.zero.keepGathered);
+  };
+  double limit = exact.front().plan.prediction.stepSeconds * 1.001;
+  size_t best = 0;
+  for (size_t i = 1; i < exact.size(); ++i)
+    if (exact[i].plan.prediction.fits && exact[i].plan.prediction.stepSeconds <= limit &&
+        complexity(exact[i]) < complexity(exact[best]))
+      best = i;
+  std::rotate(exact.begin(), exact.begin() + best, exact.begin() + best + 1);
+}
+
 Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
                             const Pins &pins, int top) {
   Result<Space> space = Space::make(job, pins);
@@ -89,10 +109,13 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
     winners.push_back(exploration.scored[index]);
   std::sort(winners.begin(), winners.end(), isBetter);
 
-  constexpr size_t mostExact = 24;
+  // Scores are off by little; what is within that of the best is looked at exactly.
+  constexpr double scoreError = 0.02;
+  size_t mostExact = graph.ops.size() < 200 ? 64 : 16;
   double exactBest = INFINITY;
-  for (size_t i = 0; i < winners.size() && i < mostExact; ++i) {
-    bool mayWin = !std::isfinite(exactBest) || winners[i].seconds < exactBest;
+  for (size_t i = 0; i < winners.size() && i < std::max(mostExact, size_t(top)); ++i) {
+    bool mayWin =
+        !std::isfinite(exactBest) || winners[i].seconds < exactBest * (1 + scoreError);
     if (int(i) >= top && (!winners[i].feasible || !mayWin))
       break;
     ExactCandidate exact{winners[i], searcher.planOf(winners[i])};
@@ -113,6 +136,7 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
               return std::tie(p.stepSeconds, a.candidate.order) <
                      std::tie(q.stepSeconds, b.candidate.order);
             });
+  preferSimple(exploration.exact);
   return exploration;
 }
 

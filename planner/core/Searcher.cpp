@@ -27,7 +27,10 @@ const Placement &Searcher::placementFor(int64_t tp, int64_t microBatch) {
   auto key = std::make_pair(tp, tp == 1 ? 0 : microBatch); // one device: nothing to place
   auto found = placements.find(key);
   if (found == placements.end())
-    found = placements.emplace(key, place(graphFor(microBatch), tp, cluster)).first;
+    found = placements
+                .emplace(key, place(graphFor(microBatch), tp, job, cluster,
+                                    double(microBatch) / double(job.globalBatch)))
+                .first;
   return found->second;
 }
 
@@ -194,6 +197,17 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
   return within ? within : balanced;
 }
 
+/// The sum of the scalar loss over the ranks that hold parts of it.
+double Searcher::lossSeconds(const Candidate &candidate, const Profile &profile) {
+  Mesh mesh = candidate.mesh.mesh();
+  std::vector<AxisRef> axes;
+  for (const char *name : {"dp", "fsdp", "tp"})
+    if (mesh.axisIndex(name) >= 0 && (name[0] != 't' || profile.lossIsSplit))
+      axes.push_back(wholeAxis(mesh, mesh.axisIndex(name)));
+  const NetworkCost &network = networkFor(candidate.mesh);
+  return network.seconds(CollectiveKind::AllReduce, network.groupShape(axes), 4);
+}
+
 bool Searcher::score(Candidate &candidate) {
   ++evaluations;
   const Profile &profile = profileFor(candidate.mesh.tp, candidate.microBatch, candidate.recompute);
@@ -229,7 +243,12 @@ bool Searcher::score(Candidate &candidate) {
       candidate.fullestStage = int(s);
     }
   }
-  candidate.seconds = stepTime(cluster, stages, candidate.accumulation).seconds;
+  stages.back().reduceStep += lossSeconds(candidate, profile);
+  // Running the schedule is exact, and cheap where it is short.
+  candidate.seconds =
+      pp * candidate.accumulation <= 512
+          ? simulatedStepTime(cluster, stages, candidate.accumulation, candidate.schedule).seconds
+          : stepTime(cluster, stages, candidate.accumulation).seconds;
   candidate.feasible = candidate.peakBytes <= double(limitBytes);
   return true;
 }

@@ -59,6 +59,7 @@ private:
   double idealSeconds(int64_t tp, int64_t microBatch);
   const NetworkCost &networkFor(const MeshShape &mesh);
   DataMode dataMode(const Candidate &candidate);
+  double lossSeconds(const Candidate &candidate, const Profile &profile);
   void enumerateOn(int64_t devices, std::vector<Candidate> &candidates);
   std::optional<std::vector<int>> cut(const Candidate &candidate, const Profile &profile,
                                       const DataMode &mode);
