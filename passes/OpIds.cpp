@@ -47,10 +47,12 @@ void OpIds::assignMissing(func::FuncOp function) {
 }
 
 void eraseUnused(func::FuncOp function, llvm::function_ref<bool(Operation *)> mayErase) {
-  for (Operation &op :
-       llvm::make_early_inc_range(llvm::reverse(function.getBody().front().without_terminator())))
-    if (isOpTriviallyDead(&op) && (!mayErase || mayErase(&op)))
-      op.erase();
+  SmallVector<Operation *> ops;
+  for (Operation &op : function.getBody().front().without_terminator())
+    ops.push_back(&op);
+  for (Operation *op : llvm::reverse(ops))
+    if (isOpTriviallyDead(op) && (!mayErase || mayErase(op)))
+      op->erase();
 }
 
 } // namespace tbc

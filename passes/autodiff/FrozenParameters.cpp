@@ -12,7 +12,7 @@ namespace tbc {
 
 /// Whether `glob` matches the initialiser's name or the module path of an argument.
 static bool matches(const llvm::GlobPattern &glob, func::FuncOp train, unsigned index) {
-  for (StringRef attrName : {StringRef(kNameAttr), StringRef("tbc.path")})
+  for (StringRef attrName : {StringRef(kNameAttr), StringRef("tbc.display_name")})
     if (auto name = train.getArgAttrOfType<StringAttr>(index, attrName))
       if (glob.match(name.getValue()))
         return true;

@@ -10,7 +10,7 @@
 namespace tbc {
 
 /// Per argument of `train`: whether it is a parameter (role "param", float) that no glob freezes. A
-/// glob matches the argument's tbc.name or its tbc.path. Errors: a malformed glob, one that matches
+/// glob matches the argument's tbc.name or its tbc.display_name. Errors: a malformed glob, one that matches
 /// no parameter.
 mlir::FailureOr<llvm::SmallVector<bool>> findTrained(mlir::func::FuncOp train,
                                                      llvm::ArrayRef<std::string> freeze);

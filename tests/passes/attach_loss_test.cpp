@@ -1,0 +1,114 @@
+#include "passes/loss/AttachLoss.h"
+#include "tests/passes/StepFixture.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include <cmath>
+
+namespace tbc {
+namespace {
+
+using kernels::Arith;
+using kernels::Tensor;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// A model that returns its input %x of the given type.
+std::string identityModel(const std::string &type) {
+  return "func.func @model(%x: tensor<" + type +
+         "> {tbc.role = \"input\", tbc.name = \"x\", tbc.batch_dim = 0 : i64}) -> (tensor<" + type +
+         "> {tbc.name = \"y\"}) { return %x : tensor<" + type + "> }";
+}
+
+double lossOf(const std::string &type, const LossOptions &options, std::vector<double> values,
+              std::vector<double> labels) {
+  ParsedModule module(identityModel(type));
+  EXPECT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
+  EXPECT_TRUE(succeeded(mlir::verify(*module))) << module.messages;
+  std::vector<Tensor> inputs = trainInputs(module, Arith::F64);
+  inputs[0] = Tensor::fromDoubles(inputs[0].type(), Arith::F64, values);
+  if (inputs.size() > 1)
+    inputs[1] = Tensor::fromDoubles(inputs[1].type(), Arith::F64, labels);
+  return evaluate(module, "train", inputs, Arith::F64)[0].toDoubles()[0];
+}
+
+TEST(AttachLoss, CrossEntropyIsTheMeanOverTheGlobalBatch) {
+  LossOptions options;
+  options.samples = 8;
+  // Uniform logits: every element costs log(2), four of them, of 8 samples x 2 elements.
+  EXPECT_DOUBLE_EQ(lossOf("2x2x2xf32", options, std::vector<double>(8, 1), {0, 1, 1, 0}),
+                   4 * std::log(2) / 16);
+}
+
+TEST(AttachLoss, IgnoredLabelsCostNothing) {
+  EXPECT_DOUBLE_EQ(lossOf("2x2xf32", {}, {0, 0, 0, 0}, {1, -100}), std::log(2) / 2);
+}
+
+TEST(AttachLoss, MeanSquaredErrorIsTheMeanOfSquares) {
+  LossOptions options;
+  options.kind = LossKind::MeanSquaredError;
+  EXPECT_DOUBLE_EQ(lossOf("2x2xf32", options, {1, 2, 3, 4}, {0, 2, 3, 2}), (1 + 4) / 4.);
+}
+
+TEST(AttachLoss, OutputIsTheLossItself) {
+  LossOptions options;
+  options.kind = LossKind::Output;
+  EXPECT_DOUBLE_EQ(lossOf("4xf32", options, {1, 2, 3, 4}, {}), 2.5);
+}
+
+TEST(AttachLoss, LossIsInF32) {
+  ParsedModule module(identityModel("2x2xbf16"));
+  ASSERT_TRUE(succeeded(attachLoss(*module, {}))) << module.messages;
+  EXPECT_TRUE(mlir::getElementTypeOrSelf(module.function("train").getResultTypes()[0]).isF32());
+}
+
+TEST(AttachLoss, DropsWhatTheLossDoesNotNeed) {
+  ParsedModule module(kMlp);
+  ASSERT_TRUE(module && succeeded(attachLoss(*module, {}))) << module.messages;
+  std::vector<std::string> ids = idsOf(module.function("train"));
+  EXPECT_THAT(ids,
+              ElementsAre("fc1", "bias", "add", "norm", "gelu", "scale", "mul", "residual", "fc2",
+                          "loss.cross_entropy", "loss.reduce_sum", "loss.factor_size", "loss.div"));
+}
+
+TEST(AttachLoss, LabelsOfAFlattenedBatchHaveItsDimsApart) {
+  ParsedModule module(R"(
+    func.func @model(%x: tensor<2x3x5xf32> {tbc.role = "input", tbc.batch_dim = 0 : i64})
+        -> tensor<6x5xf32> {
+      %y = tbc.reshape %x {sizes = array<i64: 2, 3, 5>, in = array<i64: 1, 1, 1>,
+          out = array<i64: 2, 1>} : (tensor<2x3x5xf32>) -> tensor<6x5xf32>
+      return %y : tensor<6x5xf32>
+    })");
+  ASSERT_TRUE(module && succeeded(attachLoss(*module, {}))) << module.messages;
+  auto train = module.function("train");
+  unsigned labels = argument(train, "label", "labels");
+  EXPECT_EQ(mlir::cast<mlir::RankedTensorType>(train.getArgumentTypes()[labels]).getShape(),
+            llvm::ArrayRef<int64_t>({2, 3}));
+  auto size = mlir::cast<FactorSizeOp>(findOp(train, "loss.factor_size"));
+  EXPECT_EQ(size.getCount(), 3u);
+  EXPECT_EQ(size.getSamples(), 2u);
+}
+
+TEST(AttachLoss, NamesTheOutputsIfThereIsNoSuchOne) {
+  ParsedModule module(kMlp);
+  LossOptions options;
+  options.output = "logit";
+  EXPECT_TRUE(failed(attachLoss(*module, options)));
+  EXPECT_THAT(module.messages, HasSubstr("no output \"logit\"; it has \"logits\" \"hidden\""));
+}
+
+TEST(AttachLoss, NeedsOneLossPerSample) {
+  ParsedModule module(R"(
+    func.func @model(%x: tensor<2xf32> {tbc.role = "input", tbc.batch_dim = 0 : i64}) -> tensor<f32> {
+      %y = tbc.reduce_sum %x {dims = array<i64: 0>} : (tensor<2xf32>) -> tensor<f32>
+      return %y : tensor<f32>
+    })");
+  LossOptions options;
+  options.kind = LossKind::Output;
+  EXPECT_TRUE(failed(attachLoss(*module, options)));
+  EXPECT_THAT(module.messages, HasSubstr("it needs one loss per sample"));
+}
+
+} // namespace
+} // namespace tbc

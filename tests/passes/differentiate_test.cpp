@@ -1,0 +1,156 @@
+#include "passes/autodiff/Differentiate.h"
+#include "passes/loss/AttachLoss.h"
+#include "passes/recompute/Recompute.h"
+#include "tests/passes/StepFixture.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace tbc {
+namespace {
+
+using kernels::Arith;
+using kernels::Tensor;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// The largest difference between the gradients of @train and central differences of its loss.
+double gradientError(ParsedModule &module) {
+  auto train = module.function("train");
+  std::vector<Tensor> inputs = trainInputs(module, Arith::F64);
+  std::vector<Tensor> results = evaluate(module, "train", inputs, Arith::F64);
+  constexpr double step = 1e-5;
+  double error = 0;
+  for (const std::string &name : resultNames(train, "grad")) {
+    unsigned arg = argument(train, "param", name);
+    std::vector<double> gradient = results[result(train, "grad", name)].toDoubles();
+    for (size_t k = 0; k < gradient.size(); ++k) {
+      double losses[2];
+      for (int side : {0, 1}) {
+        std::vector<Tensor> moved = inputs;
+        moved[arg].mutableData<double>()[k] += side ? step : -step;
+        losses[side] = evaluate(module, "train", moved, Arith::F64)[0].toDoubles()[0];
+      }
+      error = std::max(error, std::abs((losses[1] - losses[0]) / (2 * step) - gradient[k]));
+    }
+  }
+  return error;
+}
+
+TEST(Differentiate, GradientsAgreeWithFiniteDifferences) {
+  for (const char *text : {kMlp, kConvNet}) {
+    ParsedModule module(text);
+    buildStep(module);
+    EXPECT_LT(gradientError(module), 1e-8);
+  }
+}
+
+TEST(Differentiate, ReturnsOneGradientPerUsedParameterInTheirOrder) {
+  ParsedModule module(kMlp);
+  buildStep(module);
+  auto train = module.function("train");
+  EXPECT_THAT(resultNames(train, "grad"), ElementsAre("w1", "b1", "g", "w2"));
+  EXPECT_THAT(resultNames(train, "loss"), ElementsAre("loss"));
+  for (const std::string &name : resultNames(train, "grad"))
+    EXPECT_EQ(train.getResultTypes()[result(train, "grad", name)],
+              train.getArgumentTypes()[argument(train, "param", name)]);
+}
+
+TEST(Differentiate, ReturnsNewStatesBetweenLossAndGradients) {
+  ParsedModule module(kConvNet);
+  buildStep(module);
+  auto train = module.function("train");
+  EXPECT_THAT(resultNames(train, "state"), ElementsAre("running_mean", "running_var"));
+  EXPECT_EQ(result(train, "state", "running_mean"), 1u);
+}
+
+TEST(Differentiate, TagsEveryOp) {
+  ParsedModule module(kMlp);
+  buildStep(module);
+  auto train = module.function("train");
+  bool inBackward = false;
+  for (Operation &op : train.getBody().front().without_terminator()) {
+    auto phase = op.getAttrOfType<StringAttr>(kPhaseAttr);
+    ASSERT_TRUE(phase);
+    inBackward |= phase.getValue() == "bwd";
+    EXPECT_EQ(phase.getValue(), inBackward ? "bwd" : "fwd");
+    EXPECT_EQ(op.hasAttr(kForwardIdAttr), inBackward);
+    if (auto forward = op.getAttrOfType<StringAttr>(kForwardIdAttr))
+      EXPECT_EQ(findOp(train, forward.getValue())->getAttrOfType<StringAttr>(kPhaseAttr).getValue(),
+                "fwd");
+  }
+  std::vector<std::string> ids = idsOf(train);
+  EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), ids.size());
+  EXPECT_THAT(ids, Contains("fc1.bwd.0"));
+}
+
+TEST(Differentiate, NotesWhatACotangentIsOf) {
+  ParsedModule module(kMlp);
+  buildStep(module);
+  Operation *gradient = findOp(module.function("train"), "gelu.bwd.0");
+  auto marks = gradient->getAttrOfType<ArrayAttr>(kCotangentOfAttr);
+  ASSERT_TRUE(marks && marks.size() == 1);
+  auto mark = cast<ArrayAttr>(marks[0]);
+  EXPECT_EQ(cast<StringAttr>(mark[0]).getValue(), "norm");
+  EXPECT_EQ(cast<IntegerAttr>(mark[1]).getInt(), 0);
+  EXPECT_EQ(gradient->getAttrOfType<StringAttr>(kForwardIdAttr).getValue(), "gelu");
+}
+
+TEST(Differentiate, KeepsNoResultsOfFreeOps) {
+  ParsedModule module(kMlp);
+  buildStep(module);
+  auto train = module.function("train");
+  for (Value value : residuals(train))
+    if (Operation *op = value.getDefiningOp())
+      EXPECT_NE(cast<CostOpInterface>(op).getKernelClass(), "none")
+          << op->getName().getStringRef().str();
+  // The backward of `mul` reads the scale itself, broadcast anew.
+  EXPECT_THAT(idsOf(train), Contains("scale.rc"));
+}
+
+TEST(Differentiate, FrozenParametersGetNoGradient) {
+  for (const char *glob : {"w1", "first.weight", "first.w*"}) {
+    ParsedModule module(kMlp);
+    ASSERT_TRUE(succeeded(attachLoss(*module, {})));
+    ASSERT_TRUE(succeeded(buildTrainFunction(*module, {{glob}}))) << module.messages;
+    EXPECT_THAT(resultNames(module.function("train"), "grad"), ElementsAre("b1", "g", "w2"));
+    // Nothing is computed that only it would need.
+    EXPECT_THAT(idsOf(module.function("train")), Not(Contains("fc1.bwd.0")));
+  }
+}
+
+TEST(Differentiate, RefusesAGlobThatMatchesNothing) {
+  ParsedModule module(kMlp);
+  ASSERT_TRUE(succeeded(attachLoss(*module, {})));
+  EXPECT_TRUE(failed(buildTrainFunction(*module, {{"x"}})));
+  EXPECT_THAT(module.messages, HasSubstr("glob \"x\" to freeze matches no parameter"));
+}
+
+TEST(Differentiate, RefusesAModelWithNothingToTrain) {
+  ParsedModule module(kMlp);
+  ASSERT_TRUE(succeeded(attachLoss(*module, {})));
+  EXPECT_TRUE(failed(buildTrainFunction(*module, {{"*"}})));
+  EXPECT_THAT(module.messages, HasSubstr("depends on no trained parameter"));
+}
+
+TEST(Differentiate, NamesTheOpWithoutADerivative) {
+  ParsedModule module(R"(
+    func.func @model(
+        %x: tensor<2x3xf32> {tbc.role = "input", tbc.name = "x", tbc.batch_dim = 0 : i64},
+        %w: tensor<2x3xf32> {tbc.role = "param", tbc.name = "w"}) -> (tensor<2x3xf32>) {
+      %y = tbc.relu_grad %x, %w {tbc.id = "odd"} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+      return %y : tensor<2x3xf32>
+    })");
+  ASSERT_TRUE(module && succeeded(attachLoss(*module, {}))) << module.messages;
+  EXPECT_TRUE(failed(buildTrainFunction(*module)));
+  EXPECT_THAT(module.messages, HasSubstr("'tbc.relu_grad' op has no derivative"));
+}
+
+} // namespace
+} // namespace tbc

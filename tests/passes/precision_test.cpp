@@ -1,0 +1,81 @@
+#include "passes/precision/LowerPrecision.h"
+#include "tests/passes/StepFixture.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace tbc {
+namespace {
+
+using kernels::Arith;
+using kernels::Tensor;
+
+bool isBF16(Type type) { return getElementTypeOrSelf(type).isBF16(); }
+bool isF32(Type type) { return getElementTypeOrSelf(type).isF32(); }
+
+TEST(LowerPrecision, MatmulsAreNarrowStatisticsAndLossAreWide) {
+  ParsedModule module(kMlp);
+  ASSERT_TRUE(module && succeeded(lowerPrecision(module.function("model")))) << module.messages;
+  buildStep(module);
+  auto train = module.function("train");
+  EXPECT_TRUE(isBF16(findOp(train, "fc1")->getResult(0).getType()));
+  EXPECT_TRUE(isBF16(findOp(train, "norm")->getResult(0).getType()));
+  EXPECT_TRUE(isF32(findOp(train, "norm")->getResult(1).getType()));
+  EXPECT_TRUE(isBF16(findOp(train, "fc1.bwd.0")->getResult(0).getType()));
+  EXPECT_TRUE(isF32(findOp(train, "loss.cross_entropy")->getOperand(0).getType()));
+  for (const char *name : {"w1", "b1", "g", "w2"}) {
+    EXPECT_TRUE(isBF16(train.getArgumentTypes()[argument(train, "param", name)]));
+    EXPECT_TRUE(isF32(train.getResultTypes()[result(train, "grad", name)]));
+  }
+  auto update = module.function("update");
+  EXPECT_TRUE(isF32(update.getArgumentTypes()[argument(update, "opt_state", "w1.master")]));
+}
+
+TEST(LowerPrecision, InputsStatesAndResultsKeepTheirTypes) {
+  ParsedModule module(kConvNet);
+  auto model = module.function("model");
+  std::vector<Type> types = model.getResultTypes().vec();
+  ASSERT_TRUE(succeeded(lowerPrecision(model))) << module.messages;
+  ASSERT_TRUE(succeeded(verify(*module))) << module.messages;
+  EXPECT_EQ(model.getResultTypes().vec(), types);
+  EXPECT_TRUE(isF32(model.getArgumentTypes()[argument(model, "input", "x")]));
+  EXPECT_TRUE(isF32(model.getArgumentTypes()[argument(model, "state", "running_mean")]));
+  EXPECT_TRUE(isBF16(findOp(model, "conv")->getResult(0).getType()));
+  EXPECT_TRUE(isF32(findOp(model, "bn")->getResult(0).getType()));
+}
+
+/// Casts between floats are the identity in residues, so nothing may change there; in floats every
+/// result moves by a few roundings to bf16 (8 bits) at most.
+TEST(LowerPrecision, ComputesTheSame) {
+  for (const char *text : {kMlp, kConvNet}) {
+    ParsedModule wide(text), narrow(text);
+    ASSERT_TRUE(succeeded(lowerPrecision(narrow.function("model")))) << narrow.messages;
+    buildStep(wide);
+    buildStep(narrow);
+    for (Arith arith : {Arith::Residue61, Arith::Native}) {
+      auto expected = evaluate(wide, "train", trainInputs(wide, arith), arith);
+      auto actual = evaluate(narrow, "train", trainInputs(narrow, arith), arith);
+      ASSERT_EQ(expected.size(), actual.size());
+      for (size_t i = 0; i < expected.size(); ++i) {
+        if (arith == Arith::Residue61) {
+          EXPECT_TRUE(bitwiseEqual(expected[i], actual[i])) << "result " << i;
+          continue;
+        }
+        std::vector<double> a = expected[i].toDoubles(), b = actual[i].toDoubles();
+        double largest = 0, difference = 0;
+        for (size_t k = 0; k < a.size(); ++k) {
+          largest = std::max(largest, std::abs(a[k]));
+          difference = std::max(difference, std::abs(a[k] - b[k]));
+        }
+        EXPECT_LT(difference, 16 * largest / 256) << "result " << i;
+      }
+    }
+  }
+}
+
+} // namespace
+} // namespace tbc
