@@ -21,8 +21,8 @@ namespace tbc::planner {
 struct KernelEfficiency {
   double flopsFraction = 1;  // of peak FLOP/s, in the limit of large operands
   double memoryFraction = 1; // of memory bandwidth
-  /// Added to the arithmetic: the time in which the first and the last tiles of a kernel do not fill the
-  /// device.
+  /// Added to the arithmetic: the time in which the first and the last tiles of a kernel do not
+  /// fill the device.
   double rampSeconds = 0;
   bool operator==(const KernelEfficiency &o) const {
     return flopsFraction == o.flopsFraction && memoryFraction == o.memoryFraction &&

@@ -103,8 +103,8 @@ GroupShape NetworkCost::computeShape(const std::vector<AxisRef> &axes) const {
   shape.perNode = shape.size;
   std::sort(members.begin(), members.end());
 
-  // Every group is a shift of the first one, to a rank that comes first in its group. Shifts by whole
-  // nodes look alike.
+  // Every group is a shift of the first one, to a rank that comes first in its group. Shifts by
+  // whole nodes look alike.
   auto isFirst = [&](int64_t rank) {
     for (const AxisRef &ref : axes) {
       int64_t rest = mesh.axes[ref.axis].size / (ref.pre * ref.size);

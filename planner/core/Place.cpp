@@ -102,8 +102,8 @@ private:
 
   int64_t rename(FactorId id) { return names.emplace(id, int64_t(names.size())).first->second; }
 
-  /// The sharding of `entry` with the factor names of `layout`, which has the same structure: the two may
-  /// come from different blocks.
+  /// The sharding of `entry` with the factor names of `layout`, which has the same structure: the
+  /// two may come from different blocks.
   static Sharding carried(const Entry &entry, const TensorLayout &layout) {
     Sharding sharding = entry.sharding;
     std::map<FactorId, FactorId> carry;
@@ -144,9 +144,9 @@ class Placer {
 public:
   Placer(const Graph &graph, int64_t axisSize, const Job &job, const Cluster &cluster,
          double updatesPerMicroBatch)
-      : graph(graph), job(job), cluster(cluster), updatesPerMicroBatch(updatesPerMicroBatch), mesh{{{"tp", axisSize}}}, prices(mesh, cluster),
-        nodeOf(graph.ops.size(), -1), gradientOf(graph.values.size(), -1),
-        scratch(graph.ops.size()) {
+      : graph(graph), job(job), cluster(cluster), updatesPerMicroBatch(updatesPerMicroBatch),
+        mesh{{{"tp", axisSize}}}, prices(mesh, cluster), nodeOf(graph.ops.size(), -1),
+        gradientOf(graph.values.size(), -1), scratch(graph.ops.size()) {
     for (const GraphParameter &parameter : graph.parameters)
       gradientOf[parameter.value] = parameter.gradient;
   }
@@ -307,8 +307,8 @@ private:
       addEdge(producerNode, raw, node, perChoice);
   }
 
-  /// The first user's wish is where a parameter is kept; other users reshard it, and its gradient comes
-  /// there every micro-batch.
+  /// The first user's wish is where a parameter is kept; other users reshard it, and its gradient
+  /// comes there every micro-batch.
   void connectParameter(int value, const Wishes &wishes) {
     int home = wishes.begin()->first;
     std::vector<int> kept;
@@ -324,9 +324,8 @@ private:
     const GraphValue &graphValue = graph.values[value];
     const GraphValue &gradientValue = graph.values[gradient];
     for (size_t choice = 0; choice < kept.size(); ++choice) {
-      double elements = kept[choice] < 0
-                            ? double(graphValue.layout.numElements())
-                            : double(prices.localElements(kept[choice]));
+      double elements = kept[choice] < 0 ? double(graphValue.layout.numElements())
+                                         : double(prices.localElements(kept[choice]));
       double bytes = updateBytes(job, elements, graphValue.layout.elementBytes,
                                  gradientValue.layout.elementBytes);
       problem.nodeCosts[home][choice] += updatesPerMicroBatch * updateSeconds(cluster, bytes, 1);

@@ -27,8 +27,8 @@ struct Placement {
 /// home, so that completing it is paid once. `derive` may do slightly better (it merges), never
 /// worse in kind.
 ///
-/// `updatesPerMicroBatch` weighs the optimizer's work on a parameter, which shrinks with its shard, against
-/// kernels: one over the number of micro-batches of a step.
+/// `updatesPerMicroBatch` weighs the optimizer's work on a parameter, which shrinks with its shard,
+/// against kernels: one over the number of micro-batches of a step.
 Placement place(const reshard::Graph &graph, int64_t axisSize, const Job &job,
                 const Cluster &cluster, double updatesPerMicroBatch);
 

@@ -44,8 +44,8 @@ static bool isBetter(const Candidate &a, const Candidate &b) {
   return std::tie(keyA, a.order) < std::tie(keyB, b.order);
 }
 
-/// Of plans that take the same time, to a thousandth, the simplest comes first: fewest axes, least ZeRO, no
-/// recomputation.
+/// Of plans that take the same time, to a thousandth, the simplest comes first: fewest axes, least
+/// ZeRO, no recomputation.
 static void preferSimple(std::vector<ExactCandidate> &exact) {
   if (exact.empty() || !exact.front().plan.prediction.fits)
     return;
@@ -83,6 +83,8 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
             (pins.strategy != "auto" ? " under --strategy " + pins.strategy : "") +
             "; choose a batch that is a multiple of the data-parallel size"};
 
+  // Small graphs are cheap enough to look at closely everywhere.
+  bool isSmall = graph.ops.size() < 200;
   Exploration exploration;
   exploration.lowerBoundSeconds = candidates.front().lowerBound;
   exploration.evaluations = int64_t(candidates.size());
@@ -91,7 +93,7 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   for (Candidate &candidate : candidates) {
     if (int(fastest.size()) >= top && candidate.lowerBound > fastest[top - 1])
       break; // and so are all after it
-    if (!searcher.score(candidate))
+    if (!searcher.score(candidate, isSmall))
       continue;
     exploration.scored.push_back(candidate);
     auto [found, isNew] = best.emplace(groupOf(candidate), exploration.scored.size() - 1);
@@ -111,13 +113,14 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
 
   // Scores are off by little; what is within that of the best is looked at exactly.
   constexpr double scoreError = 0.02;
-  size_t mostExact = graph.ops.size() < 200 ? 64 : 16;
+  size_t mostExact = isSmall ? 64 : 16;
   double exactBest = INFINITY;
   for (size_t i = 0; i < winners.size() && i < std::max(mostExact, size_t(top)); ++i) {
-    bool mayWin =
-        !std::isfinite(exactBest) || winners[i].seconds < exactBest * (1 + scoreError);
+    bool mayWin = !std::isfinite(exactBest) || winners[i].seconds < exactBest * (1 + scoreError);
     if (int(i) >= top && (!winners[i].feasible || !mayWin))
       break;
+    if (!isSmall)
+      searcher.score(winners[i], /*refine=*/true);
     ExactCandidate exact{winners[i], searcher.planOf(winners[i])};
     exact.plan.memoryLimitBytes = limits.memoryLimitBytes;
     Result<PlannedStep> step = applyPlan(graph, exact.plan);

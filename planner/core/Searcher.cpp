@@ -163,6 +163,9 @@ double Searcher::stageBytes(const Candidate &candidate, const Profile &profile,
   return profiledBytes(profile, first, last, mode, job, cluster, inFlight, live, largest);
 }
 
+/// Enough places for each stage to end near where it should.
+static int cutBuckets(int64_t stages) { return int(std::clamp<int64_t>(stages * 6, 48, 256)); }
+
 /// Stages of equal time if they fit, else the best cut that fits, else the former again.
 std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const Profile &profile,
                                               const DataMode &mode) {
@@ -174,8 +177,7 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
   auto &cutter = cutters[{&profile, pp, ends.nodes > 1}];
   if (!cutter) {
     auto send = [&](double bytes) { return network.seconds(CollectiveKind::Send, ends, bytes); };
-    int buckets = int(std::clamp<int64_t>(pp * 6, 48, 256));
-    cutter = std::make_unique<StageCutter>(profile, cutPositions(profile, buckets), send);
+    cutter = std::make_unique<StageCutter>(profile, cutPositions(profile, cutBuckets(pp)), send);
   }
   std::optional<std::vector<int>> balanced = cutter->cut(int(pp));
   if (!balanced)
@@ -208,16 +210,22 @@ double Searcher::lossSeconds(const Candidate &candidate, const Profile &profile)
   return network.seconds(CollectiveKind::AllReduce, network.groupShape(axes), 4);
 }
 
-bool Searcher::score(Candidate &candidate) {
+bool Searcher::score(Candidate &candidate, bool refine) {
   ++evaluations;
   const Profile &profile = profileFor(candidate.mesh.tp, candidate.microBatch, candidate.recompute);
-  const NetworkCost &network = networkFor(candidate.mesh);
   DataMode mode = dataMode(candidate);
   std::optional<std::vector<int>> firstOps = cut(candidate, profile, mode);
   if (!firstOps)
     return false;
   candidate.firstOps = *firstOps;
+  price(candidate, profile, mode);
+  if (refine && candidate.mesh.pp > 1)
+    refineCuts(candidate, profile, mode);
+  return true;
+}
 
+void Searcher::price(Candidate &candidate, const Profile &profile, const DataMode &mode) {
+  const NetworkCost &network = networkFor(candidate.mesh);
   std::vector<StageSeconds> stages;
   candidate.peakBytes = 0;
   int64_t pp = candidate.mesh.pp;
@@ -250,7 +258,33 @@ bool Searcher::score(Candidate &candidate) {
           ? simulatedStepTime(cluster, stages, candidate.accumulation, candidate.schedule).seconds
           : stepTime(cluster, stages, candidate.accumulation).seconds;
   candidate.feasible = candidate.peakBytes <= double(limitBytes);
-  return true;
+}
+
+/// The cut with the shortest longest stage is not the fastest where the schedule is short,
+/// reductions are long or sends differ: moves one cut at a time, to any place, while that helps.
+void Searcher::refineCuts(Candidate &candidate, const Profile &profile, const DataMode &mode) {
+  std::vector<int> positions = cutPositions(profile, cutBuckets(candidate.mesh.pp));
+  constexpr int mostRounds = 3;
+  bool improved = true;
+  for (int round = 0; improved && round < mostRounds; ++round) {
+    improved = false;
+    for (size_t s = 1; s < candidate.firstOps.size(); ++s) {
+      int low = candidate.firstOps[s - 1];
+      int high = s + 1 < candidate.firstOps.size() ? candidate.firstOps[s + 1] : profile.numForward;
+      for (int position : positions) {
+        if (position <= low || position >= high || position == candidate.firstOps[s])
+          continue;
+        Candidate moved = candidate;
+        moved.firstOps[s] = position;
+        price(moved, profile, mode);
+        if (moved.feasible < candidate.feasible ||
+            (moved.feasible == candidate.feasible && moved.seconds >= candidate.seconds))
+          continue;
+        candidate = std::move(moved);
+        improved = true;
+      }
+    }
+  }
 }
 
 Plan Searcher::planOf(const Candidate &candidate) {

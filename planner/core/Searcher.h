@@ -43,8 +43,9 @@ public:
   /// Every candidate with its lower bound, cheapest bound first, ties in order of enumeration.
   std::vector<Candidate> enumerate();
 
-  /// Fills in the rest. False where the graph has too few places for the stages.
-  bool score(Candidate &candidate);
+  /// Fills in the rest. False where the graph has too few places for the stages. `refine`: looks
+  /// for better stage cuts by pricing their neighbours.
+  bool score(Candidate &candidate, bool refine);
 
   /// The plan that `candidate` stands for, without predictions.
   Plan planOf(const Candidate &candidate);
@@ -59,6 +60,8 @@ private:
   double idealSeconds(int64_t tp, int64_t microBatch);
   const NetworkCost &networkFor(const MeshShape &mesh);
   DataMode dataMode(const Candidate &candidate);
+  void price(Candidate &candidate, const Profile &profile, const DataMode &mode);
+  void refineCuts(Candidate &candidate, const Profile &profile, const DataMode &mode);
   double lossSeconds(const Candidate &candidate, const Profile &profile);
   void enumerateOn(int64_t devices, std::vector<Candidate> &candidates);
   std::optional<std::vector<int>> cut(const Candidate &candidate, const Profile &profile,

@@ -1,0 +1,89 @@
+//===- ClusterTest.cpp - Presets and hostile cluster files -----------------===//
+
+#include "planner/core/Cluster.h"
+#include "planner/core/ClusterPresets.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace tbc;
+using namespace tbc::planner;
+using testing::HasSubstr;
+
+static std::string presetText(const std::string &name) {
+  for (const auto &[preset, text] : clusterPresetTexts())
+    if (preset == name)
+      return text;
+  return "";
+}
+
+static std::string replaced(std::string text, const std::string &from, const std::string &to) {
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+static std::string errorOf(const std::string &text) {
+  Result<Cluster> cluster = parseCluster(text, "my.toml");
+  if (cluster)
+    return "no error";
+  EXPECT_EQ(cluster.error().code, ErrorCode::Usage);
+  return cluster.error().message;
+}
+
+TEST(Cluster, EveryPresetLoads) {
+  EXPECT_EQ(clusterPresets(), (std::vector<std::string>{"a100-80gb-sxm", "cpu-local", "h100-sxm"}));
+  for (const std::string &name : clusterPresets()) {
+    Result<Cluster> cluster = loadCluster(name);
+    ASSERT_TRUE(cluster) << cluster.error().message;
+    EXPECT_EQ(cluster->name, name);
+    EXPECT_GT(cluster->usableBytes(), cluster->contextBytes);
+    EXPECT_LT(cluster->usableBytes(), cluster->memoryBytes);
+    EXPECT_GE(cluster->intraNode.bytesPerSecond, cluster->interNode.bytesPerSecond);
+  }
+}
+
+TEST(Cluster, UnknownNameGetsASuggestion) {
+  Result<Cluster> cluster = loadCluster("h100sxm");
+  ASSERT_FALSE(cluster);
+  EXPECT_EQ(cluster.error().code, ErrorCode::Usage);
+  EXPECT_THAT(cluster.error().message, HasSubstr("did you mean h100-sxm?"));
+  EXPECT_FALSE(loadCluster("/"));
+  EXPECT_FALSE(loadCluster(""));
+}
+
+TEST(Cluster, ErrorsNameFileLineAndKey) {
+  std::string good = presetText("h100-sxm");
+  EXPECT_THAT(errorOf(replaced(good, "launch_seconds", "lanch_seconds")),
+              testing::AllOf(HasSubstr("my.toml:"), HasSubstr("unknown key device.lanch_seconds"),
+                             HasSubstr("did you mean device.launch_seconds?")));
+  EXPECT_THAT(errorOf(replaced(good, "devices_per_node = 8", "devices_per_node = 0")),
+              HasSubstr("my.toml:5: devices_per_node must be between"));
+  EXPECT_THAT(errorOf(replaced(good, "devices_per_node = 8", "devices_per_node = \"8\"")),
+              HasSubstr("must be an integer"));
+  EXPECT_THAT(errorOf(replaced(good, "devices_per_node = 8", "")),
+              HasSubstr("key devices_per_node is missing"));
+  EXPECT_THAT(errorOf(replaced(good, "fraction = 0.80\n\n[uncert", "fraction = 1.80\n\n[uncert")),
+              HasSubstr("overlap.fraction must be between 0 and 1"));
+  EXPECT_THAT(errorOf(replaced(good, "launch_seconds = 5e-6", "launch_seconds = nan")),
+              HasSubstr("device.launch_seconds"));
+  EXPECT_THAT(errorOf(replaced(good, "[kernel.matmul]", "[kernel.matmull]")),
+              HasSubstr("did you mean kernel.matmul?"));
+  EXPECT_THAT(errorOf(replaced(good, "[kernel.default]", "[kernel.gather2]")), HasSubstr("kernel"));
+}
+
+TEST(Cluster, HostileTextIsAnErrorAndNothingElse) {
+  std::string good = presetText("h100-sxm");
+  for (size_t length = 0; length < good.size(); length += 37)
+    EXPECT_NE(errorOf(good.substr(0, length)), "no error") << length;
+  for (const char *text : {"", "\0", "[", "a = ", "name = 3", "[[device]]", "device = 1",
+                           "\xff\xfe", "[network]\nintra_node = []"})
+    EXPECT_NE(errorOf(text), "no error") << text;
+  EXPECT_NE(errorOf(std::string(100000, '[')), "no error");
+}
+
+TEST(ClosestWord, SuggestsOnlyWhatIsClose) {
+  EXPECT_EQ(closestWord("fdsp", {"dp", "fsdp", "tp"}), "");
+  EXPECT_EQ(closestWord("shard-gradop", {"shard-grad-op", "fsdp"}), "shard-grad-op");
+  EXPECT_EQ(closestWord("banana", {"dp", "fsdp"}), "");
+}

@@ -1,0 +1,187 @@
+//===- CostTest.cpp - Closed forms of kernels, collectives, schedules ------===//
+
+#include "planner/core/Cost.h"
+#include "planner/core/Time.h"
+#include "tests/planner/core/StepBuilder.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+using namespace tbc;
+using namespace tbc::planner;
+using namespace tbc::planner::test;
+using reshard::AxisRef;
+using reshard::CollectiveKind;
+using reshard::Mesh;
+using reshard::wholeAxis;
+
+static Cluster h100() { return *loadCluster("h100-sxm"); }
+
+TEST(NetworkCost, GroupsLieOnNodesAsRanksAreNumbered) {
+  Cluster cluster = h100();
+  Mesh mesh{{{"pp", 2}, {"dp", 4}, {"tp", 4}}}; // 32 ranks, 4 nodes
+  NetworkCost network(cluster, mesh, 0);
+  auto shape = [&](std::vector<int> axes) {
+    std::vector<AxisRef> refs;
+    for (int axis : axes)
+      refs.push_back(wholeAxis(mesh, axis));
+    GroupShape s = network.groupShape(refs);
+    return std::vector<int64_t>{s.size, s.nodes, s.perNode};
+  };
+  EXPECT_EQ(shape({2}), (std::vector<int64_t>{4, 1, 4}));
+  EXPECT_EQ(shape({1}), (std::vector<int64_t>{4, 2, 2})); // stride 4: two of a group on a node
+  EXPECT_EQ(shape({0}), (std::vector<int64_t>{2, 2, 1}));
+  EXPECT_EQ(shape({1, 2}), (std::vector<int64_t>{16, 2, 8}));
+  GroupShape ends = network.stageGroupShape({0, 1});
+  EXPECT_EQ(ends.nodes, 2);
+}
+
+TEST(NetworkCost, OddAxesStraddleNodes) {
+  Cluster cluster = h100();
+  Mesh mesh{{{"dp", 4}, {"tp", 6}}};
+  GroupShape shape = NetworkCost(cluster, mesh).groupShape({wholeAxis(mesh, 1)});
+  EXPECT_EQ(shape.nodes, 2); // ranks 6 to 11 lie on nodes 0 and 1
+  EXPECT_EQ(shape.perNode, 2);
+}
+
+TEST(NetworkCost, RingsInsideANode) {
+  Cluster cluster = h100();
+  Mesh mesh{{{"tp", 8}}};
+  NetworkCost network(cluster, mesh);
+  GroupShape group = network.groupShape({wholeAxis(mesh, 0)});
+  double bytes = 1e9, bandwidth = cluster.intraNode.bytesPerSecond;
+  double latency = cluster.intraNode.latencySeconds, start = cluster.intraNode.startSeconds;
+  EXPECT_NEAR(network.seconds(CollectiveKind::AllReduce, group, bytes),
+              start + 6 * latency + 2 * 7.0 / 8 * bytes / bandwidth, 1e-12);
+  EXPECT_NEAR(network.seconds(CollectiveKind::AllGather, group, bytes),
+              start + 3 * latency + 7.0 / 8 * bytes / bandwidth, 1e-12);
+  EXPECT_EQ(network.seconds(CollectiveKind::AllGather, group, bytes),
+            network.seconds(CollectiveKind::ReduceScatter, group, bytes));
+  EXPECT_EQ(network.seconds(CollectiveKind::ShardSlice, group, bytes), 0);
+  EXPECT_EQ(network.seconds(CollectiveKind::AllReduce, GroupShape(), bytes), 0);
+}
+
+TEST(NetworkCost, BetweenNodesTheCardsOfAGroupAddUp) {
+  Cluster cluster = h100();
+  auto seconds = [&](GroupShape group) {
+    Mesh mesh{{{"dp", group.size}}};
+    return NetworkCost(cluster, mesh).seconds(CollectiveKind::AllReduce, group, 1e10);
+  };
+  double one = seconds({2, 2, 1}), eight = seconds({16, 2, 8});
+  EXPECT_NEAR(one, 1e10 / 4.5e10, 0.01 * one);
+  EXPECT_NEAR(eight, 2 * 15.0 / 16 * 1e10 / 3.6e11, 0.01 * eight);
+}
+
+// Rows of the AWS table on 8 and 16 H100 (see planner/clusters/h100-sxm.toml).
+TEST(NetworkCost, IsNearPublishedMeasurements) {
+  Cluster cluster = h100();
+  auto seconds = [&](int64_t ranks, double bytes) {
+    Mesh mesh{{{"dp", ranks}}};
+    NetworkCost network(cluster, mesh);
+    return network.seconds(CollectiveKind::AllReduce, network.groupShape({wholeAxis(mesh, 0)}),
+                           bytes);
+  };
+  for (auto [ranks, bytes, micros] : {std::tuple<int64_t, double, double>{8, 16384, 17.46},
+                                      {8, 67108864, 326.6},
+                                      {8, 1073741824, 4253},
+                                      {16, 1024, 69.24},
+                                      {16, 67108864, 601.5},
+                                      {16, 1073741824, 4607.6}})
+    EXPECT_NEAR(std::log(seconds(ranks, bytes) / (micros * 1e-6)), 0, 0.45)
+        << ranks << " " << bytes;
+}
+
+TEST(Kernel, FollowsTheRoofline) {
+  Cluster cluster = h100();
+  const KernelEfficiency &kernel = cluster.kernel("matmul");
+  LocalWork work{1e13, 1e6, 2};
+  EXPECT_NEAR(kernelSeconds(cluster, "matmul", work),
+              cluster.launchSeconds + kernel.rampSeconds + 1e13 / (9.89e14 * kernel.flopsFraction),
+              1e-12);
+  work = {1, 1e10, 2};
+  EXPECT_NEAR(kernelSeconds(cluster, "matmul", work),
+              cluster.launchSeconds + 1e10 / (3.35e12 * kernel.memoryFraction), 1e-12);
+  EXPECT_EQ(kernelSeconds(cluster, "none", work), 0);
+}
+
+TEST(Kernel, ShardingALoopDividesWorkAndBytes) {
+  Graph graph = makeMlp(8, {16, 32, 4});
+  int fc1 = 0;
+  ASSERT_EQ(graph.ops[fc1].id, "fc1");
+  LocalWork whole = localWork(graph, fc1, {});
+  EXPECT_EQ(whole.flops, 2.0 * 8 * 16 * 32);
+  EXPECT_EQ(whole.bytes, 4.0 * (8 * 16 + 16 * 32 + 8 * 32));
+  for (size_t loop = 0; loop < graph.ops[fc1].loops.size(); ++loop) {
+    reshard::OpStrategy strategy;
+    strategy.loopAxes[int(loop)] = {{0, 1, 2}};
+    LocalWork half = localWork(graph, fc1, strategy);
+    EXPECT_EQ(half.flops, whole.flops / 2);
+    EXPECT_LT(half.bytes, whole.bytes);
+  }
+}
+
+TEST(Step, ClosedFormEqualsTheScheduleForEqualStages) {
+  Cluster cluster = h100();
+  StageSeconds stage;
+  stage.forward = 0.01;
+  stage.backward = 0.02;
+  for (int stages : {1, 2, 4, 8})
+    for (int64_t accumulation : {1, 2, 4, 16})
+      for (const char *schedule : {"gpipe", "1f1b"}) {
+        std::vector<StageSeconds> all(stages, stage);
+        double closed = stepTime(cluster, all, accumulation).seconds;
+        EXPECT_NEAR(closed, 0.03 * double(accumulation + stages - 1), 1e-12);
+        EXPECT_NEAR(simulatedStepTime(cluster, all, accumulation, schedule).seconds, closed, 1e-9);
+        EXPECT_LE(pipelineLowerBound(0.03 * stages, stages, accumulation), closed + 1e-12);
+      }
+}
+
+TEST(Step, LowerBoundHoldsForUnequalStages) {
+  Cluster cluster = h100();
+  for (int seed = 1; seed < 200; ++seed) {
+    std::vector<StageSeconds> stages(1 + seed % 5);
+    double total = 0;
+    for (size_t s = 0; s < stages.size(); ++s) {
+      stages[s].forward = 0.001 * double((seed * 7 + s * 13) % 11);
+      stages[s].backward = 0.001 * double((seed * 5 + s * 17) % 13);
+      total += stages[s].forward + stages[s].backward;
+    }
+    int64_t accumulation = 1 + seed % 7;
+    double least = pipelineLowerBound(total, int64_t(stages.size()), accumulation);
+    for (const char *schedule : {"gpipe", "1f1b"})
+      EXPECT_GE(simulatedStepTime(cluster, stages, accumulation, schedule).seconds, least - 1e-12);
+  }
+}
+
+TEST(Step, DataCommunicationHidesBehindCompute) {
+  Cluster cluster = h100();
+  StageSeconds stage;
+  stage.forward = 1;
+  stage.backward = 2;
+  stage.reduceStep = 1;
+  ExposedSeconds hidden = expose(cluster, stage, 4);
+  EXPECT_EQ(hidden.stepEnd, 0);
+  EXPECT_EQ(hidden.hidden, 1);
+  stage.reduceStep = 5;
+  EXPECT_NEAR(expose(cluster, stage, 4).stepEnd, 5 - 2 * cluster.overlapFraction, 1e-12);
+  stage.operandsForward = 0.5; // between ops: never hidden
+  EXPECT_NEAR(expose(cluster, stage, 4).forward, 1.5, 1e-12);
+  stage.gatherForward = 1;
+  EXPECT_NEAR(expose(cluster, stage, 4).forward, 1.5 + 1 - cluster.overlapFraction, 1e-12);
+}
+
+TEST(Step, SplitAddsUpToTheStep) {
+  Cluster cluster = h100();
+  std::vector<StageSeconds> stages(3);
+  for (size_t s = 0; s < 3; ++s) {
+    stages[s].forward = 0.01 * double(s + 1);
+    stages[s].backward = 0.02;
+    stages[s].updateStep = 0.001;
+    stages[s].reduceStep = 0.1;
+    stages[s].sendForward = stages[s].sendBackward = 1e-4;
+  }
+  StepTime time = simulatedStepTime(cluster, stages, 6, "1f1b");
+  EXPECT_NEAR(time.split.total(), time.seconds, 1e-9);
+  EXPECT_EQ(time.slowestStage, 2);
+}

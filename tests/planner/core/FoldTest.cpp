@@ -1,0 +1,97 @@
+//===- FoldTest.cpp - Repeated blocks and short lists of names -------------===//
+
+#include "planner/core/Fold.h"
+#include "planner/core/IdList.h"
+#include "planner/core/Recompute.h"
+#include "tests/planner/core/StepBuilder.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+using namespace tbc::planner;
+using namespace tbc::planner::test;
+
+TEST(Fold, FindsTheLayers) {
+  Graph graph = makeChain({12});
+  std::vector<Block> blocks = foldBlocks(graph);
+  int covered = 0, repeated = 0;
+  for (const Block &block : blocks) {
+    EXPECT_EQ(block.first, covered);
+    covered += block.length * block.count;
+    repeated = std::max(repeated, block.count);
+    if (block.count > 1)
+      EXPECT_EQ(block.length, 12);
+  }
+  EXPECT_EQ(covered, numForwardOps(graph));
+  // The first layer reads the embedding where others read a sum: same distance, so all twelve fold.
+  EXPECT_EQ(repeated, 12);
+}
+
+TEST(Fold, NamesDoNotEnter) {
+  Graph graph = makeChain({3});
+  std::vector<uint64_t> before = structuralHashes(graph);
+  for (auto &op : graph.ops)
+    op.id = "x" + op.id;
+  for (auto &value : graph.values) {
+    value.name += "y";
+    for (auto &dim : value.layout.dims)
+      for (auto &segment : dim.segments)
+        for (auto &factor : segment.factors)
+          factor.id += 1000;
+  }
+  for (auto &op : graph.ops)
+    for (auto &loop : op.loops)
+      loop.factor += 1000;
+  EXPECT_EQ(structuralHashes(graph), before);
+}
+
+TEST(Fold, DifferentSizesAreDifferentBlocks) {
+  Graph graph = makeMlp(8, {16, 32, 64, 16});
+  for (const Block &block : foldBlocks(graph))
+    EXPECT_EQ(block.count, 1);
+  graph = makeMlp(8, {16, 16, 16, 16, 16});
+  bool repeats = false;
+  for (const Block &block : foldBlocks(graph))
+    repeats |= block.count >= 3;
+  EXPECT_TRUE(repeats);
+}
+
+static std::vector<std::string> roundTrip(const std::vector<std::string> &ids) {
+  auto expanded = expandIds(compressIds(ids));
+  EXPECT_TRUE(expanded);
+  return expanded ? *expanded : std::vector<std::string>();
+}
+
+TEST(IdList, FoldsProgressions) {
+  EXPECT_EQ(compressIds({"h.0.fc", "h.1.fc", "h.2.fc", "h.3.fc"}),
+            (std::vector<std::string>{"h.{0..3}.fc"}));
+  EXPECT_EQ(compressIds({"n3", "n12", "n21", "n30"}), (std::vector<std::string>{"n{3..30..9}"}));
+  EXPECT_EQ(compressIds({"a", "b{1}", "n1", "n2"}),
+            (std::vector<std::string>{"a", "b{{1}}", "n1", "n2"}));
+}
+
+TEST(IdList, RoundTripsAnySet) {
+  std::mt19937_64 random(5);
+  const std::vector<std::string> pieces = {"h.", "0",  "1",   "2",           "10", "007", "{",
+                                           "}",  "..", "/a_", "99999999999", "x",  "-"};
+  for (int round = 0; round < 300; ++round) {
+    std::set<std::string> ids;
+    for (size_t i = 0; i < random() % 40; ++i) {
+      std::string id;
+      for (size_t k = 0; k < 1 + random() % 5; ++k)
+        id += pieces[random() % pieces.size()];
+      ids.insert(id);
+    }
+    std::vector<std::string> list(ids.begin(), ids.end());
+    EXPECT_EQ(roundTrip(list), list);
+    std::vector<std::string> reversed(ids.rbegin(), ids.rend());
+    EXPECT_EQ(compressIds(reversed), compressIds(list));
+  }
+}
+
+TEST(IdList, RefusesNonsense) {
+  for (const char *pattern : {"{", "}", "{0..}", "{..3}", "{3..1}", "{0..3..0}", "{0..3}{0..3}",
+                              "{0..999999999}", "{a}", "{0..3"})
+    EXPECT_FALSE(expandIds({pattern})) << pattern;
+}

@@ -1,0 +1,185 @@
+//===- PlanTest.cpp - plan.json: round trip and hostile input --------------===//
+
+#include "planner/core/Search.h"
+#include "planner/core/Summary.h"
+#include "tests/planner/core/StepBuilder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+using namespace tbc;
+using namespace tbc::planner;
+using namespace tbc::planner::test;
+using testing::HasSubstr;
+
+static Job chainJob(int64_t gpus) {
+  Job job;
+  job.modelPath = "../model.onnx";
+  job.modelHash = "sha256:abc";
+  job.bindings = {{"batch", 1}, {"sequence", 16}};
+  job.gpus = gpus;
+  job.globalBatch = 32;
+  job.sequence = 16;
+  return job;
+}
+
+static Plan planFor(const Graph &graph, int64_t gpus, const std::string &mesh) {
+  Pins pins;
+  pins.mesh = *parseMesh(mesh);
+  pins.recompute = "selective";
+  Result<SearchAnswer> answer = search(graph, chainJob(gpus), *loadCluster("h100-sxm"), pins);
+  EXPECT_TRUE(answer) << answer.error().message;
+  return answer->plan;
+}
+
+static std::string errorOf(const std::string &text) {
+  Result<Plan> plan = readPlan(text, "plan.json");
+  if (plan)
+    return "no error";
+  EXPECT_EQ(plan.error().code, ErrorCode::Usage);
+  return plan.error().message;
+}
+
+static std::string replaced(std::string text, const std::string &from, const std::string &to) {
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+TEST(Plan, RoundTripIsByteIdentical) {
+  Graph graph = makeChain({4});
+  for (const char *mesh : {"dp=2,fsdp=2,tp=2", "pp=2,tp=4", "fsdp=8", "pp=4,dp=2"}) {
+    Plan plan = planFor(graph, 8, mesh);
+    std::string text = writePlan(plan);
+    Result<Plan> read = readPlan(text, "plan.json");
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_EQ(writePlan(*read), text);
+    // What was read predicts what was written.
+    Result<Prediction> again = predict(graph, *read);
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_EQ(again->stepSeconds, plan.prediction.stepSeconds);
+    EXPECT_EQ(again->peakBytes, plan.prediction.peakBytes);
+  }
+}
+
+TEST(Plan, HasTheKeysThatOthersRelyOn) {
+  std::string text = writePlan(planFor(makeChain({2}), 4, "dp=2,tp=2"));
+  for (const char *key : {"\"step_seconds\":", "\"peak_bytes\":", "\"fits\": true", "\"mesh\": {",
+                          "\"format\": \"tbc-plan\"", "\"version\": 1"})
+    EXPECT_THAT(text, HasSubstr(key));
+}
+
+TEST(Plan, ErrorsNameTheKey) {
+  std::string good = writePlan(planFor(makeChain({2}), 4, "pp=2,tp=2"));
+  ASSERT_EQ(errorOf(good), "no error");
+  EXPECT_THAT(errorOf(replaced(good, "\"version\": 1", "\"version\": 2")),
+              HasSubstr("key \"version\" is 2"));
+  EXPECT_THAT(errorOf(replaced(good, "\"tbc-plan\"", "\"other\"")), HasSubstr("\"format\""));
+  // A key too many is unknown, with the key that was perhaps meant; a key misspelt is one missing.
+  EXPECT_THAT(errorOf(replaced(good, "\"fits\":", "\"fts\": 1,\n\"fits\":")),
+              HasSubstr("key \"fts\" is unknown; did you mean \"fits\"?"));
+  EXPECT_THAT(errorOf(replaced(good, "\"idle_devices\"", "\"idel_devices\"")),
+              HasSubstr("key \"idle_devices\" is missing"));
+  EXPECT_THAT(errorOf(replaced(good, "\"launch_seconds\"", "\"lunch_seconds\"")),
+              HasSubstr("cluster.launch_seconds\" is missing"));
+  EXPECT_THAT(errorOf(replaced(good, "\"precision\": \"bf16\"", "\"precision\": \"f8\"")),
+              HasSubstr("job.precision"));
+  EXPECT_THAT(errorOf(replaced(good, "\"gpus\": 4", "\"gpus\": 5")), HasSubstr("job.gpus is 5"));
+  EXPECT_THAT(errorOf(replaced(good, "\"batch\": 32", "\"batch\": 33")), HasSubstr("job.batch"));
+  EXPECT_THAT(errorOf(replaced(good, "\"schedule\": \"1f1b\"", "\"schedule\": \"none\"")),
+              HasSubstr("schedule"));
+  EXPECT_THAT(errorOf(replaced(good, "\"pp\": 2", "\"pp\": -2")), HasSubstr("mesh.pp"));
+  EXPECT_THAT(errorOf(replaced(good, "\"pp\": 2", "\"pp\": 99999999999999999999")),
+              HasSubstr("mesh.pp"));
+  EXPECT_THAT(errorOf(replaced(good, "\"step_seconds\": ", "\"step_seconds\": -")),
+              HasSubstr("step_seconds"));
+}
+
+TEST(Plan, TruncatedTextIsRefused) {
+  std::string good = writePlan(planFor(makeChain({2}), 4, "fsdp=4"));
+  for (size_t length = 0; length + 2 < good.size(); length += 13)
+    EXPECT_NE(errorOf(good.substr(0, length)), "no error") << length;
+  for (const char *text : {"", "null", "[]", "{}", "3", "{\"format\":\"tbc-plan\"}", "\xff"})
+    EXPECT_NE(errorOf(text), "no error") << text;
+  EXPECT_NE(errorOf(std::string(200000, '[')), "no error");
+}
+
+TEST(Plan, RandomEditsNeverCrash) {
+  Graph graph = makeChain({2});
+  std::string good = writePlan(planFor(graph, 4, "dp=2,tp=2"));
+  std::mt19937_64 random(7);
+  const std::string letters = "0123456789-.{}[],:\"abdehnpt ";
+  int readable = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = good;
+    for (size_t edit = 0; edit < 1 + random() % 2; ++edit) {
+      size_t at = random() % text.size();
+      text[at] = letters[random() % letters.size()];
+    }
+    Result<Plan> plan = readPlan(text, "plan.json");
+    if (!plan) {
+      EXPECT_EQ(plan.error().code, ErrorCode::Usage);
+      continue;
+    }
+    ++readable;
+    Result<PlannedStep> step = applyPlan(graph, *plan);
+    if (!step)
+      EXPECT_EQ(step.error().code, ErrorCode::Usage) << step.error().message;
+  }
+  EXPECT_GT(readable, 100);
+}
+
+TEST(Plan, DoesNotApplyToAnotherModel) {
+  Plan plan = planFor(makeChain({4}), 4, "pp=2,tp=2");
+  Result<PlannedStep> step = applyPlan(makeMlp(4, {8, 8, 8}), plan);
+  ASSERT_FALSE(step);
+  EXPECT_EQ(step.error().code, ErrorCode::Usage);
+  EXPECT_THAT(step.error().message, HasSubstr("the model has no op"));
+}
+
+TEST(Plan, HandEditsAreChecked) {
+  Graph graph = makeChain({2});
+  Plan plan = planFor(graph, 4, "dp=2,tp=2");
+  auto errorOfEdit = [&](auto edit) {
+    Plan edited = plan;
+    edit(edited);
+    Result<PlannedStep> step = applyPlan(graph, edited);
+    return step ? std::string("no error") : step.error().message;
+  };
+  EXPECT_EQ(errorOfEdit([](Plan &) {}), "no error");
+  EXPECT_THAT(errorOfEdit([](Plan &p) { p.ops = {{{{0, {"tp"}}}, {"h.0.upp"}}}; }),
+              HasSubstr("did you mean \"h.0.up\"?"));
+  EXPECT_THAT(errorOfEdit([](Plan &p) { p.ops = {{{{9, {"tp"}}}, {"h.0.up"}}}; }),
+              HasSubstr("has no loop 9"));
+  EXPECT_THAT(errorOfEdit([](Plan &p) { p.ops = {{{{0, {"pp"}}}, {"h.0.up"}}}; }),
+              HasSubstr("\"pp\" is not an axis"));
+  EXPECT_THAT(errorOfEdit([](Plan &p) { p.ops = {{{{0, {"tp"}}, {1, {"tp"}}}, {"h.0.up"}}}; }),
+              HasSubstr("twice"));
+  EXPECT_THAT(errorOfEdit([](Plan &p) { p.recomputeOps = {"h.0.up.bwd.dx"}; }),
+              HasSubstr("not a forward op"));
+  EXPECT_THAT(errorOfEdit([](Plan &p) { p.parameterOverrides = {{{}, {"nope"}}}; }),
+              HasSubstr("no parameter \"nope\""));
+}
+
+TEST(Summary, StaysUnderSixtyLines) {
+  Graph graph = makeChain({12});
+  for (const char *mesh : {"dp=2,fsdp=2,tp=2,pp=2", "pp=16", "tp=4,pp=4", "fsdp=16"}) {
+    std::string text = summarize(planFor(graph, 16, mesh));
+    EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 60);
+    EXPECT_THAT(text, HasSubstr("fits: "));
+    EXPECT_THAT(text, HasSubstr("h.*.ln1"));
+    EXPECT_THAT(text, HasSubstr("bound by "));
+    EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  }
+}
+
+TEST(Summary, FormatsUnits) {
+  EXPECT_EQ(formatBytes(0), "0 B");
+  EXPECT_EQ(formatBytes(1536), "1.50 KiB");
+  EXPECT_EQ(formatBytes(40.0 * (1 << 30)), "40.0 GiB");
+  EXPECT_EQ(formatSeconds(0.0123), "12.3 ms");
+  EXPECT_EQ(formatSeconds(1.2), "1.20 s");
+  EXPECT_EQ(formatSeconds(5e-6), "5.0 us");
+}

@@ -1,0 +1,439 @@
+//===- SearchTest.cpp - The whole search -----------------------------------===//
+
+#include "planner/core/Search.h"
+#include "planner/core/Evaluate.h"
+#include "planner/core/Explore.h"
+#include "planner/core/Recompute.h"
+#include "tests/planner/core/StepBuilder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+using namespace tbc;
+using namespace tbc::planner;
+using namespace tbc::planner::test;
+using testing::HasSubstr;
+
+static Job jobFor(int64_t gpus, int64_t batch) {
+  Job job;
+  job.gpus = gpus;
+  job.globalBatch = batch;
+  job.precision = "f32";
+  return job;
+}
+
+/// A cluster on which everything in a small model matters: slow devices, slow network, little
+/// memory.
+static Cluster smallCluster(int64_t memoryBytes = int64_t(1) << 30) {
+  Cluster cluster = *loadCluster("h100-sxm");
+  cluster.name = "small";
+  cluster.devicesPerNode = 4;
+  cluster.memoryBytes = memoryBytes;
+  cluster.contextBytes = 0;
+  cluster.launchSeconds = 1e-7;
+  for (auto &[name, kernel] : cluster.kernels)
+    kernel.rampSeconds = 0;
+  cluster.peakFlopsPerSecond = {{"bf16", 1e10}, {"f16", 1e10}, {"f32", 1e10}};
+  cluster.vectorFlopsPerSecond = 1e10;
+  cluster.memoryBytesPerSecond = 1e10;
+  cluster.intraNode = {1e-6, 1e9, 1e-6};
+  cluster.interNode = {5e-6, 1e8, 5e-6};
+  return cluster;
+}
+
+static std::string errorOf(const Graph &graph, const Job &job, const Pins &pins,
+                           ErrorCode code = ErrorCode::Usage) {
+  Result<SearchAnswer> answer = search(graph, job, smallCluster(), pins);
+  if (answer)
+    return "no error";
+  EXPECT_EQ(int(answer.error().code), int(code)) << answer.error().message;
+  return answer.error().message;
+}
+
+//===----------------------------------------------------------------------===//
+// Against brute force
+//===----------------------------------------------------------------------===//
+
+/// Every plan of a small job without tp: meshes, ZeRO modes, micro-batches, recomputation, all
+/// stage cuts.
+static double bruteForce(const Graph &graph, const Job &job, const Cluster &cluster) {
+  double best = INFINITY;
+  int numForward = numForwardOps(graph);
+  auto tryPlan = [&](Plan plan, std::vector<int> cuts) {
+    plan.stages.clear();
+    for (int cut : cuts)
+      plan.stages.push_back(graph.ops[cut].id);
+    for (const char *mode : {"none", "selective", "full"}) {
+      plan.recompute = mode;
+      plan.recomputeOps.clear();
+      std::vector<bool> flags = recomputeFlags(withBatch(graph, plan.microBatch), mode);
+      for (int op = 0; op < numForward; ++op)
+        if (flags[op])
+          plan.recomputeOps.push_back(graph.ops[op].id);
+      Result<Prediction> prediction = predict(graph, plan);
+      ASSERT_TRUE(prediction) << prediction.error().message;
+      if (prediction->fits)
+        best = std::min(best, prediction->stepSeconds);
+    }
+  };
+  for (int64_t pp : {1, 2})
+    for (int64_t fsdp : {1, 2, 4}) {
+      int64_t dp = job.gpus / pp / fsdp;
+      if (pp * dp * fsdp != job.gpus)
+        continue;
+      for (int mode = 0; mode < 5; ++mode)
+        for (int64_t micro = 1; micro * dp * fsdp <= job.globalBatch; ++micro) {
+          if (job.globalBatch % (micro * dp * fsdp) != 0)
+            continue;
+          Plan plan;
+          plan.job = job;
+          plan.cluster = cluster;
+          plan.mesh = {pp, dp, fsdp, 1};
+          plan.microBatch = micro;
+          plan.accumulation = job.globalBatch / (micro * dp * fsdp);
+          plan.schedule = pp == 1 ? "none" : "1f1b";
+          ParameterDecision &data = plan.parameterDefault;
+          data.zero = dp * fsdp == 1 ? 0 : std::min(mode, 3);
+          data.keepGathered = mode == 4;
+          for (const char *axis : {"dp", "fsdp"})
+            (data.zero > 0 && (axis[0] == 'f' || fsdp == 1) ? data.zeroAxes : data.reduceAxes)
+                .push_back(axis);
+          if (pp == 1)
+            tryPlan(plan, {0});
+          else
+            for (int cut = 1; cut < numForward; ++cut)
+              tryPlan(plan, {0, cut});
+        }
+    }
+  return best;
+}
+
+TEST(Search, EqualsBruteForceWithoutTensorParallelism) {
+  std::mt19937_64 random(11);
+  int feasible = 0, cases = 0;
+  for (int round = 0; round < 24; ++round) {
+    std::vector<int64_t> widths;
+    for (size_t i = 0; i < 3 + random() % 2; ++i)
+      widths.push_back(int64_t(3 + 2 * (random() % 40))); // odd: nothing for tp to split
+    // Odd widths leave tp the batch alone, where it is data parallelism by another name.
+    Graph graph = makeMlp(1, widths);
+    Job job = jobFor(round % 3 == 0 ? 2 : 4, 8);
+    Cluster cluster = smallCluster(round % 2 ? 20000 + int64_t(random() % 60000) : 1 << 30);
+    Pins pins;
+    pins.top = 12;
+    double best = bruteForce(graph, job, cluster);
+    Result<SearchAnswer> answer = search(graph, job, cluster, pins);
+    ++cases;
+    ASSERT_EQ(bool(answer), best < INFINITY) << round << (answer ? "" : answer.error().message);
+    if (!answer)
+      continue;
+    ++feasible;
+    EXPECT_LE(answer->plan.prediction.stepSeconds, best * (1 + 2e-3)) << "round " << round;
+    EXPECT_LE(answer->plan.lowerBoundSeconds, best * (1 + 1e-12)) << "round " << round;
+    EXPECT_EQ(predict(graph, answer->plan)->stepSeconds, answer->plan.prediction.stepSeconds);
+  }
+  EXPECT_GT(feasible, cases / 2);
+}
+
+/// Placing each op by hand on tp devices, every combination of strategies of a two-layer model.
+TEST(Search, TensorParallelPlacementEqualsBruteForce) {
+  for (auto [batch, in, hidden, out] :
+       {std::tuple<int64_t, int64_t, int64_t, int64_t>{4, 64, 256, 64},
+        {2, 16, 16, 512},
+        {64, 8, 32, 8}}) {
+    Graph graph = makeMlp(1, {in, hidden, out});
+    Cluster cluster = smallCluster();
+    Job job = jobFor(2, batch);
+    Pins pins;
+    pins.mesh = {{"tp", 2}};
+    pins.microBatch = batch;
+    pins.recompute = "none";
+    Result<SearchAnswer> answer = search(graph, job, cluster, pins);
+    ASSERT_TRUE(answer) << answer.error().message;
+
+    Plan plan = answer->plan;
+    int numForward = numForwardOps(graph);
+    std::vector<std::vector<int>> loops(numForward);
+    Graph sized = withBatch(graph, batch);
+    for (int op = 0; op < numForward; ++op) {
+      loops[op].push_back(-1);
+      for (const auto &strategy : reshard::enumerateStrategies(sized, op, {}, {0, 1, 2}))
+        for (const auto &[loop, axes] : strategy.loopAxes)
+          loops[op].push_back(loop);
+    }
+    double best = INFINITY;
+    std::vector<size_t> choice(numForward, 0);
+    while (true) {
+      plan.ops.clear();
+      for (int op = 0; op < numForward; ++op)
+        if (loops[op][choice[op]] >= 0)
+          plan.ops.push_back({{{loops[op][choice[op]], {"tp"}}}, {graph.ops[op].id}});
+      Result<Prediction> prediction = predict(graph, plan);
+      ASSERT_TRUE(prediction) << prediction.error().message;
+      best = std::min(best, prediction->stepSeconds);
+      int op = 0;
+      while (op < numForward && ++choice[op] == loops[op].size())
+        choice[op++] = 0;
+      if (op == numForward)
+        break;
+    }
+    EXPECT_NEAR(answer->plan.prediction.stepSeconds, best, 1e-3 * best) << batch << " " << hidden;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Properties
+//===----------------------------------------------------------------------===//
+
+TEST(Search, MoreMemoryIsNeverSlower) {
+  Graph graph = makeChain({3, 1, 16, 4, 8, 64, 96});
+  double before = INFINITY;
+  int answers = 0;
+  for (int64_t kib = 100; kib < 4000; kib = kib * 5 / 4) {
+    Result<SearchAnswer> answer = search(graph, jobFor(4, 16), smallCluster(kib * 1024), {});
+    if (!answer) {
+      EXPECT_EQ(answer.error().code, ErrorCode::NoFeasiblePlan);
+      EXPECT_EQ(before, INFINITY) << "what fitted in less memory does not fit in more";
+      continue;
+    }
+    ++answers;
+    EXPECT_LE(answer->plan.prediction.stepSeconds, before * (1 + 2e-3)) << kib;
+    before = std::min(before, answer->plan.prediction.stepSeconds);
+    EXPECT_LE(answer->plan.prediction.peakBytes, answer->plan.limitBytes());
+  }
+  EXPECT_GT(answers, 4);
+}
+
+TEST(Search, MoreBandwidthIsNeverSlower) {
+  Graph graph = makeChain({2, 1, 16, 4, 8, 64, 96});
+  double before = INFINITY;
+  for (double factor : {0.1, 0.3, 1.0, 3.0, 10.0, 100.0}) {
+    Cluster cluster = smallCluster();
+    cluster.intraNode.bytesPerSecond *= factor;
+    cluster.interNode.bytesPerSecond *= factor;
+    Result<SearchAnswer> answer = search(graph, jobFor(8, 16), cluster, {});
+    ASSERT_TRUE(answer);
+    EXPECT_LE(answer->plan.prediction.stepSeconds, before * (1 + 2e-3)) << factor;
+    before = answer->plan.prediction.stepSeconds;
+  }
+}
+
+TEST(Search, PinnedIsNeverBetterThanFree) {
+  Graph graph = makeChain({2, 1, 16, 4, 8, 64, 96});
+  Cluster cluster = smallCluster();
+  Result<SearchAnswer> open = search(graph, jobFor(8, 16), cluster, {});
+  ASSERT_TRUE(open);
+  for (const char *mesh : {"dp=8", "fsdp=8", "tp=8", "pp=8", "dp=2,fsdp=2,tp=2", "pp=2,dp=4"}) {
+    Pins pins;
+    pins.mesh = *parseMesh(mesh);
+    Result<SearchAnswer> pinned = search(graph, jobFor(8, 16), cluster, pins);
+    ASSERT_TRUE(pinned) << mesh << ": " << pinned.error().message;
+    EXPECT_GE(pinned->plan.prediction.stepSeconds, open->plan.prediction.stepSeconds * (1 - 2e-3))
+        << mesh;
+    EXPECT_GE(pinned->plan.prediction.stepSeconds, pinned->plan.lowerBoundSeconds);
+  }
+}
+
+TEST(Search, IsDeterministicToTheByte) {
+  Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
+  auto plan = [&] { return writePlan(search(graph, jobFor(8, 16), smallCluster(), {})->plan); };
+  EXPECT_EQ(plan(), plan());
+}
+
+TEST(Search, RenamingChangesNothing) {
+  Graph graph = makeChain({3, 1, 16, 4, 8, 64, 96});
+  Graph renamed = graph;
+  for (auto &op : renamed.ops) {
+    op.id = "z" + op.id;
+    op.kind = "k" + op.kind;
+  }
+  for (auto &value : renamed.values) {
+    value.name = "v" + value.name;
+    for (auto &dim : value.layout.dims)
+      for (auto &segment : dim.segments)
+        for (auto &factor : segment.factors)
+          factor.id = 5000 - factor.id;
+  }
+  for (auto &op : renamed.ops)
+    for (auto &loop : op.loops)
+      loop.factor = 5000 - loop.factor;
+  renamed.batchFactor = 5000 - renamed.batchFactor;
+  for (int64_t gpus : {2, 4, 8}) {
+    Result<SearchAnswer> a = search(graph, jobFor(gpus, 16), smallCluster(), {});
+    Result<SearchAnswer> b = search(renamed, jobFor(gpus, 16), smallCluster(), {});
+    ASSERT_TRUE(a && b);
+    EXPECT_EQ(a->plan.prediction.stepSeconds, b->plan.prediction.stepSeconds);
+    EXPECT_TRUE(a->plan.mesh == b->plan.mesh);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Signatures of named strategies
+//===----------------------------------------------------------------------===//
+
+/// Collectives by kind and axes: total bytes per step. The scalar loss is left out.
+static std::map<std::string, double> bytesByKind(const Plan &plan) {
+  std::map<std::string, double> sums;
+  for (const CollectiveLine &line : plan.prediction.collectives)
+    if (line.count.bytes > 8)
+      sums[std::string(reshard::name(line.count.kind)) + " " + line.count.axes] +=
+          double(line.count.bytes) * double(line.count.count);
+  return sums;
+}
+
+TEST(Strategies, HaveTheirClosedForms) {
+  Graph graph = makeMlp(1, {64, 256, 32});
+  double p = 4.0 * (64 * 256 + 256 * 32);
+  Job job = jobFor(4, 32);
+  auto run = [&](const std::string &strategy, const std::string &mesh = "") {
+    Pins pins;
+    pins.strategy = strategy;
+    pins.microBatch = 2; // 4 micro-batches
+    pins.recompute = "none";
+    if (!mesh.empty())
+      pins.mesh = *parseMesh(mesh);
+    Result<SearchAnswer> answer = search(graph, job, smallCluster(), pins);
+    EXPECT_TRUE(answer) << strategy << ": " << answer.error().message;
+    return bytesByKind(answer->plan);
+  };
+  using Sums = std::map<std::string, double>;
+  EXPECT_EQ(run("ddp"), (Sums{{"all_reduce dp", p}}));
+  EXPECT_EQ(run("zero1"), (Sums{{"reduce_scatter dp", p}, {"all_gather dp", p}}));
+  EXPECT_EQ(run("zero2"), (Sums{{"reduce_scatter dp", 4 * p}, {"all_gather dp", p}}));
+  // The first layer's weight is not needed in the backward: nothing is asked for the input's
+  // gradient.
+  double backward = 4.0 * 256 * 32;
+  EXPECT_EQ(run("fsdp")["reduce_scatter fsdp"], 4 * p);
+  EXPECT_GE(run("fsdp")["all_gather fsdp"], 4 * (p + backward));
+  EXPECT_LE(run("fsdp")["all_gather fsdp"], 8 * p);
+  EXPECT_EQ(run("shard-grad-op"),
+            (Sums{{"all_gather fsdp", 4 * p}, {"reduce_scatter fsdp", 4 * p}}));
+  Sums hybrid = run("hybrid-shard", "dp=2,fsdp=2");
+  EXPECT_EQ(hybrid["all_reduce dp"], p / 2);
+  EXPECT_EQ(hybrid["reduce_scatter fsdp"], 2 * 2 * 2 * p / 2);
+}
+
+//===----------------------------------------------------------------------===//
+// Pins
+//===----------------------------------------------------------------------===//
+
+TEST(Pins, ImpossibleMeshesAreUsageErrors) {
+  Graph graph = makeMlp(1, {8, 8, 8});
+  Pins pins;
+  pins.mesh = {{"dp", 3}};
+  EXPECT_THAT(errorOf(graph, jobFor(4, 12), pins), HasSubstr("3 ranks, but --gpus is 4"));
+  pins.mesh = {{"dp", 4}};
+  EXPECT_THAT(errorOf(graph, jobFor(4, 6), pins), HasSubstr("do not divide --batch 6"));
+  EXPECT_THAT(errorOf(graph, jobFor(0, 6), {}), HasSubstr("--gpus 0"));
+  EXPECT_THAT(errorOf(graph, jobFor(4, 0), {}), HasSubstr("--batch 0"));
+}
+
+TEST(Pins, ContradictionsNameBoth) {
+  Graph graph = makeMlp(1, {8, 8, 8});
+  auto message = [&](auto edit) {
+    Pins pins;
+    edit(pins);
+    return errorOf(graph, jobFor(4, 8), pins);
+  };
+  EXPECT_THAT(message([](Pins &p) {
+                p.strategy = "ddp";
+                p.zero = 2;
+              }),
+              testing::AllOf(HasSubstr("--strategy ddp"), HasSubstr("--zero is 2")));
+  EXPECT_THAT(message([](Pins &p) {
+                p.strategy = "tp";
+                p.mesh = {{"dp", 2}, {"tp", 2}};
+              }),
+              testing::AllOf(HasSubstr("--strategy tp"), HasSubstr("--mesh dp=2,tp=2")));
+  EXPECT_THAT(message([](Pins &p) {
+                p.microBatch = 3;
+                p.mesh = {{"dp", 4}};
+              }),
+              testing::AllOf(HasSubstr("--micro-batch 3"), HasSubstr("--mesh dp=4"),
+                             HasSubstr("--batch 8")));
+  EXPECT_THAT(message([](Pins &p) { p.strategy = "zero4"; }), HasSubstr("did you mean zero1?"));
+  EXPECT_THAT(message([](Pins &p) { p.schedule = "1f2b"; }), HasSubstr("did you mean 1f1b?"));
+  EXPECT_THAT(message([](Pins &p) { p.recompute = "selectiv"; }),
+              HasSubstr("did you mean selective?"));
+  EXPECT_THAT(message([](Pins &p) { p.zero = 4; }), HasSubstr("--zero 4"));
+}
+
+TEST(Pins, ReadMeshesAndBytes) {
+  EXPECT_EQ(parseMesh("dp=2,tp=4")->size(), 2u);
+  for (const char *text : {"", "dp", "dp=", "dp=0", "dp=2,", "dp=2,dp=2", "xp=2", "dp=2;tp=2",
+                           "dp=-1", "dp=99999999999999999999", "=2", "dp=2 "})
+    EXPECT_FALSE(parseMesh(text)) << text;
+  EXPECT_EQ(*parseBytes("40GiB"), int64_t(40) << 30);
+  EXPECT_EQ(*parseBytes("1.5KiB"), 1536);
+  EXPECT_EQ(*parseBytes("80GB"), 80000000000);
+  EXPECT_EQ(*parseBytes("123"), 123);
+  for (const char *text : {"", "GiB", "40gib", "-1GiB", "4O GiB", ".", "1e9", "0", "1.2.3GiB"})
+    EXPECT_FALSE(parseBytes(text)) << text;
+}
+
+TEST(Pins, DefaultsOfPinnedMeshes) {
+  Graph graph = makeMlp(1, {8, 8, 8});
+  auto zeroOf = [&](const char *mesh) {
+    Pins pins;
+    pins.mesh = *parseMesh(mesh);
+    return search(graph, jobFor(4, 8), smallCluster(), pins)->plan.parameterDefault.zero;
+  };
+  EXPECT_EQ(zeroOf("dp=4"), 0);
+  EXPECT_EQ(zeroOf("fsdp=4"), 3);
+  EXPECT_EQ(zeroOf("dp=2,fsdp=2"), 3);
+}
+
+TEST(Search, RoundsUpADefaultBatchAndSaysSo) {
+  Graph graph = makeMlp(1, {8, 8, 8});
+  Job job = jobFor(4, 6);
+  job.batchIsDefault = true;
+  Pins pins;
+  pins.mesh = {{"dp", 4}};
+  Result<SearchAnswer> answer = search(graph, job, smallCluster(), pins);
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->plan.job.globalBatch, 8);
+  EXPECT_THAT(answer->plan.assumptions, testing::Contains(HasSubstr("rounded up to 8")));
+}
+
+TEST(Search, SaysWhichDevicesStayIdle) {
+  Graph graph = makeMlp(1, {8, 8, 8}); // 7 divides nothing in it
+  Result<SearchAnswer> answer = search(graph, jobFor(7, 512), smallCluster(), {});
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->plan.idleDevices, 7 - answer->plan.mesh.numRanks());
+  EXPECT_GT(answer->plan.idleDevices, 0);
+  EXPECT_THAT(answer->plan.assumptions, testing::Contains(HasSubstr("of 7 devices stay idle")));
+}
+
+//===----------------------------------------------------------------------===//
+// Infeasible
+//===----------------------------------------------------------------------===//
+
+TEST(Infeasible, SaysWhatIsShortAndWhatHelps) {
+  Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
+  Job job = jobFor(2, 16);
+  Pins pins;
+  pins.mesh = {{"dp", 2}};
+  pins.recompute = "none";
+  pins.memoryLimitBytes = 600 * 1024;
+  std::string message = errorOf(graph, job, pins, ErrorCode::NoFeasiblePlan);
+  EXPECT_THAT(message, HasSubstr("stage 0 needs"));
+  EXPECT_THAT(message, HasSubstr("short by"));
+  EXPECT_THAT(message, HasSubstr("what would make it fit"));
+  EXPECT_THAT(message, HasSubstr("--memory-limit"));
+  EXPECT_THAT(message, HasSubstr("wte"));
+
+  pins.memoryLimitBytes = 1024;
+  message = errorOf(graph, job, pins, ErrorCode::NoFeasiblePlan);
+  EXPECT_THAT(message, HasSubstr("leave out --memory-limit"));
+}
+
+TEST(Infeasible, TooManyStages) {
+  Graph graph = makeMlp(1, {8, 8, 8});
+  Pins pins;
+  pins.mesh = {{"pp", 16}};
+  EXPECT_THAT(errorOf(graph, jobFor(16, 16), pins, ErrorCode::NoFeasiblePlan),
+              HasSubstr("too few ops"));
+}
