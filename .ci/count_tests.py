@@ -6,12 +6,26 @@ usage: count_tests.py REPORT.xml RUN
 import sys
 import xml.etree.ElementTree as ElementTree
 
-report, run = sys.argv[1:]
-cases = ElementTree.parse(report).getroot().findall("testcase")
-# "disabled" and "notrun" tests ran no more than skipped ones did.
-skipped = [c.get("name") for c in cases if c.get("status") in ("notrun", "disabled") and c.find("failure") is None]
-failed = [c.get("name") for c in cases if c.get("status") == "fail" or c.find("failure") is not None]
-print(len(cases) - len(skipped) - len(failed))
-print(len(failed))
-for name in skipped:
-    print(f"{run}: {name}")
+
+def outcome(case):
+    """Returns "passed", "failed" or "skipped". A test that could not start has failed."""
+    status = case.get("status")
+    if status == "run":
+        return "passed"
+    note = case.find("skipped")
+    asked_to_skip = note is not None and note.get("message", "").startswith("SKIP_")
+    return "skipped" if status == "disabled" or asked_to_skip else "failed"
+
+
+def main():
+    report, run = sys.argv[1:]
+    outcomes = [(outcome(case), case.get("name")) for case in ElementTree.parse(report).iter("testcase")]
+    for wanted in ("passed", "failed"):
+        print(sum(1 for found, _ in outcomes if found == wanted))
+    for found, name in outcomes:
+        if found == "skipped":
+            print(f"{run}: {name}")
+
+
+if __name__ == "__main__":
+    main()
