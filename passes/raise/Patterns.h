@@ -3,12 +3,25 @@
 #ifndef TBC_PASSES_RAISE_PATTERNS_H
 #define TBC_PASSES_RAISE_PATTERNS_H
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/PatternMatch.h"
 
 namespace tbc::raise {
 
+// Each group runs on its own, in the order of RaiseComposites.cpp.
+void addShiftedLayerNormPatterns(mlir::RewritePatternSet &patterns);
+void addScaledLayerNormPatterns(mlir::RewritePatternSet &patterns);
+void addPlainLayerNormPatterns(mlir::RewritePatternSet &patterns);
+void addScaledRmsNormPatterns(mlir::RewritePatternSet &patterns);
+void addPlainRmsNormPatterns(mlir::RewritePatternSet &patterns);
 void addGeluPatterns(mlir::RewritePatternSet &patterns);
 void addSiluPatterns(mlir::RewritePatternSet &patterns);
+void addRotaryPatterns(mlir::RewritePatternSet &patterns);
+void addSoftmaxPatterns(mlir::RewritePatternSet &patterns);
+void addAttentionPatterns(mlir::RewritePatternSet &patterns);
+
+/// Remarks, at each attention that stays decomposed, why.
+void explainAttentions(mlir::func::FuncOp function);
 
 } // namespace tbc::raise
 

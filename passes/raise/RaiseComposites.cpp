@@ -27,8 +27,16 @@ struct Phase {
 };
 
 const Phase phases[] = {
+    {"layer_norm", raise::addShiftedLayerNormPatterns},
+    {"layer_norm", raise::addScaledLayerNormPatterns},
+    {"layer_norm", raise::addPlainLayerNormPatterns},
+    {"rms_norm", raise::addScaledRmsNormPatterns},
+    {"rms_norm", raise::addPlainRmsNormPatterns},
     {"gelu", raise::addGeluPatterns},
     {"silu", raise::addSiluPatterns},
+    {"rotary", raise::addRotaryPatterns},
+    {"softmax", raise::addSoftmaxPatterns},
+    {"attention", raise::addAttentionPatterns},
 };
 
 } // namespace
@@ -57,6 +65,8 @@ LogicalResult raiseComposites(func::FuncOp function, ArrayRef<std::string> ops) 
     if (failed(applyPatternsAndFoldGreedily(function, std::move(patterns), config)))
       return function.emitError() << "raising " << phase.op << " does not come to an end";
   }
+  if (ops.empty() || llvm::is_contained(ops, "attention"))
+    raise::explainAttentions(function);
   nameNewOps(function);
   return success();
 }

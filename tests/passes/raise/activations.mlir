@@ -25,10 +25,10 @@ func.func @gelu_tanh(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
 // -----
 
 // The same, factored another way, of an x that is itself a product.
-// CHECK-LABEL: func.func @gelu_tanh_factored
+// CHECK-LABEL: func.func @gelu_tanh_factored_rounded
 // CHECK:         %[[X:.+]] = tbc.mul
 // CHECK-NEXT:    tbc.gelu %[[X]] {approximate = "tanh"
-func.func @gelu_tanh_factored(%v: tensor<3xf32>) -> tensor<3xf32> {
+func.func @gelu_tanh_factored_rounded(%v: tensor<3xf32>) -> tensor<3xf32> {
   %x = tbc.mul %v, %v : tensor<3xf32>
   %ak = tbc.constant dense<0.0356774081> : tensor<3xf32> : tensor<3xf32>
   %k = tbc.constant dense<0.797884583> : tensor<3xf32> : tensor<3xf32>
@@ -47,9 +47,9 @@ func.func @gelu_tanh_factored(%v: tensor<3xf32>) -> tensor<3xf32> {
 
 // -----
 
-// CHECK-LABEL: func.func @gelu_erf
+// CHECK-LABEL: func.func @gelu_erf_rounded
 // CHECK-NEXT:    tbc.gelu %{{.*}} {approximate = "none"
-func.func @gelu_erf(%x: tensor<3xf32>) -> tensor<3xf32> {
+func.func @gelu_erf_rounded(%x: tensor<3xf32>) -> tensor<3xf32> {
   %root = tbc.constant dense<1.41421354> : tensor<f32> : tensor<f32>
   %roots = tbc.broadcast %root {dims = array<i64>} : (tensor<f32>) -> tensor<3xf32>
   %one = tbc.constant dense<1.0> : tensor<3xf32> : tensor<3xf32>

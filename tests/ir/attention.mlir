@@ -1,0 +1,10 @@
+// RUN: tbc-opt %s | tbc-opt | FileCheck %s
+
+// CHECK-LABEL: func.func @attention
+// CHECK:         %[[O:.+]], %[[M:.+]], %[[L:.+]] = tbc.attention %{{.*}} {causal = true, scale = 5.000000e-01 : f64}
+// CHECK:         tbc.attention_grad %{{.*}}, %[[O]], %[[M]], %[[L]]
+func.func @attention(%q: tensor<2x4x3x4xf32>, %k: tensor<2x2x5x4xf32>, %v: tensor<2x2x5x6xf32>) -> tensor<2x2x5x4xf32> {
+  %o, %m, %l = tbc.attention %q, %k, %v {scale = 0.5 : f64, causal = true} : (tensor<2x4x3x4xf32>, tensor<2x2x5x4xf32>, tensor<2x2x5x6xf32>) -> (tensor<2x4x3x6xf32>, tensor<2x4x3xf32>, tensor<2x4x3xf32>)
+  %dq, %dk, %dv = tbc.attention_grad %o, %q, %k, %v, %o, %m, %l {scale = 0.5 : f64, causal = true} : (tensor<2x4x3x6xf32>, tensor<2x4x3x4xf32>, tensor<2x2x5x4xf32>, tensor<2x2x5x6xf32>, tensor<2x4x3x6xf32>, tensor<2x4x3xf32>, tensor<2x4x3xf32>) -> (tensor<2x4x3x4xf32>, tensor<2x2x5x4xf32>, tensor<2x2x5x6xf32>)
+  return %dk : tensor<2x2x5x4xf32>
+}

@@ -1,0 +1,26 @@
+// RUN: tbc-opt %s --verify-diagnostics --split-input-file
+
+func.func @sgd_c1(%p: tensor<2x3xf32>, %g: tensor<3x2xf32>, %rate: tensor<f32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{updates 'tensor<2x3xf32>' by 'tensor<3x2xf32>'}}
+  "tbc.sgd"(%p, %g, %rate) {weight_decay = 0.0 : f64} : (tensor<2x3xf32>, tensor<3x2xf32>, tensor<f32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @sgd_momentum_c1(%p: tensor<2x3xf32>, %b: tensor<6xf32>, %rate: tensor<f32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{updates 'tensor<2x3xf32>' by 'tensor<6xf32>'}}
+  "tbc.sgd_momentum"(%p, %p, %b, %rate) {momentum = 0.9 : f64, nesterov = false, weight_decay = 0.0 : f64} : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<6xf32>, tensor<f32>) -> (tensor<2x3xf32>, tensor<6xf32>)
+  return
+}
+
+// -----
+
+func.func @adamw_c1(%p: tensor<2x3xf32>, %v: tensor<2xf32>, %rate: tensor<f32>, %step: tensor<i64>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{updates 'tensor<2x3xf32>' by 'tensor<2xf32>'}}
+  "tbc.adamw"(%p, %p, %p, %v, %rate, %step) {beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.01 : f64} : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2xf32>, tensor<f32>, tensor<i64>) -> (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2xf32>)
+  return
+}
