@@ -60,7 +60,7 @@ private:
   int gather(int parameter, int op);                                 // rule 4
   void complete(int op, int value);                                  // rule 1
   void send(int value);                                              // rule 6
-  void transfer(int value, int toStage, Phase phase);
+  void transfer(int value, int toStage, Phase phase, const Sharding &sharding);
 
   // DeriveStep.cpp: once per step.
   void finishStep();

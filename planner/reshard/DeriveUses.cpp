@@ -70,8 +70,13 @@ const Sharding &Deriver::baseOf(int value, int op, const Sharding &wanted) {
     return home;
   bool isInput = graph.values[value].producer < 0;
   if (!isInput && stageOf(value) > o.stage) {
-    transfer(value, o.stage, Phase::Backward); // comes with the cotangents
-    return home;
+    // Comes with the cotangents, as its own stage kept it.
+    int fromStage = stageOf(value);
+    auto [own, isNew] = kept.try_emplace({value, fromStage}, home);
+    if (isNew)
+      out.residuals.push_back({value, fromStage, home});
+    transfer(value, o.stage, Phase::Backward, own->second);
+    return own->second;
   }
   auto [it, isNew] = kept.try_emplace({value, o.stage}, home);
   if (isNew) {
@@ -138,31 +143,27 @@ void Deriver::send(int value) {
   Phase phase = isForward(value) ? Phase::Forward : Phase::Backward;
   for (int to : stages)
     if (phase == Phase::Backward || to > stage)
-      transfer(value, to, phase);
+      transfer(value, to, phase, out.home[value]);
 }
 
-void Deriver::transfer(int value, int toStage, Phase phase) {
+void Deriver::transfer(int value, int toStage, Phase phase, const Sharding &sharding) {
   if (!sent.insert({value, toStage, phase}).second)
     return;
-  const Sharding &home = out.home[value];
   int fromStage = stageOf(value);
-  if (isForward(value) && phase == Phase::Backward &&
-      kept.try_emplace({value, fromStage}, home).second)
-    out.residuals.push_back({value, fromStage, home});
-  out.transfers.push_back({value, fromStage, toStage, phase, home});
+  out.transfers.push_back({value, fromStage, toStage, phase, sharding});
   Collective step;
   step.kind = CollectiveKind::Send;
   if (assignment.pipelineAxis >= 0)
     step.axes = {wholeAxis(assignment.mesh, assignment.pipelineAxis)};
   step.stages = {fromStage, toStage};
-  step.bytes = localBytes(graph.values[value].layout, home);
+  step.bytes = localBytes(graph.values[value].layout, sharding);
   step.numElements = step.bytes / graph.values[value].layout.elementBytes;
   Reshard reshard;
   reshard.value = value;
   reshard.where = Where::Stage;
   reshard.phase = phase;
   reshard.stage = fromStage;
-  reshard.from = reshard.to = home;
+  reshard.from = reshard.to = sharding;
   reshard.steps = {step};
   add(std::move(reshard));
 }

@@ -242,9 +242,9 @@ struct Derivation {
 ///     per step. A parameter held by several stages has its accumulated gradient, once complete and
 ///     on the state's shard, all_reduced over those stages of the pipeline axis.
 ///  6. A value used by another stage is sent directly, once per receiving stage, in its home
-///     sharding: forward values to later stages in forward, cotangents in backward (as is a forward
-///     value that only the backward of an earlier stage needs). Inputs are fed to every stage that
-///     uses them; generators are cloned into every block.
+///     sharding: forward values to later stages in forward, cotangents in backward. (A forward
+///     value that the backward of an earlier stage needs is sent in backward too, as it was kept.)
+///     Inputs are fed to every stage that uses them; generators are cloned into every block.
 ///  7. The loss, where no op uses it, is completed once per step.
 /// `cost` chooses between collectives only; it sees kind, axes, reduce, bytes and numElements.
 Derivation derive(const Graph &graph, const Assignment &assignment,

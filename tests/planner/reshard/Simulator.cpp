@@ -64,8 +64,7 @@ static std::vector<int64_t> heldIndices(const Mesh &mesh, const TensorLayout &la
 }
 
 /// Part `index` of `n` of a pending value: arbitrary, but together they are the value.
-static int64_t partOf(int64_t globalIndex, int64_t index, int64_t n, bool maximum) {
-  int64_t value = valueOf(globalIndex);
+static int64_t partOf(int64_t value, int64_t globalIndex, int64_t index, int64_t n, bool maximum) {
   auto noise = [&](int64_t i) { return (globalIndex * 31 + i * 17 + 5) % 1009; };
   if (maximum)
     return index == globalIndex % n ? value : value - 1 - noise(index);
@@ -77,7 +76,7 @@ static int64_t partOf(int64_t globalIndex, int64_t index, int64_t n, bool maximu
 }
 
 std::vector<LocalTensor> distribute(const Mesh &mesh, const TensorLayout &layout,
-                                    const Sharding &sharding) {
+                                    const Sharding &sharding, const Values &values) {
   std::vector<LocalTensor> ranks;
   std::vector<AxisRef> pending = pendingAxes(sharding);
   for (int64_t rank = 0; rank < mesh.numRanks(); ++rank) {
@@ -85,7 +84,7 @@ std::vector<LocalTensor> distribute(const Mesh &mesh, const TensorLayout &layout
     LocalTensor local{localShape(layout, sharding), {}};
     for (int64_t i : heldIndices(mesh, layout, sharding, coordinates))
       local.data.push_back(i < 0 ? 0
-                                 : partOf(i, groupIndex(mesh, pending, coordinates),
+                                 : partOf(values(i), i, groupIndex(mesh, pending, coordinates),
                                           groupSize(pending), isMax(sharding)));
     EXPECT_EQ(static_cast<int64_t>(local.data.size()), product(local.shape));
     ranks.push_back(std::move(local));
@@ -243,7 +242,8 @@ void execute(const Mesh &mesh, const Collective &collective, const std::vector<i
 }
 
 std::string difference(const Mesh &mesh, const TensorLayout &layout, const Sharding &sharding,
-                       const std::vector<LocalTensor> &ranks) {
+                       const std::vector<LocalTensor> &ranks, const Values &values,
+                       int64_t modulus) {
   std::vector<AxisRef> pending = pendingAxes(sharding);
   for (int64_t rank = 0; rank < mesh.numRanks(); ++rank) {
     std::string who = "rank " + std::to_string(rank) + ": ";
@@ -254,10 +254,14 @@ std::string difference(const Mesh &mesh, const TensorLayout &layout, const Shard
       return who + "wrong shape";
     LocalTensor total = sum(group, isMax(sharding) ? ReduceKind::Max : ReduceKind::Sum);
     std::vector<int64_t> held = heldIndices(mesh, layout, sharding, mesh.coordinates(rank));
-    for (size_t i = 0; i < held.size(); ++i)
-      if (held[i] >= 0 && total.data[i] != valueOf(held[i]))
+    for (size_t i = 0; i < held.size(); ++i) {
+      if (held[i] < 0)
+        continue;
+      int64_t difference = total.data[i] - values(held[i]);
+      if (modulus == 0 ? difference != 0 : difference % modulus != 0)
         return who + "element " + std::to_string(i) + " is not global element " +
                std::to_string(held[i]);
+    }
   }
   return "";
 }

@@ -10,6 +10,7 @@
 
 #include "planner/reshard/Collective.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,13 +22,15 @@ struct LocalTensor {
   std::vector<int64_t> data; // row-major
 };
 
-/// The value of the element with this global linear index.
+/// The values of a tensor by global linear index.
+using Values = std::function<int64_t(int64_t)>;
+/// Some values, all different.
 int64_t valueOf(int64_t globalIndex);
 
 /// What every rank holds of the tensor under `sharding`: a pending value as parts that add up (or
 /// whose maximum is) the value, flat padding as zeros.
 std::vector<LocalTensor> distribute(const Mesh &mesh, const TensorLayout &layout,
-                                    const Sharding &sharding);
+                                    const Sharding &sharding, const Values &values = valueOf);
 
 /// Executes one collective on all ranks. `shapeAfter` is needed only to unflatten a gather along
 /// the flattened tensor. Failures (shapes that do not fit) are reported through GoogleTest.
@@ -35,9 +38,11 @@ void execute(const Mesh &mesh, const Collective &collective, const std::vector<i
              std::vector<LocalTensor> &ranks);
 
 /// "" if `ranks` hold the tensor under `sharding`, else the first difference. Pending values are
-/// added up (or their maximum taken) over the pending axes first.
+/// added up (or their maximum taken) over the pending axes first. With a modulus, equality is
+/// modulo it.
 std::string difference(const Mesh &mesh, const TensorLayout &layout, const Sharding &sharding,
-                       const std::vector<LocalTensor> &ranks);
+                       const std::vector<LocalTensor> &ranks, const Values &values = valueOf,
+                       int64_t modulus = 0);
 
 } // namespace tbc::reshard::test
 
