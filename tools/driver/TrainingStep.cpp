@@ -10,6 +10,7 @@
 #include "passes/loss/AttachLoss.h"
 #include "passes/optimizer/BuildUpdate.h"
 #include "passes/precision/LowerPrecision.h"
+#include "passes/raise/RaiseComposites.h"
 #include "runtime/abi/Sha256.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -83,7 +84,7 @@ static OptimizerOptions optimizerOptions(const std::string &optimizer) {
 /// From @model to @train and @update.
 static LogicalResult buildStep(ModuleOp module, const StepOptions &options) {
   auto model = module.lookupSymbol<func::FuncOp>("model");
-  if (failed(useBatchStatistics(model)))
+  if (failed(raiseComposites(model)) || failed(useBatchStatistics(model)))
     return failure();
   if (options.precision == "bf16" && failed(lowerPrecision(model)))
     return failure();
