@@ -189,7 +189,10 @@ private:
     if (!choosesForItself(graph, op) || graph.ops[op].generator)
       return;
     AxisRef axis = wholeAxis(mesh, 0);
-    std::vector<OpStrategy> choices = enumerateStrategies(graph, op, OpStrategy(), axis);
+    std::vector<OpStrategy> choices;
+    for (OpStrategy &strategy : enumerateStrategies(graph, op, OpStrategy(), axis))
+      if (isTensorParallel(op, strategy))
+        choices.push_back(std::move(strategy));
     int deferred = -1;
     if (canDefer(op)) {
       deferred = int(choices.size());
@@ -199,6 +202,29 @@ private:
     nodes.push_back({{}, deferred});
     problem.nodeCosts.emplace_back(choices.size(), 0.0);
     addMember(nodeOf[op], op, std::move(choices));
+  }
+
+  /// Whether `strategy` puts the axis where docs/design.md, section 3, has tp: the batch lies on
+  /// the data axes alone, and an op that reads a parameter matrix splits the matrix.
+  bool isTensorParallel(int op, const OpStrategy &strategy) const {
+    const GraphOp &graphOp = graph.ops[op];
+    auto isMatrix = [&](int operand) {
+      const GraphValue &value = graph.values[graphOp.operands[operand]];
+      return value.role == ValueRole::Parameter && value.layout.dims.size() > 1;
+    };
+    bool readsMatrix = false, splitsMatrix = false, splits = false;
+    for (size_t k = 0; k < graphOp.operands.size(); ++k)
+      readsMatrix |= isMatrix(int(k));
+    for (const auto &[loop, axes] : strategy.loopAxes) {
+      if (axes.empty())
+        continue;
+      splits = true;
+      if (graphOp.loops[loop].factor == graph.batchFactor)
+        return false;
+      for (const TensorDim &place : graphOp.loops[loop].operandDims)
+        splitsMatrix |= isMatrix(place.tensor);
+    }
+    return !splits || !readsMatrix || splitsMatrix;
   }
 
   bool canDefer(int op) const {

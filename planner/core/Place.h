@@ -21,11 +21,12 @@ struct Placement {
 
 /// The cheapest strategies of all ops of `graph` on `axisSize` adjacent devices.
 ///
-/// A forward op chooses among `enumerateStrategies`; its backward ops inherit; backward sums of
-/// several cotangents choose for themselves. Costs: kernels on nodes, reshards between producer and
-/// user on edges. A value with several users that may be pending has a node of its own for its
-/// home, so that completing it is paid once. `derive` may do slightly better (it merges), never
-/// worse in kind.
+/// A forward op chooses among those of `enumerateStrategies` that are tensor parallelism: not by
+/// the batch, and, where it reads a parameter matrix, by a loop of that matrix. Its backward ops
+/// inherit; backward sums of several cotangents choose for themselves. Costs: kernels on nodes,
+/// reshards between producer and user on edges. A value with several users that may be pending has
+/// a node of its own for its home, so that completing it is paid once. `derive` may do slightly
+/// better (it merges), never worse in kind.
 ///
 /// `updatesPerMicroBatch` weighs the optimizer's work on a parameter, which shrinks with its shard,
 /// against kernels: one over the number of micro-batches of a step.

@@ -162,7 +162,8 @@ TEST(Search, TensorParallelPlacementEqualsBruteForce) {
       loops[op].push_back(-1);
       for (const auto &strategy : reshard::enumerateStrategies(sized, op, {}, {0, 1, 2}))
         for (const auto &[loop, axes] : strategy.loopAxes)
-          loops[op].push_back(loop);
+          if (sized.ops[op].loops[loop].factor != sized.batchFactor)
+            loops[op].push_back(loop);
     }
     double best = INFINITY;
     std::vector<size_t> choice(numForward, 0);
