@@ -51,6 +51,27 @@ RangeSums RangeSums::operator-(const RangeSums &o) const {
   return d;
 }
 
+RangeMaximum::RangeMaximum(std::vector<double> values) {
+  size_t n = values.size();
+  levels.push_back(std::move(values));
+  for (size_t length = 2; length <= n; length *= 2) {
+    const std::vector<double> &half = levels.back();
+    std::vector<double> level(n - length + 1);
+    for (size_t i = 0; i < level.size(); ++i)
+      level[i] = std::max(half[i], half[i + length / 2]);
+    levels.push_back(std::move(level));
+  }
+}
+
+double RangeMaximum::operator()(int first, int last) const {
+  if (first >= last)
+    return 0;
+  size_t level = 0;
+  while ((size_t(2) << level) <= size_t(last - first))
+    ++level;
+  return std::max(levels[level][first], levels[level][last - (1 << level)]);
+}
+
 namespace {
 
 /// Fills one profile from the derivation of its step on tp devices.
@@ -95,19 +116,20 @@ private:
   void addOps() {
     OpSeconds ops = opSeconds(graph, assignment, derivation, cluster);
     LiveBytes live = liveBytes(graph, assignment, derivation);
-    profile.liveBytes.assign(at.size(), 0);
+    std::vector<double> most(at.size(), 0);
     for (size_t op = 0; op < graph.ops.size(); ++op) {
-      RangeSums &here = at[anchors[op]];
+      RangeSums &sums = at[anchors[op]];
       if (graph.ops[op].phase == Phase::Forward) {
-        here.forward += ops.kernel[op];
-        here.operandsForward += ops.operands[op];
+        sums.forward += ops.kernel[op];
+        sums.operandsForward += ops.operands[op];
       } else {
-        (cloneOf[op] >= 0 ? here.recompute : here.backward) += ops.kernel[op];
-        here.operandsBackward += ops.operands[op];
+        (cloneOf[op] >= 0 ? sums.recompute : sums.backward) += ops.kernel[op];
+        sums.operandsBackward += ops.operands[op];
       }
-      double &most = profile.liveBytes[anchors[op]];
-      most = std::max(most, live.transients[op] + live.buffers[op]);
+      double &here = most[anchors[op]];
+      here = std::max(here, live.transients[op] + live.buffers[op]);
     }
+    profile.liveBytes = RangeMaximum(std::move(most));
   }
 
   void addResiduals() {
@@ -120,7 +142,7 @@ private:
   }
 
   void addParameters() {
-    profile.largestParameter.assign(at.size(), 0);
+    std::vector<double> largest(at.size(), 0);
     for (size_t p = 0; p < graph.parameters.size(); ++p) {
       const GraphParameter &parameter = graph.parameters[p];
       const GraphValue &value = graph.values[parameter.value];
@@ -133,7 +155,7 @@ private:
         first = std::min(first, anchors[user]);
         inForward |= graph.ops[user].phase == Phase::Forward;
         inBackward |= graph.ops[user].phase == Phase::Backward;
-        profile.largestParameter[anchors[user]] += bytes;
+        largest[anchors[user]] += bytes;
       }
       RangeSums &here = at[first];
       here.parameterBytes += bytes;
@@ -152,6 +174,7 @@ private:
       here.updateBytes +=
           updateBytes(job, elements, value.layout.elementBytes, gradient.elementBytes);
     }
+    profile.largestParameter = RangeMaximum(std::move(largest));
   }
 
   void addCrossings() {
@@ -235,9 +258,10 @@ StageSeconds profiledSeconds(const Profile &profile, int first, int last, const 
 }
 
 double profiledBytes(const Profile &profile, int first, int last, const DataMode &mode,
-                     const Job &job, const Cluster &cluster, int64_t inFlight, double live,
-                     double largest) {
+                     const Job &job, const Cluster &cluster, int64_t inFlight) {
   RangeSums range = profile.sums[last] - profile.sums[first];
+  double live = profile.liveBytes(first, last);
+  double largest = profile.largestParameter(first, last);
   double shards = double(mode.zeroGroup.size);
   StaticBytes fixed;
   fixed.parameters = range.parameterBytes / (mode.zero == 3 ? shards : 1);

@@ -32,12 +32,24 @@ struct RangeSums {
   void operator+=(const RangeSums &o);
 };
 
+/// The largest of any range of values, in constant time (sparse table).
+class RangeMaximum {
+public:
+  RangeMaximum() = default;
+  explicit RangeMaximum(std::vector<double> values);
+  /// Of values [first, last); 0 if there are none.
+  double operator()(int first, int last) const;
+
+private:
+  std::vector<std::vector<double>> levels; // levels[k][i]: of 2^k values from i
+};
+
 struct Profile {
   int numForward = 0;
-  std::vector<RangeSums> sums;   // numForward + 1 entries
-  std::vector<double> liveBytes; // by forward op: the most that is live in it or its backward
-  std::vector<double> largestParameter; // by forward op: bytes of the parameters it uses
-  std::vector<double> crossingBytes;    // by forward op: what is sent if a stage ends after it
+  std::vector<RangeSums> sums;       // numForward + 1 entries
+  RangeMaximum liveBytes;            // by forward op: the most that is live in it or its backward
+  RangeMaximum largestParameter;     // by forward op: bytes of the parameters it uses
+  std::vector<double> crossingBytes; // by forward op: what is sent if a stage ends after it
   double modelStateBytes = 0, inputBytes = 0;
   bool lossIsSplit = false; // over tp: it is summed once per step
 };
@@ -59,11 +71,9 @@ struct DataMode {
 StageSeconds profiledSeconds(const Profile &profile, int first, int last, const DataMode &mode,
                              const NetworkCost &network, const Cluster &cluster);
 
-/// Bytes of the same stage with `inFlight` micro-batches, `live` the most of liveBytes over it and
-/// `largest` of largestParameter; margins and context included.
+/// Bytes of the same stage with `inFlight` micro-batches; margins and context included.
 double profiledBytes(const Profile &profile, int first, int last, const DataMode &mode,
-                     const Job &job, const Cluster &cluster, int64_t inFlight, double live,
-                     double largest);
+                     const Job &job, const Cluster &cluster, int64_t inFlight);
 
 } // namespace tbc::planner
 

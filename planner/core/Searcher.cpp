@@ -155,12 +155,7 @@ std::vector<Candidate> Searcher::enumerate() {
 
 double Searcher::stageBytes(const Candidate &candidate, const Profile &profile,
                             const DataMode &mode, int first, int last, int64_t inFlight) const {
-  double live = 0, largest = 0;
-  for (int op = first; op < last; ++op) {
-    live = std::max(live, profile.liveBytes[op]);
-    largest = std::max(largest, profile.largestParameter[op]);
-  }
-  return profiledBytes(profile, first, last, mode, job, cluster, inFlight, live, largest);
+  return profiledBytes(profile, first, last, mode, job, cluster, inFlight);
 }
 
 /// Enough places for each stage to end near where it should.
