@@ -143,6 +143,11 @@ struct Assignment {
   std::vector<ParameterPlan> parameterPlans; // one per parameter
 };
 
+/// Why `derive` cannot take `assignment`, naming the op or parameter, or "" if it can: a strategy
+/// that the sizes do not allow, an axis used twice, a value that flows to a stage which has gone
+/// by.
+std::string whyInvalid(const Graph &graph, const Assignment &assignment);
+
 /// What is added up to the gradient of a parameter: one value per use at a stage. With one stage,
 /// just the gradient. Where uses lie on several stages (tied weights), the backward adds that would
 /// join their gradients across stages are left out (`skippedAdds`): each stage accumulates its own
@@ -246,7 +251,8 @@ struct Derivation {
 ///     value that the backward of an earlier stage needs is sent in backward too, as it was kept.)
 ///     Inputs are fed to every stage that uses them; generators are cloned into every block.
 ///  7. The loss, where no op uses it, is completed once per step.
-/// `cost` chooses between collectives only; it sees kind, axes, reduce, bytes and numElements.
+/// The assignment must be valid (whyInvalid): derive ends the program where it notices that it is
+/// not. `cost` chooses between collectives only; it sees kind, axes, reduce, bytes and numElements.
 Derivation derive(const Graph &graph, const Assignment &assignment,
                   const CollectiveCost &cost = bytesOnWire);
 

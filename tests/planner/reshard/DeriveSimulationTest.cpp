@@ -170,6 +170,7 @@ TEST_P(DeriveSimulation, EqualsTheSerialStep) {
     RandomStep step(random, numStages);
     const Mesh &mesh = meshes[random.below(3)];
     Assignment a = randomAssignment(random, step.g.graph, mesh, numStages);
+    ASSERT_EQ(whyInvalid(step.g.graph, a), "");
     Derivation d = derive(step.g.graph, a);
     ASSERT_EQ(test::GraphSimulator(step.g.graph, a, d).run(), "") << "case " << i;
     reshards += static_cast<int64_t>(d.reshards.size());

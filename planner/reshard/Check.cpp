@@ -1,0 +1,88 @@
+//===- Check.cpp - Whether an assignment makes sense for a graph -----------===//
+
+#include "planner/reshard/Graph.h"
+
+namespace tbc::reshard {
+
+static std::string whyInvalidStrategy(const Graph &graph, const Assignment &assignment, int op) {
+  const GraphOp &o = graph.ops[op];
+  const OpStrategy &strategy = assignment.strategies[op];
+  for (const auto &[loop, axes] : strategy.loopAxes) {
+    if (loop < 0 || loop >= static_cast<int>(o.loops.size()))
+      return "it has no loop " + std::to_string(loop);
+    const Loop &l = o.loops[loop];
+    std::string what = "loop " + std::to_string(loop) + " of size " + std::to_string(l.size);
+    if (l.kind == LoopKind::Fixed && groupSize(axes) > 1)
+      return what + " may not be sharded";
+    if (l.size % groupSize(axes) != 0)
+      return what + " does not divide by " + std::to_string(groupSize(axes));
+  }
+  auto check = [&](int value, const Sharding &sharding) {
+    const GraphValue &v = graph.values[value];
+    std::string why = whyInvalid(assignment.mesh, v.layout, sharding);
+    return why.empty() ? "" : "value '" + v.name + "': " + why;
+  };
+  std::string why;
+  for (size_t k = 0; why.empty() && k < o.operands.size(); ++k)
+    why = check(o.operands[k], operandSharding(graph, op, strategy, static_cast<int>(k)));
+  for (size_t k = 0; why.empty() && k < o.results.size(); ++k)
+    why = check(o.results[k], resultSharding(graph, op, strategy, static_cast<int>(k)));
+  return why;
+}
+
+/// Activations flow to the same and later stages in forward, cotangents to the same and earlier
+/// ones.
+static std::string whyInvalidStage(const Graph &graph, const Assignment &assignment, int op) {
+  const GraphOp &o = graph.ops[op];
+  if (o.stage < 0 || o.stage >= assignment.numStages)
+    return "there is no stage " + std::to_string(o.stage);
+  for (int value : o.operands) {
+    int producer = graph.values[value].producer;
+    if (producer < 0 || graph.ops[producer].generator || graph.ops[producer].phase != o.phase)
+      continue;
+    int from = graph.ops[producer].stage;
+    if (o.phase == Phase::Forward ? from > o.stage : from < o.stage)
+      return "it is on stage " + std::to_string(o.stage) + " and uses '" +
+             graph.values[value].name + "' of stage " + std::to_string(from) + " in the same pass";
+  }
+  return "";
+}
+
+static std::string whyInvalidPlan(const Mesh &mesh, const ParameterPlan &plan) {
+  if (plan.zero < 0 || plan.zero > 3)
+    return "zero " + std::to_string(plan.zero) + " is not one of 0, 1, 2, 3";
+  Sharding data; // any use of these axes on one tensor
+  data.flat = plan.zeroAxes;
+  data.flat.insert(data.flat.end(), plan.reduceAxes.begin(), plan.reduceAxes.end());
+  return whyInvalid(mesh, {}, data);
+}
+
+std::string whyInvalid(const Graph &graph, const Assignment &assignment) {
+  if (assignment.strategies.size() != graph.ops.size())
+    return std::to_string(assignment.strategies.size()) + " strategies for " +
+           std::to_string(graph.ops.size()) + " ops";
+  if (assignment.parameterPlans.size() != graph.parameters.size())
+    return std::to_string(assignment.parameterPlans.size()) + " parameter plans for " +
+           std::to_string(graph.parameters.size()) + " parameters";
+  std::vector<bool> skipped(graph.ops.size());
+  for (size_t p = 0; p < graph.parameters.size(); ++p)
+    for (int op : gradientParts(graph, static_cast<int>(p)).skippedAdds)
+      skipped[op] = true;
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    int op = static_cast<int>(i);
+    if (skipped[op] || graph.ops[op].generator)
+      continue;
+    std::string why = whyInvalidStrategy(graph, assignment, op);
+    if (why.empty())
+      why = whyInvalidStage(graph, assignment, op);
+    if (!why.empty())
+      return "op '" + graph.ops[op].id + "': " + why;
+  }
+  for (size_t p = 0; p < graph.parameters.size(); ++p)
+    if (std::string why = whyInvalidPlan(assignment.mesh, assignment.parameterPlans[p]);
+        !why.empty())
+      return "parameter '" + graph.values[graph.parameters[p].value].name + "': " + why;
+  return "";
+}
+
+} // namespace tbc::reshard
