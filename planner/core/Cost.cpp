@@ -18,16 +18,19 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy)
     const TensorLayout &layout = graph.values[value].layout;
     return double(layout.numElements()) * double(layout.elementBytes);
   };
-  work.elementBytes = 0;
+  double most = 0; // of the elements of a float operand
   for (int value : op.operands) {
+    const TensorLayout &layout = graph.values[value].layout;
     operandBytes.push_back(fullBytes(value));
-    if (graph.values[value].isFloat)
-      work.elementBytes = std::max(work.elementBytes, graph.values[value].layout.elementBytes);
+    double elements = double(layout.numElements());
+    if (!graph.values[value].isFloat || elements < most)
+      continue;
+    work.elementBytes =
+        elements > most ? layout.elementBytes : std::max(work.elementBytes, layout.elementBytes);
+    most = elements;
   }
   for (int value : op.results)
     resultBytes.push_back(fullBytes(value));
-  if (work.elementBytes == 0)
-    work.elementBytes = 4;
 
   for (const auto &[loop, axes] : strategy.loopAxes) {
     double parts = double(groupSize(axes));

@@ -27,7 +27,7 @@ struct GroupShape {
 struct LocalWork {
   double flops = 0;
   double bytes = 0;
-  int64_t elementBytes = 4; // of the widest float operand
+  int64_t elementBytes = 4; // of the float operand with the most elements, the widest of equals
 };
 
 /// The work of op `op` on one rank under `strategy`: FLOPs and bytes of operands and results,

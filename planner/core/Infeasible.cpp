@@ -94,9 +94,10 @@ static std::string largestTensors(const Graph &graph) {
 Error explainInfeasible(const Graph &graph, const Job &job, const Cluster &cluster,
                         const Pins &pins, const Exploration &exploration) {
   if (exploration.exact.empty())
-    return Error{ErrorCode::NoFeasiblePlan,
-                 "no feasible plan: the model has too few ops for the pipeline stages asked for; "
-                 "use a smaller pp axis"};
+    return Error{
+        ErrorCode::NoFeasiblePlan,
+        "no feasible plan: the model has too few ops for the pipeline stages asked for, or "
+        "none that tp could split; use a smaller pp axis, or dp or fsdp instead of tp"};
   const ExactCandidate *closest = nullptr;
   for (const ExactCandidate &exact : exploration.exact)
     if (!closest || exact.plan.prediction.peakBytes < closest->plan.prediction.peakBytes)

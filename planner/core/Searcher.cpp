@@ -205,8 +205,20 @@ double Searcher::lossSeconds(const Candidate &candidate, const Profile &profile)
   return network.seconds(CollectiveKind::AllReduce, network.groupShape(axes), 4);
 }
 
+static bool splitsAnything(const Placement &placement) {
+  for (const OpStrategy &strategy : placement.strategies)
+    for (const auto &[loop, axes] : strategy.loopAxes)
+      if (!axes.empty())
+        return true;
+  return false;
+}
+
 bool Searcher::score(Candidate &candidate, bool refine) {
   ++evaluations;
+  // Devices that do what others do as well are idle in all but name.
+  if (candidate.mesh.tp > 1 && !space.meshIsPinned() &&
+      !splitsAnything(placementFor(candidate.mesh.tp, candidate.microBatch)))
+    return false;
   const Profile &profile = profileFor(candidate.mesh.tp, candidate.microBatch, candidate.recompute);
   DataMode mode = dataMode(candidate);
   std::optional<std::vector<int>> firstOps = cut(candidate, profile, mode);

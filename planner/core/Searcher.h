@@ -43,7 +43,8 @@ public:
   /// Every candidate with its lower bound, cheapest bound first, ties in order of enumeration.
   std::vector<Candidate> enumerate();
 
-  /// Fills in the rest. False where the graph has too few places for the stages. `refine`: looks
+  /// Fills in the rest. False where the graph has too few places for the stages, or tp, not being
+  /// pinned, would split nothing. `refine`: looks
   /// for better stage cuts by pricing their neighbours.
   bool score(Candidate &candidate, bool refine);
 

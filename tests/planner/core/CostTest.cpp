@@ -121,6 +121,18 @@ TEST(Kernel, ShardingALoopDividesWorkAndBytes) {
   }
 }
 
+TEST(Kernel, StatisticsDoNotSetThePrecision) {
+  Graph graph = makeMlp(8, {16, 32, 4}, 2);
+  int extra = graph.ops[0].operands[0];
+  ASSERT_EQ(localWork(graph, 0, {}).elementBytes, 2);
+  // A small f32 operand beside large bf16 ones, as attention has its row maxima.
+  graph.values.push_back(graph.values[extra]);
+  graph.values.back().layout.elementBytes = 4;
+  graph.values.back().layout.dims.pop_back();
+  graph.ops[0].operands.push_back(int(graph.values.size()) - 1);
+  EXPECT_EQ(localWork(graph, 0, {}).elementBytes, 2);
+}
+
 TEST(Step, ClosedFormEqualsTheScheduleForEqualStages) {
   Cluster cluster = h100();
   StageSeconds stage;

@@ -408,6 +408,14 @@ TEST(Search, SaysWhichDevicesStayIdle) {
   EXPECT_THAT(answer->plan.assumptions, testing::Contains(HasSubstr("of 7 devices stay idle")));
 }
 
+TEST(Search, LeavesNoAxisWithoutWork) {
+  Graph graph = makeMlp(1, {7, 11, 5}); // nothing that 2 divides but the batch
+  Result<SearchAnswer> answer = search(graph, jobFor(4, 64), smallCluster(), {});
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->plan.mesh.tp, 1);
+  EXPECT_EQ(answer->plan.mesh.numRanks(), 4);
+}
+
 //===----------------------------------------------------------------------===//
 // Infeasible
 //===----------------------------------------------------------------------===//
