@@ -68,6 +68,7 @@ UnaryReal unaryReal(llvm::StringRef op) {
       .Case("relu", [](double x) { return x > 0 ? x : 0; })
       .Case("sin", [](double x) { return std::sin(x); })
       .Case("cos", [](double x) { return std::cos(x); })
+      .Case("atan", [](double x) { return std::atan(x); })
       .Case("cast", [](double x) { return x; })
       .Case("floor", [](double x) { return std::floor(x); })
       .Case("ceil", [](double x) { return std::ceil(x); })

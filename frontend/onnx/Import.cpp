@@ -62,6 +62,9 @@ public:
 
   OwningOpRef<ModuleOp> run();
 
+  /// What importers of nodes had to say, one line per kind.
+  std::vector<std::string> warnings() const;
+
 private:
   void addArguments();
   void readConstants();
@@ -79,7 +82,19 @@ private:
   std::optional<Emitter> emitter;
   std::map<std::string, Value> values;
   std::map<std::string, mlir::Value> newStates;
+  /// By op type and text: how many nodes, and the first one.
+  std::map<std::pair<std::string, std::string>, std::pair<int, std::string>> nodeWarnings;
 };
+
+std::vector<std::string> GraphImporter::warnings() const {
+  std::vector<std::string> result;
+  for (const auto &[key, nodes] : nodeWarnings) {
+    std::string others =
+        nodes.first > 1 ? " (and " + std::to_string(nodes.first - 1) + " more)" : "";
+    result.push_back(key.first + " '" + nodes.second + "'" + others + " " + key.second);
+  }
+  return result;
+}
 
 OwningOpRef<ModuleOp> GraphImporter::run() {
   OwningOpRef<ModuleOp> module = ModuleOp::create(builder.getUnknownLoc());
@@ -161,6 +176,11 @@ void GraphImporter::importNode(const GraphNode &node) {
         throw ImportError(describe(node) + ": output " + std::to_string(i) + " is not supported");
       values[node.proto->output(i)] = value;
     }
+  for (const std::string &text : context.warnings) {
+    auto &[count, first] = nodeWarnings[{node.proto->op_type(), text}];
+    if (count++ == 0)
+      first = node.name;
+  }
   for (auto &[name, value] : context.newStates)
     if (!newStates.emplace(name, value).second)
       throw ImportError(describe(node) + ": running statistics '" + name +
@@ -285,10 +305,13 @@ std::string hashOf(const Model &model) {
 
 ImportedModel importModel(MLIRContext &context, const Model &model, const ImportOptions &options) {
   context.loadDialect<TbcDialect, func::FuncDialect>();
+  constexpr int64_t maxWork = int64_t(1) << 27;
+  WorkBudget budget(maxWork);
   checkSupported(model);
   Bindings bindings = bindInputs(model, options);
   Parameters parameters = findParameters(model, options);
-  auto [marker, otherMarker] = chooseMarkers(model, bindings);
+  std::pair<int64_t, int64_t> markers = chooseMarkers(model, bindings);
+  int64_t marker = markers.first, otherMarker = markers.second;
 
   ImportedModel imported;
   imported.batch = bindings.batch;
@@ -302,7 +325,11 @@ ImportedModel importModel(MLIRContext &context, const Model &model, const Import
                              parameters.states.end());
 
   auto importAt = [&](int64_t at) {
-    OwningOpRef<ModuleOp> module = GraphImporter(context, model, bindings, parameters, at).run();
+    GraphImporter importer(context, model, bindings, parameters, at);
+    OwningOpRef<ModuleOp> module = importer.run();
+    if (at == marker)
+      for (const std::string &text : importer.warnings())
+        imported.warnings.push_back(text);
     verifyModule(*module);
     bindBatch(*module->getOps<func::FuncOp>().begin(), at, bindings.batch);
     return module;

@@ -4,13 +4,37 @@
 
 #include <cassert>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace tbc::frontend {
 
+static thread_local int64_t workLeft = std::numeric_limits<int64_t>::max();
+
+WorkBudget::WorkBudget(int64_t elements) { workLeft = elements; }
+WorkBudget::~WorkBudget() { workLeft = std::numeric_limits<int64_t>::max(); }
+void WorkBudget::spend(int64_t elements) {
+  if (elements > workLeft)
+    throw ImportError("too much arithmetic on constants; fold it when exporting the model");
+  workLeft -= elements;
+}
+
+int64_t saturatedElements(const Shape &shape) {
+  int64_t product = 1;
+  bool overflows = false;
+  for (int64_t size : shape) {
+    if (size == 0)
+      return 0;
+    overflows |= __builtin_mul_overflow(product, size, &product);
+  }
+  return overflows ? std::numeric_limits<int64_t>::max() : product;
+}
+
 void forEachIndex(const Shape &shape, const std::function<void(const Shape &index)> &visit) {
-  if (kernels::numElements(shape) == 0)
+  int64_t elements = saturatedElements(shape);
+  if (elements == 0)
     return;
+  WorkBudget::spend(elements);
   Shape index(shape.size(), 0);
   while (true) {
     visit(index);
@@ -94,6 +118,7 @@ bool Known::isConstantAlong(unsigned dim) const {
   for (size_t i = dim + 1; i < sizes.size(); ++i)
     inner *= sizes[i];
   int64_t period = inner * sizes[dim], count = numElements();
+  WorkBudget::spend(count);
   for (int64_t i = 0; i < count; ++i) {
     int64_t first = i / period * period + i % inner;
     // Bits decide: -0 is not 0.

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,26 @@ namespace tbc::frontend {
 using kernels::DType;
 using kernels::Shape;
 
-/// Calls `visit` with every index of a tensor of `shape`, in row-major order.
+/// Thrown by the importer of a node and caught at the top, which knows the node.
+struct ImportError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Bounds the elements that are computed at import while it is alive, in this thread: a small file
+/// can ask for any amount of arithmetic. The bound counts elements, not seconds, so it is
+/// reproducible.
+class WorkBudget {
+public:
+  explicit WorkBudget(int64_t elements);
+  ~WorkBudget();
+  /// ImportError once the budget is spent.
+  static void spend(int64_t elements);
+};
+
+/// The product of the sizes, or the largest number there is.
+int64_t saturatedElements(const Shape &shape);
+
+/// Calls `visit` with every index of a tensor of `shape`, in row-major order. Counts as work.
 void forEachIndex(const Shape &shape, const std::function<void(const Shape &index)> &visit);
 
 /// The elements of a tensor: listed, or an affine function of the index. Affine ones (ranges,
@@ -36,7 +56,7 @@ public:
   bool isAffine() const { return isAffineForm; }
   int64_t offset() const { return affineOffset; }
   const std::vector<int64_t> &coefficients() const { return affineCoefficients; }
-  int64_t numElements() const { return kernels::numElements(sizes); }
+  int64_t numElements() const { return saturatedElements(sizes); }
 
   int64_t intAt(const Shape &index) const;
   double realAt(const Shape &index) const;

@@ -68,6 +68,10 @@ public:
     return hasInput(i) || hasAttr(name);
   }
 
+  /// Tells the user about this kind of node; said once, with the number of such nodes.
+  void warn(const std::string &text) { warnings.push_back(text); }
+  std::vector<std::string> warnings;
+
 private:
   const Model &model;
   const onnx::NodeProto &node;

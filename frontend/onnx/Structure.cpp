@@ -369,9 +369,12 @@ static Value concatKnown(const std::vector<Value> &values, unsigned axis, const 
   result.dtype = values[0].dtype;
   result.shape = shape;
   result.dims = dims;
-  int64_t total = 0, elements = kernels::numElements(result.coreShape());
+  int64_t total = 0, elements = saturatedElements(result.coreShape());
   for (const Value &value : values)
-    total += value.known->numElements() + value.shape[axis];
+    total += std::min(value.known->numElements(), kMaxKnownElements + 1) + value.shape[axis];
+  if (std::min(elements, total) > kMaxKnownElements)
+    throw ImportError("a table of more than " + std::to_string(kMaxKnownElements) +
+                      " elements would have to be computed at import");
   if (elements > 64 && elements > total) {
     result.parts = std::make_shared<std::vector<Value>>(values);
     result.partsDim = axis;

@@ -9,16 +9,10 @@
 
 #include <functional>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace tbc::frontend {
-
-/// Thrown by the importer of a node and caught at the top, which knows the node.
-struct ImportError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 /// An ONNX value: a logical shape, and a *core* that holds only the dims along which the value may
 /// change. Core dim i is logical dim `dims[i]` (increasing); along the others the value repeats.

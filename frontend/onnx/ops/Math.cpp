@@ -156,10 +156,12 @@ void importIsNan(NodeContext &node) {
 
 void importIdentity(NodeContext &node) { node.setOutput(0, node.input(0)); }
 
-/// Inference form only: identity.
+/// Identity: there is no dropout op yet.
 void importDropout(NodeContext &node) {
-  if (node.hasInput(2) && node.scalar(2) != 0 && !(node.hasInput(1) && node.scalar(1) == 0))
-    throw ImportError("Dropout in training mode is not supported; export the model with dropout 0");
+  bool trains = node.hasInput(2) && node.scalar(2) != 0;
+  double ratio = node.hasInput(1) ? node.scalar(1) : 0.5;
+  if (trains && ratio != 0)
+    node.warn("is left out: dropout is not supported yet, so training runs without it");
   node.setOutput(0, node.input(0));
   if (node.wantsOutput(1))
     node.setOutput(1, Value::ofSplat(DType::Bool, node.input(0).shape, 1));
@@ -206,6 +208,7 @@ llvm::ArrayRef<OpImporter> mathOps() {
       FLOAT_UNARY("Sigmoid", "sigmoid"),
       FLOAT_UNARY("Sin", "sin"),
       FLOAT_UNARY("Cos", "cos"),
+      FLOAT_UNARY("Atan", "atan"),
       FLOAT_UNARY("Floor", "floor"),
       FLOAT_UNARY("Ceil", "ceil"),
       BINARY("Add", "add"),

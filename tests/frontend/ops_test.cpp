@@ -1,0 +1,264 @@
+//===- ops_test.cpp - What single nodes mean -------------------------------===//
+
+#include "ir/Interpreter.h"
+#include "tests/frontend/ModelBuilder.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include <numeric>
+
+using namespace tbc;
+using namespace tbc::test;
+using kernels::Arith;
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+
+namespace {
+
+/// Imports a model at batch `batch` and runs it on x = 0, 1, 2 ... and its own weights.
+class Ops : public ::testing::Test {
+protected:
+  std::vector<double> run(const ModelBuilder &builder, int64_t batch = 2) {
+    frontend::ImportOptions options;
+    options.batch = batch;
+    for (const onnx::ValueInfoProto &input : builder.proto.graph().input())
+      options.fix[input.name()] = "input";
+    TemporaryFolder folder;
+    model = frontend::importOnnx(context, folder.write("model.onnx", builder.bytes()), options);
+    if (!*model)
+      throw std::runtime_error((*model).error().message);
+    llvm::SmallVector<kernels::Tensor> arguments;
+    for (const frontend::ModelValue &input : (*model)->inputs) {
+      kernels::TensorType type{input.dtype, input.shape};
+      std::vector<int64_t> numbers(kernels::numElements(input.shape));
+      std::iota(numbers.begin(), numbers.end(), 0);
+      arguments.push_back(
+          kernels::isFloat(input.dtype)
+              ? kernels::Tensor::fromDoubles(type, Arith::F64, {numbers.begin(), numbers.end()})
+              : kernels::Tensor::fromInts(type, numbers));
+    }
+    for (const frontend::ParameterSource &source : (*model)->parameters)
+      arguments.push_back(*frontend::loadParameter(source, Arith::F64));
+    auto function = *(*model)->module->getOps<mlir::func::FuncOp>().begin();
+    auto results = evaluateFunction(function, arguments, Arith::F64);
+    if (mlir::failed(results))
+      throw std::runtime_error("evaluation failed");
+    shape = (*results)[0].shape();
+    return (*results)[0].toDoubles();
+  }
+
+  mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
+  std::optional<Result<frontend::ImportedModel>> model;
+  kernels::Shape shape;
+};
+
+/// A model with input x[batch, dims...] whose output is y.
+ModelBuilder withInput(const std::vector<std::string> &dims, int64_t opset = 18) {
+  ModelBuilder builder(opset);
+  std::vector<std::string> all{"batch"};
+  all.insert(all.end(), dims.begin(), dims.end());
+  builder.input("x", all);
+  builder.output("y");
+  return builder;
+}
+
+TEST_F(Ops, SliceWithStepsAndNegativeBounds) {
+  ModelBuilder b = withInput({"5"});
+  b.ints("starts", {1}, {-1});
+  b.ints("ends", {1}, {INT64_MIN});
+  b.ints("axes", {1}, {1});
+  b.ints("steps", {1}, {-2});
+  b.node("Slice", {"x", "starts", "ends", "axes", "steps"}, {"y"});
+  EXPECT_THAT(run(b), ElementsAre(4, 2, 0, 9, 7, 5));
+}
+
+TEST_F(Ops, SplitWithARaggedLastPart) {
+  ModelBuilder b = withInput({"5"});
+  onnx::NodeProto &split = b.node("Split", {"x"}, {"a", "y"});
+  ModelBuilder::attr(split, "axis", int64_t(1));
+  ModelBuilder::attr(split, "num_outputs", int64_t(2));
+  EXPECT_THAT(run(b), ElementsAre(3, 4, 8, 9));
+}
+
+TEST_F(Ops, ReshapeWithoutACommonSplit) {
+  // [6, 4] to [8, 3]
+  ModelBuilder b = withInput({"6", "4"});
+  b.ints("shape", {3}, {-1, 8, 3});
+  b.node("Reshape", {"x", "shape"}, {"r"});
+  ModelBuilder::attr(b.node("Transpose", {"r"}, {"y"}), "perm", std::vector<int64_t>{0, 2, 1});
+  std::vector<double> expected;
+  for (int n = 0; n < 2; ++n)
+    for (int j = 0; j < 3; ++j)
+      for (int i = 0; i < 8; ++i)
+        expected.push_back(24 * n + 3 * i + j);
+  EXPECT_THAT(run(b), ElementsAreArray(expected));
+}
+
+TEST_F(Ops, ExpandThenReshapeRepeatsHeads) {
+  ModelBuilder b = withInput({"2", "3"});
+  b.ints("axis", {1}, {2});
+  b.ints("expanded", {4}, {1, 2, 2, 3});
+  b.ints("shape", {3}, {-1, 4, 3});
+  b.node("Unsqueeze", {"x", "axis"}, {"u"});
+  b.node("Expand", {"u", "expanded"}, {"e"});
+  b.node("Reshape", {"e", "shape"}, {"y"});
+  EXPECT_THAT(run(b, 1), ElementsAre(0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5));
+}
+
+TEST_F(Ops, TileAndTrilu) {
+  ModelBuilder b = withInput({"2"});
+  b.ints("repeats", {2}, {1, 2});
+  b.node("Tile", {"x", "repeats"}, {"y"});
+  EXPECT_THAT(run(b), ElementsAre(0, 1, 0, 1, 2, 3, 2, 3));
+
+  ModelBuilder t = withInput({"3", "3"});
+  t.ints("k", {}, {1});
+  t.node("Trilu", {"x", "k"}, {"y"});
+  EXPECT_THAT(run(t, 1), ElementsAre(0, 1, 2, 0, 0, 5, 0, 0, 0));
+}
+
+TEST_F(Ops, MatMulBroadcastsBatchDims) {
+  ModelBuilder b = withInput({"1", "1", "2"});
+  b.floats("weight", {3, 2, 1}, {1, 0, 0, 1, 1, 1});
+  b.node("MatMul", {"x", "weight"}, {"y"});
+  EXPECT_THAT(run(b), ElementsAre(0, 1, 1, 2, 3, 5));
+  EXPECT_THAT(shape, ElementsAre(2, 3, 1, 1));
+}
+
+TEST_F(Ops, MatMulSumsOverARepeatedDim) {
+  // Both operands repeat along k = 3: every product counts three times.
+  ModelBuilder b = withInput({"1"});
+  b.ints("left", {2}, {1, 3});
+  b.floats("weight", {1, 2}, {10, 100});
+  b.ints("right", {2}, {3, 2});
+  b.node("Expand", {"x", "left"}, {"l"});
+  b.node("Expand", {"weight", "right"}, {"r"});
+  b.node("MatMul", {"l", "r"}, {"y"});
+  EXPECT_THAT(run(b), ElementsAre(0, 0, 30, 300));
+}
+
+TEST_F(Ops, GemmScalesAndTransposes) {
+  ModelBuilder b = withInput({"2"});
+  b.floats("weight", {1, 2}, {1, 10});
+  b.floats("bias", {1}, {100});
+  onnx::NodeProto &gemm = b.node("Gemm", {"x", "weight", "bias"}, {"y"});
+  ModelBuilder::attr(gemm, "transB", int64_t(1));
+  for (auto [name, value] : {std::pair("alpha", 2.0f), std::pair("beta", 0.5f)}) {
+    onnx::AttributeProto &attribute = *gemm.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(onnx::AttributeProto::FLOAT);
+    attribute.set_f(value);
+  }
+  EXPECT_THAT(run(b), ElementsAre(70, 114));
+}
+
+TEST_F(Ops, ReductionsOldAndNew) {
+  ModelBuilder old = withInput({"4"}, 13);
+  onnx::NodeProto &mean = old.node("ReduceMean", {"x"}, {"y"});
+  ModelBuilder::attr(mean, "axes", std::vector<int64_t>{-1});
+  ModelBuilder::attr(mean, "keepdims", int64_t(0));
+  EXPECT_THAT(run(old), ElementsAre(1.5, 5.5));
+
+  ModelBuilder now = withInput({"4"});
+  now.ints("axes", {1}, {1});
+  now.node("ReduceMax", {"x", "axes"}, {"y"});
+  EXPECT_THAT(run(now), ElementsAre(3, 7));
+  EXPECT_THAT(shape, ElementsAre(2, 1));
+}
+
+/// A mean over the batch divides by a factor size, which follows the batch.
+TEST_F(Ops, MeanOverTheBatch) {
+  ModelBuilder b = withInput({"2"});
+  ModelBuilder::attr(b.node("ReduceMean", {"x"}, {"y"}), "keepdims", int64_t(0));
+  EXPECT_THAT(run(b, 2), ElementsAre(1.5));
+  EXPECT_THAT(run(b, 5), ElementsAre(4.5));
+}
+
+/// The index of the sample's own row disappears, as torch exports masks.
+TEST_F(Ops, GatherNdOfTheOwnRowIsABroadcast) {
+  ModelBuilder b;
+  b.input("x", {"batch", "seq"}, /*isFloat=*/false);
+  b.output("y");
+  ModelBuilder::attr(b.node("Shape", {"x"}, {"b1"}), "end", int64_t(1));
+  ModelBuilder::attr(b.node("Shape", {"x"}, {"s1"}), "start", int64_t(1));
+  b.ints("zero", {}, {0});
+  b.ints("one", {}, {1});
+  b.ints("last", {1}, {-1});
+  b.ints("axis1", {1}, {1});
+  b.ints("axis0", {1}, {0});
+  b.node("Squeeze", {"b1"}, {"b"});
+  b.node("Squeeze", {"s1"}, {"s"});
+  b.node("Range", {"zero", "b", "one"}, {"rows"});
+  b.node("Range", {"zero", "s", "one"}, {"columns"});
+  b.node("Unsqueeze", {"rows", "axis1"}, {"r"});
+  b.node("Unsqueeze", {"columns", "axis0"}, {"c"});
+  b.node("Max", {"r", "c"}, {"m"});
+  b.node("Shape", {"m"}, {"shape"});
+  for (std::string name : {"r", "c"}) {
+    b.node("Expand", {name, "shape"}, {name + "e"});
+    b.node("Unsqueeze", {name + "e", "last"}, {name + "u"});
+  }
+  ModelBuilder::attr(b.node("Concat", {"ru", "cu"}, {"coordinates"}), "axis", int64_t(-1));
+  b.node("GatherND", {"x", "coordinates"}, {"y"}, "the_gather");
+  frontend::ImportOptions options;
+  options.seq = 3;
+  TemporaryFolder folder;
+  auto imported = frontend::importOnnx(context, folder.write("m.onnx", b.bytes()), options);
+  ASSERT_TRUE(bool(imported)) << imported.error().message;
+  auto function = *imported->module->getOps<mlir::func::FuncOp>().begin();
+  auto returned = function.getBody().front().getTerminator()->getOperand(0);
+  EXPECT_EQ(returned, function.getArgument(0));
+}
+
+TEST_F(Ops, ConvWithPadsStridesAndBias) {
+  ModelBuilder b = withInput({"1", "4"});
+  b.floats("weight", {1, 1, 3}, {1, 1, 1});
+  b.floats("bias", {1}, {100});
+  onnx::NodeProto &conv = b.node("Conv", {"x", "weight", "bias"}, {"y"});
+  ModelBuilder::attr(conv, "pads", std::vector<int64_t>{1, 1});
+  ModelBuilder::attr(conv, "strides", std::vector<int64_t>{2});
+  EXPECT_THAT(run(b, 1), ElementsAre(101, 106));
+}
+
+TEST_F(Ops, PoolingSameUpper) {
+  ModelBuilder b = withInput({"1", "5"});
+  onnx::NodeProto &pool = b.node("MaxPool", {"x"}, {"y"});
+  ModelBuilder::attr(pool, "kernel_shape", std::vector<int64_t>{2});
+  ModelBuilder::attr(pool, "strides", std::vector<int64_t>{2});
+  ModelBuilder::attr(pool, "auto_pad", std::string("SAME_UPPER"));
+  EXPECT_THAT(run(b, 1), ElementsAre(1, 3, 4));
+}
+
+/// Attention of operator set 23 against softmax(q k / sqrt(d)) v by hand, with shared key heads.
+TEST_F(Ops, AttentionSharesKeyHeadsAndIsCausal) {
+  ModelBuilder b = withInput({"2", "2", "1"}, 23);
+  b.ints("from", {1}, {0});
+  b.ints("to", {1}, {1});
+  b.ints("axis", {1}, {1});
+  b.node("Slice", {"x", "from", "to", "axis"}, {"kv"});
+  onnx::NodeProto &attention = b.node("Attention", {"x", "kv", "kv"}, {"y"});
+  ModelBuilder::attr(attention, "is_causal", int64_t(1));
+  std::vector<double> y = run(b, 1);
+  // x = [[0, 1], [2, 3]]: keys and values 0, 1; the second query sees both.
+  auto weighted = [](double q) { return std::exp(q) / (1 + std::exp(q)); };
+  EXPECT_THAT(y, ElementsAre(0, ::testing::DoubleNear(weighted(1), 1e-6), 0,
+                             ::testing::DoubleNear(weighted(3), 1e-6)));
+}
+
+TEST_F(Ops, ConstantsOfHalfFloats) {
+  ModelBuilder b = withInput({"1"});
+  onnx::TensorProto &half = *b.proto.mutable_graph()->add_initializer();
+  half.set_name("half");
+  half.set_data_type(onnx::TensorProto::FLOAT16);
+  half.add_dims(2);
+  half.add_int32_data(0x3c00); // 1
+  half.add_int32_data(0xc000); // -2
+  ModelBuilder::attr(b.node("Cast", {"half"}, {"wide"}), "to", int64_t(onnx::TensorProto::FLOAT));
+  b.node("Add", {"x", "wide"}, {"y"});
+  EXPECT_THAT(run(b), ElementsAre(1, -2, 2, -1));
+}
+
+} // namespace
