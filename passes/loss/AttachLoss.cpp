@@ -160,11 +160,15 @@ Value LossAttacher::meanOverGlobalBatch(Value losses, const BatchDim &batch) {
   SmallVector<int64_t> all;
   for (int64_t dim = 0; dim < type.getRank(); ++dim)
     all.push_back(dim);
-  Value sum = builder.create<ReduceSumOp>(loc, losses, all);
+  // Divided before it is summed: the sum then stays pending over data ranks and is completed once
+  // per step, not once per micro-batch in front of a division.
   int64_t samples = options.samples ? options.samples : batch.size;
-  Value count =
-      builder.create<FactorSizeOp>(loc, sum.getType(), type.getNumElements() / batch.size, samples);
-  return builder.create<DivOp>(loc, sum, count);
+  Value count = builder.create<FactorSizeOp>(loc, RankedTensorType::get({}, type.getElementType()),
+                                             type.getNumElements() / batch.size, samples);
+  count.getDefiningOp()->setAttr(kGlobalBatchAttr, builder.getUnitAttr());
+  Value counts = broadcastTo(builder, loc, count, type.getShape(), {});
+  Value shares = builder.create<DivOp>(loc, losses, counts);
+  return builder.create<ReduceSumOp>(loc, shares, all);
 }
 
 /// Makes @train return (loss, new states ..).
@@ -229,6 +233,11 @@ LogicalResult attachLoss(ModuleOp module, const LossOptions &options) {
   train.setName("train");
   module.push_back(train);
   return LossAttacher(train, options).run();
+}
+
+void setBatchSizes(func::FuncOp train, int64_t globalBatch, int64_t samples) {
+  for (FactorSizeOp size : train.getOps<FactorSizeOp>())
+    size.setSamples(size->hasAttr(kGlobalBatchAttr) ? globalBatch : samples);
 }
 
 namespace {

@@ -3,6 +3,7 @@
 #ifndef TBC_PASSES_LOSS_ATTACHLOSS_H
 #define TBC_PASSES_LOSS_ATTACHLOSS_H
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/LogicalResult.h"
 
@@ -10,6 +11,10 @@
 #include <string>
 
 namespace tbc {
+
+/// On the factor_size of the loss: its samples are those of the global batch. Those of every other
+/// factor_size (batch statistics) are those of one execution of @train.
+inline constexpr llvm::StringLiteral kGlobalBatchAttr = "tbc.global_batch";
 
 enum class LossKind {
   /// -log softmax(logits)[label], labels int64 of the shape of the logits without their last dim.
@@ -39,6 +44,10 @@ struct LossOptions {
 /// batch. Errors: no @model; an unknown output; an output whose batch dim cannot be told from the
 /// others.
 mlir::LogicalResult attachLoss(mlir::ModuleOp module, const LossOptions &options);
+
+/// Sets the samples of every factor_size of `train`: the loss is a mean over `globalBatch` samples,
+/// one execution is to have `samples` of them on all data ranks together. Types are not changed.
+void setBatchSizes(mlir::func::FuncOp train, int64_t globalBatch, int64_t samples);
 
 } // namespace tbc
 

@@ -67,9 +67,9 @@ TEST(AttachLoss, DropsWhatTheLossDoesNotNeed) {
   ParsedModule module(kMlp);
   ASSERT_TRUE(module && succeeded(attachLoss(*module, {}))) << module.messages;
   std::vector<std::string> ids = idsOf(module.function("train"));
-  EXPECT_THAT(ids,
-              ElementsAre("fc1", "bias", "add", "norm", "gelu", "scale", "mul", "residual", "fc2",
-                          "loss.cross_entropy", "loss.reduce_sum", "loss.factor_size", "loss.div"));
+  EXPECT_THAT(ids, ElementsAre("fc1", "bias", "add", "norm", "gelu", "scale", "mul", "residual",
+                               "fc2", "loss.cross_entropy", "loss.factor_size", "loss.broadcast",
+                               "loss.div", "loss.reduce_sum"));
 }
 
 TEST(AttachLoss, LabelsOfAFlattenedBatchHaveItsDimsApart) {
@@ -88,6 +88,22 @@ TEST(AttachLoss, LabelsOfAFlattenedBatchHaveItsDimsApart) {
   auto size = mlir::cast<FactorSizeOp>(findOp(train, "loss.factor_size"));
   EXPECT_EQ(size.getCount(), 3u);
   EXPECT_EQ(size.getSamples(), 2u);
+}
+
+// The loss is a mean over the global batch, batch statistics over one execution.
+TEST(SetBatchSizes, TellsTheLossFromBatchStatistics) {
+  ParsedModule module(kConvNet);
+  buildStep(module);
+  auto train = module.function("train");
+  setBatchSizes(train, 32, 8);
+  int losses = 0, statistics = 0;
+  for (FactorSizeOp size : train.getOps<FactorSizeOp>()) {
+    bool isLoss = size->hasAttr(kGlobalBatchAttr);
+    EXPECT_EQ(size.getSamples(), isLoss ? 32u : 8u);
+    ++(isLoss ? losses : statistics);
+  }
+  EXPECT_GT(losses, 0);
+  EXPECT_GT(statistics, 0);
 }
 
 TEST(AttachLoss, NamesTheOutputsIfThereIsNoSuchOne) {

@@ -105,7 +105,7 @@ TEST_F(Cli, UnknownFlagGetsASuggestion) {
 }
 
 TEST_F(Cli, UnknownSubcommandGetsASuggestion) {
-  Outcome outcome = tbc("paln " + model("tiny-mlp"));
+  Outcome outcome = tbc("plam " + model("tiny-mlp"));
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("did you mean plan"));
 }
@@ -153,7 +153,7 @@ TEST_F(Cli, ModelsThatAreNoneAreRejected) {
     EXPECT_THAT(outcome.err, HasSubstr(name));
     EXPECT_EQ(tbc(std::string("check ") + name).code, 3) << name;
   }
-  EXPECT_EQ(tbc("plan absent.onnx --gpus 4").code, 3);
+  EXPECT_EQ(tbc("plan absent.onnx --gpus 4").code, 2); // not a model that is wrong, a path
   EXPECT_FALSE(fs::exists(folder / "plan.json"));
 }
 

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "ir/Tbc.h"
 #include "runtime/exec/SimulatedCluster.h"
 #include "tests/tools/PlanSupport.h"
 
@@ -26,17 +27,29 @@ struct Form {
   const char *mesh;
   int64_t shardRanks; // over which ZeRO shards
   /// How often each collective runs on every parameter, per step of A micro-batches.
-  int64_t allReduces, reduceScatters, allGathers; // -A stands for A, -2A for 2A: see times()
+  int64_t allReduces, reduceScatters, allGathers; // see times()
   const char *allReduceAxes;
   const char *shardAxes;
   bool parametersSharded, gradientsSharded, stateSharded;
 };
 
 constexpr int64_t perMicroBatch = -1;
-constexpr int64_t twicePerMicroBatch = -2;
+/// In forward, and again in backward where backward reads the parameter at all (no bias is read
+/// there, nor the weight of a first layer, whose input needs no gradient).
+constexpr int64_t perUse = -2;
 
-int64_t times(int64_t count, int64_t microBatches) {
-  return count < 0 ? -count * microBatches : count;
+int64_t times(int64_t count, int64_t microBatches, bool readInBackward) {
+  if (count == perUse)
+    return (readInBackward ? 2 : 1) * microBatches;
+  return count == perMicroBatch ? microBatches : count;
+}
+
+bool isReadInBackward(mlir::Value parameter) {
+  for (mlir::Operation *user : parameter.getUsers())
+    if (auto phase = user->getAttrOfType<mlir::StringAttr>(kPhaseAttr))
+      if (phase.getValue() == "bwd")
+        return true;
+  return false;
 }
 
 const Form forms[] = {
@@ -44,10 +57,9 @@ const Form forms[] = {
     {"zero1", "dp=4", 4, 0, 1, 1, "", "dp", false, false, true},
     {"zero2", "dp=4", 4, 0, perMicroBatch, 1, "", "dp", false, true, true},
     {"shard-grad-op", "fsdp=4", 4, 0, perMicroBatch, perMicroBatch, "", "fsdp", true, true, true},
-    {"zero3", "fsdp=4", 4, 0, perMicroBatch, twicePerMicroBatch, "", "fsdp", true, true, true},
-    {"fsdp", "fsdp=4", 4, 0, perMicroBatch, twicePerMicroBatch, "", "fsdp", true, true, true},
-    {"hybrid-shard", "dp=2,fsdp=2", 2, 1, perMicroBatch, twicePerMicroBatch, "dp", "fsdp", true,
-     true, true},
+    {"zero3", "fsdp=4", 4, 0, perMicroBatch, perUse, "", "fsdp", true, true, true},
+    {"fsdp", "fsdp=4", 4, 0, perMicroBatch, perUse, "", "fsdp", true, true, true},
+    {"hybrid-shard", "dp=2,fsdp=2", 2, 1, perMicroBatch, perUse, "dp", "fsdp", true, true, true},
 };
 
 /// Bytes of the padded whole of a parameter that is cut into `ranks` chunks.
@@ -86,9 +98,11 @@ TEST_P(Signature, CollectivesAndBytesAreTheClosedForm) {
       expected[kind].second += count;
     };
     add(CollectiveKind::AllReduce, form.shardRanks > 1 ? shard : whole,
-        times(form.allReduces, microBatches));
-    add(CollectiveKind::ReduceScatter, whole, times(form.reduceScatters, microBatches));
-    add(CollectiveKind::AllGather, whole, times(form.allGathers, microBatches));
+        times(form.allReduces, microBatches, false));
+    add(CollectiveKind::ReduceScatter, whole, times(form.reduceScatters, microBatches, false));
+    add(CollectiveKind::AllGather, whole,
+        times(form.allGathers, microBatches,
+              isReadInBackward(model.step->step.values[parameter.value])));
     parameters += 1;
     resident += form.parametersSharded ? shard : elements * floatBytes;
     gradients += form.gradientsSharded ? shard : elements * floatBytes;

@@ -34,7 +34,10 @@ static int usageError(const CLI::App &app, const CLI::ParseError &error,
   for (const CLI::App *sub : app.get_subcommands())
     current = sub;
   std::vector<std::string> words = knownWords(*current);
-  std::cerr << "tbc: " << error.what() << "\n";
+  bool unknownCommand = current == &app && !arguments.empty() && arguments[0][0] != '-';
+  std::cerr << "tbc: "
+            << (unknownCommand ? "unknown subcommand " + arguments[0] : std::string(error.what()))
+            << "\n";
   for (const std::string &argument : arguments) {
     std::string word = argument.substr(0, argument.find('='));
     bool known = std::find(words.begin(), words.end(), word) != words.end();
@@ -56,6 +59,7 @@ static int run(int argc, char **argv) {
   app.require_subcommand(1);
   cli::Action action;
   cli::SetAction setAction = [&](cli::Action chosen) { action = std::move(chosen); };
+  cli::addCheckCommand(app, setAction);
   cli::addPlanCommand(app, setAction);
   cli::addExplainCommand(app, setAction);
   cli::addVerifyCommand(app, setAction);
