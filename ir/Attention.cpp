@@ -83,8 +83,10 @@ namespace {
 
 /// The factor rule's dims of everything that an attention reads or writes.
 struct AttentionDims {
-  AttentionDims(FactorRule &rule, const Sizes &sizes) {
-    unsigned b = rule.addLoop(sizes.b), hk = rule.addLoop(sizes.hk), g = rule.addLoop(sizes.g);
+  /// `groups`: the kind of the loop over the query heads of one key head.
+  AttentionDims(FactorRule &rule, const Sizes &sizes, LoopKind groups) {
+    unsigned b = rule.addLoop(sizes.b), hk = rule.addLoop(sizes.hk);
+    unsigned g = rule.addLoop(sizes.g, groups);
     unsigned s = rule.addLoop(sizes.s, LoopKind::Fixed), t = rule.addLoop(sizes.t, LoopKind::Fixed);
     unsigned d = rule.addLoop(sizes.d, LoopKind::Fixed);
     unsigned dv = rule.addLoop(sizes.dv, LoopKind::Fixed);
@@ -103,7 +105,7 @@ struct AttentionDims {
 
 FactorRule AttentionOp::getFactorRule() {
   FactorRule rule;
-  AttentionDims dims(rule, Sizes(getQuery(), getKey(), getValue()));
+  AttentionDims dims(rule, Sizes(getQuery(), getKey(), getValue()), LoopKind::Parallel);
   rule.operands = {dims.query, dims.key, dims.value};
   rule.results = {dims.result, dims.statistic, dims.statistic};
   return rule;
@@ -111,7 +113,8 @@ FactorRule AttentionOp::getFactorRule() {
 
 FactorRule AttentionGradOp::getFactorRule() {
   FactorRule rule;
-  AttentionDims dims(rule, Sizes(getQuery(), getKey(), getValue()));
+  // The gradients of keys and values are sums over the query heads that share them.
+  AttentionDims dims(rule, Sizes(getQuery(), getKey(), getValue()), LoopKind::Reduction);
   rule.operands = {dims.result, dims.query,     dims.key,      dims.value,
                    dims.result, dims.statistic, dims.statistic};
   rule.results = {dims.query, dims.key, dims.value};
