@@ -3,6 +3,7 @@
 #include "tools/driver/Compile.h"
 
 #include "codegen/EmitProgram.h"
+#include "passes/loss/AttachLoss.h"
 #include "passes/partition/Partition.h"
 #include "runtime/verify/Verify.h"
 
@@ -106,7 +107,7 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan) 
   result.derivation = reshard::derive(graph, assignment);
   result.predicted = reshard::countCollectives(graph, assignment, result.derivation);
 
-  setGlobalBatch(step.train, plan.job.globalBatch);
+  setBatchSizes(step.train, plan.job.globalBatch, plan.microBatch * plan.mesh.dataRanks());
   DiagnosticCollector diagnostics(*step.train.getContext());
   PartitionInput input{step.train, step.update, *step.analysis,    step.step,
                        graph,      assignment,  result.derivation, {}};

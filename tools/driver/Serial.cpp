@@ -2,6 +2,7 @@
 
 #include "ir/Rebatch.h"
 #include "ir/SerialTrainer.h"
+#include "passes/loss/AttachLoss.h"
 #include "tools/driver/Verify.h"
 
 using namespace mlir;
@@ -13,8 +14,9 @@ Result<RunRecord> runSerial(TrainingStep &step, const planner::Plan &plan, const
   DiagnosticCollector diagnostics(*step.train.getContext());
   OwningOpRef<ModuleOp> module = cast<ModuleOp>(step.model.module->clone());
   auto train = module->lookupSymbol<func::FuncOp>("train");
-  setGlobalBatch(train, plan.job.globalBatch);
-  if (failed(rebatch(train, plan.microBatch * plan.mesh.dataRanks())))
+  int64_t samples = plan.microBatch * plan.mesh.dataRanks();
+  setBatchSizes(train, plan.job.globalBatch, samples);
+  if (failed(rebatch(train, samples)))
     return diagnostics.error(ErrorCode::Other, "the step could not be rebatched");
 
   SerialTrainer trainer(*module, arith);

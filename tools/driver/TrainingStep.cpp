@@ -139,8 +139,4 @@ Result<std::unique_ptr<TrainingStep>> buildTrainingStep(MLIRContext &context,
   return result;
 }
 
-void setGlobalBatch(func::FuncOp train, int64_t samples) {
-  train.walk([&](FactorSizeOp op) { op.setSamples(samples); });
-}
-
 } // namespace tbc::driver

@@ -46,9 +46,6 @@ struct TrainingStep {
 Result<std::unique_ptr<TrainingStep>> buildTrainingStep(mlir::MLIRContext &context,
                                                         const StepOptions &options);
 
-/// Sets the number of samples that the loss is a mean over.
-void setGlobalBatch(mlir::func::FuncOp train, int64_t samples);
-
 /// Collects the diagnostics emitted while it lives.
 class DiagnosticCollector {
 public:
