@@ -1,0 +1,95 @@
+//===- check_test.cpp - What tbc check says ---------------------------------===//
+
+#include "frontend/onnx/NodeContext.h"
+#include "tools/tbc/CheckCommand.h"
+
+#include <nlohmann/json.hpp>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+using namespace tbc;
+
+namespace {
+
+cli::CheckReport check(const std::string &name, int64_t seq = -1) {
+  frontend::ImportOptions options;
+  options.seq = seq;
+  auto report = cli::checkModel(TBC_SOURCE_DIR "/models/" + name + ".onnx", options);
+  if (!report)
+    throw std::runtime_error(report.error().message);
+  return *report;
+}
+
+/// Forward FLOPs of GPT-2 per sample: four products per layer, scores and their use, the head.
+TEST(Check, FlopsOfGpt2AreTheClosedForm) {
+  double layers = 12, h = 768, v = 50257;
+  for (double s : {1024.0, 256.0}) {
+    double products = 2 * s * (h * 3 * h + h * h + 2 * h * 4 * h), scores = 2 * 2 * s * s * h;
+    EXPECT_DOUBLE_EQ(check("gpt2", int64_t(s)).flopsPerSample,
+                     layers * (products + scores) + 2 * s * h * v);
+  }
+}
+
+TEST(Check, CompositesAreFound) {
+  cli::CheckReport gpt2 = check("gpt2");
+  EXPECT_EQ(gpt2.composites["attention"], 12);
+  EXPECT_EQ(gpt2.composites["gelu"], 12);
+  EXPECT_EQ(gpt2.composites["layer_norm"], 25);
+  EXPECT_FALSE(gpt2.weightsPresent);
+  cli::CheckReport llama = check("tiny-llama");
+  EXPECT_EQ(llama.composites["attention"], 2);
+  EXPECT_EQ(llama.composites["rms_norm"], 5);
+  EXPECT_EQ(llama.composites["rotary"], 4);
+}
+
+TEST(Check, FactorsOfFusedProjections) {
+  cli::CheckReport report = check("gpt2");
+  auto weight = std::find_if(
+      report.parameters.begin(), report.parameters.end(),
+      [](const auto &tensor) { return tensor.name == "transformer.h.0.attn.c_attn.weight"; });
+  ASSERT_NE(weight, report.parameters.end());
+  EXPECT_EQ(weight->factors, "768 x (12*64 + 12*64 + 12*64)");
+  EXPECT_EQ(report.inputs[0].factors, "b x 1024");
+}
+
+TEST(Check, JsonHasTheKeysThatOthersReadAndParses) {
+  auto json = nlohmann::json::parse(cli::toJson(check("tiny-resnet")));
+  EXPECT_EQ(json["schema"], "tbc.check");
+  EXPECT_EQ(json["parameters"], 78042);
+  EXPECT_EQ(json["state_elements"], 672);
+  EXPECT_EQ(json["state_tensors"].size(), 18u);
+}
+
+TEST(Check, ReportNamesWhatMatters) {
+  std::ostringstream out;
+  cli::printReport(check("gpt2"), out);
+  EXPECT_THAT(out.str(), ::testing::HasSubstr("parameters 124,439,808 in 148 tensors"));
+  EXPECT_THAT(out.str(), ::testing::HasSubstr("warning: input 'attention_mask' is held at ones"));
+}
+
+/// docs/onnx-ops.md lists what the importer's tables have.
+TEST(Check, DocumentedOpsAreTheImportedOnes) {
+  std::set<std::string> imported, documented;
+  for (auto family : {frontend::mathOps(), frontend::shapeOps(), frontend::linearOps(),
+                      frontend::reductionOps(), frontend::normOps(), frontend::convOps(),
+                      frontend::attentionOps()})
+    for (const frontend::OpImporter &op : family)
+      imported.insert(op.type);
+  std::ifstream file(TBC_SOURCE_DIR "/docs/onnx-ops.md");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("| `", 0) != 0)
+      continue;
+    std::istringstream words(line.substr(0, line.find('|', 1)));
+    for (std::string word; words >> word;)
+      if (word.size() > 2 && word.front() == '`')
+        documented.insert(word.substr(1, word.size() - 2));
+  }
+  EXPECT_EQ(documented, imported);
+}
+
+} // namespace

@@ -1,0 +1,47 @@
+//===- CheckCommand.h - What is in a model ------------------------------------===//
+
+#ifndef TBC_TOOLS_TBC_CHECKCOMMAND_H
+#define TBC_TOOLS_TBC_CHECKCOMMAND_H
+
+#include "frontend/onnx/Import.h"
+#include "runtime/abi/Status.h"
+
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tbc::cli {
+
+/// One tensor of a model: its name, and what its dims are made of ("768 x (12*64 + 12*64)").
+struct CheckedTensor {
+  std::string name, displayName, dtype, factors;
+  kernels::Shape shape;
+};
+
+/// What `tbc check` says about a model.
+struct CheckReport {
+  std::string model, hash;
+  int64_t seq = 0;
+  std::vector<CheckedTensor> inputs, outputs, parameters, states;
+  /// Elements of the parameters and of the state; bytes of the parameters as stored.
+  int64_t parameterElements = 0, stateElements = 0, parameterBytes = 0;
+  /// Whether every weight's data is there.
+  bool weightsPresent = true;
+  /// 2mnk over matmul, convolution and attention, forward, per sample at `seq`.
+  double flopsPerSample = 0;
+  /// Ops by mnemonic, after raising; and those of them that are composites.
+  std::map<std::string, int64_t> ops, composites;
+  std::vector<std::string> warnings;
+};
+
+/// Imports `path` and looks at it. Errors: those of the import.
+Result<CheckReport> checkModel(const std::string &path, const frontend::ImportOptions &options);
+
+void printReport(const CheckReport &report, std::ostream &out);
+/// The same as JSON, schema "tbc.check" version 1.
+std::string toJson(const CheckReport &report);
+
+} // namespace tbc::cli
+
+#endif // TBC_TOOLS_TBC_CHECKCOMMAND_H
