@@ -55,7 +55,9 @@ void Differentiator::findActive() {
     if (isTrained[arg.getArgNumber()])
       active.insert(arg);
   for (Operation &op : train.getBody().front().without_terminator())
-    if (llvm::any_of(op.getOperands(), [&](Value v) { return isActive(v); }))
+    // Nothing depends on a stabilizer: it cancels out.
+    if (!isa<StabilizerMaxOp>(op) &&
+        llvm::any_of(op.getOperands(), [&](Value v) { return isActive(v); }))
       for (Value result : op.getResults())
         if (isFloat(result))
           active.insert(result);

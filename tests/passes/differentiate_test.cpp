@@ -1,4 +1,5 @@
 #include "passes/autodiff/Differentiate.h"
+#include "passes/decompose/DecomposeComposites.h"
 #include "passes/loss/AttachLoss.h"
 #include "passes/recompute/Recompute.h"
 #include "tests/passes/StepFixture.h"
@@ -49,6 +50,17 @@ TEST(Differentiate, GradientsAgreeWithFiniteDifferences) {
     buildStep(module);
     EXPECT_LT(gradientError(module), 1e-8);
   }
+}
+
+TEST(Differentiate, GradientsOfDecompositionsAgreeToo) {
+  ParsedModule module(kMlp);
+  ASSERT_TRUE(module && succeeded(attachLoss(*module, {}))) << module.messages;
+  auto isComposite = [](Operation *op) { return isa<CompositeOpInterface>(op); };
+  ASSERT_TRUE(succeeded(decomposeComposites(module.function("train"), isComposite)));
+  ASSERT_FALSE(module.function("train").getOps<StabilizerMaxOp>().empty());
+  ASSERT_TRUE(succeeded(buildTrainFunction(*module))) << module.messages;
+  ASSERT_TRUE(succeeded(verify(*module))) << module.messages;
+  EXPECT_LT(gradientError(module), 1e-8);
 }
 
 TEST(Differentiate, ReturnsOneGradientPerUsedParameterInTheirOrder) {
