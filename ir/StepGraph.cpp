@@ -30,7 +30,8 @@ public:
 private:
   int addValue(Value value, std::string name, ValueRole role);
   LogicalResult addOp(Operation *op);
-  void addLoops(Operation *op, GraphOp &graphOp, std::vector<unsigned> &ruleLoops);
+  void addLoops(Operation *op, GraphOp &graphOp, std::vector<std::vector<unsigned>> &ruleLoops);
+  bool cutsEverySegment(Operation *op, const Loop &loop) const;
   void addResults();
   void linkForward();
 
@@ -62,16 +63,40 @@ int Extractor::addValue(Value value, std::string name, ValueRole role) {
   return index;
 }
 
-/// How often `factor` is in each segment of `layout` is one everywhere: sharding it cuts every
-/// segment.
-static bool cutsEverySegment(const reshard::DimLayout &layout, reshard::FactorId factor) {
-  return llvm::all_of(layout.segments, [&](const reshard::Segment &segment) {
-    return llvm::count_if(segment.factors,
-                          [&](const reshard::Factor &f) { return f.id == factor; }) == 1;
+/// Whether the loop's factor is once in each segment of every dim it runs through, so that sharding
+/// it cuts every segment.
+bool Extractor::cutsEverySegment(Operation *op, const Loop &loop) const {
+  auto isCut = [&](Value value, int dim) {
+    return llvm::all_of(analysis.dimLayout(value, dim).segments, [&](const reshard::Segment &s) {
+      return llvm::count_if(s.factors,
+                            [&](const reshard::Factor &f) { return f.id == loop.factor; }) == 1;
+    });
+  };
+  return llvm::all_of(loop.operandDims,
+                      [&](auto use) { return isCut(op->getOperand(use.tensor), use.dim); }) &&
+         llvm::all_of(loop.resultDims,
+                      [&](auto use) { return isCut(op->getResult(use.tensor), use.dim); });
+}
+
+static bool shareADim(const std::vector<reshard::TensorDim> &a,
+                      const std::vector<reshard::TensorDim> &b) {
+  return llvm::any_of(a, [&](const reshard::TensorDim &x) {
+    return llvm::any_of(
+        b, [&](const reshard::TensorDim &y) { return x.tensor == y.tensor && x.dim == y.dim; });
   });
 }
 
-void Extractor::addLoops(Operation *op, GraphOp &graphOp, std::vector<unsigned> &ruleLoops) {
+static void addDims(std::vector<reshard::TensorDim> &to,
+                    const std::vector<reshard::TensorDim> &from) {
+  for (const reshard::TensorDim &use : from)
+    if (!shareADim(to, {use}))
+      to.push_back(use);
+}
+
+/// One loop per factor of each of the rule's loops; those of one factor in one dim (segments) are
+/// one loop, since a shard of the dim takes a shard of each segment.
+void Extractor::addLoops(Operation *op, GraphOp &graphOp,
+                         std::vector<std::vector<unsigned>> &ruleLoops) {
   FactorRule rule = cast<ShardableOpInterface>(op).getFactorRule();
   auto usesOf = [&](unsigned loop, ArrayRef<SmallVector<FactorRule::Dim, 4>> tensors) {
     std::vector<reshard::TensorDim> uses;
@@ -83,31 +108,37 @@ void Extractor::addLoops(Operation *op, GraphOp &graphOp, std::vector<unsigned> 
     return uses;
   };
   for (auto [i, ruleLoop] : llvm::enumerate(rule.loops)) {
-    reshard::DimLayout layout = analysis.loopLayout(op, i);
     auto operandDims = usesOf(i, rule.operands), resultDims = usesOf(i, rule.results);
     if (operandDims.empty() && resultDims.empty())
       continue;
-    // One loop per factor of the rule's loop; a factor in several segments is one loop.
-    for (const reshard::Segment &segment : layout.segments) {
+    for (const reshard::Segment &segment : analysis.loopLayout(op, i).segments) {
       for (const reshard::Factor &factor : segment.factors) {
-        bool known = false;
-        for (auto [loop, ruleLoop] : llvm::zip_equal(graphOp.loops, ruleLoops))
-          known |= loop.factor == factor.id && ruleLoop == i;
-        if (known)
-          continue;
-        Loop loop;
-        loop.factor = factor.id;
-        loop.size = factor.size;
-        loop.kind = ruleLoop.kind;
-        loop.operandDims = operandDims;
-        loop.resultDims = resultDims;
-        if (!analysis.isShardable(factor.id) || !cutsEverySegment(layout, factor.id))
-          loop.kind = reshard::LoopKind::Fixed;
-        graphOp.loops.push_back(std::move(loop));
-        ruleLoops.push_back(i);
+        auto same = llvm::find_if(graphOp.loops, [&](const Loop &loop) {
+          return loop.factor == factor.id && (shareADim(loop.operandDims, operandDims) ||
+                                              shareADim(loop.resultDims, resultDims));
+        });
+        if (same == graphOp.loops.end()) {
+          Loop loop;
+          loop.factor = factor.id;
+          loop.size = factor.size;
+          loop.kind = ruleLoop.kind;
+          graphOp.loops.push_back(std::move(loop));
+          ruleLoops.emplace_back();
+          same = std::prev(graphOp.loops.end());
+        }
+        if (same->kind != ruleLoop.kind)
+          same->kind = reshard::LoopKind::Fixed;
+        addDims(same->operandDims, operandDims);
+        addDims(same->resultDims, resultDims);
+        auto &parts = ruleLoops[same - graphOp.loops.begin()];
+        if (!llvm::is_contained(parts, i))
+          parts.push_back(i);
       }
     }
   }
+  for (Loop &loop : graphOp.loops)
+    if (!analysis.isShardable(loop.factor) || !cutsEverySegment(op, loop))
+      loop.kind = reshard::LoopKind::Fixed;
 }
 
 LogicalResult Extractor::addOp(Operation *op) {

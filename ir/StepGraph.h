@@ -17,8 +17,9 @@ struct StepGraph {
   llvm::DenseMap<mlir::Operation *, int> opIndex;
   std::vector<mlir::Value> values;    // per graph value
   std::vector<mlir::Operation *> ops; // per graph op
-  /// Per graph op and loop: the loop of the op\'s factor rule that it is (a factor of).
-  std::vector<std::vector<unsigned>> ruleLoops;
+  /// Per graph op and loop: the loops of the op's factor rule that it is (a factor of); several
+  /// where they are segments of one dim, which are sharded together.
+  std::vector<std::vector<std::vector<unsigned>>> ruleLoops;
 };
 
 /// Extracts the graph of the function @train: its ops, layouts from `analysis`, roles from the

@@ -111,11 +111,11 @@ LogicalResult LocalBlock::emitOp(int index) {
 void LocalBlock::resize(Operation *local, int index) {
   Operation *original = templateOf(index);
   const GraphOp &op = in.graph.ops[index];
-  const std::vector<unsigned> &ruleLoops = in.step.ruleLoops[in.step.opIndex.lookup(original)];
+  const auto &ruleLoops = in.step.ruleLoops[in.step.opIndex.lookup(original)];
   const reshard::OpStrategy &strategy = in.assignment.strategies[index];
   auto localSize = [&](unsigned ruleLoop, const reshard::Factor &factor) {
     for (auto [i, loop] : llvm::enumerate(op.loops))
-      if (ruleLoops[i] == ruleLoop && loop.factor == factor.id) {
+      if (loop.factor == factor.id && llvm::is_contained(ruleLoops[i], ruleLoop)) {
         auto axes = strategy.loopAxes.find(i);
         return loop.size / (axes == strategy.loopAxes.end() ? 1 : reshard::groupSize(axes->second));
       }

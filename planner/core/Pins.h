@@ -33,6 +33,8 @@ public:
   std::vector<std::string> recomputeModes() const;
   std::vector<std::string> schedules(const MeshShape &mesh) const;
   bool meshIsPinned() const { return !pins.mesh.empty(); }
+  /// Whether the user asked for tensor parallelism by name.
+  bool tensorAxisIsPinned() const { return pinned.tp > 1 || pins.strategy == "tp"; }
   const MeshShape &pinnedMesh() const { return pinned; }
 
 private:

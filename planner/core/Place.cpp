@@ -143,10 +143,11 @@ private:
 class Placer {
 public:
   Placer(const Graph &graph, int64_t axisSize, const Job &job, const Cluster &cluster,
-         double updatesPerMicroBatch)
+         double updatesPerMicroBatch, bool mustSplit)
       : graph(graph), job(job), cluster(cluster), updatesPerMicroBatch(updatesPerMicroBatch),
-        mesh{{{"tp", axisSize}}}, prices(mesh, cluster), nodeOf(graph.ops.size(), -1),
-        gradientOf(graph.values.size(), -1), scratch(graph.ops.size()) {
+        mustSplit(mustSplit), mesh{{{"tp", axisSize}}}, prices(mesh, cluster),
+        nodeOf(graph.ops.size(), -1), gradientOf(graph.values.size(), -1),
+        scratch(graph.ops.size()) {
     for (const GraphParameter &parameter : graph.parameters)
       gradientOf[parameter.value] = parameter.gradient;
   }
@@ -193,6 +194,8 @@ private:
     for (OpStrategy &strategy : enumerateStrategies(graph, op, OpStrategy(), axis))
       if (isTensorParallel(op, strategy))
         choices.push_back(std::move(strategy));
+    if (mustSplit)
+      dropUnsplit(op, choices);
     int deferred = -1;
     if (canDefer(op)) {
       deferred = int(choices.size());
@@ -204,17 +207,33 @@ private:
     addMember(nodeOf[op], op, std::move(choices));
   }
 
+  bool isMatrix(int value) const {
+    return graph.values[value].role == ValueRole::Parameter &&
+           graph.values[value].layout.dims.size() > 1;
+  }
+
+  /// Leaves an op that multiplies with a parameter matrix only the strategies that split it, if it
+  /// has any.
+  void dropUnsplit(int op, std::vector<OpStrategy> &choices) const {
+    const GraphOp &graphOp = graph.ops[op];
+    bool multiplies =
+        graphOp.flops > 0 && std::any_of(graphOp.operands.begin(), graphOp.operands.end(),
+                                         [&](int value) { return isMatrix(value); });
+    auto unsplit = [](const OpStrategy &strategy) {
+      return std::all_of(strategy.loopAxes.begin(), strategy.loopAxes.end(),
+                         [](const auto &loop) { return loop.second.empty(); });
+    };
+    if (multiplies && !std::all_of(choices.begin(), choices.end(), unsplit))
+      choices.erase(std::remove_if(choices.begin(), choices.end(), unsplit), choices.end());
+  }
+
   /// Whether `strategy` puts the axis where docs/design.md, section 3, has tp: the batch lies on
   /// the data axes alone, and an op that reads a parameter matrix splits the matrix.
   bool isTensorParallel(int op, const OpStrategy &strategy) const {
     const GraphOp &graphOp = graph.ops[op];
-    auto isMatrix = [&](int operand) {
-      const GraphValue &value = graph.values[graphOp.operands[operand]];
-      return value.role == ValueRole::Parameter && value.layout.dims.size() > 1;
-    };
     bool readsMatrix = false, splitsMatrix = false, splits = false;
     for (size_t k = 0; k < graphOp.operands.size(); ++k)
-      readsMatrix |= isMatrix(int(k));
+      readsMatrix |= isMatrix(graphOp.operands[k]);
     for (const auto &[loop, axes] : strategy.loopAxes) {
       if (axes.empty())
         continue;
@@ -222,7 +241,7 @@ private:
       if (graphOp.loops[loop].factor == graph.batchFactor)
         return false;
       for (const TensorDim &place : graphOp.loops[loop].operandDims)
-        splitsMatrix |= isMatrix(place.tensor);
+        splitsMatrix |= isMatrix(graphOp.operands[place.tensor]);
     }
     return !splits || !readsMatrix || splitsMatrix;
   }
@@ -471,6 +490,7 @@ private:
   const Job &job;
   const Cluster &cluster;
   double updatesPerMicroBatch;
+  bool mustSplit;
   Mesh mesh;
   ReshardPrices prices;
   PairwiseProblem problem;
@@ -484,14 +504,14 @@ private:
 } // namespace
 
 Placement place(const Graph &graph, int64_t axisSize, const Job &job, const Cluster &cluster,
-                double updatesPerMicroBatch) {
+                double updatesPerMicroBatch, bool mustSplit) {
   if (axisSize == 1) {
     Placement placement;
     placement.strategies.resize(graph.ops.size());
     placement.exact = true;
     return placement;
   }
-  return Placer(graph, axisSize, job, cluster, updatesPerMicroBatch).run();
+  return Placer(graph, axisSize, job, cluster, updatesPerMicroBatch, mustSplit).run();
 }
 
 } // namespace tbc::planner

@@ -28,10 +28,13 @@ struct Placement {
 /// a node of its own for its home, so that completing it is paid once. `derive` may do slightly
 /// better (it merges), never worse in kind.
 ///
+/// `mustSplit`: the user asked for the axis, so ops that multiply with a parameter matrix split it
+/// wherever they can, even if repeating the work on every device is faster.
+///
 /// `updatesPerMicroBatch` weighs the optimizer's work on a parameter, which shrinks with its shard,
 /// against kernels: one over the number of micro-batches of a step.
 Placement place(const reshard::Graph &graph, int64_t axisSize, const Job &job,
-                const Cluster &cluster, double updatesPerMicroBatch);
+                const Cluster &cluster, double updatesPerMicroBatch, bool mustSplit = false);
 
 /// The strategies of all ops when forward ops have `forward`: backward ops inherit unless `chosen`
 /// says that entry of `forward` is their own.

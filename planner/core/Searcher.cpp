@@ -29,7 +29,8 @@ const Placement &Searcher::placementFor(int64_t tp, int64_t microBatch) {
   if (found == placements.end())
     found = placements
                 .emplace(key, place(graphFor(microBatch), tp, job, cluster,
-                                    double(microBatch) / double(job.globalBatch)))
+                                    double(microBatch) / double(job.globalBatch),
+                                    space.tensorAxisIsPinned()))
                 .first;
   return found->second;
 }
