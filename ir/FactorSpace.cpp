@@ -271,7 +271,7 @@ bool FactorSpace::isSealable(Node node) const {
     for (size_t i = 1; i < list.size(); ++i)
       if (entries[find(list[i])].kind == Kind::Sum && !entries[find(list[i])].opaque)
         return false;
-    return isSealable(list[0]);
+    return list.empty() || isSealable(list[0]); // of dims of size 1 alone
   }
   for (Node child : entry.children)
     if (!isSealable(child))
