@@ -10,8 +10,8 @@
 namespace tbc {
 
 /// Per argument of `train`: whether it is a parameter (role "param", float) that no glob freezes. A
-/// glob matches the argument's tbc.name or its tbc.display_name. Errors: a malformed glob, one that matches
-/// no parameter.
+/// glob matches the argument's tbc.name or its tbc.display_name. Errors: a malformed glob, one that
+/// matches no parameter.
 mlir::FailureOr<llvm::SmallVector<bool>> findTrained(mlir::func::FuncOp train,
                                                      llvm::ArrayRef<std::string> freeze);
 

@@ -49,9 +49,10 @@ TEST(Check, CompositesAreFound) {
 
 TEST(Check, FactorsOfFusedProjections) {
   cli::CheckReport report = check("gpt2");
-  auto weight = std::find_if(
-      report.parameters.begin(), report.parameters.end(),
-      [](const auto &tensor) { return tensor.name == "transformer.h.0.attn.c_attn.weight"; });
+  auto weight =
+      std::find_if(report.parameters.begin(), report.parameters.end(), [](const auto &tensor) {
+        return tensor.name == "transformer.h.0.attn.c_attn.weight";
+      });
   ASSERT_NE(weight, report.parameters.end());
   EXPECT_EQ(weight->factors, "768 x (12*64 + 12*64 + 12*64)");
   EXPECT_EQ(report.inputs[0].factors, "b x 1024");
@@ -75,9 +76,9 @@ TEST(Check, ReportNamesWhatMatters) {
 /// docs/onnx-ops.md lists what the importer's tables have.
 TEST(Check, DocumentedOpsAreTheImportedOnes) {
   std::set<std::string> imported, documented;
-  for (auto family : {frontend::mathOps(), frontend::shapeOps(), frontend::linearOps(),
-                      frontend::reductionOps(), frontend::normOps(), frontend::convOps(),
-                      frontend::attentionOps()})
+  for (auto family :
+       {frontend::mathOps(), frontend::shapeOps(), frontend::linearOps(), frontend::reductionOps(),
+        frontend::normOps(), frontend::convOps(), frontend::attentionOps()})
     for (const frontend::OpImporter &op : family)
       imported.insert(op.type);
   std::ifstream file(TBC_SOURCE_DIR "/docs/onnx-ops.md");

@@ -22,7 +22,8 @@ std::string trainOf(const std::string &type) {
   return "func.func @train(%p: tensor<1x" + type +
          "> {tbc.role = \"param\", tbc.name = \"p\"}) -> (tensor<1xf32> "
          "{tbc.role = \"grad\", tbc.name = \"p\"}) {"
-         "  %c = tbc.constant dense<0.0> : tensor<1xf32> : tensor<1xf32>  return %c : tensor<1xf32> }";
+         "  %c = tbc.constant dense<0.0> : tensor<1xf32> : tensor<1xf32>  return %c : "
+         "tensor<1xf32> }";
 }
 
 struct Step {

@@ -163,24 +163,6 @@ def documents(tree):
     ]
 
 
-_IMPORTER = re.compile(r'^\s*(?:[A-Z_]+\(|\{"", )"([A-Z]\w+)"', re.MULTILINE)
-_OPS_PAGE = "docs/onnx-ops.md"
-
-
-def onnx_ops(tree):
-    """The page of supported ONNX ops names exactly those that have an importer."""
-    tables = (tree.text(path) for path in tree.files if re.fullmatch(r"frontend/onnx/ops/\w+\.cpp", path))
-    imported = {op for table in tables for op in _IMPORTER.findall(table)}
-    if not imported:
-        return ["frontend/onnx/ops: no importer found; has the form of the tables changed?"]
-    # The second column of the page.
-    cells = (line.split("|")[2] for _, line in tree.lines(_OPS_PAGE) if line.count("|") >= 4)
-    listed = {op for cell in cells for quoted in re.findall(r"`([^`]*)`", cell) for op in quoted.split()}
-    return [f"{_OPS_PAGE}: {op} is missing" for op in sorted(imported - listed)] + [
-        f"{_OPS_PAGE}: {op} has no importer" for op in sorted(listed - imported)
-    ]
-
-
 def formatting(tree):
     """Every C++ file is as clang-format leaves it."""
     tool = shutil.which("clang-format-19")
@@ -213,4 +195,4 @@ def scripts(tree):
     return complaints
 
 
-CHECKS = (includes, links, sizes, words, documents, onnx_ops, formatting, scripts)
+CHECKS = (includes, links, sizes, words, documents, formatting, scripts)

@@ -98,18 +98,6 @@ class ChecksTest(unittest.TestCase):
         )
         self.assertEqual(found, ["docs/a.md:1: the link to ../c.md leads nowhere"])
 
-    def test_ops_that_the_page_misses_or_invents_are_named(self):
-        found = self.complaints(
-            checks.onnx_ops,
-            files={
-                "frontend/onnx/ops/Math.cpp": '      UNARY("Neg", "neg"),\n      {"", "Pow", importPow},\n',
-                "docs/onnx-ops.md": "| | ops | not supported |\n|---|---|---|\n| a | `Neg Tan` | `Cosh` |\n",
-            },
-        )
-        self.assertEqual(
-            found, ["docs/onnx-ops.md: Pow is missing", "docs/onnx-ops.md: Tan has no importer"]
-        )
-
     def test_unformatted_files_are_named(self):
         files = {
             ".clang-format": "BasedOnStyle: LLVM\n",
