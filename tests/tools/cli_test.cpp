@@ -82,6 +82,12 @@ TEST_F(Cli, PlanVerifyCompileShow) {
   EXPECT_EQ(explain.out, plan.out);
 }
 
+TEST_F(Cli, FrozenParametersStayFrozenInThePlan) {
+  ASSERT_EQ(planMlp("--mesh dp=4 --freeze '*.bias'").code, 0);
+  Outcome verify = tbc("verify plan.json --residues-only");
+  EXPECT_EQ(verify.code, 0) << verify.err << verify.out;
+}
+
 TEST_F(Cli, PlansAreTheSameBytesTwice) {
   Outcome first = tbc("plan " + model("tiny-gpt2") + " --gpus 4 --batch 32 --json");
   Outcome second = tbc("plan " + model("tiny-gpt2") + " --gpus 4 --batch 32 --json");

@@ -29,6 +29,8 @@ static StepOptions stepOptions(const planner::Job &job, const std::string &model
       step.import.dims[key.substr(4)] = value;
     else if (key.rfind("fix ", 0) == 0)
       step.import.fix[key.substr(4)] = value ? "ones" : "zeros";
+    else if (key.rfind("freeze ", 0) == 0)
+      step.freeze.push_back(key.substr(7));
   }
   return step;
 }

@@ -73,7 +73,7 @@ Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
   return step;
 }
 
-/// Bindings in a plan: "seq", "dim NAME" and "fix NAME" (1 = ones, 0 = zeros).
+/// Bindings in a plan: "seq", "dim NAME", "fix NAME" (1 = ones, 0 = zeros) and "freeze GLOB" (1).
 std::map<std::string, int64_t> toBindings(const driver::StepOptions &options) {
   std::map<std::string, int64_t> bindings;
   if (options.import.seq > 0)
@@ -82,6 +82,8 @@ std::map<std::string, int64_t> toBindings(const driver::StepOptions &options) {
     bindings["dim " + name] = value;
   for (const auto &[name, value] : options.import.fix)
     bindings["fix " + name] = value == "ones";
+  for (const std::string &glob : options.freeze)
+    bindings["freeze " + glob] = 1;
   return bindings;
 }
 
