@@ -7,6 +7,8 @@
 #include "passes/Passes.h"
 #include "passes/raise/Patterns.h"
 
+#include "mlir/IR/Dominance.h"
+#include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -67,6 +69,11 @@ LogicalResult raiseComposites(func::FuncOp function, ArrayRef<std::string> ops) 
   }
   if (ops.empty() || llvm::is_contained(ops, "attention"))
     raise::explainAttentions(function);
+  // Old ops have ids of their own and stay; equal new ones, such as the tables of all layers,
+  // become one.
+  IRRewriter rewriter(function.getContext());
+  DominanceInfo dominance(function);
+  eliminateCommonSubExpressions(rewriter, dominance, function);
   nameNewOps(function);
   return success();
 }

@@ -1,0 +1,179 @@
+//===- raise_test.cpp - Raising keeps what a function computes -------------===//
+//
+// Every example of the text tests beside this file, and the models, before and after, in f64.
+//
+//===----------------------------------------------------------------------===//
+
+#include "frontend/onnx/Import.h"
+#include "ir/Evaluate.h"
+#include "ir/Interpreter.h"
+#include "passes/raise/RaiseComposites.h"
+#include "tests/ir/ParsedModule.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+using namespace mlir;
+using namespace tbc;
+using kernels::Arith;
+using kernels::Tensor;
+
+namespace {
+
+std::string readFile(const std::string &path) {
+  auto buffer = llvm::MemoryBuffer::getFile(std::string(TBC_SOURCE_DIR) + "/" + path);
+  return buffer ? (*buffer)->getBuffer().str() : std::string();
+}
+
+/// Numbers in [-0.5, 0.5] for floats, and 0 to `classes` - 1 for integers.
+SmallVector<Tensor> randomInputs(func::FuncOp function, int64_t classes) {
+  std::mt19937 random(5);
+  std::uniform_real_distribution<double> numbers(-0.5, 0.5);
+  SmallVector<Tensor> inputs;
+  for (Type type : function.getArgumentTypes()) {
+    kernels::TensorType kernelType = *toKernelType(type);
+    size_t count = kernels::numElements(kernelType.shape);
+    if (kernels::isFloat(kernelType.dtype)) {
+      std::vector<double> values(count);
+      for (double &value : values)
+        value = numbers(random);
+      inputs.push_back(Tensor::fromDoubles(kernelType, Arith::F64, values));
+    } else {
+      std::vector<int64_t> values(count);
+      for (int64_t &value : values)
+        value = int64_t(random() % classes);
+      inputs.push_back(Tensor::fromInts(kernelType, values));
+    }
+  }
+  return inputs;
+}
+
+/// Raises `function` and checks that it returns what it did.
+void expectSameAfterRaising(func::FuncOp function, double tolerance, int64_t classes = 2) {
+  SmallVector<Tensor> inputs = randomInputs(function, classes);
+  auto before = evaluateFunction(function, inputs, Arith::F64);
+  ASSERT_TRUE(succeeded(before));
+  ASSERT_TRUE(succeeded(raiseComposites(function)));
+  ASSERT_TRUE(succeeded(verify(function)));
+  auto after = evaluateFunction(function, inputs, Arith::F64);
+  ASSERT_TRUE(succeeded(after));
+  ASSERT_EQ(before->size(), after->size());
+  for (auto [expected, actual] : llvm::zip_equal(*before, *after)) {
+    std::vector<double> x = expected.toDoubles(), y = actual.toDoubles();
+    double worst = 0, largest = 1;
+    for (size_t i = 0; i < x.size(); ++i) {
+      ASSERT_FALSE(std::isnan(x[i]) || std::isnan(y[i]));
+      worst = std::max(worst, std::abs(x[i] - y[i]));
+      largest = std::max(largest, std::abs(x[i]));
+    }
+    EXPECT_LE(worst, tolerance * largest);
+  }
+}
+
+template <typename Op> int64_t count(func::FuncOp function) {
+  return llvm::range_size(function.getOps<Op>());
+}
+
+class Example : public testing::TestWithParam<const char *> {};
+
+TEST_P(Example, MeansTheSameAfterwards) {
+  std::string text = readFile("tests/passes/raise/" + std::string(GetParam()) + ".mlir");
+  ASSERT_FALSE(text.empty());
+  for (llvm::StringRef part : llvm::split(text, "// -----")) {
+    ParsedModule module(part.str()); // the parser wants a terminated string
+    ASSERT_TRUE(module) << module.messages;
+    for (auto function : module->getOps<func::FuncOp>()) {
+      SCOPED_TRACE(function.getName().str());
+      // Those have constants that f32 rounds in another way than the composite's.
+      bool isRounded = function.getName().ends_with("_rounded");
+      expectSameAfterRaising(function, isRounded ? 1e-6 : 1e-12);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Example, testing::Values("activations", "attention", "kept_attention", "norms", "rotary"),
+    [](const testing::TestParamInfo<const char *> &info) { return std::string(info.param); });
+
+/// How many composites a model has.
+struct ModelCase {
+  const char *name;
+  int64_t attentions, layerNorms, rmsNorms, gelus, silus, rotaries;
+};
+void PrintTo(const ModelCase &model, std::ostream *stream) { *stream << model.name; }
+
+class Model : public testing::TestWithParam<ModelCase> {
+protected:
+  static constexpr int64_t batch = 2, seq = 13;
+
+  void SetUp() override {
+    context.loadDialect<TbcDialect, func::FuncDialect>();
+    frontend::ImportOptions options;
+    options.batch = batch;
+    options.seq = seq;
+    auto result = frontend::importOnnx(
+        context, std::string(TBC_SOURCE_DIR) + "/models/" + GetParam().name + ".onnx", options);
+    ASSERT_TRUE(bool(result)) << result.error().message;
+    model = std::move(*result);
+    function = model.module->lookupSymbol<func::FuncOp>("model");
+  }
+
+  MLIRContext context;
+  frontend::ImportedModel model;
+  func::FuncOp function;
+};
+
+TEST_P(Model, IsRaisedWhole) {
+  ASSERT_TRUE(succeeded(raiseComposites(function)));
+  ASSERT_TRUE(succeeded(verify(*model.module)));
+  EXPECT_EQ(count<AttentionOp>(function), GetParam().attentions);
+  EXPECT_EQ(count<LayerNormOp>(function), GetParam().layerNorms);
+  EXPECT_EQ(count<RmsNormOp>(function), GetParam().rmsNorms);
+  EXPECT_EQ(count<GeluOp>(function), GetParam().gelus);
+  EXPECT_EQ(count<SiluOp>(function), GetParam().silus);
+  EXPECT_EQ(count<RotaryOp>(function), GetParam().rotaries);
+  EXPECT_EQ(count<SoftmaxOp>(function), 0);
+  for (auto attention : function.getOps<AttentionOp>())
+    EXPECT_TRUE(attention.getCausal());
+  // Nothing of size s x s is left.
+  for (Operation &op : function.getBody().front())
+    for (Type type : op.getResultTypes()) {
+      auto shape = cast<RankedTensorType>(type).getShape();
+      EXPECT_LE(llvm::count(shape, seq), 1) << op.getName().getStringRef().str();
+    }
+}
+
+TEST_P(Model, HasUniqueIds) {
+  ASSERT_TRUE(succeeded(raiseComposites(function)));
+  llvm::StringMap<unsigned> seen;
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    auto id = op.getAttrOfType<StringAttr>(kIdAttr);
+    ASSERT_TRUE(id) << op.getName().getStringRef().str();
+    EXPECT_EQ(seen[id.getValue()]++, 0u) << id.getValue().str();
+  }
+}
+
+/// With random weights; gpt2 has those of a laptop's whole memory in f64.
+class SmallModel : public Model {};
+
+TEST_P(SmallModel, MeansTheSameAfterwards) { expectSameAfterRaising(function, 1e-12, 256); }
+
+const ModelCase tinyGpt2{"tiny-gpt2", 2, 5, 0, 2, 0, 0}, tinyLlama{"tiny-llama", 2, 0, 5, 0, 2, 4},
+    gpt2{"gpt2", 12, 25, 0, 12, 0, 0};
+
+std::string nameOf(const testing::TestParamInfo<ModelCase> &info) {
+  std::string name = info.param.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Model, testing::Values(tinyGpt2, tinyLlama, gpt2), nameOf);
+INSTANTIATE_TEST_SUITE_P(All, SmallModel, testing::Values(tinyGpt2, tinyLlama), nameOf);
+
+} // namespace
