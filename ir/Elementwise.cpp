@@ -1,36 +1,12 @@
 //===- Elementwise.cpp - Ops that act on each element ----------------------===//
 
-#include "ir/Tbc.h"
+#include "ir/Formula.h"
 
 #include <cmath>
 
 using namespace mlir;
 
 namespace tbc {
-
-namespace {
-
-/// Builds elementwise ops at one place: gradients read like formulas.
-struct Formula {
-  OpBuilder &builder;
-  Location loc;
-
-  Value add(Value a, Value b) { return builder.create<AddOp>(loc, a, b); }
-  Value sub(Value a, Value b) { return builder.create<SubOp>(loc, a, b); }
-  Value mul(Value a, Value b) { return builder.create<MulOp>(loc, a, b); }
-  Value div(Value a, Value b) { return builder.create<DivOp>(loc, a, b); }
-  Value neg(Value a) { return builder.create<NegOp>(loc, a); }
-  Value number(Value like, double value) { return splat(builder, loc, tensorType(like), value); }
-  Value compare(Value a, Value b, StringRef predicate) {
-    auto type = RankedTensorType::get(tensorType(a).getShape(), builder.getI1Type());
-    return builder.create<CompareOp>(loc, type, a, b, predicate);
-  }
-  Value select(Value pred, Value a, Value b) {
-    return builder.create<SelectOp>(loc, a.getType(), pred, a, b);
-  }
-};
-
-} // namespace
 
 /// The VJP of a unary op: the cotangent times DERIVATIVE, which may use x, y (the result), f,
 /// builder.
