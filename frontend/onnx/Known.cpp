@@ -81,6 +81,8 @@ int64_t Known::linear(const Shape &index) const {
 }
 
 int64_t Known::intAt(const Shape &index) const {
+  if (floating && !isAffineForm)
+    throw ImportError("reads a float tensor as integers");
   if (!isAffineForm)
     return intElements[linear(index)];
   int64_t result = affineOffset;
@@ -96,6 +98,8 @@ double Known::realAt(const Shape &index) const {
 }
 
 std::vector<int64_t> Known::ints() const {
+  if (floating && !isAffineForm)
+    throw ImportError("reads a float tensor as integers");
   if (!isAffineForm)
     return intElements;
   std::vector<int64_t> elements;

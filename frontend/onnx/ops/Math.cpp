@@ -22,6 +22,24 @@ void requireFloat(const Value &value) {
                       std::string(kernels::name(value.dtype)));
 }
 
+void requireBool(const Value &value) {
+  if (value.dtype != DType::Bool)
+    throw ImportError("needs a boolean tensor, not one of " +
+                      std::string(kernels::name(value.dtype)));
+}
+
+void importNot(NodeContext &node) {
+  requireBool(node.input(0));
+  node.setOutput(0, elementwise(node.emitter, "not", {node.input(0)}));
+}
+
+/// And, Or.
+void importLogic(NodeContext &node, llvm::StringRef mnemonic) {
+  requireBool(node.input(0));
+  requireBool(node.input(1));
+  node.setOutput(0, elementwise(node.emitter, mnemonic, {node.input(0), node.input(1)}));
+}
+
 void importUnary(NodeContext &node, llvm::StringRef mnemonic) {
   node.setOutput(0, elementwise(node.emitter, mnemonic, {node.input(0)}));
 }
@@ -34,6 +52,8 @@ void importFloatUnary(NodeContext &node, llvm::StringRef mnemonic) {
 void importBinary(NodeContext &node, llvm::StringRef mnemonic) {
   std::vector<Value> inputs{node.input(0), node.input(1)};
   requireOneType(inputs);
+  if (inputs[0].dtype == DType::Bool)
+    throw ImportError("does arithmetic on booleans");
   node.setOutput(0, elementwise(node.emitter, mnemonic, inputs));
 }
 
@@ -60,6 +80,7 @@ void importCompare(NodeContext &node, llvm::StringRef predicate) {
 }
 
 void importWhere(NodeContext &node) {
+  requireBool(node.input(0));
   requireOneType({node.input(1), node.input(2)});
   node.setOutput(0, select(node.emitter, node.input(0), node.input(1), node.input(2)));
 }
@@ -174,8 +195,8 @@ void importMod(NodeContext &node) {
 }
 
 void importXor(NodeContext &node) {
-  if (node.input(0).dtype != DType::Bool)
-    throw ImportError("needs boolean tensors");
+  requireBool(node.input(0));
+  requireBool(node.input(1));
   Emitter &e = node.emitter;
   const Value &a = node.input(0), &b = node.input(1);
   Value one = elementwise(e, "or", {a, b}), both = elementwise(e, "and", {a, b});
@@ -197,7 +218,7 @@ llvm::ArrayRef<OpImporter> mathOps() {
   static const OpImporter ops[] = {
       UNARY("Neg", "neg"),
       UNARY("Abs", "abs"),
-      UNARY("Not", "not"),
+      {"", "Not", importNot},
       UNARY("Relu", "relu"),
       FLOAT_UNARY("Exp", "exp"),
       FLOAT_UNARY("Log", "log"),
@@ -215,8 +236,8 @@ llvm::ArrayRef<OpImporter> mathOps() {
       BINARY("Sub", "sub"),
       BINARY("Mul", "mul"),
       BINARY("Div", "div"),
-      BINARY("And", "and"),
-      BINARY("Or", "or"),
+      {"", "And", [](NodeContext &node) { importLogic(node, "and"); }},
+      {"", "Or", [](NodeContext &node) { importLogic(node, "or"); }},
       VARIADIC("Max", "maximum"),
       VARIADIC("Min", "minimum"),
       VARIADIC("Sum", "add"),

@@ -265,13 +265,20 @@ void importSlice(NodeContext &node) {
   node.setOutput(0, value);
 }
 
+void requireIndices(const Value &value) {
+  if (kernels::isFloat(value.dtype) || value.dtype == DType::Bool)
+    throw ImportError("needs integer indices, not " + std::string(kernels::name(value.dtype)));
+}
+
 void importGather(NodeContext &node) {
+  requireIndices(node.input(1));
   const Value &data = node.input(0);
   node.setOutput(0, gather(node.emitter, data, node.input(1),
                            checkAxis(node.attrInt("axis", 0), data.rank())));
 }
 
 void importGatherNd(NodeContext &node) {
+  requireIndices(node.input(1));
   node.setOutput(
       0, gatherNd(node.emitter, node.input(0), node.input(1), node.attrInt("batch_dims", 0)));
 }
