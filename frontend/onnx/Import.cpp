@@ -219,9 +219,9 @@ void GraphImporter::addResults() {
 }
 
 void GraphImporter::eraseDeadOps() {
-  for (Operation &op :
-       llvm::make_early_inc_range(llvm::reverse(function.getBody().front().without_terminator())))
-    if (op.use_empty())
+  // The block's own reverse iterators survive the erasure of what they pointed to.
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+    if (op.use_empty() && !op.hasTrait<OpTrait::IsTerminator>())
       op.erase();
 }
 
