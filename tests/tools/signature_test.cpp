@@ -33,6 +33,9 @@ struct Form {
   bool parametersSharded, gradientsSharded, stateSharded;
 };
 
+/// For the name that CTest shows.
+void PrintTo(const Form &form, std::ostream *out) { *out << form.strategy << " " << form.mesh; }
+
 constexpr int64_t perMicroBatch = -1;
 /// In forward, and again in backward where backward reads the parameter at all (no bias is read
 /// there, nor the weight of a first layer, whose input needs no gradient).
@@ -67,7 +70,7 @@ int64_t paddedBytes(int64_t elements, int64_t ranks) {
   return (elements + ranks - 1) / ranks * ranks * floatBytes;
 }
 
-class Signature : public testing::TestWithParam<std::tuple<const char *, Form>> {};
+class Signature : public testing::TestWithParam<std::tuple<std::string, Form>> {};
 
 TEST_P(Signature, CollectivesAndBytesAreTheClosedForm) {
   const auto &[modelName, form] = GetParam();
@@ -143,8 +146,8 @@ TEST_P(Signature, CollectivesAndBytesAreTheClosedForm) {
   }
 }
 
-std::string formName(const testing::TestParamInfo<std::tuple<const char *, Form>> &info) {
-  std::string name = std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param).strategy;
+std::string formName(const testing::TestParamInfo<std::tuple<std::string, Form>> &info) {
+  std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param).strategy;
   for (char &c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)))
       c = '_';
@@ -152,7 +155,9 @@ std::string formName(const testing::TestParamInfo<std::tuple<const char *, Form>
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Signature,
-                         testing::Combine(testing::Values("tiny-mlp", "tiny-gpt2", "tiny-llama"),
+                         testing::Combine(testing::Values(std::string("tiny-mlp"),
+                                                          std::string("tiny-gpt2"),
+                                                          std::string("tiny-llama")),
                                           testing::ValuesIn(forms)),
                          formName);
 

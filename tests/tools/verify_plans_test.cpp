@@ -16,6 +16,7 @@ namespace {
 struct Case {
   const char *model;
   test::PlanRequest request;
+  const char *optimizer = "adamw"; // with sgd, floats compare the updated parameters too
 };
 
 std::string describe(const driver::Comparison &line) {
@@ -23,10 +24,16 @@ std::string describe(const driver::Comparison &line) {
          std::to_string(line.bound);
 }
 
+/// For the name that CTest shows.
+void PrintTo(const Case &testCase, std::ostream *out) {
+  *out << testCase.model << " " << testCase.request.mesh << " " << testCase.request.strategy << " "
+       << testCase.request.schedule << " " << testCase.request.recompute;
+}
+
 class VerifyPlans : public testing::TestWithParam<Case> {};
 
 TEST_P(VerifyPlans, ParallelEqualsSerial) {
-  test::Model model = test::loadModel(GetParam().model);
+  test::Model model = test::loadModel(GetParam().model, GetParam().optimizer);
   auto plan = test::makePlan(model, GetParam().request);
   ASSERT_TRUE(plan) << plan.error().message;
   auto report = driver::verifyPlan(*model.step, *plan, {});
@@ -45,8 +52,9 @@ std::vector<Case> allCases() {
     for (const char *mesh : {"dp=4", "fsdp=4", "tp=4", "pp=2,dp=2", "fsdp=2,tp=2,pp=2"})
       cases.push_back({model, {mesh}});
     cases.push_back({model, {"pp=2,tp=2", "auto", "gpipe"}});
-    cases.push_back({model, {"dp=2,fsdp=2", "auto", "", "full"}});
-    cases.push_back({model, {"pp=2,fsdp=2", "auto", "1f1b", "selective"}});
+    cases.push_back({model, {"dp=2,fsdp=2", "auto", "", "full"}, "sgd"});
+    cases.push_back({model, {"pp=2,fsdp=2", "auto", "1f1b", "selective"}, "sgd"});
+    cases.push_back({model, {"fsdp=2,tp=2,pp=2"}, "sgd"});
   }
   for (const char *strategy : {"zero1", "zero2", "zero3", "shard-grad-op"})
     cases.push_back({"tiny-gpt2", {"fsdp=2", strategy}});
@@ -57,7 +65,7 @@ std::vector<Case> allCases() {
 std::string caseName(const testing::TestParamInfo<Case> &info) {
   const test::PlanRequest &request = info.param.request;
   std::string name = std::string(info.param.model) + "_" + request.mesh + "_" + request.strategy +
-                     "_" + request.schedule + "_" + request.recompute;
+                     "_" + request.schedule + "_" + request.recompute + "_" + info.param.optimizer;
   for (char &c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)))
       c = '_';

@@ -126,17 +126,31 @@ static Status runBoth(TrainingStep &step, const planner::Plan &plan,
   return Status::ok();
 }
 
+/// Leaves out what AdamW makes of the gradients: where a true gradient is zero it scales rounding
+/// noise up to full steps, so that no error bound of the gradient bounds the parameter. Residues
+/// compare them.
+static void keepComparable(RunRecord &record, const TrainingStep &step,
+                           const program::Program &program) {
+  if (step.options.optimizer != "adamw")
+    return;
+  for (const program::GlobalTensor &tensor : program.tensors)
+    if (tensor.role == program::Role::Parameter || tensor.role == program::Role::OptimizerState)
+      record.erase(tensor.name);
+}
+
 static Status runFloats(TrainingStep &step, const planner::Plan &plan,
                         const program::Program &program, const VerifyOptions &options,
                         VerifyReport &report) {
   // The bound is the serial program's own largest error over this many inputs
   // (docs/design.md, 4.2).
   constexpr int numSeeds = 8;
+  // A second step starts from parameters that AdamW has made of noise where gradients are zero.
+  const int numSteps = step.options.optimizer == "adamw" ? 1 : options.steps;
   std::vector<RunRecord> serial, references;
   for (int i = 0; i < numSeeds; ++i) {
     for (auto [arith, records] : {std::pair(kernels::Arith::Native, &serial),
                                   std::pair(kernels::Arith::F64, &references)}) {
-      auto data = makeRunData(step, plan, options.steps, arith, options.seed + i);
+      auto data = makeRunData(step, plan, numSteps, arith, options.seed + i);
       if (!data)
         return data.error();
       auto record = runSerial(step, plan, *data, arith);
@@ -145,12 +159,13 @@ static Status runFloats(TrainingStep &step, const planner::Plan &plan,
       records->push_back(std::move(*record));
     }
   }
-  auto data = makeRunData(step, plan, options.steps, kernels::Arith::Native, options.seed);
+  auto data = makeRunData(step, plan, numSteps, kernels::Arith::Native, options.seed);
   if (!data)
     return data.error();
   auto parallel = runParallel(program, *data, kernels::Arith::Native);
   if (!parallel)
     return parallel.error();
+  keepComparable(references[0], step, program);
   report.floats = compareFloats(references[0], serial, references, *parallel);
   return Status::ok();
 }

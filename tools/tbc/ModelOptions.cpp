@@ -17,8 +17,9 @@ void addModelOptions(CLI::App &command, ModelOptions &options) {
                   "Sequence length (default: length of the position table, else 4096)")
       ->check(CLI::PositiveNumber);
   command.add_option("--dim", options.dims, "Size of a symbolic dim, NAME=VALUE (repeatable)");
-  command.add_option("--fix", options.fixed,
-                     "Hold an input constant, INPUT=ones|zeros (repeatable)");
+  command.add_option(
+      "--fix", options.fixed,
+      "Hold an input constant, INPUT=ones|zeros, or keep it, INPUT=input (repeatable)");
   command.add_option("--external-data-root", options.externalDataRoot,
                      "Directory that may hold the external data as links");
   command.add_option("--loss", options.loss,
@@ -66,14 +67,17 @@ Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
     auto pair = split("--fix", text);
     if (!pair)
       return pair.error();
-    if (pair->second != "ones" && pair->second != "zeros")
-      return Error{ErrorCode::Usage, "--fix " + text + ": an input can be held at ones or zeros"};
+    if (pair->second != "ones" && pair->second != "zeros" && pair->second != "input")
+      return Error{ErrorCode::Usage, "--fix " + text +
+                                         ": an input can be held at ones or zeros, or kept an "
+                                         "input (=input)"};
     step.import.fix[pair->first] = pair->second;
   }
   return step;
 }
 
-/// Bindings in a plan: "seq", "dim NAME", "fix NAME" (1 = ones, 0 = zeros) and "freeze GLOB" (1).
+/// Bindings in a plan: "seq", "dim NAME", "fix NAME" (0 = zeros, 1 = ones, 2 = kept an input) and
+/// "freeze GLOB" (1).
 std::map<std::string, int64_t> toBindings(const driver::StepOptions &options) {
   std::map<std::string, int64_t> bindings;
   if (options.import.seq > 0)
@@ -81,7 +85,7 @@ std::map<std::string, int64_t> toBindings(const driver::StepOptions &options) {
   for (const auto &[name, value] : options.import.dims)
     bindings["dim " + name] = value;
   for (const auto &[name, value] : options.import.fix)
-    bindings["fix " + name] = value == "ones";
+    bindings["fix " + name] = value == "zeros" ? 0 : value == "ones" ? 1 : 2;
   for (const std::string &glob : options.freeze)
     bindings["freeze " + glob] = 1;
   return bindings;
