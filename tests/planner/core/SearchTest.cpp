@@ -62,7 +62,7 @@ static std::string errorOf(const Graph &graph, const Job &job, const Pins &pins,
 static double bruteForce(const Graph &graph, const Job &job, const Cluster &cluster) {
   double best = INFINITY;
   int numForward = numForwardOps(graph);
-  auto tryPlan = [&](Plan plan, std::vector<int> cuts) {
+  auto tryPlan = [&](Plan plan, const std::vector<int> &cuts) {
     plan.stages.clear();
     for (int cut : cuts)
       plan.stages.push_back(graph.ops[cut].id);
