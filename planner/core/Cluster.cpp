@@ -3,12 +3,21 @@
 #include "planner/core/Cluster.h"
 #include "planner/core/ClusterPresets.h"
 
+#include <stdexcept>
+
+// The parser states what it expects of its input as assertions, which a release build turns into
+// assumptions: undefined behaviour where a table header is malformed. Here they stay checks.
+#undef NDEBUG
+#define TOML_ASSERT(condition)                                                                     \
+  ((condition) ? void(0) : throw std::logic_error("malformed name of a table or key"))
 #define TOML_HEADER_ONLY 1
-#define TOML_EXCEPTIONS 0
+#define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -252,16 +261,44 @@ static Cluster readAll(ClusterReader &reader, const toml::table &root) {
   return cluster;
 }
 
+/// The first line that begins like a table header but has no name in it; the last line if none
+/// does.
+static int64_t lineOfBadHeader(const std::string &text) {
+  std::istringstream lines(text);
+  std::string line;
+  int64_t number = 0;
+  while (std::getline(lines, line)) {
+    ++number;
+    size_t at = line.find_first_not_of(" \t");
+    if (at == std::string::npos || line[at] != '[')
+      continue;
+    at = line.find_first_not_of(" \t", at + 1);
+    if (at != std::string::npos && line[at] == '[')
+      at = line.find_first_not_of(" \t", at + 1);
+    bool named = at != std::string::npos && (std::isalnum(static_cast<unsigned char>(line[at])) ||
+                                             std::strchr("_-\"'", line[at]) != nullptr);
+    if (!named)
+      return number;
+  }
+  return std::max<int64_t>(1, number);
+}
+
 Result<Cluster> parseCluster(const std::string &text, const std::string &source) {
-  toml::parse_result parsed = toml::parse(text, source);
-  if (!parsed) {
+  toml::table root;
+  auto malformed = [&](auto line, std::string_view what) {
     std::ostringstream message;
-    message << source << ":" << parsed.error().source().begin.line
-            << ": not valid TOML: " << parsed.error().description();
+    message << source << ":" << line << ": not valid TOML: " << what;
     return Error{ErrorCode::Usage, message.str()};
+  };
+  try {
+    root = toml::parse(text, source);
+  } catch (const toml::parse_error &error) {
+    return malformed(error.source().begin.line, error.description());
+  } catch (const std::logic_error &error) {
+    return malformed(lineOfBadHeader(text), error.what());
   }
   ClusterReader reader(source);
-  Cluster cluster = readAll(reader, parsed.table());
+  Cluster cluster = readAll(reader, root);
   // A misspelt key is also a missing one; its line is the better message.
   const std::string &error = reader.error.empty() ? reader.missing : reader.error;
   if (!error.empty())

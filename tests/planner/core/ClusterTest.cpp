@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 using namespace tbc;
 using namespace tbc::planner;
 using testing::HasSubstr;
@@ -80,6 +82,38 @@ TEST(Cluster, HostileTextIsAnErrorAndNothingElse) {
                            "\xff\xfe", "[network]\nintra_node = []"})
     EXPECT_NE(errorOf(text), "no error") << text;
   EXPECT_NE(errorOf(std::string(100000, '[')), "no error");
+}
+
+TEST(Cluster, MalformedHeadersNameTheirLine) {
+  for (const char *text :
+       {"\n[[[", "\n[(]", "\n[ ", "\n[\n", "\n[]", "\n[a.]", "\n[.a]", "\n[[a.(]]"})
+    EXPECT_THAT(errorOf(text), HasSubstr("my.toml:2: not valid TOML")) << text;
+}
+
+TEST(Cluster, RandomEditsNeverCrash) {
+  std::string good = presetText("h100-sxm");
+  std::mt19937_64 random(3);
+  const std::string letters = "[]{}.=\"'#_-+eE0123456789abtfin \n\t\r\\,:\x01\x80";
+  int readable = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string text = good;
+    for (size_t edit = 0; edit < 1 + random() % 3; ++edit) {
+      size_t at = random() % text.size();
+      char letter = letters[random() % letters.size()];
+      switch (random() % 3) {
+      case 0:
+        text[at] = letter;
+        break;
+      case 1:
+        text.insert(at, 1 + random() % 3, letter);
+        break;
+      default:
+        text.erase(at, 1 + random() % 20);
+      }
+    }
+    readable += errorOf(text) == "no error";
+  }
+  EXPECT_GT(readable, 100); // most of the text is comments
 }
 
 TEST(ClosestWord, SuggestsOnlyWhatIsClose) {
