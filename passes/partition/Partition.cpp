@@ -15,7 +15,7 @@ namespace tbc {
 using reshard::ValueRole;
 
 /// The tensors that outlive blocks, with their shardings.
-static void collectTensors(const PartitionInput &in, PartitionedStep &result) {
+static LogicalResult collectTensors(const PartitionInput &in, PartitionedStep &result) {
   auto elementType = [&](int value) { return tensorType(in.step.values[value]).getElementType(); };
   auto add = [&](StringRef name, StringRef role, int value, const reshard::Sharding &sharding,
                  Type type) {
@@ -41,7 +41,6 @@ static void collectTensors(const PartitionInput &in, PartitionedStep &result) {
 
   // Gradients and optimizer states: those that @update names, beside the parameter they belong to.
   func::FuncOp update = in.update;
-  std::string current;
   for (BlockArgument arg : update.getArguments()) {
     auto role = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
     auto name = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr);
@@ -55,7 +54,8 @@ static void collectTensors(const PartitionInput &in, PartitionedStep &result) {
       auto of = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kParameterAttr);
       auto it = of ? parameters.find(of.getValue()) : parameters.end();
       if (it == parameters.end())
-        continue;
+        return update.emitError() << "optimizer state \"" << name.getValue()
+                                  << "\" belongs to no parameter of the step";
       int value = in.graph.parameters[it->second].value;
       PartitionedTensor *tensor =
           add(name.getValue(), "opt_state", value, in.derivation.state[it->second],
@@ -64,6 +64,7 @@ static void collectTensors(const PartitionInput &in, PartitionedStep &result) {
         tensor->copyOf = of.getValue().str();
     }
   }
+  return success();
 }
 
 FailureOr<PartitionedStep> partitionStep(const PartitionInput &givenInput) {
@@ -79,7 +80,8 @@ FailureOr<PartitionedStep> partitionStep(const PartitionInput &givenInput) {
         failed(LocalUpdate(in, *result.module, stage).build()))
       return failure();
   }
-  collectTensors(in, result);
+  if (failed(collectTensors(in, result)))
+    return failure();
   return std::move(result);
 }
 

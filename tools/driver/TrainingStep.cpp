@@ -53,13 +53,6 @@ Error DiagnosticCollector::error(ErrorCode code, const std::string &fallback) co
   return {code, text.empty() ? fallback : text};
 }
 
-int64_t TrainingStep::numParameterElements() const {
-  int64_t total = 0;
-  for (const reshard::GraphParameter &parameter : step.graph.parameters)
-    total += step.graph.values[parameter.value].layout.numElements();
-  return total;
-}
-
 static LossOptions lossOptions(const std::string &loss) {
   LossOptions options;
   if (auto kind = parseLossKind(loss); kind && *kind != LossKind::Output)

@@ -37,8 +37,6 @@ struct TrainingStep {
   StepGraph step;
   /// SHA-256 of the two functions' text.
   std::string hash;
-
-  int64_t numParameterElements() const;
 };
 
 /// Imports, raises, attaches the loss, differentiates and builds the update.
