@@ -9,3 +9,9 @@ include(AddMLIR)
 separate_arguments(TBC_LLVM_DEFS NATIVE_COMMAND ${LLVM_DEFINITIONS})
 # mlir_tablegen reads the directory property, not a target's include directories.
 include_directories(SYSTEM ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
+
+# The headers that everything with MLIR includes, compiled once.
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/mlir-headers.cpp CONTENT "")
+add_library(tbc-mlir-headers STATIC ${PROJECT_BINARY_DIR}/mlir-headers.cpp)
+target_compile_definitions(tbc-mlir-headers PRIVATE ${TBC_LLVM_DEFS})
+target_precompile_headers(tbc-mlir-headers PRIVATE ${PROJECT_SOURCE_DIR}/ir/MlirHeaders.h)

@@ -1,6 +1,16 @@
 # Helpers that every folder uses to declare its targets.
 
 add_compile_options(-Wall -Wextra -Wno-unused-parameter)
+add_compile_options(-fPIC) # programs too, so that they can share the precompiled headers
+
+# ccache where it is installed. Precompiled headers need the two leniencies and the flag.
+find_program(TBC_CCACHE ccache)
+if(TBC_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TBC_CCACHE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
+  endif()
+endif()
 if(TBC_SANITIZE)
   string(REPLACE ";" "," _tbc_sanitize "${TBC_SANITIZE}")
   add_compile_options(-fsanitize=${_tbc_sanitize} -fno-sanitize-recover=all -fno-omit-frame-pointer)
@@ -20,19 +30,23 @@ function(tbc_library name)
     target_compile_definitions(${name} PUBLIC ${TBC_LLVM_DEFS})
     target_include_directories(${name} SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
     target_link_libraries(${name} PUBLIC MLIR LLVM)
+    target_precompile_headers(${name} REUSE_FROM tbc-mlir-headers)
   endif()
   if(A_TABLEGEN)
     add_dependencies(${name} ${A_TABLEGEN})
   endif()
 endfunction()
 
-# tbc_test(NAME SOURCES .. [DEPS ..])
+# tbc_test(NAME [MLIR] SOURCES .. [DEPS ..])
 #
 # A GoogleTest program; every TEST in it becomes a CTest test named NAME.Suite.Case. Tests read their
 # data from TBC_SOURCE_DIR.
 function(tbc_test name)
-  cmake_parse_arguments(A "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(A "MLIR" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${A_SOURCES})
+  if(A_MLIR)
+    target_precompile_headers(${name} REUSE_FROM tbc-mlir-headers)
+  endif()
   target_link_libraries(${name} PRIVATE ${A_DEPS} GTest::gtest GTest::gtest_main GTest::gmock)
   target_compile_definitions(${name} PRIVATE TBC_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)

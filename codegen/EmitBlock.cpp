@@ -2,8 +2,8 @@
 
 #include "codegen/EmitBlock.h"
 
+#include "ir/Collective.h"
 #include "ir/Evaluate.h"
-#include "ir/Tbc.h"
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"

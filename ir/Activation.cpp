@@ -1,6 +1,8 @@
 //===- Activation.cpp - Activations and rotary positions -------------------===//
 
+#include "ir/Activation.h"
 #include "ir/Formula.h"
+#include "ir/Movement.h"
 
 #include <cmath>
 

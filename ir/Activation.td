@@ -4,7 +4,6 @@
 #define TBC_IR_ACTIVATION
 
 include "ir/TbcBase.td"
-include "ir/Elementwise.td"
 
 // Composites: computed in f32 (f64 for f64 operands) and rounded once at the end.
 

@@ -1,6 +1,9 @@
 //===- Attention.cpp - Scaled dot-product attention ------------------------===//
 
+#include "ir/Attention.h"
+#include "ir/Contraction.h"
 #include "ir/Formula.h"
+#include "ir/Movement.h"
 
 #include <limits>
 

@@ -1,6 +1,8 @@
 //===- BatchNorm.cpp - Batch norm, for inference and for training ----------===//
 
 #include "ir/Formula.h"
+#include "ir/Movement.h"
+#include "ir/Normalization.h"
 
 using namespace mlir;
 

@@ -1,6 +1,6 @@
 //===- Collective.cpp - What ranks exchange --------------------------------===//
 
-#include "ir/Tbc.h"
+#include "ir/Collective.h"
 
 #include "llvm/ADT/StringSet.h"
 

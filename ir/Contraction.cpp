@@ -1,6 +1,6 @@
 //===- Contraction.cpp - Reductions, einsum, gather ------------------------===//
 
-#include "ir/Tbc.h"
+#include "ir/Contraction.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"

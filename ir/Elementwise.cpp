@@ -1,5 +1,6 @@
 //===- Elementwise.cpp - Ops that act on each element ----------------------===//
 
+#include "ir/Elementwise.h"
 #include "ir/Formula.h"
 
 #include <cmath>

@@ -5,18 +5,6 @@
 
 include "ir/TbcBase.td"
 
-/// Operands and results have one shape; every dim is a parallel loop.
-class Tbc_ElementwiseOp<string mnemonic, list<Trait> traits = []>
-    : Tbc_Op<mnemonic, !listconcat(traits, [SameOperandsAndResultShape])> {
-  string flopsPerElement = "1";
-  let familyDefinition = [{
-    ::tbc::FactorRule $cppClass::getFactorRule() { return ::tbc::elementwiseRule(*this); }
-    void $cppClass::resizeLoops(::llvm::ArrayRef<int64_t>) {}
-    double $cppClass::getFlops() { return ::tbc::elementwiseFlops(*this, }] # flopsPerElement # [{); }
-    ::llvm::StringRef $cppClass::getKernelClass() { return "elementwise"; }
-  }];
-}
-
 class Tbc_UnaryOp<string mnemonic, string text, list<Trait> traits = []>
     : Tbc_ElementwiseOp<mnemonic, !listconcat(traits, [SameOperandsAndResultType])> {
   let summary = text;

@@ -3,7 +3,8 @@
 #ifndef TBC_IR_FORMULA_H
 #define TBC_IR_FORMULA_H
 
-#include "ir/Tbc.h"
+#include "ir/Contraction.h"
+#include "ir/Elementwise.h"
 
 #include "llvm/ADT/STLExtras.h"
 

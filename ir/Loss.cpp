@@ -1,6 +1,9 @@
 //===- Loss.cpp - Cross entropy --------------------------------------------===//
 
+#include "ir/Loss.h"
+#include "ir/Contraction.h"
 #include "ir/Formula.h"
+#include "ir/Movement.h"
 
 using namespace mlir;
 

@@ -1,6 +1,7 @@
 //===- Movement.cpp - Ops that move, make or repeat elements ---------------===//
 
-#include "ir/Tbc.h"
+#include "ir/Movement.h"
+#include "ir/Contraction.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,5 +1,7 @@
 //===- Normalization.cpp - Softmax and norms -------------------------------===//
 
+#include "ir/Normalization.h"
+#include "ir/Contraction.h"
 #include "ir/Formula.h"
 
 using namespace mlir;

@@ -1,6 +1,6 @@
 //===- Optimizer.cpp - Parameter updates -----------------------------------===//
 
-#include "ir/Tbc.h"
+#include "ir/Optimizer.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -2,6 +2,7 @@
 
 #include "ir/Window.h"
 
+#include "ir/Pooling.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;

@@ -3,7 +3,7 @@
 #include "ir/Rebatch.h"
 
 #include "ir/FactorAnalysis.h"
-#include "ir/Tbc.h"
+#include "ir/Movement.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -2,7 +2,7 @@
 
 #include "ir/SimulatedCollectives.h"
 
-#include "ir/Tbc.h"
+#include "ir/Collective.h"
 
 using namespace mlir;
 

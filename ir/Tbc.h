@@ -1,4 +1,4 @@
-//===- Tbc.h - The tbc dialect and its ops ----------------------------------===//
+//===- Tbc.h - The tbc dialect, its interfaces and attribute names --------===//
 
 #ifndef TBC_IR_TBC_H
 #define TBC_IR_TBC_H
@@ -16,9 +16,6 @@
 
 #include "ir/TbcDialect.h.inc"
 #include "ir/TbcInterfaces.h.inc"
-
-#define GET_OP_CLASSES
-#include "ir/TbcOps.h.inc"
 
 namespace tbc {
 

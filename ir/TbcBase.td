@@ -51,4 +51,16 @@ class Tbc_Op<string mnemonic, list<Trait> traits = []>
 class Tbc_InferredOp<string mnemonic, list<Trait> traits = []>
     : Tbc_Op<mnemonic, !listconcat(traits, [InferTypeOpAdaptor])>;
 
+/// Operands and results have one shape; every dim is a parallel loop.
+class Tbc_ElementwiseOp<string mnemonic, list<Trait> traits = []>
+    : Tbc_Op<mnemonic, !listconcat(traits, [SameOperandsAndResultShape])> {
+  string flopsPerElement = "1";
+  let familyDefinition = [{
+    ::tbc::FactorRule $cppClass::getFactorRule() { return ::tbc::elementwiseRule(*this); }
+    void $cppClass::resizeLoops(::llvm::ArrayRef<int64_t>) {}
+    double $cppClass::getFlops() { return ::tbc::elementwiseFlops(*this, }] # flopsPerElement # [{); }
+    ::llvm::StringRef $cppClass::getKernelClass() { return "elementwise"; }
+  }];
+}
+
 #endif // TBC_IR_BASE

@@ -1,6 +1,7 @@
 //===- TbcDialect.cpp - Registration and helpers shared by the families ----===//
 
-#include "ir/Tbc.h"
+#include "ir/Movement.h"
+#include "ir/Register.h"
 
 #include "ir/TbcDialect.cpp.inc"
 #include "ir/TbcInterfaces.cpp.inc"
@@ -9,7 +10,19 @@ using namespace mlir;
 
 namespace tbc {
 
-void TbcDialect::initialize() { registerTbcDialectOperations(this); }
+void TbcDialect::initialize() {
+  registerActivationOps(*this);
+  registerAttentionOps(*this);
+  registerCollectiveOps(*this);
+  registerContractionOps(*this);
+  registerConvolutionOps(*this);
+  registerElementwiseOps(*this);
+  registerLossOps(*this);
+  registerMovementOps(*this);
+  registerNormalizationOps(*this);
+  registerOptimizerOps(*this);
+  registerPoolingOps(*this);
+}
 
 FactorRule elementwiseRule(Operation *op) {
   FactorRule rule;

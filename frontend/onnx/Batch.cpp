@@ -2,7 +2,7 @@
 
 #include "frontend/onnx/Batch.h"
 
-#include "ir/Tbc.h"
+#include "ir/Movement.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"

@@ -2,7 +2,8 @@
 
 #include "passes/autodiff/Differentiate.h"
 
-#include "ir/Tbc.h"
+#include "ir/Contraction.h"
+#include "ir/Elementwise.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
 #include "passes/autodiff/FrozenParameters.h"

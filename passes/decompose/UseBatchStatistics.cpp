@@ -2,7 +2,7 @@
 
 #include "passes/decompose/UseBatchStatistics.h"
 
-#include "ir/Tbc.h"
+#include "ir/Normalization.h"
 #include "passes/Passes.h"
 
 #include "llvm/ADT/MapVector.h"

@@ -2,8 +2,12 @@
 
 #include "passes/loss/AttachLoss.h"
 
+#include "ir/Contraction.h"
+#include "ir/Elementwise.h"
 #include "ir/FactorAnalysis.h"
 #include "ir/Formula.h"
+#include "ir/Loss.h"
+#include "ir/Movement.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
 

@@ -3,6 +3,7 @@
 #include "passes/optimizer/BuildUpdate.h"
 
 #include "ir/Formula.h"
+#include "ir/Optimizer.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
 

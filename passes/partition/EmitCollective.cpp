@@ -2,7 +2,7 @@
 
 #include "passes/partition/LocalBlock.h"
 
-#include "ir/Tbc.h"
+#include "ir/Collective.h"
 
 using namespace mlir;
 

@@ -2,7 +2,7 @@
 
 #include "passes/partition/LocalBlock.h"
 
-#include "ir/Tbc.h"
+#include "ir/Elementwise.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -2,7 +2,11 @@
 
 #include "passes/precision/LowerPrecision.h"
 
-#include "ir/Tbc.h"
+#include "ir/Contraction.h"
+#include "ir/Elementwise.h"
+#include "ir/Loss.h"
+#include "ir/Movement.h"
+#include "ir/Normalization.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
 

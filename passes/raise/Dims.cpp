@@ -2,6 +2,7 @@
 
 #include "passes/raise/Dims.h"
 
+#include "ir/Movement.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;

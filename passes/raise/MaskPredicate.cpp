@@ -5,6 +5,8 @@
 #include "ir/Evaluate.h"
 #include "passes/raise/Match.h"
 
+#include "ir/Elementwise.h"
+#include "ir/Movement.h"
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"

@@ -2,6 +2,9 @@
 
 #include "passes/raise/Match.h"
 
+#include "ir/Contraction.h"
+#include "ir/Elementwise.h"
+#include "ir/Movement.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>

@@ -2,6 +2,8 @@
 
 #include "passes/raise/Patterns.h"
 
+#include "ir/Activation.h"
+#include "ir/Elementwise.h"
 #include "passes/raise/Match.h"
 
 #include <cmath>

@@ -14,6 +14,11 @@
 #include "passes/raise/MaskPredicate.h"
 #include "passes/raise/Match.h"
 
+#include "ir/Attention.h"
+#include "ir/Contraction.h"
+#include "ir/Elementwise.h"
+#include "ir/Movement.h"
+#include "ir/Normalization.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 

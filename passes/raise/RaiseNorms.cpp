@@ -4,6 +4,8 @@
 
 #include "passes/raise/Match.h"
 
+#include "ir/Elementwise.h"
+#include "ir/Normalization.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;

@@ -4,6 +4,9 @@
 
 #include "passes/raise/Match.h"
 
+#include "ir/Activation.h"
+#include "ir/Elementwise.h"
+#include "ir/Movement.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <numeric>

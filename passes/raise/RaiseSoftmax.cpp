@@ -4,6 +4,9 @@
 
 #include "passes/raise/Match.h"
 
+#include "ir/Contraction.h"
+#include "ir/Elementwise.h"
+#include "ir/Normalization.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;

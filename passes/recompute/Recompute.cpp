@@ -2,7 +2,7 @@
 
 #include "passes/recompute/Recompute.h"
 
-#include "ir/Tbc.h"
+#include "ir/Elementwise.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
 

@@ -10,6 +10,7 @@
 #include "passes/loss/AttachLoss.h"
 #include "passes/optimizer/BuildUpdate.h"
 
+#include "ir/Normalization.h"
 #include "gtest/gtest.h"
 
 #include <random>

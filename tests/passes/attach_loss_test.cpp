@@ -1,6 +1,7 @@
 #include "passes/loss/AttachLoss.h"
 #include "tests/passes/StepFixture.h"
 
+#include "ir/Movement.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -3,6 +3,9 @@
 #include "passes/loss/AttachLoss.h"
 #include "tests/passes/StepFixture.h"
 
+#include "ir/Activation.h"
+#include "ir/Contraction.h"
+#include "ir/Normalization.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -4,6 +4,7 @@
 #include "passes/recompute/Recompute.h"
 #include "tests/passes/StepFixture.h"
 
+#include "ir/Contraction.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

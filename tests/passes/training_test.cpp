@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "frontend/onnx/Import.h"
+#include "ir/Normalization.h"
 #include "ir/SerialTrainer.h"
-#include "ir/Tbc.h"
 #include "passes/OpIds.h"
 #include "passes/autodiff/Differentiate.h"
 #include "passes/decompose/DecomposeComposites.h"

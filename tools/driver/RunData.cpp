@@ -2,8 +2,11 @@
 
 #include "tools/driver/Verify.h"
 
+#include "ir/Contraction.h"
+#include "ir/Elementwise.h"
 #include "ir/Evaluate.h"
-#include "ir/Tbc.h"
+#include "ir/Loss.h"
+#include "ir/Movement.h"
 
 #include "llvm/ADT/SetVector.h"
 

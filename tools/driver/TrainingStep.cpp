@@ -2,8 +2,8 @@
 
 #include "tools/driver/TrainingStep.h"
 
+#include "ir/Normalization.h"
 #include "ir/Rebatch.h"
-#include "ir/Tbc.h"
 #include "passes/autodiff/Differentiate.h"
 #include "passes/decompose/DecomposeComposites.h"
 #include "passes/decompose/UseBatchStatistics.h"

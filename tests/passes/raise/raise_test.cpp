@@ -10,6 +10,9 @@
 #include "passes/raise/RaiseComposites.h"
 #include "tests/ir/ParsedModule.h"
 
+#include "ir/Activation.h"
+#include "ir/Attention.h"
+#include "ir/Normalization.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 
