@@ -1,7 +1,7 @@
 //===- MlirHeaders.h - Headers of MLIR that are compiled once --------------===//
 //
-// Precompiled for everything that links MLIR; no source includes this file. Only headers of LLVM, MLIR
-// and the standard library belong here: a change of ours would compile everything again.
+// Precompiled for everything that links MLIR; no source includes this file. Only headers of LLVM,
+// MLIR and the standard library belong here: a change of ours would compile everything again.
 //
 //===----------------------------------------------------------------------===//
 

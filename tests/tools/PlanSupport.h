@@ -26,7 +26,7 @@ Model loadModel(const std::string &name, const std::string &optimizer = "adamw")
 struct PlanRequest {
   std::string mesh; // "dp=4"; its product is the number of devices
   std::string strategy = "auto";
-  std::string schedule;
+  std::string schedule = "";
   std::string recompute = "none";
   int64_t microBatch = 1;
   int64_t globalBatch = 8;
