@@ -116,6 +116,8 @@ std::optional<double> constantFor(const onnx::ValueInfoProto &input, const Impor
     throw ImportError("--fix " + input.name() + "=" + it->second +
                       ": expected ones, zeros or input (to keep it)");
   }
+  if (options.fixedShapes)
+    return std::nullopt;
   std::optional<double> value;
   if (contains(input.name(), "attention_mask"))
     value = 1;
@@ -126,6 +128,16 @@ std::optional<double> constantFor(const onnx::ValueInfoProto &input, const Impor
                        (*value == 1 ? "ones" : "zeros") + "; --fix " + input.name() +
                        "=input keeps it an input");
   return value;
+}
+
+/// The elements that `input` is held at; ImportError unless they have its type.
+Known elementsFor(const BoundInput &input, const kernels::Tensor &tensor) {
+  kernels::TensorType type{input.dtype, input.shape};
+  if (tensor.type() != type)
+    throw ImportError("input '" + input.name + "' of type " + kernels::toString(type) +
+                      " is held at a tensor of type " + kernels::toString(tensor.type()));
+  return kernels::isFloat(input.dtype) ? Known::ofReals(input.shape, tensor.data<double>())
+                                       : Known::ofInts(input.shape, tensor.data<int64_t>());
 }
 
 int64_t checkSize(const std::string &what, int64_t size) {
@@ -152,11 +164,16 @@ Bindings bindInputs(const Model &model, const ImportOptions &options) {
       throw ImportError("--dim " + name + ": the model has no such dim; it has " +
                         (known.empty() ? "none" : known));
     }
+  auto isInput = [&](const std::string &name) {
+    return std::any_of(model.inputs.begin(), model.inputs.end(),
+                       [&](const onnx::ValueInfoProto *input) { return input->name() == name; });
+  };
   for (const auto &entry : options.fix)
-    if (std::none_of(
-            model.inputs.begin(), model.inputs.end(),
-            [&](const onnx::ValueInfoProto *input) { return input->name() == entry.first; }))
+    if (!isInput(entry.first))
       throw ImportError("--fix " + entry.first + ": the model has no such input");
+  for (const auto &entry : options.known)
+    if (!isInput(entry.first))
+      throw ImportError("input '" + entry.first + "' is held constant, but the model has none");
 
   int64_t fallback = symbols.batch.empty() && symbols.fixedBatch > 0 ? symbols.fixedBatch : 2;
   bindings.batch = options.batch > 0 ? options.batch : given(symbols.batch).value_or(fallback);
@@ -187,7 +204,8 @@ Bindings bindInputs(const Model &model, const ImportOptions &options) {
       const Dim &dim = type.shape().dim(i);
       const std::string &symbol = dim.dim_param();
       std::string what = "dim " + std::to_string(i) + " of input '" + input->name() + "'";
-      bool isBatch = symbol.empty()
+      bool isBatch = options.fixedShapes ? false
+                     : symbol.empty()
                          ? symbols.batch.empty() && i == 0 && dim.dim_value() == symbols.fixedBatch
                          : symbol == symbols.batch;
       std::optional<int64_t> size;
@@ -203,10 +221,14 @@ Bindings bindInputs(const Model &model, const ImportOptions &options) {
         throw ImportError(
             what + " has no size" +
             (symbol.empty() ? "; export the model with one" : ": give --dim " + symbol + "=SIZE"));
-      bound.shape.push_back(checkSize(what, *size));
+      bool mayBeEmpty = *size == 0 && options.known.count(bound.name);
+      bound.shape.push_back(mayBeEmpty ? 0 : checkSize(what, *size));
       bound.isBatch.push_back(isBatch);
     }
-    bound.constant = constantFor(*input, options, bindings.warnings);
+    if (auto it = options.known.find(bound.name); it != options.known.end())
+      bound.elements = elementsFor(bound, it->second);
+    else
+      bound.constant = constantFor(*input, options, bindings.warnings);
     bindings.inputs.push_back(bound);
   }
   return bindings;

@@ -18,8 +18,11 @@ struct BoundInput {
   Shape shape;
   /// Dims that are the batch.
   std::vector<bool> isBatch;
-  /// Held constant at this number.
+  /// Held constant at this number, or at these elements.
   std::optional<double> constant;
+  std::optional<Known> elements;
+
+  bool isHeld() const { return constant || elements; }
 
   Shape atBatch(int64_t batch) const;
   int64_t batchDim() const;

@@ -127,6 +127,10 @@ void GraphImporter::addArguments() {
       values[input.name] = Value::ofSplat(input.dtype, shape, *input.constant);
       continue;
     }
+    if (input.elements) {
+      values[input.name] = Value::ofKnown(input.dtype, *input.elements);
+      continue;
+    }
     SmallVector<NamedAttribute> attrs{emitter->text(kRoleAttr, "input"),
                                       emitter->text(kNameAttr, input.name)};
     if (input.batchDim() >= 0)
@@ -268,7 +272,7 @@ void describeValues(func::FuncOp function, const Bindings &bindings, const Model
   Block &body = function.getBody().front();
   unsigned next = 0;
   for (const BoundInput &input : bindings.inputs) {
-    if (input.constant)
+    if (input.isHeld())
       continue;
     if (body.getArgument(next++).use_empty())
       imported.warnings.push_back("input '" + input.name + "' does not influence the outputs");

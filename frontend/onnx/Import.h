@@ -26,6 +26,11 @@ struct ImportOptions {
   /// Inputs to hold constant: "ones" or "zeros". "input" keeps an input that is held constant by
   /// default (attention masks at one, token types at zero).
   std::map<std::string, std::string> fix;
+  /// Inputs to hold constant at given elements; integers as int64_t, floats as double (Arith::F64).
+  std::map<std::string, kernels::Tensor> known;
+  /// Takes every input as it is: no dim is the batch, and no input is held constant by default. For
+  /// programs that evaluate a model and do not train it.
+  bool fixedShapes = false;
   /// A directory whose files may be external data even as hard links or symbolic links; empty:
   /// none.
   std::string externalDataRoot;

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Turns what `conformance` printed into the list of excluded tests.
+
+usage: conformance FOLDER excluded.txt > run.txt; list_excluded.py run.txt > excluded.txt
+
+Tests that do not pass are grouped by reason: a class of REASONS where one fits, else the importer's message
+with names and numbers left out. Read the difference before committing it: a test that passed before must not
+appear in it.
+"""
+
+import re
+import sys
+
+ELEMENT_TYPES = {
+    4: "uint16", 8: "string", 12: "uint32", 13: "uint64", 14: "complex64", 15: "complex128",
+    17: "float8", 18: "float8", 19: "float8", 20: "float8", 21: "4-bit integers", 22: "4-bit integers",
+    23: "float4", 24: "float8", 25: "2-bit integers", 26: "2-bit integers",
+}  # fmt: skip
+
+REASONS = [
+    (r"is not a tensor", "sequences, maps and optional values: tbc has tensors only"),
+    (r"has no elements", "tensors without elements: a tbc tensor has at least one"),
+    (r"dim \d+ of input '[^']*' is 0", "tensors without elements: a tbc tensor has at least one"),
+]
+
+HEADER = """\
+# The tests that do not pass, by reason; README.md says how this list is checked and made again.
+"""
+
+
+def reason_of(outcome, text):
+    """Returns the reason under which a test is listed."""
+    if outcome == "FAILED":
+        return "wrong: " + (text.split(":")[0] if re.match("ended|took|evaluation", text) else "another result")
+    if found := re.search(r"element type (\d+)", text):
+        kind = ELEMENT_TYPES.get(int(found[1]), f"number {found[1]}")
+        return f"element type {kind}: tbc has f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool"
+    if found := re.search(r"not supported: +(.*?) +Export the model", text):
+        types = re.findall(r"(?:^| )([\w.]+):", found[1])
+        return "no importer for " + ", ".join(sorted(set(types)))
+    for pattern, reason in REASONS:
+        if re.search(pattern, text):
+            return reason
+    text = re.sub(r"^node '[^']*' \((\w+)\): ", r"\1: ", text)
+    text = re.sub(r"'[^']*'", "'...'", text)
+    return re.sub(r"\d+", "N", text)
+
+
+def main():
+    groups = {}
+    with open(sys.argv[1], encoding="utf-8") as run:
+        for line in run:
+            found = re.match(r"(refused|FAILED) +(\S+?)(?:: (.*))?$", line)
+            if found:
+                groups.setdefault(reason_of(found[1], found[3] or ""), []).append(found[2])
+    print(HEADER)
+    for reason in sorted(groups, key=lambda reason: (-len(groups[reason]), reason)):
+        print(f"[{reason}]")
+        for test in sorted(groups[reason]):
+            print(test)
+        print()
+
+
+if __name__ == "__main__":
+    main()
