@@ -250,4 +250,13 @@ void ScatterAddOp::resizeLoops(ArrayRef<int64_t>) {}
 double ScatterAddOp::getFlops() { return tensorType(getUpdates()).getNumElements(); }
 StringRef ScatterAddOp::getKernelClass() { return "gather"; }
 
+LogicalResult ScatterAddOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                     ArrayRef<bool> needed,
+                                     SmallVectorImpl<Value> &operandCotangents) {
+  if (needed[0] && cotangents[0])
+    operandCotangents[0] =
+        builder.create<GatherOp>(getLoc(), cotangents[0], getIndices(), getDim());
+  return success();
+}
+
 } // namespace tbc

@@ -42,7 +42,7 @@ def Tbc_GatherOp : Tbc_InferredOp<"gather", [DeclareOpInterfaceMethods<Different
   let results = (outs Tbc_Tensor:$result);
 }
 
-def Tbc_ScatterAddOp : Tbc_Op<"scatter_add"> {
+def Tbc_ScatterAddOp : Tbc_Op<"scatter_add", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "The gradient of gather: adds every row of `updates` into row `indices` of a zero table";
   let arguments = (ins Tbc_FloatTensor:$updates, Tbc_IntTensor:$indices, I64Attr:$dim);
   let results = (outs Tbc_FloatTensor:$result);

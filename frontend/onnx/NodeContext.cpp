@@ -106,7 +106,7 @@ const OpImporter *findImporter(const std::string &domain, const std::string &typ
   static const Table table = [] {
     Table result;
     for (llvm::ArrayRef<OpImporter> family :
-         {mathOps(), shapeOps(), linearOps(), reductionOps(), normOps(), convOps(), attentionOps()})
+         {mathOps(), shapeOps(), indexingOps(), linearOps(), reductionOps(), normOps(), convOps(), attentionOps()})
       for (const OpImporter &importer : family)
         result[{importer.domain, importer.type}] = &importer;
     return result;

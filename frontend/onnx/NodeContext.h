@@ -89,6 +89,7 @@ struct OpImporter {
 /// The families; one file each in ops/.
 llvm::ArrayRef<OpImporter> mathOps();
 llvm::ArrayRef<OpImporter> shapeOps();
+llvm::ArrayRef<OpImporter> indexingOps();
 llvm::ArrayRef<OpImporter> linearOps();
 llvm::ArrayRef<OpImporter> reductionOps();
 llvm::ArrayRef<OpImporter> normOps();

@@ -7,6 +7,7 @@
 #include "runtime/kernels/Indexing.h"
 
 #include <algorithm>
+#include <numeric>
 
 using namespace tbc::kernels;
 
@@ -81,9 +82,102 @@ Tensors scatterAdd(const KernelContext &context, const Attrs &attrs, const Tenso
   });
 }
 
+/// Whether two shapes agree beside dim `dim`.
+bool agreesBeside(Shape a, Shape b, int64_t dim) {
+  requireDim(dim, a.size());
+  requireDim(dim, b.size());
+  a[dim] = b[dim] = 0;
+  return a == b;
+}
+
+Tensors topk(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+             const Types &resultTypes) {
+  requireCounts(inputs, 1, resultTypes, 2);
+  int64_t dim = attrs.getInt("dim");
+  bool largest = attrs.getBool("largest");
+  DimSplit from = splitAt(inputs[0].shape(), dim), to = splitAt(resultTypes[0].shape, dim);
+  require(agreesBeside(inputs[0].shape(), resultTypes[0].shape, dim) && to.size <= from.size,
+          [&] { return "topk cannot take " + toString(resultTypes[0]); });
+  requireShape("the indices", resultTypes[1].shape, resultTypes[0].shape);
+  return dispatch(inputs[0], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    const T *x = inputs[0].data<T>().data();
+    std::vector<T> values(numElements(resultTypes[0].shape));
+    std::vector<int64_t> indices(values.size()), order(from.size);
+    for (int64_t outer = 0; outer < from.outer; ++outer)
+      for (int64_t inner = 0; inner < from.inner; ++inner) {
+        auto at = [&](int64_t i) { return x[(outer * from.size + i) * from.inner + inner]; };
+        std::iota(order.begin(), order.end(), 0);
+        // Equal elements in the order of their indices: the sort needs no stability then.
+        std::partial_sort(order.begin(), order.begin() + to.size, order.end(),
+                          [&](int64_t a, int64_t b) {
+                            T first = at(a), second = at(b);
+                            if (less(first, second) || less(second, first))
+                              return largest ? less(second, first) : less(first, second);
+                            return a < b;
+                          });
+        for (int64_t k = 0; k < to.size; ++k) {
+          int64_t place = (outer * to.size + k) * to.inner + inner;
+          values[place] = at(order[k]);
+          indices[place] = order[k];
+        }
+      }
+    return {makeResult(context, resultTypes[0], std::move(values)),
+            Tensor(resultTypes[1], std::move(indices))};
+  });
+}
+
+/// Calls visit(element of the table, element of the indices) for each index.
+template <typename Fn>
+void forEachChoice(const Shape &table, const Tensor &indices, int64_t dim, Fn &&visit) {
+  require(agreesBeside(table, indices.shape(), dim), "indices do not lie beside the table's dims");
+  DimSplit from = splitAt(table, dim), chosen = splitAt(indices.shape(), dim);
+  const std::vector<int64_t> &index = indices.data<int64_t>();
+  checkIndices(index, from.size);
+  for (int64_t i = 0; i < int64_t(index.size()); ++i) {
+    int64_t outer = i / (chosen.size * chosen.inner), inner = i % chosen.inner;
+    visit((outer * from.size + index[i]) * from.inner + inner, i);
+  }
+}
+
+Tensors gatherElements(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                       const Types &resultTypes) {
+  requireCounts(inputs, 2, resultTypes, 1);
+  requireShape("the result", resultTypes[0].shape, inputs[1].shape());
+  return dispatch(inputs[0], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    const std::vector<T> &x = inputs[0].data<T>();
+    std::vector<T> y(numElements(resultTypes[0].shape));
+    forEachChoice(inputs[0].shape(), inputs[1], attrs.getInt("dim"),
+                  [&](int64_t from, int64_t to) { y[to] = x[from]; });
+    return {makeResult(context, resultTypes[0], std::move(y))};
+  });
+}
+
+Tensors scatterElementsAdd(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                           const Types &resultTypes) {
+  requireCounts(inputs, 2, resultTypes, 1);
+  requireShape("the updates", inputs[0].shape(), inputs[1].shape());
+  return dispatch(inputs[0], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    const std::vector<T> &updates = inputs[0].data<T>();
+    std::vector<Sum<T>> sums(numElements(resultTypes[0].shape));
+    forEachChoice(resultTypes[0].shape, inputs[1], attrs.getInt("dim"),
+                  [&](int64_t to, int64_t from) { sums[to].add(updates[from]); });
+    std::vector<T> y(sums.size());
+    std::transform(sums.begin(), sums.end(), y.begin(),
+                   [](const Sum<T> &sum) { return sum.result(); });
+    return {makeResult(context, resultTypes[0], std::move(y))};
+  });
+}
+
 } // namespace
 
 const KernelTable &tbc::kernels::indexingKernels() {
-  static const KernelTable table = {{"gather", gather}, {"scatter_add", scatterAdd}};
+  static const KernelTable table = {{"gather", gather},
+                                    {"scatter_add", scatterAdd},
+                                    {"topk", topk},
+                                    {"gather_elements", gatherElements},
+                                    {"scatter_elements_add", scatterElementsAdd}};
   return table;
 }

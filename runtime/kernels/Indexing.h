@@ -3,11 +3,16 @@
 // Part of tbc.
 //
 //   gather{dim}         table, indices -> the table with dim replaced by the dims of indices, which
-//   select
-//                       along it.
+//                       select along it.
 //   scatter_add{dim}    updates, indices -> of the table's shape; each update is added where gather
-//   would
-//                       have read it, zeros elsewhere. The gradient of gather.
+//                       would have read it, zeros elsewhere. The gradient of gather.
+//   topk{dim,largest}   input -> the first elements along dim in descending (ascending) order and
+//                       their indices; as many as the results have. The lower index first of
+//                       equals.
+//   gather_elements{dim}       table, indices -> of the indices' shape, which is the table's but
+//   for
+//                              dim: each index selects along dim at its own place.
+//   scatter_elements_add{dim}  updates, indices -> of the table's shape: its gradient.
 //
 // An index outside 0 .. size - 1 is an error: ONNX's negative indices are normalised by whoever
 // reads them.

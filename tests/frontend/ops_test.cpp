@@ -120,6 +120,26 @@ TEST_F(Ops, TileAndTrilu) {
   EXPECT_THAT(run(t, 1), ElementsAre(0, 1, 2, 0, 0, 5, 0, 0, 0));
 }
 
+TEST_F(Ops, TopKAndArgMax) {
+  ModelBuilder b = withInput({"3", "2"});
+  b.ints("k", {1}, {2});
+  onnx::NodeProto &topk = b.node("TopK", {"x", "k"}, {"y", "indices"});
+  ModelBuilder::attr(topk, "axis", int64_t(1));
+  EXPECT_THAT(run(b), ElementsAre(4, 5, 2, 3, 10, 11, 8, 9));
+
+  for (auto [last, expected] : {std::pair(int64_t(0), 0.0), std::pair(int64_t(1), 2.0)}) {
+    // min(x, 0) is 0 everywhere: equal elements.
+    ModelBuilder equal = withInput({"3"});
+    equal.floats("zero", {}, {0});
+    equal.node("Min", {"x", "zero"}, {"m"});
+    onnx::NodeProto &arg = equal.node("ArgMax", {"m"}, {"y"});
+    ModelBuilder::attr(arg, "axis", int64_t(-1));
+    ModelBuilder::attr(arg, "keepdims", int64_t(0));
+    ModelBuilder::attr(arg, "select_last_index", last);
+    EXPECT_THAT(run(equal), ElementsAre(expected, expected));
+  }
+}
+
 TEST_F(Ops, MatMulBroadcastsBatchDims) {
   ModelBuilder b = withInput({"1", "1", "2"});
   b.floats("weight", {3, 2, 1}, {1, 0, 0, 1, 1, 1});

@@ -58,6 +58,12 @@ const std::vector<OpCase> &differentiableCases() {
       {"gather", "3x4xf32, 2x2xi64", "2x2x4xf32", "dim = 0 : i64"},
       {"gather", "2x3x4xf32, 5xi64", "2x5x4xf32", "dim = 1 : i64"},
 
+      {"scatter_add", "2x2x4xf32, 2x2xi64", "3x4xf32", "dim = 0 : i64"},
+      {"topk", "3x5xf32", "3x2xf32, 3x2xi64", "dim = 1 : i64, largest = true"},
+      {"topk", "5x2xf32", "4x2xf32, 4x2xi64", "dim = 0 : i64, largest = false"},
+      {"gather_elements", "2x3x4xf32, 2x5x4xi64", "2x5x4xf32", "dim = 1 : i64"},
+      {"scatter_elements_add", "2x5x4xf32, 2x5x4xi64", "2x3x4xf32", "dim = 1 : i64"},
+
       {"conv", "2x4x5x6xf32, 3x4x3x2xf32", "2x3x3x2xf32",
        "strides = array<i64: 2, 3>, pads = array<i64: 1, 0, 1, 2>, dilations = array<i64: 1, 2>, "
        "groups = 1 : i64"},

@@ -56,6 +56,8 @@ std::vector<Case> allCases() {
     cases.push_back({model, {"pp=2,fsdp=2", "auto", "1f1b", "selective"}, "sgd"});
     cases.push_back({model, {"fsdp=2,tp=2,pp=2"}, "sgd"});
   }
+  for (const char *mesh : {"dp=2,tp=2", "tp=4", "pp=2,fsdp=2"})
+    cases.push_back({"moe-8l", {mesh}, "sgd"});
   for (const char *strategy : {"zero1", "zero2", "zero3", "shard-grad-op"})
     cases.push_back({"tiny-gpt2", {"fsdp=2", strategy}});
   cases.push_back({"tiny-gpt2", {"dp=2,fsdp=2", "hybrid-shard"}});

@@ -265,24 +265,6 @@ void importSlice(NodeContext &node) {
   node.setOutput(0, value);
 }
 
-void requireIndices(const Value &value) {
-  if (kernels::isFloat(value.dtype) || value.dtype == DType::Bool)
-    throw ImportError("needs integer indices, not " + std::string(kernels::name(value.dtype)));
-}
-
-void importGather(NodeContext &node) {
-  requireIndices(node.input(1));
-  const Value &data = node.input(0);
-  node.setOutput(0, gather(node.emitter, data, node.input(1),
-                           checkAxis(node.attrInt("axis", 0), data.rank())));
-}
-
-void importGatherNd(NodeContext &node) {
-  requireIndices(node.input(1));
-  node.setOutput(
-      0, gatherNd(node.emitter, node.input(0), node.input(1), node.attrInt("batch_dims", 0)));
-}
-
 /// Repeats along each dim: a new dim in front of it, then both become one.
 void importTile(NodeContext &node) {
   Value value = node.input(0);
@@ -403,8 +385,6 @@ llvm::ArrayRef<OpImporter> shapeOps() {
       {"", "CumSum", importCumSum},
       {"", "Expand", importExpand},
       {"", "Flatten", importFlatten},
-      {"", "Gather", importGather},
-      {"", "GatherND", importGatherNd},
       {"", "Pad", importPad},
       {"", "Range", importRange},
       {"", "Reshape", importReshape},

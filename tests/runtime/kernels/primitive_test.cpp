@@ -197,6 +197,41 @@ TEST_P(Primitive, GatherAndScatterAdd) {
                  KernelError);
 }
 
+TEST_P(Primitive, TopKTakesTheLowerIndexOfEquals) {
+  Tensor a = floats(arith, {2, 4}, {0, 0, 0, 0, 0, 0, 0, 0});
+  std::vector<TensorType> types = {{DType::F32, {2, 2}}, {DType::I64, {2, 2}}};
+  auto attrs = [](bool largest) { return Attrs{{"dim", int64_t(1)}, {"largest", largest}}; };
+  for (bool largest : {false, true})
+    EXPECT_THAT(runAll(arith, "topk", attrs(largest), {a}, types)[1].data<int64_t>(),
+                ElementsAre(0, 1, 0, 1));
+  // Residues have an order of their own: the values are those at the indices, in that order.
+  Tensor b = floats(arith, {2, 4}, {3, 1, 4, 1, 5, 9, 2, 6});
+  std::vector<Tensor> top = runAll(arith, "topk", attrs(true), {b}, types);
+  expectSame(arith, run(arith, "gather_elements", {{"dim", int64_t(1)}}, {b, top[1]}, types[0]),
+             top[0], "topk");
+  if (arith != Arith::Residue61) {
+    EXPECT_THAT(top[1].data<int64_t>(), ElementsAre(2, 0, 1, 3));
+    EXPECT_THAT(runAll(arith, "topk", attrs(false), {b}, types)[1].data<int64_t>(),
+                ElementsAre(1, 3, 2, 0));
+  }
+}
+
+TEST_P(Primitive, GatherAndScatterElements) {
+  Tensor table = floats(arith, {3, 2}, {1, 2, 3, 4, 5, 6}), indices = ints({2, 2}, {2, 0, 2, 1});
+  Attrs dim0 = {{"dim", int64_t(0)}};
+  expectValues(arith, run(arith, "gather_elements", dim0, {table, indices}, {DType::F32, {2, 2}}),
+               {5, 2, 5, 4});
+  Tensor updates = floats(arith, {2, 2}, {1, 2, 3, 4});
+  expectValues(arith, run(arith, "scatter_elements_add", dim0, {updates, indices}, table.type()),
+               {0, 2, 0, 4, 4, 0});
+  EXPECT_THROW(
+      run(arith, "gather_elements", dim0, {table, ints({1, 2}, {3, 0})}, {DType::F32, {1, 2}}),
+      KernelError);
+  EXPECT_THROW(
+      run(arith, "gather_elements", dim0, {table, ints({1, 1}, {0})}, {DType::F32, {1, 1}}),
+      KernelError);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ariths, Primitive, ::testing::ValuesIn(allAriths),
                          [](const auto &info) { return nameOf(info.param); });
 
