@@ -105,8 +105,8 @@ const OpImporter *findImporter(const std::string &domain, const std::string &typ
   using Table = std::map<std::pair<std::string, std::string>, const OpImporter *>;
   static const Table table = [] {
     Table result;
-    for (llvm::ArrayRef<OpImporter> family :
-         {mathOps(), shapeOps(), indexingOps(), linearOps(), reductionOps(), normOps(), convOps(), attentionOps()})
+    for (llvm::ArrayRef<OpImporter> family : {mathOps(), shapeOps(), indexingOps(), linearOps(),
+                                              reductionOps(), normOps(), convOps(), attentionOps()})
       for (const OpImporter &importer : family)
         result[{importer.domain, importer.type}] = &importer;
     return result;
