@@ -14,6 +14,7 @@
 #include "ir/Contraction.h"
 #include "ir/Convolution.h"
 #include "ir/Elementwise.h"
+#include "ir/Experts.h"
 #include "ir/Indexing.h"
 #include "ir/Loss.h"
 #include "ir/Movement.h"

@@ -18,6 +18,7 @@ void registerCollectiveOps(TbcDialect &dialect);
 void registerContractionOps(TbcDialect &dialect);
 void registerConvolutionOps(TbcDialect &dialect);
 void registerElementwiseOps(TbcDialect &dialect);
+void registerExpertsOps(TbcDialect &dialect);
 void registerIndexingOps(TbcDialect &dialect);
 void registerLossOps(TbcDialect &dialect);
 void registerMovementOps(TbcDialect &dialect);

@@ -17,6 +17,7 @@ void TbcDialect::initialize() {
   registerContractionOps(*this);
   registerConvolutionOps(*this);
   registerElementwiseOps(*this);
+  registerExpertsOps(*this);
   registerIndexingOps(*this);
   registerLossOps(*this);
   registerMovementOps(*this);

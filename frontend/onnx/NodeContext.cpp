@@ -101,12 +101,19 @@ std::vector<int64_t> NodeContext::axes(size_t i, llvm::StringRef name) const {
   return hasInput(i) ? ints(i) : attrInts(name, {});
 }
 
+llvm::ArrayRef<llvm::ArrayRef<OpImporter>> opFamilies() {
+  static const llvm::ArrayRef<OpImporter> families[] = {
+      mathOps(),      shapeOps(), indexingOps(), linearOps(),
+      reductionOps(), normOps(),  convOps(),     attentionOps(),
+  };
+  return families;
+}
+
 const OpImporter *findImporter(const std::string &domain, const std::string &type) {
   using Table = std::map<std::pair<std::string, std::string>, const OpImporter *>;
   static const Table table = [] {
     Table result;
-    for (llvm::ArrayRef<OpImporter> family : {mathOps(), shapeOps(), indexingOps(), linearOps(),
-                                              reductionOps(), normOps(), convOps(), attentionOps()})
+    for (llvm::ArrayRef<OpImporter> family : opFamilies())
       for (const OpImporter &importer : family)
         result[{importer.domain, importer.type}] = &importer;
     return result;

@@ -96,6 +96,9 @@ llvm::ArrayRef<OpImporter> normOps();
 llvm::ArrayRef<OpImporter> convOps();
 llvm::ArrayRef<OpImporter> attentionOps();
 
+/// All of them.
+llvm::ArrayRef<llvm::ArrayRef<OpImporter>> opFamilies();
+
 /// The importer of a kind of node, or nullptr.
 const OpImporter *findImporter(const std::string &domain, const std::string &type);
 

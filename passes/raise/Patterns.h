@@ -18,6 +18,7 @@ void addGeluPatterns(mlir::RewritePatternSet &patterns);
 void addSiluPatterns(mlir::RewritePatternSet &patterns);
 void addRotaryPatterns(mlir::RewritePatternSet &patterns);
 void addSoftmaxPatterns(mlir::RewritePatternSet &patterns);
+void addExpertPatterns(mlir::RewritePatternSet &patterns);
 void addAttentionPatterns(mlir::RewritePatternSet &patterns);
 
 /// Remarks, at each attention that stays decomposed, why.

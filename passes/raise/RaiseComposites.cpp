@@ -38,6 +38,7 @@ const Phase phases[] = {
     {"silu", raise::addSiluPatterns},
     {"rotary", raise::addRotaryPatterns},
     {"softmax", raise::addSoftmaxPatterns},
+    {"routed_experts", raise::addExpertPatterns},
     {"attention", raise::addAttentionPatterns},
 };
 

@@ -10,6 +10,7 @@
 #include "runtime/kernels/CrossEntropy.h"
 #include "runtime/kernels/Einsum.h"
 #include "runtime/kernels/Elementwise.h"
+#include "runtime/kernels/Experts.h"
 #include "runtime/kernels/Indexing.h"
 #include "runtime/kernels/Kernel.h"
 #include "runtime/kernels/Movement.h"
@@ -29,7 +30,7 @@ static const std::map<std::string_view, KernelFn> &registry() {
          {&elementwiseKernels(), &movementKernels(), &reductionKernels(), &einsumKernels(),
           &indexingKernels(), &convolutionKernels(), &poolingKernels(), &activationKernels(),
           &normalizationKernels(), &batchNormKernels(), &attentionKernels(), &crossEntropyKernels(),
-          &optimizerKernels()})
+          &optimizerKernels(), &expertKernels()})
       for (const KernelEntry &entry : *table)
         require(result.emplace(entry.mnemonic, entry.kernel).second, [&] {
           return "two kernels are registered for '" + std::string(entry.mnemonic) + "'";

@@ -35,12 +35,23 @@ TEST(Check, FlopsOfGpt2AreTheClosedForm) {
   }
 }
 
+/// Each token goes to 2 of 4 experts, whose first layer has a gate.
+TEST(Check, FlopsOfRoutedExpertsAreThoseOfTheirTopK) {
+  double layers = 8, h = 24, v = 64, f = 32, experts = 4, top = 2, s = 16;
+  double attention = 2 * s * (h * 3 * h + h * h) + 2 * 2 * s * s * h;
+  double routed = 2 * s * (h * experts + top * 3 * h * f);
+  EXPECT_DOUBLE_EQ(check("moe-8l", 16).flopsPerSample,
+                   layers * (attention + routed) + 2 * s * h * v);
+}
+
 TEST(Check, CompositesAreFound) {
   cli::CheckReport gpt2 = check("gpt2");
   EXPECT_EQ(gpt2.composites["attention"], 12);
   EXPECT_EQ(gpt2.composites["gelu"], 12);
   EXPECT_EQ(gpt2.composites["layer_norm"], 25);
   EXPECT_FALSE(gpt2.weightsPresent);
+  cli::CheckReport moe = check("moe-8l");
+  EXPECT_EQ(moe.composites["routed_experts"], 8);
   cli::CheckReport llama = check("tiny-llama");
   EXPECT_EQ(llama.composites["attention"], 2);
   EXPECT_EQ(llama.composites["rms_norm"], 5);
@@ -76,9 +87,7 @@ TEST(Check, ReportNamesWhatMatters) {
 /// docs/onnx-ops.md lists what the importer's tables have.
 TEST(Check, DocumentedOpsAreTheImportedOnes) {
   std::set<std::string> imported, documented;
-  for (auto family :
-       {frontend::mathOps(), frontend::shapeOps(), frontend::linearOps(), frontend::reductionOps(),
-        frontend::normOps(), frontend::convOps(), frontend::attentionOps()})
+  for (llvm::ArrayRef<frontend::OpImporter> family : frontend::opFamilies())
     for (const frontend::OpImporter &op : family)
       imported.insert(op.type);
   std::ifstream file(TBC_SOURCE_DIR "/docs/onnx-ops.md");

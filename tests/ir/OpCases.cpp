@@ -103,6 +103,12 @@ const std::vector<OpCase> &differentiableCases() {
        "scale = 0.5 : f64, causal = false"},
       {"cross_entropy", "2x3x4xf32, 2x3xi64", "2x3xf32, 2x3xf32, 2x3xf32",
        "ignore_index = -100 : i64"},
+      {"routed_experts", "3x4xf32, 3x2xf32, 2x10x4xf32, 2x6x5xf32", "3x6xf32",
+       "activation = \"silu\", gated = true, top = 2 : i64"},
+      {"routed_experts", "3x4xf32, 3x2xf32, 2x5x4xf32, 2x6x5xf32", "3x6xf32",
+       "activation = \"gelu_tanh\", gated = false, top = 2 : i64"},
+      {"routed_experts", "3x4xf32, 3x2xf32, 2x5x4xf32, 2x6x5xf32", "3x6xf32",
+       "activation = \"relu\", gated = false, top = 2 : i64"},
   };
   return cases;
 }
@@ -136,6 +142,12 @@ const std::vector<OpCase> &compositeCases() {
          "1x2x3x4xbf16, 1x2x3xf32, 1x2x3xf32", "scale = 0.5 : f64, causal = true"},
         {"cross_entropy_grad", "2x3x4xf32, 2x3xi64, 2x3xf32, 2x3xf32, 2x3xf32", "2x3x4xf32",
          "ignore_index = -100 : i64", true},
+        {"routed_experts_grad", "3x6xf32, 3x4xf32, 3x2xf32, 2x10x4xf32, 2x6x5xf32",
+         "3x4xf32, 3x2xf32, 2x10x4xf32, 2x6x5xf32",
+         "activation = \"silu\", gated = true, top = 2 : i64"},
+        {"routed_experts_grad", "3x6xbf16, 3x4xbf16, 3x2xbf16, 2x5x4xbf16, 2x6x5xbf16",
+         "3x4xbf16, 3x2xbf16, 2x5x4xbf16, 2x6x5xbf16",
+         "activation = \"gelu\", gated = false, top = 2 : i64"},
         {"cross_entropy", "3x4xbf16, 3xi64", "3xf32, 3xf32, 3xf32", "ignore_index = -100 : i64"},
     };
     MLIRContext context;

@@ -79,6 +79,10 @@ static void addWarnings(CheckReport &report) {
   if (count("batch_norm") > 0)
     report.warnings.push_back("batch norm uses running statistics (inference form); export in "
                               "training mode to train with batch statistics");
+  if (count("topk") > 0 && count("routed_experts") == 0)
+    report.warnings.push_back(
+        "a topk that routes to no experts that were recognised: if the model "
+        "has experts, their FLOPs count literally, all experts on all tokens");
 }
 
 Result<CheckReport> checkModel(const std::string &path, const frontend::ImportOptions &options) {
@@ -92,11 +96,11 @@ Result<CheckReport> checkModel(const std::string &path, const frontend::ImportOp
   report.hash = model->hash;
   report.seq = model->seq;
   report.warnings = model->warnings;
-  report.flopsPerSample = countFlops(function) / double(model->batch);
 
   driver::DiagnosticCollector diagnostics(*context);
   if (failed(raiseComposites(function)))
     return diagnostics.error(ErrorCode::ModelRejected, path + ": composites could not be raised");
+  report.flopsPerSample = countFlops(function) / double(model->batch);
   countOps(function, report);
   FactorAnalysis analysis(function);
   Block &body = function.getBody().front();
@@ -168,6 +172,8 @@ void printReport(const CheckReport &report, std::ostream &out) {
   out << "flops      " << flops << " per sample, forward";
   if (report.seq > 0)
     out << ", at sequence length " << report.seq;
+  if (report.composites.count("routed_experts"))
+    out << ", routed experts by their top-k";
   out << "\n";
   printCounts("composites", report.composites, out);
   printCounts("ops       ", report.ops, out);

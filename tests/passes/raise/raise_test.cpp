@@ -12,6 +12,7 @@
 
 #include "ir/Activation.h"
 #include "ir/Attention.h"
+#include "ir/Experts.h"
 #include "ir/Normalization.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -100,14 +101,17 @@ TEST_P(Example, MeansTheSameAfterwards) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, Example, testing::Values("activations", "attention", "kept_attention", "norms", "rotary"),
-    [](const testing::TestParamInfo<const char *> &info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(All, Example,
+                         testing::Values("activations", "attention", "experts", "kept_attention",
+                                         "norms", "rotary"),
+                         [](const testing::TestParamInfo<const char *> &info) {
+                           return std::string(info.param);
+                         });
 
 /// How many composites a model has.
 struct ModelCase {
   const char *name;
-  int64_t attentions, layerNorms, rmsNorms, gelus, silus, rotaries;
+  int64_t attentions, layerNorms, rmsNorms, gelus, silus, rotaries, experts, softmaxes;
 };
 void PrintTo(const ModelCase &model, std::ostream *stream) { *stream << model.name; }
 
@@ -141,7 +145,8 @@ TEST_P(Model, IsRaisedWhole) {
   EXPECT_EQ(count<GeluOp>(function), GetParam().gelus);
   EXPECT_EQ(count<SiluOp>(function), GetParam().silus);
   EXPECT_EQ(count<RotaryOp>(function), GetParam().rotaries);
-  EXPECT_EQ(count<SoftmaxOp>(function), 0);
+  EXPECT_EQ(count<RoutedExpertsOp>(function), GetParam().experts);
+  EXPECT_EQ(count<SoftmaxOp>(function), GetParam().softmaxes);
   for (auto attention : function.getOps<AttentionOp>())
     EXPECT_TRUE(attention.getCausal());
   // Nothing of size s x s is left.
@@ -165,10 +170,15 @@ TEST_P(Model, HasUniqueIds) {
 /// With random weights; gpt2 has those of a laptop's whole memory in f64.
 class SmallModel : public Model {};
 
-TEST_P(SmallModel, MeansTheSameAfterwards) { expectSameAfterRaising(function, 1e-12, 256); }
+TEST_P(SmallModel, MeansTheSameAfterwards) {
+  // The attention scale of a head of 6 is no power of two: f32 rounds it in the file.
+  double tolerance = llvm::StringRef(GetParam().name) == "moe-8l" ? 1e-8 : 1e-12;
+  expectSameAfterRaising(function, tolerance, 64);
+}
 
-const ModelCase tinyGpt2{"tiny-gpt2", 2, 5, 0, 2, 0, 0}, tinyLlama{"tiny-llama", 2, 0, 5, 0, 2, 4},
-    gpt2{"gpt2", 12, 25, 0, 12, 0, 0};
+const ModelCase tinyGpt2{"tiny-gpt2", 2, 5, 0, 2, 0, 0, 0, 0},
+    tinyLlama{"tiny-llama", 2, 0, 5, 0, 2, 4, 0, 0}, gpt2{"gpt2", 12, 25, 0, 12, 0, 0, 0, 0},
+    moe{"moe-8l", 8, 17, 0, 0, 0, 0, 8, 8};
 
 std::string nameOf(const testing::TestParamInfo<ModelCase> &info) {
   std::string name = info.param.name;
@@ -176,7 +186,7 @@ std::string nameOf(const testing::TestParamInfo<ModelCase> &info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Model, testing::Values(tinyGpt2, tinyLlama, gpt2), nameOf);
-INSTANTIATE_TEST_SUITE_P(All, SmallModel, testing::Values(tinyGpt2, tinyLlama), nameOf);
+INSTANTIATE_TEST_SUITE_P(All, Model, testing::Values(tinyGpt2, tinyLlama, gpt2, moe), nameOf);
+INSTANTIATE_TEST_SUITE_P(All, SmallModel, testing::Values(tinyGpt2, tinyLlama, moe), nameOf);
 
 } // namespace

@@ -236,6 +236,8 @@ TEST(Registry, IsComplete) {
                          "batch_norm_train",
                          "attention",
                          "attention_grad",
+                         "routed_experts",
+                         "routed_experts_grad",
                          "cross_entropy",
                          "cross_entropy_grad",
                          "sgd",

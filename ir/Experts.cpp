@@ -1,0 +1,225 @@
+//===- Experts.cpp - Mixture of experts ------------------------------------===//
+
+#include "ir/Experts.h"
+#include "ir/Activation.h"
+#include "ir/Formula.h"
+#include "ir/Movement.h"
+
+using namespace mlir;
+
+namespace tbc {
+
+namespace {
+
+/// Labels of the dims: token, expert, inner dim, width in and out.
+enum Label : int64_t { T, E, F, H, O };
+
+constexpr int64_t kInput[] = {T, H}, kWeights[] = {T, E}, kIn[] = {E, F, H}, kOut[] = {E, O, F},
+                  kInner[] = {E, T, F}, kExpert[] = {E, T, O}, kResult[] = {T, O};
+
+/// The sizes of a layer of experts; `parts`: dims of `in` per inner dim.
+struct Sizes {
+  Sizes(Value input, Value out, bool gated) {
+    t = tensorType(input).getDimSize(0), h = tensorType(input).getDimSize(1);
+    e = tensorType(out).getDimSize(0), o = tensorType(out).getDimSize(1);
+    f = tensorType(out).getDimSize(2), parts = gated ? 2 : 1;
+  }
+  int64_t t, h, e, o, f, parts;
+};
+
+/// The factor rule's dims of everything that a layer of experts reads or writes.
+struct ExpertDims {
+  /// `rows`: the kind of the loops over tokens and the width out.
+  ExpertDims(FactorRule &rule, const Sizes &n, LoopKind rows) {
+    unsigned t = rule.addLoop(n.t, rows), e = rule.addLoop(n.e, LoopKind::Reduction);
+    unsigned f = rule.addLoop(n.f, LoopKind::Reduction), h = rule.addLoop(n.h, LoopKind::Fixed);
+    unsigned o = rule.addLoop(n.o, rows);
+    input = FactorRule::dims({t, h});
+    weights = FactorRule::dims({t, e});
+    in = FactorRule::dims({e, f, h});
+    if (n.parts == 2) // a shard of the dim is one of the gate and one of the rest
+      in[1] = {{f}, {f}};
+    out = FactorRule::dims({e, o, f});
+    result = FactorRule::dims({t, o});
+  }
+  SmallVector<FactorRule::Dim, 4> input, weights, in, out, result;
+};
+
+/// What both decompositions compute, in the wide element type.
+struct Forward {
+  Value x, w, in, out;
+  /// The first layer's gate and the rest (null unless gated), act(gate), and the inner values.
+  Value gate, up, activated, inner;
+};
+
+} // namespace
+
+//===- types ---------------------------------------------------------------===//
+
+static LogicalResult inferExperts(std::optional<Location> loc, Value input, Value weights, Value in,
+                                  Value out, StringRef activation, bool gated, int64_t top,
+                                  SmallVectorImpl<Type> &types) {
+  auto x = tensorType(input), w = tensorType(weights), first = tensorType(in),
+       second = tensorType(out);
+  bool agree =
+      x.getRank() == 2 && w.getRank() == 2 && first.getRank() == 3 && second.getRank() == 3;
+  if (agree) {
+    Sizes n(input, out, gated);
+    agree = w.getShape() == ArrayRef<int64_t>{n.t, n.e} &&
+            first.getShape() == ArrayRef<int64_t>{n.e, n.parts * n.f, n.h};
+  }
+  for (RankedTensorType type : {w, first, second})
+    agree = agree && type.getElementType() == x.getElementType();
+  if (!agree) // routed_experts_c1
+    return emitOptionalError(loc, "routes ", x, " by ", w, " to experts ", first, " and ", second);
+  if (activation != "silu" && activation != "gelu" && activation != "gelu_tanh" &&
+      activation != "relu") // routed_experts_c2
+    return emitOptionalError(loc, "has unknown activation \"", activation,
+                             "\"; expected silu, gelu, gelu_tanh or relu");
+  if (top < 1) // routed_experts_c2
+    return emitOptionalError(loc, "routes each token to ", top, " experts");
+  types.push_back(
+      RankedTensorType::get({x.getDimSize(0), second.getDimSize(1)}, x.getElementType()));
+  return success();
+}
+
+LogicalResult RoutedExpertsOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                                Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  return inferExperts(loc, adaptor.getInput(), adaptor.getWeights(), adaptor.getIn(),
+                      adaptor.getOut(), adaptor.getActivation(), adaptor.getGated(),
+                      adaptor.getTop(), types);
+}
+
+LogicalResult RoutedExpertsGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                                    Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  SmallVector<Type> forward;
+  if (failed(inferExperts(loc, adaptor.getInput(), adaptor.getWeights(), adaptor.getIn(),
+                          adaptor.getOut(), adaptor.getActivation(), adaptor.getGated(),
+                          adaptor.getTop(), forward)))
+    return failure();
+  if (adaptor.getCotangent().getType() != forward[0]) // routed_experts_grad_c1
+    return emitOptionalError(loc, "has a cotangent of type ", adaptor.getCotangent().getType(),
+                             ", expected ", forward[0]);
+  types.assign({adaptor.getInput().getType(), adaptor.getWeights().getType(),
+                adaptor.getIn().getType(), adaptor.getOut().getType()});
+  return success();
+}
+
+//===- factors, cost -------------------------------------------------------===//
+
+FactorRule RoutedExpertsOp::getFactorRule() {
+  FactorRule rule;
+  ExpertDims dims(rule, Sizes(getInput(), getOut(), getGated()), LoopKind::Parallel);
+  rule.operands = {dims.input, dims.weights, dims.in, dims.out};
+  rule.results.push_back(dims.result);
+  return rule;
+}
+
+FactorRule RoutedExpertsGradOp::getFactorRule() {
+  FactorRule rule;
+  // The gradients of the experts are sums over tokens, that of the tokens one over the width out.
+  ExpertDims dims(rule, Sizes(getInput(), getOut(), getGated()), LoopKind::Reduction);
+  rule.operands = {dims.result, dims.input, dims.weights, dims.in, dims.out};
+  rule.results = {dims.input, dims.weights, dims.in, dims.out};
+  return rule;
+}
+
+void RoutedExpertsOp::resizeLoops(ArrayRef<int64_t>) {}
+void RoutedExpertsGradOp::resizeLoops(ArrayRef<int64_t>) {}
+StringRef RoutedExpertsOp::getKernelClass() { return "matmul"; }
+StringRef RoutedExpertsGradOp::getKernelClass() { return "matmul"; }
+
+/// 2 FLOPs for each of `in` products with the first layer and `out` with the second.
+static double expertFlops(const Sizes &n, int64_t top, double in, double out) {
+  return 2.0 * double(n.t) * double(top) * double(n.f) *
+         (in * double(n.parts * n.h) + out * double(n.o));
+}
+double RoutedExpertsOp::getFlops() {
+  return expertFlops(Sizes(getInput(), getOut(), getGated()), getTop(), 1, 1);
+}
+double RoutedExpertsGradOp::getFlops() {
+  return expertFlops(Sizes(getInput(), getOut(), getGated()), getTop(), 3, 2);
+}
+
+//===- gradient, decomposition ---------------------------------------------===//
+
+LogicalResult RoutedExpertsOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                        ArrayRef<bool> needed,
+                                        SmallVectorImpl<Value> &operandCotangents) {
+  if (!cotangents[0] || !llvm::is_contained(needed, true))
+    return success();
+  auto grad =
+      builder.create<RoutedExpertsGradOp>(getLoc(), cotangents[0], getInput(), getWeights(),
+                                          getIn(), getOut(), getActivation(), getGated(), getTop());
+  for (auto [i, result] : llvm::enumerate(grad.getResults()))
+    if (needed[i])
+      operandCotangents[i] = result;
+  return success();
+}
+
+static Value activate(Formula &f, Value x, StringRef activation) {
+  if (activation == "silu")
+    return f.make<SiluOp>(x.getType(), x);
+  if (activation == "relu")
+    return f.make<ReluOp>(x);
+  return f.make<GeluOp>(x.getType(), x, activation == "gelu" ? "none" : "tanh");
+}
+
+static Value activationGrad(Formula &f, Value x, Value dy, StringRef activation) {
+  if (activation == "silu")
+    return f.make<SiluGradOp>(x.getType(), x, dy);
+  if (activation == "relu")
+    return f.make<ReluGradOp>(x.getType(), x, dy);
+  return f.make<GeluGradOp>(x.getType(), x, dy, activation == "gelu" ? "none" : "tanh");
+}
+
+template <typename Op> static Forward forward(Formula &f, Op op) {
+  Forward v;
+  Sizes n(op.getInput(), op.getOut(), op.getGated());
+  v.x = f.wide(op.getInput()), v.w = f.wide(op.getWeights());
+  v.in = f.wide(op.getIn()), v.out = f.wide(op.getOut());
+  v.gate = f.einsum(v.x, v.in, kInput, kIn, kInner);
+  if (op.getGated()) {
+    Value both = v.gate;
+    v.gate = f.make<SliceOp>(both, 2, 0, n.f);
+    v.up = f.make<SliceOp>(both, 2, n.f, n.f);
+  }
+  v.activated = activate(f, v.gate, op.getActivation());
+  v.inner = op.getGated() ? f.mul(v.activated, v.up) : v.activated;
+  return v;
+}
+
+LogicalResult RoutedExpertsOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
+  Formula f{builder, getLoc()};
+  Forward v = forward(f, *this);
+  Value each = f.einsum(v.inner, v.out, kInner, kOut, kExpert);
+  results.assign(
+      {f.cast(f.einsum(each, v.w, kExpert, kWeights, kResult), getType().getElementType())});
+  return success();
+}
+
+LogicalResult RoutedExpertsGradOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
+  Formula f{builder, getLoc()};
+  Forward v = forward(f, *this);
+  Value dy = f.wide(getCotangent());
+  Value dInner = f.einsum(dy, v.out, kResult, kOut, kInner);
+  Value dW = f.einsum(v.inner, dInner, kInner, kInner, kWeights);
+  dW = f.select(f.compare(v.w, f.number(v.w, 0), "ne"), dW, f.number(dW, 0));
+
+  SmallVector<int64_t> order{1, 0};
+  Value w = broadcastTo(builder, getLoc(), f.make<TransposeOp>(v.w, order),
+                        tensorType(v.inner).getShape(), {0, 1});
+  Value dOut = f.einsum(f.mul(v.inner, w), dy, kInner, kResult, kOut);
+  dInner = f.mul(dInner, w);
+  Value dFirst = activationGrad(f, v.gate, v.up ? f.mul(dInner, v.up) : dInner, getActivation());
+  if (v.up)
+    dFirst = f.make<ConcatOp>(ValueRange{dFirst, f.mul(dInner, v.activated)}, 2);
+  Value dX = f.einsum(dFirst, v.in, kInner, kIn, kInput);
+  Value dIn = f.einsum(dFirst, v.x, kInner, kInput, kIn);
+  Type element = tensorType(getInput()).getElementType();
+  for (Value value : {dX, dW, dIn, dOut})
+    results.push_back(f.cast(value, element));
+  return success();
+}
+
+} // namespace tbc

@@ -1,0 +1,50 @@
+//===- Experts.td - Mixture of experts -------------------------------------===//
+
+#ifndef TBC_IR_EXPERTS
+#define TBC_IR_EXPERTS
+
+include "ir/TbcBase.td"
+
+def Tbc_RoutedExpertsOp
+    : Tbc_InferredOp<"routed_experts", [DeclareOpInterfaceMethods<CompositeOpInterface>,
+                                        DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "y[t, o] = sum over e of weights[t, e] * expert_e(x[t])";
+  let description = [{
+    Each expert is a network of two layers: p = in[e] x, a = act(p), expert_e(x) = out[e] a. If `gated`,
+    p has two halves, the gate in front, and a = act(gate) * up. The token t is routed to the experts
+    with a weight that is not 0: at most `top` of them, and only those are computed. Nothing is dropped.
+
+    FLOPs: 2 t top f (g h + o), where g is 2 if gated, else 1. t and o are parallel; e and f are summed over, so
+    that a rank with some of the experts, or with a part of each, makes a partial sum; h is fixed.
+
+    Constraints:
+    (C1) x[t, h], weights[t, e], in[e, g * f, h] and out[e, o, f] agree, also in their element type.
+    (C2) `activation` is silu, gelu, gelu_tanh or relu; `top` is positive.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$weights, Tbc_FloatTensor:$in,
+      Tbc_FloatTensor:$out, StrAttr:$activation, BoolAttr:$gated, I64Attr:$top);
+  let results = (outs Tbc_FloatTensor:$result);
+}
+
+def Tbc_RoutedExpertsGradOp
+    : Tbc_InferredOp<"routed_experts_grad", [DeclareOpInterfaceMethods<CompositeOpInterface>]> {
+  let summary = "The gradients of routed_experts with respect to its four operands";
+  let description = [{
+    The first layer is computed again: what it makes of a token depends on the experts that the token went
+    to, and is larger than the token. With da = out[e]^T dy: d weights[t, e] = a . da where the weight is
+    not 0 and 0 elsewhere, d out[e] = sum over t of weights[t, e] dy a^T, dp by the derivative of the
+    activation from weights[t, e] * da, d in[e] = sum over t of dp x^T, dx = sum over e of in[e]^T dp.
+
+    FLOPs: 2 t top f (3 g h + 2 o).
+
+    Constraints:
+    (C1) As routed_experts; the cotangent has the type of its result.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$cotangent, Tbc_FloatTensor:$input, Tbc_FloatTensor:$weights,
+      Tbc_FloatTensor:$in, Tbc_FloatTensor:$out, StrAttr:$activation, BoolAttr:$gated,
+      I64Attr:$top);
+  let results = (outs Tbc_FloatTensor:$input_cotangent, Tbc_FloatTensor:$weights_cotangent,
+      Tbc_FloatTensor:$in_cotangent, Tbc_FloatTensor:$out_cotangent);
+}
+
+#endif // TBC_IR_EXPERTS

@@ -1,0 +1,28 @@
+//===- Experts.h - Kernels of a mixture of experts -------------------------===//
+//
+// Part of tbc. Plain C++.
+//
+//   routed_experts{activation,gated,top}       x[t, h], weights[t, e], in[e, g * f, h], out[e, o,
+//   f]
+//                                              -> y[t, o]
+//   routed_experts_grad{activation,gated,top}  dy, x, weights, in, out -> the gradients of x,
+//   weights,
+//                                              in, out
+//
+// ir/Experts.td has the formulas. An expert sees only the tokens with a weight that is not 0; what
+// it computes of them are other kernels' results.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_KERNELS_EXPERTS_H
+#define TBC_RUNTIME_KERNELS_EXPERTS_H
+
+#include "runtime/kernels/Support.h"
+
+namespace tbc::kernels {
+
+const KernelTable &expertKernels();
+
+} // namespace tbc::kernels
+
+#endif // TBC_RUNTIME_KERNELS_EXPERTS_H
