@@ -7,6 +7,7 @@ include "ir/TbcBase.td"
 
 def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<CompositeOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let resizesFixedLoops = "true";
   let summary = "softmax(scale * q k^T) v over q[b, h, s, d], k[b, hk, t, d], v[b, hk, t, dv]";
   let description = [{
     Query head i reads key and value head i / (h / hk). With z = scale * (q . k):
@@ -28,6 +29,7 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Com
 }
 
 def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMethods<CompositeOpInterface>]> {
+  let resizesFixedLoops = "true";
   let summary = "The gradients of attention with respect to q, k and v";
   let description = [{
     With p = exp(scale * (q . k) - m) / l at allowed keys and 0 elsewhere: dv = p^T do, dp = do v^T,

@@ -1,6 +1,7 @@
 //===- Contraction.cpp - Reductions, einsum, gather ------------------------===//
 
 #include "ir/Contraction.h"
+#include "ir/Elementwise.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
@@ -165,6 +166,17 @@ LogicalResult EinsumOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
         einsumCotangent(builder, getLoc(), cotangents[0], getLhs(), tensorType(getRhs()),
                         getRhsLabels(), getLhsLabels(), getOutLabels());
   return success();
+}
+
+bool isPlainInput(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    auto cost = dyn_cast<CostOpInterface>(op);
+    bool moves = cost && op->getNumOperands() == 1 && cost.getKernelClass() == "none";
+    if (!moves && !isa<CastOp>(op))
+      return false;
+    value = op->getOperand(0);
+  }
+  return true;
 }
 
 //===- gather, scatter_add -------------------------------------------------===//

@@ -37,12 +37,14 @@ def Tbc_EinsumOp : Tbc_InferredOp<"einsum", [DeclareOpInterfaceMethods<Different
 }
 
 def Tbc_GatherOp : Tbc_InferredOp<"gather", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let resizesFixedLoops = "::tbc::isPlainInput(getIndices())";
   let summary = "Rows of a table: the dims of `indices` replace dim `dim` of `table`";
   let arguments = (ins Tbc_Tensor:$table, Tbc_IntTensor:$indices, I64Attr:$dim);
   let results = (outs Tbc_Tensor:$result);
 }
 
 def Tbc_ScatterAddOp : Tbc_Op<"scatter_add", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let resizesFixedLoops = "::tbc::isPlainInput(getIndices())";
   let summary = "The gradient of gather: adds every row of `updates` into row `indices` of a zero table";
   let arguments = (ins Tbc_FloatTensor:$updates, Tbc_IntTensor:$indices, I64Attr:$dim);
   let results = (outs Tbc_FloatTensor:$result);

@@ -7,6 +7,7 @@ include "ir/TbcBase.td"
 
 def Tbc_CrossEntropyOp : Tbc_InferredOp<"cross_entropy", [DeclareOpInterfaceMethods<CompositeOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let resizesFixedLoops = "true";
   let summary = "-log softmax(logits)[label] for every row of logits[.., v]; 0 where label is ignore_index";
   let description = [{
     m = stabilizer_max(x), l = sum(exp(x - m)), loss = m + log(l) - x[label]. All three results are f32, or f64
@@ -20,6 +21,7 @@ def Tbc_CrossEntropyOp : Tbc_InferredOp<"cross_entropy", [DeclareOpInterfaceMeth
 }
 
 def Tbc_CrossEntropyGradOp : Tbc_InferredOp<"cross_entropy_grad", [DeclareOpInterfaceMethods<CompositeOpInterface>]> {
+  let resizesFixedLoops = "true";
   let summary = "The gradient of cross_entropy: dloss * (exp(x - m) / l - [label]), 0 where label is ignore_index";
   let description = [{
     FLOPs: 5 per logit. Rows are parallel, v is fixed.

@@ -66,6 +66,7 @@ def Tbc_PadOp : Tbc_InferredOp<"pad", [DeclareOpInterfaceMethods<DifferentiableO
 }
 
 def Tbc_IotaOp : Tbc_Op<"iota"> {
+  let resizesFixedLoops = "true";
   let summary = "The index along `dim`";
   let arguments = (ins I64Attr:$dim);
   let results = (outs Tbc_IntTensor:$result);
@@ -73,6 +74,7 @@ def Tbc_IotaOp : Tbc_Op<"iota"> {
 }
 
 def Tbc_ConstantOp : Tbc_Op<"constant"> {
+  let resizesFixedLoops = "true";
   let summary = "A constant tensor";
   let description = [{
     Only small constants (masks' bounds, scales, shape-like tables) live in the IR; weights never do.

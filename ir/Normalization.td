@@ -10,6 +10,7 @@ include "ir/TbcBase.td"
 
 class Tbc_NormOp<string mnemonic, string flopsPerElement, list<Trait> traits = []>
     : Tbc_InferredOp<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<CompositeOpInterface>])> {
+  let resizesFixedLoops = "true";
   let familyDefinition = [{
     void $cppClass::resizeLoops(::llvm::ArrayRef<int64_t>) {}
     double $cppClass::getFlops() {

@@ -50,6 +50,9 @@ double convolutionFlops(const FactorRule &rule);
 FactorRule poolingRule(mlir::Operation *op);
 double poolingFlops(mlir::Operation *op, llvm::ArrayRef<int64_t> kernel);
 FactorRule optimizerRule(mlir::Operation *op);
+/// Whether `value` is an argument of the function, perhaps moved around or cast: numbers that a
+/// user gives, and that fit tables of any size.
+bool isPlainInput(mlir::Value value);
 
 /// A rank-0 constant of the given element type.
 mlir::Value scalarConstant(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type elementType,

@@ -35,14 +35,19 @@ def Tbc_IntScalar : Type<And<[Tbc_IntTensor.predicate,
 /// Every tensor op: pure, with a factor rule and a cost.
 class Tbc_Op<string mnemonic, list<Trait> traits = []>
     : Op<Tbc_Dialect, mnemonic, !listconcat(traits, [Pure,
-         DeclareOpInterfaceMethods<ShardableOpInterface, ["isAdditive"]>,
+         DeclareOpInterfaceMethods<ShardableOpInterface, ["isAdditive", "isResizable"]>,
          DeclareOpInterfaceMethods<CostOpInterface>])> {
   /// A C++ expression: whether the op is linear in all operands jointly.
   string additive = "false";
+  /// A C++ expression: whether loops that cannot be sharded may be resized all the same.
+  string resizesFixedLoops = "false";
   /// Definitions that all ops of a family share.
   code familyDefinition = "";
   let extraClassDefinition =
-      "bool $cppClass::isAdditive() { return " # additive # "; }\n" # familyDefinition;
+      "bool $cppClass::isAdditive() { return " # additive # "; }\n" #
+      "bool $cppClass::isResizable(unsigned loop) {\n"
+      "  return " # resizesFixedLoops # " || getFactorRule().loops[loop].kind != ::tbc::LoopKind::Fixed;\n"
+      "}\n" # familyDefinition;
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 

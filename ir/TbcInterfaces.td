@@ -21,6 +21,13 @@ def ShardableOpInterface : OpInterface<"ShardableOpInterface"> {
       (on a rank: its local sizes). Operand and result types are changed by the caller.
     }], "void", "resizeLoops", (ins "::llvm::ArrayRef<int64_t>":$sizes), "", "">,
     InterfaceMethod<[{
+      Returns true if loop number `loop` may have another size while the others keep theirs. False where
+      arithmetic binds sizes to each other (a convolution's window, the halves of a rotary dim); by
+      default that is assumed of loops that cannot be sharded.
+    }], "bool", "isResizable", (ins "unsigned":$loop), "", [{
+      return $_op.getFactorRule().loops[loop].kind != ::tbc::LoopKind::Fixed;
+    }]>,
+    InterfaceMethod<[{
       Returns true if the op is linear in all its operands jointly, so that partial sums of the operands
       give a partial sum of the result.
     }], "bool", "isAdditive", (ins), "", "return false;">,

@@ -9,6 +9,7 @@
 #include "runtime/verify/Verify.h"
 #include "tests/tools/Mutations.h"
 #include "tests/tools/PlanSupport.h"
+#include "tools/driver/Shrink.h"
 
 #include <gtest/gtest.h>
 
@@ -66,12 +67,17 @@ void tryMutants(const Case &testCase, Tally &tally) {
   test::Model model = test::loadModel(testCase.model, "sgd");
   auto plan = test::makePlan(model, testCase.request);
   ASSERT_TRUE(plan) << plan.error().message;
-  auto compiled = driver::compilePlan(*model.step, *plan);
+  // As `tbc verify` does: large models are shrunk.
+  auto small = driver::shrink(*model.step, *plan, 16);
+  ASSERT_TRUE(small) << small.error().message;
+  driver::TrainingStep &step = *small->step;
+  plan = small->plan;
+  auto compiled = driver::compilePlan(step, *plan);
   ASSERT_TRUE(compiled) << compiled.error().message;
-  auto residues = driver::makeRunData(*model.step, *plan, 2, kernels::Arith::Residue61, seed);
-  auto doubles = driver::makeRunData(*model.step, *plan, 2, kernels::Arith::F64, seed);
+  auto residues = driver::makeRunData(step, *plan, 2, kernels::Arith::Residue61, seed);
+  auto doubles = driver::makeRunData(step, *plan, 2, kernels::Arith::F64, seed);
   ASSERT_TRUE(residues && doubles);
-  auto serial = driver::runSerial(*model.step, *plan, *residues, kernels::Arith::Residue61);
+  auto serial = driver::runSerial(step, *plan, *residues, kernels::Arith::Residue61);
   auto right = driver::runParallel(compiled->program, *doubles, kernels::Arith::F64);
   ASSERT_TRUE(serial && right);
   auto rightResidues = driver::runParallel(compiled->program, *residues, kernels::Arith::Residue61);
@@ -122,6 +128,7 @@ TEST(Mutation, EveryPlantedMiscompileIsCaught) {
       {"tiny-gpt2", {"pp=2,tp=2", "auto", "gpipe"}, 3},
       {"tiny-llama", {"fsdp=2,tp=2", "auto", "", "selective"}, 2},
       {"tiny-resnet", {"dp=2"}, 2},
+      {"gpt2", {"pp=2,fsdp=2,tp=2", "auto", "", "none", 1, 8}, 1},
   };
   Tally tally;
   for (const Case &testCase : cases)

@@ -12,6 +12,8 @@ namespace tbc::driver {
 
 std::unique_ptr<mlir::MLIRContext> makeContext() {
   auto context = std::make_unique<mlir::MLIRContext>(mlir::MLIRContext::Threading::DISABLED);
+  // Diagnostics name the ONNX node; the op in text, types and all, would bury that.
+  context->printOpOnDiagnostic(false);
   context->loadDialect<mlir::func::FuncDialect, TbcDialect>();
   return context;
 }

@@ -104,6 +104,20 @@ static std::string hashOf(func::FuncOp train, func::FuncOp update) {
   return sha256Hex(stream.str());
 }
 
+/// Finds the functions of `result.model.module` and analyses them.
+static LogicalResult analyse(TrainingStep &result) {
+  ModuleOp module = *result.model.module;
+  result.train = module.lookupSymbol<func::FuncOp>("train");
+  result.update = module.lookupSymbol<func::FuncOp>("update");
+  result.analysis = std::make_unique<FactorAnalysis>(result.train);
+  auto step = extractStepGraph(result.train, *result.analysis);
+  if (failed(step))
+    return failure();
+  result.step = std::move(*step);
+  result.hash = hashOf(result.train, result.update);
+  return success();
+}
+
 Result<std::unique_ptr<TrainingStep>> buildTrainingStep(MLIRContext &context,
                                                         const StepOptions &options) {
   auto result = std::make_unique<TrainingStep>();
@@ -120,15 +134,45 @@ Result<std::unique_ptr<TrainingStep>> buildTrainingStep(MLIRContext &context,
   if (failed(buildStep(module, options)))
     return diagnostics.error(ErrorCode::ModelRejected,
                              options.modelPath + ": the training step could not be built");
-  result->train = module.lookupSymbol<func::FuncOp>("train");
-  result->update = module.lookupSymbol<func::FuncOp>("update");
-  result->analysis = std::make_unique<FactorAnalysis>(result->train);
-  auto step = extractStepGraph(result->train, *result->analysis);
-  if (failed(step))
+  if (failed(analyse(*result)))
     return diagnostics.error(ErrorCode::ModelRejected,
                              options.modelPath + ": the training step could not be analysed");
-  result->step = std::move(*step);
-  result->hash = hashOf(result->train, result->update);
+  return result;
+}
+
+Result<std::unique_ptr<TrainingStep>> withSizes(const TrainingStep &step,
+                                                const FactorSizes &sizes) {
+  auto result = std::make_unique<TrainingStep>();
+  result->options = step.options;
+  frontend::ImportedModel &model = result->model;
+  model.module = cast<ModuleOp>(ModuleOp(*step.model.module)->clone());
+  model.parameters = step.model.parameters;
+  model.inputs = step.model.inputs;
+  model.outputs = step.model.outputs;
+  model.batch = step.model.batch;
+  model.seq = step.model.seq;
+  model.hash = step.model.hash;
+
+  ModuleOp module = *model.module;
+  DiagnosticCollector diagnostics(*module.getContext());
+  auto train = module.lookupSymbol<func::FuncOp>("train");
+  module.lookupSymbol("update")->erase();
+  FactorAnalysis analysis(train); // of equal structure, so its factors are those of step.analysis
+  if (failed(resizeFactors(train, analysis, sizes)) ||
+      failed(buildUpdateFunction(module, optimizerOptions(step.options.optimizer))) ||
+      failed(verify(module)) || failed(analyse(*result)))
+    return diagnostics.error(ErrorCode::Other, "the step could not be resized");
+
+  std::map<StringRef, ArrayRef<int64_t>> shapes;
+  for (BlockArgument arg : result->train.getArguments())
+    if (auto name = result->train.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr))
+      shapes[name.getValue()] = tensorType(arg).getShape();
+  for (frontend::ParameterSource &source : model.parameters)
+    if (auto it = shapes.find(source.name);
+        it != shapes.end() && it->second != ArrayRef<int64_t>(source.shape)) {
+      source.shape.assign(it->second.begin(), it->second.end());
+      source.present = false;
+    }
   return result;
 }
 

@@ -5,6 +5,7 @@
 
 #include "frontend/onnx/Import.h"
 #include "ir/FactorAnalysis.h"
+#include "ir/Resize.h"
 #include "ir/StepGraph.h"
 #include "runtime/abi/Status.h"
 
@@ -43,6 +44,11 @@ struct TrainingStep {
 /// Errors: ModelRejected with the diagnostics of whatever refused.
 Result<std::unique_ptr<TrainingStep>> buildTrainingStep(mlir::MLIRContext &context,
                                                         const StepOptions &options);
+
+/// The same step with factors of other sizes (factors of `step.analysis`). Its parameters of
+/// another shape have no data.
+/// Errors: Other, with the op at which the sizes do not fit.
+Result<std::unique_ptr<TrainingStep>> withSizes(const TrainingStep &step, const FactorSizes &sizes);
 
 /// Collects the diagnostics emitted while it lives.
 class DiagnosticCollector {

@@ -1,6 +1,7 @@
 //===- VerifyCommand.cpp - tbc verify --------------------------------------------===//
 
 #include "tools/driver/Context.h"
+#include "tools/driver/Shrink.h"
 #include "tools/driver/Verify.h"
 #include "tools/tbc/Command.h"
 
@@ -17,7 +18,8 @@ namespace {
 struct Options {
   std::string plan, model;
   driver::VerifyOptions verify;
-  bool residuesOnly = false;
+  bool residuesOnly = false, full = false;
+  int64_t ranks = 16;
 };
 
 } // namespace
@@ -57,11 +59,26 @@ static Result<int> runVerify(const Options &options) {
     return loaded.error();
   driver::VerifyOptions verify = options.verify;
   verify.floats = !options.residuesOnly;
-  auto report = driver::verifyPlan(*loaded->step, loaded->plan, verify);
+  driver::TrainingStep *step = loaded->step.get();
+  const planner::Plan *plan = &loaded->plan;
+  driver::Shrunk shrunk;
+  if (!options.full) {
+    auto small = driver::shrink(*step, *plan, options.ranks);
+    if (!small)
+      return small.error();
+    shrunk = std::move(*small);
+    step = shrunk.step.get();
+    plan = &shrunk.plan;
+    if (!shrunk.notes.empty())
+      std::printf("shrunk for this check, structure kept (--full: do not):\n");
+    for (const std::string &note : shrunk.notes)
+      std::printf("  %s\n", note.c_str());
+  }
+  auto report = driver::verifyPlan(*step, *plan, verify);
   if (!report)
     return report.error();
   std::printf("%s on %lld ranks against the serial program, %d steps\n",
-              planner::toString(loaded->plan.mesh).c_str(), (long long)report->ranks, verify.steps);
+              planner::toString(plan->mesh).c_str(), (long long)report->ranks, verify.steps);
   printComparisons("residues", report->residues, false);
   if (verify.floats)
     printComparisons("floats", report->floats, true);
@@ -82,6 +99,13 @@ void addVerifyCommand(CLI::App &app, const SetAction &setAction) {
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
   command->add_option("--seed", options->verify.seed, "Seed of the inputs")->capture_default_str();
+  command
+      ->add_option("--ranks", options->ranks,
+                   "Most ranks to run; a larger mesh is shrunk to 2 per axis")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command->add_flag("--full", options->full,
+                    "Run the plan as it is: no smaller mesh, batch or sizes");
   command->add_flag("--residues-only", options->residuesOnly, "Leave out the float comparison");
   command->callback([options, setAction] { setAction([options] { return runVerify(*options); }); });
 }

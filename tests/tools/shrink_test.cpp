@@ -1,0 +1,91 @@
+//===- shrink_test.cpp - Large plans made small enough to verify -------------===//
+
+#include "tests/tools/PlanSupport.h"
+#include "tools/driver/Shrink.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace tbc;
+using testing::Contains;
+using testing::HasSubstr;
+
+namespace {
+
+void expectVerified(driver::Shrunk &small) {
+  driver::VerifyOptions options;
+  options.floats = false;
+  auto report = driver::verifyPlan(*small.step, small.plan, options);
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_FALSE(report->residues.empty());
+  EXPECT_TRUE(report->passed());
+}
+
+TEST(Shrink, LeavesWhatIsSmallEnough) {
+  test::Model model = test::loadModel("tiny-llama");
+  auto plan = test::makePlan(model, {"pp=2,dp=2,tp=2"});
+  ASSERT_TRUE(plan) << plan.error().message;
+  auto small = driver::shrink(*model.step, *plan, 8);
+  ASSERT_TRUE(small) << small.error().message;
+  EXPECT_TRUE(small->notes.empty()) << small->notes[0];
+  EXPECT_EQ(small->step->hash, model.step->hash);
+  EXPECT_EQ(planner::writePlan(small->plan), planner::writePlan(*plan));
+}
+
+TEST(Shrink, AxesToTwoAndStagesMerge) {
+  test::Model model = test::loadModel("gpt2-8l");
+  auto plan = test::makePlan(model, {"pp=8,dp=4", "auto", "", "none", 1, 64});
+  ASSERT_TRUE(plan) << plan.error().message;
+  auto small = driver::shrink(*model.step, *plan, 8);
+  ASSERT_TRUE(small) << small.error().message;
+  EXPECT_EQ(planner::toString(small->plan.mesh), "pp=4 dp=2");
+  EXPECT_EQ(small->plan.stages, (std::vector<std::string>{plan->stages[0], plan->stages[2],
+                                                          plan->stages[4], plan->stages[6]}));
+  EXPECT_EQ(small->plan.accumulation, 5);
+  EXPECT_EQ(small->plan.job.globalBatch, 10);
+  EXPECT_THAT(small->notes, Contains(HasSubstr("pp=8 dp=4 -> pp=4 dp=2, stages merged")));
+  EXPECT_THAT(small->notes, Contains("micro-batches 16 -> 5"));
+  expectVerified(*small);
+}
+
+TEST(Shrink, TooFewRanksAreAUsageError) {
+  test::Model model = test::loadModel("tiny-gpt2");
+  auto plan = test::makePlan(model, {"pp=2,dp=2,tp=2"});
+  ASSERT_TRUE(plan) << plan.error().message;
+  auto small = driver::shrink(*model.step, *plan, 4);
+  ASSERT_FALSE(small);
+  EXPECT_EQ(small.error().code, ErrorCode::Usage);
+  EXPECT_THAT(small.error().message, HasSubstr("needs at least 8 ranks"));
+  EXPECT_THAT(small.error().message, HasSubstr("--ranks"));
+}
+
+TEST(Shrink, AnotherModelsPlanIsAUsageError) {
+  test::Model model = test::loadModel("tiny-gpt2"), other = test::loadModel("tiny-mlp");
+  auto plan = test::makePlan(model, {"dp=2"});
+  ASSERT_TRUE(plan) << plan.error().message;
+  auto small = driver::shrink(*other.step, *plan, 4);
+  ASSERT_FALSE(small);
+  EXPECT_EQ(small.error().code, ErrorCode::Usage);
+}
+
+/// A full-size model: its factors shrink, split dims stay divisible, and it is verified.
+TEST(Shrink, FullSizeModels) {
+  test::Model model = test::loadModel("gpt2");
+  for (const char *mesh : {"fsdp=16", "pp=4,fsdp=4,tp=4", "dp=2,tp=12"}) {
+    SCOPED_TRACE(mesh);
+    auto plan = test::makePlan(model, {mesh, "auto", "", "selective", 1, 64});
+    ASSERT_TRUE(plan) << plan.error().message;
+    auto small = driver::shrink(*model.step, *plan, 16);
+    ASSERT_TRUE(small) << small.error().message;
+    EXPECT_THAT(small->notes, Contains(HasSubstr("factor 768 -> ")));
+    int64_t parameters = 0;
+    for (const frontend::ParameterSource &source : small->step->model.parameters) {
+      parameters += kernels::numElements(source.shape);
+      EXPECT_FALSE(source.present);
+    }
+    EXPECT_LT(parameters, 100000);
+    expectVerified(*small);
+  }
+}
+
+} // namespace

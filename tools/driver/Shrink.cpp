@@ -1,0 +1,184 @@
+//===- Shrink.cpp - A step and a plan small enough to run here -------------===//
+
+#include "tools/driver/Shrink.h"
+
+#include "ir/Resize.h"
+#include "ir/Tbc.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace mlir;
+
+namespace tbc::driver {
+
+namespace {
+
+/// Models of at most this many parameters are verified at their own sizes.
+constexpr int64_t kFullSizeParameters = int64_t(1) << 20;
+
+std::string arrow(int64_t from, int64_t to) {
+  return std::to_string(from) + " -> " + std::to_string(to);
+}
+
+class Shrinker {
+public:
+  Shrinker(const TrainingStep &step, const planner::Plan &plan, int64_t ranks)
+      : step(step), original(plan), ranks(ranks) {
+    result.plan = plan;
+  }
+
+  Result<Shrunk> run();
+
+private:
+  Status shrinkMesh();
+  void shrinkBatch();
+  Status chooseSizes();
+  void describeSizes();
+
+  /// The least number that the size of each factor must be a multiple of.
+  Result<std::map<reshard::FactorId, int64_t>> unitsOfFactors() const;
+
+  const TrainingStep &step;
+  const planner::Plan &original;
+  int64_t ranks;
+  FactorSizes oldSizes, sizes;
+  Shrunk result;
+};
+
+Status Shrinker::shrinkMesh() {
+  planner::MeshShape &mesh = result.plan.mesh;
+  if (mesh.numRanks() <= ranks)
+    return Status::ok();
+  for (int64_t *axis : {&mesh.pp, &mesh.dp, &mesh.fsdp, &mesh.tp})
+    *axis = std::min<int64_t>(*axis, 2);
+  if (mesh.numRanks() > ranks)
+    return Error{ErrorCode::Usage, "the plan's mesh (" + planner::toString(original.mesh) +
+                                       ") needs at least " + std::to_string(mesh.numRanks()) +
+                                       " ranks, two per axis; allow them with --ranks"};
+  if (mesh.pp > 1)
+    for (int64_t pp = original.mesh.pp; pp > mesh.pp; --pp)
+      if (original.mesh.pp % pp == 0 && mesh.numRanks() / mesh.pp * pp <= ranks) {
+        mesh.pp = pp;
+        break;
+      }
+  // Stage k of the new ones holds old stages k * pp / pp' and following.
+  std::vector<std::string> stages;
+  for (int64_t k = 0; k < mesh.pp && int64_t(original.stages.size()) == original.mesh.pp; ++k)
+    stages.push_back(original.stages[k * original.mesh.pp / mesh.pp]);
+  result.plan.stages = stages;
+  result.notes.push_back("mesh " + planner::toString(original.mesh) + " -> " +
+                         planner::toString(mesh) +
+                         (mesh.pp < original.mesh.pp ? ", stages merged" : ""));
+  return Status::ok();
+}
+
+void Shrinker::shrinkBatch() {
+  planner::Plan &plan = result.plan;
+  if (sizes.empty() && plan.mesh == original.mesh)
+    return;
+  // One more micro-batch than stages: the schedule fills, runs steadily, and drains.
+  int64_t enough = std::max<int64_t>(2, plan.mesh.pp + 1);
+  plan.accumulation = std::min(plan.accumulation, enough);
+  if (!sizes.empty())
+    plan.microBatch = std::min<int64_t>(plan.microBatch, 2);
+  plan.job.globalBatch = plan.microBatch * plan.accumulation * plan.mesh.dataRanks();
+  if (plan.accumulation != original.accumulation)
+    result.notes.push_back("micro-batches " + arrow(original.accumulation, plan.accumulation));
+  if (plan.microBatch != original.microBatch)
+    result.notes.push_back("samples of a micro-batch " +
+                           arrow(original.microBatch, plan.microBatch));
+}
+
+Result<std::map<reshard::FactorId, int64_t>> Shrinker::unitsOfFactors() const {
+  auto planned = planner::applyPlan(step.step.graph, original);
+  if (!planned)
+    return planned.error();
+  reshard::Mesh mesh = result.plan.mesh.mesh();
+  std::map<reshard::FactorId, int64_t> units;
+  for (size_t op = 0; op < planned->graph.ops.size(); ++op)
+    for (const auto &[loop, axes] : planned->assignment.strategies[op].loopAxes) {
+      int64_t unit = 1;
+      for (const reshard::AxisRef &axis : axes)
+        if (int index = mesh.axisIndex(planned->assignment.mesh.axes[axis.axis].name); index >= 0)
+          unit *= mesh.axes[index].size;
+      int64_t &known = units[planned->graph.ops[op].loops[loop].factor];
+      known = std::max(known, unit);
+    }
+  return units;
+}
+
+Status Shrinker::chooseSizes() {
+  int64_t parameters = 0;
+  for (const frontend::ParameterSource &source : step.model.parameters)
+    parameters += source.isState ? 0 : kernels::numElements(source.shape);
+  if (parameters <= kFullSizeParameters)
+    return Status::ok();
+  auto units = unitsOfFactors();
+  if (!units)
+    return units.error();
+  oldSizes = resizableFactors(step.train, *step.analysis);
+  int64_t number = 0;
+  for (auto [factor, size] : oldSizes) {
+    int64_t unit = 1;
+    if (auto it = units->find(factor); it != units->end())
+      unit = std::max<int64_t>(1, it->second);
+    // Different sizes, so that a dim taken for another does not fit by chance.
+    int64_t wanted = size % 2 ? 5 + 2 * (number % 2) : 4 + 2 * (number % 3);
+    ++number;
+    wanted = std::max(2 * unit, (wanted + unit - 1) / unit * unit);
+    if (wanted < size)
+      sizes[factor] = wanted;
+  }
+  return Status::ok();
+}
+
+/// For every pair of old and new size, one parameter dim that has it.
+void Shrinker::describeSizes() {
+  std::map<std::pair<int64_t, int64_t>, std::string> examples;
+  func::FuncOp train = step.train;
+  for (BlockArgument arg : train.getArguments()) {
+    auto name = train.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr);
+    for (auto [dim, layout] : llvm::enumerate(step.analysis->tensorLayout(arg).dims))
+      for (const reshard::Segment &segment : layout.segments)
+        for (const reshard::Factor &factor : segment.factors)
+          if (auto it = sizes.find(factor.id); it != sizes.end() && name)
+            examples.try_emplace({factor.size, it->second},
+                                 "dim " + std::to_string(dim) + " of " + name.str());
+  }
+  std::map<std::pair<int64_t, int64_t>, int> counts;
+  for (auto [factor, size] : sizes)
+    ++counts[{oldSizes.at(factor), size}];
+  for (const auto &[change, count] : counts) {
+    std::string text = "factor " + arrow(change.first, change.second);
+    if (auto it = examples.find(change); it != examples.end())
+      text += " (" + it->second + (count > 1 ? " and others)" : ")");
+    result.notes.push_back(text);
+  }
+}
+
+Result<Shrunk> Shrinker::run() {
+  if (original.job.stepHash != step.hash)
+    return Error{ErrorCode::Usage, "the plan was made for another model or other bindings; plan "
+                                   "again with `tbc plan`"};
+  if (Status status = shrinkMesh(); !status)
+    return status.error();
+  if (Status status = chooseSizes(); !status)
+    return status.error();
+  shrinkBatch();
+  describeSizes();
+  auto shrunk = withSizes(step, sizes);
+  if (!shrunk)
+    return shrunk.error();
+  result.step = std::move(*shrunk);
+  result.plan.job.stepHash = result.step->hash;
+  return std::move(result);
+}
+
+} // namespace
+
+Result<Shrunk> shrink(const TrainingStep &step, const planner::Plan &plan, int64_t ranks) {
+  return Shrinker(step, plan, ranks).run();
+}
+
+} // namespace tbc::driver
