@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/Batch.h"
 
+#include "frontend/onnx/Known.h"
 #include "ir/Movement.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -11,12 +12,12 @@ using namespace mlir;
 
 namespace tbc::frontend {
 
-/// `size` with `batch` in place of each factor `marker`.
+/// `size` with `batch` in place of each factor `marker`; ImportError if it is beyond any tensor.
 static int64_t rebound(int64_t size, int64_t marker, int64_t batch) {
   int64_t copies = 1;
   for (; size != 0 && size % marker == 0; size /= marker)
-    copies *= batch;
-  return size * copies;
+    copies = productOf(copies, batch);
+  return productOf(size, copies);
 }
 
 void bindBatch(func::FuncOp function, int64_t marker, int64_t batch) {
@@ -25,6 +26,9 @@ void bindBatch(func::FuncOp function, int64_t marker, int64_t batch) {
     SmallVector<int64_t> shape;
     for (int64_t size : tensor.getShape())
       shape.push_back(rebound(size, marker, batch));
+    if (saturatedElements(Shape(shape.begin(), shape.end())) > (int64_t(1) << 56))
+      throw ImportError("the batch is " + std::to_string(batch) +
+                        ", which makes a tensor of more than 2^56 elements");
     return RankedTensorType::get(shape, tensor.getElementType());
   };
   Block &body = function.getBody().front();

@@ -7,7 +7,8 @@
 
 namespace tbc::frontend {
 
-/// Replaces the factor `marker` in every size of `function` by `batch`.
+/// Replaces the factor `marker` in every size of `function` by `batch`. ImportError if a tensor
+/// becomes too large.
 void bindBatch(mlir::func::FuncOp function, int64_t marker, int64_t batch);
 
 /// The first op of `a` that differs from its counterpart in `b` (operands, attributes or result

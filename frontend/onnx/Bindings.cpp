@@ -250,10 +250,16 @@ std::pair<int64_t, int64_t> chooseMarkers(const Model &model, const Bindings &bi
       if (!input.isBatch[i])
         sizes.insert(input.shape[i]);
   std::vector<int64_t> markers;
+  constexpr int64_t lastCandidate = 20011;
   for (int64_t candidate = 10007; markers.size() < 2; candidate += 2) {
-    bool divides = std::any_of(sizes.begin(), sizes.end(),
+    if (candidate > lastCandidate)
+      throw ImportError("the dims of its input and initializer tensors are multiples of every "
+                        "prime from 10007 to " +
+                        std::to_string(lastCandidate) + ", which stand for the batch at import");
+    bool divides = !isPrime(candidate) ||
+                   std::any_of(sizes.begin(), sizes.end(),
                                [&](int64_t size) { return size != 0 && size % candidate == 0; });
-    if (!divides && isPrime(candidate))
+    if (!divides)
       markers.push_back(candidate);
   }
   return {markers[0], markers[1]};

@@ -48,7 +48,7 @@ bool isWorthKnowing(const Aligned &aligned, bool isFloat) {
     if (isFloat && operand.known->isAffine() && operand.known->numElements() > 64)
       return false;
   }
-  return elements <= largest && elements <= kMaxKnownElements;
+  return elements <= largest && elements <= kMaxStoredElements;
 }
 
 std::optional<Value> evaluateKnown(llvm::StringRef mnemonic, const Aligned &aligned,

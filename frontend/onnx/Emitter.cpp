@@ -7,6 +7,8 @@
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <cstring>
+
 using namespace mlir;
 
 namespace tbc::frontend {
@@ -141,8 +143,24 @@ mlir::Value Emitter::emitKnown(const Value &value) {
   return sum;
 }
 
+/// Packed as MLIR wants it, one bit per truth value: a list of APInt would take 16 bytes each.
+static DenseElementsAttr integerElements(RankedTensorType type,
+                                         const std::vector<int64_t> &elements) {
+  unsigned width = type.getElementType().getIntOrFloatBitWidth();
+  if (width == 1) {
+    llvm::SmallVector<bool> values(elements.begin(), elements.end());
+    return DenseElementsAttr::get(type, values);
+  }
+  std::vector<char> bytes(elements.size() * (width / 8));
+  for (size_t i = 0; i < elements.size(); ++i) // little-endian, as the host is
+    std::memcpy(&bytes[i * (width / 8)], &elements[i], width / 8);
+  return DenseElementsAttr::getFromRawBuffer(type, bytes);
+}
+
 mlir::Value Emitter::constant(DType dtype, const Known &elements) {
   RankedTensorType tensorType = type(dtype, elements.shape());
+  // The context keeps attributes as long as it lives.
+  WorkBudget::hold(elements.numElements() * kernels::byteWidth(dtype));
   DenseElementsAttr attr;
   if (kernels::isFloat(dtype)) {
     llvm::SmallVector<APFloat> values;
@@ -155,11 +173,7 @@ mlir::Value Emitter::constant(DType dtype, const Known &elements) {
     }
     attr = DenseElementsAttr::get(tensorType, values);
   } else {
-    llvm::SmallVector<APInt> values;
-    unsigned width = tensorType.getElementType().getIntOrFloatBitWidth();
-    for (int64_t value : elements.ints())
-      values.push_back(APInt(width, uint64_t(value), /*isSigned=*/true));
-    attr = DenseElementsAttr::get(tensorType, values);
+    attr = integerElements(tensorType, elements.ints());
   }
   return createOne("constant", {}, tensorType, {builder.getNamedAttr("value", attr)});
 }

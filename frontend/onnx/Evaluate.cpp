@@ -12,23 +12,14 @@ namespace tbc::frontend {
 
 namespace {
 
-int64_t checked(bool overflow, int64_t value) {
-  if (overflow)
-    throw ImportError("integer arithmetic on shapes overflows");
-  return value;
-}
-int64_t addInts(int64_t a, int64_t b) {
-  int64_t c;
-  return checked(__builtin_add_overflow(a, b, &c), c);
-}
+int64_t addInts(int64_t a, int64_t b) { return sumOf(a, b); }
 int64_t subInts(int64_t a, int64_t b) {
   int64_t c;
-  return checked(__builtin_sub_overflow(a, b, &c), c);
+  if (__builtin_sub_overflow(a, b, &c))
+    throw ImportError("integer arithmetic on shapes overflows");
+  return c;
 }
-int64_t mulInts(int64_t a, int64_t b) {
-  int64_t c;
-  return checked(__builtin_mul_overflow(a, b, &c), c);
-}
+int64_t mulInts(int64_t a, int64_t b) { return productOf(a, b); }
 int64_t divInts(int64_t a, int64_t b) {
   if (b == 0)
     throw ImportError("integer division by zero");

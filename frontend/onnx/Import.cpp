@@ -43,13 +43,33 @@ void checkSupported(const Model &model) {
     return;
   std::string text = "the model has nodes that are not supported:";
   for (const auto &[type, names] : unsupported) {
+    constexpr size_t maxNames = 100;
     text += "\n  " + type + ":";
-    for (const std::string &name : names)
-      text += " " + name;
+    for (size_t i = 0; i < std::min(names.size(), maxNames); ++i)
+      text += " " + names[i];
+    if (names.size() > maxNames)
+      text += " and " + std::to_string(names.size() - maxNames) + " more";
   }
   throw ImportError(text +
                     "\nExport the model so that these are made of other ops (docs/onnx-ops.md "
                     "lists those that are supported), or without them");
+}
+
+/// Throws unless the sizes of a node's result are such that no later product of them overflows.
+void checkResult(const Shape &shape, int64_t marker) {
+  constexpr int64_t maxElements = int64_t(1) << 56;
+  if (shape.size() > ScanLimits().rank)
+    throw ImportError("makes a tensor of rank " + std::to_string(shape.size()) + "; at most " +
+                      std::to_string(ScanLimits().rank) + " is supported");
+  __int128 elements = 1;
+  for (int64_t size : shape) {
+    if (size < 0)
+      throw ImportError("makes a tensor of shape " + printShape(shape, marker));
+    elements *= std::max<int64_t>(size, 1);
+    if (elements > maxElements)
+      throw ImportError("makes a tensor of shape " + printShape(shape, marker) +
+                        ", which is too large");
+  }
 }
 
 /// One walk through the graph at one marker.
@@ -67,7 +87,8 @@ public:
 
 private:
   void addArguments();
-  void readConstants();
+  void countUses();
+  const Value &valueOf(const std::string &name);
   void importNode(const GraphNode &node);
   void addResults();
   void eraseDeadOps();
@@ -81,6 +102,8 @@ private:
   func::FuncOp function;
   std::optional<Emitter> emitter;
   std::map<std::string, Value> values;
+  /// How many inputs of nodes and outputs of the graph are still to come.
+  std::map<std::string, int64_t> usesLeft;
   std::map<std::string, mlir::Value> newStates;
   /// By op type and text: how many nodes, and the first one.
   std::map<std::pair<std::string, std::string>, std::pair<int, std::string>> nodeWarnings;
@@ -104,7 +127,7 @@ OwningOpRef<ModuleOp> GraphImporter::run() {
   builder.setInsertionPointToEnd(function.addEntryBlock());
   emitter.emplace(builder, marker);
   addArguments();
-  readConstants();
+  countUses();
   for (const GraphNode &node : model.nodes)
     importNode(node);
   addResults();
@@ -116,8 +139,13 @@ OwningOpRef<ModuleOp> GraphImporter::run() {
 void GraphImporter::addArguments() {
   SmallVector<Type> types;
   SmallVector<DictionaryAttr> attributes;
-  auto addArgument = [&](DType dtype, const Shape &shape, ArrayRef<NamedAttribute> attrs) {
-    types.push_back(emitter->type(dtype, shape));
+  auto addArgument = [&](DType dtype, const Shape &shape, ArrayRef<NamedAttribute> attrs,
+                         const std::string &what) {
+    try {
+      types.push_back(emitter->type(dtype, shape));
+    } catch (const ImportError &error) {
+      throw ImportError(what + ": " + error.what());
+    }
     attributes.push_back(builder.getDictionaryAttr(attrs));
     return function.getBody().front().addArgument(types.back(), builder.getUnknownLoc());
   };
@@ -135,7 +163,8 @@ void GraphImporter::addArguments() {
                                       emitter->text(kNameAttr, input.name)};
     if (input.batchDim() >= 0)
       attrs.push_back(emitter->integer(kBatchDimAttr, input.batchDim()));
-    values[input.name] = Value::ofTensor(input.dtype, addArgument(input.dtype, shape, attrs));
+    values[input.name] = Value::ofTensor(
+        input.dtype, addArgument(input.dtype, shape, attrs, "input '" + input.name + "'"));
   }
   for (const auto *sources : {&parameters.params, &parameters.states})
     for (const ParameterSource &source : *sources) {
@@ -143,33 +172,46 @@ void GraphImporter::addArguments() {
           addArgument(source.dtype, source.shape,
                       {emitter->text(kRoleAttr, source.isState ? "state" : "param"),
                        emitter->text(kNameAttr, source.name),
-                       emitter->text("tbc.display_name", source.displayName)});
+                       emitter->text("tbc.display_name", source.displayName)},
+                      "initializer '" + source.name + "'");
       values[source.name] = Value::ofTensor(source.dtype, argument);
     }
   function.setFunctionType(builder.getFunctionType(types, {}));
   function.setAllArgAttrs(attributes);
 }
 
-void GraphImporter::readConstants() {
-  std::set<std::string> used;
+void GraphImporter::countUses() {
   for (const GraphNode &node : model.nodes)
-    used.insert(node.proto->input().begin(), node.proto->input().end());
+    for (const std::string &name : node.proto->input())
+      ++usesLeft[name];
   for (const onnx::ValueInfoProto &output : model.graph().output())
-    used.insert(output.name());
-  for (const auto &[name, tensor] : model.initializers)
-    if (used.count(name) && !values.count(name))
-      values[name] = Value::ofKnown(dtypeOfOnnx(tensor->data_type(), "initializer '" + name + "'"),
-                                    readTensor(model, *tensor));
+    ++usesLeft[output.name()];
+}
+
+/// The value called `name`. Constants are read when they are first needed, and dropped with their
+/// last use: there may be many large ones.
+const Value &GraphImporter::valueOf(const std::string &name) {
+  auto [it, isNew] = values.try_emplace(name);
+  if (isNew) {
+    const onnx::TensorProto &tensor = *model.initializers.at(name);
+    it->second = Value::ofKnown(dtypeOfOnnx(tensor.data_type(), "initializer '" + name + "'"),
+                                readTensor(model, tensor));
+  }
+  return it->second;
 }
 
 void GraphImporter::importNode(const GraphNode &node) {
   std::vector<const Value *> inputs;
   for (const std::string &name : node.proto->input())
-    inputs.push_back(name.empty() ? nullptr : &values.at(name));
+    inputs.push_back(name.empty() ? nullptr : &valueOf(name));
   emitter->setNode(node.name);
   NodeContext context(model, *node.proto, *emitter, std::move(inputs));
   try {
     findImporter(node.proto->domain(), node.proto->op_type())->import(context);
+    context.requireInputsAsked();
+    for (const Value &value : context.results())
+      if (value.isDefined())
+        checkResult(value.shape, marker);
   } catch (const ImportError &error) {
     throw ImportError(describe(node) + ": " + error.what());
   }
@@ -180,6 +222,9 @@ void GraphImporter::importNode(const GraphNode &node) {
         throw ImportError(describe(node) + ": output " + std::to_string(i) + " is not supported");
       values[node.proto->output(i)] = value;
     }
+  for (const std::string &name : node.proto->input())
+    if (--usesLeft[name] == 0)
+      values.erase(name);
   for (const std::string &text : context.warnings) {
     auto &[count, first] = nodeWarnings[{node.proto->op_type(), text}];
     if (count++ == 0)
@@ -199,12 +244,12 @@ void GraphImporter::addResults() {
     attributes.push_back(builder.getDictionaryAttr(attrs));
   };
   for (const onnx::ValueInfoProto &output : model.graph().output()) {
-    auto it = values.find(output.name());
-    if (it == values.end())
+    if (!values.count(output.name()) && !model.initializers.count(output.name()))
       throw ImportError("graph output '" + output.name() + "' is not defined");
     try {
+      const Value &value = valueOf(output.name());
       emitter->setNode(output.name());
-      addResult(emitter->full(it->second), {emitter->text(kNameAttr, output.name())});
+      addResult(emitter->full(value), {emitter->text(kNameAttr, output.name())});
     } catch (const ImportError &error) {
       throw ImportError("graph output '" + output.name() + "': " + error.what());
     }
@@ -310,7 +355,7 @@ std::string hashOf(const Model &model) {
 ImportedModel importModel(MLIRContext &context, const Model &model, const ImportOptions &options) {
   context.loadDialect<TbcDialect, func::FuncDialect>();
   constexpr int64_t maxWork = int64_t(1) << 27;
-  WorkBudget budget(maxWork);
+  WorkBudget budget(maxWork, (int64_t(32) << 20) + 3 * int64_t(model.scanned.file.size()));
   checkSupported(model);
   Bindings bindings = bindInputs(model, options);
   Parameters parameters = findParameters(model, options);

@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/Known.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <limits>
@@ -9,14 +10,40 @@
 
 namespace tbc::frontend {
 
-static thread_local int64_t workLeft = std::numeric_limits<int64_t>::max();
+static constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
+static thread_local int64_t workLeft = unlimited, bytesHeld = 0, bytesAllowed = unlimited;
 
-WorkBudget::WorkBudget(int64_t elements) { workLeft = elements; }
-WorkBudget::~WorkBudget() { workLeft = std::numeric_limits<int64_t>::max(); }
+WorkBudget::WorkBudget(int64_t elements, int64_t heldBytes) {
+  workLeft = elements;
+  bytesHeld = 0;
+  bytesAllowed = heldBytes;
+}
+WorkBudget::~WorkBudget() { workLeft = bytesAllowed = unlimited; }
+void WorkBudget::hold(int64_t bytes) {
+  if (bytesHeld + bytes > bytesAllowed)
+    throw ImportError("the constants computed so far take more than " +
+                      std::to_string(bytesAllowed) + " bytes; fold them when exporting the model");
+  bytesHeld += bytes;
+}
+void WorkBudget::release(int64_t bytes) { bytesHeld -= bytes; }
 void WorkBudget::spend(int64_t elements) {
   if (elements > workLeft)
     throw ImportError("too much arithmetic on constants; fold it when exporting the model");
   workLeft -= elements;
+}
+
+int64_t sumOf(int64_t a, int64_t b) {
+  int64_t sum;
+  if (__builtin_add_overflow(a, b, &sum))
+    throw ImportError("integer arithmetic on shapes overflows");
+  return sum;
+}
+
+int64_t productOf(int64_t a, int64_t b) {
+  int64_t product;
+  if (__builtin_mul_overflow(a, b, &product))
+    throw ImportError("integer arithmetic on shapes overflows");
+  return product;
 }
 
 int64_t saturatedElements(const Shape &shape) {
@@ -63,8 +90,26 @@ Known Known::ofReals(Shape shape, std::vector<double> elements) {
   return known;
 }
 
+/// Whether no sum of the offset and some of the steps is beyond 64 bits.
+static bool staysInRange(const Shape &shape, int64_t offset,
+                         const std::vector<int64_t> &coefficients) {
+  int64_t low = offset, high = offset;
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    int64_t span, &end = coefficients[dim] < 0 ? low : high;
+    if (__builtin_mul_overflow(coefficients[dim], std::max<int64_t>(shape[dim] - 1, 0), &span) ||
+        __builtin_add_overflow(end, span, &end))
+      return false;
+  }
+  return true;
+}
+
 Known Known::affine(Shape shape, int64_t offset, std::vector<int64_t> coefficients, bool isFloat) {
   Known known;
+  for (size_t dim = 0; dim < shape.size(); ++dim)
+    if (shape[dim] <= 1) // takes no step
+      coefficients[dim] = 0;
+  if (!staysInRange(shape, offset, coefficients))
+    throw ImportError("integer arithmetic on shapes overflows");
   known.sizes = std::move(shape);
   known.floating = isFloat;
   known.isAffineForm = true;
@@ -185,6 +230,8 @@ void Known::findAffineForm() {
   for (size_t dim = sizes.size(); dim-- > 0; stride *= sizes[dim])
     if (__builtin_sub_overflow(intElements[stride], intElements[0], &steps[dim]))
       return;
+  if (!staysInRange(sizes, intElements[0], steps))
+    return;
   bool fits = true;
   Known candidate = affine(sizes, intElements[0], steps, false);
   size_t i = 0;

@@ -22,16 +22,25 @@ struct ImportError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Bounds the elements that are computed at import while it is alive, in this thread: a small file
-/// can ask for any amount of arithmetic. The bound counts elements, not seconds, so it is
-/// reproducible.
+/// Bounds the elements that are computed at import while it is alive, in this thread, and the bytes
+/// of constants that are held at once: a small file can ask for any amount of both. The bounds
+/// count elements and bytes, not seconds, so they are reproducible.
 class WorkBudget {
 public:
-  explicit WorkBudget(int64_t elements);
+  WorkBudget(int64_t elements, int64_t heldBytes);
   ~WorkBudget();
+  /// ImportError if more than `heldBytes` would be held.
+  static void hold(int64_t bytes);
+  static void release(int64_t bytes);
   /// ImportError once the budget is spent.
   static void spend(int64_t elements);
 };
+
+/// Sums and products of elements; ImportError where integers overflow.
+int64_t sumOf(int64_t a, int64_t b);
+int64_t productOf(int64_t a, int64_t b);
+inline double sumOf(double a, double b) { return a + b; }
+inline double productOf(double a, double b) { return a * b; }
 
 /// The product of the sizes, or the largest number there is.
 int64_t saturatedElements(const Shape &shape);
@@ -48,7 +57,8 @@ public:
   static Known ofReals(Shape shape, std::vector<double> elements);
   static Known ofInt(int64_t value) { return ofInts({}, {value}); }
   static Known ofReal(double value) { return ofReals({}, {value}); }
-  /// offset + sum of coefficients[i] * index[i]; a float tensor holds the same numbers.
+  /// offset + sum of coefficients[i] * index[i]; a float tensor holds the same numbers. ImportError
+  /// if an element is beyond 64 bits.
   static Known affine(Shape shape, int64_t offset, std::vector<int64_t> coefficients, bool isFloat);
 
   const Shape &shape() const { return sizes; }
@@ -57,6 +67,8 @@ public:
   int64_t offset() const { return affineOffset; }
   const std::vector<int64_t> &coefficients() const { return affineCoefficients; }
   int64_t numElements() const { return saturatedElements(sizes); }
+  /// The memory that the listed elements take.
+  int64_t heldBytes() const { return 8 * int64_t(intElements.size() + realElements.size()); }
 
   int64_t intAt(const Shape &index) const;
   double realAt(const Shape &index) const;

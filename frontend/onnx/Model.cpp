@@ -19,9 +19,14 @@ namespace {
 constexpr int64_t minOpset = 13, maxOpset = 26;
 
 void readOperatorSets(Model &model) {
-  for (const onnx::OperatorSetIdProto &set : model.proto->opset_import())
-    if (set.domain().empty() || set.domain() == "ai.onnx")
-      model.opset = set.version();
+  for (const onnx::OperatorSetIdProto &set : model.proto->opset_import()) {
+    if (!set.domain().empty() && set.domain() != "ai.onnx")
+      continue;
+    if (model.opset != 0 && model.opset != set.version())
+      throw ImportError("the model uses two versions of the standard operator set, " +
+                        std::to_string(model.opset) + " and " + std::to_string(set.version()));
+    model.opset = set.version();
+  }
   if (model.opset < minOpset || model.opset > maxOpset)
     throw ImportError("the model uses operator set " + std::to_string(model.opset) + "; sets " +
                       std::to_string(minOpset) + " to " + std::to_string(maxOpset) +
@@ -281,7 +286,7 @@ Known readTensor(const Model &model, const onnx::TensorProto &tensor) {
   if (isExternal(tensor))
     throw ImportError(what + " is needed at import, but its data is in another file; store it "
                              "inside the model");
-  if (elements > kMaxKnownElements)
+  if (elements > kMaxStoredElements)
     throw ImportError(what + " has " + std::to_string(elements) +
                       " elements, too many for a constant");
   auto requireCount = [&](size_t count) {

@@ -13,6 +13,13 @@ const Value &NodeContext::input(size_t i) const {
   return *inputs[i];
 }
 
+void NodeContext::requireInputsAsked() const {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i] && !asked[i])
+      throw ImportError("has " + std::to_string(inputs.size()) + " inputs; what input " +
+                        std::to_string(i) + " ('" + inputName(i) + "') means is not known");
+}
+
 std::vector<Value> NodeContext::allInputs() const {
   std::vector<Value> values;
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -31,6 +38,14 @@ std::vector<int64_t> NodeContext::ints(size_t i) const {
   return fullInts(value);
 }
 
+int64_t NodeContext::integer(size_t i) const {
+  std::vector<int64_t> values = ints(i);
+  if (values.size() != 1)
+    throw ImportError("input " + std::to_string(i) + " ('" + inputName(i) +
+                      "') must be one integer, not " + std::to_string(values.size()));
+  return values[0];
+}
+
 double NodeContext::scalar(size_t i) const {
   const Value &value = input(i);
   if (!value.isSplat())
@@ -40,10 +55,18 @@ double NodeContext::scalar(size_t i) const {
 }
 
 const onnx::AttributeProto *NodeContext::find(llvm::StringRef name) const {
-  for (const onnx::AttributeProto &attribute : node.attribute())
-    if (attribute.name() == name)
-      return &attribute;
-  return nullptr;
+  const onnx::AttributeProto *found = nullptr;
+  for (const onnx::AttributeProto &attribute : node.attribute()) {
+    if (attribute.name() != name)
+      continue;
+    if (found)
+      throw ImportError("attribute '" + attribute.name() + "' is given twice");
+    if (!attribute.ref_attr_name().empty())
+      throw ImportError("attribute '" + attribute.name() +
+                        "' refers to an attribute of a function, but the node is in none");
+    found = &attribute;
+  }
+  return found;
 }
 
 /// Throws unless `attribute` says it is of `type`, or says nothing, as old exporters do.
@@ -86,6 +109,14 @@ std::vector<int64_t> NodeContext::attrInts(llvm::StringRef name,
     return defaultValue;
   requireType(*attribute, onnx::AttributeProto::INTS);
   return {attribute->ints().begin(), attribute->ints().end()};
+}
+
+std::vector<double> NodeContext::attrFloats(llvm::StringRef name) const {
+  const onnx::AttributeProto *attribute = find(name);
+  if (!attribute)
+    return {};
+  requireType(*attribute, onnx::AttributeProto::FLOATS);
+  return {attribute->floats().begin(), attribute->floats().end()};
 }
 
 Value NodeContext::attrTensor(llvm::StringRef name) const {

@@ -20,18 +20,25 @@ public:
   NodeContext(const Model &model, const onnx::NodeProto &node, Emitter &emitter,
               std::vector<const Value *> inputs)
       : emitter(emitter), opset(model.opset), model(model), node(node), inputs(std::move(inputs)),
-        outputs(node.output_size()) {}
+        asked(this->inputs.size()), outputs(node.output_size()) {}
 
   Emitter &emitter;
   const int64_t opset;
 
   size_t numInputs() const { return inputs.size(); }
-  bool hasInput(size_t i) const { return i < inputs.size() && inputs[i]; }
+  bool hasInput(size_t i) const {
+    if (i >= inputs.size())
+      return false;
+    asked[i] = true;
+    return inputs[i];
+  }
   const Value &input(size_t i) const;
   /// All inputs, none of them omitted.
   std::vector<Value> allInputs() const;
   /// An input that must be known: a list of integers.
   std::vector<int64_t> ints(size_t i) const;
+  /// An input that must be known: one integer.
+  int64_t integer(size_t i) const;
   /// An input that must be known: one number.
   double scalar(size_t i) const;
 
@@ -39,6 +46,8 @@ public:
   /// Whether the graph names output `i`.
   bool wantsOutput(size_t i) const { return i < outputs.size() && !node.output(int(i)).empty(); }
   const std::string &inputName(size_t i) const { return node.input(int(i)); }
+  /// ImportError if the node has an input that no one has asked for: one that the op has not.
+  void requireInputsAsked() const;
   void setOutput(size_t i, Value value) {
     if (i < outputs.size())
       outputs[i] = std::move(value);
@@ -58,6 +67,7 @@ public:
   double attrFloat(llvm::StringRef name, double defaultValue) const;
   std::string attrText(llvm::StringRef name, const std::string &defaultValue) const;
   std::vector<int64_t> attrInts(llvm::StringRef name, std::vector<int64_t> defaultValue) const;
+  std::vector<double> attrFloats(llvm::StringRef name) const;
   /// A tensor attribute, which must be there.
   Value attrTensor(llvm::StringRef name) const;
   const onnx::AttributeProto *find(llvm::StringRef name) const;
@@ -76,6 +86,7 @@ private:
   const Model &model;
   const onnx::NodeProto &node;
   std::vector<const Value *> inputs;
+  mutable std::vector<bool> asked;
   std::vector<Value> outputs;
 };
 

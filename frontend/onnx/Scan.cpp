@@ -238,6 +238,7 @@ private:
         throw WireError(field.begin, unexpected(kind, field));
       return append(field);
     case Action::List:
+      requireWholeNumbers(field, kind == Kind::Attribute && field.number == 7 ? 4 : 0);
       count(field.begin, 8 * scalars(field));
       if ((elements += scalars(field)) > limits.listElements)
         throw WireError(field.begin, "more than " + std::to_string(limits.listElements) +
@@ -293,6 +294,25 @@ private:
     return n;
   }
 
+  /// Throws if a packed list ends inside a number: `width` bytes each, or varints if that is 0.
+  void requireWholeNumbers(const WireField &field, unsigned width) {
+    if (field.type != WireType::Bytes)
+      return;
+    if (width != 0 && field.bytes % width != 0)
+      throw WireError(field.begin, "a list of numbers of " + std::to_string(width) + " bytes has " +
+                                       std::to_string(field.bytes) + " bytes");
+    if (width != 0)
+      return;
+    unsigned length = 0;
+    for (uint64_t i = field.data; i < field.data + field.bytes; ++i) {
+      length = (model.file.data()[i] & 0x80) == 0 ? 0 : length + 1;
+      if (length >= 10)
+        throw WireError(i, "a list holds a number of more than 64 bits");
+    }
+    if (length != 0)
+      throw WireError(field.begin, "a list of numbers ends inside a number");
+  }
+
   /// The module paths that exporters leave on nodes; the rest (stack traces) is most of the file.
   bool isWantedMetadata(const WireField &entry) {
     static constexpr char wanted[] = "pkg.torch.onnx.name_scopes";
@@ -312,6 +332,9 @@ private:
       count(field.begin, 8);
       return append(field);
     }
+    bool isFixed = field.number == 4 || field.number == 10;
+    if (field.number != 9)
+      requireWholeNumbers(field, isFixed ? (field.number == 4 ? 4 : 8) : 0);
     if (++tensor.runs > 1)
       throw WireError(field.begin, "tensor with more than one run of data");
     tensor.payload = {field.number, field.data, field.bytes};

@@ -345,6 +345,8 @@ Value slice(Emitter &emitter, const Value &value, unsigned axis, int64_t start, 
   result.shape[axis] = count;
   if (core < 0)
     return result;
+  if (count <= 1)
+    step = 1; // never taken, and may be any number
   if (value.isKnown())
     return sliceKnown(value, axis, start, step, count);
   if (step != 1) {

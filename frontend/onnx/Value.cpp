@@ -5,6 +5,7 @@
 #include "mlir/IR/BuiltinTypes.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 
 namespace tbc::frontend {
@@ -24,7 +25,13 @@ int Value::coreDim(unsigned dim) const {
 Value Value::ofKnown(DType dtype, Shape shape, std::vector<unsigned> dims, const Known &known) {
   std::vector<unsigned> kept;
   Value value;
-  value.known = std::make_shared<Known>(known.compacted(kept));
+  auto held = std::make_unique<Known>(known.compacted(kept));
+  int64_t bytes = held->heldBytes();
+  WorkBudget::hold(bytes);
+  value.known = std::shared_ptr<const Known>(held.release(), [bytes](const Known *known) {
+    WorkBudget::release(bytes);
+    delete known;
+  });
   value.dtype = dtype;
   value.shape = std::move(shape);
   for (unsigned i : kept)
@@ -97,15 +104,15 @@ Shape broadcastShapes(const std::vector<Value> &values, int64_t marker) {
 }
 
 Known fullKnown(const Value &value) {
+  const Known &core = *value.known;
+  if (value.dims.size() == value.shape.size())
+    return core;
   // In 128 bits: the product of hostile dims must not wrap.
   __int128 count = 1;
   for (int64_t size : value.shape)
     if ((count *= size) > kMaxKnownElements)
       throw ImportError("a table of more than " + std::to_string(kMaxKnownElements) +
                         " elements would have to be computed at import");
-  const Known &core = *value.known;
-  if (value.dims.size() == value.shape.size())
-    return core;
   std::vector<int64_t> ints;
   std::vector<double> reals;
   Shape coreIndex(value.dims.size());

@@ -70,8 +70,10 @@ std::vector<double> fullReals(const Value &value);
 /// A known value as elements over its whole shape.
 Known fullKnown(const Value &value);
 
-/// No table computed at import has more elements.
-inline constexpr int64_t kMaxKnownElements = int64_t(1) << 22;
+/// No table computed at import has more elements, and none read from the model's file has more than
+/// the second number.
+inline constexpr int64_t kMaxKnownElements = int64_t(1) << 20;
+inline constexpr int64_t kMaxStoredElements = int64_t(1) << 22;
 
 } // namespace tbc::frontend
 

@@ -45,8 +45,8 @@ Value reduceKnown(llvm::StringRef mnemonic, const Value &value, const std::vecto
     return result;
   };
   auto combine = [&](auto a, auto b) -> decltype(a) {
-    return mnemonic == "reduce_sum"    ? a + b
-           : mnemonic == "reduce_prod" ? a * b
+    return mnemonic == "reduce_sum"    ? sumOf(a, b)
+           : mnemonic == "reduce_prod" ? productOf(a, b)
            : mnemonic == "reduce_max"  ? std::max(a, b)
                                        : std::min(a, b);
   };

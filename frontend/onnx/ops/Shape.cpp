@@ -22,10 +22,12 @@ void importConstant(NodeContext &node) {
     return node.setOutput(0, Value::ofInts(node.attrInts("value_ints", {})));
   if (const onnx::AttributeProto *real = node.find("value_float"))
     return node.setOutput(0, Value::ofKnown(DType::F32, Known::ofReal(real->f())));
-  if (const onnx::AttributeProto *list = node.find("value_floats"))
-    return node.setOutput(0, Value::ofKnown(DType::F32, Known::ofReals({list->floats_size()},
-                                                                       {list->floats().begin(),
-                                                                        list->floats().end()})));
+  if (node.hasAttr("value_floats")) {
+    std::vector<double> elements = node.attrFloats("value_floats");
+    Shape shape{int64_t(elements.size())};
+    return node.setOutput(0,
+                          Value::ofKnown(DType::F32, Known::ofReals(shape, std::move(elements))));
+  }
   throw ImportError("holds neither a tensor nor numbers");
 }
 
@@ -81,7 +83,7 @@ void importRange(NodeContext &node) {
     return node.setOutput(0,
                           Value::ofKnown(first.dtype, Known::ofReals(shape, std::move(elements))));
   }
-  int64_t start = node.ints(0).at(0), limit = node.ints(1).at(0), step = node.ints(2).at(0);
+  int64_t start = node.integer(0), limit = node.integer(1), step = node.integer(2);
   if (step == 0)
     throw ImportError("counts in steps of 0");
   __int128 span = __int128(limit) - start;
@@ -291,7 +293,7 @@ void importTrilu(NodeContext &node) {
   const Value &value = node.input(0);
   if (value.rank() < 2)
     throw ImportError("needs a matrix");
-  int64_t k = node.hasInput(1) ? node.ints(1).at(0) : 0;
+  int64_t k = node.hasInput(1) ? node.integer(1) : 0;
   unsigned rows = value.rank() - 2, columns = value.rank() - 1;
   auto index = [&](unsigned dim, int64_t offset) {
     return Value::ofKnown(DType::I64, value.shape, {dim},
@@ -304,7 +306,7 @@ void importTrilu(NodeContext &node) {
 
 void importCumSum(NodeContext &node) {
   const Value &value = node.input(0);
-  unsigned axis = checkAxis(node.ints(1).at(0), value.rank());
+  unsigned axis = checkAxis(node.integer(1), value.rank());
   if (node.attrInt("exclusive", 0) || node.attrInt("reverse", 0))
     throw ImportError("CumSum with exclusive or reverse is not supported");
   if (!value.isKnown())
@@ -322,7 +324,7 @@ void importCumSum(NodeContext &node) {
   auto accumulate = [&](auto elements) {
     for (int64_t i = 0; i < int64_t(elements.size()); ++i)
       if (i / inner % value.shape[axis] != 0)
-        elements[i] += elements[i - inner];
+        elements[i] = sumOf(elements[i], elements[i - inner]);
     return elements;
   };
   node.setOutput(

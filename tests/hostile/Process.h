@@ -1,0 +1,29 @@
+//===- Process.h - Runs a program and measures it -------------------------===//
+
+#ifndef TBC_TESTS_HOSTILE_PROCESS_H
+#define TBC_TESTS_HOSTILE_PROCESS_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tbc::test {
+
+struct ProcessOutcome {
+  /// The exit code, or minus the number of the signal that ended it.
+  int code = -1;
+  std::string out, err;
+  double seconds = 0;
+  /// The most memory it held at once.
+  int64_t peakBytes = 0;
+};
+
+/// Runs `arguments[0]` with the rest, in `folder`, without input; it is ended after 60 seconds.
+/// Writes over out.txt, err.txt and measured.txt there; output goes to `outputPath` if that is
+/// given.
+ProcessOutcome runProcess(const std::vector<std::string> &arguments, const std::string &folder,
+                          const std::string &outputPath = "");
+
+} // namespace tbc::test
+
+#endif // TBC_TESTS_HOSTILE_PROCESS_H
