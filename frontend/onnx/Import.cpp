@@ -354,7 +354,7 @@ std::string hashOf(const Model &model) {
 
 ImportedModel importModel(MLIRContext &context, const Model &model, const ImportOptions &options) {
   context.loadDialect<TbcDialect, func::FuncDialect>();
-  constexpr int64_t maxWork = int64_t(1) << 27;
+  constexpr int64_t maxWork = int64_t(1) << 26;
   WorkBudget budget(maxWork, (int64_t(32) << 20) + 3 * int64_t(model.scanned.file.size()));
   checkSupported(model);
   Bindings bindings = bindInputs(model, options);

@@ -105,7 +105,8 @@ Shape broadcastShapes(const std::vector<Value> &values, int64_t marker) {
 
 Known fullKnown(const Value &value) {
   const Known &core = *value.known;
-  if (value.dims.size() == value.shape.size())
+  bool isWhole = value.dims.size() == value.shape.size();
+  if (isWhole && !core.isAffine()) // listed, so of a bounded size
     return core;
   // In 128 bits: the product of hostile dims must not wrap.
   __int128 count = 1;
@@ -113,6 +114,8 @@ Known fullKnown(const Value &value) {
     if ((count *= size) > kMaxKnownElements)
       throw ImportError("a table of more than " + std::to_string(kMaxKnownElements) +
                         " elements would have to be computed at import");
+  if (isWhole)
+    return core;
   std::vector<int64_t> ints;
   std::vector<double> reals;
   Shape coreIndex(value.dims.size());

@@ -11,6 +11,7 @@ namespace tbc::test {
 struct ImportOutcome {
   int code = 0;
   std::string message;
+  /// Processor time.
   double seconds = 0;
 };
 
@@ -21,7 +22,7 @@ ImportOutcome importOutcome(const std::string &path);
 /// the model that there is once.
 bool namesAPlace(const std::string &message);
 
-/// Seconds that nothing may take longer than. Sanitizers slow everything down.
+/// Processor seconds that nothing may take longer than. Sanitizers slow everything down.
 double maxSeconds();
 
 /// The number in the environment variable `name`, or `otherwise`.

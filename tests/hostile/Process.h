@@ -13,6 +13,7 @@ struct ProcessOutcome {
   /// The exit code, or minus the number of the signal that ended it.
   int code = -1;
   std::string out, err;
+  /// Processor time.
   double seconds = 0;
   /// The most memory it held at once.
   int64_t peakBytes = 0;
