@@ -479,6 +479,9 @@ private:
 } // namespace
 
 Result<Plan> readPlan(const std::string &text, const std::string &source) {
+  constexpr size_t maxBytes = size_t(1) << 28;
+  if (text.size() > maxBytes)
+    return Error{ErrorCode::Usage, source + ": not a plan: larger than 256 MiB"};
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded())
     return Error{
@@ -486,11 +489,13 @@ Result<Plan> readPlan(const std::string &text, const std::string &source) {
         source + ": not a plan: the text is not JSON, or is cut off; write it again with tbc plan"};
   if (!json.is_object() || !json.contains("format") || json["format"] != "tbc-plan")
     return Error{ErrorCode::Usage, source + ": not a plan: key \"format\" must be \"tbc-plan\""};
-  if (!json.contains("version") || json["version"] != 1)
-    return Error{ErrorCode::Usage,
-                 source + ": key \"version\" is " +
-                     (json.contains("version") ? json["version"].dump() : "missing") +
-                     ", but this tbc reads version 1; plan again"};
+  // Only a number is printed: anything else may be as long, or as deep, as the file.
+  const Json version =
+      json.contains("version") && json["version"].is_number() ? json["version"] : Json();
+  if (version != 1)
+    return Error{ErrorCode::Usage, source + ": key \"version\" is " +
+                                       (version.is_null() ? "not a number" : version.dump()) +
+                                       ", but this tbc reads version 1; plan again"};
   Reader reader;
   Plan plan = reader.read(json);
   if (!reader.problem.text.empty())

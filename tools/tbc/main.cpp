@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cstdio>
 #include <exception>
 #include <iostream>
 #include <vector>
@@ -75,6 +76,10 @@ static int run(int argc, char **argv) {
     return usageError(app, error, std::vector<std::string>(argv + 1, argv + argc));
   }
   Result<int> code = action();
+  // A result that did not arrive is no result.
+  bool printed = std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout.flush();
+  if (code && !printed)
+    code = Error{ErrorCode::Other, "cannot write to stdout"};
   if (code)
     return *code;
   std::cerr << "tbc: " << code.error().message << "\n";

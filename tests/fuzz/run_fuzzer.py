@@ -1,0 +1,36 @@
+"""Runs a libFuzzer target for a while, from the kept corpus.
+
+usage: run_fuzzer.py PROGRAM CORPUS WORK
+
+Fuzzes for TBC_FUZZ_SECONDS (default 60). What it finds new goes to WORK/NAME-corpus and is the start of
+the next run as well; an input that breaks something is left in WORK and named. `-merge=1` of libFuzzer
+makes a small corpus to keep out of a large one:
+    PROGRAM -merge=1 tests/fuzz/corpus/NAME WORK/NAME-corpus
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+
+def main():
+    program, corpus, work = sys.argv[1:]
+    seconds = int(os.environ.get("TBC_FUZZ_SECONDS", "60"))
+    if seconds <= 0:
+        sys.exit("TBC_FUZZ_SECONDS must be a number of seconds")
+    if not any(pathlib.Path(corpus).iterdir()):
+        sys.exit(f"{corpus} is empty")
+    name = pathlib.Path(program).name
+    grown = pathlib.Path(work) / f"{name}-corpus"
+    grown.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run([
+        program, str(grown), corpus, f"-max_total_time={seconds}", "-timeout=20", "-rss_limit_mb=1024",
+        "-max_len=65536", f"-artifact_prefix={work}/{name}-", "-print_final_stats=1", "-verbosity=0",
+    ], stderr=subprocess.PIPE, text=True)
+    print(done.stderr[-6000:])
+    sys.exit(done.returncode)
+
+
+if __name__ == "__main__":
+    main()
