@@ -18,7 +18,8 @@ std::vector<int> cutPositions(const Profile &profile, int buckets) {
   std::vector<int> positions{0};
   if (n <= 64) {
     for (int i = 1; i <= n; ++i)
-      positions.push_back(i);
+      if (i == n || profile.stageMayBegin[i])
+        positions.push_back(i);
     return positions;
   }
   double total = secondsOf(profile.sums[n]);
@@ -26,7 +27,8 @@ std::vector<int> cutPositions(const Profile &profile, int buckets) {
   for (int bucket = 1; bucket <= buckets && begin < n; ++bucket) {
     int best = -1, at = begin;
     for (; at < n && secondsOf(profile.sums[at]) <= total * bucket / buckets; ++at)
-      if (best < 0 || profile.crossingBytes[at - 1] < profile.crossingBytes[best - 1])
+      if (profile.stageMayBegin[at] &&
+          (best < 0 || profile.crossingBytes[at - 1] < profile.crossingBytes[best - 1]))
         best = at;
     if (best > 0)
       positions.push_back(best);

@@ -13,8 +13,8 @@
 namespace tbc::planner {
 
 /// Positions of the forward order (numbers of ops before a cut) at which a stage may begin, with 0
-/// and the end: all of them in a short graph; in a long one, in each of `buckets` spans of equal
-/// time, the one that the fewest bytes cross.
+/// and the end: in a short graph all at which one may begin; in a long one, in each of `buckets`
+/// spans of equal time, the one of them that the fewest bytes cross.
 std::vector<int> cutPositions(const Profile &profile, int buckets);
 
 /// Cuts the forward order into stages so that the longest one is as short as can be, by dynamic

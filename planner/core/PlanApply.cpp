@@ -73,6 +73,10 @@ public:
     for (int source : sourceOf)
       strategies.push_back(step.assignment.strategies[source]);
     step.assignment.strategies = std::move(strategies);
+    if (std::string why = whyStateIsParted(step.graph); !why.empty())
+      return bad("stages", why);
+    if (std::string why = whyInvalid(step.graph, step.assignment); !why.empty())
+      return bad("strategies or stages", why);
     return std::move(step);
   }
 

@@ -90,6 +90,7 @@ public:
     assignment.parameterPlans.resize(graph.parameters.size());
     derivation = derive(graph, assignment);
     profile.numForward = numForwardOps(graph);
+    profile.stageMayBegin = stageMayBegin(original);
     at.resize(profile.numForward);
   }
 

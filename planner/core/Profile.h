@@ -50,6 +50,7 @@ struct Profile {
   RangeMaximum liveBytes;            // by forward op: the most that is live in it or its backward
   RangeMaximum largestParameter;     // by forward op: bytes of the parameters it uses
   std::vector<double> crossingBytes; // by forward op: what is sent if a stage ends after it
+  std::vector<bool> stageMayBegin;   // by forward op
   double modelStateBytes = 0, inputBytes = 0;
   bool lossIsSplit = false; // over tp: it is summed once per step
 };

@@ -5,6 +5,7 @@
 
 #include "planner/reshard/Graph.h"
 
+#include <string>
 #include <vector>
 
 namespace tbc::planner {
@@ -14,6 +15,14 @@ namespace tbc::planner {
 /// of the forward op whose result it is the cotangent of, else the earliest stage among the
 /// producers of its operands, which is where the backward gets to last.
 void setStages(reshard::Graph &graph, const std::vector<int> &firstOps);
+
+/// Per forward op, whether a stage may begin with it: nothing in backward would be wanted by a
+/// later stage than the one that makes it (as where a view of a value is made again in backward),
+/// and no state be used on another stage than it is updated on.
+std::vector<bool> stageMayBegin(const reshard::Graph &graph);
+
+/// "" or why the stages of `graph` part a state's uses from its update.
+std::string whyStateIsParted(const reshard::Graph &graph);
 
 /// Per op, the forward op that it goes with when stages are cut: itself, its forward op, or as
 /// above (never -1).

@@ -1,0 +1,42 @@
+//===- stage_cuts_test.cpp - Where a pipeline stage may begin ----------------===//
+//
+// The planner cuts only where the stages can be compiled, and nowhere else is a cut refused.
+//
+//===----------------------------------------------------------------------===//
+
+#include "planner/core/Recompute.h"
+#include "planner/core/Stages.h"
+#include "tests/tools/PlanSupport.h"
+
+#include <gtest/gtest.h>
+
+using namespace tbc;
+
+namespace {
+
+using StageCuts = testing::TestWithParam<const char *>;
+
+TEST_P(StageCuts, MayBeginIsWhatCompiles) {
+  test::Model model = test::loadModel(GetParam());
+  auto plan = test::makePlan(model, {"pp=2"});
+  ASSERT_TRUE(plan) << plan.error().message;
+  const reshard::Graph &graph = model.step->step.graph;
+  std::vector<bool> mayBegin = planner::stageMayBegin(graph);
+  int allowed = 0, refused = 0;
+  for (int op = 1; op < planner::numForwardOps(graph); ++op) {
+    plan->stages = {graph.ops[0].id, graph.ops[op].id};
+    auto compiled = driver::compilePlan(*model.step, *plan);
+    EXPECT_EQ(bool(compiled), mayBegin[op])
+        << graph.ops[op].id << ": " << (compiled ? "compiles" : compiled.error().message);
+    if (!compiled)
+      EXPECT_EQ(compiled.error().code, ErrorCode::Usage) << compiled.error().message;
+    ++(mayBegin[op] ? allowed : refused);
+  }
+  EXPECT_GT(allowed, 0);
+  EXPECT_GT(refused, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, StageCuts,
+                         testing::Values("tiny-gpt2", "tiny-llama", "tiny-resnet"));
+
+} // namespace
