@@ -285,7 +285,7 @@ private:
                       "it gathers chunks over " + atoms.toString(axes) +
                           ", its operand is one over " + atoms.toString(operand.flat));
     if (isFlat)
-      result.flat = instruction.kind == InstructionKind::AllGather ? 0 : axes;
+      result.flat = instruction.kind == InstructionKind::AllGather ? 0 : operand.flat | axes;
     if (instruction.kind == InstructionKind::ShardSlice) {
       result.differs |= axes;
       if (operand.differs & axes)
@@ -304,7 +304,9 @@ private:
     bool staysCut = instruction.kind == InstructionKind::ReduceScatter ||
                     instruction.kind == InstructionKind::AllToAll;
     result.differs = staysCut ? operand.differs | axes : operand.differs & ~axes;
-    result.isUniform = false;
+    // Shards that were put together along some axes may still stand for shards along others.
+    result.isUniform = operand.isUniform && (instruction.kind == InstructionKind::AllGather ||
+                                             instruction.kind == InstructionKind::AllToAll);
     return Status::ok();
   }
 
