@@ -1,0 +1,558 @@
+//===- IndependentCollectives.cpp - What a step must communicate -------------===//
+//
+// The step is walked block by block as a rank would run it, with a table of what is at hand: an
+// operand that is not there in the placement its op wants must be brought there.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tests/tools/IndependentCollectives.h"
+
+#include "tests/tools/TensorMoves.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <set>
+
+using namespace tbc::reshard;
+
+namespace tbc::test {
+
+namespace {
+
+[[noreturn]] void beyond(const std::string &what) {
+  std::fprintf(stderr, "expectedSignature: %s\n", what.c_str());
+  std::abort();
+}
+
+/// Executions by kind, axes, stage and bytes.
+using Lines = std::map<std::tuple<CollectiveKind, std::string, int, int64_t>, int64_t>;
+
+std::vector<CollectiveCount> asList(const Lines &lines) {
+  std::vector<CollectiveCount> result;
+  for (const auto &[key, count] : lines) {
+    CollectiveCount line{};
+    std::tie(line.kind, line.axes, line.stage, line.bytes) = key;
+    line.count = count;
+    result.push_back(line);
+  }
+  return result;
+}
+
+std::string axesText(const Mesh &mesh, const std::vector<int> &axes) {
+  std::string text;
+  for (int axis : axes)
+    text += (text.empty() ? "" : "+") + mesh.axes[axis].name;
+  return text;
+}
+
+/// What is known of a parameter before the walk.
+struct ParameterPlaces {
+  Placement home, stored, accumulated, state;
+  std::vector<int> zeroAxes;              // without those that split the home
+  std::vector<int> stages;                // that hold a copy
+  std::vector<std::pair<int, int>> parts; // of the gradient: stage, value
+};
+
+class StepWalk {
+public:
+  StepWalk(const Graph &graph, const Assignment &assignment)
+      : graph(graph), assignment(assignment), moves(assignment.mesh),
+        skipped(graph.ops.size(), false), raw(graph.values.size()), home(graph.values.size()),
+        isPart(graph.values.size(), false), parameterOf(graph.values.size(), -1),
+        parameters(graph.parameters.size()) {}
+
+  StepSignature run(int64_t stateBytesPerElement) {
+    for (size_t p = 0; p < graph.parameters.size(); ++p)
+      findParts(p);
+    findUsers();
+    placeInputs();
+    placeResults();
+    for (size_t p = 0; p < graph.parameters.size(); ++p)
+      placeParameter(p);
+    for (int op = 0; op < int(graph.ops.size()); ++op)
+      if (!skipped[op])
+        execute(op);
+    sends();
+    update();
+    return signature(stateBytesPerElement);
+  }
+
+private:
+  struct Use {
+    int op, operand;
+  };
+
+  // What the strategies say.
+
+  std::vector<int> axisNumbers(const std::vector<AxisRef> &axes) const {
+    std::vector<int> result;
+    for (const AxisRef &axis : axes) {
+      int64_t whole = assignment.mesh.axes[axis.axis].size;
+      if (axis.pre != 1 || axis.size != whole)
+        beyond("part of an axis");
+      if (whole > 1)
+        result.push_back(axis.axis);
+    }
+    return result;
+  }
+
+  template <typename Function> void forEachSplitLoop(int op, Function function) const {
+    for (const auto &[number, axes] : assignment.strategies[op].loopAxes) {
+      std::vector<int> whole = axisNumbers(axes);
+      if (!whole.empty())
+        function(graph.ops[op].loops[number], whole);
+    }
+  }
+
+  Placement wanted(int op, int operand) const {
+    Placement placement;
+    if (graph.ops[op].generator)
+      return placement;
+    forEachSplitLoop(op, [&](const Loop &loop, const std::vector<int> &axes) {
+      for (const TensorDim &at : loop.operandDims)
+        if (at.tensor == operand)
+          placement.split[{at.dim, loop.factor}] = axes;
+    });
+    return placement;
+  }
+
+  Placement produced(int op, int result) const {
+    Placement placement;
+    if (graph.ops[op].generator)
+      return placement;
+    forEachSplitLoop(op, [&](const Loop &loop, const std::vector<int> &axes) {
+      bool present = false;
+      for (const TensorDim &at : loop.resultDims)
+        if (at.tensor == result) {
+          placement.split[{at.dim, loop.factor}] = axes;
+          present = true;
+        }
+      if (present || loop.kind == LoopKind::Parallel || loop.kind == LoopKind::Fixed)
+        return;
+      for (int axis : axes)
+        placement.pending[axis] = loop.kind == LoopKind::Max ? ReduceKind::Max : ReduceKind::Sum;
+    });
+    return placement;
+  }
+
+  // Gradients.
+
+  /// The stages whose work is summed up in `value`, looking through sums of cotangents.
+  std::set<int> contributors(int value) const {
+    int producer = graph.values[value].producer;
+    if (!isCotangentSum(producer))
+      return {graph.ops[producer].stage};
+    std::set<int> stages;
+    for (int operand : graph.ops[producer].operands)
+      stages.merge(contributors(operand));
+    return stages;
+  }
+  bool isCotangentSum(int op) const {
+    const GraphOp &sum = graph.ops[op];
+    return sum.phase == Phase::Backward && sum.additive && sum.operands.size() == 2;
+  }
+  void splitParts(int value, std::vector<std::pair<int, int>> &parts) {
+    int producer = graph.values[value].producer;
+    std::set<int> stages = contributors(value);
+    if (stages.size() == 1) {
+      parts.push_back({*stages.begin(), value});
+      isPart[value] = true;
+      return;
+    }
+    skipped[producer] = true;
+    for (int operand : graph.ops[producer].operands)
+      splitParts(operand, parts);
+  }
+  void findParts(size_t p) {
+    const GraphParameter &parameter = graph.parameters[p];
+    parameterOf[parameter.value] = int(p);
+    if (parameter.gradient >= 0)
+      splitParts(parameter.gradient, parameters[p].parts);
+  }
+
+  // Homes.
+
+  void findUsers() {
+    uses.resize(graph.values.size());
+    for (int op = 0; op < int(graph.ops.size()); ++op)
+      if (!skipped[op])
+        for (int i = 0; i < int(graph.ops[op].operands.size()); ++i)
+          uses[graph.ops[op].operands[i]].push_back({op, i});
+  }
+
+  void placeInputs() {
+    for (size_t value = 0; value < graph.values.size(); ++value) {
+      if (graph.values[value].producer >= 0)
+        continue;
+      std::vector<std::pair<Placement, int>> votes;
+      for (const Use &use : uses[value]) {
+        Placement placement = wanted(use.op, use.operand);
+        auto vote = std::find_if(votes.begin(), votes.end(),
+                                 [&](const auto &v) { return v.first == placement; });
+        if (vote == votes.end())
+          votes.push_back({placement, 1});
+        else
+          ++vote->second;
+      }
+      int best = 0;
+      for (const auto &[placement, count] : votes)
+        if (count > best) {
+          best = count;
+          home[value] = placement;
+        }
+    }
+  }
+
+  bool sameBlock(int a, int b) const {
+    return graph.ops[a].stage == graph.ops[b].stage && graph.ops[a].phase == graph.ops[b].phase;
+  }
+
+  /// What an additive op's operands are all pending over, if it can add them up as they are.
+  std::map<int, ReduceKind> deferred(int op) const {
+    const GraphOp &sum = graph.ops[op];
+    if (!sum.additive || sum.operands.empty())
+      return {};
+    std::map<int, ReduceKind> pending = raw[sum.operands[0]].pending;
+    for (int i = 0; i < int(sum.operands.size()); ++i) {
+      int operand = sum.operands[i], producer = graph.values[operand].producer;
+      if (producer < 0 || !sameBlock(producer, op) || raw[operand].pending != pending ||
+          isPart[operand])
+        return {};
+      for (const Use &use : uses[operand])
+        if (use.op != op)
+          return {};
+      for (const auto &[axis, kind] : pending)
+        if (kind != ReduceKind::Sum || test::uses(wanted(op, i), axis))
+          return {};
+    }
+    return pending;
+  }
+
+  void placeResults() {
+    std::map<int, int> stateOf; // new value -> input
+    for (auto [input, next] : graph.stateUpdates)
+      stateOf[next] = input;
+    takesOn.resize(graph.ops.size());
+    for (int op = 0; op < int(graph.ops.size()); ++op) {
+      takesOn[op] = deferred(op);
+      for (int result = 0; result < int(graph.ops[op].results.size()); ++result) {
+        int value = graph.ops[op].results[result];
+        raw[value] = produced(op, result);
+        raw[value].pending.insert(takesOn[op].begin(), takesOn[op].end());
+      }
+    }
+    for (size_t value = 0; value < graph.values.size(); ++value) {
+      if (graph.values[value].producer < 0)
+        continue;
+      if (stateOf.count(int(value)))
+        home[value] = home[stateOf.at(int(value))];
+      else
+        home[value] = completed(int(value));
+    }
+  }
+
+  Placement completed(int value) const {
+    Placement placement = raw[value];
+    if (placement.pending.empty() || uses[value].empty() || isPart[value] ||
+        !takesOn[uses[value][0].op].empty())
+      return placement;
+    placement.pending.clear();
+    std::map<int, ReduceKind> rest = raw[value].pending;
+    for (bool found = true; found;) {
+      found = false;
+      for (const auto &[axis, kind] : rest) {
+        auto place = commonPlace(value, placement, axis);
+        if (!place || kind != ReduceKind::Sum)
+          continue;
+        placement.split[*place].push_back(axis);
+        rest.erase(axis);
+        found = true;
+        break;
+      }
+    }
+    return placement;
+  }
+
+  /// The place where all users want the axis right after those that are there.
+  std::optional<Place> commonPlace(int value, const Placement &have, int axis) const {
+    std::optional<Place> common;
+    for (const Use &use : uses[value]) {
+      std::optional<Place> here;
+      for (const auto &[place, axes] : wanted(use.op, use.operand).split) {
+        auto at = have.split.find(place);
+        std::vector<int> grown = at == have.split.end() ? std::vector<int>() : at->second;
+        grown.push_back(axis);
+        if (grown.size() <= axes.size() && std::equal(grown.begin(), grown.end(), axes.begin()))
+          here = place;
+      }
+      if (!here || (common && *common != *here))
+        return std::nullopt;
+      common = here;
+    }
+    return common;
+  }
+
+  void placeParameter(size_t p) {
+    ParameterPlaces &places = parameters[p];
+    const ParameterPlan &plan = assignment.parameterPlans[p];
+    const GraphParameter &parameter = graph.parameters[p];
+    places.home = places.stored = places.state = places.accumulated = home[parameter.value];
+    for (int axis : axisNumbers(plan.zeroAxes))
+      if (!test::uses(places.home, axis))
+        places.zeroAxes.push_back(axis);
+    if (plan.zero >= 3)
+      places.stored.flat = places.zeroAxes;
+    if (plan.zero >= 1)
+      places.state.flat = places.zeroAxes;
+    if (plan.zero >= 2)
+      places.accumulated.flat = places.zeroAxes;
+    std::set<int> stages;
+    for (const Use &use : uses[parameter.value])
+      stages.insert(graph.ops[use.op].stage);
+    places.stages.assign(stages.begin(), stages.end());
+    if (stages.empty())
+      places.stages = {0};
+    // Completed once per step: data axes over which every part is a partial sum.
+    if (!places.parts.empty())
+      for (const auto &[axis, kind] : raw[places.parts[0].second].pending) {
+        bool isLate = (names(axisNumbers(plan.zeroAxes), axis) ||
+                       names(axisNumbers(plan.reduceAxes), axis)) &&
+                      !names(places.accumulated.flat, axis);
+        for (auto [stage, part] : places.parts)
+          isLate &= raw[part].pending.count(axis) != 0;
+        if (isLate)
+          places.accumulated.pending[axis] = kind;
+      }
+  }
+
+  // The walk.
+
+  void addLine(CollectiveKind kind, const std::string &axes, int stage, int64_t bytes,
+               int64_t count) {
+    lines[{kind, axes, stage, bytes}] += count;
+  }
+  void move(int value, const Placement &from, const Placement &to, int stage, int64_t count) {
+    if (from == to)
+      return;
+    const TensorLayout &layout = graph.values[value].layout;
+    std::string change = layoutText(layout) + describe(from) + " to " + describe(to);
+    auto known = ways.find(change);
+    if (known == ways.end())
+      known = ways.emplace(change, moves.cheapest(layout, from, to)).first;
+    size_t number = known->second.size();
+    for (size_t way = 0; way < number; ++way)
+      for (const Message &message : known->second[way]) {
+        auto &list = number == 1 ? lines : ties[change].try_emplace(way).first->second;
+        list[{message.kind, axesText(assignment.mesh, message.axes), stage, message.bytes}] +=
+            count;
+      }
+    explain(value, from, to, stage, known->second);
+  }
+  void explain(int value, const Placement &from, const Placement &to, int stage,
+               const std::vector<Messages> &possible) {
+    std::string text = "\"" + graph.values[value].name + "\" on stage " + std::to_string(stage) +
+                       " from " + describe(from) + " to " + describe(to) + ":";
+    for (const Message &message : possible.front())
+      text += std::string(" ") + name(message.kind) + "(" +
+              axesText(assignment.mesh, message.axes) + ", " + std::to_string(message.bytes) + ")";
+    explained.push_back(text + (possible.size() > 1 ? " or equally cheap" : ""));
+  }
+  static std::string layoutText(const TensorLayout &layout) {
+    std::string text = std::to_string(layout.elementBytes);
+    for (const DimLayout &dim : layout.dims) {
+      text += " |";
+      for (const Segment &segment : dim.segments) {
+        text += " +";
+        for (const Factor &factor : segment.factors)
+          text += std::to_string(factor.id) + ":" + std::to_string(factor.size) + " ";
+      }
+    }
+    return text;
+  }
+  std::string describe(const Placement &placement) const {
+    std::string text;
+    for (const auto &[place, axes] : placement.split)
+      text += "[d" + std::to_string(place.first) + "." + std::to_string(place.second) + "@" +
+              axesText(assignment.mesh, axes) + "]";
+    for (const auto &[axis, kind] : placement.pending)
+      text += " pending{" + axesText(assignment.mesh, {axis}) + "}";
+    if (!placement.flat.empty())
+      text += " flat{" + axesText(assignment.mesh, placement.flat) + "}";
+    return text.empty() ? "[]" : text;
+  }
+
+  void execute(int op) {
+    const GraphOp &node = graph.ops[op];
+    if (node.generator)
+      return;
+    for (int i = 0; i < int(node.operands.size()); ++i) {
+      Placement want = wanted(op, i);
+      want.pending = takesOn[op];
+      bring(node.operands[i], node.stage, node.phase, want);
+    }
+    for (int value : node.results) {
+      move(value, raw[value], home[value], node.stage, assignment.microBatches);
+      for (const ParameterPlaces &places : parameters)
+        for (auto [stage, part] : places.parts)
+          if (part == value)
+            move(value, home[value], places.accumulated, stage, assignment.microBatches);
+    }
+  }
+
+  void bring(int value, int stage, Phase phase, const Placement &want) {
+    int p = parameterOf[value];
+    Placement have = home[value];
+    if (p >= 0)
+      gather(p, stage, phase);
+    bool fromForward = phase == Phase::Backward && (p < 0 || isKeptGathered(p, stage)) &&
+                       !isGenerated(value) && isForward(value);
+    if (fromForward)
+      have = kept(value, stage);
+    if (want != have && atHand[{value, stage, phase}].insert(want).second)
+      move(value, have, want, stage, assignment.microBatches);
+  }
+
+  /// The stored parameter made whole at its first use in a block.
+  void gather(int p, int stage, Phase phase) {
+    const ParameterPlaces &places = parameters[p];
+    if (places.stored == places.home || (phase == Phase::Backward && isKeptGathered(p, stage)))
+      return;
+    if (gathered.insert({p, stage, phase}).second)
+      move(graph.parameters[p].value, places.stored, places.home, stage, assignment.microBatches);
+  }
+  bool isKeptGathered(int p, int stage) const {
+    const ParameterPlan &plan = assignment.parameterPlans[p];
+    return plan.zero >= 3 && plan.keepGathered && gathered.count({p, stage, Phase::Forward});
+  }
+
+  bool isGenerated(int value) const {
+    int producer = graph.values[value].producer;
+    return producer >= 0 && graph.ops[producer].generator;
+  }
+  bool isForward(int value) const {
+    int producer = graph.values[value].producer;
+    return producer < 0 || graph.ops[producer].phase == Phase::Forward;
+  }
+
+  /// In what placement a stage has, in backward, a value that forward computed or was fed.
+  Placement kept(int value, int stage) const {
+    int producer = graph.values[value].producer;
+    bool isThere = producer < 0 || graph.ops[producer].stage <= stage;
+    if (!isThere)
+      return kept(value, graph.ops[producer].stage); // sent in backward as it was kept there
+    for (const Use &use : uses[value]) {
+      const GraphOp &user = graph.ops[use.op];
+      if (user.stage != stage || user.phase != Phase::Backward || user.generator)
+        continue;
+      Placement first = wanted(use.op, use.operand);
+      auto had = atHand.find({value, stage, Phase::Forward});
+      bool hadSo = had != atHand.end() && had->second.count(first);
+      return hadSo ? first : home[value];
+    }
+    return home[value];
+  }
+
+  void sends() {
+    for (int value = 0; value < int(graph.values.size()); ++value) {
+      int producer = graph.values[value].producer;
+      if (producer < 0 || graph.ops[producer].generator || skipped[producer])
+        continue;
+      int from = graph.ops[producer].stage;
+      std::set<int> receivers;
+      for (const Use &use : uses[value])
+        if (graph.ops[use.op].stage != from && !graph.ops[use.op].generator)
+          receivers.insert(graph.ops[use.op].stage);
+      for (int to : receivers) {
+        if (to > from && !isForward(value))
+          beyond("a cotangent wanted by a later stage");
+        const Placement &placement =
+            to < from && isForward(value) ? kept(value, from) : home[value];
+        addLine(CollectiveKind::Send, assignment.mesh.axes[assignment.pipelineAxis].name, from,
+                moves.localBytes(graph.values[value].layout, placement), assignment.microBatches);
+      }
+    }
+  }
+
+  void update() {
+    for (size_t p = 0; p < parameters.size(); ++p) {
+      const ParameterPlaces &places = parameters[p];
+      int value = graph.parameters[p].value;
+      if (graph.parameters[p].gradient < 0)
+        continue;
+      for (int stage : places.stages) {
+        move(graph.parameters[p].gradient, places.accumulated, places.state, stage, 1);
+        if (places.stages.size() > 1)
+          addLine(CollectiveKind::AllReduce, assignment.mesh.axes[assignment.pipelineAxis].name,
+                  stage, moves.localBytes(graph.values[value].layout, places.state), 1);
+        move(value, places.state, places.stored, stage, 1);
+      }
+    }
+    if (graph.loss >= 0 && uses[graph.loss].empty()) {
+      Placement whole = home[graph.loss];
+      whole.pending.clear();
+      move(graph.loss, home[graph.loss], whole, graph.ops[graph.values[graph.loss].producer].stage,
+           1);
+    }
+  }
+
+  StepSignature signature(int64_t stateBytesPerElement) {
+    StepSignature result;
+    result.collectives = asList(lines);
+    for (const auto &[change, possible] : ties) {
+      result.ties.emplace_back();
+      for (const auto &[way, list] : possible)
+        result.ties.back().push_back(asList(list));
+    }
+    result.moves = explained;
+    result.resident.resize(assignment.numStages);
+    for (size_t p = 0; p < parameters.size(); ++p) {
+      const ParameterPlaces &places = parameters[p];
+      const TensorLayout &layout = graph.values[graph.parameters[p].value].layout;
+      for (int stage : places.stages) {
+        ResidentBytes &bytes = result.resident[stage];
+        bytes.parameters += moves.localBytes(layout, places.stored);
+        if (graph.parameters[p].gradient < 0)
+          continue;
+        bytes.gradients += moves.localBytes(layout, places.accumulated);
+        bytes.optimizerState += moves.localElements(layout, places.state) * stateBytesPerElement;
+      }
+    }
+    for (auto [input, next] : graph.stateUpdates)
+      result.resident[graph.ops[graph.values[next].producer].stage].state +=
+          moves.localBytes(graph.values[input].layout, home[input]);
+    return result;
+  }
+
+  const Graph &graph;
+  const Assignment &assignment;
+  TensorMoves moves;
+  std::vector<bool> skipped; // sums of cotangents across stages
+  std::vector<std::vector<Use>> uses;
+  std::vector<Placement> raw, home;
+  std::vector<std::map<int, ReduceKind>> takesOn; // per op: sums it adds up unfinished
+  std::vector<bool> isPart;
+  std::vector<int> parameterOf;
+  std::vector<ParameterPlaces> parameters;
+  std::map<std::tuple<int, int, Phase>, std::set<Placement>> atHand; // besides what serves as it is
+  std::set<std::tuple<int, int, Phase>> gathered;
+  std::vector<std::string> explained;
+  Lines lines;
+  std::map<std::string, std::vector<Messages>> ways;   // by change of sharding
+  std::map<std::string, std::map<size_t, Lines>> ties; // where there are several, by way
+};
+
+} // namespace
+
+std::ostream &operator<<(std::ostream &out, const ResidentBytes &bytes) {
+  return out << bytes.parameters << " of parameters, " << bytes.gradients << " of gradients, "
+             << bytes.optimizerState << " of optimizer state, " << bytes.state << " of state";
+}
+
+StepSignature expectedSignature(const Graph &graph, const Assignment &assignment,
+                                int64_t stateBytesPerElement) {
+  return StepWalk(graph, assignment).run(stateBytesPerElement);
+}
+
+} // namespace tbc::test

@@ -1,0 +1,334 @@
+//===- independent_collectives_test.cpp - Two derivations of one list --------===//
+//
+// Where no strategy is named there is no closed form. So the collectives of the compiled Program,
+// by kind, axes, bytes, count and stage, and the bytes it keeps on a rank must be those that
+// follow from the shardings of the single ops; IndependentCollectives works them out a second
+// time.
+//
+//===----------------------------------------------------------------------===//
+
+#include "planner/core/Stages.h"
+#include "tests/tools/IndependentCollectives.h"
+#include "tests/tools/PlanSupport.h"
+
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <random>
+#include <set>
+
+using namespace tbc;
+using reshard::CollectiveCount;
+
+namespace {
+
+struct Case {
+  const char *model;
+  test::PlanRequest request;
+  const char *optimizer = "adamw";
+};
+
+/// For the name that CTest shows.
+void PrintTo(const Case &testCase, std::ostream *out) {
+  *out << testCase.model << " " << testCase.request.mesh << " " << testCase.request.strategy << " "
+       << testCase.request.schedule << " " << testCase.request.recompute;
+}
+
+int64_t bytesOf(const kernels::TensorType &type) {
+  int64_t bytes = kernels::byteWidth(type.dtype);
+  for (int64_t size : type.shape)
+    bytes *= size;
+  return bytes;
+}
+
+test::ResidentBytes residentBytes(const program::Stage &stage) {
+  test::ResidentBytes bytes;
+  for (const program::Slot &slot : stage.slots) {
+    int64_t size = bytesOf(slot.type);
+    if (slot.role == program::Role::Parameter)
+      bytes.parameters += size;
+    else if (slot.role == program::Role::Gradient)
+      bytes.gradients += size;
+    else if (slot.role == program::Role::OptimizerState)
+      bytes.optimizerState += size;
+    else if (slot.role == program::Role::State)
+      bytes.state += size;
+  }
+  return bytes;
+}
+
+/// Of the optimizer, per parameter element.
+int64_t stateBytes(const planner::Plan &plan) {
+  return plan.job.stateBytesPerElement() + plan.job.masterBytesPerElement();
+}
+
+/// What was looked at, over several plans.
+struct Compared {
+  int64_t lines = 0, executions = 0, ties = 0;
+  std::set<reshard::CollectiveKind> kinds;
+};
+
+std::string movesText(const test::StepSignature &signature) {
+  std::string text;
+  for (const std::string &move : signature.moves)
+    text += "  " + move + "\n";
+  return text;
+}
+
+/// Compiles `plan` and compares its list and bytes.
+void compare(driver::TrainingStep &step, const planner::Plan &plan, Compared &compared) {
+  auto compiled = driver::compilePlan(step, plan);
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  const reshard::Graph &graph = compiled->planned.graph;
+  const reshard::Assignment &assignment = compiled->planned.assignment;
+
+  test::StepSignature expected = test::expectedSignature(graph, assignment, stateBytes(plan));
+  std::vector<CollectiveCount> actual = driver::countInstructions(compiled->program);
+  std::string difference = test::difference(assignment.mesh, expected, actual);
+  EXPECT_EQ(difference, "") << "expected moves:\n" << movesText(expected);
+  compared.ties += int64_t(expected.ties.size());
+  for (const CollectiveCount &line : actual) {
+    ++compared.lines;
+    compared.executions += line.count;
+    compared.kinds.insert(line.kind);
+  }
+
+  ASSERT_EQ(expected.resident.size(), compiled->program.stages.size());
+  for (size_t stage = 0; stage < expected.resident.size(); ++stage)
+    EXPECT_EQ(expected.resident[stage], residentBytes(compiled->program.stages[stage]))
+        << "stage " << stage;
+}
+
+class IndependentCollectives : public testing::TestWithParam<Case> {};
+
+TEST_P(IndependentCollectives, ProgramHasTheListAndTheBytes) {
+  test::Model model = test::loadModel(GetParam().model, GetParam().optimizer);
+  auto plan = test::makePlan(model, GetParam().request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  Compared compared;
+  compare(*model.step, *plan, compared);
+  EXPECT_GT(compared.lines, 0);
+  std::cout << "compared " << compared.lines << " lines, " << compared.executions << " executions, "
+            << compared.ties << " ties\n";
+}
+
+// The planner's own choices are few and tidy. Plans edited at random reach what it would not
+// choose.
+
+class RandomPlan {
+public:
+  RandomPlan(const planner::Plan &plan, const reshard::Graph &graph, uint64_t seed)
+      : plan(plan), graph(graph), random(seed) {}
+
+  planner::Plan make() {
+    plan.ops.clear();
+    plan.parameterOverrides.clear();
+    plan.recomputeOps.clear();
+    cutStages();
+    bool recomputes = below(3) == 0;
+    int changes = 1 + below(30); // out of 100 ops
+    for (const reshard::GraphOp &op : graph.ops) {
+      if (op.phase != reshard::Phase::Forward || op.generator)
+        continue;
+      plan.ops.push_back(below(100) < changes ? decide(op) : batchOnly(op));
+      if (recomputes && below(2) == 0)
+        plan.recomputeOps.push_back(op.id);
+    }
+    for (const reshard::GraphParameter &parameter : graph.parameters)
+      plan.parameterOverrides.push_back({decideParameter(), {graph.values[parameter.value].name}});
+    return plan;
+  }
+
+private:
+  int below(int n) { return int(random() % uint64_t(n)); }
+
+  void cutStages() {
+    std::vector<bool> mayBegin = planner::stageMayBegin(graph);
+    std::vector<std::string> begins;
+    for (size_t op = 1; op < mayBegin.size(); ++op)
+      if (mayBegin[op])
+        begins.push_back(graph.ops[op].id);
+    plan.stages = {graph.ops[0].id};
+    if (plan.mesh.pp > 1) // the meshes here have two stages
+      plan.stages.push_back(begins[below(int(begins.size()))]);
+  }
+
+  std::vector<std::string> dataAxes() const {
+    std::vector<std::string> axes;
+    if (plan.mesh.dp > 1)
+      axes.push_back("dp");
+    if (plan.mesh.fsdp > 1)
+      axes.push_back("fsdp");
+    return axes;
+  }
+  int64_t sizeOf(const std::string &axis) const {
+    return axis == "dp" ? plan.mesh.dp : axis == "fsdp" ? plan.mesh.fsdp : plan.mesh.tp;
+  }
+
+  planner::OpDecision batchOnly(const reshard::GraphOp &op) const {
+    planner::OpDecision decision;
+    decision.ops = {op.id};
+    for (size_t loop = 0; loop < op.loops.size(); ++loop)
+      if (op.loops[loop].factor == graph.batchFactor && !dataAxes().empty() &&
+          op.loops[loop].kind != reshard::LoopKind::Fixed &&
+          op.loops[loop].size % plan.mesh.dataRanks() == 0)
+        decision.loopAxes[int(loop)] = dataAxes();
+    return decision;
+  }
+
+  /// Some axes on any loops that they divide.
+  planner::OpDecision decide(const reshard::GraphOp &op) {
+    planner::OpDecision decision = batchOnly(op);
+    std::vector<std::string> axes;
+    if (plan.mesh.tp > 1)
+      axes.push_back("tp");
+    if (axes.empty() || below(4) == 0) { // data axes elsewhere, or not at all
+      decision.loopAxes.clear();
+      for (const std::string &axis : dataAxes())
+        axes.push_back(axis);
+    }
+    for (const std::string &axis : axes) {
+      if (op.loops.empty() || below(5) == 0)
+        continue;
+      int loop = below(int(op.loops.size()));
+      int64_t ranks = sizeOf(axis);
+      for (const std::string &other : decision.loopAxes[loop])
+        ranks *= sizeOf(other);
+      if (op.loops[loop].kind != reshard::LoopKind::Fixed && op.loops[loop].size % ranks == 0)
+        decision.loopAxes[loop].push_back(axis);
+    }
+    return decision;
+  }
+
+  planner::ParameterDecision decideParameter() {
+    planner::ParameterDecision decision;
+    decision.zero = below(4);
+    decision.keepGathered = decision.zero == 3 && below(2) == 0;
+    for (const std::string &axis : dataAxes())
+      (below(2) == 0 ? decision.zeroAxes : decision.reduceAxes).push_back(axis);
+    return decision;
+  }
+
+  planner::Plan plan;
+  const reshard::Graph &graph;
+  std::mt19937_64 random;
+};
+
+class RandomlyEdited : public testing::TestWithParam<Case> {};
+
+TEST_P(RandomlyEdited, ProgramHasTheListAndTheBytes) {
+  test::Model model = test::loadModel(GetParam().model, GetParam().optimizer);
+  auto plan = test::makePlan(model, GetParam().request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  reshard::Graph graph =
+      planner::withBatch(model.step->step.graph, plan->microBatch * plan->mesh.dataRanks());
+  Compared compared;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    planner::Plan edited = RandomPlan(*plan, graph, seed).make();
+    compare(*model.step, edited, compared);
+    if (HasFatalFailure())
+      return;
+  }
+  std::cout << "compared " << compared.lines << " lines, " << compared.executions << " executions, "
+            << compared.kinds.size() << " kinds, " << compared.ties << " ties\n";
+}
+
+// A comparison that cannot fail proves nothing.
+
+using Noticed = testing::TestWithParam<const char *>;
+
+TEST_P(Noticed, ALineMoreOrLess) {
+  test::Model model = test::loadModel(GetParam());
+  auto plan = test::makePlan(model, {"fsdp=2,tp=2,pp=2"});
+  ASSERT_TRUE(plan) << plan.error().message;
+  auto compiled = driver::compilePlan(*model.step, *plan);
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  const reshard::Assignment &assignment = compiled->planned.assignment;
+  test::StepSignature expected =
+      test::expectedSignature(compiled->planned.graph, assignment, stateBytes(*plan));
+  std::vector<CollectiveCount> actual = driver::countInstructions(compiled->program);
+  ASSERT_EQ(test::difference(assignment.mesh, expected, actual), "");
+  for (size_t line = 0; line < actual.size(); ++line) {
+    for (int change = 0; change < 4; ++change) {
+      std::vector<CollectiveCount> wrong = actual;
+      CollectiveCount &entry = wrong[line];
+      if (change == 0)
+        ++entry.count;
+      else if (change == 1)
+        wrong.erase(wrong.begin() + line);
+      else if (change == 2)
+        entry.bytes *= 2;
+      else
+        entry.axes = entry.axes == "tp" ? "fsdp" : "tp";
+      EXPECT_NE(test::difference(assignment.mesh, expected, wrong), "");
+    }
+  }
+}
+
+TEST_P(Noticed, AnotherStrategyOfOneOp) {
+  test::Model model = test::loadModel(GetParam());
+  auto plan = test::makePlan(model, {"fsdp=2,tp=2,pp=2"});
+  ASSERT_TRUE(plan) << plan.error().message;
+  auto compiled = driver::compilePlan(*model.step, *plan);
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  const reshard::Graph &graph = compiled->planned.graph;
+  reshard::Assignment assignment = compiled->planned.assignment;
+  std::vector<CollectiveCount> actual = driver::countInstructions(compiled->program);
+  auto isNoticed = [&] {
+    test::StepSignature expected = test::expectedSignature(graph, assignment, stateBytes(*plan));
+    return test::difference(assignment.mesh, expected, actual) != "";
+  };
+  ASSERT_FALSE(isNoticed());
+  int changed = 0, noticed = 0;
+  for (size_t op = 0; op < graph.ops.size(); ++op) {
+    if (graph.ops[op].generator || assignment.strategies[op].loopAxes.empty())
+      continue;
+    auto whole = assignment.strategies[op].loopAxes;
+    assignment.strategies[op].loopAxes.clear();
+    ++changed;
+    noticed += isNoticed();
+    assignment.strategies[op].loopAxes = whole;
+  }
+  // What a replicated op costs nothing to give (the broadcast of a bias) is not seen.
+  EXPECT_GE(noticed * 10, changed * 9) << noticed << " of " << changed;
+  EXPECT_GT(changed, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Noticed,
+                         testing::Values("tiny-mlp", "tiny-gpt2", "tiny-llama", "tiny-resnet"));
+
+std::vector<Case> allCases() {
+  std::vector<Case> cases;
+  for (const char *model : {"tiny-mlp", "tiny-gpt2", "tiny-llama", "tiny-resnet"}) {
+    for (const char *mesh : {"dp=4", "fsdp=4", "tp=4", "pp=2,dp=2", "fsdp=2,tp=2,pp=2"})
+      cases.push_back({model, {mesh}});
+    cases.push_back({model, {"pp=2,tp=2", "auto", "gpipe"}});
+    cases.push_back({model, {"dp=2,fsdp=2", "auto", "", "full"}, "sgd"});
+    cases.push_back({model, {"pp=2,fsdp=2", "auto", "1f1b", "selective"}, "sgd"});
+  }
+  return cases;
+}
+
+std::vector<Case> editedCases() {
+  std::vector<Case> cases;
+  for (const char *model : {"tiny-mlp", "tiny-gpt2", "tiny-llama", "tiny-resnet"})
+    for (const char *mesh : {"tp=2", "dp=2,fsdp=2", "dp=2,tp=2", "fsdp=2,tp=2,pp=2", "pp=2,tp=2"})
+      cases.push_back({model, {mesh}});
+  return cases;
+}
+
+std::string caseName(const testing::TestParamInfo<Case> &info) {
+  const test::PlanRequest &request = info.param.request;
+  std::string name = std::string(info.param.model) + "_" + request.mesh + "_" + request.schedule +
+                     "_" + request.recompute;
+  for (char &c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)))
+      c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Plans, IndependentCollectives, testing::ValuesIn(allCases()), caseName);
+INSTANTIATE_TEST_SUITE_P(Plans, RandomlyEdited, testing::ValuesIn(editedCases()), caseName);
+
+} // namespace
