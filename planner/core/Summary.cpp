@@ -260,14 +260,14 @@ private:
     for (const Alternative &other : plan.alternatives) {
       if (shown++ == 4)
         break;
-      Plan stub;
-      stub.mesh = other.mesh;
-      stub.parameterDefault = other.data;
-      stub.microBatch = other.microBatch;
-      stub.accumulation = other.accumulation;
-      stub.schedule = other.schedule;
-      stub.recompute = other.recompute;
-      line(format("  %s: %s, %s (%s)", describe(stub).c_str(),
+      Plan chosen; // as far as describe() reads it
+      chosen.mesh = other.mesh;
+      chosen.parameterDefault = other.data;
+      chosen.microBatch = other.microBatch;
+      chosen.accumulation = other.accumulation;
+      chosen.schedule = other.schedule;
+      chosen.recompute = other.recompute;
+      line(format("  %s: %s, %s (%s)", describe(chosen).c_str(),
                   formatSeconds(other.stepSeconds).c_str(),
                   formatBytes(double(other.peakBytes)).c_str(), other.note.c_str()));
     }
