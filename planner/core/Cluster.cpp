@@ -26,6 +26,11 @@
 
 namespace tbc::planner {
 
+double NetworkLevel::bandwidth(int64_t devices) const {
+  auto found = groupBytesPerSecond.lower_bound(devices);
+  return found == groupBytesPerSecond.end() ? bytesPerSecond : found->second;
+}
+
 const KernelEfficiency &Cluster::kernel(const std::string &kernelClass) const {
   auto found = kernels.find(kernelClass);
   if (found == kernels.end())
@@ -115,9 +120,9 @@ public:
   }
 
   const toml::table &section(const toml::table &table, const std::string &path,
-                             const std::string &key) {
+                             const std::string &key, bool required = true) {
     static const toml::table empty;
-    const toml::node *node = lookUp(table, path, key);
+    const toml::node *node = lookUp(table, path, key, required);
     if (!node)
       return empty;
     if (!node->is_table()) {
@@ -186,12 +191,34 @@ static KernelEfficiency readKernel(ClusterReader &reader, const toml::table &tab
   return kernel;
 }
 
+/// The number in a key such as "4", or 0 if it is none between 1 and 2^20.
+static int64_t deviceCount(const std::string &key) {
+  bool digits = !key.empty() && key.size() <= 7 && key[0] != '0' &&
+                std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
+  int64_t count = digits ? std::stoll(key) : 0;
+  return count <= (1 << 20) ? count : 0;
+}
+
+static void readGroups(ClusterReader &reader, const toml::table &table, const std::string &path,
+                       NetworkLevel &level) {
+  for (auto &&[key, node] : table) {
+    std::string word(key.str());
+    if (int64_t devices = deviceCount(word))
+      level.groupBytesPerSecond[devices] = reader.number(table, path, word, Range::Positive);
+    else
+      reader.fail(node, path + "." + word + " must be a number of devices from 1 to 1048576");
+  }
+}
+
 static NetworkLevel readNetwork(ClusterReader &reader, const toml::table &table,
-                                const std::string &path) {
+                                const std::string &path, bool hasGroups) {
   NetworkLevel level;
   level.latencySeconds = reader.number(table, path, "latency_seconds", Range::NotNegative);
   level.bytesPerSecond = reader.number(table, path, "bytes_per_second", Range::Positive);
   level.startSeconds = reader.number(table, path, "start_seconds", Range::NotNegative);
+  if (hasGroups)
+    readGroups(reader, reader.section(table, path, "group_bytes_per_second", false),
+               path + ".group_bytes_per_second", level);
   reader.closeTable(table, path);
   return level;
 }
@@ -238,10 +265,10 @@ static Cluster readAll(ClusterReader &reader, const toml::table &root) {
     reader.section(kernels, "kernel", "default"); // reports that it is missing
 
   const toml::table &network = reader.section(root, "", "network");
-  cluster.intraNode =
-      readNetwork(reader, reader.section(network, "network", "intra_node"), "network.intra_node");
-  cluster.interNode =
-      readNetwork(reader, reader.section(network, "network", "inter_node"), "network.inter_node");
+  cluster.intraNode = readNetwork(reader, reader.section(network, "network", "intra_node"),
+                                  "network.intra_node", true);
+  cluster.interNode = readNetwork(reader, reader.section(network, "network", "inter_node"),
+                                  "network.inter_node", false);
   reader.closeTable(network, "network");
 
   const toml::table &overlap = reader.section(root, "", "overlap");
@@ -313,21 +340,35 @@ std::vector<std::string> clusterPresets() {
   return names;
 }
 
-Result<Cluster> loadCluster(const std::string &nameOrPath) {
+/// The presets that `word` may mean: the closest by letters, else all that contain it.
+static std::string nearestPresets(std::string word) {
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return char(std::tolower(c)); });
+  std::string nearest = closestWord(word, clusterPresets());
+  if (!nearest.empty() || word.empty())
+    return nearest;
+  for (const std::string &name : clusterPresets())
+    if (name.find(word) != std::string::npos)
+      nearest += (nearest.empty() ? "" : " or ") + name;
+  return nearest;
+}
+
+static Error unknownCluster(const std::string &name) {
+  std::string presets, nearest = nearestPresets(name);
+  for (const std::string &preset : clusterPresets())
+    presets += (presets.empty() ? "" : ", ") + preset;
+  return {ErrorCode::Usage, "cluster \"" + name + "\" is neither a preset (" + presets +
+                                ") nor a readable file" +
+                                (nearest.empty() ? "" : "; did you mean " + nearest + "?")};
+}
+
+Result<std::string> clusterText(const std::string &nameOrPath) {
   for (const auto &[name, text] : clusterPresetTexts())
     if (name == nameOrPath)
-      return parseCluster(text, name + ".toml");
-
+      return text;
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(nameOrPath, ignored)) {
-    std::string presets;
-    for (const std::string &name : clusterPresets())
-      presets += (presets.empty() ? "" : ", ") + name;
-    std::string closest = closestWord(nameOrPath, clusterPresets());
-    return Error{ErrorCode::Usage, "cluster \"" + nameOrPath + "\" is neither a preset (" +
-                                       presets + ") nor a readable file" +
-                                       (closest.empty() ? "" : "; did you mean " + closest + "?")};
-  }
+  if (!std::filesystem::is_regular_file(nameOrPath, ignored))
+    return unknownCluster(nameOrPath);
   if (std::filesystem::file_size(nameOrPath, ignored) > (1u << 20))
     return Error{ErrorCode::Usage, nameOrPath + ": larger than 1 MiB, not a cluster file"};
   std::ifstream file(nameOrPath, std::ios::binary);
@@ -335,7 +376,16 @@ Result<Cluster> loadCluster(const std::string &nameOrPath) {
   content << file.rdbuf();
   if (!file)
     return Error{ErrorCode::Usage, "cannot read cluster file " + nameOrPath};
-  return parseCluster(content.str(), nameOrPath);
+  return content.str();
+}
+
+Result<Cluster> loadCluster(const std::string &nameOrPath) {
+  Result<std::string> text = clusterText(nameOrPath);
+  if (!text)
+    return text.error();
+  std::vector<std::string> presets = clusterPresets();
+  bool isPreset = std::find(presets.begin(), presets.end(), nameOrPath) != presets.end();
+  return parseCluster(*text, isPreset ? nameOrPath + ".toml" : nameOrPath);
 }
 
 } // namespace tbc::planner

@@ -35,9 +35,16 @@ struct NetworkLevel {
   double latencySeconds = 0; // of one step of a collective's algorithm
   double bytesPerSecond = 0; // bus bandwidth of one device, one direction
   double startSeconds = 0;   // per collective, whatever its size
+  /// Where no switch gives every group the same: bus bandwidth of smaller groups, by their number
+  /// of devices. A group takes the entry of the smallest size that it fits in, and
+  /// `bytesPerSecond` where there is none.
+  std::map<int64_t, double> groupBytesPerSecond = {};
+
+  /// Bus bandwidth of one device in a group of `devices` on this level, one direction.
+  double bandwidth(int64_t devices) const;
   bool operator==(const NetworkLevel &o) const {
     return latencySeconds == o.latencySeconds && bytesPerSecond == o.bytesPerSecond &&
-           startSeconds == o.startSeconds;
+           startSeconds == o.startSeconds && groupBytesPerSecond == o.groupBytesPerSecond;
   }
 };
 
@@ -77,11 +84,19 @@ struct Cluster {
   bool operator==(const Cluster &o) const;
 };
 
+/// The preset that a plan is for where none is named.
+constexpr const char *defaultClusterName = "h100-sxm";
+
 /// The names of the presets that are built in, sorted.
 std::vector<std::string> clusterPresets();
 
+/// The text of the cluster called `nameOrPath`: a preset, else a file.
+/// Errors: Usage; an unknown name gets the nearest presets and a list of all.
+Result<std::string> clusterText(const std::string &nameOrPath);
+
 /// The cluster called `nameOrPath`: a preset, else a TOML file.
-/// Errors: Usage, naming file, line and key; an unknown name or key gets a suggestion.
+/// Errors: those of `clusterText`; Usage, naming file, line and key; an unknown key gets a
+/// suggestion.
 Result<Cluster> loadCluster(const std::string &nameOrPath);
 
 /// Reads a cluster from TOML text; `source` names it in messages.

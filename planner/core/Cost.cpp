@@ -162,7 +162,7 @@ double NetworkCost::seconds(CollectiveKind kind, const GroupShape &group, double
   double n = double(group.size);
   double inNode = std::ceil(n / double(group.nodes));
   double start = spans ? inter.startSeconds : intra.startSeconds;
-  double bandwidth = intra.bytesPerSecond;
+  double inside = intra.bandwidth(group.perNode), bandwidth = inside;
   if (spans)
     bandwidth = std::min(bandwidth, inter.bytesPerSecond * double(group.perNode));
 
@@ -178,13 +178,12 @@ double NetworkCost::seconds(CollectiveKind kind, const GroupShape &group, double
     // Each rank has bytes/n for every other: those on its node by the inner network, the rest by
     // its card.
     double outside = spans ? (n - double(group.perNode)) / n : 0;
-    double inside = (n - 1) / n - outside;
-    return start + steps + inside * bytes / intra.bytesPerSecond +
+    return start + steps + ((n - 1) / n - outside) * bytes / inside +
            outside * bytes / inter.bytesPerSecond;
   }
   case CollectiveKind::Send:
     return start + (spans ? inter : intra).latencySeconds +
-           bytes / (spans ? inter : intra).bytesPerSecond;
+           bytes / (spans ? inter.bytesPerSecond : intra.bandwidth(2));
   case CollectiveKind::ShardSlice:
     break;
   }

@@ -59,8 +59,9 @@ public:
   /// for all_reduce (trees: Sanders, Speck, Traeff, "Two-tree algorithms", Parallel Computing 35
   /// (2009); NCCL >= 2.23 uses logarithmic all_gather and reduce_scatter for small messages, rings
   /// for large). Bytes: 2(n-1)/n for all_reduce, (n-1)/n for the others, all for send (NCCL busbw
-  /// convention, nccl-tests doc/PERFORMANCE.md). Bandwidth: the node's, or, where the group spans
-  /// nodes, at most what the network cards of its ranks on one node add up to.
+  /// convention, nccl-tests doc/PERFORMANCE.md). Bandwidth: the node's for a group of that size,
+  /// or, where the group spans nodes, at most what the network cards of its ranks on one node add
+  /// up to.
   double seconds(const reshard::Collective &collective) const;
   /// The same, from kind, group and size.
   double seconds(reshard::CollectiveKind kind, const GroupShape &group, double bytes) const;

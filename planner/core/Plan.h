@@ -186,6 +186,9 @@ struct Plan {
 /// newline.
 std::string writePlan(const Plan &plan);
 
+/// A cluster as canonical JSON, with the keys that it has in a plan.
+std::string writeCluster(const Cluster &cluster);
+
 /// Reads plan.json. `source` names it in messages.
 /// Errors: Usage, naming the key: not JSON, truncated, of another version, a key unknown, missing,
 /// or of the wrong type or range.

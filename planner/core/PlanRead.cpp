@@ -262,13 +262,32 @@ private:
       job.bindings[name] = values.integer(name, 0, maxCount);
   }
 
-  NetworkLevel network(Object &parent, const std::string &key) {
+  NetworkLevel network(Object &parent, const std::string &key, bool hasGroups) {
     Object object(parent.get(key), parent.at(key), problem);
     NetworkLevel level;
     level.bytesPerSecond = object.positive("bytes_per_second");
     level.latencySeconds = object.number("latency_seconds");
     level.startSeconds = object.number("start_seconds");
+    if (hasGroups)
+      groups(object, level);
     return level;
+  }
+
+  void groups(Object &network, NetworkLevel &level) {
+    const std::string key = "group_bytes_per_second";
+    const Json &json = network.get(key);
+    Object object(json, network.at(key), problem);
+    if (!json.is_object())
+      return;
+    for (const auto &[devices, value] : json.items()) {
+      bool isCount =
+          !devices.empty() && devices.size() < 8 && devices[0] != '0' &&
+          std::all_of(devices.begin(), devices.end(), [](char c) { return c >= '0' && c <= '9'; });
+      if (isCount)
+        level.groupBytesPerSecond[std::stoi(devices)] = object.positive(devices);
+      else
+        problem.report(object.at(devices), "must be a number of devices");
+    }
   }
 
   void readCluster(Object &root) {
@@ -301,8 +320,8 @@ private:
     } else {
       problem.report("cluster.kernels", "must be an object");
     }
-    cluster.intraNode = network(object, "intra_node");
-    cluster.interNode = network(object, "inter_node");
+    cluster.intraNode = network(object, "intra_node", true);
+    cluster.interNode = network(object, "inter_node", false);
     cluster.overlapFraction = object.number("overlap_fraction", 1);
     cluster.timeUncertainty = object.number("time_uncertainty", 1);
     cluster.contextBytes = object.integer("context_bytes", 0, maxBytes);

@@ -17,6 +17,14 @@ static Json networkJson(const NetworkLevel &level) {
           {"start_seconds", level.startSeconds}};
 }
 
+static Json nodeNetworkJson(const NetworkLevel &level) {
+  Json json = networkJson(level), groups = Json::object();
+  for (const auto &[devices, bytesPerSecond] : level.groupBytesPerSecond)
+    groups[std::to_string(devices)] = bytesPerSecond;
+  json["group_bytes_per_second"] = groups;
+  return json;
+}
+
 static Json clusterJson(const Cluster &cluster) {
   Json kernels = Json::object();
   for (const auto &[name, kernel] : cluster.kernels)
@@ -32,7 +40,7 @@ static Json clusterJson(const Cluster &cluster) {
           {"vector_flops_per_second", cluster.vectorFlopsPerSecond},
           {"launch_seconds", cluster.launchSeconds},
           {"kernels", kernels},
-          {"intra_node", networkJson(cluster.intraNode)},
+          {"intra_node", nodeNetworkJson(cluster.intraNode)},
           {"inter_node", networkJson(cluster.interNode)},
           {"overlap_fraction", cluster.overlapFraction},
           {"time_uncertainty", cluster.timeUncertainty},
@@ -40,6 +48,8 @@ static Json clusterJson(const Cluster &cluster) {
           {"allocator_fraction", cluster.allocatorFraction},
           {"reserved_fraction", cluster.reservedFraction}};
 }
+
+std::string writeCluster(const Cluster &cluster) { return clusterJson(cluster).dump(2) + "\n"; }
 
 static Json meshJson(const MeshShape &mesh) {
   return {{"pp", mesh.pp}, {"dp", mesh.dp}, {"fsdp", mesh.fsdp}, {"tp", mesh.tp}};

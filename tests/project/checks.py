@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from clusters import cluster_sources, cluster_table
 from layers import COMMON_HEADERS, LAYERS, TOP, layer_of
 
 CXX = (".cpp", ".h")
@@ -195,4 +196,4 @@ def scripts(tree):
     return complaints
 
 
-CHECKS = (includes, links, sizes, words, documents, formatting, scripts)
+CHECKS = (includes, links, sizes, words, documents, formatting, scripts, cluster_sources, cluster_table)

@@ -117,6 +117,46 @@ class ChecksTest(unittest.TestCase):
         )
         self.assertEqual(len(found), 2)
 
+    PRESET = (
+        'name = "x-{n}"\n# NVIDIA data sheet.\ndevices_per_node = 8\n\n'
+        "[device]\n# Assumed as for x-{other}.\nmemory_bytes = 1_073_741_824\nmemory_bytes_per_second = 2e9\n\n"
+        "[device.peak_flops_per_second]\n# arXiv 1234.5678.\nbf16 = 1e12\n\n"
+        "# a/b 0123abc.\n[network.intra_node]\nbytes_per_second = 3e9\n\n"
+        "[network.inter_node]\n# Same table.\nbytes_per_second = 1e9\n"
+    )
+
+    def test_numbers_without_a_source_are_named(self):
+        good = self.PRESET.format(n=1, other=2)
+        path = "planner/clusters/x-1.toml"
+        files = {path: good, "planner/clusters/x-2.toml": self.PRESET.format(n=2, other=1)}
+        self.assertEqual(self.complaints(checks.cluster_sources, files=files), [])
+        for old, new, line in (
+            ("# NVIDIA data sheet.", "# Eight of them.", 3),
+            ("# NVIDIA data sheet.\n", "", 2),
+            ("as for x-2", "as for x-3", 7),
+            ("as for x-2", "as for x-1", 7),
+            ("# arXiv 1234.5678.\n", "# arXiv 1234.5678.\n\n", 13),
+            ("# a/b 0123abc.", "# a/b.", 16),
+        ):
+            files[path] = good.replace(old, new)
+            found = self.complaints(checks.cluster_sources, files=files)
+            self.assertIn(f"{path}:{line}: ", found[0] if found else "nothing", new)
+        (self.root / path).unlink()
+        (self.root / "planner/clusters/x-2.toml").unlink()
+        self.assertEqual(len(self.complaints(checks.cluster_sources, files={})), 1)
+
+    def test_a_table_that_differs_from_the_presets_is_named(self):
+        preset = {"planner/clusters/x-1.toml": self.PRESET.format(n=1, other=2)}
+        row = "| `x-1` | 8 | 1.0 | 1 | 2 | 3.0 | 1.0 |\n"
+        for table, complaint in (
+            (row, None),
+            (row.replace("3.0", "3.1"), "docs/clusters.md:1: differs"),
+            ("| `other` | 8 |\n", "has no row for x-1"),
+        ):
+            found = self.complaints(checks.cluster_table, files={**preset, "docs/clusters.md": table})
+            self.assertEqual(len(found), 0 if complaint is None else 1, found)
+            self.assertIn(complaint or "", "".join(found))
+
 
 if __name__ == "__main__":
     unittest.main()

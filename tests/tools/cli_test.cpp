@@ -122,6 +122,37 @@ TEST_F(Cli, UnknownClusterGetsASuggestion) {
   EXPECT_THAT(outcome.err, HasSubstr("h100-sxm"));
 }
 
+TEST_F(Cli, TheDefaultClusterIsSaidToBeOne) {
+  EXPECT_THAT(planMlp().out, HasSubstr("cluster h100-sxm, the default"));
+  EXPECT_THAT(planMlp("--cluster h100-sxm").out, testing::Not(HasSubstr("the default")));
+  EXPECT_EQ(planMlp("--cluster ''").code, 2);
+}
+
+TEST_F(Cli, ClustersAreListedAndPrinted) {
+  Outcome list = tbc("cluster");
+  EXPECT_EQ(list.code, 0) << list.err;
+  for (const char *text : {"\ngb200-nvl72            72 ", "\nh100-sxm ", "(default)"})
+    EXPECT_THAT(list.out, HasSubstr(text));
+  EXPECT_THAT(tbc("cluster --json").out, HasSubstr("\"name\": \"gaudi3\""));
+  EXPECT_THAT(tbc("cluster mi300x --json").out, HasSubstr("\"group_bytes_per_second\": {"));
+  Outcome unknown = tbc("cluster h100");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean h100-pcie or h100-sxm?"));
+}
+
+TEST_F(Cli, AnOwnClusterStartsFromAPreset) {
+  ASSERT_EQ(tbc("cluster l40s -o my.toml").code, 0);
+  std::string text = readAll(folder / "my.toml");
+  EXPECT_THAT(text, HasSubstr("# NVIDIA L40S data sheet"));
+  write("my.toml", text.replace(text.find("\"l40s\""), 6, "\"mine\""));
+  EXPECT_EQ(tbc("cluster my.toml").out, readAll(folder / "my.toml"));
+  EXPECT_THAT(planMlp("--cluster my.toml").out, HasSubstr(" x mine"));
+  write("my.toml", "name = 3\n");
+  Outcome broken = tbc("cluster my.toml");
+  EXPECT_EQ(broken.code, 2);
+  EXPECT_THAT(broken.err, HasSubstr("my.toml:1: name must be a string"));
+}
+
 TEST_F(Cli, ImpossibleRequestsAreUsageErrors) {
   EXPECT_EQ(tbc("plan " + model("tiny-mlp") + " --gpus 0").code, 2);
   EXPECT_EQ(tbc("plan " + model("tiny-mlp")).code, 2);

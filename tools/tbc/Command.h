@@ -21,6 +21,7 @@ using Action = std::function<Result<int>()>;
 /// Each adds its subcommand to `app` and calls `setAction` when it is chosen.
 using SetAction = std::function<void(Action)>;
 void addCheckCommand(CLI::App &app, const SetAction &setAction);
+void addClusterCommand(CLI::App &app, const SetAction &setAction);
 void addPlanCommand(CLI::App &app, const SetAction &setAction);
 void addExplainCommand(CLI::App &app, const SetAction &setAction);
 void addVerifyCommand(CLI::App &app, const SetAction &setAction);

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 namespace tbc::cli {
 
@@ -20,7 +21,7 @@ namespace {
 struct PlanOptions {
   ModelOptions model;
   int64_t gpus = 0;
-  std::string cluster = "h100-sxm";
+  std::optional<std::string> cluster;
   int64_t batch = 0;
   std::string mesh;
   std::string memoryLimit;
@@ -76,7 +77,7 @@ static Result<int> runPlan(const PlanOptions &options) {
   auto pins = toPins(options);
   if (!pins)
     return pins.error();
-  auto cluster = planner::loadCluster(options.cluster);
+  auto cluster = planner::loadCluster(options.cluster.value_or(planner::defaultClusterName));
   if (!cluster)
     return cluster.error();
   auto stepOptions = toStepOptions(options.model);
@@ -105,6 +106,11 @@ static Result<int> runPlan(const PlanOptions &options) {
   auto answer = planner::search((*step)->step.graph, job, *cluster, *pins);
   if (!answer)
     return answer.error();
+  if (!options.cluster)
+    answer->plan.assumptions.insert(answer->plan.assumptions.begin(),
+                                    "cluster " + cluster->name +
+                                        ", the default: --cluster names another, tbc cluster "
+                                        "lists them");
   std::string text = planner::writePlan(answer->plan);
   if (!options.output.empty())
     if (Status status = writeFile(options.output, text); !status)
@@ -123,8 +129,10 @@ void addPlanCommand(CLI::App &app, const SetAction &setAction) {
   command->add_option("--gpus", options->gpus, "Number of devices")
       ->required()
       ->check(CLI::PositiveNumber);
-  command->add_option("--cluster", options->cluster, "Cluster preset or TOML file")
-      ->capture_default_str();
+  command->add_option(
+      "--cluster", options->cluster,
+      std::string("Cluster preset (tbc cluster lists them) or TOML file (default: ") +
+          planner::defaultClusterName + ")");
   command
       ->add_option("--batch", options->batch,
                    "Global batch in samples (default: 2^19 tokens, or 32 per device)")

@@ -34,7 +34,11 @@ static std::string errorOf(const std::string &text) {
 }
 
 TEST(Cluster, EveryPresetLoads) {
-  EXPECT_EQ(clusterPresets(), (std::vector<std::string>{"a100-80gb-sxm", "cpu-local", "h100-sxm"}));
+  EXPECT_EQ(clusterPresets(),
+            (std::vector<std::string>{"a100-40gb-sxm", "a100-80gb-pcie", "a100-80gb-sxm", "b200",
+                                      "cpu-local", "gaudi3", "gb200-nvl72", "h100-pcie", "h100-sxm",
+                                      "h200-sxm", "l4", "l40s", "mi300x", "rtx4090", "tpu-v5e",
+                                      "tpu-v5p", "v100-16gb", "v100-32gb"}));
   for (const std::string &name : clusterPresets()) {
     Result<Cluster> cluster = loadCluster(name);
     ASSERT_TRUE(cluster) << cluster.error().message;
@@ -42,7 +46,61 @@ TEST(Cluster, EveryPresetLoads) {
     EXPECT_GT(cluster->usableBytes(), cluster->contextBytes);
     EXPECT_LT(cluster->usableBytes(), cluster->memoryBytes);
     EXPECT_GE(cluster->intraNode.bytesPerSecond, cluster->interNode.bytesPerSecond);
+    EXPECT_FALSE(cluster->description.empty());
+    for (const auto &[devices, bytesPerSecond] : cluster->intraNode.groupBytesPerSecond) {
+      EXPECT_LT(devices, cluster->devicesPerNode) << name;
+      EXPECT_GE(bytesPerSecond, cluster->interNode.bytesPerSecond) << name << " " << devices;
+    }
   }
+  EXPECT_TRUE(loadCluster(defaultClusterName));
+}
+
+// Marketing and units: what a slip of a factor of two or 1.024 would break.
+TEST(Cluster, PresetsAreWithinPhysics) {
+  for (const std::string &name : clusterPresets()) {
+    Cluster cluster = *loadCluster(name);
+    double bf16 = cluster.peakFlopsPerSecond.at("bf16"), f32 = cluster.peakFlopsPerSecond.at("f32");
+    EXPECT_GE(bf16, f32) << name;
+    EXPECT_GE(f32, cluster.vectorFlopsPerSecond * 0.99) << name;
+    EXPECT_LT(bf16, 2.6e15) << name << ": with sparsity?";
+    EXPECT_LT(cluster.memoryBytesPerSecond, 8.1e12) << name;
+    EXPECT_LT(cluster.intraNode.bytesPerSecond, 9e11) << name << ": both directions?";
+    EXPECT_LT(cluster.interNode.bytesPerSecond, 7.5e10) << name << ": bits?";
+    for (const auto &[kernelClass, kernel] : cluster.kernels)
+      EXPECT_LT(kernel.flopsFraction, 0.95) << name << " " << kernelClass;
+  }
+}
+
+TEST(Cluster, BetterPartsHaveNoWorseNumber) {
+  for (auto [worse, better] :
+       {std::pair("h100-sxm", "h200-sxm"), std::pair("a100-40gb-sxm", "a100-80gb-sxm"),
+        std::pair("v100-16gb", "v100-32gb"), std::pair("l4", "l40s")}) {
+    Cluster a = *loadCluster(worse), b = *loadCluster(better);
+    EXPECT_GE(b.memoryBytes, a.memoryBytes) << better;
+    EXPECT_GE(b.intraNode.bytesPerSecond, a.intraNode.bytesPerSecond) << better;
+    EXPECT_GE(b.interNode.bytesPerSecond, a.interNode.bytesPerSecond) << better;
+    EXPECT_LE(b.launchSeconds, a.launchSeconds) << better;
+    for (const auto &[kernelClass, kernel] : a.kernels) {
+      EXPECT_GE(b.memoryBytesPerSecond * b.kernel(kernelClass).memoryFraction,
+                a.memoryBytesPerSecond * kernel.memoryFraction)
+          << better << " " << kernelClass;
+      for (int64_t elementBytes : {2, 4})
+        EXPECT_GE(b.peakFlops(kernelClass, elementBytes) * b.kernel(kernelClass).flopsFraction,
+                  a.peakFlops(kernelClass, elementBytes) * kernel.flopsFraction)
+            << better << " " << kernelClass;
+    }
+  }
+}
+
+TEST(Cluster, SmallGroupsOfAMeshGetFewLinks) {
+  Cluster cluster = *loadCluster("mi300x");
+  double pair = cluster.intraNode.groupBytesPerSecond.at(2);
+  EXPECT_EQ(cluster.intraNode.bandwidth(2), pair);
+  EXPECT_EQ(cluster.intraNode.bandwidth(3), cluster.intraNode.groupBytesPerSecond.at(4));
+  EXPECT_EQ(cluster.intraNode.bandwidth(5), cluster.intraNode.bytesPerSecond);
+  EXPECT_EQ(cluster.intraNode.bandwidth(8), cluster.intraNode.bytesPerSecond);
+  EXPECT_EQ(loadCluster("h100-sxm")->intraNode.bandwidth(2),
+            loadCluster("h100-sxm")->intraNode.bytesPerSecond);
 }
 
 TEST(Cluster, UnknownNameGetsASuggestion) {
@@ -50,6 +108,11 @@ TEST(Cluster, UnknownNameGetsASuggestion) {
   ASSERT_FALSE(cluster);
   EXPECT_EQ(cluster.error().code, ErrorCode::Usage);
   EXPECT_THAT(cluster.error().message, HasSubstr("did you mean h100-sxm?"));
+  EXPECT_THAT(cluster.error().message, HasSubstr("a100-40gb-sxm, a100-80gb-pcie"));
+  EXPECT_THAT(loadCluster("H200-SXM").error().message, HasSubstr("did you mean h200-sxm?"));
+  EXPECT_THAT(loadCluster("v100").error().message,
+              HasSubstr("did you mean v100-16gb or v100-32gb?"));
+  EXPECT_THAT(loadCluster("abacus").error().message, testing::Not(HasSubstr("did you mean")));
   EXPECT_FALSE(loadCluster("/"));
   EXPECT_FALSE(loadCluster(""));
 }
@@ -60,7 +123,7 @@ TEST(Cluster, ErrorsNameFileLineAndKey) {
               testing::AllOf(HasSubstr("my.toml:"), HasSubstr("unknown key device.lanch_seconds"),
                              HasSubstr("did you mean device.launch_seconds?")));
   EXPECT_THAT(errorOf(replaced(good, "devices_per_node = 8", "devices_per_node = 0")),
-              HasSubstr("my.toml:5: devices_per_node must be between"));
+              HasSubstr("my.toml:6: devices_per_node must be between"));
   EXPECT_THAT(errorOf(replaced(good, "devices_per_node = 8", "devices_per_node = \"8\"")),
               HasSubstr("must be an integer"));
   EXPECT_THAT(errorOf(replaced(good, "devices_per_node = 8", "")),
@@ -72,6 +135,14 @@ TEST(Cluster, ErrorsNameFileLineAndKey) {
   EXPECT_THAT(errorOf(replaced(good, "[kernel.matmul]", "[kernel.matmull]")),
               HasSubstr("did you mean kernel.matmul?"));
   EXPECT_THAT(errorOf(replaced(good, "[kernel.default]", "[kernel.gather2]")), HasSubstr("kernel"));
+  const std::string groups = "[network.intra_node.group_bytes_per_second]\n";
+  EXPECT_EQ(errorOf(good + groups + "2 = 1e9\n"), "no error");
+  for (const char *devices : {"0", "two", "-2", "02", "9999999"})
+    EXPECT_THAT(errorOf(good + groups + devices + " = 1e9\n"), HasSubstr("number of devices"))
+        << devices;
+  EXPECT_THAT(errorOf(good + groups + "2 = 0\n"), HasSubstr("must be positive"));
+  EXPECT_THAT(errorOf(good + "[network.inter_node.group_bytes_per_second]\n2 = 1e9\n"),
+              HasSubstr("unknown key network.inter_node.group_bytes_per_second"));
 }
 
 TEST(Cluster, HostileTextIsAnErrorAndNothingElse) {

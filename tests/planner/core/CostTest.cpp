@@ -73,6 +73,21 @@ TEST(NetworkCost, BetweenNodesTheCardsOfAGroupAddUp) {
   EXPECT_NEAR(eight, 2 * 15.0 / 16 * 1e10 / 3.6e11, 0.01 * eight);
 }
 
+// A pair of a mesh has one link of seven: the bandwidth that two devices reach, whatever lies idle.
+TEST(NetworkCost, AGroupOfAMeshHasTheLinksBetweenItsDevices) {
+  Cluster cluster = *loadCluster("mi300x");
+  auto seconds = [&](CollectiveKind kind, int64_t ranks) {
+    Mesh mesh{{{"tp", ranks}}};
+    NetworkCost network(cluster, mesh);
+    return network.seconds(kind, network.groupShape({wholeAxis(mesh, 0)}), 1e10);
+  };
+  EXPECT_NEAR(seconds(CollectiveKind::AllReduce, 2), 1e10 / 4.76e10, 1e-3);
+  EXPECT_NEAR(seconds(CollectiveKind::Send, 2), 1e10 / 4.76e10, 1e-3);
+  EXPECT_NEAR(seconds(CollectiveKind::AllReduce, 4), 1.5 * 1e10 / 1.43e11, 1e-3);
+  EXPECT_NEAR(seconds(CollectiveKind::AllReduce, 8), 1.75 * 1e10 / 3.12e11, 1e-3);
+  EXPECT_NEAR(seconds(CollectiveKind::AllToAll, 2), 0.5 * 1e10 / 4.76e10, 1e-3);
+}
+
 // Rows of the AWS table on 8 and 16 H100 (see planner/clusters/h100-sxm.toml).
 TEST(NetworkCost, IsNearPublishedMeasurements) {
   Cluster cluster = h100();
