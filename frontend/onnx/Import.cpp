@@ -26,9 +26,8 @@ namespace tbc::frontend {
 
 namespace {
 
-std::string describe(const GraphNode &node) {
-  return "node '" + node.name + "' (" + node.proto->op_type() + ")";
-}
+/// Loops are not unrolled to more nodes than this.
+constexpr int64_t maxUnrolledNodes = 32768;
 
 /// Throws if some node has no importer, naming every one.
 void checkSupported(const Model &model) {
@@ -89,7 +88,13 @@ private:
   void addArguments();
   void countUses();
   const Value &valueOf(const std::string &name);
+  void dropUse(const std::string &name) {
+    if (--usesLeft[name] == 0)
+      values.erase(name);
+  }
   void importNode(const GraphNode &node);
+  std::vector<Value> runBody(const Body &body, const std::vector<Value> &arguments,
+                             const std::string &suffix);
   void addResults();
   void eraseDeadOps();
   void nameOps();
@@ -105,6 +110,10 @@ private:
   /// How many inputs of nodes and outputs of the graph are still to come.
   std::map<std::string, int64_t> usesLeft;
   std::map<std::string, mlir::Value> newStates;
+  /// Of the bodies around the current node.
+  std::string suffix;
+  unsigned bodyDepth = 0;
+  int64_t unrolledNodes = 0;
   /// By op type and text: how many nodes, and the first one.
   std::map<std::pair<std::string, std::string>, std::pair<int, std::string>> nodeWarnings;
 };
@@ -178,12 +187,20 @@ void GraphImporter::addArguments() {
     }
   function.setFunctionType(builder.getFunctionType(types, {}));
   function.setAllArgAttrs(attributes);
+  for (const Tie &tie : parameters.ties) {
+    emitter->setNode(tie.name);
+    const Value &source = values.at(tie.source);
+    values[tie.name] = tie.isTransposed ? transpose(*emitter, source, {1, 0}) : source;
+  }
 }
 
 void GraphImporter::countUses() {
-  for (const GraphNode &node : model.nodes)
+  for (const GraphNode &node : model.nodes) {
     for (const std::string &name : node.proto->input())
       ++usesLeft[name];
+    for (const std::string &name : node.captures)
+      ++usesLeft[name];
+  }
   for (const onnx::ValueInfoProto &output : model.graph().output())
     ++usesLeft[output.name()];
 }
@@ -204,10 +221,20 @@ void GraphImporter::importNode(const GraphNode &node) {
   std::vector<const Value *> inputs;
   for (const std::string &name : node.proto->input())
     inputs.push_back(name.empty() ? nullptr : &valueOf(name));
-  emitter->setNode(node.name);
-  NodeContext context(model, *node.proto, *emitter, std::move(inputs));
+  emitter->setNode(node.name + suffix);
+  NodeContext context(
+      model, node, *emitter, std::move(inputs),
+      [&](const Body &body, const std::vector<Value> &arguments, const std::string &suffix) {
+        std::vector<Value> results = runBody(body, arguments, suffix);
+        emitter->setNode(node.name + this->suffix);
+        return results;
+      });
+  const OpImporter *importer = findImporter(node.proto->domain(), node.proto->op_type());
   try {
-    findImporter(node.proto->domain(), node.proto->op_type())->import(context);
+    // Nodes of the graph itself were checked before; a branch that is not taken may hold anything.
+    if (!importer)
+      throw ImportError("is not supported; docs/onnx-ops.md lists the ops that are");
+    importer->import(context);
     context.requireInputsAsked();
     for (const Value &value : context.results())
       if (value.isDefined())
@@ -222,9 +249,13 @@ void GraphImporter::importNode(const GraphNode &node) {
         throw ImportError(describe(node) + ": output " + std::to_string(i) + " is not supported");
       values[node.proto->output(i)] = value;
     }
-  for (const std::string &name : node.proto->input())
-    if (--usesLeft[name] == 0)
-      values.erase(name);
+  // A body may run again.
+  if (bodyDepth == 0) {
+    for (const std::string &name : node.proto->input())
+      dropUse(name);
+    for (const std::string &name : node.captures)
+      dropUse(name);
+  }
   for (const std::string &text : context.warnings) {
     auto &[count, first] = nodeWarnings[{node.proto->op_type(), text}];
     if (count++ == 0)
@@ -234,6 +265,33 @@ void GraphImporter::importNode(const GraphNode &node) {
     if (!newStates.emplace(name, value).second)
       throw ImportError(describe(node) + ": running statistics '" + name +
                         "' are updated twice, by a module that runs twice; this is not supported");
+}
+
+std::vector<Value> GraphImporter::runBody(const Body &body, const std::vector<Value> &arguments,
+                                          const std::string &added) {
+  if (arguments.size() != body.inputs.size())
+    throw ImportError("graph '" + body.attribute + "' takes " + std::to_string(body.inputs.size()) +
+                      " inputs, but gets " + std::to_string(arguments.size()));
+  if ((unrolledNodes += int64_t(body.nodes.size()) + 1) > maxUnrolledNodes)
+    throw ImportError("unrolls to more than " + std::to_string(maxUnrolledNodes) +
+                      " nodes; export the model with fewer iterations, or without the loop");
+  for (size_t i = 0; i < arguments.size(); ++i)
+    values[body.inputs[i]] = arguments[i];
+  size_t length = suffix.size();
+  suffix += added;
+  ++bodyDepth;
+  for (const GraphNode &node : body.nodes)
+    importNode(node);
+  --bodyDepth;
+  suffix.resize(length);
+  std::vector<Value> results;
+  for (const std::string &output : body.outputs) {
+    if (!values.count(output) && !model.initializers.count(output))
+      throw ImportError("graph '" + body.attribute + "' has an output '" + output +
+                        "' that nothing defines");
+    results.push_back(valueOf(output));
+  }
+  return results;
 }
 
 void GraphImporter::addResults() {
@@ -277,8 +335,7 @@ void GraphImporter::eraseDeadOps() {
 void GraphImporter::nameOps() {
   // The first op of a node has its name, further ones a number behind it.
   llvm::StringSet<> taken;
-  for (const GraphNode &node : model.nodes)
-    taken.insert(node.name);
+  forEachNode(model.nodes, [&](const GraphNode &node) { taken.insert(node.name); });
   llvm::StringMap<unsigned> next;
   for (Operation &op : function.getBody().front().without_terminator()) {
     StringRef name = llvm::cast<NameLoc>(op.getLoc()).getName();

@@ -31,6 +31,8 @@ struct ImportOptions {
   /// Takes every input as it is: no dim is the batch, and no input is held constant by default. For
   /// programs that evaluate a model and do not train it.
   bool fixedShapes = false;
+  /// "A=B" or "A=B^T": initializer A is parameter B, or its transpose; see Ties.h.
+  std::vector<std::string> ties;
   /// A directory whose files may be external data even as hard links or symbolic links; empty:
   /// none.
   std::string externalDataRoot;

@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/Model.h"
 
+#include "frontend/onnx/Functions.h"
 #include "frontend/onnx/Value.h"
 
 #include <google/protobuf/io/coded_stream.h>
@@ -15,9 +16,6 @@ namespace tbc::frontend {
 
 namespace {
 
-/// The oldest operator set whose ops the importer knows, and the newest.
-constexpr int64_t minOpset = 13, maxOpset = 26;
-
 void readOperatorSets(Model &model) {
   for (const onnx::OperatorSetIdProto &set : model.proto->opset_import()) {
     if (!set.domain().empty() && set.domain() != "ai.onnx")
@@ -27,98 +25,105 @@ void readOperatorSets(Model &model) {
                         std::to_string(model.opset) + " and " + std::to_string(set.version()));
     model.opset = set.version();
   }
-  if (model.opset < minOpset || model.opset > maxOpset)
-    throw ImportError("the model uses operator set " + std::to_string(model.opset) + "; sets " +
-                      std::to_string(minOpset) + " to " + std::to_string(maxOpset) +
-                      " are supported. Convert it with onnx.version_converter, or export it again");
+  checkOpset(model.opset, "the model");
 }
 
-void nameNodes(Model &model) {
-  std::set<std::string> taken;
-  for (const onnx::NodeProto &node : model.graph().node())
-    if (!node.name().empty())
-      taken.insert(node.name());
-  std::set<std::string> used;
-  std::map<std::string, int> next;
-  for (int i = 0; i < model.graph().node_size(); ++i) {
-    const onnx::NodeProto &node = model.graph().node(i);
-    std::string name = node.name().empty() ? node.op_type() + "_" + std::to_string(i) : node.name();
-    std::string unique = name;
-    // A counter per name: a million nodes of one name stay cheap.
-    while (used.count(unique) || (unique != node.name() && taken.count(unique)))
-      unique = name + "#" + std::to_string(++next[name]);
-    used.insert(unique);
-    model.nodes.push_back({&node, unique});
-  }
+} // namespace
+
+void checkOpset(int64_t version, const std::string &what) {
+  constexpr int64_t oldest = 13, newest = 26;
+  if (version < oldest || version > newest)
+    throw ImportError(what + " uses operator set " + std::to_string(version) + "; sets " +
+                      std::to_string(oldest) + " to " + std::to_string(newest) +
+                      " are supported. Convert it with onnx.version_converter, or export it again");
 }
 
 std::string describe(const GraphNode &node) {
   return "node '" + node.name + "' (" + node.proto->op_type() + ")";
 }
 
-/// Puts the nodes in an order in which every input is there, keeping theirs where possible.
-void sortNodes(Model &model) {
+void forEachNode(const std::vector<GraphNode> &nodes,
+                 const std::function<void(const GraphNode &)> &visit) {
+  for (const GraphNode &node : nodes) {
+    visit(node);
+    for (const Body &body : node.bodies)
+      forEachNode(body.nodes, visit);
+  }
+}
+
+void sortNodes(std::vector<GraphNode> &nodes, const std::vector<std::string> &defined,
+               bool isBody) {
   constexpr int fromOutside = -1;
   std::map<std::string, int> producer;
-  auto define = [&](const std::string &value, int by, const std::string &what) {
-    if (!producer.emplace(value, by).second)
-      throw ImportError(what + " defines '" + value + "', which is already defined");
-  };
-  for (const auto &[name, tensor] : model.initializers)
-    define(name, fromOutside, "an initializer");
-  for (const onnx::ValueInfoProto *input : model.inputs)
-    define(input->name(), fromOutside, "a graph input");
-  int count = model.nodes.size();
+  for (const std::string &value : defined)
+    if (!producer.emplace(value, fromOutside).second)
+      throw ImportError("'" + value + "' is defined twice, as input or initializer");
+  int count = nodes.size();
   for (int i = 0; i < count; ++i)
-    for (const std::string &output : model.nodes[i].proto->output())
-      if (!output.empty())
-        define(output, i, describe(model.nodes[i]));
+    for (const std::string &output : nodes[i].proto->output())
+      if (!output.empty() && !producer.emplace(output, i).second)
+        throw ImportError(describe(nodes[i]) + " defines '" + output +
+                          "', which is already defined");
 
   std::vector<std::vector<int>> users(count);
   std::vector<int> waiting(count, 0);
-  for (int i = 0; i < count; ++i)
-    for (const std::string &input : model.nodes[i].proto->input()) {
-      if (input.empty())
-        continue;
-      auto it = producer.find(input);
-      if (it == producer.end())
-        throw ImportError(describe(model.nodes[i]) + " reads '" + input +
-                          "', which nothing defines");
-      if (it->second == fromOutside)
-        continue;
-      users[it->second].push_back(i);
-      ++waiting[i];
-    }
+  auto wait = [&](int i, const std::string &input) {
+    if (input.empty())
+      return;
+    auto it = producer.find(input);
+    if (it == producer.end() && !isBody)
+      throw ImportError(describe(nodes[i]) + " reads '" + input + "', which nothing defines");
+    if (it == producer.end() || it->second == fromOutside)
+      return;
+    users[it->second].push_back(i);
+    ++waiting[i];
+  };
+  for (int i = 0; i < count; ++i) {
+    for (const std::string &input : nodes[i].proto->input())
+      wait(i, input);
+    for (const std::string &input : nodes[i].captures)
+      wait(i, input);
+  }
   std::priority_queue<int, std::vector<int>, std::greater<>> ready;
   for (int i = 0; i < count; ++i)
     if (waiting[i] == 0)
       ready.push(i);
-  std::vector<GraphNode> sorted;
+  std::vector<int> order;
   while (!ready.empty()) {
     int i = ready.top();
     ready.pop();
-    sorted.push_back(model.nodes[i]);
+    order.push_back(i);
     for (int user : users[i])
       if (--waiting[user] == 0)
         ready.push(user);
   }
-  if (int(sorted.size()) == count) {
-    model.nodes = std::move(sorted);
+  if (int(order.size()) == count) {
+    std::vector<GraphNode> sorted;
+    sorted.reserve(count);
+    for (int i : order)
+      sorted.push_back(std::move(nodes[i]));
+    nodes = std::move(sorted);
     return;
   }
   // Walking up from any node that waits ends in a cycle.
   int at =
       std::find_if(waiting.begin(), waiting.end(), [](int n) { return n > 0; }) - waiting.begin();
   std::set<int> seen;
-  while (seen.insert(at).second)
-    for (const std::string &input : model.nodes[at].proto->input())
+  while (seen.insert(at).second) {
+    std::vector<std::string> inputs(nodes[at].proto->input().begin(),
+                                    nodes[at].proto->input().end());
+    inputs.insert(inputs.end(), nodes[at].captures.begin(), nodes[at].captures.end());
+    for (const std::string &input : inputs)
       if (auto it = producer.find(input);
           it != producer.end() && it->second >= 0 && waiting[it->second] > 0) {
         at = it->second;
         break;
       }
-  throw ImportError("the graph has a cycle through " + describe(model.nodes[at]));
+  }
+  throw ImportError("the graph has a cycle through " + describe(nodes[at]));
 }
+
+namespace {
 
 void readGraph(Model &model) {
   const onnx::GraphProto &graph = model.graph();
@@ -127,6 +132,7 @@ void readGraph(Model &model) {
       throw ImportError("an initializer has no name");
     if (!model.initializers.emplace(tensor.name(), &tensor).second)
       throw ImportError("initializer '" + tensor.name() + "' is defined twice");
+    model.initializerOrder.push_back(&tensor);
   }
   std::set<std::string> inputs;
   for (const onnx::ValueInfoProto &input : graph.input()) {
@@ -137,8 +143,14 @@ void readGraph(Model &model) {
   }
   if (graph.output_size() == 0)
     throw ImportError("the graph has no outputs");
-  nameNodes(model);
-  sortNodes(model);
+  expandNodes(model);
+  std::vector<std::string> defined;
+  for (const auto &[name, tensor] : model.initializers)
+    if (!model.bodyInitializers.count(name))
+      defined.push_back(name);
+  for (const onnx::ValueInfoProto *input : model.inputs)
+    defined.push_back(input->name());
+  sortNodes(model.nodes, defined, /*isBody=*/false);
 }
 
 } // namespace

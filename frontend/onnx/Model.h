@@ -8,18 +8,39 @@
 
 #include "onnx/onnx.pb.h"
 
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 namespace tbc::frontend {
 
-/// A node in execution order.
+struct Body;
+
+/// A node in execution order. Calls of local functions are not among them: their bodies stand in
+/// their place, as nodes named "call/inner".
 struct GraphNode {
   const onnx::NodeProto *proto = nullptr;
   /// The node's name, made unique; its op type and number where it has none.
   std::string name;
+  /// The version of the standard operator set that its op is of.
+  int64_t opset = 0;
+  /// The graphs among its attributes.
+  std::vector<Body> bodies;
+  /// Values of graphs around it that its bodies read, sorted.
+  std::vector<std::string> captures;
+};
+
+/// A graph inside a node (a branch, a loop's body), its values renamed so that no two values of the
+/// model share a name.
+struct Body {
+  /// The attribute that holds it: "then_branch".
+  std::string attribute;
+  std::vector<std::string> inputs, outputs;
+  std::vector<GraphNode> nodes;
 };
 
 /// A model that passed the checks on names: every value is defined once, every input is defined
@@ -31,6 +52,12 @@ struct Model {
   int64_t opset = 0;
   std::vector<GraphNode> nodes;
   std::map<std::string, const onnx::TensorProto *> initializers;
+  /// The initializers in the order of the file, those of bodies last.
+  std::vector<const onnx::TensorProto *> initializerOrder;
+  std::set<std::string> bodyInitializers;
+  /// Nodes and tensors that were rewritten.
+  std::deque<onnx::NodeProto> ownNodes;
+  std::deque<onnx::TensorProto> ownTensors;
   /// Graph inputs that are not initializers.
   std::vector<const onnx::ValueInfoProto *> inputs;
 
@@ -40,6 +67,21 @@ struct Model {
 
 /// Maps, scans, parses and checks the file at `path`.
 Result<std::unique_ptr<Model>> loadModel(const std::string &path);
+
+/// ImportError unless the importer knows this version of the standard operator set.
+void checkOpset(int64_t version, const std::string &what);
+
+/// "node 'NAME' (TYPE)".
+std::string describe(const GraphNode &node);
+
+/// Calls `visit` with every node, those of bodies behind the node that has them.
+void forEachNode(const std::vector<GraphNode> &nodes,
+                 const std::function<void(const GraphNode &)> &visit);
+
+/// Puts nodes in an order in which every input is there, keeping theirs where possible. `defined`
+/// are the values from outside. ImportError for a value that is defined twice, for a cycle, and,
+/// unless `isBody`, for a value that nothing defines.
+void sortNodes(std::vector<GraphNode> &nodes, const std::vector<std::string> &defined, bool isBody);
 
 /// The dtype of an ONNX element type; ImportError naming `what` for those that tbc has not.
 DType dtypeOfOnnx(int32_t elementType, const std::string &what);

@@ -54,6 +54,13 @@ double NodeContext::scalar(size_t i) const {
   return value.splatReal();
 }
 
+const Body &NodeContext::body(llvm::StringRef attribute) const {
+  for (const Body &body : graphNode.bodies)
+    if (body.attribute == attribute)
+      return body;
+  throw ImportError("has no graph '" + attribute.str() + "'");
+}
+
 const onnx::AttributeProto *NodeContext::find(llvm::StringRef name) const {
   const onnx::AttributeProto *found = nullptr;
   for (const onnx::AttributeProto &attribute : node.attribute()) {
@@ -134,8 +141,8 @@ std::vector<int64_t> NodeContext::axes(size_t i, llvm::StringRef name) const {
 
 llvm::ArrayRef<llvm::ArrayRef<OpImporter>> opFamilies() {
   static const llvm::ArrayRef<OpImporter> families[] = {
-      mathOps(),      shapeOps(), indexingOps(), linearOps(),
-      reductionOps(), normOps(),  convOps(),     attentionOps(),
+      mathOps(), shapeOps(), indexingOps(),  linearOps(),    reductionOps(),
+      normOps(), convOps(),  attentionOps(), microsoftOps(), controlOps(),
   };
   return families;
 }

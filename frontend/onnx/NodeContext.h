@@ -11,19 +11,31 @@
 
 #include "llvm/ADT/ArrayRef.h"
 
+#include <functional>
+
 namespace tbc::frontend {
+
+/// Runs the nodes of a body on `arguments`, one per input of it, and returns its outputs. `suffix`
+/// tells the ops of one run from those of another.
+using RunBody = std::function<std::vector<Value>(
+    const Body &body, const std::vector<Value> &arguments, const std::string &suffix)>;
 
 /// One node with its inputs as values. Getters throw ImportError for what the op's definition
 /// forbids.
 class NodeContext {
 public:
-  NodeContext(const Model &model, const onnx::NodeProto &node, Emitter &emitter,
-              std::vector<const Value *> inputs)
-      : emitter(emitter), opset(model.opset), model(model), node(node), inputs(std::move(inputs)),
+  NodeContext(const Model &model, const GraphNode &graphNode, Emitter &emitter,
+              std::vector<const Value *> inputs, RunBody runBody)
+      : emitter(emitter), opset(graphNode.opset), runBody(std::move(runBody)), model(model),
+        graphNode(graphNode), node(*graphNode.proto), inputs(std::move(inputs)),
         asked(this->inputs.size()), outputs(node.output_size()) {}
 
   Emitter &emitter;
   const int64_t opset;
+  const RunBody runBody;
+
+  /// The graph that is attribute `attribute`; ImportError if there is none.
+  const Body &body(llvm::StringRef attribute) const;
 
   size_t numInputs() const { return inputs.size(); }
   bool hasInput(size_t i) const {
@@ -84,6 +96,7 @@ public:
 
 private:
   const Model &model;
+  const GraphNode &graphNode;
   const onnx::NodeProto &node;
   std::vector<const Value *> inputs;
   mutable std::vector<bool> asked;
@@ -97,7 +110,7 @@ struct OpImporter {
   void (*import)(NodeContext &node);
 };
 
-/// The families; one file each in ops/.
+/// The families; one file each in ops/, or Control.cpp.
 llvm::ArrayRef<OpImporter> mathOps();
 llvm::ArrayRef<OpImporter> shapeOps();
 llvm::ArrayRef<OpImporter> indexingOps();
@@ -106,6 +119,8 @@ llvm::ArrayRef<OpImporter> reductionOps();
 llvm::ArrayRef<OpImporter> normOps();
 llvm::ArrayRef<OpImporter> convOps();
 llvm::ArrayRef<OpImporter> attentionOps();
+llvm::ArrayRef<OpImporter> microsoftOps();
+llvm::ArrayRef<OpImporter> controlOps();
 
 /// All of them.
 llvm::ArrayRef<llvm::ArrayRef<OpImporter>> opFamilies();

@@ -3,6 +3,7 @@
 #include "frontend/onnx/Parameters.h"
 
 #include "frontend/onnx/ExternalData.h"
+#include "frontend/onnx/Ties.h"
 #include "frontend/onnx/Value.h"
 
 #include <algorithm>
@@ -18,10 +19,15 @@ using Users = std::map<std::string, std::vector<std::pair<const GraphNode *, int
 
 Users findUsers(const Model &model) {
   Users users;
-  for (const GraphNode &node : model.nodes)
+  forEachNode(model.nodes, [&](const GraphNode &node) {
     for (int i = 0; i < node.proto->input_size(); ++i)
       if (!node.proto->input(i).empty())
         users[node.proto->input(i)].push_back({&node, i});
+    // What a body hands on is used, whatever for.
+    for (const Body &body : node.bodies)
+      for (const std::string &output : body.outputs)
+        users[output].push_back({&node, -1});
+  });
   return users;
 }
 
@@ -36,6 +42,19 @@ bool isRunningStatistic(const Users &users, const std::string &name) {
   const auto &list = usersOf(users, name);
   return !list.empty() && std::all_of(list.begin(), list.end(), [](const auto &use) {
     return use.first->proto->op_type() == "BatchNormalization" && use.second >= 3;
+  });
+}
+
+/// Whether it only holds the angles that rotary ops read: cosines and sines by position.
+bool isRotaryTable(const Users &users, const std::string &name) {
+  const auto &list = usersOf(users, name);
+  return !list.empty() && std::all_of(list.begin(), list.end(), [](const auto &use) {
+    const onnx::NodeProto &node = *use.first->proto;
+    bool isMicrosoft = node.domain() == "com.microsoft";
+    if (node.op_type() == "RotaryEmbedding")
+      return use.second == (isMicrosoft ? 2 : 1) || use.second == (isMicrosoft ? 3 : 2);
+    return isMicrosoft && node.op_type() == "GroupQueryAttention" &&
+           (use.second == 7 || use.second == 8);
   });
 }
 
@@ -221,7 +240,7 @@ Role roleOf(const Model &model, const Users &users, const onnx::TensorProto &ten
   DType dtype = dtypeOfOnnx(tensor.data_type(), "initializer '" + tensor.name() + "'");
   if (!kernels::isFloat(dtype) || tensor.dims_size() == 0)
     return Role::Constant;
-  if (isRunningStatistic(users, tensor.name()))
+  if (isRunningStatistic(users, tensor.name()) || isRotaryTable(users, tensor.name()))
     return Role::State;
   if (kernels::numElements(shapeOfTensor(tensor)) == 1 && isGeneratedName(tensor.name()))
     return Role::Constant;
@@ -237,7 +256,8 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
   Users users = findUsers(model);
   Sources sources(model, options);
   std::set<std::string> displayNames;
-  for (const onnx::TensorProto &tensor : model.graph().initializer()) {
+  for (const onnx::TensorProto *initializer : model.initializerOrder) {
+    const onnx::TensorProto &tensor = *initializer;
     std::optional<ParameterSource> external = sources.external(tensor);
     if (usersOf(users, tensor.name()).empty()) {
       result.warnings.push_back("initializer '" + tensor.name() + "' is not used");
@@ -256,6 +276,8 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
     (source.isState ? result.states : result.params).push_back(source);
   }
   sources.finish();
+  joinTies(result, options.ties);
+  warnOfCopies(model, result);
   return result;
 }
 

@@ -345,6 +345,9 @@ Value slice(Emitter &emitter, const Value &value, unsigned axis, int64_t start, 
   result.shape[axis] = count;
   if (core < 0)
     return result;
+  // Nothing is left, and no tensor of the IR has no elements.
+  if (count == 0)
+    return Value::ofSplat(value.dtype, result.shape, 0);
   if (count <= 1)
     step = 1; // never taken, and may be any number
   if (value.isKnown())

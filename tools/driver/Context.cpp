@@ -31,6 +31,8 @@ static StepOptions stepOptions(const planner::Job &job, const std::string &model
       step.import.dims[key.substr(4)] = value;
     else if (key.rfind("fix ", 0) == 0)
       step.import.fix[key.substr(4)] = value == 0 ? "zeros" : value == 1 ? "ones" : "input";
+    else if (key.rfind("tie ", 0) == 0)
+      step.import.ties.push_back(key.substr(4));
     else if (key.rfind("freeze ", 0) == 0)
       step.freeze.push_back(key.substr(7));
   }

@@ -20,6 +20,8 @@ void addModelOptions(CLI::App &command, ModelOptions &options) {
   command.add_option(
       "--fix", options.fixed,
       "Hold an input constant, INPUT=ones|zeros, or keep it, INPUT=input (repeatable)");
+  command.add_option("--tie", options.ties,
+                     "Initializer A is parameter B, A=B, or its transpose, A=B^T (repeatable)");
   command.add_option("--external-data-root", options.externalDataRoot,
                      "Directory that may hold the external data as links");
   command.add_option("--loss", options.loss,
@@ -48,6 +50,7 @@ Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
   step.modelPath = options.model;
   step.import.seq = options.seq;
   step.import.externalDataRoot = options.externalDataRoot;
+  step.import.ties = options.ties;
   step.loss = options.loss;
   step.optimizer = options.optimizer;
   step.precision = options.precision;
@@ -76,8 +79,8 @@ Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
   return step;
 }
 
-/// Bindings in a plan: "seq", "dim NAME", "fix NAME" (0 = zeros, 1 = ones, 2 = kept an input) and
-/// "freeze GLOB" (1).
+/// Bindings in a plan: "seq", "dim NAME", "fix NAME" (0 = zeros, 1 = ones, 2 = kept an input),
+/// "tie A=B" and "freeze GLOB" (1).
 std::map<std::string, int64_t> toBindings(const driver::StepOptions &options) {
   std::map<std::string, int64_t> bindings;
   if (options.import.seq > 0)
@@ -86,6 +89,8 @@ std::map<std::string, int64_t> toBindings(const driver::StepOptions &options) {
     bindings["dim " + name] = value;
   for (const auto &[name, value] : options.import.fix)
     bindings["fix " + name] = value == "zeros" ? 0 : value == "ones" ? 1 : 2;
+  for (const std::string &tie : options.import.ties)
+    bindings["tie " + tie] = 1;
   for (const std::string &glob : options.freeze)
     bindings["freeze " + glob] = 1;
   return bindings;

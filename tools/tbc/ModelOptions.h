@@ -16,12 +16,13 @@ class App;
 
 namespace tbc::cli {
 
-/// --seq, --dim, --fix, --external-data-root, --loss, --optimizer, --precision, --freeze as given.
+/// --seq, --dim, --fix, --tie, --external-data-root, --loss, --optimizer, --precision, --freeze as
+/// given.
 struct ModelOptions {
   std::string model;
   int64_t seq = -1;
   std::vector<std::string> dims;
-  std::vector<std::string> fixed;
+  std::vector<std::string> fixed, ties;
   std::string externalDataRoot;
   std::string loss = "cross-entropy";
   std::string optimizer = "adamw";

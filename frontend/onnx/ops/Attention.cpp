@@ -1,93 +1,91 @@
-//===- Attention.cpp - The Attention op of operator set 23 -----------------===//
+//===- Attention.cpp - Attention and RotaryEmbedding of operator set 23 ----===//
 
-#include "frontend/onnx/ops/Families.h"
+#include "frontend/onnx/ops/AttentionForm.h"
 
 #include <cmath>
-#include <limits>
 
 namespace tbc::frontend {
 
 namespace {
 
-/// [b, s, h * d] to [b, h, s, d]; tensors of rank 4 are that already.
-Value splitHeads(NodeContext &node, const Value &value, const char *headsName) {
-  if (value.rank() == 4)
-    return value;
-  int64_t heads = node.attrInt(headsName, 0);
-  if (value.rank() != 3 || heads < 1 || value.shape[2] % heads != 0)
-    throw ImportError("cannot split " + printShape(value.shape, node.emitter.marker) + " into " +
-                      std::to_string(heads) + " heads");
-  Value split =
-      reshape(node.emitter, value, {value.shape[0], value.shape[1], heads, value.shape[2] / heads});
-  return transpose(node.emitter, split, {0, 2, 1, 3});
+/// The mask with its last dim, keys, filled up to `count`: those that are not there are hidden.
+Value fillKeys(Emitter &e, const Value &mask, int64_t count) {
+  unsigned last = mask.rank() - 1;
+  int64_t missing = count - mask.shape[last];
+  if (missing <= 0 || mask.shape[last] == 1)
+    return mask;
+  Shape shape = mask.shape;
+  shape[last] = missing;
+  double hidden = mask.dtype == DType::Bool ? 0 : lowestOf(mask.dtype);
+  return concat(e, {mask, Value::ofSplat(mask.dtype, shape, hidden)}, last);
 }
 
-/// Keys or values repeated for the query heads that share them.
-Value repeatHeads(Emitter &e, const Value &value, int64_t heads) {
-  int64_t own = value.shape[1];
-  if (own == heads)
-    return value;
-  if (own < 1 || heads % own != 0)
-    throw ImportError(std::to_string(heads) + " query heads cannot share " + std::to_string(own) +
-                      " key heads");
-  Shape shape{value.shape[0], own, heads / own, value.shape[2], value.shape[3]};
-  Value repeated = expand(e, unsqueeze(value, {2}), shape);
-  return reshape(e, repeated, {shape[0], heads, shape[3], shape[4]});
+/// `past` (if it is there) and `now` joined along the sequence, as they are handed on.
+Value withPast(NodeContext &node, size_t input, const Value &now) {
+  if (!node.hasInput(input))
+    return now;
+  const Value &past = node.input(input);
+  if (past.rank() != 4 || past.dtype != now.dtype)
+    throw ImportError("has past keys or values of " + printShape(past.shape, node.emitter.marker));
+  return concat(node.emitter, {past, now}, 2);
 }
 
 void importAttention(NodeContext &node) {
   Emitter &e = node.emitter;
-  if (node.hasInput(4) || node.hasInput(5))
-    throw ImportError(
-        "Attention with past keys and values is not supported; export without a cache");
-  for (size_t i = 1; i < node.numOutputs(); ++i)
-    if (node.wantsOutput(i))
-      throw ImportError("Attention with output " + std::to_string(i) + " is not supported");
-  if (node.attrFloat("softcap", 0) != 0)
-    throw ImportError("Attention with softcap is not supported");
+  AttentionForm form;
   bool joined = node.input(0).rank() == 3;
-  Value q = splitHeads(node, node.input(0), "q_num_heads");
-  Value k = splitHeads(node, node.input(1), "kv_num_heads");
-  Value v = splitHeads(node, node.input(2), "kv_num_heads");
-  if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4 || k.shape[2] != v.shape[2])
-    throw ImportError("needs queries, keys and values of rank 3 or 4 with as many keys as values");
-  int64_t heads = q.shape[1];
-  k = repeatHeads(e, k, heads);
-  v = repeatHeads(e, v, heads);
+  form.query = splitHeads(e, node.input(0), node.attrInt("q_num_heads", 0));
+  form.key = splitHeads(e, node.input(1), node.attrInt("kv_num_heads", 0));
+  form.value = splitHeads(e, node.input(2), node.attrInt("kv_num_heads", 0));
+  if (form.query.rank() != 4 || form.key.rank() != 4 || form.value.rank() != 4)
+    throw ImportError("needs queries, keys and values of rank 3 or 4");
+  int64_t numNew = form.key.shape[2];
+  form.key = withPast(node, 4, form.key);
+  form.value = withPast(node, 5, form.value);
+  int64_t numKeys = form.key.shape[2];
+  form.scale = node.attrFloat("scale", 1 / std::sqrt(double(form.query.shape[3])));
+  form.softcap = node.attrFloat("softcap", 0);
+  form.isCausal = node.attrInt("is_causal", 0) != 0;
+  form.left = node.attrInt("left_window_size", -1);
+  form.right = node.attrInt("right_window_size", -1);
+  form.offset = Value::ofKnown(DType::I64, Known::ofInt(numKeys - numNew));
+  if (node.hasAttr("softmax_precision"))
+    form.softmaxType =
+        dtypeOfOnnx(int32_t(node.attrInt("softmax_precision", 1)), "softmax_precision");
+  if (node.hasInput(3) && node.input(3).rank() > 0) {
+    Value mask = fillKeys(e, node.input(3), numKeys);
+    (mask.dtype == DType::Bool ? form.allowed : form.biases).push_back(mask);
+  }
+  if (node.hasInput(6)) { // how many keys of each sample are there
+    Value lengths = cast(e, node.input(6), DType::I64);
+    Value index =
+        Value::ofKnown(DType::I64, {numKeys}, {0}, Known::affine({numKeys}, 0, {1}, false));
+    form.allowed.push_back(compare(e, "lt", index, unsqueeze(lengths, {1, 2, 3})));
+    form.offset = elementwise(e, "sub", {lengths, number(lengths, double(form.query.shape[2]))});
+  }
+  AttentionResult result = attend(e, form);
+  node.setOutput(0, joined ? mergeHeads(e, result.result) : result.result);
+  node.setOutput(1, form.key);
+  node.setOutput(2, form.value);
+  int64_t mode = node.attrInt("qk_matmul_output_mode", 0);
+  node.setOutput(3, mode == 0   ? result.scores
+                    : mode == 1 ? result.capped
+                    : mode == 2 ? result.masked
+                                : result.weights);
+}
 
-  double scale = node.attrFloat("scale", 1 / std::sqrt(double(q.shape[3])));
-  Value scores = matmul(e, q, transpose(e, k, {0, 1, 3, 2}));
-  scores = elementwise(e, "mul", {scores, number(scores, scale)});
-  double lowest = q.dtype == DType::F16 ? -65504.0 : double(std::numeric_limits<float>::lowest());
-  if (q.dtype == DType::BF16)
-    lowest = kernels::roundTo(DType::BF16, -3.3895313892515355e38);
-  auto addMask = [&](const Value &allowed) {
-    Value bias = select(e, allowed, number(scores, 0), number(scores, lowest));
-    scores = elementwise(e, "add", {scores, bias});
-  };
+void importRotaryEmbedding(NodeContext &node) {
+  Emitter &e = node.emitter;
+  bool joined = node.input(0).rank() == 3;
+  Value x = splitHeads(e, node.input(0), node.attrInt("num_heads", 0));
+  Value cos = node.input(1), sin = node.input(2);
   if (node.hasInput(3)) {
-    const Value &mask = node.input(3);
-    if (mask.dtype == DType::Bool)
-      addMask(mask);
-    else
-      scores = elementwise(e, "add", {scores, mask});
+    cos = gather(e, cos, node.input(3), 0);
+    sin = gather(e, sin, node.input(3), 0);
   }
-  // Key j for query i when j <= i: without past keys the standard aligns the first of both.
-  if (node.attrInt("is_causal", 0)) {
-    Shape shape{q.shape[2], k.shape[2]};
-    auto index = [&](unsigned dim) {
-      return Value::ofKnown(DType::I64, shape, {dim}, Known::affine({shape[dim]}, 0, {1}, false));
-    };
-    addMask(compare(e, "le", index(1), index(0)));
-  }
-  Value weights = softmax(e, scores, scores.rank() - 1);
-  Value result = matmul(e, weights, v);
-  if (joined) {
-    result = transpose(e, result, {0, 2, 1, 3});
-    result =
-        reshape(e, result, {result.shape[0], result.shape[1], result.shape[2] * result.shape[3]});
-  }
-  node.setOutput(0, result);
+  Value result = rotate(e, x, cos, sin, node.attrInt("rotary_embedding_dim", 0),
+                        node.attrInt("interleaved", 0) != 0);
+  node.setOutput(0, joined ? mergeHeads(e, result) : result);
 }
 
 } // namespace
@@ -95,6 +93,7 @@ void importAttention(NodeContext &node) {
 llvm::ArrayRef<OpImporter> attentionOps() {
   static const OpImporter ops[] = {
       {"", "Attention", importAttention},
+      {"", "RotaryEmbedding", importRotaryEmbedding},
   };
   return ops;
 }

@@ -1,6 +1,6 @@
 //===- Norm.cpp - Softmax and normalizations -------------------------------===//
 
-#include "frontend/onnx/ops/Families.h"
+#include "frontend/onnx/ops/AttentionForm.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -66,11 +66,9 @@ struct TrailingNorm {
   Shape shape, statistics;
   int64_t size = 1;
 
-  TrailingNorm(NodeContext &node) {
-    Emitter &e = node.emitter;
-    const Value &x = node.input(0);
+  TrailingNorm(Emitter &e, const Value &x, int64_t givenAxis) {
     requireFloatInput(x);
-    unsigned axis = checkAxis(node.attrInt("axis", -1), x.rank());
+    unsigned axis = checkAxis(givenAxis, x.rank());
     shape = statistics = x.shape;
     Shape flattened(shape.begin(), shape.begin() + axis);
     for (unsigned dim = axis; dim < x.rank(); ++dim) {
@@ -112,29 +110,46 @@ struct TrailingNorm {
   }
 };
 
-void importLayerNormalization(NodeContext &node) {
-  Emitter &e = node.emitter;
-  TrailingNorm norm(node);
+} // namespace
+
+Normalized layerNorm(Emitter &e, const Value &x, int64_t axis, const Value &weight,
+                     const Value *bias, double epsilon) {
+  TrailingNorm norm(e, x, axis);
   DType dtype = norm.flat.dtype;
-  mlir::Value weight = norm.vector(e, node.input(1));
-  mlir::Value bias =
-      norm.vector(e, node.hasInput(2) ? node.input(2) : Value::ofSplat(dtype, {1}, 0));
+  mlir::Value scale = norm.vector(e, weight);
+  mlir::Value shift = norm.vector(e, bias ? *bias : Value::ofSplat(dtype, {1}, 0));
   mlir::Type statistic = norm.statisticType(e);
-  mlir::Operation *op = e.create("layer_norm", {norm.input, weight, bias},
-                                 {norm.input.getType(), statistic, statistic},
-                                 {e.real("epsilon", node.attrFloat("epsilon", 1e-5))});
-  node.setOutput(0, norm.output(e, dtype, op->getResult(0)));
-  node.setOutput(1, norm.statistic(op->getResult(1)));
-  node.setOutput(2, norm.statistic(op->getResult(2)));
+  mlir::Operation *op =
+      e.create("layer_norm", {norm.input, scale, shift},
+               {norm.input.getType(), statistic, statistic}, {e.real("epsilon", epsilon)});
+  return {norm.output(e, dtype, op->getResult(0)), norm.statistic(op->getResult(1)),
+          norm.statistic(op->getResult(2))};
+}
+
+Normalized rmsNorm(Emitter &e, const Value &x, int64_t axis, const Value &weight, double epsilon) {
+  TrailingNorm norm(e, x, axis);
+  mlir::Operation *op =
+      e.create("rms_norm", {norm.input, norm.vector(e, weight)},
+               {norm.input.getType(), norm.statisticType(e)}, {e.real("epsilon", epsilon)});
+  return {norm.output(e, norm.flat.dtype, op->getResult(0)), Value(),
+          norm.statistic(op->getResult(1))};
+}
+
+namespace {
+
+void importLayerNormalization(NodeContext &node) {
+  Normalized result =
+      layerNorm(node.emitter, node.input(0), node.attrInt("axis", -1), node.input(1),
+                node.hasInput(2) ? &node.input(2) : nullptr, node.attrFloat("epsilon", 1e-5));
+  node.setOutput(0, result.output);
+  node.setOutput(1, result.mean);
+  node.setOutput(2, result.inverse);
 }
 
 void importRmsNormalization(NodeContext &node) {
-  Emitter &e = node.emitter;
-  TrailingNorm norm(node);
-  mlir::Operation *op = e.create("rms_norm", {norm.input, norm.vector(e, node.input(1))},
-                                 {norm.input.getType(), norm.statisticType(e)},
-                                 {e.real("epsilon", node.attrFloat("epsilon", 1e-5))});
-  node.setOutput(0, norm.output(e, norm.flat.dtype, op->getResult(0)));
+  node.setOutput(0, rmsNorm(node.emitter, node.input(0), node.attrInt("axis", -1), node.input(1),
+                            node.attrFloat("epsilon", 1e-5))
+                        .output);
 }
 
 void importBatchNormalization(NodeContext &node) {

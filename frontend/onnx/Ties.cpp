@@ -1,0 +1,190 @@
+//===- Ties.cpp - Parameters that are stored twice -------------------------===//
+
+#include "frontend/onnx/Ties.h"
+
+#include "frontend/onnx/ExternalData.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tbc::frontend {
+
+namespace {
+
+/// Smaller matrices are equal by chance.
+constexpr int64_t minCopyElements = 64;
+
+/// The elements of a parameter where they lie.
+class Elements {
+public:
+  explicit Elements(const ParameterSource &source)
+      : columns(source.shape.empty() ? 1 : source.shape.back()),
+        width(kernels::byteWidth(source.dtype)) {
+    if (!source.present || source.encoding != ParameterSource::Encoding::Raw)
+      return;
+    if (source.isExternal) {
+      Result<std::optional<MappedFile>> opened =
+          openExternal(source.name, source.directory, source.location, source.externalDataRoot);
+      if (opened)
+        file = *opened;
+    } else {
+      Result<MappedFile> opened = MappedFile::open(source.file);
+      if (opened)
+        file = *opened;
+    }
+    bool fits = file && source.offset >= 0 && source.bytes >= 0 &&
+                uint64_t(source.offset) + uint64_t(source.bytes) <= file->size();
+    data = fits ? file->data() + source.offset : nullptr;
+  }
+
+  bool areThere() const { return data != nullptr; }
+  const uint8_t *at(int64_t row, int64_t column) const {
+    return data + (row * columns + column) * width;
+  }
+  const uint8_t *begin() const { return data; }
+
+private:
+  std::optional<MappedFile> file;
+  const uint8_t *data = nullptr;
+  int64_t columns, width;
+};
+
+Shape transposed(const Shape &shape) { return {shape[1], shape[0]}; }
+
+/// Whether the matrix `a` is `b`, or `b` transposed, element for element.
+bool areEqual(const ParameterSource &source, const Elements &a, const Elements &b,
+              bool isTransposed) {
+  if (!isTransposed)
+    return std::memcmp(a.begin(), b.begin(), size_t(source.bytes)) == 0;
+  size_t width = kernels::byteWidth(source.dtype);
+  for (int64_t i = 0; i < source.shape[0]; ++i)
+    for (int64_t j = 0; j < source.shape[1]; ++j)
+      if (std::memcmp(a.at(i, j), b.at(j, i), width) != 0)
+        return false;
+  return true;
+}
+
+/// Whether it holds one number only, as fresh weights of norms do.
+bool isUniform(const ParameterSource &source, const Elements &elements) {
+  size_t width = kernels::byteWidth(source.dtype);
+  return std::memcmp(elements.begin(), elements.begin() + width, size_t(source.bytes) - width) == 0;
+}
+
+size_t findParameter(const Parameters &parameters, const std::string &name) {
+  auto find = [&](auto has) {
+    return size_t(std::find_if(parameters.params.begin(), parameters.params.end(), has) -
+                  parameters.params.begin());
+  };
+  size_t at = find([&](const ParameterSource &source) { return source.name == name; });
+  return at < parameters.params.size()
+             ? at
+             : find([&](const ParameterSource &source) { return source.displayName == name; });
+}
+
+void join(Parameters &parameters, const std::string &text) {
+  auto fail = [&](const std::string &why) { throw ImportError("--tie " + text + ": " + why); };
+  size_t equals = text.find('=');
+  if (equals == std::string::npos)
+    fail("expected A=B or A=B^T");
+  std::string names[] = {text.substr(0, equals), text.substr(equals + 1)};
+  size_t count = parameters.params.size();
+  bool isTransposed = names[1].size() > 2 && names[1].substr(names[1].size() - 2) == "^T" &&
+                      findParameter(parameters, names[1]) == count;
+  if (isTransposed)
+    names[1].resize(names[1].size() - 2);
+  size_t found[2];
+  for (int i = 0; i < 2; ++i) {
+    for (const Tie &tie : parameters.ties)
+      if (tie.name == names[i])
+        fail("'" + names[i] + "' is tied to '" + tie.source + "' already; name that one");
+    found[i] = findParameter(parameters, names[i]);
+    if (found[i] == count)
+      fail("the model has no parameter '" + names[i] + "'; tbc check lists them");
+  }
+  const ParameterSource &a = parameters.params[found[0]], &b = parameters.params[found[1]];
+  if (found[0] == found[1])
+    fail("both names mean the parameter '" + a.name + "'");
+  if (isTransposed && b.shape.size() != 2)
+    fail("'" + b.name + "' is no matrix, so it has no transpose");
+  Shape expected = isTransposed ? transposed(b.shape) : b.shape;
+  if (a.dtype != b.dtype || a.shape != expected)
+    fail("'" + a.name + "' is " + kernels::toString({a.dtype, a.shape}) + ", but '" + names[1] +
+         (isTransposed ? "' transposed is " : "' is ") + kernels::toString({b.dtype, expected}));
+  Elements left(a), right(b);
+  if (left.areThere() && right.areThere() && !areEqual(a, left, right, isTransposed))
+    fail("the file holds different data for the two, so they are not one parameter");
+  parameters.ties.push_back({a.name, b.name, isTransposed});
+  parameters.params.erase(parameters.params.begin() + int64_t(found[0]));
+}
+
+void warn(Parameters &parameters, const ParameterSource &copy, const ParameterSource &original,
+          bool isTransposed, const std::string &what) {
+  std::string tie = copy.name + "=" + original.name + (isTransposed ? "^T" : "");
+  parameters.warnings.push_back("'" + copy.name + "' " + what + " '" + original.name + "'" +
+                                (isTransposed ? " transposed" : "") +
+                                "; they are trained as two parameters unless --tie '" + tie +
+                                "' joins them");
+}
+
+/// The tables whose rows the model looks up.
+std::set<std::string> findTables(const Model &model) {
+  std::set<std::string> tables;
+  forEachNode(model.nodes, [&](const GraphNode &node) {
+    if (node.proto->op_type() == "Gather" && node.proto->input_size() == 2)
+      tables.insert(node.proto->input(0));
+  });
+  return tables;
+}
+
+} // namespace
+
+void joinTies(Parameters &parameters, const std::vector<std::string> &ties) {
+  for (const std::string &text : ties)
+    join(parameters, text);
+}
+
+void warnOfCopies(const Model &model, Parameters &parameters) {
+  std::set<std::string> tables = findTables(model);
+  // Matrices of one size, by the sorted pair of their dims.
+  std::map<std::tuple<DType, int64_t, int64_t>, std::vector<size_t>> groups;
+  for (size_t i = 0; i < parameters.params.size(); ++i) {
+    const ParameterSource &source = parameters.params[i];
+    if (source.shape.size() == 2 && kernels::numElements(source.shape) >= minCopyElements)
+      groups[{source.dtype, std::min(source.shape[0], source.shape[1]),
+              std::max(source.shape[0], source.shape[1])}]
+          .push_back(i);
+  }
+  std::vector<ParameterSource> params = parameters.params;
+  for (const auto &[key, members] : groups) {
+    if (members.size() < 2)
+      continue;
+    std::vector<Elements> elements;
+    for (size_t member : members)
+      elements.emplace_back(params[member]);
+    std::set<size_t> copies;
+    for (size_t i = 0; i < members.size(); ++i)
+      for (size_t j = i + 1; j < members.size(); ++j) {
+        const ParameterSource &a = params[members[i]], &b = params[members[j]];
+        bool bothThere = elements[i].areThere() && elements[j].areThere();
+        if (copies.count(i) || copies.count(j))
+          continue;
+        if (bothThere) {
+          for (bool isTransposed : {false, true})
+            if ((isTransposed ? transposed(a.shape) : a.shape) == b.shape &&
+                !isUniform(a, elements[i]) && areEqual(b, elements[j], elements[i], isTransposed)) {
+              warn(parameters, b, a, isTransposed, "holds the data of");
+              copies.insert(j);
+              break;
+            }
+          continue;
+        }
+        // Without data, by the names: the exporter stores a tied table once more, transposed.
+        for (auto [table, copy] : {std::pair(&a, &b), std::pair(&b, &a)})
+          if (tables.count(table->name) && table->shape[0] != table->shape[1] &&
+              copy->shape == transposed(table->shape) && copy->name.rfind("onnx::MatMul_", 0) == 0)
+            warn(parameters, *copy, *table, true, "may be a copy of");
+      }
+  }
+}
+
+} // namespace tbc::frontend
