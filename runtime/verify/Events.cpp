@@ -5,62 +5,187 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 namespace tbc::verify {
 
+using program::AxisRef;
+using program::Communication;
 using program::Instruction;
 using program::InstructionKind;
 using program::Program;
 
-/// The events of one block, without the micro-batch.
-static std::vector<Event> eventsOfBlock(const Program &program, int stage, Kind kind) {
-  std::vector<Event> events;
-  const std::vector<Instruction> &instructions = program.stages[stage].block(kind).instructions;
-  for (size_t i = 0; i < instructions.size(); ++i) {
-    const Instruction &instruction = instructions[i];
-    const program::Communication &comm = instruction.comm;
-    Event event;
-    event.instruction = static_cast<int>(i);
-    if (instruction.kind == InstructionKind::Send || instruction.kind == InstructionKind::Recv) {
-      event.kind =
-          instruction.kind == InstructionKind::Send ? Event::Kind::Send : Event::Kind::Recv;
-      event.peer = comm.peerStage;
-      events.push_back(event);
-      continue;
-    }
-    bool crosses =
-        instruction.kind != InstructionKind::Kernel &&
-        instruction.kind != InstructionKind::ShardSlice && program.pipelineAxis >= 0 &&
-        std::any_of(comm.axes.begin(), comm.axes.end(), [&](const program::AxisRef &axis) {
-          return axis.axis == program.pipelineAxis;
-        });
-    if (!crosses)
-      continue;
-    event.stages = comm.stages;
-    for (int s = 0; comm.stages.empty() && s < program.numStages(); ++s)
-      event.stages.push_back(s);
-    if (event.stages.size() > 1)
-      events.push_back(event);
-  }
-  return events;
-}
+namespace {
+class EventCollector {
+public:
+  explicit EventCollector(const Program &program) : program(program) {}
 
-std::vector<std::vector<Event>> eventsOf(const Program &program) {
-  std::vector<std::vector<Event>> result;
-  for (int stage = 0; stage < program.numStages(); ++stage) {
-    std::vector<Event> ofBlock[3];
-    for (Kind kind : allKinds)
-      ofBlock[int(kind)] = eventsOfBlock(program, stage, kind);
-    std::vector<Event> &events = result.emplace_back();
-    for (const schedule::Action &action : actionsOf(program, stage)) {
-      for (Event event : ofBlock[int(action.kind)]) {
-        event.action = action;
-        events.push_back(std::move(event));
+  Events collect() {
+    for (int stage = 0; stage < program.numStages(); ++stage) {
+      std::vector<Event> ofBlock[3];
+      for (Kind kind : allKinds)
+        ofBlock[int(kind)] = eventsOfBlock(stage, kind);
+      std::vector<Event> &list = events.ofStage.emplace_back();
+      for (const schedule::Action &action : actionsOf(program, stage)) {
+        for (Event event : ofBlock[int(action.kind)]) {
+          event.action = action;
+          list.push_back(event);
+        }
       }
     }
+    events.numPairs = static_cast<int>(pairs.size());
+    return std::move(events);
   }
-  return result;
-}
+
+private:
+  /// The events of one block, without the micro-batch.
+  std::vector<Event> eventsOfBlock(int stage, Kind kind) {
+    std::vector<Event> list;
+    const std::vector<Instruction> &instructions = program.stages[stage].block(kind).instructions;
+    for (size_t i = 0; i < instructions.size(); ++i) {
+      const Communication &comm = instructions[i].comm;
+      Event event;
+      event.instruction = static_cast<int>(i);
+      if (instructions[i].kind == InstructionKind::Send) {
+        event.kind = Event::Kind::Send;
+        event.peer = comm.peerStage;
+        event.lane = pairNumber(stage, comm.peerStage);
+      } else if (instructions[i].kind == InstructionKind::Recv) {
+        event.kind = Event::Kind::Recv;
+        event.peer = comm.peerStage;
+        event.lane = pairNumber(comm.peerStage, stage);
+      } else if (crossesStages(instructions[i])) {
+        event.lane = groupIndex(comm);
+      } else {
+        continue;
+      }
+      list.push_back(event);
+    }
+    return list;
+  }
+
+  bool crossesStages(const Instruction &instruction) const {
+    const Communication &comm = instruction.comm;
+    return instruction.kind != InstructionKind::Kernel &&
+           instruction.kind != InstructionKind::ShardSlice && program.pipelineAxis >= 0 &&
+           program.numStages() > 1 && comm.stages.size() != 1 &&
+           std::any_of(comm.axes.begin(), comm.axes.end(),
+                       [&](const AxisRef &axis) { return axis.axis == program.pipelineAxis; });
+  }
+
+  int pairNumber(int from, int to) {
+    return pairs.try_emplace({from, to}, static_cast<int>(pairs.size())).first->second;
+  }
+
+  int groupIndex(const Communication &comm) {
+    std::vector<std::tuple<int, int64_t, int64_t>> key;
+    for (const AxisRef &axis : comm.axes)
+      key.push_back({axis.axis, axis.pre, axis.size});
+    auto [found, isNew] =
+        groups.try_emplace({key, comm.stages}, static_cast<int>(events.groups.size()));
+    if (isNew) {
+      MeetingGroup &group = events.groups.emplace_back(MeetingGroup{comm.axes, comm.stages});
+      for (int s = 0; comm.stages.empty() && s < program.numStages(); ++s)
+        group.stages.push_back(s);
+    }
+    return found->second;
+  }
+
+  const Program &program;
+  Events events;
+  std::map<std::pair<int, int>, int> pairs; // (from, to)
+  std::map<std::pair<std::vector<std::tuple<int, int64_t, int64_t>>, std::vector<int>>, int> groups;
+};
+
+/// Whoever comes last to where others wait takes them along, so each stage is looked at only when
+/// something that it may have waited for has happened.
+class Run {
+public:
+  Run(const Events &events, SendSemantics semantics)
+      : events(events), semantics(semantics), next(events.ofStage.size(), 0),
+        hasArrived(events.ofStage.size(), false), inFlight(events.numPairs, 0),
+        arrived(events.groups.size(), 0) {}
+
+  std::vector<size_t> run() {
+    for (size_t stage = 0; stage < next.size(); ++stage)
+      ready.push_back(static_cast<int>(stage));
+    while (!ready.empty()) {
+      int stage = ready.back();
+      ready.pop_back();
+      while (step(stage)) {
+      }
+    }
+    return next;
+  }
+
+private:
+  const Event *current(int stage) const {
+    const std::vector<Event> &list = events.ofStage[stage];
+    return next[stage] < list.size() ? &list[next[stage]] : nullptr;
+  }
+  void advance(int stage) {
+    ++next[stage];
+    hasArrived[stage] = false;
+  }
+
+  bool step(int stage) {
+    const Event *event = current(stage);
+    if (!event)
+      return false;
+    if (event->kind == Event::Kind::Meet)
+      return stepMeet(stage, *event);
+    if (semantics == SendSemantics::Rendezvous)
+      return stepTogether(stage, *event);
+    if (event->kind == Event::Kind::Send) {
+      ++inFlight[event->lane];
+      ready.push_back(event->peer);
+    } else if (inFlight[event->lane] == 0) {
+      return false;
+    } else {
+      --inFlight[event->lane];
+    }
+    advance(stage);
+    return true;
+  }
+
+  bool stepTogether(int stage, const Event &event) {
+    const Event *theirs = current(event.peer);
+    bool fits = theirs && theirs->kind != Event::Kind::Meet && theirs->kind != event.kind &&
+                theirs->lane == event.lane;
+    if (!fits)
+      return false;
+    advance(stage);
+    advance(event.peer);
+    ready.push_back(event.peer);
+    return true;
+  }
+
+  bool stepMeet(int stage, const Event &event) {
+    if (hasArrived[stage])
+      return false;
+    hasArrived[stage] = true;
+    const std::vector<int> &stages = events.groups[event.lane].stages;
+    if (++arrived[event.lane] < stages.size())
+      return false;
+    arrived[event.lane] = 0;
+    for (int member : stages) {
+      advance(member);
+      ready.push_back(member);
+    }
+    return true;
+  }
+
+  const Events &events;
+  SendSemantics semantics;
+  std::vector<size_t> next;
+  std::vector<bool> hasArrived;  // the stage has been counted where it waits to meet
+  std::vector<int64_t> inFlight; // by pair
+  std::vector<size_t> arrived;   // by group
+  std::vector<int> ready;
+};
+} // namespace
+
+Events eventsOf(const Program &program) { return EventCollector(program).collect(); }
 
 std::string describe(const Program &program, int stage, const Event &event) {
   std::string text = describe(program, stage, event.action.kind, event.instruction);
@@ -69,95 +194,18 @@ std::string describe(const Program &program, int stage, const Event &event) {
   return text;
 }
 
-namespace {
-class Run {
-public:
-  Run(const std::vector<std::vector<Event>> &events, SendSemantics semantics)
-      : events(events), semantics(semantics), next(events.size(), 0) {}
-
-  std::vector<size_t> run() {
-    bool progress = true;
-    while (progress) {
-      progress = false;
-      for (size_t stage = 0; stage < events.size(); ++stage) {
-        while (step(int(stage)))
-          progress = true;
-      }
-    }
-    return next;
-  }
-
-private:
-  const Event *current(int stage) const {
-    return next[stage] < events[stage].size() ? &events[stage][next[stage]] : nullptr;
-  }
-
-  bool step(int stage) {
-    const Event *event = current(stage);
-    if (!event)
-      return false;
-    switch (event->kind) {
-    case Event::Kind::Send:
-      return stepSend(stage, *event);
-    case Event::Kind::Recv:
-      // With rendezvous it is the sender that moves both.
-      if (semantics == SendSemantics::Rendezvous || inFlight[{event->peer, stage}] == 0)
-        return false;
-      --inFlight[{event->peer, stage}];
-      ++next[stage];
-      return true;
-    case Event::Kind::Meet:
-      return stepMeet(*event);
-    }
-    return false;
-  }
-
-  bool stepSend(int stage, const Event &event) {
-    if (semantics == SendSemantics::Buffered) {
-      ++inFlight[{stage, event.peer}];
-      ++next[stage];
-      return true;
-    }
-    const Event *theirs = current(event.peer);
-    if (!theirs || theirs->kind != Event::Kind::Recv || theirs->peer != stage)
-      return false;
-    ++next[stage];
-    ++next[event.peer];
-    return true;
-  }
-
-  bool stepMeet(const Event &event) {
-    for (int other : event.stages) {
-      const Event *theirs = current(other);
-      if (!theirs || theirs->kind != Event::Kind::Meet || theirs->stages != event.stages)
-        return false;
-    }
-    std::vector<int> stages = event.stages;
-    for (int other : stages)
-      ++next[other];
-    return true;
-  }
-
-  const std::vector<std::vector<Event>> &events;
-  SendSemantics semantics;
-  std::vector<size_t> next;
-  std::map<std::pair<int, int>, int64_t> inFlight; // (from, to)
-};
-} // namespace
-
-std::vector<size_t> runEvents(const std::vector<std::vector<Event>> &events,
-                              SendSemantics semantics) {
+std::vector<size_t> runEvents(const Events &events, SendSemantics semantics) {
   return Run(events, semantics).run();
 }
 
 Status checkDeadlock(const Program &program, SendSemantics semantics) {
-  std::vector<std::vector<Event>> events = eventsOf(program);
+  Events events = eventsOf(program);
   std::vector<size_t> reached = runEvents(events, semantics);
   std::string waits;
-  for (size_t stage = 0; stage < events.size(); ++stage) {
-    if (reached[stage] < events[stage].size())
+  for (size_t stage = 0; stage < reached.size(); ++stage) {
+    if (reached[stage] < events.ofStage[stage].size())
       waits += (waits.empty() ? "" : "; ") +
-               describe(program, int(stage), events[stage][reached[stage]]);
+               describe(program, int(stage), events.ofStage[stage][reached[stage]]);
   }
   return waits.empty() ? Status::ok() : rejected("deadlock", "these wait for each other: " + waits);
 }

@@ -4,6 +4,7 @@
 #include "runtime/verify/Places.h"
 
 #include <map>
+#include <tuple>
 
 namespace tbc::verify {
 namespace {
@@ -24,6 +25,10 @@ public:
   explicit Matcher(const Program &program) : program(program), events(eventsOf(program)) {}
 
   Status check() {
+    for (int stage = 0; stage < program.numStages(); ++stage) {
+      if (Status status = checkChannels(stage); !status)
+        return status;
+    }
     if (Status status = checkMessages(); !status)
       return status;
     return checkMeetings();
@@ -44,18 +49,36 @@ private:
     return rejected(place(a), why + " at " + place(b));
   }
 
-  Status checkMessages() const {
-    std::map<std::pair<int, int>, std::pair<std::vector<Side>, std::vector<Side>>> channels;
-    for (size_t stage = 0; stage < events.size(); ++stage) {
-      for (const Event &event : events[stage]) {
-        if (event.kind == Event::Kind::Send)
-          channels[{int(stage), event.peer}].first.push_back({int(stage), &event});
-        if (event.kind == Event::Kind::Recv)
-          channels[{event.peer, int(stage)}].second.push_back({int(stage), &event});
+  /// A channel names one message: of the sends of a stage to another, and of its receives.
+  Status checkChannels(int stage) const {
+    std::map<std::tuple<InstructionKind, int, int64_t>, std::string> named;
+    for (Kind kind : allKinds) {
+      const std::vector<Instruction> &list = program.stages[stage].block(kind).instructions;
+      for (size_t i = 0; i < list.size(); ++i) {
+        if (list[i].kind != InstructionKind::Send && list[i].kind != InstructionKind::Recv)
+          continue;
+        const Communication &comm = list[i].comm;
+        std::string at = describe(program, stage, kind, int(i));
+        auto [found, isNew] = named.try_emplace({list[i].kind, comm.peerStage, comm.channel}, at);
+        if (!isNew)
+          return rejected(at, "channel " + std::to_string(comm.channel) + " is also that of " +
+                                  found->second);
       }
     }
-    for (const auto &[stages, sides] : channels) {
-      const auto &[sends, recvs] = sides;
+    return Status::ok();
+  }
+
+  Status checkMessages() const {
+    std::vector<std::pair<std::vector<Side>, std::vector<Side>>> pairs(events.numPairs);
+    for (size_t stage = 0; stage < events.ofStage.size(); ++stage) {
+      for (const Event &event : events.ofStage[stage]) {
+        if (event.kind == Event::Kind::Send)
+          pairs[event.lane].first.push_back({int(stage), &event});
+        if (event.kind == Event::Kind::Recv)
+          pairs[event.lane].second.push_back({int(stage), &event});
+      }
+    }
+    for (const auto &[sends, recvs] : pairs) {
       for (size_t i = 0; i < sends.size() && i < recvs.size(); ++i) {
         if (Status status = checkMessage(sends[i], recvs[i]); !status)
           return status;
@@ -83,21 +106,26 @@ private:
     return Status::ok();
   }
 
+  /// Groups of the same stages are looked at together, so that a collective over other axes is
+  /// found where it is missed.
   Status checkMeetings() const {
-    std::map<std::vector<int>, std::map<int, std::vector<Side>>>
-        meetings; // stages -> stage -> events
-    for (size_t stage = 0; stage < events.size(); ++stage) {
-      for (const Event &event : events[stage]) {
+    std::map<std::vector<int>, std::map<int, std::vector<Side>>> meetings; // stages -> stage
+    std::vector<std::map<int, std::vector<Side>> *> ofGroup;
+    for (const MeetingGroup &group : events.groups)
+      ofGroup.push_back(&meetings[group.stages]);
+    for (size_t stage = 0; stage < events.ofStage.size(); ++stage) {
+      for (const Event &event : events.ofStage[stage]) {
         if (event.kind == Event::Kind::Meet)
-          meetings[event.stages][int(stage)].push_back({int(stage), &event});
+          (*ofGroup[event.lane])[int(stage)].push_back({int(stage), &event});
       }
     }
     for (auto &[stages, byStage] : meetings) {
-      for (int a : stages) {
-        for (int b : stages) {
-          if (Status status = checkMeeting(byStage[a], byStage[b], b); !status)
-            return status;
-        }
+      const std::vector<Side> &first = byStage[stages[0]];
+      for (int other : stages) {
+        if (Status status = checkMeeting(first, byStage[other], other); !status)
+          return status;
+        if (Status status = checkMeeting(byStage[other], first, stages[0]); !status)
+          return status;
       }
     }
     return Status::ok();
@@ -118,6 +146,9 @@ private:
     const Instruction &mine = instruction(a), &theirs = instruction(b);
     if (mine.kind != theirs.kind)
       return "it meets another kind";
+    if (!(a.event->action == b.event->action))
+      return "it meets one of " + actionName(b.event->action) + ", not of " +
+             actionName(a.event->action);
     if (!(mine.comm.axes == theirs.comm.axes))
       return "it meets a collective over other axes";
     if (mine.comm.reduce != theirs.comm.reduce)
@@ -131,7 +162,7 @@ private:
   }
 
   const Program &program;
-  std::vector<std::vector<Event>> events;
+  Events events;
 };
 
 } // namespace

@@ -31,10 +31,10 @@ Status checkDataflow(const program::Program &program);
 /// means.)
 Status checkOwnership(const program::Program &program);
 
-/// Collectives along the pipeline axis meet the same collective on every stage of their group; the
-/// k-th message that a stage sends to another is the k-th that the other receives from it: same
-/// channel, micro-batch and type. (Within a stage all ranks execute the same collective by
-/// construction.)
+/// Collectives along the pipeline axis meet the same collective of the same action on every stage
+/// of their group; the k-th message that a stage sends to another is the k-th that the other
+/// receives from it: same channel, micro-batch and type. A channel names one message between two
+/// stages. (Within a stage all ranks execute the same collective by construction.)
 Status checkMatching(const program::Program &program);
 
 enum class SendSemantics {

@@ -283,8 +283,7 @@ TEST(Matching, RejectsMessagesWithoutCounterpart) {
        [](Program &p) {
          p.stages[0].forward.instructions.push_back(at(p, 0, Kind::Forward, "send2"));
        },
-       {"stage 1, forward block, instruction 0 (\"recv2\", recv), micro-batch 1",
-        "another micro-batch"}},
+       {"stage 0, forward block", "\"send2\", send", "channel 2 is also that of"}},
       {"channel changed",
        options(),
        [](Program &p) { at(p, 0, Kind::Forward, "send2").comm.channel = 7; },
