@@ -70,19 +70,22 @@ private:
     return checkUsed(kind, isRead);
   }
 
-  /// Communication is never in vain, nor is anything in update: a result that nobody reads was
-  /// meant for somebody.
+  /// A result that nobody reads was meant for somebody. In forward and backward a kernel may have
+  /// some of that kind beside one that is read.
   Status checkUsed(Kind kind, const std::vector<bool> &isRead) {
     const Block &block = stage.block(kind);
     for (size_t i = 0; i < block.instructions.size(); ++i) {
       const Instruction &instruction = block.instructions[i];
-      if (kind != Kind::Update && instruction.kind == InstructionKind::Kernel)
-        continue;
-      for (ValueId value : instruction.results) {
-        if (!isRead[value])
-          return rejected(describe(program, stageIndex, kind, int(i)),
-                          "its result " + percent(value) + " is never used");
-      }
+      auto isUnread = [&](ValueId value) { return !isRead[value]; };
+      auto unread = std::find_if(instruction.results.begin(), instruction.results.end(), isUnread);
+      bool mayHaveSome = kind != Kind::Update && instruction.kind == InstructionKind::Kernel;
+      bool isWrong = mayHaveSome ? !instruction.results.empty() &&
+                                       std::all_of(unread, instruction.results.end(), isUnread) &&
+                                       unread == instruction.results.begin()
+                                 : unread != instruction.results.end();
+      if (isWrong)
+        return rejected(describe(program, stageIndex, kind, int(i)),
+                        "its result " + percent(*unread) + " is never used");
     }
     return Status::ok();
   }
@@ -117,27 +120,26 @@ bool mayWrite(Kind kind, Role role) {
 bool livesAMicroBatch(Role role) { return role == Role::Residual || role == Role::Input; }
 bool gathersMicroBatches(Role role) { return role == Role::Gradient || role == Role::Loss; }
 
-/// Whether `value` is computed from the block's argument that reads `slot`.
-bool dependsOn(const Block &block, ValueId value, int slot) {
-  std::set<ValueId> reached;
-  for (const program::Argument &argument : block.arguments) {
-    if (argument.slot == slot)
-      reached.insert(argument.value);
+/// What a block reads and writes, slot by slot.
+struct SlotUse {
+  std::vector<bool> isRead, isWritten; // by slot
+
+  SlotUse(const Stage &stage, Kind kind)
+      : isRead(stage.slots.size(), false), isWritten(stage.slots.size(), false) {
+    for (const program::Argument &argument : stage.block(kind).arguments)
+      isRead[argument.slot] = true;
+    for (const program::BlockResult &result : stage.block(kind).results)
+      isWritten[result.slot] = true;
   }
-  for (const Instruction &instruction : block.instructions) {
-    bool reads = std::any_of(instruction.operands.begin(), instruction.operands.end(),
-                             [&](ValueId operand) { return reached.count(operand) != 0; });
-    if (reads)
-      reached.insert(instruction.results.begin(), instruction.results.end());
-  }
-  return reached.count(value) != 0;
-}
+};
 
 /// What a stage's blocks do to its slots, whatever the order of blocks.
 class SlotChecker {
 public:
-  SlotChecker(const Program &program, int stageIndex)
-      : program(program), stageIndex(stageIndex), stage(program.stages[stageIndex]) {}
+  SlotChecker(const Program &program, int stageIndex, bool isTraining)
+      : program(program), stageIndex(stageIndex), isTraining(isTraining),
+        stage(program.stages[stageIndex]),
+        use{{stage, Kind::Forward}, {stage, Kind::Backward}, {stage, Kind::Update}} {}
 
   Status check() {
     for (Kind kind : allKinds) {
@@ -163,6 +165,8 @@ private:
         return reject(kind, argument.slot, "it is read before it is written");
       if (kind == Kind::Backward && role == Role::Residual && !writes(Kind::Forward, argument.slot))
         return reject(kind, argument.slot, "it is read, but forward does not write it");
+      if (kind != Kind::Update && gathersMicroBatches(role) && !writes(kind, argument.slot))
+        return reject(kind, argument.slot, "it is read before all micro-batches are gathered");
     }
     return Status::ok();
   }
@@ -182,19 +186,60 @@ private:
         return reject(kind, result.slot, percent(result.value) + " is added to it twice");
       if (!result.accumulate && !written.insert(result.slot).second)
         return reject(kind, result.slot, "it is written twice");
-      bool loses = kind != Kind::Update && gathersMicroBatches(role) && !result.accumulate &&
-                   !dependsOn(block, result.value, result.slot);
-      if (loses)
-        return reject(kind, result.slot, "it is overwritten, other micro-batches are lost");
     }
     for (const auto &[slot, value] : added) {
       if (written.count(slot))
         return reject(kind, slot, "it is both written and added to");
     }
+    return checkAccumulation(kind);
+  }
+
+  /// What is written over a gradient or the loss is made from what it held; what is added to it is
+  /// not, which would count that twice.
+  Status checkAccumulation(Kind kind) {
+    const Block &block = stage.block(kind);
+    std::set<int> slots;
+    for (const program::BlockResult &result : block.results) {
+      if (gathersMicroBatches(stage.slots[result.slot].role) && use[int(kind)].isRead[result.slot])
+        slots.insert(result.slot);
+    }
+    std::vector<int> madeFrom = valuesMadeFrom(block, slots);
+    for (const program::BlockResult &result : block.results) {
+      if (!gathersMicroBatches(stage.slots[result.slot].role))
+        continue;
+      bool isMadeFromIt =
+          madeFrom[result.value] == result.slot || madeFrom[result.value] == several;
+      if (result.accumulate && isMadeFromIt)
+        return reject(kind, result.slot, "what is added to it is made from it");
+      if (kind != Kind::Update && !result.accumulate && !isMadeFromIt)
+        return reject(kind, result.slot, "it is overwritten, other micro-batches are lost");
+    }
     return Status::ok();
   }
 
-  /// A gradient or loss that update reads has been gathered before.
+  static constexpr int none = -1, several = -2;
+
+  /// Per value, from which of `slots` it is computed.
+  std::vector<int> valuesMadeFrom(const Block &block, const std::set<int> &slots) const {
+    std::vector<int> from(stage.values.size(), none);
+    for (const program::Argument &argument : block.arguments) {
+      if (slots.count(argument.slot))
+        from[argument.value] = argument.slot;
+    }
+    for (const Instruction &instruction : block.instructions) {
+      int joined = none;
+      for (ValueId operand : instruction.operands) {
+        if (from[operand] != none)
+          joined = joined == none || joined == from[operand] ? from[operand] : several;
+      }
+      for (ValueId result : instruction.results)
+        from[result] = joined;
+    }
+    return from;
+  }
+
+  /// A gradient or loss that update reads has been gathered before, what backward gathers is read
+  /// by update, and somebody writes the loss.
   Status checkGathered() {
     for (const program::Argument &argument : stage.update.arguments) {
       if (gathersMicroBatches(stage.slots[argument.slot].role) &&
@@ -202,26 +247,24 @@ private:
         return reject(Kind::Update, argument.slot, "it is read, but no micro-batch writes it");
     }
     for (size_t slot = 0; slot < stage.slots.size(); ++slot) {
-      bool isLost = stage.slots[slot].role == Role::Gradient && writes(Kind::Backward, int(slot)) &&
-                    !stage.update.instructions.empty() && !reads(Kind::Update, int(slot));
-      if (isLost)
+      Role role = stage.slots[slot].role;
+      if (role == Role::Gradient && isTraining && writes(Kind::Backward, int(slot)) &&
+          !use[int(Kind::Update)].isRead[slot])
         return reject(Kind::Update, int(slot), "backward writes it, update does not read it");
+      if (role == Role::Loss && !writes(Kind::Forward, int(slot)) &&
+          !writes(Kind::Backward, int(slot)))
+        return reject(Kind::Forward, int(slot), "no micro-batch writes it");
     }
     return Status::ok();
   }
 
-  bool writes(Kind kind, int slot) const {
-    const auto &results = stage.block(kind).results;
-    return std::any_of(results.begin(), results.end(), [&](auto &r) { return r.slot == slot; });
-  }
-  bool reads(Kind kind, int slot) const {
-    const auto &arguments = stage.block(kind).arguments;
-    return std::any_of(arguments.begin(), arguments.end(), [&](auto &a) { return a.slot == slot; });
-  }
+  bool writes(Kind kind, int slot) const { return use[int(kind)].isWritten[slot]; }
 
   const Program &program;
   int stageIndex;
+  bool isTraining;
   const Stage &stage;
+  SlotUse use[3]; // by kind of block
 };
 
 /// Each forward and backward once, backward after its forward, then update.
@@ -256,12 +299,16 @@ Status checkActions(const Program &program, int stage) {
 } // namespace
 
 Status checkDataflow(const Program &program) {
+  // A Program may be for gradients only: then no stage has an update.
+  bool isTraining =
+      std::any_of(program.stages.begin(), program.stages.end(),
+                  [](const Stage &stage) { return !stage.update.instructions.empty(); });
   for (int stage = 0; stage < program.numStages(); ++stage) {
     if (Status status = checkActions(program, stage); !status)
       return status;
     if (Status status = ValueChecker(program, stage).check(); !status)
       return status;
-    if (Status status = SlotChecker(program, stage).check(); !status)
+    if (Status status = SlotChecker(program, stage, isTraining).check(); !status)
       return status;
   }
   return Status::ok();

@@ -3,64 +3,74 @@
 #include "runtime/verify/Places.h"
 #include "runtime/verify/Verify.h"
 
+#include <map>
+#include <vector>
+
 namespace tbc::verify {
 
 using program::Program;
 using program::Role;
 using program::Stage;
 
-/// The stage's slot for a tensor, or -1. More than one would be two truths.
-static Status findSlot(const Program &program, int stageIndex, int tensor, int &found) {
-  found = -1;
+namespace {
+/// Who holds a tensor, and whether they write it.
+struct Holders {
+  int updatingStage = -1, otherStage = -1;
+};
+
+/// The slots that some block of the stage writes.
+std::vector<bool> writtenSlots(const Stage &stage) {
+  std::vector<bool> isWritten(stage.slots.size(), false);
+  for (Kind kind : allKinds) {
+    for (const program::BlockResult &result : stage.block(kind).results)
+      isWritten[result.slot] = true;
+  }
+  return isWritten;
+}
+
+/// Adds a stage's slots to `holders` (by tensor). Two slots of one tensor would be two truths.
+Status addHolders(const Program &program, int stageIndex, std::vector<Holders> &holders) {
   const Stage &stage = program.stages[stageIndex];
+  std::vector<bool> isWritten = writtenSlots(stage);
+  std::map<int, size_t> slotOf;
   for (size_t slot = 0; slot < stage.slots.size(); ++slot) {
-    if (stage.slots[slot].tensor != tensor)
+    int tensor = stage.slots[slot].tensor;
+    if (tensor < 0)
       continue;
-    if (found >= 0)
+    auto [found, isNew] = slotOf.try_emplace(tensor, slot);
+    if (!isNew)
       return rejected("stage " + std::to_string(stageIndex),
-                      "slots \"" + stage.slots[found].name + "\" and \"" + stage.slots[slot].name +
-                          "\" both hold tensor \"" + program.tensors[tensor].name + "\"");
-    found = static_cast<int>(slot);
+                      "slots \"" + stage.slots[found->second].name + "\" and \"" +
+                          stage.slots[slot].name + "\" both hold tensor \"" +
+                          program.tensors[tensor].name + "\"");
+    (isWritten[slot] ? holders[tensor].updatingStage : holders[tensor].otherStage) = stageIndex;
   }
   return Status::ok();
 }
 
-static bool isWritten(const Stage &stage, int slot) {
-  for (Kind kind : allKinds) {
-    for (const program::BlockResult &result : stage.block(kind).results) {
-      if (result.slot == slot)
-        return true;
-    }
-  }
-  return false;
-}
-
-static Status checkTensor(const Program &program, int tensor) {
-  const program::GlobalTensor &global = program.tensors[tensor];
-  int updatingStage = -1, otherStage = -1;
-  for (int stage = 0; stage < program.numStages(); ++stage) {
-    int slot = -1;
-    if (Status status = findSlot(program, stage, tensor, slot); !status)
-      return status;
-    if (slot >= 0)
-      (isWritten(program.stages[stage], slot) ? updatingStage : otherStage) = stage;
-  }
+Status checkTensor(const program::GlobalTensor &global, const Holders &holders) {
   std::string what = std::string(name(global.role)) + " \"" + global.name + "\"";
   bool outlivesAStep = global.role == Role::Parameter || global.role == Role::State ||
                        global.role == Role::OptimizerState;
   if (!outlivesAStep)
     return Status::ok();
-  if (updatingStage < 0 && otherStage < 0)
+  if (holders.updatingStage < 0 && holders.otherStage < 0)
     return rejected(what, "no rank holds it");
-  if (updatingStage >= 0 && otherStage >= 0)
-    return rejected(what, "stage " + std::to_string(updatingStage) + " updates it, stage " +
-                              std::to_string(otherStage) + " holds it too and does not");
+  if (holders.updatingStage >= 0 && holders.otherStage >= 0)
+    return rejected(what, "stage " + std::to_string(holders.updatingStage) + " updates it, stage " +
+                              std::to_string(holders.otherStage) + " holds it too and does not");
   return Status::ok();
 }
+} // namespace
 
 Status checkOwnership(const Program &program) {
+  std::vector<Holders> holders(program.tensors.size());
+  for (int stage = 0; stage < program.numStages(); ++stage) {
+    if (Status status = addHolders(program, stage, holders); !status)
+      return status;
+  }
   for (size_t tensor = 0; tensor < program.tensors.size(); ++tensor) {
-    if (Status status = checkTensor(program, int(tensor)); !status)
+    if (Status status = checkTensor(program.tensors[tensor], holders[tensor]); !status)
       return status;
   }
   return Status::ok();

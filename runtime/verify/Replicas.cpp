@@ -129,6 +129,13 @@ public:
       return rejected("mesh", "its axes are cut into too many different parts");
     if (program.pipelineAxis >= 0)
       pipeline = atoms.of({wholeAxis(program.mesh, program.pipelineAxis)});
+    numHolders.assign(program.tensors.size(), 0);
+    for (const Stage &stage : program.stages) {
+      for (const Slot &slot : stage.slots) {
+        if (slot.tensor >= 0)
+          ++numHolders[slot.tensor];
+      }
+    }
     for (int stage = 0; stage < program.numStages(); ++stage)
       initialize(stage);
     for (Kind kind : allKinds) {
@@ -139,23 +146,13 @@ public:
   }
 
 private:
-  /// The number of stages that hold a tensor.
-  int numHolders(int tensor) const {
-    int count = 0;
-    for (const Stage &stage : program.stages) {
-      for (const Slot &slot : stage.slots)
-        count += slot.tensor == tensor;
-    }
-    return count;
-  }
-
   /// The axes along which the contents of a slot may differ.
   AxisSet allowed(const Slot &slot) const {
     if (slot.tensor < 0)
       return slot.role == Role::Loss ? pipeline : ~AxisSet(0);
     const program::GlobalTensor &tensor = program.tensors[slot.tensor];
     AxisSet set = atoms.of(tensor.piece) | atoms.of(tensor.pending);
-    return numHolders(slot.tensor) > 1 ? set : set | pipeline;
+    return numHolders[slot.tensor] > 1 ? set : set | pipeline;
   }
 
   void initialize(int stage) {
@@ -168,7 +165,7 @@ private:
       } else if (slot.tensor >= 0) {
         known[i].differs = atoms.of(program.tensors[slot.tensor].piece);
         known[i].flat = atoms.of(program.tensors[slot.tensor].piece.flat);
-        if (slot.role == Role::Input || numHolders(slot.tensor) == 1)
+        if (slot.role == Role::Input || numHolders[slot.tensor] == 1)
           known[i].differs |= pipeline;
       }
     }
@@ -178,15 +175,31 @@ private:
   /// stands for all: what it leaves in slots adds nothing to what a second one would.
   Status runBlocks(Kind kind) {
     std::vector<bool> isDone(program.stages.size(), false);
-    bool progress = true;
-    while (progress) {
-      progress = false;
-      for (int stage = 0; stage < program.numStages(); ++stage) {
-        if (isDone[stage] || !canRun(stage, kind))
+    std::map<std::tuple<int, int, int64_t>, int> waiting; // for a message
+    std::vector<int> ready;
+    auto visit = [&](int stage) {
+      if (std::optional<std::tuple<int, int, int64_t>> missing = missingMessage(stage, kind))
+        waiting[*missing] = stage;
+      else
+        ready.push_back(stage);
+    };
+    for (int stage = program.numStages(); stage-- > 0;)
+      visit(stage);
+    while (!ready.empty()) {
+      int stage = ready.back();
+      ready.pop_back();
+      if (Status status = runBlock(stage, kind); !status)
+        return status;
+      isDone[stage] = true;
+      for (const Instruction &instruction : program.stages[stage].block(kind).instructions) {
+        if (instruction.kind != InstructionKind::Send)
           continue;
-        if (Status status = runBlock(stage, kind); !status)
-          return status;
-        isDone[stage] = progress = true;
+        auto found = waiting.find({stage, instruction.comm.peerStage, instruction.comm.channel});
+        if (found == waiting.end())
+          continue;
+        int waiter = found->second;
+        waiting.erase(found);
+        visit(waiter);
       }
     }
     auto missing = std::find(isDone.begin(), isDone.end(), false);
@@ -196,13 +209,15 @@ private:
     return Status::ok();
   }
 
-  bool canRun(int stage, Kind kind) const {
+  /// A message that the block receives and of which nothing is known yet.
+  std::optional<std::tuple<int, int, int64_t>> missingMessage(int stage, Kind kind) const {
     for (const Instruction &instruction : program.stages[stage].block(kind).instructions) {
-      if (instruction.kind == InstructionKind::Recv &&
-          !messages.count({instruction.comm.peerStage, stage, instruction.comm.channel}))
-        return false;
+      std::tuple<int, int, int64_t> message = {instruction.comm.peerStage, stage,
+                                               instruction.comm.channel};
+      if (instruction.kind == InstructionKind::Recv && !messages.count(message))
+        return message;
     }
-    return true;
+    return std::nullopt;
   }
 
   Status runBlock(int stageIndex, Kind kind) {
@@ -374,7 +389,8 @@ private:
   const Program &program;
   AxisAtoms atoms;
   AxisSet pipeline = 0;
-  std::vector<std::vector<Knowledge>> slots;                   // by stage
+  std::vector<int> numHolders;               // the number of stages that hold a tensor
+  std::vector<std::vector<Knowledge>> slots; // by stage
   std::map<std::tuple<int, int, int64_t>, Knowledge> messages; // (from, to, channel)
 };
 

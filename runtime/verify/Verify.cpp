@@ -15,7 +15,11 @@ Status verifyProgram(const program::Program &program) {
     return status;
   if (Status status = checkDeadlock(program); !status)
     return status;
-  return checkReplicas(program);
+  if (Status status = checkReplicas(program); !status)
+    return status;
+  if (Status status = checkHolders(program); !status)
+    return status;
+  return checkLayouts(program);
 }
 
 } // namespace tbc::verify

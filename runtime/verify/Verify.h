@@ -22,8 +22,8 @@ Status verifyProgram(const program::Program &program);
 /// Every action runs once, in an order in which it can; every value is defined once and read after
 /// that; every slot is written before it is read, and by blocks that may: parameters and optimizer
 /// states by update, residuals by the forward of their micro-batch. Gradients and the loss gather
-/// all micro-batches. The result of every communication, and of every instruction of update, is
-/// used.
+/// all micro-batches, each once. Every result of a communication or of update is used, and of every
+/// other instruction at least one.
 Status checkDataflow(const program::Program &program);
 
 /// Every tensor that outlives a step is held by a rank, and updated by all stages that hold it or
@@ -54,6 +54,14 @@ Status checkDeadlock(const program::Program &program,
 ///
 /// By abstract interpretation: per value the set of mesh axes along which it may differ.
 Status checkReplicas(const program::Program &program);
+
+/// Stages that hold the same tensor update it by the same expression.
+Status checkHolders(const program::Program &program);
+
+/// Where it is known how a value is cut from its tensor (what slots hold, and what update and
+/// collectives make of that), collectives put pieces together in the order and at the place in
+/// which they were cut, and what is written to a tensor's slot is its piece.
+Status checkLayouts(const program::Program &program);
 
 } // namespace tbc::verify
 

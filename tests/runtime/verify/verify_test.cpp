@@ -159,6 +159,10 @@ TEST(Dataflow, RejectsReadsBeforeWrites) {
       {"gradient not gathered",
        options(),
        [](Program &p) { dropResult(p, 0, Kind::Backward, "W0.grad"); },
+       {"stage 0, backward block, instruction", "\"fc0.bwd.w\"", "is never used"}},
+      {"gradient gathered into another",
+       tied(), // of one shape
+       [](Program &p) { resultTo(p, 0, Kind::Backward, "W0.grad").slot = slotOf(p, 0, "W1.grad"); },
        {"stage 0, update block, gradient slot \"W0.grad\"", "no micro-batch writes it"}},
       {"argument dropped",
        options(),
@@ -266,7 +270,12 @@ TEST(Matching, RejectsMessagesWithoutCounterpart) {
   expectAllRejected({
       {"send dropped",
        options(),
-       [](Program &p) { drop(p, 0, Kind::Forward, "send2"); },
+       [](Program &p) { // its operand is kept instead
+         ValueId value = at(p, 0, Kind::Forward, "send2").operands[0];
+         drop(p, 0, Kind::Forward, "send2");
+         p.stages[0].slots.push_back({"kept", Role::Residual, -1, p.stages[0].values[value]});
+         p.stages[0].forward.results.push_back({value, slotOf(p, 0, "kept"), false});
+       },
        {"stage 1, forward block, instruction 0 (\"recv2\", recv)", "nobody sends it"}},
       {"receive replaced by a constant",
        options(),

@@ -1,0 +1,396 @@
+//===- Layouts.cpp - Pieces fit where they are stored -----------------------===//
+//
+// For every value: how is it cut from its global tensor? What a block reads from the slot of a
+// tensor is that tensor's piece. Gathers undo the last cut along their axes, in its order and at
+// its place; scatters and slices add one; the kernels of update, which work element by element,
+// and sums keep what all their operands have. What is written to the slot of a tensor must be cut
+// as that.
+//
+// Of what other kernels make it is not known how it was cut before, but the cuts that collectives
+// add to that are: such a layout is relative, and is compared with a slot's in its own axes only.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/verify/Places.h"
+#include "runtime/verify/Verify.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace tbc::verify {
+namespace {
+
+using program::AxisRef;
+using program::Block;
+using program::Communication;
+using program::Instruction;
+using program::InstructionKind;
+using program::Program;
+using program::SegmentShape;
+using program::Slot;
+using program::Stage;
+using program::ValueId;
+
+/// A part of a segment: a run of `size` elements here, or (axis.size > 1) what the ranks along
+/// `axis` have one of each; the first part is the slowest.
+struct Part {
+  int64_t size = 1;
+  AxisRef axis{-1, 1, 1};
+
+  bool isCut() const { return axis.size > 1; }
+  bool operator==(const Part &o) const { return size == o.size && axis == o.axis; }
+};
+using Parts = std::vector<Part>;
+
+/// Adds a part in the one way to write it: neighbours of one kind are joined, and what has one
+/// element only is left out.
+void addPart(Parts &parts, const Part &part) {
+  if (part.size == 1 && !part.isCut())
+    return;
+  Part *last = parts.empty() ? nullptr : &parts.back();
+  if (last && !last->isCut() && !part.isCut())
+    last->size *= part.size;
+  else if (last && last->isCut() && part.isCut() && last->axis.axis == part.axis.axis &&
+           part.axis.pre == last->axis.pre * last->axis.size)
+    last->axis.size *= part.axis.size;
+  else
+    parts.push_back(part);
+}
+
+Parts cutsOf(const std::vector<AxisRef> &axes) {
+  Parts parts;
+  for (const AxisRef &axis : axes)
+    addPart(parts, {1, axis});
+  return parts;
+}
+
+struct Layout {
+  std::vector<std::vector<Parts>> dims; // dim > segment
+  Parts flat;
+  bool isRelative = false;
+
+  bool operator==(const Layout &o) const { return dims == o.dims && flat == o.flat; }
+};
+
+bool isCut(const Parts &parts) {
+  return std::any_of(parts.begin(), parts.end(), [](const Part &part) { return part.isCut(); });
+}
+int64_t localSize(const Parts &parts) {
+  int64_t size = 1;
+  for (const Part &part : parts)
+    size *= part.size;
+  return size;
+}
+
+/// Neighbouring segments without cuts are one run.
+void joinSegments(std::vector<Parts> &dim) {
+  std::vector<Parts> joined;
+  for (Parts &segment : dim) {
+    bool joins = !joined.empty() && !isCut(joined.back()) && !isCut(segment);
+    if (!joins) {
+      joined.push_back(std::move(segment));
+      continue;
+    }
+    Parts sum;
+    addPart(sum, {localSize(joined.back()) + localSize(segment), {-1, 1, 1}});
+    joined.back() = std::move(sum);
+  }
+  dim = std::move(joined);
+}
+
+Layout layoutOf(const program::Piece &piece) {
+  Layout layout;
+  for (const program::PieceDim &pieceDim : piece.dims) {
+    std::vector<Parts> &dim = layout.dims.emplace_back();
+    for (const program::PieceSegment &segment : pieceDim) {
+      Parts &parts = dim.emplace_back();
+      for (const program::PieceFactor &factor : segment) {
+        for (const AxisRef &axis : factor.axes)
+          addPart(parts, {1, axis});
+        addPart(parts, {factor.size / groupSize(factor.axes), {-1, 1, 1}});
+      }
+    }
+    joinSegments(dim);
+  }
+  layout.flat = cutsOf(piece.flat);
+  return layout;
+}
+
+/// Of a value of which nothing is known.
+Layout relativeLayout(const kernels::TensorType &type) {
+  Layout layout = layoutOf(program::wholePiece(type.shape));
+  layout.isRelative = true;
+  return layout;
+}
+
+/// Takes the cuts `axes` out of a segment of which `outer` elements are slower than they; false if
+/// they are not there.
+bool removeCuts(Parts &segment, const Parts &axes, const SegmentShape &shape) {
+  int64_t outer = 1;
+  for (size_t i = 0; i + axes.size() <= segment.size(); ++i) {
+    if (outer == shape.outer &&
+        std::equal(axes.begin(), axes.end(), segment.begin() + int64_t(i))) {
+      Parts result;
+      for (size_t k = 0; k < segment.size(); ++k) {
+        bool isGathered = k >= i && k < i + axes.size();
+        addPart(result, isGathered ? Part{segment[k].axis.size, {-1, 1, 1}} : segment[k]);
+      }
+      segment = std::move(result);
+      return true;
+    }
+    outer *= segment[i].size;
+  }
+  return false;
+}
+
+/// Cuts a segment where `shape.outer` elements are slower; false if runs are in the way.
+bool insertCuts(Parts &segment, const Parts &axes, const SegmentShape &shape) {
+  int64_t n = 1;
+  for (const Part &axis : axes)
+    n *= axis.axis.size;
+  Parts result;
+  int64_t outer = shape.outer, cut = n;
+  bool isInserted = false;
+  for (const Part &part : segment) {
+    if (part.isCut()) {
+      addPart(result, part);
+      continue;
+    }
+    int64_t size = part.size;
+    if (outer > 1) {
+      int64_t before = std::min(outer, size);
+      if (outer % before != 0 || size % before != 0)
+        return false;
+      addPart(result, {before, {-1, 1, 1}});
+      outer /= before, size /= before;
+    }
+    if (outer == 1 && size > 1 && cut > 1) {
+      if (!isInserted)
+        for (const Part &axis : axes)
+          addPart(result, axis);
+      isInserted = true;
+      int64_t taken = std::min(cut, size);
+      if (cut % taken != 0 || size % taken != 0)
+        return false;
+      cut /= taken, size /= taken;
+    }
+    addPart(result, {size, {-1, 1, 1}});
+  }
+  if (cut > 1 || outer > 1)
+    return false;
+  segment = std::move(result);
+  return true;
+}
+
+/// Null: of the value nothing is known, and no collective has cut it.
+using LayoutPtr = std::shared_ptr<const Layout>;
+
+class LayoutChecker {
+public:
+  LayoutChecker(const Program &program, const std::vector<LayoutPtr> &tensors, int stageIndex)
+      : program(program), tensors(tensors), stageIndex(stageIndex),
+        stage(program.stages[stageIndex]), values(stage.values.size()), slots(stage.slots.size()),
+        source(stage.values.size(), -1) {}
+
+  Status check() {
+    for (Kind kind : allKinds) {
+      if (Status status = checkBlock(kind); !status)
+        return status;
+    }
+    return Status::ok();
+  }
+
+private:
+  Status checkBlock(Kind kind) {
+    const Block &block = stage.block(kind);
+    for (const program::Argument &argument : block.arguments) {
+      int tensor = stage.slots[argument.slot].tensor;
+      values[argument.value] = tensor >= 0 ? tensors[tensor] : slots[argument.slot];
+    }
+    for (size_t i = 0; i < block.instructions.size(); ++i) {
+      Status status = block.instructions[i].kind == InstructionKind::Kernel
+                          ? runKernel(kind, int(i))
+                          : runCommunication(kind, int(i));
+      if (!status)
+        return status;
+      for (ValueId value : block.instructions[i].results)
+        source[value] = int(i);
+    }
+    for (const program::BlockResult &result : block.results) {
+      const Slot &slot = stage.slots[result.slot];
+      const LayoutPtr &layout = values[result.value];
+      if (slot.tensor < 0)
+        slots[result.slot] = layout;
+      if (slot.tensor < 0 || !layout || fits(*layout, *tensors[slot.tensor]))
+        continue;
+      std::string place = source[result.value] < 0
+                              ? blockPlace(stageIndex, kind)
+                              : describe(program, stageIndex, kind, source[result.value]);
+      return rejected(place + ", result to slot \"" + slot.name + "\"",
+                      "its pieces are cut otherwise than those of tensor \"" +
+                          program.tensors[slot.tensor].name + "\", " +
+                          toString(program.mesh, program.tensors[slot.tensor].piece));
+    }
+    return Status::ok();
+  }
+
+  Status runKernel(Kind kind, int index) {
+    const Instruction &instruction = stage.block(kind).instructions[index];
+    if (instruction.results.empty() || (kind != Kind::Update && instruction.op != "add"))
+      return Status::ok();
+    const kernels::Shape &shape = stage.values[instruction.results[0]].shape;
+    LayoutPtr known; // the operand of which most is known
+    for (ValueId operand : instruction.operands) {
+      const LayoutPtr &layout = values[operand];
+      if (!layout || stage.values[operand].shape != shape)
+        continue;
+      bool isMore = !known || (known->isRelative && !layout->isRelative);
+      const LayoutPtr &more = isMore ? layout : known, &less = isMore ? known : layout;
+      if (less && !fits(*less, *more))
+        return rejected(describe(program, stageIndex, kind, index),
+                        "its operands are cut from their tensors in different ways");
+      known = more;
+    }
+    for (ValueId result : instruction.results) {
+      if (stage.values[result].shape == shape)
+        values[result] = known;
+    }
+    return Status::ok();
+  }
+
+  Status runCommunication(Kind kind, int index) {
+    const Instruction &instruction = stage.block(kind).instructions[index];
+    if (instruction.operands.empty() || instruction.results.empty())
+      return Status::ok();
+    const Communication &comm = instruction.comm;
+    const LayoutPtr &operand = values[instruction.operands[0]];
+    LayoutPtr &result = values[instruction.results[0]];
+    Parts axes = cutsOf(comm.axes);
+    if (axes.empty() || instruction.kind == InstructionKind::AllReduce) {
+      result = operand;
+      return Status::ok();
+    }
+    Layout layout = operand ? *operand : relativeLayout(stage.values[instruction.operands[0]]);
+    bool isExchange = instruction.kind == InstructionKind::AllToAll;
+    bool gathers = instruction.kind == InstructionKind::AllGather || isExchange;
+    bool isRight = !gathers || gather(layout, axes, comm.dim, comm.segments);
+    if (isRight && isExchange)
+      isRight = scatter(layout, axes, comm.splitDim, comm.splitSegments);
+    else if (isRight && !gathers)
+      isRight = scatter(layout, axes, comm.dim, comm.segments);
+    if (isRight)
+      result = std::make_shared<const Layout>(std::move(layout));
+    if (isRight || layout.isRelative)
+      return Status::ok();
+    return rejected(describe(program, stageIndex, kind, index),
+                    std::string(gathers ? "it gathers" : "it cuts") + " over \"" +
+                        toString(program.mesh, comm.axes) +
+                        "\" in an order or at a place that does not fit how its operand is cut");
+  }
+
+  static bool gather(Layout &layout, const Parts &axes, int dim,
+                     const std::vector<SegmentShape> &segments) {
+    if (dim == Communication::flatDim) {
+      bool isThere = layout.flat == axes;
+      layout.flat.clear();
+      return isThere;
+    }
+    std::vector<Parts> &parts = layout.dims[dim];
+    if (!layout.flat.empty() || parts.size() != segments.size())
+      return false;
+    for (size_t s = 0; s < parts.size(); ++s) {
+      const SegmentShape &shape = segments[s];
+      if (localSize(parts[s]) != shape.outer * shape.k * shape.inner ||
+          !removeCuts(parts[s], axes, shape))
+        return false;
+    }
+    joinSegments(parts);
+    return true;
+  }
+  /// The full dim may be one run, of which the segments are parts.
+  static bool scatter(Layout &layout, const Parts &axes, int dim,
+                      const std::vector<SegmentShape> &segments) {
+    if (dim == Communication::flatDim) {
+      bool isWhole = layout.flat.empty();
+      layout.flat = axes;
+      return isWhole;
+    }
+    int64_t n = 1;
+    for (const Part &axis : axes)
+      n *= axis.axis.size;
+    std::vector<Parts> &parts = layout.dims[dim];
+    if (!layout.flat.empty())
+      return false;
+    if (parts.size() == 1 && segments.size() > 1 && !isCut(parts[0])) {
+      parts.clear();
+      for (const SegmentShape &shape : segments)
+        addPart(parts.emplace_back(), {n * shape.outer * shape.k * shape.inner, {-1, 1, 1}});
+    }
+    if (parts.size() != segments.size())
+      return false;
+    for (size_t s = 0; s < parts.size(); ++s) {
+      const SegmentShape &shape = segments[s];
+      if (localSize(parts[s]) != n * shape.outer * shape.k * shape.inner ||
+          !insertCuts(parts[s], axes, shape))
+        return false;
+    }
+    return true;
+  }
+
+  static bool names(const Layout &layout, const AxisRef &axis) {
+    auto namesIt = [&](const Parts &parts) {
+      return std::any_of(parts.begin(), parts.end(), [&](const Part &part) {
+        return part.isCut() && part.axis.axis == axis.axis &&
+               part.axis.pre < axis.pre * axis.size && axis.pre < part.axis.pre * part.axis.size;
+      });
+    };
+    for (const std::vector<Parts> &dim : layout.dims)
+      if (std::any_of(dim.begin(), dim.end(), namesIt))
+        return true;
+    return namesIt(layout.flat);
+  }
+
+  /// Whether a value may be stored as, or put together with, one of which as much or more is known.
+  static bool fits(const Layout &value, const Layout &slot) {
+    if (!value.isRelative || slot.isRelative)
+      return value == slot;
+    if (value.flat.empty() && !slot.flat.empty())
+      return true; // a chunk from elsewhere
+    Layout restricted;
+    restricted.flat = value.flat.empty() ? Parts() : slot.flat;
+    for (const std::vector<Parts> &slotDim : slot.dims) {
+      std::vector<Parts> &dim = restricted.dims.emplace_back();
+      for (const Parts &slotParts : slotDim) {
+        Parts &parts = dim.emplace_back();
+        for (const Part &part : slotParts)
+          if (!part.isCut() || names(value, part.axis))
+            addPart(parts, part);
+      }
+      joinSegments(dim);
+    }
+    return value == restricted;
+  }
+
+  const Program &program;
+  const std::vector<LayoutPtr> &tensors;
+  int stageIndex;
+  const Stage &stage;
+  std::vector<LayoutPtr> values;
+  std::vector<LayoutPtr> slots; // of those of no tensor, what was written last
+  std::vector<int> source;      // by value: the instruction that made it, -1 of arguments
+};
+
+} // namespace
+
+Status checkLayouts(const Program &program) {
+  std::vector<LayoutPtr> tensors;
+  for (const program::GlobalTensor &tensor : program.tensors)
+    tensors.push_back(std::make_shared<const Layout>(layoutOf(tensor.piece)));
+  for (int stage = 0; stage < program.numStages(); ++stage) {
+    if (Status status = LayoutChecker(program, tensors, stage).check(); !status)
+      return status;
+  }
+  return Status::ok();
+}
+
+} // namespace tbc::verify
