@@ -219,19 +219,27 @@ private:
     for (const program::BlockResult &result : block.results) {
       const Slot &slot = stage.slots[result.slot];
       const LayoutPtr &layout = values[result.value];
+      if (!layout)
+        continue;
+      const LayoutPtr &held = slot.tensor >= 0 ? tensors[slot.tensor] : slots[result.slot];
+      if (held && !fits(*layout, *held))
+        return rejectResult(kind, result, slot);
       if (slot.tensor < 0)
         slots[result.slot] = layout;
-      if (slot.tensor < 0 || !layout || fits(*layout, *tensors[slot.tensor]))
-        continue;
-      std::string place = source[result.value] < 0
-                              ? blockPlace(stageIndex, kind)
-                              : describe(program, stageIndex, kind, source[result.value]);
-      return rejected(place + ", result to slot \"" + slot.name + "\"",
-                      "its pieces are cut otherwise than those of tensor \"" +
-                          program.tensors[slot.tensor].name + "\", " +
-                          toString(program.mesh, program.tensors[slot.tensor].piece));
     }
     return Status::ok();
+  }
+
+  Status rejectResult(Kind kind, const program::BlockResult &result, const Slot &slot) const {
+    std::string place = source[result.value] < 0
+                            ? blockPlace(stageIndex, kind)
+                            : describe(program, stageIndex, kind, source[result.value]);
+    std::string why = "its pieces are cut otherwise than what the slot holds";
+    if (slot.tensor >= 0)
+      why = "its pieces are cut otherwise than those of tensor \"" +
+            program.tensors[slot.tensor].name + "\", " +
+            toString(program.mesh, program.tensors[slot.tensor].piece);
+    return rejected(place + ", result to slot \"" + slot.name + "\"", why);
   }
 
   Status runKernel(Kind kind, int index) {
