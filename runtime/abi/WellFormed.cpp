@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_set>
 
 namespace tbc::program {
 namespace {
@@ -334,9 +335,9 @@ Status checkStage(const Program &program, int index) {
     if (std::string why = whyInvalid(stage.values[i]); !why.empty())
       return malformed(where + ", value %" + std::to_string(i), why);
   }
-  std::set<std::pair<Role, std::string>> names;
+  std::unordered_set<std::string_view> names[numRoles];
   for (const Slot &slot : stage.slots) {
-    if (!names.insert({slot.role, slot.name}).second)
+    if (!names[int(slot.role)].insert(slot.name).second)
       return malformed(where, std::string(name(slot.role)) + " slot " + quoted(slot.name) +
                                   " is there twice");
     if (std::string why = whyInvalid(program, slot); !why.empty())
@@ -359,7 +360,7 @@ Status checkWellFormed(const Program &program) {
     return malformed("pipeline", why);
   if (std::string why = whyInvalidSchedule(program); !why.empty())
     return malformed("schedule", why);
-  std::set<std::string> names;
+  std::unordered_set<std::string_view> names;
   for (const GlobalTensor &tensor : program.tensors) {
     if (!names.insert(tensor.name).second)
       return malformed("tensors", quoted(tensor.name) + " is there twice");

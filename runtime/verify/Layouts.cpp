@@ -222,7 +222,7 @@ private:
       if (!layout)
         continue;
       const LayoutPtr &held = slot.tensor >= 0 ? tensors[slot.tensor] : slots[result.slot];
-      if (held && !fits(*layout, *held))
+      if (held && held != layout && !fits(*layout, *held))
         return rejectResult(kind, result, slot);
       if (slot.tensor < 0)
         slots[result.slot] = layout;
@@ -242,6 +242,21 @@ private:
     return rejected(place + ", result to slot \"" + slot.name + "\"", why);
   }
 
+  /// What a collective made of a layout. Layers are alike, so the next one is often the same.
+  struct Moved {
+    LayoutPtr operand;
+    const kernels::Shape *shape;
+    const Instruction *instruction;
+    LayoutPtr result;
+  };
+  static constexpr size_t maxRecent = 8;
+
+  static bool movesAlike(const Instruction &a, const Instruction &b) {
+    return a.kind == b.kind && a.comm.axes == b.comm.axes && a.comm.dim == b.comm.dim &&
+           a.comm.segments == b.comm.segments && a.comm.splitDim == b.comm.splitDim &&
+           a.comm.splitSegments == b.comm.splitSegments;
+  }
+
   Status runKernel(Kind kind, int index) {
     const Instruction &instruction = stage.block(kind).instructions[index];
     if (instruction.results.empty() || (kind != Kind::Update && instruction.op != "add"))
@@ -254,7 +269,7 @@ private:
         continue;
       bool isMore = !known || (known->isRelative && !layout->isRelative);
       const LayoutPtr &more = isMore ? layout : known, &less = isMore ? known : layout;
-      if (less && !fits(*less, *more))
+      if (less && less != more && !fits(*less, *more))
         return rejected(describe(program, stageIndex, kind, index),
                         "its operands are cut from their tensors in different ways");
       known = more;
@@ -278,6 +293,14 @@ private:
       result = operand;
       return Status::ok();
     }
+    const kernels::Shape &shape = stage.values[instruction.operands[0]].shape;
+    for (const Moved &moved : recent) {
+      if (moved.operand == operand && *moved.shape == shape &&
+          movesAlike(*moved.instruction, instruction)) {
+        result = moved.result;
+        return Status::ok();
+      }
+    }
     Layout layout = operand ? *operand : relativeLayout(stage.values[instruction.operands[0]]);
     bool isExchange = instruction.kind == InstructionKind::AllToAll;
     bool gathers = instruction.kind == InstructionKind::AllGather || isExchange;
@@ -286,10 +309,15 @@ private:
       isRight = scatter(layout, axes, comm.splitDim, comm.splitSegments);
     else if (isRight && !gathers)
       isRight = scatter(layout, axes, comm.dim, comm.segments);
+    bool isUnknown = layout.isRelative;
     if (isRight)
       result = std::make_shared<const Layout>(std::move(layout));
-    if (isRight || layout.isRelative)
+    if (isRight || isUnknown) {
+      if (recent.size() == maxRecent)
+        recent.erase(recent.begin());
+      recent.push_back({operand, &shape, &instruction, result});
       return Status::ok();
+    }
     return rejected(describe(program, stageIndex, kind, index),
                     std::string(gathers ? "it gathers" : "it cuts") + " over \"" +
                         toString(program.mesh, comm.axes) +
@@ -384,6 +412,7 @@ private:
   int stageIndex;
   const Stage &stage;
   std::vector<LayoutPtr> values;
+  std::vector<Moved> recent;
   std::vector<LayoutPtr> slots; // of those of no tensor, what was written last
   std::vector<int> source;      // by value: the instruction that made it, -1 of arguments
 };
@@ -392,8 +421,13 @@ private:
 
 Status checkLayouts(const Program &program) {
   std::vector<LayoutPtr> tensors;
-  for (const program::GlobalTensor &tensor : program.tensors)
-    tensors.push_back(std::make_shared<const Layout>(layoutOf(tensor.piece)));
+  for (size_t i = 0; i < program.tensors.size(); ++i) {
+    // Neighbours are often cut alike.
+    const program::Piece &piece = program.tensors[i].piece;
+    tensors.push_back(i > 0 && piece == program.tensors[i - 1].piece
+                          ? tensors[i - 1]
+                          : std::make_shared<const Layout>(layoutOf(piece)));
+  }
   for (int stage = 0; stage < program.numStages(); ++stage) {
     if (Status status = LayoutChecker(program, tensors, stage).check(); !status)
       return status;

@@ -51,18 +51,19 @@ private:
 
   /// A channel names one message: of the sends of a stage to another, and of its receives.
   Status checkChannels(int stage) const {
-    std::map<std::tuple<InstructionKind, int, int64_t>, std::string> named;
+    std::map<std::tuple<InstructionKind, int, int64_t>, std::pair<Kind, int>> named;
     for (Kind kind : allKinds) {
       const std::vector<Instruction> &list = program.stages[stage].block(kind).instructions;
       for (size_t i = 0; i < list.size(); ++i) {
         if (list[i].kind != InstructionKind::Send && list[i].kind != InstructionKind::Recv)
           continue;
         const Communication &comm = list[i].comm;
-        std::string at = describe(program, stage, kind, int(i));
-        auto [found, isNew] = named.try_emplace({list[i].kind, comm.peerStage, comm.channel}, at);
+        auto [found, isNew] = named.try_emplace({list[i].kind, comm.peerStage, comm.channel},
+                                                std::pair(kind, int(i)));
         if (!isNew)
-          return rejected(at, "channel " + std::to_string(comm.channel) + " is also that of " +
-                                  found->second);
+          return rejected(describe(program, stage, kind, int(i)),
+                          "channel " + std::to_string(comm.channel) + " is also that of " +
+                              describe(program, stage, found->second.first, found->second.second));
       }
     }
     return Status::ok();

@@ -148,6 +148,28 @@ TEST(ProgramText, DamageOfAnyByteIsDetected) {
   }
 }
 
+/// Every byte to every other value, every length, every byte taken out or put in twice.
+TEST(ProgramText, AnyDamageOfASmallProgramIsDetected) {
+  Program program;
+  program.mesh.axes = {{"dp", 2}};
+  program.stages.resize(1);
+  program.stages[0].values = {{kernels::DType::F32, {3}}};
+  program.stages[0].forward.instructions = {
+      {"c", InstructionKind::Kernel, "constant", {{"value", 0.5}}, {}, {}, {0}}};
+  const std::string text = writeProgram(program);
+  ASSERT_TRUE(readProgram(text));
+  for (size_t place = 0; place < text.size(); ++place) {
+    std::string damaged = text;
+    for (int change = 1; change < 256; ++change) {
+      damaged[place] = char(text[place] ^ change);
+      ASSERT_FALSE(readProgram(damaged)) << "byte " << place << " changed by " << change;
+    }
+    ASSERT_FALSE(readProgram(text.substr(0, place))) << "cut at " << place;
+    ASSERT_FALSE(readProgram(std::string(text).erase(place, 1))) << "without byte " << place;
+    ASSERT_FALSE(readProgram(std::string(text).insert(place, 1, text[place]))) << place;
+  }
+}
+
 TEST(ProgramText, TruncationAndExtensionAreDetected) {
   std::string text = writeProgram(example());
   for (size_t length = 0; length < text.size(); length += 1 + length / 10)
