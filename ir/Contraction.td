@@ -46,8 +46,8 @@ def Tbc_GatherOp : Tbc_InferredOp<"gather", [DeclareOpInterfaceMethods<Different
 def Tbc_ScatterAddOp : Tbc_Op<"scatter_add", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let resizesFixedLoops = "::tbc::isPlainInput(getIndices())";
   let summary = "The gradient of gather: adds every row of `updates` into row `indices` of a zero table";
-  let arguments = (ins Tbc_FloatTensor:$updates, Tbc_IntTensor:$indices, I64Attr:$dim);
-  let results = (outs Tbc_FloatTensor:$result);
+  let arguments = (ins Tbc_Tensor:$updates, Tbc_IntTensor:$indices, I64Attr:$dim);
+  let results = (outs Tbc_Tensor:$result);
   let hasVerifier = 1;
 }
 

@@ -44,8 +44,8 @@ def Tbc_ScatterElementsAddOp : Tbc_Op<"scatter_elements_add",
     (C1) `dim` is a dim of `result`; `updates` and `indices` have its shape but for `dim`, and agree there.
     (C2) Element types of `updates` and `result` agree.
   }];
-  let arguments = (ins Tbc_FloatTensor:$updates, Tbc_IntTensor:$indices, I64Attr:$dim);
-  let results = (outs Tbc_FloatTensor:$result);
+  let arguments = (ins Tbc_Tensor:$updates, Tbc_IntTensor:$indices, I64Attr:$dim);
+  let results = (outs Tbc_Tensor:$result);
   let hasVerifier = 1; /* scatter_elements_add_c1, scatter_elements_add_c2 */
 }
 

@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/Indexing.h"
 
+#include "frontend/onnx/Elementwise.h"
 #include "frontend/onnx/Structure.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -263,15 +264,68 @@ static Value coordinate(Emitter &emitter, const Value &indices, int64_t k) {
   return squeeze(emitter, slice(emitter, part, last, k, 1, 1), {last});
 }
 
+Value flatIndices(Emitter &emitter, const Value &indices, const Shape &sizes) {
+  Value flat;
+  int64_t stride = 1;
+  for (int64_t k = int64_t(sizes.size()) - 1; k >= 0; --k) {
+    Value place = cast(emitter, coordinate(emitter, indices, k), DType::I64);
+    // A list along one dim alone is normalised by whoever reads it.
+    if (sizes.size() > 1 || stride > 1)
+      place = select(emitter, compare(emitter, "lt", place, number(place, 0)),
+                     elementwise(emitter, "add", {place, number(place, double(sizes[k]))}), place);
+    Value term = elementwise(emitter, "mul", {place, number(place, double(stride))});
+    flat = flat.isDefined() ? elementwise(emitter, "add", {flat, term}) : term;
+    if (__builtin_mul_overflow(stride, sizes[k], &stride))
+      throw ImportError("a tensor of more than 2^63 elements");
+  }
+  return flat;
+}
+
+/// Any coordinates: the dims that they run through become one, of which one index chooses.
+static Value gatherFlat(Emitter &emitter, const Value &data, const Value &indices,
+                        int64_t batchDims) {
+  unsigned depth = indices.shape.back();
+  auto at = [&](const Shape &shape, unsigned from, unsigned to) {
+    return Shape(shape.begin() + from, shape.begin() + to);
+  };
+  Shape batch = at(data.shape, 0, batchDims), chosen = at(data.shape, batchDims, batchDims + depth),
+        rest = at(data.shape, batchDims + depth, data.rank()),
+        list = at(indices.shape, batchDims, indices.rank() - 1);
+  Value flat = flatIndices(emitter, indices, chosen);
+  Shape shape = batch, result = batch;
+  shape.push_back(saturatedElements(chosen));
+  result.insert(result.end(), list.begin(), list.end());
+  result.insert(result.end(), rest.begin(), rest.end());
+  if (batchDims == 0) {
+    shape.insert(shape.end(), rest.begin(), rest.end());
+    return gather(emitter, reshape(emitter, data, shape), flat, 0);
+  }
+  // Each sample has indices of its own.
+  Shape places = batch;
+  shape.push_back(saturatedElements(rest));
+  places.push_back(saturatedElements(list));
+  places.push_back(1);
+  Shape rows = places;
+  rows.back() = shape.back();
+  Value everywhere = expand(emitter, reshape(emitter, flat, places), rows);
+  mlir::Value gathered = emitter.createOne(
+      "gather_elements", {emitter.full(reshape(emitter, data, shape)), emitter.full(everywhere)},
+      emitter.type(data.dtype, rows), {emitter.integer("dim", batchDims)});
+  return reshape(emitter, Value::ofTensor(data.dtype, gathered), result);
+}
+
 Value gatherNd(Emitter &emitter, const Value &data, const Value &indices, int64_t batchDims) {
-  if (batchDims != 0)
-    throw ImportError("GatherND with batch_dims is not supported");
   if (indices.rank() == 0)
     throw ImportError("GatherND needs indices of rank 1 or more");
   int64_t depth = indices.shape.back();
-  if (depth < 1 || depth > data.rank())
+  if (batchDims < 0 || batchDims >= int64_t(indices.rank()) || depth < 1 ||
+      batchDims > int64_t(data.rank()) - depth ||
+      !std::equal(data.shape.begin(), data.shape.begin() + batchDims, indices.shape.begin()))
     throw ImportError("GatherND with " + std::to_string(depth) +
-                      " coordinates for a tensor of rank " + std::to_string(data.rank()));
+                      " coordinates for a tensor of rank " + std::to_string(data.rank()) + " and " +
+                      std::to_string(batchDims) + " batch dims");
+  if (batchDims != 0)
+    return gatherFlat(emitter, data, indices, batchDims);
   unsigned indexRank = indices.rank() - 1;
   Shape indexShape(indices.shape.begin(), indices.shape.end() - 1);
   Shape shape = indexShape;
@@ -285,7 +339,7 @@ Value gatherNd(Emitter &emitter, const Value &data, const Value &indices, int64_
   for (int64_t k = 0; k < depth; ++k) {
     Value part = coordinate(emitter, indices, k);
     if (!part.isKnown() && cut.coreDim(k) >= 0 && depth > 1)
-      throw ImportError("GatherND with coordinates computed from data is not supported");
+      return gatherFlat(emitter, data, indices, 0);
     if (part.isKnown())
       part = checkIndices(part, data.shape[k]);
     if (cut.coreDim(k) < 0) {
@@ -304,9 +358,7 @@ Value gatherNd(Emitter &emitter, const Value &data, const Value &indices, int64_
     } else if (general < 0) {
       general = k;
     } else {
-      throw ImportError(
-          "GatherND with two coordinates that are neither ranges nor constants is not "
-          "supported");
+      return gatherFlat(emitter, data, indices, 0);
     }
   }
   // The dims of the result are those of the indices, then the rest of the data's.
@@ -314,7 +366,7 @@ Value gatherNd(Emitter &emitter, const Value &data, const Value &indices, int64_
     Value part = coordinate(emitter, indices, general);
     bool alone = llvm::none_of(target, [](const auto &dim) { return dim.has_value(); });
     if (!alone)
-      throw ImportError("GatherND that mixes ranges and lists of coordinates is not supported");
+      return gatherFlat(emitter, data, indices, 0);
     std::vector<unsigned> rest;
     for (int64_t k = 0; k < depth; ++k)
       if (k != general)

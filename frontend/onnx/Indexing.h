@@ -14,6 +14,10 @@ namespace tbc::frontend {
 /// row disappears; any other is an error.
 Value gather(Emitter &emitter, const Value &data, const Value &indices, unsigned axis);
 
+/// One index for coordinates along dims of `sizes`, which the last dim of `indices` lists: the
+/// place among those dims taken as one, in row-major order. Coordinates may be negative.
+Value flatIndices(Emitter &emitter, const Value &indices, const Shape &sizes);
+
 /// ONNX GatherND: the last dim of `indices` lists coordinates of the leading dims of `data`.
 Value gatherNd(Emitter &emitter, const Value &data, const Value &indices, int64_t batchDims);
 

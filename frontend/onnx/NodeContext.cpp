@@ -141,8 +141,9 @@ std::vector<int64_t> NodeContext::axes(size_t i, llvm::StringRef name) const {
 
 llvm::ArrayRef<llvm::ArrayRef<OpImporter>> opFamilies() {
   static const llvm::ArrayRef<OpImporter> families[] = {
-      mathOps(), shapeOps(), indexingOps(),  linearOps(),    reductionOps(),
-      normOps(), convOps(),  attentionOps(), microsoftOps(), controlOps(),
+      mathOps(),   shapeOps(),     generatorOps(), padOps(),       scatterOps(),
+      resizeOps(), indexingOps(),  linearOps(),    reductionOps(), normOps(),
+      convOps(),   attentionOps(), microsoftOps(), controlOps(),
   };
   return families;
 }

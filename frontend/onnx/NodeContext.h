@@ -113,7 +113,11 @@ struct OpImporter {
 /// The families; one file each in ops/, or Control.cpp.
 llvm::ArrayRef<OpImporter> mathOps();
 llvm::ArrayRef<OpImporter> shapeOps();
+llvm::ArrayRef<OpImporter> generatorOps();
 llvm::ArrayRef<OpImporter> indexingOps();
+llvm::ArrayRef<OpImporter> padOps();
+llvm::ArrayRef<OpImporter> resizeOps();
+llvm::ArrayRef<OpImporter> scatterOps();
 llvm::ArrayRef<OpImporter> linearOps();
 llvm::ArrayRef<OpImporter> reductionOps();
 llvm::ArrayRef<OpImporter> normOps();

@@ -58,6 +58,15 @@ bool isRotaryTable(const Users &users, const std::string &name) {
   });
 }
 
+/// Whether a tensor says only what nodes do: Resize's region and scales, the values of OneHot.
+bool isSetting(const Users &users, const std::string &name) {
+  const auto &list = usersOf(users, name);
+  return !list.empty() && std::all_of(list.begin(), list.end(), [](const auto &use) {
+    const std::string &type = use.first->proto->op_type();
+    return (type == "Resize" && use.second >= 1) || (type == "OneHot" && use.second == 2);
+  });
+}
+
 /// Whether everything that depends on a tensor passes through Sin or Cos: rotary frequencies.
 bool reachesOnlySinCos(const Model &model, const Users &users, const std::string &name) {
   // Frequencies take a handful of nodes; a weight reaches most of the graph, so stop early.
@@ -239,6 +248,8 @@ enum class Role { Constant, Param, State };
 Role roleOf(const Model &model, const Users &users, const onnx::TensorProto &tensor) {
   DType dtype = dtypeOfOnnx(tensor.data_type(), "initializer '" + tensor.name() + "'");
   if (!kernels::isFloat(dtype) || tensor.dims_size() == 0)
+    return Role::Constant;
+  if (isSetting(users, tensor.name()))
     return Role::Constant;
   if (isRunningStatistic(users, tensor.name()) || isRotaryTable(users, tensor.name()))
     return Role::State;

@@ -25,12 +25,17 @@ Shape gatheredShape(const Shape &table, const Shape &indices, int64_t dim) {
   return shape;
 }
 
-void checkIndices(const std::vector<int64_t> &indices, int64_t size) {
-  for (int64_t index : indices)
-    require(index >= 0 && index < size, [&] {
+/// The indices with negative ones counted from the end.
+std::vector<int64_t> placesOf(const Tensor &indices, int64_t size) {
+  std::vector<int64_t> places = indices.data<int64_t>();
+  for (int64_t &index : places) {
+    require(index >= -size && index < size, [&] {
       return "index " + std::to_string(index) + " is out of range for a dim of size " +
              std::to_string(size);
     });
+    index += index < 0 ? size : 0;
+  }
+  return places;
 }
 
 Tensors gather(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
@@ -40,8 +45,7 @@ Tensors gather(const KernelContext &context, const Attrs &attrs, const Tensors &
   DimSplit table = splitAt(inputs[0].shape(), dim);
   requireShape("the result", resultTypes[0].shape,
                gatheredShape(inputs[0].shape(), inputs[1].shape(), dim));
-  const std::vector<int64_t> &indices = inputs[1].data<int64_t>();
-  checkIndices(indices, table.size);
+  std::vector<int64_t> indices = placesOf(inputs[1], table.size);
   return dispatch(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
     const T *x = inputs[0].data<T>().data();
@@ -63,8 +67,7 @@ Tensors scatterAdd(const KernelContext &context, const Attrs &attrs, const Tenso
   DimSplit table = splitAt(resultTypes[0].shape, dim);
   requireShape("the updates", inputs[0].shape(),
                gatheredShape(resultTypes[0].shape, inputs[1].shape(), dim));
-  const std::vector<int64_t> &indices = inputs[1].data<int64_t>();
-  checkIndices(indices, table.size);
+  std::vector<int64_t> indices = placesOf(inputs[1], table.size);
   return dispatch(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
     const T *update = inputs[0].data<T>().data();
@@ -132,8 +135,7 @@ template <typename Fn>
 void forEachChoice(const Shape &table, const Tensor &indices, int64_t dim, Fn &&visit) {
   require(agreesBeside(table, indices.shape(), dim), "indices do not lie beside the table's dims");
   DimSplit from = splitAt(table, dim), chosen = splitAt(indices.shape(), dim);
-  const std::vector<int64_t> &index = indices.data<int64_t>();
-  checkIndices(index, from.size);
+  std::vector<int64_t> index = placesOf(indices, from.size);
   for (int64_t i = 0; i < int64_t(index.size()); ++i) {
     int64_t outer = i / (chosen.size * chosen.inner), inner = i % chosen.inner;
     visit((outer * from.size + index[i]) * from.inner + inner, i);

@@ -14,8 +14,7 @@
 //                              dim: each index selects along dim at its own place.
 //   scatter_elements_add{dim}  updates, indices -> of the table's shape: its gradient.
 //
-// An index outside 0 .. size - 1 is an error: ONNX's negative indices are normalised by whoever
-// reads them.
+// A negative index counts from the end; one outside -size .. size - 1 is an error.
 //
 //===----------------------------------------------------------------------===//
 

@@ -140,6 +140,99 @@ TEST_F(Ops, TopKAndArgMax) {
   }
 }
 
+TEST_F(Ops, OneHotCountsNegativeIndicesFromTheEnd) {
+  ModelBuilder b(18);
+  b.input("x", {"batch"});
+  b.output("y");
+  b.ints("three", {}, {3});
+  b.ints("depth", {}, {2});
+  b.floats("values", {2}, {5, 7});
+  ModelBuilder::attr(b.node("Cast", {"x"}, {"i"}), "to", int64_t(7));
+  b.node("Sub", {"i", "three"}, {"shifted"}); // -3, -2, -1, 0
+  b.node("OneHot", {"shifted", "depth", "values"}, {"y"});
+  EXPECT_THAT(run(b, 4), ElementsAre(5, 5, 7, 5, 5, 7, 7, 5));
+}
+
+TEST_F(Ops, ScatterElementsReplacesAndAdds) {
+  for (auto [reduction, expected] : {std::pair("none", std::vector<double>{9, 1, 8}),
+                                     std::pair("add", std::vector<double>{9, 1, 10}),
+                                     std::pair("max", std::vector<double>{9, 1, 8})}) {
+    ModelBuilder b = withInput({"3"});
+    b.ints("row", {1, 2}, {-1, 0});
+    b.floats("update", {1, 2}, {8, 9});
+    b.ints("two", {1}, {2});
+    ModelBuilder::attr(b.node("Shape", {"x"}, {"batch_size"}), "end", int64_t(1));
+    ModelBuilder::attr(b.node("Concat", {"batch_size", "two"}, {"shape"}), "axis", int64_t(0));
+    b.node("Expand", {"row", "shape"}, {"i"});
+    b.node("Expand", {"update", "shape"}, {"u"});
+    onnx::NodeProto &scatter = b.node("ScatterElements", {"x", "i", "u"}, {"y"});
+    ModelBuilder::attr(scatter, "axis", int64_t(1));
+    ModelBuilder::attr(scatter, "reduction", std::string(reduction));
+    EXPECT_THAT(run(b, 1), ElementsAreArray(expected)) << reduction;
+  }
+}
+
+TEST_F(Ops, ScatterNdAndGatherNdTakeAnyCoordinates) {
+  // Rows of x[batch, 2, 2]: coordinates in dims 1 and 2 of each sample.
+  ModelBuilder b = withInput({"2", "2"});
+  b.ints("places", {1, 2, 2}, {0, 1, -1, 0});
+  b.ints("each", {2}, {2, 2});
+  ModelBuilder::attr(b.node("Shape", {"x"}, {"batch_size"}), "end", int64_t(1));
+  ModelBuilder::attr(b.node("Concat", {"batch_size", "each"}, {"shape"}), "axis", int64_t(0));
+  b.node("Expand", {"places", "shape"}, {"i"});
+  onnx::NodeProto &gather = b.node("GatherND", {"x", "i"}, {"y"});
+  ModelBuilder::attr(gather, "batch_dims", int64_t(1));
+  EXPECT_THAT(run(b), ElementsAre(1, 2, 5, 6));
+
+  ModelBuilder s(18);
+  s.input("x", {"batch", "2"});
+  s.output("y");
+  s.floats("zeros", {2, 2}, {1, 2, 3, 4});
+  s.ints("i", {1, 2}, {1, 0});
+  s.ints("axes", {1}, {0});
+  ModelBuilder::attr(s.node("ReduceSum", {"x", "axes"}, {"sum"}), "keepdims", int64_t(0));
+  s.ints("first", {1}, {0});
+  s.node("Gather", {"sum", "first"}, {"u"});
+  s.node("ScatterND", {"zeros", "i", "u"}, {"scattered"});
+  s.node("MatMul", {"x", "scattered"}, {"y"});
+  // x = [[0, 1], [2, 3]], sum 2: the matrix is [[1, 2], [2, 4]].
+  EXPECT_THAT(run(s), ElementsAre(2, 4, 8, 16));
+}
+
+TEST_F(Ops, CumSumBothWays) {
+  for (auto [exclusive, reverse, expected] : {std::tuple(0, 0, std::vector<double>{0, 1, 3}),
+                                              std::tuple(1, 0, std::vector<double>{0, 0, 1}),
+                                              std::tuple(0, 1, std::vector<double>{3, 3, 2}),
+                                              std::tuple(1, 1, std::vector<double>{3, 2, 0})}) {
+    ModelBuilder b = withInput({"3"});
+    b.ints("axis", {}, {1});
+    onnx::NodeProto &sum = b.node("CumSum", {"x", "axis"}, {"y"});
+    ModelBuilder::attr(sum, "exclusive", int64_t(exclusive));
+    ModelBuilder::attr(sum, "reverse", int64_t(reverse));
+    EXPECT_THAT(run(b, 1), ElementsAreArray(expected));
+  }
+}
+
+TEST_F(Ops, PadTakesElementsOrANumber) {
+  for (auto [mode, expected] : {std::pair("reflect", std::vector<double>{2, 1, 0, 1, 2, 1}),
+                                std::pair("edge", std::vector<double>{0, 0, 0, 1, 2, 2}),
+                                std::pair("wrap", std::vector<double>{1, 2, 0, 1, 2, 0}),
+                                std::pair("constant", std::vector<double>{5, 5, 0, 1, 2, 5})}) {
+    ModelBuilder b = withInput({"3"});
+    b.ints("pads", {4}, {0, 2, 0, 1});
+    b.floats("value", {}, {5});
+    ModelBuilder::attr(b.node("Pad", {"x", "pads", "value"}, {"y"}), "mode", std::string(mode));
+    EXPECT_THAT(run(b, 1), ElementsAreArray(expected)) << mode;
+  }
+}
+
+TEST_F(Ops, ResizeLinear) {
+  ModelBuilder b = withInput({"1", "2"});
+  b.floats("scales", {3}, {1, 1, 2});
+  ModelBuilder::attr(b.node("Resize", {"x", "", "scales"}, {"y"}), "mode", std::string("linear"));
+  EXPECT_THAT(run(b, 1), ElementsAre(0, 0.25, 0.75, 1));
+}
+
 TEST_F(Ops, MatMulBroadcastsBatchDims) {
   ModelBuilder b = withInput({"1", "1", "2"});
   b.floats("weight", {3, 2, 1}, {1, 0, 0, 1, 1, 1});

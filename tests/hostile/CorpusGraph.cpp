@@ -320,8 +320,8 @@ void addDomains(Files &files) {
   type.node("Mystery", {"x"}, {"z"}, "what");
   add(files, "op-unknown", type, "Mystery: what");
   ModelBuilder all = reluModel();
-  all.node("NonZero", {"x"}, {"a"}, "first");
-  all.node("NonZero", {"x"}, {"b"}, "second");
+  all.node("Unique", {"x"}, {"a"}, "first");
+  all.node("Unique", {"x"}, {"b"}, "second");
   add(files, "op-unknown-twice", all, "first second");
 }
 

@@ -28,6 +28,22 @@ Value softmax(Emitter &emitter, const Value &value, unsigned axis);
 mlir::Value coreWith(Emitter &emitter, const Value &value, const std::vector<unsigned> &axes,
                      std::vector<unsigned> &dims);
 
+/// A shape that a node makes; ImportError for negative sizes and too many dims.
+Shape checkedShape(const std::vector<int64_t> &sizes);
+
+/// offset + step * i at place i of dim `dim`.
+Value positions(const Shape &shape, unsigned dim, int64_t offset = 0, int64_t step = 1);
+
+/// Zeros put in front of (`low`) and behind dim `axis`, none of them negative.
+Value padZeros(Emitter &emitter, const Value &value, unsigned axis, int64_t low, int64_t high);
+
+/// ImportError unless `value` holds integers.
+void requireIndices(const Value &value);
+
+/// At each place of `indices` the element of `data` that it chooses along `axis`; the other dims
+/// are the same.
+Value gatherElements(Emitter &emitter, const Value &data, const Value &indices, unsigned axis);
+
 } // namespace tbc::frontend
 
 #endif // TBC_FRONTEND_ONNX_OPS_FAMILIES_H

@@ -6,12 +6,19 @@
 
 namespace tbc::frontend {
 
-namespace {
-
 void requireIndices(const Value &value) {
   if (kernels::isFloat(value.dtype) || value.dtype == DType::Bool)
     throw ImportError("needs integer indices, not " + std::string(kernels::name(value.dtype)));
 }
+
+Value gatherElements(Emitter &emitter, const Value &data, const Value &indices, unsigned axis) {
+  return Value::ofTensor(data.dtype, emitter.createOne("gather_elements",
+                                                       {emitter.full(data), emitter.full(indices)},
+                                                       emitter.type(data.dtype, indices.shape),
+                                                       {emitter.integer("dim", axis)}));
+}
+
+namespace {
 
 //===- order ---------------------------------------------------------------===//
 
@@ -39,12 +46,9 @@ Top top(Emitter &emitter, const Value &value, unsigned axis, int64_t k, bool lar
 
 void importTopK(NodeContext &node) {
   const Value &value = node.input(0);
-  std::vector<int64_t> k = node.ints(1);
-  if (k.size() != 1)
-    throw ImportError("K must be one number");
   // Where the order does not matter, the sorted one will do.
-  Top result = top(node.emitter, value, checkAxis(node.attrInt("axis", -1), value.rank()), k[0],
-                   node.attrInt("largest", 1) != 0);
+  Top result = top(node.emitter, value, checkAxis(node.attrInt("axis", -1), value.rank()),
+                   node.integer(1), node.attrInt("largest", 1) != 0);
   node.setOutput(0, result.values);
   node.setOutput(1, result.indices);
 }
@@ -80,14 +84,117 @@ void importGatherNd(NodeContext &node) {
       0, gatherNd(node.emitter, node.input(0), node.input(1), node.attrInt("batch_dims", 0)));
 }
 
+void importGatherElements(NodeContext &node) {
+  Value data = node.input(0);
+  const Value &indices = node.input(1);
+  requireIndices(indices);
+  unsigned axis = checkAxis(node.attrInt("axis", 0), data.rank());
+  if (indices.rank() != data.rank())
+    throw ImportError("needs indices of the data's rank");
+  // Where the data is larger, the rest of it is not asked for.
+  for (unsigned dim = 0; dim < data.rank(); ++dim) {
+    if (dim == axis)
+      continue;
+    if (indices.shape[dim] > data.shape[dim])
+      throw ImportError("reads outside of dim " + std::to_string(dim));
+    data = slice(node.emitter, data, dim, 0, 1, indices.shape[dim]);
+  }
+  node.setOutput(0, gatherElements(node.emitter, data, indices, axis));
+}
+
+/// The places along dim `time` counted backwards within the first sequence_lens[b] of sample b.
+void importReverseSequence(NodeContext &node) {
+  Emitter &emitter = node.emitter;
+  const Value &data = node.input(0);
+  requireIndices(node.input(1));
+  unsigned batch = checkAxis(node.attrInt("batch_axis", 1), data.rank());
+  unsigned time = checkAxis(node.attrInt("time_axis", 0), data.rank());
+  if (batch == time || node.input(1).shape != Shape{data.shape[batch]})
+    throw ImportError("needs a length for each sample");
+  Value length = cast(emitter, node.input(1), DType::I64);
+  std::vector<unsigned> behind;
+  for (unsigned dim = 1; dim < data.rank() - batch; ++dim)
+    behind.push_back(dim);
+  length = unsqueeze(length, behind);
+  Value place = positions(data.shape, time), last = positions(data.shape, time, 1);
+  Value mirrored = elementwise(emitter, "sub", {length, last});
+  Value chosen = select(emitter, compare(emitter, "lt", place, length), mirrored, place);
+  node.setOutput(0, gatherElements(emitter, data, expand(emitter, chosen, data.shape), time));
+}
+
+/// The elements where a known condition holds.
+void importCompress(NodeContext &node) {
+  Value data = node.input(0);
+  std::vector<int64_t> condition = node.ints(1), places;
+  for (size_t i = 0; i < condition.size(); ++i)
+    if (condition[i])
+      places.push_back(int64_t(i));
+  unsigned axis = 0;
+  if (node.hasAttr("axis"))
+    axis = checkAxis(node.attrInt("axis", 0), data.rank());
+  else
+    data = reshape(node.emitter, data, {saturatedElements(data.shape)});
+  node.setOutput(0, gather(node.emitter, data, Value::ofInts(std::move(places)), axis));
+}
+
+/// The coordinates of what is not zero, one column each.
+void importNonZero(NodeContext &node) {
+  const Value &value = node.input(0);
+  if (!value.isKnown())
+    throw ImportError("the number of its results depends on data; shapes must follow from the "
+                      "shapes of the inputs");
+  Known full = fullKnown(value);
+  std::vector<Shape> found;
+  forEachIndex(value.shape, [&](const Shape &index) {
+    if (full.isFloat() ? full.realAt(index) != 0 : full.intAt(index) != 0)
+      found.push_back(index);
+  });
+  std::vector<int64_t> elements;
+  for (unsigned dim = 0; dim < value.rank(); ++dim)
+    for (const Shape &index : found)
+      elements.push_back(index[dim]);
+  node.setOutput(0, Value::ofKnown(DType::I64, Known::ofInts({value.rank(), int64_t(found.size())},
+                                                             std::move(elements))));
+}
+
+/// values[1] where the index is the place along a new dim, values[0] elsewhere.
+void importOneHot(NodeContext &node) {
+  Emitter &emitter = node.emitter;
+  Value indices = cast(emitter, node.input(0), DType::I64);
+  const Value &depths = node.input(1), &values = node.input(2);
+  if (!depths.isSplat() || values.shape != Shape{2})
+    throw ImportError("needs a constant depth and two values");
+  double depth = depths.splatReal();
+  if (!(depth >= 1 && depth <= 0x1p40))
+    throw ImportError("has depth " + std::to_string(depth));
+  unsigned axis = checkAxis(node.attrInt("axis", -1), indices.rank() + 1);
+  indices = unsqueeze(indices, {axis});
+  Shape shape = indices.shape;
+  shape[axis] = int64_t(depth);
+  auto isAt = [&](int64_t offset) {
+    return compare(emitter, "eq", indices, positions(shape, axis, offset));
+  };
+  Value chosen = isAt(0);
+  // Negative indices count from the end; an embedding's or a label's never are, if they are known.
+  if (!indices.isKnown() || llvm::any_of(fullInts(indices), [](int64_t i) { return i < 0; }))
+    chosen = elementwise(emitter, "or", {chosen, isAt(-shape[axis])});
+  auto value = [&](int64_t i) { return squeeze(emitter, slice(emitter, values, 0, i, 1, 1), {0}); };
+  node.setOutput(0, select(emitter, chosen, value(1), value(0)));
+}
+
 } // namespace
 
 llvm::ArrayRef<OpImporter> indexingOps() {
   static const OpImporter ops[] = {
       {"", "ArgMax", [](NodeContext &node) { importArg(node, true); }},
       {"", "ArgMin", [](NodeContext &node) { importArg(node, false); }},
+      {"", "Compress", importCompress},
       {"", "Gather", importGather},
+      {"", "GatherElements", importGatherElements},
       {"", "GatherND", importGatherNd},
+      {"", "NonZero", importNonZero},
+      {"", "OneHot", importOneHot},
+      {"", "ReverseSequence", importReverseSequence},
       {"", "TopK", importTopK},
   };
   return ops;

@@ -1,35 +1,23 @@
-//===- Shape.cpp - Shapes, constants and rearrangements --------------------===//
+//===- Shape.cpp - Shapes and rearrangements -------------------------------===//
 
-#include "frontend/onnx/NodeContext.h"
+#include "frontend/onnx/ops/Families.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 namespace tbc::frontend {
 
-namespace {
-
-void importConstant(NodeContext &node) {
-  if (node.hasAttr("value"))
-    return node.setOutput(0, node.attrTensor("value"));
-  if (node.hasAttr("value_int"))
-    return node.setOutput(0,
-                          Value::ofKnown(DType::I64, Known::ofInt(node.attrInt("value_int", 0))));
-  if (node.hasAttr("value_ints"))
-    return node.setOutput(0, Value::ofInts(node.attrInts("value_ints", {})));
-  if (const onnx::AttributeProto *real = node.find("value_float"))
-    return node.setOutput(0, Value::ofKnown(DType::F32, Known::ofReal(real->f())));
-  if (node.hasAttr("value_floats")) {
-    std::vector<double> elements = node.attrFloats("value_floats");
-    Shape shape{int64_t(elements.size())};
-    return node.setOutput(0,
-                          Value::ofKnown(DType::F32, Known::ofReals(shape, std::move(elements))));
-  }
-  throw ImportError("holds neither a tensor nor numbers");
+Shape checkedShape(const std::vector<int64_t> &sizes) {
+  for (int64_t size : sizes)
+    if (size < 0)
+      throw ImportError("asks for a dim of size " + std::to_string(size));
+  if (sizes.size() > ScanLimits().rank)
+    throw ImportError("asks for a tensor of rank " + std::to_string(sizes.size()));
+  return sizes;
 }
+
+namespace {
 
 void importShape(NodeContext &node) {
   const Shape &shape = node.input(0).shape;
@@ -48,52 +36,6 @@ void importSize(NodeContext &node) {
     if (__builtin_mul_overflow(size, dim, &size))
       throw ImportError("the size of its input overflows");
   node.setOutput(0, Value::ofKnown(DType::I64, Known::ofInt(size)));
-}
-
-/// A shape that a node makes; ImportError for negative sizes.
-Shape checkedShape(const std::vector<int64_t> &sizes) {
-  for (int64_t size : sizes)
-    if (size < 0)
-      throw ImportError("asks for a dim of size " + std::to_string(size));
-  if (sizes.size() > ScanLimits().rank)
-    throw ImportError("asks for a tensor of rank " + std::to_string(sizes.size()));
-  return sizes;
-}
-
-void importConstantOfShape(NodeContext &node) {
-  Shape shape = checkedShape(node.ints(0));
-  Value fill =
-      node.hasAttr("value") ? node.attrTensor("value") : Value::ofSplat(DType::F32, {1}, 0);
-  if (!fill.isSplat())
-    throw ImportError("attribute 'value' must hold one element");
-  node.setOutput(0, Value::ofKnown(fill.dtype, shape, {}, *fill.known));
-}
-
-void importRange(NodeContext &node) {
-  const Value &first = node.input(0);
-  if (kernels::isFloat(first.dtype)) {
-    double start = node.scalar(0), limit = node.scalar(1), step = node.scalar(2);
-    double count = std::ceil((limit - start) / step);
-    if (!(count <= double(kMaxKnownElements)))
-      throw ImportError("counts through too many steps");
-    std::vector<double> elements;
-    for (int64_t i = 0; i < count; ++i)
-      elements.push_back(kernels::roundTo(first.dtype, start + double(i) * step));
-    Shape shape{int64_t(elements.size())};
-    return node.setOutput(0,
-                          Value::ofKnown(first.dtype, Known::ofReals(shape, std::move(elements))));
-  }
-  int64_t start = node.integer(0), limit = node.integer(1), step = node.integer(2);
-  if (step == 0)
-    throw ImportError("counts in steps of 0");
-  __int128 span = __int128(limit) - start;
-  __int128 count = span / step + (span % step != 0 && (span < 0) == (step < 0));
-  if (count > (int64_t(1) << 40))
-    throw ImportError("counts through too many steps");
-  int64_t size = std::max<int64_t>(int64_t(count), 0);
-  node.setOutput(0, Value::ofKnown(first.dtype, size == 0
-                                                    ? Known::ofInts({0}, {})
-                                                    : Known::affine({size}, start, {step}, false)));
 }
 
 void importReshape(NodeContext &node) {
@@ -288,117 +230,16 @@ void importTile(NodeContext &node) {
   node.setOutput(0, reshape(node.emitter, value, shape));
 }
 
-/// The upper (j >= i + k) or lower (j <= i + k) triangle; zero elsewhere.
-void importTrilu(NodeContext &node) {
-  const Value &value = node.input(0);
-  if (value.rank() < 2)
-    throw ImportError("needs a matrix");
-  int64_t k = node.hasInput(1) ? node.integer(1) : 0;
-  unsigned rows = value.rank() - 2, columns = value.rank() - 1;
-  auto index = [&](unsigned dim, int64_t offset) {
-    return Value::ofKnown(DType::I64, value.shape, {dim},
-                          Known::affine({value.shape[dim]}, offset, {1}, false));
-  };
-  Value keep = compare(node.emitter, node.attrInt("upper", 1) ? "ge" : "le", index(columns, 0),
-                       index(rows, k));
-  node.setOutput(0, select(node.emitter, keep, value, number(value, 0)));
-}
-
-void importCumSum(NodeContext &node) {
-  const Value &value = node.input(0);
-  unsigned axis = checkAxis(node.integer(1), value.rank());
-  if (node.attrInt("exclusive", 0) || node.attrInt("reverse", 0))
-    throw ImportError("CumSum with exclusive or reverse is not supported");
-  if (!value.isKnown())
-    throw ImportError("CumSum of computed data is not supported");
-  int core = value.coreDim(axis);
-  if (core < 0 && value.isSplat() && !value.known->isFloat()) { // c, 2c, 3c ...
-    int64_t step = value.splatInt();
-    Known sums = Known::affine({value.shape[axis]}, step, {step}, false);
-    return node.setOutput(0, Value::ofKnown(value.dtype, value.shape, {axis}, sums));
-  }
-  Known full = fullKnown(value);
-  int64_t inner = 1;
-  for (unsigned dim = axis + 1; dim < value.rank(); ++dim)
-    inner *= value.shape[dim];
-  auto accumulate = [&](auto elements) {
-    for (int64_t i = 0; i < int64_t(elements.size()); ++i)
-      if (i / inner % value.shape[axis] != 0)
-        elements[i] = sumOf(elements[i], elements[i - inner]);
-    return elements;
-  };
-  node.setOutput(
-      0, Value::ofKnown(value.dtype, full.isFloat()
-                                         ? Known::ofReals(value.shape, accumulate(full.reals()))
-                                         : Known::ofInts(value.shape, accumulate(full.ints()))));
-}
-
-void importPad(NodeContext &node) {
-  Value value = node.input(0);
-  if (node.attrText("mode", "constant") != "constant")
-    throw ImportError("Pad in mode '" + node.attrText("mode", "") + "' is not supported");
-  if (node.hasInput(2) && node.scalar(2) != 0)
-    throw ImportError("Pad with a value other than 0 is not supported");
-  std::vector<int64_t> pads = node.ints(1), axes;
-  for (unsigned dim = 0; dim < value.rank(); ++dim)
-    axes.push_back(dim);
-  if (node.hasInput(3))
-    axes = node.ints(3);
-  checkAxes(axes, value.rank());
-  if (pads.size() != 2 * axes.size())
-    throw ImportError("has " + std::to_string(pads.size()) + " pads for " +
-                      std::to_string(axes.size()) + " dims");
-  for (size_t i = 0; i < axes.size(); ++i) {
-    unsigned axis = checkAxis(axes[i], value.rank());
-    int64_t low = pads[i], high = pads[i + axes.size()], size = value.shape[axis];
-    int64_t first = std::max<int64_t>(0, -low), last = size - std::max<int64_t>(0, -high);
-    if (low < -size || high < -size || last < first)
-      throw ImportError("cuts away more than there is");
-    value = slice(node.emitter, value, axis, first, 1, last - first);
-    low = std::max<int64_t>(low, 0), high = std::max<int64_t>(high, 0);
-    if (low == 0 && high == 0)
-      continue;
-    std::vector<unsigned> dims = value.dims;
-    if (value.coreDim(axis) < 0)
-      dims.insert(llvm::upper_bound(dims, axis), axis);
-    unsigned core = llvm::find(dims, axis) - dims.begin();
-    mlir::Value input = node.emitter.at(value, dims);
-    Shape shape = value.shape;
-    if (__builtin_add_overflow(shape[axis], low, &shape[axis]) ||
-        __builtin_add_overflow(shape[axis], high, &shape[axis]))
-      throw ImportError("makes more than 2^63 elements");
-    Value padded = Value::ofCore(value.dtype, shape, dims, {});
-    padded.ir =
-        node.emitter.createOne("pad", {input}, node.emitter.type(value.dtype, padded.coreShape()),
-                               {node.emitter.integer("dim", core), node.emitter.integer("low", low),
-                                node.emitter.integer("high", high)});
-    value = padded;
-  }
-  node.setOutput(0, value);
-}
-
 } // namespace
 
 llvm::ArrayRef<OpImporter> shapeOps() {
   static const OpImporter ops[] = {
-      {"", "Concat", importConcat},
-      {"", "Constant", importConstant},
-      {"", "ConstantOfShape", importConstantOfShape},
-      {"", "CumSum", importCumSum},
-      {"", "Expand", importExpand},
-      {"", "Flatten", importFlatten},
-      {"", "Pad", importPad},
-      {"", "Range", importRange},
-      {"", "Reshape", importReshape},
-      {"", "Shape", importShape},
-      {"", "Size", importSize},
-      {"", "Slice", importSlice},
-      {"", "Split", importSplit},
-      {"", "Squeeze", importSqueeze},
-      {"", "Tile", importTile},
-      {"", "Transpose", importTranspose},
-      {"", "Trilu", importTrilu},
-      {"", "Unsqueeze", importUnsqueeze},
+      {"", "Concat", importConcat},       {"", "Expand", importExpand},
+      {"", "Flatten", importFlatten},     {"", "Reshape", importReshape},
+      {"", "Shape", importShape},         {"", "Size", importSize},
+      {"", "Slice", importSlice},         {"", "Split", importSplit},
+      {"", "Squeeze", importSqueeze},     {"", "Tile", importTile},
+      {"", "Transpose", importTranspose}, {"", "Unsqueeze", importUnsqueeze},
   };
   return ops;
 }

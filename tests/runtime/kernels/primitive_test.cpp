@@ -192,7 +192,9 @@ TEST_P(Primitive, GatherAndScatterAdd) {
   Tensor updates = floats(arith, {2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
   expectValues(arith, run(arith, "scatter_add", dim0, {updates, indices}, table.type()),
                {15, 18, 0, 0, 1, 2});
-  for (int64_t outside : {-1, 3})
+  expectValues(arith, run(arith, "gather", dim1, {table, ints({1}, {-1})}, {DType::F32, {3, 1}}),
+               {2, 4, 6});
+  for (int64_t outside : {-4, 3})
     EXPECT_THROW(run(arith, "gather", dim0, {table, ints({1}, {outside})}, {DType::F32, {1, 2}}),
                  KernelError);
 }

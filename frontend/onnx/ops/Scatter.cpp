@@ -1,0 +1,200 @@
+//===- Scatter.cpp - Elements written by index -----------------------------===//
+
+#include "frontend/onnx/ops/Families.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace tbc::frontend {
+
+namespace {
+
+/// What happens where an element is written.
+enum class Mode { Replace, Add, Multiply, Maximum, Minimum };
+
+Mode modeOf(NodeContext &node) {
+  std::string mode = node.attrText("reduction", "none");
+  if (mode == "none")
+    return Mode::Replace;
+  if (mode == "add")
+    return Mode::Add;
+  if (mode == "mul")
+    return Mode::Multiply;
+  if (mode == "max")
+    return Mode::Maximum;
+  if (mode == "min")
+    return Mode::Minimum;
+  throw ImportError("reduction '" + mode + "' is not supported");
+}
+
+void requireSameType(const Value &data, const Value &updates) {
+  if (data.dtype != updates.dtype)
+    throw ImportError("writes " + std::string(kernels::name(updates.dtype)) + " into " +
+                      std::string(kernels::name(data.dtype)));
+}
+
+/// data where nothing is written, elsewhere what `mode` makes of both.
+Value combine(Emitter &emitter, const Value &data, Mode mode, const Value &sums,
+              const Value &hits) {
+  if (mode == Mode::Add)
+    return elementwise(emitter, "add", {data, sums});
+  return select(emitter, compare(emitter, "ne", hits, number(hits, 0)), sums, data);
+}
+
+/// Maximum, minimum or product, which elements may take part in several times: every place of the
+/// dim is compared with every index.
+Value reduceInto(Emitter &emitter, Value data, Value indices, Value updates, unsigned axis,
+                 Mode mode) {
+  int64_t size = data.shape[axis];
+  indices = select(emitter, compare(emitter, "lt", indices, number(indices, 0)),
+                   elementwise(emitter, "add", {indices, number(indices, double(size))}), indices);
+  indices = unsqueeze(cast(emitter, indices, DType::I64), {axis});
+  updates = unsqueeze(updates, {axis});
+  Shape places = indices.shape;
+  places[axis] = size;
+  if (saturatedElements(places) > kMaxKnownElements)
+    throw ImportError("compares more than " + std::to_string(kMaxKnownElements) +
+                      " pairs of a place and an index; only reductions 'none' and 'add' are "
+                      "supported at this size");
+  Value here = compare(emitter, "eq", indices, positions(places, axis));
+  bool isMinimum = mode == Mode::Minimum;
+  if (isMinimum) {
+    data = elementwise(emitter, "neg", {data});
+    updates = elementwise(emitter, "neg", {updates});
+  }
+  Value result;
+  if (mode == Mode::Multiply) {
+    Value factors = select(emitter, here, updates, number(updates, 1));
+    result = elementwise(emitter, "mul",
+                         {data, reduce(emitter, "reduce_prod", factors, {axis + 1}, false)});
+  } else {
+    Value candidates = select(emitter, here, updates, unsqueeze(data, {axis + 1}));
+    result = elementwise(emitter, "maximum",
+                         {data, reduce(emitter, "reduce_max", candidates, {axis + 1}, false)});
+  }
+  return isMinimum ? elementwise(emitter, "neg", {result}) : result;
+}
+
+/// ONNX ScatterElements: updates go to data at `indices` along `axis`, at their own place in the
+/// other dims.
+Value scatterElements(Emitter &emitter, const Value &data, const Value &indices,
+                      const Value &updates, unsigned axis, Mode mode) {
+  requireSameType(data, updates);
+  if (indices.shape != updates.shape || indices.rank() != data.rank())
+    throw ImportError("indices " + printShape(indices.shape, emitter.marker) + ", updates " +
+                      printShape(updates.shape, emitter.marker) + " and data " +
+                      printShape(data.shape, emitter.marker) + " do not fit together");
+  Shape table = indices.shape;
+  table[axis] = data.shape[axis];
+  for (unsigned dim = 0; dim < data.rank(); ++dim)
+    if (table[dim] > data.shape[dim])
+      throw ImportError("writes outside of dim " + std::to_string(dim));
+  if (mode != Mode::Replace && mode != Mode::Add) {
+    if (table != data.shape)
+      throw ImportError("its reduction is supported only where the indices have the data's other "
+                        "dims");
+    return reduceInto(emitter, data, indices, updates, axis, mode);
+  }
+  auto scatter = [&](const Value &value) {
+    mlir::Value sums =
+        emitter.createOne("scatter_elements_add", {emitter.full(value), emitter.full(indices)},
+                          emitter.type(value.dtype, table), {emitter.integer("dim", axis)});
+    Value result = Value::ofTensor(value.dtype, sums);
+    for (unsigned dim = 0; dim < data.rank(); ++dim)
+      result = padZeros(emitter, result, dim, 0, data.shape[dim] - table[dim]);
+    return result;
+  };
+  Value sums = scatter(updates);
+  Value hits = mode == Mode::Add ? Value() : scatter(Value::ofSplat(DType::F32, updates.shape, 1));
+  return combine(emitter, data, mode, sums, hits);
+}
+
+void importScatterElements(NodeContext &node) {
+  const Value &data = node.input(0);
+  requireIndices(node.input(1));
+  node.setOutput(0, scatterElements(node.emitter, data, node.input(1), node.input(2),
+                                    checkAxis(node.attrInt("axis", 0), data.rank()), modeOf(node)));
+}
+
+/// The last dim of `indices` lists coordinates of the leading dims of the data: rows of the data
+/// with those dims as one.
+void importScatterNd(NodeContext &node) {
+  Emitter &emitter = node.emitter;
+  const Value &data = node.input(0), &indices = node.input(1), &updates = node.input(2);
+  requireIndices(indices);
+  requireSameType(data, updates);
+  Mode mode = modeOf(node);
+  if (indices.rank() == 0 || indices.shape.back() < 1 || indices.shape.back() > data.rank())
+    throw ImportError("needs indices with 1 to " + std::to_string(data.rank()) + " coordinates");
+  unsigned depth = indices.shape.back();
+  Shape leading(data.shape.begin(), data.shape.begin() + depth),
+      rest(data.shape.begin() + depth, data.shape.end()),
+      expected(indices.shape.begin(), indices.shape.end() - 1);
+  Shape rows{saturatedElements(leading), saturatedElements(rest)};
+  Shape chosen{saturatedElements(expected), rows[1]};
+  expected.insert(expected.end(), rest.begin(), rest.end());
+  if (updates.shape != expected)
+    throw ImportError("writes updates of shape " + printShape(updates.shape, emitter.marker) +
+                      " where indices and data ask for " + printShape(expected, emitter.marker));
+  Value places = reshape(emitter, flatIndices(emitter, indices, leading), {chosen[0]});
+  Value table = reshape(emitter, data, rows), values = reshape(emitter, updates, chosen);
+  Value result;
+  if (mode != Mode::Replace && mode != Mode::Add) {
+    Value everywhere = expand(emitter, unsqueeze(places, {1}), chosen);
+    result = reduceInto(emitter, table, everywhere, values, 0, mode);
+  } else {
+    auto scatter = [&](const Value &value, const Shape &shape) {
+      return Value::ofTensor(
+          value.dtype,
+          emitter.createOne("scatter_add", {emitter.full(value), emitter.full(places)},
+                            emitter.type(value.dtype, shape), {emitter.integer("dim", 0)}));
+    };
+    Value hits =
+        mode == Mode::Add
+            ? Value()
+            : unsqueeze(scatter(Value::ofSplat(DType::F32, {chosen[0]}, 1), {rows[0]}), {1});
+    result = combine(emitter, table, mode, scatter(values, rows), hits);
+  }
+  node.setOutput(0, reshape(emitter, result, data.shape));
+}
+
+/// New entries of a cache: sample b's go to places write_indices[b] on of dim `axis`.
+void importTensorScatter(NodeContext &node) {
+  Emitter &emitter = node.emitter;
+  const Value &data = node.input(0), &updates = node.input(1);
+  unsigned axis = checkAxis(node.attrInt("axis", -2), data.rank());
+  std::string mode = node.attrText("mode", "linear");
+  if (axis == 0 || updates.rank() != data.rank())
+    throw ImportError("needs a dim behind that of the samples, and updates of the data's rank");
+  if (mode != "linear" && mode != "circular")
+    throw ImportError("mode '" + mode + "' is not supported");
+  Value place = positions(updates.shape, axis);
+  if (node.hasInput(2)) {
+    Value first = cast(emitter, node.input(2), DType::I64);
+    if (first.shape != Shape{data.shape[0]})
+      throw ImportError("needs one place for each sample");
+    std::vector<unsigned> behind;
+    for (unsigned dim = 1; dim < data.rank(); ++dim)
+      behind.push_back(dim);
+    place = elementwise(emitter, "add", {place, unsqueeze(first, behind)});
+  }
+  if (mode == "circular") {
+    Value size = number(place, double(data.shape[axis]));
+    place = select(emitter, compare(emitter, "ge", place, size),
+                   elementwise(emitter, "sub", {place, size}), place);
+  }
+  place = expand(emitter, place, updates.shape);
+  node.setOutput(0, scatterElements(emitter, data, place, updates, axis, Mode::Replace));
+}
+
+} // namespace
+
+llvm::ArrayRef<OpImporter> scatterOps() {
+  static const OpImporter ops[] = {
+      {"", "ScatterElements", importScatterElements},
+      {"", "ScatterND", importScatterNd},
+      {"", "TensorScatter", importTensorScatter},
+  };
+  return ops;
+}
+
+} // namespace tbc::frontend
