@@ -5,6 +5,7 @@
 
 #include "runtime/abi/Program.h"
 
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ struct NamedMutator {
   const char *name;
   Mutator mutate;
 };
+/// For the name that CTest shows.
+inline void PrintTo(const NamedMutator &mutator, std::ostream *out) { *out << mutator.name; }
 
 /// By the property that they violate.
 std::vector<NamedMutator> dataflowMutators();
