@@ -421,8 +421,8 @@ Value concat(Emitter &emitter, const std::vector<Value> &values, unsigned axis) 
       throw ImportError("joins tensors of shapes " + printShape(values[0].shape, emitter.marker) +
                         " and " + printShape(value.shape, emitter.marker) + " along dim " +
                         std::to_string(axis));
-    if (__builtin_add_overflow(shape[axis], value.shape[axis], &shape[axis]))
-      throw ImportError("joins tensors to more than 2^63 elements");
+    if ((shape[axis] += value.shape[axis]) > (int64_t(1) << 56)) // the sum of two such fits
+      throw ImportError("joins tensors to a dim of more than 2^56");
     if (value.shape[axis] == 0)
       continue;
     parts.push_back(value);

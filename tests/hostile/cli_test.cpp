@@ -1,7 +1,9 @@
 //===- cli_test.cpp - The corpus through the tbc program ------------------===//
 
 #include "tests/hostile/Corpus.h"
+#include "tests/hostile/Import.h"
 #include "tests/hostile/Process.h"
+#include "tests/hostile/RealModels.h"
 
 #include "runtime/abi/Status.h"
 
@@ -58,6 +60,37 @@ TEST(HostileProgram, CheckOfEveryFileKeepsItsBounds) {
   std::cout << "slowest: " << slowest << ", " << worstSeconds << " s; nearest to the bound on "
             << "memory: " << largest << " at " << worstMemory << " of it; tbc --version takes "
             << base / mebibyte << " MiB\n";
+}
+
+/// Mutations of the small models through everything up to a plan.
+TEST(HostileProgram, PlanOfMutatedModels) {
+  TemporaryFolder folder;
+  int planned = 0, refused = 0, count = numberFromEnvironment("TBC_MUTATIONS", 200) / 40;
+  double worstSeconds = 0;
+  for (size_t which = 0; which < 5; ++which)
+    for (int i = 0; i < std::max(1, count); ++i) {
+      std::string what;
+      folder.write("model.onnx", mutatedModel(which, 100000 + i, what));
+      SCOPED_TRACE(realModels()[which] + ", mutation " + std::to_string(100000 + i) + ": " + what);
+      ProcessOutcome outcome =
+          runProcess({TBC_PROGRAM, "plan", "model.onnx", "--gpus", "4", "--batch", "32", "--json"},
+                     folder.path(""));
+      worstSeconds = std::max(worstSeconds, outcome.seconds);
+      EXPECT_LT(outcome.seconds, 10);
+      if (outcome.code == 0) {
+        ++planned;
+        continue;
+      }
+      ++refused;
+      EXPECT_TRUE(outcome.code == int(ErrorCode::ModelRejected) ||
+                  outcome.code == int(ErrorCode::NoFeasiblePlan))
+          << outcome.code << ": " << outcome.err;
+      EXPECT_EQ(outcome.out, "");
+      EXPECT_THAT(outcome.err, HasSubstr("tbc: "));
+    }
+  std::cout << planned << " planned, " << refused << " refused, slowest " << worstSeconds << " s\n";
+  EXPECT_GT(planned, 0);
+  EXPECT_GT(refused, 0);
 }
 
 } // namespace
