@@ -28,7 +28,7 @@ def main():
         program, str(grown), corpus, f"-max_total_time={seconds}", "-timeout=20", "-rss_limit_mb=1024",
         "-max_len=65536", f"-artifact_prefix={work}/{name}-", "-print_final_stats=1", "-verbosity=0",
     ], stderr=subprocess.PIPE, text=True)
-    print(done.stderr[-6000:])
+    print("\n".join(line for line in done.stderr.splitlines() if "# Uses:" not in line)[-6000:])
     sys.exit(done.returncode)
 
 
