@@ -252,16 +252,16 @@ ModelBuilder callerOf(const std::string &function) {
 void addFunctions(Files &files) {
   ModelBuilder self = callerOf("f");
   addFunction(self, "f", "f");
-  add(files, "function-calls-itself", self, "local");
+  add(files, "function-calls-itself", self, "function 'local.f' calls itself");
   ModelBuilder ring = callerOf("f0");
   for (int i = 0; i < 50; ++i)
     addFunction(ring, "f" + std::to_string(i), "f" + std::to_string((i + 1) % 50));
-  add(files, "functions-in-a-ring", ring, "local");
+  add(files, "functions-in-a-ring", ring, "function 'local.f0' calls itself");
   ModelBuilder chain = callerOf("f0");
   for (int i = 0; i < 5000; ++i)
     addFunction(chain, "f" + std::to_string(i),
                 i == 4999 ? "missing" : "f" + std::to_string(i + 1));
-  add(files, "functions-nested-5000", chain, "local");
+  add(files, "functions-nested-5000", chain, "calls functions more than 64 deep");
   // Each calls the next one twice: 2^40 nodes.
   ModelBuilder doubling = callerOf("f0");
   for (int i = 0; i < 40; ++i) {
@@ -274,11 +274,11 @@ void addFunctions(Files &files) {
       node.add_output(half == 0 ? "m" : "b");
     }
   }
-  add(files, "functions-doubling", doubling, "local");
+  add(files, "functions-doubling", doubling, "the local functions expand to more than");
   ModelBuilder twice = callerOf("f");
   addFunction(twice, "f", "g");
   addFunction(twice, "f", "h");
-  add(files, "function-twice", twice, "local");
+  add(files, "function-twice", twice, "function 'local.f' is defined twice");
   ModelBuilder absent = callerOf("absent");
   add(files, "function-missing", absent, "local");
   ModelBuilder hollow = callerOf("f");

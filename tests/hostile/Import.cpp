@@ -35,9 +35,9 @@ ImportOutcome importOutcome(const std::string &path) {
 bool namesAPlace(const std::string &message) {
   for (const char *place :
        {"at byte ", "node '", "tensor '", "initializer '", "input '", "output '", "initializer has",
-        "nodes that are not supported", "operator set", "the graph has no",
-        "its graph has no nodes", "the batch is", "initializer tensors", "the sequence length is",
-        "the file is empty"})
+        "function '", "the local functions expand", "nodes that are not supported", "operator set",
+        "the graph has no", "its graph has no nodes", "the batch is", "initializer tensors",
+        "the sequence length is", "the file is empty"})
     if (message.find(place) != std::string::npos)
       return true;
   return false;
