@@ -17,9 +17,9 @@ struct Tie {
 /// The parameters and the state of a model, each in the order of the file; every other initializer
 /// is a constant (docs/design.md, section 7).
 ///
-/// Running statistics of batch norm are state; so are tables of rotary angles, and large float tables that are no parameters and
-/// whose data is in another file. Checks every reference to external data. ImportError for tensors
-/// whose data does not fit their shape.
+/// Running statistics of batch norm are state; so are tables of rotary angles, and large float
+/// tables that are no parameters and whose data is in another file. Checks every reference to
+/// external data. ImportError for tensors whose data does not fit their shape.
 struct Parameters {
   std::vector<ParameterSource> params, states;
   /// Initializers that are another parameter.

@@ -234,6 +234,46 @@ TEST_P(Primitive, GatherAndScatterElements) {
       KernelError);
 }
 
+/// What a rank with some of the experts, or with a part of each (of the gate and of the rest), adds
+/// to the result and to the gradient of the tokens.
+TEST_P(Primitive, PartsOfRoutedExpertsAddUp) {
+  constexpr int64_t t = 5, h = 3, e = 4, f = 2, o = 3;
+  Attrs attrs = {{"activation", std::string("silu")}, {"gated", true}, {"top", int64_t(2)}};
+  Tensor x = randomTensor(arith, {t, h}, 1), in = randomTensor(arith, {e, 2 * f, h}, 2),
+         out = randomTensor(arith, {e, o, f}, 3), dy = randomTensor(arith, {t, o}, 4);
+  Doubles routed(t * e, 0); // two of four experts each
+  for (int64_t i = 0; i < t; ++i)
+    routed[i * e + i % e] = 0.75, routed[i * e + (i + 1) % e] = 0.25;
+  Tensor weights = floats(arith, {t, e}, routed);
+  auto cut = [&](const Tensor &tensor, int64_t dim, int64_t offset, int64_t size) {
+    Shape shape = tensor.shape();
+    shape[dim] = size;
+    return run(arith, "slice", {{"dim", dim}, {"offset", offset}, {"size", size}}, {tensor},
+               {DType::F32, shape});
+  };
+  auto both = [&](const Tensor &w, const Tensor &first, const Tensor &second) {
+    Tensor y = run(arith, "routed_experts", attrs, {x, w, first, second}, dy.type());
+    Tensor dx = runAll(arith, "routed_experts_grad", attrs, {dy, x, w, first, second},
+                       {x.type(), w.type(), first.type(), second.type()})[0];
+    return std::pair(y, dx);
+  };
+  auto plus = [&](const Tensor &a, const Tensor &b) {
+    return run(arith, "add", {}, {a, b}, a.type());
+  };
+  auto [y, dx] = both(weights, in, out);
+  auto [y1, dx1] = both(cut(weights, 1, 0, 1), cut(in, 0, 0, 1), cut(out, 0, 0, 1));
+  auto [y2, dx2] = both(cut(weights, 1, 1, 3), cut(in, 0, 1, 3), cut(out, 0, 1, 3));
+  expectSame(arith, plus(y1, y2), y, "experts");
+  expectSame(arith, plus(dx1, dx2), dx, "experts, tokens");
+  auto part = [&](int64_t i) {
+    Tensor gate = cut(in, 1, i, 1), up = cut(in, 1, f + i, 1);
+    Tensor first = run(arith, "concat", {{"dim", int64_t(1)}}, {gate, up}, {DType::F32, {e, 2, h}});
+    return both(weights, first, cut(out, 2, i, 1));
+  };
+  expectSame(arith, plus(part(0).first, part(1).first), y, "inner dims");
+  expectSame(arith, plus(part(0).second, part(1).second), dx, "inner dims, tokens");
+}
+
 INSTANTIATE_TEST_SUITE_P(Ariths, Primitive, ::testing::ValuesIn(allAriths),
                          [](const auto &info) { return nameOf(info.param); });
 
