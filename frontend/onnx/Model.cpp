@@ -31,7 +31,7 @@ void readOperatorSets(Model &model) {
 } // namespace
 
 void checkOpset(int64_t version, const std::string &what) {
-  constexpr int64_t oldest = 13, newest = 26;
+  constexpr int64_t oldest = 13, newest = 28;
   if (version < oldest || version > newest)
     throw ImportError(what + " uses operator set " + std::to_string(version) + "; sets " +
                       std::to_string(oldest) + " to " + std::to_string(newest) +
