@@ -5,6 +5,7 @@
 #include "frontend/onnx/Value.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 namespace tbc::frontend {
@@ -60,14 +61,19 @@ Symbols findSymbols(const Model &model) {
     if (symbols.fixedBatch == 0 && dims[0].dim_param().empty())
       symbols.fixedBatch = dims[0].dim_value();
   }
+  // A length that counts earlier steps is not that of the sequence.
+  auto mayBeSeq = [&](const std::string &name) {
+    return name != symbols.batch && name.find('+') == std::string::npos &&
+           name.find("past") == std::string::npos;
+  };
   for (const onnx::ValueInfoProto *input : model.inputs) {
     const onnx::TypeProto::Tensor &type = tensorTypeOf(*input);
     if (symbols.seq.empty() && isInteger(type) && type.shape().dim_size() == 2 &&
-        type.shape().dim(1).dim_param() != symbols.batch)
+        mayBeSeq(type.shape().dim(1).dim_param()))
       symbols.seq = type.shape().dim(1).dim_param();
   }
   for (const std::string &name : symbols.all)
-    if (symbols.seq.empty() && name != symbols.batch && name.find("seq") != std::string::npos)
+    if (symbols.seq.empty() && mayBeSeq(name) && name.find("seq") != std::string::npos)
       symbols.seq = name;
   return symbols;
 }
@@ -102,6 +108,34 @@ bool contains(const std::string &text, const std::string &part) {
   return text.find(part) != std::string::npos;
 }
 
+/// Whether an input hands on keys and values of earlier steps, in a dim named after that.
+bool isPastDim(const onnx::ValueInfoProto &input, const std::string &symbol) {
+  return contains(input.name(), "past") && contains(symbol, "past");
+}
+
+/// The number that a dim called "a + b" has, where `sizeOf` gives each part.
+std::optional<int64_t>
+sumOf(const std::string &symbol,
+      const std::function<std::optional<int64_t>(const std::string &)> &sizeOf) {
+  int64_t sum = 0;
+  size_t begin = 0;
+  while (begin <= symbol.size()) {
+    size_t end = std::min(symbol.find('+', begin), symbol.size());
+    std::string part = symbol.substr(begin, end - begin);
+    part.erase(std::remove(part.begin(), part.end(), ' '), part.end());
+    std::optional<int64_t> size;
+    if (!part.empty() && part.size() < 10 &&
+        part.find_first_not_of("0123456789") == std::string::npos)
+      size = std::stoll(part);
+    else if (!part.empty())
+      size = sizeOf(part);
+    if (!size || __builtin_add_overflow(sum, *size, &sum))
+      return std::nullopt;
+    begin = end + 1;
+  }
+  return sum;
+}
+
 /// What an input is held at, by option or by default.
 std::optional<double> constantFor(const onnx::ValueInfoProto &input, const ImportOptions &options,
                                   std::vector<std::string> &warnings) {
@@ -128,6 +162,13 @@ std::optional<double> constantFor(const onnx::ValueInfoProto &input, const Impor
                        (*value == 1 ? "ones" : "zeros") + "; --fix " + input.name() +
                        "=input keeps it an input");
   return value;
+}
+
+/// Whether an input is a list of positions that nothing else is said of.
+bool isPositionIds(const onnx::ValueInfoProto &input, const ImportOptions &options) {
+  return !options.fixedShapes && !options.fix.count(input.name()) &&
+         contains(input.name(), "position_ids") && isInteger(tensorTypeOf(input)) &&
+         tensorTypeOf(input).shape().dim_size() > 0;
 }
 
 /// The elements that `input` is held at; ImportError unless they have its type.
@@ -175,6 +216,9 @@ Bindings bindInputs(const Model &model, const ImportOptions &options) {
     if (!isInput(entry.first))
       throw ImportError("input '" + entry.first + "' is held constant, but the model has none");
 
+  if (symbols.batch.empty() && !options.fixedShapes)
+    bindings.exportedBatch = symbols.fixedBatch;
+  std::vector<std::string> emptyInputs;
   int64_t fallback = symbols.batch.empty() && symbols.fixedBatch > 0 ? symbols.fixedBatch : 2;
   bindings.batch = options.batch > 0 ? options.batch : given(symbols.batch).value_or(fallback);
   checkSize("the batch", bindings.batch);
@@ -200,6 +244,7 @@ Bindings bindInputs(const Model &model, const ImportOptions &options) {
     if (type.shape().dim_size() > int(ScanLimits().rank))
       throw ImportError("input '" + input->name() + "' has rank " +
                         std::to_string(type.shape().dim_size()));
+    bool isEmpty = false;
     for (int i = 0; i < type.shape().dim_size(); ++i) {
       const Dim &dim = type.shape().dim(i);
       const std::string &symbol = dim.dim_param();
@@ -217,20 +262,44 @@ Bindings bindInputs(const Model &model, const ImportOptions &options) {
         size = bindings.seq;
       else if (!symbol.empty())
         size = given(symbol);
+      bool isPast = !size && !options.fixedShapes && isPastDim(*input, symbol);
+      if (isPast)
+        size = 0;
+      else if (!size && contains(symbol, "+"))
+        size = sumOf(symbol, [&](const std::string &part) {
+          return part == symbols.seq      ? std::optional<int64_t>(bindings.seq)
+                 : contains(part, "past") ? std::optional(given(part).value_or(0))
+                                          : given(part);
+        });
+      isEmpty |= isPast;
       if (!size)
         throw ImportError(
             what + " has no size" +
             (symbol.empty() ? "; export the model with one" : ": give --dim " + symbol + "=SIZE"));
-      bool mayBeEmpty = *size == 0 && options.known.count(bound.name);
+      bool mayBeEmpty = *size == 0 && (isPast || options.known.count(bound.name));
       bound.shape.push_back(mayBeEmpty ? 0 : checkSize(what, *size));
       bound.isBatch.push_back(isBatch);
     }
     if (auto it = options.known.find(bound.name); it != options.known.end())
       bound.elements = elementsFor(bound, it->second);
-    else
+    else if (isEmpty)
+      bound.constant = 0;
+    else if (isPositionIds(*input, options)) {
+      bound.isPositions = true;
+      bindings.warnings.push_back("input '" + bound.name + "' is held at 0, 1, 2 ...; --fix " +
+                                  bound.name + "=input keeps it an input");
+    } else
       bound.constant = constantFor(*input, options, bindings.warnings);
+    if (isEmpty)
+      emptyInputs.push_back(bound.name);
     bindings.inputs.push_back(bound);
   }
+  if (!emptyInputs.empty())
+    bindings.warnings.push_back(
+        "input '" + emptyInputs[0] + "'" +
+        (emptyInputs.size() > 1 ? " (and " + std::to_string(emptyInputs.size() - 1) + " more) are"
+                                : " is") +
+        " taken as empty: training starts without a cache; --dim gives the past a length");
   return bindings;
 }
 

@@ -18,11 +18,13 @@ struct BoundInput {
   Shape shape;
   /// Dims that are the batch.
   std::vector<bool> isBatch;
+  /// Held at 0, 1, 2 ... along the last dim.
+  bool isPositions = false;
   /// Held constant at this number, or at these elements.
   std::optional<double> constant;
   std::optional<Known> elements;
 
-  bool isHeld() const { return constant || elements; }
+  bool isHeld() const { return isPositions || constant || elements; }
 
   Shape atBatch(int64_t batch) const;
   int64_t batchDim() const;
@@ -30,12 +32,16 @@ struct BoundInput {
 
 struct Bindings {
   int64_t batch = 0, seq = 0;
+  /// The size of the batch dim in the file; 0 if it is a symbol.
+  int64_t exportedBatch = 0;
   std::vector<BoundInput> inputs;
   std::vector<std::string> warnings;
 };
 
 /// Binds the inputs' dims. The batch is the symbol of the first dim of the first input that has
-/// one; the sequence is that of dim 1 of a list of integers, or one that says "seq". ImportError
+/// one; the sequence is that of dim 1 of a list of integers, or one that says "seq". A dim "a + b"
+/// is the sum; one that says "past", of an input that does, is 0: training starts without a cache.
+/// ImportError
 /// for a symbol that nothing binds, and for options that name no symbol or input.
 Bindings bindInputs(const Model &model, const ImportOptions &options);
 

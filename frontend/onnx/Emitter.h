@@ -22,6 +22,8 @@ public:
 
   mlir::OpBuilder builder;
   const int64_t marker;
+  /// The batch that a file of fixed sizes was exported at; 0: its batch is a symbol.
+  int64_t exportedBatch = 0;
 
   void setNode(const std::string &name);
   mlir::Location location() const { return loc; }

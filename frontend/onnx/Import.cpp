@@ -135,6 +135,7 @@ OwningOpRef<ModuleOp> GraphImporter::run() {
                                           builder.getFunctionType({}, {}));
   builder.setInsertionPointToEnd(function.addEntryBlock());
   emitter.emplace(builder, marker);
+  emitter->exportedBatch = bindings.exportedBatch;
   addArguments();
   countUses();
   for (const GraphNode &node : model.nodes)
@@ -160,6 +161,12 @@ void GraphImporter::addArguments() {
   };
   for (const BoundInput &input : bindings.inputs) {
     Shape shape = input.atBatch(marker);
+    if (input.isPositions) {
+      unsigned last = shape.size() - 1;
+      values[input.name] =
+          Value::ofKnown(input.dtype, shape, {last}, Known::affine({shape[last]}, 0, {1}, false));
+      continue;
+    }
     if (input.constant) {
       values[input.name] = Value::ofSplat(input.dtype, shape, *input.constant);
       continue;

@@ -118,13 +118,11 @@ std::string pathFromMetadata(const onnx::NodeProto &node) {
   return "";
 }
 
-/// The module path in a node name of torch's older exporter: "/layer1/layer1.0/conv1/Conv" is in
-/// "layer1.0.conv1".
+/// The module path in a node name of torch's older exporter, or of a node of a function that was
+/// put in place: "/layer1/layer1.0/conv1/Conv" is in "layer1.0.conv1".
 std::string pathFromName(const std::string &name) {
-  if (name.empty() || name[0] != '/')
-    return "";
   std::vector<std::string> parts;
-  size_t begin = 1;
+  size_t begin = !name.empty() && name[0] == '/' ? 1 : 0;
   for (size_t end; (end = name.find('/', begin)) != std::string::npos; begin = end + 1) {
     std::string part = name.substr(begin, end - begin);
     if (!parts.empty() && part.rfind(parts.back() + ".", 0) == 0)
@@ -143,7 +141,7 @@ std::string displayName(const Users &users, const std::string &name) {
   for (const auto &[node, input] : usersOf(users, name)) {
     std::string path = pathFromMetadata(*node->proto);
     if (path.empty())
-      path = pathFromName(node->proto->name());
+      path = pathFromName(node->name);
     if (path.empty())
       continue;
     const std::string &type = node->proto->op_type();

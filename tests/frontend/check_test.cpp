@@ -84,6 +84,62 @@ TEST(Check, ReportNamesWhatMatters) {
   EXPECT_THAT(out.str(), ::testing::HasSubstr("warning: input 'attention_mask' is held at ones"));
 }
 
+TEST(Check, RepeatedBlocksAreCounted) {
+  cli::CheckReport gpt2 = check("gpt2");
+  ASSERT_EQ(gpt2.blocks.size(), 1u);
+  EXPECT_EQ(gpt2.blocks[0].name, "transformer.h");
+  EXPECT_EQ(gpt2.blocks[0].count, 12);
+  EXPECT_EQ(gpt2.blocks[0].parameters, 7087872);
+  auto tensor = [](const std::string &name, const std::string &factors) {
+    cli::CheckedTensor result;
+    result.name = result.displayName = name;
+    result.factors = factors;
+    result.shape = {2};
+    return result;
+  };
+  // The third differs; a module by itself is no block.
+  auto blocks = cli::findRepeatedBlocks(
+      {tensor("a.0.w", "2"), tensor("a.1.w", "2"), tensor("a.2.w", "3"), tensor("b.0.w", "2")});
+  ASSERT_EQ(blocks.size(), 1u);
+  EXPECT_EQ(blocks[0].count, 2);
+}
+
+/// Forward FLOPs of a Llama per sample: two per weight of a projection and position, scores and
+/// their use, the head.
+TEST(Check, FlopsOfLlamaAreTheClosedForm) {
+  double layers = 2, h = 64, keys = 32, v = 256, s = 128;
+  cli::CheckReport report = check("tiny-llama", int64_t(s));
+  auto up = std::find_if(report.parameters.begin(), report.parameters.end(), [](const auto &t) {
+    return t.displayName == "model.layers.0.mlp.up_proj.weight";
+  });
+  ASSERT_NE(up, report.parameters.end());
+  double inner = double(up->shape[1]);
+  double weights = 2 * h * h + 2 * h * keys + 3 * h * inner;
+  EXPECT_DOUBLE_EQ(report.flopsPerSample,
+                   layers * (2 * s * weights + 4 * s * s * h) + 2 * s * h * v);
+}
+
+/// After binding no op computes a shape: integers are positions, tokens and what is made of them.
+TEST(Check, NoShapeArithmeticIsLeft) {
+  for (const char *name : {"gpt2", "gpt2-8l", "llama-8l", "tiny-gpt2", "tiny-llama", "tiny-mlp",
+                           "tiny-resnet", "resnet-8b", "unet-8l"}) {
+    mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+    auto model =
+        frontend::importOnnx(context, TBC_SOURCE_DIR "/models/" + std::string(name) + ".onnx", {});
+    ASSERT_TRUE(bool(model)) << model.error().message;
+    model->module->walk([&](mlir::Operation *op) {
+      for (mlir::Value result : op->getResults()) {
+        auto type = llvm::dyn_cast<mlir::RankedTensorType>(result.getType());
+        if (type && type.getElementType().isInteger(64)) {
+          EXPECT_TRUE(op->getName().stripDialect() == "iota" ||
+                      op->getName().stripDialect() == "broadcast")
+              << name << ": " << op->getName().getStringRef().str();
+        }
+      }
+    });
+  }
+}
+
 /// docs/onnx-ops.md lists what the importer's tables have.
 TEST(Check, DocumentedOpsAreTheImportedOnes) {
   std::set<std::string> imported, documented;

@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -69,6 +70,48 @@ static void countOps(func::FuncOp function, CheckReport &report) {
   }
 }
 
+std::vector<RepeatedBlock> findRepeatedBlocks(const std::vector<CheckedTensor> &parameters) {
+  // By prefix and number: the tensors below, as text.
+  std::map<std::string, std::map<int64_t, std::pair<std::vector<std::string>, int64_t>>> modules;
+  for (const CheckedTensor &tensor : parameters) {
+    const std::string &name = tensor.displayName;
+    for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+      size_t end = std::min(name.find('.', dot + 1), name.size());
+      std::string number = name.substr(dot + 1, end - dot - 1);
+      if (number.empty() || number.size() > 6 ||
+          number.find_first_not_of("0123456789") != std::string::npos || end == name.size())
+        continue;
+      std::string text = name.substr(end) + " " + tensor.dtype + " " + tensor.factors;
+      auto &[tensors, elements] = modules[name.substr(0, dot)][std::stoll(number)];
+      tensors.push_back(text);
+      elements += kernels::numElements(tensor.shape);
+      break; // the outermost number
+    }
+  }
+  std::vector<RepeatedBlock> blocks;
+  for (auto &[prefix, numbered] : modules) {
+    RepeatedBlock block;
+    const std::vector<std::string> *before = nullptr;
+    auto finish = [&] {
+      if (block.count > 1)
+        blocks.push_back(block);
+      block = RepeatedBlock();
+    };
+    for (auto &[number, contents] : numbered) {
+      auto &[tensors, elements] = contents;
+      std::sort(tensors.begin(), tensors.end());
+      if (!before || *before != tensors)
+        finish();
+      block.name = prefix;
+      ++block.count;
+      block.parameters = elements;
+      before = &tensors;
+    }
+    finish();
+  }
+  return blocks;
+}
+
 /// What matters for training and is easily overlooked.
 static void addWarnings(CheckReport &report) {
   auto count = [&](const char *op) { return report.ops.count(op) ? report.ops.at(op) : 0; };
@@ -76,6 +119,13 @@ static void addWarnings(CheckReport &report) {
   if (count("conv") > 0 && !hasNorm)
     report.warnings.push_back("convolutions without batch norm: it may have been folded into them; "
                               "export in training mode to train it");
+  bool saysDropout =
+      count("dropout") > 0 || llvm::any_of(report.warnings, [](const std::string &warning) {
+        return warning.rfind("Dropout", 0) == 0;
+      });
+  if (count("attention") > 0 && count("layer_norm") > 0 && !saysDropout)
+    report.warnings.push_back("no dropout: if the model has any, it was exported in inference "
+                              "mode; export in training mode to train with it");
   if (count("batch_norm") > 0)
     report.warnings.push_back("batch norm uses running statistics (inference form); export in "
                               "training mode to train with batch statistics");
@@ -120,6 +170,7 @@ Result<CheckReport> checkModel(const std::string &path, const frontend::ImportOp
   for (auto [i, output] : llvm::enumerate(model->outputs))
     report.outputs.push_back(
         describeTensor(body.getTerminator()->getOperand(i), analysis, output.name));
+  report.blocks = findRepeatedBlocks(report.parameters);
   addWarnings(report);
   return report;
 }
@@ -175,6 +226,9 @@ void printReport(const CheckReport &report, std::ostream &out) {
   if (report.composites.count("routed_experts"))
     out << ", routed experts by their top-k";
   out << "\n";
+  for (const RepeatedBlock &block : report.blocks)
+    out << "blocks     " << block.name << " x " << block.count << ", " << grouped(block.parameters)
+        << " parameters each\n";
   printCounts("composites", report.composites, out);
   printCounts("ops       ", report.ops, out);
   printTensors("inputs", report.inputs, out);
@@ -197,6 +251,10 @@ std::string toJson(const CheckReport &report) {
                         {"factors", tensor.factors}});
     return result;
   };
+  Json blocks = Json::array();
+  for (const RepeatedBlock &block : report.blocks)
+    blocks.push_back(
+        {{"name", block.name}, {"count", block.count}, {"parameters", block.parameters}});
   Json json{{"schema", "tbc.check"},
             {"version", 1},
             {"model", report.model},
@@ -209,6 +267,7 @@ std::string toJson(const CheckReport &report) {
             {"flops_per_sample", report.flopsPerSample},
             {"ops", report.ops},
             {"composites", report.composites},
+            {"blocks", blocks},
             {"inputs", tensors(report.inputs)},
             {"outputs", tensors(report.outputs)},
             {"parameter_tensors", tensors(report.parameters)},

@@ -19,6 +19,16 @@ struct CheckedTensor {
   kernels::Shape shape;
 };
 
+/// Modules of one kind: "model.layers" x 32, each with these parameters.
+struct RepeatedBlock {
+  std::string name;
+  int64_t count = 0, parameters = 0;
+};
+
+/// The longest runs "NAME.0", "NAME.1" ... of modules whose parameters agree in names, shapes and
+/// types; blocks inside of repeated blocks are not listed.
+std::vector<RepeatedBlock> findRepeatedBlocks(const std::vector<CheckedTensor> &parameters);
+
 /// What `tbc check` says about a model.
 struct CheckReport {
   std::string model, hash;
@@ -32,6 +42,7 @@ struct CheckReport {
   double flopsPerSample = 0;
   /// Ops by mnemonic, after raising; and those of them that are composites.
   std::map<std::string, int64_t> ops, composites;
+  std::vector<RepeatedBlock> blocks;
   std::vector<std::string> warnings;
 };
 

@@ -38,9 +38,42 @@ void importSize(NodeContext &node) {
   node.setOutput(0, Value::ofKnown(DType::I64, Known::ofInt(size)));
 }
 
+/// In a file of fixed sizes: `target`, written for the exported batch, for the batch of the import.
+/// Both must have the batch outermost: dim 0 of `target` is then the exported batch times what is
+/// left of one sample. What does not fit stays as it is.
+std::vector<int64_t> rebatchTarget(const Emitter &e, const Shape &shape,
+                                   std::vector<int64_t> target) {
+  if (e.exportedBatch == 0 || shape.empty() || target.empty() || shape[0] % e.marker != 0)
+    return target;
+  __int128 perSample = shape[0] / e.marker, known = 1;
+  for (size_t i = 1; i < shape.size(); ++i)
+    perSample *= shape[i];
+  std::vector<int64_t> exported = target;
+  size_t open = target.size();
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (e.dependsOnBatch(target[i]) || target[i] < -1 || target[i] == 0 ||
+        known > perSample * e.exportedBatch)
+      return target;
+    if (target[i] == -1)
+      open = i;
+    else
+      known *= target[i];
+  }
+  if (open < target.size()) {
+    if (known == 0 || perSample * e.exportedBatch % known != 0)
+      return target;
+    exported[open] = int64_t(perSample * e.exportedBatch / known);
+    known *= exported[open];
+  }
+  if (known != perSample * e.exportedBatch || exported[0] % e.exportedBatch != 0)
+    return target;
+  exported[0] = exported[0] / e.exportedBatch * e.marker;
+  return exported;
+}
+
 void importReshape(NodeContext &node) {
   const Value &value = node.input(0);
-  std::vector<int64_t> target = node.ints(1);
+  std::vector<int64_t> target = rebatchTarget(node.emitter, value.shape, node.ints(1));
   bool allowZero = node.attrInt("allowzero", 0) != 0;
   int64_t inferred = -1;
   __int128 elements = 1, known = 1;

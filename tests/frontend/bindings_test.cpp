@@ -1,0 +1,111 @@
+//===- bindings_test.cpp - Fixed sizes, caches, positions ------------------===//
+
+#include "tests/frontend/ModelRunner.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+using namespace tbc;
+using namespace tbc::test;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+namespace {
+
+/// x[1, 2, 6] (or of batch 2), reshaped with the batch as a number.
+ModelBuilder fixedModel(const std::string &batch, const std::vector<int64_t> &target,
+                        const std::vector<int64_t> &permutation) {
+  ModelBuilder b;
+  b.input("x", {batch, "2", "6"});
+  b.output("y");
+  b.ints("target", {int64_t(target.size())}, target);
+  b.node("Reshape", {"x", "target"}, {"r"}, "reshape");
+  ModelBuilder::attr(b.node("Transpose", {"r"}, {"y"}), "perm", permutation);
+  return b;
+}
+
+/// What a file exported at one batch gives at another is what each sample gives by itself.
+TEST(FixedBatch, ReshapesAreRebatched) {
+  struct Case {
+    std::string exported;
+    std::vector<int64_t> target, permutation;
+    kernels::Shape shape;
+  };
+  for (const Case &c :
+       {Case{"1", {1, 2, 2, 3}, {0, 2, 1, 3}, {3, 2, 2, 3}},
+        Case{"1", {1, -1, 3}, {0, 2, 1}, {3, 3, 4}}, Case{"2", {2, 4, 3}, {0, 2, 1}, {3, 3, 4}},
+        Case{"2", {4, 6}, {0, 1}, {6, 6}}, Case{"1", {-1, 6}, {0, 1}, {6, 6}}}) {
+    ModelRunner runner;
+    runner.options.batch = 3;
+    std::vector<double> all = runner.run(fixedModel(c.exported, c.target, c.permutation));
+    EXPECT_EQ(runner.shape, c.shape);
+    for (int64_t sample = 0; sample < 3; ++sample) {
+      ModelRunner one;
+      one.options.batch = 1;
+      for (int64_t i = 0; i < 12; ++i)
+        one.inputs["x"].push_back(double(12 * sample + i));
+      std::vector<double> expected = one.run(fixedModel(c.exported, c.target, c.permutation));
+      EXPECT_EQ(std::vector<double>(all.begin() + 12 * sample, all.begin() + 12 * (sample + 1)),
+                expected);
+    }
+  }
+}
+
+TEST(FixedBatch, WhatCannotBeRebatchedSaysHowToExport) {
+  EXPECT_THAT(importError(fixedModel("2", {3, 8}, {0, 1}).bytes()),
+              HasSubstr("node 'reshape' (Reshape): reshapes [batch, 2, 6] to [3, 8]"));
+  EXPECT_THAT(importError(fixedModel("2", {3, 8}, {0, 1}).bytes()),
+              HasSubstr("export it with a dynamic batch dim"));
+}
+
+/// A decoder step as exported with a cache: without one it is the whole sequence.
+TEST(Inputs, PastKeysAreTakenAsEmpty) {
+  ModelBuilder b(23);
+  b.input("q", {"batch", "2", "seq", "4"});
+  b.input("past_key_values.0.key", {"batch", "2", "past_sequence_length", "4"});
+  b.input("past_key_values.0.value", {"batch", "2", "past_sequence_length", "4"});
+  b.input("attention_mask", {"batch", "past_sequence_length + seq"}, /*isFloat=*/false);
+  b.output("y");
+  onnx::NodeProto &node =
+      b.node("Attention", {"q", "q", "q", "", "past_key_values.0.key", "past_key_values.0.value"},
+             {"y", "present.key", "present.value"});
+  ModelBuilder::attr(node, "is_causal", int64_t(1));
+  b.output("present.key");
+  frontend::ImportOptions options;
+  options.seq = 3;
+  mlir::MLIRContext context;
+  TemporaryFolder folder;
+  auto model = frontend::importOnnx(context, folder.write("m.onnx", b.bytes()), options);
+  ASSERT_TRUE(bool(model)) << model.error().message;
+  ASSERT_EQ(model->inputs.size(), 1u);
+  EXPECT_THAT(model->outputs[1].shape, ElementsAre(2, 2, 3, 4));
+  EXPECT_THAT(model->warnings, Contains(HasSubstr("'past_key_values.0.key' (and 1 more) are taken "
+                                                  "as empty")));
+  options.dims["past_sequence_length"] = 5;
+  auto cached = frontend::importOnnx(context, folder.write("m.onnx", b.bytes()), options);
+  ASSERT_TRUE(bool(cached)) << cached.error().message;
+  EXPECT_EQ(cached->inputs.size(), 3u);
+  EXPECT_THAT(cached->outputs[1].shape, ElementsAre(2, 2, 8, 4));
+}
+
+TEST(Inputs, PositionIdsCountUnlessKept) {
+  ModelBuilder b;
+  b.input("tokens", {"batch", "seq"}, /*isFloat=*/false);
+  b.input("position_ids", {"batch", "seq"}, /*isFloat=*/false);
+  b.output("y");
+  b.node("Add", {"tokens", "position_ids"}, {"y"});
+  frontend::ImportOptions options;
+  options.seq = 3;
+  mlir::MLIRContext context;
+  TemporaryFolder folder;
+  auto model = frontend::importOnnx(context, folder.write("m.onnx", b.bytes()), options);
+  ASSERT_TRUE(bool(model)) << model.error().message;
+  ASSERT_EQ(model->inputs.size(), 1u);
+  EXPECT_THAT(model->warnings, Contains(HasSubstr("'position_ids' is held at 0, 1, 2")));
+  ModelRunner kept;
+  kept.options.seq = 3;
+  EXPECT_THAT(kept.run(b), ElementsAre(0, 2, 4, 6, 8, 10));
+}
+
+} // namespace
