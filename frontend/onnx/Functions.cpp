@@ -157,17 +157,24 @@ void Expander::checkSize() {
   uint64_t limit = 32768 + model.scanned.skeleton.size() / 16, total = 0;
   unsigned depth = 0;
   for (const onnx::NodeProto &node : model.graph().node()) {
-    if (Function *function = findFunction(node)) {
-      measure(*function);
-      total += function->nodes;
-    } else {
-      for (const onnx::AttributeProto &attribute : node.attribute())
-        if (attribute.has_g())
-          total += countNodes(attribute.g().node(), depth);
+    auto fail = [&](const std::string &what) {
+      throw ImportError("node '" + node.name() + "' (" + node.op_type() + "): " + what);
+    };
+    try {
+      if (Function *function = findFunction(node)) {
+        measure(*function);
+        total += function->nodes;
+      } else {
+        for (const onnx::AttributeProto &attribute : node.attribute())
+          if (attribute.has_g())
+            total += countNodes(attribute.g().node(), depth);
+      }
+    } catch (const ImportError &error) {
+      fail(error.what());
     }
     if (total > limit + uint64_t(model.graph().node_size()))
-      throw ImportError("the local functions expand to more than " + std::to_string(limit) +
-                        " nodes, too many for a file of this size; export the model without them");
+      fail("the local functions expand to more than " + std::to_string(limit) +
+           " nodes, too many for a file of this size; export the model without them");
   }
 }
 
@@ -243,9 +250,9 @@ const onnx::NodeProto *Expander::rewrite(const onnx::NodeProto &node, const Plac
     const onnx::AttributeProto *source = &attribute;
     if (!attribute.ref_attr_name().empty()) {
       if (!place.attributes)
-        throw ImportError("node '" + node.name() + "' (" + node.op_type() +
-                          ") refers to a function's attribute '" + attribute.ref_attr_name() +
-                          "' outside of a function");
+        throw ImportError("node '" + node.name() + "' (" + node.op_type() + "): attribute '" +
+                          attribute.name() +
+                          "' refers to an attribute of a function, but the node is in none");
       auto it = place.attributes->find(attribute.ref_attr_name());
       // Neither given nor with a default: as if it did not stand here.
       if (it == place.attributes->end())
@@ -271,13 +278,12 @@ void Expander::emit(const onnx::NodeProto &node, int index, const Place &place,
   GraphNode result;
   result.name = name;
   result.opset = place.opset;
+  // In the graph itself a node stays as it is, and a reference to an attribute is its error.
   bool mustRewrite = !place.scope->isGraph;
   std::set<std::string> captures;
-  for (const onnx::AttributeProto &attribute : node.attribute()) {
-    mustRewrite |= !attribute.ref_attr_name().empty();
+  for (const onnx::AttributeProto &attribute : node.attribute())
     if (attribute.has_g())
       result.bodies.push_back(makeBody(attribute, name, place, captures));
-  }
   result.captures.assign(captures.begin(), captures.end());
   result.proto = mustRewrite ? rewrite(node, place) : &node;
   out.push_back(std::move(result));
