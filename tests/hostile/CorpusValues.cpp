@@ -408,7 +408,7 @@ void addAttributes(Files &files) {
       [](ModelBuilder &, onnx::NodeProto &node) {
         addAttribute(node, "axis", Attribute::INT).set_ref_attr_name("axis");
       },
-      bad + "Softmax) refers to a function's attribute 'axis'");
+      bad + "Softmax): attribute 'axis' refers to an attribute of a function");
   nodes.add(
       "attribute-twice", "Softmax", {"y"},
       [](ModelBuilder &, onnx::NodeProto &node) {
