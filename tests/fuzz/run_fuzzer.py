@@ -25,7 +25,7 @@ def main():
     grown = pathlib.Path(work) / f"{name}-corpus"
     grown.mkdir(parents=True, exist_ok=True)
     done = subprocess.run([
-        program, str(grown), corpus, f"-max_total_time={seconds}", "-timeout=20", "-rss_limit_mb=1024",
+        program, str(grown), corpus, f"-max_total_time={seconds}", "-timeout=20", "-rss_limit_mb=3072",
         "-max_len=65536", f"-artifact_prefix={work}/{name}-", "-print_final_stats=1", "-verbosity=0",
     ], stderr=subprocess.PIPE, text=True)
     print("\n".join(line for line in done.stderr.splitlines() if "# Uses:" not in line)[-6000:])
