@@ -1,7 +1,7 @@
 //===- Contraction.cpp - Reductions, einsum, gather ------------------------===//
 
 #include "ir/Contraction.h"
-#include "ir/Elementwise.h"
+#include "ir/Formula.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
@@ -56,17 +56,38 @@ TBC_REDUCTION(ReduceSumOp, LoopKind::Reduction)
 TBC_REDUCTION(ReduceMaxOp, LoopKind::Max)
 TBC_REDUCTION(StabilizerMaxOp, LoopKind::Max)
 
+/// `value` of a reduction over `dims`, repeated to the type of its input.
+static Value repeatOver(OpBuilder &builder, Location loc, Value value, RankedTensorType input,
+                        ArrayRef<int64_t> dims) {
+  SmallVector<int64_t> kept;
+  for (int64_t dim = 0; dim < input.getRank(); ++dim)
+    if (!llvm::is_contained(dims, dim))
+      kept.push_back(dim);
+  return broadcastTo(builder, loc, value, input.getShape(), kept);
+}
+
 LogicalResult ReduceSumOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                    ArrayRef<bool> needed,
+                                    SmallVectorImpl<Value> &operandCotangents) {
+  if (needed[0] && cotangents[0])
+    operandCotangents[0] =
+        repeatOver(builder, getLoc(), cotangents[0], tensorType(getInput()), getDims());
+  return success();
+}
+
+LogicalResult ReduceMaxOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                     ArrayRef<bool> needed,
                                     SmallVectorImpl<Value> &operandCotangents) {
   if (!needed[0] || !cotangents[0])
     return success();
+  Formula f{builder, getLoc()};
   auto input = tensorType(getInput());
-  SmallVector<int64_t> kept;
-  for (int64_t dim = 0; dim < input.getRank(); ++dim)
-    if (!llvm::is_contained(getDims(), dim))
-      kept.push_back(dim);
-  operandCotangents[0] = broadcastTo(builder, getLoc(), cotangents[0], input.getShape(), kept);
+  auto repeat = [&](Value value) { return repeatOver(builder, getLoc(), value, input, getDims()); };
+  Value attains = f.compare(getInput(), repeat(getResult()), "eq");
+  Value one = f.number(getInput(), 1), zero = f.number(getInput(), 0);
+  Value count = f.sum(f.select(attains, one, zero), getDims());
+  Value share = repeat(f.div(cotangents[0], count));
+  operandCotangents[0] = f.select(attains, share, zero);
   return success();
 }
 

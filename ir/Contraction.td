@@ -15,7 +15,8 @@ class Tbc_ReduceOp<string mnemonic, string text, list<Trait> traits = []>
 let additive = "true" in
 def Tbc_ReduceSumOp : Tbc_ReduceOp<"reduce_sum", "Sum over dims",
                                    [DeclareOpInterfaceMethods<DifferentiableOpInterface>]>;
-def Tbc_ReduceMaxOp : Tbc_ReduceOp<"reduce_max", "Maximum over dims">;
+def Tbc_ReduceMaxOp : Tbc_ReduceOp<"reduce_max", "Maximum over dims; its gradient is shared evenly by all that attain it",
+                                   [DeclareOpInterfaceMethods<DifferentiableOpInterface>]>;
 def Tbc_StabilizerMaxOp : Tbc_ReduceOp<"stabilizer_max",
     "Maximum over dims, taken only for numerical stability: the result of the whole does not depend on "
     "it, its gradient is zero and in residues it is 0">;

@@ -196,4 +196,21 @@ LogicalResult ConvOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
   return success();
 }
 
+/// It is linear in either operand, and the transpose of a conv in the first.
+LogicalResult ConvGradInputOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                        ArrayRef<bool> needed,
+                                        SmallVectorImpl<Value> &operandCotangents) {
+  Value dx = cotangents[0];
+  if (!dx)
+    return success();
+  if (needed[0])
+    operandCotangents[0] = builder.create<ConvOp>(getLoc(), dx, getWeight(), getStrides(),
+                                                  getPads(), getDilations(), getGroups());
+  if (needed[1])
+    operandCotangents[1] =
+        builder.create<ConvGradWeightOp>(getLoc(), getWeight().getType(), dx, getCotangent(),
+                                         getStrides(), getPads(), getDilations(), getGroups());
+  return success();
+}
+
 } // namespace tbc

@@ -34,8 +34,9 @@ def Tbc_ConvOp : Tbc_ConvolutionOp<"conv", [InferTypeOpAdaptor,
   let results = (outs Tbc_FloatTensor:$result);
 }
 
-def Tbc_ConvGradInputOp : Tbc_ConvolutionOp<"conv_grad_input"> {
-  let summary = "The gradient of conv with respect to its input";
+def Tbc_ConvGradInputOp : Tbc_ConvolutionOp<"conv_grad_input",
+    [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "The gradient of conv with respect to its input; by itself a transposed convolution";
   let description = [{
     Constraints:
     (C1) A conv of the result with `weight` has the type of `cotangent`.

@@ -38,6 +38,9 @@ TBC_UNARY_VJP(ReluOp, builder.create<ReluGradOp>(getLoc(), x.getType(), x, dy))
 TBC_UNARY_VJP(SinOp, f.mul(dy, builder.create<CosOp>(getLoc(), x)))
 TBC_UNARY_VJP(CosOp, f.neg(f.mul(dy, builder.create<SinOp>(getLoc(), x))))
 TBC_UNARY_VJP(AtanOp, f.div(dy, f.add(f.number(x, 1), f.mul(x, x))))
+TBC_UNARY_VJP(FloorOp, Value())
+TBC_UNARY_VJP(CeilOp, Value())
+TBC_UNARY_VJP(RoundOp, Value())
 TBC_UNARY_VJP(CastOp, builder.create<CastOp>(getLoc(), x.getType(), dy))
 
 /// The VJP of a binary op; LEFT and RIGHT may use x, y, z (the result), dz, f, builder.

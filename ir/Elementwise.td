@@ -44,6 +44,10 @@ def Tbc_ReluOp : Tbc_SmoothOp<"relu", "max(x, 0)">;
 def Tbc_SinOp : Tbc_SmoothOp<"sin", "Sine">;
 def Tbc_CosOp : Tbc_SmoothOp<"cos", "Cosine">;
 def Tbc_AtanOp : Tbc_SmoothOp<"atan", "Inverse tangent">;
+// Constant between jumps: their gradient is zero.
+def Tbc_FloorOp : Tbc_SmoothOp<"floor", "The largest whole number that is not larger">;
+def Tbc_CeilOp : Tbc_SmoothOp<"ceil", "The smallest whole number that is not smaller">;
+def Tbc_RoundOp : Tbc_SmoothOp<"round", "The nearest whole number, the even one of two">;
 
 let additive = "true" in {
 def Tbc_AddOp : Tbc_ArithmeticOp<"add", "Sum">;
@@ -56,6 +60,14 @@ def Tbc_MaximumOp : Tbc_ArithmeticOp<"maximum", "Larger of two; the left one on 
 def Tbc_MinimumOp : Tbc_ArithmeticOp<"minimum", "Smaller of two; the left one on a tie">;
 def Tbc_AndOp : Tbc_BinaryOp<"and", "Logical and of booleans">;
 def Tbc_OrOp : Tbc_BinaryOp<"or", "Logical or of booleans">;
+
+class Tbc_BitwiseOp<string mnemonic, string text> : Tbc_BinaryOp<mnemonic, text> {
+  let arguments = (ins Tbc_IntTensor:$lhs, Tbc_IntTensor:$rhs);
+  let results = (outs Tbc_IntTensor:$result);
+}
+def Tbc_BitwiseAndOp : Tbc_BitwiseOp<"bitwise_and", "And of the bits of integers">;
+def Tbc_BitwiseOrOp : Tbc_BitwiseOp<"bitwise_or", "Or of the bits of integers">;
+def Tbc_BitwiseXorOp : Tbc_BitwiseOp<"bitwise_xor", "Exclusive or of the bits of integers">;
 
 def Tbc_NotOp : Tbc_UnaryOp<"not", "Logical not of booleans">;
 def Tbc_IsNanOp : Tbc_ElementwiseOp<"is_nan"> {

@@ -63,6 +63,7 @@ UnaryReal unaryReal(llvm::StringRef op) {
       .Case("cast", [](double x) { return x; })
       .Case("floor", [](double x) { return std::floor(x); })
       .Case("ceil", [](double x) { return std::ceil(x); })
+      .Case("round", [](double x) { return x - std::remainder(x, 1.0); })
       .Default(nullptr);
 }
 
@@ -92,6 +93,9 @@ BinaryInt binaryInt(llvm::StringRef op) {
               int64_t r = y == -1 ? 0 : x % y;
               return r != 0 && (r < 0) != (y < 0) ? r + y : r;
             })
+      .Case("bitwise_and", [](int64_t x, int64_t y) { return x & y; })
+      .Case("bitwise_or", [](int64_t x, int64_t y) { return x | y; })
+      .Case("bitwise_xor", [](int64_t x, int64_t y) { return x ^ y; })
       .Case("maximum", [](int64_t x, int64_t y) { return std::max(x, y); })
       .Case("minimum", [](int64_t x, int64_t y) { return std::min(x, y); })
       .Case("and", [](int64_t x, int64_t y) { return int64_t(x && y); })

@@ -241,6 +241,7 @@ void GraphImporter::importNode(const GraphNode &node) {
     // Nodes of the graph itself were checked before; a branch that is not taken may hold anything.
     if (!importer)
       throw ImportError("is not supported; docs/onnx-ops.md lists the ops that are");
+    context.upgrade();
     importer->import(context);
     context.requireInputsAsked();
     for (const Value &value : context.results())

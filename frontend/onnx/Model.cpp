@@ -16,6 +16,9 @@ namespace tbc::frontend {
 
 namespace {
 
+/// The operator sets that some op is known of; NodeContext::upgrade says which forms of each.
+constexpr int64_t oldestOpset = 1, newestOpset = 28;
+
 void readOperatorSets(Model &model) {
   for (const onnx::OperatorSetIdProto &set : model.proto->opset_import()) {
     if (!set.domain().empty() && set.domain() != "ai.onnx")
@@ -25,16 +28,21 @@ void readOperatorSets(Model &model) {
                         std::to_string(model.opset) + " and " + std::to_string(set.version()));
     model.opset = set.version();
   }
+  // A model of other domains alone names no version of the standard set.
+  bool isStandard = false;
+  for (const onnx::NodeProto &node : model.graph().node())
+    isStandard |= node.domain().empty() || node.domain() == "ai.onnx";
+  if (model.opset == 0 && !isStandard)
+    model.opset = newestOpset;
   checkOpset(model.opset, "the model");
 }
 
 } // namespace
 
 void checkOpset(int64_t version, const std::string &what) {
-  constexpr int64_t oldest = 13, newest = 28;
-  if (version < oldest || version > newest)
+  if (version < oldestOpset || version > newestOpset)
     throw ImportError(what + " uses operator set " + std::to_string(version) + "; sets " +
-                      std::to_string(oldest) + " to " + std::to_string(newest) +
+                      std::to_string(oldestOpset) + " to " + std::to_string(newestOpset) +
                       " are supported. Convert it with onnx.version_converter, or export it again");
 }
 

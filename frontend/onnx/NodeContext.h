@@ -11,6 +11,7 @@
 
 #include "llvm/ADT/ArrayRef.h"
 
+#include <deque>
 #include <functional>
 
 namespace tbc::frontend {
@@ -57,7 +58,10 @@ public:
   size_t numOutputs() const { return outputs.size(); }
   /// Whether the graph names output `i`.
   bool wantsOutput(size_t i) const { return i < outputs.size() && !node.output(int(i)).empty(); }
-  const std::string &inputName(size_t i) const { return node.input(int(i)); }
+  /// The name of input `i`; that of the op for an input that older operator sets have as attribute.
+  const std::string &inputName(size_t i) const {
+    return int(i) < node.input_size() ? node.input(int(i)) : node.op_type();
+  }
   /// ImportError if the node has an input that no one has asked for: one that the op has not.
   void requireInputsAsked() const;
   void setOutput(size_t i, Value value) {
@@ -94,13 +98,20 @@ public:
   void warn(const std::string &text) { warnings.push_back(text); }
   std::vector<std::string> warnings;
 
+  /// Gives the node the form of today's operator sets: attributes that became inputs are inputs,
+  /// and operands broadcast as in numpy. ImportError for a form that is too old.
+  void upgrade();
+
 private:
+  void addInput(size_t i, Value value);
+
   const Model &model;
   const GraphNode &graphNode;
   const onnx::NodeProto &node;
   std::vector<const Value *> inputs;
   mutable std::vector<bool> asked;
   std::vector<Value> outputs;
+  std::deque<Value> added;
 };
 
 /// The importer of one kind of node: reads inputs, sets outputs.
@@ -112,6 +123,7 @@ struct OpImporter {
 
 /// The families; one file each in ops/, or Control.cpp.
 llvm::ArrayRef<OpImporter> mathOps();
+llvm::ArrayRef<OpImporter> activationOps();
 llvm::ArrayRef<OpImporter> shapeOps();
 llvm::ArrayRef<OpImporter> generatorOps();
 llvm::ArrayRef<OpImporter> indexingOps();
@@ -122,6 +134,9 @@ llvm::ArrayRef<OpImporter> linearOps();
 llvm::ArrayRef<OpImporter> reductionOps();
 llvm::ArrayRef<OpImporter> normOps();
 llvm::ArrayRef<OpImporter> convOps();
+llvm::ArrayRef<OpImporter> poolOps();
+llvm::ArrayRef<OpImporter> recurrentOps();
+llvm::ArrayRef<OpImporter> trainingOps();
 llvm::ArrayRef<OpImporter> attentionOps();
 llvm::ArrayRef<OpImporter> microsoftOps();
 llvm::ArrayRef<OpImporter> controlOps();

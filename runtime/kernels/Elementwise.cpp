@@ -70,6 +70,15 @@ struct Cos {
 struct Atan {
   template <typename T> static T apply(T x) { return atanOf(x); }
 };
+struct Floor {
+  template <typename T> static T apply(T x) { return floorOf(x); }
+};
+struct Ceil {
+  template <typename T> static T apply(T x) { return ceilOf(x); }
+};
+struct Round {
+  template <typename T> static T apply(T x) { return roundOf(x); }
+};
 struct Not {
   static int64_t apply(int64_t x) { return !x; }
 };
@@ -115,6 +124,15 @@ struct And {
 };
 struct Or {
   static int64_t apply(int64_t x, int64_t y) { return x || y; }
+};
+struct BitwiseAnd {
+  static int64_t apply(int64_t x, int64_t y) { return x & y; }
+};
+struct BitwiseOr {
+  static int64_t apply(int64_t x, int64_t y) { return x | y; }
+};
+struct BitwiseXor {
+  static int64_t apply(int64_t x, int64_t y) { return x ^ y; }
 };
 struct ReluGrad {
   template <typename T> static T apply(T x, T dy) { return isPositive(x) ? dy : integer<T>(0); }
@@ -366,6 +384,9 @@ const KernelTable &tbc::kernels::elementwiseKernels() {
       {"sin", unaryFloat<Sin>},
       {"cos", unaryFloat<Cos>},
       {"atan", unaryFloat<Atan>},
+      {"floor", unaryFloat<Floor>},
+      {"ceil", unaryFloat<Ceil>},
+      {"round", unaryFloat<Round>},
       {"is_nan", isNan},
       {"not", unaryInt<Not>},
       {"add", binary<Add>},
@@ -377,6 +398,9 @@ const KernelTable &tbc::kernels::elementwiseKernels() {
       {"minimum", binary<Minimum>},
       {"and", binaryInt<And>},
       {"or", binaryInt<Or>},
+      {"bitwise_and", binaryInt<BitwiseAnd>},
+      {"bitwise_or", binaryInt<BitwiseOr>},
+      {"bitwise_xor", binaryInt<BitwiseXor>},
       {"compare", compare},
       {"select", select},
       {"cast", cast},

@@ -83,6 +83,9 @@ Residue tbc::kernels::applyHash(FunctionKey function, Residue x) {
     case FunctionKey::Erf:
     case FunctionKey::Sin:
     case FunctionKey::Atan:
+    case FunctionKey::Floor:
+    case FunctionKey::Ceil:
+    case FunctionKey::Round:
       return {0};
     case FunctionKey::Log:
     case FunctionKey::Sigmoid:

@@ -68,10 +68,24 @@ int64_t orderKey(Residue a);
 
 /// The scalar functions that residues replace by a keyed hash. The key names the function, never
 /// the op.
-enum class FunctionKey : uint64_t { Exp = 1, Log, Sqrt, Tanh, Erf, Sigmoid, Sin, Cos, Pow, Atan };
+enum class FunctionKey : uint64_t {
+  Exp = 1,
+  Log,
+  Sqrt,
+  Tanh,
+  Erf,
+  Sigmoid,
+  Sin,
+  Cos,
+  Pow,
+  Atan,
+  Floor,
+  Ceil,
+  Round
+};
 
 /// The hash h_f(x), with h_f(0) = f(0) where f(0) is 0 or 1 (exp and cos: 1; sqrt, tanh, erf, sin,
-/// atan: 0).
+/// atan, floor, ceil, round: 0).
 Residue applyHash(FunctionKey function, Residue x);
 
 /// The hash of two arguments, for pow with an exponent that is no small integer.

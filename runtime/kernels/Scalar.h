@@ -48,6 +48,10 @@ template <typename T> IfFloat<T> erfOf(T x) { return std::erf(x); }
 template <typename T> IfFloat<T> sinOf(T x) { return std::sin(x); }
 template <typename T> IfFloat<T> cosOf(T x) { return std::cos(x); }
 template <typename T> IfFloat<T> atanOf(T x) { return std::atan(x); }
+template <typename T> IfFloat<T> floorOf(T x) { return std::floor(x); }
+template <typename T> IfFloat<T> ceilOf(T x) { return std::ceil(x); }
+/// Rounds halves to even, whatever the rounding mode is.
+template <typename T> IfFloat<T> roundOf(T x) { return x - std::remainder(x, T(1)); }
 template <typename T> IfFloat<T> powOf(T x, T y) { return std::pow(x, y); }
 template <typename T> IfFloat<T> powerOf(T x, int64_t n) { return std::pow(x, T(n)); }
 
@@ -67,6 +71,9 @@ inline Residue erfOf(Residue x) { return applyHash(FunctionKey::Erf, x); }
 inline Residue sinOf(Residue x) { return applyHash(FunctionKey::Sin, x); }
 inline Residue cosOf(Residue x) { return applyHash(FunctionKey::Cos, x); }
 inline Residue atanOf(Residue x) { return applyHash(FunctionKey::Atan, x); }
+inline Residue floorOf(Residue x) { return applyHash(FunctionKey::Floor, x); }
+inline Residue ceilOf(Residue x) { return applyHash(FunctionKey::Ceil, x); }
+inline Residue roundOf(Residue x) { return applyHash(FunctionKey::Round, x); }
 inline Residue sigmoidOf(Residue x) { return applyHash(FunctionKey::Sigmoid, x); }
 inline Residue powerOf(Residue x, int64_t n) { return power(x, n); }
 

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <csignal>
 #include <functional>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,6 +31,7 @@ struct DataSet {
   std::vector<std::string> names;
   std::vector<Tensor> inputs;
 
+  bool isEmpty(size_t i) const { return inputs[i].numElements() == 0; }
   bool isFloat(size_t i) const { return kernels::isFloat(inputs[i].dtype()); }
 };
 
@@ -53,21 +55,22 @@ DataSet readInputs(const std::filesystem::path &folder, const frontend::Model &m
 /// none; each holds more than those before it or others.
 std::vector<std::vector<bool>> choicesOf(const DataSet &data) {
   size_t count = data.inputs.size();
-  std::vector<std::vector<bool>> choices{std::vector<bool>(count, false)};
+  std::vector<std::vector<bool>> choices;
   auto add = [&](const std::function<bool(size_t)> &isHeld) {
     std::vector<bool> choice;
     for (size_t i = 0; i < count; ++i)
-      choice.push_back(isHeld(i));
+      choice.push_back(data.isEmpty(i) || isHeld(i));
     if (std::find(choices.begin(), choices.end(), choice) == choices.end())
       choices.push_back(choice);
   };
+  add([](size_t) { return false; });
   // Shapes, axes, counts, indices; then also paddings, limits, ratios.
   add([&](size_t i) { return i > 0 && !data.isFloat(i); });
   add([&](size_t i) { return !data.isFloat(i); });
   add([&](size_t i) { return i > 0; });
   bool mayHoldAll = true;
   for (size_t i = 0; i < count; ++i)
-    mayHoldAll &= !data.isFloat(i) || data.inputs[i].shape().empty();
+    mayHoldAll &= !data.isFloat(i) || data.isEmpty(i) || data.inputs[i].shape().empty();
   if (mayHoldAll)
     add([](size_t) { return true; });
   else
@@ -182,7 +185,8 @@ Verdict runIsolated(const std::filesystem::path &folder, unsigned seconds) {
     return {Outcome::Failed, "no process"};
   if (child == 0) {
     close(ends[0]);
-    alarm(seconds);
+    rlimit limit{seconds, seconds + 1};
+    setrlimit(RLIMIT_CPU, &limit);
     Verdict verdict = runTest(folder);
     std::string message = std::to_string(int(verdict.outcome)) + verdict.text;
     for (size_t at = 0; at < message.size();) {
@@ -202,9 +206,10 @@ Verdict runIsolated(const std::filesystem::path &folder, unsigned seconds) {
   int status = 0;
   waitpid(child, &status, 0);
   if (WIFSIGNALED(status))
-    return {Outcome::Failed, WTERMSIG(status) == SIGALRM
-                                 ? "took more than " + std::to_string(seconds) + " s"
-                                 : "ended with signal " + std::to_string(WTERMSIG(status))};
+    return {Outcome::Failed,
+            WTERMSIG(status) == SIGXCPU
+                ? "took more than " + std::to_string(seconds) + " s of processor time"
+                : "ended with signal " + std::to_string(WTERMSIG(status))};
   if (status != 0 || message.empty())
     return {Outcome::Failed, "ended without a verdict"};
   return {Outcome(message[0] - '0'), message.substr(1)};

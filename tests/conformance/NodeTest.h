@@ -21,7 +21,8 @@ struct Verdict {
 /// constant.
 Verdict runTest(const std::filesystem::path &folder);
 
-/// The same in a process of its own: a crash, or more than `seconds`, is a failure.
+/// The same in a process of its own: a crash, or more than `seconds` of processor time, is a
+/// failure.
 Verdict runIsolated(const std::filesystem::path &folder, unsigned seconds);
 
 } // namespace tbc::conformance

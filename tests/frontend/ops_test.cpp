@@ -374,4 +374,62 @@ TEST_F(Ops, ConstantsOfHalfFloats) {
   EXPECT_THAT(run(b), ElementsAre(1, -2, 2, -1));
 }
 
+/// Slice, Unsqueeze and Softmax as operator set 9 had them: attributes, and the trailing dims as
+/// one.
+TEST_F(Ops, OldFormsAreUpgraded) {
+  ModelBuilder b = withInput({"2", "2"}, 9);
+  onnx::NodeProto &slice = b.node("Slice", {"x"}, {"s"});
+  ModelBuilder::attr(slice, "starts", std::vector<int64_t>{0});
+  ModelBuilder::attr(slice, "ends", std::vector<int64_t>{1});
+  ModelBuilder::attr(slice, "axes", std::vector<int64_t>{2});
+  ModelBuilder::attr(b.node("Unsqueeze", {"s"}, {"u"}), "axes", std::vector<int64_t>{3});
+  b.node("Softmax", {"u"}, {"y"});
+  // Each sample holds two numbers that differ by 2.
+  double low = 1 / (1 + std::exp(2)), high = 1 - low;
+  EXPECT_THAT(run(b), ::testing::Pointwise(::testing::DoubleNear(1e-12),
+                                           std::vector<double>{low, high, low, high}));
+  EXPECT_EQ(shape, (kernels::Shape{2, 2, 1, 1}));
+}
+
+/// One unit, no recurrence weights, the batch a symbol: y = sigmoid(x) tanh(c) with
+/// c = sigmoid(x) c + sigmoid(x) tanh(x).
+TEST_F(Ops, LstmOverASymbolicBatch) {
+  ModelBuilder b = withInput({"2", "1"});
+  b.floats("w", {1, 4, 1}, {1, 1, 1, 1});
+  b.floats("r", {1, 4, 1}, {0, 0, 0, 0});
+  onnx::NodeProto &lstm = b.node("LSTM", {"x", "w", "r"}, {"y"});
+  ModelBuilder::attr(lstm, "hidden_size", int64_t(1));
+  ModelBuilder::attr(lstm, "layout", int64_t(1));
+  std::vector<double> y = run(b), expected;
+  auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  for (int sample = 0; sample < 2; ++sample) {
+    double c = 0;
+    for (int t = 0; t < 2; ++t) {
+      double x = 2 * sample + t;
+      c = sigmoid(x) * c + sigmoid(x) * std::tanh(x);
+      expected.push_back(sigmoid(x) * std::tanh(c));
+    }
+  }
+  EXPECT_THAT(y, ::testing::Pointwise(::testing::DoubleNear(1e-12), expected));
+  EXPECT_EQ(shape, (kernels::Shape{2, 2, 1, 1}));
+}
+
+/// Windows that overlap by two: what a convolution reads twice a transposed one writes twice.
+TEST_F(Ops, ConvTransposeOverASymbolicBatch) {
+  ModelBuilder b = withInput({"1", "2"});
+  b.floats("w", {1, 1, 3}, {1, 10, 100});
+  b.node("ConvTranspose", {"x", "w"}, {"y"});
+  EXPECT_THAT(run(b), ElementsAre(0, 1, 10, 100, 2, 23, 230, 300));
+}
+
+TEST_F(Ops, EinsumOfThreeWithADiagonal) {
+  ModelBuilder b = withInput({"2", "2"});
+  b.floats("v", {2}, {1, 10});
+  b.floats("w", {2}, {1, 2});
+  onnx::NodeProto &einsum = b.node("Einsum", {"x", "v", "w"}, {"y"});
+  ModelBuilder::attr(einsum, "equation", std::string("...ii, i, j -> ...j"));
+  // Diagonals 0, 3 and 4, 7.
+  EXPECT_THAT(run(b), ElementsAre(30, 60, 74, 148));
+}
+
 } // namespace

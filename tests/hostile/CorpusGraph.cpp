@@ -300,7 +300,7 @@ void addDomains(Files &files) {
   opset("0", 0);
   opset("-1", -1);
   opset("1", 1);
-  opset("12", 12);
+  opset("5", 5);
   opset("9999", 9999);
   opset("min", INT64_MIN);
   opset("max", INT64_MAX);

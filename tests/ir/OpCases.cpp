@@ -28,6 +28,9 @@ const std::vector<OpCase> &differentiableCases() {
       {"sin", "2x3xf32", "2x3xf32"},
       {"cos", "2x3xf32", "2x3xf32"},
       {"atan", "2x3xf32", "2x3xf32"},
+      {"floor", "2x3xf32", "2x3xf32"},
+      {"ceil", "2x3xf32", "2x3xf32"},
+      {"round", "2x3xf32", "2x3xf32"},
       {"cast", "2x3xf32", "2x3xf64"},
       {"add", "2x3xf32, 2x3xf32", "2x3xf32"},
       {"sub", "2x3xf32, 2x3xf32", "2x3xf32"},
@@ -47,6 +50,7 @@ const std::vector<OpCase> &differentiableCases() {
       {"pad", "2x3xf32", "2x6xf32", "dim = 1 : i64, low = 1 : i64, high = 2 : i64"},
 
       {"reduce_sum", "2x3x4xf32", "3xf32", "dims = array<i64: 0, 2>"},
+      {"reduce_max", "2x3x4xf32", "3xf32", "dims = array<i64: 0, 2>"},
       {"einsum", "2x3x4xf32, 5x4xf32", "2x3x5xf32",
        "lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 3, 2>, "
        "out_labels = array<i64: 0, 1, 3>"},
@@ -73,6 +77,12 @@ const std::vector<OpCase> &differentiableCases() {
       {"conv", "1x3x4x4xf32, 3x1x3x3xf32", "1x3x4x4xf32",
        "strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, "
        "groups = 3 : i64"},
+      {"conv_grad_input", "2x3x3x2xf32, 3x4x3x2xf32", "2x4x5x6xf32",
+       "strides = array<i64: 2, 3>, pads = array<i64: 1, 0, 1, 2>, dilations = array<i64: 1, 2>, "
+       "groups = 1 : i64"},
+      {"conv_grad_input", "2x6x4xf32, 6x2x3xf32", "2x4x6xf32",
+       "strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, "
+       "groups = 2 : i64"},
       {"max_pool", "2x2x5x5xf32", "2x2x3x2xf32",
        "kernel = array<i64: 3, 2>, strides = array<i64: 2, 2>, pads = array<i64: 1, 0, 1, 0>, "
        "dilations = array<i64: 1, 2>"},

@@ -38,9 +38,9 @@ std::vector<OpCase> allCases() {
        "momentum = 0.9 : f64, nesterov = true, weight_decay = 0.1 : f64"},
       {"adamw", "2x3xbf16, 2x3xf32, 2x3xf32, 2x3xf32, f32, i64", "2x3xbf16, 2x3xf32, 2x3xf32",
        "beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.1 : f64"},
-      {"conv_grad_input", "2x6x4xf32, 6x2x3xf32", "2x4x6xf32",
-       "strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, "
-       "groups = 2 : i64"},
+      {"bitwise_and", "2x3xi64, 2x3xi64", "2x3xi64"},
+      {"bitwise_or", "2x3xi32, 2x3xi32", "2x3xi32"},
+      {"bitwise_xor", "2x3xui8, 2x3xui8", "2x3xui8"},
       {"conv_grad_weight", "2x4x6xf32, 2x6x4xf32", "6x2x3xf32",
        "strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, "
        "groups = 2 : i64"},

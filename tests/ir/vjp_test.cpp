@@ -65,9 +65,12 @@ void differentiate(ParsedModule &module, const std::vector<unsigned> &wanted) {
       << module.messages;
   SmallVector<Value> results;
   for (auto [operand, cotangent] : llvm::enumerate(operandCotangents)) {
-    ASSERT_EQ(bool(cotangent), needed[operand]) << "operand " << operand;
-    if (!cotangent)
+    ASSERT_TRUE(!cotangent || needed[operand]) << "operand " << operand;
+    if (!needed[operand])
       continue;
+    // A cotangent that is left out is zero.
+    if (!cotangent)
+      cotangent = splat(builder, op->getLoc(), tensorType(op->getOperand(operand)), 0);
     ASSERT_EQ(cotangent.getType(), op->getOperand(operand).getType()) << "operand " << operand;
     results.push_back(cotangent);
   }

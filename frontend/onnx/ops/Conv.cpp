@@ -1,18 +1,18 @@
-//===- Conv.cpp - Convolution and pooling ----------------------------------===//
+//===- Conv.cpp - Convolution ----------------------------------------------===//
 
 #include "frontend/onnx/ops/Families.h"
+#include "frontend/onnx/ops/Window.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 namespace tbc::frontend {
 
 namespace {
 
-/// The window of a convolution or pooling over the spatial dims of x[n, c, *].
-struct Window {
-  std::vector<int64_t> kernel, strides, dilations, pads;
-  Shape output;
-};
+constexpr int64_t maxWindow = int64_t(1) << 31;
 
-Window readWindow(NodeContext &node, const Shape &input, std::vector<int64_t> kernel) {
+/// kernel_shape, strides and dilations, checked.
+Window readGeometry(NodeContext &node, const Shape &input, const std::vector<int64_t> &kernel) {
   size_t dims = input.size() - 2;
   Window window;
   window.kernel = node.attrInts("kernel_shape", kernel);
@@ -25,35 +25,60 @@ Window readWindow(NodeContext &node, const Shape &input, std::vector<int64_t> ke
                       std::to_string(input.size()));
   if (!kernel.empty() && window.kernel != kernel)
     throw ImportError("kernel_shape is not that of the weight");
-  std::string autoPad = node.attrText("auto_pad", "NOTSET");
-  constexpr int64_t limit = int64_t(1) << 31;
-  for (size_t i = 0; i < dims; ++i) {
-    int64_t size = input[i + 2], stride = window.strides[i];
-    for (int64_t number : {window.kernel[i], stride, window.dilations[i]})
-      if (number < 1 || number > limit)
+  for (size_t i = 0; i < dims; ++i)
+    for (int64_t number : {window.kernel[i], window.strides[i], window.dilations[i]})
+      if (number < 1 || number > maxWindow)
         throw ImportError("kernel_shape, strides and dilations must be positive");
-    int64_t reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
-    int64_t &low = window.pads[i], &high = window.pads[i + dims];
-    if (autoPad == "VALID") {
-      low = high = 0;
-    } else if (autoPad == "SAME_UPPER" || autoPad == "SAME_LOWER") {
-      int64_t total =
-          std::max<int64_t>(0, ((size + stride - 1) / stride - 1) * stride + reach - size);
-      low = autoPad == "SAME_LOWER" ? total - total / 2 : total / 2;
-      high = total - low;
-    } else if (autoPad != "NOTSET") {
-      throw ImportError("unknown auto_pad '" + autoPad + "'");
-    }
-    if (low < 0 || high < 0 || low > limit || high > limit)
+  for (int64_t pad : window.pads)
+    if (pad < 0 || pad > maxWindow)
       throw ImportError("negative pads are not supported");
+  return window;
+}
+
+/// Sets both pads of a dim to `total` in sum, the larger one low if `lowFirst`.
+void splitPads(int64_t total, bool lowFirst, int64_t &low, int64_t &high) {
+  low = lowFirst ? total - total / 2 : total / 2;
+  high = total - low;
+}
+
+/// "NOTSET", "VALID", "SAME_UPPER" or "SAME_LOWER".
+std::string readAutoPad(NodeContext &node) {
+  std::string autoPad = node.attrText("auto_pad", "NOTSET");
+  if (!llvm::is_contained({"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"}, autoPad))
+    throw ImportError("unknown auto_pad '" + autoPad + "'");
+  return autoPad.empty() ? "NOTSET" : autoPad;
+}
+
+} // namespace
+
+Window readWindow(NodeContext &node, const Shape &input, std::vector<int64_t> kernel) {
+  if (input.size() < 3)
+    throw ImportError("needs a tensor of rank 3 or more");
+  Window window = readGeometry(node, input, kernel);
+  std::string autoPad = readAutoPad(node);
+  bool roundsUp = node.attrInt("ceil_mode", 0) != 0;
+  size_t dims = input.size() - 2;
+  window.givenPads = window.pads;
+  for (size_t i = 0; i < dims; ++i) {
+    int64_t size = input[i + 2], stride = window.strides[i], reach = window.reach(i);
+    int64_t &low = window.pads[i], &high = window.pads[i + dims];
+    if (autoPad == "VALID")
+      low = high = 0;
+    else if (autoPad != "NOTSET")
+      splitPads(std::max<int64_t>(0, ((size + stride - 1) / stride - 1) * stride + reach - size),
+                autoPad == "SAME_LOWER", low, high);
+    window.givenPads[i] = low;
+    window.givenPads[i + dims] = high;
     if (size + low + high < reach)
       throw ImportError("the window does not fit into an input of shape " +
                         printShape(input, node.emitter.marker));
-    window.output.push_back((size + low + high - reach) / stride + 1);
-    // Rounding up makes another window only where one would be partly outside.
-    if (node.attrInt("ceil_mode", 0) && (size + low + high - reach) % stride != 0)
-      throw ImportError(
-          "ceil_mode is not supported where it adds a partial window; pad the input instead");
+    int64_t rest = size + low + high - reach, last = rest / stride;
+    // Rounding up makes another window unless it starts in the padding behind.
+    if (roundsUp && rest % stride != 0 && (last + 1) * stride < size + low) {
+      ++last;
+      high = last * stride + reach - size - low;
+    }
+    window.output.push_back(last + 1);
   }
   return window;
 }
@@ -71,91 +96,136 @@ Shape withSpatial(int64_t n, int64_t c, const Shape &spatial) {
   return shape;
 }
 
-void importConv(NodeContext &node) {
-  Emitter &e = node.emitter;
-  const Value &x = imageInput(node), &w = node.input(1);
-  int64_t groups = node.attrInt("group", 1);
+Value addChannelBias(NodeContext &node, const Value &value, size_t i) {
+  if (!node.hasInput(i))
+    return value;
+  const Value &bias = node.input(i);
+  if (bias.shape != Shape{value.shape[1]})
+    throw ImportError("has a bias of shape " + printShape(bias.shape, node.emitter.marker) +
+                      " for " + std::to_string(value.shape[1]) + " channels");
+  std::vector<unsigned> added{0};
+  for (unsigned dim = 2; dim < value.rank(); ++dim)
+    added.push_back(dim);
+  return elementwise(node.emitter, "add", {value, unsqueeze(bias, added)});
+}
+
+Value convolve(Emitter &e, const Value &x, const Value &weight, const Window &window,
+               int64_t groups) {
+  Shape shape = withSpatial(x.shape[0], weight.shape[0], window.output);
+  mlir::Value y =
+      e.createOne("conv", {e.full(x), e.full(weight)}, e.type(x.dtype, shape),
+                  {e.integers("strides", window.strides), e.integers("pads", window.pads),
+                   e.integers("dilations", window.dilations), e.integer("groups", groups)});
+  return Value::ofTensor(x.dtype, y);
+}
+
+namespace {
+
+/// Throws unless a convolution of `x` with the weight, whose dim `weightDim` is x's channels (per
+/// group, if it is dim 1), has consistent shapes and types.
+void checkWeight(NodeContext &node, const Value &x, const Value &w, int64_t groups,
+                 unsigned weightDim) {
+  int64_t marker = node.emitter.marker;
   if (w.rank() != x.rank() || w.dtype != x.dtype)
     throw ImportError("convolves tensors of rank " + std::to_string(x.rank()) + " and " +
                       std::to_string(w.rank()) + " or of different types");
   if (groups < 1 || x.shape[1] % groups != 0 || w.shape[0] % groups != 0 ||
-      w.shape[1] != x.shape[1] / groups)
-    throw ImportError("convolves " + printShape(x.shape, e.marker) + " with " +
-                      printShape(w.shape, e.marker) + " in " + std::to_string(groups) + " groups");
+      w.shape[weightDim] != (weightDim == 1 ? x.shape[1] / groups : x.shape[1]))
+    throw ImportError("convolves " + printShape(x.shape, marker) + " with " +
+                      printShape(w.shape, marker) + " in " + std::to_string(groups) + " groups");
+}
+
+void importConv(NodeContext &node) {
+  const Value &x = imageInput(node), &w = node.input(1);
+  int64_t groups = node.attrInt("group", 1);
+  checkWeight(node, x, w, groups, 1);
   Window window = readWindow(node, x.shape, {w.shape.begin() + 2, w.shape.end()});
-  Shape shape = withSpatial(x.shape[0], w.shape[0], window.output);
+  node.setOutput(0, addChannelBias(node, convolve(node.emitter, x, w, window, groups), 2));
+}
+
+/// The transpose of a convolution: what its gradient does to a cotangent. Along a spatial dim
+///     output = stride * (input - 1) + output_padding + reach - low - high.
+void importConvTranspose(NodeContext &node) {
+  Emitter &e = node.emitter;
+  const Value &x = imageInput(node), &w = node.input(1);
+  int64_t groups = node.attrInt("group", 1);
+  checkWeight(node, x, w, groups, 0);
+  Window window = readGeometry(node, x.shape, {w.shape.begin() + 2, w.shape.end()});
+  std::string autoPad = readAutoPad(node);
+  size_t dims = window.kernel.size();
+  std::vector<int64_t> extra = node.attrInts("output_padding", std::vector<int64_t>(dims, 0));
+  std::vector<int64_t> sizes = node.attrInts("output_shape", {});
+  if (extra.size() != dims || (!sizes.empty() && sizes.size() != dims))
+    throw ImportError("output_padding or output_shape does not fit an input of rank " +
+                      std::to_string(x.rank()));
+  for (size_t i = 0; i < dims; ++i) {
+    int64_t &low = window.pads[i], &high = window.pads[i + dims];
+    if (extra[i] < 0 || extra[i] > maxWindow)
+      throw ImportError("output_padding must not be negative");
+    int64_t full = window.strides[i] * (x.shape[i + 2] - 1) + window.reach(i);
+    if (autoPad == "VALID")
+      low = high = 0;
+    if (!sizes.empty() || autoPad == "SAME_UPPER" || autoPad == "SAME_LOWER") {
+      int64_t size = sizes.empty() ? x.shape[i + 2] * window.strides[i] : sizes[i];
+      int64_t total = full + extra[i] - size;
+      if (total >= 0)
+        splitPads(total, autoPad != "SAME_UPPER", low, high);
+      else
+        low = high = 0, extra[i] -= total;
+    }
+    // What is added behind and what is cut off behind cancel.
+    int64_t both = std::min(high, extra[i]);
+    high -= both, extra[i] -= both;
+    if (extra[i] >= window.strides[i])
+      throw ImportError("has " + std::to_string(extra[i]) +
+                        " elements behind the last window, and a stride of " +
+                        std::to_string(window.strides[i]) + ", which is not supported");
+    window.output.push_back(full + extra[i] - low - high);
+    if (window.output.back() < 1)
+      throw ImportError("cuts off the whole output");
+  }
+  Shape shape = withSpatial(x.shape[0], w.shape[1] * groups, window.output);
   mlir::Value y =
-      e.createOne("conv", {e.full(x), e.full(w)}, e.type(x.dtype, shape),
+      e.createOne("conv_grad_input", {e.full(x), e.full(w)}, e.type(x.dtype, shape),
                   {e.integers("strides", window.strides), e.integers("pads", window.pads),
                    e.integers("dilations", window.dilations), e.integer("groups", groups)});
-  Value result = Value::ofTensor(x.dtype, y);
-  if (node.hasInput(2)) {
-    if (node.input(2).shape != Shape{w.shape[0]})
-      throw ImportError("has a bias of shape " + printShape(node.input(2).shape, e.marker) +
-                        " for " + std::to_string(w.shape[0]) + " channels");
-    std::vector<unsigned> added{0};
-    for (unsigned dim = 2; dim < x.rank(); ++dim)
-      added.push_back(dim);
-    result = elementwise(e, "add", {result, unsqueeze(node.input(2), added)});
+  node.setOutput(0, addChannelBias(node, Value::ofTensor(x.dtype, y), 2));
+}
+
+/// A convolution of each channel that looks back only: over the carried last elements, then the
+/// input. The new state is the last elements of both.
+void importCausalConv(NodeContext &node) {
+  Formula f{node.emitter};
+  const Value &x = imageInput(node), &w = node.input(1);
+  checkWeight(node, x, w, x.shape[1], 1);
+  int64_t carried = w.rank() == 3 ? w.shape[2] - 1 : 0;
+  std::string activation = node.attrText("activation", "none");
+  if (w.rank() != 3 || w.shape[0] != x.shape[1])
+    throw ImportError("needs a weight [channels, 1, k] and an input [batch, channels, length]");
+  if (activation != "none" && activation != "silu" && activation != "swish")
+    throw ImportError("unknown activation '" + activation + "'");
+  if (node.wantsOutput(1) && carried == 0)
+    throw ImportError("has a state without elements, which is not supported");
+  Value all = x;
+  if (carried > 0) {
+    Value past = node.hasInput(3) ? node.input(3)
+                                  : Value::ofSplat(x.dtype, {x.shape[0], x.shape[1], carried}, 0);
+    all = concat(f.emitter, {past, x}, 2);
   }
-  node.setOutput(0, result);
-}
-
-Value pool(NodeContext &node, llvm::StringRef mnemonic, const Window &window,
-           mlir::NamedAttribute last) {
-  Emitter &e = node.emitter;
-  const Value &x = node.input(0);
-  Shape shape = withSpatial(x.shape[0], x.shape[1], window.output);
-  mlir::Value y =
-      e.createOne(mnemonic, {e.full(x)}, e.type(x.dtype, shape),
-                  {e.integers("kernel", window.kernel), e.integers("strides", window.strides),
-                   e.integers("pads", window.pads), last});
-  return Value::ofTensor(x.dtype, y);
-}
-
-void importMaxPool(NodeContext &node) {
-  Window window = readWindow(node, imageInput(node).shape, {});
+  Window window{{w.shape[2]}, {1}, {1}, {0, 0}, {0, 0}, {x.shape[2]}};
+  Value y = addChannelBias(node, convolve(f.emitter, all, w, window, x.shape[1]), 2);
+  node.setOutput(0, activation == "none" ? y : elementwise(f.emitter, "silu", {y}));
   if (node.wantsOutput(1))
-    throw ImportError("MaxPool with the output Indices is not supported");
-  node.setOutput(
-      0, pool(node, "max_pool", window, node.emitter.integers("dilations", window.dilations)));
-}
-
-void importAveragePool(NodeContext &node) {
-  Window window = readWindow(node, imageInput(node).shape, {});
-  if (llvm::any_of(window.dilations, [](int64_t d) { return d != 1; }))
-    throw ImportError("AveragePool with dilations is not supported");
-  bool includePad = node.attrInt("count_include_pad", 0) != 0;
-  node.setOutput(
-      0, pool(node, "avg_pool", window, node.emitter.flag("count_include_pad", includePad)));
-}
-
-std::vector<unsigned> spatialDims(const Value &value) {
-  std::vector<unsigned> dims;
-  for (unsigned dim = 2; dim < value.rank(); ++dim)
-    dims.push_back(dim);
-  return dims;
-}
-
-void importGlobalAveragePool(NodeContext &node) {
-  const Value &x = imageInput(node);
-  node.setOutput(0, reduceMean(node.emitter, x, spatialDims(x), true));
-}
-
-void importGlobalMaxPool(NodeContext &node) {
-  const Value &x = imageInput(node);
-  node.setOutput(0, reduce(node.emitter, "reduce_max", x, spatialDims(x), true));
+    node.setOutput(1, slice(f.emitter, all, 2, all.shape[2] - carried, 1, carried));
 }
 
 } // namespace
 
 llvm::ArrayRef<OpImporter> convOps() {
   static const OpImporter ops[] = {
-      {"", "AveragePool", importAveragePool},
+      {"", "CausalConvWithState", importCausalConv},
       {"", "Conv", importConv},
-      {"", "GlobalAveragePool", importGlobalAveragePool},
-      {"", "GlobalMaxPool", importGlobalMaxPool},
-      {"", "MaxPool", importMaxPool},
+      {"", "ConvTranspose", importConvTranspose},
   };
   return ops;
 }

@@ -44,6 +44,14 @@ void requireIndices(const Value &value);
 /// are the same.
 Value gatherElements(Emitter &emitter, const Value &data, const Value &indices, unsigned axis);
 
+/// Activations that recurrent ops name too; see their importers for the formulas.
+Value softplus(Formula &f, const Value &x);
+Value softsign(Formula &f, const Value &x);
+Value elu(Formula &f, const Value &x, double alpha);
+Value leakyRelu(Formula &f, const Value &x, double alpha);
+Value thresholdedRelu(Formula &f, const Value &x, double alpha);
+Value hardSigmoid(Formula &f, const Value &x, double alpha, double beta);
+
 } // namespace tbc::frontend
 
 #endif // TBC_FRONTEND_ONNX_OPS_FAMILIES_H

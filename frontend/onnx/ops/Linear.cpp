@@ -9,11 +9,49 @@
 
 namespace tbc::frontend {
 
+namespace {
+
+/// `value`, whose dims are labelled `labels`, with exactly the dims `wanted` in their order; those
+/// it lacks have size 1.
+Value arranged(Emitter &emitter, const Value &value, const std::vector<int64_t> &labels,
+               const std::vector<int64_t> &wanted) {
+  std::vector<unsigned> permutation, added;
+  for (auto [i, label] : llvm::enumerate(wanted)) {
+    auto it = llvm::find(labels, label);
+    if (it == labels.end())
+      added.push_back(i);
+    else
+      permutation.push_back(it - labels.begin());
+  }
+  return unsqueeze(transpose(emitter, value, permutation), added);
+}
+
+/// The einsum of integers: broadcast products, added up.
+Value integerEinsum(Emitter &emitter, const Value &a, const std::vector<int64_t> &aLabels,
+                    const Value &b, const std::vector<int64_t> &bLabels,
+                    const std::vector<int64_t> &outLabels) {
+  std::vector<int64_t> all = outLabels;
+  std::vector<unsigned> summed;
+  for (const auto *labels : {&aLabels, &bLabels})
+    for (int64_t label : *labels)
+      if (!llvm::is_contained(all, label)) {
+        summed.push_back(all.size());
+        all.push_back(label);
+      }
+  Value product = elementwise(
+      emitter, "mul", {arranged(emitter, a, aLabels, all), arranged(emitter, b, bLabels, all)});
+  return summed.empty() ? product : reduce(emitter, "reduce_sum", product, summed, false);
+}
+
+} // namespace
+
 Value einsum(Emitter &emitter, const Value &a, const std::vector<int64_t> &aLabels, const Value &b,
              const std::vector<int64_t> &bLabels, const std::vector<int64_t> &outLabels) {
-  if (!kernels::isFloat(a.dtype) || a.dtype != b.dtype)
+  if (a.dtype == DType::Bool || a.dtype != b.dtype)
     throw ImportError("multiplies matrices of " + std::string(kernels::name(a.dtype)) + " and " +
                       std::string(kernels::name(b.dtype)));
+  if (!kernels::isFloat(a.dtype))
+    return integerEinsum(emitter, a, aLabels, b, bLabels, outLabels);
   // A summed dim along which both repeat must be there once for its terms to be counted.
   auto coreLabels = [](const Value &value, const std::vector<int64_t> &labels) {
     std::vector<int64_t> result;
@@ -139,46 +177,159 @@ void importGemm(NodeContext &node) {
   node.setOutput(0, result);
 }
 
-/// Labels of one term of an equation.
-std::vector<int64_t> parseTerm(const std::string &term) {
+/// An Einsum equation: the labels of each operand and of the result. Letters are their character
+/// codes; the dims of an ellipsis, counted from the last, are the numbers behind `firstEllipsis`.
+struct Equation {
+  static constexpr int64_t firstEllipsis = 1000;
+
+  std::vector<std::vector<int64_t>> operands;
+  std::vector<int64_t> result;
+};
+
+/// The labels of one term; an ellipsis stands for `ellipsisRank` dims.
+std::vector<int64_t> parseTerm(const std::string &term, int64_t ellipsisRank) {
   std::vector<int64_t> labels;
-  for (char c : term) {
-    if (c == ' ')
+  bool hasEllipsis = false;
+  for (size_t i = 0; i < term.size(); ++i) {
+    if (term[i] == ' ')
       continue;
-    if (!std::isalpha(static_cast<unsigned char>(c)))
-      throw ImportError("Einsum supports letters only, not '" + std::string(1, c) + "'");
-    if (llvm::is_contained(labels, c))
-      throw ImportError("Einsum with a repeated label in one operand is not supported");
-    labels.push_back(c);
+    if (term.compare(i, 3, "...") == 0 && !hasEllipsis) {
+      for (int64_t dim = ellipsisRank; dim-- > 0;)
+        labels.push_back(Equation::firstEllipsis + dim);
+      hasEllipsis = true;
+      i += 2;
+      continue;
+    }
+    if (!std::isalpha(static_cast<unsigned char>(term[i])))
+      throw ImportError("has '" + std::string(1, term[i]) + "' in its equation");
+    labels.push_back(term[i]);
   }
   return labels;
 }
 
-void importEinsum(NodeContext &node) {
-  std::string equation = node.attrText("equation", "");
-  size_t comma = equation.find(','), arrow = equation.find("->");
-  if (node.numInputs() != 2 || comma == std::string::npos || arrow == std::string::npos ||
-      comma > arrow)
-    throw ImportError("Einsum is supported for two operands and an explicit result, not '" +
-                      equation + "'");
-  std::vector<int64_t> a = parseTerm(equation.substr(0, comma));
-  std::vector<int64_t> b = parseTerm(equation.substr(comma + 1, arrow - comma - 1));
-  std::vector<int64_t> out = parseTerm(equation.substr(arrow + 2));
-  std::map<int64_t, int64_t> sizes;
-  for (auto [labels, value] : {std::pair(&a, &node.input(0)), std::pair(&b, &node.input(1))}) {
-    if (labels->size() != value->rank())
-      throw ImportError("equation '" + equation + "' does not fit a tensor of rank " +
-                        std::to_string(value->rank()));
-    for (unsigned dim = 0; dim < value->rank(); ++dim)
-      if (auto [it, isNew] = sizes.insert({(*labels)[dim], value->shape[dim]});
-          it->second != value->shape[dim])
-        throw ImportError("equation '" + equation + "' gives label '" +
-                          std::string(1, char((*labels)[dim])) + "' two sizes");
+/// The rank of what an ellipsis in `term` stands for in a tensor of rank `rank`.
+int64_t ellipsisRank(const std::string &term, unsigned rank) {
+  if (term.find("...") == std::string::npos)
+    return 0;
+  int64_t letters = llvm::count_if(term, [](char c) { return c != ' ' && c != '.'; });
+  return std::max<int64_t>(0, int64_t(rank) - letters);
+}
+
+Equation parseEquation(const std::string &text, const std::vector<Value> &values) {
+  Equation equation;
+  size_t arrow = text.find("->");
+  llvm::SmallVector<llvm::StringRef> terms;
+  llvm::StringRef(text).substr(0, arrow).split(terms, ',');
+  if (terms.size() != values.size())
+    throw ImportError("equation '" + text + "' is not one for " + std::to_string(values.size()) +
+                      " operands");
+  int64_t rank = 0;
+  std::map<int64_t, int> uses;
+  for (auto [term, value] : llvm::zip(terms, values)) {
+    int64_t own = ellipsisRank(term.str(), value.rank());
+    rank = std::max(rank, own);
+    equation.operands.push_back(parseTerm(term.str(), own));
+    if (equation.operands.back().size() != value.rank())
+      throw ImportError("equation '" + text + "' does not fit a tensor of rank " +
+                        std::to_string(value.rank()));
+    for (int64_t label : equation.operands.back())
+      ++uses[label];
   }
-  for (int64_t label : out)
-    if (!sizes.count(label))
-      throw ImportError("equation '" + equation + "' has a result label that no operand has");
-  node.setOutput(0, einsum(node.emitter, node.input(0), a, node.input(1), b, out));
+  if (arrow != std::string::npos) {
+    equation.result = parseTerm(text.substr(arrow + 2), rank);
+  } else {
+    // Without a result: the ellipsis, then the letters that occur once, in their order.
+    equation.result = parseTerm("...", rank);
+    for (auto [label, count] : uses)
+      if (count == 1 && label < Equation::firstEllipsis)
+        equation.result.push_back(label);
+  }
+  for (auto [i, label] : llvm::enumerate(equation.result))
+    if (!uses.count(label) ||
+        llvm::is_contained(llvm::ArrayRef(equation.result).take_front(i), label))
+      throw ImportError("equation '" + text + "' has a result label that no operand has, or twice");
+  return equation;
+}
+
+/// The diagonal along two dims `first` < `second`, in the first.
+Value diagonal(Emitter &emitter, const Value &value, unsigned first, unsigned second) {
+  if (value.shape[first] != value.shape[second])
+    throw ImportError("takes the diagonal of dims of sizes " + std::to_string(value.shape[first]) +
+                      " and " + std::to_string(value.shape[second]));
+  auto index = [&](unsigned dim) {
+    std::vector<int64_t> steps(value.rank(), 0);
+    steps[dim] = 1;
+    return Value::ofKnown(DType::I64, Known::affine(value.shape, 0, steps, false));
+  };
+  Value isDiagonal = compare(emitter, "eq", index(first), index(second));
+  Value masked = select(emitter, isDiagonal, value, number(value, 0));
+  return reduce(emitter, "reduce_sum", masked, {second}, false);
+}
+
+/// Checks that a label has one size; dims of an ellipsis repeat where they have size 1.
+void repeatEllipses(Emitter &emitter, const std::vector<std::vector<int64_t>> &labels,
+                    std::vector<Value> &values) {
+  std::map<int64_t, int64_t> sizes;
+  for (auto [names, value] : llvm::zip(labels, values))
+    for (auto [label, size] : llvm::zip(names, value.shape)) {
+      int64_t &known = sizes.try_emplace(label, size).first->second;
+      bool mayRepeat = label >= Equation::firstEllipsis && (known == 1 || size == 1);
+      if (known != size && !mayRepeat)
+        throw ImportError("gives a label of its equation two sizes, " + std::to_string(known) +
+                          " and " + std::to_string(size));
+      known = std::max(known, size);
+    }
+  for (auto [names, value] : llvm::zip(labels, values)) {
+    Shape shape;
+    for (int64_t label : names)
+      shape.push_back(sizes[label]);
+    value = expand(emitter, value, shape);
+  }
+}
+
+/// Diagonals first, then one product after the other; each sums what nothing after it needs.
+void importEinsum(NodeContext &node) {
+  Emitter &e = node.emitter;
+  std::vector<Value> values = node.allInputs();
+  Equation equation = parseEquation(node.attrText("equation", ""), values);
+  for (auto [labels, value] : llvm::zip(equation.operands, values))
+    for (size_t i = 0; i < labels.size(); ++i)
+      for (size_t k = labels.size(); --k > i;)
+        if (labels[i] == labels[k]) {
+          value = diagonal(e, value, i, k);
+          labels.erase(labels.begin() + k);
+        }
+  repeatEllipses(e, equation.operands, values);
+  if (values.size() == 1) {
+    std::vector<int64_t> kept;
+    std::vector<unsigned> summed;
+    for (auto [dim, label] : llvm::enumerate(equation.operands[0]))
+      if (llvm::is_contained(equation.result, label))
+        kept.push_back(label);
+      else
+        summed.push_back(dim);
+    Value sum = summed.empty() ? values[0] : reduce(e, "reduce_sum", values[0], summed, false);
+    return node.setOutput(0, arranged(e, sum, kept, equation.result));
+  }
+  Value product = values[0];
+  std::vector<int64_t> labels = equation.operands[0];
+  for (size_t i = 1; i < values.size(); ++i) {
+    std::vector<int64_t> next;
+    auto keep = [&](int64_t label) {
+      bool isNeeded = llvm::is_contained(equation.result, label);
+      for (size_t later = i + 1; later < values.size(); ++later)
+        isNeeded |= llvm::is_contained(equation.operands[later], label);
+      if (isNeeded && !llvm::is_contained(next, label))
+        next.push_back(label);
+    };
+    llvm::for_each(labels, keep);
+    llvm::for_each(equation.operands[i], keep);
+    if (i + 1 == values.size())
+      next = equation.result;
+    product = einsum(e, product, labels, values[i], equation.operands[i], next);
+    labels = next;
+  }
+  node.setOutput(0, product);
 }
 
 } // namespace

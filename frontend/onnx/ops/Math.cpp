@@ -108,68 +108,6 @@ void importClip(NodeContext &node) {
   node.setOutput(0, value);
 }
 
-void importGelu(NodeContext &node) {
-  requireFloat(node.input(0));
-  std::string approximate = node.attrText("approximate", "none");
-  if (approximate != "none" && approximate != "tanh")
-    throw ImportError("unknown approximation '" + approximate + "'");
-  node.setOutput(0, elementwise(node.emitter, "gelu", {node.input(0)}, node.input(0).dtype,
-                                {node.emitter.text("approximate", approximate)}));
-}
-
-/// x where x > 0, alpha * x elsewhere.
-void importLeakyRelu(NodeContext &node) {
-  const Value &x = node.input(0);
-  requireFloat(x);
-  Value scaled = elementwise(node.emitter, "mul", {x, number(x, node.attrFloat("alpha", 0.01))});
-  Value positive = compare(node.emitter, "gt", x, number(x, 0));
-  node.setOutput(0, select(node.emitter, positive, x, scaled));
-}
-
-/// log(1 + exp(x)), computed as max(x, 0) + log(1 + exp(-|x|)).
-void importSoftplus(NodeContext &node) {
-  const Value &x = node.input(0);
-  requireFloat(x);
-  Emitter &e = node.emitter;
-  Value decay = elementwise(e, "exp", {elementwise(e, "neg", {elementwise(e, "abs", {x})})});
-  Value tail = elementwise(e, "log", {elementwise(e, "add", {number(x, 1), decay})});
-  node.setOutput(0, elementwise(e, "add", {elementwise(e, "relu", {x}), tail}));
-}
-
-/// x * max(0, min(1, alpha * x + beta)) with `alpha` 1/6 and `beta` 1/2.
-void importHardSwish(NodeContext &node) {
-  const Value &x = node.input(0);
-  requireFloat(x);
-  Emitter &e = node.emitter;
-  Value line =
-      elementwise(e, "add", {elementwise(e, "mul", {x, number(x, 1.0 / 6)}), number(x, 0.5)});
-  Value gate =
-      elementwise(e, "minimum", {elementwise(e, "maximum", {line, number(x, 0)}), number(x, 1)});
-  node.setOutput(0, elementwise(e, "mul", {x, gate}));
-}
-
-void importHardSigmoid(NodeContext &node) {
-  const Value &x = node.input(0);
-  requireFloat(x);
-  Emitter &e = node.emitter;
-  Value line = elementwise(e, "add",
-                           {elementwise(e, "mul", {x, number(x, node.attrFloat("alpha", 0.2))}),
-                            number(x, node.attrFloat("beta", 0.5))});
-  node.setOutput(0, elementwise(e, "minimum",
-                                {elementwise(e, "maximum", {line, number(x, 0)}), number(x, 1)}));
-}
-
-void importSwish(NodeContext &node) {
-  const Value &x = node.input(0);
-  requireFloat(x);
-  Emitter &e = node.emitter;
-  double alpha = node.attrFloat("alpha", 1.0);
-  if (alpha == 1)
-    return node.setOutput(0, elementwise(e, "silu", {x}));
-  Value gate = elementwise(e, "sigmoid", {elementwise(e, "mul", {x, number(x, alpha)})});
-  node.setOutput(0, elementwise(e, "mul", {x, gate}));
-}
-
 void importIsNan(NodeContext &node) {
   requireFloat(node.input(0));
   node.setOutput(0, elementwise(node.emitter, "is_nan", {node.input(0)}, DType::Bool));
@@ -188,19 +126,174 @@ void importDropout(NodeContext &node) {
     node.setOutput(1, Value::ofSplat(DType::Bool, node.input(0).shape, 1));
 }
 
+/// The remainder of truncated division of floats, with the sign of `x`, zeros too; x / infinity
+/// leaves x.
+Value truncatedRest(Formula &f, const Value &x, const Value &y) {
+  Value quotient = f.div(x, y), zero = number(x, 0);
+  Value whole = f.select(f.compare("lt", quotient, zero), f.ceil(quotient), f.floor(quotient));
+  Value isZero = f.compare("eq", whole, zero);
+  Value rest = f.select(isZero, x, f.sub(x, f.mul(whole, y)));
+  return f.select(f.compare("eq", rest, zero), f.mul(x, zero), rest);
+}
+
+/// Mod: the remainder of floor division, with the sign of the divisor; with `fmod` that of
+/// truncated division, with the sign of the dividend.
 void importMod(NodeContext &node) {
-  if (node.attrInt("fmod", 0) != 0)
-    throw ImportError("Mod with fmod = 1 is not supported");
-  importBinary(node, "mod");
+  Formula f{node.emitter};
+  const Value &x = node.input(0), &y = node.input(1);
+  requireOneType({x, y});
+  bool isFloat = kernels::isFloat(x.dtype), truncates = node.attrInt("fmod", 0) != 0;
+  if (!isFloat && !truncates && x.isKnown() && y.isKnown())
+    return node.setOutput(0, elementwise(f.emitter, "mod", {x, y}));
+  Value zero = number(x, 0);
+  Value rest = isFloat ? truncatedRest(f, x, y) : f.sub(x, f.mul(f.div(x, y), y));
+  if (truncates)
+    return node.setOutput(0, rest);
+  Value restIsNegative = f.compare("lt", rest, zero), yIsNegative = f.compare("lt", y, zero);
+  Value isNonZero = f.compare("ne", rest, zero);
+  Value signsDiffer = f.either(f.both(restIsNegative, f.negation(yIsNegative)),
+                               f.both(f.negation(restIsNegative), yIsNegative));
+  Value result = f.select(f.both(isNonZero, signsDiffer), f.add(rest, y), rest);
+  // A zero has the sign of the divisor.
+  node.setOutput(0, isFloat ? f.select(isNonZero, result, f.div(f.abs(rest), y)) : result);
 }
 
 void importXor(NodeContext &node) {
-  requireBool(node.input(0));
-  requireBool(node.input(1));
-  Emitter &e = node.emitter;
+  Formula f{node.emitter};
   const Value &a = node.input(0), &b = node.input(1);
-  Value one = elementwise(e, "or", {a, b}), both = elementwise(e, "and", {a, b});
-  node.setOutput(0, elementwise(e, "and", {one, elementwise(e, "not", {both})}));
+  requireBool(a);
+  requireBool(b);
+  node.setOutput(0, f.both(f.either(a, b), f.negation(f.both(a, b))));
+}
+
+/// -1, 0 or 1; NaN stays.
+void importSign(NodeContext &node) {
+  Formula f{node.emitter};
+  const Value &x = node.input(0);
+  Value zero = number(x, 0);
+  Value positive = f.select(f.compare("gt", x, zero), number(x, 1), f.mul(x, zero));
+  node.setOutput(0, f.select(f.compare("lt", x, zero), number(x, -1), positive));
+}
+
+/// x - x is NaN for infinities alone, besides NaN itself.
+void importIsInf(NodeContext &node) {
+  Formula f{node.emitter};
+  const Value &x = node.input(0);
+  requireFloat(x);
+  Value isInf = f.both(f.isNan(f.sub(x, x)), f.negation(f.isNan(x)));
+  if (!node.attrInt("detect_positive", 1))
+    isInf = f.both(isInf, f.compare("lt", x, number(x, 0)));
+  if (!node.attrInt("detect_negative", 1))
+    isInf = f.both(isInf, f.compare("gt", x, number(x, 0)));
+  node.setOutput(0, isInf);
+}
+
+//===- trigonometry --------------------------------------------------------===//
+
+/// Imports a function of one float tensor.
+template <Value (*function)(Formula &, const Value &)> void importFunction(NodeContext &node) {
+  Formula f{node.emitter};
+  requireFloat(node.input(0));
+  node.setOutput(0, function(f, node.input(0)));
+}
+
+Value one(const Value &x) { return number(x, 1); }
+
+Value tan(Formula &f, const Value &x) { return f.div(f.sin(x), f.cos(x)); }
+
+/// atan(x / sqrt((1 - x) (1 + x)))
+Value asin(Formula &f, const Value &x) {
+  return f.atan(f.div(x, f.sqrt(f.mul(f.sub(one(x), x), f.add(one(x), x)))));
+}
+
+/// 2 atan(sqrt((1 - x) / (1 + x)))
+Value acos(Formula &f, const Value &x) {
+  return f.mul(number(x, 2), f.atan(f.sqrt(f.div(f.sub(one(x), x), f.add(one(x), x)))));
+}
+
+Value cosh(Formula &f, const Value &x) {
+  return f.mul(number(x, 0.5), f.add(f.exp(x), f.exp(f.neg(x))));
+}
+
+/// tanh(x) cosh(x), which is exact near zero.
+Value sinh(Formula &f, const Value &x) { return f.mul(f.tanh(x), cosh(f, x)); }
+
+/// log(|x| + sqrt(x^2 + 1)) with the sign of x.
+Value asinh(Formula &f, const Value &x) {
+  Value size = f.abs(x);
+  Value positive = f.log(f.add(size, f.sqrt(f.add(f.mul(x, x), one(x)))));
+  return f.select(f.compare("lt", x, number(x, 0)), f.neg(positive), positive);
+}
+
+/// log(x + sqrt((x - 1) (x + 1)))
+Value acosh(Formula &f, const Value &x) {
+  return f.log(f.add(x, f.sqrt(f.mul(f.sub(x, one(x)), f.add(x, one(x))))));
+}
+
+/// log((1 + x) / (1 - x)) / 2
+Value atanh(Formula &f, const Value &x) {
+  return f.mul(number(x, 0.5), f.log(f.div(f.add(one(x), x), f.sub(one(x), x))));
+}
+
+//===- bits ----------------------------------------------------------------===//
+
+void requireInteger(const Value &value) {
+  if (kernels::isFloat(value.dtype) || value.dtype == DType::Bool)
+    throw ImportError("needs an integer tensor, not one of " +
+                      std::string(kernels::name(value.dtype)));
+}
+
+void importBitwise(NodeContext &node, llvm::StringRef mnemonic) {
+  requireInteger(node.input(0));
+  importBinary(node, mnemonic);
+}
+
+bool isSignedInteger(DType dtype) { return kernels::wrapTo(dtype, -1) < 0; }
+
+/// All bits set: -1, or the largest unsigned number.
+Value allBits(const Value &like) {
+  return Value::ofKnown(like.dtype, Known::ofInt(kernels::wrapTo(like.dtype, -1)));
+}
+
+/// -1 - x, which is the largest number minus x where there are no negative ones.
+void importBitwiseNot(NodeContext &node) {
+  Formula f{node.emitter};
+  const Value &x = node.input(0);
+  requireInteger(x);
+  node.setOutput(0, f.sub(allBits(x), x));
+}
+
+/// Shifts as products and quotients of powers of two. To the right, negative numbers round down. A
+/// shift by a negative number, or by as many bits as the type has or more, leaves nothing but the
+/// sign.
+void importBitShift(NodeContext &node) {
+  Formula f{node.emitter};
+  const Value &x = node.input(0), &bits = node.input(1);
+  requireInteger(x);
+  requireOneType({x, bits});
+  std::string direction = node.attrText("direction", "");
+  if (direction != "LEFT" && direction != "RIGHT")
+    throw ImportError("shifts in direction '" + direction + "'; expected LEFT or RIGHT");
+  Value zero = number(x, 0), two = number(x, 2);
+  bool isSigned = isSignedInteger(x.dtype);
+  int64_t width = 8 * kernels::byteWidth(x.dtype);
+  // The largest power of two that the type has; in a signed one, one bit more is still a shift.
+  Value largest = number(x, double(width - (isSigned ? 2 : 1)));
+  Value power = f.pow(two, f.maximum(f.minimum(bits, largest), zero));
+  Value isOneMore = f.compare("eq", bits, number(x, double(width - 1)));
+  Value isBeyond = f.either(f.compare("gt", bits, largest), f.compare("lt", bits, zero));
+  if (direction == "LEFT") {
+    Value shifted = f.mul(x, power), rest = zero;
+    if (isSigned)
+      rest = f.select(isOneMore, f.mul(shifted, two), zero);
+    return node.setOutput(0, f.select(isBeyond, rest, shifted));
+  }
+  Value shifted = f.select(isBeyond, zero, f.div(x, power));
+  if (!isSigned)
+    return node.setOutput(0, shifted);
+  Value flipped = f.sub(allBits(x), x);
+  Value negative = f.sub(allBits(x), f.select(isBeyond, zero, f.div(flipped, power)));
+  node.setOutput(0, f.select(f.compare("lt", x, zero), negative, shifted));
 }
 
 } // namespace
@@ -232,6 +325,7 @@ llvm::ArrayRef<OpImporter> mathOps() {
       FLOAT_UNARY("Atan", "atan"),
       FLOAT_UNARY("Floor", "floor"),
       FLOAT_UNARY("Ceil", "ceil"),
+      FLOAT_UNARY("Round", "round"),
       BINARY("Add", "add"),
       BINARY("Sub", "sub"),
       BINARY("Mul", "mul"),
@@ -250,19 +344,28 @@ llvm::ArrayRef<OpImporter> mathOps() {
       {"", "CastLike", importCastLike},
       {"", "Clip", importClip},
       {"", "Dropout", importDropout},
-      {"", "Gelu", importGelu},
-      {"", "HardSigmoid", importHardSigmoid},
-      {"", "HardSwish", importHardSwish},
       {"", "Identity", importIdentity},
       {"", "IsNaN", importIsNan},
-      {"", "LeakyRelu", importLeakyRelu},
       {"", "Mean", importMean},
       {"", "Mod", importMod},
       {"", "Pow", importPow},
-      {"", "Softplus", importSoftplus},
-      {"", "Swish", importSwish},
       {"", "Where", importWhere},
       {"", "Xor", importXor},
+      {"", "IsInf", importIsInf},
+      {"", "Sign", importSign},
+      {"", "Acos", importFunction<acos>},
+      {"", "Acosh", importFunction<acosh>},
+      {"", "Asin", importFunction<asin>},
+      {"", "Asinh", importFunction<asinh>},
+      {"", "Atanh", importFunction<atanh>},
+      {"", "Cosh", importFunction<cosh>},
+      {"", "Sinh", importFunction<sinh>},
+      {"", "Tan", importFunction<tan>},
+      {"", "BitwiseAnd", [](NodeContext &node) { importBitwise(node, "bitwise_and"); }},
+      {"", "BitwiseOr", [](NodeContext &node) { importBitwise(node, "bitwise_or"); }},
+      {"", "BitwiseXor", [](NodeContext &node) { importBitwise(node, "bitwise_xor"); }},
+      {"", "BitwiseNot", importBitwiseNot},
+      {"", "BitShift", importBitShift},
   };
   return ops;
 }

@@ -35,25 +35,48 @@ void requireFloatInput(const Value &value) {
                       std::string(kernels::name(value.dtype)));
 }
 
-void importSoftmax(NodeContext &node) {
-  const Value &value = node.input(0);
-  requireFloatInput(value);
-  node.setOutput(0,
-                 softmax(node.emitter, value, checkAxis(node.attrInt("axis", -1), value.rank())));
-}
-
-/// z - log(sum(exp(z))), z = x - stabilizer_max(x)
-void importLogSoftmax(NodeContext &node) {
+/// Softmax and its kin: `function` of the input along `axis`. Before operator set 13 the dims from
+/// `axis` on are one.
+template <Value (*function)(Emitter &, const Value &, unsigned)>
+void importAlongAxis(NodeContext &node) {
   Emitter &e = node.emitter;
   const Value &x = node.input(0);
   requireFloatInput(x);
-  unsigned axis = checkAxis(node.attrInt("axis", -1), x.rank());
+  unsigned axis = checkAxis(node.attrInt("axis", node.opset < 13 ? 1 : -1), x.rank());
+  if (node.opset >= 13)
+    return node.setOutput(0, function(e, x, axis));
+  Shape flat(x.shape.begin(), x.shape.begin() + axis);
+  int64_t size = 1;
+  for (unsigned dim = axis; dim < x.rank(); ++dim)
+    size *= x.shape[dim];
+  flat.push_back(size);
+  node.setOutput(0, reshape(e, function(e, reshape(e, x, flat), axis), x.shape));
+}
+
+/// 1 at the first of the largest elements, 0 elsewhere.
+Value hardmax(Emitter &e, const Value &x, unsigned axis) {
+  Formula f{e};
+  std::vector<int64_t> steps(x.rank(), 0);
+  steps[axis] = 1;
+  Value index = Value::ofKnown(DType::I64, Known::affine(x.shape, 0, steps, false));
+  std::vector<unsigned> dims;
+  mlir::Value core = coreWith(e, x, {axis}, dims);
+  Value whole = Value::ofCore(x.dtype, x.shape, dims, core);
+  Value isLargest = f.compare("eq", whole, reduce(e, "reduce_max", whole, {axis}, true));
+  // The first index is the one whose negation is largest.
+  Value candidates = f.select(isLargest, f.neg(index), number(index, double(-x.shape[axis])));
+  Value first = f.neg(reduce(e, "reduce_max", candidates, {axis}, true));
+  return f.select(f.compare("eq", index, first), number(x, 1), number(x, 0));
+}
+
+/// z - log(sum(exp(z))), z = x - stabilizer_max(x)
+Value logSoftmax(Emitter &e, const Value &x, unsigned axis) {
   std::vector<unsigned> dims;
   Value whole = Value::ofCore(x.dtype, x.shape, dims, coreWith(e, x, {axis}, dims));
   whole.dims = dims;
   Value shifted = elementwise(e, "sub", {whole, reduce(e, "stabilizer_max", whole, {axis}, true)});
   Value sum = reduce(e, "reduce_sum", elementwise(e, "exp", {shifted}), {axis}, true);
-  node.setOutput(0, elementwise(e, "sub", {shifted, elementwise(e, "log", {sum})}));
+  return elementwise(e, "sub", {shifted, elementwise(e, "log", {sum})});
 }
 
 /// A norm over trailing dims, as tbc has it: over the last of a core, with vectors for weight and
@@ -168,7 +191,13 @@ void importBatchNormalization(NodeContext &node) {
   }
   Attributes attributes{e.real("epsilon", node.attrFloat("epsilon", 1e-5)),
                         e.real("momentum", node.attrFloat("momentum", 0.9))};
-  if (!node.attrInt("training_mode", 0)) {
+  if (!node.attrInt("spatial", 1))
+    throw ImportError("normalizes each position by itself (spatial = 0), which is not supported");
+  // Older operator sets train where the running statistics are outputs, or is_test is not set.
+  bool trains = node.opset >= 14  ? node.attrInt("training_mode", 0) != 0
+                : node.opset >= 7 ? node.wantsOutput(1)
+                                  : node.attrInt("is_test", 0) == 0;
+  if (!trains) {
     mlir::Value y = e.createOne("batch_norm", operands, operands[0].getType(), attributes);
     return node.setOutput(0, Value::ofTensor(x.dtype, y));
   }
@@ -219,10 +248,6 @@ void importGroupNormalization(NodeContext &node) {
   if (x.rank() < 3 || groups < 1 || x.shape[1] % groups != 0)
     throw ImportError("splits channels of " + printShape(x.shape, node.emitter.marker) + " into " +
                       std::to_string(groups) + " groups");
-  if (node.opset < 21)
-    throw ImportError(
-        "GroupNormalization before operator set 21 scales groups, not channels, and is "
-        "not supported; export with operator set 21");
   Shape grouped = x.shape;
   grouped[1] = x.shape[1] / groups;
   grouped.insert(grouped.begin() + 1, groups);
@@ -231,7 +256,67 @@ void importGroupNormalization(NodeContext &node) {
     axes.push_back(dim);
   Value normal = standardize(node.emitter, reshape(node.emitter, x, grouped), axes,
                              node.attrFloat("epsilon", 1e-5));
+  // Before operator set 21 there is one scale and bias per group.
+  if (node.opset < 21)
+    return node.setOutput(0, reshape(node.emitter, scaleAndShift(node, normal), x.shape));
   node.setOutput(0, scaleAndShift(node, reshape(node.emitter, normal, x.shape)));
+}
+
+/// x / |x|_p along a dim; 0 where the norm is 0.
+void importLpNormalization(NodeContext &node) {
+  Formula f{node.emitter};
+  const Value &x = node.input(0);
+  requireFloatInput(x);
+  unsigned axis = checkAxis(node.attrInt("axis", -1), x.rank());
+  int64_t p = node.attrInt("p", 2);
+  if (p != 1 && p != 2)
+    throw ImportError("has p = " + std::to_string(p) + "; expected 1 or 2");
+  Value sum = reduce(f.emitter, "reduce_sum", p == 1 ? f.abs(x) : f.mul(x, x), {axis}, true);
+  Value isZero = f.compare("eq", sum, number(x, 0));
+  // Where the sum is 0 so is x, and the root of 1 keeps its gradient finite.
+  Value norm = f.select(isZero, number(x, 1), sum);
+  node.setOutput(0, f.div(x, p == 1 ? norm : f.sqrt(norm)));
+}
+
+/// (x - mean) / sqrt(mean of squares - squared mean), as the operator is defined.
+void importMeanVariance(NodeContext &node) {
+  Formula f{node.emitter};
+  const Value &x = node.input(0);
+  requireFloatInput(x);
+  std::vector<unsigned> axes = checkAxes(node.attrInts("axes", {0, 2, 3}), x.rank());
+  Value centred = f.sub(x, reduceMean(f.emitter, x, axes, true));
+  Value variance = reduceMean(f.emitter, f.mul(centred, centred), axes, true);
+  node.setOutput(0, f.div(centred, f.add(f.sqrt(variance), number(x, 1e-9))));
+}
+
+/// x / (bias + alpha / size * sum of squares of the `size` channels around)^beta. The sum is a
+/// product with a band matrix over the channels. Source: Krizhevsky et al., "ImageNet
+/// Classification with Deep Convolutional Neural Networks", 2012, section 3.3.
+void importLrn(NodeContext &node) {
+  Formula f{node.emitter};
+  const Value &x = node.input(0);
+  requireFloatInput(x);
+  int64_t size = node.attrInt("size", 1);
+  if (x.rank() < 2 || size < 1)
+    throw ImportError("needs channels and a positive size");
+  int64_t channels = x.shape[1], before = (size - 1) / 2, after = size - 1 - before;
+  if (channels * channels > kMaxKnownElements)
+    throw ImportError("has too many channels");
+  std::vector<double> band(channels * channels, 0);
+  for (int64_t to = 0; to < channels; ++to)
+    for (int64_t from = std::max<int64_t>(0, to - before);
+         from <= std::min(channels - 1, to + after); ++from)
+      band[to * channels + from] = 1;
+  Value around = Value::ofKnown(x.dtype, Known::ofReals({channels, channels}, band));
+  std::vector<int64_t> labels, summed;
+  for (unsigned dim = 0; dim < x.rank(); ++dim)
+    labels.push_back(dim);
+  summed = labels;
+  summed[1] = x.rank();
+  Value sum = einsum(f.emitter, f.mul(x, x), labels, around, {x.rank(), 1}, summed);
+  Value scale = f.add(number(x, node.attrFloat("bias", 1)),
+                      f.mul(number(x, node.attrFloat("alpha", 1e-4) / double(size)), sum));
+  node.setOutput(0, f.div(x, f.pow(scale, number(x, node.attrFloat("beta", 0.75)))));
 }
 
 } // namespace
@@ -242,9 +327,13 @@ llvm::ArrayRef<OpImporter> normOps() {
       {"", "GroupNormalization", importGroupNormalization},
       {"", "InstanceNormalization", importInstanceNormalization},
       {"", "LayerNormalization", importLayerNormalization},
-      {"", "LogSoftmax", importLogSoftmax},
+      {"", "LogSoftmax", importAlongAxis<logSoftmax>},
+      {"", "LpNormalization", importLpNormalization},
+      {"", "LRN", importLrn},
+      {"", "MeanVarianceNormalization", importMeanVariance},
       {"", "RMSNormalization", importRmsNormalization},
-      {"", "Softmax", importSoftmax},
+      {"", "Softmax", importAlongAxis<softmax>},
+      {"", "Hardmax", importAlongAxis<hardmax>},
   };
   return ops;
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace tbc::frontend {
 
@@ -51,16 +52,23 @@ Value reduceKnown(llvm::StringRef mnemonic, const Value &value, const std::vecto
                                        : std::min(a, b);
   };
   Shape shape = reducedShape(value.shape, axes, keepDims);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (!full.isFloat() && value.dtype != DType::Bool && full.numElements() == 0 &&
+      mnemonic != "reduce_sum" && mnemonic != "reduce_prod")
+    throw ImportError("takes the largest or smallest of no integers");
   if (full.isFloat())
     return Value::ofKnown(
         value.dtype,
         Known::ofReals(shape, run(
-                                  mnemonic == "reduce_prod" ? 1.0 : 0.0,
+                                  mnemonic == "reduce_prod"  ? 1.0
+                                  : mnemonic == "reduce_max" ? -infinity
+                                  : mnemonic == "reduce_min" ? infinity
+                                                             : 0.0,
                                   [&](const Shape &i) { return full.realAt(i); }, combine)));
   return Value::ofKnown(
       value.dtype,
       Known::ofInts(shape, run(
-                               int64_t(mnemonic == "reduce_prod"),
+                               int64_t(mnemonic == "reduce_prod" || mnemonic == "reduce_min"),
                                [&](const Shape &i) { return full.intAt(i); }, combine)));
 }
 
@@ -138,37 +146,111 @@ std::optional<std::vector<unsigned>> reductionAxes(NodeContext &node) {
   return checkAxes(axes, rank);
 }
 
-void importReduction(NodeContext &node, llvm::StringRef mnemonic) {
-  const Value &value = node.input(0);
+bool keepsDims(NodeContext &node) { return node.attrInt("keepdims", 1) != 0; }
+
+/// Adds up (or otherwise reduces) what a reduction is defined on.
+Value reduceInput(NodeContext &node, llvm::StringRef mnemonic, const Value &value) {
   auto axes = reductionAxes(node);
-  if (!axes)
-    return node.setOutput(0, value);
-  bool keepDims = node.attrInt("keepdims", 1) != 0;
-  if (!value.isKnown() && mnemonic == "reduce_prod")
-    throw ImportError("ReduceProd of computed data is not supported");
-  if (!value.isKnown() && mnemonic == "reduce_min") {
-    Value negative = elementwise(node.emitter, "neg", {value});
-    Value largest = reduce(node.emitter, "reduce_max", negative, *axes, keepDims);
-    return node.setOutput(0, elementwise(node.emitter, "neg", {largest}));
+  return axes ? reduce(node.emitter, mnemonic, value, *axes, keepsDims(node)) : value;
+}
+
+/// The smallest element, by the largest of what is in reverse order.
+Value reduceMin(Emitter &emitter, const Value &value, const std::vector<unsigned> &axes,
+                bool keepDims) {
+  if (value.isKnown())
+    return reduce(emitter, "reduce_min", value, axes, keepDims);
+  auto reversed = [&](const Value &x) {
+    if (x.dtype == DType::Bool)
+      return elementwise(emitter, "not", {x});
+    if (kernels::isFloat(x.dtype))
+      return elementwise(emitter, "neg", {x});
+    // -1 - x, or the largest unsigned number minus x: no integer overflows.
+    Value bits = Value::ofKnown(x.dtype, Known::ofInt(kernels::wrapTo(x.dtype, -1)));
+    return elementwise(emitter, "sub", {bits, x});
+  };
+  return reversed(reduce(emitter, "reduce_max", reversed(value), axes, keepDims));
+}
+
+void importReduction(NodeContext &node, llvm::StringRef mnemonic) {
+  node.setOutput(0, reduceInput(node, mnemonic, node.input(0)));
+}
+
+void importReduceMin(NodeContext &node) {
+  auto axes = reductionAxes(node);
+  node.setOutput(0, axes ? reduceMin(node.emitter, node.input(0), *axes, keepsDims(node))
+                         : node.input(0));
+}
+
+/// Halves the dim again and again: the first half times the second.
+Value multiplyUp(Emitter &emitter, Value value, unsigned axis) {
+  if (emitter.dependsOnBatch(value.shape[axis]))
+    throw ImportError("multiplies over the batch, so its meaning depends on the batch size");
+  while (value.shape[axis] > 1) {
+    int64_t size = value.shape[axis], half = size / 2;
+    Value product = elementwise(
+        emitter, "mul",
+        {slice(emitter, value, axis, 0, 1, half), slice(emitter, value, axis, half, 1, half)});
+    value = size % 2 == 0
+                ? product
+                : concat(emitter, {product, slice(emitter, value, axis, size - 1, 1, 1)}, axis);
   }
-  node.setOutput(0, reduce(node.emitter, mnemonic, value, *axes, keepDims));
+  return value;
+}
+
+void importReduceProd(NodeContext &node) {
+  auto axes = reductionAxes(node);
+  if (!axes || node.input(0).isKnown())
+    return importReduction(node, "reduce_prod");
+  Value value = node.input(0);
+  for (unsigned axis : *axes)
+    value = multiplyUp(node.emitter, value, axis);
+  node.setOutput(0, keepsDims(node) ? value : squeeze(node.emitter, value, *axes));
 }
 
 void importReduceMean(NodeContext &node) {
   auto axes = reductionAxes(node);
-  node.setOutput(
-      0, axes ? reduceMean(node.emitter, node.input(0), *axes, node.attrInt("keepdims", 1) != 0)
-              : node.input(0));
+  const Value &value = node.input(0);
+  if (!axes)
+    return node.setOutput(0, value);
+  node.setOutput(0, reduceMean(node.emitter, value, *axes, keepsDims(node)));
 }
 
 /// Sum of squares, or its root.
 void importSumSquare(NodeContext &node, bool root) {
-  const Value &value = node.input(0);
-  Value square = elementwise(node.emitter, "mul", {value, value});
+  Formula f{node.emitter};
+  Value sum = reduceInput(node, "reduce_sum", f.mul(node.input(0), node.input(0)));
+  if (root && !kernels::isFloat(sum.dtype))
+    sum = cast(f.emitter, f.sqrt(cast(f.emitter, sum, DType::F64)), sum.dtype);
+  else if (root)
+    sum = f.sqrt(sum);
+  node.setOutput(0, sum);
+}
+
+void importReduceL1(NodeContext &node) {
+  Formula f{node.emitter};
+  node.setOutput(0, reduceInput(node, "reduce_sum", f.abs(node.input(0))));
+}
+
+void importLogSum(NodeContext &node) {
+  Formula f{node.emitter};
+  node.setOutput(0, f.log(reduceInput(node, "reduce_sum", node.input(0))));
+}
+
+/// m + log(sum(exp(x - m))), where m is the largest element, or 0 where that is infinite.
+void importLogSumExp(NodeContext &node) {
+  Formula f{node.emitter};
+  const Value &x = node.input(0);
   auto axes = reductionAxes(node);
-  if (axes)
-    square = reduce(node.emitter, "reduce_sum", square, *axes, node.attrInt("keepdims", 1) != 0);
-  node.setOutput(0, root ? elementwise(node.emitter, "sqrt", {square}) : square);
+  if (!axes)
+    return node.setOutput(0, x);
+  if (x.isKnown())
+    return node.setOutput(0, f.log(reduceInput(node, "reduce_sum", f.exp(x))));
+  Value largest = reduce(f.emitter, "stabilizer_max", x, *axes, true);
+  Value isFinite = f.compare("eq", f.sub(largest, largest), number(x, 0));
+  largest = f.select(isFinite, largest, number(x, 0));
+  Value sum = reduce(f.emitter, "reduce_sum", f.exp(f.sub(x, largest)), *axes, true);
+  Value result = f.add(largest, f.log(sum));
+  node.setOutput(0, keepsDims(node) ? result : squeeze(f.emitter, result, *axes));
 }
 
 } // namespace
@@ -177,8 +259,11 @@ llvm::ArrayRef<OpImporter> reductionOps() {
   static const OpImporter ops[] = {
       {"", "ReduceSum", [](NodeContext &node) { importReduction(node, "reduce_sum"); }},
       {"", "ReduceMax", [](NodeContext &node) { importReduction(node, "reduce_max"); }},
-      {"", "ReduceMin", [](NodeContext &node) { importReduction(node, "reduce_min"); }},
-      {"", "ReduceProd", [](NodeContext &node) { importReduction(node, "reduce_prod"); }},
+      {"", "ReduceMin", importReduceMin},
+      {"", "ReduceProd", importReduceProd},
+      {"", "ReduceL1", importReduceL1},
+      {"", "ReduceLogSum", importLogSum},
+      {"", "ReduceLogSumExp", importLogSumExp},
       {"", "ReduceMean", importReduceMean},
       {"", "ReduceSumSquare", [](NodeContext &node) { importSumSquare(node, false); }},
       {"", "ReduceL2", [](NodeContext &node) { importSumSquare(node, true); }},

@@ -92,8 +92,9 @@ TEST(Residue, OrderTakesBothSidesOfZeroAndIsOdd) {
 TEST(Residue, HashesKeepTheValueAtZero) {
   EXPECT_EQ(applyHash(FunctionKey::Exp, {0}), Residue{1});
   EXPECT_EQ(applyHash(FunctionKey::Cos, {0}), Residue{1});
-  for (FunctionKey key : {FunctionKey::Sqrt, FunctionKey::Tanh, FunctionKey::Erf, FunctionKey::Sin,
-                          FunctionKey::Atan})
+  for (FunctionKey key :
+       {FunctionKey::Sqrt, FunctionKey::Tanh, FunctionKey::Erf, FunctionKey::Sin, FunctionKey::Atan,
+        FunctionKey::Floor, FunctionKey::Ceil, FunctionKey::Round})
     EXPECT_EQ(applyHash(key, {0}), Residue{0});
   EXPECT_GT(applyHash(FunctionKey::Log, {0}).v, 1u);
   EXPECT_GT(applyHash(FunctionKey::Sigmoid, {0}).v, 1u);
@@ -102,9 +103,10 @@ TEST(Residue, HashesKeepTheValueAtZero) {
 TEST(Residue, HashesDifferByFunctionAndArgument) {
   std::set<uint64_t> seen;
   int count = 0;
-  for (FunctionKey key : {FunctionKey::Exp, FunctionKey::Log, FunctionKey::Sqrt, FunctionKey::Tanh,
-                          FunctionKey::Erf, FunctionKey::Sigmoid, FunctionKey::Sin,
-                          FunctionKey::Cos, FunctionKey::Pow, FunctionKey::Atan})
+  for (FunctionKey key :
+       {FunctionKey::Exp, FunctionKey::Log, FunctionKey::Sqrt, FunctionKey::Tanh, FunctionKey::Erf,
+        FunctionKey::Sigmoid, FunctionKey::Sin, FunctionKey::Cos, FunctionKey::Pow,
+        FunctionKey::Atan, FunctionKey::Floor, FunctionKey::Ceil, FunctionKey::Round})
     for (uint64_t x = 1; x <= 100; ++x, ++count) {
       Residue hash = applyHash(key, {x});
       EXPECT_LT(hash.v, Residue::modulus);
