@@ -230,10 +230,10 @@ struct Derivation {
 /// What every rank does under `assignment`, as collectives; a pure function shared by planner and
 /// partitioner. Rules, in order:
 ///  1. A value is completed once, right after its producer; that is its home. Pending axes that all
-///     users, forward and backward, want at the end of one and the same factor are reduce_scattered
-///     there; the others are all_reduced. An additive op whose operands are all pending over the
-///     same axes, each used only by it and produced in its block, takes them on: sums are deferred
-///     and merged.
+///     users, forward and backward, want on one and the same factor, right after the axes that the
+///     value has there, are reduce_scattered there; the others are all_reduced. An additive op
+///     whose operands are all pending over the same axes, each used only by it and produced in its
+///     block, and wanted with those axes nowhere, takes them on: sums are deferred and merged.
 ///  2. An operand wanted in another sharding is resharded before the op; a second use of the same
 ///     value in the same sharding, stage and phase reuses the first.
 ///  3. A forward value that backward needs is kept in the sharding in which backward's first user
@@ -243,9 +243,10 @@ struct Derivation {
 ///     order on a tie); with zero 3 the stored parameter is flat over zeroAxes on top, and it is
 ///     gathered at the first use in each block.
 ///  5. A gradient (each of its gradientParts) is resharded to its parameter's home each micro-batch
-///     (what is pending over data axes stays so unless zero >= 2), accumulated, and completed once
-///     per step. A parameter held by several stages has its accumulated gradient, once complete and
-///     on the state's shard, all_reduced over those stages of the pipeline axis.
+///     (what is pending over data axes, in each of its parts, stays so; with zero >= 2, over those
+///     of reduceAxes only), accumulated, and completed once per step. A parameter held by several
+///     stages has its accumulated gradient, once complete and on the state's shard, all_reduced
+///     over those stages of the pipeline axis.
 ///  6. A value used by another stage is sent directly, once per receiving stage, in its home
 ///     sharding: forward values to later stages in forward, cotangents in backward. (A forward
 ///     value that the backward of an earlier stage needs is sent in backward too, as it was kept.)

@@ -1,0 +1,33 @@
+//===- CaseGradient.h - The gradient of an op case -------------------------===//
+
+#ifndef TBC_TESTS_IR_CASEGRADIENT_H
+#define TBC_TESTS_IR_CASEGRADIENT_H
+
+#include "tests/ir/OpCases.h"
+
+#include <memory>
+
+namespace tbc {
+
+using Tensors = std::vector<kernels::Tensor>;
+
+/// An op case in f64, and what its VJP says.
+struct CaseGradient {
+  std::unique_ptr<ParsedModule> forward;
+  Tensors operands;
+  /// Of the first result; random.
+  kernels::Tensor cotangent;
+  /// The operands with a gradient, and their gradients.
+  std::vector<unsigned> wanted;
+  Tensors gradients;
+};
+
+/// Fills `result`. Fails the test where the op has no gradient.
+void computeGradient(const OpCase &opCase, CaseGradient &result);
+
+/// The results of @f in f64.
+Tensors runInDoubles(ParsedModule &module, const Tensors &operands);
+
+} // namespace tbc
+
+#endif // TBC_TESTS_IR_CASEGRADIENT_H

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""Writes tests/ir/torch_gradients.txt: what PyTorch says the gradients of the op cases are.
+
+    TBC_PRINT_GRADIENT_CASES=cases.txt build/bin/op-tests --gtest_filter="*TorchGradient*"
+    python3 tests/ir/torch_gradients.py cases.txt > tests/ir/torch_gradients.txt
+
+Needs PyTorch (any version from 1.13 on, CPU), and only whoever adds a differentiable op runs it: the table is
+committed. A case is a line `CASE mnemonic|operand types|attributes`, the operands (f64), and the cotangent of the first
+result. For each the table repeats the first line and gives the cotangents of the operands that have one.
+
+Each function below says in PyTorch's own words what an op means; none is taken from tbc.
+"""
+
+import re
+import sys
+
+import torch
+import torch.nn.functional as F
+
+
+def attributes(text):
+    """`strides = array<i64: 2, 3>, groups = 1 : i64, causal = true` as a dict."""
+    result = {}
+    for name, value in re.findall(r"(\w+) = (array<i64(?:: [-\d, ]*)?>|\"[^\"]*\"|[^,]+)", text):
+        if value.startswith("array"):
+            result[name] = [int(number) for number in re.findall(r"-?\d+", value[len("array<i64"):])]
+        elif value.startswith('"'):
+            result[name] = value.strip('"')
+        elif value in ("true", "false"):
+            result[name] = value == "true"
+        else:
+            number = value.split(" : ")[0]
+            result[name] = float(number) if re.search(r"[.e]", number) else int(number)
+    return result
+
+
+OPS = {}
+
+
+def op(function):
+    OPS[function.__name__.rstrip("_")] = function
+    return function
+
+
+def unary(**functions):
+    OPS.update({name: (lambda f: lambda a, x: f(x))(f) for name, f in functions.items()})
+
+
+def binary(**functions):
+    OPS.update({name: (lambda f: lambda a, x, y: f(x, y))(f) for name, f in functions.items()})
+
+
+unary(neg=torch.neg, abs=torch.abs, exp=torch.exp, log=torch.log, sqrt=torch.sqrt, rsqrt=torch.rsqrt,
+      reciprocal=torch.reciprocal, tanh=torch.tanh, erf=torch.erf, sigmoid=torch.sigmoid, relu=torch.relu,
+      sin=torch.sin, cos=torch.cos, atan=torch.atan, silu=F.silu, cast=lambda x: x.double(), tan=torch.tan,
+      asin=torch.asin, acos=torch.acos, sinh=torch.sinh, cosh=torch.cosh, asinh=torch.asinh, acosh=torch.acosh,
+      atanh=torch.atanh, floor=torch.floor, ceil=torch.ceil, round=torch.round, sign=torch.sign,
+      round_even=torch.round)
+binary(add=torch.add, sub=torch.sub, mul=torch.mul, div=torch.div, pow=torch.pow, maximum=torch.maximum,
+       minimum=torch.minimum)
+
+
+@op
+def select(a, condition, x, y):
+    return torch.where(condition != 0, x, y)
+
+
+@op
+def broadcast(a, x, result):
+    shape = [1] * len(result)
+    for dim, target in enumerate(a["dims"]):
+        shape[target] = x.shape[dim]
+    return x.reshape(shape).expand(result)
+
+
+@op
+def transpose(a, x):
+    return x.permute(a["permutation"])
+
+
+@op
+def reshape(a, x, result):
+    return x.reshape(result)
+
+
+@op
+def slice_(a, x):
+    return x.narrow(a["dim"], a["offset"], a["size"])
+
+
+@op
+def concat(a, *xs):
+    return torch.cat(xs, a["dim"])
+
+
+@op
+def pad(a, x):
+    widths = [0, 0] * x.dim()
+    widths[2 * a["dim"]:2 * a["dim"] + 2] = [a["high"], a["low"]]
+    return F.pad(x, widths[::-1])
+
+
+@op
+def reduce_sum(a, x):
+    return x.sum(a["dims"])
+
+
+@op
+def reduce_max(a, x):
+    return x.amax(a["dims"])
+
+
+@op
+def einsum(a, x, y):
+    return torch.einsum(x, a["lhs_labels"], y, a["rhs_labels"], a["out_labels"])
+
+
+@op
+def gather(a, table, indices):
+    picked = table.index_select(a["dim"], indices.flatten())
+    return picked.reshape(table.shape[:a["dim"]] + indices.shape + table.shape[a["dim"] + 1:])
+
+
+def padded(x, pads, value=0.0):
+    """Pads the spatial dims by `pads`: all low ends, then all high ends."""
+    spatial = len(pads) // 2
+    widths = []
+    for dim in reversed(range(spatial)):
+        widths += [pads[dim], pads[spatial + dim]]
+    return F.pad(x, widths, value=value)
+
+
+@op
+def conv(a, x, w):
+    spatial = len(a["strides"])
+    function = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[spatial]
+    return function(padded(x, a["pads"]), w, stride=a["strides"], dilation=a["dilations"], groups=a["groups"])
+
+
+@op
+def max_pool(a, x):
+    return F.max_pool2d(padded(x, a["pads"], -float("inf")), a["kernel"], a["strides"], dilation=a["dilations"])
+
+
+@op
+def avg_pool(a, x):
+    function = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}[len(a["kernel"])]
+    sums = function(padded(x, a["pads"]), a["kernel"], a["strides"])
+    if a["count_include_pad"]:
+        return sums
+    return sums / function(padded(torch.ones_like(x), a["pads"]), a["kernel"], a["strides"])
+
+
+@op
+def softmax(a, x):
+    return F.softmax(x, a["dim"])
+
+
+@op
+def layer_norm(a, x, w, b):
+    return F.layer_norm(x, w.shape, w, b, a["epsilon"])
+
+
+@op
+def rms_norm(a, x, w):
+    return x / torch.sqrt((x * x).mean(-1, keepdim=True) + a["epsilon"]) * w
+
+
+@op
+def batch_norm(a, x, scale, bias, mean, variance):
+    # Not F.batch_norm: it gives no gradient for the statistics.
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    normal = (x - mean.reshape(shape)) / torch.sqrt(variance.reshape(shape) + a["epsilon"])
+    return normal * scale.reshape(shape) + bias.reshape(shape)
+
+
+@op
+def gelu(a, x):
+    return F.gelu(x, approximate=a["approximate"])
+
+
+@op
+def rotary(a, x, cos, sin):
+    low, high = x.chunk(2, -1)
+    sin = -sin if a["inverse"] else sin
+    return torch.cat([low * cos - high * sin, high * cos + low * sin], -1)
+
+
+@op
+def attention(a, q, k, v):
+    groups = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+    scores = q @ k.transpose(-1, -2) * a["scale"]
+    if a["causal"]:
+        s, t = scores.shape[-2:]
+        scores = scores.masked_fill(torch.ones(s, t).triu(t - s + 1).bool(), -float("inf"))
+    return scores.softmax(-1) @ v
+
+
+@op
+def cross_entropy(a, logits, labels):
+    return F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=a["ignore_index"],
+                           reduction="none").reshape(labels.shape)
+
+
+def tensor(type_text, numbers):
+    *shape, element = type_text.split("x")
+    shape = [int(size) for size in shape]
+    values = torch.tensor(numbers, dtype=torch.float64).reshape(shape)
+    if not re.fullmatch(r"b?f\d+", element):
+        return values.bool() if element == "i1" else values.long()
+    return values.requires_grad_()
+
+
+def main(path):
+    print("# PyTorch's gradients of the op cases; made by tests/ir/torch_gradients.py")
+    lines = iter(open(path).read().splitlines())
+    for line in lines:
+        mnemonic, types, results, attribute_text, wanted = line.removeprefix("CASE ").split("|")
+        operands = [tensor(text, [float(number) for number in next(lines).split()]) for text in types.split(", ")]
+        cotangent = torch.tensor([float(number) for number in next(lines).split()], dtype=torch.float64)
+        if mnemonic not in OPS:
+            sys.exit(f"{path}: no PyTorch meaning of '{mnemonic}': write one in tests/ir/torch_gradients.py")
+        shape = [int(size) for size in results.split(", ")[0].split("x")[:-1]]
+        extra = [shape] if mnemonic in ("broadcast", "reshape") else []
+        result = OPS[mnemonic](attributes(attribute_text), *operands, *extra)
+        assert list(result.shape) == shape, (line, result.shape)
+        sources = [operands[int(i)] for i in wanted.split()]
+        gradients = torch.autograd.grad(result, sources, cotangent.reshape(shape), allow_unused=True)
+        print(line)
+        for source, gradient in zip(sources, gradients):
+            gradient = torch.zeros_like(source) if gradient is None else gradient
+            print(" ".join(f"{number:.11g}" for number in gradient.flatten().tolist()))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(sys.argv[1])
