@@ -11,6 +11,7 @@ result. For each the table repeats the first line and gives the cotangents of th
 Each function below says in PyTorch's own words what an op means; none is taken from tbc.
 """
 
+import inspect
 import re
 import sys
 
@@ -121,6 +122,29 @@ def gather(a, table, indices):
     return picked.reshape(table.shape[:a["dim"]] + indices.shape + table.shape[a["dim"] + 1:])
 
 
+@op
+def scatter_add(a, updates, indices, result):
+    # The transpose of gather: one row after the other.
+    table = torch.zeros(result, dtype=torch.float64)
+    dims = list(range(a["dim"], a["dim"] + indices.dim()))
+    return table.index_add(a["dim"], indices.flatten(), updates.flatten(dims[0], dims[-1]))
+
+
+@op
+def topk(a, x, result):
+    return x.topk(result[a["dim"]], a["dim"], a["largest"]).values
+
+
+@op
+def gather_elements(a, x, indices):
+    return x.gather(a["dim"], indices)
+
+
+@op
+def scatter_elements_add(a, updates, indices, result):
+    return torch.zeros(result, dtype=torch.float64).scatter_add(a["dim"], indices, updates)
+
+
 def padded(x, pads, value=0.0):
     """Pads the spatial dims by `pads`: all low ends, then all high ends."""
     spatial = len(pads) // 2
@@ -200,7 +224,61 @@ def attention(a, q, k, v):
 @op
 def cross_entropy(a, logits, labels):
     return F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=a["ignore_index"],
-                           reduction="none").reshape(labels.shape)
+                           label_smoothing=a.get("label_smoothing", 0.0), reduction="none").reshape(labels.shape)
+
+
+@op
+def conv_grad_input(a, cotangent, w, result):
+    # The transposed convolution, whose result leaves out what no window reaches, inside the padding.
+    spatial = len(a["strides"])
+    function = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}[spatial]
+    x = function(cotangent, w, stride=a["strides"], groups=a["groups"], dilation=a["dilations"])
+    for dim in range(spatial):
+        size = result[2 + dim]
+        missing = a["pads"][dim] + size - x.shape[2 + dim]
+        if missing > 0:
+            x = F.pad(x, [0, 0] * (spatial - 1 - dim) + [0, missing])
+        x = x.narrow(2 + dim, a["pads"][dim], size)
+    return x
+
+
+@op
+def routed_experts(a, x, weights, w_in, w_out):
+    activation = {"silu": F.silu, "relu": F.relu, "gelu": F.gelu,
+                  "gelu_tanh": lambda p: F.gelu(p, approximate="tanh")}[a["activation"]]
+    p = torch.einsum("th,efh->tef", x, w_in)
+    if a["gated"]:
+        gate, up = p.chunk(2, -1)
+        inner = activation(gate) * up
+    else:
+        inner = activation(p)
+    return torch.einsum("tef,eof,te->to", inner, w_out, weights)
+
+
+def philox(counter, key):
+    """Philox 4x32-10 of Salmon et al. (2011), section 3.3."""
+    word = 0xFFFFFFFF
+    c, k = list(counter), list(key)
+    for _ in range(10):
+        low, high = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(high >> 32) ^ c[1] ^ k[0], high & word, (low >> 32) ^ c[3] ^ k[1], low & word]
+        k = [(k[0] + 0x9E3779B9) & word, (k[1] + 0xBB67AE85) & word]
+    return c
+
+
+@op
+def dropout(a, x):
+    return x * 1
+
+
+@op
+def dropout_train(a, x, step, *indices):
+    mask = torch.zeros_like(x)
+    for place in torch.cartesian_prod(*[torch.arange(size) for size in x.shape]):
+        number = sum(int(index[i]) for index, i in zip(indices, place))
+        words = philox([number // 4 & 0xFFFFFFFF, number // 4 >> 32, int(step), a["key"]], [a["seed"], 0])
+        mask[tuple(place)] = words[number % 4] >= int(a["ratio"] * 2**32)
+    return x * mask / (1 - a["ratio"])
 
 
 def tensor(type_text, numbers):
@@ -222,8 +300,8 @@ def main(path):
         if mnemonic not in OPS:
             sys.exit(f"{path}: no PyTorch meaning of '{mnemonic}': write one in tests/ir/torch_gradients.py")
         shape = [int(size) for size in results.split(", ")[0].split("x")[:-1]]
-        extra = [shape] if mnemonic in ("broadcast", "reshape") else []
-        result = OPS[mnemonic](attributes(attribute_text), *operands, *extra)
+        wants_shape = "result" in inspect.signature(OPS[mnemonic]).parameters
+        result = OPS[mnemonic](attributes(attribute_text), *operands, **({"result": shape} if wants_shape else {}))
         assert list(result.shape) == shape, (line, result.shape)
         sources = [operands[int(i)] for i in wanted.split()]
         gradients = torch.autograd.grad(result, sources, cotangent.reshape(shape), allow_unused=True)
