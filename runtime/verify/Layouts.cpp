@@ -269,9 +269,15 @@ private:
         continue;
       bool isMore = !known || (known->isRelative && !layout->isRelative);
       const LayoutPtr &more = isMore ? layout : known, &less = isMore ? known : layout;
-      if (less && less != more && !fits(*less, *more))
+      if (less && less != more && !fits(*less, *more)) {
+        if (more->isRelative && !nameTheSameAxes(*less, *more)) {
+          // Each may have, unseen, the cuts that only the other is known to have.
+          known = nullptr;
+          break;
+        }
         return rejected(describe(program, stageIndex, kind, index),
                         "its operands are cut from their tensors in different ways");
+      }
       known = more;
     }
     for (ValueId result : instruction.results) {
@@ -324,11 +330,32 @@ private:
                         "\" in an order or at a place that does not fit how its operand is cut");
   }
 
+  static int64_t ranks(const Parts &axes) {
+    int64_t product = 1;
+    for (const Part &axis : axes)
+      product *= axis.axis.size;
+    return product;
+  }
+  /// Before it was flattened.
+  static int64_t elements(const Layout &layout) {
+    int64_t product = 1;
+    for (const std::vector<Parts> &dim : layout.dims) {
+      int64_t size = 0;
+      for (const Parts &segment : dim)
+        size += localSize(segment);
+      product *= size;
+    }
+    return product;
+  }
+
   static bool gather(Layout &layout, const Parts &axes, int dim,
                      const std::vector<SegmentShape> &segments) {
     if (dim == Communication::flatDim) {
-      bool isThere = layout.flat == axes;
-      layout.flat.clear();
+      // The last cut, or all of them at once.
+      bool isThere = layout.flat.size() >= axes.size() &&
+                     std::equal(axes.rbegin(), axes.rend(), layout.flat.rbegin());
+      if (isThere)
+        layout.flat.resize(layout.flat.size() - axes.size());
       return isThere;
     }
     std::vector<Parts> &parts = layout.dims[dim];
@@ -347,13 +374,13 @@ private:
   static bool scatter(Layout &layout, const Parts &axes, int dim,
                       const std::vector<SegmentShape> &segments) {
     if (dim == Communication::flatDim) {
-      bool isWhole = layout.flat.empty();
-      layout.flat = axes;
-      return isWhole;
+      // Chunks of chunks are those of all axes where no cut pads.
+      bool isEven =
+          layout.flat.empty() || elements(layout) % (ranks(layout.flat) * ranks(axes)) == 0;
+      layout.flat.insert(layout.flat.end(), axes.begin(), axes.end());
+      return isEven;
     }
-    int64_t n = 1;
-    for (const Part &axis : axes)
-      n *= axis.axis.size;
+    int64_t n = ranks(axes);
     std::vector<Parts> &parts = layout.dims[dim];
     if (!layout.flat.empty())
       return false;
@@ -384,6 +411,27 @@ private:
       if (std::any_of(dim.begin(), dim.end(), namesIt))
         return true;
     return namesIt(layout.flat);
+  }
+
+  static std::vector<AxisRef> axesNamedBy(const Layout &layout) {
+    std::vector<AxisRef> axes;
+    auto add = [&](const Parts &parts) {
+      for (const Part &part : parts)
+        if (part.isCut())
+          axes.push_back(part.axis);
+    };
+    for (const std::vector<Parts> &dim : layout.dims)
+      std::for_each(dim.begin(), dim.end(), add);
+    add(layout.flat);
+    return axes;
+  }
+  static bool nameTheSameAxes(const Layout &a, const Layout &b) {
+    auto allIn = [](const Layout &x, const Layout &y) {
+      std::vector<AxisRef> axes = axesNamedBy(x);
+      return std::all_of(axes.begin(), axes.end(),
+                         [&](const AxisRef &axis) { return names(y, axis); });
+    };
+    return allIn(a, b) && allIn(b, a);
   }
 
   /// Whether a value may be stored as, or put together with, one of which as much or more is known.

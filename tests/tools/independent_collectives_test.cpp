@@ -10,9 +10,11 @@
 #include "planner/core/Stages.h"
 #include "tests/tools/IndependentCollectives.h"
 #include "tests/tools/PlanSupport.h"
+#include "tools/driver/Verify.h"
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <iostream>
 #include <random>
 #include <set>
@@ -97,6 +99,20 @@ void compare(driver::TrainingStep &step, const planner::Plan &plan, Compared &co
   for (size_t stage = 0; stage < expected.resident.size(); ++stage)
     EXPECT_EQ(expected.resident[stage], residentBytes(compiled->program.stages[stage]))
         << "stage " << stage;
+}
+
+/// Runs one step of `plan` in residues, serially and on all ranks.
+void expectSerialResult(driver::TrainingStep &step, const planner::Plan &plan) {
+  auto compiled = driver::compilePlan(step, plan);
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  auto data = driver::makeRunData(step, plan, 1, kernels::Arith::Residue61, 7);
+  ASSERT_TRUE(data) << data.error().message;
+  auto serial = driver::runSerial(step, plan, *data, kernels::Arith::Residue61);
+  ASSERT_TRUE(serial) << serial.error().message;
+  auto parallel = driver::runParallel(compiled->program, *data, kernels::Arith::Residue61);
+  ASSERT_TRUE(parallel) << parallel.error().message;
+  for (const driver::Comparison &line : driver::compareExactly(*serial, *parallel))
+    EXPECT_TRUE(line.equal) << "residue differs: " << line.name;
 }
 
 class IndependentCollectives : public testing::TestWithParam<Case> {};
@@ -232,6 +248,22 @@ TEST_P(RandomlyEdited, ProgramHasTheListAndTheBytes) {
   }
   std::cout << "compared " << compared.lines << " lines, " << compared.executions << " executions, "
             << compared.kinds.size() << " kinds, " << compared.ties << " ties\n";
+}
+
+TEST_P(RandomlyEdited, ParallelEqualsSerial) {
+  test::Model model = test::loadModel(GetParam().model, GetParam().optimizer);
+  auto plan = test::makePlan(model, GetParam().request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  reshard::Graph graph =
+      planner::withBatch(model.step->step.graph, plan->microBatch * plan->mesh.dataRanks());
+  // 2,000 plans with TBC_FULL_TESTS.
+  const uint64_t count = std::getenv("TBC_FULL_TESTS") ? 100 : 5;
+  for (uint64_t seed = 1; seed <= count; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    expectSerialResult(*model.step, RandomPlan(*plan, graph, seed).make());
+    if (HasFatalFailure())
+      return;
+  }
 }
 
 // A comparison that cannot fail proves nothing.
