@@ -102,16 +102,28 @@ private:
 
   int64_t rename(FactorId id) { return names.emplace(id, int64_t(names.size())).first->second; }
 
+  /// The factors of `dim` that are longer than 1, segment by segment: a parameter and its gradient
+  /// may differ in the others.
+  static std::vector<FactorId> splittable(const DimLayout &dim) {
+    std::vector<FactorId> ids;
+    for (const Segment &segment : dim.segments)
+      for (const Factor &factor : segment.factors)
+        if (factor.size > 1)
+          ids.push_back(factor.id);
+    return ids;
+  }
+
   /// The sharding of `entry` with the factor names of `layout`, which has the same structure: the
   /// two may come from different blocks.
   static Sharding carried(const Entry &entry, const TensorLayout &layout) {
     Sharding sharding = entry.sharding;
     std::map<FactorId, FactorId> carry;
-    for (size_t d = 0; d < layout.dims.size(); ++d)
-      for (size_t s = 0; s < layout.dims[d].segments.size(); ++s)
-        for (size_t f = 0; f < layout.dims[d].segments[s].factors.size(); ++f)
-          carry[entry.layout.dims[d].segments[s].factors[f].id] =
-              layout.dims[d].segments[s].factors[f].id;
+    for (size_t d = 0; d < layout.dims.size(); ++d) {
+      std::vector<FactorId> from = splittable(entry.layout.dims[d]);
+      std::vector<FactorId> to = splittable(layout.dims[d]);
+      for (size_t f = 0; f < from.size(); ++f)
+        carry[from[f]] = to[f];
+    }
     for (FactorSharding &factor : sharding.factors)
       factor.factor = carry.at(factor.factor);
     normalize(sharding);
