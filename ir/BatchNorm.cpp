@@ -144,9 +144,11 @@ LogicalResult BatchNormTrainOp::decompose(OpBuilder &builder, SmallVectorImpl<Va
     Value result = f.add(f.mul(keep, wide), f.mul(f.sub(f.number(now, 1), keep), now));
     return f.cast(result, tensorType(old).getElementType());
   };
-  Value unbiased = f.mul(variance, f.div(count, f.sub(count, f.number(count, 1))));
+  Value kept = variance;
+  if (getUnbiased())
+    kept = f.mul(variance, f.div(count, f.sub(count, f.number(count, 1))));
   results.assign({f.cast(y, tensorType(getInput()).getElementType()), blend(getRunningMean(), mean),
-                  blend(getRunningVariance(), unbiased)});
+                  blend(getRunningVariance(), kept)});
   return success();
 }
 

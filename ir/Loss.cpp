@@ -83,9 +83,9 @@ LogicalResult CrossEntropyOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotan
   if (cotangents[1] || cotangents[2])
     return emitOpError("is not differentiable through its statistics");
   if (needed[0] && cotangents[0])
-    operandCotangents[0] =
-        builder.create<CrossEntropyGradOp>(getLoc(), getLogits(), getLabels(), getMaximum(),
-                                           getDenominator(), cotangents[0], getIgnoreIndex());
+    operandCotangents[0] = builder.create<CrossEntropyGradOp>(
+        getLoc(), getLogits(), getLabels(), getMaximum(), getDenominator(), cotangents[0],
+        getIgnoreIndexAttr(), getLabelSmoothingAttr());
   return success();
 }
 
@@ -110,6 +110,12 @@ LogicalResult CrossEntropyOp::decompose(OpBuilder &builder, SmallVectorImpl<Valu
   Value m = f.make<StabilizerMaxOp>(x, ArrayRef<int64_t>{last});
   Value l = f.sum(f.exp(f.sub(x, f.repeat(m, x, {last}))), {last});
   Value chosen = f.sum(f.select(isLabel(f, x, getLabels()), x, f.number(x, 0)), {last});
+  if (double smoothing = getLabelSmoothing().convertToDouble()) {
+    double share = smoothing / double(tensorType(x).getDimSize(last));
+    Value spread = f.sum(x, {last});
+    chosen = f.add(f.mul(chosen, f.number(chosen, 1 - smoothing)),
+                   f.mul(spread, f.number(spread, share)));
+  }
   Value loss = f.sub(f.add(m, f.log(l)), chosen);
   Value counts = isCounted(f, getLabels(), getIgnoreIndex());
   results.assign({f.select(counts, loss, f.number(loss, 0)), m, l});
@@ -122,7 +128,10 @@ LogicalResult CrossEntropyGradOp::decompose(OpBuilder &builder, SmallVectorImpl<
   int64_t last = tensorType(x).getRank() - 1;
   Value e = f.exp(f.sub(x, f.repeat(getMaximum(), x, {last})));
   Value p = f.div(e, f.repeat(getDenominator(), x, {last}));
-  Value hot = f.select(isLabel(f, x, getLabels()), f.number(x, 1), f.number(x, 0));
+  double smoothing = getLabelSmoothing().convertToDouble();
+  double share = smoothing / double(tensorType(x).getDimSize(last));
+  Value hot =
+      f.select(isLabel(f, x, getLabels()), f.number(x, 1 - smoothing + share), f.number(x, share));
   Value counts = isCounted(f, getLabels(), getIgnoreIndex());
   Value scale = f.select(counts, getCotangent(), f.number(getCotangent(), 0));
   Value dx = f.mul(f.repeat(scale, x, {last}), f.sub(p, hot));

@@ -141,7 +141,8 @@ def Tbc_BatchNormTrainOp : Tbc_NormOp<"batch_norm_train", "8"> {
     Per channel of x[n, c, *], with M elements each: mean = sum(x) / M, var = sum((x - mean)^2) / M,
     y = (x - mean) * rsqrt(var + epsilon) * scale + bias,
     new_mean = momentum * running_mean + (1 - momentum) * mean,
-    new_var = momentum * running_var + (1 - momentum) * var * M / (M - 1).
+    new_var = momentum * running_var + (1 - momentum) * var * M / (M - 1), as PyTorch has it; where not `unbiased`
+    without M / (M - 1), as ONNX does.
     It is decomposed before differentiation. FLOPs: 8 per element. Channels are parallel, n and the spatial dims are fixed.
 
     Constraints:
@@ -150,7 +151,7 @@ def Tbc_BatchNormTrainOp : Tbc_NormOp<"batch_norm_train", "8"> {
   }];
   let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$scale, Tbc_FloatTensor:$bias,
                    Tbc_FloatTensor:$running_mean, Tbc_FloatTensor:$running_variance, F64Attr:$epsilon,
-                   F64Attr:$momentum);
+                   F64Attr:$momentum, DefaultValuedAttr<BoolAttr, "true">:$unbiased);
   let results = (outs Tbc_FloatTensor:$result, Tbc_FloatTensor:$new_mean, Tbc_FloatTensor:$new_variance);
 }
 

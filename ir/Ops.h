@@ -21,5 +21,6 @@
 #include "ir/Normalization.h"
 #include "ir/Optimizer.h"
 #include "ir/Pooling.h"
+#include "ir/Random.h"
 
 #endif // TBC_IR_OPS_H

@@ -42,7 +42,27 @@ def Tbc_SgdMomentumOp : Tbc_OptimizerOp<"sgd_momentum", "8"> {
   let results = (outs Tbc_FloatTensor:$new_parameter, Tbc_FloatTensor:$new_buffer);
 }
 
-def Tbc_AdamwOp : Tbc_OptimizerOp<"adamw", "16"> {
+class Tbc_AdaptiveOp<string mnemonic> : Tbc_OptimizerOp<mnemonic, "16"> {
+  let arguments = (ins Tbc_FloatTensor:$parameter, Tbc_FloatTensor:$gradient, Tbc_FloatTensor:$first_moment,
+                   Tbc_FloatTensor:$second_moment, Tbc_FloatScalar:$rate, Tbc_IntScalar:$step, F64Attr:$beta1,
+                   F64Attr:$beta2, F64Attr:$epsilon, F64Attr:$weight_decay);
+  let results = (outs Tbc_FloatTensor:$new_parameter, Tbc_FloatTensor:$new_first_moment,
+                 Tbc_FloatTensor:$new_second_moment);
+}
+
+def Tbc_AdamOp : Tbc_AdaptiveOp<"adam"> {
+  let summary = "Adam with weight decay in the gradient (L2), as in PyTorch";
+  let description = [{
+    d = g + weight_decay * p, m' = beta1 * m + (1 - beta1) * d, v' = beta2 * v + (1 - beta2) * d^2,
+    p' = p - lr / (1 - beta1^step) * m' / (sqrt(v') / sqrt(1 - beta2^step) + epsilon).
+    `step` counts from 1. FLOPs: 16 per element.
+
+    Constraints:
+    (C1) Gradient and both moments have the parameter's shape.
+  }];
+}
+
+def Tbc_AdamwOp : Tbc_AdaptiveOp<"adamw"> {
   let summary = "AdamW with decoupled weight decay, as in PyTorch";
   let description = [{
     m' = beta1 * m + (1 - beta1) * g, v' = beta2 * v + (1 - beta2) * g^2,
@@ -52,11 +72,58 @@ def Tbc_AdamwOp : Tbc_OptimizerOp<"adamw", "16"> {
     Constraints:
     (C1) Gradient and both moments have the parameter's shape.
   }];
-  let arguments = (ins Tbc_FloatTensor:$parameter, Tbc_FloatTensor:$gradient, Tbc_FloatTensor:$first_moment,
-                   Tbc_FloatTensor:$second_moment, Tbc_FloatScalar:$rate, Tbc_IntScalar:$step, F64Attr:$beta1,
-                   F64Attr:$beta2, F64Attr:$epsilon, F64Attr:$weight_decay);
-  let results = (outs Tbc_FloatTensor:$new_parameter, Tbc_FloatTensor:$new_first_moment,
-                 Tbc_FloatTensor:$new_second_moment);
+}
+
+//===----------------------------------------------------------------------===//
+// What a step does to all gradients together
+//===----------------------------------------------------------------------===//
+
+def Tbc_SquareSumOp : Tbc_InferredOp<"square_sum"> {
+  let summary = "The sum of the squares of all elements of all gradients";
+  let description = [{
+    A f32 scalar. In the update of one stage the operands are the elements that the rank owns, so that the
+    sum over all ranks counts each element once. FLOPs: 2 per element.
+  }];
+  let arguments = (ins Variadic<Tbc_FloatTensor>:$gradients);
+  let results = (outs Tbc_FloatScalar:$result);
+}
+
+def Tbc_StepTotalOp : Tbc_InferredOp<"step_total"> {
+  let summary = "Sums of scalars over all ranks";
+  let description = [{
+    Serially the identity. The partitioner makes it the one small all_reduce of a step: norm, overflow flag, counts
+    and loss travel together.
+
+    Constraints:
+    (C1) All operands have one type.
+  }];
+  let arguments = (ins Variadic<Tbc_FloatScalar>:$parts);
+  let results = (outs Variadic<Tbc_FloatScalar>:$totals);
+}
+
+/// Acts on each element of a tensor of a parameter's shape; other operands are scalars.
+class Tbc_UpdateOp<string mnemonic> : Tbc_OptimizerOp<mnemonic, "1">;
+
+def Tbc_ScaleByOp : Tbc_UpdateOp<"scale_by"> {
+  let summary = "Every element times one number";
+  let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatScalar:$factor);
+  let results = (outs Tbc_FloatTensor:$result);
+}
+
+def Tbc_ClipValueOp : Tbc_UpdateOp<"clip_value"> {
+  let summary = "min(max(x, -limit), limit)";
+  let arguments = (ins Tbc_FloatTensor:$input, F64Attr:$limit);
+  let results = (outs Tbc_FloatTensor:$result);
+}
+
+def Tbc_UpdateIfOp : Tbc_UpdateOp<"update_if"> {
+  let summary = "The new value where the scalar condition holds, else the old one: a step that may be skipped";
+  let description = [{
+    Constraints:
+    (C1) Old and new value have the same type.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$old, Tbc_FloatTensor:$replacement, Tbc_BoolScalar:$condition);
+  let results = (outs Tbc_FloatTensor:$result);
 }
 
 #endif // TBC_IR_OPTIMIZER

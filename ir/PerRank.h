@@ -28,7 +28,9 @@ struct PartitionedTensor {
 /// collectives. Arguments and results carry `tbc.role` and `tbc.name`:
 ///   argument   param state input residual recv acc opt_state lr step loss_acc
 ///   result     residual send acc state loss_acc param opt_state loss
-/// A recv or send has its peer stage in `tbc.peer`; residuals are named by value and sharding.
+/// loss_acc and loss are the "loss" and, where elements may count differently, the "count" of a
+/// step. A recv or send has its peer stage in `tbc.peer`; residuals are named by value and
+/// sharding.
 struct PartitionedStep {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::vector<PartitionedTensor> tensors;

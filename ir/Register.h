@@ -25,6 +25,7 @@ void registerMovementOps(TbcDialect &dialect);
 void registerNormalizationOps(TbcDialect &dialect);
 void registerOptimizerOps(TbcDialect &dialect);
 void registerPoolingOps(TbcDialect &dialect);
+void registerRandomOps(TbcDialect &dialect);
 
 } // namespace tbc
 

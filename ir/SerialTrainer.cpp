@@ -81,6 +81,8 @@ LogicalResult SerialTrainer::runMicroBatch(const Tensors &batch) {
     std::string name = text(train.getResultAttr(i, kNameAttr));
     if (role == "loss")
       accumulate(lossSum, result);
+    else if (role == "count")
+      accumulate(countSum, result);
     else if (role == "grad")
       accumulate(sums[name], result);
     else
@@ -101,6 +103,8 @@ LogicalResult SerialTrainer::update(double learningRate) {
       inputs.push_back(Tensor::fromInts(type, {stepsDone + 1}));
     else if (role == "grad")
       inputs.push_back(sums[name]);
+    else if (role == "loss")
+      inputs.push_back(name == "count" ? countSum : lossSum);
     else if (role == "opt_state" && !current.count(name))
       inputs.push_back(Tensor::zeros(type, arith));
     else
@@ -109,8 +113,13 @@ LogicalResult SerialTrainer::update(double learningRate) {
   FailureOr<SmallVector<Tensor>> results = evaluateFunction(update, inputs, arith);
   if (failed(results))
     return failure();
-  for (auto [i, result] : llvm::enumerate(*results))
-    current[text(update.getResultAttr(i, kNameAttr))] = result;
+  for (auto [i, result] : llvm::enumerate(*results)) {
+    std::string name = text(update.getResultAttr(i, kNameAttr));
+    if (text(update.getResultAttr(i, kRoleAttr)) == "loss")
+      (name == "count" ? countSum : lossSum) = result;
+    else
+      current[name] = result;
+  }
   return success();
 }
 
@@ -119,7 +128,7 @@ FailureOr<double> SerialTrainer::step(ArrayRef<Tensors> microBatches, double lea
     if (!module.lookupSymbol<func::FuncOp>(name))
       return module.emitError() << "has no function @" << name;
   sums.clear();
-  lossSum = {};
+  lossSum = countSum = {};
   for (const Tensors &batch : microBatches)
     if (failed(runMicroBatch(batch)))
       return failure();

@@ -33,16 +33,16 @@ public:
   /// another shape.
   mlir::LogicalResult set(const std::string &name, const kernels::Tensor &value);
 
-  /// One step: losses and gradients of the micro-batches (inputs and labels by name) are added up,
-  /// states go from one to the next, then the parameters are updated. Returns the loss, before the
-  /// update. Errors: a missing value; an op that cannot be evaluated.
+  /// One step: losses, counts and gradients of the micro-batches (inputs and labels by name) are
+  /// added up, states go from one to the next, then the parameters are updated. Returns the loss,
+  /// of the parameters before the update. Errors: a missing value; an op that cannot be evaluated.
   mlir::FailureOr<double> step(llvm::ArrayRef<Tensors> microBatches, double learningRate);
 
   /// Parameters, states and optimizer states as they are now.
   const Tensors &values() const { return current; }
   /// The gradients of the last step, by parameter.
   const Tensors &gradients() const { return sums; }
-  /// The loss of the last step, as @train returned it.
+  /// The loss of the last step: a mean over what counts.
   const kernels::Tensor &loss() const { return lossSum; }
 
 private:
@@ -53,7 +53,7 @@ private:
   kernels::Arith arith;
   Tensors current;
   Tensors sums;
-  kernels::Tensor lossSum;
+  kernels::Tensor lossSum, countSum;
   int64_t stepsDone = 0;
 };
 

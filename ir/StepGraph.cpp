@@ -2,6 +2,7 @@
 
 #include "ir/StepGraph.h"
 
+#include "ir/Optimizer.h"
 #include "ir/Tbc.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -195,6 +196,8 @@ void Extractor::addResults() {
     if (role && role.getValue() == "loss") {
       step.graph.loss = index;
       step.graph.values[index].role = ValueRole::Loss;
+    } else if (role && role.getValue() == "count") {
+      step.graph.count = index;
     } else if (role && name && role.getValue() == "grad") {
       gradients[name.getValue()] = index;
     } else if (role && name && role.getValue() == "state") {
@@ -261,8 +264,14 @@ FailureOr<StepGraph> Extractor::run() {
   return std::move(step);
 }
 
-FailureOr<StepGraph> extractStepGraph(func::FuncOp train, const FactorAnalysis &analysis) {
-  return Extractor(train, analysis).run();
+FailureOr<StepGraph> extractStepGraph(func::FuncOp train, const FactorAnalysis &analysis,
+                                      func::FuncOp update) {
+  FailureOr<StepGraph> step = Extractor(train, analysis).run();
+  if (succeeded(step) && update)
+    for (StepTotalOp total : update.getOps<StepTotalOp>())
+      for (Value part : total.getParts())
+        step->graph.stepTotalBytes += tensorType(part).getElementTypeBitWidth() / 8;
+  return step;
 }
 
 } // namespace tbc

@@ -23,11 +23,12 @@ struct StepGraph {
 };
 
 /// Extracts the graph of the function @train: its ops, layouts from `analysis`, roles from the
-/// argument and result attributes.
+/// argument and result attributes; from @update, if there is one, what it adds up over all ranks.
 ///
 /// Errors: an op without a factor rule; inputs whose batch dim is no factor of its own.
 mlir::FailureOr<StepGraph> extractStepGraph(mlir::func::FuncOp train,
-                                            const FactorAnalysis &analysis);
+                                            const FactorAnalysis &analysis,
+                                            mlir::func::FuncOp update = {});
 
 } // namespace tbc
 

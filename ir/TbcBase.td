@@ -32,6 +32,10 @@ def Tbc_IntScalar : Type<And<[Tbc_IntTensor.predicate,
     CPred<"::llvm::cast<::mlir::RankedTensorType>($_self).getRank() == 0">]>, "rank-0 integer tensor",
     "::mlir::RankedTensorType">;
 
+def Tbc_BoolScalar : Type<And<[Tbc_BoolTensor.predicate,
+    CPred<"::llvm::cast<::mlir::RankedTensorType>($_self).getRank() == 0">]>, "rank-0 boolean tensor",
+    "::mlir::RankedTensorType">;
+
 /// Every tensor op: pure, with a factor rule and a cost.
 class Tbc_Op<string mnemonic, list<Trait> traits = []>
     : Op<Tbc_Dialect, mnemonic, !listconcat(traits, [Pure,

@@ -24,6 +24,7 @@ void TbcDialect::initialize() {
   registerNormalizationOps(*this);
   registerOptimizerOps(*this);
   registerPoolingOps(*this);
+  registerRandomOps(*this);
 }
 
 FactorRule elementwiseRule(Operation *op) {

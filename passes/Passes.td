@@ -15,6 +15,8 @@ def AttachLossPass : Pass<"tbc-attach-loss", "mlir::ModuleOp"> {
   let options = [
     Option<"loss", "loss", "std::string", "\"cross-entropy\"", "cross-entropy, mse or output">,
     Option<"output", "output", "std::string", "\"\"", "the model's output to take; empty: the first">,
+    Option<"labelSmoothing", "label-smoothing", "double", "0.0", "of cross-entropy, 0 to 1">,
+    Option<"ignoreIndex", "ignore-index", "int64_t", "-100", "label that does not count">,
     Option<"samples", "samples", "int64_t", "0", "samples in the global batch; 0: those of the types">,
   ];
   let dependentDialects = ["::tbc::TbcDialect"];
@@ -36,6 +38,15 @@ def UseBatchStatisticsPass : Pass<"tbc-use-batch-statistics", "mlir::func::FuncO
   let dependentDialects = ["::tbc::TbcDialect"];
 }
 
+def UseDropoutPass : Pass<"tbc-use-dropout", "mlir::func::FuncOp"> {
+  let summary = "Turns dropouts into their training form, random by element, sample and step; or removes them";
+  let options = [
+    Option<"seed", "seed", "int64_t", "0", "of the random numbers">,
+    Option<"remove", "remove", "bool", "false", "take every dropout out instead">,
+  ];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
 def DifferentiatePass : Pass<"tbc-differentiate", "mlir::ModuleOp"> {
   let summary = "Adds the backward phase to @train, which then returns the gradients too";
   let description = [{
@@ -53,13 +64,16 @@ def DifferentiatePass : Pass<"tbc-differentiate", "mlir::ModuleOp"> {
 def BuildUpdatePass : Pass<"tbc-build-update", "mlir::ModuleOp"> {
   let summary = "Builds @update, the optimizer's step for every trained parameter of @train";
   let options = [
-    Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "sgd or adamw">,
+    Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "sgd, adam or adamw">,
     Option<"momentum", "momentum", "double", "0.0", "of sgd">,
     Option<"nesterov", "nesterov", "bool", "false", "Nesterov momentum">,
-    Option<"beta1", "beta1", "double", "0.9", "of adamw">,
-    Option<"beta2", "beta2", "double", "0.999", "of adamw">,
-    Option<"epsilon", "epsilon", "double", "1e-8", "of adamw">,
+    Option<"beta1", "beta1", "double", "0.9", "of adam and adamw">,
+    Option<"beta2", "beta2", "double", "0.999", "of adam and adamw">,
+    Option<"epsilon", "epsilon", "double", "1e-8", "of adam and adamw">,
     Option<"weightDecay", "weight-decay", "double", "0.01", "factor of the weights">,
+    ListOption<"noDecay", "no-decay", "std::string", "globs of parameters whose weights do not decay">,
+    Option<"clipNorm", "clip-norm", "double", "0.0", "largest norm of all gradients; 0: any">,
+    Option<"clipValue", "clip-value", "double", "0.0", "largest element of a gradient; 0: any">,
   ];
   let dependentDialects = ["::tbc::TbcDialect"];
 }

@@ -140,6 +140,7 @@ llvm::ArrayRef<OpImporter> trainingOps();
 llvm::ArrayRef<OpImporter> attentionOps();
 llvm::ArrayRef<OpImporter> microsoftOps();
 llvm::ArrayRef<OpImporter> controlOps();
+llvm::ArrayRef<OpImporter> lossOps();
 
 /// All of them.
 llvm::ArrayRef<llvm::ArrayRef<OpImporter>> opFamilies();

@@ -19,30 +19,42 @@ static bool matches(const llvm::GlobPattern &glob, func::FuncOp train, unsigned 
   return false;
 }
 
-FailureOr<SmallVector<bool>> findTrained(func::FuncOp train, ArrayRef<std::string> freeze) {
-  SmallVector<bool> isTrained;
-  for (BlockArgument arg : train.getArguments()) {
-    auto role = train.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
-    isTrained.push_back(role && role.getValue() == "param" &&
-                        isa<FloatType>(tensorType(arg).getElementType()));
-    if (isTrained.back() && !train.getArgAttr(arg.getArgNumber(), kNameAttr))
-      return train.emitError() << "parameter " << arg.getArgNumber() << " has no name";
-  }
-  SmallVector<bool> isParameter = isTrained;
-  for (const std::string &text : freeze) {
+static bool isParameter(func::FuncOp train, unsigned index) {
+  auto role = train.getArgAttrOfType<StringAttr>(index, kRoleAttr);
+  return role && role.getValue() == "param" &&
+         isa<FloatType>(tensorType(train.getArgument(index)).getElementType());
+}
+
+FailureOr<SmallVector<bool>> matchParameters(func::FuncOp train, ArrayRef<std::string> globs,
+                                             StringRef flag) {
+  SmallVector<bool> matched(train.getNumArguments(), false);
+  for (const std::string &text : globs) {
     llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(text);
     if (!glob)
-      return train.emitError() << "the glob \"" << text
+      return train.emitError() << flag << ": the glob \"" << text
                                << "\" is malformed: " << llvm::toString(glob.takeError());
     bool matchesAny = false;
-    for (unsigned i = 0; i < isTrained.size(); ++i) {
-      if (!isParameter[i] || !matches(*glob, train, i))
+    for (unsigned i = 0; i < matched.size(); ++i) {
+      if (!isParameter(train, i) || !matches(*glob, train, i))
         continue;
       matchesAny = true;
-      isTrained[i] = false;
+      matched[i] = true;
     }
     if (!matchesAny)
-      return train.emitError() << "the glob \"" << text << "\" to freeze matches no parameter";
+      return train.emitError() << flag << ": the glob \"" << text << "\" matches no parameter";
+  }
+  return matched;
+}
+
+FailureOr<SmallVector<bool>> findTrained(func::FuncOp train, ArrayRef<std::string> freeze) {
+  FailureOr<SmallVector<bool>> isFrozen = matchParameters(train, freeze, "--freeze");
+  if (failed(isFrozen))
+    return failure();
+  SmallVector<bool> isTrained;
+  for (unsigned i = 0; i < train.getNumArguments(); ++i) {
+    isTrained.push_back(isParameter(train, i) && !(*isFrozen)[i]);
+    if (isTrained.back() && !train.getArgAttr(i, kNameAttr))
+      return train.emitError() << "parameter " << i << " has no name";
   }
   return isTrained;
 }

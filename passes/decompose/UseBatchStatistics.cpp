@@ -49,6 +49,9 @@ LogicalResult useBatchStatistics(func::FuncOp function) {
     return &states.insert({argument, argument}).first->second;
   };
 
+  // ONNX says population variance, PyTorch trains with the other.
+  for (BatchNormTrainOp norm : function.getOps<BatchNormTrainOp>())
+    norm.setUnbiased(true);
   SmallVector<BatchNormOp> norms(function.getOps<BatchNormOp>());
   for (BatchNormOp norm : norms) {
     bool areStates = stateOf(norm.getMean()) && stateOf(norm.getVariance());

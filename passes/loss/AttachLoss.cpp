@@ -50,15 +50,20 @@ private:
   static bool isState(func::FuncOp function, unsigned result);
   FailureOr<unsigned> findOutput();
   FailureOr<BatchDim> findBatch(Value output);
+  Value meanOf(Value output);
   Value addLabels(RankedTensorType type, const BatchDim &batch);
   Value elementLoss(Value output, const BatchDim &batch);
-  Value meanOverGlobalBatch(Value losses, const BatchDim &batch);
-  void setResults(Value loss);
+  Value sumOverAll(Value tensor);
+  void addMean(Value losses, const BatchDim &batch);
+  void setResults();
 
   func::FuncOp train;
   const LossOptions &options;
   OpBuilder builder;
   Location loc;
+  Value weights; // what each element counts, where it is not 1 for all
+  Value loss;    // the micro-batch's share of the mean over the global batch
+  Value count;   // the micro-batch's share of the elements counted; null if all count
 };
 
 } // namespace
@@ -115,6 +120,33 @@ FailureOr<BatchDim> LossAttacher::findBatch(Value output) {
             "needs one loss per sample";
 }
 
+/// The input of a sum over all dims, or null.
+static Value summedUp(Value value) {
+  auto sum = value.getDefiningOp<ReduceSumOp>();
+  return sum && int64_t(sum.getDims().size()) == tensorType(sum.getInput()).getRank()
+             ? sum.getInput()
+             : Value();
+}
+
+/// The elements that a scalar is the mean of, with their `weights` if they do not all count as one;
+/// the scalar itself where it is no mean over the batch.
+Value LossAttacher::meanOf(Value output) {
+  Value scalar = output;
+  while (auto cast = scalar.getDefiningOp<CastOp>())
+    scalar = cast.getInput();
+  auto division = scalar.getDefiningOp<DivOp>();
+  Value elements = division ? summedUp(division.getLhs()) : Value();
+  if (!elements)
+    return output;
+  if (division.getRhs().getDefiningOp<FactorSizeOp>())
+    return elements;
+  Value counted = summedUp(division.getRhs());
+  if (!counted || tensorType(counted).getShape() != tensorType(elements).getShape())
+    return output;
+  weights = counted;
+  return elements;
+}
+
 /// The argument "labels" as a value of `type`; where the batch is flattened together with another
 /// dim the argument has the two apart.
 Value LossAttacher::addLabels(RankedTensorType type, const BatchDim &batch) {
@@ -147,7 +179,13 @@ Value LossAttacher::elementLoss(Value output, const BatchDim &batch) {
   case LossKind::CrossEntropy: {
     auto labelType = RankedTensorType::get(type.getShape().drop_back(), builder.getI64Type());
     Value labels = addLabels(labelType, batch);
-    return builder.create<CrossEntropyOp>(loc, output, labels, /*ignore_index=*/-100).getLoss();
+    auto op = builder.create<CrossEntropyOp>(loc, output, labels,
+                                             builder.getI64IntegerAttr(options.ignoreIndex),
+                                             builder.getF64FloatAttr(options.labelSmoothing));
+    Value ignored = f.number(labels, double(options.ignoreIndex));
+    Value counts = f.compare(labels, ignored, "ne");
+    weights = f.cast(counts, builder.getF32Type());
+    return op.getLoss();
   }
   case LossKind::MeanSquaredError: {
     Value error = f.sub(output, addLabels(type, batch));
@@ -159,29 +197,41 @@ Value LossAttacher::elementLoss(Value output, const BatchDim &batch) {
   llvm_unreachable("unknown loss kind");
 }
 
-Value LossAttacher::meanOverGlobalBatch(Value losses, const BatchDim &batch) {
-  auto type = tensorType(losses);
+Value LossAttacher::sumOverAll(Value tensor) {
   SmallVector<int64_t> all;
-  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+  for (int64_t dim = 0; dim < tensorType(tensor).getRank(); ++dim)
     all.push_back(dim);
+  return builder.create<ReduceSumOp>(loc, tensor, all);
+}
+
+void LossAttacher::addMean(Value losses, const BatchDim &batch) {
+  auto type = tensorType(losses);
   // Divided before it is summed: the sum then stays pending over data ranks and is completed once
   // per step, not once per micro-batch in front of a division.
   int64_t samples = options.samples ? options.samples : batch.size;
-  Value count = builder.create<FactorSizeOp>(loc, RankedTensorType::get({}, type.getElementType()),
-                                             type.getNumElements() / batch.size, samples);
-  count.getDefiningOp()->setAttr(kGlobalBatchAttr, builder.getUnitAttr());
-  Value counts = broadcastTo(builder, loc, count, type.getShape(), {});
-  Value shares = builder.create<DivOp>(loc, losses, counts);
-  return builder.create<ReduceSumOp>(loc, shares, all);
+  Value size = builder.create<FactorSizeOp>(loc, RankedTensorType::get({}, type.getElementType()),
+                                            type.getNumElements() / batch.size, samples);
+  size.getDefiningOp()->setAttr(kGlobalBatchAttr, builder.getUnitAttr());
+  Value sizes = broadcastTo(builder, loc, size, type.getShape(), {});
+  loss = sumOverAll(builder.create<DivOp>(loc, losses, sizes));
+  if (weights)
+    count = sumOverAll(Formula{builder, loc}.cast(weights, builder.getF32Type()));
 }
 
-/// Makes @train return (loss, new states ..).
-void LossAttacher::setResults(Value loss) {
+/// Makes @train return (loss, [count], new states ..).
+void LossAttacher::setResults() {
   Operation *terminator = train.getBody().front().getTerminator();
-  SmallVector<Value> values{loss};
-  SmallVector<DictionaryAttr> attrs{
-      builder.getDictionaryAttr({builder.getNamedAttr(kRoleAttr, builder.getStringAttr("loss")),
-                                 builder.getNamedAttr(kNameAttr, builder.getStringAttr("loss"))})};
+  SmallVector<Value> values;
+  SmallVector<DictionaryAttr> attrs;
+  auto add = [&](Value value, StringRef name) {
+    values.push_back(value);
+    attrs.push_back(
+        builder.getDictionaryAttr({builder.getNamedAttr(kRoleAttr, builder.getStringAttr(name)),
+                                   builder.getNamedAttr(kNameAttr, builder.getStringAttr(name))}));
+  };
+  add(loss, "loss");
+  if (count)
+    add(count, "count");
   for (unsigned i = 0; i < train.getNumResults(); ++i)
     if (isState(train, i)) {
       values.push_back(terminator->getOperand(i));
@@ -198,6 +248,8 @@ LogicalResult LossAttacher::run() {
   if (failed(result))
     return failure();
   Value output = terminator->getOperand(*result);
+  if (options.kind == LossKind::Output && tensorType(output).getRank() == 0)
+    output = meanOf(output);
   auto type = tensorType(output);
   if (!isa<FloatType>(type.getElementType()) ||
       (options.kind == LossKind::CrossEntropy && type.getRank() < 2))
@@ -213,7 +265,8 @@ LogicalResult LossAttacher::run() {
                                          "logits, but that is the batch of "
                                       << type;
   builder.setInsertionPoint(terminator);
-  setResults(meanOverGlobalBatch(elementLoss(output, *batch), *batch));
+  addMean(elementLoss(output, *batch), *batch);
+  setResults();
 
   OpIds ids(train);
   for (Operation &op : train.getBody().front().without_terminator()) {
@@ -239,8 +292,8 @@ LogicalResult attachLoss(ModuleOp module, const LossOptions &options) {
   return LossAttacher(train, options).run();
 }
 
-void setBatchSizes(func::FuncOp train, int64_t globalBatch, int64_t samples) {
-  for (FactorSizeOp size : train.getOps<FactorSizeOp>())
+void setBatchSizes(func::FuncOp function, int64_t globalBatch, int64_t samples) {
+  for (FactorSizeOp size : function.getOps<FactorSizeOp>())
     size.setSamples(size->hasAttr(kGlobalBatchAttr) ? globalBatch : samples);
 }
 
@@ -258,6 +311,8 @@ struct AttachLoss : impl::AttachLossPassBase<AttachLoss> {
     options.kind = *kind;
     options.output = output;
     options.samples = samples;
+    options.labelSmoothing = labelSmoothing;
+    options.ignoreIndex = ignoreIndex;
     if (failed(attachLoss(getOperation(), options)))
       signalPassFailure();
   }

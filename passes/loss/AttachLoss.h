@@ -21,7 +21,9 @@ enum class LossKind {
   CrossEntropy,
   /// (output - label)^2, labels of the shape of the output.
   MeanSquaredError,
-  /// The output itself is the loss of each sample (or of each of its parts).
+  /// The output itself is the loss of each sample (or of each of its parts), or a scalar that is
+  /// their
+  /// mean, weighted or not.
   Output,
 };
 
@@ -32,22 +34,30 @@ struct LossOptions {
   LossKind kind = LossKind::CrossEntropy;
   /// The name of the model's output to take; empty: its first.
   std::string output;
+  /// Of cross-entropy: the part of the target that is spread over all classes, 0 to 1, and the
+  /// label that does not count.
+  double labelSmoothing = 0;
+  int64_t ignoreIndex = -100;
   /// Samples in the global batch; 0: as many as the types say (one micro-batch).
   int64_t samples = 0;
 };
 
 /// Adds @train, a clone of @model with the argument "labels" behind the others (none for Output)
-/// that returns (loss, new states ..). Every op has an id and the phase "fwd".
+/// that returns (loss, [count], new states ..). Every op has an id and the phase "fwd".
 ///
 /// loss = sum over the elements of the micro-batch / factor_size{elements per sample, samples}, in
 /// f32 or f64: the losses of all micro-batches and data ranks add up to the mean over the global
-/// batch. Errors: no @model; an unknown output; an output whose batch dim cannot be told from the
-/// others.
+/// batch. Where elements may count differently (cross-entropy: not at all if their label is
+/// ignored)
+/// @train also returns what those of the micro-batch count, f32, role "count": factor_size stands
+/// for the sum of all counts, and the update corrects it. Errors: no @model; an unknown output; an
+/// output whose batch dim cannot be told from the others.
 mlir::LogicalResult attachLoss(mlir::ModuleOp module, const LossOptions &options);
 
-/// Sets the samples of every factor_size of `train`: the loss is a mean over `globalBatch` samples,
-/// one execution is to have `samples` of them on all data ranks together. Types are not changed.
-void setBatchSizes(mlir::func::FuncOp train, int64_t globalBatch, int64_t samples);
+/// Sets the samples of every factor_size of @train or @update: the loss is a mean over
+/// `globalBatch` samples, one execution is to have `samples` of them on all data ranks together.
+/// Types are not changed.
+void setBatchSizes(mlir::func::FuncOp function, int64_t globalBatch, int64_t samples);
 
 } // namespace tbc
 

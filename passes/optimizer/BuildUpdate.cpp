@@ -3,9 +3,12 @@
 #include "passes/optimizer/BuildUpdate.h"
 
 #include "ir/Formula.h"
+#include "ir/Movement.h"
 #include "ir/Optimizer.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
+#include "passes/autodiff/FrozenParameters.h"
+#include "passes/loss/AttachLoss.h"
 
 #include "llvm/ADT/StringSwitch.h"
 
@@ -19,6 +22,7 @@ namespace tbc {
 std::optional<OptimizerKind> parseOptimizerKind(StringRef text) {
   return llvm::StringSwitch<std::optional<OptimizerKind>>(text)
       .Case("sgd", OptimizerKind::Sgd)
+      .Case("adam", OptimizerKind::Adam)
       .Case("adamw", OptimizerKind::AdamW)
       .Default(std::nullopt);
 }
@@ -30,7 +34,8 @@ struct Parameter {
   std::string name;
   RankedTensorType type;
   Type gradientType;
-  Value value, gradient;        // arguments
+  Value value, gradient; // arguments
+  double weightDecay = 0;
   SmallVector<Value, 3> states; // arguments: moments, then the master copy if there is one
   Value newValue;
   SmallVector<Value, 3> newStates;
@@ -45,10 +50,16 @@ public:
 
 private:
   LogicalResult findParameters();
+  LogicalResult findDecay();
+  void addStepArguments();
+  void buildTotals();
+  void correctByCount(Formula &f, Value total);
+  void clipByNorm(Formula &f, Value squares);
   SmallVector<StringRef, 2> momentNames() const;
   Value addArgument(Type type, Location loc, StringRef role, StringRef name, StringRef of = "",
                     bool isMaster = false);
   void addArguments();
+  Operation *buildOptimizer(Parameter &parameter, Value value, Value gradient);
   void buildStep(Parameter &parameter);
   void setResults();
 
@@ -59,6 +70,10 @@ private:
   func::FuncOp update;
   SmallVector<Parameter> parameters;
   Value rate, step;
+  Value loss, count;       // arguments, where the update has to do with them
+  Value newLoss, newCount; // of the whole step
+  Value factor;            // of every gradient; null: 1
+  Value condition;         // null: every step counts
 };
 
 } // namespace
@@ -93,8 +108,19 @@ LogicalResult UpdateBuilder::findParameters() {
   return success();
 }
 
+/// The groups of parameters by weight decay.
+LogicalResult UpdateBuilder::findDecay() {
+  FailureOr<SmallVector<bool>> isExempt = matchParameters(train, options.noDecay, "--no-decay");
+  if (failed(isExempt))
+    return failure();
+  for (Parameter &p : parameters)
+    p.weightDecay =
+        (*isExempt)[cast<BlockArgument>(p.value).getArgNumber()] ? 0 : options.weightDecay;
+  return success();
+}
+
 SmallVector<StringRef, 2> UpdateBuilder::momentNames() const {
-  if (options.kind == OptimizerKind::AdamW)
+  if (options.kind != OptimizerKind::Sgd)
     return {"m", "v"};
   if (options.momentum != 0)
     return {"m"};
@@ -131,12 +157,97 @@ void UpdateBuilder::addArguments() {
       p.states.push_back(
           addArgument(wide, loc, "opt_state", p.name + ".master", p.name, /*isMaster=*/true));
   }
+  addStepArguments();
   rate = addArgument(RankedTensorType::get({}, builder.getF32Type()), train.getLoc(), "lr", "lr");
   step =
       addArgument(RankedTensorType::get({}, builder.getI64Type()), train.getLoc(), "step", "step");
 }
 
-/// The optimizer's op for one parameter.
+/// Loss and count of the step, where the update adds anything up over all ranks.
+void UpdateBuilder::addStepArguments() {
+  Type lossType, countType;
+  for (unsigned i = 0; i < train.getNumResults(); ++i) {
+    std::string role = stringAttr(train.getResultAttr(i, kRoleAttr));
+    if (role == "loss")
+      lossType = train.getResultTypes()[i];
+    else if (role == "count")
+      countType = train.getResultTypes()[i];
+  }
+  if (!countType && options.clipNorm == 0)
+    return;
+  loss = addArgument(lossType, train.getLoc(), "loss", "loss");
+  if (countType)
+    count = addArgument(countType, train.getLoc(), "loss", "count");
+}
+
+/// What concerns all parameters: totals over ranks, the factor of the gradients, whether to step.
+void UpdateBuilder::buildTotals() {
+  if (!loss)
+    return;
+  Formula f{builder, NameLoc::get(builder.getStringAttr("step"))};
+  Type element = tensorType(loss).getElementType();
+  SmallVector<Value> parts{loss};
+  if (count)
+    parts.push_back(f.cast(count, element));
+  if (options.clipNorm != 0) {
+    SmallVector<Value> gradients;
+    for (const Parameter &p : parameters)
+      gradients.push_back(p.gradient);
+    Value squares = f.make<SquareSumOp>(gradients);
+    parts.push_back(f.cast(squares, element));
+  }
+  auto totals = builder.create<StepTotalOp>(f.loc, parts);
+  newLoss = totals.getResult(0);
+  if (count)
+    correctByCount(f, totals.getResult(1));
+  if (options.clipNorm != 0)
+    clipByNorm(f, totals.getResults().back());
+}
+
+/// The loss was divided by the elements of the global batch, not by those that count.
+void UpdateBuilder::correctByCount(Formula &f, Value total) {
+  auto sizes = train.getOps<FactorSizeOp>();
+  auto size = llvm::find_if(sizes, [](Operation *op) { return op->hasAttr(kGlobalBatchAttr); });
+  Value assumed = f.make<FactorSizeOp>(total.getType(), (*size).getCount(), (*size).getSamples());
+  assumed.getDefiningOp()->setAttr(kGlobalBatchAttr, builder.getUnitAttr());
+  condition = f.compare(total, f.number(total, 0), "ne");
+  factor = f.div(assumed, f.select(condition, total, assumed));
+  newLoss = f.mul(newLoss, factor);
+  newCount = f.cast(total, tensorType(count).getElementType());
+}
+
+void UpdateBuilder::clipByNorm(Formula &f, Value squares) {
+  Value norm = f.make<SqrtOp>(squares);
+  if (factor)
+    norm = f.mul(norm, factor);
+  // What keeps PyTorch's clip_grad_norm_ from dividing by 0.
+  constexpr double smallest = 1e-6;
+  Value ratio = f.div(f.number(norm, options.clipNorm), f.add(norm, f.number(norm, smallest)));
+  Value coefficient = f.make<MinimumOp>(ratio, f.number(ratio, 1));
+  factor = factor ? f.mul(factor, coefficient) : coefficient;
+}
+
+/// The optimizer's op; its results are the new value, then the new moments.
+Operation *UpdateBuilder::buildOptimizer(Parameter &p, Value value, Value gradient) {
+  Location loc = p.value.getLoc();
+  FloatAttr decay = builder.getF64FloatAttr(p.weightDecay);
+  FloatAttr beta1 = builder.getF64FloatAttr(options.beta1),
+            beta2 = builder.getF64FloatAttr(options.beta2),
+            epsilon = builder.getF64FloatAttr(options.epsilon);
+  if (options.kind == OptimizerKind::AdamW)
+    return builder.create<AdamwOp>(loc, value, gradient, p.states[0], p.states[1], rate, step,
+                                   beta1, beta2, epsilon, decay);
+  if (options.kind == OptimizerKind::Adam)
+    return builder.create<AdamOp>(loc, value, gradient, p.states[0], p.states[1], rate, step, beta1,
+                                  beta2, epsilon, decay);
+  if (options.momentum != 0)
+    return builder.create<SgdMomentumOp>(loc, value, gradient, p.states[0], rate,
+                                         builder.getF64FloatAttr(options.momentum),
+                                         builder.getBoolAttr(options.nesterov), decay);
+  return builder.create<SgdOp>(loc, value, gradient, rate, decay);
+}
+
+/// One parameter's step.
 void UpdateBuilder::buildStep(Parameter &p) {
   Location loc = p.value.getLoc();
   auto wide = RankedTensorType::get(p.type.getShape(), wideElementType(p.type));
@@ -144,28 +255,24 @@ void UpdateBuilder::buildStep(Parameter &p) {
   Formula f{builder, loc};
   Value value = hasMaster ? p.states.back() : p.value;
   Value gradient = f.cast(p.gradient, wide.getElementType());
-  Operation *op;
-  if (options.kind == OptimizerKind::AdamW)
-    op = builder.create<AdamwOp>(
-        loc, value, gradient, p.states[0], p.states[1], rate, step,
-        builder.getF64FloatAttr(options.beta1), builder.getF64FloatAttr(options.beta2),
-        builder.getF64FloatAttr(options.epsilon), builder.getF64FloatAttr(options.weightDecay));
-  else if (options.momentum != 0)
-    op = builder.create<SgdMomentumOp>(
-        loc, value, gradient, p.states[0], rate, builder.getF64FloatAttr(options.momentum),
-        builder.getBoolAttr(options.nesterov), builder.getF64FloatAttr(options.weightDecay));
-  else
-    op = builder.create<SgdOp>(loc, value, gradient, rate,
-                               builder.getF64FloatAttr(options.weightDecay));
-  p.newStates.append(op->result_begin() + 1, op->result_end());
-  p.newValue = op->getResult(0);
+  if (factor)
+    gradient = f.make<ScaleByOp>(gradient, factor);
+  if (options.clipValue != 0)
+    gradient = f.make<ClipValueOp>(gradient, builder.getF64FloatAttr(options.clipValue));
+  Operation *op = buildOptimizer(p, value, gradient);
+  auto chosen = [&](Value old, Value replacement) {
+    return condition ? f.make<UpdateIfOp>(old, replacement, condition) : replacement;
+  };
+  p.newValue = chosen(value, op->getResult(0));
+  for (auto [i, replacement] : llvm::enumerate(llvm::drop_begin(op->getResults())))
+    p.newStates.push_back(chosen(p.states[i], replacement));
   if (hasMaster) {
     p.newStates.push_back(p.newValue);
     p.newValue = f.cast(p.newValue, p.type.getElementType());
   }
 }
 
-/// Returns the new parameters, then the new states.
+/// Returns the new parameters, then the new states, then what became of loss and count.
 void UpdateBuilder::setResults() {
   SmallVector<Value> values;
   SmallVector<DictionaryAttr> attrs;
@@ -178,18 +285,25 @@ void UpdateBuilder::setResults() {
   for (const Parameter &p : parameters)
     for (auto [value, argument] : llvm::zip_equal(p.newStates, p.states))
       add(value, argument);
+  if (newLoss)
+    add(newLoss, loss);
+  if (newCount)
+    add(newCount, count);
   builder.create<func::ReturnOp>(update.getLoc(), values);
   update.setType(builder.getFunctionType(update.getArgumentTypes(), ValueRange(values).getTypes()));
   update.setAllResultAttrs(attrs);
 }
 
 LogicalResult UpdateBuilder::run() {
-  if (failed(findParameters()))
+  if (options.clipNorm != 0 && options.clipValue != 0)
+    return train.emitError("gradients can be clipped by norm or by value, not by both");
+  if (failed(findParameters()) || failed(findDecay()))
     return failure();
   builder.setInsertionPointToEnd(module.getBody());
   update = builder.create<func::FuncOp>(train.getLoc(), "update", builder.getFunctionType({}, {}));
   builder.setInsertionPointToStart(update.addEntryBlock());
   addArguments();
+  buildTotals();
   for (Parameter &p : parameters)
     buildStep(p);
   setResults();
@@ -214,7 +328,7 @@ struct BuildUpdate : impl::BuildUpdatePassBase<BuildUpdate> {
     std::optional<OptimizerKind> kind = parseOptimizerKind(optimizer);
     if (!kind) {
       getOperation().emitError() << "unknown optimizer \"" << optimizer
-                                 << "\"; expected sgd or adamw";
+                                 << "\"; expected sgd, adam or adamw";
       return signalPassFailure();
     }
     options.kind = *kind;
@@ -224,6 +338,9 @@ struct BuildUpdate : impl::BuildUpdatePassBase<BuildUpdate> {
     options.beta2 = beta2;
     options.epsilon = epsilon;
     options.weightDecay = weightDecay;
+    options.noDecay.assign(noDecay.begin(), noDecay.end());
+    options.clipNorm = clipNorm;
+    options.clipValue = clipValue;
     if (failed(buildUpdateFunction(getOperation(), options)))
       signalPassFailure();
   }

@@ -212,9 +212,10 @@ void LocalBlock::emitForwardResults() {
     if (stageOf(updated) == stage)
       if (Value value = get(updated, in.derivation.home[updated]))
         function.addResult(value, "state", in.graph.values[state].name);
-  if (in.graph.loss >= 0 && stageOf(in.graph.loss) == stage)
-    if (Value value = get(in.graph.loss, in.derivation.home[in.graph.loss]))
-      function.addResult(value, "loss_acc", "loss");
+  for (auto [total, name] : {std::pair(in.graph.loss, "loss"), std::pair(in.graph.count, "count")})
+    if (total >= 0 && stageOf(total) == stage)
+      if (Value value = get(total, in.derivation.home[total]))
+        function.addResult(value, "loss_acc", name);
 }
 
 /// Adds every part of every gradient of this stage to its accumulator.

@@ -2,8 +2,12 @@
 
 #include "passes/partition/LocalUpdate.h"
 
-#include "ir/Tbc.h"
+#include "ir/Collective.h"
+#include "ir/Formula.h"
+#include "ir/Movement.h"
+#include "ir/Optimizer.h"
 
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -38,6 +42,8 @@ void LocalUpdate::assignParameters() {
   }
   for (Operation &op : in.update.getBody().front().without_terminator()) {
     auto known = llvm::find_if(op.getOperands(), [&](Value v) { return parameterOf.count(v); });
+    if (isa<SquareSumOp>(op)) // of all parameters
+      continue;
     if (known == op.getOperands().end())
       continue;
     int parameter = parameterOf.lookup(*known);
@@ -94,6 +100,8 @@ Value LocalUpdate::argument(BlockArgument arg) {
   Value result;
   if (role == "lr" || role == "step") {
     result = function.addArgument(type, role, name.empty() ? role : name);
+  } else if (role == "loss") {
+    result = scalarArgument(arg, name);
   } else {
     int p = parameterOf.lookup(arg);
     int value = in.graph.parameters[p].value;
@@ -116,13 +124,152 @@ Value LocalUpdate::argument(BlockArgument arg) {
   return local[arg] = result;
 }
 
+Value LocalUpdate::operandOf(Value value) {
+  if (Value known = local.lookup(value))
+    return known;
+  auto arg = dyn_cast<BlockArgument>(value);
+  return arg ? argument(arg) : Value();
+}
+
+//===----------------------------------------------------------------------===//
+// The whole step
+//===----------------------------------------------------------------------===//
+
+int LocalUpdate::stageOf(int graphValue) const {
+  int producer = in.graph.values[graphValue].producer;
+  return producer < 0 ? 0 : in.graph.ops[producer].stage;
+}
+
+/// Takes a tensor of one element to a scalar, or (`dims` 1) a scalar to a vector.
+static Value withDims(Formula &f, Value value, int64_t dims) {
+  SmallVector<int64_t> in(tensorType(value).getRank(), 0), out(dims, 0);
+  return f.make<ReshapeOp>(value, ArrayRef<int64_t>{}, in, out);
+}
+
+/// The axes along which ranks of one stage hold the same, where what they hold lies as `sharding`.
+std::vector<reshard::AxisRef> LocalUpdate::replicatedAxes(const Sharding &sharding) const {
+  const reshard::Mesh &mesh = in.assignment.mesh;
+  std::vector<reshard::AxisRef> used = reshard::usedAxes(sharding), axes;
+  for (int axis = 0; axis < int(mesh.axes.size()); ++axis) {
+    reshard::AxisRef whole = reshard::wholeAxis(mesh, axis);
+    if (axis != in.assignment.pipelineAxis && !reshard::overlap(used, whole))
+      axes.push_back(whole);
+  }
+  return axes;
+}
+
+/// A scalar that ranks along `axes` have alike, on the first of them; 0 on the others, so that a
+/// sum over all ranks counts it once.
+Value LocalUpdate::onFirst(Value scalar, const std::vector<reshard::AxisRef> &axes) {
+  if (axes.empty())
+    return scalar;
+  reshard::Collective slice;
+  slice.kind = reshard::CollectiveKind::ShardSlice;
+  slice.axes = axes;
+  slice.numElements = 1;
+  Formula f{function.builder(), in.update.getLoc()};
+  Value chunk = emitCollective(f.builder, f.loc, scalar, slice, in.assignment.mesh, {1});
+  return withDims(f, chunk, 0);
+}
+
+/// The rank's part of the step's loss or count, which one stage has.
+Value LocalUpdate::scalarArgument(BlockArgument arg, StringRef name) {
+  auto type = tensorType(arg);
+  int value = name == "count" ? in.graph.count : in.graph.loss;
+  if (stageOf(value) != stage)
+    return splat(function.builder(), in.update.getLoc(), type, 0);
+  return onFirst(function.addArgument(type, "loss_acc", name),
+                 replicatedAxes(in.derivation.home[value]));
+}
+
+/// Over the gradients that this stage owns: a parameter that several stages hold belongs to the
+/// first. Those that lie on the same axes are added up together.
+LogicalResult LocalUpdate::emitSquareSum(Operation &op) {
+  std::map<std::vector<reshard::AxisRef>, SmallVector<Value>> owned; // by replicated axes
+  for (Value gradient : op.getOperands()) {
+    int parameter = parameterOf.lookup(gradient);
+    if (!holds(parameter))
+      continue;
+    // Completed by all that hold it, in the same place of their order of collectives.
+    Value part = operandOf(gradient);
+    if (!part)
+      return failure();
+    if (in.derivation.parameterStages[parameter].front() == stage)
+      owned[replicatedAxes(in.derivation.state[parameter])].push_back(part);
+  }
+  Formula f{function.builder(), op.getLoc()};
+  Value total;
+  for (const auto &[axes, parts] : owned) {
+    OperationState state(op.getLoc(), op.getName(), parts, op.getResultTypes(), op.getAttrs());
+    Value sum = onFirst(f.builder.create(state)->getResult(0), axes);
+    total = total ? f.add(total, sum) : sum;
+  }
+  local[op.getResult(0)] = total ? total : splat(f.builder, f.loc, tensorType(op.getResult(0)), 0);
+  return success();
+}
+
+/// One all_reduce of all scalars over every rank, as derived.
+LogicalResult LocalUpdate::emitStepTotal(Operation &op) {
+  Formula f{function.builder(), op.getLoc()};
+  SmallVector<Value> parts;
+  for (Value part : op.getOperands()) {
+    parts.push_back(operandOf(part));
+    if (!parts.back())
+      return failure();
+  }
+  auto derived = llvm::find_if(in.derivation.reshards, [&](const reshard::Reshard &reshard) {
+    return reshard.where == Where::StepTotal && reshard.stage == stage;
+  });
+  if (derived == in.derivation.reshards.end()) {
+    if (in.assignment.mesh.numRanks() > 1)
+      return op.emitError("the derivation lacks the all_reduce of the step's scalars");
+    for (auto [total, part] : llvm::zip_equal(op.getResults(), parts))
+      local[total] = part;
+    return success();
+  }
+  for (Value &part : parts)
+    part = withDims(f, part, 1);
+  int64_t count = parts.size();
+  Value all = count == 1 ? parts.front() : f.make<ConcatOp>(parts, 0);
+  all = emitCollective(function.builder(), op.getLoc(), all, derived->steps.front(),
+                       in.assignment.mesh, {count});
+  for (auto [i, total] : llvm::enumerate(op.getResults()))
+    local[total] = withDims(f, count == 1 ? all : f.make<SliceOp>(all, 0, i, 1), 0);
+  return success();
+}
+
+/// An op on scalars is the same on every rank.
+LogicalResult LocalUpdate::emitScalarOp(Operation &op) {
+  if (isa<SquareSumOp>(op))
+    return emitSquareSum(op);
+  if (isa<StepTotalOp>(op))
+    return emitStepTotal(op);
+  SmallVector<Value> operands;
+  for (Value operand : op.getOperands()) {
+    operands.push_back(operandOf(operand));
+    if (!operands.back())
+      return failure();
+  }
+  for (Type type : op.getResultTypes())
+    if (cast<RankedTensorType>(type).getRank() != 0)
+      return op.emitError(
+          "belongs to no parameter; the update of a stage is made of the updates of "
+          "its parameters and of ops on scalars");
+  OperationState state(op.getLoc(), op.getName(), operands, op.getResultTypes(), op.getAttrs());
+  Operation *clone = function.builder().create(state);
+  for (auto [from, to] : llvm::zip_equal(op.getResults(), clone->getResults()))
+    local[from] = to;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Parameters
+//===----------------------------------------------------------------------===//
+
 LogicalResult LocalUpdate::emitOp(Operation &op, int parameter) {
   OperationState state(op.getLoc(), op.getName());
   for (Value operand : op.getOperands()) {
-    Value value = local.lookup(operand);
-    if (!value)
-      if (auto arg = dyn_cast<BlockArgument>(operand))
-        value = argument(arg);
+    Value value = operandOf(operand);
     if (!value)
       return failure();
     state.operands.push_back(value);
@@ -144,11 +291,13 @@ void LocalUpdate::emitResults() {
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
     auto it = parameterOf.find(value);
     Value result = local.lookup(value);
+    auto role = in.update.getResultAttrOfType<StringAttr>(i, kRoleAttr).getValue();
+    auto name = in.update.getResultAttrOfType<StringAttr>(i, kNameAttr).getValue();
+    if (role == "loss" && stageOf(name == "count" ? in.graph.count : in.graph.loss) == stage)
+      function.addResult(result, role, name);
     if (it == parameterOf.end() || !result || !holds(it->second))
       continue;
     int p = it->second;
-    auto role = in.update.getResultAttrOfType<StringAttr>(i, kRoleAttr).getValue();
-    auto name = in.update.getResultAttrOfType<StringAttr>(i, kNameAttr).getValue();
     if (role == "param")
       result = apply(result, in.graph.parameters[p].value, Where::ParameterStep,
                      in.derivation.state[p], in.derivation.stored[p]);
@@ -157,13 +306,11 @@ void LocalUpdate::emitResults() {
   }
 }
 
-/// Completes the step's loss over data ranks, once.
+/// Completes the step's loss over data ranks, once, where it is not one of the step's totals.
 void LocalUpdate::emitLoss() {
   int loss = in.graph.loss;
-  if (loss < 0)
-    return;
-  int producer = in.graph.values[loss].producer;
-  if (producer < 0 || in.graph.ops[producer].stage != stage)
+  if (loss < 0 || in.graph.stepTotalBytes > 0 || in.graph.values[loss].producer < 0 ||
+      stageOf(loss) != stage)
     return;
   auto type = tensorType(in.step.values[in.step.graph.loss]);
   Value total = function.addArgument(type, "loss_acc", "loss");
@@ -180,16 +327,21 @@ LogicalResult LocalUpdate::build() {
     for (Value result : op.getResults())
       if (auto it = parameterOf.find(result); it != parameterOf.end())
         parameter = it->second;
-    if (parameter < 0)
-      return op.emitError(
-          "belongs to no parameter; the update of a stage is made of the updates of "
-          "its parameters");
-    if (holds(parameter) && mlir::failed(emitOp(op, parameter)))
+    if (parameter < 0) {
+      if (mlir::failed(emitScalarOp(op)))
+        return failure();
+    } else if (holds(parameter) && mlir::failed(emitOp(op, parameter))) {
       return failure();
+    }
   }
   emitResults();
   emitLoss();
   function.finish();
+  // What only other stages want of the step's scalars.
+  Block *body = function.builder().getInsertionBlock();
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*body)))
+    if (isOpTriviallyDead(&op))
+      op.erase();
   return success();
 }
 

@@ -8,7 +8,9 @@
 namespace tbc {
 
 /// Builds @update_s: accumulated gradients are completed and brought to the state's sharding, the
-/// optimizer runs on that shard, and the new parameters are gathered to their stored sharding.
+/// optimizer runs on that shard, and the new parameters are gathered to their stored sharding. Ops
+/// on scalars run on every stage; what they start from is what the rank owns of the whole step,
+/// until tbc.step_total, which becomes an all_reduce.
 class LocalUpdate {
 public:
   LocalUpdate(const PartitionInput &input, mlir::ModuleOp module, int stage);
@@ -19,6 +21,14 @@ private:
   void assignParameters();
   mlir::Value argument(mlir::BlockArgument arg);
   mlir::LogicalResult emitOp(mlir::Operation &op, int parameter);
+  mlir::LogicalResult emitScalarOp(mlir::Operation &op);
+  mlir::LogicalResult emitSquareSum(mlir::Operation &op);
+  mlir::LogicalResult emitStepTotal(mlir::Operation &op);
+  mlir::Value scalarArgument(mlir::BlockArgument arg, llvm::StringRef name);
+  std::vector<reshard::AxisRef> replicatedAxes(const reshard::Sharding &sharding) const;
+  mlir::Value onFirst(mlir::Value scalar, const std::vector<reshard::AxisRef> &axes);
+  mlir::Value operandOf(mlir::Value value);
+  int stageOf(int graphValue) const;
   void emitResults();
   void emitLoss();
   /// `value` taken through every reshard of `parameter` at `where`, from sharding `from` to `to`.

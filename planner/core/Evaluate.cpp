@@ -57,6 +57,7 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
         break;
       case Where::GradientStep:
       case Where::Loss:
+      case Where::StepTotal:
         seconds.reduceStep[reshard.stage] += time;
         break;
       case Where::ParameterStep:

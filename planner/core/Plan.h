@@ -24,8 +24,10 @@ struct Job {
   std::map<std::string, int64_t> bindings; // --dim NAME=VALUE and what else was bound
   std::string task = "train";
   std::string loss = "cross-entropy";
-  std::string optimizer = "adamw"; // adamw, sgd-momentum, sgd
-  std::string precision = "bf16";  // bf16 (f32 master weights) or f32
+  std::string optimizer = "adamw"; // adamw, adam, sgd-momentum, sgd
+  /// Numbers of the step that were given: of the optimizer, the loss, clipping.
+  std::map<std::string, double> settings;
+  std::string precision = "bf16"; // bf16 (f32 master weights) or f32
   int64_t gpus = 1;
   int64_t globalBatch = 1;     // samples per step
   bool batchIsDefault = false; // then it may be rounded up to fit the mesh

@@ -13,7 +13,11 @@ using namespace tbc::reshard;
 namespace tbc::planner {
 
 int64_t Job::stateBytesPerElement() const {
-  return optimizer == "adamw" ? 8 : optimizer == "sgd-momentum" ? 4 : 0;
+  if (optimizer == "adamw" || optimizer == "adam")
+    return 8;
+  auto momentum = settings.find("momentum");
+  bool hasBuffer = momentum == settings.end() ? optimizer == "sgd-momentum" : momentum->second != 0;
+  return hasBuffer ? 4 : 0;
 }
 
 int64_t Job::masterBytesPerElement() const { return precision == "f32" ? 0 : 4; }

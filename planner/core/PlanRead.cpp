@@ -248,12 +248,20 @@ private:
     Job &job = plan.job;
     job.task = object.word("task", {"train"});
     job.loss = object.text("loss");
-    job.optimizer = object.word("optimizer", {"adamw", "sgd-momentum", "sgd"});
+    job.optimizer = object.word("optimizer", {"adamw", "adam", "sgd-momentum", "sgd"});
     job.precision = object.word("precision", {"bf16", "f32"});
     job.gpus = object.integer("gpus", 1, 1 << 20);
     job.globalBatch = object.integer("batch", 1, maxCount);
     job.sequence = object.integer("sequence", 0, maxCount);
     job.batchIsDefault = object.flag("batch_is_default");
+    const Json &settings = object.get("settings");
+    if (!settings.is_object())
+      return problem.report("job.settings", "must be an object");
+    for (const auto &[name, value] : settings.items())
+      if (value.is_number())
+        job.settings[name] = value.get<double>();
+      else
+        problem.report("job.settings." + name, "must be a number");
     const Json &bindings = object.get("bindings");
     if (!bindings.is_object())
       return problem.report("job.bindings", "must be an object");

@@ -70,7 +70,7 @@ static Json jobJson(const Job &job) {
           {"optimizer", job.optimizer}, {"precision", job.precision},
           {"gpus", job.gpus},           {"batch", job.globalBatch},
           {"sequence", job.sequence},   {"batch_is_default", job.batchIsDefault},
-          {"bindings", bindings}};
+          {"bindings", bindings},       {"settings", job.settings}};
 }
 
 static Json predictionJson(const Prediction &prediction) {

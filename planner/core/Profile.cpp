@@ -105,6 +105,7 @@ public:
     }
     for (const Reshard &reshard : derivation.reshards)
       profile.lossIsSplit |= reshard.where == Where::Loss && !reshard.steps.empty();
+    profile.stepTotalBytes = graph.stepTotalBytes;
     profile.sums.resize(at.size() + 1);
     for (size_t i = 0; i < at.size(); ++i) {
       profile.sums[i + 1] = profile.sums[i];

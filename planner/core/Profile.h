@@ -52,7 +52,8 @@ struct Profile {
   std::vector<double> crossingBytes; // by forward op: what is sent if a stage ends after it
   std::vector<bool> stageMayBegin;   // by forward op
   double modelStateBytes = 0, inputBytes = 0;
-  bool lossIsSplit = false; // over tp: it is summed once per step
+  bool lossIsSplit = false;   // over tp: it is summed once per step
+  int64_t stepTotalBytes = 0; // of the scalars that are summed over all ranks instead
 };
 
 /// Profiles `graph`, already at the right micro-batch, placed as `placement` on `tp` adjacent

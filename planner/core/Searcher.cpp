@@ -195,15 +195,20 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
   return within ? within : balanced;
 }
 
-/// The sum of the scalar loss over the ranks that hold parts of it.
+/// The sum of the scalar loss over the ranks that hold parts of it, or of the step's scalars over
+/// all.
 double Searcher::lossSeconds(const Candidate &candidate, const Profile &profile) {
   Mesh mesh = candidate.mesh.mesh();
+  bool isTotal = profile.stepTotalBytes > 0;
   std::vector<AxisRef> axes;
-  for (const char *name : {"dp", "fsdp", "tp"})
-    if (mesh.axisIndex(name) >= 0 && (name[0] != 't' || profile.lossIsSplit))
+  for (const char *name : {"pp", "dp", "fsdp", "tp"}) {
+    bool isData = name[0] == 'd' || name[0] == 'f';
+    if (mesh.axisIndex(name) >= 0 && (isTotal || isData || (name[0] == 't' && profile.lossIsSplit)))
       axes.push_back(wholeAxis(mesh, mesh.axisIndex(name)));
+  }
   const NetworkCost &network = networkFor(candidate.mesh);
-  return network.seconds(CollectiveKind::AllReduce, network.groupShape(axes), 4);
+  return network.seconds(CollectiveKind::AllReduce, network.groupShape(axes),
+                         isTotal ? double(profile.stepTotalBytes) : 4);
 }
 
 static bool splitsAnything(const Placement &placement) {

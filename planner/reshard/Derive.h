@@ -64,6 +64,7 @@ private:
 
   // DeriveStep.cpp: once per step.
   void finishStep();
+  void totalStep();
   void finishParameter(int parameter);
 
   int add(Reshard reshard);

@@ -45,8 +45,29 @@ void Deriver::finishParameter(int parameter) {
   }
 }
 
+/// The scalars of the step: every stage takes part, and learns the sums.
+void Deriver::totalStep() {
+  Collective sum;
+  for (size_t axis = 0; axis < assignment.mesh.axes.size(); ++axis)
+    sum.axes.push_back(wholeAxis(assignment.mesh, static_cast<int>(axis)));
+  sum.bytes = graph.stepTotalBytes;
+  sum.numElements = sum.bytes / graph.values[graph.loss].layout.elementBytes;
+  for (int stage = 0; stage < assignment.numStages && !sum.axes.empty(); ++stage) {
+    Reshard reshard;
+    reshard.value = graph.loss;
+    reshard.where = Where::StepTotal;
+    reshard.phase = Phase::Backward;
+    reshard.stage = stage;
+    reshard.perStep = true;
+    reshard.steps = {sum};
+    add(std::move(reshard));
+  }
+}
+
 void Deriver::finishStep() {
-  if (graph.loss >= 0 && !out.home[graph.loss].pending.empty()) {
+  if (graph.stepTotalBytes > 0)
+    totalStep();
+  else if (graph.loss >= 0 && !out.home[graph.loss].pending.empty()) {
     Reshard reshard;
     reshard.value = graph.loss;
     reshard.where = Where::Loss;

@@ -87,6 +87,12 @@ struct Graph {
   /// New values of State inputs: {state input value, new value}.
   std::vector<std::pair<int, int>> stateUpdates;
   int loss = -1;
+  /// What the elements of the loss count, where the update corrects for that; -1: each counts as
+  /// one.
+  int count = -1;
+  /// The bytes of the scalars that the update adds up over all ranks; the loss is one of them if
+  /// there are any.
+  int64_t stepTotalBytes = 0;
   FactorId batchFactor = -1;
 };
 
@@ -170,6 +176,7 @@ enum class Where {
   GradientStep,  // in update, on the accumulated gradient
   ParameterStep, // in update, after the optimizer
   Loss,          // once per step: the scalar loss
+  StepTotal,     // once per step, on every stage: stepTotalBytes
   Stage,         // a send between stages, after the value's completion
 };
 
@@ -251,7 +258,9 @@ struct Derivation {
 ///     sharding: forward values to later stages in forward, cotangents in backward. (A forward
 ///     value that the backward of an earlier stage needs is sent in backward too, as it was kept.)
 ///     Inputs are fed to every stage that uses them; generators are cloned into every block.
-///  7. The loss, where no op uses it, is completed once per step.
+///  7. The loss, where no op uses it, is completed once per step: with the other scalars of the
+///  step,
+///     if there are any, in one all_reduce over every axis of the mesh.
 /// The assignment must be valid (whyInvalid): derive ends the program where it notices that it is
 /// not. `cost` chooses between collectives only; it sees kind, axes, reduce, bytes and numElements.
 Derivation derive(const Graph &graph, const Assignment &assignment,

@@ -345,7 +345,8 @@ Status Executor::set(int tensor, const Tensor &value) {
 Tensor Executor::loss() const {
   for (size_t i = 0; i < slots.size(); ++i) {
     auto found = slots[i].find(0);
-    if (stageCode->slots[i].role == Role::Loss && found != slots[i].end())
+    const Slot &slot = stageCode->slots[i];
+    if (slot.role == Role::Loss && slot.name == "loss" && found != slots[i].end())
       return found->second;
   }
   return Tensor();

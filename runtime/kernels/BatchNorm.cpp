@@ -62,6 +62,7 @@ Tensors batchNormTrain(const KernelContext &context, const Attrs &attrs, const T
     T epsilon = compositeConstant<T>(dtype, attrs.getDouble("epsilon"));
     T momentum = compositeConstant<T>(dtype, attrs.getDouble("momentum"));
     T fresh = integer<T>(1) - momentum, n = integer<T>(count);
+    bool unbiased = attrs.getBool("unbiased", true);
     std::vector<T> y(x.size()), newMean(split.size), newVar(split.size);
     for (int64_t c = 0; c < split.size; ++c) {
       Sum<T> sum, squares;
@@ -72,7 +73,8 @@ Tensors batchNormTrain(const KernelContext &context, const Attrs &attrs, const T
       forEachInChannel(split, c,
                        [&](int64_t i) { y[i] = (x[i] - mean) * rstd * scale[c] + bias[c]; });
       newMean[c] = momentum * rmean[c] + fresh * mean;
-      newVar[c] = momentum * rvar[c] + fresh * (var * n / integer<T>(count - 1));
+      T kept = unbiased ? var * n / integer<T>(count - 1) : var;
+      newVar[c] = momentum * rvar[c] + fresh * kept;
     }
     return {makeResult(context, resultTypes[0], std::move(y)),
             makeResult(context, resultTypes[1], std::move(newMean)),

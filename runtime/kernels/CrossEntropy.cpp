@@ -19,9 +19,11 @@ using Types = std::vector<TensorType>;
 struct Labels {
   const std::vector<int64_t> &label;
   int64_t ignoreIndex;
+  double smoothing;
 
   Labels(const Attrs &attrs, const Tensor &labels, const Shape &logits)
-      : label(labels.data<int64_t>()), ignoreIndex(attrs.getInt("ignore_index", -100)) {
+      : label(labels.data<int64_t>()), ignoreIndex(attrs.getInt("ignore_index", -100)),
+        smoothing(attrs.getDouble("label_smoothing", 0)) {
     require(!logits.empty() && logits.back() > 0, "cross entropy needs classes in the last dim");
     requireShape("the labels", labels.shape(), Shape(logits.begin(), logits.end() - 1));
     for (int64_t value : label)
@@ -44,17 +46,25 @@ Tensors crossEntropy(const KernelContext &context, const Attrs &attrs, const Ten
   return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
     Operand<T> x(inputs[0]);
+    T kept = compositeConstant<T>(inputs[0].dtype(), 1 - labels.smoothing);
+    T share = compositeConstant<T>(inputs[0].dtype(), labels.smoothing / double(classes));
     std::vector<T> loss(labels.rows(), zero), m(labels.rows(), zero), l(labels.rows());
     for (int64_t row = 0; row < labels.rows(); ++row) {
       const T *line = x.begin() + row * classes;
       if constexpr (!isResidue<T>)
         m[row] = *std::max_element(line, line + classes);
-      Sum<T> sum;
-      for (int64_t j = 0; j < classes; ++j)
+      Sum<T> sum, spread;
+      for (int64_t j = 0; j < classes; ++j) {
         sum.add(expOf(line[j] - m[row]));
+        spread.add(line[j]);
+      }
       l[row] = sum.result();
-      if (!labels.ignored(row))
-        loss[row] = m[row] + logOf(l[row]) - line[labels.label[row]];
+      if (labels.ignored(row))
+        continue;
+      T chosen = line[labels.label[row]];
+      if (labels.smoothing != 0)
+        chosen = kept * chosen + share * spread.result();
+      loss[row] = m[row] + logOf(l[row]) - chosen;
     }
     return {makeResult(context, resultTypes[0], std::move(loss)),
             makeResult(context, resultTypes[1], std::move(m)),
@@ -73,6 +83,9 @@ Tensors crossEntropyGrad(const KernelContext &context, const Attrs &attrs, const
   return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
     Operand<T> x(inputs[0]), m(inputs[2]), l(inputs[3]), dloss(inputs[4]);
+    double spread = labels.smoothing / double(classes);
+    T elsewhere = compositeConstant<T>(inputs[0].dtype(), spread);
+    T onLabel = compositeConstant<T>(inputs[0].dtype(), 1 - labels.smoothing + spread);
     std::vector<T> dx(x.size(), zero);
     for (int64_t row = 0; row < labels.rows(); ++row) {
       if (labels.ignored(row))
@@ -80,7 +93,7 @@ Tensors crossEntropyGrad(const KernelContext &context, const Attrs &attrs, const
       Divisor<T> denominator(l[row]);
       for (int64_t j = 0; j < classes; ++j) {
         T probability = denominator.divide(expOf(x[row * classes + j] - m[row]));
-        T target = integer<T>(j == labels.label[row]);
+        T target = j == labels.label[row] ? onLabel : elsewhere;
         dx[row * classes + j] = dloss[row] * (probability - target);
       }
     }

@@ -28,7 +28,8 @@
 //       channel, sums over its n > 1 elements:
 //       mean = sum(x) / n;  var = sum((x - mean) * (x - mean)) / n;  y as above
 //       new_rmean = momentum * rmean + (1 - momentum) * mean
-//       new_rvar = momentum * rvar + (1 - momentum) * (var * n / (n - 1))
+//       new_rvar = momentum * rvar + (1 - momentum) * (var * n / (n - 1)), or var alone where the
+//       attribute unbiased is false
 //
 // The gradients are the VJPs of these formulas when rsqrt has the derivative -0.5 * r * r * r.
 //

@@ -77,23 +77,29 @@ Tensors sgdMomentum(const KernelContext &context, const Attrs &attrs, const Tens
   });
 }
 
-Tensors adamw(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
-              const Types &resultTypes) {
+/// Weight decay acts on the parameter beside the step (AdamW), or is part of the gradient (Adam).
+enum class Decay { Decoupled, InGradient };
+
+template <Decay kind>
+Tensors adam(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+             const Types &resultTypes) {
   checkUpdate(inputs, 6, 4, resultTypes, 3);
   int64_t step = inputs[5].data<int64_t>()[0];
-  require(step >= 1, [&] { return "adamw counts steps from 1, got " + std::to_string(step); });
+  require(step >= 1, [&] { return "steps are counted from 1, got " + std::to_string(step); });
   return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
     using W = decltype(zero);
     Operand<W> p(inputs[0]), g(inputs[1]), m(inputs[2]), v(inputs[3]), lr(inputs[4]);
     W one = integer<W>(1), epsilon = real<W>(attrs.getDouble("epsilon"));
     W beta1 = real<W>(attrs.getDouble("beta1")), beta2 = real<W>(attrs.getDouble("beta2"));
-    W kept = one - lr[0] * real<W>(attrs.getDouble("weight_decay"));
+    W decay = real<W>(attrs.getDouble("weight_decay"));
+    W kept = kind == Decay::Decoupled ? one - lr[0] * decay : one;
     Divisor<W> correction1(one - powerOf(beta1, step));
     Divisor<W> correction2(sqrtOf(one - powerOf(beta2, step)));
     std::vector<W> newP(p.size()), newM(p.size()), newV(p.size());
     for (int64_t i = 0; i < p.size(); ++i) {
-      newM[i] = beta1 * m[i] + (one - beta1) * g[i];
-      newV[i] = beta2 * v[i] + (one - beta2) * g[i] * g[i];
+      W gradient = kind == Decay::InGradient ? g[i] + decay * p[i] : g[i];
+      newM[i] = beta1 * m[i] + (one - beta1) * gradient;
+      newV[i] = beta2 * v[i] + (one - beta2) * gradient * gradient;
       W denominator = correction2.divide(sqrtOf(newV[i])) + epsilon;
       newP[i] = p[i] * kept - lr[0] * correction1.divide(newM[i]) / denominator;
     }
@@ -103,9 +109,81 @@ Tensors adamw(const KernelContext &context, const Attrs &attrs, const Tensors &i
   });
 }
 
+//===----------------------------------------------------------------------===//
+// What a step does to all gradients together
+//===----------------------------------------------------------------------===//
+
+Tensors squareSum(const KernelContext &context, const Attrs &, const Tensors &inputs,
+                  const Types &resultTypes) {
+  requireCounts(inputs, inputs.size(), resultTypes, 1);
+  requireShape("the result", resultTypes[0].shape, {});
+  auto total = [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    Sum<T> sum;
+    for (const Tensor &input : inputs) {
+      Operand<T> gradient(input);
+      for (int64_t i = 0; i < gradient.size(); ++i)
+        sum.addProduct(gradient[i], gradient[i]);
+    }
+    return {makeResult(context, resultTypes[0], std::vector<T>{sum.result()})};
+  };
+  return context.arith == Arith::Residue61 ? total(Residue()) : total(double());
+}
+
+/// Summing over ranks is the partitioner's business: a single rank has the whole.
+Tensors stepTotal(const KernelContext &, const Attrs &, const Tensors &inputs,
+                  const Types &resultTypes) {
+  requireCounts(inputs, inputs.size(), resultTypes, inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    require(inputs[i].type() == resultTypes[i] && inputs[i].shape().empty(),
+            "step_total takes scalars and gives the same");
+  return inputs;
+}
+
+Tensors scaleBy(const KernelContext &context, const Attrs &, const Tensors &inputs,
+                const Types &resultTypes) {
+  checkUpdate(inputs, 2, 1, resultTypes, 1);
+  return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
+    using W = decltype(zero);
+    Operand<W> x(inputs[0]), factor(inputs[1]);
+    std::vector<W> scaled(x.size());
+    for (int64_t i = 0; i < x.size(); ++i)
+      scaled[i] = x[i] * factor[0];
+    return {roundedResult(context, resultTypes[0], std::move(scaled))};
+  });
+}
+
+Tensors clipValue(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                  const Types &resultTypes) {
+  checkUpdate(inputs, 1, 1, resultTypes, 1);
+  return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
+    using W = decltype(zero);
+    Operand<W> x(inputs[0]);
+    W high = real<W>(attrs.getDouble("limit")), low = zero - high;
+    std::vector<W> clipped(x.size());
+    for (int64_t i = 0; i < x.size(); ++i)
+      clipped[i] = less(x[i], low) ? low : less(high, x[i]) ? high : x[i];
+    return {roundedResult(context, resultTypes[0], std::move(clipped))};
+  });
+}
+
+Tensors updateIf(const KernelContext &, const Attrs &, const Tensors &inputs,
+                 const Types &resultTypes) {
+  checkUpdate(inputs, 3, 2, resultTypes, 1);
+  return {inputs[inputs[2].data<int64_t>()[0] ? 1 : 0]};
+}
+
 } // namespace
 
 const KernelTable &tbc::kernels::optimizerKernels() {
-  static const KernelTable table = {{"sgd", sgd}, {"sgd_momentum", sgdMomentum}, {"adamw", adamw}};
+  static const KernelTable table = {{"sgd", sgd},
+                                    {"sgd_momentum", sgdMomentum},
+                                    {"adam", adam<Decay::InGradient>},
+                                    {"adamw", adam<Decay::Decoupled>},
+                                    {"square_sum", squareSum},
+                                    {"step_total", stepTotal},
+                                    {"scale_by", scaleBy},
+                                    {"clip_value", clipValue},
+                                    {"update_if", updateIf}};
   return table;
 }

@@ -16,6 +16,12 @@
 //       m' = beta1 * m + (1 - beta1) * g;  v' = beta2 * v + (1 - beta2) * g * g
 //       p' = p * (1 - lr * weight_decay)
 //            - lr * (m' / (1 - beta1^step)) / (sqrt(v') / sqrt(1 - beta2^step) + epsilon)
+//   adam   the same (torch.optim.Adam), with the decay in the gradient: g + weight_decay * p for g,
+//       and no factor at p
+//   square_sum   g .. -> scalar: the sum of g^2 over all elements
+//   step_total   s .. -> s ..: the sums over all ranks, of which there is one
+//   scale_by   x, s -> x * s;   clip_value{limit}   x -> min(max(x, -limit), limit)
+//   update_if   old, new, condition -> new if the condition holds, else old
 //
 //===----------------------------------------------------------------------===//
 

@@ -93,6 +93,10 @@ const std::vector<OpCase> &differentiableCases() {
        "kernel = array<i64: 3, 2>, strides = array<i64: 2, 2>, pads = array<i64: 1, 0, 1, 0>, "
        "count_include_pad = false"},
 
+      {"dropout", "2x3xf32", "2x3xf32", "ratio = 0.25 : f64"},
+      {"dropout_train", "4x6xf32, i64, 4xi64, 6xi64", "4x6xf32",
+       "ratio = 0.25 : f64, seed = 3 : i64, key = 17 : i64"},
+
       {"softmax", "2x3x4xf32", "2x3x4xf32", "dim = 2 : i64"},
       {"softmax", "2x3x4xf32", "2x3x4xf32", "dim = 1 : i64"},
       {"layer_norm", "2x3x6xf32, 6xf32, 6xf32", "2x3x6xf32, 2x3xf32, 2x3xf32",
@@ -111,6 +115,8 @@ const std::vector<OpCase> &differentiableCases() {
        "scale = 0.4 : f64, causal = true"},
       {"attention", "1x2x3x4xf32, 1x2x3x4xf32, 1x2x3x4xf32", "1x2x3x4xf32, 1x2x3xf32, 1x2x3xf32",
        "scale = 0.5 : f64, causal = false"},
+      {"cross_entropy", "2x3x4xf32, 2x3xi64", "2x3xf32, 2x3xf32, 2x3xf32",
+       "ignore_index = -100 : i64, label_smoothing = 0.25 : f64"},
       {"cross_entropy", "2x3x4xf32, 2x3xi64", "2x3xf32, 2x3xf32, 2x3xf32",
        "ignore_index = -100 : i64"},
       {"routed_experts", "3x4xf32, 3x2xf32, 2x10x4xf32, 2x6x5xf32", "3x6xf32",
@@ -138,6 +144,8 @@ const std::vector<OpCase> &compositeCases() {
         {"rms_norm_grad", "2x3x6xf32, 2x3x6xf32, 6xf32, 2x3xf32", "2x3x6xf32"},
         {"rms_scale_grad", "2x3x6xf32, 2x3x6xf32, 2x3xf32", "6xf32"},
         {"batch_norm_train", "3x2x4xf32, 2xf32, 2xf32, 2xf32, 2xf32", "3x2x4xf32, 2xf32, 2xf32",
+         "epsilon = 1.0e-5 : f64, momentum = 0.9 : f64, unbiased = false"},
+        {"batch_norm_train", "3x2x4xf32, 2xf32, 2xf32, 2xf32, 2xf32", "3x2x4xf32, 2xf32, 2xf32",
          "epsilon = 1.0e-5 : f64, momentum = 0.9 : f64", true},
         {"batch_norm_train", "3x2x4xbf16, 2xf32, 2xf32, 2xf32, 2xf32", "3x2x4xbf16, 2xf32, 2xf32",
          "epsilon = 1.0e-5 : f64, momentum = 0.9 : f64", true},
@@ -150,6 +158,8 @@ const std::vector<OpCase> &compositeCases() {
          "2x4x3x5xf32, 2x2x4x5xf32, 2x2x4x6xf32", "scale = 0.4 : f64, causal = true", true},
         {"attention", "1x2x3x4xbf16, 1x1x3x4xbf16, 1x1x3x4xbf16",
          "1x2x3x4xbf16, 1x2x3xf32, 1x2x3xf32", "scale = 0.5 : f64, causal = true"},
+        {"cross_entropy_grad", "2x3x4xf32, 2x3xi64, 2x3xf32, 2x3xf32, 2x3xf32", "2x3x4xf32",
+         "ignore_index = -100 : i64, label_smoothing = 0.1 : f64"},
         {"cross_entropy_grad", "2x3x4xf32, 2x3xi64, 2x3xf32, 2x3xf32, 2x3xf32", "2x3x4xf32",
          "ignore_index = -100 : i64", true},
         {"routed_experts_grad", "3x6xf32, 3x4xf32, 3x2xf32, 2x10x4xf32, 2x6x5xf32",

@@ -18,6 +18,33 @@ func.func @sgd_momentum_c1(%p: tensor<2x3xf32>, %b: tensor<6xf32>, %rate: tensor
 
 // -----
 
+func.func @adam_c1(%p: tensor<2x3xf32>, %v: tensor<2xf32>, %rate: tensor<f32>, %step: tensor<i64>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{updates 'tensor<2x3xf32>' by 'tensor<2xf32>'}}
+  "tbc.adam"(%p, %p, %p, %v, %rate, %step) {beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.01 : f64} : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2xf32>, tensor<f32>, tensor<i64>) -> (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+func.func @step_total_c1(%s: tensor<f64>, %t: tensor<f32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{adds up 'tensor<f32>' beside 'tensor<f64>'}}
+  "tbc.step_total"(%s, %t) : (tensor<f64>, tensor<f32>) -> (tensor<f64>, tensor<f32>)
+  return
+}
+
+// -----
+
+func.func @update_if_c1(%p: tensor<2xf32>, %q: tensor<2xbf16>, %c: tensor<i1>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{replaces 'tensor<2xf32>' by 'tensor<2xbf16>'}}
+  "tbc.update_if"(%p, %q, %c) : (tensor<2xf32>, tensor<2xbf16>, tensor<i1>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
 func.func @adamw_c1(%p: tensor<2x3xf32>, %v: tensor<2xf32>, %rate: tensor<f32>, %step: tensor<i64>) {
   // expected-error@+2 {{failed to infer returned types}}
   // expected-error@+1 {{updates 'tensor<2x3xf32>' by 'tensor<2xf32>'}}

@@ -4,9 +4,22 @@
 // CHECK:         tbc.sgd %
 // CHECK:         tbc.sgd_momentum
 // CHECK:         tbc.adamw
+// CHECK:         tbc.adam %
+// CHECK:         tbc.square_sum
+// CHECK:         tbc.step_total
+// CHECK:         tbc.scale_by
+// CHECK:         tbc.clip_value
+// CHECK:         tbc.update_if
 func.func @optimizers(%p: tensor<2x3xbf16>, %g: tensor<2x3xf32>, %m: tensor<2x3xf32>, %rate: tensor<f32>, %step: tensor<i64>) -> tensor<2x3xbf16> {
   %0 = tbc.sgd %p, %g, %rate {weight_decay = 0.0 : f64} : (tensor<2x3xbf16>, tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xbf16>
   %1, %b = tbc.sgd_momentum %0, %g, %m, %rate {momentum = 0.9 : f64, nesterov = false, weight_decay = 0.0 : f64} : (tensor<2x3xbf16>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<f32>) -> (tensor<2x3xbf16>, tensor<2x3xf32>)
   %2, %m1, %v1 = tbc.adamw %1, %g, %m, %b, %rate, %step {beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.01 : f64} : (tensor<2x3xbf16>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<f32>, tensor<i64>) -> (tensor<2x3xbf16>, tensor<2x3xf32>, tensor<2x3xf32>)
-  return %2 : tensor<2x3xbf16>
+  %3, %m2, %v2 = tbc.adam %2, %g, %m, %b, %rate, %step {beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.01 : f64} : (tensor<2x3xbf16>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<f32>, tensor<i64>) -> (tensor<2x3xbf16>, tensor<2x3xf32>, tensor<2x3xf32>)
+  %n = tbc.square_sum %g, %m : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<f32>
+  %t, %u = tbc.step_total %n, %rate : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
+  %s = tbc.scale_by %g, %t : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %c = tbc.clip_value %s {limit = 1.0 : f64} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %ok = tbc.compare %t, %u {predicate = "lt"} : (tensor<f32>, tensor<f32>) -> tensor<i1>
+  %4 = tbc.update_if %g, %c, %ok : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<i1>) -> tensor<2x3xf32>
+  return %3 : tensor<2x3xbf16>
 }

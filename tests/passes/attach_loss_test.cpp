@@ -69,8 +69,9 @@ TEST(AttachLoss, DropsWhatTheLossDoesNotNeed) {
   ASSERT_TRUE(module && succeeded(attachLoss(*module, {}))) << module.messages;
   std::vector<std::string> ids = idsOf(module.function("train"));
   EXPECT_THAT(ids, ElementsAre("fc1", "bias", "add", "norm", "gelu", "scale", "mul", "residual",
-                               "fc2", "loss.cross_entropy", "loss.factor_size", "loss.broadcast",
-                               "loss.div", "loss.reduce_sum"));
+                               "fc2", "loss.cross_entropy", "loss.constant", "loss.broadcast",
+                               "loss.compare", "loss.cast", "loss.factor_size", "loss.broadcast.1",
+                               "loss.div", "loss.reduce_sum", "loss.reduce_sum.1"));
 }
 
 TEST(AttachLoss, LabelsOfAFlattenedBatchHaveItsDimsApart) {
@@ -113,6 +114,43 @@ TEST(AttachLoss, NamesTheOutputsIfThereIsNoSuchOne) {
   options.output = "logit";
   EXPECT_TRUE(failed(attachLoss(*module, options)));
   EXPECT_THAT(module.messages, HasSubstr("no output \"logit\"; it has \"logits\" \"hidden\""));
+}
+
+/// x[2, 3] to a scalar by `body`, which defines %y from the weighted %p, its sum %s and the weights
+/// %w.
+std::string scalarModel(const std::string &body) {
+  return "func.func @model(%x: tensor<2x3xf32> {tbc.role = \"input\", tbc.batch_dim = 0 : i64}, "
+         "%w: tensor<2x3xf32> {tbc.role = \"input\", tbc.batch_dim = 0 : i64}) -> tensor<f32> {\n"
+         "  %p = tbc.mul %x, %w : tensor<2x3xf32>\n"
+         "  %s = tbc.reduce_sum %p {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> tensor<f32>\n" +
+         body + "  return %y : tensor<f32>\n}";
+}
+
+TEST(AttachLoss, TakesAMeanThatTheModelMakesItself) {
+  ParsedModule module(scalarModel(
+      "  %n = tbc.factor_size {count = 3 : i64, samples = 2 : i64} : () -> tensor<f32>\n"
+      "  %y = tbc.div %s, %n : tensor<f32>\n"));
+  LossOptions options;
+  options.kind = LossKind::Output;
+  options.samples = 8;
+  ASSERT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
+  auto size = mlir::cast<FactorSizeOp>(findOp(module.function("train"), "loss.factor_size"));
+  EXPECT_EQ(size.getCount(), 3u);
+  EXPECT_EQ(size.getSamples(), 8u);
+  EXPECT_EQ(module.function("train").getNumResults(), 1u);
+}
+
+TEST(AttachLoss, CountsWhatAWeightedMeanCounts) {
+  ParsedModule module(
+      scalarModel("  %n = tbc.reduce_sum %w {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> "
+                  "tensor<f32>\n"
+                  "  %y = tbc.div %s, %n : tensor<f32>\n"));
+  LossOptions options;
+  options.kind = LossKind::Output;
+  ASSERT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
+  auto train = module.function("train");
+  ASSERT_EQ(train.getNumResults(), 2u);
+  EXPECT_EQ(result(train, "count", "count"), 1u);
 }
 
 TEST(AttachLoss, NeedsOneLossPerSample) {

@@ -15,6 +15,7 @@
 #include "passes/optimizer/BuildUpdate.h"
 #include "passes/precision/LowerPrecision.h"
 #include "passes/raise/RaiseComposites.h"
+#include "passes/random/UseDropout.h"
 #include "passes/recompute/Recompute.h"
 #include "tests/support/Npz.h"
 
@@ -44,6 +45,7 @@ struct Case {
   int64_t microBatches = 1;
   bool isNarrow = false;
   bool isRecomputed = false;
+  bool isClipped = false;
 };
 void PrintTo(const Case &c, std::ostream *stream) {
   *stream << c.model << " " << c.optimizer << " " << c.microBatches;
@@ -107,6 +109,7 @@ void Training::build() {
   ASSERT_TRUE(imported) << imported.error().message;
   model = std::move(*imported);
   ModuleOp module = *model->module;
+  removeDropout(module.lookupSymbol<func::FuncOp>("model")); // the references are without it
   ASSERT_TRUE(succeeded(raiseComposites(module.lookupSymbol<func::FuncOp>("model"))));
   if (reference.isNarrow)
     ASSERT_TRUE(succeeded(lowerPrecision(module.lookupSymbol<func::FuncOp>("model"))));
@@ -126,7 +129,9 @@ void Training::build() {
     ASSERT_FALSE(ids.empty());
     ASSERT_TRUE(succeeded(applyRecompute(train, ids)));
   }
-  ASSERT_TRUE(succeeded(buildUpdateFunction(module, optimizerOf(reference.optimizer))));
+  OptimizerOptions optimizer = optimizerOf(reference.optimizer);
+  optimizer.clipNorm = reference.isClipped ? 1 : 0;
+  ASSERT_TRUE(succeeded(buildUpdateFunction(module, optimizer)));
   ASSERT_TRUE(succeeded(verify(module)));
   trainer = std::make_unique<SerialTrainer>(module, arith);
   for (const frontend::ParameterSource &source : model->parameters) {
@@ -257,6 +262,20 @@ void expectSameStep(const Case &a, const Case &b, Arith arith) {
   ASSERT_EQ(left.values().size(), right.values().size());
   for (const auto &[name, value] : left.values())
     EXPECT_TRUE(bitwiseEqual(value, right.values().at(name))) << name;
+}
+
+/// AdamW over four micro-batches with the norm of all gradients clipped to 1.
+TEST(TinyGpt2, ClipsGradientsAsPyTorch) {
+  Case c{"tiny-gpt2", "adamw", 4};
+  c.isClipped = true;
+  auto exact = test::readCsv(referencePath(c.model, "losses_adamw_clip_accum_f64.csv"));
+  ASSERT_EQ(exact["loss"].size(), size_t(kSteps));
+  // Else the test would say nothing.
+  EXPECT_GT(*std::max_element(exact["grad_norm"].begin(), exact["grad_norm"].end()), 1);
+  std::vector<double> losses = Training(c, Arith::F64).run(kSteps);
+  ASSERT_EQ(losses.size(), size_t(kSteps));
+  for (int i = 0; i < kSteps; ++i)
+    EXPECT_NEAR(losses[i], exact["loss"][i], 5e-9 + f64Tolerance(c.model)) << "step " << i + 1;
 }
 
 // Not the resnet: its batch statistics are those of a micro-batch.

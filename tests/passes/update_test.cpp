@@ -80,6 +80,41 @@ TEST(BuildUpdate, AdamWHasTwoMoments) {
   EXPECT_THAT(step.names, ElementsAre("p.m", "p.v"));
 }
 
+TEST(BuildUpdate, AdamHasTheDecayInTheGradient) {
+  OptimizerOptions options;
+  options.kind = OptimizerKind::Adam;
+  options.beta1 = 0.5, options.beta2 = 0.75, options.epsilon = 0, options.weightDecay = 0.5;
+  // -4 + 0.5 * 4 = -2, whose sign alone moves the parameter.
+  Step step = runUpdate("f32", options, {4, -4, 0, 0}, 0.25, 1);
+  EXPECT_THAT(step.values, ElementsAre(4 + 0.25, -1, 1));
+  EXPECT_THAT(step.names, ElementsAre("p.m", "p.v"));
+}
+
+TEST(BuildUpdate, SomeWeightsDoNotDecay) {
+  OptimizerOptions options;
+  options.kind = OptimizerKind::Sgd;
+  options.weightDecay = 0.5;
+  EXPECT_THAT(runUpdate("f32", options, {4, 2}, 0.25, 1).values, ElementsAre(3));
+  options.noDecay = {"[a-z]"};
+  EXPECT_THAT(runUpdate("f32", options, {4, 2}, 0.25, 1).values, ElementsAre(3.5));
+}
+
+TEST(BuildUpdate, NamesAGlobWithoutParameters) {
+  ParsedModule module(trainOf("f32"));
+  OptimizerOptions options;
+  options.noDecay = {"*.bias"};
+  EXPECT_TRUE(failed(buildUpdateFunction(*module, options)));
+  EXPECT_THAT(module.messages, HasSubstr("--no-decay: the glob \"*.bias\" matches no parameter"));
+}
+
+TEST(BuildUpdate, ClipsByNormOrByValue) {
+  ParsedModule module(trainOf("f32"));
+  OptimizerOptions options;
+  options.clipNorm = options.clipValue = 1;
+  EXPECT_TRUE(failed(buildUpdateFunction(*module, options)));
+  EXPECT_THAT(module.messages, HasSubstr("not by both"));
+}
+
 TEST(BuildUpdate, NarrowParametersStepOnTheirMasterCopy) {
   OptimizerOptions options;
   options.kind = OptimizerKind::Sgd;

@@ -489,7 +489,13 @@ private:
         move(value, places.state, places.stored, stage, 1);
       }
     }
-    if (graph.loss >= 0 && uses[graph.loss].empty()) {
+    if (graph.stepTotalBytes > 0) {
+      std::string all;
+      for (const reshard::MeshAxis &axis : assignment.mesh.axes)
+        all += (all.empty() ? "" : "+") + axis.name;
+      for (int stage = 0; stage < assignment.numStages && !all.empty(); ++stage)
+        addLine(CollectiveKind::AllReduce, all, stage, graph.stepTotalBytes, 1);
+    } else if (graph.loss >= 0 && uses[graph.loss].empty()) {
       Placement whole = home[graph.loss];
       whole.pending.clear();
       move(graph.loss, home[graph.loss], whole, graph.ops[graph.values[graph.loss].producer].stage,

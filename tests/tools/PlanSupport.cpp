@@ -7,13 +7,15 @@
 
 namespace tbc::test {
 
-Model loadModel(const std::string &name, const std::string &optimizer) {
+Model loadModel(const std::string &name, const std::string &optimizer,
+                const std::map<std::string, double> &settings) {
   Model model;
   model.context = driver::makeContext();
   driver::StepOptions options;
   options.modelPath = std::string(TBC_SOURCE_DIR) + "/models/" + name + ".onnx";
   options.import.seq = 8;
   options.optimizer = optimizer;
+  options.settings = settings;
   auto step = driver::buildTrainingStep(*model.context, options);
   if (!step) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), step.error().message.c_str());
@@ -38,6 +40,7 @@ Result<planner::Plan> makePlan(const Model &model, const PlanRequest &request) {
   job.stepHash = model.step->hash;
   job.precision = "f32";
   job.optimizer = model.step->options.optimizer;
+  job.settings = model.step->options.settings;
   job.globalBatch = request.globalBatch;
   job.sequence = model.step->model.seq;
   job.gpus = 1;

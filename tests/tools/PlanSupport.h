@@ -20,7 +20,8 @@ struct Model {
 
 /// models/NAME.onnx with sequences of 8 tokens where it has any. Aborts with a message if it is
 /// refused.
-Model loadModel(const std::string &name, const std::string &optimizer = "adamw");
+Model loadModel(const std::string &name, const std::string &optimizer = "adamw",
+                const std::map<std::string, double> &settings = {});
 
 /// What a plan is pinned to. Sizes are small: 8 samples per step.
 struct PlanRequest {

@@ -88,6 +88,33 @@ TEST_F(Cli, FrozenParametersStayFrozenInThePlan) {
   EXPECT_EQ(verify.code, 0) << verify.err << verify.out;
 }
 
+TEST_F(Cli, TheNumbersOfAStepAreInThePlan) {
+  Outcome plan = planMlp("--mesh dp=2,fsdp=2 --optimizer adam --weight-decay 0.1 --beta2 0.95 "
+                         "--no-decay '*.bias' --clip-norm 0.5 --label-smoothing 0.1");
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  std::string text = readAll(folder / "plan.json");
+  for (const char *key : {"\"clip_norm\": 0.5", "\"beta2\": 0.95", "\"no-decay *.bias\": 1"})
+    EXPECT_THAT(text, HasSubstr(key));
+  Outcome verify = tbc("verify plan.json --residues-only");
+  EXPECT_EQ(verify.code, 0) << verify.err << verify.out;
+}
+
+TEST_F(Cli, WrongNumbersOfAStepAreErrors) {
+  for (auto [flags, message] :
+       {std::pair("--momentum 0.9", "--momentum is for sgd or sgd-momentum, not for adamw"),
+        std::pair("--clip-norm 0", "--clip-norm is out of range"),
+        std::pair("--clip-norm 1 --clip-value 1", "not by both"),
+        std::pair("--optimizer sgd --nesterov", "--nesterov needs --momentum"),
+        std::pair("--loss mse --label-smoothing 0.1", "--label-smoothing is for cross-entropy")}) {
+    Outcome plan = planMlp(flags);
+    EXPECT_EQ(plan.code, 2) << flags;
+    EXPECT_THAT(plan.err, HasSubstr(message));
+  }
+  Outcome plan = planMlp("--no-decay 'nothing*'");
+  EXPECT_EQ(plan.code, 3);
+  EXPECT_THAT(plan.err, HasSubstr("--no-decay: the glob \"nothing*\" matches no parameter"));
+}
+
 TEST_F(Cli, PlansAreTheSameBytesTwice) {
   Outcome first = tbc("plan " + model("tiny-gpt2") + " --gpus 4 --batch 32 --json");
   Outcome second = tbc("plan " + model("tiny-gpt2") + " --gpus 4 --batch 32 --json");

@@ -111,15 +111,16 @@ TEST_P(Signature, CollectivesAndBytesAreTheClosedForm) {
     gradients += form.gradientsSharded ? shard : elements * floatBytes;
     state += 2 * (form.stateSharded ? shard : elements * floatBytes);
   }
-  // The step's own scalar: the loss, over all data ranks.
-  expected[CollectiveKind::AllReduce].first += floatBytes;
+  // The step's own scalars: the loss and the labels that count, over all ranks.
+  const int64_t stepBytes = 2 * floatBytes;
+  expected[CollectiveKind::AllReduce].first += stepBytes;
   expected[CollectiveKind::AllReduce].second += 1;
   ASSERT_GT(parameters, 0);
 
   for (const CollectiveCount &line : driver::countInstructions(compiled->program)) {
     actual[line.kind].first += line.bytes * line.count;
     actual[line.kind].second += line.count;
-    bool isLoss = line.kind == CollectiveKind::AllReduce && line.bytes == floatBytes;
+    bool isLoss = line.kind == CollectiveKind::AllReduce && line.bytes == stepBytes;
     if (!isLoss)
       EXPECT_EQ(line.axes,
                 line.kind == CollectiveKind::AllReduce ? form.allReduceAxes : form.shardAxes);

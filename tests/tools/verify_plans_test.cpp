@@ -17,6 +17,7 @@ struct Case {
   const char *model;
   test::PlanRequest request;
   const char *optimizer = "adamw"; // with sgd, floats compare the updated parameters too
+  std::map<std::string, double> settings = {};
 };
 
 std::string describe(const driver::Comparison &line) {
@@ -33,7 +34,7 @@ void PrintTo(const Case &testCase, std::ostream *out) {
 class VerifyPlans : public testing::TestWithParam<Case> {};
 
 TEST_P(VerifyPlans, ParallelEqualsSerial) {
-  test::Model model = test::loadModel(GetParam().model, GetParam().optimizer);
+  test::Model model = test::loadModel(GetParam().model, GetParam().optimizer, GetParam().settings);
   auto plan = test::makePlan(model, GetParam().request);
   ASSERT_TRUE(plan) << plan.error().message;
   auto report = driver::verifyPlan(*model.step, *plan, {});
@@ -61,6 +62,23 @@ std::vector<Case> allCases() {
   for (const char *strategy : {"zero1", "zero2", "zero3", "shard-grad-op"})
     cases.push_back({"tiny-gpt2", {"fsdp=2", strategy}});
   cases.push_back({"tiny-gpt2", {"dp=2,fsdp=2", "hybrid-shard"}});
+  // Clipping by norm: every element of every gradient counts once, whatever holds it how often.
+  // Once below the norm and once above.
+  for (const char *mesh : {"dp=4", "fsdp=4", "tp=4", "pp=2,dp=2", "fsdp=2,tp=2,pp=2"})
+    for (double norm : {0.01, 1000.0})
+      cases.push_back({"tiny-gpt2", {mesh}, "sgd", {{"clip_norm", norm}}});
+  for (const char *strategy : {"zero1", "zero2", "zero3"})
+    cases.push_back({"tiny-mlp", {"fsdp=2", strategy}, "adam", {{"clip_norm", 0.01}}});
+  cases.push_back({"tiny-resnet", {"dp=2,fsdp=2"}, "sgd", {{"clip_value", 0.001}}});
+  for (const char *mesh : {"dp=2,fsdp=2", "pp=2,tp=2"})
+    cases.push_back(
+        {"tiny-llama", {mesh}, "adam", {{"label_smoothing", 0.1}, {"weight_decay", 1}}});
+  // Dropout: the same masks under every plan.
+  for (const char *model : {"gpt2-8l", "resnet-8b"})
+    for (const char *mesh : {"dp=4", "fsdp=2,dp=2", "pp=2,dp=2", "fsdp=2,tp=2,pp=2"})
+      cases.push_back({model, {mesh}, "sgd"});
+  cases.push_back({"llama-8l", {"tp=4"}, "sgd"});
+  cases.push_back({"gpt2-8l", {"dp=2,tp=2", "auto", "", "full"}, "sgd"});
   return cases;
 }
 
@@ -68,6 +86,8 @@ std::string caseName(const testing::TestParamInfo<Case> &info) {
   const test::PlanRequest &request = info.param.request;
   std::string name = std::string(info.param.model) + "_" + request.mesh + "_" + request.strategy +
                      "_" + request.schedule + "_" + request.recompute + "_" + info.param.optimizer;
+  for (const auto &[setting, value] : info.param.settings)
+    name += "_" + setting + "_" + std::to_string(value);
   for (char &c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)))
       c = '_';

@@ -107,7 +107,8 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan) 
   result.derivation = reshard::derive(graph, assignment);
   result.predicted = reshard::countCollectives(graph, assignment, result.derivation);
 
-  setBatchSizes(step.train, plan.job.globalBatch, plan.microBatch * plan.mesh.dataRanks());
+  for (func::FuncOp function : {step.train, step.update})
+    setBatchSizes(function, plan.job.globalBatch, plan.microBatch * plan.mesh.dataRanks());
   DiagnosticCollector diagnostics(*step.train.getContext());
   PartitionInput input{step.train, step.update, *step.analysis,    step.step,
                        graph,      assignment,  result.derivation, {}};

@@ -24,6 +24,7 @@ static StepOptions stepOptions(const planner::Job &job, const std::string &model
   step.loss = job.loss;
   step.optimizer = job.optimizer;
   step.precision = job.precision;
+  step.settings = job.settings;
   for (const auto &[key, value] : job.bindings) {
     if (key == "seq")
       step.import.seq = value;
@@ -35,6 +36,8 @@ static StepOptions stepOptions(const planner::Job &job, const std::string &model
       step.import.ties.push_back(key.substr(4));
     else if (key.rfind("freeze ", 0) == 0)
       step.freeze.push_back(key.substr(7));
+    else if (key.rfind("no-decay ", 0) == 0)
+      step.noDecay.push_back(key.substr(9));
   }
   return step;
 }

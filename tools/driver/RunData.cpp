@@ -8,8 +8,12 @@
 #include "ir/Loss.h"
 #include "ir/Movement.h"
 
+#include "passes/random/UseDropout.h"
+
 #include "llvm/ADT/SetVector.h"
 
+#include <numeric>
+#include <optional>
 #include <random>
 
 using namespace mlir;
@@ -37,6 +41,18 @@ static int64_t upperBound(Value input) {
   return bound == 0 ? 2 : bound;
 }
 
+/// The label that the loss ignores, where `input` is labels.
+static std::optional<int64_t> ignoredLabel(Value input) {
+  for (Operation *user : input.getUsers()) {
+    if (auto loss = dyn_cast<CrossEntropyOp>(user); loss && loss.getLabels() == input)
+      return int64_t(loss.getIgnoreIndex());
+    if (isa<ReshapeOp>(user))
+      if (auto ignored = ignoredLabel(user->getResult(0)))
+        return ignored;
+  }
+  return std::nullopt;
+}
+
 /// Uniform doubles in [low, high) that an f32 holds exactly.
 static std::vector<double> uniform(std::mt19937_64 &random, int64_t count, double low,
                                    double high) {
@@ -48,8 +64,8 @@ static std::vector<double> uniform(std::mt19937_64 &random, int64_t count, doubl
   return values;
 }
 
-static kernels::Tensor makeInput(Value arg, const std::vector<int64_t> &shape, kernels::Arith arith,
-                                 std::mt19937_64 &random) {
+static kernels::Tensor makeInput(Value arg, bool isLabel, const std::vector<int64_t> &shape,
+                                 kernels::Arith arith, std::mt19937_64 &random) {
   kernels::TensorType type = *toKernelType(arg.getType());
   type.shape = shape;
   int64_t count = 1;
@@ -59,9 +75,26 @@ static kernels::Tensor makeInput(Value arg, const std::vector<int64_t> &shape, k
     return kernels::Tensor::fromDoubles(type, arith, uniform(random, count, -1, 1));
   int64_t bound = upperBound(arg);
   std::vector<int64_t> values(count);
-  for (int64_t &value : values)
+  std::optional<int64_t> ignored = isLabel ? ignoredLabel(arg) : std::nullopt;
+  for (int64_t &value : values) {
     value = int64_t(random() % uint64_t(bound));
+    // Some labels do not count, so that the mean over the others is checked.
+    if (ignored && random() % 4 == 0)
+      value = *ignored;
+  }
   return kernels::Tensor::fromInts(type, values);
+}
+
+/// Whether argument `index` of @train was added by the loss.
+static bool isLabel(func::FuncOp train, unsigned index) {
+  auto role = train.getArgAttrOfType<StringAttr>(index, kRoleAttr);
+  return role && role.getValue() == "label";
+}
+
+static std::vector<int64_t> countedFrom(int64_t first, int64_t count) {
+  std::vector<int64_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
 }
 
 /// The initial value of a parameter or state: from the file, or seeded where the file has no
@@ -94,14 +127,27 @@ Result<RunData> makeRunData(TrainingStep &step, const planner::Plan &plan, int s
       planner::withBatch(step.step.graph, plan.microBatch * plan.mesh.dataRanks());
   std::mt19937_64 random(seed);
   data.steps.resize(steps);
-  for (auto &microBatches : data.steps) {
-    microBatches.resize(plan.accumulation);
-    for (auto &inputs : microBatches)
+  for (int s = 0; s < steps; ++s) {
+    data.steps[s].resize(plan.accumulation);
+    int64_t firstSample = 0;
+    for (auto &inputs : data.steps[s]) {
       for (size_t i = 0; i < graph.values.size(); ++i) {
         const reshard::GraphValue &value = graph.values[i];
-        if (value.producer < 0 && value.role == reshard::ValueRole::Input)
-          inputs[value.name] = makeInput(step.step.values[i], value.layout.shape(), arith, random);
+        if (value.producer >= 0 || value.role != reshard::ValueRole::Input)
+          continue;
+        kernels::Shape shape = value.layout.shape();
+        // Where in the training a micro-batch is, is no matter of chance.
+        if (value.name == kStepName)
+          inputs[value.name] = kernels::Tensor::fromInts({kernels::DType::I64, shape}, {s + 1});
+        else if (value.name == kSampleName)
+          inputs[value.name] = kernels::Tensor::fromInts({kernels::DType::I64, shape},
+                                                         countedFrom(firstSample, shape[0]));
+        else
+          inputs[value.name] =
+              makeInput(step.step.values[i], isLabel(step.train, i), shape, arith, random);
       }
+      firstSample += plan.microBatch * plan.mesh.dataRanks();
+    }
   }
   return data;
 }

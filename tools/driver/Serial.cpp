@@ -16,6 +16,7 @@ Result<RunRecord> runSerial(TrainingStep &step, const planner::Plan &plan, const
   auto train = module->lookupSymbol<func::FuncOp>("train");
   int64_t samples = plan.microBatch * plan.mesh.dataRanks();
   setBatchSizes(train, plan.job.globalBatch, samples);
+  setBatchSizes(module->lookupSymbol<func::FuncOp>("update"), plan.job.globalBatch, samples);
   if (failed(rebatch(train, samples)))
     return diagnostics.error(ErrorCode::Other, "the step could not be rebatched");
 

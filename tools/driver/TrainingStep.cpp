@@ -7,11 +7,11 @@
 #include "passes/autodiff/Differentiate.h"
 #include "passes/decompose/DecomposeComposites.h"
 #include "passes/decompose/UseBatchStatistics.h"
-#include "passes/loss/AttachLoss.h"
-#include "passes/optimizer/BuildUpdate.h"
 #include "passes/precision/LowerPrecision.h"
 #include "passes/raise/RaiseComposites.h"
+#include "passes/random/UseDropout.h"
 #include "runtime/abi/Sha256.h"
+#include "tools/driver/StepSettings.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -53,35 +53,19 @@ Error DiagnosticCollector::error(ErrorCode code, const std::string &fallback) co
   return {code, text.empty() ? fallback : text};
 }
 
-static LossOptions lossOptions(const std::string &loss) {
-  LossOptions options;
-  if (auto kind = parseLossKind(loss); kind && *kind != LossKind::Output)
-    options.kind = *kind;
-  else {
-    options.kind = LossKind::Output;
-    options.output = loss;
-  }
-  return options;
-}
-
-static OptimizerOptions optimizerOptions(const std::string &optimizer) {
-  OptimizerOptions options;
-  if (optimizer == "sgd" || optimizer == "sgd-momentum") {
-    options.kind = OptimizerKind::Sgd;
-    options.weightDecay = 0;
-    options.momentum = optimizer == "sgd-momentum" ? 0.9 : 0;
-  }
-  return options;
-}
-
 /// From @model to @train and @update.
 static LogicalResult buildStep(ModuleOp module, const StepOptions &options) {
   auto model = module.lookupSymbol<func::FuncOp>("model");
+  DropoutOptions dropout = dropoutOptions(options);
+  if (!dropout.isOn)
+    removeDropout(model);
   if (failed(raiseComposites(model)) || failed(useBatchStatistics(model)))
     return failure();
   if (options.precision == "bf16" && failed(lowerPrecision(model)))
     return failure();
-  if (failed(attachLoss(module, lossOptions(options.loss))))
+  if (failed(useDropout(model, dropout.seed)))
+    return failure();
+  if (failed(attachLoss(module, lossOptions(options))))
     return failure();
   auto train = module.lookupSymbol<func::FuncOp>("train");
   // Batch statistics run over the batch, which every plan shards.
@@ -91,7 +75,7 @@ static LogicalResult buildStep(ModuleOp module, const StepOptions &options) {
   AutodiffOptions autodiff;
   autodiff.freeze = options.freeze;
   if (failed(buildTrainFunction(module, autodiff)) ||
-      failed(buildUpdateFunction(module, optimizerOptions(options.optimizer))))
+      failed(buildUpdateFunction(module, optimizerOptions(options))))
     return failure();
   return verify(module);
 }
@@ -110,7 +94,7 @@ static LogicalResult analyse(TrainingStep &result) {
   result.train = module.lookupSymbol<func::FuncOp>("train");
   result.update = module.lookupSymbol<func::FuncOp>("update");
   result.analysis = std::make_unique<FactorAnalysis>(result.train);
-  auto step = extractStepGraph(result.train, *result.analysis);
+  auto step = extractStepGraph(result.train, *result.analysis, result.update);
   if (failed(step))
     return failure();
   result.step = std::move(*step);
@@ -120,6 +104,8 @@ static LogicalResult analyse(TrainingStep &result) {
 
 Result<std::unique_ptr<TrainingStep>> buildTrainingStep(MLIRContext &context,
                                                         const StepOptions &options) {
+  if (Status status = checkSettings(options); !status)
+    return status.error();
   auto result = std::make_unique<TrainingStep>();
   result->options = options;
   frontend::ImportOptions import = options.import;
@@ -159,7 +145,7 @@ Result<std::unique_ptr<TrainingStep>> withSizes(const TrainingStep &step,
   module.lookupSymbol("update")->erase();
   FactorAnalysis analysis(train); // of equal structure, so its factors are those of step.analysis
   if (failed(resizeFactors(train, analysis, sizes)) ||
-      failed(buildUpdateFunction(module, optimizerOptions(step.options.optimizer))) ||
+      failed(buildUpdateFunction(module, optimizerOptions(step.options))) ||
       failed(verify(module)) || failed(analyse(*result)))
     return diagnostics.error(ErrorCode::Other, "the step could not be resized");
 

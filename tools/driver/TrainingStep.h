@@ -11,6 +11,7 @@
 
 #include "mlir/IR/MLIRContext.h"
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,10 +22,12 @@ struct StepOptions {
   std::string modelPath;
   frontend::ImportOptions import;
   std::string loss =
-      "cross-entropy";             // cross-entropy, mse, or the name of an output that is the loss
-  std::string optimizer = "adamw"; // adamw, sgd, sgd-momentum
-  std::string precision = "f32";   // f32, bf16
-  std::vector<std::string> freeze; // globs of parameter names
+      "cross-entropy";              // cross-entropy, mse, or the name of an output that is the loss
+  std::string optimizer = "adamw";  // adamw, adam, sgd, sgd-momentum
+  std::string precision = "f32";    // f32, bf16
+  std::vector<std::string> freeze;  // globs of parameter names
+  std::vector<std::string> noDecay; // globs of parameters whose weights do not decay
+  std::map<std::string, double> settings; // by name; see StepSettings.h
 };
 
 /// The step of a model: @train and @update in `model.module`, and what planner and partitioner ask
@@ -41,7 +44,7 @@ struct TrainingStep {
 };
 
 /// Imports, raises, attaches the loss, differentiates and builds the update.
-/// Errors: ModelRejected with the diagnostics of whatever refused.
+/// Errors: ModelRejected with the diagnostics of whatever refused; Usage for a wrong setting.
 Result<std::unique_ptr<TrainingStep>> buildTrainingStep(mlir::MLIRContext &context,
                                                         const StepOptions &options);
 

@@ -3,6 +3,7 @@
 #include "tools/tbc/ModelOptions.h"
 
 #include "planner/core/Plan.h"
+#include "tools/driver/StepSettings.h"
 
 #include <CLI/CLI.hpp>
 
@@ -28,7 +29,21 @@ void addModelOptions(CLI::App &command, ModelOptions &options) {
                      "cross-entropy, mse, or the name of an output that is the loss");
   command.add_option("--optimizer", options.optimizer, "Optimizer")
       ->capture_default_str()
-      ->check(CLI::IsMember({"adamw", "sgd", "sgd-momentum"}));
+      ->check(CLI::IsMember({"adamw", "adam", "sgd", "sgd-momentum"}));
+  for (const driver::SettingInfo &info : driver::settingInfos()) {
+    auto set = [&options, name = info.name](const double &value) {
+      options.settings[name] = value;
+    };
+    std::string help = info.help;
+    if (!info.of.empty())
+      help += ", of " + CLI::detail::join(info.of, " and ");
+    if (info.implied)
+      command.add_flag_callback(info.flag, [set, value = *info.implied] { set(value); }, help);
+    else
+      command.add_option_function<double>(info.flag, set, help);
+  }
+  command.add_option("--no-decay", options.noDecay,
+                     "Glob of parameters whose weights do not decay (repeatable)");
   command.add_option("--precision", options.precision, "Precision of parameters and matmuls")
       ->capture_default_str()
       ->check(CLI::IsMember({"f32", "bf16"}));
@@ -55,6 +70,8 @@ Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
   step.optimizer = options.optimizer;
   step.precision = options.precision;
   step.freeze = options.freeze;
+  step.noDecay = options.noDecay;
+  step.settings = options.settings;
   for (const std::string &text : options.dims) {
     auto pair = split("--dim", text);
     if (!pair)
@@ -80,7 +97,7 @@ Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
 }
 
 /// Bindings in a plan: "seq", "dim NAME", "fix NAME" (0 = zeros, 1 = ones, 2 = kept an input),
-/// "tie A=B" and "freeze GLOB" (1).
+/// "tie A=B", "freeze GLOB" and "no-decay GLOB" (1).
 std::map<std::string, int64_t> toBindings(const driver::StepOptions &options) {
   std::map<std::string, int64_t> bindings;
   if (options.import.seq > 0)
@@ -93,6 +110,8 @@ std::map<std::string, int64_t> toBindings(const driver::StepOptions &options) {
     bindings["tie " + tie] = 1;
   for (const std::string &glob : options.freeze)
     bindings["freeze " + glob] = 1;
+  for (const std::string &glob : options.noDecay)
+    bindings["no-decay " + glob] = 1;
   return bindings;
 }
 

@@ -16,8 +16,9 @@ class App;
 
 namespace tbc::cli {
 
-/// --seq, --dim, --fix, --tie, --external-data-root, --loss, --optimizer, --precision, --freeze as
-/// given.
+/// --seq, --dim, --fix, --tie, --external-data-root, --loss, --optimizer and its numbers,
+/// --precision,
+/// --freeze, --no-decay as given.
 struct ModelOptions {
   std::string model;
   int64_t seq = -1;
@@ -28,6 +29,8 @@ struct ModelOptions {
   std::string optimizer = "adamw";
   std::string precision = "bf16";
   std::vector<std::string> freeze;
+  std::vector<std::string> noDecay;
+  std::map<std::string, double> settings;
 };
 
 /// Adds the flags to a subcommand; the model is positional.

@@ -115,17 +115,6 @@ void importIsNan(NodeContext &node) {
 
 void importIdentity(NodeContext &node) { node.setOutput(0, node.input(0)); }
 
-/// Identity: there is no dropout op yet.
-void importDropout(NodeContext &node) {
-  bool trains = node.hasInput(2) && node.scalar(2) != 0;
-  double ratio = node.hasInput(1) ? node.scalar(1) : 0.5;
-  if (trains && ratio != 0)
-    node.warn("is left out: dropout is not supported yet, so training runs without it");
-  node.setOutput(0, node.input(0));
-  if (node.wantsOutput(1))
-    node.setOutput(1, Value::ofSplat(DType::Bool, node.input(0).shape, 1));
-}
-
 /// The remainder of truncated division of floats, with the sign of `x`, zeros too; x / infinity
 /// leaves x.
 Value truncatedRest(Formula &f, const Value &x, const Value &y) {
@@ -343,7 +332,6 @@ llvm::ArrayRef<OpImporter> mathOps() {
       {"", "Cast", importCast},
       {"", "CastLike", importCastLike},
       {"", "Clip", importClip},
-      {"", "Dropout", importDropout},
       {"", "Identity", importIdentity},
       {"", "IsNaN", importIsNan},
       {"", "Mean", importMean},

@@ -201,6 +201,7 @@ void importBatchNormalization(NodeContext &node) {
     mlir::Value y = e.createOne("batch_norm", operands, operands[0].getType(), attributes);
     return node.setOutput(0, Value::ofTensor(x.dtype, y));
   }
+  attributes.push_back(e.flag("unbiased", false));
   mlir::Operation *op =
       e.create("batch_norm_train", operands,
                {operands[0].getType(), operands[3].getType(), operands[4].getType()}, attributes);

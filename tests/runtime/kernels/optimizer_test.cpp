@@ -69,6 +69,49 @@ TEST_P(Optimizer, AdamWCountsStepsFromOne) {
       KernelError);
 }
 
+TEST_P(Optimizer, AdamHasTheDecayInTheGradient) {
+  Attrs attrs = {{"beta1", 0.5}, {"beta2", 0.75}, {"epsilon", 1e-8}, {"weight_decay", 0.5}};
+  // d = 2 + 0.5 * 4 = 4.
+  std::vector<Tensor> results =
+      update("adam", attrs, {x({4}), x({2}), x({4}), x({8}), scalar(0.5), ints({}, {3})}, 3);
+  expectValues(arith, results[1], {4});
+  expectValues(arith, results[2], {10});
+}
+
+TEST_P(Optimizer, SquareSumIsOverAllGradients) {
+  std::vector<Tensor> result =
+      runAll(arith, "square_sum", {}, {x({1, -2}), x({3})}, {{DType::F32, {}}});
+  expectValues(arith, result[0], {14});
+}
+
+TEST_P(Optimizer, ScaleAndClip) {
+  expectValues(arith, update("scale_by", {}, {x({4, -2}), scalar(0.25)}, 1)[0], {1, -0.5});
+  if (arith != Arith::Residue61) // whose order is another one
+    expectValues(arith, update("clip_value", {{"limit", 1.5}}, {x({4, -2, 1})}, 1)[0],
+                 {1.5, -1.5, 1});
+}
+
+/// The order of residues takes every branch.
+TEST(ClipValue, ResiduesAreClipped) {
+  Doubles values;
+  for (int i = 1; i <= 64; ++i)
+    values.push_back(i);
+  Tensor input = floats(Arith::Residue61, {64}, values);
+  std::vector<Tensor> result =
+      runAll(Arith::Residue61, "clip_value", {{"limit", 20.0}}, {input}, {input.type()});
+  int64_t same = 0;
+  for (int i = 0; i < 64; ++i)
+    same += result[0].data<Residue>()[i] == input.data<Residue>()[i];
+  EXPECT_GT(same, 0);
+  EXPECT_LT(same, 64);
+}
+
+TEST_P(Optimizer, UpdateIfTheConditionHolds) {
+  auto condition = [](int64_t value) { return Tensor::fromInts({DType::Bool, {}}, {value}); };
+  expectValues(arith, update("update_if", {}, {x({4}), x({5}), condition(1)}, 1)[0], {5});
+  expectValues(arith, update("update_if", {}, {x({4}), x({5}), condition(0)}, 1)[0], {4});
+}
+
 INSTANTIATE_TEST_SUITE_P(Ariths, Optimizer, ::testing::ValuesIn(allAriths),
                          [](const auto &info) { return nameOf(info.param); });
 

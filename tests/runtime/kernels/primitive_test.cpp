@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/kernels/Random.h"
 #include "tests/runtime/kernels/TestSupport.h"
 
 using namespace tbc::kernels;
@@ -379,6 +380,16 @@ TEST(Reduction, FloatSumsAreAccumulatedInDouble) {
   Tensor sum = run(Arith::Native, "reduce_sum", {{"dims", Ints{0}}},
                    {floats(Arith::Native, {1 << 12}, values)}, {DType::F32, {}});
   EXPECT_EQ(sum.toDoubles()[0], 0x1p25 + 4096); // 4095 rounds to the float grid of 4
+}
+
+/// The known answers of the authors' own library (Random123, kat_vectors, philox 4x32 10).
+TEST(Philox, KnownAnswers) {
+  using Words = std::array<uint32_t, 4>;
+  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}),
+            (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
 } // namespace

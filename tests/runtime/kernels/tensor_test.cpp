@@ -248,7 +248,15 @@ TEST(Registry, IsComplete) {
                          "cross_entropy_grad",
                          "sgd",
                          "sgd_momentum",
-                         "adamw"})
+                         "adam",
+                         "adamw",
+                         "square_sum",
+                         "step_total",
+                         "scale_by",
+                         "clip_value",
+                         "update_if",
+                         "dropout",
+                         "dropout_train"})
     EXPECT_NE(findKernel(op), nullptr) << op;
 }
 

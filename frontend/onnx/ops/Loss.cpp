@@ -1,0 +1,164 @@
+//===- Loss.cpp - Losses and dropout ------------------------------------------===//
+
+#include "frontend/onnx/ops/Families.h"
+
+#include <numeric>
+
+namespace tbc::frontend {
+
+namespace {
+
+/// Active with training_mode (or is_test = 0 before operator set 7, which is not read here).
+void importDropout(NodeContext &node) {
+  bool trains = node.hasInput(2) && node.scalar(2) != 0;
+  double ratio = node.hasInput(1) ? node.scalar(1) : 0.5;
+  if (trains && !(ratio >= 0 && ratio < 1))
+    throw ImportError("has a ratio that is not at least 0 and less than 1");
+  const Value &input = node.input(0);
+  bool drops = trains && ratio != 0;
+  if (!drops) {
+    node.setOutput(0, input);
+  } else {
+    Emitter &e = node.emitter;
+    mlir::Value tensor = e.full(input);
+    node.setOutput(0,
+                   Value::ofTensor(input.dtype, e.createOne("dropout", {tensor}, tensor.getType(),
+                                                            {e.real("ratio", ratio)})));
+  }
+  if (!node.wantsOutput(1))
+    return;
+  Value mask = Value::ofSplat(DType::Bool, input.shape, 1);
+  if (drops) {
+    // Exporters name the mask though nobody reads it.
+    mask.known = nullptr;
+    mask.dims.resize(input.rank());
+    std::iota(mask.dims.begin(), mask.dims.end(), 0u);
+    mask.emitted = std::make_shared<mlir::Value>();
+    mask.deferred = []() -> mlir::Value {
+      throw ImportError(
+          "reads the mask of a Dropout that drops out, which is not supported; export "
+          "without it");
+    };
+  }
+  node.setOutput(1, mask);
+}
+
+//===----------------------------------------------------------------------===//
+// Losses: scores or log-probabilities [N, C, d1 .. dk], labels [N, d1 .. dk], weights [C]
+//===----------------------------------------------------------------------===//
+
+/// The label that never occurs, where a node names none to be ignored.
+constexpr int64_t noLabel = -(int64_t(1) << 40);
+
+/// The operands of a loss node, with the classes in the last dim.
+struct LossInputs {
+  Value scores, labels;
+  int64_t ignored;
+  /// What each label counts, of its shape; undefined where all count as one.
+  Value weights;
+
+  explicit LossInputs(NodeContext &node)
+      : ignored(node.hasAttr("ignore_index") ? node.attrInt("ignore_index", 0) : noLabel) {
+    Emitter &e = node.emitter;
+    const Value &input = node.input(0);
+    if (!kernels::isFloat(input.dtype) || input.rank() < 2)
+      throw ImportError("takes float scores of two or more dims");
+    std::vector<unsigned> order(input.rank());
+    std::iota(order.begin(), order.end(), 0u);
+    order.erase(order.begin() + 1);
+    order.push_back(1);
+    scores = transpose(e, input, order);
+    labels = cast(e, node.input(1), DType::I64);
+    if (Shape(scores.shape.begin(), scores.shape.end() - 1) != labels.shape)
+      throw ImportError("takes labels of the shape of the scores without their classes");
+    findWeights(node);
+  }
+
+private:
+  void findWeights(NodeContext &node) {
+    Emitter &e = node.emitter;
+    DType dtype = scores.dtype;
+    Value counts;
+    if (ignored != noLabel)
+      counts = compare(e, "ne", labels, number(labels, double(ignored)));
+    if (node.hasInput(2)) {
+      // A label that is ignored need not be one of the table.
+      Value inTable = counts.isDefined() ? select(e, counts, labels, number(labels, 0)) : labels;
+      weights = cast(e, gather(e, node.input(2), inTable, 0), dtype);
+      if (counts.isDefined())
+        weights = select(e, counts, weights, number(weights, 0));
+    } else if (counts.isDefined()) {
+      weights = cast(e, counts, dtype);
+    }
+  }
+};
+
+std::vector<unsigned> allDims(const Value &value) {
+  std::vector<unsigned> dims(value.rank());
+  std::iota(dims.begin(), dims.end(), 0u);
+  return dims;
+}
+
+/// Output 0 from the loss of every label, which is not weighted yet.
+void setReduced(NodeContext &node, const LossInputs &in, Value losses) {
+  Emitter &e = node.emitter;
+  std::string reduction = node.attrText("reduction", "mean");
+  if (reduction != "mean" && reduction != "sum" && reduction != "none")
+    throw ImportError("has reduction '" + reduction + "'; expected mean, sum or none");
+  if (in.weights.isDefined())
+    losses = elementwise(e, "mul", {losses, in.weights});
+  if (reduction == "none")
+    return node.setOutput(0, losses);
+  if (reduction == "mean" && !in.weights.isDefined())
+    return node.setOutput(0, reduceMean(e, losses, allDims(losses), false));
+  Value sum = reduce(e, "reduce_sum", losses, allDims(losses), false);
+  if (reduction == "mean")
+    sum = elementwise(e, "div", {sum, reduce(e, "reduce_sum", in.weights, allDims(losses), false)});
+  node.setOutput(0, sum);
+}
+
+void importSoftmaxCrossEntropyLoss(NodeContext &node) {
+  Emitter &e = node.emitter;
+  LossInputs in(node);
+  DType dtype = in.scores.dtype, wide = dtype == DType::F64 ? DType::F64 : DType::F32;
+  mlir::Type rows = e.type(wide, in.labels.shape);
+  mlir::Value loss = e.create("cross_entropy", {e.full(in.scores), e.full(in.labels)},
+                              {rows, rows, rows}, {e.integer("ignore_index", in.ignored)})
+                         ->getResult(0);
+  setReduced(node, in, cast(e, Value::ofTensor(wide, loss), dtype));
+  if (node.wantsOutput(1)) {
+    const Value &x = node.input(0);
+    Value shifted = elementwise(e, "sub", {x, reduce(e, "stabilizer_max", x, {1}, true)});
+    Value sum = reduce(e, "reduce_sum", elementwise(e, "exp", {shifted}), {1}, true);
+    node.setOutput(1, elementwise(e, "sub", {shifted, elementwise(e, "log", {sum})}));
+  }
+}
+
+/// The log-probability of the label, taken out by comparing all classes with it.
+void importNegativeLogLikelihoodLoss(NodeContext &node) {
+  Emitter &e = node.emitter;
+  LossInputs in(node);
+  unsigned last = in.scores.rank() - 1;
+  Shape classes(in.scores.rank(), 1);
+  classes[last] = in.scores.shape[last];
+  std::vector<int64_t> coefficients(in.scores.rank(), 0);
+  coefficients[last] = 1;
+  Value index = Value::ofKnown(DType::I64, Known::affine(classes, 0, coefficients, false));
+  Value isLabel = compare(e, "eq", unsqueeze(in.labels, {last}), index);
+  Value chosen = select(e, isLabel, in.scores, number(in.scores, 0));
+  Value losses = elementwise(e, "neg", {reduce(e, "reduce_sum", chosen, {last}, false)});
+  setReduced(node, in, losses);
+}
+
+} // namespace
+
+llvm::ArrayRef<OpImporter> lossOps() {
+  static const OpImporter ops[] = {
+      {"", "Dropout", importDropout},
+      {"", "NegativeLogLikelihoodLoss", importNegativeLogLikelihoodLoss},
+      {"", "SoftmaxCrossEntropyLoss", importSoftmaxCrossEntropyLoss},
+  };
+  return ops;
+}
+
+} // namespace tbc::frontend

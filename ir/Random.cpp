@@ -1,0 +1,67 @@
+//===- Random.cpp - Dropout ------------------------------------------------===//
+
+#include "ir/Random.h"
+
+using namespace mlir;
+
+namespace tbc {
+
+static bool isRatio(double ratio) { return ratio >= 0 && ratio < 1; }
+
+LogicalResult DropoutOp::verify() {
+  if (!isRatio(getRatio().convertToDouble())) // dropout_c1
+    return emitOpError() << "has ratio " << getRatio().convertToDouble()
+                         << "; expected 0 or more and less than 1";
+  return success();
+}
+
+LogicalResult DropoutOp::buildVjp(OpBuilder &, ArrayRef<Value> cotangents, ArrayRef<bool> needed,
+                                  SmallVectorImpl<Value> &operandCotangents) {
+  if (needed[0])
+    operandCotangents[0] = cotangents[0];
+  return success();
+}
+
+LogicalResult DropoutTrainOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                               Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  auto type = tensorType(adaptor.getInput());
+  bool fits = int64_t(adaptor.getIndices().size()) == type.getRank();
+  for (int64_t dim = 0; fits && dim < type.getRank(); ++dim)
+    fits =
+        tensorType(adaptor.getIndices()[dim]).getShape() == ArrayRef<int64_t>(type.getDimSize(dim));
+  if (!fits) // dropout_train_c1
+    return emitOptionalError(loc, "numbers the elements of ", type,
+                             " by vectors that are not one per dim, of its size");
+  if (!isRatio(adaptor.getRatio().convertToDouble())) // dropout_train_c2
+    return emitOptionalError(loc, "has ratio ", adaptor.getRatio().convertToDouble(),
+                             "; expected 0 or more and less than 1");
+  types.push_back(type);
+  return success();
+}
+
+FactorRule DropoutTrainOp::getFactorRule() {
+  FactorRule rule;
+  SmallVector<unsigned, 4> loops;
+  for (int64_t size : tensorType(getInput()).getShape())
+    loops.push_back(rule.addLoop(size));
+  rule.operands = {FactorRule::dims(loops), {}};
+  for (unsigned loop : loops)
+    rule.operands.push_back(FactorRule::dims(loop));
+  rule.results = {FactorRule::dims(loops)};
+  return rule;
+}
+void DropoutTrainOp::resizeLoops(ArrayRef<int64_t>) {}
+double DropoutTrainOp::getFlops() { return elementwiseFlops(*this, 40); }
+StringRef DropoutTrainOp::getKernelClass() { return "elementwise"; }
+
+LogicalResult DropoutTrainOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                       ArrayRef<bool> needed,
+                                       SmallVectorImpl<Value> &operandCotangents) {
+  if (needed[0] && cotangents[0])
+    operandCotangents[0] =
+        builder.create<DropoutTrainOp>(getLoc(), cotangents[0], getStep(), getIndices(),
+                                       getRatioAttr(), getSeedAttr(), getKeyAttr());
+  return success();
+}
+
+} // namespace tbc

@@ -1,0 +1,41 @@
+//===- Random.td - Dropout -------------------------------------------------===//
+
+#ifndef TBC_IR_RANDOM
+#define TBC_IR_RANDOM
+
+include "ir/TbcBase.td"
+
+def Tbc_DropoutOp : Tbc_ElementwiseOp<"dropout",
+    [DeclareOpInterfaceMethods<DifferentiableOpInterface>, SameOperandsAndResultType]> {
+  let summary = "Where a model drops out elements while it trains; by itself the identity";
+  let description = [{
+    As imported. Before training it becomes dropout_train, or goes.
+
+    Constraints:
+    (C1) `ratio` is at least 0 and less than 1.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$input, F64Attr:$ratio);
+  let results = (outs Tbc_FloatTensor:$result);
+  let hasVerifier = 1; /* dropout_c1 */
+}
+
+def Tbc_DropoutTrainOp : Tbc_InferredOp<"dropout_train",
+    [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "Zero with probability `ratio`, else the element divided by 1 - ratio";
+  let description = [{
+    Random numbers come from Philox 4x32-10, keyed by `seed`, on the counter (n, step, key). n is the number of the
+    element in the global batch: the sum over the dims of `indices[dim][i]` at the element's place i. Shards are given
+    shards of `indices`, so an element is dropped or not whatever rank holds it; the gradient is the op itself on
+    the cotangent. Every dim is a parallel loop. FLOPs: 40 per element.
+    Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (2011).
+
+    Constraints:
+    (C1) There is one vector of `indices` per dim, of its size.
+    (C2) `ratio` is at least 0 and less than 1.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$input, Tbc_IntScalar:$step, Variadic<Tbc_IntTensor>:$indices,
+                   F64Attr:$ratio, I64Attr:$seed, I64Attr:$key);
+  let results = (outs Tbc_FloatTensor:$result);
+}
+
+#endif // TBC_IR_RANDOM

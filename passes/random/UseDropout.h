@@ -1,0 +1,29 @@
+//===- UseDropout.h - Dropout in training form -----------------------------===//
+
+#ifndef TBC_PASSES_RANDOM_USEDROPOUT_H
+#define TBC_PASSES_RANDOM_USEDROPOUT_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Support/LogicalResult.h"
+
+namespace tbc {
+
+/// The roles, and names, of the inputs by which dropout knows where it is: the number in the global
+/// batch of every sample of the execution, and the number of the step, from 1. Both i64.
+inline constexpr llvm::StringLiteral kSampleRole = "sample";
+inline constexpr llvm::StringLiteral kSampleName = "tbc.sample";
+inline constexpr llvm::StringLiteral kStepRole = "step";
+inline constexpr llvm::StringLiteral kStepName = "tbc.step";
+
+/// Makes every dropout a dropout_train that numbers its elements by sample and place in the sample,
+/// and gives `model` the two inputs, if it has any dropout. A tensor without the batch has the same
+/// mask for all samples. Errors: a dropout over a tensor whose batch cannot be told from its other
+/// dims.
+mlir::LogicalResult useDropout(mlir::func::FuncOp model, int64_t seed);
+
+/// Takes every dropout out.
+void removeDropout(mlir::func::FuncOp model);
+
+} // namespace tbc
+
+#endif // TBC_PASSES_RANDOM_USEDROPOUT_H

@@ -1,0 +1,98 @@
+//===- Random.cpp - Dropout by a counter-based generator -------------------===//
+//
+// Part of tbc. The formulas stand in the header.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/kernels/Random.h"
+
+#include <cmath>
+
+using namespace tbc::kernels;
+
+std::array<uint32_t, 4> tbc::kernels::philox(std::array<uint32_t, 4> counter,
+                                             std::array<uint32_t, 2> key) {
+  constexpr int rounds = 10;
+  constexpr uint64_t multiplier0 = 0xD2511F53, multiplier1 = 0xCD9E8D57;
+  constexpr uint32_t weyl0 = 0x9E3779B9, weyl1 = 0xBB67AE85;
+  for (int round = 0; round < rounds; ++round) {
+    uint64_t product0 = multiplier0 * counter[0], product1 = multiplier1 * counter[2];
+    counter = {uint32_t(product1 >> 32) ^ counter[1] ^ key[0], uint32_t(product1),
+               uint32_t(product0 >> 32) ^ counter[3] ^ key[1], uint32_t(product0)};
+    key = {key[0] + weyl0, key[1] + weyl1};
+  }
+  return counter;
+}
+
+namespace {
+
+using Tensors = std::vector<Tensor>;
+using Types = std::vector<TensorType>;
+
+Tensors dropout(const KernelContext &, const Attrs &, const Tensors &inputs,
+                const Types &resultTypes) {
+  requireCounts(inputs, 1, resultTypes, 1);
+  return inputs;
+}
+
+/// The number of every element in the global batch, in row-major order.
+std::vector<int64_t> elementNumbers(const Shape &shape, const Tensors &inputs) {
+  std::vector<int64_t> numbers = {0};
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    const Tensor &index = inputs[2 + dim];
+    requireShape("the indices of a dim", index.shape(), {shape[dim]});
+    std::vector<int64_t> finer;
+    finer.reserve(numbers.size() * index.data<int64_t>().size());
+    for (int64_t number : numbers)
+      for (int64_t step : index.data<int64_t>())
+        finer.push_back(number + step);
+    numbers = std::move(finer);
+  }
+  return numbers;
+}
+
+/// Whether each element stays.
+std::vector<bool> maskOf(const Attrs &attrs, const Shape &shape, const Tensors &inputs) {
+  double ratio = attrs.getDouble("ratio");
+  require(ratio >= 0 && ratio < 1, "dropout takes a ratio of 0 or more and less than 1");
+  auto threshold = uint32_t(std::floor(std::ldexp(ratio, 32)));
+  auto seed = uint64_t(attrs.getInt("seed")), step = uint64_t(inputs[1].data<int64_t>()[0]);
+  std::array<uint32_t, 2> key = {uint32_t(seed), uint32_t(seed >> 32)};
+  auto place = uint32_t(attrs.getInt("key"));
+  std::vector<bool> stays;
+  uint64_t block = ~uint64_t(0);
+  std::array<uint32_t, 4> words = {};
+  for (int64_t element : elementNumbers(shape, inputs)) {
+    auto number = uint64_t(element);
+    if (number / words.size() != block) {
+      block = number / words.size();
+      words = philox({uint32_t(block), uint32_t(block >> 32), uint32_t(step), place}, key);
+    }
+    stays.push_back(words[number % words.size()] >= threshold);
+  }
+  return stays;
+}
+
+Tensors dropoutTrain(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                     const Types &resultTypes) {
+  requireCounts(inputs, 2 + inputs[0].shape().size(), resultTypes, 1);
+  requireShape("the result", resultTypes[0].shape, inputs[0].shape());
+  std::vector<bool> stays = maskOf(attrs, inputs[0].shape(), inputs);
+  return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    Operand<T> x(inputs[0]);
+    T scale = integer<T>(1) / real<T>(1 - attrs.getDouble("ratio"));
+    std::vector<T> y(x.size(), zero);
+    for (int64_t i = 0; i < x.size(); ++i)
+      if (stays[i])
+        y[i] = x[i] * scale;
+    return {makeResult(context, resultTypes[0], std::move(y))};
+  });
+}
+
+} // namespace
+
+const KernelTable &tbc::kernels::randomKernels() {
+  static const KernelTable table = {{"dropout", dropout}, {"dropout_train", dropoutTrain}};
+  return table;
+}

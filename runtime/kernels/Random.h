@@ -1,0 +1,31 @@
+//===- Random.h - Dropout by a counter-based generator ---------------------===//
+//
+// Part of tbc.
+//
+//   dropout{ratio}   x -> x
+//   dropout_train{ratio, seed, key}   x, step, indices .. -> y:
+//       n = sum over dims d of indices[d][i_d]  for the element at (i_0, i_1, ..)
+//       word = philox(counter = (n / 4 (64 bits), step, key), key = seed)[n mod 4]
+//       y = 0 where word < floor(ratio * 2^32), else x * (1 / (1 - ratio))
+//   In residues the mask is the same and the factor exact.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_KERNELS_RANDOM_H
+#define TBC_RUNTIME_KERNELS_RANDOM_H
+
+#include "runtime/kernels/Support.h"
+
+#include <array>
+
+namespace tbc::kernels {
+
+/// Philox 4x32 with ten rounds: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3"
+/// (2011).
+std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+
+const KernelTable &randomKernels();
+
+} // namespace tbc::kernels
+
+#endif // TBC_RUNTIME_KERNELS_RANDOM_H

@@ -1,0 +1,118 @@
+#include "ir/Random.h"
+#include "passes/random/UseDropout.h"
+#include "tests/passes/StepFixture.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+using namespace mlir;
+
+namespace tbc {
+namespace {
+
+using kernels::Arith;
+using kernels::DType;
+using kernels::Tensor;
+using ::testing::HasSubstr;
+
+/// Dropout on x[batch, 3, 2], on the same flattened to [batch * 3, 2], and on w[3, 2].
+std::string modelOf(int64_t batch) {
+  std::string text = R"(
+    func.func @model(%x: tensor<BATCHx3x2xf32> {tbc.role = "input", tbc.name = "x",
+                                                tbc.batch_dim = 0 : i64},
+                     %w: tensor<3x2xf32> {tbc.role = "param", tbc.name = "w"})
+        -> (tensor<BATCHx3x2xf32>, tensor<FLATx2xf32>, tensor<3x2xf32>) {
+      %a = tbc.dropout %x {tbc.id = "a", ratio = 0.25 : f64}
+        : (tensor<BATCHx3x2xf32>) -> tensor<BATCHx3x2xf32>
+      %r = tbc.reshape %x {tbc.id = "r", sizes = array<i64: BATCH, 3, 2>, in = array<i64: 1, 1, 1>,
+          out = array<i64: 2, 1>} : (tensor<BATCHx3x2xf32>) -> tensor<FLATx2xf32>
+      %b = tbc.dropout %r {tbc.id = "b", ratio = 0.25 : f64}
+        : (tensor<FLATx2xf32>) -> tensor<FLATx2xf32>
+      %c = tbc.dropout %w {tbc.id = "c", ratio = 0.25 : f64} : (tensor<3x2xf32>) -> tensor<3x2xf32>
+      return %a, %b, %c : tensor<BATCHx3x2xf32>, tensor<FLATx2xf32>, tensor<3x2xf32>
+    })";
+  for (auto [word, size] : {std::pair<std::string, int64_t>("BATCH", batch), {"FLAT", 3 * batch}})
+    for (size_t at = 0; (at = text.find(word, at)) != std::string::npos;)
+      text.replace(at, word.size(), std::to_string(size));
+  return text;
+}
+
+/// The three results on ones, for the samples `first` .. `first + batch - 1` of the global batch.
+std::vector<std::vector<double>> run(int64_t batch, int64_t first, int64_t step, int64_t seed = 1) {
+  ParsedModule module(modelOf(batch));
+  EXPECT_TRUE(module) << module.messages;
+  EXPECT_TRUE(succeeded(useDropout(module.function("model"), seed))) << module.messages;
+  EXPECT_TRUE(succeeded(verify(*module))) << module.messages;
+  auto ones = [](kernels::Shape shape) {
+    return Tensor::fromDoubles({DType::F32, shape}, Arith::Native,
+                               std::vector<double>(kernels::numElements(shape), 1));
+  };
+  std::vector<int64_t> samples(batch);
+  for (int64_t i = 0; i < batch; ++i)
+    samples[i] = first + i;
+  std::vector<std::vector<double>> results;
+  for (const Tensor &tensor : evaluate(module, "model",
+                                       {ones({batch, 3, 2}), ones({3, 2}),
+                                        Tensor::fromInts({DType::I64, {batch}}, samples),
+                                        Tensor::fromInts({DType::I64, {}}, {step})},
+                                       Arith::Native))
+    results.push_back(tensor.toDoubles());
+  return results;
+}
+
+TEST(UseDropout, KeepsThreeOfFourAndScalesThem) {
+  std::vector<double> values = run(500, 0, 1)[0];
+  double kept = 0;
+  for (double value : values) {
+    EXPECT_TRUE(value == 0 || value == float(1 / 0.75)) << value;
+    kept += value != 0;
+  }
+  // Within four standard deviations of 3000 draws.
+  EXPECT_NEAR(kept / double(values.size()), 0.75, 4 * std::sqrt(0.75 * 0.25 / 3000));
+}
+
+TEST(UseDropout, MasksBelongToSamplesNotToExecutions) {
+  auto whole = run(4, 0, 1);
+  for (int64_t first = 0; first < 4; first += 2) {
+    auto part = run(2, first, 1);
+    for (int result : {0, 1})
+      EXPECT_TRUE(
+          std::equal(part[result].begin(), part[result].end(), whole[result].begin() + 6 * first));
+    EXPECT_EQ(part[2], whole[2]); // no batch: one mask for all
+  }
+}
+
+TEST(UseDropout, EveryStepOpAndSeedHasItsOwnMask) {
+  auto masks = run(8, 0, 1);
+  EXPECT_NE(masks[0], run(8, 0, 2)[0]);
+  EXPECT_NE(masks[0], run(8, 0, 1, 2)[0]);
+  EXPECT_NE(masks[0], run(8, 8, 1)[0]);
+  EXPECT_NE(masks[0], masks[1]); // the same elements, another op
+}
+
+TEST(UseDropout, CanBeLeftOut) {
+  ParsedModule module(modelOf(2));
+  removeDropout(module.function("model"));
+  EXPECT_TRUE(module.function("model").getOps<DropoutOp>().empty());
+  EXPECT_EQ(module.function("model").getNumArguments(), 2u);
+}
+
+TEST(UseDropout, TheGradientDropsTheSameElements) {
+  ParsedModule module(
+      "func.func @f(%x: tensor<4xf32>, %s: tensor<i64>, %i: tensor<4xi64>) -> "
+      "tensor<4xf32> { %y = tbc.dropout_train %x, %s, %i {ratio = 0.5 : f64, seed = "
+      "1 : i64, key = 2 : i64} : (tensor<4xf32>, tensor<i64>, tensor<4xi64>) -> "
+      "tensor<4xf32> return %y : tensor<4xf32> }");
+  ASSERT_TRUE(module) << module.messages;
+  Operation &op = module.function("f").getBody().front().front();
+  OpBuilder builder(&op);
+  SmallVector<Value> cotangents{op.getOperand(0)}, results(3);
+  bool needed[] = {true, false, false};
+  ASSERT_TRUE(succeeded(
+      cast<DifferentiableOpInterface>(op).buildVjp(builder, cotangents, needed, results)));
+  EXPECT_TRUE(isa<DropoutTrainOp>(results[0].getDefiningOp()));
+  EXPECT_EQ(results[0].getDefiningOp()->getAttrDictionary(), op.getAttrDictionary());
+}
+
+} // namespace
+} // namespace tbc

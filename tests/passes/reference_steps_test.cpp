@@ -1,0 +1,181 @@
+// What PyTorch makes of given gradients and logits (models/steps.py).
+
+#include "ir/Evaluate.h"
+#include "ir/Interpreter.h"
+#include "ir/SerialTrainer.h"
+#include "passes/autodiff/Differentiate.h"
+#include "passes/loss/AttachLoss.h"
+#include "passes/optimizer/BuildUpdate.h"
+#include "tests/ir/ParsedModule.h"
+#include "tests/support/Npz.h"
+
+#include "gtest/gtest.h"
+
+using namespace mlir;
+
+namespace tbc {
+namespace {
+
+using kernels::Arith;
+using kernels::DType;
+using kernels::Tensor;
+
+std::map<std::string, test::NpyArray> reference(const std::string &name) {
+  return test::readNpz(std::string(TBC_SOURCE_DIR) + "/models/reference/steps/" + name + ".npz");
+}
+
+Tensor f64(kernels::Shape shape, const double *values) {
+  std::vector<double> elements(values, values + kernels::numElements(shape));
+  return Tensor::fromDoubles({DType::F64, std::move(shape)}, Arith::F64, elements);
+}
+
+struct OptimizerCase {
+  std::string name;
+  double rate;
+  OptimizerOptions options;
+};
+void PrintTo(const OptimizerCase &c, std::ostream *stream) { *stream << c.name; }
+
+OptimizerOptions optionsOf(OptimizerKind kind, double weightDecay) {
+  OptimizerOptions options;
+  options.kind = kind;
+  options.weightDecay = weightDecay;
+  return options;
+}
+
+std::vector<OptimizerCase> optimizerCases() {
+  OptimizerOptions nesterov = optionsOf(OptimizerKind::Sgd, 0.05);
+  nesterov.momentum = 0.9;
+  nesterov.nesterov = true;
+  OptimizerOptions adamw;
+  adamw.beta1 = 0.8, adamw.beta2 = 0.95, adamw.epsilon = 1e-6;
+  OptimizerOptions clipNorm = optionsOf(OptimizerKind::Sgd, 0), clipValue = clipNorm;
+  clipNorm.clipNorm = 1.5;
+  clipValue.clipValue = 0.5;
+  return {{"sgd_decay", 0.1, optionsOf(OptimizerKind::Sgd, 0.05)},
+          {"sgd_nesterov", 0.1, nesterov},
+          {"adam", 0.01, optionsOf(OptimizerKind::Adam, 0.1)},
+          {"adamw", 0.01, adamw},
+          {"clip_norm", 0.1, clipNorm},
+          {"clip_value", 0.1, clipValue}};
+}
+
+class OptimizerReference : public testing::TestWithParam<OptimizerCase> {};
+
+/// @train returns its inputs as loss and gradient, so that the test chooses the gradient.
+TEST_P(OptimizerReference, StepsAsPyTorch) {
+  ParsedModule module(R"(
+    func.func @train(%p: tensor<2x3xf64> {tbc.role = "param", tbc.name = "p"},
+                     %g: tensor<2x3xf64> {tbc.role = "input", tbc.name = "g"})
+        -> (tensor<f64> {tbc.role = "loss", tbc.name = "loss"},
+            tensor<2x3xf64> {tbc.role = "grad", tbc.name = "p"}) {
+      %l = tbc.reduce_sum %g {dims = array<i64: 0, 1>} : (tensor<2x3xf64>) -> tensor<f64>
+      return %l, %g : tensor<f64>, tensor<2x3xf64>
+    })");
+  ASSERT_TRUE(module && succeeded(buildUpdateFunction(*module, GetParam().options)))
+      << module.messages;
+  ASSERT_TRUE(succeeded(verify(*module))) << module.messages;
+  auto data = reference("optimizers");
+  const test::NpyArray &gradients = data["gradients"], &expected = data[GetParam().name];
+  ASSERT_EQ(expected.shape, gradients.shape);
+  SerialTrainer trainer(*module, Arith::F64);
+  ASSERT_TRUE(succeeded(trainer.set("p", f64({2, 3}, data["initial"].values.data()))));
+  for (int64_t step = 0; step < gradients.shape[0]; ++step) {
+    SerialTrainer::Tensors batch = {{"g", f64({2, 3}, &gradients.values[6 * step])}};
+    ASSERT_TRUE(succeeded(trainer.step({batch}, GetParam().rate))) << module.messages;
+    std::vector<double> values = trainer.values().at("p").toDoubles();
+    // The learning rate is a f32 scalar in the IR, but f64 runs hold it exactly.
+    for (int i = 0; i < 6; ++i)
+      EXPECT_NEAR(values[i], expected.values[6 * step + i], 1e-12) << "step " << step + 1;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OptimizerReference, testing::ValuesIn(optimizerCases()),
+                         [](const auto &info) { return info.param.name; });
+
+constexpr int64_t numLabels = 8;
+
+/// One step of SGD with rate 1 on logits = x @ w, in micro-batches of `size`.
+class LossReference : public testing::TestWithParam<std::tuple<std::string, int64_t>> {
+protected:
+  /// Builds the step and runs it on these labels.
+  void run(const std::vector<int64_t> &labels, Arith arith, const OptimizerOptions &optimizer);
+  Tensor tensor(const std::string &name, kernels::Shape shape, Arith arith, int64_t first = 0) {
+    const double *values = &data[name].values[first];
+    return Tensor::fromDoubles({DType::F32, shape}, arith,
+                               {values, values + kernels::numElements(shape)});
+  }
+
+  std::map<std::string, test::NpyArray> data = reference("losses");
+  SerialTrainer::Tensors values;
+  double loss = 0;
+};
+
+void LossReference::run(const std::vector<int64_t> &labels, Arith arith,
+                        const OptimizerOptions &optimizer) {
+  auto [name, size] = GetParam();
+  std::string rows = std::to_string(size);
+  ParsedModule module("func.func @model(%x: tensor<" + rows +
+                      "x3xf32> {tbc.role = \"input\", "
+                      "tbc.name = \"x\", tbc.batch_dim = 0 : i64}, %w: tensor<3x5xf32> {tbc.role = "
+                      "\"param\", tbc.name = \"w\"}) -> tensor<" +
+                      rows +
+                      "x5xf32> {\n"
+                      "  %y = tbc.einsum %x, %w {lhs_labels = array<i64: 0, 1>, rhs_labels = "
+                      "array<i64: 1, 2>, out_labels = array<i64: 0, 2>} : (tensor<" +
+                      rows + "x3xf32>, tensor<3x5xf32>) -> tensor<" + rows +
+                      "x5xf32>\n"
+                      "  return %y : tensor<" +
+                      rows + "x5xf32>\n}");
+  LossOptions options;
+  options.samples = numLabels;
+  options.labelSmoothing = name == "smoothed" ? 0.2 : 0;
+  ASSERT_TRUE(module && succeeded(attachLoss(*module, options)) &&
+              succeeded(buildTrainFunction(*module)) &&
+              succeeded(buildUpdateFunction(*module, optimizer)))
+      << module.messages;
+  SerialTrainer trainer(*module, arith);
+  ASSERT_TRUE(succeeded(trainer.set("w", tensor("w", {3, 5}, arith))));
+  std::vector<SerialTrainer::Tensors> batches;
+  for (int64_t first = 0; first < numLabels; first += size)
+    batches.push_back(
+        {{"x", tensor("x", {size, 3}, arith, 3 * first)},
+         {"labels", Tensor::fromInts({DType::I64, {size}},
+                                     {labels.begin() + first, labels.begin() + first + size})}});
+  auto result = trainer.step(batches, 1);
+  ASSERT_TRUE(succeeded(result)) << module.messages;
+  loss = *result;
+  values = trainer.values();
+}
+
+/// The mean is over the labels that count, however they fall on micro-batches.
+TEST_P(LossReference, IsPyTorchsMean) {
+  run(data["labels"].ints, Arith::F64, optionsOf(OptimizerKind::Sgd, 0));
+  const std::string &name = std::get<0>(GetParam());
+  // Smoothing is a f32 constant of the op.
+  double tolerance = name == "smoothed" ? 1e-7 : 1e-12;
+  EXPECT_NEAR(loss, data[name + "_loss"].values[0], tolerance);
+  std::vector<double> w = values.at("w").toDoubles();
+  for (size_t i = 0; i < w.size(); ++i)
+    EXPECT_NEAR(data["w"].values[i] - w[i], data[name + "_gradient"].values[i], tolerance) << i;
+}
+
+TEST_P(LossReference, AStepThatCountsNothingChangesNothing) {
+  for (Arith arith : {Arith::Native, Arith::F64, Arith::Residue61}) {
+    run(std::vector<int64_t>(numLabels, -100), arith, {});
+    EXPECT_TRUE(bitwiseEqual(values.at("w"), tensor("w", {3, 5}, arith)));
+    EXPECT_TRUE(bitwiseEqual(values.at("w.m"), Tensor::zeros(values.at("w.m").type(), arith)));
+    EXPECT_EQ(loss, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LossReference,
+                         testing::Combine(testing::Values("plain", "smoothed"),
+                                          testing::Values(numLabels, numLabels / 2, 1)),
+                         [](const auto &info) {
+                           return std::get<0>(info.param) + "_" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+} // namespace
+} // namespace tbc

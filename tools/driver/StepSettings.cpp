@@ -1,0 +1,151 @@
+//===- StepSettings.cpp - The numbers of a training step ----------------------===//
+
+#include "tools/driver/StepSettings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace tbc::driver {
+
+static constexpr double unlimited = std::numeric_limits<double>::max();
+
+const std::vector<SettingInfo> &settingInfos() {
+  constexpr double label = 1 << 30, seedLimit = 9007199254740992.0; // 2^53: exact as a double
+  static const std::vector<std::string> adams = {"adam", "adamw"}, sgds = {"sgd", "sgd-momentum"};
+  static const std::vector<SettingInfo> infos = {
+      {"weight_decay", "--weight-decay", "Weight decay", 0, unlimited, false, false, {}},
+      {"beta1", "--beta1", "Decay of the first moment", 0, 1, false, false, adams},
+      {"beta2", "--beta2", "Decay of the second moment", 0, 1, false, false, adams},
+      {"epsilon", "--epsilon", "Added to the denominator", 0, 1, false, false, adams},
+      {"momentum", "--momentum", "Momentum", 0, 1, false, false, sgds},
+      {"nesterov", "--nesterov", "Nesterov momentum", 0, 1, true, false, sgds, 1},
+      {"clip_norm",
+       "--clip-norm",
+       "Largest norm of all gradients together",
+       0,
+       unlimited,
+       false,
+       true,
+       {}},
+      {"clip_value",
+       "--clip-value",
+       "Largest magnitude of an element of a gradient",
+       0,
+       unlimited,
+       false,
+       true,
+       {}},
+      {"label_smoothing",
+       "--label-smoothing",
+       "Part of the target spread over all classes",
+       0,
+       1,
+       false,
+       false,
+       {"cross-entropy"}},
+      {"ignore_index",
+       "--ignore-index",
+       "Label that does not count (default: -100)",
+       -label,
+       label,
+       true,
+       false,
+       {"cross-entropy"}},
+      {"dropout", "--no-dropout", "Train without the model's dropout", 0, 1, true, false, {}, 0},
+      {"seed", "--seed", "Seed of dropout", 0, seedLimit, true, false, {}},
+  };
+  return infos;
+}
+
+/// Why `value` is none for `info`, or "".
+static std::string whyInvalid(const SettingInfo &info, double value) {
+  bool inside =
+      info.isOpen ? value > info.low && value < info.high : value >= info.low && value <= info.high;
+  if (!std::isfinite(value) || !inside)
+    return "is out of range";
+  return info.isInteger && value != std::floor(value) ? "must be an integer" : "";
+}
+
+static std::string joined(const std::vector<std::string> &words) {
+  std::string text;
+  for (const std::string &word : words)
+    text += (text.empty() ? "" : " or ") + word;
+  return text;
+}
+
+Status checkSettings(const StepOptions &options) {
+  auto wrong = [](const std::string &why) { return Error{ErrorCode::Usage, why}; };
+  for (const auto &[name, value] : options.settings) {
+    auto info =
+        std::find_if(settingInfos().begin(), settingInfos().end(),
+                     [&, &wanted = name](const SettingInfo &i) { return i.name == wanted; });
+    if (info == settingInfos().end())
+      return wrong("there is no setting \"" + name + "\"");
+    if (std::string why = whyInvalid(*info, value); !why.empty())
+      return wrong(info->flag + " " + why);
+    bool applies = info->of.empty() ||
+                   std::any_of(info->of.begin(), info->of.end(), [&](const std::string &word) {
+                     return word == options.optimizer || word == options.loss;
+                   });
+    if (!applies)
+      return wrong(info->flag + " is for " + joined(info->of) + ", not for " + options.optimizer +
+                   " and " + options.loss);
+  }
+  if (options.settings.count("clip_norm") && options.settings.count("clip_value"))
+    return wrong("gradients are clipped by --clip-norm or by --clip-value, not by both");
+  if (optimizerOptions(options).nesterov && optimizerOptions(options).momentum == 0)
+    return wrong("--nesterov needs --momentum");
+  return Status::ok();
+}
+
+/// Sets `value` if the step is given `name`.
+template <typename T> static void read(const StepOptions &options, const char *name, T &value) {
+  auto found = options.settings.find(name);
+  if (found != options.settings.end())
+    value = T(found->second);
+}
+
+LossOptions lossOptions(const StepOptions &step) {
+  LossOptions options;
+  if (auto kind = parseLossKind(step.loss); kind && *kind != LossKind::Output) {
+    options.kind = *kind;
+  } else {
+    options.kind = LossKind::Output;
+    options.output = step.loss;
+  }
+  read(step, "label_smoothing", options.labelSmoothing);
+  read(step, "ignore_index", options.ignoreIndex);
+  return options;
+}
+
+OptimizerOptions optimizerOptions(const StepOptions &step) {
+  OptimizerOptions options;
+  if (step.optimizer == "sgd" || step.optimizer == "sgd-momentum") {
+    options.kind = OptimizerKind::Sgd;
+    options.weightDecay = 0;
+    options.momentum = step.optimizer == "sgd-momentum" ? 0.9 : 0;
+  } else if (step.optimizer == "adam") {
+    options.kind = OptimizerKind::Adam;
+    options.weightDecay = 0;
+  }
+  read(step, "weight_decay", options.weightDecay);
+  read(step, "beta1", options.beta1);
+  read(step, "beta2", options.beta2);
+  read(step, "epsilon", options.epsilon);
+  read(step, "momentum", options.momentum);
+  read(step, "nesterov", options.nesterov);
+  read(step, "clip_norm", options.clipNorm);
+  read(step, "clip_value", options.clipValue);
+  options.noDecay = step.noDecay;
+  return options;
+}
+
+DropoutOptions dropoutOptions(const StepOptions &step) {
+  DropoutOptions options;
+  read(step, "dropout", options.isOn);
+  read(step, "seed", options.seed);
+  return options;
+}
+
+} // namespace tbc::driver

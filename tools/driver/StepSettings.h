@@ -1,0 +1,52 @@
+//===- StepSettings.h - The numbers of a training step ----------------------===//
+//
+// What the command line sets and plan.json records: of the optimizer, the loss, clipping.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_TOOLS_DRIVER_STEPSETTINGS_H
+#define TBC_TOOLS_DRIVER_STEPSETTINGS_H
+
+#include "passes/loss/AttachLoss.h"
+#include "passes/optimizer/BuildUpdate.h"
+#include "tools/driver/TrainingStep.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tbc::driver {
+
+/// One number that a step may be given; what is not given has the default of PyTorch's optimizer or
+/// loss of that name.
+struct SettingInfo {
+  /// As plan.json has it, and the flag.
+  std::string name, flag;
+  std::string help;
+  /// The least and the largest value; `isOpen`: neither of the two themselves.
+  double low, high;
+  bool isInteger;
+  bool isOpen;
+  /// The optimizers or losses that have it; none: all.
+  std::vector<std::string> of;
+  /// What the flag sets where it takes no value itself.
+  std::optional<double> implied = std::nullopt;
+};
+
+const std::vector<SettingInfo> &settingInfos();
+
+/// Errors: Usage for a setting that is unknown, out of range or of another optimizer or loss.
+Status checkSettings(const StepOptions &options);
+
+struct DropoutOptions {
+  bool isOn = true;
+  int64_t seed = 0;
+};
+
+LossOptions lossOptions(const StepOptions &options);
+OptimizerOptions optimizerOptions(const StepOptions &options);
+DropoutOptions dropoutOptions(const StepOptions &options);
+
+} // namespace tbc::driver
+
+#endif // TBC_TOOLS_DRIVER_STEPSETTINGS_H
