@@ -53,6 +53,30 @@ static std::string errorOf(const Graph &graph, const Job &job, const Pins &pins,
   return answer.error().message;
 }
 
+/// Reshapes leave factors of size 1 in a parameter's dims that its gradient's do not have.
+TEST(Search, FactorsOfOneElementDoNotMatter) {
+  StepBuilder builder;
+  FactorId b = builder.factor(8), h = builder.factor(8),
+           heads = builder.factor(3), // so tp splits d
+      d = builder.factor(2), c = builder.factor(4);
+  int x = builder.input("x", {{b}, {h}}), labels = builder.input("labels", {{b}}, 8);
+  int w = builder.parameter("w", {{h}, {heads, d}}), v = builder.parameter("v", {{heads, d}, {c}});
+  int y = builder.matmul("up", x, w, {{b}, {heads, d}});
+  builder.loss("loss", builder.matmul("down", y, v, {{b}, {c}}), labels);
+  Graph graph = builder.finish(b);
+  Pins pins;
+  pins.mesh = *parseMesh("tp=2");
+  Result<SearchAnswer> without = search(graph, jobFor(2, 8), smallCluster(), pins);
+  ASSERT_TRUE(without) << without.error().message;
+
+  FactorId one = builder.factor(1);
+  std::vector<reshard::Factor> &factors = graph.values[w].layout.dims[1].segments[0].factors;
+  factors.insert(factors.begin() + 1, {one, 1});
+  Result<SearchAnswer> with = search(graph, jobFor(2, 8), smallCluster(), pins);
+  ASSERT_TRUE(with) << with.error().message;
+  EXPECT_EQ(with->plan.prediction.stepSeconds, without->plan.prediction.stepSeconds);
+}
+
 //===----------------------------------------------------------------------===//
 // Against brute force
 //===----------------------------------------------------------------------===//
