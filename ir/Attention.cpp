@@ -32,23 +32,61 @@ struct Sizes {
 
 } // namespace
 
-static LogicalResult inferAttention(std::optional<Location> loc, Value query, Value key,
-                                    Value value, bool causal, SmallVectorImpl<Type> &types) {
-  auto q = tensorType(query), k = tensorType(key), v = tensorType(value);
-  bool agree = q.getRank() == 4 && k.getRank() == 4 && v.getRank() == 4;
-  agree =
-      agree && q.getElementType() == k.getElementType() && q.getElementType() == v.getElementType();
-  agree = agree && q.getDimSize(0) == k.getDimSize(0) && q.getDimSize(0) == v.getDimSize(0) &&
-          q.getDimSize(3) == k.getDimSize(3) && k.getDimSize(1) == v.getDimSize(1) &&
-          k.getDimSize(2) == v.getDimSize(2);
-  if (!agree) // attention_c1
+/// Whether q, k and v go together.
+static bool areOperandsOfAttention(RankedTensorType q, RankedTensorType k, RankedTensorType v) {
+  return q.getRank() == 4 && k.getRank() == 4 && v.getRank() == 4 &&
+         q.getElementType() == k.getElementType() && q.getElementType() == v.getElementType() &&
+         q.getDimSize(0) == k.getDimSize(0) && q.getDimSize(0) == v.getDimSize(0) &&
+         q.getDimSize(3) == k.getDimSize(3) && k.getDimSize(1) == v.getDimSize(1) &&
+         k.getDimSize(2) == v.getDimSize(2);
+}
+
+/// Whether the types of `masks` are those that the flags ask for.
+static LogicalResult verifyMasks(std::optional<Location> loc, ValueRange masks, bool keyMask,
+                                 bool segments, int64_t b, int64_t s, int64_t t) {
+  SmallVector<std::pair<SmallVector<int64_t, 2>, bool>> expected; // the shape, whether of booleans
+  if (keyMask)
+    expected.push_back({{b, t}, true});
+  if (segments) {
+    expected.push_back({{b, s}, false});
+    expected.push_back({{b, t}, false});
+  }
+  if (masks.size() != expected.size())
+    return emitOptionalError(loc, "has ", masks.size(), " masks, expected ", expected.size());
+  for (auto [mask, want] : llvm::zip_equal(masks, expected)) {
+    auto type = tensorType(mask);
+    if (type.getShape() != ArrayRef<int64_t>(want.first) ||
+        type.getElementType().isInteger(1) != want.second)
+      return emitOptionalError(loc, "has a mask of type ", type, ", expected ",
+                               want.second ? "booleans" : "integers", " of shape [", want.first[0],
+                               ", ", want.first[1], "]");
+  }
+  return success();
+}
+
+template <typename Adaptor>
+static LogicalResult inferAttention(std::optional<Location> loc, Adaptor adaptor,
+                                    SmallVectorImpl<Type> &types) {
+  auto q = tensorType(adaptor.getQuery()), k = tensorType(adaptor.getKey()),
+       v = tensorType(adaptor.getValue());
+  if (!areOperandsOfAttention(q, k, v)) // attention_c1
     return emitOptionalError(loc, "attends with ", q, " to ", k, " and ", v);
   if (k.getDimSize(1) == 0 || q.getDimSize(1) % k.getDimSize(1) != 0) // attention_c2
     return emitOptionalError(loc, q.getDimSize(1), " query heads do not share ", k.getDimSize(1),
                              " key heads evenly");
-  if (causal && k.getDimSize(2) < q.getDimSize(2)) // attention_c3
-    return emitOptionalError(loc, "is causal with fewer keys (", k.getDimSize(2),
-                             ") than queries (", q.getDimSize(2), ")");
+  int64_t left = int64_t(adaptor.getLeft()), right = int64_t(adaptor.getRight());
+  bool hasWindow = adaptor.getCausal() || left >= 0 || right >= 0;
+  if (left < -1 || right < -1 || (hasWindow && k.getDimSize(2) < q.getDimSize(2))) // attention_c3
+    return emitOptionalError(loc, adaptor.getCausal() ? "is causal" : "has a window", " (left ",
+                             left, ", right ", right, ") with ", k.getDimSize(2), " keys for ",
+                             q.getDimSize(2), " queries");
+  if (failed(verifyMasks(loc, adaptor.getMasks(), adaptor.getKeyMask(), adaptor.getSegments(),
+                         q.getDimSize(0), q.getDimSize(2), k.getDimSize(2)))) // attention_c4
+    return failure();
+  StringRef rows = adaptor.getHiddenRows();
+  if (!llvm::is_contained({"zero", "mean", "nearest", "scores"}, rows)) // attention_c5
+    return emitOptionalError(loc, "has unknown hidden_rows \"", rows,
+                             "\"; expected zero, mean, nearest or scores");
   SmallVector<int64_t> shape(q.getShape());
   shape.back() = v.getShape().back();
   auto result = RankedTensorType::get(shape, q.getElementType());
@@ -59,15 +97,13 @@ static LogicalResult inferAttention(std::optional<Location> loc, Value query, Va
 
 LogicalResult AttentionOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
                                             Adaptor adaptor, SmallVectorImpl<Type> &types) {
-  return inferAttention(loc, adaptor.getQuery(), adaptor.getKey(), adaptor.getValue(),
-                        adaptor.getCausal(), types);
+  return inferAttention(loc, adaptor, types);
 }
 
 LogicalResult AttentionGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
                                                 Adaptor adaptor, SmallVectorImpl<Type> &types) {
   SmallVector<Type> forward;
-  if (failed(inferAttention(loc, adaptor.getQuery(), adaptor.getKey(), adaptor.getValue(),
-                            adaptor.getCausal(), forward)))
+  if (failed(inferAttention(loc, adaptor, forward)))
     return failure();
   Type actual[] = {adaptor.getResult().getType(), adaptor.getMaximum().getType(),
                    adaptor.getDenominator().getType(), adaptor.getCotangent().getType()};
@@ -100,8 +136,17 @@ struct AttentionDims {
     value = {one(b), one(hk), one(t), one(dv)};
     result = {one(b), heads, one(s), one(dv)};
     statistic = {one(b), heads, one(s)};
+    byQuery = {one(b), one(s)};
+    byKey = {one(b), one(t)};
   }
-  SmallVector<FactorRule::Dim, 4> query, key, value, result, statistic;
+  /// Appends the dims of the mask operands.
+  void addMasks(FactorRule &rule, bool keyMask, bool segments) const {
+    if (keyMask)
+      rule.operands.push_back(byKey);
+    if (segments)
+      rule.operands.append({byQuery, byKey});
+  }
+  SmallVector<FactorRule::Dim, 4> query, key, value, result, statistic, byQuery, byKey;
 };
 
 } // namespace
@@ -110,6 +155,7 @@ FactorRule AttentionOp::getFactorRule() {
   FactorRule rule;
   AttentionDims dims(rule, Sizes(getQuery(), getKey(), getValue()), LoopKind::Parallel);
   rule.operands = {dims.query, dims.key, dims.value};
+  dims.addMasks(rule, getKeyMask(), getSegments());
   rule.results = {dims.result, dims.statistic, dims.statistic};
   return rule;
 }
@@ -120,6 +166,7 @@ FactorRule AttentionGradOp::getFactorRule() {
   AttentionDims dims(rule, Sizes(getQuery(), getKey(), getValue()), LoopKind::Reduction);
   rule.operands = {dims.result, dims.query,     dims.key,      dims.value,
                    dims.result, dims.statistic, dims.statistic};
+  dims.addMasks(rule, getKeyMask(), getSegments());
   rule.results = {dims.query, dims.key, dims.value};
   return rule;
 }
@@ -150,9 +197,10 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangen
     return emitOpError("is not differentiable through its statistics");
   if (!cotangents[0] || !llvm::is_contained(needed, true))
     return success();
-  auto grad = builder.create<AttentionGradOp>(getLoc(), cotangents[0], getQuery(), getKey(),
-                                              getValue(), getResult(), getMaximum(),
-                                              getDenominator(), getScale(), getCausal());
+  auto grad = builder.create<AttentionGradOp>(
+      getLoc(), cotangents[0], getQuery(), getKey(), getValue(), getResult(), getMaximum(),
+      getDenominator(), getMasks(), getScale(), getCausal(), getLeft(), getRight(), getKeyMask(),
+      getSegments(), getHiddenRows());
   for (auto [i, result] : llvm::enumerate(grad.getResults()))
     if (needed[i])
       operandCotangents[i] = result;
@@ -183,34 +231,124 @@ static Value scaledScores(Formula &f, Value query, Value key, double scale) {
   return f.mul(scores, f.number(scores, scale));
 }
 
-/// Where `causal` allows query i to attend to key j, of the shape of `scores`; null if everywhere.
-static Value allowedKeys(Formula &f, Value scores, bool causal, const Sizes &n) {
-  if (!causal)
-    return {};
-  auto type = RankedTensorType::get({n.s, n.t}, f.builder.getI64Type());
-  Value query = f.make<IotaOp>(type, 0), key = f.make<IotaOp>(type, 1);
-  Value bound = f.add(query, f.number(query, double(n.t - n.s)));
-  Value allowed = f.compare(key, bound, "le");
-  return broadcastTo(f.builder, f.loc, allowed, tensorType(scores).getShape(), {3, 4});
-}
+namespace {
 
-/// `value` at allowed keys, `otherwise` elsewhere.
-static Value where(Formula &f, Value allowed, Value value, double otherwise) {
-  return allowed ? f.select(allowed, value, f.number(value, otherwise)) : value;
-}
+/// The conditions on the keys that an attention reads, as tensors.
+class KeyConditions {
+public:
+  template <typename Op>
+  KeyConditions(Formula &f, Op op, const Sizes &n)
+      : f(f), hiddenRows(op.getHiddenRows()), scores{n.b, n.hk, n.g, n.s, n.t} {
+    addWindow(op.getCausal(), int64_t(op.getLeft()), int64_t(op.getRight()), n);
+    unsigned next = 0;
+    if (op.getKeyMask())
+      conditions.push_back(spread(op.getMasks()[next++], {n.b, n.s, n.t}, {0, 2}));
+    if (op.getSegments()) {
+      Value query = spread(op.getMasks()[next], {n.b, n.s, n.t}, {0, 1});
+      Value key = f.cast(spread(op.getMasks()[next + 1], {n.b, n.s, n.t}, {0, 2}),
+                         tensorType(query).getElementType());
+      conditions.push_back(f.compare(query, key, "eq"));
+    }
+    if (conditions.empty())
+      return;
+    allowed = conditions[0];
+    for (Value condition : ArrayRef(conditions).drop_front())
+      allowed = f.make<AndOp>(allowed, condition);
+    if (!op.getMasks().empty())
+      readHiddenRows();
+    allowed = spread(allowed, scores, {0, 3, 4});
+  }
+
+  /// `value`, scores or weights, where a key is read; `otherwise` elsewhere.
+  Value where(Value value, double otherwise) {
+    return allowed ? f.select(allowed, value, f.number(value, otherwise)) : value;
+  }
+  /// `value`, scores or their gradient, but 0 in rows that read keys alike.
+  Value zeroWhereFlat(Value value) {
+    if (!hidden || (hiddenRows != "mean" && hiddenRows != "nearest"))
+      return value;
+    Value isFlat = spread(hidden, scores, {0, 3});
+    return f.select(isFlat, f.number(value, 0), value);
+  }
+  /// The statistic `value`, [b, hk, g, s], but `otherwise` in rows that read nothing.
+  Value whereRead(Value value, double otherwise) {
+    if (!hidden || hiddenRows != "zero")
+      return value;
+    Value isHidden = spread(hidden, tensorType(value).getShape(), {0, 3});
+    return f.select(isHidden, f.number(value, otherwise), value);
+  }
+
+private:
+  Value spread(Value value, ArrayRef<int64_t> shape, ArrayRef<int64_t> dims) {
+    return broadcastTo(f.builder, f.loc, value, shape, dims);
+  }
+
+  void addWindow(bool causal, int64_t left, int64_t right, const Sizes &n) {
+    if (!causal && left < 0 && right < 0)
+      return;
+    auto type = RankedTensorType::get({n.s, n.t}, f.builder.getI64Type());
+    Value key = f.make<IotaOp>(type, 1), query = f.make<IotaOp>(type, 0);
+    Value window;
+    auto limit = [&](int64_t shift, StringRef predicate) {
+      Value bound = f.add(query, f.number(query, double(n.t - n.s + shift)));
+      Value inside = f.compare(key, bound, predicate);
+      window = window ? f.make<AndOp>(window, inside) : inside;
+    };
+    if (causal)
+      limit(0, "le");
+    if (left >= 0)
+      limit(-left, "ge");
+    if (right >= 0)
+      limit(right, "le");
+    conditions.push_back(spread(window, {n.b, n.s, n.t}, {1, 2}));
+  }
+
+  /// Sets `hidden` and adds to `allowed` what such rows read.
+  void readHiddenRows() {
+    Type integer = f.builder.getI64Type();
+    Value count = f.sum(f.cast(allowed, integer), {2});
+    hidden = f.compare(count, f.number(count, 0), "eq");
+    if (hiddenRows == "zero")
+      return;
+    Value keys = f.repeat(hidden, allowed, {2});
+    if (hiddenRows == "nearest") {
+      Value kept; // how many conditions a key keeps
+      for (Value condition : conditions) {
+        Value one = f.cast(condition, integer);
+        kept = kept ? f.add(kept, one) : one;
+      }
+      Value most = f.make<ReduceMaxOp>(kept, ArrayRef<int64_t>{2});
+      keys = f.make<AndOp>(keys, f.compare(kept, f.repeat(most, kept, {2}), "eq"));
+    }
+    allowed = f.make<OrOp>(allowed, keys);
+  }
+
+  Formula &f;
+  StringRef hiddenRows;
+  SmallVector<int64_t> scores;
+  SmallVector<Value> conditions;
+  /// Of the shape of the scores, [b, hk, g, s, t]; null: all.
+  Value allowed;
+  /// [b, s]; null: none.
+  Value hidden;
+};
+
+} // namespace
 
 LogicalResult AttentionOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
   Formula f{builder, getLoc()};
   Sizes n(getQuery(), getKey(), getValue());
   Value q = splitHeads(f, f.wide(getQuery()), n), k = f.wide(getKey()), v = f.wide(getValue());
   Value z = scaledScores(f, q, k, getScale().convertToDouble());
-  Value allowed = allowedKeys(f, z, getCausal(), n);
+  KeyConditions conditions(f, *this, n);
+  z = conditions.zeroWhereFlat(z);
   double lowest = -std::numeric_limits<float>::max();
-  Value m = f.make<StabilizerMaxOp>(where(f, allowed, z, lowest), ArrayRef<int64_t>{4});
-  Value p = where(f, allowed, f.exp(f.sub(z, f.repeat(m, z, {4}))), 0);
+  Value m = f.make<StabilizerMaxOp>(conditions.where(z, lowest), ArrayRef<int64_t>{4});
+  m = conditions.whereRead(m, 0);
+  Value p = conditions.where(f.exp(f.sub(z, f.repeat(m, z, {4}))), 0);
   Value l = f.sum(p, {4});
   Value o = f.einsum(p, v, kScores, kValue, kResult);
-  o = f.div(o, f.repeat(l, o, {4}));
+  o = f.div(o, f.repeat(conditions.whereRead(l, 1), o, {4}));
   Type element = tensorType(getQuery()).getElementType();
   results.assign({f.cast(mergeHeads(f, o), element), mergeHeads(f, m), mergeHeads(f, l)});
   return success();
@@ -224,13 +362,14 @@ LogicalResult AttentionGradOp::decompose(OpBuilder &builder, SmallVectorImpl<Val
   Value m = splitHeads(f, getMaximum(), n), l = splitHeads(f, getDenominator(), n);
   double scale = getScale().convertToDouble();
   Value z = scaledScores(f, q, k, scale);
-  Value allowed = allowedKeys(f, z, getCausal(), n);
+  KeyConditions conditions(f, *this, n);
+  z = conditions.zeroWhereFlat(z);
   Value p = f.div(f.exp(f.sub(z, f.repeat(m, z, {4}))), f.repeat(l, z, {4}));
-  p = where(f, allowed, p, 0);
+  p = conditions.where(p, 0);
   Value dV = f.einsum(p, dO, kScores, kResult, kValue);
   Value dP = f.einsum(dO, v, kResult, kValue, kScores);
   Value delta = f.sum(f.mul(dO, o), {4});
-  Value dZ = f.mul(p, f.sub(dP, f.repeat(delta, dP, {4})));
+  Value dZ = conditions.zeroWhereFlat(f.mul(p, f.sub(dP, f.repeat(delta, dP, {4}))));
   Value dQ = f.einsum(dZ, k, kScores, kKey, kQuery);
   Value dK = f.einsum(dZ, q, kScores, kQuery, kKey);
   dQ = f.mul(dQ, f.number(dQ, scale));

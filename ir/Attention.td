@@ -5,6 +5,8 @@
 
 include "ir/TbcBase.td"
 
+def Tbc_AttentionMask : AnyTypeOf<[Tbc_BoolTensor, Tbc_IntTensor]>;
+
 def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<CompositeOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let resizesFixedLoops = "true";
@@ -12,19 +14,38 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Com
   let description = [{
     Query head i reads key and value head i / (h / hk). With z = scale * (q . k):
     m = stabilizer_max(z) over the allowed keys, p = exp(z - m) at allowed keys and 0 elsewhere, l = sum(p),
-    o = (p v) / l. If `causal`, query i may attend to keys j <= i + (t - s). m and l are the statistics
-    that the gradient needs: f32, or f64 for f64 operands.
+    o = (p v) / l. m and l are the statistics that the gradient needs: f32, or f64 for f64 operands.
 
-    FLOPs: 2 b h s t (d + dv), causal or not. b and heads are parallel, where the h of q is a product (hk, h / hk); s, t,
-    d and dv are fixed.
+    The mask is a predicate; no tensor over queries and keys stands for it. Query i of sample b may attend to key j
+    where all of these hold:
+    - the window: with a = j - (i + (t - s)), a <= 0 if `causal`, a >= -left and a <= right where these are not -1;
+    - the key mask, if `key_mask`: masks[0], bool[b, t], is true at key j (padding is false);
+    - the segments, if `segments`: the next two masks, integers [b, s] and [b, t], are equal at i and j (documents
+      packed into one sequence).
+
+    `hidden_rows` says what a query reads that may attend to no key. Exporters differ there:
+    - zero: nothing, o = m = l = 0. What masks of -inf give where the NaN is replaced by 0, as in ONNX's Attention.
+    - mean: every key alike, z = 0. What one mask gives that adds the lowest finite number, or puts it in the place
+      of scores: nothing of the score survives.
+    - nearest: the same over the keys that break the fewest of the three conditions, for masks added one by one.
+    - scores: every key by its score, for one mask of a moderate number such as -10000, which leaves differences.
+    Such a row gives q and k a gradient only where it reads by scores.
+
+    FLOPs: 2 b h s t (d + dv), whatever the mask. b and heads are parallel, where the h of q is a product (hk, h / hk);
+    s, t, d and dv are fixed.
 
     Constraints:
     (C1) q, k and v have rank 4 and one element type; they agree in b, k with q in d, k with v in hk and t.
     (C2) hk divides h.
-    (C3) If `causal`, t is at least s, so that every query may attend to a key.
+    (C3) With a window, t is at least s, so that it leaves every query a key; left and right are -1 or more.
+    (C4) The masks are those that `key_mask` and `segments` ask for, in this order, of the types above.
+    (C5) `hidden_rows` is zero, mean, nearest or scores.
   }];
-  let arguments = (ins Tbc_FloatTensor:$query, Tbc_FloatTensor:$key, Tbc_FloatTensor:$value, F64Attr:$scale,
-                   BoolAttr:$causal);
+  let arguments = (ins Tbc_FloatTensor:$query, Tbc_FloatTensor:$key, Tbc_FloatTensor:$value,
+      Variadic<Tbc_AttentionMask>:$masks, F64Attr:$scale, BoolAttr:$causal, DefaultValuedAttr<I64Attr, "-1">:$left,
+      DefaultValuedAttr<I64Attr, "-1">:$right, DefaultValuedAttr<BoolAttr, "false">:$key_mask,
+      DefaultValuedAttr<BoolAttr, "false">:$segments,
+      DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows);
   let results = (outs Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator);
 }
 
@@ -32,18 +53,22 @@ def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMe
   let resizesFixedLoops = "true";
   let summary = "The gradients of attention with respect to q, k and v";
   let description = [{
-    With p = exp(scale * (q . k) - m) / l at allowed keys and 0 elsewhere: dv = p^T do, dp = do v^T,
-    dz = p * (dp - sum(do * o)), dq = scale * (dz k), dk = scale * (dz^T q); dk and dv are summed over the query
-    heads that share a key head.
+    With p = exp(scale * (q . k) - m) / l at the keys that attention reads and 0 elsewhere: dv = p^T do,
+    dp = do v^T, dz = p * (dp - sum(do * o)), dq = scale * (dz k), dk = scale * (dz^T q); dk and dv are summed over
+    the query heads that share a key head. dz is 0 in rows that read keys alike (`hidden_rows` of attention).
 
     FLOPs: five products, 2 b h s t (3 d + 2 dv).
 
     Constraints:
-    (C1) attention of query, key and value gives the types of result, maximum and denominator; cotangent has that of result.
+    (C1) attention of query, key, value and masks gives the types of result, maximum and denominator; cotangent has
+    that of result.
   }];
   let arguments = (ins Tbc_FloatTensor:$cotangent, Tbc_FloatTensor:$query, Tbc_FloatTensor:$key,
-                   Tbc_FloatTensor:$value, Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum,
-                   Tbc_FloatTensor:$denominator, F64Attr:$scale, BoolAttr:$causal);
+      Tbc_FloatTensor:$value, Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator,
+      Variadic<Tbc_AttentionMask>:$masks, F64Attr:$scale, BoolAttr:$causal, DefaultValuedAttr<I64Attr, "-1">:$left,
+      DefaultValuedAttr<I64Attr, "-1">:$right, DefaultValuedAttr<BoolAttr, "false">:$key_mask,
+      DefaultValuedAttr<BoolAttr, "false">:$segments,
+      DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows);
   let results = (outs Tbc_FloatTensor:$query_cotangent, Tbc_FloatTensor:$key_cotangent,
                  Tbc_FloatTensor:$value_cotangent);
 }

@@ -397,8 +397,8 @@ Value Attention::build(PatternRewriter &rewriter) {
   Value k = regroup(rewriter, loc, table, key, {samples, keyHeads, keys, width});
   Value v = regroup(rewriter, loc, table, value, {samples, keyHeads, keys, valueWidth});
   double number = cleanScale(scale, tensorType(q).getDimSize(3));
-  auto attention = rewriter.create<AttentionOp>(loc, q, k, v, rewriter.getF64FloatAttr(number),
-                                                rewriter.getBoolAttr(isCausal));
+  auto attention = rewriter.create<AttentionOp>(loc, q, k, v, ValueRange(), APFloat(number),
+                                                isCausal, -1, -1, false, false, "zero");
   takeIdentity(attention, product);
   View result{attention.getResult(), {samples, heads, queries, valueWidth}};
   return regroup(rewriter, loc, table, result, resultDims);

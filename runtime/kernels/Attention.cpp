@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/kernels/Attention.h"
+#include "runtime/kernels/AttentionMask.h"
 #include "runtime/kernels/Gemm.h"
 
 using namespace tbc::kernels;
@@ -16,21 +17,15 @@ using Types = std::vector<TensorType>;
 
 struct AttentionSizes {
   int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
-  bool causal;
 
   Shape rowShape() const { return {batch, heads, queries}; }
-  /// How many keys, from the first, query `i` may read.
-  int64_t readable(int64_t i) const {
-    return causal ? std::clamp<int64_t>(i + 1 + keys - queries, 0, keys) : keys;
-  }
 };
 
-AttentionSizes attentionSizes(const Attrs &attrs, const Tensor &q, const Tensor &k,
-                              const Tensor &v) {
+AttentionSizes attentionSizes(const Tensor &q, const Tensor &k, const Tensor &v) {
   require(q.shape().size() == 4 && k.shape().size() == 4 && v.shape().size() == 4,
           "attention needs q [b, h, s, d], k [b, hk, t, d] and v [b, hk, t, e]");
   AttentionSizes sizes = {q.shape()[0], q.shape()[1], k.shape()[1], q.shape()[2],
-                          k.shape()[2], q.shape()[3], v.shape()[3], attrs.getBool("causal", false)};
+                          k.shape()[2], q.shape()[3], v.shape()[3]};
   requireShape("k", k.shape(), {sizes.batch, sizes.keyHeads, sizes.keys, sizes.width});
   requireShape("v", v.shape(), {sizes.batch, sizes.keyHeads, sizes.keys, sizes.valueWidth});
   require(sizes.keyHeads > 0 && sizes.heads % sizes.keyHeads == 0, [&] {
@@ -65,30 +60,52 @@ std::vector<T> scores(const AttentionSizes &sizes, const T *q, const T *k, T sca
   return z;
 }
 
+/// What every query of a sample reads.
+std::vector<ReadableKeys> rowsOf(const AttentionMask &mask, const AttentionSizes &sizes,
+                                 int64_t sample) {
+  std::vector<ReadableKeys> rows;
+  for (int64_t i = 0; i < sizes.queries; ++i)
+    rows.push_back(mask.row(sample, i));
+  return rows;
+}
+
+/// Scores of 0 where a row takes all keys alike.
+template <typename T> void flatten(T *row, const ReadableKeys &readable) {
+  if (readable.isFlat)
+    std::fill(row, row + readable.keys.size(), integer<T>(0));
+}
+
 /// Turns one row of scores into e_ij = exp(z_ij - m), 0 for the unreadable ones.
-template <typename T> void exponentiate(T *row, int64_t readable, int64_t keys, T m) {
-  for (int64_t j = 0; j < keys; ++j)
-    row[j] = j < readable ? expOf(row[j] - m) : integer<T>(0);
+template <typename T> void exponentiate(T *row, const ReadableKeys &readable, T m) {
+  for (size_t j = 0; j < readable.keys.size(); ++j)
+    row[j] = readable.keys[j] ? expOf(row[j] - m) : integer<T>(0);
 }
 
-template <typename T> void divideRow(T *row, int64_t readable, T l) {
+template <typename T> void divideRow(T *row, const ReadableKeys &readable, T l) {
   Divisor<T> divisor(l);
-  for (int64_t j = 0; j < readable; ++j)
-    row[j] = divisor.divide(row[j]);
+  for (size_t j = 0; j < readable.keys.size(); ++j)
+    if (readable.keys[j])
+      row[j] = divisor.divide(row[j]);
 }
 
-template <typename T> T stabilizer(const T *row, int64_t readable) {
+template <typename T> T stabilizer(const T *row, const ReadableKeys &readable) {
   T largest = integer<T>(0);
-  if constexpr (!isResidue<T>)
-    if (readable > 0)
-      largest = *std::max_element(row, row + readable);
+  if constexpr (!isResidue<T>) {
+    bool isFirst = true;
+    for (size_t j = 0; j < readable.keys.size(); ++j)
+      if (readable.keys[j]) {
+        largest = isFirst ? row[j] : std::max(largest, row[j]);
+        isFirst = false;
+      }
+  }
   return largest;
 }
 
 Tensors attention(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                   const Types &resultTypes) {
-  requireCounts(inputs, 3, resultTypes, 3);
-  AttentionSizes sizes = attentionSizes(attrs, inputs[0], inputs[1], inputs[2]);
+  requireCounts(inputs, 3 + AttentionMask::numOperands(attrs), resultTypes, 3);
+  AttentionSizes sizes = attentionSizes(inputs[0], inputs[1], inputs[2]);
+  AttentionMask mask(attrs, inputs, 3, sizes.batch, sizes.queries, sizes.keys);
   requireShape("o", resultTypes[0].shape,
                {sizes.batch, sizes.heads, sizes.queries, sizes.valueWidth});
   requireShape("m", resultTypes[1].shape, sizes.rowShape());
@@ -98,20 +115,23 @@ Tensors attention(const KernelContext &context, const Attrs &attrs, const Tensor
     Operand<T> q(inputs[0]), k(inputs[1]), v(inputs[2]);
     T scale = compositeConstant<T>(inputs[0].dtype(), attrs.getDouble("scale"));
     std::vector<T> o, m, l;
+    std::vector<ReadableKeys> readable;
     for (int64_t head = 0; head < sizes.batch * sizes.heads; ++head) {
+      if (head % sizes.heads == 0)
+        readable = rowsOf(mask, sizes, head / sizes.heads);
       int64_t keyHead = head / (sizes.heads / sizes.keyHeads);
       std::vector<T> p = scores(sizes, q.begin() + head * sizes.queries * sizes.width,
                                 k.begin() + keyHead * sizes.keys * sizes.width, scale);
       for (int64_t i = 0; i < sizes.queries; ++i) {
         T *row = p.data() + i * sizes.keys;
-        int64_t readable = sizes.readable(i);
-        m.push_back(stabilizer(row, readable));
-        exponentiate(row, readable, sizes.keys, m.back());
+        flatten(row, readable[i]);
+        m.push_back(stabilizer(row, readable[i]));
+        exponentiate(row, readable[i], m.back());
         Sum<T> sum;
-        for (int64_t j = 0; j < readable; ++j)
+        for (int64_t j = 0; j < sizes.keys; ++j)
           sum.add(row[j]);
         l.push_back(sum.result());
-        divideRow(row, readable, l.back());
+        divideRow(row, readable[i], l.back());
       }
       std::vector<T> out = product(sizes.queries, sizes.valueWidth, sizes.keys, p.data(),
                                    v.begin() + keyHead * sizes.keys * sizes.valueWidth);
@@ -128,25 +148,31 @@ template <typename T> struct AttentionGrad {
   using Totals = std::vector<typename Total<T>::Type>;
 
   const AttentionSizes &sizes;
+  const AttentionMask &mask;
+  std::vector<ReadableKeys> readable;
   Operand<T> dout, q, k, v, o, m, l;
   T scale;
   std::vector<T> dq;
   Totals dk, dv;
 
-  AttentionGrad(const AttentionSizes &sizes, const Tensors &inputs, T scale)
-      : sizes(sizes), dout(inputs[0]), q(inputs[1]), k(inputs[2]), v(inputs[3]), o(inputs[4]),
-        m(inputs[5]), l(inputs[6]), scale(scale), dk(k.size(), 0), dv(v.size(), 0) {}
+  AttentionGrad(const AttentionSizes &sizes, const AttentionMask &mask, const Tensors &inputs,
+                T scale)
+      : sizes(sizes), mask(mask), dout(inputs[0]), q(inputs[1]), k(inputs[2]), v(inputs[3]),
+        o(inputs[4]), m(inputs[5]), l(inputs[6]), scale(scale), dk(k.size(), 0), dv(v.size(), 0) {}
 
   void addHead(int64_t head) {
     int64_t s = sizes.queries, t = sizes.keys, d = sizes.width, e = sizes.valueWidth;
     int64_t keyHead = head / (sizes.heads / sizes.keyHeads);
+    if (head % sizes.heads == 0)
+      readable = rowsOf(mask, sizes, head / sizes.heads);
     const T *headQ = q.begin() + head * s * d, *headK = k.begin() + keyHead * t * d;
     const T *headV = v.begin() + keyHead * t * e, *headDo = dout.begin() + head * s * e;
 
     std::vector<T> p = scores(sizes, headQ, headK, scale);
     for (int64_t i = 0; i < s; ++i) {
-      exponentiate(&p[i * t], sizes.readable(i), t, m[head * s + i]);
-      divideRow(&p[i * t], sizes.readable(i), l[head * s + i]);
+      flatten(&p[i * t], readable[i]);
+      exponentiate(&p[i * t], readable[i], m[head * s + i]);
+      divideRow(&p[i * t], readable[i], l[head * s + i]);
     }
     multiplyAdd<T>(t, e, s, transposed(s, t, p.data()).data(), headDo, &dv[keyHead * t * e]);
 
@@ -157,7 +183,7 @@ template <typename T> struct AttentionGrad {
         sum.add(headDo[i * e + c] * o[(head * s + i) * e + c]);
       T rowD = sum.result();
       for (int64_t j = 0; j < t; ++j)
-        ds[i * t + j] = p[i * t + j] * (ds[i * t + j] - rowD);
+        ds[i * t + j] = readable[i].isFlat ? integer<T>(0) : p[i * t + j] * (ds[i * t + j] - rowD);
     }
     for (T element : product(s, d, t, ds.data(), headK))
       dq.push_back(element * scale);
@@ -167,8 +193,9 @@ template <typename T> struct AttentionGrad {
 
 Tensors attentionGrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                       const Types &resultTypes) {
-  requireCounts(inputs, 7, resultTypes, 3);
-  AttentionSizes sizes = attentionSizes(attrs, inputs[1], inputs[2], inputs[3]);
+  requireCounts(inputs, 7 + AttentionMask::numOperands(attrs), resultTypes, 3);
+  AttentionSizes sizes = attentionSizes(inputs[1], inputs[2], inputs[3]);
+  AttentionMask mask(attrs, inputs, 7, sizes.batch, sizes.queries, sizes.keys);
   Shape outShape = {sizes.batch, sizes.heads, sizes.queries, sizes.valueWidth};
   requireShape("do", inputs[0].shape(), outShape);
   requireShape("o", inputs[4].shape(), outShape);
@@ -177,7 +204,7 @@ Tensors attentionGrad(const KernelContext &context, const Attrs &attrs, const Te
   return dispatchFloat(inputs[1], [&](auto zero) -> Tensors {
     using T = decltype(zero);
     T scale = compositeConstant<T>(inputs[1].dtype(), attrs.getDouble("scale"));
-    AttentionGrad<T> grad(sizes, inputs, scale);
+    AttentionGrad<T> grad(sizes, mask, inputs, scale);
     for (int64_t head = 0; head < sizes.batch * sizes.heads; ++head)
       grad.addHead(head);
     std::vector<T> dk = finish<T>(grad.dk);

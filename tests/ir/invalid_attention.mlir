@@ -20,8 +20,44 @@ func.func @attention_c2(%q: tensor<1x3x3x4xf32>, %k: tensor<1x2x3x4xf32>) {
 
 func.func @attention_c3(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x2x4xf32>) {
   // expected-error@+2 {{failed to infer returned types}}
-  // expected-error@+1 {{is causal with fewer keys (2) than queries (3)}}
+  // expected-error@+1 {{is causal (left -1, right -1) with 2 keys for 3 queries}}
   "tbc.attention"(%q, %k, %k) {scale = 1.0 : f64, causal = true} : (tensor<1x2x3x4xf32>, tensor<1x2x2x4xf32>, tensor<1x2x2x4xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c3_left(%q: tensor<1x2x3x4xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has a window (left -2, right -1) with 3 keys for 3 queries}}
+  "tbc.attention"(%q, %q, %q) {scale = 1.0 : f64, causal = false, left = -2 : i64} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c4(%q: tensor<1x2x3x4xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has 0 masks, expected 1}}
+  "tbc.attention"(%q, %q, %q) {scale = 1.0 : f64, causal = false, key_mask = true} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c4_shape(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x5x4xf32>, %ids: tensor<1x3xi64>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has a mask of type 'tensor<1x3xi64>', expected integers of shape [1, 5]}}
+  "tbc.attention"(%q, %k, %k, %ids, %ids) {scale = 1.0 : f64, causal = false, segments = true} : (tensor<1x2x3x4xf32>, tensor<1x2x5x4xf32>, tensor<1x2x5x4xf32>, tensor<1x3xi64>, tensor<1x3xi64>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c5(%q: tensor<1x2x3x4xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has unknown hidden_rows "nan"; expected zero, mean, nearest or scores}}
+  "tbc.attention"(%q, %q, %q) {scale = 1.0 : f64, causal = false, hidden_rows = "nan"} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
   return
 }
 

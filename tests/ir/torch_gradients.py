@@ -211,14 +211,39 @@ def rotary(a, x, cos, sin):
 
 
 @op
-def attention(a, q, k, v):
+def attention(a, q, k, v, *masks):
     groups = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
     scores = q @ k.transpose(-1, -2) * a["scale"]
-    if a["causal"]:
-        s, t = scores.shape[-2:]
-        scores = scores.masked_fill(torch.ones(s, t).triu(t - s + 1).bool(), -float("inf"))
-    return scores.softmax(-1) @ v
+    s, t = scores.shape[-2:]
+    ahead = torch.arange(t)[None, :] - torch.arange(t - s, t)[:, None]
+    conditions = [ahead <= 0 if a["causal"] else ahead == ahead]
+    if "left" in a:
+        conditions[0] = conditions[0] & (ahead >= -a["left"])
+    if "right" in a:
+        conditions[0] = conditions[0] & (ahead <= a["right"])
+    masks = list(masks)
+    if a.get("key_mask"):
+        conditions.append((masks.pop(0) != 0)[:, None, None, :])
+    if a.get("segments"):
+        conditions.append((masks[0][:, :, None] == masks[1][:, None, :])[:, None])
+    rows = a.get("hidden_rows", "zero")
+    lowest = torch.finfo(scores.dtype).min
+    allowed = conditions[0]
+    for condition in conditions[1:]:
+        allowed = allowed & condition
+    allowed = allowed.expand(scores.shape)
+    hidden = ~allowed.any(-1, keepdim=True)
+    if rows == "nearest":  # one mask after the other; such numbers leave nothing of a score
+        scores = scores.masked_fill(hidden, 0.0)
+        penalties = [torch.zeros_like(scores).masked_fill(~c, lowest / 4) for c in conditions]
+        return (scores + sum(penalties)).softmax(-1) @ v
+    if rows == "mean":
+        return scores.masked_fill(~allowed, lowest).softmax(-1) @ v
+    if rows == "scores":
+        return (scores + torch.where(allowed, 0.0, -1e4)).softmax(-1) @ v
+    weights = scores.masked_fill(~allowed & ~hidden, -float("inf")).softmax(-1)
+    return torch.where(hidden, 0.0, weights) @ v
 
 
 @op

@@ -1,0 +1,77 @@
+//===- AttentionMask.cpp - Which keys a query reads ------------------------===//
+//
+// Part of tbc. The formulas stand in Attention.h.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/kernels/AttentionMask.h"
+
+#include <algorithm>
+
+namespace tbc::kernels {
+
+size_t AttentionMask::numOperands(const Attrs &attrs) {
+  return (attrs.getBool("key_mask", false) ? 1 : 0) + (attrs.getBool("segments", false) ? 2 : 0);
+}
+
+AttentionMask::AttentionMask(const Attrs &attrs, const std::vector<Tensor> &inputs, size_t first,
+                             int64_t batch, int64_t queries, int64_t keys)
+    : queries(queries), keys(keys), isCausal(attrs.getBool("causal", false)),
+      left(attrs.getInt("left", -1)), right(attrs.getInt("right", -1)),
+      hasKeyMask(attrs.getBool("key_mask", false)), hasSegments(attrs.getBool("segments", false)) {
+  std::string rows = attrs.has("hidden_rows") ? attrs.getString("hidden_rows") : "zero";
+  const std::pair<const char *, HiddenRows> names[] = {{"zero", HiddenRows::Zero},
+                                                       {"mean", HiddenRows::Mean},
+                                                       {"nearest", HiddenRows::Nearest},
+                                                       {"scores", HiddenRows::Scores}};
+  const auto *found = std::find_if(std::begin(names), std::end(names),
+                                   [&](const auto &name) { return rows == name.first; });
+  require(found != std::end(names), [&] { return "attention has no hidden_rows " + rows; });
+  hiddenRows = found->second;
+  auto take = [&](const char *what, const Shape &shape) {
+    requireShape(what, inputs[first].shape(), shape);
+    require(inputs[first].holds<int64_t>(), "an attention mask holds no integers");
+    return inputs[first++];
+  };
+  if (hasKeyMask)
+    keyMask = take("the key mask", {batch, keys});
+  if (hasSegments) {
+    querySegments = take("the query segments", {batch, queries});
+    keySegments = take("the key segments", {batch, keys});
+  }
+}
+
+bool AttentionMask::isInside(int64_t query, int64_t key) const {
+  int64_t ahead = key - (query + keys - queries);
+  return !(isCausal && ahead > 0) && !(left >= 0 && ahead < -left) &&
+         !(right >= 0 && ahead > right);
+}
+
+int AttentionMask::violations(int64_t sample, int64_t query, int64_t key) const {
+  int count = isInside(query, key) ? 0 : 1;
+  if (hasKeyMask)
+    count += keyMask.data<int64_t>()[sample * keys + key] == 0;
+  if (hasSegments)
+    count += querySegments.data<int64_t>()[sample * queries + query] !=
+             keySegments.data<int64_t>()[sample * keys + key];
+  return count;
+}
+
+ReadableKeys AttentionMask::row(int64_t sample, int64_t query) const {
+  std::vector<int> counts(keys);
+  for (int64_t j = 0; j < keys; ++j)
+    counts[j] = violations(sample, query, j);
+  int fewest = keys ? *std::min_element(counts.begin(), counts.end()) : 0;
+  bool isHidden = fewest > 0;
+  ReadableKeys result;
+  result.isFlat = isHidden && (hiddenRows == HiddenRows::Mean || hiddenRows == HiddenRows::Nearest);
+  for (int count : counts) {
+    bool isRead = count == fewest;
+    if (isHidden && hiddenRows != HiddenRows::Nearest)
+      isRead = hiddenRows != HiddenRows::Zero;
+    result.keys.push_back(isRead);
+  }
+  return result;
+}
+
+} // namespace tbc::kernels
