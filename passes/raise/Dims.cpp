@@ -35,8 +35,9 @@ bool DimTable::unify(ArrayRef<unsigned> listA, ArrayRef<unsigned> listB) {
       ++i;
     if (i == a.size() || i == b.size())
       return a.size() == b.size();
+    // Of two that are the same, the older one stays.
     unsigned large = a[i], small = b[i];
-    if (size(large) < size(small))
+    if (std::pair(size(large), large) < std::pair(size(small), small))
       std::swap(large, small);
     if (size(large) % size(small) != 0)
       return false;

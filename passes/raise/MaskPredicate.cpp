@@ -357,7 +357,7 @@ std::optional<Predicate> biasPredicateOf(Value value) {
     else if (number->onFalse == 0 && number->onTrue < kHidden)
       planes = negate(number->planes, shape);
     if (planes)
-      return Predicate{simplify(*planes, shape), {}};
+      return Predicate{simplify(*planes, shape), {}, number->onTrue + number->onFalse};
   }
   auto tensor = Evaluator()(value);
   if (!tensor || !tensor->holds<double>())
@@ -366,6 +366,7 @@ std::optional<Predicate> biasPredicateOf(Value value) {
   for (double element : tensor->data<double>()) {
     if (element != 0 && !(element < kHidden))
       return std::nullopt;
+    predicate.hiddenNumber = std::min(predicate.hiddenNumber, element);
     predicate.table.push_back(element == 0);
   }
   return predicate;
@@ -374,32 +375,73 @@ std::optional<Predicate> biasPredicateOf(Value value) {
 /// Floor of a / b for b > 0.
 static int64_t floorDivide(int64_t a, int64_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 
-MaskKind classify(const PairPredicate &predicate, int64_t numQueries, int64_t numKeys) {
-  bool isCausal = false, isOther = false;
+namespace {
+
+/// Narrows `window` to offsets of keys from `least` to `greatest`; false if that takes a query its
+/// own position.
+bool narrow(MaskWindow &window, std::optional<int64_t> least, std::optional<int64_t> greatest) {
+  if ((least && *least > 0) || (greatest && *greatest < 0))
+    return false;
+  if (least)
+    window.left = window.left < 0 ? -*least : std::min(window.left, -*least);
+  if (greatest)
+    window.right = window.right < 0 ? *greatest : std::min(window.right, *greatest);
+  return true;
+}
+
+/// Narrows `window` to what `table` allows; false if that is no window.
+bool narrowToTable(MaskWindow &window, const std::vector<bool> &table, int64_t numQueries,
+                   int64_t numKeys) {
+  int64_t shift = numKeys - numQueries;
+  std::optional<int64_t> least, greatest; // of what is allowed
+  for (int64_t i = 0; i < numQueries; ++i)
+    for (int64_t j = 0; j < numKeys; ++j)
+      if (table[i * numKeys + j]) {
+        int64_t ahead = j - i - shift;
+        least = least ? std::min(*least, ahead) : ahead;
+        greatest = greatest ? std::max(*greatest, ahead) : ahead;
+      }
+  if (!least)
+    return false;
+  for (int64_t i = 0; i < numQueries; ++i)
+    for (int64_t j = 0; j < numKeys; ++j) {
+      int64_t ahead = j - i - shift;
+      if (table[i * numKeys + j] != (ahead >= *least && ahead <= *greatest))
+        return false;
+    }
+  if (*least <= 1 - numKeys)
+    least.reset();
+  if (*greatest >= numQueries - 1)
+    greatest.reset();
+  return narrow(window, least, greatest);
+}
+
+} // namespace
+
+std::optional<MaskWindow> windowOf(const PairPredicate &predicate, int64_t numQueries,
+                                   int64_t numKeys) {
+  MaskWindow window;
+  int64_t shift = numKeys - numQueries;
   for (const PairPredicate::HalfPlane &plane : predicate.halfPlanes) {
     auto [least, greatest] =
         rangeOf({{plane.query, plane.key}, plane.offset}, {numQueries, numKeys});
     if (least >= 0)
       continue;
-    bool matches = plane.query > 0 && plane.key == -plane.query &&
-                   floorDivide(plane.offset, plane.query) == numKeys - numQueries;
-    (matches ? isCausal : isOther) = true;
+    if (plane.query == 0 || plane.key != -plane.query)
+      return std::nullopt;
+    // c (i - j) + offset >= 0 bounds j - i from above; its negation from below.
+    int64_t bound = floorDivide(plane.offset, std::abs(plane.query));
+    bool isNarrowed = plane.query > 0 ? narrow(window, std::nullopt, bound - shift)
+                                      : narrow(window, -bound - shift, std::nullopt);
+    if (!isNarrowed)
+      return std::nullopt;
   }
-  if (isOther)
-    return MaskKind::Other;
-  for (const std::vector<bool> &table : predicate.tables) {
-    bool hidesNothing = true, hidesTheFuture = true;
-    for (int64_t i = 0; i < numQueries; ++i)
-      for (int64_t j = 0; j < numKeys; ++j) {
-        bool past = j <= i + numKeys - numQueries;
-        hidesNothing &= table[i * numKeys + j];
-        hidesTheFuture &= table[i * numKeys + j] == past;
-      }
-    if (!hidesNothing && !hidesTheFuture)
-      return MaskKind::Other;
-    isCausal |= !hidesNothing;
-  }
-  return isCausal ? MaskKind::Causal : MaskKind::None;
+  for (const std::vector<bool> &table : predicate.tables)
+    if (!narrowToTable(window, table, numQueries, numKeys))
+      return std::nullopt;
+  if (numKeys < numQueries && (window.left >= 0 || window.right >= 0))
+    return std::nullopt;
+  return window;
 }
 
 } // namespace tbc::raise

@@ -22,6 +22,8 @@ struct Predicate {
   llvm::SmallVector<HalfPlane> halfPlanes;
   /// And where this is true: row-major in the shape of the tensor; empty: everywhere.
   std::vector<bool> table;
+  /// Of a bias: what it adds where this is false.
+  double hiddenNumber = 0;
 };
 
 /// Numbers below this, added to a score, leave nothing of it after a softmax.
@@ -45,16 +47,18 @@ struct PairPredicate {
   std::vector<HalfPlane> halfPlanes;
   /// Element i * numKeys + j.
   std::vector<std::vector<bool>> tables;
+
+  bool isEmpty() const { return halfPlanes.empty() && tables.empty(); }
 };
 
-enum class MaskKind {
-  /// Every key is allowed.
-  None,
-  /// Keys j <= i + (numKeys - numQueries) are allowed.
-  Causal,
-  Other
+/// Keys j with -left <= j - (i + numKeys - numQueries) <= right; -1: no bound.
+struct MaskWindow {
+  int64_t left = -1, right = -1;
 };
-MaskKind classify(const PairPredicate &predicate, int64_t numQueries, int64_t numKeys);
+
+/// The window that `predicate` is; nothing if it is none, or one that leaves a query no key.
+std::optional<MaskWindow> windowOf(const PairPredicate &predicate, int64_t numQueries,
+                                   int64_t numKeys);
 
 } // namespace tbc::raise
 

@@ -11,7 +11,7 @@
 #include "passes/raise/Patterns.h"
 
 #include "passes/raise/Dims.h"
-#include "passes/raise/MaskPredicate.h"
+#include "passes/raise/MaskTerms.h"
 #include "passes/raise/Match.h"
 
 #include "ir/Attention.h"
@@ -30,18 +30,11 @@ namespace tbc::raise {
 
 namespace {
 
-/// A tensor that hides scores, as it stands beside them.
-struct Mask {
-  View view;
-  /// A boolean: true where scores are kept, or hidden if `isNegated`. Otherwise a bias to add.
-  bool isBoolean = false, isNegated = false;
-};
-
 bool contains(ArrayRef<unsigned> list, unsigned atom) { return llvm::is_contained(list, atom); }
 
 bool isFloatCast(Operation *op) { return isa<CastOp>(op) && cast<CastOp>(op).isAdditive(); }
 
-/// The value that `select` returns unless it is not a number, or null.
+/// The value that `select` returns, but 0 where it is not a number, or null.
 Value guardedAgainstNan(SelectOp select) {
   Value pred = select.getPred(), kept = select.getOnFalse(), replacement = select.getOnTrue();
   if (auto negation = definedBy<NotOp>(pred)) {
@@ -49,7 +42,7 @@ Value guardedAgainstNan(SelectOp select) {
     std::swap(kept, replacement);
   }
   auto isNan = definedBy<IsNanOp>(pred);
-  return isNan && isNan.getInput() == kept && splatNumber(replacement) ? kept : Value();
+  return isNan && isNan.getInput() == kept && splatNumber(replacement) == 0.0 ? kept : Value();
 }
 
 /// Everything that makes up one attention.
@@ -81,10 +74,21 @@ private:
   bool matchWeights(View weights);
   bool matchScores(View scores);
   bool stepThroughScores(View &scores);
+  bool addStep(MaskStep step);
   void stepThroughFactors(View &view);
   bool assignRoles();
-  bool classifyMask();
-  bool addMask(const Mask &mask, PairPredicate &predicate);
+  void separateGroups();
+  bool readMasks();
+  bool chooseHiddenRows(ArrayRef<MaskTerms> steps);
+  bool areOneConditionEach(ArrayRef<MaskTerms> steps);
+  bool readKeptWeights();
+  SmallVector<Value> buildMasks(PatternRewriter &rewriter);
+  int64_t sizeOf(ArrayRef<unsigned> atoms) const {
+    int64_t size = 1;
+    for (unsigned atom : atoms)
+      size *= table.size(atom);
+    return size;
+  }
 
   EinsumOp product;
   DimTable table;
@@ -92,11 +96,18 @@ private:
   DimList keyAtomsBefore, keys;
   SmallVector<DimList> resultDims;
   double scale = 1;
-  SmallVector<Mask> masks;
+  /// From the softmax upwards, so the last of them is applied first.
+  std::vector<MaskStep> masks;
+  /// Where weights are not replaced by 0 after the softmax.
+  std::vector<Truth> keptWeights;
+  /// Whether a NaN of the softmax is replaced by 0.
+  bool replacesNan = false;
 
   /// Roles, in terms of atoms.
   DimList samples, keyHeads, groups, queries, width, valueWidth;
-  bool isCausal = false;
+  MaskTerms mask;
+  MaskWindow window;
+  StringRef hiddenRows = "zero";
 };
 
 bool Attention::match() {
@@ -106,11 +117,13 @@ bool Attention::match() {
     View left = viewOf(product.getLhs(), product.getLhsLabels(), lists);
     View right = viewOf(product.getRhs(), product.getRhsLabels(), lists);
     resultDims.clear();
+    keptWeights.clear();
+    replacesNan = false;
     for (int64_t label : product.getOutLabels())
       resultDims.push_back(lists[label]);
     value = weightsAreLeft ? right : left;
     if (matchWeights(weightsAreLeft ? left : right)) {
-      if (!assignRoles() || !classifyMask())
+      if (!assignRoles() || !readMasks())
         if (reason.empty())
           reason = "its dims have no roles in an attention";
       return true;
@@ -134,13 +147,19 @@ bool Attention::matchWeights(View weights) {
       weights.value = op->getOperand(0);
       continue;
     }
-    // A softmax of finite numbers is a number, and a row that is hidden as a whole is refused
-    // below.
-    if (auto select = dyn_cast<SelectOp>(op))
+    if (auto select = dyn_cast<SelectOp>(op)) {
       if (Value kept = guardedAgainstNan(select)) {
+        replacesNan = true;
         weights.value = kept;
         continue;
       }
+      bool keepsTrue = splatNumber(select.getOnFalse()) == 0.0;
+      if (keepsTrue || splatNumber(select.getOnTrue()) == 0.0) {
+        keptWeights.push_back(truthOf({select.getPred(), weights.dims}, !keepsTrue));
+        weights.value = keepsTrue ? select.getOnTrue() : select.getOnFalse();
+        continue;
+      }
+    }
     if (!isa<TransposeOp, ReshapeOp>(op) || !stepThroughView(table, weights))
       return false;
   }
@@ -150,6 +169,15 @@ bool Attention::matchWeights(View weights) {
 bool isHidden(Value value) {
   auto number = splatNumber(value);
   return number && *number < kHidden;
+}
+
+/// A mask below factors that were found before it.
+bool Attention::addStep(MaskStep step) {
+  step.number *= scale;
+  if (!(step.number < kHidden))
+    reason = "what its masks add is too small to hide keys";
+  masks.push_back(step);
+  return reason.empty();
 }
 
 /// One step up through scores: a factor, a mask, a cast or a view. False where none of them is.
@@ -175,21 +203,29 @@ bool Attention::stepThroughScores(View &scores) {
   if (auto add = dyn_cast<AddOp>(op)) {
     for (auto [rest, bias] :
          {std::pair(add.getLhs(), add.getRhs()), std::pair(add.getRhs(), add.getLhs())})
-      if (biasPredicateOf(bias)) {
-        masks.push_back({{bias, scores.dims}});
+      if (auto steps = masksOfBias(table, {bias, scores.dims})) {
         scores.value = rest;
-        return true;
+        return llvm::all_of(*steps, [&](const MaskStep &step) { return addStep(step); });
       }
-    reason = "what is added to its scores is no mask that hides keys by their position";
+    reason = "what is added to its scores is no mask";
     return false;
+  }
+  // A bound on what masks add: whatever is hidden is hidden alike.
+  if (auto maximum = dyn_cast<MaximumOp>(op)) {
+    bool isLeft = isHidden(maximum.getLhs());
+    if (!isLeft && !isHidden(maximum.getRhs()))
+      return false;
+    scores.value = isLeft ? maximum.getRhs() : maximum.getLhs();
+    return addStep({{}, *splatNumber(maximum->getOperand(isLeft ? 0 : 1)), true});
   }
   if (auto select = dyn_cast<SelectOp>(op)) {
     bool hidesFalse = isHidden(select.getOnFalse());
     if (!hidesFalse && !isHidden(select.getOnTrue()))
       return false;
-    masks.push_back({{select.getPred(), scores.dims}, true, !hidesFalse});
+    Value number = hidesFalse ? select.getOnFalse() : select.getOnTrue();
     scores.value = hidesFalse ? select.getOnTrue() : select.getOnFalse();
-    return true;
+    return addStep(
+        {truthOf({select.getPred(), scores.dims}, !hidesFalse), *splatNumber(number), true});
   }
   return isa<TransposeOp, ReshapeOp>(op) && stepThroughView(table, scores);
 }
@@ -287,75 +323,23 @@ bool Attention::assignRoles() {
          elementType(query.value) == elementType(value.value);
 }
 
-/// What `mask` lets through, by query and key; its dims must be those of queries and keys.
-bool Attention::addMask(const Mask &given, PairPredicate &predicate) {
-  Mask mask = given;
-  while (stepThroughView(table, mask.view))
-    ;
-  auto which = mask.isBoolean ? predicateOf(mask.view.value) : biasPredicateOf(mask.view.value);
-  if (!which || (mask.isNegated && which->halfPlanes.size() > 1)) {
-    reason = "its mask depends on more than the positions of query and key";
-    return false;
-  }
-  // Per dim of the mask: 0 it runs over queries, 1 over keys, nothing if it has size 1.
-  SmallVector<std::optional<unsigned>> roles;
-  for (const DimList &dim : mask.view.dims) {
-    DimList atoms = table.expand(dim);
-    if (atoms.empty())
-      roles.push_back(std::nullopt);
-    else if (atoms == keys)
-      roles.push_back(1);
-    else if (atoms == queries)
-      roles.push_back(0);
-    else {
-      reason = "its mask differs between samples or heads, or between parts of a sequence";
-      return false;
-    }
-  }
-  auto shape = tensorType(mask.view.value).getShape();
-  if (which->table.empty()) {
-    for (const HalfPlane &plane : which->halfPlanes) {
-      PairPredicate::HalfPlane pair{0, 0, plane.offset};
-      for (auto [role, coefficient] : llvm::zip_equal(roles, plane.coefficients))
-        if (role)
-          (*role == 0 ? pair.query : pair.key) += coefficient;
-      if (mask.isNegated)
-        pair = {-pair.query, -pair.key, -pair.offset - 1};
-      predicate.halfPlanes.push_back(pair);
-    }
-    if (mask.isNegated && which->halfPlanes.empty())
-      predicate.halfPlanes.push_back({0, 0, -1});
-    return true;
-  }
-  int64_t strides[2] = {0, 0}, stride = 1;
-  for (int64_t dim = shape.size() - 1; dim >= 0; --dim) {
-    if (roles[dim])
-      strides[*roles[dim]] = stride;
-    stride *= shape[dim];
-  }
-  auto sizeOf = [&](ArrayRef<unsigned> atoms) {
-    int64_t size = 1;
-    for (unsigned atom : atoms)
-      size *= table.size(atom);
-    return size;
-  };
-  std::vector<bool> pairs;
-  for (int64_t i = 0, numQueries = sizeOf(queries); i < numQueries; ++i)
-    for (int64_t j = 0, numKeys = sizeOf(keys); j < numKeys; ++j)
-      pairs.push_back(which->table[i * strides[0] + j * strides[1]] != mask.isNegated);
-  predicate.tables.push_back(pairs);
-  return true;
-}
-
-bool Attention::classifyMask() {
-  // Heads that share nothing but their keys are told from queries by the mask, which knows queries.
-  for (const Mask &mask : masks) {
-    View view = mask.view;
-    while (stepThroughView(table, view))
+/// Heads that share nothing but their keys are told from queries by the mask, which knows queries.
+void Attention::separateGroups() {
+  std::vector<const Truth *> stack;
+  for (const MaskStep &step : masks)
+    stack.push_back(&step.kept);
+  while (!stack.empty()) {
+    const Truth &truth = *stack.back();
+    stack.pop_back();
+    for (const Truth &operand : truth.operands)
+      stack.push_back(&operand);
+    View view = truth.view;
+    while (view.value && stepThroughView(table, view))
       ;
     for (const DimList &dim : view.dims) {
       DimList atoms = table.expand(dim);
-      if (atoms.empty() || atoms == keys)
+      queries = table.expand(queries);
+      if (atoms.empty() || atoms == table.expand(keys))
         continue;
       DimList rest;
       for (unsigned atom : queries)
@@ -367,20 +351,139 @@ bool Attention::classifyMask() {
       }
     }
   }
-  PairPredicate predicate;
-  for (const Mask &mask : masks)
-    if (!addMask(mask, predicate))
+}
+
+/// What the masks let through, as one predicate with operands.
+bool Attention::readMasks() {
+  separateGroups();
+  MaskRoles roles{samples, queries, keys};
+  SmallVector<MaskTerms> steps;
+  for (const MaskStep &step : masks) {
+    steps.emplace_back();
+    if (!addTerms(table, roles, step.kept, steps.back(), reason) ||
+        !addTerms(table, roles, step.kept, mask, reason))
       return false;
-  int64_t numQueries = 1, numKeys = 1;
-  for (unsigned atom : queries)
-    numQueries *= table.size(atom);
-  for (unsigned atom : keys)
-    numKeys *= table.size(atom);
-  MaskKind kind = classify(predicate, numQueries, numKeys);
-  if (kind == MaskKind::Other)
-    reason = "its mask is neither causal nor empty";
-  isCausal = kind == MaskKind::Causal;
-  return kind != MaskKind::Other;
+  }
+  if (mask.segments.size() > 1 || (!mask.segments.empty() && !mask.queries.empty())) {
+    reason = "its mask divides sequences in more than one way";
+    return false;
+  }
+  auto found = windowOf(mask.positions, sizeOf(queries), sizeOf(keys));
+  if (!found) {
+    reason = "its mask is no window of positions";
+    return false;
+  }
+  window = *found;
+  if (!chooseHiddenRows(steps))
+    return false;
+  // Masks may have taken dims further apart.
+  for (DimList *list : {&samples, &keyHeads, &groups, &queries, &keys, &width, &valueWidth})
+    *list = table.expand(*list);
+  return true;
+}
+
+/// Nothing is left of a score beside such a number, in its type.
+bool isAbsorbing(double number, Type element) { return number < (element.isF16() ? -6e4 : -1e30); }
+
+/// What the masks make of a row that they hide as a whole.
+bool Attention::chooseHiddenRows(ArrayRef<MaskTerms> steps) {
+  if (!keptWeights.empty())
+    return readKeptWeights();
+  if (!mask.haveData())
+    return true;
+  // Those that hide anything, the one applied last in front.
+  SmallVector<unsigned> active;
+  bool areAllInfinite = true, areAllAbsorbing = true, isBounded = false;
+  Type element = tensorType(probabilities.value).getElementType();
+  for (auto [i, step] : llvm::enumerate(masks)) {
+    bool isBound = step.kept.kind == Truth::Kind::Always;
+    if (!isBound && !steps[i].haveData() && steps[i].positions.isEmpty())
+      continue;
+    // What a bound makes alike, the masks inside need not tell apart.
+    if (!isBounded)
+      active.push_back(i);
+    isBounded |= isBound;
+    areAllInfinite &= std::isinf(step.number);
+    areAllAbsorbing &= isAbsorbing(step.number, element) && !std::isinf(step.number) &&
+                       isClose(step.number, masks[active.front()].number);
+  }
+  auto replaces = [&](unsigned i) { return masks[i].replacesScores; };
+  auto outer = ArrayRef(active).drop_back();
+  if (isBounded && !areAllAbsorbing) {
+    reason = "its masks are bounded by another number than they add";
+    return false;
+  }
+  if (areAllInfinite) {
+    // Not a number, unless that is replaced.
+    hiddenRows = "zero";
+  } else if (active.size() == 1 && !std::isinf(masks[active[0]].number)) {
+    hiddenRows = areAllAbsorbing || replaces(active[0]) ? "mean" : "scores";
+  } else if (areAllAbsorbing && llvm::all_of(outer, replaces)) {
+    hiddenRows = "mean";
+  } else if (areAllAbsorbing && llvm::none_of(outer, replaces) && areOneConditionEach(steps)) {
+    hiddenRows = "nearest";
+  } else {
+    reason = "its masks weigh keys in a way of their own where they hide all of them";
+    return false;
+  }
+  return true;
+}
+
+/// Whether the window, the key mask and the segments come from one step each.
+bool Attention::areOneConditionEach(ArrayRef<MaskTerms> steps) {
+  unsigned windows = 0, keyMasks = 0, segments = 0;
+  for (const MaskTerms &step : steps) {
+    bool hasWindow = !step.positions.isEmpty(), hasKeys = !step.keys.empty();
+    bool hasSegments = !step.segments.empty() || !step.queries.empty();
+    if (hasWindow + hasKeys + hasSegments > 1)
+      return false;
+    windows += hasWindow;
+    keyMasks += hasKeys;
+    segments += hasSegments;
+  }
+  return windows <= 1 && keyMasks <= 1 && segments <= 1;
+}
+
+/// Weights that become 0 after the softmax: that changes nothing where their scores are hidden, but
+/// for rows that are hidden as a whole, which become 0.
+bool Attention::readKeptWeights() {
+  MaskRoles roles{samples, queries, keys};
+  MaskTerms kept;
+  for (const Truth &truth : keptWeights)
+    if (!addTerms(table, roles, truth, kept, reason))
+      return false;
+  auto keptWindow = windowOf(kept.positions, sizeOf(queries), sizeOf(keys));
+  bool isSame = keptWindow && keptWindow->left == window.left &&
+                keptWindow->right == window.right && kept.isDataWithin(mask) &&
+                mask.isDataWithin(kept);
+  if (!isSame)
+    reason = "its weights become 0 where its masks do not hide the scores";
+  hiddenRows = "zero";
+  return isSame;
+}
+
+/// The operands of the mask, in the order of the op.
+SmallVector<Value> Attention::buildMasks(PatternRewriter &rewriter) {
+  Location loc = product.getLoc();
+  SmallVector<Value> operands;
+  if (!mask.keys.empty())
+    operands.push_back(buildTerms(rewriter, loc, table, samples, keys, mask.keys));
+  if (!mask.segments.empty()) {
+    auto [atQuery, atKey] = mask.segments.front();
+    operands.push_back(buildSegments(rewriter, loc, table, samples, queries, atQuery));
+    operands.push_back(buildSegments(rewriter, loc, table, samples, keys, atKey));
+  } else if (!mask.queries.empty()) {
+    // Queries that read nothing are of no key's segment.
+    Value reads = buildTerms(rewriter, loc, table, samples, queries, mask.queries);
+    Type integer = rewriter.getI64Type();
+    auto typeLike = [&](Value value) {
+      return RankedTensorType::get(tensorType(value).getShape(), integer);
+    };
+    operands.push_back(rewriter.create<CastOp>(loc, typeLike(reads), reads));
+    auto type = RankedTensorType::get({sizeOf(samples), sizeOf(keys)}, integer);
+    operands.push_back(splat(rewriter, loc, type, 1));
+  }
+  return operands;
 }
 
 /// A factor that is one over the root of the head's width but for rounding is meant to be that.
@@ -397,8 +500,12 @@ Value Attention::build(PatternRewriter &rewriter) {
   Value k = regroup(rewriter, loc, table, key, {samples, keyHeads, keys, width});
   Value v = regroup(rewriter, loc, table, value, {samples, keyHeads, keys, valueWidth});
   double number = cleanScale(scale, tensorType(q).getDimSize(3));
-  auto attention = rewriter.create<AttentionOp>(loc, q, k, v, ValueRange(), APFloat(number),
-                                                isCausal, -1, -1, false, false, "zero");
+  bool hasKeyMask = !mask.keys.empty();
+  bool hasSegments = !mask.segments.empty() || !mask.queries.empty();
+  bool isCausal = window.right == 0;
+  auto attention = rewriter.create<AttentionOp>(loc, q, k, v, buildMasks(rewriter), APFloat(number),
+                                                isCausal, window.left, isCausal ? -1 : window.right,
+                                                hasKeyMask, hasSegments, hiddenRows);
   takeIdentity(attention, product);
   View result{attention.getResult(), {samples, heads, queries, valueWidth}};
   return regroup(rewriter, loc, table, result, resultDims);

@@ -1,28 +1,5 @@
 // RUN: tbc-opt %s --tbc-raise-composites --verify-diagnostics --split-input-file | FileCheck %s
 
-// A window of two keys is no causal mask.
-// CHECK-LABEL: func.func @window
-// CHECK-NOT:     tbc.attention
-func.func @window(%q: tensor<8x4x16xf32>) -> tensor<8x4x16xf32> {
-  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 3, 2>, out_labels = array<i64: 0, 1, 3>} : (tensor<8x4x16xf32>, tensor<8x4x16xf32>) -> tensor<8x4x4xf32>
-  %rows = tbc.iota {dim = 0 : i64} : () -> tensor<4x4xi64>
-  %columns = tbc.iota {dim = 1 : i64} : () -> tensor<4x4xi64>
-  %past = tbc.compare %columns, %rows {predicate = "le"} : (tensor<4x4xi64>, tensor<4x4xi64>) -> tensor<4x4xi1>
-  %two = tbc.constant dense<2> : tensor<4x4xi64> : tensor<4x4xi64>
-  %start = tbc.sub %rows, %two : tensor<4x4xi64>
-  %recent = tbc.compare %columns, %start {predicate = "gt"} : (tensor<4x4xi64>, tensor<4x4xi64>) -> tensor<4x4xi1>
-  %mask = tbc.and %past, %recent : tensor<4x4xi1>
-  %masks = tbc.broadcast %mask {dims = array<i64: 1, 2>} : (tensor<4x4xi1>) -> tensor<8x4x4xi1>
-  %lowest = tbc.constant dense<-3.40282347E+38> : tensor<8x4x4xf32> : tensor<8x4x4xf32>
-  %z1 = tbc.select %masks, %z, %lowest : (tensor<8x4x4xi1>, tensor<8x4x4xf32>, tensor<8x4x4xf32>) -> tensor<8x4x4xf32>
-  %p = tbc.softmax %z1 {dim = 2 : i64} : (tensor<8x4x4xf32>) -> tensor<8x4x4xf32>
-  // expected-remark@+1 {{this attention stays decomposed: its mask is neither causal nor empty}}
-  %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<8x4x4xf32>, tensor<8x4x16xf32>) -> tensor<8x4x16xf32>
-  return %o : tensor<8x4x16xf32>
-}
-
-// -----
-
 // A bias that is an input may hold anything.
 // CHECK-LABEL: func.func @bias
 // CHECK-NOT:     tbc.attention
@@ -30,7 +7,7 @@ func.func @bias(%q: tensor<8x4x16xf32>, %bias: tensor<8x4x4xf32>) -> tensor<8x4x
   %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 3, 2>, out_labels = array<i64: 0, 1, 3>} : (tensor<8x4x16xf32>, tensor<8x4x16xf32>) -> tensor<8x4x4xf32>
   %z1 = tbc.add %z, %bias : tensor<8x4x4xf32>
   %p = tbc.softmax %z1 {dim = 2 : i64} : (tensor<8x4x4xf32>) -> tensor<8x4x4xf32>
-  // expected-remark@+1 {{what is added to its scores is no mask that hides keys by their position}}
+  // expected-remark@+1 {{what is added to its scores is no mask}}
   %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<8x4x4xf32>, tensor<8x4x16xf32>) -> tensor<8x4x16xf32>
   return %o : tensor<8x4x16xf32>
 }
@@ -49,7 +26,121 @@ func.func @strict(%q: tensor<8x3x16xf32>) -> tensor<8x3x16xf32> {
   %lowest = tbc.constant dense<-3.40282347E+38> : tensor<8x3x3xf32> : tensor<8x3x3xf32>
   %z1 = tbc.select %masks, %z, %lowest : (tensor<8x3x3xi1>, tensor<8x3x3xf32>, tensor<8x3x3xf32>) -> tensor<8x3x3xf32>
   %p = tbc.softmax %z1 {dim = 2 : i64} : (tensor<8x3x3xf32>) -> tensor<8x3x3xf32>
-  // expected-remark@+1 {{this attention stays decomposed: its mask is neither causal nor empty}}
+  // expected-remark@+1 {{this attention stays decomposed: its mask is no window of positions}}
   %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<8x3x3xf32>, tensor<8x3x16xf32>) -> tensor<8x3x16xf32>
   return %o : tensor<8x3x16xf32>
+}
+
+// -----
+
+// A mask that differs between heads.
+// CHECK-LABEL: func.func @per_head(
+// CHECK-NOT:     tbc.attention
+func.func @per_head(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x2x3xi1>) -> tensor<2x2x3x4xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
+  %kept = tbc.broadcast %mask {dims = array<i64: 0, 1, 3>} : (tensor<2x2x3xi1>) -> tensor<2x2x3x3xi1>
+  %lowest = tbc.constant dense<-3.40282347E+38> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
+  %z1 = tbc.select %kept, %z, %lowest : (tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %p = tbc.softmax %z1 {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  // expected-remark@+1 {{its mask differs between heads}}
+  %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  return %o : tensor<2x2x3x4xf32>
+}
+
+// -----
+
+// Either of two conditions.
+// CHECK-LABEL: func.func @either(
+// CHECK-NOT:     tbc.attention
+func.func @either(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi1>) -> tensor<2x2x3x4xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
+  %rows = tbc.iota {dim = 0 : i64} : () -> tensor<3x3xi64>
+  %columns = tbc.iota {dim = 1 : i64} : () -> tensor<3x3xi64>
+  %past = tbc.compare %columns, %rows {predicate = "le"} : (tensor<3x3xi64>, tensor<3x3xi64>) -> tensor<3x3xi1>
+  %pasts = tbc.broadcast %past {dims = array<i64: 1, 2>} : (tensor<3x3xi1>) -> tensor<2x3x3xi1>
+  %keys = tbc.broadcast %mask {dims = array<i64: 0, 2>} : (tensor<2x3xi1>) -> tensor<2x3x3xi1>
+  %kept = tbc.or %pasts, %keys : tensor<2x3x3xi1>
+  %allKept = tbc.broadcast %kept {dims = array<i64: 0, 2, 3>} : (tensor<2x3x3xi1>) -> tensor<2x2x3x3xi1>
+  %lowest = tbc.constant dense<-3.40282347E+38> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
+  %z1 = tbc.select %allKept, %z, %lowest : (tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %p = tbc.softmax %z1 {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  // expected-remark@+1 {{its mask is no conjunction of terms of queries, of keys and of positions}}
+  %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  return %o : tensor<2x2x3x4xf32>
+}
+
+// -----
+
+// A mask of numbers may hold anything between.
+// CHECK-LABEL: func.func @numbers(
+// CHECK-NOT:     tbc.attention
+func.func @numbers(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xf32>) -> tensor<2x2x3x4xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
+  %one = tbc.constant dense<1.0> : tensor<2x3xf32> : tensor<2x3xf32>
+  %lowest = tbc.constant dense<-3.40282347E+38> : tensor<2x3xf32> : tensor<2x3xf32>
+  %inverted = tbc.sub %one, %mask : tensor<2x3xf32>
+  %bias = tbc.mul %inverted, %lowest : tensor<2x3xf32>
+  %biases = tbc.broadcast %bias {dims = array<i64: 0, 3>} : (tensor<2x3xf32>) -> tensor<2x2x3x3xf32>
+  %z1 = tbc.add %z, %biases : tensor<2x2x3x3xf32>
+  %p = tbc.softmax %z1 {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  // expected-remark@+1 {{what is added to its scores is no mask}}
+  %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  return %o : tensor<2x2x3x4xf32>
+}
+
+// -----
+
+// Weights set to 0 whose scores count in the softmax.
+// CHECK-LABEL: func.func @dropped(
+// CHECK-NOT:     tbc.attention
+func.func @dropped(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi1>) -> tensor<2x2x3x4xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
+  %keys = tbc.broadcast %mask {dims = array<i64: 0, 3>} : (tensor<2x3xi1>) -> tensor<2x2x3x3xi1>
+  %zero = tbc.constant dense<0.0> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
+  %p = tbc.softmax %z {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %p1 = tbc.select %keys, %p, %zero : (tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  // expected-remark@+1 {{its weights become 0 where its masks do not hide the scores}}
+  %o = tbc.einsum %p1, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  return %o : tensor<2x2x3x4xf32>
+}
+
+// -----
+
+// Moderate numbers, one after the other: hidden rows depend on both.
+// CHECK-LABEL: func.func @moderate_twice(
+// CHECK-NOT:     tbc.attention
+func.func @moderate_twice(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi1>) -> tensor<2x2x3x4xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
+  %rows = tbc.iota {dim = 0 : i64} : () -> tensor<3x3xi64>
+  %columns = tbc.iota {dim = 1 : i64} : () -> tensor<3x3xi64>
+  %past = tbc.compare %columns, %rows {predicate = "le"} : (tensor<3x3xi64>, tensor<3x3xi64>) -> tensor<3x3xi1>
+  %pasts = tbc.broadcast %past {dims = array<i64: 2, 3>} : (tensor<3x3xi1>) -> tensor<2x2x3x3xi1>
+  %keys = tbc.broadcast %mask {dims = array<i64: 0, 3>} : (tensor<2x3xi1>) -> tensor<2x2x3x3xi1>
+  %lowest = tbc.constant dense<-20000.0> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
+  %zero = tbc.constant dense<0.0> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
+  %z0 = tbc.select %pasts, %z, %lowest : (tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %b1 = tbc.select %keys, %zero, %lowest : (tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %z1 = tbc.add %z0, %b1 : tensor<2x2x3x3xf32>
+  %p = tbc.softmax %z1 {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  // expected-remark@+1 {{its masks weigh keys in a way of their own where they hide all of them}}
+  %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  return %o : tensor<2x2x3x4xf32>
+}
+
+// -----
+
+// After a small factor the number no longer hides.
+// CHECK-LABEL: func.func @scaled_away(
+// CHECK-NOT:     tbc.attention
+func.func @scaled_away(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi1>) -> tensor<2x2x3x4xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
+  %keys = tbc.broadcast %mask {dims = array<i64: 0, 3>} : (tensor<2x3xi1>) -> tensor<2x2x3x3xi1>
+  %lowest = tbc.constant dense<-20000.0> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
+  %small = tbc.constant dense<0.001> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
+  %z0 = tbc.select %keys, %z, %lowest : (tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %z1 = tbc.mul %z0, %small : tensor<2x2x3x3xf32>
+  %p = tbc.softmax %z1 {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  // expected-remark@+1 {{what its masks add is too small to hide keys}}
+  %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  return %o : tensor<2x2x3x4xf32>
 }

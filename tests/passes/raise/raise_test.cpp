@@ -36,8 +36,8 @@ std::string readFile(const std::string &path) {
 }
 
 /// Numbers in [-0.5, 0.5] for floats, and 0 to `classes` - 1 for integers.
-SmallVector<Tensor> randomInputs(func::FuncOp function, int64_t classes) {
-  std::mt19937 random(5);
+SmallVector<Tensor> randomInputs(func::FuncOp function, int64_t classes, unsigned seed) {
+  std::mt19937 random(seed);
   std::uniform_real_distribution<double> numbers(-0.5, 0.5);
   SmallVector<Tensor> inputs;
   for (Type type : function.getArgumentTypes()) {
@@ -58,17 +58,9 @@ SmallVector<Tensor> randomInputs(func::FuncOp function, int64_t classes) {
   return inputs;
 }
 
-/// Raises `function` and checks that it returns what it did.
-void expectSameAfterRaising(func::FuncOp function, double tolerance, int64_t classes = 2) {
-  SmallVector<Tensor> inputs = randomInputs(function, classes);
-  auto before = evaluateFunction(function, inputs, Arith::F64);
-  ASSERT_TRUE(succeeded(before));
-  ASSERT_TRUE(succeeded(raiseComposites(function)));
-  ASSERT_TRUE(succeeded(verify(function)));
-  auto after = evaluateFunction(function, inputs, Arith::F64);
-  ASSERT_TRUE(succeeded(after));
-  ASSERT_EQ(before->size(), after->size());
-  for (auto [expected, actual] : llvm::zip_equal(*before, *after)) {
+void expectClose(ArrayRef<Tensor> before, ArrayRef<Tensor> after, double tolerance) {
+  ASSERT_EQ(before.size(), after.size());
+  for (auto [expected, actual] : llvm::zip_equal(before, after)) {
     std::vector<double> x = expected.toDoubles(), y = actual.toDoubles();
     double worst = 0, largest = 1;
     for (size_t i = 0; i < x.size(); ++i) {
@@ -78,6 +70,23 @@ void expectSameAfterRaising(func::FuncOp function, double tolerance, int64_t cla
     }
     EXPECT_LE(worst, tolerance * largest);
   }
+}
+
+/// Raises `function` and checks that it returns what it did, for `numInputs` random inputs.
+void expectSameAfterRaising(func::FuncOp function, double tolerance, int64_t classes = 2,
+                            unsigned numInputs = 1) {
+  auto evaluate = [&](unsigned seed) {
+    auto results = evaluateFunction(function, randomInputs(function, classes, seed), Arith::F64);
+    EXPECT_TRUE(succeeded(results));
+    return succeeded(results) ? *results : SmallVector<Tensor>();
+  };
+  std::vector<SmallVector<Tensor>> before;
+  for (unsigned seed = 0; seed < numInputs; ++seed)
+    before.push_back(evaluate(seed));
+  ASSERT_TRUE(succeeded(raiseComposites(function)));
+  ASSERT_TRUE(succeeded(verify(function)));
+  for (unsigned seed = 0; seed < numInputs; ++seed)
+    expectClose(before[seed], evaluate(seed), tolerance);
 }
 
 template <typename Op> int64_t count(func::FuncOp function) {
@@ -96,14 +105,15 @@ TEST_P(Example, MeansTheSameAfterwards) {
       SCOPED_TRACE(function.getName().str());
       // Those have constants that f32 rounds in another way than the composite's.
       bool isRounded = function.getName().ends_with("_rounded");
-      expectSameAfterRaising(function, isRounded ? 1e-6 : 1e-12);
+      // Masks that are inputs hide whole rows in some of the 16.
+      expectSameAfterRaising(function, isRounded ? 1e-6 : 1e-12, 2, 16);
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Example,
-                         testing::Values("activations", "attention", "experts", "kept_attention",
-                                         "norms", "rotary"),
+                         testing::Values("activations", "attention", "attention_masks", "experts",
+                                         "kept_attention", "norms", "rotary"),
                          [](const testing::TestParamInfo<const char *> &info) {
                            return std::string(info.param);
                          });

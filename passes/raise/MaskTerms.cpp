@@ -1,0 +1,503 @@
+//===- MaskTerms.cpp - What a mask is made of ------------------------------===//
+
+#include "passes/raise/MaskTerms.h"
+
+#include "passes/raise/Match.h"
+
+#include "ir/Elementwise.h"
+#include "ir/Movement.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace tbc::raise {
+
+namespace {
+
+/// Masks are small expressions; a larger one is not understood rather than walked for ever.
+constexpr int kMaxSteps = 4096;
+
+/// Whether `value` is made of anything but constants and indices.
+bool holdsData(Value value) {
+  llvm::SmallPtrSet<Operation *, 32> seen;
+  SmallVector<Value> stack{value};
+  while (!stack.empty()) {
+    Operation *op = stack.pop_back_val().getDefiningOp();
+    if (!op)
+      return true;
+    if (seen.insert(op).second)
+      llvm::append_range(stack, op->getOperands());
+  }
+  return false;
+}
+
+Type elementOf(Value value) { return tensorType(value).getElementType(); }
+
+bool isElementwise(Operation *op) {
+  return op->hasTrait<OpTrait::SameOperandsAndResultShape>() && op->getNumResults() == 1;
+}
+
+//===- numbers -------------------------------------------------------------===//
+
+Truth negationOf(Truth truth) {
+  if (truth.kind == Truth::Kind::Not)
+    return truth.operands[0];
+  Truth result;
+  result.kind = Truth::Kind::Not;
+  result.operands.push_back(std::move(truth));
+  return result;
+}
+
+Truth conjunctionOf(Truth a, Truth b) {
+  Truth result;
+  result.kind = Truth::Kind::And;
+  result.operands = {std::move(a), std::move(b)};
+  return result;
+}
+
+/// A tensor of two numbers.
+struct TwoNumbers {
+  Truth where;
+  double onTrue = 0, onFalse = 0;
+
+  bool isConstant() const { return where.kind == Truth::Kind::Always; }
+  /// Whether it is a bias that hides; then `kept` is where it does not.
+  bool isBias() const {
+    return (onTrue == 0 && onFalse < kHidden) || (onFalse == 0 && onTrue < kHidden);
+  }
+  Truth kept() const { return onTrue == 0 ? where : negationOf(where); }
+  double hidden() const { return onTrue == 0 ? onFalse : onTrue; }
+};
+
+/// Reads tensors of two numbers and masks made of them.
+class NumberReader {
+public:
+  /// Integers that are data may stand for booleans only if `readsFlags`.
+  NumberReader(DimTable &table, bool readsFlags) : table(table), readsFlags(readsFlags) {}
+
+  std::optional<TwoNumbers> read(View view) {
+    if (++steps > kMaxSteps)
+      return std::nullopt;
+    while (true) {
+      if (auto number = splatNumber(view.value))
+        return TwoNumbers{{}, *number, *number};
+      if (!stepThroughView(table, view))
+        break;
+    }
+    Operation *op = view.value.getDefiningOp();
+    if (elementOf(view.value).isInteger(1))
+      return TwoNumbers{truthOf(view, false), 1, 0};
+    if (auto select = dyn_cast_or_null<SelectOp>(op))
+      return readSelect(select, view);
+    if (isa_and_nonnull<CastOp>(op))
+      return read({op->getOperand(0), view.dims});
+    if (isa_and_nonnull<AddOp, SubOp, MulOp, DivOp, NegOp>(op))
+      return readArithmetic(op, view);
+    if (readsFlags && isa<IntegerType>(elementOf(view.value)) && holdsData(view.value)) {
+      Truth truth;
+      truth.kind = Truth::Kind::Nonzero;
+      truth.view = view;
+      return TwoNumbers{truth, 1, 0};
+    }
+    return std::nullopt;
+  }
+
+private:
+  std::optional<TwoNumbers> readSelect(SelectOp select, const View &view) {
+    auto a = read({select.getOnTrue(), view.dims}), b = read({select.getOnFalse(), view.dims});
+    if (!a || !b)
+      return std::nullopt;
+    Truth pred = truthOf({select.getPred(), view.dims}, false);
+    if (a->isConstant() && b->isConstant())
+      return TwoNumbers{pred, a->onTrue, b->onTrue};
+    // Hidden by one condition or by the other.
+    if (a->isConstant() && a->onTrue < kHidden && b->isBias())
+      return TwoNumbers{conjunctionOf(negationOf(pred), b->kept()), 0, a->onTrue};
+    if (b->isConstant() && b->onTrue < kHidden && a->isBias())
+      return TwoNumbers{conjunctionOf(pred, a->kept()), 0, b->onTrue};
+    return std::nullopt;
+  }
+
+  std::optional<TwoNumbers> readArithmetic(Operation *op, const View &view) {
+    auto a = read({op->getOperand(0), view.dims});
+    if (!a)
+      return std::nullopt;
+    if (isa<NegOp>(op))
+      return TwoNumbers{a->where, -a->onTrue, -a->onFalse};
+    auto b = read({op->getOperand(1), view.dims});
+    if (!b)
+      return std::nullopt;
+    if (!a->isConstant() && !b->isConstant()) {
+      bool areFlags = a->onTrue == 1 && a->onFalse == 0 && b->onTrue == 1 && b->onFalse == 0;
+      if (!isa<MulOp>(op) || !areFlags)
+        return std::nullopt;
+      return TwoNumbers{conjunctionOf(a->where, b->where), 1, 0};
+    }
+    auto apply = [&](double x, double y) {
+      return isa<AddOp>(op) ? x + y : isa<SubOp>(op) ? x - y : isa<MulOp>(op) ? x * y : x / y;
+    };
+    return TwoNumbers{a->isConstant() ? b->where : a->where, apply(a->onTrue, b->onTrue),
+                      apply(a->onFalse, b->onFalse)};
+  }
+
+  DimTable &table;
+  bool readsFlags;
+  int steps = 0;
+};
+
+bool addMasksOfBias(DimTable &table, View bias, std::vector<MaskStep> &masks) {
+  if (auto numbers = NumberReader(table, true).read(bias)) {
+    bool hidesNothing = numbers->isConstant() && numbers->onTrue == 0;
+    if (!hidesNothing && (numbers->isConstant() || !numbers->isBias()))
+      return false;
+    if (!hidesNothing)
+      masks.push_back({numbers->kept(), numbers->hidden(), false});
+    return true;
+  }
+  while (stepThroughView(table, bias))
+    ;
+  if (auto add = definedBy<AddOp>(bias.value); add && masks.size() < 8)
+    return addMasksOfBias(table, {add.getLhs(), bias.dims}, masks) &&
+           addMasksOfBias(table, {add.getRhs(), bias.dims}, masks);
+  if (holdsData(bias.value))
+    return false;
+  auto positions = biasPredicateOf(bias.value);
+  if (!positions)
+    return false;
+  Truth kept;
+  kept.kind = Truth::Kind::Zero;
+  kept.view = bias;
+  masks.push_back({kept, positions->hiddenNumber, false});
+  return true;
+}
+
+} // namespace
+
+Truth truthOf(const View &view, bool isNegated) {
+  Truth truth;
+  truth.kind = Truth::Kind::Value;
+  truth.view = view;
+  return isNegated ? negationOf(truth) : truth;
+}
+
+std::optional<std::vector<MaskStep>> masksOfBias(DimTable &table, const View &bias) {
+  std::vector<MaskStep> masks;
+  return addMasksOfBias(table, bias, masks) ? std::optional(masks) : std::nullopt;
+}
+
+//===- terms ---------------------------------------------------------------===//
+
+namespace {
+
+/// What dims of a mask run over, as bits.
+enum Role : unsigned { kSample = 1, kQuery = 2, kKey = 4, kOther = 8 };
+
+bool isWithin(unsigned roles, unsigned allowed) { return (roles & ~allowed) == 0; }
+
+class TermReader {
+public:
+  TermReader(DimTable &table, const MaskRoles &roles, MaskTerms &terms, std::string &reason)
+      : table(table), roles(roles), terms(terms), reason(reason) {}
+
+  bool add(const Truth &truth, bool isNegated) {
+    switch (truth.kind) {
+    case Truth::Kind::Value:
+      return addValue(truth.view, isNegated);
+    case Truth::Kind::Nonzero:
+      return addLeaf({truth.view, true, isNegated});
+    case Truth::Kind::Zero:
+      return addPositions(truth.view, false, isNegated);
+    case Truth::Kind::Not:
+      return add(truth.operands[0], !isNegated);
+    case Truth::Kind::And:
+      if (isNegated)
+        return fail("its mask joins conditions by or");
+      return add(truth.operands[0], false) && add(truth.operands[1], false);
+    case Truth::Kind::Always:
+      return isNegated ? fail("its mask hides everything") : true;
+    }
+    return false;
+  }
+
+private:
+  bool fail(const char *why) {
+    reason = why;
+    return false;
+  }
+
+  bool addValue(View view, bool isNegated) {
+    if (++steps > kMaxSteps)
+      return fail("its mask is too large to understand");
+    while (stepThroughView(table, view))
+      ;
+    if (!holdsData(view.value))
+      return addPositions(view, true, isNegated);
+    Operation *op = view.value.getDefiningOp();
+    if (auto negation = dyn_cast_or_null<NotOp>(op))
+      return addValue({negation.getInput(), view.dims}, !isNegated);
+    if (isNegated ? isa_and_nonnull<OrOp>(op) : isa_and_nonnull<AndOp>(op))
+      return addValue({op->getOperand(0), view.dims}, isNegated) &&
+             addValue({op->getOperand(1), view.dims}, isNegated);
+    unsigned which = rolesOf(view);
+    if (which & kOther)
+      return fail("its mask differs between heads, or between parts of a sequence");
+    if (isWithin(which, kSample | kKey) || isWithin(which, kSample | kQuery))
+      return addLeaf({view, false, isNegated});
+    // A product of masks as numbers, cast back.
+    if (auto cast = dyn_cast_or_null<CastOp>(op))
+      if (auto numbers = NumberReader(table, false).read({cast.getInput(), view.dims});
+          numbers && !numbers->isConstant() && (numbers->onTrue != 0) != (numbers->onFalse != 0))
+        return add(numbers->where, isNegated != (numbers->onTrue == 0));
+    if (auto compare = dyn_cast_or_null<CompareOp>(op))
+      return addCompare(compare, view, isNegated);
+    return fail("its mask is no conjunction of terms of queries, of keys and of positions");
+  }
+
+  /// Equal segments, or a number of two compared with a constant.
+  bool addCompare(CompareOp compare, const View &view, bool isNegated) {
+    View lhs{compare.getLhs(), view.dims}, rhs{compare.getRhs(), view.dims};
+    StringRef predicate = compare.getPredicate();
+    if (predicate == (isNegated ? "ne" : "eq") && isa<IntegerType>(elementOf(lhs.value)) &&
+        !elementOf(lhs.value).isInteger(1)) {
+      if (isWithin(rolesOf(lhs), kSample | kKey))
+        std::swap(lhs, rhs);
+      if (isWithin(rolesOf(lhs), kSample | kQuery) && isWithin(rolesOf(rhs), kSample | kKey)) {
+        auto isSame = [&](const auto &pair) {
+          return pair.first.value == lhs.value && pair.second.value == rhs.value;
+        };
+        if (llvm::none_of(terms.segments, isSame))
+          terms.segments.push_back({lhs, rhs});
+        return true;
+      }
+    }
+    auto a = NumberReader(table, false).read(lhs), b = NumberReader(table, false).read(rhs);
+    if (a && b && a->isConstant() != b->isConstant()) {
+      auto holds = [&](double x, double y) {
+        return predicate == "eq"   ? x == y
+               : predicate == "ne" ? x != y
+               : predicate == "lt" ? x < y
+               : predicate == "le" ? x <= y
+               : predicate == "gt" ? x > y
+                                   : x >= y;
+      };
+      bool onTrue = holds(a->onTrue, b->onTrue), onFalse = holds(a->onFalse, b->onFalse);
+      if (onTrue != onFalse)
+        return add(a->isConstant() ? b->where : a->where, isNegated != onFalse);
+    }
+    return fail("its mask compares queries with keys by more than their positions or segments");
+  }
+
+  bool addLeaf(const MaskTerm &given) {
+    MaskTerm term = given;
+    while (stepThroughView(table, term.view))
+      ;
+    unsigned which = rolesOf(term.view);
+    bool isOfKeys = isWithin(which, kSample | kKey);
+    if (!isOfKeys && !isWithin(which, kSample | kQuery))
+      return fail("its mask differs between heads, or between parts of a sequence");
+    auto &list = isOfKeys ? terms.keys : terms.queries;
+    auto isSame = [&](const MaskTerm &other) {
+      return other.view.value == term.view.value && other.isNegated == term.isNegated;
+    };
+    if (llvm::none_of(list, isSame))
+      list.push_back(term);
+    return true;
+  }
+
+  /// The roles of the dims that `value` depends on.
+  unsigned rolesOf(View view) {
+    if (++steps > kMaxSteps)
+      return kOther;
+    while (stepThroughView(table, view))
+      ;
+    if (splatNumber(view.value))
+      return 0;
+    auto iota = definedBy<IotaOp>(view.value);
+    unsigned result = 0;
+    for (auto [dim, list] : llvm::enumerate(view.dims))
+      if (!iota || iota.getDim() == dim)
+        for (unsigned atom : table.expand(list))
+          result |= roleOf(atom);
+    Operation *op = view.value.getDefiningOp();
+    if (isWithin(result, kSample | kKey) || isWithin(result, kSample | kQuery) || !op ||
+        !isElementwise(op))
+      return result;
+    result = 0;
+    for (Value operand : op->getOperands())
+      result |= rolesOf({operand, view.dims});
+    return result;
+  }
+
+  unsigned roleOf(unsigned atom) const {
+    auto isIn = [&](ArrayRef<unsigned> list) {
+      return llvm::is_contained(table.expand(list), atom);
+    };
+    return isIn(roles.keys)      ? kKey
+           : isIn(roles.queries) ? kQuery
+           : isIn(roles.samples) ? kSample
+                                 : kOther;
+  }
+
+  bool addPositions(View view, bool isBoolean, bool isNegated);
+  bool addTable(ArrayRef<std::optional<unsigned>> dims, ArrayRef<int64_t> shape,
+                const std::vector<bool> &table, bool isNegated);
+
+  DimTable &table;
+  const MaskRoles &roles;
+  MaskTerms &terms;
+  std::string &reason;
+  int steps = 0;
+};
+
+/// What a tensor made of positions lets through, by query and key.
+bool TermReader::addPositions(View view, bool isBoolean, bool isNegated) {
+  while (stepThroughView(table, view))
+    ;
+  auto which = isBoolean ? predicateOf(view.value) : biasPredicateOf(view.value);
+  if (!which || (isNegated && which->halfPlanes.size() > 1))
+    return fail("its mask is no predicate of the positions of query and key");
+  // Per dim of the mask: 0 it runs over queries, 1 over keys, nothing if it has size 1.
+  SmallVector<std::optional<unsigned>> dims;
+  for (const DimList &dim : view.dims) {
+    DimList atoms = table.expand(dim);
+    if (atoms.empty())
+      dims.push_back(std::nullopt);
+    else if (atoms == table.expand(roles.keys))
+      dims.push_back(1);
+    else if (atoms == table.expand(roles.queries))
+      dims.push_back(0);
+    else
+      return fail("its mask differs between samples or heads, or between parts of a sequence");
+  }
+  if (!which->table.empty())
+    return addTable(dims, tensorType(view.value).getShape(), which->table, isNegated);
+  for (const HalfPlane &plane : which->halfPlanes) {
+    PairPredicate::HalfPlane pair{0, 0, plane.offset};
+    for (auto [dim, coefficient] : llvm::zip_equal(dims, plane.coefficients))
+      if (dim)
+        (*dim == 0 ? pair.query : pair.key) += coefficient;
+    if (isNegated)
+      pair = {-pair.query, -pair.key, -pair.offset - 1};
+    terms.positions.halfPlanes.push_back(pair);
+  }
+  if (isNegated && which->halfPlanes.empty())
+    terms.positions.halfPlanes.push_back({0, 0, -1});
+  return true;
+}
+
+int64_t sizeOf(const DimTable &table, ArrayRef<unsigned> atoms) {
+  int64_t size = 1;
+  for (unsigned atom : atoms)
+    size *= table.size(atom);
+  return size;
+}
+
+bool TermReader::addTable(ArrayRef<std::optional<unsigned>> dims, ArrayRef<int64_t> shape,
+                          const std::vector<bool> &listed, bool isNegated) {
+  int64_t strides[2] = {0, 0}, stride = 1;
+  for (int64_t dim = shape.size() - 1; dim >= 0; --dim) {
+    if (dims[dim])
+      strides[*dims[dim]] = stride;
+    stride *= shape[dim];
+  }
+  std::vector<bool> pairs;
+  for (int64_t i = 0, numQueries = sizeOf(table, roles.queries); i < numQueries; ++i)
+    for (int64_t j = 0, numKeys = sizeOf(table, roles.keys); j < numKeys; ++j)
+      pairs.push_back(listed[i * strides[0] + j * strides[1]] != isNegated);
+  terms.positions.tables.push_back(pairs);
+  return true;
+}
+
+} // namespace
+
+bool MaskTerms::isDataWithin(const MaskTerms &other) const {
+  auto holds = [](const std::vector<MaskTerm> &list, const MaskTerm &term) {
+    return llvm::any_of(list, [&](const MaskTerm &candidate) {
+      return candidate.view.value == term.view.value && candidate.isNegated == term.isNegated &&
+             candidate.isNonzero == term.isNonzero;
+    });
+  };
+  return llvm::all_of(keys, [&](const MaskTerm &term) { return holds(other.keys, term); }) &&
+         llvm::all_of(queries, [&](const MaskTerm &term) { return holds(other.queries, term); }) &&
+         llvm::all_of(segments, [&](const auto &pair) {
+           return llvm::any_of(other.segments, [&](const auto &candidate) {
+             return candidate.first.value == pair.first.value &&
+                    candidate.second.value == pair.second.value;
+           });
+         });
+}
+
+bool addTerms(DimTable &table, const MaskRoles &roles, const Truth &truth, MaskTerms &terms,
+              std::string &reason) {
+  return TermReader(table, roles, terms, reason).add(truth, false);
+}
+
+//===- building ------------------------------------------------------------===//
+
+/// `view`, which depends on nothing but `samples` and `sequence`, as a tensor over both: the ops
+/// that spread it over more are made again without.
+static Value build(OpBuilder &builder, Location loc, DimTable &table, ArrayRef<unsigned> samples,
+                   ArrayRef<unsigned> sequence, View view) {
+  while (stepThroughView(table, view))
+    ;
+  SmallVector<int64_t> shape{sizeOf(table, samples), sizeOf(table, sequence)};
+  auto type = RankedTensorType::get(shape, elementOf(view.value));
+  if (auto number = splatNumber(view.value))
+    return splat(builder, loc, type, *number);
+  DimList atoms = view.atoms(table);
+  bool isDirect = llvm::all_of(atoms, [&](unsigned atom) {
+    return llvm::is_contained(samples, atom) || llvm::is_contained(sequence, atom);
+  });
+  if (!isDirect) {
+    Operation *op = view.value.getDefiningOp();
+    if (auto iota = dyn_cast<IotaOp>(op)) {
+      DimList along = table.expand(view.dims[iota.getDim()]);
+      return builder.create<IotaOp>(loc, type, along == DimList(samples) ? 0 : 1);
+    }
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(build(builder, loc, table, samples, sequence, {operand, view.dims}));
+    Operation *made = builder.clone(*op);
+    made->setOperands(operands);
+    made->getResult(0).setType(type);
+    made->removeAttr(kIdAttr);
+    made->setLoc(loc);
+    return made->getResult(0);
+  }
+  // A sequence or the samples are there as a whole or not at all.
+  SmallVector<DimList> groups;
+  SmallVector<int64_t> dims;
+  const ArrayRef<unsigned> both[] = {samples, sequence};
+  for (auto [dim, group] : llvm::enumerate(both))
+    if (!group.empty() && llvm::is_contained(atoms, group.front())) {
+      groups.push_back(DimList(group));
+      dims.push_back(dim);
+    }
+  Value value = regroup(builder, loc, table, view, groups);
+  return broadcastTo(builder, loc, value, shape, dims);
+}
+
+Value buildTerms(OpBuilder &builder, Location loc, DimTable &table, ArrayRef<unsigned> samples,
+                 ArrayRef<unsigned> sequence, ArrayRef<MaskTerm> terms) {
+  Value result;
+  for (const MaskTerm &term : terms) {
+    Value value = build(builder, loc, table, samples, sequence, term.view);
+    auto type = RankedTensorType::get(tensorType(value).getShape(), builder.getI1Type());
+    if (term.isNonzero)
+      value = builder.create<CastOp>(loc, type, value);
+    if (term.isNegated)
+      value = builder.create<NotOp>(loc, type, value);
+    result = result ? Value(builder.create<AndOp>(loc, type, result, value)) : value;
+  }
+  return result;
+}
+
+Value buildSegments(OpBuilder &builder, Location loc, DimTable &table, ArrayRef<unsigned> samples,
+                    ArrayRef<unsigned> sequence, const View &view) {
+  return build(builder, loc, table, samples, sequence, view);
+}
+
+} // namespace tbc::raise

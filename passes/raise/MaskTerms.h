@@ -1,0 +1,93 @@
+//===- MaskTerms.h - What a mask is made of --------------------------------===//
+//
+// A mask over samples, queries and keys is read as a conjunction of terms: a predicate of the
+// positions of query and key, booleans per key, booleans per query, and equal numbers (segments) of
+// query and key. Only the latter three hold data, and none of them has both sequences as dims.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PASSES_RAISE_MASKTERMS_H
+#define TBC_PASSES_RAISE_MASKTERMS_H
+
+#include "passes/raise/Dims.h"
+#include "passes/raise/MaskPredicate.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tbc::raise {
+
+/// A boolean function of the index, taken apart through arithmetic and logic.
+struct Truth {
+  enum class Kind {
+    /// A boolean tensor.
+    Value,
+    /// Integers, not 0: a mask of integers holds 0 and 1.
+    Nonzero,
+    /// Numbers made of positions alone, 0.
+    Zero,
+    Not,
+    And,
+    /// Everywhere.
+    Always
+  };
+  Kind kind = Kind::Always;
+  View view;
+  std::vector<Truth> operands;
+};
+
+/// A mask as it changes scores: they stay where `kept` holds and are hidden elsewhere.
+struct MaskStep {
+  Truth kept;
+  /// What hides: the number that is added, or that stands in place of the score.
+  double number = 0;
+  bool replacesScores = false;
+};
+
+/// What `bias`, added to scores, does to them: one step for each mask in a sum of them. Nothing if
+/// it is not made of masks.
+std::optional<std::vector<MaskStep>> masksOfBias(DimTable &table, const View &bias);
+
+/// The boolean tensor `view` as it is, or where it is false.
+Truth truthOf(const View &view, bool isNegated);
+
+/// What the dims of an attention's scores stand for.
+struct MaskRoles {
+  DimList samples, queries, keys;
+};
+
+/// A boolean (or integers, not 0) that has no more dims than it says, or its negation.
+struct MaskTerm {
+  View view;
+  bool isNonzero = false, isNegated = false;
+};
+
+struct MaskTerms {
+  PairPredicate positions;
+  /// Over samples and keys; over samples and queries.
+  std::vector<MaskTerm> keys, queries;
+  /// Integers per query and per key that are equal.
+  std::vector<std::pair<View, View>> segments;
+
+  bool haveData() const { return !keys.empty() || !queries.empty() || !segments.empty(); }
+  /// Whether every term with data is also one of `other`.
+  bool isDataWithin(const MaskTerms &other) const;
+};
+
+/// Adds the terms of `truth` to `terms`; false, with the reason, if it is no such conjunction.
+bool addTerms(DimTable &table, const MaskRoles &roles, const Truth &truth, MaskTerms &terms,
+              std::string &reason);
+
+/// The conjunction of `terms`, booleans over samples and `sequence` (queries or keys).
+mlir::Value buildTerms(mlir::OpBuilder &builder, mlir::Location loc, DimTable &table,
+                       llvm::ArrayRef<unsigned> samples, llvm::ArrayRef<unsigned> sequence,
+                       llvm::ArrayRef<MaskTerm> terms);
+/// The integers `view` over samples and `sequence`.
+mlir::Value buildSegments(mlir::OpBuilder &builder, mlir::Location loc, DimTable &table,
+                          llvm::ArrayRef<unsigned> samples, llvm::ArrayRef<unsigned> sequence,
+                          const View &view);
+
+} // namespace tbc::raise
+
+#endif // TBC_PASSES_RAISE_MASKTERMS_H
