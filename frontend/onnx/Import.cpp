@@ -7,6 +7,7 @@
 #include "frontend/onnx/ExternalData.h"
 #include "frontend/onnx/NodeContext.h"
 #include "frontend/onnx/Parameters.h"
+#include "frontend/onnx/Selection.h"
 #include "frontend/onnx/Wire.h"
 #include "ir/Tbc.h"
 
@@ -107,6 +108,7 @@ private:
   func::FuncOp function;
   std::optional<Emitter> emitter;
   std::map<std::string, Value> values;
+  Selections selections;
   /// How many inputs of nodes and outputs of the graph are still to come.
   std::map<std::string, int64_t> usesLeft;
   std::map<std::string, mlir::Value> newStates;
@@ -242,7 +244,14 @@ void GraphImporter::importNode(const GraphNode &node) {
     if (!importer)
       throw ImportError("is not supported; docs/onnx-ops.md lists the ops that are");
     context.upgrade();
-    importer->import(context);
+    for (const std::string &name : node.captures)
+      selections.requireWhole(name);
+    for (const std::string &name : node.proto->output())
+      selections.forget(name);
+    if (selections.concerns(*node.proto, context))
+      selections.import(node, context, *importer);
+    else
+      importer->import(context);
     context.requireInputsAsked();
     for (const Value &value : context.results())
       if (value.isDefined())
@@ -297,6 +306,7 @@ std::vector<Value> GraphImporter::runBody(const Body &body, const std::vector<Va
     if (!values.count(output) && !model.initializers.count(output))
       throw ImportError("graph '" + body.attribute + "' has an output '" + output +
                         "' that nothing defines");
+    selections.requireWhole(output);
     results.push_back(valueOf(output));
   }
   return results;
@@ -313,6 +323,7 @@ void GraphImporter::addResults() {
     if (!values.count(output.name()) && !model.initializers.count(output.name()))
       throw ImportError("graph output '" + output.name() + "' is not defined");
     try {
+      selections.requireWhole(output.name());
       const Value &value = valueOf(output.name());
       emitter->setNode(output.name());
       addResult(emitter->full(value), {emitter->text(kNameAttr, output.name())});

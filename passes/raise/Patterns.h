@@ -19,6 +19,8 @@ void addSiluPatterns(mlir::RewritePatternSet &patterns);
 void addRotaryPatterns(mlir::RewritePatternSet &patterns);
 void addSoftmaxPatterns(mlir::RewritePatternSet &patterns);
 void addExpertPatterns(mlir::RewritePatternSet &patterns);
+void addExpertLoopPatterns(mlir::RewritePatternSet &patterns);
+void addExpertGatherPatterns(mlir::RewritePatternSet &patterns);
 void addAttentionPatterns(mlir::RewritePatternSet &patterns);
 
 /// Remarks, at each attention that stays decomposed, why.

@@ -175,8 +175,11 @@ void importOneHot(NodeContext &node) {
     return compare(emitter, "eq", indices, positions(shape, axis, offset));
   };
   Value chosen = isAt(0);
-  // Negative indices count from the end; an embedding's or a label's never are, if they are known.
-  if (!indices.isKnown() || llvm::any_of(fullInts(indices), [](int64_t i) { return i < 0; }))
+  // Negative indices count from the end; those of a topk never are.
+  bool isPlace = indices.ir && indices.ir.getDefiningOp() &&
+                 indices.ir.getDefiningOp()->getName().stripDialect() == "topk";
+  if (indices.isKnown() ? llvm::any_of(fullInts(indices), [](int64_t i) { return i < 0; })
+                        : !isPlace)
     chosen = elementwise(emitter, "or", {chosen, isAt(-shape[axis])});
   auto value = [&](int64_t i) { return squeeze(emitter, slice(emitter, values, 0, i, 1, 1), {0}); };
   node.setOutput(0, select(emitter, chosen, value(1), value(0)));

@@ -32,9 +32,14 @@ void requireSameType(const Value &data, const Value &updates) {
                       std::string(kernels::name(data.dtype)));
 }
 
-/// data where nothing is written, elsewhere what `mode` makes of both.
+bool isZero(const Value &value) { return value.isSplat() && value.splatReal() == 0; }
+
+/// data where nothing is written, elsewhere what `mode` makes of both. `sums` are 0 where nothing
+/// is written, so data of zeros needs no `hits`.
 Value combine(Emitter &emitter, const Value &data, Mode mode, const Value &sums,
               const Value &hits) {
+  if (isZero(data))
+    return sums;
   if (mode == Mode::Add)
     return elementwise(emitter, "add", {data, sums});
   return select(emitter, compare(emitter, "ne", hits, number(hits, 0)), sums, data);
@@ -104,7 +109,9 @@ Value scatterElements(Emitter &emitter, const Value &data, const Value &indices,
     return result;
   };
   Value sums = scatter(updates);
-  Value hits = mode == Mode::Add ? Value() : scatter(Value::ofSplat(DType::F32, updates.shape, 1));
+  Value hits = mode == Mode::Add || isZero(data)
+                   ? Value()
+                   : scatter(Value::ofSplat(DType::F32, updates.shape, 1));
   return combine(emitter, data, mode, sums, hits);
 }
 
@@ -149,7 +156,7 @@ void importScatterNd(NodeContext &node) {
                             emitter.type(value.dtype, shape), {emitter.integer("dim", 0)}));
     };
     Value hits =
-        mode == Mode::Add
+        mode == Mode::Add || isZero(data)
             ? Value()
             : unsqueeze(scatter(Value::ofSplat(DType::F32, {chosen[0]}, 1), {rows[0]}), {1});
     result = combine(emitter, table, mode, scatter(values, rows), hits);

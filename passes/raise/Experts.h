@@ -1,0 +1,88 @@
+//===- Experts.h - What the forms of a mixture of experts have in common ---===//
+
+#ifndef TBC_PASSES_RAISE_EXPERTS_H
+#define TBC_PASSES_RAISE_EXPERTS_H
+
+#include "passes/raise/Match.h"
+
+#include "mlir/IR/PatternMatch.h"
+
+#include <optional>
+#include <string>
+
+namespace tbc::raise {
+
+/// What stands between the two layers of an expert: act(gate), or act(gate) * up. Where both are
+/// parts of one value along one dim, gate in front, `gate` is that value.
+struct Inner {
+  std::string activation;
+  mlir::Value gate, up;
+  std::optional<int64_t> halvesDim;
+  bool isGated() const { return up || halvesDim; }
+};
+std::optional<Inner> matchInner(mlir::Value value);
+
+/// A tensor whose dims have labels.
+struct Labelled {
+  mlir::Value value;
+  llvm::SmallVector<int64_t> labels;
+
+  bool has(int64_t label) const { return llvm::is_contained(labels, label); }
+  int64_t dimOf(int64_t label) const { return llvm::find(labels, label) - labels.begin(); }
+  int64_t sizeOf(int64_t label) const { return tensorType(value).getDimSize(dimOf(label)); }
+  /// Looks through broadcasts; the labels of dims that the value then lacks are gone.
+  Labelled stripped() const;
+};
+
+/// A sum of products over one label, plus a bias if there is one.
+struct Layer {
+  Labelled left, right;
+  /// Label of the sum; `bias` lacks it.
+  std::optional<Labelled> bias;
+};
+/// `value` as a layer; its dims are labelled, and the dim summed over gets the label `summed`.
+std::optional<Layer> matchLayer(const Labelled &value, int64_t summed);
+
+/// Float casts between element types of floats, removed.
+mlir::Value stripFloatCasts(mlir::Value value);
+
+/// Whether `value` is 1 (or true) where an index equals the position along dim `dim`, and 0
+/// elsewhere: one element of that dim at most.
+bool isOneHotAlong(mlir::Value value, int64_t dim);
+
+/// How many elements of each row of the matrix `weights` may differ from 0, along its dim `dim`;
+/// nothing if that does not follow from how it is made.
+std::optional<int64_t> chosenPerRow(mlir::Value weights, int64_t dim);
+
+/// Labels of what a mixture of experts reads: token, expert, inner dim, width in and out.
+enum ExpertLabel : int64_t { kToken, kExpert, kInner, kIn, kOut };
+
+/// The operands of routed_experts with their dims in any order, and biases.
+struct ExpertLayers {
+  /// [token, in]
+  Labelled tokens;
+  /// [token, expert]
+  Labelled weights;
+  /// [expert, inner, in]: that of the gate, or of gate and up in one, and that of up alone.
+  Labelled gate;
+  std::optional<Labelled> up;
+  /// [expert, out, inner]
+  Labelled out;
+  /// [expert, inner], as `gate` and `up`; and [expert, out].
+  std::optional<Labelled> gateBias, upBias, outBias;
+  std::string activation;
+  bool isGated = false;
+  int64_t top = 0;
+};
+
+/// y[token, out]. A bias of the first layer is one more element of each token, which is 1; one of
+/// the second is added as weights times biases.
+mlir::Value buildRoutedExperts(mlir::PatternRewriter &rewriter, mlir::Operation *root,
+                               const ExpertLayers &layers);
+
+/// Inserts a dim of size 1 in front.
+mlir::Value withFrontDim(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value);
+
+} // namespace tbc::raise
+
+#endif // TBC_PASSES_RAISE_EXPERTS_H

@@ -1,0 +1,389 @@
+//===- RaiseExpertLoops.cpp - Experts one by one ---------------------------===//
+//
+// Each expert has weights of its own, maps all tokens, and the results are added with weights per
+// token that are 0 where the router did not choose the expert: a loop that was unrolled. The
+// weights are stacked and the experts become one op.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/raise/Experts.h"
+#include "passes/raise/Patterns.h"
+
+#include "ir/Contraction.h"
+#include "ir/Elementwise.h"
+#include "ir/Indexing.h"
+#include "ir/Movement.h"
+#include "llvm/ADT/SetVector.h"
+
+#include <vector>
+
+using namespace mlir;
+
+namespace tbc::raise {
+
+namespace {
+
+/// Stands for the dim along which experts are counted, in the dims of a Spread.
+constexpr int64_t kExpertDim = 1 << 20;
+
+/// Where a mask holds: at the places of `index`, spread over the mask, that are `expert`.
+struct Choice {
+  Spread index;
+  int64_t expert = 0;
+};
+
+/// Looks through what only rearranges a mask or writes it in another type.
+std::optional<Choice> matchChoice(Value mask) {
+  Spread at = Spread::of(mask);
+  std::optional<int64_t> expert;
+  while (Operation *op = at.strip().value.getDefiningOp()) {
+    if (auto cast = dyn_cast<CastOp>(op)) {
+      at = at.operand(cast.getInput());
+    } else if (auto transpose = dyn_cast<TransposeOp>(op)) {
+      SmallVector<int64_t> dims(at.dims.size());
+      for (auto [i, from] : llvm::enumerate(transpose.getPermutation()))
+        dims[from] = at.dims[i];
+      at = {transpose.getInput(), dims};
+    } else if (auto slice = dyn_cast<SliceOp>(op); slice && slice.getSize() == 1 && !expert) {
+      expert = slice.getOffset();
+      SmallVector<int64_t> dims = at.dims;
+      dims[slice.getDim()] = kExpertDim;
+      at = {slice.getInput(), dims};
+    } else if (auto compare = dyn_cast<CompareOp>(op);
+               compare && compare.getPredicate() == "ne" && splatNumber(compare.getRhs()) == 0.0) {
+      at = at.operand(compare.getLhs());
+    } else if (auto select = dyn_cast<SelectOp>(op);
+               select && splatNumber(select.getOnTrue()) == 1.0 &&
+               splatNumber(select.getOnFalse()) == 0.0) {
+      at = at.operand(select.getPred());
+    } else {
+      break;
+    }
+  }
+  auto equal = definedBy<CompareOp>(at.value);
+  if (!equal || equal.getPredicate() != "eq")
+    return std::nullopt;
+  for (auto [left, right] :
+       {std::pair(equal.getLhs(), equal.getRhs()), std::pair(equal.getRhs(), equal.getLhs())}) {
+    Spread index = at.operand(left).strip(), other = at.operand(right).strip();
+    if (llvm::is_contained(index.dims, kExpertDim))
+      continue;
+    auto iota = definedBy<IotaOp>(other.value);
+    if (expert && iota && other.dims[iota.getDim()] == kExpertDim)
+      return Choice{index, *expert};
+    if (auto number = splatNumber(right); number && !expert)
+      return Choice{index, int64_t(*number)};
+  }
+  return std::nullopt;
+}
+
+/// What `value` was before it was reshaped and got its shape back.
+Value stripReshapes(Value value) {
+  Value from = value;
+  while (auto reshape = definedBy<ReshapeOp>(from)) {
+    from = reshape.getInput();
+    if (from.getType() == value.getType())
+      value = from;
+  }
+  return value;
+}
+
+/// How much of an expert each token gets, [tokens], and why few experts matter to a token: one
+/// column of a matrix of weights, or the weights of those choices that are the expert.
+struct Column {
+  Value value;
+  int64_t expert = 0;
+  /// The matrix and its dim of experts.
+  Value matrix;
+  int64_t matrixDim = 0;
+  /// The sum over dim `choicesDim` of `weights` where the choice is this expert.
+  Choice choice;
+  Spread weights;
+  int64_t choicesDim = 0, choices = 0;
+
+  /// Whether two experts were chosen in the same way.
+  bool isLike(const Column &other) const {
+    return matrix == other.matrix && matrixDim == other.matrixDim &&
+           choice.index.value == other.choice.index.value &&
+           choice.index.dims == other.choice.index.dims && weights.value == other.weights.value &&
+           weights.dims == other.weights.dims && choicesDim == other.choicesDim &&
+           choices == other.choices &&
+           tensorType(value).getElementType() == tensorType(other.value).getElementType();
+  }
+};
+
+std::optional<Column> matchColumn(Value value) {
+  Column column;
+  column.value = value;
+  Value source = Spread::of(stripFloatCasts(value)).strip().value;
+  if (auto slice = definedBy<SliceOp>(source);
+      slice && slice.getSize() == 1 && tensorType(slice).getRank() == 2) {
+    column.matrix = slice.getInput();
+    column.matrixDim = slice.getDim();
+    column.expert = slice.getOffset();
+    return column;
+  }
+  auto sum = definedBy<ReduceSumOp>(source);
+  if (!sum || sum.getDims().size() != 1 || tensorType(sum.getInput()).getRank() != 2)
+    return std::nullopt;
+  column.choicesDim = sum.getDims()[0];
+  column.choices = tensorType(sum.getInput()).getDimSize(column.choicesDim);
+  Value chosen = stripFloatCasts(sum.getInput());
+  auto take = [&](Value mask, Value weights) {
+    auto choice = matchChoice(mask);
+    if (!choice)
+      return false;
+    column.choice = *choice;
+    column.expert = choice->expert;
+    column.weights = Spread::of(stripReshapes(weights)).strip();
+    return true;
+  };
+  if (auto select = definedBy<SelectOp>(chosen))
+    if (splatNumber(select.getOnFalse()) == 0.0 && take(select.getPred(), select.getOnTrue()))
+      return column;
+  if (auto product = definedBy<MulOp>(chosen))
+    if (take(product.getLhs(), product.getRhs()) || take(product.getRhs(), product.getLhs()))
+      return column;
+  return std::nullopt;
+}
+
+/// One layer of one expert: rows [t, from] to [t, to].
+std::optional<Layer> matchOwnLayer(Value value, int64_t from, int64_t to) {
+  auto layer = matchLayer({value, {kToken, to}}, from);
+  if (!layer || (layer->bias && layer->bias->labels != SmallVector<int64_t>{to}))
+    return std::nullopt;
+  if (!layer->left.has(kToken))
+    std::swap(layer->left, layer->right);
+  if (layer->left.labels != SmallVector<int64_t>{kToken, from} || layer->right.labels.size() != 2 ||
+      layer->right.has(kToken))
+    return std::nullopt;
+  return layer;
+}
+
+/// One expert: what it makes of the tokens, times its column.
+struct Term {
+  Column column;
+  Inner inner;
+  Layer gate, out;
+  std::optional<Layer> up;
+
+  bool isLike(const Term &other) const {
+    auto sameLayer = [](const Layer &a, const Layer &b) {
+      return a.right.labels == b.right.labels &&
+             a.right.value.getType() == b.right.value.getType() && bool(a.bias) == bool(b.bias);
+    };
+    return column.isLike(other.column) && inner.activation == other.inner.activation &&
+           inner.halvesDim == other.inner.halvesDim && bool(up) == bool(other.up) &&
+           gate.left.value == other.gate.left.value && sameLayer(gate, other.gate) &&
+           sameLayer(out, other.out) && (!up || sameLayer(*up, *other.up));
+  }
+};
+
+std::optional<Term> matchExpert(Value each, Column column) {
+  auto out = tensorType(each).getRank() == 2 ? matchOwnLayer(each, kInner, kOut) : std::nullopt;
+  auto inner = out ? matchInner(out->left.value) : std::nullopt;
+  if (!inner || (inner->halvesDim && *inner->halvesDim != 1))
+    return std::nullopt;
+  auto gate = matchOwnLayer(inner->gate, kIn, kInner);
+  auto up = inner->up ? matchOwnLayer(inner->up, kIn, kInner) : std::nullopt;
+  if (!gate || (inner->up && (!up || up->left.value != gate->left.value)))
+    return std::nullopt;
+  return Term{std::move(column), *inner, *gate, *out, up};
+}
+
+std::optional<Term> matchTerm(Value value) {
+  auto product = definedBy<MulOp>(value);
+  if (!product || tensorType(value).getRank() != 2)
+    return std::nullopt;
+  for (auto [each, weight] : {std::pair(product.getLhs(), product.getRhs()),
+                              std::pair(product.getRhs(), product.getLhs())}) {
+    Spread spread = Spread::of(weight).strip();
+    // Back to one number per token: a column keeps its dim of size 1.
+    Value per = spread.value;
+    bool isColumn = !spread.dims.empty() && llvm::is_contained(spread.dims, 0) &&
+                    tensorType(per).getNumElements() == tensorType(value).getDimSize(0);
+    if (!isColumn)
+      continue;
+    if (auto column = matchColumn(per))
+      if (auto term = matchExpert(each, *column))
+        return term;
+  }
+  return std::nullopt;
+}
+
+/// At most so many columns of a token differ from 0.
+std::optional<int64_t> chosenOf(ArrayRef<Term> terms) {
+  llvm::SmallSetVector<int64_t, 16> experts;
+  for (const Term &term : terms)
+    if (!term.isLike(terms[0]) || !experts.insert(term.column.expert))
+      return std::nullopt;
+  const Column &column = terms[0].column;
+  if (!column.matrix)
+    return std::min<int64_t>(column.choices, terms.size());
+  return chosenPerRow(column.matrix, column.matrixDim);
+}
+
+/// The terms' tensors behind each other along a new dim of experts, in front.
+Labelled stack(PatternRewriter &rewriter, Location loc, ArrayRef<Term> terms,
+               llvm::function_ref<Labelled(const Term &)> part) {
+  SmallVector<Value> parts;
+  for (const Term &term : terms)
+    parts.push_back(withFrontDim(rewriter, loc, part(term).value));
+  Labelled result{parts.size() == 1 ? parts[0] : Value(rewriter.create<ConcatOp>(loc, parts, 0)),
+                  {kExpert}};
+  result.labels.append(part(terms[0]).labels);
+  return result;
+}
+
+/// [tokens, experts]
+Labelled stackColumns(PatternRewriter &rewriter, Location loc, ArrayRef<Term> terms) {
+  const Column &first = terms[0].column;
+  int64_t tokens = tensorType(first.value).getNumElements(), count = terms.size();
+  if (first.matrix && tensorType(first.matrix).getDimSize(first.matrixDim) == count &&
+      tensorType(first.matrix).getElementType() == tensorType(first.value).getElementType()) {
+    bool inOrder = true;
+    for (auto [i, term] : llvm::enumerate(terms))
+      inOrder = inOrder && term.column.expert == int64_t(i);
+    if (inOrder)
+      return {first.matrix, first.matrixDim == 1 ? SmallVector<int64_t>{kToken, kExpert}
+                                                 : SmallVector<int64_t>{kExpert, kToken}};
+  }
+  SmallVector<Value> columns;
+  for (const Term &term : terms) {
+    Value value = term.column.value;
+    if (tensorType(value).getRank() != 1) { // [tokens, 1] or [1, tokens]
+      SmallVector<int64_t> in;
+      for (int64_t size : tensorType(value).getShape())
+        in.push_back(size == tokens && (in.empty() || in[0] == 0) ? 1 : 0);
+      value = rewriter.create<ReshapeOp>(loc, value, SmallVector<int64_t>{tokens}, in,
+                                         SmallVector<int64_t>{1});
+    }
+    columns.push_back(broadcastTo(rewriter, loc, value, {tokens, 1}, {0}));
+  }
+  return {columns.size() == 1 ? columns[0] : Value(rewriter.create<ConcatOp>(loc, columns, 1)),
+          {kToken, kExpert}};
+}
+
+/// The sum of the terms, instead of `root`; null if they are no experts of one kind.
+Value buildLoop(PatternRewriter &rewriter, Operation *root, ArrayRef<Term> found) {
+  std::vector<Term> terms = found.vec();
+  llvm::sort(terms, [](const Term &a, const Term &b) { return a.column.expert < b.column.expert; });
+  auto top = terms.size() < 2 ? std::nullopt : chosenOf(terms);
+  if (!top)
+    return {};
+  const Term &first = terms[0];
+  Type element = tensorType(root->getResult(0)).getElementType();
+  for (Value value :
+       {first.gate.left.value, first.column.value, first.gate.right.value, first.out.right.value})
+    if (tensorType(value).getElementType() != element)
+      return {};
+  Location loc = root->getLoc();
+  ExpertLayers experts;
+  experts.tokens = {first.gate.left.value, {kToken, kIn}};
+  experts.weights = stackColumns(rewriter, loc, terms);
+  auto all = [&](llvm::function_ref<const Layer &(const Term &)> layer, Labelled &weights,
+                 std::optional<Labelled> &bias) {
+    weights = stack(rewriter, loc, terms, [&](const Term &term) { return layer(term).right; });
+    if (layer(first).bias)
+      bias = stack(rewriter, loc, terms, [&](const Term &term) { return *layer(term).bias; });
+  };
+  auto gateOf = [](const Term &term) -> const Layer & { return term.gate; };
+  auto upOf = [](const Term &term) -> const Layer & { return *term.up; };
+  auto outOf = [](const Term &term) -> const Layer & { return term.out; };
+  all(gateOf, experts.gate, experts.gateBias);
+  if (first.up)
+    all(upOf, experts.up.emplace(), experts.upBias);
+  all(outOf, experts.out, experts.outBias);
+  experts.activation = first.inner.activation;
+  experts.isGated = first.inner.isGated();
+  experts.top = *top;
+  return buildRoutedExperts(rewriter, root, experts);
+}
+
+/// The operands of a tree of sums that ends in terms: experts, and whatever else is added.
+void collect(Value value, std::vector<Term> &terms, SmallVectorImpl<Value> &others) {
+  if (auto term = matchTerm(value)) {
+    terms.push_back(*term);
+    return;
+  }
+  auto add = definedBy<AddOp>(value);
+  if (!add || !add->hasOneUse()) {
+    others.push_back(value);
+    return;
+  }
+  collect(add.getLhs(), terms, others);
+  collect(add.getRhs(), terms, others);
+}
+
+/// expert_0(x) * w[0] + expert_1(x) * w[1] + ...
+struct RaiseExpertLoop : OpRewritePattern<AddOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(AddOp add, PatternRewriter &rewriter) const override {
+    if (tensorType(add).getRank() != 2 || (!matchTerm(add.getLhs()) && !matchTerm(add.getRhs())))
+      return failure();
+    // From the last sum on.
+    if (add->hasOneUse())
+      if (auto next = dyn_cast<AddOp>(*add->user_begin());
+          next && matchTerm(otherOperand(next, add.getResult())))
+        return failure();
+    std::vector<Term> terms;
+    SmallVector<Value> others;
+    collect(add.getLhs(), terms, others);
+    collect(add.getRhs(), terms, others);
+    Value result = buildLoop(rewriter, add, terms);
+    if (!result)
+      return failure();
+    for (Value other : others)
+      result = rewriter.create<AddOp>(add.getLoc(), other, result);
+    rewriter.replaceOp(add, result);
+    return success();
+  }
+};
+
+/// The sum over e of concat(expert_e(x)) * w[e].
+struct RaiseStackedLoop : OpRewritePattern<ReduceSumOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(ReduceSumOp sum, PatternRewriter &rewriter) const override {
+    auto product = definedBy<MulOp>(sum.getInput());
+    if (!product || sum.getDims().size() != 1 || tensorType(product).getRank() != 3)
+      return failure();
+    int64_t expert = sum.getDims()[0], token = expert == 0 ? 1 : 0;
+    for (auto [each, weights] : {std::pair(product.getLhs(), product.getRhs()),
+                                 std::pair(product.getRhs(), product.getLhs())}) {
+      auto concat = definedBy<ConcatOp>(each);
+      Spread spread = Spread::of(weights).strip();
+      if (!concat || int64_t(concat.getDim()) != expert || spread.dims.size() != 2 ||
+          !llvm::is_contained(spread.dims, expert) || !llvm::is_contained(spread.dims, token) ||
+          int64_t(concat.getInputs().size()) != tensorType(each).getDimSize(expert))
+        continue;
+      Column column;
+      column.matrix = column.value = spread.value;
+      column.matrixDim = spread.dims[0] == expert ? 0 : 1;
+      std::vector<Term> terms;
+      for (Value input : concat.getInputs()) {
+        auto term = matchExpert(Spread::of(input).strip().value, column);
+        if (!term)
+          break;
+        terms.push_back(*term);
+        ++column.expert;
+      }
+      if (terms.size() != concat.getInputs().size())
+        continue;
+      if (Value result = buildLoop(rewriter, sum, terms)) {
+        rewriter.replaceOp(sum, result);
+        return success();
+      }
+    }
+    return failure();
+  }
+};
+
+} // namespace
+
+void addExpertLoopPatterns(RewritePatternSet &patterns) {
+  patterns.add<RaiseExpertLoop, RaiseStackedLoop>(patterns.getContext());
+}
+
+} // namespace tbc::raise
