@@ -52,9 +52,9 @@ std::optional<Choice> matchChoice(Value mask) {
     } else if (auto compare = dyn_cast<CompareOp>(op);
                compare && compare.getPredicate() == "ne" && splatNumber(compare.getRhs()) == 0.0) {
       at = at.operand(compare.getLhs());
-    } else if (auto select = dyn_cast<SelectOp>(op);
-               select && splatNumber(select.getOnTrue()) == 1.0 &&
-               splatNumber(select.getOnFalse()) == 0.0) {
+    } else if (auto select = dyn_cast<SelectOp>(op); select &&
+                                                     splatNumber(select.getOnTrue()) == 1.0 &&
+                                                     splatNumber(select.getOnFalse()) == 0.0) {
       at = at.operand(select.getPred());
     } else {
       break;

@@ -75,7 +75,7 @@ TEST_P(ExpertForms, AreRaisedAndComputeWhatPyTorchDoes) {
   ASSERT_EQ(after.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     ASSERT_NEAR(before[i], expected[i], 1e-5) << i; // PyTorch's are in f32
-    ASSERT_NEAR(after[i], before[i], 1e-9) << i; // constants of gelu, which f32 rounds
+    ASSERT_NEAR(after[i], before[i], 1e-7) << i;    // f32 rounds gelu
   }
   auto routed = llvm::to_vector(function.getOps<RoutedExpertsOp>());
   ASSERT_EQ(routed.size(), 1u);
