@@ -43,11 +43,11 @@ static bool areOperandsOfAttention(RankedTensorType q, RankedTensorType k, Ranke
 
 /// Whether the types of `masks` are those that the flags ask for.
 static LogicalResult verifyMasks(std::optional<Location> loc, ValueRange masks, bool keyMask,
-                                 bool segments, int64_t b, int64_t s, int64_t t) {
+                                 unsigned pairs, int64_t b, int64_t s, int64_t t) {
   SmallVector<std::pair<SmallVector<int64_t, 2>, bool>> expected; // the shape, whether of booleans
   if (keyMask)
     expected.push_back({{b, t}, true});
-  if (segments) {
+  for (unsigned pair = 0; pair < pairs; ++pair) {
     expected.push_back({{b, s}, false});
     expected.push_back({{b, t}, false});
   }
@@ -80,7 +80,8 @@ static LogicalResult inferAttention(std::optional<Location> loc, Adaptor adaptor
     return emitOptionalError(loc, adaptor.getCausal() ? "is causal" : "has a window", " (left ",
                              left, ", right ", right, ") with ", k.getDimSize(2), " keys for ",
                              q.getDimSize(2), " queries");
-  if (failed(verifyMasks(loc, adaptor.getMasks(), adaptor.getKeyMask(), adaptor.getSegments(),
+  if (failed(verifyMasks(loc, adaptor.getMasks(), adaptor.getKeyMask(),
+                         unsigned(adaptor.getSegments()) + unsigned(adaptor.getOrdered()),
                          q.getDimSize(0), q.getDimSize(2), k.getDimSize(2)))) // attention_c4
     return failure();
   StringRef rows = adaptor.getHiddenRows();
@@ -140,11 +141,12 @@ struct AttentionDims {
     byKey = {one(b), one(t)};
   }
   /// Appends the dims of the mask operands.
-  void addMasks(FactorRule &rule, bool keyMask, bool segments) const {
-    if (keyMask)
+  template <typename Op> void addMasks(FactorRule &rule, Op op) const {
+    if (op.getKeyMask())
       rule.operands.push_back(byKey);
-    if (segments)
-      rule.operands.append({byQuery, byKey});
+    for (bool isThere : {op.getSegments(), op.getOrdered()})
+      if (isThere)
+        rule.operands.append({byQuery, byKey});
   }
   SmallVector<FactorRule::Dim, 4> query, key, value, result, statistic, byQuery, byKey;
 };
@@ -155,7 +157,7 @@ FactorRule AttentionOp::getFactorRule() {
   FactorRule rule;
   AttentionDims dims(rule, Sizes(getQuery(), getKey(), getValue()), LoopKind::Parallel);
   rule.operands = {dims.query, dims.key, dims.value};
-  dims.addMasks(rule, getKeyMask(), getSegments());
+  dims.addMasks(rule, *this);
   rule.results = {dims.result, dims.statistic, dims.statistic};
   return rule;
 }
@@ -166,7 +168,7 @@ FactorRule AttentionGradOp::getFactorRule() {
   AttentionDims dims(rule, Sizes(getQuery(), getKey(), getValue()), LoopKind::Reduction);
   rule.operands = {dims.result, dims.query,     dims.key,      dims.value,
                    dims.result, dims.statistic, dims.statistic};
-  dims.addMasks(rule, getKeyMask(), getSegments());
+  dims.addMasks(rule, *this);
   rule.results = {dims.query, dims.key, dims.value};
   return rule;
 }
@@ -200,7 +202,7 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangen
   auto grad = builder.create<AttentionGradOp>(
       getLoc(), cotangents[0], getQuery(), getKey(), getValue(), getResult(), getMaximum(),
       getDenominator(), getMasks(), getScale(), getCausal(), getLeft(), getRight(), getKeyMask(),
-      getSegments(), getHiddenRows());
+      getSegments(), getOrdered(), getHiddenRows());
   for (auto [i, result] : llvm::enumerate(grad.getResults()))
     if (needed[i])
       operandCotangents[i] = result;
@@ -238,17 +240,18 @@ class KeyConditions {
 public:
   template <typename Op>
   KeyConditions(Formula &f, Op op, const Sizes &n)
-      : f(f), hiddenRows(op.getHiddenRows()), scores{n.b, n.hk, n.g, n.s, n.t} {
-    addWindow(op.getCausal(), int64_t(op.getLeft()), int64_t(op.getRight()), n);
+      : f(f), hiddenRows(op.getHiddenRows()), scores{n.b, n.hk, n.g, n.s, n.t},
+        cube{n.b, n.s, n.t} {
     unsigned next = 0;
-    if (op.getKeyMask())
-      conditions.push_back(spread(op.getMasks()[next++], {n.b, n.s, n.t}, {0, 2}));
-    if (op.getSegments()) {
-      Value query = spread(op.getMasks()[next], {n.b, n.s, n.t}, {0, 1});
-      Value key = f.cast(spread(op.getMasks()[next + 1], {n.b, n.s, n.t}, {0, 2}),
-                         tensorType(query).getElementType());
-      conditions.push_back(f.compare(query, key, "eq"));
-    }
+    Value keyMask = op.getKeyMask() ? spread(op.getMasks()[next++], cube, {0, 2}) : Value();
+    Value segments = op.getSegments() ? compareMasks(op.getMasks(), next, "eq") : Value();
+    Value order = op.getOrdered() ? compareMasks(op.getMasks(), next, "le") : Value();
+    Value window = windowOf(op.getCausal(), int64_t(op.getLeft()), int64_t(op.getRight()), n);
+    if (window && order)
+      window = f.make<AndOp>(window, order);
+    for (Value condition : {window ? window : order, keyMask, segments})
+      if (condition)
+        conditions.push_back(condition);
     if (conditions.empty())
       return;
     allowed = conditions[0];
@@ -283,9 +286,18 @@ private:
     return broadcastTo(f.builder, f.loc, value, shape, dims);
   }
 
-  void addWindow(bool causal, int64_t left, int64_t right, const Sizes &n) {
+  /// How the two masks from `next` on compare at key and query.
+  Value compareMasks(OperandRange masks, unsigned &next, StringRef predicate) {
+    Value query = spread(masks[next++], cube, {0, 1});
+    Value key = spread(masks[next++], cube, {0, 2});
+    Type integer = f.builder.getI64Type();
+    return f.compare(f.cast(key, integer), f.cast(query, integer), predicate);
+  }
+
+  /// Null: everywhere.
+  Value windowOf(bool causal, int64_t left, int64_t right, const Sizes &n) {
     if (!causal && left < 0 && right < 0)
-      return;
+      return {};
     auto type = RankedTensorType::get({n.s, n.t}, f.builder.getI64Type());
     Value key = f.make<IotaOp>(type, 1), query = f.make<IotaOp>(type, 0);
     Value window;
@@ -300,7 +312,7 @@ private:
       limit(-left, "ge");
     if (right >= 0)
       limit(right, "le");
-    conditions.push_back(spread(window, {n.b, n.s, n.t}, {1, 2}));
+    return spread(window, cube, {1, 2});
   }
 
   /// Sets `hidden` and adds to `allowed` what such rows read.
@@ -325,7 +337,8 @@ private:
 
   Formula &f;
   StringRef hiddenRows;
-  SmallVector<int64_t> scores;
+  /// Shapes [b, hk, g, s, t] and [b, s, t].
+  SmallVector<int64_t> scores, cube;
   SmallVector<Value> conditions;
   /// Of the shape of the scores, [b, hk, g, s, t]; null: all.
   Value allowed;

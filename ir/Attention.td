@@ -21,13 +21,16 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Com
     - the window: with a = j - (i + (t - s)), a <= 0 if `causal`, a >= -left and a <= right where these are not -1;
     - the key mask, if `key_mask`: masks[0], bool[b, t], is true at key j (padding is false);
     - the segments, if `segments`: the next two masks, integers [b, s] and [b, t], are equal at i and j (documents
-      packed into one sequence).
+      packed into one sequence);
+    - the order, if `ordered`: of the last two masks, integers [b, s] and [b, t], that at j is not larger than that at i
+      (positions that are data).
 
     `hidden_rows` says what a query reads that may attend to no key. Exporters differ there:
     - zero: nothing, o = m = l = 0. What masks of -inf give where the NaN is replaced by 0, as in ONNX's Attention.
     - mean: every key alike, z = 0. What one mask gives that adds the lowest finite number, or puts it in the place
       of scores: nothing of the score survives.
-    - nearest: the same over the keys that break the fewest of the three conditions, for masks added one by one.
+    - nearest: the same over the keys that break the fewest conditions, for masks added one by one; window and order
+      are one condition.
     - scores: every key by its score, for one mask of a moderate number such as -10000, which leaves differences.
     Such a row gives q and k a gradient only where it reads by scores.
 
@@ -38,13 +41,13 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Com
     (C1) q, k and v have rank 4 and one element type; they agree in b, k with q in d, k with v in hk and t.
     (C2) hk divides h.
     (C3) With a window, t is at least s, so that it leaves every query a key; left and right are -1 or more.
-    (C4) The masks are those that `key_mask` and `segments` ask for, in this order, of the types above.
+    (C4) The masks are those that `key_mask`, `segments` and `ordered` ask for, in this order, of the types above.
     (C5) `hidden_rows` is zero, mean, nearest or scores.
   }];
   let arguments = (ins Tbc_FloatTensor:$query, Tbc_FloatTensor:$key, Tbc_FloatTensor:$value,
       Variadic<Tbc_AttentionMask>:$masks, F64Attr:$scale, BoolAttr:$causal, DefaultValuedAttr<I64Attr, "-1">:$left,
       DefaultValuedAttr<I64Attr, "-1">:$right, DefaultValuedAttr<BoolAttr, "false">:$key_mask,
-      DefaultValuedAttr<BoolAttr, "false">:$segments,
+      DefaultValuedAttr<BoolAttr, "false">:$segments, DefaultValuedAttr<BoolAttr, "false">:$ordered,
       DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows);
   let results = (outs Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator);
 }
@@ -67,7 +70,7 @@ def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMe
       Tbc_FloatTensor:$value, Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator,
       Variadic<Tbc_AttentionMask>:$masks, F64Attr:$scale, BoolAttr:$causal, DefaultValuedAttr<I64Attr, "-1">:$left,
       DefaultValuedAttr<I64Attr, "-1">:$right, DefaultValuedAttr<BoolAttr, "false">:$key_mask,
-      DefaultValuedAttr<BoolAttr, "false">:$segments,
+      DefaultValuedAttr<BoolAttr, "false">:$segments, DefaultValuedAttr<BoolAttr, "false">:$ordered,
       DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows);
   let results = (outs Tbc_FloatTensor:$query_cotangent, Tbc_FloatTensor:$key_cotangent,
                  Tbc_FloatTensor:$value_cotangent);

@@ -197,6 +197,25 @@ enum Role : unsigned { kSample = 1, kQuery = 2, kKey = 4, kOther = 8 };
 
 bool isWithin(unsigned roles, unsigned allowed) { return (roles & ~allowed) == 0; }
 
+/// The comparison that holds where `predicate` does not, of integers.
+StringRef negationOf(StringRef predicate) {
+  return predicate == "eq"   ? "ne"
+         : predicate == "ne" ? "eq"
+         : predicate == "lt" ? "ge"
+         : predicate == "ge" ? "lt"
+         : predicate == "le" ? "gt"
+                             : "le";
+}
+
+/// The same comparison with its sides exchanged.
+StringRef mirrorOf(StringRef predicate) {
+  return predicate == "lt"   ? "gt"
+         : predicate == "gt" ? "lt"
+         : predicate == "le" ? "ge"
+         : predicate == "ge" ? "le"
+                             : predicate;
+}
+
 class TermReader {
 public:
   TermReader(DimTable &table, const MaskRoles &roles, MaskTerms &terms, std::string &reason)
@@ -256,21 +275,24 @@ private:
     return fail("its mask is no conjunction of terms of queries, of keys and of positions");
   }
 
-  /// Equal segments, or a number of two compared with a constant.
+  /// Numbers of query and key compared, or a number of two with a constant.
   bool addCompare(CompareOp compare, const View &view, bool isNegated) {
     View lhs{compare.getLhs(), view.dims}, rhs{compare.getRhs(), view.dims};
     StringRef predicate = compare.getPredicate();
-    if (predicate == (isNegated ? "ne" : "eq") && isa<IntegerType>(elementOf(lhs.value)) &&
-        !elementOf(lhs.value).isInteger(1)) {
-      if (isWithin(rolesOf(lhs), kSample | kKey))
-        std::swap(lhs, rhs);
-      if (isWithin(rolesOf(lhs), kSample | kQuery) && isWithin(rolesOf(rhs), kSample | kKey)) {
-        auto isSame = [&](const auto &pair) {
-          return pair.first.value == lhs.value && pair.second.value == rhs.value;
-        };
-        if (llvm::none_of(terms.segments, isSame))
-          terms.segments.push_back({lhs, rhs});
-        return true;
+    if (isNegated)
+      predicate = negationOf(predicate);
+    if (isa<IntegerType>(elementOf(lhs.value)) && !elementOf(lhs.value).isInteger(1)) {
+      View query = rhs, key = lhs;
+      StringRef asked = predicate;
+      if (!isWithin(rolesOf(key), kSample | kKey)) {
+        std::swap(query, key);
+        asked = mirrorOf(predicate);
+      }
+      if (isWithin(rolesOf(query), kSample | kQuery) && isWithin(rolesOf(key), kSample | kKey)) {
+        if (asked == "eq")
+          return addPair(terms.segments, query, key);
+        if (asked == "le")
+          return addPair(terms.orders, query, key);
       }
     }
     auto a = NumberReader(table, false).read(lhs), b = NumberReader(table, false).read(rhs);
@@ -285,9 +307,18 @@ private:
       };
       bool onTrue = holds(a->onTrue, b->onTrue), onFalse = holds(a->onFalse, b->onFalse);
       if (onTrue != onFalse)
-        return add(a->isConstant() ? b->where : a->where, isNegated != onFalse);
+        return add(a->isConstant() ? b->where : a->where, onFalse);
     }
     return fail("its mask compares queries with keys by more than their positions or segments");
+  }
+
+  bool addPair(std::vector<std::pair<View, View>> &pairs, const View &query, const View &key) {
+    auto isSame = [&](const auto &pair) {
+      return pair.first.value == query.value && pair.second.value == key.value;
+    };
+    if (llvm::none_of(pairs, isSame))
+      pairs.push_back({query, key});
+    return true;
   }
 
   bool addLeaf(const MaskTerm &given) {
@@ -414,20 +445,25 @@ bool TermReader::addTable(ArrayRef<std::optional<unsigned>> dims, ArrayRef<int64
 } // namespace
 
 bool MaskTerms::isDataWithin(const MaskTerms &other) const {
-  auto holds = [](const std::vector<MaskTerm> &list, const MaskTerm &term) {
-    return llvm::any_of(list, [&](const MaskTerm &candidate) {
-      return candidate.view.value == term.view.value && candidate.isNegated == term.isNegated &&
-             candidate.isNonzero == term.isNonzero;
+  auto areTermsOf = [](const std::vector<MaskTerm> &list, const std::vector<MaskTerm> &all) {
+    return llvm::all_of(list, [&](const MaskTerm &term) {
+      return llvm::any_of(all, [&](const MaskTerm &candidate) {
+        return candidate.view.value == term.view.value && candidate.isNegated == term.isNegated &&
+               candidate.isNonzero == term.isNonzero;
+      });
     });
   };
-  return llvm::all_of(keys, [&](const MaskTerm &term) { return holds(other.keys, term); }) &&
-         llvm::all_of(queries, [&](const MaskTerm &term) { return holds(other.queries, term); }) &&
-         llvm::all_of(segments, [&](const auto &pair) {
-           return llvm::any_of(other.segments, [&](const auto &candidate) {
-             return candidate.first.value == pair.first.value &&
-                    candidate.second.value == pair.second.value;
-           });
-         });
+  using Pairs = std::vector<std::pair<View, View>>;
+  auto arePairsOf = [](const Pairs &list, const Pairs &all) {
+    return llvm::all_of(list, [&](const auto &pair) {
+      return llvm::any_of(all, [&](const auto &candidate) {
+        return candidate.first.value == pair.first.value &&
+               candidate.second.value == pair.second.value;
+      });
+    });
+  };
+  return areTermsOf(keys, other.keys) && areTermsOf(queries, other.queries) &&
+         arePairsOf(segments, other.segments) && arePairsOf(orders, other.orders);
 }
 
 bool addTerms(DimTable &table, const MaskRoles &roles, const Truth &truth, MaskTerms &terms,
@@ -495,7 +531,7 @@ Value buildTerms(OpBuilder &builder, Location loc, DimTable &table, ArrayRef<uns
   return result;
 }
 
-Value buildSegments(OpBuilder &builder, Location loc, DimTable &table, ArrayRef<unsigned> samples,
+Value buildIntegers(OpBuilder &builder, Location loc, DimTable &table, ArrayRef<unsigned> samples,
                     ArrayRef<unsigned> sequence, const View &view) {
   return build(builder, loc, table, samples, sequence, view);
 }

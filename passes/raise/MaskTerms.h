@@ -1,8 +1,9 @@
 //===- MaskTerms.h - What a mask is made of --------------------------------===//
 //
 // A mask over samples, queries and keys is read as a conjunction of terms: a predicate of the
-// positions of query and key, booleans per key, booleans per query, and equal numbers (segments) of
-// query and key. Only the latter three hold data, and none of them has both sequences as dims.
+// positions of query and key, booleans per key, booleans per query, and integers per query and per
+// key that are equal (segments) or ordered (positions). All but the first hold data, and none of
+// them has both sequences as dims.
 //
 //===----------------------------------------------------------------------===//
 
@@ -67,10 +68,12 @@ struct MaskTerms {
   PairPredicate positions;
   /// Over samples and keys; over samples and queries.
   std::vector<MaskTerm> keys, queries;
-  /// Integers per query and per key that are equal.
-  std::vector<std::pair<View, View>> segments;
+  /// Integers per query and per key: equal; that of the key not larger.
+  std::vector<std::pair<View, View>> segments, orders;
 
-  bool haveData() const { return !keys.empty() || !queries.empty() || !segments.empty(); }
+  bool haveData() const {
+    return !keys.empty() || !queries.empty() || !segments.empty() || !orders.empty();
+  }
   /// Whether every term with data is also one of `other`.
   bool isDataWithin(const MaskTerms &other) const;
 };
@@ -84,7 +87,7 @@ mlir::Value buildTerms(mlir::OpBuilder &builder, mlir::Location loc, DimTable &t
                        llvm::ArrayRef<unsigned> samples, llvm::ArrayRef<unsigned> sequence,
                        llvm::ArrayRef<MaskTerm> terms);
 /// The integers `view` over samples and `sequence`.
-mlir::Value buildSegments(mlir::OpBuilder &builder, mlir::Location loc, DimTable &table,
+mlir::Value buildIntegers(mlir::OpBuilder &builder, mlir::Location loc, DimTable &table,
                           llvm::ArrayRef<unsigned> samples, llvm::ArrayRef<unsigned> sequence,
                           const View &view);
 

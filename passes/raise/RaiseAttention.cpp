@@ -364,8 +364,9 @@ bool Attention::readMasks() {
         !addTerms(table, roles, step.kept, mask, reason))
       return false;
   }
-  if (mask.segments.size() > 1 || (!mask.segments.empty() && !mask.queries.empty())) {
-    reason = "its mask divides sequences in more than one way";
+  if (mask.segments.size() > 1 || mask.orders.size() > 1 ||
+      (!mask.segments.empty() && !mask.queries.empty())) {
+    reason = "its mask divides or orders sequences in more than one way";
     return false;
   }
   auto found = windowOf(mask.positions, sizeOf(queries), sizeOf(keys));
@@ -433,7 +434,8 @@ bool Attention::chooseHiddenRows(ArrayRef<MaskTerms> steps) {
 bool Attention::areOneConditionEach(ArrayRef<MaskTerms> steps) {
   unsigned windows = 0, keyMasks = 0, segments = 0;
   for (const MaskTerms &step : steps) {
-    bool hasWindow = !step.positions.isEmpty(), hasKeys = !step.keys.empty();
+    bool hasWindow = !step.positions.isEmpty() || !step.orders.empty();
+    bool hasKeys = !step.keys.empty();
     bool hasSegments = !step.segments.empty() || !step.queries.empty();
     if (hasWindow + hasKeys + hasSegments > 1)
       return false;
@@ -468,10 +470,12 @@ SmallVector<Value> Attention::buildMasks(PatternRewriter &rewriter) {
   SmallVector<Value> operands;
   if (!mask.keys.empty())
     operands.push_back(buildTerms(rewriter, loc, table, samples, keys, mask.keys));
+  auto addPair = [&](const std::pair<View, View> &pair) {
+    operands.push_back(buildIntegers(rewriter, loc, table, samples, queries, pair.first));
+    operands.push_back(buildIntegers(rewriter, loc, table, samples, keys, pair.second));
+  };
   if (!mask.segments.empty()) {
-    auto [atQuery, atKey] = mask.segments.front();
-    operands.push_back(buildSegments(rewriter, loc, table, samples, queries, atQuery));
-    operands.push_back(buildSegments(rewriter, loc, table, samples, keys, atKey));
+    addPair(mask.segments.front());
   } else if (!mask.queries.empty()) {
     // Queries that read nothing are of no key's segment.
     Value reads = buildTerms(rewriter, loc, table, samples, queries, mask.queries);
@@ -483,6 +487,8 @@ SmallVector<Value> Attention::buildMasks(PatternRewriter &rewriter) {
     auto type = RankedTensorType::get({sizeOf(samples), sizeOf(keys)}, integer);
     operands.push_back(splat(rewriter, loc, type, 1));
   }
+  if (!mask.orders.empty())
+    addPair(mask.orders.front());
   return operands;
 }
 
@@ -503,9 +509,9 @@ Value Attention::build(PatternRewriter &rewriter) {
   bool hasKeyMask = !mask.keys.empty();
   bool hasSegments = !mask.segments.empty() || !mask.queries.empty();
   bool isCausal = window.right == 0;
-  auto attention = rewriter.create<AttentionOp>(loc, q, k, v, buildMasks(rewriter), APFloat(number),
-                                                isCausal, window.left, isCausal ? -1 : window.right,
-                                                hasKeyMask, hasSegments, hiddenRows);
+  auto attention = rewriter.create<AttentionOp>(
+      loc, q, k, v, buildMasks(rewriter), APFloat(number), isCausal, window.left,
+      isCausal ? -1 : window.right, hasKeyMask, hasSegments, !mask.orders.empty(), hiddenRows);
   takeIdentity(attention, product);
   View result{attention.getResult(), {samples, heads, queries, valueWidth}};
   return regroup(rewriter, loc, table, result, resultDims);

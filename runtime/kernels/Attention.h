@@ -2,21 +2,24 @@
 //
 // Part of tbc.
 //
-//   attention{scale, causal, left, right, key_mask, segments, hidden_rows}
+//   attention{scale, causal, left, right, key_mask, segments, ordered, hidden_rows}
 //       q[b,h,s,d], k[b,hk,t,d], v[b,hk,t,e], masks... -> o[b,h,s,e], m[b,h,s], l[b,h,s]
 //       Query head i reads key head i / (h / hk). Query i may read key j, with a = j - (i + t - s),
 //       where all of these hold:
 //         window     a <= 0 if causal; a >= -left if left >= 0; a <= right if right >= 0
 //         key_mask   mask[b, j] != 0
 //         segments   query_segments[b, i] == key_segments[b, j]
-//       The masks are bool[b,t] if key_mask, then integers [b,s] and [b,t] if segments.
+//         ordered    key_positions[b, j] <= query_positions[b, i]
+//       The masks are bool[b,t] if key_mask, then integers [b,s] and [b,t] if segments, and the same
+//       if ordered.
 //       z_ij = (sum_d q_id * k_jd) * scale;  m_i = stabilizer_max of z_ij over the readable j
 //       e_ij = exp(z_ij - m_i) for readable j, else 0;  l_i = sum_j e_ij;  p_ij = e_ij / l_i
 //       o_i = sum_j p_ij * v_j
 //       A query that may read no key at all, by hidden_rows:
 //         zero       m = l = o = 0
 //         mean       reads every key, with z = 0: o is the mean of the values
-//         nearest    the same over the keys that break the fewest of the three conditions
+//         nearest    the same over the keys that break the fewest conditions, where window and
+//                    ordered are one
 //         scores     reads every key by its score
 //   attention_grad{...}   do, q, k, v, o, m, l, masks... -> dq, dk, dv, with p as above:
 //       D_i = sum_e do_ie * o_ie;  dp_ij = sum_e do_ie * v_je;  ds_ij = p_ij * (dp_ij - D_i), but 0

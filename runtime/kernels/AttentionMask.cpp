@@ -11,14 +11,16 @@
 namespace tbc::kernels {
 
 size_t AttentionMask::numOperands(const Attrs &attrs) {
-  return (attrs.getBool("key_mask", false) ? 1 : 0) + (attrs.getBool("segments", false) ? 2 : 0);
+  return (attrs.getBool("key_mask", false) ? 1 : 0) + (attrs.getBool("segments", false) ? 2 : 0) +
+         (attrs.getBool("ordered", false) ? 2 : 0);
 }
 
 AttentionMask::AttentionMask(const Attrs &attrs, const std::vector<Tensor> &inputs, size_t first,
                              int64_t batch, int64_t queries, int64_t keys)
     : queries(queries), keys(keys), isCausal(attrs.getBool("causal", false)),
       left(attrs.getInt("left", -1)), right(attrs.getInt("right", -1)),
-      hasKeyMask(attrs.getBool("key_mask", false)), hasSegments(attrs.getBool("segments", false)) {
+      hasKeyMask(attrs.getBool("key_mask", false)), hasSegments(attrs.getBool("segments", false)),
+      isOrdered(attrs.getBool("ordered", false)) {
   std::string rows = attrs.has("hidden_rows") ? attrs.getString("hidden_rows") : "zero";
   const std::pair<const char *, HiddenRows> names[] = {{"zero", HiddenRows::Zero},
                                                        {"mean", HiddenRows::Mean},
@@ -39,6 +41,10 @@ AttentionMask::AttentionMask(const Attrs &attrs, const std::vector<Tensor> &inpu
     querySegments = take("the query segments", {batch, queries});
     keySegments = take("the key segments", {batch, keys});
   }
+  if (isOrdered) {
+    queryPositions = take("the query positions", {batch, queries});
+    keyPositions = take("the key positions", {batch, keys});
+  }
 }
 
 bool AttentionMask::isInside(int64_t query, int64_t key) const {
@@ -48,7 +54,9 @@ bool AttentionMask::isInside(int64_t query, int64_t key) const {
 }
 
 int AttentionMask::violations(int64_t sample, int64_t query, int64_t key) const {
-  int count = isInside(query, key) ? 0 : 1;
+  bool isAhead = isOrdered && keyPositions.data<int64_t>()[sample * keys + key] >
+                                  queryPositions.data<int64_t>()[sample * queries + query];
+  int count = isInside(query, key) && !isAhead ? 0 : 1;
   if (hasKeyMask)
     count += keyMask.data<int64_t>()[sample * keys + key] == 0;
   if (hasSegments)

@@ -39,15 +39,15 @@ private:
   enum class HiddenRows { Zero, Mean, Nearest, Scores };
 
   bool isInside(int64_t query, int64_t key) const;
-  /// Of the window, the key mask and the segments, those that hide the key.
+  /// Of window and order, key mask, and segments, those that hide the key.
   int violations(int64_t sample, int64_t query, int64_t key) const;
 
   int64_t queries, keys;
   bool isCausal;
   int64_t left, right;
   /// Empty where the attention has none: [batch, keys]; [batch, queries] and [batch, keys].
-  Tensor keyMask, querySegments, keySegments;
-  bool hasKeyMask = false, hasSegments = false;
+  Tensor keyMask, querySegments, keySegments, queryPositions, keyPositions;
+  bool hasKeyMask = false, hasSegments = false, isOrdered = false;
   HiddenRows hiddenRows;
 };
 

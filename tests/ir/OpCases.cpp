@@ -127,6 +127,10 @@ const std::vector<OpCase> &differentiableCases() {
        "scale = 0.5 : f64, causal = true, key_mask = true, hidden_rows = \"scores\""},
       {"attention", "2x2x4x3xf32, 2x1x4x3xf32, 2x1x4x3xf32, 2x4xi64, 2x4xi64",
        "2x2x4x3xf32, 2x2x4xf32, 2x2x4xf32", "scale = 0.4 : f64, causal = true, segments = true"},
+      {"attention", "2x2x3x3xf32, 2x1x4x3xf32, 2x1x4x3xf32, 2x4xi1, 2x3xi64, 2x4xi64",
+       "2x2x3x3xf32, 2x2x3xf32, 2x2x3xf32",
+       "scale = 0.4 : f64, causal = false, key_mask = true, ordered = true, "
+       "hidden_rows = \"nearest\""},
       {"attention", "2x2x4x3xf32, 2x1x4x3xf32, 2x1x4x3xf32, 2x4xi1, 2x4xi32, 2x4xi64",
        "2x2x4x3xf32, 2x2x4xf32, 2x2x4xf32",
        "scale = 0.4 : f64, causal = false, left = 1 : i64, right = 1 : i64, key_mask = true, "
@@ -174,9 +178,10 @@ const std::vector<OpCase> &compositeCases() {
          "2x4x3x5xf32, 2x2x4x5xf32, 2x2x4x6xf32", "scale = 0.4 : f64, causal = true", true},
         {"attention_grad",
          "2x2x4x3xf32, 2x2x4x3xf32, 2x1x4x3xf32, 2x1x4x3xf32, 2x2x4x3xf32, 2x2x4xf32, 2x2x4xf32, "
-         "2x4xi1, 2x4xi64, 2x4xi64",
+         "2x4xi1, 2x4xi64, 2x4xi64, 2x4xi64, 2x4xi64",
          "2x2x4x3xf32, 2x1x4x3xf32, 2x1x4x3xf32",
-         "scale = 0.4 : f64, causal = true, key_mask = true, segments = true", true},
+         "scale = 0.4 : f64, causal = true, key_mask = true, segments = true, ordered = true",
+         true},
         {"attention_grad",
          "2x2x4x3xf32, 2x2x4x3xf32, 2x1x4x3xf32, 2x1x4x3xf32, 2x2x4x3xf32, 2x2x4xf32, 2x2x4xf32, "
          "2x4xi1, 2x4xi64, 2x4xi64",

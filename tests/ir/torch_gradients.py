@@ -226,7 +226,9 @@ def attention(a, q, k, v, *masks):
     if a.get("key_mask"):
         conditions.append((masks.pop(0) != 0)[:, None, None, :])
     if a.get("segments"):
-        conditions.append((masks[0][:, :, None] == masks[1][:, None, :])[:, None])
+        conditions.append((masks.pop(0)[:, :, None] == masks.pop(0)[:, None, :])[:, None])
+    if a.get("ordered"):
+        conditions[0] = conditions[0] & (masks.pop(0)[:, :, None] >= masks.pop(0)[:, None, :])[:, None]
     rows = a.get("hidden_rows", "zero")
     lowest = torch.finfo(scores.dtype).min
     allowed = conditions[0]
