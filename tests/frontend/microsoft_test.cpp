@@ -279,6 +279,33 @@ TEST(Microsoft, GroupQueryAttention) {
   }
 }
 
+TEST(Microsoft, GroupQueryAttentionReadsLengths) {
+  ModelBuilder fused = withSequence(), plain = withSequence();
+  for (ModelBuilder *b : {&fused, &plain}) {
+    b->input("last", {"batch"}, false);
+    project(*b, "q", 16, 5);
+    project(*b, "k", 8, 6);
+    project(*b, "v", 8, 7);
+  }
+  onnx::NodeProto &node =
+      microsoft(fused, "GroupQueryAttention", {"q", "k", "v", "", "", "last"}, {"y"});
+  ModelBuilder::attr(node, "num_heads", int64_t(4));
+  ModelBuilder::attr(node, "kv_num_heads", int64_t(2));
+  plain.ints("positions", {3}, {0, 1, 2});
+  plain.ints("axes", {3}, {1, 2, 3});
+  plain.node("Unsqueeze", {"last", "axes"}, {"last4"});
+  plain.node("LessOrEqual", {"positions", "last4"}, {"mask"});
+  onnx::NodeProto &standard = plain.node("Attention", {"q", "k", "v", "mask"}, {"y"});
+  ModelBuilder::attr(standard, "q_num_heads", int64_t(4));
+  ModelBuilder::attr(standard, "kv_num_heads", int64_t(2));
+  ModelBuilder::attr(standard, "is_causal", int64_t(1));
+  ModelRunner runner, reference;
+  runner.inputs["last"] = reference.inputs["last"] = {1, 2};
+  EXPECT_EQ(runner.run(fused), reference.run(plain));
+  runner.inputs["last"] = {2, 2};
+  EXPECT_NE(runner.run(fused), reference.run(plain));
+}
+
 TEST(Microsoft, RotaryEmbeddingByPositionIds) {
   ModelBuilder fused = withSequence(), plain = withSequence();
   for (ModelBuilder *b : {&fused, &plain}) {

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <map>
 #include <memory>
 
 using namespace mlir;
@@ -135,6 +136,26 @@ static void addWarnings(CheckReport &report) {
         "has experts, their FLOPs count literally, all experts on all tokens");
 }
 
+/// Raises composites; what the pass remarks on becomes warnings, equal remarks one.
+static LogicalResult raiseWithWarnings(func::FuncOp function, CheckReport &report) {
+  std::map<std::string, std::pair<std::string, int>> remarks; // the first node, how many
+  ScopedDiagnosticHandler handler(function.getContext(), [&](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() != DiagnosticSeverity::Remark)
+      return failure();
+    auto name = dyn_cast<NameLoc>(diagnostic.getLocation());
+    auto &[node, count] = remarks[diagnostic.str()];
+    if (count++ == 0 && name)
+      node = name.getName().str();
+    return success();
+  });
+  LogicalResult result = raiseComposites(function);
+  for (const auto &[text, where] : remarks)
+    report.warnings.push_back(
+        "node '" + where.first + "'" +
+        (where.second > 1 ? " and " + std::to_string(where.second - 1) + " more: " : ": ") + text);
+  return result;
+}
+
 Result<CheckReport> checkModel(const std::string &path, const frontend::ImportOptions &options) {
   auto context = driver::makeContext();
   Result<frontend::ImportedModel> model = frontend::importOnnx(*context, path, options);
@@ -148,7 +169,7 @@ Result<CheckReport> checkModel(const std::string &path, const frontend::ImportOp
   report.warnings = model->warnings;
 
   driver::DiagnosticCollector diagnostics(*context);
-  if (failed(raiseComposites(function)))
+  if (failed(raiseWithWarnings(function, report)))
     return diagnostics.error(ErrorCode::ModelRejected, path + ": composites could not be raised");
   report.flopsPerSample = countFlops(function) / double(model->batch);
   countOps(function, report);

@@ -237,8 +237,19 @@ Value tableRows(Emitter &e, const Value &table, int64_t first, int64_t count) {
   return slice(e, table, 0, first, 1, count);
 }
 
-/// Causal attention with shared key heads. The samples are taken to fill the whole sequence: the
-/// lengths (inputs 5 and 6) only matter to a cache.
+/// Where keys are not behind the last position of their sample: `last` is [b] or [b, 1].
+Value keysThrough(Emitter &e, const Value &last, int64_t batch, int64_t numKeys) {
+  Value positions = last.rank() == 2 && last.shape[1] == 1 ? squeeze(e, last, {1}) : last;
+  if (positions.rank() != 1 || positions.shape[0] != batch)
+    throw ImportError("has lengths of shape " + printShape(last.shape, e.marker) +
+                      "; expected one per sample");
+  Value index = Value::ofKnown(DType::I64, {numKeys}, {0}, Known::affine({numKeys}, 0, {1}, false));
+  return compare(e, "le", index, unsqueeze(cast(e, positions, DType::I64), {1, 2, 3}));
+}
+
+/// Causal attention with shared key heads. Input 5 is the last position of each sample; input 6,
+/// how long the longest is, says nothing that the shapes do not. With a cache, which is then as
+/// long for all samples, they are taken to fill it.
 void importGroupQueryAttention(NodeContext &node) {
   Emitter &e = node.emitter;
   int64_t heads = node.attrInt("num_heads", 0), keyHeads = node.attrInt("kv_num_heads", 0);
@@ -246,8 +257,8 @@ void importGroupQueryAttention(NodeContext &node) {
     throw ImportError("needs num_heads and kv_num_heads");
   if (node.attrInt("smooth_softmax", 0) || node.hasInput(11))
     throw ImportError("GroupQueryAttention with a smooth softmax is not supported");
-  for (size_t lengths : {5, 6})
-    (void)node.hasInput(lengths);
+  bool hasLast = node.hasInput(5), hasPast = node.hasInput(3);
+  (void)node.hasInput(6);
   AttentionForm form;
   Value q = node.input(0), k, v;
   if (node.hasInput(1) && node.hasInput(2)) {
@@ -288,6 +299,8 @@ void importGroupQueryAttention(NodeContext &node) {
   // The window counts the query's own key.
   int64_t window = node.attrInt("local_window_size", -1);
   form.left = window > 0 ? window - 1 : -1;
+  if (hasLast && !hasPast)
+    form.allowed.push_back(keysThrough(e, node.input(5), form.key.shape[0], form.key.shape[2]));
   if (node.hasInput(10))
     form.biases.push_back(node.input(10));
   node.setOutput(0, mergeHeads(e, attend(e, form).result));
