@@ -62,7 +62,7 @@ def export_onnx(module, path, examples, axes, exporter, opset, training):
             dynamo=False,
             training=mode,
             do_constant_folding=False,
-            dynamic_axes={name: {0: "batch"} for name in (*inputs, "logits")},
+            dynamic_axes={name: axes for name in (*inputs, "logits")},
             **options,
         )
     file = onnx.load(path)
@@ -108,6 +108,21 @@ def export_gpt2(path):
             size_threshold=INLINE_BYTES,
         )
         path.write_bytes(whole.read_bytes())
+
+
+def export_masked(name, path):
+    """Writes zoo.MASKED[name]: what its mask follows from is an input."""
+    model = zoo.MASKED[name]
+    torch.manual_seed(zoo.SEED_WEIGHTS)
+    module = model.build().eval()
+    zoo.vary_vectors(module)
+    positions = torch.arange(8).expand(2, 8).contiguous()
+    # Not one tensor for both: the exporter would take their dims for the same ones.
+    examples = {
+        name: positions.clone() if name == "position_ids" else torch.ones(2, 8, dtype=torch.long)
+        for name in ("input_ids", model.input_name)
+    }
+    export_onnx(module, path, examples, {0: "batch", 1: "seq"}, model.exporter, model.opset, training=False)
 
 
 def initializers(path):
@@ -257,7 +272,7 @@ def compare(name, fresh, fresh_reference):
 
 
 def main():
-    names = ["gpt2", *zoo.MODELS]
+    names = ["gpt2", *zoo.MASKED, *zoo.MODELS]
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(names))
     parser.add_argument("--check", action="store_true", help="compare with the committed files")
@@ -274,6 +289,9 @@ def main():
             path, folder = root / f"{name}.onnx", root / "reference" / name
             if name == "gpt2":
                 export_gpt2(path)
+                folder = None
+            elif name in zoo.MASKED:
+                export_masked(name, path)
                 folder = None
             else:
                 export_model(name, zoo.build(name), path)

@@ -13,7 +13,7 @@ from typing import Callable
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 SEED_WEIGHTS = 1234
 SEED_VECTORS = 99
@@ -262,6 +262,22 @@ def llama(layers=2, width=64, hidden=128, vocabulary=256, context=64, dropout=0.
     return LlamaForCausalLM(config)
 
 
+def bert(layers=2, width=32, vocabulary=96, context=32):
+    config = BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        intermediate_size=2 * width,
+        max_position_embeddings=context,
+        initializer_range=0.1,
+        tie_word_embeddings=False,
+        use_cache=False,
+        attn_implementation="eager",
+    )
+    return BertForMaskedLM(config)
+
+
 # Attention as plain ops, so that dropout on its probabilities is a node of the graph.
 _eager = {"attn_implementation": "eager"}
 
@@ -302,6 +318,16 @@ MODELS = {
     ),
     "unet-8l": Model(SkipTransformer, "input", (16, 24), training=True),
     "moe-8l": Model(MoeTransformer, "input_ids", (16,), vocabulary=64, training=True),
+}
+
+
+# Without reference runs. `input_name` is the second input, beside input_ids, from which the mask follows: padding,
+# or positions that start again with each document of a packed sequence.
+MASKED = {
+    "masked-bert": Model(bert, "attention_mask", (16,), vocabulary=96, exporter="torchscript", opset=17),
+    "packed-llama": Model(
+        lambda: llama(2, 32, 64, vocabulary=96, context=32), "position_ids", (16,), vocabulary=96
+    ),
 }
 
 

@@ -8,12 +8,14 @@
 namespace tbc::test {
 
 Model loadModel(const std::string &name, const std::string &optimizer,
-                const std::map<std::string, double> &settings) {
+                const std::map<std::string, double> &settings, const std::string &kept) {
   Model model;
   model.context = driver::makeContext();
   driver::StepOptions options;
   options.modelPath = std::string(TBC_SOURCE_DIR) + "/models/" + name + ".onnx";
   options.import.seq = 8;
+  if (!kept.empty())
+    options.import.fix[kept] = "input";
   options.optimizer = optimizer;
   options.settings = settings;
   auto step = driver::buildTrainingStep(*model.context, options);

@@ -18,6 +18,7 @@ struct Case {
   test::PlanRequest request;
   const char *optimizer = "adamw"; // with sgd, floats compare the updated parameters too
   std::map<std::string, double> settings = {};
+  std::string kept = ""; // an input
 };
 
 std::string describe(const driver::Comparison &line) {
@@ -34,7 +35,8 @@ void PrintTo(const Case &testCase, std::ostream *out) {
 class VerifyPlans : public testing::TestWithParam<Case> {};
 
 TEST_P(VerifyPlans, ParallelEqualsSerial) {
-  test::Model model = test::loadModel(GetParam().model, GetParam().optimizer, GetParam().settings);
+  test::Model model =
+      test::loadModel(GetParam().model, GetParam().optimizer, GetParam().settings, GetParam().kept);
   auto plan = test::makePlan(model, GetParam().request);
   ASSERT_TRUE(plan) << plan.error().message;
   auto report = driver::verifyPlan(*model.step, *plan, {});
@@ -78,6 +80,11 @@ std::vector<Case> allCases() {
     for (const char *mesh : {"dp=4", "fsdp=2,dp=2", "pp=2,dp=2", "fsdp=2,tp=2,pp=2"})
       cases.push_back({model, {mesh}, "sgd"});
   cases.push_back({"llama-8l", {"tp=4"}, "sgd"});
+  // Padding and packed documents: masks that are data.
+  for (const char *mesh : {"dp=4", "fsdp=4", "tp=4", "pp=2,dp=2", "fsdp=2,tp=2,pp=2"}) {
+    cases.push_back({"masked-bert", {mesh}, "sgd", {}, "attention_mask"});
+    cases.push_back({"packed-llama", {mesh}, "sgd", {}, "position_ids"});
+  }
   cases.push_back({"gpt2-8l", {"dp=2,tp=2", "auto", "", "full"}, "sgd"});
   return cases;
 }
