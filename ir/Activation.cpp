@@ -97,6 +97,40 @@ LogicalResult SiluGradOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &
   return success();
 }
 
+//===- swiglu --------------------------------------------------------------===//
+
+LogicalResult SwigluOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                 ArrayRef<bool> needed, SmallVectorImpl<Value> &operandCotangents) {
+  if (!cotangents[0] || !llvm::is_contained(needed, true))
+    return success();
+  Type type = getType();
+  auto grad = builder.create<SwigluGradOp>(getLoc(), TypeRange{type, type}, getGate(), getUp(),
+                                           cotangents[0]);
+  for (auto [i, result] : llvm::enumerate(grad.getResults()))
+    if (needed[i])
+      operandCotangents[i] = result;
+  return success();
+}
+
+LogicalResult SwigluOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
+  Formula f{builder, getLoc()};
+  Value x = f.wide(getGate());
+  Value y = f.mul(f.mul(x, f.sigmoid(x)), f.wide(getUp()));
+  results.assign({f.cast(y, getType().getElementType())});
+  return success();
+}
+
+LogicalResult SwigluGradOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
+  Formula f{builder, getLoc()};
+  Value x = f.wide(getGate()), up = f.wide(getUp()), dy = f.wide(getCotangent());
+  Value s = f.sigmoid(x);
+  Value slope = f.add(s, f.mul(x, f.mul(s, f.sub(f.number(s, 1), s))));
+  Type element = tensorType(getGate()).getElementType();
+  results.assign(
+      {f.cast(f.mul(f.mul(dy, up), slope), element), f.cast(f.mul(dy, f.mul(x, s)), element)});
+  return success();
+}
+
 //===- rotary --------------------------------------------------------------===//
 
 LogicalResult RotaryOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,

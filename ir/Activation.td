@@ -57,6 +57,21 @@ def Tbc_SiluGradOp : Tbc_ActivationGradOp<"silu_grad", "The gradient of silu: dy
   let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$cotangent);
 }
 
+def Tbc_SwigluOp : Tbc_ActivationOp<"swiglu", "silu(gate) * up"> {
+  let description = "The gate of a feed-forward layer: silu(gate) is not kept for the gradient. FLOPs: 6 per element.";
+  let flopsPerElement = "6";
+  let arguments = (ins Tbc_FloatTensor:$gate, Tbc_FloatTensor:$up);
+}
+
+def Tbc_SwigluGradOp : Tbc_ElementwiseOp<"swiglu_grad", [SameOperandsAndResultType,
+    DeclareOpInterfaceMethods<CompositeOpInterface>]> {
+  let summary = "The gradients of swiglu: dy * up * (s + x * s * (1 - s)) and dy * x * s, x = gate, s = sigmoid(x)";
+  let description = "FLOPs: 12 per element.";
+  let flopsPerElement = "12";
+  let arguments = (ins Tbc_FloatTensor:$gate, Tbc_FloatTensor:$up, Tbc_FloatTensor:$cotangent);
+  let results = (outs Tbc_FloatTensor:$gate_cotangent, Tbc_FloatTensor:$up_cotangent);
+}
+
 def Tbc_RotaryOp : Tbc_InferredOp<"rotary", [DeclareOpInterfaceMethods<CompositeOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Rotates the halves of the last dim by position: x[.., s, d] with cos[s, d / 2], sin[s, d / 2]";

@@ -97,11 +97,11 @@ def RecomputePass : Pass<"tbc-recompute", "mlir::func::FuncOp"> {
 def RaiseCompositesPass : Pass<"tbc-raise-composites", "mlir::func::FuncOp"> {
   let summary = "Finds attention, norms and activations that an exporter took apart";
   let description = [{
-    Replaces ops that compute a composite by that composite: layer_norm, rms_norm, gelu, silu, softmax, rotary, and
-    attention with its scale, causal mask and shared key heads. Patterns look at what is computed, not at how
+    Replaces ops that compute a composite by that composite: layer_norm, rms_norm, gelu, silu, swiglu, softmax,
+    rotary, and attention with its scale, mask and shared key heads. Patterns look at what is computed, not at how
     an exporter writes it: operands may be swapped, constants fused or split, reshapes, transposes and
-    broadcasts in between. A mask is recognised by what it lets through. An attention whose mask is not
-    understood stays as it is, with a remark that says why.
+    broadcasts in between. A mask is recognised by what it lets through: a window of positions, keys, documents. An
+    attention whose mask is not understood stays as it is, with a remark that says why.
   }];
   let options = [
     ListOption<"ops", "ops", "std::string", "mnemonics to raise; none: all">,

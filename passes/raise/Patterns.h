@@ -16,6 +16,7 @@ void addScaledRmsNormPatterns(mlir::RewritePatternSet &patterns);
 void addPlainRmsNormPatterns(mlir::RewritePatternSet &patterns);
 void addGeluPatterns(mlir::RewritePatternSet &patterns);
 void addSiluPatterns(mlir::RewritePatternSet &patterns);
+void addSwigluPatterns(mlir::RewritePatternSet &patterns);
 void addRotaryPatterns(mlir::RewritePatternSet &patterns);
 void addSoftmaxPatterns(mlir::RewritePatternSet &patterns);
 void addExpertPatterns(mlir::RewritePatternSet &patterns);

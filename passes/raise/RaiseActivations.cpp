@@ -1,9 +1,10 @@
-//===- RaiseActivations.cpp - gelu and silu --------------------------------===//
+//===- RaiseActivations.cpp - gelu, silu and swiglu ------------------------===//
 
 #include "passes/raise/Patterns.h"
 
 #include "ir/Activation.h"
 #include "ir/Elementwise.h"
+#include "ir/Movement.h"
 #include "passes/raise/Match.h"
 
 #include <cmath>
@@ -137,6 +138,25 @@ struct RaiseSiluQuotient : OpRewritePattern<DivOp> {
   }
 };
 
+/// silu(gate) * up, where silu(gate) is wanted for nothing else and `up` is a tensor of its own.
+struct RaiseSwiglu : OpRewritePattern<MulOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(MulOp mul, PatternRewriter &rewriter) const override {
+    for (auto [left, up] :
+         {std::pair(mul.getLhs(), mul.getRhs()), std::pair(mul.getRhs(), mul.getLhs())}) {
+      auto silu = definedBy<SiluOp>(left);
+      if (!silu || !silu->hasOneUse() || definedBy<BroadcastOp>(up) || splatNumber(up))
+        continue;
+      auto swiglu = rewriter.create<SwigluOp>(mul.getLoc(), mul.getType(), silu.getInput(), up);
+      takeIdentity(swiglu, mul);
+      rewriter.replaceOp(mul, swiglu);
+      return success();
+    }
+    return failure();
+  }
+};
+
 } // namespace
 
 void addGeluPatterns(RewritePatternSet &patterns) {
@@ -144,6 +164,9 @@ void addGeluPatterns(RewritePatternSet &patterns) {
 }
 void addSiluPatterns(RewritePatternSet &patterns) {
   patterns.add<RaiseSilu, RaiseSiluQuotient>(patterns.getContext());
+}
+void addSwigluPatterns(RewritePatternSet &patterns) {
+  patterns.add<RaiseSwiglu>(patterns.getContext());
 }
 
 } // namespace tbc::raise

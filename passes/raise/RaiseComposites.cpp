@@ -22,7 +22,7 @@ namespace tbc {
 namespace {
 
 /// One group of patterns, run to its fixed point before the next: a layer norm holds what looks
-/// like an RMS norm, attention a softmax.
+/// like an RMS norm, attention a softmax, experts what looks like a swiglu.
 struct Phase {
   StringRef op;
   void (*add)(RewritePatternSet &patterns);
@@ -39,6 +39,7 @@ const Phase phases[] = {
     {"rotary", raise::addRotaryPatterns},
     {"softmax", raise::addSoftmaxPatterns},
     {"routed_experts", raise::addExpertPatterns},
+    {"swiglu", raise::addSwigluPatterns},
     {"attention", raise::addAttentionPatterns},
 };
 

@@ -116,10 +116,48 @@ Tensors siluGrad(const KernelContext &context, const Attrs &, const Tensors &inp
   return backward<Silu>(context, inputs, resultTypes);
 }
 
+Tensors swiglu(const KernelContext &context, const Attrs &, const Tensors &inputs,
+               const Types &resultTypes) {
+  requireCounts(inputs, 2, resultTypes, 1);
+  requireShape("up", inputs[1].shape(), inputs[0].shape());
+  requireShape("the result", resultTypes[0].shape, inputs[0].shape());
+  return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    Silu<T> function(inputs[0].dtype());
+    Operand<T> gate(inputs[0]), up(inputs[1]);
+    std::vector<T> y(gate.size());
+    for (int64_t i = 0; i < gate.size(); ++i)
+      y[i] = function.value(gate[i]) * up[i];
+    return {makeResult(context, resultTypes[0], std::move(y))};
+  });
+}
+
+Tensors swigluGrad(const KernelContext &context, const Attrs &, const Tensors &inputs,
+                   const Types &resultTypes) {
+  requireCounts(inputs, 3, resultTypes, 2);
+  requireShape("up", inputs[1].shape(), inputs[0].shape());
+  requireShape("dy", inputs[2].shape(), inputs[0].shape());
+  for (const TensorType &type : resultTypes)
+    requireShape("the result", type.shape, inputs[0].shape());
+  return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    Silu<T> function(inputs[0].dtype());
+    Operand<T> gate(inputs[0]), up(inputs[1]), dy(inputs[2]);
+    std::vector<T> dgate(gate.size()), dup(gate.size());
+    for (int64_t i = 0; i < gate.size(); ++i) {
+      dgate[i] = dy[i] * up[i] * function.derivative(gate[i]);
+      dup[i] = dy[i] * function.value(gate[i]);
+    }
+    return {makeResult(context, resultTypes[0], std::move(dgate)),
+            makeResult(context, resultTypes[1], std::move(dup))};
+  });
+}
+
 } // namespace
 
 const KernelTable &tbc::kernels::activationKernels() {
-  static const KernelTable table = {
-      {"gelu", gelu}, {"gelu_grad", geluGrad}, {"silu", silu}, {"silu_grad", siluGrad}};
+  static const KernelTable table = {{"gelu", gelu},     {"gelu_grad", geluGrad},
+                                    {"silu", silu},     {"silu_grad", siluGrad},
+                                    {"swiglu", swiglu}, {"swiglu_grad", swigluGrad}};
   return table;
 }

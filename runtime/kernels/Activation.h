@@ -9,9 +9,12 @@
 //   gelu{none}        u = x * c;  y = 0.5 * x * (1 + erf(u))
 //   gelu_grad{none}   dx = dy * (0.5 * (1 + erf(u)) + 0.5 * x * c * k * exp(-(u * u)))
 //   gelu{tanh}        u = t * (x + a * x * x * x);  y = 0.5 * x * (1 + tanh(u))
-//   gelu_grad{tanh}   h = tanh(u);  dx = dy * (0.5 * (1 + h) + 0.5 * x * (1 - h * h) * t * (1 + 3 *
-//   a * x * x)) silu              y = x * sigmoid(x) silu_grad         s = sigmoid(x);  dx = dy *
-//   (s + x * s * (1 - s))
+//   gelu_grad{tanh}   h = tanh(u);
+//                     dx = dy * (0.5 * (1 + h) + 0.5 * x * (1 - h * h) * t * (1 + 3 * a * x * x))
+//   silu              y = x * sigmoid(x)
+//   silu_grad         s = sigmoid(x);  dx = dy * (s + x * s * (1 - s))
+//   swiglu            x, u -> y = x * sigmoid(x) * u
+//   swiglu_grad       x, u, dy -> dx = dy * u * (s + x * s * (1 - s)), du = dy * (x * s)
 //
 // The gradients are the VJPs of the formulas when erf has the derivative k * exp(-(u * u)), tanh 1
 // - h * h and sigmoid s * (1 - s). "none" and "tanh" are the values of the attribute `approximate`.

@@ -37,6 +37,7 @@ TEST(Check, CompositesAreFound) {
   EXPECT_EQ(llama.composites["attention"], 2);
   EXPECT_EQ(llama.composites["rms_norm"], 5);
   EXPECT_EQ(llama.composites["rotary"], 4);
+  EXPECT_EQ(llama.composites["swiglu"], 2);
 }
 
 TEST(Check, FactorsOfFusedProjections) {

@@ -204,6 +204,11 @@ def gelu(a, x):
 
 
 @op
+def swiglu(a, gate, up):
+    return F.silu(gate) * up
+
+
+@op
 def rotary(a, x, cos, sin):
     low, high = x.chunk(2, -1)
     sin = -sin if a["inverse"] else sin

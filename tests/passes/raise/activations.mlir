@@ -96,3 +96,34 @@ func.func @silu(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf3
   %w = tbc.mul %x, %r : tensor<3xf32>
   return %y, %z, %w : tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
 }
+
+// -----
+
+// The halves of one product: gate in front, as sigmoid times itself.
+// CHECK-LABEL: func.func @swiglu_of_halves
+// CHECK:         %[[GATE:.+]] = tbc.slice %{{.*}}offset = 0
+// CHECK:         %[[UP:.+]] = tbc.slice %{{.*}}offset = 4
+// CHECK-NEXT:    %[[Y:.+]] = tbc.swiglu %[[GATE]], %[[UP]]
+// CHECK-NEXT:    return %[[Y]]
+func.func @swiglu_of_halves(%x: tensor<3x8xf32>) -> tensor<3x4xf32> {
+  %gate = tbc.slice %x {dim = 1 : i64, offset = 0 : i64, size = 4 : i64} : (tensor<3x8xf32>) -> tensor<3x4xf32>
+  %up = tbc.slice %x {dim = 1 : i64, offset = 4 : i64, size = 4 : i64} : (tensor<3x8xf32>) -> tensor<3x4xf32>
+  %s = tbc.sigmoid %gate : tensor<3x4xf32>
+  %a = tbc.mul %s, %gate : tensor<3x4xf32>
+  %y = tbc.mul %up, %a : tensor<3x4xf32>
+  return %y : tensor<3x4xf32>
+}
+
+// -----
+
+// silu that is wanted elsewhere too, or scales channels, is no gate of a feed-forward layer.
+// CHECK-LABEL: func.func @silu_alone
+// CHECK-NOT:     tbc.swiglu
+func.func @silu_alone(%x: tensor<3x4xf32>, %up: tensor<3x4xf32>, %channels: tensor<4xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>) {
+  %a = tbc.silu %x : (tensor<3x4xf32>) -> tensor<3x4xf32>
+  %y = tbc.mul %a, %up : tensor<3x4xf32>
+  %b = tbc.silu %up : (tensor<3x4xf32>) -> tensor<3x4xf32>
+  %c = tbc.broadcast %channels {dims = array<i64: 1>} : (tensor<4xf32>) -> tensor<3x4xf32>
+  %z = tbc.mul %b, %c : tensor<3x4xf32>
+  return %a, %y, %z : tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>
+}

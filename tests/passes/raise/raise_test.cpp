@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(All, Example,
 /// How many composites a model has.
 struct ModelCase {
   const char *name;
-  int64_t attentions, layerNorms, rmsNorms, gelus, silus, rotaries, experts, softmaxes;
+  int64_t attentions, layerNorms, rmsNorms, gelus, swiglus, rotaries, experts, softmaxes;
   /// The input beside input_ids that the mask follows from.
   const char *maskInput = nullptr;
   bool isCausal = true, keyMask = false, isPacked = false;
@@ -158,7 +158,8 @@ TEST_P(Model, IsRaisedWhole) {
   EXPECT_EQ(count<LayerNormOp>(function), GetParam().layerNorms);
   EXPECT_EQ(count<RmsNormOp>(function), GetParam().rmsNorms);
   EXPECT_EQ(count<GeluOp>(function), GetParam().gelus);
-  EXPECT_EQ(count<SiluOp>(function), GetParam().silus);
+  EXPECT_EQ(count<SwigluOp>(function), GetParam().swiglus);
+  EXPECT_EQ(count<SiluOp>(function), 0);
   EXPECT_EQ(count<RotaryOp>(function), GetParam().rotaries);
   EXPECT_EQ(count<RoutedExpertsOp>(function), GetParam().experts);
   EXPECT_EQ(count<SoftmaxOp>(function), GetParam().softmaxes);

@@ -49,6 +49,18 @@ TEST_P(Composite, Silu) {
   EXPECT_ACTIVATION("silu", Attrs(), [&](Tape::Var x) { return tape.mul(x, tape.sigmoid(x)); });
 }
 
+TEST_P(Composite, Swiglu) {
+  Shape shape = {4, 5};
+  Tensor gate = random(shape, 1, -3, 3), up = random(shape, 2), dy = random(shape, 3);
+  Tape::Var vg = tape.leaf(gate), vu = tape.leaf(up);
+  Tape::Var vy = tape.mul(tape.mul(vg, tape.sigmoid(vg)), vu);
+  same(kernel("swiglu", {}, {gate, up}, {shape})[0], tape.value(vy), "swiglu");
+  std::vector<Tensor> gradients = kernel("swiglu_grad", {}, {gate, up, dy}, {shape, shape});
+  std::vector<Tensor> expected = tape.gradients(vy, dy, {vg, vu});
+  same(gradients[0], expected[0], "dgate");
+  same(gradients[1], expected[1], "dup");
+}
+
 TEST_P(Composite, GeluByErf) {
   Attrs attrs = {{"approximate", "none"}};
   EXPECT_ACTIVATION("gelu", attrs, [&](Tape::Var x) {

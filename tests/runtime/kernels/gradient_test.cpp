@@ -62,6 +62,15 @@ TEST(Gradient, Activations) {
   check("gelu", {{"approximate", "tanh"}});
 }
 
+TEST(Gradient, Swiglu) {
+  Tensor gate = random64({12}, 1, -3, 3), up = random64({12}, 2), dy = random64({12}, 3);
+  auto f = [&](const std::vector<Tensor> &in) { return run64("swiglu", {}, in, {12}); };
+  std::vector<Tensor> gradients =
+      runAll(Arith::F64, "swiglu_grad", {}, {gate, up, dy}, {like({12}), like({12})});
+  for (size_t which : {0, 1})
+    expectGradient(f, {gate, up}, which, dy, gradients[which]);
+}
+
 TEST(Gradient, Softmax) {
   Shape shape = {3, 4};
   Attrs attrs = {{"dim", int64_t(0)}};

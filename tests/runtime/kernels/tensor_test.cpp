@@ -237,6 +237,8 @@ TEST(Registry, IsComplete) {
                          "gelu_grad",
                          "silu",
                          "silu_grad",
+                         "swiglu",
+                         "swiglu_grad",
                          "rotary",
                          "batch_norm",
                          "batch_norm_train",
