@@ -22,5 +22,6 @@
 #include "ir/Optimizer.h"
 #include "ir/Pooling.h"
 #include "ir/Random.h"
+#include "ir/Recurrent.h"
 
 #endif // TBC_IR_OPS_H

@@ -26,6 +26,7 @@ void registerNormalizationOps(TbcDialect &dialect);
 void registerOptimizerOps(TbcDialect &dialect);
 void registerPoolingOps(TbcDialect &dialect);
 void registerRandomOps(TbcDialect &dialect);
+void registerRecurrentOps(TbcDialect &dialect);
 
 } // namespace tbc
 

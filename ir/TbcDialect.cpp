@@ -25,6 +25,7 @@ void TbcDialect::initialize() {
   registerOptimizerOps(*this);
   registerPoolingOps(*this);
   registerRandomOps(*this);
+  registerRecurrentOps(*this);
 }
 
 FactorRule elementwiseRule(Operation *op) {

@@ -18,6 +18,7 @@
 #include "runtime/kernels/Optimizer.h"
 #include "runtime/kernels/Pooling.h"
 #include "runtime/kernels/Random.h"
+#include "runtime/kernels/Recurrent.h"
 #include "runtime/kernels/Reduction.h"
 
 #include <map>
@@ -31,7 +32,7 @@ static const std::map<std::string_view, KernelFn> &registry() {
          {&elementwiseKernels(), &movementKernels(), &reductionKernels(), &einsumKernels(),
           &indexingKernels(), &convolutionKernels(), &poolingKernels(), &activationKernels(),
           &normalizationKernels(), &batchNormKernels(), &attentionKernels(), &crossEntropyKernels(),
-          &optimizerKernels(), &expertKernels(), &randomKernels()})
+          &optimizerKernels(), &expertKernels(), &randomKernels(), &recurrentKernels()})
       for (const KernelEntry &entry : *table)
         require(result.emplace(entry.mnemonic, entry.kernel).second, [&] {
           return "two kernels are registered for '" + std::string(entry.mnemonic) + "'";

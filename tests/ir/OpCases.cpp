@@ -146,6 +146,16 @@ const std::vector<OpCase> &differentiableCases() {
        "activation = \"gelu_tanh\", gated = false, top = 2 : i64"},
       {"routed_experts", "3x4xf32, 3x2xf32, 2x5x4xf32, 2x6x5xf32", "3x6xf32",
        "activation = \"relu\", gated = false, top = 2 : i64"},
+      {"lstm", "3x2x12xf32, 12x3xf32, 2x3xf32, 2x3xf32", "3x2x3xf32, 3x2x3xf32, 3x2x12xf32",
+       "reverse = false"},
+      {"lstm", "2x2x8xf32, 8x2xf32, 2x2xf32, 2x2xf32", "2x2x2xf32, 2x2x2xf32, 2x2x8xf32",
+       "reverse = true"},
+      {"gru", "3x2x9xf32, 9x3xf32, 3xf32, 2x3xf32", "3x2x3xf32, 3x2x9xf32, 3x2x3xf32",
+       "reverse = false, reset_after = true"},
+      {"gru", "2x3x6xf32, 6x2xf32, 2xf32, 3x2xf32", "2x3x2xf32, 2x3x6xf32, 2x3x2xf32",
+       "reverse = true, reset_after = false"},
+      {"gru", "1x2x6xf32, 6x2xf32, 2xf32, 2x2xf32", "1x2x2xf32, 1x2x6xf32, 1x2x2xf32",
+       "reverse = true, reset_after = true"},
   };
   return cases;
 }
@@ -204,6 +214,14 @@ const std::vector<OpCase> &compositeCases() {
         {"routed_experts_grad", "3x6xbf16, 3x4xbf16, 3x2xbf16, 2x5x4xbf16, 2x6x5xbf16",
          "3x4xbf16, 3x2xbf16, 2x5x4xbf16, 2x6x5xbf16",
          "activation = \"gelu\", gated = false, top = 2 : i64"},
+        {"lstm_grad", "3x2x3xf32, 3x2x3xf32, 12x3xf32, 2x3xf32, 3x2x3xf32, 3x2x12xf32",
+         "3x2x12xf32, 2x3xf32, 2x3xf32", "reverse = true"},
+        {"lstm", "2x2x8xbf16, 8x2xbf16, 2x2xbf16, 2x2xbf16", "2x2x2xbf16, 2x2x2xbf16, 2x2x8xbf16",
+         "reverse = false"},
+        {"gru_grad", "3x2x3xf32, 9x3xf32, 2x3xf32, 3x2x3xf32, 3x2x9xf32, 3x2x3xf32",
+         "3x2x9xf32, 3x2x3xf32, 2x3xf32", "reverse = false, reset_after = false"},
+        {"gru_grad", "3x2x3xbf16, 9x3xbf16, 2x3xbf16, 3x2x3xbf16, 3x2x9xbf16, 3x2x3xbf16",
+         "3x2x9xbf16, 3x2x3xbf16, 2x3xbf16", "reverse = true, reset_after = true"},
         {"cross_entropy", "3x4xbf16, 3xi64", "3xf32, 3xf32, 3xf32", "ignore_index = -100 : i64"},
     };
     MLIRContext context;

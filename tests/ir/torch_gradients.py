@@ -287,6 +287,34 @@ def routed_experts(a, x, weights, w_in, w_out):
     return torch.einsum("tef,eof,te->to", inner, w_out, weights)
 
 
+def flip(a, x):
+    return x.flip(0) if a["reverse"] else x
+
+
+@op
+def lstm(a, x, r, h, c):
+    size = h.shape[1]  # PyTorch's gates are i, f, g, o
+    order = [*range(size), *range(2 * size, 4 * size), *range(size, 2 * size)]
+    w = torch.eye(4 * size, dtype=x.dtype)[order]
+    return flip(a, torch.lstm(flip(a, x), (h[None], c[None]), [w, r[order]], False, 1, 0.0, False, False, False)[0])
+
+
+@op
+def gru(a, x, r, bias, h):
+    size = h.shape[1]
+    if a["reset_after"]:  # PyTorch's gates are r, z, n
+        order = [*range(size, 2 * size), *range(size), *range(2 * size, 3 * size)]
+        w, zero = torch.eye(3 * size, dtype=x.dtype)[order], torch.zeros(3 * size, dtype=x.dtype)
+        weights = [w, r[order], zero, torch.cat([zero[size:], bias])]
+        return flip(a, torch.gru(flip(a, x), h[None], weights, True, 1, 0.0, False, False, False)[0])
+    states = []
+    for step in flip(a, x):
+        z, reset = torch.sigmoid(step[:, : 2 * size] + h @ r[: 2 * size].T).chunk(2, -1)
+        h = (1 - z) * torch.tanh(step[:, 2 * size :] + (reset * h) @ r[2 * size :].T + bias) + z * h
+        states.append(h)
+    return flip(a, torch.stack(states))
+
+
 def philox(counter, key):
     """Philox 4x32-10 of Salmon et al. (2011), section 3.3."""
     word = 0xFFFFFFFF

@@ -1,8 +1,9 @@
-//===- Recurrent.cpp - RNN, LSTM and GRU, unrolled -------------------------===//
+//===- Recurrent.cpp - RNN, LSTM and GRU -----------------------------------===//
 //
-// A step per position of the sequence, in matrix products and elementwise ops; what does not depend
-// on the state is computed for all positions at once. Source: ONNX's definitions of the three
-// operators.
+// What does not depend on the state is computed for all positions at once. LSTM and GRU in their
+// usual form become one op per direction; RNN, peepholes, other activations, clipping and samples
+// of different lengths a step per position of the sequence, in matrix products and elementwise ops.
+// Source: ONNX's definitions of the three operators.
 //
 //===----------------------------------------------------------------------===//
 
@@ -152,23 +153,78 @@ public:
     return bias ? f.add(value, *bias) : value;
   }
 
+  /// Whether the node computes what tbc.lstm and tbc.gru do.
+  bool isPlain() const {
+    auto isUsual = [](const Activation &activation) {
+      return activation.name == "Sigmoid" || activation.name == "Tanh";
+    };
+    for (size_t i = 0; i < functions.size(); ++i)
+      if (!isUsual(functions[i]) ||
+          functions[i].name != (i % perDirection == 0 ? "Sigmoid" : "Tanh"))
+        return false;
+    return clip == 0 && !node.hasInput(4) && !node.hasInput(7) &&
+           node.attrInt("input_forget", 0) == 0;
+  }
+
+  /// Runs the composite `mnemonic` in each direction and sets the outputs. Its operands are the
+  /// inputs of the gates, to which the recurrence's biases of the first `biased` gates are added,
+  /// then what `operands(direction)` gives, then the first state; results are
+  /// the states of all steps, for an LSTM the cells, then what is saved for the gradient, of
+  /// `saved` times the size of a state each.
+  template <typename Operands>
+  void runWhole(const char *mnemonic, bool hasCell, int64_t biased, std::vector<int64_t> saved,
+                const Attributes &attributes, Operands operands) {
+    Emitter &e = f.emitter;
+    std::vector<Value> ys, lastH, lastC;
+    for (size_t direction = 0; direction < directions; ++direction) {
+      bool isReverse = direction == 1 || name == "reverse";
+      Value inputs = projected(direction);
+      if (std::optional<Value> added = bias(direction, 1))
+        inputs =
+            f.add(inputs, padZeros(e, gate(*added, 0, biased), 0, 0, (gates - biased) * hidden));
+      std::vector<mlir::Value> values{e.full(inputs)};
+      for (const Value &operand : operands(direction))
+        values.push_back(e.full(operand));
+      values.push_back(e.full(initial(5, direction)));
+      if (hasCell)
+        values.push_back(e.full(initial(6, direction)));
+      Attributes all = attributes;
+      all.push_back(e.flag("reverse", isReverse));
+      std::vector<mlir::Type> types;
+      for (int64_t times : saved)
+        types.push_back(e.type(x.dtype, {seq, batch, times * hidden}));
+      mlir::Operation *op = e.create(mnemonic, values, types, all);
+      auto last = [&](const Value &states) {
+        return squeeze(e, slice(e, states, 0, isReverse ? 0 : seq - 1, 1, 1), {0});
+      };
+      Value states = Value::ofTensor(x.dtype, op->getResult(0));
+      ys.push_back(unsqueeze(states, {1}));
+      lastH.push_back(last(states));
+      if (hasCell)
+        lastC.push_back(last(Value::ofTensor(x.dtype, op->getResult(1))));
+    }
+    setOutputs(directions == 1 ? ys[0] : concat(e, ys, 1), lastH, lastC, hasCell);
+  }
+
   /// Runs `step(direction, inputs of the gates [batch, gates * hidden], state)` over the sequence
   /// and sets the outputs. `addBoth`: both biases are added to the inputs.
   template <typename Step> void run(bool hasCell, bool addBoth, Step step) {
+    if (seq * int64_t(directions) > maxSteps)
+      throw ImportError("would be unrolled to " + std::to_string(seq * int64_t(directions)) +
+                        " steps; at most " + std::to_string(maxSteps) +
+                        " are supported. Bind a shorter sequence with --seq or --dim");
     std::vector<std::vector<Value>> ys(seq);
     std::vector<Value> lastH, lastC;
     for (size_t direction = 0; direction < directions; ++direction) {
       bool isReverse = direction == 1 || name == "reverse";
-      Value projected =
-          einsum(f.emitter, x, {0, 1, 3}, ofDirection(node.input(1), direction), {2, 3}, {0, 1, 2});
-      projected = plus(projected, bias(direction, 0));
+      Value all = projected(direction);
       if (addBoth)
-        projected = plus(projected, bias(direction, 1));
+        all = plus(all, bias(direction, 1));
       State state{initial(5, direction), hasCell ? initial(6, direction) : Value()};
       std::vector<Value> outputs(seq);
       for (int64_t i = 0; i < seq; ++i) {
         int64_t t = isReverse ? seq - 1 - i : i;
-        Value inputs = squeeze(f.emitter, slice(f.emitter, projected, 0, t, 1, 1), {0});
+        Value inputs = squeeze(f.emitter, slice(f.emitter, all, 0, t, 1, 1), {0});
         outputs[t] = advance(t, state, step(direction, inputs, state), hasCell);
       }
       for (int64_t t = 0; t < seq; ++t)
@@ -176,10 +232,21 @@ public:
       lastH.push_back(state.h);
       lastC.push_back(state.c);
     }
-    setOutputs(ys, lastH, lastC, hasCell);
+    std::vector<Value> steps;
+    for (const std::vector<Value> &step : ys)
+      steps.push_back(unsqueeze(stack(step), {0}));
+    Value y = steps.size() == 1 ? steps[0] : concat(f.emitter, steps, 0);
+    setOutputs(y, lastH, lastC, hasCell);
   }
 
 private:
+  /// What the gates get from outside at all steps, [seq, batch, gates * hidden].
+  Value projected(size_t direction) {
+    Value value =
+        einsum(f.emitter, x, {0, 1, 3}, ofDirection(node.input(1), direction), {2, 3}, {0, 1, 2});
+    return plus(value, bias(direction, 0));
+  }
+
   void readShapes() {
     bool batchFirst = node.attrInt("layout", 0) != 0;
     x = node.input(0);
@@ -207,10 +274,6 @@ private:
       throw ImportError("has a bias of shape " + printShape(node.input(3).shape, f.emitter.marker));
     if (f.emitter.dependsOnBatch(seq))
       throw ImportError("runs over the batch as its sequence");
-    if (seq * d > maxSteps)
-      throw ImportError("would be unrolled to " + std::to_string(seq * d) + " steps; at most " +
-                        std::to_string(maxSteps) +
-                        " are supported. Bind a shorter sequence with --seq or --dim");
     clip = node.attrFloat("clip", 0);
   }
 
@@ -253,16 +316,12 @@ private:
     return rows.size() == 1 ? rows[0] : concat(f.emitter, rows, 0);
   }
 
-  void setOutputs(const std::vector<std::vector<Value>> &ys, const std::vector<Value> &lastH,
-                  const std::vector<Value> &lastC, bool hasCell) {
+  /// `y`: [seq, directions, batch, hidden]; `lastH` and `lastC` by direction.
+  void setOutputs(const Value &y, const std::vector<Value> &lastH, const std::vector<Value> &lastC,
+                  bool hasCell) {
     bool batchFirst = node.attrInt("layout", 0) != 0;
-    if (node.wantsOutput(0)) {
-      std::vector<Value> steps;
-      for (const std::vector<Value> &step : ys)
-        steps.push_back(unsqueeze(stack(step), {0}));
-      Value y = steps.size() == 1 ? steps[0] : concat(f.emitter, steps, 0);
+    if (node.wantsOutput(0))
       node.setOutput(0, batchFirst ? transpose(f.emitter, y, {2, 0, 1, 3}) : y);
-    }
     auto last = [&](const std::vector<Value> &values) {
       Value value = stack(values);
       return batchFirst ? transpose(f.emitter, value, {1, 0, 2}) : value;
@@ -293,6 +352,11 @@ void importLstm(NodeContext &node) {
   Recurrence r(node, 4, {"Sigmoid", "Tanh", "Tanh"});
   Formula &f = r.f;
   bool couples = node.attrInt("input_forget", 0) != 0;
+  if (r.isPlain()) {
+    r.runWhole("lstm", true, 4, {1, 1, 4}, {},
+               [&](size_t d) { return std::vector<Value>{r.ofDirection(node.input(2), d)}; });
+    return;
+  }
   r.run(true, true, [&](size_t d, const Value &inputs, const Recurrence::State &state) {
     Value sum = f.add(inputs, r.project(state.h, r.ofDirection(node.input(2), d)));
     auto peep = [&](const Value &value, int64_t gate, const Value &cell) {
@@ -316,6 +380,15 @@ void importGru(NodeContext &node) {
   Recurrence r(node, 3, {"Sigmoid", "Tanh"});
   Formula &f = r.f;
   bool linearFirst = node.attrInt("linear_before_reset", 0) != 0;
+  if (r.isPlain()) {
+    r.runWhole("gru", false, 2, {1, 3, 1}, {f.emitter.flag("reset_after", linearFirst)},
+               [&](size_t d) {
+                 std::optional<Value> all = r.bias(d, 1);
+                 Value bias = all ? r.gate(*all, 2, 3) : Value::ofSplat(r.x.dtype, {r.hidden}, 0);
+                 return std::vector<Value>{r.ofDirection(node.input(2), d), bias};
+               });
+    return;
+  }
   r.run(false, false, [&](size_t d, const Value &inputs, const Recurrence::State &state) {
     Value weight = r.ofDirection(node.input(2), d);
     std::optional<Value> bias = r.bias(d, 1);
