@@ -91,6 +91,39 @@ LogicalResult ReduceMaxOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangen
   return success();
 }
 
+//===- running_sum ---------------------------------------------------------===//
+
+LogicalResult RunningSumOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                             Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  auto type = tensorType(adaptor.getInput());
+  if (adaptor.getDim() >= uint64_t(type.getRank())) // running_sum_c1
+    return emitOptionalError(loc, "sums along dim ", int64_t(adaptor.getDim()), " of ", type);
+  types.push_back(type);
+  return success();
+}
+
+FactorRule RunningSumOp::getFactorRule() {
+  FactorRule rule;
+  SmallVector<unsigned, 4> loops;
+  for (auto [dim, size] : llvm::enumerate(tensorType(getInput()).getShape()))
+    loops.push_back(rule.addLoop(size, dim == getDim() ? LoopKind::Fixed : LoopKind::Parallel));
+  rule.operands.push_back(FactorRule::dims(loops));
+  rule.results.push_back(FactorRule::dims(loops));
+  return rule;
+}
+void RunningSumOp::resizeLoops(ArrayRef<int64_t>) {}
+double RunningSumOp::getFlops() { return elementwiseFlops(*this, 1); }
+StringRef RunningSumOp::getKernelClass() { return "reduction"; }
+
+LogicalResult RunningSumOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                     ArrayRef<bool> needed,
+                                     SmallVectorImpl<Value> &operandCotangents) {
+  if (needed[0] && cotangents[0])
+    operandCotangents[0] = builder.create<RunningSumOp>(getLoc(), cotangents[0], getDim(),
+                                                        getExclusive(), !getReverse());
+  return success();
+}
+
 //===- einsum --------------------------------------------------------------===//
 
 /// The size of each label, in order of first appearance; null on contradiction.

@@ -21,6 +21,22 @@ def Tbc_StabilizerMaxOp : Tbc_ReduceOp<"stabilizer_max",
     "Maximum over dims, taken only for numerical stability: the result of the whole does not depend on "
     "it, its gradient is zero and in residues it is 0">;
 
+let additive = "true" in
+def Tbc_RunningSumOp
+    : Tbc_InferredOp<"running_sum", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let resizesFixedLoops = "true";
+  let summary = "Sums over the elements up to each one along a dim";
+  let description = [{
+    y_i = sum of x_j over j <= i; over j < i if `exclusive`; if `reverse`, over j >= i and j > i. The dim is fixed,
+    the others are parallel. FLOPs: 1 per element.
+
+    Constraints:
+    (C1) `dim` is a dim of the input.
+  }];
+  let arguments = (ins Tbc_Tensor:$input, I64Attr:$dim, BoolAttr:$exclusive, BoolAttr:$reverse);
+  let results = (outs Tbc_Tensor:$result);
+}
+
 def Tbc_EinsumOp : Tbc_InferredOp<"einsum", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Sum of products over labelled dims";
   let description = [{

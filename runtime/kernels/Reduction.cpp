@@ -76,10 +76,41 @@ Tensors stabilizerMax(const KernelContext &context, const Attrs &attrs, const Te
   return {Tensor::zeros(resultTypes[0], context.arith)};
 }
 
+Tensors runningSum(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                   const Types &resultTypes) {
+  requireCounts(inputs, 1, resultTypes, 1);
+  const Shape &shape = inputs[0].shape();
+  requireShape("the result", resultTypes[0].shape, shape);
+  int64_t dim = requireDim(attrs.getInt("dim"), shape.size());
+  bool isExclusive = attrs.getBool("exclusive", false), isReverse = attrs.getBool("reverse", false);
+  int64_t size = shape[dim], stride = rowMajorStrides(shape)[dim];
+  std::vector<int64_t> starts =
+      listOffsets(without(shape, {dim}), without(rowMajorStrides(shape), {dim}));
+  return dispatch(inputs[0], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    const T *x = inputs[0].data<T>().data();
+    std::vector<T> y(inputs[0].numElements());
+    for (int64_t start : starts) {
+      Sum<T> sum;
+      for (int64_t i = 0; i < size; ++i) {
+        int64_t at = start + (isReverse ? size - 1 - i : i) * stride;
+        if (isExclusive)
+          y[at] = sum.result();
+        sum.add(x[at]);
+        if (!isExclusive)
+          y[at] = sum.result();
+      }
+    }
+    return {makeResult(context, resultTypes[0], std::move(y))};
+  });
+}
+
 } // namespace
 
 const KernelTable &tbc::kernels::reductionKernels() {
-  static const KernelTable table = {
-      {"reduce_sum", reduceSum}, {"reduce_max", reduceMax}, {"stabilizer_max", stabilizerMax}};
+  static const KernelTable table = {{"reduce_sum", reduceSum},
+                                    {"reduce_max", reduceMax},
+                                    {"stabilizer_max", stabilizerMax},
+                                    {"running_sum", runningSum}};
   return table;
 }

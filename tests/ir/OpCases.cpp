@@ -51,6 +51,9 @@ const std::vector<OpCase> &differentiableCases() {
 
       {"reduce_sum", "2x3x4xf32", "3xf32", "dims = array<i64: 0, 2>"},
       {"reduce_max", "2x3x4xf32", "3xf32", "dims = array<i64: 0, 2>"},
+      {"running_sum", "2x3x4xf32", "2x3x4xf32",
+       "dim = 1 : i64, exclusive = false, reverse = false"},
+      {"running_sum", "2x4xf32", "2x4xf32", "dim = 1 : i64, exclusive = true, reverse = true"},
       {"einsum", "2x3x4xf32, 5x4xf32", "2x3x5xf32",
        "lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 3, 2>, "
        "out_labels = array<i64: 0, 1, 3>"},

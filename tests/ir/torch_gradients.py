@@ -107,6 +107,13 @@ def reduce_sum(a, x):
 
 
 @op
+def running_sum(a, x):
+    y = x.flip(a["dim"]) if a["reverse"] else x
+    y = y.cumsum(a["dim"]) - (y if a["exclusive"] else 0)
+    return y.flip(a["dim"]) if a["reverse"] else y
+
+
+@op
 def reduce_max(a, x):
     return x.amax(a["dims"])
 

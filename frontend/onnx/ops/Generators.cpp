@@ -171,27 +171,27 @@ void importRunning(NodeContext &node, bool isProduct) {
   if (value.isKnown())
     return node.setOutput(0, Value::ofKnown(value.dtype, accumulateKnown(value, running)));
 
-  // A triangle of ones: from element i to place o, in the dims `axis` and after it.
+  if (!isProduct) {
+    std::vector<unsigned> dims;
+    mlir::Value input = coreWith(emitter, value, {axis}, dims);
+    int64_t dim = std::find(dims.begin(), dims.end(), axis) - dims.begin();
+    mlir::Value sums = emitter.createOne("running_sum", {input}, input.getType(),
+                                         {emitter.integer("dim", dim),
+                                          emitter.flag("exclusive", running.exclusive),
+                                          emitter.flag("reverse", running.reverse)});
+    return node.setOutput(0, Value::ofCore(value.dtype, value.shape, dims, sums));
+  }
+  // A triangle: from element i to place o, in the dims `axis` and after it.
   Shape square{value.shape[axis], value.shape[axis]};
   llvm::StringRef predicate =
       running.reverse ? (running.exclusive ? "gt" : "ge") : (running.exclusive ? "lt" : "le");
   Value triangle = compare(emitter, predicate, positions(square, 0), positions(square, 1));
-  if (kernels::isFloat(value.dtype) && !isProduct) {
-    std::vector<int64_t> labels, out;
-    for (unsigned dim = 0; dim < value.rank(); ++dim) {
-      labels.push_back(dim);
-      out.push_back(dim == axis ? value.rank() : dim);
-    }
-    return node.setOutput(0, einsum(emitter, value, labels, cast(emitter, triangle, value.dtype),
-                                    {axis, int64_t(value.rank())}, out));
-  }
   std::vector<unsigned> behind;
   for (unsigned dim = axis + 1; dim < value.rank(); ++dim)
     behind.push_back(dim - axis + 1);
-  Value terms = select(emitter, unsqueeze(triangle, behind), unsqueeze(value, {axis + 1}),
-                       number(value, isProduct ? 1 : 0));
-  node.setOutput(0,
-                 reduce(emitter, isProduct ? "reduce_prod" : "reduce_sum", terms, {axis}, false));
+  Value terms =
+      select(emitter, unsqueeze(triangle, behind), unsqueeze(value, {axis + 1}), number(value, 1));
+  node.setOutput(0, reduce(emitter, "reduce_prod", terms, {axis}, false));
 }
 
 } // namespace

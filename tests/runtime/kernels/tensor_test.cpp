@@ -212,6 +212,7 @@ TEST(Registry, IsComplete) {
                          "reduce_sum",
                          "reduce_max",
                          "stabilizer_max",
+                         "running_sum",
                          "einsum",
                          "gather",
                          "scatter_add",
