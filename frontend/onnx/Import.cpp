@@ -252,7 +252,7 @@ void GraphImporter::importNode(const GraphNode &node) {
       selections.import(node, context, *importer);
     else
       importer->import(context);
-    context.requireInputsAsked();
+    context.requireAllAsked();
     for (const Value &value : context.results())
       if (value.isDefined())
         checkResult(value.shape, marker);

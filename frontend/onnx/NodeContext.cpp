@@ -13,11 +13,52 @@ const Value &NodeContext::input(size_t i) const {
   return *inputs[i];
 }
 
-void NodeContext::requireInputsAsked() const {
+/// Attributes that an importer may leave unread: they change nothing in the forms that it takes.
+static bool saysNothing(llvm::StringRef type, const onnx::AttributeProto &attribute) {
+  struct Row {
+    const char *type, *attribute;
+  };
+  static constexpr Row rows[] = {
+      // Of float8 types, which are refused.
+      {"Cast", "round_mode"},
+      {"Cast", "saturate"},
+      {"CastLike", "round_mode"},
+      {"CastLike", "saturate"},
+      // tbc has one seed for the whole step.
+      {"Dropout", "seed"},
+      // The factor of an operand that is absent.
+      {"Gemm", "beta"},
+      // Only the branch taken is read.
+      {"If", "else_branch"},
+      {"If", "then_branch"},
+      // Of the output of indices, which is refused.
+      {"MaxPool", "storage_order"},
+      // The node's outputs are counted.
+      {"Split", "num_outputs"},
+      // Sorted is one of the orders that unsorted allows.
+      {"TopK", "sorted"},
+  };
+  std::string name = attribute.name();
+  if (name == "stash_type") // of norms: float, in which they compute anyway
+    return attribute.i() == onnx::TensorProto::FLOAT;
+  // Of reductions: what to do without axes; of the dims left over when none is reduced.
+  if (type.starts_with("Reduce") && (name == "noop_with_empty_axes" || name == "keepdims"))
+    return true;
+  if (name == "broadcast") // before operator set 7: how operands combine today
+    return true;
+  return llvm::any_of(rows,
+                      [&](const Row &row) { return type == row.type && name == row.attribute; });
+}
+
+void NodeContext::requireAllAsked() const {
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i] && !asked[i])
       throw ImportError("has " + std::to_string(inputs.size()) + " inputs; what input " +
                         std::to_string(i) + " ('" + inputName(i) + "') means is not known");
+  for (const onnx::AttributeProto &attribute : node.attribute())
+    if (!askedAttributes.count(attribute.name()) && !saysNothing(node.op_type(), attribute))
+      throw ImportError("attribute '" + attribute.name() +
+                        "' is not known to this op; export the model without it");
 }
 
 std::vector<Value> NodeContext::allInputs() const {
@@ -55,6 +96,7 @@ double NodeContext::scalar(size_t i) const {
 }
 
 const Body &NodeContext::body(llvm::StringRef attribute) const {
+  askedAttributes.insert(attribute.str());
   for (const Body &body : graphNode.bodies)
     if (body.attribute == attribute)
       return body;
@@ -62,6 +104,7 @@ const Body &NodeContext::body(llvm::StringRef attribute) const {
 }
 
 const onnx::AttributeProto *NodeContext::find(llvm::StringRef name) const {
+  askedAttributes.insert(name.str());
   const onnx::AttributeProto *found = nullptr;
   for (const onnx::AttributeProto &attribute : node.attribute()) {
     if (attribute.name() != name)

@@ -13,6 +13,8 @@
 
 #include <deque>
 #include <functional>
+#include <set>
+#include <string>
 
 namespace tbc::frontend {
 
@@ -62,8 +64,9 @@ public:
   const std::string &inputName(size_t i) const {
     return int(i) < node.input_size() ? node.input(int(i)) : node.op_type();
   }
-  /// ImportError if the node has an input that no one has asked for: one that the op has not.
-  void requireInputsAsked() const;
+  /// ImportError if the node has an input or attribute that no one has asked for: one that the op
+  /// has not, or that its importer does not know.
+  void requireAllAsked() const;
   void setOutput(size_t i, Value value) {
     if (i < outputs.size())
       outputs[i] = std::move(value);
@@ -110,6 +113,7 @@ private:
   const onnx::NodeProto &node;
   std::vector<const Value *> inputs;
   mutable std::vector<bool> asked;
+  mutable std::set<std::string> askedAttributes;
   std::vector<Value> outputs;
   std::deque<Value> added;
 };

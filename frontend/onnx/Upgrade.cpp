@@ -62,8 +62,10 @@ void NodeContext::upgrade() {
                       std::to_string(oldestForm(type)) +
                       " are supported. Convert the model with onnx.version_converter");
   for (const MovedAttribute &moved : movedAttributes) {
+    if (type != moved.type || opset >= moved.until)
+      continue;
     const onnx::AttributeProto *attribute = find(moved.attribute);
-    if (type != moved.type || opset >= moved.until || !attribute || hasInput(moved.input))
+    if (!attribute || hasInput(moved.input))
       continue;
     if (attribute->type() == onnx::AttributeProto::INTS)
       addInput(moved.input, Value::ofInts(attrInts(moved.attribute, {})));

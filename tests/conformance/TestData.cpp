@@ -2,12 +2,14 @@
 
 #include "tests/conformance/TestData.h"
 
+#include "frontend/onnx/Known.h"
+#include "frontend/onnx/Model.h"
+
 #include "onnx/onnx.pb.h"
 
 #include <cmath>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <sstream>
 
 namespace tbc::conformance {
@@ -17,30 +19,12 @@ using kernels::DType;
 using kernels::Tensor;
 using kernels::TensorType;
 
-static std::optional<DType> dtypeOf(int32_t type) {
-  switch (type) {
-  case onnx::TensorProto::DOUBLE:
-    return DType::F64;
-  case onnx::TensorProto::FLOAT:
-    return DType::F32;
-  case onnx::TensorProto::FLOAT16:
-    return DType::F16;
-  case onnx::TensorProto::BFLOAT16:
-    return DType::BF16;
-  case onnx::TensorProto::INT64:
-    return DType::I64;
-  case onnx::TensorProto::INT32:
-    return DType::I32;
-  case onnx::TensorProto::INT16:
-    return DType::I16;
-  case onnx::TensorProto::INT8:
-    return DType::I8;
-  case onnx::TensorProto::UINT8:
-    return DType::U8;
-  case onnx::TensorProto::BOOL:
-    return DType::Bool;
-  default:
-    return std::nullopt;
+/// UnsupportedData if tbc has no such element type.
+static DType dtypeOf(int32_t type, const std::string &what) {
+  try {
+    return frontend::dtypeOfOnnx(type, what);
+  } catch (const frontend::ImportError &error) {
+    throw UnsupportedData(error.what());
   }
 }
 
@@ -50,11 +34,8 @@ Tensor readTensorFile(const std::filesystem::path &path, Arith arith) {
   onnx::TensorProto proto;
   if (!file || !proto.ParseFromString(bytes) || proto.data_type() == 0)
     throw UnsupportedData(path.filename().string() + " is not a tensor");
-  std::optional<DType> dtype = dtypeOf(proto.data_type());
-  if (!dtype)
-    throw UnsupportedData(path.filename().string() + " has element type " +
-                          std::to_string(proto.data_type()));
-  TensorType type{*dtype, {proto.dims().begin(), proto.dims().end()}};
+  DType dtype = dtypeOf(proto.data_type(), path.filename().string());
+  TensorType type{dtype, {proto.dims().begin(), proto.dims().end()}};
   int64_t elements = kernels::numElements(type.shape);
   auto requireCount = [&](int64_t count, int64_t expected) {
     if (count != expected)
@@ -62,16 +43,16 @@ Tensor readTensorFile(const std::filesystem::path &path, Arith arith) {
                                std::to_string(expected));
   };
   if (proto.has_raw_data()) {
-    requireCount(proto.raw_data().size(), elements * kernels::byteWidth(*dtype));
+    requireCount(proto.raw_data().size(), elements * kernels::byteWidth(dtype));
     return Tensor::fromBytes(type, arith, proto.raw_data().data());
   }
-  if (*dtype == DType::F32) {
+  if (dtype == DType::F32) {
     requireCount(proto.float_data_size(), elements);
     return elements == 0 ? Tensor::zeros(type, arith)
                          : Tensor::fromDoubles(
                                type, arith, {proto.float_data().begin(), proto.float_data().end()});
   }
-  if (*dtype == DType::F64) {
+  if (dtype == DType::F64) {
     requireCount(proto.double_data_size(), elements);
     return elements == 0
                ? Tensor::zeros(type, arith)
@@ -79,17 +60,17 @@ Tensor readTensorFile(const std::filesystem::path &path, Arith arith) {
                                      {proto.double_data().begin(), proto.double_data().end()});
   }
   std::vector<int64_t> ints(proto.int32_data().begin(), proto.int32_data().end());
-  if (*dtype == DType::I64)
+  if (dtype == DType::I64)
     ints.assign(proto.int64_data().begin(), proto.int64_data().end());
   requireCount(ints.size(), elements);
   if (elements == 0)
     return Tensor::zeros(type, arith);
-  if (!kernels::isFloat(*dtype))
+  if (!kernels::isFloat(dtype))
     return Tensor::fromInts(type, ints);
   std::vector<double> reals;
   for (int64_t bits : ints)
-    reals.push_back(*dtype == DType::BF16 ? kernels::decodeBF16(uint16_t(bits))
-                                          : kernels::decodeF16(uint16_t(bits)));
+    reals.push_back(dtype == DType::BF16 ? kernels::decodeBF16(uint16_t(bits))
+                                         : kernels::decodeF16(uint16_t(bits)));
   return Tensor::fromDoubles(type, arith, reals);
 }
 

@@ -2,6 +2,7 @@
 
 #include "ir/Interpreter.h"
 #include "tests/frontend/ModelBuilder.h"
+#include "tests/frontend/ModelRunner.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -15,6 +16,7 @@ using namespace tbc::test;
 using kernels::Arith;
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
 
 namespace {
 
@@ -430,6 +432,18 @@ TEST_F(Ops, EinsumOfThreeWithADiagonal) {
   ModelBuilder::attr(einsum, "equation", std::string("...ii, i, j -> ...j"));
   // Diagonals 0, 3 and 4, 7.
   EXPECT_THAT(run(b), ElementsAre(30, 60, 74, 148));
+}
+
+/// What an importer does not read would change what the node means, unseen.
+TEST_F(Ops, UnknownInputsAndAttributesAreErrors) {
+  ModelBuilder more = withInput({"1"});
+  more.node("Relu", {"x", "x"}, {"y"}, "r");
+  EXPECT_THAT(importError(more.bytes()),
+              HasSubstr("node 'r' (Relu): has 2 inputs; what input 1 ('x') means is not known"));
+  ModelBuilder leaky = withInput({"1"});
+  floatAttr(leaky.node("Relu", {"x"}, {"y"}, "r"), "slope", 0.1f);
+  EXPECT_THAT(importError(leaky.bytes()),
+              HasSubstr("node 'r' (Relu): attribute 'slope' is not known to this op"));
 }
 
 } // namespace
