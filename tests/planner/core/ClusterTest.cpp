@@ -150,7 +150,7 @@ TEST(Cluster, HostileTextIsAnErrorAndNothingElse) {
   for (size_t length = 0; length < good.size(); length += 37)
     EXPECT_NE(errorOf(good.substr(0, length)), "no error") << length;
   for (const char *text : {"", "\0", "[", "a = ", "name = 3", "[[device]]", "device = 1",
-                           "\xff\xfe", "[network]\nintra_node = []"})
+                           "\xff\xfe", "\u0100 = 1", "[a]\n\u040c", "[network]\nintra_node = []"})
     EXPECT_NE(errorOf(text), "no error") << text;
   EXPECT_NE(errorOf(std::string(100000, '[')), "no error");
 }
