@@ -14,8 +14,10 @@ namespace tbc::driver {
 
 namespace {
 
-/// Models of at most this many parameters are verified at their own sizes.
+/// Models of at most this many parameters are verified at their own sizes, if a step has no more
+/// than so many FLOPs: a second or two in the reference kernels.
 constexpr int64_t kFullSizeParameters = int64_t(1) << 20;
+constexpr double kFullSizeFlops = 2e9;
 
 std::string arrow(int64_t from, int64_t to) {
   return std::to_string(from) + " -> " + std::to_string(to);
@@ -112,7 +114,10 @@ Status Shrinker::chooseSizes() {
   int64_t parameters = 0;
   for (const frontend::ParameterSource &source : step.model.parameters)
     parameters += source.isState ? 0 : kernels::numElements(source.shape);
-  if (parameters <= kFullSizeParameters)
+  double flops = 0; // of a step; the graph is that of one micro-batch of another size
+  for (const reshard::GraphOp &op : step.step.graph.ops)
+    flops += op.flops * double(original.job.globalBatch) / double(step.model.batch);
+  if (parameters <= kFullSizeParameters && flops <= kFullSizeFlops)
     return Status::ok();
   auto units = unitsOfFactors();
   if (!units)
