@@ -4,6 +4,7 @@
 #include "ir/Contraction.h"
 #include "ir/Formula.h"
 #include "ir/Movement.h"
+#include "ir/Vocabulary.h"
 
 using namespace mlir;
 
@@ -89,53 +90,44 @@ LogicalResult CrossEntropyOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotan
   return success();
 }
 
-/// Where a logit is that of its row's label.
-static Value isLabel(Formula &f, Value logits, Value labels) {
-  auto type =
-      RankedTensorType::get(tensorType(logits).getShape(), tensorType(labels).getElementType());
-  int64_t last = type.getRank() - 1;
-  Value index = f.make<IotaOp>(type, last);
-  return f.compare(index, f.repeat(labels, index, {last}), "eq");
-}
-
 /// Where a label is not the one that is ignored.
 static Value isCounted(Formula &f, Value labels, int64_t ignoreIndex) {
   return f.compare(labels, f.number(labels, double(ignoreIndex)), "ne");
 }
 
+/// What the target takes of the label's class, and of every class: 1 - s and s / v.
+static std::pair<double, double> targetWeights(const APFloat &smoothing, int64_t classes) {
+  double s = smoothing.convertToDouble();
+  return {1 - s, s / double(classes)};
+}
+
 LogicalResult CrossEntropyOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
   Formula f{builder, getLoc()};
-  Value x = f.wide(getLogits());
-  int64_t last = tensorType(x).getRank() - 1;
-  Value m = f.make<StabilizerMaxOp>(x, ArrayRef<int64_t>{last});
-  Value l = f.sum(f.exp(f.sub(x, f.repeat(m, x, {last}))), {last});
-  Value chosen = f.sum(f.select(isLabel(f, x, getLabels()), x, f.number(x, 0)), {last});
-  if (double smoothing = getLabelSmoothing().convertToDouble()) {
-    double share = smoothing / double(tensorType(x).getDimSize(last));
-    Value spread = f.sum(x, {last});
-    chosen = f.add(f.mul(chosen, f.number(chosen, 1 - smoothing)),
-                   f.mul(spread, f.number(spread, share)));
-  }
-  Value loss = f.sub(f.add(m, f.log(l)), chosen);
+  int64_t last = tensorType(getLogits()).getRank() - 1;
+  int64_t classes = tensorType(getLogits()).getDimSize(last);
+  auto [onLabel, onAll] = targetWeights(getLabelSmoothing(), classes);
+  VocabularyNumbers v = numberVocabulary(builder, getLoc(), classes);
+  Value m = f.wide(f.make<StabilizerMaxOp>(getLogits(), ArrayRef<int64_t>{last}));
+  auto sums = builder.create<ClassSumsOp>(getLoc(), getLogits(), m, getLabels(), v.numbers, v.last,
+                                          getIgnoreIndexAttr(), builder.getF64FloatAttr(onLabel),
+                                          builder.getF64FloatAttr(onAll));
+  Value loss = f.sub(f.add(m, f.log(sums.getDenominator())), sums.getTarget());
   Value counts = isCounted(f, getLabels(), getIgnoreIndex());
-  results.assign({f.select(counts, loss, f.number(loss, 0)), m, l});
+  results.assign({f.select(counts, loss, f.number(loss, 0)), m, sums.getDenominator()});
   return success();
 }
 
 LogicalResult CrossEntropyGradOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
   Formula f{builder, getLoc()};
-  Value x = f.wide(getLogits());
-  int64_t last = tensorType(x).getRank() - 1;
-  Value e = f.exp(f.sub(x, f.repeat(getMaximum(), x, {last})));
-  Value p = f.div(e, f.repeat(getDenominator(), x, {last}));
-  double smoothing = getLabelSmoothing().convertToDouble();
-  double share = smoothing / double(tensorType(x).getDimSize(last));
-  Value hot =
-      f.select(isLabel(f, x, getLabels()), f.number(x, 1 - smoothing + share), f.number(x, share));
+  int64_t classes = tensorType(getLogits()).getShape().back();
+  auto [onLabel, onAll] = targetWeights(getLabelSmoothing(), classes);
+  VocabularyNumbers v = numberVocabulary(builder, getLoc(), classes);
   Value counts = isCounted(f, getLabels(), getIgnoreIndex());
   Value scale = f.select(counts, getCotangent(), f.number(getCotangent(), 0));
-  Value dx = f.mul(f.repeat(scale, x, {last}), f.sub(p, hot));
-  results.assign({f.cast(dx, getType().getElementType())});
+  results.assign(
+      {f.make<ClassSumsGradOp>(getLogits(), getMaximum(), getLabels(), v.numbers, v.last,
+                               f.div(scale, getDenominator()), f.neg(scale), getIgnoreIndexAttr(),
+                               builder.getF64FloatAttr(onLabel), builder.getF64FloatAttr(onAll))});
   return success();
 }
 

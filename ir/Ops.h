@@ -23,5 +23,6 @@
 #include "ir/Pooling.h"
 #include "ir/Random.h"
 #include "ir/Recurrent.h"
+#include "ir/Vocabulary.h"
 
 #endif // TBC_IR_OPS_H

@@ -27,6 +27,7 @@ void registerOptimizerOps(TbcDialect &dialect);
 void registerPoolingOps(TbcDialect &dialect);
 void registerRandomOps(TbcDialect &dialect);
 void registerRecurrentOps(TbcDialect &dialect);
+void registerVocabularyOps(TbcDialect &dialect);
 
 } // namespace tbc
 

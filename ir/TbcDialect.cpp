@@ -26,6 +26,7 @@ void TbcDialect::initialize() {
   registerPoolingOps(*this);
   registerRandomOps(*this);
   registerRecurrentOps(*this);
+  registerVocabularyOps(*this);
 }
 
 FactorRule elementwiseRule(Operation *op) {

@@ -23,6 +23,7 @@ void addExpertPatterns(mlir::RewritePatternSet &patterns);
 void addExpertLoopPatterns(mlir::RewritePatternSet &patterns);
 void addExpertGatherPatterns(mlir::RewritePatternSet &patterns);
 void addAttentionPatterns(mlir::RewritePatternSet &patterns);
+void addEmbeddingPatterns(mlir::RewritePatternSet &patterns);
 
 /// Remarks, at each attention that stays decomposed, why.
 void explainAttentions(mlir::func::FuncOp function);

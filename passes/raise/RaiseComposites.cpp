@@ -41,6 +41,7 @@ const Phase phases[] = {
     {"routed_experts", raise::addExpertPatterns},
     {"swiglu", raise::addSwigluPatterns},
     {"attention", raise::addAttentionPatterns},
+    {"embedding", raise::addEmbeddingPatterns},
 };
 
 } // namespace

@@ -85,7 +85,7 @@ Tensors crossEntropyGrad(const KernelContext &context, const Attrs &attrs, const
     Operand<T> x(inputs[0]), m(inputs[2]), l(inputs[3]), dloss(inputs[4]);
     double spread = labels.smoothing / double(classes);
     T elsewhere = compositeConstant<T>(inputs[0].dtype(), spread);
-    T onLabel = compositeConstant<T>(inputs[0].dtype(), 1 - labels.smoothing + spread);
+    T onLabel = elsewhere + compositeConstant<T>(inputs[0].dtype(), 1 - labels.smoothing);
     std::vector<T> dx(x.size(), zero);
     for (int64_t row = 0; row < labels.rows(); ++row) {
       if (labels.ignored(row))

@@ -20,6 +20,7 @@
 #include "runtime/kernels/Random.h"
 #include "runtime/kernels/Recurrent.h"
 #include "runtime/kernels/Reduction.h"
+#include "runtime/kernels/Vocabulary.h"
 
 #include <map>
 
@@ -32,7 +33,8 @@ static const std::map<std::string_view, KernelFn> &registry() {
          {&elementwiseKernels(), &movementKernels(), &reductionKernels(), &einsumKernels(),
           &indexingKernels(), &convolutionKernels(), &poolingKernels(), &activationKernels(),
           &normalizationKernels(), &batchNormKernels(), &attentionKernels(), &crossEntropyKernels(),
-          &optimizerKernels(), &expertKernels(), &randomKernels(), &recurrentKernels()})
+          &optimizerKernels(), &expertKernels(), &randomKernels(), &recurrentKernels(),
+          &vocabularyKernels()})
       for (const KernelEntry &entry : *table)
         require(result.emplace(entry.mnemonic, entry.kernel).second, [&] {
           return "two kernels are registered for '" + std::string(entry.mnemonic) + "'";

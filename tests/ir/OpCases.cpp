@@ -143,6 +143,28 @@ const std::vector<OpCase> &differentiableCases() {
        "ignore_index = -100 : i64, label_smoothing = 0.25 : f64"},
       {"cross_entropy", "2x3x4xf32, 2x3xi64", "2x3xf32, 2x3xf32, 2x3xf32",
        "ignore_index = -100 : i64"},
+      // Shards of vocabularies of 8: some rows and labels are elsewhere, and the last is padding.
+      {"embedding",
+       "4x3xf32, 2x2xi64, 4xi64, i64",
+       "2x2x3xf32",
+       "",
+       false,
+       std::nullopt,
+       {{1, {-4, 3, 7, 5}}, {2, {3, 4, 5, -1}}, {3, {7}}}},
+      {"class_sums",
+       "2x3x4xf32, 2x3xf32, 2x3xi64, 4xi64, i64",
+       "2x3xf32, 2x3xf32",
+       "ignore_index = -100 : i64, label_weight = 0.75 : f64, class_weight = 0.03125 : f64",
+       false,
+       std::vector<unsigned>{0},
+       {{2, {-100, 3, 7, 5, 4, 0}}, {3, {3, 4, 5, -1}}, {4, {7}}}},
+      {"class_sums",
+       "3x4xf64, 3xf64, 3xi64, 4xi64, i64",
+       "3xf64, 3xf64",
+       "ignore_index = -100 : i64, label_weight = 1.0 : f64, class_weight = 0.0 : f64",
+       false,
+       std::vector<unsigned>{0},
+       {{2, {1, -100, 3}}, {3, {0, 1, 2, 3}}, {4, {3}}}},
       {"routed_experts", "3x4xf32, 3x2xf32, 2x10x4xf32, 2x6x5xf32", "3x6xf32",
        "activation = \"silu\", gated = true, top = 2 : i64"},
       {"routed_experts", "3x4xf32, 3x2xf32, 2x5x4xf32, 2x6x5xf32", "3x6xf32",
@@ -276,7 +298,7 @@ std::vector<kernels::Tensor> operandsFor(const OpCase &opCase, ParsedModule &mod
   std::mt19937 random(7);
   std::uniform_real_distribution<double> magnitude(0.2, 1.5);
   std::vector<kernels::Tensor> tensors;
-  for (Type type : module.function("f").getArgumentTypes()) {
+  for (auto [operand, type] : llvm::enumerate(module.function("f").getArgumentTypes())) {
     kernels::TensorType kernelType = *toKernelType(type);
     size_t count = kernels::numElements(kernelType.shape);
     if (!kernels::isFloat(kernelType.dtype)) {
@@ -285,6 +307,8 @@ std::vector<kernels::Tensor> operandsFor(const OpCase &opCase, ParsedModule &mod
         value = random() % (kernelType.dtype == kernels::DType::Bool ? 2 : 3);
       if (opCase.attributes.find("ignore_index") != std::string::npos)
         ints[0] = -100;
+      if (auto given = opCase.integers.find(operand); given != opCase.integers.end())
+        ints = given->second;
       tensors.push_back(kernels::Tensor::fromInts(kernelType, ints));
       continue;
     }

@@ -10,6 +10,7 @@
 #include "runtime/kernels/Tensor.h"
 #include "tests/ir/ParsedModule.h"
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct OpCase {
   bool positive = false;
   /// The operands with a gradient; without: every float operand.
   std::optional<std::vector<unsigned>> differentiated = std::nullopt;
+  /// The values of integer operands, where any others would be wrong.
+  std::map<unsigned, std::vector<int64_t>> integers = {};
 
   /// A function @f that applies the op to its arguments and returns its results.
   std::string module() const;
@@ -42,7 +45,7 @@ const std::vector<OpCase> &compositeCases();
 mlir::Operation *theOp(ParsedModule &module);
 
 /// Values for the arguments of @f, the same in every arithmetic: floats as OpCase says, integers 0
-/// to 2 but the first -100 where the op ignores that label.
+/// to 2 but the first -100 where the op ignores that label, unless the case gives them.
 std::vector<kernels::Tensor> operandsFor(const OpCase &opCase, ParsedModule &module,
                                          kernels::Arith arith);
 

@@ -129,6 +129,21 @@ def gather(a, table, indices):
     return picked.reshape(table.shape[:a["dim"]] + indices.shape + table.shape[a["dim"] + 1:])
 
 
+def here(numbers, wanted):
+    """One where an entry that is no padding has a wanted number: [wanted.., v]."""
+    return (numbers == wanted.unsqueeze(-1)).double() * (numbers >= 0)
+
+
+@op
+def embedding(a, table, indices, numbers, last):
+    return here(numbers, torch.where(indices < 0, indices + last + 1, indices)) @ table
+
+
+@op
+def class_sums(a, x, m, labels, numbers, last):
+    return ((x - m.unsqueeze(-1)).exp() * (numbers >= 0)).sum(-1)  # the first result
+
+
 @op
 def scatter_add(a, updates, indices, result):
     # The transpose of gather: one row after the other.

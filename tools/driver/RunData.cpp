@@ -7,6 +7,7 @@
 #include "ir/Evaluate.h"
 #include "ir/Loss.h"
 #include "ir/Movement.h"
+#include "ir/Vocabulary.h"
 
 #include "passes/random/UseDropout.h"
 
@@ -34,6 +35,10 @@ static int64_t upperBound(Value input) {
         limit(tensorType(gather.getTable()).getDimSize(gather.getDim()));
       else if (auto loss = dyn_cast<CrossEntropyOp>(op); loss && use.getOperandNumber() == 1)
         limit(tensorType(loss.getLogits()).getShape().back());
+      else if (auto embedding = dyn_cast<EmbeddingOp>(op); embedding && use.getOperandNumber() == 1)
+        limit(tensorType(embedding.getTable()).getDimSize(0));
+      else if (auto sums = dyn_cast<ClassSumsOp>(op); sums && use.getOperandNumber() == 2)
+        limit(tensorType(sums.getLogits()).getShape().back());
       else if (isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, CastOp>(op))
         reached.insert(op->getResult(0));
     }
@@ -46,6 +51,8 @@ static std::optional<int64_t> ignoredLabel(Value input) {
   for (Operation *user : input.getUsers()) {
     if (auto loss = dyn_cast<CrossEntropyOp>(user); loss && loss.getLabels() == input)
       return int64_t(loss.getIgnoreIndex());
+    if (auto sums = dyn_cast<ClassSumsOp>(user); sums && sums.getLabels() == input)
+      return int64_t(sums.getIgnoreIndex());
     if (isa<ReshapeOp>(user))
       if (auto ignored = ignoredLabel(user->getResult(0)))
         return ignored;

@@ -2,6 +2,7 @@
 
 #include "tools/driver/TrainingStep.h"
 
+#include "ir/Loss.h"
 #include "ir/Normalization.h"
 #include "ir/Rebatch.h"
 #include "passes/autodiff/Differentiate.h"
@@ -68,9 +69,10 @@ static LogicalResult buildStep(ModuleOp module, const StepOptions &options) {
   if (failed(attachLoss(module, lossOptions(options))))
     return failure();
   auto train = module.lookupSymbol<func::FuncOp>("train");
-  // Batch statistics run over the batch, which every plan shards.
-  auto isBatchNorm = [](Operation *op) { return isa<BatchNormTrainOp>(op); };
-  if (failed(decomposeComposites(train, isBatchNorm)))
+  // Batch statistics run over the batch, which every plan shards; the sums of a cross entropy over
+  // the vocabulary, which a plan may.
+  auto isSummed = [](Operation *op) { return isa<BatchNormTrainOp, CrossEntropyOp>(op); };
+  if (failed(decomposeComposites(train, isSummed)))
     return failure();
   AutodiffOptions autodiff;
   autodiff.freeze = options.freeze;

@@ -263,7 +263,11 @@ TEST(Registry, IsComplete) {
                          "clip_value",
                          "update_if",
                          "dropout",
-                         "dropout_train"})
+                         "dropout_train",
+                         "embedding",
+                         "embedding_grad",
+                         "class_sums",
+                         "class_sums_grad"})
     EXPECT_NE(findKernel(op), nullptr) << op;
 }
 

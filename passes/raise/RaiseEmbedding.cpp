@@ -1,0 +1,44 @@
+//===- RaiseEmbedding.cpp - embedding --------------------------------------===//
+
+#include "passes/raise/Patterns.h"
+
+#include "ir/Contraction.h"
+#include "ir/Vocabulary.h"
+
+using namespace mlir;
+
+namespace tbc::raise {
+
+namespace {
+
+/// Rows of a parameter. What a model computes may be gathered by rows too, but nothing is gained by
+/// having it in shards.
+struct RaiseEmbedding : OpRewritePattern<GatherOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(GatherOp gather, PatternRewriter &rewriter) const override {
+    auto table = dyn_cast<BlockArgument>(gather.getTable());
+    auto function = dyn_cast<func::FuncOp>(gather->getParentOp());
+    if (!table || !function || gather.getDim() != 0 ||
+        !isa<FloatType>(tensorType(table).getElementType()))
+      return failure();
+    auto role = function.getArgAttrOfType<StringAttr>(table.getArgNumber(), kRoleAttr);
+    if (!role || role.getValue() != "param")
+      return failure();
+    VocabularyNumbers rows =
+        numberVocabulary(rewriter, gather.getLoc(), tensorType(table).getDimSize(0));
+    auto embedding = rewriter.create<EmbeddingOp>(gather.getLoc(), table, gather.getIndices(),
+                                                  rows.numbers, rows.last);
+    embedding->setDiscardableAttrs(gather->getDiscardableAttrDictionary());
+    rewriter.replaceOp(gather, embedding);
+    return success();
+  }
+};
+
+} // namespace
+
+void addEmbeddingPatterns(RewritePatternSet &patterns) {
+  patterns.add<RaiseEmbedding>(patterns.getContext());
+}
+
+} // namespace tbc::raise

@@ -1,0 +1,132 @@
+//===- vocabulary_test.cpp - Vocabulary parallelism ---------------------------===//
+//
+// The rows of the embedding table and the classes of the cross entropy on `tp`, and nothing else:
+// the collectives are those of Megatron-LM's parallel embedding and parallel cross entropy (Shoeybi
+// et al. 2019, section 3), and no rank has the whole table or all logits of a token.
+//
+//===----------------------------------------------------------------------===//
+
+#include "planner/core/Place.h"
+#include "tests/tools/PlanSupport.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+using namespace tbc;
+using reshard::CollectiveCount;
+using reshard::CollectiveKind;
+
+namespace {
+
+const reshard::GraphOp *findOp(const reshard::Graph &graph, const std::string &kind) {
+  for (const reshard::GraphOp &op : graph.ops)
+    if (op.kind == kind)
+      return &op;
+  return nullptr;
+}
+
+/// The loop that embedding sums away.
+int vocabularyLoop(const reshard::GraphOp &embedding) {
+  for (size_t loop = 0; loop < embedding.loops.size(); ++loop)
+    if (embedding.loops[loop].kind == reshard::LoopKind::Reduction)
+      return int(loop);
+  return -1;
+}
+
+/// The bytes of a collective over `value` as it is on a rank of `dataRanks`.
+int64_t bytesOf(const reshard::Graph &graph, int value, int64_t dataRanks) {
+  return graph.values[value].layout.numElements() * graph.values[value].layout.elementBytes /
+         dataRanks;
+}
+
+struct VocabularyCase {
+  const char *model;
+  const char *mesh;
+  bool isTied; // the table is the last matrix too
+};
+void PrintTo(const VocabularyCase &c, std::ostream *out) { *out << c.model << " " << c.mesh; }
+
+class Vocabulary : public testing::TestWithParam<VocabularyCase> {};
+
+TEST_P(Vocabulary, IsSummedOverItsShards) {
+  test::Model model = test::loadModel(GetParam().model, "sgd");
+  auto made = test::makePlan(model, {GetParam().mesh});
+  ASSERT_TRUE(made) << made.error().message;
+  planner::Plan plan = *made;
+  const reshard::Graph graph =
+      planner::withBatch(model.step->step.graph, plan.microBatch * plan.mesh.dataRanks());
+  const reshard::GraphOp *embedding = findOp(graph, "embedding");
+  const reshard::GraphOp *sums = findOp(graph, "class_sums");
+  ASSERT_TRUE(embedding && sums);
+  // Tied or not, both are numbered apart, so the last matrix has a factor of its own.
+  std::vector<reshard::FactorId> vocabulary = {embedding->loops[vocabularyLoop(*embedding)].factor,
+                                               sums->loops[vocabularyLoop(*sums)].factor};
+  plan.ops.clear();
+  for (size_t index = 0; index < graph.ops.size(); ++index) {
+    const reshard::GraphOp &op = graph.ops[index];
+    if (op.generator || !planner::choosesForItself(graph, int(index)))
+      continue;
+    planner::OpDecision decision;
+    decision.ops = {op.id};
+    for (size_t loop = 0; loop < op.loops.size(); ++loop) {
+      if (op.loops[loop].factor == graph.batchFactor && plan.mesh.dp > 1)
+        decision.loopAxes[int(loop)] = {"dp"};
+      if (std::count(vocabulary.begin(), vocabulary.end(), op.loops[loop].factor))
+        decision.loopAxes[int(loop)] = {"tp"};
+    }
+    plan.ops.push_back(decision);
+  }
+
+  auto compiled = driver::compilePlan(*model.step, plan);
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  const int64_t dp = plan.mesh.dp;
+  std::map<int64_t, int64_t> expected, actual; // executions per step by bytes of an all_reduce
+  auto expect = [&](int value) { expected[bytesOf(graph, value, dp)] += plan.accumulation; };
+  expect(embedding->results[0]);
+  expect(findOp(graph, "stabilizer_max")->results[0]);
+  expect(sums->results[0]);
+  expect(sums->results[1]);
+  // Back through the last matrix: the gradient of its other operand.
+  expect(embedding->results[0]);
+  if (dp == 1) // the step's own scalars travel over every axis
+    expected[graph.stepTotalBytes] += 1;
+  for (const CollectiveCount &line : driver::countInstructions(compiled->program))
+    if (line.axes == "tp") {
+      EXPECT_EQ(line.kind, CollectiveKind::AllReduce) << line.bytes;
+      actual[line.bytes] += line.count;
+    }
+  EXPECT_EQ(actual, expected);
+
+  for (const reshard::GraphParameter &parameter : graph.parameters) {
+    const reshard::GraphValue &value = graph.values[parameter.value];
+    size_t index = &parameter - graph.parameters.data();
+    bool isTable = parameter.value == embedding->operands[0];
+    bool isLast = std::any_of(value.users.begin(), value.users.end(), [&](int user) {
+      const auto &loops = graph.ops[user].loops;
+      return std::any_of(loops.begin(), loops.end(),
+                         [&](const auto &loop) { return loop.factor == vocabulary[1]; });
+    });
+    int64_t local = reshard::localBytes(value.layout, compiled->derivation.stored[index]);
+    int64_t ranks = isTable || isLast ? plan.mesh.tp : 1;
+    EXPECT_EQ(local * ranks, value.layout.numElements() * value.layout.elementBytes) << value.name;
+    EXPECT_EQ(isTable && isLast, isTable && GetParam().isTied) << value.name;
+  }
+
+  auto data = driver::makeRunData(*model.step, plan, 2, kernels::Arith::Residue61, 7);
+  ASSERT_TRUE(data) << data.error().message;
+  auto serial = driver::runSerial(*model.step, plan, *data, kernels::Arith::Residue61);
+  ASSERT_TRUE(serial) << serial.error().message;
+  auto parallel = driver::runParallel(compiled->program, *data, kernels::Arith::Residue61);
+  ASSERT_TRUE(parallel) << parallel.error().message;
+  for (const driver::Comparison &line : driver::compareExactly(*serial, *parallel))
+    EXPECT_TRUE(line.equal) << "residue differs: " << line.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Vocabulary,
+                         testing::Values(VocabularyCase{"tiny-llama", "tp=2", false},
+                                         VocabularyCase{"tiny-llama", "tp=4", false},
+                                         VocabularyCase{"tiny-llama", "dp=2,tp=2", false},
+                                         VocabularyCase{"tiny-gpt2", "tp=2", true}));
+
+} // namespace
