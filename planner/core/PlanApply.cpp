@@ -121,6 +121,9 @@ private:
         fail("stages", "\"" + id +
                            "\" must be a forward op, the first the first op of the model, " +
                            "and each after the one before");
+      else if (op > 0 && (step.graph.ops[op].generator || op == firstOwnOp(step.graph)))
+        fail("stages", "a stage that begins or ends at \"" + id +
+                           "\" would have to be there for constants alone");
       firstOps.push_back(op);
     }
     return firstOps;

@@ -67,6 +67,12 @@ static std::vector<bool> gradientSums(const Graph &graph) {
   return sums;
 }
 
+int firstOwnOp(const Graph &graph) {
+  return int(std::find_if(graph.ops.begin(), graph.ops.end(),
+                          [](const GraphOp &op) { return !op.generator; }) -
+             graph.ops.begin());
+}
+
 std::vector<bool> stageMayBegin(const Graph &graph) {
   std::vector<int> anchors = forwardAnchors(graph);
   std::vector<bool> sums = gradientSums(graph);
@@ -97,7 +103,10 @@ std::vector<bool> stageMayBegin(const Graph &graph) {
   }
   std::vector<bool> mayBegin(numForward);
   for (int op = 0, held = 0; op < numForward; ++op)
-    mayBegin[op] = (held += change[op]) == 0;
+    mayBegin[op] = (held += change[op]) == 0 && (op == 0 || !graph.ops[op].generator);
+  // Generators run wherever they are needed: no stage is there for them alone.
+  if (int first = firstOwnOp(graph); first > 0 && first < numForward)
+    mayBegin[first] = false;
   return mayBegin;
 }
 
