@@ -10,12 +10,10 @@
 //         key_mask   mask[b, j] != 0
 //         segments   query_segments[b, i] == key_segments[b, j]
 //         ordered    key_positions[b, j] <= query_positions[b, i]
-//       The masks are bool[b,t] if key_mask, then integers [b,s] and [b,t] if segments, and the same
-//       if ordered.
-//       z_ij = (sum_d q_id * k_jd) * scale;  m_i = stabilizer_max of z_ij over the readable j
-//       e_ij = exp(z_ij - m_i) for readable j, else 0;  l_i = sum_j e_ij;  p_ij = e_ij / l_i
-//       o_i = sum_j p_ij * v_j
-//       A query that may read no key at all, by hidden_rows:
+//       The masks are bool[b,t] if key_mask, then integers [b,s] and [b,t] if segments, and the
+//       same if ordered. z_ij = (sum_d q_id * k_jd) * scale;  m_i = stabilizer_max of z_ij over the
+//       readable j e_ij = exp(z_ij - m_i) for readable j, else 0;  l_i = sum_j e_ij;  p_ij = e_ij /
+//       l_i o_i = sum_j p_ij * v_j A query that may read no key at all, by hidden_rows:
 //         zero       m = l = o = 0
 //         mean       reads every key, with z = 0: o is the mean of the values
 //         nearest    the same over the keys that break the fewest conditions, where window and
