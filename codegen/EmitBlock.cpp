@@ -46,7 +46,7 @@ FailureOr<int> StageEmitter::slot(StringRef role, StringRef name, kernels::Tenso
                       .Cases("loss_acc", "loss", Role::Loss)
                       .Cases("input", "label", Role::Input)
                       .Case("residual", Role::Residual)
-                      .Cases("lr", "step", Role::Scalar)
+                      .Case("lr", Role::Scalar)
                       .Default(std::nullopt);
   if (!slotRole)
     return emitError(loc) << "role \"" << role << "\" of \"" << name << "\" has no slot";

@@ -68,6 +68,8 @@ static FailureOr<program::GlobalTensor> toGlobalTensor(const PartitionedTensor &
     result.initializer = tensor.name;
   else if (!tensor.copyOf.empty())
     result.initializer = tensor.copyOf;
+  else
+    result.fill = tensor.initial;
   std::optional<kernels::DType> dtype = toKernelDType(tensor.elementType);
   if (!dtype)
     return failure();

@@ -129,8 +129,9 @@ FailureOr<kernels::Attrs> toKernelAttrs(Operation *op) {
   return attrs;
 }
 
-FailureOr<SmallVector<kernels::Tensor>>
-evaluateOp(Operation *op, ArrayRef<kernels::Tensor> operands, kernels::Arith arith) {
+FailureOr<SmallVector<kernels::Tensor>> evaluateOp(Operation *op,
+                                                   ArrayRef<kernels::Tensor> operands,
+                                                   const kernels::KernelContext &context) {
   StringRef mnemonic = op->getName().stripDialect();
   kernels::KernelFn kernel = nullptr;
   if (op->getName().getDialectNamespace() == "tbc")
@@ -151,7 +152,7 @@ evaluateOp(Operation *op, ArrayRef<kernels::Tensor> operands, kernels::Arith ari
 
   std::vector<kernels::Tensor> results;
   try {
-    results = kernel({arith}, *attrs, {operands.begin(), operands.end()}, types);
+    results = kernel(context, *attrs, {operands.begin(), operands.end()}, types);
   } catch (const kernels::KernelError &error) {
     return op->emitOpError() << "cannot be evaluated: " << error.what();
   }

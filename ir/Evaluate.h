@@ -7,8 +7,7 @@
 #ifndef TBC_IR_EVALUATE_H
 #define TBC_IR_EVALUATE_H
 
-#include "runtime/kernels/Attrs.h"
-#include "runtime/kernels/Tensor.h"
+#include "runtime/kernels/Kernel.h"
 
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
@@ -33,7 +32,8 @@ mlir::FailureOr<kernels::Attrs> toKernelAttrs(mlir::Operation *op);
 /// Errors, at the op: there is no kernel of that name (collectives have none: they are not local),
 /// the kernel refuses the operands, or its results are not of the op's result types.
 mlir::FailureOr<llvm::SmallVector<kernels::Tensor>>
-evaluateOp(mlir::Operation *op, llvm::ArrayRef<kernels::Tensor> operands, kernels::Arith arith);
+evaluateOp(mlir::Operation *op, llvm::ArrayRef<kernels::Tensor> operands,
+           const kernels::KernelContext &context);
 
 } // namespace tbc
 

@@ -68,13 +68,14 @@ static LogicalResult checkInputs(func::FuncOp function, ArrayRef<RankTensors> in
 /// The results of a local op, rank by rank.
 static FailureOr<SmallVector<RankTensors>> evaluateLocally(Operation *op,
                                                            ArrayRef<RankTensors> operands,
-                                                           size_t numRanks, kernels::Arith arith) {
+                                                           size_t numRanks,
+                                                           const kernels::KernelContext &context) {
   SmallVector<RankTensors> results(op->getNumResults());
   for (size_t rank = 0; rank < numRanks; ++rank) {
     SmallVector<kernels::Tensor> local;
     for (const RankTensors &operand : operands)
       local.push_back(operand[rank]);
-    FailureOr<SmallVector<kernels::Tensor>> made = evaluateOp(op, local, arith);
+    FailureOr<SmallVector<kernels::Tensor>> made = evaluateOp(op, local, context);
     if (failed(made))
       return failure();
     for (auto [i, tensor] : llvm::enumerate(*made))
@@ -83,10 +84,9 @@ static FailureOr<SmallVector<RankTensors>> evaluateLocally(Operation *op,
   return results;
 }
 
-FailureOr<SmallVector<RankTensors>> evaluateOnRanks(func::FuncOp function,
-                                                    ArrayRef<RankTensors> inputs,
-                                                    const reshard::Mesh &mesh, kernels::Arith arith,
-                                                    const Observer &observer) {
+FailureOr<SmallVector<RankTensors>>
+evaluateOnRanks(func::FuncOp function, ArrayRef<RankTensors> inputs, const reshard::Mesh &mesh,
+                const kernels::KernelContext &context, const Observer &observer) {
   size_t numRanks = 1;
   for (const reshard::MeshAxis &axis : mesh.axes)
     numRanks *= axis.size;
@@ -104,7 +104,7 @@ FailureOr<SmallVector<RankTensors>> evaluateOnRanks(func::FuncOp function,
       return operands;
     FailureOr<SmallVector<RankTensors>> results =
         isCollective(&op) ? simulateCollective(&op, operands, mesh)
-                          : evaluateLocally(&op, operands, numRanks, arith);
+                          : evaluateLocally(&op, operands, numRanks, context);
     if (failed(results))
       return failure();
     if (observer)
@@ -115,12 +115,13 @@ FailureOr<SmallVector<RankTensors>> evaluateOnRanks(func::FuncOp function,
   return function.emitError("does not return");
 }
 
-FailureOr<SmallVector<kernels::Tensor>>
-evaluateFunction(func::FuncOp function, ArrayRef<kernels::Tensor> inputs, kernels::Arith arith) {
+FailureOr<SmallVector<kernels::Tensor>> evaluateFunction(func::FuncOp function,
+                                                         ArrayRef<kernels::Tensor> inputs,
+                                                         const kernels::KernelContext &context) {
   SmallVector<RankTensors> rankInputs;
   for (const kernels::Tensor &input : inputs)
     rankInputs.push_back({input});
-  FailureOr<SmallVector<RankTensors>> results = evaluateOnRanks(function, rankInputs, {}, arith);
+  FailureOr<SmallVector<RankTensors>> results = evaluateOnRanks(function, rankInputs, {}, context);
   if (failed(results))
     return failure();
   SmallVector<kernels::Tensor> tensors;

@@ -9,7 +9,7 @@
 #define TBC_IR_INTERPRETER_H
 
 #include "planner/reshard/Sharding.h"
-#include "runtime/kernels/Tensor.h"
+#include "runtime/kernels/Kernel.h"
 
 #include "mlir/IR/Operation.h"
 #include "mlir/Support/LLVM.h"
@@ -35,13 +35,14 @@ using Observer = std::function<void(mlir::Operation *, llvm::ArrayRef<RankTensor
 /// evaluated, each at its location.
 mlir::FailureOr<llvm::SmallVector<kernels::Tensor>>
 evaluateFunction(mlir::func::FuncOp function, llvm::ArrayRef<kernels::Tensor> inputs,
-                 kernels::Arith arith);
+                 const kernels::KernelContext &context);
 
 /// The same on all ranks of `mesh` in lock-step: every rank runs `function`, `inputs[i][r]` is
 /// argument i on rank r, and collectives exchange values between the ranks.
 mlir::FailureOr<llvm::SmallVector<RankTensors>>
 evaluateOnRanks(mlir::func::FuncOp function, llvm::ArrayRef<RankTensors> inputs,
-                const reshard::Mesh &mesh, kernels::Arith arith, const Observer &observer = {});
+                const reshard::Mesh &mesh, const kernels::KernelContext &context,
+                const Observer &observer = {});
 
 } // namespace tbc
 

@@ -47,6 +47,22 @@ LogicalResult SquareSumOp::inferReturnTypes(MLIRContext *context, std::optional<
   types.push_back(RankedTensorType::get({}, Float32Type::get(context)));
   return success();
 }
+LogicalResult CountNotFiniteOp::inferReturnTypes(MLIRContext *context, std::optional<Location>,
+                                                 Adaptor, SmallVectorImpl<Type> &types) {
+  types.push_back(RankedTensorType::get({}, Float32Type::get(context)));
+  return success();
+}
+LogicalResult UpdateLossScaleOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                                  Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  if (int64_t(adaptor.getGrowthInterval()) <= 0) // update_loss_scale_c1
+    return emitOptionalError(loc, "grows every ", int64_t(adaptor.getGrowthInterval()), " steps");
+  for (const APFloat &factor : {adaptor.getGrowthFactor(), adaptor.getBackoffFactor()})
+    if (!factor.isFinite() || factor.isNegative() || factor.isZero()) // update_loss_scale_c2
+      return emitOptionalError(loc, "multiplies the scale by ", factor.convertToDouble());
+  types.push_back(adaptor.getScale().getType());
+  types.push_back(adaptor.getTracker().getType());
+  return success();
+}
 LogicalResult StepTotalOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
                                             Adaptor adaptor, SmallVectorImpl<Type> &types) {
   for (Value part : adaptor.getParts())
@@ -76,9 +92,9 @@ LogicalResult UpdateIfOp::inferReturnTypes(MLIRContext *, std::optional<Location
 }
 
 /// Every loop is summed over.
-FactorRule SquareSumOp::getFactorRule() {
+static FactorRule sumRule(ValueRange gradients) {
   FactorRule rule;
-  for (Value gradient : getGradients()) {
+  for (Value gradient : gradients) {
     SmallVector<unsigned, 4> loops;
     for (int64_t size : tensorType(gradient).getShape())
       loops.push_back(rule.addLoop(size, LoopKind::Reduction));
@@ -87,21 +103,37 @@ FactorRule SquareSumOp::getFactorRule() {
   rule.results.push_back({});
   return rule;
 }
-void SquareSumOp::resizeLoops(ArrayRef<int64_t>) {}
-double SquareSumOp::getFlops() {
+static double countElements(ValueRange gradients) {
   double elements = 0;
-  for (Value gradient : getGradients())
+  for (Value gradient : gradients)
     elements += double(tensorType(gradient).getNumElements());
-  return 2 * elements;
+  return elements;
 }
+
+FactorRule SquareSumOp::getFactorRule() { return sumRule(getGradients()); }
+void SquareSumOp::resizeLoops(ArrayRef<int64_t>) {}
+double SquareSumOp::getFlops() { return 2 * countElements(getGradients()); }
 StringRef SquareSumOp::getKernelClass() { return "reduction"; }
 
-FactorRule StepTotalOp::getFactorRule() {
+FactorRule CountNotFiniteOp::getFactorRule() { return sumRule(getGradients()); }
+void CountNotFiniteOp::resizeLoops(ArrayRef<int64_t>) {}
+double CountNotFiniteOp::getFlops() { return countElements(getGradients()); }
+StringRef CountNotFiniteOp::getKernelClass() { return "reduction"; }
+
+/// Of an op on scalars.
+static FactorRule scalarRule(Operation *op) {
   FactorRule rule;
-  rule.operands.resize(getNumOperands());
-  rule.results.resize(getNumResults());
+  rule.operands.resize(op->getNumOperands());
+  rule.results.resize(op->getNumResults());
   return rule;
 }
+
+FactorRule UpdateLossScaleOp::getFactorRule() { return scalarRule(*this); }
+void UpdateLossScaleOp::resizeLoops(ArrayRef<int64_t>) {}
+double UpdateLossScaleOp::getFlops() { return 1; }
+StringRef UpdateLossScaleOp::getKernelClass() { return "none"; }
+
+FactorRule StepTotalOp::getFactorRule() { return scalarRule(*this); }
 void StepTotalOp::resizeLoops(ArrayRef<int64_t>) {}
 double StepTotalOp::getFlops() { return 0; }
 StringRef StepTotalOp::getKernelClass() { return "none"; }

@@ -88,6 +88,32 @@ def Tbc_SquareSumOp : Tbc_InferredOp<"square_sum"> {
   let results = (outs Tbc_FloatScalar:$result);
 }
 
+def Tbc_CountNotFiniteOp : Tbc_InferredOp<"count_not_finite"> {
+  let summary = "How many elements of all gradients are infinite or no number";
+  let description = [{
+    A f32 scalar, for a step that is skipped unless it is 0. Of which elements: as for square_sum. In residues,
+    one reserved residue counts as not finite. FLOPs: 1 per element.
+  }];
+  let arguments = (ins Variadic<Tbc_FloatTensor>:$gradients);
+  let results = (outs Tbc_FloatScalar:$result);
+}
+
+def Tbc_UpdateLossScaleOp : Tbc_InferredOp<"update_loss_scale"> {
+  let summary = "The loss scale of the next step, as PyTorch's GradScaler chooses it";
+  let description = [{
+    A step whose gradients were not all finite multiplies the scale by `backoff_factor`. The last of `growth_interval`
+    steps in a row with finite ones multiplies it by `growth_factor`, unless that overflows. `tracker` counts
+    the steps in a row so far. Source: torch.amp.GradScaler, _amp_update_scale_.
+
+    Constraints:
+    (C1) `growth_interval` is positive.
+    (C2) Both factors are positive.
+  }];
+  let arguments = (ins Tbc_FloatScalar:$scale, Tbc_IntScalar:$tracker, Tbc_BoolScalar:$is_finite,
+                   F64Attr:$growth_factor, F64Attr:$backoff_factor, I64Attr:$growth_interval);
+  let results = (outs Tbc_FloatScalar:$new_scale, Tbc_IntScalar:$new_tracker);
+}
+
 def Tbc_StepTotalOp : Tbc_InferredOp<"step_total"> {
   let summary = "Sums of scalars over all ranks";
   let description = [{

@@ -22,11 +22,13 @@ struct PartitionedTensor {
   mlir::Type elementType;
   /// For an optimizer state that starts as a copy of a parameter (master weights): its name.
   std::string copyOf;
+  /// What all elements of an optimizer state start at otherwise.
+  double initial = 0;
 };
 
 /// Per-rank IR: for each stage s the functions @fwd_s, @bwd_s and @update_s, with local shapes and
 /// collectives. Arguments and results carry `tbc.role` and `tbc.name`:
-///   argument   param state input residual recv acc opt_state lr step loss_acc
+///   argument   param state input residual recv acc opt_state lr loss_acc
 ///   result     residual send acc state loss_acc param opt_state loss
 /// loss_acc and loss are the "loss" and, where elements may count differently, the "count" of a
 /// step. A recv or send has its peer stage in `tbc.peer`; residuals are named by value and

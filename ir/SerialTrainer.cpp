@@ -16,7 +16,8 @@ namespace tbc {
 using kernels::Arith;
 using kernels::Tensor;
 
-SerialTrainer::SerialTrainer(ModuleOp module, Arith arith) : module(module), arith(arith) {}
+SerialTrainer::SerialTrainer(ModuleOp module, const kernels::KernelContext &context)
+    : module(module), context(context), arith(context.arith) {}
 
 static std::string text(Attribute attr) {
   auto string = dyn_cast_or_null<StringAttr>(attr);
@@ -57,18 +58,32 @@ LogicalResult SerialTrainer::set(const std::string &name, const Tensor &value) {
   return module.emitError() << "@train has no argument \"" << name << "\"";
 }
 
+Tensor SerialTrainer::optimizerState(func::FuncOp function, unsigned argument) {
+  auto [it, isNew] = current.try_emplace(argName(function, argument));
+  if (isNew) {
+    auto initial = function.getArgAttrOfType<FloatAttr>(argument, kInitialAttr);
+    it->second = Tensor::fromDoubles(*toKernelType(function.getArgumentTypes()[argument]), arith,
+                                     {initial ? initial.getValueAsDouble() : 0});
+  }
+  return it->second;
+}
+
 LogicalResult SerialTrainer::runMicroBatch(const Tensors &batch) {
   auto train = module.lookupSymbol<func::FuncOp>("train");
   SmallVector<Tensor> inputs;
   for (unsigned i = 0; i < train.getNumArguments(); ++i) {
     std::string role = argRole(train, i), name = argName(train, i);
+    if (role == "opt_state") {
+      inputs.push_back(optimizerState(train, i));
+      continue;
+    }
     const Tensors &source = role == "param" || role == "state" ? current : batch;
     auto it = source.find(name);
     if (it == source.end())
       return train.emitError() << "no value is given for " << role << " \"" << name << "\"";
     inputs.push_back(it->second);
   }
-  FailureOr<SmallVector<Tensor>> results = evaluateFunction(train, inputs, arith);
+  FailureOr<SmallVector<Tensor>> results = evaluateFunction(train, inputs, context);
   if (failed(results))
     return failure();
 
@@ -99,18 +114,16 @@ LogicalResult SerialTrainer::update(double learningRate) {
     kernels::TensorType type = *toKernelType(mlirType);
     if (role == "lr")
       inputs.push_back(Tensor::fromDoubles(type, arith, {learningRate}));
-    else if (role == "step")
-      inputs.push_back(Tensor::fromInts(type, {stepsDone + 1}));
     else if (role == "grad")
       inputs.push_back(sums[name]);
     else if (role == "loss")
       inputs.push_back(name == "count" ? countSum : lossSum);
-    else if (role == "opt_state" && !current.count(name))
-      inputs.push_back(Tensor::zeros(type, arith));
+    else if (role == "opt_state")
+      inputs.push_back(optimizerState(update, i));
     else
       inputs.push_back(current[name]);
   }
-  FailureOr<SmallVector<Tensor>> results = evaluateFunction(update, inputs, arith);
+  FailureOr<SmallVector<Tensor>> results = evaluateFunction(update, inputs, context);
   if (failed(results))
     return failure();
   for (auto [i, result] : llvm::enumerate(*results)) {
@@ -134,7 +147,6 @@ FailureOr<double> SerialTrainer::step(ArrayRef<Tensors> microBatches, double lea
       return failure();
   if (failed(update(learningRate)))
     return failure();
-  ++stepsDone;
   return lossSum ? lossSum.toDoubles().front() : 0.0;
 }
 

@@ -7,8 +7,9 @@
 #ifndef TBC_IR_SERIALTRAINER_H
 #define TBC_IR_SERIALTRAINER_H
 
-#include "runtime/kernels/Tensor.h"
+#include "runtime/kernels/Kernel.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/LLVM.h"
 
@@ -19,18 +20,19 @@ namespace tbc {
 
 /// Runs @train on every micro-batch and then @update, with the reference kernels.
 ///
-/// Parameters and states must be set before the first step; optimizer states start at 0, master
-/// copies at their parameter's value (before it was rounded, if it is given in f32).
+/// Parameters and states must be set before the first step; optimizer states start at their
+/// tbc.initial or 0, master copies at their parameter's value (before it was rounded, if it is
+/// given in f32).
 class SerialTrainer {
 public:
   /// By argument name.
   using Tensors = std::map<std::string, kernels::Tensor>;
 
-  SerialTrainer(mlir::ModuleOp module, kernels::Arith arith);
+  SerialTrainer(mlir::ModuleOp module, const kernels::KernelContext &context);
 
-  /// Sets a parameter or a state. A float value of another width is converted; its master copy, if
-  /// it has one, takes the value as given. Errors: a name that @train does not have; a value of
-  /// another shape.
+  /// Sets a parameter, a state or the loss scale. A float value of another width is converted; its
+  /// master copy, if it has one, takes the value as given. Errors: a name that @train does not
+  /// have; a value of another shape.
   mlir::LogicalResult set(const std::string &name, const kernels::Tensor &value);
 
   /// One step: losses, counts and gradients of the micro-batches (inputs and labels by name) are
@@ -46,15 +48,17 @@ public:
   const kernels::Tensor &loss() const { return lossSum; }
 
 private:
+  /// What an argument of role "opt_state" holds.
+  kernels::Tensor optimizerState(mlir::func::FuncOp function, unsigned argument);
   mlir::LogicalResult runMicroBatch(const Tensors &batch);
   mlir::LogicalResult update(double learningRate);
 
   mlir::ModuleOp module;
-  kernels::Arith arith;
+  kernels::KernelContext context;
+  kernels::Arith arith; // of the context
   Tensors current;
   Tensors sums;
   kernels::Tensor lossSum, countSum;
-  int64_t stepsDone = 0;
 };
 
 } // namespace tbc

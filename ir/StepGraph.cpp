@@ -48,6 +48,8 @@ static ValueRole roleOf(StringRef role) {
     return ValueRole::Parameter;
   if (role == "state")
     return ValueRole::State;
+  if (role == "opt_state")
+    return ValueRole::OptimizerState;
   return ValueRole::Input;
 }
 
@@ -57,6 +59,7 @@ int Extractor::addValue(Value value, std::string name, ValueRole role) {
   graphValue.layout = analysis.tensorLayout(value);
   graphValue.role = role;
   graphValue.isFloat = isa<FloatType>(tensorType(value).getElementType());
+  graphValue.isF16 = tensorType(value).getElementType().isF16();
   int index = step.graph.values.size();
   step.graph.values.push_back(std::move(graphValue));
   step.values.push_back(value);
@@ -267,10 +270,17 @@ FailureOr<StepGraph> Extractor::run() {
 FailureOr<StepGraph> extractStepGraph(func::FuncOp train, const FactorAnalysis &analysis,
                                       func::FuncOp update) {
   FailureOr<StepGraph> step = Extractor(train, analysis).run();
-  if (succeeded(step) && update)
-    for (StepTotalOp total : update.getOps<StepTotalOp>())
-      for (Value part : total.getParts())
-        step->graph.stepTotalBytes += tensorType(part).getElementTypeBitWidth() / 8;
+  if (failed(step) || !update)
+    return step;
+  for (StepTotalOp total : update.getOps<StepTotalOp>())
+    for (Value part : total.getParts())
+      step->graph.stepTotalBytes += tensorType(part).getElementTypeBitWidth() / 8;
+  for (BlockArgument arg : update.getArguments()) {
+    auto role = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
+    if (role && role.getValue() == "opt_state" &&
+        !update.getArgAttr(arg.getArgNumber(), kParameterAttr))
+      step->graph.stepStateBytes += tensorType(arg).getElementTypeBitWidth() / 8;
+  }
   return step;
 }
 

@@ -30,10 +30,12 @@ inline constexpr llvm::StringLiteral kForwardIdAttr = "tbc.forward";
 /// On backward ops: per result [forward op id, result number] of the value it is the cotangent of,
 /// or unit.
 inline constexpr llvm::StringLiteral kCotangentOfAttr = "tbc.cotangent_of";
-/// On arguments of @update with role "opt_state": the parameter it belongs to; whether it is that
-/// parameter's master copy.
+/// On arguments of @update with role "opt_state": the parameter it belongs to (none: a scalar of
+/// the whole step, which every rank holds); whether it is that parameter's master copy.
 inline constexpr llvm::StringLiteral kParameterAttr = "tbc.parameter";
 inline constexpr llvm::StringLiteral kMasterAttr = "tbc.master";
+/// On arguments with role "opt_state" that do not start at 0: the value that all elements start at.
+inline constexpr llvm::StringLiteral kInitialAttr = "tbc.initial";
 /// On arguments and results of per-rank functions with role "recv" and "send": the other stage.
 inline constexpr llvm::StringLiteral kPeerAttr = "tbc.peer";
 /// On function arguments: which dim is the batch.

@@ -57,6 +57,8 @@ def DifferentiatePass : Pass<"tbc-differentiate", "mlir::ModuleOp"> {
   }];
   let options = [
     ListOption<"freeze", "freeze", "std::string", "globs of parameters that are not trained">,
+    Option<"lossScale", "loss-scale", "double", "0.0", "what gradients are multiplied by; 0: nothing">,
+    Option<"growthInterval", "growth-interval", "int64_t", "2000", "steps until the scale grows; 0: never changes">,
   ];
   let dependentDialects = ["::tbc::TbcDialect"];
 }
@@ -74,15 +76,22 @@ def BuildUpdatePass : Pass<"tbc-build-update", "mlir::ModuleOp"> {
     ListOption<"noDecay", "no-decay", "std::string", "globs of parameters whose weights do not decay">,
     Option<"clipNorm", "clip-norm", "double", "0.0", "largest norm of all gradients; 0: any">,
     Option<"clipValue", "clip-value", "double", "0.0", "largest element of a gradient; 0: any">,
+    Option<"lossScale", "loss-scale", "double", "0.0", "that of tbc-differentiate">,
+    Option<"growthFactor", "growth-factor", "double", "2.0", "of the loss scale">,
+    Option<"backoffFactor", "backoff-factor", "double", "0.5", "of the loss scale, on overflow">,
+    Option<"growthInterval", "growth-interval", "int64_t", "2000", "that of tbc-differentiate">,
   ];
   let dependentDialects = ["::tbc::TbcDialect"];
 }
 
 def LowerPrecisionPass : Pass<"tbc-lower-precision", "mlir::func::FuncOp"> {
-  let summary = "Computes in bf16 where the policy of docs/precision.md says so";
+  let summary = "Computes in bf16 or f16 where the policy of docs/precision.md says so";
   let description = [{
-    Float parameters become bf16; every op computes in bf16 or f32 as its class says, with casts between.
+    Float parameters become narrow; every op computes in the narrow type or f32 as its class says, with casts between.
   }];
+  let options = [
+    Option<"to", "to", "std::string", "\"bf16\"", "the narrow type, bf16 or f16">,
+  ];
   let dependentDialects = ["::tbc::TbcDialect"];
 }
 

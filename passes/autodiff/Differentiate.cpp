@@ -23,8 +23,8 @@ namespace {
 
 class Differentiator {
 public:
-  Differentiator(func::FuncOp train, ArrayRef<bool> isTrained)
-      : train(train), isTrained(isTrained), ids(train),
+  Differentiator(func::FuncOp train, ArrayRef<bool> isTrained, const LossScale &lossScale)
+      : train(train), isTrained(isTrained), lossScale(lossScale), ids(train),
         listener([this](Operation *op) { tag(op); }), builder(train.getContext(), &listener) {}
 
   LogicalResult run();
@@ -36,10 +36,12 @@ private:
   void accumulate(Value value, Value part, Operation *user);
   void tag(Operation *op);
   void markCotangent(Value cotangent, Value of);
+  Value firstCotangent(Value loss);
   void setResults();
 
   func::FuncOp train;
   ArrayRef<bool> isTrained;
+  const LossScale &lossScale;
   OpIds ids;
   InsertionListener listener;
   OpBuilder builder;
@@ -142,6 +144,22 @@ LogicalResult Differentiator::sweep(Operation *op) {
   return success();
 }
 
+/// The cotangent of the loss: its scale.
+Value Differentiator::firstCotangent(Value loss) {
+  RankedTensorType type = tensorType(loss);
+  if (!lossScale.isDynamic())
+    return splat(builder, loss.getLoc(), type, lossScale.isOn() ? lossScale.initial : 1);
+  NamedAttrList attrs;
+  attrs.append(kRoleAttr, builder.getStringAttr("opt_state"));
+  attrs.append(kNameAttr, builder.getStringAttr(kLossScaleName));
+  attrs.append(kInitialAttr, builder.getF64FloatAttr(lossScale.initial));
+  unsigned index = train.getNumArguments();
+  auto scaleType = RankedTensorType::get({}, builder.getF32Type());
+  train.insertArgument(index, scaleType, attrs.getDictionary(builder.getContext()), loss.getLoc());
+  Value scale = train.getArgument(index);
+  return type == scaleType ? scale : builder.create<CastOp>(loss.getLoc(), type, scale).getResult();
+}
+
 /// Makes @train return its results and the gradients.
 void Differentiator::setResults() {
   Operation *terminator = train.getBody().front().getTerminator();
@@ -149,8 +167,8 @@ void Differentiator::setResults() {
   SmallVector<DictionaryAttr> attrs;
   for (unsigned i = 0; i < train.getNumResults(); ++i)
     attrs.push_back(train.getResultAttrDict(i));
-  for (BlockArgument arg : train.getArguments()) {
-    Value gradient = isTrained[arg.getArgNumber()] ? cotangents.lookup(arg) : Value();
+  for (auto [arg, trained] : llvm::zip(train.getArguments(), isTrained)) {
+    Value gradient = trained ? cotangents.lookup(arg) : Value();
     if (!gradient)
       continue;
     values.push_back(gradient);
@@ -175,7 +193,7 @@ LogicalResult Differentiator::run() {
     forwardOps.push_back(&op);
   builder.setInsertionPoint(terminator);
   forward = loss.getDefiningOp();
-  accumulate(loss, splat(builder, loss.getLoc(), tensorType(loss), 1), forward);
+  accumulate(loss, firstCotangent(loss), forward);
   for (Operation *op : llvm::reverse(forwardOps))
     if (failed(sweep(op)))
       return failure();
@@ -192,7 +210,7 @@ LogicalResult buildTrainFunction(ModuleOp module, const AutodiffOptions &options
   if (failed(isTrained))
     return failure();
   OpIds(train).assignMissing(train);
-  return Differentiator(train, *isTrained).run();
+  return Differentiator(train, *isTrained, options.lossScale).run();
 }
 
 namespace {
@@ -201,6 +219,8 @@ struct Differentiate : impl::DifferentiatePassBase<Differentiate> {
   void runOnOperation() override {
     AutodiffOptions options;
     options.freeze.assign(freeze.begin(), freeze.end());
+    options.lossScale.initial = lossScale;
+    options.lossScale.growthInterval = growthInterval;
     if (failed(buildTrainFunction(getOperation(), options)))
       signalPassFailure();
   }

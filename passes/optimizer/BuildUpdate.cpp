@@ -29,6 +29,11 @@ std::optional<OptimizerKind> parseOptimizerKind(StringRef text) {
 
 namespace {
 
+/// A scalar that @update keeps.
+struct StepState {
+  Value value, newValue;
+};
+
 /// What @update has for one parameter.
 struct Parameter {
   std::string name;
@@ -51,10 +56,16 @@ public:
 private:
   LogicalResult findParameters();
   LogicalResult findDecay();
+  Value addStepState(StringRef name, Type type, double initial = 0);
+  void addStepStates();
   void addStepArguments();
   void buildTotals();
   void correctByCount(Formula &f, Value total);
+  void unscale(Formula &f, Value notFinite);
   void clipByNorm(Formula &f, Value squares);
+  void countStep();
+  void updateLossScale(Formula &f, Value isFinite);
+  Value chosen(Formula &f, Value old, Value replacement, Value when) const;
   SmallVector<StringRef, 2> momentNames() const;
   Value addArgument(Type type, Location loc, StringRef role, StringRef name, StringRef of = "",
                     bool isMaster = false);
@@ -69,11 +80,14 @@ private:
   OpBuilder builder;
   func::FuncOp update;
   SmallVector<Parameter> parameters;
-  Value rate, step;
-  Value loss, count;       // arguments, where the update has to do with them
-  Value newLoss, newCount; // of the whole step
-  Value factor;            // of every gradient; null: 1
-  Value condition;         // null: every step counts
+  Value rate;
+  StepState scale, tracker, stepsTaken; // null where there is none
+  Value step;                           // Adam's: from 1
+  Value loss, count;                    // arguments, where the update has to do with them
+  Value newLoss, newCount;              // of the whole step
+  Value factor;                         // of every gradient; null: 1
+  Value countsAny;                      // null: every step counts something
+  Value condition;                      // to take the step; null: always
 };
 
 } // namespace
@@ -157,10 +171,26 @@ void UpdateBuilder::addArguments() {
       p.states.push_back(
           addArgument(wide, loc, "opt_state", p.name + ".master", p.name, /*isMaster=*/true));
   }
+  addStepStates();
   addStepArguments();
   rate = addArgument(RankedTensorType::get({}, builder.getF32Type()), train.getLoc(), "lr", "lr");
-  step =
-      addArgument(RankedTensorType::get({}, builder.getI64Type()), train.getLoc(), "step", "step");
+}
+
+Value UpdateBuilder::addStepState(StringRef name, Type type, double initial) {
+  Value state = addArgument(RankedTensorType::get({}, type), train.getLoc(), "opt_state", name);
+  if (initial != 0)
+    update.setArgAttr(cast<BlockArgument>(state).getArgNumber(), kInitialAttr,
+                      builder.getF64FloatAttr(initial));
+  return state;
+}
+
+void UpdateBuilder::addStepStates() {
+  if (options.lossScale.isDynamic()) {
+    scale.value = addStepState(kLossScaleName, builder.getF32Type(), options.lossScale.initial);
+    tracker.value = addStepState(kGrowthTrackerName, builder.getI64Type());
+  }
+  if (options.kind != OptimizerKind::Sgd)
+    stepsTaken.value = addStepState(kStepsTakenName, builder.getI64Type());
 }
 
 /// Loss and count of the step, where the update adds anything up over all ranks.
@@ -173,7 +203,7 @@ void UpdateBuilder::addStepArguments() {
     else if (role == "count")
       countType = train.getResultTypes()[i];
   }
-  if (!countType && options.clipNorm == 0)
+  if (!countType && options.clipNorm == 0 && !options.lossScale.isOn())
     return;
   loss = addArgument(lossType, train.getLoc(), "loss", "loss");
   if (countType)
@@ -186,22 +216,25 @@ void UpdateBuilder::buildTotals() {
     return;
   Formula f{builder, NameLoc::get(builder.getStringAttr("step"))};
   Type element = tensorType(loss).getElementType();
+  SmallVector<Value> gradients;
+  for (const Parameter &p : parameters)
+    gradients.push_back(p.gradient);
   SmallVector<Value> parts{loss};
   if (count)
     parts.push_back(f.cast(count, element));
-  if (options.clipNorm != 0) {
-    SmallVector<Value> gradients;
-    for (const Parameter &p : parameters)
-      gradients.push_back(p.gradient);
-    Value squares = f.make<SquareSumOp>(gradients);
-    parts.push_back(f.cast(squares, element));
-  }
-  auto totals = builder.create<StepTotalOp>(f.loc, parts);
-  newLoss = totals.getResult(0);
-  if (count)
-    correctByCount(f, totals.getResult(1));
+  if (options.lossScale.isOn())
+    parts.push_back(f.cast(f.make<CountNotFiniteOp>(gradients), element));
   if (options.clipNorm != 0)
-    clipByNorm(f, totals.getResults().back());
+    parts.push_back(f.cast(f.make<SquareSumOp>(gradients), element));
+  auto totals = builder.create<StepTotalOp>(f.loc, parts);
+  auto next = totals.getResults().begin();
+  newLoss = *next++;
+  if (count)
+    correctByCount(f, *next++);
+  if (options.lossScale.isOn())
+    unscale(f, *next++);
+  if (options.clipNorm != 0)
+    clipByNorm(f, *next++);
 }
 
 /// The loss was divided by the elements of the global batch, not by those that count.
@@ -210,10 +243,46 @@ void UpdateBuilder::correctByCount(Formula &f, Value total) {
   auto size = llvm::find_if(sizes, [](Operation *op) { return op->hasAttr(kGlobalBatchAttr); });
   Value assumed = f.make<FactorSizeOp>(total.getType(), (*size).getCount(), (*size).getSamples());
   assumed.getDefiningOp()->setAttr(kGlobalBatchAttr, builder.getUnitAttr());
-  condition = f.compare(total, f.number(total, 0), "ne");
-  factor = f.div(assumed, f.select(condition, total, assumed));
+  condition = countsAny = f.compare(total, f.number(total, 0), "ne");
+  factor = f.div(assumed, f.select(countsAny, total, assumed));
   newLoss = f.mul(newLoss, factor);
   newCount = f.cast(total, tensorType(count).getElementType());
+}
+
+/// Gradients are those of the loss times its scale.
+void UpdateBuilder::unscale(Formula &f, Value notFinite) {
+  Value isFinite = f.compare(notFinite, f.number(notFinite, 0), "eq");
+  condition = condition ? f.make<AndOp>(condition, isFinite) : isFinite;
+  Value by = scale.value ? f.cast(scale.value, tensorType(notFinite).getElementType())
+                         : f.number(notFinite, options.lossScale.initial);
+  Value inverse = f.div(f.number(by, 1), by);
+  factor = factor ? f.mul(factor, inverse) : inverse;
+  if (scale.value)
+    updateLossScale(f, isFinite);
+}
+
+/// `replacement` where the scalar `when` holds, or where there is none.
+Value UpdateBuilder::chosen(Formula &f, Value old, Value replacement, Value when) const {
+  return when ? f.select(when, replacement, old) : replacement;
+}
+
+/// A step that counts nothing says nothing about the scale.
+void UpdateBuilder::updateLossScale(Formula &f, Value isFinite) {
+  const LossScale &s = options.lossScale;
+  auto next = builder.create<UpdateLossScaleOp>(
+      f.loc, scale.value, tracker.value, isFinite, builder.getF64FloatAttr(s.growthFactor),
+      builder.getF64FloatAttr(s.backoffFactor), builder.getI64IntegerAttr(s.growthInterval));
+  scale.newValue = chosen(f, scale.value, next.getNewScale(), countsAny);
+  tracker.newValue = chosen(f, tracker.value, next.getNewTracker(), countsAny);
+}
+
+/// Adam counts the steps that are taken.
+void UpdateBuilder::countStep() {
+  if (!stepsTaken.value)
+    return;
+  Formula f{builder, NameLoc::get(builder.getStringAttr("step"))};
+  step = f.add(stepsTaken.value, f.number(stepsTaken.value, 1));
+  stepsTaken.newValue = chosen(f, stepsTaken.value, step, condition);
 }
 
 void UpdateBuilder::clipByNorm(Formula &f, Value squares) {
@@ -260,12 +329,12 @@ void UpdateBuilder::buildStep(Parameter &p) {
   if (options.clipValue != 0)
     gradient = f.make<ClipValueOp>(gradient, builder.getF64FloatAttr(options.clipValue));
   Operation *op = buildOptimizer(p, value, gradient);
-  auto chosen = [&](Value old, Value replacement) {
+  auto ifTaken = [&](Value old, Value replacement) {
     return condition ? f.make<UpdateIfOp>(old, replacement, condition) : replacement;
   };
-  p.newValue = chosen(value, op->getResult(0));
+  p.newValue = ifTaken(value, op->getResult(0));
   for (auto [i, replacement] : llvm::enumerate(llvm::drop_begin(op->getResults())))
-    p.newStates.push_back(chosen(p.states[i], replacement));
+    p.newStates.push_back(ifTaken(p.states[i], replacement));
   if (hasMaster) {
     p.newStates.push_back(p.newValue);
     p.newValue = f.cast(p.newValue, p.type.getElementType());
@@ -285,6 +354,9 @@ void UpdateBuilder::setResults() {
   for (const Parameter &p : parameters)
     for (auto [value, argument] : llvm::zip_equal(p.newStates, p.states))
       add(value, argument);
+  for (const StepState &state : {scale, tracker, stepsTaken})
+    if (state.value)
+      add(state.newValue, state.value);
   if (newLoss)
     add(newLoss, loss);
   if (newCount)
@@ -304,6 +376,7 @@ LogicalResult UpdateBuilder::run() {
   builder.setInsertionPointToStart(update.addEntryBlock());
   addArguments();
   buildTotals();
+  countStep();
   for (Parameter &p : parameters)
     buildStep(p);
   setResults();
@@ -341,6 +414,7 @@ struct BuildUpdate : impl::BuildUpdatePassBase<BuildUpdate> {
     options.noDecay.assign(noDecay.begin(), noDecay.end());
     options.clipNorm = clipNorm;
     options.clipValue = clipValue;
+    options.lossScale = {lossScale, growthFactor, backoffFactor, growthInterval};
     if (failed(buildUpdateFunction(getOperation(), options)))
       signalPassFailure();
   }

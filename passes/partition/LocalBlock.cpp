@@ -174,9 +174,10 @@ Value LocalBlock::source(int value, const Sharding &sharding) {
         return function.addArgument(type, "residual",
                                     residualName(in.graph, in.assignment.mesh, value, sharding));
   if (graphValue.producer < 0) {
-    StringRef role = graphValue.role == ValueRole::Parameter ? "param"
-                     : graphValue.role == ValueRole::State   ? "state"
-                                                             : "input";
+    StringRef role = graphValue.role == ValueRole::Parameter        ? "param"
+                     : graphValue.role == ValueRole::State          ? "state"
+                     : graphValue.role == ValueRole::OptimizerState ? "opt_state"
+                                                                    : "input";
     return function.addArgument(type, role, graphValue.name);
   }
   if (!in.graph.ops[graphValue.producer].generator || emitted.count(graphValue.producer))

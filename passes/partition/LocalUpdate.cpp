@@ -23,6 +23,9 @@ LocalUpdate::LocalUpdate(const PartitionInput &input, ModuleOp module, int stage
   assignParameters();
 }
 
+/// Whether `op` adds up something of every element of every gradient: on a rank, of what it owns.
+static bool isOwnedSum(Operation &op) { return isa<SquareSumOp, CountNotFiniteOp>(op); }
+
 static StringRef argAttr(func::FuncOp func, unsigned index, StringRef attr) {
   auto value = func.getArgAttrOfType<StringAttr>(index, attr);
   return value ? value.getValue() : "";
@@ -42,14 +45,14 @@ void LocalUpdate::assignParameters() {
   }
   for (Operation &op : in.update.getBody().front().without_terminator()) {
     auto known = llvm::find_if(op.getOperands(), [&](Value v) { return parameterOf.count(v); });
-    if (isa<SquareSumOp>(op)) // of all parameters
+    if (isOwnedSum(op)) // of all parameters
       continue;
     if (known == op.getOperands().end())
       continue;
     int parameter = parameterOf.lookup(*known);
     for (Value operand : op.getOperands())
       if (auto arg = dyn_cast<BlockArgument>(operand))
-        if (argAttr(in.update, arg.getArgNumber(), kRoleAttr) == "opt_state")
+        if (!argAttr(in.update, arg.getArgNumber(), kParameterAttr).empty())
           parameterOf[arg] = parameter;
     for (Value result : op.getResults())
       parameterOf[result] = parameter;
@@ -98,8 +101,10 @@ Value LocalUpdate::argument(BlockArgument arg) {
   StringRef name = argAttr(in.update, arg.getArgNumber(), kNameAttr);
   auto type = tensorType(arg);
   Value result;
-  if (role == "lr" || role == "step") {
-    result = function.addArgument(type, role, name.empty() ? role : name);
+  bool isStepState =
+      role == "opt_state" && argAttr(in.update, arg.getArgNumber(), kParameterAttr).empty();
+  if (role == "lr" || isStepState) {
+    result = function.addArgument(type, role, name);
   } else if (role == "loss") {
     result = scalarArgument(arg, name);
   } else {
@@ -184,7 +189,7 @@ Value LocalUpdate::scalarArgument(BlockArgument arg, StringRef name) {
 
 /// Over the gradients that this stage owns: a parameter that several stages hold belongs to the
 /// first. Those that lie on the same axes are added up together.
-LogicalResult LocalUpdate::emitSquareSum(Operation &op) {
+LogicalResult LocalUpdate::emitOwnedSum(Operation &op) {
   std::map<std::vector<reshard::AxisRef>, SmallVector<Value>> owned; // by replicated axes
   for (Value gradient : op.getOperands()) {
     int parameter = parameterOf.lookup(gradient);
@@ -240,8 +245,8 @@ LogicalResult LocalUpdate::emitStepTotal(Operation &op) {
 
 /// An op on scalars is the same on every rank.
 LogicalResult LocalUpdate::emitScalarOp(Operation &op) {
-  if (isa<SquareSumOp>(op))
-    return emitSquareSum(op);
+  if (isOwnedSum(op))
+    return emitOwnedSum(op);
   if (isa<StepTotalOp>(op))
     return emitStepTotal(op);
   SmallVector<Value> operands;
@@ -294,6 +299,8 @@ void LocalUpdate::emitResults() {
     auto role = in.update.getResultAttrOfType<StringAttr>(i, kRoleAttr).getValue();
     auto name = in.update.getResultAttrOfType<StringAttr>(i, kNameAttr).getValue();
     if (role == "loss" && stageOf(name == "count" ? in.graph.count : in.graph.loss) == stage)
+      function.addResult(result, role, name);
+    if (role == "opt_state" && it == parameterOf.end())
       function.addResult(result, role, name);
     if (it == parameterOf.end() || !result || !holds(it->second))
       continue;

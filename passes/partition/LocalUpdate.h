@@ -22,7 +22,7 @@ private:
   mlir::Value argument(mlir::BlockArgument arg);
   mlir::LogicalResult emitOp(mlir::Operation &op, int parameter);
   mlir::LogicalResult emitScalarOp(mlir::Operation &op);
-  mlir::LogicalResult emitSquareSum(mlir::Operation &op);
+  mlir::LogicalResult emitOwnedSum(mlir::Operation &op);
   mlir::LogicalResult emitStepTotal(mlir::Operation &op);
   mlir::Value scalarArgument(mlir::BlockArgument arg, llvm::StringRef name);
   std::vector<reshard::AxisRef> replicatedAxes(const reshard::Sharding &sharding) const;

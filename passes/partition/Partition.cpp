@@ -14,6 +14,18 @@ namespace tbc {
 
 using reshard::ValueRole;
 
+/// A scalar of the whole step: every rank holds it.
+static void addStepState(func::FuncOp update, BlockArgument arg, PartitionedStep &result) {
+  PartitionedTensor tensor;
+  tensor.name = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr).str();
+  tensor.role = "opt_state";
+  tensor.elementType = tensorType(arg).getElementType();
+  tensor.layout.elementBytes = elementBytes(tensor.elementType);
+  if (auto initial = update.getArgAttrOfType<FloatAttr>(arg.getArgNumber(), kInitialAttr))
+    tensor.initial = initial.getValueAsDouble();
+  result.tensors.push_back(std::move(tensor));
+}
+
 /// The tensors that outlive blocks, with their shardings.
 static LogicalResult collectTensors(const PartitionInput &in, PartitionedStep &result) {
   auto elementType = [&](int value) { return tensorType(in.step.values[value]).getElementType(); };
@@ -52,7 +64,11 @@ static LogicalResult collectTensors(const PartitionInput &in, PartitionedStep &r
           tensorType(arg).getElementType());
     } else if (role.getValue() == "opt_state") {
       auto of = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kParameterAttr);
-      auto it = of ? parameters.find(of.getValue()) : parameters.end();
+      if (!of) {
+        addStepState(update, arg, result);
+        continue;
+      }
+      auto it = parameters.find(of.getValue());
       if (it == parameters.end())
         return update.emitError() << "optimizer state \"" << name.getValue()
                                   << "\" belongs to no parameter of the step";

@@ -1,4 +1,4 @@
-//===- LowerPrecision.cpp - bf16 by policy ---------------------------------===//
+//===- LowerPrecision.cpp - bf16 or f16 by policy --------------------------===//
 
 #include "passes/precision/LowerPrecision.h"
 
@@ -24,16 +24,16 @@ namespace {
 
 /// In what precision an op computes (docs/precision.md has the table).
 enum class Policy {
-  Narrow, // bf16 operands
+  Narrow, // bf16 or f16 operands
   Wide,   // f32 operands
-  Follow, // bf16 if all its float operands are, generators aside
+  Follow, // narrow if all its float operands are, generators aside
   Keep,   // says itself what it makes
 };
 
 class PrecisionLowerer {
 public:
-  explicit PrecisionLowerer(func::FuncOp model)
-      : model(model), ids(model), builder(model.getContext()) {}
+  PrecisionLowerer(func::FuncOp model, FloatType narrow)
+      : model(model), narrow(narrow), ids(model), builder(model.getContext()) {}
 
   LogicalResult run();
 
@@ -44,7 +44,10 @@ private:
   LogicalResult setResultTypes(Operation *op, Type elementType);
   LogicalResult lower(Operation *op);
 
+  bool isNarrowed(Value value) const { return tensorType(value).getElementType() == narrow; }
+
   func::FuncOp model;
+  FloatType narrow;
   OpIds ids;
   OpBuilder builder;
   llvm::DenseSet<Operation *> generators;
@@ -69,13 +72,12 @@ static Policy policyOf(Operation *op) {
 }
 
 static bool isF32(Value value) { return tensorType(value).getElementType().isF32(); }
-static bool isBF16(Value value) { return tensorType(value).getElementType().isBF16(); }
 
 bool PrecisionLowerer::isGenerator(Value value) const {
   return value.getDefiningOp() && generators.contains(value.getDefiningOp());
 }
 
-/// Whether `op` is to compute in bf16.
+/// Whether `op` is to compute in the narrow type.
 bool PrecisionLowerer::isNarrow(Operation *op) const {
   switch (policyOf(op)) {
   case Policy::Narrow:
@@ -90,7 +92,7 @@ bool PrecisionLowerer::isNarrow(Operation *op) const {
         continue;
       if (isF32(operand))
         return false;
-      anyNarrow |= isBF16(operand);
+      anyNarrow |= isNarrowed(operand);
     }
     return anyNarrow;
   }
@@ -124,7 +126,7 @@ LogicalResult PrecisionLowerer::setResultTypes(Operation *op, Type elementType) 
     if (failed(infer.inferReturnTypes(op->getContext(), op->getLoc(), op->getOperands(),
                                       op->getDiscardableAttrDictionary(),
                                       op->getPropertiesStorage(), op->getRegions(), types)))
-      return op->emitOpError("cannot compute in bf16");
+      return op->emitOpError() << "cannot compute in " << elementType;
   } else {
     for (Value result : op->getResults())
       types.push_back(isF32(result)
@@ -141,13 +143,13 @@ LogicalResult PrecisionLowerer::lower(Operation *op) {
     generators.insert(op);
     return success();
   }
-  auto floats = llvm::make_filter_range(op->getOpOperands(), [](OpOperand &operand) {
-    return isF32(operand.get()) || isBF16(operand.get());
+  auto floats = llvm::make_filter_range(op->getOpOperands(), [&](OpOperand &operand) {
+    return isF32(operand.get()) || isNarrowed(operand.get());
   });
-  // An op on f64 or f16 is not ours.
+  // An op on f64, or on the other narrow type, is not ours.
   if (policyOf(op) == Policy::Keep || floats.empty())
     return success();
-  Type elementType = isNarrow(op) ? Type(builder.getBF16Type()) : Type(builder.getF32Type());
+  Type elementType = isNarrow(op) ? Type(narrow) : Type(builder.getF32Type());
   for (OpOperand &operand : floats)
     operand.set(castTo(operand.get(), elementType, op));
   return setResultTypes(op, elementType);
@@ -159,7 +161,7 @@ LogicalResult PrecisionLowerer::run() {
   for (BlockArgument arg : block.getArguments()) {
     auto role = model.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
     if (role && role.getValue() == "param" && isF32(arg))
-      arg.setType(RankedTensorType::get(tensorType(arg).getShape(), builder.getBF16Type()));
+      arg.setType(RankedTensorType::get(tensorType(arg).getShape(), narrow));
   }
   for (Operation &op : llvm::make_early_inc_range(block.without_terminator()))
     if (failed(lower(&op)))
@@ -171,12 +173,22 @@ LogicalResult PrecisionLowerer::run() {
   return success();
 }
 
-LogicalResult lowerPrecision(func::FuncOp model) { return PrecisionLowerer(model).run(); }
+LogicalResult lowerPrecision(func::FuncOp model, FloatType narrow) {
+  return PrecisionLowerer(model, narrow).run();
+}
 
 namespace {
 struct LowerPrecision : impl::LowerPrecisionPassBase<LowerPrecision> {
+  using LowerPrecisionPassBase::LowerPrecisionPassBase;
   void runOnOperation() override {
-    if (failed(lowerPrecision(getOperation())))
+    FloatType narrow;
+    if (to == "bf16")
+      narrow = FloatType::getBF16(&getContext());
+    else if (to == "f16")
+      narrow = FloatType::getF16(&getContext());
+    else
+      getOperation().emitError() << "cannot compute in \"" << to << "\"; expected bf16 or f16";
+    if (!narrow || failed(lowerPrecision(getOperation(), narrow)))
       signalPassFailure();
   }
 };

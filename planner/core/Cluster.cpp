@@ -47,12 +47,13 @@ const KernelEfficiency &Cluster::kernel(const std::string &kernelClass) const {
   return found->second;
 }
 
-double Cluster::peakFlops(const std::string &kernelClass, int64_t elementBytes) const {
+double Cluster::peakFlops(const std::string &kernelClass, int64_t elementBytes, bool isF16) const {
   bool tensor = kernelClass == "matmul" || kernelClass == "conv" || kernelClass == "attention";
   if (!tensor)
     return vectorFlopsPerSecond;
-  auto found = peakFlopsPerSecond.find(elementBytes <= 2 ? "bf16" : "f32");
-  assert(found != peakFlopsPerSecond.end() && "a cluster without peak FLOP/s for f32 and bf16");
+  auto found = peakFlopsPerSecond.find(elementBytes > 2 ? "f32" : isF16 ? "f16" : "bf16");
+  assert(found != peakFlopsPerSecond.end() &&
+         "a cluster without peak FLOP/s for f32, f16 and bf16");
   return found->second;
 }
 

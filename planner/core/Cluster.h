@@ -77,8 +77,9 @@ struct Cluster {
   double reservedFraction = 0;  // of the device's memory never planned with
 
   const KernelEfficiency &kernel(const std::string &kernelClass) const;
-  /// Peak FLOP/s of a kernel class whose operands have elements of `elementBytes`.
-  double peakFlops(const std::string &kernelClass, int64_t elementBytes) const;
+  /// Peak FLOP/s of a kernel class whose operands have elements of `elementBytes`; two bytes are
+  /// f16 if `isF16`, else bf16.
+  double peakFlops(const std::string &kernelClass, int64_t elementBytes, bool isF16 = false) const;
   /// What a plan may use on one device.
   int64_t usableBytes() const;
   bool operator==(const Cluster &o) const;

@@ -25,8 +25,10 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy)
     double elements = double(layout.numElements());
     if (!graph.values[value].isFloat || elements < most)
       continue;
-    work.elementBytes =
-        elements > most ? layout.elementBytes : std::max(work.elementBytes, layout.elementBytes);
+    if (elements > most || layout.elementBytes > work.elementBytes) {
+      work.elementBytes = layout.elementBytes;
+      work.isF16 = graph.values[value].isF16;
+    }
     most = elements;
   }
   for (int value : op.results)
@@ -54,7 +56,8 @@ double kernelSeconds(const Cluster &cluster, const std::string &kernelClass,
   if (kernelClass == "none")
     return 0;
   const KernelEfficiency &kernel = cluster.kernel(kernelClass);
-  double peak = cluster.peakFlops(kernelClass, work.elementBytes) * kernel.flopsFraction;
+  double peak =
+      cluster.peakFlops(kernelClass, work.elementBytes, work.isF16) * kernel.flopsFraction;
   double arithmetic = work.flops > 0 ? kernel.rampSeconds + work.flops / peak : 0;
   double movement = work.bytes / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
   return cluster.launchSeconds + std::max(arithmetic, movement);

@@ -28,6 +28,7 @@ struct LocalWork {
   double flops = 0;
   double bytes = 0;
   int64_t elementBytes = 4; // of the float operand with the most elements, the widest of equals
+  bool isF16 = false;       // of that operand
 };
 
 /// The work of op `op` on one rank under `strategy`: FLOPs and bytes of operands and results,

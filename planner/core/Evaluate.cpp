@@ -79,7 +79,7 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
 }
 
 double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t gradientBytes) {
-  double master = double(job.masterBytesPerElement()), state = double(job.stateBytesPerElement());
+  double master = double(masterBytes(parameterBytes)), state = double(job.stateBytesPerElement());
   // Without a master copy the parameter itself is read and written; with one it is written only.
   double parameter = double(parameterBytes) * (master > 0 ? 1 : 2);
   return owned * (parameter + 2 * master + 2 * state + double(gradientBytes));
@@ -169,15 +169,20 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan) {
   prediction.fits = prediction.peakBytes <= prediction.limitBytes;
 
   double flops = 0; // clones are not counted: they are work, but not the model's
+  double f16Flops = 0;
   for (size_t op = 0; op < step.graph.ops.size(); ++op)
     if (!step.isRecomputed(int(op))) {
       const GraphOp &graphOp = step.graph.ops[op];
       if (graphOp.kernelClass == "matmul" || graphOp.kernelClass == "conv" ||
-          graphOp.kernelClass == "attention")
+          graphOp.kernelClass == "attention") {
         flops += graphOp.flops;
+        f16Flops += localWork(step.graph, int(op), OpStrategy()).isF16 ? graphOp.flops : 0;
+      }
     }
   prediction.modelFlops = flops * double(plan.accumulation);
-  double peak = cluster.peakFlops("matmul", plan.job.precision == "f32" ? 4 : 2);
+  // A model exported in f16 computes in f16 whatever the job narrows.
+  bool isF16 = 2 * f16Flops > flops;
+  double peak = cluster.peakFlops("matmul", plan.job.precision == "f32" && !isF16 ? 4 : 2, isF16);
   prediction.mfu =
       prediction.modelFlops / (prediction.stepSeconds * peak * double(plan.mesh.numRanks()));
 

@@ -42,8 +42,10 @@ private:
   std::map<FactorId, uint64_t> names;
 };
 
-void addLayout(Hash &hash, const TensorLayout &layout, LocalNames &names) {
+void addLayout(Hash &hash, const GraphValue &value, LocalNames &names) {
+  const TensorLayout &layout = value.layout;
   hash.add(uint64_t(layout.elementBytes));
+  hash.add(uint64_t(value.isF16));
   for (const DimLayout &dim : layout.dims) {
     hash.add(uint64_t(1) << 40);
     for (const Segment &segment : dim.segments) {
@@ -70,14 +72,14 @@ std::vector<uint64_t> structuralHashes(const Graph &graph) {
     hash.add(uint64_t(op.flops));
     for (int value : op.operands) {
       const GraphValue &operand = graph.values[value];
-      addLayout(hash, operand.layout, names);
+      addLayout(hash, operand, names);
       hash.add(operand.producer < 0 ? (uint64_t(1) << 32) + uint64_t(operand.role)
                // Generated values may lie far before every block that uses them.
                : graph.ops[operand.producer].generator ? uint64_t(1) << 33
                                                        : uint64_t(index - operand.producer));
     }
     for (int value : op.results)
-      addLayout(hash, graph.values[value].layout, names);
+      addLayout(hash, graph.values[value], names);
     for (const Loop &loop : op.loops) {
       hash.add(names(loop.factor));
       hash.add(uint64_t(loop.size));

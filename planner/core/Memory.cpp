@@ -185,13 +185,16 @@ std::vector<StaticBytes> staticBytes(const Graph &graph, const Assignment &assig
         continue; // frozen: neither gradient nor state
       const TensorLayout &gradient = graph.values[parameter.gradient].layout;
       stages[stage].gradients += double(localBytes(gradient, derivation.gradient[p]));
-      stages[stage].master += owned * double(job.masterBytesPerElement());
+      stages[stage].master += owned * double(masterBytes(layout.elementBytes));
       stages[stage].state += owned * double(job.stateBytesPerElement());
     }
   }
+  for (StaticBytes &stage : stages)
+    stage.state += double(graph.stepStateBytes);
   for (size_t value = 0; value < graph.values.size(); ++value) {
     const GraphValue &graphValue = graph.values[value];
-    if (graphValue.producer >= 0 || graphValue.role == ValueRole::Parameter)
+    if (graphValue.producer >= 0 || graphValue.role == ValueRole::Parameter ||
+        graphValue.role == ValueRole::OptimizerState)
       continue;
     std::set<int> users;
     for (int user : graphValue.users)

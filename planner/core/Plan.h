@@ -27,17 +27,19 @@ struct Job {
   std::string optimizer = "adamw"; // adamw, adam, sgd-momentum, sgd
   /// Numbers of the step that were given: of the optimizer, the loss, clipping.
   std::map<std::string, double> settings;
-  std::string precision = "bf16"; // bf16 (f32 master weights) or f32
+  std::string precision = "bf16"; // bf16, f16 or f32
   int64_t gpus = 1;
   int64_t globalBatch = 1;     // samples per step
   bool batchIsDefault = false; // then it may be rounded up to fit the mesh
   int64_t sequence = 0;        // tokens per sample, 0 where the model has none
 
-  /// Bytes per parameter element of optimizer state, of the master copy, and of an accumulated
-  /// gradient (0: the gradient's own type).
+  /// Bytes of optimizer state per parameter element.
   int64_t stateBytesPerElement() const;
-  int64_t masterBytesPerElement() const;
 };
+
+/// Bytes of the f32 master copy per element of a parameter of `parameterBytes` each: 0 for those
+/// that need none.
+int64_t masterBytes(int64_t parameterBytes);
 
 /// The four axes of the mesh, in the order of ranks: pp slowest, tp fastest.
 struct MeshShape {

@@ -20,7 +20,7 @@ int64_t Job::stateBytesPerElement() const {
   return hasBuffer ? 4 : 0;
 }
 
-int64_t Job::masterBytesPerElement() const { return precision == "f32" ? 0 : 4; }
+int64_t masterBytes(int64_t parameterBytes) { return parameterBytes < 4 ? 4 : 0; }
 
 int64_t Plan::limitBytes() const {
   int64_t usable = cluster.usableBytes();

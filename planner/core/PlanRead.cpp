@@ -249,7 +249,7 @@ private:
     job.task = object.word("task", {"train"});
     job.loss = object.text("loss");
     job.optimizer = object.word("optimizer", {"adamw", "adam", "sgd-momentum", "sgd"});
-    job.precision = object.word("precision", {"bf16", "f32"});
+    job.precision = object.word("precision", {"bf16", "f16", "f32"});
     job.gpus = object.integer("gpus", 1, 1 << 20);
     job.globalBatch = object.integer("batch", 1, maxCount);
     job.sequence = object.integer("sequence", 0, maxCount);

@@ -28,6 +28,7 @@ void RangeSums::operator+=(const RangeSums &o) {
   gradientBytes += o.gradientBytes;
   ownedElements += o.ownedElements;
   updateBytes += o.updateBytes;
+  masterBytes += o.masterBytes;
 }
 
 RangeSums RangeSums::operator-(const RangeSums &o) const {
@@ -48,6 +49,7 @@ RangeSums RangeSums::operator-(const RangeSums &o) const {
   d.gradientBytes -= o.gradientBytes;
   d.ownedElements -= o.ownedElements;
   d.updateBytes -= o.updateBytes;
+  d.masterBytes -= o.masterBytes;
   return d;
 }
 
@@ -106,6 +108,7 @@ public:
     for (const Reshard &reshard : derivation.reshards)
       profile.lossIsSplit |= reshard.where == Where::Loss && !reshard.steps.empty();
     profile.stepTotalBytes = graph.stepTotalBytes;
+    profile.stepStateBytes = graph.stepStateBytes;
     profile.sums.resize(at.size() + 1);
     for (size_t i = 0; i < at.size(); ++i) {
       profile.sums[i + 1] = profile.sums[i];
@@ -173,6 +176,7 @@ private:
       here.trainedBytes += bytes;
       here.gradientBytes += elements * double(gradient.elementBytes);
       here.ownedElements += elements;
+      here.masterBytes += elements * double(masterBytes(value.layout.elementBytes));
       here.updateBytes +=
           updateBytes(job, elements, value.layout.elementBytes, gradient.elementBytes);
     }
@@ -268,8 +272,9 @@ double profiledBytes(const Profile &profile, int first, int last, const DataMode
   StaticBytes fixed;
   fixed.parameters = range.parameterBytes / (mode.zero == 3 ? shards : 1);
   fixed.gradients = range.gradientBytes / (mode.zero >= 2 ? shards : 1);
-  fixed.master = range.ownedElements * double(job.masterBytesPerElement()) / shards;
-  fixed.state = range.ownedElements * double(job.stateBytesPerElement()) / shards;
+  fixed.master = range.masterBytes / shards;
+  fixed.state = range.ownedElements * double(job.stateBytesPerElement()) / shards +
+                double(profile.stepStateBytes);
   fixed.modelState = profile.modelStateBytes;
   fixed.inputs = profile.inputBytes;
   double gathered = mode.zero < 3 ? 0 : mode.keepGathered ? range.parameterBytes : largest;

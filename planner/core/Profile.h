@@ -27,6 +27,7 @@ struct RangeSums {
   double gathersBackward = 0, gatherBackwardBytes = 0; // used by backward ops
   double parameterBytes = 0;
   double trained = 0, trainedBytes = 0, gradientBytes = 0, ownedElements = 0, updateBytes = 0;
+  double masterBytes = 0;
 
   RangeSums operator-(const RangeSums &o) const;
   void operator+=(const RangeSums &o);
@@ -54,6 +55,7 @@ struct Profile {
   double modelStateBytes = 0, inputBytes = 0;
   bool lossIsSplit = false;   // over tp: it is summed once per step
   int64_t stepTotalBytes = 0; // of the scalars that are summed over all ranks instead
+  int64_t stepStateBytes = 0; // of the scalars that every rank keeps
 };
 
 /// Profiles `graph`, already at the right micro-batch, placed as `placement` on `tp` adjacent

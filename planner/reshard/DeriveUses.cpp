@@ -66,7 +66,8 @@ const Sharding &Deriver::baseOf(int value, int op, const Sharding &wanted) {
   const GraphOp &o = graph.ops[op];
   const Sharding &home = out.home[value];
   if (o.phase == Phase::Forward || !isForward(value) || isGenerated(value) ||
-      graph.values[value].role == ValueRole::Parameter)
+      graph.values[value].role == ValueRole::Parameter ||
+      graph.values[value].role == ValueRole::OptimizerState)
     return home;
   bool isInput = graph.values[value].producer < 0;
   if (!isInput && stageOf(value) > o.stage) {

@@ -20,7 +20,9 @@
 namespace tbc::reshard {
 
 enum class Phase { Forward, Backward };
-enum class ValueRole { Activation, Parameter, State, Input, Loss };
+/// An OptimizerState is a scalar that only the update writes, the same on every rank (the loss
+/// scale).
+enum class ValueRole { Activation, Parameter, State, Input, Loss, OptimizerState };
 /// Parallel: in the result. Reduction: summed away (the result is pending). Max: reduced by max.
 /// Fixed: may not be sharded.
 enum class LoopKind { Parallel, Reduction, Max, Fixed };
@@ -46,6 +48,8 @@ struct GraphValue {
   int producer = -1; // op index; -1: an input of the step
   int producerResult = 0;
   bool isFloat = true;
+  /// Of two bytes, f16 rather than bf16: devices may compute in one of them only.
+  bool isF16 = false;
   /// The forward value this is the cotangent of, or -1.
   int cotangentOf = -1;
   std::vector<int> users; // op indices, ascending, each once
@@ -93,6 +97,8 @@ struct Graph {
   /// The bytes of the scalars that the update adds up over all ranks; the loss is one of them if
   /// there are any.
   int64_t stepTotalBytes = 0;
+  /// The bytes of the scalars that the update keeps on every rank from step to step.
+  int64_t stepStateBytes = 0;
   FactorId batchFactor = -1;
 };
 

@@ -47,7 +47,7 @@ enum class Role {
   Loss,           ///< the same
   Input,          ///< a micro-batch; provided from outside (labels too)
   Residual,       ///< a micro-batch; from forward to backward
-  Scalar,         ///< a step; provided from outside: "lr" (float) and "step" (integer, from 1)
+  Scalar,         ///< a step; provided from outside: "lr" (float)
 };
 inline constexpr int numRoles = 8;
 
@@ -60,7 +60,7 @@ struct GlobalTensor {
   std::string name;
   Role role = Role::Parameter;
   /// The ONNX initialiser that a parameter, state or master weight starts from (converted to its
-  /// type); empty: it starts as zeros.
+  /// type); empty: all elements start at `fill`.
   std::string initializer;
   /// Of an Input: all samples of one micro-batch, over all data-parallel ranks.
   kernels::TensorType type;
@@ -68,6 +68,7 @@ struct GlobalTensor {
   /// Pieces of a Gradient that are partial sums over these axes; a gradient held by several stages
   /// is a partial sum over them when the pipeline axis is among these.
   std::vector<AxisRef> pending;
+  double fill = 0;
 };
 
 /// A place on a rank where a value outlives its block. `type` has the local shape; a name is unique

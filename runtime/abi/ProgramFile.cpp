@@ -89,6 +89,8 @@ Json toJson(const Mesh &mesh, const GlobalTensor &tensor) {
     json["pending"] = toJson(mesh, tensor.pending);
   if (!tensor.initializer.empty())
     json["initializer"] = tensor.initializer;
+  if (tensor.fill != 0)
+    json["fill"] = tensor.fill;
   return json;
 }
 

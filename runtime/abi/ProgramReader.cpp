@@ -60,6 +60,12 @@ public:
     fail("the integer " + std::to_string(value) + " is out of bounds");
     return 0;
   }
+  double number(const Json &json) {
+    if (json.is_number())
+      return json.get<double>();
+    fail("a number is expected");
+    return 0;
+  }
   std::string text(const Json &json) {
     if (json.is_string())
       return json.get<std::string>();
@@ -333,6 +339,8 @@ GlobalTensor readTensor(Reader &in, const Mesh &mesh, const Json &json) {
     tensor.pending = readAxes(in, mesh, json["pending"]);
   if (Reader::has(json, "initializer"))
     tensor.initializer = in.text(json["initializer"]);
+  if (Reader::has(json, "fill"))
+    tensor.fill = in.number(json["fill"]);
   return tensor;
 }
 

@@ -62,6 +62,8 @@ private:
         out << " pending{" << toString(program.mesh, tensor.pending) << "}";
       if (!tensor.initializer.empty())
         out << " from \"" << tensor.initializer << "\"";
+      if (tensor.fill != 0)
+        out << " from " << tensor.fill;
       out << "\n";
     }
   }

@@ -8,6 +8,7 @@
 #include "runtime/abi/Program.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <unordered_set>
 
@@ -126,6 +127,10 @@ std::string whyInvalid(const Program &program, const GlobalTensor &tensor) {
   bool fromFile = tensor.role != Role::Gradient && tensor.role != Role::Input;
   if (!tensor.initializer.empty() && !fromFile)
     return "it takes its value from a file, which " + quoted(name(tensor.role)) + " cannot";
+  if (tensor.fill != 0 && (tensor.role != Role::OptimizerState || !tensor.initializer.empty() ||
+                           !std::isfinite(tensor.fill)))
+    return "it starts at " + std::to_string(tensor.fill) +
+           ": only optimizer states that take no value from a file may, and at a finite one";
   return "";
 }
 
@@ -133,10 +138,10 @@ std::string whyInvalid(const Program &program, const Slot &slot) {
   if (std::string why = whyInvalid(slot.type); !why.empty())
     return why;
   if (slot.role == Role::Scalar) {
-    if (slot.name != "lr" && slot.name != "step")
-      return "unknown scalar; known: lr, step";
-    if (!slot.type.shape.empty() || kernels::isFloat(slot.type.dtype) != (slot.name == "lr"))
-      return "lr is a float and step an integer, both without dims";
+    if (slot.name != "lr")
+      return "unknown scalar; known: lr";
+    if (!slot.type.shape.empty() || !kernels::isFloat(slot.type.dtype))
+      return "lr is a float without dims";
   }
   if (slot.tensor < -1 || slot.tensor >= int(program.tensors.size()))
     return "there is no tensor number " + std::to_string(slot.tensor);

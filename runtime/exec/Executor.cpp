@@ -25,9 +25,10 @@ static Error failed(const std::string &place, const std::string &why) {
 // Preparation
 //===----------------------------------------------------------------------===//
 
-Executor::Executor(const program::Program &program, int64_t rank, kernels::Arith arith)
+Executor::Executor(const program::Program &program, int64_t rank,
+                   const kernels::KernelContext &context)
     : program(&program), self(rank), coordinates(program.mesh.coordinates(rank)),
-      stageIndex(program.stageOf(coordinates)), arith(arith) {
+      stageIndex(program.stageOf(coordinates)), context(context), arith(context.arith) {
   stageCode = &program.stages[stageIndex];
   slots.resize(stageCode->slots.size());
   for (const Slot &slot : stageCode->slots) {
@@ -40,8 +41,8 @@ Executor::Executor(const program::Program &program, int64_t rank, kernels::Arith
 }
 
 Result<Executor> Executor::create(const program::Program &program, int64_t rank,
-                                  kernels::Arith arith) {
-  Executor executor(program, rank, arith);
+                                  const kernels::KernelContext &context) {
+  Executor executor(program, rank, context);
   for (Kind kind : {Kind::Forward, Kind::Backward, Kind::Update}) {
     if (Status status = executor.prepare(kind); !status)
       return status.error();
@@ -103,7 +104,7 @@ Status Executor::loadSlot(size_t slotIndex, const TensorProvider &provider) {
   const Slot &slot = stageCode->slots[slotIndex];
   const program::GlobalTensor &tensor = program->tensors[slot.tensor];
   if (tensor.initializer.empty()) {
-    slots[slotIndex][0] = Tensor::zeros(slot.type, arith);
+    slots[slotIndex][0] = Tensor::fromDoubles(slot.type, arith, {tensor.fill});
     return Status::ok();
   }
   try {
@@ -137,10 +138,8 @@ void Executor::beginStep(const StepInputs &inputs) {
     const Slot &slot = stageCode->slots[i];
     if (slot.role == Role::Gradient || slot.role == Role::Loss)
       slots[i][0] = Tensor::zeros(slot.type, arith);
-    else if (slot.role == Role::Scalar && slot.name == "lr")
-      slots[i][0] = Tensor::fromDoubles(slot.type, arith, {inputs.learningRate});
     else if (slot.role == Role::Scalar)
-      slots[i][0] = Tensor::fromInts(slot.type, {inputs.step});
+      slots[i][0] = Tensor::fromDoubles(slot.type, arith, {inputs.learningRate});
     else if (livesAMicroBatch(slot.role))
       slots[i].clear();
   }
@@ -239,7 +238,7 @@ Result<std::vector<Tensor>> Executor::runInstruction(comm::Communicator &communi
   try {
     std::vector<Tensor> results;
     if (ready.kernel) {
-      results = ready.kernel({arith}, instruction.attrs, operands, ready.resultTypes);
+      results = ready.kernel(context, instruction.attrs, operands, ready.resultTypes);
     } else {
       kernels::TensorType type =
           ready.resultTypes.empty() ? kernels::TensorType() : ready.resultTypes[0];
@@ -267,7 +266,6 @@ Result<std::vector<Tensor>> Executor::runInstruction(comm::Communicator &communi
 
 /// slot + value, in the slot's type.
 Tensor Executor::added(const Tensor &slot, Tensor value) const {
-  kernels::KernelContext context{arith};
   if (value.dtype() != slot.dtype())
     value = kernels::findKernel("cast")(context, {}, {value}, {slot.type()})[0];
   return kernels::findKernel("add")(context, {}, {slot, value}, {slot.type()})[0];

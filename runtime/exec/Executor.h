@@ -32,8 +32,6 @@ struct StepInputs {
   /// ranks.
   std::vector<std::map<std::string, kernels::Tensor>> microBatches;
   double learningRate = 0;
-  /// From 1.
-  int64_t step = 1;
 };
 
 /// One line of the list of collectives of a rank; see program::messageBytes. Slices are left out; a
@@ -70,7 +68,7 @@ public:
   /// The program must be well formed and outlive the executor. Errors: a kernel that does not
   /// exist.
   static Result<Executor> create(const program::Program &program, int64_t rank,
-                                 kernels::Arith arith);
+                                 const kernels::KernelContext &context);
 
   /// Sets parameters, states and optimizer states to their initial values.
   Status load(const TensorProvider &provider);
@@ -103,7 +101,7 @@ private:
   /// A slot's contents: one instance per micro-batch where it lives as long as one, else under 0.
   using Contents = std::map<int64_t, kernels::Tensor>;
 
-  Executor(const program::Program &program, int64_t rank, kernels::Arith arith);
+  Executor(const program::Program &program, int64_t rank, const kernels::KernelContext &context);
 
   Status prepare(Kind kind);
   void markLastUses(Kind kind);
@@ -126,7 +124,8 @@ private:
   int64_t self;
   std::vector<int64_t> coordinates;
   int stageIndex;
-  kernels::Arith arith;
+  kernels::KernelContext context;
+  kernels::Arith arith;                          // of the context
   std::array<std::vector<Prepared>, 3> prepared; // by Action::Kind
   std::vector<Contents> slots;
   CollectiveCounts counts;

@@ -15,7 +15,7 @@
 namespace tbc::runtime {
 
 struct ClusterOptions {
-  kernels::Arith arith = kernels::Arith::Native;
+  kernels::KernelContext context;
   /// The longest wait for another rank.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };

@@ -31,7 +31,13 @@
 namespace tbc::kernels {
 
 struct KernelContext {
-  Arith arith = Arith::Native;
+  KernelContext(Arith arith = Arith::Native) : arith(arith) {} // NOLINT: an arithmetic says it all
+
+  Arith arith;
+  /// The one residue that stands for a value that is not finite. It has no effect on arithmetic; a
+  /// test plants it by naming a residue that a value will have. This one is as good as none: a
+  /// value hits it with a probability of 2^-61.
+  Residue notFinite{0x0a3c59d7e1b6f284};
 };
 
 /// The results of an op, one per entry of `resultTypes`. Inputs hold their elements as

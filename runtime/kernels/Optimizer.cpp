@@ -130,6 +130,51 @@ Tensors squareSum(const KernelContext &context, const Attrs &, const Tensors &in
   return context.arith == Arith::Residue61 ? total(Residue()) : total(double());
 }
 
+/// In a float's own width: what is a number in double may be none in f32.
+template <typename T> bool isFinite(const KernelContext &context, T x) {
+  if constexpr (isResidue<T>)
+    return x != context.notFinite;
+  else
+    return std::isfinite(x);
+}
+
+Tensors countNotFinite(const KernelContext &context, const Attrs &, const Tensors &inputs,
+                       const Types &resultTypes) {
+  requireCounts(inputs, inputs.size(), resultTypes, 1);
+  requireShape("the result", resultTypes[0].shape, {});
+  int64_t count = 0;
+  for (const Tensor &input : inputs)
+    dispatchFloat(input, [&](auto zero) {
+      for (auto x : input.data<decltype(zero)>())
+        count += !isFinite(context, x);
+    });
+  return dispatch(context.arith, resultTypes[0].dtype, [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    return {makeResult(context, resultTypes[0], std::vector<T>{integer<T>(count)})};
+  });
+}
+
+Tensors updateLossScale(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                        const Types &resultTypes) {
+  checkUpdate(inputs, 3, 3, resultTypes, 2);
+  requireShape("the scale", inputs[0].shape(), {});
+  int64_t tracker = inputs[1].data<int64_t>()[0];
+  bool wasFinite = inputs[2].data<int64_t>()[0] != 0;
+  bool grows = wasFinite && tracker + 1 == attrs.getInt("growth_interval");
+  tracker = wasFinite && !grows ? tracker + 1 : 0;
+  Tensor newTracker = Tensor::fromInts(resultTypes[1], {tracker});
+  if (wasFinite && !grows)
+    return {inputs[0], newTracker};
+  return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    T scale = inputs[0].data<T>()[0];
+    T next = scale * real<T>(attrs.getDouble(grows ? "growth_factor" : "backoff_factor"));
+    return {
+        makeResult(context, resultTypes[0], std::vector<T>{isFinite(context, next) ? next : scale}),
+        newTracker};
+  });
+}
+
 /// Summing over ranks is the partitioner's business: a single rank has the whole.
 Tensors stepTotal(const KernelContext &, const Attrs &, const Tensors &inputs,
                   const Types &resultTypes) {
@@ -181,6 +226,8 @@ const KernelTable &tbc::kernels::optimizerKernels() {
                                     {"adam", adam<Decay::InGradient>},
                                     {"adamw", adam<Decay::Decoupled>},
                                     {"square_sum", squareSum},
+                                    {"count_not_finite", countNotFinite},
+                                    {"update_loss_scale", updateLossScale},
                                     {"step_total", stepTotal},
                                     {"scale_by", scaleBy},
                                     {"clip_value", clipValue},

@@ -19,6 +19,15 @@
 //   adam   the same (torch.optim.Adam), with the decay in the gradient: g + weight_decay * p for g,
 //       and no factor at p
 //   square_sum   g .. -> scalar: the sum of g^2 over all elements
+//   count_not_finite   g .. -> scalar: how many elements are infinite or no number; in residues,
+//   are
+//       KernelContext::notFinite
+//   update_loss_scale{growth_factor, backoff_factor, growth_interval}   scale, tracker, is_finite
+//       -> scale', tracker' (torch.amp.GradScaler.update):
+//       scale * backoff_factor, 0          if not is_finite
+//       scale * growth_factor, 0           if tracker + 1 = growth_interval (scale if that is
+//                                          infinite)
+//       scale, tracker + 1                 else
 //   step_total   s .. -> s ..: the sums over all ranks, of which there is one
 //   scale_by   x, s -> x * s;   clip_value{limit}   x -> min(max(x, -limit), limit)
 //   update_if   old, new, condition -> new if the condition holds, else old

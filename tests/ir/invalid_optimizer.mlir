@@ -51,3 +51,21 @@ func.func @adamw_c1(%p: tensor<2x3xf32>, %v: tensor<2xf32>, %rate: tensor<f32>, 
   "tbc.adamw"(%p, %p, %p, %v, %rate, %step) {beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.01 : f64} : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2xf32>, tensor<f32>, tensor<i64>) -> (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2xf32>)
   return
 }
+
+// -----
+
+func.func @update_loss_scale_c1(%s: tensor<f32>, %t: tensor<i64>, %ok: tensor<i1>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{grows every 0 steps}}
+  "tbc.update_loss_scale"(%s, %t, %ok) {growth_factor = 2.0 : f64, backoff_factor = 0.5 : f64, growth_interval = 0 : i64} : (tensor<f32>, tensor<i64>, tensor<i1>) -> (tensor<f32>, tensor<i64>)
+  return
+}
+
+// -----
+
+func.func @update_loss_scale_c2(%s: tensor<f32>, %t: tensor<i64>, %ok: tensor<i1>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{multiplies the scale by 0.000000e+00}}
+  "tbc.update_loss_scale"(%s, %t, %ok) {growth_factor = 2.0 : f64, backoff_factor = 0.0 : f64, growth_interval = 2 : i64} : (tensor<f32>, tensor<i64>, tensor<i1>) -> (tensor<f32>, tensor<i64>)
+  return
+}

@@ -112,7 +112,8 @@ void Training::build() {
   removeDropout(module.lookupSymbol<func::FuncOp>("model")); // the references are without it
   ASSERT_TRUE(succeeded(raiseComposites(module.lookupSymbol<func::FuncOp>("model"))));
   if (reference.isNarrow)
-    ASSERT_TRUE(succeeded(lowerPrecision(module.lookupSymbol<func::FuncOp>("model"))));
+    ASSERT_TRUE(succeeded(lowerPrecision(module.lookupSymbol<func::FuncOp>("model"),
+                                         FloatType::getBF16(module.getContext()))));
   LossOptions loss;
   loss.samples = 8;
   ASSERT_TRUE(succeeded(attachLoss(module, loss)));

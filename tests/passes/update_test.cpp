@@ -42,8 +42,9 @@ Step runUpdate(const std::string &type, const OptimizerOptions &options, std::ve
   for (double input : inputs)
     tensors.push_back(
         Tensor::fromDoubles({tensors.empty() ? dtype : DType::F32, {1}}, Arith::Native, {input}));
+  if (options.kind != OptimizerKind::Sgd)
+    tensors.push_back(Tensor::fromInts({DType::I64, {}}, {step - 1}));
   tensors.push_back(Tensor::fromDoubles({DType::F32, {}}, Arith::Native, {rate}));
-  tensors.push_back(Tensor::fromInts({DType::I64, {}}, {step}));
   Step result;
   for (const Tensor &tensor : evaluate(module, "update", tensors, Arith::Native))
     result.values.push_back(tensor.toDoubles()[0]);
@@ -76,8 +77,8 @@ TEST(BuildUpdate, AdamWHasTwoMoments) {
   options.beta1 = 0.5, options.beta2 = 0.75, options.epsilon = 0, options.weightDecay = 0.5;
   // At step 1 from zero moments the bias corrections cancel: the step is lr * sign(g).
   Step step = runUpdate("f32", options, {4, -2, 0, 0}, 0.25, 1);
-  EXPECT_THAT(step.values, ElementsAre(4 - 0.25 * 0.5 * 4 + 0.25, -1, 1));
-  EXPECT_THAT(step.names, ElementsAre("p.m", "p.v"));
+  EXPECT_THAT(step.values, ElementsAre(4 - 0.25 * 0.5 * 4 + 0.25, -1, 1, 1));
+  EXPECT_THAT(step.names, ElementsAre("p.m", "p.v", "tbc.steps_taken"));
 }
 
 TEST(BuildUpdate, AdamHasTheDecayInTheGradient) {
@@ -86,8 +87,8 @@ TEST(BuildUpdate, AdamHasTheDecayInTheGradient) {
   options.beta1 = 0.5, options.beta2 = 0.75, options.epsilon = 0, options.weightDecay = 0.5;
   // -4 + 0.5 * 4 = -2, whose sign alone moves the parameter.
   Step step = runUpdate("f32", options, {4, -4, 0, 0}, 0.25, 1);
-  EXPECT_THAT(step.values, ElementsAre(4 + 0.25, -1, 1));
-  EXPECT_THAT(step.names, ElementsAre("p.m", "p.v"));
+  EXPECT_THAT(step.values, ElementsAre(4 + 0.25, -1, 1, 1));
+  EXPECT_THAT(step.names, ElementsAre("p.m", "p.v", "tbc.steps_taken"));
 }
 
 TEST(BuildUpdate, SomeWeightsDoNotDecay) {

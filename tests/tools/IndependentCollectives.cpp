@@ -525,6 +525,8 @@ private:
         bytes.optimizerState += moves.localElements(layout, places.state) * stateBytesPerElement;
       }
     }
+    for (ResidentBytes &bytes : result.resident)
+      bytes.optimizerState += graph.stepStateBytes;
     for (auto [input, next] : graph.stateUpdates)
       result.resident[graph.ops[graph.values[next].producer].stage].state +=
           moves.localBytes(graph.values[input].layout, home[input]);

@@ -8,7 +8,8 @@
 namespace tbc::test {
 
 Model loadModel(const std::string &name, const std::string &optimizer,
-                const std::map<std::string, double> &settings, const std::string &kept) {
+                const std::map<std::string, double> &settings, const std::string &kept,
+                const std::string &precision) {
   Model model;
   model.context = driver::makeContext();
   driver::StepOptions options;
@@ -18,6 +19,7 @@ Model loadModel(const std::string &name, const std::string &optimizer,
     options.import.fix[kept] = "input";
   options.optimizer = optimizer;
   options.settings = settings;
+  options.precision = precision;
   auto step = driver::buildTrainingStep(*model.context, options);
   if (!step) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), step.error().message.c_str());
@@ -40,7 +42,7 @@ Result<planner::Plan> makePlan(const Model &model, const PlanRequest &request) {
   planner::Job job;
   job.modelHash = model.step->model.hash;
   job.stepHash = model.step->hash;
-  job.precision = "f32";
+  job.precision = model.step->options.precision;
   job.optimizer = model.step->options.optimizer;
   job.settings = model.step->options.settings;
   job.globalBatch = request.globalBatch;

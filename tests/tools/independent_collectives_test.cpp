@@ -60,9 +60,7 @@ test::ResidentBytes residentBytes(const program::Stage &stage) {
 }
 
 /// Of the optimizer, per parameter element.
-int64_t stateBytes(const planner::Plan &plan) {
-  return plan.job.stateBytesPerElement() + plan.job.masterBytesPerElement();
-}
+int64_t stateBytes(const planner::Plan &plan) { return plan.job.stateBytesPerElement(); }
 
 /// What was looked at, over several plans.
 struct Compared {

@@ -3,6 +3,7 @@
 #include "ir/Rebatch.h"
 #include "ir/SerialTrainer.h"
 #include "passes/loss/AttachLoss.h"
+#include "passes/optimizer/LossScale.h"
 #include "tools/driver/Verify.h"
 
 using namespace mlir;
@@ -10,7 +11,7 @@ using namespace mlir;
 namespace tbc::driver {
 
 Result<RunRecord> runSerial(TrainingStep &step, const planner::Plan &plan, const RunData &data,
-                            kernels::Arith arith) {
+                            const kernels::KernelContext &context) {
   DiagnosticCollector diagnostics(*step.train.getContext());
   OwningOpRef<ModuleOp> module = cast<ModuleOp>(step.model.module->clone());
   auto train = module->lookupSymbol<func::FuncOp>("train");
@@ -20,10 +21,15 @@ Result<RunRecord> runSerial(TrainingStep &step, const planner::Plan &plan, const
   if (failed(rebatch(train, samples)))
     return diagnostics.error(ErrorCode::Other, "the step could not be rebatched");
 
-  SerialTrainer trainer(*module, arith);
+  SerialTrainer trainer(*module, context);
   for (const auto &[name, value] : data.initial)
     if (failed(trainer.set(name, value)))
       return diagnostics.error(ErrorCode::Other, "cannot set \"" + name + "\"");
+  if (data.lossScale &&
+      failed(trainer.set(kLossScaleName.str(),
+                         kernels::Tensor::fromDoubles({kernels::DType::F32, {}}, context.arith,
+                                                      {*data.lossScale}))))
+    return diagnostics.error(ErrorCode::Other, "the step has no loss scale to set");
   RunRecord record;
   for (size_t s = 0; s < data.steps.size(); ++s) {
     if (failed(trainer.step(data.steps[s], data.learningRate)))

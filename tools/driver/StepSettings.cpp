@@ -12,6 +12,7 @@ static constexpr double unlimited = std::numeric_limits<double>::max();
 
 const std::vector<SettingInfo> &settingInfos() {
   constexpr double label = 1 << 30, seedLimit = 9007199254740992.0; // 2^53: exact as a double
+  constexpr double largestScale = 0x1p127;
   static const std::vector<std::string> adams = {"adam", "adamw"}, sgds = {"sgd", "sgd-momentum"};
   static const std::vector<SettingInfo> infos = {
       {"weight_decay", "--weight-decay", "Weight decay", 0, unlimited, false, false, {}},
@@ -54,6 +55,38 @@ const std::vector<SettingInfo> &settingInfos() {
        {"cross-entropy"}},
       {"dropout", "--no-dropout", "Train without the model's dropout", 0, 1, true, false, {}, 0},
       {"seed", "--seed", "Seed of dropout", 0, seedLimit, true, false, {}},
+      {"loss_scale",
+       "--loss-scale-init",
+       "Loss scale to begin with",
+       0,
+       largestScale,
+       false,
+       false,
+       {}},
+      {"loss_scale_growth",
+       "--loss-scale-growth",
+       "Factor by which the loss scale grows",
+       0,
+       largestScale,
+       false,
+       true,
+       {}},
+      {"loss_scale_backoff",
+       "--loss-scale-backoff",
+       "Factor of the loss scale on overflow",
+       0,
+       1,
+       false,
+       true,
+       {}},
+      {"loss_scale_interval",
+       "--loss-scale-interval",
+       "Steps without overflow until the loss scale grows",
+       0,
+       seedLimit,
+       true,
+       false,
+       {}},
   };
   return infos;
 }
@@ -138,7 +171,35 @@ OptimizerOptions optimizerOptions(const StepOptions &step) {
   read(step, "clip_norm", options.clipNorm);
   read(step, "clip_value", options.clipValue);
   options.noDecay = step.noDecay;
+  options.lossScale = lossScale(step);
   return options;
+}
+
+LossScale lossScale(const StepOptions &step) {
+  LossScale scale;
+  read(step, "loss_scale", scale.initial);
+  read(step, "loss_scale_growth", scale.growthFactor);
+  read(step, "loss_scale_backoff", scale.backoffFactor);
+  read(step, "loss_scale_interval", scale.growthInterval);
+  return scale;
+}
+
+Status resolveLossScale(StepOptions &options, bool isF16) {
+  if (isF16)
+    options.settings.try_emplace("loss_scale", defaultLossScale);
+  LossScale scale = lossScale(options);
+  for (const char *name : {"loss_scale_growth", "loss_scale_backoff", "loss_scale_interval"})
+    if (options.settings.count(name) && !scale.isOn())
+      return Error{ErrorCode::Usage,
+                   std::string(name) + " is of a dynamic loss scale: give --loss-scale dynamic"};
+  if (!scale.isOn())
+    return Status::ok();
+  options.settings["loss_scale_interval"] = double(scale.growthInterval);
+  if (scale.isDynamic()) {
+    options.settings["loss_scale_growth"] = scale.growthFactor;
+    options.settings["loss_scale_backoff"] = scale.backoffFactor;
+  }
+  return Status::ok();
 }
 
 DropoutOptions dropoutOptions(const StepOptions &step) {

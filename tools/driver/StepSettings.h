@@ -1,6 +1,7 @@
 //===- StepSettings.h - The numbers of a training step ----------------------===//
 //
-// What the command line sets and plan.json records: of the optimizer, the loss, clipping.
+// What the command line sets and plan.json records: of the optimizer, the loss, clipping, the loss
+// scale.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,6 +36,9 @@ struct SettingInfo {
 
 const std::vector<SettingInfo> &settingInfos();
 
+/// Where a dynamic loss scale begins unless told: as torch.amp.GradScaler's.
+inline constexpr double defaultLossScale = 65536;
+
 /// Errors: Usage for a setting that is unknown, out of range or of another optimizer or loss.
 Status checkSettings(const StepOptions &options);
 
@@ -42,6 +46,13 @@ struct DropoutOptions {
   bool isOn = true;
   int64_t seed = 0;
 };
+
+/// Loss scale as the settings have it. A step that computes in f16 anywhere has a dynamic one
+/// unless its settings name another.
+LossScale lossScale(const StepOptions &options);
+/// Writes the loss scale out in `options.settings`, where a step in f16 (`isF16`) or its settings
+/// have one. Errors: Usage for settings of a loss scale that there is not.
+Status resolveLossScale(StepOptions &options, bool isF16);
 
 LossOptions lossOptions(const StepOptions &options);
 OptimizerOptions optimizerOptions(const StepOptions &options);

@@ -54,18 +54,32 @@ Error DiagnosticCollector::error(ErrorCode code, const std::string &fallback) co
   return {code, text.empty() ? fallback : text};
 }
 
-/// From @model to @train and @update.
-static LogicalResult buildStep(ModuleOp module, const StepOptions &options) {
+/// Raises @model and gives it its precision.
+static LogicalResult prepareModel(ModuleOp module, const StepOptions &options) {
   auto model = module.lookupSymbol<func::FuncOp>("model");
   DropoutOptions dropout = dropoutOptions(options);
   if (!dropout.isOn)
     removeDropout(model);
   if (failed(raiseComposites(model)) || failed(useBatchStatistics(model)))
     return failure();
-  if (options.precision == "bf16" && failed(lowerPrecision(model)))
+  MLIRContext *context = module.getContext();
+  if (options.precision == "bf16" && failed(lowerPrecision(model, FloatType::getBF16(context))))
     return failure();
-  if (failed(useDropout(model, dropout.seed)))
+  if (options.precision == "f16" && failed(lowerPrecision(model, FloatType::getF16(context))))
     return failure();
+  return useDropout(model, dropout.seed);
+}
+
+/// Whether anything is computed or stored in f16.
+static bool hasF16(func::FuncOp model) {
+  auto isF16 = [](Value value) { return tensorType(value).getElementType().isF16(); };
+  return llvm::any_of(model.getArguments(), isF16) ||
+         llvm::any_of(model.getBody().front(),
+                      [&](Operation &op) { return llvm::any_of(op.getResults(), isF16); });
+}
+
+/// From @model to @train and @update.
+static LogicalResult buildStep(ModuleOp module, const StepOptions &options) {
   if (failed(attachLoss(module, lossOptions(options))))
     return failure();
   auto train = module.lookupSymbol<func::FuncOp>("train");
@@ -76,6 +90,7 @@ static LogicalResult buildStep(ModuleOp module, const StepOptions &options) {
     return failure();
   AutodiffOptions autodiff;
   autodiff.freeze = options.freeze;
+  autodiff.lossScale = lossScale(options);
   if (failed(buildTrainFunction(module, autodiff)) ||
       failed(buildUpdateFunction(module, optimizerOptions(options))))
     return failure();
@@ -119,9 +134,17 @@ Result<std::unique_ptr<TrainingStep>> buildTrainingStep(MLIRContext &context,
 
   DiagnosticCollector diagnostics(context);
   ModuleOp module = *result->model.module;
-  if (failed(buildStep(module, options)))
+  auto rejected = [&] {
     return diagnostics.error(ErrorCode::ModelRejected,
                              options.modelPath + ": the training step could not be built");
+  };
+  if (failed(prepareModel(module, options)))
+    return rejected();
+  bool isF16 = hasF16(module.lookupSymbol<func::FuncOp>("model"));
+  if (Status status = resolveLossScale(result->options, isF16); !status)
+    return status.error();
+  if (failed(buildStep(module, result->options)))
+    return rejected();
   if (failed(analyse(*result)))
     return diagnostics.error(ErrorCode::ModelRejected,
                              options.modelPath + ": the training step could not be analysed");

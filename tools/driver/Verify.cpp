@@ -2,7 +2,9 @@
 
 #include "tools/driver/Verify.h"
 
+#include "passes/optimizer/LossScale.h"
 #include "runtime/exec/SimulatedCluster.h"
+#include "tools/driver/StepSettings.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,10 +12,13 @@
 namespace tbc::driver {
 
 Result<RunRecord> runParallel(const program::Program &program, const RunData &data,
-                              kernels::Arith arith) {
+                              const kernels::KernelContext &context) {
   runtime::ClusterOptions options;
-  options.arith = arith;
-  auto cluster = runtime::SimulatedCluster::create(program, options);
+  options.context = context;
+  program::Program started = program;
+  if (int scale = started.tensorIndex(kLossScaleName.str()); data.lossScale && scale >= 0)
+    started.tensors[scale].fill = *data.lossScale;
+  auto cluster = runtime::SimulatedCluster::create(std::move(started), options);
   if (!cluster)
     return cluster.error();
   Status loaded = cluster->load([&](const std::string &name) { return data.initial.at(name); });
@@ -24,7 +29,6 @@ Result<RunRecord> runParallel(const program::Program &program, const RunData &da
     runtime::StepInputs inputs;
     inputs.microBatches = data.steps[s];
     inputs.learningRate = data.learningRate;
-    inputs.step = int64_t(s) + 1;
     auto loss = cluster->step(inputs);
     if (!loss)
       return loss.error();
@@ -103,10 +107,12 @@ std::vector<Comparison> compareFloats(const RunRecord &reference,
   return result;
 }
 
+static bool allEqual(const std::vector<Comparison> &lines) {
+  return std::all_of(lines.begin(), lines.end(), [](const Comparison &line) { return line.equal; });
+}
+
 bool VerifyReport::passed() const {
-  auto equal = [](const Comparison &line) { return line.equal; };
-  return !residues.empty() && std::all_of(residues.begin(), residues.end(), equal) &&
-         std::all_of(floats.begin(), floats.end(), equal);
+  return !residues.empty() && allEqual(residues) && allEqual(overflow) && allEqual(floats);
 }
 
 /// Serial and parallel run of one plan in one arithmetic on the same data.
@@ -138,35 +144,118 @@ static void keepComparable(RunRecord &record, const TrainingStep &step,
       record.erase(tensor.name);
 }
 
-static Status runFloats(TrainingStep &step, const planner::Plan &plan,
-                        const program::Program &program, const VerifyOptions &options,
-                        VerifyReport &report) {
+/// The same with an overflow in the first step, which all ranks must skip.
+static Status runOverflow(TrainingStep &step, const planner::Plan &plan,
+                          const program::Program &program, const VerifyOptions &options,
+                          VerifyReport &report) {
+  auto data = makeRunData(step, plan, options.steps, kernels::Arith::Residue61, options.seed);
+  if (!data)
+    return data.error();
+  auto planted = plantOverflow(step, plan, *data, options.seed);
+  if (!planted)
+    return planted.error();
+  auto usual = runSerial(step, plan, *data, kernels::Arith::Residue61);
+  auto serial = runSerial(step, plan, *data, planted->context);
+  if (!usual || !serial)
+    return usual ? serial.error() : usual.error();
+  if (allEqual(compareExactly(*usual, *serial)))
+    return Error{ErrorCode::VerificationFailed,
+                 "the serial program does not notice an overflow in the gradient of \"" +
+                     planted->parameter + "\""};
+  auto parallel = runParallel(program, *data, planted->context);
+  if (!parallel)
+    return parallel.error();
+  report.overflow = compareExactly(*serial, *parallel);
+  report.overflowPlace = planted->parameter + ".grad[" + std::to_string(planted->element) + "]";
+  return Status::ok();
+}
+
+namespace {
+/// The serial program in floats and in f64, on the inputs of each seed.
+struct SerialRuns {
+  std::vector<RunRecord> native, exact;
+};
+} // namespace
+
+static Result<SerialRuns> runSeeds(TrainingStep &step, const planner::Plan &plan, int numSteps,
+                                   uint64_t firstSeed, std::optional<double> lossScale) {
   // The bound is the serial program's own largest error over this many inputs
   // (docs/design.md, 4.2).
   constexpr int numSeeds = 8;
-  // A second step starts from parameters that AdamW has made of noise where gradients are zero.
-  const int numSteps = step.options.optimizer == "adamw" ? 1 : options.steps;
-  std::vector<RunRecord> serial, references;
+  SerialRuns runs;
   for (int i = 0; i < numSeeds; ++i) {
-    for (auto [arith, records] : {std::pair(kernels::Arith::Native, &serial),
-                                  std::pair(kernels::Arith::F64, &references)}) {
-      auto data = makeRunData(step, plan, numSteps, arith, options.seed + i);
+    for (auto [arith, records] : {std::pair(kernels::Arith::Native, &runs.native),
+                                  std::pair(kernels::Arith::F64, &runs.exact)}) {
+      auto data = makeRunData(step, plan, numSteps, arith, firstSeed + i);
       if (!data)
         return data.error();
+      data->lossScale = lossScale;
       auto record = runSerial(step, plan, *data, arith);
       if (!record)
         return record.error();
       records->push_back(std::move(*record));
     }
   }
+  return runs;
+}
+
+static bool isFinite(const kernels::Tensor &tensor) {
+  std::vector<double> values = tensor.toDoubles();
+  return std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); });
+}
+
+/// The tensor by which a run in floats is none to compare with f64, or "": it is not finite, or it
+/// is the loss scale, and a step was skipped.
+static std::string whatOverflows(const SerialRuns &runs) {
+  for (size_t seed = 0; seed < runs.native.size(); ++seed)
+    for (const auto &[name, value] : runs.native[seed]) {
+      bool isScale = name == kLossScaleName;
+      if (!isFinite(value) ||
+          (isScale && value.toDoubles() != runs.exact[seed].at(name).toDoubles()))
+        return name;
+    }
+  return "";
+}
+
+/// The serial runs at the first loss scale, halved from where the step starts, at which none
+/// overflows.
+static Result<SerialRuns> runWithoutOverflow(TrainingStep &step, const planner::Plan &plan,
+                                             int numSteps, uint64_t seed,
+                                             std::optional<double> &lossScale) {
+  LossScale scale = tbc::driver::lossScale(step.options);
+  for (double at = scale.initial;; at /= 2) {
+    auto runs = runSeeds(step, plan, numSteps, seed, lossScale);
+    if (!runs)
+      return runs.error();
+    std::string name = whatOverflows(*runs);
+    if (name.empty())
+      return runs;
+    if (!scale.isDynamic() || at <= 1)
+      return Error{ErrorCode::Other,
+                   "the serial program overflows on these inputs (\"" + name +
+                       "\" is not finite), so floats cannot be compared; --residues-only leaves "
+                       "them out"};
+    lossScale = at / 2;
+  }
+}
+
+static Status runFloats(TrainingStep &step, const planner::Plan &plan,
+                        const program::Program &program, const VerifyOptions &options,
+                        VerifyReport &report) {
+  // A second step starts from parameters that AdamW has made of noise where gradients are zero.
+  const int numSteps = step.options.optimizer == "adamw" ? 1 : options.steps;
+  auto runs = runWithoutOverflow(step, plan, numSteps, options.seed, report.lossScale);
+  if (!runs)
+    return runs.error();
   auto data = makeRunData(step, plan, numSteps, kernels::Arith::Native, options.seed);
   if (!data)
     return data.error();
+  data->lossScale = report.lossScale;
   auto parallel = runParallel(program, *data, kernels::Arith::Native);
   if (!parallel)
     return parallel.error();
-  keepComparable(references[0], step, program);
-  report.floats = compareFloats(references[0], serial, references, *parallel);
+  keepComparable(runs->exact[0], step, program);
+  report.floats = compareFloats(runs->exact[0], runs->native, runs->exact, *parallel);
   return Status::ok();
 }
 
@@ -182,6 +271,9 @@ Result<VerifyReport> verifyPlan(TrainingStep &step, const planner::Plan &plan,
       report.collectives += line.count;
   if (Status status = runBoth(step, plan, compiled->program, options, report); !status)
     return status.error();
+  if (lossScale(step.options).isOn())
+    if (Status status = runOverflow(step, plan, compiled->program, options, report); !status)
+      return status.error();
   if (options.floats)
     if (Status status = runFloats(step, plan, compiled->program, options, report); !status)
       return status.error();

@@ -3,10 +3,11 @@
 #ifndef TBC_TOOLS_DRIVER_VERIFY_H
 #define TBC_TOOLS_DRIVER_VERIFY_H
 
-#include "runtime/kernels/Tensor.h"
+#include "runtime/kernels/Kernel.h"
 #include "tools/driver/Compile.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct RunData {
   std::map<std::string, kernels::Tensor> initial;
   std::vector<std::vector<std::map<std::string, kernels::Tensor>>> steps;
   double learningRate = 1e-3;
+  /// Where a dynamic loss scale starts, if not where the step says.
+  std::optional<double> lossScale;
 };
 
 /// Seeded inputs for `steps` steps of `plan`; weights from the model's file where it has them, else
@@ -31,11 +34,25 @@ Result<RunData> makeRunData(TrainingStep &step, const planner::Plan &plan, int s
 
 /// Runs the unpartitioned step by the interpreter, with the plan's batch and accumulation.
 Result<RunRecord> runSerial(TrainingStep &step, const planner::Plan &plan, const RunData &data,
-                            kernels::Arith arith);
+                            const kernels::KernelContext &context);
 
 /// Runs all ranks of the Program in this process.
 Result<RunRecord> runParallel(const program::Program &program, const RunData &data,
-                              kernels::Arith arith);
+                              const kernels::KernelContext &context);
+
+/// An element of a gradient that counts as not finite in one run in residues: the residue that the
+/// first step of that run makes of it is the one that KernelContext::notFinite names.
+struct PlantedOverflow {
+  std::string parameter;
+  int64_t element = 0;
+  kernels::KernelContext context;
+};
+
+/// Picks an element by `seed`, of the gradient of `parameter` if that is not empty. Errors: a
+/// gradient of zeros.
+Result<PlantedOverflow> plantOverflow(TrainingStep &step, const planner::Plan &plan,
+                                      const RunData &data, uint64_t seed,
+                                      const std::string &parameter = "");
 
 /// How a tensor of the parallel run compares.
 struct Comparison {
@@ -62,12 +79,18 @@ struct VerifyOptions {
 
 struct VerifyReport {
   std::vector<Comparison> residues, floats;
+  /// Residues again, where the loss is scaled: an overflow is planted in the first step.
+  std::vector<Comparison> overflow;
+  std::string overflowPlace;       // "NAME.grad[element]"
+  std::optional<double> lossScale; // at which the floats ran, if not where the step starts
   int64_t ranks = 0;
   int64_t collectives = 0; // executions per step and rank of stage 0, for the reader
   bool passed() const;
 };
 
-/// The whole check of one plan: residues bit for bit, then floats.
+/// The whole check of one plan: residues bit for bit, with an overflow too where the loss is
+/// scaled, then floats. Floats run at a loss scale at which the serial program does not overflow.
+/// Errors: there is none; what is compared is not finite.
 Result<VerifyReport> verifyPlan(TrainingStep &step, const planner::Plan &plan,
                                 const VerifyOptions &options);
 

@@ -46,7 +46,12 @@ void addModelOptions(CLI::App &command, ModelOptions &options) {
                      "Glob of parameters whose weights do not decay (repeatable)");
   command.add_option("--precision", options.precision, "Precision of parameters and matmuls")
       ->capture_default_str()
-      ->check(CLI::IsMember({"f32", "bf16"}));
+      ->transform(
+          CLI::Transformer(std::map<std::string, std::string>{{"fp16", "f16"}, {"fp32", "f32"}}))
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
+  command.add_option("--loss-scale", options.lossScale,
+                     "dynamic, none, or the number that gradients are scaled by (default: dynamic "
+                     "for f16, else none)");
   command.add_option("--freeze", options.freeze,
                      "Glob of parameters that are not trained (repeatable)");
 }
@@ -58,6 +63,29 @@ static Result<std::pair<std::string, std::string>> split(const std::string &flag
   if (at == std::string::npos || at == 0 || at + 1 == text.size())
     return Error{ErrorCode::Usage, flag + " wants NAME=VALUE, not '" + text + "'"};
   return std::pair(text.substr(0, at), text.substr(at + 1));
+}
+
+/// --loss-scale, which is more than one setting.
+static Status setLossScale(const std::string &text, std::map<std::string, double> &settings) {
+  if (text.empty())
+    return Status::ok();
+  if (text == "dynamic") {
+    settings.try_emplace("loss_scale", driver::defaultLossScale);
+    return Status::ok();
+  }
+  for (const driver::SettingInfo &info : driver::settingInfos())
+    if (settings.count(info.name) && info.name.rfind("loss_scale", 0) == 0)
+      return Error{ErrorCode::Usage, info.flag + " is for --loss-scale dynamic"};
+  double value = 0;
+  auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  bool isNumber = code == std::errc() && end == text.data() + text.size() && value > 0;
+  if (text != "none" && !isNumber)
+    return Error{ErrorCode::Usage,
+                 "--loss-scale wants dynamic, none or a positive number, not '" + text + "'"};
+  settings["loss_scale"] = value;
+  if (isNumber)
+    settings["loss_scale_interval"] = 0;
+  return Status::ok();
 }
 
 Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
@@ -72,6 +100,8 @@ Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
   step.freeze = options.freeze;
   step.noDecay = options.noDecay;
   step.settings = options.settings;
+  if (Status status = setLossScale(options.lossScale, step.settings); !status)
+    return status.error();
   for (const std::string &text : options.dims) {
     auto pair = split("--dim", text);
     if (!pair)

@@ -17,8 +17,7 @@ class App;
 namespace tbc::cli {
 
 /// --seq, --dim, --fix, --tie, --external-data-root, --loss, --optimizer and its numbers,
-/// --precision,
-/// --freeze, --no-decay as given.
+/// --precision, --loss-scale, --freeze, --no-decay as given.
 struct ModelOptions {
   std::string model;
   int64_t seq = -1;
@@ -28,6 +27,7 @@ struct ModelOptions {
   std::string loss = "cross-entropy";
   std::string optimizer = "adamw";
   std::string precision = "bf16";
+  std::string lossScale; // dynamic, none or a number
   std::vector<std::string> freeze;
   std::vector<std::string> noDecay;
   std::map<std::string, double> settings;

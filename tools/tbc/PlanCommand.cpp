@@ -97,7 +97,7 @@ static Result<int> runPlan(const PlanOptions &options) {
   job.bindings = toBindings(*stepOptions);
   job.loss = options.model.loss;
   job.optimizer = options.model.optimizer;
-  job.settings = (*stepOptions).settings;
+  job.settings = (*step)->options.settings;
   job.precision = options.model.precision;
   job.gpus = options.gpus;
   job.sequence = (*step)->model.seq;

@@ -80,8 +80,14 @@ static Result<int> runVerify(const Options &options) {
   std::printf("%s on %lld ranks against the serial program, %d steps\n",
               planner::toString(plan->mesh).c_str(), (long long)report->ranks, verify.steps);
   printComparisons("residues", report->residues, false);
+  if (!report->overflow.empty()) {
+    printComparisons("overflow", report->overflow, false);
+    std::printf("  in %s, planted in step 1, which is skipped\n", report->overflowPlace.c_str());
+  }
   if (verify.floats)
     printComparisons("floats", report->floats, true);
+  if (report->lossScale)
+    std::printf("  at loss scale %g, where no step overflows\n", *report->lossScale);
   std::printf("%lld collectives per step on stage 0, as predicted\n",
               (long long)report->collectives);
   std::printf("%s\n", report->passed() ? "verified: the parallel program is the serial one"

@@ -89,6 +89,18 @@ TEST(ProgramText, RoundTripKeepsAttributesOfEveryKind) {
   EXPECT_TRUE(std::isnan(read->stages[0].forward.instructions[1].attrs.getDouble("nan")));
 }
 
+TEST(ProgramText, RoundTripKeepsWhatATensorStartsAt) {
+  Program program = example();
+  int buffer = program.tensorIndex("W0.buf");
+  ASSERT_GE(buffer, 0);
+  program.tensors[buffer].fill = 65536;
+  Result<Program> read = readProgram(writeProgram(program));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->tensors[buffer].fill, 65536);
+  EXPECT_EQ(writeProgram(*read), writeProgram(program));
+  EXPECT_THAT(show(*read), testing::HasSubstr(" from 65536\n"));
+}
+
 TEST(ProgramText, RoundTripKeepsTablesSubAxesAndEveryCollective) {
   Program program;
   program.mesh.axes = {{"pp", 1}, {"dp", 4}};

@@ -2,6 +2,7 @@
 
 #include "tests/runtime/support/MlpProgram.h"
 
+#include <cmath>
 #include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,13 +50,15 @@ TEST(WellFormed, RejectsWhatCannotBeExecuted) {
       {"\"W1\" is there twice", [](Program &p) { p.tensors[p.tensorIndex("W2")].name = "W1"; }},
       {"only gradients", [](Program &p) { p.tensors[0].pending = {{1, 1, 2}}; }},
       {"from a file", [](Program &p) { p.tensors[0].initializer = "x"; }},
+      {"it starts at 2.0", [](Program &p) { p.tensors[0].fill = 2; }},
+      {"it starts at inf", [](Program &p) { p.tensors[p.tensorIndex("W0.buf")].fill = INFINITY; }},
       {"is for slots only", [](Program &p) { p.tensors[0].role = Role::Scalar; }},
       {"slot \"x\": its role", [](Program &p) { p.stages[0].slots[0].role = Role::State; }},
       {"its type is 7xf32", [](Program &p) { p.stages[0].slots[0].type.shape = {7}; }},
       {"piece of no tensor", [](Program &p) { p.stages[0].slots[0].tensor = -1; }},
       {"slot \"W0\" is there twice",
        [](Program &p) { p.stages[0].slots.push_back(p.stages[0].slots[1]); }},
-      {"known: lr, step", [](Program &p) { p.stages[0].slots.back().name = "learning_rate"; }},
+      {"known: lr", [](Program &p) { p.stages[0].slots.back().name = "learning_rate"; }},
       {"without dims", [](Program &p) { p.stages[0].slots.back().type.shape = {1}; }},
       {"forward block, arguments", [](Program &p) { p.stages[0].forward.arguments[0].slot = 99; }},
       {"forward block, results", [](Program &p) { p.stages[0].forward.results[0].value = -3; }},

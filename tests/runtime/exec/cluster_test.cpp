@@ -47,7 +47,6 @@ std::string inputKey(const char *input, int step, int64_t microBatch) {
 StepInputs stepInputs(const MlpOptions &o, int step, Arith arith) {
   StepInputs inputs;
   inputs.learningRate = learningRate;
-  inputs.step = step;
   for (int64_t m = 0; m < o.microBatches; ++m) {
     auto &batch = inputs.microBatches.emplace_back();
     for (const char *name : {"x", "t"})

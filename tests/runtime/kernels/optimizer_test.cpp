@@ -84,6 +84,43 @@ TEST_P(Optimizer, SquareSumIsOverAllGradients) {
   expectValues(arith, result[0], {14});
 }
 
+TEST_P(Optimizer, CountsWhatIsNotFinite) {
+  const double inf = INFINITY;
+  TensorType scalar{DType::F32, {}};
+  if (arith != Arith::Residue61) {
+    Tensor half = floats(arith, {3}, {65504, -inf, 1}, DType::F16);
+    expectValues(arith,
+                 runAll(arith, "count_not_finite", {}, {x({1, inf, NAN}), half}, {scalar})[0], {3});
+    return;
+  }
+  // One residue stands for what is not finite: none unless it is planted.
+  std::vector<Tensor> gradients = {x({1, 7, 7}), x({3})};
+  KernelContext context = arith;
+  KernelFn kernel = findKernel("count_not_finite");
+  expectValues(arith, kernel(context, {}, gradients, {scalar})[0], {0});
+  context.notFinite = Residue::fromInt(7);
+  expectValues(arith, kernel(context, {}, gradients, {scalar})[0], {2});
+}
+
+TEST_P(Optimizer, LossScaleGrowsAndBacksOff) {
+  Attrs attrs = {{"growth_factor", 2.0}, {"backoff_factor", 0.5}, {"growth_interval", int64_t(3)}};
+  auto next = [&](double scale, int64_t tracker, bool isFinite) {
+    return runAll(arith, "update_loss_scale", attrs,
+                  {scalar(scale), ints({}, {tracker}),
+                   Tensor::fromInts({DType::Bool, {}}, {isFinite ? 1 : 0})},
+                  {{DType::F32, {}}, {DType::I64, {}}});
+  };
+  auto expect = [&](const std::vector<Tensor> &result, double scale, int64_t tracker) {
+    expectValues(arith, result[0], {scale});
+    EXPECT_EQ(result[1].data<int64_t>()[0], tracker);
+  };
+  expect(next(8, 0, true), 8, 1);
+  expect(next(8, 2, true), 16, 0);
+  expect(next(8, 2, false), 4, 0);
+  if (arith == Arith::Native) // as in PyTorch, it does not grow to infinity
+    expect(next(0x1p127, 2, true), 0x1p127, 0);
+}
+
 TEST_P(Optimizer, ScaleAndClip) {
   expectValues(arith, update("scale_by", {}, {x({4, -2}), scalar(0.25)}, 1)[0], {1, -0.5});
   if (arith != Arith::Residue61) // whose order is another one

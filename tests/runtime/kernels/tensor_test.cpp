@@ -258,6 +258,8 @@ TEST(Registry, IsComplete) {
                          "adam",
                          "adamw",
                          "square_sum",
+                         "count_not_finite",
+                         "update_loss_scale",
                          "step_total",
                          "scale_by",
                          "clip_value",

@@ -57,7 +57,7 @@ TEST(Verify, RandomValidProgramsRun) {
     ASSERT_TRUE(loaded) << loaded.error().message;
     for (int step = 1; step <= 2; ++step) {
       runtime::StepInputs inputs;
-      inputs.step = step, inputs.learningRate = 0.5;
+      inputs.learningRate = 0.5;
       for (int64_t m = 0; m < program.microBatches; ++m) {
         auto &batch = inputs.microBatches.emplace_back();
         for (const char *name : {"x", "t"})
