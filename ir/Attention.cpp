@@ -4,6 +4,9 @@
 #include "ir/Contraction.h"
 #include "ir/Formula.h"
 #include "ir/Movement.h"
+#include "ir/Random.h"
+
+#include "llvm/ADT/StringExtras.h"
 
 #include <limits>
 
@@ -41,25 +44,38 @@ static bool areOperandsOfAttention(RankedTensorType q, RankedTensorType k, Ranke
          k.getDimSize(2) == v.getDimSize(2);
 }
 
-/// Whether the types of `masks` are those that the flags ask for.
-static LogicalResult verifyMasks(std::optional<Location> loc, ValueRange masks, bool keyMask,
-                                 unsigned pairs, int64_t b, int64_t s, int64_t t) {
+/// Whether the mask operands have the types that the flags ask for.
+template <typename Adaptor>
+static LogicalResult verifyMasks(std::optional<Location> loc, Adaptor adaptor) {
+  auto q = tensorType(adaptor.getQuery());
+  int64_t b = q.getDimSize(0), h = q.getDimSize(1), s = q.getDimSize(2);
+  int64_t t = tensorType(adaptor.getKey()).getDimSize(2);
   SmallVector<std::pair<SmallVector<int64_t, 2>, bool>> expected; // the shape, whether of booleans
-  if (keyMask)
+  if (adaptor.getKeyMask())
     expected.push_back({{b, t}, true});
-  for (unsigned pair = 0; pair < pairs; ++pair) {
-    expected.push_back({{b, s}, false});
-    expected.push_back({{b, t}, false});
+  for (bool isThere : {adaptor.getSegments(), adaptor.getOrdered()})
+    if (isThere) {
+      expected.push_back({{b, s}, false});
+      expected.push_back({{b, t}, false});
+    }
+  if (adaptor.getDropsOut()) {
+    expected.push_back({{}, false});
+    for (int64_t size : {b, h, s, t})
+      expected.push_back({{size}, false});
   }
+  ValueRange masks = adaptor.getMasks();
   if (masks.size() != expected.size())
     return emitOptionalError(loc, "has ", masks.size(), " masks, expected ", expected.size());
   for (auto [mask, want] : llvm::zip_equal(masks, expected)) {
     auto type = tensorType(mask);
     if (type.getShape() != ArrayRef<int64_t>(want.first) ||
         type.getElementType().isInteger(1) != want.second)
-      return emitOptionalError(loc, "has a mask of type ", type, ", expected ",
-                               want.second ? "booleans" : "integers", " of shape [", want.first[0],
-                               ", ", want.first[1], "]");
+      return emitOptionalError(
+          loc, "has a mask of type ", type, ", expected ", want.second ? "booleans" : "integers",
+          " of shape [",
+          llvm::join(llvm::map_range(want.first, [](int64_t size) { return std::to_string(size); }),
+                     ", "),
+          "]");
   }
   return success();
 }
@@ -80,14 +96,15 @@ static LogicalResult inferAttention(std::optional<Location> loc, Adaptor adaptor
     return emitOptionalError(loc, adaptor.getCausal() ? "is causal" : "has a window", " (left ",
                              left, ", right ", right, ") with ", k.getDimSize(2), " keys for ",
                              q.getDimSize(2), " queries");
-  if (failed(verifyMasks(loc, adaptor.getMasks(), adaptor.getKeyMask(),
-                         unsigned(adaptor.getSegments()) + unsigned(adaptor.getOrdered()),
-                         q.getDimSize(0), q.getDimSize(2), k.getDimSize(2)))) // attention_c4
+  if (failed(verifyMasks(loc, adaptor))) // attention_c4
     return failure();
   StringRef rows = adaptor.getHiddenRows();
   if (!llvm::is_contained({"zero", "mean", "nearest", "scores"}, rows)) // attention_c5
     return emitOptionalError(loc, "has unknown hidden_rows \"", rows,
                              "\"; expected zero, mean, nearest or scores");
+  double ratio = adaptor.getDropout().convertToDouble();
+  if (!(ratio >= 0 && ratio < 1)) // attention_c6
+    return emitOptionalError(loc, "has dropout ", ratio, "; expected 0 or more and less than 1");
   SmallVector<int64_t> shape(q.getShape());
   shape.back() = v.getShape().back();
   auto result = RankedTensorType::get(shape, q.getElementType());
@@ -139,6 +156,7 @@ struct AttentionDims {
     statistic = {one(b), heads, one(s)};
     byQuery = {one(b), one(s)};
     byKey = {one(b), one(t)};
+    numbers = {{}, {one(b)}, {heads}, {one(s)}, {one(t)}};
   }
   /// Appends the dims of the mask operands.
   template <typename Op> void addMasks(FactorRule &rule, Op op) const {
@@ -147,7 +165,11 @@ struct AttentionDims {
     for (bool isThere : {op.getSegments(), op.getOrdered()})
       if (isThere)
         rule.operands.append({byQuery, byKey});
+    if (op.getDropsOut())
+      rule.operands.append(numbers);
   }
+  /// Of the step and the indices of dropout.
+  SmallVector<SmallVector<FactorRule::Dim, 4>, 5> numbers;
   SmallVector<FactorRule::Dim, 4> query, key, value, result, statistic, byQuery, byKey;
 };
 
@@ -202,7 +224,8 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangen
   auto grad = builder.create<AttentionGradOp>(
       getLoc(), cotangents[0], getQuery(), getKey(), getValue(), getResult(), getMaximum(),
       getDenominator(), getMasks(), getScale(), getCausal(), getLeft(), getRight(), getKeyMask(),
-      getSegments(), getOrdered(), getHiddenRows());
+      getSegments(), getOrdered(), getHiddenRows(), getDropout(), getDropsOut(), getDropoutSeed(),
+      getDropoutKey());
   for (auto [i, result] : llvm::enumerate(grad.getResults()))
     if (needed[i])
       operandCotangents[i] = result;
@@ -246,6 +269,7 @@ public:
     Value keyMask = op.getKeyMask() ? spread(op.getMasks()[next++], cube, {0, 2}) : Value();
     Value segments = op.getSegments() ? compareMasks(op.getMasks(), next, "eq") : Value();
     Value order = op.getOrdered() ? compareMasks(op.getMasks(), next, "le") : Value();
+    bool isData = next > 0;
     Value window = windowOf(op.getCausal(), int64_t(op.getLeft()), int64_t(op.getRight()), n);
     if (window && order)
       window = f.make<AndOp>(window, order);
@@ -257,7 +281,7 @@ public:
     allowed = conditions[0];
     for (Value condition : ArrayRef(conditions).drop_front())
       allowed = f.make<AndOp>(allowed, condition);
-    if (!op.getMasks().empty())
+    if (isData)
       readHiddenRows();
     allowed = spread(allowed, scores, {0, 3, 4});
   }
@@ -348,6 +372,44 @@ private:
 
 } // namespace
 
+/// The weights [b, hk, g, s, t] that dropout leaves.
+template <typename Op> static Value dropOut(Formula &f, Op op, Value weights, const Sizes &n) {
+  if (!op.getDropsOut())
+    return weights;
+  auto operands = op.getMasks().take_back(5);
+  Value dropped =
+      f.make<DropoutTrainOp>(mergeHeads(f, weights), operands[0], ValueRange(operands.drop_front()),
+                             op.getDropoutAttr(), op.getDropoutSeedAttr(), op.getDropoutKeyAttr());
+  return splitHeads(f, dropped, n);
+}
+
+SmallVector<std::pair<Value, unsigned>> AttentionOp::getDroppedDims() {
+  if (getDropsOut() || getDropout().isZero())
+    return {};
+  return {{getQuery(), 0}, {getQuery(), 1}, {getQuery(), 2}, {getKey(), 2}};
+}
+
+SmallVector<Value> AttentionOp::buildTrainingDropout(OpBuilder &builder, Value step,
+                                                     ValueRange indices, int64_t seed,
+                                                     int64_t key) {
+  SmallVector<Value> masks(getMasks());
+  masks.push_back(step);
+  llvm::append_range(masks, indices);
+  return builder
+      .create<AttentionOp>(getLoc(), getQuery(), getKey(), getValue(), masks, getScale(),
+                           getCausal(), getLeft(), getRight(), getKeyMask(), getSegments(),
+                           getOrdered(), getHiddenRows(), getDropout(), true, seed, key)
+      .getResults();
+}
+
+SmallVector<Value> AttentionOp::buildWithoutDropout(OpBuilder &builder) {
+  return builder
+      .create<AttentionOp>(getLoc(), getQuery(), getKey(), getValue(), getMasks(), getScale(),
+                           getCausal(), getLeft(), getRight(), getKeyMask(), getSegments(),
+                           getOrdered(), getHiddenRows(), APFloat(0.0), false, 0, 0)
+      .getResults();
+}
+
 LogicalResult AttentionOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
   Formula f{builder, getLoc()};
   Sizes n(getQuery(), getKey(), getValue());
@@ -360,7 +422,7 @@ LogicalResult AttentionOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> 
   m = conditions.whereRead(m, 0);
   Value p = conditions.where(f.exp(f.sub(z, f.repeat(m, z, {4}))), 0);
   Value l = f.sum(p, {4});
-  Value o = f.einsum(p, v, kScores, kValue, kResult);
+  Value o = f.einsum(dropOut(f, *this, p, n), v, kScores, kValue, kResult);
   o = f.div(o, f.repeat(conditions.whereRead(l, 1), o, {4}));
   Type element = tensorType(getQuery()).getElementType();
   results.assign({f.cast(mergeHeads(f, o), element), mergeHeads(f, m), mergeHeads(f, l)});
@@ -379,8 +441,8 @@ LogicalResult AttentionGradOp::decompose(OpBuilder &builder, SmallVectorImpl<Val
   z = conditions.zeroWhereFlat(z);
   Value p = f.div(f.exp(f.sub(z, f.repeat(m, z, {4}))), f.repeat(l, z, {4}));
   p = conditions.where(p, 0);
-  Value dV = f.einsum(p, dO, kScores, kResult, kValue);
-  Value dP = f.einsum(dO, v, kResult, kValue, kScores);
+  Value dV = f.einsum(dropOut(f, *this, p, n), dO, kScores, kResult, kValue);
+  Value dP = dropOut(f, *this, f.einsum(dO, v, kResult, kValue, kScores), n);
   Value delta = f.sum(f.mul(dO, o), {4});
   Value dZ = conditions.zeroWhereFlat(f.mul(p, f.sub(dP, f.repeat(delta, dP, {4}))));
   Value dQ = f.einsum(dZ, k, kScores, kKey, kQuery);

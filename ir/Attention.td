@@ -8,7 +8,7 @@ include "ir/TbcBase.td"
 def Tbc_AttentionMask : AnyTypeOf<[Tbc_BoolTensor, Tbc_IntTensor]>;
 
 def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<CompositeOpInterface>,
-    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>, DeclareOpInterfaceMethods<DropoutOpInterface>]> {
   let resizesFixedLoops = "true";
   let summary = "softmax(scale * q k^T) v over q[b, h, s, d], k[b, hk, t, d], v[b, hk, t, dv]";
   let description = [{
@@ -34,21 +34,28 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Com
     - scores: every key by its score, for one mask of a moderate number such as -10000, which leaves differences.
     Such a row gives q and k a gradient only where it reads by scores.
 
-    FLOPs: 2 b h s t (d + dv), whatever the mask. b and heads are parallel, where the h of q is a product (hk, h / hk);
+    `dropout` is the ratio of weights p / l that are dropped while the model trains; as imported that is nothing. If
+    `drops_out`, they are those that dropout_train with `dropout_seed` and `dropout_key` drops, and the last five masks
+    are its step and its indices for the dims of [b, h, s, t]. Where a weight is dropped is not kept for the gradient.
+
+    FLOPs: 2 b h s t (d + dv), whatever the mask and without the dropout. b and heads are parallel, where the h of q is a product (hk, h / hk);
     s, t, d and dv are fixed.
 
     Constraints:
     (C1) q, k and v have rank 4 and one element type; they agree in b, k with q in d, k with v in hk and t.
     (C2) hk divides h.
     (C3) With a window, t is at least s, so that it leaves every query a key; left and right are -1 or more.
-    (C4) The masks are those that `key_mask`, `segments` and `ordered` ask for, in this order, of the types above.
+    (C4) The masks are those that `key_mask`, `segments`, `ordered` and `drops_out` ask for, in this order, of the types above.
     (C5) `hidden_rows` is zero, mean, nearest or scores.
+    (C6) `dropout` is at least 0 and less than 1.
   }];
   let arguments = (ins Tbc_FloatTensor:$query, Tbc_FloatTensor:$key, Tbc_FloatTensor:$value,
       Variadic<Tbc_AttentionMask>:$masks, F64Attr:$scale, BoolAttr:$causal, DefaultValuedAttr<I64Attr, "-1">:$left,
       DefaultValuedAttr<I64Attr, "-1">:$right, DefaultValuedAttr<BoolAttr, "false">:$key_mask,
       DefaultValuedAttr<BoolAttr, "false">:$segments, DefaultValuedAttr<BoolAttr, "false">:$ordered,
-      DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows);
+      DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
+      DefaultValuedAttr<BoolAttr, "false">:$drops_out, DefaultValuedAttr<I64Attr, "0">:$dropout_seed,
+      DefaultValuedAttr<I64Attr, "0">:$dropout_key);
   let results = (outs Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator);
 }
 
@@ -58,7 +65,8 @@ def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMe
   let description = [{
     With p = exp(scale * (q . k) - m) / l at the keys that attention reads and 0 elsewhere: dv = p^T do,
     dp = do v^T, dz = p * (dp - sum(do * o)), dq = scale * (dz k), dk = scale * (dz^T q); dk and dv are summed over
-    the query heads that share a key head. dz is 0 in rows that read keys alike (`hidden_rows` of attention).
+    the query heads that share a key head. Weights that attention dropped are dropped from p in dv, and their dp is 0,
+    the others' larger by the same factor. dz is 0 in rows that read keys alike (`hidden_rows` of attention).
 
     FLOPs: five products, 2 b h s t (3 d + 2 dv).
 
@@ -71,7 +79,9 @@ def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMe
       Variadic<Tbc_AttentionMask>:$masks, F64Attr:$scale, BoolAttr:$causal, DefaultValuedAttr<I64Attr, "-1">:$left,
       DefaultValuedAttr<I64Attr, "-1">:$right, DefaultValuedAttr<BoolAttr, "false">:$key_mask,
       DefaultValuedAttr<BoolAttr, "false">:$segments, DefaultValuedAttr<BoolAttr, "false">:$ordered,
-      DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows);
+      DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
+      DefaultValuedAttr<BoolAttr, "false">:$drops_out, DefaultValuedAttr<I64Attr, "0">:$dropout_seed,
+      DefaultValuedAttr<I64Attr, "0">:$dropout_key);
   let results = (outs Tbc_FloatTensor:$query_cotangent, Tbc_FloatTensor:$key_cotangent,
                  Tbc_FloatTensor:$value_cotangent);
 }

@@ -22,6 +22,22 @@ LogicalResult DropoutOp::buildVjp(OpBuilder &, ArrayRef<Value> cotangents, Array
   return success();
 }
 
+SmallVector<std::pair<Value, unsigned>> DropoutOp::getDroppedDims() {
+  SmallVector<std::pair<Value, unsigned>> dims;
+  for (int64_t dim = 0; dim < tensorType(getInput()).getRank(); ++dim)
+    dims.push_back({getInput(), unsigned(dim)});
+  return dims;
+}
+
+SmallVector<Value> DropoutOp::buildTrainingDropout(OpBuilder &builder, Value step,
+                                                   ValueRange indices, int64_t seed, int64_t key) {
+  return {builder.create<DropoutTrainOp>(getLoc(), getInput(), step, indices, getRatioAttr(),
+                                         builder.getI64IntegerAttr(seed),
+                                         builder.getI64IntegerAttr(key))};
+}
+
+SmallVector<Value> DropoutOp::buildWithoutDropout(OpBuilder &) { return {getInput()}; }
+
 LogicalResult DropoutTrainOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
                                                Adaptor adaptor, SmallVectorImpl<Type> &types) {
   auto type = tensorType(adaptor.getInput());

@@ -6,7 +6,8 @@
 include "ir/TbcBase.td"
 
 def Tbc_DropoutOp : Tbc_ElementwiseOp<"dropout",
-    [DeclareOpInterfaceMethods<DifferentiableOpInterface>, SameOperandsAndResultType]> {
+    [DeclareOpInterfaceMethods<DifferentiableOpInterface>, DeclareOpInterfaceMethods<DropoutOpInterface>,
+     SameOperandsAndResultType]> {
   let summary = "Where a model drops out elements while it trains; by itself the identity";
   let description = [{
     As imported. Before training it becomes dropout_train, or goes.

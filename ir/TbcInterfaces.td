@@ -65,6 +65,28 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
   ];
 }
 
+def DropoutOpInterface : OpInterface<"DropoutOpInterface"> {
+  let cppNamespace = "::tbc";
+  let description = [{
+    An op that drops out elements while a model trains. As imported it drops out nothing; its training form
+    knows the number of every element in the global batch.
+  }];
+  let methods = [
+    InterfaceMethod<[{
+      Returns the dims of the tensor whose elements are to be dropped, each as a dim of some operand; none if
+      the op drops out nothing, or is in its training form already.
+    }], "::llvm::SmallVector<std::pair<::mlir::Value, unsigned>>", "getDroppedDims", (ins)>,
+    InterfaceMethod<[{
+      Builds the training form and returns what replaces the op's results. `indices` has a vector per dropped
+      dim; the number of an element is their sum at its place.
+    }], "::llvm::SmallVector<::mlir::Value>", "buildTrainingDropout",
+        (ins "::mlir::OpBuilder &":$builder, "::mlir::Value":$step, "::mlir::ValueRange":$indices,
+             "int64_t":$seed, "int64_t":$key)>,
+    InterfaceMethod<"Builds and returns what replaces the op's results where nothing is dropped.",
+        "::llvm::SmallVector<::mlir::Value>", "buildWithoutDropout", (ins "::mlir::OpBuilder &":$builder)>,
+  ];
+}
+
 def CompositeOpInterface : OpInterface<"CompositeOpInterface"> {
   let cppNamespace = "::tbc";
   let description = [{

@@ -19,6 +19,7 @@
 #include "ir/Elementwise.h"
 #include "ir/Movement.h"
 #include "ir/Normalization.h"
+#include "ir/Random.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -100,6 +101,8 @@ private:
   std::vector<MaskStep> masks;
   /// Where weights are not replaced by 0 after the softmax.
   std::vector<Truth> keptWeights;
+  /// The ratio of weights that are dropped while the model trains.
+  double dropout = 0;
   /// Whether a NaN of the softmax is replaced by 0.
   bool replacesNan = false;
 
@@ -118,6 +121,7 @@ bool Attention::match() {
     View right = viewOf(product.getRhs(), product.getRhsLabels(), lists);
     resultDims.clear();
     keptWeights.clear();
+    dropout = 0;
     replacesNan = false;
     for (int64_t label : product.getOutLabels())
       resultDims.push_back(lists[label]);
@@ -145,6 +149,11 @@ bool Attention::matchWeights(View weights) {
       return false;
     if (isFloatCast(op)) {
       weights.value = op->getOperand(0);
+      continue;
+    }
+    if (auto drop = dyn_cast<DropoutOp>(op); drop && dropout == 0) {
+      dropout = drop.getRatio().convertToDouble();
+      weights.value = drop.getInput();
       continue;
     }
     if (auto select = dyn_cast<SelectOp>(op)) {
@@ -509,9 +518,10 @@ Value Attention::build(PatternRewriter &rewriter) {
   bool hasKeyMask = !mask.keys.empty();
   bool hasSegments = !mask.segments.empty() || !mask.queries.empty();
   bool isCausal = window.right == 0;
-  auto attention = rewriter.create<AttentionOp>(
-      loc, q, k, v, buildMasks(rewriter), APFloat(number), isCausal, window.left,
-      isCausal ? -1 : window.right, hasKeyMask, hasSegments, !mask.orders.empty(), hiddenRows);
+  auto attention = rewriter.create<AttentionOp>(loc, q, k, v, buildMasks(rewriter), APFloat(number),
+                                                isCausal, window.left, isCausal ? -1 : window.right,
+                                                hasKeyMask, hasSegments, !mask.orders.empty(),
+                                                hiddenRows, APFloat(dropout), false, 0, 0);
   takeIdentity(attention, product);
   View result{attention.getResult(), {samples, heads, queries, valueWidth}};
   return regroup(rewriter, loc, table, result, resultDims);

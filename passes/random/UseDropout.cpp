@@ -5,7 +5,7 @@
 #include "ir/FactorAnalysis.h"
 #include "ir/Formula.h"
 #include "ir/Movement.h"
-#include "ir/Random.h"
+#include "ir/Tbc.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
 
@@ -34,7 +34,7 @@ public:
   LogicalResult run();
 
 private:
-  FailureOr<SmallVector<BatchPlace>> placesOf(DropoutOp op);
+  FailureOr<SmallVector<BatchPlace>> placesOf(DropoutOpInterface op);
   void addInputs();
   Value indicesOf(Formula &f, const BatchPlace &place, int64_t stride, int64_t perSample);
   int64_t keyOf(Operation *op);
@@ -49,22 +49,22 @@ private:
 
 } // namespace
 
-FailureOr<SmallVector<BatchPlace>> DropoutUser::placesOf(DropoutOp op) {
+FailureOr<SmallVector<BatchPlace>> DropoutUser::placesOf(DropoutOpInterface op) {
   std::optional<reshard::FactorId> factor = analysis.batchFactor();
-  auto type = tensorType(op.getInput());
   SmallVector<BatchPlace> places;
-  for (unsigned dim = 0; dim < type.getRank(); ++dim) {
+  for (auto [value, dim] : op.getDroppedDims()) {
     BatchPlace place;
-    reshard::DimLayout layout = analysis.dimLayout(op.getInput(), dim);
+    reshard::DimLayout layout = analysis.dimLayout(value, dim);
     for (const reshard::Segment &segment : layout.segments)
       for (const reshard::Factor &f : segment.factors)
         if (factor && f.id == *factor)
           place.batch = place.batch == 0 && layout.segments.size() == 1 ? f.size : -1;
     if (place.batch < 0)
-      return op.emitOpError("drops out elements of a dim that joins the batch with something else, "
-                            "so its samples cannot be numbered; train with --no-dropout");
+      return op->emitOpError(
+          "drops out elements of a dim that joins the batch with something else, "
+          "so its samples cannot be numbered; train with --no-dropout");
     if (place.batch == 0) {
-      place.outer = type.getDimSize(dim);
+      place.outer = tensorType(value).getDimSize(dim);
     } else {
       bool isInner = false;
       for (const reshard::Factor &f : layout.segments[0].factors) {
@@ -130,10 +130,28 @@ int64_t DropoutUser::keyOf(Operation *op) {
   return hash;
 }
 
+/// The ops of `model` that drop out elements once it trains.
+static SmallVector<DropoutOpInterface> opsWithDropout(func::FuncOp model) {
+  SmallVector<DropoutOpInterface> ops;
+  for (auto op : model.getOps<DropoutOpInterface>())
+    if (!op.getDroppedDims().empty())
+      ops.push_back(op);
+  return ops;
+}
+
+/// Puts `values` in the place of the results of `op`; the op that makes them takes over its id.
+static void replace(Operation *op, ArrayRef<Value> values) {
+  Operation *made = values[0].getDefiningOp();
+  if (made && made->getNextNode() == op && getId(made).empty())
+    made->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  op->replaceAllUsesWith(ValueRange(values));
+  op->erase();
+}
+
 LogicalResult DropoutUser::run() {
-  SmallVector<DropoutOp> ops(model.getOps<DropoutOp>());
+  SmallVector<DropoutOpInterface> ops = opsWithDropout(model);
   std::vector<SmallVector<BatchPlace>> places;
-  for (DropoutOp op : ops) {
+  for (DropoutOpInterface op : ops) {
     FailureOr<SmallVector<BatchPlace>> found = placesOf(op);
     if (failed(found))
       return failure();
@@ -153,27 +171,22 @@ LogicalResult DropoutUser::run() {
       stride /= place.ofSample();
       indices.push_back(indicesOf(f, place, stride, perSample));
     }
-    auto train = builder.create<DropoutTrainOp>(op.getLoc(), op.getInput(), step, indices,
-                                                op.getRatioAttr(), builder.getI64IntegerAttr(seed),
-                                                builder.getI64IntegerAttr(keyOf(op)));
-    train->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-    op.getResult().replaceAllUsesWith(train.getResult());
-    op.erase();
+    replace(op, op.buildTrainingDropout(builder, step, indices, seed, keyOf(op)));
   }
   OpIds(model).assignMissing(model);
   return success();
 }
 
 LogicalResult useDropout(func::FuncOp model, int64_t seed) {
-  if (model.getOps<DropoutOp>().empty())
+  if (opsWithDropout(model).empty())
     return success();
   return DropoutUser(model, seed).run();
 }
 
 void removeDropout(func::FuncOp model) {
-  for (DropoutOp op : llvm::make_early_inc_range(model.getOps<DropoutOp>())) {
-    op.getResult().replaceAllUsesWith(op.getInput());
-    op.erase();
+  for (DropoutOpInterface op : opsWithDropout(model)) {
+    OpBuilder builder(op);
+    replace(op, op.buildWithoutDropout(builder));
   }
 }
 

@@ -103,9 +103,12 @@ template <typename T> T stabilizer(const T *row, const ReadableKeys &readable) {
 
 Tensors attention(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                   const Types &resultTypes) {
-  requireCounts(inputs, 3 + AttentionMask::numOperands(attrs), resultTypes, 3);
+  size_t numMasks = AttentionMask::numOperands(attrs);
+  requireCounts(inputs, 3 + numMasks + AttentionDropout::numOperands(attrs), resultTypes, 3);
   AttentionSizes sizes = attentionSizes(inputs[0], inputs[1], inputs[2]);
   AttentionMask mask(attrs, inputs, 3, sizes.batch, sizes.queries, sizes.keys);
+  AttentionDropout dropout(attrs, inputs, 3 + numMasks, sizes.batch, sizes.heads, sizes.queries,
+                           sizes.keys);
   requireShape("o", resultTypes[0].shape,
                {sizes.batch, sizes.heads, sizes.queries, sizes.valueWidth});
   requireShape("m", resultTypes[1].shape, sizes.rowShape());
@@ -132,6 +135,7 @@ Tensors attention(const KernelContext &context, const Attrs &attrs, const Tensor
           sum.add(row[j]);
         l.push_back(sum.result());
         divideRow(row, readable[i], l.back());
+        dropout.apply(row, head / sizes.heads, head % sizes.heads, i);
       }
       std::vector<T> out = product(sizes.queries, sizes.valueWidth, sizes.keys, p.data(),
                                    v.begin() + keyHead * sizes.keys * sizes.valueWidth);
@@ -149,16 +153,18 @@ template <typename T> struct AttentionGrad {
 
   const AttentionSizes &sizes;
   const AttentionMask &mask;
+  AttentionDropout &dropout;
   std::vector<ReadableKeys> readable;
   Operand<T> dout, q, k, v, o, m, l;
   T scale;
   std::vector<T> dq;
   Totals dk, dv;
 
-  AttentionGrad(const AttentionSizes &sizes, const AttentionMask &mask, const Tensors &inputs,
-                T scale)
-      : sizes(sizes), mask(mask), dout(inputs[0]), q(inputs[1]), k(inputs[2]), v(inputs[3]),
-        o(inputs[4]), m(inputs[5]), l(inputs[6]), scale(scale), dk(k.size(), 0), dv(v.size(), 0) {}
+  AttentionGrad(const AttentionSizes &sizes, const AttentionMask &mask, AttentionDropout &dropout,
+                const Tensors &inputs, T scale)
+      : sizes(sizes), mask(mask), dropout(dropout), dout(inputs[0]), q(inputs[1]), k(inputs[2]),
+        v(inputs[3]), o(inputs[4]), m(inputs[5]), l(inputs[6]), scale(scale), dk(k.size(), 0),
+        dv(v.size(), 0) {}
 
   void addHead(int64_t head) {
     int64_t s = sizes.queries, t = sizes.keys, d = sizes.width, e = sizes.valueWidth;
@@ -174,7 +180,10 @@ template <typename T> struct AttentionGrad {
       exponentiate(&p[i * t], readable[i], m[head * s + i]);
       divideRow(&p[i * t], readable[i], l[head * s + i]);
     }
-    multiplyAdd<T>(t, e, s, transposed(s, t, p.data()).data(), headDo, &dv[keyHead * t * e]);
+    std::vector<T> dropped = p;
+    for (int64_t i = 0; i < s; ++i)
+      dropout.apply(&dropped[i * t], head / sizes.heads, head % sizes.heads, i);
+    multiplyAdd<T>(t, e, s, transposed(s, t, dropped.data()).data(), headDo, &dv[keyHead * t * e]);
 
     std::vector<T> ds = product(s, t, e, headDo, transposed(t, e, headV).data()); // dp so far
     for (int64_t i = 0; i < s; ++i) {
@@ -182,6 +191,7 @@ template <typename T> struct AttentionGrad {
       for (int64_t c = 0; c < e; ++c)
         sum.add(headDo[i * e + c] * o[(head * s + i) * e + c]);
       T rowD = sum.result();
+      dropout.apply(&ds[i * t], head / sizes.heads, head % sizes.heads, i);
       for (int64_t j = 0; j < t; ++j)
         ds[i * t + j] = readable[i].isFlat ? integer<T>(0) : p[i * t + j] * (ds[i * t + j] - rowD);
     }
@@ -193,9 +203,12 @@ template <typename T> struct AttentionGrad {
 
 Tensors attentionGrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                       const Types &resultTypes) {
-  requireCounts(inputs, 7 + AttentionMask::numOperands(attrs), resultTypes, 3);
+  size_t numMasks = AttentionMask::numOperands(attrs);
+  requireCounts(inputs, 7 + numMasks + AttentionDropout::numOperands(attrs), resultTypes, 3);
   AttentionSizes sizes = attentionSizes(inputs[1], inputs[2], inputs[3]);
   AttentionMask mask(attrs, inputs, 7, sizes.batch, sizes.queries, sizes.keys);
+  AttentionDropout dropout(attrs, inputs, 7 + numMasks, sizes.batch, sizes.heads, sizes.queries,
+                           sizes.keys);
   Shape outShape = {sizes.batch, sizes.heads, sizes.queries, sizes.valueWidth};
   requireShape("do", inputs[0].shape(), outShape);
   requireShape("o", inputs[4].shape(), outShape);
@@ -204,7 +217,7 @@ Tensors attentionGrad(const KernelContext &context, const Attrs &attrs, const Te
   return dispatchFloat(inputs[1], [&](auto zero) -> Tensors {
     using T = decltype(zero);
     T scale = compositeConstant<T>(inputs[1].dtype(), attrs.getDouble("scale"));
-    AttentionGrad<T> grad(sizes, mask, inputs, scale);
+    AttentionGrad<T> grad(sizes, mask, dropout, inputs, scale);
     for (int64_t head = 0; head < sizes.batch * sizes.heads; ++head)
       grad.addHead(head);
     std::vector<T> dk = finish<T>(grad.dk);

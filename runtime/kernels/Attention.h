@@ -19,11 +19,14 @@
 //         nearest    the same over the keys that break the fewest conditions, where window and
 //                    ordered are one
 //         scores     reads every key by its score
+//       With drops_out, then step and a vector of indices for each of b, h, s and t: p_ij is first
+//       multiplied by c_ij, as dropout_train{dropout, dropout_seed, dropout_key} does it. Without,
+//       `dropout` says nothing.
 //   attention_grad{...}   do, q, k, v, o, m, l, masks... -> dq, dk, dv, with p as above:
-//       D_i = sum_e do_ie * o_ie;  dp_ij = sum_e do_ie * v_je;  ds_ij = p_ij * (dp_ij - D_i), but 0
-//       in the rows of which z is 0; dq_i = (sum_j ds_ij * k_j) * scale;
-//       dk_j = (sum_i ds_ij * q_i) * scale;  dv_j = sum_i p_ij * do_i
-//       (dk and dv summed over the query heads that share the key head)
+//       D_i = sum_e do_ie * o_ie;  dp_ij = c_ij * sum_e do_ie * v_je;  ds_ij = p_ij * (dp_ij -
+//       D_i), but 0 in the rows of which z is 0; dq_i = (sum_j ds_ij * k_j) * scale; dk_j = (sum_i
+//       ds_ij * q_i) * scale;  dv_j = sum_i c_ij * p_ij * do_i (dk and dv summed over the query
+//       heads that share the key head)
 //   rotary{inverse}   x[..,s,d], cos[s,d/2], sin[s,d/2] -> y, halves x1, x2 of the last dim:
 //       y1 = x1 * cos - x2 * sin;  y2 = x2 * cos + x1 * sin;  inverse negates sin (the gradient).
 //

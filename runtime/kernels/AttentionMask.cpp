@@ -82,4 +82,33 @@ ReadableKeys AttentionMask::row(int64_t sample, int64_t query) const {
   return result;
 }
 
+AttentionDropout::AttentionDropout(const Attrs &attrs, const std::vector<Tensor> &inputs,
+                                   size_t first, int64_t batch, int64_t heads, int64_t queries,
+                                   int64_t keys) {
+  if (!attrs.getBool("drops_out", false))
+    return;
+  ratio = attrs.getDouble("dropout");
+  requireShape("the step", inputs[first].shape(), {});
+  mask.emplace(ratio, attrs.getInt("dropout_seed"), attrs.getInt("dropout_key"),
+               inputs[first].data<int64_t>()[0]);
+  const int64_t sizes[] = {batch, heads, queries, keys};
+  for (size_t dim = 0; dim < 4; ++dim) {
+    requireShape("the indices of a dim", inputs[first + 1 + dim].shape(), {sizes[dim]});
+    indices[dim] = inputs[first + 1 + dim];
+  }
+}
+
+size_t AttentionDropout::numOperands(const Attrs &attrs) {
+  return attrs.getBool("drops_out", false) ? 5 : 0;
+}
+
+std::vector<uint8_t> AttentionDropout::row(int64_t sample, int64_t head, int64_t query) {
+  int64_t start = indices[0].data<int64_t>()[sample] + indices[1].data<int64_t>()[head] +
+                  indices[2].data<int64_t>()[query];
+  std::vector<uint8_t> kept;
+  for (int64_t index : indices[3].data<int64_t>())
+    kept.push_back(mask->keeps(start + index));
+  return kept;
+}
+
 } // namespace tbc::kernels

@@ -1,4 +1,4 @@
-//===- AttentionMask.h - Which keys a query reads --------------------------===//
+//===- AttentionMask.h - Which keys a query reads, and which it drops ------===//
 //
 // Part of tbc. Internal to the kernels.
 //
@@ -7,9 +7,12 @@
 #ifndef TBC_RUNTIME_KERNELS_ATTENTIONMASK_H
 #define TBC_RUNTIME_KERNELS_ATTENTIONMASK_H
 
+#include "runtime/kernels/Random.h"
 #include "runtime/kernels/Support.h"
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace tbc::kernels {
@@ -49,6 +52,35 @@ private:
   Tensor keyMask, querySegments, keySegments, queryPositions, keyPositions;
   bool hasKeyMask = false, hasSegments = false, isOrdered = false;
   HiddenRows hiddenRows;
+};
+
+/// The weights of an attention that dropout leaves.
+class AttentionDropout {
+public:
+  /// `inputs` holds its operands, if it has any, from `first` on.
+  AttentionDropout(const Attrs &attrs, const std::vector<Tensor> &inputs, size_t first,
+                   int64_t batch, int64_t heads, int64_t queries, int64_t keys);
+  static size_t numOperands(const Attrs &attrs);
+
+  bool isActive() const { return mask.has_value(); }
+
+  /// Multiplies the weights of one query, one per key; by nothing if the attention drops out none.
+  template <typename T> void apply(T *weights, int64_t sample, int64_t head, int64_t query) {
+    if (!isActive())
+      return;
+    T factor = integer<T>(1) / real<T>(1 - ratio);
+    std::vector<uint8_t> kept = row(sample, head, query);
+    for (size_t j = 0; j < kept.size(); ++j)
+      weights[j] = kept[j] ? weights[j] * factor : integer<T>(0);
+  }
+
+private:
+  /// 1 for each key whose weight stays.
+  std::vector<uint8_t> row(int64_t sample, int64_t head, int64_t query);
+
+  double ratio = 0;
+  std::optional<DropoutMask> mask;
+  std::array<Tensor, 4> indices;
 };
 
 } // namespace tbc::kernels

@@ -24,6 +24,21 @@ std::array<uint32_t, 4> tbc::kernels::philox(std::array<uint32_t, 4> counter,
   return counter;
 }
 
+DropoutMask::DropoutMask(double ratio, int64_t seed, int64_t op, int64_t step)
+    : threshold(uint32_t(std::floor(std::ldexp(ratio, 32)))), op(uint32_t(op)),
+      step(uint32_t(step)), key({uint32_t(uint64_t(seed)), uint32_t(uint64_t(seed) >> 32)}) {
+  require(ratio >= 0 && ratio < 1, "dropout takes a ratio of 0 or more and less than 1");
+}
+
+bool DropoutMask::keeps(int64_t element) {
+  auto number = uint64_t(element);
+  if (number / words.size() != block) {
+    block = number / words.size();
+    words = philox({uint32_t(block), uint32_t(block >> 32), step, op}, key);
+  }
+  return words[number % words.size()] >= threshold;
+}
+
 namespace {
 
 using Tensors = std::vector<Tensor>;
@@ -51,40 +66,20 @@ std::vector<int64_t> elementNumbers(const Shape &shape, const Tensors &inputs) {
   return numbers;
 }
 
-/// Whether each element stays.
-std::vector<bool> maskOf(const Attrs &attrs, const Shape &shape, const Tensors &inputs) {
-  double ratio = attrs.getDouble("ratio");
-  require(ratio >= 0 && ratio < 1, "dropout takes a ratio of 0 or more and less than 1");
-  auto threshold = uint32_t(std::floor(std::ldexp(ratio, 32)));
-  auto seed = uint64_t(attrs.getInt("seed")), step = uint64_t(inputs[1].data<int64_t>()[0]);
-  std::array<uint32_t, 2> key = {uint32_t(seed), uint32_t(seed >> 32)};
-  auto place = uint32_t(attrs.getInt("key"));
-  std::vector<bool> stays;
-  uint64_t block = ~uint64_t(0);
-  std::array<uint32_t, 4> words = {};
-  for (int64_t element : elementNumbers(shape, inputs)) {
-    auto number = uint64_t(element);
-    if (number / words.size() != block) {
-      block = number / words.size();
-      words = philox({uint32_t(block), uint32_t(block >> 32), uint32_t(step), place}, key);
-    }
-    stays.push_back(words[number % words.size()] >= threshold);
-  }
-  return stays;
-}
-
 Tensors dropoutTrain(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                      const Types &resultTypes) {
   requireCounts(inputs, 2 + inputs[0].shape().size(), resultTypes, 1);
   requireShape("the result", resultTypes[0].shape, inputs[0].shape());
-  std::vector<bool> stays = maskOf(attrs, inputs[0].shape(), inputs);
+  DropoutMask mask(attrs.getDouble("ratio"), attrs.getInt("seed"), attrs.getInt("key"),
+                   inputs[1].data<int64_t>()[0]);
+  std::vector<int64_t> numbers = elementNumbers(inputs[0].shape(), inputs);
   return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
     Operand<T> x(inputs[0]);
     T scale = integer<T>(1) / real<T>(1 - attrs.getDouble("ratio"));
     std::vector<T> y(x.size(), zero);
     for (int64_t i = 0; i < x.size(); ++i)
-      if (stays[i])
+      if (mask.keeps(numbers[i]))
         y[i] = x[i] * scale;
     return {makeResult(context, resultTypes[0], std::move(y))};
   });

@@ -24,6 +24,23 @@ namespace tbc::kernels {
 /// (2011).
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
+/// The elements of one dropout that stay.
+class DropoutMask {
+public:
+  /// KernelError unless 0 <= ratio < 1. `op` is the attribute `key` of the op.
+  DropoutMask(double ratio, int64_t seed, int64_t op, int64_t step);
+
+  /// Whether the element with this number in the global batch stays.
+  bool keeps(int64_t number);
+
+private:
+  uint32_t threshold, op, step;
+  std::array<uint32_t, 2> key;
+  /// The words of the block of four elements that was asked for last.
+  uint64_t block = ~uint64_t(0);
+  std::array<uint32_t, 4> words = {};
+};
+
 const KernelTable &randomKernels();
 
 } // namespace tbc::kernels

@@ -131,6 +131,11 @@ const std::vector<OpCase> &differentiableCases() {
        "scale = 0.5 : f64, causal = true, key_mask = true, hidden_rows = \"scores\""},
       {"attention", "2x2x4x3xf32, 2x1x4x3xf32, 2x1x4x3xf32, 2x4xi64, 2x4xi64",
        "2x2x4x3xf32, 2x2x4xf32, 2x2x4xf32", "scale = 0.4 : f64, causal = true, segments = true"},
+      {"attention",
+       "2x2x3x4xf32, 2x1x5x4xf32, 2x1x5x4xf32, 2x5xi1, i64, 2xi64, 2xi64, 3xi64, 5xi64",
+       "2x2x3x4xf32, 2x2x3xf32, 2x2x3xf32",
+       "scale = 0.5 : f64, causal = true, key_mask = true, dropout = 0.25 : f64, drops_out = true, "
+       "dropout_seed = 3 : i64, dropout_key = 17 : i64"},
       {"attention", "2x2x3x3xf32, 2x1x4x3xf32, 2x1x4x3xf32, 2x4xi1, 2x3xi64, 2x4xi64",
        "2x2x3x3xf32, 2x2x3xf32, 2x2x3xf32",
        "scale = 0.4 : f64, causal = false, key_mask = true, ordered = true, "
@@ -226,6 +231,13 @@ const std::vector<OpCase> &compositeCases() {
          "2x2x4x3xf32, 2x1x4x3xf32, 2x1x4x3xf32",
          "scale = 0.4 : f64, causal = true, key_mask = true, segments = true, "
          "hidden_rows = \"nearest\"",
+         true},
+        {"attention_grad",
+         "2x2x3x4xf32, 2x2x3x4xf32, 2x1x3x4xf32, 2x1x3x4xf32, 2x2x3x4xf32, 2x2x3xf32, 2x2x3xf32, "
+         "i64, 2xi64, 2xi64, 3xi64, 3xi64",
+         "2x2x3x4xf32, 2x1x3x4xf32, 2x1x3x4xf32",
+         "scale = 0.5 : f64, causal = false, dropout = 0.25 : f64, drops_out = true, "
+         "dropout_seed = 3 : i64, dropout_key = 17 : i64",
          true},
         {"attention", "1x2x3x4xbf16, 1x1x3x4xbf16, 1x1x3x4xbf16",
          "1x2x3x4xbf16, 1x2x3xf32, 1x2x3xf32", "scale = 0.5 : f64, causal = true"},

@@ -63,6 +63,24 @@ func.func @attention_c5(%q: tensor<1x2x3x4xf32>) {
 
 // -----
 
+func.func @attention_c4_dropout(%q: tensor<1x2x3x4xf32>, %step: tensor<i64>, %i: tensor<3xi64>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has a mask of type 'tensor<3xi64>', expected integers of shape [1]}}
+  "tbc.attention"(%q, %q, %q, %step, %i, %i, %i, %i) {scale = 1.0 : f64, causal = false, dropout = 0.1 : f64, drops_out = true} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<i64>, tensor<3xi64>, tensor<3xi64>, tensor<3xi64>, tensor<3xi64>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c6(%q: tensor<1x2x3x4xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has dropout 1.0}}
+  "tbc.attention"(%q, %q, %q) {scale = 1.0 : f64, causal = false, dropout = 1.0 : f64} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
 func.func @attention_grad_c1(%q: tensor<1x2x3x4xf32>, %s: tensor<1x2x3xf32>, %wrong: tensor<1x2x4xf32>) {
   // expected-error@+2 {{failed to infer returned types}}
   // expected-error@+1 {{has an operand of type 'tensor<1x2x4xf32>', expected 'tensor<1x2x3xf32>'}}

@@ -263,16 +263,20 @@ def attention(a, q, k, v, *masks):
         allowed = allowed & condition
     allowed = allowed.expand(scores.shape)
     hidden = ~allowed.any(-1, keepdim=True)
+    kept = 1
+    if a.get("drops_out"):
+        scaled = {"ratio": a["dropout"], "seed": a["dropout_seed"], "key": a["dropout_key"]}
+        kept = dropout_train(scaled, torch.ones_like(scores), *masks)
     if rows == "nearest":  # one mask after the other; such numbers leave nothing of a score
         scores = scores.masked_fill(hidden, 0.0)
         penalties = [torch.zeros_like(scores).masked_fill(~c, lowest / 4) for c in conditions]
-        return (scores + sum(penalties)).softmax(-1) @ v
+        return (scores + sum(penalties)).softmax(-1) * kept @ v
     if rows == "mean":
-        return scores.masked_fill(~allowed, lowest).softmax(-1) @ v
+        return scores.masked_fill(~allowed, lowest).softmax(-1) * kept @ v
     if rows == "scores":
-        return (scores + torch.where(allowed, 0.0, -1e4)).softmax(-1) @ v
+        return (scores + torch.where(allowed, 0.0, -1e4)).softmax(-1) * kept @ v
     weights = scores.masked_fill(~allowed & ~hidden, -float("inf")).softmax(-1)
-    return torch.where(hidden, 0.0, weights) @ v
+    return torch.where(hidden, 0.0, weights) * kept @ v
 
 
 @op

@@ -1,4 +1,5 @@
 #include "ir/Random.h"
+#include "passes/decompose/DecomposeComposites.h"
 #include "passes/random/UseDropout.h"
 #include "tests/passes/StepFixture.h"
 
@@ -95,6 +96,40 @@ TEST(UseDropout, CanBeLeftOut) {
   removeDropout(module.function("model"));
   EXPECT_TRUE(module.function("model").getOps<DropoutOp>().empty());
   EXPECT_EQ(module.function("model").getNumArguments(), 2u);
+}
+
+TEST(UseDropout, AttentionDropsWhatItsDecompositionDrops) {
+  ParsedModule module(R"(
+    func.func @model(%q: tensor<2x2x3x4xf32> {tbc.role = "input", tbc.name = "q",
+                                              tbc.batch_dim = 0 : i64}) -> tensor<2x2x3x4xf32> {
+      %o, %m, %l = tbc.attention %q, %q, %q {tbc.id = "a", scale = 0.5 : f64, causal = true,
+          dropout = 0.5 : f64} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>)
+          -> (tensor<2x2x3x4xf32>, tensor<2x2x3xf32>, tensor<2x2x3xf32>)
+      return %o : tensor<2x2x3x4xf32>
+    })");
+  ASSERT_TRUE(module) << module.messages;
+  func::FuncOp model = module.function("model");
+  auto evaluateAt = [&](std::vector<int64_t> samples, int64_t step) {
+    std::vector<double> ones(48, 1);
+    return evaluate(module, "model",
+                    {Tensor::fromDoubles({DType::F32, {2, 2, 3, 4}}, Arith::F64, ones),
+                     Tensor::fromInts({DType::I64, {2}}, samples),
+                     Tensor::fromInts({DType::I64, {}}, {step})},
+                    Arith::F64)[0]
+        .toDoubles();
+  };
+  ASSERT_TRUE(succeeded(useDropout(model, 1))) << module.messages;
+  ASSERT_TRUE(succeeded(verify(*module))) << module.messages;
+  std::vector<double> whole = evaluateAt({0, 1}, 1);
+  EXPECT_TRUE(llvm::any_of(whole, [](double value) { return value == 0 || value > 1; }));
+  EXPECT_NE(whole, evaluateAt({0, 1}, 2));
+  // What is dropped belongs to the sample.
+  std::vector<double> swapped = evaluateAt({1, 0}, 1);
+  EXPECT_TRUE(std::equal(whole.begin(), whole.begin() + 24, swapped.begin() + 24));
+  EXPECT_TRUE(succeeded(decomposeComposites(model, [](Operation *) { return true; })));
+  std::vector<double> decomposed = evaluateAt({0, 1}, 1);
+  for (size_t i = 0; i < whole.size(); ++i)
+    EXPECT_NEAR(whole[i], decomposed[i], 1e-12);
 }
 
 TEST(UseDropout, TheGradientDropsTheSameElements) {

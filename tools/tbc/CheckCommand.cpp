@@ -119,16 +119,17 @@ std::vector<RepeatedBlock> findRepeatedBlocks(const std::vector<CheckedTensor> &
 }
 
 /// What matters for training and is easily overlooked.
-static void addWarnings(CheckReport &report) {
+static void addWarnings(func::FuncOp function, CheckReport &report) {
   auto count = [&](const char *op) { return report.ops.count(op) ? report.ops.at(op) : 0; };
   bool hasNorm = count("batch_norm") + count("batch_norm_train") + count("layer_norm") > 0;
   if (count("conv") > 0 && !hasNorm)
     report.warnings.push_back("convolutions without batch norm: it may have been folded into them; "
                               "export in training mode to train it");
   bool saysDropout =
-      count("dropout") > 0 || llvm::any_of(report.warnings, [](const std::string &warning) {
-        return warning.rfind("Dropout", 0) == 0;
-      });
+      llvm::any_of(function.getOps<DropoutOpInterface>(),
+                   [](DropoutOpInterface op) { return !op.getDroppedDims().empty(); }) ||
+      llvm::any_of(report.warnings,
+                   [](const std::string &warning) { return warning.rfind("Dropout", 0) == 0; });
   if (count("attention") > 0 && count("layer_norm") > 0 && !saysDropout)
     report.warnings.push_back("no dropout: if the model has any, it was exported in inference "
                               "mode; export in training mode to train with it");
@@ -197,7 +198,7 @@ Result<CheckReport> checkModel(const std::string &path, const frontend::ImportOp
     report.outputs.push_back(
         describeTensor(body.getTerminator()->getOperand(i), analysis, output.name));
   report.blocks = findRepeatedBlocks(report.parameters);
-  addWarnings(report);
+  addWarnings(function, report);
   return report;
 }
 

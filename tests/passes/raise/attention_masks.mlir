@@ -269,3 +269,17 @@ func.func @window(%q: tensor<8x4x16xf32>) -> tensor<8x4x16xf32> {
   %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<8x4x4xf32>, tensor<8x4x16xf32>) -> tensor<8x4x16xf32>
   return %o : tensor<8x4x16xf32>
 }
+
+// -----
+
+// Dropout of the weights stays one with the attention.
+// CHECK-LABEL: func.func @dropout(
+// CHECK-NOT:     tbc.dropout
+// CHECK:         tbc.attention %{{.*}} {causal = false, dropout = 1.000000e-01 : f64, scale
+func.func @dropout(%q: tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
+  %p = tbc.softmax %z {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %d = tbc.dropout %p {ratio = 0.1 : f64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %o = tbc.einsum %d, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  return %o : tensor<2x2x3x4xf32>
+}

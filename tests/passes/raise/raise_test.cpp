@@ -125,6 +125,8 @@ struct ModelCase {
   /// The input beside input_ids that the mask follows from.
   const char *maskInput = nullptr;
   bool isCausal = true, keyMask = false, isPacked = false;
+  /// Of the attention's weights.
+  double dropout = 0;
 };
 void PrintTo(const ModelCase &model, std::ostream *stream) { *stream << model.name; }
 
@@ -168,6 +170,7 @@ TEST_P(Model, IsRaisedWhole) {
     EXPECT_EQ(attention.getKeyMask(), GetParam().keyMask);
     EXPECT_EQ(attention.getSegments(), GetParam().isPacked);
     EXPECT_EQ(attention.getOrdered(), GetParam().isPacked);
+    EXPECT_FLOAT_EQ(attention.getDropout().convertToDouble(), GetParam().dropout);
   }
   // Nothing of size s x s is left.
   for (Operation &op : function.getBody().front())
@@ -202,7 +205,9 @@ const ModelCase tinyGpt2{"tiny-gpt2", 2, 5, 0, 2, 0, 0, 0, 0},
     moe{"moe-8l", 8, 17, 0, 0, 0, 0, 8, 8},
     bert{"masked-bert", 2, 6, 0, 3, 0, 0, 0, 0, "attention_mask", false, true},
     padded{"gpt2", 12, 25, 0, 12, 0, 0, 0, 0, "attention_mask", true, true},
-    packed{"packed-llama", 2, 0, 5, 0, 2, 0, 0, 0, "position_ids", false, false, true};
+    packed{"packed-llama", 2, 0, 5, 0, 2, 0, 0, 0, "position_ids", false, false, true},
+    trainedGpt2{"gpt2-8l", 8, 17, 0, 8, 0, 0, 0, 0, nullptr, true, false, false, 0.1},
+    trainedLlama{"llama-8l", 8, 0, 17, 0, 8, 16, 0, 0, nullptr, true, false, false, 0.1};
 
 std::string nameOf(const testing::TestParamInfo<ModelCase> &info) {
   std::string name = info.param.name;
@@ -213,7 +218,8 @@ std::string nameOf(const testing::TestParamInfo<ModelCase> &info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Model,
-                         testing::Values(tinyGpt2, tinyLlama, gpt2, moe, bert, padded, packed),
+                         testing::Values(tinyGpt2, tinyLlama, gpt2, moe, bert, padded, packed,
+                                         trainedGpt2, trainedLlama),
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(All, SmallModel, testing::Values(tinyGpt2, tinyLlama, moe, bert, packed),
                          nameOf);
