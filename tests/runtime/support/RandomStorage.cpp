@@ -1,0 +1,133 @@
+//===- RandomStorage.cpp - How a random program holds and sends values ----===//
+
+#include "tests/runtime/support/RandomProgramMaker.h"
+
+#include <algorithm>
+
+namespace tbc::program::random {
+
+Piece Maker::usedPiece(const Weight &weight) const {
+  Piece piece = wholePiece({width, width});
+  if (weight.cut != Weight::Cut::None)
+    piece.dims[weight.cut == Weight::Cut::Columns ? 1 : 0][0][0].axes = tensor;
+  return piece;
+}
+
+Piece Maker::zeroPiece(const Weight &weight) const {
+  Piece piece = usedPiece(weight);
+  append(weight.isFlat ? piece.flat : piece.dims[0][0][0].axes, zero);
+  return piece;
+}
+
+Piece Maker::pieceAt(const Weight &weight, int level) const {
+  return weight.zero >= level ? zeroPiece(weight) : usedPiece(weight);
+}
+
+void Maker::makeTensors() {
+  for (const char *name : {"x", "t"}) {
+    Piece piece = wholePiece({rows * groupSize(data), width});
+    piece.dims[0][0][0].axes = data;
+    addTensor(program, Role::Input, name, "", piece);
+  }
+  for (int stage = 0; stage < numStages; ++stage)
+    for (size_t i = 0; i < layers[size_t(stage)].size(); ++i)
+      if (layers[size_t(stage)][i].form == Layer::Form::Statistics)
+        addTensor(program, Role::State, meanName(stage, i), meanName(stage, i),
+                  wholePiece({width}));
+  for (const Weight &weight : weights) {
+    addTensor(program, Role::Parameter, weight.name, weight.name, pieceAt(weight, 3));
+    if (weight.isFrozen)
+      continue;
+    addTensor(program, Role::OptimizerState, weight.name + ".buf", "", pieceAt(weight, 1));
+    if (!weight.hasGradientTensor)
+      continue;
+    Axes pending = weight.zero >= 2 ? rest : data;
+    if (isTied(weight))
+      append(pending, pipeline);
+    addTensor(program, Role::Gradient, weight.name + ".grad", "", pieceAt(weight, 2), pending);
+  }
+}
+
+std::string Maker::meanName(int stage, size_t layer) const {
+  return "mean" + std::to_string(stage) + "." + std::to_string(layer);
+}
+
+std::string Maker::layerName(int stage, size_t layer) const {
+  return "l" + std::to_string(stage) + "." + std::to_string(layer);
+}
+
+void Maker::makeSlots(int stage) {
+  if (stage == 0)
+    addSlot(program, stage, program.tensorIndex("x"));
+  if (isLast(stage))
+    addSlot(program, stage, program.tensorIndex("t"));
+  for (const Weight &weight : weights) {
+    if (!std::count(weight.holders.begin(), weight.holders.end(), stage))
+      continue;
+    addSlot(program, stage, program.tensorIndex(weight.name));
+    if (weight.isFrozen)
+      continue;
+    addSlot(program, stage, program.tensorIndex(weight.name + ".buf"));
+    if (weight.hasGradientTensor)
+      addSlot(program, stage, program.tensorIndex(weight.name + ".grad"));
+    else
+      addSlot(program, stage, Role::Gradient, weight.name + ".grad",
+              localShape(pieceAt(weight, 2)));
+  }
+  for (size_t i = 0; i < layers[size_t(stage)].size(); ++i) {
+    if (layers[size_t(stage)][i].form == Layer::Form::Statistics)
+      addSlot(program, stage, program.tensorIndex(meanName(stage, i)));
+  }
+  if (isLast(stage)) {
+    addSlot(program, stage, Role::Residual, "diff", {rows, width});
+    addSlot(program, stage, Role::Loss, "loss", {});
+  }
+  addSlot(program, stage, Role::Scalar, "lr", {});
+}
+
+void Maker::save(BlockBuilder &b, int stage, const std::string &name, ValueId value) {
+  const kernels::TensorType type = program.stages[size_t(stage)].values[size_t(value)];
+  addSlot(program, stage, Role::Residual, name, type.shape);
+  b.write(name, value);
+}
+
+std::string Maker::newId(const std::string &what, int stage) {
+  return what + ".s" + std::to_string(stage) + "." + std::to_string(numIds++);
+}
+
+ValueId Maker::allReduce(BlockBuilder &b, int stage, const std::string &what, ValueId value,
+                         const Axes &axes, std::vector<int> stages, ReduceKind reduce) {
+  if (axes.empty())
+    return value;
+  Communication comm;
+  comm.axes = axes, comm.stages = std::move(stages), comm.reduce = reduce;
+  Shape shape = program.stages[size_t(stage)].values[size_t(value)].shape;
+  return b.collective(newId(what, stage), InstructionKind::AllReduce, value, comm, shape);
+}
+
+ValueId Maker::along(BlockBuilder &b, int stage, const std::string &what, InstructionKind kind,
+                     ValueId value, const Axes &axes, int dim, int64_t k, Shape result) {
+  if (axes.empty())
+    return value;
+  Communication comm;
+  comm.axes = axes, comm.dim = dim;
+  if (dim >= 0)
+    comm.segments = {{1, k, 1}};
+  return b.collective(newId(what, stage), kind, value, comm, std::move(result));
+}
+
+ValueId Maker::overZero(BlockBuilder &b, int stage, const std::string &what, InstructionKind kind,
+                        const Weight &weight, ValueId value) {
+  bool gathers = kind == InstructionKind::AllGather;
+  return along(b, stage, weight.name + what, kind, value, zero, weight.isFlat ? -1 : 0,
+               zeroShape(weight)[0], gathers ? usedShape(weight) : zeroShape(weight));
+}
+
+ValueId Maker::use(BlockBuilder &b, int stage, const Weight &weight) {
+  ValueId value = b.read(weight.name);
+  if (weight.zero < 3)
+    return value;
+  return overZero(b, stage, ".gather", InstructionKind::AllGather, weight, value);
+}
+
+} // namespace tbc::program::random
