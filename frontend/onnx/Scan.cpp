@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 namespace tbc::frontend {
 
@@ -315,12 +316,13 @@ private:
 
   /// The module paths that exporters leave on nodes; the rest (stack traces) is most of the file.
   bool isWantedMetadata(const WireField &entry) {
-    static constexpr char wanted[] = "pkg.torch.onnx.name_scopes";
     for (uint64_t at = entry.data; at < entry.data + entry.bytes;) {
       WireField field = wire.field(at, entry.data + entry.bytes);
-      if (field.number == 1 && field.type == WireType::Bytes)
-        return field.bytes == sizeof(wanted) - 1 &&
-               std::memcmp(model.file.data() + field.data, wanted, field.bytes) == 0;
+      if (field.number == 1 && field.type == WireType::Bytes) {
+        std::string_view key(reinterpret_cast<const char *>(model.file.data()) + field.data,
+                             field.bytes);
+        return key == "pkg.torch.onnx.name_scopes" || key == "namespace";
+      }
       at = field.next;
     }
     return false;
