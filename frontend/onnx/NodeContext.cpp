@@ -184,10 +184,10 @@ std::vector<int64_t> NodeContext::axes(size_t i, llvm::StringRef name) const {
 
 llvm::ArrayRef<llvm::ArrayRef<OpImporter>> opFamilies() {
   static const llvm::ArrayRef<OpImporter> families[] = {
-      mathOps(),      activationOps(), shapeOps(),    generatorOps(), padOps(),
-      scatterOps(),   resizeOps(),     indexingOps(), linearOps(),    reductionOps(),
-      normOps(),      convOps(),       poolOps(),     recurrentOps(), attentionOps(),
-      microsoftOps(), controlOps(),    trainingOps(), lossOps(),
+      mathOps(),   activationOps(),   shapeOps(),     generatorOps(), padOps(),     scatterOps(),
+      resizeOps(), indexingOps(),     linearOps(),    reductionOps(), normOps(),    convOps(),
+      poolOps(),   recurrentOps(),    attentionOps(), microsoftOps(), controlOps(), trainingOps(),
+      lossOps(),   quantizationOps(), fourierOps(),
   };
   return families;
 }

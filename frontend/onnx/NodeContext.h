@@ -145,6 +145,8 @@ llvm::ArrayRef<OpImporter> attentionOps();
 llvm::ArrayRef<OpImporter> microsoftOps();
 llvm::ArrayRef<OpImporter> controlOps();
 llvm::ArrayRef<OpImporter> lossOps();
+llvm::ArrayRef<OpImporter> quantizationOps();
+llvm::ArrayRef<OpImporter> fourierOps();
 
 /// All of them.
 llvm::ArrayRef<llvm::ArrayRef<OpImporter>> opFamilies();

@@ -27,9 +27,22 @@ HEADER = """\
 # The tests that do not pass, by reason; README.md says how this list is checked and made again.
 """
 
+# Tests whose result differs, or that have no counterpart, for a reason of their own.
+TESTS = [
+    (r"test_attention_4d_causal_fp16", "f16: ONNX's reference rounds after every step of the attention, tbc once"),
+    (r"test_attention_4d_with_past_and_present_qk_matmul_bias_.*causal",
+     "hidden scores as output: -inf in ONNX's reference, the lowest finite number here"),
+    (r"test_training_dropout(_default)?$", "draws random numbers: others than ONNX's reference"),
+    (r"test_dft_inverse", "DFT: zeros, where ONNX's reference has rounding noise of f32 beyond its own tolerance"),
+    (r"test_gradient_of_", "Gradient: tbc derives the gradient of a whole model, no graph holds one"),
+]  # fmt: skip
 
-def reason_of(outcome, text):
+
+def reason_of(outcome, test, text):
     """Returns the reason under which a test is listed."""
+    for pattern, reason in TESTS:
+        if re.search(pattern, test):
+            return reason
     if outcome == "FAILED":
         return "wrong: " + (text.split(":")[0] if re.match("ended|took|evaluation", text) else "another result")
     if found := re.search(r"element type (\d+)", text):
@@ -52,7 +65,7 @@ def main():
         for line in run:
             found = re.match(r"(refused|FAILED) +(\S+?)(?:: (.*))?$", line)
             if found:
-                groups.setdefault(reason_of(found[1], found[3] or ""), []).append(found[2])
+                groups.setdefault(reason_of(found[1], found[2], found[3] or ""), []).append(found[2])
     print(HEADER)
     for reason in sorted(groups, key=lambda reason: (-len(groups[reason]), reason)):
         print(f"[{reason}]")

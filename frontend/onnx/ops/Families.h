@@ -17,6 +17,9 @@ Value matmul(Emitter &emitter, const Value &a, const Value &b);
 /// `reduce_sum` or `reduce_max` over logical dims, which stay with size 1 if `keepDims`.
 Value reduce(Emitter &emitter, llvm::StringRef mnemonic, const Value &value,
              const std::vector<unsigned> &axes, bool keepDims);
+/// The product over logical dims.
+Value reduceProduct(Emitter &emitter, Value value, const std::vector<unsigned> &axes,
+                    bool keepDims);
 Value reduceMean(Emitter &emitter, const Value &value, const std::vector<unsigned> &axes,
                  bool keepDims);
 

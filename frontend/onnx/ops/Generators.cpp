@@ -191,7 +191,7 @@ void importRunning(NodeContext &node, bool isProduct) {
     behind.push_back(dim - axis + 1);
   Value terms =
       select(emitter, unsqueeze(triangle, behind), unsqueeze(value, {axis + 1}), number(value, 1));
-  node.setOutput(0, reduce(emitter, "reduce_prod", terms, {axis}, false));
+  node.setOutput(0, reduceProduct(emitter, terms, {axis}, false));
 }
 
 } // namespace

@@ -132,6 +132,31 @@ Value reduceMean(Emitter &emitter, const Value &value, const std::vector<unsigne
   return elementwise(emitter, "div", {sum, Value::ofCore(value.dtype, {}, {}, divisor)});
 }
 
+/// Halves the dim again and again: the first half times the second.
+static Value multiplyUp(Emitter &emitter, Value value, unsigned axis) {
+  if (emitter.dependsOnBatch(value.shape[axis]))
+    throw ImportError("multiplies over the batch, so its meaning depends on the batch size");
+  while (value.shape[axis] > 1) {
+    int64_t size = value.shape[axis], half = size / 2;
+    Value product = elementwise(
+        emitter, "mul",
+        {slice(emitter, value, axis, 0, 1, half), slice(emitter, value, axis, half, 1, half)});
+    value = size % 2 == 0
+                ? product
+                : concat(emitter, {product, slice(emitter, value, axis, size - 1, 1, 1)}, axis);
+  }
+  return value;
+}
+
+Value reduceProduct(Emitter &emitter, Value value, const std::vector<unsigned> &axes,
+                    bool keepDims) {
+  if (value.isKnown())
+    return reduce(emitter, "reduce_prod", value, axes, keepDims);
+  for (unsigned axis : axes)
+    value = multiplyUp(emitter, value, axis);
+  return keepDims ? value : squeeze(emitter, value, axes);
+}
+
 namespace {
 
 /// The axes of a reduction; nothing if it leaves its input as it is.
@@ -181,30 +206,10 @@ void importReduceMin(NodeContext &node) {
                          : node.input(0));
 }
 
-/// Halves the dim again and again: the first half times the second.
-Value multiplyUp(Emitter &emitter, Value value, unsigned axis) {
-  if (emitter.dependsOnBatch(value.shape[axis]))
-    throw ImportError("multiplies over the batch, so its meaning depends on the batch size");
-  while (value.shape[axis] > 1) {
-    int64_t size = value.shape[axis], half = size / 2;
-    Value product = elementwise(
-        emitter, "mul",
-        {slice(emitter, value, axis, 0, 1, half), slice(emitter, value, axis, half, 1, half)});
-    value = size % 2 == 0
-                ? product
-                : concat(emitter, {product, slice(emitter, value, axis, size - 1, 1, 1)}, axis);
-  }
-  return value;
-}
-
 void importReduceProd(NodeContext &node) {
   auto axes = reductionAxes(node);
-  if (!axes || node.input(0).isKnown())
-    return importReduction(node, "reduce_prod");
-  Value value = node.input(0);
-  for (unsigned axis : *axes)
-    value = multiplyUp(node.emitter, value, axis);
-  node.setOutput(0, keepsDims(node) ? value : squeeze(node.emitter, value, *axes));
+  node.setOutput(0, axes ? reduceProduct(node.emitter, node.input(0), *axes, keepsDims(node))
+                         : node.input(0));
 }
 
 void importReduceMean(NodeContext &node) {

@@ -69,8 +69,8 @@ Value reduceInto(Emitter &emitter, Value data, Value indices, Value updates, uns
   Value result;
   if (mode == Mode::Multiply) {
     Value factors = select(emitter, here, updates, number(updates, 1));
-    result = elementwise(emitter, "mul",
-                         {data, reduce(emitter, "reduce_prod", factors, {axis + 1}, false)});
+    result =
+        elementwise(emitter, "mul", {data, reduceProduct(emitter, factors, {axis + 1}, false)});
   } else {
     Value candidates = select(emitter, here, updates, unsqueeze(data, {axis + 1}));
     result = elementwise(emitter, "maximum",
@@ -197,6 +197,7 @@ void importTensorScatter(NodeContext &node) {
 
 llvm::ArrayRef<OpImporter> scatterOps() {
   static const OpImporter ops[] = {
+      {"", "Scatter", importScatterElements},
       {"", "ScatterElements", importScatterElements},
       {"", "ScatterND", importScatterNd},
       {"", "TensorScatter", importTensorScatter},

@@ -1,0 +1,173 @@
+//===- Quantization.cpp - Floats as small integers --------------------------===//
+//
+// y = saturate(round(x / scale) + zero point), halves rounded to even, and back. Source: ONNX's
+// definitions of the ops. Rounding has the gradient 0.
+//
+//===----------------------------------------------------------------------===//
+
+#include "frontend/onnx/ops/Families.h"
+
+namespace tbc::frontend {
+
+namespace {
+
+/// A scale or zero point as it lies over x: one number, one per place of dim `axis`, or one per
+/// block of `block` places of it.
+Value spread(Emitter &e, Value value, const Value &x, unsigned axis, int64_t block) {
+  if (value.rank() == 0 || value.shape == Shape{1})
+    return value.rank() == 0 ? value : squeeze(e, value, {0});
+  if (block == 0) {
+    if (value.rank() != 1 || axis >= x.rank() || value.shape[0] != x.shape[axis])
+      throw ImportError("has scales of shape " + printShape(value.shape, e.marker) + " for " +
+                        printShape(x.shape, e.marker) + " along dim " + std::to_string(axis));
+    std::vector<unsigned> behind;
+    for (unsigned dim = axis + 1; dim < x.rank(); ++dim)
+      behind.push_back(dim - axis);
+    return unsqueeze(value, behind);
+  }
+  Shape blocks = x.shape;
+  if (block > 0 && axis < x.rank())
+    blocks[axis] = (x.shape[axis] + block - 1) / block;
+  if (value.shape != blocks)
+    throw ImportError("has scales of shape " + printShape(value.shape, e.marker) + " for blocks " +
+                      printShape(blocks, e.marker));
+  value = unsqueeze(value, {axis + 1});
+  Shape wide = value.shape;
+  wide[axis + 1] = block;
+  Shape joined = blocks;
+  joined[axis] *= block;
+  value = reshape(e, expand(e, value, wide), joined);
+  return slice(e, value, axis, 0, 1, x.shape[axis]);
+}
+
+/// The smallest and the largest number of a quantized type.
+std::pair<double, double> limitsOf(DType dtype) {
+  if (dtype != DType::I8 && dtype != DType::U8 && dtype != DType::I16)
+    throw ImportError("quantizes to " + std::string(kernels::name(dtype)) +
+                      "; i8, u8 and i16 are supported");
+  bool isSigned = kernels::wrapTo(dtype, -1) < 0;
+  double count = double(int64_t(1) << (8 * kernels::byteWidth(dtype)));
+  return isSigned ? std::pair(-count / 2, count / 2 - 1) : std::pair(0.0, count - 1);
+}
+
+/// saturate(round(ratio) + zero) in `dtype`; `ratio` in f32.
+Value quantize(Emitter &e, const Value &ratio, const Value &zero, DType dtype) {
+  Formula f{e};
+  auto [low, high] = limitsOf(dtype);
+  Value y = f.add(f.round(ratio), cast(e, zero, ratio.dtype));
+  return cast(e, f.maximum(f.minimum(y, number(y, high)), number(y, low)), dtype);
+}
+
+/// x - zero point as f64, in which integers of 32 bits and sums of their products are exact.
+Value centred(Emitter &e, const Value &x, const std::optional<Value> &zero) {
+  Value wide = cast(e, x, DType::F64);
+  return zero ? elementwise(e, "sub", {wide, cast(e, *zero, DType::F64)}) : wide;
+}
+
+void importQuantizeLinear(NodeContext &node) {
+  Emitter &e = node.emitter;
+  const Value &x = node.input(0);
+  // Without meaning for one scale, whatever the rank.
+  int64_t along = node.attrInt("axis", 1);
+  unsigned axis = checkAxis(x.rank() < 2 && along == 1 ? 0 : along, std::max(x.rank(), 1U));
+  int64_t block = node.attrInt("block_size", 0), named = node.attrInt("output_dtype", 0);
+  int64_t precision = node.attrInt("precision", 0);
+  if (precision != 0 && precision != onnx::TensorProto::FLOAT)
+    throw ImportError("divides in element type " + std::to_string(precision) +
+                      "; only f32 is supported");
+  node.attrInt("saturate", 1); // of 8-bit floats, which are refused
+  DType dtype = DType::U8;
+  if (named != 0)
+    dtype = dtypeOfOnnx(int32_t(named), "attribute 'output_dtype'");
+  if (node.hasInput(2))
+    dtype = node.input(2).dtype;
+  Value scale = spread(e, cast(e, node.input(1), DType::F32), x, axis, block);
+  Value zero =
+      node.hasInput(2) ? spread(e, node.input(2), x, axis, block) : Value::ofSplat(dtype, {}, 0);
+  Value ratio = elementwise(e, "div", {cast(e, x, DType::F32), scale});
+  node.setOutput(0, quantize(e, ratio, zero, dtype));
+}
+
+void importDequantizeLinear(NodeContext &node) {
+  Emitter &e = node.emitter;
+  const Value &x = node.input(0);
+  // Without meaning for one scale, whatever the rank.
+  int64_t along = node.attrInt("axis", 1);
+  unsigned axis = checkAxis(x.rank() < 2 && along == 1 ? 0 : along, std::max(x.rank(), 1U));
+  int64_t block = node.attrInt("block_size", 0), named = node.attrInt("output_dtype", 0);
+  if (kernels::isFloat(x.dtype) || x.dtype == DType::Bool)
+    throw ImportError("needs integers");
+  DType dtype =
+      named == 0 ? node.input(1).dtype : dtypeOfOnnx(int32_t(named), "attribute 'output_dtype'");
+  Value scale = spread(e, cast(e, node.input(1), DType::F32), x, axis, block);
+  std::optional<Value> zero;
+  if (node.hasInput(2))
+    zero = spread(e, node.input(2), x, axis, block);
+  Value exact = cast(e, centred(e, x, zero), DType::F32);
+  node.setOutput(0, cast(e, elementwise(e, "mul", {exact, scale}), dtype));
+}
+
+/// The scale takes the range of x, and 0, to 0 .. 255.
+void importDynamicQuantizeLinear(NodeContext &node) {
+  Emitter &e = node.emitter;
+  Formula f{e};
+  const Value &x = node.input(0);
+  std::vector<unsigned> all;
+  for (unsigned dim = 0; dim < x.rank(); ++dim)
+    all.push_back(dim);
+  auto largest = [&](const Value &value) {
+    Value highest = reduce(e, "reduce_max", value, all, false);
+    return f.maximum(highest, number(highest, 0));
+  };
+  Value high = largest(x), low = f.neg(largest(f.neg(x)));
+  Value scale = f.div(f.sub(high, low), number(high, 255));
+  Value none = Value::ofSplat(DType::U8, {}, 0);
+  Value zero = quantize(e, f.div(f.neg(low), scale), none, DType::U8);
+  node.setOutput(0, quantize(e, f.div(x, scale), zero, DType::U8));
+  node.setOutput(1, scale);
+  node.setOutput(2, zero);
+}
+
+/// One zero point, or one per row of a left operand.
+std::optional<Value> zeroPoint(NodeContext &node, size_t input, bool isLeft) {
+  if (!node.hasInput(input))
+    return std::nullopt;
+  const Value &value = node.input(input);
+  return isLeft && value.rank() == 1 && value.shape[0] != 1 ? unsqueeze(value, {1}) : value;
+}
+
+void importMatMulInteger(NodeContext &node) {
+  Emitter &e = node.emitter;
+  Value a = centred(e, node.input(0), zeroPoint(node, 2, true));
+  Value b = centred(e, node.input(1), zeroPoint(node, 3, false));
+  node.setOutput(0, cast(e, matmul(e, a, b), DType::I32));
+}
+
+void importQLinearMatMul(NodeContext &node) {
+  Emitter &e = node.emitter;
+  Formula f{e};
+  auto scale = [&](size_t input, bool isLeft) {
+    return cast(e, *zeroPoint(node, input, isLeft), DType::F32);
+  };
+  Value product = matmul(e, centred(e, node.input(0), zeroPoint(node, 2, true)),
+                         centred(e, node.input(3), zeroPoint(node, 5, false)));
+  Value factor = f.div(f.mul(scale(1, true), scale(4, false)), scale(6, true));
+  Value ratio = f.mul(cast(e, product, DType::F32), factor);
+  const Value &zero = node.input(7);
+  node.setOutput(0, quantize(e, ratio, *zeroPoint(node, 7, true), zero.dtype));
+}
+
+} // namespace
+
+llvm::ArrayRef<OpImporter> quantizationOps() {
+  static const OpImporter ops[] = {
+      {"", "DequantizeLinear", importDequantizeLinear},
+      {"", "DynamicQuantizeLinear", importDynamicQuantizeLinear},
+      {"", "MatMulInteger", importMatMulInteger},
+      {"", "QLinearMatMul", importQLinearMatMul},
+      {"", "QuantizeLinear", importQuantizeLinear},
+  };
+  return ops;
+}
+
+} // namespace tbc::frontend
