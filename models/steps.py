@@ -1,6 +1,10 @@
-"""Writes models/reference/steps/*.npz: what PyTorch makes of small given gradients and logits, in float64.
+"""Writes models/reference/steps/*.npz: what PyTorch makes of small given gradients and logits, in float64 but for half.npz.
 
 optimizers.npz   `gradients` [steps, 2, 3], `initial` [2, 3], and per optimizer its parameter after every step
+scaled.npz       the same with torch.amp.GradScaler: `gradients` (of the loss, not scaled; some not finite), and per
+                 optimizer NAME its parameter, NAME_scale and NAME_tracker after every step
+half.npz         y = x @ w in float16, with a float32 master copy of w, mse, SGD and a GradScaler; one x is huge: `x`
+                 [steps, 4, 3], `labels`, `w`, and after every step `master`, `scale`, `loss`
 losses.npz       logits = x @ w; per loss its value and the gradient of w, over the whole batch
 """
 
@@ -37,6 +41,79 @@ LOSSES = {
 }
 
 
+# name -> optimizer, clipping of the gradients before it
+SCALED = {
+    "adamw": (lambda p: torch.optim.AdamW(p, lr=0.01), None),
+    "adam_clip_norm": (
+        lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=0.1),
+        lambda p: torch.nn.utils.clip_grad_norm_(p, 1.5),
+    ),
+    "sgd_nesterov": (
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.05),
+        None,
+    ),
+}
+
+
+def make_scaler(init_scale, growth_interval):
+    scaler = torch.amp.GradScaler("cpu", init_scale=init_scale, growth_interval=growth_interval)
+    scaler.scale(torch.zeros(1))  # makes its state
+    return scaler
+
+
+def scaled(rng):
+    gradients = rng.standard_normal((STEPS, 2, 3))
+    gradients[2, 1, 0] = np.inf
+    gradients[3, 0, 2] = np.nan
+    gradients[8, 0, 0] = -np.inf
+    result = {"gradients": gradients, "initial": rng.standard_normal((2, 3))}
+    for name, (make, clip) in SCALED.items():
+        parameter = torch.nn.Parameter(torch.tensor(result["initial"]))
+        optimizer, scaler = make([parameter]), make_scaler(8.0, 2)
+        values, scales, trackers = [], [], []
+        for gradient in gradients:
+            parameter.grad = torch.tensor(gradient) * scaler.get_scale()
+            scaler.unscale_(optimizer)
+            if clip:
+                clip([parameter])
+            scaler.step(optimizer)
+            scaler.update()
+            values.append(parameter.detach().numpy().copy())
+            scales.append(scaler.get_scale())
+            trackers.append(scaler._get_growth_tracker())
+        result[name] = np.stack(values)
+        result[name + "_scale"] = np.array(scales)
+        result[name + "_tracker"] = np.array(trackers)
+    return result
+
+
+def half(rng):
+    """Mixed precision by hand: a GradScaler refuses gradients in float16, those of the master copy it takes."""
+    steps = 8
+    x = rng.standard_normal((steps, 4, 3)).astype(np.float32)
+    labels = rng.standard_normal((steps, 4, 5)).astype(np.float32)
+    w = rng.standard_normal((3, 5)).astype(np.float32)
+    x[4] *= 60000  # x @ w is beyond 65504
+    master = torch.nn.Parameter(torch.tensor(w))
+    optimizer, scaler = torch.optim.SGD([master], lr=0.125), make_scaler(2.0**18, 2)
+    masters, scales, losses = [], [], []
+    for inputs, targets in zip(torch.tensor(x), torch.tensor(labels)):
+        narrow = master.detach().half().requires_grad_()
+        y = inputs.half() @ narrow
+        loss = torch.nn.functional.mse_loss(y.float(), targets)
+        scaler.scale(loss).backward()
+        master.grad = narrow.grad.float()
+        scaler.step(optimizer)
+        scaler.update()
+        masters.append(master.detach().numpy().copy())
+        scales.append(scaler.get_scale())
+        losses.append(loss.item())
+    return {
+        "x": x, "labels": labels, "w": w,
+        "master": np.stack(masters), "scale": np.array(scales), "loss": np.array(losses),
+    }  # fmt: skip
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(11)
@@ -70,6 +147,9 @@ def main():
         losses[name + "_loss"] = loss.detach().numpy().reshape(1)
         losses[name + "_gradient"] = w.grad.numpy()
     np.savez(OUT / "losses.npz", **losses)
+
+    np.savez(OUT / "scaled.npz", **scaled(np.random.default_rng(12)))
+    np.savez(OUT / "half.npz", **half(np.random.default_rng(13)))
 
 
 if __name__ == "__main__":

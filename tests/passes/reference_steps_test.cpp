@@ -6,10 +6,13 @@
 #include "passes/autodiff/Differentiate.h"
 #include "passes/loss/AttachLoss.h"
 #include "passes/optimizer/BuildUpdate.h"
+#include "passes/precision/LowerPrecision.h"
 #include "tests/ir/ParsedModule.h"
 #include "tests/support/Npz.h"
 
 #include "gtest/gtest.h"
+
+#include <cmath>
 
 using namespace mlir;
 
@@ -92,6 +95,114 @@ TEST_P(OptimizerReference, StepsAsPyTorch) {
 
 INSTANTIATE_TEST_SUITE_P(All, OptimizerReference, testing::ValuesIn(optimizerCases()),
                          [](const auto &info) { return info.param.name; });
+
+std::vector<OptimizerCase> scaledCases() {
+  OptimizerOptions nesterov = optionsOf(OptimizerKind::Sgd, 0.05);
+  nesterov.momentum = 0.9;
+  nesterov.nesterov = true;
+  OptimizerOptions clipped = optionsOf(OptimizerKind::Adam, 0.1);
+  clipped.clipNorm = 1.5;
+  std::vector<OptimizerCase> cases = {
+      {"adamw", 0.01, {}}, {"adam_clip_norm", 0.01, clipped}, {"sgd_nesterov", 0.1, nesterov}};
+  for (OptimizerCase &c : cases)
+    c.options.lossScale.initial = 8, c.options.lossScale.growthInterval = 2;
+  return cases;
+}
+
+class ScaledReference : public testing::TestWithParam<OptimizerCase> {};
+
+/// As above, with gradients scaled as a backward phase scales them. Some are not finite.
+TEST_P(ScaledReference, StepsAsPyTorchsGradScaler) {
+  ParsedModule module(R"(
+    func.func @train(%p: tensor<2x3xf64> {tbc.role = "param", tbc.name = "p"},
+                     %g: tensor<2x3xf64> {tbc.role = "input", tbc.name = "g"},
+                     %s: tensor<f32> {tbc.role = "opt_state", tbc.name = "tbc.loss_scale",
+                                      tbc.initial = 8.0 : f64})
+        -> (tensor<f64> {tbc.role = "loss", tbc.name = "loss"},
+            tensor<2x3xf64> {tbc.role = "grad", tbc.name = "p"}) {
+      %l = tbc.reduce_sum %g {dims = array<i64: 0, 1>} : (tensor<2x3xf64>) -> tensor<f64>
+      %scaled = tbc.scale_by %g, %s : (tensor<2x3xf64>, tensor<f32>) -> tensor<2x3xf64>
+      return %l, %scaled : tensor<f64>, tensor<2x3xf64>
+    })");
+  ASSERT_TRUE(module && succeeded(buildUpdateFunction(*module, GetParam().options)))
+      << module.messages;
+  ASSERT_TRUE(succeeded(verify(*module))) << module.messages;
+  auto data = reference("scaled");
+  const std::string &name = GetParam().name;
+  const test::NpyArray &gradients = data["gradients"], &expected = data[name];
+  ASSERT_EQ(expected.shape, gradients.shape);
+  SerialTrainer trainer(*module, Arith::F64);
+  ASSERT_TRUE(succeeded(trainer.set("p", f64({2, 3}, data["initial"].values.data()))));
+  for (int64_t step = 0; step < gradients.shape[0]; ++step) {
+    SerialTrainer::Tensors batch = {{"g", f64({2, 3}, &gradients.values[6 * step])}};
+    ASSERT_TRUE(succeeded(trainer.step({batch}, GetParam().rate))) << module.messages;
+    std::vector<double> values = trainer.values().at("p").toDoubles();
+    for (int i = 0; i < 6; ++i)
+      EXPECT_NEAR(values[i], expected.values[6 * step + i], 1e-12) << "step " << step + 1;
+    EXPECT_EQ(trainer.values().at("tbc.loss_scale").toDoubles()[0],
+              data[name + "_scale"].values[step]);
+    EXPECT_EQ(trainer.values().at("tbc.growth_tracker").data<int64_t>()[0],
+              data[name + "_tracker"].ints[step]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ScaledReference, testing::ValuesIn(scaledCases()),
+                         [](const auto &info) { return info.param.name; });
+
+/// The whole way in f16: the first scales are too large, the fifth input is, then it recovers.
+TEST(HalfReference, OverflowsAndRecoversAsPyTorch) {
+  ParsedModule module(R"(
+    func.func @model(%x: tensor<4x3xf32> {tbc.role = "input", tbc.name = "x",
+                                          tbc.batch_dim = 0 : i64},
+                     %w: tensor<3x5xf32> {tbc.role = "param", tbc.name = "w"}) -> tensor<4x5xf32> {
+      %y = tbc.einsum %x, %w {lhs_labels = array<i64: 0, 1>, rhs_labels = array<i64: 1, 2>,
+          out_labels = array<i64: 0, 2>} : (tensor<4x3xf32>, tensor<3x5xf32>) -> tensor<4x5xf32>
+      return %y : tensor<4x5xf32>
+    })");
+  LossOptions loss;
+  loss.kind = LossKind::MeanSquaredError;
+  OptimizerOptions optimizer = optionsOf(OptimizerKind::Sgd, 0);
+  optimizer.lossScale.initial = 0x1p18, optimizer.lossScale.growthInterval = 2;
+  AutodiffOptions autodiff;
+  autodiff.lossScale = optimizer.lossScale;
+  ASSERT_TRUE(module &&
+              succeeded(lowerPrecision(module.function("model"),
+                                       FloatType::getF16(module.function("model").getContext()))) &&
+              succeeded(attachLoss(*module, loss)) &&
+              succeeded(buildTrainFunction(*module, autodiff)) &&
+              succeeded(buildUpdateFunction(*module, optimizer)))
+      << module.messages;
+  auto data = reference("half");
+  auto tensor = [&](const std::string &name, kernels::Shape shape, int64_t first) {
+    const double *values = &data[name].values[first];
+    return Tensor::fromDoubles({DType::F32, shape}, Arith::Native,
+                               {values, values + kernels::numElements(shape)});
+  };
+  SerialTrainer trainer(*module, Arith::Native);
+  ASSERT_TRUE(succeeded(trainer.set("w", tensor("w", {3, 5}, 0))));
+  const std::vector<double> &scales = data["scale"].values;
+  int64_t skipped = 0;
+  for (size_t step = 0; step < scales.size(); ++step) {
+    auto result = trainer.step(
+        {{{"x", tensor("x", {4, 3}, 12 * step)}, {"labels", tensor("labels", {4, 5}, 20 * step)}}},
+        0.125);
+    ASSERT_TRUE(succeeded(result)) << module.messages;
+    EXPECT_EQ(trainer.values().at("tbc.loss_scale").toDoubles()[0], scales[step])
+        << "step " << step + 1;
+    skipped += scales[step] < (step ? scales[step - 1] : 0x1p18);
+    double expectedLoss = data["loss"].values[step];
+    if (std::isfinite(expectedLoss)) {
+      EXPECT_NEAR(*result, expectedLoss, 1e-3 * expectedLoss) << "step " << step + 1;
+    } else {
+      EXPECT_EQ(*result, expectedLoss);
+    }
+    // f16 has 11 bits, and each side rounds the gradients its own way.
+    std::vector<double> master = trainer.values().at("w.master").toDoubles();
+    for (size_t i = 0; i < master.size(); ++i)
+      EXPECT_NEAR(master[i], data["master"].values[15 * step + i], 1e-3) << "step " << step + 1;
+  }
+  EXPECT_EQ(skipped, 4);
+}
 
 constexpr int64_t numLabels = 8;
 

@@ -106,6 +106,7 @@ private:
       reduce =
           reduce == program::ReduceKind::Sum ? program::ReduceKind::Max : program::ReduceKind::Sum;
     });
+    visitStages(place, instruction);
     for (size_t axis = 0; axis < p.mesh.axes.size(); ++axis) {
       std::vector<program::AxisRef> other = {program::wholeAxis(p.mesh, int(axis))};
       if (int(axis) == p.pipelineAxis || other == instruction.comm.axes ||
@@ -114,6 +115,19 @@ private:
       add("wrong axis", place,
           [place, other](Program &m) { place.instruction(m).comm.axes = other; });
     }
+  }
+
+  /// What all ranks sum up is summed up by those of each stage alone.
+  void visitStages(Place place, const Instruction &instruction) {
+    std::vector<program::AxisRef> inside;
+    for (const program::AxisRef &axis : instruction.comm.axes)
+      if (axis.axis != p.pipelineAxis)
+        inside.push_back(axis);
+    if (inside.size() == instruction.comm.axes.size() || inside.empty() ||
+        !instruction.comm.stages.empty())
+      return;
+    add("not reduced over stages", place,
+        [place, inside](Program &m) { place.instruction(m).comm.axes = inside; });
   }
 
   void visitShards(Place place, const Instruction &instruction) {
@@ -171,6 +185,29 @@ private:
       visitStaleOperand(place, instruction);
     if (instruction.op == "einsum")
       visitStaleOperand(place, instruction);
+    if (instruction.op == "scale_by")
+      add("gradient not scaled", place, [place](Program &m) { bypass(m, place); });
+    if (instruction.op == "update_if")
+      add("step not skipped", place, [place](Program &m) {
+        std::swap(place.instruction(m).operands[0], place.instruction(m).operands[1]);
+        bypass(m, place);
+      });
+    if (instruction.op == "count_not_finite")
+      visitOverflowFlag(place, instruction);
+  }
+
+  /// Each rank goes by its own gradients.
+  void visitOverflowFlag(Place place, const Instruction &instruction) {
+    const Block &block = p.stages[place.stage].block(place.kind);
+    for (size_t j = place.index + 1; j < block.instructions.size(); ++j) {
+      const Instruction &test = block.instructions[j];
+      if (test.op == "compare" && test.attrs.getString("predicate") == "eq" &&
+          sameType(p, place.stage, test.operands[0], instruction.results[0]))
+        add("overflow flag not reduced", place, [place, j](Program &m) {
+          Block &changed = place.block(m);
+          changed.instructions[j].operands[0] = changed.instructions[place.index].results[0];
+        });
+    }
   }
 
   /// An operand is some earlier value of the same type.

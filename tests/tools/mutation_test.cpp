@@ -55,6 +55,9 @@ struct Case {
   const char *model;
   test::PlanRequest request;
   size_t sample; // mutants tried per kind
+  /// In f16, with an overflow in the first of two steps: of the gradient of this parameter alone,
+  /// which is 0 and multiplies the input.
+  const char *overflow = nullptr;
 };
 
 struct Tally {
@@ -62,9 +65,24 @@ struct Tally {
   std::map<std::string, int> byKind;
 };
 
+/// Makes an element of each sample of the first step so large that its product with the scaled
+/// cotangent is none in f64, but not in forward, where it is multiplied by 0.
+void overflow(driver::RunData &data, const std::string &parameter) {
+  kernels::Tensor &weight = data.initial.at(parameter);
+  weight = kernels::Tensor::fromDoubles(weight.type(), kernels::Arith::F64, {0});
+  for (auto &microBatch : data.steps[0]) {
+    kernels::Tensor &x = microBatch.at("input");
+    std::vector<double> values = x.toDoubles();
+    for (size_t i = 0; i < values.size(); i += size_t(x.shape()[1]))
+      values[i] = 1.7e308;
+    x = kernels::Tensor::fromDoubles(x.type(), kernels::Arith::F64, values);
+  }
+}
+
 /// Tries `sample` mutants of each kind on one plan.
 void tryMutants(const Case &testCase, Tally &tally) {
-  test::Model model = test::loadModel(testCase.model, "sgd");
+  test::Model model =
+      test::loadModel(testCase.model, "sgd", {}, "", testCase.overflow ? "f16" : "f32");
   auto plan = test::makePlan(model, testCase.request);
   ASSERT_TRUE(plan) << plan.error().message;
   // As `tbc verify` does: large models are shrunk.
@@ -77,10 +95,17 @@ void tryMutants(const Case &testCase, Tally &tally) {
   auto residues = driver::makeRunData(step, *plan, 2, kernels::Arith::Residue61, seed);
   auto doubles = driver::makeRunData(step, *plan, 2, kernels::Arith::F64, seed);
   ASSERT_TRUE(residues && doubles);
-  auto serial = driver::runSerial(step, *plan, *residues, kernels::Arith::Residue61);
+  kernels::KernelContext context = kernels::Arith::Residue61;
+  if (testCase.overflow) {
+    overflow(*doubles, testCase.overflow);
+    auto planted = driver::plantOverflow(step, *plan, *residues, seed, testCase.overflow);
+    ASSERT_TRUE(planted) << planted.error().message;
+    context = planted->context;
+  }
+  auto serial = driver::runSerial(step, *plan, *residues, context);
   auto right = driver::runParallel(compiled->program, *doubles, kernels::Arith::F64);
   ASSERT_TRUE(serial && right);
-  auto rightResidues = driver::runParallel(compiled->program, *residues, kernels::Arith::Residue61);
+  auto rightResidues = driver::runParallel(compiled->program, *residues, context);
   ASSERT_TRUE(rightResidues) << rightResidues.error().message;
   ASSERT_TRUE(allEqual(driver::compareExactly(*serial, *rightResidues)));
 
@@ -114,7 +139,7 @@ void tryMutants(const Case &testCase, Tally &tally) {
     }
     if (!result) // the ranks themselves refused
       continue;
-    auto parallel = driver::runParallel(wrong, *residues, kernels::Arith::Residue61);
+    auto parallel = driver::runParallel(wrong, *residues, context);
     EXPECT_FALSE(parallel && allEqual(driver::compareExactly(*serial, *parallel)))
         << "not caught: " << where;
   }
@@ -128,6 +153,7 @@ TEST(Mutation, EveryPlantedMiscompileIsCaught) {
       {"tiny-gpt2", {"pp=2,tp=2", "auto", "gpipe"}, 3},
       {"tiny-llama", {"fsdp=2,tp=2", "auto", "", "selective"}, 2},
       {"tiny-resnet", {"dp=2"}, 2},
+      {"tiny-mlp", {"pp=2,dp=2"}, 4, "fc1.weight"},
       {"gpt2", {"pp=2,fsdp=2,tp=2", "auto", "", "none", 1, 8}, 1},
   };
   Tally tally;
@@ -142,6 +168,9 @@ TEST(Mutation, EveryPlantedMiscompileIsCaught) {
     std::printf("  %3d %s\n", count, kind.c_str());
   EXPECT_GE(tally.miscompiles, 50);
   EXPECT_GE(tally.byKind.size(), 12u);
+  for (const char *kind : {"not reduced over stages", "overflow flag not reduced",
+                           "gradient not scaled", "step not skipped"})
+    EXPECT_GT(tally.byKind[kind], 0) << kind;
 }
 
 } // namespace
