@@ -127,6 +127,23 @@ private:
     line(format("  batch %lld = micro-batch %lld x accumulation %lld x %lld data ranks",
                 (long long)plan.job.globalBatch, (long long)plan.microBatch,
                 (long long)plan.accumulation, (long long)plan.mesh.dataRanks()));
+    line("  precision " + plan.job.precision + lossScale());
+  }
+
+  /// ", loss scale ..", where the step has one.
+  std::string lossScale() const {
+    auto setting = [&](const char *name) {
+      auto found = plan.job.settings.find(name);
+      return found == plan.job.settings.end() ? 0 : found->second;
+    };
+    double scale = setting("loss_scale"), interval = setting("loss_scale_interval");
+    if (scale == 0)
+      return "";
+    if (interval == 0)
+      return format(", loss scale %g; a step that overflows is skipped", scale);
+    return format(", loss scale from %g: x %g after %.0f steps without overflow, x %g and the step "
+                  "skipped on one",
+                  scale, setting("loss_scale_growth"), interval, setting("loss_scale_backoff"));
   }
 
   void stages() {

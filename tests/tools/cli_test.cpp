@@ -99,12 +99,42 @@ TEST_F(Cli, TheNumbersOfAStepAreInThePlan) {
   EXPECT_EQ(verify.code, 0) << verify.err << verify.out;
 }
 
+TEST_F(Cli, F16IsTrainedWithALossScale) {
+  auto planAt = [&](const std::string &flags) {
+    Outcome plan = tbc("plan " + model("tiny-mlp") + " --gpus 4 --batch 32 --mesh pp=2,dp=2 " +
+                       "--micro-batch 4 -o plan.json " + flags);
+    EXPECT_EQ(plan.code, 0) << plan.err;
+    EXPECT_EQ(tbc("explain plan.json").out, plan.out);
+    return plan.out;
+  };
+  EXPECT_THAT(planAt("--precision bf16"), HasSubstr("  precision bf16\n"));
+  EXPECT_THAT(planAt("--precision fp16 --loss-scale none"), HasSubstr("  precision f16\n"));
+  EXPECT_THAT(planAt("--precision f16 --loss-scale 128"),
+              HasSubstr("  precision f16, loss scale 128; a step that overflows is skipped\n"));
+  EXPECT_THAT(planAt("--precision f32 --loss-scale dynamic"),
+              HasSubstr("  precision f32, loss scale from 65536: x 2 after 2000 steps without "
+                        "overflow, x 0.5 and the step skipped on one\n"));
+  EXPECT_THAT(planAt("--precision fp16 --loss-scale-interval 500"),
+              HasSubstr("  precision f16, loss scale from 65536: x 2 after 500 steps"));
+  std::string text = readAll(folder / "plan.json");
+  EXPECT_THAT(text, HasSubstr("\"precision\": \"f16\""));
+  EXPECT_THAT(text, HasSubstr("\"loss_scale_interval\": 500"));
+  Outcome verify = tbc("verify plan.json");
+  EXPECT_EQ(verify.code, 0) << verify.err << verify.out;
+  EXPECT_THAT(verify.out, HasSubstr("planted in step 1, which is skipped"));
+}
+
 TEST_F(Cli, WrongNumbersOfAStepAreErrors) {
   for (auto [flags, message] :
        {std::pair("--momentum 0.9", "--momentum is for sgd or sgd-momentum, not for adamw"),
         std::pair("--clip-norm 0", "--clip-norm is out of range"),
         std::pair("--clip-norm 1 --clip-value 1", "not by both"),
         std::pair("--optimizer sgd --nesterov", "--nesterov needs --momentum"),
+        std::pair("--loss-scale big", "--loss-scale wants dynamic, none or a positive number"),
+        std::pair("--loss-scale -1", "--loss-scale wants"),
+        std::pair("--loss-scale 8 --loss-scale-growth 2", "is for --loss-scale dynamic"),
+        std::pair("--loss-scale-growth 2", "give --loss-scale dynamic"),
+        std::pair("--loss-scale dynamic --loss-scale-backoff 2", "is out of range"),
         std::pair("--loss mse --label-smoothing 0.1", "--label-smoothing is for cross-entropy")}) {
     Outcome plan = planMlp(flags);
     EXPECT_EQ(plan.code, 2) << flags;

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/optimizer/LossScale.h"
+#include "tests/frontend/ModelBuilder.h"
 #include "tests/tools/PlanSupport.h"
 #include "tools/driver/StepSettings.h"
 
@@ -175,6 +176,56 @@ std::string caseName(const testing::TestParamInfo<Case> &info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, LossScalePlans, testing::ValuesIn(allCases()), caseName);
+
+/// x[batch, 8] times a matrix, all in f16.
+std::string modelInF16() {
+  test::ModelBuilder builder;
+  builder.input("x", {"batch", "8"});
+  builder.floats("w", {8, 4}, std::vector<float>(32));
+  builder.node("MatMul", {"x", "w"}, {"logits"});
+  builder.output("logits");
+  onnx::GraphProto &graph = *builder.proto.mutable_graph();
+  for (auto *list : {graph.mutable_input(), graph.mutable_output()})
+    for (onnx::ValueInfoProto &value : *list)
+      value.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::FLOAT16);
+  onnx::TensorProto &w = *graph.mutable_initializer(0);
+  w.set_data_type(onnx::TensorProto::FLOAT16);
+  w.clear_float_data();
+  std::string bytes;
+  for (int i = 0; i < 32; ++i) // 0.125 and what follows it
+    bytes += {char(i), char(i % 2 ? 0x30 : 0xb0)};
+  w.set_raw_data(bytes);
+  return builder.bytes();
+}
+
+/// Nothing is narrowed, and still there are master weights and a scale.
+TEST(LossScaleModel, AnF16FileIsTrainedInF16) {
+  test::TemporaryFolder folder;
+  test::Model model;
+  model.context = driver::makeContext();
+  driver::StepOptions options;
+  options.modelPath = folder.write("half.onnx", modelInF16());
+  options.precision = "";
+  auto step = driver::buildTrainingStep(*model.context, options);
+  ASSERT_TRUE(step) << step.error().message;
+  model.step = std::move(*step);
+  EXPECT_EQ(model.step->options.precision, "f16");
+  EXPECT_EQ(model.step->options.settings.at("loss_scale"), 65536);
+  for (const char *mesh : {"dp=2", "fsdp=2"}) {
+    auto plan = test::makePlan(model, {mesh});
+    ASSERT_TRUE(plan) << plan.error().message;
+    std::map<std::string, int64_t> lines;
+    for (const planner::MemoryLine &line : plan->prediction.stages[0].lines)
+      lines[line.name] = line.bytes;
+    EXPECT_EQ(lines["master weights"], 2 * lines["parameters"]);
+    // Two moments; the scale, its tracker and Adam's count.
+    EXPECT_EQ(lines["optimizer state"], 4 * lines["parameters"] + 4 + 8 + 8);
+    auto report = driver::verifyPlan(*model.step, *plan, {});
+    ASSERT_TRUE(report) << report.error().message;
+    EXPECT_TRUE(report->passed());
+    EXPECT_FALSE(report->overflow.empty());
+  }
+}
 
 /// A scale at which f16 overflows: floats are compared at one at which it does not.
 TEST(LossScaleVerify, FloatsRunWhereNothingOverflows) {

@@ -54,6 +54,14 @@ Error DiagnosticCollector::error(ErrorCode code, const std::string &fallback) co
   return {code, text.empty() ? fallback : text};
 }
 
+/// Whether anything is computed or stored in f16.
+static bool hasF16(func::FuncOp model) {
+  auto isF16 = [](Value value) { return tensorType(value).getElementType().isF16(); };
+  return llvm::any_of(model.getArguments(), isF16) ||
+         llvm::any_of(model.getBody().front(),
+                      [&](Operation &op) { return llvm::any_of(op.getResults(), isF16); });
+}
+
 /// Raises @model and gives it its precision.
 static LogicalResult prepareModel(ModuleOp module, const StepOptions &options) {
   auto model = module.lookupSymbol<func::FuncOp>("model");
@@ -68,14 +76,6 @@ static LogicalResult prepareModel(ModuleOp module, const StepOptions &options) {
   if (options.precision == "f16" && failed(lowerPrecision(model, FloatType::getF16(context))))
     return failure();
   return useDropout(model, dropout.seed);
-}
-
-/// Whether anything is computed or stored in f16.
-static bool hasF16(func::FuncOp model) {
-  auto isF16 = [](Value value) { return tensorType(value).getElementType().isF16(); };
-  return llvm::any_of(model.getArguments(), isF16) ||
-         llvm::any_of(model.getBody().front(),
-                      [&](Operation &op) { return llvm::any_of(op.getResults(), isF16); });
 }
 
 /// From @model to @train and @update.
@@ -138,10 +138,12 @@ Result<std::unique_ptr<TrainingStep>> buildTrainingStep(MLIRContext &context,
     return diagnostics.error(ErrorCode::ModelRejected,
                              options.modelPath + ": the training step could not be built");
   };
-  if (failed(prepareModel(module, options)))
+  auto imported = module.lookupSymbol<func::FuncOp>("model");
+  if (options.precision.empty())
+    result->options.precision = hasF16(imported) ? "f16" : "bf16";
+  if (failed(prepareModel(module, result->options)))
     return rejected();
-  bool isF16 = hasF16(module.lookupSymbol<func::FuncOp>("model"));
-  if (Status status = resolveLossScale(result->options, isF16); !status)
+  if (Status status = resolveLossScale(result->options, hasF16(imported)); !status)
     return status.error();
   if (failed(buildStep(module, result->options)))
     return rejected();

@@ -24,7 +24,7 @@ struct StepOptions {
   std::string loss =
       "cross-entropy";              // cross-entropy, mse, or the name of an output that is the loss
   std::string optimizer = "adamw";  // adamw, adam, sgd, sgd-momentum
-  std::string precision = "f32";    // f32, bf16, f16
+  std::string precision = "f32";    // f32, bf16, f16; empty: bf16, or f16 for a model in f16
   std::vector<std::string> freeze;  // globs of parameter names
   std::vector<std::string> noDecay; // globs of parameters whose weights do not decay
   std::map<std::string, double> settings; // by name; see StepSettings.h
@@ -34,7 +34,7 @@ struct StepOptions {
 /// of them. Sizes are those of `model.batch` samples, whatever the plan; the graph is rebatched for
 /// a plan.
 struct TrainingStep {
-  StepOptions options; // with the loss scale written out
+  StepOptions options; // with precision and loss scale written out
   frontend::ImportedModel model;
   mlir::func::FuncOp train, update;
   std::unique_ptr<FactorAnalysis> analysis;

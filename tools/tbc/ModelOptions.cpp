@@ -44,8 +44,11 @@ void addModelOptions(CLI::App &command, ModelOptions &options) {
   }
   command.add_option("--no-decay", options.noDecay,
                      "Glob of parameters whose weights do not decay (repeatable)");
-  command.add_option("--precision", options.precision, "Precision of parameters and matmuls")
-      ->capture_default_str()
+  command
+      .add_option(
+          "--precision", options.precision,
+          "Precision of parameters and matmuls, f32, bf16 or f16 (default: bf16, or f16 for a "
+          "model exported in f16)")
       ->transform(
           CLI::Transformer(std::map<std::string, std::string>{{"fp16", "f16"}, {"fp32", "f32"}}))
       ->check(CLI::IsMember({"f32", "bf16", "f16"}));

@@ -26,7 +26,7 @@ struct ModelOptions {
   std::string externalDataRoot;
   std::string loss = "cross-entropy";
   std::string optimizer = "adamw";
-  std::string precision = "bf16";
+  std::string precision; // empty: the default
   std::string lossScale; // dynamic, none or a number
   std::vector<std::string> freeze;
   std::vector<std::string> noDecay;

@@ -98,7 +98,7 @@ static Result<int> runPlan(const PlanOptions &options) {
   job.loss = options.model.loss;
   job.optimizer = options.model.optimizer;
   job.settings = (*step)->options.settings;
-  job.precision = options.model.precision;
+  job.precision = (*step)->options.precision;
   job.gpus = options.gpus;
   job.sequence = (*step)->model.seq;
   job.batchIsDefault = options.batch == 0;

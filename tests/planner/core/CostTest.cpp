@@ -136,6 +136,21 @@ TEST(Kernel, ShardingALoopDividesWorkAndBytes) {
   }
 }
 
+/// Volta multiplies f16 on tensor cores, and bf16 as f32.
+TEST(Kernel, F16HasAPeakOfItsOwn) {
+  Result<Cluster> v100 = loadCluster("v100-16gb");
+  ASSERT_TRUE(v100) << v100.error().message;
+  Graph graph = makeMlp(4096, {4096, 4096, 4096}, 2);
+  double bf16 = kernelSeconds(*v100, "matmul", localWork(graph, 0, {}));
+  for (reshard::GraphValue &value : graph.values)
+    value.isF16 = value.isFloat;
+  ASSERT_TRUE(localWork(graph, 0, {}).isF16);
+  double f16 = kernelSeconds(*v100, "matmul", localWork(graph, 0, {}));
+  EXPECT_GT(bf16, 4 * f16);
+  EXPECT_EQ(v100->peakFlops("matmul", 2, true), v100->peakFlopsPerSecond.at("f16"));
+  EXPECT_EQ(v100->peakFlops("matmul", 4, true), v100->peakFlopsPerSecond.at("f32"));
+}
+
 TEST(Kernel, StatisticsDoNotSetThePrecision) {
   Graph graph = makeMlp(8, {16, 32, 4}, 2);
   int extra = graph.ops[0].operands[0];
