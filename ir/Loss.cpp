@@ -103,11 +103,10 @@ static std::pair<double, double> targetWeights(const APFloat &smoothing, int64_t
 
 LogicalResult CrossEntropyOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
   Formula f{builder, getLoc()};
-  int64_t last = tensorType(getLogits()).getRank() - 1;
-  int64_t classes = tensorType(getLogits()).getDimSize(last);
+  int64_t classes = tensorType(getLogits()).getShape().back();
   auto [onLabel, onAll] = targetWeights(getLabelSmoothing(), classes);
   VocabularyNumbers v = numberVocabulary(builder, getLoc(), classes);
-  Value m = f.wide(f.make<StabilizerMaxOp>(getLogits(), ArrayRef<int64_t>{last}));
+  Value m = f.make<ClassMaxOp>(getLogits(), v.numbers);
   auto sums = builder.create<ClassSumsOp>(getLoc(), getLogits(), m, getLabels(), v.numbers, v.last,
                                           getIgnoreIndexAttr(), builder.getF64FloatAttr(onLabel),
                                           builder.getF64FloatAttr(onAll));

@@ -15,6 +15,19 @@ VocabularyNumbers numberVocabulary(OpBuilder &builder, Location loc, int64_t siz
   return {numbers, f.make<ReduceMaxOp>(numbers, ArrayRef<int64_t>{0})};
 }
 
+int64_t vocabularySize(Value numbers) {
+  int64_t size = tensorType(numbers).getDimSize(0);
+  auto marked = numbers.getDefiningOp<SelectOp>();
+  auto compare = marked ? marked.getPred().getDefiningOp<CompareOp>() : CompareOp();
+  Operation *limit = compare ? compare.getRhs().getDefiningOp() : nullptr;
+  while (isa_and_nonnull<BroadcastOp>(limit))
+    limit = limit->getOperand(0).getDefiningOp();
+  if (auto constant = dyn_cast_or_null<ConstantOp>(limit))
+    if (auto dense = dyn_cast<DenseIntElementsAttr>(constant.getValue()); dense && dense.isSplat())
+      return std::min(size, dense.getSplatValue<APInt>().getSExtValue());
+  return size;
+}
+
 /// Whether `numbers` and `last` number a vocabulary of `size`.
 static bool isNumbering(Value numbers, Value last, int64_t size) {
   return tensorType(numbers).getShape() == ArrayRef<int64_t>(size) &&
@@ -124,6 +137,28 @@ struct ClassDims {
 };
 
 } // namespace
+
+LogicalResult ClassMaxOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                           Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  auto logits = tensorType(adaptor.getLogits());
+  if (logits.getRank() < 1 ||
+      tensorType(adaptor.getNumbers()).getShape() != logits.getShape().take_back()) // class_max_c1
+    return emitOptionalError(loc, "takes the maximum of ", logits, " numbered by ",
+                             adaptor.getNumbers().getType());
+  types.push_back(statisticType(logits, {logits.getRank() - 1}));
+  return success();
+}
+
+FactorRule ClassMaxOp::getFactorRule() {
+  FactorRule rule;
+  ClassDims dims(rule, tensorType(getLogits()), LoopKind::Max);
+  rule.operands = {dims.logits, dims.numbers};
+  rule.results = {dims.rows};
+  return rule;
+}
+void ClassMaxOp::resizeLoops(ArrayRef<int64_t>) {}
+double ClassMaxOp::getFlops() { return double(tensorType(getLogits()).getNumElements()); }
+StringRef ClassMaxOp::getKernelClass() { return "reduction"; }
 
 template <typename Adaptor>
 static LogicalResult inferClassSums(std::optional<Location> loc, Adaptor adaptor,

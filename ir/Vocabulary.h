@@ -16,6 +16,9 @@ struct VocabularyNumbers {
 };
 VocabularyNumbers numberVocabulary(mlir::OpBuilder &builder, mlir::Location loc, int64_t size);
 
+/// How many of `numbers`, made by numberVocabulary and perhaps padded, are no padding.
+int64_t vocabularySize(mlir::Value numbers);
+
 } // namespace tbc
 
 #endif // TBC_IR_VOCABULARY_H

@@ -45,6 +45,20 @@ def Tbc_EmbeddingGradOp : Tbc_Op<"embedding_grad"> {
   let hasVerifier = 1;                                  /* embedding_grad_c1 */
 }
 
+def Tbc_ClassMaxOp : Tbc_InferredOp<"class_max"> {
+  let summary = "stabilizer_max over the classes that are no padding";
+  let description = [{
+    For every row of logits[.., v] the largest, in f32, or f64 for f64 logits; the lowest finite number where all
+    classes are padding. In residues 0, and without a gradient: nothing may depend on a stabilizer.
+    FLOPs: 1 per logit. Rows are parallel, the maximum is taken over v.
+
+    Constraints:
+    (C1) logits has rank 1 or more; numbers has the classes.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$logits, Tbc_IntTensor:$numbers);
+  let results = (outs Tbc_FloatTensor:$result);
+}
+
 def Tbc_ClassSumsOp : Tbc_Op<"class_sums", [InferTypeOpAdaptor,
                                             DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "The two sums over the classes that cross entropy needs";

@@ -38,6 +38,14 @@ def UseBatchStatisticsPass : Pass<"tbc-use-batch-statistics", "mlir::func::FuncO
   let dependentDialects = ["::tbc::TbcDialect"];
 }
 
+def PadVocabulariesPass : Pass<"tbc-pad-vocabularies", "mlir::func::FuncOp"> {
+  let summary = "Rounds vocabularies up to a multiple that devices can divide";
+  let options = [
+    Option<"multiple", "multiple", "int64_t", "128", "what is to divide them">,
+  ];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
 def UseDropoutPass : Pass<"tbc-use-dropout", "mlir::func::FuncOp"> {
   let summary = "Turns dropouts into their training form, random by element, sample and step; or removes them";
   let options = [

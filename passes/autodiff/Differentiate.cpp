@@ -4,6 +4,7 @@
 
 #include "ir/Contraction.h"
 #include "ir/Elementwise.h"
+#include "ir/Vocabulary.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
 #include "passes/autodiff/FrozenParameters.h"
@@ -59,7 +60,7 @@ void Differentiator::findActive() {
       active.insert(arg);
   for (Operation &op : train.getBody().front().without_terminator())
     // Nothing depends on a stabilizer: it cancels out.
-    if (!isa<StabilizerMaxOp>(op) &&
+    if (!isa<StabilizerMaxOp, ClassMaxOp>(op) &&
         llvm::any_of(op.getOperands(), [&](Value v) { return isActive(v); }))
       for (Value result : op.getResults())
         if (isFloat(result))

@@ -7,6 +7,7 @@
 #include "runtime/kernels/Vocabulary.h"
 
 #include <algorithm>
+#include <limits>
 
 using namespace tbc::kernels;
 
@@ -15,11 +16,16 @@ namespace {
 using Tensors = std::vector<Tensor>;
 using Types = std::vector<TensorType>;
 
+int64_t scalarOf(const Tensor &tensor) {
+  requireShape("the last number", tensor.shape(), {});
+  return tensor.data<int64_t>()[0];
+}
+
 /// The part of a vocabulary that is here.
 class Vocabulary {
 public:
-  Vocabulary(const Tensor &numbers, const Tensor &last, int64_t size)
-      : numbers(numbers.data<int64_t>()), last(last.data<int64_t>().at(0)) {
+  Vocabulary(const Tensor &numbers, int64_t last, int64_t size)
+      : numbers(numbers.data<int64_t>()), last(last) {
     requireShape("the numbers", numbers.shape(), {size});
     while (count < size && this->numbers[count] >= 0)
       ++count;
@@ -85,7 +91,8 @@ Tensors embedding(const KernelContext &context, const Attrs &, const Tensors &in
   requireCounts(inputs, 4, resultTypes, 1);
   const Shape &table = inputs[0].shape();
   requireShape("the result", resultTypes[0].shape, embeddedShape(table, inputs[1].shape()));
-  std::vector<int64_t> places = Vocabulary(inputs[2], inputs[3], table[0]).findRows(inputs[1]);
+  std::vector<int64_t> places =
+      Vocabulary(inputs[2], scalarOf(inputs[3]), table[0]).findRows(inputs[1]);
   int64_t width = numElements(table) / std::max<int64_t>(table[0], 1);
   return dispatch(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
@@ -103,7 +110,8 @@ Tensors embeddingGrad(const KernelContext &context, const Attrs &, const Tensors
   requireCounts(inputs, 4, resultTypes, 1);
   const Shape &table = resultTypes[0].shape;
   requireShape("the updates", inputs[0].shape(), embeddedShape(table, inputs[1].shape()));
-  std::vector<int64_t> places = Vocabulary(inputs[2], inputs[3], table[0]).findRows(inputs[1]);
+  std::vector<int64_t> places =
+      Vocabulary(inputs[2], scalarOf(inputs[3]), table[0]).findRows(inputs[1]);
   int64_t width = numElements(table) / std::max<int64_t>(table[0], 1);
   return dispatch(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
@@ -121,6 +129,28 @@ Tensors embeddingGrad(const KernelContext &context, const Attrs &, const Tensors
   });
 }
 
+Tensors classMax(const KernelContext &context, const Attrs &, const Tensors &inputs,
+                 const Types &resultTypes) {
+  requireCounts(inputs, 2, resultTypes, 1);
+  const Shape &logits = inputs[0].shape();
+  require(!logits.empty(), "a maximum needs classes in the last dim");
+  requireShape("the result", resultTypes[0].shape, Shape(logits.begin(), logits.end() - 1));
+  int64_t size = logits.back();
+  int64_t valid = Vocabulary(inputs[1], std::numeric_limits<int64_t>::max(), size).valid();
+  return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    Operand<T> x(inputs[0]);
+    std::vector<T> m(numElements(resultTypes[0].shape), zero);
+    if constexpr (!isResidue<T>)
+      for (size_t row = 0; row < m.size(); ++row) {
+        const T *line = x.begin() + row * size;
+        m[row] = valid == 0 ? std::numeric_limits<float>::lowest()
+                            : *std::max_element(line, line + valid);
+      }
+    return {makeResult(context, resultTypes[0], std::move(m))};
+  });
+}
+
 /// What class_sums and its gradient have in common.
 struct ClassRows {
   int64_t size, valid;
@@ -134,7 +164,7 @@ struct ClassRows {
     requireShape("the maximum", inputs[1].shape(), rows);
     requireShape("the labels", inputs[2].shape(), rows);
     size = logits.back();
-    Vocabulary vocabulary(inputs[3], inputs[4], size);
+    Vocabulary vocabulary(inputs[3], scalarOf(inputs[4]), size);
     valid = vocabulary.valid();
     places = vocabulary.findClasses(inputs[2], attrs.getInt("ignore_index"));
     labelWeight = attrs.getDouble("label_weight");
@@ -196,6 +226,7 @@ Tensors classSumsGrad(const KernelContext &context, const Attrs &attrs, const Te
 const KernelTable &tbc::kernels::vocabularyKernels() {
   static const KernelTable table = {{"embedding", embedding},
                                     {"embedding_grad", embeddingGrad},
+                                    {"class_max", classMax},
                                     {"class_sums", classSums},
                                     {"class_sums_grad", classSumsGrad}};
   return table;

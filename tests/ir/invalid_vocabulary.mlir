@@ -26,6 +26,15 @@ func.func @embedding_grad_c1(%u: tensor<2x3xf32>, %i: tensor<3xi64>, %n: tensor<
 
 // -----
 
+func.func @class_max_c1(%x: tensor<2x4xf32>, %n: tensor<2xi64>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{takes the maximum of 'tensor<2x4xf32>' numbered by 'tensor<2xi64>'}}
+  "tbc.class_max"(%x, %n) : (tensor<2x4xf32>, tensor<2xi64>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
 func.func @class_sums_c1(%x: tensor<2x4xbf16>, %m: tensor<2xbf16>, %l: tensor<2xi64>, %n: tensor<4xi64>, %last: tensor<i64>) {
   // expected-error@+2 {{failed to infer returned types}}
   // expected-error@+1 {{sums 'tensor<2x4xbf16>' less 'tensor<2xbf16>' at 'tensor<2xi64>' numbered by 'tensor<4xi64>'}}

@@ -44,13 +44,17 @@ struct VocabularyCase {
   const char *model;
   const char *mesh;
   bool isTied; // the table is the last matrix too
+  int padTo = 1;
 };
-void PrintTo(const VocabularyCase &c, std::ostream *out) { *out << c.model << " " << c.mesh; }
+void PrintTo(const VocabularyCase &c, std::ostream *out) {
+  *out << c.model << " " << c.mesh << " " << c.padTo;
+}
 
 class Vocabulary : public testing::TestWithParam<VocabularyCase> {};
 
 TEST_P(Vocabulary, IsSummedOverItsShards) {
-  test::Model model = test::loadModel(GetParam().model, "sgd");
+  test::Model model =
+      test::loadModel(GetParam().model, "sgd", {{"pad_vocabulary", double(GetParam().padTo)}});
   auto made = test::makePlan(model, {GetParam().mesh});
   ASSERT_TRUE(made) << made.error().message;
   planner::Plan plan = *made;
@@ -84,7 +88,7 @@ TEST_P(Vocabulary, IsSummedOverItsShards) {
   std::map<int64_t, int64_t> expected, actual; // executions per step by bytes of an all_reduce
   auto expect = [&](int value) { expected[bytesOf(graph, value, dp)] += plan.accumulation; };
   expect(embedding->results[0]);
-  expect(findOp(graph, "stabilizer_max")->results[0]);
+  expect(findOp(graph, "class_max")->results[0]);
   expect(sums->results[0]);
   expect(sums->results[1]);
   // Back through the last matrix: the gradient of its other operand.
@@ -123,10 +127,59 @@ TEST_P(Vocabulary, IsSummedOverItsShards) {
     EXPECT_TRUE(line.equal) << "residue differs: " << line.name;
 }
 
+/// 256 classes in 258: on the second rank two are padding.
+TEST(PaddedVocabulary, TrainsAsTheOriginal) {
+  test::Model original = test::loadModel("tiny-llama", "adamw");
+  test::Model padded = test::loadModel("tiny-llama", "adamw", {{"pad_vocabulary", 258}});
+  ASSERT_EQ(padded.step->paddedVocabularies.size(), 1u);
+  EXPECT_EQ(padded.step->paddedVocabularies[0].size, 256);
+  EXPECT_EQ(padded.step->paddedVocabularies[0].paddedSize, 258);
+  auto plan = test::makePlan(padded, {"tp=2"});
+  ASSERT_TRUE(plan) << plan.error().message;
+  for (kernels::Arith arith : {kernels::Arith::Residue61, kernels::Arith::F64}) {
+    auto data = driver::makeRunData(*padded.step, *plan, 2, arith, 7);
+    ASSERT_TRUE(data) << data.error().message;
+    auto originalData = driver::makeRunData(*original.step, *plan, 2, arith, 7);
+    ASSERT_TRUE(originalData) << originalData.error().message;
+    auto results = driver::runSerial(*padded.step, *plan, *data, arith);
+    ASSERT_TRUE(results) << results.error().message;
+    auto expected = driver::runSerial(*original.step, *plan, *originalData, arith);
+    ASSERT_TRUE(expected) << expected.error().message;
+    int numPadded = 0;
+    for (const auto &[name, tensor] : *expected) {
+      ASSERT_TRUE(results->count(name)) << name;
+      if (!kernels::isFloat(tensor.dtype()))
+        continue;
+      const kernels::Tensor &with = results->at(name);
+      const kernels::Shape &shape = tensor.shape();
+      numPadded += with.shape() != shape;
+      // Matrices at most have a padded dim; what is behind the original is zero.
+      auto same = [&](const auto &elements, const auto &wanted) {
+        int64_t columns = with.shape().empty() ? 1 : with.shape().back();
+        int64_t kept = shape.empty() ? 1 : shape.back();
+        for (size_t i = 0; i < elements.size(); ++i) {
+          int64_t row = int64_t(i) / columns, column = int64_t(i) % columns;
+          int64_t at = row * kept + column;
+          bool isOriginal = column < kept && at < int64_t(wanted.size());
+          ASSERT_EQ(elements[i], isOriginal ? wanted[at] : wanted[0] - wanted[0])
+              << name << "[" << i << "]";
+        }
+      };
+      if (arith == kernels::Arith::F64)
+        same(with.data<double>(), tensor.data<double>());
+      else
+        same(with.data<kernels::Residue>(), tensor.data<kernels::Residue>());
+    }
+    EXPECT_GE(numPadded, 2); // at least the table and the last matrix
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, Vocabulary,
                          testing::Values(VocabularyCase{"tiny-llama", "tp=2", false},
                                          VocabularyCase{"tiny-llama", "tp=4", false},
                                          VocabularyCase{"tiny-llama", "dp=2,tp=2", false},
+                                         VocabularyCase{"tiny-llama", "tp=2", false, 258},
+                                         VocabularyCase{"tiny-gpt2", "dp=2,tp=2", true, 258},
                                          VocabularyCase{"tiny-gpt2", "tp=2", true}));
 
 } // namespace

@@ -10,6 +10,7 @@
 #include "ir/Vocabulary.h"
 
 #include "passes/random/UseDropout.h"
+#include "runtime/kernels/Kernel.h"
 
 #include "llvm/ADT/SetVector.h"
 
@@ -36,9 +37,9 @@ static int64_t upperBound(Value input) {
       else if (auto loss = dyn_cast<CrossEntropyOp>(op); loss && use.getOperandNumber() == 1)
         limit(tensorType(loss.getLogits()).getShape().back());
       else if (auto embedding = dyn_cast<EmbeddingOp>(op); embedding && use.getOperandNumber() == 1)
-        limit(tensorType(embedding.getTable()).getDimSize(0));
+        limit(vocabularySize(embedding.getNumbers()));
       else if (auto sums = dyn_cast<ClassSumsOp>(op); sums && use.getOperandNumber() == 2)
-        limit(tensorType(sums.getLogits()).getShape().back());
+        limit(vocabularySize(sums.getNumbers()));
       else if (isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, CastOp>(op))
         reached.insert(op->getResult(0));
     }
@@ -104,6 +105,21 @@ static std::vector<int64_t> countedFrom(int64_t first, int64_t count) {
   return numbers;
 }
 
+/// `value` with zeros behind it, up to `shape` (a padded vocabulary).
+static kernels::Tensor padded(kernels::Tensor value, const kernels::Shape &shape,
+                              kernels::Arith arith) {
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    if (value.shape()[dim] == shape[dim])
+      continue;
+    kernels::TensorType type = value.type();
+    type.shape[dim] = shape[dim];
+    kernels::Attrs attrs{
+        {"dim", int64_t(dim)}, {"low", int64_t(0)}, {"high", shape[dim] - value.shape()[dim]}};
+    value = kernels::findKernel("pad")(arith, attrs, {value}, {type})[0];
+  }
+  return value;
+}
+
 /// The initial value of a parameter or state: from the file, or seeded where the file has no
 /// weights.
 static Result<kernels::Tensor> makeInitial(const frontend::ParameterSource &source,
@@ -124,11 +140,14 @@ Result<RunData> makeRunData(TrainingStep &step, const planner::Plan &plan, int s
                             kernels::Arith arith, uint64_t seed) {
   RunData data;
   uint64_t number = 0;
+  const std::map<std::string, kernels::Shape> shapes = parameterShapes(step);
   for (const frontend::ParameterSource &source : step.model.parameters) {
     auto value = makeInitial(source, arith, seed * 1000003 + number++);
     if (!value)
       return value.error();
-    data.initial[source.name] = std::move(*value);
+    auto shape = shapes.find(source.name);
+    data.initial[source.name] =
+        shape == shapes.end() ? std::move(*value) : padded(std::move(*value), shape->second, arith);
   }
   reshard::Graph graph =
       planner::withBatch(step.step.graph, plan.microBatch * plan.mesh.dataRanks());

@@ -54,6 +54,14 @@ const std::vector<SettingInfo> &settingInfos() {
        false,
        {"cross-entropy"}},
       {"dropout", "--no-dropout", "Train without the model's dropout", 0, 1, true, false, {}, 0},
+      {"pad_vocabulary",
+       "--pad-vocabulary",
+       "Pad a large vocabulary to a multiple of this (default: 128; 1: do not)",
+       1,
+       1 << 20,
+       true,
+       false,
+       {}},
       {"seed", "--seed", "Seed of dropout", 0, seedLimit, true, false, {}},
       {"loss_scale",
        "--loss-scale-init",
@@ -200,6 +208,12 @@ Status resolveLossScale(StepOptions &options, bool isF16) {
     options.settings["loss_scale_backoff"] = scale.backoffFactor;
   }
   return Status::ok();
+}
+
+int64_t vocabularyMultiple(const StepOptions &step) {
+  int64_t multiple = 128;
+  read(step, "pad_vocabulary", multiple);
+  return multiple;
 }
 
 DropoutOptions dropoutOptions(const StepOptions &step) {

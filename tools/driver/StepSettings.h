@@ -57,6 +57,8 @@ Status resolveLossScale(StepOptions &options, bool isF16);
 LossOptions lossOptions(const StepOptions &options);
 OptimizerOptions optimizerOptions(const StepOptions &options);
 DropoutOptions dropoutOptions(const StepOptions &options);
+/// What is to divide a large vocabulary (padVocabularies).
+int64_t vocabularyMultiple(const StepOptions &options);
 
 } // namespace tbc::driver
 

@@ -7,6 +7,7 @@
 #include "ir/Rebatch.h"
 #include "passes/autodiff/Differentiate.h"
 #include "passes/decompose/DecomposeComposites.h"
+#include "passes/decompose/PadVocabulary.h"
 #include "passes/decompose/UseBatchStatistics.h"
 #include "passes/precision/LowerPrecision.h"
 #include "passes/raise/RaiseComposites.h"
@@ -79,7 +80,9 @@ static LogicalResult prepareModel(ModuleOp module, const StepOptions &options) {
 }
 
 /// From @model to @train and @update.
-static LogicalResult buildStep(ModuleOp module, const StepOptions &options) {
+static LogicalResult buildStep(TrainingStep &result) {
+  ModuleOp module = *result.model.module;
+  const StepOptions &options = result.options;
   if (failed(attachLoss(module, lossOptions(options))))
     return failure();
   auto train = module.lookupSymbol<func::FuncOp>("train");
@@ -88,6 +91,10 @@ static LogicalResult buildStep(ModuleOp module, const StepOptions &options) {
   auto isSummed = [](Operation *op) { return isa<BatchNormTrainOp, CrossEntropyOp>(op); };
   if (failed(decomposeComposites(train, isSummed)))
     return failure();
+  auto padded = padVocabularies(train, vocabularyMultiple(options));
+  if (failed(padded))
+    return failure();
+  result.paddedVocabularies.assign(padded->begin(), padded->end());
   AutodiffOptions autodiff;
   autodiff.freeze = options.freeze;
   autodiff.lossScale = lossScale(options);
@@ -145,7 +152,7 @@ Result<std::unique_ptr<TrainingStep>> buildTrainingStep(MLIRContext &context,
     return rejected();
   if (Status status = resolveLossScale(result->options, hasF16(imported)); !status)
     return status.error();
-  if (failed(buildStep(module, result->options)))
+  if (failed(buildStep(*result)))
     return rejected();
   if (failed(analyse(*result)))
     return diagnostics.error(ErrorCode::ModelRejected,
@@ -176,17 +183,26 @@ Result<std::unique_ptr<TrainingStep>> withSizes(const TrainingStep &step,
       failed(verify(module)) || failed(analyse(*result)))
     return diagnostics.error(ErrorCode::Other, "the step could not be resized");
 
-  std::map<StringRef, ArrayRef<int64_t>> shapes;
-  for (BlockArgument arg : result->train.getArguments())
-    if (auto name = result->train.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr))
-      shapes[name.getValue()] = tensorType(arg).getShape();
+  // What keeps its shape keeps its data, and its padding.
+  const std::map<std::string, kernels::Shape> oldShapes = parameterShapes(step);
+  const std::map<std::string, kernels::Shape> shapes = parameterShapes(*result);
   for (frontend::ParameterSource &source : model.parameters)
     if (auto it = shapes.find(source.name);
-        it != shapes.end() && it->second != ArrayRef<int64_t>(source.shape)) {
-      source.shape.assign(it->second.begin(), it->second.end());
+        it != shapes.end() && it->second != oldShapes.at(source.name)) {
+      source.shape = it->second;
       source.present = false;
     }
   return result;
+}
+
+std::map<std::string, kernels::Shape> parameterShapes(const TrainingStep &step) {
+  std::map<std::string, kernels::Shape> shapes;
+  func::FuncOp train = step.train;
+  for (BlockArgument arg : train.getArguments())
+    if (auto name = train.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr))
+      shapes[name.getValue().str()].assign(tensorType(arg).getShape().begin(),
+                                           tensorType(arg).getShape().end());
+  return shapes;
 }
 
 } // namespace tbc::driver

@@ -7,6 +7,7 @@
 #include "ir/FactorAnalysis.h"
 #include "ir/Resize.h"
 #include "ir/StepGraph.h"
+#include "passes/decompose/PadVocabulary.h"
 #include "runtime/abi/Status.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -41,6 +42,7 @@ struct TrainingStep {
   StepGraph step;
   /// SHA-256 of the two functions' text.
   std::string hash;
+  std::vector<PaddedVocabulary> paddedVocabularies;
 };
 
 /// Imports, raises, attaches the loss, differentiates and builds the update.
@@ -52,6 +54,10 @@ Result<std::unique_ptr<TrainingStep>> buildTrainingStep(mlir::MLIRContext &conte
 /// another shape have no data.
 /// Errors: Other, with the op at which the sizes do not fit.
 Result<std::unique_ptr<TrainingStep>> withSizes(const TrainingStep &step, const FactorSizes &sizes);
+
+/// The shapes of parameters, states and inputs by name: of a parameter whose vocabulary is padded,
+/// larger than that in the file, with zeros behind each dim.
+std::map<std::string, kernels::Shape> parameterShapes(const TrainingStep &step);
 
 /// Collects the diagnostics emitted while it lives.
 class DiagnosticCollector {

@@ -112,6 +112,10 @@ static Result<int> runPlan(const PlanOptions &options) {
                                     "cluster " + cluster->name +
                                         ", the default: --cluster names another, tbc cluster "
                                         "lists them");
+  for (const PaddedVocabulary &padded : (*step)->paddedVocabularies)
+    answer->plan.assumptions.push_back("vocabulary of " + std::to_string(padded.size) +
+                                       " padded to " + std::to_string(padded.paddedSize) +
+                                       ", which devices can divide: --pad-vocabulary 1 leaves it");
   std::string text = planner::writePlan(answer->plan);
   if (!options.output.empty())
     if (Status status = writeFile(options.output, text); !status)

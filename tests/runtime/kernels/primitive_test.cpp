@@ -181,6 +181,35 @@ TEST_P(Primitive, Reductions) {
   EXPECT_THROW(reduced("reduce_sum", {2}, {2}), KernelError);
 }
 
+/// Rows 3 to 5 of a table of 8, and one that is padding.
+TEST_P(Primitive, ShardsOfVocabularies) {
+  Tensor table = floats(arith, {4, 2}, {1, 2, 3, 4, 5, 6, 9, 9});
+  Tensor numbers = ints({4}, {3, 4, 5, -1}), last = ints({}, {7});
+  Tensor indices = ints({4}, {5, 0, -4, 7}); // -4 is row 4
+  expectValues(arith,
+               run(arith, "embedding", {}, {table, indices, numbers, last}, {DType::F32, {4, 2}}),
+               {5, 6, 0, 0, 3, 4, 0, 0});
+  Tensor updates = floats(arith, {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  expectValues(arith,
+               run(arith, "embedding_grad", {}, {updates, indices, numbers, last}, table.type()),
+               {0, 0, 5, 6, 1, 2, 0, 0});
+  for (int64_t outside : {-9, 8})
+    EXPECT_THROW(run(arith, "embedding", {}, {table, ints({1}, {outside}), numbers, last},
+                     {DType::F32, {1, 2}}),
+                 KernelError);
+  for (Ints unsorted : {Ints{3, 5, 4, -1}, Ints{3, 4, -1, 5}, Ints{3, 3, 4, 5}})
+    EXPECT_THROW(run(arith, "embedding", {}, {table, indices, ints({4}, unsorted), last},
+                     {DType::F32, {4, 2}}),
+                 KernelError);
+  Tensor logits = floats(arith, {2, 4}, {-3, -1, -2, 9, 4, 2, 3, 9});
+  bool residues = arith == Arith::Residue61;
+  expectValues(arith, run(arith, "class_max", {}, {logits, numbers}, {DType::F32, {2}}),
+               residues ? Doubles{0, 0} : Doubles{-1, 4});
+  expectValues(
+      arith, run(arith, "class_max", {}, {logits, ints({4}, {-1, -1, -1, -1})}, {DType::F32, {2}}),
+      residues ? Doubles{0, 0} : Doubles(2, std::numeric_limits<float>::lowest()));
+}
+
 TEST_P(Primitive, GatherAndScatterAdd) {
   Tensor table = floats(arith, {3, 2}, {1, 2, 3, 4, 5, 6}), indices = ints({2, 2}, {2, 0, 0, 0});
   Attrs dim0 = {{"dim", int64_t(0)}}, dim1 = {{"dim", int64_t(1)}};

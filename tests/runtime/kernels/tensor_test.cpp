@@ -268,6 +268,7 @@ TEST(Registry, IsComplete) {
                          "dropout_train",
                          "embedding",
                          "embedding_grad",
+                         "class_max",
                          "class_sums",
                          "class_sums_grad"})
     EXPECT_NE(findKernel(op), nullptr) << op;
