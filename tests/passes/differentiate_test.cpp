@@ -5,6 +5,7 @@
 #include "tests/passes/StepFixture.h"
 
 #include "ir/Contraction.h"
+#include "ir/Vocabulary.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -58,7 +59,7 @@ TEST(Differentiate, GradientsOfDecompositionsAgreeToo) {
   ASSERT_TRUE(module && succeeded(attachLoss(*module, {}))) << module.messages;
   auto isComposite = [](Operation *op) { return isa<CompositeOpInterface>(op); };
   ASSERT_TRUE(succeeded(decomposeComposites(module.function("train"), isComposite)));
-  ASSERT_FALSE(module.function("train").getOps<StabilizerMaxOp>().empty());
+  ASSERT_FALSE(module.function("train").getOps<ClassMaxOp>().empty());
   ASSERT_TRUE(succeeded(buildTrainFunction(*module))) << module.messages;
   ASSERT_TRUE(succeeded(verify(*module))) << module.messages;
   EXPECT_LT(gradientError(module), 1e-8);

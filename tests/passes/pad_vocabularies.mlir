@@ -4,7 +4,7 @@
 // CHECK-LABEL: func.func @padded
 // CHECK-SAME:    %[[TABLE:[a-z0-9]+]]: tensor<128x2xf32> {tbc.role = "param"}
 // CHECK-SAME:    %[[BIAS:[a-z0-9]+]]: tensor<128xf32> {tbc.role = "param"}
-// CHECK:         %[[IOTA:.+]] = tbc.iota {dim = 0 : i64{{.*}} tensor<128xi64>
+// CHECK:         %[[IOTA:.+]] = tbc.iota{{.*}} -> tensor<128xi64>
 // CHECK:         tbc.constant {{.*}}127
 // CHECK:         %[[VALID:.+]] = tbc.compare %[[IOTA]], {{.*}}"lt"
 // CHECK:         tbc.constant {{.*}}-1
@@ -20,7 +20,7 @@ func.func @padded(%table: tensor<127x2xf32> {tbc.role = "param"}, %bias: tensor<
   %x = tbc.embedding %table, %ids, %n, %last : (tensor<127x2xf32>, tensor<3xi64>, tensor<127xi64>, tensor<i64>) -> tensor<3x2xf32>
   %y = tbc.einsum %x, %table {lhs_labels = array<i64: 0, 1>, rhs_labels = array<i64: 2, 1>, out_labels = array<i64: 0, 2>} : (tensor<3x2xf32>, tensor<127x2xf32>) -> tensor<3x127xf32>
   %b = tbc.broadcast %bias {dims = array<i64: 1>} : (tensor<127xf32>) -> tensor<3x127xf32>
-  %z = tbc.add %y, %b : (tensor<3x127xf32>, tensor<3x127xf32>) -> tensor<3x127xf32>
+  %z = tbc.add %y, %b : tensor<3x127xf32>
   %m = tbc.class_max %z, %n : (tensor<3x127xf32>, tensor<127xi64>) -> tensor<3xf32>
   return %m : tensor<3xf32>
 }
@@ -45,7 +45,7 @@ func.func @weighted(%table: tensor<127x2xf32> {tbc.role = "param"}, %w: tensor<1
   %n = tbc.iota {dim = 0 : i64} : () -> tensor<127xi64>
   %y = tbc.einsum %x, %table {lhs_labels = array<i64: 0, 1>, rhs_labels = array<i64: 2, 1>, out_labels = array<i64: 0, 2>} : (tensor<3x2xf32>, tensor<127x2xf32>) -> tensor<3x127xf32>
   %b = tbc.broadcast %w {dims = array<i64: 1>} : (tensor<127xf32>) -> tensor<3x127xf32>
-  %z = tbc.mul %y, %b : (tensor<3x127xf32>, tensor<3x127xf32>) -> tensor<3x127xf32>
+  %z = tbc.mul %y, %b : tensor<3x127xf32>
   %m = tbc.class_max %z, %n : (tensor<3x127xf32>, tensor<127xi64>) -> tensor<3xf32>
   return %m : tensor<3xf32>
 }
