@@ -12,27 +12,41 @@ static int stageOf(const Graph &graph, int value) {
   return producer < 0 ? -1 : graph.ops[producer].stage;
 }
 
-/// The stages of everything that flows into `value` through additive backward ops of which it is
-/// the only user.
-static void collect(const Graph &graph, int value, GradientParts &parts) {
+/// Whether `value` only joins others: an additive backward op is their only user.
+static bool isJoin(const Graph &graph, int value) {
   int producer = graph.values[value].producer;
-  if (producer >= 0) {
-    const GraphOp &op = graph.ops[producer];
-    bool joins = op.additive && op.phase == Phase::Backward && op.operands.size() == 2 &&
-                 op.kind == "add" && op.operands[0] != op.operands[1];
-    bool crosses = false;
-    for (int operand : op.operands) {
-      joins = joins && graph.values[operand].users.size() == 1;
-      crosses = crosses || stageOf(graph, operand) != op.stage;
-    }
-    if (joins && crosses) {
-      parts.skippedAdds.push_back(producer);
-      for (int operand : op.operands)
-        collect(graph, operand, parts);
-      return;
-    }
+  if (producer < 0)
+    return false;
+  const GraphOp &op = graph.ops[producer];
+  return op.additive && op.phase == Phase::Backward && op.operands.size() == 2 &&
+         op.kind == "add" && op.operands[0] != op.operands[1] &&
+         std::all_of(op.operands.begin(), op.operands.end(),
+                     [&](int operand) { return graph.values[operand].users.size() == 1; });
+}
+
+/// Whether anything that is joined to `value` is made on another stage than `stage`: not the
+/// operands alone, for a weight that is used often has a chain of joins.
+static bool crosses(const Graph &graph, int value, int stage) {
+  if (stageOf(graph, value) != stage)
+    return true;
+  if (!isJoin(graph, value))
+    return false;
+  const GraphOp &op = graph.ops[graph.values[value].producer];
+  return std::any_of(op.operands.begin(), op.operands.end(),
+                     [&](int operand) { return crosses(graph, operand, stage); });
+}
+
+/// The stages of everything that flows into `value` through joins across stages.
+static void collect(const Graph &graph, int value, GradientParts &parts) {
+  int stage = stageOf(graph, value);
+  if (!isJoin(graph, value) || !crosses(graph, value, stage)) {
+    parts.parts.push_back({stage, value});
+    return;
   }
-  parts.parts.push_back({stageOf(graph, value), value});
+  int producer = graph.values[value].producer;
+  parts.skippedAdds.push_back(producer);
+  for (int operand : graph.ops[producer].operands)
+    collect(graph, operand, parts);
 }
 
 GradientParts gradientParts(const Graph &graph, int parameter) {

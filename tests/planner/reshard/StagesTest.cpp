@@ -100,6 +100,22 @@ TEST(Stages, TiedGradientIsSummedOverStagesOncePerStep) {
     }
 }
 
+/// A weight that is used often has a chain of sums; the last one need not be where stages meet.
+TEST(Stages, PartsOfAGradientLieBelowSumsOfOneStage) {
+  TiedModel m;
+  GraphBuilder &g = m.g;
+  int again = g.backward("embed.bwd.again", m.long1, "bsd,bs->vd",
+                         {g.valueIndex("layer0.bwd"), g.valueIndex("ids")}, {m.table});
+  g.gradient(m.table, g.sum("last", Phase::Backward, {g.valueIndex("tie"), again}));
+  m.a = test::dataParallel(g.graph, mesh, {dp, fsdp});
+  GradientParts parts = gradientParts(g.graph, 0);
+  std::vector<std::string> names;
+  for (const GradientParts::Part &part : parts.parts)
+    names.push_back(std::to_string(part.stage) + " " + m.nameOf(part.value));
+  EXPECT_EQ(names, (std::vector<std::string>{"0 embed.bwd", "0 embed.bwd.again", "1 head.bwd.w"}));
+  EXPECT_EQ(parts.skippedAdds, (std::vector<int>{g.opIndex("tie"), g.opIndex("last")}));
+}
+
 TEST(Stages, TiedGradientIsSummedOnTheShard) {
   TiedModel m;
   for (ParameterPlan &plan : m.a.parameterPlans)
