@@ -99,9 +99,12 @@ static LogicalResult inferAttention(std::optional<Location> loc, Adaptor adaptor
   if (failed(verifyMasks(loc, adaptor))) // attention_c4
     return failure();
   StringRef rows = adaptor.getHiddenRows();
-  if (!llvm::is_contained({"zero", "mean", "nearest", "scores"}, rows)) // attention_c5
+  if (!llvm::is_contained({"zero", "mean", "window", "nearest", "scores"}, rows)) // attention_c5
     return emitOptionalError(loc, "has unknown hidden_rows \"", rows,
-                             "\"; expected zero, mean, nearest or scores");
+                             "\"; expected zero, mean, window, nearest or scores");
+  if (rows == "window" && adaptor.getOrdered()) // attention_c5
+    return emitOptionalError(loc, "reads its window in hidden rows, which positions that are data "
+                                  "may leave empty");
   double ratio = adaptor.getDropout().convertToDouble();
   if (!(ratio >= 0 && ratio < 1)) // attention_c6
     return emitOptionalError(loc, "has dropout ", ratio, "; expected 0 or more and less than 1");
@@ -270,7 +273,7 @@ public:
     Value segments = op.getSegments() ? compareMasks(op.getMasks(), next, "eq") : Value();
     Value order = op.getOrdered() ? compareMasks(op.getMasks(), next, "le") : Value();
     bool isData = next > 0;
-    Value window = windowOf(op.getCausal(), int64_t(op.getLeft()), int64_t(op.getRight()), n);
+    window = windowOf(op.getCausal(), int64_t(op.getLeft()), int64_t(op.getRight()), n);
     if (window && order)
       window = f.make<AndOp>(window, order);
     for (Value condition : {window ? window : order, keyMask, segments})
@@ -292,7 +295,7 @@ public:
   }
   /// `value`, scores or their gradient, but 0 in rows that read keys alike.
   Value zeroWhereFlat(Value value) {
-    if (!hidden || (hiddenRows != "mean" && hiddenRows != "nearest"))
+    if (!hidden || hiddenRows == "zero" || hiddenRows == "scores")
       return value;
     Value isFlat = spread(hidden, scores, {0, 3});
     return f.select(isFlat, f.number(value, 0), value);
@@ -324,11 +327,11 @@ private:
       return {};
     auto type = RankedTensorType::get({n.s, n.t}, f.builder.getI64Type());
     Value key = f.make<IotaOp>(type, 1), query = f.make<IotaOp>(type, 0);
-    Value window;
+    Value inWindow;
     auto limit = [&](int64_t shift, StringRef predicate) {
       Value bound = f.add(query, f.number(query, double(n.t - n.s + shift)));
       Value inside = f.compare(key, bound, predicate);
-      window = window ? f.make<AndOp>(window, inside) : inside;
+      inWindow = inWindow ? f.make<AndOp>(inWindow, inside) : inside;
     };
     if (causal)
       limit(0, "le");
@@ -336,7 +339,7 @@ private:
       limit(-left, "ge");
     if (right >= 0)
       limit(right, "le");
-    return spread(window, cube, {1, 2});
+    return spread(inWindow, cube, {1, 2});
   }
 
   /// Sets `hidden` and adds to `allowed` what such rows read.
@@ -347,6 +350,8 @@ private:
     if (hiddenRows == "zero")
       return;
     Value keys = f.repeat(hidden, allowed, {2});
+    if (hiddenRows == "window" && window)
+      keys = f.make<AndOp>(keys, window);
     if (hiddenRows == "nearest") {
       Value kept; // how many conditions a key keeps
       for (Value condition : conditions) {
@@ -364,6 +369,8 @@ private:
   /// Shapes [b, hk, g, s, t] and [b, s, t].
   SmallVector<int64_t> scores, cube;
   SmallVector<Value> conditions;
+  /// [b, s, t]; null: everywhere.
+  Value window;
   /// Of the shape of the scores, [b, hk, g, s, t]; null: all.
   Value allowed;
   /// [b, s]; null: none.

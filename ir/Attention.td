@@ -29,6 +29,7 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Com
     - zero: nothing, o = m = l = 0. What masks of -inf give where the NaN is replaced by 0, as in ONNX's Attention.
     - mean: every key alike, z = 0. What one mask gives that adds the lowest finite number, or puts it in the place
       of scores: nothing of the score survives.
+    - window: the same over the keys in the window. What masks give that hide positions twice, or by -inf.
     - nearest: the same over the keys that break the fewest conditions, for masks added one by one; window and order
       are one condition.
     - scores: every key by its score, for one mask of a moderate number such as -10000, which leaves differences.
@@ -46,7 +47,7 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Com
     (C2) hk divides h.
     (C3) With a window, t is at least s, so that it leaves every query a key; left and right are -1 or more.
     (C4) The masks are those that `key_mask`, `segments`, `ordered` and `drops_out` ask for, in this order, of the types above.
-    (C5) `hidden_rows` is zero, mean, nearest or scores.
+    (C5) `hidden_rows` is zero, mean, window (if not `ordered`), nearest or scores.
     (C6) `dropout` is at least 0 and less than 1.
   }];
   let arguments = (ins Tbc_FloatTensor:$query, Tbc_FloatTensor:$key, Tbc_FloatTensor:$value,

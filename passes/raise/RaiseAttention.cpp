@@ -81,6 +81,7 @@ private:
   void separateGroups();
   bool readMasks();
   bool chooseHiddenRows(ArrayRef<MaskTerms> steps);
+  bool areAllInWindow(ArrayRef<MaskTerms> steps, ArrayRef<unsigned> active, bool areEqual);
   bool areOneConditionEach(ArrayRef<MaskTerms> steps);
   bool readKeptWeights();
   SmallVector<Value> buildMasks(PatternRewriter &rewriter);
@@ -432,11 +433,37 @@ bool Attention::chooseHiddenRows(ArrayRef<MaskTerms> steps) {
     hiddenRows = "mean";
   } else if (areAllAbsorbing && llvm::none_of(outer, replaces) && areOneConditionEach(steps)) {
     hiddenRows = "nearest";
+  } else if (areAllInWindow(steps, active, areAllAbsorbing && llvm::none_of(outer, replaces))) {
+    hiddenRows = "window";
   } else {
     reason = "its masks weigh keys in a way of their own where they hide all of them";
     return false;
   }
   return true;
+}
+
+/// Whether keys outside the window are hidden more than all others in rows that are hidden as a
+/// whole: by -inf, or once more by the one step that hides by data too. `areEqual`: every step adds
+/// the same number.
+bool Attention::areAllInWindow(ArrayRef<MaskTerms> steps, ArrayRef<unsigned> active,
+                               bool areEqual) {
+  if (!mask.orders.empty())
+    return false;
+  unsigned withData = 0;
+  bool arePositionsInfinite = true, hidesPositionsWithData = false;
+  Type element = tensorType(probabilities.value).getElementType();
+  for (unsigned i : active) {
+    bool isInfinite = std::isinf(masks[i].number);
+    if (!steps[i].haveData()) {
+      arePositionsInfinite &= isInfinite;
+      continue;
+    }
+    if (++withData > 1 || isInfinite || !isAbsorbing(masks[i].number, element))
+      return false;
+    auto own = windowOf(steps[i].positions, sizeOf(queries), sizeOf(keys));
+    hidesPositionsWithData = own && own->left == window.left && own->right == window.right;
+  }
+  return arePositionsInfinite || (areEqual && hidesPositionsWithData);
 }
 
 /// Whether the window, the key mask and the segments come from one step each.

@@ -16,6 +16,7 @@
 //       l_i o_i = sum_j p_ij * v_j A query that may read no key at all, by hidden_rows:
 //         zero       m = l = o = 0
 //         mean       reads every key, with z = 0: o is the mean of the values
+//         window     the same over the keys that the window holds
 //         nearest    the same over the keys that break the fewest conditions, where window and
 //                    ordered are one
 //         scores     reads every key by its score

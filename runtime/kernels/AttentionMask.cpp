@@ -24,6 +24,7 @@ AttentionMask::AttentionMask(const Attrs &attrs, const std::vector<Tensor> &inpu
   std::string rows = attrs.has("hidden_rows") ? attrs.getString("hidden_rows") : "zero";
   const std::pair<const char *, HiddenRows> names[] = {{"zero", HiddenRows::Zero},
                                                        {"mean", HiddenRows::Mean},
+                                                       {"window", HiddenRows::Window},
                                                        {"nearest", HiddenRows::Nearest},
                                                        {"scores", HiddenRows::Scores}};
   const auto *found = std::find_if(std::begin(names), std::end(names),
@@ -47,16 +48,16 @@ AttentionMask::AttentionMask(const Attrs &attrs, const std::vector<Tensor> &inpu
   }
 }
 
-bool AttentionMask::isInside(int64_t query, int64_t key) const {
+bool AttentionMask::isInside(int64_t sample, int64_t query, int64_t key) const {
   int64_t ahead = key - (query + keys - queries);
-  return !(isCausal && ahead > 0) && !(left >= 0 && ahead < -left) &&
+  bool isLater = isOrdered && keyPositions.data<int64_t>()[sample * keys + key] >
+                                  queryPositions.data<int64_t>()[sample * queries + query];
+  return !isLater && !(isCausal && ahead > 0) && !(left >= 0 && ahead < -left) &&
          !(right >= 0 && ahead > right);
 }
 
 int AttentionMask::violations(int64_t sample, int64_t query, int64_t key) const {
-  bool isAhead = isOrdered && keyPositions.data<int64_t>()[sample * keys + key] >
-                                  queryPositions.data<int64_t>()[sample * queries + query];
-  int count = isInside(query, key) && !isAhead ? 0 : 1;
+  int count = isInside(sample, query, key) ? 0 : 1;
   if (hasKeyMask)
     count += keyMask.data<int64_t>()[sample * keys + key] == 0;
   if (hasSegments)
@@ -72,10 +73,12 @@ ReadableKeys AttentionMask::row(int64_t sample, int64_t query) const {
   int fewest = keys ? *std::min_element(counts.begin(), counts.end()) : 0;
   bool isHidden = fewest > 0;
   ReadableKeys result;
-  result.isFlat = isHidden && (hiddenRows == HiddenRows::Mean || hiddenRows == HiddenRows::Nearest);
-  for (int count : counts) {
-    bool isRead = count == fewest;
-    if (isHidden && hiddenRows != HiddenRows::Nearest)
+  result.isFlat = isHidden && hiddenRows != HiddenRows::Zero && hiddenRows != HiddenRows::Scores;
+  for (int64_t j = 0; j < keys; ++j) {
+    bool isRead = counts[j] == fewest;
+    if (isHidden && hiddenRows == HiddenRows::Window)
+      isRead = isInside(sample, query, j);
+    else if (isHidden && hiddenRows != HiddenRows::Nearest)
       isRead = hiddenRows != HiddenRows::Zero;
     result.keys.push_back(isRead);
   }

@@ -39,9 +39,10 @@ public:
   ReadableKeys row(int64_t sample, int64_t query) const;
 
 private:
-  enum class HiddenRows { Zero, Mean, Nearest, Scores };
+  enum class HiddenRows { Zero, Mean, Window, Nearest, Scores };
 
-  bool isInside(int64_t query, int64_t key) const;
+  /// Whether window and order let the query read the key.
+  bool isInside(int64_t sample, int64_t query, int64_t key) const;
   /// Of window and order, key mask, and segments, those that hide the key.
   int violations(int64_t sample, int64_t query, int64_t key) const;
 

@@ -129,6 +129,10 @@ const std::vector<OpCase> &differentiableCases() {
       {"attention", "3x1x2x4xf32, 3x1x2x4xf32, 3x1x2x4xf32, 3x2xi1",
        "3x1x2x4xf32, 3x1x2xf32, 3x1x2xf32",
        "scale = 0.5 : f64, causal = true, key_mask = true, hidden_rows = \"scores\""},
+      {"attention", "3x1x2x4xf32, 3x1x3x4xf32, 3x1x3x4xf32, 3x3xi1",
+       "3x1x2x4xf32, 3x1x2xf32, 3x1x2xf32",
+       "scale = 0.5 : f64, causal = true, left = 0 : i64, key_mask = true, "
+       "hidden_rows = \"window\""},
       {"attention", "2x2x4x3xf32, 2x1x4x3xf32, 2x1x4x3xf32, 2x4xi64, 2x4xi64",
        "2x2x4x3xf32, 2x2x4xf32, 2x2x4xf32", "scale = 0.4 : f64, causal = true, segments = true"},
       {"attention",
@@ -232,6 +236,11 @@ const std::vector<OpCase> &compositeCases() {
          "scale = 0.4 : f64, causal = true, key_mask = true, segments = true, "
          "hidden_rows = \"nearest\"",
          true},
+        {"attention_grad",
+         "2x2x4x3xf32, 2x2x4x3xf32, 2x1x4x3xf32, 2x1x4x3xf32, 2x2x4x3xf32, 2x2x4xf32, 2x2x4xf32, "
+         "2x4xi1",
+         "2x2x4x3xf32, 2x1x4x3xf32, 2x1x4x3xf32",
+         "scale = 0.4 : f64, causal = true, key_mask = true, hidden_rows = \"window\"", true},
         {"attention_grad",
          "2x2x3x4xf32, 2x2x3x4xf32, 2x1x3x4xf32, 2x1x3x4xf32, 2x2x3x4xf32, 2x2x3xf32, 2x2x3xf32, "
          "i64, 2xi64, 2xi64, 3xi64, 3xi64",

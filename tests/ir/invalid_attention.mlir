@@ -56,7 +56,7 @@ func.func @attention_c4_shape(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x5x4xf32>, 
 
 func.func @attention_c5(%q: tensor<1x2x3x4xf32>) {
   // expected-error@+2 {{failed to infer returned types}}
-  // expected-error@+1 {{has unknown hidden_rows "nan"; expected zero, mean, nearest or scores}}
+  // expected-error@+1 {{has unknown hidden_rows "nan"; expected zero, mean, window, nearest or scores}}
   "tbc.attention"(%q, %q, %q) {scale = 1.0 : f64, causal = false, hidden_rows = "nan"} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
   return
 }

@@ -271,6 +271,9 @@ def attention(a, q, k, v, *masks):
         scores = scores.masked_fill(hidden, 0.0)
         penalties = [torch.zeros_like(scores).masked_fill(~c, lowest / 4) for c in conditions]
         return (scores + sum(penalties)).softmax(-1) * kept @ v
+    if rows == "window":  # the future is -inf, the rest the lowest number
+        scores = scores.masked_fill(~allowed, lowest).masked_fill(~conditions[0], -float("inf"))
+        return scores.softmax(-1) * kept @ v
     if rows == "mean":
         return scores.masked_fill(~allowed, lowest).softmax(-1) * kept @ v
     if rows == "scores":

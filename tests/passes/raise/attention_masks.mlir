@@ -283,3 +283,52 @@ func.func @dropout(%q: tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32> {
   %o = tbc.einsum %d, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
   return %o : tensor<2x2x3x4xf32>
 }
+
+// -----
+
+// The future by -inf, padding by a finite number.
+// CHECK-LABEL: func.func @infinite_future(
+// CHECK:         tbc.attention %{{.*}} {causal = true, hidden_rows = "window", key_mask = true, scale
+func.func @infinite_future(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi64>) -> tensor<2x2x3x4xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
+  %rows = tbc.iota {dim = 0 : i64} : () -> tensor<3x3xi64>
+  %columns = tbc.iota {dim = 1 : i64} : () -> tensor<3x3xi64>
+  %past = tbc.compare %columns, %rows {predicate = "le"} : (tensor<3x3xi64>, tensor<3x3xi64>) -> tensor<3x3xi1>
+  %pasts = tbc.broadcast %past {dims = array<i64: 2, 3>} : (tensor<3x3xi1>) -> tensor<2x2x3x3xi1>
+  %lowest = tbc.constant dense<0xFF800000> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
+  %z0 = tbc.select %pasts, %z, %lowest : (tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %number = tbc.cast %mask : (tensor<2x3xi64>) -> tensor<2x3xf32>
+  %one = tbc.constant dense<1.0> : tensor<2x3xf32> : tensor<2x3xf32>
+  %low = tbc.constant dense<-3.40282347E+38> : tensor<2x3xf32> : tensor<2x3xf32>
+  %inverted = tbc.sub %one, %number : tensor<2x3xf32>
+  %bias = tbc.mul %inverted, %low : tensor<2x3xf32>
+  %biases = tbc.broadcast %bias {dims = array<i64: 0, 3>} : (tensor<2x3xf32>) -> tensor<2x2x3x3xf32>
+  %z1 = tbc.add %z0, %biases : tensor<2x2x3x3xf32>
+  %p = tbc.softmax %z1 {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  return %o : tensor<2x2x3x4xf32>
+}
+
+// -----
+
+// As GPT-Neo is written: the future replaced, and hidden once more together with padding.
+// CHECK-LABEL: func.func @twice(
+// CHECK:         tbc.attention %{{.*}} {causal = true, hidden_rows = "window", key_mask = true, scale
+func.func @twice(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi64>) -> tensor<2x2x3x4xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
+  %rows = tbc.iota {dim = 0 : i64} : () -> tensor<3x3xi64>
+  %columns = tbc.iota {dim = 1 : i64} : () -> tensor<3x3xi64>
+  %past = tbc.compare %columns, %rows {predicate = "le"} : (tensor<3x3xi64>, tensor<3x3xi64>) -> tensor<3x3xi1>
+  %pasts = tbc.broadcast %past {dims = array<i64: 2, 3>} : (tensor<3x3xi1>) -> tensor<2x2x3x3xi1>
+  %lowest = tbc.constant dense<-3.40282347E+38> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
+  %z0 = tbc.select %pasts, %z, %lowest : (tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %keys = tbc.cast %mask : (tensor<2x3xi64>) -> tensor<2x3xi1>
+  %allKeys = tbc.broadcast %keys {dims = array<i64: 0, 3>} : (tensor<2x3xi1>) -> tensor<2x2x3x3xi1>
+  %kept = tbc.and %pasts, %allKeys : tensor<2x2x3x3xi1>
+  %zero = tbc.constant dense<0.0> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
+  %bias = tbc.select %kept, %zero, %lowest : (tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %z1 = tbc.add %z0, %bias : tensor<2x2x3x3xf32>
+  %p = tbc.softmax %z1 {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  return %o : tensor<2x2x3x4xf32>
+}
