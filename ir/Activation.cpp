@@ -140,6 +140,8 @@ LogicalResult RotaryOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
     return emitOptionalError(loc, "rotates ", input, ", which has no two halves by position");
   SmallVector<int64_t> shape(input.getShape().take_back(2));
   shape[1] /= 2;
+  if (tensorType(adaptor.getCos()).getRank() == 3 && input.getRank() >= 3)
+    shape.insert(shape.begin(), input.getDimSize(0));
   auto table = RankedTensorType::get(shape, input.getElementType());
   for (Value operand : {adaptor.getCos(), adaptor.getSin()})
     if (operand.getType() != table) // rotary_c2
@@ -156,7 +158,10 @@ FactorRule RotaryOp::getFactorRule() {
     loops.push_back(rule.addLoop(size));
   rule.loops.back().kind = LoopKind::Fixed;
   unsigned half = rule.addLoop(getType().getShape().back() / 2, LoopKind::Fixed);
-  SmallVector<FactorRule::Dim, 4> table = FactorRule::dims({loops[loops.size() - 2], half});
+  SmallVector<unsigned, 4> tableLoops{loops[loops.size() - 2], half};
+  if (tensorType(getCos()).getRank() == 3)
+    tableLoops.insert(tableLoops.begin(), loops.front());
+  SmallVector<FactorRule::Dim, 4> table = FactorRule::dims(tableLoops);
   rule.operands = {FactorRule::dims(loops), table, table};
   rule.results.push_back(FactorRule::dims(loops));
   return rule;
@@ -185,8 +190,10 @@ LogicalResult RotaryOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &re
   int64_t last = type.getRank() - 1, half = type.getShape().back() / 2;
   Value x1 = f.make<SliceOp>(x, last, 0, half), x2 = f.make<SliceOp>(x, last, half, half);
   auto spread = [&](Value table) {
-    return broadcastTo(builder, getLoc(), f.wide(table), tensorType(x1).getShape(),
-                       {last - 1, last});
+    SmallVector<int64_t> dims{last - 1, last};
+    if (tensorType(table).getRank() == 3)
+      dims.insert(dims.begin(), 0);
+    return broadcastTo(builder, getLoc(), f.wide(table), tensorType(x1).getShape(), dims);
   };
   Value cos = spread(getCos()), sin = spread(getSin());
   Value y1, y2;

@@ -136,19 +136,26 @@ Value matchRotatedHalf(Value value) {
 
 //===- tables --------------------------------------------------------------===//
 
-/// A table over positions and the last dim, and the dim of x that positions are.
+/// A table over positions and the last dim, or samples (dim 0 of x) in front of them, and the dim
+/// of x that positions are.
 struct Table {
   Value value;
   int64_t positions;
+
+  int64_t lastDim() const { return tensorType(value).getRank() - 1; }
 };
 
 std::optional<Table> matchTable(Value value) {
   int64_t numDims = tensorType(value).getRank();
   Spread spread = Spread::of(value).strip();
+  ArrayRef<int64_t> dims = spread.dims;
   // Dims of size 1 that strip passed over are spread along nothing.
-  if (spread.dims.size() != 2 || spread.dims[0] < 0 || spread.dims[1] != numDims - 1)
+  if (dims.size() < 2 || dims.back() != numDims - 1 || llvm::is_contained(dims, -1))
     return std::nullopt;
-  return Table{spread.value, spread.dims[0]};
+  int64_t positions = dims[dims.size() - 2];
+  bool isPerSample = dims.size() == 3 && dims[0] == 0 && positions > 0;
+  return dims.size() == 2 || isPerSample ? std::optional(Table{spread.value, positions})
+                                         : std::nullopt;
 }
 
 /// rotary(x) at the place of `root`, where the tables hold one half of the last dim.
@@ -191,11 +198,13 @@ struct RaiseRotateHalf : OpRewritePattern<AddOp> {
       if (!cosOperand)
         continue;
       auto cos = matchTable(cosOperand), sin = matchTable(otherOperand(rotated, turned));
-      if (!cos || !sin || cos->positions != sin->positions || !hasEqualHalves(cos->value, 1) ||
-          !hasEqualHalves(sin->value, 1))
+      if (!cos || !sin || cos->positions != sin->positions || cos->lastDim() != sin->lastDim())
         continue;
-      replaceByRotary(add, x, firstHalf(rewriter, cos->value, 1),
-                      firstHalf(rewriter, sin->value, 1), cos->positions, rewriter);
+      int64_t last = cos->lastDim();
+      if (!hasEqualHalves(cos->value, last) || !hasEqualHalves(sin->value, last))
+        continue;
+      replaceByRotary(add, x, firstHalf(rewriter, cos->value, last),
+                      firstHalf(rewriter, sin->value, last), cos->positions, rewriter);
       return success();
     }
     return failure();
@@ -244,7 +253,8 @@ struct RaiseHalves : OpRewritePattern<ConcatOp> {
     const bool isSecond[] = {false, true, true, false};
     for (auto [found, expected] : llvm::zip_equal(products, isSecond))
       if (found->half.whole != x1Cos->half.whole || found->half.isSecond != expected ||
-          found->table.positions != x1Cos->table.positions)
+          found->table.positions != x1Cos->table.positions ||
+          found->table.lastDim() != x1Cos->table.lastDim())
         return failure();
     Value cos = x1Cos->table.value, sin = x2Sin->table.value;
     if (x2Cos->table.value != cos || x1Sin->table.value != sin)

@@ -237,17 +237,23 @@ Tensors rotary(const KernelContext &context, const Attrs &attrs, const Tensors &
           "rotary needs x [.., s, d] with an even last dim");
   int64_t length = shape[shape.size() - 2], half = shape.back() / 2;
   requireShape("the result", resultTypes[0].shape, shape);
-  requireShape("cos", inputs[1].shape(), {length, half});
-  requireShape("sin", inputs[2].shape(), {length, half});
+  Shape table = {length, half};
+  bool isPerSample = inputs[1].shape().size() == 3 && shape.size() >= 3;
+  if (isPerSample)
+    table.insert(table.begin(), shape[0]);
+  requireShape("cos", inputs[1].shape(), table);
+  requireShape("sin", inputs[2].shape(), table);
   bool inverse = attrs.getBool("inverse", false);
   return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
     Operand<T> x(inputs[0]), cos(inputs[1]), sin(inputs[2]);
     std::vector<T> y(x.size());
-    for (int64_t row = 0, rows = length ? x.size() / (2 * half) : 0; row < rows; ++row)
+    int64_t rows = x.size() && half ? x.size() / (2 * half) : 0;
+    int64_t rowsPerSample = isPerSample && rows ? rows / shape[0] : std::max<int64_t>(rows, 1);
+    for (int64_t row = 0; row < rows; ++row)
       for (int64_t i = 0; i < half; ++i) {
         int64_t first = row * 2 * half + i, second = first + half;
-        int64_t angle = row % length * half + i;
+        int64_t angle = (row / rowsPerSample * length + row % length) * half + i;
         T sine = inverse ? -sin[angle] : sin[angle];
         y[first] = x[first] * cos[angle] - x[second] * sine;
         y[second] = x[second] * cos[angle] + x[first] * sine;

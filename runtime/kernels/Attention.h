@@ -30,6 +30,7 @@
 //       heads that share the key head)
 //   rotary{inverse}   x[..,s,d], cos[s,d/2], sin[s,d/2] -> y, halves x1, x2 of the last dim:
 //       y1 = x1 * cos - x2 * sin;  y2 = x2 * cos + x1 * sin;  inverse negates sin (the gradient).
+//       Tables [b,s,d/2] are one for each index b of the first dim of x.
 //
 // `scale` is a composite constant (see Kernel.h).
 //

@@ -113,6 +113,8 @@ const std::vector<OpCase> &differentiableCases() {
       {"swiglu", "2x3xf32, 2x3xf32", "2x3xf32"},
       {"rotary", "2x2x3x4xf32, 3x2xf32, 3x2xf32", "2x2x3x4xf32", "inverse = false", false,
        std::vector<unsigned>{0}},
+      {"rotary", "2x2x3x4xf32, 2x3x2xf32, 2x3x2xf32", "2x2x3x4xf32", "inverse = false", false,
+       std::vector<unsigned>{0}},
       {"rotary", "3x4xf32, 3x2xf32, 3x2xf32", "3x4xf32", "inverse = true", false,
        std::vector<unsigned>{0}},
       {"attention", "2x4x3x5xf32, 2x2x4x5xf32, 2x2x4x6xf32", "2x4x3x6xf32, 2x4x3xf32, 2x4x3xf32",

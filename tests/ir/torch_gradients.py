@@ -233,6 +233,9 @@ def swiglu(a, gate, up):
 @op
 def rotary(a, x, cos, sin):
     low, high = x.chunk(2, -1)
+    if cos.dim() == 3:  # one table per sample
+        shape = [x.shape[0]] + [1] * (x.dim() - 3) + list(cos.shape[1:])
+        cos, sin = cos.reshape(shape), sin.reshape(shape)
     sin = -sin if a["inverse"] else sin
     return torch.cat([low * cos - high * sin, high * cos + low * sin], -1)
 

@@ -205,7 +205,7 @@ const ModelCase tinyGpt2{"tiny-gpt2", 2, 5, 0, 2, 0, 0, 0, 0},
     moe{"moe-8l", 8, 17, 0, 0, 0, 0, 8, 8},
     bert{"masked-bert", 2, 6, 0, 3, 0, 0, 0, 0, "attention_mask", false, true},
     padded{"gpt2", 12, 25, 0, 12, 0, 0, 0, 0, "attention_mask", true, true},
-    packed{"packed-llama", 2, 0, 5, 0, 2, 0, 0, 0, "position_ids", false, false, true},
+    packed{"packed-llama", 2, 0, 5, 0, 2, 4, 0, 0, "position_ids", false, false, true},
     trainedGpt2{"gpt2-8l", 8, 17, 0, 8, 0, 0, 0, 0, nullptr, true, false, false, 0.1},
     trainedLlama{"llama-8l", 8, 0, 17, 0, 8, 16, 0, 0, nullptr, true, false, false, 0.1};
 
