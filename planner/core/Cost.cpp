@@ -9,19 +9,62 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
+static double fullBytes(const Graph &graph, int value) {
+  const TensorLayout &layout = graph.values[value].layout;
+  return double(layout.numElements()) * double(layout.elementBytes);
+}
+
+/// Whether `op` is nothing but another way to read its one operand.
+static bool isView(const GraphOp &op) {
+  return op.kernelClass == "none" && op.operands.size() == 1 && op.results.size() == 1;
+}
+
+bool isFused(const Graph &graph, int value) {
+  int producer = graph.values[value].producer;
+  if (producer < 0 || graph.ops[producer].generator ||
+      graph.ops[producer].kernelClass != "elementwise")
+    return false;
+  for (;;) {
+    const std::vector<int> &users = graph.values[value].users;
+    if (users.size() != 1)
+      return false;
+    const GraphOp &user = graph.ops[users[0]];
+    if (user.phase != graph.ops[producer].phase)
+      return false;
+    if (!isView(user))
+      return user.kernelClass == "elementwise" || user.kernelClass == "reduction";
+    value = user.results[0];
+  }
+}
+
+/// The bytes that are read for operand `value`: of a view, no more than of what it views; nothing
+/// of what a fused producer hands over, or what is made of numbers alone.
+static double readBytes(const Graph &graph, int value) {
+  double bytes = fullBytes(graph, value);
+  for (;;) {
+    int producer = graph.values[value].producer;
+    if (producer < 0)
+      return bytes;
+    const GraphOp &op = graph.ops[producer];
+    if (op.generator)
+      return 0;
+    if (!isView(op))
+      return isFused(graph, value) ? 0 : bytes;
+    value = op.operands[0];
+    bytes = std::min(bytes, fullBytes(graph, value));
+  }
+}
+
 LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy) {
   const GraphOp &op = graph.ops[opIndex];
   LocalWork work;
   work.flops = op.flops;
+  work.isFused = op.results.size() == 1 && isFused(graph, op.results[0]);
   std::vector<double> operandBytes, resultBytes;
-  auto fullBytes = [&](int value) {
-    const TensorLayout &layout = graph.values[value].layout;
-    return double(layout.numElements()) * double(layout.elementBytes);
-  };
   double most = 0; // of the elements of a float operand
   for (int value : op.operands) {
     const TensorLayout &layout = graph.values[value].layout;
-    operandBytes.push_back(fullBytes(value));
+    operandBytes.push_back(readBytes(graph, value));
     double elements = double(layout.numElements());
     if (!graph.values[value].isFloat || elements < most)
       continue;
@@ -32,7 +75,7 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy)
     most = elements;
   }
   for (int value : op.results)
-    resultBytes.push_back(fullBytes(value));
+    resultBytes.push_back(work.isFused ? 0 : fullBytes(graph, value));
 
   for (const auto &[loop, axes] : strategy.loopAxes) {
     double parts = double(groupSize(axes));
@@ -60,7 +103,7 @@ double kernelSeconds(const Cluster &cluster, const std::string &kernelClass,
       cluster.peakFlops(kernelClass, work.elementBytes, work.isF16) * kernel.flopsFraction;
   double arithmetic = work.flops > 0 ? kernel.rampSeconds + work.flops / peak : 0;
   double movement = work.bytes / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
-  return cluster.launchSeconds + std::max(arithmetic, movement);
+  return (work.isFused ? 0 : cluster.launchSeconds) + std::max(arithmetic, movement);
 }
 
 double updateSeconds(const Cluster &cluster, double bytes, int64_t tensors) {

@@ -29,14 +29,22 @@ struct LocalWork {
   double bytes = 0;
   int64_t elementBytes = 4; // of the float operand with the most elements, the widest of equals
   bool isF16 = false;       // of that operand
+  bool isFused = false;     // part of its user's kernel: no launch, and nothing is written
 };
+
+/// Whether `value` stays in registers: an elementwise op makes it, and its one user, seen through
+/// views, is an elementwise op or a reduction of the same phase. Every code generator of the field
+/// fuses at least these (Snider and Liang, "Operator Fusion in XLA", arXiv 2301.13062, section 3:
+/// instruction and fusion merger), and no residual is among them: those have users in both phases.
+bool isFused(const reshard::Graph &graph, int value);
 
 /// The work of op `op` on one rank under `strategy`: FLOPs and bytes of operands and results,
 /// divided by the axes on the loops that run through them. A gather (kernel class "gather") touches
-/// of each operand no more than its result has.
+/// of each operand no more than its result has; a view (a broadcast, say) is read as what it views,
+/// and fused values and what is made of numbers alone are not moved at all.
 LocalWork localWork(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy);
 
-/// Seconds of a kernel:
+/// Seconds of a kernel (without launch where it is part of another):
 ///     launch + max(ramp + flops / (peak * flopsFraction),
 ///                  bytes / (bandwidth * memoryFraction)).
 /// Views (kernel class "none") are free. Source: Williams, Waterman, Patterson, "Roofline", CACM 52

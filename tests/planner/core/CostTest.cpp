@@ -227,3 +227,57 @@ TEST(Step, SplitAddsUpToTheStep) {
   EXPECT_NEAR(time.split.total(), time.seconds, 1e-9);
   EXPECT_EQ(time.slowestStage, 2);
 }
+
+/// x[64, 64] f32 -> bias broadcast to it, add, gelu, view, matmul; everything forward.
+TEST(Fusion, WhatStaysInRegistersIsNotMoved) {
+  using namespace tbc::reshard;
+  Graph graph;
+  auto value = [&](std::vector<int64_t> shape, int producer) {
+    GraphValue v;
+    for (int64_t size : shape)
+      v.layout.dims.push_back({{{{{0, size}}}}});
+    v.layout.elementBytes = 4;
+    v.producer = producer;
+    graph.values.push_back(v);
+    return int(graph.values.size()) - 1;
+  };
+  auto op = [&](const std::string &kernelClass, std::vector<int> operands,
+                std::vector<int64_t> shape, bool generator = false) {
+    GraphOp o;
+    o.kernelClass = kernelClass;
+    o.operands = operands;
+    o.generator = generator;
+    for (int operand : operands)
+      graph.values[operand].users.push_back(int(graph.ops.size()));
+    o.results = {value(shape, int(graph.ops.size()))};
+    graph.ops.push_back(o);
+    return o.results[0];
+  };
+  auto bytes = [&](int v) { return localWork(graph, graph.values[v].producer, {}).bytes; };
+  const double whole = 64 * 64 * 4, row = 64 * 4;
+  int x = value({64, 64}, -1), bias = value({64}, -1);
+  int wide = op("none", {bias}, {64, 64});
+  int sum = op("elementwise", {x, wide}, {64, 64});
+  int scale = op("none", {}, {64, 64}, true);
+  int scaled = op("elementwise", {sum, scale}, {64, 64});
+  int view = op("none", {scaled}, {4096});
+  int kept = op("elementwise", {view}, {4096});
+  int norm = op("reduction", {kept}, {4096});
+  int product = op("matmul", {kept}, {4096});
+
+  EXPECT_TRUE(isFused(graph, sum));
+  EXPECT_TRUE(isFused(graph, scaled)); // its user reads it through a view
+  EXPECT_FALSE(isFused(graph, kept));  // two users
+  EXPECT_FALSE(isFused(graph, norm));
+  EXPECT_EQ(bytes(sum), whole + row); // x and the bias as it is; the sum stays
+  EXPECT_EQ(bytes(scaled), 0);
+  EXPECT_EQ(bytes(kept), whole);
+  EXPECT_EQ(bytes(norm), 2 * whole);
+  EXPECT_EQ(bytes(product), 2 * whole);
+  EXPECT_EQ(kernelSeconds(h100(), "elementwise", localWork(graph, 2 + 1, {})), 0);
+
+  // A user in backward makes a residual of it.
+  graph.ops[graph.values[scaled].producer].phase = Phase::Backward;
+  EXPECT_FALSE(isFused(graph, sum));
+  EXPECT_EQ(bytes(sum), 2 * whole + row);
+}
