@@ -18,8 +18,6 @@ using program::InstructionKind;
 StageEmitter::StageEmitter(program::Program &program, program::Stage &stage, ChannelTable &channels)
     : program(program), stage(stage), channels(channels) {}
 
-int StageEmitter::stageNumber() const { return int(&stage - program.stages.data()); }
-
 FailureOr<program::ValueId> StageEmitter::define(Value value) {
   std::optional<kernels::TensorType> type = toKernelType(value.getType());
   if (!type)
@@ -30,9 +28,16 @@ FailureOr<program::ValueId> StageEmitter::define(Value value) {
   return id;
 }
 
-int64_t StageEmitter::channel(StringRef name, int from, int to) {
-  std::string key = (kind == schedule::Action::Kind::Forward ? "fwd " : "bwd ") + name.str();
-  return channels.insert({{key, from, to}, int64_t(channels.size())}).first->second;
+void StageEmitter::address(program::Communication &comm, StringRef name, int from, int to) {
+  schedule::Pipeline pipeline = program::pipelineOf(program);
+  bool isForward = id.kind == schedule::Action::Kind::Forward;
+  std::string key = (isForward ? "fwd " : "bwd ") + name.str();
+  comm.channel = channels.insert({{key, from, to}, int64_t(channels.size())}).first->second;
+  comm.peerStage = pipeline.chunkStage[chunk == from ? to : from];
+  // From one block to another messages are in order; those of different blocks are, too, where a
+  // stage has one chunk: it sends to another in one phase only.
+  if (pipeline.numChunks() > pipeline.numStages)
+    comm.lane = 2 * (from * pipeline.numChunks() + to) + (isForward ? 0 : 1);
 }
 
 FailureOr<int> StageEmitter::slot(StringRef role, StringRef name, kernels::TensorType type,
@@ -72,10 +77,11 @@ FailureOr<int> StageEmitter::slot(StringRef role, StringRef name, kernels::Tenso
   return it->second;
 }
 
-LogicalResult StageEmitter::emit(func::FuncOp function, schedule::Action::Kind actionKind) {
+LogicalResult StageEmitter::emit(func::FuncOp function, program::BlockId blockId, int modelChunk) {
   func = function;
-  kind = actionKind;
-  block = &stage.block(kind);
+  id = blockId;
+  chunk = modelChunk;
+  block = &stage.block(id);
   ids.clear();
   if (failed(emitArguments()))
     return failure();
@@ -94,23 +100,22 @@ LogicalResult StageEmitter::emitArguments() {
   for (BlockArgument arg : func.getArguments()) {
     StringRef role = text(func.getArgAttr(arg.getArgNumber(), kRoleAttr));
     StringRef name = text(func.getArgAttr(arg.getArgNumber(), kNameAttr));
-    FailureOr<program::ValueId> id = define(arg);
-    if (failed(id))
+    FailureOr<program::ValueId> value = define(arg);
+    if (failed(value))
       return failure();
     if (role != "recv") {
-      FailureOr<int> place = slot(role, name, stage.values[*id], func.getLoc());
+      FailureOr<int> place = slot(role, name, stage.values[*value], func.getLoc());
       if (failed(place))
         return failure();
-      block->arguments.push_back({*id, *place});
+      block->arguments.push_back({*value, *place});
       continue;
     }
     int peer = cast<IntegerAttr>(func.getArgAttr(arg.getArgNumber(), kPeerAttr)).getInt();
     Instruction recv;
     recv.id = ("recv " + name).str();
     recv.kind = InstructionKind::Recv;
-    recv.comm.peerStage = peer;
-    recv.comm.channel = channel(name, peer, stageNumber());
-    recv.results = {*id};
+    address(recv.comm, name, peer, chunk);
+    recv.results = {*value};
     block->instructions.push_back(std::move(recv));
   }
   return success();
@@ -218,22 +223,21 @@ LogicalResult StageEmitter::emitResults() {
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
     StringRef role = text(func.getResultAttr(i, kRoleAttr));
     StringRef name = text(func.getResultAttr(i, kNameAttr));
-    program::ValueId id = ids.lookup(value);
+    program::ValueId valueId = ids.lookup(value);
     if (role == "send") {
       int peer = cast<IntegerAttr>(func.getResultAttr(i, kPeerAttr)).getInt();
       Instruction send;
       send.id = ("send " + name).str();
       send.kind = InstructionKind::Send;
-      send.comm.peerStage = peer;
-      send.comm.channel = channel(name, stageNumber(), peer);
-      send.operands = {id};
+      address(send.comm, name, chunk, peer);
+      send.operands = {valueId};
       block->instructions.push_back(std::move(send));
       continue;
     }
-    FailureOr<int> place = slot(role, name, stage.values[id], value.getLoc());
+    FailureOr<int> place = slot(role, name, stage.values[valueId], value.getLoc());
     if (failed(place))
       return failure();
-    block->results.push_back({id, *place, role == "acc" || role == "loss_acc"});
+    block->results.push_back({valueId, *place, role == "acc" || role == "loss_acc"});
   }
   return success();
 }

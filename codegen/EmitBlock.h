@@ -13,7 +13,7 @@
 
 namespace tbc {
 
-/// The channel of each message, by (phase and value name, from, to).
+/// The channel of each message, by (phase and value name, from chunk, to chunk).
 using ChannelTable = std::map<std::tuple<std::string, int, int>, int64_t>;
 
 /// Emits the blocks of one stage.
@@ -21,7 +21,8 @@ class StageEmitter {
 public:
   StageEmitter(program::Program &program, program::Stage &stage, ChannelTable &channels);
 
-  mlir::LogicalResult emit(mlir::func::FuncOp func, schedule::Action::Kind kind);
+  /// `chunk`: which of the model's it belongs to; of an update, any.
+  mlir::LogicalResult emit(mlir::func::FuncOp func, program::BlockId id, int chunk);
 
 private:
   mlir::FailureOr<program::ValueId> define(mlir::Value value);
@@ -32,15 +33,16 @@ private:
   /// The slot for `name` in `role` (made on first use), which holds values of `type`.
   mlir::FailureOr<int> slot(llvm::StringRef role, llvm::StringRef name, kernels::TensorType type,
                             mlir::Location loc);
-  int64_t channel(llvm::StringRef name, int from, int to);
-  int stageNumber() const;
+  /// Fills in whom a message of `name` goes from and to, by chunks of the model.
+  void address(program::Communication &comm, llvm::StringRef name, int from, int to);
 
   program::Program &program;
   program::Stage &stage;
   ChannelTable &channels;
   std::map<std::string, int> slots; // by role and name
   mlir::func::FuncOp func;
-  schedule::Action::Kind kind = schedule::Action::Kind::Forward;
+  program::BlockId id = schedule::Action::Kind::Forward;
+  int chunk = 0; // of the model
   program::Block *block = nullptr;
   llvm::DenseMap<mlir::Value, program::ValueId> ids;
 };

@@ -89,6 +89,7 @@ FailureOr<program::Program> emitProgram(PartitionedStep &step, const EmitOptions
   result.pipelineAxis = options.pipelineAxis;
   result.microBatches = options.microBatches;
   result.schedule.generator = options.schedule;
+  result.schedule.chunkStage = options.chunkStage;
   for (const PartitionedTensor &tensor : step.tensors) {
     FailureOr<program::GlobalTensor> global = toGlobalTensor(tensor);
     if (failed(global))
@@ -101,13 +102,21 @@ FailureOr<program::Program> emitProgram(PartitionedStep &step, const EmitOptions
   ChannelTable channels;
   for (int stage = 0; stage < options.numStages; ++stage) {
     StageEmitter emitter(result, result.stages[stage], channels);
-    for (auto [prefix, kind] : {std::pair("fwd_", schedule::Action::Kind::Forward),
-                                std::pair("bwd_", schedule::Action::Kind::Backward),
-                                std::pair("update_", schedule::Action::Kind::Update)}) {
-      auto func = step.module->lookupSymbol<func::FuncOp>(prefix + std::to_string(stage));
-      if (failed(emitter.emit(func, kind)))
-        return failure();
-    }
+    std::vector<int> chunks = program::pipelineOf(result).chunksOf(stage);
+    result.stages[stage].chunks.resize(chunks.size());
+    auto emit = [&](const char *prefix, int number, program::BlockId id, int chunk) {
+      auto func = step.module->lookupSymbol<func::FuncOp>(prefix + std::to_string(number));
+      return emitter.emit(func, id, chunk);
+    };
+    using Kind = schedule::Action::Kind;
+    for (int k = 0; k < int(chunks.size()); ++k)
+      for (auto [prefix, kind] :
+           {std::pair("fwd_", Kind::Forward), std::pair("bwd_", Kind::Backward),
+            std::pair("wgt_", Kind::Weight)})
+        if (failed(emit(prefix, chunks[k], {kind, k}, chunks[k])))
+          return failure();
+    if (failed(emit("update_", stage, Kind::Update, -1)))
+      return failure();
   }
   // A gradient that several stages hold is a partial sum over them.
   if (options.pipelineAxis >= 0)

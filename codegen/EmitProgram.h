@@ -17,6 +17,7 @@ struct EmitOptions {
   int numStages = 1;
   int64_t microBatches = 1;
   std::string schedule = "1f1b";
+  std::vector<int> chunkStage; // empty: one chunk per stage
   std::map<std::string, std::string> metadata;
 };
 

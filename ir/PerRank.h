@@ -26,12 +26,13 @@ struct PartitionedTensor {
   double initial = 0;
 };
 
-/// Per-rank IR: for each stage s the functions @fwd_s, @bwd_s and @update_s, with local shapes and
-/// collectives. Arguments and results carry `tbc.role` and `tbc.name`:
+/// Per-rank IR: for each chunk c the functions @fwd_c, @bwd_c and @wgt_c (empty where the schedule
+/// does not part the backward), for each stage s @update_s, with local shapes and collectives.
+/// Arguments and results carry `tbc.role` and `tbc.name`:
 ///   argument   param state input residual recv acc opt_state lr loss_acc
 ///   result     residual send acc state loss_acc param opt_state loss
 /// loss_acc and loss are the "loss" and, where elements may count differently, the "count" of a
-/// step. A recv or send has its peer stage in `tbc.peer`; residuals are named by value and
+/// step. A recv or send has the chunk of its peer in `tbc.peer`; residuals are named by value and
 /// sharding.
 struct PartitionedStep {
   mlir::OwningOpRef<mlir::ModuleOp> module;

@@ -156,7 +156,7 @@ LogicalResult Extractor::addOp(Operation *op) {
   auto phase = op->getAttrOfType<StringAttr>(kPhaseAttr);
   graphOp.phase = phase && phase.getValue() == "bwd" ? Phase::Backward : Phase::Forward;
   if (auto stage = op->getAttrOfType<IntegerAttr>(kStageAttr))
-    graphOp.stage = stage.getInt();
+    graphOp.chunk = stage.getInt();
   auto shardable = cast<ShardableOpInterface>(op);
   graphOp.additive = shardable.isAdditive();
   graphOp.flops = cost.getFlops();

@@ -22,14 +22,17 @@ std::string residualName(const reshard::Graph &graph, const reshard::Mesh &mesh,
   return graph.values[value].name + " " + reshard::toString(mesh, sharding);
 }
 
-static std::string blockName(Phase phase, int stage) {
-  return (phase == Phase::Forward ? "fwd_" : "bwd_") + std::to_string(stage);
+static std::string blockName(Phase phase, int chunk) {
+  const char *prefix = phase == Phase::Forward    ? "fwd_"
+                       : phase == Phase::Backward ? "bwd_"
+                                                  : "wgt_";
+  return prefix + std::to_string(chunk);
 }
 
-LocalBlock::LocalBlock(const PartitionInput &input, ModuleOp module, Phase phase, int stage)
-    : in(input), phase(phase), stage(stage), function(module, blockName(phase, stage)) {
+LocalBlock::LocalBlock(const PartitionInput &input, ModuleOp module, Phase phase, int chunk)
+    : in(input), phase(phase), chunk(chunk), function(module, blockName(phase, chunk)) {
   for (const reshard::Reshard &reshard : in.derivation.reshards)
-    if (reshard.phase == phase && reshard.stage == stage && !reshard.perStep)
+    if (reshard.phase == phase && reshard.chunk == chunk && !reshard.perStep)
       reshards[reshard.value].push_back(&reshard);
   for (const reshard::GradientParts &parts : in.derivation.gradientParts)
     skipped.insert(parts.skippedAdds.begin(), parts.skippedAdds.end());
@@ -52,6 +55,12 @@ Location LocalBlock::locOf(int value) const {
   return producer < 0 ? in.train.getLoc() : templateOf(producer)->getLoc();
 }
 
+/// The phase in which a gradient, or a part of one, is made.
+Phase LocalBlock::phaseOf(int value) const {
+  int producer = in.graph.values[value].producer;
+  return producer < 0 ? Phase::Backward : in.graph.ops[producer].phase;
+}
+
 /// The op of @train that graph op `op` is, or that it executes again.
 Operation *LocalBlock::templateOf(int op) const {
   const GraphOp &graphOp = in.graph.ops[op];
@@ -64,7 +73,7 @@ Operation *LocalBlock::templateOf(int op) const {
 LogicalResult LocalBlock::build() {
   receive();
   for (auto [i, op] : llvm::enumerate(in.graph.ops)) {
-    if (op.phase != phase || op.stage != stage || op.generator || skipped.count(i))
+    if (op.phase != phase || op.chunk != chunk || op.generator || skipped.count(i))
       continue;
     if (mlir::failed(emitOp(i)))
       return failure();
@@ -74,13 +83,13 @@ LogicalResult LocalBlock::build() {
   return failure(failed);
 }
 
-/// Takes what other stages send, in the order in which they send it.
+/// Takes what chunks of other stages send, in the order in which they send it.
 void LocalBlock::receive() {
   for (const reshard::Transfer &transfer : in.derivation.transfers)
-    if (transfer.toStage == stage && transfer.phase == phase)
+    if (transfer.toChunk == chunk && transfer.phase == phase)
       cache[{transfer.value, transfer.sharding}] =
           function.addArgument(localType(transfer.value, transfer.sharding), "recv",
-                               in.graph.values[transfer.value].name, transfer.fromStage);
+                               in.graph.values[transfer.value].name, transfer.fromChunk);
 }
 
 LogicalResult LocalBlock::emitOp(int index) {
@@ -158,7 +167,7 @@ Value LocalBlock::get(int value, const Sharding &sharding) {
     emitError(locOf(value)) << "the derivation does not provide value \""
                             << in.graph.values[value].name << "\" as "
                             << reshard::toString(in.assignment.mesh, sharding) << " in "
-                            << blockName(phase, stage);
+                            << blockName(phase, chunk);
   failed |= !result;
   return result;
 }
@@ -168,11 +177,11 @@ Value LocalBlock::get(int value, const Sharding &sharding) {
 Value LocalBlock::source(int value, const Sharding &sharding) {
   const GraphValue &graphValue = in.graph.values[value];
   RankedTensorType type = localType(value, sharding);
-  if (phase == Phase::Backward)
-    for (const reshard::Residual &residual : in.derivation.residuals)
-      if (residual.value == value && residual.stage == stage && residual.sharding == sharding)
-        return function.addArgument(type, "residual",
-                                    residualName(in.graph, in.assignment.mesh, value, sharding));
+  int holder = reshard::holderOf(in.graph, in.assignment, value, chunk);
+  for (const reshard::Residual &residual : in.derivation.residuals)
+    if (residual.value == value && residual.chunk == holder && residual.sharding == sharding &&
+        (residual.chunk != chunk || residual.phase != phase))
+      return function.addArgument(type, "residual", nameOf(residual));
   if (graphValue.producer < 0) {
     StringRef role = graphValue.role == ValueRole::Parameter        ? "param"
                      : graphValue.role == ValueRole::State          ? "state"
@@ -187,44 +196,50 @@ Value LocalBlock::source(int value, const Sharding &sharding) {
   return get(value, sharding);
 }
 
+/// The name of a residual's slot, which all chunks of a stage see.
+std::string LocalBlock::nameOf(const reshard::Residual &residual) const {
+  std::string name = residualName(in.graph, in.assignment.mesh, residual.value, residual.sharding);
+  if (in.assignment.numChunks() > in.assignment.numStages)
+    name += " of chunk " + std::to_string(residual.chunk);
+  return name;
+}
+
 void LocalBlock::emitResults() {
+  for (const reshard::Residual &residual : in.derivation.residuals)
+    if (residual.chunk == chunk && residual.phase == phase)
+      if (Value value = get(residual.value, residual.sharding))
+        function.addResult(value, "residual", nameOf(residual));
   if (phase == Phase::Forward)
     emitForwardResults();
   else
     emitGradients();
   for (const reshard::Transfer &transfer : in.derivation.transfers)
-    if (transfer.fromStage == stage && transfer.phase == phase)
+    if (transfer.fromChunk == chunk && transfer.phase == phase)
       if (Value value = get(transfer.value, transfer.sharding))
-        function.addResult(value, "send", in.graph.values[transfer.value].name, transfer.toStage);
+        function.addResult(value, "send", in.graph.values[transfer.value].name, transfer.toChunk);
 }
 
 void LocalBlock::emitForwardResults() {
-  for (const reshard::Residual &residual : in.derivation.residuals)
-    if (residual.stage == stage)
-      if (Value value = get(residual.value, residual.sharding))
-        function.addResult(
-            value, "residual",
-            residualName(in.graph, in.assignment.mesh, residual.value, residual.sharding));
-  auto stageOf = [&](int value) {
+  auto isHere = [&](int value) {
     int producer = in.graph.values[value].producer;
-    return producer < 0 ? 0 : in.graph.ops[producer].stage;
+    return (producer < 0 ? 0 : in.graph.ops[producer].chunk) == chunk;
   };
   for (auto [state, updated] : in.graph.stateUpdates)
-    if (stageOf(updated) == stage)
+    if (isHere(updated))
       if (Value value = get(updated, in.derivation.home[updated]))
         function.addResult(value, "state", in.graph.values[state].name);
   for (auto [total, name] : {std::pair(in.graph.loss, "loss"), std::pair(in.graph.count, "count")})
-    if (total >= 0 && stageOf(total) == stage)
+    if (total >= 0 && isHere(total))
       if (Value value = get(total, in.derivation.home[total]))
         function.addResult(value, "loss_acc", name);
 }
 
-/// Adds every part of every gradient of this stage to its accumulator.
+/// Adds every part of every gradient that this block makes to its accumulator.
 void LocalBlock::emitGradients() {
   for (auto [p, parts] : llvm::enumerate(in.derivation.gradientParts)) {
     Value sum;
     for (const reshard::GradientParts::Part &part : parts.parts) {
-      if (part.stage != stage)
+      if (part.chunk != chunk || phaseOf(part.value) != phase)
         continue;
       Value value = get(part.value, in.derivation.gradient[p]);
       if (!value)

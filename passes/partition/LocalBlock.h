@@ -44,10 +44,10 @@ mlir::Value emitReshard(mlir::OpBuilder &builder, mlir::Location loc, mlir::Valu
                         const reshard::Reshard &reshard, const reshard::TensorLayout &layout,
                         const reshard::Mesh &mesh);
 
-/// The forward or the backward function of one stage.
+/// The forward, the backward or the weight function of one chunk.
 class LocalBlock {
 public:
-  LocalBlock(const PartitionInput &input, mlir::ModuleOp module, reshard::Phase phase, int stage);
+  LocalBlock(const PartitionInput &input, mlir::ModuleOp module, reshard::Phase phase, int chunk);
 
   mlir::LogicalResult build();
 
@@ -63,6 +63,8 @@ private:
   /// Null, with a diagnostic, if the derivation does not provide it.
   mlir::Value get(int value, const reshard::Sharding &sharding);
   mlir::Value source(int value, const reshard::Sharding &sharding);
+  std::string nameOf(const reshard::Residual &residual) const;
+  reshard::Phase phaseOf(int value) const;
   mlir::Operation *templateOf(int op) const;
   void resize(mlir::Operation *local, int op);
   mlir::RankedTensorType localType(int value, const reshard::Sharding &sharding) const;
@@ -70,7 +72,7 @@ private:
 
   const PartitionInput &in;
   reshard::Phase phase;
-  int stage;
+  int chunk;
   FunctionBuilder function;
   std::map<Key, mlir::Value> cache;
   std::map<int, std::vector<const reshard::Reshard *>> reshards; // of this block, by value

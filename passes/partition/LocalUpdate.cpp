@@ -142,7 +142,7 @@ Value LocalUpdate::operandOf(Value value) {
 
 int LocalUpdate::stageOf(int graphValue) const {
   int producer = in.graph.values[graphValue].producer;
-  return producer < 0 ? 0 : in.graph.ops[producer].stage;
+  return producer < 0 ? 0 : in.assignment.stageOf(in.graph.ops[producer].chunk);
 }
 
 /// Takes a tensor of one element to a scalar, or (`dims` 1) a scalar to a vector.

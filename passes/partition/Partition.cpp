@@ -90,12 +90,14 @@ FailureOr<PartitionedStep> partitionStep(const PartitionInput &givenInput) {
 
   PartitionedStep result;
   result.module = ModuleOp::create(in.train.getLoc());
-  for (int stage = 0; stage < in.assignment.numStages; ++stage) {
-    if (failed(LocalBlock(in, *result.module, reshard::Phase::Forward, stage).build()) ||
-        failed(LocalBlock(in, *result.module, reshard::Phase::Backward, stage).build()) ||
-        failed(LocalUpdate(in, *result.module, stage).build()))
+  using reshard::Phase;
+  for (int chunk = 0; chunk < in.assignment.numChunks(); ++chunk)
+    for (Phase phase : {Phase::Forward, Phase::Backward, Phase::Weight})
+      if (failed(LocalBlock(in, *result.module, phase, chunk).build()))
+        return failure();
+  for (int stage = 0; stage < in.assignment.numStages; ++stage)
+    if (failed(LocalUpdate(in, *result.module, stage).build()))
       return failure();
-  }
   if (failed(collectTensors(in, result)))
     return failure();
   return std::move(result);

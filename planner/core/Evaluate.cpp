@@ -33,9 +33,10 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
   seconds.operands.assign(numOps, 0);
   seconds.gather.assign(numOps, 0);
   seconds.reduceMicro.assign(numOps, 0);
-  for (std::vector<double> *byStage :
-       {&seconds.reduceStep, &seconds.parameterStep, &seconds.sendForward, &seconds.sendBackward})
+  for (std::vector<double> *byStage : {&seconds.reduceStep, &seconds.parameterStep})
     byStage->assign(assignment.numStages, 0);
+  for (std::vector<double> *byChunk : {&seconds.sendForward, &seconds.sendBackward})
+    byChunk->assign(assignment.numChunks(), 0);
 
   NetworkCost network(cluster, assignment.mesh, assignment.pipelineAxis);
   for (const Reshard &reshard : derivation.reshards) {
@@ -69,10 +70,11 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
     }
   }
   for (const Transfer &transfer : derivation.transfers) {
-    GroupShape ends = network.stageGroupShape({transfer.fromStage, transfer.toStage});
+    GroupShape ends = network.stageGroupShape(
+        {assignment.stageOf(transfer.fromChunk), assignment.stageOf(transfer.toChunk)});
     double bytes = double(localBytes(graph.values[transfer.value].layout, transfer.sharding));
     (transfer.phase == Phase::Forward ? seconds.sendForward
-                                      : seconds.sendBackward)[transfer.fromStage] +=
+                                      : seconds.sendBackward)[transfer.fromChunk] +=
         network.seconds(CollectiveKind::Send, ends, bytes);
   }
   return seconds;
@@ -85,19 +87,23 @@ double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t
   return owned * (parameter + 2 * master + 2 * state + double(gradientBytes));
 }
 
-std::vector<StageSeconds> stageSeconds(const PlannedStep &step, const Derivation &derivation,
+std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation &derivation,
                                        const Job &job, const Cluster &cluster) {
   const Graph &graph = step.graph;
   const Assignment &assignment = step.assignment;
   OpSeconds ops = opSeconds(graph, assignment, derivation, cluster);
-  std::vector<StageSeconds> stages(assignment.numStages);
+  std::vector<StageSeconds> chunks(assignment.numChunks());
   for (size_t op = 0; op < graph.ops.size(); ++op) {
-    StageSeconds &stage = stages[graph.ops[op].stage];
-    bool again = graph.ops[op].phase == Phase::Backward && step.isRecomputed(int(op));
+    StageSeconds &stage = chunks[graph.ops[op].chunk];
+    bool again = graph.ops[op].phase != Phase::Forward && step.isRecomputed(int(op));
     if (graph.ops[op].phase == Phase::Forward) {
       stage.forward += ops.kernel[op];
       stage.operandsForward += ops.operands[op];
       stage.gatherForward += ops.gather[op];
+    } else if (graph.ops[op].phase == Phase::Weight) {
+      (again ? stage.recomputeWeight : stage.weight) += ops.kernel[op];
+      stage.operandsWeight += ops.operands[op];
+      stage.dataWeight += ops.gather[op] + ops.reduceMicro[op];
     } else {
       (again ? stage.recompute : stage.backward) += ops.kernel[op];
       stage.operandsBackward += ops.operands[op];
@@ -105,6 +111,10 @@ std::vector<StageSeconds> stageSeconds(const PlannedStep &step, const Derivation
       stage.reduceMicro += ops.reduceMicro[op];
     }
   }
+  // What a stage does once per step stands with its first chunk.
+  std::vector<int> firstChunk(assignment.numStages, 0);
+  for (int chunk = assignment.numChunks() - 1; chunk >= 0; --chunk)
+    firstChunk[assignment.stageOf(chunk)] = chunk;
   for (size_t p = 0; p < graph.parameters.size(); ++p) {
     if (graph.parameters[p].gradient < 0)
       continue;
@@ -113,15 +123,17 @@ std::vector<StageSeconds> stageSeconds(const PlannedStep &step, const Derivation
     double bytes = updateBytes(job, owned, layout.elementBytes,
                                graph.values[graph.parameters[p].gradient].layout.elementBytes);
     for (int stage : derivation.parameterStages[p])
-      stages[stage].updateStep += updateSeconds(cluster, bytes, 1);
+      chunks[firstChunk[stage]].updateStep += updateSeconds(cluster, bytes, 1);
   }
   for (int stage = 0; stage < assignment.numStages; ++stage) {
-    stages[stage].reduceStep = ops.reduceStep[stage];
-    stages[stage].parameterStep = ops.parameterStep[stage];
-    stages[stage].sendForward = ops.sendForward[stage];
-    stages[stage].sendBackward = ops.sendBackward[stage];
+    chunks[firstChunk[stage]].reduceStep = ops.reduceStep[stage];
+    chunks[firstChunk[stage]].parameterStep = ops.parameterStep[stage];
   }
-  return stages;
+  for (int chunk = 0; chunk < assignment.numChunks(); ++chunk) {
+    chunks[chunk].sendForward = ops.sendForward[chunk];
+    chunks[chunk].sendBackward = ops.sendBackward[chunk];
+  }
+  return chunks;
 }
 
 /// One execution of a counted collective, priced by kind, group and size.
@@ -146,23 +158,19 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan) {
   const Cluster &cluster = plan.cluster;
   Derivation derivation = derive(step.graph, step.assignment);
   Prediction prediction;
-  std::vector<StageSeconds> seconds = stageSeconds(step, derivation, plan.job, cluster);
-  StepTime time = simulatedStepTime(cluster, seconds, plan.accumulation, plan.schedule);
+  std::vector<StageSeconds> seconds = chunkSeconds(step, derivation, plan.job, cluster);
+  PipelineSchedule schedule = scheduleOf(plan);
+  StepTime time = simulatedStepTime(cluster, seconds, schedule);
   prediction.stepSeconds = time.seconds;
   prediction.lowSeconds = time.seconds * (1 - cluster.timeUncertainty);
   prediction.highSeconds = time.seconds * (1 + cluster.timeUncertainty);
   prediction.time = time.split;
   prediction.slowestStage = time.slowestStage;
-  for (const StageSeconds &stage : seconds) {
-    ExposedSeconds exposed = expose(cluster, stage, plan.accumulation);
-    prediction.stageSeconds.push_back(exposed.forward + exposed.backward);
-  }
+  for (const StageSeconds &chunk : seconds)
+    prediction.stageSeconds.push_back(expose(cluster, chunk, plan.accumulation).microBatch());
 
-  std::vector<int64_t> inFlight;
-  for (int64_t stage = 0; stage < plan.mesh.pp; ++stage)
-    inFlight.push_back(microBatchesInFlight(plan.schedule, plan.mesh.pp, stage, plan.accumulation));
   prediction.stages =
-      stageMemory(step.graph, step.assignment, derivation, plan.job, cluster, inFlight);
+      stageMemory(step.graph, step.assignment, derivation, plan.job, cluster, schedule.actions);
   for (const StageMemory &stage : prediction.stages)
     prediction.peakBytes = std::max(prediction.peakBytes, stage.totalBytes());
   prediction.limitBytes = plan.limitBytes();

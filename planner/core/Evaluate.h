@@ -20,7 +20,7 @@ struct OpSeconds {
   std::vector<double> reduceMicro; // of gradients, each micro-batch
   /// Once per step, by stage.
   std::vector<double> reduceStep, parameterStep;
-  /// Sends of one micro-batch, by sending stage.
+  /// Sends of one micro-batch, by sending chunk.
   std::vector<double> sendForward, sendBackward;
 };
 
@@ -31,8 +31,9 @@ OpSeconds opSeconds(const reshard::Graph &graph, const reshard::Assignment &assi
 /// read once and all but the gradient written once.
 double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t gradientBytes);
 
-/// The seconds of every stage, from those of its ops.
-std::vector<StageSeconds> stageSeconds(const PlannedStep &step,
+/// The seconds of every chunk, from those of its ops. What a stage does once per step stands with
+/// its first chunk.
+std::vector<StageSeconds> chunkSeconds(const PlannedStep &step,
                                        const reshard::Derivation &derivation, const Job &job,
                                        const Cluster &cluster);
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 
 using namespace tbc::reshard;
 
@@ -26,7 +27,7 @@ public:
   Liveness(const Graph &graph, const Assignment &assignment, const Derivation &derivation)
       : graph(graph), assignment(assignment), derivation(derivation), position(graph.ops.size()) {
     for (int op = 0; op < int(graph.ops.size()); ++op) {
-      std::vector<int> &block = blocks[{graph.ops[op].stage, graph.ops[op].phase}];
+      std::vector<int> &block = blocks[{graph.ops[op].chunk, graph.ops[op].phase}];
       position[op] = int(block.size());
       block.push_back(op);
     }
@@ -37,16 +38,16 @@ public:
     live.gathered.assign(graph.ops.size(), 0);
     live.buffers.assign(graph.ops.size(), 0);
     for (const Residual &residual : derivation.residuals)
-      kept[{residual.value, residual.stage}] = residual.sharding;
+      kept[{residual.value, residual.chunk}] = residual.sharding;
     addValues();
     addReshards();
     return std::move(live);
   }
 
 private:
-  using Block = std::pair<int, Phase>;
+  using Block = std::pair<int, Phase>; // chunk and phase
 
-  Block blockOf(int op) const { return {graph.ops[op].stage, graph.ops[op].phase}; }
+  Block blockOf(int op) const { return {graph.ops[op].chunk, graph.ops[op].phase}; }
 
   double bytes(int value, const Sharding &sharding) const {
     return double(localBytes(graph.values[value].layout, sharding));
@@ -59,8 +60,12 @@ private:
       into[ops[at]] += amount;
   }
 
-  bool isKept(int value, int stage, const Sharding &sharding) const {
-    auto found = kept.find({value, stage});
+  /// Whether the block has `value` from a residual, or makes one of it.
+  bool isKept(int value, const Block &block, const Sharding &sharding) const {
+    int holder = holderOf(graph, assignment, value, block.first);
+    if (block != Block(holder, phaseHeld(graph, assignment, value, holder)))
+      return true;
+    auto found = kept.find({value, holder});
     return found != kept.end() && found->second == sharding;
   }
 
@@ -82,11 +87,8 @@ private:
       double amount = bytes(value, derivation.home[value]);
       double raw = bytes(value, derivation.raw[value]);
       for (const auto &[block, span] : spans) {
-        // What is kept from forward to backward is a residual in both.
-        bool residual = isKept(value, block.first, derivation.home[value]);
-        bool fromForward = graph.ops[graphValue.producer].phase == Phase::Forward &&
-                           block.second == Phase::Backward && !generated;
-        if (residual || (fromForward && block.first == home.first))
+        // What is kept from one block to another is a residual in both.
+        if (!generated && isKept(value, block, derivation.home[value]))
           continue;
         add(live.transients, block, span.first, span.second, amount);
       }
@@ -122,7 +124,9 @@ private:
         addGathered(block, position[first], lastUse[i], keep, amount);
         continue;
       }
-      if (block.second == Phase::Forward && isKept(reshard.value, reshard.stage, reshard.to))
+      auto found = kept.find({reshard.value, reshard.chunk});
+      if (found != kept.end() && found->second == reshard.to &&
+          reshard.phase == phaseHeld(graph, assignment, reshard.value, reshard.chunk))
         continue;
       int last =
           lastUse[i] >= 0 && blockOf(lastUse[i]) == block ? position[lastUse[i]] : position[first];
@@ -141,9 +145,11 @@ private:
       return;
     }
     add(live.gathered, block, first, lengthOf(block) - 1, amount);
-    Block backward{block.first, Phase::Backward};
-    if (block.second == Phase::Forward && lengthOf(backward) > 0)
-      add(live.gathered, backward, 0, lengthOf(backward) - 1, amount);
+    for (Phase phase : {Phase::Backward, Phase::Weight}) {
+      Block later{block.first, phase};
+      if (block.second == Phase::Forward && lengthOf(later) > 0)
+        add(live.gathered, later, 0, lengthOf(later) - 1, amount);
+    }
   }
 
   const Graph &graph;
@@ -162,13 +168,111 @@ LiveBytes liveBytes(const Graph &graph, const Assignment &assignment,
   return Liveness(graph, assignment, derivation).run();
 }
 
-std::vector<double> residualBytes(const Graph &graph, int numStages, const Derivation &derivation) {
-  std::vector<double> bytes(numStages, 0);
-  for (const Residual &residual : derivation.residuals)
-    if (graph.values[residual.value].producer >= 0)
-      bytes[residual.stage] +=
-          double(localBytes(graph.values[residual.value].layout, residual.sharding));
+namespace {
+
+/// Residuals that the same block keeps for the same blocks.
+struct Keeping {
+  std::pair<int, Phase> writer;
+  std::set<std::pair<int, Phase>> readers;
+  bool operator<(const Keeping &o) const {
+    return std::tie(writer, readers) < std::tie(o.writer, o.readers);
+  }
+};
+
+schedule::Action::Kind kindOf(Phase phase) {
+  return phase == Phase::Forward    ? schedule::Action::Kind::Forward
+         : phase == Phase::Backward ? schedule::Action::Kind::Backward
+                                    : schedule::Action::Kind::Weight;
+}
+
+/// The bytes of one micro-batch, by who keeps them for whom.
+std::map<Keeping, double> keptBytes(const Graph &graph, const Assignment &assignment,
+                                    const Derivation &derivation) {
+  std::map<Keeping, double> bytes;
+  for (const Residual &residual : derivation.residuals) {
+    if (graph.values[residual.value].producer < 0)
+      continue; // inputs and gathered parameters have lines of their own
+    Keeping keeping{{residual.chunk, residual.phase}, {}};
+    for (int user : graph.values[residual.value].users) {
+      const GraphOp &op = graph.ops[user];
+      bool readsIt = !derivation.operands[user].empty() && !op.generator &&
+                     assignment.stageOf(op.chunk) == assignment.stageOf(residual.chunk) &&
+                     holderOf(graph, assignment, residual.value, op.chunk) == residual.chunk;
+      if (readsIt)
+        keeping.readers.insert({op.chunk, op.phase});
+    }
+    for (const Transfer &transfer : derivation.transfers)
+      if (transfer.value == residual.value && transfer.fromChunk == residual.chunk)
+        keeping.readers.insert({transfer.fromChunk, transfer.phase});
+    keeping.readers.erase(keeping.writer);
+    bytes[keeping] += double(localBytes(graph.values[residual.value].layout, residual.sharding));
+  }
   return bytes;
+}
+
+} // namespace
+
+std::vector<double> residualPeaks(const Graph &graph, const Assignment &assignment,
+                                  const Derivation &derivation, const StageActions &actions) {
+  std::vector<double> peaks(assignment.numStages, 0);
+  std::map<Keeping, double> bytes = keptBytes(graph, assignment, derivation);
+  for (int stage = 0; stage < assignment.numStages; ++stage) {
+    schedule::Pipeline pipeline{assignment.numStages, assignment.chunkStage};
+    if (assignment.chunkStage.empty())
+      pipeline = schedule::Pipeline::plain(assignment.numStages);
+    std::vector<int> chunks = pipeline.chunksOf(stage);
+    // Per block of the stage: what it makes, and what it reads of others, by number.
+    struct Group {
+      double bytes = 0;
+      std::map<int64_t, size_t> left; // readers to come, by micro-batch
+      size_t readers = 0;
+    };
+    std::vector<Group> groups;
+    using BlockKey = std::pair<int, schedule::Action::Kind>;
+    std::map<BlockKey, std::vector<size_t>> written, read;
+    for (const auto &[keeping, amount] : bytes) {
+      auto place = std::find(chunks.begin(), chunks.end(), keeping.writer.first);
+      if (place == chunks.end() || keeping.readers.empty())
+        continue;
+      auto key = [&](const std::pair<int, Phase> &block) {
+        auto at = std::find(chunks.begin(), chunks.end(), block.first);
+        return BlockKey(int(at - chunks.begin()), kindOf(block.second));
+      };
+      written[key(keeping.writer)].push_back(groups.size());
+      for (const auto &reader : keeping.readers)
+        read[key(reader)].push_back(groups.size());
+      groups.push_back({amount, {}, keeping.readers.size()});
+    }
+    double live = 0;
+    for (const schedule::Action &action : actions[stage]) {
+      BlockKey block(action.chunk, action.kind);
+      for (size_t group : written[block]) {
+        live += groups[group].bytes;
+        groups[group].left[action.microBatch] = groups[group].readers;
+      }
+      peaks[stage] = std::max(peaks[stage], live);
+      for (size_t group : read[block])
+        if (--groups[group].left[action.microBatch] == 0)
+          live -= groups[group].bytes;
+    }
+  }
+  return peaks;
+}
+
+int64_t mostMicroBatches(const std::vector<schedule::Action> &actions) {
+  std::map<int64_t, int64_t> left; // actions to come, by micro-batch
+  for (const schedule::Action &action : actions)
+    left[action.microBatch] += action.kind != schedule::Action::Kind::Update;
+  std::map<int64_t, int64_t> all = left;
+  int64_t now = 0, most = 0;
+  for (const schedule::Action &action : actions) {
+    if (action.kind == schedule::Action::Kind::Update)
+      continue;
+    now += left[action.microBatch] == all[action.microBatch];
+    most = std::max(most, now);
+    now -= --left[action.microBatch] == 0;
+  }
+  return most;
 }
 
 std::vector<StaticBytes> staticBytes(const Graph &graph, const Assignment &assignment,
@@ -198,7 +302,7 @@ std::vector<StaticBytes> staticBytes(const Graph &graph, const Assignment &assig
       continue;
     std::set<int> users;
     for (int user : graphValue.users)
-      users.insert(graph.ops[user].stage);
+      users.insert(assignment.stageOf(graph.ops[user].chunk));
     double bytes = double(localBytes(graphValue.layout, derivation.home[value]));
     for (int stage : users)
       (graphValue.role == ValueRole::State ? stages[stage].modelState : stages[stage].inputs) +=
@@ -221,7 +325,7 @@ StageMemory memoryLines(const Cluster &cluster, const StaticBytes &fixed, double
   add("optimizer state", fixed.state);
   add("model state", fixed.modelState);
   add("inputs", fixed.inputs * double(inFlight));
-  add("saved residuals", residuals * double(inFlight));
+  add("saved residuals", residuals);
   add("transients", transients);
   add("gathered parameters", gathered);
   add("collective buffers", buffers);
@@ -233,23 +337,23 @@ StageMemory memoryLines(const Cluster &cluster, const StaticBytes &fixed, double
 
 std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assignment,
                                      const Derivation &derivation, const Job &job,
-                                     const Cluster &cluster, const std::vector<int64_t> &inFlight) {
+                                     const Cluster &cluster, const StageActions &actions) {
   LiveBytes live = liveBytes(graph, assignment, derivation);
-  std::vector<double> residuals = residualBytes(graph, assignment.numStages, derivation);
+  std::vector<double> residuals = residualPeaks(graph, assignment, derivation, actions);
   std::vector<StaticBytes> fixed = staticBytes(graph, assignment, derivation, job);
   std::vector<int> peak(assignment.numStages, -1);
   auto total = [&](int op) { return live.transients[op] + live.gathered[op] + live.buffers[op]; };
   for (int op = 0; op < int(graph.ops.size()); ++op) {
-    int &best = peak[graph.ops[op].stage];
+    int &best = peak[assignment.stageOf(graph.ops[op].chunk)];
     if (best < 0 || total(op) > total(best))
       best = op;
   }
   std::vector<StageMemory> stages;
   for (int stage = 0; stage < assignment.numStages; ++stage) {
     int op = peak[stage];
-    stages.push_back(memoryLines(cluster, fixed[stage], residuals[stage], inFlight[stage],
-                                 op < 0 ? 0 : live.transients[op], op < 0 ? 0 : live.gathered[op],
-                                 op < 0 ? 0 : live.buffers[op]));
+    stages.push_back(memoryLines(cluster, fixed[stage], residuals[stage],
+                                 mostMicroBatches(actions[stage]), op < 0 ? 0 : live.transients[op],
+                                 op < 0 ? 0 : live.gathered[op], op < 0 ? 0 : live.buffers[op]));
   }
   return stages;
 }

@@ -6,6 +6,7 @@
 #include "planner/core/Cluster.h"
 #include "planner/core/Plan.h"
 #include "planner/reshard/Graph.h"
+#include "runtime/schedule/Schedule.h"
 
 #include <vector>
 
@@ -18,16 +19,25 @@ struct LiveBytes {
   std::vector<double> buffers;    // operands in another sharding than their value's home
 };
 
-/// Liveness over the blocks (stage and phase) of a derived step: a value lives from its producer,
+/// Liveness over the blocks (chunk and phase) of a derived step: a value lives from its producer,
 /// or if it comes from another stage from the block's begin, to its last user in the block; a
 /// resharded operand from its reshard to its last user; a gathered parameter likewise, or with
 /// keepGathered to the end of the stage's backward.
 LiveBytes liveBytes(const reshard::Graph &graph, const reshard::Assignment &assignment,
                     const reshard::Derivation &derivation);
 
-/// Bytes of one micro-batch's residuals, by stage.
-std::vector<double> residualBytes(const reshard::Graph &graph, int numStages,
-                                  const reshard::Derivation &derivation);
+/// What every stage does in one step.
+using StageActions = std::vector<std::vector<schedule::Action>>;
+
+/// The most bytes of residuals that each stage holds at once, all micro-batches together: each from
+/// the block that keeps it to the last that reads it.
+std::vector<double> residualPeaks(const reshard::Graph &graph,
+                                  const reshard::Assignment &assignment,
+                                  const reshard::Derivation &derivation,
+                                  const StageActions &actions);
+
+/// The most micro-batches of which a stage has run something and not all.
+int64_t mostMicroBatches(const std::vector<schedule::Action> &actions);
 
 /// The bytes that a stage holds all through the step.
 struct StaticBytes {
@@ -37,7 +47,7 @@ std::vector<StaticBytes> staticBytes(const reshard::Graph &graph,
                                      const reshard::Assignment &assignment,
                                      const reshard::Derivation &derivation, const Job &job);
 
-/// The named lines of one stage from its parts; `inFlight` micro-batches hold residuals and inputs.
+/// The named lines of one stage from its parts; `inFlight` micro-batches hold inputs.
 /// Context and allocator margin are added by the cluster's constants.
 StageMemory memoryLines(const Cluster &cluster, const StaticBytes &fixed, double residuals,
                         int64_t inFlight, double transients, double gathered, double buffers);
@@ -46,7 +56,7 @@ StageMemory memoryLines(const Cluster &cluster, const StaticBytes &fixed, double
 std::vector<StageMemory> stageMemory(const reshard::Graph &graph,
                                      const reshard::Assignment &assignment,
                                      const reshard::Derivation &derivation, const Job &job,
-                                     const Cluster &cluster, const std::vector<int64_t> &inFlight);
+                                     const Cluster &cluster, const StageActions &actions);
 
 } // namespace tbc::planner
 

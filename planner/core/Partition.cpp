@@ -87,19 +87,23 @@ std::optional<std::vector<int>> StageCutter::cut(int numStages) const {
   return run(numStages, [](int, int, int) { return true; });
 }
 
-std::optional<std::vector<int>>
-StageCutter::cutWithin(const std::vector<int64_t> &inFlight, double limitBytes,
-                       const std::function<double(int, int, int64_t)> &bytes) const {
-  // Bytes are linear in the number of micro-batches, so two values give them all.
+std::optional<std::vector<int>> StageCutter::cutWithin(
+    const std::vector<schedule::InFlight> &inFlight, double limitBytes,
+    const std::function<double(int, int, const schedule::InFlight &)> &bytes) const {
+  // Stages that keep alike share their answers.
   size_t n = positions.size();
-  std::vector<double> base(n * n, -1), each(n * n, 0);
+  std::vector<size_t> sameAs(inFlight.size());
+  for (size_t s = 0; s < inFlight.size(); ++s)
+    sameAs[s] = size_t(std::find(inFlight.begin(), inFlight.end(), inFlight[s]) - inFlight.begin());
+  std::vector<std::vector<double>> known(inFlight.size());
   auto fits = [&](int s, int i, int j) {
-    size_t k = size_t(i) * n + j;
-    if (base[k] < 0) {
-      base[k] = bytes(positions[i], positions[j], 0);
-      each[k] = bytes(positions[i], positions[j], 1) - base[k];
-    }
-    return base[k] + each[k] * double(inFlight[s]) <= limitBytes;
+    std::vector<double> &table = known[sameAs[size_t(s)]];
+    if (table.empty())
+      table.assign(n * n, -1);
+    double &held = table[size_t(i) * n + size_t(j)];
+    if (held < 0)
+      held = bytes(positions[i], positions[j], inFlight[s]);
+    return held <= limitBytes;
   };
   return run(int(inFlight.size()), fits);
 }

@@ -29,10 +29,10 @@ public:
   std::optional<std::vector<int>> cut(int numStages) const;
 
   /// The same, where stage s may hold at most `limitBytes`: `bytes(first, last, inFlight)` as
-  /// profiledBytes, linear in inFlight.
+  /// profiledBytes.
   std::optional<std::vector<int>>
-  cutWithin(const std::vector<int64_t> &inFlight, double limitBytes,
-            const std::function<double(int, int, int64_t)> &bytes) const;
+  cutWithin(const std::vector<schedule::InFlight> &inFlight, double limitBytes,
+            const std::function<double(int, int, const schedule::InFlight &)> &bytes) const;
 
 private:
   std::optional<std::vector<int>> run(int numStages,

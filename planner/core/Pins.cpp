@@ -1,6 +1,7 @@
 //===- Pins.cpp - What the user's decisions leave open ---------------------===//
 
 #include "planner/core/Pins.h"
+#include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
 #include <cctype>
@@ -127,11 +128,8 @@ Result<Space> Space::make(const Job &job, const Pins &pins) {
     return status.error();
   if (Status status = space.checkStrategy(); !status)
     return status.error();
-  const std::vector<std::string> schedules = {"gpipe", "1f1b"};
-  if (!pins.schedule.empty() &&
-      std::find(schedules.begin(), schedules.end(), pins.schedule) == schedules.end())
-    return usage("--schedule " + pins.schedule + ": schedules are " + joined(schedules) +
-                 suggest(pins.schedule, schedules));
+  if (Status status = space.checkSchedule(); !status)
+    return status.error();
   const std::vector<std::string> modes = {"auto", "none", "selective", "full"};
   if (std::find(modes.begin(), modes.end(), pins.recompute) == modes.end())
     return usage("--recompute " + pins.recompute + ": choices are " + joined(modes) +
@@ -213,6 +211,45 @@ Status Space::checkStrategy() {
   return Status::ok();
 }
 
+Status Space::checkSchedule() const {
+  const std::vector<std::string> &schedules = schedule::scheduleNames();
+  const std::string &name = pins.schedule;
+  if (!name.empty() && std::find(schedules.begin(), schedules.end(), name) == schedules.end())
+    return usage("--schedule " + name + ": schedules are " + joined(schedules) +
+                 suggest(name, schedules));
+  const std::vector<std::string> placements = {"loop", "v"};
+  if (!pins.placement.empty() &&
+      std::find(placements.begin(), placements.end(), pins.placement) == placements.end())
+    return usage("--placement " + pins.placement + ": placements are " + joined(placements) +
+                 suggest(pins.placement, placements));
+  int64_t chunks = pins.virtualStages.value_or(0);
+  std::string given = "--virtual-stages " + std::to_string(chunks);
+  if (pins.virtualStages && (chunks < 1 || chunks > 64))
+    return usage(given + ": must be between 1 and 64");
+  if (chunks > 1 && (name == "gpipe" || name == "1f1b"))
+    return usage("--schedule " + name + " has one chunk per stage, but " + given +
+                 " asks for more; use --schedule interleaved or zero-bubble");
+  if (chunks == 1 && name == "interleaved")
+    return usage("--schedule interleaved needs more than one chunk per stage, but is given " +
+                 given);
+  if (!pins.placement.empty() && (chunks == 1 || name == "gpipe" || name == "1f1b"))
+    return usage("--placement " + pins.placement + " is about several chunks per stage, which " +
+                 (chunks == 1 ? given : "--schedule " + name) + " excludes");
+  if (meshIsPinned() && pinned.pp == 1 && (!name.empty() || chunks > 1 || !pins.placement.empty()))
+    return usage((!name.empty() ? "--schedule " + name
+                  : chunks > 1  ? given
+                                : "--placement " + pins.placement) +
+                 " is about pipeline stages, of which --mesh has none");
+  return Status::ok();
+}
+
+std::vector<int> ScheduleChoice::chunkStage(int64_t stages) const {
+  if (chunksPerStage == 1)
+    return {};
+  auto make = thereAndBack ? schedule::Pipeline::vee : schedule::Pipeline::loop;
+  return make(int(stages), chunksPerStage).chunkStage;
+}
+
 bool Space::allowed(const MeshShape &mesh) const {
   const std::string &strategy = pins.strategy;
   int axes = (mesh.pp > 1) + (mesh.dp > 1) + (mesh.fsdp > 1) + (mesh.tp > 1);
@@ -291,11 +328,36 @@ std::vector<std::string> Space::recomputeModes() const {
   return {"none", "selective", "full"};
 }
 
-std::vector<std::string> Space::schedules(const MeshShape &mesh) const {
+std::vector<ScheduleChoice> Space::schedules(const MeshShape &mesh) const {
   if (mesh.pp == 1)
-    return {"none"};
+    return {{"none"}};
+  bool isOpen = pins.schedule.empty();
+  std::vector<ScheduleChoice> choices;
+  auto add = [&](const char *name, int chunks, bool thereAndBack) {
+    bool fits = (isOpen || pins.schedule == name) &&
+                (!pins.virtualStages || *pins.virtualStages == chunks) &&
+                (pins.placement.empty() || (chunks > 1 && thereAndBack == (pins.placement == "v")));
+    ScheduleChoice choice{name, chunks, thereAndBack};
+    if (fits && std::find(choices.begin(), choices.end(), choice) == choices.end())
+      choices.push_back(choice);
+  };
   // GPipe takes as long as 1F1B and holds more.
-  return {pins.schedule.empty() ? "1f1b" : pins.schedule};
+  add("1f1b", 1, false);
+  if (!isOpen)
+    add("gpipe", 1, false);
+  for (int chunks : {2, 3, 4})
+    add("interleaved", chunks, false);
+  add("zero-bubble", 1, false);
+  add("zero-bubble", 2, true);
+  // Others only where they are asked for.
+  if (int chunks = int(pins.virtualStages.value_or(2)); chunks > 1) {
+    bool isLoop = pins.placement != "v", isVee = pins.placement != "loop";
+    if (pins.schedule != "zero-bubble" && (pins.virtualStages || !pins.placement.empty()))
+      add("interleaved", chunks, !isLoop);
+    if (pins.schedule != "interleaved" && (pins.virtualStages || !pins.placement.empty()))
+      add("zero-bubble", chunks, isVee);
+  }
+  return choices;
 }
 
 } // namespace tbc::planner

@@ -18,6 +18,20 @@ struct ZeroChoice {
   }
 };
 
+/// A pipeline schedule and where its chunks lie.
+struct ScheduleChoice {
+  std::string schedule = "none";
+  int chunksPerStage = 1;
+  bool thereAndBack = false;
+
+  /// As in a plan: empty for one chunk per stage.
+  std::vector<int> chunkStage(int64_t stages) const;
+  bool operator==(const ScheduleChoice &o) const {
+    return schedule == o.schedule && chunksPerStage == o.chunksPerStage &&
+           thereAndBack == o.thereAndBack;
+  }
+};
+
 /// The pins, checked against the job and against each other.
 class Space {
 public:
@@ -31,7 +45,7 @@ public:
   /// Micro-batches that divide `batch` over the mesh's data ranks, ascending; empty if none does.
   std::vector<int64_t> microBatches(const MeshShape &mesh, int64_t batch) const;
   std::vector<std::string> recomputeModes() const;
-  std::vector<std::string> schedules(const MeshShape &mesh) const;
+  std::vector<ScheduleChoice> schedules(const MeshShape &mesh) const;
   bool meshIsPinned() const { return !pins.mesh.empty(); }
   /// Whether the user asked for tensor parallelism by name.
   bool tensorAxisIsPinned() const { return pinned.tp > 1 || pins.strategy == "tp"; }
@@ -41,6 +55,7 @@ private:
   Space(const Job &job, const Pins &pins) : job(job), pins(pins) {}
   Status readMesh();
   Status checkStrategy();
+  Status checkSchedule() const;
   bool allowed(const MeshShape &mesh) const;
 
   Job job;

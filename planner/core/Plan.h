@@ -120,7 +120,7 @@ struct Prediction {
   std::vector<StageMemory> stages;
   TimeSplit time;
   int slowestStage = 0;
-  std::vector<double> stageSeconds; // forward and backward of one micro-batch, by stage
+  std::vector<double> stageSeconds; // forward and backward of one micro-batch, by chunk
   std::vector<CollectiveLine> collectives;
 };
 
@@ -130,6 +130,7 @@ struct Alternative {
   ParameterDecision data;
   int64_t microBatch = 1, accumulation = 1;
   std::string schedule, recompute;
+  std::vector<int> chunkStage; // as in a plan
   double stepSeconds = 0;
   int64_t peakBytes = 0;
   bool fits = false;
@@ -164,12 +165,14 @@ struct Plan {
   int64_t memoryLimitBytes = 0;  // --memory-limit; 0: what the cluster allows
   int64_t microBatch = 1;        // samples per data rank
   int64_t accumulation = 1;      // micro-batches per step and data rank
-  std::string schedule = "1f1b"; // 1f1b, gpipe; "none" without pipeline
+  std::string schedule = "1f1b"; // of runtime/schedule; "none" without pipeline
+  /// The stage (pp coordinate) of each chunk; empty: one chunk per stage, in order.
+  std::vector<int> chunkStage;
   std::vector<OpDecision> ops;
   ParameterDecision parameterDefault;
   std::vector<ParameterOverride> parameterOverrides;
-  /// The id of the first forward op of each stage, in the order of the forward ops; the first entry
-  /// is the first op of all.
+  /// The id of the first forward op of each chunk, in the order of the forward ops; the first entry
+  /// is the first op of all. Without virtual stages a chunk is a stage.
   std::vector<std::string> stages;
   std::string recompute = "none";        // none, selective, full
   std::vector<std::string> recomputeOps; // forward ops whose results are not kept
@@ -182,6 +185,7 @@ struct Plan {
   std::vector<std::string> assumptions;
   std::vector<Reason> reasons;
 
+  int64_t numChunks() const { return chunkStage.empty() ? mesh.pp : int64_t(chunkStage.size()); }
   /// What one device may hold: the pinned limit, or what the cluster leaves usable if that is less.
   int64_t limitBytes() const;
 };
@@ -198,10 +202,16 @@ std::string writeCluster(const Cluster &cluster);
 /// or of the wrong type or range.
 Result<Plan> readPlan(const std::string &text, const std::string &source);
 
+/// Why the plan's schedule does not go with its stages, chunks and micro-batches, or "".
+std::string whyInvalidSchedule(const Plan &plan);
+
+/// e.g. "1f1b", "interleaved x2" (two chunks per stage), "zero-bubble V" (there and back).
+std::string scheduleText(const Plan &plan);
+
 /// A plan applied to the graph of its model: everything that `derive` needs.
 struct PlannedStep {
-  /// Rebatched to microBatch * dataRanks, stages set, and with the re-executed ops cloned into the
-  /// backward phase.
+  /// Rebatched to microBatch * dataRanks, chunks set, the backward parted where the schedule does,
+  /// and with the re-executed ops cloned into the backward phase.
   reshard::Graph graph;
   reshard::Assignment assignment;
   /// Indices of forward ops that the backward executes again, ascending, in the graph that went in

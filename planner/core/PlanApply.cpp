@@ -1,9 +1,11 @@
 //===- PlanApply.cpp - A plan on the graph of its model --------------------===//
 
+#include "planner/core/PartBackward.h"
 #include "planner/core/Place.h"
 #include "planner/core/Plan.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/Stages.h"
+#include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
 #include <map>
@@ -43,6 +45,32 @@ std::string toString(const MeshShape &mesh) {
   return text.empty() ? "one device" : text;
 }
 
+std::string whyInvalidSchedule(const Plan &plan) {
+  if ((plan.schedule == "none") != (plan.mesh.pp == 1))
+    return "must be none without pipeline stages, and a schedule with them";
+  if (plan.mesh.pp == 1)
+    return plan.chunkStage.empty() ? "" : "there are no pipeline stages to place chunks on";
+  auto kind = schedule::parseScheduleKind(plan.schedule);
+  if (!kind)
+    return "\"" + plan.schedule + "\" is no schedule";
+  schedule::Pipeline pipeline = schedule::Pipeline::plain(int(plan.mesh.pp));
+  if (!plan.chunkStage.empty())
+    pipeline.chunkStage = plan.chunkStage;
+  return schedule::whyInvalid(*kind, pipeline, plan.accumulation);
+}
+
+std::string scheduleText(const Plan &plan) {
+  size_t chunks = plan.chunkStage.size();
+  if (chunks == 0 || plan.mesh.pp < 1)
+    return plan.schedule;
+  int stages = int(plan.mesh.pp), each = int(chunks) / stages;
+  if (plan.chunkStage == schedule::Pipeline::loop(stages, each).chunkStage)
+    return plan.schedule + " x" + std::to_string(each);
+  if (plan.chunkStage == schedule::Pipeline::vee(stages, each).chunkStage)
+    return plan.schedule + " V" + (each == 2 ? "" : std::to_string(each));
+  return plan.schedule + " of " + std::to_string(chunks) + " chunks";
+}
+
 namespace {
 
 /// Applies one plan; the first thing that does not fit the graph is the error.
@@ -53,6 +81,7 @@ public:
     step.assignment.mesh = plan.mesh.mesh();
     step.assignment.pipelineAxis = step.assignment.mesh.axisIndex("pp");
     step.assignment.numStages = int(plan.mesh.pp);
+    step.assignment.chunkStage = plan.chunkStage;
     step.assignment.microBatches = plan.accumulation;
     for (int op = 0; op < int(graph.ops.size()); ++op)
       opIndex.emplace(graph.ops[op].id, op);
@@ -63,7 +92,7 @@ public:
       return bad("mesh", "the model has no batch dim to split over dp and fsdp");
     std::vector<int> firstOps = findStages();
     if (error.empty())
-      setStages(step.graph, firstOps);
+      setChunks(step.graph, firstOps);
     applyOps();
     applyParameters();
     std::vector<bool> recompute = findRecompute();
@@ -77,6 +106,11 @@ public:
     for (int source : sourceOf)
       strategies.push_back(step.assignment.strategies[source]);
     step.assignment.strategies = std::move(strategies);
+    if (std::string why = whyInvalidSchedule(plan); !why.empty())
+      return bad("schedule", why);
+    auto kind = schedule::parseScheduleKind(plan.schedule);
+    if (plan.mesh.pp > 1 && kind && schedule::splitsBackward(*kind))
+      partBackward(step.graph);
     if (std::string why = whyStateIsParted(step.graph); !why.empty())
       return bad("stages", why);
     if (std::string why = whyInvalid(step.graph, step.assignment); !why.empty())
@@ -107,9 +141,11 @@ private:
   }
 
   std::vector<int> findStages() {
-    if (int64_t(plan.stages.size()) != plan.mesh.pp) {
-      fail("stages", std::to_string(plan.stages.size()) + " stages, but mesh axis pp has size " +
-                         std::to_string(plan.mesh.pp));
+    if (int64_t(plan.stages.size()) != plan.numChunks()) {
+      fail("stages", std::to_string(plan.stages.size()) + " stages, but " +
+                         (plan.chunkStage.empty() ? "mesh axis pp has size "
+                                                  : "the length of key \"placement\" is ") +
+                         std::to_string(plan.numChunks()));
       return {0};
     }
     std::vector<int> firstOps;

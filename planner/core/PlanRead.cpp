@@ -3,6 +3,7 @@
 #include "planner/core/IdList.h"
 #include "planner/core/Plan.h"
 #include "planner/core/PlanNames.h"
+#include "runtime/schedule/Schedule.h"
 
 #include <nlohmann/json.hpp>
 
@@ -65,6 +66,9 @@ public:
     }
     return *found;
   }
+
+  /// Whether a key is there that need not be.
+  bool has(const std::string &key) const { return json.is_object() && json.contains(key); }
 
   std::string text(const std::string &key) {
     const Json &value = get(key);
@@ -177,7 +181,8 @@ public:
     plan.memoryLimitBytes = root.integer("memory_limit_bytes", 0, maxBytes);
     plan.microBatch = root.integer("micro_batch", 1, maxCount);
     plan.accumulation = root.integer("accumulation", 1, maxCount);
-    plan.schedule = root.word("schedule", {"none", "gpipe", "1f1b"});
+    plan.schedule = root.word("schedule", scheduleWords());
+    plan.chunkStage = placement(root);
     plan.stages = root.texts("stages");
     readStrategies(root);
     readParameters(root);
@@ -213,6 +218,25 @@ private:
       return MeshShape();
     }
     return shape;
+  }
+
+  static std::vector<std::string> scheduleWords() {
+    std::vector<std::string> words = schedule::scheduleNames();
+    words.insert(words.begin(), "none");
+    return words;
+  }
+
+  /// The stage of each chunk; none is one chunk per stage.
+  std::vector<int> placement(Object &object) {
+    std::vector<int> chunkStage;
+    if (object.has("placement"))
+      object.forEach("placement", [&](const Json &item, const std::string &path) {
+        if (item.is_number_integer() && item >= 0 && item < (1 << 20))
+          chunkStage.push_back(item.get<int>());
+        else
+          problem.report(path, "must be the number of a stage");
+      });
+    return chunkStage;
   }
 
   std::vector<std::string> axes(Object &object, const std::string &key) {
@@ -455,7 +479,8 @@ private:
       }
       other.microBatch = object.integer("micro_batch", 1, maxCount);
       other.accumulation = object.integer("accumulation", 1, maxCount);
-      other.schedule = object.word("schedule", {"none", "gpipe", "1f1b"});
+      other.schedule = object.word("schedule", scheduleWords());
+      other.chunkStage = placement(object);
       other.recompute = object.word("recompute", {"none", "selective", "full"});
       other.stepSeconds = object.number("step_seconds");
       other.peakBytes = object.integer("peak_bytes", 0, maxBytes);
@@ -493,11 +518,11 @@ private:
       problem.report("job.batch",
                      "is " + std::to_string(job.globalBatch) +
                          ", but micro_batch x accumulation x dp x fsdp is another number");
-    if ((plan.schedule == "none") != (plan.mesh.pp == 1))
-      problem.report("schedule",
-                     "must be none without pipeline stages, and gpipe or 1f1b with them");
-    if (int64_t(plan.stages.size()) != plan.mesh.pp)
-      problem.report("stages", "must have one entry per pipeline stage");
+    if (std::string why = whyInvalidSchedule(plan); !why.empty())
+      problem.report(plan.chunkStage.empty() || plan.mesh.pp == 1 ? "schedule" : "placement", why);
+    if (int64_t(plan.stages.size()) != plan.numChunks())
+      problem.report("stages", plan.chunkStage.empty() ? "must have one entry per pipeline stage"
+                                                       : "must have one entry per chunk");
   }
 
   Plan plan;

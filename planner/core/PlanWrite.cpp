@@ -109,16 +109,19 @@ static Json predictionJson(const Prediction &prediction) {
 }
 
 static Json alternativeJson(const Alternative &other) {
-  return {{"mesh", meshJson(other.mesh)},
-          {"parameters", parameterJson(other.data)},
-          {"micro_batch", other.microBatch},
-          {"accumulation", other.accumulation},
-          {"schedule", other.schedule},
-          {"recompute", other.recompute},
-          {"step_seconds", other.stepSeconds},
-          {"peak_bytes", other.peakBytes},
-          {"fits", other.fits},
-          {"note", other.note}};
+  Json json = {{"mesh", meshJson(other.mesh)},
+               {"parameters", parameterJson(other.data)},
+               {"micro_batch", other.microBatch},
+               {"accumulation", other.accumulation},
+               {"schedule", other.schedule},
+               {"recompute", other.recompute},
+               {"step_seconds", other.stepSeconds},
+               {"peak_bytes", other.peakBytes},
+               {"fits", other.fits},
+               {"note", other.note}};
+  if (!other.chunkStage.empty())
+    json["placement"] = other.chunkStage;
+  return json;
 }
 
 static Json blockJson(const BlockRow &row) {
@@ -183,6 +186,8 @@ std::string writePlan(const Plan &plan) {
       {"alternatives", alternatives},
       {"assumptions", plan.assumptions},
       {"reasons", reasons}};
+  if (!plan.chunkStage.empty())
+    json["placement"] = plan.chunkStage;
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

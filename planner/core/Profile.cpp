@@ -2,6 +2,7 @@
 
 #include "planner/core/Profile.h"
 #include "planner/core/Evaluate.h"
+#include "planner/core/PartBackward.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/Stages.h"
 
@@ -18,6 +19,11 @@ void RangeSums::operator+=(const RangeSums &o) {
   operandsForward += o.operandsForward;
   operandsBackward += o.operandsBackward;
   residualBytes += o.residualBytes;
+  weight += o.weight;
+  recomputeWeight += o.recomputeWeight;
+  operandsWeight += o.operandsWeight;
+  weightResidualBytes += o.weightResidualBytes;
+  cotangentBytes += o.cotangentBytes;
   gathersForward += o.gathersForward;
   gatherForwardBytes += o.gatherForwardBytes;
   gathersBackward += o.gathersBackward;
@@ -39,6 +45,11 @@ RangeSums RangeSums::operator-(const RangeSums &o) const {
   d.operandsForward -= o.operandsForward;
   d.operandsBackward -= o.operandsBackward;
   d.residualBytes -= o.residualBytes;
+  d.weight -= o.weight;
+  d.recomputeWeight -= o.recomputeWeight;
+  d.operandsWeight -= o.operandsWeight;
+  d.weightResidualBytes -= o.weightResidualBytes;
+  d.cotangentBytes -= o.cotangentBytes;
   d.gathersForward -= o.gathersForward;
   d.gatherForwardBytes -= o.gatherForwardBytes;
   d.gathersBackward -= o.gathersBackward;
@@ -91,6 +102,7 @@ public:
       assignment.strategies.push_back(placement.strategies[source]);
     assignment.parameterPlans.resize(graph.parameters.size());
     derivation = derive(graph, assignment);
+    canWait = weightOps(graph);
     profile.numForward = numForwardOps(graph);
     profile.stageMayBegin = stageMayBegin(original);
     at.resize(profile.numForward);
@@ -131,6 +143,10 @@ private:
         (cloneOf[op] >= 0 ? sums.recompute : sums.backward) += ops.kernel[op];
         sums.operandsBackward += ops.operands[op];
       }
+      if (canWait[op]) {
+        (cloneOf[op] >= 0 ? sums.recomputeWeight : sums.weight) += ops.kernel[op];
+        sums.operandsWeight += ops.operands[op];
+      }
       double &here = most[anchors[op]];
       here = std::max(here, live.transients[op] + live.buffers[op]);
     }
@@ -140,10 +156,30 @@ private:
   void addResiduals() {
     for (const Residual &residual : derivation.residuals) {
       const GraphValue &value = graph.values[residual.value];
-      if (value.producer >= 0)
-        at[anchors[value.producer]].residualBytes +=
-            double(localBytes(value.layout, residual.sharding));
+      if (value.producer < 0)
+        continue;
+      double bytes = double(localBytes(value.layout, residual.sharding));
+      at[anchors[value.producer]].residualBytes += bytes;
+      if (isWaitedFor(value))
+        at[anchors[value.producer]].weightResidualBytes += bytes;
     }
+    for (size_t v = 0; v < graph.values.size(); ++v) {
+      const GraphValue &value = graph.values[v];
+      if (value.producer < 0 || graph.ops[value.producer].phase == Phase::Forward ||
+          canWait[value.producer] || graph.ops[value.producer].generator || !isWaitedFor(value))
+        continue;
+      int keeper = anchors[value.producer];
+      for (int user : value.users) // where it is kept: a cotangent may come from the chunk after
+        if (canWait[user])
+          keeper = std::min(keeper, anchors[user]);
+      at[keeper].cotangentBytes += double(localBytes(value.layout, derivation.home[v]));
+    }
+  }
+
+  /// Whether something reads it that may be parted from the backward.
+  bool isWaitedFor(const GraphValue &value) const {
+    return std::any_of(value.users.begin(), value.users.end(),
+                       [&](int user) { return canWait[user]; });
   }
 
   void addParameters() {
@@ -210,6 +246,7 @@ private:
   Assignment assignment;
   Derivation derivation;
   std::vector<int> cloneOf, anchors;
+  std::vector<bool> canWait; // by op
   std::vector<RangeSums> at;
   Profile profile;
 };
@@ -229,7 +266,7 @@ static double together(const NetworkCost &network, CollectiveKind kind, const Gr
 }
 
 StageSeconds profiledSeconds(const Profile &profile, int first, int last, const DataMode &mode,
-                             const NetworkCost &network, const Cluster &cluster) {
+                             const NetworkCost &network, const Cluster &cluster, bool parts) {
   RangeSums range = profile.sums[last] - profile.sums[first];
   StageSeconds stage;
   stage.forward = range.forward;
@@ -259,15 +296,34 @@ StageSeconds profiledSeconds(const Profile &profile, int first, int last, const 
                                         range.gathersBackward, range.gatherBackwardBytes);
     }
   }
+  if (parts) {
+    stage.weight = range.weight;
+    stage.backward -= range.weight;
+    stage.recomputeWeight = range.recomputeWeight;
+    stage.recompute -= range.recomputeWeight;
+    stage.operandsWeight = range.operandsWeight;
+    stage.operandsBackward -= range.operandsWeight;
+    std::swap(stage.dataWeight, stage.reduceMicro);
+  }
   stage.updateStep = updateSeconds(cluster, range.updateBytes / shards, int64_t(range.trained));
   return stage;
 }
 
-double profiledBytes(const Profile &profile, int first, int last, const DataMode &mode,
-                     const Job &job, const Cluster &cluster, int64_t inFlight) {
-  RangeSums range = profile.sums[last] - profile.sums[first];
-  double live = profile.liveBytes(first, last);
-  double largest = profile.largestParameter(first, last);
+double profiledBytes(const Profile &profile, const std::vector<ChunkRange> &chunks,
+                     const DataMode &mode, const Job &job, const Cluster &cluster) {
+  RangeSums range;
+  double live = 0, largest = 0, kept = 0;
+  int64_t inFlight = 0;
+  for (const ChunkRange &chunk : chunks) {
+    RangeSums sums = profile.sums[chunk.last] - profile.sums[chunk.first];
+    range += sums;
+    live = std::max(live, profile.liveBytes(chunk.first, chunk.last));
+    largest = std::max(largest, profile.largestParameter(chunk.first, chunk.last));
+    inFlight = std::max(inFlight, chunk.inFlight.untilWeight);
+    kept += (sums.residualBytes - sums.weightResidualBytes) * double(chunk.inFlight.forward) +
+            sums.weightResidualBytes * double(chunk.inFlight.untilWeight) +
+            sums.cotangentBytes * double(chunk.inFlight.weight);
+  }
   double shards = double(mode.zeroGroup.size);
   StaticBytes fixed;
   fixed.parameters = range.parameterBytes / (mode.zero == 3 ? shards : 1);
@@ -279,8 +335,7 @@ double profiledBytes(const Profile &profile, int first, int last, const DataMode
   fixed.inputs = profile.inputBytes;
   double gathered = mode.zero < 3 ? 0 : mode.keepGathered ? range.parameterBytes : largest;
   double owned = fixed.parameters + fixed.gradients + fixed.master + fixed.state +
-                 fixed.modelState + (fixed.inputs + range.residualBytes) * double(inFlight) + live +
-                 gathered;
+                 fixed.modelState + fixed.inputs * double(inFlight) + kept + live + gathered;
   return owned * (1 + cluster.allocatorFraction) + double(cluster.contextBytes);
 }
 

@@ -22,6 +22,11 @@ struct RangeSums {
   double forward = 0, backward = 0, recompute = 0;
   double operandsForward = 0, operandsBackward = 0;
   double residualBytes = 0;
+  // Of the backward, what a schedule may part from it: of the kernels, the recomputation and the
+  // collectives between ops; of the residuals, those that it reads; and the cotangents that it
+  // reads, which are kept for it.
+  double weight = 0, recomputeWeight = 0, operandsWeight = 0;
+  double weightResidualBytes = 0, cotangentBytes = 0;
   // Parameters, at the first op that uses each: local bytes after tp.
   double gathersForward = 0, gatherForwardBytes = 0;   // used by forward ops
   double gathersBackward = 0, gatherBackwardBytes = 0; // used by backward ops
@@ -71,13 +76,19 @@ struct DataMode {
   GroupShape reduceGroup; // the other data ranks
 };
 
-/// Seconds of a stage of forward ops [first, last).
+/// Seconds of a chunk of forward ops [first, last). `parts`: the schedule parts the backward.
 StageSeconds profiledSeconds(const Profile &profile, int first, int last, const DataMode &mode,
-                             const NetworkCost &network, const Cluster &cluster);
+                             const NetworkCost &network, const Cluster &cluster, bool parts);
 
-/// Bytes of the same stage with `inFlight` micro-batches; margins and context included.
-double profiledBytes(const Profile &profile, int first, int last, const DataMode &mode,
-                     const Job &job, const Cluster &cluster, int64_t inFlight);
+/// Forward ops [first, last), and what is kept of them.
+struct ChunkRange {
+  int first = 0, last = 0;
+  schedule::InFlight inFlight;
+};
+
+/// Bytes of a stage of these chunks; margins and context included.
+double profiledBytes(const Profile &profile, const std::vector<ChunkRange> &chunks,
+                     const DataMode &mode, const Job &job, const Cluster &cluster);
 
 } // namespace tbc::planner
 

@@ -105,16 +105,16 @@ std::vector<bool> recomputeFlags(const Graph &graph, const std::string &mode) {
   return flags;
 }
 
-/// The flagged ops of stage `stage` that produce `value`, and what they need in turn, into
+/// The flagged ops of chunk `chunk` that produce `value`, and what they need in turn, into
 /// `needed`.
-static void collect(const Graph &graph, const std::vector<bool> &recompute, int value, int stage,
+static void collect(const Graph &graph, const std::vector<bool> &recompute, int value, int chunk,
                     std::set<int> &needed) {
   std::vector<int> pending{value};
   while (!pending.empty()) {
     int producer = graph.values[pending.back()].producer;
     pending.pop_back();
     if (producer < 0 || graph.ops[producer].phase != Phase::Forward || !recompute[producer] ||
-        graph.ops[producer].stage != stage || !needed.insert(producer).second)
+        graph.ops[producer].chunk != chunk || !needed.insert(producer).second)
       continue;
     const GraphOp &op = graph.ops[producer];
     pending.insert(pending.end(), op.operands.begin(), op.operands.end());
@@ -126,7 +126,7 @@ std::vector<int> reexecutedOps(const Graph &graph, const std::vector<bool> &reco
   for (const GraphOp &op : graph.ops)
     if (op.phase == Phase::Backward)
       for (int value : op.operands)
-        collect(graph, recompute, value, op.stage, needed);
+        collect(graph, recompute, value, op.chunk, needed);
   return {needed.begin(), needed.end()};
 }
 
@@ -147,7 +147,7 @@ Graph withRecompute(const Graph &graph, const std::vector<bool> &recompute,
   for (int i = int(clones.size()); i < int(graph.ops.size()); ++i) {
     std::set<int> needed;
     for (int value : graph.ops[i].operands)
-      collect(graph, recompute, value, graph.ops[i].stage, needed);
+      collect(graph, recompute, value, graph.ops[i].chunk, needed);
     for (int forward : needed) {
       if (!done.insert(forward).second)
         continue;

@@ -24,7 +24,7 @@ namespace tbc::planner {
 std::vector<bool> recomputeFlags(const reshard::Graph &graph, const std::string &mode);
 
 /// The forward ops that are executed again in the backward: those flagged whose results a backward
-/// op of the same stage reads, and, through them, those that they read. Ascending.
+/// op of the same chunk reads, and, through them, those that they read. Ascending.
 std::vector<int> reexecutedOps(const reshard::Graph &graph, const std::vector<bool> &recompute);
 
 /// `graph` with a clone of every re-executed op in the backward phase, right before the first

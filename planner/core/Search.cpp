@@ -26,7 +26,7 @@ std::string describe(const Plan &plan) {
   text += ", micro-batch " + std::to_string(plan.microBatch) + " x " +
           std::to_string(plan.accumulation);
   if (plan.mesh.pp > 1)
-    text += ", " + plan.schedule;
+    text += ", " + scheduleText(plan);
   return text + ", recompute " + plan.recompute;
 }
 
@@ -74,6 +74,9 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   limits.memoryLimitBytes = pins.memoryLimitBytes.value_or(0);
   Searcher searcher(graph, job, cluster, *space, limits.limitBytes());
   std::vector<Candidate> candidates = searcher.enumerate();
+  if (candidates.empty() && !searcher.refusedSchedule().empty())
+    return Error{ErrorCode::Usage,
+                 searcher.refusedSchedule() + "; choose --batch and --micro-batch accordingly"};
   if (candidates.empty())
     return Error{
         ErrorCode::Usage,
@@ -86,7 +89,9 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   // Small graphs are cheap enough to look at closely everywhere.
   bool isSmall = graph.ops.size() < 200;
   Exploration exploration;
-  exploration.lowerBoundSeconds = candidates.front().lowerBound;
+  exploration.lowerBoundSeconds = candidates.front().provenBound;
+  for (const Candidate &candidate : candidates)
+    exploration.lowerBoundSeconds = std::min(exploration.lowerBoundSeconds, candidate.provenBound);
   exploration.evaluations = int64_t(candidates.size());
   std::map<decltype(groupOf(candidates[0])), size_t> best; // of each group, into scored
   std::vector<double> fastest; // of the groups that have something that fits, ascending
@@ -175,6 +180,7 @@ static Alternative alternativeOf(const ExactCandidate &exact, const Prediction &
   other.microBatch = exact.plan.microBatch;
   other.accumulation = exact.plan.accumulation;
   other.schedule = exact.plan.schedule;
+  other.chunkStage = exact.plan.chunkStage;
   other.recompute = exact.plan.recompute;
   other.stepSeconds = exact.plan.prediction.stepSeconds;
   other.peakBytes = exact.plan.prediction.peakBytes;
@@ -210,9 +216,11 @@ public:
              c.recompute != chosen.recompute;
     });
     if (plan.mesh.pp > 1)
-      plan.reasons.push_back(
-          {"schedule", plan.schedule, pins.schedule.empty() ? Origin::Solved : Origin::Pinned,
-           pins.schedule.empty() ? "as fast as gpipe, and holds fewer micro-batches" : "pinned"});
+      add("schedule", scheduleText(plan), !pins.schedule.empty(), [&](const Candidate &c) {
+        return c.mesh == chosen.mesh && c.zero == chosen.zero &&
+               c.microBatch == chosen.microBatch && c.recompute == chosen.recompute &&
+               !(c.schedule == chosen.schedule);
+      });
     plan.reasons.push_back({"strategies", std::to_string(plan.ops.size()) + " kinds of split",
                             Origin::Solved, strategyText()});
   }
@@ -252,6 +260,13 @@ private:
       return zeroName(c.zero.zero, c.zero.keepGathered);
     if (decision == "micro-batch")
       return "micro-batch " + std::to_string(c.microBatch);
+    if (decision == "schedule") {
+      Plan of; // as far as scheduleText() reads it
+      of.mesh = c.mesh;
+      of.schedule = c.schedule.schedule;
+      of.chunkStage = c.schedule.chunkStage(c.mesh.pp);
+      return scheduleText(of);
+    }
     return c.recompute;
   }
 

@@ -25,8 +25,10 @@ struct Pins {
   std::string strategy = "auto";
   std::optional<int> zero;
   std::optional<int64_t> microBatch;
-  std::string schedule;           // "", gpipe, 1f1b
-  std::string recompute = "auto"; // auto, none, selective, full
+  std::string schedule;                 // "", gpipe, 1f1b, interleaved, zero-bubble
+  std::optional<int64_t> virtualStages; // chunks per pipeline stage
+  std::string placement;                // of chunks: "", loop, v
+  std::string recompute = "auto";       // auto, none, selective, full
   std::optional<int64_t> memoryLimitBytes;
   int top = 5; // runners-up kept, the answer included
 };

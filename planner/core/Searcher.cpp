@@ -99,6 +99,43 @@ DataMode Searcher::dataMode(const Candidate &candidate) {
   return mode;
 }
 
+/// Whether the candidate's schedule goes with its micro-batches.
+bool Searcher::mayRun(const Candidate &candidate) {
+  auto kind = schedule::parseScheduleKind(candidate.schedule.schedule);
+  if (!kind) // no pipeline
+    return true;
+  schedule::Pipeline pipeline = schedule::Pipeline::plain(int(candidate.mesh.pp));
+  if (candidate.schedule.chunksPerStage > 1)
+    pipeline.chunkStage = candidate.schedule.chunkStage(candidate.mesh.pp);
+  std::string why = schedule::whyInvalid(*kind, pipeline, candidate.accumulation);
+  if (whyNoSchedule.empty())
+    whyNoSchedule = why;
+  return why.empty();
+}
+
+/// The bound that holds for every plan with the candidate's mesh, micro-batch and schedule, and the
+/// one for those with chunks of equal length on a stage, which are what the search looks at.
+void Searcher::bound(Candidate &candidate) {
+  double seconds = idealSeconds(candidate.mesh.tp, candidate.microBatch);
+  const ScheduleChoice &choice = candidate.schedule;
+  int64_t stages = candidate.mesh.pp, accumulation = candidate.accumulation;
+  if (choice.schedule != "interleaved" && choice.schedule != "zero-bubble") {
+    candidate.lowerBound = candidate.provenBound =
+        pipelineLowerBound(seconds, stages, accumulation);
+    return;
+  }
+  bool parts = choice.schedule == "zero-bubble";
+  // However long the chunks: a stage has its share of the work, and one micro-batch passes all of
+  // them there and back, but for what is parted from the backward, at most half of the work.
+  candidate.provenBound =
+      seconds * std::max(double(accumulation) / double(stages), parts ? 0.5 : 1.0);
+  // What a stage waits for first is one chunk of each stage before it, and with weight parts to
+  // fill the end of the step the forward of that alone: with recomputation a fourth of the chunk.
+  double waits = (parts ? 0.25 : 1.0) / double(choice.chunksPerStage);
+  candidate.lowerBound =
+      std::max(candidate.provenBound, pipelineLowerBound(seconds, stages, accumulation, waits));
+}
+
 void Searcher::enumerateOn(int64_t devices, std::vector<Candidate> &candidates) {
   int64_t batch = job.globalBatch;
   if (job.batchIsDefault) // rounded up, so that every data-parallel size divides it
@@ -112,15 +149,16 @@ void Searcher::enumerateOn(int64_t devices, std::vector<Candidate> &candidates) 
       candidate.batch = batch;
       candidate.microBatch = microBatch;
       candidate.accumulation = batch / (mesh.dataRanks() * microBatch);
-      candidate.lowerBound =
-          pipelineLowerBound(idealSeconds(mesh.tp, microBatch), mesh.pp, candidate.accumulation);
       for (const ZeroChoice &zero : space.zeroChoices(mesh))
         for (const std::string &recompute : space.recomputeModes())
-          for (const std::string &schedule : space.schedules(mesh)) {
+          for (const ScheduleChoice &schedule : space.schedules(mesh)) {
             candidate.zero = zero;
             candidate.recompute = recompute;
             candidate.schedule = schedule;
-            candidates.push_back(candidate);
+            if (mayRun(candidate)) {
+              bound(candidate);
+              candidates.push_back(candidate);
+            }
           }
     }
   }
@@ -154,42 +192,77 @@ std::vector<Candidate> Searcher::enumerate() {
   return candidates;
 }
 
-double Searcher::stageBytes(const Candidate &candidate, const Profile &profile,
-                            const DataMode &mode, int first, int last, int64_t inFlight) const {
-  return profiledBytes(profile, first, last, mode, job, cluster, inFlight);
+const Searcher::KnownSchedule &Searcher::scheduleFor(const Candidate &candidate,
+                                                     int64_t accumulation) {
+  const ScheduleChoice &choice = candidate.schedule;
+  auto [found, isNew] =
+      knownSchedules.try_emplace({choice.schedule, choice.chunksPerStage, choice.thereAndBack,
+                                  candidate.mesh.pp, accumulation});
+  KnownSchedule &known = found->second;
+  if (!isNew)
+    return known;
+  int64_t pp = candidate.mesh.pp;
+  known.schedule = PipelineSchedule::make(choice.schedule, pp, choice.chunkStage(pp), accumulation);
+  for (const std::vector<schedule::Action> &actions : known.schedule.actions)
+    known.inFlight.push_back(schedule::mostInFlight(actions, choice.chunksPerStage));
+  return known;
 }
 
-/// Enough places for each stage to end near where it should.
-static int cutBuckets(int64_t stages) { return int(std::clamp<int64_t>(stages * 6, 48, 256)); }
+const std::vector<std::vector<schedule::InFlight>> &
+Searcher::inFlightOf(const Candidate &candidate) {
+  // Longer schedules hold no more, but for GPipe's.
+  int64_t enough = 4 * candidate.mesh.pp * candidate.schedule.chunksPerStage;
+  bool holdsAll = candidate.schedule.schedule == "gpipe";
+  return scheduleFor(candidate,
+                     holdsAll ? candidate.accumulation : std::min(enough, candidate.accumulation))
+      .inFlight;
+}
 
-/// Stages of equal time if they fit, else the best cut that fits, else the former again.
+double Searcher::stageBytes(const Candidate &candidate, const Profile &profile,
+                            const DataMode &mode, const std::vector<int> &firstOps, int stage) {
+  std::vector<int> chunkStage = candidate.schedule.chunkStage(candidate.mesh.pp);
+  const auto &inFlight = inFlightOf(candidate);
+  std::vector<ChunkRange> chunks;
+  for (size_t chunk = 0; chunk < firstOps.size(); ++chunk) {
+    if ((chunkStage.empty() ? int(chunk) : chunkStage[chunk]) != stage)
+      continue;
+    int last = chunk + 1 < firstOps.size() ? firstOps[chunk + 1] : profile.numForward;
+    chunks.push_back({firstOps[chunk], last, inFlight[stage][chunks.size()]});
+  }
+  return profiledBytes(profile, chunks, mode, job, cluster);
+}
+
+/// Enough places for each chunk to end near where it should.
+static int cutBuckets(int64_t chunks) { return int(std::clamp<int64_t>(chunks * 6, 48, 256)); }
+
+/// Chunks of equal time if they fit, else, with one per stage, the best cut that fits, else the
+/// former again.
 std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const Profile &profile,
                                               const DataMode &mode) {
-  int64_t pp = candidate.mesh.pp;
+  int64_t pp = candidate.mesh.pp, numChunks = pp * candidate.schedule.chunksPerStage;
   if (pp == 1)
     return std::vector<int>{0};
   const NetworkCost &network = networkFor(candidate.mesh);
   GroupShape ends = network.stageGroupShape({0, 1});
-  auto &cutter = cutters[{&profile, pp, ends.nodes > 1}];
+  auto &cutter = cutters[{&profile, numChunks, ends.nodes > 1}];
   if (!cutter) {
     auto send = [&](double bytes) { return network.seconds(CollectiveKind::Send, ends, bytes); };
-    cutter = std::make_unique<StageCutter>(profile, cutPositions(profile, cutBuckets(pp)), send);
+    cutter =
+        std::make_unique<StageCutter>(profile, cutPositions(profile, cutBuckets(numChunks)), send);
   }
-  std::optional<std::vector<int>> balanced = cutter->cut(int(pp));
+  std::optional<std::vector<int>> balanced = cutter->cut(int(numChunks));
   if (!balanced)
     return std::nullopt;
-  std::vector<int64_t> inFlight;
   bool fits = true;
-  for (int64_t s = 0; s < pp; ++s) {
-    inFlight.push_back(microBatchesInFlight(candidate.schedule, pp, s, candidate.accumulation));
-    int last = s + 1 < pp ? (*balanced)[s + 1] : profile.numForward;
-    fits &= stageBytes(candidate, profile, mode, (*balanced)[s], last, inFlight.back()) <=
-            double(limitBytes);
-  }
-  if (fits)
+  for (int64_t s = 0; s < pp; ++s)
+    fits &= stageBytes(candidate, profile, mode, *balanced, int(s)) <= double(limitBytes);
+  if (fits || numChunks > pp)
     return balanced;
-  auto bytes = [&](int first, int last, int64_t count) {
-    return stageBytes(candidate, profile, mode, first, last, count);
+  std::vector<schedule::InFlight> inFlight;
+  for (const std::vector<schedule::InFlight> &stage : inFlightOf(candidate))
+    inFlight.push_back(stage[0]);
+  auto bytes = [&](int first, int last, const schedule::InFlight &kept) {
+    return profiledBytes(profile, {{first, last, kept}}, mode, job, cluster);
   };
   std::optional<std::vector<int>> within = cutter->cutWithin(inFlight, double(limitBytes), bytes);
   return within ? within : balanced;
@@ -239,44 +312,60 @@ bool Searcher::score(Candidate &candidate, bool refine) {
 
 void Searcher::price(Candidate &candidate, const Profile &profile, const DataMode &mode) {
   const NetworkCost &network = networkFor(candidate.mesh);
-  std::vector<StageSeconds> stages;
-  candidate.peakBytes = 0;
+  std::vector<StageSeconds> chunks;
   int64_t pp = candidate.mesh.pp;
+  std::vector<int> chunkStage = candidate.schedule.chunkStage(pp);
+  auto stageOf = [&](size_t chunk) { return chunkStage.empty() ? int(chunk) : chunkStage[chunk]; };
+  auto send = [&](size_t a, size_t b, double bytes) {
+    if (stageOf(a) == stageOf(b))
+      return 0.0;
+    GroupShape ends = network.stageGroupShape(
+        {std::min(stageOf(a), stageOf(b)), std::max(stageOf(a), stageOf(b))});
+    return network.seconds(CollectiveKind::Send, ends, bytes);
+  };
+  bool parts = candidate.schedule.schedule == "zero-bubble";
+  for (size_t c = 0; c < candidate.firstOps.size(); ++c) {
+    int first = candidate.firstOps[c];
+    bool isLast = c + 1 == candidate.firstOps.size();
+    int last = isLast ? profile.numForward : candidate.firstOps[c + 1];
+    StageSeconds chunk = profiledSeconds(profile, first, last, mode, network, cluster, parts);
+    if (!isLast)
+      chunk.sendForward = send(c, c + 1, profile.crossingBytes[last - 1]);
+    if (c > 0)
+      chunk.sendBackward = send(c - 1, c, profile.crossingBytes[first - 1]);
+    chunks.push_back(chunk);
+  }
+  candidate.peakBytes = 0;
   for (int64_t s = 0; s < pp; ++s) {
-    int first = candidate.firstOps[s];
-    int last = s + 1 < pp ? candidate.firstOps[s + 1] : profile.numForward;
-    StageSeconds stage = profiledSeconds(profile, first, last, mode, network, cluster);
-    if (s + 1 < pp) {
-      GroupShape ends = network.stageGroupShape({int(s), int(s + 1)});
-      stage.sendForward =
-          network.seconds(CollectiveKind::Send, ends, profile.crossingBytes[last - 1]);
-    }
-    if (s > 0) {
-      GroupShape ends = network.stageGroupShape({int(s - 1), int(s)});
-      stage.sendBackward =
-          network.seconds(CollectiveKind::Send, ends, profile.crossingBytes[first - 1]);
-    }
-    stages.push_back(stage);
-    int64_t inFlight = microBatchesInFlight(candidate.schedule, pp, s, candidate.accumulation);
-    double bytes = stageBytes(candidate, profile, mode, first, last, inFlight);
+    double bytes = stageBytes(candidate, profile, mode, candidate.firstOps, int(s));
     if (bytes > candidate.peakBytes) {
       candidate.peakBytes = bytes;
       candidate.fullestStage = int(s);
     }
   }
-  stages.back().reduceStep += lossSeconds(candidate, profile);
+  chunks.back().reduceStep += lossSeconds(candidate, profile);
   // Running the schedule is exact, and cheap where it is short.
-  candidate.seconds =
-      pp * candidate.accumulation <= 512
-          ? simulatedStepTime(cluster, stages, candidate.accumulation, candidate.schedule).seconds
-          : stepTime(cluster, stages, candidate.accumulation).seconds;
+  if (int64_t(chunks.size()) * candidate.accumulation <= 512) {
+    const KnownSchedule &known = scheduleFor(candidate, candidate.accumulation);
+    candidate.seconds = simulatedStepTime(cluster, chunks, known.schedule).seconds;
+  } else {
+    PipelineSchedule outline; // what the closed form reads
+    outline.kind = schedule::parseScheduleKind(candidate.schedule.schedule)
+                       .value_or(schedule::ScheduleKind::OneFOneB);
+    outline.pipeline = schedule::Pipeline::plain(int(pp));
+    if (!chunkStage.empty())
+      outline.pipeline.chunkStage = chunkStage;
+    outline.accumulation = candidate.accumulation;
+    candidate.seconds = stepTime(cluster, chunks, outline).seconds;
+  }
   candidate.feasible = candidate.peakBytes <= double(limitBytes);
 }
 
 /// The cut with the shortest longest stage is not the fastest where the schedule is short,
 /// reductions are long or sends differ: moves one cut at a time, to any place, while that helps.
 void Searcher::refineCuts(Candidate &candidate, const Profile &profile, const DataMode &mode) {
-  std::vector<int> positions = cutPositions(profile, cutBuckets(candidate.mesh.pp));
+  std::vector<int> positions =
+      cutPositions(profile, cutBuckets(int64_t(candidate.firstOps.size())));
   constexpr int mostRounds = 3;
   bool improved = true;
   for (int round = 0; improved && round < mostRounds; ++round) {
@@ -309,7 +398,8 @@ Plan Searcher::planOf(const Candidate &candidate) {
   plan.idleDevices = job.gpus - candidate.mesh.numRanks();
   plan.microBatch = candidate.microBatch;
   plan.accumulation = candidate.accumulation;
-  plan.schedule = candidate.schedule;
+  plan.schedule = candidate.schedule.schedule;
+  plan.chunkStage = candidate.schedule.chunkStage(candidate.mesh.pp);
   plan.recompute = candidate.recompute;
 
   // Ops with axes beyond the batch, those with the same axes together.
@@ -349,7 +439,7 @@ Plan Searcher::planOf(const Candidate &candidate) {
     plan.stages.push_back(graph.ops[op].id);
   if (candidate.recompute != "none") {
     Graph staged = batched;
-    setStages(staged, candidate.firstOps);
+    setChunks(staged, candidate.firstOps);
     const auto &flagged = flagsFor(candidate.recompute, candidate.microBatch);
     for (int op : reexecutedOps(staged, flagged))
       plan.recomputeOps.push_back(graph.ops[op].id);

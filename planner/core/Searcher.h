@@ -22,9 +22,11 @@ struct Candidate {
   ZeroChoice zero;
   int64_t batch = 1; // global, perhaps rounded up
   int64_t microBatch = 1, accumulation = 1;
-  std::string schedule, recompute;
-  double lowerBound = 0;
-  int order = 0; // of enumeration
+  ScheduleChoice schedule;
+  std::string recompute;
+  double lowerBound = 0;  // no plan that the search makes of it is faster
+  double provenBound = 0; // nor any other with its mesh, micro-batch and schedule
+  int order = 0;          // of enumeration
 
   // Set by scoring.
   std::vector<int> firstOps;
@@ -52,6 +54,8 @@ public:
   Plan planOf(const Candidate &candidate);
 
   int64_t evaluations = 0; // candidates scored
+  /// Why a schedule that was asked for does not go with some number of micro-batches, or "".
+  const std::string &refusedSchedule() const { return whyNoSchedule; }
 
 private:
   const reshard::Graph &graphFor(int64_t microBatch);
@@ -64,11 +68,21 @@ private:
   void price(Candidate &candidate, const Profile &profile, const DataMode &mode);
   void refineCuts(Candidate &candidate, const Profile &profile, const DataMode &mode);
   double lossSeconds(const Candidate &candidate, const Profile &profile);
+  bool mayRun(const Candidate &candidate);
+  void bound(Candidate &candidate);
   void enumerateOn(int64_t devices, std::vector<Candidate> &candidates);
   std::optional<std::vector<int>> cut(const Candidate &candidate, const Profile &profile,
                                       const DataMode &mode);
+  /// A schedule with what its stages keep: run for so few micro-batches that no more are kept of
+  /// any number.
+  struct KnownSchedule {
+    PipelineSchedule schedule;
+    std::vector<std::vector<schedule::InFlight>> inFlight; // by stage and chunk of it
+  };
+  const KnownSchedule &scheduleFor(const Candidate &candidate, int64_t accumulation);
+  const std::vector<std::vector<schedule::InFlight>> &inFlightOf(const Candidate &candidate);
   double stageBytes(const Candidate &candidate, const Profile &profile, const DataMode &mode,
-                    int first, int last, int64_t inFlight) const;
+                    const std::vector<int> &firstOps, int stage);
 
   const reshard::Graph &graph;
   const Job &job;
@@ -83,6 +97,8 @@ private:
   std::map<std::pair<int64_t, int64_t>, double> ideals;
   std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, std::unique_ptr<NetworkCost>> networks;
   std::map<std::tuple<const Profile *, int64_t, bool>, std::unique_ptr<StageCutter>> cutters;
+  std::map<std::tuple<std::string, int, bool, int64_t, int64_t>, KnownSchedule> knownSchedules;
+  std::string whyNoSchedule; // the first pipeline that was left out
 };
 
 } // namespace tbc::planner

@@ -40,10 +40,10 @@ std::vector<int> forwardAnchors(const Graph &graph) {
   return anchors;
 }
 
-void setStages(Graph &graph, const std::vector<int> &firstOps) {
+void setChunks(Graph &graph, const std::vector<int> &firstOps) {
   std::vector<int> anchors = forwardAnchors(graph);
   for (size_t op = 0; op < graph.ops.size(); ++op)
-    graph.ops[op].stage =
+    graph.ops[op].chunk =
         int(std::upper_bound(firstOps.begin(), firstOps.end(), anchors[op]) - firstOps.begin()) - 1;
 }
 
@@ -114,10 +114,10 @@ std::string whyStateIsParted(const Graph &graph) {
   for (auto [input, next] : graph.stateUpdates) {
     int producer = graph.values[next].producer;
     for (int user : graph.values[input].users)
-      if (producer >= 0 && graph.ops[user].stage != graph.ops[producer].stage)
+      if (producer >= 0 && graph.ops[user].chunk != graph.ops[producer].chunk)
         return "state \"" + graph.values[input].name + "\" is updated on stage " +
-               std::to_string(graph.ops[producer].stage) + " by \"" + graph.ops[producer].id +
-               "\" and used on stage " + std::to_string(graph.ops[user].stage) + " by \"" +
+               std::to_string(graph.ops[producer].chunk) + " by \"" + graph.ops[producer].id +
+               "\" and used on stage " + std::to_string(graph.ops[user].chunk) + " by \"" +
                graph.ops[user].id + "\"; begin the stage before both or after both";
   }
   return "";

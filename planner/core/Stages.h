@@ -10,11 +10,11 @@
 
 namespace tbc::planner {
 
-/// Sets the stage of every op, where forward ops `firstOps[s]` up to the next entry are stage s
-/// (firstOps[0] = 0, ascending). A backward op has its forward op's stage; one without, the stage
-/// of the forward op whose result it is the cotangent of, else the earliest stage among the
+/// Sets the chunk of every op, where forward ops `firstOps[c]` up to the next entry are chunk c
+/// (firstOps[0] = 0, ascending). A backward op has its forward op's chunk; one without, the chunk
+/// of the forward op whose result it is the cotangent of, else the earliest chunk among the
 /// producers of its operands, which is where the backward gets to last.
-void setStages(reshard::Graph &graph, const std::vector<int> &firstOps);
+void setChunks(reshard::Graph &graph, const std::vector<int> &firstOps);
 
 /// Per forward op, whether a stage may begin with it: nothing in backward would be wanted by a
 /// later stage than the one that makes it (as where a view of a value is made again in backward),

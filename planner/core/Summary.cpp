@@ -153,17 +153,23 @@ private:
     size_t count = plan.stages.size();
     for (size_t s = 0; s < count; ++s) {
       if (count > most && s == most - 1 && s + 1 < count) {
-        line(format("  ... %zu more stages", count - most));
+        line(format("  ... %zu more %s", count - most,
+                    plan.chunkStage.empty() ? "stages" : "chunks"));
         s = count - 1;
       }
       std::string seconds = s < prediction.stageSeconds.size()
                                 ? formatSeconds(prediction.stageSeconds[s])
                                 : std::string("?");
-      std::string bytes = s < prediction.stages.size()
-                              ? formatBytes(double(prediction.stages[s].totalBytes()))
+      size_t stage = plan.chunkStage.empty() ? s : size_t(plan.chunkStage[s]);
+      std::string bytes = stage < prediction.stages.size()
+                              ? formatBytes(double(prediction.stages[stage].totalBytes()))
                               : std::string("?");
-      line(format("  stage %zu from %s: %s a micro-batch, %s", s,
-                  clipped(plan.stages[s], 40).c_str(), seconds.c_str(), bytes.c_str()));
+      if (plan.chunkStage.empty())
+        line(format("  stage %zu from %s: %s a micro-batch, %s", s,
+                    clipped(plan.stages[s], 40).c_str(), seconds.c_str(), bytes.c_str()));
+      else
+        line(format("  chunk %zu on stage %zu from %s: %s a micro-batch, %s on the stage", s, stage,
+                    clipped(plan.stages[s], 40).c_str(), seconds.c_str(), bytes.c_str()));
     }
   }
 
@@ -283,6 +289,7 @@ private:
       chosen.microBatch = other.microBatch;
       chosen.accumulation = other.accumulation;
       chosen.schedule = other.schedule;
+      chosen.chunkStage = other.chunkStage;
       chosen.recompute = other.recompute;
       line(format("  %s: %s, %s (%s)", describe(chosen).c_str(),
                   formatSeconds(other.stepSeconds).c_str(),

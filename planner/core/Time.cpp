@@ -1,7 +1,6 @@
 //===- Time.cpp - From the seconds of its parts to the seconds of a step ---===//
 
 #include "planner/core/Time.h"
-#include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
 #include <cassert>
@@ -9,23 +8,69 @@
 
 namespace tbc::planner {
 
+void StageSeconds::operator+=(const StageSeconds &o) {
+  forward += o.forward;
+  backward += o.backward;
+  recompute += o.recompute;
+  operandsForward += o.operandsForward;
+  operandsBackward += o.operandsBackward;
+  gatherForward += o.gatherForward;
+  gatherBackward += o.gatherBackward;
+  reduceMicro += o.reduceMicro;
+  reduceStep += o.reduceStep;
+  parameterStep += o.parameterStep;
+  updateStep += o.updateStep;
+  sendForward += o.sendForward;
+  sendBackward += o.sendBackward;
+  weight += o.weight;
+  recomputeWeight += o.recomputeWeight;
+  operandsWeight += o.operandsWeight;
+  dataWeight += o.dataWeight;
+}
+
+PipelineSchedule PipelineSchedule::make(const std::string &name, int64_t stages,
+                                        const std::vector<int> &chunkStage, int64_t accumulation) {
+  PipelineSchedule result;
+  // Without a pipeline a step is the forward and the backward of each micro-batch in turn.
+  auto kind = schedule::parseScheduleKind(stages == 1 && name == "none" ? "1f1b" : name);
+  assert(kind && "schedules are checked where they are read");
+  result.kind = *kind;
+  result.pipeline = schedule::Pipeline::plain(int(stages));
+  if (!chunkStage.empty())
+    result.pipeline.chunkStage = chunkStage;
+  result.accumulation = accumulation;
+  // One stage keeps no more of many micro-batches than of one.
+  result.actions =
+      schedule::schedules(result.kind, result.pipeline, stages == 1 ? 1 : accumulation);
+  return result;
+}
+
+PipelineSchedule scheduleOf(const Plan &plan) {
+  return PipelineSchedule::make(plan.schedule, plan.mesh.pp, plan.chunkStage, plan.accumulation);
+}
+
 ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage, int64_t accumulation) {
   ExposedSeconds out;
   double roomForward = cluster.overlapFraction * stage.forward;
   double roomBackward = cluster.overlapFraction * (stage.backward + stage.recompute);
+  double roomWeight = cluster.overlapFraction * (stage.weight + stage.recomputeWeight);
   double wantBackward = stage.gatherBackward + stage.reduceMicro;
-  out.dataForward = std::max(0.0, stage.gatherForward - roomForward);
-  out.dataBackward = std::max(0.0, wantBackward - roomBackward);
-  double roomLast = std::max(0.0, roomBackward - wantBackward);
+  double dataForward = std::max(0.0, stage.gatherForward - roomForward);
+  double dataBackward = std::max(0.0, wantBackward - roomBackward);
+  double dataWeight = std::max(0.0, stage.dataWeight - roomWeight);
+  double roomLast =
+      std::max(0.0, roomBackward - wantBackward) + std::max(0.0, roomWeight - stage.dataWeight);
   double dataLast = std::max(0.0, stage.reduceStep - roomLast);
 
-  out.forward = stage.forward + stage.operandsForward + out.dataForward;
-  out.backward = stage.backward + stage.recompute + stage.operandsBackward + out.dataBackward;
+  out.forward = stage.forward + stage.operandsForward + dataForward;
+  out.backward = stage.backward + stage.recompute + stage.operandsBackward + dataBackward;
+  out.weight = stage.weight + stage.recomputeWeight + stage.operandsWeight + dataWeight;
+  out.data = dataForward + dataBackward + dataWeight;
   out.dataStep = dataLast + stage.parameterStep;
   out.stepEnd = out.dataStep + stage.updateStep;
-  out.hidden = double(accumulation) *
-                   (stage.gatherForward - out.dataForward + wantBackward - out.dataBackward) +
-               stage.reduceStep - dataLast;
+  out.hidden =
+      double(accumulation) * (stage.gatherForward + wantBackward + stage.dataWeight - out.data) +
+      stage.reduceStep - dataLast;
   return out;
 }
 
@@ -34,10 +79,10 @@ static TimeSplit splitOf(const StageSeconds &stage, const ExposedSeconds &expose
                          int64_t accumulation, double seconds) {
   double a = double(accumulation);
   TimeSplit split;
-  split.compute = a * (stage.forward + stage.backward);
-  split.recompute = a * stage.recompute;
-  split.operands = a * (stage.operandsForward + stage.operandsBackward);
-  split.data = a * (exposed.dataForward + exposed.dataBackward) + exposed.dataStep;
+  split.compute = a * (stage.forward + stage.backward + stage.weight);
+  split.recompute = a * (stage.recompute + stage.recomputeWeight);
+  split.operands = a * (stage.operandsForward + stage.operandsBackward + stage.operandsWeight);
+  split.data = a * exposed.data + exposed.dataStep;
   split.update = stage.updateStep;
   split.hiddenData = exposed.hidden;
   // Rounding may leave a hair less than nothing.
@@ -45,71 +90,92 @@ static TimeSplit splitOf(const StageSeconds &stage, const ExposedSeconds &expose
   return split;
 }
 
-static int slowestOf(const std::vector<ExposedSeconds> &stages, int64_t accumulation) {
+namespace {
+
+/// The chunks of each stage taken together.
+struct Stages {
+  std::vector<StageSeconds> seconds;
+  std::vector<ExposedSeconds> exposed;
   int slowest = 0;
-  auto busy = [&](const ExposedSeconds &s) {
-    return double(accumulation) * (s.forward + s.backward) + s.stepEnd;
-  };
-  for (size_t s = 1; s < stages.size(); ++s)
-    if (busy(stages[s]) > busy(stages[slowest]))
-      slowest = int(s);
-  return slowest;
-}
+  double end = 0; // the longest end of step
 
-StepTime stepTime(const Cluster &cluster, const std::vector<StageSeconds> &stages,
-                  int64_t accumulation) {
-  std::vector<ExposedSeconds> exposed;
-  double sum = 0, longest = 0, end = 0;
-  for (const StageSeconds &stage : stages) {
-    exposed.push_back(expose(cluster, stage, accumulation));
-    double both = exposed.back().forward + exposed.back().backward;
-    sum += both + stage.sendForward + stage.sendBackward;
-    longest = std::max(longest, both);
-    end = std::max(end, exposed.back().stepEnd);
+  Stages(const Cluster &cluster, const std::vector<StageSeconds> &chunks,
+         const PipelineSchedule &schedule)
+      : seconds(schedule.pipeline.numStages), exposed(schedule.pipeline.numStages) {
+    assert(chunks.size() == schedule.pipeline.chunkStage.size() && "every chunk has its seconds");
+    for (size_t chunk = 0; chunk < chunks.size(); ++chunk)
+      seconds[schedule.pipeline.chunkStage[chunk]] += chunks[chunk];
+    auto busy = [&](size_t s) {
+      return double(schedule.accumulation) * exposed[s].microBatch() + exposed[s].stepEnd;
+    };
+    for (size_t s = 0; s < seconds.size(); ++s) {
+      exposed[s] = expose(cluster, seconds[s], schedule.accumulation);
+      end = std::max(end, exposed[s].stepEnd);
+      if (busy(s) > busy(size_t(slowest)))
+        slowest = int(s);
+    }
   }
-  StepTime time;
-  time.seconds = sum + double(accumulation - 1) * longest + end;
-  time.slowestStage = slowestOf(exposed, accumulation);
-  time.split =
-      splitOf(stages[time.slowestStage], exposed[time.slowestStage], accumulation, time.seconds);
-  return time;
-}
 
-StepTime simulatedStepTime(const Cluster &cluster, const std::vector<StageSeconds> &stages,
-                           int64_t accumulation, const std::string &schedule) {
-  if (stages.size() == 1)
-    return stepTime(cluster, stages, accumulation);
-  auto kind = schedule::parseScheduleKind(schedule);
-  assert(kind && "schedules are checked where they are read");
-  std::vector<ExposedSeconds> exposed;
-  std::vector<schedule::StageTimes> times;
-  double end = 0, send = 0;
-  for (const StageSeconds &stage : stages) {
-    exposed.push_back(expose(cluster, stage, accumulation));
-    times.push_back({exposed.back().forward, exposed.back().backward});
-    end = std::max(end, exposed.back().stepEnd);
-    send = std::max({send, stage.sendForward, stage.sendBackward});
+  StepTime time(double total, int64_t accumulation) const {
+    StepTime time;
+    time.seconds = total;
+    time.slowestStage = slowest;
+    time.split = splitOf(seconds[slowest], exposed[slowest], accumulation, total);
+    return time;
   }
-  StepTime time;
-  time.seconds = schedule::makespanSeconds(*kind, times, accumulation, send) + end;
-  time.slowestStage = slowestOf(exposed, accumulation);
-  time.split =
-      splitOf(stages[time.slowestStage], exposed[time.slowestStage], accumulation, time.seconds);
-  return time;
+};
+
+} // namespace
+
+StepTime stepTime(const Cluster &cluster, const std::vector<StageSeconds> &chunks,
+                  const PipelineSchedule &schedule) {
+  Stages stages(cluster, chunks, schedule);
+  double longest = 0, sends = 0, bubble = 0;
+  size_t longestStage = 0;
+  double perStage = double(chunks.size()) / double(stages.seconds.size());
+  for (const StageSeconds &chunk : chunks)
+    sends += (chunk.sendForward + chunk.sendBackward) / perStage;
+  for (size_t s = 0; s < stages.exposed.size(); ++s)
+    if (stages.exposed[s].microBatch() > longest) {
+      longest = stages.exposed[s].microBatch();
+      longestStage = s;
+    }
+  for (size_t s = 0; s < stages.exposed.size(); ++s) {
+    const ExposedSeconds &stage = stages.exposed[s];
+    if (s == longestStage)
+      continue;
+    if (!schedule::splitsBackward(schedule.kind))
+      bubble += stage.microBatch() / perStage;
+    else if (perStage > 1)
+      bubble += stage.forward / perStage;
+    else
+      bubble += std::max(stage.forward, stage.forward + stage.backward - stage.weight);
+  }
+  double a = double(schedule.accumulation);
+  return stages.time(a * longest + bubble + sends + stages.end, schedule.accumulation);
 }
 
-int64_t microBatchesInFlight(const std::string &schedule, int64_t stages, int64_t stage,
-                             int64_t accumulation) {
-  if (stages == 1)
-    return 1;
-  auto kind = schedule::parseScheduleKind(schedule);
-  assert(kind && "schedules are checked where they are read");
-  return schedule::maxInFlight(*kind, int(stages), accumulation, int(stage));
+StepTime simulatedStepTime(const Cluster &cluster, const std::vector<StageSeconds> &chunks,
+                           const PipelineSchedule &schedule) {
+  if (chunks.size() == 1)
+    return stepTime(cluster, chunks, schedule);
+  Stages stages(cluster, chunks, schedule);
+  std::vector<schedule::ChunkTimes> times;
+  double send = 0;
+  for (const StageSeconds &chunk : chunks)
+    send = std::max({send, chunk.sendForward, chunk.sendBackward});
+  for (const StageSeconds &chunk : chunks) {
+    ExposedSeconds exposed = expose(cluster, chunk, schedule.accumulation);
+    times.push_back({exposed.forward, exposed.backward, exposed.weight, send, send});
+  }
+  double seconds =
+      schedule::makespanSeconds(schedule.actions, schedule.pipeline, times, schedule.accumulation);
+  return stages.time(seconds + stages.end, schedule.accumulation);
 }
 
-double pipelineLowerBound(double seconds, int64_t stages, int64_t accumulation) {
-  double rest = std::pow(1 - 1 / double(accumulation), double(stages));
-  return seconds / (1 - rest);
+double pipelineLowerBound(double seconds, int64_t stages, int64_t accumulation, double waits) {
+  double rest = std::pow(1 - waits / double(accumulation), double(stages));
+  return waits * seconds / (1 - rest);
 }
 
 } // namespace tbc::planner

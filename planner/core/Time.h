@@ -5,6 +5,7 @@
 
 #include "planner/core/Cluster.h"
 #include "planner/core/Plan.h"
+#include "runtime/schedule/Schedule.h"
 
 #include <cstdint>
 #include <string>
@@ -12,7 +13,8 @@
 
 namespace tbc::planner {
 
-/// Seconds that one stage spends: per micro-batch unless "step" is in the name.
+/// Seconds that one stage, or one chunk of a stage, spends: per micro-batch unless "step" is in the
+/// name.
 struct StageSeconds {
   double forward = 0, backward = 0;                 // kernels
   double recompute = 0;                             // kernels run again, in the backward
@@ -23,18 +25,39 @@ struct StageSeconds {
   double parameterStep = 0;                         // gathers after the update
   double updateStep = 0;                            // the optimizer's kernels
   double sendForward = 0, sendBackward = 0;         // to the next stage, to the previous one
+  // Of the weight phase, where the schedule parts it from backward, and then not counted above.
+  double weight = 0, recomputeWeight = 0; // kernels
+  double operandsWeight = 0;              // collectives between ops
+  double dataWeight = 0;                  // gathers of parameters and reductions of gradients
+
+  void operator+=(const StageSeconds &o);
 };
+
+/// The schedule of a pipeline of one stage or more.
+struct PipelineSchedule {
+  schedule::ScheduleKind kind = schedule::ScheduleKind::OneFOneB;
+  schedule::Pipeline pipeline;
+  int64_t accumulation = 1;
+  std::vector<std::vector<schedule::Action>> actions; // by stage
+
+  /// `name` as in a plan; `chunkStage` may be empty: one chunk per stage. Valid ones only.
+  static PipelineSchedule make(const std::string &name, int64_t stages,
+                               const std::vector<int> &chunkStage, int64_t accumulation);
+};
+PipelineSchedule scheduleOf(const Plan &plan);
 
 /// What of it counts after overlap. Collectives between ops are always exposed. Gathers and
 /// reductions of parameters and gradients hide behind up to overlapFraction of the kernels of their
 /// phase; reductions once per step hide behind the last backward as far as it has room left.
 /// Gathers after the update are exposed.
 struct ExposedSeconds {
-  double forward = 0, backward = 0;         // one micro-batch, exposed communication included
-  double dataForward = 0, dataBackward = 0; // of those, exposed data communication
-  double stepEnd = 0;                       // once per step after the last backward
-  double dataStep = 0;                      // of those, communication
-  double hidden = 0;                        // communication hidden in one step
+  // One micro-batch, exposed communication included.
+  double forward = 0, backward = 0, weight = 0;
+  double microBatch() const { return forward + backward + weight; }
+  double data = 0;     // of those, exposed data communication
+  double stepEnd = 0;  // once per step after the last backward
+  double dataStep = 0; // of those, communication
+  double hidden = 0;   // communication hidden in one step
 };
 
 ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage, int64_t accumulation);
@@ -45,25 +68,27 @@ struct StepTime {
   int slowestStage = 0;
 };
 
-/// The step in closed form: the schedule's fill and drain plus the slowest stage's steady state,
-///     sum of (f + b + sends) over stages + (A - 1) * max (f + b) + the longest end of step,
-/// exact for equal stages and free sends. Source: Narayanan et al., SC 2021, section 2.2.
-StepTime stepTime(const Cluster &cluster, const std::vector<StageSeconds> &stages,
-                  int64_t accumulation);
+/// The step in closed form: A micro-batches on the slowest stage, the schedule's bubble, made of
+/// the other stages' times, the sends of one micro-batch and the longest end of step. The bubble of
+///     gpipe, 1f1b  sum of (f + b)              Narayanan et al., SC 2021, section 2.2
+///     interleaved  sum of (f + b) / v          the same
+///     zero-bubble  sum of (f + b - w)          Qi et al., ICLR 2024, table 1
+///                  with v chunks per stage: sum of f / v    Qi et al., NeurIPS 2024, section 4
+/// Exact for equal stages and free sends. `chunks`: seconds by chunk.
+StepTime stepTime(const Cluster &cluster, const std::vector<StageSeconds> &chunks,
+                  const PipelineSchedule &schedule);
 
 /// The step by running the schedule.
-StepTime simulatedStepTime(const Cluster &cluster, const std::vector<StageSeconds> &stages,
-                           int64_t accumulation, const std::string &schedule);
-
-/// How many micro-batches a stage holds residuals of at once.
-int64_t microBatchesInFlight(const std::string &schedule, int64_t stages, int64_t stage,
-                             int64_t accumulation);
+StepTime simulatedStepTime(const Cluster &cluster, const std::vector<StageSeconds> &chunks,
+                           const PipelineSchedule &schedule);
 
 /// No schedule of `stages` stages runs `accumulation` micro-batches of `seconds` (all stages
 /// together) faster than this. Stage s begins after one micro-batch passed the stages before it and
 /// ends before it passed them back, so the step lasts at least A t_s + sum of t_i over i < s for
 /// each s; the least maximum over all ways to divide t is t / (1 - (1 - 1/A)^stages).
-double pipelineLowerBound(double seconds, int64_t stages, int64_t accumulation);
+/// Where a stage waits for the share `waits` of each t_i only, it is
+/// waits t / (1 - (1 - waits/A)^stages).
+double pipelineLowerBound(double seconds, int64_t stages, int64_t accumulation, double waits = 1);
 
 } // namespace tbc::planner
 

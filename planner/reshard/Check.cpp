@@ -30,21 +30,38 @@ static std::string whyInvalidStrategy(const Graph &graph, const Assignment &assi
   return why;
 }
 
-/// Activations flow to the same and later stages in forward, cotangents to the same and earlier
-/// ones.
-static std::string whyInvalidStage(const Graph &graph, const Assignment &assignment, int op) {
+/// Activations flow to the same and later chunks in forward, cotangents to the same and earlier
+/// ones; nothing leaves the weight phase of a chunk.
+static std::string whyInvalidChunk(const Graph &graph, const Assignment &assignment, int op) {
   const GraphOp &o = graph.ops[op];
-  if (o.stage < 0 || o.stage >= assignment.numStages)
-    return "there is no stage " + std::to_string(o.stage);
+  if (o.chunk < 0 || o.chunk >= assignment.numChunks())
+    return "there is no stage " + std::to_string(o.chunk);
+  auto uses = [&](int value) {
+    return "it is on stage " + std::to_string(o.chunk) + " and uses '" + graph.values[value].name +
+           "' of stage " + std::to_string(graph.ops[graph.values[value].producer].chunk);
+  };
   for (int value : o.operands) {
     int producer = graph.values[value].producer;
-    if (producer < 0 || graph.ops[producer].generator || graph.ops[producer].phase != o.phase)
+    if (producer < 0 || graph.ops[producer].generator)
       continue;
-    int from = graph.ops[producer].stage;
-    if (o.phase == Phase::Forward ? from > o.stage : from < o.stage)
-      return "it is on stage " + std::to_string(o.stage) + " and uses '" +
-             graph.values[value].name + "' of stage " + std::to_string(from) + " in the same pass";
+    Phase phase = graph.ops[producer].phase;
+    int from = graph.ops[producer].chunk;
+    if (phase == Phase::Weight && (o.phase != Phase::Weight || from != o.chunk))
+      return uses(value) + ", which no other block may wait for";
+    if ((phase == Phase::Forward) != (o.phase == Phase::Forward))
+      continue;
+    if (o.phase == Phase::Forward ? from > o.chunk : from < o.chunk)
+      return uses(value) + " in the same pass";
   }
+  return "";
+}
+
+/// Chunks lie on stages that there are.
+static std::string whyInvalidPlacement(const Assignment &assignment) {
+  for (int stage : assignment.chunkStage)
+    if (stage < 0 || stage >= assignment.numStages)
+      return "a chunk lies on stage " + std::to_string(stage) + " of " +
+             std::to_string(assignment.numStages);
   return "";
 }
 
@@ -64,6 +81,8 @@ std::string whyInvalid(const Graph &graph, const Assignment &assignment) {
   if (assignment.parameterPlans.size() != graph.parameters.size())
     return std::to_string(assignment.parameterPlans.size()) + " parameter plans for " +
            std::to_string(graph.parameters.size()) + " parameters";
+  if (std::string why = whyInvalidPlacement(assignment); !why.empty())
+    return why;
   std::vector<bool> skipped(graph.ops.size());
   for (size_t p = 0; p < graph.parameters.size(); ++p)
     for (int op : gradientParts(graph, static_cast<int>(p)).skippedAdds)
@@ -74,7 +93,7 @@ std::string whyInvalid(const Graph &graph, const Assignment &assignment) {
       continue;
     std::string why = whyInvalidStrategy(graph, assignment, op);
     if (why.empty())
-      why = whyInvalidStage(graph, assignment, op);
+      why = whyInvalidChunk(graph, assignment, op);
     if (!why.empty())
       return "op '" + graph.ops[op].id + "': " + why;
   }

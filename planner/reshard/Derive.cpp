@@ -139,7 +139,7 @@ bool Deriver::defers(int op) const {
     int producer = graph.values[value].producer;
     if (out.raw[value].pending != pending || graph.values[value].users.size() != 1 ||
         value == graph.loss || gradientFor[value] >= 0 || stateFor[value] >= 0 ||
-        graph.ops[producer].phase != o.phase || graph.ops[producer].stage != o.stage)
+        graph.ops[producer].phase != o.phase || graph.ops[producer].chunk != o.chunk)
       return false;
   }
   // The axes must be free in what the op wants and makes.

@@ -60,7 +60,8 @@ private:
   int gather(int parameter, int op);                                 // rule 4
   void complete(int op, int value);                                  // rule 1
   void send(int value);                                              // rule 6
-  void transfer(int value, int toStage, Phase phase, const Sharding &sharding);
+  void transfer(int value, int toChunk, Phase phase, const Sharding &sharding);
+  const Sharding &keep(int value, int chunk, const Sharding &atHand, const Sharding &wanted);
 
   // DeriveStep.cpp: once per step.
   void finishStep();
@@ -70,15 +71,16 @@ private:
   int add(Reshard reshard);
   bool isForward(int value) const;
   bool isGenerated(int value) const;
-  int stageOf(int value) const { return graph.ops[graph.values[value].producer].stage; }
+  int chunkOf(int value) const { return graph.ops[graph.values[value].producer].chunk; }
+  int stageOf(int value) const { return assignment.stageOf(chunkOf(value)); }
 
   struct Copy {
-    int stage;
+    int chunk;
     Phase phase;
     Sharding sharding;
     int reshard;
   };
-  const Copy *findCopy(int value, int stage, Phase phase, const Sharding &sharding) const;
+  const Copy *findCopy(int value, int chunk, Phase phase, const Sharding &sharding) const;
 
   const Graph &graph;
   const Assignment &assignment;
@@ -91,9 +93,9 @@ private:
   std::vector<int> gradientFor; // per value: the parameter whose gradient it is a part of, or -1
   std::vector<int> stateFor;    // per value: the state input that it replaces, or -1
   std::vector<std::vector<Copy>> copies;               // per value: what `reshards` provide
-  std::map<std::pair<int, int>, Sharding> kept;        // value, stage -> residual
-  std::map<std::tuple<int, int, Phase>, int> gathered; // parameter, stage, phase -> reshard
-  std::set<std::tuple<int, int, Phase>> sent;          // value, stage, phase
+  std::map<std::pair<int, int>, Sharding> kept;        // value, chunk -> residual
+  std::map<std::tuple<int, int, Phase>, int> gathered; // parameter, chunk, phase -> reshard
+  std::set<std::tuple<int, int, Phase>> sent;          // value, chunk, phase
 };
 
 } // namespace tbc::reshard

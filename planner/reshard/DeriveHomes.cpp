@@ -138,7 +138,7 @@ void Deriver::placeParameter(int parameter) {
   std::set<int> stages;
   for (int user : graph.values[value].users)
     if (!skipped[user])
-      stages.insert(graph.ops[user].stage);
+      stages.insert(assignment.stageOf(graph.ops[user].chunk));
   if (stages.empty())
     stages.insert(0);
   out.parameterStages.emplace_back(stages.begin(), stages.end());

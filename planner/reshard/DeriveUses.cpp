@@ -16,10 +16,10 @@ int Deriver::add(Reshard reshard) {
   return static_cast<int>(out.reshards.size()) - 1;
 }
 
-const Deriver::Copy *Deriver::findCopy(int value, int stage, Phase phase,
+const Deriver::Copy *Deriver::findCopy(int value, int chunk, Phase phase,
                                        const Sharding &sharding) const {
   for (const Copy &copy : copies[value])
-    if (copy.stage == stage && copy.phase == phase && copy.sharding == sharding)
+    if (copy.chunk == chunk && copy.phase == phase && copy.sharding == sharding)
       return &copy;
   return nullptr;
 }
@@ -45,47 +45,74 @@ void Deriver::use(int op, int operand) {
   const Sharding &from = baseOf(value, op, need.sharding);
   if (from == need.sharding)
     return;
-  if (const Copy *copy = findCopy(value, o.stage, o.phase, need.sharding)) {
+  if (const Copy *copy = findCopy(value, o.chunk, o.phase, need.sharding)) {
     need.reshard = copy->reshard;
     return;
   }
   Reshard reshard;
   reshard.value = value;
   reshard.phase = o.phase;
-  reshard.stage = o.stage;
+  reshard.stage = assignment.stageOf(o.chunk);
+  reshard.chunk = o.chunk;
   reshard.op = op;
   reshard.from = from;
   reshard.to = need.sharding;
   need.reshard = add(std::move(reshard));
-  copies[value].push_back({o.stage, o.phase, need.sharding, need.reshard});
+  copies[value].push_back({o.chunk, o.phase, need.sharding, need.reshard});
 }
 
-/// The sharding in which `value` is at hand where `op` runs: its home, or the one in which it was
-/// kept for backward, which is chosen at the first use there.
-const Sharding &Deriver::baseOf(int value, int op, const Sharding &wanted) {
-  const GraphOp &o = graph.ops[op];
-  const Sharding &home = out.home[value];
-  if (o.phase == Phase::Forward || !isForward(value) || isGenerated(value) ||
-      graph.values[value].role == ValueRole::Parameter ||
-      graph.values[value].role == ValueRole::OptimizerState)
-    return home;
-  bool isInput = graph.values[value].producer < 0;
-  if (!isInput && stageOf(value) > o.stage) {
-    // Comes with the cotangents, as its own stage kept it.
-    int fromStage = stageOf(value);
-    auto [own, isNew] = kept.try_emplace({value, fromStage}, home);
-    if (isNew)
-      out.residuals.push_back({value, fromStage, home});
-    transfer(value, o.stage, Phase::Backward, own->second);
-    return own->second;
-  }
-  auto [it, isNew] = kept.try_emplace({value, o.stage}, home);
+int holderOf(const Graph &graph, const Assignment &assignment, int value, int chunk) {
+  int producer = graph.values[value].producer;
+  if (producer < 0)
+    return chunk;
+  int from = graph.ops[producer].chunk;
+  return assignment.stageOf(from) == assignment.stageOf(chunk) ? from : chunk;
+}
+
+Phase phaseHeld(const Graph &graph, const Assignment &assignment, int value, int chunk) {
+  int producer = graph.values[value].producer;
+  if (producer < 0)
+    return Phase::Forward;
+  const GraphOp &op = graph.ops[producer];
+  if (assignment.stageOf(op.chunk) == assignment.stageOf(chunk))
+    return op.phase;
+  // Received: forward values in forward unless the chunk that makes them comes later.
+  return op.phase == Phase::Forward && op.chunk < chunk ? Phase::Forward : Phase::Backward;
+}
+
+/// The sharding in which `value` is kept by the block that has it, in sharding `atHand`, for the
+/// other blocks of its stage; chosen at the first use there, which wants it as `wanted`.
+const Sharding &Deriver::keep(int value, int chunk, const Sharding &atHand,
+                              const Sharding &wanted) {
+  auto [it, isNew] = kept.try_emplace({value, chunk}, atHand);
   if (isNew) {
-    if (findCopy(value, o.stage, Phase::Forward, wanted))
+    Phase phase = phaseHeld(graph, assignment, value, chunk);
+    if (findCopy(value, chunk, phase, wanted))
       it->second = wanted;
-    out.residuals.push_back({value, o.stage, it->second});
+    out.residuals.push_back({value, chunk, it->second, phase});
   }
   return it->second;
+}
+
+/// The sharding in which `value` is at hand where `op` runs: its home, or the one in which another
+/// block of the stage keeps it.
+const Sharding &Deriver::baseOf(int value, int op, const Sharding &wanted) {
+  const GraphOp &o = graph.ops[op];
+  const Sharding *atHand = &out.home[value];
+  if (isGenerated(value) || graph.values[value].role == ValueRole::Parameter ||
+      graph.values[value].role == ValueRole::OptimizerState)
+    return *atHand;
+  int holder = holderOf(graph, assignment, value, o.chunk);
+  Phase phase = phaseHeld(graph, assignment, value, holder);
+  bool comesBack = phase == Phase::Backward && isForward(value);
+  if (comesBack) {
+    // Comes with the cotangents, as its own stage kept it.
+    atHand = &keep(value, chunkOf(value), *atHand, *atHand);
+    transfer(value, holder, Phase::Backward, *atHand);
+  }
+  if (holder == o.chunk && phase == o.phase)
+    return *atHand;
+  return keep(value, holder, *atHand, wanted);
 }
 
 /// Makes the whole of a parameter that is stored flat available in the block of `op`. Returns the
@@ -95,19 +122,21 @@ int Deriver::gather(int parameter, int op) {
   int value = graph.parameters[parameter].value;
   if (out.stored[parameter] == out.home[value])
     return -1;
-  auto [it, isNew] = gathered.try_emplace({parameter, o.stage, o.phase}, -1);
+  auto [it, isNew] = gathered.try_emplace({parameter, o.chunk, o.phase}, -1);
   if (!isNew)
     return it->second;
-  if (o.phase == Phase::Backward && assignment.parameterPlans[parameter].keepGathered &&
-      gathered.count({parameter, o.stage, Phase::Forward})) {
-    out.residuals.push_back({value, o.stage, out.home[value]});
+  if (o.phase != Phase::Forward && assignment.parameterPlans[parameter].keepGathered &&
+      gathered.count({parameter, o.chunk, Phase::Forward})) {
+    if (kept.try_emplace({value, o.chunk}, out.home[value]).second)
+      out.residuals.push_back({value, o.chunk, out.home[value]});
     return -1;
   }
   Reshard reshard;
   reshard.value = value;
   reshard.where = Where::ParameterUse;
   reshard.phase = o.phase;
-  reshard.stage = o.stage;
+  reshard.stage = assignment.stageOf(o.chunk);
+  reshard.chunk = o.chunk;
   reshard.op = op;
   reshard.from = out.stored[parameter];
   reshard.to = out.home[value];
@@ -120,7 +149,8 @@ void Deriver::complete(int op, int value) {
   Reshard reshard;
   reshard.value = value;
   reshard.phase = graph.ops[op].phase;
-  reshard.stage = graph.ops[op].stage;
+  reshard.stage = assignment.stageOf(graph.ops[op].chunk);
+  reshard.chunk = graph.ops[op].chunk;
   reshard.from = out.raw[value];
   reshard.to = out.home[value];
   if (reshard.from != reshard.to)
@@ -134,36 +164,37 @@ void Deriver::complete(int op, int value) {
     add(reshard);
 }
 
-/// Sends a fresh result to the stages that use it.
+/// Sends a fresh result to the chunks of other stages that use it.
 void Deriver::send(int value) {
-  int stage = stageOf(value);
-  std::set<int> stages;
+  int chunk = chunkOf(value), stage = stageOf(value);
+  std::set<int> chunks;
   for (int user : graph.values[value].users)
-    if (!skipped[user] && graph.ops[user].stage != stage)
-      stages.insert(graph.ops[user].stage);
+    if (!skipped[user] && assignment.stageOf(graph.ops[user].chunk) != stage)
+      chunks.insert(graph.ops[user].chunk);
   Phase phase = isForward(value) ? Phase::Forward : Phase::Backward;
-  for (int to : stages)
-    if (phase == Phase::Backward || to > stage)
+  for (int to : chunks)
+    if (phase == Phase::Backward || to > chunk)
       transfer(value, to, phase, out.home[value]);
 }
 
-void Deriver::transfer(int value, int toStage, Phase phase, const Sharding &sharding) {
-  if (!sent.insert({value, toStage, phase}).second)
+void Deriver::transfer(int value, int toChunk, Phase phase, const Sharding &sharding) {
+  if (!sent.insert({value, toChunk, phase}).second)
     return;
-  int fromStage = stageOf(value);
-  out.transfers.push_back({value, fromStage, toStage, phase, sharding});
+  int fromChunk = chunkOf(value);
+  out.transfers.push_back({value, fromChunk, toChunk, phase, sharding});
   Collective step;
   step.kind = CollectiveKind::Send;
   if (assignment.pipelineAxis >= 0)
     step.axes = {wholeAxis(assignment.mesh, assignment.pipelineAxis)};
-  step.stages = {fromStage, toStage};
+  step.stages = {assignment.stageOf(fromChunk), assignment.stageOf(toChunk)};
   step.bytes = localBytes(graph.values[value].layout, sharding);
   step.numElements = step.bytes / graph.values[value].layout.elementBytes;
   Reshard reshard;
   reshard.value = value;
   reshard.where = Where::Stage;
   reshard.phase = phase;
-  reshard.stage = fromStage;
+  reshard.stage = step.stages[0];
+  reshard.chunk = fromChunk;
   reshard.from = reshard.to = sharding;
   reshard.steps = {step};
   add(std::move(reshard));

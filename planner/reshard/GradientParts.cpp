@@ -6,10 +6,10 @@
 
 namespace tbc::reshard {
 
-/// The stage on which `value` is produced, or -1 for an input.
-static int stageOf(const Graph &graph, int value) {
+/// The chunk in which `value` is produced, or -1 for an input.
+static int chunkOf(const Graph &graph, int value) {
   int producer = graph.values[value].producer;
-  return producer < 0 ? -1 : graph.ops[producer].stage;
+  return producer < 0 ? -1 : graph.ops[producer].chunk;
 }
 
 /// Whether `value` only joins others: an additive backward op is their only user.
@@ -18,29 +18,29 @@ static bool isJoin(const Graph &graph, int value) {
   if (producer < 0)
     return false;
   const GraphOp &op = graph.ops[producer];
-  return op.additive && op.phase == Phase::Backward && op.operands.size() == 2 &&
-         op.kind == "add" && op.operands[0] != op.operands[1] &&
+  return op.additive && op.phase != Phase::Forward && op.operands.size() == 2 && op.kind == "add" &&
+         op.operands[0] != op.operands[1] &&
          std::all_of(op.operands.begin(), op.operands.end(),
                      [&](int operand) { return graph.values[operand].users.size() == 1; });
 }
 
-/// Whether anything that is joined to `value` is made on another stage than `stage`: not the
+/// Whether anything that is joined to `value` is made in another chunk than `chunk`: not the
 /// operands alone, for a weight that is used often has a chain of joins.
-static bool crosses(const Graph &graph, int value, int stage) {
-  if (stageOf(graph, value) != stage)
+static bool crosses(const Graph &graph, int value, int chunk) {
+  if (chunkOf(graph, value) != chunk)
     return true;
   if (!isJoin(graph, value))
     return false;
   const GraphOp &op = graph.ops[graph.values[value].producer];
   return std::any_of(op.operands.begin(), op.operands.end(),
-                     [&](int operand) { return crosses(graph, operand, stage); });
+                     [&](int operand) { return crosses(graph, operand, chunk); });
 }
 
-/// The stages of everything that flows into `value` through joins across stages.
+/// The chunks of everything that flows into `value` through joins across chunks.
 static void collect(const Graph &graph, int value, GradientParts &parts) {
-  int stage = stageOf(graph, value);
-  if (!isJoin(graph, value) || !crosses(graph, value, stage)) {
-    parts.parts.push_back({stage, value});
+  int chunk = chunkOf(graph, value);
+  if (!isJoin(graph, value) || !crosses(graph, value, chunk)) {
+    parts.parts.push_back({chunk, value});
     return;
   }
   int producer = graph.values[value].producer;
@@ -56,7 +56,7 @@ GradientParts gradientParts(const Graph &graph, int parameter) {
     return parts;
   collect(graph, gradient, parts);
   std::sort(parts.parts.begin(), parts.parts.end(), [](const auto &a, const auto &b) {
-    return a.stage != b.stage ? a.stage < b.stage : a.value < b.value;
+    return a.chunk != b.chunk ? a.chunk < b.chunk : a.value < b.value;
   });
   std::sort(parts.skippedAdds.begin(), parts.skippedAdds.end());
   return parts;

@@ -19,7 +19,8 @@
 
 namespace tbc::reshard {
 
-enum class Phase { Forward, Backward };
+/// Weight: what of the backward no other chunk waits for, where a schedule parts it from the rest.
+enum class Phase { Forward, Backward, Weight };
 /// An OptimizerState is a scalar that only the update writes, the same on every rank (the loss
 /// scale).
 enum class ValueRole { Activation, Parameter, State, Input, Loss, OptimizerState };
@@ -59,7 +60,9 @@ struct GraphOp {
   std::string id;
   std::string kind; // the op's mnemonic, for people
   Phase phase = Phase::Forward;
-  int stage = 0;
+  /// The piece of the model (virtual stage) that it belongs to; chunks follow each other in
+  /// forward.
+  int chunk = 0;
   /// The forward op this belongs to (itself for a forward op; -1 if none).
   int forwardOp = -1;
   std::vector<int> operands;
@@ -149,7 +152,11 @@ struct ParameterPlan {
 struct Assignment {
   Mesh mesh;
   int pipelineAxis = -1; // index of the "pp" axis in mesh, or -1
-  int numStages = 1;
+  int numStages = 1;     // coordinates along it
+  /// The stage that holds each chunk; empty: chunk s lies on stage s.
+  std::vector<int> chunkStage;
+  int numChunks() const { return chunkStage.empty() ? numStages : int(chunkStage.size()); }
+  int stageOf(int chunk) const { return chunkStage.empty() ? chunk : chunkStage[chunk]; }
   int64_t microBatches = 1;                  // per step and data rank
   std::vector<OpStrategy> strategies;        // one per op
   std::vector<ParameterPlan> parameterPlans; // one per parameter
@@ -160,13 +167,13 @@ struct Assignment {
 /// by.
 std::string whyInvalid(const Graph &graph, const Assignment &assignment);
 
-/// What is added up to the gradient of a parameter: one value per use at a stage. With one stage,
-/// just the gradient. Where uses lie on several stages (tied weights), the backward adds that would
-/// join their gradients across stages are left out (`skippedAdds`): each stage accumulates its own
-/// parts, and rule 5 below sums over stages once per step.
+/// What is added up to the gradient of a parameter: one value per use in a chunk. With one chunk,
+/// just the gradient. Where uses lie in several chunks (tied weights), the backward adds that would
+/// join their gradients across chunks are left out (`skippedAdds`): each stage accumulates the
+/// parts of its chunks, and rule 5 below sums over stages once per step.
 struct GradientParts {
   struct Part {
-    int stage = 0;
+    int chunk = 0;
     int value = -1;
   };
   std::vector<Part> parts;
@@ -192,27 +199,36 @@ struct Reshard {
   Where where = Where::Operand;
   Phase phase = Phase::Forward;
   int stage = 0;
-  int op = -1; // the op before which it runs; -1: see Where
+  int chunk = -1; // -1: once per step
+  int op = -1;    // the op before which it runs; -1: see Where
   Sharding from, to;
   std::vector<Collective> steps;
   bool perStep = false; // else per micro-batch
 };
 
-/// A value kept from forward to backward in the sharding given, on a stage: an activation or an
-/// input, or a gathered parameter with keepGathered. Generators are evaluated again instead.
+/// A value kept for another block of the same stage, in the sharding given: an activation or an
+/// input for backward, a cotangent for the weight phase, a gathered parameter with keepGathered,
+/// and what one chunk of a stage hands to another. Generators are evaluated again instead.
 struct Residual {
   int value = -1;
-  int stage = 0;
+  int chunk = 0; // the block that keeps it: of this chunk and phase
   Sharding sharding;
+  Phase phase = Phase::Forward;
 };
 
 /// A value that crosses from one stage to another, in the sharding given.
 struct Transfer {
   int value = -1;
-  int fromStage = 0, toStage = 0;
+  int fromChunk = 0, toChunk = 0;
   Phase phase = Phase::Forward;
   Sharding sharding;
 };
+
+/// The chunk, of those that lie with `chunk`, in whose block `value` is computed or received: that
+/// of its producer if it is one of them, else `chunk` itself.
+int holderOf(const Graph &graph, const Assignment &assignment, int value, int chunk);
+/// The phase of that block.
+Phase phaseHeld(const Graph &graph, const Assignment &assignment, int value, int chunk);
 
 struct Derivation {
   /// Per op and operand: the sharding required, and the index into `reshards` of the *last* reshard
@@ -249,9 +265,9 @@ struct Derivation {
 ///     block, and wanted with those axes nowhere, takes them on: sums are deferred and merged.
 ///  2. An operand wanted in another sharding is resharded before the op; a second use of the same
 ///     value in the same sharding, stage and phase reuses the first.
-///  3. A forward value that backward needs is kept in the sharding in which backward's first user
-///     (per stage) wants it if forward had it so there, else in its home. Another use in backward
-///     reshards what was kept.
+///  3. A value that a later block of its stage needs (backward, the weight phase, another chunk
+///     there) is kept in the sharding in which the first user wants it if the block that has it had
+///     it so, else in its home. Another use reshards what was kept.
 ///  4. The home of an input or a parameter is the sharding that most of its uses want (first in op
 ///     order on a tie); with zero 3 the stored parameter is flat over zeroAxes on top, and it is
 ///     gathered at the first use in each block.
@@ -260,10 +276,11 @@ struct Derivation {
 ///     of reduceAxes only), accumulated, and completed once per step. A parameter held by several
 ///     stages has its accumulated gradient, once complete and on the state's shard, all_reduced
 ///     over those stages of the pipeline axis.
-///  6. A value used by another stage is sent directly, once per receiving stage, in its home
-///     sharding: forward values to later stages in forward, cotangents in backward. (A forward
-///     value that the backward of an earlier stage needs is sent in backward too, as it was kept.)
-///     Inputs are fed to every stage that uses them; generators are cloned into every block.
+///  6. A value used by a chunk of another stage is sent directly, once per receiving chunk, in its
+///     home sharding: forward values to later chunks in forward, cotangents in backward. (A forward
+///     value that the backward of an earlier chunk needs is sent in backward too, as it was kept.)
+///     What the weight phase needs is received in backward. Between chunks of one stage nothing is
+///     sent. Inputs are fed to every chunk that uses them; generators are cloned into every block.
 ///  7. The loss, where no op uses it, is completed once per step: with the other scalars of the
 ///  step,
 ///     if there are any, in one all_reduce over every axis of the mesh.

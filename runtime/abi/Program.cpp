@@ -51,20 +51,35 @@ std::string_view name(InstructionKind kind) {
   return "";
 }
 
-Block &Stage::block(schedule::Action::Kind kind) {
-  return const_cast<Block &>(static_cast<const Stage &>(*this).block(kind));
+Block &Stage::block(BlockId id) {
+  return const_cast<Block &>(static_cast<const Stage &>(*this).block(id));
 }
 
-const Block &Stage::block(schedule::Action::Kind kind) const {
-  switch (kind) {
+const Block &Stage::block(BlockId id) const {
+  switch (id.kind) {
   case schedule::Action::Kind::Forward:
-    return forward;
+    return chunks[id.chunk].forward;
   case schedule::Action::Kind::Backward:
-    return backward;
+    return chunks[id.chunk].backward;
+  case schedule::Action::Kind::Weight:
+    return chunks[id.chunk].weight;
   case schedule::Action::Kind::Update:
     break;
   }
   return update;
+}
+
+std::vector<BlockId> Stage::blocks() const {
+  using Kind = schedule::Action::Kind;
+  std::vector<BlockId> ids;
+  int last = static_cast<int>(chunks.size()) - 1;
+  for (int chunk = 0; chunk <= last; ++chunk)
+    ids.push_back({Kind::Forward, chunk});
+  for (Kind kind : {Kind::Backward, Kind::Weight})
+    for (int chunk = last; chunk >= 0; --chunk)
+      ids.push_back({kind, chunk});
+  ids.push_back(Kind::Update);
+  return ids;
 }
 
 int Program::stageOf(const std::vector<int64_t> &coordinates) const {
@@ -79,13 +94,19 @@ int Program::tensorIndex(const std::string &name) const {
   return -1;
 }
 
+schedule::Pipeline pipelineOf(const Program &program) {
+  if (program.schedule.chunkStage.empty())
+    return schedule::Pipeline::plain(program.numStages());
+  return {program.numStages(), program.schedule.chunkStage};
+}
+
 std::vector<schedule::Action> actionsOf(const Program &program, int stage) {
   if (program.schedule.generator == "table")
     return program.schedule.table[stage];
   std::optional<schedule::ScheduleKind> kind =
       schedule::parseScheduleKind(program.schedule.generator);
   assert(kind && "a well-formed program names a generator");
-  return schedule::schedule(*kind, program.numStages(), program.microBatches, stage);
+  return schedule::schedule(*kind, pipelineOf(program), program.microBatches, stage);
 }
 
 std::vector<int64_t> groupOf(const Program &program, const Communication &comm,
@@ -135,13 +156,19 @@ int64_t messageBytes(const Program &program, const Stage &stage, const Instructi
   return 0;
 }
 
-std::string describe(const Program &program, int stage, schedule::Action::Kind block,
-                     int instruction) {
+std::string describe(const Program &program, int stage, BlockId block) {
+  std::string text =
+      "stage " + std::to_string(stage) + ", " + std::string(name(block.kind)) + " block";
+  if (program.stages[stage].chunks.size() > 1 && block.kind != schedule::Action::Kind::Update)
+    text += " of chunk " + std::to_string(block.chunk);
+  return text;
+}
+
+std::string describe(const Program &program, int stage, BlockId block, int instruction) {
   const Instruction &at = program.stages[stage].block(block).instructions[instruction];
   std::string what(at.kind == InstructionKind::Kernel ? std::string_view(at.op) : name(at.kind));
-  return "stage " + std::to_string(stage) + ", " + std::string(name(block)) +
-         " block, instruction " + std::to_string(instruction) + " (\"" + at.id + "\", " + what +
-         ")";
+  return describe(program, stage, block) + ", instruction " + std::to_string(instruction) + " (\"" +
+         at.id + "\", " + what + ")";
 }
 
 } // namespace tbc::program

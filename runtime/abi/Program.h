@@ -1,23 +1,24 @@
 //===- Program.h - What ranks execute --------------------------------------===//
 //
-// Part of tbc. Plain C++. Program format v1: a table of global tensors, and per pipeline stage its
+// Part of tbc. Plain C++. Program format v2: a table of global tensors, and per pipeline stage its
 // slots (named storage), its straight-line blocks and, through a schedule, their order. Every rank
 // of a stage executes the same blocks; what differs is its coordinates, which select its pieces and
 // its groups.
 //
 // One step on a rank:
 //  1. Slots of role Gradient and Loss are set to zero.
-//  2. The stage's actions (actionsOf) run in order: `forward` and `backward` once per micro-batch,
-//  `update`
-//     once. A block reads its arguments from slots, runs its instructions in order, and then writes
-//     its results to slots, all reads of slots before all writes.
-//  3. Slots of role Residual and Input have one instance per micro-batch; an instance of a residual
-//  is
-//     dropped when the micro-batch's backward ends.
+//  2. The stage's actions (actionsOf) run in order: `forward`, `backward` and, where the schedule
+//     parts it from backward, `weight` once per chunk and micro-batch, `update` once. A block reads
+//     its arguments from slots, runs its instructions in order, and then writes its results to
+//     slots, all reads of slots before all writes.
+//  3. Slots of role Residual and Input have one instance per micro-batch, which is dropped when the
+//     last block that reads it has run for the micro-batch.
 //
 // Messages: `send` is buffered (it never waits); `recv` waits for its message. Between an ordered
-// pair of stages messages arrive in the order in which they were sent, so the two stages must send
-// and receive in the same order. All other collectives wait for their whole group.
+// pair of stages the messages of a lane arrive in the order in which they were sent, so the two
+// stages must send and receive them in the same order; lanes do not wait for each other (stages of
+// several chunks send in both phases and for any chunk in one direction, in an order that is not
+// that of their receipt). All other collectives wait for their whole group.
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,7 +47,7 @@ enum class Role {
   Gradient,       ///< a step; zero at its begin; still readable after the step
   Loss,           ///< the same
   Input,          ///< a micro-batch; provided from outside (labels too)
-  Residual,       ///< a micro-batch; from forward to backward
+  Residual,       ///< a micro-batch; from the block that writes it to the last that reads it
   Scalar,         ///< a step; provided from outside: "lr" (float)
 };
 inline constexpr int numRoles = 8;
@@ -136,6 +137,8 @@ struct Communication {
   int peerStage = -1;
   /// Names the message on both sides; the same for every micro-batch.
   int64_t channel = -1;
+  /// Of a send or receive: messages between two stages are in order within a lane.
+  int lane = 0;
 
   static constexpr int flatDim = -1;
 };
@@ -172,15 +175,39 @@ struct Block {
   std::vector<BlockResult> results;
 };
 
+/// Names a block of a stage.
+struct BlockId {
+  schedule::Action::Kind kind = schedule::Action::Kind::Forward;
+  int chunk = 0; // of the stage's own; 0 for update
+  BlockId(schedule::Action::Kind kind, int chunk = 0) : kind(kind), chunk(chunk) {}
+  BlockId(const schedule::Action &action) : kind(action.kind), chunk(action.chunk) {}
+  bool operator==(const BlockId &o) const { return kind == o.kind && chunk == o.chunk; }
+  bool operator<(const BlockId &o) const {
+    return kind != o.kind ? kind < o.kind : chunk < o.chunk;
+  }
+};
+
+/// The blocks of one piece of the model. `weight` is empty where the schedule does not part it from
+/// backward.
+struct Chunk {
+  Block forward, backward, weight;
+};
+
+/// What the ranks of one coordinate along the pipeline axis execute.
 struct Stage {
   /// The type (local shape) of each value; each belongs to one block, where it is an argument or
   /// the result of one instruction.
   std::vector<kernels::TensorType> values;
   std::vector<Slot> slots;
-  Block forward, backward, update;
+  /// Its pieces of the model, in the order of forward; at least one.
+  std::vector<Chunk> chunks = std::vector<Chunk>(1);
+  Block update;
 
-  const Block &block(schedule::Action::Kind kind) const;
-  Block &block(schedule::Action::Kind kind);
+  const Block &block(BlockId id) const;
+  Block &block(BlockId id);
+  /// All blocks in an order in which they can run: forward by ascending chunk, backward by
+  /// descending chunk, weight likewise, update.
+  std::vector<BlockId> blocks() const;
 };
 
 /// The order of blocks: a generator of runtime/schedule by name, or "table" with one list per
@@ -188,6 +215,8 @@ struct Stage {
 struct ScheduleSpec {
   std::string generator = "1f1b";
   std::vector<std::vector<schedule::Action>> table;
+  /// The stage of each chunk of the model, in the order of forward; empty: chunk s on stage s.
+  std::vector<int> chunkStage;
 };
 
 struct Program {
@@ -207,6 +236,9 @@ struct Program {
   /// The index of the tensor called `name`, or -1.
   int tensorIndex(const std::string &name) const;
 };
+
+/// Which stage runs which chunk.
+schedule::Pipeline pipelineOf(const Program &program);
 
 /// The actions of one step of `stage`. The program must be well formed.
 std::vector<schedule::Action> actionsOf(const Program &program, int stage);
@@ -233,9 +265,12 @@ int64_t sizeBytes(const kernels::TensorType &type);
 /// (runtime/verify does that). Errors name the stage, block and instruction; code Usage.
 Status checkWellFormed(const Program &program);
 
+/// "stage 1, backward block", and where the stage has several chunks "stage 1, backward block of
+/// chunk 0".
+std::string describe(const Program &program, int stage, BlockId block);
+
 /// "stage 1, backward block, instruction 7 (fc1.bwd.0, all_reduce)": how errors name a place.
-std::string describe(const Program &program, int stage, schedule::Action::Kind block,
-                     int instruction);
+std::string describe(const Program &program, int stage, BlockId block, int instruction);
 
 /// The canonical text of `program`: the same program is the same bytes. It is JSON with a hash of
 /// its payload. The program must be well formed.

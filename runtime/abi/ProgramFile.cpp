@@ -106,6 +106,8 @@ void addCommunication(Json &json, const Mesh &mesh, InstructionKind kind,
   if (kind == InstructionKind::Send || kind == InstructionKind::Recv) {
     json["peer"] = comm.peerStage;
     json["channel"] = comm.channel;
+    if (comm.lane != 0)
+      json["lane"] = comm.lane;
     return;
   }
   json["axes"] = toJson(mesh, comm.axes);
@@ -178,24 +180,35 @@ void addStage(Lines &lines, const Mesh &mesh, const Stage &stage) {
   lines.addList(stage.values, [](const kernels::TensorType &type) { return Json(toString(type)); });
   lines.text += ",\n\"slots\":";
   lines.addList(stage.slots, [](const Slot &slot) { return toJson(slot); });
-  lines.text += ",\n\"forward\":";
-  addBlock(lines, mesh, stage.forward);
-  lines.text += ",\n\"backward\":";
-  addBlock(lines, mesh, stage.backward);
-  lines.text += ",\n\"update\":";
+  lines.text += ",\n\"chunks\":[";
+  const char *separator = "\n";
+  for (const Chunk &chunk : stage.chunks) {
+    lines.text += separator;
+    lines.text += "{\"forward\":";
+    addBlock(lines, mesh, chunk.forward);
+    lines.text += ",\n\"backward\":";
+    addBlock(lines, mesh, chunk.backward);
+    lines.text += ",\n\"weight\":";
+    addBlock(lines, mesh, chunk.weight);
+    lines.text += "}";
+    separator = ",\n";
+  }
+  lines.text += "],\n\"update\":";
   addBlock(lines, mesh, stage.update);
   lines.text += "}";
 }
 
 Json scheduleToJson(const ScheduleSpec &spec) {
   Json json = {{"generator", spec.generator}};
+  if (!spec.chunkStage.empty())
+    json["chunk_stage"] = spec.chunkStage;
   if (spec.generator != "table")
     return json;
   Json table = Json::array();
   for (const std::vector<schedule::Action> &actions : spec.table) {
     Json list = Json::array();
     for (const schedule::Action &action : actions)
-      list.push_back({name(action.kind), action.microBatch});
+      list.push_back({name(action.kind), action.microBatch, action.chunk});
     table.push_back(std::move(list));
   }
   json["table"] = std::move(table);

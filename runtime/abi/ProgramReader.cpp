@@ -247,6 +247,8 @@ Communication readCommunication(Reader &in, const Mesh &mesh, InstructionKind ki
   if (kind == InstructionKind::Send || kind == InstructionKind::Recv) {
     comm.peerStage = in.smallInteger(in.field(json, "peer"));
     comm.channel = in.integer(in.field(json, "channel"));
+    if (Reader::has(json, "lane"))
+      comm.lane = in.smallInteger(json["lane"]);
     return comm;
   }
   comm.axes = readAxes(in, mesh, in.field(json, "axes"));
@@ -318,12 +320,19 @@ Stage readStage(Reader &in, const Mesh &mesh, const Json &json) {
     slot.type = readType(in, in.field(entry, "type"));
     slot.tensor = Reader::has(entry, "tensor") ? in.smallInteger(entry["tensor"]) : -1;
   }
-  for (auto kind : {schedule::Action::Kind::Forward, schedule::Action::Kind::Backward,
-                    schedule::Action::Kind::Update}) {
-    std::string blockName(name(kind));
-    in.place = stagePlace + ", " + blockName + " block";
-    stage.block(kind) = readBlock(in, mesh, in.field(json, blockName.c_str()));
+  stage.chunks.clear();
+  for (const Json &entry : in.list(in.field(json, "chunks"))) {
+    Chunk &chunk = stage.chunks.emplace_back();
+    for (auto [name, block] :
+         {std::pair("forward", &chunk.forward), std::pair("backward", &chunk.backward),
+          std::pair("weight", &chunk.weight)}) {
+      in.place = stagePlace + ", chunk " + std::to_string(stage.chunks.size() - 1) + ", " + name +
+                 " block";
+      *block = readBlock(in, mesh, in.field(entry, name));
+    }
   }
+  in.place = stagePlace + ", update block";
+  stage.update = readBlock(in, mesh, in.field(json, "update"));
   return stage;
 }
 
@@ -347,14 +356,18 @@ GlobalTensor readTensor(Reader &in, const Mesh &mesh, const Json &json) {
 ScheduleSpec readSchedule(Reader &in, const Json &json) {
   ScheduleSpec spec;
   spec.generator = in.text(in.field(json, "generator"));
+  if (Reader::has(json, "chunk_stage"))
+    spec.chunkStage = readVector<int>(in, json["chunk_stage"],
+                                      [&](const Json &stage) { return in.smallInteger(stage); });
   if (!Reader::has(json, "table"))
     return spec;
   for (const Json &list : in.list(json["table"])) {
     std::vector<schedule::Action> &actions = spec.table.emplace_back();
     for (const Json &item : in.list(list)) {
-      if (const Json *pair = in.tuple(item, 2))
+      if (const Json *triple = in.tuple(item, 3))
         actions.push_back(
-            {readEnum<schedule::Action::Kind>(in, (*pair)[0], 3), in.integer((*pair)[1])});
+            {readEnum<schedule::Action::Kind>(in, (*triple)[0], schedule::numActionKinds),
+             in.integer((*triple)[1]), in.smallInteger((*triple)[2])});
     }
   }
   return spec;

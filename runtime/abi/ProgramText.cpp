@@ -49,6 +49,12 @@ private:
     out << ", " << program.numStages() << (program.numStages() == 1 ? " stage" : " stages");
     out << ", " << program.microBatches << " micro-batches, schedule " << program.schedule.generator
         << "\n";
+    if (!program.schedule.chunkStage.empty()) {
+      out << "  " << program.schedule.chunkStage.size() << " chunks, on stages";
+      for (int stage : program.schedule.chunkStage)
+        out << " " << stage;
+      out << "\n";
+    }
     for (const auto &[key, value] : program.metadata)
       out << "  " << key << ": " << value << "\n";
   }
@@ -73,20 +79,34 @@ private:
     out << "\nstage " << index << "\n  slots\n";
     for (const Slot &slot : stage.slots)
       out << "    " << name(slot.role) << " " << slot.name << ": " << toString(slot.type) << "\n";
-    for (Kind kind : {Kind::Forward, Kind::Backward, Kind::Update})
-      showBlock(stage, kind);
+    for (BlockId id : stage.blocks())
+      if (id.kind != Kind::Weight || splitsBackward())
+        showBlock(stage, id);
     out << "  schedule:";
     for (const schedule::Action &action : actionsOf(program, index)) {
-      out << " " << "FBU"[int(action.kind)];
+      out << " " << "FBWU"[int(action.kind)];
+      if (action.kind != Kind::Update && stage.chunks.size() > 1)
+        out << action.chunk << ".";
       if (action.kind != Kind::Update)
         out << action.microBatch;
     }
     out << "\n";
   }
 
-  void showBlock(const Stage &stage, Kind kind) {
-    const Block &block = stage.block(kind);
-    out << "  " << name(kind) << "\n";
+  bool splitsBackward() const {
+    for (const Stage &stage : program.stages)
+      for (const Chunk &chunk : stage.chunks)
+        if (!chunk.weight.results.empty() || !chunk.weight.instructions.empty())
+          return true;
+    return false;
+  }
+
+  void showBlock(const Stage &stage, BlockId id) {
+    const Block &block = stage.block(id);
+    out << "  " << name(id.kind);
+    if (stage.chunks.size() > 1 && id.kind != Kind::Update)
+      out << " of chunk " << id.chunk;
+    out << "\n";
     for (const Argument &argument : block.arguments)
       out << "    %" << argument.value << " = " << stage.slots[argument.slot].name << "\n";
     for (const Instruction &instruction : block.instructions)
@@ -130,6 +150,8 @@ private:
     if (instruction.kind == InstructionKind::Send || instruction.kind == InstructionKind::Recv) {
       out << (instruction.kind == InstructionKind::Send ? " to" : " from") << " stage "
           << comm.peerStage << " channel " << comm.channel;
+      if (comm.lane != 0)
+        out << " lane " << comm.lane;
     } else {
       if (instruction.kind == InstructionKind::AllReduce)
         out << (comm.reduce == ReduceKind::Sum ? " sum" : " max");

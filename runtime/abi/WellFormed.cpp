@@ -18,6 +18,9 @@ namespace {
 constexpr size_t maxMeshAxes = 16;
 constexpr int64_t maxRanks = int64_t(1) << 20;
 constexpr int64_t maxMicroBatches = int64_t(1) << 20;
+constexpr int maxChunks = 1 << 14;
+constexpr int maxLanes = 1 << 30;
+constexpr int64_t maxChunkActions = int64_t(1) << 24;
 constexpr size_t maxTensorDims = 16;
 constexpr int64_t maxTensorElements = int64_t(1) << 48;
 
@@ -73,19 +76,46 @@ std::string whyInvalidPipeline(const Program &program) {
 
 std::string whyInvalidSchedule(const Program &program) {
   const ScheduleSpec &spec = program.schedule;
+  schedule::Pipeline pipeline = pipelineOf(program);
+  if (pipeline.numChunks() > maxChunks)
+    return "it has more than 2^14 chunks";
+  if (!spec.chunkStage.empty() && pipeline.numChunks() * program.microBatches > maxChunkActions)
+    return "its chunks run more than 2^24 times in a step";
+  // Whatever the generator, chunks must lie somewhere, and every stage must have one.
+  if (std::string why =
+          schedule::whyInvalid(schedule::ScheduleKind::ZeroBubble, pipeline, program.microBatches);
+      !why.empty())
+    return why;
+  for (int stage = 0; stage < program.numStages(); ++stage) {
+    size_t chunks = pipeline.chunksOf(stage).size(), blocks = program.stages[stage].chunks.size();
+    if (chunks != blocks)
+      return "stage " + std::to_string(stage) + " has blocks for " + std::to_string(blocks) +
+             " chunks, " + std::to_string(chunks) + " lie on it";
+  }
   if (spec.generator != "table") {
-    if (!schedule::parseScheduleKind(spec.generator))
-      return "unknown schedule " + quoted(spec.generator) + "; known: gpipe, 1f1b, table";
+    auto kind = schedule::parseScheduleKind(spec.generator);
+    if (!kind) {
+      std::string known;
+      for (const std::string &word : schedule::scheduleNames())
+        known += word + ", ";
+      return "unknown schedule " + quoted(spec.generator) + "; known: " + known + "table";
+    }
+    if (std::string why = schedule::whyInvalid(*kind, pipeline, program.microBatches); !why.empty())
+      return why;
     return spec.table.empty() ? "" : "a generated schedule has a table as well";
   }
   if (spec.table.size() != program.stages.size())
     return "the schedule table has " + std::to_string(spec.table.size()) + " stages, the program " +
            std::to_string(program.stages.size());
-  for (const std::vector<schedule::Action> &actions : spec.table) {
-    for (const schedule::Action &action : actions) {
+  for (size_t stage = 0; stage < spec.table.size(); ++stage) {
+    for (const schedule::Action &action : spec.table[stage]) {
       if (action.microBatch < 0 || action.microBatch >= program.microBatches)
         return "the schedule names micro-batch " + std::to_string(action.microBatch) + " of " +
                std::to_string(program.microBatches);
+      if (action.chunk < 0 || size_t(action.chunk) >= program.stages[stage].chunks.size())
+        return "the schedule of stage " + std::to_string(stage) + " names chunk " +
+               std::to_string(action.chunk) + " of " +
+               std::to_string(program.stages[stage].chunks.size());
     }
   }
   return "";
@@ -235,6 +265,8 @@ std::string whyInvalidPeer(const Program &program, int stage, const Communicatio
   if (comm.peerStage < 0 || comm.peerStage >= program.numStages() || comm.peerStage == stage)
     return "stage " + std::to_string(comm.peerStage) + " is no peer of stage " +
            std::to_string(stage);
+  if (comm.lane < 0 || comm.lane > maxLanes)
+    return "its lane is not between 0 and 2^30";
   return comm.channel < 0 ? "its channel is negative" : "";
 }
 
@@ -311,11 +343,10 @@ Status malformed(const std::string &where, const std::string &why) {
   return Error{ErrorCode::Usage, "malformed Program: " + where + ": " + why};
 }
 
-Status checkBlock(const Program &program, int stageIndex, schedule::Action::Kind kind) {
+Status checkBlock(const Program &program, int stageIndex, BlockId id) {
   const Stage &stage = program.stages[stageIndex];
-  const Block &block = stage.block(kind);
-  std::string where =
-      "stage " + std::to_string(stageIndex) + ", " + std::string(name(kind)) + " block";
+  const Block &block = stage.block(id);
+  std::string where = describe(program, stageIndex, id);
   for (const Argument &argument : block.arguments) {
     if (std::string why = whyInvalidBinding(stage, argument.value, argument.slot); !why.empty())
       return malformed(where + ", arguments", why);
@@ -323,7 +354,7 @@ Status checkBlock(const Program &program, int stageIndex, schedule::Action::Kind
   for (size_t i = 0; i < block.instructions.size(); ++i) {
     std::string why = whyInvalid(program, stageIndex, block.instructions[i]);
     if (!why.empty())
-      return malformed(describe(program, stageIndex, kind, int(i)), why);
+      return malformed(describe(program, stageIndex, id, int(i)), why);
   }
   for (const BlockResult &result : block.results) {
     std::string why = whyInvalidBinding(stage, result.value, result.slot, result.accumulate);
@@ -348,9 +379,8 @@ Status checkStage(const Program &program, int index) {
     if (std::string why = whyInvalid(program, slot); !why.empty())
       return malformed(where + ", slot " + quoted(slot.name), why);
   }
-  for (auto kind : {schedule::Action::Kind::Forward, schedule::Action::Kind::Backward,
-                    schedule::Action::Kind::Update}) {
-    if (Status status = checkBlock(program, index, kind); !status)
+  for (BlockId id : stage.blocks()) {
+    if (Status status = checkBlock(program, index, id); !status)
       return status;
   }
   return Status::ok();

@@ -23,6 +23,14 @@ using Group = std::vector<int64_t>;
 
 enum class ReduceKind { Sum, Max };
 
+/// What a message is called on both sides. Messages between two ranks arrive in the order in which
+/// they were sent within a lane; a receive in one lane does not wait for messages of another.
+struct Tag {
+  int64_t channel = 0;
+  int lane = 0;
+  Tag(int64_t channel, int lane = 0) : channel(channel), lane(lane) {}
+};
+
 /// A communication under way.
 class Request {
 public:
@@ -73,11 +81,10 @@ public:
   virtual RequestPtr barrier(const Group &group, const std::string &place) = 0;
 
   /// Gives the tensor away without waiting for the receiver. `tag` names the message.
-  virtual RequestPtr send(int64_t to, int64_t tag, const kernels::Tensor &input,
+  virtual RequestPtr send(int64_t to, Tag tag, const kernels::Tensor &input,
                           const std::string &place) = 0;
-  /// The next message from `from`, which must have this tag and type. Messages between two ranks
-  /// arrive in the order in which they were sent.
-  virtual RequestPtr recv(int64_t from, int64_t tag, const kernels::TensorType &type,
+  /// The next message from `from` in the tag's lane, which must have this channel and type.
+  virtual RequestPtr recv(int64_t from, Tag tag, const kernels::TensorType &type,
                           const std::string &place) = 0;
 };
 

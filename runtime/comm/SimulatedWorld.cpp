@@ -37,11 +37,11 @@ public:
   RequestPtr barrier(const Group &group, const std::string &place) override {
     return meet(group, CallKind::Barrier, Tensor(), place);
   }
-  RequestPtr send(int64_t to, int64_t tag, const Tensor &input, const std::string &place) override {
+  RequestPtr send(int64_t to, Tag tag, const Tensor &input, const std::string &place) override {
     world.deliver(self, to, tag, input, place);
     return std::make_unique<EndedRequest>(Tensor());
   }
-  RequestPtr recv(int64_t from, int64_t tag, const kernels::TensorType &type,
+  RequestPtr recv(int64_t from, Tag tag, const kernels::TensorType &type,
                   const std::string &place) override {
     return std::make_unique<EndedRequest>(world.receive(self, from, tag, type, place));
   }
@@ -285,19 +285,20 @@ Result<Tensor> SimulatedWorld::meet(int64_t rank, const Group &group, CallKind k
   return result;
 }
 
-void SimulatedWorld::deliver(int64_t rank, int64_t to, int64_t tag, const Tensor &input,
+void SimulatedWorld::deliver(int64_t rank, int64_t to, Tag tag, const Tensor &input,
                              const std::string &place) {
   Lock lock(mutex);
   ranks[rank].place = place;
-  mailboxes[{rank, to}].push_back({tag, input, place});
+  mailboxes[{rank, to, tag.lane}].push_back({tag.channel, input, place});
   RankState &receiver = ranks[to];
-  if (receiver.activity == Activity::Waiting && !receiver.meeting && receiver.from == rank) {
+  if (receiver.activity == Activity::Waiting && !receiver.meeting && receiver.from == rank &&
+      receiver.lane == tag.lane) {
     receiver.activity = Activity::Running;
     changed.notify_all();
   }
 }
 
-Result<Tensor> SimulatedWorld::receive(int64_t rank, int64_t from, int64_t tag,
+Result<Tensor> SimulatedWorld::receive(int64_t rank, int64_t from, Tag tag,
                                        const kernels::TensorType &type, const std::string &place) {
   Lock lock(mutex);
   RankState &self = ranks[rank];
@@ -305,16 +306,17 @@ Result<Tensor> SimulatedWorld::receive(int64_t rank, int64_t from, int64_t tag,
   if (hasFailed)
     return stopped(rank);
   self.from = from;
-  std::deque<Message> &mailbox = mailboxes[{from, rank}];
+  self.lane = tag.lane;
+  std::deque<Message> &mailbox = mailboxes[{from, rank, tag.lane}];
   if (Status status = waitUntil(lock, rank, [&] { return !mailbox.empty(); }); !status)
     return status.error();
   Message message = std::move(mailbox.front());
   mailbox.pop_front();
-  if (message.tag == tag && message.tensor.type() == type)
+  if (message.channel == tag.channel && message.tensor.type() == type)
     return message.tensor;
   setFailure({ErrorCode::RankFailed,
-              rankName(rank) + " at " + place + ": recv " + std::to_string(tag) + " of " +
-                  toString(type) + " meets send " + std::to_string(message.tag) + " of " +
+              rankName(rank) + " at " + place + ": recv " + std::to_string(tag.channel) + " of " +
+                  toString(type) + " meets send " + std::to_string(message.channel) + " of " +
                   typeOf(message.tensor) + " of " + rankName(from) + " at " + message.place});
   return stopped(rank);
 }

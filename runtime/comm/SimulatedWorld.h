@@ -59,7 +59,7 @@ private:
   };
   using MeetingKey = std::pair<Group, int64_t>; // group, how many calls on it came before
   struct Message {
-    int64_t tag = 0;
+    int64_t channel = 0;
     kernels::Tensor tensor;
     std::string place;
   };
@@ -71,13 +71,14 @@ private:
     const Meeting *meeting = nullptr; // waited for
     const Group *group = nullptr;
     int64_t from = -1; // whose message is waited for
+    int lane = 0;      // in which lane
   };
 
   Result<kernels::Tensor> meet(int64_t rank, const Group &group, CallKind kind,
                                const kernels::Tensor &input, const std::string &place);
-  Result<kernels::Tensor> receive(int64_t rank, int64_t from, int64_t tag,
+  Result<kernels::Tensor> receive(int64_t rank, int64_t from, Tag tag,
                                   const kernels::TensorType &type, const std::string &place);
-  void deliver(int64_t rank, int64_t to, int64_t tag, const kernels::Tensor &input,
+  void deliver(int64_t rank, int64_t to, Tag tag, const kernels::Tensor &input,
                const std::string &place);
 
   // All of these with the mutex held.
@@ -100,7 +101,7 @@ private:
   std::vector<RankState> ranks;
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   std::map<MeetingKey, Meeting> meetings;
-  std::map<std::pair<int64_t, int64_t>, std::deque<Message>> mailboxes; // (from, to)
+  std::map<std::tuple<int64_t, int64_t, int>, std::deque<Message>> mailboxes; // (from, to, lane)
   bool hasFailed = false;
   Error failure;
 };

@@ -114,9 +114,9 @@ Result<Tensor> communicate(comm::Communicator &communicator,
                 resultType);
   }
   case InstructionKind::Send:
-    return communicator.send(group.ranks[0], comm.channel, input, place)->wait();
+    return communicator.send(group.ranks[0], {comm.channel, comm.lane}, input, place)->wait();
   case InstructionKind::Recv:
-    return communicator.recv(group.ranks[0], comm.channel, resultType, place)->wait();
+    return communicator.recv(group.ranks[0], {comm.channel, comm.lane}, resultType, place)->wait();
   case InstructionKind::Kernel:
     break;
   }

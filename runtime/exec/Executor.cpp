@@ -9,6 +9,7 @@ namespace tbc::runtime {
 
 using kernels::Tensor;
 using program::Block;
+using program::BlockId;
 using program::Instruction;
 using program::InstructionKind;
 using program::Role;
@@ -43,16 +44,23 @@ Executor::Executor(const program::Program &program, int64_t rank,
 Result<Executor> Executor::create(const program::Program &program, int64_t rank,
                                   const kernels::KernelContext &context) {
   Executor executor(program, rank, context);
-  for (Kind kind : {Kind::Forward, Kind::Backward, Kind::Update}) {
-    if (Status status = executor.prepare(kind); !status)
+  for (BlockId block : executor.stageCode->blocks()) {
+    if (Status status = executor.prepare(block); !status)
       return status.error();
   }
   return executor;
 }
 
-Status Executor::prepare(Kind kind) {
-  const Block &block = stageCode->block(kind);
-  std::vector<Prepared> &list = prepared[int(kind)];
+Status Executor::prepare(BlockId id) {
+  const Block &block = stageCode->block(id);
+  std::vector<Prepared> &list = prepared[id];
+  std::set<int> &read = readSlots[id];
+  for (const program::Argument &argument : block.arguments)
+    if (livesAMicroBatch(stageCode->slots[argument.slot].role))
+      read.insert(argument.slot);
+  numReaders.resize(slots.size(), 0);
+  for (int slot : read)
+    ++numReaders[slot];
   list.resize(block.instructions.size());
   for (size_t i = 0; i < list.size(); ++i) {
     const Instruction &instruction = block.instructions[i];
@@ -64,15 +72,15 @@ Status Executor::prepare(Kind kind) {
     }
     list[i].kernel = kernels::findKernel(instruction.op);
     if (!list[i].kernel)
-      return Error{ErrorCode::Usage, describe(*program, stageIndex, kind, int(i)) +
+      return Error{ErrorCode::Usage, describe(*program, stageIndex, id, int(i)) +
                                          ": there is no kernel \"" + instruction.op + "\""};
   }
-  markLastUses(kind);
+  markLastUses(id);
   return Status::ok();
 }
 
-void Executor::markLastUses(Kind kind) {
-  const Block &block = stageCode->block(kind);
+void Executor::markLastUses(BlockId id) {
+  const Block &block = stageCode->block(id);
   std::vector<bool> isRead(stageCode->values.size(), false);
   for (const program::BlockResult &result : block.results)
     isRead[result.value] = true;
@@ -82,7 +90,7 @@ void Executor::markLastUses(Kind kind) {
          {&instruction.results, &instruction.operands}) {
       for (program::ValueId value : *list) {
         if (!isRead[value])
-          prepared[int(kind)][i].lastUses.push_back(value);
+          prepared[id][i].lastUses.push_back(value);
         isRead[value] = true;
       }
     }
@@ -127,7 +135,7 @@ int64_t Executor::instanceOf(int slot, int64_t microBatch) const {
 }
 
 std::string Executor::place(const Action &action, int index) const {
-  std::string text = describe(*program, stageIndex, action.kind, index);
+  std::string text = describe(*program, stageIndex, action, index);
   if (action.kind != Kind::Update)
     text += ", micro-batch " + std::to_string(action.microBatch);
   return text;
@@ -143,13 +151,16 @@ void Executor::beginStep(const StepInputs &inputs) {
     else if (livesAMicroBatch(slot.role))
       slots[i].clear();
   }
+  numReads.clear();
   residualBytes = 0;
 }
 
-Status Executor::loadInputs(const StepInputs &inputs, int64_t microBatch) {
-  for (size_t i = 0; i < slots.size(); ++i) {
+/// Loads what the block reads and no block has read yet.
+Status Executor::loadInputs(const StepInputs &inputs, const Action &action) {
+  int64_t microBatch = action.microBatch;
+  for (int i : readSlots.at(action)) {
     const Slot &slot = stageCode->slots[i];
-    if (slot.role != Role::Input)
+    if (slot.role != Role::Input || slots[i].count(microBatch))
       continue;
     const program::GlobalTensor &tensor = program->tensors[slot.tensor];
     const auto &provided = inputs.microBatches[microBatch];
@@ -176,22 +187,18 @@ Status Executor::runStep(comm::Communicator &communicator, const StepInputs &inp
                                        " are provided"};
   beginStep(inputs);
   for (const Action &action : program::actionsOf(*program, stageIndex)) {
-    if (action.kind == Kind::Forward) {
-      if (Status status = loadInputs(inputs, action.microBatch); !status)
-        return status;
-    }
+    if (Status status = loadInputs(inputs, action); !status)
+      return status;
     if (Status status = runBlock(communicator, action); !status)
       return status;
-    if (action.kind == Kind::Backward)
-      endMicroBatch(action.microBatch);
+    dropRead(action);
   }
   return Status::ok();
 }
 
 Status Executor::runBlock(comm::Communicator &communicator, const Action &action) {
-  const Block &block = stageCode->block(action.kind);
-  std::string blockPlace =
-      "stage " + std::to_string(stageIndex) + ", " + std::string(name(action.kind)) + " block";
+  const Block &block = stageCode->block(action);
+  std::string blockPlace = describe(*program, stageIndex, action);
   std::vector<Tensor> values(stageCode->values.size());
   std::vector<bool> isArgument(values.size(), false);
   for (const program::Argument &argument : block.arguments) {
@@ -222,7 +229,7 @@ Status Executor::runBlock(comm::Communicator &communicator, const Action &action
       liveBytes += program::sizeBytes(stageCode->values[instruction.results[r]]);
     }
     use.valuePeakBytes = std::max(use.valuePeakBytes, liveBytes);
-    for (program::ValueId value : prepared[int(action.kind)][i].lastUses) {
+    for (program::ValueId value : prepared.at(action)[i].lastUses) {
       values[value] = Tensor();
       liveBytes -= isArgument[value] ? 0 : program::sizeBytes(stageCode->values[value]);
     }
@@ -233,8 +240,8 @@ Status Executor::runBlock(comm::Communicator &communicator, const Action &action
 Result<std::vector<Tensor>> Executor::runInstruction(comm::Communicator &communicator,
                                                      const Action &action, int index,
                                                      const std::vector<Tensor> &operands) {
-  const Instruction &instruction = stageCode->block(action.kind).instructions[index];
-  const Prepared &ready = prepared[int(action.kind)][index];
+  const Instruction &instruction = stageCode->block(action).instructions[index];
+  const Prepared &ready = prepared.at(action)[index];
   try {
     std::vector<Tensor> results;
     if (ready.kernel) {
@@ -272,11 +279,10 @@ Tensor Executor::added(const Tensor &slot, Tensor value) const {
 }
 
 Status Executor::writeResults(const Action &action, const std::vector<Tensor> &values) {
-  for (const program::BlockResult &result : stageCode->block(action.kind).results) {
+  for (const program::BlockResult &result : stageCode->block(action).results) {
     const Slot &slot = stageCode->slots[result.slot];
-    std::string where = "stage " + std::to_string(stageIndex) + ", " +
-                        std::string(name(action.kind)) + " block, result to slot \"" + slot.name +
-                        "\"";
+    std::string where =
+        describe(*program, stageIndex, action) + ", result to slot \"" + slot.name + "\"";
     if (!values[result.value])
       return failed(where, "value %" + std::to_string(result.value) + " has no value");
     Contents &contents = slots[result.slot];
@@ -288,6 +294,8 @@ Status Executor::writeResults(const Action &action, const std::vector<Tensor> &v
       found->second = added(found->second, values[result.value]);
       continue;
     }
+    if (slot.role == Role::Residual && numReaders[result.slot] == 0)
+      continue; // nobody will read it
     if (slot.role == Role::Residual && !contents.count(instance))
       residualBytes += program::sizeBytes(slot.type);
     contents[instance] = values[result.value];
@@ -296,10 +304,13 @@ Status Executor::writeResults(const Action &action, const std::vector<Tensor> &v
   return Status::ok();
 }
 
-void Executor::endMicroBatch(int64_t microBatch) {
-  for (size_t i = 0; i < slots.size(); ++i) {
+/// Drops what the last of its readers has read.
+void Executor::dropRead(const Action &action) {
+  for (int i : readSlots.at(action)) {
+    if (++numReads[{i, action.microBatch}] < numReaders[i])
+      continue;
     const Slot &slot = stageCode->slots[i];
-    if (livesAMicroBatch(slot.role) && slots[i].erase(microBatch) && slot.role == Role::Residual)
+    if (slots[i].erase(action.microBatch) && slot.role == Role::Residual)
       residualBytes -= program::sizeBytes(slot.type);
   }
 }

@@ -13,9 +13,9 @@
 #include "runtime/exec/Collectives.h"
 #include "runtime/kernels/Kernel.h"
 
-#include <array>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -103,18 +103,18 @@ private:
 
   Executor(const program::Program &program, int64_t rank, const kernels::KernelContext &context);
 
-  Status prepare(Kind kind);
-  void markLastUses(Kind kind);
+  Status prepare(program::BlockId block);
+  void markLastUses(program::BlockId block);
   Status loadSlot(size_t slot, const TensorProvider &provider);
   void beginStep(const StepInputs &inputs);
-  Status loadInputs(const StepInputs &inputs, int64_t microBatch);
+  Status loadInputs(const StepInputs &inputs, const schedule::Action &action);
   Status runBlock(comm::Communicator &communicator, const schedule::Action &action);
   Result<std::vector<kernels::Tensor>> runInstruction(comm::Communicator &communicator,
                                                       const schedule::Action &action, int index,
                                                       const std::vector<kernels::Tensor> &operands);
   Status writeResults(const schedule::Action &action, const std::vector<kernels::Tensor> &values);
   kernels::Tensor added(const kernels::Tensor &slot, kernels::Tensor value) const;
-  void endMicroBatch(int64_t microBatch);
+  void dropRead(const schedule::Action &action);
   void count(const program::Instruction &instruction);
   std::string place(const schedule::Action &action, int index) const;
   int64_t instanceOf(int slot, int64_t microBatch) const;
@@ -125,8 +125,12 @@ private:
   std::vector<int64_t> coordinates;
   int stageIndex;
   kernels::KernelContext context;
-  kernels::Arith arith;                          // of the context
-  std::array<std::vector<Prepared>, 3> prepared; // by Action::Kind
+  kernels::Arith arith; // of the context
+  std::map<program::BlockId, std::vector<Prepared>> prepared;
+  /// Of what lives for a micro-batch: the slots that a block reads; by slot the blocks that do.
+  std::map<program::BlockId, std::set<int>> readSlots;
+  std::vector<int> numReaders;
+  std::map<std::pair<int, int64_t>, int> numReads; // of this step, by slot and micro-batch
   std::vector<Contents> slots;
   CollectiveCounts counts;
   MemoryUse use;

@@ -1,162 +1,301 @@
 //===- Schedule.cpp - Pipeline schedules as generators ---------------------===//
 
 #include "runtime/schedule/Schedule.h"
+#include "runtime/schedule/Greedy.h"
 
 #include <algorithm>
 #include <cassert>
-#include <limits>
 
 namespace tbc::schedule {
 
-std::string_view name(ScheduleKind kind) { return kind == ScheduleKind::GPipe ? "gpipe" : "1f1b"; }
+using Kind = Action::Kind;
+
+const std::vector<std::string> &scheduleNames() {
+  static const std::vector<std::string> names = {"gpipe", "1f1b", "interleaved", "zero-bubble"};
+  return names;
+}
+
+std::string_view name(ScheduleKind kind) { return scheduleNames()[size_t(kind)]; }
 
 std::optional<ScheduleKind> parseScheduleKind(std::string_view text) {
-  for (ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
+  for (ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB, ScheduleKind::Interleaved,
+                            ScheduleKind::ZeroBubble}) {
     if (name(kind) == text)
       return kind;
   }
   return std::nullopt;
 }
 
-std::string_view name(Action::Kind kind) {
+bool splitsBackward(ScheduleKind kind) { return kind == ScheduleKind::ZeroBubble; }
+
+std::string_view name(Kind kind) {
   switch (kind) {
-  case Action::Kind::Forward:
+  case Kind::Forward:
     return "forward";
-  case Action::Kind::Backward:
+  case Kind::Backward:
     return "backward";
-  case Action::Kind::Update:
+  case Kind::Weight:
+    return "weight";
+  case Kind::Update:
     return "update";
   }
   return "";
 }
 
-/// The forwards that a stage runs before its first backward, less the one that is followed by it.
-static int64_t numWarmUp(ScheduleKind kind, int numStages, int64_t numMicroBatches, int stage) {
-  assert(stage >= 0 && stage < numStages && numMicroBatches >= 1 && "no such stage or micro-batch");
-  if (kind == ScheduleKind::GPipe)
-    return numMicroBatches - 1;
-  return std::min<int64_t>(numMicroBatches - 1, numStages - stage - 1);
+//===----------------------------------------------------------------------===//
+// Placements
+//===----------------------------------------------------------------------===//
+
+std::vector<int> Pipeline::chunksOf(int stage) const {
+  std::vector<int> chunks;
+  for (int chunk = 0; chunk < numChunks(); ++chunk)
+    if (chunkStage[chunk] == stage)
+      chunks.push_back(chunk);
+  return chunks;
 }
 
-std::vector<Action> schedule(ScheduleKind kind, int numStages, int64_t numMicroBatches, int stage) {
-  int64_t warmUp = numWarmUp(kind, numStages, numMicroBatches, stage);
-  std::vector<Action> actions;
-  actions.reserve(2 * numMicroBatches + 1);
-  for (int64_t i = 0; i < warmUp; ++i)
-    actions.push_back({Action::Kind::Forward, i});
-  for (int64_t i = warmUp; i < numMicroBatches; ++i) {
-    actions.push_back({Action::Kind::Forward, i});
-    actions.push_back({Action::Kind::Backward, i - warmUp});
+Pipeline Pipeline::loop(int numStages, int chunksPerStage) {
+  Pipeline pipeline{numStages, {}};
+  for (int chunk = 0; chunk < numStages * chunksPerStage; ++chunk)
+    pipeline.chunkStage.push_back(chunk % numStages);
+  return pipeline;
+}
+
+Pipeline Pipeline::vee(int numStages, int chunksPerStage) {
+  Pipeline pipeline = loop(numStages, chunksPerStage);
+  for (int chunk = 0; chunk < pipeline.numChunks(); ++chunk)
+    if (chunk / numStages % 2 == 1)
+      pipeline.chunkStage[chunk] = numStages - 1 - pipeline.chunkStage[chunk];
+  return pipeline;
+}
+
+static bool isLoop(const Pipeline &pipeline) {
+  return pipeline.numChunks() % pipeline.numStages == 0 &&
+         pipeline == Pipeline::loop(pipeline.numStages, pipeline.numChunks() / pipeline.numStages);
+}
+
+static bool isZbV(const Pipeline &pipeline) {
+  return pipeline == Pipeline::vee(pipeline.numStages, 2);
+}
+
+std::string whyInvalid(ScheduleKind kind, const Pipeline &pipeline, int64_t numMicroBatches) {
+  if (pipeline.numStages < 1 || numMicroBatches < 1)
+    return "a pipeline needs a stage and a micro-batch";
+  std::vector<int> count(pipeline.numStages, 0);
+  for (int stage : pipeline.chunkStage) {
+    if (stage < 0 || stage >= pipeline.numStages)
+      return "a chunk lies on stage " + std::to_string(stage) + " of " +
+             std::to_string(pipeline.numStages);
+    ++count[stage];
   }
-  for (int64_t i = numMicroBatches - warmUp; i < numMicroBatches; ++i)
-    actions.push_back({Action::Kind::Backward, i});
-  actions.push_back({Action::Kind::Update, 0});
-  return actions;
+  for (int stage = 0; stage < pipeline.numStages; ++stage)
+    if (count[stage] == 0)
+      return "stage " + std::to_string(stage) + " has no chunk";
+  bool isPlain = pipeline == Pipeline::plain(pipeline.numStages);
+  switch (kind) {
+  case ScheduleKind::GPipe:
+  case ScheduleKind::OneFOneB:
+    return isPlain ? ""
+                   : "schedule " + std::string(name(kind)) +
+                         " takes one chunk per stage, in order; interleaved and zero-bubble take "
+                         "several";
+  case ScheduleKind::Interleaved:
+    if (pipeline.numChunks() == pipeline.numStages)
+      return "schedule interleaved needs more than one chunk per stage";
+    if (isLoop(pipeline) && numMicroBatches % pipeline.numStages != 0)
+      return "schedule interleaved needs a number of micro-batches that its " +
+             std::to_string(pipeline.numStages) + " stages divide, not " +
+             std::to_string(numMicroBatches);
+    return "";
+  case ScheduleKind::ZeroBubble:
+    return "";
+  }
+  return "";
 }
 
-int64_t maxInFlight(ScheduleKind kind, int numStages, int64_t numMicroBatches, int stage) {
-  return numWarmUp(kind, numStages, numMicroBatches, stage) + 1;
-}
-
-double Timeline::bubbleSeconds(int stage) const {
-  double busySeconds = 0;
-  for (const Event &event : stages[stage])
-    busySeconds += event.endSeconds - event.startSeconds;
-  return makespanSeconds - busySeconds;
-}
+//===----------------------------------------------------------------------===//
+// Generators
+//===----------------------------------------------------------------------===//
 
 namespace {
-/// The state of a simulation: when each forward and backward ended, or `notYet`.
-class Simulation {
-public:
-  Simulation(const std::vector<StageTimes> &times, int64_t numMicroBatches, double transferSeconds)
-      : times(times), transferSeconds(transferSeconds), freeSeconds(times.size(), 0.0),
-        forwardEnd(times.size(), std::vector<double>(numMicroBatches, notYet)),
-        backwardEnd(forwardEnd) {}
-
-  /// Runs `action` on `stage` if its input has been computed; nothing otherwise.
-  std::optional<Event> run(int stage, const Action &action) {
-    bool isForward = action.kind == Action::Kind::Forward;
-    double readySeconds = inputReadySeconds(stage, action);
-    if (readySeconds == notYet)
-      return std::nullopt;
-    double start = std::max(readySeconds, freeSeconds[stage]);
-    double end = start + (isForward ? times[stage].forwardSeconds : times[stage].backwardSeconds);
-    freeSeconds[stage] = end;
-    (isForward ? forwardEnd : backwardEnd)[stage][action.microBatch] = end;
-    return Event{action, start, end};
-  }
-
-  double makespanSeconds() const {
-    return *std::max_element(freeSeconds.begin(), freeSeconds.end());
-  }
-
-private:
-  static constexpr double notYet = std::numeric_limits<double>::infinity();
-
-  double inputReadySeconds(int stage, const Action &action) const {
-    int last = static_cast<int>(times.size()) - 1;
-    if (action.kind == Action::Kind::Forward)
-      return stage == 0 ? 0 : forwardEnd[stage - 1][action.microBatch] + transferSeconds;
-    if (stage == last)
-      return forwardEnd[stage][action.microBatch];
-    return backwardEnd[stage + 1][action.microBatch] + transferSeconds;
-  }
-
-  const std::vector<StageTimes> &times;
-  double transferSeconds;
-  std::vector<double> freeSeconds;
-  std::vector<std::vector<double>> forwardEnd, backwardEnd;
+/// The k-th forward or backward of a stage in an order that does not depend on the other kind.
+struct Orders {
+  std::vector<Action> forwards, backwards;
 };
 } // namespace
 
-/// Runs all actions, each as soon as it can be computed, and hands the events of a stage to
-/// `record` in their order. Returns the makespan.
-template <typename RecordFn>
-static double runAll(ScheduleKind kind, const std::vector<StageTimes> &times,
-                     int64_t numMicroBatches, double transferSeconds, RecordFn record) {
-  int numStages = static_cast<int>(times.size());
-  assert(numStages >= 1 && "a pipeline needs a stage");
-  std::vector<std::vector<Action>> actions;
-  for (int stage = 0; stage < numStages; ++stage) {
-    actions.push_back(schedule(kind, numStages, numMicroBatches, stage));
-    actions.back().pop_back(); // the update
+/// `warmUp` forwards, then a forward and a backward in turns, then the backwards left; the weight
+/// part of a backward `lag` backwards after it (if there are weight parts: lag >= 0).
+static std::vector<Action> inTurns(const Orders &orders, int64_t warmUp, int64_t lag = -1) {
+  const int64_t total = int64_t(orders.forwards.size());
+  std::vector<Action> actions;
+  actions.reserve(size_t(lag >= 0 ? 3 : 2) * size_t(total) + 1);
+  int64_t numBackwards = 0, numWeights = 0;
+  auto weight = [&] {
+    Action action = orders.backwards[numWeights++];
+    action.kind = Kind::Weight;
+    actions.push_back(action);
+  };
+  auto backward = [&] {
+    actions.push_back(orders.backwards[numBackwards++]);
+    if (lag >= 0 && numBackwards > lag)
+      weight();
+  };
+  warmUp = std::min(warmUp, total);
+  actions.insert(actions.end(), orders.forwards.begin(), orders.forwards.begin() + warmUp);
+  for (int64_t i = warmUp; i < total; ++i) {
+    actions.push_back(orders.forwards[i]);
+    backward();
   }
+  while (numBackwards < total)
+    backward();
+  while (lag >= 0 && numWeights < total)
+    weight();
+  actions.push_back({Kind::Update, 0, 0});
+  return actions;
+}
 
-  Simulation simulation(times, numMicroBatches, transferSeconds);
-  std::vector<size_t> next(numStages, 0);
-  bool progress = true;
-  while (progress) {
-    progress = false;
-    for (int stage = 0; stage < numStages; ++stage) {
-      while (next[stage] < actions[stage].size()) {
-        std::optional<Event> event = simulation.run(stage, actions[stage][next[stage]]);
-        if (!event)
-          break;
-        record(stage, *event);
-        ++next[stage];
-        progress = true;
-      }
+static Orders ascending(int64_t numMicroBatches) {
+  Orders orders;
+  for (int64_t i = 0; i < numMicroBatches; ++i) {
+    orders.forwards.push_back({Kind::Forward, i, 0});
+    orders.backwards.push_back({Kind::Backward, i, 0});
+  }
+  return orders;
+}
+
+/// Groups of one micro-batch per stage pass chunk after chunk.
+static Orders interleaved(const Pipeline &pipeline, int64_t numMicroBatches) {
+  int64_t p = pipeline.numStages, v = pipeline.numChunks() / pipeline.numStages;
+  Orders orders;
+  for (int64_t k = 0; k < numMicroBatches * v; ++k) {
+    int64_t microBatch = k / (p * v) * p + k % p;
+    int chunk = int(k / p % v);
+    orders.forwards.push_back({Kind::Forward, microBatch, chunk});
+    orders.backwards.push_back({Kind::Backward, microBatch, int(v) - 1 - chunk});
+  }
+  return orders;
+}
+
+/// ZB-V. For fewer than 2 p - 1 micro-batches: what is left of the schedule for so many.
+/// Source: the paper's figure 3; the counts of each part as in PyTorch's ScheduleZBVZeroBubble
+/// (torch/distributed/pipelining/schedules.py).
+static std::vector<Action> zeroBubbleV(int64_t numStages, int64_t numMicroBatches, int64_t stage) {
+  int64_t total = std::max(2 * numStages - 1, numMicroBatches);
+  std::vector<Action> actions;
+  int64_t next[3][2] = {{0, 0}, {0, 0}, {0, 0}}; // by kind and chunk
+  auto run = [&](Kind kind, int chunk) {
+    int64_t microBatch = next[int(kind)][chunk]++;
+    if (microBatch < numMicroBatches)
+      actions.push_back({kind, microBatch, chunk});
+  };
+  auto both = [&](int chunk) {
+    run(Kind::Backward, chunk);
+    run(Kind::Weight, chunk);
+  };
+  const int64_t &forwards0 = next[int(Kind::Forward)][0], &forwards1 = next[int(Kind::Forward)][1];
+
+  for (int64_t i = 0; i < 2 * (numStages - stage) - 1; ++i)
+    run(Kind::Forward, 0);
+  for (int64_t i = 0; i < stage; ++i) {
+    run(Kind::Forward, 1);
+    run(Kind::Forward, 0);
+  }
+  for (int64_t i = 0; i < numStages - stage; ++i) {
+    run(Kind::Forward, 1);
+    both(1);
+  }
+  while (forwards1 < forwards0 || forwards0 < total) {
+    if (forwards0 < total)
+      run(Kind::Forward, 0);
+    both(0);
+    run(Kind::Forward, 1);
+    both(1);
+  }
+  for (int64_t i = 0; i < stage; ++i) {
+    run(Kind::Backward, 0);
+    run(Kind::Backward, 1);
+  }
+  for (int64_t i = 0; i < numStages - stage; ++i)
+    both(0);
+  for (int chunk : {1, 0})
+    while (next[int(Kind::Weight)][chunk] < next[int(Kind::Backward)][chunk])
+      run(Kind::Weight, chunk);
+  actions.push_back({Kind::Update, 0, 0});
+  return actions;
+}
+
+static bool isGreedy(ScheduleKind kind, const Pipeline &pipeline) {
+  if (kind == ScheduleKind::Interleaved)
+    return !isLoop(pipeline);
+  return kind == ScheduleKind::ZeroBubble && !(pipeline == Pipeline::plain(pipeline.numStages)) &&
+         !isZbV(pipeline);
+}
+
+std::vector<Action> schedule(ScheduleKind kind, const Pipeline &pipeline, int64_t numMicroBatches,
+                             int stage) {
+  assert(whyInvalid(kind, pipeline, numMicroBatches).empty() && stage >= 0 &&
+         stage < pipeline.numStages && "no such pipeline or stage");
+  if (isGreedy(kind, pipeline))
+    return greedySchedules(pipeline, numMicroBatches, splitsBackward(kind))[stage];
+  int64_t p = pipeline.numStages, after = p - stage - 1;
+  switch (kind) {
+  case ScheduleKind::GPipe:
+    return inTurns(ascending(numMicroBatches), numMicroBatches);
+  case ScheduleKind::OneFOneB:
+    return inTurns(ascending(numMicroBatches), after);
+  case ScheduleKind::Interleaved:
+    return inTurns(interleaved(pipeline, numMicroBatches), 2 * after + pipeline.numChunks() - p);
+  case ScheduleKind::ZeroBubble:
+    break;
+  }
+  if (isZbV(pipeline))
+    return zeroBubbleV(p, numMicroBatches, stage);
+  // ZB-H1: weight parts wait so long that every stage keeps as many micro-batches as the first.
+  return inTurns(ascending(numMicroBatches), after, stage);
+}
+
+std::vector<std::vector<Action>> schedules(ScheduleKind kind, const Pipeline &pipeline,
+                                           int64_t numMicroBatches) {
+  if (isGreedy(kind, pipeline))
+    return greedySchedules(pipeline, numMicroBatches, splitsBackward(kind));
+  std::vector<std::vector<Action>> result;
+  for (int stage = 0; stage < pipeline.numStages; ++stage)
+    result.push_back(schedule(kind, pipeline, numMicroBatches, stage));
+  return result;
+}
+
+std::vector<InFlight> mostInFlight(const std::vector<Action> &actions, int numChunks) {
+  bool splits = std::any_of(actions.begin(), actions.end(),
+                            [](const Action &action) { return action.kind == Kind::Weight; });
+  std::vector<InFlight> now(numChunks), most(numChunks);
+  int64_t total = 0, largest = 0;
+  // What an action frees it frees at its end, and what it makes it makes before.
+  for (const Action &action : actions) {
+    if (action.kind == Kind::Update)
+      continue;
+    InFlight &chunk = now[action.chunk];
+    if (action.kind == Kind::Forward) {
+      ++chunk.forward;
+      ++chunk.untilWeight;
+      ++total;
+    } else if (action.kind == Kind::Backward && splits) {
+      ++chunk.weight;
+    }
+    if (total > largest) {
+      largest = total;
+      most = now;
+    }
+    if (action.kind == Kind::Backward)
+      --chunk.forward;
+    if (action.kind == Kind::Weight)
+      --chunk.weight;
+    if (action.kind == (splits ? Kind::Weight : Kind::Backward)) {
+      --chunk.untilWeight;
+      --total;
     }
   }
-  for (int stage = 0; stage < numStages; ++stage)
-    assert(next[stage] == actions[stage].size() && "a generated schedule cannot deadlock");
-  return simulation.makespanSeconds();
-}
-
-Timeline simulate(ScheduleKind kind, const std::vector<StageTimes> &times, int64_t numMicroBatches,
-                  double transferSeconds) {
-  Timeline timeline;
-  timeline.stages.resize(times.size());
-  timeline.makespanSeconds =
-      runAll(kind, times, numMicroBatches, transferSeconds,
-             [&](int stage, const Event &event) { timeline.stages[stage].push_back(event); });
-  return timeline;
-}
-
-double makespanSeconds(ScheduleKind kind, const std::vector<StageTimes> &times,
-                       int64_t numMicroBatches, double transferSeconds) {
-  return runAll(kind, times, numMicroBatches, transferSeconds, [](int, const Event &) {});
+  return most;
 }
 
 } // namespace tbc::schedule

@@ -4,6 +4,8 @@
 #include "runtime/verify/Verify.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
 
 namespace tbc::verify {
@@ -29,20 +31,20 @@ public:
         isDefined(stage.values.size(), false) {}
 
   Status check() {
-    for (Kind kind : allKinds) {
-      if (Status status = checkBlock(kind); !status)
+    for (BlockId id : stage.blocks()) {
+      if (Status status = checkBlock(id); !status)
         return status;
     }
     return Status::ok();
   }
 
 private:
-  Status checkBlock(Kind kind) {
-    const Block &block = stage.block(kind);
+  Status checkBlock(BlockId id) {
+    const Block &block = stage.block(id);
     std::vector<bool> isHere(stage.values.size(), false), isRead(stage.values.size(), false);
     for (const program::Argument &argument : block.arguments) {
       if (isDefined[argument.value])
-        return rejected(slotPlace(program, stageIndex, kind, argument.slot),
+        return rejected(slotPlace(program, stageIndex, id, argument.slot),
                         "value " + percent(argument.value) + " is defined twice");
       isDefined[argument.value] = isHere[argument.value] = true;
     }
@@ -50,44 +52,62 @@ private:
       const Instruction &instruction = block.instructions[i];
       for (ValueId value : instruction.operands) {
         if (!isHere[value])
-          return rejected(describe(program, stageIndex, kind, int(i)),
+          return rejected(describe(program, stageIndex, id, int(i)),
                           "value " + percent(value) + " is read before it is written");
         isRead[value] = true;
       }
       for (ValueId value : instruction.results) {
         if (isDefined[value])
-          return rejected(describe(program, stageIndex, kind, int(i)),
+          return rejected(describe(program, stageIndex, id, int(i)),
                           "value " + percent(value) + " is defined twice");
         isDefined[value] = isHere[value] = true;
       }
     }
     for (const program::BlockResult &result : block.results) {
       if (!isHere[result.value])
-        return rejected(slotPlace(program, stageIndex, kind, result.slot),
+        return rejected(slotPlace(program, stageIndex, id, result.slot),
                         "value " + percent(result.value) + " is read before it is written");
       isRead[result.value] = true;
     }
-    return checkUsed(kind, isRead);
+    return checkUsed(id, isRead);
   }
 
-  /// A result that nobody reads was meant for somebody. In forward and backward a kernel may have
+  /// A result that nobody reads was meant for somebody. In all but update a kernel may have
   /// some of that kind beside one that is read.
-  Status checkUsed(Kind kind, const std::vector<bool> &isRead) {
-    const Block &block = stage.block(kind);
+  Status checkUsed(BlockId id, const std::vector<bool> &isRead) {
+    const Block &block = stage.block(id);
     for (size_t i = 0; i < block.instructions.size(); ++i) {
       const Instruction &instruction = block.instructions[i];
       auto isUnread = [&](ValueId value) { return !isRead[value]; };
       auto unread = std::find_if(instruction.results.begin(), instruction.results.end(), isUnread);
-      bool mayHaveSome = kind != Kind::Update && instruction.kind == InstructionKind::Kernel;
+      bool mayHaveSome = id.kind != Kind::Update && instruction.kind == InstructionKind::Kernel;
+      // A stage without gradients and losses takes part in sums over stages for the others alone.
+      if (id.kind == Kind::Update && isAmongStages(instruction) && !trains())
+        continue;
       bool isWrong = mayHaveSome ? !instruction.results.empty() &&
                                        std::all_of(unread, instruction.results.end(), isUnread) &&
                                        unread == instruction.results.begin()
                                  : unread != instruction.results.end();
       if (isWrong)
-        return rejected(describe(program, stageIndex, kind, int(i)),
+        return rejected(describe(program, stageIndex, id, int(i)),
                         "its result " + percent(*unread) + " is never used");
     }
     return Status::ok();
+  }
+
+  /// Whether the stage has something to update, or to report, by what is summed up.
+  bool trains() const {
+    return std::any_of(stage.slots.begin(), stage.slots.end(), [](const Slot &slot) {
+      return slot.role == Role::Gradient || slot.role == Role::Loss;
+    });
+  }
+
+  bool isAmongStages(const Instruction &instruction) const {
+    const std::vector<program::AxisRef> &axes = instruction.comm.axes;
+    return instruction.kind == InstructionKind::AllReduce && program.numStages() > 1 &&
+           std::any_of(axes.begin(), axes.end(), [&](const program::AxisRef &axis) {
+             return axis.axis == program.pipelineAxis;
+           });
   }
 
   const Program &program;
@@ -105,7 +125,7 @@ bool mayWrite(Kind kind, Role role) {
   case Role::State:
     return kind == Kind::Forward;
   case Role::Residual:
-    return kind == Kind::Forward;
+    return kind == Kind::Forward || kind == Kind::Backward;
   case Role::Gradient:
     return kind != Kind::Forward;
   case Role::Loss:
@@ -124,83 +144,133 @@ bool gathersMicroBatches(Role role) { return role == Role::Gradient || role == R
 struct SlotUse {
   std::vector<bool> isRead, isWritten; // by slot
 
-  SlotUse(const Stage &stage, Kind kind)
+  SlotUse(const Stage &stage, BlockId id)
       : isRead(stage.slots.size(), false), isWritten(stage.slots.size(), false) {
-    for (const program::Argument &argument : stage.block(kind).arguments)
+    for (const program::Argument &argument : stage.block(id).arguments)
       isRead[argument.slot] = true;
-    for (const program::BlockResult &result : stage.block(kind).results)
+    for (const program::BlockResult &result : stage.block(id).results)
       isWritten[result.slot] = true;
   }
 };
 
-/// What a stage's blocks do to its slots, whatever the order of blocks.
+/// Which block of a stage runs before which, for one and the same micro-batch.
+class BlockOrder {
+public:
+  BlockOrder(const Program &program, int stage) : numMicroBatches(program.microBatches) {
+    int64_t place = 0;
+    for (const Action &action : actionsOf(program, stage)) {
+      std::vector<int64_t> &ofBlock = places[action];
+      ofBlock.resize(size_t(numMicroBatches), -1);
+      ofBlock[size_t(action.microBatch)] = place++;
+    }
+  }
+
+  /// Whether `first` has run for every micro-batch before `second` does.
+  bool isBefore(BlockId first, BlockId second) {
+    auto [found, isNew] = known.try_emplace({first, second}, true);
+    if (!isNew)
+      return found->second;
+    auto a = places.find(first), b = places.find(second);
+    bool isBefore = a != places.end() && b != places.end();
+    for (size_t m = 0; isBefore && m < size_t(numMicroBatches); ++m)
+      isBefore = a->second[m] >= 0 && a->second[m] < b->second[m];
+    return found->second = isBefore;
+  }
+
+private:
+  int64_t numMicroBatches;
+  std::map<BlockId, std::vector<int64_t>> places; // by micro-batch
+  std::map<std::pair<BlockId, BlockId>, bool> known;
+};
+
+/// What a stage's blocks do to its slots. Which of them runs first matters for residuals alone.
 class SlotChecker {
 public:
   SlotChecker(const Program &program, int stageIndex, bool isTraining)
       : program(program), stageIndex(stageIndex), isTraining(isTraining),
-        stage(program.stages[stageIndex]),
-        use{{stage, Kind::Forward}, {stage, Kind::Backward}, {stage, Kind::Update}} {}
+        stage(program.stages[stageIndex]), order(program, stageIndex),
+        writerOf(stage.slots.size()) {
+    for (BlockId id : stage.blocks())
+      use.emplace(id, SlotUse(stage, id));
+  }
 
   Status check() {
-    for (Kind kind : allKinds) {
-      if (Status status = checkReads(kind); !status)
+    for (BlockId id : stage.blocks()) {
+      if (Status status = findWriters(id); !status)
         return status;
-      if (Status status = checkWrites(kind); !status)
+    }
+    for (BlockId id : stage.blocks()) {
+      if (Status status = checkReads(id); !status)
+        return status;
+      if (Status status = checkWrites(id); !status)
         return status;
     }
     return checkGathered();
   }
 
 private:
-  Status reject(Kind kind, int slot, const std::string &why) {
-    return rejected(slotPlace(program, stageIndex, kind, slot), why);
+  Status reject(BlockId id, int slot, const std::string &why) {
+    return rejected(slotPlace(program, stageIndex, id, slot), why);
   }
 
-  Status checkReads(Kind kind) {
-    for (const program::Argument &argument : stage.block(kind).arguments) {
-      Role role = stage.slots[argument.slot].role;
-      if (kind == Kind::Update && livesAMicroBatch(role))
-        return reject(kind, argument.slot, "it lives for a micro-batch only, update has none");
-      if (kind == Kind::Forward && role == Role::Residual)
-        return reject(kind, argument.slot, "it is read before it is written");
-      if (kind == Kind::Backward && role == Role::Residual && !writes(Kind::Forward, argument.slot))
-        return reject(kind, argument.slot, "it is read, but forward does not write it");
-      if (kind != Kind::Update && gathersMicroBatches(role) && !writes(kind, argument.slot))
-        return reject(kind, argument.slot, "it is read before all micro-batches are gathered");
+  /// A residual has one writer.
+  Status findWriters(BlockId id) {
+    for (size_t slot = 0; slot < stage.slots.size(); ++slot) {
+      if (stage.slots[slot].role != Role::Residual || !use.at(id).isWritten[slot] ||
+          !mayWrite(id.kind, Role::Residual))
+        continue;
+      if (writerOf[slot])
+        return reject(id, int(slot), "it is written twice");
+      writerOf[slot] = id;
     }
     return Status::ok();
   }
 
-  Status checkWrites(Kind kind) {
-    const Block &block = stage.block(kind);
+  Status checkReads(BlockId id) {
+    for (const program::Argument &argument : stage.block(id).arguments) {
+      Role role = stage.slots[argument.slot].role;
+      if (id.kind == Kind::Update && livesAMicroBatch(role))
+        return reject(id, argument.slot, "it lives for a micro-batch only, update has none");
+      if (role == Role::Residual && !writerOf[argument.slot])
+        return reject(id, argument.slot, "it is read, but nobody writes it");
+      if (role == Role::Residual && !order.isBefore(*writerOf[argument.slot], id))
+        return reject(id, argument.slot, "it is read before it is written");
+      if (id.kind != Kind::Update && gathersMicroBatches(role) &&
+          !use.at(id).isWritten[argument.slot])
+        return reject(id, argument.slot, "it is read before all micro-batches are gathered");
+    }
+    return Status::ok();
+  }
+
+  Status checkWrites(BlockId id) {
+    const Block &block = stage.block(id);
     std::set<int> written; // without accumulation
     std::set<std::pair<int, ValueId>> added;
     for (const program::BlockResult &result : block.results) {
       Role role = stage.slots[result.slot].role;
-      if (!mayWrite(kind, role))
-        return reject(kind, result.slot, "this block may not write it");
+      if (!mayWrite(id.kind, role))
+        return reject(id, result.slot, "this block may not write it");
       if (result.accumulate && !gathersMicroBatches(role))
-        return reject(kind, result.slot,
-                      "it is added to, which only gradients and the loss may be");
+        return reject(id, result.slot, "it is added to, which only gradients and the loss may be");
       if (result.accumulate && !added.insert({result.slot, result.value}).second)
-        return reject(kind, result.slot, percent(result.value) + " is added to it twice");
+        return reject(id, result.slot, percent(result.value) + " is added to it twice");
       if (!result.accumulate && !written.insert(result.slot).second)
-        return reject(kind, result.slot, "it is written twice");
+        return reject(id, result.slot, "it is written twice");
     }
     for (const auto &[slot, value] : added) {
       if (written.count(slot))
-        return reject(kind, slot, "it is both written and added to");
+        return reject(id, slot, "it is both written and added to");
     }
-    return checkAccumulation(kind);
+    return checkAccumulation(id);
   }
 
   /// What is written over a gradient or the loss is made from what it held; what is added to it is
   /// not, which would count that twice.
-  Status checkAccumulation(Kind kind) {
-    const Block &block = stage.block(kind);
+  Status checkAccumulation(BlockId id) {
+    const Block &block = stage.block(id);
     std::set<int> slots;
     for (const program::BlockResult &result : block.results) {
-      if (gathersMicroBatches(stage.slots[result.slot].role) && use[int(kind)].isRead[result.slot])
+      if (gathersMicroBatches(stage.slots[result.slot].role) && use.at(id).isRead[result.slot])
         slots.insert(result.slot);
     }
     std::vector<int> madeFrom = valuesMadeFrom(block, slots);
@@ -210,9 +280,9 @@ private:
       bool isMadeFromIt =
           madeFrom[result.value] == result.slot || madeFrom[result.value] == several;
       if (result.accumulate && isMadeFromIt)
-        return reject(kind, result.slot, "what is added to it is made from it");
-      if (kind != Kind::Update && !result.accumulate && !isMadeFromIt)
-        return reject(kind, result.slot, "it is overwritten, other micro-batches are lost");
+        return reject(id, result.slot, "what is added to it is made from it");
+      if (id.kind != Kind::Update && !result.accumulate && !isMadeFromIt)
+        return reject(id, result.slot, "it is overwritten, other micro-batches are lost");
     }
     return Status::ok();
   }
@@ -242,59 +312,93 @@ private:
   /// by update, and somebody writes the loss.
   Status checkGathered() {
     for (const program::Argument &argument : stage.update.arguments) {
-      if (gathersMicroBatches(stage.slots[argument.slot].role) &&
-          !writes(Kind::Forward, argument.slot) && !writes(Kind::Backward, argument.slot))
+      if (gathersMicroBatches(stage.slots[argument.slot].role) && !gathers(argument.slot))
         return reject(Kind::Update, argument.slot, "it is read, but no micro-batch writes it");
     }
     for (size_t slot = 0; slot < stage.slots.size(); ++slot) {
       Role role = stage.slots[slot].role;
-      if (role == Role::Gradient && isTraining && writes(Kind::Backward, int(slot)) &&
-          !use[int(Kind::Update)].isRead[slot])
+      if (role == Role::Gradient && isTraining && gathers(int(slot)) &&
+          !use.at(Kind::Update).isRead[slot])
         return reject(Kind::Update, int(slot), "backward writes it, update does not read it");
-      if (role == Role::Loss && !writes(Kind::Forward, int(slot)) &&
-          !writes(Kind::Backward, int(slot)))
+      if (role == Role::Loss && !gathers(int(slot)))
         return reject(Kind::Forward, int(slot), "no micro-batch writes it");
     }
     return Status::ok();
   }
 
-  bool writes(Kind kind, int slot) const { return use[int(kind)].isWritten[slot]; }
+  /// Whether a block that runs for every micro-batch writes the slot.
+  bool gathers(int slot) const {
+    for (const auto &[id, ofBlock] : use)
+      if (id.kind != Kind::Update && ofBlock.isWritten[slot])
+        return true;
+    return false;
+  }
 
   const Program &program;
   int stageIndex;
   bool isTraining;
   const Stage &stage;
-  SlotUse use[3]; // by kind of block
+  std::map<BlockId, SlotUse> use;
+  BlockOrder order;
+  std::vector<std::optional<BlockId>> writerOf; // by slot, of residuals
 };
 
-/// Each forward and backward once, backward after its forward, then update.
-Status checkActions(const Program &program, int stage) {
-  std::vector<bool> hasForward(program.microBatches, false),
-      hasBackward(program.microBatches, false);
-  bool hasUpdate = false;
-  std::string place = "stage " + std::to_string(stage) + ", schedule";
-  for (const Action &action : actionsOf(program, stage)) {
-    if (hasUpdate)
-      return rejected(place, actionName(action) + " comes after update");
-    if (action.kind == Kind::Update) {
-      hasUpdate = true;
-      continue;
+/// Each forward, backward and, if there is any, weight part once, in that order, then update.
+class ActionChecker {
+public:
+  ActionChecker(const Program &program, int stage)
+      : program(program), stage(stage), place("stage " + std::to_string(stage) + ", schedule"),
+        numChunks(program.stages[stage].chunks.size()) {}
+
+  Status check() {
+    bool hasUpdate = false, hasWeight = isParted();
+    for (const Action &action : actionsOf(program, stage)) {
+      if (hasUpdate)
+        return rejected(place, actionName(action) + " comes after update");
+      hasUpdate = action.kind == Kind::Update;
+      hasWeight |= action.kind == Kind::Weight;
+      if (Status status = hasUpdate ? Status::ok() : take(action); !status)
+        return status;
     }
-    std::vector<bool> &list = action.kind == Kind::Forward ? hasForward : hasBackward;
-    if (list[action.microBatch])
+    for (int64_t m = 0; m < program.microBatches; ++m)
+      for (int chunk = 0; chunk < int(numChunks); ++chunk)
+        for (Kind kind : {Kind::Forward, Kind::Backward, Kind::Weight})
+          if ((kind != Kind::Weight || hasWeight) && !taken(kind, m, chunk))
+            return rejected(place, actionName({kind, m, chunk}) + " is missing");
+    return hasUpdate ? Status::ok() : rejected(place, "update is missing");
+  }
+
+private:
+  /// Whether a weight block does anything.
+  bool isParted() const {
+    for (const program::Chunk &chunk : program.stages[stage].chunks)
+      if (!chunk.weight.instructions.empty() || !chunk.weight.results.empty())
+        return true;
+    return false;
+  }
+
+  std::vector<bool>::reference taken(Kind kind, int64_t microBatch, int chunk) {
+    std::vector<bool> &list = done[int(kind)];
+    list.resize(size_t(program.microBatches) * numChunks, false);
+    return list[size_t(microBatch) * numChunks + size_t(chunk)];
+  }
+
+  Status take(const Action &action) {
+    auto before = action.kind == Kind::Weight ? Kind::Backward : Kind::Forward;
+    if (taken(action.kind, action.microBatch, action.chunk))
       return rejected(place, actionName(action) + " comes twice");
-    list[action.microBatch] = true;
-    if (action.kind == Kind::Backward && !hasForward[action.microBatch])
-      return rejected(place, actionName(action) + " comes before its forward");
+    if (action.kind != Kind::Forward && !taken(before, action.microBatch, action.chunk))
+      return rejected(place, actionName(action) + " comes before its " + std::string(name(before)));
+    taken(action.kind, action.microBatch, action.chunk) = true;
+    return Status::ok();
   }
-  for (int64_t m = 0; m < program.microBatches; ++m) {
-    for (Kind kind : {Kind::Forward, Kind::Backward}) {
-      if (!(kind == Kind::Forward ? hasForward : hasBackward)[m])
-        return rejected(place, actionName({kind, m}) + " is missing");
-    }
-  }
-  return hasUpdate ? Status::ok() : rejected(place, "update is missing");
-}
+
+  const Program &program;
+  int stage;
+  std::string place;
+  size_t numChunks;
+  std::vector<bool> done[schedule::numActionKinds];
+};
 
 } // namespace
 
@@ -304,7 +408,7 @@ Status checkDataflow(const Program &program) {
       std::any_of(program.stages.begin(), program.stages.end(),
                   [](const Stage &stage) { return !stage.update.instructions.empty(); });
   for (int stage = 0; stage < program.numStages(); ++stage) {
-    if (Status status = checkActions(program, stage); !status)
+    if (Status status = ActionChecker(program, stage).check(); !status)
       return status;
     if (Status status = ValueChecker(program, stage).check(); !status)
       return status;

@@ -22,26 +22,26 @@ public:
 
   Events collect() {
     for (int stage = 0; stage < program.numStages(); ++stage) {
-      std::vector<Event> ofBlock[3];
-      for (Kind kind : allKinds)
-        ofBlock[int(kind)] = eventsOfBlock(stage, kind);
+      std::map<BlockId, std::vector<Event>> ofBlock;
+      for (BlockId block : program.stages[stage].blocks())
+        ofBlock[block] = eventsOfBlock(stage, block);
       std::vector<Event> &list = events.ofStage.emplace_back();
       for (const schedule::Action &action : actionsOf(program, stage)) {
-        for (Event event : ofBlock[int(action.kind)]) {
+        for (Event event : ofBlock[action]) {
           event.action = action;
           list.push_back(event);
         }
       }
     }
-    events.numPairs = static_cast<int>(pairs.size());
+    events.numLanes = static_cast<int>(lanes.size());
     return std::move(events);
   }
 
 private:
   /// The events of one block, without the micro-batch.
-  std::vector<Event> eventsOfBlock(int stage, Kind kind) {
+  std::vector<Event> eventsOfBlock(int stage, BlockId block) {
     std::vector<Event> list;
-    const std::vector<Instruction> &instructions = program.stages[stage].block(kind).instructions;
+    const std::vector<Instruction> &instructions = program.stages[stage].block(block).instructions;
     for (size_t i = 0; i < instructions.size(); ++i) {
       const Communication &comm = instructions[i].comm;
       Event event;
@@ -49,11 +49,11 @@ private:
       if (instructions[i].kind == InstructionKind::Send) {
         event.kind = Event::Kind::Send;
         event.peer = comm.peerStage;
-        event.lane = pairNumber(stage, comm.peerStage);
+        event.lane = laneNumber(stage, comm.peerStage, comm.lane);
       } else if (instructions[i].kind == InstructionKind::Recv) {
         event.kind = Event::Kind::Recv;
         event.peer = comm.peerStage;
-        event.lane = pairNumber(comm.peerStage, stage);
+        event.lane = laneNumber(comm.peerStage, stage, comm.lane);
       } else if (crossesStages(instructions[i])) {
         event.lane = groupIndex(comm);
       } else {
@@ -73,8 +73,8 @@ private:
                        [&](const AxisRef &axis) { return axis.axis == program.pipelineAxis; });
   }
 
-  int pairNumber(int from, int to) {
-    return pairs.try_emplace({from, to}, static_cast<int>(pairs.size())).first->second;
+  int laneNumber(int from, int to, int lane) {
+    return lanes.try_emplace({from, to, lane}, static_cast<int>(lanes.size())).first->second;
   }
 
   int groupIndex(const Communication &comm) {
@@ -93,7 +93,7 @@ private:
 
   const Program &program;
   Events events;
-  std::map<std::pair<int, int>, int> pairs; // (from, to)
+  std::map<std::tuple<int, int, int>, int> lanes; // (from, to, lane)
   std::map<std::pair<std::vector<std::tuple<int, int64_t, int64_t>>, std::vector<int>>, int> groups;
 };
 
@@ -103,7 +103,7 @@ class Run {
 public:
   Run(const Events &events, SendSemantics semantics)
       : events(events), semantics(semantics), next(events.ofStage.size(), 0),
-        hasArrived(events.ofStage.size(), false), inFlight(events.numPairs, 0),
+        hasArrived(events.ofStage.size(), false), inFlight(events.numLanes, 0),
         arrived(events.groups.size(), 0) {}
 
   std::vector<size_t> run() {
@@ -179,7 +179,7 @@ private:
   SendSemantics semantics;
   std::vector<size_t> next;
   std::vector<bool> hasArrived;  // the stage has been counted where it waits to meet
-  std::vector<int64_t> inFlight; // by pair
+  std::vector<int64_t> inFlight; // by lane
   std::vector<size_t> arrived;   // by group
   std::vector<int> ready;
 };
@@ -188,7 +188,7 @@ private:
 Events eventsOf(const Program &program) { return EventCollector(program).collect(); }
 
 std::string describe(const Program &program, int stage, const Event &event) {
-  std::string text = describe(program, stage, event.action.kind, event.instruction);
+  std::string text = describe(program, stage, event.action, event.instruction);
   if (event.action.kind != Kind::Update)
     text += ", micro-batch " + std::to_string(event.action.microBatch);
   return text;

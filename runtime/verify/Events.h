@@ -24,8 +24,8 @@ struct Event {
   enum class Kind { Send, Recv, Meet };
   Kind kind = Kind::Meet;
   int peer = -1; // of a send or receive
-  /// Of a send or receive: the number of its ordered pair of stages. Of a meeting: the index of its
-  /// group.
+  /// Of a send or receive: the number of its lane, of one ordered pair of stages. Of a meeting: the
+  /// index of its group.
   int lane = -1;
   schedule::Action action;
   int instruction = 0;
@@ -41,7 +41,7 @@ struct Events {
   /// The events of one step, per stage in the order in which it comes to them.
   std::vector<std::vector<Event>> ofStage;
   std::vector<MeetingGroup> groups;
-  int numPairs = 0; // of a sender and a receiver
+  int numLanes = 0; // of all senders and receivers
 };
 
 Events eventsOf(const program::Program &program);

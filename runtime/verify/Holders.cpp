@@ -96,7 +96,7 @@ private:
       if (slot.tensor < 0 || slot.role == Role::Gradient)
         continue;
       std::string place = source[result.value] < 0
-                              ? blockPlace(stageIndex, Kind::Update)
+                              ? describe(program, stageIndex, Kind::Update)
                               : describe(program, stageIndex, Kind::Update, source[result.value]);
       place += ", result to slot \"" + slot.name + "\"";
       auto [found, isFirst] =

@@ -193,24 +193,24 @@ public:
         source(stage.values.size(), -1) {}
 
   Status check() {
-    for (Kind kind : allKinds) {
-      if (Status status = checkBlock(kind); !status)
+    for (BlockId id : stage.blocks()) {
+      if (Status status = checkBlock(id); !status)
         return status;
     }
     return Status::ok();
   }
 
 private:
-  Status checkBlock(Kind kind) {
-    const Block &block = stage.block(kind);
+  Status checkBlock(BlockId id) {
+    const Block &block = stage.block(id);
     for (const program::Argument &argument : block.arguments) {
       int tensor = stage.slots[argument.slot].tensor;
       values[argument.value] = tensor >= 0 ? tensors[tensor] : slots[argument.slot];
     }
     for (size_t i = 0; i < block.instructions.size(); ++i) {
       Status status = block.instructions[i].kind == InstructionKind::Kernel
-                          ? runKernel(kind, int(i))
-                          : runCommunication(kind, int(i));
+                          ? runKernel(id, int(i))
+                          : runCommunication(id, int(i));
       if (!status)
         return status;
       for (ValueId value : block.instructions[i].results)
@@ -223,17 +223,17 @@ private:
         continue;
       const LayoutPtr &held = slot.tensor >= 0 ? tensors[slot.tensor] : slots[result.slot];
       if (held && held != layout && !fits(*layout, *held))
-        return rejectResult(kind, result, slot);
+        return rejectResult(id, result, slot);
       if (slot.tensor < 0)
         slots[result.slot] = layout;
     }
     return Status::ok();
   }
 
-  Status rejectResult(Kind kind, const program::BlockResult &result, const Slot &slot) const {
+  Status rejectResult(BlockId id, const program::BlockResult &result, const Slot &slot) const {
     std::string place = source[result.value] < 0
-                            ? blockPlace(stageIndex, kind)
-                            : describe(program, stageIndex, kind, source[result.value]);
+                            ? describe(program, stageIndex, id)
+                            : describe(program, stageIndex, id, source[result.value]);
     std::string why = "its pieces are cut otherwise than what the slot holds";
     if (slot.tensor >= 0)
       why = "its pieces are cut otherwise than those of tensor \"" +
@@ -257,9 +257,9 @@ private:
            a.comm.splitSegments == b.comm.splitSegments;
   }
 
-  Status runKernel(Kind kind, int index) {
-    const Instruction &instruction = stage.block(kind).instructions[index];
-    if (instruction.results.empty() || (kind != Kind::Update && instruction.op != "add"))
+  Status runKernel(BlockId id, int index) {
+    const Instruction &instruction = stage.block(id).instructions[index];
+    if (instruction.results.empty() || (id.kind != Kind::Update && instruction.op != "add"))
       return Status::ok();
     const kernels::Shape &shape = stage.values[instruction.results[0]].shape;
     LayoutPtr known; // the operand of which most is known
@@ -275,7 +275,7 @@ private:
           known = nullptr;
           break;
         }
-        return rejected(describe(program, stageIndex, kind, index),
+        return rejected(describe(program, stageIndex, id, index),
                         "its operands are cut from their tensors in different ways");
       }
       known = more;
@@ -287,8 +287,8 @@ private:
     return Status::ok();
   }
 
-  Status runCommunication(Kind kind, int index) {
-    const Instruction &instruction = stage.block(kind).instructions[index];
+  Status runCommunication(BlockId id, int index) {
+    const Instruction &instruction = stage.block(id).instructions[index];
     if (instruction.operands.empty() || instruction.results.empty())
       return Status::ok();
     const Communication &comm = instruction.comm;
@@ -324,7 +324,7 @@ private:
       recent.push_back({operand, &shape, &instruction, result});
       return Status::ok();
     }
-    return rejected(describe(program, stageIndex, kind, index),
+    return rejected(describe(program, stageIndex, id, index),
                     std::string(gathers ? "it gathers" : "it cuts") + " over \"" +
                         toString(program.mesh, comm.axes) +
                         "\" in an order or at a place that does not fit how its operand is cut");

@@ -37,7 +37,7 @@ public:
 private:
   const Instruction &instruction(const Side &side) const {
     return program.stages[side.stage]
-        .block(side.event->action.kind)
+        .block(side.event->action)
         .instructions[side.event->instruction];
   }
   std::string place(const Side &side) const { return describe(program, side.stage, *side.event); }
@@ -51,17 +51,17 @@ private:
 
   /// A channel names one message: of the sends of a stage to another, and of its receives.
   Status checkChannels(int stage) const {
-    std::map<std::tuple<InstructionKind, int, int64_t>, std::pair<Kind, int>> named;
-    for (Kind kind : allKinds) {
-      const std::vector<Instruction> &list = program.stages[stage].block(kind).instructions;
+    std::map<std::tuple<InstructionKind, int, int64_t>, std::pair<BlockId, int>> named;
+    for (BlockId block : program.stages[stage].blocks()) {
+      const std::vector<Instruction> &list = program.stages[stage].block(block).instructions;
       for (size_t i = 0; i < list.size(); ++i) {
         if (list[i].kind != InstructionKind::Send && list[i].kind != InstructionKind::Recv)
           continue;
         const Communication &comm = list[i].comm;
         auto [found, isNew] = named.try_emplace({list[i].kind, comm.peerStage, comm.channel},
-                                                std::pair(kind, int(i)));
+                                                std::pair(block, int(i)));
         if (!isNew)
-          return rejected(describe(program, stage, kind, int(i)),
+          return rejected(describe(program, stage, block, int(i)),
                           "channel " + std::to_string(comm.channel) + " is also that of " +
                               describe(program, stage, found->second.first, found->second.second));
       }
@@ -70,16 +70,16 @@ private:
   }
 
   Status checkMessages() const {
-    std::vector<std::pair<std::vector<Side>, std::vector<Side>>> pairs(events.numPairs);
+    std::vector<std::pair<std::vector<Side>, std::vector<Side>>> lanes(events.numLanes);
     for (size_t stage = 0; stage < events.ofStage.size(); ++stage) {
       for (const Event &event : events.ofStage[stage]) {
         if (event.kind == Event::Kind::Send)
-          pairs[event.lane].first.push_back({int(stage), &event});
+          lanes[event.lane].first.push_back({int(stage), &event});
         if (event.kind == Event::Kind::Recv)
-          pairs[event.lane].second.push_back({int(stage), &event});
+          lanes[event.lane].second.push_back({int(stage), &event});
       }
     }
-    for (const auto &[sends, recvs] : pairs) {
+    for (const auto &[sends, recvs] : lanes) {
       for (size_t i = 0; i < sends.size() && i < recvs.size(); ++i) {
         if (Status status = checkMessage(sends[i], recvs[i]); !status)
           return status;

@@ -21,8 +21,8 @@ struct Holders {
 /// The slots that some block of the stage writes.
 std::vector<bool> writtenSlots(const Stage &stage) {
   std::vector<bool> isWritten(stage.slots.size(), false);
-  for (Kind kind : allKinds) {
-    for (const program::BlockResult &result : stage.block(kind).results)
+  for (BlockId block : stage.blocks()) {
+    for (const program::BlockResult &result : stage.block(block).results)
       isWritten[result.slot] = true;
   }
   return isWritten;

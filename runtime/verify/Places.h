@@ -12,26 +12,26 @@
 namespace tbc::verify {
 
 using Kind = schedule::Action::Kind;
-inline constexpr Kind allKinds[] = {Kind::Forward, Kind::Backward, Kind::Update};
+using program::BlockId;
 
 inline Status rejected(const std::string &place, const std::string &why) {
   return Error{ErrorCode::VerificationFailed, place + ": " + why};
 }
 
-inline std::string blockPlace(int stage, Kind kind) {
-  return "stage " + std::to_string(stage) + ", " + std::string(name(kind)) + " block";
-}
-
-inline std::string slotPlace(const program::Program &program, int stage, Kind kind, int slot) {
+inline std::string slotPlace(const program::Program &program, int stage, BlockId block, int slot) {
   const program::Slot &it = program.stages[stage].slots[slot];
-  return blockPlace(stage, kind) + ", " + std::string(name(it.role)) + " slot \"" + it.name + "\"";
+  return describe(program, stage, block) + ", " + std::string(name(it.role)) + " slot \"" +
+         it.name + "\"";
 }
 
 inline std::string actionName(const schedule::Action &action) {
   std::string text(name(action.kind));
-  return action.kind == Kind::Update
-             ? text
-             : text + " of micro-batch " + std::to_string(action.microBatch);
+  if (action.kind == Kind::Update)
+    return text;
+  // Stages of one chunk, which most are, do not speak of chunks.
+  if (action.chunk > 0)
+    text += " of chunk " + std::to_string(action.chunk);
+  return text + " of micro-batch " + std::to_string(action.microBatch);
 }
 
 } // namespace tbc::verify

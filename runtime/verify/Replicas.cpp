@@ -47,8 +47,8 @@ public:
             add(factor.axes);
     }
     for (const Stage &stage : program.stages)
-      for (Kind kind : allKinds)
-        for (const Instruction &instruction : stage.block(kind).instructions)
+      for (BlockId block : stage.blocks())
+        for (const Instruction &instruction : stage.block(block).instructions)
           add(instruction.comm.axes);
     int bit = 0;
     for (size_t axis = 0; axis < cuts.size(); ++axis) {
@@ -138,7 +138,7 @@ public:
     }
     for (int stage = 0; stage < program.numStages(); ++stage)
       initialize(stage);
-    for (Kind kind : allKinds) {
+    for (Kind kind : {Kind::Forward, Kind::Backward, Kind::Weight, Kind::Update}) {
       if (Status status = runBlocks(kind); !status)
         return status;
     }
@@ -171,58 +171,94 @@ private:
     }
   }
 
-  /// Runs the blocks of a kind on all stages, each when what it receives is known. One micro-batch
-  /// stands for all: what it leaves in slots adds nothing to what a second one would.
+  /// What a block waits for: a message (from, to, channel), or what another block of its stage
+  /// writes to a slot (stage, -1, slot).
+  using Need = std::tuple<int, int, int64_t>;
+  struct Item {
+    int stage;
+    BlockId block;
+  };
+
+  /// Runs the blocks of a kind on all stages, each when what it receives and reads is known. One
+  /// micro-batch stands for all: what it leaves in slots adds nothing to what a second one would.
   Status runBlocks(Kind kind) {
-    std::vector<bool> isDone(program.stages.size(), false);
-    std::map<std::tuple<int, int, int64_t>, int> waiting; // for a message
-    std::vector<int> ready;
-    auto visit = [&](int stage) {
-      if (std::optional<std::tuple<int, int, int64_t>> missing = missingMessage(stage, kind))
-        waiting[*missing] = stage;
+    std::vector<Item> items;
+    std::vector<bool> isDone;
+    std::multimap<Need, size_t> waiting; // of items
+    for (int stage = 0; stage < program.numStages(); ++stage)
+      for (BlockId block : program.stages[stage].blocks())
+        if (block.kind == kind)
+          items.push_back({stage, block});
+    isDone.assign(items.size(), false);
+    findWriters(items);
+    std::vector<size_t> runnable;
+    auto visit = [&](size_t item) {
+      if (std::optional<Need> missing = missingNeed(items[item]))
+        waiting.insert({*missing, item});
       else
-        ready.push_back(stage);
+        runnable.push_back(item);
     };
-    for (int stage = program.numStages(); stage-- > 0;)
-      visit(stage);
-    while (!ready.empty()) {
-      int stage = ready.back();
-      ready.pop_back();
-      if (Status status = runBlock(stage, kind); !status)
-        return status;
-      isDone[stage] = true;
-      for (const Instruction &instruction : program.stages[stage].block(kind).instructions) {
-        if (instruction.kind != InstructionKind::Send)
-          continue;
-        auto found = waiting.find({stage, instruction.comm.peerStage, instruction.comm.channel});
-        if (found == waiting.end())
-          continue;
-        int waiter = found->second;
-        waiting.erase(found);
+    for (size_t item = items.size(); item-- > 0;)
+      visit(item);
+    auto provide = [&](const Need &need) {
+      auto [begin, end] = waiting.equal_range(need);
+      std::vector<size_t> waiters;
+      for (auto it = begin; it != end; ++it)
+        waiters.push_back(it->second);
+      waiting.erase(begin, end);
+      for (size_t waiter : waiters)
         visit(waiter);
-      }
+    };
+    while (!runnable.empty()) {
+      size_t at = runnable.back();
+      const Item &item = items[at];
+      runnable.pop_back();
+      if (Status status = runBlock(item.stage, item.block); !status)
+        return status;
+      isDone[at] = true;
+      const Block &block = program.stages[item.stage].block(item.block);
+      for (const program::BlockResult &result : block.results)
+        if (unwritten.erase({item.stage, result.slot}))
+          provide({item.stage, -1, result.slot});
+      for (const Instruction &instruction : block.instructions)
+        if (instruction.kind == InstructionKind::Send)
+          provide({item.stage, instruction.comm.peerStage, instruction.comm.channel});
     }
     auto missing = std::find(isDone.begin(), isDone.end(), false);
-    if (missing != isDone.end())
-      return rejected(blockPlace(int(missing - isDone.begin()), kind),
-                      "it receives from a block that waits for it");
-    return Status::ok();
+    if (missing == isDone.end())
+      return Status::ok();
+    const Item &stuck = items[size_t(missing - isDone.begin())];
+    return rejected(describe(program, stuck.stage, stuck.block),
+                    "it receives from a block that waits for it");
   }
 
-  /// A message that the block receives and of which nothing is known yet.
-  std::optional<std::tuple<int, int, int64_t>> missingMessage(int stage, Kind kind) const {
-    for (const Instruction &instruction : program.stages[stage].block(kind).instructions) {
-      std::tuple<int, int, int64_t> message = {instruction.comm.peerStage, stage,
-                                               instruction.comm.channel};
+  /// The slots that live for a micro-batch and that one of the blocks writes.
+  void findWriters(const std::vector<Item> &items) {
+    unwritten.clear();
+    for (const Item &item : items)
+      for (const program::BlockResult &result :
+           program.stages[item.stage].block(item.block).results)
+        if (program.stages[item.stage].slots[result.slot].role == Role::Residual)
+          unwritten.insert({item.stage, result.slot});
+  }
+
+  /// Something that the block reads or receives and of which nothing is known yet.
+  std::optional<Need> missingNeed(const Item &item) const {
+    const Block &block = program.stages[item.stage].block(item.block);
+    for (const program::Argument &argument : block.arguments)
+      if (unwritten.count({item.stage, argument.slot}))
+        return Need{item.stage, -1, argument.slot};
+    for (const Instruction &instruction : block.instructions) {
+      Need message = {instruction.comm.peerStage, item.stage, instruction.comm.channel};
       if (instruction.kind == InstructionKind::Recv && !messages.count(message))
         return message;
     }
     return std::nullopt;
   }
 
-  Status runBlock(int stageIndex, Kind kind) {
+  Status runBlock(int stageIndex, BlockId id) {
     const Stage &stage = program.stages[stageIndex];
-    const Block &block = stage.block(kind);
+    const Block &block = stage.block(id);
     std::vector<Knowledge> values(stage.values.size());
     std::vector<int> source(stage.values.size(), -1); // the instruction that made it
     for (const program::Argument &argument : block.arguments)
@@ -230,7 +266,7 @@ private:
     for (size_t i = 0; i < block.instructions.size(); ++i) {
       const Instruction &instruction = block.instructions[i];
       Knowledge result;
-      if (Status status = evaluate(stageIndex, kind, int(i), values, result); !status)
+      if (Status status = evaluate(stageIndex, id, int(i), values, result); !status)
         return status;
       for (ValueId value : instruction.results) {
         values[value] = result;
@@ -245,12 +281,12 @@ private:
       // The loss may differ until the step ends.
       AxisSet wrong = value.differs & ~allowed(stage.slots[result.slot]);
       if (wrong && stage.slots[result.slot].role != Role::Loss)
-        return rejected(resultPlace(stageIndex, kind, result, source[result.value]),
+        return rejected(resultPlace(stageIndex, id, result, source[result.value]),
                         "ranks that differ along " + atoms.toString(wrong) +
                             " hold the same piece and would get different values");
       AxisSet flat = flatOf(stage.slots[result.slot], value);
       if (value.flat != flat && !value.isUniform)
-        return rejected(resultPlace(stageIndex, kind, result, source[result.value]),
+        return rejected(resultPlace(stageIndex, id, result, source[result.value]),
                         "it is a chunk over " + atoms.toString(value.flat) +
                             ", the slot is for one over " + atoms.toString(flat));
       slot = value;
@@ -264,21 +300,21 @@ private:
     return slot.tensor < 0 ? value.flat : atoms.of(program.tensors[slot.tensor].piece.flat);
   }
 
-  std::string resultPlace(int stage, Kind kind, const program::BlockResult &result,
+  std::string resultPlace(int stage, BlockId id, const program::BlockResult &result,
                           int source) const {
     std::string slot = "slot \"" + program.stages[stage].slots[result.slot].name + "\"";
     if (source < 0)
-      return blockPlace(stage, kind) + ", " + slot;
-    return describe(program, stage, kind, source) + ", result to " + slot;
+      return describe(program, stage, id) + ", " + slot;
+    return describe(program, stage, id, source) + ", result to " + slot;
   }
 
-  Status evaluate(int stage, Kind kind, int index, const std::vector<Knowledge> &values,
+  Status evaluate(int stage, BlockId id, int index, const std::vector<Knowledge> &values,
                   Knowledge &result) {
-    const Instruction &instruction = program.stages[stage].block(kind).instructions[index];
+    const Instruction &instruction = program.stages[stage].block(id).instructions[index];
     const program::Communication &comm = instruction.comm;
     if (instruction.kind == InstructionKind::Kernel) {
       result = kernelResult(program.stages[stage], instruction, values);
-      return checkOperands(stage, kind, index, values);
+      return checkOperands(stage, id, index, values);
     }
     if (instruction.kind == InstructionKind::Recv) {
       result = messages.at({comm.peerStage, stage, comm.channel});
@@ -296,7 +332,7 @@ private:
     bool isFlat = instruction.kind != InstructionKind::AllReduce &&
                   comm.dim == program::Communication::flatDim;
     if (isFlat && instruction.kind == InstructionKind::AllGather && operand.flat != axes)
-      return rejected(describe(program, stage, kind, index),
+      return rejected(describe(program, stage, id, index),
                       "it gathers chunks over " + atoms.toString(axes) +
                           ", its operand is one over " + atoms.toString(operand.flat));
     if (isFlat)
@@ -304,7 +340,7 @@ private:
     if (instruction.kind == InstructionKind::ShardSlice) {
       result.differs |= axes;
       if (operand.differs & axes)
-        return rejected(describe(program, stage, kind, index),
+        return rejected(describe(program, stage, id, index),
                         "it slices a value that differs along " +
                             atoms.toString(operand.differs & axes));
       return Status::ok();
@@ -313,7 +349,7 @@ private:
     bool isMax =
         instruction.kind == InstructionKind::AllReduce && comm.reduce == program::ReduceKind::Max;
     if (same && !operand.isUniform && !isMax)
-      return rejected(describe(program, stage, kind, index),
+      return rejected(describe(program, stage, id, index),
                       "its operand is the same along " + atoms.toString(same) +
                           ": no shards or partial sums to put together");
     bool staysCut = instruction.kind == InstructionKind::ReduceScatter ||
@@ -327,9 +363,9 @@ private:
 
   /// The operands of an elementwise kernel are chunks over the same axes; in update, where all are
   /// pieces of one parameter's shape, they differ along the same axes at all.
-  Status checkOperands(int stage, Kind kind, int index,
+  Status checkOperands(int stage, BlockId id, int index,
                        const std::vector<Knowledge> &values) const {
-    const Instruction &instruction = program.stages[stage].block(kind).instructions[index];
+    const Instruction &instruction = program.stages[stage].block(id).instructions[index];
     const std::vector<kernels::TensorType> &types = program.stages[stage].values;
     const Knowledge *first = nullptr;
     for (ValueId operand : instruction.operands) {
@@ -337,12 +373,12 @@ private:
       if (known.isUniform || types[operand].shape != types[instruction.results[0]].shape)
         continue;
       if (first && first->flat != known.flat)
-        return rejected(describe(program, stage, kind, index),
+        return rejected(describe(program, stage, id, index),
                         "it mixes a chunk over " + atoms.toString(first->flat) + " with one over " +
                             atoms.toString(known.flat));
       AxisSet only = first ? (first->differs ^ known.differs) & ~pipeline : 0;
-      if (kind == Kind::Update && only)
-        return rejected(describe(program, stage, kind, index),
+      if (id.kind == Kind::Update && only)
+        return rejected(describe(program, stage, id, index),
                         "it mixes a value that differs along " + atoms.toString(only) +
                             " with one that is the same there");
       first = &known;
@@ -391,7 +427,9 @@ private:
   AxisSet pipeline = 0;
   std::vector<int> numHolders;               // the number of stages that hold a tensor
   std::vector<std::vector<Knowledge>> slots; // by stage
-  std::map<std::tuple<int, int, int64_t>, Knowledge> messages; // (from, to, channel)
+  std::map<Need, Knowledge> messages;        // (from, to, channel)
+  /// Of the kind of blocks that runs: (stage, slot).
+  std::set<std::pair<int, int>> unwritten;
 };
 
 } // namespace

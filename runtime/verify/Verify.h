@@ -22,8 +22,9 @@ Status verifyProgram(const program::Program &program);
 /// Every action runs once, in an order in which it can; every value is defined once and read after
 /// that; every slot is written before it is read, and by blocks that may: parameters and optimizer
 /// states by update, residuals by the forward of their micro-batch. Gradients and the loss gather
-/// all micro-batches, each once. Every result of a communication or of update is used, and of every
-/// other instruction at least one.
+/// all micro-batches, each once. Every result of a communication or of update is used (but of a sum
+/// over stages in update, where some may take part for the others alone), and of every other
+/// instruction at least one.
 Status checkDataflow(const program::Program &program);
 
 /// Every tensor that outlives a step is held by a rank, and updated by all stages that hold it or

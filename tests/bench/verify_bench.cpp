@@ -22,8 +22,9 @@ namespace {
 int64_t numInstructions(const Program &program) {
   int64_t count = 0;
   for (const Stage &stage : program.stages)
-    count += int64_t(stage.forward.instructions.size() + stage.backward.instructions.size() +
-                     stage.update.instructions.size());
+    count +=
+        int64_t(stage.chunks[0].forward.instructions.size() +
+                stage.chunks[0].backward.instructions.size() + stage.update.instructions.size());
   return count;
 }
 
@@ -130,7 +131,8 @@ Program deepProgram(int64_t count) {
   const kernels::Shape local = localShape(activation), full = {16, 16}, chunk = localShape(weight);
   for (int s = 0; s < numStages; ++s) {
     StageWriter w(program, s);
-    Block &forward = w.stage.forward, &backward = w.stage.backward, &update = w.stage.update;
+    Block &forward = w.stage.chunks[0].forward, &backward = w.stage.chunks[0].backward,
+          &update = w.stage.update;
     int lr = w.slot(Role::Scalar, "lr", wholePiece({}));
     ValueId rate = w.read(update, lr);
     ValueId h, g;
@@ -204,15 +206,15 @@ Program chattyProgram(int64_t count) {
       Instruction make = {"recv", InstructionKind::Recv, "", {}, from, {}, {value}};
       if (s == 0) // the first of a round
         make = {"make", InstructionKind::Kernel, "constant", {}, {}, {}, {value}};
-      stage.forward.instructions.push_back(make);
+      stage.chunks[0].forward.instructions.push_back(make);
       if (s != 63)
-        stage.forward.instructions.push_back(
+        stage.chunks[0].forward.instructions.push_back(
             {"send", InstructionKind::Send, "", {}, to, {value}, {}});
     }
     if (s == 63) {
       stage.slots.push_back({"loss", Role::Loss, -1, {kernels::DType::F32, {4}}});
       for (size_t v = 0; v < stage.values.size(); ++v)
-        stage.forward.results.push_back({ValueId(v), 0, true});
+        stage.chunks[0].forward.results.push_back({ValueId(v), 0, true});
     }
   }
   return program;

@@ -52,7 +52,7 @@ struct ParameterPlaces {
   Placement home, stored, accumulated, state;
   std::vector<int> zeroAxes;              // without those that split the home
   std::vector<int> stages;                // that hold a copy
-  std::vector<std::pair<int, int>> parts; // of the gradient: stage, value
+  std::vector<std::pair<int, int>> parts; // of the gradient: chunk, value
 };
 
 class StepWalk {
@@ -139,11 +139,11 @@ private:
 
   // Gradients.
 
-  /// The stages whose work is summed up in `value`, looking through sums of cotangents.
+  /// The chunks whose work is summed up in `value`, looking through sums of cotangents.
   std::set<int> contributors(int value) const {
     int producer = graph.values[value].producer;
     if (!isCotangentSum(producer))
-      return {graph.ops[producer].stage};
+      return {graph.ops[producer].chunk};
     std::set<int> stages;
     for (int operand : graph.ops[producer].operands)
       stages.merge(contributors(operand));
@@ -151,7 +151,7 @@ private:
   }
   bool isCotangentSum(int op) const {
     const GraphOp &sum = graph.ops[op];
-    return sum.phase == Phase::Backward && sum.additive && sum.operands.size() == 2;
+    return sum.phase != Phase::Forward && sum.additive && sum.operands.size() == 2;
   }
   void splitParts(int value, std::vector<std::pair<int, int>> &parts) {
     int producer = graph.values[value].producer;
@@ -206,7 +206,7 @@ private:
   }
 
   bool sameBlock(int a, int b) const {
-    return graph.ops[a].stage == graph.ops[b].stage && graph.ops[a].phase == graph.ops[b].phase;
+    return graph.ops[a].chunk == graph.ops[b].chunk && graph.ops[a].phase == graph.ops[b].phase;
   }
 
   /// What an additive op's operands are all pending over, if it can add them up as they are.
@@ -310,7 +310,7 @@ private:
       places.accumulated.flat = places.zeroAxes;
     std::set<int> stages;
     for (const Use &use : uses[parameter.value])
-      stages.insert(graph.ops[use.op].stage);
+      stages.insert(stageOf(graph.ops[use.op].chunk));
     places.stages.assign(stages.begin(), stages.end());
     if (stages.empty())
       places.stages = {0};
@@ -320,7 +320,7 @@ private:
         bool isLate = (names(axisNumbers(plan.zeroAxes), axis) ||
                        names(axisNumbers(plan.reduceAxes), axis)) &&
                       !names(places.accumulated.flat, axis);
-        for (auto [stage, part] : places.parts)
+        for (auto [chunk, part] : places.parts)
           isLate &= raw[part].pending.count(axis) != 0;
         if (isLate)
           places.accumulated.pending[axis] = kind;
@@ -390,41 +390,47 @@ private:
     for (int i = 0; i < int(node.operands.size()); ++i) {
       Placement want = wanted(op, i);
       want.pending = takesOn[op];
-      bring(node.operands[i], node.stage, node.phase, want);
+      bring(node.operands[i], node.chunk, node.phase, want);
     }
+    int stage = stageOf(node.chunk);
     for (int value : node.results) {
-      move(value, raw[value], home[value], node.stage, assignment.microBatches);
+      move(value, raw[value], home[value], stage, assignment.microBatches);
       for (const ParameterPlaces &places : parameters)
-        for (auto [stage, part] : places.parts)
-          if (part == value)
+        for (const auto &part : places.parts)
+          if (part.second == value)
             move(value, home[value], places.accumulated, stage, assignment.microBatches);
     }
   }
 
-  void bring(int value, int stage, Phase phase, const Placement &want) {
+  int stageOf(int chunk) const { return assignment.stageOf(chunk); }
+
+  void bring(int value, int chunk, Phase phase, const Placement &want) {
     int p = parameterOf[value];
-    Placement have = home[value];
     if (p >= 0)
-      gather(p, stage, phase);
-    bool fromForward = phase == Phase::Backward && (p < 0 || isKeptGathered(p, stage)) &&
-                       !isGenerated(value) && isForward(value);
-    if (fromForward)
-      have = kept(value, stage);
-    if (want != have && atHand[{value, stage, phase}].insert(want).second)
-      move(value, have, want, stage, assignment.microBatches);
+      gather(p, chunk, phase);
+    bool isKept = p >= 0 ? phase != Phase::Forward && isKeptGathered(p, chunk)
+                         : !isGenerated(value) && blockWith(value, chunk) != Block(chunk, phase);
+    Placement have = home[value];
+    if (isKept)
+      have = kept(value, blockWith(value, chunk).first);
+    else if (p < 0 && !isGenerated(value))
+      have = arrived(value, chunk);
+    if (want != have && atHand[{value, chunk, phase}].insert(want).second)
+      move(value, have, want, stageOf(chunk), assignment.microBatches);
   }
 
   /// The stored parameter made whole at its first use in a block.
-  void gather(int p, int stage, Phase phase) {
+  void gather(int p, int chunk, Phase phase) {
     const ParameterPlaces &places = parameters[p];
-    if (places.stored == places.home || (phase == Phase::Backward && isKeptGathered(p, stage)))
+    if (places.stored == places.home || (phase != Phase::Forward && isKeptGathered(p, chunk)))
       return;
-    if (gathered.insert({p, stage, phase}).second)
-      move(graph.parameters[p].value, places.stored, places.home, stage, assignment.microBatches);
+    if (gathered.insert({p, chunk, phase}).second)
+      move(graph.parameters[p].value, places.stored, places.home, stageOf(chunk),
+           assignment.microBatches);
   }
-  bool isKeptGathered(int p, int stage) const {
+  bool isKeptGathered(int p, int chunk) const {
     const ParameterPlan &plan = assignment.parameterPlans[p];
-    return plan.zero >= 3 && plan.keepGathered && gathered.count({p, stage, Phase::Forward});
+    return plan.zero >= 3 && plan.keepGathered && gathered.count({p, chunk, Phase::Forward});
   }
 
   bool isGenerated(int value) const {
@@ -436,22 +442,60 @@ private:
     return producer < 0 || graph.ops[producer].phase == Phase::Forward;
   }
 
-  /// In what placement a stage has, in backward, a value that forward computed or was fed.
-  Placement kept(int value, int stage) const {
+  /// The block that computes or receives a value for the chunk: chunk and phase. Inputs, and what
+  /// comes from an earlier chunk, are there in forward; what another chunk of the same stage
+  /// computes is taken from it.
+  using Block = std::pair<int, Phase>;
+  Block blockWith(int value, int chunk) const {
     int producer = graph.values[value].producer;
-    bool isThere = producer < 0 || graph.ops[producer].stage <= stage;
-    if (!isThere)
-      return kept(value, graph.ops[producer].stage); // sent in backward as it was kept there
-    for (const Use &use : uses[value]) {
+    if (producer < 0)
+      return {chunk, Phase::Forward};
+    int from = graph.ops[producer].chunk;
+    if (stageOf(from) == stageOf(chunk))
+      return {from, graph.ops[producer].phase};
+    bool inForward = isForward(value) && from < chunk;
+    return {chunk, inForward ? Phase::Forward : Phase::Backward};
+  }
+
+  /// In what placement a value lies in its block before it is resharded there.
+  Placement arrived(int value, int chunk) {
+    int producer = graph.values[value].producer;
+    bool comesBack = producer >= 0 && isForward(value) && graph.ops[producer].chunk > chunk &&
+                     stageOf(graph.ops[producer].chunk) != stageOf(chunk);
+    // Sent in backward as it was kept there.
+    return comesBack ? kept(value, graph.ops[producer].chunk) : home[value];
+  }
+
+  /// In what placement the block of `chunk` that has a value keeps it for the others.
+  Placement kept(int value, int chunk) {
+    if (parameterOf[value] >= 0)
+      return home[value];
+    auto found = keptAs.find({value, chunk});
+    if (found == keptAs.end())
+      found = keptAs.emplace(std::pair(value, chunk), choose(value, chunk)).first;
+    return found->second;
+  }
+  Placement choose(int value, int chunk) {
+    Block block = blockWith(value, chunk);
+    for (const Use &use : uses[value]) { // in the order of the ops: the first outside decides
       const GraphOp &user = graph.ops[use.op];
-      if (user.stage != stage || user.phase != Phase::Backward || user.generator)
+      if (user.generator || stageOf(user.chunk) != stageOf(chunk)) {
+        bool back = !user.generator && isForward(value) && user.chunk < chunk &&
+                    block.second == Phase::Forward && graph.values[value].producer >= 0 &&
+                    graph.ops[graph.values[value].producer].chunk == chunk;
+        if (back)
+          return home[value]; // sent back: nobody else has asked before
+        continue;
+      }
+      if (blockWith(value, user.chunk) != block || block == Block(user.chunk, user.phase))
         continue;
       Placement first = wanted(use.op, use.operand);
-      auto had = atHand.find({value, stage, Phase::Forward});
+      first.pending = takesOn[use.op];
+      auto had = atHand.find({value, block.first, block.second});
       bool hadSo = had != atHand.end() && had->second.count(first);
-      return hadSo ? first : home[value];
+      return hadSo ? first : arrived(value, chunk);
     }
-    return home[value];
+    return arrived(value, chunk);
   }
 
   void sends() {
@@ -459,18 +503,18 @@ private:
       int producer = graph.values[value].producer;
       if (producer < 0 || graph.ops[producer].generator || skipped[producer])
         continue;
-      int from = graph.ops[producer].stage;
+      int from = graph.ops[producer].chunk;
       std::set<int> receivers;
       for (const Use &use : uses[value])
-        if (graph.ops[use.op].stage != from && !graph.ops[use.op].generator)
-          receivers.insert(graph.ops[use.op].stage);
+        if (stageOf(graph.ops[use.op].chunk) != stageOf(from) && !graph.ops[use.op].generator)
+          receivers.insert(graph.ops[use.op].chunk);
       for (int to : receivers) {
         if (to > from && !isForward(value))
           beyond("a cotangent wanted by a later stage");
-        const Placement &placement =
-            to < from && isForward(value) ? kept(value, from) : home[value];
-        addLine(CollectiveKind::Send, assignment.mesh.axes[assignment.pipelineAxis].name, from,
-                moves.localBytes(graph.values[value].layout, placement), assignment.microBatches);
+        Placement placement = to < from && isForward(value) ? kept(value, from) : home[value];
+        addLine(CollectiveKind::Send, assignment.mesh.axes[assignment.pipelineAxis].name,
+                stageOf(from), moves.localBytes(graph.values[value].layout, placement),
+                assignment.microBatches);
       }
     }
   }
@@ -498,8 +542,8 @@ private:
     } else if (graph.loss >= 0 && uses[graph.loss].empty()) {
       Placement whole = home[graph.loss];
       whole.pending.clear();
-      move(graph.loss, home[graph.loss], whole, graph.ops[graph.values[graph.loss].producer].stage,
-           1);
+      move(graph.loss, home[graph.loss], whole,
+           stageOf(graph.ops[graph.values[graph.loss].producer].chunk), 1);
     }
   }
 
@@ -528,7 +572,7 @@ private:
     for (ResidentBytes &bytes : result.resident)
       bytes.optimizerState += graph.stepStateBytes;
     for (auto [input, next] : graph.stateUpdates)
-      result.resident[graph.ops[graph.values[next].producer].stage].state +=
+      result.resident[stageOf(graph.ops[graph.values[next].producer].chunk)].state +=
           moves.localBytes(graph.values[input].layout, home[input]);
     return result;
   }
@@ -544,6 +588,7 @@ private:
   std::vector<int> parameterOf;
   std::vector<ParameterPlaces> parameters;
   std::map<std::tuple<int, int, Phase>, std::set<Placement>> atHand; // besides what serves as it is
+  std::map<std::pair<int, int>, Placement> keptAs; // by value and chunk that keeps it
   std::set<std::tuple<int, int, Phase>> gathered;
   std::vector<std::string> explained;
   Lines lines;

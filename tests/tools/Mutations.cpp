@@ -8,6 +8,7 @@
 namespace tbc::test {
 
 using program::Block;
+using program::BlockId;
 using program::BlockResult;
 using program::Instruction;
 using program::InstructionKind;
@@ -20,10 +21,10 @@ namespace {
 /// A place for a mutation: a block of a stage and an index in it.
 struct Place {
   int stage;
-  Kind kind;
+  BlockId id;
   size_t index;
 
-  Block &block(Program &p) const { return p.stages[stage].block(kind); }
+  Block &block(Program &p) const { return p.stages[stage].block(id); }
   Instruction &instruction(Program &p) const { return block(p).instructions[index]; }
 };
 
@@ -68,20 +69,22 @@ public:
 
   std::vector<Mutant> run() {
     for (int stage = 0; stage < p.numStages(); ++stage)
-      for (Kind kind : {Kind::Forward, Kind::Backward, Kind::Update}) {
+      for (BlockId kind : p.stages[stage].blocks()) {
         const Block &block = p.stages[stage].block(kind);
         for (size_t i = 0; i < block.instructions.size(); ++i)
           visit({stage, kind, i}, block.instructions[i]);
         visitResults(stage, kind, block);
         visitArguments(stage, kind, block);
       }
+    for (int stage = 0; stage < p.numStages(); ++stage)
+      visitSchedule(stage);
     return std::move(mutants);
   }
 
 private:
   void add(std::string kind, Place place, std::function<void(Program &)> apply) {
     mutants.push_back({std::move(kind),
-                       program::describe(p, place.stage, place.kind, int(place.index)),
+                       program::describe(p, place.stage, place.id, int(place.index)),
                        std::move(apply)});
   }
 
@@ -145,7 +148,7 @@ private:
   }
 
   void visitRecv(Place place, const Instruction &instruction) {
-    const Block &block = p.stages[place.stage].block(place.kind);
+    const Block &block = p.stages[place.stage].block(place.id);
     for (size_t j = place.index + 1; j < block.instructions.size(); ++j) {
       const Instruction &other = block.instructions[j];
       if (other.kind != InstructionKind::Recv ||
@@ -179,9 +182,10 @@ private:
         auto &attrs = place.instruction(m).attrs;
         attrs.set("offset", attrs.getInt("offset") - 1);
       });
-    if (instruction.op == "add" && place.kind == Kind::Backward)
+    if (instruction.op == "add" && place.id.kind != Kind::Forward && place.id.kind != Kind::Update)
       add("dropped contribution to a gradient", place, [place](Program &m) { bypass(m, place); });
-    if (instruction.op == "reduce_sum" && place.kind == Kind::Backward)
+    if (instruction.op == "reduce_sum" && place.id.kind != Kind::Forward &&
+        place.id.kind != Kind::Update)
       visitStaleOperand(place, instruction);
     if (instruction.op == "einsum")
       visitStaleOperand(place, instruction);
@@ -212,7 +216,7 @@ private:
 
   /// An operand is some earlier value of the same type.
   void visitStaleOperand(Place place, const Instruction &instruction) {
-    const Block &block = p.stages[place.stage].block(place.kind);
+    const Block &block = p.stages[place.stage].block(place.id);
     for (size_t j = place.index; j-- > 0;)
       for (ValueId other : block.instructions[j].results)
         if (other != instruction.operands[0] &&
@@ -223,7 +227,7 @@ private:
         }
   }
 
-  void visitResults(int stage, Kind kind, const Block &block) {
+  void visitResults(int stage, BlockId kind, const Block &block) {
     for (size_t r = 0; r < block.results.size(); ++r) {
       const program::Slot &slot = p.stages[stage].slots[block.results[r].slot];
       Place place{stage, kind, 0};
@@ -247,7 +251,42 @@ private:
     }
   }
 
-  void visitArguments(int stage, Kind kind, const Block &block) {
+  /// What virtual stages and a parted backward may have wrong.
+  void visitSchedule(int stage) {
+    const auto &chunks = p.stages[stage].chunks;
+    for (int chunk = 0; chunk < int(chunks.size()); ++chunk) {
+      Place weight{stage, {Kind::Weight, chunk}, 0};
+      if (chunks[chunk].weight.instructions.empty())
+        continue;
+      for (size_t r = 0; r < chunks[chunk].weight.results.size(); ++r)
+        add("dropped weight gradient", weight, [weight, r](Program &m) {
+          auto &results = weight.block(m).results;
+          results.erase(results.begin() + r);
+        });
+      add("weights before their backward", weight, [stage, chunk](Program &m) {
+        std::vector<schedule::Action> &actions = tableOf(m, stage);
+        auto find = [&](Kind kind) {
+          return std::find(actions.begin(), actions.end(), schedule::Action{kind, 0, chunk});
+        };
+        std::iter_swap(find(Kind::Weight), find(Kind::Backward));
+      });
+    }
+    if (chunks.size() > 1 && !chunks[0].forward.instructions.empty())
+      add("swapped chunks", {stage, {Kind::Forward, 0}, 0},
+          [stage](Program &m) { std::swap(m.stages[stage].chunks[0], m.stages[stage].chunks[1]); });
+  }
+
+  /// The schedule of a stage as a list that may be edited.
+  static std::vector<schedule::Action> &tableOf(Program &m, int stage) {
+    if (m.schedule.table.empty()) {
+      for (int s = 0; s < m.numStages(); ++s)
+        m.schedule.table.push_back(actionsOf(m, s));
+      m.schedule.generator = "table";
+    }
+    return m.schedule.table[stage];
+  }
+
+  void visitArguments(int stage, BlockId kind, const Block &block) {
     for (size_t a = 0; a < block.arguments.size(); ++a)
       for (size_t b = a + 1; b < block.arguments.size(); ++b) {
         program::Role role = p.stages[stage].slots[block.arguments[a].slot].role;

@@ -39,6 +39,9 @@ Result<planner::Plan> makePlan(const Model &model, const PlanRequest &request) {
   pins.schedule = request.schedule;
   pins.recompute = request.recompute;
   pins.microBatch = request.microBatch;
+  if (request.virtualStages > 0)
+    pins.virtualStages = request.virtualStages;
+  pins.placement = request.placement;
   planner::Job job;
   job.modelHash = model.step->model.hash;
   job.stepHash = model.step->hash;

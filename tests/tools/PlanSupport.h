@@ -32,6 +32,8 @@ struct PlanRequest {
   std::string recompute = "none";
   int64_t microBatch = 1;
   int64_t globalBatch = 8;
+  int64_t virtualStages = 0; // 0: open
+  std::string placement = "";
 };
 
 /// The planner's answer on the preset for this machine.

@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <random>
@@ -163,8 +164,29 @@ private:
       if (mayBegin[op])
         begins.push_back(graph.ops[op].id);
     plan.stages = {graph.ops[0].id};
-    if (plan.mesh.pp > 1) // the meshes here have two stages
-      plan.stages.push_back(begins[below(int(begins.size()))]);
+    if (plan.mesh.pp == 1)
+      return;
+    placeChunks(int(begins.size()));
+    std::set<int> cuts;
+    while (int64_t(cuts.size()) + 1 < plan.numChunks())
+      cuts.insert(below(int(begins.size())));
+    for (int cut : cuts)
+      plan.stages.push_back(begins[cut]);
+  }
+
+  /// One chunk per stage, or several anywhere, under a schedule that takes them.
+  void placeChunks(int numPlaces) {
+    plan.chunkStage.clear();
+    plan.schedule = below(2) ? "1f1b" : "zero-bubble";
+    int more = below(2) ? 0 : 1 + below(3);
+    if (more == 0 || numPlaces < int(plan.mesh.pp) + more)
+      return;
+    plan.schedule = below(2) ? "interleaved" : "zero-bubble";
+    for (int chunk = 0; chunk < int(plan.mesh.pp) + more; ++chunk)
+      plan.chunkStage.push_back(chunk < int(plan.mesh.pp) ? chunk : below(int(plan.mesh.pp)));
+    std::shuffle(plan.chunkStage.begin(), plan.chunkStage.end(), random);
+    if (!planner::whyInvalidSchedule(plan).empty()) // the micro-batches do not divide
+      plan.schedule = "zero-bubble";
   }
 
   std::vector<std::string> dataAxes() const {
@@ -336,6 +358,11 @@ std::vector<Case> allCases() {
     cases.push_back({model, {"pp=2,tp=2", "auto", "gpipe"}});
     cases.push_back({model, {"dp=2,fsdp=2", "auto", "", "full"}, "sgd"});
     cases.push_back({model, {"pp=2,fsdp=2", "auto", "1f1b", "selective"}, "sgd"});
+    for (const char *mesh : {"pp=2,tp=2", "pp=2,fsdp=2"}) {
+      cases.push_back({model, {mesh, "auto", "interleaved", "selective", 1, 8, 2}, "sgd"});
+      cases.push_back({model, {mesh, "auto", "zero-bubble", "none", 1, 8, 1}, "sgd"});
+      cases.push_back({model, {mesh, "auto", "zero-bubble", "full", 1, 8, 2}, "sgd"});
+    }
   }
   return cases;
 }
@@ -352,6 +379,8 @@ std::string caseName(const testing::TestParamInfo<Case> &info) {
   const test::PlanRequest &request = info.param.request;
   std::string name = std::string(info.param.model) + "_" + request.mesh + "_" + request.schedule +
                      "_" + request.recompute;
+  if (request.virtualStages > 0)
+    name += "_x" + std::to_string(request.virtualStages);
   for (char &c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)))
       c = '_';

@@ -150,6 +150,8 @@ TEST(Mutation, EveryPlantedMiscompileIsCaught) {
       {"tiny-mlp", {"dp=2", "zero1"}, 3},
       {"tiny-mlp", {"fsdp=2", "zero3"}, 3},
       {"tiny-mlp", {"dp=2,tp=2"}, 3},
+      {"tiny-gpt2", {"pp=2", "auto", "zero-bubble", "none", 1, 8, 2}, 2},
+      {"tiny-llama", {"pp=2,tp=2", "auto", "interleaved", "none", 1, 8, 2}, 1},
       {"tiny-gpt2", {"pp=2,tp=2", "auto", "gpipe"}, 3},
       {"tiny-llama", {"fsdp=2,tp=2", "auto", "", "selective"}, 2},
       {"tiny-resnet", {"dp=2"}, 2},

@@ -34,7 +34,7 @@ TEST(Shrink, LeavesWhatIsSmallEnough) {
 
 TEST(Shrink, AxesToTwoAndStagesMerge) {
   test::Model model = test::loadModel("gpt2-8l");
-  auto plan = test::makePlan(model, {"pp=8,dp=4", "auto", "", "none", 1, 64});
+  auto plan = test::makePlan(model, {"pp=8,dp=4", "auto", "1f1b", "none", 1, 64});
   ASSERT_TRUE(plan) << plan.error().message;
   auto small = driver::shrink(*model.step, *plan, 8);
   ASSERT_TRUE(small) << small.error().message;
@@ -46,6 +46,23 @@ TEST(Shrink, AxesToTwoAndStagesMerge) {
   EXPECT_THAT(small->notes, Contains(HasSubstr("pp=8 dp=4 -> pp=4 dp=2, stages merged")));
   EXPECT_THAT(small->notes, Contains("micro-batches 16 -> 5"));
   expectVerified(*small);
+}
+
+TEST(Shrink, ChunksKeepTheirPlacement) {
+  test::Model model = test::loadModel("gpt2-8l");
+  for (const char *schedule : {"interleaved", "zero-bubble"}) {
+    SCOPED_TRACE(schedule);
+    test::PlanRequest request{"pp=4,dp=4", "auto", schedule, "none", 1, 64};
+    request.virtualStages = 2;
+    auto plan = test::makePlan(model, request);
+    ASSERT_TRUE(plan) << plan.error().message;
+    auto small = driver::shrink(*model.step, *plan, 4);
+    ASSERT_TRUE(small) << small.error().message;
+    EXPECT_EQ(planner::scheduleText(small->plan), planner::scheduleText(*plan));
+    EXPECT_EQ(small->plan.stages, (std::vector<std::string>{plan->stages[0], plan->stages[2],
+                                                            plan->stages[4], plan->stages[6]}));
+    expectVerified(*small);
+  }
 }
 
 TEST(Shrink, TooFewRanksAreAUsageError) {

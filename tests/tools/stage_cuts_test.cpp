@@ -18,7 +18,7 @@ using StageCuts = testing::TestWithParam<const char *>;
 
 TEST_P(StageCuts, MayBeginIsWhatCompiles) {
   test::Model model = test::loadModel(GetParam());
-  auto plan = test::makePlan(model, {"pp=2"});
+  auto plan = test::makePlan(model, {"pp=2", "auto", "1f1b"});
   ASSERT_TRUE(plan) << plan.error().message;
   const reshard::Graph &graph = model.step->step.graph;
   std::vector<bool> mayBegin = planner::stageMayBegin(graph);

@@ -49,6 +49,42 @@ TEST_P(VerifyPlans, ParallelEqualsSerial) {
     EXPECT_TRUE(line.equal) << describe(line);
 }
 
+/// Several chunks per stage, round and round and there and back, and the backward parted; tied
+/// weights, long skips, states, experts and dropout among them.
+void addSchedules(std::vector<Case> &cases) {
+  struct Schedule {
+    const char *name;
+    int64_t virtualStages;
+    const char *placement;
+  };
+  const Schedule schedules[] = {{"interleaved", 2, "loop"},
+                                {"interleaved", 2, "v"},
+                                {"zero-bubble", 1, ""},
+                                {"zero-bubble", 2, "v"}};
+  int number = 0;
+  for (const char *model : {"gpt2-8l", "llama-8l", "resnet-8b", "unet-8l", "moe-8l"})
+    for (const Schedule &schedule : schedules) {
+      auto add = [&](const char *mesh, const char *recompute) {
+        test::PlanRequest request{mesh, "auto", schedule.name, recompute};
+        request.virtualStages = schedule.virtualStages;
+        request.placement = schedule.placement;
+        cases.push_back({model, request, "sgd"});
+      };
+      add("pp=2", "none");
+      add("pp=4", "none");
+      // The others in turns.
+      add(number % 2 ? "pp=2,tp=2" : "pp=2,fsdp=2", number % 3 ? "none" : "full");
+      ++number;
+    }
+  for (const Schedule &schedule : schedules)
+    for (const char *mesh : {"pp=2,fsdp=2", "pp=2,tp=2"}) {
+      test::PlanRequest request{mesh, "auto", schedule.name, "selective"};
+      request.virtualStages = schedule.virtualStages;
+      request.placement = schedule.placement;
+      cases.push_back({"tiny-gpt2", request, "adamw", {{"clip_norm", 0.01}}});
+    }
+}
+
 std::vector<Case> allCases() {
   std::vector<Case> cases;
   for (const char *model : {"tiny-mlp", "tiny-gpt2", "tiny-llama", "tiny-resnet"}) {
@@ -85,6 +121,7 @@ std::vector<Case> allCases() {
     cases.push_back({"masked-bert", {mesh}, "sgd", {}, "attention_mask"});
     cases.push_back({"packed-llama", {mesh}, "sgd", {}, "position_ids"});
   }
+  addSchedules(cases);
   cases.push_back({"gpt2-8l", {"dp=2,tp=2", "auto", "", "full"}, "sgd"});
   return cases;
 }
@@ -93,6 +130,8 @@ std::string caseName(const testing::TestParamInfo<Case> &info) {
   const test::PlanRequest &request = info.param.request;
   std::string name = std::string(info.param.model) + "_" + request.mesh + "_" + request.strategy +
                      "_" + request.schedule + "_" + request.recompute + "_" + info.param.optimizer;
+  if (request.virtualStages > 0)
+    name += "_x" + std::to_string(request.virtualStages) + request.placement;
   for (const auto &[setting, value] : info.param.settings)
     name += "_" + setting + "_" + std::to_string(value);
   for (char &c : name)

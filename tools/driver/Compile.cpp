@@ -44,7 +44,7 @@ std::vector<CollectiveCount> countInstructions(const program::Program &program) 
   for (int s = 0; s < program.numStages(); ++s) {
     const program::Stage &stage = program.stages[s];
     for (const schedule::Action &action : program::actionsOf(program, s)) {
-      for (const program::Instruction &instruction : stage.block(action.kind).instructions) {
+      for (const program::Instruction &instruction : stage.block(action).instructions) {
         auto kind = collectiveKind(instruction.kind);
         if (!kind)
           continue;
@@ -122,6 +122,7 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan) 
   options.numStages = assignment.numStages;
   options.microBatches = assignment.microBatches;
   options.schedule = plan.schedule == "none" ? "gpipe" : plan.schedule;
+  options.chunkStage = plan.chunkStage;
   options.metadata = {{"model", plan.job.modelPath}, {"step_hash", step.hash}};
   FailureOr<program::Program> program = emitProgram(*partitioned, options);
   if (failed(program))

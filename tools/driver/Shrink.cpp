@@ -4,6 +4,7 @@
 
 #include "ir/Resize.h"
 #include "ir/Tbc.h"
+#include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
 #include <map>
@@ -34,6 +35,7 @@ public:
 
 private:
   Status shrinkMesh();
+  void shrinkStages();
   void shrinkBatch();
   Status chooseSizes();
   void describeSizes();
@@ -64,15 +66,41 @@ Status Shrinker::shrinkMesh() {
         mesh.pp = pp;
         break;
       }
-  // Stage k of the new ones holds old stages k * pp / pp' and following.
-  std::vector<std::string> stages;
-  for (int64_t k = 0; k < mesh.pp && int64_t(original.stages.size()) == original.mesh.pp; ++k)
-    stages.push_back(original.stages[k * original.mesh.pp / mesh.pp]);
-  result.plan.stages = stages;
+  shrinkStages();
   result.notes.push_back("mesh " + planner::toString(original.mesh) + " -> " +
                          planner::toString(mesh) +
                          (mesh.pp < original.mesh.pp ? ", stages merged" : ""));
   return Status::ok();
+}
+
+/// Chunks of as many stages as there are now: round and round, or there and back, as before, each
+/// new one of several old ones; placed in another way, all of them on the merged stages.
+void Shrinker::shrinkStages() {
+  int64_t pp = result.plan.mesh.pp, chunks = original.numChunks();
+  if (int64_t(original.stages.size()) != chunks || pp == original.mesh.pp)
+    return;
+  std::vector<int> &chunkStage = result.plan.chunkStage;
+  int64_t each = chunks / original.mesh.pp;
+  int64_t count = pp * each; // of new chunks
+  auto isLike = [&](auto make) {
+    return original.chunkStage == make(int(original.mesh.pp), int(each)).chunkStage;
+  };
+  if (pp == 1) {
+    chunkStage.clear();
+    count = 1;
+    result.plan.schedule = "none";
+  } else if (isLike(schedule::Pipeline::loop)) {
+    chunkStage = schedule::Pipeline::loop(int(pp), int(each)).chunkStage;
+  } else if (isLike(schedule::Pipeline::vee)) {
+    chunkStage = schedule::Pipeline::vee(int(pp), int(each)).chunkStage;
+  } else if (!chunkStage.empty()) {
+    count = chunks;
+    for (int &stage : chunkStage)
+      stage = int(stage * pp / original.mesh.pp);
+  }
+  result.plan.stages.clear();
+  for (int64_t k = 0; k < count; ++k)
+    result.plan.stages.push_back(original.stages[k * chunks / count]);
 }
 
 void Shrinker::shrinkBatch() {
@@ -80,7 +108,9 @@ void Shrinker::shrinkBatch() {
   if (sizes.empty() && plan.mesh == original.mesh)
     return;
   // One more micro-batch than stages: the schedule fills, runs steadily, and drains.
-  int64_t enough = std::max<int64_t>(2, plan.mesh.pp + 1);
+  // Interleaved, their number is a multiple of that of the stages.
+  int64_t enough =
+      plan.schedule == "interleaved" ? 2 * plan.mesh.pp : std::max<int64_t>(2, plan.mesh.pp + 1);
   plan.accumulation = std::min(plan.accumulation, enough);
   if (!sizes.empty())
     plan.microBatch = std::min<int64_t>(plan.microBatch, 2);

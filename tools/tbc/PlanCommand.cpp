@@ -148,8 +148,16 @@ void addPlanCommand(CLI::App &app, const SetAction &setAction) {
   command->add_option("--zero", options->zero, "Pin the ZeRO stage")->check(CLI::Range(0, 3));
   command->add_option("--micro-batch", options->microBatch, "Pin the micro-batch in samples")
       ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--virtual-stages", options->pins.virtualStages,
+                   "Pin the number of model chunks per pipeline stage")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--placement", options->pins.placement,
+                   "Pin where chunks lie: loop (round and round), v (there and back)")
+      ->check(CLI::IsMember({"loop", "v"}));
   command->add_option("--schedule", options->pins.schedule, "Pin the pipeline schedule")
-      ->check(CLI::IsMember({"gpipe", "1f1b"}));
+      ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved", "zero-bubble"}));
   command->add_option("--recompute", options->pins.recompute, "Pin what is recomputed")
       ->check(CLI::IsMember({"auto", "none", "selective", "full"}));
   command->add_option("--memory-limit", options->memoryLimit,

@@ -172,11 +172,39 @@ TEST(Step, ClosedFormEqualsTheScheduleForEqualStages) {
     for (int64_t accumulation : {1, 2, 4, 16})
       for (const char *schedule : {"gpipe", "1f1b"}) {
         std::vector<StageSeconds> all(stages, stage);
-        double closed = stepTime(cluster, all, accumulation).seconds;
+        auto run =
+            PipelineSchedule::make(stages == 1 ? "none" : schedule, stages, {}, accumulation);
+        double closed = stepTime(cluster, all, run).seconds;
         EXPECT_NEAR(closed, 0.03 * double(accumulation + stages - 1), 1e-12);
-        EXPECT_NEAR(simulatedStepTime(cluster, all, accumulation, schedule).seconds, closed, 1e-9);
+        EXPECT_NEAR(simulatedStepTime(cluster, all, run).seconds, closed, 1e-9);
         EXPECT_LE(pipelineLowerBound(0.03 * stages, stages, accumulation), closed + 1e-12);
       }
+}
+
+TEST(Step, ClosedFormIsNearTheScheduleOfSeveralChunks) {
+  Cluster cluster = h100();
+  StageSeconds chunk;
+  chunk.forward = 0.01;
+  chunk.backward = 0.01;
+  for (int64_t stages : {2, 4, 8})
+    for (int64_t accumulation : {16, 32, 64}) {
+      for (int each : {2, 4}) {
+        auto loop = schedule::Pipeline::loop(int(stages), each).chunkStage;
+        auto run = PipelineSchedule::make("interleaved", stages, loop, accumulation);
+        std::vector<StageSeconds> all(loop.size(), chunk);
+        EXPECT_NEAR(stepTime(cluster, all, run).seconds,
+                    simulatedStepTime(cluster, all, run).seconds, 1e-9);
+      }
+      StageSeconds parted = chunk;
+      parted.weight = 0.01;
+      for (int each : {1, 2}) {
+        auto vee = schedule::Pipeline::vee(int(stages), each).chunkStage;
+        auto run = PipelineSchedule::make("zero-bubble", stages, vee, accumulation);
+        std::vector<StageSeconds> all(vee.size(), parted);
+        EXPECT_NEAR(stepTime(cluster, all, run).seconds,
+                    simulatedStepTime(cluster, all, run).seconds, 1e-9);
+      }
+    }
 }
 
 TEST(Step, LowerBoundHoldsForUnequalStages) {
@@ -192,7 +220,11 @@ TEST(Step, LowerBoundHoldsForUnequalStages) {
     int64_t accumulation = 1 + seed % 7;
     double least = pipelineLowerBound(total, int64_t(stages.size()), accumulation);
     for (const char *schedule : {"gpipe", "1f1b"})
-      EXPECT_GE(simulatedStepTime(cluster, stages, accumulation, schedule).seconds, least - 1e-12);
+      EXPECT_GE(simulatedStepTime(
+                    cluster, stages,
+                    PipelineSchedule::make(schedule, int64_t(stages.size()), {}, accumulation))
+                    .seconds,
+                least - 1e-12);
   }
 }
 
@@ -223,7 +255,7 @@ TEST(Step, SplitAddsUpToTheStep) {
     stages[s].reduceStep = 0.1;
     stages[s].sendForward = stages[s].sendBackward = 1e-4;
   }
-  StepTime time = simulatedStepTime(cluster, stages, 6, "1f1b");
+  StepTime time = simulatedStepTime(cluster, stages, PipelineSchedule::make("1f1b", 3, {}, 6));
   EXPECT_NEAR(time.split.total(), time.seconds, 1e-9);
   EXPECT_EQ(time.slowestStage, 2);
 }

@@ -29,6 +29,8 @@ static Plan planFor(const Graph &graph, int64_t gpus, const std::string &mesh) {
   Pins pins;
   pins.mesh = *parseMesh(mesh);
   pins.recompute = "selective";
+  if (mesh.find("pp") != std::string::npos)
+    pins.schedule = "1f1b";
   Result<SearchAnswer> answer = search(graph, chainJob(gpus), *loadCluster("h100-sxm"), pins);
   EXPECT_TRUE(answer) << answer.error().message;
   return answer->plan;
@@ -95,6 +97,37 @@ TEST(Plan, ErrorsNameTheKey) {
               HasSubstr("mesh.pp"));
   EXPECT_THAT(errorOf(replaced(good, "\"step_seconds\": ", "\"step_seconds\": -")),
               HasSubstr("step_seconds"));
+}
+
+TEST(Plan, PlacementsOfChunksAreChecked) {
+  Graph graph = makeChain({4, 8});
+  Pins pins;
+  pins.mesh = *parseMesh("pp=2,dp=2");
+  pins.schedule = "interleaved";
+  pins.virtualStages = 2;
+  pins.microBatch = 1;
+  Result<SearchAnswer> answer = search(graph, chainJob(4), *loadCluster("h100-sxm"), pins);
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->plan.chunkStage, (std::vector<int>{0, 1, 0, 1}));
+  EXPECT_EQ(answer->plan.stages.size(), 4u);
+  EXPECT_EQ(scheduleText(answer->plan), "interleaved x2");
+  const std::string good = writePlan(answer->plan);
+  Result<Plan> read = readPlan(good, "plan.json");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(writePlan(*read), good);
+  const std::string list = "\"placement\": [\n  0,\n  1,\n  0,\n  1\n ]";
+  auto edited = [&](const std::string &other) {
+    return errorOf(replaced(good, list, "\"placement\": " + other));
+  };
+  EXPECT_EQ(edited("[0, 1, 1, 0]"), "no error");
+  EXPECT_THAT(edited("[0, 1, 0]"), HasSubstr("must have one entry per chunk"));
+  EXPECT_THAT(edited("[0, 1, 2, 0]"), HasSubstr("a chunk lies on stage 2 of 2"));
+  EXPECT_THAT(edited("[0, 0, 0, 0]"), HasSubstr("stage 1 has no chunk"));
+  EXPECT_THAT(edited("[0, 1, -1, 0]"), HasSubstr("must be the number of a stage"));
+  EXPECT_THAT(edited("7"), HasSubstr("placement"));
+  EXPECT_THAT(
+      errorOf(replaced(good, "\n \"schedule\": \"interleaved\"", "\n \"schedule\": \"1f1b\"")),
+      HasSubstr("takes one chunk per stage"));
 }
 
 TEST(Plan, TruncatedTextIsRefused) {

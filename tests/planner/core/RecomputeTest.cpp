@@ -104,17 +104,17 @@ TEST(Recompute, StopsAtStageBoundaries) {
   std::vector<bool> all(graph.ops.size(), false);
   for (int op = 0; op < numForwardOps(graph); ++op)
     all[op] = true;
-  setStages(graph, {0, opCalled(graph, "h.1.ln1")});
+  setChunks(graph, {0, opCalled(graph, "h.1.ln1")});
   std::vector<int> cloneOf;
   Graph cloned = withRecompute(graph, all, &cloneOf);
   checkConsistent(cloned);
   for (size_t op = 0; op < cloned.ops.size(); ++op) {
     if (cloneOf[op] < 0)
       continue;
-    EXPECT_EQ(cloned.ops[op].stage, graph.ops[cloneOf[op]].stage);
+    EXPECT_EQ(cloned.ops[op].chunk, graph.ops[cloneOf[op]].chunk);
     for (int value : cloned.ops[op].operands) {
       int producer = cloned.values[value].producer;
-      if (producer >= 0 && cloned.ops[producer].stage != cloned.ops[op].stage)
+      if (producer >= 0 && cloned.ops[producer].chunk != cloned.ops[op].chunk)
         EXPECT_LT(producer, numForwardOps(cloned)); // what was received is kept, not made again
     }
   }
@@ -123,9 +123,9 @@ TEST(Recompute, StopsAtStageBoundaries) {
 TEST(Stages, BackwardOpsFollowTheirForwardOp) {
   Graph graph = makeChain({});
   int cut = opCalled(graph, "h.1.ln1");
-  setStages(graph, {0, cut});
+  setChunks(graph, {0, cut});
   for (size_t op = 0; op < graph.ops.size(); ++op)
-    EXPECT_EQ(graph.ops[op].stage, graph.ops[op].forwardOp >= cut) << graph.ops[op].id;
+    EXPECT_EQ(graph.ops[op].chunk, graph.ops[op].forwardOp >= cut) << graph.ops[op].id;
 }
 
 TEST(Stages, AnOpWithoutForwardOpGoesWhereItsValueBelongs) {

@@ -265,6 +265,77 @@ TEST(Search, PinnedIsNeverBetterThanFree) {
   }
 }
 
+TEST(Search, SchedulesCompeteByTheirBubbleAndTheirMemory) {
+  Graph graph = makeChain({16, 1, 16, 4, 8, 64, 96});
+  Cluster cluster = smallCluster();
+  auto plan = [&](const char *schedule, int64_t chunks, const char *placement) {
+    Pins pins;
+    pins.mesh = *parseMesh("pp=4");
+    pins.microBatch = 4;
+    pins.recompute = "none";
+    pins.schedule = schedule;
+    pins.placement = placement;
+    if (chunks > 0)
+      pins.virtualStages = chunks;
+    Result<SearchAnswer> answer = search(graph, jobFor(4, 32), cluster, pins);
+    EXPECT_TRUE(answer) << schedule << ": " << answer.error().message;
+    EXPECT_LE(answer->plan.lowerBoundSeconds, answer->plan.prediction.stepSeconds);
+    return answer->plan;
+  };
+  Plan open = plan("", 0, ""), plain = plan("1f1b", 0, "");
+  EXPECT_NE(open.schedule, "1f1b") << "its bubble is the longest";
+  for (const Plan &pinned :
+       {plain, plan("gpipe", 0, ""), plan("interleaved", 2, ""), plan("interleaved", 4, ""),
+        plan("interleaved", 2, "v"), plan("zero-bubble", 1, ""), plan("zero-bubble", 2, "v"),
+        plan("zero-bubble", 2, "loop")})
+    EXPECT_LE(open.prediction.stepSeconds, pinned.prediction.stepSeconds * (1 + 2e-3))
+        << scheduleText(pinned);
+  EXPECT_EQ(plan("", 2, "v").chunkStage, (std::vector<int>{0, 1, 2, 3, 3, 2, 1, 0}));
+  // ZB-H1 keeps as many micro-batches on every stage as 1F1B does on the first.
+  auto residuals = [](const Plan &of, size_t stage) {
+    for (const MemoryLine &line : of.prediction.stages[stage].lines)
+      if (line.name == "saved residuals")
+        return line.bytes;
+    return int64_t(-1);
+  };
+  Plan parted = plan("zero-bubble", 1, "");
+  EXPECT_GT(residuals(parted, 3), residuals(plain, 3));
+}
+
+TEST(Pins, SchedulesThatContradictAreNamed) {
+  Graph graph = makeChain({8});
+  auto message = [&](const std::function<void(Pins &)> &pin, int64_t batch = 16) {
+    Pins pins;
+    pins.mesh = *parseMesh("pp=4");
+    pin(pins);
+    Result<SearchAnswer> answer = search(graph, jobFor(4, batch), smallCluster(), pins);
+    return answer ? "no error" : answer.error().message;
+  };
+  EXPECT_THAT(message([](Pins &p) {
+                p.schedule = "1f1b";
+                p.virtualStages = 2;
+              }),
+              AllOf(HasSubstr("--schedule 1f1b"), HasSubstr("--virtual-stages 2")));
+  EXPECT_THAT(message([](Pins &p) {
+                p.schedule = "interleaved";
+                p.virtualStages = 1;
+              }),
+              AllOf(HasSubstr("--schedule interleaved"), HasSubstr("--virtual-stages 1")));
+  EXPECT_THAT(message([](Pins &p) { p.placement = "w"; }), HasSubstr("placements are loop, v"));
+  EXPECT_THAT(message([](Pins &p) {
+                p.mesh = *parseMesh("dp=4");
+                p.schedule = "zero-bubble";
+              }),
+              HasSubstr("of which --mesh has none"));
+  EXPECT_THAT(message(
+                  [](Pins &p) {
+                    p.schedule = "interleaved";
+                    p.microBatch = 1;
+                  },
+                  6),
+              HasSubstr("micro-batches that its 4 stages divide, not 6"));
+}
+
 TEST(Search, IsDeterministicToTheByte) {
   Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
   auto plan = [&] { return writePlan(search(graph, jobFor(8, 16), smallCluster(), {})->plan); };

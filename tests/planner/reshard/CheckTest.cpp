@@ -53,15 +53,15 @@ TEST(WhyInvalidAssignment, NamesTheParameterAndTheReason) {
 TEST(WhyInvalidAssignment, ValuesDoNotFlowAgainstTheirPass) {
   Case c;
   c.a.numStages = 2;
-  c.g.opOf(c.g.valueIndex("relu")).stage = 1;
+  c.g.opOf(c.g.valueIndex("relu")).chunk = 1;
   EXPECT_EQ(c.why(), "op 'fc2': it is on stage 0 and uses 'relu' of stage 1 in the same pass");
   Case backward;
   backward.a.numStages = 2;
-  backward.g.opOf(backward.g.valueIndex("relu.bwd")).stage = 1;
+  backward.g.opOf(backward.g.valueIndex("relu.bwd")).chunk = 1;
   EXPECT_EQ(backward.why(),
             "op 'relu.bwd': it is on stage 1 and uses 'fc2.bwd.x' of stage 0 in the same pass");
   Case none;
-  none.g.opOf(none.g.valueIndex("relu")).stage = 5;
+  none.g.opOf(none.g.valueIndex("relu")).chunk = 5;
   EXPECT_EQ(none.why(), "op 'relu': there is no stage 5");
 }
 

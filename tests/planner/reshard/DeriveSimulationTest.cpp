@@ -101,7 +101,7 @@ private:
   bool usedHere(int value) const {
     const std::vector<int> &users = g.graph.values[value].users;
     return std::any_of(users.begin(), users.end(),
-                       [&](int op) { return g.graph.ops[op].stage == g.stage; });
+                       [&](int op) { return g.graph.ops[op].chunk == g.stage; });
   }
   int gradientPart(int parameter) {
     int x = any(), y = any();
@@ -158,6 +158,37 @@ Assignment randomAssignment(RandomShardings &random, const Graph &graph, const M
   return a;
 }
 
+/// Puts the chunks on fewer stages, in any order.
+void placeChunks(RandomShardings &random, Assignment &a) {
+  int numChunks = a.numStages;
+  a.numStages = 1 + static_cast<int>(random.below(numChunks));
+  for (int chunk = 0; chunk < numChunks; ++chunk)
+    a.chunkStage.push_back(static_cast<int>(random.below(a.numStages)));
+}
+
+/// Parts from the backward some of what no other block waits for.
+int partBackward(RandomShardings &random, Graph &graph) {
+  std::vector<bool> isSkipped(graph.ops.size(), false);
+  for (size_t p = 0; p < graph.parameters.size(); ++p)
+    for (int op : gradientParts(graph, static_cast<int>(p)).skippedAdds)
+      isSkipped[op] = true;
+  int parted = 0;
+  for (size_t i = graph.ops.size(); i-- > 0;) {
+    GraphOp &op = graph.ops[i];
+    if (op.phase != Phase::Backward || op.generator || isSkipped[i] || random.below(3) == 0)
+      continue;
+    bool isWaitedFor = false;
+    for (int value : op.results)
+      for (int user : graph.values[value].users)
+        isWaitedFor |= !isSkipped[user] && (graph.ops[user].phase != Phase::Weight ||
+                                            graph.ops[user].chunk != op.chunk);
+    if (!isWaitedFor)
+      op.phase = Phase::Weight;
+    parted += !isWaitedFor;
+  }
+  return parted;
+}
+
 class DeriveSimulation : public testing::TestWithParam<int> {};
 
 TEST_P(DeriveSimulation, EqualsTheSerialStep) {
@@ -176,6 +207,29 @@ TEST_P(DeriveSimulation, EqualsTheSerialStep) {
     reshards += static_cast<int64_t>(d.reshards.size());
   }
   EXPECT_GT(reshards, 400);
+}
+
+// Chunks of one stage hand values to each other; the weight phase reads what the others keep.
+TEST_P(DeriveSimulation, EqualsTheSerialStepWithVirtualStages) {
+  RandomShardings random(GetParam() * 104729 + 3);
+  const std::vector<Mesh> meshes = {{{{"dp", 2}, {"tp", 2}}}, {{{"dp", 4}}}};
+  int parted = 0, handed = 0;
+  for (int i = 0; i < 40; ++i) {
+    int numChunks = 2 + static_cast<int>(random.below(4));
+    RandomStep step(random, numChunks);
+    const Mesh &mesh = meshes[random.below(2)];
+    Assignment a = randomAssignment(random, step.g.graph, mesh, numChunks);
+    placeChunks(random, a);
+    if (random.below(3))
+      parted += partBackward(random, step.g.graph);
+    ASSERT_EQ(whyInvalid(step.g.graph, a), "");
+    Derivation d = derive(step.g.graph, a);
+    ASSERT_EQ(test::GraphSimulator(step.g.graph, a, d).run(), "") << "case " << i;
+    for (const Residual &r : d.residuals)
+      handed += r.phase != Phase::Forward;
+  }
+  EXPECT_GT(parted, 50);
+  EXPECT_GT(handed, 50);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, DeriveSimulation, testing::Range(0, 8));

@@ -83,7 +83,7 @@ int GraphBuilder::addOp(GraphOp op, const std::string &spec) {
     if (users.empty() || users.back() != index)
       users.push_back(index);
   }
-  op.stage = stage;
+  op.chunk = stage;
   graph.ops.push_back(op);
   return op.results[0];
 }
@@ -174,7 +174,7 @@ Assignment replicated(const Graph &graph, const Mesh &mesh) {
   assignment.mesh = mesh;
   assignment.pipelineAxis = mesh.axisIndex("pp");
   for (const GraphOp &op : graph.ops)
-    assignment.numStages = std::max(assignment.numStages, op.stage + 1);
+    assignment.numStages = std::max(assignment.numStages, op.chunk + 1);
   assignment.strategies.resize(graph.ops.size());
   assignment.parameterPlans.resize(graph.parameters.size());
   return assignment;

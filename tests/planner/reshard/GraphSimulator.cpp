@@ -126,11 +126,10 @@ void GraphSimulator::provideInputs() {
       }
     Ranks ranks = distribute(assignment.mesh, v.layout, sharding,
                              [&](int64_t index) { return serial[value].data[index]; });
-    for (int stage = 0; stage < assignment.numStages; ++stage) {
-      blocks[{stage, Phase::Forward}][{value, sharding}] = ranks;
-      if (generated || isParameter)
-        blocks[{stage, Phase::Backward}][{value, sharding}] = ranks;
-    }
+    for (int chunk = 0; chunk < assignment.numChunks(); ++chunk)
+      for (Phase phase : {Phase::Forward, Phase::Backward, Phase::Weight})
+        if (phase == Phase::Forward || generated || isParameter)
+          blocks[{chunk, phase}][{value, sharding}] = ranks;
   }
 }
 
@@ -139,16 +138,21 @@ const GraphSimulator::Ranks *GraphSimulator::get(const Block &block, int value,
   auto found = blocks[block].find({value, sharding});
   if (found != blocks[block].end())
     return &found->second;
-  fail(nameOf(value) + " is not at hand as " + toString(assignment.mesh, sharding) + " on stage " +
-       std::to_string(block.stage) +
-       (block.phase == Phase::Forward ? " in forward" : " in backward"));
+  // Another block of the same stage may keep it: one that runs before.
+  for (const Residual &r : derivation.residuals) {
+    Block keeper{r.chunk, r.phase};
+    bool isBefore = keeper.phase != block.phase     ? keeper.phase < block.phase
+                    : block.phase == Phase::Forward ? keeper.chunk < block.chunk
+                                                    : keeper.chunk > block.chunk;
+    auto kept = blocks[keeper].find({value, sharding});
+    if (r.value == value && r.sharding == sharding && isBefore && kept != blocks[keeper].end() &&
+        assignment.stageOf(r.chunk) == assignment.stageOf(block.chunk))
+      return &kept->second;
+  }
+  const char *phases[] = {"forward", "backward", "the weight phase"};
+  fail(nameOf(value) + " is not at hand as " + toString(assignment.mesh, sharding) + " in chunk " +
+       std::to_string(block.chunk) + " in " + phases[int(block.phase)]);
   return nullptr;
-}
-
-void GraphSimulator::keepResiduals() {
-  for (const Residual &r : derivation.residuals)
-    if (const Ranks *ranks = get({r.stage, Phase::Forward}, r.value, r.sharding))
-      blocks[{r.stage, Phase::Backward}][{r.value, r.sharding}] = *ranks;
 }
 
 GraphSimulator::Ranks GraphSimulator::reshardTensor(const Reshard &reshard, Ranks ranks) {
@@ -163,32 +167,33 @@ GraphSimulator::Ranks GraphSimulator::reshardTensor(const Reshard &reshard, Rank
 void GraphSimulator::runReshards(const std::function<bool(const Reshard &)> &mine) {
   for (; cursor < derivation.reshards.size() && mine(derivation.reshards[cursor]); ++cursor) {
     const Reshard &r = derivation.reshards[cursor];
-    const Ranks *from = get({r.stage, r.phase}, r.value, r.from);
+    const Ranks *from = get({r.chunk, r.phase}, r.value, r.from);
+    if (r.stage != assignment.stageOf(r.chunk))
+      fail("a reshard of " + nameOf(r.value) + " is not on the stage of its chunk");
     if (!from)
       return;
     if (r.where != Where::Stage) {
-      blocks[{r.stage, r.phase}][{r.value, r.to}] = reshardTensor(r, *from);
+      blocks[{r.chunk, r.phase}][{r.value, r.to}] = reshardTensor(r, *from);
       continue;
     }
-    int to = r.steps.at(0).stages.at(1);
-    bool listed = std::any_of(
-        derivation.transfers.begin(), derivation.transfers.end(), [&](const Transfer &t) {
-          return t.value == r.value && t.fromStage == r.stage && t.toStage == to &&
-                 t.phase == r.phase && t.sharding == r.from;
-        });
-    if (!listed)
-      fail("a send of " + nameOf(r.value) + " is not among the transfers");
+    const std::vector<int> ends = r.steps.at(0).stages;
+    const Transfer &t = derivation.transfers.at(numSent++); // listed in the order of the sends
+    if (t.value != r.value || t.fromChunk != r.chunk || t.phase != r.phase ||
+        t.sharding != r.from || assignment.stageOf(t.toChunk) != ends.at(1) ||
+        r.stage != ends.at(0) || ends.at(0) == ends.at(1))
+      return fail("a send of " + nameOf(r.value) + " is not the next of the transfers");
     Ranks copy = *from;
-    blocks[{to, r.phase}][{r.value, r.from}] = std::move(copy);
+    blocks[{t.toChunk, r.phase}][{r.value, r.from}] = std::move(copy);
   }
 }
 
 void GraphSimulator::runOp(int index) {
   const GraphOp &op = graph.ops[index];
-  Block block{op.stage, op.phase};
+  Block block{op.chunk, op.phase};
   runReshards([&](const Reshard &r) {
-    bool late =
-        r.where == Where::Stage && r.phase == op.phase && graph.values[r.value].producer < index;
+    bool late = r.where == Where::Stage &&
+                (r.phase == Phase::Forward) == (op.phase == Phase::Forward) &&
+                graph.values[r.value].producer < index;
     return !r.perStep && (r.op == index || late);
   });
   std::vector<const Ranks *> operands;
@@ -238,9 +243,9 @@ void GraphSimulator::compare(const std::string &what, int value, const Sharding 
 void GraphSimulator::finishLoss() {
   if (graph.loss < 0)
     return;
-  int stage = graph.ops[graph.values[graph.loss].producer].stage;
+  int chunk = graph.ops[graph.values[graph.loss].producer].chunk;
   Sharding sharding = derivation.home[graph.loss];
-  const Ranks *ranks = get({stage, Phase::Forward}, graph.loss, sharding);
+  const Ranks *ranks = get({chunk, Phase::Forward}, graph.loss, sharding);
   if (!ranks)
     return;
   Ranks loss = *ranks;
@@ -271,10 +276,12 @@ void GraphSimulator::finishGradient(int p) {
     byStage[stage] =
         distribute(assignment.mesh, layout, derivation.gradient[p], [](int64_t) { return 0; });
   for (const GradientParts::Part &part : derivation.gradientParts[p].parts) {
-    const Ranks *ranks = get({part.stage, Phase::Backward}, part.value, derivation.gradient[p]);
-    if (!ranks || !byStage.count(part.stage))
+    Phase phase = graph.ops[graph.values[part.value].producer].phase;
+    const Ranks *ranks = get({part.chunk, phase}, part.value, derivation.gradient[p]);
+    int stage = assignment.stageOf(part.chunk);
+    if (!ranks || !byStage.count(stage))
       return fail("a part of a gradient is on a stage without the parameter");
-    addTo(byStage[part.stage], *ranks);
+    addTo(byStage[stage], *ranks);
   }
   std::map<int, Sharding> sharding;
   std::map<int, Ranks> summed;
@@ -307,12 +314,7 @@ void GraphSimulator::finishGradient(int p) {
 
 std::string GraphSimulator::run() {
   provideInputs();
-  bool forward = true;
   for (size_t op = 0; op < graph.ops.size() && failure.empty(); ++op) {
-    if (forward && graph.ops[op].phase == Phase::Backward) {
-      forward = false;
-      keepResiduals();
-    }
     int index = static_cast<int>(op);
     bool skipped = false;
     for (const GradientParts &parts : derivation.gradientParts)
@@ -325,8 +327,8 @@ std::string GraphSimulator::run() {
     fail("a reshard of " + nameOf(derivation.reshards[cursor].value) + " belongs to no op");
   for (auto [state, updated] : graph.stateUpdates)
     if (failure.empty()) {
-      int stage = graph.ops[graph.values[updated].producer].stage;
-      if (const Ranks *ranks = get({stage, Phase::Forward}, updated, derivation.home[state]))
+      int chunk = graph.ops[graph.values[updated].producer].chunk;
+      if (const Ranks *ranks = get({chunk, Phase::Forward}, updated, derivation.home[state]))
         compare("state", updated, derivation.home[state], *ranks);
     }
   if (failure.empty())

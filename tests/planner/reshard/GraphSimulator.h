@@ -35,15 +35,14 @@ private:
   using Ranks = std::vector<LocalTensor>;
   using Key = std::pair<int, Sharding>;
   struct Block {
-    int stage;
+    int chunk;
     Phase phase;
     bool operator<(const Block &o) const {
-      return stage != o.stage ? stage < o.stage : phase < o.phase;
+      return chunk != o.chunk ? chunk < o.chunk : phase < o.phase;
     }
   };
 
   void provideInputs();
-  void keepResiduals();
   void runOp(int op);
   /// Runs the reshards at the cursor for as long as `mine` says.
   void runReshards(const std::function<bool(const Reshard &)> &mine);
@@ -63,7 +62,8 @@ private:
   const Derivation &derivation;
   std::vector<LocalTensor> serial;
   std::map<Block, std::map<Key, Ranks>> blocks;
-  size_t cursor = 0; // into derivation.reshards
+  size_t cursor = 0;  // into derivation.reshards
+  size_t numSent = 0; // of derivation.transfers
   std::string failure;
 };
 

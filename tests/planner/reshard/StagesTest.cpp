@@ -60,8 +60,8 @@ TEST(Stages, ValuesAreSentDirectlyAndOnce) {
   Derivation d = m.derived();
   std::vector<std::string> sends;
   for (const Transfer &t : d.transfers)
-    sends.push_back(m.nameOf(t.value) + " " + std::to_string(t.fromStage) + "->" +
-                    std::to_string(t.toStage) + (t.phase == Phase::Forward ? " f" : " b"));
+    sends.push_back(m.nameOf(t.value) + " " + std::to_string(t.fromChunk) + "->" +
+                    std::to_string(t.toChunk) + (t.phase == Phase::Forward ? " f" : " b"));
   // The mask is a generator, the labels are fed: neither travels; the table's gradient is summed
   // once per step instead.
   EXPECT_EQ(sends,
@@ -111,7 +111,7 @@ TEST(Stages, PartsOfAGradientLieBelowSumsOfOneStage) {
   GradientParts parts = gradientParts(g.graph, 0);
   std::vector<std::string> names;
   for (const GradientParts::Part &part : parts.parts)
-    names.push_back(std::to_string(part.stage) + " " + m.nameOf(part.value));
+    names.push_back(std::to_string(part.chunk) + " " + m.nameOf(part.value));
   EXPECT_EQ(names, (std::vector<std::string>{"0 embed.bwd", "0 embed.bwd.again", "1 head.bwd.w"}));
   EXPECT_EQ(parts.skippedAdds, (std::vector<int>{g.opIndex("tie"), g.opIndex("last")}));
 }
@@ -135,7 +135,7 @@ TEST(Stages, ResidualsAreListedPerStage) {
   Derivation d = m.derived();
   std::vector<std::string> kept;
   for (const Residual &r : d.residuals)
-    kept.push_back(m.nameOf(r.value) + "@" + std::to_string(r.stage));
+    kept.push_back(m.nameOf(r.value) + "@" + std::to_string(r.chunk));
   EXPECT_EQ(kept,
             (std::vector<std::string>{"head@1", "labels@1", "layer1@1", "layer0@1", "ids@0"}));
 }
@@ -160,9 +160,9 @@ TEST(Stages, ForwardValueForAnEarlierBackwardComesWithTheCotangents) {
   ASSERT_EQ(d.transfers.size(), 2u);
   EXPECT_EQ(d.transfers[1].value, z);
   EXPECT_EQ(d.transfers[1].phase, Phase::Backward);
-  EXPECT_EQ(d.transfers[1].fromStage, 1);
+  EXPECT_EQ(d.transfers[1].fromChunk, 1);
   ASSERT_EQ(d.residuals.size(), 1u);
-  EXPECT_EQ(d.residuals[0].stage, 1);
+  EXPECT_EQ(d.residuals[0].chunk, 1);
 }
 
 TEST(Stages, PendingValuesAreNotDeferredAcrossStages) {

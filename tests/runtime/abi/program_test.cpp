@@ -28,7 +28,7 @@ Program example() {
 /// The file around a payload, with the right hash.
 std::string framed(const std::string &payload) {
   std::string text(fileBegin);
-  text += "1";
+  text += std::to_string(fileVersion);
   text += fileHash;
   text += sha256Hex(payload);
   text += filePayload;
@@ -75,18 +75,18 @@ TEST(ProgramText, RoundTripKeepsAttributesOfEveryKind) {
                           {"texts", std::vector<std::string>{"a", ""}},
                           {"noTexts", std::vector<std::string>{}}};
   Program program = example();
-  program.stages[0].forward.instructions[1].attrs = attrs;
-  ASSERT_EQ(program.stages[0].forward.instructions[1].kind, InstructionKind::Kernel);
+  program.stages[0].chunks[0].forward.instructions[1].attrs = attrs;
+  ASSERT_EQ(program.stages[0].chunks[0].forward.instructions[1].kind, InstructionKind::Kernel);
   Result<Program> read = readProgram(writeProgram(program));
   ASSERT_TRUE(read) << read.error().message;
-  const kernels::Attrs &got = read->stages[0].forward.instructions[1].attrs;
+  const kernels::Attrs &got = read->stages[0].chunks[0].forward.instructions[1].attrs;
   EXPECT_TRUE(got == attrs);
   EXPECT_TRUE(std::signbit(got.getDouble("minusZero")));
 
-  program.stages[0].forward.instructions[1].attrs = {{"nan", std::nan("")}};
+  program.stages[0].chunks[0].forward.instructions[1].attrs = {{"nan", std::nan("")}};
   read = readProgram(writeProgram(program));
   ASSERT_TRUE(read);
-  EXPECT_TRUE(std::isnan(read->stages[0].forward.instructions[1].attrs.getDouble("nan")));
+  EXPECT_TRUE(std::isnan(read->stages[0].chunks[0].forward.instructions[1].attrs.getDouble("nan")));
 }
 
 TEST(ProgramText, RoundTripKeepsWhatATensorStartsAt) {
@@ -121,21 +121,24 @@ TEST(ProgramText, RoundTripKeepsTablesSubAxesAndEveryCollective) {
   Communication half;
   half.axes = {{1, 2, 2}};
   half.dim = 0, half.segments = {{1, 2, 1}};
-  stage.forward.instructions.push_back({"c", InstructionKind::Kernel, "constant", {}, {}, {}, {a}});
-  stage.forward.instructions.push_back({"s", InstructionKind::ShardSlice, "", {}, half, {a}, {b}});
+  stage.chunks[0].forward.instructions.push_back(
+      {"c", InstructionKind::Kernel, "constant", {}, {}, {}, {a}});
+  stage.chunks[0].forward.instructions.push_back(
+      {"s", InstructionKind::ShardSlice, "", {}, half, {a}, {b}});
   Communication exchange = half;
   exchange.splitDim = 1, exchange.splitSegments = {{1, 1, 2}, {1, 2, 1}};
-  stage.forward.instructions.push_back(
+  stage.chunks[0].forward.instructions.push_back(
       {"x", InstructionKind::AllToAll, "", {}, exchange, {b}, {c}});
   Communication most;
   most.axes = half.axes, most.reduce = ReduceKind::Max;
-  stage.forward.instructions.push_back({"m", InstructionKind::AllReduce, "", {}, most, {a}, {d}});
+  stage.chunks[0].forward.instructions.push_back(
+      {"m", InstructionKind::AllReduce, "", {}, most, {a}, {d}});
   ASSERT_TRUE(checkWellFormed(program)) << checkWellFormed(program).error().message;
 
   Result<Program> read = readProgram(writeProgram(program));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(writeProgram(*read), writeProgram(program));
-  const auto &instructions = read->stages[0].forward.instructions;
+  const auto &instructions = read->stages[0].chunks[0].forward.instructions;
   EXPECT_EQ(instructions[1].comm.axes, half.axes);
   EXPECT_EQ(instructions[2].comm.splitSegments, exchange.splitSegments);
   EXPECT_EQ(instructions[3].comm.reduce, ReduceKind::Max);
@@ -166,7 +169,7 @@ TEST(ProgramText, AnyDamageOfASmallProgramIsDetected) {
   program.mesh.axes = {{"dp", 2}};
   program.stages.resize(1);
   program.stages[0].values = {{kernels::DType::F32, {3}}};
-  program.stages[0].forward.instructions = {
+  program.stages[0].chunks[0].forward.instructions = {
       {"c", InstructionKind::Kernel, "constant", {{"value", 0.5}}, {}, {}, {0}}};
   const std::string text = writeProgram(program);
   ASSERT_TRUE(readProgram(text));
@@ -196,8 +199,8 @@ TEST(ProgramText, ErrorsSayWhatTheFileIs) {
   expectRejected("{}", "does not begin as a tbc program");
   std::string text = writeProgram(example());
   std::string other = text;
-  other.replace(other.find("\"version\":1"), 11, "\"version\":2");
-  expectRejected(other, "version \"2\"");
+  other.replace(other.find("\"version\":2"), 11, "\"version\":3");
+  expectRejected(other, "version \"3\"");
   other = text;
   other[other.size() / 2] ^= 1;
   expectRejected(other, "damaged");

@@ -24,7 +24,7 @@ Instruction &instruction(Program &program, int stage, schedule::Action::Kind kin
     if (i.kind == wanted)
       return i;
   ADD_FAILURE() << "no such instruction";
-  return program.stages[0].forward.instructions[0];
+  return program.stages[0].chunks[0].forward.instructions[0];
 }
 
 TEST(WellFormed, AcceptsWhatBuildersBuild) {
@@ -60,14 +60,17 @@ TEST(WellFormed, RejectsWhatCannotBeExecuted) {
        [](Program &p) { p.stages[0].slots.push_back(p.stages[0].slots[1]); }},
       {"known: lr", [](Program &p) { p.stages[0].slots.back().name = "learning_rate"; }},
       {"without dims", [](Program &p) { p.stages[0].slots.back().type.shape = {1}; }},
-      {"forward block, arguments", [](Program &p) { p.stages[0].forward.arguments[0].slot = 99; }},
-      {"forward block, results", [](Program &p) { p.stages[0].forward.results[0].value = -3; }},
+      {"forward block, arguments",
+       [](Program &p) { p.stages[0].chunks[0].forward.arguments[0].slot = 99; }},
+      {"forward block, results",
+       [](Program &p) { p.stages[0].chunks[0].forward.results[0].value = -3; }},
       {"slot \"x\" is",
        [](Program &p) {
-         p.stages[0].forward.arguments[0].slot = 0;
+         p.stages[0].chunks[0].forward.arguments[0].slot = 0;
          p.stages[0].values[0].shape = {1};
        }},
-      {"no value %-1", [](Program &p) { p.stages[0].forward.instructions[0].operands[0] = -1; }},
+      {"no value %-1",
+       [](Program &p) { p.stages[0].chunks[0].forward.instructions[0].operands[0] = -1; }},
       {"differ in another dim",
        [](Program &p) {
          Instruction &i = instruction(p, 1, Kind::Update, InstructionKind::AllGather);

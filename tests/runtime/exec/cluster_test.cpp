@@ -265,13 +265,13 @@ TEST(Cluster, AccumulatorsMayBeWiderThanWhatTheyGather) {
   Program narrow = mlpProgram(o);
   // The gradient of W1 leaves backward rounded to bf16.
   program::Stage &stage = narrow.stages[0];
-  program::BlockResult &result = stage.backward.results[0];
+  program::BlockResult &result = stage.chunks[0].backward.results[0];
   ASSERT_EQ(stage.slots[result.slot].name, "W1.grad");
   program::Instruction cast;
   cast.id = "narrow", cast.op = "cast", cast.operands = {result.value};
   cast.results = {program::ValueId(stage.values.size())};
   stage.values.push_back({DType::BF16, {o.width, o.width}});
-  stage.backward.instructions.push_back(cast);
+  stage.chunks[0].backward.instructions.push_back(cast);
   result.value = cast.results[0];
   for (Arith arith : {Arith::Residue61, Arith::Native}) {
     Result<SimulatedCluster> cluster = SimulatedCluster::create(narrow, {arith});
@@ -408,7 +408,7 @@ TEST(Failure, AMissingInputNamesItAndItsRank) {
 TEST(Failure, AnUnknownKernelIsRefusedAtOnce) {
   MlpOptions o;
   Program program = mlpProgram(o);
-  program.stages[0].forward.instructions[0].op = "einsumm";
+  program.stages[0].chunks[0].forward.instructions[0].op = "einsumm";
   Error error = errorOf(program, o, stepInputs(o, 1, Arith::Native));
   EXPECT_EQ(error.code, ErrorCode::Usage);
   EXPECT_THAT(error.message, HasSubstr("stage 0, forward block, instruction 0 (\"fc0\", einsumm)"));
@@ -417,7 +417,8 @@ TEST(Failure, AnUnknownKernelIsRefusedAtOnce) {
 TEST(Failure, AKernelErrorNamesTheInstruction) {
   MlpOptions o;
   Program program = mlpProgram(o);
-  program.stages[0].forward.instructions[0].attrs.set("out_labels", std::vector<int64_t>{0});
+  program.stages[0].chunks[0].forward.instructions[0].attrs.set("out_labels",
+                                                                std::vector<int64_t>{0});
   Error error = errorOf(program, o, stepInputs(o, 1, Arith::Native));
   EXPECT_EQ(error.code, ErrorCode::RankFailed);
   EXPECT_THAT(error.message, HasSubstr("(\"fc0\", einsum), micro-batch 0"));
@@ -427,7 +428,7 @@ TEST(Failure, AReceiveWithoutItsSendIsAHangThatNamesTheInstruction) {
   MlpOptions o;
   o.pp = 2;
   Program program = mlpProgram(o);
-  program.stages[0].forward.instructions.pop_back(); // the send
+  program.stages[0].chunks[0].forward.instructions.pop_back(); // the send
   Error error = errorOf(program, o, stepInputs(o, 1, Arith::Native));
   EXPECT_EQ(error.code, ErrorCode::HangDetected);
   EXPECT_THAT(error.message, HasSubstr("stage 1, forward block, instruction 0 (\"recv1\", recv)"));

@@ -5,19 +5,55 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
+#include <random>
 
 namespace tbc::schedule {
 namespace {
 
 using Kind = Action::Kind;
-constexpr ScheduleKind kinds[] = {ScheduleKind::GPipe, ScheduleKind::OneFOneB};
+constexpr ScheduleKind kinds[] = {ScheduleKind::GPipe, ScheduleKind::OneFOneB,
+                                  ScheduleKind::Interleaved, ScheduleKind::ZeroBubble};
 
-/// Calls `check` for every kind, up to 5 stages and up to 9 micro-batches.
+std::string describe(ScheduleKind kind, const Pipeline &pipeline, int64_t micro) {
+  std::string text = std::string(name(kind)) + ", " + std::to_string(micro) + " micro-batches on";
+  for (int stage : pipeline.chunkStage)
+    text += " " + std::to_string(stage);
+  return text;
+}
+
+/// Placements of up to 4 chunks per stage on up to 8 stages, and some without any order.
+std::vector<Pipeline> allPipelines() {
+  std::vector<Pipeline> all;
+  for (int stages = 1; stages <= 8; ++stages)
+    for (int chunks = 1; chunks <= 4; ++chunks) {
+      all.push_back(Pipeline::loop(stages, chunks));
+      if (chunks > 1 && stages > 1)
+        all.push_back(Pipeline::vee(stages, chunks));
+    }
+  std::mt19937 random(1);
+  for (int i = 0; i < 10; ++i) {
+    Pipeline pipeline = Pipeline::loop(2 + i % 4, 1 + i % 3);
+    pipeline.chunkStage.push_back(int(random() % unsigned(pipeline.numStages)));
+    std::shuffle(pipeline.chunkStage.begin(), pipeline.chunkStage.end(), random);
+    all.push_back(pipeline);
+  }
+  return all;
+}
+
+/// Calls `check` for every kind, every placement that it takes, and numbers of micro-batches up
+/// to 32.
 template <typename Fn> void forAll(Fn check) {
+  int64_t count = 0;
   for (ScheduleKind kind : kinds)
-    for (int stages = 1; stages <= 5; ++stages)
-      for (int64_t micro = 1; micro <= 9; ++micro)
-        check(kind, stages, micro);
+    for (const Pipeline &pipeline : allPipelines())
+      for (int64_t micro : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 24, 31, 32}) {
+        if (!whyInvalid(kind, pipeline, micro).empty())
+          continue;
+        SCOPED_TRACE(describe(kind, pipeline, micro));
+        check(kind, pipeline, micro);
+        ++count;
+      }
+  EXPECT_GT(count, 1000);
 }
 
 TEST(Schedule, NamesRoundTrip) {
@@ -26,104 +62,252 @@ TEST(Schedule, NamesRoundTrip) {
   EXPECT_EQ(parseScheduleKind("1F1B"), std::nullopt);
 }
 
+TEST(Schedule, PlacementsAreWhatTheirNamesSay) {
+  EXPECT_EQ(Pipeline::plain(3).chunkStage, (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(Pipeline::loop(3, 2).chunkStage, (std::vector<int>{0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(Pipeline::vee(3, 3).chunkStage, (std::vector<int>{0, 1, 2, 2, 1, 0, 0, 1, 2}));
+  EXPECT_EQ(Pipeline::vee(3, 2).chunksOf(1), (std::vector<int>{1, 4}));
+}
+
+TEST(Schedule, WhatCannotBeIsSaid) {
+  auto why = [](ScheduleKind kind, Pipeline pipeline, int64_t micro) {
+    return whyInvalid(kind, pipeline, micro);
+  };
+  EXPECT_EQ(why(ScheduleKind::OneFOneB, Pipeline::plain(4), 1), "");
+  EXPECT_NE(why(ScheduleKind::OneFOneB, Pipeline::loop(4, 2), 8), "");
+  EXPECT_NE(why(ScheduleKind::GPipe, {2, {1, 0}}, 8), "");
+  EXPECT_NE(why(ScheduleKind::Interleaved, Pipeline::plain(4), 8), "");
+  EXPECT_EQ(why(ScheduleKind::Interleaved, Pipeline::loop(4, 2), 6),
+            "schedule interleaved needs a number of micro-batches that its 4 stages divide, not 6");
+  EXPECT_EQ(why(ScheduleKind::Interleaved, Pipeline::vee(4, 2), 6), "");
+  EXPECT_EQ(why(ScheduleKind::ZeroBubble, {3, {0, 2}}, 6), "stage 1 has no chunk");
+  EXPECT_EQ(why(ScheduleKind::ZeroBubble, {2, {0, 2}}, 6), "a chunk lies on stage 2 of 2");
+}
+
 TEST(Schedule, OneFOneBOfTheMiddleStage) {
   std::vector<Action> expected = {{Kind::Forward, 0}, {Kind::Forward, 1},  {Kind::Backward, 0},
                                   {Kind::Forward, 2}, {Kind::Backward, 1}, {Kind::Backward, 2},
                                   {Kind::Update, 0}};
-  EXPECT_EQ(schedule(ScheduleKind::OneFOneB, 3, 3, 1), expected);
+  EXPECT_EQ(schedule(ScheduleKind::OneFOneB, Pipeline::plain(3), 3, 1), expected);
 }
 
-TEST(Schedule, EveryActionOnceAndBackwardAfterForward) {
-  forAll([](ScheduleKind kind, int stages, int64_t micro) {
-    for (int stage = 0; stage < stages; ++stage) {
-      std::vector<Action> actions = schedule(kind, stages, micro, stage);
-      ASSERT_EQ(actions.size(), size_t(2 * micro + 1));
-      EXPECT_EQ(actions.back(), (Action{Kind::Update, 0}));
-      auto place = [&](Action action) {
-        EXPECT_EQ(std::count(actions.begin(), actions.end(), action), 1);
-        return std::find(actions.begin(), actions.end(), action);
-      };
-      for (int64_t m = 0; m < micro; ++m)
-        EXPECT_LT(place({Kind::Forward, m}), place({Kind::Backward, m}));
+TEST(Schedule, ZeroBubbleDelaysWeightsByTheStage) {
+  std::vector<Action> expected = {{Kind::Forward, 0},  {Kind::Backward, 0}, {Kind::Forward, 1},
+                                  {Kind::Backward, 1}, {Kind::Weight, 0},   {Kind::Forward, 2},
+                                  {Kind::Backward, 2}, {Kind::Weight, 1},   {Kind::Weight, 2},
+                                  {Kind::Update, 0}};
+  EXPECT_EQ(schedule(ScheduleKind::ZeroBubble, Pipeline::plain(2), 3, 1), expected);
+}
+
+TEST(Schedule, InterleavedTakesGroupsThroughChunks) {
+  // The first stage of two with two chunks: Megatron-LM (SC 2021), figure 4, for p = 2.
+  std::string text;
+  for (const Action &action : schedule(ScheduleKind::Interleaved, Pipeline::loop(2, 2), 4, 0))
+    text += std::string(1, "FBWU"[int(action.kind)]) + std::to_string(action.chunk) +
+            std::to_string(action.microBatch) + " ";
+  EXPECT_EQ(text, "F00 F01 F10 F11 F02 B10 F03 B11 F12 B00 F13 B01 B12 B13 B02 B03 U00 ");
+}
+
+TEST(Schedule, EveryActionOnceInAnOrderThatCanBe) {
+  forAll([](ScheduleKind kind, const Pipeline &pipeline, int64_t micro) {
+    std::vector<std::vector<Action>> all = schedules(kind, pipeline, micro);
+    for (int stage = 0; stage < pipeline.numStages; ++stage) {
+      const std::vector<Action> &actions = all[stage];
+      int chunks = int(pipeline.chunksOf(stage).size());
+      ASSERT_EQ(actions, schedule(kind, pipeline, micro, stage));
+      ASSERT_EQ(int64_t(actions.size()), (splitsBackward(kind) ? 3 : 2) * micro * chunks + 1);
+      ASSERT_EQ(actions.back(), (Action{Kind::Update, 0}));
+      std::map<std::tuple<Kind, int, int64_t>, size_t> place;
+      for (size_t i = 0; i < actions.size(); ++i)
+        ASSERT_TRUE(
+            place.insert({{actions[i].kind, actions[i].chunk, actions[i].microBatch}, i}).second);
+      for (int chunk = 0; chunk < chunks; ++chunk)
+        for (int64_t m = 0; m < micro; ++m) {
+          ASSERT_TRUE(place.count({Kind::Forward, chunk, m}));
+          ASSERT_TRUE(place.count({Kind::Backward, chunk, m}));
+          ASSERT_LT((place[{Kind::Forward, chunk, m}]), (place[{Kind::Backward, chunk, m}]));
+          if (splitsBackward(kind)) {
+            ASSERT_TRUE(place.count({Kind::Weight, chunk, m}));
+            ASSERT_LT((place[{Kind::Backward, chunk, m}]), (place[{Kind::Weight, chunk, m}]));
+          }
+          // A chunk passes its messages on in the order in which it gets them.
+          for (Kind each : {Kind::Forward, Kind::Backward})
+            if (m > 0)
+              ASSERT_LT((place[{each, chunk, m - 1}]), (place[{each, chunk, m}]));
+        }
     }
   });
 }
 
-TEST(Schedule, MaxInFlightIsWhatTheActionsHold) {
-  forAll([](ScheduleKind kind, int stages, int64_t micro) {
-    for (int stage = 0; stage < stages; ++stage) {
-      int64_t inFlight = 0, most = 0;
-      for (const Action &action : schedule(kind, stages, micro, stage)) {
-        inFlight += action.kind == Kind::Forward ? 1 : action.kind == Kind::Backward ? -1 : 0;
-        most = std::max(most, inFlight);
+/// What mostInFlight says, counted slowly.
+int64_t countedInFlight(const std::vector<Action> &actions, Kind end) {
+  int64_t inFlight = 0, most = 0;
+  for (const Action &action : actions) {
+    inFlight += action.kind == Kind::Forward;
+    most = std::max(most, inFlight);
+    inFlight -= action.kind == end;
+  }
+  return most;
+}
+
+int64_t totalInFlight(const std::vector<Action> &actions, int chunks) {
+  int64_t total = 0;
+  for (const InFlight &chunk : mostInFlight(actions, chunks))
+    total += chunk.untilWeight;
+  return total;
+}
+
+TEST(Schedule, MostInFlightIsWhatTheActionsHold) {
+  forAll([](ScheduleKind kind, const Pipeline &pipeline, int64_t micro) {
+    for (int stage = 0; stage < pipeline.numStages; ++stage) {
+      std::vector<Action> actions = schedule(kind, pipeline, micro, stage);
+      int chunks = int(pipeline.chunksOf(stage).size());
+      Kind end = splitsBackward(kind) ? Kind::Weight : Kind::Backward;
+      EXPECT_EQ(totalInFlight(actions, chunks), countedInFlight(actions, end));
+      for (const InFlight &chunk : mostInFlight(actions, chunks)) {
+        EXPECT_LE(chunk.forward, chunk.untilWeight);
+        EXPECT_LE(chunk.untilWeight, chunk.forward + chunk.weight);
       }
-      EXPECT_EQ(maxInFlight(kind, stages, micro, stage), most);
     }
   });
 }
 
-TEST(Schedule, OneFOneBHoldsNoMoreThanItsDepth) {
-  EXPECT_EQ(maxInFlight(ScheduleKind::OneFOneB, 4, 100, 0), 4);
-  EXPECT_EQ(maxInFlight(ScheduleKind::OneFOneB, 4, 100, 3), 1);
-  EXPECT_EQ(maxInFlight(ScheduleKind::GPipe, 4, 100, 3), 100);
+TEST(Schedule, InFlightHasTheKnownValues) {
+  auto held = [](ScheduleKind kind, const Pipeline &pipeline, int64_t micro, int stage) {
+    return totalInFlight(schedule(kind, pipeline, micro, stage),
+                         int(pipeline.chunksOf(stage).size()));
+  };
+  for (int p = 2; p <= 8; ++p)
+    for (int s = 0; s < p; ++s) {
+      EXPECT_EQ(held(ScheduleKind::GPipe, Pipeline::plain(p), 32, s), 32);
+      EXPECT_EQ(held(ScheduleKind::OneFOneB, Pipeline::plain(p), 32, s), p - s);
+      // ZB-H1 (ICLR 2024, section 2.3): as many on every stage as 1F1B has on the first.
+      EXPECT_EQ(held(ScheduleKind::ZeroBubble, Pipeline::plain(p), 32, s), p);
+      // ZB-V (NeurIPS 2024, table 1): the same in bytes, a chunk being half a stage.
+      EXPECT_EQ(held(ScheduleKind::ZeroBubble, Pipeline::vee(p, 2), 32, s), 2 * p);
+      // Megatron-LM's warm-up (megatron/core/pipeline_parallel/schedules.py): 2 (p - s - 1) +
+      // (v - 1) p forwards, and one more before the first backward.
+      for (int v = 2; v <= 4; ++v)
+        EXPECT_EQ(held(ScheduleKind::Interleaved, Pipeline::loop(p, v), 4 * p, s),
+                  2 * (p - s - 1) + (v - 1) * p + 1);
+    }
+}
+
+TEST(Schedule, GreedyTakesOnNoMoreThanAPipelineOfItsChunks) {
+  forAll([](ScheduleKind kind, const Pipeline &pipeline, int64_t micro) {
+    if (kind != ScheduleKind::Interleaved && kind != ScheduleKind::ZeroBubble)
+      return;
+    for (int stage = 0; stage < pipeline.numStages; ++stage) {
+      std::vector<Action> first;
+      for (const Action &action : schedule(kind, pipeline, micro, stage))
+        if (action.chunk == 0)
+          first.push_back(action);
+      EXPECT_LE(countedInFlight(first, Kind::Backward), pipeline.numChunks());
+    }
+  });
 }
 
 TEST(Timeline, RespectsDependencies) {
-  std::vector<StageTimes> times = {{1, 2}, {3, 1}, {0.5, 4}};
-  double transfer = 0.25;
-  for (ScheduleKind kind : kinds) {
-    Timeline timeline = simulate(kind, times, 6, transfer);
-    std::map<std::pair<int, int64_t>, Event> forward, backward;
-    for (int stage = 0; stage < 3; ++stage) {
+  forAll([](ScheduleKind kind, const Pipeline &pipeline, int64_t micro) {
+    if (micro > 9)
+      return;
+    std::mt19937 random(unsigned(micro) + 100);
+    std::vector<ChunkTimes> times(size_t(pipeline.numChunks()));
+    for (ChunkTimes &chunk : times)
+      chunk = {1.0 + random() % 4, 1.0 + random() % 4, splitsBackward(kind) ? 1.5 : 0, 0.25, 0.5};
+    Timeline timeline = simulate(kind, pipeline, times, micro);
+    std::map<std::tuple<Kind, int, int64_t>, Event> events; // by chunk of the model
+    double end = 0;
+    for (int stage = 0; stage < pipeline.numStages; ++stage) {
       double freeSeconds = 0;
       for (const Event &event : timeline.stages[stage]) {
-        EXPECT_GE(event.startSeconds, freeSeconds) << "a stage does one thing at a time";
+        ASSERT_GE(event.startSeconds, freeSeconds) << "a stage does one thing at a time";
         freeSeconds = event.endSeconds;
-        bool isForward = event.action.kind == Kind::Forward;
-        EXPECT_DOUBLE_EQ(event.endSeconds - event.startSeconds,
-                         isForward ? times[stage].forwardSeconds : times[stage].backwardSeconds);
-        (isForward ? forward : backward)[{stage, event.action.microBatch}] = event;
+        int chunk = pipeline.chunksOf(stage)[event.action.chunk];
+        events[{event.action.kind, chunk, event.action.microBatch}] = event;
       }
+      end = std::max(end, freeSeconds);
     }
-    ASSERT_EQ(forward.size(), 18u);
-    ASSERT_EQ(backward.size(), 18u);
-    for (int64_t m = 0; m < 6; ++m) {
-      for (int stage = 0; stage + 1 < 3; ++stage) {
-        EXPECT_GE((forward[{stage + 1, m}].startSeconds),
-                  (forward[{stage, m}].endSeconds + transfer));
-        EXPECT_GE((backward[{stage, m}].startSeconds),
-                  (backward[{stage + 1, m}].endSeconds + transfer));
+    EXPECT_DOUBLE_EQ(timeline.makespanSeconds, end);
+    EXPECT_DOUBLE_EQ(makespanSeconds(schedules(kind, pipeline, micro), pipeline, times, micro),
+                     end);
+    auto at = [&](Kind each, int chunk, int64_t m) { return events.at({each, chunk, m}); };
+    for (int64_t m = 0; m < micro; ++m)
+      for (int c = 0; c < pipeline.numChunks(); ++c) {
+        bool isLast = c + 1 == pipeline.numChunks();
+        double send = isLast || pipeline.chunkStage[c] == pipeline.chunkStage[c + 1] ? 0 : 1;
+        ASSERT_GE(at(Kind::Backward, c, m).startSeconds, at(Kind::Forward, c, m).endSeconds);
+        if (splitsBackward(kind))
+          ASSERT_GE(at(Kind::Weight, c, m).startSeconds, at(Kind::Backward, c, m).endSeconds);
+        if (isLast)
+          continue;
+        ASSERT_GE(at(Kind::Forward, c + 1, m).startSeconds,
+                  at(Kind::Forward, c, m).endSeconds + send * 0.25);
+        ASSERT_GE(at(Kind::Backward, c, m).startSeconds,
+                  at(Kind::Backward, c + 1, m).endSeconds + send * 0.5);
       }
-      EXPECT_GE((backward[{2, m}].startSeconds), (forward[{2, m}].endSeconds));
-    }
-  }
+  });
 }
 
-TEST(Timeline, EqualStagesTakeTheClosedForm) {
-  forAll([](ScheduleKind kind, int stages, int64_t micro) {
-    Timeline timeline = simulate(kind, std::vector<StageTimes>(stages, {1, 2}), micro);
-    // (m + p - 1)(f + b), the bubble being (p - 1)(f + b) on every stage: Megatron-LM (SC
-    // 2021), 2.2.
-    EXPECT_DOUBLE_EQ(timeline.makespanSeconds, 3.0 * double(micro + stages - 1));
-    for (int stage = 0; stage < stages; ++stage)
-      EXPECT_DOUBLE_EQ(timeline.bubbleSeconds(stage), 3.0 * (stages - 1));
-    EXPECT_DOUBLE_EQ(makespanSeconds(kind, std::vector<StageTimes>(stages, {1, 2}), micro),
-                     timeline.makespanSeconds);
-  });
+/// The bubble of every stage, which the closed forms say is the same.
+double bubble(ScheduleKind kind, const Pipeline &pipeline, int64_t micro, ChunkTimes times) {
+  Timeline timeline =
+      simulate(kind, pipeline, std::vector<ChunkTimes>(pipeline.numChunks(), times), micro);
+  for (int stage = 0; stage < pipeline.numStages; ++stage)
+    EXPECT_NEAR(timeline.bubbleSeconds(stage), timeline.bubbleSeconds(0), 1e-9);
+  return timeline.bubbleSeconds(0);
+}
+
+TEST(Timeline, BubblesHaveTheClosedForms) {
+  for (int p = 1; p <= 8; ++p)
+    for (int64_t m = 1; m <= 32; ++m) {
+      SCOPED_TRACE(std::to_string(p) + " stages, " + std::to_string(m) + " micro-batches");
+      Pipeline plain = Pipeline::plain(p);
+      // (p - 1)(f + b), of the makespan (p - 1) / (m + p - 1): GPipe (NeurIPS 2019), section 2.3;
+      // Megatron-LM (SC 2021), section 2.2.1.
+      for (ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
+        EXPECT_NEAR(bubble(kind, plain, m, {1, 2}), 3.0 * (p - 1), 1e-9);
+        double makespan =
+            simulate(kind, plain, std::vector<ChunkTimes>(p, {1, 2}), m).makespanSeconds;
+        EXPECT_NEAR(3.0 * (p - 1) / makespan, double(p - 1) / double(m + p - 1), 1e-9);
+      }
+      // Of the ideal time (p - 1) / (v m): Megatron-LM (SC 2021), section 2.2.2.
+      for (int v = 2; v <= 4 && m % p == 0; ++v)
+        EXPECT_NEAR(bubble(ScheduleKind::Interleaved, Pipeline::loop(p, v), m, {1, 2}) /
+                        (3.0 * v * double(m)),
+                    double(p - 1) / double(v * m), 1e-9);
+      // (p - 1)(f + b - w): Qi et al. (ICLR 2024), table 1, for f = b = w and enough micro-batches
+      // to fill the pipeline.
+      if (m >= p)
+        EXPECT_NEAR(bubble(ScheduleKind::ZeroBubble, plain, m, {1, 1, 1}), 1.0 * (p - 1), 1e-9);
+      // Nothing but the wait for the first input, f (p - 1) of half a stage: Qi et al. (NeurIPS
+      // 2024), section 4.
+      if (m >= 2 * p - 1)
+        EXPECT_NEAR(bubble(ScheduleKind::ZeroBubble, Pipeline::vee(p, 2), m, {1, 1, 1}),
+                    1.0 * (p - 1), 1e-9);
+    }
+}
+
+TEST(Timeline, ZeroBubbleIsNoSlowerThanOneFOneB) {
+  for (int p = 2; p <= 8; ++p)
+    for (int64_t m = 1; m <= 32; ++m)
+      EXPECT_LE(bubble(ScheduleKind::ZeroBubble, Pipeline::plain(p), m, {1, 1, 1}),
+                bubble(ScheduleKind::OneFOneB, Pipeline::plain(p), m, {1, 2}) + 1e-9);
 }
 
 TEST(Timeline, ASlowStageSetsThePace) {
   // The slow middle stage works without a pause from its first input to its last backward.
-  std::vector<StageTimes> times = {{1, 1}, {5, 5}, {1, 1}};
-  double seconds = makespanSeconds(ScheduleKind::OneFOneB, times, 10);
+  std::vector<ChunkTimes> times = {{1, 1}, {5, 5}, {1, 1}};
+  double seconds = simulate(ScheduleKind::OneFOneB, Pipeline::plain(3), times, 10).makespanSeconds;
   EXPECT_GE(seconds, 1 + 10 * 10.0 + 1);
   EXPECT_LE(seconds, 1 + 10 * 10.0 + 1 + 2 + 5);
 }
 
 TEST(Timeline, TransfersLengthenTheFillAndTheDrain) {
-  std::vector<StageTimes> times(3, {1, 1});
+  std::vector<ChunkTimes> times(3, {1, 1, 0, 0.5, 0.5});
   // One micro-batch passes two links forward and two back.
-  EXPECT_DOUBLE_EQ(makespanSeconds(ScheduleKind::GPipe, times, 1, 0.5), 6 + 4 * 0.5);
+  EXPECT_DOUBLE_EQ(simulate(ScheduleKind::GPipe, Pipeline::plain(3), times, 1).makespanSeconds,
+                   6 + 4 * 0.5);
 }
 
 } // namespace

@@ -14,8 +14,8 @@ std::vector<std::vector<RankOp>> rankOps(const Program &program) {
     std::vector<int64_t> coordinates = program.mesh.coordinates(rank);
     const program::Stage &stage = program.stages[program.stageOf(coordinates)];
     std::vector<RankOp> &ops = ranks.emplace_back();
-    for (size_t i = 0; i < stage.forward.instructions.size(); ++i) {
-      const Instruction &instruction = stage.forward.instructions[i];
+    for (size_t i = 0; i < stage.chunks[0].forward.instructions.size(); ++i) {
+      const Instruction &instruction = stage.chunks[0].forward.instructions[i];
       if (instruction.kind == InstructionKind::Kernel)
         continue;
       RankOp op;

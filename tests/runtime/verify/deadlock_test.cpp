@@ -143,11 +143,11 @@ Program programOf(const Schedule &schedule, int64_t numData) {
       return ValueId(stage.values.size()) - 1;
     };
     ValueId last = newValue();
-    stage.forward.instructions.push_back(
+    stage.chunks[0].forward.instructions.push_back(
         {"first", InstructionKind::Kernel, "constant", {}, {}, {}, {last}});
     for (const StageOp &op : schedule[s]) {
       Instruction instruction;
-      instruction.id = "op" + std::to_string(stage.forward.instructions.size());
+      instruction.id = "op" + std::to_string(stage.chunks[0].forward.instructions.size());
       instruction.kind = op.kind;
       instruction.comm.peerStage = op.peer;
       instruction.comm.channel = op.channel;
@@ -164,7 +164,7 @@ Program programOf(const Schedule &schedule, int64_t numData) {
         last = newValue();
         instruction.results = {last};
       }
-      stage.forward.instructions.push_back(std::move(instruction));
+      stage.chunks[0].forward.instructions.push_back(std::move(instruction));
     }
   }
   return program;
@@ -178,7 +178,7 @@ struct Counts {
 bool hasAmbiguousChannel(const Program &program) {
   for (const Stage &stage : program.stages) {
     std::set<std::tuple<InstructionKind, int, int64_t>> seen;
-    for (const Instruction &i : stage.forward.instructions)
+    for (const Instruction &i : stage.chunks[0].forward.instructions)
       if (i.comm.peerStage >= 0 && !seen.insert({i.kind, i.comm.peerStage, i.comm.channel}).second)
         return true;
   }

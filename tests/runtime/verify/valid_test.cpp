@@ -26,8 +26,8 @@ TEST(Verify, AcceptsRandomValidPrograms) {
                         << show(program);
     for (const Stage &stage : program.stages)
       numInstructions +=
-          int64_t(stage.forward.instructions.size() + stage.backward.instructions.size() +
-                  stage.update.instructions.size());
+          int64_t(stage.chunks[0].forward.instructions.size() +
+                  stage.chunks[0].backward.instructions.size() + stage.update.instructions.size());
   }
   std::printf("%d programs of %lld instructions on average\n", n, (long long)numInstructions / n);
 }

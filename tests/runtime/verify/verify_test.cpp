@@ -126,14 +126,14 @@ TEST(Dataflow, RejectsReadsBeforeWrites) {
       {"instructions swapped",
        options(),
        [](Program &p) {
-         Instructions &i = p.stages[0].forward.instructions;
+         Instructions &i = p.stages[0].chunks[0].forward.instructions;
          std::swap(i[find(i, "fc0")], i[find(i, "relu0")]);
        },
        {"stage 0, forward block, instruction 0 (\"relu0\", relu)", "read before it is written"}},
       {"instruction doubled",
        options(),
        [](Program &p) {
-         Instructions &i = p.stages[1].backward.instructions;
+         Instructions &i = p.stages[1].chunks[0].backward.instructions;
          i.insert(i.begin() + 1, i[0]);
        },
        {"stage 1, backward block, instruction 1", "defined twice"}},
@@ -148,14 +148,14 @@ TEST(Dataflow, RejectsReadsBeforeWrites) {
       {"value of another block",
        options(),
        [](Program &p) {
-         ValueId theirs = p.stages[0].forward.instructions[0].operands[0];
+         ValueId theirs = p.stages[0].chunks[0].forward.instructions[0].operands[0];
          at(p, 0, Kind::Backward, "fc0.bwd.w").operands[0] = theirs;
        },
        {"stage 0, backward block", "\"fc0.bwd.w\"", "read before it is written"}},
       {"residual not written",
        options(),
        [](Program &p) { dropResult(p, 0, Kind::Forward, "z0"); },
-       {"stage 0, backward block, residual slot \"z0\"", "forward does not write it"}},
+       {"stage 0, backward block, residual slot \"z0\"", "nobody writes it"}},
       {"gradient not gathered",
        options(),
        [](Program &p) { dropResult(p, 0, Kind::Backward, "W0.grad"); },
@@ -180,7 +180,8 @@ TEST(Dataflow, RejectsWrongWrites) {
       {"gradient added twice",
        options(),
        [](Program &p) {
-         p.stages[0].backward.results.push_back(resultTo(p, 0, Kind::Backward, "W0.grad"));
+         p.stages[0].chunks[0].backward.results.push_back(
+             resultTo(p, 0, Kind::Backward, "W0.grad"));
        },
        {"gradient slot \"W0.grad\"", "added to it twice"}},
       {"parameter added to",
@@ -204,9 +205,9 @@ TEST(Dataflow, RejectsWrongWrites) {
        [](Program &p) {
          BlockResult z = {at(p, 0, Kind::Backward, "relu0.bwd").results[0], slotOf(p, 0, "z0"),
                           false};
-         p.stages[0].backward.results.push_back(z);
+         p.stages[0].chunks[0].backward.results.push_back(z);
        },
-       {"stage 0, backward block, residual slot \"z0\"", "may not write"}},
+       {"stage 0, backward block, residual slot \"z0\"", "written twice"}},
       {"input in update",
        options(),
        [](Program &p) {
@@ -274,7 +275,7 @@ TEST(Matching, RejectsMessagesWithoutCounterpart) {
          ValueId value = at(p, 0, Kind::Forward, "send2").operands[0];
          drop(p, 0, Kind::Forward, "send2");
          p.stages[0].slots.push_back({"kept", Role::Residual, -1, p.stages[0].values[value]});
-         p.stages[0].forward.results.push_back({value, slotOf(p, 0, "kept"), false});
+         p.stages[0].chunks[0].forward.results.push_back({value, slotOf(p, 0, "kept"), false});
        },
        {"stage 1, forward block, instruction 0 (\"recv2\", recv)", "nobody sends it"}},
       {"receive replaced by a constant",
@@ -290,7 +291,7 @@ TEST(Matching, RejectsMessagesWithoutCounterpart) {
       {"send doubled",
        options(),
        [](Program &p) {
-         p.stages[0].forward.instructions.push_back(at(p, 0, Kind::Forward, "send2"));
+         p.stages[0].chunks[0].forward.instructions.push_back(at(p, 0, Kind::Forward, "send2"));
        },
        {"stage 0, forward block", "\"send2\", send", "channel 2 is also that of"}},
       {"channel changed",
@@ -300,7 +301,7 @@ TEST(Matching, RejectsMessagesWithoutCounterpart) {
       {"sends swapped",
        withSkip(),
        [](Program &p) {
-         Instructions &i = p.stages[0].forward.instructions;
+         Instructions &i = p.stages[0].chunks[0].forward.instructions;
          std::swap(i[find(i, "send2")], i[find(i, "skip.send")]);
        },
        {"\"recv2\", recv", "channel 2", "channel 1000"}},
@@ -335,7 +336,7 @@ TEST(Matching, RejectsCollectivesAcrossStagesThatDiffer) {
          int slot = slotOf(p, 1, "W0.grad");
          stage.slots[slot].tensor = -1;
          stage.slots[slot].type.dtype = kernels::DType::F64;
-         for (const BlockResult &result : stage.backward.results)
+         for (const BlockResult &result : stage.chunks[0].backward.results)
            if (result.slot == slot)
              stage.values[result.value].dtype = kernels::DType::F64;
          for (const char *id : {"W0.tie", "W0.reduce"})

@@ -1,0 +1,52 @@
+//===- PartBackward.cpp - What of the backward can wait --------------------===//
+
+#include "planner/core/PartBackward.h"
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+/// Forward values that depend on an input or a state.
+static std::vector<bool> dataValues(const Graph &graph) {
+  std::vector<bool> isData(graph.values.size(), false);
+  for (size_t value = 0; value < graph.values.size(); ++value)
+    isData[value] =
+        graph.values[value].producer < 0 && graph.values[value].role != ValueRole::Parameter;
+  for (const GraphOp &op : graph.ops) {
+    if (op.phase != Phase::Forward)
+      break;
+    bool fromData = false;
+    for (int value : op.operands)
+      fromData |= isData[value];
+    for (int value : op.results)
+      isData[value] = fromData;
+  }
+  return isData;
+}
+
+std::vector<bool> weightOps(const Graph &graph) {
+  std::vector<bool> isData = dataValues(graph), canWait(graph.ops.size(), false);
+  for (size_t index = graph.ops.size(); index-- > 0;) {
+    const GraphOp &op = graph.ops[index];
+    if (op.phase == Phase::Forward || op.generator)
+      continue;
+    bool waits = true;
+    for (int value : op.results) {
+      int primal = graph.values[value].cotangentOf;
+      waits &= primal < 0 || !isData[primal];
+      for (int user : graph.values[value].users)
+        waits &= canWait[user] && graph.ops[user].chunk == op.chunk;
+    }
+    canWait[index] = waits;
+  }
+  return canWait;
+}
+
+void partBackward(Graph &graph) {
+  std::vector<bool> canWait = weightOps(graph);
+  for (size_t op = 0; op < graph.ops.size(); ++op)
+    if (canWait[op])
+      graph.ops[op].phase = Phase::Weight;
+}
+
+} // namespace tbc::planner
