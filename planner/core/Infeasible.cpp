@@ -34,7 +34,7 @@ static bool helps(const Graph &graph, const Cluster &cluster, const Change &chan
   return true;
 }
 
-/// Pins let go one by one, then other precision, then more devices: in the order of what they cost.
+/// Pins let go one by one, then more devices: in the order of what they cost.
 static std::vector<Change> changesFor(const Job &job, const Pins &pins) {
   std::vector<Change> changes;
   auto addPins = [&](const std::string &text, auto edit) {
@@ -63,11 +63,6 @@ static std::vector<Change> changesFor(const Job &job, const Pins &pins) {
       open.top = p.top;
       p = open;
     });
-  if (job.precision == "f32") {
-    Change change{"use --precision bf16", job, pins};
-    change.job.precision = "bf16";
-    changes.push_back(std::move(change));
-  }
   if (pins.mesh.empty())
     for (int64_t factor : {2, 4, 8}) {
       Change change{"use --gpus " + std::to_string(job.gpus * factor), job, pins};

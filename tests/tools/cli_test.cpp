@@ -124,6 +124,17 @@ TEST_F(Cli, F16IsTrainedWithALossScale) {
   EXPECT_THAT(verify.out, HasSubstr("planted in step 1, which is skipped"));
 }
 
+TEST_F(Cli, AnotherPrecisionIsProposedWhereItFits) {
+  std::string job = "plan " + model("gpt2") + " --gpus 1 --seq 256 --batch 64 --micro-batch 64 " +
+                    "--recompute none --precision f32 --memory-limit ";
+  Outcome needsLess = tbc(job + "18GiB");
+  EXPECT_EQ(needsLess.code, 4) << needsLess.err;
+  EXPECT_THAT(needsLess.err, HasSubstr("  or use --precision bf16: then it fits in "));
+  Outcome tooLittle = tbc(job + "2GiB");
+  EXPECT_EQ(tooLittle.code, 4) << tooLittle.err;
+  EXPECT_THAT(tooLittle.err, Not(HasSubstr("--precision bf16")));
+}
+
 TEST_F(Cli, WrongNumbersOfAStepAreErrors) {
   for (auto [flags, message] :
        {std::pair("--momentum 0.9", "--momentum is for sgd or sgd-momentum, not for adamw"),

@@ -73,6 +73,25 @@ static std::string modelPathInPlan(const std::string &model, const std::string &
   return error || relative.empty() ? model : relative.string();
 }
 
+/// `error` of a job in f32 that does not fit, with the words that it would in bf16 if so: that is
+/// another step, which the planner cannot try by itself.
+static Error withOtherPrecision(Error error, driver::StepOptions stepOptions, planner::Job job,
+                                const planner::Cluster &cluster, const planner::Pins &pins) {
+  if (error.code != ErrorCode::NoFeasiblePlan || job.precision != "f32")
+    return error;
+  stepOptions.precision = job.precision = "bf16";
+  auto context = driver::makeContext();
+  auto step = driver::buildTrainingStep(*context, stepOptions);
+  if (!step)
+    return error;
+  auto answer = planner::search((*step)->step.graph, job, cluster, pins);
+  if (answer)
+    error.message += "\n  or use --precision bf16: then it fits in " +
+                     planner::formatBytes(double(answer->plan.prediction.peakBytes)) +
+                     " and takes " + planner::formatSeconds(answer->plan.prediction.stepSeconds);
+  return error;
+}
+
 static Result<int> runPlan(const PlanOptions &options) {
   auto pins = toPins(options);
   if (!pins)
@@ -106,7 +125,7 @@ static Result<int> runPlan(const PlanOptions &options) {
 
   auto answer = planner::search((*step)->step.graph, job, *cluster, *pins);
   if (!answer)
-    return answer.error();
+    return withOtherPrecision(answer.error(), *stepOptions, job, *cluster, *pins);
   if (!options.cluster)
     answer->plan.assumptions.insert(answer->plan.assumptions.begin(),
                                     "cluster " + cluster->name +
