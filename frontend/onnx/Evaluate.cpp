@@ -139,10 +139,17 @@ struct Reader {
   bool isFloat() const { return value.known->isFloat(); }
 };
 
-int64_t realToInt(double x) {
-  if (!(x > -9.3e18 && x < 9.3e18) || std::fabs(x) >= 9223372036854775808.0)
-    throw ImportError("a number that is not finite or too large is converted to an integer");
-  return int64_t(x);
+/// ONNX leaves open what a number that an integer cannot hold becomes. Models rely on PyTorch and
+/// ONNX Runtime, for which it is the lowest integer (x86's cvttsd2si and cvttss2si): T5's buckets
+/// take the logarithm of distance 0 and select another number later.
+int64_t realToInt(double x, DType resultType) {
+  const double limit = resultType == DType::I32 ? 2147483648.0 : 9223372036854775808.0;
+  double truncated = std::trunc(x);
+  if (truncated >= -limit && truncated < limit)
+    return int64_t(truncated);
+  if (resultType != DType::I64 && resultType != DType::I32)
+    throw ImportError("a number that is not finite or too large is converted to a narrow integer");
+  return int64_t(-limit);
 }
 
 int64_t intElement(llvm::StringRef op, llvm::StringRef predicate,
@@ -156,7 +163,7 @@ int64_t intElement(llvm::StringRef op, llvm::StringRef predicate,
   if (op == "cast") {
     if (resultType == DType::Bool)
       return x.isFloat() ? x.real(at) != 0 : x.integer(at) != 0;
-    return x.isFloat() ? realToInt(x.real(at)) : x.integer(at);
+    return x.isFloat() ? realToInt(x.real(at), resultType) : x.integer(at);
   }
   if (op == "select")
     return operands[x.integer(at) ? 1 : 2].integer(at);

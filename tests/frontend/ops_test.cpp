@@ -9,6 +9,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 using namespace tbc;
@@ -432,6 +434,23 @@ TEST_F(Ops, EinsumOfThreeWithADiagonal) {
   ModelBuilder::attr(einsum, "equation", std::string("...ii, i, j -> ...j"));
   // Diagonals 0, 3 and 4, 7.
   EXPECT_THAT(run(b), ElementsAre(30, 60, 74, 148));
+}
+
+/// T5 takes the logarithm of distance 0 for an index, which it does not use.
+TEST_F(Ops, WhatNoIntegerHoldsIsTheLowest) {
+  for (auto [type, lowest] : {std::pair(onnx::TensorProto::INT32, -2147483648.0),
+                              std::pair(onnx::TensorProto::INT64, -9223372036854775808.0)}) {
+    ModelBuilder b = withInput({"1"});
+    b.ints("distances", {2}, {0, 1});
+    ModelBuilder::attr(b.node("Cast", {"distances"}, {"numbers"}), "to",
+                       int64_t(onnx::TensorProto::FLOAT));
+    b.node("Log", {"numbers"}, {"logarithms"});
+    ModelBuilder::attr(b.node("Cast", {"logarithms"}, {"integers"}), "to", int64_t(type));
+    ModelBuilder::attr(b.node("Cast", {"integers"}, {"back"}), "to",
+                       int64_t(onnx::TensorProto::FLOAT));
+    b.node("Mul", {"x", "back"}, {"y"});
+    EXPECT_THAT(run(b), ElementsAre(0, 0, lowest, 0)); // x is 0 and 1
+  }
 }
 
 /// What an importer does not read would change what the node means, unseen.

@@ -537,10 +537,10 @@ void addOperands(Files &files) {
       },
       bad + "CumSum): integer arithmetic on shapes overflows");
   nodes.add(
-      "cast-nan-to-integer", "Cast", {"nan"},
+      "cast-nan-to-narrow-integer", "Cast", {"nan"},
       [](ModelBuilder &model, onnx::NodeProto &node) {
         model.floats("nan", {}, {std::nanf("")});
-        ModelBuilder::attr(node, "to", int64_t(onnx::TensorProto::INT64));
+        ModelBuilder::attr(node, "to", int64_t(onnx::TensorProto::INT16));
       },
       bad + "Cast): a number that is not finite");
   nodes.add(
