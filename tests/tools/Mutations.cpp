@@ -202,7 +202,7 @@ private:
 
   /// Each rank goes by its own gradients.
   void visitOverflowFlag(Place place, const Instruction &instruction) {
-    const Block &block = p.stages[place.stage].block(place.kind);
+    const Block &block = p.stages[place.stage].block(place.id);
     for (size_t j = place.index + 1; j < block.instructions.size(); ++j) {
       const Instruction &test = block.instructions[j];
       if (test.op == "compare" && test.attrs.getString("predicate") == "eq" &&
