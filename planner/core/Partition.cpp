@@ -66,10 +66,12 @@ StageCutter::run(int numStages, const std::function<bool(int, int, int)> &allowe
         double value = std::max(before, at(i, j));
         if (at(i, j) - send[i] >= longest[s][j])
           break; // stages that begin earlier are only longer, but for the send
-        if (value < longest[s][j] && allowed(s, i, j)) {
-          longest[s][j] = value;
-          from[s][j] = i;
-        }
+        if (value >= longest[s][j])
+          continue;
+        if (!allowed(s, i, j))
+          break; // nor are stages that begin earlier
+        longest[s][j] = value;
+        from[s][j] = i;
       }
     }
   }
@@ -83,8 +85,11 @@ StageCutter::run(int numStages, const std::function<bool(int, int, int)> &allowe
   return firstOps;
 }
 
-std::optional<std::vector<int>> StageCutter::cut(int numStages) const {
-  return run(numStages, [](int, int, int) { return true; });
+const std::optional<std::vector<int>> &StageCutter::cut(int numStages) {
+  auto [found, isNew] = cuts.try_emplace(numStages);
+  if (isNew)
+    found->second = run(numStages, [](int, int, int) { return true; });
+  return found->second;
 }
 
 std::optional<std::vector<int>> StageCutter::cutWithin(
@@ -95,12 +100,14 @@ std::optional<std::vector<int>> StageCutter::cutWithin(
   std::vector<size_t> sameAs(inFlight.size());
   for (size_t s = 0; s < inFlight.size(); ++s)
     sameAs[s] = size_t(std::find(inFlight.begin(), inFlight.end(), inFlight[s]) - inFlight.begin());
-  std::vector<std::vector<double>> known(inFlight.size());
+  std::vector<std::vector<std::vector<double>>> known(inFlight.size());
   auto fits = [&](int s, int i, int j) {
-    std::vector<double> &table = known[sameAs[size_t(s)]];
-    if (table.empty())
-      table.assign(n * n, -1);
-    double &held = table[size_t(i) * n + size_t(j)];
+    std::vector<std::vector<double>> &table = known[sameAs[size_t(s)]];
+    table.resize(n);
+    std::vector<double> &row = table[size_t(i)]; // few are ever looked at
+    if (row.empty())
+      row.assign(n, -1);
+    double &held = row[size_t(j)];
     if (held < 0)
       held = bytes(positions[i], positions[j], inFlight[s]);
     return held <= limitBytes;

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -25,8 +26,8 @@ public:
   StageCutter(const Profile &profile, std::vector<int> positions,
               const std::function<double(double)> &sendSeconds);
 
-  /// The first op of each stage, if the order has enough positions.
-  std::optional<std::vector<int>> cut(int numStages) const;
+  /// The first op of each stage, if the order has enough positions. Known after the first time.
+  const std::optional<std::vector<int>> &cut(int numStages);
 
   /// The same, where stage s may hold at most `limitBytes`: `bytes(first, last, inFlight)` as
   /// profiledBytes.
@@ -35,6 +36,8 @@ public:
             const std::function<double(int, int, const schedule::InFlight &)> &bytes) const;
 
 private:
+  /// `allowed(s, i, j)`: whether stage s may reach from position i to j; then it may reach over any
+  /// part of that too.
   std::optional<std::vector<int>> run(int numStages,
                                       const std::function<bool(int, int, int)> &allowed) const;
 
@@ -44,6 +47,7 @@ private:
   std::vector<int> positions;
   std::vector<double> seconds; // of a stage from position i to position j
   std::vector<double> send;    // by position
+  std::map<int, std::optional<std::vector<int>>> cuts;
 };
 
 } // namespace tbc::planner

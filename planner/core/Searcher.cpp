@@ -261,6 +261,16 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
   std::vector<schedule::InFlight> inFlight;
   for (const std::vector<schedule::InFlight> &stage : inFlightOf(candidate))
     inFlight.push_back(stage[0]);
+  // All stages together hold no less than one would that keeps what the emptiest of them keeps.
+  schedule::InFlight least = inFlight[0];
+  for (const schedule::InFlight &stage : inFlight) {
+    least.forward = std::min(least.forward, stage.forward);
+    least.untilWeight = std::min(least.untilWeight, stage.untilWeight);
+    least.weight = std::min(least.weight, stage.weight);
+  }
+  double together = profiledBytes(profile, {{0, profile.numForward, least}}, mode, job, cluster);
+  if (together + double(pp - 1) * double(cluster.contextBytes) > double(pp) * double(limitBytes))
+    return balanced;
   auto bytes = [&](int first, int last, const schedule::InFlight &kept) {
     return profiledBytes(profile, {{first, last, kept}}, mode, job, cluster);
   };

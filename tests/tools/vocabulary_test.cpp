@@ -146,7 +146,9 @@ TEST(PaddedVocabulary, TrainsAsTheOriginal) {
     auto expected = driver::runSerial(*original.step, *plan, *originalData, arith);
     ASSERT_TRUE(expected) << expected.error().message;
     int numPadded = 0;
-    for (const auto &[name, tensor] : *expected) {
+    for (const auto &entry : *expected) {
+      const std::string &name = entry.first;
+      const kernels::Tensor &tensor = entry.second;
       ASSERT_TRUE(results->count(name)) << name;
       if (!kernels::isFloat(tensor.dtype()))
         continue;

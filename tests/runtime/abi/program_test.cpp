@@ -111,7 +111,8 @@ TEST(ProgramText, RoundTripKeepsTablesSubAxesAndEveryCollective) {
                         {Kind::Forward, 1},
                         {Kind::Backward, 1},
                         {Kind::Backward, 0},
-                        {Kind::Update, 0}}}};
+                        {Kind::Update, 0}}},
+                      {}};
   Stage &stage = program.stages.emplace_back();
   auto value = [&](kernels::Shape shape) {
     stage.values.push_back({kernels::DType::BF16, shape});

@@ -44,7 +44,9 @@ TEST(WellFormed, RejectsWhatCannotBeExecuted) {
       {"2 stages, the program has 1", [](Program &p) { p.stages.pop_back(); }},
       {"no axis number 9", [](Program &p) { p.pipelineAxis = 9; }},
       {"micro-batch 5 of 1",
-       [](Program &p) { p.schedule = {"table", {{{Kind::Forward, 5}}, {{Kind::Forward, 0}}}}; }},
+       [](Program &p) {
+         p.schedule = {"table", {{{Kind::Forward, 5}}, {{Kind::Forward, 0}}}, {}};
+       }},
       {"has a table as well", [](Program &p) { p.schedule.table.resize(2); }},
       {"tensor \"W1\"", [](Program &p) { p.tensors[p.tensorIndex("W1")].type.shape = {6, 7}; }},
       {"\"W1\" is there twice", [](Program &p) { p.tensors[p.tensorIndex("W2")].name = "W1"; }},
