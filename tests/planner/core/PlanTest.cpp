@@ -7,6 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
 
 using namespace tbc;
@@ -215,4 +218,18 @@ TEST(Summary, FormatsUnits) {
   EXPECT_EQ(formatSeconds(0.0123), "12.3 ms");
   EXPECT_EQ(formatSeconds(1.2), "1.20 s");
   EXPECT_EQ(formatSeconds(5e-6), "5.0 us");
+}
+
+/// What the fuzzer starts from; a corpus of an older form would only be refused.
+TEST(Plan, KeptPlansAreReadable) {
+  int count = 0;
+  for (const auto &entry :
+       std::filesystem::directory_iterator(TBC_SOURCE_DIR "/tests/fuzz/corpus/plan")) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    Result<Plan> plan = readPlan(text, entry.path().filename());
+    EXPECT_TRUE(plan) << plan.error().message;
+    ++count;
+  }
+  EXPECT_GE(count, 3);
 }

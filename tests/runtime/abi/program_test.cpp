@@ -7,8 +7,11 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <random>
 
 namespace tbc::program {
@@ -307,6 +310,20 @@ TEST(ProgramText, RandomEditsNeverCrash) {
       ++numRefused;
   }
   EXPECT_GT(numRefused, 1000);
+}
+
+/// What the fuzzer starts from; a corpus of an older version would only be refused.
+TEST(Fuzz, KeptProgramsAreReadable) {
+  int count = 0;
+  for (const auto &entry :
+       std::filesystem::directory_iterator(TBC_SOURCE_DIR "/tests/fuzz/corpus/program")) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    std::string payload((std::istreambuf_iterator<char>(file)), {});
+    Result<Program> read = readProgram(framed(payload));
+    EXPECT_TRUE(read) << entry.path() << ": " << read.error().message;
+    ++count;
+  }
+  EXPECT_GE(count, 3);
 }
 
 TEST(Show, NamesWhatAReaderLooksFor) {
