@@ -119,6 +119,19 @@ TEST(Microsoft, SimplifiedLayerNormalizationIsRmsNorm) {
   }
 }
 
+TEST(Microsoft, LayerNormalization) {
+  ModelBuilder fused = withSequence(), plain = withSequence();
+  for (ModelBuilder *b : {&fused, &plain}) {
+    b->floats("scale", {8}, weights(8, 2));
+    b->floats("shift", {8}, weights(8, 3));
+  }
+  for (onnx::NodeProto *node :
+       {&microsoft(fused, "LayerNormalization", {"x", "scale", "shift"}, {"y"}),
+        &plain.node("LayerNormalization", {"x", "scale", "shift"}, {"y"})})
+    floatAttr(*node, "epsilon", 1e-3f);
+  expectEqual(fused, plain);
+}
+
 TEST(Microsoft, FusedMatMul) {
   ModelBuilder fused = withSequence(), plain = withSequence();
   onnx::NodeProto &node = microsoft(fused, "FusedMatMul", {"x", "x"}, {"y"});

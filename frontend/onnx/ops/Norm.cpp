@@ -328,6 +328,7 @@ llvm::ArrayRef<OpImporter> normOps() {
       {"", "GroupNormalization", importGroupNormalization},
       {"", "InstanceNormalization", importInstanceNormalization},
       {"", "LayerNormalization", importLayerNormalization},
+      {"com.microsoft", "LayerNormalization", importLayerNormalization},
       {"", "LogSoftmax", importAlongAxis<logSoftmax>},
       {"", "LpNormalization", importLpNormalization},
       {"", "LRN", importLrn},
