@@ -42,13 +42,19 @@ void checkSupported(const Model &model) {
   if (unsupported.empty())
     return;
   std::string text = "the model has nodes that are not supported:";
+  size_t room = 4000; // for names, which functions in functions make many and long
+  bool isFirst = true;
   for (const auto &[type, names] : unsupported) {
-    constexpr size_t maxNames = 100;
     text += "\n  " + type + ":";
-    for (size_t i = 0; i < std::min(names.size(), maxNames); ++i)
-      text += " " + names[i];
-    if (names.size() > maxNames)
-      text += " and " + std::to_string(names.size() - maxNames) + " more";
+    size_t shown = 0;
+    for (; shown < names.size() && (isFirst || names[shown].size() < room); ++shown) {
+      text += " " + names[shown];
+      room -= std::min(room, names[shown].size() + 1);
+      isFirst = false;
+    }
+    if (shown < names.size())
+      text += (shown ? " and " : " ") + std::to_string(names.size() - shown) +
+              (shown ? " more" : " nodes");
   }
   throw ImportError(text +
                     "\nExport the model so that these are made of other ops (docs/onnx-ops.md "

@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!model) {
       fuzz::require(model.error().code == ErrorCode::ModelRejected, "a bad model is rejected");
       fuzz::require(model.error().message.rfind(path, 0) == 0, "the message names the file");
-      fuzz::require(model.error().message.size() < 1000 + 4 * size,
+      fuzz::require(model.error().message.size() < 6000 + 4 * size,
                     "the message is of a fair size");
     }
   }

@@ -2,7 +2,8 @@
 
 usage: run_fuzzer.py PROGRAM CORPUS WORK
 
-Fuzzes for TBC_FUZZ_SECONDS (default 60). What it finds new goes to WORK/NAME-corpus and is the start of
+Fuzzes for TBC_FUZZ_SECONDS (default 60), from TBC_FUZZ_SEED (default 1: the same build tries the same
+inputs in the same order; 0: another seed each time). What it finds new goes to WORK/NAME-corpus and is the start of
 the next run as well; an input that breaks something is left in WORK and named. `-merge=1` of libFuzzer
 makes a small corpus to keep out of a large one:
     PROGRAM -merge=1 tests/fuzz/corpus/NAME WORK/NAME-corpus
@@ -21,11 +22,12 @@ def main():
         sys.exit("TBC_FUZZ_SECONDS must be a number of seconds")
     if not any(pathlib.Path(corpus).iterdir()):
         sys.exit(f"{corpus} is empty")
+    seed = int(os.environ.get("TBC_FUZZ_SEED", "1"))
     name = pathlib.Path(program).name
     grown = pathlib.Path(work) / f"{name}-corpus"
     grown.mkdir(parents=True, exist_ok=True)
     done = subprocess.run([
-        program, str(grown), corpus, f"-max_total_time={seconds}", "-timeout=20", "-rss_limit_mb=3072",
+        program, str(grown), corpus, f"-max_total_time={seconds}", f"-seed={seed}", "-timeout=20", "-rss_limit_mb=3072",
         "-max_len=65536", f"-artifact_prefix={work}/{name}-", "-print_final_stats=1", "-verbosity=0",
     ], stderr=subprocess.PIPE, text=True)
     print("\n".join(line for line in done.stderr.splitlines() if "# Uses:" not in line)[-6000:])
