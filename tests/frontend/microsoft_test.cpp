@@ -319,6 +319,31 @@ TEST(Microsoft, GroupQueryAttentionReadsLengths) {
   EXPECT_NE(runner.run(fused), reference.run(plain));
 }
 
+/// Lengths that are not read are not passed over in silence.
+TEST(Microsoft, GroupQueryAttentionWithACacheSaysWhatItDoesNotRead) {
+  for (bool hasLengths : {false, true}) {
+    ModelBuilder b = withSequence();
+    b.input("last", {"batch"}, false);
+    for (const char *cache : {"past_key_values.0.key", "past_key_values.0.value"})
+      b.input(cache, {"batch", "2", "past", "4"});
+    project(b, "q", 16, 5);
+    project(b, "k", 8, 6);
+    project(b, "v", 8, 7);
+    onnx::NodeProto &node = microsoft(b, "GroupQueryAttention",
+                                      {"q", "k", "v", "past_key_values.0.key",
+                                       "past_key_values.0.value", hasLengths ? "last" : ""},
+                                      {"y"});
+    ModelBuilder::attr(node, "num_heads", int64_t(4));
+    ModelBuilder::attr(node, "kv_num_heads", int64_t(2));
+    ModelRunner runner;
+    runner.run(b);
+    bool isSaid = false;
+    for (const std::string &warning : runner.model->warnings)
+      isSaid |= warning.find("'last' is not read") != std::string::npos;
+    EXPECT_EQ(isSaid, hasLengths);
+  }
+}
+
 TEST(Microsoft, RotaryEmbeddingByPositionIds) {
   ModelBuilder fused = withSequence(), plain = withSequence();
   for (ModelBuilder *b : {&fused, &plain}) {

@@ -299,7 +299,10 @@ void importGroupQueryAttention(NodeContext &node) {
   // The window counts the query's own key.
   int64_t window = node.attrInt("local_window_size", -1);
   form.left = window > 0 ? window - 1 : -1;
-  if (hasLast && !hasPast)
+  if (hasLast && hasPast)
+    node.warn("takes every sample to fill the cache and the sequence: '" + node.inputName(5) +
+              "' is not read");
+  else if (hasLast)
     form.allowed.push_back(keysThrough(e, node.input(5), form.key.shape[0], form.key.shape[2]));
   if (node.hasInput(10))
     form.biases.push_back(node.input(10));
