@@ -156,7 +156,7 @@ void importScan(NodeContext &node) {
 
 llvm::ArrayRef<OpImporter> controlOps() {
   static const OpImporter ops[] = {
-      {"", "If", importIf},
+      {"", "If", importIf, "then_branch else_branch"}, // one is taken
       {"", "Loop", importLoop},
       {"", "Scan", importScan},
   };

@@ -258,7 +258,7 @@ void GraphImporter::importNode(const GraphNode &node) {
       selections.import(node, context, *importer);
     else
       importer->import(context);
-    context.requireAllAsked();
+    context.requireAllAsked(importer->unread);
     for (const Value &value : context.results())
       if (value.isDefined())
         checkResult(value.shape, marker);

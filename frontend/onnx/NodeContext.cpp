@@ -13,50 +13,27 @@ const Value &NodeContext::input(size_t i) const {
   return *inputs[i];
 }
 
-/// Attributes that an importer may leave unread: they change nothing in the forms that it takes.
+/// Attributes that change nothing whatever the op.
 static bool saysNothing(llvm::StringRef type, const onnx::AttributeProto &attribute) {
-  struct Row {
-    const char *type, *attribute;
-  };
-  static constexpr Row rows[] = {
-      // Of float8 types, which are refused.
-      {"Cast", "round_mode"},
-      {"Cast", "saturate"},
-      {"CastLike", "round_mode"},
-      {"CastLike", "saturate"},
-      // tbc has one seed for the whole step.
-      {"Dropout", "seed"},
-      // The factor of an operand that is absent.
-      {"Gemm", "beta"},
-      // Only the branch taken is read.
-      {"If", "else_branch"},
-      {"If", "then_branch"},
-      // Of the output of indices, which is refused.
-      {"MaxPool", "storage_order"},
-      // The node's outputs are counted.
-      {"Split", "num_outputs"},
-      // Sorted is one of the orders that unsorted allows.
-      {"TopK", "sorted"},
-  };
-  std::string name = attribute.name();
+  const std::string &name = attribute.name();
   if (name == "stash_type") // of norms: float, in which they compute anyway
     return attribute.i() == onnx::TensorProto::FLOAT;
-  // Of reductions: what to do without axes; of the dims left over when none is reduced.
-  if (type.starts_with("Reduce") && (name == "noop_with_empty_axes" || name == "keepdims"))
-    return true;
   if (name == "broadcast") // before operator set 7: how operands combine today
     return true;
-  return llvm::any_of(rows,
-                      [&](const Row &row) { return type == row.type && name == row.attribute; });
+  // Of reductions: what to do without axes; of the dims left over when none is reduced.
+  return type.starts_with("Reduce") && (name == "noop_with_empty_axes" || name == "keepdims");
 }
 
-void NodeContext::requireAllAsked() const {
+void NodeContext::requireAllAsked(llvm::StringRef unread) const {
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i] && !asked[i])
       throw ImportError("has " + std::to_string(inputs.size()) + " inputs; what input " +
                         std::to_string(i) + " ('" + inputName(i) + "') means is not known");
+  llvm::SmallVector<llvm::StringRef> ignored;
+  unread.split(ignored, ' ');
   for (const onnx::AttributeProto &attribute : node.attribute())
-    if (!askedAttributes.count(attribute.name()) && !saysNothing(node.op_type(), attribute))
+    if (!askedAttributes.count(attribute.name()) &&
+        !llvm::is_contained(ignored, attribute.name()) && !saysNothing(node.op_type(), attribute))
       throw ImportError("attribute '" + attribute.name() +
                         "' is not known to this op; export the model without it");
 }

@@ -66,7 +66,7 @@ public:
   }
   /// ImportError if the node has an input or attribute that no one has asked for: one that the op
   /// has not, or that its importer does not know.
-  void requireAllAsked() const;
+  void requireAllAsked(llvm::StringRef unread) const;
   void setOutput(size_t i, Value value) {
     if (i < outputs.size())
       outputs[i] = std::move(value);
@@ -123,6 +123,9 @@ struct OpImporter {
   const char *domain; // "" is the standard set
   const char *type;
   void (*import)(NodeContext &node);
+  /// Attributes that the importer may leave unread, separated by spaces: they change nothing in the
+  /// forms that it takes.
+  const char *unread = "";
 };
 
 /// The families; one file each in ops/, or Control.cpp.

@@ -198,7 +198,7 @@ llvm::ArrayRef<OpImporter> indexingOps() {
       {"", "NonZero", importNonZero},
       {"", "OneHot", importOneHot},
       {"", "ReverseSequence", importReverseSequence},
-      {"", "TopK", importTopK},
+      {"", "TopK", importTopK, "sorted"}, // one of the orders that unsorted allows
   };
   return ops;
 }

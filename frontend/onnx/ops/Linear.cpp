@@ -337,7 +337,7 @@ void importEinsum(NodeContext &node) {
 llvm::ArrayRef<OpImporter> linearOps() {
   static const OpImporter ops[] = {
       {"", "Einsum", importEinsum},
-      {"", "Gemm", importGemm},
+      {"", "Gemm", importGemm, "beta"}, // the factor of an operand that may be absent
       {"", "MatMul", importMatMul},
   };
   return ops;

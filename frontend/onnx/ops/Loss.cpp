@@ -154,7 +154,7 @@ void importNegativeLogLikelihoodLoss(NodeContext &node) {
 
 llvm::ArrayRef<OpImporter> lossOps() {
   static const OpImporter ops[] = {
-      {"", "Dropout", importDropout},
+      {"", "Dropout", importDropout, "seed"}, // there is one seed for the whole step
       {"", "NegativeLogLikelihoodLoss", importNegativeLogLikelihoodLoss},
       {"", "SoftmaxCrossEntropyLoss", importSoftmaxCrossEntropyLoss},
   };

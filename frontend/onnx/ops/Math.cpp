@@ -329,8 +329,9 @@ llvm::ArrayRef<OpImporter> mathOps() {
       COMPARE("LessOrEqual", "le"),
       COMPARE("Greater", "gt"),
       COMPARE("GreaterOrEqual", "ge"),
-      {"", "Cast", importCast},
-      {"", "CastLike", importCastLike},
+      // Of float8 types, which are refused.
+      {"", "Cast", importCast, "round_mode saturate"},
+      {"", "CastLike", importCastLike, "round_mode saturate"},
       {"", "Clip", importClip},
       {"", "Identity", importIdentity},
       {"", "IsNaN", importIsNan},

@@ -138,7 +138,7 @@ llvm::ArrayRef<OpImporter> poolOps() {
       {"", "GlobalLpPool", importGlobalLpPool},
       {"", "GlobalMaxPool", importGlobalMaxPool},
       {"", "LpPool", importLpPool},
-      {"", "MaxPool", importMaxPool},
+      {"", "MaxPool", importMaxPool, "storage_order"}, // of indices, which are refused
   };
   return ops;
 }

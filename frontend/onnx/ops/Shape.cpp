@@ -270,7 +270,7 @@ llvm::ArrayRef<OpImporter> shapeOps() {
       {"", "Concat", importConcat},       {"", "Expand", importExpand},
       {"", "Flatten", importFlatten},     {"", "Reshape", importReshape},
       {"", "Shape", importShape},         {"", "Size", importSize},
-      {"", "Slice", importSlice},         {"", "Split", importSplit},
+      {"", "Slice", importSlice},         {"", "Split", importSplit, "num_outputs"},
       {"", "Squeeze", importSqueeze},     {"", "Tile", importTile},
       {"", "Transpose", importTranspose}, {"", "Unsqueeze", importUnsqueeze},
   };
