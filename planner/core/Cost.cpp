@@ -106,6 +106,12 @@ double kernelSeconds(const Cluster &cluster, const std::string &kernelClass,
   return (work.isFused ? 0 : cluster.launchSeconds) + std::max(arithmetic, movement);
 }
 
+double opKernelSeconds(const Cluster &cluster, const Graph &graph, int op,
+                       const OpStrategy &strategy) {
+  return double(streamedBlocks(graph, op, strategy)) *
+         kernelSeconds(cluster, graph.ops[op].kernelClass, localWork(graph, op, strategy));
+}
+
 double updateSeconds(const Cluster &cluster, double bytes, int64_t tensors) {
   const KernelEfficiency &kernel = cluster.kernel("elementwise");
   return cluster.launchSeconds * double(tensors) +
@@ -228,6 +234,7 @@ double NetworkCost::seconds(CollectiveKind kind, const GroupShape &group, double
            outside * bytes / inter.bytesPerSecond;
   }
   case CollectiveKind::Send:
+  case CollectiveKind::Permute:
     return start + (spans ? inter : intra).latencySeconds +
            bytes / (spans ? inter.bytesPerSecond : intra.bandwidth(2));
   case CollectiveKind::ShardSlice:

@@ -51,6 +51,11 @@ LocalWork localWork(const reshard::Graph &graph, int op, const reshard::OpStrate
 /// (2009).
 double kernelSeconds(const Cluster &cluster, const std::string &kernelClass, const LocalWork &work);
 
+/// Seconds of op `op` on one rank under `strategy`: of one kernel, or of one per block of what it
+/// streams.
+double opKernelSeconds(const Cluster &cluster, const reshard::Graph &graph, int op,
+                       const reshard::OpStrategy &strategy);
+
 /// Seconds of one update of `elements` parameter elements spread over `tensors` kernels: the
 /// optimizer reads and writes master copy, state, gradient and parameter once.
 double updateSeconds(const Cluster &cluster, double bytes, int64_t tensors);
@@ -67,10 +72,10 @@ public:
   /// Steps: log2 of the ranks in a node and log2 of the nodes, each at its level's latency, twice
   /// for all_reduce (trees: Sanders, Speck, Traeff, "Two-tree algorithms", Parallel Computing 35
   /// (2009); NCCL >= 2.23 uses logarithmic all_gather and reduce_scatter for small messages, rings
-  /// for large). Bytes: 2(n-1)/n for all_reduce, (n-1)/n for the others, all for send (NCCL busbw
-  /// convention, nccl-tests doc/PERFORMANCE.md). Bandwidth: the node's for a group of that size,
-  /// or, where the group spans nodes, at most what the network cards of its ranks on one node add
-  /// up to.
+  /// for large). Bytes: 2(n-1)/n for all_reduce, (n-1)/n for the others, all for send and permute
+  /// (NCCL busbw convention, nccl-tests doc/PERFORMANCE.md). Bandwidth: the node's for a group of
+  /// that size, or, where the group spans nodes, at most what the network cards of its ranks on one
+  /// node add up to.
   double seconds(const reshard::Collective &collective) const;
   /// The same, from kind, group and size.
   double seconds(reshard::CollectiveKind kind, const GroupShape &group, double bytes) const;

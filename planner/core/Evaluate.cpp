@@ -10,12 +10,12 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-/// Whether one of `axes` splits the batch.
+/// Whether ranks along one of `axes` have different tokens.
 static bool touchesData(const Mesh &mesh, const std::vector<AxisRef> &axes) {
-  for (const AxisRef &axis : axes)
-    if (mesh.axes[axis.axis].name == "dp" || mesh.axes[axis.axis].name == "fsdp")
-      return true;
-  return false;
+  const std::vector<std::string> &names = tokenAxisNames();
+  return std::any_of(axes.begin(), axes.end(), [&](const AxisRef &axis) {
+    return std::count(names.begin(), names.end(), mesh.axes[axis.axis].name) > 0;
+  });
 }
 
 /// The op that communication `reshard` is charged to.
@@ -27,10 +27,17 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
                     const Cluster &cluster) {
   OpSeconds seconds;
   size_t numOps = graph.ops.size();
-  for (int op = 0; op < int(numOps); ++op)
-    seconds.kernel.push_back(kernelSeconds(cluster, graph.ops[op].kernelClass,
-                                           localWork(graph, op, assignment.strategies[op])));
-  seconds.operands.assign(numOps, 0);
+  NetworkCost network(cluster, assignment.mesh, assignment.pipelineAxis);
+  for (int op = 0; op < int(numOps); ++op) {
+    const OpStrategy &strategy = assignment.strategies[op];
+    seconds.kernel.push_back(opKernelSeconds(cluster, graph, op, strategy));
+    // Blocks go round while the kernel of the one before runs: behind all but the last.
+    double round = 0, blocks = double(streamedBlocks(graph, op, strategy));
+    for (const Collective &step : ringCollectives(graph, op, strategy))
+      round += network.seconds(step);
+    double hidden = cluster.overlapFraction * seconds.kernel[op] * (blocks - 1) / blocks;
+    seconds.operands.push_back(std::max(0.0, round - hidden));
+  }
   seconds.gather.assign(numOps, 0);
   seconds.reduceMicro.assign(numOps, 0);
   for (std::vector<double> *byStage : {&seconds.reduceStep, &seconds.parameterStep})
@@ -38,7 +45,6 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
   for (std::vector<double> *byChunk : {&seconds.sendForward, &seconds.sendBackward})
     byChunk->assign(assignment.numChunks(), 0);
 
-  NetworkCost network(cluster, assignment.mesh, assignment.pipelineAxis);
   for (const Reshard &reshard : derivation.reshards) {
     for (const Collective &step : reshard.steps) {
       double time = network.seconds(step);

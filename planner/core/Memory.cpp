@@ -41,6 +41,7 @@ public:
       kept[{residual.value, residual.chunk}] = residual.sharding;
     addValues();
     addReshards();
+    addBlocks();
     return std::move(live);
   }
 
@@ -95,6 +96,32 @@ private:
       if (raw > amount)
         live.transients[graphValue.producer] += raw - amount;
     }
+  }
+
+  /// An op that takes blocks one by one holds the next one while it works on this one, and a
+  /// partial result beside the sum of those before.
+  void addBlocks() {
+    for (int op = 0; op < int(graph.ops.size()); ++op) {
+      const GraphOp &graphOp = graph.ops[op];
+      const OpStrategy &strategy = assignment.strategies[op];
+      if (streamedBlocks(graph, op, strategy) == 1)
+        continue;
+      for (size_t k = 0; k < graphOp.operands.size(); ++k)
+        if (streams(graphOp, strategy, &Loop::operandDims, int(k)))
+          live.buffers[op] +=
+              bytes(graphOp.operands[k], operandSharding(graph, op, strategy, int(k)));
+      for (size_t r = 0; r < graphOp.results.size(); ++r)
+        live.buffers[op] += bytes(graphOp.results[r], derivation.raw[graphOp.results[r]]);
+    }
+  }
+
+  static bool streams(const GraphOp &op, const OpStrategy &strategy,
+                      std::vector<TensorDim> Loop::*dims, int tensor) {
+    for (const auto &[loop, axes] : strategy.loopAxes)
+      for (const TensorDim &dim : op.loops[loop].*dims)
+        if (op.loops[loop].kind == LoopKind::Streamed && dim.tensor == tensor)
+          return true;
+    return false;
   }
 
   void addReshards() {

@@ -31,11 +31,6 @@ const std::vector<std::string> &strategyNames() {
   return names;
 }
 
-static const std::vector<std::string> &axisNames() {
-  static const std::vector<std::string> names = {"pp", "dp", "fsdp", "tp"};
-  return names;
-}
-
 /// Reads a whole number from the front of `text`; false if there is none or it is too large.
 static bool readNumber(const std::string &text, size_t &at, int64_t &number) {
   size_t begin = at;
@@ -130,6 +125,8 @@ Result<Space> Space::make(const Job &job, const Pins &pins) {
     return status.error();
   if (Status status = space.checkSchedule(); !status)
     return status.error();
+  if (Status status = space.checkContext(); !status)
+    return status.error();
   const std::vector<std::string> modes = {"auto", "none", "selective", "full"};
   if (std::find(modes.begin(), modes.end(), pins.recompute) == modes.end())
     return usage("--recompute " + pins.recompute + ": choices are " + joined(modes) +
@@ -149,10 +146,7 @@ Status Space::readMesh() {
     if (std::find(axisNames().begin(), axisNames().end(), name) == axisNames().end() || size < 1)
       return usage("mesh axis \"" + name + "\" of size " + std::to_string(size) + ": axes are " +
                    joined(axisNames()) + ", of size 1 or more");
-    (name == "pp"     ? pinned.pp
-     : name == "dp"   ? pinned.dp
-     : name == "fsdp" ? pinned.fsdp
-                      : pinned.tp) = size;
+    *pinned.find(name) = size;
     text += (text.empty() ? "" : ",") + name + "=" + std::to_string(size);
   }
   if (pins.mesh.empty())
@@ -243,6 +237,27 @@ Status Space::checkSchedule() const {
   return Status::ok();
 }
 
+Status Space::checkContext() const {
+  if (pins.context.empty())
+    return Status::ok();
+  const std::vector<std::string> forms = {"ring", "all-gather", "all-to-all"};
+  if (!reshard::parseContextForm(pins.context))
+    return usage("--context " + pins.context + ": forms of context parallelism are " +
+                 joined(forms) + suggest(pins.context, forms));
+  if (meshIsPinned() && pinned.cp == 1)
+    return usage("--context " + pins.context + " is about axis cp, which --mesh has not");
+  return Status::ok();
+}
+
+std::vector<reshard::ContextForm> Space::contexts(const MeshShape &mesh) const {
+  using reshard::ContextForm;
+  if (mesh.cp == 1)
+    return {ContextForm::AllGather};
+  if (std::optional<ContextForm> form = reshard::parseContextForm(pins.context))
+    return {*form};
+  return {ContextForm::Ring, ContextForm::AllToAll, ContextForm::AllGather};
+}
+
 std::vector<int> ScheduleChoice::chunkStage(int64_t stages) const {
   if (chunksPerStage == 1)
     return {};
@@ -252,7 +267,7 @@ std::vector<int> ScheduleChoice::chunkStage(int64_t stages) const {
 
 bool Space::allowed(const MeshShape &mesh) const {
   const std::string &strategy = pins.strategy;
-  int axes = (mesh.pp > 1) + (mesh.dp > 1) + (mesh.fsdp > 1) + (mesh.tp > 1);
+  int axes = mesh.numAxes();
   int64_t n = mesh.numRanks();
   bool free = meshIsPinned(); // a pinned mesh may add axes that the strategy does not speak of
   if (strategy == "auto")
@@ -270,7 +285,7 @@ bool Space::allowed(const MeshShape &mesh) const {
   if (strategy == "ddp")
     return (free ? mesh.dp > 1 && mesh.fsdp == 1 : mesh.dp == n) || n == 1;
   // zero1 to zero3: over dp, or over a pinned fsdp.
-  return (free ? mesh.dataRanks() > 1 : mesh.dp == n) || n == 1;
+  return (free ? mesh.tokenRanks() > 1 : mesh.dp == n) || n == 1;
 }
 
 std::vector<MeshShape> Space::meshes(int64_t devices) const {
@@ -280,7 +295,11 @@ std::vector<MeshShape> Space::meshes(int64_t devices) const {
   for (int64_t pp : divisorsOf(devices))
     for (int64_t tp : divisorsOf(devices / pp))
       for (int64_t dp : divisorsOf(devices / pp / tp)) {
-        MeshShape mesh{pp, dp, devices / pp / tp / dp, tp};
+        MeshShape mesh;
+        mesh.pp = pp;
+        mesh.dp = dp;
+        mesh.fsdp = devices / pp / tp / dp;
+        mesh.tp = tp;
         if (allowed(mesh))
           meshes.push_back(mesh);
       }
@@ -288,7 +307,7 @@ std::vector<MeshShape> Space::meshes(int64_t devices) const {
 }
 
 std::vector<ZeroChoice> Space::zeroChoices(const MeshShape &mesh) const {
-  if (mesh.dataRanks() == 1)
+  if (mesh.tokenRanks() == 1)
     return {{0, false}};
   bool keep = pins.strategy == "shard-grad-op";
   int zero = pins.zero ? *pins.zero : zeroOf(pins.strategy);

@@ -46,6 +46,10 @@ public:
   std::vector<int64_t> microBatches(const MeshShape &mesh, int64_t batch) const;
   std::vector<std::string> recomputeModes() const;
   std::vector<ScheduleChoice> schedules(const MeshShape &mesh) const;
+  /// The forms of context parallelism that the pins allow; one without meaning without cp.
+  std::vector<reshard::ContextForm> contexts(const MeshShape &mesh) const;
+  /// Whether --strategy speaks of such a mesh.
+  bool allowed(const MeshShape &mesh) const;
   bool meshIsPinned() const { return !pins.mesh.empty(); }
   /// Whether the user asked for tensor parallelism by name.
   bool tensorAxisIsPinned() const { return pinned.tp > 1 || pins.strategy == "tp"; }
@@ -56,7 +60,7 @@ private:
   Status readMesh();
   Status checkStrategy();
   Status checkSchedule() const;
-  bool allowed(const MeshShape &mesh) const;
+  Status checkContext() const;
 
   Job job;
   Pins pins;

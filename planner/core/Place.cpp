@@ -24,11 +24,51 @@ bool choosesForItself(const Graph &graph, int index) {
   return op.additive && op.operands.size() > 1;
 }
 
+static bool hasSeveralLoops(const GraphOp &op, FactorId factor) {
+  return std::count_if(op.loops.begin(), op.loops.end(),
+                       [&](const Loop &loop) { return loop.factor == factor; }) > 1;
+}
+
+/// Whether splitting `factor` takes the queries of `op` apart from their keys, which stay whole or
+/// stream: that is context parallelism.
+static bool partsQueries(const GraphOp &op, FactorId factor) {
+  return hasSeveralLoops(op, factor) &&
+         std::any_of(op.loops.begin(), op.loops.end(), [&](const Loop &loop) {
+           return loop.factor == factor &&
+                  (loop.kind == LoopKind::Fixed || loop.kind == LoopKind::Streamed);
+         });
+}
+
 std::vector<OpStrategy> completeStrategies(const Graph &graph, std::vector<OpStrategy> strategies) {
   for (int op = 0; op < int(graph.ops.size()); ++op)
     if (!choosesForItself(graph, op))
       strategies[op] = inheritStrategy(graph, op, strategies);
   return strategies;
+}
+
+std::string addContext(const Graph &graph, std::vector<OpStrategy> &strategies,
+                       const std::vector<AxisRef> &axes, ContextForm form) {
+  if (std::string why = whyNoContext(graph, groupSize(axes), form); !why.empty())
+    return why;
+  auto splits = [&](const OpStrategy &strategy) {
+    return std::any_of(strategy.loopAxes.begin(), strategy.loopAxes.end(), [&](const auto &loop) {
+      return std::any_of(axes.begin(), axes.end(),
+                         [&](const AxisRef &axis) { return overlap(loop.second, axis); });
+    });
+  };
+  for (int op = 0; op < int(graph.ops.size()); ++op) {
+    if (!choosesForItself(graph, op) || splits(strategies[op]))
+      continue;
+    strategies[op] = contextStrategy(graph, op, strategies[op], axes, form);
+    // What goes with one axis may not go with another one beside it.
+    if (!splits(strategies[op]) && splits(contextStrategy(graph, op, OpStrategy(), axes, form)) &&
+        hasSeveralLoops(graph.ops[op], graph.sequenceFactor))
+      return "op \"" + graph.ops[op].id + "\" (" + graph.ops[op].kind +
+             ") cannot be split over cp beside the other axes: no loop of it divides by all of "
+             "them; choose smaller ones, or another --context";
+  }
+  strategies = completeStrategies(graph, std::move(strategies));
+  return "";
 }
 
 namespace {
@@ -250,7 +290,8 @@ private:
       if (axes.empty())
         continue;
       splits = true;
-      if (graphOp.loops[loop].factor == graph.batchFactor)
+      FactorId factor = graphOp.loops[loop].factor;
+      if (factor == graph.batchFactor || partsQueries(graphOp, factor))
         return false;
       for (const TensorDim &place : graphOp.loops[loop].operandDims)
         splitsMatrix |= isMatrix(graphOp.operands[place.tensor]);

@@ -41,6 +41,12 @@ Placement place(const reshard::Graph &graph, int64_t axisSize, const Job &job,
 std::vector<reshard::OpStrategy> completeStrategies(const reshard::Graph &graph,
                                                     std::vector<reshard::OpStrategy> strategies);
 
+/// Splits the sequence over `axes` in every op of `strategies` that chooses for itself and has none
+/// of these axes yet (contextStrategy), and completes the others. Returns "", or why the form
+/// cannot be, naming the op.
+std::string addContext(const reshard::Graph &graph, std::vector<reshard::OpStrategy> &strategies,
+                       const std::vector<reshard::AxisRef> &axes, reshard::ContextForm form);
+
 /// Whether a backward op chooses for itself instead of doing what its forward op did.
 bool choosesForItself(const reshard::Graph &graph, int op);
 

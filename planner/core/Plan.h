@@ -10,6 +10,7 @@
 #include "planner/core/Cluster.h"
 #include "planner/reshard/Graph.h"
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -41,23 +42,45 @@ struct Job {
 /// that need none.
 int64_t masterBytes(int64_t parameterBytes);
 
-/// The four axes of the mesh, in the order of ranks: pp slowest, tp fastest.
+/// The axes of the mesh, in the order of ranks: pp slowest, tp fastest.
 struct MeshShape {
-  int64_t pp = 1, dp = 1, fsdp = 1, tp = 1;
-  int64_t numRanks() const { return pp * dp * fsdp * tp; }
-  int64_t dataRanks() const { return dp * fsdp; }
-  bool operator==(const MeshShape &o) const {
-    return pp == o.pp && dp == o.dp && fsdp == o.fsdp && tp == o.tp;
+  int64_t pp = 1, dp = 1, fsdp = 1, ep = 1, cp = 1, tp = 1;
+
+  /// Every axis with its name, in this order.
+  std::array<std::pair<const char *, int64_t>, 6> axes() const {
+    return {{{"pp", pp}, {"dp", dp}, {"fsdp", fsdp}, {"ep", ep}, {"cp", cp}, {"tp", tp}}};
   }
+  std::array<int64_t, 6> sizes() const { return {pp, dp, fsdp, ep, cp, tp}; }
+  /// The size of the axis called `name`, or nullptr.
+  int64_t *find(const std::string &name);
+  /// How many axes are longer than 1.
+  int numAxes() const {
+    int count = 0;
+    for (int64_t size : sizes())
+      count += size > 1;
+    return count;
+  }
+  int64_t numRanks() const { return pp * dataRanks() * cp * tp; }
+  /// Ranks that have different samples.
+  int64_t dataRanks() const { return dp * fsdp * ep; }
+  /// Ranks that have different tokens: a gradient is a sum over them.
+  int64_t tokenRanks() const { return dataRanks() * cp; }
+  bool operator==(const MeshShape &o) const { return sizes() == o.sizes(); }
   /// The mesh of the axes longer than 1.
   reshard::Mesh mesh() const;
 };
+
+/// The names of all axes, of those that the batch lies on, and of those with tokens of their own.
+const std::vector<std::string> &axisNames();
+const std::vector<std::string> &dataAxisNames();
+const std::vector<std::string> &tokenAxisNames();
 
 /// e.g. "dp=2 fsdp=4 tp=2"; "one device" for a mesh of one.
 std::string toString(const MeshShape &mesh);
 
 /// Axes by name on the loops of some forward ops. Ops named by no decision split their batch loops
-/// over dp and fsdp and nothing else; backward ops do what their forward op does.
+/// over dp, fsdp and ep and nothing else; backward ops do what their forward op does. Decisions
+/// that do not name cp leave it to the plan's form of context parallelism.
 struct OpDecision {
   std::map<int, std::vector<std::string>> loopAxes;
   std::vector<std::string> ops; // ids
@@ -128,6 +151,7 @@ struct Prediction {
 struct Alternative {
   MeshShape mesh;
   ParameterDecision data;
+  reshard::ContextForm context = reshard::ContextForm::AllGather;
   int64_t microBatch = 1, accumulation = 1;
   std::string schedule, recompute;
   std::vector<int> chunkStage; // as in a plan
@@ -161,6 +185,8 @@ struct Plan {
   Job job;
   Cluster cluster;
   MeshShape mesh;
+  /// How ops with several loops over the sequence are split over cp (only with cp > 1).
+  reshard::ContextForm context = reshard::ContextForm::AllGather;
   int64_t idleDevices = 0;
   int64_t memoryLimitBytes = 0;  // --memory-limit; 0: what the cluster allows
   int64_t microBatch = 1;        // samples per data rank

@@ -31,11 +31,35 @@ int64_t Plan::limitBytes() const {
 
 Mesh MeshShape::mesh() const {
   Mesh mesh;
-  for (auto [name, size] :
-       {std::pair<const char *, int64_t>{"pp", pp}, {"dp", dp}, {"fsdp", fsdp}, {"tp", tp}})
+  for (auto [name, size] : axes())
     if (size > 1)
       mesh.axes.push_back({name, size});
   return mesh;
+}
+
+int64_t *MeshShape::find(const std::string &name) {
+  return name == "pp"     ? &pp
+         : name == "dp"   ? &dp
+         : name == "fsdp" ? &fsdp
+         : name == "ep"   ? &ep
+         : name == "cp"   ? &cp
+         : name == "tp"   ? &tp
+                          : nullptr;
+}
+
+const std::vector<std::string> &axisNames() {
+  static const std::vector<std::string> names = {"pp", "dp", "fsdp", "ep", "cp", "tp"};
+  return names;
+}
+
+const std::vector<std::string> &dataAxisNames() {
+  static const std::vector<std::string> names = {"dp", "fsdp", "ep"};
+  return names;
+}
+
+const std::vector<std::string> &tokenAxisNames() {
+  static const std::vector<std::string> names = {"dp", "fsdp", "ep", "cp"};
+  return names;
 }
 
 std::string toString(const MeshShape &mesh) {
@@ -89,7 +113,7 @@ public:
 
   Result<PlannedStep> run() {
     if (plan.mesh.dataRanks() > 1 && step.graph.batchFactor < 0)
-      return bad("mesh", "the model has no batch dim to split over dp and fsdp");
+      return bad("mesh", "the model has no batch dim to split over dp, fsdp and ep");
     std::vector<int> firstOps = findStages();
     if (error.empty())
       setChunks(step.graph, firstOps);
@@ -168,8 +192,8 @@ private:
   std::vector<AxisRef> axesOf(const std::string &key, const std::vector<std::string> &names) {
     std::vector<AxisRef> axes;
     for (const std::string &name : names) {
-      if (name != "dp" && name != "fsdp" && name != "tp")
-        fail(key, "\"" + name + "\" is not an axis that tensors may lie on (dp, fsdp, tp)");
+      if (name == "pp" || !MeshShape().find(name))
+        fail(key, "\"" + name + "\" is not an axis that tensors may lie on (any but pp)");
       int axis = step.assignment.mesh.axisIndex(name);
       if (axis >= 0) // an axis of size 1 is no axis
         axes.push_back(wholeAxis(step.assignment.mesh, axis));
@@ -178,7 +202,7 @@ private:
   }
 
   void applyOps() {
-    std::vector<AxisRef> dataAxes = axesOf("mesh", {"dp", "fsdp"});
+    std::vector<AxisRef> dataAxes = axesOf("mesh", dataAxisNames());
     std::vector<OpStrategy> &strategies = step.assignment.strategies;
     for (int op = 0; op < int(step.graph.ops.size()); ++op)
       strategies.push_back(batchStrategy(step.graph, op, dataAxes));
@@ -189,8 +213,14 @@ private:
           strategies[op] = strategyOf(op, decision);
       }
     }
-    if (error.empty())
-      strategies = completeStrategies(step.graph, std::move(strategies));
+    std::vector<AxisRef> context = axesOf("mesh", {"cp"});
+    if (!error.empty())
+      return;
+    strategies = completeStrategies(step.graph, std::move(strategies));
+    if (context.empty())
+      return;
+    if (std::string why = addContext(step.graph, strategies, context, plan.context); !why.empty())
+      fail("context", std::string(name(plan.context)) + ": " + why);
   }
 
   OpStrategy strategyOf(int index, const OpDecision &decision) {

@@ -172,7 +172,7 @@ public:
   Plan read(const Json &json) {
     Object root(json, "", problem);
     root.word("format", {"tbc-plan"});
-    root.integer("version", 1, 1);
+    root.integer("version", 2, 2);
     readModel(root);
     readJob(root);
     readCluster(root);
@@ -183,6 +183,7 @@ public:
     plan.accumulation = root.integer("accumulation", 1, maxCount);
     plan.schedule = root.word("schedule", scheduleWords());
     plan.chunkStage = placement(root);
+    plan.context = context(root, plan.mesh);
     plan.stages = root.texts("stages");
     readStrategies(root);
     readParameters(root);
@@ -212,8 +213,13 @@ private:
     shape.pp = object.integer("pp", 1, 1 << 20);
     shape.dp = object.integer("dp", 1, 1 << 20);
     shape.fsdp = object.integer("fsdp", 1, 1 << 20);
+    shape.ep = object.integer("ep", 1, 1 << 20);
+    shape.cp = object.integer("cp", 1, 1 << 20);
     shape.tp = object.integer("tp", 1, 1 << 20);
-    if (double(shape.pp) * double(shape.dp) * double(shape.fsdp) * double(shape.tp) > (1 << 20)) {
+    double ranks = 1;
+    for (int64_t size : shape.sizes())
+      ranks *= double(size);
+    if (ranks > (1 << 20)) {
       problem.report(parent.at(key), "has more than 1048576 ranks");
       return MeshShape();
     }
@@ -224,6 +230,14 @@ private:
     std::vector<std::string> words = schedule::scheduleNames();
     words.insert(words.begin(), "none");
     return words;
+  }
+
+  /// There with cp alone.
+  reshard::ContextForm context(Object &object, const MeshShape &shape) {
+    if (shape.cp == 1 && !object.has("context"))
+      return Plan().context;
+    std::vector<std::string> words = {"ring", "all-gather", "all-to-all"};
+    return reshard::parseContextForm(object.word("context", words)).value_or(Plan().context);
   }
 
   /// The stage of each chunk; none is one chunk per stage.
@@ -242,8 +256,8 @@ private:
   std::vector<std::string> axes(Object &object, const std::string &key) {
     std::vector<std::string> names = object.texts(key);
     for (const std::string &name : names)
-      if (name != "dp" && name != "fsdp")
-        problem.report(object.at(key), "may name dp and fsdp only");
+      if (std::count(tokenAxisNames().begin(), tokenAxisNames().end(), name) == 0)
+        problem.report(object.at(key), "may name dp, fsdp, ep and cp only");
     return names;
   }
 
@@ -438,7 +452,8 @@ private:
     using reshard::CollectiveKind;
     static const std::vector<CollectiveKind> kinds = {
         CollectiveKind::AllReduce, CollectiveKind::AllGather,  CollectiveKind::ReduceScatter,
-        CollectiveKind::AllToAll,  CollectiveKind::ShardSlice, CollectiveKind::Send};
+        CollectiveKind::AllToAll,  CollectiveKind::ShardSlice, CollectiveKind::Send,
+        CollectiveKind::Permute};
     std::vector<std::string> words;
     for (CollectiveKind kind : kinds)
       words.push_back(reshard::name(kind));
@@ -481,6 +496,7 @@ private:
       other.accumulation = object.integer("accumulation", 1, maxCount);
       other.schedule = object.word("schedule", scheduleWords());
       other.chunkStage = placement(object);
+      other.context = context(object, other.mesh);
       other.recompute = object.word("recompute", {"none", "selective", "full"});
       other.stepSeconds = object.number("step_seconds");
       other.peakBytes = object.integer("peak_bytes", 0, maxBytes);
@@ -517,7 +533,7 @@ private:
     if (batch != double(job.globalBatch))
       problem.report("job.batch",
                      "is " + std::to_string(job.globalBatch) +
-                         ", but micro_batch x accumulation x dp x fsdp is another number");
+                         ", but micro_batch x accumulation x dp x fsdp x ep is another number");
     if (std::string why = whyInvalidSchedule(plan); !why.empty())
       problem.report(plan.chunkStage.empty() || plan.mesh.pp == 1 ? "schedule" : "placement", why);
     if (int64_t(plan.stages.size()) != plan.numChunks())
@@ -544,10 +560,10 @@ Result<Plan> readPlan(const std::string &text, const std::string &source) {
   // Only a number is printed: anything else may be as long, or as deep, as the file.
   const Json version =
       json.contains("version") && json["version"].is_number() ? json["version"] : Json();
-  if (version != 1)
+  if (version != 2)
     return Error{ErrorCode::Usage, source + ": key \"version\" is " +
                                        (version.is_null() ? "not a number" : version.dump()) +
-                                       ", but this tbc reads version 1; plan again"};
+                                       ", but this tbc reads version 2; plan again"};
   Reader reader;
   Plan plan = reader.read(json);
   if (!reader.problem.text.empty())

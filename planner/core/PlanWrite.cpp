@@ -52,7 +52,10 @@ static Json clusterJson(const Cluster &cluster) {
 std::string writeCluster(const Cluster &cluster) { return clusterJson(cluster).dump(2) + "\n"; }
 
 static Json meshJson(const MeshShape &mesh) {
-  return {{"pp", mesh.pp}, {"dp", mesh.dp}, {"fsdp", mesh.fsdp}, {"tp", mesh.tp}};
+  Json json = Json::object();
+  for (auto [name, size] : mesh.axes())
+    json[name] = size;
+  return json;
 }
 
 static Json parameterJson(const ParameterDecision &decision) {
@@ -121,6 +124,8 @@ static Json alternativeJson(const Alternative &other) {
                {"note", other.note}};
   if (!other.chunkStage.empty())
     json["placement"] = other.chunkStage;
+  if (other.mesh.cp > 1)
+    json["context"] = reshard::name(other.context);
   return json;
 }
 
@@ -159,7 +164,7 @@ std::string writePlan(const Plan &plan) {
                        {"text", reason.text}});
   Json json = {
       {"format", "tbc-plan"},
-      {"version", 1},
+      {"version", 2},
       {"model",
        {{"path", plan.job.modelPath},
         {"hash", plan.job.modelHash},
@@ -188,6 +193,8 @@ std::string writePlan(const Plan &plan) {
       {"reasons", reasons}};
   if (!plan.chunkStage.empty())
     json["placement"] = plan.chunkStage;
+  if (plan.mesh.cp > 1)
+    json["context"] = reshard::name(plan.context);
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -90,17 +90,19 @@ namespace {
 /// Fills one profile from the derivation of its step on tp devices.
 class Profiler {
 public:
-  Profiler(const Graph &original, const Placement &placement, int64_t tp,
+  Profiler(const Graph &original, const Mesh &mesh, const std::vector<OpStrategy> &strategies,
            const std::vector<bool> &recompute, const Job &job, const Cluster &cluster)
       : job(job), cluster(cluster) {
     std::vector<int> sourceOf;
     graph = withRecompute(original, recompute, &cloneOf, &sourceOf);
     anchors = forwardAnchors(graph);
-    if (tp > 1)
-      assignment.mesh.axes.push_back({"tp", tp});
+    assignment.mesh = mesh;
     for (int source : sourceOf)
-      assignment.strategies.push_back(placement.strategies[source]);
-    assignment.parameterPlans.resize(graph.parameters.size());
+      assignment.strategies.push_back(strategies[source]);
+    ParameterPlan plan; // gradients are summed over cp with those of the data ranks, once per step
+    if (int axis = mesh.axisIndex("cp"); axis >= 0)
+      plan.reduceAxes = {wholeAxis(mesh, axis)};
+    assignment.parameterPlans.assign(graph.parameters.size(), plan);
     derivation = derive(graph, assignment);
     canWait = weightOps(graph);
     profile.numForward = numForwardOps(graph);
@@ -253,9 +255,9 @@ private:
 
 } // namespace
 
-Profile makeProfile(const Graph &graph, const Placement &placement, int64_t tp,
+Profile makeProfile(const Graph &graph, const Mesh &mesh, const std::vector<OpStrategy> &strategies,
                     const std::vector<bool> &recompute, const Job &job, const Cluster &cluster) {
-  return Profiler(graph, placement, tp, recompute, job, cluster).run();
+  return Profiler(graph, mesh, strategies, recompute, job, cluster).run();
 }
 
 /// `count` collectives of `bytes` together.

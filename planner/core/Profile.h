@@ -63,9 +63,10 @@ struct Profile {
   int64_t stepStateBytes = 0; // of the scalars that every rank keeps
 };
 
-/// Profiles `graph`, already at the right micro-batch, placed as `placement` on `tp` adjacent
-/// devices.
-Profile makeProfile(const reshard::Graph &graph, const Placement &placement, int64_t tp,
+/// Profiles `graph`, already at the right micro-batch, with `strategies` on `mesh`, which has the
+/// axes cp and tp where they are longer than 1: adjacent devices.
+Profile makeProfile(const reshard::Graph &graph, const reshard::Mesh &mesh,
+                    const std::vector<reshard::OpStrategy> &strategies,
                     const std::vector<bool> &recompute, const Job &job, const Cluster &cluster);
 
 /// How parameters and gradients are spread over data ranks, with the group shapes that come of it.

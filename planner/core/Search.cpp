@@ -21,7 +21,9 @@ std::string zeroName(int zero, bool keepGathered) {
 
 std::string describe(const Plan &plan) {
   std::string text = toString(plan.mesh);
-  if (plan.mesh.dataRanks() > 1)
+  if (plan.mesh.cp > 1)
+    text += std::string(", ") + name(plan.context);
+  if (plan.mesh.tokenRanks() > 1)
     text += ", " + zeroName(plan.parameterDefault.zero, plan.parameterDefault.keepGathered);
   text += ", micro-batch " + std::to_string(plan.microBatch) + " x " +
           std::to_string(plan.accumulation);
@@ -32,8 +34,7 @@ std::string describe(const Plan &plan) {
 
 /// Candidates that differ in no more than micro-batch and schedule compete for one place.
 static auto groupOf(const Candidate &c) {
-  return std::make_tuple(c.mesh.pp, c.mesh.dp, c.mesh.fsdp, c.mesh.tp, c.zero.zero,
-                         c.zero.keepGathered, c.recompute);
+  return std::make_tuple(c.mesh.sizes(), c.context, c.zero.zero, c.zero.keepGathered, c.recompute);
 }
 
 static bool isBetter(const Candidate &a, const Candidate &b) {
@@ -50,9 +51,7 @@ static void preferSimple(std::vector<ExactCandidate> &exact) {
   if (exact.empty() || !exact.front().plan.prediction.fits)
     return;
   auto complexity = [](const ExactCandidate &e) {
-    const MeshShape &m = e.plan.mesh;
-    int axes = (m.pp > 1) + (m.dp > 1) + (m.fsdp > 1) + (m.tp > 1);
-    return std::make_tuple(axes, e.candidate.zero.zero, e.plan.recompute != "none",
+    return std::make_tuple(e.plan.mesh.numAxes(), e.candidate.zero.zero, e.plan.recompute != "none",
                            e.candidate.zero.keepGathered);
   };
   double limit = exact.front().plan.prediction.stepSeconds * 1.001;
@@ -64,6 +63,39 @@ static void preferSimple(std::vector<ExactCandidate> &exact) {
   std::rotate(exact.begin(), exact.begin() + best, exact.begin() + best + 1);
 }
 
+/// Looks at context parallelism beside the best of what has none: where a micro-batch of one sample
+/// is still slow or large. Their bounds hold for these too, as nothing else about the mesh is new.
+static void addContexts(Searcher &searcher, bool refine, Exploration &exploration,
+                        std::vector<Candidate> &winners) {
+  constexpr size_t mostMeshes = 4;
+  std::vector<Candidate> found;
+  for (size_t i = 0; i < winners.size() && i < mostMeshes; ++i)
+    for (Candidate &candidate : searcher.withContext(winners[i])) {
+      bool isKnown = std::any_of(found.begin(), found.end(), [&](const Candidate &other) {
+        return groupOf(other) == groupOf(candidate);
+      });
+      if (isKnown || !searcher.score(candidate, refine))
+        continue;
+      candidate.order = int(exploration.evaluations++);
+      exploration.scored.push_back(candidate);
+      found.push_back(candidate);
+    }
+  winners.insert(winners.end(), found.begin(), found.end());
+  std::sort(winners.begin(), winners.end(), isBetter);
+}
+
+/// Whether the model can be split as a pinned cp axis asks.
+static Status checkContext(const Graph &graph, const Space &space, const Pins &pins) {
+  int64_t cp = space.pinnedMesh().cp;
+  std::string why;
+  for (ContextForm form : space.contexts(space.pinnedMesh()))
+    if (cp == 1 || (why = whyNoContext(graph, cp, form)).empty())
+      return Status::ok();
+  return Error{ErrorCode::Usage, "--mesh cp=" + std::to_string(cp) +
+                                     (pins.context.empty() ? "" : " --context " + pins.context) +
+                                     ": " + why};
+}
+
 Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
                             const Pins &pins, int top) {
   Result<Space> space = Space::make(job, pins);
@@ -72,6 +104,8 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   Plan limits;
   limits.cluster = cluster;
   limits.memoryLimitBytes = pins.memoryLimitBytes.value_or(0);
+  if (Status status = checkContext(graph, *space, pins); !status)
+    return status.error();
   Searcher searcher(graph, job, cluster, *space, limits.limitBytes());
   std::vector<Candidate> candidates = searcher.enumerate();
   if (candidates.empty() && !searcher.refusedSchedule().empty())
@@ -115,6 +149,9 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   for (const auto &[group, index] : best)
     winners.push_back(exploration.scored[index]);
   std::sort(winners.begin(), winners.end(), isBetter);
+  if (winners.empty() && !searcher.refusedContext().empty())
+    return Error{ErrorCode::Usage, searcher.refusedContext()};
+  addContexts(searcher, isSmall, exploration, winners);
 
   // Scores are off by little; what is within that of the best is looked at exactly.
   constexpr double scoreError = 0.02;
@@ -176,6 +213,7 @@ static std::string lossOf(const Prediction &answer, const Prediction &other) {
 static Alternative alternativeOf(const ExactCandidate &exact, const Prediction &answer) {
   Alternative other;
   other.mesh = exact.plan.mesh;
+  other.context = exact.plan.context;
   other.data = exact.plan.parameterDefault;
   other.microBatch = exact.plan.microBatch;
   other.accumulation = exact.plan.accumulation;
@@ -202,7 +240,7 @@ public:
   void run() {
     add("mesh", toString(plan.mesh), !pins.mesh.empty(),
         [&](const Candidate &c) { return !(c.mesh == chosen.mesh); });
-    if (plan.mesh.dataRanks() > 1)
+    if (plan.mesh.tokenRanks() > 1)
       add("zero", zeroName(chosen.zero.zero, chosen.zero.keepGathered),
           pins.zero.has_value() || pins.strategy != "auto" || !pins.mesh.empty(),
           [&](const Candidate &c) { return c.mesh == chosen.mesh && !(c.zero == chosen.zero); });
@@ -321,11 +359,15 @@ static std::vector<std::string> assumptionsOf(const Job &job, const Plan &plan) 
   const Cluster &cluster = plan.cluster;
   char overlap[16];
   std::snprintf(overlap, sizeof overlap, "%.0f %%", 100 * cluster.overlapFraction);
-  if (plan.mesh.dataRanks() > 1)
+  if (plan.mesh.tokenRanks() > 1)
     lines.push_back(std::string("data-parallel communication hides behind up to ") + overlap +
                     " of the kernels around it");
   if (plan.mesh.tp > 1)
     lines.push_back("tp communication is not hidden");
+  if (plan.mesh.cp > 1)
+    lines.push_back(plan.context == ContextForm::Ring
+                        ? "cp communication hides behind all but the last block of attention"
+                        : "cp communication between ops is not hidden");
   return lines;
 }
 

@@ -29,6 +29,7 @@ struct Pins {
   std::optional<int64_t> virtualStages; // chunks per pipeline stage
   std::string placement;                // of chunks: "", loop, v
   std::string recompute = "auto";       // auto, none, selective, full
+  std::string context;                  // of cp: "", ring, all-gather, all-to-all
   std::optional<int64_t> memoryLimitBytes;
   int top = 5; // runners-up kept, the answer included
 };

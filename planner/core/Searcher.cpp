@@ -43,35 +43,71 @@ const std::vector<bool> &Searcher::flagsFor(const std::string &recompute, int64_
   return found->second;
 }
 
-const Profile &Searcher::profileFor(int64_t tp, int64_t microBatch, const std::string &recompute) {
-  auto key = std::make_tuple(tp, microBatch, recompute);
+Searcher::ModelSplit Searcher::splitOf(const Candidate &candidate) {
+  return {candidate.mesh.tp, candidate.mesh.cp, candidate.context};
+}
+
+Mesh Searcher::meshOf(const ModelSplit &split) {
+  MeshShape mesh;
+  mesh.tp = std::get<0>(split);
+  mesh.cp = std::get<1>(split);
+  return mesh.mesh();
+}
+
+const std::vector<OpStrategy> *Searcher::strategiesFor(const ModelSplit &split,
+                                                       int64_t microBatch) {
+  auto [tp, cp, form] = split;
+  if (cp == 1)
+    return &placementFor(tp, microBatch).strategies;
+  auto [found, isNew] = strategies.try_emplace({split, microBatch});
+  std::vector<OpStrategy> &result = found->second;
+  if (isNew) {
+    result = placementFor(tp, microBatch).strategies;
+    for (OpStrategy &strategy : result) // tp is the second axis here
+      for (auto &[loop, axes] : strategy.loopAxes)
+        for (AxisRef &axis : axes)
+          axis.axis = 1;
+    std::string why = addContext(graphFor(microBatch), result, {wholeAxis(meshOf(split), 0)}, form);
+    if (!why.empty()) {
+      whyNotContext = std::string("--context ") + name(form) + ": " + why;
+      result.clear();
+    }
+  }
+  return result.empty() ? nullptr : &result;
+}
+
+const Profile &Searcher::profileFor(const ModelSplit &split, int64_t microBatch,
+                                    const std::string &recompute) {
+  auto key = std::make_tuple(split, microBatch, recompute);
   auto found = profiles.find(key);
   if (found == profiles.end())
     found = profiles
-                .emplace(key, makeProfile(graphFor(microBatch), placementFor(tp, microBatch), tp,
+                .emplace(key, makeProfile(graphFor(microBatch), meshOf(split),
+                                          *strategiesFor(split, microBatch),
                                           flagsFor(recompute, microBatch), job, cluster))
                 .first;
   return found->second;
 }
 
-/// Kernels of one micro-batch if every op divided evenly over tp devices: no strategy is faster.
-double Searcher::idealSeconds(int64_t tp, int64_t microBatch) {
-  auto [found, isNew] = ideals.emplace(std::make_pair(tp, microBatch), 0.0);
+/// Kernels of one micro-batch if every op divided evenly over the devices of a model: no strategy
+/// is faster.
+double Searcher::idealSeconds(int64_t devices, int64_t microBatch) {
+  auto [found, isNew] = ideals.emplace(std::make_pair(devices, microBatch), 0.0);
   if (!isNew)
     return found->second;
   const Graph &batched = graphFor(microBatch);
   double total = 0;
   for (int op = 0; op < int(batched.ops.size()); ++op) {
     LocalWork work = localWork(batched, op, OpStrategy());
-    work.flops /= double(tp);
-    work.bytes /= double(tp);
+    work.flops /= double(devices);
+    work.bytes /= double(devices);
     total += kernelSeconds(cluster, batched.ops[op].kernelClass, work);
   }
   return found->second = total;
 }
 
 const NetworkCost &Searcher::networkFor(const MeshShape &mesh) {
-  auto &network = networks[{mesh.pp, mesh.dp, mesh.fsdp, mesh.tp}];
+  auto &network = networks[mesh.sizes()];
   if (!network) {
     Mesh axes = mesh.mesh();
     network = std::make_unique<NetworkCost>(cluster, axes, axes.axisIndex("pp"));
@@ -79,18 +115,19 @@ const NetworkCost &Searcher::networkFor(const MeshShape &mesh) {
   return *network;
 }
 
+/// Whether the candidate shards what belongs to a parameter over the axis called `name`: over all
+/// with tokens of their own, but not over dp beside fsdp.
+static bool isZeroAxis(const Candidate &candidate, const std::string &name) {
+  return candidate.zero.zero > 0 && (name != "dp" || candidate.mesh.fsdp == 1);
+}
+
 DataMode Searcher::dataMode(const Candidate &candidate) {
   const NetworkCost &network = networkFor(candidate.mesh);
   Mesh mesh = candidate.mesh.mesh();
   std::vector<AxisRef> zero, others;
-  for (const char *name : {"dp", "fsdp"}) {
-    int axis = mesh.axisIndex(name);
-    if (axis < 0)
-      continue;
-    bool sharded =
-        candidate.zero.zero > 0 && (candidate.mesh.fsdp == 1 || axis == mesh.axisIndex("fsdp"));
-    (sharded ? zero : others).push_back(wholeAxis(mesh, axis));
-  }
+  for (const std::string &name : tokenAxisNames())
+    if (int axis = mesh.axisIndex(name); axis >= 0)
+      (isZeroAxis(candidate, name) ? zero : others).push_back(wholeAxis(mesh, axis));
   DataMode mode;
   mode.zero = candidate.zero.zero;
   mode.keepGathered = candidate.zero.keepGathered;
@@ -116,7 +153,7 @@ bool Searcher::mayRun(const Candidate &candidate) {
 /// The bound that holds for every plan with the candidate's mesh, micro-batch and schedule, and the
 /// one for those with chunks of equal length on a stage, which are what the search looks at.
 void Searcher::bound(Candidate &candidate) {
-  double seconds = idealSeconds(candidate.mesh.tp, candidate.microBatch);
+  double seconds = idealSeconds(candidate.mesh.tp * candidate.mesh.cp, candidate.microBatch);
   const ScheduleChoice &choice = candidate.schedule;
   int64_t stages = candidate.mesh.pp, accumulation = candidate.accumulation;
   if (choice.schedule != "interleaved" && choice.schedule != "zero-bubble") {
@@ -151,15 +188,17 @@ void Searcher::enumerateOn(int64_t devices, std::vector<Candidate> &candidates) 
       candidate.accumulation = batch / (mesh.dataRanks() * microBatch);
       for (const ZeroChoice &zero : space.zeroChoices(mesh))
         for (const std::string &recompute : space.recomputeModes())
-          for (const ScheduleChoice &schedule : space.schedules(mesh)) {
-            candidate.zero = zero;
-            candidate.recompute = recompute;
-            candidate.schedule = schedule;
-            if (mayRun(candidate)) {
-              bound(candidate);
-              candidates.push_back(candidate);
+          for (const ScheduleChoice &schedule : space.schedules(mesh))
+            for (ContextForm context : space.contexts(mesh)) {
+              candidate.zero = zero;
+              candidate.context = context;
+              candidate.recompute = recompute;
+              candidate.schedule = schedule;
+              if (mayRun(candidate)) {
+                bound(candidate);
+                candidates.push_back(candidate);
+              }
             }
-          }
     }
   }
 }
@@ -284,9 +323,9 @@ double Searcher::lossSeconds(const Candidate &candidate, const Profile &profile)
   Mesh mesh = candidate.mesh.mesh();
   bool isTotal = profile.stepTotalBytes > 0;
   std::vector<AxisRef> axes;
-  for (const char *name : {"pp", "dp", "fsdp", "tp"}) {
-    bool isData = name[0] == 'd' || name[0] == 'f';
-    if (mesh.axisIndex(name) >= 0 && (isTotal || isData || (name[0] == 't' && profile.lossIsSplit)))
+  for (const std::string &name : axisNames()) {
+    bool isPart = name == "tp" ? profile.lossIsSplit : name != "pp";
+    if (mesh.axisIndex(name) >= 0 && (isTotal || isPart))
       axes.push_back(wholeAxis(mesh, mesh.axisIndex(name)));
   }
   const NetworkCost &network = networkFor(candidate.mesh);
@@ -308,7 +347,10 @@ bool Searcher::score(Candidate &candidate, bool refine) {
   if (candidate.mesh.tp > 1 && !space.meshIsPinned() &&
       !splitsAnything(placementFor(candidate.mesh.tp, candidate.microBatch)))
     return false;
-  const Profile &profile = profileFor(candidate.mesh.tp, candidate.microBatch, candidate.recompute);
+  if (!strategiesFor(splitOf(candidate), candidate.microBatch))
+    return false;
+  const Profile &profile =
+      profileFor(splitOf(candidate), candidate.microBatch, candidate.recompute);
   DataMode mode = dataMode(candidate);
   std::optional<std::vector<int>> firstOps = cut(candidate, profile, mode);
   if (!firstOps)
@@ -318,6 +360,35 @@ bool Searcher::score(Candidate &candidate, bool refine) {
   if (refine && candidate.mesh.pp > 1)
     refineCuts(candidate, profile, mode);
   return true;
+}
+
+std::vector<Candidate> Searcher::withContext(const Candidate &candidate) {
+  std::vector<Candidate> result;
+  if (candidate.mesh.cp > 1 || candidate.microBatch > 1 || space.meshIsPinned() ||
+      graph.sequenceFactor < 0)
+    return result;
+  for (const char *axis : {"dp", "fsdp", "tp", "pp"})
+    for (int64_t cp : {2, 4, 8, 16}) {
+      Candidate next = candidate;
+      int64_t *size = next.mesh.find(axis);
+      // A pipeline of one stage would have another schedule.
+      if (*size % cp != 0 || (size == &next.mesh.pp && *size == cp))
+        continue;
+      *size /= cp;
+      next.mesh.cp = cp;
+      next.accumulation = next.batch / next.mesh.dataRanks();
+      if (!space.allowed(next.mesh) || !mayRun(next))
+        continue;
+      bool hadNone = candidate.mesh.tokenRanks() == 1;
+      for (const ZeroChoice &zero : space.zeroChoices(next.mesh))
+        for (ContextForm form : space.contexts(next.mesh)) {
+          next.context = form;
+          next.zero = hadNone ? zero : candidate.zero;
+          if ((hadNone || zero == candidate.zero) && strategiesFor(splitOf(next), next.microBatch))
+            result.push_back(next);
+        }
+    }
+  return result;
 }
 
 void Searcher::price(Candidate &candidate, const Profile &profile, const DataMode &mode) {
@@ -405,6 +476,7 @@ Plan Searcher::planOf(const Candidate &candidate) {
   plan.job.globalBatch = candidate.batch;
   plan.cluster = cluster;
   plan.mesh = candidate.mesh;
+  plan.context = candidate.context;
   plan.idleDevices = job.gpus - candidate.mesh.numRanks();
   plan.microBatch = candidate.microBatch;
   plan.accumulation = candidate.accumulation;
@@ -429,7 +501,7 @@ Plan Searcher::planOf(const Candidate &candidate) {
       continue;
     // The batch stays split over data ranks; tp comes after them on the same loop.
     for (const auto &[loop, axes] : batchStrategy(whole, op, {data}).loopAxes)
-      loopAxes[loop].insert(loopAxes[loop].begin(), {"dp", "fsdp"});
+      loopAxes[loop].insert(loopAxes[loop].begin(), dataAxisNames().begin(), dataAxisNames().end());
     auto [found, isNew] = decisionOf.emplace(loopAxes, plan.ops.size());
     if (isNew)
       plan.ops.push_back({loopAxes, {}});
@@ -438,13 +510,11 @@ Plan Searcher::planOf(const Candidate &candidate) {
 
   plan.parameterDefault.zero = candidate.zero.zero;
   plan.parameterDefault.keepGathered = candidate.zero.keepGathered;
-  for (const char *axis : {"dp", "fsdp"}) {
-    bool isFsdp = std::string(axis) == "fsdp";
-    if ((isFsdp ? candidate.mesh.fsdp : candidate.mesh.dp) == 1)
-      continue;
-    bool sharded = candidate.zero.zero > 0 && (isFsdp || candidate.mesh.fsdp == 1);
-    (sharded ? plan.parameterDefault.zeroAxes : plan.parameterDefault.reduceAxes).push_back(axis);
-  }
+  for (const std::string &name : tokenAxisNames())
+    if (*plan.mesh.find(name) > 1)
+      (isZeroAxis(candidate, name) ? plan.parameterDefault.zeroAxes
+                                   : plan.parameterDefault.reduceAxes)
+          .push_back(name);
   for (int op : candidate.firstOps)
     plan.stages.push_back(graph.ops[op].id);
   if (candidate.recompute != "none") {

@@ -23,6 +23,7 @@ struct Candidate {
   int64_t batch = 1; // global, perhaps rounded up
   int64_t microBatch = 1, accumulation = 1;
   ScheduleChoice schedule;
+  reshard::ContextForm context = reshard::ContextForm::AllGather; // with cp > 1
   std::string recompute;
   double lowerBound = 0;  // no plan that the search makes of it is faster
   double provenBound = 0; // nor any other with its mesh, micro-batch and schedule
@@ -56,13 +57,28 @@ public:
   int64_t evaluations = 0; // candidates scored
   /// Why a schedule that was asked for does not go with some number of micro-batches, or "".
   const std::string &refusedSchedule() const { return whyNoSchedule; }
+  /// Why a form of context parallelism does not go with the model, or "".
+  const std::string &refusedContext() const { return whyNotContext; }
+
+  /// `candidate`, which has no cp, with a part of one of its other axes on cp instead, in every
+  /// form that the model and the pins allow. Only with one sample per micro-batch: larger ones are
+  /// better split over data ranks, which says nothing between ops.
+  std::vector<Candidate> withContext(const Candidate &candidate);
 
 private:
   const reshard::Graph &graphFor(int64_t microBatch);
   const Placement &placementFor(int64_t tp, int64_t microBatch);
   const std::vector<bool> &flagsFor(const std::string &recompute, int64_t microBatch);
-  const Profile &profileFor(int64_t tp, int64_t microBatch, const std::string &recompute);
-  double idealSeconds(int64_t tp, int64_t microBatch);
+  /// How ops are split on devices that hold one model: tp, cp and, with cp, its form.
+  using ModelSplit = std::tuple<int64_t, int64_t, reshard::ContextForm>;
+  static ModelSplit splitOf(const Candidate &candidate);
+  static reshard::Mesh meshOf(const ModelSplit &split);
+  /// The strategies of all ops on meshOf(split); none where the form does not go with the model.
+  const std::vector<reshard::OpStrategy> *strategiesFor(const ModelSplit &split,
+                                                        int64_t microBatch);
+  const Profile &profileFor(const ModelSplit &split, int64_t microBatch,
+                            const std::string &recompute);
+  double idealSeconds(int64_t devices, int64_t microBatch);
   const NetworkCost &networkFor(const MeshShape &mesh);
   DataMode dataMode(const Candidate &candidate);
   void price(Candidate &candidate, const Profile &profile, const DataMode &mode);
@@ -93,11 +109,13 @@ private:
   std::map<int64_t, reshard::Graph> graphs;
   std::map<std::pair<int64_t, int64_t>, Placement> placements;
   std::map<std::pair<int64_t, std::string>, std::vector<bool>> flags;
-  std::map<std::tuple<int64_t, int64_t, std::string>, Profile> profiles;
+  std::map<std::pair<ModelSplit, int64_t>, std::vector<reshard::OpStrategy>> strategies;
+  std::map<std::tuple<ModelSplit, int64_t, std::string>, Profile> profiles;
   std::map<std::pair<int64_t, int64_t>, double> ideals;
-  std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, std::unique_ptr<NetworkCost>> networks;
+  std::map<std::array<int64_t, 6>, std::unique_ptr<NetworkCost>> networks;
   std::map<std::tuple<const Profile *, int64_t, bool>, std::unique_ptr<StageCutter>> cutters;
   std::map<std::tuple<std::string, int, bool, int64_t, int64_t>, KnownSchedule> knownSchedules;
+  std::string whyNotContext;
   std::string whyNoSchedule; // the first pipeline that was left out
 };
 

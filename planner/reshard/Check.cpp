@@ -2,7 +2,17 @@
 
 #include "planner/reshard/Graph.h"
 
+#include <algorithm>
+
 namespace tbc::reshard {
+
+/// Whether a loop that does not stream has `axis` too.
+static bool isOnAnotherLoop(const GraphOp &op, const OpStrategy &strategy, const AxisRef &axis) {
+  return std::any_of(strategy.loopAxes.begin(), strategy.loopAxes.end(), [&](const auto &entry) {
+    return op.loops[entry.first].kind != LoopKind::Streamed &&
+           std::count(entry.second.begin(), entry.second.end(), axis) > 0;
+  });
+}
 
 static std::string whyInvalidStrategy(const Graph &graph, const Assignment &assignment, int op) {
   const GraphOp &o = graph.ops[op];
@@ -14,6 +24,9 @@ static std::string whyInvalidStrategy(const Graph &graph, const Assignment &assi
     std::string what = "loop " + std::to_string(loop) + " of size " + std::to_string(l.size);
     if (l.kind == LoopKind::Fixed && groupSize(axes) > 1)
       return what + " may not be sharded";
+    for (const AxisRef &axis : axes)
+      if (l.kind == LoopKind::Streamed && !isOnAnotherLoop(o, strategy, axis))
+        return what + " may be split over axes of another loop only";
     if (l.size % groupSize(axes) != 0)
       return what + " does not divide by " + std::to_string(groupSize(axes));
   }

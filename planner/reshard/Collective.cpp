@@ -18,6 +18,8 @@ const char *name(CollectiveKind kind) {
     return "shard_slice";
   case CollectiveKind::Send:
     return "send";
+  case CollectiveKind::Permute:
+    return "permute";
   }
   return "unknown";
 }
@@ -38,6 +40,7 @@ double bytesOnWire(const Collective &collective) {
   case CollectiveKind::AllToAll:
     return (n - 1) / n * bytes;
   case CollectiveKind::Send:
+  case CollectiveKind::Permute:
     return bytes;
   case CollectiveKind::ShardSlice:
     return 0;

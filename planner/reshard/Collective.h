@@ -15,7 +15,15 @@
 
 namespace tbc::reshard {
 
-enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, ShardSlice, Send };
+enum class CollectiveKind {
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  ShardSlice,
+  Send,
+  Permute
+};
 
 const char *name(CollectiveKind kind);
 
@@ -40,6 +48,8 @@ struct SegmentShape {
 ///   AllToAll       axes, dim + segments: the dim that becomes full;
 ///                  splitDim + splitSegments: the dim that becomes local
 ///   Send           stages[0] -> stages[1]
+///   Permute        axes; the tensor of group index i goes to group index i + 1, the last to the
+///                  first
 /// dim = -1: the flattened tensor, padded to n * ceil(numel / n); segments = {{1, ceil(numel/n),
 /// 1}} and numElements = numel without the padding.
 struct Collective {
@@ -52,8 +62,8 @@ struct Collective {
   std::vector<SegmentShape> splitSegments;
   int64_t numElements = 0;
   /// Bytes of the buffer on the side where the tensor is full along `axes` (all_reduce: the tensor;
-  /// all_gather: the result; reduce_scatter: the input, padding included; all_to_all and send: the
-  /// local tensor). The NCCL convention for message sizes.
+  /// all_gather: the result; reduce_scatter: the input, padding included; all_to_all, send and
+  /// permute: the local tensor). The NCCL convention for message sizes.
   int64_t bytes = 0;
   /// For a group along the pipeline axis (tied weights): the stages that take part; for a send: its
   /// two ends. Empty otherwise.
@@ -67,7 +77,8 @@ using CollectiveCost = std::function<double(const Collective &)>;
 int64_t numParticipants(const Collective &collective);
 
 /// The bytes each rank sends in a ring or pairwise exchange: all_reduce 2(n-1)/n, all_gather,
-/// reduce_scatter and all_to_all (n-1)/n of `bytes`, send all of it, ShardSlice 0.
+/// reduce_scatter and all_to_all (n-1)/n of `bytes`, send and permute all of it,
+/// ShardSlice 0.
 double bytesOnWire(const Collective &collective);
 
 /// The cheapest sequence of collectives that takes a tensor from sharding `from` to sharding `to`,

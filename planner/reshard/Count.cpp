@@ -18,18 +18,23 @@ bool CollectiveCount::operator==(const CollectiveCount &o) const {
 std::vector<CollectiveCount> countCollectives(const Graph &graph, const Assignment &assignment,
                                               const Derivation &derivation) {
   std::map<CollectiveCount, int64_t> counts; // keys have count 0
-  for (const Reshard &reshard : derivation.reshards) {
-    for (const Collective &step : reshard.steps) {
-      if (step.kind == CollectiveKind::ShardSlice)
-        continue;
-      CollectiveCount line;
-      line.kind = step.kind;
-      line.axes = step.axes.empty() ? "pp" : toString(assignment.mesh, step.axes);
-      line.stage = reshard.stage;
-      line.bytes = step.bytes;
-      counts[line] += reshard.perStep ? 1 : assignment.microBatches;
-    }
-  }
+  auto add = [&](const Collective &step, int stage, int64_t times) {
+    if (step.kind == CollectiveKind::ShardSlice)
+      return;
+    CollectiveCount line;
+    line.kind = step.kind;
+    line.axes = step.axes.empty() ? "pp" : toString(assignment.mesh, step.axes);
+    line.stage = stage;
+    line.bytes = step.bytes;
+    counts[line] += times;
+  };
+  for (const Reshard &reshard : derivation.reshards)
+    for (const Collective &step : reshard.steps)
+      add(step, reshard.stage, reshard.perStep ? 1 : assignment.microBatches);
+  for (size_t op = 0; op < graph.ops.size(); ++op)
+    for (const Collective &step :
+         ringCollectives(graph, static_cast<int>(op), assignment.strategies[op]))
+      add(step, assignment.stageOf(graph.ops[op].chunk), assignment.microBatches);
   std::vector<CollectiveCount> result;
   for (const auto &[line, count] : counts) {
     result.push_back(line);

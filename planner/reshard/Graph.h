@@ -14,6 +14,7 @@
 #include "planner/reshard/Sharding.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,14 @@ enum class Phase { Forward, Backward, Weight };
 /// scale).
 enum class ValueRole { Activation, Parameter, State, Input, Loss, OptimizerState };
 /// Parallel: in the result. Reduction: summed away (the result is pending). Max: reduced by max.
-/// Fixed: may not be sharded.
-enum class LoopKind { Parallel, Reduction, Max, Fixed };
+/// Fixed: may not be sharded. Streamed: only over axes that lie on another loop of the op as well
+/// (queries): the op takes its blocks (of keys) one by one as they go round in a ring, and what it
+/// sums over those axes is complete when they have been round.
+enum class LoopKind { Parallel, Reduction, Max, Fixed, Streamed };
+/// What ops with several loops over the sequence do when it is split (attention has queries and
+/// keys). Ring: keys circulate block by block. AllGather: keys are gathered. AllToAll: the op is
+/// whole along the sequence and split along another loop (heads) instead.
+enum class ContextForm { Ring, AllGather, AllToAll };
 
 struct TensorDim {
   int tensor = 0; // operand number or result number
@@ -103,6 +110,8 @@ struct Graph {
   /// The bytes of the scalars that the update keeps on every rank from step to step.
   int64_t stepStateBytes = 0;
   FactorId batchFactor = -1;
+  /// The tokens of a sample, where the inputs have a dim of them; -1: they have none.
+  FactorId sequenceFactor = -1;
 };
 
 /// Which axes lie on which loops of one op. Loops not named are not sharded.
@@ -118,6 +127,29 @@ std::vector<OpStrategy> enumerateStrategies(const Graph &graph, int op, const Op
 
 /// Strategy with the batch factor's loops over `dataAxes`.
 OpStrategy batchStrategy(const Graph &graph, int op, const std::vector<AxisRef> &dataAxes);
+
+/// "ring", "all-gather", "all-to-all".
+const char *name(ContextForm form);
+std::optional<ContextForm> parseContextForm(const std::string &name);
+
+/// `strategy` with the sequence split over `axes` too: on the op's loop over it, before the axes
+/// that lie there, or for an op with several such loops as `form` says: the first of them, and with
+/// Ring those that stream as well; with AllToAll its first other parallel loop that can be split,
+/// after the axes that lie there. An op for which that is impossible stays as it is.
+OpStrategy contextStrategy(const Graph &graph, int op, const OpStrategy &strategy,
+                           const std::vector<AxisRef> &axes, ContextForm form);
+
+/// Why the sequence of `graph` cannot be split into `parts` in this form, naming the op and saying
+/// what else can be, or "".
+std::string whyNoContext(const Graph &graph, int64_t parts, ContextForm form);
+
+/// How many blocks op `op` takes one after another under `strategy`: 1 but for streamed loops.
+int64_t streamedBlocks(const Graph &graph, int op, const OpStrategy &strategy);
+
+/// The communication inside op `op`, per execution: each operand that runs along a streamed loop
+/// goes round, once less than there are blocks, and each result along it goes round with them and
+/// then home. Generators are not sent: every rank makes what it needs of them.
+std::vector<Collective> ringCollectives(const Graph &graph, int op, const OpStrategy &strategy);
 
 /// A backward op does what its forward op did: each of its loops that runs through an operand or a
 /// result of the forward op, or through a cotangent of either, takes the axes of the forward loop

@@ -1,6 +1,6 @@
 //===- Strategies.cpp - Which axes may lie on which loops ------------------===//
 
-#include "planner/reshard/Graph.h"
+#include "planner/reshard/Split.h"
 
 #include <algorithm>
 
@@ -39,6 +39,17 @@ Sharding operandSharding(const Graph &graph, int op, const OpStrategy &strategy,
   return sharding;
 }
 
+/// Whether result `result` has a dim along a streamed loop that `axis` splits.
+static bool streamsOver(const GraphOp &op, const OpStrategy &strategy, int result,
+                        const AxisRef &axis) {
+  return std::any_of(strategy.loopAxes.begin(), strategy.loopAxes.end(), [&](const auto &entry) {
+    const Loop &loop = op.loops[entry.first];
+    return loop.kind == LoopKind::Streamed && overlap(entry.second, axis) &&
+           std::any_of(loop.resultDims.begin(), loop.resultDims.end(),
+                       [&](const TensorDim &dim) { return dim.tensor == result; });
+  });
+}
+
 Sharding resultSharding(const Graph &graph, int op, const OpStrategy &strategy, int result) {
   Sharding sharding;
   for (const auto &[loop, axes] : strategy.loopAxes) {
@@ -47,8 +58,10 @@ Sharding resultSharding(const Graph &graph, int op, const OpStrategy &strategy, 
     if (runsThrough || (l.kind != LoopKind::Reduction && l.kind != LoopKind::Max))
       continue;
     ReduceKind kind = l.kind == LoopKind::Max ? ReduceKind::Max : ReduceKind::Sum;
+    // A result that goes round with the blocks is summed on the way.
     for (const AxisRef &axis : axes)
-      sharding.pending.push_back({axis, kind});
+      if (!streamsOver(graph.ops[op], strategy, result, axis))
+        sharding.pending.push_back({axis, kind});
   }
   normalize(sharding);
   return sharding;
@@ -82,10 +95,23 @@ static bool isPossible(const TensorLayout &layout, const Sharding &sharding) {
   });
 }
 
+/// Whether loop `loop` is no streamed one, or has only axes that another one has, too.
+static bool mayStream(const GraphOp &op, const OpStrategy &strategy, int loop) {
+  if (op.loops[loop].kind != LoopKind::Streamed)
+    return true;
+  const std::vector<AxisRef> &axes = axesOn(strategy, loop);
+  return std::all_of(axes.begin(), axes.end(), [&](const AxisRef &axis) {
+    return std::any_of(strategy.loopAxes.begin(), strategy.loopAxes.end(), [&](const auto &entry) {
+      return op.loops[entry.first].kind != LoopKind::Streamed &&
+             std::count(entry.second.begin(), entry.second.end(), axis) > 0;
+    });
+  });
+}
+
 static bool isPossible(const Graph &graph, int op, const OpStrategy &strategy) {
   const GraphOp &o = graph.ops[op];
   for (const auto &[loop, axes] : strategy.loopAxes)
-    if (o.loops[loop].size % groupSize(axes) != 0)
+    if (o.loops[loop].size % groupSize(axes) != 0 || !mayStream(o, strategy, loop))
       return false;
   for (size_t i = 0; i < o.operands.size(); ++i)
     if (!isPossible(graph.values[o.operands[i]].layout,
@@ -98,15 +124,14 @@ static bool isPossible(const Graph &graph, int op, const OpStrategy &strategy) {
   return true;
 }
 
-/// Puts `axes` at the end of loop `loop` if that is possible; returns whether it was.
-static bool tryAppend(const Graph &graph, int op, OpStrategy &strategy, int loop,
-                      const std::vector<AxisRef> &axes) {
+bool trySplit(const Graph &graph, int op, OpStrategy &strategy, int loop,
+              const std::vector<AxisRef> &axes, bool inFront) {
   const GraphOp &o = graph.ops[op];
   if (o.generator || o.loops[loop].kind == LoopKind::Fixed || axes.empty())
     return false;
   OpStrategy with = strategy;
   std::vector<AxisRef> &on = with.loopAxes[loop];
-  on.insert(on.end(), axes.begin(), axes.end());
+  on.insert(inFront ? on.begin() : on.end(), axes.begin(), axes.end());
   if (!isPossible(graph, op, with))
     return false;
   strategy = std::move(with);
@@ -119,7 +144,7 @@ std::vector<OpStrategy> enumerateStrategies(const Graph &graph, int op, const Op
   const GraphOp &o = graph.ops[op];
   for (size_t loop = 0; loop < o.loops.size() && axis.size > 1; ++loop) {
     OpStrategy next = base;
-    if (!tryAppend(graph, op, next, static_cast<int>(loop), {axis}))
+    if (!trySplit(graph, op, next, static_cast<int>(loop), {axis}))
       continue;
     next.tag = "loop:" + std::to_string(o.loops[loop].factor);
     result.push_back(std::move(next));
@@ -133,7 +158,7 @@ OpStrategy batchStrategy(const Graph &graph, int op, const std::vector<AxisRef> 
   const std::vector<Loop> &loops = graph.ops[op].loops;
   for (size_t loop = 0; loop < loops.size(); ++loop)
     if (loops[loop].factor == graph.batchFactor)
-      tryAppend(graph, op, strategy, static_cast<int>(loop), dataAxes);
+      trySplit(graph, op, strategy, static_cast<int>(loop), dataAxes);
   return strategy;
 }
 
@@ -203,7 +228,7 @@ OpStrategy inheritStrategy(const Graph &graph, int backwardOp,
   for (size_t i = 0; i < backward.loops.size(); ++i) {
     int loop = forwardLoop(graph, forward, backward, backward.loops[i]);
     if (loop >= 0)
-      tryAppend(graph, backwardOp, result, static_cast<int>(i), axesOn(strategy, loop));
+      trySplit(graph, backwardOp, result, static_cast<int>(i), axesOn(strategy, loop));
   }
   return result;
 }

@@ -54,8 +54,10 @@ Status Shrinker::shrinkMesh() {
   planner::MeshShape &mesh = result.plan.mesh;
   if (mesh.numRanks() <= ranks)
     return Status::ok();
-  for (int64_t *axis : {&mesh.pp, &mesh.dp, &mesh.fsdp, &mesh.tp})
+  for (const std::string &name : planner::axisNames()) {
+    int64_t *axis = mesh.find(name);
     *axis = std::min<int64_t>(*axis, 2);
+  }
   if (mesh.numRanks() > ranks)
     return Error{ErrorCode::Usage, "the plan's mesh (" + planner::toString(original.mesh) +
                                        ") needs at least " + std::to_string(mesh.numRanks()) +

@@ -172,6 +172,10 @@ void addPlanCommand(CLI::App &app, const SetAction &setAction) {
                    "Pin the number of model chunks per pipeline stage")
       ->check(CLI::PositiveNumber);
   command
+      ->add_option("--context", options->pins.context,
+                   "Pin how attention is split over axis cp")
+      ->check(CLI::IsMember({"ring", "all-gather", "all-to-all"}));
+  command
       ->add_option("--placement", options->pins.placement,
                    "Pin where chunks lie: loop (round and round), v (there and back)")
       ->check(CLI::IsMember({"loop", "v"}));

@@ -205,6 +205,8 @@ static LocalTensor resultOn(const Collective &c, const Group &group, int64_t ind
                      : slice(mine, n, index, c.dim, c.segments);
   case CollectiveKind::AllToAll:
     return slice(gather(group, c.dim, c.segments), n, index, c.splitDim, c.splitSegments);
+  case CollectiveKind::Permute:
+    return *group[(index + n - 1) % n];
   case CollectiveKind::Send:
     break;
   }
