@@ -72,4 +72,34 @@ std::string sha256Hex(std::string_view bytes) {
   return text;
 }
 
+/// The bytes that pairs of hexadecimal digits stand for.
+static std::string fromHex(const std::string &digits) {
+  auto value = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+  std::string bytes;
+  for (size_t i = 0; i + 1 < digits.size(); i += 2)
+    bytes += char(value(digits[i]) * 16 + value(digits[i + 1]));
+  return bytes;
+}
+
+std::string hmacSha256Hex(std::string_view key, std::string_view message) {
+  constexpr size_t blockBytes = 64;
+  std::string block(key.size() > blockBytes ? fromHex(sha256Hex(key)) : std::string(key));
+  block.resize(blockBytes, '\0');
+  std::string inner = block, outer = block;
+  for (size_t i = 0; i < blockBytes; ++i) {
+    inner[i] = char(inner[i] ^ 0x36);
+    outer[i] = char(outer[i] ^ 0x5c);
+  }
+  return sha256Hex(outer + fromHex(sha256Hex(inner + std::string(message))));
+}
+
+bool equalInConstantTime(std::string_view a, std::string_view b) {
+  if (a.size() != b.size())
+    return false;
+  unsigned char difference = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    difference = static_cast<unsigned char>(difference | (a[i] ^ b[i]));
+  return difference == 0;
+}
+
 } // namespace tbc

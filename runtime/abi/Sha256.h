@@ -15,6 +15,12 @@ namespace tbc {
 /// The SHA-256 of `bytes` as 64 lower-case hexadecimal digits. Source: FIPS 180-4.
 std::string sha256Hex(std::string_view bytes);
 
+/// The HMAC-SHA-256 of `message` under `key`, in the same form. Source: RFC 2104.
+std::string hmacSha256Hex(std::string_view key, std::string_view message);
+
+/// Whether two texts are equal, in a time that does not tell where they differ.
+bool equalInConstantTime(std::string_view a, std::string_view b);
+
 } // namespace tbc
 
 #endif // TBC_RUNTIME_ABI_SHA256_H

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tbc::comm {
@@ -21,7 +22,22 @@ namespace tbc::comm {
 /// The ranks of a collective, in the order of their index in it. All of them pass the same list.
 using Group = std::vector<int64_t>;
 
-enum class ReduceKind { Sum, Max };
+/// Sum, Avg and PremulSum are taken in group order and rounded once. Integers wrap around; their
+/// Avg is the truncated quotient of the sum. The bitwise kinds are for integers and booleans.
+enum class ReduceKind { Sum, Max, Min, Product, Avg, BitAnd, BitOr, BitXor, PremulSum };
+inline constexpr int numReduceKinds = 9;
+
+/// "sum", "max", "min", "product", "avg", "bit_and", "bit_or", "bit_xor", "premul_sum".
+std::string_view name(ReduceKind kind);
+
+/// How the inputs of an all_reduce become one. `factor` is of PremulSum: what every element is
+/// multiplied by before the sum; an integer for integers.
+struct Reduction {
+  ReduceKind kind;
+  double factor;
+  Reduction(ReduceKind kind, double factor = 1) : kind(kind), factor(factor) {} // NOLINT
+  bool operator==(const Reduction &o) const { return kind == o.kind && factor == o.factor; }
+};
 
 /// What a message is called on both sides. Messages between two ranks arrive in the order in which
 /// they were sent within a lane; a receive in one lane does not wait for messages of another.
@@ -65,8 +81,12 @@ public:
   virtual int64_t rank() const = 0;
   virtual int64_t numRanks() const = 0;
 
-  /// [m] -> [m], of the input's shape: the elementwise sum or maximum over the group.
-  virtual RequestPtr allReduce(const Group &group, ReduceKind kind, const kernels::Tensor &input,
+  /// [m] -> [m], of the input's shape: the elementwise reduction over the group.
+  virtual RequestPtr allReduce(const Group &group, Reduction reduction,
+                               const kernels::Tensor &input, const std::string &place) = 0;
+  /// [m] -> [m], of the input's shape: the input of index `root`. The other ranks' inputs say the
+  /// type only.
+  virtual RequestPtr broadcast(const Group &group, int64_t root, const kernels::Tensor &input,
                                const std::string &place) = 0;
   /// [m] -> [n*m]: the inputs of all, in group order.
   virtual RequestPtr allGather(const Group &group, const kernels::Tensor &input,

@@ -5,33 +5,138 @@
 #include "runtime/kernels/Support.h"
 
 #include <cassert>
+#include <cmath>
 
 namespace tbc::comm {
 
 using kernels::Residue;
 using kernels::Tensor;
 
-Tensor reduce(ReduceKind kind, const std::vector<Tensor> &inputs) {
+std::string_view name(ReduceKind kind) {
+  switch (kind) {
+  case ReduceKind::Sum:
+    return "sum";
+  case ReduceKind::Max:
+    return "max";
+  case ReduceKind::Min:
+    return "min";
+  case ReduceKind::Product:
+    return "product";
+  case ReduceKind::Avg:
+    return "avg";
+  case ReduceKind::BitAnd:
+    return "bit_and";
+  case ReduceKind::BitOr:
+    return "bit_or";
+  case ReduceKind::BitXor:
+    return "bit_xor";
+  case ReduceKind::PremulSum:
+    return "premul_sum";
+  }
+  return "";
+}
+
+namespace {
+
+/// What products are taken in, so that they are rounded once: double for floats.
+template <typename T> struct Wide {
+  using Type = double;
+};
+template <> struct Wide<Residue> {
+  using Type = Residue;
+};
+template <> struct Wide<int64_t> {
+  using Type = uint64_t;
+};
+
+/// One element of the result, from the elements of all inputs in order.
+template <typename T> T reduceElement(const Reduction &reduction, const std::vector<T> &terms) {
+  switch (reduction.kind) {
+  case ReduceKind::Sum: {
+    kernels::Sum<T> sum;
+    for (T term : terms)
+      sum.add(term);
+    return sum.result();
+  }
+  case ReduceKind::Avg: {
+    if constexpr (std::is_floating_point_v<T>) {
+      double sum = 0;
+      for (T term : terms)
+        sum += double(term);
+      return T(sum / double(terms.size()));
+    } else {
+      return reduceElement<T>(ReduceKind::Sum, terms) / kernels::integer<T>(int64_t(terms.size()));
+    }
+  }
+  case ReduceKind::PremulSum: {
+    kernels::Sum<T> sum;
+    if constexpr (std::is_floating_point_v<T>) {
+      double exact = 0;
+      for (T term : terms)
+        exact += double(term) * reduction.factor;
+      return T(exact);
+    } else {
+      for (T term : terms)
+        sum.addProduct(term, kernels::real<T>(reduction.factor));
+      return sum.result();
+    }
+  }
+  case ReduceKind::Product: {
+    using Type = typename Wide<T>::Type;
+    Type product = Type(terms[0]);
+    for (size_t i = 1; i < terms.size(); ++i)
+      product = product * Type(terms[i]);
+    return T(product);
+  }
+  case ReduceKind::Max:
+  case ReduceKind::Min: {
+    T best = terms[0];
+    for (T term : terms)
+      if (reduction.kind == ReduceKind::Max ? kernels::less(best, term) : kernels::less(term, best))
+        best = term;
+    return best;
+  }
+  case ReduceKind::BitAnd:
+  case ReduceKind::BitOr:
+  case ReduceKind::BitXor:
+    if constexpr (std::is_same_v<T, int64_t>) {
+      T bits = terms[0];
+      for (size_t i = 1; i < terms.size(); ++i)
+        bits = reduction.kind == ReduceKind::BitAnd  ? bits & terms[i]
+               : reduction.kind == ReduceKind::BitOr ? bits | terms[i]
+                                                     : bits ^ terms[i];
+      return bits;
+    }
+    break;
+  }
+  return terms[0];
+}
+
+bool isBitwise(ReduceKind kind) {
+  return kind == ReduceKind::BitAnd || kind == ReduceKind::BitOr || kind == ReduceKind::BitXor;
+}
+
+} // namespace
+
+Tensor reduce(Reduction reduction, const std::vector<Tensor> &inputs) {
   const Tensor &first = inputs.front();
+  bool isFloat = kernels::isFloat(first.dtype());
+  kernels::require(!isFloat || !isBitwise(reduction.kind), [&] {
+    return std::string(name(reduction.kind)) + " is for integers, not for " +
+           toString(first.type());
+  });
+  kernels::require(isFloat || reduction.factor == std::trunc(reduction.factor),
+                   "integers are multiplied by an integer only");
   return kernels::dispatch(first, [&](auto zero) {
     using T = decltype(zero);
-    std::vector<T> result = first.data<T>();
-    if (kind == ReduceKind::Max) {
-      for (size_t r = 1; r < inputs.size(); ++r) {
-        const std::vector<T> &data = inputs[r].data<T>();
-        for (size_t i = 0; i < result.size(); ++i)
-          result[i] = kernels::larger(result[i], data[i]);
-      }
-      return Tensor(first.type(), std::move(result));
-    }
-    std::vector<const std::vector<T> *> rows;
+    std::vector<const T *> rows;
     for (const Tensor &input : inputs)
-      rows.push_back(&input.data<T>());
+      rows.push_back(input.data<T>().data());
+    std::vector<T> result(first.numElements()), terms(inputs.size());
     for (size_t i = 0; i < result.size(); ++i) {
-      kernels::Sum<T> sum;
-      for (const std::vector<T> *row : rows)
-        sum.add((*row)[i]);
-      result[i] = sum.result();
+      for (size_t r = 0; r < rows.size(); ++r)
+        terms[r] = rows[r][i];
+      result[i] = reduceElement(reduction, terms);
     }
     return Tensor(first.type(), std::move(result));
   });

@@ -11,10 +11,11 @@
 
 namespace tbc::comm {
 
-/// The elementwise sum or maximum of tensors of one type and arithmetic, of the first one's shape.
-/// Sums follow the order of `inputs` and are rounded once; residues compare by their order
-/// (orderKey).
-kernels::Tensor reduce(ReduceKind kind, const std::vector<kernels::Tensor> &inputs);
+/// The elementwise reduction of tensors of one type and arithmetic, of the first one's shape. Sums
+/// and products follow the order of `inputs` and are rounded once; residues compare by their order
+/// (orderKey). KernelError for a bitwise reduction of floats, and for integers times a factor that
+/// is none.
+kernels::Tensor reduce(Reduction reduction, const std::vector<kernels::Tensor> &inputs);
 
 /// The one-dimensional concatenation of tensors of one dtype and arithmetic, at least one.
 kernels::Tensor joinFlat(const std::vector<kernels::Tensor> &inputs);

@@ -19,23 +19,26 @@ public:
   int64_t rank() const override { return self; }
   int64_t numRanks() const override { return static_cast<int64_t>(world.ranks.size()); }
 
-  RequestPtr allReduce(const Group &group, ReduceKind kind, const Tensor &input,
+  RequestPtr allReduce(const Group &group, Reduction reduction, const Tensor &input,
                        const std::string &place) override {
-    return meet(group, kind == ReduceKind::Sum ? CallKind::AllReduceSum : CallKind::AllReduceMax,
-                input, place);
+    return meet(group, Call(reduction), input, place);
+  }
+  RequestPtr broadcast(const Group &group, int64_t root, const Tensor &input,
+                       const std::string &place) override {
+    return meet(group, Call(CallKind::Broadcast, root), input, place);
   }
   RequestPtr allGather(const Group &group, const Tensor &input, const std::string &place) override {
-    return meet(group, CallKind::AllGather, input, place);
+    return meet(group, Call(CallKind::AllGather), input, place);
   }
   RequestPtr reduceScatter(const Group &group, const Tensor &input,
                            const std::string &place) override {
-    return meet(group, CallKind::ReduceScatter, input, place);
+    return meet(group, Call(CallKind::ReduceScatter), input, place);
   }
   RequestPtr allToAll(const Group &group, const Tensor &input, const std::string &place) override {
-    return meet(group, CallKind::AllToAll, input, place);
+    return meet(group, Call(CallKind::AllToAll), input, place);
   }
   RequestPtr barrier(const Group &group, const std::string &place) override {
-    return meet(group, CallKind::Barrier, Tensor(), place);
+    return meet(group, Call(CallKind::Barrier), Tensor(), place);
   }
   RequestPtr send(int64_t to, Tag tag, const Tensor &input, const std::string &place) override {
     world.deliver(self, to, tag, input, place);
@@ -47,9 +50,9 @@ public:
   }
 
 private:
-  RequestPtr meet(const Group &group, CallKind kind, const Tensor &input,
+  RequestPtr meet(const Group &group, const Call &call, const Tensor &input,
                   const std::string &place) {
-    return std::make_unique<EndedRequest>(world.meet(self, group, kind, input, place));
+    return std::make_unique<EndedRequest>(world.meet(self, group, call, input, place));
   }
 
   SimulatedWorld &world;
@@ -65,24 +68,6 @@ SimulatedWorld::SimulatedWorld(int64_t numRanks, std::chrono::milliseconds timeo
 SimulatedWorld::~SimulatedWorld() = default;
 
 Communicator &SimulatedWorld::communicator(int64_t rank) { return *endpoints[rank]; }
-
-const char *SimulatedWorld::name(CallKind kind) {
-  switch (kind) {
-  case CallKind::AllReduceSum:
-    return "all_reduce sum";
-  case CallKind::AllReduceMax:
-    return "all_reduce max";
-  case CallKind::AllGather:
-    return "all_gather";
-  case CallKind::ReduceScatter:
-    return "reduce_scatter";
-  case CallKind::AllToAll:
-    return "all_to_all";
-  case CallKind::Barrier:
-    return "barrier";
-  }
-  return "";
-}
 
 static std::string rankName(int64_t rank) { return "rank " + std::to_string(rank); }
 
@@ -185,17 +170,17 @@ Status SimulatedWorld::waitUntil(Lock &lock, int64_t rank, ReadyFn isReady) {
   return hasFailed ? Status(stopped(rank)) : Status::ok();
 }
 
-std::string SimulatedWorld::whyMismatch(const Meeting &meeting, const Group &group, CallKind kind,
-                                        const Tensor &input) const {
+std::string SimulatedWorld::whyMismatch(const Meeting &meeting, const Group &group,
+                                        const Call &call, const Tensor &input) const {
   size_t first = std::find(meeting.here.begin(), meeting.here.end(), true) - meeting.here.begin();
   const Tensor &theirs = meeting.inputs[first];
   bool sameType =
       bool(theirs) == bool(input) &&
       (!input || (theirs.dtype() == input.dtype() && theirs.numElements() == input.numElements()));
-  if (meeting.kind == kind && sameType)
+  if (meeting.call == call && sameType)
     return "";
-  return std::string(name(kind)) + " of " + typeOf(input) + " meets " + name(meeting.kind) +
-         " of " + typeOf(theirs) + " of " + rankName(group[first]) + " at " + meeting.places[first];
+  return describe(call) + " of " + typeOf(input) + " meets " + describe(meeting.call) + " of " +
+         typeOf(theirs) + " of " + rankName(group[first]) + " at " + meeting.places[first];
 }
 
 /// The elements of one of n equal parts.
@@ -207,13 +192,13 @@ static int64_t shareOf(const Tensor &tensor, size_t n) {
 
 void SimulatedWorld::complete(Meeting &meeting, const Group &group) {
   size_t n = group.size();
-  switch (meeting.kind) {
-  case CallKind::AllReduceSum:
-  case CallKind::AllReduceMax: {
-    bool isSum = meeting.kind == CallKind::AllReduceSum;
-    meeting.results.assign(n, reduce(isSum ? ReduceKind::Sum : ReduceKind::Max, meeting.inputs));
+  switch (meeting.call.kind) {
+  case CallKind::AllReduce:
+    meeting.results.assign(n, reduce(meeting.call.reduction, meeting.inputs));
     break;
-  }
+  case CallKind::Broadcast:
+    meeting.results.assign(n, meeting.inputs[meeting.call.root]);
+    break;
   case CallKind::AllGather:
     meeting.results.assign(n, joinFlat(meeting.inputs));
     break;
@@ -244,7 +229,7 @@ void SimulatedWorld::complete(Meeting &meeting, const Group &group) {
   changed.notify_all();
 }
 
-Result<Tensor> SimulatedWorld::meet(int64_t rank, const Group &group, CallKind kind,
+Result<Tensor> SimulatedWorld::meet(int64_t rank, const Group &group, const Call &call,
                                     const Tensor &input, const std::string &place) {
   size_t index = std::find(group.begin(), group.end(), rank) - group.begin();
   assert(index < group.size() && "a rank calls for groups it is in");
@@ -257,11 +242,11 @@ Result<Tensor> SimulatedWorld::meet(int64_t rank, const Group &group, CallKind k
   auto found = meetings.try_emplace(MeetingKey{group, self.numCalls[group]++}).first;
   Meeting &meeting = found->second;
   if (meeting.here.empty()) {
-    meeting.kind = kind;
+    meeting.call = call;
     meeting.inputs.resize(group.size());
     meeting.places.resize(group.size());
     meeting.here.resize(group.size());
-  } else if (std::string why = whyMismatch(meeting, group, kind, input); !why.empty()) {
+  } else if (std::string why = whyMismatch(meeting, group, call, input); !why.empty()) {
     setFailure({ErrorCode::RankFailed, rankName(rank) + " at " + place + ": " + why});
     return stopped(rank);
   }

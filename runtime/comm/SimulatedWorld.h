@@ -13,6 +13,7 @@
 #ifndef TBC_RUNTIME_COMM_SIMULATEDWORLD_H
 #define TBC_RUNTIME_COMM_SIMULATEDWORLD_H
 
+#include "runtime/comm/Call.h"
 #include "runtime/comm/Communicator.h"
 
 #include <chrono>
@@ -47,9 +48,8 @@ private:
   class Endpoint;
   friend class Endpoint;
 
-  enum class CallKind { AllReduceSum, AllReduceMax, AllGather, ReduceScatter, AllToAll, Barrier };
   struct Meeting {
-    CallKind kind = CallKind::Barrier;
+    Call call;
     std::vector<kernels::Tensor> inputs; // by group index; without value: not here yet
     std::vector<std::string> places;
     std::vector<bool> here;
@@ -74,7 +74,7 @@ private:
     int lane = 0;      // in which lane
   };
 
-  Result<kernels::Tensor> meet(int64_t rank, const Group &group, CallKind kind,
+  Result<kernels::Tensor> meet(int64_t rank, const Group &group, const Call &call,
                                const kernels::Tensor &input, const std::string &place);
   Result<kernels::Tensor> receive(int64_t rank, int64_t from, Tag tag,
                                   const kernels::TensorType &type, const std::string &place);
@@ -82,7 +82,7 @@ private:
                const std::string &place);
 
   // All of these with the mutex held.
-  std::string whyMismatch(const Meeting &meeting, const Group &group, CallKind kind,
+  std::string whyMismatch(const Meeting &meeting, const Group &group, const Call &call,
                           const kernels::Tensor &input) const;
   void complete(Meeting &meeting, const Group &group);
   template <typename ReadyFn>
@@ -92,8 +92,6 @@ private:
   std::string describeWaits() const;
   std::string describeRank(int64_t rank) const;
   Error stopped(int64_t rank) const;
-
-  static const char *name(CallKind kind);
 
   const std::chrono::milliseconds timeout;
   mutable std::mutex mutex;

@@ -1,0 +1,30 @@
+//===- Wire.h - Tensors as bytes between ranks -----------------------------===//
+//
+// Part of tbc. Plain C++. An element takes its dtype's width as in files; floats of the F64
+// arithmetic and residues take 8 bytes, whatever their dtype is.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_COMM_WIRE_H
+#define TBC_RUNTIME_COMM_WIRE_H
+
+#include "runtime/kernels/Tensor.h"
+
+#include <vector>
+
+namespace tbc::comm {
+
+/// The arithmetic in which `tensor` is held; Native for integers and booleans.
+kernels::Arith arithOf(const kernels::Tensor &tensor);
+
+/// Bytes of one element of `dtype` held in `arith`.
+int64_t wireWidth(kernels::DType dtype, kernels::Arith arith);
+
+std::vector<unsigned char> encode(const kernels::Tensor &tensor);
+
+/// The inverse of `encode`: reads numElements * wireWidth bytes.
+kernels::Tensor decode(const kernels::TensorType &type, kernels::Arith arith, const void *bytes);
+
+} // namespace tbc::comm
+
+#endif // TBC_RUNTIME_COMM_WIRE_H

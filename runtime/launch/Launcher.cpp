@@ -1,0 +1,200 @@
+//===- Launcher.cpp - Starts the ranks of a job on this machine ------------===//
+
+#include "runtime/launch/Launcher.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <optional>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+namespace tbc::launch {
+
+using Clock = std::chrono::steady_clock;
+
+static volatile std::sig_atomic_t stopSignals = 0;
+
+void listenForStop() {
+  struct sigaction action{};
+  action.sa_handler = [](int) { stopSignals = 1; };
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+}
+
+bool stopRequested() { return stopSignals != 0; }
+
+namespace {
+
+struct Child {
+  pid_t pid = -1;
+  bool isRunning = false;
+  int code = 0;
+  bool wasKilled = false; // by a signal that was not ours
+};
+
+class Family {
+public:
+  explicit Family(const LaunchOptions &options) : options(options), children(options.numRanks) {}
+
+  bool start(const RankBody &body);
+  int watch();
+
+private:
+  void signalAll(int signal) const {
+    for (const Child &child : children)
+      if (child.isRunning)
+        kill(child.pid, signal);
+  }
+  void reap();
+  void ended(int64_t rank, int status);
+  int outcome() const;
+
+  const LaunchOptions options;
+  std::vector<Child> children;
+  std::optional<Clock::time_point> killAt;
+  int numStops = 0;
+  bool hasKilled = false;
+};
+
+sigset_t watchedSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP})
+    sigaddset(&set, signal);
+  return set;
+}
+
+bool Family::start(const RankBody &body) {
+  pid_t parent = getpid();
+  for (size_t rank = 0; rank < children.size(); ++rank) {
+    pid_t pid = fork();
+    if (pid < 0) {
+      std::cerr << "tbc: cannot start rank " << rank << ": " << strerror(errno) << "\n";
+      signalAll(SIGKILL);
+      return false;
+    }
+    if (pid == 0) {
+      // Ends with its parent, however that ends.
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent)
+        _exit(int(ErrorCode::RankFailed));
+      // A terminal sends Ctrl-C to everyone; the launcher passes it on.
+      listenForStop();
+      std::signal(SIGINT, SIG_IGN);
+      std::signal(SIGHUP, SIG_IGN);
+      sigset_t watched = watchedSignals();
+      sigprocmask(SIG_UNBLOCK, &watched, nullptr);
+      int code = body(int64_t(rank));
+      std::cout.flush();
+      std::fflush(nullptr);
+      _exit(code);
+    }
+    children[rank].pid = pid;
+    children[rank].isRunning = true;
+  }
+  return true;
+}
+
+void Family::ended(int64_t rank, int status) {
+  Child &child = children[rank];
+  child.isRunning = false;
+  child.code = WIFEXITED(status) ? WEXITSTATUS(status) : int(ErrorCode::RankFailed);
+  if (child.code != 0 && !killAt)
+    killAt = Clock::now() + options.grace;
+  if (!WIFSIGNALED(status) || hasKilled)
+    return;
+  child.wasKilled = true;
+  std::cerr << "tbc: rank " << rank << " was killed by signal " << WTERMSIG(status) << " ("
+            << strsignal(WTERMSIG(status)) << ")\n";
+}
+
+void Family::reap() {
+  for (size_t rank = 0; rank < children.size(); ++rank) {
+    int status = 0;
+    if (children[rank].isRunning && waitpid(children[rank].pid, &status, WNOHANG) > 0)
+      ended(int64_t(rank), status);
+  }
+}
+
+int Family::outcome() const {
+  // The cause rather than what followed from it: who was killed, then who found a hang, then the
+  // first other code that is not itself a report of somebody else's failure.
+  auto any = [&](auto has) {
+    for (const Child &child : children)
+      if (has(child))
+        return true;
+    return false;
+  };
+  auto anyCode = [&](ErrorCode code) {
+    return any([&](const Child &child) { return child.code == int(code); });
+  };
+  if (any([](const Child &child) { return child.wasKilled; }))
+    return int(ErrorCode::RankFailed);
+  if (anyCode(ErrorCode::HangDetected))
+    return int(ErrorCode::HangDetected);
+  for (const Child &child : children)
+    if (child.code != 0 && child.code != int(ErrorCode::RankFailed) &&
+        child.code != int(ErrorCode::StoppedOnRequest))
+      return child.code;
+  if (anyCode(ErrorCode::RankFailed) && !(numStops > 0 && hasKilled))
+    return int(ErrorCode::RankFailed);
+  return numStops > 0 || anyCode(ErrorCode::StoppedOnRequest) ? int(ErrorCode::StoppedOnRequest)
+                                                              : 0;
+}
+
+int Family::watch() {
+  sigset_t watched = watchedSignals();
+  auto anyRuns = [&] {
+    for (const Child &child : children)
+      if (child.isRunning)
+        return true;
+    return false;
+  };
+  while (anyRuns()) {
+    timespec limit{0, 100000000};
+    int signal = sigtimedwait(&watched, nullptr, &limit);
+    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
+      ++numStops;
+      if (numStops == 1) {
+        std::cerr << "tbc: stopping all ranks; once more kills them\n";
+        signalAll(SIGTERM);
+      } else {
+        hasKilled = true;
+        signalAll(SIGKILL);
+      }
+    }
+    reap();
+    if (killAt && Clock::now() >= *killAt && !hasKilled) {
+      for (size_t rank = 0; rank < children.size(); ++rank)
+        if (children[rank].isRunning)
+          std::cerr << "tbc: rank " << rank << " does not end by itself and is killed\n";
+      hasKilled = true;
+      signalAll(SIGKILL);
+    }
+  }
+  return outcome();
+}
+
+} // namespace
+
+int launch(const LaunchOptions &options, const RankBody &body,
+           const std::function<void()> &started) {
+  std::cout.flush();
+  std::fflush(nullptr);
+  sigset_t watched = watchedSignals(), before;
+  sigprocmask(SIG_BLOCK, &watched, &before);
+  Family family(options);
+  bool isStarted = family.start(body);
+  if (isStarted && started)
+    started();
+  int code = family.watch();
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  return isStarted ? code : int(ErrorCode::RankFailed);
+}
+
+} // namespace tbc::launch

@@ -1,0 +1,132 @@
+//===- Rendezvous.cpp - All ranks of a job find and check each other -------===//
+
+#include "runtime/launch/Rendezvous.h"
+#include "runtime/launch/Sockets.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+namespace tbc::launch {
+
+using Clock = std::chrono::steady_clock;
+
+static std::string rankKey(int64_t rank) { return "rank/" + std::to_string(rank); }
+
+/// "HOST, process 123".
+static std::string describeProcess() {
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) != 0)
+    return "an unnamed host, process " + std::to_string(getpid());
+  return std::string(name) + ", process " + std::to_string(getpid());
+}
+
+/// The line of a check-in that begins with "NAME=", without that.
+static std::string factOf(const std::string &text, const std::string &name) {
+  std::string lines = "\n" + text;
+  size_t begin = lines.find("\n" + name + "=");
+  if (begin == std::string::npos)
+    return "nothing";
+  begin += name.size() + 2;
+  return lines.substr(begin, lines.find('\n', begin) - begin);
+}
+
+static Error giveUp(comm::Store &store, Error error) {
+  store.abort(error);
+  return error;
+}
+
+Status checkIn(comm::Store &store, int64_t rank, int64_t numRanks, const Facts &facts,
+               Timeout timeout) {
+  Result<std::string> nonce = randomToken();
+  if (!nonce)
+    return nonce.error();
+  std::string mine = "process=" + describeProcess() + "\nnonce=" + *nonce + "\n";
+  for (const auto &[name, value] : facts)
+    mine += name + "=" + value + "\n";
+  Result<std::string> here = store.claim(rankKey(rank), mine);
+  if (!here)
+    return here.error();
+  if (*here != mine)
+    // The job of the first one goes on.
+    return Error{ErrorCode::Usage, "rank " + std::to_string(rank) + " is taken by " +
+                                       factOf(*here, "process") + "; this is " + describeProcess()};
+  Clock::time_point deadline = Clock::now() + timeout;
+  for (int64_t other = 0; other < numRanks; ++other) {
+    auto left = std::chrono::duration_cast<Timeout>(deadline - Clock::now());
+    Result<std::string> theirs = store.get(rankKey(other), std::max(left, Timeout(1)));
+    if (!theirs && theirs.error().code == ErrorCode::HangDetected)
+      return giveUp(store, {ErrorCode::HangDetected,
+                            "rank " + std::to_string(other) + " of " + std::to_string(numRanks) +
+                                " did not come within " + std::to_string(timeout.count()) + " ms"});
+    if (!theirs)
+      return theirs.error();
+    for (const auto &[name, value] : facts)
+      if (std::string other_ = factOf(*theirs, name); other_ != value)
+        return giveUp(store,
+                      {ErrorCode::Usage, "ranks disagree on the " + name + ": rank " +
+                                             std::to_string(rank) + " has " + value + ", rank " +
+                                             std::to_string(other) + " has " + other_});
+  }
+  // Whoever is here now has been checked by everyone who is.
+  std::string all = "all/" + std::to_string(rank);
+  if (Result<std::string> done = store.claim(all, "agreed"); !done)
+    return done.error();
+  for (int64_t other = 0; other < numRanks; ++other) {
+    auto left = std::chrono::duration_cast<Timeout>(deadline - Clock::now());
+    Result<std::string> agreed =
+        store.get("all/" + std::to_string(other), std::max(left, Timeout(1000)));
+    if (!agreed)
+      return agreed.error();
+  }
+  return Status::ok();
+}
+
+Result<JobStore> openJobStore(const MeetingPoint &point, int64_t rank, const std::string &token,
+                              Timeout timeout) {
+  JobStore job;
+  if (point.kind == MeetingPoint::Kind::File) {
+    auto store = openFileStore(point.path, token);
+    if (!store)
+      return store.error();
+    job.store = std::move(*store);
+    return job;
+  }
+  if (rank == 0) {
+    auto server = StoreServer::listen(point.host, point.port, token);
+    if (!server)
+      return server.error();
+    job.server = std::move(*server);
+    job.server->start();
+  }
+  auto store = connectStore(point.host, point.port, token, timeout);
+  if (!store)
+    return store.error();
+  job.store = std::move(*store);
+  return job;
+}
+
+Result<std::string> ownAddress(const MeetingPoint &point) {
+  if (point.kind == MeetingPoint::Kind::File || isLoopback(point.host))
+    return std::string("127.0.0.1");
+  // Connecting a datagram socket sends nothing; it makes the system choose an address.
+  char text[NI_MAXHOST] = {};
+  auto socket = firstOf(point.host, point.port, ErrorCode::RankFailed, "find a way to",
+                        [&](const addrinfo &address) {
+                          int fd = ::socket(address.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+                          sockaddr_storage own{};
+                          socklen_t length = sizeof own;
+                          if (fd >= 0 && ::connect(fd, address.ai_addr, address.ai_addrlen) == 0 &&
+                              getsockname(fd, reinterpret_cast<sockaddr *>(&own), &length) == 0 &&
+                              getnameinfo(reinterpret_cast<sockaddr *>(&own), length, text,
+                                          sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
+                            return fd;
+                          if (fd >= 0)
+                            ::close(fd);
+                          return -1;
+                        });
+  if (!socket)
+    return socket.error();
+  return std::string(text);
+}
+
+} // namespace tbc::launch

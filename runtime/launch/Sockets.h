@@ -1,0 +1,72 @@
+//===- Sockets.h - Small wrappers of POSIX sockets -------------------------===//
+//
+// Part of tbc. Internal to the stores.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_LAUNCH_SOCKETS_H
+#define TBC_RUNTIME_LAUNCH_SOCKETS_H
+
+#include "runtime/abi/Status.h"
+
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <netdb.h>
+#include <string>
+#include <unistd.h>
+
+namespace tbc::launch {
+
+/// A file descriptor with an owner.
+class Descriptor {
+public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd(fd) {}
+  Descriptor(Descriptor &&o) noexcept : fd(o.release()) {}
+  Descriptor &operator=(Descriptor &&o) noexcept {
+    reset(o.release());
+    return *this;
+  }
+  ~Descriptor() { reset(); }
+  int get() const { return fd; }
+  explicit operator bool() const { return fd >= 0; }
+  int release() {
+    int released = fd;
+    fd = -1;
+    return released;
+  }
+  void reset(int next = -1) {
+    if (fd >= 0)
+      ::close(fd);
+    fd = next;
+  }
+
+private:
+  int fd = -1;
+};
+
+/// Calls `use` with each address that host:port stands for until it gives a descriptor. Errors:
+/// `code`, with host, port and the system's reason of the last.
+inline Result<Descriptor> firstOf(const std::string &host, int port, ErrorCode code,
+                                  const std::string &action,
+                                  const std::function<int(const addrinfo &)> &use) {
+  addrinfo hints{}, *list = nullptr;
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  std::string where = host + ":" + std::to_string(port);
+  if (int rc = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list); rc != 0)
+    return Error{code, "cannot " + action + " " + where + ": " + gai_strerror(rc)};
+  int fd = -1;
+  for (addrinfo *address = list; address && fd < 0; address = address->ai_next)
+    fd = use(*address);
+  int reason = errno;
+  freeaddrinfo(list);
+  if (fd < 0)
+    return Error{code, "cannot " + action + " " + where + ": " + strerror(reason)};
+  return Descriptor(fd);
+}
+
+} // namespace tbc::launch
+
+#endif // TBC_RUNTIME_LAUNCH_SOCKETS_H

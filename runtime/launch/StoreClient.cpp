@@ -1,0 +1,166 @@
+//===- StoreClient.cpp - A store behind a socket ---------------------------===//
+
+#include "runtime/abi/Sha256.h"
+#include "runtime/launch/Frames.h"
+#include "runtime/launch/Sockets.h"
+#include "runtime/launch/Stores.h"
+
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <thread>
+
+namespace tbc::launch {
+
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+class Client : public comm::Store {
+public:
+  Client(Descriptor socket, std::string where)
+      : socket(std::move(socket)), where(std::move(where)) {}
+
+  Status greet(const std::string &token, Timeout timeout);
+
+  Result<std::string> claim(const std::string &key, const std::string &value) override {
+    return ask({"claim", key, value}, Timeout(0), key);
+  }
+  Result<std::string> get(const std::string &key, Timeout timeout) override {
+    return ask({"get", key, std::to_string(timeout.count())}, timeout, key);
+  }
+  void abort(const Error &error) override {
+    // Whether it is heard or not, the job is over for this rank.
+    (void)ask({"abort", std::to_string(int(error.code)), error.message}, Timeout(0), "");
+  }
+
+private:
+  Result<std::string> ask(const Fields &request, Timeout timeout, const std::string &key);
+  Result<Fields> exchange(const Fields &request, Timeout timeout);
+  Result<Fields> receive(Timeout timeout);
+  Error lost(const std::string &why) const {
+    return {ErrorCode::RankFailed, "the rendezvous at " + where + ": " + why};
+  }
+
+  Descriptor socket;
+  std::string where;
+};
+
+/// What an answer may take beyond the time that the server was told to wait.
+constexpr Timeout slack(10000);
+
+Result<Fields> Client::receive(Timeout timeout) {
+  timeval limit{};
+  Timeout patience = timeout + slack;
+  limit.tv_sec = patience.count() / 1000;
+  limit.tv_usec = patience.count() % 1000 * 1000;
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  auto readExactly = [&](size_t count) -> Result<std::string> {
+    std::string text(count, '\0');
+    for (size_t done = 0; done < count;) {
+      ssize_t got = ::recv(socket.get(), text.data() + done, count - done, 0);
+      if (got < 0 && errno == EINTR)
+        continue;
+      if (got == 0)
+        return lost("it has closed the connection");
+      if (got < 0)
+        return lost(errno == EAGAIN ? "no answer" : strerror(errno));
+      done += size_t(got);
+    }
+    return text;
+  };
+  Result<std::string> head = readExactly(4);
+  if (!head)
+    return head.error();
+  uint32_t length = lengthAt(*head, 0);
+  if (length > maxFrameBytes)
+    return lost("what answers there is not a rendezvous of tbc");
+  Result<std::string> body = readExactly(length);
+  if (!body)
+    return body.error();
+  std::optional<Fields> fields = fieldsOf(*body);
+  if (!fields || fields->empty())
+    return lost("what answers there is not a rendezvous of tbc");
+  return *fields;
+}
+
+Result<Fields> Client::exchange(const Fields &request, Timeout timeout) {
+  std::string frame = frameOf(request);
+  for (size_t done = 0; done < frame.size();) {
+    ssize_t count = ::send(socket.get(), frame.data() + done, frame.size() - done, MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0)
+      return lost(strerror(errno));
+    done += size_t(count);
+  }
+  return receive(timeout);
+}
+
+Result<std::string> Client::ask(const Fields &request, Timeout timeout, const std::string &key) {
+  Result<Fields> answer = exchange(request, timeout);
+  if (!answer)
+    return answer.error();
+  const Fields &fields = *answer;
+  if (fields[0] == "value" && fields.size() == 2)
+    return fields[1];
+  if (fields[0] == "aborted" && fields.size() == 3)
+    return Error{ErrorCode(std::atoi(fields[1].c_str())), fields[2]};
+  if (fields[0] == "timeout")
+    return Error{ErrorCode::HangDetected,
+                 "waited " + std::to_string(timeout.count()) + " ms for \"" + key + "\""};
+  return lost("an answer that is none: " + fields[0]);
+}
+
+Status Client::greet(const std::string &token, Timeout timeout) {
+  Result<Fields> hello = receive(timeout);
+  if (!hello)
+    return hello.error();
+  if (hello->size() != 2 || (*hello)[0] != "tbc-store 1")
+    return lost("what answers there is not a rendezvous of tbc");
+  Result<std::string> nonce = randomToken();
+  if (!nonce)
+    return nonce.error();
+  Result<Fields> answer =
+      exchange({hmacSha256Hex(token, "client " + (*hello)[1]), *nonce}, timeout);
+  if (!answer)
+    return answer.error();
+  if ((*answer)[0] == "refused")
+    return lost("it refuses the token of this rank: ranks of one job need the same "
+                "TBC_JOB_TOKEN, or another job uses this port");
+  if (answer->size() != 2 || (*answer)[0] != "welcome" ||
+      !equalInConstantTime((*answer)[1], hmacSha256Hex(token, "server " + *nonce)))
+    return lost("it does not know the token of this job");
+  return Status::ok();
+}
+
+} // namespace
+
+Result<std::unique_ptr<comm::Store>> connectStore(const std::string &host, int port,
+                                                  const std::string &token, Timeout timeout) {
+  Clock::time_point deadline = Clock::now() + timeout;
+  while (true) {
+    auto socket = firstOf(
+        host, port, ErrorCode::RankFailed, "reach the rendezvous at", [](const addrinfo &address) {
+          int fd =
+              ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol);
+          if (fd >= 0 && ::connect(fd, address.ai_addr, address.ai_addrlen) == 0)
+            return fd;
+          int reason = errno;
+          if (fd >= 0)
+            ::close(fd);
+          errno = reason;
+          return -1;
+        });
+    if (socket) {
+      auto client = std::make_unique<Client>(std::move(*socket), host + ":" + std::to_string(port));
+      if (Status status = client->greet(token, timeout); !status)
+        return status.error();
+      return std::unique_ptr<comm::Store>(std::move(client));
+    }
+    if (Clock::now() >= deadline)
+      return socket.error();
+    std::this_thread::sleep_for(Timeout(20)); // the server may not listen yet
+  }
+}
+
+} // namespace tbc::launch

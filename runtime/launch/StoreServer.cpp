@@ -1,0 +1,267 @@
+//===- StoreServer.cpp - Serves a store on a socket ------------------------===//
+
+#include "runtime/abi/Sha256.h"
+#include "runtime/launch/Frames.h"
+#include "runtime/launch/Sockets.h"
+#include "runtime/launch/Stores.h"
+
+#include <atomic>
+#include <cstdio>
+#include <fcntl.h>
+#include <list>
+#include <map>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <thread>
+
+namespace tbc::launch {
+
+using Clock = std::chrono::steady_clock;
+
+Result<std::string> randomToken() {
+  unsigned char bytes[32];
+  FILE *file = std::fopen("/dev/urandom", "rb");
+  bool isRead = file && std::fread(bytes, 1, sizeof bytes, file) == sizeof bytes;
+  if (file)
+    std::fclose(file);
+  if (!isRead)
+    return Error{ErrorCode::Other, "cannot read /dev/urandom"};
+  std::string text;
+  for (unsigned char byte : bytes) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+namespace {
+
+/// How long one may be connected without having shown the token.
+constexpr std::chrono::seconds greetingTime(10);
+/// How long ranks may take to hear that the job was given up.
+constexpr std::chrono::seconds farewellTime(2);
+constexpr size_t maxClients = 4096;
+
+struct Client {
+  Descriptor socket;
+  std::string in, out, nonce;
+  bool isTrusted = false, isClosing = false;
+  Clock::time_point greetUntil;
+  /// Waited for, if not empty.
+  std::string key;
+  Clock::time_point getUntil;
+};
+
+class Server : public StoreServer {
+public:
+  Server(Descriptor socket, int port, std::string token)
+      : socket(std::move(socket)), boundPort(port), token(std::move(token)) {}
+  ~Server() override {
+    if (!thread.joinable())
+      return;
+    isStopping = true;
+    if (::write(wakeWrite.get(), "", 1) < 0)
+      std::perror("tbc: store"); // it would be found at the next event all the same
+    thread.join();
+  }
+  int port() const override { return boundPort; }
+  void start() override {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+      return; // no descriptor left: clients will time out and say so
+    wakeRead.reset(ends[0]);
+    wakeWrite.reset(ends[1]);
+    thread = std::thread([this] { serve(); });
+  }
+  void forget() override { socket.reset(); }
+
+private:
+  void serve();
+  bool mayStop(Clock::time_point stopBegan) const;
+  void accept();
+  void read(Client &client);
+  void greet(Client &client, const Fields &fields);
+  void answer(Client &client, const Fields &fields);
+  void answerGet(Client &client);
+  void reply(Client &client, const Fields &fields);
+  static void write(Client &client);
+
+  Descriptor socket, wakeRead, wakeWrite;
+  int boundPort;
+  std::string token;
+  std::thread thread;
+  std::atomic<bool> isStopping{false};
+  std::list<Client> clients;
+  std::map<std::string, std::string> values;
+  Fields aborted; // the reply once the job was given up
+};
+
+bool Server::mayStop(Clock::time_point stopBegan) const {
+  // Whoever waits is told why before the server goes.
+  bool everyoneKnows = aborted.empty() || clients.empty();
+  return everyoneKnows || Clock::now() - stopBegan > farewellTime;
+}
+
+void Server::serve() {
+  Clock::time_point stopBegan{};
+  while (true) {
+    if (isStopping && stopBegan == Clock::time_point{})
+      stopBegan = Clock::now();
+    if (isStopping && mayStop(stopBegan))
+      return;
+    std::vector<pollfd> polled = {{socket.get(), POLLIN, 0}, {wakeRead.get(), POLLIN, 0}};
+    for (Client &client : clients)
+      polled.push_back(
+          {client.socket.get(), short(POLLIN | (client.out.empty() ? 0 : POLLOUT)), 0});
+    if (::poll(polled.data(), nfds_t(polled.size()), 50) < 0 && errno != EINTR)
+      return;
+    size_t i = 2;
+    for (Client &client : clients) {
+      short events = polled[i++].revents;
+      if (events & (POLLIN | POLLHUP | POLLERR))
+        read(client);
+      if (!client.key.empty())
+        answerGet(client);
+      if (!client.out.empty())
+        write(client);
+      if (!client.isTrusted && Clock::now() > client.greetUntil)
+        client.socket.reset();
+    }
+    clients.remove_if([](const Client &client) { return !client.socket; });
+    if (polled[0].revents & POLLIN)
+      accept();
+    char drained[16];
+    while (::read(wakeRead.get(), drained, sizeof drained) > 0)
+      ;
+  }
+}
+
+void Server::accept() {
+  int fd = accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0)
+    return;
+  Descriptor accepted(fd);
+  if (clients.size() >= maxClients)
+    return;
+  Result<std::string> nonce = randomToken();
+  if (!nonce)
+    return;
+  Client &client = clients.emplace_back();
+  client.socket = std::move(accepted);
+  client.nonce = *nonce;
+  client.greetUntil = Clock::now() + greetingTime;
+  reply(client, {"tbc-store 1", client.nonce});
+}
+
+void Server::read(Client &client) {
+  char chunk[4096];
+  while (client.socket) {
+    ssize_t count = ::recv(client.socket.get(), chunk, sizeof chunk, 0);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+      break;
+    if (count <= 0)
+      return client.socket.reset();
+    client.in.append(chunk, size_t(count));
+    uint32_t limit = client.isTrusted ? maxFrameBytes : maxGreetingBytes;
+    while (client.socket && client.in.size() >= 4) {
+      uint32_t length = lengthAt(client.in, 0);
+      if (length > limit)
+        return client.socket.reset();
+      if (client.in.size() - 4 < length)
+        break;
+      std::optional<Fields> fields = fieldsOf(client.in.substr(4, length));
+      client.in.erase(0, 4 + size_t(length));
+      if (!fields || fields->empty() || client.isClosing)
+        return client.socket.reset();
+      client.isTrusted ? answer(client, *fields) : greet(client, *fields);
+      limit = client.isTrusted ? maxFrameBytes : maxGreetingBytes;
+    }
+  }
+}
+
+void Server::greet(Client &client, const Fields &fields) {
+  if (fields.size() != 2 ||
+      !equalInConstantTime(fields[0], hmacSha256Hex(token, "client " + client.nonce))) {
+    client.isClosing = true;
+    return reply(client, {"refused"});
+  }
+  client.isTrusted = true;
+  reply(client, {"welcome", hmacSha256Hex(token, "server " + fields[1])});
+}
+
+void Server::answer(Client &client, const Fields &fields) {
+  if (fields[0] == "abort" && fields.size() == 3 && aborted.empty())
+    aborted = {"aborted", fields[1], fields[2]};
+  if (!aborted.empty())
+    return reply(client, aborted);
+  if (fields[0] == "claim" && fields.size() == 3)
+    return reply(client, {"value", values.emplace(fields[1], fields[2]).first->second});
+  if (fields[0] == "get" && fields.size() == 3 && client.key.empty() && !fields[1].empty()) {
+    client.key = fields[1];
+    client.getUntil = Clock::now() + Timeout(std::strtoll(fields[2].c_str(), nullptr, 10));
+    return answerGet(client);
+  }
+  client.socket.reset();
+}
+
+void Server::answerGet(Client &client) {
+  auto found = values.find(client.key);
+  if (!aborted.empty())
+    reply(client, aborted);
+  else if (found != values.end())
+    reply(client, {"value", found->second});
+  else if (Clock::now() >= client.getUntil)
+    reply(client, {"timeout"});
+  else
+    return;
+  client.key.clear();
+}
+
+void Server::reply(Client &client, const Fields &fields) {
+  client.out += frameOf(fields);
+  write(client);
+}
+
+void Server::write(Client &client) {
+  while (client.socket && !client.out.empty()) {
+    ssize_t count = ::send(client.socket.get(), client.out.data(), client.out.size(), MSG_NOSIGNAL);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+      return;
+    if (count <= 0)
+      return client.socket.reset();
+    client.out.erase(0, size_t(count));
+  }
+  if (client.isClosing)
+    client.socket.reset();
+}
+
+} // namespace
+
+Result<std::unique_ptr<StoreServer>> StoreServer::listen(const std::string &host, int port,
+                                                         const std::string &token) {
+  auto socket = firstOf(host, port, ErrorCode::Other, "listen on", [](const addrinfo &address) {
+    int fd = ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol);
+    int on = 1;
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(fd, address.ai_addr, address.ai_addrlen) == 0 && ::listen(fd, 128) == 0 &&
+        fcntl(fd, F_SETFL, O_NONBLOCK) == 0)
+      return fd;
+    int reason = errno;
+    if (fd >= 0)
+      ::close(fd);
+    errno = reason;
+    return -1;
+  });
+  if (!socket)
+    return socket.error();
+  sockaddr_storage bound{};
+  socklen_t length = sizeof bound;
+  getsockname(socket->get(), reinterpret_cast<sockaddr *>(&bound), &length);
+  int actual = bound.ss_family == AF_INET6
+                   ? ntohs(reinterpret_cast<sockaddr_in6 &>(bound).sin6_port)
+                   : ntohs(reinterpret_cast<sockaddr_in &>(bound).sin_port);
+  return std::unique_ptr<StoreServer>(std::make_unique<Server>(std::move(*socket), actual, token));
+}
+
+} // namespace tbc::launch

@@ -1,0 +1,174 @@
+//===- Backends.cpp - The same calls on every backend ----------------------===//
+
+#include "Backends.h"
+
+#include "runtime/comm/Gloo.h"
+#include "runtime/comm/SimulatedWorld.h"
+#include "runtime/comm/Wire.h"
+#include "runtime/launch/Stores.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace tbc::test {
+
+using kernels::Tensor;
+
+std::string name(Backend backend) { return backend == Backend::Gloo ? "Gloo" : "Simulated"; }
+
+static std::vector<Result<Tensor>> runThreads(int64_t numRanks, const RankFn &function,
+                                              const RunOptions &options) {
+  comm::SimulatedWorld world(numRanks, options.timeout);
+  std::vector<Result<Tensor>> results(numRanks, Tensor());
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < numRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      results[rank] = function(world.communicator(rank));
+      world.finish(rank);
+    });
+  }
+  for (std::thread &thread : threads)
+    thread.join();
+  return results;
+}
+
+namespace {
+/// Numbers and bytes through a pipe.
+class Packet {
+public:
+  void put(int64_t value) { text.append(reinterpret_cast<const char *>(&value), sizeof value); }
+  void put(const std::string &bytes) {
+    put(int64_t(bytes.size()));
+    text += bytes;
+  }
+  int64_t number() {
+    int64_t value = 0;
+    std::memcpy(&value, text.data() + position, sizeof value);
+    position += sizeof value;
+    return value;
+  }
+  std::string bytes() {
+    size_t size = size_t(number());
+    position += size;
+    return text.substr(position - size, size);
+  }
+  std::string text;
+
+private:
+  size_t position = 0;
+};
+} // namespace
+
+static std::string pack(const Result<Tensor> &result) {
+  Packet packet;
+  if (!result) {
+    packet.put(int64_t(result.error().code));
+    packet.put(result.error().message);
+    return packet.text;
+  }
+  packet.put(0);
+  packet.put(*result ? 1 : 0);
+  if (!*result)
+    return packet.text;
+  packet.put(int64_t(result->dtype()));
+  packet.put(int64_t(comm::arithOf(*result)));
+  packet.put(int64_t(result->shape().size()));
+  for (int64_t size : result->shape())
+    packet.put(size);
+  std::vector<unsigned char> bytes = comm::encode(*result);
+  packet.put(std::string(bytes.begin(), bytes.end()));
+  return packet.text;
+}
+
+static Result<Tensor> unpack(const std::string &text) {
+  if (text.empty())
+    return Error{ErrorCode::Other, "died"};
+  Packet packet;
+  packet.text = text;
+  if (int64_t code = packet.number())
+    return Error{ErrorCode(code), packet.bytes()};
+  if (!packet.number())
+    return Tensor();
+  kernels::TensorType type;
+  type.dtype = kernels::DType(packet.number());
+  auto arith = kernels::Arith(packet.number());
+  type.shape.resize(packet.number());
+  for (int64_t &size : type.shape)
+    size = packet.number();
+  return comm::decode(type, arith, packet.bytes().data());
+}
+
+static Result<Tensor> runProcess(int64_t rank, int64_t numRanks, const std::string &folder,
+                                 const RankFn &function, const RunOptions &options) {
+  auto store = launch::openFileStore(folder, "shared");
+  if (!store)
+    return store.error();
+  comm::GlooOptions gloo;
+  gloo.timeout = options.timeout;
+  gloo.token = options.token ? options.token(rank) : "shared";
+  auto communicator = comm::connectGloo(rank, numRanks, **store, gloo);
+  if (!communicator)
+    return communicator.error();
+  try {
+    return function(**communicator);
+  } catch (const kernels::KernelError &error) {
+    return Error{ErrorCode::Other, error.what()};
+  }
+}
+
+static std::vector<Result<Tensor>> runProcesses(int64_t numRanks, const RankFn &function,
+                                                const RunOptions &options) {
+  std::string folder = (std::filesystem::temp_directory_path() / "tbc-comm-XXXXXX").string();
+  if (!mkdtemp(folder.data()))
+    std::abort();
+  std::vector<int> pipes;
+  std::vector<pid_t> pids;
+  for (int64_t rank = 0; rank < numRanks; ++rank) {
+    int ends[2];
+    if (pipe(ends) != 0)
+      std::abort();
+    pid_t pid = fork();
+    if (pid == 0) {
+      for (int other : pipes)
+        close(other);
+      close(ends[0]);
+      std::string text = pack(runProcess(rank, numRanks, folder, function, options));
+      for (size_t done = 0; done < text.size();) {
+        ssize_t count = write(ends[1], text.data() + done, text.size() - done);
+        if (count <= 0)
+          _exit(1);
+        done += size_t(count);
+      }
+      _exit(0);
+    }
+    close(ends[1]);
+    pipes.push_back(ends[0]);
+    pids.push_back(pid);
+  }
+  std::vector<Result<Tensor>> results;
+  for (int64_t rank = 0; rank < numRanks; ++rank) {
+    std::string text;
+    char chunk[65536];
+    ssize_t count = 0;
+    while ((count = read(pipes[rank], chunk, sizeof chunk)) > 0)
+      text.append(chunk, size_t(count));
+    close(pipes[rank]);
+    results.push_back(unpack(text));
+  }
+  for (pid_t pid : pids)
+    waitpid(pid, nullptr, 0);
+  std::filesystem::remove_all(folder);
+  return results;
+}
+
+std::vector<Result<Tensor>> runRanks(Backend backend, int64_t numRanks, const RankFn &function,
+                                     RunOptions options) {
+  return backend == Backend::Gloo ? runProcesses(numRanks, function, options)
+                                  : runThreads(numRanks, function, options);
+}
+
+} // namespace tbc::test
