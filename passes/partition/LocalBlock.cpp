@@ -36,6 +36,10 @@ LocalBlock::LocalBlock(const PartitionInput &input, ModuleOp module, Phase phase
       reshards[reshard.value].push_back(&reshard);
   for (const reshard::GradientParts &parts : in.derivation.gradientParts)
     skipped.insert(parts.skippedAdds.begin(), parts.skippedAdds.end());
+  for (auto [p, parts] : llvm::enumerate(in.derivation.gradientParts))
+    for (const reshard::GradientParts::Part &part : parts.parts)
+      if (phase != Phase::Forward && part.chunk == chunk && phaseOf(part.value) == phase)
+        gradientsOf.insert({part.value, int(p)});
 }
 
 RankedTensorType LocalBlock::localType(int value, const Sharding &sharding) const {
@@ -77,7 +81,12 @@ LogicalResult LocalBlock::build() {
       continue;
     if (mlir::failed(emitOp(i)))
       return failure();
+    for (int result : op.results)
+      emitGradients(result);
   }
+  // Those of which no op of the block is the producer.
+  while (!gradientsOf.empty())
+    emitGradients(gradientsOf.begin()->first);
   emitResults();
   function.finish();
   return failure(failed);
@@ -211,8 +220,6 @@ void LocalBlock::emitResults() {
         function.addResult(value, "residual", nameOf(residual));
   if (phase == Phase::Forward)
     emitForwardResults();
-  else
-    emitGradients();
   for (const reshard::Transfer &transfer : in.derivation.transfers)
     if (transfer.fromChunk == chunk && transfer.phase == phase)
       if (Value value = get(transfer.value, transfer.sharding))
@@ -234,24 +241,18 @@ void LocalBlock::emitForwardResults() {
         function.addResult(value, "loss_acc", name);
 }
 
-/// Adds every part of every gradient that this block makes to its accumulator.
-void LocalBlock::emitGradients() {
-  for (auto [p, parts] : llvm::enumerate(in.derivation.gradientParts)) {
-    Value sum;
-    for (const reshard::GradientParts::Part &part : parts.parts) {
-      if (part.chunk != chunk || phaseOf(part.value) != phase)
-        continue;
-      Value value = get(part.value, in.derivation.gradient[p]);
-      if (!value)
-        return;
-      sum = sum ? function.builder().create<AddOp>(value.getLoc(), sum, value).getResult() : value;
-    }
-    if (!sum)
-      continue;
+/// Adds `value`, just made, to the accumulators of the gradients that it is a part of: at once, so
+/// that it lives no longer than it must, above all as it is before it is reduced.
+void LocalBlock::emitGradients(int value) {
+  auto [first, last] = gradientsOf.equal_range(value);
+  for (auto it = first; it != last; ++it) {
+    int p = it->second;
+    Value part = get(value, in.derivation.gradient[p]);
     // Accumulated by the runtime: in f32 where the gradient is narrower (docs/precision.md).
-    const std::string &name = in.graph.values[in.graph.parameters[p].value].name;
-    function.addResult(sum, "acc", name);
+    if (part)
+      function.addResult(part, "acc", in.graph.values[in.graph.parameters[p].value].name);
   }
+  gradientsOf.erase(first, last);
 }
 
 } // namespace tbc

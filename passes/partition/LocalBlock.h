@@ -58,7 +58,7 @@ private:
   mlir::LogicalResult emitOp(int op);
   void emitResults();
   void emitForwardResults();
-  void emitGradients();
+  void emitGradients(int value);
   /// Graph value `value` as `sharding` says, resharded, received or read if it is not here yet.
   /// Null, with a diagnostic, if the derivation does not provide it.
   mlir::Value get(int value, const reshard::Sharding &sharding);
@@ -78,6 +78,7 @@ private:
   std::map<int, std::vector<const reshard::Reshard *>> reshards; // of this block, by value
   std::set<int> skipped;                                         // adds that join stages
   std::set<int> emitted;
+  std::multimap<int, int> gradientsOf; // parameters, by the value to be added to their gradient
   bool failed = false;
 };
 

@@ -2,6 +2,8 @@
 
 #include "runtime/abi/Program.h"
 
+#include "runtime/kernels/Kernel.h"
+
 #include <algorithm>
 #include <cassert>
 
@@ -107,6 +109,46 @@ std::vector<schedule::Action> actionsOf(const Program &program, int stage) {
       schedule::parseScheduleKind(program.schedule.generator);
   assert(kind && "a well-formed program names a generator");
   return schedule::schedule(*kind, pipelineOf(program), program.microBatches, stage);
+}
+
+std::vector<int> resultTimes(const Stage &stage, const Block &block) {
+  constexpr int before = -1;
+  int end = static_cast<int>(block.instructions.size());
+  std::vector<int> defined(stage.values.size(), before), lastRead(stage.values.size(), before);
+  for (int i = 0; i < end; ++i) {
+    for (ValueId value : block.instructions[i].operands)
+      lastRead[value] = i;
+    for (ValueId value : block.instructions[i].results)
+      defined[value] = i;
+  }
+  std::vector<bool> isPassedOn(stage.values.size(), false);
+  for (const BlockResult &result : block.results)
+    isPassedOn[result.value] = true;
+  std::map<int, int> slotRead; // by slot, the last read of an argument of it
+  for (const Argument &argument : block.arguments) {
+    int &last = slotRead.try_emplace(argument.slot, before).first->second;
+    last = std::max(last, isPassedOn[argument.value] ? end : lastRead[argument.value]);
+  }
+  std::vector<int> times;
+  for (const BlockResult &result : block.results) {
+    auto read = slotRead.find(result.slot);
+    times.push_back(
+        std::max(defined[result.value], read == slotRead.end() ? before : read->second));
+  }
+  return times;
+}
+
+int64_t slotOffset(const Stage &stage, int slot, int64_t microBatch) {
+  const SlotPlace &place = stage.memory.slots[slot];
+  if (place.frame < 0)
+    return place.offset;
+  const std::vector<int64_t> &offsets = stage.memory.frames[place.frame].offsets;
+  return offsets[size_t(microBatch) % offsets.size()] + place.offset;
+}
+
+bool mayOverwriteOperands(const Instruction &instruction) {
+  return instruction.kind == InstructionKind::Kernel &&
+         kernels::isElementwiseKernel(instruction.op);
 }
 
 std::vector<int64_t> groupOf(const Program &program, const Communication &comm,

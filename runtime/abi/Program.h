@@ -1,6 +1,6 @@
 //===- Program.h - What ranks execute --------------------------------------===//
 //
-// Part of tbc. Plain C++. Program format v2: a table of global tensors, and per pipeline stage its
+// Part of tbc. Plain C++. Program format v3: a table of global tensors, and per pipeline stage its
 // slots (named storage), its straight-line blocks and, through a schedule, their order. Every rank
 // of a stage executes the same blocks; what differs is its coordinates, which select its pieces and
 // its groups.
@@ -8,11 +8,14 @@
 // One step on a rank:
 //  1. Slots of role Gradient and Loss are set to zero.
 //  2. The stage's actions (actionsOf) run in order: `forward`, `backward` and, where the schedule
-//     parts it from backward, `weight` once per chunk and micro-batch, `update` once. A block reads
-//     its arguments from slots, runs its instructions in order, and then writes its results to
-//     slots, all reads of slots before all writes.
+//     parts it from backward, `weight` once per chunk and micro-batch, `update` once. A block's
+//     arguments are what its slots hold when it begins; it runs its instructions in order and
+//     writes each result to a slot as soon as nothing in the block reads any longer what the slot
+//     held (resultTimes): as if all reads of slots came before all writes.
 //  3. Slots of role Residual and Input have one instance per micro-batch, which is dropped when the
 //     last block that reads it has run for the micro-batch.
+//
+// Memory: where the stages have a memory plan, all of this lies in one arena per rank.
 //
 // Messages: `send` is buffered (it never waits); `recv` waits for its message. Between an ordered
 // pair of stages the messages of a lane arrive in the order in which they were sent, so the two
@@ -187,6 +190,47 @@ struct BlockId {
   }
 };
 
+/// Slots that live for a micro-batch and are kept together: an instance of the frame is taken when
+/// the first block runs for the micro-batch that writes or reads one of them, and is free when the
+/// last has run.
+struct Frame {
+  int64_t bytes = 0;
+  /// Where the instance of micro-batch m begins: offsets[m mod the number of offsets].
+  std::vector<int64_t> offsets;
+};
+
+/// Where a slot lies: at `offset` of its frame, or of the arena (frame -1: slots that live longer
+/// than a micro-batch).
+struct SlotPlace {
+  int frame = -1;
+  int64_t offset = 0;
+  bool operator==(const SlotPlace &o) const { return frame == o.frame && offset == o.offset; }
+};
+
+/// Where a value lies: in a slot, of which it is an argument, or a result for which it is computed
+/// in place; or (slot -1) at `offset` of the arena, from its instruction to the last that reads it
+/// or, if it is a result, to the time of that.
+struct ValuePlace {
+  int slot = -1;
+  int64_t offset = 0;
+  bool operator==(const ValuePlace &o) const { return slot == o.slot && offset == o.offset; }
+};
+
+/// The static memory plan of a stage: an offset in bytes for everything that its program owns on a
+/// rank, in one arena. Instructions run one after the other. Not in it: what kernels and transports
+/// need for themselves, such as the copy that a send makes.
+struct MemoryPlan {
+  int64_t arenaBytes = 0;
+  std::vector<Frame> frames;
+  std::vector<SlotPlace> slots;   // one per slot
+  std::vector<ValuePlace> values; // one per value
+
+  /// Whether there is none: everything is allocated as it comes.
+  bool isEmpty() const {
+    return arenaBytes == 0 && frames.empty() && slots.empty() && values.empty();
+  }
+};
+
 /// The blocks of one piece of the model. `weight` is empty where the schedule does not part it from
 /// backward.
 struct Chunk {
@@ -202,6 +246,7 @@ struct Stage {
   /// Its pieces of the model, in the order of forward; at least one.
   std::vector<Chunk> chunks = std::vector<Chunk>(1);
   Block update;
+  MemoryPlan memory;
 
   const Block &block(BlockId id) const;
   Block &block(BlockId id);
@@ -242,6 +287,24 @@ schedule::Pipeline pipelineOf(const Program &program);
 
 /// The actions of one step of `stage`. The program must be well formed.
 std::vector<schedule::Action> actionsOf(const Program &program, int stage);
+
+/// When the results of a block take effect, in their order: after the instruction of this index, or
+/// before the first (-1), or after all of them (their number). A result is written once its value
+/// is there and no instruction to come reads an argument of its slot. Where such an argument is
+/// passed on as a result itself, what is written to the slot is written after all instructions; of
+/// several results at that time all values are read before any is written. Results of one time are
+/// written in their order.
+std::vector<int> resultTimes(const Stage &stage, const Block &block);
+
+/// Whether slots of this role have one instance per micro-batch.
+constexpr bool livesAMicroBatch(Role role) { return role == Role::Residual || role == Role::Input; }
+
+/// Where the slot's instance for a micro-batch begins in the arena of a stage with a memory plan.
+int64_t slotOffset(const Stage &stage, int slot, int64_t microBatch);
+
+/// Whether an instruction may write a result over an operand of the same type
+/// (kernels::isElementwiseKernel).
+bool mayOverwriteOperands(const Instruction &instruction);
 
 /// The ranks with which the rank at `coordinates` executes a collective, in the order of group
 /// indices, itself included.

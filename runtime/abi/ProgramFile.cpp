@@ -175,6 +175,33 @@ void addBlock(Lines &lines, const Mesh &mesh, const Block &block) {
   lines.text += "}";
 }
 
+/// A place of its own is its offset, another a list.
+Json toJson(const SlotPlace &place) {
+  return place.frame < 0 ? Json(place.offset) : Json::array({place.frame, place.offset});
+}
+Json toJson(const ValuePlace &place) {
+  return place.slot < 0 ? Json(place.offset) : Json::array({place.slot});
+}
+
+template <typename Place> Json toJson(const std::vector<Place> &places) {
+  Json list = Json::array();
+  for (const Place &place : places)
+    list.push_back(toJson(place));
+  return list;
+}
+
+void addMemory(Lines &lines, const MemoryPlan &memory) {
+  lines.text += ",\n\"memory\":{\"arena\":" + std::to_string(memory.arenaBytes) + ",\"frames\":";
+  lines.addList(memory.frames, [](const Frame &frame) {
+    return Json{{"bytes", frame.bytes}, {"offsets", frame.offsets}};
+  });
+  lines.text += ",\n\"slots\":";
+  lines.add(toJson(memory.slots));
+  lines.text += ",\n\"values\":";
+  lines.add(toJson(memory.values));
+  lines.text += "}";
+}
+
 void addStage(Lines &lines, const Mesh &mesh, const Stage &stage) {
   lines.text += "{\"values\":";
   lines.addList(stage.values, [](const kernels::TensorType &type) { return Json(toString(type)); });
@@ -195,6 +222,8 @@ void addStage(Lines &lines, const Mesh &mesh, const Stage &stage) {
   }
   lines.text += "],\n\"update\":";
   addBlock(lines, mesh, stage.update);
+  if (!stage.memory.isEmpty())
+    addMemory(lines, stage.memory);
   lines.text += "}";
 }
 

@@ -308,6 +308,32 @@ Block readBlock(Reader &in, const Mesh &mesh, const Json &json) {
   return block;
 }
 
+MemoryPlan readMemory(Reader &in, const Json &json) {
+  MemoryPlan memory;
+  memory.arenaBytes = in.integer(in.field(json, "arena"));
+  for (const Json &entry : in.list(in.field(json, "frames"))) {
+    Frame &frame = memory.frames.emplace_back();
+    frame.bytes = in.integer(in.field(entry, "bytes"));
+    frame.offsets = readVector<int64_t>(in, in.field(entry, "offsets"),
+                                        [&](const Json &item) { return in.integer(item); });
+  }
+  for (const Json &item : in.list(in.field(json, "slots"))) {
+    SlotPlace &place = memory.slots.emplace_back();
+    if (!item.is_array())
+      place.offset = in.integer(item);
+    else if (const Json *pair = in.tuple(item, 2))
+      place = {in.smallInteger((*pair)[0]), in.integer((*pair)[1])};
+  }
+  for (const Json &item : in.list(in.field(json, "values"))) {
+    ValuePlace &place = memory.values.emplace_back();
+    if (!item.is_array())
+      place.offset = in.integer(item);
+    else if (const Json *slot = in.tuple(item, 1))
+      place.slot = in.smallInteger((*slot)[0]);
+  }
+  return memory;
+}
+
 Stage readStage(Reader &in, const Mesh &mesh, const Json &json) {
   std::string stagePlace = in.place;
   Stage stage;
@@ -333,6 +359,9 @@ Stage readStage(Reader &in, const Mesh &mesh, const Json &json) {
   }
   in.place = stagePlace + ", update block";
   stage.update = readBlock(in, mesh, in.field(json, "update"));
+  in.place = stagePlace + ", memory plan";
+  if (Reader::has(json, "memory"))
+    stage.memory = readMemory(in, json["memory"]);
   return stage;
 }
 

@@ -76,9 +76,16 @@ private:
 
   void showStage(int index) {
     const Stage &stage = program.stages[index];
-    out << "\nstage " << index << "\n  slots\n";
-    for (const Slot &slot : stage.slots)
-      out << "    " << name(slot.role) << " " << slot.name << ": " << toString(slot.type) << "\n";
+    out << "\nstage " << index << "\n";
+    showArena(stage);
+    out << "  slots\n";
+    for (size_t i = 0; i < stage.slots.size(); ++i) {
+      const Slot &slot = stage.slots[i];
+      out << "    " << name(slot.role) << " " << slot.name << ": " << toString(slot.type);
+      if (!stage.memory.isEmpty())
+        showPlace(stage.memory.slots[i]);
+      out << "\n";
+    }
     for (BlockId id : stage.blocks())
       if (id.kind != Kind::Weight || splitsBackward())
         showBlock(stage, id);
@@ -91,6 +98,32 @@ private:
         out << action.microBatch;
     }
     out << "\n";
+  }
+
+  void showArena(const Stage &stage) {
+    const MemoryPlan &memory = stage.memory;
+    if (memory.isEmpty())
+      return;
+    out << "  arena of " << memory.arenaBytes << " bytes\n";
+    for (size_t i = 0; i < memory.frames.size(); ++i) {
+      out << "    frame " << i << " of " << memory.frames[i].bytes << " bytes at";
+      for (int64_t offset : memory.frames[i].offsets)
+        out << " " << offset;
+      out << "\n";
+    }
+  }
+
+  void showPlace(const Stage &stage, const ValuePlace &place) {
+    if (place.slot >= 0)
+      out << " in " << stage.slots[place.slot].name;
+    else
+      out << " at " << place.offset;
+  }
+
+  void showPlace(const SlotPlace &place) {
+    out << " at " << place.offset;
+    if (place.frame >= 0)
+      out << " of frame " << place.frame;
   }
 
   bool splitsBackward() const {
@@ -121,6 +154,8 @@ private:
     for (size_t i = 0; i < instruction.results.size(); ++i) {
       ValueId value = instruction.results[i];
       out << (i ? ", %" : "%") << value << ": " << toString(stage.values[value]);
+      if (!stage.memory.isEmpty())
+        showPlace(stage, stage.memory.values[value]);
     }
     out << (instruction.results.empty() ? "" : " = ");
     bool isKernel = instruction.kind == InstructionKind::Kernel;

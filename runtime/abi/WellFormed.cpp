@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/abi/Program.h"
+#include "runtime/memory/Arena.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,6 +24,7 @@ constexpr int maxLanes = 1 << 30;
 constexpr int64_t maxChunkActions = int64_t(1) << 24;
 constexpr size_t maxTensorDims = 16;
 constexpr int64_t maxTensorElements = int64_t(1) << 48;
+constexpr int64_t maxArenaBytes = int64_t(1) << 56;
 
 std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
@@ -364,6 +366,78 @@ Status checkBlock(const Program &program, int stageIndex, BlockId id) {
   return Status::ok();
 }
 
+/// Whether `bytes` from `offset` on lie within `limit`, aligned.
+std::string whyOutside(int64_t offset, int64_t bytes, int64_t limit) {
+  if (offset < 0 || offset > limit || bytes > limit - offset)
+    return "bytes " + std::to_string(offset) + " to " + std::to_string(offset) + " + " +
+           std::to_string(bytes) + " are not within " + std::to_string(limit);
+  if (offset % memory::alignmentBytes != 0)
+    return "offset " + std::to_string(offset) + " is no multiple of " +
+           std::to_string(memory::alignmentBytes);
+  return "";
+}
+
+std::string whyInvalid(const MemoryPlan &plan, const Frame &frame, int64_t microBatches) {
+  if (frame.bytes < 0)
+    return "its size is negative";
+  if (frame.offsets.empty() || int64_t(frame.offsets.size()) > microBatches)
+    return "it has " + std::to_string(frame.offsets.size()) + " offsets for " +
+           std::to_string(microBatches) + " micro-batches";
+  for (int64_t offset : frame.offsets)
+    if (std::string why = whyOutside(offset, frame.bytes, plan.arenaBytes); !why.empty())
+      return why;
+  return "";
+}
+
+std::string whyInvalid(const MemoryPlan &plan, const Slot &slot, const SlotPlace &place) {
+  if (place.frame < -1 || place.frame >= int(plan.frames.size()))
+    return "there is no frame number " + std::to_string(place.frame);
+  if ((place.frame >= 0) != livesAMicroBatch(slot.role))
+    return place.frame >= 0 ? "it lies in a frame, but lives longer than a micro-batch"
+                            : "it lives for a micro-batch, but lies in no frame";
+  return whyOutside(place.offset, sizeBytes(slot.type),
+                    place.frame < 0 ? plan.arenaBytes : plan.frames[place.frame].bytes);
+}
+
+std::string whyInvalid(const Stage &stage, const kernels::TensorType &type,
+                       const ValuePlace &place) {
+  if (place.slot < -1 || place.slot >= int(stage.slots.size()))
+    return "there is no slot number " + std::to_string(place.slot);
+  if (place.slot < 0)
+    return whyOutside(place.offset, sizeBytes(type), stage.memory.arenaBytes);
+  const Slot &slot = stage.slots[place.slot];
+  return slot.type == type ? ""
+                           : "it lies in slot " + quoted(slot.name) + " of type " +
+                                 toString(slot.type) + ", its own is " + toString(type);
+}
+
+Status checkMemoryPlan(const Program &program, int index) {
+  const Stage &stage = program.stages[index];
+  const MemoryPlan &plan = stage.memory;
+  std::string where = "stage " + std::to_string(index) + ", memory plan";
+  if (plan.isEmpty() != program.stages[0].memory.isEmpty())
+    return malformed(where, "some stages have one and some have none");
+  if (plan.isEmpty())
+    return Status::ok();
+  if (plan.arenaBytes < 0 || plan.arenaBytes > maxArenaBytes)
+    return malformed(where, "the arena has not between 0 and 2^56 bytes");
+  if (plan.slots.size() != stage.slots.size() || plan.values.size() != stage.values.size())
+    return malformed(where, "it places " + std::to_string(plan.slots.size()) + " slots and " +
+                                std::to_string(plan.values.size()) + " values of " +
+                                std::to_string(stage.slots.size()) + " and " +
+                                std::to_string(stage.values.size()));
+  for (size_t i = 0; i < plan.frames.size(); ++i)
+    if (std::string why = whyInvalid(plan, plan.frames[i], program.microBatches); !why.empty())
+      return malformed(where + ", frame " + std::to_string(i), why);
+  for (size_t i = 0; i < plan.slots.size(); ++i)
+    if (std::string why = whyInvalid(plan, stage.slots[i], plan.slots[i]); !why.empty())
+      return malformed(where + ", slot " + quoted(stage.slots[i].name), why);
+  for (size_t i = 0; i < plan.values.size(); ++i)
+    if (std::string why = whyInvalid(stage, stage.values[i], plan.values[i]); !why.empty())
+      return malformed(where + ", value %" + std::to_string(i), why);
+  return Status::ok();
+}
+
 Status checkStage(const Program &program, int index) {
   const Stage &stage = program.stages[index];
   std::string where = "stage " + std::to_string(index);
@@ -383,7 +457,7 @@ Status checkStage(const Program &program, int index) {
     if (Status status = checkBlock(program, index, id); !status)
       return status;
   }
-  return Status::ok();
+  return checkMemoryPlan(program, index);
 }
 
 } // namespace

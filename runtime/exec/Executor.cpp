@@ -16,8 +16,6 @@ using program::Role;
 using program::Slot;
 using schedule::Action;
 
-static bool livesAMicroBatch(Role role) { return role == Role::Residual || role == Role::Input; }
-
 static Error failed(const std::string &place, const std::string &why) {
   return Error{ErrorCode::RankFailed, place + ": " + why};
 }
@@ -29,9 +27,9 @@ static Error failed(const std::string &place, const std::string &why) {
 Executor::Executor(const program::Program &program, int64_t rank,
                    const kernels::KernelContext &context)
     : program(&program), self(rank), coordinates(program.mesh.coordinates(rank)),
-      stageIndex(program.stageOf(coordinates)), context(context), arith(context.arith) {
+      stageIndex(program.stageOf(coordinates)), context(context), arith(context.arith),
+      contents(program.stages[stageIndex], context.arith) {
   stageCode = &program.stages[stageIndex];
-  slots.resize(stageCode->slots.size());
   for (const Slot &slot : stageCode->slots) {
     int64_t bytes = program::sizeBytes(slot.type);
     use.parameterBytes += slot.role == Role::Parameter ? bytes : 0;
@@ -53,12 +51,12 @@ Result<Executor> Executor::create(const program::Program &program, int64_t rank,
 
 Status Executor::prepare(BlockId id) {
   const Block &block = stageCode->block(id);
-  std::vector<Prepared> &list = prepared[id];
+  std::vector<Prepared> &list = prepared[id].instructions;
   std::set<int> &read = readSlots[id];
   for (const program::Argument &argument : block.arguments)
     if (livesAMicroBatch(stageCode->slots[argument.slot].role))
       read.insert(argument.slot);
-  numReaders.resize(slots.size(), 0);
+  numReaders.resize(stageCode->slots.size(), 0);
   for (int slot : read)
     ++numReaders[slot];
   list.resize(block.instructions.size());
@@ -75,30 +73,40 @@ Status Executor::prepare(BlockId id) {
       return Error{ErrorCode::Usage, describe(*program, stageIndex, id, int(i)) +
                                          ": there is no kernel \"" + instruction.op + "\""};
   }
-  markLastUses(id);
+  prepareTimes(id);
   return Status::ok();
 }
 
-void Executor::markLastUses(BlockId id) {
+/// Sorts results by when they take effect, and values by when they are no longer needed.
+void Executor::prepareTimes(BlockId id) {
   const Block &block = stageCode->block(id);
-  std::vector<bool> isRead(stageCode->values.size(), false);
-  for (const program::BlockResult &result : block.results)
-    isRead[result.value] = true;
-  for (size_t i = block.instructions.size(); i-- > 0;) {
-    const Instruction &instruction = block.instructions[i];
+  PreparedBlock &ready = prepared[id];
+  int end = int(block.instructions.size());
+  ready.isArgument.assign(stageCode->values.size(), false);
+  std::vector<int> lastUse(stageCode->values.size(), -1);
+  for (const program::Argument &argument : block.arguments)
+    ready.isArgument[argument.value] = true;
+  for (int i = 0; i < end; ++i)
     for (const std::vector<program::ValueId> *list :
-         {&instruction.results, &instruction.operands}) {
-      for (program::ValueId value : *list) {
-        if (!isRead[value])
-          prepared[id][i].lastUses.push_back(value);
-        isRead[value] = true;
-      }
-    }
+         {&block.instructions[i].operands, &block.instructions[i].results})
+      for (program::ValueId value : *list)
+        lastUse[value] = i;
+  std::vector<int> times = resultTimes(*stageCode, block);
+  for (int r = 0; r < int(times.size()); ++r) {
+    int &last = lastUse[block.results[r].value];
+    last = std::max(last, times[r]);
+    (times[r] < 0      ? ready.resultsBefore
+     : times[r] == end ? ready.resultsAfter
+                       : ready.instructions[times[r]].results)
+        .push_back(r);
   }
+  for (size_t value = 0; value < lastUse.size(); ++value)
+    if (lastUse[value] >= 0 && lastUse[value] < end)
+      ready.instructions[lastUse[value]].lastUses.push_back(program::ValueId(value));
 }
 
 Status Executor::load(const TensorProvider &provider) {
-  for (size_t slot = 0; slot < slots.size(); ++slot) {
+  for (size_t slot = 0; slot < stageCode->slots.size(); ++slot) {
     Role role = stageCode->slots[slot].role;
     if (role != Role::Parameter && role != Role::State && role != Role::OptimizerState)
       continue;
@@ -112,13 +120,14 @@ Status Executor::loadSlot(size_t slotIndex, const TensorProvider &provider) {
   const Slot &slot = stageCode->slots[slotIndex];
   const program::GlobalTensor &tensor = program->tensors[slot.tensor];
   if (tensor.initializer.empty()) {
-    slots[slotIndex][0] = Tensor::fromDoubles(slot.type, arith, {tensor.fill});
+    contents.setSlot(int(slotIndex), 0, Tensor::fromDoubles(slot.type, arith, {tensor.fill}));
     return Status::ok();
   }
   try {
     Tensor whole = convert(provider(tensor.initializer), tensor.type, arith);
-    slots[slotIndex][0] =
-        pick(whole, program::ownedIndices(program->mesh, tensor.piece, coordinates), slot.type);
+    contents.setSlot(
+        int(slotIndex), 0,
+        pick(whole, program::ownedIndices(program->mesh, tensor.piece, coordinates), slot.type));
   } catch (const kernels::KernelError &error) {
     return failed("loading \"" + tensor.name + "\" from initializer \"" + tensor.initializer + "\"",
                   error.what());
@@ -130,10 +139,6 @@ Status Executor::loadSlot(size_t slotIndex, const TensorProvider &provider) {
 // A step
 //===----------------------------------------------------------------------===//
 
-int64_t Executor::instanceOf(int slot, int64_t microBatch) const {
-  return livesAMicroBatch(stageCode->slots[slot].role) ? microBatch : 0;
-}
-
 std::string Executor::place(const Action &action, int index) const {
   std::string text = describe(*program, stageIndex, action, index);
   if (action.kind != Kind::Update)
@@ -142,14 +147,14 @@ std::string Executor::place(const Action &action, int index) const {
 }
 
 void Executor::beginStep(const StepInputs &inputs) {
-  for (size_t i = 0; i < slots.size(); ++i) {
+  for (int i = 0; i < int(stageCode->slots.size()); ++i) {
     const Slot &slot = stageCode->slots[i];
     if (slot.role == Role::Gradient || slot.role == Role::Loss)
-      slots[i][0] = Tensor::zeros(slot.type, arith);
+      contents.setSlot(i, 0, Tensor::zeros(slot.type, arith));
     else if (slot.role == Role::Scalar)
-      slots[i][0] = Tensor::fromDoubles(slot.type, arith, {inputs.learningRate});
+      contents.setSlot(i, 0, Tensor::fromDoubles(slot.type, arith, {inputs.learningRate}));
     else if (livesAMicroBatch(slot.role))
-      slots[i].clear();
+      contents.clear(i);
   }
   numReads.clear();
   residualBytes = 0;
@@ -160,7 +165,7 @@ Status Executor::loadInputs(const StepInputs &inputs, const Action &action) {
   int64_t microBatch = action.microBatch;
   for (int i : readSlots.at(action)) {
     const Slot &slot = stageCode->slots[i];
-    if (slot.role != Role::Input || slots[i].count(microBatch))
+    if (slot.role != Role::Input || contents.holds(i, microBatch))
       continue;
     const program::GlobalTensor &tensor = program->tensors[slot.tensor];
     const auto &provided = inputs.microBatches[microBatch];
@@ -170,8 +175,9 @@ Status Executor::loadInputs(const StepInputs &inputs, const Action &action) {
       return failed(what, "it is not provided");
     try {
       Tensor whole = convert(found->second, tensor.type, arith);
-      slots[i][microBatch] =
-          pick(whole, program::ownedIndices(program->mesh, tensor.piece, coordinates), slot.type);
+      contents.setSlot(
+          i, microBatch,
+          pick(whole, program::ownedIndices(program->mesh, tensor.piece, coordinates), slot.type));
     } catch (const kernels::KernelError &error) {
       return failed(what, error.what());
     }
@@ -198,50 +204,63 @@ Status Executor::runStep(comm::Communicator &communicator, const StepInputs &inp
 
 Status Executor::runBlock(comm::Communicator &communicator, const Action &action) {
   const Block &block = stageCode->block(action);
-  std::string blockPlace = describe(*program, stageIndex, action);
-  std::vector<Tensor> values(stageCode->values.size());
-  std::vector<bool> isArgument(values.size(), false);
+  const PreparedBlock &ready = prepared.at(action);
+  contents.beginBlock(action.microBatch);
   for (const program::Argument &argument : block.arguments) {
-    const Contents &contents = slots[argument.slot];
-    auto found = contents.find(instanceOf(argument.slot, action.microBatch));
-    if (found == contents.end())
-      return failed(blockPlace, "slot \"" + stageCode->slots[argument.slot].name +
-                                    "\" is read before it is written");
-    values[argument.value] = found->second;
-    isArgument[argument.value] = true;
+    if (!contents.holds(argument.slot, action.microBatch))
+      return failed(describe(*program, stageIndex, action),
+                    "slot \"" + stageCode->slots[argument.slot].name +
+                        "\" is read before it is written");
+    contents.bind(argument.value, argument.slot);
   }
+  if (Status status = writeResults(action, ready.resultsBefore); !status)
+    return status;
 
   int64_t liveBytes = 0;
   for (size_t i = 0; i < block.instructions.size(); ++i) {
     const Instruction &instruction = block.instructions[i];
-    std::vector<Tensor> operands;
-    for (program::ValueId value : instruction.operands) {
-      if (!values[value])
-        return failed(place(action, int(i)),
-                      "value %" + std::to_string(value) + " has no value yet");
-      operands.push_back(values[value]);
-    }
-    Result<std::vector<Tensor>> results = runInstruction(communicator, action, int(i), operands);
+    Result<std::vector<Tensor>> operands = operandsOf(action, int(i));
+    if (!operands)
+      return operands.error();
+    Result<std::vector<Tensor>> results = runInstruction(communicator, action, int(i), *operands);
     if (!results)
       return results.error();
-    for (size_t r = 0; r < instruction.results.size(); ++r) {
-      values[instruction.results[r]] = std::move((*results)[r]);
+    for (size_t r = 0; r < results->size(); ++r) {
+      contents.define(instruction.results[r], std::move((*results)[r]));
       liveBytes += program::sizeBytes(stageCode->values[instruction.results[r]]);
     }
     use.valuePeakBytes = std::max(use.valuePeakBytes, liveBytes);
-    for (program::ValueId value : prepared.at(action)[i].lastUses) {
-      values[value] = Tensor();
-      liveBytes -= isArgument[value] ? 0 : program::sizeBytes(stageCode->values[value]);
+    const Prepared &here = ready.instructions[i];
+    if (Status status = writeResults(action, here.results); !status)
+      return status;
+    for (program::ValueId value : here.lastUses) {
+      contents.forget(value);
+      liveBytes -= ready.isArgument[value] ? 0 : program::sizeBytes(stageCode->values[value]);
     }
   }
-  return writeResults(action, values);
+  return writeResults(action, ready.resultsAfter);
+}
+
+Result<std::vector<Tensor>> Executor::operandsOf(const Action &action, int index) const {
+  std::vector<Tensor> operands;
+  for (program::ValueId value : stageCode->block(action).instructions[index].operands) {
+    std::string what = "value %" + std::to_string(value);
+    try {
+      operands.push_back(contents.value(value));
+    } catch (const kernels::KernelError &error) {
+      return failed(place(action, index), what + ": " + error.what());
+    }
+    if (!operands.back())
+      return failed(place(action, index), what + " has no value yet");
+  }
+  return operands;
 }
 
 Result<std::vector<Tensor>> Executor::runInstruction(comm::Communicator &communicator,
                                                      const Action &action, int index,
                                                      const std::vector<Tensor> &operands) {
   const Instruction &instruction = stageCode->block(action).instructions[index];
-  const Prepared &ready = prepared.at(action)[index];
+  const Prepared &ready = prepared.at(action).instructions[index];
   try {
     std::vector<Tensor> results;
     if (ready.kernel) {
@@ -278,30 +297,58 @@ Tensor Executor::added(const Tensor &slot, Tensor value) const {
   return kernels::findKernel("add")(context, {}, {slot, value}, {slot.type()})[0];
 }
 
-Status Executor::writeResults(const Action &action, const std::vector<Tensor> &values) {
-  for (const program::BlockResult &result : stageCode->block(action).results) {
-    const Slot &slot = stageCode->slots[result.slot];
-    std::string where =
-        describe(*program, stageIndex, action) + ", result to slot \"" + slot.name + "\"";
-    if (!values[result.value])
-      return failed(where, "value %" + std::to_string(result.value) + " has no value");
-    Contents &contents = slots[result.slot];
-    int64_t instance = instanceOf(result.slot, action.microBatch);
-    if (result.accumulate) {
-      auto found = contents.find(instance);
-      if (found == contents.end())
-        return failed(where, "it is added to before it is written");
-      found->second = added(found->second, values[result.value]);
-      continue;
+/// Writes the results of these numbers, after all of them are read.
+Status Executor::writeResults(const Action &action, const std::vector<int> &results) {
+  const Block &block = stageCode->block(action);
+  std::vector<Tensor> values(results.size());
+  auto failedAt = [&](const program::BlockResult &result, const std::string &why) {
+    return failed(describe(*program, stageIndex, action) + ", result to slot \"" +
+                      stageCode->slots[result.slot].name + "\"",
+                  why);
+  };
+  for (size_t i = 0; i < results.size(); ++i) {
+    const program::BlockResult &result = block.results[results[i]];
+    try {
+      // The memory plan may have it in its slot already.
+      if (!contents.isIn(result.value, result.slot))
+        values[i] = contents.value(result.value);
+    } catch (const kernels::KernelError &error) {
+      return failedAt(result, error.what());
     }
-    if (slot.role == Role::Residual && numReaders[result.slot] == 0)
-      continue; // nobody will read it
-    if (slot.role == Role::Residual && !contents.count(instance))
-      residualBytes += program::sizeBytes(slot.type);
-    contents[instance] = values[result.value];
+    if (!values[i] && !contents.isIn(result.value, result.slot))
+      return failedAt(result, "value %" + std::to_string(result.value) + " has no value");
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    const program::BlockResult &result = block.results[results[i]];
+    try {
+      if (!writeResult(action, result, std::move(values[i])))
+        return failedAt(result, "it is added to before it is written");
+    } catch (const kernels::KernelError &error) {
+      return failedAt(result, error.what());
+    }
   }
   use.residualPeakBytes = std::max(use.residualPeakBytes, residualBytes);
   return Status::ok();
+}
+
+/// `value`: none where it lies in the slot already. False if there is nothing to add to.
+bool Executor::writeResult(const Action &action, const program::BlockResult &result, Tensor value) {
+  if (result.accumulate) {
+    Tensor before = contents.slot(result.slot, action.microBatch);
+    if (before)
+      contents.setSlot(result.slot, action.microBatch, added(before, std::move(value)));
+    return bool(before);
+  }
+  const Slot &slot = stageCode->slots[result.slot];
+  if (slot.role == Role::Residual && numReaders[result.slot] == 0)
+    return true; // nobody will read it
+  if (slot.role == Role::Residual && !contents.holds(result.slot, action.microBatch))
+    residualBytes += program::sizeBytes(slot.type);
+  if (value)
+    contents.setSlot(result.slot, action.microBatch, value);
+  else
+    contents.settle(result.slot);
+  return true;
 }
 
 /// Drops what the last of its readers has read.
@@ -310,7 +357,7 @@ void Executor::dropRead(const Action &action) {
     if (++numReads[{i, action.microBatch}] < numReaders[i])
       continue;
     const Slot &slot = stageCode->slots[i];
-    if (slots[i].erase(action.microBatch) && slot.role == Role::Residual)
+    if (contents.drop(i, action.microBatch) && slot.role == Role::Residual)
       residualBytes -= program::sizeBytes(slot.type);
   }
 }
@@ -330,33 +377,31 @@ void Executor::count(const Instruction &instruction) {
 //===----------------------------------------------------------------------===//
 
 Tensor Executor::held(int tensor) const {
-  for (size_t i = 0; i < slots.size(); ++i) {
-    auto found = slots[i].find(0);
-    if (stageCode->slots[i].tensor == tensor && found != slots[i].end())
-      return found->second;
+  for (int i = 0; i < int(stageCode->slots.size()); ++i) {
+    if (stageCode->slots[i].tensor == tensor && contents.holds(i))
+      return contents.slot(i);
   }
   return Tensor();
 }
 
 Status Executor::set(int tensor, const Tensor &value) {
-  for (size_t i = 0; i < slots.size(); ++i) {
+  for (int i = 0; i < int(stageCode->slots.size()); ++i) {
     const Slot &slot = stageCode->slots[i];
     if (slot.tensor != tensor)
       continue;
     if (value.type() != slot.type)
       return failed("slot \"" + slot.name + "\"", "it is set to a " + toString(value.type()) +
                                                       ", its type is " + toString(slot.type));
-    slots[i][0] = value;
+    contents.setSlot(i, 0, value);
   }
   return Status::ok();
 }
 
 Tensor Executor::loss() const {
-  for (size_t i = 0; i < slots.size(); ++i) {
-    auto found = slots[i].find(0);
+  for (int i = 0; i < int(stageCode->slots.size()); ++i) {
     const Slot &slot = stageCode->slots[i];
-    if (slot.role == Role::Loss && slot.name == "loss" && found != slots[i].end())
-      return found->second;
+    if (slot.role == Role::Loss && slot.name == "loss" && contents.holds(i))
+      return contents.slot(i);
   }
   return Tensor();
 }

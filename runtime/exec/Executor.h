@@ -11,6 +11,7 @@
 #include "runtime/abi/Program.h"
 #include "runtime/comm/Communicator.h"
 #include "runtime/exec/Collectives.h"
+#include "runtime/exec/RankMemory.h"
 #include "runtime/kernels/Kernel.h"
 
 #include <functional>
@@ -58,11 +59,12 @@ struct MemoryUse {
   /// The most that residuals of all micro-batches in flight took at once.
   int64_t residualPeakBytes = 0;
   /// The most that values produced by the instructions of one block took at once, each from its
-  /// instruction to its last use (or to the end of the block if the block results in it).
+  /// instruction to its last use or, if the block results in it, to when that takes effect.
   int64_t valuePeakBytes = 0;
 };
 
-/// Executes the blocks of one rank. Used by one thread at a time.
+/// Executes the blocks of one rank, by the memory plan of its stage if that has one (RankMemory).
+/// Used by one thread at a time.
 class Executor {
 public:
   /// The program must be well formed and outlive the executor. Errors: a kernel that does not
@@ -96,28 +98,34 @@ private:
     kernels::KernelFn kernel = nullptr;
     GroupPlace group;
     std::vector<kernels::TensorType> resultTypes;
-    std::vector<program::ValueId> lastUses; // values nobody reads after it
+    std::vector<program::ValueId> lastUses; // values that nothing needs after it
+    std::vector<int> results;               // of the block, that take effect after it
   };
-  /// A slot's contents: one instance per micro-batch where it lives as long as one, else under 0.
-  using Contents = std::map<int64_t, kernels::Tensor>;
+  struct PreparedBlock {
+    std::vector<Prepared> instructions;
+    std::vector<int> resultsBefore, resultsAfter; // that take effect before or after all of them
+    std::vector<bool> isArgument;                 // by value
+  };
 
   Executor(const program::Program &program, int64_t rank, const kernels::KernelContext &context);
 
   Status prepare(program::BlockId block);
-  void markLastUses(program::BlockId block);
+  void prepareTimes(program::BlockId block);
   Status loadSlot(size_t slot, const TensorProvider &provider);
   void beginStep(const StepInputs &inputs);
   Status loadInputs(const StepInputs &inputs, const schedule::Action &action);
   Status runBlock(comm::Communicator &communicator, const schedule::Action &action);
+  Result<std::vector<kernels::Tensor>> operandsOf(const schedule::Action &action, int index) const;
   Result<std::vector<kernels::Tensor>> runInstruction(comm::Communicator &communicator,
                                                       const schedule::Action &action, int index,
                                                       const std::vector<kernels::Tensor> &operands);
-  Status writeResults(const schedule::Action &action, const std::vector<kernels::Tensor> &values);
+  Status writeResults(const schedule::Action &action, const std::vector<int> &results);
+  bool writeResult(const schedule::Action &action, const program::BlockResult &result,
+                   kernels::Tensor value);
   kernels::Tensor added(const kernels::Tensor &slot, kernels::Tensor value) const;
   void dropRead(const schedule::Action &action);
   void count(const program::Instruction &instruction);
   std::string place(const schedule::Action &action, int index) const;
-  int64_t instanceOf(int slot, int64_t microBatch) const;
 
   const program::Program *program;
   const program::Stage *stageCode;
@@ -126,12 +134,12 @@ private:
   int stageIndex;
   kernels::KernelContext context;
   kernels::Arith arith; // of the context
-  std::map<program::BlockId, std::vector<Prepared>> prepared;
+  std::map<program::BlockId, PreparedBlock> prepared;
   /// Of what lives for a micro-batch: the slots that a block reads; by slot the blocks that do.
   std::map<program::BlockId, std::set<int>> readSlots;
   std::vector<int> numReaders;
   std::map<std::pair<int, int64_t>, int> numReads; // of this step, by slot and micro-batch
-  std::vector<Contents> slots;
+  RankMemory contents;
   CollectiveCounts counts;
   MemoryUse use;
   int64_t residualBytes = 0;

@@ -50,6 +50,12 @@ using KernelFn = std::vector<Tensor> (*)(const KernelContext &context, const Att
 /// Collectives have none: they are not local.
 KernelFn findKernel(std::string_view opMnemonic);
 
+/// Whether element i of every result depends on element i of each operand of the result's shape, on
+/// scalar operands and on nothing else, whatever the attributes. Such a kernel may write a result
+/// over an operand of the result's type: what it reads of an element it has read when it writes it.
+/// False for an op without a kernel.
+bool isElementwiseKernel(std::string_view opMnemonic);
+
 /// Every mnemonic that has a kernel, sorted.
 std::vector<std::string> kernelNames();
 

@@ -221,16 +221,16 @@ Tensors updateIf(const KernelContext &, const Attrs &, const Tensors &inputs,
 } // namespace
 
 const KernelTable &tbc::kernels::optimizerKernels() {
-  static const KernelTable table = {{"sgd", sgd},
-                                    {"sgd_momentum", sgdMomentum},
-                                    {"adam", adam<Decay::InGradient>},
-                                    {"adamw", adam<Decay::Decoupled>},
+  static const KernelTable table = {{"sgd", sgd, true},
+                                    {"sgd_momentum", sgdMomentum, true},
+                                    {"adam", adam<Decay::InGradient>, true},
+                                    {"adamw", adam<Decay::Decoupled>, true},
                                     {"square_sum", squareSum},
                                     {"count_not_finite", countNotFinite},
                                     {"update_loss_scale", updateLossScale},
                                     {"step_total", stepTotal},
-                                    {"scale_by", scaleBy},
-                                    {"clip_value", clipValue},
-                                    {"update_if", updateIf}};
+                                    {"scale_by", scaleBy, true},
+                                    {"clip_value", clipValue, true},
+                                    {"update_if", updateIf, true}};
   return table;
 }

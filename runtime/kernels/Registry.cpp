@@ -26,9 +26,9 @@
 
 using namespace tbc::kernels;
 
-static const std::map<std::string_view, KernelFn> &registry() {
-  static const std::map<std::string_view, KernelFn> kernels = [] {
-    std::map<std::string_view, KernelFn> result;
+static const std::map<std::string_view, KernelEntry> &registry() {
+  static const std::map<std::string_view, KernelEntry> kernels = [] {
+    std::map<std::string_view, KernelEntry> result;
     for (const KernelTable *table :
          {&elementwiseKernels(), &movementKernels(), &reductionKernels(), &einsumKernels(),
           &indexingKernels(), &convolutionKernels(), &poolingKernels(), &activationKernels(),
@@ -36,7 +36,7 @@ static const std::map<std::string_view, KernelFn> &registry() {
           &optimizerKernels(), &expertKernels(), &randomKernels(), &recurrentKernels(),
           &vocabularyKernels()})
       for (const KernelEntry &entry : *table)
-        require(result.emplace(entry.mnemonic, entry.kernel).second, [&] {
+        require(result.emplace(entry.mnemonic, entry).second, [&] {
           return "two kernels are registered for '" + std::string(entry.mnemonic) + "'";
         });
     return result;
@@ -46,7 +46,12 @@ static const std::map<std::string_view, KernelFn> &registry() {
 
 KernelFn tbc::kernels::findKernel(std::string_view opMnemonic) {
   auto it = registry().find(opMnemonic);
-  return it == registry().end() ? nullptr : it->second;
+  return it == registry().end() ? nullptr : it->second.kernel;
+}
+
+bool tbc::kernels::isElementwiseKernel(std::string_view opMnemonic) {
+  auto it = registry().find(opMnemonic);
+  return it != registry().end() && it->second.isElementwise;
 }
 
 std::vector<std::string> tbc::kernels::kernelNames() {

@@ -18,6 +18,7 @@ namespace tbc::kernels {
 struct KernelEntry {
   std::string_view mnemonic;
   KernelFn kernel;
+  bool isElementwise = false; // see isElementwiseKernel
 };
 using KernelTable = std::vector<KernelEntry>;
 

@@ -137,7 +137,6 @@ bool mayWrite(Kind kind, Role role) {
   return false;
 }
 
-bool livesAMicroBatch(Role role) { return role == Role::Residual || role == Role::Input; }
 bool gathersMicroBatches(Role role) { return role == Role::Gradient || role == Role::Loss; }
 
 /// What a block reads and writes, slot by slot.

@@ -19,7 +19,9 @@ Status verifyProgram(const program::Program &program) {
     return status;
   if (Status status = checkHolders(program); !status)
     return status;
-  return checkLayouts(program);
+  if (Status status = checkLayouts(program); !status)
+    return status;
+  return checkMemory(program);
 }
 
 } // namespace tbc::verify

@@ -64,6 +64,13 @@ Status checkHolders(const program::Program &program);
 /// which they were cut, and what is written to a tensor's slot is its piece.
 Status checkLayouts(const program::Program &program);
 
+/// Under the memory plans of the stages, if they have any, no two things that are live at one time
+/// share bytes: slots that live longer than a micro-batch, always; frames, per micro-batch from the
+/// first block that writes or reads a slot of theirs to the last; values, from their instruction to
+/// the last that reads them or to the time of their results. What is computed in the place of a
+/// slot is what is written to it, and comes when nothing reads any longer what the slot held.
+Status checkMemory(const program::Program &program);
+
 } // namespace tbc::verify
 
 #endif // TBC_RUNTIME_VERIFY_VERIFY_H

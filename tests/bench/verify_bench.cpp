@@ -8,6 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "codegen/PlanMemory.h"
 #include "runtime/verify/Verify.h"
 
 #include <cstdio>
@@ -32,10 +33,13 @@ int64_t numInstructions(const Program &program) {
 double seconds(std::clock_t since) { return double(std::clock() - since) / CLOCKS_PER_SEC; }
 
 /// Seconds of verifyProgram; prints those of each checker.
-double measure(const char *what, const Program &program) {
+double measure(const char *what, Program program) {
   std::printf("%s: %lld instructions, %d stages, %lld micro-batches\n", what,
               (long long)numInstructions(program), program.numStages(),
               (long long)program.microBatches);
+  auto planning = std::clock();
+  planMemory(program);
+  std::printf("  %-12s %.3f s\n", "(planning)", seconds(planning));
   struct Checker {
     const char *name;
     Status (*check)(const Program &);
@@ -48,7 +52,8 @@ double measure(const char *what, const Program &program) {
       {"deadlock", [](const Program &p) { return verify::checkDeadlock(p); }},
       {"replicas", verify::checkReplicas},
       {"holders", verify::checkHolders},
-      {"layouts", verify::checkLayouts}};
+      {"layouts", verify::checkLayouts},
+      {"memory", verify::checkMemory}};
   for (const Checker &checker : checkers) {
     auto begin = std::clock();
     Status status = checker.check(program);

@@ -25,19 +25,20 @@ def _layer(uses="", outside="", llvm=False):
 LAYERS = {
     # Plain C++: what a cluster node needs, and what planner and passes share.
     "runtime/kernels": _layer(),
+    "runtime/memory": _layer(),
     "runtime/schedule": _layer(),
-    "runtime/abi": _layer("runtime/kernels runtime/schedule", "nlohmann"),
+    "runtime/abi": _layer("runtime/kernels runtime/memory runtime/schedule", "nlohmann"),
     "runtime/comm": _layer("runtime/abi runtime/kernels", "gloo"),
     "runtime/launch": _layer("runtime/abi runtime/comm"),
     "runtime/exec": _layer("runtime/abi runtime/comm runtime/kernels runtime/schedule"),
     "runtime/verify": _layer("runtime/abi"),
     "planner/reshard": _layer(),
-    "planner/core": _layer("planner/reshard runtime/schedule", "nlohmann toml++"),
+    "planner/core": _layer("planner/reshard runtime/memory runtime/schedule", "nlohmann toml++"),
     # The compiler.
     "ir": _layer("planner/reshard runtime/kernels", llvm=True),
     "frontend/onnx": _layer("ir runtime/abi runtime/kernels", "google onnx", llvm=True),
     "passes": _layer("ir planner/reshard runtime/schedule", llvm=True),
-    "codegen": _layer("ir runtime/abi runtime/schedule", llvm=True),
+    "codegen": _layer("ir runtime/abi runtime/memory runtime/schedule", llvm=True),
 }
 
 # The form of an error is common to all of them, and needs nothing.

@@ -3,6 +3,7 @@
 #include "tools/driver/Compile.h"
 
 #include "codegen/EmitProgram.h"
+#include "codegen/PlanMemory.h"
 #include "passes/loss/AttachLoss.h"
 #include "passes/partition/Partition.h"
 #include "runtime/verify/Verify.h"
@@ -128,8 +129,16 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan) 
   if (failed(program))
     return diagnostics.error(ErrorCode::Other, "the per-rank functions could not be emitted");
   result.program = std::move(*program);
+  // What is planned by has to be sound; the plan itself is checked with the rest.
+  Status status = program::checkWellFormed(result.program);
+  if (status)
+    status = verify::checkDataflow(result.program);
+  if (!status)
+    return Error{ErrorCode::VerificationFailed,
+                 "the compiled Program fails its own check: " + status.error().message};
+  planMemory(result.program);
 
-  if (Status status = verify::verifyProgram(result.program); !status)
+  if (status = verify::verifyProgram(result.program); !status)
     return Error{ErrorCode::VerificationFailed,
                  "the compiled Program fails its own check: " + status.error().message};
   std::string lines = differences(result.predicted, countInstructions(result.program));

@@ -203,8 +203,8 @@ TEST(ProgramText, ErrorsSayWhatTheFileIs) {
   expectRejected("{}", "does not begin as a tbc program");
   std::string text = writeProgram(example());
   std::string other = text;
-  other.replace(other.find("\"version\":2"), 11, "\"version\":3");
-  expectRejected(other, "version \"3\"");
+  other.replace(other.find("\"version\":3"), 11, "\"version\":2");
+  expectRejected(other, "version \"2\"");
   other = text;
   other[other.size() / 2] ^= 1;
   expectRejected(other, "damaged");

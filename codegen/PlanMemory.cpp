@@ -1,0 +1,259 @@
+//===- PlanMemory.cpp - Where everything of a Program lies ------------------===//
+
+#include "codegen/PlanMemory.h"
+
+#include "runtime/memory/Arena.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace tbc {
+
+using memory::alignedBytes;
+using memory::Lifetime;
+using program::Block;
+using program::BlockId;
+using program::BlockResult;
+using program::Frame;
+using program::Instruction;
+using program::MemoryPlan;
+using program::Program;
+using program::Slot;
+using program::Stage;
+using program::ValueId;
+
+namespace {
+
+/// The slots that the same blocks write and read, and when an instance of them is live.
+struct Group {
+  std::vector<int> slots;
+  int64_t bytes = 0;
+  std::vector<Lifetime> instances; // by micro-batch; times are numbers of actions
+};
+
+class StagePlanner {
+public:
+  StagePlanner(const Program &program, int stageIndex)
+      : stage(program.stages[stageIndex]), microBatches(program.microBatches),
+        actions(actionsOf(program, stageIndex)) {
+    plan.slots.resize(stage.slots.size());
+    plan.values.resize(stage.values.size());
+  }
+
+  MemoryPlan run() {
+    placeLastingSlots();
+    int64_t lasting = plan.arenaBytes;
+    placeFrames(findGroups());
+    int64_t frames = plan.arenaBytes;
+    for (BlockId id : stage.blocks()) {
+      const Block &block = stage.block(id);
+      placeInSlots(block);
+      placeValues(block, id.kind == schedule::Action::Kind::Update ? lasting : frames);
+    }
+    return std::move(plan);
+  }
+
+private:
+  int64_t slotBytes(int slot) const {
+    return alignedBytes(program::sizeBytes(stage.slots[slot].type));
+  }
+
+  void placeLastingSlots() {
+    for (size_t i = 0; i < stage.slots.size(); ++i) {
+      if (livesAMicroBatch(stage.slots[i].role))
+        continue;
+      plan.slots[i].offset = plan.arenaBytes;
+      plan.arenaBytes += slotBytes(int(i));
+    }
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Frames
+  //===--------------------------------------------------------------------===//
+
+  std::vector<Group> findGroups() {
+    std::vector<std::set<BlockId>> users(stage.slots.size());
+    for (BlockId id : stage.blocks()) {
+      for (const program::Argument &argument : stage.block(id).arguments)
+        users[argument.slot].insert(id);
+      for (const BlockResult &result : stage.block(id).results)
+        users[result.slot].insert(id);
+    }
+    std::map<std::set<BlockId>, Group> groups;
+    for (size_t i = 0; i < stage.slots.size(); ++i) {
+      if (!livesAMicroBatch(stage.slots[i].role))
+        continue;
+      Group &group = groups[users[i]];
+      plan.slots[i].offset = group.bytes;
+      group.bytes += slotBytes(int(i));
+      group.slots.push_back(int(i));
+    }
+    std::vector<Group> result;
+    for (auto &[blocks, group] : groups) {
+      // Nothing is ever in a slot that no block names; any place will do.
+      group.instances.assign(size_t(microBatches), {group.bytes, int64_t(actions.size()), -1});
+      for (size_t a = 0; a < actions.size(); ++a) {
+        if (!blocks.count(actions[a]))
+          continue;
+        Lifetime &instance = group.instances[size_t(actions[a].microBatch)];
+        instance.first = std::min(instance.first, int64_t(a));
+        instance.last = std::max(instance.last, int64_t(a));
+      }
+      for (Lifetime &instance : group.instances)
+        if (instance.last < 0)
+          instance.first = instance.last = 0;
+      result.push_back(std::move(group));
+    }
+    return result;
+  }
+
+  /// The fewest instances such that micro-batch m can have number m mod that.
+  static int64_t ringSize(const std::vector<Lifetime> &instances) {
+    int64_t count = int64_t(instances.size());
+    std::vector<Lifetime> units = instances;
+    for (Lifetime &unit : units)
+      unit.bytes = 1;
+    for (int64_t size = memory::mostLiveBytes(units) / memory::alignmentBytes; size < count;
+         ++size) {
+      bool fits = true;
+      for (int64_t m = 0; fits && m < size; ++m) {
+        // Those of one number, in order of time.
+        std::vector<std::pair<int64_t, int64_t>> turns;
+        for (int64_t n = m; n < count; n += size)
+          turns.push_back({instances[size_t(n)].first, instances[size_t(n)].last});
+        std::sort(turns.begin(), turns.end());
+        for (size_t i = 1; fits && i < turns.size(); ++i)
+          fits = turns[i - 1].second < turns[i].first;
+      }
+      if (fits)
+        return size;
+    }
+    return count;
+  }
+
+  void placeFrames(const std::vector<Group> &groups) {
+    int64_t begin = plan.arenaBytes, rings = 0;
+    std::vector<Lifetime> all;
+    for (const Group &group : groups) {
+      Frame &frame = plan.frames.emplace_back();
+      frame.bytes = group.bytes;
+      for (int slot : group.slots)
+        plan.slots[slot].frame = int(plan.frames.size()) - 1;
+      for (int64_t i = 0, n = ringSize(group.instances); i < n; ++i) {
+        frame.offsets.push_back(begin + rings);
+        rings += group.bytes;
+      }
+      all.insert(all.end(), group.instances.begin(), group.instances.end());
+    }
+    plan.arenaBytes = begin + rings;
+    if (rings <= memory::mostLiveBytes(all))
+      return;
+    memory::Layout layout = memory::assignOffsets(all);
+    if (layout.bytes >= rings)
+      return;
+    plan.arenaBytes = begin + layout.bytes;
+    auto offset = layout.offsets.begin();
+    for (Frame &frame : plan.frames) {
+      frame.offsets.clear();
+      for (int64_t m = 0; m < microBatches; ++m)
+        frame.offsets.push_back(begin + *offset++);
+      shorten(frame.offsets);
+    }
+  }
+
+  /// To the shortest list of which it is a repetition.
+  static void shorten(std::vector<int64_t> &offsets) {
+    for (size_t period = 1; period < offsets.size(); ++period) {
+      if (std::equal(offsets.begin() + int64_t(period), offsets.end(), offsets.begin())) {
+        offsets.resize(period);
+        return;
+      }
+    }
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Values
+  //===--------------------------------------------------------------------===//
+
+  /// Arguments, and results that can be computed where they go.
+  void placeInSlots(const Block &block) {
+    struct Reads {
+      int last = -1; // of the arguments of a slot
+      bool isPassedOn = false;
+    };
+    std::map<int, Reads> reads; // by slot
+    std::map<ValueId, int> slotOf, defined;
+    for (const program::Argument &argument : block.arguments) {
+      plan.values[argument.value].slot = argument.slot;
+      slotOf[argument.value] = argument.slot;
+      reads[argument.slot];
+    }
+    for (int i = 0; i < int(block.instructions.size()); ++i) {
+      for (ValueId value : block.instructions[i].operands)
+        if (auto found = slotOf.find(value); found != slotOf.end())
+          reads[found->second].last = i;
+      for (ValueId value : block.instructions[i].results)
+        defined[value] = i;
+    }
+    for (const BlockResult &result : block.results)
+      if (auto found = slotOf.find(result.value); found != slotOf.end())
+        reads[found->second].isPassedOn = true;
+    for (const BlockResult &result : block.results) {
+      auto definition = defined.find(result.value);
+      if (result.accumulate || definition == defined.end() || plan.values[result.value].slot >= 0)
+        continue;
+      auto read = reads.find(result.slot);
+      int at = definition->second;
+      bool isFree = read == reads.end() ||
+                    (!read->second.isPassedOn &&
+                     (read->second.last < at ||
+                      (read->second.last == at && mayOverwriteOperands(block.instructions[at]))));
+      if (isFree)
+        plan.values[result.value].slot = result.slot;
+    }
+  }
+
+  void placeValues(const Block &block, int64_t begin) {
+    std::map<ValueId, size_t> numbers;
+    std::vector<ValueId> values;
+    std::vector<Lifetime> lifetimes;
+    auto extend = [&](ValueId value, int64_t time) {
+      if (auto found = numbers.find(value); found != numbers.end())
+        lifetimes[found->second].last = std::max(lifetimes[found->second].last, time);
+    };
+    for (size_t i = 0; i < block.instructions.size(); ++i) {
+      const Instruction &instruction = block.instructions[i];
+      for (ValueId value : instruction.operands)
+        extend(value, int64_t(i));
+      for (ValueId value : instruction.results) {
+        if (plan.values[value].slot >= 0)
+          continue;
+        numbers[value] = values.size();
+        values.push_back(value);
+        lifetimes.push_back({program::sizeBytes(stage.values[value]), int64_t(i), int64_t(i)});
+      }
+    }
+    std::vector<int> times = resultTimes(stage, block);
+    for (size_t r = 0; r < times.size(); ++r)
+      extend(block.results[r].value, times[r]);
+    memory::Layout layout = memory::assignOffsets(lifetimes);
+    for (size_t i = 0; i < values.size(); ++i)
+      plan.values[values[i]].offset = begin + layout.offsets[i];
+    plan.arenaBytes = std::max(plan.arenaBytes, begin + layout.bytes);
+  }
+
+  const Stage &stage;
+  int64_t microBatches;
+  std::vector<schedule::Action> actions;
+  MemoryPlan plan;
+};
+
+} // namespace
+
+void planMemory(Program &program) {
+  for (int stage = 0; stage < program.numStages(); ++stage)
+    program.stages[stage].memory = StagePlanner(program, stage).run();
+}
+
+} // namespace tbc

@@ -1,0 +1,159 @@
+//===- RankMemory.cpp - What a rank holds ----------------------------------===//
+
+#include "runtime/exec/RankMemory.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace tbc::runtime {
+
+using kernels::Arith;
+using kernels::Residue;
+using kernels::Tensor;
+using kernels::TensorType;
+
+//===----------------------------------------------------------------------===//
+// Arena
+//===----------------------------------------------------------------------===//
+
+void Arena::Free::operator()(void *memory) const { std::free(memory); }
+
+Arena::Arena(int64_t bytes, Arith arith)
+    : arith(arith), scale(arith == Arith::Native ? 1 : int64_t(sizeof(Residue))) {
+  // Pages that are never touched take no memory.
+  memory.reset(static_cast<unsigned char *>(
+      std::calloc(size_t(std::max<int64_t>(bytes, 1)), size_t(scale))));
+  if (!memory)
+    throw std::bad_alloc();
+}
+
+/// Every element, of 8 bytes, `copies` times.
+template <typename T>
+static void spread(const std::vector<T> &elements, int64_t copies, unsigned char *to) {
+  static_assert(sizeof(T) == sizeof(Residue), "an element has 8 bytes");
+  for (const T &element : elements)
+    for (int64_t copy = 0; copy < copies; ++copy, to += sizeof(T))
+      std::memcpy(to, &element, sizeof(T));
+}
+
+template <typename T>
+static std::vector<T> gather(const unsigned char *from, int64_t count, int64_t copies) {
+  std::vector<T> elements(static_cast<size_t>(count));
+  for (T &element : elements) {
+    std::memcpy(&element, from, sizeof(T));
+    for (int64_t copy = 1; copy < copies; ++copy)
+      kernels::require(std::memcmp(from, from + copy * int64_t(sizeof(T)), sizeof(T)) == 0,
+                       "something was stored over a part of it: the memory plan is wrong");
+    from += copies * int64_t(sizeof(T));
+  }
+  return elements;
+}
+
+void Arena::store(int64_t offset, const Tensor &tensor) {
+  unsigned char *to = memory.get() + offset * scale;
+  int64_t width = kernels::byteWidth(tensor.dtype());
+  if (arith == Arith::Native) {
+    std::vector<unsigned char> bytes = tensor.toBytes();
+    std::memcpy(to, bytes.data(), bytes.size());
+  } else if (tensor.holds<int64_t>()) {
+    spread(tensor.data<int64_t>(), width, to);
+  } else if (tensor.holds<double>()) {
+    spread(tensor.data<double>(), width, to);
+  } else {
+    spread(tensor.data<Residue>(), width, to);
+  }
+}
+
+Tensor Arena::load(int64_t offset, const TensorType &type) const {
+  const unsigned char *from = memory.get() + offset * scale;
+  int64_t count = kernels::numElements(type.shape), width = kernels::byteWidth(type.dtype);
+  if (arith == Arith::Native)
+    return Tensor::fromBytes(type, arith, from);
+  if (!kernels::isFloat(type.dtype))
+    return Tensor(type, gather<int64_t>(from, count, width));
+  if (arith == Arith::F64)
+    return Tensor(type, gather<double>(from, count, width));
+  return Tensor(type, gather<Residue>(from, count, width));
+}
+
+//===----------------------------------------------------------------------===//
+// Slots
+//===----------------------------------------------------------------------===//
+
+RankMemory::RankMemory(const program::Stage &stage, Arith arith)
+    : stage(&stage), slots(stage.slots.size()), values(stage.values.size()) {
+  if (!stage.memory.isEmpty())
+    arena = std::make_unique<Arena>(stage.memory.arenaBytes, arith);
+}
+
+int64_t RankMemory::instanceOf(int slot, int64_t microBatch) const {
+  return program::livesAMicroBatch(stage->slots[slot].role) ? microBatch : 0;
+}
+
+bool RankMemory::holds(int slot, int64_t microBatch) const {
+  return slots[slot].count(instanceOf(slot, microBatch)) > 0;
+}
+
+Tensor RankMemory::slot(int slot, int64_t microBatch) const {
+  auto found = slots[slot].find(instanceOf(slot, microBatch));
+  if (found == slots[slot].end())
+    return Tensor();
+  return arena ? arena->load(slotOffset(*stage, slot, microBatch), stage->slots[slot].type)
+               : found->second;
+}
+
+void RankMemory::setSlot(int slot, int64_t microBatch, const Tensor &value) {
+  if (arena)
+    arena->store(slotOffset(*stage, slot, microBatch), value);
+  slots[slot][instanceOf(slot, microBatch)] = arena ? Tensor() : value;
+}
+
+bool RankMemory::drop(int slot, int64_t microBatch) {
+  return slots[slot].erase(instanceOf(slot, microBatch)) > 0;
+}
+
+void RankMemory::clear(int slot) { slots[slot].clear(); }
+
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+void RankMemory::beginBlock(int64_t ofMicroBatch) {
+  std::fill(values.begin(), values.end(), Held());
+  microBatch = ofMicroBatch;
+}
+
+void RankMemory::bind(program::ValueId value, int slot) {
+  values[value] = {true, slot, arena ? Tensor() : this->slot(slot, microBatch)};
+}
+
+int64_t RankMemory::offsetOf(program::ValueId value) const {
+  const program::ValuePlace &place = stage->memory.values[value];
+  return place.slot < 0 ? place.offset : slotOffset(*stage, place.slot, microBatch);
+}
+
+void RankMemory::define(program::ValueId value, Tensor tensor) {
+  if (arena)
+    arena->store(offsetOf(value), tensor);
+  values[value] = {true, -1, arena ? Tensor() : std::move(tensor)};
+}
+
+Tensor RankMemory::value(program::ValueId value) const {
+  const Held &held = values[value];
+  if (!held.exists || !arena)
+    return held.tensor;
+  if (held.slot >= 0)
+    return slot(held.slot, microBatch);
+  return arena->load(offsetOf(value), stage->values[value]);
+}
+
+bool RankMemory::isIn(program::ValueId value, int slot) const {
+  return arena && values[value].exists && values[value].slot < 0 &&
+         stage->memory.values[value].slot == slot;
+}
+
+void RankMemory::settle(int slot) { slots[slot][instanceOf(slot, microBatch)] = Tensor(); }
+
+} // namespace tbc::runtime

@@ -1,0 +1,213 @@
+//===- Arena.cpp - Buffers with offsets in one piece of memory -------------===//
+
+#include "runtime/memory/Arena.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+namespace tbc::memory {
+
+namespace {
+
+constexpr int64_t mostPairs = int64_t(1) << 24;
+
+/// Buffers by when they begin, and by when they end.
+struct Order {
+  std::vector<size_t> byFirst, byLast;
+
+  explicit Order(const std::vector<Lifetime> &lifetimes) : byFirst(lifetimes.size()) {
+    std::iota(byFirst.begin(), byFirst.end(), size_t(0));
+    byLast = byFirst;
+    std::sort(byFirst.begin(), byFirst.end(), [&](size_t a, size_t b) {
+      const Lifetime &x = lifetimes[a], &y = lifetimes[b];
+      return std::make_tuple(x.first, -x.bytes, a) < std::make_tuple(y.first, -y.bytes, b);
+    });
+    std::sort(byLast.begin(), byLast.end(), [&](size_t a, size_t b) {
+      return std::make_pair(lifetimes[a].last, a) < std::make_pair(lifetimes[b].last, b);
+    });
+  }
+};
+
+/// Calls begin(i) and end(i) for every buffer in order of time, the ends at a time after all begins
+/// at it.
+template <typename Begin, typename End>
+void sweep(const std::vector<Lifetime> &lifetimes, const Order &order, Begin begin, End end) {
+  size_t ended = 0;
+  for (size_t next : order.byFirst) {
+    while (lifetimes[order.byLast[ended]].last < lifetimes[next].first)
+      end(order.byLast[ended++]);
+    begin(next);
+  }
+}
+
+/// Holes of an arena that grows where none is large enough.
+class Holes {
+public:
+  int64_t take(int64_t bytes) {
+    auto best = bySize.lower_bound({bytes, 0});
+    if (best != bySize.end()) {
+      auto [size, offset] = *best;
+      remove(offset, size);
+      if (size > bytes)
+        add(offset + bytes, size - bytes);
+      return offset;
+    }
+    // The last hole, if it is at the end, is made longer.
+    int64_t offset = end;
+    if (!byOffset.empty()) {
+      auto [lastOffset, lastSize] = *byOffset.rbegin();
+      if (lastOffset + lastSize == end) {
+        offset = lastOffset;
+        remove(lastOffset, lastSize);
+      }
+    }
+    end = offset + bytes;
+    return offset;
+  }
+
+  void give(int64_t offset, int64_t bytes) {
+    auto after = byOffset.lower_bound(offset);
+    if (after != byOffset.end() && after->first == offset + bytes) {
+      int64_t size = after->second;
+      remove(offset + bytes, size);
+      bytes += size;
+      after = byOffset.lower_bound(offset);
+    }
+    if (after != byOffset.begin()) {
+      auto [beforeOffset, size] = *std::prev(after);
+      if (beforeOffset + size == offset) {
+        remove(beforeOffset, size);
+        offset = beforeOffset;
+        bytes += size;
+      }
+    }
+    add(offset, bytes);
+  }
+
+  int64_t bytes() const { return end; }
+
+private:
+  void add(int64_t offset, int64_t bytes) {
+    byOffset[offset] = bytes;
+    bySize.insert({bytes, offset});
+  }
+  void remove(int64_t offset, int64_t bytes) {
+    byOffset.erase(offset);
+    bySize.erase({bytes, offset});
+  }
+
+  std::map<int64_t, int64_t> byOffset; // to the size
+  std::set<std::pair<int64_t, int64_t>> bySize;
+  int64_t end = 0;
+};
+
+Layout layOutInTime(const std::vector<Lifetime> &lifetimes, const Order &order) {
+  Layout layout;
+  layout.offsets.assign(lifetimes.size(), 0);
+  Holes holes;
+  sweep(
+      lifetimes, order,
+      [&](size_t i) {
+        if (int64_t bytes = alignedBytes(lifetimes[i].bytes))
+          layout.offsets[i] = holes.take(bytes);
+      },
+      [&](size_t i) {
+        if (int64_t bytes = alignedBytes(lifetimes[i].bytes))
+          holes.give(layout.offsets[i], bytes);
+      });
+  layout.bytes = holes.bytes();
+  return layout;
+}
+
+/// Per buffer, the others that are live at a time when it is; empty if there are too many pairs.
+std::vector<std::vector<size_t>> findNeighbours(const std::vector<Lifetime> &lifetimes,
+                                                const Order &order) {
+  std::vector<std::vector<size_t>> neighbours(lifetimes.size());
+  std::set<size_t> live;
+  int64_t pairs = 0;
+  sweep(
+      lifetimes, order,
+      [&](size_t i) {
+        pairs += int64_t(live.size());
+        if (pairs > mostPairs)
+          return;
+        for (size_t other : live) {
+          neighbours[i].push_back(other);
+          neighbours[other].push_back(i);
+        }
+        live.insert(i);
+      },
+      [&](size_t i) { live.erase(i); });
+  if (pairs > mostPairs)
+    neighbours.clear();
+  return neighbours;
+}
+
+/// Each as low as its neighbours that have a place allow.
+Layout layOutInOrder(const std::vector<Lifetime> &lifetimes, const std::vector<size_t> &order,
+                     const std::vector<std::vector<size_t>> &neighbours) {
+  Layout layout;
+  layout.offsets.assign(lifetimes.size(), -1);
+  std::vector<std::pair<int64_t, int64_t>> taken; // begin and end
+  for (size_t i : order) {
+    taken.clear();
+    for (size_t other : neighbours[i])
+      if (layout.offsets[other] >= 0 && lifetimes[other].bytes > 0)
+        taken.push_back(
+            {layout.offsets[other], layout.offsets[other] + alignedBytes(lifetimes[other].bytes)});
+    std::sort(taken.begin(), taken.end());
+    int64_t bytes = alignedBytes(lifetimes[i].bytes), offset = 0;
+    for (auto [begin, end] : taken) {
+      if (begin - offset >= bytes)
+        break;
+      offset = std::max(offset, end);
+    }
+    layout.offsets[i] = offset;
+    layout.bytes = std::max(layout.bytes, offset + bytes);
+  }
+  return layout;
+}
+
+} // namespace
+
+int64_t mostLiveBytes(const std::vector<Lifetime> &lifetimes) {
+  int64_t live = 0, most = 0;
+  sweep(
+      lifetimes, Order(lifetimes),
+      [&](size_t i) { most = std::max(most, live += alignedBytes(lifetimes[i].bytes)); },
+      [&](size_t i) { live -= alignedBytes(lifetimes[i].bytes); });
+  return most;
+}
+
+Layout assignOffsets(const std::vector<Lifetime> &lifetimes) {
+  Order order(lifetimes);
+  Layout best = layOutInTime(lifetimes, order);
+  int64_t bound = mostLiveBytes(lifetimes);
+  if (best.bytes <= bound)
+    return best;
+  std::vector<std::vector<size_t>> neighbours = findNeighbours(lifetimes, order);
+  if (neighbours.empty())
+    return best;
+  auto size = [&](size_t i) { return double(lifetimes[i].bytes); };
+  auto area = [&](size_t i) {
+    return double(lifetimes[i].bytes) * double(lifetimes[i].last - lifetimes[i].first + 1);
+  };
+  for (bool byArea : {false, true}) {
+    std::vector<size_t> sorted = order.byFirst;
+    std::sort(sorted.begin(), sorted.end(), [&](size_t a, size_t b) {
+      double x = byArea ? area(a) : size(a), y = byArea ? area(b) : size(b);
+      return x != y ? x > y : a < b;
+    });
+    Layout layout = layOutInOrder(lifetimes, sorted, neighbours);
+    if (layout.bytes < best.bytes)
+      best = std::move(layout);
+    if (best.bytes <= bound)
+      break;
+  }
+  return best;
+}
+
+} // namespace tbc::memory

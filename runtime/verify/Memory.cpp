@@ -1,0 +1,351 @@
+//===- Memory.cpp - No two live buffers share bytes ------------------------===//
+//
+// Lifetimes are taken from the blocks and the schedule; of the memory plan nothing is used but
+// where it puts things.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/verify/Places.h"
+#include "runtime/verify/Verify.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace tbc::verify {
+namespace {
+
+using program::Block;
+using program::Instruction;
+using program::MemoryPlan;
+using program::Program;
+using program::Stage;
+using program::ValueId;
+using schedule::Action;
+
+/// What lies at some bytes: a slot that lasts, an instance of a frame, or a value.
+struct Owner {
+  int slot = -1;
+  int frame = -1;
+  int64_t microBatch = 0;
+  ValueId value = -1;
+};
+
+/// Bytes taken, none of them twice.
+class Taken {
+public:
+  /// The owner of a byte of [begin, end), or null.
+  const Owner *find(int64_t begin, int64_t end) const {
+    auto after = owners.lower_bound(begin);
+    if (after != owners.end() && after->first < end)
+      return &after->second.second;
+    if (after != owners.begin() && std::prev(after)->second.first > begin)
+      return &std::prev(after)->second.second;
+    return nullptr;
+  }
+  /// Takes them, or returns who has a byte of them.
+  const Owner *take(int64_t begin, int64_t end, const Owner &owner) {
+    if (begin == end)
+      return nullptr;
+    const Owner *other = find(begin, end);
+    if (!other)
+      owners.emplace(begin, std::make_pair(end, owner));
+    return other;
+  }
+  void give(int64_t begin) { owners.erase(begin); }
+
+private:
+  std::map<int64_t, std::pair<int64_t, Owner>> owners; // by the first byte
+};
+
+std::string percent(ValueId value) { return "%" + std::to_string(value); }
+
+class MemoryChecker {
+public:
+  MemoryChecker(const Program &program, int stageIndex)
+      : program(program), stageIndex(stageIndex), stage(program.stages[stageIndex]),
+        plan(stage.memory), actions(actionsOf(program, stageIndex)),
+        definedAt(stage.values.size(), -1), lastUse(stage.values.size(), -1),
+        argumentSlot(stage.values.size(), -1) {}
+
+  Status check() {
+    for (BlockId id : stage.blocks()) {
+      findLifetimes(stage.block(id));
+      if (Status status = checkInSlots(id); !status)
+        return status;
+      if (Status status = checkBlock(id); !status)
+        return status;
+    }
+    if (Status status = checkFrames(); !status)
+      return status;
+    return checkSchedule();
+  }
+
+private:
+  int64_t bytesOf(ValueId value) const { return program::sizeBytes(stage.values[value]); }
+
+  std::string name(const Owner &owner) const {
+    if (owner.value >= 0)
+      return "value " + percent(owner.value);
+    const program::Slot &slot = stage.slots[owner.slot];
+    std::string text = std::string(program::name(slot.role)) + " slot \"" + slot.name + "\"";
+    return owner.frame < 0 ? text : text + " of micro-batch " + std::to_string(owner.microBatch);
+  }
+
+  /// When each value of the block is defined and used for the last time. Each belongs to one block.
+  void findLifetimes(const Block &block) {
+    for (const program::Argument &argument : block.arguments)
+      argumentSlot[argument.value] = argument.slot;
+    for (int i = 0; i < int(block.instructions.size()); ++i) {
+      for (ValueId value : block.instructions[i].operands)
+        lastUse[value] = i;
+      for (ValueId value : block.instructions[i].results)
+        definedAt[value] = lastUse[value] = i;
+    }
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Within a block
+  //===--------------------------------------------------------------------===//
+
+  /// What a block does with what a slot held.
+  struct SlotReads {
+    int last = -1; // instruction
+    bool isPassedOn = false;
+    std::vector<ValueId> written; // to the slot
+  };
+
+  /// Values that lie in slots: arguments, and results that are computed there.
+  Status checkInSlots(BlockId id) {
+    const Block &block = stage.block(id);
+    std::vector<SlotReads> reads(stage.slots.size());
+    for (const program::Argument &argument : block.arguments) {
+      if (plan.values[argument.value].slot != argument.slot)
+        return rejected(slotPlace(program, stageIndex, id, argument.slot),
+                        "the memory plan has its value " + percent(argument.value) + " elsewhere");
+      SlotReads &slot = reads[argument.slot];
+      slot.last = std::max(slot.last, lastUse[argument.value]);
+    }
+    for (const program::BlockResult &result : block.results) {
+      if (int from = argumentSlot[result.value]; from >= 0)
+        reads[from].isPassedOn = true;
+      if (!result.accumulate)
+        reads[result.slot].written.push_back(result.value);
+    }
+    for (const program::BlockResult &result : block.results) {
+      int from = argumentSlot[result.value];
+      if (from < 0 || from == result.slot)
+        continue;
+      for (ValueId other : reads[from].written)
+        if (other != result.value)
+          return rejected(slotPlace(program, stageIndex, id, from),
+                          "it is written and what it held passed on; the memory plan has no place "
+                          "for both");
+    }
+    for (int i = 0; i < int(block.instructions.size()); ++i)
+      for (ValueId value : block.instructions[i].results)
+        if (int slot = plan.values[value].slot; slot >= 0)
+          if (Status status = checkComputedIn(id, i, value, slot, reads[slot]); !status)
+            return status;
+    return Status::ok();
+  }
+
+  Status checkComputedIn(BlockId id, int index, ValueId value, int slot,
+                         const SlotReads &reads) const {
+    auto reject = [&](const std::string &why) {
+      return rejected(describe(program, stageIndex, id, index), "the memory plan has value " +
+                                                                    percent(value) + " in " +
+                                                                    name(Owner{slot}) + ", " + why);
+    };
+    if (std::count(reads.written.begin(), reads.written.end(), value) == 0)
+      return reject("to which it is not written");
+    if (reads.isPassedOn || reads.last > index)
+      return reject("of which what it held is still read");
+    if (reads.last == index && !mayOverwriteOperands(stage.block(id).instructions[index]))
+      return reject("which the instruction reads and may not overwrite");
+    return Status::ok();
+  }
+
+  /// Values that are live at once, and the bytes that any value of the block takes.
+  Status checkBlock(BlockId id) {
+    const Block &block = stage.block(id);
+    std::vector<int> times = resultTimes(stage, block);
+    for (size_t r = 0; r < times.size(); ++r)
+      if (int &last = lastUse[block.results[r].value]; definedAt[block.results[r].value] >= 0)
+        last = std::max(last, times[r]);
+    size_t end = block.instructions.size();
+    std::vector<std::vector<ValueId>> ending(end + 1);
+    Taken taken;
+    std::vector<std::pair<int64_t, int64_t>> &extents = extentsOf[id];
+    for (size_t i = 0; i < end; ++i) {
+      if (i > 0)
+        for (ValueId value : ending[i - 1])
+          taken.give(plan.values[value].offset);
+      for (ValueId value : block.instructions[i].results) {
+        if (plan.values[value].slot >= 0 || bytesOf(value) == 0)
+          continue;
+        int64_t begin = plan.values[value].offset;
+        Owner owner;
+        owner.value = value;
+        if (const Owner *other = taken.take(begin, begin + bytesOf(value), owner))
+          return rejected(describe(program, stageIndex, id, int(i)),
+                          "value " + percent(value) + " shares bytes with " + name(*other) +
+                              ", which is live");
+        ending[size_t(lastUse[value])].push_back(value);
+        extents.push_back({begin, begin + bytesOf(value)});
+      }
+    }
+    join(extents);
+    return Status::ok();
+  }
+
+  /// Sorted, and those that touch or overlap made one.
+  static void join(std::vector<std::pair<int64_t, int64_t>> &extents) {
+    std::sort(extents.begin(), extents.end());
+    size_t count = 0;
+    for (const auto &extent : extents) {
+      if (count > 0 && extent.first <= extents[count - 1].second)
+        extents[count - 1].second = std::max(extents[count - 1].second, extent.second);
+      else
+        extents[count++] = extent;
+    }
+    extents.resize(count);
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Among blocks
+  //===--------------------------------------------------------------------===//
+
+  /// Slots of one frame do not share bytes.
+  Status checkFrames() {
+    std::vector<Taken> frames(plan.frames.size());
+    slotsOf.resize(plan.frames.size());
+    for (size_t i = 0; i < stage.slots.size(); ++i) {
+      const program::SlotPlace &place = plan.slots[i];
+      if (place.frame < 0)
+        continue;
+      slotsOf[place.frame].push_back(int(i));
+      int64_t end = place.offset + program::sizeBytes(stage.slots[i].type);
+      Owner owner{int(i), place.frame};
+      if (const Owner *other = frames[place.frame].take(place.offset, end, owner))
+        return rejected("stage " + std::to_string(stageIndex) + ", memory plan",
+                        name(owner) + " shares bytes with " + name(*other));
+    }
+    return Status::ok();
+  }
+
+  /// Of a frame, by micro-batch, the first and the last action that has to do with it.
+  std::vector<std::vector<std::pair<int64_t, int64_t>>> frameLives() const {
+    std::map<BlockId, std::vector<int>> framesOf;
+    for (BlockId id : stage.blocks()) {
+      std::set<int> frames;
+      for (const program::Argument &argument : stage.block(id).arguments)
+        frames.insert(plan.slots[argument.slot].frame);
+      for (const program::BlockResult &result : stage.block(id).results)
+        frames.insert(plan.slots[result.slot].frame);
+      frames.erase(-1);
+      framesOf[id].assign(frames.begin(), frames.end());
+    }
+    std::vector<std::vector<std::pair<int64_t, int64_t>>> lives(plan.frames.size());
+    for (auto &life : lives)
+      life.assign(size_t(program.microBatches), {-1, -1});
+    for (size_t a = 0; a < actions.size(); ++a)
+      for (int frame : framesOf[actions[a]]) {
+        auto &[first, last] = lives[frame][size_t(actions[a].microBatch)];
+        first = first < 0 ? int64_t(a) : first;
+        last = int64_t(a);
+      }
+    return lives;
+  }
+
+  Status checkSchedule() {
+    Taken taken;
+    for (size_t i = 0; i < stage.slots.size(); ++i) {
+      if (plan.slots[i].frame >= 0)
+        continue;
+      int64_t begin = plan.slots[i].offset;
+      Owner owner{int(i)};
+      if (const Owner *other =
+              taken.take(begin, begin + program::sizeBytes(stage.slots[i].type), owner))
+        return rejected("stage " + std::to_string(stageIndex) + ", memory plan",
+                        name(owner) + " shares bytes with " + name(*other));
+    }
+    std::vector<std::vector<Owner>> begins(actions.size()), ends(actions.size());
+    auto lives = frameLives();
+    for (size_t f = 0; f < lives.size(); ++f)
+      for (size_t m = 0; m < lives[f].size(); ++m)
+        if (auto [first, last] = lives[f][m]; first >= 0 && plan.frames[f].bytes > 0) {
+          begins[size_t(first)].push_back({slotsOf[f][0], int(f), int64_t(m)});
+          ends[size_t(last)].push_back(begins[size_t(first)].back());
+        }
+    for (size_t a = 0; a < actions.size(); ++a) {
+      for (const Owner &owner : begins[a])
+        if (Status status = begin(taken, actions[a], owner); !status)
+          return status;
+      for (auto [first, end] : extentsOf[actions[a]])
+        if (taken.find(first, end))
+          return reject(taken, actions[a]);
+      for (const Owner &owner : ends[a])
+        taken.give(offsetOf(owner));
+    }
+    return Status::ok();
+  }
+
+  int64_t offsetOf(const Owner &instance) const {
+    const std::vector<int64_t> &offsets = plan.frames[instance.frame].offsets;
+    return offsets[size_t(instance.microBatch) % offsets.size()];
+  }
+
+  Status begin(Taken &taken, const Action &action, const Owner &owner) const {
+    int64_t first = offsetOf(owner);
+    const Owner *other = taken.take(first, first + plan.frames[owner.frame].bytes, owner);
+    if (!other)
+      return Status::ok();
+    return rejected(describe(program, stageIndex, action) + ", micro-batch " +
+                        std::to_string(action.microBatch),
+                    "the frame of " + name(owner) + " shares bytes with " +
+                        (other->frame < 0 ? "" : "the frame of ") + name(*other) +
+                        ", which is live");
+  }
+
+  /// A value of the action's block shares bytes with something that is live: which.
+  Status reject(const Taken &taken, const Action &action) const {
+    const Block &block = stage.block(action);
+    for (size_t i = 0; i < block.instructions.size(); ++i)
+      for (ValueId value : block.instructions[i].results) {
+        int64_t begin = plan.values[value].offset;
+        if (plan.values[value].slot >= 0 || bytesOf(value) == 0)
+          continue;
+        if (const Owner *other = taken.find(begin, begin + bytesOf(value)))
+          return rejected(describe(program, stageIndex, action, int(i)) + ", micro-batch " +
+                              std::to_string(action.microBatch),
+                          "value " + percent(value) + " shares bytes with " +
+                              (other->frame < 0 ? "" : "the frame of ") + name(*other) +
+                              ", which is live");
+      }
+    return Status::ok();
+  }
+
+  const Program &program;
+  int stageIndex;
+  const Stage &stage;
+  const MemoryPlan &plan;
+  std::vector<Action> actions;
+  std::vector<int> definedAt, lastUse, argumentSlot; // by value; times are those of resultTimes
+  std::map<BlockId, std::vector<std::pair<int64_t, int64_t>>> extentsOf;
+  std::vector<std::vector<int>> slotsOf; // by frame
+};
+
+} // namespace
+
+Status checkMemory(const Program &program) {
+  for (int stage = 0; stage < program.numStages(); ++stage) {
+    if (program.stages[stage].memory.isEmpty())
+      continue;
+    if (Status status = MemoryChecker(program, stage).check(); !status)
+      return status;
+  }
+  return Status::ok();
+}
+
+} // namespace tbc::verify
