@@ -51,35 +51,39 @@ StageCutter::StageCutter(const Profile &profile, std::vector<int> cutAt,
 }
 
 std::optional<std::vector<int>>
-StageCutter::run(int numStages, const std::function<bool(int, int, int)> &allowed) const {
+StageCutter::run(int numStages, const std::function<const std::vector<int> *(int)> &lowest) const {
   int last = int(positions.size()) - 1;
   if (numStages > last)
     return std::nullopt;
-  // longest[s][j]: the longest of stages 0 to s when they cover up to position j.
-  std::vector<std::vector<double>> longest(numStages, std::vector<double>(last + 1, infinity));
-  std::vector<std::vector<int>> from(numStages, std::vector<int>(last + 1, -1));
+  // longest[j]: the longest of stages 0 to s when they cover up to position j.
+  std::vector<double> longest(last + 1, infinity), before(last + 1, infinity);
+  before[0] = 0;
+  std::vector<int> from(size_t(numStages) * (last + 1), -1);
   for (int s = 0; s < numStages; ++s) {
+    const std::vector<int> *low = lowest(s);
+    std::fill(longest.begin(), longest.end(), infinity);
     for (int j = s + 1; j <= last; ++j) {
-      int firstI = s == 0 ? 0 : s, lastI = s == 0 ? 0 : j - 1;
+      int firstI = s, lastI = s == 0 ? 0 : j - 1;
+      if (low)
+        firstI = std::max(firstI, (*low)[j]);
       for (int i = lastI; i >= firstI; --i) {
-        double before = s == 0 ? 0 : longest[s - 1][i];
-        double value = std::max(before, at(i, j));
-        if (at(i, j) - send[i] >= longest[s][j])
+        double seconds = at(i, j);
+        if (seconds - send[i] >= longest[j])
           break; // stages that begin earlier are only longer, but for the send
-        if (value >= longest[s][j])
+        double value = std::max(before[i], seconds);
+        if (value >= longest[j])
           continue;
-        if (!allowed(s, i, j))
-          break; // nor are stages that begin earlier
-        longest[s][j] = value;
-        from[s][j] = i;
+        longest[j] = value;
+        from[size_t(s) * (last + 1) + j] = i;
       }
     }
+    std::swap(longest, before);
   }
-  if (from[numStages - 1][last] < 0)
+  if (before[last] == infinity)
     return std::nullopt;
   std::vector<int> firstOps(numStages);
   for (int s = numStages - 1, j = last; s >= 0; --s) {
-    j = from[s][j];
+    j = from[size_t(s) * (last + 1) + j];
     firstOps[s] = positions[j];
   }
   return firstOps;
@@ -88,31 +92,30 @@ StageCutter::run(int numStages, const std::function<bool(int, int, int)> &allowe
 const std::optional<std::vector<int>> &StageCutter::cut(int numStages) {
   auto [found, isNew] = cuts.try_emplace(numStages);
   if (isNew)
-    found->second = run(numStages, [](int, int, int) { return true; });
+    found->second = run(numStages, [](int) { return nullptr; });
   return found->second;
 }
 
 std::optional<std::vector<int>> StageCutter::cutWithin(
     const std::vector<schedule::InFlight> &inFlight, double limitBytes,
     const std::function<double(int, int, const schedule::InFlight &)> &bytes) const {
-  // Stages that keep alike share their answers.
-  size_t n = positions.size();
-  std::vector<size_t> sameAs(inFlight.size());
-  for (size_t s = 0; s < inFlight.size(); ++s)
-    sameAs[s] = size_t(std::find(inFlight.begin(), inFlight.end(), inFlight[s]) - inFlight.begin());
-  std::vector<std::vector<std::vector<double>>> known(inFlight.size());
-  auto fits = [&](int s, int i, int j) {
-    std::vector<std::vector<double>> &table = known[sameAs[size_t(s)]];
-    table.resize(n);
-    std::vector<double> &row = table[size_t(i)]; // few are ever looked at
-    if (row.empty())
-      row.assign(n, -1);
-    double &held = row[size_t(j)];
-    if (held < 0)
-      held = bytes(positions[i], positions[j], inFlight[s]);
-    return held <= limitBytes;
+  // By stage that keeps differently from those before it, and position: the first position from
+  // which one may reach it. A stage that begins later or ends earlier holds no more, so the answers
+  // ascend.
+  int n = int(positions.size());
+  std::vector<std::vector<int>> lowest(inFlight.size());
+  auto lowestOf = [&](int s) {
+    auto same = std::find(inFlight.begin(), inFlight.end(), inFlight[s]) - inFlight.begin();
+    std::vector<int> &low = lowest[same];
+    if (low.empty()) {
+      low.assign(n, 0);
+      for (int j = 1, i = 0; j < n; low[j++] = i)
+        while (i < j && bytes(positions[i], positions[j], inFlight[s]) > limitBytes)
+          ++i;
+    }
+    return &low;
   };
-  return run(int(inFlight.size()), fits);
+  return run(int(inFlight.size()), lowestOf);
 }
 
 } // namespace tbc::planner

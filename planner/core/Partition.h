@@ -36,10 +36,9 @@ public:
             const std::function<double(int, int, const schedule::InFlight &)> &bytes) const;
 
 private:
-  /// `allowed(s, i, j)`: whether stage s may reach from position i to j; then it may reach over any
-  /// part of that too.
-  std::optional<std::vector<int>> run(int numStages,
-                                      const std::function<bool(int, int, int)> &allowed) const;
+  /// `lowest(s)`: by position, the first one from which stage s may reach it; null: any.
+  std::optional<std::vector<int>>
+  run(int numStages, const std::function<const std::vector<int> *(int)> &lowest) const;
 
   double &at(int i, int j) { return seconds[size_t(i) * positions.size() + j]; }
   double at(int i, int j) const { return seconds[size_t(i) * positions.size() + j]; }

@@ -90,23 +90,20 @@ namespace {
 /// Fills one profile from the derivation of its step on tp devices.
 class Profiler {
 public:
-  Profiler(const Graph &original, const Mesh &mesh, const std::vector<OpStrategy> &strategies,
-           const std::vector<bool> &recompute, const Job &job, const Cluster &cluster)
-      : job(job), cluster(cluster) {
-    std::vector<int> sourceOf;
-    graph = withRecompute(original, recompute, &cloneOf, &sourceOf);
-    anchors = forwardAnchors(graph);
+  Profiler(const ProfiledGraph &profiled, const Mesh &mesh,
+           const std::vector<OpStrategy> &strategies, const Job &job, const Cluster &cluster)
+      : job(job), cluster(cluster), graph(profiled.graph), cloneOf(profiled.cloneOf),
+        anchors(profiled.anchors), canWait(profiled.canWait) {
     assignment.mesh = mesh;
-    for (int source : sourceOf)
+    for (int source : profiled.sourceOf)
       assignment.strategies.push_back(strategies[source]);
     ParameterPlan plan; // gradients are summed over cp with those of the data ranks, once per step
     if (int axis = mesh.axisIndex("cp"); axis >= 0)
       plan.reduceAxes = {wholeAxis(mesh, axis)};
     assignment.parameterPlans.assign(graph.parameters.size(), plan);
     derivation = derive(graph, assignment);
-    canWait = weightOps(graph);
     profile.numForward = numForwardOps(graph);
-    profile.stageMayBegin = stageMayBegin(original);
+    profile.stageMayBegin = profiled.mayBegin;
     at.resize(profile.numForward);
   }
 
@@ -244,20 +241,26 @@ private:
 
   const Job &job;
   const Cluster &cluster;
-  Graph graph;
+  const Graph &graph;
+  const std::vector<int> &cloneOf, &anchors;
+  const std::vector<bool> &canWait; // by op
   Assignment assignment;
   Derivation derivation;
-  std::vector<int> cloneOf, anchors;
-  std::vector<bool> canWait; // by op
   std::vector<RangeSums> at;
   Profile profile;
 };
 
 } // namespace
 
-Profile makeProfile(const Graph &graph, const Mesh &mesh, const std::vector<OpStrategy> &strategies,
-                    const std::vector<bool> &recompute, const Job &job, const Cluster &cluster) {
-  return Profiler(graph, mesh, strategies, recompute, job, cluster).run();
+ProfiledGraph::ProfiledGraph(const Graph &original, const std::vector<bool> &recompute)
+    : graph(withRecompute(original, recompute, &cloneOf, &sourceOf)),
+      anchors(forwardAnchors(graph)), canWait(weightOps(graph)), mayBegin(stageMayBegin(original)) {
+}
+
+Profile makeProfile(const ProfiledGraph &profiled, const Mesh &mesh,
+                    const std::vector<OpStrategy> &strategies, const Job &job,
+                    const Cluster &cluster) {
+  return Profiler(profiled, mesh, strategies, job, cluster).run();
 }
 
 /// `count` collectives of `bytes` together.

@@ -63,11 +63,21 @@ struct Profile {
   int64_t stepStateBytes = 0; // of the scalars that every rank keeps
 };
 
-/// Profiles `graph`, already at the right micro-batch, with `strategies` on `mesh`, which has the
-/// axes cp and tp where they are longer than 1: adjacent devices.
-Profile makeProfile(const reshard::Graph &graph, const reshard::Mesh &mesh,
-                    const std::vector<reshard::OpStrategy> &strategies,
-                    const std::vector<bool> &recompute, const Job &job, const Cluster &cluster);
+/// A graph, at its micro-batch, with what its backward computes again: what all placements share.
+struct ProfiledGraph {
+  ProfiledGraph(const reshard::Graph &graph, const std::vector<bool> &recompute);
+  std::vector<int> cloneOf, sourceOf; // by op, as withRecompute
+  reshard::Graph graph;
+  std::vector<int> anchors;   // by op, as forwardAnchors
+  std::vector<bool> canWait;  // by op, as weightOps
+  std::vector<bool> mayBegin; // by forward op, as stageMayBegin
+};
+
+/// Profiles `profiled` with `strategies`, one per op of the graph that it was made of, on `mesh`,
+/// which has the axes cp and tp where they are longer than 1: adjacent devices.
+Profile makeProfile(const ProfiledGraph &profiled, const reshard::Mesh &mesh,
+                    const std::vector<reshard::OpStrategy> &strategies, const Job &job,
+                    const Cluster &cluster);
 
 /// How parameters and gradients are spread over data ranks, with the group shapes that come of it.
 struct DataMode {

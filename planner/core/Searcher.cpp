@@ -43,6 +43,16 @@ const std::vector<bool> &Searcher::flagsFor(const std::string &recompute, int64_
   return found->second;
 }
 
+const ProfiledGraph &Searcher::profiledGraphFor(int64_t microBatch, const std::string &recompute) {
+  auto key = std::make_pair(microBatch, recompute);
+  auto found = profiledGraphs.find(key);
+  if (found == profiledGraphs.end())
+    found = profiledGraphs
+                .emplace(key, ProfiledGraph(graphFor(microBatch), flagsFor(recompute, microBatch)))
+                .first;
+  return found->second;
+}
+
 Searcher::ModelSplit Searcher::splitOf(const Candidate &candidate) {
   return {candidate.mesh.tp, candidate.mesh.cp, candidate.context};
 }
@@ -82,9 +92,8 @@ const Profile &Searcher::profileFor(const ModelSplit &split, int64_t microBatch,
   auto found = profiles.find(key);
   if (found == profiles.end())
     found = profiles
-                .emplace(key, makeProfile(graphFor(microBatch), meshOf(split),
-                                          *strategiesFor(split, microBatch),
-                                          flagsFor(recompute, microBatch), job, cluster))
+                .emplace(key, makeProfile(profiledGraphFor(microBatch, recompute), meshOf(split),
+                                          *strategiesFor(split, microBatch), job, cluster))
                 .first;
   return found->second;
 }

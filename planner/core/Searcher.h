@@ -76,6 +76,7 @@ private:
   /// The strategies of all ops on meshOf(split); none where the form does not go with the model.
   const std::vector<reshard::OpStrategy> *strategiesFor(const ModelSplit &split,
                                                         int64_t microBatch);
+  const ProfiledGraph &profiledGraphFor(int64_t microBatch, const std::string &recompute);
   const Profile &profileFor(const ModelSplit &split, int64_t microBatch,
                             const std::string &recompute);
   double idealSeconds(int64_t devices, int64_t microBatch);
@@ -109,6 +110,7 @@ private:
   std::map<int64_t, reshard::Graph> graphs;
   std::map<std::pair<int64_t, int64_t>, Placement> placements;
   std::map<std::pair<int64_t, std::string>, std::vector<bool>> flags;
+  std::map<std::pair<int64_t, std::string>, ProfiledGraph> profiledGraphs;
   std::map<std::pair<ModelSplit, int64_t>, std::vector<reshard::OpStrategy>> strategies;
   std::map<std::tuple<ModelSplit, int64_t, std::string>, Profile> profiles;
   std::map<std::pair<int64_t, int64_t>, double> ideals;
