@@ -2,6 +2,7 @@
 
 #include "planner/core/Fold.h"
 #include "planner/core/Recompute.h"
+#include "planner/core/Stages.h"
 
 #include <algorithm>
 #include <map>
@@ -128,6 +129,46 @@ std::vector<Block> foldBlocks(const Graph &graph) {
     at += best.length * best.count;
   }
   return blocks;
+}
+
+/// What an op is, whatever it is connected to.
+static uint64_t hashAlone(const Graph &graph, const GraphOp &op) {
+  Hash hash;
+  LocalNames names;
+  hash.add(op.kind);
+  hash.add(op.kernelClass);
+  hash.add(uint64_t(op.additive));
+  hash.add(uint64_t(op.flops));
+  for (const auto *values : {&op.operands, &op.results})
+    for (int value : *values)
+      addLayout(hash, graph.values[value], names);
+  return hash.value();
+}
+
+Repeat largestRepeat(const Graph &graph) {
+  Repeat repeat;
+  Block best;
+  for (const Block &block : foldBlocks(graph))
+    if (block.count > 2 && block.count * block.length > best.count * best.length)
+      best = block;
+  if (best.count <= 2)
+    return repeat;
+  std::vector<int> anchors = forwardAnchors(graph);
+  std::vector<std::vector<uint64_t>> backward(best.count);
+  repeat.ops.assign(graph.ops.size(), false);
+  for (int op = 0; op < int(graph.ops.size()); ++op) {
+    int at = anchors[op] - best.first;
+    if (at < 0 || at >= best.length * best.count)
+      continue;
+    repeat.ops[op] = at / best.length == 1;
+    if (graph.ops[op].phase == Phase::Backward)
+      backward[at / best.length].push_back(hashAlone(graph, graph.ops[op]));
+  }
+  for (std::vector<uint64_t> &hashes : backward) {
+    std::sort(hashes.begin(), hashes.end());
+    repeat.count += hashes == backward[1];
+  }
+  return repeat;
 }
 
 } // namespace tbc::planner

@@ -1,6 +1,7 @@
 //===- Fold.h - Repeated blocks of the forward order -----------------------===//
 //
-// Plain C++. Structural hashing, names excluded: for the layer table. Plans do not depend on it.
+// Plain C++. Structural hashing, names excluded: for the layer table, and for bounds.
+// The plan that is found does not depend on it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,6 +31,16 @@ std::vector<uint64_t> structuralHashes(const reshard::Graph &graph);
 /// the most ops, the shortest period among equals; ops between repeats are blocks of their own,
 /// joined.
 std::vector<Block> foldBlocks(const reshard::Graph &graph);
+
+/// A part of the graph that occurs several times: the ops of one occurrence, forward and backward.
+struct Repeat {
+  std::vector<bool> ops; // by op of the graph
+  int64_t count = 0;     // occurrences of equal structure, without an op in common; 0: none
+};
+
+/// The block that covers most of the forward order, in an occurrence with others before and after
+/// it. Those are counted whose backward ops are of the same kinds and sizes too.
+Repeat largestRepeat(const reshard::Graph &graph);
 
 } // namespace tbc::planner
 

@@ -204,14 +204,14 @@ public:
       gradientOf[parameter.value] = parameter.gradient;
   }
 
+  /// Of the problem of the ops of `part` alone.
+  double lowerBound(const std::vector<bool> &part) {
+    build(&part);
+    return solve(problem).lowerBound;
+  }
+
   Placement run() {
-    for (int op = 0; op < int(graph.ops.size()); ++op)
-      addChooser(op);
-    for (int op = 0; op < int(graph.ops.size()); ++op)
-      if (!choosesForItself(graph, op) && nodeOf[graph.ops[op].forwardOp] >= 0)
-        addMember(nodeOf[graph.ops[op].forwardOp], op);
-    for (int value = 0; value < int(graph.values.size()); ++value)
-      connect(value);
+    build(nullptr);
     PairwiseSolution solution = solve(problem);
 
     Placement placement;
@@ -237,6 +237,34 @@ private:
     std::vector<Member> members; // the op that chooses first; empty for the home of a value
     int deferred = -1;           // the choice that lets partial sums pass
   };
+
+  /// `part`: the ops to place, null for all.
+  void build(const std::vector<bool> *part) {
+    std::vector<int> ops;
+    for (int op = 0; op < int(graph.ops.size()); ++op)
+      if (!part || (*part)[op])
+        ops.push_back(op);
+    std::set<int> values;
+    for (int op : ops) {
+      addChooser(op);
+      values.insert(graph.ops[op].operands.begin(), graph.ops[op].operands.end());
+      values.insert(graph.ops[op].results.begin(), graph.ops[op].results.end());
+    }
+    for (int op : ops)
+      if (!choosesForItself(graph, op) && nodeOf[graph.ops[op].forwardOp] >= 0)
+        addMember(nodeOf[graph.ops[op].forwardOp], op);
+    for (int value : values)
+      if (!part || !isSharedBeyond(value, *part))
+        connect(value);
+  }
+
+  /// Whether ops outside of `part` read parameter `value` too: where it is kept is not for the part
+  /// to say.
+  bool isSharedBeyond(int value, const std::vector<bool> &part) const {
+    const std::vector<int> &users = graph.values[value].users;
+    return graph.values[value].role == ValueRole::Parameter &&
+           !std::all_of(users.begin(), users.end(), [&](int user) { return part[user]; });
+  }
 
   void addChooser(int op) {
     if (!choosesForItself(graph, op) || graph.ops[op].generator)
@@ -565,6 +593,12 @@ Placement place(const Graph &graph, int64_t axisSize, const Job &job, const Clus
     return placement;
   }
   return Placer(graph, axisSize, job, cluster, updatesPerMicroBatch, mustSplit).run();
+}
+
+double placementBound(const Graph &graph, const std::vector<bool> &part, int64_t axisSize,
+                      const Job &job, const Cluster &cluster, bool mustSplit) {
+  return Placer(graph, axisSize, job, cluster, /*updatesPerMicroBatch=*/0, mustSplit)
+      .lowerBound(part);
 }
 
 } // namespace tbc::planner

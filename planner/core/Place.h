@@ -36,6 +36,12 @@ struct Placement {
 Placement place(const reshard::Graph &graph, int64_t axisSize, const Job &job,
                 const Cluster &cluster, double updatesPerMicroBatch, bool mustSplit = false);
 
+/// A lower bound of the seconds that `place` finds for the ops of `part` (by op) and what passes
+/// between them, the optimizer's work not counted: the problem of those ops alone, so that bounds
+/// of parts without an op in common add up.
+double placementBound(const reshard::Graph &graph, const std::vector<bool> &part, int64_t axisSize,
+                      const Job &job, const Cluster &cluster, bool mustSplit);
+
 /// The strategies of all ops when forward ops have `forward`: backward ops inherit unless `chosen`
 /// says that entry of `forward` is their own.
 std::vector<reshard::OpStrategy> completeStrategies(const reshard::Graph &graph,

@@ -14,7 +14,8 @@ namespace tbc::planner {
 
 Searcher::Searcher(const Graph &graph, const Job &job, const Cluster &cluster, const Space &space,
                    int64_t limitBytes)
-    : graph(graph), job(job), cluster(cluster), space(space), limitBytes(limitBytes) {}
+    : graph(graph), job(job), cluster(cluster), space(space), limitBytes(limitBytes),
+      repeat(largestRepeat(graph)) {}
 
 const Graph &Searcher::graphFor(int64_t microBatch) {
   auto found = graphs.find(microBatch);
@@ -98,21 +99,27 @@ const Profile &Searcher::profileFor(const ModelSplit &split, int64_t microBatch,
   return found->second;
 }
 
-/// Kernels of one micro-batch if every op divided evenly over the devices of a model: no strategy
-/// is faster.
-double Searcher::idealSeconds(int64_t devices, int64_t microBatch) {
-  auto [found, isNew] = ideals.emplace(std::make_pair(devices, microBatch), 0.0);
-  if (!isNew)
-    return found->second;
-  const Graph &batched = graphFor(microBatch);
+/// Kernels of the ops of `part` (null: all) in one micro-batch if each divided evenly over the
+/// devices of a model: no strategy is faster.
+double Searcher::idealSecondsOf(const Graph &batched, int64_t devices,
+                                const std::vector<bool> *part) const {
   double total = 0;
   for (int op = 0; op < int(batched.ops.size()); ++op) {
+    if (part && !(*part)[op])
+      continue;
     LocalWork work = localWork(batched, op, OpStrategy());
     work.flops /= double(devices);
     work.bytes /= double(devices);
     total += kernelSeconds(cluster, batched.ops[op].kernelClass, work);
   }
-  return found->second = total;
+  return total;
+}
+
+double Searcher::idealSeconds(int64_t devices, int64_t microBatch) {
+  auto [found, isNew] = ideals.emplace(std::make_pair(devices, microBatch), 0.0);
+  if (isNew)
+    found->second = idealSecondsOf(graphFor(microBatch), devices, nullptr);
+  return found->second;
 }
 
 const NetworkCost &Searcher::networkFor(const MeshShape &mesh) {
@@ -159,22 +166,41 @@ bool Searcher::mayRun(const Candidate &candidate) {
   return why.empty();
 }
 
+double Searcher::leastSeconds(int64_t tp, int64_t microBatch) {
+  double ideal = idealSeconds(tp, microBatch);
+  if (tp == 1 || repeat.count == 0)
+    return ideal;
+  auto [found, isNew] = leasts.emplace(std::make_pair(tp, microBatch), ideal);
+  if (!isNew)
+    return found->second;
+  const Graph &batched = graphFor(microBatch);
+  double bound = placementBound(batched, repeat.ops, tp, job, cluster, space.tensorAxisIsPinned());
+  double without = idealSecondsOf(batched, tp, &repeat.ops);
+  return found->second += double(repeat.count) * std::max(0.0, bound - without);
+}
+
+double Searcher::leastSeconds(int64_t tp, int64_t cp, int64_t microBatch) {
+  // A part of a kernel or of a collective takes no less than that part of its time.
+  return std::max(idealSeconds(tp * cp, microBatch), leastSeconds(tp, microBatch) / double(cp));
+}
+
 /// The bound that holds for every plan with the candidate's mesh, micro-batch and schedule, and the
 /// one for those with chunks of equal length on a stage, which are what the search looks at.
 void Searcher::bound(Candidate &candidate) {
-  double seconds = idealSeconds(candidate.mesh.tp * candidate.mesh.cp, candidate.microBatch);
+  double ideal = idealSeconds(candidate.mesh.tp * candidate.mesh.cp, candidate.microBatch);
+  double seconds = leastSeconds(candidate.mesh.tp, candidate.mesh.cp, candidate.microBatch);
   const ScheduleChoice &choice = candidate.schedule;
   int64_t stages = candidate.mesh.pp, accumulation = candidate.accumulation;
   if (choice.schedule != "interleaved" && choice.schedule != "zero-bubble") {
-    candidate.lowerBound = candidate.provenBound =
-        pipelineLowerBound(seconds, stages, accumulation);
+    candidate.provenBound = pipelineLowerBound(ideal, stages, accumulation);
+    candidate.lowerBound = pipelineLowerBound(seconds, stages, accumulation);
     return;
   }
   bool parts = choice.schedule == "zero-bubble";
   // However long the chunks: a stage has its share of the work, and one micro-batch passes all of
   // them there and back, but for what is parted from the backward, at most half of the work.
   candidate.provenBound =
-      seconds * std::max(double(accumulation) / double(stages), parts ? 0.5 : 1.0);
+      ideal * std::max(double(accumulation) / double(stages), parts ? 0.5 : 1.0);
   // What a stage waits for first is one chunk of each stage before it, and with weight parts to
   // fill the end of the step the forward of that alone: with recomputation a fourth of the chunk.
   double waits = (parts ? 0.25 : 1.0) / double(choice.chunksPerStage);

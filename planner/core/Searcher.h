@@ -3,6 +3,7 @@
 #ifndef TBC_PLANNER_CORE_SEARCHER_H
 #define TBC_PLANNER_CORE_SEARCHER_H
 
+#include "planner/core/Fold.h"
 #include "planner/core/Partition.h"
 #include "planner/core/Pins.h"
 #include "planner/core/Profile.h"
@@ -79,7 +80,13 @@ private:
   const ProfiledGraph &profiledGraphFor(int64_t microBatch, const std::string &recompute);
   const Profile &profileFor(const ModelSplit &split, int64_t microBatch,
                             const std::string &recompute);
+  double idealSecondsOf(const reshard::Graph &batched, int64_t devices,
+                        const std::vector<bool> *part) const;
   double idealSeconds(int64_t devices, int64_t microBatch);
+  /// Of a micro-batch, forward and backward, under any placement over tp: the repeated block's own.
+  double leastSeconds(int64_t tp, int64_t microBatch);
+  /// The same with cp, which splits at best everything.
+  double leastSeconds(int64_t tp, int64_t cp, int64_t microBatch);
   const NetworkCost &networkFor(const MeshShape &mesh);
   DataMode dataMode(const Candidate &candidate);
   void price(Candidate &candidate, const Profile &profile, const DataMode &mode);
@@ -113,7 +120,8 @@ private:
   std::map<std::pair<int64_t, std::string>, ProfiledGraph> profiledGraphs;
   std::map<std::pair<ModelSplit, int64_t>, std::vector<reshard::OpStrategy>> strategies;
   std::map<std::tuple<ModelSplit, int64_t, std::string>, Profile> profiles;
-  std::map<std::pair<int64_t, int64_t>, double> ideals;
+  Repeat repeat;
+  std::map<std::pair<int64_t, int64_t>, double> ideals, leasts;
   std::map<std::array<int64_t, 6>, std::unique_ptr<NetworkCost>> networks;
   std::map<std::tuple<const Profile *, int64_t, bool>, std::unique_ptr<StageCutter>> cutters;
   std::map<std::tuple<std::string, int, bool, int64_t, int64_t>, KnownSchedule> knownSchedules;
