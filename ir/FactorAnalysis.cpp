@@ -68,9 +68,21 @@ void FactorAnalysis::addOp(Operation *op) {
 
 void FactorAnalysis::addFunctionBoundary(func::FuncOp func) {
   llvm::StringMap<BlockArgument> named;
-  for (BlockArgument arg : func.getArguments())
+  std::optional<std::pair<BlockArgument, int64_t>> firstBatch;
+  for (BlockArgument arg : func.getArguments()) {
     if (auto name = func.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr))
       named[name.getValue()] = arg;
+    auto attr = func.getArgAttrOfType<IntegerAttr>(arg.getArgNumber(), kBatchDimAttr);
+    if (!attr)
+      continue;
+    int64_t dim = attr.getInt();
+    // All inputs have the same batch, also those that meet nowhere.
+    if (!firstBatch)
+      firstBatch = {arg, dim};
+    else if (auto [first, firstDim] = *firstBatch;
+             tensorType(first).getDimSize(firstDim) == tensorType(arg).getDimSize(dim))
+      space.unify(dimNode(first, firstDim), dimNode(arg, dim));
+  }
   Operation *terminator = func.getBody().front().getTerminator();
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
     auto role = func.getResultAttrOfType<StringAttr>(i, kRoleAttr);

@@ -16,8 +16,8 @@ namespace tbc {
 
 /// The factors of every dim of every value of a function, from the factor rules of its ops.
 ///
-/// Results with role "grad" or "state" are the same dims as the argument with their name. Dims of
-/// one size are not therefore the same: only ops say so.
+/// Results with role "grad" or "state" are the same dims as the argument with their name, and the
+/// batch dims of inputs are one. Dims of one size are not therefore the same: only ops say so.
 class FactorAnalysis {
 public:
   explicit FactorAnalysis(mlir::func::FuncOp func);

@@ -63,6 +63,24 @@ bool LocalUpdate::holds(int parameter) const {
   return llvm::is_contained(in.derivation.parameterStages[parameter], stage);
 }
 
+/// Whether blocks of this stage make a part of the gradient.
+bool LocalUpdate::hasPart(int parameter) const {
+  return llvm::any_of(in.derivation.gradientParts[parameter].parts,
+                      [&](const reshard::GradientParts::Part &part) {
+                        return in.assignment.stageOf(part.chunk) == stage;
+                      });
+}
+
+/// What a stage without a part gives to the sum over stages.
+Value LocalUpdate::zeros(int parameter, Type elementType) {
+  const reshard::TensorLayout &layout =
+      in.graph.values[in.graph.parameters[parameter].value].layout;
+  return splat(function.builder(), in.update.getLoc(),
+               RankedTensorType::get(reshard::localShape(layout, in.derivation.gradient[parameter]),
+                                     elementType),
+               0);
+}
+
 Value LocalUpdate::apply(Value value, int graphValue, Where where, const Sharding &from,
                          const Sharding &to) {
   const reshard::TensorLayout &layout = in.graph.values[graphValue].layout;
@@ -118,8 +136,9 @@ Value LocalUpdate::argument(BlockArgument arg) {
           argRole, name);
     };
     if (role == "grad")
-      result = apply(add(in.derivation.gradient[p], "acc"), in.graph.parameters[p].gradient,
-                     Where::GradientStep, in.derivation.gradient[p], state);
+      result = apply(
+          hasPart(p) ? add(in.derivation.gradient[p], "acc") : zeros(p, type.getElementType()),
+          in.graph.parameters[p].gradient, Where::GradientStep, in.derivation.gradient[p], state);
     else if (role == "param")
       result = apply(add(in.derivation.stored[p], "param"), value, Where::GradientStep,
                      in.derivation.stored[p], state);
@@ -328,6 +347,24 @@ void LocalUpdate::emitLoss() {
   function.addResult(total, "loss", "loss");
 }
 
+/// What nothing of the step reads is held all the same: it is part of the model.
+void LocalUpdate::holdUnused() {
+  auto hold = [&](int value, StringRef role, const Sharding &sharding) {
+    const reshard::GraphValue &unused = in.graph.values[value];
+    Type elementType = tensorType(in.step.values[value]).getElementType();
+    function.addArgument(
+        RankedTensorType::get(reshard::localShape(unused.layout, sharding), elementType), role,
+        unused.name);
+  };
+  for (auto [p, parameter] : llvm::enumerate(in.graph.parameters))
+    if (parameter.gradient < 0 && in.graph.values[parameter.value].users.empty() && holds(p))
+      hold(parameter.value, "param", in.derivation.stored[p]);
+  for (auto [i, value] : llvm::enumerate(in.graph.values))
+    if (value.role == reshard::ValueRole::State && value.producer < 0 && value.users.empty() &&
+        stage == 0)
+      hold(i, "state", in.derivation.home[i]);
+}
+
 LogicalResult LocalUpdate::build() {
   for (Operation &op : in.update.getBody().front().without_terminator()) {
     int parameter = -1;
@@ -343,6 +380,7 @@ LogicalResult LocalUpdate::build() {
   }
   emitResults();
   emitLoss();
+  holdUnused();
   function.finish();
   // What only other stages want of the step's scalars.
   Block *body = function.builder().getInsertionBlock();

@@ -31,10 +31,13 @@ private:
   int stageOf(int graphValue) const;
   void emitResults();
   void emitLoss();
+  void holdUnused();
   /// `value` taken through every reshard of `parameter` at `where`, from sharding `from` to `to`.
   mlir::Value apply(mlir::Value value, int graphValue, reshard::Where where,
                     const reshard::Sharding &from, const reshard::Sharding &to);
   bool holds(int parameter) const;
+  bool hasPart(int parameter) const;
+  mlir::Value zeros(int parameter, mlir::Type elementType);
 
   const PartitionInput &in;
   int stage;

@@ -315,7 +315,11 @@ std::vector<StaticBytes> staticBytes(const Graph &graph, const Assignment &assig
       if (parameter.gradient < 0)
         continue; // frozen: neither gradient nor state
       const TensorLayout &gradient = graph.values[parameter.gradient].layout;
-      stages[stage].gradients += double(localBytes(gradient, derivation.gradient[p]));
+      for (const GradientParts::Part &part : derivation.gradientParts[p].parts)
+        if (assignment.stageOf(part.chunk) == stage) {
+          stages[stage].gradients += double(localBytes(gradient, derivation.gradient[p]));
+          break;
+        }
       stages[stage].master += owned * double(masterBytes(layout.elementBytes));
       stages[stage].state += owned * double(job.stateBytesPerElement());
     }
@@ -330,6 +334,8 @@ std::vector<StaticBytes> staticBytes(const Graph &graph, const Assignment &assig
     std::set<int> users;
     for (int user : graphValue.users)
       users.insert(assignment.stageOf(graph.ops[user].chunk));
+    if (users.empty() && graphValue.role == ValueRole::State)
+      users.insert(0); // part of the model all the same
     double bytes = double(localBytes(graphValue.layout, derivation.home[value]));
     for (int stage : users)
       (graphValue.role == ValueRole::State ? stages[stage].modelState : stages[stage].inputs) +=

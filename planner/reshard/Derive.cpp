@@ -80,14 +80,14 @@ void Deriver::index() {
   skipped.assign(graph.ops.size(), false);
   deferred.assign(numValues, false);
   parameterOf.assign(numValues, -1);
-  gradientFor.assign(numValues, -1);
+  gradientsFor.resize(numValues);
   stateFor.assign(numValues, -1);
   copies.resize(numValues);
   for (size_t p = 0; p < graph.parameters.size(); ++p) {
     parameterOf[graph.parameters[p].value] = static_cast<int>(p);
     out.gradientParts.push_back(gradientParts(graph, static_cast<int>(p)));
     for (const GradientParts::Part &part : out.gradientParts.back().parts)
-      gradientFor[part.value] = static_cast<int>(p);
+      gradientsFor[part.value].push_back(static_cast<int>(p));
     for (int op : out.gradientParts.back().skippedAdds)
       skipped[op] = true;
   }
@@ -138,7 +138,7 @@ bool Deriver::defers(int op) const {
   for (int value : o.operands) {
     int producer = graph.values[value].producer;
     if (out.raw[value].pending != pending || graph.values[value].users.size() != 1 ||
-        value == graph.loss || gradientFor[value] >= 0 || stateFor[value] >= 0 ||
+        value == graph.loss || !gradientsFor[value].empty() || stateFor[value] >= 0 ||
         graph.ops[producer].phase != o.phase || graph.ops[producer].chunk != o.chunk)
       return false;
   }

@@ -87,12 +87,12 @@ private:
   ReshardMemo memo;
   Derivation out;
 
-  std::vector<bool> skipped;    // per op
-  std::vector<bool> deferred;   // per value: an additive op takes its pending on
-  std::vector<int> parameterOf; // per value: the parameter that it is, or -1
-  std::vector<int> gradientFor; // per value: the parameter whose gradient it is a part of, or -1
-  std::vector<int> stateFor;    // per value: the state input that it replaces, or -1
-  std::vector<std::vector<Copy>> copies;               // per value: what `reshards` provide
+  std::vector<bool> skipped;                  // per op
+  std::vector<bool> deferred;                 // per value: an additive op takes its pending on
+  std::vector<int> parameterOf;               // per value: the parameter that it is, or -1
+  std::vector<std::vector<int>> gradientsFor; // per value: parameters whose gradient it is part of
+  std::vector<int> stateFor;                  // per value: the state input that it replaces, or -1
+  std::vector<std::vector<Copy>> copies;      // per value: what `reshards` provide
   std::map<std::pair<int, int>, Sharding> kept;        // value, chunk -> residual
   std::map<std::tuple<int, int, Phase>, int> gathered; // parameter, chunk, phase -> reshard
   std::set<std::tuple<int, int, Phase>> sent;          // value, chunk, phase

@@ -139,6 +139,10 @@ void Deriver::placeParameter(int parameter) {
   for (int user : graph.values[value].users)
     if (!skipped[user])
       stages.insert(assignment.stageOf(graph.ops[user].chunk));
+  // A part that is the cotangent of something else too may be made where nothing uses the
+  // parameter.
+  for (const GradientParts::Part &part : out.gradientParts[parameter].parts)
+    stages.insert(assignment.stageOf(part.chunk));
   if (stages.empty())
     stages.insert(0);
   out.parameterStages.emplace_back(stages.begin(), stages.end());

@@ -155,13 +155,13 @@ void Deriver::complete(int op, int value) {
   reshard.to = out.home[value];
   if (reshard.from != reshard.to)
     add(reshard);
-  if (gradientFor[value] < 0)
-    return;
   reshard.where = Where::GradientMicro;
   reshard.from = out.home[value];
-  reshard.to = out.gradient[gradientFor[value]];
-  if (reshard.from != reshard.to)
-    add(reshard);
+  for (int parameter : gradientsFor[value]) {
+    reshard.to = out.gradient[parameter];
+    if (reshard.from != reshard.to && !findCopy(value, reshard.chunk, reshard.phase, reshard.to))
+      copies[value].push_back({reshard.chunk, reshard.phase, reshard.to, add(reshard)});
+  }
 }
 
 /// Sends a fresh result to the chunks of other stages that use it.

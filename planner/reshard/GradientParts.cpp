@@ -36,17 +36,23 @@ static bool crosses(const Graph &graph, int value, int chunk) {
                      [&](int operand) { return crosses(graph, operand, chunk); });
 }
 
+static bool isGradient(const Graph &graph, int value) {
+  return std::any_of(graph.parameters.begin(), graph.parameters.end(),
+                     [&](const GraphParameter &parameter) { return parameter.gradient == value; });
+}
+
 /// The chunks of everything that flows into `value` through joins across chunks.
 static void collect(const Graph &graph, int value, GradientParts &parts) {
-  int chunk = chunkOf(graph, value);
-  if (!isJoin(graph, value) || !crosses(graph, value, chunk)) {
-    parts.parts.push_back({chunk, value});
-    return;
-  }
   int producer = graph.values[value].producer;
   parts.skippedAdds.push_back(producer);
-  for (int operand : graph.ops[producer].operands)
-    collect(graph, operand, parts);
+  for (int operand : graph.ops[producer].operands) {
+    int chunk = chunkOf(graph, operand);
+    // One that is the gradient of another parameter has to be there whole.
+    if (isJoin(graph, operand) && crosses(graph, operand, chunk) && !isGradient(graph, operand))
+      collect(graph, operand, parts);
+    else
+      parts.parts.push_back({chunk, operand});
+  }
 }
 
 GradientParts gradientParts(const Graph &graph, int parameter) {
@@ -54,7 +60,13 @@ GradientParts gradientParts(const Graph &graph, int parameter) {
   int gradient = graph.parameters[parameter].gradient;
   if (gradient < 0)
     return parts;
-  collect(graph, gradient, parts);
+  // One that is the cotangent of something else too is wanted whole.
+  int chunk = chunkOf(graph, gradient);
+  if (isJoin(graph, gradient) && crosses(graph, gradient, chunk) &&
+      graph.values[gradient].users.empty())
+    collect(graph, gradient, parts);
+  else
+    parts.parts.push_back({chunk, gradient});
   std::sort(parts.parts.begin(), parts.parts.end(), [](const auto &a, const auto &b) {
     return a.chunk != b.chunk ? a.chunk < b.chunk : a.value < b.value;
   });

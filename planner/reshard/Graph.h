@@ -273,14 +273,15 @@ struct Derivation {
   std::vector<std::vector<Operand>> operands;
   /// Per value: as produced, pending included; generators are replicated.
   std::vector<Sharding> raw;
-  /// Per value: as kept; complete, unless an additive op takes the pending axes on, no op uses the
-  /// value, or it is a part of a gradient. The new value of a state has the home of the state.
+  /// Per value: as kept; complete, unless an additive op takes the pending axes on or no op uses
+  /// the value (as most parts of gradients). The new value of a state has the home of the state.
   std::vector<Sharding> home;
   std::vector<Sharding> stored;   // per parameter (index into graph.parameters)
   std::vector<Sharding> gradient; // per parameter: as accumulated (may be pending)
   std::vector<Sharding> state;    // per parameter: optimizer state and master weights
-  /// Per parameter: the stages that hold a copy, those of its users (0 without any), ascending. One
-  /// on which no part of the gradient lies contributes zeros to the sum over stages.
+  /// Per parameter: the stages that hold a copy, those of its users and of the parts of its
+  /// gradient (0 without any), ascending. One without a part contributes zeros to the sum over
+  /// stages.
   std::vector<std::vector<int>> parameterStages;
   std::vector<GradientParts> gradientParts; // per parameter
   std::vector<Reshard> reshards;            // in program order

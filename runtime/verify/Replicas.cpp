@@ -32,6 +32,7 @@ using program::Stage;
 using program::ValueId;
 
 using AxisSet = uint64_t;
+constexpr AxisSet all = ~AxisSet(0);
 
 /// The mesh axes, each cut at every place where the program cuts it into parts, as bits of an
 /// AxisSet. Parts of size 1 have no bit: nothing differs along them.
@@ -115,7 +116,9 @@ private:
 /// What is known of a value.
 struct Knowledge {
   AxisSet differs = 0;
-  bool isUniform = false;
+  /// The axes along which it is the same, but may stand for shards and partial sums: that of a
+  /// constant is the constant. A collective settles it.
+  AxisSet uniform = 0;
   /// The axes over which it is a chunk of a flattened tensor.
   AxisSet flat = 0;
 };
@@ -161,7 +164,7 @@ private:
       const Slot &slot = program.stages[stage].slots[i];
       bool isZero = slot.role == Role::Gradient || slot.role == Role::Loss;
       if (isZero || slot.role == Role::Scalar) {
-        known[i].isUniform = isZero;
+        known[i].uniform = isZero ? all : 0;
       } else if (slot.tensor >= 0) {
         known[i].differs = atoms.of(program.tensors[slot.tensor].piece);
         known[i].flat = atoms.of(program.tensors[slot.tensor].piece.flat);
@@ -277,7 +280,7 @@ private:
       Knowledge value = values[result.value];
       Knowledge &slot = slots[stageIndex][result.slot];
       if (result.accumulate)
-        value = {value.differs | slot.differs, value.isUniform && slot.isUniform, value.flat};
+        value = {value.differs | slot.differs, value.uniform & slot.uniform, value.flat};
       // The loss may differ until the step ends.
       AxisSet wrong = value.differs & ~allowed(stage.slots[result.slot]);
       if (wrong && stage.slots[result.slot].role != Role::Loss)
@@ -285,7 +288,7 @@ private:
                         "ranks that differ along " + atoms.toString(wrong) +
                             " hold the same piece and would get different values");
       AxisSet flat = flatOf(stage.slots[result.slot], value);
-      if (value.flat != flat && !value.isUniform)
+      if ((value.flat ^ flat) & ~value.uniform)
         return rejected(resultPlace(stageIndex, id, result, source[result.value]),
                         "it is a chunk over " + atoms.toString(value.flat) +
                             ", the slot is for one over " + atoms.toString(flat));
@@ -331,7 +334,8 @@ private:
     result = operand;
     bool isFlat = instruction.kind != InstructionKind::AllReduce &&
                   comm.dim == program::Communication::flatDim;
-    if (isFlat && instruction.kind == InstructionKind::AllGather && operand.flat != axes)
+    if (isFlat && instruction.kind == InstructionKind::AllGather &&
+        ((operand.flat ^ axes) & ~operand.uniform))
       return rejected(describe(program, stage, id, index),
                       "it gathers chunks over " + atoms.toString(axes) +
                           ", its operand is one over " + atoms.toString(operand.flat));
@@ -348,16 +352,14 @@ private:
     AxisSet same = axes & ~operand.differs;
     bool isMax =
         instruction.kind == InstructionKind::AllReduce && comm.reduce == program::ReduceKind::Max;
-    if (same && !operand.isUniform && !isMax)
+    if ((same & ~operand.uniform) && !isMax)
       return rejected(describe(program, stage, id, index),
                       "its operand is the same along " + atoms.toString(same) +
                           ": no shards or partial sums to put together");
     bool staysCut = instruction.kind == InstructionKind::ReduceScatter ||
                     instruction.kind == InstructionKind::AllToAll;
     result.differs = staysCut ? operand.differs | axes : operand.differs & ~axes;
-    // Shards that were put together along some axes may still stand for shards along others.
-    result.isUniform = operand.isUniform && (instruction.kind == InstructionKind::AllGather ||
-                                             instruction.kind == InstructionKind::AllToAll);
+    result.uniform = operand.uniform & ~axes;
     return Status::ok();
   }
 
@@ -370,13 +372,14 @@ private:
     const Knowledge *first = nullptr;
     for (ValueId operand : instruction.operands) {
       const Knowledge &known = values[operand];
-      if (known.isUniform || types[operand].shape != types[instruction.results[0]].shape)
+      if (known.uniform == all || types[operand].shape != types[instruction.results[0]].shape)
         continue;
-      if (first && first->flat != known.flat)
+      AxisSet settled = first ? ~(first->uniform | known.uniform) : 0;
+      if (first && ((first->flat ^ known.flat) & settled))
         return rejected(describe(program, stage, id, index),
                         "it mixes a chunk over " + atoms.toString(first->flat) + " with one over " +
                             atoms.toString(known.flat));
-      AxisSet only = first ? (first->differs ^ known.differs) & ~pipeline : 0;
+      AxisSet only = first ? (first->differs ^ known.differs) & settled & ~pipeline : 0;
       if (id.kind == Kind::Update && only)
         return rejected(describe(program, stage, id, index),
                         "it mixes a value that differs along " + atoms.toString(only) +
@@ -389,22 +392,24 @@ private:
   static Knowledge kernelResult(const Stage &stage, const Instruction &instruction,
                                 const std::vector<Knowledge> &values) {
     if (instruction.operands.empty())
-      return {0, true};
+      return {0, all};
     const kernels::Shape &shape = stage.values[instruction.results[0]].shape;
-    bool isElementwise = true, anyUniform = false, allUniform = true;
+    bool isElementwise = true;
+    AxisSet anyUniform = 0, allUniform = all;
     Knowledge result;
     for (ValueId operand : instruction.operands) {
-      result.differs |= values[operand].differs;
+      const Knowledge &known = values[operand];
       bool sameShape = stage.values[operand].shape == shape;
       isElementwise &= sameShape;
-      if (sameShape && !values[operand].isUniform)
-        result.flat = values[operand].flat;
-      anyUniform |= values[operand].isUniform;
-      allUniform &= values[operand].isUniform;
+      result.differs |= known.differs;
+      if (sameShape) // an operand of the result's own shape shows how the result is cut
+        result.flat |= known.flat;
+      anyUniform |= known.uniform;
+      allUniform &= known.uniform;
     }
-    // An operand of the result's own shape that is no mere constant shows how the result is cut.
-    result.isUniform = isElementwise ? allUniform : anyUniform;
-    result.isUniform |= instruction.op == "broadcast";
+    result.uniform = isElementwise ? allUniform : anyUniform;
+    if (instruction.op == "broadcast")
+      result.uniform = all;
     return result;
   }
 

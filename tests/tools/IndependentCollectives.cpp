@@ -151,19 +151,28 @@ private:
   }
   bool isCotangentSum(int op) const {
     const GraphOp &sum = graph.ops[op];
-    return sum.phase != Phase::Forward && sum.additive && sum.operands.size() == 2;
+    if (sum.phase == Phase::Forward || !sum.additive || sum.operands.size() != 2)
+      return false;
+    return std::all_of(sum.operands.begin(), sum.operands.end(),
+                       [&](int operand) { return graph.values[operand].users.size() == 1; });
   }
-  void splitParts(int value, std::vector<std::pair<int, int>> &parts) {
+  /// Whether something wants the sum whole: another op, or (of an operand of a sum) a parameter.
+  bool isWantedWhole(int value, bool isOperand) const {
+    bool isGradient =
+        std::any_of(graph.parameters.begin(), graph.parameters.end(),
+                    [&](const GraphParameter &parameter) { return parameter.gradient == value; });
+    return isOperand ? isGradient : !graph.values[value].users.empty();
+  }
+  void splitParts(int value, std::vector<std::pair<int, int>> &parts, bool isOperand = false) {
     int producer = graph.values[value].producer;
-    std::set<int> stages = contributors(value);
-    if (stages.size() == 1) {
-      parts.push_back({*stages.begin(), value});
+    if (contributors(value).size() == 1 || isWantedWhole(value, isOperand)) {
+      parts.push_back({graph.ops[producer].chunk, value});
       isPart[value] = true;
       return;
     }
     skipped[producer] = true;
     for (int operand : graph.ops[producer].operands)
-      splitParts(operand, parts);
+      splitParts(operand, parts, true);
   }
   void findParts(size_t p) {
     const GraphParameter &parameter = graph.parameters[p];
@@ -227,6 +236,11 @@ private:
         if (kind != ReduceKind::Sum || test::uses(wanted(op, i), axis))
           return {};
     }
+    // Repeated along an axis, a partial sum would be none any more.
+    for (int i = 0; i < int(sum.results.size()); ++i)
+      for (const auto &[axis, kind] : pending)
+        if (test::uses(produced(op, i), axis))
+          return {};
     return pending;
   }
 
@@ -255,8 +269,7 @@ private:
 
   Placement completed(int value) const {
     Placement placement = raw[value];
-    if (placement.pending.empty() || uses[value].empty() || isPart[value] ||
-        !takesOn[uses[value][0].op].empty())
+    if (placement.pending.empty() || uses[value].empty() || !takesOn[uses[value][0].op].empty())
       return placement;
     placement.pending.clear();
     std::map<int, ReduceKind> rest = raw[value].pending;
@@ -311,17 +324,19 @@ private:
     std::set<int> stages;
     for (const Use &use : uses[parameter.value])
       stages.insert(stageOf(graph.ops[use.op].chunk));
+    for (auto [chunk, part] : places.parts)
+      stages.insert(stageOf(chunk));
     places.stages.assign(stages.begin(), stages.end());
     if (stages.empty())
       places.stages = {0};
     // Completed once per step: data axes over which every part is a partial sum.
     if (!places.parts.empty())
-      for (const auto &[axis, kind] : raw[places.parts[0].second].pending) {
+      for (const auto &[axis, kind] : home[places.parts[0].second].pending) {
         bool isLate = (names(axisNumbers(plan.zeroAxes), axis) ||
                        names(axisNumbers(plan.reduceAxes), axis)) &&
                       !names(places.accumulated.flat, axis);
         for (auto [chunk, part] : places.parts)
-          isLate &= raw[part].pending.count(axis) != 0;
+          isLate &= home[part].pending.count(axis) != 0;
         if (isLate)
           places.accumulated.pending[axis] = kind;
       }
@@ -397,7 +412,8 @@ private:
       move(value, raw[value], home[value], stage, assignment.microBatches);
       for (const ParameterPlaces &places : parameters)
         for (const auto &part : places.parts)
-          if (part.second == value)
+          if (part.second == value && places.accumulated != home[value] &&
+              atHand[{value, node.chunk, node.phase}].insert(places.accumulated).second)
             move(value, home[value], places.accumulated, stage, assignment.microBatches);
     }
   }
@@ -519,6 +535,10 @@ private:
     }
   }
 
+  /// Its elements may be wider than the parameter's.
+  const TensorLayout &gradientLayout(size_t p) const {
+    return graph.values[graph.parameters[p].gradient].layout;
+  }
   void update() {
     for (size_t p = 0; p < parameters.size(); ++p) {
       const ParameterPlaces &places = parameters[p];
@@ -529,7 +549,7 @@ private:
         move(graph.parameters[p].gradient, places.accumulated, places.state, stage, 1);
         if (places.stages.size() > 1)
           addLine(CollectiveKind::AllReduce, assignment.mesh.axes[assignment.pipelineAxis].name,
-                  stage, moves.localBytes(graph.values[value].layout, places.state), 1);
+                  stage, moves.localBytes(gradientLayout(p), places.state), 1);
         move(value, places.state, places.stored, stage, 1);
       }
     }
@@ -565,15 +585,29 @@ private:
         bytes.parameters += moves.localBytes(layout, places.stored);
         if (graph.parameters[p].gradient < 0)
           continue;
-        bytes.gradients += moves.localBytes(layout, places.accumulated);
-        bytes.optimizerState += moves.localElements(layout, places.state) * stateBytesPerElement;
+        if (std::any_of(places.parts.begin(), places.parts.end(),
+                        [&](const auto &part) { return stageOf(part.first) == stage; }))
+          bytes.gradients += moves.localBytes(gradientLayout(p), places.accumulated);
+        bytes.optimizerState += moves.localElements(layout, places.state) *
+                                (stateBytesPerElement + (layout.elementBytes < 4 ? 4 : 0));
       }
     }
     for (ResidentBytes &bytes : result.resident)
       bytes.optimizerState += graph.stepStateBytes;
-    for (auto [input, next] : graph.stateUpdates)
-      result.resident[stageOf(graph.ops[graph.values[next].producer].chunk)].state +=
-          moves.localBytes(graph.values[input].layout, home[input]);
+    std::map<int, int> updates(graph.stateUpdates.begin(), graph.stateUpdates.end());
+    for (int value = 0; value < int(graph.values.size()); ++value) {
+      if (graph.values[value].producer >= 0 || graph.values[value].role != ValueRole::State)
+        continue;
+      std::set<int> stages;
+      for (const Use &use : uses[value])
+        stages.insert(stageOf(graph.ops[use.op].chunk));
+      if (auto next = updates.find(value); next != updates.end())
+        stages.insert(stageOf(graph.ops[graph.values[next->second].producer].chunk));
+      if (stages.empty())
+        stages.insert(0);
+      for (int stage : stages)
+        result.resident[stage].state += moves.localBytes(graph.values[value].layout, home[value]);
+    }
     return result;
   }
 

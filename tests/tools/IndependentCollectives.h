@@ -7,7 +7,8 @@
 // room, this is what is meant:
 //  - rule 1: an axis is reduce_scattered onto a factor where all users want it right after the axes
 //    that the value has there already; repeated until no pending axis fits. Sums are deferred only
-//    if the additive op wants none of the pending axes on a factor.
+//    if the additive op wants none of the pending axes on a factor, and makes nothing that lies on
+//    one.
 //  - rule 5: what stays pending until the end of the step is pending in every part of the gradient
 //    and over a data axis; with zero >= 2 only over reduceAxes.
 //  - among sequences of collectives that are equally cheap and equally long any will do, but equal
@@ -19,6 +20,7 @@
 #define TBC_TESTS_TOOLS_INDEPENDENTCOLLECTIVES_H
 
 #include "planner/reshard/Graph.h"
+#include "runtime/abi/Program.h"
 
 #include <ostream>
 #include <string>
@@ -38,6 +40,9 @@ struct ResidentBytes {
   }
 };
 
+/// What the slots of a compiled stage hold.
+ResidentBytes residentBytes(const program::Stage &stage);
+
 /// For messages.
 std::ostream &operator<<(std::ostream &out, const ResidentBytes &bytes);
 
@@ -54,8 +59,9 @@ struct StepSignature {
 };
 
 /// What one step of `graph` under `assignment` executes on a rank of each stage, and holds.
-/// `stateBytesPerElement`: of the optimizer, per parameter element. Ends the program with a message
-/// where an assignment is beyond it: sub-axes, and values wanted by a stage that has gone by.
+/// `stateBytesPerElement`: of the optimizer, per parameter element; a parameter narrower than f32
+/// has a master copy besides. Ends the program with a message where an assignment is beyond it:
+/// sub-axes, and values wanted by a stage that has gone by.
 StepSignature expectedSignature(const reshard::Graph &graph, const reshard::Assignment &assignment,
                                 int64_t stateBytesPerElement);
 

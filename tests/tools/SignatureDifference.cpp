@@ -72,6 +72,22 @@ static std::string onlyIn(const char *what, const Lines &lines, const Lines &oth
   return text;
 }
 
+ResidentBytes residentBytes(const program::Stage &stage) {
+  ResidentBytes bytes;
+  for (const program::Slot &slot : stage.slots) {
+    int64_t size = program::sizeBytes(slot.type);
+    if (slot.role == program::Role::Parameter)
+      bytes.parameters += size;
+    else if (slot.role == program::Role::Gradient)
+      bytes.gradients += size;
+    else if (slot.role == program::Role::OptimizerState)
+      bytes.optimizerState += size;
+    else if (slot.role == program::Role::State)
+      bytes.state += size;
+  }
+  return bytes;
+}
+
 std::string difference(const Mesh &mesh, const StepSignature &expected,
                        const std::vector<CollectiveCount> &actual) {
   Lines fixed = canonical(mesh, expected.collectives), program = canonical(mesh, actual);

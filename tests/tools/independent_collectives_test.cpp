@@ -7,17 +7,15 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "planner/core/Stages.h"
 #include "tests/tools/IndependentCollectives.h"
 #include "tests/tools/PlanSupport.h"
+#include "tests/tools/RandomPlan.h"
 #include "tools/driver/Verify.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <iostream>
-#include <random>
 #include <set>
 
 using namespace tbc;
@@ -35,29 +33,6 @@ struct Case {
 void PrintTo(const Case &testCase, std::ostream *out) {
   *out << testCase.model << " " << testCase.request.mesh << " " << testCase.request.strategy << " "
        << testCase.request.schedule << " " << testCase.request.recompute;
-}
-
-int64_t bytesOf(const kernels::TensorType &type) {
-  int64_t bytes = kernels::byteWidth(type.dtype);
-  for (int64_t size : type.shape)
-    bytes *= size;
-  return bytes;
-}
-
-test::ResidentBytes residentBytes(const program::Stage &stage) {
-  test::ResidentBytes bytes;
-  for (const program::Slot &slot : stage.slots) {
-    int64_t size = bytesOf(slot.type);
-    if (slot.role == program::Role::Parameter)
-      bytes.parameters += size;
-    else if (slot.role == program::Role::Gradient)
-      bytes.gradients += size;
-    else if (slot.role == program::Role::OptimizerState)
-      bytes.optimizerState += size;
-    else if (slot.role == program::Role::State)
-      bytes.state += size;
-  }
-  return bytes;
 }
 
 /// Of the optimizer, per parameter element.
@@ -96,7 +71,7 @@ void compare(driver::TrainingStep &step, const planner::Plan &plan, Compared &co
 
   ASSERT_EQ(expected.resident.size(), compiled->program.stages.size());
   for (size_t stage = 0; stage < expected.resident.size(); ++stage)
-    EXPECT_EQ(expected.resident[stage], residentBytes(compiled->program.stages[stage]))
+    EXPECT_EQ(expected.resident[stage], test::residentBytes(compiled->program.stages[stage]))
         << "stage " << stage;
 }
 
@@ -130,126 +105,6 @@ TEST_P(IndependentCollectives, ProgramHasTheListAndTheBytes) {
 // The planner's own choices are few and tidy. Plans edited at random reach what it would not
 // choose.
 
-class RandomPlan {
-public:
-  RandomPlan(const planner::Plan &plan, const reshard::Graph &graph, uint64_t seed)
-      : plan(plan), graph(graph), random(seed) {}
-
-  planner::Plan make() {
-    plan.ops.clear();
-    plan.parameterOverrides.clear();
-    plan.recomputeOps.clear();
-    cutStages();
-    bool recomputes = below(3) == 0;
-    int changes = 1 + below(30); // out of 100 ops
-    for (const reshard::GraphOp &op : graph.ops) {
-      if (op.phase != reshard::Phase::Forward || op.generator)
-        continue;
-      plan.ops.push_back(below(100) < changes ? decide(op) : batchOnly(op));
-      if (recomputes && below(2) == 0)
-        plan.recomputeOps.push_back(op.id);
-    }
-    for (const reshard::GraphParameter &parameter : graph.parameters)
-      plan.parameterOverrides.push_back({decideParameter(), {graph.values[parameter.value].name}});
-    return plan;
-  }
-
-private:
-  int below(int n) { return int(random() % uint64_t(n)); }
-
-  void cutStages() {
-    std::vector<bool> mayBegin = planner::stageMayBegin(graph);
-    std::vector<std::string> begins;
-    for (size_t op = 1; op < mayBegin.size(); ++op)
-      if (mayBegin[op])
-        begins.push_back(graph.ops[op].id);
-    plan.stages = {graph.ops[0].id};
-    if (plan.mesh.pp == 1)
-      return;
-    placeChunks(int(begins.size()));
-    std::set<int> cuts;
-    while (int64_t(cuts.size()) + 1 < plan.numChunks())
-      cuts.insert(below(int(begins.size())));
-    for (int cut : cuts)
-      plan.stages.push_back(begins[cut]);
-  }
-
-  /// One chunk per stage, or several anywhere, under a schedule that takes them.
-  void placeChunks(int numPlaces) {
-    plan.chunkStage.clear();
-    plan.schedule = below(2) ? "1f1b" : "zero-bubble";
-    int more = below(2) ? 0 : 1 + below(3);
-    if (more == 0 || numPlaces < int(plan.mesh.pp) + more)
-      return;
-    plan.schedule = below(2) ? "interleaved" : "zero-bubble";
-    for (int chunk = 0; chunk < int(plan.mesh.pp) + more; ++chunk)
-      plan.chunkStage.push_back(chunk < int(plan.mesh.pp) ? chunk : below(int(plan.mesh.pp)));
-    std::shuffle(plan.chunkStage.begin(), plan.chunkStage.end(), random);
-    if (!planner::whyInvalidSchedule(plan).empty()) // the micro-batches do not divide
-      plan.schedule = "zero-bubble";
-  }
-
-  std::vector<std::string> dataAxes() const {
-    std::vector<std::string> axes;
-    if (plan.mesh.dp > 1)
-      axes.push_back("dp");
-    if (plan.mesh.fsdp > 1)
-      axes.push_back("fsdp");
-    return axes;
-  }
-  int64_t sizeOf(const std::string &axis) const {
-    return axis == "dp" ? plan.mesh.dp : axis == "fsdp" ? plan.mesh.fsdp : plan.mesh.tp;
-  }
-
-  planner::OpDecision batchOnly(const reshard::GraphOp &op) const {
-    planner::OpDecision decision;
-    decision.ops = {op.id};
-    for (size_t loop = 0; loop < op.loops.size(); ++loop)
-      if (op.loops[loop].factor == graph.batchFactor && !dataAxes().empty() &&
-          op.loops[loop].kind != reshard::LoopKind::Fixed &&
-          op.loops[loop].size % plan.mesh.dataRanks() == 0)
-        decision.loopAxes[int(loop)] = dataAxes();
-    return decision;
-  }
-
-  /// Some axes on any loops that they divide.
-  planner::OpDecision decide(const reshard::GraphOp &op) {
-    planner::OpDecision decision = batchOnly(op);
-    std::vector<std::string> axes;
-    if (plan.mesh.tp > 1)
-      axes.push_back("tp");
-    if (axes.empty() || below(4) == 0) { // data axes elsewhere, or not at all
-      decision.loopAxes.clear();
-      for (const std::string &axis : dataAxes())
-        axes.push_back(axis);
-    }
-    for (const std::string &axis : axes) {
-      if (op.loops.empty() || below(5) == 0)
-        continue;
-      int loop = below(int(op.loops.size()));
-      int64_t ranks = sizeOf(axis);
-      for (const std::string &other : decision.loopAxes[loop])
-        ranks *= sizeOf(other);
-      if (op.loops[loop].kind != reshard::LoopKind::Fixed && op.loops[loop].size % ranks == 0)
-        decision.loopAxes[loop].push_back(axis);
-    }
-    return decision;
-  }
-
-  planner::ParameterDecision decideParameter() {
-    planner::ParameterDecision decision;
-    decision.zero = below(4);
-    decision.keepGathered = decision.zero == 3 && below(2) == 0;
-    for (const std::string &axis : dataAxes())
-      (below(2) == 0 ? decision.zeroAxes : decision.reduceAxes).push_back(axis);
-    return decision;
-  }
-
-  planner::Plan plan;
-  const reshard::Graph &graph;
-  std::mt19937_64 random;
-};
-
 class RandomlyEdited : public testing::TestWithParam<Case> {};
 
 TEST_P(RandomlyEdited, ProgramHasTheListAndTheBytes) {
@@ -261,7 +116,7 @@ TEST_P(RandomlyEdited, ProgramHasTheListAndTheBytes) {
   Compared compared;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    planner::Plan edited = RandomPlan(*plan, graph, seed).make();
+    planner::Plan edited = test::withRandomDecisions(*plan, graph, seed);
     compare(*model.step, edited, compared);
     if (HasFatalFailure())
       return;
@@ -280,7 +135,7 @@ TEST_P(RandomlyEdited, ParallelEqualsSerial) {
   const uint64_t count = std::getenv("TBC_FULL_TESTS") ? 100 : 5;
   for (uint64_t seed = 1; seed <= count; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    expectSerialResult(*model.step, RandomPlan(*plan, graph, seed).make());
+    expectSerialResult(*model.step, test::withRandomDecisions(*plan, graph, seed));
     if (HasFatalFailure())
       return;
   }

@@ -130,14 +130,21 @@ Result<std::unique_ptr<TrainingStep>> buildTrainingStep(MLIRContext &context,
                                                         const StepOptions &options) {
   if (Status status = checkSettings(options); !status)
     return status.error();
-  auto result = std::make_unique<TrainingStep>();
-  result->options = options;
   frontend::ImportOptions import = options.import;
   import.batch = canonicalBatch;
   auto model = frontend::importOnnx(context, options.modelPath, import);
   if (!model)
     return model.error();
-  result->model = std::move(*model);
+  return buildTrainingStep(context, std::move(*model), options);
+}
+
+Result<std::unique_ptr<TrainingStep>>
+buildTrainingStep(MLIRContext &context, frontend::ImportedModel model, const StepOptions &options) {
+  if (Status status = checkSettings(options); !status)
+    return status.error();
+  auto result = std::make_unique<TrainingStep>();
+  result->options = options;
+  result->model = std::move(model);
 
   DiagnosticCollector diagnostics(context);
   ModuleOp module = *result->model.module;

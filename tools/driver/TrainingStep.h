@@ -49,6 +49,10 @@ struct TrainingStep {
 /// Errors: ModelRejected with the diagnostics of whatever refused; Usage for a wrong setting.
 Result<std::unique_ptr<TrainingStep>> buildTrainingStep(mlir::MLIRContext &context,
                                                         const StepOptions &options);
+/// The same for a model in memory; `options.modelPath` and `options.import` are not read.
+Result<std::unique_ptr<TrainingStep>> buildTrainingStep(mlir::MLIRContext &context,
+                                                        frontend::ImportedModel model,
+                                                        const StepOptions &options);
 
 /// The same step with factors of other sizes (factors of `step.analysis`). Its parameters of
 /// another shape have no data.

@@ -1,0 +1,202 @@
+//===- RandomPlan.cpp - Plans that the planner would never choose ------------===//
+
+#include "tests/tools/RandomPlan.h"
+
+#include "planner/core/Place.h"
+#include "planner/core/Stages.h"
+#include "runtime/schedule/Schedule.h"
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+namespace tbc::test {
+
+using reshard::AxisRef;
+using reshard::Graph;
+using reshard::GraphOp;
+using reshard::OpStrategy;
+
+namespace {
+
+class Decider {
+public:
+  Decider(planner::Plan plan, const Graph &graph, uint64_t seed)
+      : plan(std::move(plan)), graph(graph), mesh(this->plan.mesh.mesh()), random(seed) {
+    for (int axis = 0; axis < int(mesh.axes.size()); ++axis) {
+      const std::string &name = mesh.axes[axis].name;
+      if (name == "pp")
+        continue;
+      axes.push_back(reshard::wholeAxis(mesh, axis));
+      if (name != "tp")
+        dataAxes.push_back(axes.back());
+    }
+  }
+
+  planner::Plan make() {
+    plan.ops.clear();
+    plan.parameterOverrides.clear();
+    plan.recomputeOps.clear();
+    cutStages();
+    decideRecompute();
+    // Of 100 ops, how many are drawn; the others split the batch and nothing else.
+    int changes = below(3) ? 1 + below(30) : 1 + below(100);
+    for (int op = 0; op < int(graph.ops.size()); ++op) {
+      if (!planner::choosesForItself(graph, op) || graph.ops[op].generator)
+        continue;
+      OpStrategy strategy = reshard::batchStrategy(graph, op, dataAxes);
+      addDecision(op, below(100) < changes ? draw(op, strategy) : strategy);
+    }
+    for (const reshard::GraphParameter &parameter : graph.parameters)
+      plan.parameterOverrides.push_back({decideParameter(), {graph.values[parameter.value].name}});
+    return std::move(plan);
+  }
+
+private:
+  int below(int n) { return int(random() % uint64_t(n)); }
+
+  void cutStages() {
+    plan.stages = {graph.ops[0].id};
+    plan.chunkStage.clear();
+    if (plan.mesh.pp == 1)
+      return;
+    std::vector<bool> mayBegin = planner::stageMayBegin(graph);
+    std::vector<std::string> begins;
+    for (size_t op = 1; op < mayBegin.size(); ++op)
+      if (mayBegin[op])
+        begins.push_back(graph.ops[op].id);
+    placeChunks(int(begins.size()));
+    std::set<int> cuts;
+    while (int64_t(cuts.size()) + 1 < plan.numChunks())
+      cuts.insert(below(int(begins.size())));
+    for (int cut : cuts)
+      plan.stages.push_back(begins[cut]);
+  }
+
+  /// One chunk per stage, or several round and round, there and back or anywhere, under a schedule
+  /// that takes them.
+  void placeChunks(int numPlaces) {
+    int stages = int(plan.mesh.pp);
+    const char *simple[] = {"1f1b", "gpipe", "zero-bubble"};
+    plan.schedule = simple[below(3)];
+    int chunks = below(2) ? stages : below(2) ? 2 * stages : stages + 1 + below(3);
+    if (chunks == stages || numPlaces < chunks)
+      return;
+    if (chunks == 2 * stages) {
+      plan.chunkStage =
+          (below(2) ? schedule::Pipeline::loop(stages, 2) : schedule::Pipeline::vee(stages, 2))
+              .chunkStage;
+    } else {
+      for (int chunk = 0; chunk < chunks; ++chunk)
+        plan.chunkStage.push_back(chunk < stages ? chunk : below(stages));
+      std::shuffle(plan.chunkStage.begin(), plan.chunkStage.end(), random);
+    }
+    plan.schedule = below(2) ? "interleaved" : "zero-bubble";
+    if (!planner::whyInvalidSchedule(plan).empty()) // the micro-batches do not divide
+      plan.schedule = "zero-bubble";
+  }
+
+  void decideRecompute() {
+    int share = below(3) ? 0 : 1 + below(4); // of 4
+    for (const GraphOp &op : graph.ops)
+      if (op.phase == reshard::Phase::Forward && !op.generator && below(4) < share)
+        plan.recomputeOps.push_back(op.id);
+    plan.recompute = plan.recomputeOps.empty() ? "none" : "selective";
+  }
+
+  /// Axes one after the other on any loop that takes them, or on none.
+  OpStrategy draw(int op, OpStrategy strategy) {
+    std::vector<AxisRef> order = axes;
+    if (below(3) == 0)
+      strategy = {}; // the batch whole, or over another axis
+    else             // what the batch could not take may lie elsewhere
+      order.erase(std::remove_if(order.begin(), order.end(),
+                                 [&](const AxisRef &axis) { return isUsed(strategy, axis); }),
+                  order.end());
+    std::shuffle(order.begin(), order.end(), random);
+    for (const AxisRef &axis : order) {
+      if (below(5) == 0)
+        continue;
+      std::vector<OpStrategy> choices = reshard::enumerateStrategies(graph, op, strategy, axis);
+      strategy = choices[below(int(choices.size()))];
+    }
+    return strategy;
+  }
+
+  static bool isUsed(const OpStrategy &strategy, const AxisRef &axis) {
+    for (const auto &[loop, used] : strategy.loopAxes)
+      if (reshard::overlap(used, axis))
+        return true;
+    return false;
+  }
+
+  void addDecision(int op, const OpStrategy &strategy) {
+    planner::OpDecision decision;
+    decision.ops = {graph.ops[op].id};
+    for (const auto &[loop, used] : strategy.loopAxes)
+      for (const AxisRef &axis : used)
+        decision.loopAxes[loop].push_back(mesh.axes[axis.axis].name);
+    plan.ops.push_back(std::move(decision));
+  }
+
+  planner::ParameterDecision decideParameter() {
+    planner::ParameterDecision decision;
+    decision.zero = below(4);
+    decision.keepGathered = decision.zero == 3 && below(2) == 0;
+    for (const AxisRef &axis : dataAxes)
+      (below(2) == 0 ? decision.zeroAxes : decision.reduceAxes)
+          .push_back(mesh.axes[axis.axis].name);
+    return decision;
+  }
+
+  planner::Plan plan;
+  const Graph &graph;
+  reshard::Mesh mesh;
+  std::vector<AxisRef> axes, dataAxes; // without pp
+  std::mt19937_64 random;
+};
+
+} // namespace
+
+planner::Plan withRandomDecisions(planner::Plan plan, const Graph &graph, uint64_t seed) {
+  return Decider(std::move(plan), graph, seed).make();
+}
+
+planner::Plan randomPlan(const driver::TrainingStep &step, int64_t maxRanks, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  planner::Plan plan;
+  plan.job.modelHash = step.model.hash;
+  plan.job.stepHash = step.hash;
+  plan.job.loss = step.options.loss;
+  plan.job.precision = step.options.precision;
+  plan.job.optimizer = step.options.optimizer;
+  plan.job.settings = step.options.settings;
+  plan.cluster = *planner::loadCluster("h100-sxm");
+  do {
+    int64_t *sizes[] = {&plan.mesh.pp, &plan.mesh.dp, &plan.mesh.fsdp, &plan.mesh.tp};
+    for (int64_t *size : sizes)
+      *size = random() % 2 ? 1 : 2 + int64_t(random() % 3);
+  } while (plan.mesh.numRanks() > maxRanks || plan.mesh.numRanks() == 1);
+  plan.microBatch = 1 + int64_t(random() % 2);
+  plan.accumulation = 1 + int64_t(random() % 3);
+  if (plan.mesh.pp > 1 && random() % 4 == 0)
+    plan.accumulation = plan.mesh.pp; // an interleaved schedule needs a multiple
+  plan.schedule = "none";
+  plan.job.globalBatch = plan.microBatch * plan.accumulation * plan.mesh.dataRanks();
+  plan.job.gpus = plan.mesh.numRanks();
+  Graph graph = planner::withBatch(step.step.graph, plan.microBatch * plan.mesh.dataRanks());
+  return withRandomDecisions(std::move(plan), graph, random());
+}
+
+std::string describe(const planner::Plan &plan) {
+  std::string text = planner::toString(plan.mesh) + ", micro-batch " +
+                     std::to_string(plan.microBatch) + " x " + std::to_string(plan.accumulation) +
+                     ", " + planner::scheduleText(plan);
+  for (const std::string &stage : plan.stages)
+    text += " | " + stage;
+  if (!plan.recomputeOps.empty())
+    text += ", " + std::to_string(plan.recomputeOps.size()) + " ops computed again";
+  return text;
+}
+
+} // namespace tbc::test
