@@ -206,6 +206,7 @@ public:
 
   /// Of the problem of the ops of `part` alone.
   double lowerBound(const std::vector<bool> &part) {
+    isRelaxed = true;
     build(&part);
     return solve(problem).lowerBound;
   }
@@ -430,7 +431,7 @@ private:
     if (severalUsers && mayPend)
       return connectHome(value, producerNode, raw, wishes);
     for (const auto &[node, perChoice] : wishes)
-      addEdge(producerNode, raw, node, perChoice);
+      addEdge(producerNode, raw, node, perChoice, wishes.size());
   }
 
   /// The first user's wish is where a parameter is kept; other users reshard it, and its gradient
@@ -442,7 +443,7 @@ private:
       kept.push_back(list.empty() ? -1 : list[0]);
     for (const auto &[node, perChoice] : wishes)
       if (node != home)
-        addEdge(home, kept, node, perChoice);
+        addEdge(home, kept, node, perChoice, wishes.size());
 
     int gradient = gradientOf[value];
     if (gradient < 0)
@@ -468,7 +469,7 @@ private:
     std::vector<int> raw;
     for (const std::vector<int> &results : memberFor(gradientValue.producer).raw)
       raw.push_back(results[gradientValue.producerResult]);
-    addEdge(nodeOf[gradientValue.producer], raw, home, wanted);
+    addEdge(nodeOf[gradientValue.producer], raw, home, wanted, 1);
   }
 
   /// A node of its own for where the value is kept: completed once, or scattered as all users want
@@ -513,12 +514,11 @@ private:
       PairwiseProblem::Edge out{home, node, {}};
       for (const State &state : states)
         for (const std::vector<int> &list : perChoice) {
-          double seconds = 0;
-          for (int wish : list)
-            seconds += state.scattered && wish != state.sharding
-                           ? infinity
-                           : prices.seconds(state.sharding, wish);
-          out.costs.push_back(seconds);
+          bool possible = !state.scattered || std::all_of(list.begin(), list.end(), [&](int wish) {
+            return wish == state.sharding;
+          });
+          out.costs.push_back(possible ? wishSeconds(state.sharding, list, wishes.size())
+                                       : infinity);
         }
       problem.edges.push_back(std::move(out));
     }
@@ -543,13 +543,23 @@ private:
     return {common.begin(), common.end()};
   }
 
+  /// What a user pays for a value at hand as `have`, which it wants as each of `list`. As a bound
+  /// it is charged less: what several of the value's `numUsers` users want alike is made once for
+  /// all of them, and what it wants second may come of what it wanted first.
+  double wishSeconds(int have, const std::vector<int> &list, size_t numUsers) {
+    double total = 0, most = 0;
+    for (int wish : list) {
+      double seconds = prices.seconds(have, wish);
+      total += seconds;
+      most = std::max(most, seconds);
+    }
+    return isRelaxed ? most / double(numUsers) : total;
+  }
+
   void addEdge(int from, const std::vector<int> &kept, int to,
-               const std::vector<std::vector<int>> &perChoice) {
+               const std::vector<std::vector<int>> &perChoice, size_t numUsers) {
     auto seconds = [&](int have, const std::vector<int> &list) {
-      double total = 0;
-      for (int wish : list)
-        total += have < 0 ? 0 : prices.seconds(have, wish);
-      return total;
+      return have < 0 ? 0 : wishSeconds(have, list, numUsers);
     };
     if (from == to) {
       for (size_t choice = 0; choice < kept.size(); ++choice)
@@ -572,6 +582,7 @@ private:
   const Cluster &cluster;
   double updatesPerMicroBatch;
   bool mustSplit;
+  bool isRelaxed = false;
   Mesh mesh;
   ReshardPrices prices;
   PairwiseProblem problem;
