@@ -86,6 +86,8 @@ FailureOr<program::Program> emitProgram(PartitionedStep &step, const EmitOptions
   result.metadata = options.metadata;
   for (const reshard::MeshAxis &axis : options.mesh.axes)
     result.mesh.axes.push_back({axis.name, axis.size});
+  if (result.mesh.axes.empty()) // one device; a Program's mesh has an axis all the same
+    result.mesh.axes.push_back({"dp", 1});
   result.pipelineAxis = options.pipelineAxis;
   result.microBatches = options.microBatches;
   result.schedule.generator = options.schedule;

@@ -106,6 +106,13 @@ void Executor::prepareTimes(BlockId id) {
 }
 
 Status Executor::load(const TensorProvider &provider) {
+  return loadPieces([&](const program::GlobalTensor &tensor, const std::vector<int64_t> &indices,
+                        const kernels::TensorType &local) -> Result<Tensor> {
+    return pick(convert(provider(tensor.initializer), tensor.type, arith), indices, local);
+  });
+}
+
+Status Executor::loadPieces(const PieceProvider &provider) {
   for (size_t slot = 0; slot < stageCode->slots.size(); ++slot) {
     Role role = stageCode->slots[slot].role;
     if (role != Role::Parameter && role != Role::State && role != Role::OptimizerState)
@@ -116,21 +123,23 @@ Status Executor::load(const TensorProvider &provider) {
   return Status::ok();
 }
 
-Status Executor::loadSlot(size_t slotIndex, const TensorProvider &provider) {
+Status Executor::loadSlot(size_t slotIndex, const PieceProvider &provider) {
   const Slot &slot = stageCode->slots[slotIndex];
   const program::GlobalTensor &tensor = program->tensors[slot.tensor];
   if (tensor.initializer.empty()) {
     contents.setSlot(int(slotIndex), 0, Tensor::fromDoubles(slot.type, arith, {tensor.fill}));
     return Status::ok();
   }
+  std::string what =
+      "loading \"" + tensor.name + "\" from initializer \"" + tensor.initializer + "\"";
   try {
-    Tensor whole = convert(provider(tensor.initializer), tensor.type, arith);
-    contents.setSlot(
-        int(slotIndex), 0,
-        pick(whole, program::ownedIndices(program->mesh, tensor.piece, coordinates), slot.type));
+    Result<Tensor> piece = provider(
+        tensor, program::ownedIndices(program->mesh, tensor.piece, coordinates), slot.type);
+    if (!piece)
+      return Error{piece.error().code, what + ": " + piece.error().message};
+    contents.setSlot(int(slotIndex), 0, *piece);
   } catch (const kernels::KernelError &error) {
-    return failed("loading \"" + tensor.name + "\" from initializer \"" + tensor.initializer + "\"",
-                  error.what());
+    return failed(what, error.what());
   }
   return Status::ok();
 }
@@ -167,17 +176,13 @@ Status Executor::loadInputs(const StepInputs &inputs, const Action &action) {
     const Slot &slot = stageCode->slots[i];
     if (slot.role != Role::Input || contents.holds(i, microBatch))
       continue;
-    const program::GlobalTensor &tensor = program->tensors[slot.tensor];
-    const auto &provided = inputs.microBatches[microBatch];
-    auto found = provided.find(tensor.name);
-    std::string what = "input \"" + tensor.name + "\" of micro-batch " + std::to_string(microBatch);
-    if (found == provided.end())
-      return failed(what, "it is not provided");
+    std::string what = "input \"" + program->tensors[slot.tensor].name + "\" of micro-batch " +
+                       std::to_string(microBatch);
     try {
-      Tensor whole = convert(found->second, tensor.type, arith);
-      contents.setSlot(
-          i, microBatch,
-          pick(whole, program::ownedIndices(program->mesh, tensor.piece, coordinates), slot.type));
+      Result<Tensor> piece = inputPiece(inputs, microBatch, slot);
+      if (!piece)
+        return Error{piece.error().code, what + ": " + piece.error().message};
+      contents.setSlot(i, microBatch, *piece);
     } catch (const kernels::KernelError &error) {
       return failed(what, error.what());
     }
@@ -185,8 +190,20 @@ Status Executor::loadInputs(const StepInputs &inputs, const Action &action) {
   return Status::ok();
 }
 
+Result<Tensor> Executor::inputPiece(const StepInputs &inputs, int64_t microBatch,
+                                    const Slot &slot) const {
+  const program::GlobalTensor &tensor = program->tensors[slot.tensor];
+  std::vector<int64_t> indices = program::ownedIndices(program->mesh, tensor.piece, coordinates);
+  if (inputs.pieces)
+    return inputs.pieces(microBatch, tensor, indices, slot.type);
+  const auto &provided = inputs.microBatches[microBatch];
+  auto found = provided.find(tensor.name);
+  kernels::require(found != provided.end(), "it is not provided");
+  return pick(convert(found->second, tensor.type, arith), indices, slot.type);
+}
+
 Status Executor::runStep(comm::Communicator &communicator, const StepInputs &inputs) {
-  if (int64_t(inputs.microBatches.size()) != program->microBatches)
+  if (!inputs.pieces && int64_t(inputs.microBatches.size()) != program->microBatches)
     return Error{ErrorCode::Usage, "the program takes " + std::to_string(program->microBatches) +
                                        " micro-batches a step, " +
                                        std::to_string(inputs.microBatches.size()) +

@@ -27,8 +27,22 @@ namespace tbc::runtime {
 /// May be called from several threads at once. May throw KernelError.
 using TensorProvider = std::function<kernels::Tensor(const std::string &name)>;
 
+/// A rank's piece of a tensor: element i is that of row-major index indices[i] of the whole tensor,
+/// 0 where that is -1 (padding). The piece has type `local`, in the run's arithmetic. May throw
+/// KernelError.
+using PieceProvider = std::function<Result<kernels::Tensor>(const program::GlobalTensor &tensor,
+                                                            const std::vector<int64_t> &indices,
+                                                            const kernels::TensorType &local)>;
+
+/// The same of an input, for one micro-batch.
+using InputPieceProvider = std::function<Result<kernels::Tensor>(
+    int64_t microBatch, const program::GlobalTensor &tensor, const std::vector<int64_t> &indices,
+    const kernels::TensorType &local)>;
+
 /// What one step is given from outside.
 struct StepInputs {
+  /// Where each rank provides for itself: its pieces, instead of `microBatches`.
+  InputPieceProvider pieces;
   /// Per micro-batch, by the name of the input: all samples of the micro-batch, over all data
   /// ranks.
   std::vector<std::map<std::string, kernels::Tensor>> microBatches;
@@ -74,6 +88,8 @@ public:
 
   /// Sets parameters, states and optimizer states to their initial values.
   Status load(const TensorProvider &provider);
+  /// The same from the pieces of this rank alone; tensors without an initializer are not asked for.
+  Status loadPieces(const PieceProvider &provider);
 
   /// Runs one step; errors name stage, block, instruction and micro-batch.
   Status runStep(comm::Communicator &communicator, const StepInputs &inputs);
@@ -111,7 +127,9 @@ private:
 
   Status prepare(program::BlockId block);
   void prepareTimes(program::BlockId block);
-  Status loadSlot(size_t slot, const TensorProvider &provider);
+  Status loadSlot(size_t slot, const PieceProvider &provider);
+  Result<kernels::Tensor> inputPiece(const StepInputs &inputs, int64_t microBatch,
+                                     const program::Slot &slot) const;
   void beginStep(const StepInputs &inputs);
   Status loadInputs(const StepInputs &inputs, const schedule::Action &action);
   Status runBlock(comm::Communicator &communicator, const schedule::Action &action);

@@ -30,6 +30,11 @@ LAYERS = {
     "runtime/abi": _layer("runtime/kernels runtime/memory runtime/schedule", "nlohmann"),
     "runtime/comm": _layer("runtime/abi runtime/kernels", "gloo"),
     "runtime/launch": _layer("runtime/abi runtime/comm"),
+    "runtime/data": _layer("runtime/abi runtime/kernels"),
+    "runtime/checkpoint": _layer("runtime/abi runtime/comm runtime/data runtime/exec runtime/kernels", "nlohmann"),
+    "runtime/train": _layer(
+        "runtime/abi runtime/checkpoint runtime/comm runtime/data runtime/exec runtime/kernels", "nlohmann"
+    ),
     "runtime/exec": _layer("runtime/abi runtime/comm runtime/kernels runtime/schedule"),
     "runtime/verify": _layer("runtime/abi"),
     "planner/reshard": _layer(),

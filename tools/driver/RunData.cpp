@@ -1,5 +1,6 @@
 //===- RunData.cpp - Seeded inputs and initial values -----------------------===//
 
+#include "tools/driver/RunManifest.h"
 #include "tools/driver/Verify.h"
 
 #include "ir/Contraction.h"
@@ -22,9 +23,7 @@ using namespace mlir;
 
 namespace tbc::driver {
 
-/// The smallest number that an integer input must stay below: the size of the tables it indexes,
-/// the number of classes it labels; 2 where nothing says more.
-static int64_t upperBound(Value input) {
+int64_t inputBound(Value input) {
   int64_t bound = 0;
   auto limit = [&](int64_t size) { bound = bound == 0 ? size : std::min(bound, size); };
   llvm::SetVector<Value> reached;
@@ -44,11 +43,10 @@ static int64_t upperBound(Value input) {
         reached.insert(op->getResult(0));
     }
   }
-  return bound == 0 ? 2 : bound;
+  return bound;
 }
 
-/// The label that the loss ignores, where `input` is labels.
-static std::optional<int64_t> ignoredLabel(Value input) {
+std::optional<int64_t> ignoredLabel(Value input) {
   for (Operation *user : input.getUsers()) {
     if (auto loss = dyn_cast<CrossEntropyOp>(user); loss && loss.getLabels() == input)
       return int64_t(loss.getIgnoreIndex());
@@ -81,7 +79,7 @@ static kernels::Tensor makeInput(Value arg, bool isLabel, const std::vector<int6
     count *= size;
   if (kernels::isFloat(type.dtype))
     return kernels::Tensor::fromDoubles(type, arith, uniform(random, count, -1, 1));
-  int64_t bound = upperBound(arg);
+  int64_t bound = inputBound(arg) ? inputBound(arg) : 2;
   std::vector<int64_t> values(count);
   std::optional<int64_t> ignored = isLabel ? ignoredLabel(arg) : std::nullopt;
   for (int64_t &value : values) {

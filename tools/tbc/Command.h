@@ -27,6 +27,8 @@ void addExplainCommand(CLI::App &app, const SetAction &setAction);
 void addVerifyCommand(CLI::App &app, const SetAction &setAction);
 void addCompileCommand(CLI::App &app, const SetAction &setAction);
 void addProgramCommand(CLI::App &app, const SetAction &setAction);
+void addRunCommand(CLI::App &app, const SetAction &setAction);
+void addCheckpointCommand(CLI::App &app, const SetAction &setAction);
 
 /// Writes `text` to `path` by way of a temporary file beside it, so that no partial file is ever
 /// there; "-" is standard output. Errors: Other, naming the path and the system's reason.

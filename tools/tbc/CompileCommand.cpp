@@ -3,6 +3,7 @@
 #include "runtime/verify/Verify.h"
 #include "tools/driver/Compile.h"
 #include "tools/driver/Context.h"
+#include "tools/driver/RunManifest.h"
 #include "tools/tbc/Command.h"
 
 #include <CLI/CLI.hpp>
@@ -13,8 +14,7 @@
 
 namespace tbc::cli {
 
-/// The file of a Program inside its folder.
-static const char *const programFile = "program.json";
+using train::programFile;
 
 namespace {
 
@@ -39,7 +39,14 @@ static Result<int> runCompile(const Options &options) {
   if (error)
     return Error{ErrorCode::Other, "cannot create " + options.output + ": " + error.message()};
   std::string path = (std::filesystem::path(options.output) / programFile).string();
-  if (Status status = writeFile(path, program::writeProgram(compiled->program)); !status)
+  std::string programText = program::writeProgram(compiled->program);
+  auto manifest = driver::makeRunManifest(*loaded->step, loaded->plan, programText, options.output);
+  if (!manifest)
+    return manifest.error();
+  if (Status status = writeFile(path, programText); !status)
+    return status.error();
+  std::string manifestPath = (std::filesystem::path(options.output) / train::manifestFile).string();
+  if (Status status = writeFile(manifestPath, train::writeManifest(*manifest)); !status)
     return status.error();
   std::cout << "wrote " << path << ": " << compiled->program.numStages() << " stage(s), "
             << compiled->program.mesh.numRanks() << " ranks, checked\n";

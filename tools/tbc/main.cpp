@@ -67,6 +67,8 @@ static int run(int argc, char **argv) {
   cli::addVerifyCommand(app, setAction);
   cli::addCompileCommand(app, setAction);
   cli::addProgramCommand(app, setAction);
+  cli::addRunCommand(app, setAction);
+  cli::addCheckpointCommand(app, setAction);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &request) {

@@ -1,6 +1,6 @@
 //===- Backends.cpp - The same calls on every backend ----------------------===//
 
-#include "Backends.h"
+#include "tests/runtime/comm/Backends.h"
 
 #include "runtime/comm/Gloo.h"
 #include "runtime/comm/SimulatedWorld.h"

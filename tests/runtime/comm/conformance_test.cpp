@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Backends.h"
+#include "tests/runtime/comm/Backends.h"
 
 #include "runtime/comm/Reduce.h"
 #include "runtime/kernels/Residue.h"

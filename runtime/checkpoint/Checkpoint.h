@@ -1,0 +1,99 @@
+//===- Checkpoint.h - A training run on the disk ---------------------------===//
+//
+// Part of tbc. Plain C++. A checkpoint is a folder step-00000012 with
+//   rank-00003.safetensors   the pieces of parameters, states and optimizer states that no lower
+//                            rank holds as well; one file per rank, by the tensors' names
+//   index.json               what they are pieces of: mesh, and per tensor type and piece, as in a
+//                            Program; bytes and SHA-256 of every file; where the run was
+// It is written beside and renamed when all of it is on the disk, so that what has the name is
+// whole. Any Program of the same tensors can be loaded from it: elements are found by their index
+// in the whole tensor.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_CHECKPOINT_CHECKPOINT_H
+#define TBC_RUNTIME_CHECKPOINT_CHECKPOINT_H
+
+#include "runtime/checkpoint/Safetensors.h"
+#include "runtime/comm/Communicator.h"
+#include "runtime/exec/Executor.h"
+
+#include <memory>
+#include <optional>
+
+namespace tbc::checkpoint {
+
+/// Where a run is, besides its tensors. Random numbers need no more: they are keyed by seed, step
+/// and element.
+struct Progress {
+  int64_t step = 0; // the last one that is done
+  int64_t globalBatch = 0;
+  uint64_t dataSeed = 0;
+  bool isShuffled = true;
+};
+
+/// Writes a checkpoint of `progress.step` into `folder` and then removes all but the `keep` latest
+/// (0: none is removed). All ranks call it. Errors, on all ranks alike: Other, where a rank could
+/// not write, with its reason; earlier checkpoints stay as they were.
+Status save(const std::string &folder, const program::Program &program,
+            const runtime::Executor &executor, kernels::Arith arith, const Progress &progress,
+            int64_t keep, comm::Communicator &communicator);
+
+/// The path of the latest checkpoint in `folder`, or nothing.
+std::optional<std::string> latest(const std::string &folder);
+
+/// A tensor as the index describes it.
+struct StoredTensor {
+  std::string name;
+  program::Role role = program::Role::Parameter;
+  kernels::TensorType type;
+  program::Piece piece;
+  std::vector<int64_t> writers; // ranks whose files have a piece
+};
+
+/// A checkpoint opened for reading. Errors of everything here: CheckpointUnreadable, naming the
+/// file.
+class Checkpoint {
+public:
+  static Result<Checkpoint> open(const std::string &path);
+
+  const Progress &progress() const { return where; }
+  kernels::Arith arith() const { return heldIn; }
+  const std::vector<StoredTensor> &tensors() const { return stored; }
+
+  /// The elements at `indices` (-1: padding, 0) of the tensor called `name`, as a tensor of type
+  /// `local`. Files are checked against their hash when first read.
+  Result<kernels::Tensor> piece(const std::string &name, const kernels::TensorType &whole,
+                                const std::vector<int64_t> &indices,
+                                const kernels::TensorType &local);
+
+private:
+  Checkpoint() = default;
+  struct Shard {
+    std::string file, sha256;
+    int64_t bytes = 0;
+    std::shared_ptr<SafetensorsFile> content;
+  };
+  Result<std::shared_ptr<SafetensorsFile>> shard(int64_t rank);
+  Error damaged(const std::string &why) const;
+
+  std::string path;
+  Progress where;
+  kernels::Arith heldIn = kernels::Arith::Native;
+  program::Mesh mesh;
+  std::vector<Shard> shards; // by rank
+  std::vector<StoredTensor> stored;
+};
+
+/// Sets everything that `executor` keeps between steps. Errors: also Usage, where the checkpoint is
+/// of another model, optimizer or arithmetic.
+Status load(Checkpoint &checkpoint, const program::Program &program, runtime::Executor &executor,
+            kernels::Arith arith);
+
+/// Writes the parameters and states of a checkpoint, whole, to one file; optimizer states too where
+/// asked for. Errors: as above; Other where it cannot be written.
+Status consolidate(const std::string &path, const std::string &output, bool withOptimizer);
+
+} // namespace tbc::checkpoint
+
+#endif // TBC_RUNTIME_CHECKPOINT_CHECKPOINT_H

@@ -1,0 +1,136 @@
+//===- Safetensors.cpp - Tensors in a file ---------------------------------===//
+
+#include "runtime/checkpoint/Safetensors.h"
+#include "runtime/checkpoint/DurableFile.h"
+#include "runtime/comm/Wire.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace tbc::checkpoint {
+
+using Json = nlohmann::ordered_json;
+using kernels::Arith;
+using kernels::DType;
+
+std::string storedType(DType dtype, Arith arith) {
+  if (kernels::isFloat(dtype) && arith != Arith::Native)
+    return arith == Arith::F64 ? "F64" : "U64";
+  std::string name(kernels::name(dtype));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return toupper(c); });
+  return name;
+}
+
+/// 0 for a type that there is none of.
+static int64_t widthOf(const std::string &stored) {
+  static const std::map<std::string, int64_t> widths = {
+      {"F64", 8}, {"F32", 4}, {"BF16", 2}, {"F16", 2}, {"I64", 8}, {"U64", 8},
+      {"I32", 4}, {"I16", 2}, {"I8", 1},   {"U8", 1},  {"BOOL", 1}};
+  auto found = widths.find(stored);
+  return found == widths.end() ? 0 : found->second;
+}
+
+static std::string lengthText(uint64_t length) {
+  std::string text;
+  for (int i = 0; i < 8; ++i)
+    text += char(length >> (8 * i) & 0xff);
+  return text;
+}
+
+Status writeSafetensors(const std::string &path, std::vector<Entry> entries,
+                        const std::map<std::string, std::string> &metadata,
+                        const std::function<Result<std::vector<unsigned char>>(size_t)> &content) {
+  Json header = Json::object();
+  if (!metadata.empty())
+    header["__metadata__"] = metadata;
+  int64_t end = 0;
+  for (Entry &entry : entries) {
+    entry.bytes = kernels::numElements(entry.shape) * widthOf(entry.dtype);
+    header[entry.name] = {
+        {"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {end, end + entry.bytes}}};
+    end += entry.bytes;
+  }
+  std::string text = header.dump();
+  text.append((8 - text.size() % 8) % 8, ' '); // elements begin at a multiple of 8
+
+  Result<DurableFile> file = DurableFile::create(path);
+  if (!file)
+    return file.error();
+  if (Status status = file->write(lengthText(text.size()) + text); !status)
+    return status;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    Result<std::vector<unsigned char>> bytes = content(i);
+    if (!bytes)
+      return bytes.error();
+    if (int64_t(bytes->size()) != entries[i].bytes)
+      return Error{ErrorCode::Other, path + ": \"" + entries[i].name + "\" has " +
+                                         std::to_string(bytes->size()) + " bytes, not " +
+                                         std::to_string(entries[i].bytes)};
+    if (Status status = file->write({reinterpret_cast<const char *>(bytes->data()), bytes->size()});
+        !status)
+      return status;
+  }
+  return file->finish();
+}
+
+Result<SafetensorsFile> readSafetensors(const std::string &path) {
+  auto damaged = [&](const std::string &why) {
+    return Error{ErrorCode::CheckpointUnreadable, path + " is damaged: " + why};
+  };
+  SafetensorsFile result;
+  auto opened = data::MappedFile::open(path, ErrorCode::CheckpointUnreadable);
+  if (!opened)
+    return opened.error();
+  result.file = *opened;
+  std::string_view text = result.file.text();
+  uint64_t length = 0;
+  for (size_t i = 0; i < 8 && i < text.size(); ++i)
+    length |= uint64_t(static_cast<unsigned char>(text[i])) << (8 * i);
+  if (text.size() < 8 || length > text.size() - 8 || length > 100000000)
+    return damaged("its header is cut off at byte " + std::to_string(text.size()));
+  Json header = Json::parse(text.substr(8, length), nullptr, false);
+  if (!header.is_object())
+    return damaged("its header is no JSON object");
+  int64_t begin = int64_t(8 + length), size = int64_t(text.size()) - begin, covered = 0;
+  for (const auto &[name, json] : header.items()) {
+    if (name == "__metadata__") {
+      for (const auto &[key, value] : json.items())
+        result.metadata[key] = value.is_string() ? value.get<std::string>() : value.dump();
+      continue;
+    }
+    Entry entry;
+    entry.name = name;
+    bool isWell = json.is_object() && json.contains("dtype") && json["dtype"].is_string() &&
+                  json.contains("shape") && json["shape"].is_array() &&
+                  json.contains("data_offsets") && json["data_offsets"].is_array() &&
+                  json["data_offsets"].size() == 2 && json["data_offsets"][0].is_number_integer() &&
+                  json["data_offsets"][1].is_number_integer();
+    if (!isWell)
+      return damaged("its entry \"" + name + "\" is malformed");
+    entry.dtype = json["dtype"].get<std::string>();
+    int64_t bytes = widthOf(entry.dtype);
+    bool fits = bytes > 0;
+    for (const Json &dim : json["shape"]) {
+      fits = fits && dim.is_number_integer() && dim.get<int64_t>() >= 0 &&
+             !__builtin_mul_overflow(bytes, dim.get<int64_t>(), &bytes);
+      if (fits)
+        entry.shape.push_back(dim.get<int64_t>());
+    }
+    int64_t from = json["data_offsets"][0].get<int64_t>();
+    int64_t to = json["data_offsets"][1].get<int64_t>();
+    if (!fits || from < 0 || to < from || to > size || to - from != bytes)
+      return damaged("its entry \"" + name + "\" does not fit its " + std::to_string(text.size()) +
+                     " bytes");
+    entry.offset = begin + from;
+    entry.bytes = bytes;
+    covered += bytes;
+    result.entries[name] = std::move(entry);
+  }
+  if (covered != size)
+    return damaged("its entries take " + std::to_string(covered) + " of " + std::to_string(size) +
+                   " bytes");
+  return result;
+}
+
+} // namespace tbc::checkpoint

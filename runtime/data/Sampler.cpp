@@ -1,0 +1,54 @@
+//===- Sampler.cpp - Which samples a step takes ----------------------------===//
+
+#include "runtime/data/Sampler.h"
+#include "runtime/kernels/Random.h"
+
+#include <numeric>
+
+namespace tbc::data {
+
+Result<Sampler> Sampler::create(int64_t numSamples, int64_t globalBatch, bool isShuffled,
+                                uint64_t seed) {
+  if (numSamples > 0 && numSamples < globalBatch)
+    return Error{ErrorCode::Usage, "--data: there are " + std::to_string(numSamples) +
+                                       " samples, and a global batch takes " +
+                                       std::to_string(globalBatch)};
+  Sampler sampler;
+  sampler.numSamples = numSamples;
+  sampler.globalBatch = globalBatch;
+  sampler.stepsPerEpoch = numSamples / globalBatch;
+  sampler.isShuffled = isShuffled;
+  sampler.seed = seed;
+  return sampler;
+}
+
+int64_t Sampler::epoch(int64_t step) const {
+  return numSamples == 0 ? 0 : (step - 1) / stepsPerEpoch;
+}
+
+int64_t Sampler::sample(int64_t step, int64_t place) {
+  if (numSamples == 0)
+    return (step - 1) * globalBatch + place;
+  int64_t index = (step - 1) % stepsPerEpoch * globalBatch + place;
+  if (!isShuffled)
+    return index;
+  if (epoch(step) != shuffledEpoch)
+    shuffle(epoch(step));
+  return order[size_t(index)];
+}
+
+/// Fisher and Yates, by Philox at (position, epoch).
+void Sampler::shuffle(int64_t epoch) {
+  order.resize(size_t(numSamples));
+  std::iota(order.begin(), order.end(), int64_t(0));
+  for (uint64_t i = uint64_t(numSamples) - 1; i > 0; --i) {
+    auto words = kernels::philox({uint32_t(i), uint32_t(i >> 32), uint32_t(epoch), 0x53616d70},
+                                 {uint32_t(seed), uint32_t(seed >> 32)});
+    // 64 random bits over at most 2^63 places: the bias is below 2^-20 for any set of 2^44 samples.
+    uint64_t random = uint64_t(words[0]) << 32 | words[1];
+    std::swap(order[i], order[random % (i + 1)]);
+  }
+  shuffledEpoch = epoch;
+}
+
+} // namespace tbc::data

@@ -1,0 +1,40 @@
+//===- LearningRate.h - The learning rate of a step ------------------------===//
+//
+// Part of tbc. Plain C++.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_TRAIN_LEARNINGRATE_H
+#define TBC_RUNTIME_TRAIN_LEARNINGRATE_H
+
+#include "runtime/abi/Status.h"
+
+#include <cstdint>
+#include <string>
+
+namespace tbc::train {
+
+struct LearningRate {
+  enum class Schedule { Constant, Linear, Cosine };
+
+  double peak = 1e-3, least = 0;
+  Schedule schedule = Schedule::Constant;
+  int64_t warmupSteps = 0;
+  /// The step at which Linear and Cosine reach `least`.
+  int64_t totalSteps = 1;
+
+  /// The rate of step `step`, from 1. With w = warmupSteps, T = totalSteps:
+  ///   step <= w          peak * step / w
+  ///   Constant           peak
+  ///   step > T           least
+  ///   Linear, Cosine     least + (peak - least) * f,  x = (step - w) / (T - w),
+  ///                      f = 1 - x or (1 + cos(pi * x)) / 2
+  double at(int64_t step) const;
+};
+
+/// "constant", "linear" or "cosine". Errors: Usage.
+Result<LearningRate::Schedule> parseSchedule(const std::string &text);
+
+} // namespace tbc::train
+
+#endif // TBC_RUNTIME_TRAIN_LEARNINGRATE_H

@@ -1,0 +1,81 @@
+//===- Manifest.h - What a run needs besides the Program -------------------===//
+//
+// Part of tbc. Plain C++. `tbc compile` writes it beside the Program, as run.json: what the inputs
+// are, and where the model's file has the initial values, so that whoever runs reads no ONNX.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_TRAIN_MANIFEST_H
+#define TBC_RUNTIME_TRAIN_MANIFEST_H
+
+#include "runtime/abi/Status.h"
+#include "runtime/kernels/Tensor.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tbc::train {
+
+/// What an input tensor of the Program holds.
+enum class InputKind {
+  Data,
+  Label,
+  Step,  ///< the number of the step, from 1
+  Sample ///< the places of the micro-batch's samples in the global batch, from 0
+};
+
+struct Input {
+  std::string name; // of the Program's tensor
+  InputKind kind = InputKind::Data;
+  /// The dim of the tensor along which samples lie; -1 if none does (Step).
+  int batchDim = 0;
+  /// Of integers: what they stay below; 0: any. Of labels: the one that does not count.
+  int64_t below = 0;
+  std::optional<int64_t> ignored;
+};
+
+/// How a parameter starts where it is not read from a file.
+enum class Start { Normal, Ones, Zeros };
+
+/// An initialiser of the model.
+struct Initializer {
+  std::string name;
+  kernels::TensorType type; // in the file; the Program's may be larger, with zeros behind
+  Start start = Start::Normal;
+  int file = -1; // index in `files`, -1: the model comes without its weights
+  int64_t offset = 0, bytes = 0;
+  /// 16-bit floats as protobuf varints of their bits, instead of little-endian elements.
+  bool isVarint = false;
+};
+
+/// A file that holds initial values.
+struct SourceFile {
+  std::string path; // relative to the folder of the manifest, or absolute
+  int64_t bytes = 0;
+  std::string sha256;
+};
+
+struct Manifest {
+  std::string programHash; // SHA-256 of the Program's file
+  /// Tokens of a sample, for tokens per second; 0 if samples have none.
+  int64_t tokensPerSample = 0;
+  std::vector<Input> inputs;
+  std::vector<SourceFile> files;
+  std::vector<Initializer> initializers;
+};
+
+inline constexpr int manifestVersion = 1;
+inline constexpr const char *manifestFile = "run.json";
+inline constexpr const char *programFile = "program.json";
+
+/// Canonical JSON.
+std::string writeManifest(const Manifest &manifest);
+
+/// The inverse. Errors: Usage, naming the field, for anything else.
+Result<Manifest> readManifest(std::string_view text);
+
+} // namespace tbc::train
+
+#endif // TBC_RUNTIME_TRAIN_MANIFEST_H

@@ -1,0 +1,195 @@
+//===- Weights.cpp - Where parameters start --------------------------------===//
+
+#include "runtime/train/Weights.h"
+#include "runtime/abi/Sha256.h"
+#include "runtime/kernels/Random.h"
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+namespace tbc::train {
+
+using kernels::DType;
+using kernels::Shape;
+using kernels::Tensor;
+
+Weights::Weights(const Manifest &manifest, kernels::Arith arith)
+    : manifest(manifest), arith(arith) {
+  for (size_t i = 0; i < manifest.initializers.size(); ++i)
+    byName[manifest.initializers[i].name] = i;
+}
+
+/// 16-bit floats from the varints of their bits.
+static std::optional<std::vector<uint16_t>> decodeVarints(const unsigned char *bytes, int64_t size,
+                                                          int64_t count) {
+  std::vector<uint16_t> values;
+  uint64_t value = 0;
+  int shift = 0;
+  for (int64_t i = 0; i < size; ++i) {
+    if (shift > 63)
+      return std::nullopt;
+    value |= uint64_t(bytes[i] & 0x7f) << shift;
+    shift += 7;
+    if (bytes[i] & 0x80)
+      continue;
+    values.push_back(uint16_t(value));
+    value = 0;
+    shift = 0;
+  }
+  if (shift != 0 || int64_t(values.size()) != count)
+    return std::nullopt;
+  return values;
+}
+
+Result<Weights> Weights::open(const Manifest &manifest, const std::string &folder,
+                              kernels::Arith arith, bool checksHashes) {
+  Weights weights(manifest, arith);
+  for (const Initializer &initializer : manifest.initializers)
+    if (initializer.file < 0)
+      return Error{ErrorCode::Usage,
+                   "the model has no data for \"" + initializer.name +
+                       "\"; start from random weights with --init-weights SEED, or compile again "
+                       "where the model's weights are"};
+  for (const SourceFile &source : manifest.files) {
+    std::string path = (std::filesystem::path(folder) / source.path).lexically_normal().string();
+    Result<data::MappedFile> file = data::MappedFile::open(path, ErrorCode::Usage);
+    if (!file)
+      return Error{ErrorCode::Usage, file.error().message +
+                                         " (it has the initial weights; compile again where it is, "
+                                         "or start with --init-weights SEED)"};
+    if (int64_t(file->size()) != source.bytes)
+      return Error{ErrorCode::Usage, path + " has changed since the Program was compiled: " +
+                                         std::to_string(file->size()) + " bytes, then " +
+                                         std::to_string(source.bytes) + "; compile again"};
+    if (checksHashes && sha256Hex(file->text()) != source.sha256)
+      return Error{ErrorCode::Usage, path + " has changed since the Program was compiled: another "
+                                            "SHA-256; compile again"};
+    weights.files.push_back(std::move(*file));
+  }
+  for (size_t i = 0; i < manifest.initializers.size(); ++i) {
+    const Initializer &initializer = manifest.initializers[i];
+    if (!initializer.isVarint)
+      continue;
+    auto values = decodeVarints(weights.files[initializer.file].data() + initializer.offset,
+                                initializer.bytes, kernels::numElements(initializer.type.shape));
+    if (!values)
+      return Error{ErrorCode::Usage, "the data of \"" + initializer.name +
+                                         "\" has changed since the Program was compiled"};
+    weights.decoded[i] = std::move(*values);
+  }
+  return weights;
+}
+
+Weights Weights::draw(const Manifest &manifest, kernels::Arith arith, uint64_t seed) {
+  Weights weights(manifest, arith);
+  weights.isDrawn = true;
+  weights.seed = seed;
+  return weights;
+}
+
+Result<double> Weights::fromFile(size_t number, int64_t element) const {
+  const Initializer &initializer = manifest.initializers[number];
+  DType dtype = initializer.type.dtype;
+  if (initializer.isVarint) {
+    uint16_t bits = decoded.at(number)[size_t(element)];
+    return double(dtype == DType::BF16 ? kernels::decodeBF16(bits) : kernels::decodeF16(bits));
+  }
+  const unsigned char *bytes =
+      files[initializer.file].data() + initializer.offset + element * kernels::byteWidth(dtype);
+  auto as = [&](auto value) {
+    std::memcpy(&value, bytes, sizeof value);
+    return value;
+  };
+  switch (dtype) {
+  case DType::F64:
+    return as(double());
+  case DType::F32:
+    return double(as(float()));
+  case DType::BF16:
+    return double(kernels::decodeBF16(as(uint16_t())));
+  case DType::F16:
+    return double(kernels::decodeF16(as(uint16_t())));
+  case DType::I64:
+    return double(as(int64_t()));
+  case DType::I32:
+    return double(as(int32_t()));
+  case DType::I16:
+    return double(as(int16_t()));
+  case DType::I8:
+    return double(as(int8_t()));
+  case DType::U8:
+  case DType::Bool:
+    return double(as(uint8_t()));
+  }
+  return Error{ErrorCode::Other, "an element type without a meaning"};
+}
+
+double Weights::drawn(size_t number, int64_t element) const {
+  const Initializer &initializer = manifest.initializers[number];
+  if (initializer.start != Start::Normal)
+    return initializer.start == Start::Ones ? 1 : 0;
+  // Box and Muller, of one counter per element.
+  std::array<uint32_t, 4> words = kernels::philox(
+      {uint32_t(element), uint32_t(uint64_t(element) >> 32), uint32_t(number), 0x57656967},
+      {uint32_t(seed), uint32_t(seed >> 32)});
+  double u = (double(words[0]) + 1) / 4294967296.0; // in (0, 1]
+  double v = double(words[1]) / 4294967296.0;
+  const Shape &shape = initializer.type.shape;
+  double first = shape.empty() ? 1 : double(shape[0]);
+  double others = double(kernels::numElements(shape)) / std::max(first, 1.0);
+  double deviation = std::sqrt(2 / (first + others));
+  return float(deviation * std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v));
+}
+
+/// The number in a tensor of `inner` shape of element `index` of a tensor of `outer` shape, of
+/// which it is the corner; -1 outside.
+static int64_t within(int64_t index, const Shape &outer, const Shape &inner) {
+  int64_t number = 0, stride = 1;
+  for (size_t d = outer.size(); d-- > 0;) {
+    int64_t at = index % outer[d];
+    index /= outer[d];
+    if (at >= inner[d])
+      return -1;
+    number += at * stride;
+    stride *= inner[d];
+  }
+  return number;
+}
+
+Result<Tensor> Weights::piece(const program::GlobalTensor &tensor,
+                              const std::vector<int64_t> &indices,
+                              const kernels::TensorType &local) const {
+  auto found = byName.find(tensor.initializer);
+  if (found == byName.end())
+    return Error{ErrorCode::Usage, "the Program's run.json does not have it; compile again"};
+  const Initializer &initializer = manifest.initializers[found->second];
+  const Shape &outer = tensor.type.shape, &inner = initializer.type.shape;
+  bool fits = outer.size() == inner.size();
+  for (size_t d = 0; fits && d < outer.size(); ++d)
+    fits = inner[d] <= outer[d];
+  if (!fits)
+    return Error{ErrorCode::Usage, "the Program's run.json has it with another shape, " +
+                                       toString(initializer.type) + "; compile again"};
+  std::vector<double> values(indices.size(), 0);
+  for (size_t i = 0; i < indices.size(); ++i) {
+    int64_t element = indices[i] < 0 ? -1 : within(indices[i], outer, inner);
+    if (element < 0)
+      continue;
+    if (isDrawn) {
+      values[i] = drawn(found->second, element);
+      continue;
+    }
+    Result<double> value = fromFile(found->second, element);
+    if (!value)
+      return value.error();
+    values[i] = *value;
+  }
+  if (values.empty())
+    return Tensor::zeros(local, arith);
+  if (kernels::isFloat(local.dtype))
+    return Tensor::fromDoubles(local, arith, values);
+  return Tensor::fromInts(local, std::vector<int64_t>(values.begin(), values.end()));
+}
+
+} // namespace tbc::train

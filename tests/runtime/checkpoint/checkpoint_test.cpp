@@ -1,0 +1,311 @@
+//===- checkpoint_test.cpp - A training run on the disk --------------------===//
+
+#include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/comm/SimulatedWorld.h"
+#include "tests/runtime/support/MlpProgram.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+namespace tbc::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using kernels::Arith;
+using kernels::DType;
+using kernels::Tensor;
+using program::MlpOptions;
+using testing::HasSubstr;
+
+/// Small numbers, the same for the same name and element.
+std::vector<double> valuesOf(const std::string &name, int64_t count) {
+  uint64_t state = 17;
+  for (char c : name)
+    state = state * 31 + uint64_t(c);
+  std::vector<double> values;
+  for (int64_t i = 0; i < count; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    values.push_back((double(state >> 40 & 255) - 127.5) / 256);
+  }
+  return values;
+}
+
+Tensor tensorOf(const std::string &name, kernels::Shape shape, Arith arith) {
+  int64_t count = kernels::numElements(shape);
+  return Tensor::fromDoubles({DType::F32, std::move(shape)}, arith, valuesOf(name, count));
+}
+
+/// All ranks of a program, as threads; what one does is done by all.
+class Job {
+public:
+  Job(const MlpOptions &options, Arith arith)
+      : options(options), arith(arith), program(program::mlpProgram(options)) {
+    for (int64_t rank = 0; rank < program.mesh.numRanks(); ++rank)
+      executors.push_back(std::move(*runtime::Executor::create(program, rank, arith)));
+  }
+
+  Status onAll(const std::function<Status(runtime::Executor &, comm::Communicator &)> &body) {
+    comm::SimulatedWorld world(int64_t(executors.size()));
+    std::vector<Status> results(executors.size());
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < executors.size(); ++rank)
+      threads.emplace_back([&, rank] {
+        results[rank] = body(executors[rank], world.communicator(int64_t(rank)));
+        world.finish(int64_t(rank));
+      });
+    for (std::thread &thread : threads)
+      thread.join();
+    for (const Status &status : results)
+      if (!status)
+        return status;
+    return Status::ok();
+  }
+  Status init() {
+    return onAll([&](runtime::Executor &executor, comm::Communicator &) {
+      return executor.load([&](const std::string &name) {
+        return tensorOf(name, {options.width, options.width}, arith);
+      });
+    });
+  }
+  Status step(int64_t number) {
+    runtime::StepInputs inputs;
+    inputs.learningRate = 0.0625;
+    for (int64_t m = 0; m < options.microBatches; ++m) {
+      auto &batch = inputs.microBatches.emplace_back();
+      for (const char *name : {"x", "t"}) {
+        std::string key = std::string(name) + std::to_string(number) + "." + std::to_string(m);
+        batch[name] = tensorOf(key, {options.samples, options.width}, arith);
+      }
+    }
+    return onAll([&](runtime::Executor &executor, comm::Communicator &communicator) {
+      return executor.runStep(communicator, inputs);
+    });
+  }
+  Status save(const std::string &folder, int64_t step, int64_t keep = 0) {
+    Progress progress;
+    progress.step = step;
+    progress.globalBatch = options.samples * options.microBatches;
+    return onAll([&](runtime::Executor &executor, comm::Communicator &communicator) {
+      return checkpoint::save(folder, program, executor, arith, progress, keep, communicator);
+    });
+  }
+  Status load(const std::string &path) {
+    return onAll([&](runtime::Executor &executor, comm::Communicator &) -> Status {
+      auto checkpoint = Checkpoint::open(path);
+      if (!checkpoint)
+        return checkpoint.error();
+      return checkpoint::load(*checkpoint, program, executor, arith);
+    });
+  }
+  /// Every element that some rank keeps, by tensor and index.
+  std::map<std::string, std::map<int64_t, std::vector<double>>> state() const {
+    std::map<std::string, std::map<int64_t, std::vector<double>>> all;
+    for (const runtime::Executor &executor : executors)
+      for (size_t t = 0; t < program.tensors.size(); ++t) {
+        const program::GlobalTensor &tensor = program.tensors[t];
+        Tensor held = executor.held(int(t));
+        if (!held || tensor.role == program::Role::Gradient)
+          continue;
+        std::vector<int64_t> indices = program::ownedIndices(
+            program.mesh, tensor.piece, program.mesh.coordinates(executor.rank()));
+        std::vector<double> values = held.toDoubles();
+        for (size_t i = 0; i < indices.size(); ++i)
+          if (indices[i] >= 0)
+            all[tensor.name][indices[i]] = {values[i]};
+      }
+    return all;
+  }
+
+  MlpOptions options;
+  Arith arith;
+  program::Program program;
+  std::vector<runtime::Executor> executors;
+};
+
+MlpOptions plan(int pp, int64_t dp, int64_t tp, int zero) {
+  MlpOptions options;
+  options.numLayers = 4;
+  options.pp = pp;
+  options.dp = dp;
+  options.tp = tp;
+  options.zero = zero;
+  options.microBatches = 2;
+  return options;
+}
+
+class Checkpoints : public testing::Test {
+protected:
+  void SetUp() override {
+    folder = (fs::temp_directory_path() / "tbc-ckpt-XXXXXX").string();
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  }
+  void TearDown() override { fs::remove_all(folder); }
+  std::string folder;
+};
+
+TEST_F(Checkpoints, ARunGoesOnAsIfItHadNotStopped) {
+  for (Arith arith : {Arith::Native, Arith::F64, Arith::Residue61}) {
+    Job whole(plan(2, 2, 1, 1), arith), first(plan(2, 2, 1, 1), arith),
+        second(plan(2, 2, 1, 1), arith);
+    ASSERT_TRUE(whole.init() && first.init());
+    for (int64_t step : {1, 2, 3, 4})
+      ASSERT_TRUE(bool(whole.step(step)));
+    ASSERT_TRUE(first.step(1) && first.step(2));
+    Status saved = first.save(folder + "/a", 2);
+    ASSERT_TRUE(bool(saved)) << saved.error().message;
+    Status loaded = second.load(*latest(folder + "/a"));
+    ASSERT_TRUE(bool(loaded)) << loaded.error().message;
+    EXPECT_EQ(second.state(), first.state());
+    ASSERT_TRUE(second.step(3) && second.step(4));
+    EXPECT_EQ(second.state(), whole.state());
+    fs::remove_all(folder + "/a");
+  }
+}
+
+TEST_F(Checkpoints, AnotherPlanFindsItsElements) {
+  const MlpOptions plans[] = {plan(1, 1, 1, 0), plan(1, 4, 1, 3), plan(2, 2, 1, 1),
+                              plan(1, 2, 2, 0), plan(4, 1, 1, 0), plan(2, 1, 3, 0)};
+  for (const MlpOptions &from : plans) {
+    Job writer(from, Arith::Residue61);
+    ASSERT_TRUE(writer.init() && writer.step(1));
+    ASSERT_TRUE(bool(writer.save(folder + "/a", 1)));
+    for (const MlpOptions &to : plans) {
+      Job reader(to, Arith::Residue61);
+      Status loaded = reader.load(*latest(folder + "/a"));
+      ASSERT_TRUE(bool(loaded)) << loaded.error().message;
+      EXPECT_EQ(reader.state(), writer.state());
+    }
+    fs::remove_all(folder + "/a");
+  }
+}
+
+TEST_F(Checkpoints, EveryElementIsWrittenOnce) {
+  Job job(plan(2, 2, 1, 0), Arith::Native); // replicas over dp
+  ASSERT_TRUE(job.init() && job.save(folder, 1));
+  int64_t bytes = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    auto file = readSafetensors(folder + "/step-00000001/rank-0000" + std::to_string(rank) +
+                                ".safetensors");
+    ASSERT_TRUE(bool(file));
+    for (const auto &[name, entry] : file->entries)
+      bytes += entry.bytes;
+  }
+  int64_t expected = 0;
+  for (const program::GlobalTensor &tensor : job.program.tensors)
+    if (tensor.role == program::Role::Parameter || tensor.role == program::Role::OptimizerState)
+      expected += program::sizeBytes(tensor.type);
+  EXPECT_EQ(bytes, expected);
+}
+
+TEST_F(Checkpoints, OldOnesGo) {
+  Job job(plan(1, 2, 1, 0), Arith::Native);
+  ASSERT_TRUE(bool(job.init()));
+  for (int64_t step : {5, 10, 15, 200})
+    ASSERT_TRUE(bool(job.save(folder, step, 2)));
+  std::vector<std::string> names;
+  for (const auto &entry : fs::directory_iterator(folder))
+    names.push_back(entry.path().filename());
+  EXPECT_THAT(names, testing::UnorderedElementsAre("step-00000015", "step-00000200"));
+  EXPECT_THAT(*latest(folder), HasSubstr("step-00000200"));
+  EXPECT_FALSE(latest(folder + "/none"));
+}
+
+TEST_F(Checkpoints, UnfinishedOnesAreNotTaken) {
+  Job job(plan(1, 2, 1, 0), Arith::Native);
+  ASSERT_TRUE(job.init() && job.save(folder, 1));
+  fs::create_directory(folder + "/step-00000002.tmp");
+  EXPECT_THAT(*latest(folder), HasSubstr("step-00000001"));
+  // What is left of them does not disturb.
+  ASSERT_TRUE(bool(job.save(folder, 2)));
+  EXPECT_FALSE(fs::exists(folder + "/step-00000002.tmp"));
+}
+
+TEST_F(Checkpoints, DamageIsFoundAndNamed) {
+  Job job(plan(1, 2, 1, 3), Arith::Native);
+  ASSERT_TRUE(job.init() && job.save(folder, 1));
+  std::string path = folder + "/step-00000001";
+  for (const char *name : {"index.json", "rank-00000.safetensors", "rank-00001.safetensors"}) {
+    std::string file = path + "/" + name;
+    std::ifstream in(file, std::ios::binary);
+    std::string whole(std::istreambuf_iterator<char>(in), {});
+    auto errorWith = [&](const std::string &text) {
+      std::ofstream(file, std::ios::binary) << text;
+      Status loaded = job.load(path);
+      EXPECT_FALSE(bool(loaded));
+      return loaded ? Error{} : loaded.error();
+    };
+    std::string flipped = whole;
+    flipped[whole.size() / 2] ^= 4;
+    for (const std::string &text : {whole.substr(0, whole.size() - 3), whole.substr(0, 5), flipped,
+                                    std::string(), whole + "x"}) {
+      Error error = errorWith(text);
+      EXPECT_EQ(error.code, ErrorCode::CheckpointUnreadable);
+      EXPECT_THAT(error.message, HasSubstr(file));
+    }
+    fs::remove(file);
+    Status missing = job.load(path);
+    ASSERT_FALSE(bool(missing));
+    EXPECT_EQ(missing.error().code, ErrorCode::CheckpointUnreadable);
+    std::ofstream(file, std::ios::binary) << whole;
+  }
+  EXPECT_TRUE(bool(job.load(path)));
+}
+
+TEST_F(Checkpoints, AnotherModelIsRefused) {
+  Job job(plan(1, 1, 1, 0), Arith::Native);
+  ASSERT_TRUE(job.init() && job.save(folder, 1));
+  MlpOptions wide = plan(1, 1, 1, 0), deep = wide;
+  wide.width = 12;
+  deep.numLayers = 6;
+  for (const MlpOptions &options : {wide, deep}) {
+    Status loaded = Job(options, Arith::Native).load(*latest(folder));
+    ASSERT_FALSE(bool(loaded));
+    EXPECT_EQ(loaded.error().code, ErrorCode::Usage);
+  }
+  Status loaded = Job(plan(1, 1, 1, 0), Arith::F64).load(*latest(folder));
+  EXPECT_THAT(loaded.error().message, HasSubstr("--arith"));
+}
+
+TEST_F(Checkpoints, AFullDiskLosesNothing) {
+  Job job(plan(1, 2, 1, 0), Arith::Native);
+  ASSERT_TRUE(job.init() && job.save(folder, 1));
+  // A folder in the way of a rank's file.
+  fs::create_directories(folder + "/blocked");
+  std::ofstream(folder + "/blocked/file") << "x";
+  Status failed = job.save(folder + "/blocked/file", 2);
+  ASSERT_FALSE(bool(failed));
+  EXPECT_EQ(failed.error().code, ErrorCode::Other);
+  EXPECT_THAT(failed.error().message, HasSubstr("rank 0"));
+  EXPECT_TRUE(bool(job.load(*latest(folder))));
+}
+
+TEST_F(Checkpoints, PiecesAreJoined) {
+  Job job(plan(2, 2, 1, 3), Arith::Native);
+  ASSERT_TRUE(job.init() && job.step(1) && job.save(folder, 1));
+  std::string output = folder + "/all.safetensors";
+  Status joined = consolidate(*latest(folder), output, false);
+  ASSERT_TRUE(bool(joined)) << joined.error().message;
+  auto file = readSafetensors(output);
+  ASSERT_TRUE(bool(file));
+  EXPECT_EQ(file->entries.size(), 4u);
+  auto state = job.state();
+  for (const auto &[name, entry] : file->entries) {
+    EXPECT_EQ(entry.shape, (kernels::Shape{6, 6}));
+    for (int64_t i = 0; i < 36; ++i) {
+      float value = 0;
+      std::memcpy(&value, file->elements(entry) + 4 * i, 4);
+      EXPECT_EQ(value, state.at(name).at(i)[0]);
+    }
+  }
+  ASSERT_TRUE(bool(consolidate(*latest(folder), output, true)));
+  EXPECT_EQ(readSafetensors(output)->entries.size(), 8u);
+  EXPECT_FALSE(bool(consolidate(folder + "/none", output, false)));
+}
+
+} // namespace
+} // namespace tbc::checkpoint

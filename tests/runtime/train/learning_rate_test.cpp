@@ -1,0 +1,54 @@
+//===- learning_rate_test.cpp - The learning rate of a step ----------------===//
+
+#include "runtime/train/LearningRate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace tbc::train {
+namespace {
+
+LearningRate rate(LearningRate::Schedule schedule) {
+  LearningRate result;
+  result.peak = 1;
+  result.least = 0.1;
+  result.schedule = schedule;
+  result.warmupSteps = 4;
+  result.totalSteps = 14;
+  return result;
+}
+
+TEST(LearningRate, WarmsUp) {
+  for (auto schedule : {LearningRate::Schedule::Constant, LearningRate::Schedule::Linear,
+                        LearningRate::Schedule::Cosine}) {
+    EXPECT_DOUBLE_EQ(rate(schedule).at(1), 0.25);
+    EXPECT_DOUBLE_EQ(rate(schedule).at(4), 1);
+  }
+}
+
+TEST(LearningRate, FollowsItsFormula) {
+  EXPECT_DOUBLE_EQ(rate(LearningRate::Schedule::Constant).at(100), 1);
+  EXPECT_DOUBLE_EQ(rate(LearningRate::Schedule::Linear).at(9), 0.55);
+  EXPECT_DOUBLE_EQ(rate(LearningRate::Schedule::Cosine).at(9), 0.55);
+  EXPECT_NEAR(rate(LearningRate::Schedule::Cosine).at(6),
+              0.1 + 0.9 * (1 + std::cos(0.2 * M_PI)) / 2, 1e-12);
+  for (auto schedule : {LearningRate::Schedule::Linear, LearningRate::Schedule::Cosine}) {
+    EXPECT_DOUBLE_EQ(rate(schedule).at(14), 0.1);
+    EXPECT_DOUBLE_EQ(rate(schedule).at(1000), 0.1);
+  }
+}
+
+TEST(LearningRate, WithoutWarmUpTheFirstStepIsFull) {
+  LearningRate plain;
+  plain.totalSteps = 10;
+  EXPECT_DOUBLE_EQ(plain.at(1), 1e-3);
+}
+
+TEST(LearningRate, NamesAreParsed) {
+  EXPECT_EQ(*parseSchedule("cosine"), LearningRate::Schedule::Cosine);
+  EXPECT_EQ(parseSchedule("cosin").error().code, ErrorCode::Usage);
+}
+
+} // namespace
+} // namespace tbc::train

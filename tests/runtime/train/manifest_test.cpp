@@ -1,0 +1,65 @@
+//===- manifest_test.cpp - What a run needs besides the Program ------------===//
+
+#include "runtime/train/Manifest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tbc::train {
+namespace {
+
+using testing::HasSubstr;
+
+Manifest example() {
+  Manifest manifest;
+  manifest.programHash = "abc";
+  manifest.tokensPerSample = 8;
+  manifest.inputs = {{"x", InputKind::Data, 1, 256, std::nullopt},
+                     {"labels", InputKind::Label, 0, 256, -100},
+                     {"tbc.step", InputKind::Step, -1, 0, std::nullopt}};
+  manifest.files = {{"../m.onnx", 1000, "123"}};
+  manifest.initializers = {{"w", {kernels::DType::F32, {2, 3}}, Start::Normal, 0, 100, 24, false},
+                           {"v", {kernels::DType::F16, {4}}, Start::Ones, 0, 200, 7, true},
+                           {"none", {kernels::DType::F32, {5}}, Start::Zeros, -1, 0, 0, false}};
+  return manifest;
+}
+
+TEST(Manifest, ComesBackTheSame) {
+  std::string text = writeManifest(example());
+  auto read = readManifest(text);
+  ASSERT_TRUE(bool(read)) << read.error().message;
+  EXPECT_EQ(writeManifest(*read), text);
+  EXPECT_EQ(read->inputs[1].ignored, -100);
+  EXPECT_EQ(read->initializers[0].offset, 100);
+}
+
+std::string errorAfter(const std::string &from, const std::string &to) {
+  std::string text = writeManifest(example());
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  text.replace(at, from.size(), to);
+  auto read = readManifest(text);
+  if (read)
+    return "no error";
+  EXPECT_EQ(read.error().code, ErrorCode::Usage);
+  return read.error().message;
+}
+
+TEST(Manifest, WrongOnesAreRefused) {
+  EXPECT_THAT(errorAfter("{", "["), HasSubstr("no JSON"));
+  EXPECT_THAT(errorAfter("\"tbc-run\"", "\"other\""), HasSubstr("no manifest"));
+  EXPECT_THAT(errorAfter("\"version\": 1", "\"version\": 9"), HasSubstr("version 9"));
+  EXPECT_THAT(errorAfter("\"kind\": \"data\"", "\"kind\": \"date\""), HasSubstr("date"));
+  EXPECT_THAT(errorAfter("\"inputs\"", "\"imputs\""), HasSubstr("\"inputs\""));
+  EXPECT_THAT(errorAfter("\"offset\": 100", "\"offset\": 977"), HasSubstr("beyond the end"));
+  EXPECT_THAT(errorAfter("\"offset\": 100", "\"offset\": -1"), HasSubstr("offset"));
+  EXPECT_THAT(errorAfter("\"offset\": 100", "\"offset\": 18446744073709551615"),
+              HasSubstr("offset"));
+  EXPECT_THAT(errorAfter("\"bytes\": 24", "\"bytes\": 20"), HasSubstr("do not make its shape"));
+  EXPECT_THAT(errorAfter("\"file\": 0", "\"file\": 1"), HasSubstr("no file 1"));
+  EXPECT_THAT(errorAfter("\"f32\"", "\"f33\""), HasSubstr("dtype"));
+  EXPECT_THAT(errorAfter("    2,", "    200000000000000000,"), HasSubstr("shape"));
+}
+
+} // namespace
+} // namespace tbc::train

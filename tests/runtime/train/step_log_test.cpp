@@ -1,0 +1,60 @@
+//===- step_log_test.cpp - What a run says about its steps -----------------===//
+
+#include "runtime/train/StepLog.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace tbc::train {
+namespace {
+
+StepReport report(double loss) {
+  StepReport line;
+  line.step = 3;
+  line.loss =
+      kernels::Tensor::fromDoubles({kernels::DType::F64, {}}, kernels::Arith::Native, {loss});
+  line.learningRate = 0.5;
+  line.seconds = 0.25;
+  line.tokensPerSecond = 1234.4;
+  line.epoch = 2;
+  return line;
+}
+
+TEST(StepLog, Lines) {
+  EXPECT_EQ(lineOf(report(1.5), 10, true),
+            "step 3/10  loss 1.500000  lr 0.5  0.250 s  1234 tokens/s");
+  EXPECT_EQ(jsonOf(report(0.1), false),
+            "{\"step\":3,\"loss\":0.10000000000000001,\"lr\":0.5,\"seconds\":0.250000,"
+            "\"samples_per_second\":1234.4,\"epoch\":2}\n");
+  EXPECT_NE(jsonOf(report(NAN), false).find("\"loss\":null"), std::string::npos);
+  StepReport residue = report(0);
+  residue.loss = kernels::Tensor({kernels::DType::F32, {}}, std::vector<kernels::Residue>{{77}});
+  EXPECT_NE(jsonOf(residue, false).find("\"loss_residue\":77,"), std::string::npos);
+}
+
+TEST(StepLog, AResumedLogGoesOnAfterItsCheckpoint) {
+  std::string folder = (std::filesystem::temp_directory_path() / "tbc-log-XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  std::string path = folder + "/log";
+  // The last line was cut off by a kill.
+  std::ofstream(path) << "{\"step\":1,\"loss\":1}\n{\"step\":2,\"loss\":2}\n{\"step\":3,\"lo";
+  {
+    auto log = JsonLog::open(path, 1);
+    ASSERT_TRUE(bool(log));
+    EXPECT_TRUE(log->write("new\n"));
+  }
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_EQ(text.str(), "{\"step\":1,\"loss\":1}\nnew\n");
+  EXPECT_TRUE(bool(JsonLog::open(path, 0)));
+  EXPECT_EQ(std::filesystem::file_size(path), 0u);
+  EXPECT_FALSE(bool(JsonLog::open(folder + "/none/log", 0)));
+  std::filesystem::remove_all(folder);
+}
+
+} // namespace
+} // namespace tbc::train

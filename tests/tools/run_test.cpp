@@ -1,0 +1,476 @@
+//===- run_test.cpp - tbc run: training, faults, checkpoints -----------------===//
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <arpa/inet.h>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <dirent.h>
+#include <filesystem>
+#include <fstream>
+#include <netinet/in.h>
+#include <set>
+#include <sstream>
+#include <string>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+std::string readAll(const fs::path &path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+int codeOf(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status); }
+
+/// Plans and programs are made once, in a folder that all tests share.
+class Run : public testing::Test {
+protected:
+  static void SetUpTestSuite() {
+    shared = (fs::temp_directory_path() / "tbc-run-shared-XXXXXX").string();
+    ASSERT_NE(mkdtemp(shared.data()), nullptr);
+  }
+  static void TearDownTestSuite() { fs::remove_all(shared); }
+
+  void SetUp() override {
+    folder = (fs::temp_directory_path() / "tbc-run-XXXXXX").string();
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  static Outcome shell(const std::string &folder, const std::string &line) {
+    std::string whole = "cd '" + folder + "' && { " + line + "; } >out.txt 2>err.txt </dev/null";
+    Outcome outcome;
+    outcome.code = codeOf(std::system(whole.c_str()));
+    outcome.out = readAll(folder + "/out.txt");
+    outcome.err = readAll(folder + "/err.txt");
+    return outcome;
+  }
+  Outcome shell(const std::string &line) { return shell(folder, line); }
+
+  /// The folder of a compiled program, planned with `flags`.
+  static std::string program(const std::string &model, const std::string &flags) {
+    std::string name = model + " " + flags;
+    for (char &c : name)
+      c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+    std::string path = shared + "/" + name;
+    if (fs::exists(path))
+      return path;
+    std::string file = std::string(TBC_SOURCE_DIR) + "/models/" + model + ".onnx";
+    Outcome made =
+        shell(shared, TBC_PROGRAM " plan " + file + " --batch 8 --precision f32 " + flags +
+                          " -o plan.json && " TBC_PROGRAM " compile plan.json -o '" + path + "'");
+    EXPECT_EQ(made.code, 0) << made.err;
+    return path;
+  }
+  static std::string mlp() { return program("tiny-mlp", "--gpus 4 --mesh dp=2,tp=2"); }
+  static std::string mlpOnTwo() { return program("tiny-mlp", "--gpus 2 --mesh fsdp=2"); }
+
+  Outcome run(const std::string &program, const std::string &flags,
+              const std::string &environment = "") {
+    return shell(environment + " " TBC_RUN_PROGRAM " '" + program + "' " + flags);
+  }
+
+  /// The log without what depends on time.
+  std::string losses(const std::string &log) {
+    std::istringstream lines(readAll(folder + "/" + log));
+    std::string line, text;
+    while (std::getline(lines, line))
+      text += line.substr(0, line.find(",\"seconds\"")) + "\n";
+    return text;
+  }
+
+  /// A run in the background.
+  struct Job {
+    pid_t pid = -1;
+    std::string out, err;
+    int wait() const {
+      int status = 0;
+      waitpid(pid, &status, 0);
+      return codeOf(status);
+    }
+  };
+  Job start(const std::string &program, const std::vector<std::string> &flags) {
+    Job job;
+    job.out = folder + "/job-out.txt";
+    job.err = folder + "/job-err.txt";
+    fs::remove(job.out); // of an earlier one
+    job.pid = fork();
+    if (job.pid == 0) {
+      if (!freopen(job.out.c_str(), "w", stdout) || !freopen(job.err.c_str(), "w", stderr) ||
+          chdir(folder.c_str()) != 0)
+        _exit(99);
+      std::vector<char *> arguments = {const_cast<char *>(TBC_RUN_PROGRAM),
+                                       const_cast<char *>(program.c_str())};
+      for (const std::string &flag : flags)
+        arguments.push_back(const_cast<char *>(flag.c_str()));
+      arguments.push_back(nullptr);
+      execv(TBC_RUN_PROGRAM, arguments.data());
+      _exit(98);
+    }
+    return job;
+  }
+  /// The processes that `parent` started, in order; once there are `count`.
+  static std::vector<pid_t> childrenOf(pid_t parent, size_t count) {
+    std::string path =
+        "/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children";
+    for (int i = 0; i < 2000; ++i) {
+      std::istringstream text(readAll(path));
+      std::vector<pid_t> children;
+      for (pid_t pid = 0; text >> pid;)
+        children.push_back(pid);
+      if (children.size() == count)
+        return children;
+      usleep(5000);
+    }
+    return {};
+  }
+  static void waitForText(const std::string &path, const std::string &word) {
+    for (int i = 0; i < 3000 && readAll(path).find(word) == std::string::npos; ++i)
+      usleep(5000);
+    ASSERT_THAT(readAll(path), HasSubstr(word));
+  }
+  static bool isThere(pid_t pid) {
+    std::string state = readAll("/proc/" + std::to_string(pid) + "/stat");
+    return !state.empty() && state.find(") Z") == std::string::npos;
+  }
+
+  static std::string shared;
+  std::string folder;
+};
+std::string Run::shared;
+
+//===----------------------------------------------------------------------===//
+// Training
+//===----------------------------------------------------------------------===//
+
+TEST_F(Run, EveryPlanTrainsAlike) {
+  std::string reference;
+  for (const char *flags :
+       {"--gpus 1", "--gpus 2 --mesh dp=2", "--gpus 2 --mesh pp=2 --micro-batch 2",
+        "--gpus 4 --mesh fsdp=2,tp=2"}) {
+    std::string plan = program("tiny-gpt2", "--seq 16 " + std::string(flags));
+    Outcome exact = run(plan, "--steps 2 --arith residue --log residue");
+    ASSERT_EQ(exact.code, 0) << exact.err;
+    Outcome drawn = run(plan, "--steps 2 --arith residue --init-weights 3 --log drawn");
+    ASSERT_EQ(drawn.code, 0) << drawn.err;
+    std::string all = losses("residue") + losses("drawn");
+    EXPECT_THAT(all, HasSubstr("loss_residue"));
+    if (reference.empty())
+      reference = all;
+    EXPECT_EQ(all, reference) << flags;
+  }
+}
+
+TEST_F(Run, WhatARankReportsIsOneLinePerStep) {
+  Outcome outcome = run(mlp(), "--nproc 4 --data synthetic --steps 3 --log log.jsonl --lr 0.5 "
+                               "--lr-schedule linear");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3);
+  EXPECT_THAT(outcome.out, HasSubstr("step 3/3  loss "));
+  EXPECT_THAT(outcome.out, HasSubstr("samples/s"));
+  EXPECT_THAT(readAll(folder + "/log.jsonl"), HasSubstr("\"lr\":0.333333"));
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST_F(Run, TokensAreLearnt) {
+  // A text of a period of four: the next token follows from the last.
+  std::ofstream file(folder + "/tokens.bin", std::ios::binary);
+  for (int i = 0; i < 2000; ++i) {
+    uint16_t token = uint16_t(10 + i % 4);
+    file.write(reinterpret_cast<const char *>(&token), 2);
+  }
+  file.close();
+  std::string plan = program("tiny-gpt2", "--seq 16 --gpus 2 --mesh dp=2");
+  Outcome outcome = run(plan, "--data tokens.bin --steps 30 --lr 0.01 --warmup-steps 3 "
+                              "--lr-schedule cosine --init-weights 1 --log log");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  std::string log = readAll(folder + "/log");
+  auto lossAt = [&](int step) {
+    size_t at = log.find("\"step\":" + std::to_string(step) + ",\"loss\":");
+    return std::strtod(log.c_str() + log.find("loss", at) + 6, nullptr);
+  };
+  EXPECT_GT(lossAt(1), 5);
+  EXPECT_LT(lossAt(30), 1);
+}
+
+TEST_F(Run, DataThatDoesNotFitIsRefused) {
+  std::ofstream(folder + "/odd") << "123";
+  std::string plan = program("tiny-gpt2", "--seq 16 --gpus 2 --mesh dp=2");
+  Outcome odd = run(plan, "--data odd");
+  EXPECT_EQ(odd.code, 2);
+  EXPECT_THAT(odd.err, HasSubstr("3 bytes"));
+  std::ofstream file(folder + "/large", std::ios::binary);
+  for (int i = 0; i < 400; ++i)
+    file.write("\xff\x7f", 2);
+  file.close();
+  Outcome large = run(plan, "--data large");
+  EXPECT_EQ(large.code, 2);
+  EXPECT_THAT(large.err, HasSubstr("token 32767 at byte "));
+}
+
+TEST_F(Run, FlagsThatCannotBe) {
+  for (auto [flags, word] :
+       {std::pair("--nproc 2", "the program is for 4 ranks (dp=2, tp=2); --nproc says 2"),
+        std::pair("--steps 0", "--steps"), std::pair("--lr-schedule cosin", "cosin"),
+        std::pair("--resume", "--resume needs --checkpoint"),
+        std::pair("--lr 1 --lr-min 2", "--lr-min is above --lr"),
+        std::pair("--init tcp://x", "it has no port"),
+        std::pair("--init tcp://127.0.0.1:1", "no launcher says which rank"),
+        std::pair("--rank 0 --ranks 4", "--rank needs --init"),
+        std::pair("--nproc 4 --init file:///x", "leave out --init"),
+        std::pair("--gpus 3", "--gpus")}) {
+    Outcome outcome = run(mlp(), flags);
+    EXPECT_EQ(outcome.code, 2) << flags;
+    EXPECT_THAT(outcome.err, HasSubstr(word));
+  }
+  Outcome none = run(folder + "/none", "");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("program.json"));
+}
+
+TEST_F(Run, AProgramThatIsNotWholeIsRefused) {
+  fs::copy(mlp(), folder + "/copy");
+  std::string manifest = readAll(folder + "/copy/run.json");
+  std::ofstream(folder + "/copy/run.json") << readAll(mlpOnTwo() + "/run.json");
+  Outcome other = run(folder + "/copy", "");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("belongs to another program.json"));
+  fs::remove(folder + "/copy/run.json");
+  EXPECT_EQ(run(folder + "/copy", "").code, 2);
+}
+
+TEST_F(Run, TheRunnerNeedsNoCompiler) {
+  Outcome libraries = shell("ldd " TBC_RUN_PROGRAM);
+  ASSERT_EQ(libraries.code, 0);
+  EXPECT_THAT(libraries.out, HasSubstr("libgloo"));
+  for (const char *word : {"LLVM", "MLIR", "proto", "onnx"})
+    EXPECT_THAT(libraries.out, Not(HasSubstr(word)));
+}
+
+//===----------------------------------------------------------------------===//
+// Start
+//===----------------------------------------------------------------------===//
+
+/// A port that was free just now.
+int freePort() {
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  bind(fd, reinterpret_cast<sockaddr *>(&address), length);
+  getsockname(fd, reinterpret_cast<sockaddr *>(&address), &length);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+TEST_F(Run, EveryRankMayBeStartedByHand) {
+  std::string tcp = "--init tcp://127.0.0.1:" + std::to_string(freePort());
+  for (const std::string &init : {tcp, "--init file://" + folder + "/meet"}) {
+    std::string other =
+        TBC_RUN_PROGRAM " '" + mlpOnTwo() + "' --steps 2 --ranks 2 --rank 1 " + init;
+    Outcome outcome =
+        shell(other + " & " TBC_RUN_PROGRAM " '" + mlpOnTwo() + "' --steps 2 --ranks 2 --rank 0 " +
+              init + "; code=$?; wait $! && exit $code");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("step 2/2"));
+  }
+}
+
+TEST_F(Run, TheEnvironmentOfLaunchersIsRead) {
+  int port = freePort();
+  std::string torch = "WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(port);
+  std::string slurm = "SLURM_NTASKS=2 SLURM_JOB_ID=7 SLURM_STEP_NUM_NODES=1 TMPDIR=" + folder;
+  std::string open =
+      "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=5 TMPDIR=" + folder;
+  for (auto [environment, rank] : {std::pair(torch, "RANK"), std::pair(slurm, "SLURM_PROCID"),
+                                   std::pair(open, "OMPI_COMM_WORLD_RANK")}) {
+    auto line = [&, environment = environment, rank = rank](int number) {
+      return environment + " " + rank + "=" + std::to_string(number) + " " TBC_RUN_PROGRAM " '" +
+             mlpOnTwo() + "' --steps 2";
+    };
+    Outcome outcome = shell(line(1) + " & " + line(0) + "; code=$?; wait $! && exit $code");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("step 2/2"));
+  }
+  Outcome wrong =
+      shell("RANK=0 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 " TBC_RUN_PROGRAM " '" +
+            mlpOnTwo() + "'");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("the program is for 2 ranks (fsdp=2); torchrun started 3"));
+  for (const auto &entry : fs::directory_iterator(folder))
+    EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr("tbc-")))
+        << "the folder is removed";
+}
+
+TEST_F(Run, RanksOfAnotherProgramAreRefused) {
+  std::string init =
+      " --steps 2 --ranks 2 --timeout 10 --init tcp://127.0.0.1:" + std::to_string(freePort());
+  std::string other = program("tiny-mlp", "--gpus 2 --mesh dp=2");
+  Outcome outcome =
+      shell(TBC_RUN_PROGRAM " '" + other + "' --rank 1" + init + " & " TBC_RUN_PROGRAM " '" +
+            mlpOnTwo() + "' --rank 0" + init + "; code=$?; wait $!; test $? = 2 && exit $code");
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("ranks disagree on the program: rank "));
+}
+
+TEST_F(Run, AnotherTokenAndATakenPortAreRefused) {
+  std::string init =
+      " --steps 2 --ranks 2 --timeout 3 --init tcp://127.0.0.1:" + std::to_string(freePort());
+  Outcome token = shell("TBC_JOB_TOKEN=a " TBC_RUN_PROGRAM " '" + mlpOnTwo() + "' --rank 1" + init +
+                        " & TBC_JOB_TOKEN=b " TBC_RUN_PROGRAM " '" + mlpOnTwo() + "' --rank 0" +
+                        init + "; wait $!; exit $?");
+  EXPECT_EQ(token.code, 6) << token.err;
+  EXPECT_THAT(token.err, HasSubstr("refuses the token"));
+
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr *>(&address), length), 0);
+  ASSERT_EQ(listen(fd, 1), 0);
+  getsockname(fd, reinterpret_cast<sockaddr *>(&address), &length);
+  Outcome port = run(mlpOnTwo(), "--rank 0 --ranks 2 --init tcp://127.0.0.1:" +
+                                     std::to_string(ntohs(address.sin_port)));
+  close(fd);
+  EXPECT_EQ(port.code, 1);
+  EXPECT_THAT(port.err, HasSubstr("in use"));
+}
+
+TEST_F(Run, FarMeetingPointsNeedASecret) {
+  Outcome outcome = run(mlpOnTwo(), "--rank 0 --ranks 2 --init tcp://192.0.2.1:4711");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("TBC_JOB_TOKEN"));
+}
+
+//===----------------------------------------------------------------------===//
+// Faults
+//===----------------------------------------------------------------------===//
+
+TEST_F(Run, AKilledRankEndsTheRun) {
+  Job job = start(mlp(), {"--steps", "1000000"});
+  waitForText(job.out, "step 3/");
+  std::vector<pid_t> ranks = childrenOf(job.pid, 4);
+  ASSERT_EQ(ranks.size(), 4u);
+  kill(ranks[2], SIGKILL);
+  EXPECT_EQ(job.wait(), 6);
+  EXPECT_THAT(readAll(job.err), HasSubstr("rank 2 was killed by signal 9"));
+  for (pid_t rank : ranks)
+    EXPECT_FALSE(isThere(rank));
+}
+
+TEST_F(Run, AStoppedRankIsAHang) {
+  Job job = start(mlp(), {"--steps", "1000000", "--timeout", "2"});
+  waitForText(job.out, "step 3/");
+  std::vector<pid_t> ranks = childrenOf(job.pid, 4);
+  ASSERT_EQ(ranks.size(), 4u);
+  kill(ranks[1], SIGSTOP);
+  EXPECT_EQ(job.wait(), 7);
+  std::string err = readAll(job.err);
+  EXPECT_THAT(err, HasSubstr("no answer from rank 1 for 2000 ms"));
+  EXPECT_THAT(err, HasSubstr("rank 1 does not end by itself and is killed"));
+  for (pid_t rank : ranks)
+    EXPECT_FALSE(isThere(rank));
+}
+
+TEST_F(Run, AStopIsACheckpoint) {
+  for (int signal : {SIGTERM, SIGINT}) {
+    Job job = start(mlp(), {"--steps", "1000000", "--checkpoint", "stopped"});
+    waitForText(job.out, "step 2/");
+    kill(job.pid, signal);
+    EXPECT_EQ(job.wait(), 8);
+    EXPECT_THAT(readAll(job.err), HasSubstr("stopped on request after step"));
+    int checkpoints = 0;
+    for (const auto &entry : fs::directory_iterator(folder + "/stopped"))
+      checkpoints += fs::exists(entry.path() / "index.json");
+    EXPECT_EQ(checkpoints, 1);
+    fs::remove_all(folder + "/stopped");
+  }
+}
+
+TEST_F(Run, AKillAnywhereInACheckpointLosesNothing) {
+  std::string flags = "--steps 6 --checkpoint saved --every 2 --keep 1 --resume --log log";
+  ASSERT_EQ(run(mlp(), "--steps 6 --log whole").code, 0);
+  for (const char *point :
+       {"shard-begun:1", "shard-written:3", "index-written:0", "renamed:0", "pruned:0"}) {
+    Outcome killed = run(mlp(), flags, "TBC_KILL_AT=" + std::string(point));
+    EXPECT_EQ(killed.code, 6) << point << killed.err;
+    // Until it is through; it may be killed at the same point of the next checkpoint again.
+    Outcome resumed = run(mlp(), flags);
+    EXPECT_EQ(resumed.code, 0) << point << resumed.err;
+    EXPECT_EQ(losses("log"), losses("whole")) << point;
+    std::set<std::string> names;
+    for (const auto &entry : fs::directory_iterator(folder + "/saved"))
+      names.insert(entry.path().filename().string());
+    EXPECT_EQ(names, (std::set<std::string>{"step-00000006"})) << point;
+    fs::remove_all(folder + "/saved");
+  }
+}
+
+TEST_F(Run, AFullDiskLosesNothing) {
+  ASSERT_EQ(run(mlp(), "--steps 2 --checkpoint saved").code, 0);
+  // A limit on the size of files stands for it.
+  Outcome full = shell("trap '' XFSZ; ulimit -f 16; " TBC_RUN_PROGRAM " '" + mlp() +
+                       "' --steps 4 --checkpoint saved --resume");
+  EXPECT_EQ(full.code, 1);
+  EXPECT_THAT(full.err, HasSubstr("cannot write saved/step-00000004.tmp/"));
+  Outcome resumed = run(mlp(), "--steps 4 --checkpoint saved --resume");
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("going on after step 2"));
+}
+
+TEST_F(Run, ADamagedCheckpointIsNamed) {
+  ASSERT_EQ(run(mlp(), "--steps 2 --checkpoint saved").code, 0);
+  // Ranks 2 and 3 hold the same as 0 and 1, which wrote it.
+  fs::resize_file(folder + "/saved/step-00000002/rank-00001.safetensors", 5000);
+  Outcome outcome = run(mlp(), "--steps 4 --checkpoint saved --resume");
+  EXPECT_EQ(outcome.code, 9);
+  EXPECT_THAT(outcome.err, HasSubstr("saved/step-00000002/rank-00001.safetensors is damaged"));
+}
+
+TEST_F(Run, ACheckpointFitsAnotherPlan) {
+  ASSERT_EQ(run(mlp(), "--steps 4 --arith residue --log whole").code, 0);
+  ASSERT_EQ(run(mlp(), "--steps 2 --arith residue --checkpoint saved").code, 0);
+  for (const std::string &plan : {mlpOnTwo(), program("tiny-mlp", "--gpus 1"),
+                                  program("tiny-mlp", "--gpus 2 --mesh pp=2 --micro-batch 4")}) {
+    Outcome outcome = run(plan, "--steps 4 --arith residue --checkpoint saved --resume --log log");
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    std::string whole = losses("whole");
+    EXPECT_EQ(losses("log"), whole.substr(whole.find("{\"step\":3")));
+    fs::remove_all(folder + "/saved/step-00000004");
+  }
+}
+
+TEST_F(Run, PiecesAreJoinedToOneFile) {
+  ASSERT_EQ(run(mlp(), "--steps 2 --checkpoint saved").code, 0);
+  Outcome joined = shell(TBC_PROGRAM " checkpoint consolidate saved -o all.safetensors");
+  ASSERT_EQ(joined.code, 0) << joined.err;
+  std::string file = readAll(folder + "/all.safetensors");
+  EXPECT_THAT(file.substr(0, 2000),
+              HasSubstr("\"fc3.weight\":{\"dtype\":\"F32\",\"shape\":[10,64]"));
+  // 64 x 32 + 64 + 64 x 64 + 64 + 10 x 64 + 10 floats behind the header.
+  size_t length = static_cast<unsigned char>(file[0]) + 256 * static_cast<unsigned char>(file[1]);
+  EXPECT_EQ(file.size(), 8 + length + 4 * (64 * 32 + 64 + 64 * 64 + 64 + 10 * 64 + 10));
+  EXPECT_EQ(shell(TBC_PROGRAM " checkpoint consolidate none -o x").code, 9);
+}
+
+} // namespace

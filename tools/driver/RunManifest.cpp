@@ -1,0 +1,125 @@
+//===- RunManifest.cpp - What a run needs besides the Program ---------------===//
+
+#include "tools/driver/RunManifest.h"
+
+#include "ir/Elementwise.h"
+#include "ir/Movement.h"
+#include "ir/Normalization.h"
+#include "passes/random/UseDropout.h"
+#include "runtime/abi/Sha256.h"
+#include "runtime/data/MappedFile.h"
+
+#include <filesystem>
+#include <map>
+
+using namespace mlir;
+
+namespace tbc::driver {
+
+/// Whether argument `index` of @train was added by the loss.
+static bool isLabel(func::FuncOp train, unsigned index) {
+  auto role = train.getArgAttrOfType<StringAttr>(index, kRoleAttr);
+  return role && role.getValue() == "label";
+}
+
+/// The dim of an input that changes with the number of samples; -1 if none does.
+static int batchDimOf(const reshard::Graph &small, const reshard::Graph &large, size_t value) {
+  std::vector<int64_t> a = small.values[value].layout.shape();
+  std::vector<int64_t> b = large.values[value].layout.shape();
+  for (size_t d = 0; d < a.size(); ++d)
+    if (a[d] != b[d])
+      return int(d);
+  return -1;
+}
+
+static std::vector<train::Input> describeInputs(TrainingStep &step, const planner::Plan &plan) {
+  int64_t samples = plan.microBatch * plan.mesh.dataRanks();
+  reshard::Graph small = planner::withBatch(step.step.graph, samples);
+  reshard::Graph large = planner::withBatch(step.step.graph, 2 * samples);
+  std::vector<train::Input> inputs;
+  for (size_t i = 0; i < small.values.size(); ++i) {
+    const reshard::GraphValue &value = small.values[i];
+    if (value.producer >= 0 || value.role != reshard::ValueRole::Input)
+      continue;
+    train::Input input;
+    input.name = value.name;
+    input.batchDim = batchDimOf(small, large, i);
+    if (value.name == kStepName) {
+      input.kind = train::InputKind::Step;
+    } else if (value.name == kSampleName) {
+      input.kind = train::InputKind::Sample;
+    } else {
+      Value argument = step.step.values[i];
+      bool labels = isLabel(step.train, unsigned(i));
+      input.kind = labels ? train::InputKind::Label : train::InputKind::Data;
+      input.below = inputBound(argument);
+      input.ignored = labels ? ignoredLabel(argument) : std::nullopt;
+    }
+    inputs.push_back(input);
+  }
+  return inputs;
+}
+
+/// What a parameter or state starts at where it is drawn: a norm's weight and a running variance
+/// are ones, other vectors (biases, running means) zeros, everything else random numbers.
+static train::Start startOf(Value argument, bool isState) {
+  if (tensorType(argument).getRank() > 1)
+    return train::Start::Normal;
+  constexpr unsigned scaleOperand = 1, varianceOperand = 4;
+  for (OpOperand &use : argument.getUses()) {
+    Operation *op = use.getOwner();
+    if (isa<LayerNormOp, RmsNormOp>(op) && use.getOperandNumber() == scaleOperand)
+      return train::Start::Ones;
+    if (isa<BatchNormOp>(op) &&
+        (use.getOperandNumber() == scaleOperand || use.getOperandNumber() == varianceOperand))
+      return train::Start::Ones;
+    if (isa<MulOp>(op))
+      return train::Start::Ones;
+    if (isa<ReshapeOp, TransposeOp, BroadcastOp, CastOp>(op) &&
+        startOf(op->getResult(0), isState) == train::Start::Ones)
+      return train::Start::Ones;
+  }
+  return train::Start::Zeros;
+}
+
+Result<train::Manifest> makeRunManifest(TrainingStep &step, const planner::Plan &plan,
+                                        const std::string &programText, const std::string &folder) {
+  train::Manifest manifest;
+  manifest.programHash = sha256Hex(programText);
+  manifest.tokensPerSample = step.model.seq;
+  manifest.inputs = describeInputs(step, plan);
+  std::map<std::string, Value> arguments;
+  for (size_t i = 0; i < step.step.graph.values.size(); ++i)
+    if (step.step.graph.values[i].producer < 0)
+      arguments[step.step.graph.values[i].name] = step.step.values[i];
+
+  std::map<std::string, int> files;
+  for (const frontend::ParameterSource &source : step.model.parameters) {
+    train::Initializer initializer;
+    initializer.name = source.name;
+    initializer.type = {source.dtype, source.shape};
+    auto argument = arguments.find(source.name);
+    if (argument != arguments.end())
+      initializer.start = startOf(argument->second, source.isState);
+    if (source.present) {
+      auto [found, isNew] = files.try_emplace(source.file, int(manifest.files.size()));
+      if (isNew) {
+        auto file = data::MappedFile::open(source.file, ErrorCode::ModelRejected);
+        if (!file)
+          return file.error();
+        std::error_code error;
+        auto path = std::filesystem::proximate(source.file, folder, error);
+        manifest.files.push_back(
+            {error ? source.file : path.string(), int64_t(file->size()), sha256Hex(file->text())});
+      }
+      initializer.file = found->second;
+      initializer.offset = source.offset;
+      initializer.bytes = source.bytes;
+      initializer.isVarint = source.encoding == frontend::ParameterSource::Encoding::Varint;
+    }
+    manifest.initializers.push_back(std::move(initializer));
+  }
+  return manifest;
+}
+
+} // namespace tbc::driver

@@ -1,0 +1,42 @@
+//===- RunCommand.h - tbc run and tbc-run ------------------------------------===//
+
+#ifndef TBC_TOOLS_TBC_RUN_RUNCOMMAND_H
+#define TBC_TOOLS_TBC_RUN_RUNCOMMAND_H
+
+#include "runtime/abi/Status.h"
+#include "runtime/train/Trainer.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace CLI {
+class App;
+} // namespace CLI
+
+namespace tbc::cli {
+
+struct RunOptions {
+  std::string program;
+  int64_t numProcesses = 0; // 0: the launcher's environment, else as many as the program has ranks
+  std::string init;
+  int64_t rank = -1, numRanks = -1;
+  int64_t timeoutSeconds = 30;
+  std::string host, arith = "native", schedule = "constant";
+  int tokenBits = 16;
+  bool isOrdered = false;
+  int64_t lrSteps = 0;
+  train::TrainOptions train;
+  std::optional<uint64_t> initSeed;
+};
+
+/// Adds the flags and the positional argument to `command`.
+std::shared_ptr<RunOptions> addRunOptions(CLI::App &command);
+
+/// Runs a Program: as the launcher of its ranks on this machine, or as one rank where a launcher
+/// started this process. The exit code, or an error of this process.
+Result<int> runProgram(const RunOptions &options);
+
+} // namespace tbc::cli
+
+#endif // TBC_TOOLS_TBC_RUN_RUNCOMMAND_H

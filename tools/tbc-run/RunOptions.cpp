@@ -1,0 +1,82 @@
+//===- RunOptions.cpp - The flags of tbc run ---------------------------------===//
+
+#include "tools/tbc-run/RunCommand.h"
+
+#include <CLI/CLI.hpp>
+
+namespace tbc::cli {
+
+std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
+  auto options = std::make_shared<RunOptions>();
+  train::TrainOptions &train = options->train;
+  train.data.sources = {"synthetic"};
+  command.add_option("program", options->program, "Folder written by tbc compile")->required();
+  command
+      .add_option("--nproc", options->numProcesses,
+                  "Start so many ranks on this machine (default: the launcher's environment, else "
+                  "as many as the program has)")
+      ->check(CLI::Range(1, 1024));
+  command.add_option("--init", options->init,
+                     "Where ranks meet: env://, tcp://HOST:PORT or file://PATH");
+  command.add_option("--rank", options->rank, "With --init: this process' rank");
+  command.add_option("--ranks", options->numRanks, "With --init: how many there are");
+  command.add_option("--listen", options->host,
+                     "Address on which this rank is reached (default: the one on the way to the "
+                     "meeting point)");
+  command
+      .add_option("--timeout", options->timeoutSeconds, "Longest wait for another rank, seconds")
+      ->check(CLI::Range(1, 86400))
+      ->capture_default_str();
+  command.add_option("--steps", train.steps, "Train up to this step")
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 40))
+      ->capture_default_str();
+  command
+      .add_option("--data", train.data.sources,
+                  "synthetic; a file of raw tokens; or NAME=FILE.npy for every input")
+      ->take_all();
+  command.add_option("--token-bits", options->tokenBits, "Width of raw tokens")
+      ->check(CLI::IsMember({16, 32}))
+      ->capture_default_str();
+  command.add_option("--data-seed", train.data.seed, "Seed of the order of samples")
+      ->capture_default_str();
+  command.add_flag("--no-shuffle", options->isOrdered, "Take samples in their order");
+  command.add_option("--init-weights", options->initSeed,
+                     "Start from random weights of this seed, not from the model's file");
+  command.add_option("--lr", train.learningRate.peak, "Learning rate")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command.add_option("--lr-schedule", options->schedule, "constant, linear or cosine")
+      ->capture_default_str();
+  command.add_option("--lr-min", train.learningRate.least, "Where linear and cosine end")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
+      .add_option("--warmup-steps", train.learningRate.warmupSteps,
+                  "Steps in which the learning rate rises to its full value")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
+      .add_option("--lr-steps", options->lrSteps,
+                  "Step at which linear and cosine end (default: --steps)")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--arith", options->arith,
+                  "native; f64; or residue: exact numbers modulo 2^61 - 1, to prove the "
+                  "parallel program")
+      ->check(CLI::IsMember({"native", "f64", "residue"}))
+      ->capture_default_str();
+  command.add_option("--log", train.logFile, "Write one JSON object per step to this file");
+  command.add_option("--checkpoint", train.checkpoint.folder,
+                     "Folder of checkpoints: one at the end, and one when stopped");
+  command
+      .add_option("--every", train.checkpoint.every, "With --checkpoint: one every so many steps")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--keep", train.checkpoint.keep, "Checkpoints to keep, the latest; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command.add_flag("--resume", train.checkpoint.resumes,
+                   "Go on from the latest checkpoint, if there is one");
+  return options;
+}
+
+} // namespace tbc::cli
