@@ -195,10 +195,13 @@ Index indexOf(const Json &json) {
   if (a == 3)
     throw Malformed{"there is no arithmetic " + arith};
   index.arith = Arith(a);
+  constexpr int64_t maxRanks = 1 << 20;
+  int64_t ranks = 1;
   for (const Json &axis : list(field(json, "mesh"))) {
     if (list(axis).size() != 2)
       throw Malformed{"an axis is malformed"};
-    index.mesh.axes.push_back({text(axis[0]), number(axis[1], 1, 1 << 20)});
+    ranks *= number(axis[1], 1, maxRanks / ranks);
+    index.mesh.axes.push_back({text(axis[0]), axis[1].get<int64_t>()});
   }
   for (const Json &shard : list(field(json, "shards"))) {
     ShardInfo info;

@@ -111,6 +111,10 @@ Result<std::unique_ptr<comm::Store>> openFileStore(const std::string &folder,
   struct stat entry{};
   if (stat(folder.c_str(), &entry) != 0 || !S_ISDIR(entry.st_mode))
     return Error{ErrorCode::RankFailed, "the rendezvous " + folder + " is not a folder"};
+  // Who may write there may pass for a rank.
+  if (entry.st_uid != geteuid() || (entry.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    return Error{ErrorCode::RankFailed, "the rendezvous folder " + folder +
+                                            " can be written by others; take one of your own"};
   return std::unique_ptr<comm::Store>(std::make_unique<FileStore>(folder, token));
 }
 

@@ -40,8 +40,9 @@ public:
 Result<std::unique_ptr<comm::Store>> connectStore(const std::string &host, int port,
                                                   const std::string &token, Timeout timeout);
 
-/// A store in a folder that all ranks see; made if it is not there, for the user alone. Values stay
-/// until the folder is removed, so every job needs one of its own.
+/// A store in a folder that all ranks see; made if it is not there, for the user alone; one that
+/// others may write to is refused. Values stay until the folder is removed, so every job needs one
+/// of its own.
 Result<std::unique_ptr<comm::Store>> openFileStore(const std::string &folder,
                                                    const std::string &token);
 

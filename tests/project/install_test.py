@@ -46,6 +46,13 @@ class InstallTest(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertRegex(run.stdout, r"^tbc \d+\.\d+\.\d+\n$")
 
+    def test_the_runner_starts(self):
+        run = subprocess.run(
+            [self.prefix / "bin" / "tbc-run", "--version"], env={}, capture_output=True, text=True
+        )
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stdout, r"^tbc-run \d+\.\d+\.\d+\n$")
+
     def test_it_plans_with_a_preset(self):
         run = self.tbc("plan", "model.onnx", "--gpus", "4", "--cluster", "h100-sxm", "--json")
         self.assertEqual(run.returncode, 0, run.stderr)

@@ -356,6 +356,47 @@ TEST_F(Run, AnotherTokenAndATakenPortAreRefused) {
   EXPECT_THAT(port.err, HasSubstr("in use"));
 }
 
+/// Two network namespaces of this machine stand for two hosts.
+class TwoHosts : public Run {
+protected:
+  void SetUp() override {
+    Run::SetUp();
+    std::string id = std::to_string(getpid());
+    first = "tbca" + id;
+    second = "tbcb" + id;
+    Outcome made =
+        shell("ip netns add " + first + " && ip netns add " + second + " && ip link add " + first +
+              " type veth peer name " + second + " && ip link set " + first + " netns " + first +
+              " && ip link set " + second + " netns " + second + " && ip -n " + first +
+              " addr add 10.199.7.1/24 dev " + first + " && ip -n " + second +
+              " addr add 10.199.7.2/24 dev " + second + " && ip -n " + first + " link set " +
+              first + " up && ip -n " + second + " link set " + second + " up && ip -n " + first +
+              " link set lo up && ip -n " + second + " link set lo up");
+    if (made.code != 0)
+      GTEST_SKIP() << "this needs root and ip(8): " << made.err;
+  }
+  void TearDown() override {
+    shell("ip netns del " + first + "; ip netns del " + second);
+    Run::TearDown();
+  }
+  std::string first, second;
+};
+
+TEST_F(TwoHosts, TrainTogether) {
+  std::string program = mlpOnTwo();
+  auto rank = [&](const std::string &host, int number) {
+    return "ip netns exec " + host + " env TBC_JOB_TOKEN=secret " TBC_RUN_PROGRAM " '" + program +
+           "' --steps 3 --arith residue --ranks 2 --init tcp://10.199.7.1:4711 --rank " +
+           std::to_string(number) + (number == 0 ? " --log far" : "");
+  };
+  Outcome outcome =
+      shell(rank(second, 1) + " & " + rank(first, 0) + "; code=$?; wait $! && exit $code");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  ASSERT_EQ(run(program, "--steps 3 --arith residue --log near").code, 0);
+  EXPECT_EQ(losses("far"), losses("near"));
+  EXPECT_THAT(losses("far"), HasSubstr("\"step\":3"));
+}
+
 TEST_F(Run, FarMeetingPointsNeedASecret) {
   Outcome outcome = run(mlpOnTwo(), "--rank 0 --ranks 2 --init tcp://192.0.2.1:4711");
   EXPECT_EQ(outcome.code, 2);

@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <iostream>
+#include <thread>
 #include <unistd.h>
 
 namespace tbc::cli {
@@ -255,6 +256,8 @@ Result<int> runAsRank(const train::LoadedProgram &loaded, const RunOptions &opti
   int code = rankCode(loaded, options, start);
   if (point.isOurs && place.rank == 0) {
     std::error_code ignored;
+    if (code != 0) // the others still read why
+      std::this_thread::sleep_for(std::chrono::seconds(1));
     std::filesystem::remove_all(point.path, ignored);
   }
   return code;

@@ -1,6 +1,7 @@
 //===- checkpoint_test.cpp - A training run on the disk --------------------===//
 
-#include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/abi/Sha256.h"
+#include "runtime/checkpoint/CheckpointIndex.h"
 #include "runtime/comm/SimulatedWorld.h"
 #include "tests/runtime/support/MlpProgram.h"
 
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <thread>
 
 namespace tbc::checkpoint {
@@ -254,6 +256,36 @@ TEST_F(Checkpoints, DamageIsFoundAndNamed) {
     std::ofstream(file, std::ios::binary) << whole;
   }
   EXPECT_TRUE(bool(job.load(path)));
+}
+
+TEST_F(Checkpoints, AnIndexMadeByHandIsReadOrRefused) {
+  Job job(plan(2, 2, 1, 3), Arith::Native);
+  ASSERT_TRUE(job.init() && job.save(folder, 1));
+  std::ifstream in(folder + "/step-00000001/index.json", std::ios::binary);
+  std::string whole(std::istreambuf_iterator<char>(in), {});
+  size_t end = whole.rfind(",\n \"sha256\"");
+  ASSERT_TRUE(bool(readIndex(whole)));
+  std::mt19937 random(3);
+  int numRefused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = whole.substr(0, end);
+    for (int k = 0; k <= int(random() % 3); ++k) {
+      size_t at = random() % text.size();
+      if (random() % 3 == 0)
+        text.erase(at, random() % 20);
+      else
+        text[at] = "0123456789-{}[],:\"etnul"[random() % 23];
+    }
+    text += ",\n \"sha256\": \"" + sha256Hex(text) + "\"\n}\n";
+    auto index = readIndex(text);
+    numRefused += !index;
+    if (!index)
+      continue;
+    for (const StoredTensor &tensor : index->tensors)
+      EXPECT_EQ(program::whyInvalid(index->mesh, tensor.piece, tensor.type.shape), "");
+  }
+  EXPECT_GT(numRefused, 1000);
+  EXPECT_LT(numRefused, 3000);
 }
 
 TEST_F(Checkpoints, AnotherModelIsRefused) {

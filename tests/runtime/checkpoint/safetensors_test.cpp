@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 namespace tbc::checkpoint {
 namespace {
@@ -92,6 +93,27 @@ TEST_F(Safetensors, WrongHeadersAreRefused) {
     EXPECT_THAT(errorOf(withHeader("{\"a\":{\"dtype\":" + std::string(entry) + "}}", "1234")),
                 HasSubstr("\"a\""))
         << entry;
+}
+
+TEST_F(Safetensors, AnyBytesAreReadOrRefused) {
+  ASSERT_TRUE(bool(write()));
+  std::string whole = read();
+  size_t headerEnd = whole.find("}}") + 2;
+  std::mt19937 random(3);
+  for (int i = 0; i < 3000; ++i) {
+    std::string mutant = whole;
+    for (int k = 0; k <= int(random() % 3); ++k)
+      mutant[random() % headerEnd] = "0123456789-{}[],:\"FI\xff"[random() % 21];
+    replace(mutant);
+    auto file = readSafetensors(path);
+    if (!file) {
+      EXPECT_EQ(file.error().code, ErrorCode::CheckpointUnreadable);
+      continue;
+    }
+    // What is read lies within the file.
+    for (const auto &[name, entry] : file->entries)
+      EXPECT_LE(entry.offset + entry.bytes, int64_t(mutant.size()));
+  }
 }
 
 TEST_F(Safetensors, AFolderThatIsNotThereIsAnError) {

@@ -138,6 +138,18 @@ TEST_P(Stores, ARankThatDoesNotComeIsNamed) {
 INSTANTIATE_TEST_SUITE_P(Kinds, Stores, testing::Bool(),
                          [](const auto &info) { return info.param ? "Tcp" : "File"; });
 
+TEST(FileStores, AFolderThatOthersMayWriteToIsRefused) {
+  std::string folder = (std::filesystem::temp_directory_path() / "tbc-store-XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  EXPECT_TRUE(bool(openFileStore(folder, "secret")));
+  std::filesystem::permissions(folder, std::filesystem::perms::others_write,
+                               std::filesystem::perm_options::add);
+  auto store = openFileStore(folder, "secret");
+  std::filesystem::remove_all(folder);
+  ASSERT_FALSE(bool(store));
+  EXPECT_THAT(store.error().message, HasSubstr("can be written by others"));
+}
+
 TEST(StoreServers, ATakenPortIsAnError) {
   auto first = StoreServer::listen("127.0.0.1", 0, "a");
   ASSERT_TRUE(bool(first));

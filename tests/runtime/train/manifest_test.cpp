@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 namespace tbc::train {
 namespace {
 
@@ -59,6 +61,25 @@ TEST(Manifest, WrongOnesAreRefused) {
   EXPECT_THAT(errorAfter("\"file\": 0", "\"file\": 1"), HasSubstr("no file 1"));
   EXPECT_THAT(errorAfter("\"f32\"", "\"f33\""), HasSubstr("dtype"));
   EXPECT_THAT(errorAfter("    2,", "    200000000000000000,"), HasSubstr("shape"));
+}
+
+TEST(Manifest, AnyTextIsReadOrRefused) {
+  std::string text = writeManifest(example());
+  std::mt19937 random(3);
+  int numRefused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string mutant = text;
+    for (int k = 0; k <= int(random() % 3); ++k) {
+      size_t at = random() % mutant.size();
+      if (random() % 3 == 0)
+        mutant.erase(at, random() % 20);
+      else
+        mutant[at] = "0123456789-{}[],:\"etnul"[random() % 23];
+    }
+    numRefused += !readManifest(mutant);
+  }
+  EXPECT_GT(numRefused, 1000);
+  EXPECT_LT(numRefused, 3000);
 }
 
 } // namespace
