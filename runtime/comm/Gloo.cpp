@@ -345,7 +345,7 @@ void GlooCommunicator::reap() {
         if (*buffer && isSent)
           isSent = (*buffer)->waitSend(std::chrono::hours(24));
     } catch (const std::exception &) {
-      // The connection is gone: who next waits for this peer finds out and says so.
+      isSent = false; // the connection is gone: who next waits for this peer finds out and says so
     }
     lock.lock();
     if (!isSent && isClosing)
