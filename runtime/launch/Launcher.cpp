@@ -143,8 +143,9 @@ int Family::outcome() const {
       return child.code;
   if (anyCode(ErrorCode::RankFailed) && !(numStops > 0 && hasKilled))
     return int(ErrorCode::RankFailed);
-  return numStops > 0 || anyCode(ErrorCode::StoppedOnRequest) ? int(ErrorCode::StoppedOnRequest)
-                                                              : 0;
+  // A stop that came too late changes nothing.
+  bool isCutShort = anyCode(ErrorCode::StoppedOnRequest) || (numStops > 0 && hasKilled);
+  return isCutShort ? int(ErrorCode::StoppedOnRequest) : 0;
 }
 
 int Family::watch() {

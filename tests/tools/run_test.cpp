@@ -420,14 +420,14 @@ TEST_F(Run, AKilledRankEndsTheRun) {
 }
 
 TEST_F(Run, AStoppedRankIsAHang) {
-  Job job = start(mlp(), {"--steps", "1000000", "--timeout", "2"});
+  Job job = start(mlp(), {"--steps", "1000000", "--timeout", "4"});
   waitForText(job.out, "step 3/");
   std::vector<pid_t> ranks = childrenOf(job.pid, 4);
   ASSERT_EQ(ranks.size(), 4u);
   kill(ranks[1], SIGSTOP);
   EXPECT_EQ(job.wait(), 7);
   std::string err = readAll(job.err);
-  EXPECT_THAT(err, HasSubstr("no answer from rank 1 for 2000 ms"));
+  EXPECT_THAT(err, HasSubstr("no answer from rank 1 for 4000 ms"));
   EXPECT_THAT(err, HasSubstr("rank 1 does not end by itself and is killed"));
   for (pid_t rank : ranks)
     EXPECT_FALSE(isThere(rank));

@@ -100,6 +100,18 @@ TEST(Launcher, ASignalIsPassedOn) {
   }
 }
 
+TEST(Launcher, AStopThatComesTooLateChangesNothing) {
+  int code = launch(
+      ranks(2, milliseconds(5000)),
+      [&](int64_t) {
+        while (!stopRequested())
+          usleep(1000);
+        return 0;
+      },
+      [&] { kill(getpid(), SIGTERM); });
+  EXPECT_EQ(code, 0);
+}
+
 TEST(Launcher, NoRankOutlivesTheLauncher) {
   Shared *shared = makeShared();
   pid_t launcher = fork();
