@@ -21,6 +21,7 @@
 
 #include "planner/reshard/Graph.h"
 #include "runtime/abi/Program.h"
+#include "tools/driver/Compile.h"
 
 #include <ostream>
 #include <string>
@@ -69,6 +70,10 @@ StepSignature expectedSignature(const reshard::Graph &graph, const reshard::Assi
 /// per collective that is in one list only (with the first way of each tie).
 std::string difference(const reshard::Mesh &mesh, const StepSignature &expected,
                        const std::vector<reshard::CollectiveCount> &actual);
+
+/// Empty if the Program has the collectives and the resident bytes that the plan's shardings call
+/// for; else what differs, and which moves were expected.
+std::string signatureDifference(const driver::CompiledPlan &compiled, const planner::Plan &plan);
 
 } // namespace tbc::test
 

@@ -9,12 +9,12 @@ namespace tbc::test {
 
 Model loadModel(const std::string &name, const std::string &optimizer,
                 const std::map<std::string, double> &settings, const std::string &kept,
-                const std::string &precision) {
+                const std::string &precision, int64_t tokens) {
   Model model;
   model.context = driver::makeContext();
   driver::StepOptions options;
   options.modelPath = std::string(TBC_SOURCE_DIR) + "/models/" + name + ".onnx";
-  options.import.seq = 8;
+  options.import.seq = tokens;
   if (!kept.empty())
     options.import.fix[kept] = "input";
   options.optimizer = optimizer;

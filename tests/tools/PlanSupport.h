@@ -18,11 +18,11 @@ struct Model {
   std::unique_ptr<driver::TrainingStep> step;
 };
 
-/// models/NAME.onnx with sequences of 8 tokens where it has any. Aborts with a message if it is
+/// models/NAME.onnx with sequences of `tokens` where it has any. Aborts with a message if it is
 /// refused. The input `kept`, if there is one, stays an input (it would be held at a constant).
 Model loadModel(const std::string &name, const std::string &optimizer = "adamw",
                 const std::map<std::string, double> &settings = {}, const std::string &kept = "",
-                const std::string &precision = "f32");
+                const std::string &precision = "f32", int64_t tokens = 8);
 
 /// What a plan is pinned to. Sizes are small: 8 samples per step.
 struct PlanRequest {

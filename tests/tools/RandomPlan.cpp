@@ -28,7 +28,8 @@ public:
       if (name == "pp")
         continue;
       axes.push_back(reshard::wholeAxis(mesh, axis));
-      if (name != "tp")
+      const std::vector<std::string> &data = planner::dataAxisNames();
+      if (std::find(data.begin(), data.end(), name) != data.end())
         dataAxes.push_back(axes.back());
     }
   }
@@ -176,6 +177,7 @@ planner::Plan randomPlan(const driver::TrainingStep &step, int64_t maxRanks, uin
     int64_t *sizes[] = {&plan.mesh.pp, &plan.mesh.dp, &plan.mesh.fsdp, &plan.mesh.tp};
     for (int64_t *size : sizes)
       *size = random() % 2 ? 1 : 2 + int64_t(random() % 3);
+    plan.mesh.ep = random() % 6 ? 1 : 2;
   } while (plan.mesh.numRanks() > maxRanks || plan.mesh.numRanks() == 1);
   plan.microBatch = 1 + int64_t(random() % 2);
   plan.accumulation = 1 + int64_t(random() % 3);

@@ -106,4 +106,23 @@ std::string difference(const Mesh &mesh, const StepSignature &expected,
   return onlyIn("expected only", fixed, program) + onlyIn("in the Program only", program, fixed);
 }
 
+std::string signatureDifference(const driver::CompiledPlan &compiled, const planner::Plan &plan) {
+  const Assignment &assignment = compiled.planned.assignment;
+  StepSignature expected = expectedSignature(compiled.planned.graph, assignment,
+                                             plan.job.stateBytesPerElement());
+  std::string text =
+      difference(assignment.mesh, expected, driver::countInstructions(compiled.program));
+  for (const std::string &move : expected.moves)
+    text += text.empty() ? "" : "expected move: " + move + "\n";
+  for (size_t stage = 0; stage < compiled.program.stages.size(); ++stage) {
+    ResidentBytes actual = residentBytes(compiled.program.stages[stage]);
+    std::ostringstream line;
+    line << "stage " << stage << " holds " << actual << ", expected "
+         << expected.resident[stage] << "\n";
+    if (!(actual == expected.resident[stage]))
+      text += line.str();
+  }
+  return text;
+}
+
 } // namespace tbc::test

@@ -31,17 +31,7 @@ struct Tried {
 void tryPlan(driver::TrainingStep &step, const planner::Plan &plan, Tried &tried) {
   auto compiled = driver::compilePlan(step, plan);
   ASSERT_TRUE(compiled) << compiled.error().message;
-  const reshard::Assignment &assignment = compiled->planned.assignment;
-  test::StepSignature expected =
-      test::expectedSignature(compiled->planned.graph, assignment, plan.job.stateBytesPerElement());
-  std::vector<reshard::CollectiveCount> actual = driver::countInstructions(compiled->program);
-  std::string difference = test::difference(assignment.mesh, expected, actual);
-  EXPECT_EQ(difference, "");
-  for (size_t i = 0; i < expected.moves.size() && !difference.empty(); ++i)
-    std::cout << "  expected: " << expected.moves[i] << "\n";
-  for (size_t stage = 0; stage < expected.resident.size(); ++stage)
-    EXPECT_EQ(expected.resident[stage], test::residentBytes(compiled->program.stages[stage]))
-        << "stage " << stage;
+  EXPECT_EQ(test::signatureDifference(*compiled, plan), "");
 
   auto data = driver::makeRunData(step, plan, 1, kernels::Arith::Residue61, 7);
   ASSERT_TRUE(data) << data.error().message;
@@ -52,7 +42,7 @@ void tryPlan(driver::TrainingStep &step, const planner::Plan &plan, Tried &tried
   for (const driver::Comparison &line : driver::compareExactly(*serial, *parallel))
     EXPECT_TRUE(line.equal) << "residue differs: " << line.name;
   ++tried.plans;
-  for (const reshard::CollectiveCount &line : actual)
+  for (const reshard::CollectiveCount &line : compiled->predicted)
     tried.collectives += line.count;
   tried.schedules.insert(planner::scheduleText(plan));
   tried.meshes.insert(planner::toString(plan.mesh));

@@ -156,11 +156,13 @@ std::string formName(const testing::TestParamInfo<std::tuple<std::string, Form>>
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Signature,
-                         testing::Combine(testing::Values(std::string("tiny-mlp"),
-                                                          std::string("tiny-gpt2"),
-                                                          std::string("tiny-llama")),
-                                          testing::ValuesIn(forms)),
-                         formName);
+INSTANTIATE_TEST_SUITE_P(
+    Models, Signature,
+    testing::Combine(testing::Values(std::string("tiny-mlp"), std::string("tiny-gpt2"),
+                                     std::string("tiny-llama"), std::string("gpt2-8l"),
+                                     std::string("llama-8l"), std::string("unet-8l"),
+                                     std::string("moe-8l")),
+                     testing::ValuesIn(forms)),
+    formName);
 
 } // namespace

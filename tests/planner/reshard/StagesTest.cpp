@@ -100,6 +100,82 @@ TEST(Stages, TiedGradientIsSummedOverStagesOncePerStep) {
     }
 }
 
+/// y = tanh(w) + p without a batch: the gradient of p is the cotangent of y, which the backward of
+/// tanh reads too.
+struct BatchFree {
+  /// `outStage`: of what is made of y.
+  explicit BatchFree(int outStage) {
+    w = g.parameter("w", "d"), p = g.parameter("p", "d");
+    int t = g.forward("tanh", "d->d", {w});
+    int y = g.sum("add", Phase::Forward, {t, p});
+    g.stage = outStage;
+    int z = g.forward("out", "d->d", {y});
+    cotangent = g.backward("out.bwd", z, "d->d", {z}, {y});
+    g.stage = 0;
+    g.gradient(p, cotangent);
+    g.gradient(w, g.backward("tanh.bwd", t, "d,d->d", {t, cotangent}, {w}));
+  }
+  int64_t movesOfCotangent(const Derivation &d) const {
+    return std::count_if(d.reshards.begin(), d.reshards.end(), [&](const Reshard &r) {
+      return r.value == cotangent && r.where != Where::Stage && !r.perStep;
+    });
+  }
+  GraphBuilder g{{{'d', 8}}};
+  int w, p, cotangent;
+};
+
+TEST(Gradients, ThatAreCotangentsTooAreMovedOnce) {
+  BatchFree m(0);
+  Mesh tensor{{{"tp", 2}}};
+  Assignment a = test::replicated(m.g.graph, tensor);
+  int out = m.g.opIndex("out.bwd");
+  test::shard(m.g.graph, a.strategies[out], out, 'd', {wholeAxis(tensor, 0)});
+  Derivation d = derive(m.g.graph, a);
+  EXPECT_EQ(d.home[m.cotangent], (Sharding{{{0, 'd', {wholeAxis(tensor, 0)}}}, {}, {}}));
+  EXPECT_EQ(m.movesOfCotangent(d), 1); // gathered for p and for the backward of tanh
+}
+
+TEST(Gradients, AreOfEveryParameterThatAValueIsTheGradientOf) {
+  BatchFree m(0);
+  m.g.gradient(m.w, m.cotangent); // w + p, say
+  Mesh data{{{"dp", 2}}};
+  Assignment a = test::replicated(m.g.graph, data);
+  a.parameterPlans = {{2, false, {wholeAxis(data, 0)}, {}}, {0, false, {}, {wholeAxis(data, 0)}}};
+  Derivation d = derive(m.g.graph, a);
+  EXPECT_EQ(d.gradient[0].flat.size(), 1u);
+  EXPECT_EQ(m.movesOfCotangent(d), 1); // to the shards of w; p has it as it is
+}
+
+TEST(Gradients, ThatAreMadeWhereTheParameterIsNotAreSummedOverStages) {
+  BatchFree m(1);
+  Mesh pipeline{{{"pp", 2}}};
+  Assignment a = test::replicated(m.g.graph, pipeline);
+  a.pipelineAxis = 0;
+  a.numStages = 2;
+  Derivation d = derive(m.g.graph, a);
+  EXPECT_EQ(d.parameterStages[0], std::vector<int>{0});
+  EXPECT_EQ(d.parameterStages[1], (std::vector<int>{0, 1}));
+}
+
+TEST(Gradients, ThatSomethingElseReadsAreNotParted) {
+  GraphBuilder g({{'d', 8}});
+  int p = g.parameter("p", "d");
+  int y = g.forward("tanh", "d->d", {p});
+  g.stage = 1;
+  int z = g.forward("out", "d->d", {y});
+  int there = g.backward("out.bwd", z, "d->d", {z}, {y});
+  g.stage = 0;
+  int here = g.backward("other.bwd", y, "d->d", {y}, {y});
+  int sum = g.sum("both", Phase::Backward, {there, here});
+  g.gradient(p, sum);
+  EXPECT_EQ(gradientParts(g.graph, 0).parts.size(), 2u);
+  g.backward("reads.bwd", y, "d->d", {sum});
+  GradientParts parts = gradientParts(g.graph, 0);
+  ASSERT_EQ(parts.parts.size(), 1u);
+  EXPECT_EQ(parts.parts[0].value, sum);
+  EXPECT_TRUE(parts.skippedAdds.empty());
+}
+
 /// A weight that is used often has a chain of sums; the last one need not be where stages meet.
 TEST(Stages, PartsOfAGradientLieBelowSumsOfOneStage) {
   TiedModel m;

@@ -110,17 +110,21 @@ ValueId BlockBuilder::shardSliceFlat(const std::string &id, ValueId value,
   return collective(id, InstructionKind::ShardSlice, value, over(axis), {chunkOf(value, axis)});
 }
 
-void BlockBuilder::send(const std::string &id, ValueId value, int toStage, int64_t channel) {
+void BlockBuilder::send(const std::string &id, ValueId value, int toStage, int64_t channel,
+                        int lane) {
   Communication comm;
   comm.peerStage = toStage;
   comm.channel = channel;
+  comm.lane = lane;
   block.instructions.push_back({id, InstructionKind::Send, "", {}, comm, {value}, {}});
 }
 
-ValueId BlockBuilder::recv(const std::string &id, Shape shape, int fromStage, int64_t channel) {
+ValueId BlockBuilder::recv(const std::string &id, Shape shape, int fromStage, int64_t channel,
+                           int lane) {
   Communication comm;
   comm.peerStage = fromStage;
   comm.channel = channel;
+  comm.lane = lane;
   ValueId result = newValue(DType::F32, std::move(shape));
   block.instructions.push_back({id, InstructionKind::Recv, "", {}, comm, {}, {result}});
   return result;

@@ -10,8 +10,8 @@ namespace tbc::program {
 /// Writes one block of a stage. Slots are named; instructions get the ids they are given.
 class BlockBuilder {
 public:
-  BlockBuilder(Program &program, int stage, schedule::Action::Kind kind)
-      : program(program), stage(program.stages[stage]), block(this->stage.block(kind)) {}
+  BlockBuilder(Program &program, int stage, BlockId id)
+      : program(program), stage(program.stages[stage]), block(this->stage.block(id)) {}
 
   ValueId read(const std::string &slot);
   void write(const std::string &slot, ValueId value, bool accumulate = false);
@@ -35,8 +35,9 @@ public:
   ValueId shardSliceFlat(const std::string &id, ValueId value, const std::string &axis);
   ValueId collective(const std::string &id, InstructionKind kind, ValueId value, Communication comm,
                      kernels::Shape shape);
-  void send(const std::string &id, ValueId value, int toStage, int64_t channel);
-  ValueId recv(const std::string &id, kernels::Shape shape, int fromStage, int64_t channel);
+  void send(const std::string &id, ValueId value, int toStage, int64_t channel, int lane = 0);
+  ValueId recv(const std::string &id, kernels::Shape shape, int fromStage, int64_t channel,
+               int lane = 0);
 
 private:
   ValueId newValue(kernels::DType dtype, kernels::Shape shape);

@@ -23,13 +23,14 @@ ValueId Maker::relu(BlockBuilder &b, int stage, const std::string &name, ValueId
   return b.kernel(newId("relu", stage), "relu", {value}, std::move(shape));
 }
 
-ValueId Maker::layerForward(BlockBuilder &b, int stage, size_t index, ValueId h) {
-  const Layer &layer = layers[size_t(stage)][index];
-  std::string name = layerName(stage, index);
+ValueId Maker::layerForward(BlockBuilder &b, int chunk, size_t index, ValueId h) {
+  const Layer &layer = layers[size_t(chunk)][index];
+  const int stage = stageOf(chunk);
+  std::string name = layerName(chunk, index);
   if (layer.form == Layer::Form::Relu)
     return relu(b, stage, name + ".z", h, full());
   if (layer.form == Layer::Form::Statistics) {
-    std::string slot = meanName(stage, index);
+    std::string slot = meanName(chunk, index);
     ValueId sum = b.kernel(newId("sum", stage), "reduce_sum", {h}, {width},
                            {{"dims", std::vector<int64_t>{0}}});
     sum = allReduce(b, stage, "mean", sum, data);
@@ -61,10 +62,18 @@ ValueId Maker::layerForward(BlockBuilder &b, int stage, size_t index, ValueId h)
   return along(b, stage, "gather", InstructionKind::AllGather, z, tensor, 0, rows / tp, full());
 }
 
-void Maker::accumulate(BlockBuilder &b, int stage, const Weight &weight, ValueId lhs, ValueId rhs,
-                       std::map<std::string, ValueId> &sums) {
+void Maker::accumulate(BlockBuilder &b, int stage, const Weight &weight, const std::string &saved,
+                       ValueId g, std::map<std::string, ValueId> &sums) {
   if (weight.isFrozen)
     return;
+  if (!partsBackward)
+    return accumulateNow(b, stage, weight, b.read(saved), g, sums);
+  later.push_back({int(&weight - weights.data()), saved, saved + ".cotangent"});
+  save(b, stage, saved + ".cotangent", g);
+}
+
+void Maker::accumulateNow(BlockBuilder &b, int stage, const Weight &weight, ValueId lhs,
+                          ValueId rhs, std::map<std::string, ValueId> &sums) {
   ValueId gradient =
       b.einsum(newId("dw", stage), lhs, rhs, {0, 1}, {0, 2}, {1, 2}, usedShape(weight));
   if (weight.zero >= 2)
@@ -85,10 +94,11 @@ ValueId Maker::reluBackward(BlockBuilder &b, int stage, const std::string &saved
   return b.kernel(newId("relu.bwd", stage), "relu_grad", {b.read(saved), g}, std::move(shape));
 }
 
-ValueId Maker::layerBackward(BlockBuilder &b, int stage, size_t index, ValueId g,
+ValueId Maker::layerBackward(BlockBuilder &b, int chunk, size_t index, ValueId g,
                              std::map<std::string, ValueId> &sums, bool needsInput) {
-  const Layer &layer = layers[size_t(stage)][index];
-  std::string name = layerName(stage, index);
+  const Layer &layer = layers[size_t(chunk)][index];
+  const int stage = stageOf(chunk);
+  std::string name = layerName(chunk, index);
   if (layer.form == Layer::Form::Relu)
     return reluBackward(b, stage, name + ".z", g, full());
   if (layer.form == Layer::Form::Statistics)
@@ -103,7 +113,7 @@ ValueId Maker::layerBackward(BlockBuilder &b, int stage, size_t index, ValueId g
       g = along(b, stage, "gather.bwd", InstructionKind::AllGather, g, tensor, 0, rows / tp,
                 full());
     }
-    accumulate(b, stage, second, b.read(name + ".a"), g, sums);
+    accumulate(b, stage, second, name + ".a", g, sums);
     bool goesOn = needsInput || !first.isFrozen;
     if (!goesOn)
       return -1;
@@ -116,33 +126,34 @@ ValueId Maker::layerBackward(BlockBuilder &b, int stage, size_t index, ValueId g
     if (exchanges)
       g = exchange(b, stage, g, false);
   }
-  accumulate(b, stage, first, b.read(name + ".x"), g, sums);
+  accumulate(b, stage, first, name + ".x", g, sums);
   if (!needsInput)
     return -1;
   g = b.einsum(newId("dx", stage), g, use(b, stage, first), {0, 2}, {1, 2}, {0, 1}, full());
   return isDense ? g : allReduce(b, stage, "partial.bwd", g, tensor);
 }
 
-void Maker::forward(int stage) {
-  BlockBuilder b(program, stage, Kind::Forward);
-  ValueId h = stage == 0 ? b.read("x") : b.recv(newId("recv", stage), full(), stage - 1, stage);
+void Maker::forward(int chunk) {
+  const int stage = stageOf(chunk);
+  BlockBuilder b(program, stage, blockOf(Kind::Forward, chunk));
+  ValueId h = chunk == 0 ? b.read("x") : take(b, "next", chunk - 1, chunk, chunk);
   for (size_t i = 0; i < skips.size(); ++i)
-    if (skips[i].second == stage)
+    if (skips[i].second == chunk)
       h = b.kernel(newId("skip.add", stage), "add",
-                   {h, b.recv(newId("skip.recv", stage), full(), skips[i].first, skipChannel(i))},
+                   {h, take(b, "skip" + std::to_string(i), skips[i].first, chunk, skipChannel(i))},
                    full());
-  for (size_t i = 0; i < layers[size_t(stage)].size(); ++i) {
-    ValueId result = layerForward(b, stage, i, h);
-    h = layers[size_t(stage)][i].isResidual
+  for (size_t i = 0; i < layers[size_t(chunk)].size(); ++i) {
+    ValueId result = layerForward(b, chunk, i, h);
+    h = layers[size_t(chunk)][i].isResidual
             ? b.kernel(newId("residual", stage), "add", {result, h}, full())
             : result;
   }
-  if (!isLast(stage))
-    b.send(newId("send", stage), h, stage + 1, stage + 1);
+  if (!isLast(chunk))
+    pass(b, "next", h, chunk, chunk + 1, chunk + 1);
   for (size_t i = 0; i < skips.size(); ++i)
-    if (skips[i].first == stage)
-      b.send(newId("skip.send", stage), h, skips[i].second, skipChannel(i));
-  if (!isLast(stage))
+    if (skips[i].first == chunk)
+      pass(b, "skip" + std::to_string(i), h, chunk, skips[i].second, skipChannel(i));
+  if (!isLast(chunk))
     return;
   ValueId diff = b.kernel(newId("diff", stage), "sub", {h, b.read("t")}, full());
   ValueId square = b.kernel(newId("square", stage), "mul", {diff, diff}, full());
@@ -152,37 +163,51 @@ void Maker::forward(int stage) {
   b.add("loss", sum);
 }
 
-void Maker::backward(int stage) {
-  BlockBuilder b(program, stage, Kind::Backward);
+void Maker::backward(int chunk) {
+  const int stage = stageOf(chunk);
+  BlockBuilder b(program, stage, blockOf(Kind::Backward, chunk));
+  later.clear();
   ValueId g;
-  if (isLast(stage)) {
+  if (isLast(chunk)) {
     ValueId two = b.constant(newId("two", stage), 2.0, full());
     g = b.kernel(newId("diff.bwd", stage), "mul", {b.read("diff"), two}, full());
   } else {
-    g = b.recv(newId("recv.bwd", stage), full(), stage + 1, stage + 1);
+    g = take(b, "back", chunk + 1, chunk, chunk + 1);
   }
   for (size_t i = 0; i < skips.size(); ++i)
-    if (skips[i].first == stage)
-      g = b.kernel(
-          newId("skip.add.bwd", stage), "add",
-          {g, b.recv(newId("skip.recv.bwd", stage), full(), skips[i].second, skipChannel(i))},
-          full());
+    if (skips[i].first == chunk)
+      g = b.kernel(newId("skip.add.bwd", stage), "add",
+                   {g, take(b, "skip" + std::to_string(i) + ".back", skips[i].second, chunk,
+                            skipChannel(i))},
+                   full());
   std::map<std::string, ValueId> sums;
-  for (size_t i = layers[size_t(stage)].size(); i-- > 0 && g >= 0;) {
-    bool needsInput = stage > 0 || needsGradient(i);
-    ValueId result = layerBackward(b, stage, i, g, sums, needsInput);
-    bool addsInput = layers[size_t(stage)][i].isResidual && needsInput;
+  for (size_t i = layers[size_t(chunk)].size(); i-- > 0 && g >= 0;) {
+    bool needsInput = chunk > 0 || needsGradient(i);
+    ValueId result = layerBackward(b, chunk, i, g, sums, needsInput);
+    bool addsInput = layers[size_t(chunk)][i].isResidual && needsInput;
     g = addsInput ? b.kernel(newId("residual.bwd", stage), "add", {result, g}, full()) : result;
     if (!needsInput)
       break;
   }
   for (const auto &[name, sum] : sums)
     b.write(name + ".grad", sum);
-  if (stage > 0)
-    b.send(newId("send.bwd", stage), g, stage - 1, stage);
+  if (chunk > 0)
+    pass(b, "back", g, chunk, chunk - 1, chunk);
   for (size_t i = 0; i < skips.size(); ++i)
-    if (skips[i].second == stage)
-      b.send(newId("skip.send.bwd", stage), g, skips[i].first, skipChannel(i));
+    if (skips[i].second == chunk)
+      pass(b, "skip" + std::to_string(i) + ".back", g, chunk, skips[i].first, skipChannel(i));
+}
+
+/// What the backward of the chunk left for later.
+void Maker::weightPart(int chunk) {
+  const int stage = stageOf(chunk);
+  BlockBuilder b(program, stage, blockOf(Kind::Weight, chunk));
+  std::map<std::string, ValueId> sums;
+  for (const Later &entry : later)
+    accumulateNow(b, stage, weights[size_t(entry.weight)], b.read(entry.saved),
+                  b.read(entry.cotangent), sums);
+  for (const auto &[name, sum] : sums)
+    b.write(name + ".grad", sum);
 }
 
 bool Maker::needsGradient(size_t layer) const {

@@ -8,16 +8,47 @@ namespace tbc::program::random {
 
 Program Maker::make() {
   makeMesh();
+  placeChunks();
   makeLayers();
   makeSchedule();
   makeTensors();
-  for (int stage = 0; stage < numStages; ++stage) {
+  for (int stage = 0; stage < numStages; ++stage)
     makeSlots(stage);
-    forward(stage);
-    backward(stage);
-    update(stage);
+  for (int chunk = 0; chunk < numChunks; ++chunk)
+    forward(chunk);
+  for (int chunk = numChunks; chunk-- > 0;) {
+    backward(chunk);
+    if (partsBackward)
+      weightPart(chunk);
   }
+  for (int stage = 0; stage < numStages; ++stage)
+    update(stage);
   return std::move(program);
+}
+
+BlockId Maker::blockOf(Kind kind, int chunk) const {
+  int place = int(std::count(chunkStage.begin(), chunkStage.begin() + chunk, stageOf(chunk)));
+  return {kind, place};
+}
+
+/// One chunk per stage, or several round and round, there and back or anywhere.
+void Maker::placeChunks() {
+  schedule::Pipeline pipeline = schedule::Pipeline::plain(numStages);
+  if (program.pipelineAxis >= 0 && oneIn(3)) {
+    int each = 2 + int(below(2));
+    pipeline = oneIn(2) ? schedule::Pipeline::loop(numStages, each)
+                        : schedule::Pipeline::vee(numStages, each);
+    if (oneIn(3))
+      std::shuffle(pipeline.chunkStage.begin(), pipeline.chunkStage.end(), random);
+  }
+  chunkStage = pipeline.chunkStage;
+  numChunks = int(chunkStage.size());
+  if (numChunks > numStages)
+    program.schedule.chunkStage = chunkStage;
+  for (int stage = 0; stage < numStages; ++stage)
+    program.stages[size_t(stage)].chunks.resize(
+        size_t(std::count(chunkStage.begin(), chunkStage.end(), stage)));
+  partsBackward = program.pipelineAxis >= 0 && oneIn(4);
 }
 
 void Maker::makeMesh() {
@@ -80,28 +111,29 @@ int Maker::addWeight(Weight::Cut cut, int stage) {
 
 void Maker::makeLayers() {
   isClipping = oneIn(2);
-  layers.resize(size_t(numStages));
-  for (int stage = 0; stage < numStages; ++stage) {
+  layers.resize(size_t(numChunks));
+  for (int chunk = 0; chunk < numChunks; ++chunk) {
+    int stage = stageOf(chunk);
     for (unsigned i = 0, n = 1 + below(unsigned(options.maxLayersPerStage)); i < n; ++i) {
       Layer layer;
       layer.form = Layer::Form(below(6));
       layer.isResidual = oneIn(3);
-      if (i == 0 && stage == 0)
+      if (i == 0 && chunk == 0)
         layer.form = Layer::Form::Dense; // there is a parameter
       if (layer.form == Layer::Form::Dense) {
         layer.first = tiedWeight(stage);
-        if (i == 0 && stage == 0) // something for every backward block to go on to
+        if (i == 0 && chunk == 0) // something for every backward block to go on to
           weights[0].isFrozen = false;
       } else if (layer.form != Layer::Form::Relu && layer.form != Layer::Form::Statistics) {
         layer.first = addWeight(Weight::Cut::Columns, stage);
         layer.second = addWeight(Weight::Cut::Rows, stage);
       }
-      layers[size_t(stage)].push_back(layer);
+      layers[size_t(chunk)].push_back(layer);
     }
   }
-  for (int from = 0; from + 1 < numStages; ++from)
+  for (int from = 0; from + 1 < numChunks; ++from)
     if (oneIn(3))
-      skips.push_back({from, from + 1 + int(below(unsigned(numStages - from - 1)))});
+      skips.push_back({from, from + 1 + int(below(unsigned(numChunks - from - 1)))});
 }
 
 int Maker::tiedWeight(int stage) {
@@ -109,8 +141,9 @@ int Maker::tiedWeight(int stage) {
     Weight &weight = weights[i];
     if (weight.cut != Weight::Cut::None || !oneIn(3))
       continue;
-    if (weight.holders.back() != stage)
-      weight.holders.push_back(stage);
+    auto at = std::lower_bound(weight.holders.begin(), weight.holders.end(), stage);
+    if (at == weight.holders.end() || *at != stage)
+      weight.holders.insert(at, stage);
     // Its elements would count once per holder; and the sum over holders needs a name.
     weight.isClipped = weight.isClipped && weight.holders.size() == 1;
     weight.hasGradientTensor = weight.hasGradientTensor || weight.holders.size() > 1;
@@ -120,12 +153,24 @@ int Maker::tiedWeight(int stage) {
 }
 
 void Maker::makeSchedule() {
-  unsigned choice = below(3);
-  program.schedule.generator = choice == 0 ? "gpipe" : choice == 1 ? "1f1b" : "table";
-  if (choice < 2)
-    return;
-  // A random run: micro-batches in any one order forward, and in any one order backward.
-  std::vector<int64_t> order[2];
+  schedule::Pipeline pipeline{numStages, chunkStage};
+  std::vector<std::string> generators;
+  for (const std::string &name : schedule::scheduleNames()) {
+    schedule::ScheduleKind kind = *schedule::parseScheduleKind(name);
+    if (schedule::splitsBackward(kind) == partsBackward &&
+        schedule::whyInvalid(kind, pipeline, program.microBatches).empty())
+      generators.push_back(name);
+  }
+  generators.push_back("table");
+  program.schedule.generator = generators[below(unsigned(generators.size()))];
+  if (program.schedule.generator == "table")
+    makeTable();
+}
+
+/// A random run: micro-batches in any one order forward, in any one order backward, and in any one
+/// order through the weight parts.
+void Maker::makeTable() {
+  std::vector<int64_t> order[3];
   for (std::vector<int64_t> &list : order) {
     for (int64_t m = 0; m < program.microBatches; ++m)
       list.push_back(m);
@@ -133,22 +178,29 @@ void Maker::makeSchedule() {
   }
   std::vector<std::vector<schedule::Action>> &table = program.schedule.table;
   table.resize(size_t(numStages));
-  std::vector<size_t> done[2] = {std::vector<size_t>(size_t(numStages), 0),
-                                 std::vector<size_t>(size_t(numStages), 0)};
+  unsigned numKinds = partsBackward ? 3 : 2;
+  std::vector<std::vector<size_t>> done(3, std::vector<size_t>(size_t(numChunks), 0));
   size_t all = size_t(program.microBatches);
-  for (size_t left = 2 * all * size_t(numStages); left > 0;) {
-    int stage = int(below(unsigned(numStages)));
-    size_t s = size_t(stage), which = below(2), &at = done[which][s];
+  auto isDone = [&](unsigned which, size_t chunk, int64_t m) {
+    auto end = order[which].begin() + int64_t(done[which][chunk]);
+    return std::find(order[which].begin(), end, m) != end;
+  };
+  for (size_t left = numKinds * all * size_t(numChunks); left > 0;) {
+    size_t chunk = below(unsigned(numChunks)), which = below(numKinds), &at = done[which][chunk];
     if (at == all)
       continue;
     int64_t m = order[which][at];
-    auto forwardEnd = order[0].begin() + int64_t(done[0][s]);
-    bool canRun = which == 0 ? stage == 0 || done[0][s - 1] > at
-                             : std::find(order[0].begin(), forwardEnd, m) != forwardEnd &&
-                                   (stage + 1 == numStages || done[1][s + 1] > at);
+    bool canRun = true;
+    if (which == 0)
+      canRun = chunk == 0 || done[0][chunk - 1] > at;
+    else if (which == 1)
+      canRun = isDone(0, chunk, m) && (int(chunk) + 1 == numChunks || done[1][chunk + 1] > at);
+    else
+      canRun = isDone(1, chunk, m);
     if (!canRun)
       continue;
-    table[s].push_back({Kind(which), m});
+    Kind kind = which == 0 ? Kind::Forward : which == 1 ? Kind::Backward : Kind::Weight;
+    table[size_t(stageOf(int(chunk)))].push_back({kind, m, blockOf(kind, int(chunk)).chunk});
     ++at;
     --left;
   }

@@ -1,9 +1,10 @@
 //===- RandomProgram.h - Random training programs, for tests ---------------===//
 //
-// Feed-forward networks under random meshes (axes in any order, parts of axes), stages, schedules
-// (generated ones and tables), data, tensor and sequence parallelism, ways of storing parameters
-// (replicas, flat chunks, cut dims, at three depths of ZeRO), accumulation, skips between stages,
-// tied weights, running statistics and clipping. Valid by construction, and executable.
+// Feed-forward networks under random meshes (axes in any order, parts of axes), stages of one chunk
+// or several, schedules (generated ones and tables, with and without weight parts), data, tensor
+// and sequence parallelism, ways of storing parameters (replicas, flat chunks, cut dims, at three
+// depths of ZeRO), accumulation, skips between stages, tied weights, running statistics and
+// clipping. Valid by construction, and executable.
 //
 //===----------------------------------------------------------------------===//
 

@@ -59,12 +59,17 @@ private:
 
   // What there is.
   void makeMesh();
+  void placeChunks();
+  int stageOf(int chunk) const { return chunkStage[size_t(chunk)]; }
+  /// A block of a chunk, as its stage numbers them.
+  BlockId blockOf(Kind kind, int chunk) const;
   Weight newWeight(Weight::Cut cut, int stage);
   int addWeight(Weight::Cut cut, int stage);
   void makeLayers();
   /// A weight that an earlier dense layer uses too, or a new one.
   int tiedWeight(int stage);
   void makeSchedule();
+  void makeTable();
 
   // How it is held.
   static void append(Axes &to, const Axes &axes) { to.insert(to.end(), axes.begin(), axes.end()); }
@@ -77,9 +82,9 @@ private:
   Shape zeroShape(const Weight &weight) const { return localShape(zeroPiece(weight)); }
   bool isTied(const Weight &weight) const { return weight.holders.size() > 1; }
   void makeTensors();
-  std::string meanName(int stage, size_t layer) const;
-  std::string layerName(int stage, size_t layer) const;
-  bool isLast(int stage) const { return stage == numStages - 1; }
+  std::string meanName(int chunk, size_t layer) const;
+  std::string layerName(int chunk, size_t layer) const;
+  bool isLast(int chunk) const { return chunk == numChunks - 1; }
   void makeSlots(int stage);
   /// Keeps a value for the backward block.
   void save(BlockBuilder &b, int stage, const std::string &name, ValueId value);
@@ -95,6 +100,11 @@ private:
   ValueId overZero(BlockBuilder &b, int stage, const std::string &what, InstructionKind kind,
                    const Weight &weight, ValueId value);
   ValueId use(BlockBuilder &b, int stage, const Weight &weight);
+  /// Hands a value to another chunk: sends it, or keeps it where that is on the same stage.
+  void pass(BlockBuilder &b, const std::string &what, ValueId value, int from, int to,
+            int64_t channel);
+  ValueId take(BlockBuilder &b, const std::string &what, int from, int to, int64_t channel);
+  int laneOf(int from, int to) const;
 
   // Blocks.
   Shape full() const { return {rows, width}; }
@@ -102,17 +112,22 @@ private:
   Shape cutRows() const { return {rows / tp, width}; }
   ValueId exchange(BlockBuilder &b, int stage, ValueId value, bool toRows);
   ValueId relu(BlockBuilder &b, int stage, const std::string &name, ValueId value, Shape shape);
-  ValueId layerForward(BlockBuilder &b, int stage, size_t index, ValueId h);
-  void accumulate(BlockBuilder &b, int stage, const Weight &weight, ValueId lhs, ValueId rhs,
-                  std::map<std::string, ValueId> &sums);
+  ValueId layerForward(BlockBuilder &b, int chunk, size_t index, ValueId h);
+  /// The gradient of a weight from what forward saved and a cotangent; later where the schedule
+  /// parts the backward.
+  void accumulate(BlockBuilder &b, int stage, const Weight &weight, const std::string &saved,
+                  ValueId g, std::map<std::string, ValueId> &sums);
+  void accumulateNow(BlockBuilder &b, int stage, const Weight &weight, ValueId lhs, ValueId rhs,
+                     std::map<std::string, ValueId> &sums);
   ValueId reluBackward(BlockBuilder &b, int stage, const std::string &saved, ValueId g,
                        Shape shape);
-  ValueId layerBackward(BlockBuilder &b, int stage, size_t index, ValueId g,
+  ValueId layerBackward(BlockBuilder &b, int chunk, size_t index, ValueId g,
                         std::map<std::string, ValueId> &sums, bool needsInput);
   static int64_t skipChannel(size_t skip) { return 1000 + int64_t(skip); }
-  void forward(int stage);
-  void backward(int stage);
-  /// Whether a layer of stage 0 before this one has a weight to train.
+  void forward(int chunk);
+  void backward(int chunk);
+  void weightPart(int chunk);
+  /// Whether a layer of chunk 0 before this one has a weight to train.
   bool needsGradient(size_t layer) const;
 
   // Update.
@@ -128,11 +143,18 @@ private:
   const RandomProgramOptions &options;
   std::mt19937 random;
   Program program;
-  int numStages = 1;
+  int numStages = 1, numChunks = 1;
+  std::vector<int> chunkStage; // by chunk
+  bool partsBackward = false;
+  struct Later {
+    int weight; // its number
+    std::string saved, cotangent;
+  };
+  std::vector<Later> later;                // of the chunk at hand
   Axes pipeline, data, tensor, zero, rest; // data = zero and rest
   int64_t tp = 1, rows = 2, width = 2;     // of the local activation
   std::vector<Weight> weights;
-  std::vector<std::vector<Layer>> layers; // by stage
+  std::vector<std::vector<Layer>> layers; // by chunk
   std::vector<std::pair<int, int>> skips; // from, to
   bool isClipping = false;
   int numIds = 0;

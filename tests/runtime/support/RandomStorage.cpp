@@ -29,10 +29,10 @@ void Maker::makeTensors() {
     piece.dims[0][0][0].axes = data;
     addTensor(program, Role::Input, name, "", piece);
   }
-  for (int stage = 0; stage < numStages; ++stage)
-    for (size_t i = 0; i < layers[size_t(stage)].size(); ++i)
-      if (layers[size_t(stage)][i].form == Layer::Form::Statistics)
-        addTensor(program, Role::State, meanName(stage, i), meanName(stage, i),
+  for (int chunk = 0; chunk < numChunks; ++chunk)
+    for (size_t i = 0; i < layers[size_t(chunk)].size(); ++i)
+      if (layers[size_t(chunk)][i].form == Layer::Form::Statistics)
+        addTensor(program, Role::State, meanName(chunk, i), meanName(chunk, i),
                   wholePiece({width}));
   for (const Weight &weight : weights) {
     addTensor(program, Role::Parameter, weight.name, weight.name, pieceAt(weight, 3));
@@ -48,18 +48,19 @@ void Maker::makeTensors() {
   }
 }
 
-std::string Maker::meanName(int stage, size_t layer) const {
-  return "mean" + std::to_string(stage) + "." + std::to_string(layer);
+std::string Maker::meanName(int chunk, size_t layer) const {
+  return "mean" + std::to_string(chunk) + "." + std::to_string(layer);
 }
 
-std::string Maker::layerName(int stage, size_t layer) const {
-  return "l" + std::to_string(stage) + "." + std::to_string(layer);
+std::string Maker::layerName(int chunk, size_t layer) const {
+  return "l" + std::to_string(chunk) + "." + std::to_string(layer);
 }
 
 void Maker::makeSlots(int stage) {
-  if (stage == 0)
+  bool holdsLast = stage == stageOf(numChunks - 1);
+  if (stage == stageOf(0))
     addSlot(program, stage, program.tensorIndex("x"));
-  if (isLast(stage))
+  if (holdsLast)
     addSlot(program, stage, program.tensorIndex("t"));
   for (const Weight &weight : weights) {
     if (!std::count(weight.holders.begin(), weight.holders.end(), stage))
@@ -74,11 +75,11 @@ void Maker::makeSlots(int stage) {
       addSlot(program, stage, Role::Gradient, weight.name + ".grad",
               localShape(pieceAt(weight, 2)));
   }
-  for (size_t i = 0; i < layers[size_t(stage)].size(); ++i) {
-    if (layers[size_t(stage)][i].form == Layer::Form::Statistics)
-      addSlot(program, stage, program.tensorIndex(meanName(stage, i)));
-  }
-  if (isLast(stage)) {
+  for (int chunk = 0; chunk < numChunks; ++chunk)
+    for (size_t i = 0; i < layers[size_t(chunk)].size() && stageOf(chunk) == stage; ++i)
+      if (layers[size_t(chunk)][i].form == Layer::Form::Statistics)
+        addSlot(program, stage, program.tensorIndex(meanName(chunk, i)));
+  if (holdsLast) {
     addSlot(program, stage, Role::Residual, "diff", {rows, width});
     addSlot(program, stage, Role::Loss, "loss", {});
   }
@@ -89,6 +90,31 @@ void Maker::save(BlockBuilder &b, int stage, const std::string &name, ValueId va
   const kernels::TensorType type = program.stages[size_t(stage)].values[size_t(value)];
   addSlot(program, stage, Role::Residual, name, type.shape);
   b.write(name, value);
+}
+
+int Maker::laneOf(int from, int to) const {
+  // Where a stage has one chunk it sends to another in one phase only.
+  return numChunks == numStages ? 0 : 2 * (from * numChunks + to) + (from < to ? 0 : 1);
+}
+
+/// Messages of two chunks differ in their channel, "forward" and "backward" in their direction.
+static std::string passName(const std::string &what, int from, int to) {
+  return "pass." + what + "." + std::to_string(from) + "." + std::to_string(to);
+}
+
+void Maker::pass(BlockBuilder &b, const std::string &what, ValueId value, int from, int to,
+                 int64_t channel) {
+  if (stageOf(from) == stageOf(to))
+    save(b, stageOf(from), passName(what, from, to), value);
+  else
+    b.send(newId(what + ".send", stageOf(from)), value, stageOf(to), channel, laneOf(from, to));
+}
+
+ValueId Maker::take(BlockBuilder &b, const std::string &what, int from, int to, int64_t channel) {
+  if (stageOf(from) == stageOf(to))
+    return b.read(passName(what, from, to));
+  return b.recv(newId(what + ".recv", stageOf(to)), full(), stageOf(from), channel,
+                laneOf(from, to));
 }
 
 std::string Maker::newId(const std::string &what, int stage) {

@@ -57,7 +57,7 @@ void Maker::update(int stage) {
     b.write(weight->name, p);
     b.write(weight->name + ".buf", next[1]);
   }
-  if (isLast(stage))
+  if (stage == stageOf(numChunks - 1))
     b.write("loss", allReduce(b, stage, "loss", b.read("loss"), data));
 }
 

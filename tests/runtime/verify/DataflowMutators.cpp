@@ -85,9 +85,9 @@ bool readOtherBlock(Mutant &m, Random &random) {
   const std::vector<kernels::TensorType> &values = m.program.stages[site.stage].values;
   ValueId &operand = site.in(m.program).operands[0];
   std::vector<ValueId> theirs;
-  for (Kind kind : everyKind)
-    if (kind != site.kind)
-      for (const Instruction &it : m.program.stages[site.stage].block(kind).instructions)
+  for (BlockId id : m.program.stages[site.stage].blocks())
+    if (!(id == site.id()))
+      for (const Instruction &it : m.program.stages[site.stage].block(id).instructions)
         for (ValueId value : it.results)
           if (values[value] == values[operand])
             theirs.push_back(value);
@@ -103,9 +103,11 @@ template <typename ChooseFn>
 bool pickIn(Mutant &m, Random &random, ChooseFn choose, Site &block, size_t &place) {
   std::vector<std::pair<Site, size_t>> places;
   for (int stage = 0; stage < m.program.numStages(); ++stage)
-    for (Kind kind : everyKind)
-      for (size_t i : choose(Site{stage, kind, 0}))
-        places.push_back({{stage, kind, 0}, i});
+    for (BlockId id : m.program.stages[size_t(stage)].blocks()) {
+      Site site{stage, id.kind, 0, id.chunk};
+      for (size_t i : choose(site))
+        places.push_back({site, i});
+    }
   if (places.empty())
     return false;
   std::tie(block, place) = places[below(random, places.size())];
@@ -131,8 +133,8 @@ bool dropArgument(Mutant &m, Random &random) {
 }
 
 bool isReadElsewhere(const Program &p, int stage, int slot) {
-  for (Kind kind : everyKind)
-    for (const Argument &argument : p.stages[size_t(stage)].block(kind).arguments)
+  for (BlockId id : p.stages[size_t(stage)].blocks())
+    for (const Argument &argument : p.stages[size_t(stage)].block(id).arguments)
       if (argument.slot == slot)
         return true;
   return false;
@@ -226,7 +228,9 @@ bool useWrongSlot(Mutant &m, Random &random, bool isWrite) {
   auto ofRole = [&](const Site &site) {
     std::vector<size_t> list;
     const std::vector<Slot> &slots = m.program.stages[site.stage].slots;
-    for (size_t i = 0; i < slots.size() && site.kind == wrong.kind; ++i)
+    // What one chunk keeps a later one may read.
+    bool isLater = !isWrite && wrong.role == Role::Residual && site.chunk > 0;
+    for (size_t i = 0; i < slots.size() && site.kind == wrong.kind && !isLater; ++i)
       if (slots[i].role == wrong.role)
         list.push_back(i);
     return list;
@@ -282,7 +286,7 @@ bool ignoreKernel(Mutant &m, Random &random) {
         const auto &values = m.program.stages[site.stage].values;
         bool fits = !it.operands.empty() && values[it.operands[0]] == values[it.results[0]];
         if (isRead && isOnce && fits && list[i].operands.size() == 1) {
-          places.push_back({{site.stage, site.kind, i}, it.operands[0]});
+          places.push_back({{site.stage, site.kind, i, site.chunk}, it.operands[0]});
           operandOf.push_back(o);
           ids.push_back(it.id);
         }
@@ -377,6 +381,28 @@ bool backwardFirst(Mutant &m, Random &random) {
             actions[positionOf(actions, Kind::Backward, microBatch)]);
   return true;
 }
+/// A weight part before the backward that leaves it something to do.
+bool weightFirst(Mutant &m, Random &random) {
+  int stage = 0;
+  Actions &actions = someActions(m, random, stage);
+  int64_t microBatch = int64_t(below(random, size_t(m.program.microBatches)));
+  size_t weight = positionOf(actions, Kind::Weight, microBatch);
+  if (weight == actions.size())
+    return false;
+  std::swap(actions[positionOf(actions, Kind::Backward, microBatch)], actions[weight]);
+  return true;
+}
+/// A block of one chunk in the place of another's.
+bool otherChunk(Mutant &m, Random &random) {
+  int stage = 0;
+  Actions &actions = someActions(m, random, stage);
+  int numChunks = int(m.program.stages[size_t(stage)].chunks.size());
+  schedule::Action &action = actions[below(random, actions.size() - 1)];
+  if (numChunks < 2)
+    return false;
+  action.chunk = (action.chunk + 1) % numChunks;
+  return true;
+}
 bool doubleAction(Mutant &m, Random &random) {
   int stage = 0;
   Actions &actions = someActions(m, random, stage);
@@ -404,14 +430,19 @@ bool otherOrder(Mutant &m, Random &random) {
     return false;
   int stage = 0;
   Actions &actions = someActions(m, random, stage);
+  for (const Slot &slot : m.program.stages[size_t(stage)].slots)
+    if (slot.name.rfind("pass.", 0) == 0)
+      return false; // one chunk of the stage would run before another that it waits for
   Kind kind = below(random, 2) ? Kind::Forward : Kind::Backward;
   int64_t a = int64_t(below(random, size_t(m.program.microBatches)));
   int64_t b = (a + 1) % m.program.microBatches;
   std::swap(actions[positionOf(actions, kind, a)], actions[positionOf(actions, kind, b)]);
   for (int64_t microBatch : {a, b})
     if (positionOf(actions, Kind::Forward, microBatch) >
-        positionOf(actions, Kind::Backward, microBatch))
-      return false; // that would violate another property
+            positionOf(actions, Kind::Backward, microBatch) ||
+        positionOf(actions, Kind::Backward, microBatch) >
+            positionOf(actions, Kind::Weight, microBatch)) // or there is no weight part
+      return false;                                        // that would violate another property
   m.names.clear();
   for (const Site &site : sitesOf(m.program, [&](const Instruction &it, const Site &at) {
          bool isMessage = it.kind == InstructionKind::Send || it.kind == InstructionKind::Recv;
@@ -439,6 +470,8 @@ std::vector<NamedMutator> dataflowMutators() {
           {"IgnoreKernel", ignoreKernel},
           {"ForgetUpdate", forgetUpdate},
           {"BackwardFirst", backwardFirst},
+          {"WeightFirst", weightFirst},
+          {"OtherChunk", otherChunk},
           {"DoubleAction", doubleAction},
           {"DropAction", dropAction},
           {"UpdateEarly", updateEarly},

@@ -17,9 +17,9 @@ std::string slotName(const Program &p, int stage, int slot) {
 std::vector<Site> sitesOf(Program &p, const SitePredicate &fits) {
   std::vector<Site> sites;
   for (int stage = 0; stage < p.numStages(); ++stage)
-    for (Kind kind : everyKind)
-      for (size_t i = 0; i < p.stages[size_t(stage)].block(kind).instructions.size(); ++i) {
-        Site site{stage, kind, i};
+    for (BlockId id : p.stages[size_t(stage)].blocks())
+      for (size_t i = 0; i < p.stages[size_t(stage)].block(id).instructions.size(); ++i) {
+        Site site{stage, id.kind, i, id.chunk};
         if (fits(site.in(p), site))
           sites.push_back(site);
       }
@@ -65,8 +65,10 @@ std::vector<std::string> counterparts(const Program &p, const Site &site) {
   return ids;
 }
 
-std::vector<std::string> readersOf(const Program &p, const Site &at, ValueId value, bool isDeep) {
-  const Block &block = p.stages[size_t(at.stage)].block(at.kind);
+/// `seen`: slots whose readers are known.
+static std::vector<std::string> readersOf(const Program &p, const Site &at, ValueId value,
+                                          bool isDeep, std::set<int> &seen) {
+  const Block &block = p.stages[size_t(at.stage)].block(at.id());
   std::set<ValueId> values = {value};
   std::vector<std::string> names;
   for (const Instruction &instruction : block.instructions) {
@@ -82,15 +84,25 @@ std::vector<std::string> readersOf(const Program &p, const Site &at, ValueId val
     if (!values.count(result.value))
       continue;
     names.push_back(slotName(p, at.stage, result.slot));
-    if (!isDeep || at.kind == Kind::Update)
+    if (!isDeep || at.kind == Kind::Update || !seen.insert(result.slot).second)
       continue;
-    for (const Argument &argument : p.stages[size_t(at.stage)].update.arguments)
-      if (argument.slot == result.slot)
-        for (const std::string &name :
-             readersOf(p, {at.stage, Kind::Update, 0}, argument.value, true))
-          names.push_back(name);
+    // Other chunks, weight parts and the update read on; what backward reads of forward is a slot
+    // with a name of its own.
+    for (BlockId id : p.stages[size_t(at.stage)].blocks()) {
+      bool readsOn = id.kind == at.kind || id.kind == Kind::Weight || id.kind == Kind::Update;
+      for (const Argument &argument : p.stages[size_t(at.stage)].block(id).arguments)
+        if (argument.slot == result.slot && readsOn && !(id == at.id()))
+          for (const std::string &name :
+               readersOf(p, {at.stage, id.kind, 0, id.chunk}, argument.value, true, seen))
+            names.push_back(name);
+    }
   }
   return names;
+}
+
+std::vector<std::string> readersOf(const Program &p, const Site &at, ValueId value, bool isDeep) {
+  std::set<int> seen;
+  return readersOf(p, at, value, isDeep, seen);
 }
 
 void addNames(Mutant &m, const std::vector<std::string> &names) {

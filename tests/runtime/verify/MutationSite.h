@@ -10,15 +10,16 @@
 namespace tbc::verify {
 
 using Kind = schedule::Action::Kind;
-inline constexpr Kind everyKind[] = {Kind::Forward, Kind::Backward, Kind::Update};
 
 /// An instruction of a program.
 struct Site {
   int stage = 0;
   Kind kind = Kind::Forward;
   size_t index = 0;
+  int chunk = 0; // of the stage's own
 
-  program::Block &block(program::Program &p) const { return p.stages[size_t(stage)].block(kind); }
+  program::BlockId id() const { return {kind, chunk}; }
+  program::Block &block(program::Program &p) const { return p.stages[size_t(stage)].block(id()); }
   program::Instruction &in(program::Program &p) const { return block(p).instructions[index]; }
 };
 

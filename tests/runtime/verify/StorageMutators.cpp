@@ -273,8 +273,8 @@ bool cutTensorOtherwise(Mutant &m, Random &random) {
   }
   axes = after;
   for (int s = 0; s < m.program.numStages(); ++s)
-    for (Kind kind : everyKind) {
-      Site block{s, kind, 0};
+    for (BlockId id : m.program.stages[size_t(s)].blocks()) {
+      Site block{s, id.kind, 0, id.chunk};
       for (const Argument &argument : block.block(m.program).arguments)
         if (m.program.stages[s].slots[argument.slot].tensor == slot.tensor)
           addNames(m, readersOf(m.program, block, argument.value, true));

@@ -5,6 +5,7 @@
 #include "tests/runtime/support/FullTests.h"
 #include "tests/runtime/support/RandomProgram.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 namespace tbc::verify {
@@ -16,6 +17,7 @@ using kernels::Tensor;
 
 TEST(Verify, AcceptsRandomValidPrograms) {
   int64_t numInstructions = 0;
+  int numWithChunks = 0, numParted = 0;
   int n = test::sampleSize(2000, 5000);
   for (int seed = 0; seed < n; ++seed) {
     RandomProgramOptions options;
@@ -25,11 +27,18 @@ TEST(Verify, AcceptsRandomValidPrograms) {
     ASSERT_TRUE(status) << "seed " << seed << ": " << status.error().message << "\n"
                         << show(program);
     for (const Stage &stage : program.stages)
-      numInstructions +=
-          int64_t(stage.chunks[0].forward.instructions.size() +
-                  stage.chunks[0].backward.instructions.size() + stage.update.instructions.size());
+      for (BlockId id : stage.blocks())
+        numInstructions += int64_t(stage.block(id).instructions.size());
+    numWithChunks += !program.schedule.chunkStage.empty();
+    numParted += std::any_of(program.stages.begin(), program.stages.end(), [](const Stage &stage) {
+      return !stage.chunks[0].weight.instructions.empty();
+    });
   }
-  std::printf("%d programs of %lld instructions on average\n", n, (long long)numInstructions / n);
+  std::printf("%d programs of %lld instructions on average, %d with virtual stages, %d with weight "
+              "parts\n",
+              n, (long long)numInstructions / n, numWithChunks, numParted);
+  EXPECT_GT(numWithChunks, n / 10);
+  EXPECT_GT(numParted, n / 10);
 }
 
 /// Small whole numbers, so that sums are exact.

@@ -1,0 +1,198 @@
+//===- SweepCases.cpp - Every strategy on every model of eight layers --------===//
+
+#include "tests/tools/SweepCases.h"
+
+#include "planner/core/Recompute.h"
+
+#include <algorithm>
+
+namespace tbc::test {
+
+using reshard::Graph;
+using reshard::GraphOp;
+using reshard::LoopKind;
+
+namespace {
+
+/// The decision for `op`, or one that splits the batch alone.
+planner::OpDecision decisionFor(const planner::Plan &plan, const Graph &graph, const GraphOp &op) {
+  for (const planner::OpDecision &decision : plan.ops)
+    if (std::find(decision.ops.begin(), decision.ops.end(), op.id) != decision.ops.end()) {
+      planner::OpDecision own = decision;
+      own.ops = {op.id};
+      return own;
+    }
+  planner::OpDecision own;
+  own.ops = {op.id};
+  planner::MeshShape mesh = plan.mesh;
+  for (size_t loop = 0; loop < op.loops.size(); ++loop)
+    for (const std::string &axis : planner::dataAxisNames())
+      if (op.loops[loop].factor == graph.batchFactor && *mesh.find(axis) > 1)
+        own.loopAxes[int(loop)].push_back(axis);
+  return own;
+}
+
+/// Puts tp on loop `loop` of `op` and on no other.
+void splitOver(planner::Plan &plan, const Graph &graph, const GraphOp &op, int loop) {
+  planner::OpDecision own = decisionFor(plan, graph, op);
+  for (auto &[number, axes] : own.loopAxes)
+    axes.erase(std::remove(axes.begin(), axes.end(), "tp"), axes.end());
+  own.loopAxes[loop].push_back("tp");
+  for (planner::OpDecision &decision : plan.ops)
+    decision.ops.erase(std::remove(decision.ops.begin(), decision.ops.end(), op.id),
+                       decision.ops.end());
+  plan.ops.erase(
+      std::remove_if(plan.ops.begin(), plan.ops.end(),
+                     [](const planner::OpDecision &decision) { return decision.ops.empty(); }),
+      plan.ops.end());
+  plan.ops.push_back(std::move(own));
+}
+
+bool canSplit(const planner::Plan &plan, const reshard::Loop &loop) {
+  return loop.kind != LoopKind::Fixed && loop.kind != LoopKind::Streamed &&
+         loop.size % plan.mesh.tp == 0;
+}
+
+/// Embedding tables, logits and the sums of the cross entropy by classes.
+Result<planner::Plan> splitVocabulary(planner::Plan plan, const Graph &graph) {
+  reshard::FactorId vocabulary = -1;
+  for (const GraphOp &op : graph.ops)
+    for (const reshard::Loop &loop : op.loops)
+      if (op.kind == "class_sums" && loop.kind == LoopKind::Reduction)
+        vocabulary = loop.factor;
+  int count = 0;
+  for (const GraphOp &op : graph.ops)
+    for (size_t loop = 0; loop < op.loops.size(); ++loop)
+      if (op.phase == reshard::Phase::Forward && !op.generator &&
+          op.loops[loop].factor == vocabulary && canSplit(plan, op.loops[loop])) {
+        splitOver(plan, graph, op, int(loop));
+        ++count;
+        break;
+      }
+  if (count < 3)
+    return Error{ErrorCode::Usage, "the model has no vocabulary that tp divides"};
+  return plan;
+}
+
+/// The tokens of a sample: the second dim of an input of indices. -1: there is none.
+reshard::FactorId tokensOf(const Graph &graph) {
+  for (const reshard::GraphValue &value : graph.values) {
+    const std::vector<reshard::DimLayout> &dims = value.layout.dims;
+    if (value.role == reshard::ValueRole::Input && value.producer < 0 && !value.isFloat &&
+        dims.size() == 2 && dims[1].segments.size() == 1 && dims[1].segments[0].factors.size() == 1)
+      return dims[1].segments[0].factors[0].id;
+  }
+  return -1;
+}
+
+/// Between the matmuls of tensor parallelism: norms and elementwise ops by tokens.
+Result<planner::Plan> splitSequence(planner::Plan plan, const Graph &graph) {
+  const reshard::FactorId tokens = tokensOf(graph);
+  int count = 0;
+  for (const GraphOp &op : graph.ops) {
+    bool isBetween = op.kernelClass == "elementwise" || op.kernelClass == "reduction";
+    if (op.phase != reshard::Phase::Forward || op.generator || !isBetween)
+      continue;
+    for (size_t loop = 0; loop < op.loops.size(); ++loop)
+      if (tokens >= 0 && op.loops[loop].factor == tokens &&
+          op.loops[loop].kind == LoopKind::Parallel && canSplit(plan, op.loops[loop])) {
+        splitOver(plan, graph, op, int(loop));
+        ++count;
+        break;
+      }
+  }
+  if (count < 8)
+    return Error{ErrorCode::Usage, "the model has no sequence that tp divides"};
+  return plan;
+}
+
+/// Full recomputation of the first half of the ops alone: k of n layers.
+Result<planner::Plan> recomputeHalf(planner::Plan plan, const Graph &graph) {
+  int numForward = planner::numForwardOps(graph);
+  std::map<std::string, int> places;
+  for (int op = 0; op < numForward; ++op)
+    places[graph.ops[op].id] = op;
+  std::vector<std::string> &ops = plan.recomputeOps;
+  ops.erase(std::remove_if(ops.begin(), ops.end(),
+                           [&](const std::string &id) { return places.at(id) >= numForward / 2; }),
+            ops.end());
+  if (ops.empty())
+    return Error{ErrorCode::Usage, "nothing is computed again"};
+  return plan;
+}
+
+std::vector<SweepRow> makeRows() {
+  std::vector<SweepRow> rows;
+  auto add = [&](const std::string &name, PlanRequest request, PlanEdit edit = nullptr,
+                 std::map<std::string, std::string> excluded = {}) {
+    rows.push_back({name, std::move(request), edit, std::move(excluded)});
+  };
+  add("serial", {"dp=1"});
+  add("dp2", {"dp=2", "ddp"});
+  add("dp4", {"dp=4", "ddp"});
+  add("zero1", {"dp=2", "zero1"});
+  add("zero2", {"dp=2", "zero2"});
+  add("zero3", {"fsdp=2", "zero3"});
+  add("zero3 over 4", {"fsdp=4", "zero3"});
+  add("shard-grad-op", {"fsdp=2", "shard-grad-op"});
+  add("hybrid-shard", {"dp=2,fsdp=2", "hybrid-shard"});
+  add("tp2", {"tp=2"});
+  add("tp4", {"tp=4"});
+  const std::map<std::string, std::string> withoutWords = {{"resnet-8b", "no vocabulary"},
+                                                           {"unet-8l", "no vocabulary"}};
+  add("vocabulary tp", {"tp=2"}, splitVocabulary, withoutWords);
+  add("vocabulary tp with zero3", {"fsdp=2,tp=2"}, splitVocabulary, withoutWords);
+  const std::map<std::string, std::string> withoutTokens = {{"resnet-8b", "no sequence"},
+                                                            {"unet-8l", "no sequence"}};
+  add("sp", {"tp=2"}, splitSequence, withoutTokens);
+  add("sp with dp", {"dp=2,tp=2"}, splitSequence, withoutTokens);
+  struct Schedule {
+    const char *name;
+    int64_t virtualStages;
+    const char *placement;
+  };
+  for (const Schedule &s : {Schedule{"gpipe", 0, ""}, Schedule{"1f1b", 0, ""},
+                            Schedule{"interleaved", 2, "loop"}, Schedule{"interleaved", 2, "v"},
+                            Schedule{"zero-bubble", 1, ""}, Schedule{"zero-bubble", 2, "v"}})
+    for (const char *mesh : {"pp=2", "pp=4"}) {
+      PlanRequest request{mesh, "auto", s.name};
+      request.virtualStages = s.virtualStages;
+      request.placement = s.placement;
+      add(std::string(mesh) + " " + s.name + " " + s.placement, request);
+    }
+  add("recompute selective", {"dp=2", "auto", "", "selective"});
+  add("recompute full", {"fsdp=2", "auto", "", "full"});
+  add("recompute k of n", {"dp=2", "auto", "", "full"}, recomputeHalf);
+  add("recompute full with pp", {"pp=2", "auto", "1f1b", "full"});
+  add("one micro-batch", {"dp=2", "auto", "", "none", 4, 8});
+  add("accumulation", {"dp=2", "auto", "", "none", 2, 12});
+  add("dp with tp", {"dp=2,tp=2"});
+  add("fsdp with tp", {"fsdp=2,tp=2"});
+  add("dp with pp", {"pp=2,dp=2", "auto", "1f1b"});
+  add("dp tp pp", {"pp=2,dp=2,tp=2", "auto", "1f1b"});
+  add("fsdp tp pp", {"pp=2,fsdp=2,tp=2", "auto", "interleaved", "selective", 1, 8, 2, "loop"});
+  return rows;
+}
+
+} // namespace
+
+const std::vector<std::string> &sweepModels() {
+  static const std::vector<std::string> models = {"gpt2-8l", "llama-8l", "resnet-8b", "unet-8l",
+                                                  "moe-8l"};
+  return models;
+}
+
+const std::vector<SweepRow> &sweepRows() {
+  static const std::vector<SweepRow> rows = makeRows();
+  return rows;
+}
+
+Result<planner::Plan> sweepPlan(const Model &model, const SweepRow &row) {
+  auto plan = makePlan(model, row.request);
+  if (!plan || !row.edit)
+    return plan;
+  return row.edit(
+      *plan, planner::withBatch(model.step->step.graph, plan->microBatch * plan->mesh.dataRanks()));
+}
+
+} // namespace tbc::test

@@ -1,0 +1,176 @@
+//===- sweep_test.cpp - Every strategy is provably the serial program --------===//
+//
+// Residues bit for bit, floats within the bound, the collectives and resident bytes that follow from
+// the shardings (IndependentCollectives; signature_test has the closed forms), and PyTorch's losses
+// with dropout off. Dropout and tied weights are on where the model has them.
+//
+// A seeded sample; all of it with TBC_FULL_TESTS (ctest -C full -L full -R sweep).
+//
+//===----------------------------------------------------------------------===//
+
+#include "tests/runtime/support/FullTests.h"
+#include "tests/support/Npz.h"
+#include "tests/tools/IndependentCollectives.h"
+#include "tests/tools/SweepCases.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+using namespace tbc;
+
+namespace {
+
+struct Case {
+  std::string model;
+  const test::SweepRow *row;
+};
+
+/// For the name that CTest shows.
+void PrintTo(const Case &testCase, std::ostream *out) {
+  *out << testCase.model << " " << testCase.row->name;
+}
+
+std::string describe(const driver::Comparison &line) {
+  return line.name + ": error " + std::to_string(line.error) + ", bound " +
+         std::to_string(line.bound);
+}
+
+class Sweep : public testing::TestWithParam<Case> {};
+
+TEST_P(Sweep, ParallelEqualsSerial) {
+  test::Model model = test::loadModel(GetParam().model, "sgd");
+  auto plan = test::sweepPlan(model, *GetParam().row);
+  ASSERT_TRUE(plan) << plan.error().message;
+  auto compiled = driver::compilePlan(*model.step, *plan);
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  EXPECT_EQ(test::signatureDifference(*compiled, *plan), "");
+  auto report = driver::verifyPlan(*model.step, *plan, {});
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_FALSE(report->residues.empty());
+  EXPECT_FALSE(report->floats.empty());
+  for (const driver::Comparison &line : report->residues)
+    EXPECT_TRUE(line.equal) << "residue differs: " << line.name;
+  for (const driver::Comparison &line : report->floats)
+    EXPECT_TRUE(line.equal) << describe(line);
+}
+
+// PyTorch: SGD at 0.1 over batches of 8 samples.
+
+constexpr int numSteps = 3;
+constexpr int64_t batch = 8;
+
+std::string referencePath(const std::string &model, const std::string &file) {
+  return std::string(TBC_SOURCE_DIR) + "/models/reference/" + model + "/" + file;
+}
+
+/// Samples first .. first + count - 1 of an array, as a tensor.
+kernels::Tensor samples(const test::NpyArray &array, int64_t first, int64_t count) {
+  kernels::TensorType type{array.isFloat() ? kernels::DType::F32 : kernels::DType::I64,
+                           array.shape};
+  int64_t each = array.numElements() / array.shape[0];
+  type.shape[0] = count;
+  auto part = [&](const auto &values) {
+    auto begin = values.begin() + first * each;
+    return std::decay_t<decltype(values)>(begin, begin + count * each);
+  };
+  return array.isFloat()
+             ? kernels::Tensor::fromDoubles(type, kernels::Arith::Native, part(array.values))
+             : kernels::Tensor::fromInts(type, part(array.ints));
+}
+
+/// Replaces the inputs of `data` by those that PyTorch was given.
+void feedReference(driver::RunData &data, const driver::TrainingStep &step,
+                   const planner::Plan &plan, std::map<std::string, test::NpyArray> &reference) {
+  int64_t each = plan.microBatch * plan.mesh.dataRanks();
+  for (int s = 0; s < numSteps; ++s) {
+    std::string number = std::to_string(s + 1);
+    for (int64_t m = 0; m < plan.accumulation; ++m) {
+      auto &inputs = data.steps[s][m];
+      inputs.at(step.model.inputs.front().name) =
+          samples(reference["input_" + number], m * each, each);
+      inputs.at("labels") = samples(reference["label_" + number], m * each, each);
+    }
+  }
+}
+
+TEST_P(Sweep, LossesArePyTorchs) {
+  const std::string &name = GetParam().model;
+  auto reference = test::readNpz(referencePath(name, "inputs.npz"));
+  const std::vector<int64_t> &shape = reference["input_1"].shape;
+  test::Model model = test::loadModel(name, "sgd", {{"dropout", 0}}, "", "f32",
+                                      shape.size() == 2 ? shape[1] : 8);
+  test::SweepRow row = *GetParam().row;
+  row.request.globalBatch = batch;
+  auto plan = test::sweepPlan(model, row);
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_EQ(plan->microBatch * plan->mesh.dataRanks() * plan->accumulation, batch);
+  if (name == "resnet-8b" && plan->accumulation > 1)
+    GTEST_SKIP() << "its batch statistics are those of a micro-batch; PyTorch's, of the batch";
+  auto compiled = driver::compilePlan(*model.step, *plan);
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  auto data = driver::makeRunData(*model.step, *plan, numSteps, kernels::Arith::Native, 1);
+  ASSERT_TRUE(data) << data.error().message;
+  feedReference(*data, *model.step, *plan, reference);
+  data->learningRate = 0.1;
+  auto run = driver::runParallel(compiled->program, *data, kernels::Arith::Native);
+  ASSERT_TRUE(run) << run.error().message;
+
+  std::vector<double> exact = test::readCsv(referencePath(name, "losses_sgd_f64.csv"))["loss"],
+                      single = test::readCsv(referencePath(name, "losses_sgd.csv"))["loss"];
+  double distance = 0, largest = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    distance = std::max(distance, std::abs(exact[i] - single[i]));
+    largest = std::max(largest, exact[i]);
+  }
+  double bound = 4 * distance + std::ldexp(1, std::ilogb(largest) - 23);
+  for (int s = 0; s < numSteps; ++s)
+    EXPECT_NEAR(run->at("loss " + std::to_string(s + 1)).toDoubles()[0], exact[s], bound)
+        << "step " << s + 1;
+}
+
+class SweepExcluded : public testing::TestWithParam<Case> {};
+
+TEST_P(SweepExcluded, IsRefused) {
+  test::Model model = test::loadModel(GetParam().model, "sgd");
+  auto plan = test::sweepPlan(model, *GetParam().row);
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message,
+              testing::HasSubstr(GetParam().row->excluded.at(GetParam().model)));
+}
+
+std::vector<Case> casesOf(bool isExcluded) {
+  std::vector<Case> cases;
+  for (const std::string &model : test::sweepModels())
+    for (const test::SweepRow &row : test::sweepRows())
+      if ((row.excluded.count(model) != 0) == isExcluded)
+        cases.push_back({model, &row});
+  return cases;
+}
+
+std::vector<Case> sampledCases() {
+  std::vector<Case> cases = casesOf(false);
+  if (test::isFullRun())
+    return cases;
+  std::mt19937_64 random(7);
+  for (size_t i = cases.size(); i > 1; --i) // std::shuffle differs between libraries
+    std::swap(cases[i - 1], cases[random() % i]);
+  cases.resize(16);
+  return cases;
+}
+
+std::string caseName(const testing::TestParamInfo<Case> &info) {
+  std::string name = info.param.model + "_" + info.param.row->name;
+  for (char &c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)))
+      c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, Sweep, testing::ValuesIn(sampledCases()), caseName);
+INSTANTIATE_TEST_SUITE_P(Table, SweepExcluded, testing::ValuesIn(casesOf(true)), caseName);
+
+} // namespace
