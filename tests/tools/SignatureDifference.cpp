@@ -108,8 +108,8 @@ std::string difference(const Mesh &mesh, const StepSignature &expected,
 
 std::string signatureDifference(const driver::CompiledPlan &compiled, const planner::Plan &plan) {
   const Assignment &assignment = compiled.planned.assignment;
-  StepSignature expected = expectedSignature(compiled.planned.graph, assignment,
-                                             plan.job.stateBytesPerElement());
+  StepSignature expected =
+      expectedSignature(compiled.planned.graph, assignment, plan.job.stateBytesPerElement());
   std::string text =
       difference(assignment.mesh, expected, driver::countInstructions(compiled.program));
   for (const std::string &move : expected.moves)
@@ -117,8 +117,8 @@ std::string signatureDifference(const driver::CompiledPlan &compiled, const plan
   for (size_t stage = 0; stage < compiled.program.stages.size(); ++stage) {
     ResidentBytes actual = residentBytes(compiled.program.stages[stage]);
     std::ostringstream line;
-    line << "stage " << stage << " holds " << actual << ", expected "
-         << expected.resident[stage] << "\n";
+    line << "stage " << stage << " holds " << actual << ", expected " << expected.resident[stage]
+         << "\n";
     if (!(actual == expected.resident[stage]))
       text += line.str();
   }

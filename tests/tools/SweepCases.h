@@ -1,7 +1,7 @@
 //===- SweepCases.h - Every strategy on every model of eight layers ----------===//
 //
-// The table of the sweep: a row is a way to train, and applies to every model but those it excludes,
-// for a reason that is checked. A new way to train is a new row in SweepCases.cpp.
+// The table of the sweep: a row is a way to train, and applies to every model but those it
+// excludes, for a reason that is checked. A new way to train is a new row in SweepCases.cpp.
 //
 //===----------------------------------------------------------------------===//
 

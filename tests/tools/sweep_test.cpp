@@ -1,8 +1,8 @@
 //===- sweep_test.cpp - Every strategy is provably the serial program --------===//
 //
-// Residues bit for bit, floats within the bound, the collectives and resident bytes that follow from
-// the shardings (IndependentCollectives; signature_test has the closed forms), and PyTorch's losses
-// with dropout off. Dropout and tied weights are on where the model has them.
+// Residues bit for bit, floats within the bound, the collectives and resident bytes that follow
+// from the shardings (IndependentCollectives; signature_test has the closed forms), and PyTorch's
+// losses with dropout off. Dropout and tied weights are on where the model has them.
 //
 // A seeded sample; all of it with TBC_FULL_TESTS (ctest -C full -L full -R sweep).
 //
@@ -39,22 +39,82 @@ std::string describe(const driver::Comparison &line) {
          std::to_string(line.bound);
 }
 
+constexpr int verifiedSteps = 2;
+constexpr int numSeeds = 8; // docs/design.md, 4.2
+constexpr uint64_t firstSeed = 1;
+
+/// A model, and its serial runs by what they depend on: samples per micro-batch on all ranks, and
+/// micro-batches. Many rows share them.
+struct Serial {
+  driver::RunRecord residues;
+  std::vector<driver::RunRecord> native, exact;
+};
+struct Verified {
+  test::Model model;
+  std::map<std::pair<int64_t, int64_t>, Serial> serial;
+};
+
+Verified &verifiedModel(const std::string &name) {
+  static std::map<std::string, Verified> models;
+  Verified &entry = models[name];
+  if (!entry.model.step)
+    entry.model = test::loadModel(name, "sgd");
+  return entry;
+}
+
+/// The serial run in one arithmetic on the inputs of one seed.
+driver::RunRecord runOnce(Verified &entry, const planner::Plan &plan, kernels::Arith arith,
+                          uint64_t seed) {
+  auto data = driver::makeRunData(*entry.model.step, plan, verifiedSteps, arith, seed);
+  if (!data) {
+    ADD_FAILURE() << data.error().message;
+    return {};
+  }
+  auto record = driver::runSerial(*entry.model.step, plan, *data, arith);
+  if (!record)
+    ADD_FAILURE() << record.error().message;
+  return record ? *record : driver::RunRecord();
+}
+
+const Serial &serialRuns(Verified &entry, const planner::Plan &plan) {
+  std::pair<int64_t, int64_t> sizes{plan.microBatch * plan.mesh.dataRanks(), plan.accumulation};
+  auto [found, isNew] = entry.serial.try_emplace(sizes);
+  if (!isNew)
+    return found->second;
+  found->second.residues = runOnce(entry, plan, kernels::Arith::Residue61, firstSeed);
+  for (int i = 0; i < numSeeds; ++i) {
+    found->second.native.push_back(runOnce(entry, plan, kernels::Arith::Native, firstSeed + i));
+    found->second.exact.push_back(runOnce(entry, plan, kernels::Arith::F64, firstSeed + i));
+  }
+  return found->second;
+}
+
 class Sweep : public testing::TestWithParam<Case> {};
 
 TEST_P(Sweep, ParallelEqualsSerial) {
-  test::Model model = test::loadModel(GetParam().model, "sgd");
-  auto plan = test::sweepPlan(model, *GetParam().row);
+  Verified &entry = verifiedModel(GetParam().model);
+  driver::TrainingStep &step = *entry.model.step;
+  auto plan = test::sweepPlan(entry.model, *GetParam().row);
   ASSERT_TRUE(plan) << plan.error().message;
-  auto compiled = driver::compilePlan(*model.step, *plan);
+  auto compiled = driver::compilePlan(step, *plan);
   ASSERT_TRUE(compiled) << compiled.error().message;
   EXPECT_EQ(test::signatureDifference(*compiled, *plan), "");
-  auto report = driver::verifyPlan(*model.step, *plan, {});
-  ASSERT_TRUE(report) << report.error().message;
-  EXPECT_FALSE(report->residues.empty());
-  EXPECT_FALSE(report->floats.empty());
-  for (const driver::Comparison &line : report->residues)
+  const Serial &serial = serialRuns(entry, *plan);
+  ASSERT_FALSE(HasFailure());
+  auto parallel = [&](kernels::Arith arith) -> Result<driver::RunRecord> {
+    auto data = driver::makeRunData(step, *plan, verifiedSteps, arith, firstSeed);
+    if (!data)
+      return data.error();
+    return driver::runParallel(compiled->program, *data, arith);
+  };
+  auto residues = parallel(kernels::Arith::Residue61), floats = parallel(kernels::Arith::Native);
+  ASSERT_TRUE(residues) << residues.error().message;
+  ASSERT_TRUE(floats) << floats.error().message;
+  EXPECT_FALSE(serial.residues.empty());
+  for (const driver::Comparison &line : driver::compareExactly(serial.residues, *residues))
     EXPECT_TRUE(line.equal) << "residue differs: " << line.name;
-  for (const driver::Comparison &line : report->floats)
+  for (const driver::Comparison &line :
+       driver::compareFloats(serial.exact[0], serial.native, serial.exact, *floats))
     EXPECT_TRUE(line.equal) << describe(line);
 }
 
@@ -101,8 +161,8 @@ TEST_P(Sweep, LossesArePyTorchs) {
   const std::string &name = GetParam().model;
   auto reference = test::readNpz(referencePath(name, "inputs.npz"));
   const std::vector<int64_t> &shape = reference["input_1"].shape;
-  test::Model model = test::loadModel(name, "sgd", {{"dropout", 0}}, "", "f32",
-                                      shape.size() == 2 ? shape[1] : 8);
+  test::Model model =
+      test::loadModel(name, "sgd", {{"dropout", 0}}, "", "f32", shape.size() == 2 ? shape[1] : 8);
   test::SweepRow row = *GetParam().row;
   row.request.globalBatch = batch;
   auto plan = test::sweepPlan(model, row);
