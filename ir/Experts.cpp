@@ -105,6 +105,73 @@ LogicalResult RoutedExpertsGradOp::inferReturnTypes(MLIRContext *, std::optional
   return success();
 }
 
+/// The sizes of what is dealt out, each from the operand that has it; absent ones are 0.
+struct Deal {
+  Deal(Value tokens, Value slots, Value weights) {
+    auto sizes = tensorType(weights);
+    g = sizes.getDimSize(0), t = sizes.getDimSize(1), e = sizes.getDimSize(2);
+    if (slots)
+      c = tensorType(slots).getDimSize(2), h = tensorType(slots).getDimSize(3);
+    if (tokens)
+      h = tensorType(tokens).getDimSize(2);
+  }
+  int64_t g, t, e, c = 0, h = 0;
+};
+
+/// Infers from tokens[g, t, h] or slots[g, e, c, h], or both, beside weights[g, t, e].
+static LogicalResult checkDeal(std::optional<Location> loc, Value tokens, Value slots,
+                               Value weights) {
+  auto w = tensorType(weights);
+  bool agree = w.getRank() == 3 && (!tokens || tensorType(tokens).getRank() == 3) &&
+               (!slots || tensorType(slots).getRank() == 4);
+  for (Value value : {tokens, slots})
+    agree = agree && (!value || tensorType(value).getElementType() == w.getElementType());
+  if (agree) {
+    Deal n(tokens, slots, weights);
+    agree = (!tokens || tensorType(tokens).getShape() == ArrayRef<int64_t>{n.g, n.t, n.h}) &&
+            (!slots || tensorType(slots).getShape() == ArrayRef<int64_t>{n.g, n.e, n.c, n.h});
+  }
+  if (agree)
+    return success();
+  if (tokens && slots) // combine_weights_grad_c1
+    return emitOptionalError(loc, "deals ", tensorType(tokens), " and ", tensorType(slots), " by ",
+                             w);
+  return emitOptionalError(loc, "deals ", tensorType(tokens ? tokens : slots), " by ",
+                           w); // dispatch_c1, combine_c1
+}
+
+LogicalResult DispatchOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                           Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  if (failed(checkDeal(loc, adaptor.getInput(), {}, adaptor.getWeights())))
+    return failure();
+  int64_t capacity = adaptor.getCapacity();
+  if (capacity < 1) // dispatch_c2
+    return emitOptionalError(loc, "gives each expert ", capacity, " slots");
+  Deal n(adaptor.getInput(), {}, adaptor.getWeights());
+  types.push_back(RankedTensorType::get({n.g, n.e, capacity, n.h},
+                                        tensorType(adaptor.getInput()).getElementType()));
+  return success();
+}
+
+LogicalResult CombineOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                          Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  if (failed(checkDeal(loc, {}, adaptor.getInput(), adaptor.getWeights())))
+    return failure();
+  Deal n({}, adaptor.getInput(), adaptor.getWeights());
+  types.push_back(
+      RankedTensorType::get({n.g, n.t, n.h}, tensorType(adaptor.getInput()).getElementType()));
+  return success();
+}
+
+LogicalResult CombineWeightsGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                                     Adaptor adaptor,
+                                                     SmallVectorImpl<Type> &types) {
+  if (failed(checkDeal(loc, adaptor.getCotangent(), adaptor.getInput(), adaptor.getWeights())))
+    return failure();
+  types.push_back(adaptor.getWeights().getType());
+  return success();
+}
+
 //===- factors, cost -------------------------------------------------------===//
 
 FactorRule RoutedExpertsOp::getFactorRule() {
@@ -141,6 +208,72 @@ double RoutedExpertsGradOp::getFlops() {
   return expertFlops(Sizes(getInput(), getOut(), getGated()), getTop(), 3, 2);
 }
 
+unsigned RoutedExpertsOp::getExpertLoop() { return E; }
+ExpertRole RoutedExpertsOp::getExpertRole() { return ExpertRole::Computes; }
+
+namespace {
+/// The dims of tokens, slots and weights; `experts` and `width` are the kinds of those loops.
+struct DealDims {
+  DealDims(FactorRule &rule, const Deal &n, LoopKind experts, LoopKind width) {
+    unsigned g = rule.addLoop(n.g), e = rule.addLoop(n.e, experts), h = rule.addLoop(n.h, width);
+    unsigned t = rule.addLoop(n.t, LoopKind::Fixed), c = rule.addLoop(n.c, LoopKind::Fixed);
+    tokens = FactorRule::dims({g, t, h});
+    slots = FactorRule::dims({g, e, c, h});
+    weights = FactorRule::dims({g, t, e});
+  }
+  SmallVector<FactorRule::Dim, 4> tokens, slots, weights;
+};
+/// The number of the loop over experts, and of that over slots.
+constexpr unsigned kDealtExpert = 1, kSlot = 4;
+} // namespace
+
+FactorRule DispatchOp::getFactorRule() {
+  FactorRule rule;
+  Deal n(getInput(), getResult(), getWeights());
+  DealDims dims(rule, n, LoopKind::Parallel, LoopKind::Parallel);
+  rule.operands = {dims.tokens, dims.weights};
+  rule.results.push_back(dims.slots);
+  return rule;
+}
+
+FactorRule CombineOp::getFactorRule() {
+  FactorRule rule;
+  Deal n(getResult(), getInput(), getWeights());
+  DealDims dims(rule, n, LoopKind::Reduction, LoopKind::Parallel);
+  rule.operands = {dims.slots, dims.weights};
+  rule.results.push_back(dims.tokens);
+  return rule;
+}
+
+FactorRule CombineWeightsGradOp::getFactorRule() {
+  FactorRule rule;
+  Deal n(getCotangent(), getInput(), getWeights());
+  DealDims dims(rule, n, LoopKind::Parallel, LoopKind::Reduction);
+  rule.operands = {dims.tokens, dims.slots, dims.weights};
+  rule.results.push_back(dims.weights);
+  return rule;
+}
+
+void DispatchOp::resizeLoops(ArrayRef<int64_t> sizes) { setCapacity(sizes[kSlot]); }
+void CombineOp::resizeLoops(ArrayRef<int64_t>) {}
+void CombineWeightsGradOp::resizeLoops(ArrayRef<int64_t>) {}
+StringRef DispatchOp::getKernelClass() { return "gather"; }
+StringRef CombineOp::getKernelClass() { return "gather"; }
+StringRef CombineWeightsGradOp::getKernelClass() { return "gather"; }
+double DispatchOp::getFlops() {
+  return getWeighted() ? double(getResult().getType().getNumElements()) : 0;
+}
+double CombineOp::getFlops() {
+  return (getWeighted() ? 2.0 : 1.0) * double(getInput().getType().getNumElements());
+}
+double CombineWeightsGradOp::getFlops() {
+  return 2.0 * double(getInput().getType().getNumElements());
+}
+unsigned DispatchOp::getExpertLoop() { return kDealtExpert; }
+unsigned CombineOp::getExpertLoop() { return kDealtExpert; }
+ExpertRole DispatchOp::getExpertRole() { return ExpertRole::Deals; }
+ExpertRole CombineOp::getExpertRole() { return ExpertRole::Collects; }
+
 //===- gradient, decomposition ---------------------------------------------===//
 
 LogicalResult RoutedExpertsOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
@@ -154,6 +287,33 @@ LogicalResult RoutedExpertsOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cota
   for (auto [i, result] : llvm::enumerate(grad.getResults()))
     if (needed[i])
       operandCotangents[i] = result;
+  return success();
+}
+
+LogicalResult DispatchOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                   ArrayRef<bool> needed,
+                                   SmallVectorImpl<Value> &operandCotangents) {
+  Value dy = cotangents[0];
+  if (dy && needed[0])
+    operandCotangents[0] =
+        builder.create<CombineOp>(getLoc(), dy, getWeights(), getWeighted()).getResult();
+  if (dy && needed[1] && getWeighted())
+    operandCotangents[1] =
+        builder.create<CombineWeightsGradOp>(getLoc(), getInput(), dy, getWeights()).getResult();
+  return success();
+}
+
+LogicalResult CombineOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                  ArrayRef<bool> needed,
+                                  SmallVectorImpl<Value> &operandCotangents) {
+  Value dy = cotangents[0];
+  int64_t capacity = getInput().getType().getDimSize(2);
+  if (dy && needed[0])
+    operandCotangents[0] =
+        builder.create<DispatchOp>(getLoc(), dy, getWeights(), capacity, getWeighted()).getResult();
+  if (dy && needed[1] && getWeighted())
+    operandCotangents[1] =
+        builder.create<CombineWeightsGradOp>(getLoc(), dy, getInput(), getWeights()).getResult();
   return success();
 }
 

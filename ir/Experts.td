@@ -7,7 +7,8 @@ include "ir/TbcBase.td"
 
 def Tbc_RoutedExpertsOp
     : Tbc_InferredOp<"routed_experts", [DeclareOpInterfaceMethods<CompositeOpInterface>,
-                                        DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+                                        DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+                                        DeclareOpInterfaceMethods<ExpertOpInterface>]> {
   let summary = "y[t, o] = sum over e of weights[t, e] * expert_e(x[t])";
   let description = [{
     Each expert is a network of two layers: p = in[e] x, a = act(p), expert_e(x) = out[e] a. If `gated`,
@@ -45,6 +46,61 @@ def Tbc_RoutedExpertsGradOp
       I64Attr:$top);
   let results = (outs Tbc_FloatTensor:$input_cotangent, Tbc_FloatTensor:$weights_cotangent,
       Tbc_FloatTensor:$in_cotangent, Tbc_FloatTensor:$out_cotangent);
+}
+
+// Experts with a capacity. The tokens of a group g come in order t; a token with a weight that is not
+// 0 takes the next of the c slots that its expert e has for the group, and none once they are full:
+// then the expert does not see it. Who has which slot follows from `weights` alone, group by group
+// and expert by expert, so g and e may be split over ranks, t and c may not.
+
+def Tbc_DispatchOp
+    : Tbc_InferredOp<"dispatch", [DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+                                  DeclareOpInterfaceMethods<ExpertOpInterface>]> {
+  let summary = "result[g, e, c] = input[g, t] of the token t that has slot c of expert e";
+  let description = [{
+    If `weighted`, times weights[g, t, e]. Slots that no token has are 0.
+    FLOPs: g e c h if `weighted`, else 0. g, e and h are parallel, t and c are fixed.
+
+    Constraints:
+    (C1) input[g, t, h] and weights[g, t, e] agree, also in their element type.
+    (C2) `capacity` is positive.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$weights, I64Attr:$capacity,
+      BoolAttr:$weighted);
+  let results = (outs Tbc_FloatTensor:$result);
+  let resizesFixedLoops = "true";
+}
+
+def Tbc_CombineOp
+    : Tbc_InferredOp<"combine", [DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+                                 DeclareOpInterfaceMethods<ExpertOpInterface>]> {
+  let summary = "result[g, t] = sum over the slots (e, c) that token t has of input[g, e, c]";
+  let description = [{
+    If `weighted`, each times weights[g, t, e]. A token without a slot is 0.
+    FLOPs: g e c h, or twice that if `weighted`. g and h are parallel, e is summed over, t and c are fixed.
+
+    Constraints:
+    (C1) input[g, e, c, h] and weights[g, t, e] agree, also in their element type.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$weights, BoolAttr:$weighted);
+  let results = (outs Tbc_FloatTensor:$result);
+  let resizesFixedLoops = "true";
+}
+
+def Tbc_CombineWeightsGradOp : Tbc_InferredOp<"combine_weights_grad"> {
+  let summary = "result[g, t, e] = cotangent[g, t] . input[g, e, c] where token t has slot c of "
+                "expert e, else 0";
+  let description = [{
+    The gradient of combine, and of dispatch, with respect to the weights.
+    FLOPs: 2 g e c h. g and e are parallel, h is summed over, t and c are fixed.
+
+    Constraints:
+    (C1) cotangent[g, t, h], input[g, e, c, h] and weights[g, t, e] agree, also in their element type.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$cotangent, Tbc_FloatTensor:$input,
+      Tbc_FloatTensor:$weights);
+  let results = (outs Tbc_FloatTensor:$result);
+  let resizesFixedLoops = "true";
 }
 
 #endif // TBC_IR_EXPERTS

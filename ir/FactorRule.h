@@ -47,6 +47,10 @@ struct FactorRule {
   }
 };
 
+/// What an op of a mixture of experts does: the work of the experts themselves, or, token by token,
+/// what comes before and after it.
+enum class ExpertRole { Computes, Deals, Collects };
+
 } // namespace tbc
 
 #endif // TBC_IR_FACTORRULE_H

@@ -35,6 +35,10 @@ private:
   bool cutsEverySegment(Operation *op, const Loop &loop) const;
   void addResults();
   void linkForward();
+  int loopOf(int op, unsigned ruleLoop) const;
+  int dealtDim(const std::vector<int> &dealt, int value) const;
+  void findExperts();
+  void splitSources(int value, int dim);
 
   func::FuncOp train;
   const FactorAnalysis &analysis;
@@ -248,6 +252,91 @@ void Extractor::linkForward() {
   }
 }
 
+//===- experts ----------------------------------------------------------===//
+
+/// The op's loop that is rule loop `ruleLoop` and nothing else; -1 if there is none.
+int Extractor::loopOf(int op, unsigned ruleLoop) const {
+  int found = -1;
+  for (auto [i, loops] : llvm::enumerate(step.ruleLoops[op])) {
+    if (!llvm::is_contained(loops, ruleLoop))
+      continue;
+    if (found >= 0 || loops.size() > 1)
+      return -1;
+    found = i;
+  }
+  return found;
+}
+
+/// The only loop that runs through dim `dim` of tensor `tensor`, by number; -1 if there are others.
+static int loopThrough(const GraphOp &op, std::vector<reshard::TensorDim> Loop::*dims, int tensor,
+                       int dim) {
+  int found = -1;
+  for (auto [i, loop] : llvm::enumerate(op.loops))
+    for (const reshard::TensorDim &use : loop.*dims) {
+      if (use.tensor != tensor || use.dim != dim || loop.size == 1)
+        continue;
+      if (found >= 0)
+        return -1;
+      found = i;
+    }
+  return found;
+}
+
+/// The dim of `value`, or of what it is the cotangent of, that numbers experts; -1 if none.
+int Extractor::dealtDim(const std::vector<int> &dealt, int value) const {
+  int of = step.graph.values[value].cotangentOf;
+  return dealt[value] >= 0 || of < 0 ? dealt[value] : dealt[of];
+}
+
+/// Finds the ops that experts do: those that say so, and what lies between an op that deals tokens
+/// out and one that collects them. Of the backward, sums of cotangents of what lies there: its
+/// other ops do what their forward op does.
+void Extractor::findExperts() {
+  std::vector<int> dealt(step.graph.values.size(), -1); // the dim that numbers experts
+  auto deal = [&](const GraphOp &op, int loop) {
+    if (loop >= 0)
+      for (const reshard::TensorDim &use : op.loops[loop].resultDims)
+        dealt[op.results[use.tensor]] = use.dim;
+  };
+  for (auto [index, op] : llvm::enumerate(step.graph.ops)) {
+    if (auto expert = dyn_cast<ExpertOpInterface>(step.ops[index])) {
+      if (op.phase != Phase::Forward || expert.getExpertRole() == ExpertRole::Collects)
+        continue;
+      int loop = loopOf(index, expert.getExpertLoop());
+      if (expert.getExpertRole() == ExpertRole::Deals)
+        deal(op, loop);
+      else
+        op.expertLoop = loop;
+    } else if (op.phase == Phase::Forward || op.additive) {
+      for (auto [k, operand] : llvm::enumerate(op.operands))
+        if (int dim = dealtDim(dealt, operand); dim >= 0 && op.expertLoop < 0)
+          op.expertLoop = loopThrough(op, &Loop::operandDims, k, dim);
+      deal(op, op.expertLoop);
+    }
+  }
+  for (const GraphOp &op : step.graph.ops)
+    if (op.expertLoop >= 0 && op.phase == Phase::Forward)
+      for (const reshard::TensorDim &use : op.loops[op.expertLoop].operandDims)
+        splitSources(op.operands[use.tensor], use.dim);
+}
+
+/// What is made of parameters alone, and wanted expert by expert, is made so.
+void Extractor::splitSources(int value, int dim) {
+  const GraphValue &source = step.graph.values[value];
+  if (source.producer < 0)
+    return;
+  GraphOp &op = step.graph.ops[source.producer];
+  bool hasBatch = llvm::any_of(
+      op.loops, [&](const Loop &loop) { return loop.factor == step.graph.batchFactor; });
+  if (op.generator || op.expertLoop >= 0 || hasBatch)
+    return;
+  op.expertLoop = loopThrough(op, &Loop::resultDims, source.producerResult, dim);
+  if (op.expertLoop < 0)
+    return;
+  for (const reshard::TensorDim &use : op.loops[op.expertLoop].operandDims)
+    splitSources(op.operands[use.tensor], use.dim);
+}
+
 FailureOr<StepGraph> Extractor::run() {
   for (BlockArgument arg : train.getArguments()) {
     auto role = train.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
@@ -264,6 +353,7 @@ FailureOr<StepGraph> Extractor::run() {
     return train.emitError("the batch dims of the inputs are not one factor of their own; some op "
                            "merges the batch with another dim in a way that cannot be undone");
   step.graph.batchFactor = *analysis.batchFactor();
+  findExperts();
   return std::move(step);
 }
 

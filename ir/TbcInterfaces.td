@@ -101,4 +101,19 @@ def CompositeOpInterface : OpInterface<"CompositeOpInterface"> {
   ];
 }
 
+def ExpertOpInterface : OpInterface<"ExpertOpInterface"> {
+  let cppNamespace = "::tbc";
+  let description = [{
+    An op of a mixture of experts, networks beside each other of which each has a part of the tokens.
+    Ops without the interface that lie between one that deals tokens out and one that collects
+    them are done by experts too.
+  }];
+  let methods = [
+    InterfaceMethod<"Returns the loop of the factor rule that numbers the experts.", "unsigned",
+                    "getExpertLoop", (ins)>,
+    InterfaceMethod<"Returns what the op does for the experts.", "::tbc::ExpertRole", "getExpertRole",
+                    (ins)>,
+  ];
+}
+
 #endif // TBC_IR_INTERFACES

@@ -46,6 +46,18 @@ def PadVocabulariesPass : Pass<"tbc-pad-vocabularies", "mlir::func::FuncOp"> {
   let dependentDialects = ["::tbc::TbcDialect"];
 }
 
+def LimitExpertsPass : Pass<"tbc-limit-experts", "mlir::func::FuncOp"> {
+  let summary = "Gives experts a capacity, per sample, and drops the tokens that come too late";
+  let description = [{
+    tbc.routed_experts becomes tbc.dispatch of the tokens of each sample to [g, e, c, h], the experts' two layers as
+    einsums over e, and tbc.combine.
+  }];
+  let options = [
+    Option<"factor", "factor", "double", "1.0", "the capacity as a multiple of an even share">,
+  ];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
 def UseDropoutPass : Pass<"tbc-use-dropout", "mlir::func::FuncOp"> {
   let summary = "Turns dropouts into their training form, random by element, sample and step; or removes them";
   let options = [

@@ -65,6 +65,9 @@ static Policy policyOf(Operation *op) {
   if (isa<ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, DivOp, PowOp, ErfOp, SinOp, CosOp,
           ReduceSumOp, StabilizerMaxOp, BatchNormOp, BatchNormTrainOp, CrossEntropyOp>(op))
     return Policy::Wide;
+  // So what experts see and what becomes of it is narrow with a capacity just as without.
+  if (isa<ExpertOpInterface>(op))
+    return Policy::Narrow;
   StringRef kernelClass = cast<CostOpInterface>(op).getKernelClass();
   if (kernelClass == "matmul" || kernelClass == "conv" || kernelClass == "attention")
     return Policy::Narrow;

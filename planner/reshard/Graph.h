@@ -81,6 +81,9 @@ struct GraphOp {
   /// Depends on no input, parameter or state (constants, iota and what is computed from them):
   /// cloned into every stage that needs it and evaluated replicated, never sent.
   bool generator = false;
+  /// The loop that counts networks beside each other, each with a part of the work and parameters
+  /// of its own (experts); -1: none. The axis ep lies on it, instead of on the batch.
+  int expertLoop = -1;
   /// Floating-point operations for the sizes in `loops` (all global); sharding a loop divides it.
   double flops = 0;
   /// Kernel class for the cost model: "matmul", "conv", "attention", "elementwise", "reduction",
@@ -125,8 +128,14 @@ struct OpStrategy {
 std::vector<OpStrategy> enumerateStrategies(const Graph &graph, int op, const OpStrategy &base,
                                             const AxisRef &axis);
 
-/// Strategy with the batch factor's loops over `dataAxes`.
-OpStrategy batchStrategy(const Graph &graph, int op, const std::vector<AxisRef> &dataAxes);
+/// Strategy with the batch factor's loops over `dataAxes` and then `expertAxes`; an op with an
+/// expert loop that `expertAxes` divide has them there instead.
+OpStrategy batchStrategy(const Graph &graph, int op, const std::vector<AxisRef> &dataAxes,
+                         const std::vector<AxisRef> &expertAxes = {});
+
+/// What the expert loops of `graph` have in common: the sizes of `ep` that split all of them are
+/// its divisors. 1 where there are none, or one that may not be sharded.
+int64_t commonExperts(const Graph &graph);
 
 /// "ring", "all-gather", "all-to-all".
 const char *name(ContextForm form);

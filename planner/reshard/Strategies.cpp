@@ -3,6 +3,7 @@
 #include "planner/reshard/Split.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace tbc::reshard {
 
@@ -152,14 +153,30 @@ std::vector<OpStrategy> enumerateStrategies(const Graph &graph, int op, const Op
   return result;
 }
 
-OpStrategy batchStrategy(const Graph &graph, int op, const std::vector<AxisRef> &dataAxes) {
+OpStrategy batchStrategy(const Graph &graph, int op, const std::vector<AxisRef> &dataAxes,
+                         const std::vector<AxisRef> &expertAxes) {
   OpStrategy strategy;
   strategy.tag = "batch";
+  int expertLoop = graph.ops[op].expertLoop;
+  std::vector<AxisRef> axes = dataAxes;
+  if (expertLoop < 0 || !trySplit(graph, op, strategy, expertLoop, expertAxes))
+    axes.insert(axes.end(), expertAxes.begin(), expertAxes.end());
   const std::vector<Loop> &loops = graph.ops[op].loops;
   for (size_t loop = 0; loop < loops.size(); ++loop)
     if (loops[loop].factor == graph.batchFactor)
-      trySplit(graph, op, strategy, static_cast<int>(loop), dataAxes);
+      trySplit(graph, op, strategy, static_cast<int>(loop), axes);
   return strategy;
+}
+
+int64_t commonExperts(const Graph &graph) {
+  int64_t common = 0;
+  for (const GraphOp &op : graph.ops) {
+    if (op.expertLoop < 0)
+      continue;
+    const Loop &loop = op.loops[op.expertLoop];
+    common = std::gcd(common, loop.kind == LoopKind::Fixed ? 1 : loop.size);
+  }
+  return std::max<int64_t>(common, 1);
 }
 
 //===----------------------------------------------------------------------===//

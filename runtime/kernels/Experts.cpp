@@ -6,6 +6,8 @@
 
 #include "runtime/kernels/Experts.h"
 
+#include <algorithm>
+
 using namespace tbc::kernels;
 
 namespace {
@@ -200,10 +202,97 @@ Tensors routedExpertsGrad(const KernelContext &context, const Attrs &attrs, cons
   });
 }
 
+/// Which token has which slot: the tokens of a group in order, while an expert has slots left.
+struct Deal {
+  /// Of tokens[g, t, h], slots[g, e, c, h] and weights[g, t, e].
+  Deal(const Shape &tokens, const Shape &slots, const Shape &weights) {
+    require(weights.size() == 3 && slots.size() == 4, "tokens are dealt out by weights of rank 3");
+    g = weights[0], t = weights[1], e = weights[2], c = slots[2], h = slots[3];
+    requireShape("the slots", slots, {g, e, c, h});
+    requireShape("the tokens", tokens, {g, t, h});
+  }
+
+  /// visit(place in weights, first element of the token, first element of the slot)
+  template <typename T, typename Visit>
+  void forEach(const Operand<T> &weights, Visit &&visit) const {
+    std::vector<int64_t> used(e);
+    for (int64_t group = 0; group < g; ++group) {
+      std::fill(used.begin(), used.end(), 0);
+      for (int64_t token = group * t; token < (group + 1) * t; ++token)
+        for (int64_t expert = 0; expert < e; ++expert)
+          if (weights[token * e + expert] != integer<T>(0) && used[expert] < c)
+            visit(token * e + expert, token * h, ((group * e + expert) * c + used[expert]++) * h);
+    }
+  }
+
+  int64_t g, t, e, c, h;
+};
+
+Tensors dispatchTokens(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                       const Types &resultTypes) {
+  requireCounts(inputs, 2, resultTypes, 1);
+  const Shape &slots = resultTypes[0].shape;
+  Deal deal(inputs[0].shape(), slots, inputs[1].shape());
+  require(attrs.getInt("capacity") == deal.c, "dispatch needs as many slots as its capacity");
+  return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    Operand<T> x(inputs[0]), weights(inputs[1]);
+    bool weighted = attrs.getBool("weighted");
+    std::vector<T> result(deal.g * deal.e * deal.c * deal.h, integer<T>(0));
+    deal.forEach(weights, [&](int64_t weight, int64_t token, int64_t slot) {
+      for (int64_t i = 0; i < deal.h; ++i)
+        result[slot + i] = weighted ? x[token + i] * weights[weight] : x[token + i];
+    });
+    return {makeResult(context, resultTypes[0], std::move(result))};
+  });
+}
+
+Tensors combineSlots(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                     const Types &resultTypes) {
+  requireCounts(inputs, 2, resultTypes, 1);
+  Deal deal(resultTypes[0].shape, inputs[0].shape(), inputs[1].shape());
+  return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    Operand<T> slots(inputs[0]), weights(inputs[1]);
+    bool weighted = attrs.getBool("weighted");
+    std::vector<Sum<T>> sums(deal.g * deal.t * deal.h);
+    deal.forEach(weights, [&](int64_t weight, int64_t token, int64_t slot) {
+      for (int64_t i = 0; i < deal.h; ++i)
+        if (weighted)
+          sums[token + i].addProduct(slots[slot + i], weights[weight]);
+        else
+          sums[token + i].add(slots[slot + i]);
+    });
+    return {makeResult(context, resultTypes[0], results(sums))};
+  });
+}
+
+Tensors combineWeightsGrad(const KernelContext &context, const Attrs &, const Tensors &inputs,
+                           const Types &resultTypes) {
+  requireCounts(inputs, 3, resultTypes, 1);
+  requireShape("the gradient", resultTypes[0].shape, inputs[2].shape());
+  Deal deal(inputs[0].shape(), inputs[1].shape(), inputs[2].shape());
+  return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    Operand<T> dy(inputs[0]), slots(inputs[1]), weights(inputs[2]);
+    std::vector<T> result(deal.g * deal.t * deal.e, integer<T>(0));
+    deal.forEach(weights, [&](int64_t weight, int64_t token, int64_t slot) {
+      Sum<T> sum;
+      for (int64_t i = 0; i < deal.h; ++i)
+        sum.addProduct(dy[token + i], slots[slot + i]);
+      result[weight] = sum.result();
+    });
+    return {makeResult(context, resultTypes[0], std::move(result))};
+  });
+}
+
 } // namespace
 
 const KernelTable &tbc::kernels::expertKernels() {
   static const KernelTable table = {{"routed_experts", routedExperts},
-                                    {"routed_experts_grad", routedExpertsGrad}};
+                                    {"routed_experts_grad", routedExpertsGrad},
+                                    {"dispatch", dispatchTokens},
+                                    {"combine", combineSlots},
+                                    {"combine_weights_grad", combineWeightsGrad}};
   return table;
 }

@@ -2,15 +2,16 @@
 //
 // Part of tbc. Plain C++.
 //
-//   routed_experts{activation,gated,top}       x[t, h], weights[t, e], in[e, g * f, h], out[e, o,
-//   f]
-//                                              -> y[t, o]
-//   routed_experts_grad{activation,gated,top}  dy, x, weights, in, out -> the gradients of x,
-//   weights,
-//                                              in, out
+//   routed_experts{activation,gated,top}
+//       x[t, h], weights[t, e], in[e, g * f, h], out[e, o, f] -> y[t, o]
+//   routed_experts_grad{activation,gated,top}
+//       dy, x, weights, in, out -> the gradients of x, weights, in, out
+//   dispatch{capacity,weighted}  x[g, t, h], weights[g, t, e] -> slots[g, e, c, h]
+//   combine{weighted}            slots[g, e, c, h], weights[g, t, e] -> y[g, t, h]
+//   combine_weights_grad         dy[g, t, h], slots[g, e, c, h], weights[g, t, e] -> dw[g, t, e]
 //
-// ir/Experts.td has the formulas. An expert sees only the tokens with a weight that is not 0; what
-// it computes of them are other kernels' results.
+// ir/Experts.td has the formulas. An expert sees only the tokens with a weight that is not 0, with
+// a capacity the first of them; what it computes of them are other kernels' results.
 //
 //===----------------------------------------------------------------------===//
 

@@ -48,6 +48,7 @@ std::vector<OpCase> allCases() {
       {"update_if", "2x3xf32, 2x3xf32, i1", "2x3xf32", ""},
       {"adamw", "2x3xbf16, 2x3xf32, 2x3xf32, 2x3xf32, f32, i64", "2x3xbf16, 2x3xf32, 2x3xf32",
        "beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.1 : f64"},
+      {"combine_weights_grad", "2x3x4xf32, 2x2x2x4xf32, 2x3x2xf32", "2x3x2xf32"},
       {"bitwise_and", "2x3xi64, 2x3xi64", "2x3xi64"},
       {"bitwise_or", "2x3xi32, 2x3xi32", "2x3xi32"},
       {"bitwise_xor", "2x3xui8, 2x3xui8", "2x3xui8"},

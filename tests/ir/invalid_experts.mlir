@@ -33,3 +33,48 @@ func.func @routed_experts_grad_c1(%dy: tensor<3x4xf32>, %x: tensor<3x4xf32>, %w:
   "tbc.routed_experts_grad"(%dy, %x, %w, %in, %out) {activation = "relu", gated = false, top = 1 : i64} : (tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x2xf32>, tensor<2x5x4xf32>, tensor<2x6x5xf32>) -> (tensor<3x4xf32>, tensor<3x2xf32>, tensor<2x5x4xf32>, tensor<2x6x5xf32>)
   return
 }
+
+// -----
+
+func.func @dispatch_c1(%x: tensor<2x3x4xf32>, %w: tensor<3x2x2xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{deals 'tensor<2x3x4xf32>' by 'tensor<3x2x2xf32>'}}
+  "tbc.dispatch"(%x, %w) {capacity = 2 : i64, weighted = false} : (tensor<2x3x4xf32>, tensor<3x2x2xf32>) -> tensor<2x2x2x4xf32>
+  return
+}
+
+// -----
+
+func.func @dispatch_c1_type(%x: tensor<2x3x4xf32>, %w: tensor<2x3x2xf64>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{deals 'tensor<2x3x4xf32>' by 'tensor<2x3x2xf64>'}}
+  "tbc.dispatch"(%x, %w) {capacity = 2 : i64, weighted = false} : (tensor<2x3x4xf32>, tensor<2x3x2xf64>) -> tensor<2x2x2x4xf32>
+  return
+}
+
+// -----
+
+func.func @dispatch_c2(%x: tensor<2x3x4xf32>, %w: tensor<2x3x2xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{gives each expert 0 slots}}
+  "tbc.dispatch"(%x, %w) {capacity = 0 : i64, weighted = false} : (tensor<2x3x4xf32>, tensor<2x3x2xf32>) -> tensor<2x2x0x4xf32>
+  return
+}
+
+// -----
+
+func.func @combine_c1(%z: tensor<2x3x2x4xf32>, %w: tensor<2x3x2xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{deals 'tensor<2x3x2x4xf32>' by 'tensor<2x3x2xf32>'}}
+  "tbc.combine"(%z, %w) {weighted = true} : (tensor<2x3x2x4xf32>, tensor<2x3x2xf32>) -> tensor<2x3x4xf32>
+  return
+}
+
+// -----
+
+func.func @combine_weights_grad_c1(%dy: tensor<2x3x5xf32>, %z: tensor<2x2x2x4xf32>, %w: tensor<2x3x2xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{deals 'tensor<2x3x5xf32>' and 'tensor<2x2x2x4xf32>' by 'tensor<2x3x2xf32>'}}
+  "tbc.combine_weights_grad"(%dy, %z, %w) : (tensor<2x3x5xf32>, tensor<2x2x2x4xf32>, tensor<2x3x2xf32>) -> tensor<2x3x2xf32>
+  return
+}

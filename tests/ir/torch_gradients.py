@@ -319,6 +319,25 @@ def routed_experts(a, x, weights, w_in, w_out):
     return torch.einsum("tef,eof,te->to", inner, w_out, weights)
 
 
+def slots(weights, capacity, weighted):
+    """[g, t, e, c]: 1, or the weight, where token t has slot c of expert e."""
+    chosen = weights != 0
+    place = chosen.long().cumsum(1) - 1
+    taken = (chosen & (place < capacity))[..., None]
+    one_hot = F.one_hot(place.clamp(0, capacity - 1), capacity) * taken
+    return one_hot * weights[..., None] if weighted else one_hot.to(weights.dtype)
+
+
+@op
+def dispatch(a, x, weights):
+    return torch.einsum("gtec,gth->gech", slots(weights, a["capacity"], a["weighted"]), x)
+
+
+@op
+def combine(a, x, weights):
+    return torch.einsum("gtec,gech->gth", slots(weights, x.shape[2], a["weighted"]), x)
+
+
 def flip(a, x):
     return x.flip(0) if a["reverse"] else x
 

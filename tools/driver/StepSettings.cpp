@@ -62,6 +62,15 @@ const std::vector<SettingInfo> &settingInfos() {
        true,
        false,
        {}},
+      {"capacity_factor",
+       "--capacity-factor",
+       "Tokens of a sample that an expert takes, as a multiple of an even share; it drops what "
+       "comes later (default: drop nothing)",
+       0,
+       1 << 20,
+       false,
+       true,
+       {}},
       {"seed", "--seed", "Seed of dropout", 0, seedLimit, true, false, {}},
       {"loss_scale",
        "--loss-scale-init",
@@ -214,6 +223,11 @@ int64_t vocabularyMultiple(const StepOptions &step) {
   int64_t multiple = 128;
   read(step, "pad_vocabulary", multiple);
   return multiple;
+}
+
+std::optional<double> capacityFactor(const StepOptions &step) {
+  auto found = step.settings.find("capacity_factor");
+  return found == step.settings.end() ? std::nullopt : std::optional<double>(found->second);
 }
 
 DropoutOptions dropoutOptions(const StepOptions &step) {

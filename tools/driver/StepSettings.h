@@ -59,6 +59,8 @@ OptimizerOptions optimizerOptions(const StepOptions &options);
 DropoutOptions dropoutOptions(const StepOptions &options);
 /// What is to divide a large vocabulary (padVocabularies).
 int64_t vocabularyMultiple(const StepOptions &options);
+/// What experts may take (limitExperts); none: everything.
+std::optional<double> capacityFactor(const StepOptions &options);
 
 } // namespace tbc::driver
 

@@ -64,13 +64,21 @@ static bool hasF16(func::FuncOp model) {
 }
 
 /// Raises @model and gives it its precision.
-static LogicalResult prepareModel(ModuleOp module, const StepOptions &options) {
+static LogicalResult prepareModel(TrainingStep &result) {
+  ModuleOp module = *result.model.module;
+  const StepOptions &options = result.options;
   auto model = module.lookupSymbol<func::FuncOp>("model");
   DropoutOptions dropout = dropoutOptions(options);
   if (!dropout.isOn)
     removeDropout(model);
   if (failed(raiseComposites(model)) || failed(useBatchStatistics(model)))
     return failure();
+  if (std::optional<double> factor = capacityFactor(options)) {
+    auto capacities = limitExperts(model, *factor);
+    if (failed(capacities))
+      return failure();
+    result.expertCapacities.assign(capacities->begin(), capacities->end());
+  }
   MLIRContext *context = module.getContext();
   if (options.precision == "bf16" && failed(lowerPrecision(model, FloatType::getBF16(context))))
     return failure();
@@ -155,7 +163,7 @@ buildTrainingStep(MLIRContext &context, frontend::ImportedModel model, const Ste
   auto imported = module.lookupSymbol<func::FuncOp>("model");
   if (options.precision.empty())
     result->options.precision = hasF16(imported) ? "f16" : "bf16";
-  if (failed(prepareModel(module, result->options)))
+  if (failed(prepareModel(*result)))
     return rejected();
   if (Status status = resolveLossScale(result->options, hasF16(imported)); !status)
     return status.error();

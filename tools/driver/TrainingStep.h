@@ -7,6 +7,7 @@
 #include "ir/FactorAnalysis.h"
 #include "ir/Resize.h"
 #include "ir/StepGraph.h"
+#include "passes/decompose/LimitExperts.h"
 #include "passes/decompose/PadVocabulary.h"
 #include "runtime/abi/Status.h"
 
@@ -43,6 +44,8 @@ struct TrainingStep {
   /// SHA-256 of the two functions' text.
   std::string hash;
   std::vector<PaddedVocabulary> paddedVocabularies;
+  /// With --capacity-factor.
+  std::vector<ExpertCapacity> expertCapacities;
 };
 
 /// Imports, raises, attaches the loss, differentiates and builds the update.

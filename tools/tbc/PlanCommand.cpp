@@ -135,6 +135,12 @@ static Result<int> runPlan(const PlanOptions &options) {
     answer->plan.assumptions.push_back("vocabulary of " + std::to_string(padded.size) +
                                        " padded to " + std::to_string(padded.paddedSize) +
                                        ", which devices can divide: --pad-vocabulary 1 leaves it");
+  for (const ExpertCapacity &of : (*step)->expertCapacities)
+    answer->plan.assumptions.push_back(
+        "each of " + std::to_string(of.experts) + " experts takes " + std::to_string(of.capacity) +
+        " of the " + std::to_string(of.tokens) +
+        " tokens of a sample, the first that ask for it, " +
+        "and drops the others (--capacity-factor); each token asks for " + std::to_string(of.top));
   std::string text = planner::writePlan(answer->plan);
   if (!options.output.empty())
     if (Status status = writeFile(options.output, text); !status)

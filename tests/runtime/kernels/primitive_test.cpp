@@ -304,6 +304,38 @@ TEST_P(Primitive, PartsOfRoutedExpertsAddUp) {
   expectSame(arith, plus(part(0).second, part(1).second), dx, "inner dims, tokens");
 }
 
+TEST_P(Primitive, FullExpertsDropTheTokensThatComeLast) {
+  Arith arith = GetParam();
+  constexpr int64_t g = 2, t = 4, e = 2, c = 2, h = 2;
+  // Expert 0 is asked for by tokens 0, 2 and 3 of group 0 and by none of group 1; expert 1 by
+  // tokens 1 and 3, and by all of group 1.
+  Tensor weights = floats(arith, {g, t, e}, {2, 0, 0, 3, 4, 0, 5, 6, 0, 0.5, 0, 0.25, 0, 1, 0, 1});
+  Tensor x = floats(arith, {g, t, h}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
+  auto dispatch = [&](bool weighted) {
+    return run(arith, "dispatch", {{"capacity", c}, {"weighted", weighted}}, {x, weights},
+               {DType::F32, {g, e, c, h}});
+  };
+  expectSame(arith, dispatch(false),
+             floats(arith, {g, e, c, h}, {1, 2, 5, 6, 3, 4, 7, 8, 0, 0, 0, 0, 9, 10, 11, 12}),
+             "slots");
+  expectSame(
+      arith, dispatch(true),
+      floats(arith, {g, e, c, h}, {2, 4, 20, 24, 9, 12, 42, 48, 0, 0, 0, 0, 4.5, 5, 2.75, 3}),
+      "weighted slots");
+  Tensor slots = floats(arith, {g, e, c, h}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9, 1, 2, 3, 4});
+  auto combine = [&](bool weighted) {
+    return run(arith, "combine", {{"weighted", weighted}}, {slots, weights}, x.type());
+  };
+  expectSame(arith, combine(false),
+             floats(arith, {g, t, h}, {1, 2, 5, 6, 3, 4, 7, 8, 1, 2, 3, 4, 0, 0, 0, 0}), "tokens");
+  expectSame(arith, combine(true),
+             floats(arith, {g, t, h}, {2, 4, 15, 18, 12, 16, 42, 48, 0.5, 1, 0.75, 1, 0, 0, 0, 0}),
+             "weighted tokens");
+  expectSame(arith, run(arith, "combine_weights_grad", {}, {x, slots, weights}, weights.type()),
+             floats(arith, {g, t, e}, {5, 0, 0, 39, 39, 0, 0, 113, 0, 29, 0, 81, 0, 0, 0, 0}),
+             "weights");
+}
+
 INSTANTIATE_TEST_SUITE_P(Ariths, Primitive, ::testing::ValuesIn(allAriths),
                          [](const auto &info) { return nameOf(info.param); });
 
