@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace tbc::planner {
 
@@ -113,12 +114,12 @@ std::vector<int64_t> divisorsOf(int64_t n) {
   return small;
 }
 
-Result<Space> Space::make(const Job &job, const Pins &pins) {
+Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts) {
   if (job.gpus < 1 || job.gpus > (1 << 20))
     return usage("--gpus " + std::to_string(job.gpus) + ": must be between 1 and 1048576");
   if (job.globalBatch < 1 || job.globalBatch > (int64_t(1) << 40))
     return usage("--batch " + std::to_string(job.globalBatch) + ": must be between 1 and 2^40");
-  Space space(job, pins);
+  Space space(job, pins, experts);
   if (Status status = space.readMesh(); !status)
     return status.error();
   if (Status status = space.checkStrategy(); !status)
@@ -154,6 +155,13 @@ Status Space::readMesh() {
   if (pinned.numRanks() != job.gpus)
     return usage("--mesh " + text + " has " + std::to_string(pinned.numRanks()) +
                  " ranks, but --gpus is " + std::to_string(job.gpus));
+  if (pinned.ep > 1 && experts == 1)
+    return usage("--mesh " + text +
+                 ": axis ep splits experts, and the model has no routed experts whose weights are "
+                 "tensors over all of them; use dp or fsdp instead");
+  if (experts % pinned.ep != 0)
+    return usage("--mesh " + text + ": axis ep of size " + std::to_string(pinned.ep) +
+                 " does not divide the " + std::to_string(experts) + " experts of the model");
   if (!job.batchIsDefault && job.globalBatch % pinned.dataRanks() != 0)
     return usage("--mesh " + text + " has " + std::to_string(pinned.dataRanks()) +
                  " data-parallel ranks, which do not divide --batch " +
@@ -294,15 +302,17 @@ std::vector<MeshShape> Space::meshes(int64_t devices) const {
   std::vector<MeshShape> meshes;
   for (int64_t pp : divisorsOf(devices))
     for (int64_t tp : divisorsOf(devices / pp))
-      for (int64_t dp : divisorsOf(devices / pp / tp)) {
-        MeshShape mesh;
-        mesh.pp = pp;
-        mesh.dp = dp;
-        mesh.fsdp = devices / pp / tp / dp;
-        mesh.tp = tp;
-        if (allowed(mesh))
-          meshes.push_back(mesh);
-      }
+      for (int64_t ep : divisorsOf(std::gcd(devices / pp / tp, experts)))
+        for (int64_t dp : divisorsOf(devices / pp / tp / ep)) {
+          MeshShape mesh;
+          mesh.pp = pp;
+          mesh.dp = dp;
+          mesh.fsdp = devices / pp / tp / ep / dp;
+          mesh.ep = ep;
+          mesh.tp = tp;
+          if (allowed(mesh))
+            meshes.push_back(mesh);
+        }
   return meshes;
 }
 

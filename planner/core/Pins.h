@@ -35,8 +35,10 @@ struct ScheduleChoice {
 /// The pins, checked against the job and against each other.
 class Space {
 public:
+  /// `experts`: what the sizes of axis ep have to divide (reshard::commonExperts).
+  ///
   /// Errors: Usage, naming both of two pins that contradict each other.
-  static Result<Space> make(const Job &job, const Pins &pins);
+  static Result<Space> make(const Job &job, const Pins &pins, int64_t experts = 1);
 
   /// The meshes to look at on `devices` devices, in a fixed order.
   std::vector<MeshShape> meshes(int64_t devices) const;
@@ -56,7 +58,8 @@ public:
   const MeshShape &pinnedMesh() const { return pinned; }
 
 private:
-  Space(const Job &job, const Pins &pins) : job(job), pins(pins) {}
+  Space(const Job &job, const Pins &pins, int64_t experts)
+      : job(job), pins(pins), experts(experts) {}
   Status readMesh();
   Status checkStrategy();
   Status checkSchedule() const;
@@ -64,6 +67,7 @@ private:
 
   Job job;
   Pins pins;
+  int64_t experts;
   MeshShape pinned;
 };
 

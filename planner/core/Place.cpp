@@ -5,6 +5,7 @@
 #include "planner/core/Evaluate.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/Solver.h"
+#include "planner/reshard/Split.h"
 
 #include <algorithm>
 #include <limits>
@@ -44,6 +45,19 @@ std::vector<OpStrategy> completeStrategies(const Graph &graph, std::vector<OpStr
     if (!choosesForItself(graph, op))
       strategies[op] = inheritStrategy(graph, op, strategies);
   return strategies;
+}
+
+std::vector<OpStrategy> withExperts(const Graph &graph, const std::vector<OpStrategy> &strategies,
+                                    const std::vector<AxisRef> &axes) {
+  std::vector<OpStrategy> result;
+  for (int op = 0; op < int(graph.ops.size()); ++op) {
+    OpStrategy base = batchStrategy(graph, op, {}, axes), both = base;
+    bool fit = true;
+    for (const auto &[loop, more] : strategies[op].loopAxes)
+      fit &= more.empty() || trySplit(graph, op, both, loop, more);
+    result.push_back(fit ? both : base);
+  }
+  return completeStrategies(graph, std::move(result));
 }
 
 std::string addContext(const Graph &graph, std::vector<OpStrategy> &strategies,

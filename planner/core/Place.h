@@ -47,6 +47,13 @@ double placementBound(const reshard::Graph &graph, const std::vector<bool> &part
 std::vector<reshard::OpStrategy> completeStrategies(const reshard::Graph &graph,
                                                     std::vector<reshard::OpStrategy> strategies);
 
+/// `strategies`, which have no other axes than tp, with the batch or, where an op has them, the
+/// experts split over `axes` before that (batchStrategy). An op that cannot have both is not split
+/// over tp.
+std::vector<reshard::OpStrategy> withExperts(const reshard::Graph &graph,
+                                             const std::vector<reshard::OpStrategy> &strategies,
+                                             const std::vector<reshard::AxisRef> &axes);
+
 /// Splits the sequence over `axes` in every op of `strategies` that chooses for itself and has none
 /// of these axes yet (contextStrategy), and completes the others. Returns "", or why the form
 /// cannot be, naming the op.

@@ -114,6 +114,10 @@ public:
   Result<PlannedStep> run() {
     if (plan.mesh.dataRanks() > 1 && step.graph.batchFactor < 0)
       return bad("mesh", "the model has no batch dim to split over dp, fsdp and ep");
+    if (commonExperts(step.graph) % plan.mesh.ep != 0)
+      return bad("mesh", "axis ep of size " + std::to_string(plan.mesh.ep) +
+                             " does not divide the experts of the model (" +
+                             std::to_string(commonExperts(step.graph)) + ")");
     std::vector<int> firstOps = findStages();
     if (error.empty())
       setChunks(step.graph, firstOps);
@@ -202,10 +206,11 @@ private:
   }
 
   void applyOps() {
-    std::vector<AxisRef> dataAxes = axesOf("mesh", dataAxisNames());
+    std::vector<AxisRef> dataAxes = axesOf("mesh", {"dp", "fsdp"});
+    std::vector<AxisRef> expertAxes = axesOf("mesh", {"ep"});
     std::vector<OpStrategy> &strategies = step.assignment.strategies;
     for (int op = 0; op < int(step.graph.ops.size()); ++op)
-      strategies.push_back(batchStrategy(step.graph, op, dataAxes));
+      strategies.push_back(batchStrategy(step.graph, op, dataAxes, expertAxes));
     for (const OpDecision &decision : plan.ops) {
       for (const std::string &id : decision.ops) {
         int op = findOp("strategies", id);

@@ -12,6 +12,20 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
+void ParameterSums::add(const ParameterSums &o, double sign) {
+  gathersForward += sign * o.gathersForward;
+  gatherForwardBytes += sign * o.gatherForwardBytes;
+  gathersBackward += sign * o.gathersBackward;
+  gatherBackwardBytes += sign * o.gatherBackwardBytes;
+  bytes += sign * o.bytes;
+  trained += sign * o.trained;
+  trainedBytes += sign * o.trainedBytes;
+  gradientBytes += sign * o.gradientBytes;
+  ownedElements += sign * o.ownedElements;
+  updateBytes += sign * o.updateBytes;
+  masterBytes += sign * o.masterBytes;
+}
+
 void RangeSums::operator+=(const RangeSums &o) {
   forward += o.forward;
   backward += o.backward;
@@ -24,17 +38,8 @@ void RangeSums::operator+=(const RangeSums &o) {
   operandsWeight += o.operandsWeight;
   weightResidualBytes += o.weightResidualBytes;
   cotangentBytes += o.cotangentBytes;
-  gathersForward += o.gathersForward;
-  gatherForwardBytes += o.gatherForwardBytes;
-  gathersBackward += o.gathersBackward;
-  gatherBackwardBytes += o.gatherBackwardBytes;
-  parameterBytes += o.parameterBytes;
-  trained += o.trained;
-  trainedBytes += o.trainedBytes;
-  gradientBytes += o.gradientBytes;
-  ownedElements += o.ownedElements;
-  updateBytes += o.updateBytes;
-  masterBytes += o.masterBytes;
+  for (size_t kind = 0; kind < parameters.size(); ++kind)
+    parameters[kind].add(o.parameters[kind], 1);
 }
 
 RangeSums RangeSums::operator-(const RangeSums &o) const {
@@ -50,17 +55,8 @@ RangeSums RangeSums::operator-(const RangeSums &o) const {
   d.operandsWeight -= o.operandsWeight;
   d.weightResidualBytes -= o.weightResidualBytes;
   d.cotangentBytes -= o.cotangentBytes;
-  d.gathersForward -= o.gathersForward;
-  d.gatherForwardBytes -= o.gatherForwardBytes;
-  d.gathersBackward -= o.gathersBackward;
-  d.gatherBackwardBytes -= o.gatherBackwardBytes;
-  d.parameterBytes -= o.parameterBytes;
-  d.trained -= o.trained;
-  d.trainedBytes -= o.trainedBytes;
-  d.gradientBytes -= o.gradientBytes;
-  d.ownedElements -= o.ownedElements;
-  d.updateBytes -= o.updateBytes;
-  d.masterBytes -= o.masterBytes;
+  for (size_t kind = 0; kind < parameters.size(); ++kind)
+    d.parameters[kind].add(o.parameters[kind], -1);
   return d;
 }
 
@@ -97,9 +93,10 @@ public:
     assignment.mesh = mesh;
     for (int source : profiled.sourceOf)
       assignment.strategies.push_back(strategies[source]);
-    ParameterPlan plan; // gradients are summed over cp with those of the data ranks, once per step
-    if (int axis = mesh.axisIndex("cp"); axis >= 0)
-      plan.reduceAxes = {wholeAxis(mesh, axis)};
+    ParameterPlan plan; // gradients are summed over ep and cp with those of the data ranks, later
+    for (const char *name : {"ep", "cp"})
+      if (int axis = mesh.axisIndex(name); axis >= 0)
+        plan.reduceAxes.push_back(wholeAxis(mesh, axis));
     assignment.parameterPlans.assign(graph.parameters.size(), plan);
     derivation = derive(graph, assignment);
     profile.numForward = numForwardOps(graph);
@@ -197,8 +194,8 @@ private:
         inBackward |= graph.ops[user].phase == Phase::Backward;
         largest[anchors[user]] += bytes;
       }
-      RangeSums &here = at[first];
-      here.parameterBytes += bytes;
+      ParameterSums &here = at[first].parameters[isSplitOverExperts(p)];
+      here.bytes += bytes;
       here.gathersForward += inForward;
       here.gatherForwardBytes += inForward ? bytes : 0;
       here.gathersBackward += inBackward;
@@ -216,6 +213,12 @@ private:
           updateBytes(job, elements, value.layout.elementBytes, gradient.elementBytes);
     }
     profile.largestParameter = RangeMaximum(std::move(largest));
+  }
+
+  bool isSplitOverExperts(size_t parameter) const {
+    int axis = assignment.mesh.axisIndex("ep");
+    return axis >= 0 &&
+           overlap(usedAxes(derivation.stored[parameter]), wholeAxis(assignment.mesh, axis));
   }
 
   void addCrossings() {
@@ -280,27 +283,35 @@ StageSeconds profiledSeconds(const Profile &profile, int first, int last, const 
   stage.operandsForward = range.operandsForward;
   stage.operandsBackward = range.operandsBackward;
 
-  double shards = double(mode.zeroGroup.size);
-  if (mode.zero == 0) {
-    stage.reduceStep = together(network, CollectiveKind::AllReduce, mode.reduceGroup, range.trained,
-                                range.gradientBytes);
-  } else {
-    double scatter = together(network, CollectiveKind::ReduceScatter, mode.zeroGroup, range.trained,
-                              range.gradientBytes);
-    (mode.zero == 1 ? stage.reduceStep : stage.reduceMicro) += scatter;
-    stage.reduceStep += together(network, CollectiveKind::AllReduce, mode.reduceGroup,
-                                 range.trained, range.gradientBytes / shards);
-    if (mode.zero < 3) {
-      stage.parameterStep = together(network, CollectiveKind::AllGather, mode.zeroGroup,
-                                     range.trained, range.trainedBytes);
-    } else {
-      stage.gatherForward = together(network, CollectiveKind::AllGather, mode.zeroGroup,
-                                     range.gathersForward, range.gatherForwardBytes);
-      if (!mode.keepGathered)
-        stage.gatherBackward = together(network, CollectiveKind::AllGather, mode.zeroGroup,
-                                        range.gathersBackward, range.gatherBackwardBytes);
+  double trained = 0;
+  for (size_t kind = 0; kind < range.parameters.size(); ++kind) {
+    const ParameterSums &of = range.parameters[kind];
+    const DataMode::Groups &groups = mode.groups[kind];
+    double shards = double(groups.zero.size);
+    trained += of.trained;
+    stage.updateStep += of.updateBytes / shards; // bytes, so far
+    if (mode.zero == 0) {
+      stage.reduceStep +=
+          together(network, CollectiveKind::AllReduce, groups.reduce, of.trained, of.gradientBytes);
+      continue;
     }
+    double scatter =
+        together(network, CollectiveKind::ReduceScatter, groups.zero, of.trained, of.gradientBytes);
+    (mode.zero == 1 ? stage.reduceStep : stage.reduceMicro) += scatter;
+    stage.reduceStep += together(network, CollectiveKind::AllReduce, groups.reduce, of.trained,
+                                 of.gradientBytes / shards);
+    if (mode.zero < 3) {
+      stage.parameterStep +=
+          together(network, CollectiveKind::AllGather, groups.zero, of.trained, of.trainedBytes);
+      continue;
+    }
+    stage.gatherForward += together(network, CollectiveKind::AllGather, groups.zero,
+                                    of.gathersForward, of.gatherForwardBytes);
+    if (!mode.keepGathered)
+      stage.gatherBackward += together(network, CollectiveKind::AllGather, groups.zero,
+                                       of.gathersBackward, of.gatherBackwardBytes);
   }
+  stage.updateStep = updateSeconds(cluster, stage.updateStep, int64_t(trained));
   if (parts) {
     stage.weight = range.weight;
     stage.backward -= range.weight;
@@ -310,7 +321,6 @@ StageSeconds profiledSeconds(const Profile &profile, int first, int last, const 
     stage.operandsBackward -= range.operandsWeight;
     std::swap(stage.dataWeight, stage.reduceMicro);
   }
-  stage.updateStep = updateSeconds(cluster, range.updateBytes / shards, int64_t(range.trained));
   return stage;
 }
 
@@ -329,16 +339,21 @@ double profiledBytes(const Profile &profile, const std::vector<ChunkRange> &chun
             sums.weightResidualBytes * double(chunk.inFlight.untilWeight) +
             sums.cotangentBytes * double(chunk.inFlight.weight);
   }
-  double shards = double(mode.zeroGroup.size);
   StaticBytes fixed;
-  fixed.parameters = range.parameterBytes / (mode.zero == 3 ? shards : 1);
-  fixed.gradients = range.gradientBytes / (mode.zero >= 2 ? shards : 1);
-  fixed.master = range.masterBytes / shards;
-  fixed.state = range.ownedElements * double(job.stateBytesPerElement()) / shards +
-                double(profile.stepStateBytes);
+  fixed.state = double(profile.stepStateBytes);
+  double whole = 0;
+  for (size_t kind = 0; kind < range.parameters.size(); ++kind) {
+    const ParameterSums &of = range.parameters[kind];
+    double shards = double(mode.groups[kind].zero.size);
+    whole += of.bytes;
+    fixed.parameters += of.bytes / (mode.zero == 3 ? shards : 1);
+    fixed.gradients += of.gradientBytes / (mode.zero >= 2 ? shards : 1);
+    fixed.master += of.masterBytes / shards;
+    fixed.state += of.ownedElements * double(job.stateBytesPerElement()) / shards;
+  }
   fixed.modelState = profile.modelStateBytes;
   fixed.inputs = profile.inputBytes;
-  double gathered = mode.zero < 3 ? 0 : mode.keepGathered ? range.parameterBytes : largest;
+  double gathered = mode.zero < 3 ? 0 : mode.keepGathered ? whole : largest;
   double owned = fixed.parameters + fixed.gradients + fixed.master + fixed.state +
                  fixed.modelState + fixed.inputs * double(inFlight) + kept + live + gathered;
   return owned * (1 + cluster.allocatorFraction) + double(cluster.contextBytes);

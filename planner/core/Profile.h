@@ -13,9 +13,21 @@
 #include "planner/core/Place.h"
 #include "planner/core/Time.h"
 
+#include <array>
 #include <vector>
 
 namespace tbc::planner {
+
+/// Of parameters, at the first op that uses each: local bytes after tp and ep.
+struct ParameterSums {
+  double gathersForward = 0, gatherForwardBytes = 0;   // used by forward ops
+  double gathersBackward = 0, gatherBackwardBytes = 0; // used by backward ops
+  double bytes = 0;
+  double trained = 0, trainedBytes = 0, gradientBytes = 0, ownedElements = 0, updateBytes = 0;
+  double masterBytes = 0;
+
+  void add(const ParameterSums &o, double sign);
+};
 
 /// Sums over forward ops [0, i), each with the backward ops that go with it.
 struct RangeSums {
@@ -27,12 +39,8 @@ struct RangeSums {
   // reads, which are kept for it.
   double weight = 0, recomputeWeight = 0, operandsWeight = 0;
   double weightResidualBytes = 0, cotangentBytes = 0;
-  // Parameters, at the first op that uses each: local bytes after tp.
-  double gathersForward = 0, gatherForwardBytes = 0;   // used by forward ops
-  double gathersBackward = 0, gatherBackwardBytes = 0; // used by backward ops
-  double parameterBytes = 0;
-  double trained = 0, trainedBytes = 0, gradientBytes = 0, ownedElements = 0, updateBytes = 0;
-  double masterBytes = 0;
+  /// Parameters that every rank along ep holds, and those that ep splits.
+  std::array<ParameterSums, 2> parameters;
 
   RangeSums operator-(const RangeSums &o) const;
   void operator+=(const RangeSums &o);
@@ -74,17 +82,22 @@ struct ProfiledGraph {
 };
 
 /// Profiles `profiled` with `strategies`, one per op of the graph that it was made of, on `mesh`,
-/// which has the axes cp and tp where they are longer than 1: adjacent devices.
+/// which has the axes ep, cp and tp where they are longer than 1: adjacent devices.
 Profile makeProfile(const ProfiledGraph &profiled, const reshard::Mesh &mesh,
                     const std::vector<reshard::OpStrategy> &strategies, const Job &job,
                     const Cluster &cluster);
 
 /// How parameters and gradients are spread over data ranks, with the group shapes that come of it.
 struct DataMode {
+  /// The ranks that hold the same parameters.
+  struct Groups {
+    GroupShape zero;   // of one rank for zero 0
+    GroupShape reduce; // the others
+  };
+
   int zero = 0;
   bool keepGathered = false;
-  GroupShape zeroGroup;   // of one rank for zero 0
-  GroupShape reduceGroup; // the other data ranks
+  std::array<Groups, 2> groups; // as RangeSums::parameters
 };
 
 /// Seconds of a chunk of forward ops [first, last). `parts`: the schedule parts the backward.

@@ -98,7 +98,7 @@ static Status checkContext(const Graph &graph, const Space &space, const Pins &p
 
 Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
                             const Pins &pins, int top) {
-  Result<Space> space = Space::make(job, pins);
+  Result<Space> space = Space::make(job, pins, commonExperts(graph));
   if (!space)
     return space.error();
   Plan limits;

@@ -24,16 +24,23 @@ const Graph &Searcher::graphFor(int64_t microBatch) {
   return found->second;
 }
 
-const Placement &Searcher::placementFor(int64_t tp, int64_t microBatch) {
-  auto key = std::make_pair(tp, tp == 1 ? 0 : microBatch); // one device: nothing to place
+const Placement &Searcher::placementFor(int64_t tp, int64_t microBatch, bool hasExperts) {
+  // One device: nothing to place.
+  auto key = std::make_tuple(tp, tp == 1 ? 0 : microBatch, tp > 1 && hasExperts);
   auto found = placements.find(key);
-  if (found == placements.end())
-    found = placements
-                .emplace(key, place(graphFor(microBatch), tp, job, cluster,
-                                    double(microBatch) / double(job.globalBatch),
-                                    space.tensorAxisIsPinned()))
-                .first;
-  return found->second;
+  if (found != placements.end())
+    return found->second;
+  Graph inside;
+  if (hasExperts) {
+    inside = graphFor(microBatch);
+    for (GraphOp &op : inside.ops)
+      if (op.expertLoop >= 0)
+        op.loops[op.expertLoop].kind = LoopKind::Fixed;
+  }
+  return placements
+      .emplace(key, place(hasExperts ? inside : graphFor(microBatch), tp, job, cluster,
+                          double(microBatch) / double(job.globalBatch), space.tensorAxisIsPinned()))
+      .first->second;
 }
 
 const std::vector<bool> &Searcher::flagsFor(const std::string &recompute, int64_t microBatch) {
@@ -55,32 +62,45 @@ const ProfiledGraph &Searcher::profiledGraphFor(int64_t microBatch, const std::s
 }
 
 Searcher::ModelSplit Searcher::splitOf(const Candidate &candidate) {
-  return {candidate.mesh.tp, candidate.mesh.cp, candidate.context};
+  return {candidate.mesh.tp, candidate.mesh.ep, candidate.mesh.cp, candidate.context};
+}
+
+Searcher::ModelSplit Searcher::withoutContext(ModelSplit split) {
+  split.cp = 1;
+  split.form = ContextForm::AllGather;
+  return split;
 }
 
 Mesh Searcher::meshOf(const ModelSplit &split) {
   MeshShape mesh;
-  mesh.tp = std::get<0>(split);
-  mesh.cp = std::get<1>(split);
+  mesh.tp = split.tp;
+  mesh.ep = split.ep;
+  mesh.cp = split.cp;
   return mesh.mesh();
 }
 
 const std::vector<OpStrategy> *Searcher::strategiesFor(const ModelSplit &split,
                                                        int64_t microBatch) {
-  auto [tp, cp, form] = split;
-  if (cp == 1)
-    return &placementFor(tp, microBatch).strategies;
+  const Placement &placement = placementFor(split.tp, microBatch, split.ep > 1);
+  if (split.ep == 1 && split.cp == 1)
+    return &placement.strategies;
   auto [found, isNew] = strategies.try_emplace({split, microBatch});
   std::vector<OpStrategy> &result = found->second;
   if (isNew) {
-    result = placementFor(tp, microBatch).strategies;
-    for (OpStrategy &strategy : result) // tp is the second axis here
+    const Graph &batched = graphFor(microBatch * split.ep);
+    Mesh mesh = meshOf(split);
+    result = placement.strategies;
+    for (OpStrategy &strategy : result) // where tp is not the only axis
       for (auto &[loop, axes] : strategy.loopAxes)
         for (AxisRef &axis : axes)
-          axis.axis = 1;
-    std::string why = addContext(graphFor(microBatch), result, {wholeAxis(meshOf(split), 0)}, form);
+          axis.axis = mesh.axisIndex("tp");
+    if (split.ep > 1)
+      result = withExperts(batched, result, {wholeAxis(mesh, mesh.axisIndex("ep"))});
+    std::string why;
+    if (split.cp > 1)
+      why = addContext(batched, result, {wholeAxis(mesh, mesh.axisIndex("cp"))}, split.form);
     if (!why.empty()) {
-      whyNotContext = std::string("--context ") + name(form) + ": " + why;
+      whyNotContext = std::string("--context ") + name(split.form) + ": " + why;
       result.clear();
     }
   }
@@ -91,11 +111,13 @@ const Profile &Searcher::profileFor(const ModelSplit &split, int64_t microBatch,
                                     const std::string &recompute) {
   auto key = std::make_tuple(split, microBatch, recompute);
   auto found = profiles.find(key);
-  if (found == profiles.end())
+  if (found == profiles.end()) {
+    int64_t samples = microBatch * split.ep;
     found = profiles
-                .emplace(key, makeProfile(profiledGraphFor(microBatch, recompute), meshOf(split),
+                .emplace(key, makeProfile(profiledGraphFor(samples, recompute), meshOf(split),
                                           *strategiesFor(split, microBatch), job, cluster))
                 .first;
+  }
   return found->second;
 }
 
@@ -140,15 +162,16 @@ static bool isZeroAxis(const Candidate &candidate, const std::string &name) {
 DataMode Searcher::dataMode(const Candidate &candidate) {
   const NetworkCost &network = networkFor(candidate.mesh);
   Mesh mesh = candidate.mesh.mesh();
-  std::vector<AxisRef> zero, others;
-  for (const std::string &name : tokenAxisNames())
-    if (int axis = mesh.axisIndex(name); axis >= 0)
-      (isZeroAxis(candidate, name) ? zero : others).push_back(wholeAxis(mesh, axis));
   DataMode mode;
   mode.zero = candidate.zero.zero;
   mode.keepGathered = candidate.zero.keepGathered;
-  mode.zeroGroup = network.groupShape(zero);
-  mode.reduceGroup = network.groupShape(others);
+  for (bool isSplitOverExperts : {false, true}) {
+    std::vector<AxisRef> zero, others;
+    for (const std::string &name : tokenAxisNames())
+      if (int axis = mesh.axisIndex(name); axis >= 0 && !(isSplitOverExperts && name == "ep"))
+        (isZeroAxis(candidate, name) ? zero : others).push_back(wholeAxis(mesh, axis));
+    mode.groups[isSplitOverExperts] = {network.groupShape(zero), network.groupShape(others)};
+  }
   return mode;
 }
 
@@ -179,16 +202,22 @@ double Searcher::leastSeconds(int64_t tp, int64_t microBatch) {
   return found->second += double(repeat.count) * std::max(0.0, bound - without);
 }
 
-double Searcher::leastSeconds(int64_t tp, int64_t cp, int64_t microBatch) {
+double Searcher::leastSeconds(const MeshShape &mesh, int64_t microBatch) {
+  int64_t parts = mesh.cp * mesh.ep, samples = microBatch * mesh.ep;
+  double ideal = idealSeconds(mesh.tp * parts, samples);
+  // Where tp has to split what it can, it can no less inside of experts.
+  if (mesh.ep > 1 && space.tensorAxisIsPinned())
+    return ideal;
   // A part of a kernel or of a collective takes no less than that part of its time.
-  return std::max(idealSeconds(tp * cp, microBatch), leastSeconds(tp, microBatch) / double(cp));
+  return std::max(ideal, leastSeconds(mesh.tp, samples) / double(parts));
 }
 
 /// The bound that holds for every plan with the candidate's mesh, micro-batch and schedule, and the
 /// one for those with chunks of equal length on a stage, which are what the search looks at.
 void Searcher::bound(Candidate &candidate) {
-  double ideal = idealSeconds(candidate.mesh.tp * candidate.mesh.cp, candidate.microBatch);
-  double seconds = leastSeconds(candidate.mesh.tp, candidate.mesh.cp, candidate.microBatch);
+  const MeshShape &mesh = candidate.mesh;
+  double ideal = idealSeconds(mesh.tp * mesh.cp * mesh.ep, candidate.microBatch * mesh.ep);
+  double seconds = leastSeconds(mesh, candidate.microBatch);
   const ScheduleChoice &choice = candidate.schedule;
   int64_t stages = candidate.mesh.pp, accumulation = candidate.accumulation;
   if (choice.schedule != "interleaved" && choice.schedule != "zero-bubble") {
@@ -380,7 +409,7 @@ bool Searcher::score(Candidate &candidate, bool refine) {
   ++evaluations;
   // Devices that do what others do as well are idle in all but name.
   if (candidate.mesh.tp > 1 && !space.meshIsPinned() &&
-      !splitsAnything(placementFor(candidate.mesh.tp, candidate.microBatch)))
+      !splitsAnything(placementFor(candidate.mesh.tp, candidate.microBatch, candidate.mesh.ep > 1)))
     return false;
   if (!strategiesFor(splitOf(candidate), candidate.microBatch))
     return false;
@@ -519,24 +548,34 @@ Plan Searcher::planOf(const Candidate &candidate) {
   plan.chunkStage = candidate.schedule.chunkStage(candidate.mesh.pp);
   plan.recompute = candidate.recompute;
 
-  // Ops with axes beyond the batch, those with the same axes together.
-  const Graph &batched = graphFor(candidate.microBatch);
-  const Placement &placement = placementFor(candidate.mesh.tp, candidate.microBatch);
+  // Ops with axes beyond the batch and the experts, those with the same axes together.
+  const ModelSplit split = withoutContext(splitOf(candidate));
+  const Graph &batched = graphFor(candidate.microBatch * split.ep);
+  const std::vector<OpStrategy> &strategies = *strategiesFor(split, candidate.microBatch);
+  const int tensorAxis = meshOf(split).axisIndex("tp");
   const Graph whole = withBatch(graph, candidate.microBatch * candidate.mesh.dataRanks());
-  const AxisRef data{0, 1, candidate.mesh.dataRanks()};
+  const AxisRef data{0, 1, candidate.mesh.dp * candidate.mesh.fsdp}, experts{1, 1, split.ep};
   std::map<std::map<int, std::vector<std::string>>, size_t> decisionOf;
   for (int op = 0; op < int(batched.ops.size()); ++op) {
-    if (!choosesForItself(batched, op) || placement.strategies[op].loopAxes.empty())
+    if (!choosesForItself(batched, op))
       continue;
     std::map<int, std::vector<std::string>> loopAxes;
-    for (const auto &[loop, axes] : placement.strategies[op].loopAxes)
-      if (!axes.empty())
+    for (const auto &[loop, axes] : strategies[op].loopAxes)
+      if (tensorAxis >= 0 && overlap(axes, {tensorAxis, 1, split.tp}))
         loopAxes[loop] = {"tp"};
     if (loopAxes.empty())
       continue;
-    // The batch stays split over data ranks; tp comes after them on the same loop.
-    for (const auto &[loop, axes] : batchStrategy(whole, op, {data}).loopAxes)
-      loopAxes[loop].insert(loopAxes[loop].begin(), dataAxisNames().begin(), dataAxisNames().end());
+    // The batch stays split over data ranks, and experts over ep; tp comes after them on the same
+    // loop.
+    for (const auto &[loop, axes] : batchStrategy(whole, op, {data}, {experts}).loopAxes) {
+      std::vector<std::string> names;
+      for (const AxisRef &axis : axes)
+        if (axis == experts)
+          names.push_back("ep");
+        else
+          names = {"dp", "fsdp"};
+      loopAxes[loop].insert(loopAxes[loop].begin(), names.begin(), names.end());
+    }
     auto [found, isNew] = decisionOf.emplace(loopAxes, plan.ops.size());
     if (isNew)
       plan.ops.push_back({loopAxes, {}});
@@ -555,7 +594,7 @@ Plan Searcher::planOf(const Candidate &candidate) {
   if (candidate.recompute != "none") {
     Graph staged = batched;
     setChunks(staged, candidate.firstOps);
-    const auto &flagged = flagsFor(candidate.recompute, candidate.microBatch);
+    const auto &flagged = flagsFor(candidate.recompute, candidate.microBatch * split.ep);
     for (int op : reexecutedOps(staged, flagged))
       plan.recomputeOps.push_back(graph.ops[op].id);
   }

@@ -68,11 +68,20 @@ public:
 
 private:
   const reshard::Graph &graphFor(int64_t microBatch);
-  const Placement &placementFor(int64_t tp, int64_t microBatch);
+  /// `hasExperts`: the experts lie on ep, and tp splits what is inside each.
+  const Placement &placementFor(int64_t tp, int64_t microBatch, bool hasExperts);
   const std::vector<bool> &flagsFor(const std::string &recompute, int64_t microBatch);
-  /// How ops are split on devices that hold one model: tp, cp and, with cp, its form.
-  using ModelSplit = std::tuple<int64_t, int64_t, reshard::ContextForm>;
+  /// How ops are split on devices that hold one model: tp, ep, cp and, with cp, its form. On ep
+  /// each has a micro-batch of its own.
+  struct ModelSplit {
+    int64_t tp, ep, cp;
+    reshard::ContextForm form;
+    bool operator<(const ModelSplit &o) const {
+      return std::tie(tp, ep, cp, form) < std::tie(o.tp, o.ep, o.cp, o.form);
+    }
+  };
   static ModelSplit splitOf(const Candidate &candidate);
+  static ModelSplit withoutContext(ModelSplit split);
   static reshard::Mesh meshOf(const ModelSplit &split);
   /// The strategies of all ops on meshOf(split); none where the form does not go with the model.
   const std::vector<reshard::OpStrategy> *strategiesFor(const ModelSplit &split,
@@ -82,11 +91,12 @@ private:
                             const std::string &recompute);
   double idealSecondsOf(const reshard::Graph &batched, int64_t devices,
                         const std::vector<bool> *part) const;
-  double idealSeconds(int64_t devices, int64_t microBatch);
-  /// Of a micro-batch, forward and backward, under any placement over tp: the repeated block's own.
-  double leastSeconds(int64_t tp, int64_t microBatch);
-  /// The same with cp, which splits at best everything.
-  double leastSeconds(int64_t tp, int64_t cp, int64_t microBatch);
+  double idealSeconds(int64_t devices, int64_t samples);
+  /// Of so many samples, forward and backward, under any placement over tp: the repeated block's
+  /// own.
+  double leastSeconds(int64_t tp, int64_t samples);
+  /// Of a micro-batch on each rank along ep, with cp and ep, which split at best everything.
+  double leastSeconds(const MeshShape &mesh, int64_t microBatch);
   const NetworkCost &networkFor(const MeshShape &mesh);
   DataMode dataMode(const Candidate &candidate);
   void price(Candidate &candidate, const Profile &profile, const DataMode &mode);
@@ -115,7 +125,7 @@ private:
   int64_t limitBytes;
 
   std::map<int64_t, reshard::Graph> graphs;
-  std::map<std::pair<int64_t, int64_t>, Placement> placements;
+  std::map<std::tuple<int64_t, int64_t, bool>, Placement> placements;
   std::map<std::pair<int64_t, std::string>, std::vector<bool>> flags;
   std::map<std::pair<int64_t, std::string>, ProfiledGraph> profiledGraphs;
   std::map<std::pair<ModelSplit, int64_t>, std::vector<reshard::OpStrategy>> strategies;

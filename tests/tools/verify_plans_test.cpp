@@ -97,6 +97,18 @@ std::vector<Case> allCases() {
   }
   for (const char *mesh : {"dp=2,tp=2", "tp=4", "pp=2,fsdp=2"})
     cases.push_back({"moe-8l", {mesh}, "sgd"});
+  // Experts over ep: all tokens seen by all experts, and experts that drop what they have no slot
+  // for.
+  for (const char *mesh : {"ep=2", "ep=4", "dp=2,ep=2", "fsdp=2,ep=2", "ep=2,tp=2", "ep=4,tp=2",
+                           "pp=2,ep=2", "dp=2,fsdp=2,ep=2"}) {
+    cases.push_back({"moe-8l", {mesh}, "sgd"});
+    cases.push_back({"moe-8l", {mesh}, "sgd", {{"capacity_factor", 0.75}}});
+  }
+  cases.push_back(
+      {"moe-8l", {"ep=2,dp=2", "auto", "", "full"}, "sgd", {{"capacity_factor", 1.25}}});
+  cases.push_back(
+      {"moe-8l", {"pp=2,ep=2", "auto", "zero-bubble"}, "sgd", {{"capacity_factor", 1}}});
+  cases.push_back({"moe-8l", {"tp=2", "auto"}, "sgd", {{"capacity_factor", 1}}});
   for (const char *strategy : {"zero1", "zero2", "zero3", "shard-grad-op"})
     cases.push_back({"tiny-gpt2", {"fsdp=2", strategy}});
   cases.push_back({"tiny-gpt2", {"dp=2,fsdp=2", "hybrid-shard"}});
