@@ -95,6 +95,8 @@ private:
         instruction.kind == InstructionKind::ReduceScatter ||
         instruction.kind == InstructionKind::ShardSlice)
       visitShards(place, instruction);
+    if (instruction.kind == InstructionKind::AllToAll)
+      visitExchange(place, instruction);
     if (instruction.kind == InstructionKind::Recv)
       visitRecv(place, instruction);
     if (instruction.kind == InstructionKind::Kernel)
@@ -147,6 +149,20 @@ private:
           [place](Program &m) { place.instruction(m).kind = InstructionKind::ShardSlice; });
   }
 
+  void visitExchange(Place place, const Instruction &instruction) {
+    for (size_t axis = 0; axis < p.mesh.axes.size(); ++axis) {
+      std::vector<program::AxisRef> other = {program::wholeAxis(p.mesh, int(axis))};
+      if (int(axis) != p.pipelineAxis && other != instruction.comm.axes)
+        add("exchanged with the wrong ranks", place,
+            [place, other](Program &m) { place.instruction(m).comm.axes = other; });
+    }
+    for (size_t s = 0; s < instruction.comm.splitSegments.size(); ++s)
+      add("exchanged in the wrong order", place, [place, s](Program &m) {
+        auto &segment = place.instruction(m).comm.splitSegments[s];
+        std::swap(segment.outer, segment.k);
+      });
+  }
+
   void visitRecv(Place place, const Instruction &instruction) {
     const Block &block = p.stages[place.stage].block(place.id);
     for (size_t j = place.index + 1; j < block.instructions.size(); ++j) {
@@ -171,6 +187,10 @@ private:
         auto &attrs = place.instruction(m).attrs;
         attrs.set("count", attrs.getInt("count") + 1);
       });
+    if ((instruction.op == "dispatch" || instruction.op == "combine") &&
+        instruction.attrs.getBool("weighted"))
+      add("router's weight left out", place,
+          [place](Program &m) { place.instruction(m).attrs.set("weighted", false); });
     bool ordered = instruction.op == "sub" || instruction.op == "div" ||
                    instruction.op == "relu_grad" || instruction.op == "gelu_grad";
     if (ordered && sameType(p, place.stage, instruction.operands[0], instruction.operands[1]))

@@ -58,6 +58,7 @@ struct Case {
   /// In f16, with an overflow in the first of two steps: of the gradient of this parameter alone,
   /// which is 0 and multiplies the input.
   const char *overflow = nullptr;
+  std::map<std::string, double> settings = {};
 };
 
 struct Tally {
@@ -81,8 +82,8 @@ void overflow(driver::RunData &data, const std::string &parameter) {
 
 /// Tries `sample` mutants of each kind on one plan.
 void tryMutants(const Case &testCase, Tally &tally) {
-  test::Model model =
-      test::loadModel(testCase.model, "sgd", {}, "", testCase.overflow ? "f16" : "f32");
+  test::Model model = test::loadModel(testCase.model, "sgd", testCase.settings, "",
+                                      testCase.overflow ? "f16" : "f32");
   auto plan = test::makePlan(model, testCase.request);
   ASSERT_TRUE(plan) << plan.error().message;
   // As `tbc verify` does: large models are shrunk.
@@ -157,6 +158,7 @@ TEST(Mutation, EveryPlantedMiscompileIsCaught) {
       {"tiny-resnet", {"dp=2"}, 2},
       {"tiny-mlp", {"pp=2,dp=2"}, 4, "fc1.weight"},
       {"gpt2", {"pp=2,fsdp=2,tp=2", "auto", "", "none", 1, 8}, 1},
+      {"moe-8l", {"dp=2,ep=2"}, 2, nullptr, {{"capacity_factor", 0.75}}},
   };
   Tally tally;
   for (const Case &testCase : cases)
@@ -170,8 +172,9 @@ TEST(Mutation, EveryPlantedMiscompileIsCaught) {
     std::printf("  %3d %s\n", count, kind.c_str());
   EXPECT_GE(tally.miscompiles, 50);
   EXPECT_GE(tally.byKind.size(), 12u);
-  for (const char *kind : {"not reduced over stages", "overflow flag not reduced",
-                           "gradient not scaled", "step not skipped"})
+  for (const char *kind :
+       {"not reduced over stages", "overflow flag not reduced", "gradient not scaled",
+        "step not skipped", "exchanged with the wrong ranks", "router's weight left out"})
     EXPECT_GT(tally.byKind[kind], 0) << kind;
 }
 

@@ -177,9 +177,7 @@ void addPlanCommand(CLI::App &app, const SetAction &setAction) {
       ->add_option("--virtual-stages", options->pins.virtualStages,
                    "Pin the number of model chunks per pipeline stage")
       ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--context", options->pins.context,
-                   "Pin how attention is split over axis cp")
+  command->add_option("--context", options->pins.context, "Pin how attention is split over axis cp")
       ->check(CLI::IsMember({"ring", "all-gather", "all-to-all"}));
   command
       ->add_option("--placement", options->pins.placement,
