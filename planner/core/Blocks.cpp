@@ -26,12 +26,10 @@ static std::string commonName(const std::string &a, const std::string &b) {
 }
 
 /// How the ops of one repeat split over tp: by a loop that is in the result (column) or one that is
-/// summed away (row).
+/// summed away (row); and how many of them are split by experts.
 static std::string splitText(const PlannedStep &step, const Block &block) {
-  int axis = step.assignment.mesh.axisIndex("tp");
-  if (axis < 0)
-    return "batch";
-  int column = 0, row = 0;
+  int axis = step.assignment.mesh.axisIndex("tp"), experts = step.assignment.mesh.axisIndex("ep");
+  int column = 0, row = 0, byExperts = 0;
   for (int op = block.first; op < block.first + block.length; ++op) {
     bool summed = false, split = false;
     for (const auto &[loop, axes] : step.assignment.strategies[op].loopAxes)
@@ -39,14 +37,18 @@ static std::string splitText(const PlannedStep &step, const Block &block) {
         if (ref.axis == axis) {
           split = true;
           summed |= step.graph.ops[op].loops[loop].kind != LoopKind::Parallel;
+        } else if (ref.axis == experts && loop == step.graph.ops[op].expertLoop) {
+          ++byExperts;
         }
     column += split && !summed;
     row += summed;
   }
-  if (column + row == 0)
-    return "batch";
-  return "tp: " + std::to_string(column) + " column, " + std::to_string(row) + " row of " +
-         std::to_string(block.length) + " ops";
+  std::string text;
+  if (column + row > 0)
+    text = "tp: " + std::to_string(column) + " column, " + std::to_string(row) + " row";
+  if (byExperts > 0)
+    text += (text.empty() ? "" : "; ") + ("ep: " + std::to_string(byExperts));
+  return text.empty() ? "batch" : text + " of " + std::to_string(block.length) + " ops";
 }
 
 std::vector<BlockRow> blockRows(const Graph &graph, const PlannedStep &step, const Plan &plan) {

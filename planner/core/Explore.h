@@ -41,6 +41,10 @@ std::string zeroName(int zero, bool keepGathered);
 std::vector<BlockRow> blockRows(const reshard::Graph &graph, const PlannedStep &step,
                                 const Plan &plan);
 
+/// The kinds of forward ops that `step` does not split over tp, where they are a twentieth of the
+/// FLOPs or more: one line each, for people.
+std::vector<std::string> unsplitWork(const PlannedStep &step);
+
 } // namespace tbc::planner
 
 #endif // TBC_PLANNER_CORE_EXPLORE_H

@@ -312,8 +312,11 @@ private:
     size_t ops = 0;
     for (const OpDecision &decision : plan.ops)
       ops += decision.ops.size();
-    return ops == 0 ? "every op splits the batch alone"
-                    : std::to_string(ops) + " ops split over tp, the others follow the batch";
+    std::string experts = plan.mesh.ep > 1 ? "experts split over ep, " : "";
+    if (ops == 0)
+      return experts + (experts.empty() ? "every op splits the batch alone"
+                                        : "every other op the batch alone");
+    return std::to_string(ops) + " ops split over tp, " + experts + "the others follow the batch";
   }
 
   const Exploration &exploration;
@@ -362,8 +365,10 @@ static std::vector<std::string> assumptionsOf(const Job &job, const Plan &plan) 
   if (plan.mesh.tokenRanks() > 1)
     lines.push_back(std::string("data-parallel communication hides behind up to ") + overlap +
                     " of the kernels around it");
-  if (plan.mesh.tp > 1)
-    lines.push_back("tp communication is not hidden");
+  for (auto [name, size] :
+       {std::pair<const char *, int64_t>{"tp", plan.mesh.tp}, {"ep", plan.mesh.ep}})
+    if (size > 1)
+      lines.push_back(std::string(name) + " communication is not hidden");
   if (plan.mesh.cp > 1)
     lines.push_back(plan.context == ContextForm::Ring
                         ? "cp communication hides behind all but the last block of attention"
@@ -393,6 +398,8 @@ Result<SearchAnswer> search(const Graph &graph, const Job &job, const Cluster &c
   Result<PlannedStep> step = applyPlan(graph, plan);
   if (!step)
     return step.error();
+  for (std::string &line : unsplitWork(*step))
+    plan.assumptions.push_back(std::move(line));
   plan.blocks = blockRows(graph, *step, plan);
   return answer;
 }

@@ -166,6 +166,19 @@ TEST(ExpertCapacity, DropsTokensWhereItIsSmallAndNoneWhereItIsLarge) {
   EXPECT_FALSE(bitwiseEqual(serialLoss(0.75), all)); // as in the plans above and in verify-plans
 }
 
+TEST(TensorAxis, ThePlanSaysWhatItDoesNotSplit) {
+  test::PlanRequest request;
+  request.mesh = "tp=3"; // tiny-gpt2 has 4 heads, 64 and 256 elsewhere
+  auto plan = test::makePlan(test::loadModel("tiny-gpt2", "sgd"), request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  bool said = false;
+  for (const std::string &assumption : plan->assumptions)
+    said |= assumption.find("every device of a tp group does all of") == 0 &&
+            assumption.find("einsum ops") != std::string::npos &&
+            assumption.find("does not divide by tp=3") != std::string::npos;
+  EXPECT_TRUE(said);
+}
+
 TEST(ExpertAxis, IsRefusedWhereNothingIsToBeSplit) {
   test::PlanRequest request;
   request.mesh = "ep=2";
