@@ -128,10 +128,8 @@ Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts) {
     return status.error();
   if (Status status = space.checkContext(); !status)
     return status.error();
-  const std::vector<std::string> modes = {"auto", "none", "selective", "full"};
-  if (std::find(modes.begin(), modes.end(), pins.recompute) == modes.end())
-    return usage("--recompute " + pins.recompute + ": choices are " + joined(modes) +
-                 suggest(pins.recompute, modes));
+  if (Status status = space.readRecompute(); !status)
+    return status.error();
   if (pins.microBatch && *pins.microBatch < 1)
     return usage("--micro-batch " + std::to_string(*pins.microBatch) + ": must be at least 1");
   if (pins.memoryLimitBytes && *pins.memoryLimitBytes < 1)
@@ -351,9 +349,29 @@ std::vector<int64_t> Space::microBatches(const MeshShape &mesh, int64_t batch) c
   return {*pins.microBatch};
 }
 
+/// "selective" or "full" may be followed by ":" and a number of graph blocks.
+Status Space::readRecompute() {
+  const std::vector<std::string> modes = {"auto", "none", "selective", "full"};
+  size_t colon = pins.recompute.find(':');
+  recompute = pins.recompute.substr(0, colon);
+  if (std::find(modes.begin(), modes.end(), recompute) == modes.end())
+    return usage("--recompute " + pins.recompute + ": choices are " + joined(modes) +
+                 suggest(recompute, modes));
+  if (colon == std::string::npos)
+    return Status();
+  std::string digits = pins.recompute.substr(colon + 1);
+  bool isNumber = !digits.empty() && digits.size() < 9 &&
+                  digits.find_first_not_of("0123456789") == std::string::npos;
+  if (recompute == "auto" || recompute == "none" || !isNumber || std::stoll(digits) < 1)
+    return usage("--recompute " + pins.recompute +
+                 ": a number of blocks follows selective or full, such as selective:8");
+  blocks = std::stoll(digits);
+  return Status();
+}
+
 std::vector<std::string> Space::recomputeModes() const {
-  if (pins.recompute != "auto")
-    return {pins.recompute};
+  if (recompute != "auto")
+    return {recompute};
   return {"none", "selective", "full"};
 }
 

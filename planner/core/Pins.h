@@ -47,6 +47,11 @@ public:
   /// Micro-batches that divide `batch` over the mesh's data ranks, ascending; empty if none does.
   std::vector<int64_t> microBatches(const MeshShape &mesh, int64_t batch) const;
   std::vector<std::string> recomputeModes() const;
+  /// Whether blocks may differ in what they recompute: where that is open, or a number of them is
+  /// pinned.
+  bool mayRecomputeInPart() const { return pins.recompute == "auto" || blocks; }
+  /// The number of graph blocks that are pinned to recompute.
+  std::optional<int64_t> blocksAgain() const { return blocks; }
   std::vector<ScheduleChoice> schedules(const MeshShape &mesh) const;
   /// The forms of context parallelism that the pins allow; one without meaning without cp.
   std::vector<reshard::ContextForm> contexts(const MeshShape &mesh) const;
@@ -63,12 +68,15 @@ private:
   Status readMesh();
   Status checkStrategy();
   Status checkSchedule() const;
+  Status readRecompute();
   Status checkContext() const;
 
   Job job;
   Pins pins;
   int64_t experts;
   MeshShape pinned;
+  std::string recompute = "auto";
+  std::optional<int64_t> blocks;
 };
 
 /// The divisors of `n`, ascending.

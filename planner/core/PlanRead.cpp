@@ -3,6 +3,7 @@
 #include "planner/core/IdList.h"
 #include "planner/core/Plan.h"
 #include "planner/core/PlanNames.h"
+#include "planner/core/Recompute.h"
 #include "runtime/schedule/Schedule.h"
 
 #include <nlohmann/json.hpp>
@@ -189,7 +190,7 @@ public:
     readParameters(root);
     {
       Object recompute(root.get("recompute"), "recompute", problem);
-      plan.recompute = recompute.word("mode", {"none", "selective", "full"});
+      plan.recompute = recomputeMode(recompute, "mode");
       plan.recomputeOps = recompute.ids("ops");
     }
     plan.prediction.stepSeconds = root.number("step_seconds");
@@ -230,6 +231,15 @@ private:
     std::vector<std::string> words = schedule::scheduleNames();
     words.insert(words.begin(), "none");
     return words;
+  }
+
+  std::string recomputeMode(Object &object, const std::string &key) {
+    std::string text = object.text(key);
+    if (!isRecomputeText(text))
+      problem.report(object.at(key), "is \"" + text +
+                                         "\", but must be none, selective or full, the latter two "
+                                         "perhaps with numbers of blocks such as \"full 3/12\"");
+    return text;
   }
 
   /// There with cp alone.
@@ -497,7 +507,7 @@ private:
       other.schedule = object.word("schedule", scheduleWords());
       other.chunkStage = placement(object);
       other.context = context(object, other.mesh);
-      other.recompute = object.word("recompute", {"none", "selective", "full"});
+      other.recompute = recomputeMode(object, "recompute");
       other.stepSeconds = object.number("step_seconds");
       other.peakBytes = object.integer("peak_bytes", 0, maxBytes);
       other.fits = object.flag("fits");

@@ -273,9 +273,8 @@ static double together(const NetworkCost &network, CollectiveKind kind, const Gr
   return start * count + (network.seconds(kind, group, bytes) - start);
 }
 
-StageSeconds profiledSeconds(const Profile &profile, int first, int last, const DataMode &mode,
+StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
                              const NetworkCost &network, const Cluster &cluster, bool parts) {
-  RangeSums range = profile.sums[last] - profile.sums[first];
   StageSeconds stage;
   stage.forward = range.forward;
   stage.backward = range.backward;
@@ -324,23 +323,24 @@ StageSeconds profiledSeconds(const Profile &profile, int first, int last, const 
   return stage;
 }
 
-double profiledBytes(const Profile &profile, const std::vector<ChunkRange> &chunks,
-                     const DataMode &mode, const Job &job, const Cluster &cluster) {
+double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks, const DataMode &mode,
+                     const Job &job, const Cluster &cluster) {
   RangeSums range;
   double live = 0, largest = 0, kept = 0;
   int64_t inFlight = 0;
   for (const ChunkRange &chunk : chunks) {
-    RangeSums sums = profile.sums[chunk.last] - profile.sums[chunk.first];
+    RangeSums sums = mix.sums(chunk.first, chunk.middle, chunk.last);
     range += sums;
-    live = std::max(live, profile.liveBytes(chunk.first, chunk.last));
-    largest = std::max(largest, profile.largestParameter(chunk.first, chunk.last));
+    live = std::max({live, mix.again->liveBytes(chunk.first, chunk.middle),
+                     mix.kept->liveBytes(chunk.middle, chunk.last)});
+    largest = std::max(largest, mix.kept->largestParameter(chunk.first, chunk.last));
     inFlight = std::max(inFlight, chunk.inFlight.untilWeight);
     kept += (sums.residualBytes - sums.weightResidualBytes) * double(chunk.inFlight.forward) +
             sums.weightResidualBytes * double(chunk.inFlight.untilWeight) +
             sums.cotangentBytes * double(chunk.inFlight.weight);
   }
   StaticBytes fixed;
-  fixed.state = double(profile.stepStateBytes);
+  fixed.state = double(mix.kept->stepStateBytes);
   double whole = 0;
   for (size_t kind = 0; kind < range.parameters.size(); ++kind) {
     const ParameterSums &of = range.parameters[kind];
@@ -351,8 +351,8 @@ double profiledBytes(const Profile &profile, const std::vector<ChunkRange> &chun
     fixed.master += of.masterBytes / shards;
     fixed.state += of.ownedElements * double(job.stateBytesPerElement()) / shards;
   }
-  fixed.modelState = profile.modelStateBytes;
-  fixed.inputs = profile.inputBytes;
+  fixed.modelState = mix.kept->modelStateBytes;
+  fixed.inputs = mix.kept->inputBytes;
   double gathered = mode.zero < 3 ? 0 : mode.keepGathered ? whole : largest;
   double owned = fixed.parameters + fixed.gradients + fixed.master + fixed.state +
                  fixed.modelState + fixed.inputs * double(inFlight) + kept + live + gathered;

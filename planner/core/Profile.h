@@ -100,19 +100,35 @@ struct DataMode {
   std::array<Groups, 2> groups; // as RangeSums::parameters
 };
 
-/// Seconds of a chunk of forward ops [first, last). `parts`: the schedule parts the backward.
-StageSeconds profiledSeconds(const Profile &profile, int first, int last, const DataMode &mode,
+/// Two profiles of one placement: ranges begin with ops as in `again`, which recomputes more, and
+/// end with ops as in `kept`.
+struct Mix {
+  const Profile *again;
+  const Profile *kept;
+  Mix(const Profile &profile) : again(&profile), kept(&profile) {}
+  Mix(const Profile &again, const Profile &kept) : again(&again), kept(&kept) {}
+
+  /// Of forward ops [first, last), those before `middle` as in `again`.
+  RangeSums sums(int first, int middle, int last) const {
+    RangeSums range = again->sums[middle] - again->sums[first];
+    range += kept->sums[last] - kept->sums[middle];
+    return range;
+  }
+};
+
+/// Seconds of a chunk of these sums. `parts`: the schedule parts the backward.
+StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
                              const NetworkCost &network, const Cluster &cluster, bool parts);
 
-/// Forward ops [first, last), and what is kept of them.
+/// Forward ops [first, last), those before `middle` recomputing more, and what is kept of them.
 struct ChunkRange {
-  int first = 0, last = 0;
+  int first = 0, middle = 0, last = 0;
   schedule::InFlight inFlight;
 };
 
 /// Bytes of a stage of these chunks; margins and context included.
-double profiledBytes(const Profile &profile, const std::vector<ChunkRange> &chunks,
-                     const DataMode &mode, const Job &job, const Cluster &cluster);
+double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks, const DataMode &mode,
+                     const Job &job, const Cluster &cluster);
 
 } // namespace tbc::planner
 

@@ -41,6 +41,19 @@ reshard::Graph withRecompute(const reshard::Graph &graph, const std::vector<bool
 /// if there are none or several. Inputs, parameters and generated values do not count.
 std::vector<int> singleValueCuts(const reshard::Graph &graph);
 
+/// Where graph blocks begin that may be recomputed or not: the repeated blocks of the forward
+/// order, each from the value that alone carries activations into it; without repeats every such
+/// value. Ascending, at least one.
+std::vector<int> blockStarts(const reshard::Graph &graph);
+
+/// What a plan says of recomputation: the mode, where only the first `blocks` of the `of` graph
+/// blocks do it with their number ("full 40/126": the others do what the next weaker mode does).
+std::string recomputeText(const std::string &mode, int64_t blocks, int64_t of);
+/// Whether `text` is such a text: none, selective, full, or one of the latter two with numbers.
+bool isRecomputeText(const std::string &text);
+/// The mode that keeps more: selective for full, none for selective.
+std::string weakerMode(const std::string &mode);
+
 /// The number of forward ops; they come first in every graph.
 int numForwardOps(const reshard::Graph &graph);
 

@@ -96,6 +96,48 @@ static Status checkContext(const Graph &graph, const Space &space, const Pins &p
                                      ": " + why};
 }
 
+static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
+                                         const Candidate &candidate, const Plan &limits) {
+  ExactCandidate exact{candidate, searcher.planOf(candidate)};
+  exact.plan.memoryLimitBytes = limits.memoryLimitBytes;
+  Result<PlannedStep> step = applyPlan(graph, exact.plan);
+  if (!step)
+    return step.error();
+  exact.plan.prediction = predictStep(*step, exact.plan);
+  return exact;
+}
+
+/// `candidate` op by op. One that recomputes as few blocks as fit by its score, which is off by
+/// little, recomputes more where it must, and fewer where it can.
+static Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph,
+                                            Candidate candidate, const Plan &limits) {
+  constexpr int mostTries = 8;
+  Result<ExactCandidate> exact = deriveOnce(searcher, graph, candidate, limits);
+  auto roomOf = [](const Prediction &prediction) {
+    std::vector<double> room; // by stage
+    for (const StageMemory &stage : prediction.stages)
+      room.push_back(double(prediction.limitBytes - stage.totalBytes()));
+    return room;
+  };
+  for (int tries = 0; exact && !exact->plan.prediction.fits && tries < mostTries; ++tries) {
+    std::vector<bool> tooFull;
+    for (double room : roomOf(exact->plan.prediction))
+      tooFull.push_back(room < 0);
+    if (!searcher.recomputeMore(candidate, tooFull))
+      break;
+    exact = deriveOnce(searcher, graph, candidate, limits);
+  }
+  for (int tries = 0; exact && exact->plan.prediction.fits && tries < mostTries; ++tries) {
+    if (!searcher.recomputeLess(candidate, roomOf(exact->plan.prediction)))
+      break;
+    Result<ExactCandidate> fewer = deriveOnce(searcher, graph, candidate, limits);
+    if (!fewer || !fewer->plan.prediction.fits)
+      break;
+    exact = std::move(fewer);
+  }
+  return exact;
+}
+
 Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
                             const Pins &pins, int top) {
   Result<Space> space = Space::make(job, pins, commonExperts(graph));
@@ -108,6 +150,10 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
     return status.error();
   Searcher searcher(graph, job, cluster, *space, limits.limitBytes());
   std::vector<Candidate> candidates = searcher.enumerate();
+  if (space->blocksAgain().value_or(0) > searcher.numBlocks())
+    return Error{ErrorCode::Usage, "--recompute " + pins.recompute + ": the model has " +
+                                       std::to_string(searcher.numBlocks()) +
+                                       " blocks that may be recomputed"};
   if (candidates.empty() && !searcher.refusedSchedule().empty())
     return Error{ErrorCode::Usage,
                  searcher.refusedSchedule() + "; choose --batch and --micro-batch accordingly"};
@@ -163,15 +209,12 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
       break;
     if (!isSmall)
       searcher.score(winners[i], /*refine=*/true);
-    ExactCandidate exact{winners[i], searcher.planOf(winners[i])};
-    exact.plan.memoryLimitBytes = limits.memoryLimitBytes;
-    Result<PlannedStep> step = applyPlan(graph, exact.plan);
-    if (!step)
-      return step.error();
-    exact.plan.prediction = predictStep(*step, exact.plan);
-    if (exact.plan.prediction.fits)
-      exactBest = std::min(exactBest, exact.plan.prediction.stepSeconds);
-    exploration.exact.push_back(std::move(exact));
+    Result<ExactCandidate> exact = deriveExactly(searcher, graph, winners[i], limits);
+    if (!exact)
+      return exact.error();
+    if (exact->plan.prediction.fits)
+      exactBest = std::min(exactBest, exact->plan.prediction.stepSeconds);
+    exploration.exact.push_back(std::move(*exact));
   }
   std::sort(exploration.exact.begin(), exploration.exact.end(),
             [](const ExactCandidate &a, const ExactCandidate &b) {

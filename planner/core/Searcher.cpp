@@ -15,7 +15,7 @@ namespace tbc::planner {
 Searcher::Searcher(const Graph &graph, const Job &job, const Cluster &cluster, const Space &space,
                    int64_t limitBytes)
     : graph(graph), job(job), cluster(cluster), space(space), limitBytes(limitBytes),
-      repeat(largestRepeat(graph)) {}
+      repeat(largestRepeat(graph)), starts(blockStarts(graph)) {}
 
 const Graph &Searcher::graphFor(int64_t microBatch) {
   auto found = graphs.find(microBatch);
@@ -321,18 +321,17 @@ Searcher::inFlightOf(const Candidate &candidate) {
       .inFlight;
 }
 
-double Searcher::stageBytes(const Candidate &candidate, const Profile &profile,
-                            const DataMode &mode, const std::vector<int> &firstOps, int stage) {
-  std::vector<int> chunkStage = candidate.schedule.chunkStage(candidate.mesh.pp);
+double Searcher::stageBytes(const Candidate &candidate, const Mix &mix, const DataMode &mode,
+                            int stage) {
   const auto &inFlight = inFlightOf(candidate);
   std::vector<ChunkRange> chunks;
-  for (size_t chunk = 0; chunk < firstOps.size(); ++chunk) {
-    if ((chunkStage.empty() ? int(chunk) : chunkStage[chunk]) != stage)
-      continue;
-    int last = chunk + 1 < firstOps.size() ? firstOps[chunk + 1] : profile.numForward;
-    chunks.push_back({firstOps[chunk], last, inFlight[stage][chunks.size()]});
+  for (int chunk : chunksOf(candidate, stage)) {
+    int last = endOf(candidate, chunk);
+    chunks.push_back({candidate.firstOps[chunk],
+                      candidate.again.empty() ? last : candidate.again[chunk], last,
+                      inFlight[stage][chunks.size()]});
   }
-  return profiledBytes(profile, chunks, mode, job, cluster);
+  return profiledBytes(mix, chunks, mode, job, cluster);
 }
 
 /// Enough places for each chunk to end near where it should.
@@ -357,8 +356,10 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
   if (!balanced)
     return std::nullopt;
   bool fits = true;
+  Candidate even = candidate;
+  even.firstOps = *balanced;
   for (int64_t s = 0; s < pp; ++s)
-    fits &= stageBytes(candidate, profile, mode, *balanced, int(s)) <= double(limitBytes);
+    fits &= stageBytes(even, profile, mode, int(s)) <= double(limitBytes);
   if (fits || numChunks > pp)
     return balanced;
   std::vector<schedule::InFlight> inFlight;
@@ -371,11 +372,12 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
     least.untilWeight = std::min(least.untilWeight, stage.untilWeight);
     least.weight = std::min(least.weight, stage.weight);
   }
-  double together = profiledBytes(profile, {{0, profile.numForward, least}}, mode, job, cluster);
+  double together = profiledBytes(profile, {{0, profile.numForward, profile.numForward, least}},
+                                  mode, job, cluster);
   if (together + double(pp - 1) * double(cluster.contextBytes) > double(pp) * double(limitBytes))
     return balanced;
   auto bytes = [&](int first, int last, const schedule::InFlight &kept) {
-    return profiledBytes(profile, {{first, last, kept}}, mode, job, cluster);
+    return profiledBytes(profile, {{first, last, last, kept}}, mode, job, cluster);
   };
   std::optional<std::vector<int>> within = cutter->cutWithin(inFlight, double(limitBytes), bytes);
   return within ? within : balanced;
@@ -416,13 +418,22 @@ bool Searcher::score(Candidate &candidate, bool refine) {
   const Profile &profile =
       profileFor(splitOf(candidate), candidate.microBatch, candidate.recompute);
   DataMode mode = dataMode(candidate);
+  candidate.again.clear();
+  candidate.blocksAgain.clear();
   std::optional<std::vector<int>> firstOps = cut(candidate, profile, mode);
   if (!firstOps)
     return false;
   candidate.firstOps = *firstOps;
-  price(candidate, profile, mode);
+  Mix mix = profile;
+  if (candidate.recompute != "none" && space.mayRecomputeInPart()) {
+    mix = Mix(profile, profileFor(splitOf(candidate), candidate.microBatch,
+                                  weakerMode(candidate.recompute)));
+    if (!chooseAgain(candidate, mix, mode))
+      return false; // the weaker mode is a candidate of its own
+  }
+  price(candidate, mix, mode);
   if (refine && candidate.mesh.pp > 1)
-    refineCuts(candidate, profile, mode);
+    refineCuts(candidate, mix, mode);
   return true;
 }
 
@@ -455,7 +466,8 @@ std::vector<Candidate> Searcher::withContext(const Candidate &candidate) {
   return result;
 }
 
-void Searcher::price(Candidate &candidate, const Profile &profile, const DataMode &mode) {
+void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode) {
+  const Profile &profile = *mix.kept; // where they are alike
   const NetworkCost &network = networkFor(candidate.mesh);
   std::vector<StageSeconds> chunks;
   int64_t pp = candidate.mesh.pp;
@@ -473,7 +485,8 @@ void Searcher::price(Candidate &candidate, const Profile &profile, const DataMod
     int first = candidate.firstOps[c];
     bool isLast = c + 1 == candidate.firstOps.size();
     int last = isLast ? profile.numForward : candidate.firstOps[c + 1];
-    StageSeconds chunk = profiledSeconds(profile, first, last, mode, network, cluster, parts);
+    RangeSums range = mix.sums(first, candidate.again.empty() ? last : candidate.again[c], last);
+    StageSeconds chunk = profiledSeconds(range, mode, network, cluster, parts);
     if (!isLast)
       chunk.sendForward = send(c, c + 1, profile.crossingBytes[last - 1]);
     if (c > 0)
@@ -482,7 +495,7 @@ void Searcher::price(Candidate &candidate, const Profile &profile, const DataMod
   }
   candidate.peakBytes = 0;
   for (int64_t s = 0; s < pp; ++s) {
-    double bytes = stageBytes(candidate, profile, mode, candidate.firstOps, int(s));
+    double bytes = stageBytes(candidate, mix, mode, int(s));
     if (bytes > candidate.peakBytes) {
       candidate.peakBytes = bytes;
       candidate.fullestStage = int(s);
@@ -508,7 +521,8 @@ void Searcher::price(Candidate &candidate, const Profile &profile, const DataMod
 
 /// The cut with the shortest longest stage is not the fastest where the schedule is short,
 /// reductions are long or sends differ: moves one cut at a time, to any place, while that helps.
-void Searcher::refineCuts(Candidate &candidate, const Profile &profile, const DataMode &mode) {
+void Searcher::refineCuts(Candidate &candidate, const Mix &mix, const DataMode &mode) {
+  const Profile &profile = *mix.kept;
   std::vector<int> positions =
       cutPositions(profile, cutBuckets(int64_t(candidate.firstOps.size())));
   constexpr int mostRounds = 3;
@@ -523,7 +537,9 @@ void Searcher::refineCuts(Candidate &candidate, const Profile &profile, const Da
           continue;
         Candidate moved = candidate;
         moved.firstOps[s] = position;
-        price(moved, profile, mode);
+        if (!moved.again.empty())
+          chooseAgain(moved, mix, mode);
+        price(moved, mix, mode);
         if (moved.feasible < candidate.feasible ||
             (moved.feasible == candidate.feasible && moved.seconds >= candidate.seconds))
           continue;
@@ -546,7 +562,7 @@ Plan Searcher::planOf(const Candidate &candidate) {
   plan.accumulation = candidate.accumulation;
   plan.schedule = candidate.schedule.schedule;
   plan.chunkStage = candidate.schedule.chunkStage(candidate.mesh.pp);
-  plan.recompute = candidate.recompute;
+  plan.recompute = recomputeOf(candidate);
 
   // Ops with axes beyond the batch and the experts, those with the same axes together.
   const ModelSplit split = withoutContext(splitOf(candidate));
@@ -594,8 +610,7 @@ Plan Searcher::planOf(const Candidate &candidate) {
   if (candidate.recompute != "none") {
     Graph staged = batched;
     setChunks(staged, candidate.firstOps);
-    const auto &flagged = flagsFor(candidate.recompute, candidate.microBatch * split.ep);
-    for (int op : reexecutedOps(staged, flagged))
+    for (int op : reexecutedOps(staged, flagsOf(candidate)))
       plan.recomputeOps.push_back(graph.ops[op].id);
   }
   return plan;

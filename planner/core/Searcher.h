@@ -32,6 +32,10 @@ struct Candidate {
 
   // Set by scoring.
   std::vector<int> firstOps;
+  /// Where not all blocks recompute alike: by stage, the blocks that do as `recompute` says, and by
+  /// chunk the op at which those end. Else empty.
+  std::vector<int64_t> blocksAgain;
+  std::vector<int> again;
   double seconds = 0;
   double peakBytes = 0;
   int fullestStage = 0;
@@ -51,6 +55,17 @@ public:
   /// pinned, would split nothing. `refine`: looks
   /// for better stage cuts by pricing their neighbours.
   bool score(Candidate &candidate, bool refine);
+
+  /// Recomputes one block more on each of `stages` (by stage) of a candidate that recomputes in
+  /// part. False where that is all it can.
+  bool recomputeMore(Candidate &candidate, const std::vector<bool> &stages) const;
+
+  /// Recomputes fewer blocks, by what their results take of `roomBytes` (by stage), but one fewer
+  /// at least wherever there is one. False where none recomputes.
+  bool recomputeLess(Candidate &candidate, const std::vector<double> &roomBytes);
+
+  /// The number of graph blocks that may be recomputed or not.
+  int64_t numBlocks() const { return int64_t(starts.size()); }
 
   /// The plan that `candidate` stands for, without predictions.
   Plan planOf(const Candidate &candidate);
@@ -99,8 +114,19 @@ private:
   double leastSeconds(const MeshShape &mesh, int64_t microBatch);
   const NetworkCost &networkFor(const MeshShape &mesh);
   DataMode dataMode(const Candidate &candidate);
-  void price(Candidate &candidate, const Profile &profile, const DataMode &mode);
-  void refineCuts(Candidate &candidate, const Profile &profile, const DataMode &mode);
+  void price(Candidate &candidate, const Mix &mix, const DataMode &mode);
+  void refineCuts(Candidate &candidate, const Mix &mix, const DataMode &mode);
+  // PartialRecompute.cpp
+  std::vector<int> chunksOf(const Candidate &candidate, int stage) const;
+  int endOf(const Candidate &candidate, int chunk) const;
+  std::vector<int> startsIn(const Candidate &candidate, int chunk) const;
+  int64_t blocksOn(const Candidate &candidate, int stage) const;
+  void setAgain(Candidate &candidate, int stage, int64_t blocks) const;
+  /// Sets `again` to the fewest blocks per stage that fit, or to those that are pinned. False where
+  /// no block recomputes.
+  bool chooseAgain(Candidate &candidate, const Mix &mix, const DataMode &mode);
+  std::vector<bool> flagsOf(const Candidate &candidate);
+  std::string recomputeOf(const Candidate &candidate) const;
   double lossSeconds(const Candidate &candidate, const Profile &profile);
   bool mayRun(const Candidate &candidate);
   void bound(Candidate &candidate);
@@ -115,8 +141,7 @@ private:
   };
   const KnownSchedule &scheduleFor(const Candidate &candidate, int64_t accumulation);
   const std::vector<std::vector<schedule::InFlight>> &inFlightOf(const Candidate &candidate);
-  double stageBytes(const Candidate &candidate, const Profile &profile, const DataMode &mode,
-                    const std::vector<int> &firstOps, int stage);
+  double stageBytes(const Candidate &candidate, const Mix &mix, const DataMode &mode, int stage);
 
   const reshard::Graph &graph;
   const Job &job;
@@ -131,6 +156,7 @@ private:
   std::map<std::pair<ModelSplit, int64_t>, std::vector<reshard::OpStrategy>> strategies;
   std::map<std::tuple<ModelSplit, int64_t, std::string>, Profile> profiles;
   Repeat repeat;
+  std::vector<int> starts; // of graph blocks
   std::map<std::pair<int64_t, int64_t>, double> ideals, leasts;
   std::map<std::array<int64_t, 6>, std::unique_ptr<NetworkCost>> networks;
   std::map<std::tuple<const Profile *, int64_t, bool>, std::unique_ptr<StageCutter>> cutters;

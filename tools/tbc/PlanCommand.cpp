@@ -185,8 +185,8 @@ void addPlanCommand(CLI::App &app, const SetAction &setAction) {
       ->check(CLI::IsMember({"loop", "v"}));
   command->add_option("--schedule", options->pins.schedule, "Pin the pipeline schedule")
       ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved", "zero-bubble"}));
-  command->add_option("--recompute", options->pins.recompute, "Pin what is recomputed")
-      ->check(CLI::IsMember({"auto", "none", "selective", "full"}));
+  command->add_option("--recompute", options->pins.recompute,
+                      "Pin what is recomputed: none, selective, full; selective:8 in 8 blocks");
   command->add_option("--memory-limit", options->memoryLimit,
                       "Memory per device to stay within, e.g. 40GiB");
   command->add_option("--top", options->pins.top, "Answers to keep, the best included")

@@ -265,6 +265,61 @@ TEST(Search, PinnedIsNeverBetterThanFree) {
   }
 }
 
+TEST(Search, RecomputesAsManyBlocksAsNeedBe) {
+  Graph graph = makeChain({12, 1, 64, 4, 8, 64, 96});
+  Cluster cluster = smallCluster();
+  auto plan = [&](const std::string &recompute, int64_t limitBytes) {
+    Pins pins;
+    pins.mesh = *parseMesh("dp=2");
+    pins.microBatch = 64;
+    pins.recompute = recompute;
+    pins.memoryLimitBytes = limitBytes;
+    return search(graph, jobFor(2, 128), cluster, pins);
+  };
+  int64_t enough = int64_t(1) << 30;
+  Result<SearchAnswer> none = plan("none", enough), all = plan("selective", enough);
+  ASSERT_TRUE(none && all);
+  int64_t low = all->plan.prediction.peakBytes, high = none->plan.prediction.peakBytes;
+  ASSERT_LT(low, high);
+  double before = all->plan.prediction.stepSeconds;
+  for (int part = 1; part < 4; ++part) {
+    int64_t limit = low + (high - low) * part / 4;
+    Result<SearchAnswer> answer = plan("auto", limit);
+    ASSERT_TRUE(answer) << answer.error().message;
+    const Plan &found = answer->plan;
+    EXPECT_LE(found.prediction.peakBytes, limit);
+    EXPECT_LT(found.prediction.stepSeconds, before) << "more memory, fewer blocks";
+    EXPECT_GT(found.prediction.stepSeconds, none->plan.prediction.stepSeconds);
+    before = found.prediction.stepSeconds;
+    int blocks = 0;
+    ASSERT_EQ(std::sscanf(found.recompute.c_str(), "selective %d/12", &blocks), 1)
+        << found.recompute;
+    // By name it is the same plan; and one block less does not fit.
+    Result<SearchAnswer> pinned = plan("selective:" + std::to_string(blocks), limit);
+    ASSERT_TRUE(pinned);
+    EXPECT_EQ(pinned->plan.recomputeOps, found.recomputeOps);
+    EXPECT_FALSE(plan("selective:" + std::to_string(blocks - 1), limit)) << blocks;
+    // As a file it is read again, and with another number it is not.
+    std::string text = writePlan(found);
+    EXPECT_TRUE(readPlan(text, "plan.json"));
+    size_t at = text.find(found.recompute, text.find("\"mode\""));
+    EXPECT_FALSE(readPlan(text.replace(at, found.recompute.size(), "selective 3"), "plan.json"));
+  }
+  EXPECT_NE(errorOf(graph, jobFor(2, 128),
+                    [] {
+                      Pins pins;
+                      pins.recompute = "selective:13";
+                      return pins;
+                    }())
+                .find("12 blocks"),
+            std::string::npos);
+  for (const char *wrong : {"none:3", "full:", "full:x", "full:0", "some"}) {
+    Pins pins;
+    pins.recompute = wrong;
+    EXPECT_NE(errorOf(graph, jobFor(2, 128), pins).find("--recompute"), std::string::npos) << wrong;
+  }
+}
+
 TEST(Search, SchedulesCompeteByTheirBubbleAndTheirMemory) {
   Graph graph = makeChain({16, 1, 16, 4, 8, 64, 96});
   Cluster cluster = smallCluster();

@@ -1,0 +1,203 @@
+//===- PartialRecompute.cpp - Recomputing as many blocks as need be --------===//
+//
+// A candidate that recomputes "selective" or "full" does so in the first blocks of each chunk, as
+// many as its stage must to fit; the other blocks do what the next weaker mode does. The first,
+// since what they keep is kept longest, and what they compute again they need when the others have
+// let go of theirs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "planner/core/Recompute.h"
+#include "planner/core/Searcher.h"
+#include "planner/core/Stages.h"
+
+#include <algorithm>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+std::vector<int> blockStarts(const Graph &graph) {
+  std::vector<int> joints = singleValueCuts(graph);
+  auto mayStart = [&](int op) { return op > 0 && joints[op - 1] >= 0; };
+  Block best;
+  for (const Block &block : foldBlocks(graph))
+    if (block.count > 2 && block.count * block.length > best.count * best.length)
+      best = block;
+  std::vector<int> starts;
+  if (best.count <= 2) {
+    for (int op = 0; op < int(joints.size()); ++op)
+      if (op == firstOwnOp(graph) || mayStart(op))
+        starts.push_back(op);
+    return starts;
+  }
+  // A period may begin anywhere in a layer; of its joints, the one with the fewest bytes.
+  int at = best.first;
+  int64_t fewest = -1;
+  for (int op = best.first; op < best.first + best.length; ++op) {
+    if (!mayStart(op))
+      continue;
+    int64_t elements = graph.values[joints[op - 1]].layout.numElements();
+    if (fewest < 0 || elements < fewest) {
+      fewest = elements;
+      at = op;
+    }
+  }
+  for (int i = 0; i < best.count; ++i)
+    starts.push_back(at + i * best.length);
+  return starts;
+}
+
+std::string recomputeText(const std::string &mode, int64_t blocks, int64_t of) {
+  if (blocks == of)
+    return mode;
+  return mode + " " + std::to_string(blocks) + "/" + std::to_string(of);
+}
+
+bool isRecomputeText(const std::string &text) {
+  size_t space = text.find(' ');
+  std::string mode = text.substr(0, space);
+  if (space == std::string::npos)
+    return mode == "none" || mode == "selective" || mode == "full";
+  std::string share = text.substr(space + 1);
+  size_t slash = share.find('/');
+  auto isNumber = [](const std::string &digits) {
+    return !digits.empty() && digits.size() < 9 &&
+           std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  return (mode == "selective" || mode == "full") && slash != std::string::npos &&
+         isNumber(share.substr(0, slash)) && isNumber(share.substr(slash + 1));
+}
+
+std::string weakerMode(const std::string &mode) { return mode == "full" ? "selective" : "none"; }
+
+//===----------------------------------------------------------------------===//
+// Candidates
+//===----------------------------------------------------------------------===//
+
+std::vector<int> Searcher::chunksOf(const Candidate &candidate, int stage) const {
+  std::vector<int> chunkStage = candidate.schedule.chunkStage(candidate.mesh.pp), chunks;
+  for (int chunk = 0; chunk < int(candidate.firstOps.size()); ++chunk)
+    if ((chunkStage.empty() ? chunk : chunkStage[chunk]) == stage)
+      chunks.push_back(chunk);
+  return chunks;
+}
+
+int Searcher::endOf(const Candidate &candidate, int chunk) const {
+  return chunk + 1 < int(candidate.firstOps.size()) ? candidate.firstOps[chunk + 1]
+                                                    : numForwardOps(graph);
+}
+
+std::vector<int> Searcher::startsIn(const Candidate &candidate, int chunk) const {
+  auto first = std::lower_bound(starts.begin(), starts.end(), candidate.firstOps[chunk]);
+  auto last = std::lower_bound(starts.begin(), starts.end(), endOf(candidate, chunk));
+  return {first, last};
+}
+
+int64_t Searcher::blocksOn(const Candidate &candidate, int stage) const {
+  int64_t blocks = 0;
+  for (int chunk : chunksOf(candidate, stage))
+    blocks += int64_t(startsIn(candidate, chunk).size());
+  return blocks;
+}
+
+void Searcher::setAgain(Candidate &candidate, int stage, int64_t blocks) const {
+  candidate.again.resize(candidate.firstOps.size());
+  candidate.blocksAgain.resize(candidate.mesh.pp);
+  candidate.blocksAgain[stage] = blocks;
+  int64_t total = blocksOn(candidate, stage), seen = 0;
+  for (int chunk : chunksOf(candidate, stage)) {
+    // In proportion, so that the chunks of a stage stay alike.
+    std::vector<int> here = startsIn(candidate, chunk);
+    int64_t until = seen + int64_t(here.size());
+    int64_t share = total == 0 ? 0 : blocks * until / total - blocks * seen / total;
+    seen = until;
+    bool all = blocks >= total || share == int64_t(here.size());
+    candidate.again[chunk] = all          ? endOf(candidate, chunk)
+                             : share == 0 ? candidate.firstOps[chunk]
+                                          : here[share];
+  }
+}
+
+bool Searcher::chooseAgain(Candidate &candidate, const Mix &mix, const DataMode &mode) {
+  bool any = false;
+  int64_t all = int64_t(starts.size()), before = 0;
+  for (int stage = 0; stage < int(candidate.mesh.pp); ++stage) {
+    int64_t blocks = blocksOn(candidate, stage), low = 0, high = blocks;
+    if (std::optional<int64_t> pinned = space.blocksAgain()) {
+      low = *pinned * (before + blocks) / all - *pinned * before / all;
+      before += blocks;
+    } else {
+      while (low < high) { // the fewest that fit; all of them if none do
+        int64_t middle = (low + high) / 2;
+        setAgain(candidate, stage, middle);
+        bool fits = stageBytes(candidate, mix, mode, stage) <= double(limitBytes);
+        (fits ? high : low) = fits ? middle : middle + 1;
+      }
+    }
+    setAgain(candidate, stage, low);
+    any |= low > 0;
+  }
+  return any;
+}
+
+bool Searcher::recomputeMore(Candidate &candidate, const std::vector<bool> &stages) const {
+  bool any = false;
+  if (space.blocksAgain())
+    return any; // the number is the user's
+  for (int stage = 0; stage < int(candidate.blocksAgain.size()); ++stage) {
+    if (!stages[stage] || candidate.blocksAgain[stage] >= blocksOn(candidate, stage))
+      continue;
+    setAgain(candidate, stage, candidate.blocksAgain[stage] + 1);
+    any = true;
+  }
+  return any;
+}
+
+bool Searcher::recomputeLess(Candidate &candidate, const std::vector<double> &roomBytes) {
+  if (candidate.blocksAgain.empty() || space.blocksAgain())
+    return false;
+  ModelSplit split = splitOf(candidate);
+  Mix mix(profileFor(split, candidate.microBatch, candidate.recompute),
+          profileFor(split, candidate.microBatch, weakerMode(candidate.recompute)));
+  DataMode mode = dataMode(candidate);
+  bool any = false;
+  for (int stage = 0; stage < int(candidate.blocksAgain.size()); ++stage) {
+    int64_t now = candidate.blocksAgain[stage], fewer = now;
+    double bytes = stageBytes(candidate, mix, mode, stage);
+    while (fewer > 0) {
+      setAgain(candidate, stage, fewer - 1);
+      if (stageBytes(candidate, mix, mode, stage) - bytes > roomBytes[stage])
+        break;
+      --fewer;
+    }
+    setAgain(candidate, stage, std::max<int64_t>(0, std::min(fewer, now - 1)));
+    any |= now > 0;
+  }
+  return any;
+}
+
+std::vector<bool> Searcher::flagsOf(const Candidate &candidate) {
+  std::vector<bool> flags = flagsFor(candidate.recompute, candidate.microBatch * candidate.mesh.ep);
+  if (candidate.again.empty())
+    return flags;
+  const std::vector<bool> &weaker =
+      flagsFor(weakerMode(candidate.recompute), candidate.microBatch * candidate.mesh.ep);
+  for (int chunk = 0; chunk < int(candidate.firstOps.size()); ++chunk)
+    for (int op = candidate.again[chunk]; op < endOf(candidate, chunk); ++op)
+      flags[op] = weaker[op];
+  return flags;
+}
+
+std::string Searcher::recomputeOf(const Candidate &candidate) const {
+  if (candidate.again.empty())
+    return candidate.recompute;
+  int64_t blocks = 0;
+  for (int64_t onStage : candidate.blocksAgain)
+    blocks += onStage;
+  if (blocks == 0)
+    return weakerMode(candidate.recompute);
+  return recomputeText(candidate.recompute, blocks, int64_t(starts.size()));
+}
+
+} // namespace tbc::planner
