@@ -70,8 +70,9 @@ struct MeshShape {
   reshard::Mesh mesh() const;
 };
 
-/// The names of all axes, and of those with tokens of their own.
+/// The names of all axes, of those that the batch lies on, and of those with tokens of their own.
 const std::vector<std::string> &axisNames();
+const std::vector<std::string> &dataAxisNames();
 const std::vector<std::string> &tokenAxisNames();
 
 /// e.g. "dp=2 fsdp=4 tp=2"; "one device" for a mesh of one.

@@ -52,6 +52,11 @@ const std::vector<std::string> &axisNames() {
   return names;
 }
 
+const std::vector<std::string> &dataAxisNames() {
+  static const std::vector<std::string> names = {"dp", "fsdp", "ep"};
+  return names;
+}
+
 const std::vector<std::string> &tokenAxisNames() {
   static const std::vector<std::string> names = {"dp", "fsdp", "ep", "cp"};
   return names;
