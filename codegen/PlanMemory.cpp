@@ -91,7 +91,6 @@ private:
     }
     std::vector<Group> result;
     for (auto &[blocks, group] : groups) {
-      // Nothing is ever in a slot that no block names; any place will do.
       group.instances.assign(size_t(microBatches), {group.bytes, int64_t(actions.size()), -1});
       for (size_t a = 0; a < actions.size(); ++a) {
         if (!blocks.count(actions[a]))
@@ -100,76 +99,24 @@ private:
         instance.first = std::min(instance.first, int64_t(a));
         instance.last = std::max(instance.last, int64_t(a));
       }
-      for (Lifetime &instance : group.instances)
-        if (instance.last < 0)
-          instance.first = instance.last = 0;
       result.push_back(std::move(group));
     }
     return result;
   }
 
-  /// The fewest instances such that micro-batch m can have number m mod that.
-  static int64_t ringSize(const std::vector<Lifetime> &instances) {
-    int64_t count = int64_t(instances.size());
-    std::vector<Lifetime> units = instances;
-    for (Lifetime &unit : units)
-      unit.bytes = 1;
-    for (int64_t size = memory::mostLiveBytes(units) / memory::alignmentBytes; size < count;
-         ++size) {
-      bool fits = true;
-      for (int64_t m = 0; fits && m < size; ++m) {
-        // Those of one number, in order of time.
-        std::vector<std::pair<int64_t, int64_t>> turns;
-        for (int64_t n = m; n < count; n += size)
-          turns.push_back({instances[size_t(n)].first, instances[size_t(n)].last});
-        std::sort(turns.begin(), turns.end());
-        for (size_t i = 1; fits && i < turns.size(); ++i)
-          fits = turns[i - 1].second < turns[i].first;
-      }
-      if (fits)
-        return size;
-    }
-    return count;
-  }
-
   void placeFrames(const std::vector<Group> &groups) {
-    int64_t begin = plan.arenaBytes, rings = 0;
-    std::vector<Lifetime> all;
-    for (const Group &group : groups) {
-      Frame &frame = plan.frames.emplace_back();
-      frame.bytes = group.bytes;
-      for (int slot : group.slots)
-        plan.slots[slot].frame = int(plan.frames.size()) - 1;
-      for (int64_t i = 0, n = ringSize(group.instances); i < n; ++i) {
-        frame.offsets.push_back(begin + rings);
-        rings += group.bytes;
-      }
-      all.insert(all.end(), group.instances.begin(), group.instances.end());
+    std::vector<std::vector<Lifetime>> frames;
+    for (const Group &group : groups)
+      frames.push_back(group.instances);
+    memory::FrameLayout layout = memory::layOutFrames(frames);
+    for (size_t f = 0; f < groups.size(); ++f) {
+      for (int slot : groups[f].slots)
+        plan.slots[slot].frame = int(f);
+      for (int64_t &offset : layout.offsets[f])
+        offset += plan.arenaBytes;
+      plan.frames.push_back({groups[f].bytes, std::move(layout.offsets[f])});
     }
-    plan.arenaBytes = begin + rings;
-    if (rings <= memory::mostLiveBytes(all))
-      return;
-    memory::Layout layout = memory::assignOffsets(all);
-    if (layout.bytes >= rings)
-      return;
-    plan.arenaBytes = begin + layout.bytes;
-    auto offset = layout.offsets.begin();
-    for (Frame &frame : plan.frames) {
-      frame.offsets.clear();
-      for (int64_t m = 0; m < microBatches; ++m)
-        frame.offsets.push_back(begin + *offset++);
-      shorten(frame.offsets);
-    }
-  }
-
-  /// To the shortest list of which it is a repetition.
-  static void shorten(std::vector<int64_t> &offsets) {
-    for (size_t period = 1; period < offsets.size(); ++period) {
-      if (std::equal(offsets.begin() + int64_t(period), offsets.end(), offsets.begin())) {
-        offsets.resize(period);
-        return;
-      }
-    }
+    plan.arenaBytes += layout.bytes;
   }
 
   //===--------------------------------------------------------------------===//

@@ -43,6 +43,10 @@ void LocalUpdate::assignParameters() {
     if ((role == "param" || role == "grad") && it != byName.end())
       parameterOf[arg] = it->second;
   }
+  Operation *terminator = in.update.getBody().front().getTerminator();
+  for (auto [i, value] : llvm::enumerate(terminator->getOperands()))
+    if (in.update.getResultAttrOfType<StringAttr>(i, kRoleAttr).getValue() == "param")
+      newParameters[value] = in.update.getResultAttrOfType<StringAttr>(i, kNameAttr).getValue();
   for (Operation &op : in.update.getBody().front().without_terminator()) {
     auto known = llvm::find_if(op.getOperands(), [&](Value v) { return parameterOf.count(v); });
     if (isOwnedSum(op)) // of all parameters
@@ -310,6 +314,19 @@ LogicalResult LocalUpdate::emitOp(Operation &op, int parameter) {
   return success();
 }
 
+/// Takes a new parameter to where parameters are stored as soon as it is there, so that not all of
+/// them wait on the state's shards.
+void LocalUpdate::emitNewParameters(Operation &op, int p) {
+  for (Value value : op.getResults()) {
+    auto name = newParameters.find(value);
+    if (name == newParameters.end())
+      continue;
+    if (Value stored = apply(local.lookup(value), in.graph.parameters[p].value,
+                             Where::ParameterStep, in.derivation.state[p], in.derivation.stored[p]))
+      function.addResult(stored, "param", name->second);
+  }
+}
+
 void LocalUpdate::emitResults() {
   Operation *terminator = in.update.getBody().front().getTerminator();
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
@@ -323,11 +340,7 @@ void LocalUpdate::emitResults() {
       function.addResult(result, role, name);
     if (it == parameterOf.end() || !result || !holds(it->second))
       continue;
-    int p = it->second;
-    if (role == "param")
-      result = apply(result, in.graph.parameters[p].value, Where::ParameterStep,
-                     in.derivation.state[p], in.derivation.stored[p]);
-    if (result)
+    if (role != "param")
       function.addResult(result, role, name);
   }
 }
@@ -374,8 +387,10 @@ LogicalResult LocalUpdate::build() {
     if (parameter < 0) {
       if (mlir::failed(emitScalarOp(op)))
         return failure();
-    } else if (holds(parameter) && mlir::failed(emitOp(op, parameter))) {
-      return failure();
+    } else if (holds(parameter)) {
+      if (mlir::failed(emitOp(op, parameter)))
+        return failure();
+      emitNewParameters(op, parameter);
     }
   }
   emitResults();

@@ -29,6 +29,7 @@ private:
   mlir::Value onFirst(mlir::Value scalar, const std::vector<reshard::AxisRef> &axes);
   mlir::Value operandOf(mlir::Value value);
   int stageOf(int graphValue) const;
+  void emitNewParameters(mlir::Operation &op, int parameter);
   void emitResults();
   void emitLoss();
   void holdUnused();
@@ -42,7 +43,8 @@ private:
   const PartitionInput &in;
   int stage;
   FunctionBuilder function;
-  llvm::DenseMap<mlir::Value, int> parameterOf; // values of @update
+  llvm::DenseMap<mlir::Value, int> parameterOf;               // values of @update
+  llvm::DenseMap<mlir::Value, llvm::StringRef> newParameters; // of it, with their names
   llvm::DenseMap<mlir::Value, mlir::Value> local;
 };
 

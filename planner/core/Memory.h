@@ -19,27 +19,14 @@ struct LiveBytes {
   std::vector<double> buffers;    // operands in another sharding than their value's home
 };
 
-/// Liveness over the blocks (chunk and phase) of a derived step: a value lives from its producer,
-/// or if it comes from another stage from the block's begin, to its last user in the block; a
-/// resharded operand from its reshard to its last user; a gathered parameter likewise, or with
-/// keepGathered to the end of the stage's backward.
+/// When most is live of what is there for each op (stepBuffers).
 LiveBytes liveBytes(const reshard::Graph &graph, const reshard::Assignment &assignment,
                     const reshard::Derivation &derivation);
 
 /// What every stage does in one step.
 using StageActions = std::vector<std::vector<schedule::Action>>;
 
-/// The most bytes of residuals that each stage holds at once, all micro-batches together: each from
-/// the block that keeps it to the last that reads it.
-std::vector<double> residualPeaks(const reshard::Graph &graph,
-                                  const reshard::Assignment &assignment,
-                                  const reshard::Derivation &derivation,
-                                  const StageActions &actions);
-
-/// The most micro-batches of which a stage has run something and not all.
-int64_t mostMicroBatches(const std::vector<schedule::Action> &actions);
-
-/// The bytes that a stage holds all through the step.
+/// The bytes that a stage holds all through the step, and (inputs) those of one micro-batch.
 struct StaticBytes {
   double parameters = 0, master = 0, gradients = 0, state = 0, modelState = 0, inputs = 0;
 };
@@ -47,16 +34,19 @@ std::vector<StaticBytes> staticBytes(const reshard::Graph &graph,
                                      const reshard::Assignment &assignment,
                                      const reshard::Derivation &derivation, const Job &job);
 
-/// The named lines of one stage from its parts; `inFlight` micro-batches hold inputs.
-/// Context and allocator margin are added by the cluster's constants.
-StageMemory memoryLines(const Cluster &cluster, const StaticBytes &fixed, double residuals,
-                        int64_t inFlight, double transients, double gathered, double buffers);
-
-/// memoryLines for every stage of a derived step, at the op where most is live.
+/// The named lines of every stage of a derived step: what the program's memory plan will have,
+/// buffer by buffer and laid out as there; then context and allocator margin by the cluster's
+/// constants. Inputs, residuals and gathered parameters that are kept for backward are those of all
+/// micro-batches in flight. Transients, gathered parameters and collective buffers are those at the
+/// instruction where most is live, holes between them counted as transients; what an update takes
+/// beyond all that, in the place of what lives for a micro-batch, too.
 std::vector<StageMemory> stageMemory(const reshard::Graph &graph,
                                      const reshard::Assignment &assignment,
                                      const reshard::Derivation &derivation, const Job &job,
                                      const Cluster &cluster, const StageActions &actions);
+
+/// What the program owns: all lines but device context and allocator margin.
+int64_t programBytes(const StageMemory &memory);
 
 } // namespace tbc::planner
 

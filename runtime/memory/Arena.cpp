@@ -210,4 +210,76 @@ Layout assignOffsets(const std::vector<Lifetime> &lifetimes) {
   return best;
 }
 
+/// The fewest instances such that micro-batch m can have number m mod that.
+static int64_t ringSize(const std::vector<Lifetime> &instances) {
+  int64_t count = int64_t(instances.size());
+  std::vector<Lifetime> units;
+  for (const Lifetime &instance : instances)
+    if (instance.first <= instance.last)
+      units.push_back({1, instance.first, instance.last});
+  int64_t least = std::max<int64_t>(1, mostLiveBytes(units) / alignmentBytes);
+  for (int64_t size = least; size < count; ++size) {
+    bool fits = true;
+    for (int64_t m = 0; fits && m < size; ++m) {
+      std::vector<std::pair<int64_t, int64_t>> turns; // of those of one number, in order of time
+      for (int64_t n = m; n < count; n += size)
+        if (instances[size_t(n)].first <= instances[size_t(n)].last)
+          turns.push_back({instances[size_t(n)].first, instances[size_t(n)].last});
+      std::sort(turns.begin(), turns.end());
+      for (size_t i = 1; fits && i < turns.size(); ++i)
+        fits = turns[i - 1].second < turns[i].first;
+    }
+    if (fits)
+      return size;
+  }
+  return count;
+}
+
+/// To the shortest list of which it is a repetition.
+static void shorten(std::vector<int64_t> &offsets) {
+  for (size_t period = 1; period < offsets.size(); ++period)
+    if (std::equal(offsets.begin() + int64_t(period), offsets.end(), offsets.begin())) {
+      offsets.resize(period);
+      return;
+    }
+}
+
+FrameLayout layOutFrames(const std::vector<std::vector<Lifetime>> &frames) {
+  FrameLayout rings;
+  std::vector<Lifetime> all;
+  for (const std::vector<Lifetime> &instances : frames) {
+    std::vector<int64_t> &offsets = rings.offsets.emplace_back();
+    for (int64_t i = 0, n = ringSize(instances); i < n; ++i) {
+      offsets.push_back(rings.bytes);
+      rings.bytes += alignedBytes(instances[0].bytes);
+    }
+    for (Lifetime instance : instances) {
+      // One that is never live may lie anywhere.
+      if (instance.first > instance.last)
+        instance = {0, 0, 0};
+      all.push_back(instance);
+    }
+  }
+  if (rings.bytes <= mostLiveBytes(all))
+    return rings;
+  Layout layout = assignOffsets(all);
+  if (layout.bytes >= rings.bytes)
+    return rings;
+  FrameLayout packed;
+  packed.bytes = layout.bytes;
+  auto next = layout.offsets.begin();
+  for (const std::vector<Lifetime> &instances : frames) {
+    std::vector<int64_t> &offsets =
+        packed.offsets.emplace_back(next, next + int64_t(instances.size()));
+    for (size_t m = 0; m < offsets.size(); ++m)
+      if (instances[m].first > instances[m].last)
+        offsets[m] = 0;
+    next += int64_t(instances.size());
+    for (int64_t offset : offsets)
+      packed.bytes = std::max(packed.bytes, offset + alignedBytes(instances[0].bytes));
+    shorten(offsets);
+  }
+  return packed;
+}
+
 } // namespace tbc::memory

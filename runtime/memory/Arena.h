@@ -51,6 +51,18 @@ int64_t mostLiveBytes(const std::vector<Lifetime> &lifetimes);
 /// O(n log n) and those pairs. Deterministic.
 Layout assignOffsets(const std::vector<Lifetime> &lifetimes);
 
+struct FrameLayout {
+  /// By frame: the instance of micro-batch m begins at offsets[m mod the number of offsets].
+  std::vector<std::vector<int64_t>> offsets;
+  int64_t bytes = 0;
+};
+
+/// Offsets for frames, each with one instance per micro-batch: frames[f][m], of one size for all m.
+/// An instance that is never live has last < first. Every frame becomes a ring of as few instances
+/// as allow the one of micro-batch m to have number m mod that; where all rings together take more
+/// than is ever live, all instances are laid out by assignOffsets if that takes less.
+FrameLayout layOutFrames(const std::vector<std::vector<Lifetime>> &frames);
+
 } // namespace tbc::memory
 
 #endif // TBC_RUNTIME_MEMORY_ARENA_H

@@ -6,6 +6,7 @@
 #include "codegen/PlanMemory.h"
 #include "passes/loss/AttachLoss.h"
 #include "passes/partition/Partition.h"
+#include "planner/core/Time.h"
 #include "runtime/verify/Verify.h"
 
 #include "mlir/IR/Verifier.h"
@@ -107,6 +108,8 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan) 
   const reshard::Assignment &assignment = result.planned.assignment;
   result.derivation = reshard::derive(graph, assignment);
   result.predicted = reshard::countCollectives(graph, assignment, result.derivation);
+  result.predictedMemory = planner::stageMemory(graph, assignment, result.derivation, plan.job,
+                                                plan.cluster, planner::scheduleOf(plan).actions);
 
   for (func::FuncOp function : {step.train, step.update})
     setBatchSizes(function, plan.job.globalBatch, plan.microBatch * plan.mesh.dataRanks());
@@ -122,7 +125,8 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan) 
   options.pipelineAxis = assignment.pipelineAxis;
   options.numStages = assignment.numStages;
   options.microBatches = assignment.microBatches;
-  options.schedule = plan.schedule == "none" ? "gpipe" : plan.schedule;
+  // Without a pipeline each micro-batch goes forward and back before the next one begins.
+  options.schedule = plan.schedule == "none" ? "1f1b" : plan.schedule;
   options.chunkStage = plan.chunkStage;
   options.metadata = {{"model", plan.job.modelPath}, {"step_hash", step.hash}};
   FailureOr<program::Program> program = emitProgram(*partitioned, options);

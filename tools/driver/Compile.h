@@ -3,6 +3,7 @@
 #ifndef TBC_TOOLS_DRIVER_COMPILE_H
 #define TBC_TOOLS_DRIVER_COMPILE_H
 
+#include "planner/core/Memory.h"
 #include "planner/core/Plan.h"
 #include "runtime/abi/Program.h"
 #include "tools/driver/TrainingStep.h"
@@ -16,6 +17,9 @@ struct CompiledPlan {
   program::Program program;
   /// The collectives that the derivation promises, per step and stage.
   std::vector<reshard::CollectiveCount> predicted;
+  /// The memory of every stage as the planner predicts it. The program's own is the arena of its
+  /// memory plan, which planner::programBytes of this should be.
+  std::vector<planner::StageMemory> predictedMemory;
 };
 
 /// Partitions `step` as `plan` says, emits the Program and runs the independent checkers on it;

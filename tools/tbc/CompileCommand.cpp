@@ -1,5 +1,6 @@
 //===- CompileCommand.cpp - tbc compile, tbc program show ------------------------===//
 
+#include "planner/core/Summary.h"
 #include "runtime/verify/Verify.h"
 #include "tools/driver/Compile.h"
 #include "tools/driver/Context.h"
@@ -50,6 +51,12 @@ static Result<int> runCompile(const Options &options) {
     return status.error();
   std::cout << "wrote " << path << ": " << compiled->program.numStages() << " stage(s), "
             << compiled->program.mesh.numRanks() << " ranks, checked\n";
+  for (size_t s = 0; s < compiled->program.stages.size(); ++s)
+    std::cout << "  stage " << s << ": an arena of "
+              << planner::formatBytes(double(compiled->program.stages[s].memory.arenaBytes))
+              << " per rank, predicted "
+              << planner::formatBytes(double(planner::programBytes(compiled->predictedMemory[s])))
+              << "\n";
   return 0;
 }
 

@@ -1,0 +1,276 @@
+//===- Buffers.cpp - What the blocks of a step allocate --------------------===//
+//
+// Step by step what passes/partition/LocalBlock.cpp emits: a test compares the two.
+//
+//===----------------------------------------------------------------------===//
+
+#include "planner/core/Buffers.h"
+#include "planner/core/BufferList.h"
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+namespace {
+
+/// What belongs to each block, of what is listed for all of them.
+struct BlockLists {
+  std::vector<int> ops;
+  std::map<int, std::vector<const Reshard *>> reshards; // by value
+  std::vector<const Transfer *> received, sent;
+  std::vector<int> residuals;          // kept by it, by number
+  std::multimap<int, int> gradientsOf; // parameters, by the value to be added to their gradient
+};
+
+class StepWalk {
+public:
+  StepWalk(const Graph &graph, const Assignment &assignment, const Derivation &derivation)
+      : graph(graph), assignment(assignment), derivation(derivation) {
+    index();
+  }
+
+  StepBuffers run() {
+    for (auto &[key, lists] : blocks) {
+      block = key;
+      here = &lists;
+      list = BufferList();
+      cache.clear();
+      emitted.clear();
+      walk();
+      result.blocks[key] = std::move(list.buffers);
+    }
+    for (auto &[slot, kept] : slots)
+      result.kept.push_back(std::move(kept));
+    return std::move(result);
+  }
+
+private:
+  //===--------------------------------------------------------------------===//
+  // What belongs to whom
+  //===--------------------------------------------------------------------===//
+
+  void index() {
+    std::set<int> skipped;
+    for (const GradientParts &parts : derivation.gradientParts)
+      skipped.insert(parts.skippedAdds.begin(), parts.skippedAdds.end());
+    for (int op = 0; op < int(graph.ops.size()); ++op) {
+      const GraphOp &o = graph.ops[op];
+      if (!o.generator && !skipped.count(op))
+        blocks[{o.chunk, o.phase}].ops.push_back(op);
+    }
+    for (const Reshard &reshard : derivation.reshards)
+      if (!reshard.perStep && reshard.chunk >= 0)
+        blocks[{reshard.chunk, reshard.phase}].reshards[reshard.value].push_back(&reshard);
+    for (const Transfer &transfer : derivation.transfers) {
+      blocks[{transfer.toChunk, transfer.phase}].received.push_back(&transfer);
+      blocks[{transfer.fromChunk, transfer.phase}].sent.push_back(&transfer);
+    }
+    for (int r = 0; r < int(derivation.residuals.size()); ++r) {
+      const Residual &residual = derivation.residuals[r];
+      blocks[{residual.chunk, residual.phase}].residuals.push_back(r);
+      residualsOf[residual.value].push_back(r);
+    }
+    for (size_t p = 0; p < derivation.gradientParts.size(); ++p)
+      for (const GradientParts::Part &part : derivation.gradientParts[p].parts) {
+        int producer = graph.values[part.value].producer;
+        Phase phase = producer < 0 ? Phase::Backward : graph.ops[producer].phase;
+        if (phase != Phase::Forward)
+          blocks[{part.chunk, phase}].gradientsOf.insert({part.value, int(p)});
+      }
+  }
+
+  double bytes(int value, const Sharding &sharding) const {
+    return double(localBytes(graph.values[value].layout, sharding));
+  }
+
+  //===--------------------------------------------------------------------===//
+  // One block
+  //===--------------------------------------------------------------------===//
+
+  void walk() {
+    op = -1;
+    for (const Transfer *transfer : here->received) {
+      list.next();
+      remember(transfer->value, transfer->sharding,
+               list.make(bytes(transfer->value, transfer->sharding), BufferKind::Transient));
+    }
+    for (int next : here->ops) {
+      op = next;
+      emit(next);
+      for (int value : graph.ops[next].results)
+        addGradients(value);
+    }
+    while (!here->gradientsOf.empty())
+      addGradients(here->gradientsOf.begin()->first);
+    keepResiduals();
+    if (block.second == Phase::Forward)
+      for (auto [state, updated] : graph.stateUpdates)
+        if (isMadeHere(updated))
+          list.moveToSlot(get(updated, derivation.home[updated]));
+    for (const Transfer *transfer : here->sent) {
+      int buffer = get(transfer->value, transfer->sharding);
+      list.next(op);
+      list.read(buffer);
+    }
+  }
+
+  bool isMadeHere(int value) const {
+    int producer = graph.values[value].producer;
+    return (producer < 0 ? 0 : graph.ops[producer].chunk) == block.first;
+  }
+
+  void emit(int index) {
+    const GraphOp &o = graph.ops[index];
+    std::vector<int> operands;
+    for (size_t k = 0; k < o.operands.size(); ++k)
+      operands.push_back(get(o.operands[k], derivation.operands[index][k].sharding));
+    list.next(op < 0 ? index : op);
+    for (int buffer : operands)
+      list.read(buffer);
+    for (int value : o.results)
+      remember(value, derivation.raw[value],
+               list.make(bytes(value, derivation.raw[value]), BufferKind::Transient));
+    holdBlocks(index);
+    emitted.insert(index);
+  }
+
+  /// An op that takes blocks one by one holds the next one while it works on this one, and a
+  /// partial result beside the sum of those before.
+  void holdBlocks(int index) {
+    const GraphOp &o = graph.ops[index];
+    const OpStrategy &strategy = assignment.strategies[index];
+    if (streamedBlocks(graph, index, strategy) == 1)
+      return;
+    auto streams = [&](size_t operand) {
+      for (const auto &[loop, axes] : strategy.loopAxes)
+        for (const TensorDim &dim : o.loops[loop].operandDims)
+          if (o.loops[loop].kind == LoopKind::Streamed && dim.tensor == int(operand))
+            return true;
+      return false;
+    };
+    for (size_t k = 0; k < o.operands.size(); ++k)
+      if (streams(k))
+        list.make(bytes(o.operands[k], operandSharding(graph, index, strategy, int(k))),
+                  BufferKind::Collective);
+    for (int value : o.results)
+      list.make(bytes(value, derivation.raw[value]), BufferKind::Collective);
+  }
+
+  void addGradients(int value) {
+    auto [first, last] = here->gradientsOf.equal_range(value);
+    for (auto it = first; it != last; ++it)
+      get(value, derivation.gradient[it->second]);
+    here->gradientsOf.erase(first, last);
+  }
+
+  void keepResiduals() {
+    for (int r : here->residuals) {
+      const Residual &residual = derivation.residuals[r];
+      list.moveToSlot(get(residual.value, residual.sharding));
+      useResidual(r);
+    }
+  }
+
+  //===--------------------------------------------------------------------===//
+  // How values are at hand
+  //===--------------------------------------------------------------------===//
+
+  int remember(int value, const Sharding &sharding, int buffer) {
+    cache[value].push_back({sharding, buffer});
+    return buffer;
+  }
+
+  int get(int value, const Sharding &sharding) {
+    if (auto known = cache.find(value); known != cache.end())
+      for (const auto &[as, buffer] : known->second)
+        if (as == sharding)
+          return buffer;
+    auto listed = here->reshards.find(value);
+    if (listed != here->reshards.end())
+      for (const Reshard *reshard : listed->second) {
+        if (reshard->to != sharding || reshard->from == sharding)
+          continue;
+        int from = get(value, reshard->from);
+        const TensorLayout &layout = graph.values[value].layout;
+        int64_t elements = localBytes(layout, reshard->from) / layout.elementBytes;
+        BufferKind kind = reshard->where == Where::ParameterUse ? BufferKind::Gathered
+                          : reshard->op < 0 && reshard->where == Where::Operand
+                              ? BufferKind::Transient
+                              : BufferKind::Collective;
+        return remember(
+            value, sharding,
+            list.addSteps(reshard->steps, from, elements, layout.elementBytes, kind, op));
+      }
+    return source(value, sharding);
+  }
+
+  /// A value that comes from outside the block, or from a generator.
+  int source(int value, const Sharding &sharding) {
+    const GraphValue &graphValue = graph.values[value];
+    int holder = holderOf(graph, assignment, value, block.first);
+    if (auto listed = residualsOf.find(value); listed != residualsOf.end())
+      for (int r : listed->second) {
+        const Residual &residual = derivation.residuals[r];
+        bool isElsewhere = BlockKey(residual.chunk, residual.phase) != block;
+        if (residual.chunk == holder && residual.sharding == sharding && isElsewhere) {
+          useResidual(r);
+          return remember(value, sharding, BufferList::inSlot);
+        }
+      }
+    if (graphValue.producer < 0) {
+      if (graphValue.role != ValueRole::Parameter && graphValue.role != ValueRole::State &&
+          graphValue.role != ValueRole::OptimizerState)
+        use({1, value, assignment.stageOf(block.first)}, KeptSlot::Kind::Input,
+            bytes(value, sharding));
+      return remember(value, sharding, BufferList::inSlot);
+    }
+    int producer = graphValue.producer;
+    if (!graph.ops[producer].generator || emitted.count(producer))
+      return remember(value, sharding, BufferList::inSlot); // the derivation would be wrong
+    emit(producer);
+    return get(value, sharding);
+  }
+
+  void useResidual(int number) {
+    const Residual &residual = derivation.residuals[number];
+    bool isGathered = graph.values[residual.value].role == ValueRole::Parameter;
+    use({0, number, assignment.stageOf(residual.chunk)},
+        isGathered ? KeptSlot::Kind::Gathered : KeptSlot::Kind::Residual,
+        bytes(residual.value, residual.sharding));
+  }
+
+  using SlotKey = std::tuple<int, int, int>; // residual or input, number, stage
+
+  void use(const SlotKey &key, KeptSlot::Kind kind, double bytes) {
+    KeptSlot &slot = slots[key];
+    slot.kind = kind;
+    slot.stage = std::get<2>(key);
+    slot.bytes = int64_t(bytes);
+    slot.users.insert(block);
+  }
+
+  const Graph &graph;
+  const Assignment &assignment;
+  const Derivation &derivation;
+  std::map<BlockKey, BlockLists> blocks;
+  std::map<int, std::vector<int>> residualsOf; // by value
+  std::map<SlotKey, KeptSlot> slots;
+  StepBuffers result;
+
+  // Of the block under way.
+  BlockKey block;
+  BlockLists *here = nullptr;
+  BufferList list;
+  std::map<int, std::vector<std::pair<Sharding, int>>> cache; // by value
+  std::set<int> emitted;
+  int op = -1;
+};
+
+} // namespace
+
+StepBuffers stepBuffers(const Graph &graph, const Assignment &assignment,
+                        const Derivation &derivation) {
+  return StepWalk(graph, assignment, derivation).run();
+}
+
+} // namespace tbc::planner

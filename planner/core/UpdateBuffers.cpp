@@ -1,0 +1,185 @@
+//===- UpdateBuffers.cpp - What an update allocates ------------------------===//
+//
+// Step by step what passes/optimizer/BuildUpdate.cpp builds and passes/partition/LocalUpdate.cpp
+// emits: a test compares the two.
+//
+//===----------------------------------------------------------------------===//
+
+#include "planner/core/BufferList.h"
+#include "planner/core/Buffers.h"
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+namespace {
+
+constexpr int64_t wideBytes = 4; // the optimizer computes in f32
+
+class UpdateWalk {
+public:
+  UpdateWalk(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
+             const Job &job, int stage)
+      : graph(graph), assignment(assignment), derivation(derivation), job(job), stage(stage) {
+    for (const Reshard &reshard : derivation.reshards)
+      if (reshard.stage == stage &&
+          (reshard.where == Where::GradientStep || reshard.where == Where::ParameterStep))
+        reshards[{reshard.where, reshard.value}].push_back(&reshard);
+  }
+
+  BlockBuffers run() {
+    // The totals of a step: the loss, what it counts, then what is added up over gradients.
+    bool counts = graph.count >= 0;
+    int64_t parts = graph.stepTotalBytes / wideBytes;
+    bool sumsGradients = parts > 1 + int64_t(counts);
+    auto clip = job.settings.find("clip_norm");
+    bool clips = clip != job.settings.end() && clip->second != 0;
+    isScaled = parts > 0;
+    maySkip = counts || parts > 1 + int64_t(counts) + int64_t(clips);
+    completed.assign(graph.parameters.size(), unknown);
+    if (sumsGradients)
+      for (int p = 0; p < int(graph.parameters.size()); ++p)
+        if (holds(p))
+          completed[p] = complete(p);
+    if (sumsGradients) {
+      list.next();
+      for (int buffer : completed)
+        if (buffer != unknown)
+          list.read(buffer);
+    }
+    // Scalars that all parameters read: the factor of gradients, whether to step, Adam's count.
+    list.next();
+    int numScalars = int(isScaled) + int(maySkip) + int(job.stateBytesPerElement() > wideBytes);
+    for (int i = 0; i < numScalars; ++i)
+      scalars.push_back(list.make(wideBytes, BufferKind::Transient));
+    for (int p = 0; p < int(graph.parameters.size()); ++p)
+      if (holds(p))
+        step(p);
+    return std::move(list.buffers);
+  }
+
+private:
+  static constexpr int unknown = -2;
+
+  bool holds(int parameter) const {
+    const std::vector<int> &stages = derivation.parameterStages[parameter];
+    return graph.parameters[parameter].gradient >= 0 &&
+           std::find(stages.begin(), stages.end(), stage) != stages.end();
+  }
+
+  /// Takes what a slot holds as `from` to `to`, as derived, and then by what moves nothing.
+  int apply(Where where, int value, int64_t elementBytes, int buffer, const Sharding &from,
+            const Sharding &to) {
+    const TensorLayout &layout = graph.values[value].layout;
+    const Sharding *current = &from;
+    auto elements = [&] { return localBytes(layout, *current) / layout.elementBytes; };
+    auto listed = reshards.find({where, value});
+    if (listed != reshards.end())
+      for (const Reshard *reshard : listed->second) {
+        buffer =
+            list.addSteps(reshard->steps, buffer, elements(), elementBytes, BufferKind::Collective);
+        current = &reshard->to;
+      }
+    if (*current == to)
+      return buffer;
+    return list.addSteps(reshard::reshard(assignment.mesh, layout, *current, to), buffer,
+                         elements(), elementBytes, BufferKind::Transient);
+  }
+
+  /// The gradient on the state's shard.
+  int complete(int p) {
+    int gradient = graph.parameters[p].gradient;
+    const TensorLayout &layout = graph.values[gradient].layout;
+    const std::vector<GradientParts::Part> &parts = derivation.gradientParts[p].parts;
+    bool hasPart = std::any_of(parts.begin(), parts.end(), [&](const GradientParts::Part &part) {
+      return assignment.stageOf(part.chunk) == stage;
+    });
+    // A stage without a part gives zeros to the sum over stages.
+    int own =
+        hasPart ? BufferList::inSlot : make(double(localBytes(layout, derivation.gradient[p])), {});
+    return apply(Where::GradientStep, gradient, layout.elementBytes, own, derivation.gradient[p],
+                 derivation.state[p]);
+  }
+
+  int make(double bytes, std::initializer_list<int> operands) {
+    list.next();
+    for (int operand : operands)
+      list.read(operand);
+    return list.make(bytes, BufferKind::Transient);
+  }
+
+  void step(int p) {
+    const GraphParameter &parameter = graph.parameters[p];
+    const TensorLayout &layout = graph.values[parameter.value].layout;
+    int64_t own = layout.elementBytes;
+    double elements = double(localBytes(layout, derivation.state[p]) / own);
+    double wide = elements * wideBytes;
+    bool hasMaster = masterBytes(own) > 0;
+    bool isWhole = derivation.stored[p] == derivation.state[p];
+
+    int gradient = completed[p] != unknown ? completed[p] : complete(p);
+    if (graph.values[parameter.gradient].layout.elementBytes < wideBytes)
+      gradient = make(wide, {gradient});
+    if (isScaled)
+      gradient = make(wide, {gradient});
+    auto clip = job.settings.find("clip_value");
+    if (clip != job.settings.end() && clip->second != 0)
+      gradient = make(wide, {gradient});
+    int old = BufferList::inSlot; // the master copy
+    if (!hasMaster)
+      old = apply(Where::GradientStep, parameter.value, own, old, derivation.stored[p],
+                  derivation.state[p]);
+
+    // Where the step may not be skipped, results go to their slots at once.
+    int64_t numMoments = job.stateBytesPerElement() / wideBytes;
+    bool inSlot = hasMaster || isWhole;
+    list.next();
+    for (int scalar : scalars)
+      list.read(scalar);
+    list.read(gradient);
+    list.read(old);
+    int fresh = !maySkip && inSlot ? BufferList::inSlot : list.make(wide, BufferKind::Transient);
+    std::vector<int> moments;
+    for (int64_t m = 0; maySkip && m < numMoments; ++m)
+      moments.push_back(list.make(wide, BufferKind::Transient));
+    if (maySkip) {
+      list.next();
+      list.read(fresh);
+      list.read(old);
+      fresh = inSlot ? BufferList::inSlot : list.make(wide, BufferKind::Transient);
+      for (int moment : moments) {
+        list.next();
+        list.read(moment);
+      }
+    }
+    if (hasMaster) {
+      list.next();
+      list.read(fresh);
+      fresh =
+          isWhole ? BufferList::inSlot : list.make(elements * double(own), BufferKind::Transient);
+    }
+    // Gathered where the parameter is stored.
+    list.moveToSlot(apply(Where::ParameterStep, parameter.value, own, fresh, derivation.state[p],
+                          derivation.stored[p]));
+  }
+
+  const Graph &graph;
+  const Assignment &assignment;
+  const Derivation &derivation;
+  const Job &job;
+  int stage;
+  std::map<std::pair<Where, int>, std::vector<const Reshard *>> reshards; // by value
+  std::vector<int> completed;                                             // by parameter
+  std::vector<int> scalars;
+  bool isScaled = false, maySkip = false;
+  BufferList list;
+};
+
+} // namespace
+
+BlockBuffers updateBuffers(const Graph &graph, const Assignment &assignment,
+                           const Derivation &derivation, const Job &job, int stage) {
+  return UpdateWalk(graph, assignment, derivation, job, stage).run();
+}
+
+} // namespace tbc::planner
