@@ -187,6 +187,10 @@ LogicalResult StageEmitter::emitCommunication(Operation &op, Instruction &instru
         comm.splitSegments = toSegments(comm.splitDim, exchange.getSplitSegments());
         return success();
       })
+      .Case([&](PermuteOp) {
+        instruction.kind = InstructionKind::Permute;
+        return success();
+      })
       .Default([](Operation *unknown) {
         return unknown->emitOpError("is a collective that a Program does not have");
       });

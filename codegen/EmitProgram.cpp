@@ -24,15 +24,19 @@ static std::vector<program::AxisRef> toProgram(const std::vector<reshard::AxisRe
   return result;
 }
 
-static program::Piece toPiece(const reshard::TensorLayout &layout,
-                              const reshard::Sharding &sharding) {
+static program::Piece toPiece(const PartitionedTensor &tensor) {
+  const reshard::TensorLayout &layout = tensor.layout;
+  const reshard::Sharding &sharding = tensor.sharding;
   program::Piece piece;
   for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
     program::PieceDim pieceDim;
     for (const reshard::Segment &segment : layout.dims[dim].segments) {
       program::PieceSegment pieceSegment;
       for (const reshard::Factor &factor : segment.factors) {
-        program::PieceFactor pieceFactor{factor.size, {}};
+        program::PieceFactor pieceFactor;
+        pieceFactor.size = factor.size;
+        if (factor.id == tensor.sequenceFactor)
+          pieceFactor.zigzag = tensor.zigzag;
         for (const reshard::FactorSharding &fs : sharding.factors)
           if (fs.dim == int(dim) && fs.factor == factor.id)
             pieceFactor.axes = toProgram(fs.axes);
@@ -75,7 +79,7 @@ static FailureOr<program::GlobalTensor> toGlobalTensor(const PartitionedTensor &
     return failure();
   result.type.dtype = *dtype;
   result.type.shape = tensor.layout.shape();
-  result.piece = toPiece(tensor.layout, tensor.sharding);
+  result.piece = toPiece(tensor);
   for (const reshard::Pending &pending : tensor.sharding.pending)
     result.pending.push_back(toProgram(pending.axis));
   return result;

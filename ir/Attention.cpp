@@ -58,6 +58,10 @@ static LogicalResult verifyMasks(std::optional<Location> loc, Adaptor adaptor) {
       expected.push_back({{b, s}, false});
       expected.push_back({{b, t}, false});
     }
+  if (adaptor.getPlaced()) {
+    expected.push_back({{s}, false});
+    expected.push_back({{t}, false});
+  }
   if (adaptor.getDropsOut()) {
     expected.push_back({{}, false});
     for (int64_t size : {b, h, s, t})
@@ -92,7 +96,8 @@ static LogicalResult inferAttention(std::optional<Location> loc, Adaptor adaptor
                              " key heads evenly");
   int64_t left = int64_t(adaptor.getLeft()), right = int64_t(adaptor.getRight());
   bool hasWindow = adaptor.getCausal() || left >= 0 || right >= 0;
-  if (left < -1 || right < -1 || (hasWindow && k.getDimSize(2) < q.getDimSize(2))) // attention_c3
+  if (left < -1 || right < -1 ||
+      (hasWindow && !adaptor.getPlaced() && k.getDimSize(2) < q.getDimSize(2))) // attention_c3
     return emitOptionalError(loc, adaptor.getCausal() ? "is causal" : "has a window", " (left ",
                              left, ", right ", right, ") with ", k.getDimSize(2), " keys for ",
                              q.getDimSize(2), " queries");
@@ -137,17 +142,46 @@ LogicalResult AttentionGradOp::inferReturnTypes(MLIRContext *, std::optional<Loc
   return success();
 }
 
+LogicalResult AttentionMergeOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                                 Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  auto result = tensorType(adaptor.getResult()), maximum = tensorType(adaptor.getMaximum());
+  Type other[] = {adaptor.getOtherResult().getType(), adaptor.getOtherMaximum().getType(),
+                  adaptor.getOtherDenominator().getType()};
+  bool fits = result.getRank() == 4 && maximum.getShape() == result.getShape().drop_back() &&
+              maximum.getElementType() == result.getElementType() &&
+              adaptor.getDenominator().getType() == maximum;
+  types.assign({result, maximum, maximum});
+  if (!fits || ArrayRef<Type>(other) != ArrayRef<Type>(types)) // attention_merge_c1
+    return emitOptionalError(loc, "merges ", result, " with ", maximum, " and ",
+                             adaptor.getDenominator().getType(), " with ", other[0], ", ", other[1],
+                             " and ", other[2]);
+  return success();
+}
+
 //===- factors, cost -------------------------------------------------------===//
+
+template <typename Op> static bool hasWindow(Op op) {
+  return op.getCausal() || int64_t(op.getLeft()) >= 0 || int64_t(op.getRight()) >= 0;
+}
+
+/// Whether what a query reads of some keys does not depend on the others, so that keys may come in
+/// blocks: where it may attend to no key it must read nothing.
+template <typename Op> static bool takesBlocks(Op op) { return op.getHiddenRows() == "zero"; }
 
 namespace {
 
 /// The factor rule's dims of everything that an attention reads or writes.
 struct AttentionDims {
-  /// `groups`: the kind of the loop over the query heads of one key head.
-  AttentionDims(FactorRule &rule, const Sizes &sizes, LoopKind groups) {
+  /// `shared`: the kind of loops that keys and values do not have: the query heads of one key head
+  /// and, where they may be split, the queries.
+  template <typename Op>
+  AttentionDims(FactorRule &rule, Op op, const Sizes &sizes, LoopKind shared) {
     unsigned b = rule.addLoop(sizes.b), hk = rule.addLoop(sizes.hk);
-    unsigned g = rule.addLoop(sizes.g, groups);
-    unsigned s = rule.addLoop(sizes.s, LoopKind::Fixed), t = rule.addLoop(sizes.t, LoopKind::Fixed);
+    unsigned g = rule.addLoop(sizes.g, shared);
+    bool isPlaced = op.getPlaced() || !hasWindow(op);
+    unsigned s = rule.addLoop(sizes.s, isPlaced ? shared : LoopKind::Fixed);
+    unsigned t =
+        rule.addLoop(sizes.t, isPlaced && takesBlocks(op) ? LoopKind::Streamed : LoopKind::Fixed);
     unsigned d = rule.addLoop(sizes.d, LoopKind::Fixed);
     unsigned dv = rule.addLoop(sizes.dv, LoopKind::Fixed);
     FactorRule::Dim heads = FactorRule::dim({hk, g});
@@ -159,6 +193,7 @@ struct AttentionDims {
     statistic = {one(b), heads, one(s)};
     byQuery = {one(b), one(s)};
     byKey = {one(b), one(t)};
+    places = {{one(s)}, {one(t)}};
     numbers = {{}, {one(b)}, {heads}, {one(s)}, {one(t)}};
   }
   /// Appends the dims of the mask operands.
@@ -168,9 +203,13 @@ struct AttentionDims {
     for (bool isThere : {op.getSegments(), op.getOrdered()})
       if (isThere)
         rule.operands.append({byQuery, byKey});
+    if (op.getPlaced())
+      rule.operands.append(places);
     if (op.getDropsOut())
       rule.operands.append(numbers);
   }
+  /// Of the places of queries and keys.
+  SmallVector<SmallVector<FactorRule::Dim, 4>, 2> places;
   /// Of the step and the indices of dropout.
   SmallVector<SmallVector<FactorRule::Dim, 4>, 5> numbers;
   SmallVector<FactorRule::Dim, 4> query, key, value, result, statistic, byQuery, byKey;
@@ -180,7 +219,7 @@ struct AttentionDims {
 
 FactorRule AttentionOp::getFactorRule() {
   FactorRule rule;
-  AttentionDims dims(rule, Sizes(getQuery(), getKey(), getValue()), LoopKind::Parallel);
+  AttentionDims dims(rule, *this, Sizes(getQuery(), getKey(), getValue()), LoopKind::Parallel);
   rule.operands = {dims.query, dims.key, dims.value};
   dims.addMasks(rule, *this);
   rule.results = {dims.result, dims.statistic, dims.statistic};
@@ -189,8 +228,8 @@ FactorRule AttentionOp::getFactorRule() {
 
 FactorRule AttentionGradOp::getFactorRule() {
   FactorRule rule;
-  // The gradients of keys and values are sums over the query heads that share them.
-  AttentionDims dims(rule, Sizes(getQuery(), getKey(), getValue()), LoopKind::Reduction);
+  // The gradients of keys and values are sums over the queries, of all heads that share them.
+  AttentionDims dims(rule, *this, Sizes(getQuery(), getKey(), getValue()), LoopKind::Reduction);
   rule.operands = {dims.result, dims.query,     dims.key,      dims.value,
                    dims.result, dims.statistic, dims.statistic};
   dims.addMasks(rule, *this);
@@ -202,6 +241,24 @@ void AttentionOp::resizeLoops(ArrayRef<int64_t>) {}
 void AttentionGradOp::resizeLoops(ArrayRef<int64_t>) {}
 StringRef AttentionOp::getKernelClass() { return "attention"; }
 StringRef AttentionGradOp::getKernelClass() { return "attention"; }
+
+FactorRule AttentionMergeOp::getFactorRule() {
+  FactorRule rule;
+  SmallVector<FactorRule::Dim, 4> row;
+  for (int64_t size : tensorType(getMaximum()).getShape())
+    row.push_back(FactorRule::dim(rule.addLoop(size)));
+  SmallVector<FactorRule::Dim, 4> result = row;
+  result.push_back(FactorRule::dim(rule.addLoop(tensorType(getResult()).getDimSize(3))));
+  rule.operands = {result, row, row, result, row, row};
+  rule.results = {result, row, row};
+  return rule;
+}
+void AttentionMergeOp::resizeLoops(ArrayRef<int64_t>) {}
+StringRef AttentionMergeOp::getKernelClass() { return "elementwise"; }
+double AttentionMergeOp::getFlops() {
+  return 4.0 * double(tensorType(getResult()).getNumElements()) +
+         8.0 * double(tensorType(getMaximum()).getNumElements());
+}
 
 /// 2 FLOPs for each of `qk` products over d and `pv` products over dv.
 static double attentionFlops(const Sizes &n, double qk, double pv) {
@@ -227,8 +284,8 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangen
   auto grad = builder.create<AttentionGradOp>(
       getLoc(), cotangents[0], getQuery(), getKey(), getValue(), getResult(), getMaximum(),
       getDenominator(), getMasks(), getScale(), getCausal(), getLeft(), getRight(), getKeyMask(),
-      getSegments(), getOrdered(), getHiddenRows(), getDropout(), getDropsOut(), getDropoutSeed(),
-      getDropoutKey());
+      getSegments(), getOrdered(), getPlaced(), getHiddenRows(), getDropout(), getDropsOut(),
+      getDropoutSeed(), getDropoutKey());
   for (auto [i, result] : llvm::enumerate(grad.getResults()))
     if (needed[i])
       operandCotangents[i] = result;
@@ -272,8 +329,11 @@ public:
     Value keyMask = op.getKeyMask() ? spread(op.getMasks()[next++], cube, {0, 2}) : Value();
     Value segments = op.getSegments() ? compareMasks(op.getMasks(), next, "eq") : Value();
     Value order = op.getOrdered() ? compareMasks(op.getMasks(), next, "le") : Value();
+    Value queryPlaces = op.getPlaced() ? op.getMasks()[next++] : Value();
+    Value keyPlaces = op.getPlaced() ? op.getMasks()[next++] : Value();
     bool isData = next > 0;
-    window = windowOf(op.getCausal(), int64_t(op.getLeft()), int64_t(op.getRight()), n);
+    window = windowOf(op.getCausal(), int64_t(op.getLeft()), int64_t(op.getRight()), n, queryPlaces,
+                      keyPlaces);
     if (window && order)
       window = f.make<AndOp>(window, order);
     for (Value condition : {window ? window : order, keyMask, segments})
@@ -322,14 +382,21 @@ private:
   }
 
   /// Null: everywhere.
-  Value windowOf(bool causal, int64_t left, int64_t right, const Sizes &n) {
+  Value windowOf(bool causal, int64_t left, int64_t right, const Sizes &n, Value queryPlaces,
+                 Value keyPlaces) {
     if (!causal && left < 0 && right < 0)
       return {};
-    auto type = RankedTensorType::get({n.s, n.t}, f.builder.getI64Type());
-    Value key = f.make<IotaOp>(type, 1), query = f.make<IotaOp>(type, 0);
+    Type integer = f.builder.getI64Type();
+    auto type = RankedTensorType::get({n.s, n.t}, integer);
+    bool isPlaced = bool(queryPlaces);
+    Value key = isPlaced ? spread(f.cast(keyPlaces, integer), type.getShape(), {1})
+                         : f.make<IotaOp>(type, 1);
+    Value query = isPlaced ? spread(f.cast(queryPlaces, integer), type.getShape(), {0})
+                           : f.make<IotaOp>(type, 0);
     Value inWindow;
     auto limit = [&](int64_t shift, StringRef predicate) {
-      Value bound = f.add(query, f.number(query, double(n.t - n.s + shift)));
+      int64_t offset = isPlaced ? 0 : n.t - n.s;
+      Value bound = f.add(query, f.number(query, double(offset + shift)));
       Value inside = f.compare(key, bound, predicate);
       inWindow = inWindow ? f.make<AndOp>(inWindow, inside) : inside;
     };
@@ -405,7 +472,8 @@ SmallVector<Value> AttentionOp::buildTrainingDropout(OpBuilder &builder, Value s
   return builder
       .create<AttentionOp>(getLoc(), getQuery(), getKey(), getValue(), masks, getScale(),
                            getCausal(), getLeft(), getRight(), getKeyMask(), getSegments(),
-                           getOrdered(), getHiddenRows(), getDropout(), true, seed, key)
+                           getOrdered(), getPlaced(), getHiddenRows(), getDropout(), true, seed,
+                           key)
       .getResults();
 }
 
@@ -413,7 +481,7 @@ SmallVector<Value> AttentionOp::buildWithoutDropout(OpBuilder &builder) {
   return builder
       .create<AttentionOp>(getLoc(), getQuery(), getKey(), getValue(), getMasks(), getScale(),
                            getCausal(), getLeft(), getRight(), getKeyMask(), getSegments(),
-                           getOrdered(), getHiddenRows(), APFloat(0.0), false, 0, 0)
+                           getOrdered(), getPlaced(), getHiddenRows(), APFloat(0.0), false, 0, 0)
       .getResults();
 }
 
@@ -459,6 +527,51 @@ LogicalResult AttentionGradOp::decompose(OpBuilder &builder, SmallVectorImpl<Val
   Type element = tensorType(getQuery()).getElementType();
   results.assign({f.cast(mergeHeads(f, dQ), element), f.cast(dK, element), f.cast(dV, element)});
   return success();
+}
+
+//===- keys block by block ---------------------------------------------------===//
+
+/// `op` on the operands of one block of keys, with the results `types`.
+static Operation *onBlock(OpBuilder &builder, Operation *op, BlockStream &stream, int64_t block) {
+  OperationState state(op->getLoc(), op->getName());
+  state.addOperands(stream.operands(block));
+  state.addTypes(stream.resultTypes());
+  state.addAttributes(op->getAttrDictionary().getValue());
+  return builder.create(state);
+}
+
+SmallVector<Value> AttentionOp::buildStreamed(OpBuilder &builder, BlockStream &stream) {
+  Formula f{builder, getLoc()};
+  SmallVector<Value> sum;
+  for (int64_t block = 0; block < stream.numBlocks(); ++block) {
+    Operation *part = onBlock(builder, *this, stream, block);
+    SmallVector<Value> next(part->getResults());
+    next[0] = f.wide(next[0]);
+    if (!sum.empty())
+      next =
+          builder
+              .create<AttentionMergeOp>(getLoc(), sum[0], sum[1], sum[2], next[0], next[1], next[2])
+              .getResults();
+    sum = next;
+  }
+  sum[0] = f.cast(sum[0], tensorType(getResult()).getElementType());
+  return sum;
+}
+
+/// With the statistics of all keys, each block of them has its own part of every gradient: that of
+/// the queries is summed here, those of keys and values on their way with the block.
+SmallVector<Value> AttentionGradOp::buildStreamed(OpBuilder &builder, BlockStream &stream) {
+  Formula f{builder, getLoc()};
+  Value query, key, value;
+  for (int64_t block = 0; block < stream.numBlocks(); ++block) {
+    Operation *part = onBlock(builder, *this, stream, block);
+    Value queryPart = f.wide(part->getResult(0));
+    query = query ? f.add(query, queryPart) : queryPart;
+    key = key ? f.add(stream.pass(key), part->getResult(1)) : part->getResult(1);
+    value = value ? f.add(stream.pass(value), part->getResult(2)) : part->getResult(2);
+  }
+  query = f.cast(query, tensorType(getQuery()).getElementType());
+  return {query, stream.pass(key), stream.pass(value)};
 }
 
 } // namespace tbc

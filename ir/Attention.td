@@ -7,7 +7,8 @@ include "ir/TbcBase.td"
 
 def Tbc_AttentionMask : AnyTypeOf<[Tbc_BoolTensor, Tbc_IntTensor]>;
 
-def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<CompositeOpInterface>,
+def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<StreamedOpInterface>,
+    DeclareOpInterfaceMethods<CompositeOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>, DeclareOpInterfaceMethods<DropoutOpInterface>]> {
   let resizesFixedLoops = "true";
   let summary = "softmax(scale * q k^T) v over q[b, h, s, d], k[b, hk, t, d], v[b, hk, t, dv]";
@@ -19,6 +20,8 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Com
     The mask is a predicate; no tensor over queries and keys stands for it. Query i of sample b may attend to key j
     where all of these hold:
     - the window: with a = j - (i + (t - s)), a <= 0 if `causal`, a >= -left and a <= right where these are not -1;
+      if `placed`, with a = the place of key j - the place of query i, which the masks after all of the following
+      hold, integers [s] and [t]: queries or keys may then be a part of a sequence, in any order;
     - the key mask, if `key_mask`: masks[0], bool[b, t], is true at key j (padding is false);
     - the segments, if `segments`: the next two masks, integers [b, s] and [b, t], are equal at i and j (documents
       packed into one sequence);
@@ -40,13 +43,15 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Com
     are its step and its indices for the dims of [b, h, s, t]. Where a weight is dropped is not kept for the gradient.
 
     FLOPs: 2 b h s t (d + dv), whatever the mask and without the dropout. b and heads are parallel, where the h of q is a product (hk, h / hk);
-    s, t, d and dv are fixed.
+    d and dv are fixed, s is parallel unless it has a window that is not `placed`. Then keys may stream: t is taken
+    block by block, each by an attention of its own, and attention_merge joins them; not where `hidden_rows` looks at
+    all keys together.
 
     Constraints:
     (C1) q, k and v have rank 4 and one element type; they agree in b, k with q in d, k with v in hk and t.
     (C2) hk divides h.
-    (C3) With a window, t is at least s, so that it leaves every query a key; left and right are -1 or more.
-    (C4) The masks are those that `key_mask`, `segments`, `ordered` and `drops_out` ask for, in this order, of the types above.
+    (C3) With a window that is not `placed`, t is at least s, so that it leaves every query a key; left and right are -1 or more.
+    (C4) The masks are those that `key_mask`, `segments`, `ordered`, `placed` and `drops_out` ask for, in this order, of the types above.
     (C5) `hidden_rows` is zero, mean, window (if not `ordered`), nearest or scores.
     (C6) `dropout` is at least 0 and less than 1.
   }];
@@ -54,13 +59,15 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Com
       Variadic<Tbc_AttentionMask>:$masks, F64Attr:$scale, BoolAttr:$causal, DefaultValuedAttr<I64Attr, "-1">:$left,
       DefaultValuedAttr<I64Attr, "-1">:$right, DefaultValuedAttr<BoolAttr, "false">:$key_mask,
       DefaultValuedAttr<BoolAttr, "false">:$segments, DefaultValuedAttr<BoolAttr, "false">:$ordered,
+      DefaultValuedAttr<BoolAttr, "false">:$placed,
       DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
       DefaultValuedAttr<BoolAttr, "false">:$drops_out, DefaultValuedAttr<I64Attr, "0">:$dropout_seed,
       DefaultValuedAttr<I64Attr, "0">:$dropout_key);
   let results = (outs Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator);
 }
 
-def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMethods<CompositeOpInterface>]> {
+def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMethods<StreamedOpInterface>,
+    DeclareOpInterfaceMethods<CompositeOpInterface>]> {
   let resizesFixedLoops = "true";
   let summary = "The gradients of attention with respect to q, k and v";
   let description = [{
@@ -80,11 +87,31 @@ def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMe
       Variadic<Tbc_AttentionMask>:$masks, F64Attr:$scale, BoolAttr:$causal, DefaultValuedAttr<I64Attr, "-1">:$left,
       DefaultValuedAttr<I64Attr, "-1">:$right, DefaultValuedAttr<BoolAttr, "false">:$key_mask,
       DefaultValuedAttr<BoolAttr, "false">:$segments, DefaultValuedAttr<BoolAttr, "false">:$ordered,
+      DefaultValuedAttr<BoolAttr, "false">:$placed,
       DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
       DefaultValuedAttr<BoolAttr, "false">:$drops_out, DefaultValuedAttr<I64Attr, "0">:$dropout_seed,
       DefaultValuedAttr<I64Attr, "0">:$dropout_key);
   let results = (outs Tbc_FloatTensor:$query_cotangent, Tbc_FloatTensor:$key_cotangent,
                  Tbc_FloatTensor:$value_cotangent);
+}
+
+def Tbc_AttentionMergeOp : Tbc_InferredOp<"attention_merge"> {
+  let summary = "Attention to two sets of keys, from attention to each of them";
+  let description = [{
+    Made by the partitioner of attention whose keys stream. o, m and l of each are those of attention to its keys,
+    o in the element type of m and l. With m = max(m1, m2) and li' = li * exp(mi - m): l = l1' + l2' and
+    o = (l1' * o1 + l2' * o2) / l; where l1 or l2 is 0 (a query that reads none of its keys) all are those of the other.
+
+    Shapes: o is [b, h, s, dv], m and l are [b, h, s]; every dim is parallel.
+    FLOPs: 4 per element of o and 8 per element of l.
+
+    Constraints:
+    (C1) both have the same types; o has rank 4, m and l its shape without the last dim, and all one element type.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator,
+      Tbc_FloatTensor:$other_result, Tbc_FloatTensor:$other_maximum, Tbc_FloatTensor:$other_denominator);
+  let results = (outs Tbc_FloatTensor:$merged_result, Tbc_FloatTensor:$merged_maximum,
+                 Tbc_FloatTensor:$merged_denominator);
 }
 
 #endif // TBC_IR_ATTENTION

@@ -57,4 +57,12 @@ LogicalResult AllToAllOp::verify() {
   return verifySegments(*this, getSplitDim(), getSplitSegments(), tensorType(getInput()));
 }
 
+LogicalResult PermuteOp::verify() {
+  if (failed(verifyAxes(*this, getAxes()))) // permute_c1
+    return failure();
+  if (getInput().getType() != getResult().getType()) // permute_c2
+    return emitOpError() << "makes " << getResult().getType() << " of " << getInput().getType();
+  return success();
+}
+
 } // namespace tbc

@@ -51,4 +51,14 @@ def Tbc_AllToAllOp : Tbc_CollectiveOp<"all_to_all"> {
   let hasVerifier = 1;
 }
 
+def Tbc_PermuteOp : Tbc_CollectiveOp<"permute"> {
+  let summary = "Every rank gives its tensor to the next of its group along `axes`, the last to the first";
+  let description = [{
+    Constraints:
+    (C1) `axes` is not empty and names no axis twice.
+    (C2) the result has the type of the input.
+  }];
+  let hasVerifier = 1; /* permute_c1, permute_c2 */
+}
+
 #endif // TBC_IR_COLLECTIVE

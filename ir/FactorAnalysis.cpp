@@ -20,7 +20,8 @@ FactorAnalysis::FactorAnalysis(func::FuncOp func) {
     addOp(&op);
   addFunctionBoundary(func);
   space.seal(all);
-  findBatch(func);
+  batch = findMarked(func, kBatchDimAttr, /*ofUnused=*/true);
+  sequence = findMarked(func, kSequenceDimAttr, /*ofUnused=*/false);
 }
 
 Node FactorAnalysis::dimNode(Value value, unsigned dim) {
@@ -97,25 +98,27 @@ void FactorAnalysis::addFunctionBoundary(func::FuncOp func) {
   }
 }
 
-void FactorAnalysis::findBatch(func::FuncOp func) {
+/// The one factor of the dims of arguments that `attribute` marks.
+std::optional<reshard::FactorId> FactorAnalysis::findMarked(func::FuncOp func, StringRef attribute,
+                                                            bool ofUnused) {
+  std::optional<reshard::FactorId> found;
   for (BlockArgument arg : func.getArguments()) {
-    auto attr = func.getArgAttrOfType<IntegerAttr>(arg.getArgNumber(), kBatchDimAttr);
-    if (!attr)
+    auto attr = func.getArgAttrOfType<IntegerAttr>(arg.getArgNumber(), attribute);
+    if (!attr || (arg.use_empty() && !ofUnused))
       continue;
     reshard::DimLayout layout = dimLayout(arg, attr.getInt());
-    // Factors of size 1 beside it are no part of the batch.
+    // Factors of size 1 beside it are no part of it.
     std::vector<reshard::Factor> factors;
     for (const reshard::Factor &factor : layout.segments[0].factors)
       if (factor.size != 1 || layout.segments[0].factors.size() == 1)
         factors.push_back(factor);
     bool separate =
         layout.segments.size() == 1 && factors.size() == 1 && space.isShardable(factors[0].id);
-    if (!separate || (batch && *batch != factors[0].id)) {
-      batch.reset();
-      return;
-    }
-    batch = factors[0].id;
+    if (!separate || (found && *found != factors[0].id))
+      return std::nullopt;
+    found = factors[0].id;
   }
+  return found;
 }
 
 reshard::DimLayout FactorAnalysis::dimLayout(Value value, unsigned dim) const {

@@ -32,19 +32,23 @@ public:
   /// The factor b: that of the dims marked by `tbc.batch_dim` on the inputs. None if no input is
   /// marked, or if inputs disagree or some op made the batch inseparable from another factor.
   std::optional<reshard::FactorId> batchFactor() const { return batch; }
+  /// The factor of the tokens of a sample: that of the dims marked by `tbc.sequence_dim` on the
+  /// inputs that are used. None as for the batch.
+  std::optional<reshard::FactorId> sequenceFactor() const { return sequence; }
 
 private:
   void addFunctionBoundary(mlir::func::FuncOp func);
   void addOp(mlir::Operation *op);
   FactorSpace::Node dimNode(mlir::Value value, unsigned dim);
   FactorSpace::Node build(const FactorRule::Dim &dim, llvm::ArrayRef<FactorSpace::Node> loops);
-  void findBatch(mlir::func::FuncOp func);
+  std::optional<reshard::FactorId> findMarked(mlir::func::FuncOp func, llvm::StringRef attribute,
+                                              bool ofUnused);
 
   FactorSpace space;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<FactorSpace::Node, 4>> dims;
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<FactorSpace::Node, 6>> loops;
   std::vector<FactorSpace::Node> all;
-  std::optional<reshard::FactorId> batch;
+  std::optional<reshard::FactorId> batch, sequence;
 };
 
 /// Bytes of one element as stored; booleans take one byte.

@@ -20,6 +20,10 @@ struct PartitionedTensor {
   reshard::TensorLayout layout;
   reshard::Sharding sharding;
   mlir::Type elementType;
+  /// The factor of the tokens of a sample, and of how many ranks it stands in the zigzag order
+  /// (runtime/abi/Piece.h); 1: in its own.
+  reshard::FactorId sequenceFactor = -1;
+  int64_t zigzag = 1;
   /// For an optimizer state that starts as a copy of a parameter (master weights): its name.
   std::string copyOf;
   /// What all elements of an optimizer state start at otherwise.

@@ -64,7 +64,7 @@ SmallVector<int64_t> Cut::indices(int64_t groupSize, int64_t groupIndex) const {
 }
 
 bool isCollective(Operation *op) {
-  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, ShardSliceOp, AllToAllOp>(op);
+  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, ShardSliceOp, AllToAllOp, PermuteOp>(op);
 }
 
 /// The group of every rank along the op's axes.
@@ -215,7 +215,7 @@ simulateCollective(Operation *op, ArrayRef<RankTensors> operands, const reshard:
   size_t groupSize = groups->front().members.size();
 
   Cut cut, split;
-  if (!isa<AllReduceOp>(op)) {
+  if (!isa<AllReduceOp, PermuteOp>(op)) {
     cut.dim = op->getAttrOfType<IntegerAttr>("dim").getInt();
     cut.segments =
         SmallVector<int64_t>(op->getAttrOfType<DenseI64ArrayAttr>("segments").asArrayRef());
@@ -228,6 +228,8 @@ simulateCollective(Operation *op, ArrayRef<RankTensors> operands, const reshard:
           "the compiled program instead");
     if (shape != inputShape)
       return op->emitOpError("changes the shape of its operand");
+  } else if (isa<PermuteOp>(op)) {
+    // nothing is cut
   } else if (auto allToAll = dyn_cast<AllToAllOp>(op)) {
     split.dim = allToAll.getSplitDim();
     split.segments = SmallVector<int64_t>(allToAll.getSplitSegments());
@@ -250,6 +252,8 @@ simulateCollective(Operation *op, ArrayRef<RankTensors> operands, const reshard:
     const Group &group = (*groups)[rank];
     if (auto allReduce = dyn_cast<AllReduceOp>(op))
       result.push_back(reduceGroup(input, group, allReduce.getKind() == "max"));
+    else if (isa<PermuteOp>(op))
+      result.push_back(input[group.members[(group.index + groupSize - 1) % groupSize]]);
     else if (isa<AllGatherOp>(op))
       result.push_back(joinShares(input, cut, group, joined));
     else if (isa<ReduceScatterOp>(op))

@@ -353,6 +353,7 @@ FailureOr<StepGraph> Extractor::run() {
     return train.emitError("the batch dims of the inputs are not one factor of their own; some op "
                            "merges the batch with another dim in a way that cannot be undone");
   step.graph.batchFactor = *analysis.batchFactor();
+  step.graph.sequenceFactor = analysis.sequenceFactor().value_or(-1);
   findExperts();
   return std::move(step);
 }

@@ -3,6 +3,7 @@
 #ifndef TBC_IR_TBC_H
 #define TBC_IR_TBC_H
 
+#include "ir/BlockStream.h"
 #include "ir/FactorRule.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
@@ -40,6 +41,8 @@ inline constexpr llvm::StringLiteral kInitialAttr = "tbc.initial";
 inline constexpr llvm::StringLiteral kPeerAttr = "tbc.peer";
 /// On function arguments: which dim is the batch.
 inline constexpr llvm::StringLiteral kBatchDimAttr = "tbc.batch_dim";
+/// On function arguments: which dim is that of the tokens of a sample.
+inline constexpr llvm::StringLiteral kSequenceDimAttr = "tbc.sequence_dim";
 
 inline mlir::RankedTensorType tensorType(mlir::Value value) {
   return llvm::cast<mlir::RankedTensorType>(value.getType());

@@ -87,6 +87,21 @@ def DropoutOpInterface : OpInterface<"DropoutOpInterface"> {
   ];
 }
 
+def StreamedOpInterface : OpInterface<"StreamedOpInterface"> {
+  let cppNamespace = "::tbc";
+  let description = [{
+    An op with a streamed loop: of what runs along it a rank holds one block, and works on the blocks of all ranks
+    of a ring one after another. The partitioner asks for the ops that do so.
+  }];
+  let methods = [
+    InterfaceMethod<[{
+      Builds, with local types, what gives the rank's results, one per result of the op. `stream` provides the
+      operands block by block and passes results on.
+    }], "::llvm::SmallVector<::mlir::Value>", "buildStreamed",
+        (ins "::mlir::OpBuilder &":$builder, "::tbc::BlockStream &":$stream)>,
+  ];
+}
+
 def CompositeOpInterface : OpInterface<"CompositeOpInterface"> {
   let cppNamespace = "::tbc";
   let description = [{

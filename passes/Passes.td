@@ -67,6 +67,11 @@ def UseDropoutPass : Pass<"tbc-use-dropout", "mlir::func::FuncOp"> {
   let dependentDialects = ["::tbc::TbcDialect"];
 }
 
+def PlaceTokensPass : Pass<"tbc-place-tokens", "mlir::func::FuncOp"> {
+  let summary = "Gives attention windows and position tables the places of tokens, so that sequences can be split";
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
 def DifferentiatePass : Pass<"tbc-differentiate", "mlir::ModuleOp"> {
   let summary = "Adds the backward phase to @train, which then returns the gradients too";
   let description = [{

@@ -262,6 +262,10 @@ Bindings bindInputs(const Model &model, const ImportOptions &options) {
         size = bindings.seq;
       else if (!symbol.empty())
         size = given(symbol);
+      bool isTokens = i == 1 && isInteger(type) && type.shape().dim_size() == 2;
+      if (!isBatch && !options.fixedShapes &&
+          (symbols.seq.empty() ? isTokens && symbol.empty() : symbol == symbols.seq))
+        bound.sequenceDim = i;
       bool isPast = !size && !options.fixedShapes && isPastDim(*input, symbol);
       if (isPast)
         size = 0;

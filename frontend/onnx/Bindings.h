@@ -18,6 +18,8 @@ struct BoundInput {
   Shape shape;
   /// Dims that are the batch.
   std::vector<bool> isBatch;
+  /// The dim of the tokens of a sample, or -1.
+  int64_t sequenceDim = -1;
   /// Held at 0, 1, 2 ... along the last dim.
   bool isPositions = false;
   /// Held constant at this number, or at these elements.

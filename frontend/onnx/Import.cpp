@@ -187,6 +187,8 @@ void GraphImporter::addArguments() {
                                       emitter->text(kNameAttr, input.name)};
     if (input.batchDim() >= 0)
       attrs.push_back(emitter->integer(kBatchDimAttr, input.batchDim()));
+    if (input.sequenceDim >= 0)
+      attrs.push_back(emitter->integer(kSequenceDimAttr, input.sequenceDim));
     values[input.name] = Value::ofTensor(
         input.dtype, addArgument(input.dtype, shape, attrs, "input '" + input.name + "'"));
   }

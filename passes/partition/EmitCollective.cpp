@@ -62,6 +62,8 @@ Value emitCollective(OpBuilder &builder, Location loc, Value input, const Collec
         loc, type, input, axes, dim, segmentsAttr, builder.getI64IntegerAttr(collective.splitDim),
         builder.getDenseI64ArrayAttr(
             segmentNumbers(collective, collective.splitSegments, collective.splitDim)));
+  case CollectiveKind::Permute:
+    return builder.create<PermuteOp>(loc, type, input, axes);
   case CollectiveKind::Send:
     break;
   }
@@ -84,6 +86,7 @@ static SmallVector<int64_t> shapeAfter(const Collective &collective, ArrayRef<in
   SmallVector<int64_t> result(shape);
   switch (collective.kind) {
   case CollectiveKind::AllReduce:
+  case CollectiveKind::Permute:
   case CollectiveKind::Send:
     return result;
   case CollectiveKind::AllGather:

@@ -103,7 +103,6 @@ void LocalBlock::receive() {
 
 LogicalResult LocalBlock::emitOp(int index) {
   const GraphOp &op = in.graph.ops[index];
-  Operation *original = templateOf(index);
   SmallVector<Value> operands;
   for (auto [i, value] : llvm::enumerate(op.operands)) {
     Value operand = get(value, in.derivation.operands[index][i].sharding);
@@ -111,6 +110,34 @@ LogicalResult LocalBlock::emitOp(int index) {
       return failure();
     operands.push_back(operand);
   }
+  if (reshard::streamedBlocks(in.graph, index, in.assignment.strategies[index]) > 1)
+    return emitStreamed(index, operands);
+  Operation *local = emitLocal(index, operands);
+  for (auto [i, result] : llvm::enumerate(op.results))
+    cache[{result, in.derivation.raw[result]}] = local->getResult(i);
+  return success();
+}
+
+/// A generator is whole on every rank, and runs in each block that needs it.
+LogicalResult LocalBlock::emitGenerator(int index) {
+  const GraphOp &op = in.graph.ops[index];
+  if (generated.count(op.results[0]))
+    return success();
+  SmallVector<Value> operands;
+  for (int value : op.operands) {
+    if (mlir::failed(emitGenerator(in.graph.values[value].producer)))
+      return failure();
+    operands.push_back(generated.at(value));
+  }
+  Operation *local = emitLocal(index, operands);
+  for (auto [i, result] : llvm::enumerate(op.results))
+    generated[result] = local->getResult(i);
+  return success();
+}
+
+Operation *LocalBlock::emitLocal(int index, ArrayRef<Value> operands) {
+  const GraphOp &op = in.graph.ops[index];
+  Operation *original = templateOf(index);
   OperationState state(original->getLoc(), original->getName());
   state.addOperands(operands);
   for (int result : op.results)
@@ -119,10 +146,7 @@ LogicalResult LocalBlock::emitOp(int index) {
   Operation *local = function.builder().create(state);
   local->setAttr(kIdAttr, function.builder().getStringAttr(op.id));
   resize(local, index);
-  for (auto [i, result] : llvm::enumerate(op.results))
-    cache[{result, in.derivation.raw[result]}] = local->getResult(i);
-  emitted.insert(index);
-  return success();
+  return local;
 }
 
 /// Gives the attributes of `local` that hold sizes their local values.
@@ -198,11 +222,10 @@ Value LocalBlock::source(int value, const Sharding &sharding) {
                                                                     : "input";
     return function.addArgument(type, role, graphValue.name);
   }
-  if (!in.graph.ops[graphValue.producer].generator || emitted.count(graphValue.producer))
+  if (!in.graph.ops[graphValue.producer].generator || sharding != in.derivation.raw[value] ||
+      mlir::failed(emitGenerator(graphValue.producer)))
     return {};
-  if (mlir::failed(emitOp(graphValue.producer)))
-    return {};
-  return get(value, sharding);
+  return inSequenceOrder(value, generated.at(value));
 }
 
 /// The name of a residual's slot, which all chunks of a stage see.

@@ -56,6 +56,9 @@ private:
 
   void receive();
   mlir::LogicalResult emitOp(int op);
+  mlir::LogicalResult emitStreamed(int op, llvm::ArrayRef<mlir::Value> operands);
+  mlir::LogicalResult emitGenerator(int op);
+  mlir::Value inSequenceOrder(int value, mlir::Value generated);
   void emitResults();
   void emitForwardResults();
   void emitGradients(int value);
@@ -66,6 +69,7 @@ private:
   std::string nameOf(const reshard::Residual &residual) const;
   reshard::Phase phaseOf(int value) const;
   mlir::Operation *templateOf(int op) const;
+  mlir::Operation *emitLocal(int op, llvm::ArrayRef<mlir::Value> operands);
   void resize(mlir::Operation *local, int op);
   mlir::RankedTensorType localType(int value, const reshard::Sharding &sharding) const;
   mlir::Location locOf(int value) const;
@@ -77,8 +81,8 @@ private:
   std::map<Key, mlir::Value> cache;
   std::map<int, std::vector<const reshard::Reshard *>> reshards; // of this block, by value
   std::set<int> skipped;                                         // adds that join stages
-  std::set<int> emitted;
-  std::multimap<int, int> gradientsOf; // parameters, by the value to be added to their gradient
+  std::multimap<int, int> gradientsOf;  // parameters, by the value to be added to their gradient
+  std::map<int, mlir::Value> generated; // results of generators, in the original order
   bool failed = false;
 };
 

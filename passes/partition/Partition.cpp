@@ -37,6 +37,7 @@ static LogicalResult collectTensors(const PartitionInput &in, PartitionedStep &r
     tensor.layout = in.graph.values[value].layout;
     tensor.sharding = sharding;
     tensor.elementType = type;
+    tensor.sequenceFactor = in.graph.sequenceFactor;
     result.tensors.push_back(std::move(tensor));
     return &result.tensors.back();
   };
@@ -49,7 +50,8 @@ static LogicalResult collectTensors(const PartitionInput &in, PartitionedStep &r
   for (auto [i, value] : llvm::enumerate(in.graph.values))
     if (value.producer < 0 && (value.role == ValueRole::State || value.role == ValueRole::Input))
       add(value.name, value.role == ValueRole::State ? "state" : "input", i, in.derivation.home[i],
-          elementType(i));
+          elementType(i))
+          ->zigzag = in.zigzag;
 
   // Gradients and optimizer states: those that @update names, beside the parameter they belong to.
   func::FuncOp update = in.update;

@@ -28,6 +28,9 @@ struct PartitionInput {
   const reshard::Graph &graph;
   const reshard::Assignment &assignment;
   const reshard::Derivation &derivation;
+  /// Of how many ranks this is the zigzag order, in which the tokens of a sequence stand; 1: the
+  /// original order.
+  int64_t zigzag = 1;
   /// The ops of `train` by id.
   llvm::StringMap<mlir::Operation *> opById;
 };

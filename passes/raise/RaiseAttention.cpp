@@ -548,7 +548,7 @@ Value Attention::build(PatternRewriter &rewriter) {
   auto attention = rewriter.create<AttentionOp>(loc, q, k, v, buildMasks(rewriter), APFloat(number),
                                                 isCausal, window.left, isCausal ? -1 : window.right,
                                                 hasKeyMask, hasSegments, !mask.orders.empty(),
-                                                hiddenRows, APFloat(dropout), false, 0, 0);
+                                                false, hiddenRows, APFloat(dropout), false, 0, 0);
   takeIdentity(attention, product);
   View result{attention.getResult(), {samples, heads, queries, valueWidth}};
   return regroup(rewriter, loc, table, result, resultDims);

@@ -244,6 +244,14 @@ Status Space::checkSchedule() const {
 }
 
 Status Space::checkContext() const {
+  const std::vector<std::string> orders = {"contiguous", "zigzag"};
+  if (!pins.sequenceOrder.empty() && pins.sequenceOrder != orders[0] &&
+      pins.sequenceOrder != orders[1])
+    return usage("--sequence-order " + pins.sequenceOrder + ": orders are " + joined(orders) +
+                 suggest(pins.sequenceOrder, orders));
+  if (!pins.sequenceOrder.empty() && meshIsPinned() && pinned.cp == 1)
+    return usage("--sequence-order " + pins.sequenceOrder +
+                 " is about axis cp, which --mesh has not");
   if (pins.context.empty())
     return Status::ok();
   const std::vector<std::string> forms = {"ring", "all-gather", "all-to-all"};

@@ -187,6 +187,7 @@ struct Plan {
   MeshShape mesh;
   /// How ops with several loops over the sequence are split over cp (only with cp > 1).
   reshard::ContextForm context = reshard::ContextForm::AllGather;
+  bool zigzag = false; // the order of the sequence over cp; else that in which it comes
   int64_t idleDevices = 0;
   int64_t memoryLimitBytes = 0;  // --memory-limit; 0: what the cluster allows
   int64_t microBatch = 1;        // samples per data rank

@@ -5,6 +5,7 @@
 #include "planner/core/Plan.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/Stages.h"
+#include "planner/reshard/SequenceOrder.h"
 #include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
@@ -226,6 +227,9 @@ private:
       return;
     if (std::string why = addContext(step.graph, strategies, context, plan.context); !why.empty())
       fail("context", std::string(name(plan.context)) + ": " + why);
+    if (plan.zigzag)
+      if (std::string why = whyNoZigzag(step.graph, plan.mesh.cp); !why.empty())
+        fail("sequence_order", "zigzag: " + why + "; use contiguous");
   }
 
   OpStrategy strategyOf(int index, const OpDecision &decision) {

@@ -185,6 +185,8 @@ public:
     plan.schedule = root.word("schedule", scheduleWords());
     plan.chunkStage = placement(root);
     plan.context = context(root, plan.mesh);
+    if (plan.mesh.cp > 1 || root.has("sequence_order"))
+      plan.zigzag = root.word("sequence_order", {"contiguous", "zigzag"}) == "zigzag";
     plan.stages = root.texts("stages");
     readStrategies(root);
     readParameters(root);

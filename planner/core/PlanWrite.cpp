@@ -193,8 +193,10 @@ std::string writePlan(const Plan &plan) {
       {"reasons", reasons}};
   if (!plan.chunkStage.empty())
     json["placement"] = plan.chunkStage;
-  if (plan.mesh.cp > 1)
+  if (plan.mesh.cp > 1) {
     json["context"] = reshard::name(plan.context);
+    json["sequence_order"] = plan.zigzag ? "zigzag" : "contiguous";
+  }
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -4,6 +4,7 @@
 #include "planner/core/Evaluate.h"
 #include "planner/core/Explore.h"
 #include "planner/core/Summary.h"
+#include "planner/reshard/SequenceOrder.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,10 +20,14 @@ std::string zeroName(int zero, bool keepGathered) {
   return keepGathered ? "SHARD_GRAD_OP" : "ZeRO-" + std::to_string(zero);
 }
 
+std::string splitAxesName(const MeshShape &mesh) {
+  return mesh.cp == 1 ? "tp" : mesh.tp == 1 ? "cp" : "tp and cp";
+}
+
 std::string describe(const Plan &plan) {
   std::string text = toString(plan.mesh);
   if (plan.mesh.cp > 1)
-    text += std::string(", ") + name(plan.context);
+    text += std::string(", ") + name(plan.context) + (plan.zigzag ? " zigzag" : "");
   if (plan.mesh.tokenRanks() > 1)
     text += ", " + zeroName(plan.parameterDefault.zero, plan.parameterDefault.keepGathered);
   text += ", micro-batch " + std::to_string(plan.microBatch) + " x " +
@@ -87,9 +92,14 @@ static void addContexts(Searcher &searcher, bool refine, Exploration &exploratio
 /// Whether the model can be split as a pinned cp axis asks.
 static Status checkContext(const Graph &graph, const Space &space, const Pins &pins) {
   int64_t cp = space.pinnedMesh().cp;
+  if (cp == 1)
+    return Status::ok();
+  if (space.isZigzag())
+    if (std::string why = whyNoZigzag(graph, cp); !why.empty())
+      return Error{ErrorCode::Usage, "--sequence-order zigzag: " + why + "; use contiguous"};
   std::string why;
   for (ContextForm form : space.contexts(space.pinnedMesh()))
-    if (cp == 1 || (why = whyNoContext(graph, cp, form)).empty())
+    if ((why = whyNoContext(graph, cp, form)).empty())
       return Status::ok();
   return Error{ErrorCode::Usage, "--mesh cp=" + std::to_string(cp) +
                                      (pins.context.empty() ? "" : " --context " + pins.context) +
@@ -235,13 +245,15 @@ static std::string percent(double ratio) {
 }
 
 /// What `other` loses against the answer, in a few words.
-static std::string lossOf(const Prediction &answer, const Prediction &other) {
+static std::string lossOf(const Prediction &answer, const Prediction &other,
+                          const MeshShape &mesh) {
   if (!other.fits)
     return "does not fit: needs " + formatBytes(double(other.peakBytes));
   std::vector<std::pair<double, std::string>> losses = {
       {other.time.compute - answer.time.compute, "kernels"},
       {other.time.recompute - answer.time.recompute, "recomputation"},
-      {other.time.operands - answer.time.operands, "exposed tp communication"},
+      {other.time.operands - answer.time.operands,
+       "exposed " + splitAxesName(mesh) + " communication"},
       {other.time.data - answer.time.data, "exposed data communication"},
       {other.time.pipeline - answer.time.pipeline, "pipeline bubble"},
       {other.time.update - answer.time.update, "update"}};
@@ -266,7 +278,7 @@ static Alternative alternativeOf(const ExactCandidate &exact, const Prediction &
   other.stepSeconds = exact.plan.prediction.stepSeconds;
   other.peakBytes = exact.plan.prediction.peakBytes;
   other.fits = exact.plan.prediction.fits;
-  other.note = lossOf(answer, exact.plan.prediction);
+  other.note = lossOf(answer, exact.plan.prediction, exact.plan.mesh);
   return other;
 }
 
@@ -356,9 +368,10 @@ private:
     for (const OpDecision &decision : plan.ops)
       ops += decision.ops.size();
     std::string experts = plan.mesh.ep > 1 ? "experts split over ep, " : "";
+    std::string sequence = plan.mesh.cp > 1 ? "and the sequence " : "";
     if (ops == 0)
-      return experts + (experts.empty() ? "every op splits the batch alone"
-                                        : "every other op the batch alone");
+      return experts + (experts.empty() ? "every op splits the batch " + sequence + "alone"
+                                        : "every other op the batch " + sequence + "alone");
     return std::to_string(ops) + " ops split over tp, " + experts + "the others follow the batch";
   }
 
@@ -383,11 +396,12 @@ static std::string bindingConstraint(const Exploration &exploration, const Plan 
            " would take " + formatSeconds(faster->seconds) + " but needs " +
            formatBytes(faster->peakBytes);
   const TimeSplit &time = plan.prediction.time;
-  std::vector<std::pair<double, std::string>> parts = {{time.compute + time.recompute, "kernels"},
-                                                       {time.operands, "exposed tp communication"},
-                                                       {time.data, "exposed data communication"},
-                                                       {time.pipeline, "pipeline bubble"},
-                                                       {time.update, "update"}};
+  std::vector<std::pair<double, std::string>> parts = {
+      {time.compute + time.recompute, "kernels"},
+      {time.operands, "exposed " + splitAxesName(plan.mesh) + " communication"},
+      {time.data, "exposed data communication"},
+      {time.pipeline, "pipeline bubble"},
+      {time.update, "update"}};
   auto largest = std::max_element(parts.begin(), parts.end());
   char share[16];
   std::snprintf(share, sizeof share, "%.0f %%", 100 * largest->first / time.total());

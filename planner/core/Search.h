@@ -30,6 +30,7 @@ struct Pins {
   std::string placement;                // of chunks: "", loop, v
   std::string recompute = "auto";       // auto, none, selective, full
   std::string context;                  // of cp: "", ring, all-gather, all-to-all
+  std::string sequenceOrder;            // over cp: "", contiguous, zigzag
   std::optional<int64_t> memoryLimitBytes;
   int top = 5; // runners-up kept, the answer included
 };

@@ -5,6 +5,7 @@
 #include "planner/core/Partition.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/Stages.h"
+#include "planner/reshard/SequenceOrder.h"
 
 #include <algorithm>
 
@@ -452,7 +453,8 @@ std::vector<Candidate> Searcher::withContext(const Candidate &candidate) {
       *size /= cp;
       next.mesh.cp = cp;
       next.accumulation = next.batch / next.mesh.dataRanks();
-      if (!space.allowed(next.mesh) || !mayRun(next))
+      if (!space.allowed(next.mesh) || !mayRun(next) ||
+          (space.isZigzag() && !whyNoZigzag(graph, cp).empty()))
         continue;
       bool hadNone = candidate.mesh.tokenRanks() == 1;
       for (const ZeroChoice &zero : space.zeroChoices(next.mesh))
@@ -557,6 +559,7 @@ Plan Searcher::planOf(const Candidate &candidate) {
   plan.cluster = cluster;
   plan.mesh = candidate.mesh;
   plan.context = candidate.context;
+  plan.zigzag = candidate.mesh.cp > 1 && space.isZigzag();
   plan.idleDevices = job.gpus - candidate.mesh.numRanks();
   plan.microBatch = candidate.microBatch;
   plan.accumulation = candidate.accumulation;

@@ -220,14 +220,15 @@ private:
   void time() {
     const TimeSplit &t = prediction.time;
     std::string parts;
-    for (const auto &[name, seconds] : {std::pair<const char *, double>{"kernels", t.compute},
+    std::string between = splitAxesName(plan.mesh) + " communication";
+    for (const auto &[name, seconds] : {std::pair<std::string, double>{"kernels", t.compute},
                                         {"recompute", t.recompute},
-                                        {"tp communication", t.operands},
+                                        {between, t.operands},
                                         {"data communication", t.data},
                                         {"pipeline", t.pipeline},
                                         {"update", t.update}})
       if (seconds > 0)
-        parts += (parts.empty() ? "" : ", ") + std::string(name) + " " + formatSeconds(seconds) +
+        parts += (parts.empty() ? "" : ", ") + name + " " + formatSeconds(seconds) +
                  format(" (%.0f %%)", 100 * seconds / std::max(t.total(), 1e-30));
     line("");
     line("time: " + parts);

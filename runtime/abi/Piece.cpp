@@ -125,6 +125,15 @@ Piece wholePiece(const std::vector<int64_t> &shape) {
   return piece;
 }
 
+int64_t unzigzag(int64_t index, int64_t size, int64_t ranks) {
+  if (ranks <= 1)
+    return index;
+  int64_t part = size / (2 * ranks);
+  int64_t number = index / part, rank = number / 2;
+  int64_t original = number % 2 == 0 ? rank : 2 * ranks - 1 - rank;
+  return original * part + index % part;
+}
+
 namespace {
 /// One dim as a rank sees it: the global indices along the dim, in local order.
 std::vector<int64_t> dimIndices(const Mesh &mesh, const PieceDim &dim,
@@ -141,7 +150,7 @@ std::vector<int64_t> dimIndices(const Mesh &mesh, const PieceDim &dim,
       next.reserve(current.size() * local);
       for (int64_t outer : current)
         for (int64_t i = first; i < first + local; ++i)
-          next.push_back(outer * factor.size + i);
+          next.push_back(outer * factor.size + unzigzag(i, factor.size, factor.zigzag));
       current = std::move(next);
       segmentSize *= factor.size;
     }
@@ -204,6 +213,11 @@ std::string whyInvalid(const Mesh &mesh, const Piece &piece, const std::vector<i
         if (factor.size < 0 || factor.size % groupSize(factor.axes) != 0)
           return "a factor of size " + std::to_string(factor.size) + " of dim " +
                  std::to_string(d) + " is not divided by \"" + toString(mesh, factor.axes) + "\"";
+        if (factor.zigzag != 1 && (factor.zigzag < 1 || factor.zigzag > factor.size ||
+                                   factor.size % (2 * factor.zigzag) != 0))
+          return "a factor of size " + std::to_string(factor.size) + " of dim " +
+                 std::to_string(d) + " has no zigzag order of " + std::to_string(factor.zigzag) +
+                 " ranks";
         if (factor.size != 0 && product > left / factor.size)
           return "the factors of dim " + std::to_string(d) + " exceed its size " +
                  std::to_string(shape[d]);
@@ -261,6 +275,8 @@ std::string toString(const Mesh &mesh, const Piece &piece) {
       const PieceSegment &segment = piece.dims[d][s];
       for (size_t f = 0; f < segment.size(); ++f) {
         text += (f ? "*" : "") + std::to_string(segment[f].size);
+        if (segment[f].zigzag > 1)
+          text += "~" + std::to_string(segment[f].zigzag);
         if (!segment[f].axes.empty())
           text += "@" + toString(mesh, segment[f].axes);
       }

@@ -65,7 +65,13 @@ std::string whyInvalid(const Mesh &mesh, const std::vector<AxisRef> &axes);
 struct PieceFactor {
   int64_t size = 1;
   std::vector<AxisRef> axes;
-  bool operator==(const PieceFactor &o) const { return size == o.size && axes == o.axes; }
+  /// Of how many ranks this is the zigzag order, in which the factor's elements stand before they
+  /// are cut: of 2n equal parts of the original order, rank r has part r and then part 2n-1-r, so
+  /// that each has early and late ones. 1: the original order.
+  int64_t zigzag = 1;
+  bool operator==(const PieceFactor &o) const {
+    return size == o.size && axes == o.axes && zigzag == o.zigzag;
+  }
 };
 /// An ordered product of factors, the first slowest; none means one element.
 using PieceSegment = std::vector<PieceFactor>;
@@ -99,7 +105,11 @@ std::string whyInvalid(const Mesh &mesh, const Piece &piece, const std::vector<i
 std::vector<int64_t> ownedIndices(const Mesh &mesh, const Piece &piece,
                                   const std::vector<int64_t> &coordinates);
 
-/// e.g. "[16@dp, 3*12@tp*64] flat{fsdp}".
+/// The place in the original order of element `index` of `size` that stand in the zigzag order of
+/// `ranks` ranks; 2 * ranks divides size, or ranks is 1.
+int64_t unzigzag(int64_t index, int64_t size, int64_t ranks);
+
+/// e.g. "[16@dp, 3*12@tp*64] flat{fsdp}"; zigzag order of 2 ranks is written "16~2@cp".
 std::string toString(const Mesh &mesh, const Piece &piece);
 
 } // namespace tbc::program

@@ -49,6 +49,8 @@ std::string_view name(InstructionKind kind) {
     return "send";
   case InstructionKind::Recv:
     return "recv";
+  case InstructionKind::Permute:
+    return "permute";
   }
   return "";
 }
@@ -183,6 +185,7 @@ int64_t messageBytes(const Program &program, const Stage &stage, const Instructi
   switch (instruction.kind) {
   case InstructionKind::AllReduce:
   case InstructionKind::AllToAll:
+  case InstructionKind::Permute:
   case InstructionKind::Send:
     return bytesOf(instruction.operands[0]);
   case InstructionKind::AllGather:

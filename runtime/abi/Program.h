@@ -97,11 +97,12 @@ enum class InstructionKind {
   ShardSlice,
   Send,
   Recv,
+  Permute,
 };
-inline constexpr int numInstructionKinds = 8;
+inline constexpr int numInstructionKinds = 9;
 
 /// "kernel", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "shard_slice", "send",
-/// "recv".
+/// "recv", "permute".
 std::string_view name(InstructionKind kind);
 
 enum class ReduceKind { Sum, Max };
@@ -124,6 +125,8 @@ struct SegmentShape {
 ///   ShardSlice     axes, dim, segments      full -> local along dim, no communication
 ///   AllToAll       axes, dim + segments: the dim that becomes full;
 ///                  splitDim + splitSegments: the dim that becomes local
+///   Permute        axes (not the pipeline's): the tensor of group index i goes to i + 1, the last
+///                  to the first
 ///   Send, Recv     peerStage, channel: the rank with the same coordinates at that stage
 /// dim = flatDim: the full tensor is flattened, padded to n * ceil(numel / n) and cut into chunks;
 /// the local tensor has shape {ceil(numel / n)}; segments are empty.
@@ -316,8 +319,8 @@ int64_t groupSizeOf(const Communication &comm, int pipelineAxis);
 
 /// The bytes of a communication: of its buffer on the side where the tensor is full along `axes`
 /// (all_reduce: the tensor; all_gather: the result, reduce_scatter: the input, both with the
-/// padding of a flat one; all_to_all, send and recv: the local tensor), 0 for ShardSlice. NCCL's
-/// convention.
+/// padding of a flat one; all_to_all, permute, send and recv: the local tensor), 0 for ShardSlice.
+/// NCCL's convention.
 int64_t messageBytes(const Program &program, const Stage &stage, const Instruction &instruction);
 
 /// Bytes of all elements of a tensor of this type.

@@ -50,7 +50,8 @@ Json toJson(const Mesh &mesh, const std::vector<AxisRef> &axes) {
   return list;
 }
 
-/// dims > segments > factors; a factor is [size, axis...].
+/// dims > segments > factors; a factor is [size, axis..., {"zigzag": ranks}], the last where the
+/// order is that.
 Json toJson(const Mesh &mesh, const Piece &piece) {
   Json dims = Json::array();
   for (const PieceDim &dim : piece.dims) {
@@ -60,6 +61,8 @@ Json toJson(const Mesh &mesh, const Piece &piece) {
       for (const PieceFactor &factor : segment) {
         Json entry = toJson(mesh, factor.axes);
         entry.insert(entry.begin(), factor.size);
+        if (factor.zigzag != 1)
+          entry.push_back({{"zigzag", factor.zigzag}});
         factors.push_back(std::move(entry));
       }
       segments.push_back(std::move(factors));
@@ -113,6 +116,8 @@ void addCommunication(Json &json, const Mesh &mesh, InstructionKind kind,
   json["axes"] = toJson(mesh, comm.axes);
   if (!comm.stages.empty())
     json["stages"] = comm.stages;
+  if (kind == InstructionKind::Permute)
+    return;
   if (kind == InstructionKind::AllReduce) {
     json["reduce"] = comm.reduce == ReduceKind::Sum ? "sum" : "max";
     return;

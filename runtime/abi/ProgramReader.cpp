@@ -149,6 +149,8 @@ PieceFactor readFactor(Reader &in, const Mesh &mesh, const Json &json) {
   for (const Json &item : in.list(json)) {
     if (first)
       factor.size = in.integer(item);
+    else if (item.is_object())
+      factor.zigzag = in.integer(in.field(item, "zigzag"));
     else
       factor.axes.push_back(readAxis(in, mesh, item));
     first = false;
@@ -255,6 +257,8 @@ Communication readCommunication(Reader &in, const Mesh &mesh, InstructionKind ki
   if (Reader::has(json, "stages"))
     comm.stages =
         readVector<int>(in, json["stages"], [&](const Json &i) { return in.smallInteger(i); });
+  if (kind == InstructionKind::Permute)
+    return comm;
   if (kind == InstructionKind::AllReduce) {
     comm.reduce = readReduce(in, in.field(json, "reduce"));
     return comm;

@@ -194,7 +194,8 @@ private:
       for (size_t i = 0; i < comm.stages.size(); ++i)
         out << (i ? "," : " stages ") << comm.stages[i];
     }
-    bool hasDim = instruction.kind != InstructionKind::AllReduce && !comm.axes.empty();
+    bool hasDim = instruction.kind != InstructionKind::AllReduce &&
+                  instruction.kind != InstructionKind::Permute && !comm.axes.empty();
     if (hasDim && comm.dim == Communication::flatDim)
       out << " flat";
     else if (hasDim)

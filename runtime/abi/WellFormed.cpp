@@ -301,6 +301,10 @@ std::string whyInvalid(const Program &program, int stage, const Instruction &ins
     return "its operand is " + toString(in) + ", its result " + toString(out);
   int64_t n = groupSizeOf(comm, program.pipelineAxis);
   switch (kind) {
+  case InstructionKind::Permute:
+    if (usesAxis(comm.axes, program.pipelineAxis))
+      return "a permute does not go along the pipeline axis";
+    [[fallthrough]];
   case InstructionKind::AllReduce:
     return in == out ? "" : "its operand is " + toString(in) + ", its result " + toString(out);
   case InstructionKind::AllGather:

@@ -91,6 +91,21 @@ static Result<Tensor> allToAll(comm::Communicator &communicator, const Communica
                         allShards(resultType.shape, comm.dim, comm.segments, n), resultType);
 }
 
+/// A send to the next of the group and a receive from the one before, which any backend has. They
+/// are the only messages between ranks of one stage, in the order of the program on both sides.
+static Result<Tensor> permute(comm::Communicator &communicator, const GroupPlace &group,
+                              const Tensor &input, const std::string &place) {
+  int64_t n = static_cast<int64_t>(group.ranks.size());
+  if (n == 1)
+    return input;
+  const comm::Tag ring(0);
+  comm::RequestPtr sent = communicator.send(group.ranks[(group.index + 1) % n], ring, input, place);
+  Result<Tensor> received =
+      communicator.recv(group.ranks[(group.index + n - 1) % n], ring, input.type(), place)->wait();
+  Result<Tensor> gone = sent->wait();
+  return !received || gone ? std::move(received) : std::move(gone);
+}
+
 Result<Tensor> communicate(comm::Communicator &communicator,
                            const program::Instruction &instruction, const GroupPlace &group,
                            const Tensor &input, const TensorType &resultType,
@@ -113,6 +128,8 @@ Result<Tensor> communicate(comm::Communicator &communicator,
     return pick(input, shardIndices(input.shape(), comm.dim, comm.segments, n, group.index),
                 resultType);
   }
+  case InstructionKind::Permute:
+    return permute(communicator, group, input, place);
   case InstructionKind::Send:
     return communicator.send(group.ranks[0], {comm.channel, comm.lane}, input, place)->wait();
   case InstructionKind::Recv:

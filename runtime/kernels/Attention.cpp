@@ -229,6 +229,46 @@ Tensors attentionGrad(const KernelContext &context, const Attrs &attrs, const Te
   });
 }
 
+/// What each of two attentions counts for, as parts of their common denominator.
+Tensors attentionMerge(const KernelContext &context, const Attrs &, const Tensors &inputs,
+                       const Types &resultTypes) {
+  requireCounts(inputs, 6, resultTypes, 3);
+  for (size_t i = 0; i < 3; ++i) {
+    requireShape("the other operand", inputs[i + 3].shape(), inputs[i].shape());
+    requireShape("the result", resultTypes[i].shape, inputs[i].shape());
+  }
+  require(inputs[0].shape().size() == 4, "attention_merge needs o [b, h, s, e]");
+  Shape rows(inputs[0].shape().begin(), inputs[0].shape().end() - 1);
+  requireShape("m", inputs[1].shape(), rows);
+  requireShape("l", inputs[2].shape(), rows);
+  return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    Operand<T> o1(inputs[0]), m1(inputs[1]), l1(inputs[2]);
+    Operand<T> o2(inputs[3]), m2(inputs[4]), l2(inputs[5]);
+    int64_t width = inputs[0].shape().back();
+    std::vector<T> o(o1.size()), m(m1.size()), l(l1.size());
+    for (int64_t row = 0; row < int64_t(m.size()); ++row) {
+      bool first = !(l1[row] == zero), second = !(l2[row] == zero);
+      // Of residues every maximum is 0.
+      m[row] = first ? m1[row] : m2[row];
+      if constexpr (!isResidue<T>)
+        if (first && second)
+          m[row] = std::max(m1[row], m2[row]);
+      T part1 = first ? l1[row] * expOf(m1[row] - m[row]) : zero;
+      T part2 = second ? l2[row] * expOf(m2[row] - m[row]) : zero;
+      l[row] = part1 + part2;
+      Divisor<T> divisor(l[row]);
+      for (int64_t i = row * width; i < (row + 1) * width; ++i)
+        o[i] = first && second ? divisor.divide(part1 * o1[i] + part2 * o2[i])
+               : first         ? o1[i]
+                               : o2[i];
+    }
+    return {makeResult(context, resultTypes[0], std::move(o)),
+            makeResult(context, resultTypes[1], std::move(m)),
+            makeResult(context, resultTypes[2], std::move(l))};
+  });
+}
+
 Tensors rotary(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                const Types &resultTypes) {
   requireCounts(inputs, 3, resultTypes, 1);
@@ -265,7 +305,9 @@ Tensors rotary(const KernelContext &context, const Attrs &attrs, const Tensors &
 } // namespace
 
 const KernelTable &tbc::kernels::attentionKernels() {
-  static const KernelTable table = {
-      {"attention", attention}, {"attention_grad", attentionGrad}, {"rotary", rotary}};
+  static const KernelTable table = {{"attention", attention},
+                                    {"attention_grad", attentionGrad},
+                                    {"attention_merge", attentionMerge},
+                                    {"rotary", rotary}};
   return table;
 }

@@ -12,7 +12,7 @@ namespace tbc::kernels {
 
 size_t AttentionMask::numOperands(const Attrs &attrs) {
   return (attrs.getBool("key_mask", false) ? 1 : 0) + (attrs.getBool("segments", false) ? 2 : 0) +
-         (attrs.getBool("ordered", false) ? 2 : 0);
+         (attrs.getBool("ordered", false) ? 2 : 0) + (attrs.getBool("placed", false) ? 2 : 0);
 }
 
 AttentionMask::AttentionMask(const Attrs &attrs, const std::vector<Tensor> &inputs, size_t first,
@@ -20,7 +20,7 @@ AttentionMask::AttentionMask(const Attrs &attrs, const std::vector<Tensor> &inpu
     : queries(queries), keys(keys), isCausal(attrs.getBool("causal", false)),
       left(attrs.getInt("left", -1)), right(attrs.getInt("right", -1)),
       hasKeyMask(attrs.getBool("key_mask", false)), hasSegments(attrs.getBool("segments", false)),
-      isOrdered(attrs.getBool("ordered", false)) {
+      isOrdered(attrs.getBool("ordered", false)), isPlaced(attrs.getBool("placed", false)) {
   std::string rows = attrs.has("hidden_rows") ? attrs.getString("hidden_rows") : "zero";
   const std::pair<const char *, HiddenRows> names[] = {{"zero", HiddenRows::Zero},
                                                        {"mean", HiddenRows::Mean},
@@ -46,10 +46,15 @@ AttentionMask::AttentionMask(const Attrs &attrs, const std::vector<Tensor> &inpu
     queryPositions = take("the query positions", {batch, queries});
     keyPositions = take("the key positions", {batch, keys});
   }
+  if (isPlaced) {
+    queryPlaces = take("the places of queries", {queries});
+    keyPlaces = take("the places of keys", {keys});
+  }
 }
 
 bool AttentionMask::isInside(int64_t sample, int64_t query, int64_t key) const {
-  int64_t ahead = key - (query + keys - queries);
+  int64_t ahead = isPlaced ? keyPlaces.data<int64_t>()[key] - queryPlaces.data<int64_t>()[query]
+                           : key - (query + keys - queries);
   bool isLater = isOrdered && keyPositions.data<int64_t>()[sample * keys + key] >
                                   queryPositions.data<int64_t>()[sample * queries + query];
   return !isLater && !(isCausal && ahead > 0) && !(left >= 0 && ahead < -left) &&

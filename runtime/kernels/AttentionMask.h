@@ -51,7 +51,9 @@ private:
   int64_t left, right;
   /// Empty where the attention has none: [batch, keys]; [batch, queries] and [batch, keys].
   Tensor keyMask, querySegments, keySegments, queryPositions, keyPositions;
-  bool hasKeyMask = false, hasSegments = false, isOrdered = false;
+  /// Where the window has them: [queries] and [keys].
+  Tensor queryPlaces, keyPlaces;
+  bool hasKeyMask = false, hasSegments = false, isOrdered = false, isPlaced = false;
   HiddenRows hiddenRows;
 };
 

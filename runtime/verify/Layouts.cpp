@@ -295,6 +295,10 @@ private:
     const LayoutPtr &operand = values[instruction.operands[0]];
     LayoutPtr &result = values[instruction.results[0]];
     Parts axes = cutsOf(comm.axes);
+    if (instruction.kind == InstructionKind::Permute) { // another rank's piece
+      result = nullptr;
+      return Status::ok();
+    }
     if (axes.empty() || instruction.kind == InstructionKind::AllReduce) {
       result = operand;
       return Status::ok();

@@ -332,7 +332,8 @@ private:
 
     AxisSet axes = atoms.of(comm.axes);
     result = operand;
-    bool isFlat = instruction.kind != InstructionKind::AllReduce &&
+    bool goesRound = instruction.kind == InstructionKind::Permute;
+    bool isFlat = instruction.kind != InstructionKind::AllReduce && !goesRound &&
                   comm.dim == program::Communication::flatDim;
     if (isFlat && instruction.kind == InstructionKind::AllGather &&
         ((operand.flat ^ axes) & ~operand.uniform))
@@ -357,9 +358,9 @@ private:
                       "its operand is the same along " + atoms.toString(same) +
                           ": no shards or partial sums to put together");
     bool staysCut = instruction.kind == InstructionKind::ReduceScatter ||
-                    instruction.kind == InstructionKind::AllToAll;
+                    instruction.kind == InstructionKind::AllToAll || goesRound;
     result.differs = staysCut ? operand.differs | axes : operand.differs & ~axes;
-    result.uniform = operand.uniform & ~axes;
+    result.uniform = goesRound ? operand.uniform : operand.uniform & ~axes;
     return Status::ok();
   }
 

@@ -123,6 +123,9 @@ const std::vector<OpCase> &differentiableCases() {
        "scale = 0.5 : f64, causal = false"},
       {"attention", "2x2x3x4xf32, 2x1x5x4xf32, 2x1x5x6xf32", "2x2x3x6xf32, 2x2x3xf32, 2x2x3xf32",
        "scale = 0.5 : f64, causal = true, left = 1 : i64"},
+      {"attention", "2x2x3x4xf32, 2x1x4x4xf32, 2x1x4x6xf32, 3xi64, 4xi64",
+       "2x2x3x6xf32, 2x2x3xf32, 2x2x3xf32",
+       "scale = 0.5 : f64, causal = true, left = 2 : i64, placed = true"},
       {"attention", "2x4x3x5xf32, 2x2x4x5xf32, 2x2x4x6xf32, 2x4xi1",
        "2x4x3x6xf32, 2x4x3xf32, 2x4x3xf32", "scale = 0.4 : f64, causal = true, key_mask = true"},
       {"attention", "3x1x2x4xf32, 3x1x2x4xf32, 3x1x2x4xf32, 3x2xi1",
@@ -256,6 +259,11 @@ const std::vector<OpCase> &compositeCases() {
          "scale = 0.5 : f64, causal = false, dropout = 0.25 : f64, drops_out = true, "
          "dropout_seed = 3 : i64, dropout_key = 17 : i64",
          true},
+        {"attention_grad",
+         "2x2x3x4xf32, 2x2x3x4xf32, 2x1x4x4xf32, 2x1x4x4xf32, 2x2x3x4xf32, 2x2x3xf32, 2x2x3xf32, "
+         "3xi64, 4xi64",
+         "2x2x3x4xf32, 2x1x4x4xf32, 2x1x4x4xf32",
+         "scale = 0.5 : f64, causal = true, left = 1 : i64, placed = true", true},
         {"attention", "1x2x3x4xbf16, 1x1x3x4xbf16, 1x1x3x4xbf16",
          "1x2x3x4xbf16, 1x2x3xf32, 1x2x3xf32", "scale = 0.5 : f64, causal = true"},
         {"cross_entropy_grad", "2x3x4xf32, 2x3xi64, 2x3xf32, 2x3xf32, 2x3xf32", "2x3x4xf32",

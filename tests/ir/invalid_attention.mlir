@@ -87,3 +87,21 @@ func.func @attention_grad_c1(%q: tensor<1x2x3x4xf32>, %s: tensor<1x2x3xf32>, %wr
   "tbc.attention_grad"(%q, %q, %q, %q, %q, %s, %wrong) {scale = 1.0 : f64, causal = false} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x4xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>)
   return
 }
+
+// -----
+
+func.func @attention_c4_places(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x5x4xf32>, %i: tensor<3xi64>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has a mask of type 'tensor<3xi64>', expected integers of shape [5]}}
+  "tbc.attention"(%q, %k, %k, %i, %i) {scale = 1.0 : f64, causal = true, placed = true} : (tensor<1x2x3x4xf32>, tensor<1x2x5x4xf32>, tensor<1x2x5x4xf32>, tensor<3xi64>, tensor<3xi64>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_merge_c1(%o: tensor<1x2x3x4xf32>, %m: tensor<1x2x3xf32>, %wrong: tensor<1x2x4xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{merges 'tensor<1x2x3x4xf32>' with 'tensor<1x2x3xf32>' and 'tensor<1x2x3xf32>' with 'tensor<1x2x3x4xf32>', 'tensor<1x2x3xf32>' and 'tensor<1x2x4xf32>'}}
+  "tbc.attention_merge"(%o, %m, %m, %o, %m, %wrong) : (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x4xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}

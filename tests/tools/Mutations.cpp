@@ -97,6 +97,8 @@ private:
       visitShards(place, instruction);
     if (instruction.kind == InstructionKind::AllToAll)
       visitExchange(place, instruction);
+    if (instruction.kind == InstructionKind::Permute)
+      visitPermute(place, instruction);
     if (instruction.kind == InstructionKind::Recv)
       visitRecv(place, instruction);
     if (instruction.kind == InstructionKind::Kernel)
@@ -120,6 +122,18 @@ private:
       add("wrong axis", place,
           [place, other](Program &m) { place.instruction(m).comm.axes = other; });
     }
+  }
+
+  /// Blocks of a ring: a stale one, one of the rank after next, and one that went the other way.
+  void visitPermute(Place place, const Instruction &instruction) {
+    add("block not passed on", place, [place](Program &m) { bypass(m, place); });
+    add("block passed twice", place, [place](Program &m) { repeatCollective(m, place); });
+    int64_t passes = program::groupSize(instruction.comm.axes) - 1;
+    if (passes > 2)
+      add("block passed the wrong way", place, [place, passes](Program &m) {
+        for (int64_t i = 1; i < passes; ++i)
+          repeatCollective(m, place);
+      });
   }
 
   /// What all ranks sum up is summed up by those of each stage alone.

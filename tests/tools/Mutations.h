@@ -21,7 +21,8 @@ struct Mutant {
 /// Every place in `program` where one of the known kinds of miscompile can be planted: a collective
 /// dropped, doubled, over the wrong axis or with the wrong reduction; a missing 1/N; a gradient not
 /// accumulated; a parameter that keeps its old value; swapped operands, swapped residuals, swapped
-/// messages; shards joined in the wrong order; a slice that is off by one.
+/// messages; shards joined in the wrong order; a slice that is off by one; blocks of
+/// a ring that are stale or come the wrong way.
 std::vector<Mutant> enumerateMutants(const program::Program &program);
 
 } // namespace tbc::test

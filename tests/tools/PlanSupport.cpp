@@ -42,6 +42,8 @@ Result<planner::Plan> makePlan(const Model &model, const PlanRequest &request) {
   if (request.virtualStages > 0)
     pins.virtualStages = request.virtualStages;
   pins.placement = request.placement;
+  pins.context = request.context;
+  pins.sequenceOrder = request.sequenceOrder;
   planner::Job job;
   job.modelHash = model.step->model.hash;
   job.stepHash = model.step->hash;

@@ -34,6 +34,8 @@ struct PlanRequest {
   int64_t globalBatch = 8;
   int64_t virtualStages = 0; // 0: open
   std::string placement = "";
+  std::string context = "";
+  std::string sequenceOrder = "";
 };
 
 /// The planner's answer on the preset for this machine.

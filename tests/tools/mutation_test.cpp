@@ -146,6 +146,13 @@ void tryMutants(const Case &testCase, Tally &tally) {
   }
 }
 
+test::PlanRequest withContext(const char *mesh, const char *form, const char *order) {
+  test::PlanRequest request{mesh};
+  request.context = form;
+  request.sequenceOrder = order;
+  return request;
+}
+
 TEST(Mutation, EveryPlantedMiscompileIsCaught) {
   const Case cases[] = {
       {"tiny-mlp", {"dp=2", "zero1"}, 3},
@@ -157,6 +164,8 @@ TEST(Mutation, EveryPlantedMiscompileIsCaught) {
       {"tiny-llama", {"fsdp=2,tp=2", "auto", "", "selective"}, 2},
       {"tiny-resnet", {"dp=2"}, 2},
       {"tiny-mlp", {"pp=2,dp=2"}, 4, "fc1.weight"},
+      {"tiny-gpt2", withContext("cp=4", "ring", "zigzag"), 3},
+      {"tiny-llama", withContext("cp=2", "all-gather", "contiguous"), 2},
       {"gpt2", {"pp=2,fsdp=2,tp=2", "auto", "", "none", 1, 8}, 1},
       {"moe-8l", {"dp=2,ep=2"}, 2, nullptr, {{"capacity_factor", 0.75}}},
   };
@@ -174,7 +183,8 @@ TEST(Mutation, EveryPlantedMiscompileIsCaught) {
   EXPECT_GE(tally.byKind.size(), 12u);
   for (const char *kind :
        {"not reduced over stages", "overflow flag not reduced", "gradient not scaled",
-        "step not skipped", "exchanged with the wrong ranks", "router's weight left out"})
+        "step not skipped", "exchanged with the wrong ranks", "router's weight left out",
+        "block not passed on", "block passed twice", "block passed the wrong way"})
     EXPECT_GT(tally.byKind[kind], 0) << kind;
 }
 

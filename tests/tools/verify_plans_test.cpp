@@ -29,7 +29,8 @@ std::string describe(const driver::Comparison &line) {
 /// For the name that CTest shows.
 void PrintTo(const Case &testCase, std::ostream *out) {
   *out << testCase.model << " " << testCase.request.mesh << " " << testCase.request.strategy << " "
-       << testCase.request.schedule << " " << testCase.request.recompute;
+       << testCase.request.schedule << " " << testCase.request.recompute << " "
+       << testCase.request.context << " " << testCase.request.sequenceOrder;
 }
 
 class VerifyPlans : public testing::TestWithParam<Case> {};
@@ -85,6 +86,40 @@ void addSchedules(std::vector<Case> &cases) {
     }
 }
 
+/// Sequences split in every form and order, alone and beside each of the other axes; grouped heads
+/// and dropout among them.
+void addContexts(std::vector<Case> &cases) {
+  const char *others[] = {"dp=2,cp=2", "fsdp=2,cp=2", "cp=2,tp=2", "pp=2,cp=2"};
+  int number = 0;
+  auto add = [&](const char *model, const char *mesh, const char *form, const char *order) {
+    test::PlanRequest request{mesh};
+    request.context = form;
+    request.sequenceOrder = order;
+    cases.push_back({model, request, "sgd"});
+  };
+  for (const char *model : {"tiny-gpt2", "tiny-llama"})
+    for (const char *form : {"ring", "all-gather", "all-to-all"})
+      for (const char *order : {"contiguous", "zigzag"}) {
+        add(model, "cp=2", form, order);
+        add(model, others[number % 4], form, order);
+        add(model, others[(number + 1 + number / 4) % 4], form, order);
+        ++number;
+      }
+  for (const char *form : {"ring", "all-gather"})
+    for (const char *order : {"contiguous", "zigzag"}) {
+      add("tiny-gpt2", "cp=4", form, order);
+      add("gpt2-8l", "cp=4", form, order); // dropout
+      add("llama-8l", "cp=2,tp=2", form, order);
+    }
+  add("gpt2-8l", "dp=2,cp=2", "all-to-all", "zigzag");
+  // Every form of recomputation, and gradients that are kept in shards.
+  for (const char *recompute : {"selective", "full"}) {
+    test::PlanRequest request{"cp=2,fsdp=2", "auto", "", recompute};
+    request.context = "ring";
+    cases.push_back({"tiny-llama", request});
+  }
+}
+
 std::vector<Case> allCases() {
   std::vector<Case> cases;
   for (const char *model : {"tiny-mlp", "tiny-gpt2", "tiny-llama", "tiny-resnet"}) {
@@ -138,6 +173,7 @@ std::vector<Case> allCases() {
     cases.push_back({"packed-llama", {mesh}, "sgd", {}, "position_ids"});
   }
   addSchedules(cases);
+  addContexts(cases);
   cases.push_back({"gpt2-8l", {"dp=2,tp=2", "auto", "", "full"}, "sgd"});
   return cases;
 }
@@ -148,6 +184,8 @@ std::string caseName(const testing::TestParamInfo<Case> &info) {
                      "_" + request.schedule + "_" + request.recompute + "_" + info.param.optimizer;
   if (request.virtualStages > 0)
     name += "_x" + std::to_string(request.virtualStages) + request.placement;
+  if (!request.context.empty())
+    name += "_" + request.context + "_" + request.sequenceOrder;
   for (const auto &[setting, value] : info.param.settings)
     name += "_" + setting + "_" + std::to_string(value);
   for (char &c : name)

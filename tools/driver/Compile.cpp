@@ -33,6 +33,8 @@ static std::optional<CollectiveKind> collectiveKind(InstructionKind kind) {
     return CollectiveKind::AllToAll;
   case InstructionKind::Send:
     return CollectiveKind::Send;
+  case InstructionKind::Permute:
+    return CollectiveKind::Permute;
   case InstructionKind::Kernel:
   case InstructionKind::ShardSlice:
   case InstructionKind::Recv:
@@ -115,7 +117,8 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan) 
     setBatchSizes(function, plan.job.globalBatch, plan.microBatch * plan.mesh.dataRanks());
   DiagnosticCollector diagnostics(*step.train.getContext());
   PartitionInput input{step.train, step.update, *step.analysis,    step.step,
-                       graph,      assignment,  result.derivation, {}};
+                       graph,      assignment,  result.derivation, plan.zigzag ? plan.mesh.cp : 1,
+                       {}};
   FailureOr<PartitionedStep> partitioned = partitionStep(input);
   if (failed(partitioned) || failed(mlir::verify(*partitioned->module)))
     return diagnostics.error(ErrorCode::Other, "the step could not be partitioned");

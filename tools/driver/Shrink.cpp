@@ -136,7 +136,10 @@ Result<std::map<reshard::FactorId, int64_t>> Shrinker::unitsOfFactors() const {
       for (const reshard::AxisRef &axis : axes)
         if (int index = mesh.axisIndex(planned->assignment.mesh.axes[axis.axis].name); index >= 0)
           unit *= mesh.axes[index].size;
-      int64_t &known = units[planned->graph.ops[op].loops[loop].factor];
+      reshard::FactorId factor = planned->graph.ops[op].loops[loop].factor;
+      if (original.zigzag && factor == planned->graph.sequenceFactor)
+        unit *= 2; // every rank has two parts
+      int64_t &known = units[factor];
       known = std::max(known, unit);
     }
   return units;

@@ -12,6 +12,7 @@
 #include "passes/precision/LowerPrecision.h"
 #include "passes/raise/RaiseComposites.h"
 #include "passes/random/UseDropout.h"
+#include "passes/sequence/PlaceTokens.h"
 #include "runtime/abi/Sha256.h"
 #include "tools/driver/StepSettings.h"
 
@@ -84,7 +85,10 @@ static LogicalResult prepareModel(TrainingStep &result) {
     return failure();
   if (options.precision == "f16" && failed(lowerPrecision(model, FloatType::getF16(context))))
     return failure();
-  return useDropout(model, dropout.seed);
+  if (failed(useDropout(model, dropout.seed)))
+    return failure();
+  placeTokens(model);
+  return success();
 }
 
 /// From @model to @train and @update.

@@ -180,6 +180,10 @@ void addPlanCommand(CLI::App &app, const SetAction &setAction) {
   command->add_option("--context", options->pins.context, "Pin how attention is split over axis cp")
       ->check(CLI::IsMember({"ring", "all-gather", "all-to-all"}));
   command
+      ->add_option("--sequence-order", options->pins.sequenceOrder,
+                   "Pin how tokens are dealt out over axis cp")
+      ->check(CLI::IsMember({"contiguous", "zigzag"}));
+  command
       ->add_option("--placement", options->pins.placement,
                    "Pin where chunks lie: loop (round and round), v (there and back)")
       ->check(CLI::IsMember({"loop", "v"}));

@@ -76,6 +76,22 @@ TEST(OwnedIndices, EachSegmentItsShare) {
   EXPECT_THAT(ownedIndices(mesh, piece, {0, 2}), ElementsAre(4, 5, 10, 14));
 }
 
+TEST(OwnedIndices, ZigzagHasAnEarlyAndALatePart) {
+  // Of 8 parts of 2, rank 1 has parts 1 and 6.
+  Piece piece = wholePiece({16});
+  piece.dims[0][0][0] = {16, {tp}, 4};
+  ASSERT_EQ(whyInvalid(mesh, piece, {16}), "");
+  EXPECT_THAT(ownedIndices(mesh, piece, {0, 1}), ElementsAre(2, 3, 12, 13));
+  EXPECT_EQ(toString(mesh, piece), "[16~4@tp]");
+  // Whole, in that order.
+  piece.dims[0][0][0] = {4, {}, 2};
+  EXPECT_THAT(ownedIndices(mesh, piece, {0, 1}), ElementsAre(0, 3, 1, 2));
+  piece.dims[0][0][0].zigzag = 3;
+  EXPECT_THAT(whyInvalid(mesh, piece, {4}), HasSubstr("has no zigzag order of 3 ranks"));
+  piece.dims[0][0][0].zigzag = 0;
+  EXPECT_THAT(whyInvalid(mesh, piece, {4}), HasSubstr("has no zigzag order of 0 ranks"));
+}
+
 TEST(OwnedIndices, FlatChunksWithPadding) {
   // Rows over dp, then what is left (3 x 3) flat over tp: chunks of 3, 3, 3 and padding.
   Piece piece = wholePiece({6, 3});

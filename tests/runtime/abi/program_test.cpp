@@ -137,15 +137,28 @@ TEST(ProgramText, RoundTripKeepsTablesSubAxesAndEveryCollective) {
   most.axes = half.axes, most.reduce = ReduceKind::Max;
   stage.chunks[0].forward.instructions.push_back(
       {"m", InstructionKind::AllReduce, "", {}, most, {a}, {d}});
+  Communication ring;
+  ring.axes = half.axes;
+  stage.chunks[0].forward.instructions.push_back(
+      {"r", InstructionKind::Permute, "", {}, ring, {d}, {value({4, 8})}});
+  GlobalTensor tokens;
+  tokens.name = "tokens", tokens.role = Role::Input;
+  tokens.type = {kernels::DType::I64, {16}};
+  tokens.piece.dims = {{{{16, {{1, 1, 4}}, 4}}}};
+  program.tensors.push_back(tokens);
   ASSERT_TRUE(checkWellFormed(program)) << checkWellFormed(program).error().message;
+  EXPECT_THAT(show(program), testing::HasSubstr("permute"));
+  EXPECT_THAT(show(program), testing::HasSubstr("16~4@dp"));
 
   Result<Program> read = readProgram(writeProgram(program));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(writeProgram(*read), writeProgram(program));
+  EXPECT_EQ(read->tensors[0].piece, tokens.piece);
   const auto &instructions = read->stages[0].chunks[0].forward.instructions;
   EXPECT_EQ(instructions[1].comm.axes, half.axes);
   EXPECT_EQ(instructions[2].comm.splitSegments, exchange.splitSegments);
   EXPECT_EQ(instructions[3].comm.reduce, ReduceKind::Max);
+  EXPECT_EQ(instructions[4].kind, InstructionKind::Permute);
   EXPECT_EQ(read->schedule.table, program.schedule.table);
 }
 

@@ -274,6 +274,58 @@ TEST_P(AttentionTest, AQueryWithoutKeysGivesZero) {
     EXPECT_EQ(element, 0); // one key: p is constant
 }
 
+/// Attention to the keys block by block, in any order, is attention to all of them.
+TEST_P(AttentionTest, BlocksOfKeysMerge) {
+  const int64_t queries = 3, keys = 6, d = 2, e = 4;
+  Tensor q = random({1, 2, queries, d}, 40), k = random({1, 1, keys, d}, 41);
+  Tensor v = random({1, 1, keys, e}, 42), dout = random({1, 2, queries, e}, 43);
+  Shape oShape = {1, 2, queries, e}, rows = {1, 2, queries};
+  auto places = [](std::vector<int64_t> numbers) {
+    int64_t size = int64_t(numbers.size());
+    return Tensor(TensorType{DType::I64, {size}}, std::move(numbers));
+  };
+  Attrs attrs = {{"scale", 0.3}, {"causal", true}, {"placed", true}};
+  // The first query reads keys of the first block alone, the second none at all.
+  Tensor queryPlaces = places({1, -1, 5});
+  std::vector<Tensor> whole = kernel(
+      "attention", attrs, {q, k, v, queryPlaces, places({0, 1, 2, 3, 4, 5})}, {oShape, rows, rows});
+  std::vector<Tensor> wholeGrads =
+      kernel("attention_grad", attrs,
+             {dout, q, k, v, whole[0], whole[1], whole[2], queryPlaces, places({0, 1, 2, 3, 4, 5})},
+             {q.shape(), k.shape(), v.shape()});
+  auto block = [&](const Tensor &tensor, int64_t number) {
+    Shape shape = tensor.shape();
+    shape[2] = 2;
+    return run(arith, "slice", {{"dim", int64_t(2)}, {"offset", 2 * number}, {"size", int64_t(2)}},
+               {tensor}, type(shape));
+  };
+  std::vector<Tensor> sum;
+  Tensor dq;
+  for (int64_t number : {2, 0, 1}) {
+    Tensor keyPlaces = places({2 * number, 2 * number + 1});
+    std::vector<Tensor> part =
+        kernel("attention", attrs, {q, block(k, number), block(v, number), queryPlaces, keyPlaces},
+               {oShape, rows, rows});
+    sum = sum.empty()
+              ? part
+              : kernel("attention_merge", {}, {sum[0], sum[1], sum[2], part[0], part[1], part[2]},
+                       {oShape, rows, rows});
+    std::vector<Tensor> grads = kernel("attention_grad", attrs,
+                                       {dout, q, block(k, number), block(v, number), whole[0],
+                                        whole[1], whole[2], queryPlaces, keyPlaces},
+                                       {q.shape(), {1, 1, 2, d}, {1, 1, 2, e}});
+    same(grads[1], block(wholeGrads[1], number), "dk of a block");
+    same(grads[2], block(wholeGrads[2], number), "dv of a block");
+    dq = number == 2 ? grads[0] : kernel("add", {}, {dq, grads[0]}, {q.shape()})[0];
+  }
+  same(sum[0], whole[0], "o");
+  same(sum[1], whole[1], "m");
+  same(sum[2], whole[2], "l");
+  same(dq, wholeGrads[0], "dq");
+  for (int64_t i = e; i < 2 * e; ++i)
+    EXPECT_EQ(sum[0].toDoubles()[i], 0) << "of the query that reads nothing";
+}
+
 TEST_P(Composite, Rotary) {
   Shape shape = {2, 3, 4}, table = {3, 2};
   Tensor x = random(shape, 28), cos = random(table, 29), sin = random(table, 30);

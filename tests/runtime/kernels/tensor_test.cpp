@@ -245,6 +245,7 @@ TEST(Registry, IsComplete) {
                          "batch_norm_train",
                          "attention",
                          "attention_grad",
+                         "attention_merge",
                          "routed_experts",
                          "routed_experts_grad",
                          "dispatch",

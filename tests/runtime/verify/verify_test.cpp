@@ -448,6 +448,10 @@ TEST(Replicas, RejectsWhatWouldMakeThemDiffer) {
        options(),
        [](Program &p) { shortCircuit(p, 1, Kind::Update, "loss.sum"); },
        {"stage 1, slot \"loss\"", "differs between ranks along \"dp\""}},
+      {"partial sums of a row-parallel layer passed round instead of added",
+       options(),
+       [](Program &p) { at(p, 1, Kind::Forward, "fc3.sum").kind = InstructionKind::Permute; },
+       {"stage 1"}},
       {"partial sums of a row-parallel layer not added",
        options(),
        [](Program &p) { shortCircuit(p, 1, Kind::Forward, "fc3.sum"); },
@@ -465,6 +469,13 @@ TEST(Replicas, RejectsReductionsDoneTwice) {
        options(),
        [](Program &p) { doItTwice(p, 0, Kind::Forward, "fc1.sum"); },
        {"\"fc1.sum.again\", all_reduce", "the same along \"tp\""}},
+      {"passed round though all have the same",
+       options(),
+       [](Program &p) {
+         doItTwice(p, 0, Kind::Forward, "fc1.sum");
+         at(p, 0, Kind::Forward, "fc1.sum.again").kind = InstructionKind::Permute;
+       },
+       {"\"fc1.sum.again\", permute", "the same along \"tp\""}},
       {"of a value that is no partial sum",
        options(),
        [](Program &p) { at(p, 1, Kind::Update, "loss.sum").comm.axes.push_back({2, 1, 2}); },

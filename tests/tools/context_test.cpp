@@ -1,0 +1,142 @@
+//===- context_test.cpp - Sequences split over cp -----------------------------===//
+//
+// What each form of context parallelism communicates, from the shapes of the attentions alone; and
+// what is refused. That the results are those of the serial program is in verify_plans_test.cpp.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tests/tools/PlanSupport.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+using namespace tbc;
+using reshard::CollectiveCount;
+using reshard::CollectiveKind;
+using testing::HasSubstr;
+
+namespace {
+
+constexpr int64_t floatBytes = 4;
+
+struct Traffic {
+  int64_t bytes = 0, count = 0; // per step
+  bool operator==(const Traffic &o) const { return bytes == o.bytes && count == o.count; }
+};
+void PrintTo(const Traffic &traffic, std::ostream *out) {
+  *out << traffic.count << " of " << traffic.bytes << " bytes in all";
+}
+using Traffics = std::map<CollectiveKind, Traffic>;
+
+/// What the attentions of `graph` say to each other per step, with one sample per micro-batch.
+Traffics closedForm(const reshard::Graph &graph, const std::string &form, int64_t ranks,
+                    int64_t microBatches) {
+  Traffics expected;
+  auto add = [&](CollectiveKind kind, int64_t bytes, int64_t count) {
+    expected[kind].bytes += bytes * count * microBatches;
+    expected[kind].count += count * microBatches;
+  };
+  for (const reshard::GraphOp &op : graph.ops) {
+    if (op.kind != "attention")
+      continue;
+    auto bytesOf = [&](int value) { // of one sample
+      std::vector<int64_t> shape = graph.values[value].layout.shape();
+      return shape[1] * shape[2] * shape[3] * floatBytes;
+    };
+    // What is only another way to read a value is made again in backward, and then moved again.
+    auto isView = [&](int index) { return index >= 0 && graph.ops[index].kernelClass == "none"; };
+    auto again = [&](int operand) {
+      return isView(graph.values[op.operands[operand]].producer) ? 1 : 0;
+    };
+    for (int operand : {1, 2}) { // keys and values
+      int64_t whole = bytesOf(op.operands[operand]);
+      if (form == "ring") {
+        // Round in forward, round again in backward, and their gradients round and home.
+        add(CollectiveKind::Permute, whole / ranks, 2 * (ranks - 1) + ranks);
+      } else if (form == "all-gather") {
+        add(CollectiveKind::AllGather, whole, 1 + again(operand));
+        add(CollectiveKind::ReduceScatter, whole, 1);
+      } else { // and their gradients back
+        add(CollectiveKind::AllToAll, whole / ranks, 2 + again(operand));
+      }
+    }
+    if (form == "all-to-all") {
+      const std::vector<int> &users = graph.values[op.results[0]].users;
+      bool isRead = std::any_of(users.begin(), users.end(), isView);
+      add(CollectiveKind::AllToAll, bytesOf(op.operands[0]) / ranks, 2 + again(0));
+      add(CollectiveKind::AllToAll, bytesOf(op.results[0]) / ranks, isRead ? 3 : 2);
+    }
+  }
+  return expected;
+}
+
+struct Case {
+  const char *model, *form, *order;
+  int64_t ranks;
+};
+
+void PrintTo(const Case &c, std::ostream *out) {
+  *out << c.model << " " << c.form << " " << c.order << " " << c.ranks;
+}
+
+test::PlanRequest requestOf(const Case &c) {
+  test::PlanRequest request;
+  request.mesh = "cp=" + std::to_string(c.ranks);
+  request.context = c.form;
+  request.sequenceOrder = c.order;
+  return request;
+}
+
+class ContextTraffic : public testing::TestWithParam<Case> {};
+
+TEST_P(ContextTraffic, IsTheClosedForm) {
+  test::Model model = test::loadModel(GetParam().model);
+  auto plan = test::makePlan(model, requestOf(GetParam()));
+  ASSERT_TRUE(plan) << plan.error().message;
+  auto compiled = driver::compilePlan(*model.step, *plan);
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  Traffics actual;
+  for (const CollectiveCount &line : driver::countInstructions(compiled->program)) {
+    EXPECT_EQ(line.axes, "cp");
+    if (line.kind == CollectiveKind::AllReduce) // gradients, loss
+      continue;
+    actual[line.kind].bytes += line.bytes * line.count;
+    actual[line.kind].count += line.count;
+  }
+  EXPECT_EQ(actual, closedForm(model.step->step.graph, GetParam().form, GetParam().ranks,
+                               plan->accumulation));
+}
+
+const Case cases[] = {
+    {"tiny-gpt2", "ring", "contiguous", 2},       {"tiny-gpt2", "ring", "zigzag", 4},
+    {"tiny-gpt2", "all-gather", "contiguous", 4}, {"tiny-gpt2", "all-to-all", "zigzag", 2},
+    {"tiny-llama", "ring", "zigzag", 2},          {"tiny-llama", "all-gather", "zigzag", 2},
+    {"tiny-llama", "all-to-all", "contiguous", 2}};
+
+INSTANTIATE_TEST_SUITE_P(Forms, ContextTraffic, testing::ValuesIn(cases));
+
+/// The message with which a plan is refused.
+std::string refusal(const char *model, const test::PlanRequest &request,
+                    const std::string &kept = "") {
+  test::Model loaded = test::loadModel(model, "adamw", {}, kept);
+  auto plan = test::makePlan(loaded, request);
+  return plan ? "not refused" : plan.error().message;
+}
+
+TEST(ContextErrors, SayWhatCannotBeSplit) {
+  EXPECT_THAT(refusal("tiny-resnet", {"cp=2"}), HasSubstr("no sequence dim of their own"));
+  EXPECT_THAT(refusal("tiny-gpt2", {"cp=3"}),
+              HasSubstr("the sequence has 8 tokens, which do not divide by 3"));
+  EXPECT_THAT(refusal("tiny-gpt2", requestOf({"", "all-to-all", "", 8})),
+              HasSubstr("has no loop beside the sequence, such as heads, that divides by 8"));
+  EXPECT_THAT(refusal("tiny-gpt2", requestOf({"", "ring", "zigzag", 8})),
+              HasSubstr("do not divide by twice 8"));
+  // Padding that leaves a row of BERT without keys makes it read all of them.
+  EXPECT_THAT(refusal("masked-bert", requestOf({"", "ring", "", 2}), "attention_mask"),
+              HasSubstr("cannot take the sequence block by block"));
+}
+
+} // namespace
