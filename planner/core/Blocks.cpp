@@ -75,8 +75,11 @@ std::vector<BlockRow> blockRows(const Graph &graph, const PlannedStep &step, con
   std::vector<BlockRow> rows;
   for (const Block &block : foldBlocks(graph)) {
     BlockRow row;
-    int second = block.count > 1 ? block.first + block.length : block.first;
-    row.name = commonName(graph.ops[block.first].id, graph.ops[second].id);
+    int named = block.first; // numbers that are made for an op have no name of their own
+    while (named + 1 < block.first + block.length && graph.ops[named].generator)
+      ++named;
+    int second = block.count > 1 ? named + block.length : named;
+    row.name = commonName(graph.ops[named].id, graph.ops[second].id);
     row.count = block.count;
     row.ops = block.length;
     row.split = splitText(step, block);

@@ -68,11 +68,15 @@ static void preferSimple(std::vector<ExactCandidate> &exact) {
   std::rotate(exact.begin(), exact.begin() + best, exact.begin() + best + 1);
 }
 
-/// Looks at context parallelism beside the best of what has none: where a micro-batch of one sample
-/// is still slow or large. Their bounds hold for these too, as nothing else about the mesh is new.
+/// Looks at context parallelism beside the best of what has none, where that is not near its bound
+/// anyhow: the bounds hold for these too, as nothing else about their meshes is new.
 static void addContexts(Searcher &searcher, bool refine, Exploration &exploration,
                         std::vector<Candidate> &winners) {
   constexpr size_t mostMeshes = 4;
+  constexpr double worthwhile = 1.05;
+  if (!winners.empty() && winners[0].feasible &&
+      winners[0].seconds <= worthwhile * exploration.lowerBoundSeconds)
+    return;
   std::vector<Candidate> found;
   for (size_t i = 0; i < winners.size() && i < mostMeshes; ++i)
     for (Candidate &candidate : searcher.withContext(winners[i])) {

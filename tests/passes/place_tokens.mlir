@@ -1,0 +1,58 @@
+// RUN: tbc-opt %s --tbc-place-tokens --split-input-file | FileCheck %s
+// Ops for which it matters where a token stands read its place.
+
+// CHECK-LABEL: func @window
+// CHECK-SAME:    (%[[X:.*]]: tensor<2x1x4x3xf32>
+// CHECK:         %[[I:.*]] = tbc.iota
+// CHECK-SAME:      -> tensor<4xi64>
+// CHECK:         tbc.attention %[[X]], %[[X]], %[[X]], %[[I]], %[[I]] {
+// CHECK-SAME:      hidden_rows = "zero"
+// CHECK-SAME:      placed = true
+func.func @window(%x: tensor<2x1x4x3xf32> {tbc.sequence_dim = 2 : i64}) -> tensor<2x1x4x3xf32> {
+  %o, %m, %l = tbc.attention %x, %x, %x {scale = 1.0 : f64, causal = true, hidden_rows = "mean"} : (tensor<2x1x4x3xf32>, tensor<2x1x4x3xf32>, tensor<2x1x4x3xf32>) -> (tensor<2x1x4x3xf32>, tensor<2x1x4xf32>, tensor<2x1x4xf32>)
+  return %o : tensor<2x1x4x3xf32>
+}
+
+// -----
+// The last queries go with the last keys.
+// CHECK-LABEL: func @fewer_queries
+// CHECK:         %[[K:.*]] = tbc.iota
+// CHECK:         %[[Q:.*]] = tbc.add
+// CHECK:         tbc.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[Q]], %[[K]]
+func.func @fewer_queries(%q: tensor<2x1x2x3xf32> {tbc.sequence_dim = 2 : i64}, %k: tensor<2x1x4x3xf32>) -> tensor<2x1x2x3xf32> {
+  %o, %m, %l = tbc.attention %q, %k, %k {scale = 1.0 : f64, causal = true} : (tensor<2x1x2x3xf32>, tensor<2x1x4x3xf32>, tensor<2x1x4x3xf32>) -> (tensor<2x1x2x3xf32>, tensor<2x1x2xf32>, tensor<2x1x2xf32>)
+  return %o : tensor<2x1x2x3xf32>
+}
+
+// -----
+// Without a window every key is read wherever it stands, and without masks no row is hidden.
+// CHECK-LABEL: func @no_window
+// CHECK-NOT:     tbc.iota
+// CHECK:         hidden_rows = "zero"
+func.func @no_window(%x: tensor<2x1x4x3xf32> {tbc.sequence_dim = 2 : i64}) -> tensor<2x1x4x3xf32> {
+  %o, %m, %l = tbc.attention %x, %x, %x {scale = 1.0 : f64, causal = false, hidden_rows = "mean"} : (tensor<2x1x4x3xf32>, tensor<2x1x4x3xf32>, tensor<2x1x4x3xf32>) -> (tensor<2x1x4x3xf32>, tensor<2x1x4xf32>, tensor<2x1x4xf32>)
+  return %o : tensor<2x1x4x3xf32>
+}
+
+// -----
+// No input has tokens: images stay as they are.
+// CHECK-LABEL: func @no_tokens
+// CHECK-NOT:     tbc.iota
+func.func @no_tokens(%x: tensor<2x1x4x3xf32>) -> tensor<2x1x4x3xf32> {
+  %o, %m, %l = tbc.attention %x, %x, %x {scale = 1.0 : f64, causal = true} : (tensor<2x1x4x3xf32>, tensor<2x1x4x3xf32>, tensor<2x1x4x3xf32>) -> (tensor<2x1x4x3xf32>, tensor<2x1x4xf32>, tensor<2x1x4xf32>)
+  return %o : tensor<2x1x4x3xf32>
+}
+
+// -----
+// The first entries of a table, and all of one that has as many as there are tokens, are looked up.
+// CHECK-LABEL: func @tables
+// CHECK-SAME:    %[[LONG:.*]]: tensor<8xf32> {{.*}} %[[SHORT:.*]]: tensor<4xf32>
+// CHECK-DAG:     tbc.gather %[[LONG]], %{{.*}} {dim = 0 : i64
+// CHECK-DAG:     tbc.gather %[[SHORT]], %{{.*}} {dim = 0 : i64
+// CHECK-NOT:     tbc.slice
+func.func @tables(%x: tensor<4xf32> {tbc.sequence_dim = 0 : i64}, %long: tensor<8xf32> {tbc.role = "param"}, %short: tensor<4xf32> {tbc.role = "param"}) -> tensor<4xf32> {
+  %first = tbc.slice %long {dim = 0 : i64, offset = 0 : i64, size = 4 : i64} : (tensor<8xf32>) -> tensor<4xf32>
+  %y = tbc.add %x, %first : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %z = tbc.add %y, %short : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %z : tensor<4xf32>
+}
