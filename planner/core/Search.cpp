@@ -303,6 +303,10 @@ public:
       add("zero", zeroName(chosen.zero.zero, chosen.zero.keepGathered),
           pins.zero.has_value() || pins.strategy != "auto" || !pins.mesh.empty(),
           [&](const Candidate &c) { return c.mesh == chosen.mesh && !(c.zero == chosen.zero); });
+    if (plan.mesh.cp > 1)
+      add("context", name(chosen.context), !pins.context.empty(), [&](const Candidate &c) {
+        return c.mesh == chosen.mesh && c.zero == chosen.zero && c.context != chosen.context;
+      });
     add("micro-batch", std::to_string(plan.microBatch), pins.microBatch.has_value(),
         [&](const Candidate &c) {
           return c.mesh == chosen.mesh && c.zero == chosen.zero &&
@@ -355,6 +359,8 @@ private:
       return toString(c.mesh);
     if (decision == "zero")
       return zeroName(c.zero.zero, c.zero.keepGathered);
+    if (decision == "context")
+      return name(c.context);
     if (decision == "micro-batch")
       return "micro-batch " + std::to_string(c.microBatch);
     if (decision == "schedule") {

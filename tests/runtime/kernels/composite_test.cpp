@@ -274,6 +274,28 @@ TEST_P(AttentionTest, AQueryWithoutKeysGivesZero) {
     EXPECT_EQ(element, 0); // one key: p is constant
 }
 
+TEST_P(AttentionTest, PlacesInOrderAreTheWindow) {
+  Tensor q = random({1, 2, 3, 2}, 50), k = random({1, 1, 5, 2}, 51), v = random({1, 1, 5, 4}, 52);
+  Tensor dout = random({1, 2, 3, 4}, 53);
+  std::vector<Shape> shapes = {{1, 2, 3, 4}, {1, 2, 3}, {1, 2, 3}};
+  std::vector<Shape> gradShapes = {q.shape(), k.shape(), v.shape()};
+  Attrs window = {{"scale", 0.3}, {"causal", true}, {"left", int64_t(1)}}, placed = window;
+  placed.set("placed", true);
+  // The last queries go with the last keys; where both begin does not matter.
+  Tensor queries(TensorType{DType::I64, {3}}, std::vector<int64_t>{12, 13, 14});
+  Tensor keys(TensorType{DType::I64, {5}}, std::vector<int64_t>{10, 11, 12, 13, 14});
+  std::vector<Tensor> a = kernel("attention", window, {q, k, v}, shapes);
+  std::vector<Tensor> b = kernel("attention", placed, {q, k, v, queries, keys}, shapes);
+  std::vector<Tensor> da =
+      kernel("attention_grad", window, {dout, q, k, v, a[0], a[1], a[2]}, gradShapes);
+  std::vector<Tensor> db = kernel("attention_grad", placed,
+                                  {dout, q, k, v, b[0], b[1], b[2], queries, keys}, gradShapes);
+  for (size_t i = 0; i < 3; ++i) {
+    same(b[i], a[i], "result " + std::to_string(i));
+    same(db[i], da[i], "gradient " + std::to_string(i));
+  }
+}
+
 /// Attention to the keys block by block, in any order, is attention to all of them.
 TEST_P(AttentionTest, BlocksOfKeysMerge) {
   const int64_t queries = 3, keys = 6, d = 2, e = 4;
