@@ -129,6 +129,8 @@ std::vector<Case> someCases() {
   cases.push_back({"tiny-gpt2", request("fsdp=2,pp=2"), "adamw", {}, "bf16"});
   cases.push_back(
       {"tiny-llama", request("dp=2,pp=2"), "sgd", {{"momentum", 0.9}, {"clip_value", 0.1}}});
+  cases.push_back({"moe-8l", request("ep=2"), "sgd"});
+  cases.push_back({"moe-8l", request("dp=2,ep=2,pp=2"), "adamw"});
   for (const char *placement : {"loop", "v"}) {
     Case c{"gpt2-8l", request("pp=2", "auto", placement[0] == 'v' ? "zero-bubble" : "interleaved")};
     c.request.virtualStages = 2;
