@@ -145,6 +145,12 @@ std::vector<SweepRow> makeRows() {
                                                             {"unet-8l", "no sequence"}};
   add("sp", {"tp=2"}, splitSequence, withoutTokens);
   add("sp with dp", {"dp=2,tp=2"}, splitSequence, withoutTokens);
+  const std::map<std::string, std::string> withoutExperts = {{"gpt2-8l", "no routed experts"},
+                                                             {"llama-8l", "no routed experts"},
+                                                             {"resnet-8b", "no routed experts"},
+                                                             {"unet-8l", "no routed experts"}};
+  for (const char *mesh : {"ep=2", "ep=4", "dp=2,ep=2", "fsdp=2,ep=2", "ep=2,tp=2"})
+    add(mesh, {mesh}, nullptr, withoutExperts);
   struct Schedule {
     const char *name;
     int64_t virtualStages;
