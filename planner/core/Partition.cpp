@@ -118,4 +118,73 @@ std::optional<std::vector<int>> StageCutter::cutWithin(
   return run(int(inFlight.size()), lowestOf);
 }
 
+/// Chunk after chunk, the best ends first.
+class StageCutter::Together {
+public:
+  Together(const StageCutter &cutter, const std::vector<int> &chunkStage, double limitBytes,
+           const std::function<double(const std::vector<Span> &)> &bytes, int maxTries)
+      : cutter(cutter), chunkStage(chunkStage), limitBytes(limitBytes), bytes(bytes),
+        triesLeft(maxTries), last(int(cutter.positions.size()) - 1),
+        held(*std::max_element(chunkStage.begin(), chunkStage.end()) + 1) {}
+
+  std::optional<std::vector<int>> run() {
+    int numChunks = int(chunkStage.size());
+    if (numChunks > last)
+      return std::nullopt;
+    // rest[c][i]: the longest of chunks c and up if they begin at position i, memory aside.
+    rest.assign(size_t(numChunks) + 1, std::vector<double>(size_t(last) + 1, infinity));
+    rest[numChunks][last] = 0;
+    for (int c = numChunks; c-- > 0;)
+      for (int i = c == 0 ? 0 : 1; i < last; ++i)
+        for (int j = i + 1; j <= last; ++j)
+          rest[c][i] = std::min(rest[c][i], std::max(cutter.at(i, j), rest[c + 1][j]));
+    search(0, 0, 0);
+    return best.empty() ? std::nullopt : std::optional(best);
+  }
+
+private:
+  void search(int chunk, int i, double longest) {
+    if (chunk == int(chunkStage.size())) {
+      best = firstOps;
+      bestSeconds = longest;
+      return;
+    }
+    std::vector<std::pair<double, int>> ends; // by the least that they lead to
+    for (int j = i + 1; j <= last; ++j)
+      if (double least = std::max({longest, cutter.at(i, j), rest[chunk + 1][j]});
+          least < bestSeconds)
+        ends.push_back({least, j});
+    std::sort(ends.begin(), ends.end());
+    firstOps.push_back(cutter.positions[i]);
+    std::vector<Span> &spans = held[chunkStage[chunk]];
+    for (auto [least, j] : ends) {
+      if (least >= bestSeconds || triesLeft-- <= 0)
+        break;
+      spans.push_back({chunk, cutter.positions[i], cutter.positions[j]});
+      if (bytes(spans) <= limitBytes)
+        search(chunk + 1, j, std::max(longest, cutter.at(i, j)));
+      spans.pop_back();
+    }
+    firstOps.pop_back();
+  }
+
+  const StageCutter &cutter;
+  const std::vector<int> &chunkStage;
+  const double limitBytes;
+  const std::function<double(const std::vector<Span> &)> &bytes;
+  int triesLeft;
+  const int last;
+  std::vector<std::vector<Span>> held; // by stage
+  std::vector<std::vector<double>> rest;
+  std::vector<int> firstOps, best;
+  double bestSeconds = infinity;
+};
+
+std::optional<std::vector<int>>
+StageCutter::cutTogether(const std::vector<int> &chunkStage, double limitBytes,
+                         const std::function<double(const std::vector<Span> &)> &bytes,
+                         int maxTries) const {
+  return Together(*this, chunkStage, limitBytes, bytes, maxTries).run();
+}
+
 } // namespace tbc::planner

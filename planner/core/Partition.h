@@ -35,7 +35,20 @@ public:
   cutWithin(const std::vector<schedule::InFlight> &inFlight, double limitBytes,
             const std::function<double(int, int, const schedule::InFlight &)> &bytes) const;
 
+  /// The same where stages hold several chunks, at most `limitBytes` together: `bytes(spans)` is
+  /// what the stage holds of the chunks of it that have been cut, {chunk, first, last} each, and
+  /// grows with each of them. A search by depth that keeps the best it has found when it has asked
+  /// for bytes `maxTries` times; exact if it ends before.
+  struct Span {
+    int chunk, first, last;
+  };
+  std::optional<std::vector<int>>
+  cutTogether(const std::vector<int> &chunkStage, double limitBytes,
+              const std::function<double(const std::vector<Span> &)> &bytes, int maxTries) const;
+
 private:
+  class Together;
+
   /// `lowest(s)`: by position, the first one from which stage s may reach it; null: any.
   std::optional<std::vector<int>>
   run(int numStages, const std::function<const std::vector<int> *(int)> &lowest) const;

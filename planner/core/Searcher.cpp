@@ -338,8 +338,8 @@ double Searcher::stageBytes(const Candidate &candidate, const Mix &mix, const Da
 /// Enough places for each chunk to end near where it should.
 static int cutBuckets(int64_t chunks) { return int(std::clamp<int64_t>(chunks * 6, 48, 256)); }
 
-/// Chunks of equal time if they fit, else, with one per stage, the best cut that fits, else the
-/// former again.
+/// Chunks of equal time if they fit, else the best cut that fits and is found, else the former
+/// again.
 std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const Profile &profile,
                                               const DataMode &mode) {
   int64_t pp = candidate.mesh.pp, numChunks = pp * candidate.schedule.chunksPerStage;
@@ -361,24 +361,40 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
   even.firstOps = *balanced;
   for (int64_t s = 0; s < pp; ++s)
     fits &= stageBytes(even, profile, mode, int(s)) <= double(limitBytes);
-  if (fits || numChunks > pp)
+  if (fits)
     return balanced;
-  std::vector<schedule::InFlight> inFlight;
-  for (const std::vector<schedule::InFlight> &stage : inFlightOf(candidate))
-    inFlight.push_back(stage[0]);
+  const std::vector<std::vector<schedule::InFlight>> &kept = inFlightOf(candidate);
   // All stages together hold no less than one would that keeps what the emptiest of them keeps.
-  schedule::InFlight least = inFlight[0];
-  for (const schedule::InFlight &stage : inFlight) {
-    least.forward = std::min(least.forward, stage.forward);
-    least.untilWeight = std::min(least.untilWeight, stage.untilWeight);
-    least.weight = std::min(least.weight, stage.weight);
-  }
+  schedule::InFlight least = kept[0][0];
+  for (const std::vector<schedule::InFlight> &stage : kept)
+    for (const schedule::InFlight &chunk : stage) {
+      least.forward = std::min(least.forward, chunk.forward);
+      least.untilWeight = std::min(least.untilWeight, chunk.untilWeight);
+      least.weight = std::min(least.weight, chunk.weight);
+    }
   double together = profiledBytes(profile, {{0, profile.numForward, profile.numForward, least}},
                                   mode, job, cluster);
   if (together + double(pp - 1) * double(cluster.contextBytes) > double(pp) * double(limitBytes))
     return balanced;
-  auto bytes = [&](int first, int last, const schedule::InFlight &kept) {
-    return profiledBytes(profile, {{first, last, last, kept}}, mode, job, cluster);
+  if (numChunks > pp) {
+    std::vector<int> chunkStage = candidate.schedule.chunkStage(pp);
+    auto bytes = [&](const std::vector<StageCutter::Span> &spans) {
+      std::vector<ChunkRange> chunks;
+      for (const StageCutter::Span &span : spans)
+        chunks.push_back(
+            {span.first, span.last, span.last, kept[chunkStage[span.chunk]][chunks.size()]});
+      return profiledBytes(profile, chunks, mode, job, cluster);
+    };
+    constexpr int maxTries = 2000; // some milliseconds
+    std::optional<std::vector<int>> within =
+        cutter->cutTogether(chunkStage, double(limitBytes), bytes, maxTries);
+    return within ? within : balanced;
+  }
+  std::vector<schedule::InFlight> inFlight;
+  for (const std::vector<schedule::InFlight> &stage : kept)
+    inFlight.push_back(stage[0]);
+  auto bytes = [&](int first, int last, const schedule::InFlight &of) {
+    return profiledBytes(profile, {{first, last, last, of}}, mode, job, cluster);
   };
   std::optional<std::vector<int>> within = cutter->cutWithin(inFlight, double(limitBytes), bytes);
   return within ? within : balanced;

@@ -1,0 +1,135 @@
+//===- PartitionTest.cpp - Where pipeline stages are cut ---------------------===//
+
+#include "planner/core/Partition.h"
+#include "runtime/schedule/Schedule.h"
+
+#include "gtest/gtest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+
+namespace tbc::planner {
+namespace {
+
+/// Ops of random length and weight, sends of random size, any op the first of a stage.
+struct RandomOrder {
+  explicit RandomOrder(unsigned seed, int numOps) : random(seed) {
+    profile.numForward = numOps;
+    profile.sums.resize(size_t(numOps) + 1);
+    profile.stageMayBegin.assign(size_t(numOps), true);
+    for (int op = 0; op < numOps; ++op) {
+      RangeSums one;
+      one.forward = double(1 + random() % 20);
+      weight.push_back(double(1 + random() % 20));
+      profile.sums[op + 1] = profile.sums[op];
+      profile.sums[op + 1] += one;
+      profile.crossingBytes.push_back(double(random() % 4));
+    }
+  }
+  StageCutter cutter() const {
+    return StageCutter(profile, cutPositions(profile, 0), [](double bytes) { return bytes; });
+  }
+  double weigh(int first, int last) const {
+    return std::accumulate(weight.begin() + first, weight.begin() + last, 0.0);
+  }
+  /// Of chunk c, which keeps 1 + c % 3 times as much.
+  double bytes(const std::vector<StageCutter::Span> &spans) const {
+    double sum = 0;
+    for (const StageCutter::Span &span : spans)
+      sum += weigh(span.first, span.last) * (1 + span.chunk % 3);
+    return sum;
+  }
+  double seconds(const std::vector<int> &firstOps) const {
+    double longest = 0;
+    for (size_t c = 0; c < firstOps.size(); ++c) {
+      int first = firstOps[c],
+          last = c + 1 < firstOps.size() ? firstOps[c + 1] : profile.numForward;
+      double own = profile.sums[last].forward - profile.sums[first].forward;
+      own += first > 0 ? profile.crossingBytes[first - 1] : 0;
+      own += last < profile.numForward ? profile.crossingBytes[last - 1] : 0;
+      longest = std::max(longest, own);
+    }
+    return longest;
+  }
+  bool fits(const std::vector<int> &firstOps, const std::vector<int> &chunkStage,
+            double limit) const {
+    for (int stage : chunkStage) {
+      std::vector<StageCutter::Span> spans;
+      for (size_t c = 0; c < firstOps.size(); ++c)
+        if (chunkStage[c] == stage)
+          spans.push_back({int(c), firstOps[c],
+                           c + 1 < firstOps.size() ? firstOps[c + 1] : profile.numForward});
+      if (bytes(spans) > limit)
+        return false;
+    }
+    return true;
+  }
+  /// The shortest of all cuts that fit; infinite if there is none.
+  double best(std::vector<int> firstOps, const std::vector<int> &chunkStage, double limit) const {
+    if (firstOps.size() == chunkStage.size())
+      return fits(firstOps, chunkStage, limit) ? seconds(firstOps)
+                                               : std::numeric_limits<double>::infinity();
+    double shortest = std::numeric_limits<double>::infinity();
+    for (int next = firstOps.back() + 1; next < profile.numForward; ++next) {
+      firstOps.push_back(next);
+      shortest = std::min(shortest, best(firstOps, chunkStage, limit));
+      firstOps.pop_back();
+    }
+    return shortest;
+  }
+
+  std::mt19937 random;
+  Profile profile;
+  std::vector<double> weight;
+};
+
+TEST(Partition, SeveralChunksPerStageAreCutAsByBruteForce) {
+  int feasible = 0, infeasible = 0, bound = 0;
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    RandomOrder order(seed, 9 + int(seed % 4));
+    std::vector<int> chunkStage =
+        (seed % 2 ? schedule::Pipeline::loop(2, 2) : schedule::Pipeline::vee(2, 2)).chunkStage;
+    if (seed % 5 == 0)
+      chunkStage = {1, 0, 0, 1, 1};
+    double whole = order.weigh(0, order.profile.numForward);
+    double limit = whole * (0.6 + 0.1 * double(seed % 7));
+    double expected = order.best({0}, chunkStage, limit);
+    StageCutter cutter = order.cutter();
+    auto bytes = [&](const std::vector<StageCutter::Span> &spans) { return order.bytes(spans); };
+    auto cut = cutter.cutTogether(chunkStage, limit, bytes, 1 << 20);
+    ASSERT_EQ(bool(cut), std::isfinite(expected)) << "seed " << seed;
+    ++(cut ? feasible : infeasible);
+    if (!cut)
+      continue;
+    EXPECT_EQ(order.seconds(*cut), expected) << "seed " << seed;
+    EXPECT_TRUE(order.fits(*cut, chunkStage, limit)) << "seed " << seed;
+    auto free = cutter.cut(int(chunkStage.size()));
+    ASSERT_TRUE(free);
+    bound += order.seconds(*free) < expected;
+  }
+  // Else the limit would be no matter.
+  EXPECT_GT(feasible, 30);
+  EXPECT_GT(infeasible, 30);
+  EXPECT_GT(bound, 30);
+}
+
+TEST(Partition, SearchForChunksEndsInTime) {
+  RandomOrder order(7, 60);
+  std::vector<int> chunkStage = schedule::Pipeline::loop(8, 2).chunkStage;
+  int asked = 0;
+  auto bytes = [&](const std::vector<StageCutter::Span> &spans) {
+    ++asked;
+    return order.bytes(spans);
+  };
+  double limit = order.weigh(0, 60) * 2 / 8 * 1.2;
+  auto cut = order.cutter().cutTogether(chunkStage, limit, bytes, 500);
+  EXPECT_LE(asked, 500);
+  if (cut)
+    EXPECT_TRUE(order.fits(*cut, chunkStage, limit));
+}
+
+} // namespace
+} // namespace tbc::planner
