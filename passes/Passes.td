@@ -68,7 +68,7 @@ def UseDropoutPass : Pass<"tbc-use-dropout", "mlir::func::FuncOp"> {
 }
 
 def PlaceTokensPass : Pass<"tbc-place-tokens", "mlir::func::FuncOp"> {
-  let summary = "Gives attention windows and position tables the places of tokens, so that sequences can be split";
+  let summary = "Gives attention windows the places of tokens, so that sequences can be split";
   let dependentDialects = ["::tbc::TbcDialect"];
 }
 

@@ -3,8 +3,6 @@
 #include "passes/sequence/PlaceTokens.h"
 
 #include "ir/Attention.h"
-#include "ir/Contraction.h"
-#include "ir/FactorAnalysis.h"
 #include "ir/Formula.h"
 #include "ir/Movement.h"
 #include "ir/Tbc.h"
@@ -40,75 +38,12 @@ static void place(AttentionOp attention) {
   attention.setPlaced(true);
 }
 
-/// Whether the dim is the tokens of a sample and nothing else.
-static bool isTokens(const reshard::DimLayout &dim, reshard::FactorId tokens) {
-  return dim.segments.size() == 1 &&
-         llvm::all_of(dim.segments[0].factors,
-                      [&](const reshard::Factor &f) { return f.id == tokens || f.size == 1; }) &&
-         llvm::any_of(dim.segments[0].factors,
-                      [&](const reshard::Factor &f) { return f.id == tokens; });
-}
-
-/// The entries of dim `dim` of `table` from `offset` on.
-static Value lookUp(OpBuilder &builder, Location loc, Value table, int64_t dim, int64_t offset,
-                    int64_t size) {
-  Formula f{builder, loc};
-  Value places = f.make<IotaOp>(RankedTensorType::get({size}, builder.getI64Type()), 0);
-  if (offset != 0)
-    places = f.add(places, f.number(places, double(offset)));
-  return f.make<GatherOp>(table, places, dim);
-}
-
-/// The parameter that `value` is, perhaps moved around or cast.
-static BlockArgument parameterBehind(func::FuncOp model, Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (op->getNumOperands() != 1)
-      return {};
-    value = op->getOperand(0);
-  }
-  auto arg = cast<BlockArgument>(value);
-  auto role = model.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
-  return role && role.getValue() == "param" ? arg : BlockArgument();
-}
-
-/// Tables of which the first entries are cut out, and those that have just as many as there are
-/// tokens.
-static void lookUpTables(func::FuncOp model) {
-  FactorAnalysis analysis(model);
-  if (!analysis.sequenceFactor())
-    return;
-  reshard::FactorId tokens = *analysis.sequenceFactor();
-  for (BlockArgument arg : model.getArguments())
-    for (int64_t dim = 0;
-         arg == parameterBehind(model, arg) && !arg.use_empty() && dim < tensorType(arg).getRank();
-         ++dim)
-      if (isTokens(analysis.dimLayout(arg, dim), tokens)) {
-        OpBuilder builder = OpBuilder::atBlockBegin(&model.getBody().front());
-        Value entries = lookUp(builder, arg.getLoc(), arg, dim, 0, tensorType(arg).getDimSize(dim));
-        arg.replaceAllUsesExcept(entries, entries.getDefiningOp());
-        break;
-      }
-  for (auto slice : llvm::make_early_inc_range(model.getOps<SliceOp>())) {
-    int64_t dim = slice.getDim();
-    if (!parameterBehind(model, slice.getInput()) ||
-        !isTokens(analysis.dimLayout(slice.getResult(), dim), tokens))
-      continue;
-    OpBuilder builder(slice);
-    Value entries =
-        lookUp(builder, slice.getLoc(), slice.getInput(), dim, slice.getOffset(), slice.getSize());
-    entries.getDefiningOp()->setDiscardableAttrs(slice->getDiscardableAttrDictionary());
-    slice.getResult().replaceAllUsesWith(entries);
-    slice.erase();
-  }
-}
-
 void placeTokens(func::FuncOp model) {
   bool hasTokens = false;
   for (unsigned i = 0; i < model.getNumArguments(); ++i)
     hasTokens |= bool(model.getArgAttr(i, kSequenceDimAttr));
   if (!hasTokens)
     return;
-  lookUpTables(model);
   for (auto attention : llvm::make_early_inc_range(model.getOps<AttentionOp>())) {
     // A window that is not placed leaves every query a key.
     if (!attention.getKeyMask() && !attention.getSegments() && !attention.getOrdered() &&

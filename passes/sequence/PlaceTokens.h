@@ -9,10 +9,8 @@ namespace tbc {
 
 /// Makes ops for which it matters where a token stands in its sequence read that from vectors of
 /// indices, so that they mean the same for a part of a sequence in any order; if an input of
-/// `model` has a dim of tokens:
-/// - Attention with a window has the places of its queries and keys as operands. Where no query can
-///   be left without a key, `hidden_rows` becomes zero, which says so.
-/// - What is cut from a parameter with an entry for every place is looked up there.
+/// `model` has a dim of tokens: attention with a window has the places of its queries and keys as
+/// operands. Where no query can be left without a key, `hidden_rows` becomes zero, which says so.
 void placeTokens(mlir::func::FuncOp model);
 
 } // namespace tbc

@@ -42,17 +42,3 @@ func.func @no_tokens(%x: tensor<2x1x4x3xf32>) -> tensor<2x1x4x3xf32> {
   %o, %m, %l = tbc.attention %x, %x, %x {scale = 1.0 : f64, causal = true} : (tensor<2x1x4x3xf32>, tensor<2x1x4x3xf32>, tensor<2x1x4x3xf32>) -> (tensor<2x1x4x3xf32>, tensor<2x1x4xf32>, tensor<2x1x4xf32>)
   return %o : tensor<2x1x4x3xf32>
 }
-
-// -----
-// The first entries of a table, and all of one that has as many as there are tokens, are looked up.
-// CHECK-LABEL: func @tables
-// CHECK-SAME:    %[[LONG:.*]]: tensor<8xf32> {{.*}} %[[SHORT:.*]]: tensor<4xf32>
-// CHECK-DAG:     tbc.gather %[[LONG]], %{{.*}} {dim = 0 : i64
-// CHECK-DAG:     tbc.gather %[[SHORT]], %{{.*}} {dim = 0 : i64
-// CHECK-NOT:     tbc.slice
-func.func @tables(%x: tensor<4xf32> {tbc.sequence_dim = 0 : i64}, %long: tensor<8xf32> {tbc.role = "param"}, %short: tensor<4xf32> {tbc.role = "param"}) -> tensor<4xf32> {
-  %first = tbc.slice %long {dim = 0 : i64, offset = 0 : i64, size = 4 : i64} : (tensor<8xf32>) -> tensor<4xf32>
-  %y = tbc.add %x, %first : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-  %z = tbc.add %y, %short : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-  return %z : tensor<4xf32>
-}

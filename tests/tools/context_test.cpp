@@ -111,8 +111,8 @@ TEST_P(ContextTraffic, IsTheClosedForm) {
 }
 
 const Case cases[] = {
-    {"tiny-gpt2", "ring", "contiguous", 2},       {"tiny-gpt2", "ring", "zigzag", 4},
-    {"tiny-gpt2", "all-gather", "contiguous", 4}, {"tiny-gpt2", "all-to-all", "zigzag", 2},
+    {"tiny-gpt2", "ring", "contiguous", 2},       {"tiny-gpt2", "ring", "contiguous", 4},
+    {"tiny-gpt2", "all-gather", "contiguous", 4}, {"tiny-gpt2", "all-to-all", "contiguous", 2},
     {"tiny-llama", "ring", "zigzag", 2},          {"tiny-llama", "all-gather", "zigzag", 2},
     {"tiny-llama", "all-to-all", "contiguous", 2}};
 
@@ -134,6 +134,8 @@ TEST(ContextErrors, SayWhatCannotBeSplit) {
               HasSubstr("has no loop beside the sequence, such as heads, that divides by 8"));
   EXPECT_THAT(refusal("tiny-gpt2", requestOf({"", "ring", "zigzag", 8})),
               HasSubstr("do not divide by twice 8"));
+  EXPECT_THAT(refusal("tiny-gpt2", requestOf({"", "ring", "zigzag", 2})),
+              HasSubstr("has an entry for every place of the sequence"));
   // Padding that leaves a row of BERT without keys makes it read all of them.
   EXPECT_THAT(refusal("masked-bert", requestOf({"", "ring", "", 2}), "attention_mask"),
               HasSubstr("cannot take the sequence block by block"));

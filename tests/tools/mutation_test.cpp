@@ -164,7 +164,7 @@ TEST(Mutation, EveryPlantedMiscompileIsCaught) {
       {"tiny-llama", {"fsdp=2,tp=2", "auto", "", "selective"}, 2},
       {"tiny-resnet", {"dp=2"}, 2},
       {"tiny-mlp", {"pp=2,dp=2"}, 4, "fc1.weight"},
-      {"tiny-gpt2", withContext("cp=4", "ring", "zigzag"), 3},
+      {"tiny-llama", withContext("cp=4", "ring", "zigzag"), 3},
       {"tiny-llama", withContext("cp=2", "all-gather", "contiguous"), 2},
       {"gpt2", {"pp=2,fsdp=2,tp=2", "auto", "", "none", 1, 8}, 1},
       {"moe-8l", {"dp=2,ep=2"}, 2, nullptr, {{"capacity_factor", 0.75}}},

@@ -100,6 +100,9 @@ void addContexts(std::vector<Case> &cases) {
   for (const char *model : {"tiny-gpt2", "tiny-llama"})
     for (const char *form : {"ring", "all-gather", "all-to-all"})
       for (const char *order : {"contiguous", "zigzag"}) {
+        // A table with a row for every place keeps the original order.
+        if (model == std::string("tiny-gpt2") && order == std::string("zigzag"))
+          continue;
         add(model, "cp=2", form, order);
         add(model, others[number % 4], form, order);
         add(model, others[(number + 1 + number / 4) % 4], form, order);
@@ -107,11 +110,12 @@ void addContexts(std::vector<Case> &cases) {
       }
   for (const char *form : {"ring", "all-gather"})
     for (const char *order : {"contiguous", "zigzag"}) {
-      add("tiny-gpt2", "cp=4", form, order);
-      add("gpt2-8l", "cp=4", form, order); // dropout
+      add("tiny-llama", "cp=4", form, order);
       add("llama-8l", "cp=2,tp=2", form, order);
     }
-  add("gpt2-8l", "dp=2,cp=2", "all-to-all", "zigzag");
+  for (const char *form : {"ring", "all-gather"})
+    add("gpt2-8l", "cp=4", form, "contiguous"); // dropout
+  add("gpt2-8l", "dp=2,cp=2", "all-to-all", "contiguous");
   // Every form of recomputation, and gradients that are kept in shards.
   for (const char *recompute : {"selective", "full"}) {
     test::PlanRequest request{"cp=2,fsdp=2", "auto", "", recompute};
