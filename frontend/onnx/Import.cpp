@@ -5,6 +5,7 @@
 #include "frontend/onnx/Batch.h"
 #include "frontend/onnx/Bindings.h"
 #include "frontend/onnx/ExternalData.h"
+#include "frontend/onnx/ModulePath.h"
 #include "frontend/onnx/NodeContext.h"
 #include "frontend/onnx/Parameters.h"
 #include "frontend/onnx/Selection.h"
@@ -99,6 +100,7 @@ private:
     if (--usesLeft[name] == 0)
       values.erase(name);
   }
+  Location locationOf(const GraphNode &node, const std::string &suffix);
   void importNode(const GraphNode &node);
   std::vector<Value> runBody(const Body &body, const std::vector<Value> &arguments,
                              const std::string &suffix);
@@ -234,16 +236,24 @@ const Value &GraphImporter::valueOf(const std::string &name) {
   return it->second;
 }
 
+/// The node's name, inside the module that it is in where the file tells that.
+Location GraphImporter::locationOf(const GraphNode &node, const std::string &suffix) {
+  Location inside = builder.getUnknownLoc();
+  if (std::string module = modulePath(node); !module.empty())
+    inside = NameLoc::get(builder.getStringAttr(module));
+  return NameLoc::get(builder.getStringAttr(node.name + suffix), inside);
+}
+
 void GraphImporter::importNode(const GraphNode &node) {
   std::vector<const Value *> inputs;
   for (const std::string &name : node.proto->input())
     inputs.push_back(name.empty() ? nullptr : &valueOf(name));
-  emitter->setNode(node.name + suffix);
+  emitter->setLocation(locationOf(node, suffix));
   NodeContext context(
       model, node, *emitter, std::move(inputs),
       [&](const Body &body, const std::vector<Value> &arguments, const std::string &suffix) {
         std::vector<Value> results = runBody(body, arguments, suffix);
-        emitter->setNode(node.name + this->suffix);
+        emitter->setLocation(locationOf(node, this->suffix));
         return results;
       });
   const OpImporter *importer = findImporter(node.proto->domain(), node.proto->op_type());

@@ -42,7 +42,8 @@ class LossAttacher {
 public:
   LossAttacher(func::FuncOp train, const LossOptions &options)
       : train(train), options(options), builder(train.getContext()),
-        loc(NameLoc::get(builder.getStringAttr("loss"))) {}
+        loc(NameLoc::get(builder.getStringAttr("loss"),
+                         NameLoc::get(builder.getStringAttr("loss")))) {}
 
   LogicalResult run();
 

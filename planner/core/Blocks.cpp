@@ -1,5 +1,6 @@
 //===- Blocks.cpp - The layer table ----------------------------------------===//
 
+#include "planner/core/BlockNames.h"
 #include "planner/core/Evaluate.h"
 #include "planner/core/Explore.h"
 #include "planner/core/Fold.h"
@@ -12,18 +13,6 @@
 using namespace tbc::reshard;
 
 namespace tbc::planner {
-
-/// What `a` and `b` have in common, with a star where they differ.
-static std::string commonName(const std::string &a, const std::string &b) {
-  if (a == b)
-    return a;
-  size_t prefix = 0, suffix = 0, shorter = std::min(a.size(), b.size());
-  while (prefix < shorter && a[prefix] == b[prefix])
-    ++prefix;
-  while (suffix < shorter - prefix && a[a.size() - 1 - suffix] == b[b.size() - 1 - suffix])
-    ++suffix;
-  return a.substr(0, prefix) + "*" + a.substr(a.size() - suffix);
-}
 
 /// How the ops of one repeat split over tp: by a loop that is in the result (column) or one that is
 /// summed away (row); and how many of them are split by experts.
@@ -51,7 +40,17 @@ static std::string splitText(const PlannedStep &step, const Block &block) {
   return text.empty() ? "batch" : text + " of " + std::to_string(block.length) + " ops";
 }
 
-std::vector<BlockRow> blockRows(const Graph &graph, const PlannedStep &step, const Plan &plan) {
+/// Every repeat as a block of its own.
+static std::vector<Block> unfolded(const std::vector<Block> &blocks) {
+  std::vector<Block> result;
+  for (const Block &block : blocks)
+    for (int repeat = 0; repeat < block.count; ++repeat)
+      result.push_back({block.first + repeat * block.length, block.length, 1});
+  return result;
+}
+
+std::vector<BlockRow> blockRows(const Graph &graph, const PlannedStep &step, const Plan &plan,
+                                bool folded) {
   Derivation derivation = derive(step.graph, step.assignment);
   OpSeconds seconds = opSeconds(step.graph, step.assignment, derivation, plan.cluster);
   std::vector<int> anchors = forwardAnchors(step.graph);
@@ -73,13 +72,17 @@ std::vector<BlockRow> blockRows(const Graph &graph, const PlannedStep &step, con
   }
 
   std::vector<BlockRow> rows;
-  for (const Block &block : foldBlocks(graph)) {
+  BlockNames names(graph, plan.job);
+  for (const Block &block : folded ? foldBlocks(graph) : unfolded(foldBlocks(graph))) {
     BlockRow row;
     int named = block.first; // numbers that are made for an op have no name of their own
     while (named + 1 < block.first + block.length && graph.ops[named].generator)
       ++named;
-    int second = block.count > 1 ? named + block.length : named;
-    row.name = commonName(graph.ops[named].id, graph.ops[second].id);
+    row.name = names.modulesOf(block);
+    row.firstOp = BlockNames::common(graph.ops[named].id,
+                                     graph.ops[named + (block.count - 1) * block.length].id);
+    if (row.name.empty())
+      row.name = row.firstOp;
     row.count = block.count;
     row.ops = block.length;
     row.split = splitText(step, block);

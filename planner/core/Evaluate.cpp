@@ -142,9 +142,8 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
   return chunks;
 }
 
-/// One execution of a counted collective, priced by kind, group and size.
-static double countedSeconds(const NetworkCost &network, const Mesh &mesh,
-                             const CollectiveCount &count) {
+double collectiveSeconds(const NetworkCost &network, const Mesh &mesh,
+                         const CollectiveCount &count) {
   if (count.kind == CollectiveKind::Send)
     return network.seconds(count.kind, network.stageGroupShape({count.stage, count.stage + 1}),
                            double(count.bytes));
@@ -202,7 +201,8 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan) {
 
   NetworkCost network(cluster, step.assignment.mesh, step.assignment.pipelineAxis);
   for (const CollectiveCount &count : countCollectives(step.graph, step.assignment, derivation))
-    prediction.collectives.push_back({count, countedSeconds(network, step.assignment.mesh, count)});
+    prediction.collectives.push_back(
+        {count, collectiveSeconds(network, step.assignment.mesh, count)});
   return prediction;
 }
 

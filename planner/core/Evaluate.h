@@ -3,6 +3,7 @@
 #ifndef TBC_PLANNER_CORE_EVALUATE_H
 #define TBC_PLANNER_CORE_EVALUATE_H
 
+#include "planner/core/Cost.h"
 #include "planner/core/Memory.h"
 #include "planner/core/Plan.h"
 #include "planner/core/Time.h"
@@ -36,6 +37,10 @@ double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t
 std::vector<StageSeconds> chunkSeconds(const PlannedStep &step,
                                        const reshard::Derivation &derivation, const Job &job,
                                        const Cluster &cluster);
+
+/// One execution of a counted collective, priced by kind, group and size.
+double collectiveSeconds(const NetworkCost &network, const reshard::Mesh &mesh,
+                         const reshard::CollectiveCount &count);
 
 /// Everything predicted about one plan, exactly: derives the step and prices all of it.
 Prediction predictStep(const PlannedStep &step, const Plan &plan);

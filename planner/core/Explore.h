@@ -26,7 +26,7 @@ struct Exploration {
 /// Scores what bounds do not exclude, then derives the `top` best of different configurations
 /// exactly, and more while the next might still be better or nothing fits yet.
 Result<Exploration> explore(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
-                            const Pins &pins, int top);
+                            const Pins &pins, int top, const Progress &progress = {});
 
 /// Why nothing fits and what would change that. `exploration` has no exact candidate that fits.
 Error explainInfeasible(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
@@ -39,9 +39,14 @@ std::string splitAxesName(const MeshShape &mesh);
 /// e.g. "ZeRO-1", "SHARD_GRAD_OP", "no ZeRO".
 std::string zeroName(int zero, bool keepGathered);
 
-/// The blocks of the layer table of `plan`, priced on the step it was applied to.
+/// The blocks of the layer table of `plan`, priced on the step it was applied to: repeated ones
+/// once, or if not `folded` every repeat by itself.
 std::vector<BlockRow> blockRows(const reshard::Graph &graph, const PlannedStep &step,
-                                const Plan &plan);
+                                const Plan &plan, bool folded = true);
+
+/// The modules in which the ops `ids` are, or where the graph has none for one, its id.
+std::vector<std::string> stageNames(const reshard::Graph &graph, const Job &job,
+                                    const std::vector<std::string> &ids);
 
 /// The kinds of forward ops that `step` does not split over tp, where they are a twentieth of the
 /// FLOPs or more: one line each, for people.

@@ -1,6 +1,7 @@
 //===- Pins.cpp - What the user's decisions leave open ---------------------===//
 
 #include "planner/core/Pins.h"
+#include "planner/core/Conditions.h"
 #include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
@@ -120,6 +121,10 @@ Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts) {
   if (job.globalBatch < 1 || job.globalBatch > (int64_t(1) << 40))
     return usage("--batch " + std::to_string(job.globalBatch) + ": must be between 1 and 2^40");
   Space space(job, pins, experts);
+  // Asked for by name, all blocks recompute, not as few as fit.
+  for (const Condition &condition : pins.conditions)
+    if (condition.decision == "recompute" && !condition.isForbidden)
+      space.pins.recompute = condition.value;
   if (Status status = space.readMesh(); !status)
     return status.error();
   if (Status status = space.checkStrategy(); !status)
@@ -279,6 +284,14 @@ std::vector<int> ScheduleChoice::chunkStage(int64_t stages) const {
   return make(int(stages), chunksPerStage).chunkStage;
 }
 
+bool Space::tensorAxisIsPinned() const {
+  bool isAsked =
+      std::any_of(pins.conditions.begin(), pins.conditions.end(), [](const Condition &c) {
+        return c.decision == "tp" && c.value != "1" && !c.isForbidden;
+      });
+  return pinned.tp > 1 || pins.strategy == "tp" || isAsked;
+}
+
 bool Space::allowed(const MeshShape &mesh) const {
   const std::string &strategy = pins.strategy;
   int axes = mesh.numAxes();
@@ -302,6 +315,13 @@ bool Space::allowed(const MeshShape &mesh) const {
   return (free ? mesh.tokenRanks() > 1 : mesh.dp == n) || n == 1;
 }
 
+/// The entries of `all` that `keep` holds of.
+template <typename T, typename Keep> static std::vector<T> filtered(std::vector<T> all, Keep keep) {
+  all.erase(std::remove_if(all.begin(), all.end(), [&](const T &x) { return !keep(x); }),
+            all.end());
+  return all;
+}
+
 std::vector<MeshShape> Space::meshes(int64_t devices) const {
   if (meshIsPinned())
     return {pinned};
@@ -316,13 +336,41 @@ std::vector<MeshShape> Space::meshes(int64_t devices) const {
           mesh.fsdp = devices / pp / tp / ep / dp;
           mesh.ep = ep;
           mesh.tp = tp;
-          if (allowed(mesh))
+          if (allowed(mesh) && meets(pins.conditions, mesh))
             meshes.push_back(mesh);
         }
   return meshes;
 }
 
 std::vector<ZeroChoice> Space::zeroChoices(const MeshShape &mesh) const {
+  return filtered(allZeroChoices(mesh), [&](const ZeroChoice &choice) {
+    return meets(pins.conditions, "zero", zeroWord(choice));
+  });
+}
+
+std::vector<int64_t> Space::microBatches(const MeshShape &mesh, int64_t batch) const {
+  return filtered(allMicroBatches(mesh, batch), [&](int64_t microBatch) {
+    return meets(pins.conditions, "micro-batch", std::to_string(microBatch));
+  });
+}
+
+std::vector<std::string> Space::recomputeModes() const {
+  std::vector<std::string> modes = {"none", "selective", "full"};
+  if (recompute != "auto")
+    modes = {recompute};
+  return filtered(std::move(modes), [&](const std::string &mode) {
+    return meets(pins.conditions, "recompute", mode);
+  });
+}
+
+std::vector<ScheduleChoice> Space::schedules(const MeshShape &mesh) const {
+  return filtered(allSchedules(mesh), [&](const ScheduleChoice &choice) {
+    return meets(pins.conditions, "schedule", choice.schedule) &&
+           meets(pins.conditions, "virtual-stages", std::to_string(choice.chunksPerStage));
+  });
+}
+
+std::vector<ZeroChoice> Space::allZeroChoices(const MeshShape &mesh) const {
   if (mesh.tokenRanks() == 1)
     return {{0, false}};
   bool keep = pins.strategy == "shard-grad-op";
@@ -346,7 +394,7 @@ std::vector<ZeroChoice> Space::zeroChoices(const MeshShape &mesh) const {
   return {{0, false}, {1, false}, {2, false}};
 }
 
-std::vector<int64_t> Space::microBatches(const MeshShape &mesh, int64_t batch) const {
+std::vector<int64_t> Space::allMicroBatches(const MeshShape &mesh, int64_t batch) const {
   if (batch % mesh.dataRanks() != 0)
     return {};
   int64_t share = batch / mesh.dataRanks();
@@ -377,13 +425,7 @@ Status Space::readRecompute() {
   return Status();
 }
 
-std::vector<std::string> Space::recomputeModes() const {
-  if (recompute != "auto")
-    return {recompute};
-  return {"none", "selective", "full"};
-}
-
-std::vector<ScheduleChoice> Space::schedules(const MeshShape &mesh) const {
+std::vector<ScheduleChoice> Space::allSchedules(const MeshShape &mesh) const {
   if (mesh.pp == 1)
     return {{"none"}};
   bool isOpen = pins.schedule.empty();

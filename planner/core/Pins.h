@@ -60,7 +60,7 @@ public:
   bool isZigzag() const { return pins.sequenceOrder == "zigzag"; }
   bool meshIsPinned() const { return !pins.mesh.empty(); }
   /// Whether the user asked for tensor parallelism by name.
-  bool tensorAxisIsPinned() const { return pinned.tp > 1 || pins.strategy == "tp"; }
+  bool tensorAxisIsPinned() const;
   const MeshShape &pinnedMesh() const { return pinned; }
 
 private:
@@ -71,6 +71,10 @@ private:
   Status checkSchedule() const;
   Status readRecompute();
   Status checkContext() const;
+  // Before conditions.
+  std::vector<ZeroChoice> allZeroChoices(const MeshShape &mesh) const;
+  std::vector<int64_t> allMicroBatches(const MeshShape &mesh, int64_t batch) const;
+  std::vector<ScheduleChoice> allSchedules(const MeshShape &mesh) const;
 
   Job job;
   Pins pins;

@@ -12,10 +12,13 @@
 
 #include <array>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace tbc::planner {
+
+struct ModelNames;
 
 /// What is to be trained, apart from the graph.
 struct Job {
@@ -33,6 +36,9 @@ struct Job {
   int64_t globalBatch = 1;     // samples per step
   bool batchIsDefault = false; // then it may be rounded up to fit the mesh
   int64_t sequence = 0;        // tokens per sample, 0 where the model has none
+
+  /// For people; may be null.
+  std::shared_ptr<const ModelNames> names;
 
   /// Bytes of optimizer state per parameter element.
   int64_t stateBytesPerElement() const;
@@ -172,7 +178,8 @@ struct Reason {
 
 /// A repeated part of the graph, for the layer table.
 struct BlockRow {
-  std::string name; // of its first op, without what differs between repeats
+  std::string name;    // modules of the model, a star where repeats differ; else as firstOp
+  std::string firstOp; // id, a star where repeats differ
   int64_t count = 1;
   int64_t ops = 0;
   int64_t parameters = 0;    // elements, of one repeat
@@ -201,6 +208,8 @@ struct Plan {
   /// The id of the first forward op of each chunk, in the order of the forward ops; the first entry
   /// is the first op of all. Without virtual stages a chunk is a stage.
   std::vector<std::string> stages;
+  /// For people: the modules in which they begin; none, or as many as `stages`.
+  std::vector<std::string> stageNames;
   std::string recompute = "none";        // none, selective, full
   std::vector<std::string> recomputeOps; // forward ops whose results are not kept
 

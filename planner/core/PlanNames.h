@@ -7,6 +7,9 @@
 
 namespace tbc::planner {
 
+/// Of plan.json: a tbc reads plans of its own version.
+constexpr int planVersion = 3;
+
 inline const char *name(Origin origin) {
   switch (origin) {
   case Origin::Pinned:

@@ -173,7 +173,7 @@ public:
   Plan read(const Json &json) {
     Object root(json, "", problem);
     root.word("format", {"tbc-plan"});
-    root.integer("version", 2, 2);
+    root.integer("version", planVersion, planVersion);
     readModel(root);
     readJob(root);
     readCluster(root);
@@ -188,6 +188,7 @@ public:
     if (plan.mesh.cp > 1 || root.has("sequence_order"))
       plan.zigzag = root.word("sequence_order", {"contiguous", "zigzag"}) == "zigzag";
     plan.stages = root.texts("stages");
+    plan.stageNames = root.texts("stage_names");
     readStrategies(root);
     readParameters(root);
     {
@@ -488,6 +489,7 @@ private:
       Object object(item, path, problem);
       BlockRow row;
       row.name = object.text("name");
+      row.firstOp = object.text("first_op");
       row.count = object.integer("count", 1, maxCount);
       row.ops = object.integer("ops", 0, maxCount);
       row.parameters = object.integer("parameters", 0, maxBytes);
@@ -551,6 +553,8 @@ private:
     if (int64_t(plan.stages.size()) != plan.numChunks())
       problem.report("stages", plan.chunkStage.empty() ? "must have one entry per pipeline stage"
                                                        : "must have one entry per chunk");
+    if (!plan.stageNames.empty() && plan.stageNames.size() != plan.stages.size())
+      problem.report("stage_names", "must have as many entries as \"stages\", or none");
   }
 
   Plan plan;
@@ -572,10 +576,11 @@ Result<Plan> readPlan(const std::string &text, const std::string &source) {
   // Only a number is printed: anything else may be as long, or as deep, as the file.
   const Json version =
       json.contains("version") && json["version"].is_number() ? json["version"] : Json();
-  if (version != 2)
+  if (version != planVersion)
     return Error{ErrorCode::Usage, source + ": key \"version\" is " +
                                        (version.is_null() ? "not a number" : version.dump()) +
-                                       ", but this tbc reads version 2; plan again"};
+                                       ", but this tbc reads version " +
+                                       std::to_string(planVersion) + "; plan again"};
   Reader reader;
   Plan plan = reader.read(json);
   if (!reader.problem.text.empty())

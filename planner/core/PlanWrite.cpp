@@ -131,6 +131,7 @@ static Json alternativeJson(const Alternative &other) {
 
 static Json blockJson(const BlockRow &row) {
   return {{"name", row.name},
+          {"first_op", row.firstOp},
           {"count", row.count},
           {"ops", row.ops},
           {"parameters", row.parameters},
@@ -164,7 +165,7 @@ std::string writePlan(const Plan &plan) {
                        {"text", reason.text}});
   Json json = {
       {"format", "tbc-plan"},
-      {"version", 2},
+      {"version", planVersion},
       {"model",
        {{"path", plan.job.modelPath},
         {"hash", plan.job.modelHash},
@@ -178,6 +179,7 @@ std::string writePlan(const Plan &plan) {
       {"accumulation", plan.accumulation},
       {"schedule", plan.schedule},
       {"stages", plan.stages},
+      {"stage_names", plan.stageNames},
       {"strategies", strategies},
       {"parameters", {{"default", parameterJson(plan.parameterDefault)}, {"overrides", overrides}}},
       {"recompute", {{"mode", plan.recompute}, {"ops", compressIds(plan.recomputeOps)}}},

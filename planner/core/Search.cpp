@@ -153,7 +153,7 @@ static Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &gra
 }
 
 Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
-                            const Pins &pins, int top) {
+                            const Pins &pins, int top, const Progress &progress) {
   Result<Space> space = Space::make(job, pins, commonExperts(graph));
   if (!space)
     return space.error();
@@ -171,6 +171,10 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   if (candidates.empty() && !searcher.refusedSchedule().empty())
     return Error{ErrorCode::Usage,
                  searcher.refusedSchedule() + "; choose --batch and --micro-batch accordingly"};
+  if (candidates.empty() && !pins.conditions.empty())
+    return Error{ErrorCode::Usage, "no configuration of " + std::to_string(job.gpus) +
+                                       " devices and --batch " + std::to_string(job.globalBatch) +
+                                       " is " + toString(pins.conditions)};
   if (candidates.empty())
     return Error{
         ErrorCode::Usage,
@@ -189,7 +193,10 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   exploration.evaluations = int64_t(candidates.size());
   std::map<decltype(groupOf(candidates[0])), size_t> best; // of each group, into scored
   std::vector<double> fastest; // of the groups that have something that fits, ascending
+  int64_t done = 0;
   for (Candidate &candidate : candidates) {
+    if (progress)
+      progress(done++, int64_t(candidates.size()));
     if (int(fastest.size()) >= top && candidate.lowerBound > fastest[top - 1])
       break; // and so are all after it
     if (!searcher.score(candidate, isSmall))
@@ -444,8 +451,8 @@ static std::vector<std::string> assumptionsOf(const Job &job, const Plan &plan) 
 }
 
 Result<SearchAnswer> search(const Graph &graph, const Job &job, const Cluster &cluster,
-                            const Pins &pins) {
-  Result<Exploration> exploration = explore(graph, job, cluster, pins, pins.top);
+                            const Pins &pins, const Progress &progress) {
+  Result<Exploration> exploration = explore(graph, job, cluster, pins, pins.top, progress);
   if (!exploration)
     return exploration.error();
   if (exploration->exact.empty() || !exploration->exact.front().plan.prediction.fits)
@@ -468,7 +475,17 @@ Result<SearchAnswer> search(const Graph &graph, const Job &job, const Cluster &c
   for (std::string &line : unsplitWork(*step))
     plan.assumptions.push_back(std::move(line));
   plan.blocks = blockRows(graph, *step, plan);
+  plan.stageNames = stageNames(graph, plan.job, plan.stages);
   return answer;
+}
+
+Result<Plan> costOf(const Graph &graph, const Job &job, const Cluster &cluster, const Pins &pins) {
+  Result<Exploration> exploration = explore(graph, job, cluster, pins, 1);
+  if (!exploration)
+    return exploration.error();
+  if (exploration->exact.empty())
+    return explainInfeasible(graph, job, cluster, pins, *exploration);
+  return std::move(exploration->exact.front().plan);
 }
 
 Result<Prediction> predict(const Graph &graph, const Plan &plan) {

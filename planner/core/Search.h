@@ -10,12 +10,33 @@
 
 #include "planner/core/Plan.h"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace tbc::planner {
+
+/// One decision that a plan shall have, or not have.
+struct Condition {
+  std::string
+      decision;      // an axis of the mesh, zero, micro-batch, recompute, schedule, virtual-stages
+  std::string value; // a number; of zero also shard-grad-op; a mode or a schedule
+  bool isForbidden = false;
+
+  /// Whether `plan` has it, forbidden or not.
+  bool isIn(const Plan &plan) const;
+};
+
+/// Reads "tp=8" or "tp=8,recompute=none". Errors: Usage, with a suggestion for an unknown word.
+Result<std::vector<Condition>> parseConditions(const std::string &text);
+
+/// e.g. "tp=8 and not recompute=none".
+std::string toString(const std::vector<Condition> &conditions);
+
+/// Told now and then how many of the configurations to look at have been.
+using Progress = std::function<void(int64_t done, int64_t total)>;
 
 /// What the user has decided already. Empty fields are open.
 struct Pins {
@@ -33,6 +54,8 @@ struct Pins {
   std::string sequenceOrder;            // over cp: "", contiguous, zigzag
   std::optional<int64_t> memoryLimitBytes;
   int top = 5; // runners-up kept, the answer included
+  /// Of what is open otherwise.
+  std::vector<Condition> conditions;
 };
 
 /// Reads "dp=2,fsdp=4". Errors: Usage.
@@ -54,7 +77,13 @@ struct SearchAnswer {
 /// NoFeasiblePlan where nothing fits: what is short, by how much, on which stage, and the cheapest
 /// changes that would make it fit, each of them tried.
 Result<SearchAnswer> search(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
-                            const Pins &pins);
+                            const Pins &pins, const Progress &progress = {});
+
+/// The fastest plan that fits, or where none does, the one that is nearest to fitting: what pinned
+/// decisions cost. Without runners-up, reasons and bound.
+/// Errors: Usage as of search; NoFeasiblePlan where the graph has too few ops for the pins.
+Result<Plan> costOf(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
+                    const Pins &pins);
 
 /// The prediction for a plan as it stands (hand-edited, say), by the same code.
 Result<Prediction> predict(const reshard::Graph &graph, const Plan &plan);

@@ -160,16 +160,17 @@ private:
       std::string seconds = s < prediction.stageSeconds.size()
                                 ? formatSeconds(prediction.stageSeconds[s])
                                 : std::string("?");
+      const std::string &begin = plan.stageNames.empty() ? plan.stages[s] : plan.stageNames[s];
       size_t stage = plan.chunkStage.empty() ? s : size_t(plan.chunkStage[s]);
       std::string bytes = stage < prediction.stages.size()
                               ? formatBytes(double(prediction.stages[stage].totalBytes()))
                               : std::string("?");
       if (plan.chunkStage.empty())
-        line(format("  stage %zu from %s: %s a micro-batch, %s", s,
-                    clipped(plan.stages[s], 40).c_str(), seconds.c_str(), bytes.c_str()));
+        line(format("  stage %zu from %s: %s a micro-batch, %s", s, clipped(begin, 40).c_str(),
+                    seconds.c_str(), bytes.c_str()));
       else
         line(format("  chunk %zu on stage %zu from %s: %s a micro-batch, %s on the stage", s, stage,
-                    clipped(plan.stages[s], 40).c_str(), seconds.c_str(), bytes.c_str()));
+                    clipped(begin, 40).c_str(), seconds.c_str(), bytes.c_str()));
     }
   }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -11,7 +12,9 @@
 #include <sstream>
 #include <string>
 #include <sys/wait.h>
+#include <tuple>
 #include <unistd.h>
+#include <vector>
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
@@ -80,6 +83,93 @@ TEST_F(Cli, PlanVerifyCompileShow) {
   Outcome explain = tbc("explain plan.json");
   EXPECT_EQ(explain.code, 0) << explain.err;
   EXPECT_EQ(explain.out, plan.out);
+}
+
+TEST_F(Cli, LayersAreNamedByTheirModules) {
+  // The first two as torch's newer exporter writes them, the others as its older one.
+  for (auto [name, row] :
+       {std::pair("tiny-gpt2", "  transformer.h.*                         2"),
+        std::pair("llama-8l", "  model.layers.*                          7"),
+        std::pair("masked-bert", "  bert.encoder.layer.*"), std::pair("resnet-8b", "  layer*")}) {
+    Outcome plan = tbc("plan " + model(name) + " --gpus 8 -o plan.json");
+    ASSERT_EQ(plan.code, 0) << plan.err;
+    EXPECT_THAT(plan.out, HasSubstr(row));
+    EXPECT_LT(std::count(plan.out.begin(), plan.out.end(), '\n'), 60) << name;
+    EXPECT_THAT(readAll(folder / "plan.json"), HasSubstr("\"first_op\": "));
+  }
+  Outcome pipeline = tbc("plan " + model("tiny-gpt2") + " --gpus 2 --mesh pp=2 --schedule 1f1b");
+  EXPECT_THAT(pipeline.out, HasSubstr("stage 1 from transformer.h."));
+}
+
+TEST_F(Cli, ExplainHasDetails) {
+  ASSERT_EQ(tbc("plan " + model("tiny-gpt2") +
+                " --gpus 4 --mesh fsdp=2,tp=2 --batch 8 --seq 16 -o plan.json")
+                .code,
+            0);
+  for (auto [flag, part, key] :
+       {std::tuple("--memory", "largest tensors", "\"about\": \"memory\""),
+        {"--comms", "what causes them", "\"exposed_data_seconds\": "},
+        {"--layers", "transformer.h.1 ", "\"name\": \"transformer.h.1\""},
+        {"--tensor 'transformer.h.*.ln_1.weight'", "flat over fsdp", "\"sharding\": "},
+        {"--why dp=4", "where the difference is", "\"possible\": \"yes\""}}) {
+    Outcome text = tbc(std::string("explain plan.json ") + flag);
+    EXPECT_EQ(text.code, 0) << text.err;
+    EXPECT_THAT(text.out, HasSubstr(part));
+    Outcome json = tbc(std::string("explain plan.json --json ") + flag);
+    EXPECT_EQ(json.code, 0) << json.err;
+    EXPECT_THAT(json.out, HasSubstr(key));
+  }
+  Outcome misspelt = tbc("explain plan.json --tensor transformer.h.0.ln_1.wieght");
+  EXPECT_EQ(misspelt.code, 2);
+  EXPECT_THAT(misspelt.err, HasSubstr("did you mean transformer.h.0.ln_1.weight?"));
+  Outcome unknown = tbc("explain plan.json --why recompue=full");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean recompute?"));
+  EXPECT_EQ(tbc("explain plan.json --memory --comms").code, 2);
+  Outcome other = tbc("explain plan.json --memory --model " + model("tiny-mlp"));
+  EXPECT_EQ(other.code, 2) << other.err;
+}
+
+TEST_F(Cli, DifferencesHaveAnExitCode) {
+  ASSERT_EQ(planMlp("--mesh fsdp=4").code, 0);
+  fs::copy(folder / "plan.json", folder / "other.json");
+  EXPECT_EQ(tbc("explain plan.json --diff other.json").code, 0);
+  ASSERT_EQ(planMlp("--mesh dp=4").code, 0);
+  Outcome diff = tbc("explain plan.json --diff other.json");
+  EXPECT_EQ(diff.code, 10) << diff.err;
+  EXPECT_THAT(diff.out, HasSubstr("mesh"));
+  EXPECT_EQ(tbc("explain plan.json --diff absent.json").code, 2);
+}
+
+TEST_F(Cli, JobsAreCostedLineByLine) {
+  std::string mlp = "{\"model\": \"" + model("tiny-mlp") + "\", \"gpus\": 4, \"batch\": 32, ";
+  write("jobs.jsonl", mlp + "\"mesh\": \"fsdp=4\", \"precision\": \"f32\", \"id\": \"a\"}\n\n" +
+                          mlp + "\"mesh\": \"fsdp=4\", \"precison\": \"f32\"}\n" + mlp +
+                          "\"zero\": 5}\n" + "nonsense\n" + mlp +
+                          "\"memory-limit\": \"1MiB\", \"mesh\": \"dp=4\"}\n");
+  Outcome jobs = tbc("plan --job jobs.jsonl");
+  EXPECT_EQ(jobs.code, 1) << jobs.err;
+  std::vector<std::string> lines;
+  std::istringstream stream(jobs.out);
+  for (std::string line; std::getline(stream, line);)
+    lines.push_back(line);
+  ASSERT_EQ(lines.size(), 5u) << jobs.out;
+  EXPECT_THAT(lines[0], HasSubstr("\"id\":\"a\""));
+  EXPECT_THAT(lines[0], HasSubstr("\"fits\":true"));
+  EXPECT_THAT(lines[1], HasSubstr("did you mean \\\"precision\\\"?"));
+  EXPECT_THAT(lines[1], HasSubstr("\"line\":3"));
+  EXPECT_THAT(lines[2], HasSubstr("\"code\":2"));
+  EXPECT_THAT(lines[3], HasSubstr("no JSON object"));
+  EXPECT_THAT(lines[4], HasSubstr("\"fits\":false")); // costed all the same
+  // As tbc plan says it.
+  ASSERT_EQ(planMlp("--mesh fsdp=4").code, 0);
+  std::string plan = readAll(folder / "plan.json");
+  size_t at = plan.find("\"step_seconds\": ", plan.find("\"stages\""));
+  ASSERT_NE(at, std::string::npos);
+  std::string seconds = plan.substr(at + 16, plan.find(',', at) - at - 16);
+  EXPECT_THAT(lines[0], HasSubstr("\"step_seconds\":" + seconds.substr(0, 8)));
+  EXPECT_EQ(tbc("plan --job absent.jsonl").code, 2);
+  EXPECT_EQ(tbc("plan " + model("tiny-mlp") + " --job jobs.jsonl").code, 2);
 }
 
 TEST_F(Cli, FrozenParametersStayFrozenInThePlan) {
@@ -268,7 +358,7 @@ TEST_F(Cli, PlansThatAreNoneAreRefused) {
   write("half.json", plan.substr(0, plan.size() / 2));
   write("empty.json", "");
   std::string later = plan;
-  size_t at = later.find("\"version\": 2");
+  size_t at = later.find("\"version\": 3");
   ASSERT_NE(at, std::string::npos);
   later.replace(at, 12, "\"version\": 9");
   write("later.json", later);

@@ -3,6 +3,7 @@
 #include "tools/driver/Context.h"
 
 #include "ir/Tbc.h"
+#include "tools/driver/NameModel.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -60,6 +61,7 @@ Result<LoadedPlan> loadPlan(const std::string &planPath, const std::string &plan
   if (loaded.step->model.hash != loaded.plan.job.modelHash)
     return Error{ErrorCode::Usage, planPath + " was made for another model than " + path +
                                        "; name the right one with --model, or plan again"};
+  loaded.plan.job.names = nameModel(*loaded.step);
   return loaded;
 }
 

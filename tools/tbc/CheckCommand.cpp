@@ -317,6 +317,7 @@ void addCheckCommand(CLI::App &app, const SetAction &setAction) {
       "check", "What is in a model: parameters, FLOPs, ops, what is unsupported");
   auto options = std::make_shared<Options>();
   addModelOptions(*command, options->model);
+  command->get_option("model")->required();
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options, setAction] {
     setAction([options]() -> Result<int> {

@@ -22,6 +22,7 @@ using Action = std::function<Result<int>()>;
 using SetAction = std::function<void(Action)>;
 void addCheckCommand(CLI::App &app, const SetAction &setAction);
 void addClusterCommand(CLI::App &app, const SetAction &setAction);
+void addNewCommand(CLI::App &app, const SetAction &setAction);
 void addPlanCommand(CLI::App &app, const SetAction &setAction);
 void addExplainCommand(CLI::App &app, const SetAction &setAction);
 void addVerifyCommand(CLI::App &app, const SetAction &setAction);

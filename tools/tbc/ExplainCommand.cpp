@@ -1,8 +1,10 @@
 //===- ExplainCommand.cpp - tbc explain ------------------------------------------===//
 
-#include "planner/core/Plan.h"
+#include "planner/core/Explain.h"
 #include "planner/core/Summary.h"
+#include "tools/driver/Context.h"
 #include "tools/tbc/Command.h"
+#include "tools/tbc/Progress.h"
 
 #include <CLI/CLI.hpp>
 
@@ -14,11 +16,55 @@ namespace tbc::cli {
 namespace {
 
 struct Options {
-  std::string plan;
-  bool json = false;
+  std::string plan, model, tensor, why, other;
+  bool memory = false, comms = false, layers = false, json = false;
 };
 
 } // namespace
+
+static Result<int> print(const planner::Report &report, const char *about, bool json) {
+  std::cout << (json ? planner::toJson(report, about) : planner::toText(report));
+  return 0;
+}
+
+static Result<int> runDiff(const planner::Plan &plan, const Options &options) {
+  auto text = readFile(options.other, ErrorCode::Usage);
+  if (!text)
+    return text.error();
+  auto other = planner::readPlan(*text, options.other);
+  if (!other)
+    return other.error();
+  planner::Report report = planner::explainDifferences(plan, *other);
+  if (auto code = print(report, "differences", options.json); !code)
+    return code;
+  return report.tables.front().rows.empty() ? 0 : int(ErrorCode::DifferencesFound);
+}
+
+/// What needs the model.
+static Result<int> runDetail(const std::string &text, const Options &options) {
+  Progress progress("importing the model");
+  auto loaded = driver::loadPlan(options.plan, text, options.model);
+  if (!loaded)
+    return loaded.error();
+  auto explained = planner::ExplainedPlan::make(loaded->step->step.graph, loaded->plan);
+  if (!explained)
+    return explained.error();
+  if (!options.tensor.empty()) {
+    auto report = planner::explainTensor(*explained, options.tensor);
+    return report ? print(*report, "tensor", options.json) : report.error();
+  }
+  if (!options.why.empty()) {
+    auto report = planner::explainWhy(*explained, options.why, progress.searching());
+    progress.finish();
+    return report ? print(*report, "why", options.json) : report.error();
+  }
+  progress.finish();
+  if (options.memory)
+    return print(planner::explainMemory(*explained), "memory", options.json);
+  if (options.comms)
+    return print(planner::explainCommunication(*explained), "communication", options.json);
+  return print(planner::explainLayers(*explained), "layers", options.json);
+}
 
 static Result<int> runExplain(const Options &options) {
   auto text = readFile(options.plan, ErrorCode::Usage);
@@ -27,6 +73,11 @@ static Result<int> runExplain(const Options &options) {
   auto plan = planner::readPlan(*text, options.plan);
   if (!plan)
     return plan.error();
+  if (!options.other.empty())
+    return runDiff(*plan, options);
+  if (options.memory || options.comms || options.layers || !options.tensor.empty() ||
+      !options.why.empty())
+    return runDetail(*text, options);
   std::cout << (options.json ? planner::writePlan(*plan) : planner::summarize(*plan));
   return 0;
 }
@@ -35,7 +86,23 @@ void addExplainCommand(CLI::App &app, const SetAction &setAction) {
   CLI::App *command = app.add_subcommand("explain", "Say what a plan is and why");
   auto options = std::make_shared<Options>();
   command->add_option("plan", options->plan, "plan.json")->required();
-  command->add_flag("--json", options->json, "Print the plan as canonical JSON");
+  command->add_option("--model", options->model, "Model file, if not where the plan says");
+  CLI::Option_group *about = command->add_option_group("about", "What to explain, instead of all");
+  about->add_flag("--memory", options->memory,
+                  "Every line of memory by stage, the ops at which most is live, the largest "
+                  "tensors");
+  about->add_flag("--comms", options->comms,
+                  "The collectives by kind, exposed and hidden, and what causes them");
+  about->add_flag("--layers", options->layers, "The layer table, every repeat by itself");
+  about->add_option("--tensor", options->tensor,
+                    "The tensors that a glob names: layout, shardings, bytes, collectives, why");
+  about->add_option("--why", options->why,
+                    "What another decision would cost, or one of the plan's own gains: tp=8, pp=, "
+                    "dp=, fsdp=, zero=, micro-batch=, recompute=, schedule=, virtual-stages=");
+  about->add_option("--diff", options->other,
+                    "What differs from another plan.json; exit code 10 if anything does");
+  about->require_option(0, 1);
+  command->add_flag("--json", options->json, "Print it as JSON; alone, the plan itself");
   command->callback(
       [options, setAction] { setAction([options] { return runExplain(*options); }); });
 }

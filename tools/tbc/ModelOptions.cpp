@@ -12,7 +12,7 @@
 namespace tbc::cli {
 
 void addModelOptions(CLI::App &command, ModelOptions &options) {
-  command.add_option("model", options.model, "ONNX model file")->required();
+  command.add_option("model", options.model, "ONNX model file");
   command
       .add_option("--seq", options.seq,
                   "Sequence length (default: length of the position table, else 4096)")

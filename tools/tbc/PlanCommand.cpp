@@ -5,7 +5,8 @@
 #include "runtime/abi/Sha256.h"
 #include "tools/driver/Context.h"
 #include "tools/tbc/Command.h"
-#include "tools/tbc/ModelOptions.h"
+#include "tools/tbc/PlanOptions.h"
+#include "tools/tbc/Progress.h"
 
 #include <CLI/CLI.hpp>
 
@@ -18,49 +19,12 @@ namespace tbc::cli {
 
 namespace {
 
-struct PlanOptions {
-  ModelOptions model;
-  int64_t gpus = 0;
-  std::optional<std::string> cluster;
-  int64_t batch = 0;
-  std::string mesh;
-  std::string memoryLimit;
-  int64_t microBatch = 0;
-  int zero = -1;
-  planner::Pins pins;
-  std::string output;
+struct Options : PlanOptions {
+  std::string output, jobs;
   bool json = false;
 };
 
 } // namespace
-
-/// The default global batch: 2^19 tokens for a model with a sequence, else 32 samples per device.
-static int64_t defaultBatch(int64_t sequence, int64_t gpus) {
-  if (sequence > 0)
-    return std::max<int64_t>(1, (int64_t(1) << 19) / sequence);
-  return 32 * gpus;
-}
-
-static Result<planner::Pins> toPins(const PlanOptions &options) {
-  planner::Pins pins = options.pins;
-  if (!options.mesh.empty()) {
-    auto mesh = planner::parseMesh(options.mesh);
-    if (!mesh)
-      return mesh.error();
-    pins.mesh = *mesh;
-  }
-  if (!options.memoryLimit.empty()) {
-    auto bytes = planner::parseBytes(options.memoryLimit);
-    if (!bytes)
-      return bytes.error();
-    pins.memoryLimitBytes = *bytes;
-  }
-  if (options.microBatch > 0)
-    pins.microBatch = options.microBatch;
-  if (options.zero >= 0)
-    pins.zero = options.zero;
-  return pins;
-}
 
 /// The model's path as it stands in a plan written to `planPath`: relative to the plan.
 static std::string modelPathInPlan(const std::string &model, const std::string &planPath) {
@@ -92,7 +56,12 @@ static Error withOtherPrecision(Error error, driver::StepOptions stepOptions, pl
   return error;
 }
 
-static Result<int> runPlan(const PlanOptions &options) {
+static Result<int> runPlan(const Options &options) {
+  if (!options.jobs.empty())
+    return runJobs(options.jobs);
+  if (options.model.model.empty() || options.gpus == 0)
+    return Error{ErrorCode::Usage, std::string(options.gpus == 0 ? "--gpus" : "model") +
+                                       " is required; see 'tbc plan --help'"};
   auto pins = toPins(options);
   if (!pins)
     return pins.error();
@@ -102,28 +71,21 @@ static Result<int> runPlan(const PlanOptions &options) {
   auto stepOptions = toStepOptions(options.model);
   if (!stepOptions)
     return stepOptions.error();
+  std::optional<Progress> progress;
+  progress.emplace("importing the model");
   auto context = driver::makeContext();
   auto step = driver::buildTrainingStep(*context, *stepOptions);
   if (!step)
     return step.error();
+  progress.reset();
   for (const std::string &warning : (*step)->model.warnings)
     std::cerr << "tbc: warning: " << warning << "\n";
 
-  planner::Job job;
-  job.modelPath = modelPathInPlan(options.model.model, options.output);
-  job.modelHash = (*step)->model.hash;
-  job.stepHash = (*step)->hash;
-  job.bindings = toBindings(*stepOptions);
-  job.loss = options.model.loss;
-  job.optimizer = options.model.optimizer;
-  job.settings = (*step)->options.settings;
-  job.precision = (*step)->options.precision;
-  job.gpus = options.gpus;
-  job.sequence = (*step)->model.seq;
-  job.batchIsDefault = options.batch == 0;
-  job.globalBatch = options.batch > 0 ? options.batch : defaultBatch(job.sequence, job.gpus);
-
-  auto answer = planner::search((*step)->step.graph, job, *cluster, *pins);
+  planner::Job job =
+      toJob(options, *stepOptions, **step, modelPathInPlan(options.model.model, options.output));
+  progress.emplace("searching");
+  auto answer = planner::search((*step)->step.graph, job, *cluster, *pins, progress->searching());
+  progress.reset();
   if (!answer)
     return withOtherPrecision(answer.error(), *stepOptions, job, *cluster, *pins);
   if (!options.cluster)
@@ -154,49 +116,17 @@ static Result<int> runPlan(const PlanOptions &options) {
 
 void addPlanCommand(CLI::App &app, const SetAction &setAction) {
   CLI::App *command = app.add_subcommand("plan", "Choose how to train a model on a cluster");
-  auto options = std::make_shared<PlanOptions>();
-  addModelOptions(*command, options->model);
-  command->add_option("--gpus", options->gpus, "Number of devices")
-      ->required()
-      ->check(CLI::PositiveNumber);
-  command->add_option(
-      "--cluster", options->cluster,
-      std::string("Cluster preset (tbc cluster lists them) or TOML file (default: ") +
-          planner::defaultClusterName + ")");
-  command
-      ->add_option("--batch", options->batch,
-                   "Global batch in samples (default: 2^19 tokens, or 32 per device)")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--mesh", options->mesh, "Pin the mesh, e.g. dp=2,fsdp=4,tp=2");
-  command->add_option("--strategy", options->pins.strategy, "Pin the strategy")
-      ->check(CLI::IsMember(planner::strategyNames()));
-  command->add_option("--zero", options->zero, "Pin the ZeRO stage")->check(CLI::Range(0, 3));
-  command->add_option("--micro-batch", options->microBatch, "Pin the micro-batch in samples")
-      ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--virtual-stages", options->pins.virtualStages,
-                   "Pin the number of model chunks per pipeline stage")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--context", options->pins.context, "Pin how attention is split over axis cp")
-      ->check(CLI::IsMember({"ring", "all-gather", "all-to-all"}));
-  command
-      ->add_option("--sequence-order", options->pins.sequenceOrder,
-                   "Pin how tokens are dealt out over axis cp")
-      ->check(CLI::IsMember({"contiguous", "zigzag"}));
-  command
-      ->add_option("--placement", options->pins.placement,
-                   "Pin where chunks lie: loop (round and round), v (there and back)")
-      ->check(CLI::IsMember({"loop", "v"}));
-  command->add_option("--schedule", options->pins.schedule, "Pin the pipeline schedule")
-      ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved", "zero-bubble"}));
-  command->add_option("--recompute", options->pins.recompute,
-                      "Pin what is recomputed: none, selective, full; selective:8 in 8 blocks");
-  command->add_option("--memory-limit", options->memoryLimit,
-                      "Memory per device to stay within, e.g. 40GiB");
-  command->add_option("--top", options->pins.top, "Answers to keep, the best included")
-      ->check(CLI::Range(1, 50));
+  auto options = std::make_shared<Options>();
+  addPlanOptions(*command, *options);
   command->add_option("-o,--output", options->output, "Write plan.json here (- for stdout)");
   command->add_flag("--json", options->json, "Print the plan as JSON");
+  command
+      ->add_option("--job", options->jobs,
+                   "Cost every line of this file instead, {\"model\": .., \"gpus\": .., FLAG: ..}, "
+                   "and print a line of JSON for each")
+      ->excludes("model")
+      ->excludes("--gpus")
+      ->excludes("--output");
   command->callback([options, setAction] { setAction([options] { return runPlan(*options); }); });
 }
 

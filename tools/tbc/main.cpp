@@ -62,6 +62,7 @@ static int run(int argc, char **argv) {
   cli::SetAction setAction = [&](cli::Action chosen) { action = std::move(chosen); };
   cli::addCheckCommand(app, setAction);
   cli::addClusterCommand(app, setAction);
+  cli::addNewCommand(app, setAction);
   cli::addPlanCommand(app, setAction);
   cli::addExplainCommand(app, setAction);
   cli::addVerifyCommand(app, setAction);

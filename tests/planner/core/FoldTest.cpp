@@ -1,12 +1,15 @@
 //===- FoldTest.cpp - Repeated blocks and short lists of names -------------===//
 
 #include "planner/core/Fold.h"
+#include "planner/core/BlockNames.h"
 #include "planner/core/IdList.h"
+#include "planner/core/ModelNames.h"
 #include "planner/core/Recompute.h"
 #include "tests/planner/core/StepBuilder.h"
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <random>
 
 using namespace tbc::planner;
@@ -55,6 +58,66 @@ TEST(Fold, DifferentSizesAreDifferentBlocks) {
   for (const Block &block : foldBlocks(graph))
     repeats |= block.count >= 3;
   EXPECT_TRUE(repeats);
+}
+
+/// The names of the blocks of a chain whose forward ops lie in `moduleOf(layer, op of the layer)`;
+/// ops outside of the layers are those of layer -1 and of the first layer that is none.
+static std::vector<std::string> namesOf(int layers,
+                                        const std::function<std::string(int, int)> &moduleOf) {
+  Graph graph = makeChain({layers});
+  const std::vector<Block> blocks = foldBlocks(graph);
+  int first = 0;
+  for (const Block &block : blocks)
+    if (block.count > 1)
+      first = block.first;
+  auto modules = std::make_shared<ModelNames>();
+  for (int op = 0; op < numForwardOps(graph); ++op) {
+    int at = op - first;
+    modules->modules[graph.ops[op].id] = at < 0 ? moduleOf(-1, 0) : moduleOf(at / 12, at % 12);
+  }
+  Job job;
+  job.names = modules;
+  BlockNames names(graph, job);
+  std::vector<std::string> result;
+  for (const Block &block : blocks)
+    result.push_back(names.modulesOf(block));
+  return result;
+}
+
+TEST(BlockNames, RepeatsHaveAStarAndTheOthersTheirModules) {
+  auto module = [](int layer, int op) -> std::string {
+    if (layer < 0)
+      return "transformer.wte";
+    if (layer >= 4)
+      return "head";
+    std::string base = "transformer.h." + std::to_string(layer);
+    return base + (op < 6 ? ".attn.proj" : ".mlp");
+  };
+  std::vector<std::string> names = namesOf(4, module);
+  ASSERT_EQ(names.size(), 3u);
+  EXPECT_EQ(names[0], "transformer.wte");
+  EXPECT_EQ(names[1], "transformer.h.*");
+  EXPECT_EQ(names[2], "head");
+}
+
+TEST(BlockNames, AShiftedPeriodIsStillTheLayers) {
+  // The last third of each repeat belongs to the next layer, and modules end in numbers.
+  auto module = [](int layer, int op) {
+    return layer < 0 ? std::string("stem") : "layer" + std::to_string(layer + (op >= 8));
+  };
+  EXPECT_EQ(namesOf(4, module)[1], "layer*");
+}
+
+TEST(BlockNames, WithoutModulesThereIsNoName) {
+  for (const std::string &name : namesOf(3, [](int, int) { return std::string(); }))
+    EXPECT_EQ(name, "");
+}
+
+TEST(BlockNames, RepeatsOfTheSameModuleAreNamedByIt) {
+  // Weights that several repeats share leave no number to tell them apart.
+  EXPECT_EQ(
+      namesOf(3, [](int layer, int) { return layer < 0 || layer >= 3 ? "a" : "shared.block"; })[1],
+      "shared");
 }
 
 static std::vector<std::string> roundTrip(const std::vector<std::string> &ids) {

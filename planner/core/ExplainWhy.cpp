@@ -1,0 +1,137 @@
+//===- ExplainWhy.cpp - What another decision would cost -------------------===//
+
+#include "planner/core/Conditions.h"
+#include "planner/core/Explain.h"
+#include "planner/core/Explore.h"
+#include "planner/core/Summary.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace tbc::planner {
+
+/// What the user decided about `plan`, but for what is asked about; who asks for an axis asks for
+/// another mesh, and for the way to shard that goes with it.
+static std::vector<Condition> keptPins(const Plan &plan, const std::vector<Condition> &asked) {
+  auto isAsked = [&](const std::string &decision) {
+    return std::any_of(asked.begin(), asked.end(),
+                       [&](const Condition &c) { return c.decision == decision; });
+  };
+  const std::vector<std::string> &axes = axisNames();
+  bool asksForAxis = std::any_of(axes.begin(), axes.end(), isAsked);
+  std::vector<Condition> kept;
+  auto keep = [&](const std::string &decision, const std::string &value) {
+    if (!isAsked(decision))
+      kept.push_back({decision, value});
+  };
+  for (const Reason &reason : plan.reasons) {
+    if (reason.origin != Origin::Pinned)
+      continue;
+    if (reason.decision == "mesh" && !asksForAxis)
+      for (auto [axis, size] : plan.mesh.axes())
+        keep(axis, std::to_string(size));
+    else if (reason.decision == "zero" && !asksForAxis)
+      keep("zero", zeroWord({plan.parameterDefault.zero, plan.parameterDefault.keepGathered}));
+    else if (reason.decision == "micro-batch")
+      keep("micro-batch", std::to_string(plan.microBatch));
+    else if (reason.decision == "recompute")
+      keep("recompute", plan.recompute.substr(0, plan.recompute.find(' ')));
+    else if (reason.decision == "schedule" && plan.mesh.pp > 1 && !asksForAxis)
+      keep("schedule", plan.schedule);
+  }
+  return kept;
+}
+
+/// Both step times and peaks by what they are made of.
+static Table comparison(const Prediction &plan, const Prediction &other) {
+  Table table{"parts",
+              "where the difference is",
+              {{"part", "part"},
+               {"plan", "this plan"},
+               {"other", "the other"},
+               {"difference", "difference"}},
+              {},
+              "time of one step on its slowest rank; memory of the fullest stage"};
+  const TimeSplit &t = plan.time, &u = other.time;
+  for (auto [name, a, b] : {std::tuple("kernels", t.compute, u.compute),
+                            {"recompute", t.recompute, u.recompute},
+                            {"tp communication", t.operands, u.operands},
+                            {"data communication", t.data, u.data},
+                            {"pipeline", t.pipeline, u.pipeline},
+                            {"update", t.update, u.update},
+                            {"step", t.total(), u.total()}})
+    if (a != 0 || b != 0)
+      table.rows.push_back(
+          {Cell::of(name), Cell::seconds(a), Cell::seconds(b), Cell::seconds(b - a)});
+  auto fullest = [](const Prediction &p) -> const StageMemory & {
+    return *std::max_element(p.stages.begin(), p.stages.end(), [](const auto &a, const auto &b) {
+      return a.totalBytes() < b.totalBytes();
+    });
+  };
+  const StageMemory &a = fullest(plan), &b = fullest(other);
+  for (size_t i = 0; i < a.lines.size() && i < b.lines.size(); ++i)
+    if (a.lines[i].bytes > 0 || b.lines[i].bytes > 0)
+      table.rows.push_back({Cell::of(a.lines[i].name), Cell::bytes(double(a.lines[i].bytes)),
+                            Cell::bytes(double(b.lines[i].bytes)),
+                            Cell::bytes(double(b.lines[i].bytes - a.lines[i].bytes))});
+  return table;
+}
+
+Result<Report> explainWhy(const ExplainedPlan &explained, const std::string &condition,
+                          const Progress &progress) {
+  Result<std::vector<Condition>> conditions = parseConditions(condition);
+  if (!conditions)
+    return conditions.error();
+  const Plan &plan = explained.plan;
+  bool hasAll = std::all_of(conditions->begin(), conditions->end(),
+                            [&](const Condition &c) { return c.isIn(plan); });
+  if (hasAll && conditions->size() > 1)
+    return Error{ErrorCode::Usage, "--why " + condition +
+                                       ": the plan is like that already; ask for one of them at a "
+                                       "time to see what the best plan without it loses"};
+  for (Condition &c : *conditions)
+    c.isForbidden = hasAll;
+  std::vector<Condition> kept = keptPins(plan, *conditions);
+  Pins pins;
+  pins.conditions = *conditions;
+  pins.conditions.insert(pins.conditions.end(), kept.begin(), kept.end());
+  if (plan.memoryLimitBytes > 0)
+    pins.memoryLimitBytes = plan.memoryLimitBytes;
+
+  Report report;
+  auto fact = [&](const char *key, const char *label, Cell cell) {
+    report.facts.push_back({key, label, std::move(cell)});
+  };
+  std::string question = (hasAll ? "without " : "with ") + condition;
+  fact("question", "the best plan",
+       Cell::of(question + (kept.empty() ? "" : ", as pinned " + toString(kept)) +
+                ", everything else open"));
+  fact("plan", "this plan", Cell::of(describe(plan)));
+  fact("plan_seconds", "  step", Cell::seconds(explained.prediction.stepSeconds));
+  fact("plan_bytes", "  peak", Cell::bytes(double(explained.prediction.peakBytes)));
+  Result<SearchAnswer> answer = search(explained.graph, plan.job, plan.cluster, pins, progress);
+  if (!answer) {
+    bool isShort = answer.error().code == ErrorCode::NoFeasiblePlan;
+    if (!isShort && answer.error().code != ErrorCode::Usage)
+      return answer.error();
+    fact("possible", "possible", Cell::of("no"));
+    fact("reason", "", Cell::of(answer.error().message));
+    return report;
+  }
+  const Prediction &other = answer->plan.prediction;
+  double ratio = other.stepSeconds / explained.prediction.stepSeconds;
+  char percent[32];
+  std::snprintf(percent, sizeof percent, "%+.1f %%", 100 * (ratio - 1));
+  fact("other", "the other", Cell::of(describe(answer->plan)));
+  fact("other_seconds", "  step", Cell::seconds(other.stepSeconds));
+  fact("other_bytes", "  peak", Cell::bytes(double(other.peakBytes)));
+  bool isTie = other.lowSeconds <= explained.prediction.highSeconds && ratio < 1.02 && ratio > 0.98;
+  fact("possible", "possible", Cell::of("yes"));
+  fact("verdict", "verdict",
+       Cell::of(question + ", a step takes " + percent + (isTie ? ": a tie" : "") +
+                (ratio < 0.98 ? ", so what is pinned or was edited in this plan costs that" : "")));
+  report.tables.push_back(comparison(explained.prediction, other));
+  return report;
+}
+
+} // namespace tbc::planner

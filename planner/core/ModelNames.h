@@ -1,0 +1,31 @@
+//===- ModelNames.h - What people call the parts of a model ----------------===//
+//
+// Plain C++. Beside the graph, for no decision depends on it; plan.json does not have it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_CORE_MODELNAMES_H
+#define TBC_PLANNER_CORE_MODELNAMES_H
+
+#include "planner/core/Plan.h"
+
+#include <map>
+#include <string>
+
+namespace tbc::planner {
+
+struct ModelNames {
+  /// By op id, the module that the op is in, e.g. "transformer.h.0.attn".
+  std::map<std::string, std::string> modules;
+  /// By the name of a parameter or state, its module path.
+  std::map<std::string, std::string> parameters;
+};
+
+/// The module of op `op` of `graph`, or of its forward op; empty where the model does not tell.
+std::string moduleOf(const Job &job, const reshard::Graph &graph, int op);
+/// A value's module path, or else its name.
+std::string displayName(const Job &job, const reshard::GraphValue &value);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_MODELNAMES_H

@@ -1,0 +1,139 @@
+"""usage: plan_schema_test.py TBC SOURCE_DIR
+
+docs/plan.schema.json against the plans that tbc writes and reads: what is written is described, what is not described is
+refused by both.
+"""
+
+import copy
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import jsonschema  # Debian: python3-jsonschema
+
+TBC, SOURCE = (Path(sys.argv.pop(1)).resolve(), Path(sys.argv.pop(1))) if len(sys.argv) > 2 else (None, None)
+
+# Between them they have every key: stages, chunks, tp, ZeRO over two axes, recomputation, a loss scale, bindings.
+JOBS = {
+    "data": "tiny-mlp --gpus 4 --batch 32 --precision f32 --optimizer sgd-momentum --momentum 0.8",
+    "hybrid-shard": "tiny-gpt2 --gpus 8 --batch 16 --mesh dp=2,fsdp=2,tp=2 --precision f16 --freeze *.bias",
+    "pipeline": "tiny-gpt2 --gpus 4 --mesh pp=2,dp=2 --batch 16 --micro-batch 2 --schedule 1f1b --recompute selective",
+    "chunks": "llama-8l --gpus 4 --seq 64 --mesh pp=4 --batch 16 --micro-batch 1 --schedule interleaved --top 8",
+}
+
+
+def objects(json_value, path=()):
+    """Every object in a JSON value, with where it is."""
+    if isinstance(json_value, dict):
+        yield path, json_value
+        for key, value in json_value.items():
+            yield from objects(value, (*path, key))
+    elif isinstance(json_value, list):
+        for index, value in enumerate(json_value):
+            yield from objects(value, (*path, index))
+
+
+def at(json_value, path):
+    for step in path:
+        json_value = json_value[step]
+    return json_value
+
+
+class PlanSchemaTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.schema = json.loads((SOURCE / "docs/plan.schema.json").read_text())
+        cls.validator = jsonschema.Draft202012Validator(cls.schema)
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.plans = {}
+        for name, job in JOBS.items():
+            model, *flags = job.split()
+            file = Path(cls.folder.name, name + ".json")
+            subprocess.run(
+                [TBC, "plan", SOURCE / "models" / (model + ".onnx"), *flags, "-o", file],
+                check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=300,
+            )
+            cls.plans[name] = json.loads(file.read_text())
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def is_read(self, plan):
+        file = Path(self.folder.name, "edited.json")
+        file.write_text(json.dumps(plan))
+        return subprocess.run([TBC, "explain", file], capture_output=True, timeout=60).returncode == 0
+
+    def test_the_schema_is_one(self):
+        jsonschema.Draft202012Validator.check_schema(self.schema)
+
+    def test_plans_are_valid(self):
+        for name, plan in self.plans.items():
+            with self.subTest(name):
+                self.assertEqual([error.message for error in self.validator.iter_errors(plan)], [])
+                self.assertTrue(self.is_read(plan))
+
+    def test_the_plans_have_every_key_that_is_described(self):
+        """So no description is of a key that is never written."""
+        written = {key for plan in self.plans.values() for _, value in objects(plan) for key in value}
+        described = {
+            key for _, value in objects(self.schema) if isinstance(value.get("properties"), dict)
+            for key in value["properties"]
+        }
+        # Written where cp is more than 1, and where users set single parameters apart.
+        self.assertEqual(described - written, {"context", "sequence_order", "names"})
+
+    def test_every_key_has_a_description(self):
+        for path, value in objects(self.schema):
+            if path and path[-1] in ("properties", "$defs"):
+                for key, entry in value.items():
+                    self.assertTrue(entry.get("description", "").endswith("."), (path, key))
+
+    def test_unknown_keys_are_refused_by_both(self):
+        # In maps the keys are names; a name that the model does not have is refused when the plan is applied.
+        maps = {("job", "bindings"), ("job", "settings"), ("cluster", "kernels"), ("cluster", "peak_flops_per_second"),
+                ("cluster", "intra_node", "group_bytes_per_second")}
+        for plan in (self.plans["chunks"], self.plans["hybrid-shard"]):
+            seen = set()
+            for path, _ in objects(plan):
+                kind = tuple(step if isinstance(step, str) else 0 for step in path)
+                if kind in seen or path in maps or path[-1:] == ("loops",):
+                    continue
+                seen.add(kind)
+                edited = copy.deepcopy(plan)
+                at(edited, path)["not_a_key"] = 1
+                with self.subTest(kind):
+                    self.assertFalse(self.validator.is_valid(edited))
+                    self.assertFalse(self.is_read(edited))
+            self.assertGreater(len(seen), 15)
+
+    def test_missing_keys_are_refused_by_both(self):
+        plan = self.plans["data"]
+        for path, value in objects(plan):
+            if any(isinstance(step, int) and step > 0 for step in path) or path[:1] == ("cluster",):
+                continue
+            if path[-1:] in (("bindings",), ("settings",), ("loops",)):
+                continue
+            for key in value:
+                edited = copy.deepcopy(plan)
+                del at(edited, path)[key]
+                with self.subTest((*path, key)):
+                    self.assertFalse(self.validator.is_valid(edited))
+                    self.assertFalse(self.is_read(edited))
+
+    def test_wrong_values_are_refused_by_both(self):
+        for path, value in ((("mesh", "tp"), 0), (("schedule",), "zigzag"), (("micro_batch",), 1.5), (("fits",), 1),
+                            (("recompute", "mode"), "some"), (("version",), 1), (("step_seconds",), "fast"),
+                            (("parameters", "default", "zero"), 4), (("reasons", 0, "origin"), "guessed")):
+            edited = copy.deepcopy(self.plans["data"])
+            at(edited, path[:-1])[path[-1]] = value
+            with self.subTest(path):
+                self.assertFalse(self.validator.is_valid(edited))
+                self.assertFalse(self.is_read(edited))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,103 @@
+//===- PlanOptions.cpp - Flags of tbc plan -------------------------------------===//
+
+#include "tools/tbc/PlanOptions.h"
+
+#include "tools/driver/NameModel.h"
+
+#include <CLI/CLI.hpp>
+
+namespace tbc::cli {
+
+void addPlanOptions(CLI::App &command, PlanOptions &options) {
+  addModelOptions(command, options.model);
+  command.add_option("--gpus", options.gpus, "Number of devices")->check(CLI::PositiveNumber);
+  command.add_option(
+      "--cluster", options.cluster,
+      std::string("Cluster preset (tbc cluster lists them) or TOML file (default: ") +
+          planner::defaultClusterName + ")");
+  command
+      .add_option("--batch", options.batch,
+                  "Global batch in samples (default: 2^19 tokens, or 32 per device)")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--mesh", options.mesh, "Pin the mesh, e.g. dp=2,fsdp=4,tp=2");
+  command.add_option("--strategy", options.pins.strategy, "Pin the strategy")
+      ->check(CLI::IsMember(planner::strategyNames()));
+  command.add_option("--zero", options.zero, "Pin the ZeRO stage")->check(CLI::Range(0, 3));
+  command.add_option("--micro-batch", options.microBatch, "Pin the micro-batch in samples")
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--virtual-stages", options.pins.virtualStages,
+                  "Pin the number of model chunks per pipeline stage")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--context", options.pins.context, "Pin how attention is split over axis cp")
+      ->check(CLI::IsMember({"ring", "all-gather", "all-to-all"}));
+  command
+      .add_option("--sequence-order", options.pins.sequenceOrder,
+                  "Pin how tokens are dealt out over axis cp")
+      ->check(CLI::IsMember({"contiguous", "zigzag"}));
+  command
+      .add_option("--placement", options.pins.placement,
+                  "Pin where chunks lie: loop (round and round), v (there and back)")
+      ->check(CLI::IsMember({"loop", "v"}));
+  command.add_option("--schedule", options.pins.schedule, "Pin the pipeline schedule")
+      ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved", "zero-bubble"}));
+  command.add_option("--recompute", options.pins.recompute,
+                     "Pin what is recomputed: none, selective, full; selective:8 in 8 blocks");
+  command.add_option("--memory-limit", options.memoryLimit,
+                     "Memory per device to stay within, e.g. 40GiB");
+  command.add_option("--top", options.pins.top, "Answers to keep, the best included")
+      ->check(CLI::Range(1, 50));
+}
+
+/// The default global batch: 2^19 tokens for a model with a sequence, else 32 samples per device.
+static int64_t defaultBatch(int64_t sequence, int64_t gpus) {
+  if (sequence > 0)
+    return std::max<int64_t>(1, (int64_t(1) << 19) / sequence);
+  return 32 * gpus;
+}
+
+Result<planner::Pins> toPins(const PlanOptions &options) {
+  planner::Pins pins = options.pins;
+  if (!options.mesh.empty()) {
+    auto mesh = planner::parseMesh(options.mesh);
+    if (!mesh)
+      return mesh.error();
+    pins.mesh = *mesh;
+  }
+  if (!options.memoryLimit.empty()) {
+    auto bytes = planner::parseBytes(options.memoryLimit);
+    if (!bytes)
+      return bytes.error();
+    pins.memoryLimitBytes = *bytes;
+  }
+  if (options.microBatch > 0)
+    pins.microBatch = options.microBatch;
+  if (options.zero >= 0)
+    pins.zero = options.zero;
+  return pins;
+}
+
+planner::Job toJob(const PlanOptions &options, const driver::StepOptions &asked,
+                   const driver::TrainingStep &step, const std::string &modelPath) {
+  planner::Job job;
+  job.modelPath = modelPath;
+  job.modelHash = step.model.hash;
+  job.stepHash = step.hash;
+  job.bindings = toBindings(asked);
+  job.loss = options.model.loss;
+  job.optimizer = options.model.optimizer;
+  job.settings = step.options.settings;
+  job.precision = step.options.precision;
+  job.sequence = step.model.seq;
+  job.names = driver::nameModel(step);
+  setDevices(job, options);
+  return job;
+}
+
+void setDevices(planner::Job &job, const PlanOptions &options) {
+  job.gpus = options.gpus;
+  job.batchIsDefault = options.batch == 0;
+  job.globalBatch = options.batch > 0 ? options.batch : defaultBatch(job.sequence, job.gpus);
+}
+
+} // namespace tbc::cli

@@ -1,0 +1,67 @@
+//===- Progress.cpp - What a command is at, on stderr --------------------------===//
+
+#include "tools/tbc/Progress.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+
+namespace tbc::cli {
+
+static bool canRewriteALine() {
+  const char *terminal = std::getenv("TERM");
+  return isatty(STDERR_FILENO) && terminal && std::strcmp(terminal, "dumb") != 0;
+}
+
+Progress::Progress(const std::string &phase) : text(phase) {
+  if (canRewriteALine())
+    thread = std::thread([this] { run(); });
+}
+
+void Progress::run() {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  auto wait = std::chrono::milliseconds(1000);
+  bool shown = false;
+  std::unique_lock<std::mutex> lock(mutex);
+  while (!changed.wait_for(lock, wait, [&] { return done; })) {
+    double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    // Cleared to its end: the last text may have been longer.
+    std::fprintf(stderr, "\r%s (%.0f s)\033[K", text.c_str(), seconds);
+    std::fflush(stderr);
+    shown = true;
+    wait = std::chrono::milliseconds(200);
+  }
+  if (shown) {
+    std::fputs("\r\033[K", stderr);
+    std::fflush(stderr);
+  }
+}
+
+void Progress::setPhase(const std::string &phase) {
+  std::lock_guard<std::mutex> lock(mutex);
+  text = phase;
+}
+
+planner::Progress Progress::searching() {
+  setPhase("searching");
+  return [this](int64_t at, int64_t total) {
+    if (at % 16 == 0)
+      setPhase("searching: " + std::to_string(at) + " of " + std::to_string(total) +
+               " configurations");
+  };
+}
+
+void Progress::finish() {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    done = true;
+  }
+  changed.notify_all();
+  if (thread.joinable())
+    thread.join();
+}
+
+} // namespace tbc::cli
