@@ -177,7 +177,6 @@ planner::Plan randomPlan(const driver::TrainingStep &step, int64_t maxRanks, uin
     int64_t *sizes[] = {&plan.mesh.pp, &plan.mesh.dp, &plan.mesh.fsdp, &plan.mesh.tp};
     for (int64_t *size : sizes)
       *size = random() % 2 ? 1 : 2 + int64_t(random() % 3);
-    plan.mesh.ep = random() % 6 ? 1 : 2;
   } while (plan.mesh.numRanks() > maxRanks || plan.mesh.numRanks() == 1);
   plan.microBatch = 1 + int64_t(random() % 2);
   plan.accumulation = 1 + int64_t(random() % 3);

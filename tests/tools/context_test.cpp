@@ -31,7 +31,24 @@ void PrintTo(const Traffic &traffic, std::ostream *out) {
 }
 using Traffics = std::map<CollectiveKind, Traffic>;
 
-/// What the attentions of `graph` say to each other per step, with one sample per micro-batch.
+/// Whether `value` has one row per token of a sample and is the same for all samples.
+bool hasSequence(const reshard::Graph &graph, int value) {
+  bool perToken = false, perSample = false;
+  for (const reshard::DimLayout &dim : graph.values[value].layout.dims)
+    for (const reshard::Segment &segment : dim.segments)
+      for (const reshard::Factor &factor : segment.factors) {
+        perToken |= factor.id == graph.sequenceFactor;
+        perSample |= factor.id == graph.batchFactor;
+      }
+  return perToken && !perSample;
+}
+
+int64_t bytesOfAll(const reshard::Graph &graph, int value) {
+  return graph.values[value].layout.numElements() * floatBytes;
+}
+
+/// What the attentions and position tables of `graph` say to each other per step, with one sample
+/// per micro-batch.
 Traffics closedForm(const reshard::Graph &graph, const std::string &form, int64_t ranks,
                     int64_t microBatches) {
   Traffics expected;
@@ -40,6 +57,12 @@ Traffics closedForm(const reshard::Graph &graph, const std::string &form, int64_
     expected[kind].count += count * microBatches;
   };
   for (const reshard::GraphOp &op : graph.ops) {
+    // A position table is whole on every rank, each reads its rows, and the gradients of all rows
+    // are joined with each micro-batch.
+    bool readsTable = op.phase == reshard::Phase::Forward && !op.operands.empty() &&
+                      graph.values[op.operands[0]].role == reshard::ValueRole::Parameter;
+    if (readsTable && hasSequence(graph, op.results[0]))
+      add(CollectiveKind::AllGather, bytesOfAll(graph, op.results[0]), 1);
     if (op.kind != "attention")
       continue;
     auto bytesOf = [&](int value) { // of one sample
