@@ -15,11 +15,9 @@ using memory::Lifetime;
 using program::Block;
 using program::BlockId;
 using program::BlockResult;
-using program::Frame;
 using program::Instruction;
 using program::MemoryPlan;
 using program::Program;
-using program::Slot;
 using program::Stage;
 using program::ValueId;
 

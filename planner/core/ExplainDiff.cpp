@@ -159,7 +159,7 @@ private:
     const TimeSplit &t = p.time, &u = q.time;
     for (auto [name, x, y] : {std::tuple("kernels", t.compute, u.compute),
                               {"recompute", t.recompute, u.recompute},
-                              {"tp communication", t.operands, u.operands},
+                              {"between ops", t.operands, u.operands},
                               {"data communication", t.data, u.data},
                               {"pipeline", t.pipeline, u.pipeline},
                               {"update", t.update, u.update},

@@ -55,7 +55,7 @@ static Table comparison(const Prediction &plan, const Prediction &other) {
   const TimeSplit &t = plan.time, &u = other.time;
   for (auto [name, a, b] : {std::tuple("kernels", t.compute, u.compute),
                             {"recompute", t.recompute, u.recompute},
-                            {"tp communication", t.operands, u.operands},
+                            {"between ops", t.operands, u.operands},
                             {"data communication", t.data, u.data},
                             {"pipeline", t.pipeline, u.pipeline},
                             {"update", t.update, u.update},

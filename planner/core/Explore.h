@@ -34,7 +34,7 @@ Error explainInfeasible(const reshard::Graph &graph, const Job &job, const Clust
 
 /// e.g. "dp=2 fsdp=4, ZeRO-3, micro-batch 2 x 4, 1f1b, recompute none".
 std::string describe(const Plan &plan);
-/// What moves activations between ops on `mesh`: "tp", "cp" or "tp and cp".
+/// The axes over which activations move between ops on `mesh`, e.g. "tp and cp"; "tp" without any.
 std::string splitAxesName(const MeshShape &mesh);
 /// e.g. "ZeRO-1", "SHARD_GRAD_OP", "no ZeRO".
 std::string zeroName(int zero, bool keepGathered);

@@ -21,7 +21,11 @@ std::string zeroName(int zero, bool keepGathered) {
 }
 
 std::string splitAxesName(const MeshShape &mesh) {
-  return mesh.cp == 1 ? "tp" : mesh.tp == 1 ? "cp" : "tp and cp";
+  std::string names;
+  for (auto [name, size] : {std::pair("tp", mesh.tp), {"cp", mesh.cp}, {"ep", mesh.ep}})
+    if (size > 1)
+      names += (names.empty() ? "" : " and ") + std::string(name);
+  return names.empty() ? "tp" : names;
 }
 
 std::string describe(const Plan &plan) {
@@ -102,9 +106,11 @@ static Status checkContext(const Graph &graph, const Space &space, const Pins &p
     if (std::string why = whyNoZigzag(graph, cp); !why.empty())
       return Error{ErrorCode::Usage, "--sequence-order zigzag: " + why + "; use contiguous"};
   std::string why;
-  for (ContextForm form : space.contexts(space.pinnedMesh()))
-    if ((why = whyNoContext(graph, cp, form)).empty())
+  for (ContextForm form : space.contexts(space.pinnedMesh())) {
+    why = whyNoContext(graph, cp, form);
+    if (why.empty())
       return Status::ok();
+  }
   return Error{ErrorCode::Usage, "--mesh cp=" + std::to_string(cp) +
                                      (pins.context.empty() ? "" : " --context " + pins.context) +
                                      ": " + why};
