@@ -4,6 +4,7 @@
 
 #include "ir/Collective.h"
 #include "ir/Evaluate.h"
+#include "ir/Host.h"
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -41,7 +42,7 @@ void StageEmitter::address(program::Communication &comm, StringRef name, int fro
 }
 
 FailureOr<int> StageEmitter::slot(StringRef role, StringRef name, kernels::TensorType type,
-                                  Location loc) {
+                                  DictionaryAttr attrs, Location loc) {
   using program::Role;
   auto slotRole = llvm::StringSwitch<std::optional<Role>>(role)
                       .Case("param", Role::Parameter)
@@ -64,6 +65,8 @@ FailureOr<int> StageEmitter::slot(StringRef role, StringRef name, kernels::Tenso
   result.name = slotName;
   result.role = *slotRole;
   result.type = std::move(type);
+  if (attrs && attrs.contains(kOnHostAttr))
+    result.location = program::Location::Host;
   if (*slotRole != Role::Residual && *slotRole != Role::Loss && *slotRole != Role::Scalar) {
     result.tensor = program.tensorIndex(slotName);
     if (result.tensor < 0)
@@ -85,10 +88,16 @@ LogicalResult StageEmitter::emit(func::FuncOp function, program::BlockId blockId
   ids.clear();
   if (failed(emitArguments()))
     return failure();
-  for (Operation &op : func.getBody().front().without_terminator())
+  origins.assign(block->instructions.size(), nullptr); // receives
+  for (Operation &op : func.getBody().front().without_terminator()) {
     if (failed(emitOp(op)))
       return failure();
-  return emitResults();
+    origins.push_back(&op);
+  }
+  if (failed(emitResults()))
+    return failure();
+  origins.resize(block->instructions.size(), nullptr); // sends
+  return success();
 }
 
 static StringRef text(Attribute attr) {
@@ -104,7 +113,8 @@ LogicalResult StageEmitter::emitArguments() {
     if (failed(value))
       return failure();
     if (role != "recv") {
-      FailureOr<int> place = slot(role, name, stage.values[*value], func.getLoc());
+      FailureOr<int> place = slot(role, name, stage.values[*value],
+                                  func.getArgAttrDict(arg.getArgNumber()), func.getLoc());
       if (failed(place))
         return failure();
       block->arguments.push_back({*value, *place});
@@ -202,7 +212,9 @@ LogicalResult StageEmitter::emitOp(Operation &op) {
   instruction.id = id ? id.str() : op.getName().stripDialect().str();
   for (Value operand : op.getOperands())
     instruction.operands.push_back(ids.lookup(operand));
-  if (op.hasAttr("axes")) {
+  if (isa<OffloadOp, FetchOp>(op)) {
+    instruction.kind = isa<OffloadOp>(op) ? InstructionKind::Offload : InstructionKind::Fetch;
+  } else if (op.hasAttr("axes")) {
     if (failed(emitCommunication(op, instruction)))
       return failure();
   } else {
@@ -238,7 +250,8 @@ LogicalResult StageEmitter::emitResults() {
       block->instructions.push_back(std::move(send));
       continue;
     }
-    FailureOr<int> place = slot(role, name, stage.values[valueId], value.getLoc());
+    FailureOr<int> place =
+        slot(role, name, stage.values[valueId], func.getResultAttrDict(i), value.getLoc());
     if (failed(place))
       return failure();
     block->results.push_back({valueId, *place, role == "acc" || role == "loss_acc"});

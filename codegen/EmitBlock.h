@@ -21,6 +21,9 @@ class StageEmitter {
 public:
   StageEmitter(program::Program &program, program::Stage &stage, ChannelTable &channels);
 
+  /// The op that each instruction of the last block was made of; null for sends and receives.
+  std::vector<mlir::Operation *> origins;
+
   /// `chunk`: which of the model's it belongs to; of an update, any.
   mlir::LogicalResult emit(mlir::func::FuncOp func, program::BlockId id, int chunk);
 
@@ -32,7 +35,7 @@ private:
   mlir::LogicalResult emitCommunication(mlir::Operation &op, program::Instruction &instruction);
   /// The slot for `name` in `role` (made on first use), which holds values of `type`.
   mlir::FailureOr<int> slot(llvm::StringRef role, llvm::StringRef name, kernels::TensorType type,
-                            mlir::Location loc);
+                            mlir::DictionaryAttr attrs, mlir::Location loc);
   /// Fills in whom a message of `name` goes from and to, by chunks of the model.
   void address(program::Communication &comm, llvm::StringRef name, int from, int to);
 

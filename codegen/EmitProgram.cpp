@@ -85,7 +85,8 @@ static FailureOr<program::GlobalTensor> toGlobalTensor(const PartitionedTensor &
   return result;
 }
 
-FailureOr<program::Program> emitProgram(PartitionedStep &step, const EmitOptions &options) {
+FailureOr<program::Program> emitProgram(PartitionedStep &step, const EmitOptions &options,
+                                        EmittedOps *origins) {
   program::Program result;
   result.metadata = options.metadata;
   for (const reshard::MeshAxis &axis : options.mesh.axes)
@@ -105,14 +106,21 @@ FailureOr<program::Program> emitProgram(PartitionedStep &step, const EmitOptions
     result.tensors.push_back(std::move(*global));
   }
   result.stages.resize(options.numStages);
+  if (origins)
+    origins->assign(options.numStages, {});
   ChannelTable channels;
   for (int stage = 0; stage < options.numStages; ++stage) {
     StageEmitter emitter(result, result.stages[stage], channels);
     std::vector<int> chunks = program::pipelineOf(result).chunksOf(stage);
     result.stages[stage].chunks.resize(chunks.size());
-    auto emit = [&](const char *prefix, int number, program::BlockId id, int chunk) {
+    auto emit = [&](const char *prefix, int number, program::BlockId id,
+                    int chunk) -> LogicalResult {
       auto func = step.module->lookupSymbol<func::FuncOp>(prefix + std::to_string(number));
-      return emitter.emit(func, id, chunk);
+      if (failed(emitter.emit(func, id, chunk)))
+        return failure();
+      if (origins)
+        (*origins)[stage][id] = emitter.origins;
+      return success();
     };
     using Kind = schedule::Action::Kind;
     for (int k = 0; k < int(chunks.size()); ++k)

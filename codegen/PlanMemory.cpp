@@ -2,6 +2,7 @@
 
 #include "codegen/PlanMemory.h"
 
+#include "runtime/abi/Order.h"
 #include "runtime/memory/Arena.h"
 
 #include <algorithm>
@@ -16,6 +17,7 @@ using program::Block;
 using program::BlockId;
 using program::BlockResult;
 using program::Instruction;
+using program::Location;
 using program::MemoryPlan;
 using program::Program;
 using program::Stage;
@@ -42,12 +44,14 @@ public:
   MemoryPlan run() {
     placeLastingSlots();
     int64_t lasting = plan.arenaBytes;
-    placeFrames(findGroups());
+    for (Location location : {Location::Device, Location::Host})
+      placeFrames(findGroups(location), arenaBytes(location));
     int64_t frames = plan.arenaBytes;
     for (BlockId id : stage.blocks()) {
       const Block &block = stage.block(id);
-      placeInSlots(block);
-      placeValues(block, id.kind == schedule::Action::Kind::Update ? lasting : frames);
+      memory::StreamOrder order(program::streamStepsOf(block));
+      placeInSlots(block, order);
+      placeValues(block, order, id.kind == schedule::Action::Kind::Update ? lasting : frames);
     }
     return std::move(plan);
   }
@@ -57,12 +61,17 @@ private:
     return alignedBytes(program::sizeBytes(stage.slots[slot].type));
   }
 
+  int64_t &arenaBytes(Location location) {
+    return location == Location::Host ? plan.hostArenaBytes : plan.arenaBytes;
+  }
+
   void placeLastingSlots() {
     for (size_t i = 0; i < stage.slots.size(); ++i) {
       if (livesAMicroBatch(stage.slots[i].role))
         continue;
-      plan.slots[i].offset = plan.arenaBytes;
-      plan.arenaBytes += slotBytes(int(i));
+      int64_t &bytes = arenaBytes(stage.slots[i].location);
+      plan.slots[i].offset = bytes;
+      bytes += slotBytes(int(i));
     }
   }
 
@@ -70,7 +79,7 @@ private:
   // Frames
   //===--------------------------------------------------------------------===//
 
-  std::vector<Group> findGroups() {
+  std::vector<Group> findGroups(Location location) {
     std::vector<std::set<BlockId>> users(stage.slots.size());
     for (BlockId id : stage.blocks()) {
       for (const program::Argument &argument : stage.block(id).arguments)
@@ -80,7 +89,7 @@ private:
     }
     std::map<std::set<BlockId>, Group> groups;
     for (size_t i = 0; i < stage.slots.size(); ++i) {
-      if (!livesAMicroBatch(stage.slots[i].role))
+      if (!livesAMicroBatch(stage.slots[i].role) || stage.slots[i].location != location)
         continue;
       Group &group = groups[users[i]];
       plan.slots[i].offset = group.bytes;
@@ -102,19 +111,19 @@ private:
     return result;
   }
 
-  void placeFrames(const std::vector<Group> &groups) {
+  void placeFrames(const std::vector<Group> &groups, int64_t &arenaBytes) {
     std::vector<std::vector<Lifetime>> frames;
     for (const Group &group : groups)
       frames.push_back(group.instances);
     memory::FrameLayout layout = memory::layOutFrames(frames);
     for (size_t f = 0; f < groups.size(); ++f) {
       for (int slot : groups[f].slots)
-        plan.slots[slot].frame = int(f);
+        plan.slots[slot].frame = int(plan.frames.size());
       for (int64_t &offset : layout.offsets[f])
-        offset += plan.arenaBytes;
+        offset += arenaBytes;
       plan.frames.push_back({groups[f].bytes, std::move(layout.offsets[f])});
     }
-    plan.arenaBytes += layout.bytes;
+    arenaBytes += layout.bytes;
   }
 
   //===--------------------------------------------------------------------===//
@@ -122,9 +131,9 @@ private:
   //===--------------------------------------------------------------------===//
 
   /// Arguments, and results that can be computed where they go.
-  void placeInSlots(const Block &block) {
+  void placeInSlots(const Block &block, const memory::StreamOrder &order) {
     struct Reads {
-      int last = -1; // of the arguments of a slot
+      std::set<int> instructions; // that read arguments of a slot
       bool isPassedOn = false;
     };
     std::map<int, Reads> reads; // by slot
@@ -137,7 +146,7 @@ private:
     for (int i = 0; i < int(block.instructions.size()); ++i) {
       for (ValueId value : block.instructions[i].operands)
         if (auto found = slotOf.find(value); found != slotOf.end())
-          reads[found->second].last = i;
+          reads[found->second].instructions.insert(i);
       for (ValueId value : block.instructions[i].results)
         defined[value] = i;
     }
@@ -150,16 +159,19 @@ private:
         continue;
       auto read = reads.find(result.slot);
       int at = definition->second;
-      bool isFree = read == reads.end() ||
-                    (!read->second.isPassedOn &&
-                     (read->second.last < at ||
-                      (read->second.last == at && mayOverwriteOperands(block.instructions[at]))));
+      auto isDone = [&](int reader) {
+        return order.isBefore(reader, at) ||
+               (reader == at && mayOverwriteOperands(block.instructions[at]));
+      };
+      bool isFree = read == reads.end() || (!read->second.isPassedOn &&
+                                            std::all_of(read->second.instructions.begin(),
+                                                        read->second.instructions.end(), isDone));
       if (isFree)
         plan.values[result.value].slot = result.slot;
     }
   }
 
-  void placeValues(const Block &block, int64_t begin) {
+  void placeValues(const Block &block, const memory::StreamOrder &order, int64_t begin) {
     std::map<ValueId, size_t> numbers;
     std::vector<ValueId> values;
     std::vector<Lifetime> lifetimes;
@@ -170,18 +182,21 @@ private:
     for (size_t i = 0; i < block.instructions.size(); ++i) {
       const Instruction &instruction = block.instructions[i];
       for (ValueId value : instruction.operands)
-        extend(value, int64_t(i));
+        extend(value, order.settled(int(i)) - 1);
       for (ValueId value : instruction.results) {
         if (plan.values[value].slot >= 0)
           continue;
         numbers[value] = values.size();
         values.push_back(value);
-        lifetimes.push_back({program::sizeBytes(stage.values[value]), int64_t(i), int64_t(i)});
+        lifetimes.push_back({program::sizeBytes(stage.values[value]), int64_t(i),
+                             int64_t(order.settled(int(i))) - 1});
       }
     }
     std::vector<int> times = resultTimes(stage, block);
     for (size_t r = 0; r < times.size(); ++r)
-      extend(block.results[r].value, times[r]);
+      extend(block.results[r].value, times[r] < 0 || times[r] == int(block.instructions.size())
+                                         ? times[r]
+                                         : order.settled(times[r]) - 1);
     memory::Layout layout = memory::assignOffsets(lifetimes);
     for (size_t i = 0; i < values.size(); ++i)
       plan.values[values[i]].offset = begin + layout.offsets[i];

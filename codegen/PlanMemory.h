@@ -21,7 +21,9 @@ namespace tbc {
 ///     instances are a ring. Where frames are largest at different times, they share bytes instead
 ///     if that takes less;
 ///  3. the values of the blocks, which all share these bytes, each block's by liveness
-///     (memory::assignOffsets). Those of update begin at 2: no micro-batch is in flight then.
+///     (memory::assignOffsets): from the instruction that makes one to the last before all to come
+///     begin when nobody is at work on it any longer (memory::StreamOrder::settled). Those of
+///     update begin at 2: no micro-batch is in flight then.
 /// A result of a block that is written to a slot is computed there, if nothing reads any longer
 /// what the slot held, or only the instruction that makes the result and may overwrite it.
 /// Deterministic.

@@ -3,6 +3,7 @@
 #include "ir/Interpreter.h"
 
 #include "ir/Evaluate.h"
+#include "ir/Host.h"
 #include "ir/SimulatedCollectives.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -103,8 +104,9 @@ evaluateOnRanks(func::FuncOp function, ArrayRef<RankTensors> inputs, const resha
     if (isa<func::ReturnOp>(op))
       return operands;
     FailureOr<SmallVector<RankTensors>> results =
-        isCollective(&op) ? simulateCollective(&op, operands, mesh)
-                          : evaluateLocally(&op, operands, numRanks, context);
+        isa<OffloadOp, FetchOp>(op) ? operands // the same value, elsewhere
+        : isCollective(&op)         ? simulateCollective(&op, operands, mesh)
+                                    : evaluateLocally(&op, operands, numRanks, context);
     if (failed(results))
       return failure();
     if (observer)

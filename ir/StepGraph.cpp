@@ -12,7 +12,6 @@ using namespace mlir;
 
 namespace tbc {
 
-using reshard::Graph;
 using reshard::GraphOp;
 using reshard::GraphValue;
 using reshard::Loop;

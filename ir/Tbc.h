@@ -39,6 +39,8 @@ inline constexpr llvm::StringLiteral kMasterAttr = "tbc.master";
 inline constexpr llvm::StringLiteral kInitialAttr = "tbc.initial";
 /// On arguments and results of per-rank functions with role "recv" and "send": the other stage.
 inline constexpr llvm::StringLiteral kPeerAttr = "tbc.peer";
+/// On arguments and results of per-rank functions: that their storage is on the host.
+inline constexpr llvm::StringLiteral kOnHostAttr = "tbc.on_host";
 /// On function arguments: which dim is the batch.
 inline constexpr llvm::StringLiteral kBatchDimAttr = "tbc.batch_dim";
 /// On function arguments: which dim is that of the tokens of a sample.

@@ -18,6 +18,7 @@ void TbcDialect::initialize() {
   registerConvolutionOps(*this);
   registerElementwiseOps(*this);
   registerExpertsOps(*this);
+  registerHostOps(*this);
   registerIndexingOps(*this);
   registerLossOps(*this);
   registerMovementOps(*this);

@@ -307,7 +307,8 @@ std::vector<Value> GraphImporter::runBody(const Body &body, const std::vector<Va
   if (arguments.size() != body.inputs.size())
     throw ImportError("graph '" + body.attribute + "' takes " + std::to_string(body.inputs.size()) +
                       " inputs, but gets " + std::to_string(arguments.size()));
-  if ((unrolledNodes += int64_t(body.nodes.size()) + 1) > maxUnrolledNodes)
+  unrolledNodes += int64_t(body.nodes.size()) + 1;
+  if (unrolledNodes > maxUnrolledNodes)
     throw ImportError("unrolls to more than " + std::to_string(maxUnrolledNodes) +
                       " nodes; export the model with fewer iterations, or without the loop");
   for (size_t i = 0; i < arguments.size(); ++i)

@@ -289,6 +289,7 @@ void UpdateBuilder::clipByNorm(Formula &f, Value squares) {
   Value norm = f.make<SqrtOp>(squares);
   if (factor)
     norm = f.mul(norm, factor);
+  norm.getDefiningOp()->setAttr(kIdAttr, builder.getStringAttr(kGradientNormId));
   // What keeps PyTorch's clip_grad_norm_ from dividing by 0.
   constexpr double smallest = 1e-6;
   Value ratio = f.div(f.number(norm, options.clipNorm), f.add(norm, f.number(norm, smallest)));

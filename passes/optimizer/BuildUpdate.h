@@ -36,6 +36,9 @@ struct OptimizerOptions {
   LossScale lossScale;
 };
 
+/// The id of the op of @update that computes the norm of all gradients, before they are clipped.
+inline constexpr llvm::StringLiteral kGradientNormId = "gradient_norm";
+
 /// Adds @update(params .., grads .., optimizer states .., [loss, [count]], lr) -> (params ..,
 /// optimizer states .., [loss, [count]]), for the parameters that @train returns gradients of, in
 /// that order.

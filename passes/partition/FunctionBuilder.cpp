@@ -2,7 +2,7 @@
 
 #include "passes/partition/LocalBlock.h"
 
-#include "ir/Tbc.h"
+#include "ir/Host.h"
 
 using namespace mlir;
 
@@ -15,12 +15,15 @@ FunctionBuilder::FunctionBuilder(ModuleOp module, std::string name)
   bodyBuilder.setInsertionPointToEnd(func.addEntryBlock());
 }
 
-DictionaryAttr FunctionBuilder::attributes(StringRef role, StringRef name, int peer) {
+DictionaryAttr FunctionBuilder::attributes(StringRef role, StringRef name, int peer,
+                                           bool isOnHost) {
   SmallVector<NamedAttribute> attrs = {
       bodyBuilder.getNamedAttr(kRoleAttr, bodyBuilder.getStringAttr(role)),
       bodyBuilder.getNamedAttr(kNameAttr, bodyBuilder.getStringAttr(name))};
   if (peer >= 0)
     attrs.push_back(bodyBuilder.getNamedAttr(kPeerAttr, bodyBuilder.getI64IntegerAttr(peer)));
+  if (isOnHost)
+    attrs.push_back(bodyBuilder.getNamedAttr(kOnHostAttr, bodyBuilder.getUnitAttr()));
   return bodyBuilder.getDictionaryAttr(attrs);
 }
 
@@ -31,6 +34,21 @@ Value FunctionBuilder::addArgument(Type type, StringRef role, StringRef name, in
 
 void FunctionBuilder::addResult(Value value, StringRef role, StringRef name, int peer) {
   resultAttrs.push_back(attributes(role, name, peer));
+  results.push_back(value);
+}
+
+Value FunctionBuilder::fetchArgument(Type type, StringRef role, StringRef name) {
+  argAttrs.push_back(attributes(role, name, -1, /*isOnHost=*/true));
+  Value stored = func.getBody().front().addArgument(type, func.getLoc());
+  return bodyBuilder.create<FetchOp>(func.getLoc(), type, stored);
+}
+
+Value FunctionBuilder::offload(Value value) {
+  return bodyBuilder.create<OffloadOp>(value.getLoc(), value.getType(), value);
+}
+
+void FunctionBuilder::addHostResult(Value value, StringRef role, StringRef name) {
+  resultAttrs.push_back(attributes(role, name, -1, /*isOnHost=*/true));
   results.push_back(value);
 }
 

@@ -15,7 +15,6 @@ using reshard::GraphValue;
 using reshard::Phase;
 using reshard::Sharding;
 using reshard::ValueRole;
-using reshard::Where;
 
 std::string residualName(const reshard::Graph &graph, const reshard::Mesh &mesh, int value,
                          const Sharding &sharding) {
@@ -36,6 +35,9 @@ LocalBlock::LocalBlock(const PartitionInput &input, ModuleOp module, Phase phase
       reshards[reshard.value].push_back(&reshard);
   for (const reshard::GradientParts &parts : in.derivation.gradientParts)
     skipped.insert(parts.skippedAdds.begin(), parts.skippedAdds.end());
+  for (const reshard::Residual &residual : in.derivation.residuals)
+    if (residual.isOnHost && residual.chunk == chunk && residual.phase == phase)
+      onHost[{residual.value, residual.sharding}] = Value();
   for (auto [p, parts] : llvm::enumerate(in.derivation.gradientParts))
     for (const reshard::GradientParts::Part &part : parts.parts)
       if (phase != Phase::Forward && part.chunk == chunk && phaseOf(part.value) == phase)
@@ -96,9 +98,9 @@ LogicalResult LocalBlock::build() {
 void LocalBlock::receive() {
   for (const reshard::Transfer &transfer : in.derivation.transfers)
     if (transfer.toChunk == chunk && transfer.phase == phase)
-      cache[{transfer.value, transfer.sharding}] =
-          function.addArgument(localType(transfer.value, transfer.sharding), "recv",
-                               in.graph.values[transfer.value].name, transfer.fromChunk);
+      remember(transfer.value, transfer.sharding,
+               function.addArgument(localType(transfer.value, transfer.sharding), "recv",
+                                    in.graph.values[transfer.value].name, transfer.fromChunk));
 }
 
 LogicalResult LocalBlock::emitOp(int index) {
@@ -114,7 +116,7 @@ LogicalResult LocalBlock::emitOp(int index) {
     return emitStreamed(index, operands);
   Operation *local = emitLocal(index, operands);
   for (auto [i, result] : llvm::enumerate(op.results))
-    cache[{result, in.derivation.raw[result]}] = local->getResult(i);
+    remember(result, in.derivation.raw[result], local->getResult(i));
   return success();
 }
 
@@ -179,6 +181,14 @@ void LocalBlock::resize(Operation *local, int index) {
   shardable.resizeLoops(sizes);
 }
 
+/// From now on `made` is what `value` is in this sharding. What the block keeps on the host leaves
+/// at once, so that the copy has as long as the block takes.
+Value LocalBlock::remember(int value, const Sharding &sharding, Value made) {
+  if (auto kept = onHost.find({value, sharding}); kept != onHost.end())
+    kept->second = function.offload(made);
+  return cache[{value, sharding}] = made;
+}
+
 Value LocalBlock::get(int value, const Sharding &sharding) {
   auto it = cache.find({value, sharding});
   if (it != cache.end())
@@ -191,11 +201,11 @@ Value LocalBlock::get(int value, const Sharding &sharding) {
       return {};
     Value result = emitReshard(function.builder(), locOf(value), from, *reshard,
                                in.graph.values[value].layout, in.assignment.mesh);
-    return cache[{value, sharding}] = result;
+    return remember(value, sharding, result);
   }
   Value result = source(value, sharding);
   if (result)
-    cache[{value, sharding}] = result;
+    remember(value, sharding, result);
   else if (!failed)
     emitError(locOf(value)) << "the derivation does not provide value \""
                             << in.graph.values[value].name << "\" as "
@@ -214,7 +224,8 @@ Value LocalBlock::source(int value, const Sharding &sharding) {
   for (const reshard::Residual &residual : in.derivation.residuals)
     if (residual.value == value && residual.chunk == holder && residual.sharding == sharding &&
         (residual.chunk != chunk || residual.phase != phase))
-      return function.addArgument(type, "residual", nameOf(residual));
+      return residual.isOnHost ? function.fetchArgument(type, "residual", nameOf(residual))
+                               : function.addArgument(type, "residual", nameOf(residual));
   if (graphValue.producer < 0) {
     StringRef role = graphValue.role == ValueRole::Parameter        ? "param"
                      : graphValue.role == ValueRole::State          ? "state"
@@ -239,8 +250,13 @@ std::string LocalBlock::nameOf(const reshard::Residual &residual) const {
 void LocalBlock::emitResults() {
   for (const reshard::Residual &residual : in.derivation.residuals)
     if (residual.chunk == chunk && residual.phase == phase)
-      if (Value value = get(residual.value, residual.sharding))
-        function.addResult(value, "residual", nameOf(residual));
+      if (Value value = get(residual.value, residual.sharding)) {
+        if (residual.isOnHost)
+          function.addHostResult(onHost.at({residual.value, residual.sharding}), "residual",
+                                 nameOf(residual));
+        else
+          function.addResult(value, "residual", nameOf(residual));
+      }
   if (phase == Phase::Forward)
     emitForwardResults();
   for (const reshard::Transfer &transfer : in.derivation.transfers)

@@ -22,11 +22,17 @@ public:
   mlir::Value addArgument(mlir::Type type, llvm::StringRef role, llvm::StringRef name,
                           int peer = -1);
   void addResult(mlir::Value value, llvm::StringRef role, llvm::StringRef name, int peer = -1);
+  /// An argument that is stored on the host, copied to the device.
+  mlir::Value fetchArgument(mlir::Type type, llvm::StringRef role, llvm::StringRef name);
+  /// Copies a value to the host now; the result is for addHostResult.
+  mlir::Value offload(mlir::Value value);
+  void addHostResult(mlir::Value value, llvm::StringRef role, llvm::StringRef name);
   /// Ends the body and sets the function's type.
   void finish();
 
 private:
-  mlir::DictionaryAttr attributes(llvm::StringRef role, llvm::StringRef name, int peer);
+  mlir::DictionaryAttr attributes(llvm::StringRef role, llvm::StringRef name, int peer,
+                                  bool isOnHost = false);
 
   mlir::func::FuncOp func;
   mlir::OpBuilder bodyBuilder;
@@ -66,6 +72,7 @@ private:
   /// Null, with a diagnostic, if the derivation does not provide it.
   mlir::Value get(int value, const reshard::Sharding &sharding);
   mlir::Value source(int value, const reshard::Sharding &sharding);
+  mlir::Value remember(int value, const reshard::Sharding &sharding, mlir::Value made);
   std::string nameOf(const reshard::Residual &residual) const;
   reshard::Phase phaseOf(int value) const;
   mlir::Operation *templateOf(int op) const;
@@ -79,6 +86,7 @@ private:
   int chunk;
   FunctionBuilder function;
   std::map<Key, mlir::Value> cache;
+  std::map<Key, mlir::Value> onHost; // what the block keeps there, null until it is there
   std::map<int, std::vector<const reshard::Reshard *>> reshards; // of this block, by value
   std::set<int> skipped;                                         // adds that join stages
   std::multimap<int, int> gradientsOf;  // parameters, by the value to be added to their gradient

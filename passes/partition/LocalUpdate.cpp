@@ -47,6 +47,8 @@ void LocalUpdate::assignParameters() {
   for (auto [i, value] : llvm::enumerate(terminator->getOperands()))
     if (in.update.getResultAttrOfType<StringAttr>(i, kRoleAttr).getValue() == "param")
       newParameters[value] = in.update.getResultAttrOfType<StringAttr>(i, kNameAttr).getValue();
+    else if (in.update.getResultAttrOfType<StringAttr>(i, kRoleAttr).getValue() == "opt_state")
+      newStates.insert(value);
   for (Operation &op : in.update.getBody().front().without_terminator()) {
     auto known = llvm::find_if(op.getOperands(), [&](Value v) { return parameterOf.count(v); });
     if (isOwnedSum(op)) // of all parameters
@@ -146,6 +148,10 @@ Value LocalUpdate::argument(BlockArgument arg) {
     else if (role == "param")
       result = apply(add(in.derivation.stored[p], "param"), value, Where::GradientStep,
                      in.derivation.stored[p], state);
+    else if (in.assignment.offloadsStates)
+      result = function.fetchArgument(
+          RankedTensorType::get(reshard::localShape(layout, state), type.getElementType()), role,
+          name);
     else
       result = add(state, role);
   }
@@ -327,6 +333,16 @@ void LocalUpdate::emitNewParameters(Operation &op, int p) {
   }
 }
 
+/// New states go back to the host as soon as they are there, so that no two parameters' are on the
+/// device. Those of the whole step stay: they are scalars.
+void LocalUpdate::offloadNewStates(Operation &op) {
+  if (!in.assignment.offloadsStates)
+    return;
+  for (Value value : op.getResults())
+    if (newStates.contains(value))
+      onHost[value] = function.offload(local.lookup(value));
+}
+
 void LocalUpdate::emitResults() {
   Operation *terminator = in.update.getBody().front().getTerminator();
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
@@ -340,7 +356,9 @@ void LocalUpdate::emitResults() {
       function.addResult(result, role, name);
     if (it == parameterOf.end() || !result || !holds(it->second))
       continue;
-    if (role != "param")
+    if (Value stored = onHost.lookup(value))
+      function.addHostResult(stored, role, name);
+    else if (role != "param")
       function.addResult(result, role, name);
   }
 }
@@ -390,6 +408,7 @@ LogicalResult LocalUpdate::build() {
     } else if (holds(parameter)) {
       if (mlir::failed(emitOp(op, parameter)))
         return failure();
+      offloadNewStates(op);
       emitNewParameters(op, parameter);
     }
   }

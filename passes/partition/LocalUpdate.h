@@ -30,6 +30,7 @@ private:
   mlir::Value operandOf(mlir::Value value);
   int stageOf(int graphValue) const;
   void emitNewParameters(mlir::Operation &op, int parameter);
+  void offloadNewStates(mlir::Operation &op);
   void emitResults();
   void emitLoss();
   void holdUnused();
@@ -45,7 +46,9 @@ private:
   FunctionBuilder function;
   llvm::DenseMap<mlir::Value, int> parameterOf;               // values of @update
   llvm::DenseMap<mlir::Value, llvm::StringRef> newParameters; // of it, with their names
+  llvm::DenseSet<mlir::Value> newStates;                      // of it, of parameters
   llvm::DenseMap<mlir::Value, mlir::Value> local;
+  llvm::DenseMap<mlir::Value, mlir::Value> onHost; // of new states
 };
 
 } // namespace tbc

@@ -12,7 +12,6 @@ using namespace mlir;
 namespace tbc {
 
 using reshard::GraphOp;
-using reshard::Sharding;
 
 namespace {
 
@@ -118,7 +117,7 @@ LogicalResult LocalBlock::emitStreamed(int index, ArrayRef<Value> operands) {
   }
   for (auto [result, value] :
        llvm::zip_equal(op.results, streamed.buildStreamed(function.builder(), ring)))
-    cache[{result, in.derivation.raw[result]}] = value;
+    remember(result, in.derivation.raw[result], value);
   return success();
 }
 

@@ -19,6 +19,7 @@ struct BlockLists {
   std::map<int, std::vector<const Reshard *>> reshards; // by value
   std::vector<const Transfer *> received, sent;
   std::vector<int> residuals;          // kept by it, by number
+  std::multimap<int, int> offloaded;   // of those, on the host, by value
   std::multimap<int, int> gradientsOf; // parameters, by the value to be added to their gradient
 };
 
@@ -67,7 +68,10 @@ private:
     }
     for (int r = 0; r < int(derivation.residuals.size()); ++r) {
       const Residual &residual = derivation.residuals[r];
-      blocks[{residual.chunk, residual.phase}].residuals.push_back(r);
+      BlockLists &keeper = blocks[{residual.chunk, residual.phase}];
+      keeper.residuals.push_back(r);
+      if (residual.isOnHost)
+        keeper.offloaded.insert({residual.value, r});
       residualsOf[residual.value].push_back(r);
     }
     for (size_t p = 0; p < derivation.gradientParts.size(); ++p)
@@ -166,7 +170,9 @@ private:
   void keepResiduals() {
     for (int r : here->residuals) {
       const Residual &residual = derivation.residuals[r];
-      list.moveToSlot(get(residual.value, residual.sharding));
+      int buffer = get(residual.value, residual.sharding);
+      if (!residual.isOnHost)
+        list.moveToSlot(buffer);
       useResidual(r);
     }
   }
@@ -176,6 +182,12 @@ private:
   //===--------------------------------------------------------------------===//
 
   int remember(int value, const Sharding &sharding, int buffer) {
+    auto [first, last] = here->offloaded.equal_range(value);
+    for (auto it = first; it != last; ++it)
+      if (derivation.residuals[it->second].sharding == sharding) {
+        list.next(op);
+        list.read(buffer);
+      }
     cache[value].push_back({sharding, buffer});
     return buffer;
   }
@@ -214,7 +226,11 @@ private:
         bool isElsewhere = BlockKey(residual.chunk, residual.phase) != block;
         if (residual.chunk == holder && residual.sharding == sharding && isElsewhere) {
           useResidual(r);
-          return remember(value, sharding, BufferList::inSlot);
+          if (!residual.isOnHost)
+            return remember(value, sharding, BufferList::inSlot);
+          list.next(op);
+          return remember(value, sharding,
+                          list.make(bytes(value, sharding), BufferKind::Transient));
         }
       }
     if (graphValue.producer < 0) {
@@ -236,14 +252,15 @@ private:
     bool isGathered = graph.values[residual.value].role == ValueRole::Parameter;
     use({0, number, assignment.stageOf(residual.chunk)},
         isGathered ? KeptSlot::Kind::Gathered : KeptSlot::Kind::Residual,
-        bytes(residual.value, residual.sharding));
+        bytes(residual.value, residual.sharding), residual.isOnHost);
   }
 
   using SlotKey = std::tuple<int, int, int>; // residual or input, number, stage
 
-  void use(const SlotKey &key, KeptSlot::Kind kind, double bytes) {
+  void use(const SlotKey &key, KeptSlot::Kind kind, double bytes, bool isOnHost = false) {
     KeptSlot &slot = slots[key];
     slot.kind = kind;
+    slot.isOnHost = isOnHost;
     slot.stage = std::get<2>(key);
     slot.bytes = int64_t(bytes);
     slot.users.insert(block);

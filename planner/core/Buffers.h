@@ -42,7 +42,8 @@ struct KeptSlot {
   Kind kind = Kind::Residual;
   int stage = 0;
   int64_t bytes = 0;
-  std::set<BlockKey> users; // that write or read it
+  bool isOnHost = false;
+  std::set<BlockKey> users; // that write or read it: each copies it once where it is on the host
 };
 
 struct StepBuffers {
@@ -56,6 +57,7 @@ StepBuffers stepBuffers(const reshard::Graph &graph, const reshard::Assignment &
 
 /// The buffers of a stage's update: of each parameter in turn the gradient completed and scaled,
 /// the old and the new value on the state's shard, the new moments where the step may be skipped.
+/// States that lie on the host have their old and new value there as well.
 /// With clipping by norm or loss scaling all completed gradients live until they are used.
 BlockBuffers updateBuffers(const reshard::Graph &graph, const reshard::Assignment &assignment,
                            const reshard::Derivation &derivation, const Job &job, int stage);

@@ -57,8 +57,18 @@ double Cluster::peakFlops(const std::string &kernelClass, int64_t elementBytes, 
   return found->second;
 }
 
-int64_t Cluster::usableBytes() const {
-  return memoryBytes - static_cast<int64_t>(std::ceil(reservedFraction * double(memoryBytes)));
+static int64_t withoutReserve(int64_t bytes, double fraction) {
+  return bytes - static_cast<int64_t>(std::ceil(fraction * double(bytes)));
+}
+
+int64_t Cluster::usableBytes() const { return withoutReserve(memoryBytes, reservedFraction); }
+
+int64_t Cluster::usableHostBytes() const {
+  return withoutReserve(hostMemoryBytes, reservedFraction);
+}
+
+double Cluster::hostCopySeconds(double bytes) const {
+  return launchSeconds + bytes / hostBytesPerSecond;
 }
 
 bool Cluster::operator==(const Cluster &o) const {
@@ -67,6 +77,7 @@ bool Cluster::operator==(const Cluster &o) const {
          peakFlopsPerSecond == o.peakFlopsPerSecond &&
          vectorFlopsPerSecond == o.vectorFlopsPerSecond && launchSeconds == o.launchSeconds &&
          kernels == o.kernels && intraNode == o.intraNode && interNode == o.interNode &&
+         hostMemoryBytes == o.hostMemoryBytes && hostBytesPerSecond == o.hostBytesPerSecond &&
          overlapFraction == o.overlapFraction && timeUncertainty == o.timeUncertainty &&
          contextBytes == o.contextBytes && allocatorFraction == o.allocatorFraction &&
          reservedFraction == o.reservedFraction;
@@ -279,6 +290,11 @@ static Cluster readAll(ClusterReader &reader, const toml::table &root) {
   cluster.interNode = readNetwork(reader, reader.section(network, "network", "inter_node"),
                                   "network.inter_node", false);
   reader.closeTable(network, "network");
+
+  const toml::table &host = reader.section(root, "", "host");
+  cluster.hostMemoryBytes = reader.integer(host, "host", "memory_bytes", 0, maxBytes);
+  cluster.hostBytesPerSecond = reader.number(host, "host", "bytes_per_second", Range::Positive);
+  reader.closeTable(host, "host");
 
   const toml::table &overlap = reader.section(root, "", "overlap");
   cluster.overlapFraction = reader.number(overlap, "overlap", "fraction", Range::Fraction);

@@ -72,6 +72,11 @@ struct Cluster {
   /// Relative half-width of the interval printed around a predicted step time.
   double timeUncertainty = 0;
 
+  /// Of one device: its share of the host's memory, and what its link to it carries in one
+  /// direction from and to pinned memory.
+  int64_t hostMemoryBytes = 0;
+  double hostBytesPerSecond = 0;
+
   int64_t contextBytes = 0;     // taken by driver, libraries and communicators
   double allocatorFraction = 0; // of program-owned bytes lost to fragmentation
   double reservedFraction = 0;  // of the device's memory never planned with
@@ -80,8 +85,11 @@ struct Cluster {
   /// Peak FLOP/s of a kernel class whose operands have elements of `elementBytes`; two bytes are
   /// f16 if `isF16`, else bf16.
   double peakFlops(const std::string &kernelClass, int64_t elementBytes, bool isF16 = false) const;
-  /// What a plan may use on one device.
+  /// What a plan may use on one device, and of its share of the host's memory.
   int64_t usableBytes() const;
+  int64_t usableHostBytes() const;
+  /// A copy of `bytes` between a device and its host.
+  double hostCopySeconds(double bytes) const;
   bool operator==(const Cluster &o) const;
 };
 

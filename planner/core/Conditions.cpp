@@ -4,6 +4,8 @@
 #include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 namespace tbc::planner {
 
@@ -31,12 +33,70 @@ bool Condition::isIn(const Plan &plan) const {
   return std::to_string(plan.numChunks() / plan.mesh.pp) == value; // virtual-stages
 }
 
+static std::string words(const Condition &condition) {
+  return std::string(condition.isForbidden ? "not " : "") + condition.decision + "=" +
+         condition.value;
+}
+
 std::string toString(const std::vector<Condition> &conditions) {
   std::string text;
   for (const Condition &condition : conditions)
-    text += (text.empty() ? "" : " and ") + std::string(condition.isForbidden ? "not " : "") +
-            condition.decision + "=" + condition.value;
+    text += (text.empty() ? "" : " and ") + words(condition);
   return text;
+}
+
+/// As the user gave it, or in words.
+static std::string flagOf(const Condition &condition) {
+  return condition.flag.empty() ? words(condition) : condition.flag;
+}
+
+Status checkConditions(const Pins &pins) {
+  auto contradict = [](const Condition &condition, const std::string &other) {
+    return Error{ErrorCode::Usage, flagOf(condition) + " contradicts " + other};
+  };
+  // By decision: what a flag of its own pins it to, and that flag.
+  std::map<std::string, std::pair<std::string, std::string>> pinned;
+  if (!pins.mesh.empty()) {
+    std::string mesh;
+    for (const auto &[axis, size] : pins.mesh)
+      mesh += (mesh.empty() ? "" : ",") + axis + "=" + std::to_string(size);
+    for (const std::string &axis : axisNames())
+      pinned[axis] = {"1", "--mesh " + mesh};
+    for (const auto &[axis, size] : pins.mesh)
+      pinned[axis].first = std::to_string(size);
+  }
+  auto pin = [&](const char *decision, const std::string &value) {
+    pinned[decision] = {value, std::string("--") + decision + " " + value};
+  };
+  if (std::optional<ZeroChoice> zero = zeroOfStrategy(pins.strategy))
+    pinned["zero"] = {zeroWord(*zero), "--strategy " + pins.strategy};
+  else if (pins.zero)
+    pin("zero", std::to_string(*pins.zero));
+  if (pins.microBatch)
+    pin("micro-batch", std::to_string(*pins.microBatch));
+  if (pins.virtualStages)
+    pin("virtual-stages", std::to_string(*pins.virtualStages));
+  if (!pins.schedule.empty())
+    pin("schedule", pins.schedule);
+  if (pins.recompute != "auto")
+    pinned["recompute"] = {pins.recompute.substr(0, pins.recompute.find(':')),
+                           "--recompute " + pins.recompute};
+
+  for (size_t i = 0; i < pins.conditions.size(); ++i) {
+    const Condition &condition = pins.conditions[i];
+    auto found = pinned.find(condition.decision);
+    if (found != pinned.end() && (found->second.first == condition.value) == condition.isForbidden)
+      return contradict(condition, found->second.second);
+    for (size_t j = 0; j < i; ++j) {
+      const Condition &other = pins.conditions[j];
+      if (other.decision != condition.decision || (other.isForbidden && condition.isForbidden))
+        continue;
+      bool isSame = other.value == condition.value;
+      if (isSame == (other.isForbidden || condition.isForbidden))
+        return contradict(condition, flagOf(other));
+    }
+  }
+  return Status::ok();
 }
 
 bool meets(const std::vector<Condition> &conditions, const std::string &decision,
@@ -74,10 +134,80 @@ static std::string listed(const std::string &word, const std::vector<std::string
   return text + (closest.empty() ? "" : "; did you mean " + closest + "?");
 }
 
-Result<std::vector<Condition>> parseConditions(const std::string &text) {
+static std::vector<std::string> decisionNames() {
   std::vector<std::string> decisions = axisNames();
   for (const char *word : {"zero", "micro-batch", "recompute", "schedule", "virtual-stages"})
     decisions.push_back(word);
+  return decisions;
+}
+
+static bool isDecision(const std::string &word) {
+  std::vector<std::string> decisions = decisionNames();
+  return std::find(decisions.begin(), decisions.end(), word) != decisions.end();
+}
+
+/// What `decision` is where it decides nothing: "" if it always does.
+static std::string valueOfNone(const std::string &decision) {
+  if (isAxis(decision) || decision == "virtual-stages")
+    return "1";
+  return decision == "zero" ? "0" : decision == "recompute" ? "none" : "";
+}
+
+Status addPin(const std::string &text, bool isForbidden, Pins &pins) {
+  const std::string flag = (isForbidden ? "--forbid " : "--pin ") + text;
+  auto fail = [&](const std::string &message) {
+    return Error{ErrorCode::Usage, flag + ": " + message};
+  };
+  size_t equals = text.rfind('=');
+  if (equals == std::string::npos && isForbidden && isDecision(text)) {
+    std::string none = valueOfNone(text);
+    if (none.empty())
+      return fail("every plan has a " + text + "; say which, as in " + text +
+                  (text == "schedule" ? "=gpipe" : "=1"));
+    pins.conditions.push_back({text, none, false, flag});
+    return Status::ok();
+  }
+  std::string left = text.substr(0, equals);
+  if (equals == std::string::npos)
+    return fail("expected DECISION=VALUE, as in tp=8, or GLOB=SPEC, as in *.mlp.*=tp" +
+                std::string(isForbidden ? ", or a decision alone, such as tp" : ""));
+  if (isDecision(left)) {
+    Result<std::vector<Condition>> conditions = parseConditions(text);
+    if (!conditions)
+      return fail(conditions.error().message);
+    for (Condition &condition : *conditions) {
+      condition.isForbidden = isForbidden;
+      condition.flag = flag;
+      pins.conditions.push_back(std::move(condition));
+    }
+    return Status::ok();
+  }
+  std::string spec = text.substr(equals + 1);
+  const std::vector<std::string> &words = opPinWords();
+  if (left.empty() || std::find(words.begin(), words.end(), spec) == words.end()) {
+    std::string closest = closestWord(left, decisionNames());
+    if (!closest.empty())
+      return fail("\"" + left + "\" is no decision; did you mean " + closest + "?");
+    return fail("ops that a name matches are pinned to one of " + listed(spec, words));
+  }
+  pins.ops.push_back({left, spec, isForbidden});
+  return Status::ok();
+}
+
+Result<Pins> pinsOf(const Plan &plan) {
+  Pins pins;
+  for (const Reason &reason : plan.reasons) {
+    bool isForbidden = reason.decision == "forbid";
+    if (reason.decision != "pin" && !isForbidden)
+      continue;
+    if (Status status = addPin(reason.value, isForbidden, pins); !status)
+      return Error{ErrorCode::Usage, "reasons of the plan: " + status.error().message};
+  }
+  return pins;
+}
+
+Result<std::vector<Condition>> parseConditions(const std::string &text) {
+  const std::vector<std::string> decisions = decisionNames();
   std::vector<Condition> conditions;
   for (size_t begin = 0; begin <= text.size();) {
     size_t end = std::min(text.find(',', begin), text.size());

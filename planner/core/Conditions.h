@@ -13,6 +13,13 @@ bool meets(const std::vector<Condition> &conditions, const std::string &decision
 /// Whether no condition about an axis rules `mesh` out.
 bool meets(const std::vector<Condition> &conditions, const MeshShape &mesh);
 
+/// Errors: Usage, naming both, where a condition contradicts a pin or another condition.
+Status checkConditions(const Pins &pins);
+
+/// What --pin and --forbid said when `plan` was made, as its reasons have it. Errors: Usage for
+/// reasons that were edited and cannot be read.
+Result<Pins> pinsOf(const Plan &plan);
+
 /// How a condition names a choice: "0" to "3", "shard-grad-op".
 std::string zeroWord(const ZeroChoice &choice);
 

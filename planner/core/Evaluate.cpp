@@ -1,6 +1,7 @@
 //===- Evaluate.cpp - Seconds and bytes of a derived step ------------------===//
 
 #include "planner/core/Evaluate.h"
+#include "planner/core/Buffers.h"
 #include "planner/core/Cost.h"
 #include "planner/core/Search.h"
 
@@ -93,6 +94,37 @@ double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t
   return owned * (parameter + 2 * master + 2 * state + double(gradientBytes));
 }
 
+/// Residuals on the host leave once and come back once for each block that reads them.
+static void addResidualCopies(const PlannedStep &step, const Derivation &derivation,
+                              const Cluster &cluster, std::vector<StageSeconds> &chunks) {
+  bool any = std::any_of(derivation.residuals.begin(), derivation.residuals.end(),
+                         [](const Residual &residual) { return residual.isOnHost; });
+  if (!any)
+    return;
+  for (const KeptSlot &slot : stepBuffers(step.graph, step.assignment, derivation).kept) {
+    if (!slot.isOnHost)
+      continue;
+    double seconds = cluster.hostCopySeconds(double(slot.bytes));
+    for (auto [chunk, phase] : slot.users)
+      (phase == Phase::Forward    ? chunks[chunk].hostForward
+       : phase == Phase::Backward ? chunks[chunk].hostBackward
+                                  : chunks[chunk].hostWeight) += seconds;
+  }
+}
+
+/// The seconds in which the states of `owned` elements of a parameter come from the host and go
+/// back.
+static double stateCopySeconds(const Job &job, const Cluster &cluster, double owned,
+                               int64_t parameterBytes) {
+  constexpr int64_t bytesPerMoment = 4;
+  int64_t master = masterBytes(parameterBytes),
+          numMoments = job.stateBytesPerElement() / bytesPerMoment;
+  double copies = double(numMoments) * cluster.hostCopySeconds(owned * double(bytesPerMoment));
+  if (master > 0)
+    copies += cluster.hostCopySeconds(owned * double(master));
+  return 2 * copies;
+}
+
 std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation &derivation,
                                        const Job &job, const Cluster &cluster) {
   const Graph &graph = step.graph;
@@ -128,8 +160,12 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
     double owned = double(localBytes(layout, derivation.state[p])) / double(layout.elementBytes);
     double bytes = updateBytes(job, owned, layout.elementBytes,
                                graph.values[graph.parameters[p].gradient].layout.elementBytes);
-    for (int stage : derivation.parameterStages[p])
-      chunks[firstChunk[stage]].updateStep += updateSeconds(cluster, bytes, 1);
+    for (int stage : derivation.parameterStages[p]) {
+      StageSeconds &chunk = chunks[firstChunk[stage]];
+      chunk.updateStep += updateSeconds(cluster, bytes, 1);
+      if (assignment.offloadsStates)
+        chunk.hostStep += stateCopySeconds(job, cluster, owned, layout.elementBytes);
+    }
   }
   for (int stage = 0; stage < assignment.numStages; ++stage) {
     chunks[firstChunk[stage]].reduceStep = ops.reduceStep[stage];
@@ -139,6 +175,7 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
     chunks[chunk].sendForward = ops.sendForward[chunk];
     chunks[chunk].sendBackward = ops.sendBackward[chunk];
   }
+  addResidualCopies(step, derivation, cluster, chunks);
   return chunks;
 }
 
@@ -176,10 +213,14 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan) {
 
   prediction.stages =
       stageMemory(step.graph, step.assignment, derivation, plan.job, cluster, schedule.actions);
-  for (const StageMemory &stage : prediction.stages)
+  for (const StageMemory &stage : prediction.stages) {
     prediction.peakBytes = std::max(prediction.peakBytes, stage.totalBytes());
+    prediction.hostBytes = std::max(prediction.hostBytes, stage.hostBytes());
+  }
   prediction.limitBytes = plan.limitBytes();
-  prediction.fits = prediction.peakBytes <= prediction.limitBytes;
+  prediction.hostLimitBytes = cluster.usableHostBytes();
+  prediction.fits = prediction.peakBytes <= prediction.limitBytes &&
+                    prediction.hostBytes <= prediction.hostLimitBytes;
 
   double flops = 0; // clones are not counted: they are work, but not the model's
   double f16Flops = 0;

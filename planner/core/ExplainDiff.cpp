@@ -104,6 +104,7 @@ private:
     add("decided", "schedule", scheduleText(a), scheduleText(b));
     add("decided", "stages", joined(compressIds(a.stages)), joined(compressIds(b.stages)));
     add("decided", "recompute", a.recompute, b.recompute);
+    add("decided", "offload", offloadText(a.offload), offloadText(b.offload));
     std::map<std::string, std::string> x, y;
     for (auto [plan, map] : {std::pair(&a, &x), {&b, &y}})
       for (const ParameterOverride &entry : plan->parameterOverrides)
@@ -133,7 +134,7 @@ private:
   }
 
   void operations() {
-    std::map<std::string, std::string> x, y, again, againToo;
+    std::map<std::string, std::string> x, y, again, againToo, away, awayToo;
     for (auto [plan, map] : {std::pair(&a, &x), {&b, &y}})
       for (const OpDecision &decision : plan->ops) {
         std::string text;
@@ -148,6 +149,10 @@ private:
       for (const std::string &id : plan->recomputeOps)
         (*map)[id] = "computed again";
     addGroups("ops", again, againToo, "kept");
+    for (auto [plan, map] : {std::pair(&a, &away), {&b, &awayToo}})
+      for (const std::string &id : plan->offload.ops)
+        (*map)[id] = "on the host";
+    addGroups("kept of ops", away, awayToo, "on the device");
   }
 
   void predicted() {
@@ -163,6 +168,7 @@ private:
                               {"data communication", t.data, u.data},
                               {"pipeline", t.pipeline, u.pipeline},
                               {"update", t.update, u.update},
+                              {"copies to and from the host", t.host, u.host},
                               {"hidden communication", t.hiddenData, u.hiddenData}})
       add("predicted", name, Cell::seconds(x), Cell::seconds(y));
     auto lines = [](const Prediction &prediction) {

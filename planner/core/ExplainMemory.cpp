@@ -54,8 +54,10 @@ static void addParameters(const ExplainedPlan &explained, int stage, std::vector
     into.push_back(
         {name, "gradient",
          double(localBytes(graph.values[parameter.gradient].layout, derivation.gradient[p]))});
-    into.push_back({name, "master weights", owned * double(masterBytes(layout.elementBytes))});
-    into.push_back({name, "optimizer state", owned * double(job.stateBytesPerElement())});
+    std::string where = explained.step.assignment.offloadsStates ? " on the host" : "";
+    into.push_back(
+        {name, "master weights" + where, owned * double(masterBytes(layout.elementBytes))});
+    into.push_back({name, "optimizer state" + where, owned * double(job.stateBytesPerElement())});
   }
 }
 
@@ -65,7 +67,8 @@ static void addResiduals(const ExplainedPlan &explained, int stage, double micro
   for (const Residual &residual : explained.derivation.residuals) {
     const GraphValue &value = graph.values[residual.value];
     if (value.producer >= 0 && explained.step.assignment.stageOf(residual.chunk) == stage)
-      into.push_back({value.name, "saved residual",
+      into.push_back({value.name,
+                      residual.isOnHost ? "saved residual on the host" : "saved residual",
                       double(localBytes(value.layout, residual.sharding)), microBatches});
   }
 }
@@ -163,6 +166,11 @@ Report explainMemory(const ExplainedPlan &explained) {
         lines.rows.push_back({Cell::count(stage), Cell::of(line.name),
                               Cell::bytes(double(line.bytes)),
                               Cell::share(double(line.bytes) / limit)});
+    double hostLimit = double(std::max<int64_t>(1, explained.prediction.hostLimitBytes));
+    for (const MemoryLine &line : memory.host)
+      lines.rows.push_back({Cell::count(stage), Cell::of("host: " + line.name),
+                            Cell::bytes(double(line.bytes)),
+                            Cell::share(double(line.bytes) / hostLimit)});
     std::vector<Holding> holdings;
     addParameters(explained, stage, holdings);
     addResiduals(explained, stage, double(microBatchesInFlight(schedule.actions[stage])), holdings);

@@ -1,10 +1,12 @@
 //===- ExplainTensor.cpp - Where a tensor lies, and why --------------------===//
 
+#include "planner/core/Conditions.h"
 #include "planner/core/Cost.h"
 #include "planner/core/Evaluate.h"
 #include "planner/core/Explain.h"
 #include "planner/core/Explore.h"
 #include "planner/core/ModelNames.h"
+#include "planner/core/OpPins.h"
 #include "planner/core/PlanNames.h"
 
 #include <algorithm>
@@ -58,13 +60,16 @@ namespace {
 
 class TensorReport {
 public:
-  explicit TensorReport(const ExplainedPlan &explained)
+  TensorReport(const ExplainedPlan &explained, const std::vector<OpPin> &pins)
       : explained(explained), graph(explained.step.graph), derivation(explained.derivation),
         mesh(explained.step.assignment.mesh) {
     for (size_t p = 0; p < graph.parameters.size(); ++p)
       parameterOf[graph.parameters[p].value] = int(p);
     for (const OpDecision &decision : explained.plan.ops)
       decided.insert(decision.ops.begin(), decision.ops.end());
+    for (const OpPin &pin : pins)
+      for (int op : matchingOps(explained.graph, explained.plan.job, pin.glob))
+        pinned.emplace(graph.ops[op].id, toString(pin));
   }
 
   void add(int value) {
@@ -118,6 +123,8 @@ private:
   /// Who decided how `op` is split.
   std::string originOf(int op) const {
     const GraphOp &graphOp = graph.ops[op];
+    if (auto found = pinned.find(graphOp.id); found != pinned.end())
+      return "pinned: " + found->second + " names " + graphOp.id;
     if (decided.count(graphOp.id))
       return "solved: " + graphOp.id + " is split so";
     if (graphOp.forwardOp >= 0 && graphOp.forwardOp != op &&
@@ -196,8 +203,9 @@ private:
     for (const Residual &residual : derivation.residuals)
       if (residual.value == value) {
         isKept = true;
-        addSharding(value, "kept for backward", v.layout, residual.sharding,
-                    reasonFor("recompute"));
+        addSharding(
+            value, residual.isOnHost ? "kept for backward on the host" : "kept for backward",
+            v.layout, residual.sharding, reasonFor(residual.isOnHost ? "offload" : "recompute"));
       }
     bool isForward = v.producer >= 0 && graph.ops[v.producer].phase == Phase::Forward;
     const std::vector<int> &again = explained.step.reexecuted;
@@ -238,6 +246,7 @@ private:
   const Mesh &mesh;
   std::map<int, int> parameterOf;
   std::set<std::string> decided;
+  std::map<std::string, std::string> pinned; // by op id: the flag
   Table tensors{"tensors",
                 "tensors",
                 {{"tensor", "tensor"},
@@ -274,7 +283,10 @@ private:
 
 Result<Report> explainTensor(const ExplainedPlan &explained, const std::string &glob) {
   const Graph &graph = explained.step.graph;
-  TensorReport report(explained);
+  Result<Pins> pins = pinsOf(explained.plan);
+  if (!pins)
+    return pins.error();
+  TensorReport report(explained, pins->ops);
   std::vector<std::string> names;
   constexpr size_t most = 64;
   size_t found = 0;

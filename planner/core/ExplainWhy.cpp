@@ -11,18 +11,31 @@
 namespace tbc::planner {
 
 /// What the user decided about `plan`, but for what is asked about; who asks for an axis asks for
-/// another mesh, and for the way to shard that goes with it.
-static std::vector<Condition> keptPins(const Plan &plan, const std::vector<Condition> &asked) {
+/// another mesh, and for the way to shard that goes with it. Errors: as of pinsOf().
+static Result<Pins> keptPins(const Plan &plan, const std::vector<Condition> &asked) {
   auto isAsked = [&](const std::string &decision) {
     return std::any_of(asked.begin(), asked.end(),
                        [&](const Condition &c) { return c.decision == decision; });
   };
   const std::vector<std::string> &axes = axisNames();
   bool asksForAxis = std::any_of(axes.begin(), axes.end(), isAsked);
-  std::vector<Condition> kept;
+  auto isAxis = [&](const std::string &decision) {
+    return std::find(axes.begin(), axes.end(), decision) != axes.end();
+  };
+  Result<Pins> kept = pinsOf(plan);
+  if (!kept)
+    return kept.error();
+  auto isOver = [&](const Condition &c) {
+    return isAsked(c.decision) || (asksForAxis && isAxis(c.decision));
+  };
+  auto &conditions = kept->conditions;
+  conditions.erase(std::remove_if(conditions.begin(), conditions.end(), isOver), conditions.end());
   auto keep = [&](const std::string &decision, const std::string &value) {
-    if (!isAsked(decision))
-      kept.push_back({decision, value});
+    bool isKnown = std::any_of(conditions.begin(), conditions.end(), [&](const Condition &c) {
+      return c.decision == decision && !c.isForbidden;
+    });
+    if (!isAsked(decision) && !isKnown)
+      conditions.push_back({decision, value});
   };
   for (const Reason &reason : plan.reasons) {
     if (reason.origin != Origin::Pinned)
@@ -59,6 +72,7 @@ static Table comparison(const Prediction &plan, const Prediction &other) {
                             {"data communication", t.data, u.data},
                             {"pipeline", t.pipeline, u.pipeline},
                             {"update", t.update, u.update},
+                            {"copies to and from the host", t.host, u.host},
                             {"step", t.total(), u.total()}})
     if (a != 0 || b != 0)
       table.rows.push_back(
@@ -91,10 +105,14 @@ Result<Report> explainWhy(const ExplainedPlan &explained, const std::string &con
                                        "time to see what the best plan without it loses"};
   for (Condition &c : *conditions)
     c.isForbidden = hasAll;
-  std::vector<Condition> kept = keptPins(plan, *conditions);
-  Pins pins;
-  pins.conditions = *conditions;
-  pins.conditions.insert(pins.conditions.end(), kept.begin(), kept.end());
+  Result<Pins> kept = keptPins(plan, *conditions);
+  if (!kept)
+    return kept.error();
+  Pins pins = *kept;
+  pins.conditions.insert(pins.conditions.begin(), conditions->begin(), conditions->end());
+  std::string keptText = toString(kept->conditions);
+  for (const OpPin &pin : kept->ops)
+    keptText += (keptText.empty() ? "" : " and ") + toString(pin);
   if (plan.memoryLimitBytes > 0)
     pins.memoryLimitBytes = plan.memoryLimitBytes;
 
@@ -104,7 +122,7 @@ Result<Report> explainWhy(const ExplainedPlan &explained, const std::string &con
   };
   std::string question = (hasAll ? "without " : "with ") + condition;
   fact("question", "the best plan",
-       Cell::of(question + (kept.empty() ? "" : ", as pinned " + toString(kept)) +
+       Cell::of(question + (keptText.empty() ? "" : ", as pinned " + keptText) +
                 ", everything else open"));
   fact("plan", "this plan", Cell::of(describe(plan)));
   fact("plan_seconds", "  step", Cell::seconds(explained.prediction.stepSeconds));

@@ -165,9 +165,15 @@ Repeat largestRepeat(const Graph &graph) {
     if (graph.ops[op].phase == Phase::Backward)
       backward[at / best.length].push_back(hashAlone(graph, graph.ops[op]));
   }
-  for (std::vector<uint64_t> &hashes : backward) {
+  for (std::vector<uint64_t> &hashes : backward)
     std::sort(hashes.begin(), hashes.end());
-    repeat.count += hashes == backward[1];
+  repeat.like.assign(graph.ops.size(), -1);
+  for (int i = 0; i < best.count; ++i) {
+    if (backward[i] != backward[1])
+      continue;
+    ++repeat.count;
+    for (int op = 0; op < best.length; ++op)
+      repeat.like[best.first + i * best.length + op] = best.first + best.length + op;
   }
   return repeat;
 }

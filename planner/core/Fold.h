@@ -35,7 +35,9 @@ std::vector<Block> foldBlocks(const reshard::Graph &graph);
 /// A part of the graph that occurs several times: the ops of one occurrence, forward and backward.
 struct Repeat {
   std::vector<bool> ops; // by op of the graph
-  int64_t count = 0;     // occurrences of equal structure, without an op in common; 0: none
+  /// By forward op of an occurrence that counts: the op of `ops` in its place. Else -1.
+  std::vector<int> like;
+  int64_t count = 0; // occurrences of equal structure, without an op in common; 0: none
 };
 
 /// The block that covers most of the forward order, in an occurrence with others before and after

@@ -53,9 +53,19 @@ static std::vector<Change> changesFor(const Job &job, const Pins &pins) {
     });
   if (!pins.mesh.empty())
     addPins("leave --mesh open", [](Pins &p) { p.mesh.clear(); });
+  if (pins.offload == "none")
+    for (const char *choice : {"optimizer", "residuals", "all"})
+      addPins(std::string("add --offload ") + choice, [choice](Pins &p) { p.offload = choice; });
   if (pins.memoryLimitBytes)
     addPins("leave out --memory-limit", [](Pins &p) { p.memoryLimitBytes.reset(); });
-  bool pinned = !changes.empty();
+  if (!pins.conditions.empty() || !pins.ops.empty())
+    addPins("leave out --pin and --forbid", [](Pins &p) {
+      p.conditions.clear();
+      p.ops.clear();
+    });
+  bool pinned = std::any_of(changes.begin(), changes.end(), [](const Change &change) {
+    return change.text.rfind("leave", 0) == 0;
+  });
   if (pinned)
     addPins("leave everything open but the memory", [](Pins &p) {
       Pins open;
@@ -114,6 +124,9 @@ Error explainInfeasible(const Graph &graph, const Job &job, const Cluster &clust
           formatBytes(double(prediction.peakBytes)) + " of " +
           formatBytes(double(prediction.limitBytes)) + ": short by " +
           formatBytes(double(prediction.peakBytes - prediction.limitBytes)) + "\n";
+  if (prediction.hostBytes > prediction.hostLimitBytes)
+    text += "  of the host's memory it needs " + formatBytes(double(prediction.hostBytes)) +
+            " of " + formatBytes(double(prediction.hostLimitBytes)) + " per device\n";
   text += "  largest there:";
   for (size_t i = 0; i < lines.size() && i < 4; ++i)
     text += (i ? ", " : " ") + lines[i].name + " " + formatBytes(double(lines[i].bytes));

@@ -16,12 +16,15 @@ namespace tbc::planner {
 static const char *const contextLine = "device context";
 static const char *const marginLine = "allocator margin";
 
-int64_t StageMemory::totalBytes() const {
+static int64_t sumOf(const std::vector<MemoryLine> &lines) {
   int64_t total = 0;
   for (const MemoryLine &line : lines)
     total += line.bytes;
   return total;
 }
+
+int64_t StageMemory::totalBytes() const { return sumOf(lines); }
+int64_t StageMemory::hostBytes() const { return sumOf(host); }
 
 int64_t programBytes(const StageMemory &memory) {
   int64_t total = 0;
@@ -105,8 +108,10 @@ std::vector<StaticBytes> staticBytes(const Graph &graph, const Assignment &assig
           stages[stage].gradients += aligned(localBytes(gradient, derivation.gradient[p]));
           break;
         }
-      stages[stage].master += aligned(owned * masterBytes(layout.elementBytes));
-      stages[stage].state += momentBytes(job, owned);
+      bool onHost = assignment.offloadsStates;
+      (onHost ? stages[stage].hostMaster : stages[stage].master) +=
+          aligned(owned * masterBytes(layout.elementBytes));
+      (onHost ? stages[stage].hostState : stages[stage].state) += momentBytes(job, owned);
     }
   }
   // The scalars that the update keeps, of at most 8 bytes each, and the learning rate.
@@ -153,12 +158,13 @@ struct KeptBytes {
   double all() const { return inputs + residuals + gathered; }
 };
 
-/// Slots that the same blocks use make a frame, and frames are laid out, as the memory plan does.
-KeptBytes keptBytes(const std::vector<KeptSlot> &slots, int stage, const std::vector<int> &chunks,
-                    const std::vector<schedule::Action> &actions) {
+/// Slots that the same blocks use make a frame, and frames are laid out, as the memory plan does:
+/// those on the device, or those on the host.
+KeptBytes keptBytes(const std::vector<KeptSlot> &slots, bool onHost, int stage,
+                    const std::vector<int> &chunks, const std::vector<schedule::Action> &actions) {
   std::map<std::set<BlockKey>, std::array<double, 3>> frames; // bytes by KeptSlot::Kind
   for (const KeptSlot &slot : slots)
-    if (slot.stage == stage)
+    if (slot.stage == stage && slot.isOnHost == onHost)
       frames[slot.users][size_t(slot.kind)] += aligned(slot.bytes);
   int64_t microBatches = 0;
   for (const schedule::Action &action : actions)
@@ -216,7 +222,7 @@ KindBytes blockPeak(const StepBuffers &buffers, const std::vector<int> &chunks) 
 
 /// The lines of one stage.
 StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const KeptBytes &kept,
-                    const KindBytes &peak, double update) {
+                    const KeptBytes &keptOnHost, const KindBytes &peak, double update) {
   StageMemory memory;
   double owned = 0;
   auto add = [&](const char *name, double bytes) {
@@ -237,6 +243,11 @@ StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const Kept
   add("collective buffers", peak[size_t(BufferKind::Collective)]);
   memory.lines.push_back({contextLine, cluster.contextBytes});
   memory.lines.push_back({marginLine, int64_t(std::ceil(cluster.allocatorFraction * owned))});
+  for (auto [name, bytes] : {std::pair("master weights", fixed.hostMaster),
+                             std::pair("optimizer state", fixed.hostState),
+                             std::pair("saved residuals", keptOnHost.all())})
+    if (bytes > 0)
+      memory.host.push_back({name, int64_t(std::ceil(bytes))});
   return memory;
 }
 
@@ -255,7 +266,9 @@ std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assig
     std::vector<int> chunks = pipeline.chunksOf(stage);
     BlockBuffers update = updateBuffers(graph, assignment, derivation, job, stage);
     stages.push_back(
-        linesOf(cluster, fixed[stage], keptBytes(buffers.kept, stage, chunks, actions[stage]),
+        linesOf(cluster, fixed[stage],
+                keptBytes(buffers.kept, /*onHost=*/false, stage, chunks, actions[stage]),
+                keptBytes(buffers.kept, /*onHost=*/true, stage, chunks, actions[stage]),
                 blockPeak(buffers, chunks), double(memory::assignOffsets(update.lifetimes).bytes)));
   }
   return stages;

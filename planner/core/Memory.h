@@ -29,6 +29,7 @@ using StageActions = std::vector<std::vector<schedule::Action>>;
 /// The bytes that a stage holds all through the step, and (inputs) those of one micro-batch.
 struct StaticBytes {
   double parameters = 0, master = 0, gradients = 0, state = 0, modelState = 0, inputs = 0;
+  double hostMaster = 0, hostState = 0; // of master and state, what lies on the host
 };
 std::vector<StaticBytes> staticBytes(const reshard::Graph &graph,
                                      const reshard::Assignment &assignment,
@@ -45,7 +46,7 @@ std::vector<StageMemory> stageMemory(const reshard::Graph &graph,
                                      const reshard::Derivation &derivation, const Job &job,
                                      const Cluster &cluster, const StageActions &actions);
 
-/// What the program owns: all lines but device context and allocator margin.
+/// What the program owns on the device: all lines but device context and allocator margin.
 int64_t programBytes(const StageMemory &memory);
 
 } // namespace tbc::planner

@@ -54,19 +54,31 @@ std::string recomputeText(const std::string &mode, int64_t blocks, int64_t of) {
   return mode + " " + std::to_string(blocks) + "/" + std::to_string(of);
 }
 
+/// Whether `text` is two numbers such as "3/8".
+static bool isShare(const std::string &text) {
+  size_t slash = text.find('/');
+  auto isNumber = [](const std::string &digits) {
+    return !digits.empty() && digits.size() < 9 &&
+           std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  return slash != std::string::npos && isNumber(text.substr(0, slash)) &&
+         isNumber(text.substr(slash + 1));
+}
+
 bool isRecomputeText(const std::string &text) {
   size_t space = text.find(' ');
   std::string mode = text.substr(0, space);
   if (space == std::string::npos)
     return mode == "none" || mode == "selective" || mode == "full";
-  std::string share = text.substr(space + 1);
-  size_t slash = share.find('/');
-  auto isNumber = [](const std::string &digits) {
-    return !digits.empty() && digits.size() < 9 &&
-           std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
-  };
-  return (mode == "selective" || mode == "full") && slash != std::string::npos &&
-         isNumber(share.substr(0, slash)) && isNumber(share.substr(slash + 1));
+  return (mode == "selective" || mode == "full") && isShare(text.substr(space + 1));
+}
+
+std::string offloadedBlocks(int64_t blocks, int64_t of) {
+  return blocks == of ? "all" : std::to_string(blocks) + "/" + std::to_string(of);
+}
+
+bool isOffloadedBlocks(const std::string &text) {
+  return text == "none" || text == "all" || isShare(text);
 }
 
 std::string weakerMode(const std::string &mode) { return mode == "full" ? "selective" : "none"; }
@@ -101,10 +113,11 @@ int64_t Searcher::blocksOn(const Candidate &candidate, int stage) const {
   return blocks;
 }
 
-void Searcher::setAgain(Candidate &candidate, int stage, int64_t blocks) const {
-  candidate.again.resize(candidate.firstOps.size());
-  candidate.blocksAgain.resize(candidate.mesh.pp);
-  candidate.blocksAgain[stage] = blocks;
+/// By chunk of the stage, the op at which the first blocks of each chunk end that are `blocks`
+/// together.
+std::vector<std::pair<int, int>> Searcher::endsOf(const Candidate &candidate, int stage,
+                                                  int64_t blocks) const {
+  std::vector<std::pair<int, int>> ends;
   int64_t total = blocksOn(candidate, stage), seen = 0;
   for (int chunk : chunksOf(candidate, stage)) {
     // In proportion, so that the chunks of a stage stay alike.
@@ -113,20 +126,35 @@ void Searcher::setAgain(Candidate &candidate, int stage, int64_t blocks) const {
     int64_t share = total == 0 ? 0 : blocks * until / total - blocks * seen / total;
     seen = until;
     bool all = blocks >= total || share == int64_t(here.size());
-    candidate.again[chunk] = all          ? endOf(candidate, chunk)
-                             : share == 0 ? candidate.firstOps[chunk]
-                                          : here[share];
+    ends.push_back({chunk, all          ? endOf(candidate, chunk)
+                           : share == 0 ? candidate.firstOps[chunk]
+                                        : here[share]});
   }
+  return ends;
+}
+
+void Searcher::setAgain(Candidate &candidate, int stage, int64_t blocks) const {
+  candidate.again.resize(candidate.firstOps.size());
+  candidate.blocksAgain.resize(candidate.mesh.pp);
+  candidate.blocksAgain[stage] = blocks;
+  for (auto [chunk, end] : endsOf(candidate, stage, blocks))
+    candidate.again[chunk] = end;
+}
+
+/// Of `blocks` of the whole model, those on a stage.
+int64_t Searcher::share(const Candidate &candidate, int stage, int64_t blocks) const {
+  int64_t before = 0, all = int64_t(starts.size());
+  for (int other = 0; other < stage; ++other)
+    before += blocksOn(candidate, other);
+  return blocks * (before + blocksOn(candidate, stage)) / all - blocks * before / all;
 }
 
 bool Searcher::chooseAgain(Candidate &candidate, const Mix &mix, const DataMode &mode) {
   bool any = false;
-  int64_t all = int64_t(starts.size()), before = 0;
   for (int stage = 0; stage < int(candidate.mesh.pp); ++stage) {
-    int64_t blocks = blocksOn(candidate, stage), low = 0, high = blocks;
+    int64_t low = 0, high = blocksOn(candidate, stage);
     if (std::optional<int64_t> pinned = space.blocksAgain()) {
-      low = *pinned * (before + blocks) / all - *pinned * before / all;
-      before += blocks;
+      low = share(candidate, stage, *pinned);
     } else {
       while (low < high) { // the fewest that fit; all of them if none do
         int64_t middle = (low + high) / 2;

@@ -120,10 +120,12 @@ Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts) {
     return usage("--gpus " + std::to_string(job.gpus) + ": must be between 1 and 1048576");
   if (job.globalBatch < 1 || job.globalBatch > (int64_t(1) << 40))
     return usage("--batch " + std::to_string(job.globalBatch) + ": must be between 1 and 2^40");
+  if (Status status = checkConditions(pins); !status)
+    return status.error();
   Space space(job, pins, experts);
   // Asked for by name, all blocks recompute, not as few as fit.
   for (const Condition &condition : pins.conditions)
-    if (condition.decision == "recompute" && !condition.isForbidden)
+    if (condition.decision == "recompute" && !condition.isForbidden && pins.recompute == "auto")
       space.pins.recompute = condition.value;
   if (Status status = space.readMesh(); !status)
     return status.error();
@@ -134,6 +136,8 @@ Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts) {
   if (Status status = space.checkContext(); !status)
     return status.error();
   if (Status status = space.readRecompute(); !status)
+    return status.error();
+  if (Status status = space.readOffload(); !status)
     return status.error();
   if (pins.microBatch && *pins.microBatch < 1)
     return usage("--micro-batch " + std::to_string(*pins.microBatch) + ": must be at least 1");
@@ -189,6 +193,13 @@ static int zeroOf(const std::string &strategy) {
       strategy == "hybrid-shard")
     return 3;
   return -1;
+}
+
+std::optional<ZeroChoice> zeroOfStrategy(const std::string &strategy) {
+  int zero = zeroOf(strategy);
+  if (zero < 0)
+    return std::nullopt;
+  return ZeroChoice{zero, strategy == "shard-grad-op"};
 }
 
 Status Space::checkStrategy() {
@@ -290,6 +301,12 @@ bool Space::tensorAxisIsPinned() const {
         return c.decision == "tp" && c.value != "1" && !c.isForbidden;
       });
   return pinned.tp > 1 || pins.strategy == "tp" || isAsked;
+}
+
+bool Space::tensorAxisIsOpen() const {
+  return !meshIsPinned() && pins.strategy == "auto" &&
+         std::none_of(pins.conditions.begin(), pins.conditions.end(),
+                      [](const Condition &c) { return c.decision == "tp"; });
 }
 
 bool Space::allowed(const MeshShape &mesh) const {
@@ -405,6 +422,15 @@ std::vector<int64_t> Space::allMicroBatches(const MeshShape &mesh, int64_t batch
   return {*pins.microBatch};
 }
 
+/// A number of graph blocks, at least 1; none: `digits` is something else.
+static std::optional<int64_t> blockNumber(const std::string &digits) {
+  bool isNumber = !digits.empty() && digits.size() < 9 &&
+                  digits.find_first_not_of("0123456789") == std::string::npos;
+  if (!isNumber || std::stoll(digits) < 1)
+    return std::nullopt;
+  return std::stoll(digits);
+}
+
 /// "selective" or "full" may be followed by ":" and a number of graph blocks.
 Status Space::readRecompute() {
   const std::vector<std::string> modes = {"auto", "none", "selective", "full"};
@@ -415,13 +441,28 @@ Status Space::readRecompute() {
                  suggest(recompute, modes));
   if (colon == std::string::npos)
     return Status();
-  std::string digits = pins.recompute.substr(colon + 1);
-  bool isNumber = !digits.empty() && digits.size() < 9 &&
-                  digits.find_first_not_of("0123456789") == std::string::npos;
-  if (recompute == "auto" || recompute == "none" || !isNumber || std::stoll(digits) < 1)
+  blocks = blockNumber(pins.recompute.substr(colon + 1));
+  if (recompute == "auto" || recompute == "none" || !blocks)
     return usage("--recompute " + pins.recompute +
                  ": a number of blocks follows selective or full, such as selective:8");
-  blocks = std::stoll(digits);
+  return Status();
+}
+
+/// Reads --offload: what lies on the host, and of how many graph blocks.
+Status Space::readOffload() {
+  const std::vector<std::string> choices = {"none", "optimizer", "residuals", "all", "auto"};
+  size_t colon = pins.offload.find(':');
+  offload = pins.offload.substr(0, colon);
+  if (std::find(choices.begin(), choices.end(), offload) == choices.end())
+    return usage("--offload " + pins.offload + ": choices are " + joined(choices) +
+                 suggest(offload, choices));
+  if (colon == std::string::npos)
+    return Status();
+  std::optional<int64_t> number = blockNumber(pins.offload.substr(colon + 1));
+  if (!offloadsResiduals() || !number)
+    return usage("--offload " + pins.offload +
+                 ": a number of blocks follows residuals or all, such as residuals:8");
+  away = *number;
   return Status();
 }
 

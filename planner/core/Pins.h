@@ -5,6 +5,7 @@
 
 #include "planner/core/Search.h"
 
+#include <optional>
 #include <vector>
 
 namespace tbc::planner {
@@ -50,8 +51,15 @@ public:
   /// Whether blocks may differ in what they recompute: where that is open, or a number of them is
   /// pinned.
   bool mayRecomputeInPart() const { return pins.recompute == "auto" || blocks; }
+  bool recomputeIsOpen() const { return recompute == "auto"; }
   /// The number of graph blocks that are pinned to recompute.
   std::optional<int64_t> blocksAgain() const { return blocks; }
+  /// What lies on the host. Where that is open (auto), nothing does: see search().
+  bool offloadsStates() const { return offload == "optimizer" || offload == "all"; }
+  bool offloadsResiduals() const { return offload == "residuals" || offload == "all"; }
+  bool offloadsAsNeeded() const { return pins.offloadsAsNeeded && !away; }
+  /// The number of graph blocks whose residuals are pinned to lie there; none: all.
+  std::optional<int64_t> blocksAway() const { return away; }
   std::vector<ScheduleChoice> schedules(const MeshShape &mesh) const;
   /// The forms of context parallelism that the pins allow; one without meaning without cp.
   std::vector<reshard::ContextForm> contexts(const MeshShape &mesh) const;
@@ -61,6 +69,8 @@ public:
   bool meshIsPinned() const { return !pins.mesh.empty(); }
   /// Whether the user asked for tensor parallelism by name.
   bool tensorAxisIsPinned() const;
+  /// Whether meshes with every size of tp are looked at.
+  bool tensorAxisIsOpen() const;
   const MeshShape &pinnedMesh() const { return pinned; }
 
 private:
@@ -70,6 +80,7 @@ private:
   Status checkStrategy();
   Status checkSchedule() const;
   Status readRecompute();
+  Status readOffload();
   Status checkContext() const;
   // Before conditions.
   std::vector<ZeroChoice> allZeroChoices(const MeshShape &mesh) const;
@@ -82,7 +93,12 @@ private:
   MeshShape pinned;
   std::string recompute = "auto";
   std::optional<int64_t> blocks;
+  std::string offload = "none";
+  std::optional<int64_t> away;
 };
+
+/// The way to spread parameters that a --strategy stands for, if it does.
+std::optional<ZeroChoice> zeroOfStrategy(const std::string &strategy);
 
 /// The divisors of `n`, ascending.
 std::vector<int64_t> divisorsOf(int64_t n);

@@ -209,10 +209,10 @@ private:
 class Placer {
 public:
   Placer(const Graph &graph, int64_t axisSize, const Job &job, const Cluster &cluster,
-         double updatesPerMicroBatch, bool mustSplit)
-      : graph(graph), job(job), cluster(cluster), updatesPerMicroBatch(updatesPerMicroBatch),
-        mustSplit(mustSplit), mesh{{{"tp", axisSize}}}, prices(mesh, cluster),
-        nodeOf(graph.ops.size(), -1), gradientOf(graph.values.size(), -1),
+         double updatesPerMicroBatch, bool mustSplit, const PinnedOps &pinned = {})
+      : pinned(pinned), graph(graph), job(job), cluster(cluster),
+        updatesPerMicroBatch(updatesPerMicroBatch), mustSplit(mustSplit), mesh{{{"tp", axisSize}}},
+        prices(mesh, cluster), nodeOf(graph.ops.size(), -1), gradientOf(graph.values.size(), -1),
         scratch(graph.ops.size()) {
     for (const GraphParameter &parameter : graph.parameters)
       gradientOf[parameter.value] = parameter.gradient;
@@ -289,10 +289,11 @@ private:
     for (OpStrategy &strategy : enumerateStrategies(graph, op, OpStrategy(), axis))
       if (isTensorParallel(op, strategy))
         choices.push_back(std::move(strategy));
+    keepPinned(op, choices);
     if (mustSplit)
       dropUnsplit(op, choices);
     int deferred = -1;
-    if (canDefer(op)) {
+    if (canDefer(op) && pinned.allows(op, WholeOp)) {
       deferred = int(choices.size());
       choices.push_back(OpStrategy()); // as nothing sharded, but on partial sums
     }
@@ -302,9 +303,16 @@ private:
     addMember(nodeOf[op], op, std::move(choices));
   }
 
-  bool isMatrix(int value) const {
-    return graph.values[value].role == ValueRole::Parameter &&
-           graph.values[value].layout.dims.size() > 1;
+  bool isMatrix(int value) const { return isParameterMatrix(graph, value); }
+
+  /// Leaves an op only what it is pinned to; all where that is nothing it can do on this axis.
+  void keepPinned(int op, std::vector<OpStrategy> &choices) const {
+    std::vector<OpStrategy> allowed;
+    for (const OpStrategy &choice : choices)
+      if (pinned.allows(op, splitKind(graph, op, choice, 0)))
+        allowed.push_back(choice);
+    if (!allowed.empty())
+      choices = std::move(allowed);
   }
 
   /// Leaves an op that multiplies with a parameter matrix only the strategies that split it, if it
@@ -591,6 +599,7 @@ private:
       problem.edges.push_back(std::move(edge));
   }
 
+  const PinnedOps pinned;
   const Graph &graph;
   const Job &job;
   const Cluster &cluster;
@@ -610,14 +619,14 @@ private:
 } // namespace
 
 Placement place(const Graph &graph, int64_t axisSize, const Job &job, const Cluster &cluster,
-                double updatesPerMicroBatch, bool mustSplit) {
+                double updatesPerMicroBatch, bool mustSplit, const PinnedOps &pinned) {
   if (axisSize == 1) {
     Placement placement;
     placement.strategies.resize(graph.ops.size());
     placement.exact = true;
     return placement;
   }
-  return Placer(graph, axisSize, job, cluster, updatesPerMicroBatch, mustSplit).run();
+  return Placer(graph, axisSize, job, cluster, updatesPerMicroBatch, mustSplit, pinned).run();
 }
 
 double placementBound(const Graph &graph, const std::vector<bool> &part, int64_t axisSize,

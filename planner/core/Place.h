@@ -3,6 +3,7 @@
 #ifndef TBC_PLANNER_CORE_PLACE_H
 #define TBC_PLANNER_CORE_PLACE_H
 
+#include "planner/core/OpPins.h"
 #include "planner/core/Plan.h"
 #include "planner/reshard/Graph.h"
 
@@ -33,8 +34,11 @@ struct Placement {
 ///
 /// `updatesPerMicroBatch` weighs the optimizer's work on a parameter, which shrinks with its shard,
 /// against kernels: one over the number of micro-batches of a step.
+///
+/// `pinned`: forward ops choose only among the splits that it allows, as far as they have any.
 Placement place(const reshard::Graph &graph, int64_t axisSize, const Job &job,
-                const Cluster &cluster, double updatesPerMicroBatch, bool mustSplit = false);
+                const Cluster &cluster, double updatesPerMicroBatch, bool mustSplit = false,
+                const PinnedOps &pinned = {});
 
 /// A lower bound of the seconds that `place` finds for the ops of `part` (by op) and what passes
 /// between them, the optimizer's work not counted: the problem of those ops alone, so that bounds

@@ -108,6 +108,20 @@ struct ParameterOverride {
   std::vector<std::string> parameters; // names
 };
 
+/// What lies in the memory of the host instead of the device's, by the words of --offload.
+struct Offload {
+  bool optimizer = false; ///< states and master weights, but for scalars of the whole step
+  /// What forward keeps for the backward, of which graph blocks: "none", "all", or a number of them
+  /// such as "3/8". For people; `ops` decides.
+  std::string residuals = "none";
+  std::vector<std::string> ops; ///< forward ops, what is kept of whose results is on the host
+
+  bool isNone() const { return !optimizer && residuals == "none" && ops.empty(); }
+};
+
+/// "none", "optimizer", "residuals", "residuals 3/8", "optimizer and residuals".
+std::string offloadText(const Offload &offload);
+
 /// A line of the memory table of one stage.
 struct MemoryLine {
   std::string name;
@@ -115,8 +129,10 @@ struct MemoryLine {
 };
 
 struct StageMemory {
-  std::vector<MemoryLine> lines;
+  std::vector<MemoryLine> lines; // of the device
+  std::vector<MemoryLine> host;  // of its share of the host's memory; none where nothing is there
   int64_t totalBytes() const;
+  int64_t hostBytes() const;
 };
 
 /// Seconds of one step on the slowest rank, by what they are spent on; they add up to the step
@@ -128,8 +144,9 @@ struct TimeSplit {
   double data = 0;       // exposed gathers of parameters and reductions of gradients
   double pipeline = 0;   // sends and bubble
   double update = 0;     // optimizer
+  double host = 0;       // copies between device and host
   double hiddenData = 0; // data communication behind compute: not part of the sum
-  double total() const { return compute + recompute + operands + data + pipeline + update; }
+  double total() const { return compute + recompute + operands + data + pipeline + update + host; }
 };
 
 /// One line of the list of collectives of a step; `seconds` is one execution.
@@ -143,7 +160,8 @@ struct Prediction {
   double lowSeconds = 0, highSeconds = 0;
   int64_t peakBytes = 0; // on the fullest stage, context and margins included
   int64_t limitBytes = 0;
-  bool fits = false;
+  int64_t hostBytes = 0, hostLimitBytes = 0; // the same of a device's share of the host
+  bool fits = false;                         // both
   double modelFlops = 0; // of one step over all ranks, recomputation not counted
   double mfu = 0;
   std::vector<StageMemory> stages;
@@ -161,6 +179,7 @@ struct Alternative {
   int64_t microBatch = 1, accumulation = 1;
   std::string schedule, recompute;
   std::vector<int> chunkStage; // as in a plan
+  std::string offload = "none";
   double stepSeconds = 0;
   int64_t peakBytes = 0;
   bool fits = false;
@@ -212,6 +231,7 @@ struct Plan {
   std::vector<std::string> stageNames;
   std::string recompute = "none";        // none, selective, full
   std::vector<std::string> recomputeOps; // forward ops whose results are not kept
+  Offload offload;
 
   Prediction prediction;
   double lowerBoundSeconds = 0; // no plan for this job is faster in this cost model

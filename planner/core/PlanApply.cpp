@@ -124,7 +124,8 @@ public:
       setChunks(step.graph, firstOps);
     applyOps();
     applyParameters();
-    std::vector<bool> recompute = findRecompute();
+    std::vector<bool> recompute = flagsOf("recompute", plan.recomputeOps);
+    std::vector<bool> offload = flagsOf("offload", plan.offload.ops);
     if (!error.empty())
       return Error{ErrorCode::Usage, error};
 
@@ -135,6 +136,10 @@ public:
     for (int source : sourceOf)
       strategies.push_back(step.assignment.strategies[source]);
     step.assignment.strategies = std::move(strategies);
+    step.assignment.offloadsStates = plan.offload.optimizer;
+    if (!plan.offload.ops.empty())
+      for (size_t op = 0; op < sourceOf.size(); ++op)
+        step.assignment.offloadedOps.push_back(step.cloneOf[op] < 0 && offload[sourceOf[op]]);
     if (std::string why = whyInvalidSchedule(plan); !why.empty())
       return bad("schedule", why);
     auto kind = schedule::parseScheduleKind(plan.schedule);
@@ -289,13 +294,14 @@ private:
     }
   }
 
-  std::vector<bool> findRecompute() {
+  /// By op, whether it is one of `ids`, which are forward ops.
+  std::vector<bool> flagsOf(const std::string &key, const std::vector<std::string> &ids) {
     std::vector<bool> flags(step.graph.ops.size(), false);
     int numForward = numForwardOps(step.graph);
-    for (const std::string &id : plan.recomputeOps) {
-      int op = findOp("recompute", id);
+    for (const std::string &id : ids) {
+      int op = findOp(key, id);
       if (op >= numForward)
-        fail("recompute", "\"" + id + "\" is not a forward op");
+        fail(key, "\"" + id + "\" is not a forward op");
       else if (op >= 0)
         flags[op] = true;
     }

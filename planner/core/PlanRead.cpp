@@ -196,6 +196,7 @@ public:
       plan.recompute = recomputeMode(recompute, "mode");
       plan.recomputeOps = recompute.ids("ops");
     }
+    readOffload(root);
     plan.prediction.stepSeconds = root.number("step_seconds");
     plan.prediction.peakBytes = root.integer("peak_bytes", 0, maxBytes);
     plan.prediction.fits = root.flag("fits");
@@ -234,6 +235,20 @@ private:
     std::vector<std::string> words = schedule::scheduleNames();
     words.insert(words.begin(), "none");
     return words;
+  }
+
+  void readOffload(Object &root) {
+    Object object(root.get("offload"), "offload", problem);
+    plan.offload.optimizer = object.flag("optimizer");
+    plan.offload.residuals = object.text("residuals");
+    plan.offload.ops = object.ids("ops");
+    if (!isOffloadedBlocks(plan.offload.residuals))
+      problem.report("offload.residuals", "is \"" + plan.offload.residuals +
+                                              "\", but must be none, all or numbers of blocks "
+                                              "such as \"3/12\"");
+    if ((plan.offload.residuals == "none") != plan.offload.ops.empty())
+      problem.report("offload.ops",
+                     "must name ops where \"residuals\" is not none, and none where it is");
   }
 
   std::string recomputeMode(Object &object, const std::string &key) {
@@ -381,6 +396,11 @@ private:
     }
     cluster.intraNode = network(object, "intra_node", true);
     cluster.interNode = network(object, "inter_node", false);
+    {
+      Object host(object.get("host"), "cluster.host", problem);
+      cluster.hostMemoryBytes = host.integer("memory_bytes", 0, maxBytes);
+      cluster.hostBytesPerSecond = host.positive("bytes_per_second");
+    }
     cluster.overlapFraction = object.number("overlap_fraction", 1);
     cluster.timeUncertainty = object.number("time_uncertainty", 1);
     cluster.contextBytes = object.integer("context_bytes", 0, maxBytes);
@@ -431,6 +451,8 @@ private:
     prediction.lowSeconds = object.number("low_seconds");
     prediction.highSeconds = object.number("high_seconds");
     prediction.limitBytes = object.integer("limit_bytes", 0, maxBytes);
+    prediction.hostBytes = object.integer("host_bytes", 0, maxBytes);
+    prediction.hostLimitBytes = object.integer("host_limit_bytes", 0, maxBytes);
     prediction.modelFlops = object.number("model_flops");
     prediction.mfu = object.number("mfu");
     prediction.slowestStage = int(object.integer("slowest_stage", 0, 1 << 20));
@@ -442,10 +464,12 @@ private:
     object.forEach("stages", [&](const Json &item, const std::string &path) {
       Object stage(item, path, problem);
       StageMemory memory;
-      stage.forEach("memory", [&](const Json &line, const std::string &where) {
-        Object entry(line, where, problem);
-        memory.lines.push_back({entry.text("name"), entry.integer("bytes", 0, maxBytes)});
-      });
+      for (auto [key, lines] :
+           {std::pair("memory", &memory.lines), std::pair("host", &memory.host)})
+        stage.forEach(key, [&, into = lines](const Json &line, const std::string &where) {
+          Object entry(line, where, problem);
+          into->push_back({entry.text("name"), entry.integer("bytes", 0, maxBytes)});
+        });
       prediction.stages.push_back(std::move(memory));
     });
     object.forEach("collectives", [&](const Json &item, const std::string &path) {
@@ -458,6 +482,7 @@ private:
     prediction.time.data = time.number("data");
     prediction.time.pipeline = time.number("pipeline");
     prediction.time.update = time.number("update");
+    prediction.time.host = time.number("host");
     prediction.time.hiddenData = time.number("hidden_data");
   }
 
@@ -512,6 +537,7 @@ private:
       other.chunkStage = placement(object);
       other.context = context(object, other.mesh);
       other.recompute = recomputeMode(object, "recompute");
+      other.offload = object.text("offload");
       other.stepSeconds = object.number("step_seconds");
       other.peakBytes = object.integer("peak_bytes", 0, maxBytes);
       other.fits = object.flag("fits");

@@ -42,6 +42,9 @@ static Json clusterJson(const Cluster &cluster) {
           {"kernels", kernels},
           {"intra_node", nodeNetworkJson(cluster.intraNode)},
           {"inter_node", networkJson(cluster.interNode)},
+          {"host",
+           {{"memory_bytes", cluster.hostMemoryBytes},
+            {"bytes_per_second", cluster.hostBytesPerSecond}}},
           {"overlap_fraction", cluster.overlapFraction},
           {"time_uncertainty", cluster.timeUncertainty},
           {"context_bytes", cluster.contextBytes},
@@ -76,13 +79,17 @@ static Json jobJson(const Job &job) {
           {"bindings", bindings},       {"settings", job.settings}};
 }
 
+static Json linesJson(const std::vector<MemoryLine> &lines) {
+  Json json = Json::array();
+  for (const MemoryLine &line : lines)
+    json.push_back({{"name", line.name}, {"bytes", line.bytes}});
+  return json;
+}
+
 static Json predictionJson(const Prediction &prediction) {
   Json stages = Json::array(), collectives = Json::array();
   for (const StageMemory &stage : prediction.stages) {
-    Json lines = Json::array();
-    for (const MemoryLine &line : stage.lines)
-      lines.push_back({{"name", line.name}, {"bytes", line.bytes}});
-    stages.push_back({{"memory", lines}});
+    stages.push_back({{"memory", linesJson(stage.lines)}, {"host", linesJson(stage.host)}});
   }
   for (const CollectiveLine &line : prediction.collectives)
     collectives.push_back({{"kind", reshard::name(line.count.kind)},
@@ -95,6 +102,8 @@ static Json predictionJson(const Prediction &prediction) {
   return {{"low_seconds", prediction.lowSeconds},
           {"high_seconds", prediction.highSeconds},
           {"limit_bytes", prediction.limitBytes},
+          {"host_bytes", prediction.hostBytes},
+          {"host_limit_bytes", prediction.hostLimitBytes},
           {"model_flops", prediction.modelFlops},
           {"mfu", prediction.mfu},
           {"slowest_stage", prediction.slowestStage},
@@ -108,6 +117,7 @@ static Json predictionJson(const Prediction &prediction) {
             {"data", time.data},
             {"pipeline", time.pipeline},
             {"update", time.update},
+            {"host", time.host},
             {"hidden_data", time.hiddenData}}}};
 }
 
@@ -118,6 +128,7 @@ static Json alternativeJson(const Alternative &other) {
                {"accumulation", other.accumulation},
                {"schedule", other.schedule},
                {"recompute", other.recompute},
+               {"offload", other.offload},
                {"step_seconds", other.stepSeconds},
                {"peak_bytes", other.peakBytes},
                {"fits", other.fits},
@@ -183,6 +194,10 @@ std::string writePlan(const Plan &plan) {
       {"strategies", strategies},
       {"parameters", {{"default", parameterJson(plan.parameterDefault)}, {"overrides", overrides}}},
       {"recompute", {{"mode", plan.recompute}, {"ops", compressIds(plan.recomputeOps)}}},
+      {"offload",
+       {{"optimizer", plan.offload.optimizer},
+        {"residuals", plan.offload.residuals},
+        {"ops", compressIds(plan.offload.ops)}}},
       {"step_seconds", plan.prediction.stepSeconds},
       {"peak_bytes", plan.prediction.peakBytes},
       {"fits", plan.prediction.fits},

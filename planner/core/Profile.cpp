@@ -335,8 +335,9 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks, cons
                      mix.kept->liveBytes(chunk.middle, chunk.last)});
     largest = std::max(largest, mix.kept->largestParameter(chunk.first, chunk.last));
     inFlight = std::max(inFlight, chunk.inFlight.untilWeight);
-    kept += (sums.residualBytes - sums.weightResidualBytes) * double(chunk.inFlight.forward) +
-            sums.weightResidualBytes * double(chunk.inFlight.untilWeight) +
+    RangeSums here = chunk.sums(mix, std::clamp(chunk.away, chunk.first, chunk.last), chunk.last);
+    kept += (here.residualBytes - here.weightResidualBytes) * double(chunk.inFlight.forward) +
+            here.weightResidualBytes * double(chunk.inFlight.untilWeight) +
             sums.cotangentBytes * double(chunk.inFlight.weight);
   }
   StaticBytes fixed;
@@ -348,8 +349,10 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks, cons
     whole += of.bytes;
     fixed.parameters += of.bytes / (mode.zero == 3 ? shards : 1);
     fixed.gradients += of.gradientBytes / (mode.zero >= 2 ? shards : 1);
-    fixed.master += of.masterBytes / shards;
-    fixed.state += of.ownedElements * double(job.stateBytesPerElement()) / shards;
+    if (!mode.offloadsStates) {
+      fixed.master += of.masterBytes / shards;
+      fixed.state += of.ownedElements * double(job.stateBytesPerElement()) / shards;
+    }
   }
   fixed.modelState = mix.kept->modelStateBytes;
   fixed.inputs = mix.kept->inputBytes;

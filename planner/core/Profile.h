@@ -13,6 +13,7 @@
 #include "planner/core/Place.h"
 #include "planner/core/Time.h"
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -97,6 +98,7 @@ struct DataMode {
 
   int zero = 0;
   bool keepGathered = false;
+  bool offloadsStates = false;  // optimizer states and master weights are on the host
   std::array<Groups, 2> groups; // as RangeSums::parameters
 };
 
@@ -120,10 +122,17 @@ struct Mix {
 StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
                              const NetworkCost &network, const Cluster &cluster, bool parts);
 
-/// Forward ops [first, last), those before `middle` recomputing more, and what is kept of them.
+/// Forward ops [first, last), those before `middle` recomputing more, and what is kept of them: of
+/// those before `away` on the host.
 struct ChunkRange {
   int first = 0, middle = 0, last = 0;
   schedule::InFlight inFlight;
+  int away = 0;
+
+  /// Of what is kept of [begin, end), which lies within the range.
+  RangeSums sums(const Mix &mix, int begin, int end) const {
+    return mix.sums(begin, std::clamp(middle, begin, end), end);
+  }
 };
 
 /// Bytes of a stage of these chunks; margins and context included.

@@ -73,6 +73,62 @@ static bool resultsAreSmall(const Graph &graph, const GraphOp &op, double ratio)
   return out * ratio < in;
 }
 
+static bool isViewOp(const GraphOp &op) {
+  return op.kernelClass == "none" && op.operands.size() == 1 && op.results.size() == 1;
+}
+
+/// Whether one op reads `value` in forward and one in backward, seen through views, and both are
+/// such as have what they read in registers.
+static bool mayStayInRegisters(const Graph &graph, int value) {
+  int readers[] = {0, 0};
+  std::vector<int> pending{value};
+  while (!pending.empty()) {
+    int at = pending.back();
+    pending.pop_back();
+    for (int user : graph.values[at].users) {
+      const GraphOp &op = graph.ops[user];
+      if (isViewOp(op)) {
+        pending.push_back(op.results[0]);
+        continue;
+      }
+      if (op.kernelClass != "elementwise" && op.kernelClass != "reduction")
+        return false;
+      ++readers[op.phase == Phase::Forward ? 0 : 1];
+    }
+  }
+  return readers[0] == 1 && readers[1] == 1;
+}
+
+std::vector<bool> freeToRecompute(const Graph &graph) {
+  std::vector<bool> flags(graph.ops.size(), false);
+  for (int i = 0; i < numForwardOps(graph); ++i) {
+    const GraphOp &op = graph.ops[i];
+    if (op.kernelClass != "elementwise" || op.generator || op.results.size() != 1 ||
+        !mayStayInRegisters(graph, op.results[0]))
+      continue;
+    int activations = 0;
+    bool isFree = true;
+    std::vector<int> views{i};
+    for (int value : op.operands) {
+      for (int view = graph.values[value].producer; view >= 0 && isViewOp(graph.ops[view]);
+           view = graph.values[value].producer) {
+        views.push_back(view);
+        value = graph.ops[view].operands[0];
+      }
+      if (!isActivation(graph, value))
+        continue;
+      ++activations;
+      // What comes from registers itself would have to be made again as well.
+      isFree &= graph.ops[graph.values[value].producer].kernelClass != "elementwise" &&
+                bytesOf(graph, value) <= bytesOf(graph, op.results[0]);
+    }
+    if (isFree && activations == 1)
+      for (int view : views) // or they would be kept
+        flags[view] = true;
+  }
+  return flags;
+}
+
 std::vector<bool> recomputeFlags(const Graph &graph, const std::string &mode) {
   std::vector<bool> flags(graph.ops.size(), false);
   if (mode == "none")
@@ -102,6 +158,13 @@ std::vector<bool> recomputeFlags(const Graph &graph, const std::string &mode) {
     else
       flags[i] = !keeps && !isHeavy(op) && !resultsAreSmall(graph, op, 4);
   }
+  return flags;
+}
+
+std::vector<bool> offloadFlags(const Graph &graph) {
+  std::vector<bool> flags(graph.ops.size(), false);
+  for (int op = 0; op < numForwardOps(graph); ++op)
+    flags[op] = !graph.ops[op].generator && !resultsAreSmall(graph, graph.ops[op], 64);
   return flags;
 }
 

@@ -23,6 +23,15 @@ namespace tbc::planner {
 ///   full       everything but values that alone join two parts of the graph
 std::vector<bool> recomputeFlags(const reshard::Graph &graph, const std::string &mode);
 
+/// Forward ops that it saves time to run again, by op: elementwise, with a result that one op reads
+/// in forward and one in backward, both of which may have it in registers then (isFused), made of
+/// one activation that takes no more to keep.
+std::vector<bool> freeToRecompute(const reshard::Graph &graph);
+
+/// The flags, one per op, of forward ops what is kept of whose results is worth a copy to the host:
+/// all but generators and those whose results are much smaller than what they come from.
+std::vector<bool> offloadFlags(const reshard::Graph &graph);
+
 /// The forward ops that are executed again in the backward: those flagged whose results a backward
 /// op of the same chunk reads, and, through them, those that they read. Ascending.
 std::vector<int> reexecutedOps(const reshard::Graph &graph, const std::vector<bool> &recompute);
@@ -51,6 +60,10 @@ std::vector<int> blockStarts(const reshard::Graph &graph);
 std::string recomputeText(const std::string &mode, int64_t blocks, int64_t of);
 /// Whether `text` is such a text: none, selective, full, or one of the latter two with numbers.
 bool isRecomputeText(const std::string &text);
+/// What a plan says of offloaded residuals: "none", "all", or how many of the graph blocks ("3/8").
+std::string offloadedBlocks(int64_t blocks, int64_t of);
+/// Whether `text` is such a text.
+bool isOffloadedBlocks(const std::string &text);
 /// The mode that keeps more: selective for full, none for selective.
 std::string weakerMode(const std::string &mode);
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <queue>
 #include <tuple>
 
 using namespace tbc::reshard;
@@ -38,7 +39,10 @@ std::string describe(const Plan &plan) {
           std::to_string(plan.accumulation);
   if (plan.mesh.pp > 1)
     text += ", " + scheduleText(plan);
-  return text + ", recompute " + plan.recompute;
+  text += ", recompute " + plan.recompute;
+  if (!plan.offload.isNone())
+    text += ", offload " + offloadText(plan.offload);
+  return text;
 }
 
 /// Candidates that differ in no more than micro-batch and schedule compete for one place.
@@ -143,7 +147,7 @@ static Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &gra
     std::vector<bool> tooFull;
     for (double room : roomOf(exact->plan.prediction))
       tooFull.push_back(room < 0);
-    if (!searcher.recomputeMore(candidate, tooFull))
+    if (!searcher.recomputeMore(candidate, tooFull) && !searcher.offloadMore(candidate, tooFull))
       break;
     exact = deriveOnce(searcher, graph, candidate, limits);
   }
@@ -158,8 +162,47 @@ static Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &gra
   return exact;
 }
 
+static double leastBound(const std::vector<Candidate> &candidates) {
+  double least = INFINITY;
+  for (const Candidate &candidate : candidates)
+    least = std::min(least, candidate.provenBound);
+  return least;
+}
+
+/// The least of all bounds, those that are below `seconds` made as tight as they can be, the least
+/// first. It is no more than `seconds`, which some plan takes.
+static double refineBounds(Searcher &searcher, const std::vector<Candidate> &candidates,
+                           double seconds) {
+  struct Bound {
+    double seconds;
+    size_t candidate;
+    bool isRefined;
+    bool operator<(const Bound &o) const {
+      return std::tie(o.seconds, o.candidate) < std::tie(seconds, candidate); // the least on top
+    }
+  };
+  std::priority_queue<Bound> bounds;
+  for (size_t i = 0; i < candidates.size(); ++i)
+    if (candidates[i].provenBound < seconds)
+      bounds.push({candidates[i].provenBound, i, false});
+  while (!bounds.empty() && !bounds.top().isRefined) {
+    size_t i = bounds.top().candidate;
+    bounds.pop();
+    double refined = searcher.refinedBound(candidates[i]);
+    if (refined < seconds)
+      bounds.push({refined, i, true});
+  }
+  return bounds.empty() ? seconds : bounds.top().seconds;
+}
+
 Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
-                            const Pins &pins, int top, const Progress &progress) {
+                            const Pins &asked, int top, const Progress &progress) {
+  Result<PinnedOps> pinned = PinnedOps::make(graph, job, asked.ops);
+  if (!pinned)
+    return pinned.error();
+  Pins pins = asked;
+  if (pinned->splitter) // the others are ruled out before they are looked at
+    pins.conditions.push_back({"tp", "1", true, toString(*pinned->splitter)});
   Result<Space> space = Space::make(job, pins, commonExperts(graph));
   if (!space)
     return space.error();
@@ -168,19 +211,25 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   limits.memoryLimitBytes = pins.memoryLimitBytes.value_or(0);
   if (Status status = checkContext(graph, *space, pins); !status)
     return status.error();
-  Searcher searcher(graph, job, cluster, *space, limits.limitBytes());
+  Searcher searcher(graph, job, cluster, *space, limits.limitBytes(), *pinned);
   std::vector<Candidate> candidates = searcher.enumerate();
   if (space->blocksAgain().value_or(0) > searcher.numBlocks())
     return Error{ErrorCode::Usage, "--recompute " + pins.recompute + ": the model has " +
                                        std::to_string(searcher.numBlocks()) +
                                        " blocks that may be recomputed"};
+  if (space->blocksAway().value_or(0) > searcher.numBlocks())
+    return Error{ErrorCode::Usage, "--offload " + pins.offload + ": the model has " +
+                                       std::to_string(searcher.numBlocks()) +
+                                       " blocks whose residuals may be on the host"};
   if (candidates.empty() && !searcher.refusedSchedule().empty())
     return Error{ErrorCode::Usage,
                  searcher.refusedSchedule() + "; choose --batch and --micro-batch accordingly"};
   if (candidates.empty() && !pins.conditions.empty())
-    return Error{ErrorCode::Usage, "no configuration of " + std::to_string(job.gpus) +
-                                       " devices and --batch " + std::to_string(job.globalBatch) +
-                                       " is " + toString(pins.conditions)};
+    return Error{ErrorCode::Usage,
+                 "no configuration of " + std::to_string(job.gpus) + " devices and --batch " +
+                     std::to_string(job.globalBatch) +
+                     (pins.strategy == "auto" ? "" : " under --strategy " + pins.strategy) +
+                     " is " + toString(pins.conditions)};
   if (candidates.empty())
     return Error{
         ErrorCode::Usage,
@@ -193,9 +242,7 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   // Small graphs are cheap enough to look at closely everywhere.
   bool isSmall = graph.ops.size() < 200;
   Exploration exploration;
-  exploration.lowerBoundSeconds = candidates.front().provenBound;
-  for (const Candidate &candidate : candidates)
-    exploration.lowerBoundSeconds = std::min(exploration.lowerBoundSeconds, candidate.provenBound);
+  exploration.lowerBoundSeconds = leastBound(candidates);
   exploration.evaluations = int64_t(candidates.size());
   std::map<decltype(groupOf(candidates[0])), size_t> best; // of each group, into scored
   std::vector<double> fastest; // of the groups that have something that fits, ascending
@@ -224,6 +271,11 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   std::sort(winners.begin(), winners.end(), isBetter);
   if (winners.empty() && !searcher.refusedContext().empty())
     return Error{ErrorCode::Usage, searcher.refusedContext()};
+  if (winners.empty() && pinned->splitter)
+    return Error{ErrorCode::Usage,
+                 toString(*pinned->splitter) +
+                     ": no mesh has an axis tp that divides all that is pinned to be split; "
+                     "choose another tp, or pin less"};
   addContexts(searcher, isSmall, exploration, winners);
 
   // Scores are off by little; what is within that of the best is looked at exactly.
@@ -251,6 +303,9 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
               return std::tie(p.stepSeconds, a.candidate.order) <
                      std::tie(q.stepSeconds, b.candidate.order);
             });
+  if (!exploration.exact.empty() && exploration.exact.front().plan.prediction.fits)
+    exploration.lowerBoundSeconds =
+        refineBounds(searcher, candidates, exploration.exact.front().plan.prediction.stepSeconds);
   preferSimple(exploration.exact);
   return exploration;
 }
@@ -273,7 +328,8 @@ static std::string lossOf(const Prediction &answer, const Prediction &other,
        "exposed " + splitAxesName(mesh) + " communication"},
       {other.time.data - answer.time.data, "exposed data communication"},
       {other.time.pipeline - answer.time.pipeline, "pipeline bubble"},
-      {other.time.update - answer.time.update, "update"}};
+      {other.time.update - answer.time.update, "update"},
+      {other.time.host - answer.time.host, "copies to and from the host"}};
   auto worst = std::max_element(losses.begin(), losses.end());
   std::string text = percent(other.stepSeconds / answer.stepSeconds);
   if (other.lowSeconds <= answer.highSeconds && other.stepSeconds < 1.02 * answer.stepSeconds)
@@ -292,6 +348,7 @@ static Alternative alternativeOf(const ExactCandidate &exact, const Prediction &
   other.schedule = exact.plan.schedule;
   other.chunkStage = exact.plan.chunkStage;
   other.recompute = exact.plan.recompute;
+  other.offload = offloadText(exact.plan.offload);
   other.stepSeconds = exact.plan.prediction.stepSeconds;
   other.peakBytes = exact.plan.prediction.peakBytes;
   other.fits = exact.plan.prediction.fits;
@@ -305,41 +362,73 @@ namespace {
 /// would have given.
 class Reasons {
 public:
-  Reasons(const Exploration &exploration, const Pins &pins, Plan &plan)
-      : exploration(exploration), chosen(exploration.exact.front().candidate), pins(pins),
-        plan(plan) {}
+  Reasons(const Exploration &exploration, const Graph &graph, const Pins &pins, Plan &plan)
+      : exploration(exploration), chosen(exploration.exact.front().candidate), graph(graph),
+        pins(pins), plan(plan) {}
 
   void run() {
+    addPins();
     add("mesh", toString(plan.mesh), !pins.mesh.empty(),
         [&](const Candidate &c) { return !(c.mesh == chosen.mesh); });
     if (plan.mesh.tokenRanks() > 1)
       add("zero", zeroName(chosen.zero.zero, chosen.zero.keepGathered),
-          pins.zero.has_value() || pins.strategy != "auto" || !pins.mesh.empty(),
+          pins.zero.has_value() || pins.strategy != "auto" || !pins.mesh.empty() || isAsked("zero"),
           [&](const Candidate &c) { return c.mesh == chosen.mesh && !(c.zero == chosen.zero); });
     if (plan.mesh.cp > 1)
       add("context", name(chosen.context), !pins.context.empty(), [&](const Candidate &c) {
         return c.mesh == chosen.mesh && c.zero == chosen.zero && c.context != chosen.context;
       });
-    add("micro-batch", std::to_string(plan.microBatch), pins.microBatch.has_value(),
-        [&](const Candidate &c) {
+    add("micro-batch", std::to_string(plan.microBatch),
+        pins.microBatch.has_value() || isAsked("micro-batch"), [&](const Candidate &c) {
           return c.mesh == chosen.mesh && c.zero == chosen.zero &&
                  c.microBatch != chosen.microBatch;
         });
-    add("recompute", plan.recompute, pins.recompute != "auto", [&](const Candidate &c) {
-      return c.mesh == chosen.mesh && c.zero == chosen.zero && c.microBatch == chosen.microBatch &&
-             c.recompute != chosen.recompute;
-    });
+    add("recompute", plan.recompute, pins.recompute != "auto" || isAsked("recompute"),
+        [&](const Candidate &c) {
+          return c.mesh == chosen.mesh && c.zero == chosen.zero &&
+                 c.microBatch == chosen.microBatch && c.recompute != chosen.recompute;
+        });
+    if (pins.offload != "none")
+      plan.reasons.push_back({"offload", offloadText(plan.offload),
+                              pins.offload != "auto"  ? Origin::Pinned
+                              : plan.offload.isNone() ? Origin::Solved
+                                                      : Origin::Forced,
+                              pins.offload != "auto"  ? "pinned"
+                              : plan.offload.isNone() ? "everything fits on the device"
+                                                      : "nothing fits without"});
     if (plan.mesh.pp > 1)
-      add("schedule", scheduleText(plan), !pins.schedule.empty(), [&](const Candidate &c) {
-        return c.mesh == chosen.mesh && c.zero == chosen.zero &&
-               c.microBatch == chosen.microBatch && c.recompute == chosen.recompute &&
-               !(c.schedule == chosen.schedule);
-      });
+      add("schedule", scheduleText(plan), !pins.schedule.empty() || isAsked("schedule"),
+          [&](const Candidate &c) {
+            return c.mesh == chosen.mesh && c.zero == chosen.zero &&
+                   c.microBatch == chosen.microBatch && c.recompute == chosen.recompute &&
+                   !(c.schedule == chosen.schedule);
+          });
     plan.reasons.push_back({"strategies", std::to_string(plan.ops.size()) + " kinds of split",
                             Origin::Solved, strategyText()});
   }
 
 private:
+  bool isAsked(const std::string &decision) const {
+    return std::any_of(pins.conditions.begin(), pins.conditions.end(), [&](const Condition &c) {
+      return c.decision == decision && !c.isForbidden;
+    });
+  }
+
+  /// What --pin and --forbid said, as they can be said again.
+  void addPins() {
+    auto pinned = [&](const std::string &flag, const std::string &text) {
+      size_t space = flag.find(' ');
+      plan.reasons.push_back(
+          {flag.substr(2, space - 2), flag.substr(space + 1), Origin::Pinned, text});
+    };
+    for (const Condition &condition : pins.conditions)
+      if (!condition.flag.empty())
+        pinned(condition.flag, "pinned");
+    for (const OpPin &pin : pins.ops)
+      pinned(toString(pin),
+             std::to_string(matchingOps(graph, plan.job, pin.glob).size()) + " ops match");
+  }
+
   template <typename Differs>
   void add(const char *decision, const std::string &value, bool pinned, Differs differs) {
     if (pinned) {
@@ -400,6 +489,7 @@ private:
 
   const Exploration &exploration;
   const Candidate &chosen;
+  const Graph &graph;
   const Pins &pins;
   Plan &plan;
 };
@@ -424,14 +514,16 @@ static std::string bindingConstraint(const Exploration &exploration, const Plan 
       {time.operands, "exposed " + splitAxesName(plan.mesh) + " communication"},
       {time.data, "exposed data communication"},
       {time.pipeline, "pipeline bubble"},
-      {time.update, "update"}};
+      {time.update, "update"},
+      {time.host, "copies to and from the host"}};
   auto largest = std::max_element(parts.begin(), parts.end());
   char share[16];
   std::snprintf(share, sizeof share, "%.0f %%", 100 * largest->first / time.total());
   return largest->second + ": " + share + " of the step";
 }
 
-static std::vector<std::string> assumptionsOf(const Job &job, const Plan &plan) {
+static std::vector<std::string> assumptionsOf(const Graph &graph, const Job &job,
+                                              const Plan &plan) {
   std::vector<std::string> lines;
   if (plan.idleDevices > 0)
     lines.push_back(std::to_string(plan.idleDevices) + " of " + std::to_string(job.gpus) +
@@ -439,6 +531,15 @@ static std::vector<std::string> assumptionsOf(const Job &job, const Plan &plan) 
   if (plan.job.globalBatch != job.globalBatch)
     lines.push_back("batch " + std::to_string(job.globalBatch) + " rounded up to " +
                     std::to_string(plan.job.globalBatch) + ", which divides over the mesh");
+  const std::vector<std::string> &again = plan.recomputeOps;
+  auto isFree = [&](const GraphOp &op) {
+    return op.kernelClass != "none" && std::find(again.begin(), again.end(), op.id) != again.end();
+  };
+  if (auto count = std::count_if(graph.ops.begin(), graph.ops.end(), isFree);
+      count > 0 && plan.recompute == "none")
+    lines.push_back(std::to_string(count) +
+                    " ops run again inside of the kernels of backward that read them: what they "
+                    "make need not go through memory");
   const Cluster &cluster = plan.cluster;
   char overlap[16];
   std::snprintf(overlap, sizeof overlap, "%.0f %%", 100 * cluster.overlapFraction);
@@ -456,9 +557,36 @@ static std::vector<std::string> assumptionsOf(const Job &job, const Plan &plan) 
   return lines;
 }
 
+static bool hasFit(const Result<Exploration> &exploration) {
+  return exploration && !exploration->exact.empty() &&
+         exploration->exact.front().plan.prediction.fits;
+}
+
+/// As explore; where --offload is auto and nothing fits otherwise, with what may lie on the host
+/// there, whichever is fastest.
+static Result<Exploration> exploreOffload(const Graph &graph, const Job &job,
+                                          const Cluster &cluster, const Pins &pins, int top,
+                                          const Progress &progress = {}) {
+  Result<Exploration> exploration = explore(graph, job, cluster, pins, top, progress);
+  if (pins.offload != "auto" || !exploration || hasFit(exploration))
+    return exploration;
+  Pins away = pins;
+  away.offloadsAsNeeded = true;
+  for (const char *choice : {"optimizer", "residuals", "all"}) {
+    away.offload = choice;
+    Result<Exploration> tried = explore(graph, job, cluster, away, top);
+    bool isFaster = hasFit(tried) && (!hasFit(exploration) ||
+                                      tried->exact.front().plan.prediction.stepSeconds <
+                                          exploration->exact.front().plan.prediction.stepSeconds);
+    if (isFaster)
+      exploration = std::move(tried);
+  }
+  return exploration;
+}
+
 Result<SearchAnswer> search(const Graph &graph, const Job &job, const Cluster &cluster,
                             const Pins &pins, const Progress &progress) {
-  Result<Exploration> exploration = explore(graph, job, cluster, pins, pins.top, progress);
+  Result<Exploration> exploration = exploreOffload(graph, job, cluster, pins, pins.top, progress);
   if (!exploration)
     return exploration.error();
   if (exploration->exact.empty() || !exploration->exact.front().plan.prediction.fits)
@@ -473,8 +601,8 @@ Result<SearchAnswer> search(const Graph &graph, const Job &job, const Cluster &c
   for (size_t i = 1; i < exploration->exact.size() && i < size_t(pins.top); ++i)
     plan.alternatives.push_back(alternativeOf(exploration->exact[i], plan.prediction));
   plan.bindingConstraint = bindingConstraint(*exploration, plan);
-  Reasons(*exploration, pins, plan).run();
-  plan.assumptions = assumptionsOf(job, plan);
+  Reasons(*exploration, graph, pins, plan).run();
+  plan.assumptions = assumptionsOf(graph, job, plan);
   Result<PlannedStep> step = applyPlan(graph, plan);
   if (!step)
     return step.error();
@@ -486,7 +614,7 @@ Result<SearchAnswer> search(const Graph &graph, const Job &job, const Cluster &c
 }
 
 Result<Plan> costOf(const Graph &graph, const Job &job, const Cluster &cluster, const Pins &pins) {
-  Result<Exploration> exploration = explore(graph, job, cluster, pins, 1);
+  Result<Exploration> exploration = exploreOffload(graph, job, cluster, pins, 1);
   if (!exploration)
     return exploration.error();
   if (exploration->exact.empty())

@@ -24,10 +24,27 @@ struct Condition {
       decision;      // an axis of the mesh, zero, micro-batch, recompute, schedule, virtual-stages
   std::string value; // a number; of zero also shard-grad-op; a mode or a schedule
   bool isForbidden = false;
+  std::string flag = {}; // as the user gave it, e.g. "--forbid tp"; empty: not by a flag of its own
 
   /// Whether `plan` has it, forbidden or not.
   bool isIn(const Plan &plan) const;
 };
+
+/// What ops that a name matches shall do, or not do.
+struct OpPin {
+  std::string glob; // matchingOps() in OpPins.h says of which names
+  /// tp: split over tp, those that multiply with a matrix of parameters, or where none does, all
+  /// that can be; column, row: by a dim of that matrix that stays, or that is summed over; whole:
+  /// not split over tp. recompute, keep: what backward needs of them is computed again, or kept,
+  /// whatever --recompute says of the others.
+  std::string spec;
+  bool isForbidden = false;
+};
+
+/// The words that an OpPin may have as its spec.
+const std::vector<std::string> &opPinWords();
+/// As the user gave it: "--pin *.mlp.*=tp".
+std::string toString(const OpPin &pin);
 
 /// Reads "tp=8" or "tp=8,recompute=none". Errors: Usage, with a suggestion for an unknown word.
 Result<std::vector<Condition>> parseConditions(const std::string &text);
@@ -50,13 +67,22 @@ struct Pins {
   std::optional<int64_t> virtualStages; // chunks per pipeline stage
   std::string placement;                // of chunks: "", loop, v
   std::string recompute = "auto";       // auto, none, selective, full
-  std::string context;                  // of cp: "", ring, all-gather, all-to-all
-  std::string sequenceOrder;            // over cp: "", contiguous, zigzag
+  std::string offload = "none";         // none, optimizer, residuals, all, auto; residuals:8, all:8
+  /// Of residuals that may be on the host, those of as few blocks are as fit.
+  bool offloadsAsNeeded = false;
+  std::string context;       // of cp: "", ring, all-gather, all-to-all
+  std::string sequenceOrder; // over cp: "", contiguous, zigzag
   std::optional<int64_t> memoryLimitBytes;
   int top = 5; // runners-up kept, the answer included
   /// Of what is open otherwise.
   std::vector<Condition> conditions;
+  std::vector<OpPin> ops;
 };
+
+/// Adds to `pins` what --pin or, if `isForbidden`, --forbid is given: "tp=8" and the like, as
+/// parseConditions; "GLOB=SPEC" (OpPin); of --forbid also a decision alone, which is then as if it
+/// did not exist ("pp": no pipeline). Errors: Usage, with a suggestion for an unknown word.
+Status addPin(const std::string &text, bool isForbidden, Pins &pins);
 
 /// Reads "dp=2,fsdp=4". Errors: Usage.
 Result<std::vector<std::pair<std::string, int64_t>>> parseMesh(const std::string &text);

@@ -14,9 +14,9 @@ using namespace tbc::reshard;
 namespace tbc::planner {
 
 Searcher::Searcher(const Graph &graph, const Job &job, const Cluster &cluster, const Space &space,
-                   int64_t limitBytes)
+                   int64_t limitBytes, PinnedOps pinnedOps)
     : graph(graph), job(job), cluster(cluster), space(space), limitBytes(limitBytes),
-      repeat(largestRepeat(graph)), starts(blockStarts(graph)) {}
+      pinned(std::move(pinnedOps)), repeat(largestRepeat(graph)), starts(blockStarts(graph)) {}
 
 const Graph &Searcher::graphFor(int64_t microBatch) {
   auto found = graphs.find(microBatch);
@@ -40,15 +40,20 @@ const Placement &Searcher::placementFor(int64_t tp, int64_t microBatch, bool has
   }
   return placements
       .emplace(key, place(hasExperts ? inside : graphFor(microBatch), tp, job, cluster,
-                          double(microBatch) / double(job.globalBatch), space.tensorAxisIsPinned()))
+                          double(microBatch) / double(job.globalBatch), space.tensorAxisIsPinned(),
+                          pinned))
       .first->second;
 }
 
 const std::vector<bool> &Searcher::flagsFor(const std::string &recompute, int64_t microBatch) {
   auto key = std::make_pair(microBatch, recompute);
   auto found = flags.find(key);
-  if (found == flags.end())
+  if (found == flags.end()) {
     found = flags.emplace(key, recomputeFlags(graphFor(microBatch), recompute)).first;
+    if (recompute == "none" && space.recomputeIsOpen())
+      found->second = freeToRecompute(graphFor(microBatch));
+    pinned.applyTo(found->second);
+  }
   return found->second;
 }
 
@@ -122,29 +127,6 @@ const Profile &Searcher::profileFor(const ModelSplit &split, int64_t microBatch,
   return found->second;
 }
 
-/// Kernels of the ops of `part` (null: all) in one micro-batch if each divided evenly over the
-/// devices of a model: no strategy is faster.
-double Searcher::idealSecondsOf(const Graph &batched, int64_t devices,
-                                const std::vector<bool> *part) const {
-  double total = 0;
-  for (int op = 0; op < int(batched.ops.size()); ++op) {
-    if (part && !(*part)[op])
-      continue;
-    LocalWork work = localWork(batched, op, OpStrategy());
-    work.flops /= double(devices);
-    work.bytes /= double(devices);
-    total += kernelSeconds(cluster, batched.ops[op].kernelClass, work);
-  }
-  return total;
-}
-
-double Searcher::idealSeconds(int64_t devices, int64_t microBatch) {
-  auto [found, isNew] = ideals.emplace(std::make_pair(devices, microBatch), 0.0);
-  if (isNew)
-    found->second = idealSecondsOf(graphFor(microBatch), devices, nullptr);
-  return found->second;
-}
-
 const NetworkCost &Searcher::networkFor(const MeshShape &mesh) {
   auto &network = networks[mesh.sizes()];
   if (!network) {
@@ -166,6 +148,7 @@ DataMode Searcher::dataMode(const Candidate &candidate) {
   DataMode mode;
   mode.zero = candidate.zero.zero;
   mode.keepGathered = candidate.zero.keepGathered;
+  mode.offloadsStates = candidate.offloadsStates;
   for (bool isSplitOverExperts : {false, true}) {
     std::vector<AxisRef> zero, others;
     for (const std::string &name : tokenAxisNames())
@@ -190,54 +173,6 @@ bool Searcher::mayRun(const Candidate &candidate) {
   return why.empty();
 }
 
-double Searcher::leastSeconds(int64_t tp, int64_t microBatch) {
-  double ideal = idealSeconds(tp, microBatch);
-  if (tp == 1 || repeat.count == 0)
-    return ideal;
-  auto [found, isNew] = leasts.emplace(std::make_pair(tp, microBatch), ideal);
-  if (!isNew)
-    return found->second;
-  const Graph &batched = graphFor(microBatch);
-  double bound = placementBound(batched, repeat.ops, tp, job, cluster, space.tensorAxisIsPinned());
-  double without = idealSecondsOf(batched, tp, &repeat.ops);
-  return found->second += double(repeat.count) * std::max(0.0, bound - without);
-}
-
-double Searcher::leastSeconds(const MeshShape &mesh, int64_t microBatch) {
-  int64_t parts = mesh.cp * mesh.ep, samples = microBatch * mesh.ep;
-  double ideal = idealSeconds(mesh.tp * parts, samples);
-  // Where tp has to split what it can, it can no less inside of experts.
-  if (mesh.ep > 1 && space.tensorAxisIsPinned())
-    return ideal;
-  // A part of a kernel or of a collective takes no less than that part of its time.
-  return std::max(ideal, leastSeconds(mesh.tp, samples) / double(parts));
-}
-
-/// The bound that holds for every plan with the candidate's mesh, micro-batch and schedule, and the
-/// one for those with chunks of equal length on a stage, which are what the search looks at.
-void Searcher::bound(Candidate &candidate) {
-  const MeshShape &mesh = candidate.mesh;
-  double ideal = idealSeconds(mesh.tp * mesh.cp * mesh.ep, candidate.microBatch * mesh.ep);
-  double seconds = leastSeconds(mesh, candidate.microBatch);
-  const ScheduleChoice &choice = candidate.schedule;
-  int64_t stages = candidate.mesh.pp, accumulation = candidate.accumulation;
-  if (choice.schedule != "interleaved" && choice.schedule != "zero-bubble") {
-    candidate.provenBound = pipelineLowerBound(ideal, stages, accumulation);
-    candidate.lowerBound = pipelineLowerBound(seconds, stages, accumulation);
-    return;
-  }
-  bool parts = choice.schedule == "zero-bubble";
-  // However long the chunks: a stage has its share of the work, and one micro-batch passes all of
-  // them there and back, but for what is parted from the backward, at most half of the work.
-  candidate.provenBound =
-      ideal * std::max(double(accumulation) / double(stages), parts ? 0.5 : 1.0);
-  // What a stage waits for first is one chunk of each stage before it, and with weight parts to
-  // fill the end of the step the forward of that alone: with recomputation a fourth of the chunk.
-  double waits = (parts ? 0.25 : 1.0) / double(choice.chunksPerStage);
-  candidate.lowerBound =
-      std::max(candidate.provenBound, pipelineLowerBound(seconds, stages, accumulation, waits));
-}
-
 void Searcher::enumerateOn(int64_t devices, std::vector<Candidate> &candidates) {
   int64_t batch = job.globalBatch;
   if (job.batchIsDefault) // rounded up, so that every data-parallel size divides it
@@ -258,6 +193,8 @@ void Searcher::enumerateOn(int64_t devices, std::vector<Candidate> &candidates) 
               candidate.zero = zero;
               candidate.context = context;
               candidate.recompute = recompute;
+              candidate.offloadsStates = space.offloadsStates();
+              candidate.offloadsResiduals = space.offloadsResiduals();
               candidate.schedule = schedule;
               if (mayRun(candidate)) {
                 bound(candidate);
@@ -328,9 +265,9 @@ double Searcher::stageBytes(const Candidate &candidate, const Mix &mix, const Da
   std::vector<ChunkRange> chunks;
   for (int chunk : chunksOf(candidate, stage)) {
     int last = endOf(candidate, chunk);
-    chunks.push_back({candidate.firstOps[chunk],
-                      candidate.again.empty() ? last : candidate.again[chunk], last,
-                      inFlight[stage][chunks.size()]});
+    chunks.push_back(
+        {candidate.firstOps[chunk], candidate.again.empty() ? last : candidate.again[chunk], last,
+         inFlight[stage][chunks.size()], candidate.away.empty() ? 0 : candidate.away[chunk]});
   }
   return profiledBytes(mix, chunks, mode, job, cluster);
 }
@@ -359,6 +296,10 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
   bool fits = true;
   Candidate even = candidate;
   even.firstOps = *balanced;
+  if (candidate.offloadsResiduals)
+    chooseAway(even, profile, mode);
+  // Looked at as if everything were on the host that may be: what is not need not be.
+  auto away = [&](int last) { return candidate.offloadsResiduals ? last : 0; };
   for (int64_t s = 0; s < pp; ++s)
     fits &= stageBytes(even, profile, mode, int(s)) <= double(limitBytes);
   if (fits)
@@ -372,8 +313,9 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
       least.untilWeight = std::min(least.untilWeight, chunk.untilWeight);
       least.weight = std::min(least.weight, chunk.weight);
     }
-  double together = profiledBytes(profile, {{0, profile.numForward, profile.numForward, least}},
-                                  mode, job, cluster);
+  double together = profiledBytes(
+      profile, {{0, profile.numForward, profile.numForward, least, away(profile.numForward)}}, mode,
+      job, cluster);
   if (together + double(pp - 1) * double(cluster.contextBytes) > double(pp) * double(limitBytes))
     return balanced;
   if (numChunks > pp) {
@@ -381,8 +323,8 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
     auto bytes = [&](const std::vector<StageCutter::Span> &spans) {
       std::vector<ChunkRange> chunks;
       for (const StageCutter::Span &span : spans)
-        chunks.push_back(
-            {span.first, span.last, span.last, kept[chunkStage[span.chunk]][chunks.size()]});
+        chunks.push_back({span.first, span.last, span.last,
+                          kept[chunkStage[span.chunk]][chunks.size()], away(span.last)});
       return profiledBytes(profile, chunks, mode, job, cluster);
     };
     constexpr int maxTries = 2000; // some milliseconds
@@ -394,7 +336,7 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
   for (const std::vector<schedule::InFlight> &stage : kept)
     inFlight.push_back(stage[0]);
   auto bytes = [&](int first, int last, const schedule::InFlight &of) {
-    return profiledBytes(profile, {{first, last, last, of}}, mode, job, cluster);
+    return profiledBytes(profile, {{first, last, last, of, away(last)}}, mode, job, cluster);
   };
   std::optional<std::vector<int>> within = cutter->cutWithin(inFlight, double(limitBytes), bytes);
   return within ? within : balanced;
@@ -430,24 +372,34 @@ bool Searcher::score(Candidate &candidate, bool refine) {
   if (candidate.mesh.tp > 1 && !space.meshIsPinned() &&
       !splitsAnything(placementFor(candidate.mesh.tp, candidate.microBatch, candidate.mesh.ep > 1)))
     return false;
-  if (!strategiesFor(splitOf(candidate), candidate.microBatch))
+  const std::vector<OpStrategy> *strategies =
+      strategiesFor(splitOf(candidate), candidate.microBatch);
+  int tensorAxis = meshOf(splitOf(candidate)).axisIndex("tp");
+  if (!strategies || !pinned.areMetBy(graph, *strategies, tensorAxis))
     return false;
   const Profile &profile =
       profileFor(splitOf(candidate), candidate.microBatch, candidate.recompute);
   DataMode mode = dataMode(candidate);
   candidate.again.clear();
   candidate.blocksAgain.clear();
+  candidate.away.clear();
+  candidate.blocksAway.clear();
   std::optional<std::vector<int>> firstOps = cut(candidate, profile, mode);
   if (!firstOps)
     return false;
   candidate.firstOps = *firstOps;
   Mix mix = profile;
+  if (candidate.offloadsResiduals)
+    for (int stage = 0; stage < int(candidate.mesh.pp); ++stage)
+      setAway(candidate, stage, blocksOn(candidate, stage));
   if (candidate.recompute != "none" && space.mayRecomputeInPart()) {
     mix = Mix(profile, profileFor(splitOf(candidate), candidate.microBatch,
                                   weakerMode(candidate.recompute)));
     if (!chooseAgain(candidate, mix, mode))
       return false; // the weaker mode is a candidate of its own
   }
+  if (candidate.offloadsResiduals)
+    chooseAway(candidate, mix, mode);
   price(candidate, mix, mode);
   if (refine && candidate.mesh.pp > 1)
     refineCuts(candidate, mix, mode);
@@ -505,6 +457,7 @@ void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode)
     int last = isLast ? profile.numForward : candidate.firstOps[c + 1];
     RangeSums range = mix.sums(first, candidate.again.empty() ? last : candidate.again[c], last);
     StageSeconds chunk = profiledSeconds(range, mode, network, cluster, parts);
+    addHostCopies(candidate, mix, mode, int(c), last, chunk);
     if (!isLast)
       chunk.sendForward = send(c, c + 1, profile.crossingBytes[last - 1]);
     if (c > 0)
@@ -557,6 +510,8 @@ void Searcher::refineCuts(Candidate &candidate, const Mix &mix, const DataMode &
         moved.firstOps[s] = position;
         if (!moved.again.empty())
           chooseAgain(moved, mix, mode);
+        if (!moved.away.empty())
+          chooseAway(moved, mix, mode);
         price(moved, mix, mode);
         if (moved.feasible < candidate.feasible ||
             (moved.feasible == candidate.feasible && moved.seconds >= candidate.seconds))
@@ -582,6 +537,7 @@ Plan Searcher::planOf(const Candidate &candidate) {
   plan.schedule = candidate.schedule.schedule;
   plan.chunkStage = candidate.schedule.chunkStage(candidate.mesh.pp);
   plan.recompute = recomputeOf(candidate);
+  plan.offload = offloadOf(candidate);
 
   // Ops with axes beyond the batch and the experts, those with the same axes together.
   const ModelSplit split = withoutContext(splitOf(candidate));
@@ -626,10 +582,11 @@ Plan Searcher::planOf(const Candidate &candidate) {
           .push_back(name);
   for (int op : candidate.firstOps)
     plan.stages.push_back(graph.ops[op].id);
-  if (candidate.recompute != "none") {
+  if (std::vector<bool> flags = flagsOf(candidate);
+      std::find(flags.begin(), flags.end(), true) != flags.end()) {
     Graph staged = batched;
     setChunks(staged, candidate.firstOps);
-    for (int op : reexecutedOps(staged, flagsOf(candidate)))
+    for (int op : reexecutedOps(staged, flags))
       plan.recomputeOps.push_back(graph.ops[op].id);
   }
   return plan;

@@ -4,8 +4,11 @@
 #define TBC_PLANNER_CORE_SEARCHER_H
 
 #include "planner/core/Fold.h"
+#include "planner/core/KeepBound.h"
+#include "planner/core/OpPins.h"
 #include "planner/core/Partition.h"
 #include "planner/core/Pins.h"
+#include "planner/core/PipelineBound.h"
 #include "planner/core/Profile.h"
 #include "planner/core/Search.h"
 
@@ -26,6 +29,7 @@ struct Candidate {
   ScheduleChoice schedule;
   reshard::ContextForm context = reshard::ContextForm::AllGather; // with cp > 1
   std::string recompute;
+  bool offloadsStates = false, offloadsResiduals = false;
   double lowerBound = 0;  // no plan that the search makes of it is faster
   double provenBound = 0; // nor any other with its mesh, micro-batch and schedule
   int order = 0;          // of enumeration
@@ -36,6 +40,10 @@ struct Candidate {
   /// chunk the op at which those end. Else empty.
   std::vector<int64_t> blocksAgain;
   std::vector<int> again;
+  /// Where residuals are on the host: by stage, the blocks whose are, and by chunk the op at which
+  /// those end.
+  std::vector<int64_t> blocksAway;
+  std::vector<int> away;
   double seconds = 0;
   double peakBytes = 0;
   int fullestStage = 0;
@@ -46,7 +54,7 @@ struct Candidate {
 class Searcher {
 public:
   Searcher(const reshard::Graph &graph, const Job &job, const Cluster &cluster, const Space &space,
-           int64_t limitBytes);
+           int64_t limitBytes, PinnedOps pinned = {});
 
   /// Every candidate with its lower bound, cheapest bound first, ties in order of enumeration.
   std::vector<Candidate> enumerate();
@@ -63,6 +71,11 @@ public:
   /// Recomputes fewer blocks, by what their results take of `roomBytes` (by stage), but one fewer
   /// at least wherever there is one. False where none recomputes.
   bool recomputeLess(Candidate &candidate, const std::vector<double> &roomBytes);
+
+  /// A tighter provenBound of `candidate`, and dearer. Infinite where nothing fits.
+  double refinedBound(const Candidate &candidate);
+  /// The same of blocks whose residuals are on the host, where as few are as fit.
+  bool offloadMore(Candidate &candidate, const std::vector<bool> &stages) const;
 
   /// The number of graph blocks that may be recomputed or not.
   int64_t numBlocks() const { return int64_t(starts.size()); }
@@ -112,16 +125,52 @@ private:
   double leastSeconds(int64_t tp, int64_t samples);
   /// Of a micro-batch on each rank along ep, with cp and ep, which split at best everything.
   double leastSeconds(const MeshShape &mesh, int64_t microBatch);
+  // SearcherBound.cpp
+  /// Of all parameters.
+  struct Totals {
+    int64_t trained = -1;                                  // not known yet
+    double bytes = 0, forwardBytes = 0, backwardBytes = 0; // all, used by forward, by backward
+    double trainedBytes = 0, gradientBytes = 0, stateBytes = 0, updateBytes = 0;
+  };
+  const Totals &totals();
+  double dividedSeconds(const reshard::Graph &batched, int op, int64_t devices) const;
+  double leastUpdateSeconds(const Candidate &candidate, const DataMode &mode);
+  double transferSeconds(const Candidate &candidate, const DataMode &mode,
+                         reshard::CollectiveKind kind, double bytes);
+  double mostSaved(double samples, double parts);
+  double secondsWhateverIsKept(const MeshShape &mesh, int64_t microBatch);
+  double idealWhateverIsKept(const MeshShape &mesh, int64_t microBatch);
+  bool mayBeContext(const Candidate &candidate) const;
+  double mostKeptBytes(const Candidate &candidate, const DataMode &mode);
+  KeepBound &keepBoundFor(const MeshShape &mesh, int64_t microBatch);
+  /// Forward ops, each with its backward: what they take if they divide over `parts` devices.
+  struct Work {
+    std::vector<WorkShare> shares; // of ops that take the same together
+    WorkShare total;
+    double largest = 0; // seconds of one op with its backward
+  };
+  const Work &workOf(int64_t parts, int64_t samples);
+  double computeRefinedBound(const Candidate &candidate);
+  const ChainMixture &mixtureFor(const Candidate &candidate, const WorkShare &total);
   const NetworkCost &networkFor(const MeshShape &mesh);
   DataMode dataMode(const Candidate &candidate);
   void price(Candidate &candidate, const Mix &mix, const DataMode &mode);
+  void addHostCopies(const Candidate &candidate, const Mix &mix, const DataMode &mode, int index,
+                     int last, StageSeconds &chunk) const;
   void refineCuts(Candidate &candidate, const Mix &mix, const DataMode &mode);
   // PartialRecompute.cpp
   std::vector<int> chunksOf(const Candidate &candidate, int stage) const;
   int endOf(const Candidate &candidate, int chunk) const;
   std::vector<int> startsIn(const Candidate &candidate, int chunk) const;
   int64_t blocksOn(const Candidate &candidate, int stage) const;
+  std::vector<std::pair<int, int>> endsOf(const Candidate &candidate, int stage,
+                                          int64_t blocks) const;
+  int64_t share(const Candidate &candidate, int stage, int64_t blocks) const;
   void setAgain(Candidate &candidate, int stage, int64_t blocks) const;
+  void setAway(Candidate &candidate, int stage, int64_t blocks) const;
+  /// Sets `away` to all blocks, to those that are pinned, or to the fewest that fit.
+  void chooseAway(Candidate &candidate, const Mix &mix, const DataMode &mode);
+  Offload offloadOf(const Candidate &candidate);
   /// Sets `again` to the fewest blocks per stage that fit, or to those that are pinned. False where
   /// no block recomputes.
   bool chooseAgain(Candidate &candidate, const Mix &mix, const DataMode &mode);
@@ -148,6 +197,7 @@ private:
   const Cluster &cluster;
   const Space &space;
   int64_t limitBytes;
+  PinnedOps pinned;
 
   std::map<int64_t, reshard::Graph> graphs;
   std::map<std::tuple<int64_t, int64_t, bool>, Placement> placements;
@@ -161,6 +211,15 @@ private:
   std::map<std::array<int64_t, 6>, std::unique_ptr<NetworkCost>> networks;
   std::map<std::tuple<const Profile *, int64_t, bool>, std::unique_ptr<StageCutter>> cutters;
   std::map<std::tuple<std::string, int, bool, int64_t, int64_t>, KnownSchedule> knownSchedules;
+  Totals knownTotals;
+  std::optional<MostSaved> saving;
+  std::map<std::pair<int64_t, int64_t>, std::unique_ptr<KeepBound>> keepBounds;
+  std::map<std::pair<int64_t, int64_t>, Work> works;
+  std::map<std::tuple<std::array<int64_t, 6>, int64_t, int64_t, int, bool, std::string, int, bool>,
+           double>
+      refinedBounds;
+  std::map<std::tuple<std::string, int, bool, int64_t, int64_t>, std::unique_ptr<ChainMixture>>
+      mixtures;
   std::string whyNotContext;
   std::string whyNoSchedule; // the first pipeline that was left out
 };

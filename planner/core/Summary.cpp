@@ -216,6 +216,11 @@ private:
         line(format(
             "  %-22s %10s  %4.1f %%", entry.name.c_str(), formatBytes(double(entry.bytes)).c_str(),
             100 * double(entry.bytes) / double(std::max<int64_t>(1, prediction.limitBytes))));
+    for (const MemoryLine &entry : prediction.stages[fullest].host)
+      line(format("  host: %-16s %10s  %4.1f %% of its share of the host's memory",
+                  entry.name.c_str(), formatBytes(double(entry.bytes)).c_str(),
+                  100 * double(entry.bytes) /
+                      double(std::max<int64_t>(1, prediction.hostLimitBytes))));
   }
 
   void time() {
@@ -227,7 +232,8 @@ private:
                                         {between, t.operands},
                                         {"data communication", t.data},
                                         {"pipeline", t.pipeline},
-                                        {"update", t.update}})
+                                        {"update", t.update},
+                                        {"copies to and from the host", t.host}})
       if (seconds > 0)
         parts += (parts.empty() ? "" : ", ") + name + " " + formatSeconds(seconds) +
                  format(" (%.0f %%)", 100 * seconds / std::max(t.total(), 1e-30));
@@ -293,7 +299,8 @@ private:
       chosen.schedule = other.schedule;
       chosen.chunkStage = other.chunkStage;
       chosen.recompute = other.recompute;
-      line(format("  %s: %s, %s (%s)", describe(chosen).c_str(),
+      std::string offload = other.offload == "none" ? "" : ", offload " + other.offload;
+      line(format("  %s%s: %s, %s (%s)", describe(chosen).c_str(), offload.c_str(),
                   formatSeconds(other.stepSeconds).c_str(),
                   formatBytes(double(other.peakBytes)).c_str(), other.note.c_str()));
     }

@@ -26,6 +26,10 @@ void StageSeconds::operator+=(const StageSeconds &o) {
   recomputeWeight += o.recomputeWeight;
   operandsWeight += o.operandsWeight;
   dataWeight += o.dataWeight;
+  hostForward += o.hostForward;
+  hostBackward += o.hostBackward;
+  hostWeight += o.hostWeight;
+  hostStep += o.hostStep;
 }
 
 PipelineSchedule PipelineSchedule::make(const std::string &name, int64_t stages,
@@ -62,12 +66,16 @@ ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage, int64_t
       std::max(0.0, roomBackward - wantBackward) + std::max(0.0, roomWeight - stage.dataWeight);
   double dataLast = std::max(0.0, stage.reduceStep - roomLast);
 
-  out.forward = stage.forward + stage.operandsForward + dataForward;
-  out.backward = stage.backward + stage.recompute + stage.operandsBackward + dataBackward;
-  out.weight = stage.weight + stage.recomputeWeight + stage.operandsWeight + dataWeight;
+  out.forward = stage.forward + stage.operandsForward + dataForward + stage.hostForward;
+  out.backward =
+      stage.backward + stage.recompute + stage.operandsBackward + dataBackward + stage.hostBackward;
+  out.weight =
+      stage.weight + stage.recomputeWeight + stage.operandsWeight + dataWeight + stage.hostWeight;
   out.data = dataForward + dataBackward + dataWeight;
   out.dataStep = dataLast + stage.parameterStep;
-  out.stepEnd = out.dataStep + stage.updateStep;
+  out.stepEnd = out.dataStep + stage.updateStep + stage.hostStep;
+  out.host = double(accumulation) * (stage.hostForward + stage.hostBackward + stage.hostWeight) +
+             stage.hostStep;
   out.hidden =
       double(accumulation) * (stage.gatherForward + wantBackward + stage.dataWeight - out.data) +
       stage.reduceStep - dataLast;
@@ -84,6 +92,7 @@ static TimeSplit splitOf(const StageSeconds &stage, const ExposedSeconds &expose
   split.operands = a * (stage.operandsForward + stage.operandsBackward + stage.operandsWeight);
   split.data = a * exposed.data + exposed.dataStep;
   split.update = stage.updateStep;
+  split.host = exposed.host;
   split.hiddenData = exposed.hidden;
   // Rounding may leave a hair less than nothing.
   split.pipeline = std::max(0.0, seconds - split.total());

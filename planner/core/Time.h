@@ -29,6 +29,8 @@ struct StageSeconds {
   double weight = 0, recomputeWeight = 0; // kernels
   double operandsWeight = 0;              // collectives between ops
   double dataWeight = 0;                  // gathers of parameters and reductions of gradients
+  /// Copies between device and host, of residuals by phase and of optimizer states.
+  double hostForward = 0, hostBackward = 0, hostWeight = 0, hostStep = 0;
 
   void operator+=(const StageSeconds &o);
 };
@@ -49,7 +51,8 @@ PipelineSchedule scheduleOf(const Plan &plan);
 /// What of it counts after overlap. Collectives between ops are always exposed. Gathers and
 /// reductions of parameters and gradients hide behind up to overlapFraction of the kernels of their
 /// phase; reductions once per step hide behind the last backward as far as it has room left.
-/// Gathers after the update are exposed.
+/// Gathers after the update are exposed, and so are copies between device and host, which run in
+/// the order of the program.
 struct ExposedSeconds {
   // One micro-batch, exposed communication included.
   double forward = 0, backward = 0, weight = 0;
@@ -57,6 +60,7 @@ struct ExposedSeconds {
   double data = 0;     // of those, exposed data communication
   double stepEnd = 0;  // once per step after the last backward
   double dataStep = 0; // of those, communication
+  double host = 0;     // of all above, in one step: copies between device and host
   double hidden = 0;   // communication hidden in one step
 };
 

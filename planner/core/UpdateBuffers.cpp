@@ -108,6 +108,19 @@ private:
     return list.make(bytes, BufferKind::Transient);
   }
 
+  /// The new value or the old one, where the step may be skipped.
+  int chosen(int fresh, int old, bool inSlot, double bytes) {
+    list.next();
+    list.read(fresh);
+    list.read(old);
+    return inSlot ? BufferList::inSlot : list.make(bytes, BufferKind::Transient);
+  }
+
+  void offload(int buffer) {
+    list.next();
+    list.read(buffer);
+  }
+
   void step(int p) {
     const GraphParameter &parameter = graph.parameters[p];
     const TensorLayout &layout = graph.values[parameter.value].layout;
@@ -130,27 +143,40 @@ private:
       old = apply(Where::GradientStep, parameter.value, own, old, derivation.stored[p],
                   derivation.state[p]);
 
-    // Where the step may not be skipped, results go to their slots at once.
     int64_t numMoments = job.stateBytesPerElement() / wideBytes;
-    bool inSlot = hasMaster || isWhole;
+    bool onHost = assignment.offloadsStates;
+    if (hasMaster && onHost)
+      old = make(wide, {});
+    std::vector<int> oldMoments, moments;
+    for (int64_t m = 0; m < numMoments; ++m)
+      oldMoments.push_back(onHost ? make(wide, {}) : BufferList::inSlot);
+    // Where the step may not be skipped, results go to their slots at once, if those are here.
+    bool inSlot = hasMaster ? !onHost : isWhole;
     list.next();
     for (int scalar : scalars)
       list.read(scalar);
     list.read(gradient);
     list.read(old);
+    for (int moment : oldMoments)
+      list.read(moment);
     int fresh = !maySkip && inSlot ? BufferList::inSlot : list.make(wide, BufferKind::Transient);
-    std::vector<int> moments;
-    for (int64_t m = 0; maySkip && m < numMoments; ++m)
-      moments.push_back(list.make(wide, BufferKind::Transient));
+    for (int64_t m = 0; m < numMoments; ++m)
+      moments.push_back(maySkip || onHost ? list.make(wide, BufferKind::Transient)
+                                          : BufferList::inSlot);
     if (maySkip) {
-      list.next();
-      list.read(fresh);
-      list.read(old);
-      fresh = inSlot ? BufferList::inSlot : list.make(wide, BufferKind::Transient);
-      for (int moment : moments) {
-        list.next();
-        list.read(moment);
+      fresh = chosen(fresh, old, inSlot, wide);
+      if (hasMaster && onHost)
+        offload(fresh);
+      for (int64_t m = 0; m < numMoments; ++m) {
+        int moment = chosen(moments[m], oldMoments[m], !onHost, wide);
+        if (onHost)
+          offload(moment);
       }
+    } else if (onHost) {
+      if (hasMaster)
+        offload(fresh);
+      for (int moment : moments)
+        offload(moment);
     }
     if (hasMaster) {
       list.next();

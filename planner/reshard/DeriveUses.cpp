@@ -89,7 +89,8 @@ const Sharding &Deriver::keep(int value, int chunk, const Sharding &atHand,
     Phase phase = phaseHeld(graph, assignment, value, chunk);
     if (findCopy(value, chunk, phase, wanted))
       it->second = wanted;
-    out.residuals.push_back({value, chunk, it->second, phase});
+    bool isOnHost = phase == Phase::Forward && assignment.offloads(graph.values[value].producer);
+    out.residuals.push_back({value, chunk, it->second, phase, isOnHost});
   }
   return it->second;
 }

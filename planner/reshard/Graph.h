@@ -201,6 +201,13 @@ struct Assignment {
   int64_t microBatches = 1;                  // per step and data rank
   std::vector<OpStrategy> strategies;        // one per op
   std::vector<ParameterPlan> parameterPlans; // one per parameter
+  /// Per op, whether what is kept of its results from forward on lies on the host; empty: of none.
+  std::vector<bool> offloadedOps;
+  /// Whether optimizer states and master weights lie on the host.
+  bool offloadsStates = false;
+  bool offloads(int op) const {
+    return op >= 0 && op < int(offloadedOps.size()) && offloadedOps[size_t(op)];
+  }
 };
 
 /// Why `derive` cannot take `assignment`, naming the op or parameter, or "" if it can: a strategy
@@ -255,6 +262,8 @@ struct Residual {
   int chunk = 0; // the block that keeps it: of this chunk and phase
   Sharding sharding;
   Phase phase = Phase::Forward;
+  /// It leaves for the host as soon as it is there, and comes back once per block that reads it.
+  bool isOnHost = false;
 };
 
 /// A value that crosses from one stage to another, in the sharding given.
@@ -309,7 +318,8 @@ struct Derivation {
 ///     value in the same sharding, stage and phase reuses the first.
 ///  3. A value that a later block of its stage needs (backward, the weight phase, another chunk
 ///     there) is kept in the sharding in which the first user wants it if the block that has it had
-///     it so, else in its home. Another use reshards what was kept.
+///     it so, else in its home. Another use reshards what was kept. What forward keeps of the
+///     results of Assignment::offloadedOps is kept on the host.
 ///  4. The home of an input or a parameter is the sharding that most of its uses want (first in op
 ///     order on a tie); with zero 3 the stored parameter is flat over zeroAxes on top, and it is
 ///     gathered at the first use in each block.

@@ -233,6 +233,16 @@ static int forwardLoop(const Graph &graph, const GraphOp &forward, const GraphOp
   return only;
 }
 
+static bool isStreamed(const Loop &loop) { return loop.kind == LoopKind::Streamed; }
+
+/// Where queries and keys are one value, it does not tell their loops apart; that keys stream does.
+static int loopLike(const GraphOp &forward, const Loop &loop) {
+  for (size_t i = 0; i < forward.loops.size(); ++i)
+    if (forward.loops[i].factor == loop.factor && isStreamed(forward.loops[i]) == isStreamed(loop))
+      return static_cast<int>(i);
+  return -1;
+}
+
 OpStrategy inheritStrategy(const Graph &graph, int backwardOp,
                            const std::vector<OpStrategy> &strategies) {
   const GraphOp &backward = graph.ops[backwardOp];
@@ -244,6 +254,8 @@ OpStrategy inheritStrategy(const Graph &graph, int backwardOp,
   result.tag = strategy.tag;
   for (size_t i = 0; i < backward.loops.size(); ++i) {
     int loop = forwardLoop(graph, forward, backward, backward.loops[i]);
+    if (loop >= 0 && isStreamed(forward.loops[loop]) != isStreamed(backward.loops[i]))
+      loop = loopLike(forward, backward.loops[i]);
     if (loop >= 0)
       trySplit(graph, backwardOp, result, static_cast<int>(i), axesOn(strategy, loop));
   }

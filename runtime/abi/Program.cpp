@@ -1,10 +1,12 @@
 //===- Program.cpp - What ranks execute ------------------------------------===//
 
 #include "runtime/abi/Program.h"
+#include "runtime/abi/Order.h"
 
 #include "runtime/kernels/Kernel.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 
 namespace tbc::program {
@@ -31,6 +33,10 @@ std::string_view name(Role role) {
   return "";
 }
 
+std::string_view name(Stream stream) {
+  return stream == Stream::Compute ? "compute" : "communication";
+}
+
 std::string_view name(InstructionKind kind) {
   switch (kind) {
   case InstructionKind::Kernel:
@@ -51,6 +57,10 @@ std::string_view name(InstructionKind kind) {
     return "recv";
   case InstructionKind::Permute:
     return "permute";
+  case InstructionKind::Offload:
+    return "offload";
+  case InstructionKind::Fetch:
+    return "fetch";
   }
   return "";
 }
@@ -116,28 +126,73 @@ std::vector<schedule::Action> actionsOf(const Program &program, int stage) {
 std::vector<int> resultTimes(const Stage &stage, const Block &block) {
   constexpr int before = -1;
   int end = static_cast<int>(block.instructions.size());
-  std::vector<int> defined(stage.values.size(), before), lastRead(stage.values.size(), before);
+  std::array<int, numStreams> neverRead;
+  neverRead.fill(before);
+  std::vector<int> defined(stage.values.size(), before);
+  std::vector<std::array<int, numStreams>> lastReads(stage.values.size(), neverRead);
   for (int i = 0; i < end; ++i) {
     for (ValueId value : block.instructions[i].operands)
-      lastRead[value] = i;
+      lastReads[value][int(block.instructions[i].stream)] = i;
     for (ValueId value : block.instructions[i].results)
       defined[value] = i;
   }
   std::vector<bool> isPassedOn(stage.values.size(), false);
   for (const BlockResult &result : block.results)
     isPassedOn[result.value] = true;
-  std::map<int, int> slotRead; // by slot, the last read of an argument of it
+  // By slot, the last read of an argument of it on each stream.
+  std::map<int, std::array<int, numStreams>> slotReads;
   for (const Argument &argument : block.arguments) {
-    int &last = slotRead.try_emplace(argument.slot, before).first->second;
-    last = std::max(last, isPassedOn[argument.value] ? end : lastRead[argument.value]);
+    auto &last = slotReads.try_emplace(argument.slot, neverRead).first->second;
+    for (int s = 0; s < numStreams; ++s)
+      last[s] = std::max(last[s], isPassedOn[argument.value] ? end : lastReads[argument.value][s]);
   }
+  memory::StreamOrder order(streamStepsOf(block));
   std::vector<int> times;
   for (const BlockResult &result : block.results) {
-    auto read = slotRead.find(result.slot);
-    times.push_back(
-        std::max(defined[result.value], read == slotRead.end() ? before : read->second));
+    std::vector<int> needed{defined[result.value]};
+    if (auto read = slotReads.find(result.slot); read != slotReads.end())
+      needed.insert(needed.end(), read->second.begin(), read->second.end());
+    int last = *std::max_element(needed.begin(), needed.end()), time = last;
+    for (int index : needed)
+      if (index >= 0 && last < end && index != last && !order.isBefore(index, last))
+        time = std::max({time, order.settled(index), order.settled(last)});
+    times.push_back(time);
+  }
+  // What is written to one slot, or added to it, one after the other.
+  std::map<int, std::vector<std::pair<int, size_t>>> ofSlot;
+  for (size_t r = 0; r < times.size(); ++r)
+    ofSlot[block.results[r].slot].push_back({times[r], r});
+  for (auto &[slot, list] : ofSlot) {
+    std::sort(list.begin(), list.end());
+    for (size_t k = 1; k < list.size(); ++k) {
+      int earlier = times[list[k - 1].second];
+      int &time = times[list[k].second];
+      time = std::max(time, earlier);
+      if (earlier >= 0 && time < end && time != earlier && !order.isBefore(earlier, time))
+        time = std::max(order.settled(earlier), order.settled(time));
+    }
   }
   return times;
+}
+
+std::vector<memory::StreamStep> streamStepsOf(const Block &block) {
+  std::vector<memory::StreamStep> steps;
+  for (const Instruction &instruction : block.instructions)
+    steps.push_back({int(instruction.stream), instruction.waits});
+  return steps;
+}
+
+std::vector<bool> valuesOnHost(const Stage &stage) {
+  std::vector<bool> isOnHost(stage.values.size(), false);
+  for (BlockId id : stage.blocks()) {
+    const Block &block = stage.block(id);
+    for (const Argument &argument : block.arguments)
+      isOnHost[argument.value] = stage.slots[argument.slot].location == Location::Host;
+    for (const Instruction &instruction : block.instructions)
+      if (instruction.kind == InstructionKind::Offload)
+        isOnHost[instruction.results[0]] = true;
+  }
+  return isOnHost;
 }
 
 int64_t slotOffset(const Stage &stage, int slot, int64_t microBatch) {
@@ -180,20 +235,27 @@ int64_t sizeBytes(const kernels::TensorType &type) {
 }
 
 int64_t messageBytes(const Program &program, const Stage &stage, const Instruction &instruction) {
-  auto bytesOf = [&](ValueId value) { return sizeBytes(stage.values[value]); };
+  auto bytesOf = [&](const std::vector<ValueId> &values) {
+    int64_t bytes = 0;
+    for (ValueId value : values)
+      bytes += sizeBytes(stage.values[value]);
+    return bytes;
+  };
   int64_t n = groupSizeOf(instruction.comm, program.pipelineAxis);
   switch (instruction.kind) {
   case InstructionKind::AllReduce:
   case InstructionKind::AllToAll:
   case InstructionKind::Permute:
   case InstructionKind::Send:
-    return bytesOf(instruction.operands[0]);
+  case InstructionKind::Offload:
+  case InstructionKind::Fetch:
+    return bytesOf(instruction.operands);
   case InstructionKind::AllGather:
-    return n * bytesOf(instruction.operands[0]);
+    return n * bytesOf(instruction.operands);
   case InstructionKind::ReduceScatter:
-    return n * bytesOf(instruction.results[0]);
+    return n * bytesOf(instruction.results);
   case InstructionKind::Recv:
-    return bytesOf(instruction.results[0]);
+    return bytesOf(instruction.results);
   case InstructionKind::Kernel:
   case InstructionKind::ShardSlice:
     break;

@@ -1,6 +1,6 @@
 //===- Program.h - What ranks execute --------------------------------------===//
 //
-// Part of tbc. Plain C++. Program format v3: a table of global tensors, and per pipeline stage its
+// Part of tbc. Plain C++. Program format v4: a table of global tensors, and per pipeline stage its
 // slots (named storage), its straight-line blocks and, through a schedule, their order. Every rank
 // of a stage executes the same blocks; what differs is its coordinates, which select its pieces and
 // its groups.
@@ -9,13 +9,16 @@
 //  1. Slots of role Gradient and Loss are set to zero.
 //  2. The stage's actions (actionsOf) run in order: `forward`, `backward` and, where the schedule
 //     parts it from backward, `weight` once per chunk and micro-batch, `update` once. A block's
-//     arguments are what its slots hold when it begins; it runs its instructions in order and
-//     writes each result to a slot as soon as nothing in the block reads any longer what the slot
-//     held (resultTimes): as if all reads of slots came before all writes.
+//     arguments are what its slots hold when it begins, which is when the block before it has
+//     ended; it runs the instructions of each stream in order, each when those that it waits for
+//     are done, and writes each result to a slot as soon as nothing in the block reads any longer
+//     what the slot held (resultTimes): as if all reads of slots came before all writes.
 //  3. Slots of role Residual and Input have one instance per micro-batch, which is dropped when the
 //     last block that reads it has run for the micro-batch.
 //
-// Memory: where the stages have a memory plan, all of this lies in one arena per rank.
+// Memory: where the stages have a memory plan, all of this lies in one arena per rank, on its
+// device, but for slots on the host, which lie in a second one there. What is on the host is read
+// by `fetch` alone and written by `offload` alone.
 //
 // Messages: `send` is buffered (it never waits); `recv` waits for its message. Between an ordered
 // pair of stages the messages of a lane arrive in the order in which they were sent, so the two
@@ -75,6 +78,9 @@ struct GlobalTensor {
   double fill = 0;
 };
 
+/// Where bytes are: on the rank's device, or in the memory of its host.
+enum class Location { Device, Host };
+
 /// A place on a rank where a value outlives its block. `type` has the local shape; a name is unique
 /// among the slots of one role of a stage.
 struct Slot {
@@ -84,6 +90,8 @@ struct Slot {
   /// gradients that nobody asks for by name.
   int tensor = -1;
   kernels::TensorType type;
+  /// Host: of roles OptimizerState and Residual alone (mayBeOnHost).
+  Location location = Location::Device;
 };
 
 using ValueId = int32_t;
@@ -98,12 +106,23 @@ enum class InstructionKind {
   Send,
   Recv,
   Permute,
+  Offload, ///< device -> host: a copy of its operand, which lies in a slot on the host
+  Fetch,   ///< host -> device: a copy of what such a slot holds
 };
-inline constexpr int numInstructionKinds = 9;
+inline constexpr int numInstructionKinds = 11;
 
 /// "kernel", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "shard_slice", "send",
-/// "recv", "permute".
+/// "recv", "permute", "offload", "fetch".
 std::string_view name(InstructionKind kind);
+
+/// Whether it is a copy between a rank's device and its host.
+constexpr bool isHostCopy(InstructionKind kind) {
+  return kind == InstructionKind::Offload || kind == InstructionKind::Fetch;
+}
+/// Whether it has a Communication: it moves something between ranks, or cuts it as if it did.
+constexpr bool isCommunication(InstructionKind kind) {
+  return kind != InstructionKind::Kernel && !isHostCopy(kind);
+}
 
 enum class ReduceKind { Sum, Max };
 
@@ -128,8 +147,10 @@ struct SegmentShape {
 ///   Permute        axes (not the pipeline's): the tensor of group index i goes to i + 1, the last
 ///                  to the first
 ///   Send, Recv     peerStage, channel: the rank with the same coordinates at that stage
-/// dim = flatDim: the full tensor is flattened, padded to n * ceil(numel / n) and cut into chunks;
-/// the local tensor has shape {ceil(numel / n)}; segments are empty.
+/// An AllReduce, and a flat AllGather or ReduceScatter, may be of several tensors: its results in
+/// the order of its operands, each as if it were alone. dim = flatDim: the full tensor is
+/// flattened, padded to n * ceil(numel / n) and cut into chunks; the local tensor has shape
+/// {ceil(numel / n)}; segments are empty.
 struct Communication {
   std::vector<AxisRef> axes;
   /// For a group along the pipeline axis that is not the whole axis (tied parameters): its stages,
@@ -149,6 +170,14 @@ struct Communication {
   static constexpr int flatDim = -1;
 };
 
+/// What executes instructions. Those of one stream run one after the other, in the order of the
+/// block; streams run side by side, and come together at the end of every block.
+enum class Stream { Compute, Communication };
+inline constexpr int numStreams = 2;
+
+/// "compute", "communication".
+std::string_view name(Stream stream);
+
 struct Instruction {
   /// The op id: the ONNX node's name made unique, backward ops with a suffix. For messages and
   /// diffs.
@@ -160,6 +189,11 @@ struct Instruction {
   Communication comm;
   std::vector<ValueId> operands;
   std::vector<ValueId> results;
+  /// Kernels and slices: Compute.
+  Stream stream = Stream::Compute;
+  /// Instructions of the block before it, of other streams, that are done before it begins;
+  /// ascending.
+  std::vector<int> waits = {};
 };
 
 struct Argument {
@@ -175,10 +209,24 @@ struct BlockResult {
   bool accumulate = false;
 };
 
+/// Instructions that one compiled kernel does: `count` consecutive kernels of a block from `first`
+/// on. It says how they may be executed and changes nothing of what they mean: whoever has no
+/// compiled kernels, and every checker, reads the instructions. See runtime/abi/Region.h.
+struct Region {
+  int first = 0;
+  int count = 0;
+  /// The function of the program's shared object (runtime/abi/CompiledKernel.h). Regions that
+  /// compute the same share one.
+  std::string symbol;
+  /// The iterations of its parallel loop, which may be done in any order and at the same time.
+  int64_t extent = 1;
+};
+
 struct Block {
   std::vector<Argument> arguments;
   std::vector<Instruction> instructions;
   std::vector<BlockResult> results;
+  std::vector<Region> regions; // disjoint, ascending
 };
 
 /// Names a block of a stage.
@@ -195,15 +243,15 @@ struct BlockId {
 
 /// Slots that live for a micro-batch and are kept together: an instance of the frame is taken when
 /// the first block runs for the micro-batch that writes or reads one of them, and is free when the
-/// last has run.
+/// last has run. All of them are at one location.
 struct Frame {
   int64_t bytes = 0;
   /// Where the instance of micro-batch m begins: offsets[m mod the number of offsets].
   std::vector<int64_t> offsets;
 };
 
-/// Where a slot lies: at `offset` of its frame, or of the arena (frame -1: slots that live longer
-/// than a micro-batch).
+/// Where a slot lies: at `offset` of its frame, or of the arena of its location (frame -1: slots
+/// that live longer than a micro-batch).
 struct SlotPlace {
   int frame = -1;
   int64_t offset = 0;
@@ -212,7 +260,7 @@ struct SlotPlace {
 
 /// Where a value lies: in a slot, of which it is an argument, or a result for which it is computed
 /// in place; or (slot -1) at `offset` of the arena, from its instruction to the last that reads it
-/// or, if it is a result, to the time of that.
+/// or, if it is a result, to the time of that. One on the host lies in a slot there.
 struct ValuePlace {
   int slot = -1;
   int64_t offset = 0;
@@ -220,17 +268,20 @@ struct ValuePlace {
 };
 
 /// The static memory plan of a stage: an offset in bytes for everything that its program owns on a
-/// rank, in one arena. Instructions run one after the other. Not in it: what kernels and transports
-/// need for themselves, such as the copy that a send makes.
+/// rank, in one arena on its device and one on its host. Two things share bytes only where the
+/// streams' order says that one is done with before the other begins. Not in it: what kernels and
+/// transports need for themselves, such as the copy that a send makes.
 struct MemoryPlan {
   int64_t arenaBytes = 0;
+  int64_t hostArenaBytes = 0;
   std::vector<Frame> frames;
   std::vector<SlotPlace> slots;   // one per slot
   std::vector<ValuePlace> values; // one per value
 
   /// Whether there is none: everything is allocated as it comes.
   bool isEmpty() const {
-    return arenaBytes == 0 && frames.empty() && slots.empty() && values.empty();
+    return arenaBytes == 0 && hostArenaBytes == 0 && frames.empty() && slots.empty() &&
+           values.empty();
   }
 };
 
@@ -291,9 +342,10 @@ schedule::Pipeline pipelineOf(const Program &program);
 /// The actions of one step of `stage`. The program must be well formed.
 std::vector<schedule::Action> actionsOf(const Program &program, int stage);
 
-/// When the results of a block take effect, in their order: after the instruction of this index, or
-/// before the first (-1), or after all of them (their number). A result is written once its value
-/// is there and no instruction to come reads an argument of its slot. Where such an argument is
+/// When the results of a block take effect, in their order: after the instruction of this index, on
+/// its stream, or before the first (-1), or after all of them (their number). A result is written
+/// once its value is there and no instruction to come, nor one that may be under way, reads an
+/// argument of its slot. Where such an argument is
 /// passed on as a result itself, what is written to the slot is written after all instructions; of
 /// several results at that time all values are read before any is written. Results of one time are
 /// written in their order.
@@ -302,7 +354,17 @@ std::vector<int> resultTimes(const Stage &stage, const Block &block);
 /// Whether slots of this role have one instance per micro-batch.
 constexpr bool livesAMicroBatch(Role role) { return role == Role::Residual || role == Role::Input; }
 
-/// Where the slot's instance for a micro-batch begins in the arena of a stage with a memory plan.
+/// Whether slots of this role may lie on the host.
+constexpr bool mayBeOnHost(Role role) {
+  return role == Role::OptimizerState || role == Role::Residual;
+}
+
+/// By value of the stage, whether it is on the host: an argument of a slot there, or what an
+/// offload makes.
+std::vector<bool> valuesOnHost(const Stage &stage);
+
+/// Where the slot's instance for a micro-batch begins in the arena of its location, of a stage with
+/// a memory plan.
 int64_t slotOffset(const Stage &stage, int slot, int64_t microBatch);
 
 /// Whether an instruction may write a result over an operand of the same type
@@ -319,7 +381,8 @@ int64_t groupSizeOf(const Communication &comm, int pipelineAxis);
 
 /// The bytes of a communication: of its buffer on the side where the tensor is full along `axes`
 /// (all_reduce: the tensor; all_gather: the result, reduce_scatter: the input, both with the
-/// padding of a flat one; all_to_all, permute, send and recv: the local tensor), 0 for ShardSlice.
+/// padding of a flat one; all_to_all, permute, send and recv: the local tensor), 0 for ShardSlice;
+/// of offload and fetch those that they copy.
 /// NCCL's convention.
 int64_t messageBytes(const Program &program, const Stage &stage, const Instruction &instruction);
 

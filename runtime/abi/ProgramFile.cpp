@@ -101,6 +101,8 @@ Json toJson(const Slot &slot) {
   Json json = {{"name", slot.name}, {"role", name(slot.role)}, {"type", toString(slot.type)}};
   if (slot.tensor >= 0)
     json["tensor"] = slot.tensor;
+  if (slot.location == Location::Host)
+    json["location"] = "host";
   return json;
 }
 
@@ -139,11 +141,15 @@ Json toJson(const Mesh &mesh, const Instruction &instruction) {
       attrs[key] = std::visit(AttrToJson(), value);
     if (!attrs.empty())
       json["attrs"] = std::move(attrs);
-  } else {
+  } else if (isCommunication(instruction.kind)) {
     addCommunication(json, mesh, instruction.kind, instruction.comm);
   }
   json["in"] = instruction.operands;
   json["out"] = instruction.results;
+  if (instruction.stream != Stream::Compute)
+    json["stream"] = name(instruction.stream);
+  if (!instruction.waits.empty())
+    json["waits"] = instruction.waits;
   return json;
 }
 
@@ -177,6 +183,12 @@ void addBlock(Lines &lines, const Mesh &mesh, const Block &block) {
   lines.addList(block.instructions, [&](const Instruction &i) { return toJson(mesh, i); });
   lines.text += ",\n\"results\":";
   lines.add(results);
+  if (!block.regions.empty()) {
+    lines.text += ",\n\"regions\":";
+    lines.addList(block.regions, [](const Region &region) {
+      return Json::array({region.first, region.count, region.symbol, region.extent});
+    });
+  }
   lines.text += "}";
 }
 
@@ -196,7 +208,8 @@ template <typename Place> Json toJson(const std::vector<Place> &places) {
 }
 
 void addMemory(Lines &lines, const MemoryPlan &memory) {
-  lines.text += ",\n\"memory\":{\"arena\":" + std::to_string(memory.arenaBytes) + ",\"frames\":";
+  lines.text += ",\n\"memory\":{\"arena\":" + std::to_string(memory.arenaBytes) +
+                ",\"host_arena\":" + std::to_string(memory.hostArenaBytes) + ",\"frames\":";
   lines.addList(memory.frames, [](const Frame &frame) {
     return Json{{"bytes", frame.bytes}, {"offsets", frame.offsets}};
   });

@@ -282,12 +282,16 @@ Instruction readInstruction(Reader &in, const Mesh &mesh, const Json &json) {
       for (const auto &[key, value] : json["attrs"].items())
         instruction.attrs.set(key, readAttr(in, value));
     }
-  } else {
+  } else if (isCommunication(instruction.kind)) {
     instruction.comm = readCommunication(in, mesh, instruction.kind, json);
   }
   auto readValue = [&](const Json &item) { return in.smallInteger(item); };
   instruction.operands = readVector<ValueId>(in, in.field(json, "in"), readValue);
   instruction.results = readVector<ValueId>(in, in.field(json, "out"), readValue);
+  if (Reader::has(json, "stream"))
+    instruction.stream = readEnum<Stream>(in, json["stream"], numStreams);
+  if (Reader::has(json, "waits"))
+    instruction.waits = readVector<int>(in, json["waits"], readValue);
   return instruction;
 }
 
@@ -309,12 +313,20 @@ Block readBlock(Reader &in, const Mesh &mesh, const Json &json) {
     block.results.push_back(
         {in.smallInteger((*triple)[0]), in.smallInteger((*triple)[1]), mode == "add"});
   }
+  if (!Reader::has(json, "regions"))
+    return block;
+  for (const Json &region : in.list(json["regions"])) {
+    if (const Json *fields = in.tuple(region, 4))
+      block.regions.push_back({in.smallInteger((*fields)[0]), in.smallInteger((*fields)[1]),
+                               in.text((*fields)[2]), in.integer((*fields)[3])});
+  }
   return block;
 }
 
 MemoryPlan readMemory(Reader &in, const Json &json) {
   MemoryPlan memory;
   memory.arenaBytes = in.integer(in.field(json, "arena"));
+  memory.hostArenaBytes = in.integer(in.field(json, "host_arena"));
   for (const Json &entry : in.list(in.field(json, "frames"))) {
     Frame &frame = memory.frames.emplace_back();
     frame.bytes = in.integer(in.field(entry, "bytes"));
@@ -338,6 +350,16 @@ MemoryPlan readMemory(Reader &in, const Json &json) {
   return memory;
 }
 
+/// Of a slot: on the device unless it says otherwise.
+Location readLocation(Reader &in, const Json &json) {
+  if (!Reader::has(json, "location"))
+    return Location::Device;
+  std::string text = in.text(json["location"]);
+  if (text != "host")
+    in.fail("\"" + text + "\" is no location; known: host");
+  return Location::Host;
+}
+
 Stage readStage(Reader &in, const Mesh &mesh, const Json &json) {
   std::string stagePlace = in.place;
   Stage stage;
@@ -349,6 +371,7 @@ Stage readStage(Reader &in, const Mesh &mesh, const Json &json) {
     slot.role = readEnum<Role>(in, in.field(entry, "role"), numRoles);
     slot.type = readType(in, in.field(entry, "type"));
     slot.tensor = Reader::has(entry, "tensor") ? in.smallInteger(entry["tensor"]) : -1;
+    slot.location = readLocation(in, entry);
   }
   stage.chunks.clear();
   for (const Json &entry : in.list(in.field(json, "chunks"))) {

@@ -2,6 +2,7 @@
 
 #include "runtime/abi/Program.h"
 
+#include <algorithm>
 #include <sstream>
 
 namespace tbc::program {
@@ -82,6 +83,8 @@ private:
     for (size_t i = 0; i < stage.slots.size(); ++i) {
       const Slot &slot = stage.slots[i];
       out << "    " << name(slot.role) << " " << slot.name << ": " << toString(slot.type);
+      if (slot.location == Location::Host)
+        out << " on the host";
       if (!stage.memory.isEmpty())
         showPlace(stage.memory.slots[i]);
       out << "\n";
@@ -104,7 +107,10 @@ private:
     const MemoryPlan &memory = stage.memory;
     if (memory.isEmpty())
       return;
-    out << "  arena of " << memory.arenaBytes << " bytes\n";
+    out << "  arena of " << memory.arenaBytes << " bytes";
+    if (memory.hostArenaBytes > 0)
+      out << ", of " << memory.hostArenaBytes << " on the host";
+    out << "\n";
     for (size_t i = 0; i < memory.frames.size(); ++i) {
       out << "    frame " << i << " of " << memory.frames[i].bytes << " bytes at";
       for (int64_t offset : memory.frames[i].offsets)
@@ -142,15 +148,36 @@ private:
     out << "\n";
     for (const Argument &argument : block.arguments)
       out << "    %" << argument.value << " = " << stage.slots[argument.slot].name << "\n";
-    for (const Instruction &instruction : block.instructions)
-      showInstruction(stage, instruction);
+    auto region = block.regions.begin();
+    bool isOverlapped =
+        std::any_of(block.instructions.begin(), block.instructions.end(),
+                    [](const Instruction &i) { return i.stream != Stream::Compute; });
+    for (int i = 0; i < int(block.instructions.size()); ++i) {
+      if (region != block.regions.end() && i == region->first)
+        out << "    " << region->symbol << " of " << region->extent << " does " << region->count
+            << ":\n";
+      bool isCompiled = region != block.regions.end() && i >= region->first;
+      out << (isCompiled ? "    | " : "    ");
+      if (isOverlapped)
+        showStream(block.instructions[i], i);
+      showInstruction(stage, block.instructions[i]);
+      if (isCompiled && i + 1 == region->first + region->count)
+        ++region;
+    }
     for (const BlockResult &result : block.results)
       out << "    " << stage.slots[result.slot].name << (result.accumulate ? " += %" : " = %")
           << result.value << "\n";
   }
 
+  /// Its number, by which others wait for it, and for which it waits.
+  void showStream(const Instruction &instruction, int number) {
+    out << (instruction.stream == Stream::Compute ? "" : "~ ") << number << ": ";
+    for (size_t i = 0; i < instruction.waits.size(); ++i)
+      out << (i ? ", " : "after ") << instruction.waits[i];
+    out << (instruction.waits.empty() ? "" : ": ");
+  }
+
   void showInstruction(const Stage &stage, const Instruction &instruction) {
-    out << "    ";
     for (size_t i = 0; i < instruction.results.size(); ++i) {
       ValueId value = instruction.results[i];
       out << (i ? ", %" : "%") << value << ": " << toString(stage.values[value]);
@@ -164,6 +191,8 @@ private:
       out << (i ? ", %" : " %") << instruction.operands[i];
     if (isKernel)
       showAttrs(instruction);
+    else if (isHostCopy(instruction.kind))
+      out << " " << messageBytes(program, stage, instruction) << " bytes";
     else
       showCommunication(stage, instruction);
     out << "  // " << instruction.id << "\n";

@@ -24,6 +24,7 @@ constexpr int maxLanes = 1 << 30;
 constexpr int64_t maxChunkActions = int64_t(1) << 24;
 constexpr size_t maxTensorDims = 16;
 constexpr int64_t maxTensorElements = int64_t(1) << 48;
+constexpr size_t maxSymbolLength = 256;
 constexpr int64_t maxArenaBytes = int64_t(1) << 56;
 
 std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
@@ -175,6 +176,8 @@ std::string whyInvalid(const Program &program, const Slot &slot) {
     if (!slot.type.shape.empty() || !kernels::isFloat(slot.type.dtype))
       return "lr is a float without dims";
   }
+  if (slot.location == Location::Host && !mayBeOnHost(slot.role))
+    return "slots of its role are not on the host";
   if (slot.tensor < -1 || slot.tensor >= int(program.tensors.size()))
     return "there is no tensor number " + std::to_string(slot.tensor);
   if (slot.tensor == -1) {
@@ -272,6 +275,25 @@ std::string whyInvalidPeer(const Program &program, int stage, const Communicatio
   return comm.channel < 0 ? "its channel is negative" : "";
 }
 
+/// A collective that may be of several tensors, each of which it takes on its own.
+bool mayJoinTensors(const Instruction &instruction) {
+  bool isFlat = instruction.comm.dim == Communication::flatDim;
+  return instruction.kind == InstructionKind::AllReduce ||
+         (isFlat && (instruction.kind == InstructionKind::AllGather ||
+                     instruction.kind == InstructionKind::ReduceScatter));
+}
+
+std::string whyInvalidTensor(const Program &program, const Instruction &instruction,
+                             const kernels::TensorType &in, const kernels::TensorType &out);
+
+std::string whyInvalidCopy(const std::vector<kernels::TensorType> &values,
+                           const Instruction &copy) {
+  if (copy.operands.size() != 1 || copy.results.size() != 1)
+    return "it takes 1 operand and gives 1 result";
+  const kernels::TensorType &in = values[copy.operands[0]], &out = values[copy.results[0]];
+  return in == out ? "" : "its operand is " + toString(in) + ", its result " + toString(out);
+}
+
 std::string whyInvalid(const Program &program, int stage, const Instruction &instruction) {
   const std::vector<kernels::TensorType> &values = program.stages[stage].values;
   for (const std::vector<ValueId> *list : {&instruction.operands, &instruction.results}) {
@@ -283,10 +305,16 @@ std::string whyInvalid(const Program &program, int stage, const Instruction &ins
   InstructionKind kind = instruction.kind;
   if (kind == InstructionKind::Kernel)
     return instruction.op.empty() ? "a kernel needs an op" : "";
+  if (isHostCopy(kind))
+    return whyInvalidCopy(values, instruction);
 
   const Communication &comm = instruction.comm;
   size_t operands = kind == InstructionKind::Recv ? 0 : 1;
   size_t results = kind == InstructionKind::Send ? 0 : 1;
+  if (mayJoinTensors(instruction)) {
+    operands = std::max<size_t>(1, instruction.operands.size());
+    results = operands;
+  }
   if (instruction.operands.size() != operands || instruction.results.size() != results)
     return "it takes " + std::to_string(operands) + " operands and gives " +
            std::to_string(results) + " results";
@@ -295,12 +323,25 @@ std::string whyInvalid(const Program &program, int stage, const Instruction &ins
 
   if (std::string why = whyInvalidGroup(program, stage, comm); !why.empty())
     return why;
-  const kernels::TensorType &in = values[instruction.operands[0]];
-  const kernels::TensorType &out = values[instruction.results[0]];
+  for (size_t i = 0; i < operands; ++i) {
+    const kernels::TensorType &in = values[instruction.operands[i]];
+    if (in.dtype != values[instruction.operands[0]].dtype)
+      return "its operands are " + toString(values[instruction.operands[0]]) + " and " +
+             toString(in) + ", of two types";
+    std::string why = whyInvalidTensor(program, instruction, in, values[instruction.results[i]]);
+    if (!why.empty())
+      return why;
+  }
+  return "";
+}
+
+std::string whyInvalidTensor(const Program &program, const Instruction &instruction,
+                             const kernels::TensorType &in, const kernels::TensorType &out) {
+  const Communication &comm = instruction.comm;
   if (in.dtype != out.dtype)
     return "its operand is " + toString(in) + ", its result " + toString(out);
   int64_t n = groupSizeOf(comm, program.pipelineAxis);
-  switch (kind) {
+  switch (instruction.kind) {
   case InstructionKind::Permute:
     if (usesAxis(comm.axes, program.pipelineAxis))
       return "a permute does not go along the pipeline axis";
@@ -329,6 +370,25 @@ std::string whyInvalid(const Program &program, int stage, const Instruction &ins
   }
 }
 
+/// Why the stream of instruction `index`, or what it waits for, is wrong.
+std::string whyInvalidWaits(const Block &block, int index) {
+  const Instruction &instruction = block.instructions[index];
+  bool computes =
+      !isCommunication(instruction.kind) || instruction.kind == InstructionKind::ShardSlice;
+  if (computes && instruction.stream != Stream::Compute)
+    return "it computes, on the stream of " + std::string(name(instruction.stream));
+  int before = -1;
+  for (int wait : instruction.waits) {
+    if (wait <= before || wait >= index)
+      return "it waits for instructions that are not ascending ones before it";
+    if (block.instructions[wait].stream == instruction.stream)
+      return "it waits for instruction " + std::to_string(wait) +
+             " of its own stream, which comes first anyhow";
+    before = wait;
+  }
+  return "";
+}
+
 /// `mayConvert`: what is added to a slot may be of another float type than the slot.
 std::string whyInvalidBinding(const Stage &stage, ValueId value, int slot,
                               bool mayConvert = false) {
@@ -349,6 +409,38 @@ Status malformed(const std::string &where, const std::string &why) {
   return Error{ErrorCode::Usage, "malformed Program: " + where + ": " + why};
 }
 
+/// `done`: the instructions that earlier regions end with.
+std::string whyInvalid(const Block &block, const Region &region, int done) {
+  int size = int(block.instructions.size());
+  if (region.first < done || region.count < 1 || region.first > size - region.count)
+    return "it does not begin behind the one before and end within the block";
+  for (int i = region.first; i < region.first + region.count; ++i)
+    if (block.instructions[i].kind != InstructionKind::Kernel)
+      return "its instruction " + std::to_string(i) + " is communication";
+  bool isSymbol = !region.symbol.empty() && region.symbol.size() <= maxSymbolLength &&
+                  std::all_of(region.symbol.begin(), region.symbol.end(), [](char c) {
+                    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                           (c >= '0' && c <= '9') || c == '_';
+                  });
+  if (!isSymbol)
+    return quoted(region.symbol) + " is no name of a function";
+  if (region.extent < 0 || region.extent > maxTensorElements)
+    return "its extent is not between 0 and 2^48";
+  return "";
+}
+
+Status checkRegions(const Program &program, int stageIndex, BlockId id) {
+  const Block &block = program.stages[stageIndex].block(id);
+  int done = 0;
+  for (size_t i = 0; i < block.regions.size(); ++i) {
+    const Region &region = block.regions[i];
+    if (std::string why = whyInvalid(block, region, done); !why.empty())
+      return malformed(describe(program, stageIndex, id) + ", region " + std::to_string(i), why);
+    done = region.first + region.count;
+  }
+  return Status::ok();
+}
+
 Status checkBlock(const Program &program, int stageIndex, BlockId id) {
   const Stage &stage = program.stages[stageIndex];
   const Block &block = stage.block(id);
@@ -359,6 +451,8 @@ Status checkBlock(const Program &program, int stageIndex, BlockId id) {
   }
   for (size_t i = 0; i < block.instructions.size(); ++i) {
     std::string why = whyInvalid(program, stageIndex, block.instructions[i]);
+    if (why.empty())
+      why = whyInvalidWaits(block, int(i));
     if (!why.empty())
       return malformed(describe(program, stageIndex, id, int(i)), why);
   }
@@ -367,7 +461,7 @@ Status checkBlock(const Program &program, int stageIndex, BlockId id) {
     if (!why.empty())
       return malformed(where + ", results", why);
   }
-  return Status::ok();
+  return checkRegions(program, stageIndex, id);
 }
 
 /// Whether `bytes` from `offset` on lie within `limit`, aligned.
@@ -381,14 +475,38 @@ std::string whyOutside(int64_t offset, int64_t bytes, int64_t limit) {
   return "";
 }
 
-std::string whyInvalid(const MemoryPlan &plan, const Frame &frame, int64_t microBatches) {
+/// The bytes of the arena of a location.
+int64_t arenaBytes(const MemoryPlan &plan, Location location) {
+  return location == Location::Host ? plan.hostArenaBytes : plan.arenaBytes;
+}
+
+/// By frame, where its slots are; frames without any are on the device.
+std::string whyInvalid(const Stage &stage, std::vector<Location> &ofFrames) {
+  ofFrames.assign(stage.memory.frames.size(), Location::Device);
+  std::vector<int> first(stage.memory.frames.size(), -1);
+  for (int i = 0; i < int(stage.slots.size()); ++i) {
+    int frame = stage.memory.slots[i].frame;
+    if (frame < 0)
+      continue;
+    Location location = stage.slots[i].location;
+    if (first[frame] >= 0 && ofFrames[frame] != location)
+      return "slot " + quoted(stage.slots[i].name) + " and slot " +
+             quoted(stage.slots[first[frame]].name) + " share frame " + std::to_string(frame) +
+             ", and one of them is on the host";
+    first[frame] = i;
+    ofFrames[frame] = location;
+  }
+  return "";
+}
+
+std::string whyInvalid(const Frame &frame, int64_t microBatches, int64_t arenaBytes) {
   if (frame.bytes < 0)
     return "its size is negative";
   if (frame.offsets.empty() || int64_t(frame.offsets.size()) > microBatches)
     return "it has " + std::to_string(frame.offsets.size()) + " offsets for " +
            std::to_string(microBatches) + " micro-batches";
   for (int64_t offset : frame.offsets)
-    if (std::string why = whyOutside(offset, frame.bytes, plan.arenaBytes); !why.empty())
+    if (std::string why = whyOutside(offset, frame.bytes, arenaBytes); !why.empty())
       return why;
   return "";
 }
@@ -400,13 +518,18 @@ std::string whyInvalid(const MemoryPlan &plan, const Slot &slot, const SlotPlace
     return place.frame >= 0 ? "it lies in a frame, but lives longer than a micro-batch"
                             : "it lives for a micro-batch, but lies in no frame";
   return whyOutside(place.offset, sizeBytes(slot.type),
-                    place.frame < 0 ? plan.arenaBytes : plan.frames[place.frame].bytes);
+                    place.frame < 0 ? arenaBytes(plan, slot.location)
+                                    : plan.frames[place.frame].bytes);
 }
 
-std::string whyInvalid(const Stage &stage, const kernels::TensorType &type,
+std::string whyInvalid(const Stage &stage, const kernels::TensorType &type, bool isOnHost,
                        const ValuePlace &place) {
   if (place.slot < -1 || place.slot >= int(stage.slots.size()))
     return "there is no slot number " + std::to_string(place.slot);
+  bool slotIsOnHost = place.slot >= 0 && stage.slots[place.slot].location == Location::Host;
+  if (isOnHost != slotIsOnHost)
+    return isOnHost ? "it is on the host, but lies in no slot there"
+                    : "it is on the device, but lies in a slot on the host";
   if (place.slot < 0)
     return whyOutside(place.offset, sizeBytes(type), stage.memory.arenaBytes);
   const Slot &slot = stage.slots[place.slot];
@@ -423,21 +546,29 @@ Status checkMemoryPlan(const Program &program, int index) {
     return malformed(where, "some stages have one and some have none");
   if (plan.isEmpty())
     return Status::ok();
-  if (plan.arenaBytes < 0 || plan.arenaBytes > maxArenaBytes)
-    return malformed(where, "the arena has not between 0 and 2^56 bytes");
+  for (int64_t bytes : {plan.arenaBytes, plan.hostArenaBytes})
+    if (bytes < 0 || bytes > maxArenaBytes)
+      return malformed(where, "an arena has not between 0 and 2^56 bytes");
   if (plan.slots.size() != stage.slots.size() || plan.values.size() != stage.values.size())
     return malformed(where, "it places " + std::to_string(plan.slots.size()) + " slots and " +
                                 std::to_string(plan.values.size()) + " values of " +
                                 std::to_string(stage.slots.size()) + " and " +
                                 std::to_string(stage.values.size()));
-  for (size_t i = 0; i < plan.frames.size(); ++i)
-    if (std::string why = whyInvalid(plan, plan.frames[i], program.microBatches); !why.empty())
-      return malformed(where + ", frame " + std::to_string(i), why);
   for (size_t i = 0; i < plan.slots.size(); ++i)
     if (std::string why = whyInvalid(plan, stage.slots[i], plan.slots[i]); !why.empty())
       return malformed(where + ", slot " + quoted(stage.slots[i].name), why);
+  std::vector<Location> ofFrames;
+  if (std::string why = whyInvalid(stage, ofFrames); !why.empty())
+    return malformed(where, why);
+  for (size_t i = 0; i < plan.frames.size(); ++i)
+    if (std::string why =
+            whyInvalid(plan.frames[i], program.microBatches, arenaBytes(plan, ofFrames[i]));
+        !why.empty())
+      return malformed(where + ", frame " + std::to_string(i), why);
+  std::vector<bool> isOnHost = valuesOnHost(stage);
   for (size_t i = 0; i < plan.values.size(); ++i)
-    if (std::string why = whyInvalid(stage, stage.values[i], plan.values[i]); !why.empty())
+    if (std::string why = whyInvalid(stage, stage.values[i], isOnHost[i], plan.values[i]);
+        !why.empty())
       return malformed(where + ", value %" + std::to_string(i), why);
   return Status::ok();
 }

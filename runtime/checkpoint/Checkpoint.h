@@ -39,6 +39,31 @@ Status save(const std::string &folder, const program::Program &program,
             const runtime::Executor &executor, kernels::Arith arith, const Progress &progress,
             int64_t keep, comm::Communicator &communicator);
 
+/// A checkpoint that is written while the run goes on. It appears under its name when it is
+/// finished, as with `save`; before, nothing that has a name changes.
+class PendingSave {
+public:
+  /// Copies what this rank is to write, which a thread then writes. All ranks call it. Errors: as
+  /// of `save`.
+  static Result<PendingSave> begin(const std::string &folder, const program::Program &program,
+                                   const runtime::Executor &executor, kernels::Arith arith,
+                                   const Progress &progress, comm::Communicator &communicator);
+  PendingSave(PendingSave &&) noexcept;
+  PendingSave &operator=(PendingSave &&) noexcept;
+  ~PendingSave();
+
+  /// Whether `finish` need not wait for this rank's thread.
+  bool isWritten() const;
+  /// Waits for the threads of all ranks, gives the checkpoint its name and removes old ones, as
+  /// `save` does. All ranks call it, once. Errors: those of `save`.
+  Status finish(int64_t keep);
+
+private:
+  class Writer;
+  explicit PendingSave(std::unique_ptr<Writer> writer);
+  std::unique_ptr<Writer> writer;
+};
+
 /// The path of the latest checkpoint in `folder`, or nothing.
 std::optional<std::string> latest(const std::string &folder);
 

@@ -6,8 +6,10 @@
 #include "runtime/comm/Wire.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <numeric>
+#include <thread>
 
 namespace tbc::checkpoint {
 
@@ -71,16 +73,13 @@ std::optional<std::string> latest(const std::string &folder) {
   return (fs::path(folder) / nameOf(steps.back())).string();
 }
 
-namespace {
-
 /// One rank's part in writing a checkpoint.
-class Writer {
+class PendingSave::Writer {
 public:
-  Writer(const std::string &folder, const program::Program &program,
-         const runtime::Executor &executor, kernels::Arith arith, const Progress &progress,
-         comm::Communicator &communicator)
-      : folder(folder), program(program), executor(executor), progress(progress),
-        communicator(communicator), rank(communicator.rank()) {
+  Writer(const std::string &folder, const program::Program &program, kernels::Arith arith,
+         const Progress &progress, comm::Communicator &communicator)
+      : folder(folder), program(program), progress(progress), communicator(communicator),
+        rank(communicator.rank()) {
     index.progress = progress;
     index.arith = arith;
     index.mesh = program.mesh;
@@ -96,20 +95,37 @@ public:
     }
   }
 
-  Status run(int64_t keep) {
-    Status begun = rank == 0 ? begin() : Status::ok();
+  ~Writer() {
+    if (thread.joinable())
+      thread.join();
+  }
+
+  /// Makes the folder, copies what this rank writes, and begins to write it.
+  Status begin(const runtime::Executor &executor) {
+    Status begun = rank == 0 ? makeFolder() : Status::ok();
     if (Status all = agree(begun, "begin"); !all)
       return all;
-    reach("shard-begun", long(rank));
-    Status written = writeShard();
-    reach("shard-written", long(rank));
+    copyTensors(executor);
+    thread = std::thread([this] {
+      reach("shard-begun", long(rank));
+      written = writeShard();
+      reach("shard-written", long(rank));
+      isDone = true;
+    });
+    return Status::ok();
+  }
+
+  bool isWritten() const { return isDone; }
+
+  Status finish(int64_t keep) {
+    thread.join();
     if (Status all = agree(written, "write"); !all) {
       giveUp();
       return all;
     }
     if (Status gathered = gatherShards(); !gathered)
       return gathered;
-    Status done = rank == 0 ? finish(keep) : Status::ok();
+    Status done = rank == 0 ? writeIndexAndRename(keep) : Status::ok();
     if (Status all = agree(done, "finish"); !all) {
       giveUp();
       return all;
@@ -118,7 +134,7 @@ public:
   }
 
 private:
-  Status begin() {
+  Status makeFolder() {
     std::error_code error;
     fs::create_directories(folder, error);
     if (!error)
@@ -130,9 +146,7 @@ private:
     return Status::ok();
   }
 
-  Status writeShard() {
-    std::vector<Entry> entries;
-    std::vector<Tensor> tensors;
+  void copyTensors(const runtime::Executor &executor) {
     for (const StoredTensor &tensor : index.tensors) {
       const std::vector<int64_t> &writers = tensor.writers;
       if (std::find(writers.begin(), writers.end(), rank) == writers.end())
@@ -141,10 +155,17 @@ private:
       entries.push_back(
           {tensor.name, storedType(tensor.type.dtype, index.arith), tensors.back().shape(), 0, 0});
     }
+  }
+
+  Status writeShard() {
     std::string path = temporary + "/" + shardName(rank);
     Status status = writeSafetensors(
         path, entries, {{"step", std::to_string(progress.step)}, {"rank", std::to_string(rank)}},
-        [&](size_t i) -> Result<std::vector<unsigned char>> { return comm::encode(tensors[i]); });
+        [&](size_t i) -> Result<std::vector<unsigned char>> {
+          std::vector<unsigned char> bytes = comm::encode(tensors[i]);
+          tensors[i] = Tensor();
+          return bytes;
+        });
     if (!status)
       return status;
     auto file = data::MappedFile::open(path, ErrorCode::Other);
@@ -174,7 +195,7 @@ private:
     return Status::ok();
   }
 
-  Status finish(int64_t keep) {
+  Status writeIndexAndRename(int64_t keep) {
     if (Status status = writeDurably(temporary + "/" + indexFile, writeIndex(index)); !status)
       return status;
     reach("index-written", long(rank));
@@ -238,7 +259,6 @@ private:
 
   const std::string folder;
   const program::Program &program;
-  const runtime::Executor &executor;
   const Progress progress;
   comm::Communicator &communicator;
   const int64_t rank;
@@ -246,14 +266,36 @@ private:
   Index index;
   ShardInfo own;
   std::string finished, temporary;
+  std::vector<Entry> entries;
+  std::vector<Tensor> tensors;
+  std::thread thread;
+  Status written; // by the thread
+  std::atomic<bool> isDone{false};
 };
 
-} // namespace
+PendingSave::PendingSave(std::unique_ptr<Writer> writer) : writer(std::move(writer)) {}
+PendingSave::PendingSave(PendingSave &&) noexcept = default;
+PendingSave &PendingSave::operator=(PendingSave &&) noexcept = default;
+PendingSave::~PendingSave() = default;
+
+Result<PendingSave> PendingSave::begin(const std::string &folder, const program::Program &program,
+                                       const runtime::Executor &executor, kernels::Arith arith,
+                                       const Progress &progress, comm::Communicator &communicator) {
+  auto writer = std::make_unique<Writer>(folder, program, arith, progress, communicator);
+  if (Status begun = writer->begin(executor); !begun)
+    return begun.error();
+  return PendingSave(std::move(writer));
+}
+
+bool PendingSave::isWritten() const { return writer->isWritten(); }
+
+Status PendingSave::finish(int64_t keep) { return writer->finish(keep); }
 
 Status save(const std::string &folder, const program::Program &program,
             const runtime::Executor &executor, kernels::Arith arith, const Progress &progress,
             int64_t keep, comm::Communicator &communicator) {
-  return Writer(folder, program, executor, arith, progress, communicator).run(keep);
+  auto begun = PendingSave::begin(folder, program, executor, arith, progress, communicator);
+  return begun ? begun->finish(keep) : Status(begun.error());
 }
 
 } // namespace tbc::checkpoint

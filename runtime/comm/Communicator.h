@@ -22,7 +22,8 @@ namespace tbc::comm {
 /// The ranks of a collective, in the order of their index in it. All of them pass the same list.
 using Group = std::vector<int64_t>;
 
-/// Sum, Avg and PremulSum are taken in group order and rounded once. Integers wrap around; their
+/// Sum, Avg and PremulSum are taken in group order and rounded once (over NCCL floats in its own
+/// order, rounded in their type each time). Integers wrap around; their
 /// Avg is the truncated quotient of the sum. The bitwise kinds are for integers and booleans.
 enum class ReduceKind { Sum, Max, Min, Product, Avg, BitAnd, BitOr, BitXor, PremulSum };
 inline constexpr int numReduceKinds = 9;

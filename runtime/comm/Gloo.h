@@ -1,6 +1,6 @@
 //===- Gloo.h - Ranks as processes that talk over TCP ----------------------===//
 //
-// Part of tbc. Plain C++; Gloo's own headers stay in Gloo.cpp.
+// Part of tbc. Plain C++; Gloo's own headers stay in this library's sources.
 //
 // Gloo gives the mesh of connections and messages on them. The collectives are made of those here:
 // Gloo's own have neither groups, nor all_to_all of all types, nor a fixed order of sums, and an

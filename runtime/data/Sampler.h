@@ -25,6 +25,8 @@ public:
 
   /// The sample at place `place` (0 .. globalBatch - 1) of the global batch of step `step`, from 1.
   int64_t sample(int64_t step, int64_t place);
+  /// Of an epoch; 0 without end.
+  int64_t numSteps() const { return stepsPerEpoch; }
   /// From 0; always 0 without end.
   int64_t epoch(int64_t step) const;
 

@@ -5,6 +5,7 @@
 #include "runtime/exec/Packing.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace tbc::runtime {
 
@@ -106,10 +107,80 @@ static Result<Tensor> permute(comm::Communicator &communicator, const GroupPlace
   return !received || gone ? std::move(received) : std::move(gone);
 }
 
-Result<Tensor> communicate(comm::Communicator &communicator,
-                           const program::Instruction &instruction, const GroupPlace &group,
-                           const Tensor &input, const TensorType &resultType,
-                           const std::string &place) {
+//===----------------------------------------------------------------------===//
+// Several tensors at once
+//===----------------------------------------------------------------------===//
+
+/// `joint` holds n times, for each rank in turn, `sizes[t]` elements of each tensor t: those of
+/// tensor `t`, one part per rank.
+static std::vector<Tensor> partsOf(const Tensor &joint, int64_t n,
+                                   const std::vector<int64_t> &sizes, size_t t) {
+  int64_t before = std::accumulate(sizes.begin(), sizes.begin() + int64_t(t), int64_t(0));
+  int64_t all = std::accumulate(sizes.begin(), sizes.end(), int64_t(0));
+  std::vector<Tensor> parts;
+  for (int64_t rank = 0; rank < n; ++rank)
+    parts.push_back(comm::cutFlat(joint, rank * all + before, sizes[t]));
+  return parts;
+}
+
+/// What every rank gives to rank after rank: of each tensor the rank's chunk.
+static Tensor packChunks(const std::vector<Tensor> &tensors, int64_t n) {
+  std::vector<Tensor> chunks;
+  for (int64_t rank = 0; rank < n; ++rank)
+    for (const Tensor &tensor : tensors)
+      chunks.push_back(
+          packShards(tensor, {shardIndices(tensor.shape(), Communication::flatDim, {}, n, rank)}));
+  return comm::joinFlat(chunks);
+}
+
+static std::vector<int64_t> sizesOf(const std::vector<TensorType> &types) {
+  std::vector<int64_t> sizes;
+  for (const TensorType &type : types)
+    sizes.push_back(kernels::numElements(type.shape));
+  return sizes;
+}
+
+/// A collective of several tensors: of one buffer that holds them all.
+static Result<std::vector<Tensor>>
+communicateJointly(comm::Communicator &communicator, const program::Instruction &instruction,
+                   const GroupPlace &group, const std::vector<Tensor> &inputs,
+                   const std::vector<TensorType> &resultTypes, const std::string &place) {
+  int64_t n = static_cast<int64_t>(group.ranks.size());
+  bool gathers = instruction.kind == InstructionKind::AllGather;
+  bool scatters = instruction.kind == InstructionKind::ReduceScatter;
+  std::vector<TensorType> localTypes;
+  for (size_t t = 0; t < inputs.size(); ++t)
+    localTypes.push_back(gathers ? inputs[t].type() : resultTypes[t]);
+  std::vector<int64_t> sizes = sizesOf(localTypes);
+  auto kind = instruction.comm.reduce == program::ReduceKind::Sum ? comm::ReduceKind::Sum
+                                                                  : comm::ReduceKind::Max;
+  Result<Tensor> joint =
+      gathers    ? communicator.allGather(group.ranks, comm::joinFlat(inputs), place)->wait()
+      : scatters ? communicator.reduceScatter(group.ranks, packChunks(inputs, n), place)->wait()
+                 : communicator.allReduce(group.ranks, kind, comm::joinFlat(inputs), place)->wait();
+  if (!joint)
+    return joint.error();
+  std::vector<Tensor> results;
+  for (size_t t = 0; t < inputs.size(); ++t) {
+    std::vector<Tensor> parts = partsOf(*joint, gathers ? n : 1, sizes, t);
+    results.push_back(
+        gathers
+            ? runtime::place(parts, allShards(resultTypes[t].shape, Communication::flatDim, {}, n),
+                             resultTypes[t])
+            : parts[0].reshaped(resultTypes[t].shape));
+  }
+  return results;
+}
+
+//===----------------------------------------------------------------------===//
+// Instructions
+//===----------------------------------------------------------------------===//
+
+/// Of one tensor, or (a receive) of none.
+static Result<Tensor> communicateOne(comm::Communicator &communicator,
+                                     const program::Instruction &instruction,
+                                     const GroupPlace &group, const Tensor &input,
+                                     const TensorType &resultType, const std::string &place) {
   const Communication &comm = instruction.comm;
   switch (instruction.kind) {
   case InstructionKind::AllReduce: {
@@ -135,9 +206,29 @@ Result<Tensor> communicate(comm::Communicator &communicator,
   case InstructionKind::Recv:
     return communicator.recv(group.ranks[0], {comm.channel, comm.lane}, resultType, place)->wait();
   case InstructionKind::Kernel:
+  case InstructionKind::Offload:
+  case InstructionKind::Fetch:
     break;
   }
   return Error{ErrorCode::Other, place + ": not a communication"};
+}
+
+Result<std::vector<Tensor>> communicate(comm::Communicator &communicator,
+                                        const program::Instruction &instruction,
+                                        const GroupPlace &group, const std::vector<Tensor> &inputs,
+                                        const std::vector<TensorType> &resultTypes,
+                                        const std::string &place) {
+  if (inputs.size() > 1)
+    return communicateJointly(communicator, instruction, group, inputs, resultTypes, place);
+  Result<Tensor> result =
+      communicateOne(communicator, instruction, group, inputs.empty() ? Tensor() : inputs[0],
+                     resultTypes.empty() ? TensorType() : resultTypes[0], place);
+  if (!result)
+    return result.error();
+  std::vector<Tensor> results;
+  if (!resultTypes.empty())
+    results.push_back(std::move(*result));
+  return results;
 }
 
 } // namespace tbc::runtime

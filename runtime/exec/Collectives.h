@@ -22,13 +22,12 @@ struct GroupPlace {
 GroupPlace groupPlace(const program::Program &program, const program::Instruction &instruction,
                       const std::vector<int64_t> &coordinates);
 
-/// Executes a collective, slice, send or recv: packs `input` (none for a recv), exchanges, unpacks
-/// into `resultType`. A send gives a tensor without value. `place` is for errors.
-Result<kernels::Tensor> communicate(comm::Communicator &communicator,
-                                    const program::Instruction &instruction,
-                                    const GroupPlace &group, const kernels::Tensor &input,
-                                    const kernels::TensorType &resultType,
-                                    const std::string &place);
+/// Executes a collective, slice, send or recv: packs `inputs` (none for a recv), exchanges once,
+/// unpacks into `resultTypes`. `place` is for errors.
+Result<std::vector<kernels::Tensor>>
+communicate(comm::Communicator &communicator, const program::Instruction &instruction,
+            const GroupPlace &group, const std::vector<kernels::Tensor> &inputs,
+            const std::vector<kernels::TensorType> &resultTypes, const std::string &place);
 
 } // namespace tbc::runtime
 

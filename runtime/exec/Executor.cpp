@@ -1,6 +1,8 @@
 //===- Executor.cpp - One rank of a Program --------------------------------===//
 
 #include "runtime/exec/Executor.h"
+#include "runtime/abi/Order.h"
+#include "runtime/exec/LossSlice.h"
 #include "runtime/exec/Packing.h"
 
 #include <algorithm>
@@ -24,24 +26,30 @@ static Error failed(const std::string &place, const std::string &why) {
 // Preparation
 //===----------------------------------------------------------------------===//
 
-Executor::Executor(const program::Program &program, int64_t rank,
-                   const kernels::KernelContext &context)
+Executor::Executor(const program::Program &program, int64_t rank, kernels::Arith arith)
     : program(&program), self(rank), coordinates(program.mesh.coordinates(rank)),
-      stageIndex(program.stageOf(coordinates)), context(context), arith(context.arith),
-      contents(program.stages[stageIndex], context.arith) {
+      stageIndex(program.stageOf(coordinates)), arith(arith),
+      contents(std::make_unique<RankMemory>(program.stages[stageIndex], arith)) {
   stageCode = &program.stages[stageIndex];
   for (const Slot &slot : stageCode->slots) {
     int64_t bytes = program::sizeBytes(slot.type);
     use.parameterBytes += slot.role == Role::Parameter ? bytes : 0;
     use.stateBytes += slot.role == Role::State ? bytes : 0;
-    use.optimizerStateBytes += slot.role == Role::OptimizerState ? bytes : 0;
+    (slot.location == program::Location::Host ? use.hostOptimizerStateBytes
+                                              : use.optimizerStateBytes) +=
+        slot.role == Role::OptimizerState ? bytes : 0;
     use.gradientBytes += slot.role == Role::Gradient ? bytes : 0;
   }
 }
 
 Result<Executor> Executor::create(const program::Program &program, int64_t rank,
-                                  const kernels::KernelContext &context) {
-  Executor executor(program, rank, context);
+                                  const kernels::KernelContext &context,
+                                  const MachineMaker &makeMachine) {
+  Executor executor(program, rank, context.arith);
+  auto machine = makeMachine({program, executor.stageIndex, *executor.contents, context});
+  if (!machine)
+    return machine.error();
+  executor.machine = std::move(*machine);
   for (BlockId block : executor.stageCode->blocks()) {
     if (Status status = executor.prepare(block); !status)
       return status.error();
@@ -62,19 +70,11 @@ Status Executor::prepare(BlockId id) {
   list.resize(block.instructions.size());
   for (size_t i = 0; i < list.size(); ++i) {
     const Instruction &instruction = block.instructions[i];
-    for (program::ValueId value : instruction.results)
-      list[i].resultTypes.push_back(stageCode->values[value]);
-    if (instruction.kind != InstructionKind::Kernel) {
+    if (isCommunication(instruction.kind))
       list[i].group = groupPlace(*program, instruction, coordinates);
-      continue;
-    }
-    list[i].kernel = kernels::findKernel(instruction.op);
-    if (!list[i].kernel)
-      return Error{ErrorCode::Usage, describe(*program, stageIndex, id, int(i)) +
-                                         ": there is no kernel \"" + instruction.op + "\""};
   }
   prepareTimes(id);
-  return Status::ok();
+  return machine->prepare(id);
 }
 
 /// Sorts results by when they take effect, and values by when they are no longer needed.
@@ -82,15 +82,20 @@ void Executor::prepareTimes(BlockId id) {
   const Block &block = stageCode->block(id);
   PreparedBlock &ready = prepared[id];
   int end = int(block.instructions.size());
-  ready.isArgument.assign(stageCode->values.size(), false);
+  memory::StreamOrder order(program::streamStepsOf(block));
   std::vector<int> lastUse(stageCode->values.size(), -1);
-  for (const program::Argument &argument : block.arguments)
-    ready.isArgument[argument.value] = true;
-  for (int i = 0; i < end; ++i)
-    for (const std::vector<program::ValueId> *list :
-         {&block.instructions[i].operands, &block.instructions[i].results})
-      for (program::ValueId value : *list)
+  std::vector<bool> isCommunicated(stageCode->values.size(), false);
+  for (int i = 0; i < end; ++i) {
+    const Instruction &instruction = block.instructions[i];
+    bool isAside = instruction.stream != program::Stream::Compute;
+    ready.streams[int(instruction.stream)].push_back(i);
+    ready.isOverlapped |= isAside && order.settled(i) > i + 1;
+    for (const std::vector<program::ValueId> *list : {&instruction.operands, &instruction.results})
+      for (program::ValueId value : *list) {
         lastUse[value] = i;
+        isCommunicated[value] = isCommunicated[value] || isAside;
+      }
+  }
   std::vector<int> times = resultTimes(*stageCode, block);
   for (int r = 0; r < int(times.size()); ++r) {
     int &last = lastUse[block.results[r].value];
@@ -100,9 +105,31 @@ void Executor::prepareTimes(BlockId id) {
                        : ready.instructions[times[r]].results)
         .push_back(r);
   }
+  // What both streams use stays until the block ends.
   for (size_t value = 0; value < lastUse.size(); ++value)
-    if (lastUse[value] >= 0 && lastUse[value] < end)
+    if (lastUse[value] >= 0 && lastUse[value] < end &&
+        !(ready.isOverlapped && isCommunicated[value]))
       ready.instructions[lastUse[value]].lastUses.push_back(program::ValueId(value));
+  ready.peakBytes = valuePeakBytes(block, lastUse);
+}
+
+/// The most that values of the block take at once, in the order of its instructions.
+int64_t Executor::valuePeakBytes(const Block &block, const std::vector<int> &lastUse) const {
+  int end = int(block.instructions.size());
+  std::vector<int64_t> freed(size_t(end) + 1, 0);
+  int64_t live = 0, peak = 0;
+  for (int i = 0; i < end; ++i) {
+    for (program::ValueId value : block.instructions[i].results) {
+      if (block.instructions[i].kind == InstructionKind::Offload)
+        continue; // on the host
+      int64_t bytes = program::sizeBytes(stageCode->values[value]);
+      live += bytes;
+      freed[size_t(lastUse[value])] += bytes;
+    }
+    peak = std::max(peak, live);
+    live -= freed[size_t(i)];
+  }
+  return peak;
 }
 
 Status Executor::load(const TensorProvider &provider) {
@@ -126,18 +153,18 @@ Status Executor::loadPieces(const PieceProvider &provider) {
 Status Executor::loadSlot(size_t slotIndex, const PieceProvider &provider) {
   const Slot &slot = stageCode->slots[slotIndex];
   const program::GlobalTensor &tensor = program->tensors[slot.tensor];
-  if (tensor.initializer.empty()) {
-    contents.setSlot(int(slotIndex), 0, Tensor::fromDoubles(slot.type, arith, {tensor.fill}));
-    return Status::ok();
-  }
-  std::string what =
-      "loading \"" + tensor.name + "\" from initializer \"" + tensor.initializer + "\"";
+  std::string what = "loading \"" + tensor.name + "\"";
   try {
+    if (tensor.initializer.empty()) {
+      contents->setSlot(int(slotIndex), 0, Tensor::fromDoubles(slot.type, arith, {tensor.fill}));
+      return Status::ok();
+    }
+    what += " from initializer \"" + tensor.initializer + "\"";
     Result<Tensor> piece = provider(
         tensor, program::ownedIndices(program->mesh, tensor.piece, coordinates), slot.type);
     if (!piece)
       return Error{piece.error().code, what + ": " + piece.error().message};
-    contents.setSlot(int(slotIndex), 0, *piece);
+    contents->setSlot(int(slotIndex), 0, *piece);
   } catch (const kernels::KernelError &error) {
     return failed(what, error.what());
   }
@@ -155,18 +182,28 @@ std::string Executor::place(const Action &action, int index) const {
   return text;
 }
 
-void Executor::beginStep(const StepInputs &inputs) {
-  for (int i = 0; i < int(stageCode->slots.size()); ++i) {
-    const Slot &slot = stageCode->slots[i];
-    if (slot.role == Role::Gradient || slot.role == Role::Loss)
-      contents.setSlot(i, 0, Tensor::zeros(slot.type, arith));
-    else if (slot.role == Role::Scalar)
-      contents.setSlot(i, 0, Tensor::fromDoubles(slot.type, arith, {inputs.learningRate}));
-    else if (livesAMicroBatch(slot.role))
-      contents.clear(i);
+Status Executor::beginStep(const StepInputs &inputs) {
+  if (!inputs.pieces && int64_t(inputs.microBatches.size()) != program->microBatches)
+    return Error{ErrorCode::Usage, "the program takes " + std::to_string(program->microBatches) +
+                                       " micro-batches a step, " +
+                                       std::to_string(inputs.microBatches.size()) +
+                                       " are provided"};
+  try {
+    for (int i = 0; i < int(stageCode->slots.size()); ++i) {
+      const Slot &slot = stageCode->slots[i];
+      if (slot.role == Role::Gradient || slot.role == Role::Loss)
+        contents->setZero(i);
+      else if (slot.role == Role::Scalar)
+        contents->setSlot(i, 0, Tensor::fromDoubles(slot.type, arith, {inputs.learningRate}));
+      else if (livesAMicroBatch(slot.role))
+        contents->clear(i);
+    }
+  } catch (const kernels::KernelError &error) {
+    return failed("the begin of a step", error.what());
   }
   numReads.clear();
-  residualBytes = 0;
+  residualBytes = hostResidualBytes = 0;
+  return Status::ok();
 }
 
 /// Loads what the block reads and no block has read yet.
@@ -174,7 +211,7 @@ Status Executor::loadInputs(const StepInputs &inputs, const Action &action) {
   int64_t microBatch = action.microBatch;
   for (int i : readSlots.at(action)) {
     const Slot &slot = stageCode->slots[i];
-    if (slot.role != Role::Input || contents.holds(i, microBatch))
+    if (slot.role != Role::Input || contents->holds(i, microBatch))
       continue;
     std::string what = "input \"" + program->tensors[slot.tensor].name + "\" of micro-batch " +
                        std::to_string(microBatch);
@@ -182,7 +219,7 @@ Status Executor::loadInputs(const StepInputs &inputs, const Action &action) {
       Result<Tensor> piece = inputPiece(inputs, microBatch, slot);
       if (!piece)
         return Error{piece.error().code, what + ": " + piece.error().message};
-      contents.setSlot(i, microBatch, *piece);
+      contents->setSlot(i, microBatch, *piece);
     } catch (const kernels::KernelError &error) {
       return failed(what, error.what());
     }
@@ -203,12 +240,8 @@ Result<Tensor> Executor::inputPiece(const StepInputs &inputs, int64_t microBatch
 }
 
 Status Executor::runStep(comm::Communicator &communicator, const StepInputs &inputs) {
-  if (!inputs.pieces && int64_t(inputs.microBatches.size()) != program->microBatches)
-    return Error{ErrorCode::Usage, "the program takes " + std::to_string(program->microBatches) +
-                                       " micro-batches a step, " +
-                                       std::to_string(inputs.microBatches.size()) +
-                                       " are provided"};
-  beginStep(inputs);
+  if (Status status = beginStep(inputs); !status)
+    return status;
   for (const Action &action : program::actionsOf(*program, stageIndex)) {
     if (Status status = loadInputs(inputs, action); !status)
       return status;
@@ -219,164 +252,345 @@ Status Executor::runStep(comm::Communicator &communicator, const StepInputs &inp
   return Status::ok();
 }
 
-Status Executor::runBlock(comm::Communicator &communicator, const Action &action) {
+Status Executor::runForward(comm::Communicator &communicator, const StepInputs &inputs) {
+  for (const program::Stage &stage : program->stages)
+    for (const Slot &slot : stage.slots)
+      if (slot.role == Role::State)
+        return Error{ErrorCode::Usage, "forward blocks write \"" + slot.name +
+                                           "\": running statistics are of training, and a model "
+                                           "that has them cannot be evaluated by its step"};
+  std::vector<bool> slice = lossSlice(*program, stageIndex);
+  if (Status status = beginStep(inputs); !status)
+    return status;
+  std::map<int64_t, size_t> numLeft; // forward blocks of a micro-batch
+  for (int64_t m = 0; m < program->microBatches; ++m)
+    numLeft[m] = stageCode->chunks.size();
+  for (const Action &action : program::actionsOf(*program, stageIndex)) {
+    if (action.kind != Kind::Forward)
+      continue;
+    if (Status status = loadInputs(inputs, action); !status)
+      return status;
+    if (Status status = runBlock(communicator, action); !status)
+      return status;
+    if (--numLeft[action.microBatch] > 0)
+      continue;
+    for (int i = 0; i < int(stageCode->slots.size()); ++i)
+      if (livesAMicroBatch(stageCode->slots[i].role))
+        drop(i, action.microBatch);
+  }
+  Action update{};
+  update.kind = Kind::Update;
+  std::map<int, Tensor> before = overwritten(slice);
+  if (Status status = runBlock(communicator, update, &slice); !status)
+    return status;
+  for (const auto &[slot, value] : before)
+    contents->setSlot(slot, 0, value);
+  return Status::ok();
+}
+
+/// What those slots hold that instructions of the update of this part compute results for in place,
+/// but for the loss.
+std::map<int, Tensor> Executor::overwritten(const std::vector<bool> &part) const {
+  std::map<int, Tensor> held;
+  if (stageCode->memory.isEmpty())
+    return held;
+  const Block &block = stageCode->update;
+  for (const program::BlockResult &result : block.results) {
+    if (stageCode->slots[result.slot].role == Role::Loss ||
+        stageCode->memory.values[result.value].slot != result.slot)
+      continue;
+    for (size_t i = 0; i < part.size(); ++i) {
+      const std::vector<program::ValueId> &results = block.instructions[i].results;
+      if (part[i] && std::find(results.begin(), results.end(), result.value) != results.end())
+        held[result.slot] = contents->slot(result.slot);
+    }
+  }
+  return held;
+}
+
+Status Executor::runBlock(comm::Communicator &communicator, const Action &action,
+                          const std::vector<bool> *part) {
   const Block &block = stageCode->block(action);
   const PreparedBlock &ready = prepared.at(action);
-  contents.beginBlock(action.microBatch);
+  contents->beginBlock(action.microBatch);
   for (const program::Argument &argument : block.arguments) {
-    if (!contents.holds(argument.slot, action.microBatch))
+    if (!contents->holds(argument.slot, action.microBatch))
       return failed(describe(*program, stageIndex, action),
                     "slot \"" + stageCode->slots[argument.slot].name +
                         "\" is read before it is written");
-    contents.bind(argument.value, argument.slot);
+    contents->bind(argument.value, argument.slot);
   }
-  if (Status status = writeResults(action, ready.resultsBefore); !status)
+  if (Status status = writePart(action, ready.resultsBefore, part); !status)
     return status;
 
-  int64_t liveBytes = 0;
-  for (size_t i = 0; i < block.instructions.size(); ++i) {
-    const Instruction &instruction = block.instructions[i];
-    Result<std::vector<Tensor>> operands = operandsOf(action, int(i));
-    if (!operands)
-      return operands.error();
-    Result<std::vector<Tensor>> results = runInstruction(communicator, action, int(i), *operands);
-    if (!results)
-      return results.error();
-    for (size_t r = 0; r < results->size(); ++r) {
-      contents.define(instruction.results[r], std::move((*results)[r]));
-      liveBytes += program::sizeBytes(stageCode->values[instruction.results[r]]);
-    }
-    use.valuePeakBytes = std::max(use.valuePeakBytes, liveBytes);
-    const Prepared &here = ready.instructions[i];
-    if (Status status = writeResults(action, here.results); !status)
-      return status;
-    for (program::ValueId value : here.lastUses) {
-      contents.forget(value);
-      liveBytes -= ready.isArgument[value] ? 0 : program::sizeBytes(stageCode->values[value]);
-    }
-  }
-  return writeResults(action, ready.resultsAfter);
+  bool isAside = ready.isOverlapped && !part && machine->allowsCommunicationThread();
+  Status status =
+      isAside ? runSideBySide(communicator, action) : runInOrder(communicator, action, part);
+  use.valuePeakBytes = std::max(use.valuePeakBytes, ready.peakBytes);
+  return status ? writePart(action, ready.resultsAfter, part) : status;
 }
 
-Result<std::vector<Tensor>> Executor::operandsOf(const Action &action, int index) const {
-  std::vector<Tensor> operands;
-  for (program::ValueId value : stageCode->block(action).instructions[index].operands) {
-    std::string what = "value %" + std::to_string(value);
+Status Executor::runInOrder(comm::Communicator &communicator, const Action &action,
+                            const std::vector<bool> *part) {
+  int end = int(stageCode->block(action).instructions.size());
+  for (int i = 0; i < end;) {
+    Result<int> next = i + 1;
+    if (!part || (*part)[i]) {
+      auto begin = std::chrono::steady_clock::now();
+      next = runInstructions(communicator, action, i);
+      if (!next)
+        return next.error();
+      if (Status status = tell(action, i, *next, begin); !status)
+        return status;
+    }
+    for (; i < *next; ++i)
+      if (Status status = settle(action, i, part); !status)
+        return status;
+  }
+  return Status::ok();
+}
+
+/// Tells the observers of instructions `first` to `end`.
+Status Executor::tell(const Action &action, int first, int end,
+                      std::chrono::steady_clock::time_point begin) {
+  if (observers.empty())
+    return Status::ok();
+  Executed executed{*stageCode,
+                    action,
+                    first,
+                    end,
+                    begin,
+                    std::chrono::steady_clock::now(),
+                    [this](program::ValueId value) { return contents->value(value); }};
+  for (Observer *observer : observers)
+    if (Status status = observer->executed(executed); !status)
+      return Error{status.error().code, place(action, first) + ": " + status.error().message};
+  return Status::ok();
+}
+
+/// What follows instruction `index`.
+Status Executor::settle(const Action &action, int index, const std::vector<bool> *part) {
+  const Prepared &done = prepared.at(action).instructions[index];
+  if (Status status = writePart(action, done.results, part); !status)
+    return status;
+  for (program::ValueId value : done.lastUses)
+    contents->forget(value);
+  return Status::ok();
+}
+
+/// Of results of a block of which only a part is executed, those to slots of role Loss.
+Status Executor::writePart(const Action &action, std::vector<int> results,
+                           const std::vector<bool> *part) {
+  const Block &block = stageCode->block(action);
+  auto isLeftOut = [&](int number) {
+    return stageCode->slots[block.results[number].slot].role != Role::Loss;
+  };
+  if (part)
+    results.erase(std::remove_if(results.begin(), results.end(), isLeftOut), results.end());
+  return writeResults(action, results);
+}
+
+//===----------------------------------------------------------------------===//
+// Two streams
+//===----------------------------------------------------------------------===//
+
+/// Communication runs on a thread of its own. Where one side fails the other stops when it next
+/// waits; a collective that is under way ends before this returns: with its peers, which have all
+/// that they need for it, or with the error of those who failed.
+Status Executor::runSideBySide(comm::Communicator &communicator, const Action &action) {
+  StreamProgress progress;
+  if (!communicationThread)
+    communicationThread = std::make_unique<StreamThread>();
+  auto run = [&](auto side) {
     try {
-      operands.push_back(contents.value(value));
-    } catch (const kernels::KernelError &error) {
-      return failed(place(action, index), what + ": " + error.what());
+      Status status = (this->*side)(communicator, action, progress);
+      if (!status)
+        progress.fail(status.error());
+      return status;
+    } catch (const std::exception &error) { // out of memory, say
+      Error failure = failed(describe(*program, stageIndex, action), error.what());
+      progress.fail(failure);
+      return Status(failure);
     }
-    if (!operands.back())
-      return failed(place(action, index), what + " has no value yet");
-  }
-  return operands;
+  };
+  communicationThread->start([&] { (void)run(&Executor::runCommunication); });
+  Status status = run(&Executor::runKernels);
+  communicationThread->finish();
+  return status;
 }
 
-Result<std::vector<Tensor>> Executor::runInstruction(comm::Communicator &communicator,
-                                                     const Action &action, int index,
-                                                     const std::vector<Tensor> &operands) {
-  const Instruction &instruction = stageCode->block(action).instructions[index];
-  const Prepared &ready = prepared.at(action).instructions[index];
+Status Executor::runCommunication(comm::Communicator &communicator, const Action &action,
+                                  StreamProgress &progress) {
+  const Block &block = stageCode->block(action);
+  for (int i : prepared.at(action).streams[int(program::Stream::Communication)]) {
+    for (int wait : block.instructions[i].waits)
+      if (Status status = progress.waitFor(program::Stream::Compute, wait); !status)
+        return status;
+    auto begin = std::chrono::steady_clock::now();
+    if (Result<int> next = runInstructions(communicator, action, i); !next)
+      return next.error();
+    {
+      std::lock_guard lock(progress.machine);
+      if (Status status = tell(action, i, i + 1, begin); !status)
+        return status;
+      if (Status status = settle(action, i, nullptr); !status)
+        return status;
+    }
+    progress.finish(program::Stream::Communication, i);
+  }
+  return Status::ok();
+}
+
+/// The kernels (and slices, which need no peer).
+Status Executor::runKernels(comm::Communicator &communicator, const Action &action,
+                            StreamProgress &progress) {
+  const Block &block = stageCode->block(action);
+  const PreparedBlock &ready = prepared.at(action);
+  const std::vector<int> &kernels = ready.streams[int(program::Stream::Compute)];
+  for (auto i = kernels.begin(); i != kernels.end();) {
+    bool isKernel = block.instructions[*i].kind == InstructionKind::Kernel;
+    int next = *i + (isKernel ? machine->numAtOnce(action, *i) : 1);
+    for (int k = *i; k < next; ++k)
+      for (int wait : block.instructions[k].waits)
+        if (Status status = progress.waitFor(program::Stream::Communication, wait); !status)
+          return status;
+    {
+      std::lock_guard lock(progress.machine);
+      auto begin = std::chrono::steady_clock::now();
+      if (Result<int> ran = runInstructions(communicator, action, *i); !ran)
+        return ran.error();
+      if (Status status = tell(action, *i, next, begin); !status)
+        return status;
+      for (; i != kernels.end() && *i < next; ++i)
+        if (Status status = settle(action, *i, nullptr); !status)
+          return status;
+    }
+    progress.finish(program::Stream::Compute, next - 1);
+  }
+  return progress.waitFor(program::Stream::Communication,
+                          ready.streams[int(program::Stream::Communication)].back());
+}
+
+/// What instructions `begin` to `end` read of what those before them defined must be there.
+Status Executor::checkOperands(const Action &action, int begin, int end) const {
+  const Block &block = stageCode->block(action);
+  for (int i = begin; i < end; ++i)
+    for (program::ValueId value : block.instructions[i].operands) {
+      bool isWithin = std::any_of(block.instructions.begin() + begin,
+                                  block.instructions.begin() + i, [&](const Instruction &earlier) {
+                                    return std::find(earlier.results.begin(), earlier.results.end(),
+                                                     value) != earlier.results.end();
+                                  });
+      if (!isWithin && !contents->hasValue(value))
+        return failed(place(action, i), "value %" + std::to_string(value) + " has no value yet");
+    }
+  return Status::ok();
+}
+
+/// Executes instruction `index` and those that the machine executes with it; the one after them.
+Result<int> Executor::runInstructions(comm::Communicator &communicator, const Action &action,
+                                      int index) {
+  const Block &block = stageCode->block(action);
+  bool isKernel = block.instructions[index].kind == InstructionKind::Kernel;
+  int next = index + (isKernel ? machine->numAtOnce(action, index) : 1);
+  if (Status status = checkOperands(action, index, next); !status)
+    return status.error();
   try {
-    std::vector<Tensor> results;
-    if (ready.kernel) {
-      results = ready.kernel(context, instruction.attrs, operands, ready.resultTypes);
-    } else {
-      kernels::TensorType type =
-          ready.resultTypes.empty() ? kernels::TensorType() : ready.resultTypes[0];
-      Result<Tensor> result =
-          communicate(communicator, instruction, ready.group,
-                      operands.empty() ? Tensor() : operands[0], type, place(action, index));
-      if (!result)
-        return result.error();
-      count(instruction);
-      if (!ready.resultTypes.empty())
-        results.push_back(std::move(*result));
-    }
-    if (results.size() != ready.resultTypes.size())
-      return failed(place(action, index), "it gave " + std::to_string(results.size()) + " results");
-    for (size_t r = 0; r < results.size(); ++r) {
-      if (results[r].type() != ready.resultTypes[r])
-        return failed(place(action, index), "it gave " + toString(results[r].type()) + " where " +
-                                                toString(ready.resultTypes[r]) + " is expected");
-    }
-    return results;
+    if (isKernel)
+      machine->run(action, index);
+    else if (isHostCopy(block.instructions[index].kind))
+      contents->define(block.instructions[index].results[0],
+                       contents->value(block.instructions[index].operands[0]));
+    else if (Status status = communicateOne(communicator, action, index); !status)
+      return status.error();
+    return next;
   } catch (const kernels::KernelError &error) {
     return failed(place(action, index), error.what());
   }
 }
 
-/// slot + value, in the slot's type.
-Tensor Executor::added(const Tensor &slot, Tensor value) const {
-  if (value.dtype() != slot.dtype())
-    value = kernels::findKernel("cast")(context, {}, {value}, {slot.type()})[0];
-  return kernels::findKernel("add")(context, {}, {slot, value}, {slot.type()})[0];
+Status Executor::communicateOne(comm::Communicator &communicator, const Action &action, int index) {
+  const Instruction &instruction = stageCode->block(action).instructions[index];
+  std::vector<Tensor> operands;
+  for (program::ValueId value : instruction.operands)
+    operands.push_back(contents->value(value));
+  std::vector<kernels::TensorType> types;
+  for (program::ValueId value : instruction.results)
+    types.push_back(stageCode->values[value]);
+  Result<std::vector<Tensor>> results =
+      communicate(communicator, instruction, prepared.at(action).instructions[index].group,
+                  operands, types, place(action, index));
+  if (!results)
+    return results.error();
+  count(instruction);
+  for (size_t r = 0; r < types.size(); ++r) {
+    kernels::require((*results)[r].type() == types[r], [&] {
+      return "it gave " + toString((*results)[r].type()) + " where " + toString(types[r]) +
+             " is expected";
+    });
+    contents->define(instruction.results[r], std::move((*results)[r]));
+  }
+  return Status::ok();
 }
 
 /// Writes the results of these numbers, after all of them are read.
 Status Executor::writeResults(const Action &action, const std::vector<int> &results) {
   const Block &block = stageCode->block(action);
-  std::vector<Tensor> values(results.size());
-  auto failedAt = [&](const program::BlockResult &result, const std::string &why) {
-    return failed(describe(*program, stageIndex, action) + ", result to slot \"" +
-                      stageCode->slots[result.slot].name + "\"",
-                  why);
-  };
-  for (size_t i = 0; i < results.size(); ++i) {
-    const program::BlockResult &result = block.results[results[i]];
-    try {
-      // The memory plan may have it in its slot already.
-      if (!contents.isIn(result.value, result.slot))
-        values[i] = contents.value(result.value);
-    } catch (const kernels::KernelError &error) {
-      return failedAt(result, error.what());
+  std::vector<SlotWrite> writes;
+  std::vector<int> settled;
+  std::string names;
+  for (int number : results) {
+    const program::BlockResult &result = block.results[number];
+    const Slot &slot = stageCode->slots[result.slot];
+    bool isHeld = contents->holds(result.slot, action.microBatch) ||
+                  std::any_of(writes.begin(), writes.end(),
+                              [&](const SlotWrite &write) { return write.slot == result.slot; });
+    auto failedHere = [&](const std::string &why) {
+      return failed(
+          describe(*program, stageIndex, action) + ", result to slot \"" + slot.name + "\"", why);
+    };
+    // The memory plan may have it in its slot already.
+    bool isThere = contents->isIn(result.value, result.slot);
+    if (!isThere && !contents->hasValue(result.value))
+      return failedHere("value %" + std::to_string(result.value) + " has no value");
+    if (result.accumulate && !isHeld)
+      return failedHere("it is added to before it is written");
+    if (!result.accumulate && slot.role == Role::Residual) {
+      if (numReaders[result.slot] == 0)
+        continue; // nobody will read it
+      residualBytesOf(slot) += isHeld ? 0 : program::sizeBytes(slot.type);
     }
-    if (!values[i] && !contents.isIn(result.value, result.slot))
-      return failedAt(result, "value %" + std::to_string(result.value) + " has no value");
+    if (isThere && !result.accumulate)
+      settled.push_back(result.slot);
+    else
+      writes.push_back({result.value, result.slot, result.accumulate});
+    names += (names.empty() ? "\"" : ", \"") + slot.name + "\"";
   }
-  for (size_t i = 0; i < results.size(); ++i) {
-    const program::BlockResult &result = block.results[results[i]];
-    try {
-      if (!writeResult(action, result, std::move(values[i])))
-        return failedAt(result, "it is added to before it is written");
-    } catch (const kernels::KernelError &error) {
-      return failedAt(result, error.what());
-    }
+  try {
+    machine->write(writes);
+  } catch (const kernels::KernelError &error) {
+    return failed(describe(*program, stageIndex, action) + ", result to slot " + names,
+                  error.what());
   }
+  for (int slot : settled)
+    contents->settle(slot);
   use.residualPeakBytes = std::max(use.residualPeakBytes, residualBytes);
+  use.hostResidualPeakBytes = std::max(use.hostResidualPeakBytes, hostResidualBytes);
   return Status::ok();
-}
-
-/// `value`: none where it lies in the slot already. False if there is nothing to add to.
-bool Executor::writeResult(const Action &action, const program::BlockResult &result, Tensor value) {
-  if (result.accumulate) {
-    Tensor before = contents.slot(result.slot, action.microBatch);
-    if (before)
-      contents.setSlot(result.slot, action.microBatch, added(before, std::move(value)));
-    return bool(before);
-  }
-  const Slot &slot = stageCode->slots[result.slot];
-  if (slot.role == Role::Residual && numReaders[result.slot] == 0)
-    return true; // nobody will read it
-  if (slot.role == Role::Residual && !contents.holds(result.slot, action.microBatch))
-    residualBytes += program::sizeBytes(slot.type);
-  if (value)
-    contents.setSlot(result.slot, action.microBatch, value);
-  else
-    contents.settle(result.slot);
-  return true;
 }
 
 /// Drops what the last of its readers has read.
 void Executor::dropRead(const Action &action) {
   for (int i : readSlots.at(action)) {
-    if (++numReads[{i, action.microBatch}] < numReaders[i])
-      continue;
-    const Slot &slot = stageCode->slots[i];
-    if (contents.drop(i, action.microBatch) && slot.role == Role::Residual)
-      residualBytes -= program::sizeBytes(slot.type);
+    if (++numReads[{i, action.microBatch}] == numReaders[i])
+      drop(i, action.microBatch);
   }
+}
+
+void Executor::drop(int index, int64_t microBatch) {
+  const Slot &slot = stageCode->slots[index];
+  if (contents->drop(index, microBatch) && slot.role == Role::Residual)
+    residualBytesOf(slot) -= program::sizeBytes(slot.type);
 }
 
 void Executor::count(const Instruction &instruction) {
@@ -395,8 +609,8 @@ void Executor::count(const Instruction &instruction) {
 
 Tensor Executor::held(int tensor) const {
   for (int i = 0; i < int(stageCode->slots.size()); ++i) {
-    if (stageCode->slots[i].tensor == tensor && contents.holds(i))
-      return contents.slot(i);
+    if (stageCode->slots[i].tensor == tensor && contents->holds(i))
+      return contents->slot(i);
   }
   return Tensor();
 }
@@ -409,7 +623,11 @@ Status Executor::set(int tensor, const Tensor &value) {
     if (value.type() != slot.type)
       return failed("slot \"" + slot.name + "\"", "it is set to a " + toString(value.type()) +
                                                       ", its type is " + toString(slot.type));
-    contents.setSlot(i, 0, value);
+    try {
+      contents->setSlot(i, 0, value);
+    } catch (const kernels::KernelError &error) {
+      return failed("slot \"" + slot.name + "\"", error.what());
+    }
   }
   return Status::ok();
 }
@@ -417,8 +635,8 @@ Status Executor::set(int tensor, const Tensor &value) {
 Tensor Executor::loss() const {
   for (int i = 0; i < int(stageCode->slots.size()); ++i) {
     const Slot &slot = stageCode->slots[i];
-    if (slot.role == Role::Loss && slot.name == "loss" && contents.holds(i))
-      return contents.slot(i);
+    if (slot.role == Role::Loss && slot.name == "loss" && contents->holds(i))
+      return contents->slot(i);
   }
   return Tensor();
 }

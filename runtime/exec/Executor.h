@@ -1,7 +1,6 @@
 //===- Executor.h - One rank of a Program ----------------------------------===//
 //
-// Part of tbc. Plain C++. Executes kernels by their reference meaning (runtime/kernels) in any
-// arithmetic.
+// Part of tbc. Plain C++. Walks the schedule and the blocks; a Machine executes the kernels.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,8 +10,10 @@
 #include "runtime/abi/Program.h"
 #include "runtime/comm/Communicator.h"
 #include "runtime/exec/Collectives.h"
+#include "runtime/exec/Machine.h"
+#include "runtime/exec/Observer.h"
 #include "runtime/exec/RankMemory.h"
-#include "runtime/kernels/Kernel.h"
+#include "runtime/exec/StreamThread.h"
 
 #include <functional>
 #include <map>
@@ -70,6 +71,9 @@ struct MemoryUse {
   int64_t stateBytes = 0;
   int64_t optimizerStateBytes = 0;
   int64_t gradientBytes = 0;
+  /// Of these, on the host and not counted above; of residuals as below.
+  int64_t hostOptimizerStateBytes = 0;
+  int64_t hostResidualPeakBytes = 0;
   /// The most that residuals of all micro-batches in flight took at once.
   int64_t residualPeakBytes = 0;
   /// The most that values produced by the instructions of one block took at once, each from its
@@ -78,13 +82,15 @@ struct MemoryUse {
 };
 
 /// Executes the blocks of one rank, by the memory plan of its stage if that has one (RankMemory).
-/// Used by one thread at a time.
+/// Used by one thread at a time, which executes the kernels; a thread of its own executes the
+/// communication stream of blocks in which that can run beside kernels.
 class Executor {
 public:
-  /// The program must be well formed and outlive the executor. Errors: a kernel that does not
-  /// exist.
+  /// The program must be well formed and outlive the executor. Errors: those of the machine, a
+  /// kernel that does not exist.
   static Result<Executor> create(const program::Program &program, int64_t rank,
-                                 const kernels::KernelContext &context);
+                                 const kernels::KernelContext &context,
+                                 const MachineMaker &makeMachine = makeReferenceMachine);
 
   /// Sets parameters, states and optimizer states to their initial values.
   Status load(const TensorProvider &provider);
@@ -94,54 +100,84 @@ public:
   /// Runs one step; errors name stage, block, instruction and micro-batch.
   Status runStep(comm::Communicator &communicator, const StepInputs &inputs);
 
+  /// Runs the forward blocks of a step and completes its loss as `runStep` does: no parameter and
+  /// no optimizer state changes, gradients are zero. Residuals are dropped as soon as the forward
+  /// blocks of their micro-batch are done. Errors: as of runStep; Usage, where forward blocks write
+  /// states.
+  Status runForward(comm::Communicator &communicator, const StepInputs &inputs);
+
+  /// From now on `observer`, which outlives this, is told of what is executed.
+  void observe(Observer &observer) { observers.push_back(&observer); }
+
   /// What the rank holds of a global tensor (parameters, states, gradients of the last step), or a
-  /// tensor without value if it holds none of it.
+  /// tensor without value if it holds none of it. KernelError if the machine has lost its memory.
   kernels::Tensor held(int tensor) const;
   /// Replaces what the rank holds of a global tensor; the type must be the slot's.
   Status set(int tensor, const kernels::Tensor &value);
-  /// The loss of the last step, or a tensor without value if this stage has none.
+  /// The loss of the last step, or a tensor without value if this stage has none. KernelError: as
+  /// for `held`.
   kernels::Tensor loss() const;
 
   int64_t rank() const { return self; }
   int stage() const { return stageIndex; }
   const CollectiveCounts &collectives() const { return counts; }
   MemoryUse memory() const { return use; }
+  std::vector<KernelShare> kernelShares() const { return machine->shares(); }
 
 private:
   using Kind = schedule::Action::Kind;
   /// What is worked out once per instruction.
   struct Prepared {
-    kernels::KernelFn kernel = nullptr;
-    GroupPlace group;
-    std::vector<kernels::TensorType> resultTypes;
+    GroupPlace group;                       // of communication
     std::vector<program::ValueId> lastUses; // values that nothing needs after it
     std::vector<int> results;               // of the block, that take effect after it
   };
   struct PreparedBlock {
     std::vector<Prepared> instructions;
-    std::vector<int> resultsBefore, resultsAfter; // that take effect before or after all of them
-    std::vector<bool> isArgument;                 // by value
+    std::vector<int> resultsBefore, resultsAfter;  // that take effect before or after all of them
+    std::vector<int> streams[program::numStreams]; // instructions of each, in order
+    bool isOverlapped = false;                     // something may run beside a kernel
+    int64_t peakBytes = 0;                         // MemoryUse::valuePeakBytes
   };
 
-  Executor(const program::Program &program, int64_t rank, const kernels::KernelContext &context);
+  Executor(const program::Program &program, int64_t rank, kernels::Arith arith);
 
   Status prepare(program::BlockId block);
   void prepareTimes(program::BlockId block);
+  int64_t valuePeakBytes(const program::Block &block, const std::vector<int> &lastUse) const;
   Status loadSlot(size_t slot, const PieceProvider &provider);
   Result<kernels::Tensor> inputPiece(const StepInputs &inputs, int64_t microBatch,
                                      const program::Slot &slot) const;
-  void beginStep(const StepInputs &inputs);
+  Status beginStep(const StepInputs &inputs);
   Status loadInputs(const StepInputs &inputs, const schedule::Action &action);
-  Status runBlock(comm::Communicator &communicator, const schedule::Action &action);
-  Result<std::vector<kernels::Tensor>> operandsOf(const schedule::Action &action, int index) const;
-  Result<std::vector<kernels::Tensor>> runInstruction(comm::Communicator &communicator,
-                                                      const schedule::Action &action, int index,
-                                                      const std::vector<kernels::Tensor> &operands);
+  /// Of its instructions only those of `part`, if given, and its results to slots of role Loss.
+  std::map<int, kernels::Tensor> overwritten(const std::vector<bool> &part) const;
+  Status runBlock(comm::Communicator &communicator, const schedule::Action &action,
+                  const std::vector<bool> *part = nullptr);
+  Status runInOrder(comm::Communicator &communicator, const schedule::Action &action,
+                    const std::vector<bool> *part);
+  Status runSideBySide(comm::Communicator &communicator, const schedule::Action &action);
+  Status runCommunication(comm::Communicator &communicator, const schedule::Action &action,
+                          StreamProgress &progress);
+  Status runKernels(comm::Communicator &communicator, const schedule::Action &action,
+                    StreamProgress &progress);
+  Status tell(const schedule::Action &action, int first, int end,
+              std::chrono::steady_clock::time_point begin);
+  Status settle(const schedule::Action &action, int index, const std::vector<bool> *part);
+  Status writePart(const schedule::Action &action, std::vector<int> results,
+                   const std::vector<bool> *part);
+  Status checkOperands(const schedule::Action &action, int begin, int end) const;
+  Result<int> runInstructions(comm::Communicator &communicator, const schedule::Action &action,
+                              int index);
+  Status communicateOne(comm::Communicator &communicator, const schedule::Action &action,
+                        int index);
   Status writeResults(const schedule::Action &action, const std::vector<int> &results);
-  bool writeResult(const schedule::Action &action, const program::BlockResult &result,
-                   kernels::Tensor value);
-  kernels::Tensor added(const kernels::Tensor &slot, kernels::Tensor value) const;
   void dropRead(const schedule::Action &action);
+  void drop(int slot, int64_t microBatch);
+  /// Of residuals where the slot is.
+  int64_t &residualBytesOf(const program::Slot &slot) {
+    return slot.location == program::Location::Host ? hostResidualBytes : residualBytes;
+  }
   void count(const program::Instruction &instruction);
   std::string place(const schedule::Action &action, int index) const;
 
@@ -150,17 +186,19 @@ private:
   int64_t self;
   std::vector<int64_t> coordinates;
   int stageIndex;
-  kernels::KernelContext context;
-  kernels::Arith arith; // of the context
+  kernels::Arith arith;
   std::map<program::BlockId, PreparedBlock> prepared;
   /// Of what lives for a micro-batch: the slots that a block reads; by slot the blocks that do.
   std::map<program::BlockId, std::set<int>> readSlots;
   std::vector<int> numReaders;
   std::map<std::pair<int, int64_t>, int> numReads; // of this step, by slot and micro-batch
-  RankMemory contents;
+  std::unique_ptr<RankMemory> contents;            // of which the machine knows the place
+  std::unique_ptr<Machine> machine;
+  std::vector<Observer *> observers;
   CollectiveCounts counts;
   MemoryUse use;
-  int64_t residualBytes = 0;
+  int64_t residualBytes = 0, hostResidualBytes = 0;
+  std::unique_ptr<StreamThread> communicationThread; // when it is first needed
 };
 
 } // namespace tbc::runtime

@@ -3,9 +3,9 @@
 #include "runtime/exec/RankMemory.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <new>
+#include <sys/mman.h>
 
 namespace tbc::runtime {
 
@@ -18,15 +18,17 @@ using kernels::TensorType;
 // Arena
 //===----------------------------------------------------------------------===//
 
-void Arena::Free::operator()(void *memory) const { std::free(memory); }
+void HostArena::Unmap::operator()(unsigned char *memory) const { munmap(memory, bytes); }
 
-Arena::Arena(int64_t bytes, Arith arith)
+HostArena::HostArena(int64_t bytes, Arith arith)
     : arith(arith), scale(arith == Arith::Native ? 1 : int64_t(sizeof(Residue))) {
   // Pages that are never touched take no memory.
-  memory.reset(static_cast<unsigned char *>(
-      std::calloc(size_t(std::max<int64_t>(bytes, 1)), size_t(scale))));
-  if (!memory)
+  size_t size = size_t(std::max<int64_t>(bytes, 1)) * size_t(scale);
+  void *pages = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (pages == MAP_FAILED)
     throw std::bad_alloc();
+  memory = std::unique_ptr<unsigned char, Unmap>(static_cast<unsigned char *>(pages), {size});
 }
 
 /// Every element, of 8 bytes, `copies` times.
@@ -51,12 +53,12 @@ static std::vector<T> gather(const unsigned char *from, int64_t count, int64_t c
   return elements;
 }
 
-void Arena::store(int64_t offset, const Tensor &tensor) {
-  unsigned char *to = memory.get() + offset * scale;
+void HostArena::store(int64_t offset, const Tensor &tensor) {
+  unsigned char *to = at(offset);
   int64_t width = kernels::byteWidth(tensor.dtype());
   if (arith == Arith::Native) {
     std::vector<unsigned char> bytes = tensor.toBytes();
-    std::memcpy(to, bytes.data(), bytes.size());
+    std::copy(bytes.begin(), bytes.end(), to);
   } else if (tensor.holds<int64_t>()) {
     spread(tensor.data<int64_t>(), width, to);
   } else if (tensor.holds<double>()) {
@@ -66,8 +68,8 @@ void Arena::store(int64_t offset, const Tensor &tensor) {
   }
 }
 
-Tensor Arena::load(int64_t offset, const TensorType &type) const {
-  const unsigned char *from = memory.get() + offset * scale;
+Tensor HostArena::load(int64_t offset, const TensorType &type) const {
+  const unsigned char *from = at(offset);
   int64_t count = kernels::numElements(type.shape), width = kernels::byteWidth(type.dtype);
   if (arith == Arith::Native)
     return Tensor::fromBytes(type, arith, from);
@@ -83,9 +85,27 @@ Tensor Arena::load(int64_t offset, const TensorType &type) const {
 //===----------------------------------------------------------------------===//
 
 RankMemory::RankMemory(const program::Stage &stage, Arith arith)
-    : stage(&stage), slots(stage.slots.size()), values(stage.values.size()) {
-  if (!stage.memory.isEmpty())
-    arena = std::make_unique<Arena>(stage.memory.arenaBytes, arith);
+    : stage(&stage), arith(arith), slots(stage.slots.size()), values(stage.values.size()) {
+  if (stage.memory.isEmpty())
+    return;
+  auto own = std::make_unique<HostArena>(stage.memory.arenaBytes, arith);
+  host = own.get();
+  arena = std::move(own);
+  offloaded = std::make_unique<HostArena>(stage.memory.hostArenaBytes, arith);
+}
+
+void RankMemory::useArena(std::unique_ptr<Arena> other) {
+  arena = std::move(other);
+  host = nullptr;
+}
+
+Arena &RankMemory::arenaOfSlot(int slot) const {
+  return stage->slots[slot].location == program::Location::Host ? *offloaded : *arena;
+}
+
+Arena &RankMemory::arenaOf(program::ValueId value) const {
+  int slot = stage->memory.values[value].slot;
+  return slot < 0 ? *arena : arenaOfSlot(slot);
 }
 
 int64_t RankMemory::instanceOf(int slot, int64_t microBatch) const {
@@ -100,14 +120,23 @@ Tensor RankMemory::slot(int slot, int64_t microBatch) const {
   auto found = slots[slot].find(instanceOf(slot, microBatch));
   if (found == slots[slot].end())
     return Tensor();
-  return arena ? arena->load(slotOffset(*stage, slot, microBatch), stage->slots[slot].type)
-               : found->second;
+  return arena
+             ? arenaOfSlot(slot).load(slotOffset(*stage, slot, microBatch), stage->slots[slot].type)
+             : found->second;
 }
 
 void RankMemory::setSlot(int slot, int64_t microBatch, const Tensor &value) {
   if (arena)
-    arena->store(slotOffset(*stage, slot, microBatch), value);
+    arenaOfSlot(slot).store(slotOffset(*stage, slot, microBatch), value);
   slots[slot][instanceOf(slot, microBatch)] = arena ? Tensor() : value;
+}
+
+void RankMemory::setZero(int slot) {
+  const TensorType &type = stage->slots[slot].type;
+  if (!host || arith != Arith::Native)
+    return setSlot(slot, 0, Tensor::zeros(type, arith));
+  std::memset(host->at(slotOffset(*stage, slot, 0)), 0, size_t(program::sizeBytes(type)));
+  slots[slot][0] = Tensor();
 }
 
 bool RankMemory::drop(int slot, int64_t microBatch) {
@@ -136,8 +165,15 @@ int64_t RankMemory::offsetOf(program::ValueId value) const {
 
 void RankMemory::define(program::ValueId value, Tensor tensor) {
   if (arena)
-    arena->store(offsetOf(value), tensor);
+    arenaOf(value).store(offsetOf(value), tensor);
   values[value] = {true, -1, arena ? Tensor() : std::move(tensor)};
+}
+
+bool RankMemory::hasValue(program::ValueId value) const {
+  const Held &held = values[value];
+  if (!held.exists || !arena)
+    return bool(held.tensor);
+  return held.slot < 0 || holds(held.slot, microBatch);
 }
 
 Tensor RankMemory::value(program::ValueId value) const {
@@ -146,7 +182,7 @@ Tensor RankMemory::value(program::ValueId value) const {
     return held.tensor;
   if (held.slot >= 0)
     return slot(held.slot, microBatch);
-  return arena->load(offsetOf(value), stage->values[value]);
+  return arenaOf(value).load(offsetOf(value), stage->values[value]);
 }
 
 bool RankMemory::isIn(program::ValueId value, int slot) const {

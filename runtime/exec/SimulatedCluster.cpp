@@ -39,9 +39,10 @@ Status SimulatedCluster::load(const TensorProvider &provider) {
 }
 
 /// One rank's thread: whatever goes wrong ends the wait of the others.
-static void runRank(Executor &executor, comm::SimulatedWorld &world, const StepInputs &inputs) {
+static void runRank(Executor &executor, ExecutorCall call, comm::SimulatedWorld &world,
+                    const StepInputs &inputs) {
   try {
-    Status status = executor.runStep(world.communicator(executor.rank()), inputs);
+    Status status = (executor.*call)(world.communicator(executor.rank()), inputs);
     if (status)
       world.finish(executor.rank());
     else
@@ -52,10 +53,18 @@ static void runRank(Executor &executor, comm::SimulatedWorld &world, const StepI
 }
 
 Result<Tensor> SimulatedCluster::step(const StepInputs &inputs) {
+  return onAllRanks(&Executor::runStep, inputs);
+}
+
+Result<Tensor> SimulatedCluster::evaluate(const StepInputs &inputs) {
+  return onAllRanks(&Executor::runForward, inputs);
+}
+
+Result<Tensor> SimulatedCluster::onAllRanks(ExecutorCall call, const StepInputs &inputs) {
   comm::SimulatedWorld world(numRanks(), options.timeout);
   std::vector<std::thread> threads;
   for (Executor &executor : executors)
-    threads.emplace_back([&] { runRank(executor, world, inputs); });
+    threads.emplace_back([&] { runRank(executor, call, world, inputs); });
   for (std::thread &thread : threads)
     thread.join();
   if (Status status = world.status(); !status)

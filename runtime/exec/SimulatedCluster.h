@@ -14,6 +14,9 @@
 
 namespace tbc::runtime {
 
+/// Executor::runStep or Executor::runForward.
+using ExecutorCall = Status (Executor::*)(comm::Communicator &, const StepInputs &);
+
 struct ClusterOptions {
   kernels::KernelContext context;
   /// The longest wait for another rank.
@@ -33,6 +36,9 @@ public:
   /// rank failed or hangs; ranks disagree on the loss (VerificationFailed).
   Result<kernels::Tensor> step(const StepInputs &inputs);
 
+  /// The loss of such a step, without taking it (Executor::runForward). Errors: as of `step`.
+  Result<kernels::Tensor> evaluate(const StepInputs &inputs);
+
   /// A parameter, state, optimizer state or gradient (of the last step) as a global tensor; partial
   /// sums are added up. Errors: replicas that are not bitwise equal (VerificationFailed), no such
   /// tensor.
@@ -44,6 +50,7 @@ public:
 
 private:
   SimulatedCluster() = default;
+  Result<kernels::Tensor> onAllRanks(ExecutorCall call, const StepInputs &inputs);
 
   std::unique_ptr<const program::Program> code; // executors point to it
   ClusterOptions options;

@@ -2,7 +2,11 @@
 
 #include "runtime/launch/Environment.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <sched.h>
+#include <sstream>
+#include <thread>
 #include <unistd.h>
 
 namespace tbc::launch {
@@ -56,6 +60,8 @@ static const Dialect dialects[] = {
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "", "SLURM_JOB_ID"},
+    {"LSF", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "",
+     "LSB_JOBID"},
     {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID"},
 };
 
@@ -75,6 +81,13 @@ static Result<std::optional<MeetingPoint>> masterOf(const GetVariable &get) {
   bool hasAgent = get("TORCHELASTIC_USE_AGENT_STORE") == std::optional<std::string>("True");
   point.port = int(*value) + (hasAgent ? 1 : 0);
   return std::optional<MeetingPoint>(point);
+}
+
+/// Whether LSF gave the job one host: it lists "host slots host slots …".
+static bool isOneLsfHost(const GetVariable &get) {
+  std::istringstream list(get("LSB_MCPU_HOSTS").value_or(""));
+  std::string host, slots;
+  return list >> host >> slots && !(list >> host);
 }
 
 /// Slurm tells the hosts; the port is made of the job's number, the same on all of them.
@@ -112,6 +125,11 @@ Result<std::optional<RankPlace>> placeFromEnvironment(const GetVariable &get) {
     place.localRank = *local;
     place.isOneHost = *localSize == *size;
     place.job = get(dialect.job).value_or("");
+    // Its operator sets what torchrun sets, but for what a pod has one of.
+    if (place.launcher == "torchrun" && get("KUBERNETES_PORT") && !get("LOCAL_RANK"))
+      place.launcher = "Kubeflow";
+    if (place.launcher == "LSF")
+      place.isOneHost = isOneLsfHost(get);
     Result<std::optional<MeetingPoint>> master = masterOf(get);
     if (!master)
       return master.error();
@@ -170,6 +188,28 @@ Result<std::optional<MeetingPoint>> parseMeetingPoint(const std::string &text) {
     return failed("it has no host");
   point.port = int(*port);
   return std::optional<MeetingPoint>(point);
+}
+
+int64_t numLocalRanks(const RankPlace &place, const GetVariable &get) {
+  for (const Dialect &dialect : dialects) {
+    if (place.launcher != dialect.launcher)
+      continue;
+    // Slurm has "4" or "4(x2),3" for nodes that differ: the first is as good as any.
+    std::string name = *dialect.localSize ? dialect.localSize : "SLURM_STEP_TASKS_PER_NODE";
+    std::string text = get(name).value_or("");
+    std::optional<int64_t> value = wholeNumber(text.substr(0, text.find_first_of("(,")));
+    if (value && *value > 0)
+      return *value;
+  }
+  return place.isOneHost ? place.numRanks : 1;
+}
+
+int64_t numCores() {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  if (sched_getaffinity(0, sizeof mine, &mine) == 0)
+    return std::max(1, CPU_COUNT(&mine));
+  return std::max<int64_t>(1, int64_t(std::thread::hardware_concurrency()));
 }
 
 std::string firstHost(const std::string &hostList) {

@@ -5,6 +5,8 @@
 //   torchrun, `env://`   RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT
 //   Slurm (srun)         SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_STEP_NODELIST
 //   Open MPI (mpirun)    OMPI_COMM_WORLD_RANK, .._SIZE, .._LOCAL_RANK, .._LOCAL_SIZE
+//   Kubeflow's operator  as torchrun, without LOCAL_RANK; KUBERNETES_PORT
+//   LSF (jsrun)          JSM_NAMESPACE_RANK, .._SIZE, .._LOCAL_RANK, LSB_JOBID, LSB_MCPU_HOSTS
 //   MPICH, other PMI     PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS
 //
 //===----------------------------------------------------------------------===//
@@ -42,7 +44,7 @@ std::string toString(const MeetingPoint &point);
 
 /// What a process knows about itself among the others.
 struct RankPlace {
-  std::string launcher; // "torchrun", "Slurm", "Open MPI", "PMI"
+  std::string launcher; // "torchrun", "Kubeflow", "Slurm", "Open MPI", "LSF", "PMI"
   int64_t rank = 0, numRanks = 1;
   int64_t localRank = 0;
   /// Whether all ranks run on this host, as far as the launcher says.
@@ -55,6 +57,12 @@ struct RankPlace {
 /// The place that a launcher gave this process, or nothing if none did. Errors: Usage, naming the
 /// variable, for what cannot be read or contradicts itself.
 Result<std::optional<RankPlace>> placeFromEnvironment(const GetVariable &get);
+
+/// How many ranks of the job run on this machine, as far as the launcher says; at least 1.
+int64_t numLocalRanks(const RankPlace &place, const GetVariable &get);
+
+/// The cores that this process may run on.
+int64_t numCores();
 
 /// Reads `--init`: "tcp://HOST:PORT" (HOST in brackets if it has colons), "file://PATH", or
 /// "env://" for nothing. Errors: Usage.

@@ -1,6 +1,7 @@
 //===- Feed.cpp - From a data set to a rank's inputs -----------------------===//
 
 #include "runtime/train/Feed.h"
+#include "runtime/train/Values.h"
 
 #include <algorithm>
 
@@ -102,11 +103,7 @@ Result<Tensor> Feed::piece(int64_t step, int64_t microBatch, const program::Glob
       return value.error();
     values[i] = *value;
   }
-  if (values.empty())
-    return Tensor::zeros(local, arith);
-  if (kernels::isFloat(local.dtype))
-    return Tensor::fromDoubles(local, arith, values);
-  return Tensor::fromInts(local, std::vector<int64_t>(values.begin(), values.end()));
+  return tensorOf(local, arith, values);
 }
 
 } // namespace tbc::train

@@ -38,6 +38,8 @@ public:
 
   int64_t globalBatch() const { return samplesPerMicroBatch * numMicroBatches; }
   int64_t epoch(int64_t step) const { return sampler->epoch(step); }
+  /// Of an epoch; 0 for data without end.
+  int64_t stepsPerEpoch() const { return sampler->numSteps(); }
 
 private:
   Feed() = default;

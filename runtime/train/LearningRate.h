@@ -20,8 +20,8 @@ struct LearningRate {
   double peak = 1e-3, least = 0;
   Schedule schedule = Schedule::Constant;
   int64_t warmupSteps = 0;
-  /// The step at which Linear and Cosine reach `least`.
-  int64_t totalSteps = 1;
+  /// The step at which Linear and Cosine reach `least`; 0: the last one of the run.
+  int64_t totalSteps = 0;
 
   /// The rate of step `step`, from 1. With w = warmupSteps, T = totalSteps:
   ///   step <= w          peak * step / w

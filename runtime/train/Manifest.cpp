@@ -43,6 +43,9 @@ std::string writeManifest(const Manifest &manifest) {
                {"version", manifestVersion},
                {"program", manifest.programHash},
                {"tokens_per_sample", manifest.tokensPerSample},
+               {"model_flops", manifest.modelFlops},
+               {"peak_flops_per_second", manifest.peakFlopsPerSecond},
+               {"gradient_norm", manifest.gradientNorm},
                {"inputs", inputs},
                {"files", files},
                {"initializers", initializers}};
@@ -83,6 +86,13 @@ public:
     }
     fail("\"" + std::string(key) + "\" must be an integer of at least " + std::to_string(least));
     return least;
+  }
+  double quantity(const Json &object, const char *key) {
+    const Json *json = field(object, key);
+    if (json && json->is_number() && json->get<double>() >= 0)
+      return json->get<double>();
+    fail("\"" + std::string(key) + "\" must be a number of at least 0");
+    return 0;
   }
   template <typename Names> size_t oneOf(const Json &object, const char *key, const Names &names) {
     std::string word = text(object, key);
@@ -181,6 +191,9 @@ Manifest Reader::manifest(const Json &json) {
          std::to_string(manifestVersion) + ": compile again");
   manifest.programHash = text(json, "program");
   manifest.tokensPerSample = number(json, "tokens_per_sample", 0);
+  manifest.modelFlops = quantity(json, "model_flops");
+  manifest.peakFlopsPerSecond = quantity(json, "peak_flops_per_second");
+  manifest.gradientNorm = text(json, "gradient_norm");
   for (const Json &line : list(json, "inputs"))
     manifest.inputs.push_back(input(line));
   place.clear();

@@ -61,12 +61,18 @@ struct Manifest {
   std::string programHash; // SHA-256 of the Program's file
   /// Tokens of a sample, for tokens per second; 0 if samples have none.
   int64_t tokensPerSample = 0;
+  /// What a step computes over all ranks, recomputation not counted, and what the plan's cluster
+  /// could; 0 where it is not known.
+  double modelFlops = 0, peakFlopsPerSecond = 0;
+  /// The op of the Program's update that computes the norm of all gradients (before they are
+  /// clipped); empty where the step does not clip by norm.
+  std::string gradientNorm;
   std::vector<Input> inputs;
   std::vector<SourceFile> files;
   std::vector<Initializer> initializers;
 };
 
-inline constexpr int manifestVersion = 1;
+inline constexpr int manifestVersion = 2;
 inline constexpr const char *manifestFile = "run.json";
 inline constexpr const char *programFile = "program.json";
 

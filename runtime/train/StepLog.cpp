@@ -21,28 +21,82 @@ static std::string number(double value) {
   return std::isfinite(value) ? formatted("%.17g", value) : "null";
 }
 
+static std::string mebibytes(int64_t bytes) {
+  return formatted("%.1f MiB", double(bytes) / (1 << 20));
+}
+
+static std::string rateName(bool hasTokens) { return hasTokens ? "tokens" : "samples"; }
+
+static bool isResidue(const StepReport &report) {
+  return report.loss && report.loss.holds<Residue>();
+}
+
 std::string lineOf(const StepReport &report, int64_t steps, bool hasTokens) {
   std::string text = "step " + std::to_string(report.step) + "/" + std::to_string(steps);
-  if (report.loss && report.loss.holds<Residue>())
+  if (isResidue(report))
     text += "  loss residue " + std::to_string(report.loss.data<Residue>()[0].v);
   else if (report.loss)
     text += "  loss " + formatted("%.6f", report.loss.toDoubles()[0]);
-  return text + "  lr " + formatted("%g", report.learningRate) + "  " +
-         formatted("%.3f", report.seconds) + " s  " + formatted("%.0f", report.tokensPerSecond) +
-         (hasTokens ? " tokens/s" : " samples/s");
+  text += "  lr " + formatted("%g", report.learningRate);
+  if (report.gradientNorm)
+    text += "  gradient " + formatted("%.4g", *report.gradientNorm);
+  text += "  " + formatted("%.3f", report.seconds) + " s  " +
+          formatted("%.0f", report.tokensPerSecond) + " " + rateName(hasTokens) + "/s";
+  if (report.mfu > 0)
+    text += "  MFU " + formatted("%.1f", 100 * report.mfu) + " %";
+  return text + "  memory " + mebibytes(report.residentBytes) + " (planned " +
+         mebibytes(report.plannedBytes) + ")";
 }
 
 std::string jsonOf(const StepReport &report, bool hasTokens) {
   std::string text = "{\"step\":" + std::to_string(report.step);
-  if (report.loss && report.loss.holds<Residue>())
+  if (isResidue(report))
     text += ",\"loss_residue\":" + std::to_string(report.loss.data<Residue>()[0].v);
   else
     text += ",\"loss\":" + (report.loss ? number(report.loss.toDoubles()[0]) : "null");
-  return text + ",\"lr\":" + number(report.learningRate) +
-         ",\"seconds\":" + formatted("%.6f", report.seconds) + ",\"" +
-         (hasTokens ? "tokens" : "samples") +
-         "_per_second\":" + formatted("%.1f", report.tokensPerSecond) +
-         ",\"epoch\":" + std::to_string(report.epoch) + "}\n";
+  text += ",\"lr\":" + number(report.learningRate) + ",\"epoch\":" + std::to_string(report.epoch);
+  if (report.gradientNorm)
+    text += ",\"gradient_norm\":" + number(*report.gradientNorm);
+  text += ",\"seconds\":" + formatted("%.6f", report.seconds) + ",\"" + rateName(hasTokens) +
+          "_per_second\":" + formatted("%.1f", report.tokensPerSecond);
+  if (report.mfu > 0)
+    text += ",\"mfu\":" + number(report.mfu);
+  return text + ",\"resident_bytes\":" + std::to_string(report.residentBytes) +
+         ",\"planned_bytes\":" + std::to_string(report.plannedBytes) + "}\n";
+}
+
+std::vector<Scalar> scalarsOf(const StepReport &report, bool hasTokens) {
+  std::vector<Scalar> scalars;
+  auto add = [&](const std::string &tag, double value) { scalars.push_back({tag, float(value)}); };
+  if (report.loss && !isResidue(report))
+    add("loss", report.loss.toDoubles()[0]);
+  add("learning_rate", report.learningRate);
+  add("epoch", double(report.epoch));
+  if (report.gradientNorm)
+    add("gradient_norm", *report.gradientNorm);
+  add("seconds", report.seconds);
+  add(rateName(hasTokens) + "_per_second", report.tokensPerSecond);
+  if (report.mfu > 0)
+    add("mfu", report.mfu);
+  add("resident_bytes", double(report.residentBytes));
+  return scalars;
+}
+
+std::string lineOf(const EvaluationReport &report, int64_t steps) {
+  return "step " + std::to_string(report.step) + "/" + std::to_string(steps) +
+         "  evaluation loss " + formatted("%.6f", report.loss) + "  " +
+         std::to_string(report.batches) + " batches  " + formatted("%.3f", report.seconds) + " s";
+}
+
+std::string jsonOf(const EvaluationReport &report) {
+  return "{\"step\":" + std::to_string(report.step) +
+         ",\"evaluation_loss\":" + number(report.loss) +
+         ",\"batches\":" + std::to_string(report.batches) +
+         ",\"seconds\":" + formatted("%.6f", report.seconds) + "}\n";
+}
+
+std::vector<Scalar> scalarsOf(const EvaluationReport &report) {
+  return {{"evaluation/loss", float(report.loss)}};
 }
 
 /// The complete lines of a log about steps up to `done`.

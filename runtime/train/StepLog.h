@@ -7,19 +7,31 @@
 #ifndef TBC_RUNTIME_TRAIN_STEPLOG_H
 #define TBC_RUNTIME_TRAIN_STEPLOG_H
 
+#include "runtime/train/EventFile.h"
 #include "runtime/train/Trainer.h"
 
 #include <cstdio>
 
 namespace tbc::train {
 
-/// "step 3  loss 4.8521  lr 0.001  0.123 s  4166 tokens/s".
+/// "step 3/10  loss 4.852100  lr 0.001  gradient 1.2  0.123 s  4166 tokens/s  MFU 1.2 %  memory
+/// 120.0 MiB (planned 80.0 MiB)".
 std::string lineOf(const StepReport &report, int64_t steps, bool hasTokens);
 
-/// {"step":3,"loss":4.852…,"lr":…,"seconds":…,"tokens_per_second":…,"epoch":…}: the loss in as many
-/// digits as it needs to come back the same, null where it is no number; "loss_residue" in
-/// residues.
+/// {"step":3,"loss":4.852…,"lr":…,"epoch":0,"gradient_norm":…,"seconds":…,"tokens_per_second":…,
+/// "mfu":…,"resident_bytes":…,"planned_bytes":…}: numbers in as many digits as they need to come
+/// back the same, null where they are none; "loss_residue" in residues. What comes before "seconds"
+/// depends on nothing but the Program, the data and the flags.
 std::string jsonOf(const StepReport &report, bool hasTokens);
+
+/// The same numbers for TensorBoard; no loss in residues.
+std::vector<Scalar> scalarsOf(const StepReport &report, bool hasTokens);
+
+/// The same of an evaluation: "step 3/10  evaluation loss 4.9  8 batches  0.5 s",
+/// {"step":3,"evaluation_loss":4.9,"batches":8,"seconds":0.5}, "evaluation/loss".
+std::string lineOf(const EvaluationReport &report, int64_t steps);
+std::string jsonOf(const EvaluationReport &report);
+std::vector<Scalar> scalarsOf(const EvaluationReport &report);
 
 /// A file of such lines, each complete when `write` returns.
 class JsonLog {

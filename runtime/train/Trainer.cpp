@@ -4,17 +4,18 @@
 #include "runtime/abi/Sha256.h"
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/data/MappedFile.h"
+#include "runtime/train/Agreement.h"
+#include "runtime/train/Anomaly.h"
+#include "runtime/train/GradientNorm.h"
+#include "runtime/train/Trace.h"
 #include "runtime/train/Weights.h"
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
-#include <numeric>
 
 namespace tbc::train {
 
-using kernels::Residue;
 using kernels::Tensor;
 
 Result<LoadedProgram> loadProgram(const std::string &folder) {
@@ -43,87 +44,32 @@ Result<LoadedProgram> loadProgram(const std::string &folder) {
 
 namespace {
 
-/// What ranks tell each other after a step, as 64-bit words.
-struct Verdict {
-  bool stops = false;
-  bool hasLoss = false;
-  Tensor loss;
-};
-
-int64_t bitsOf(const Tensor &loss) {
-  if (loss.holds<Residue>())
-    return int64_t(loss.data<Residue>()[0].v);
-  double value = loss.toDoubles()[0];
-  int64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-
-Tensor fromBits(int64_t bits, kernels::Arith arith) {
-  kernels::TensorType type{
-      arith == kernels::Arith::Native ? kernels::DType::F64 : kernels::DType::F32, {}};
-  if (arith == kernels::Arith::Residue61)
-    return Tensor(type, std::vector<Residue>{{uint64_t(bits)}});
-  double value = 0;
-  std::memcpy(&value, &bits, sizeof value);
-  return Tensor(type, std::vector<double>{value});
-}
-
-/// After a step, all ranks agree on its loss and on whether to go on.
-Result<Verdict> agree(comm::Communicator &communicator, const Verdict &mine, kernels::Arith arith) {
-  comm::Group everyone(size_t(communicator.numRanks()));
-  std::iota(everyone.begin(), everyone.end(), int64_t(0));
-  std::vector<int64_t> words = {mine.stops, mine.hasLoss, mine.hasLoss ? bitsOf(mine.loss) : 0};
-  auto all = communicator
-                 .allGather(everyone, Tensor::fromInts({kernels::DType::I64, {3}}, words),
-                            "the end of a step")
-                 ->wait();
-  if (!all)
-    return all.error();
-  const std::vector<int64_t> &gathered = all->data<int64_t>();
-  Verdict verdict;
-  int64_t bits = 0, lossRank = -1;
-  for (int64_t rank : everyone) {
-    verdict.stops |= gathered[size_t(3 * rank)] != 0;
-    if (!gathered[size_t(3 * rank + 1)])
-      continue;
-    int64_t theirs = gathered[size_t(3 * rank + 2)];
-    if (verdict.hasLoss && theirs != bits)
-      return Error{ErrorCode::VerificationFailed, "ranks " + std::to_string(lossRank) + " and " +
-                                                      std::to_string(rank) +
-                                                      " disagree on the loss"};
-    verdict.hasLoss = true;
-    bits = theirs;
-    lossRank = rank;
-  }
-  if (verdict.hasLoss)
-    verdict.loss = fromBits(bits, arith);
-  return verdict;
-}
-
-comm::Group everyoneOf(const comm::Communicator &communicator) {
-  comm::Group everyone(size_t(communicator.numRanks()));
-  std::iota(everyone.begin(), everyone.end(), int64_t(0));
-  return everyone;
-}
-
 /// One rank's run.
 class Run {
 public:
   Run(const LoadedProgram &loaded, const TrainOptions &options, comm::Communicator &communicator,
       const TrainCallbacks &callbacks, runtime::Executor executor, Feed feed)
       : loaded(loaded), options(options), communicator(communicator), callbacks(callbacks),
-        executor(std::move(executor)), feed(std::move(feed)) {}
+        executor(std::move(executor)), feed(std::move(feed)), rate(options.learningRate),
+        lastStep(options.steps), norm(loaded.manifest.gradientNorm),
+        trace(loaded.program, communicator.rank()) {}
 
   Status start(bool isLocalFirst);
   Status steps();
+  /// Data of its own for evaluation.
+  void evaluateOn(Feed evaluation) { evaluationFeed.emplace(std::move(evaluation)); }
 
 private:
   Result<int64_t> latestStep();
   Status resume(int64_t step);
   Status initialize(bool isLocalFirst);
   Result<bool> step(int64_t step);
-  Status save(int64_t step);
+  Status countSteps();
+  Status observe();
+  Status afterStep(int64_t step, bool isLast);
+  Status evaluate(int64_t step);
+  Status save(int64_t step, bool isLast);
+  Status finishSave();
   checkpoint::Progress progressAt(int64_t step) const;
 
   const LoadedProgram &loaded;
@@ -132,7 +78,15 @@ private:
   const TrainCallbacks &callbacks;
   runtime::Executor executor;
   Feed feed;
-  int64_t numDone = 0, lastSaved = -1;
+  std::optional<Feed> evaluationFeed;
+  LearningRate rate;
+  int64_t lastStep, numDone = 0, lastSaved = -1;
+  std::optional<checkpoint::PendingSave> pending;
+  GradientNorm norm;
+  AnomalyDetector anomalies;
+  Trace trace;
+  int64_t profiledStep = 0;
+  std::vector<double> clocks; // of the ranks, for the profile
 };
 
 checkpoint::Progress Run::progressAt(int64_t step) const {
@@ -209,20 +163,61 @@ Status Run::start(bool isLocalFirst) {
       return step.error();
     numDone = lastSaved = *step;
   }
-  Status started = numDone > 0 ? resume(numDone) : initialize(isLocalFirst);
-  return started ? callbacks.begin(numDone) : started;
+  if (Status counted = countSteps(); !counted)
+    return counted;
+  if (Status started = numDone > 0 ? resume(numDone) : initialize(isLocalFirst); !started)
+    return started;
+  if (Status observed = observe(); !observed)
+    return observed;
+  return callbacks.begin(numDone, lastStep);
+}
+
+/// Which step is the last one.
+Status Run::countSteps() {
+  if (options.epochs > 0) {
+    if (feed.stepsPerEpoch() == 0)
+      return Error{ErrorCode::Usage, "--epochs: this data has no end; give --steps"};
+    if (__builtin_mul_overflow(options.epochs, feed.stepsPerEpoch(), &lastStep))
+      return Error{ErrorCode::Usage, "--epochs: these are too many steps"};
+  }
+  if (rate.totalSteps == 0)
+    rate.totalSteps = lastStep;
+  return Status::ok();
+}
+
+/// Who looks at what is executed.
+Status Run::observe() {
+  executor.observe(norm);
+  if (options.detectsAnomalies)
+    executor.observe(anomalies);
+  if (options.profile.file.empty())
+    return Status::ok();
+  int64_t first = numDone + 1;
+  profiledStep = options.profile.step > 0 ? options.profile.step : std::min(first + 1, lastStep);
+  if (profiledStep < first || profiledStep > lastStep)
+    return Error{ErrorCode::Usage, "--profile-step " + std::to_string(profiledStep) +
+                                       ": this run has the steps " + std::to_string(first) +
+                                       " to " + std::to_string(lastStep)};
+  executor.observe(trace);
+  Result<std::vector<double>> offsets = clockOffsets(communicator);
+  if (!offsets)
+    return offsets.error();
+  clocks = std::move(*offsets);
+  return Status::ok();
 }
 
 /// Whether the run is to stop after it.
 Result<bool> Run::step(int64_t step) {
   auto begin = std::chrono::steady_clock::now();
-  double rate = options.learningRate.at(step);
-  if (Status status = executor.runStep(communicator, feed.inputs(step, rate)); !status)
+  trace.isOn = step == profiledStep;
+  if (Status status = executor.runStep(communicator, feed.inputs(step, rate.at(step))); !status)
     return status.error();
+  trace.isOn = false;
   Verdict mine;
   mine.stops = callbacks.stopRequested();
+  mine.isWritten = !pending || pending->isWritten();
   mine.loss = executor.loss();
-  mine.hasLoss = bool(mine.loss);
+  mine.residentBytes = residentBytes();
   Result<Verdict> verdict = agree(communicator, mine, options.arith);
   if (!verdict)
     return verdict.error();
@@ -230,37 +225,100 @@ Result<bool> Run::step(int64_t step) {
   line.step = step;
   line.epoch = feed.epoch(step);
   line.loss = verdict->loss;
-  line.learningRate = rate;
+  line.learningRate = rate.at(step);
+  line.gradientNorm = norm.value();
   line.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   line.tokensPerSecond = double(feed.globalBatch()) *
                          double(std::max<int64_t>(1, loaded.manifest.tokensPerSample)) /
                          line.seconds;
+  if (loaded.manifest.peakFlopsPerSecond > 0)
+    line.mfu = loaded.manifest.modelFlops / (line.seconds * loaded.manifest.peakFlopsPerSecond);
+  line.residentBytes = verdict->residentBytes;
+  for (const program::Stage &stage : loaded.program.stages)
+    line.plannedBytes = std::max(line.plannedBytes, stage.memory.arenaBytes);
   callbacks.report(line);
+  if (pending && verdict->isWritten)
+    if (Status finished = finishSave(); !finished)
+      return finished.error();
   return verdict->stops;
 }
 
-Status Run::save(int64_t step) {
+Status Run::save(int64_t step, bool isLast) {
   if (options.checkpoint.folder.empty() || step == lastSaved)
     return Status::ok();
+  if (Status finished = finishSave(); !finished)
+    return finished;
   lastSaved = step;
-  return checkpoint::save(options.checkpoint.folder, loaded.program, executor, options.arith,
-                          progressAt(step), options.checkpoint.keep, communicator);
+  auto begun = checkpoint::PendingSave::begin(options.checkpoint.folder, loaded.program, executor,
+                                              options.arith, progressAt(step), communicator);
+  if (!begun)
+    return begun.error();
+  pending.emplace(std::move(*begun));
+  return options.checkpoint.isAsync && !isLast ? Status::ok() : finishSave();
+}
+
+/// Waits for the checkpoint under way, if there is one.
+Status Run::finishSave() {
+  if (!pending)
+    return Status::ok();
+  Status finished = pending->finish(options.checkpoint.keep);
+  pending.reset();
+  return finished;
+}
+
+/// The mean loss over the global batches of the other data.
+Status Run::evaluate(int64_t step) {
+  auto begin = std::chrono::steady_clock::now();
+  EvaluationReport report;
+  report.step = step;
+  report.batches = options.evaluation.batches;
+  if (int64_t all = evaluationFeed->stepsPerEpoch(); report.batches == 0)
+    report.batches = all;
+  else if (all > 0)
+    report.batches = std::min(report.batches, all);
+  for (int64_t batch = 1; batch <= report.batches; ++batch) {
+    if (Status done = executor.runForward(communicator, evaluationFeed->inputs(batch, 0)); !done)
+      return done;
+    Verdict mine;
+    mine.loss = executor.loss();
+    Result<Verdict> verdict = agree(communicator, mine, options.arith);
+    if (!verdict)
+      return verdict.error();
+    if (verdict->loss)
+      report.loss += verdict->loss.toDoubles()[0] / double(report.batches);
+  }
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  callbacks.evaluated(report);
+  return Status::ok();
+}
+
+/// What is due between steps; `isLast`: none comes after it.
+Status Run::afterStep(int64_t step, bool isLast) {
+  auto isDue = [&](int64_t every) { return isLast || (every > 0 && step % every == 0); };
+  if (step == profiledStep)
+    if (Status written = trace.write(communicator, clocks, options.profile.file); !written)
+      return written;
+  if (evaluationFeed && isDue(options.evaluation.every))
+    if (Status evaluated = evaluate(step); !evaluated)
+      return Error{evaluated.error().code, "evaluation after step " + std::to_string(step) + ", " +
+                                               evaluated.error().message};
+  return isDue(options.checkpoint.every) ? save(step, isLast) : Status::ok();
 }
 
 Status Run::steps() {
-  for (int64_t number = numDone + 1; number <= options.steps; ++number) {
+  for (int64_t number = numDone + 1; number <= lastStep; ++number) {
     Result<bool> stops = step(number);
     if (!stops)
       return Error{stops.error().code,
                    "step " + std::to_string(number) + ", " + stops.error().message};
-    bool isDue = options.checkpoint.every > 0 && number % options.checkpoint.every == 0;
-    if (isDue || *stops || number == options.steps)
-      if (Status saved = save(number); !saved)
-        return saved;
-    if (*stops && number < options.steps)
+    if (Status done = afterStep(number, *stops || number == lastStep); !done)
+      return done;
+    if (*stops && number < lastStep)
       return Error{ErrorCode::StoppedOnRequest,
                    "stopped on request after step " + std::to_string(number)};
   }
+  if (callbacks.end)
+    callbacks.end(executor.kernelShares());
   // Nobody leaves while another still reads what it sent.
   auto done = communicator.barrier(everyoneOf(communicator), "the end of the run")->wait();
   return done ? Status::ok() : Status(done.error());
@@ -268,15 +326,45 @@ Status Run::steps() {
 
 } // namespace
 
+/// The data of evaluation, in its order. Errors: also for steps whose forward is not what
+/// evaluation means.
+static Result<Feed> openEvaluation(const LoadedProgram &loaded, const TrainOptions &options) {
+  auto failed = [](const std::string &why) {
+    return Error{ErrorCode::Usage, "--eval-data: " + why};
+  };
+  if (options.arith == kernels::Arith::Residue61)
+    return failed("residues have no mean");
+  for (const Input &input : loaded.manifest.inputs)
+    if (input.kind == InputKind::Step || input.kind == InputKind::Sample)
+      return failed("the model drops elements at random (dropout), and its forward would do so in "
+                    "evaluation too; export it without dropout, or evaluate elsewhere");
+  DataOptions data = options.data;
+  data.sources = options.evaluation.sources;
+  data.isShuffled = false;
+  auto feed = Feed::open(loaded.program, loaded.manifest, data, options.arith);
+  if (!feed)
+    return Error{feed.error().code, "--eval-data: " + feed.error().message};
+  if (feed->stepsPerEpoch() == 0 && options.evaluation.batches == 0)
+    return failed("this data has no end; give --eval-batches");
+  return feed;
+}
+
 Status train(const LoadedProgram &loaded, const TrainOptions &options,
              comm::Communicator &communicator, bool isLocalFirst, const TrainCallbacks &callbacks) {
-  auto executor = runtime::Executor::create(loaded.program, communicator.rank(), options.arith);
+  auto executor = runtime::Executor::create(loaded.program, communicator.rank(), options.arith,
+                                            options.machine);
   if (!executor)
     return executor.error();
   auto feed = Feed::open(loaded.program, loaded.manifest, options.data, options.arith);
   if (!feed)
     return feed.error();
   Run run(loaded, options, communicator, callbacks, std::move(*executor), std::move(*feed));
+  if (!options.evaluation.sources.empty()) {
+    Result<Feed> evaluation = openEvaluation(loaded, options);
+    if (!evaluation)
+      return evaluation.error();
+    run.evaluateOn(std::move(*evaluation));
+  }
   if (Status started = run.start(isLocalFirst); !started)
     return started;
   return run.steps();

@@ -20,16 +20,35 @@ struct CheckpointOptions {
   int64_t every = 0;    // steps; 0: at the end and when stopped only
   int64_t keep = 2;     // 0: all
   bool resumes = false; // from the latest in `folder`, if there is one
+  bool isAsync = false; // written while the next steps run
+};
+
+/// The loss over other data, by forward blocks alone.
+struct EvaluationOptions {
+  std::vector<std::string> sources; // see data::openDataset; empty: none
+  int64_t every = 0;                // steps; 0: after the last one only
+  int64_t batches = 0;              // global batches; 0: all that the data fills
+};
+
+struct ProfileOptions {
+  std::string file; // empty: none
+  int64_t step = 0; // 0: the second of this run, when memory is warm, or the only one
 };
 
 struct TrainOptions {
   kernels::Arith arith = kernels::Arith::Native;
-  int64_t steps = 1; // the number of the last one
+  runtime::MachineMaker machine = runtime::makeReferenceMachine; // what executes kernels
+  int64_t steps = 1;                                             // the number of the last one
+  int64_t epochs = 0; // else: as many steps as so many epochs have
   LearningRate learningRate;
   DataOptions data;
   std::optional<uint64_t> initSeed; // weights drawn, not read
   std::string logFile;              // one JSON object per step; empty: none
+  std::string eventFolder;          // of TensorBoard; empty: none
   CheckpointOptions checkpoint;
+  EvaluationOptions evaluation;
+  ProfileOptions profile;
+  bool detectsAnomalies = false; // see AnomalyDetector
 };
 
 /// A compiled program, as read from its folder.
@@ -48,17 +67,34 @@ struct StepReport {
   kernels::Tensor loss; // a scalar of the run's arithmetic
   double learningRate = 0, seconds = 0;
   double tokensPerSecond = 0; // or samples, where samples have no tokens
+  /// Of all gradients before they are clipped; only where the step clips by norm, and not in
+  /// residues.
+  std::optional<double> gradientNorm;
+  /// Model FLOPs per second and those that the plan's cluster could; 0 where that is not known.
+  double mfu = 0;
+  /// Of the rank that has most: what the process takes, and what the Program's arena does.
+  int64_t residentBytes = 0, plannedBytes = 0;
+};
+
+/// And of an evaluation after it.
+struct EvaluationReport {
+  int64_t step = 0, batches = 0;
+  double loss = 0; // the mean over the batches
+  double seconds = 0;
 };
 
 /// Who is told of, and asked about, a run; on every rank.
 struct TrainCallbacks {
   /// Before the first step; `done` is the last step of the checkpoint that the run goes on from, 0
-  /// without one.
-  std::function<Status(int64_t done)> begin;
+  /// without one; `steps` that of the run.
+  std::function<Status(int64_t done, int64_t steps)> begin;
   /// After each step.
   std::function<void(const StepReport &)> report;
+  std::function<void(const EvaluationReport &)> evaluated;
   /// After each step; when it says so on any rank, all stop after the same step.
   std::function<bool()> stopRequested;
+  /// Of all steps, once they are done: what the kernels took. May be empty.
+  std::function<void(const std::vector<runtime::KernelShare> &)> end;
 };
 
 /// Trains. `isLocalFirst`: this rank checks the files that all ranks of its host read.

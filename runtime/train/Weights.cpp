@@ -3,6 +3,7 @@
 #include "runtime/train/Weights.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/kernels/Random.h"
+#include "runtime/train/Values.h"
 
 #include <cmath>
 #include <cstring>
@@ -185,11 +186,7 @@ Result<Tensor> Weights::piece(const program::GlobalTensor &tensor,
       return value.error();
     values[i] = *value;
   }
-  if (values.empty())
-    return Tensor::zeros(local, arith);
-  if (kernels::isFloat(local.dtype))
-    return Tensor::fromDoubles(local, arith, values);
-  return Tensor::fromInts(local, std::vector<int64_t>(values.begin(), values.end()));
+  return tensorOf(local, arith, values);
 }
 
 } // namespace tbc::train

@@ -1,5 +1,6 @@
 //===- Dataflow.cpp - Every read follows its write -------------------------===//
 
+#include "runtime/verify/Clocks.h"
 #include "runtime/verify/Places.h"
 #include "runtime/verify/Verify.h"
 
@@ -28,7 +29,7 @@ class ValueChecker {
 public:
   ValueChecker(const Program &program, int stageIndex)
       : program(program), stageIndex(stageIndex), stage(program.stages[stageIndex]),
-        isDefined(stage.values.size(), false) {}
+        isDefined(stage.values.size(), false), madeBy(stage.values.size(), -1) {}
 
   Status check() {
     for (BlockId id : stage.blocks()) {
@@ -41,6 +42,7 @@ public:
 private:
   Status checkBlock(BlockId id) {
     const Block &block = stage.block(id);
+    Clocks clocks(block);
     std::vector<bool> isHere(stage.values.size(), false), isRead(stage.values.size(), false);
     for (const program::Argument &argument : block.arguments) {
       if (isDefined[argument.value])
@@ -54,6 +56,10 @@ private:
         if (!isHere[value])
           return rejected(describe(program, stageIndex, id, int(i)),
                           "value " + percent(value) + " is read before it is written");
+        if (int made = madeBy[value]; made >= 0 && !clocks.isDone(made, int(i)))
+          return rejected(describe(program, stageIndex, id, int(i)),
+                          "it reads value " + percent(value) + " without waiting for instruction " +
+                              std::to_string(made) + ", which makes it on another stream");
         isRead[value] = true;
       }
       for (ValueId value : instruction.results) {
@@ -61,6 +67,7 @@ private:
           return rejected(describe(program, stageIndex, id, int(i)),
                           "value " + percent(value) + " is defined twice");
         isDefined[value] = isHere[value] = true;
+        madeBy[value] = int(i);
       }
     }
     for (const program::BlockResult &result : block.results) {
@@ -114,6 +121,7 @@ private:
   int stageIndex;
   const Stage &stage;
   std::vector<bool> isDefined;
+  std::vector<int> madeBy; // by value: the instruction
 };
 
 /// Whether blocks of this kind may write slots of this role.

@@ -66,9 +66,8 @@ private:
 
   bool crossesStages(const Instruction &instruction) const {
     const Communication &comm = instruction.comm;
-    return instruction.kind != InstructionKind::Kernel &&
-           instruction.kind != InstructionKind::ShardSlice && program.pipelineAxis >= 0 &&
-           program.numStages() > 1 && comm.stages.size() != 1 &&
+    return isCommunication(instruction.kind) && instruction.kind != InstructionKind::ShardSlice &&
+           program.pipelineAxis >= 0 && program.numStages() > 1 && comm.stages.size() != 1 &&
            std::any_of(comm.axes.begin(), comm.axes.end(),
                        [&](const AxisRef &axis) { return axis.axis == program.pipelineAxis; });
   }

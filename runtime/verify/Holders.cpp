@@ -83,6 +83,11 @@ private:
       number[argument.value] = numberOf(slotText(stageIndex, stage.slots[argument.slot]));
     for (size_t i = 0; i < block.instructions.size(); ++i) {
       const Instruction &instruction = block.instructions[i];
+      if (isHostCopy(instruction.kind)) { // the same, elsewhere
+        number[instruction.results[0]] = number[instruction.operands[0]];
+        source[instruction.results[0]] = int(i);
+        continue;
+      }
       auto meeting = meetings.find(int(i));
       std::string text =
           meeting != meetings.end() ? meeting->second : expressionText(instruction, number);
@@ -138,7 +143,7 @@ private:
       out << " " << key << "=" << value.index() << " ";
       std::visit([&](const auto &held) { print(out, held); }, value);
     }
-    if (instruction.kind != InstructionKind::Kernel) {
+    if (isCommunication(instruction.kind)) {
       const program::Communication &comm = instruction.comm;
       out << " over " << toString(program.mesh, comm.axes) << " dims " << comm.dim << " "
           << comm.splitDim << " reduce " << int(comm.reduce) << " message " << comm.peerStage << " "

@@ -208,9 +208,14 @@ private:
       values[argument.value] = tensor >= 0 ? tensors[tensor] : slots[argument.slot];
     }
     for (size_t i = 0; i < block.instructions.size(); ++i) {
-      Status status = block.instructions[i].kind == InstructionKind::Kernel
-                          ? runKernel(id, int(i))
-                          : runCommunication(id, int(i));
+      const Instruction &instruction = block.instructions[i];
+      Status status = Status::ok();
+      if (isHostCopy(instruction.kind))
+        values[instruction.results[0]] = values[instruction.operands[0]];
+      else if (isCommunication(instruction.kind))
+        status = runCommunication(id, int(i));
+      else
+        status = runKernel(id, int(i));
       if (!status)
         return status;
       for (ValueId value : block.instructions[i].results)
@@ -289,11 +294,18 @@ private:
 
   Status runCommunication(BlockId id, int index) {
     const Instruction &instruction = stage.block(id).instructions[index];
-    if (instruction.operands.empty() || instruction.results.empty())
-      return Status::ok();
+    for (size_t i = 0; i < instruction.operands.size() && i < instruction.results.size(); ++i)
+      if (Status status = communicate(id, index, i); !status)
+        return status;
+    return Status::ok();
+  }
+
+  /// What it makes of its tensor number `i`.
+  Status communicate(BlockId id, int index, size_t i) {
+    const Instruction &instruction = stage.block(id).instructions[index];
     const Communication &comm = instruction.comm;
-    const LayoutPtr &operand = values[instruction.operands[0]];
-    LayoutPtr &result = values[instruction.results[0]];
+    const LayoutPtr &operand = values[instruction.operands[i]];
+    LayoutPtr &result = values[instruction.results[i]];
     Parts axes = cutsOf(comm.axes);
     if (instruction.kind == InstructionKind::Permute) { // another rank's piece
       result = nullptr;
@@ -303,7 +315,7 @@ private:
       result = operand;
       return Status::ok();
     }
-    const kernels::Shape &shape = stage.values[instruction.operands[0]].shape;
+    const kernels::Shape &shape = stage.values[instruction.operands[i]].shape;
     for (const Moved &moved : recent) {
       if (moved.operand == operand && *moved.shape == shape &&
           movesAlike(*moved.instruction, instruction)) {
@@ -311,7 +323,7 @@ private:
         return Status::ok();
       }
     }
-    Layout layout = operand ? *operand : relativeLayout(stage.values[instruction.operands[0]]);
+    Layout layout = operand ? *operand : relativeLayout(stage.values[instruction.operands[i]]);
     bool isExchange = instruction.kind == InstructionKind::AllToAll;
     bool gathers = instruction.kind == InstructionKind::AllGather || isExchange;
     bool isRight = !gathers || gather(layout, axes, comm.dim, comm.segments);

@@ -41,9 +41,18 @@ private:
         .instructions[side.event->instruction];
   }
   std::string place(const Side &side) const { return describe(program, side.stage, *side.event); }
-  const kernels::TensorType &typeOf(const Side &side) const {
+  std::vector<kernels::TensorType> typesOf(const Side &side) const {
     const Instruction &it = instruction(side);
-    return program.stages[side.stage].values[it.operands.empty() ? it.results[0] : it.operands[0]];
+    std::vector<kernels::TensorType> types;
+    for (program::ValueId value : it.operands.empty() ? it.results : it.operands)
+      types.push_back(program.stages[side.stage].values[value]);
+    return types;
+  }
+  static std::string textOf(const std::vector<kernels::TensorType> &types) {
+    std::string text;
+    for (const kernels::TensorType &type : types)
+      text += (text.empty() ? "" : ", ") + toString(type);
+    return text;
   }
   Status mismatch(const Side &a, const Side &b, const std::string &why) const {
     return rejected(place(a), why + " at " + place(b));
@@ -100,10 +109,10 @@ private:
                           ", the next message is of channel " + std::to_string(sent.channel));
     if (send.event->action.microBatch != recv.event->action.microBatch)
       return mismatch(recv, send, "the message is of another micro-batch");
-    if (typeOf(send) != typeOf(recv))
+    if (typesOf(send) != typesOf(recv))
       return mismatch(recv, send,
-                      "it waits for " + toString(typeOf(recv)) + ", the message is " +
-                          toString(typeOf(send)));
+                      "it waits for " + textOf(typesOf(recv)) + ", the message is " +
+                          textOf(typesOf(send)));
     return Status::ok();
   }
 
@@ -154,8 +163,8 @@ private:
       return "it meets a collective over other axes";
     if (mine.comm.reduce != theirs.comm.reduce)
       return "it meets another reduction";
-    if (typeOf(a) != typeOf(b))
-      return "it takes " + toString(typeOf(a)) + ", it meets one of " + toString(typeOf(b));
+    if (typesOf(a) != typesOf(b))
+      return "it takes " + textOf(typesOf(a)) + ", it meets one of " + textOf(typesOf(b));
     bool sameCut = mine.comm.dim == theirs.comm.dim && mine.comm.segments == theirs.comm.segments &&
                    mine.comm.splitDim == theirs.comm.splitDim &&
                    mine.comm.splitSegments == theirs.comm.splitSegments;

@@ -5,6 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/abi/Region.h"
+#include "runtime/verify/Clocks.h"
 #include "runtime/verify/Places.h"
 #include "runtime/verify/Verify.h"
 
@@ -17,13 +19,15 @@ namespace {
 
 using program::Block;
 using program::Instruction;
+using program::Location;
 using program::MemoryPlan;
 using program::Program;
 using program::Stage;
 using program::ValueId;
 using schedule::Action;
 
-/// What lies at some bytes: a slot that lasts, an instance of a frame, or a value.
+/// What lies at some bytes: a slot that lasts, an instance of a frame, or a value. Values lie on
+/// the device; those on the host are in slots (checkWellFormed).
 struct Owner {
   int slot = -1;
   int frame = -1;
@@ -65,15 +69,18 @@ public:
   MemoryChecker(const Program &program, int stageIndex)
       : program(program), stageIndex(stageIndex), stage(program.stages[stageIndex]),
         plan(stage.memory), actions(actionsOf(program, stageIndex)),
-        definedAt(stage.values.size(), -1), lastUse(stage.values.size(), -1),
-        argumentSlot(stage.values.size(), -1) {}
+        definedAt(stage.values.size(), -1), argumentSlot(stage.values.size(), -1),
+        lastUse(stage.values.size(), never()) {}
 
   Status check() {
     for (BlockId id : stage.blocks()) {
       findLifetimes(stage.block(id));
-      if (Status status = checkInSlots(id); !status)
+      Clocks clocks(stage.block(id));
+      if (Status status = checkInSlots(id, clocks); !status)
         return status;
-      if (Status status = checkBlock(id); !status)
+      if (Status status = checkBlock(id, clocks); !status)
+        return status;
+      if (Status status = checkRegions(id); !status)
         return status;
     }
     if (Status status = checkFrames(); !status)
@@ -97,11 +104,26 @@ private:
     for (const program::Argument &argument : block.arguments)
       argumentSlot[argument.value] = argument.slot;
     for (int i = 0; i < int(block.instructions.size()); ++i) {
+      int stream = int(block.instructions[i].stream);
       for (ValueId value : block.instructions[i].operands)
-        lastUse[value] = i;
+        lastUse[value][stream] = i;
       for (ValueId value : block.instructions[i].results)
-        definedAt[value] = lastUse[value] = i;
+        definedAt[value] = lastUse[value][stream] = i;
     }
+  }
+
+  static Clock never() {
+    Clock clock;
+    clock.fill(-1);
+    return clock;
+  }
+
+  /// An instruction of `uses` that may not be done when `index` begins, or is to come; -1: none.
+  static int lastAtWork(const Clock &uses, int index, const Clocks &clocks) {
+    for (int use : uses)
+      if (use >= index || (use >= 0 && !clocks.isDone(use, index)))
+        return use;
+    return -1;
   }
 
   //===--------------------------------------------------------------------===//
@@ -110,13 +132,13 @@ private:
 
   /// What a block does with what a slot held.
   struct SlotReads {
-    int last = -1; // instruction
+    Clock last = never(); // instructions
     bool isPassedOn = false;
     std::vector<ValueId> written; // to the slot
   };
 
   /// Values that lie in slots: arguments, and results that are computed there.
-  Status checkInSlots(BlockId id) {
+  Status checkInSlots(BlockId id, const Clocks &clocks) {
     const Block &block = stage.block(id);
     std::vector<SlotReads> reads(stage.slots.size());
     for (const program::Argument &argument : block.arguments) {
@@ -124,7 +146,8 @@ private:
         return rejected(slotPlace(program, stageIndex, id, argument.slot),
                         "the memory plan has its value " + percent(argument.value) + " elsewhere");
       SlotReads &slot = reads[argument.slot];
-      slot.last = std::max(slot.last, lastUse[argument.value]);
+      for (int s = 0; s < program::numStreams; ++s)
+        slot.last[s] = std::max(slot.last[s], lastUse[argument.value][s]);
     }
     for (const program::BlockResult &result : block.results) {
       if (int from = argumentSlot[result.value]; from >= 0)
@@ -145,13 +168,13 @@ private:
     for (int i = 0; i < int(block.instructions.size()); ++i)
       for (ValueId value : block.instructions[i].results)
         if (int slot = plan.values[value].slot; slot >= 0)
-          if (Status status = checkComputedIn(id, i, value, slot, reads[slot]); !status)
+          if (Status status = checkComputedIn(id, i, value, slot, reads[slot], clocks); !status)
             return status;
     return Status::ok();
   }
 
-  Status checkComputedIn(BlockId id, int index, ValueId value, int slot,
-                         const SlotReads &reads) const {
+  Status checkComputedIn(BlockId id, int index, ValueId value, int slot, const SlotReads &reads,
+                         const Clocks &clocks) const {
     auto reject = [&](const std::string &why) {
       return rejected(describe(program, stageIndex, id, index), "the memory plan has value " +
                                                                     percent(value) + " in " +
@@ -159,43 +182,72 @@ private:
     };
     if (std::count(reads.written.begin(), reads.written.end(), value) == 0)
       return reject("to which it is not written");
-    if (reads.isPassedOn || reads.last > index)
+    Clock others = reads.last;
+    bool readsItself = false;
+    for (int &reader : others)
+      if (reader == index) {
+        reader = -1; // those before it on its stream are done
+        readsItself = true;
+      }
+    if (reads.isPassedOn || lastAtWork(others, index, clocks) >= 0)
       return reject("of which what it held is still read");
-    if (reads.last == index && !mayOverwriteOperands(stage.block(id).instructions[index]))
+    if (readsItself && !mayOverwriteOperands(stage.block(id).instructions[index]))
       return reject("which the instruction reads and may not overwrite");
     return Status::ok();
   }
 
   /// Values that are live at once, and the bytes that any value of the block takes.
-  Status checkBlock(BlockId id) {
+  Status checkBlock(BlockId id, const Clocks &clocks) {
     const Block &block = stage.block(id);
     std::vector<int> times = resultTimes(stage, block);
-    for (size_t r = 0; r < times.size(); ++r)
-      if (int &last = lastUse[block.results[r].value]; definedAt[block.results[r].value] >= 0)
-        last = std::max(last, times[r]);
     size_t end = block.instructions.size();
-    std::vector<std::vector<ValueId>> ending(end + 1);
+    for (size_t r = 0; r < times.size(); ++r) {
+      if (times[r] < 0 || definedAt[block.results[r].value] < 0)
+        continue;
+      bool isAtEnd = times[r] == int(end);
+      int &last = lastUse[block.results[r].value]
+                         [isAtEnd ? 0 : int(block.instructions[size_t(times[r])].stream)];
+      last = std::max(last, times[r]);
+    }
     Taken taken;
     std::vector<std::pair<int64_t, int64_t>> &extents = extentsOf[id];
     for (size_t i = 0; i < end; ++i) {
-      if (i > 0)
-        for (ValueId value : ending[i - 1])
-          taken.give(plan.values[value].offset);
       for (ValueId value : block.instructions[i].results) {
         if (plan.values[value].slot >= 0 || bytesOf(value) == 0)
           continue;
         int64_t begin = plan.values[value].offset;
         Owner owner;
         owner.value = value;
-        if (const Owner *other = taken.take(begin, begin + bytesOf(value), owner))
+        while (const Owner *other = taken.take(begin, begin + bytesOf(value), owner)) {
+          int use = lastAtWork(lastUse[other->value], int(i), clocks);
+          if (use < 0) {
+            taken.give(plan.values[other->value].offset);
+            continue;
+          }
           return rejected(describe(program, stageIndex, id, int(i)),
                           "value " + percent(value) + " shares bytes with " + name(*other) +
-                              ", which is live");
-        ending[size_t(lastUse[value])].push_back(value);
+                              (use >= int(i) ? ", which is live"
+                                             : ", without waiting for instruction " +
+                                                   std::to_string(use) + ", which uses that"));
+        }
         extents.push_back({begin, begin + bytesOf(value)});
       }
     }
     join(extents);
+    return Status::ok();
+  }
+
+  /// A compiled kernel does a region at once: what gives way in the middle of it, is there to its
+  /// end.
+  Status checkRegions(BlockId id) const {
+    const Block &block = stage.block(id);
+    for (const program::Region &region : block.regions)
+      for (const program::SharedPlace &shared : sharedPlaces(stage, block, region))
+        if (!shared.isSame)
+          return rejected(describe(program, stageIndex, id, region.first),
+                          "of the region that begins here, result " + percent(shared.result) +
+                              " shares bytes with " + percent(shared.other) +
+                              ", which a kernel needs to its end");
     return Status::ok();
   }
 
@@ -259,9 +311,17 @@ private:
   }
 
   Status checkSchedule() {
+    for (Location location : {Location::Device, Location::Host})
+      if (Status status = checkSchedule(location); !status)
+        return status;
+    return Status::ok();
+  }
+
+  /// Of one arena.
+  Status checkSchedule(Location location) {
     Taken taken;
     for (size_t i = 0; i < stage.slots.size(); ++i) {
-      if (plan.slots[i].frame >= 0)
+      if (plan.slots[i].frame >= 0 || stage.slots[i].location != location)
         continue;
       int64_t begin = plan.slots[i].offset;
       Owner owner{int(i)};
@@ -274,7 +334,8 @@ private:
     auto lives = frameLives();
     for (size_t f = 0; f < lives.size(); ++f)
       for (size_t m = 0; m < lives[f].size(); ++m)
-        if (auto [first, last] = lives[f][m]; first >= 0 && plan.frames[f].bytes > 0) {
+        if (auto [first, last] = lives[f][m];
+            first >= 0 && plan.frames[f].bytes > 0 && isAt(f, location)) {
           begins[size_t(first)].push_back({slotsOf[f][0], int(f), int64_t(m)});
           ends[size_t(last)].push_back(begins[size_t(first)].back());
         }
@@ -282,13 +343,18 @@ private:
       for (const Owner &owner : begins[a])
         if (Status status = begin(taken, actions[a], owner); !status)
           return status;
-      for (auto [first, end] : extentsOf[actions[a]])
-        if (taken.find(first, end))
-          return reject(taken, actions[a]);
+      if (location == Location::Device)
+        for (auto [first, end] : extentsOf[actions[a]])
+          if (taken.find(first, end))
+            return reject(taken, actions[a]);
       for (const Owner &owner : ends[a])
         taken.give(offsetOf(owner));
     }
     return Status::ok();
+  }
+
+  bool isAt(size_t frame, Location location) const {
+    return !slotsOf[frame].empty() && stage.slots[slotsOf[frame][0]].location == location;
   }
 
   int64_t offsetOf(const Owner &instance) const {
@@ -331,7 +397,8 @@ private:
   const Stage &stage;
   const MemoryPlan &plan;
   std::vector<Action> actions;
-  std::vector<int> definedAt, lastUse, argumentSlot; // by value; times are those of resultTimes
+  std::vector<int> definedAt, argumentSlot; // by value
+  std::vector<Clock> lastUse;               // by value; times are those of resultTimes
   std::map<BlockId, std::vector<std::pair<int64_t, int64_t>>> extentsOf;
   std::vector<std::vector<int>> slotsOf; // by frame
 };

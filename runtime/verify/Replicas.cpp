@@ -268,11 +268,19 @@ private:
       values[argument.value] = slots[stageIndex][argument.slot];
     for (size_t i = 0; i < block.instructions.size(); ++i) {
       const Instruction &instruction = block.instructions[i];
+      // Of a collective of several tensors each by itself.
+      bool isJoint = instruction.kind != InstructionKind::Kernel &&
+                     instruction.operands.size() == instruction.results.size();
       Knowledge result;
-      if (Status status = evaluate(stageIndex, id, int(i), values, result); !status)
-        return status;
+      for (size_t k = 0; k < (isJoint ? instruction.operands.size() : 1); ++k) {
+        if (Status status = evaluate(stageIndex, id, int(i), values, result, k); !status)
+          return status;
+        if (isJoint)
+          values[instruction.results[k]] = result;
+      }
       for (ValueId value : instruction.results) {
-        values[value] = result;
+        if (!isJoint)
+          values[value] = result;
         source[value] = int(i);
       }
     }
@@ -311,8 +319,9 @@ private:
     return describe(program, stage, id, source) + ", result to " + slot;
   }
 
+  /// `tensor`: of several that a collective takes, which.
   Status evaluate(int stage, BlockId id, int index, const std::vector<Knowledge> &values,
-                  Knowledge &result) {
+                  Knowledge &result, size_t tensor) {
     const Instruction &instruction = program.stages[stage].block(id).instructions[index];
     const program::Communication &comm = instruction.comm;
     if (instruction.kind == InstructionKind::Kernel) {
@@ -324,7 +333,11 @@ private:
       result.differs |= pipeline;
       return Status::ok();
     }
-    Knowledge operand = values[instruction.operands[0]];
+    Knowledge operand = values[instruction.operands[tensor]];
+    if (isHostCopy(instruction.kind)) {
+      result = operand;
+      return Status::ok();
+    }
     if (instruction.kind == InstructionKind::Send) {
       messages[{stage, comm.peerStage, comm.channel}] = operand;
       return Status::ok();

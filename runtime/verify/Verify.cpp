@@ -9,6 +9,8 @@ Status verifyProgram(const program::Program &program) {
     return status;
   if (Status status = checkDataflow(program); !status)
     return status;
+  if (Status status = checkLocations(program); !status)
+    return status;
   if (Status status = checkOwnership(program); !status)
     return status;
   if (Status status = checkMatching(program); !status)

@@ -22,10 +22,14 @@ Status verifyProgram(const program::Program &program);
 /// Every action runs once, in an order in which it can; every value is defined once and read after
 /// that; every slot is written before it is read, and by blocks that may: parameters and optimizer
 /// states by update, residuals by the forward of their micro-batch. Gradients and the loss gather
-/// all micro-batches, each once. Every result of a communication or of update is used (but of a sum
-/// over stages in update, where some may take part for the others alone), and of every other
-/// instruction at least one.
+/// all micro-batches, each once. Every result of a communication, a host copy or of update is used
+/// (but of a sum over stages in update, where some may take part for the others alone), and of
+/// every other instruction at least one.
 Status checkDataflow(const program::Program &program);
+
+/// What is on the host is what an offload made of something on the device, and is written to a slot
+/// on the host; such slots are read by fetch alone.
+Status checkLocations(const program::Program &program);
 
 /// Every tensor that outlives a step is held by a rank, and updated by all stages that hold it or
 /// by none. (That the pieces of its holders make up the whole tensor is what a well-formed piece
@@ -65,10 +69,11 @@ Status checkHolders(const program::Program &program);
 Status checkLayouts(const program::Program &program);
 
 /// Under the memory plans of the stages, if they have any, no two things that are live at one time
-/// share bytes: slots that live longer than a micro-batch, always; frames, per micro-batch from the
-/// first block that writes or reads a slot of theirs to the last; values, from their instruction to
-/// the last that reads them or to the time of their results. What is computed in the place of a
-/// slot is what is written to it, and comes when nothing reads any longer what the slot held.
+/// share bytes of an arena, that of the device or that of the host: slots that live longer than a
+/// micro-batch, always; frames, per micro-batch from the first block that writes or reads a slot of
+/// theirs to the last; values, from their instruction to the last that reads them or to the time of
+/// their results. What is computed in the place of a slot is what is written to it, and comes when
+/// nothing reads any longer what the slot held.
 Status checkMemory(const program::Program &program);
 
 } // namespace tbc::verify

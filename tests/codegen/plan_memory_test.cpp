@@ -1,10 +1,12 @@
 //===- plan_memory_test.cpp - Memory plans: valid, used, and checked --------===//
 
+#include "codegen/AssignStreams.h"
 #include "codegen/PlanMemory.h"
 #include "runtime/exec/SimulatedCluster.h"
 #include "runtime/memory/Arena.h"
 #include "runtime/verify/Verify.h"
 #include "tests/runtime/support/FullTests.h"
+#include "tests/runtime/support/HostSlots.h"
 #include "tests/runtime/support/MlpProgram.h"
 #include "tests/runtime/support/RandomProgram.h"
 
@@ -20,11 +22,16 @@ using namespace tbc::program;
 using kernels::Arith;
 using kernels::Tensor;
 
-Program plannedProgram(unsigned seed, int64_t maxRanks = 48) {
+Program plannedProgram(unsigned seed, int64_t maxRanks = 48, bool usesHost = false) {
   RandomProgramOptions options;
   options.seed = seed;
   options.maxRanks = maxRanks;
   Program program = randomProgram(options);
+  std::mt19937 random(seed);
+  if (usesHost)
+    moveToHost(program, random);
+  if (seed / 2 % 2 != 0) // of those on the host, and of the others, half
+    assignStreams(program);
   planMemory(program);
   return program;
 }
@@ -36,7 +43,7 @@ Program plannedProgram(unsigned seed, int64_t maxRanks = 48) {
 TEST(PlanMemory, PlansOfRandomProgramsAreValid) {
   int n = test::sampleSize(500, 5000);
   for (int seed = 0; seed < n; ++seed) {
-    Program program = plannedProgram(unsigned(seed));
+    Program program = plannedProgram(unsigned(seed), 48, seed % 2);
     ASSERT_FALSE(program.stages[0].memory.isEmpty());
     Status status = verify::verifyProgram(program);
     ASSERT_TRUE(status) << "seed " << seed << ": " << status.error().message << "\n"
@@ -46,13 +53,16 @@ TEST(PlanMemory, PlansOfRandomProgramsAreValid) {
 
 TEST(PlanMemory, SurvivesWritingAndReading) {
   for (unsigned seed = 0; seed < 50; ++seed) {
-    Program program = plannedProgram(seed);
+    Program program = plannedProgram(seed, 48, seed % 2);
     std::string text = writeProgram(program);
     auto read = readProgram(text);
     ASSERT_TRUE(read) << read.error().message;
     EXPECT_EQ(writeProgram(*read), text);
     for (size_t s = 0; s < program.stages.size(); ++s) {
       EXPECT_EQ(read->stages[s].memory.arenaBytes, program.stages[s].memory.arenaBytes);
+      EXPECT_EQ(read->stages[s].memory.hostArenaBytes, program.stages[s].memory.hostArenaBytes);
+      for (size_t i = 0; i < program.stages[s].slots.size(); ++i)
+        EXPECT_EQ(read->stages[s].slots[i].location, program.stages[s].slots[i].location);
       EXPECT_EQ(read->stages[s].memory.slots, program.stages[s].memory.slots);
       EXPECT_EQ(read->stages[s].memory.values, program.stages[s].memory.values);
     }
@@ -137,6 +147,42 @@ bool overlapSlots(Program &program, std::mt19937 &random, std::vector<std::strin
   stage.memory.slots[slots[0]].offset = stage.memory.slots[slots[1]].offset;
   stage.memory.arenaBytes *= 2;
   what = {inQuotes(stage.slots[slots[0]].name), inQuotes(stage.slots[slots[1]].name)};
+  return true;
+}
+
+/// Two slots on the host that last begin at one place.
+bool overlapOnHost(Program &program, std::mt19937 &random, std::vector<std::string> &what) {
+  program = plannedProgram(unsigned(random()), 48, /*usesHost=*/true);
+  Stage &stage = someStage(program, random);
+  std::vector<int> slots;
+  for (size_t i = 0; i < stage.slots.size(); ++i)
+    if (stage.memory.slots[i].frame < 0 && stage.slots[i].location == Location::Host)
+      slots.push_back(int(i));
+  if (slots.size() < 2)
+    return false;
+  stage.memory.slots[slots[0]].offset = stage.memory.slots[slots[1]].offset;
+  stage.memory.hostArenaBytes *= 2;
+  what = {inQuotes(stage.slots[slots[0]].name), inQuotes(stage.slots[slots[1]].name)};
+  return true;
+}
+
+/// A frame on the host begins where a slot lies that lasts.
+bool overlapFrameOnHost(Program &program, std::mt19937 &random, std::vector<std::string> &what) {
+  program = plannedProgram(unsigned(random()), 48, /*usesHost=*/true);
+  Stage &stage = someStage(program, random);
+  int lasting = -1, inFrame = -1;
+  for (size_t i = 0; i < stage.slots.size(); ++i)
+    if (stage.slots[i].location == Location::Host)
+      (stage.memory.slots[i].frame < 0 ? lasting : inFrame) = int(i);
+  if (lasting < 0 || inFrame < 0)
+    return false;
+  Frame &frame = stage.memory.frames[stage.memory.slots[inFrame].frame];
+  std::fill(frame.offsets.begin(), frame.offsets.end(), stage.memory.slots[lasting].offset);
+  stage.memory.hostArenaBytes *= 4;
+  what = {inQuotes(stage.slots[lasting].name)};
+  for (size_t i = 0; i < stage.slots.size(); ++i)
+    if (stage.memory.slots[i].frame == stage.memory.slots[inFrame].frame)
+      what.push_back(inQuotes(stage.slots[i].name));
   return true;
 }
 
@@ -318,11 +364,17 @@ TEST_P(DamagedPlan, IsRejectedWithItsPlace) {
   EXPECT_EQ(count, wanted);
 }
 
-const Damage damages[] = {{"OverlapOperand", overlapOperand}, {"OverlapSlot", overlapSlot},
-                          {"OverlapSlots", overlapSlots},     {"OverlapInFrame", overlapInFrame},
-                          {"ShortenRing", shortenRing},       {"MoveInstance", moveInstance},
-                          {"ComputeInSlot", computeInSlot},   {"ComputeTooSoon", computeTooSoon},
-                          {"MoveArgument", moveArgument}};
+const Damage damages[] = {{"OverlapOperand", overlapOperand},
+                          {"OverlapSlot", overlapSlot},
+                          {"OverlapSlots", overlapSlots},
+                          {"OverlapInFrame", overlapInFrame},
+                          {"ShortenRing", shortenRing},
+                          {"MoveInstance", moveInstance},
+                          {"ComputeInSlot", computeInSlot},
+                          {"ComputeTooSoon", computeTooSoon},
+                          {"MoveArgument", moveArgument},
+                          {"OverlapOnHost", overlapOnHost},
+                          {"OverlapFrameOnHost", overlapFrameOnHost}};
 INSTANTIATE_TEST_SUITE_P(, DamagedPlan, testing::ValuesIn(damages),
                          [](const auto &info) { return std::string(info.param.name); });
 
@@ -406,7 +458,9 @@ TEST(PlanMemory, ProgramsComputeTheSameInAnArena) {
   int n = test::sampleSize(30, 300);
   for (int seed = 0; seed < n; ++seed)
     for (Arith arith : {Arith::Native, Arith::F64, Arith::Residue61}) {
-      Program planned = plannedProgram(unsigned(seed), 8), plain = planned;
+      Program planned = plannedProgram(unsigned(seed), 8, seed % 2), plain = planned;
+      if (seed % 2) // what is kept on the host is what is kept
+        plain = plannedProgram(unsigned(seed), 8);
       for (Stage &stage : plain.stages)
         stage.memory = {};
       auto a = train(plain, arith), b = train(planned, arith);

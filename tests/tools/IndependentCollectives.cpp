@@ -129,12 +129,50 @@ private:
           placement.split[{at.dim, loop.factor}] = axes;
           present = true;
         }
-      if (present || loop.kind == LoopKind::Parallel || loop.kind == LoopKind::Fixed)
+      if (present || loop.kind == LoopKind::Parallel || loop.kind == LoopKind::Fixed ||
+          loop.kind == LoopKind::Streamed)
         return;
       for (int axis : axes)
-        placement.pending[axis] = loop.kind == LoopKind::Max ? ReduceKind::Max : ReduceKind::Sum;
+        if (!goesRound(op, result, axis)) // else it is summed on its way
+          placement.pending[axis] = loop.kind == LoopKind::Max ? ReduceKind::Max : ReduceKind::Sum;
     });
     return placement;
+  }
+
+  // Rings: what lies along a streamed loop goes round its axes.
+
+  static bool isAlong(const std::vector<TensorDim> &dims, int tensor) {
+    return std::any_of(dims.begin(), dims.end(),
+                       [&](const TensorDim &dim) { return dim.tensor == tensor; });
+  }
+  bool goesRound(int op, int result, int axis) const {
+    bool round = false;
+    forEachSplitLoop(op, [&](const Loop &loop, const std::vector<int> &axes) {
+      round |= loop.kind == LoopKind::Streamed && isAlong(loop.resultDims, result) &&
+               std::count(axes.begin(), axes.end(), axis) > 0;
+    });
+    return round;
+  }
+  /// Operands stop where they would come home, results go home.
+  void sendRound(int op) {
+    const GraphOp &node = graph.ops[op];
+    int stage = stageOf(node.chunk);
+    forEachSplitLoop(op, [&](const Loop &loop, const std::vector<int> &axes) {
+      if (loop.kind != LoopKind::Streamed)
+        return;
+      auto add = [&](int value, const Placement &placement, int64_t times) {
+        addLine(CollectiveKind::Permute, axesText(assignment.mesh, axes), stage,
+                moves.localBytes(graph.values[value].layout, placement),
+                times * assignment.microBatches);
+      };
+      int64_t ranks = moves.ranks(axes);
+      for (int i = 0; i < int(node.operands.size()); ++i)
+        if (isAlong(loop.operandDims, i) && !isGenerated(node.operands[i]))
+          add(node.operands[i], wanted(op, i), ranks - 1);
+      for (int i = 0; i < int(node.results.size()); ++i)
+        if (isAlong(loop.resultDims, i))
+          add(node.results[i], produced(op, i), ranks);
+    });
   }
 
   // Gradients.
@@ -407,6 +445,7 @@ private:
       want.pending = takesOn[op];
       bring(node.operands[i], node.chunk, node.phase, want);
     }
+    sendRound(op);
     int stage = stageOf(node.chunk);
     for (int value : node.results) {
       move(value, raw[value], home[value], stage, assignment.microBatches);
@@ -588,8 +627,9 @@ private:
         if (std::any_of(places.parts.begin(), places.parts.end(),
                         [&](const auto &part) { return stageOf(part.first) == stage; }))
           bytes.gradients += moves.localBytes(gradientLayout(p), places.accumulated);
-        bytes.optimizerState += moves.localElements(layout, places.state) *
-                                (stateBytesPerElement + (layout.elementBytes < 4 ? 4 : 0));
+        (assignment.offloadsStates ? bytes.hostOptimizerState : bytes.optimizerState) +=
+            moves.localElements(layout, places.state) *
+            (stateBytesPerElement + (layout.elementBytes < 4 ? 4 : 0));
       }
     }
     for (ResidentBytes &bytes : result.resident)
@@ -634,7 +674,8 @@ private:
 
 std::ostream &operator<<(std::ostream &out, const ResidentBytes &bytes) {
   return out << bytes.parameters << " of parameters, " << bytes.gradients << " of gradients, "
-             << bytes.optimizerState << " of optimizer state, " << bytes.state << " of state";
+             << bytes.optimizerState << " of optimizer state, " << bytes.hostOptimizerState
+             << " of it on the host, " << bytes.state << " of state";
 }
 
 StepSignature expectedSignature(const Graph &graph, const Assignment &assignment,

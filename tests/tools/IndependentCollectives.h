@@ -34,10 +34,12 @@ struct ResidentBytes {
   int64_t parameters = 0;
   int64_t gradients = 0;
   int64_t optimizerState = 0;
-  int64_t state = 0; // running statistics
+  int64_t state = 0;              // running statistics
+  int64_t hostOptimizerState = 0; // in the memory of its host
   bool operator==(const ResidentBytes &o) const {
     return parameters == o.parameters && gradients == o.gradients &&
-           optimizerState == o.optimizerState && state == o.state;
+           optimizerState == o.optimizerState && state == o.state &&
+           hostOptimizerState == o.hostOptimizerState;
   }
 };
 

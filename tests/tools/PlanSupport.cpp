@@ -44,6 +44,7 @@ Result<planner::Plan> makePlan(const Model &model, const PlanRequest &request) {
   pins.placement = request.placement;
   pins.context = request.context;
   pins.sequenceOrder = request.sequenceOrder;
+  pins.offload = request.offload;
   planner::Job job;
   job.modelHash = model.step->model.hash;
   job.stepHash = model.step->hash;

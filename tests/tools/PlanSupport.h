@@ -36,6 +36,7 @@ struct PlanRequest {
   std::string placement = "";
   std::string context = "";
   std::string sequenceOrder = "";
+  std::string offload = "none";
 };
 
 /// The planner's answer on the preset for this machine.

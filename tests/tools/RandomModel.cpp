@@ -61,7 +61,8 @@ bool areSame(const RandomDims &a, const RandomDims &b) {
 //===----------------------------------------------------------------------===//
 
 RandomValue RandomModelMaker::argument(const std::string &role, RandomDims dims,
-                                       const std::string &element, int64_t batchDim) {
+                                       const std::string &element, int64_t batchDim,
+                                       int64_t sequenceDim) {
   RandomValue value;
   std::string name = role + std::to_string(numArguments++);
   value.name = "%" + name;
@@ -71,6 +72,8 @@ RandomValue RandomModelMaker::argument(const std::string &role, RandomDims dims,
                      "\", tbc.name = \"" + name + "\"";
   if (batchDim >= 0)
     text += ", tbc.batch_dim = " + std::to_string(batchDim) + " : i64";
+  if (sequenceDim >= 0)
+    text += ", tbc.sequence_dim = " + std::to_string(sequenceDim) + " : i64";
   std::string &list = role == "input" ? inputs : role == "param" ? params : states;
   list += (list.empty() ? "" : ",\n    ") + text + "}";
   return value;
@@ -107,7 +110,12 @@ void RandomModelMaker::addInputs() {
       dims.push_back({{elementsOf(dims) > 60 ? 2 : someSize()}});
     int64_t at = oneIn(5) ? below(int64_t(dims.size())) : 0;
     std::swap(dims[0], dims[size_t(at)]);
-    values.push_back(argument("input", dims, "f32", at));
+    // The first input has the tokens, where one of its dims can be split in two.
+    int64_t tokens = -1;
+    for (int64_t dim = 0; i == 0 && dim < int64_t(dims.size()); ++dim)
+      if (dim != at && dims[size_t(dim)].size() % 2 == 0 && dims[size_t(dim)].size() >= 4)
+        tokens = dim;
+    values.push_back(argument("input", dims, "f32", at, tokens));
   }
   for (int64_t i = 0, n = below(3); i < n; ++i) {
     RandomDims dims{b};

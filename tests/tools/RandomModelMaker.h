@@ -59,7 +59,7 @@ private:
 
   // What there is.
   RandomValue argument(const std::string &role, RandomDims dims, const std::string &element = "f32",
-                       int64_t batchDim = -1);
+                       int64_t batchDim = -1, int64_t sequenceDim = -1);
   /// A parameter of this shape: an old one, or a new one.
   RandomValue parameter(const RandomDims &dims);
   RandomValue newParameter(const RandomDims &dims, bool isState = false);

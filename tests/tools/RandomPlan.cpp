@@ -4,6 +4,7 @@
 
 #include "planner/core/Place.h"
 #include "planner/core/Stages.h"
+#include "planner/reshard/SequenceOrder.h"
 #include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
@@ -40,6 +41,7 @@ public:
     plan.recomputeOps.clear();
     cutStages();
     decideRecompute();
+    decideOffload();
     // Of 100 ops, how many are drawn; the others split the batch and nothing else.
     int changes = below(3) ? 1 + below(30) : 1 + below(100);
     for (int op = 0; op < int(graph.ops.size()); ++op) {
@@ -105,6 +107,17 @@ private:
     plan.recompute = plan.recomputeOps.empty() ? "none" : "selective";
   }
 
+  void decideOffload() {
+    plan.offload = {};
+    plan.offload.optimizer = below(4) == 0;
+    int share = below(3) ? 0 : 1 + below(4); // of 4
+    for (const GraphOp &op : graph.ops)
+      if (op.phase == reshard::Phase::Forward && !op.generator && below(4) < share)
+        plan.offload.ops.push_back(op.id);
+    if (!plan.offload.ops.empty())
+      plan.offload.residuals = "all";
+  }
+
   /// Axes one after the other on any loop that takes them, or on none.
   OpStrategy draw(int op, OpStrategy strategy) {
     std::vector<AxisRef> order = axes;
@@ -147,6 +160,8 @@ private:
     for (const AxisRef &axis : dataAxes)
       (below(2) == 0 ? decision.zeroAxes : decision.reduceAxes)
           .push_back(mesh.axes[axis.axis].name);
+    if (plan.mesh.cp > 1 && below(4)) // else it is added up in each micro-batch
+      (below(2) == 0 ? decision.zeroAxes : decision.reduceAxes).push_back("cp");
     return decision;
   }
 
@@ -161,6 +176,24 @@ private:
 
 planner::Plan withRandomDecisions(planner::Plan plan, const Graph &graph, uint64_t seed) {
   return Decider(std::move(plan), graph, seed).make();
+}
+
+/// Splits the sequence over two ranks more, in any form and order that the model allows.
+static void addContext(planner::Plan &plan, const Graph &graph, int64_t maxRanks,
+                       std::mt19937_64 &random) {
+  constexpr int64_t parts = 2;
+  if (random() % 2 || plan.mesh.numRanks() * parts > maxRanks)
+    return;
+  std::vector<reshard::ContextForm> forms;
+  for (reshard::ContextForm form : {reshard::ContextForm::Ring, reshard::ContextForm::AllGather,
+                                    reshard::ContextForm::AllToAll})
+    if (reshard::whyNoContext(graph, parts, form).empty())
+      forms.push_back(form);
+  if (forms.empty())
+    return;
+  plan.mesh.cp = parts;
+  plan.context = forms[random() % forms.size()];
+  plan.zigzag = random() % 2 && reshard::whyNoZigzag(graph, parts).empty();
 }
 
 planner::Plan randomPlan(const driver::TrainingStep &step, int64_t maxRanks, uint64_t seed) {
@@ -178,6 +211,7 @@ planner::Plan randomPlan(const driver::TrainingStep &step, int64_t maxRanks, uin
     for (int64_t *size : sizes)
       *size = random() % 2 ? 1 : 2 + int64_t(random() % 3);
   } while (plan.mesh.numRanks() > maxRanks || plan.mesh.numRanks() == 1);
+  addContext(plan, step.step.graph, maxRanks, random);
   plan.microBatch = 1 + int64_t(random() % 2);
   plan.accumulation = 1 + int64_t(random() % 3);
   if (plan.mesh.pp > 1 && random() % 4 == 0)
@@ -186,17 +220,31 @@ planner::Plan randomPlan(const driver::TrainingStep &step, int64_t maxRanks, uin
   plan.job.globalBatch = plan.microBatch * plan.accumulation * plan.mesh.dataRanks();
   plan.job.gpus = plan.mesh.numRanks();
   Graph graph = planner::withBatch(step.step.graph, plan.microBatch * plan.mesh.dataRanks());
-  return withRandomDecisions(std::move(plan), graph, random());
+  uint64_t seedOfDecisions = random();
+  planner::Plan made = withRandomDecisions(plan, graph, seedOfDecisions);
+  auto applied = planner::applyPlan(step.step.graph, made);
+  // Beside the axes drawn for an op there may be no room for cp; then it goes.
+  if (applied || applied.error().message.find("cannot be split over cp") == std::string::npos)
+    return made;
+  plan.mesh.cp = 1;
+  plan.zigzag = false;
+  plan.job.gpus = plan.mesh.numRanks();
+  return withRandomDecisions(std::move(plan), graph, seedOfDecisions);
 }
 
 std::string describe(const planner::Plan &plan) {
   std::string text = planner::toString(plan.mesh) + ", micro-batch " +
                      std::to_string(plan.microBatch) + " x " + std::to_string(plan.accumulation) +
                      ", " + planner::scheduleText(plan);
+  if (plan.mesh.cp > 1)
+    text += std::string(", ") + reshard::name(plan.context) + (plan.zigzag ? " zigzag" : "");
   for (const std::string &stage : plan.stages)
     text += " | " + stage;
   if (!plan.recomputeOps.empty())
     text += ", " + std::to_string(plan.recomputeOps.size()) + " ops computed again";
+  if (!plan.offload.isNone())
+    text += ", offload " + planner::offloadText(plan.offload) + " of " +
+            std::to_string(plan.offload.ops.size()) + " ops";
   return text;
 }
 

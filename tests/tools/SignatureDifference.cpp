@@ -76,7 +76,9 @@ ResidentBytes residentBytes(const program::Stage &stage) {
   ResidentBytes bytes;
   for (const program::Slot &slot : stage.slots) {
     int64_t size = program::sizeBytes(slot.type);
-    if (slot.role == program::Role::Parameter)
+    if (slot.location == program::Location::Host)
+      bytes.hostOptimizerState += slot.role == program::Role::OptimizerState ? size : 0;
+    else if (slot.role == program::Role::Parameter)
       bytes.parameters += size;
     else if (slot.role == program::Role::Gradient)
       bytes.gradients += size;

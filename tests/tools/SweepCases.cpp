@@ -169,6 +169,38 @@ std::vector<SweepRow> makeRows() {
   add("recompute full", {"fsdp=2", "auto", "", "full"});
   add("recompute k of n", {"dp=2", "auto", "", "full"}, recomputeHalf);
   add("recompute full with pp", {"pp=2", "auto", "1f1b", "full"});
+  std::map<std::string, std::string> withoutSequence = {{"resnet-8b", "no sequence dim"},
+                                                        {"unet-8l", "no sequence dim"}};
+  struct Context {
+    const char *mesh, *form, *order;
+  };
+  for (const Context &c :
+       {Context{"cp=2", "ring", "contiguous"}, Context{"cp=2", "ring", "zigzag"},
+        Context{"cp=2", "all-gather", "contiguous"}, Context{"cp=2", "all-gather", "zigzag"},
+        Context{"cp=2", "all-to-all", "contiguous"}, Context{"cp=4", "ring", "contiguous"},
+        Context{"fsdp=2,cp=2", "ring", "zigzag"},
+        Context{"fsdp=2,cp=2", "all-gather", "contiguous"},
+        Context{"fsdp=2,cp=2", "all-to-all", "contiguous"},
+        Context{"cp=2,tp=2", "ring", "contiguous"}, Context{"pp=2,cp=2", "ring", "zigzag"}}) {
+    PlanRequest request{c.mesh};
+    request.context = c.form;
+    request.sequenceOrder = c.order;
+    std::map<std::string, std::string> excluded = withoutSequence;
+    if (std::string(c.order) == "zigzag") // learnt positions, which have a table of their own
+      for (const char *model : {"gpt2-8l", "moe-8l"})
+        excluded[model] = "has an entry for every place of the sequence";
+    add(std::string("context ") + c.mesh + " " + c.form + " " + c.order, request, nullptr,
+        std::move(excluded));
+  }
+  for (const char *offload : {"optimizer", "residuals", "residuals:3", "all"})
+    for (const char *mesh : {"fsdp=2", "pp=2,dp=2"}) {
+      PlanRequest request{mesh};
+      request.offload = offload;
+      add(std::string("offload ") + offload + " " + mesh, request);
+    }
+  PlanRequest again{"pp=2", "auto", "zero-bubble", "selective"};
+  again.offload = "all";
+  add("offload all zero-bubble recompute", again);
   add("one micro-batch", {"dp=2", "auto", "", "none", 4, 8});
   add("accumulation", {"dp=2", "auto", "", "none", 2, 12});
   add("dp with tp", {"dp=2,tp=2"});

@@ -1,5 +1,7 @@
 //===- cli_test.cpp - The command line: exit codes, messages, files ----------===//
 
+#include "tests/support/Shell.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,21 +19,12 @@
 #include <vector>
 
 namespace fs = std::filesystem;
+using tbc::test::Outcome;
+using tbc::test::readAll;
 using testing::HasSubstr;
+namespace test = tbc::test;
 
 namespace {
-
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-};
-
-std::string readAll(const fs::path &path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 class Cli : public testing::Test {
 protected:
@@ -44,14 +37,7 @@ protected:
 
   /// Runs tbc with `arguments` (a shell line) in the test's own folder.
   Outcome tbc(const std::string &arguments) {
-    std::string line = "cd '" + folder.string() + "' && " TBC_PROGRAM " " + arguments +
-                       " >out.txt 2>err.txt </dev/null";
-    int status = std::system(line.c_str());
-    Outcome outcome;
-    outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-    outcome.out = readAll(folder / "out.txt");
-    outcome.err = readAll(folder / "err.txt");
-    return outcome;
+    return test::shellIn(folder, TBC_PROGRAM " " + arguments);
   }
   static std::string model(const std::string &name) {
     return std::string(TBC_SOURCE_DIR) + "/models/" + name + ".onnx";
@@ -331,6 +317,30 @@ TEST_F(Cli, ContradictingPinsAreBothNamed) {
   EXPECT_THAT(outcome.err, HasSubstr("mesh"));
 }
 
+TEST_F(Cli, OpsArePinnedByTheirModules) {
+  std::string plan = "plan " + model("tiny-gpt2") + " --gpus 4 --batch 8 ";
+  Outcome pinned =
+      tbc(plan + "--pin '*.mlp.*=tp' --pin '*.attn.*=whole' --forbid pp -o pinned.json");
+  ASSERT_EQ(pinned.code, 0) << pinned.err;
+  EXPECT_NE(pinned.out.find("pin         *.mlp.*=tp: "), std::string::npos) << pinned.out;
+  EXPECT_NE(pinned.out.find("forbid      pp: pinned"), std::string::npos) << pinned.out;
+  Outcome why = tbc("explain pinned.json --why zero=1");
+  EXPECT_NE(why.out.find("--pin *.mlp.*=tp"), std::string::npos) << why.out << why.err;
+  Outcome unknown = tbc(plan + "--pin '*.mpl.*=tp'");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_NE(unknown.err.find("did you mean \"*.mlp.*\"?"), std::string::npos) << unknown.err;
+  Outcome both = tbc(plan + "--pin '*.mlp.*=tp' --mesh dp=4");
+  EXPECT_EQ(both.code, 2);
+  EXPECT_NE(both.err.find("--mesh dp=4"), std::string::npos) << both.err;
+
+  write("pins.jsonl", "{\"model\": \"" + model("tiny-gpt2") +
+                          "\", \"gpus\": 4, \"batch\": 8, \"pin\": [\"tp=2\", \"*.mlp.*=tp\"], "
+                          "\"forbid\": \"zero\"}\n");
+  Outcome job = tbc("plan --job pins.jsonl");
+  ASSERT_EQ(job.code, 0) << job.out;
+  EXPECT_THAT(job.out, testing::AllOf(HasSubstr("\"tp\":2"), HasSubstr("\"zero\":0")));
+}
+
 TEST_F(Cli, NothingFitsSaysWhatIsShort) {
   Outcome outcome = planMlp("--memory-limit 1KiB");
   EXPECT_EQ(outcome.code, 4) << outcome.err;
@@ -352,13 +362,48 @@ TEST_F(Cli, ModelsThatAreNoneAreRejected) {
   EXPECT_FALSE(fs::exists(folder / "plan.json"));
 }
 
+TEST_F(Cli, KernelsAreCompiledUnlessTheyAreNotWanted) {
+  ASSERT_EQ(planMlp().code, 0);
+  Outcome compile = tbc("compile plan.json --cpu x86-64-v3 -o program");
+  EXPECT_EQ(compile.code, 0) << compile.err;
+  EXPECT_THAT(compile.out, HasSubstr("regions with "));
+  EXPECT_THAT(compile.out, HasSubstr("for x86-64-v3"));
+  EXPECT_TRUE(fs::exists(folder / "program/kernels.so"));
+  EXPECT_THAT(tbc("program show program").out, HasSubstr("    | %"));
+  std::string library = readAll(folder / "program/kernels.so");
+  EXPECT_EQ(tbc("compile plan.json --cpu x86-64-v3 -o again").code, 0);
+  EXPECT_TRUE(library == readAll(folder / "again/kernels.so")) << "not the same bytes";
+
+  EXPECT_EQ(tbc("compile plan.json --no-kernels -o program").code, 0);
+  EXPECT_FALSE(fs::exists(folder / "program/kernels.so")) << "that of another program";
+  EXPECT_EQ(tbc("program show program").out.find("    | %"), std::string::npos);
+
+  Outcome unknown = tbc("compile plan.json --cpu x86-64-v9 -o other");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("x86-64-v9"));
+  Outcome both = tbc("compile plan.json --cpu x86-64-v3 --no-kernels -o other");
+  EXPECT_EQ(both.code, 2) << both.err;
+}
+
+TEST_F(Cli, WithoutALinkerKernelsAreAnErrorThatSaysWhatToDo) {
+  ASSERT_EQ(planMlp().code, 0);
+  ASSERT_EQ(setenv("PATH", "/nowhere", 1), 0);
+  // The shell that starts tbc is named by its path.
+  Outcome compile = tbc("compile plan.json -o program");
+  EXPECT_EQ(compile.code, 1);
+  EXPECT_THAT(compile.err, HasSubstr("ld.lld"));
+  EXPECT_THAT(compile.err, HasSubstr("--no-kernels"));
+  EXPECT_FALSE(fs::exists(folder / "program/program.json"));
+  EXPECT_EQ(tbc("compile plan.json --no-kernels -o program").code, 0);
+}
+
 TEST_F(Cli, PlansThatAreNoneAreRefused) {
   ASSERT_EQ(planMlp().code, 0);
   std::string plan = readAll(folder / "plan.json");
   write("half.json", plan.substr(0, plan.size() / 2));
   write("empty.json", "");
   std::string later = plan;
-  size_t at = later.find("\"version\": 3");
+  size_t at = later.find("\"version\": 4");
   ASSERT_NE(at, std::string::npos);
   later.replace(at, 12, "\"version\": 9");
   write("later.json", later);

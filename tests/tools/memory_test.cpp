@@ -28,7 +28,7 @@ std::string describe(const program::Stage &stage) {
     known += amount;
   };
   for (const program::Slot &slot : stage.slots)
-    if (!livesAMicroBatch(slot.role))
+    if (!livesAMicroBatch(slot.role) && slot.location == program::Location::Device)
       add(std::string(name(slot.role)), memory::alignedBytes(program::sizeBytes(slot.type)));
   for (const program::Frame &frame : stage.memory.frames)
     add("frames", frame.bytes * int64_t(frame.offsets.size()));
@@ -42,6 +42,8 @@ std::string describe(const planner::StageMemory &memory) {
   std::string text;
   for (const planner::MemoryLine &line : memory.lines)
     text += "  " + line.name + " " + std::to_string(line.bytes) + "\n";
+  for (const planner::MemoryLine &line : memory.host)
+    text += "  host: " + line.name + " " + std::to_string(line.bytes) + "\n";
   return text;
 }
 
@@ -57,7 +59,13 @@ double compare(const driver::CompiledPlan &compiled, const std::string &what) {
                            << planned << "\npredicted\n"
                            << describe(compiled.predictedMemory[s]) << "planned\n"
                            << describe(stage);
-    largest = std::max(largest, error);
+    double host = double(stage.memory.hostArenaBytes);
+    double hostError =
+        std::abs(double(compiled.predictedMemory[s].hostBytes()) - host) / std::max(host, 1.0);
+    EXPECT_LE(hostError, 0.02) << what << ", stage " << s << ": planned on the host " << host
+                               << "\npredicted\n"
+                               << describe(compiled.predictedMemory[s]);
+    largest = std::max({largest, error, hostError});
   }
   return largest;
 }
@@ -75,6 +83,8 @@ std::string nameOf(const Case &c) {
   std::string name = std::string(c.model) + " " + r.mesh + " " + r.strategy + " " + r.schedule +
                      " " + r.recompute + " " + c.optimizer + " " + c.precision + " micro-batch " +
                      std::to_string(r.microBatch) + " of " + std::to_string(r.globalBatch);
+  if (r.offload != "none")
+    name += " offload " + r.offload;
   if (r.virtualStages > 0)
     name += " x" + std::to_string(r.virtualStages) + r.placement;
   for (const auto &[setting, value] : c.settings)
@@ -137,6 +147,19 @@ std::vector<Case> someCases() {
     c.request.placement = placement;
     cases.push_back(c);
   }
+  for (const char *offload : {"optimizer", "residuals", "residuals:3", "all"})
+    for (const char *mesh : {"dp=2", "fsdp=2,pp=2"})
+      for (const char *precision : {"f32", "bf16"}) {
+        Case c{"gpt2-8l", request(mesh), "adamw", {}, precision};
+        c.request.offload = offload;
+        cases.push_back(c);
+      }
+  Case scaled{"tiny-llama", request("dp=2,tp=2"), "adamw", {{"clip_norm", 1.0}}, "f16"};
+  scaled.request.offload = "all";
+  cases.push_back(scaled);
+  Case parted{"llama-8l", request("pp=2", "auto", "zero-bubble"), "adamw"};
+  parted.request.offload = "residuals";
+  cases.push_back(parted);
   return cases;
 }
 
@@ -198,6 +221,8 @@ TEST(RandomPlans, MemoryPredictedIsMemoryPlanned) {
             std::initializer_list<const char *>{"gpipe", "1f1b", "interleaved", "zero-bubble"});
       if (c.request.schedule == "interleaved")
         c.request.virtualStages = 2, c.request.placement = random() % 2 ? "loop" : "v";
+      c.request.offload = pick(
+          std::initializer_list<const char *>{"none", "none", "optimizer", "residuals", "all"});
       c.request.microBatch = int64_t(1) << random() % 3;
       c.request.globalBatch = 64;
       auto error = compileAndCompare(model, c);

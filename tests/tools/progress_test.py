@@ -3,36 +3,14 @@
 What a long command says on stderr: one rewritten line on a terminal, nothing into a pipe, and nothing that stays.
 """
 
-import os
-import pty
 import subprocess
 import sys
 import unittest
 from pathlib import Path
 
+from terminal import on_terminal
+
 TBC, SOURCE = (Path(sys.argv.pop(1)).resolve(), Path(sys.argv.pop(1))) if len(sys.argv) > 2 else (None, None)
-
-
-def on_terminal(arguments, term="xterm"):
-    """What `arguments` write to a terminal on stderr, and to a pipe on stdout."""
-    main, other = pty.openpty()
-    run = subprocess.Popen(
-        arguments, stdout=subprocess.PIPE, stderr=other, stdin=subprocess.DEVNULL, env={**os.environ, "TERM": term}
-    )
-    os.close(other)
-    text = b""
-    while True:
-        try:
-            part = os.read(main, 4096)
-        except OSError:  # the other end is closed
-            break
-        if not part:
-            break
-        text += part
-    out = run.stdout.read()
-    run.stdout.close()
-    os.close(main)
-    return run.wait(timeout=300), out, text.decode()
 
 
 class ProgressTest(unittest.TestCase):

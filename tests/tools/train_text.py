@@ -1,9 +1,11 @@
-"""usage: train_text.py --tbc PATH --model ONNX [--steps N] [--batch N] [--seq N] [--mesh MESH] [--bigrams]
+"""usage: train_text.py --tbc PATH [--model ONNX | --layers N --hidden N --heads N] [--steps N] [--batch N] [--seq N]
+                    [--mesh MESH] [--lr RATE] [--seed N] [--bigrams]
 
 Trains a language model on bytes of English text (the licences that Debian's base-files ships) from random
 weights, in two processes; kills a rank at a step drawn from a seed, resumes, and compares the loss curve with
 that of a run that was not interrupted: they must be equal to the last bit. The loss must fall below the entropy
-of the text's bytes; with --bigrams, below that of a byte given the one before.
+of the text's bytes; with --bigrams, below that of a byte given the one before, which is what a character-level
+model with some layers is to be trained for. Without --mesh the planner chooses.
 """
 
 import argparse
@@ -45,11 +47,14 @@ def losses(log):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tbc", required=True)
-    parser.add_argument("--model", required=True)
+    parser.add_argument("--model")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--hidden", type=int, default=128)
+    parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--seq", type=int, default=32)
-    parser.add_argument("--mesh", default="dp=2")
+    parser.add_argument("--mesh")
     parser.add_argument("--lr", default="0.01")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bigrams", action="store_true")
@@ -70,8 +75,13 @@ def main():
     def call(*arguments):
         subprocess.run(tbc(*arguments), cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
-    call("plan", Path(options.model).resolve(), "--gpus", 2, "--mesh", options.mesh, "--batch", options.batch, "--seq",
-         options.seq, "--precision", "f32", "-o", "plan.json")  # fmt: skip
+    model = Path(options.model or folder / "gpt.onnx").resolve()
+    if not options.model:
+        call("new", "gpt2", "--layers", options.layers, "--hidden", options.hidden, "--heads", options.heads, "--ffn",
+             4 * options.hidden, "--vocab", 256, "--seq", options.seq, "-o", model)  # fmt: skip
+    mesh = ["--mesh", options.mesh] if options.mesh else []
+    call("plan", model, "--gpus", 2, "--cluster", "cpu-local", *mesh, "--batch", options.batch, "--seq", options.seq,
+         "--precision", "f32", "-o", "plan.json")  # fmt: skip
     call("compile", "plan.json", "-o", "program")
     run = ["run", "program", "--data", "tokens.bin", "--steps", options.steps, "--init-weights", options.seed,
            "--lr", options.lr, "--lr-schedule", "cosine", "--warmup-steps", options.steps // 10]  # fmt: skip
@@ -82,7 +92,8 @@ def main():
     whole = losses(folder / "whole.jsonl")
 
     kill_after = random.Random(options.seed).randrange(options.steps // 4, 3 * options.steps // 4)
-    broken = [*run, "--log", "broken.jsonl", "--checkpoint", "saved", "--every", max(1, options.steps // 8)]
+    broken = [*run, "--log", "broken.jsonl", "--checkpoint", "saved", "--every", max(1, options.steps // 8),
+              "--async-checkpoint"]  # fmt: skip
     process = subprocess.Popen(tbc(*broken), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     for line in process.stdout:
         if line.startswith(f"step {kill_after}/"):

@@ -4,6 +4,7 @@
 
 #include "codegen/EmitProgram.h"
 #include "codegen/PlanMemory.h"
+#include "codegen/cpu/KernelOp.h"
 #include "passes/loss/AttachLoss.h"
 #include "passes/partition/Partition.h"
 #include "planner/core/Time.h"
@@ -38,6 +39,8 @@ static std::optional<CollectiveKind> collectiveKind(InstructionKind kind) {
   case InstructionKind::Kernel:
   case InstructionKind::ShardSlice:
   case InstructionKind::Recv:
+  case InstructionKind::Offload:
+  case InstructionKind::Fetch:
     return std::nullopt;
   }
   return std::nullopt;
@@ -95,7 +98,8 @@ std::string differences(const std::vector<CollectiveCount> &predicted,
   return text;
 }
 
-Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan) {
+Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan,
+                                 const cpu::CpuTarget *target) {
   if (!plan.job.stepHash.empty() && plan.job.stepHash != step.hash)
     return Error{ErrorCode::Usage,
                  "the plan was made for another model or other bindings (its step hash is " +
@@ -132,7 +136,8 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan) 
   options.schedule = plan.schedule == "none" ? "1f1b" : plan.schedule;
   options.chunkStage = plan.chunkStage;
   options.metadata = {{"model", plan.job.modelPath}, {"step_hash", step.hash}};
-  FailureOr<program::Program> program = emitProgram(*partitioned, options);
+  EmittedOps origins;
+  FailureOr<program::Program> program = emitProgram(*partitioned, options, &origins);
   if (failed(program))
     return diagnostics.error(ErrorCode::Other, "the per-rank functions could not be emitted");
   result.program = std::move(*program);
@@ -144,6 +149,10 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan) 
     return Error{ErrorCode::VerificationFailed,
                  "the compiled Program fails its own check: " + status.error().message};
   planMemory(result.program);
+  if (target) {
+    cpu::prepareContext(*step.train.getContext());
+    result.kernels = cpu::formRegions(result.program, origins, *target);
+  }
 
   if (status = verify::verifyProgram(result.program); !status)
     return Error{ErrorCode::VerificationFailed,

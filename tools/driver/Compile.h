@@ -3,6 +3,7 @@
 #ifndef TBC_TOOLS_DRIVER_COMPILE_H
 #define TBC_TOOLS_DRIVER_COMPILE_H
 
+#include "codegen/cpu/FormRegions.h"
 #include "planner/core/Memory.h"
 #include "planner/core/Plan.h"
 #include "runtime/abi/Program.h"
@@ -20,14 +21,20 @@ struct CompiledPlan {
   /// The memory of every stage as the planner predicts it. The program's own is the arena of its
   /// memory plan, which planner::programBytes of this should be.
   std::vector<planner::StageMemory> predictedMemory;
+  /// The functions of the program's regions, each once.
+  std::vector<cpu::KernelSource> kernels;
 };
 
 /// Partitions `step` as `plan` says, emits the Program and runs the independent checkers on it;
 /// also checks that the Program's collectives are those predicted.
 ///
+/// `target`: the CPU for which regions are formed and their kernels emitted; null for a program of
+/// reference kernels alone.
+///
 /// Errors: Usage if the plan is for another model; VerificationFailed where a checker or the
 /// comparison with the prediction says no, which is a bug of the compiler.
-Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan);
+Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan,
+                                 const cpu::CpuTarget *target = nullptr);
 
 /// The collectives of one step of `program`, counted from its instructions and schedule alone.
 std::vector<reshard::CollectiveCount> countInstructions(const program::Program &program);

@@ -5,7 +5,9 @@
 #include "ir/Elementwise.h"
 #include "ir/Movement.h"
 #include "ir/Normalization.h"
+#include "passes/optimizer/BuildUpdate.h"
 #include "passes/random/UseDropout.h"
+#include "runtime/abi/ObservedOps.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/data/MappedFile.h"
 
@@ -82,10 +84,26 @@ static train::Start startOf(Value argument, bool isState) {
   return train::Start::Zeros;
 }
 
+/// The op that computes the norm of all gradients; empty if there is none.
+static std::string gradientNormOf(const program::Program &program) {
+  static_assert(std::string_view(kGradientNormId.data()) == program::gradientNormId);
+  for (const program::Instruction &instruction : program.stages[0].update.instructions)
+    if (instruction.id == program::gradientNormId)
+      return instruction.id;
+  return "";
+}
+
 Result<train::Manifest> makeRunManifest(TrainingStep &step, const planner::Plan &plan,
+                                        const program::Program &program,
                                         const std::string &programText, const std::string &folder) {
   train::Manifest manifest;
   manifest.programHash = sha256Hex(programText);
+  manifest.gradientNorm = gradientNormOf(program);
+  const planner::Prediction &predicted = plan.prediction;
+  manifest.modelFlops = predicted.modelFlops;
+  // By the definition of MFU.
+  if (predicted.mfu * predicted.stepSeconds > 0)
+    manifest.peakFlopsPerSecond = predicted.modelFlops / (predicted.mfu * predicted.stepSeconds);
   manifest.tokensPerSample = step.model.seq;
   manifest.inputs = describeInputs(step, plan);
   std::map<std::string, Value> arguments;

@@ -4,6 +4,7 @@
 #define TBC_TOOLS_DRIVER_RUNMANIFEST_H
 
 #include "planner/core/Plan.h"
+#include "runtime/abi/Program.h"
 #include "runtime/train/Manifest.h"
 #include "tools/driver/TrainingStep.h"
 
@@ -16,10 +17,11 @@ int64_t inputBound(mlir::Value input);
 /// The label that the loss ignores, where `input` is labels.
 std::optional<int64_t> ignoredLabel(mlir::Value input);
 
-/// Describes inputs and initial values for a run of the Program whose file is `programText`, in
+/// Describes inputs and initial values for a run of the Program, whose file is `programText`, in
 /// `folder`. Files of weights are read once, for their hashes.
 /// Errors: ModelRejected, where one cannot be read.
 Result<train::Manifest> makeRunManifest(TrainingStep &step, const planner::Plan &plan,
+                                        const program::Program &program,
                                         const std::string &programText, const std::string &folder);
 
 } // namespace tbc::driver

@@ -4,10 +4,11 @@
 
 #include "runtime/abi/Sha256.h"
 #include "runtime/comm/Gloo.h"
-#include "runtime/launch/Launcher.h"
-#include "runtime/launch/Rendezvous.h"
-#include "runtime/train/StepLog.h"
+#include "runtime/launch/LocalJob.h"
+#include "tools/tbc-run/KernelChoice.h"
+#include "tools/tbc-run/StepOutput.h"
 
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <thread>
@@ -22,7 +23,7 @@ namespace {
 
 /// What a rank is told by whoever starts it.
 struct RankStart {
-  int64_t rank = 0, localRank = 0;
+  int64_t rank = 0, localRank = 0, numLocalRanks = 1;
   std::string token, host = "127.0.0.1";
   /// Opens the job's store in the rank's own process.
   std::function<Result<launch::JobStore>()> openStore;
@@ -54,6 +55,17 @@ Result<kernels::Arith> parseArith(const std::string &text) {
   return Error{ErrorCode::Usage, "--arith " + text + ": there are native, f64 and residue"};
 }
 
+/// One step and one batch of evaluation, of which nothing is left.
+void makeDevRun(train::TrainOptions &train) {
+  train.steps = 1;
+  train.epochs = 0;
+  train.logFile.clear();
+  train.eventFolder.clear();
+  train.checkpoint = {};
+  if (!train.evaluation.sources.empty())
+    train.evaluation.batches = 1;
+}
+
 /// The flags as the trainer wants them.
 Result<train::TrainOptions> trainOptions(const RunOptions &options) {
   train::TrainOptions train = options.train;
@@ -65,7 +77,7 @@ Result<train::TrainOptions> trainOptions(const RunOptions &options) {
   if (!schedule)
     return schedule.error();
   train.learningRate.schedule = *schedule;
-  train.learningRate.totalSteps = options.lrSteps ? options.lrSteps : train.steps;
+  train.learningRate.totalSteps = options.lrSteps;
   if (train.learningRate.least > train.learningRate.peak)
     return Error{ErrorCode::Usage, "--lr-min is above --lr"};
   train.data.wideTokens = options.tokenBits == 32;
@@ -74,35 +86,52 @@ Result<train::TrainOptions> trainOptions(const RunOptions &options) {
   if (train.checkpoint.folder.empty() && (train.checkpoint.resumes || train.checkpoint.every > 0))
     return Error{ErrorCode::Usage, std::string(train.checkpoint.resumes ? "--resume" : "--every") +
                                        " needs --checkpoint DIR"};
+  if (train.evaluation.sources.empty() &&
+      (train.evaluation.every > 0 || train.evaluation.batches > 0))
+    return Error{ErrorCode::Usage, "--eval-every and --eval-batches need --eval-data"};
+  if (train.profile.file.empty() && train.profile.step > 0)
+    return Error{ErrorCode::Usage, "--profile-step needs --profile FILE"};
+  if (options.isDevRun)
+    makeDevRun(train);
   return train;
+}
+
+std::string joined(const std::vector<std::string> &words) {
+  std::string text;
+  for (const std::string &word : words)
+    text += (text.empty() ? "" : " ") + word;
+  return text;
 }
 
 /// What all ranks must have alike, in words.
 launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &options) {
   const train::TrainOptions &train = options.train;
-  std::string data;
-  for (const std::string &source : train.data.sources)
-    data += (data.empty() ? "" : " ") + source;
   auto number = [](double value) {
     char text[32];
     std::snprintf(text, sizeof text, "%g", value);
     return std::string(text);
   };
-  return {
-      {"world size", std::to_string(loaded.program.mesh.numRanks())},
-      {"program", loaded.manifest.programHash.substr(0, 16)},
-      {"arithmetic", options.arith},
-      {"number of steps", std::to_string(train.steps)},
-      {"learning rate", number(train.learningRate.peak) + " " + options.schedule + " " +
-                            number(train.learningRate.least) + " " +
-                            std::to_string(train.learningRate.warmupSteps) + " " +
-                            std::to_string(options.lrSteps)},
-      {"data",
-       data + " seed " + std::to_string(train.data.seed) + (options.isOrdered ? " in order" : "")},
-      {"checkpoints", train.checkpoint.folder + " every " + std::to_string(train.checkpoint.every) +
-                          (train.checkpoint.resumes ? ", resumed" : "")},
-      {"initial weights", options.initSeed ? "seed " + std::to_string(*options.initSeed)
-                                           : std::string("the model's")}};
+  return {{"world size", std::to_string(loaded.program.mesh.numRanks())},
+          {"program", loaded.manifest.programHash.substr(0, 16)},
+          {"arithmetic", options.arith},
+          {"kernels", options.kernels},
+          {"number of steps", std::to_string(train.steps) + " or " + std::to_string(train.epochs) +
+                                  " epochs" + (options.isDevRun ? ", --fast-dev-run" : "")},
+          {"learning rate", number(train.learningRate.peak) + " " + options.schedule + " " +
+                                number(train.learningRate.least) + " " +
+                                std::to_string(train.learningRate.warmupSteps) + " " +
+                                std::to_string(options.lrSteps)},
+          {"data", joined(train.data.sources) + " seed " + std::to_string(train.data.seed) +
+                       (options.isOrdered ? " in order" : "")},
+          {"evaluation", joined(train.evaluation.sources) + " every " +
+                             std::to_string(train.evaluation.every) + ", batches " +
+                             std::to_string(train.evaluation.batches)},
+          {"profile", train.profile.file + " " + std::to_string(train.profile.step)},
+          {"checkpoints", train.checkpoint.folder + " every " +
+                              std::to_string(train.checkpoint.every) +
+                              (train.checkpoint.resumes ? ", resumed" : "")},
+          {"initial weights", options.initSeed ? "seed " + std::to_string(*options.initSeed)
+                                               : std::string("the model's")}};
 }
 
 /// Everything a rank does, in its own process.
@@ -111,6 +140,10 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   Result<train::TrainOptions> train = trainOptions(options);
   if (!train)
     return train.error();
+  auto machine = machineOf(loaded, options, start.numLocalRanks);
+  if (!machine)
+    return machine.error();
+  train->machine = *machine;
   auto timeout = milliseconds(options.timeoutSeconds * 1000);
   Result<launch::JobStore> job = start.openStore();
   if (!job)
@@ -128,36 +161,30 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   if (!communicator)
     return communicator.error();
 
-  bool isFirst = start.rank == 0, hasTokens = loaded.manifest.tokensPerSample > 0;
-  train::JsonLog log;
-  bool isLogFull = false;
+  // Rank 0 speaks for all.
+  std::optional<StepOutput> output;
+  if (start.rank == 0)
+    output.emplace(*train, loaded.manifest.tokensPerSample > 0);
   train::TrainCallbacks callbacks;
-  callbacks.begin = [&](int64_t done) -> Status {
-    if (isFirst && done > 0)
-      std::cerr << "tbc: going on after step " << done << "\n";
-    else if (isFirst && train->checkpoint.resumes)
-      std::cerr << "tbc: no checkpoint in " << train->checkpoint.folder
-                << ", beginning at step 1\n";
-    if (!isFirst || train->logFile.empty())
-      return Status::ok();
-    auto opened = train::JsonLog::open(train->logFile, done);
-    if (!opened)
-      return opened.error();
-    log = std::move(*opened);
-    return Status::ok();
+  callbacks.begin = [&](int64_t done, int64_t steps) {
+    return output ? output->begin(done, steps) : Status::ok();
   };
-  callbacks.report = [&](const train::StepReport &line) {
-    if (!isFirst)
-      return;
-    std::cout << train::lineOf(line, train->steps, hasTokens) << std::endl;
-    if (log && !log.write(train::jsonOf(line, hasTokens)))
-      isLogFull = true;
+  callbacks.report = [&](const train::StepReport &report) {
+    if (output)
+      output->report(report);
+  };
+  callbacks.evaluated = [&](const train::EvaluationReport &report) {
+    if (output)
+      output->report(report);
   };
   callbacks.stopRequested = launch::stopRequested;
+  callbacks.end = [&](const std::vector<runtime::KernelShare> &shares) {
+    if (output)
+      reportKernels(shares, options.isVerbose);
+  };
   Status status = train::train(loaded, *train, **communicator, start.localRank == 0, callbacks);
-  if (status && isLogFull)
-    return Error{ErrorCode::Other, "could not write all of --log " + train->logFile};
-  return status;
+  Status written = output ? output->end() : Status::ok();
+  return status ? written : status;
 }
 
 /// Runs a rank and prints its error, if there is one.
@@ -182,33 +209,15 @@ int rankCode(const train::LoadedProgram &loaded, const RunOptions &options,
 
 Result<int> launchHere(const train::LoadedProgram &loaded, const RunOptions &options,
                        int64_t numRanks) {
-  Result<std::string> token = launch::randomToken();
-  if (!token)
-    return token.error();
-  // The port is bound before anybody is told of it.
-  auto server = launch::StoreServer::listen("127.0.0.1", 0, *token);
-  if (!server)
-    return server.error();
-  int port = (*server)->port();
-  auto timeout = milliseconds(options.timeoutSeconds * 1000);
-  auto body = [&](int64_t rank) {
-    (*server)->forget();
+  auto body = [&](const launch::LocalRank &local) {
     RankStart start;
-    start.rank = start.localRank = rank;
-    start.token = *token;
-    start.openStore = [&]() -> Result<launch::JobStore> {
-      auto store = launch::connectStore("127.0.0.1", port, *token, timeout);
-      if (!store)
-        return store.error();
-      launch::JobStore job;
-      job.store = std::move(*store);
-      return job;
-    };
+    start.rank = start.localRank = local.rank;
+    start.numLocalRanks = numRanks;
+    start.token = local.token;
+    start.openStore = local.openStore;
     return rankCode(loaded, options, start);
   };
-  launch::LaunchOptions launching;
-  launching.numRanks = numRanks;
-  return launch::launch(launching, body, [&] { (*server)->start(); });
+  return launch::launchLocalJob(numRanks, milliseconds(options.timeoutSeconds * 1000), body);
 }
 
 /// The token that ranks of a launcher share: TBC_JOB_TOKEN, or on one machine the job's name, which
@@ -240,6 +249,7 @@ Result<int> runAsRank(const train::LoadedProgram &loaded, const RunOptions &opti
   RankStart start;
   start.rank = place.rank;
   start.localRank = place.localRank;
+  start.numLocalRanks = launch::numLocalRanks(place, launch::systemVariable);
   start.token = *token;
   start.host = options.host;
   if (start.host.empty()) {

@@ -23,8 +23,11 @@ struct RunOptions {
   int64_t rank = -1, numRanks = -1;
   int64_t timeoutSeconds = 30;
   std::string host, arith = "native", schedule = "constant";
+  std::string kernels = "native";
+  int threads = 0; // of a rank; 0: the cores of the machine, shared out among its ranks
+  bool isVerbose = false;
   int tokenBits = 16;
-  bool isOrdered = false;
+  bool isOrdered = false, isDevRun = false;
   int64_t lrSteps = 0;
   train::TrainOptions train;
   std::optional<uint64_t> initSeed;

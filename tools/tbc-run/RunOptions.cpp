@@ -27,9 +27,34 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
       .add_option("--timeout", options->timeoutSeconds, "Longest wait for another rank, seconds")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
-  command.add_option("--steps", train.steps, "Train up to this step")
+  CLI::Option *steps = command.add_option("--steps", train.steps, "Train up to this step")
+                           ->check(CLI::Range(int64_t(1), int64_t(1) << 40))
+                           ->capture_default_str();
+  command
+      .add_option("--epochs", train.epochs,
+                  "Train to the end of so many epochs: global batches that the data fills")
       ->check(CLI::Range(int64_t(1), int64_t(1) << 40))
-      ->capture_default_str();
+      ->excludes(steps);
+  command.add_flag("--fast-dev-run", options->isDevRun,
+                   "Try it out: one step, one batch of evaluation, no log, no checkpoint");
+  command
+      .add_option("--eval-data", train.evaluation.sources,
+                  "Evaluate on this data, named as for --data: the loss of forward blocks alone")
+      ->take_all();
+  command
+      .add_option("--eval-every", train.evaluation.every,
+                  "Evaluate after every so many steps (default: after the last one)")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--eval-batches", train.evaluation.batches,
+                  "Evaluate on so many global batches (default: all that the data fills)")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--profile", train.profile.file,
+                     "Write a Chrome trace of one step, all ranks on one clock, to this file");
+  command.add_option("--profile-step", train.profile.step, "Which step (default: the second one)")
+      ->check(CLI::PositiveNumber);
+  command.add_flag("--detect-anomaly", train.detectsAnomalies,
+                   "Stop at the first op that makes a NaN or an infinity, and name it; slow");
   command
       .add_option("--data", train.data.sources,
                   "synthetic; a file of raw tokens; or NAME=FILE.npy for every input")
@@ -65,7 +90,19 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
                   "parallel program")
       ->check(CLI::IsMember({"native", "f64", "residue"}))
       ->capture_default_str();
+  command
+      .add_option("--kernels", options->kernels,
+                  "native: fast ones; reference: each op by its plain meaning, slow")
+      ->check(CLI::IsMember({"native", "reference"}))
+      ->capture_default_str();
+  command
+      .add_option("--threads", options->threads,
+                  "Threads of a rank (default: the machine's cores / its ranks)")
+      ->check(CLI::Range(1, 4096));
+  command.add_flag("-v,--verbose", options->isVerbose, "At the end, what the kernels took, by op");
   command.add_option("--log", train.logFile, "Write one JSON object per step to this file");
+  command.add_option("--tensorboard", train.eventFolder,
+                     "Write an event file for TensorBoard into this folder");
   command.add_option("--checkpoint", train.checkpoint.folder,
                      "Folder of checkpoints: one at the end, and one when stopped");
   command
@@ -74,6 +111,8 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
   command.add_option("--keep", train.checkpoint.keep, "Checkpoints to keep, the latest; 0: all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  command.add_flag("--async-checkpoint", train.checkpoint.isAsync,
+                   "Write checkpoints while the next steps run; takes a copy of what they hold");
   command.add_flag("--resume", train.checkpoint.resumes,
                    "Go on from the latest checkpoint, if there is one");
   return options;

@@ -20,10 +20,12 @@ using Action = std::function<Result<int>()>;
 
 /// Each adds its subcommand to `app` and calls `setAction` when it is chosen.
 using SetAction = std::function<void(Action)>;
+void addCalibrateCommand(CLI::App &app, const SetAction &setAction);
 void addCheckCommand(CLI::App &app, const SetAction &setAction);
 void addClusterCommand(CLI::App &app, const SetAction &setAction);
 void addNewCommand(CLI::App &app, const SetAction &setAction);
 void addPlanCommand(CLI::App &app, const SetAction &setAction);
+void addDoctorCommand(CLI::App &app, const SetAction &setAction);
 void addExplainCommand(CLI::App &app, const SetAction &setAction);
 void addVerifyCommand(CLI::App &app, const SetAction &setAction);
 void addCompileCommand(CLI::App &app, const SetAction &setAction);

@@ -1,6 +1,9 @@
 //===- CompileCommand.cpp - tbc compile, tbc program show ------------------------===//
 
+#include "codegen/cpu/CompileKernels.h"
 #include "planner/core/Summary.h"
+#include "runtime/abi/CompiledKernel.h"
+#include "runtime/abi/Sha256.h"
 #include "runtime/verify/Verify.h"
 #include "tools/driver/Compile.h"
 #include "tools/driver/Context.h"
@@ -9,9 +12,12 @@
 
 #include <CLI/CLI.hpp>
 
+#include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 namespace tbc::cli {
 
@@ -21,9 +27,52 @@ namespace {
 
 struct Options {
   std::string plan, model, output, program;
+  std::string cpu = "native";
+  bool noKernels = false;
 };
 
 } // namespace
+
+/// Compiles the kernels of a program whose file is `programText`, and says what it did; without
+/// kernels removes what an earlier compile left, which the executor would refuse.
+static Status writeKernels(const driver::CompiledPlan &compiled, const cpu::CpuTarget *target,
+                           const std::string &programText, const std::string &folder) {
+  std::string path = (std::filesystem::path(folder) / program::kernelsFile).string();
+  if (!target) {
+    std::error_code error;
+    std::filesystem::remove(path, error);
+    return error ? Error{ErrorCode::Other, "cannot remove " + path + ": " + error.message()}
+                 : Status::ok();
+  }
+  auto begin = std::chrono::steady_clock::now();
+  if (Status status = cpu::compileKernels(compiled.kernels, *target, sha256Hex(programText), path);
+      !status)
+    return status;
+  std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  size_t kernels = 0, inRegions = 0, regions = 0;
+  for (const program::Stage &stage : compiled.program.stages)
+    for (program::BlockId id : stage.blocks()) {
+      const program::Block &block = stage.block(id);
+      for (const program::Instruction &instruction : block.instructions)
+        kernels += instruction.kind == program::InstructionKind::Kernel;
+      for (const program::Region &region : block.regions)
+        inRegions += size_t(region.count);
+      regions += block.regions.size();
+    }
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", seconds.count());
+  std::cout << "wrote " << path << ": " << regions << " regions with " << inRegions << " of "
+            << kernels << " kernels, " << compiled.kernels.size() << " distinct, for "
+            << target->name << ", in " << text << " s\n";
+  return Status::ok();
+}
+
+static std::string onHost(const program::MemoryPlan &plan, const planner::StageMemory &predicted) {
+  if (plan.hostArenaBytes == 0)
+    return "";
+  return "; " + planner::formatBytes(double(plan.hostArenaBytes)) + " on the host, predicted " +
+         planner::formatBytes(double(predicted.hostBytes()));
+}
 
 static Result<int> runCompile(const Options &options) {
   auto text = readFile(options.plan, ErrorCode::Usage);
@@ -32,7 +81,14 @@ static Result<int> runCompile(const Options &options) {
   auto loaded = driver::loadPlan(options.plan, *text, options.model);
   if (!loaded)
     return loaded.error();
-  auto compiled = driver::compilePlan(*loaded->step, loaded->plan);
+  std::optional<cpu::CpuTarget> target;
+  if (!options.noKernels) {
+    auto found = cpu::findCpuTarget(options.cpu);
+    if (!found)
+      return found.error();
+    target = *found;
+  }
+  auto compiled = driver::compilePlan(*loaded->step, loaded->plan, target ? &*target : nullptr);
   if (!compiled)
     return compiled.error();
   std::error_code error;
@@ -41,7 +97,12 @@ static Result<int> runCompile(const Options &options) {
     return Error{ErrorCode::Other, "cannot create " + options.output + ": " + error.message()};
   std::string path = (std::filesystem::path(options.output) / programFile).string();
   std::string programText = program::writeProgram(compiled->program);
-  auto manifest = driver::makeRunManifest(*loaded->step, loaded->plan, programText, options.output);
+  if (Status status =
+          writeKernels(*compiled, target ? &*target : nullptr, programText, options.output);
+      !status)
+    return status.error();
+  auto manifest = driver::makeRunManifest(*loaded->step, loaded->plan, compiled->program,
+                                          programText, options.output);
   if (!manifest)
     return manifest.error();
   if (Status status = writeFile(path, programText); !status)
@@ -56,7 +117,7 @@ static Result<int> runCompile(const Options &options) {
               << planner::formatBytes(double(compiled->program.stages[s].memory.arenaBytes))
               << " per rank, predicted "
               << planner::formatBytes(double(planner::programBytes(compiled->predictedMemory[s])))
-              << "\n";
+              << onHost(compiled->program.stages[s].memory, compiled->predictedMemory[s]) << "\n";
   return 0;
 }
 
@@ -83,6 +144,10 @@ void addCompileCommand(CLI::App &app, const SetAction &setAction) {
   command->add_option("plan", options->plan, "plan.json")->required();
   command->add_option("--model", options->model, "Model file, if not where the plan says");
   command->add_option("-o,--output", options->output, "Folder to write")->required();
+  CLI::Option *cpu = command->add_option(
+      "--cpu", options->cpu, "CPU to compile kernels for: native, x86-64-v2, x86-64-v3, x86-64-v4");
+  command->add_flag("--no-kernels", options->noKernels, "Compile none: reference kernels, slow")
+      ->excludes(cpu);
   command->callback(
       [options, setAction] { setAction([options] { return runCompile(*options); }); });
 }

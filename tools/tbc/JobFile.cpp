@@ -129,10 +129,11 @@ static Json answerOf(const planner::Plan &plan) {
   answer["zero"] = plan.parameterDefault.zero;
   answer["keep_gathered"] = plan.parameterDefault.keepGathered;
   answer["recompute"] = plan.recompute;
+  answer["offload"] = planner::offloadText(plan.offload);
   if (!plan.chunkStage.empty())
     answer["placement"] = plan.chunkStage;
-  for (const char *key :
-       {"low_seconds", "high_seconds", "limit_bytes", "mfu", "model_flops", "time", "stages"})
+  for (const char *key : {"low_seconds", "high_seconds", "limit_bytes", "host_bytes",
+                          "host_limit_bytes", "mfu", "model_flops", "time", "stages"})
     answer[key] = whole["prediction"][key];
   return answer;
 }
@@ -162,9 +163,10 @@ Result<Json> JobRunner::cost(const Json &line) {
     return cluster.error();
   // What the model is made of: every key that is none of devices and decisions.
   Json about = line;
-  for (const char *key : {"id", "gpus", "cluster", "batch", "mesh", "strategy", "zero",
-                          "micro-batch", "virtual-stages", "context", "sequence-order", "placement",
-                          "schedule", "recompute", "memory-limit", "top"})
+  for (const char *key :
+       {"id", "gpus", "cluster", "batch", "mesh", "strategy", "zero", "micro-batch",
+        "virtual-stages", "context", "sequence-order", "placement", "schedule", "recompute",
+        "offload", "pin", "forbid", "memory-limit", "top"})
     about.erase(key);
   auto known = modelOf(options, about.dump());
   if (!known)

@@ -43,6 +43,20 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
       ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved", "zero-bubble"}));
   command.add_option("--recompute", options.pins.recompute,
                      "Pin what is recomputed: none, selective, full; selective:8 in 8 blocks");
+  command.add_option("--offload", options.pins.offload,
+                     "Keep in host memory: none, optimizer (states), residuals, all; residuals:8 "
+                     "of 8 blocks; auto: what must be");
+  command
+      .add_option(
+          "--pin", options.pin,
+          "Pin a decision (tp=8, zero=3, schedule=1f1b ..) or how the ops that a name "
+          "matches are split and kept: GLOB=tp|column|row|whole|recompute|keep (repeatable)")
+      ->allow_extra_args(false);
+  command
+      .add_option("--forbid", options.forbid,
+                  "Rule out a decision (tp=8, zero=3, schedule=1f1b ..), an axis or recompute "
+                  "altogether (tp), or GLOB=SPEC as of --pin (repeatable)")
+      ->allow_extra_args(false);
   command.add_option("--memory-limit", options.memoryLimit,
                      "Memory per device to stay within, e.g. 40GiB");
   command.add_option("--top", options.pins.top, "Answers to keep, the best included")
@@ -70,6 +84,10 @@ Result<planner::Pins> toPins(const PlanOptions &options) {
       return bytes.error();
     pins.memoryLimitBytes = *bytes;
   }
+  for (bool isForbidden : {false, true})
+    for (const std::string &text : isForbidden ? options.forbid : options.pin)
+      if (Status status = planner::addPin(text, isForbidden, pins); !status)
+        return status.error();
   if (options.microBatch > 0)
     pins.microBatch = options.microBatch;
   if (options.zero >= 0)

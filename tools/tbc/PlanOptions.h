@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tbc::cli {
 
@@ -21,6 +22,7 @@ struct PlanOptions {
   std::string memoryLimit;
   int64_t microBatch = 0;
   int zero = -1;
+  std::vector<std::string> pin, forbid;
   planner::Pins pins;
 };
 

@@ -1,19 +1,12 @@
 //===- Progress.cpp - What a command is at, on stderr --------------------------===//
 
 #include "tools/tbc/Progress.h"
+#include "tools/tbc-run/StepBar.h"
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <unistd.h>
 
 namespace tbc::cli {
-
-static bool canRewriteALine() {
-  const char *terminal = std::getenv("TERM");
-  return isatty(STDERR_FILENO) && terminal && std::strcmp(terminal, "dumb") != 0;
-}
 
 Progress::Progress(const std::string &phase) : text(phase) {
   if (canRewriteALine())

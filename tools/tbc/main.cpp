@@ -1,13 +1,12 @@
 //===- main.cpp - The tbc program ----------------------------------------------===//
 
+#include "tools/tbc-run/Shell.h"
 #include "tools/tbc/Command.h"
 
 #include "planner/core/Cluster.h"
 
 #include <CLI/CLI.hpp>
 
-#include <cstdio>
-#include <exception>
 #include <iostream>
 #include <vector>
 
@@ -29,8 +28,8 @@ static std::vector<std::string> knownWords(const CLI::App &app) {
 }
 
 /// Explains a command line that was not understood, with a suggestion for a misspelt word.
-static int usageError(const CLI::App &app, const CLI::ParseError &error,
-                      const std::vector<std::string> &arguments) {
+static void usageError(const CLI::App &app, const CLI::ParseError &error,
+                       const std::vector<std::string> &arguments) {
   const CLI::App *current = &app;
   for (const CLI::App *sub : app.get_subcommands())
     current = sub;
@@ -51,15 +50,15 @@ static int usageError(const CLI::App &app, const CLI::ParseError &error,
   }
   std::cerr << "tbc: see '" << (current == &app ? "tbc" : "tbc " + current->get_name())
             << " --help'\n";
-  return int(ErrorCode::Usage);
 }
 
-static int run(int argc, char **argv) {
+int main(int argc, char **argv) {
   CLI::App app{"Plans how to train an ONNX model on a cluster, and proves the plan right.", "tbc"};
   app.set_version_flag("--version", "tbc " TBC_VERSION);
   app.require_subcommand(1);
   cli::Action action;
   cli::SetAction setAction = [&](cli::Action chosen) { action = std::move(chosen); };
+  cli::addCalibrateCommand(app, setAction);
   cli::addCheckCommand(app, setAction);
   cli::addClusterCommand(app, setAction);
   cli::addNewCommand(app, setAction);
@@ -70,32 +69,11 @@ static int run(int argc, char **argv) {
   cli::addProgramCommand(app, setAction);
   cli::addRunCommand(app, setAction);
   cli::addCheckpointCommand(app, setAction);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp &request) {
-    return app.exit(request);
-  } catch (const CLI::CallForVersion &request) {
-    return app.exit(request);
-  } catch (const CLI::ParseError &error) {
-    return usageError(app, error, std::vector<std::string>(argv + 1, argv + argc));
-  }
-  Result<int> code = action();
-  // A result that did not arrive is no result.
-  bool printed = std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout.flush();
-  if (code && !printed)
-    code = Error{ErrorCode::Other, "cannot write to stdout"};
-  if (code)
-    return *code;
-  std::cerr << "tbc: " << code.error().message << "\n";
-  return int(code.error().code);
-}
-
-int main(int argc, char **argv) {
-  // Nothing of ours throws; libraries may (out of memory, a broken pipe).
-  try {
-    return run(argc, argv);
-  } catch (const std::exception &error) {
-    std::cerr << "tbc: " << error.what() << "\n";
-    return int(ErrorCode::Other);
-  }
+  cli::addDoctorCommand(app, setAction);
+  cli::Shell shell;
+  shell.action = [&] { return action(); };
+  shell.explain = [&](const CLI::ParseError &error) {
+    usageError(app, error, std::vector<std::string>(argv + 1, argv + argc));
+  };
+  return cli::runShell(app, argc, argv, shell);
 }

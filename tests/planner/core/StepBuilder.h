@@ -66,6 +66,18 @@ public:
     return y;
   }
 
+  /// By a number: its backward reads the cotangent alone.
+  int scale(const std::string &id, int x) {
+    int y = op(id, "scale", "elementwise", {x}, {dimsOf[x]})[0];
+    int forward = graph.values[y].producer;
+    tape.push_back([=](StepBuilder &b) {
+      int dy = b.cotangent(y);
+      b.addCotangent(
+          x, b.backward(forward, "dx", "scale_grad", "elementwise", {dy}, {b.dimsOf[x]})[0]);
+    });
+    return y;
+  }
+
   int add(const std::string &id, int x, int y) {
     int z = op(id, "add", "elementwise", {x, y}, {dimsOf[x]}, {}, true)[0];
     tape.push_back([=](StepBuilder &b) {
@@ -263,8 +275,10 @@ private:
   int sums = 0;
 };
 
-/// Layers of matmul and gelu, then a loss. Widths: in, hidden.., out.
-inline Graph makeMlp(int64_t batch, const std::vector<int64_t> &widths, int64_t elementBytes = 4) {
+/// Layers of matmul and gelu, then a loss. Widths: in, hidden.., out. `hasBias`: something is done
+/// to what each layer but the last makes before the gelu reads it.
+inline Graph makeMlp(int64_t batch, const std::vector<int64_t> &widths, int64_t elementBytes = 4,
+                     bool hasBias = false) {
   StepBuilder b;
   b.elementBytes = elementBytes;
   FactorId n = b.factor(batch), in = b.factor(widths[0]);
@@ -274,6 +288,8 @@ inline Graph makeMlp(int64_t batch, const std::vector<int64_t> &widths, int64_t 
     FactorId out = b.factor(widths[layer]);
     int w = b.parameter(name + ".w", {{in}, {out}});
     x = b.matmul(name, x, w, {{n}, {out}});
+    if (hasBias && layer + 1 < widths.size())
+      x = b.scale(name + ".bias", x);
     if (layer + 1 < widths.size())
       x = b.unary(name + ".act", x);
     in = out;

@@ -25,6 +25,12 @@ Program example() {
   options.microBatches = 3, options.hasSkip = true;
   Program program = mlpProgram(options);
   program.metadata = {{"model", "mlp \"quoted\" \xc3\xa4.onnx"}, {"empty", ""}};
+  for (Stage &stage : program.stages) { // every kernel is a region of its own
+    Block &block = stage.chunks[0].forward;
+    for (int i = 0; i < int(block.instructions.size()); ++i)
+      if (block.instructions[i].kind == InstructionKind::Kernel)
+        block.regions.push_back({i, 1, "kernel_" + std::to_string(i), 24});
+  }
   return program;
 }
 
@@ -216,8 +222,8 @@ TEST(ProgramText, ErrorsSayWhatTheFileIs) {
   expectRejected("{}", "does not begin as a tbc program");
   std::string text = writeProgram(example());
   std::string other = text;
-  other.replace(other.find("\"version\":3"), 11, "\"version\":2");
-  expectRejected(other, "version \"2\"");
+  other.replace(other.find("\"version\":4"), 11, "\"version\":3");
+  expectRejected(other, "version \"3\"");
   other = text;
   other[other.size() / 2] ^= 1;
   expectRejected(other, "damaged");
@@ -344,7 +350,7 @@ TEST(Show, NamesWhatAReaderLooksFor) {
   for (const char *part :
        {"program of 8 ranks, mesh pp=2 dp=2 tp=2, 2 stages, 3 micro-batches, schedule 1f1b",
         "parameter W0: 6x6xf32 [6, 6@tp] flat{dp} from \"W0\"", "residual h0: 4x6xf32",
-        "= all_gather %", "over dp flat 72 bytes  // W0.gather.fwd",
+        "of 24 does 1:", "    | %", "= all_gather %", "over dp flat 72 bytes  // W0.gather.fwd",
         "to stage 1 channel 2 96 bytes", "loss += %", "schedule: F0 F1 B0 F2 B1 B2 U",
         "schedule: F0 B0 F1 B1 F2 B2 U"})
     EXPECT_THAT(text, HasSubstr(part));

@@ -27,6 +27,15 @@ Instruction &instruction(Program &program, int stage, schedule::Action::Kind kin
   return program.stages[0].chunks[0].forward.instructions[0];
 }
 
+/// The first kernel of stage 0's update.
+int kernelAt(const Program &program) {
+  const std::vector<Instruction> &list = program.stages[0].update.instructions;
+  int at = 0;
+  while (list[at].kind != InstructionKind::Kernel)
+    ++at;
+  return at;
+}
+
 TEST(WellFormed, AcceptsWhatBuildersBuild) {
   Status status = checkWellFormed(example());
   EXPECT_TRUE(status) << status.error().message;
@@ -113,6 +122,20 @@ TEST(WellFormed, RejectsWhatCannotBeExecuted) {
        [](Program &p) {
          instruction(p, 1, Kind::Forward, InstructionKind::Recv).comm.peerStage = 1;
        }},
+      {"update block, region 1: it does not begin behind",
+       [](Program &p) {
+         p.stages[0].update.regions = {{kernelAt(p), 1, "a", 1}, {kernelAt(p), 1, "b", 1}};
+       }},
+      {"end within the block",
+       [](Program &p) { p.stages[0].update.regions = {{kernelAt(p), 1 << 30, "a", 1}}; }},
+      {"is communication",
+       [](Program &p) {
+         p.stages[0].update.regions = {{0, int(p.stages[0].update.instructions.size()), "a", 1}};
+       }},
+      {"\"a-b\" is no name of a function",
+       [](Program &p) { p.stages[0].update.regions = {{kernelAt(p), 1, "a-b", 1}}; }},
+      {"its extent is not between",
+       [](Program &p) { p.stages[0].update.regions = {{kernelAt(p), 1, "a", -1}}; }},
   };
   for (const Case &test : cases) {
     SCOPED_TRACE(test.why);

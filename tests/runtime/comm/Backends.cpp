@@ -5,7 +5,9 @@
 #include "runtime/comm/Gloo.h"
 #include "runtime/comm/SimulatedWorld.h"
 #include "runtime/comm/Wire.h"
+#include "runtime/cuda/NcclCommunicator.h"
 #include "runtime/launch/Stores.h"
+#include "tests/runtime/cuda/FakeNccl.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -18,7 +20,27 @@ namespace tbc::test {
 
 using kernels::Tensor;
 
-std::string name(Backend backend) { return backend == Backend::Gloo ? "Gloo" : "Simulated"; }
+std::string name(Backend backend) {
+  switch (backend) {
+  case Backend::Gloo:
+    return "Gloo";
+  case Backend::Nccl:
+    return "Nccl";
+  case Backend::NcclDevices:
+    return "NcclDevices";
+  case Backend::Simulated:
+    break;
+  }
+  return "Simulated";
+}
+
+std::vector<Backend> allBackends() {
+  std::vector<Backend> backends = {Backend::Simulated, Backend::Gloo, Backend::Nccl};
+  const char *asked = std::getenv("TBC_GPU_TESTS");
+  if (asked && std::string(asked) == "1")
+    backends.push_back(Backend::NcclDevices);
+  return backends;
+}
 
 static std::vector<Result<Tensor>> runThreads(int64_t numRanks, const RankFn &function,
                                               const RunOptions &options) {
@@ -102,15 +124,8 @@ static Result<Tensor> unpack(const std::string &text) {
   return comm::decode(type, arith, packet.bytes().data());
 }
 
-static Result<Tensor> runProcess(int64_t rank, int64_t numRanks, const std::string &folder,
-                                 const RankFn &function, const RunOptions &options) {
-  auto store = launch::openFileStore(folder, "shared");
-  if (!store)
-    return store.error();
-  comm::GlooOptions gloo;
-  gloo.timeout = options.timeout;
-  gloo.token = options.token ? options.token(rank) : "shared";
-  auto communicator = comm::connectGloo(rank, numRanks, **store, gloo);
+static Result<Tensor> runOn(const Result<std::unique_ptr<comm::Communicator>> &communicator,
+                            const RankFn &function) {
   if (!communicator)
     return communicator.error();
   try {
@@ -120,8 +135,47 @@ static Result<Tensor> runProcess(int64_t rank, int64_t numRanks, const std::stri
   }
 }
 
-static std::vector<Result<Tensor>> runProcesses(int64_t numRanks, const RankFn &function,
-                                                const RunOptions &options) {
+static Result<Tensor> runProcess(int64_t rank, int64_t numRanks, const std::string &folder,
+                                 const RankFn &function, const RunOptions &options) {
+  auto store = launch::openFileStore(folder, "shared");
+  if (!store)
+    return store.error();
+  comm::GlooOptions gloo;
+  gloo.timeout = options.timeout;
+  gloo.token = options.token ? options.token(rank) : "shared";
+  auto communicator = comm::connectGloo(rank, numRanks, **store, gloo);
+  return runOn(communicator, function);
+}
+
+/// NCCL refuses two ranks of one host on one GPU, so each says that it is a host of its own, and
+/// they talk over sockets.
+static Result<Tensor> runDeviceProcess(int64_t rank, int64_t numRanks, const std::string &folder,
+                                       const RankFn &function, const RunOptions &options) {
+  setenv("NCCL_HOSTID", ("tbc-" + std::to_string(rank)).c_str(), 1);
+  setenv("NCCL_NET", "Socket", 1);
+  setenv("NCCL_P2P_DISABLE", "1", 1);
+  setenv("NCCL_SHM_DISABLE", "1", 1);
+  auto driver = cuda::loadDriver();
+  auto nccl = driver ? cuda::loadNccl() : Result<cuda::Nccl>(driver.error());
+  if (!nccl)
+    return nccl.error();
+  int numDevices = 0;
+  driver->deviceGetCount(&numDevices);
+  if (numDevices == 0)
+    return Error{ErrorCode::Other, "there is no GPU"};
+  auto device = cuda::Device::open(*driver, int(rank) % numDevices);
+  auto store = launch::openFileStore(folder, "shared");
+  if (!device || !store)
+    return device ? store.error() : device.error();
+  cuda::NcclOptions gpu;
+  gpu.timeout = options.timeout;
+  gpu.checksCalls = true;
+  auto communicator = cuda::connectNccl(rank, numRanks, **store, *nccl, *device, gpu);
+  return runOn(communicator, function);
+}
+
+static std::vector<Result<Tensor>> runProcesses(decltype(runProcess) *runRank, int64_t numRanks,
+                                                const RankFn &function, const RunOptions &options) {
   std::string folder = (std::filesystem::temp_directory_path() / "tbc-comm-XXXXXX").string();
   if (!mkdtemp(folder.data()))
     std::abort();
@@ -136,7 +190,7 @@ static std::vector<Result<Tensor>> runProcesses(int64_t numRanks, const RankFn &
       for (int other : pipes)
         close(other);
       close(ends[0]);
-      std::string text = pack(runProcess(rank, numRanks, folder, function, options));
+      std::string text = pack(runRank(rank, numRanks, folder, function, options));
       for (size_t done = 0; done < text.size();) {
         ssize_t count = write(ends[1], text.data() + done, text.size() - done);
         if (count <= 0)
@@ -165,10 +219,63 @@ static std::vector<Result<Tensor>> runProcesses(int64_t numRanks, const RankFn &
   return results;
 }
 
+static Result<Tensor> runOnGpu(int64_t rank, int64_t numRanks, const std::string &folder,
+                               const RankFn &function, const RunOptions &options) {
+  auto store = launch::openFileStore(folder, "shared");
+  if (!store)
+    return store.error();
+  auto device = cuda::Device::open(FakeDriver::table(), int(rank));
+  if (!device)
+    return device.error();
+  cuda::NcclOptions nccl;
+  nccl.timeout = options.timeout;
+  nccl.checksCalls = true;
+  auto communicator = cuda::connectNccl(rank, numRanks, **store, FakeNccl::table(), *device, nccl);
+  return runOn(communicator, function);
+}
+
+/// Each rank a thread with a GPU of its own.
+static std::vector<Result<Tensor>> runOnGpus(int64_t numRanks, const RankFn &function,
+                                             const RunOptions &options) {
+  std::string folder = (std::filesystem::temp_directory_path() / "tbc-nccl-XXXXXX").string();
+  if (!mkdtemp(folder.data()))
+    std::abort();
+  FakeOptions fake;
+  fake.numDevices = int(numRanks);
+  FakeDriver driver(fake);
+  FakeNccl nccl(driver);
+  std::vector<Result<Tensor>> results(numRanks, Tensor());
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < numRanks; ++rank)
+    threads.emplace_back(
+        [&, rank] { results[rank] = runOnGpu(rank, numRanks, folder, function, options); });
+  for (std::thread &thread : threads)
+    thread.join();
+  std::filesystem::remove_all(folder);
+  std::vector<std::string> complaints = driver.complaints();
+  for (const std::string &leak : driver.leaks())
+    complaints.push_back("not given back: " + leak);
+  for (const Result<Tensor> &result : results)
+    if (!result)
+      return results; // what comes after an error is not orderly
+  if (!complaints.empty())
+    results[0] = Error{ErrorCode::Other, complaints[0]};
+  return results;
+}
+
 std::vector<Result<Tensor>> runRanks(Backend backend, int64_t numRanks, const RankFn &function,
                                      RunOptions options) {
-  return backend == Backend::Gloo ? runProcesses(numRanks, function, options)
-                                  : runThreads(numRanks, function, options);
+  switch (backend) {
+  case Backend::Gloo:
+    return runProcesses(runProcess, numRanks, function, options);
+  case Backend::Nccl:
+    return runOnGpus(numRanks, function, options);
+  case Backend::NcclDevices:
+    return runProcesses(runDeviceProcess, numRanks, function, options);
+  case Backend::Simulated:
+    break;
+  }
+  return runThreads(numRanks, function, options);
 }
 
 } // namespace tbc::test

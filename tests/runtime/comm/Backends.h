@@ -15,8 +15,12 @@ namespace tbc::test {
 /// What a rank does; the result comes back to the test.
 using RankFn = std::function<Result<kernels::Tensor>(comm::Communicator &)>;
 
-enum class Backend { Simulated, Gloo };
+/// Nccl is this project's half of it, on a NCCL and GPUs that are faked; NcclDevices is all of it,
+/// the ranks processes that share the machine's GPUs.
+enum class Backend { Simulated, Gloo, Nccl, NcclDevices };
 std::string name(Backend backend);
+/// Those that this machine has. NcclDevices is asked for by TBC_GPU_TESTS=1.
+std::vector<Backend> allBackends();
 
 struct RunOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(20);
@@ -25,7 +29,8 @@ struct RunOptions {
 };
 
 /// Runs `function` on each of `numRanks` ranks: as threads, or as processes that meet in a folder
-/// of their own. A rank whose process dies gives an error "died".
+/// of their own. A rank whose process dies gives an error "died". Where all ranks of Nccl end well
+/// and yet the fakes complain, rank 0 gives an error that says so.
 std::vector<Result<kernels::Tensor>> runRanks(Backend backend, int64_t numRanks,
                                               const RankFn &function, RunOptions options = {});
 

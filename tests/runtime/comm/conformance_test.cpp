@@ -53,6 +53,12 @@ std::vector<int64_t> ints(const Tensor &tensor) {
   return result;
 }
 
+/// Expects no error.
+std::vector<double> doubles(const Result<Tensor> &result) {
+  EXPECT_TRUE(bool(result)) << result.error().message;
+  return result ? result->toDoubles() : std::vector<double>();
+}
+
 class Conformance : public testing::TestWithParam<Backend> {
 protected:
   std::vector<Result<Tensor>> run(int64_t numRanks, const RankFn &function,
@@ -124,7 +130,7 @@ TEST_P(Conformance, FloatsAreAveragedAndScaled) {
          Tensor mean = *c.allReduce(everyone(c), ReduceKind::Avg, mine, "here")->wait();
          return c.allReduce(everyone(c), {ReduceKind::PremulSum, 0.25}, mean, "here")->wait();
        }))
-    EXPECT_THAT(result->toDoubles(), testing::ElementsAre(0.25));
+    EXPECT_THAT(doubles(result), testing::ElementsAre(0.25));
 }
 
 TEST_P(Conformance, EveryTypeAndOddAndEmptySizes) {
@@ -205,6 +211,8 @@ TEST_P(Conformance, ResiduesAndUnroundedFloatsKeepAllTheirBits) {
 }
 
 TEST_P(Conformance, SumsAreTakenInGroupOrderAndRoundedOnce) {
+  if (GetParam() == Backend::Nccl || GetParam() == Backend::NcclDevices)
+    GTEST_SKIP() << "NCCL sums floats in an order of its own (runtime/cuda/NcclCommunicator.h)";
   // In double 2^60 + 1 - 2^60 is 0; in another order it is 1. Small and large tensors go other
   // ways.
   double big = 1152921504606846976.0;
@@ -381,7 +389,7 @@ TEST_P(Conformance, ARankThatStaysAwayIsNamed) {
     EXPECT_THAT(messages, HasSubstr(word));
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::Values(Backend::Simulated, Backend::Gloo),
+INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(allBackends()),
                          [](const auto &info) { return name(info.param); });
 
 //===----------------------------------------------------------------------===//

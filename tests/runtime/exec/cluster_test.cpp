@@ -69,7 +69,10 @@ Outcome train(const MlpOptions &o, Arith arith) {
       [&](const std::string &name) { return tensorOf(name, {o.width, o.width}, arith); });
   EXPECT_TRUE(loaded);
   for (int step = 1; step <= numSteps; ++step) {
+    // Evaluation leaves no trace, and sees what the step will see.
+    Result<Tensor> seen = cluster->evaluate(stepInputs(o, step, arith));
     Result<Tensor> loss = cluster->step(stepInputs(o, step, arith));
+    EXPECT_TRUE(seen && loss && bitwiseEqual(*seen, *loss));
     if (!loss) {
       ADD_FAILURE() << loss.error().message;
       return outcome;

@@ -73,6 +73,43 @@ TEST(Environment, SlurmOnOneHostMeetsInAFolder) {
   EXPECT_THAT(toString(*(*found)->meeting), HasSubstr("-5.2"));
 }
 
+TEST(Environment, Kubeflow) {
+  auto found = place({{"RANK", "1"},
+                      {"WORLD_SIZE", "3"},
+                      {"MASTER_ADDR", "job-master-0"},
+                      {"MASTER_PORT", "23456"},
+                      {"KUBERNETES_PORT", "tcp://10.0.0.1:443"}});
+  ASSERT_TRUE(found && *found);
+  EXPECT_EQ((*found)->launcher, "Kubeflow");
+  EXPECT_EQ((*found)->localRank, 0);
+  EXPECT_FALSE((*found)->isOneHost);
+  EXPECT_EQ(toString(*(*found)->meeting), "tcp://job-master-0:23456");
+}
+
+TEST(Environment, Lsf) {
+  Variables variables = {{"JSM_NAMESPACE_RANK", "5"},
+                         {"JSM_NAMESPACE_SIZE", "8"},
+                         {"JSM_NAMESPACE_LOCAL_RANK", "1"},
+                         {"LSB_JOBID", "77"},
+                         {"LSB_MCPU_HOSTS", "a01 4 a02 4"}};
+  auto found = place(variables);
+  ASSERT_TRUE(found && *found);
+  EXPECT_EQ((*found)->launcher, "LSF");
+  EXPECT_EQ((*found)->rank, 5);
+  EXPECT_EQ((*found)->localRank, 1);
+  // Where rank 0 is, it does not say.
+  EXPECT_FALSE((*found)->meeting);
+  variables["MASTER_ADDR"] = "a01";
+  variables["MASTER_PORT"] = "29400";
+  EXPECT_EQ(toString(*(*place(variables))->meeting), "tcp://a01:29400");
+  auto one = place({{"JSM_NAMESPACE_RANK", "1"},
+                    {"JSM_NAMESPACE_SIZE", "2"},
+                    {"LSB_JOBID", "77"},
+                    {"LSB_MCPU_HOSTS", "a01 2"}});
+  ASSERT_TRUE(one && *one && (*one)->meeting);
+  EXPECT_THAT(toString(*(*one)->meeting), HasSubstr("-77"));
+}
+
 TEST(Environment, OpenMpiAndPmi) {
   auto open = place({{"OMPI_COMM_WORLD_RANK", "1"},
                      {"OMPI_COMM_WORLD_SIZE", "2"},

@@ -16,6 +16,9 @@ Manifest example() {
   Manifest manifest;
   manifest.programHash = "abc";
   manifest.tokensPerSample = 8;
+  manifest.modelFlops = 1.5e9;
+  manifest.peakFlopsPerSecond = 1e12;
+  manifest.gradientNorm = "gradient_norm";
   manifest.inputs = {{"x", InputKind::Data, 1, 256, std::nullopt},
                      {"labels", InputKind::Label, 0, 256, -100},
                      {"tbc.step", InputKind::Step, -1, 0, std::nullopt}};
@@ -33,6 +36,8 @@ TEST(Manifest, ComesBackTheSame) {
   EXPECT_EQ(writeManifest(*read), text);
   EXPECT_EQ(read->inputs[1].ignored, -100);
   EXPECT_EQ(read->initializers[0].offset, 100);
+  EXPECT_EQ(read->modelFlops, 1.5e9);
+  EXPECT_EQ(read->gradientNorm, "gradient_norm");
 }
 
 std::string errorAfter(const std::string &from, const std::string &to) {
@@ -50,7 +55,8 @@ std::string errorAfter(const std::string &from, const std::string &to) {
 TEST(Manifest, WrongOnesAreRefused) {
   EXPECT_THAT(errorAfter("{", "["), HasSubstr("no JSON"));
   EXPECT_THAT(errorAfter("\"tbc-run\"", "\"other\""), HasSubstr("no manifest"));
-  EXPECT_THAT(errorAfter("\"version\": 1", "\"version\": 9"), HasSubstr("version 9"));
+  EXPECT_THAT(errorAfter("\"version\": 2", "\"version\": 9"), HasSubstr("version 9"));
+  EXPECT_THAT(errorAfter("1500000000.0", "-1"), HasSubstr("model_flops"));
   EXPECT_THAT(errorAfter("\"kind\": \"data\"", "\"kind\": \"date\""), HasSubstr("date"));
   EXPECT_THAT(errorAfter("\"inputs\"", "\"imputs\""), HasSubstr("\"inputs\""));
   EXPECT_THAT(errorAfter("\"offset\": 100", "\"offset\": 977"), HasSubstr("beyond the end"));

@@ -8,32 +8,43 @@ using program::Instruction;
 using program::InstructionKind;
 using program::Program;
 
+/// Adds what a rank does in one of its forward blocks; the other blocks are empty.
+static void addOps(const Program &program, const std::vector<int64_t> &coordinates,
+                   const schedule::Action &action, std::vector<RankOp> &ops) {
+  const program::Stage &stage = program.stages[program.stageOf(coordinates)];
+  const std::vector<Instruction> &instructions = stage.block(action).instructions;
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    const Instruction &instruction = instructions[i];
+    if (instruction.kind == InstructionKind::Kernel)
+      continue;
+    RankOp op;
+    op.chunk = action.chunk;
+    op.instruction = int(i);
+    if (instruction.kind == InstructionKind::Send || instruction.kind == InstructionKind::Recv) {
+      bool isSend = instruction.kind == InstructionKind::Send;
+      op.kind = isSend ? RankOp::Kind::Send : RankOp::Kind::Recv;
+      std::vector<int64_t> peer = coordinates;
+      peer[program.pipelineAxis] = instruction.comm.peerStage;
+      op.peer = int(program.mesh.rankOf(peer));
+      op.channel = instruction.comm.channel;
+      op.lane = instruction.comm.lane;
+    } else {
+      for (int64_t member : groupOf(program, instruction.comm, coordinates))
+        op.group.push_back(int(member));
+      op.what = instruction.comm.reduce == program::ReduceKind::Max ? "max" : "sum";
+      op.what += " in chunk " + std::to_string(action.chunk);
+    }
+    ops.push_back(std::move(op));
+  }
+}
+
 std::vector<std::vector<RankOp>> rankOps(const Program &program) {
   std::vector<std::vector<RankOp>> ranks;
   for (int64_t rank = 0; rank < program.mesh.numRanks(); ++rank) {
     std::vector<int64_t> coordinates = program.mesh.coordinates(rank);
-    const program::Stage &stage = program.stages[program.stageOf(coordinates)];
     std::vector<RankOp> &ops = ranks.emplace_back();
-    for (size_t i = 0; i < stage.chunks[0].forward.instructions.size(); ++i) {
-      const Instruction &instruction = stage.chunks[0].forward.instructions[i];
-      if (instruction.kind == InstructionKind::Kernel)
-        continue;
-      RankOp op;
-      op.instruction = int(i);
-      if (instruction.kind == InstructionKind::Send || instruction.kind == InstructionKind::Recv) {
-        bool isSend = instruction.kind == InstructionKind::Send;
-        op.kind = isSend ? RankOp::Kind::Send : RankOp::Kind::Recv;
-        std::vector<int64_t> peer = coordinates;
-        peer[program.pipelineAxis] = instruction.comm.peerStage;
-        op.peer = int(program.mesh.rankOf(peer));
-        op.channel = instruction.comm.channel;
-      } else {
-        for (int64_t member : groupOf(program, instruction.comm, coordinates))
-          op.group.push_back(int(member));
-        op.what = instruction.comm.reduce == program::ReduceKind::Max ? "max" : "sum";
-      }
-      ops.push_back(std::move(op));
-    }
+    for (const schedule::Action &action : actionsOf(program, program.stageOf(coordinates)))
+      addOps(program, coordinates, action, ops);
   }
   return ranks;
 }
@@ -51,7 +62,7 @@ std::string InterleavingSearch::State::key() const {
 Outcomes InterleavingSearch::run() {
   State begin;
   begin.next.assign(ranks.size(), 0);
-  begin.queue.resize(ranks.size() * ranks.size());
+  begin.queue.resize(ranks.size() * ranks.size() * numLanes);
   visit(begin);
   outcomes.numStates = int64_t(seen.size());
   return outcomes;
@@ -83,10 +94,11 @@ void InterleavingSearch::trySend(const State &state, int rank, std::vector<State
   State after = state;
   ++after.next[rank];
   if (isBuffered) {
-    after.queue[rank * ranks.size() + send.peer].push_back(send.channel);
+    after.queue[queueOf(rank, send.peer, send.lane)].push_back(send.channel);
   } else {
     const RankOp *theirs = current(state, send.peer);
-    if (!theirs || theirs->kind != RankOp::Kind::Recv || theirs->peer != rank)
+    if (!theirs || theirs->kind != RankOp::Kind::Recv || theirs->peer != rank ||
+        theirs->lane != send.lane)
       return;
     outcomes.canMismatch |= theirs->channel != send.channel;
     ++after.next[send.peer];
@@ -96,13 +108,13 @@ void InterleavingSearch::trySend(const State &state, int rank, std::vector<State
 
 void InterleavingSearch::tryRecv(const State &state, int rank, std::vector<State> &successors) {
   const RankOp &recv = *current(state, rank);
-  const std::vector<int64_t> &messages = state.queue[recv.peer * ranks.size() + rank];
+  const std::vector<int64_t> &messages = state.queue[queueOf(recv.peer, rank, recv.lane)];
   if (messages.empty())
     return;
   outcomes.canMismatch |= messages.front() != recv.channel;
   State after = state;
   ++after.next[rank];
-  std::vector<int64_t> &left = after.queue[recv.peer * ranks.size() + rank];
+  std::vector<int64_t> &left = after.queue[queueOf(recv.peer, rank, recv.lane)];
   left.erase(left.begin());
   successors.push_back(std::move(after));
 }

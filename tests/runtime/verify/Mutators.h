@@ -34,6 +34,7 @@ inline void PrintTo(const NamedMutator &mutator, std::ostream *out) { *out << mu
 std::vector<NamedMutator> dataflowMutators();
 std::vector<NamedMutator> communicationMutators();
 std::vector<NamedMutator> storageMutators();
+std::vector<NamedMutator> hostMutators();
 
 } // namespace tbc::verify
 

@@ -1,7 +1,8 @@
 //===- deadlock_test.cpp - Matching and deadlock against exhaustive search -===//
 //
 // Random schedules of 2 to 4 stages with up to 6 operations each: sends, receives, and meetings of
-// some of the stages. Half of them come from a valid one by swapping, dropping, doubling and
+// some of the stages; in one lane, or in several and with the operations of a stage spread over the
+// blocks of several chunks. Half of them come from a valid one by swapping, dropping, doubling and
 // retargeting; the rest are random altogether.
 //
 //===----------------------------------------------------------------------===//
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <numeric>
 #include <random>
 #include <set>
 #include <tuple>
@@ -29,6 +31,7 @@ struct StageOp {
   std::vector<int> stages;
   bool overData = false; // a meeting over the data axis too
   bool isMax = false;
+  int lane = 0; // of a message
 };
 using Schedule = std::vector<std::vector<StageOp>>;
 
@@ -36,7 +39,7 @@ constexpr size_t maxOps = 6;
 
 class ScheduleMaker {
 public:
-  explicit ScheduleMaker(unsigned seed) : random(seed) {}
+  explicit ScheduleMaker(unsigned seed, unsigned numLanes = 1) : random(seed), numLanes(numLanes) {}
 
   Schedule make(int numStages, size_t most, bool hasData) {
     Schedule schedule(numStages);
@@ -77,8 +80,9 @@ private:
     }
     int from = int(below(unsigned(numStages))), to = otherStage(from, numStages);
     int64_t channel = 1 + nextChannel++ % 100;
-    schedule[from].push_back({InstructionKind::Send, to, channel, {}, false, false});
-    schedule[to].push_back({InstructionKind::Recv, from, channel, {}, false, false});
+    int lane = someLane();
+    schedule[from].push_back({InstructionKind::Send, to, channel, {}, false, false, lane});
+    schedule[to].push_back({InstructionKind::Recv, from, channel, {}, false, false, lane});
   }
 
   /// An operation of one stage, whatever the others do.
@@ -92,7 +96,8 @@ private:
             1,
             {},
             false,
-            false};
+            false,
+            someLane()};
     }
     schedule[stage].push_back(op);
   }
@@ -116,6 +121,7 @@ private:
         break;
       case 2:
         at->channel += at->channel > 0;
+        at->lane = at->peer >= 0 ? someLane() : 0;
         at->isMax = !at->isMax;
         break;
       default:
@@ -125,47 +131,87 @@ private:
     }
   }
 
+  int someLane() { return numLanes > 1 ? int(below(numLanes)) : 0; }
+
   std::mt19937 random;
+  unsigned numLanes;
   int64_t nextChannel = 0;
 };
 
-/// A Program whose forward blocks do this, with stages as axis 0 and `numData` ranks each.
-Program programOf(const Schedule &schedule, int64_t numData) {
+/// The block of chunk `chunk` of a stage, with a value that messages may carry.
+struct ChunkBlock {
+  Stage &stage;
+  Block &block;
+  ValueId last;
+
+  ChunkBlock(Stage &stage, size_t chunk)
+      : stage(stage), block(stage.chunks[chunk].forward), last(newValue()) {
+    block.instructions.push_back(
+        {"first", InstructionKind::Kernel, "constant", {}, {}, {}, {last}});
+  }
+  ValueId newValue() {
+    stage.values.push_back({kernels::DType::F32, {}});
+    return ValueId(stage.values.size()) - 1;
+  }
+  void add(const StageOp &op, const Mesh &mesh, size_t number) {
+    Instruction instruction;
+    instruction.id = "op" + std::to_string(number);
+    instruction.kind = op.kind;
+    instruction.comm.peerStage = op.peer;
+    instruction.comm.channel = op.channel;
+    instruction.comm.lane = op.lane;
+    if (op.kind != InstructionKind::Recv)
+      instruction.operands = {last};
+    if (op.kind == InstructionKind::AllReduce) {
+      instruction.comm.axes = {wholeAxis(mesh, 0)};
+      if (op.overData)
+        instruction.comm.axes.push_back(wholeAxis(mesh, 1));
+      instruction.comm.stages = op.stages;
+      instruction.comm.reduce = op.isMax ? ReduceKind::Max : ReduceKind::Sum;
+    }
+    if (op.kind != InstructionKind::Send) {
+      last = newValue();
+      instruction.results = {last};
+    }
+    block.instructions.push_back(std::move(instruction));
+  }
+};
+
+/// A Program whose forward blocks do this, with stages as axis 0 and `numData` ranks each. Each
+/// stage has `numChunks` chunks, which run in any order, each with a run of the stage's operations.
+Program programOf(const Schedule &schedule, int64_t numData, ScheduleMaker &maker,
+                  size_t numChunks = 1) {
   Program program;
   program.mesh.axes = {{"pp", int64_t(schedule.size())}, {"dp", numData}};
   program.pipelineAxis = 0;
-  program.schedule.generator = "gpipe";
+  program.schedule.generator = numChunks == 1 ? "gpipe" : "table";
   program.stages.resize(schedule.size());
+  using ActionKind = schedule::Action::Kind;
+  for (size_t chunk = 0; chunk < numChunks * schedule.size() && numChunks > 1; ++chunk)
+    program.schedule.chunkStage.push_back(int(chunk % schedule.size()));
   for (size_t s = 0; s < schedule.size(); ++s) {
     Stage &stage = program.stages[s];
-    auto newValue = [&] {
-      stage.values.push_back({kernels::DType::F32, {}});
-      return ValueId(stage.values.size()) - 1;
-    };
-    ValueId last = newValue();
-    stage.chunks[0].forward.instructions.push_back(
-        {"first", InstructionKind::Kernel, "constant", {}, {}, {}, {last}});
-    for (const StageOp &op : schedule[s]) {
-      Instruction instruction;
-      instruction.id = "op" + std::to_string(stage.chunks[0].forward.instructions.size());
-      instruction.kind = op.kind;
-      instruction.comm.peerStage = op.peer;
-      instruction.comm.channel = op.channel;
-      if (op.kind != InstructionKind::Recv)
-        instruction.operands = {last};
-      if (op.kind == InstructionKind::AllReduce) {
-        instruction.comm.axes = {wholeAxis(program.mesh, 0)};
-        if (op.overData)
-          instruction.comm.axes.push_back(wholeAxis(program.mesh, 1));
-        instruction.comm.stages = op.stages;
-        instruction.comm.reduce = op.isMax ? ReduceKind::Max : ReduceKind::Sum;
-      }
-      if (op.kind != InstructionKind::Send) {
-        last = newValue();
-        instruction.results = {last};
-      }
-      stage.chunks[0].forward.instructions.push_back(std::move(instruction));
+    stage.chunks.resize(numChunks);
+    std::vector<int> order(numChunks);
+    std::iota(order.begin(), order.end(), 0);
+    for (size_t i = numChunks; i > 1; --i)
+      std::swap(order[i - 1], order[maker.below(unsigned(i))]);
+    std::vector<ChunkBlock> blocks;
+    for (size_t chunk = 0; chunk < numChunks; ++chunk)
+      blocks.emplace_back(stage, chunk);
+    size_t at = 0; // in `order`
+    for (size_t i = 0; i < schedule[s].size(); ++i) {
+      while (at + 1 < numChunks && maker.below(3) == 0)
+        ++at;
+      blocks[size_t(order[at])].add(schedule[s][i], program.mesh, i);
     }
+    if (numChunks == 1)
+      continue;
+    std::vector<schedule::Action> &actions = program.schedule.table.emplace_back();
+    for (ActionKind kind : {ActionKind::Forward, ActionKind::Backward})
+      for (int chunk : order)
+        actions.push_back({kind, 0, chunk});
+    actions.push_back({ActionKind::Update, 0});
   }
   return program;
 }
@@ -178,32 +224,36 @@ struct Counts {
 bool hasAmbiguousChannel(const Program &program) {
   for (const Stage &stage : program.stages) {
     std::set<std::tuple<InstructionKind, int, int64_t>> seen;
-    for (const Instruction &i : stage.chunks[0].forward.instructions)
-      if (i.comm.peerStage >= 0 && !seen.insert({i.kind, i.comm.peerStage, i.comm.channel}).second)
-        return true;
+    for (const Chunk &chunk : stage.chunks)
+      for (const Instruction &i : chunk.forward.instructions)
+        if (i.comm.peerStage >= 0 &&
+            !seen.insert({i.kind, i.comm.peerStage, i.comm.channel}).second)
+          return true;
   }
   return false;
 }
 
-/// The index of the instruction at which each stage waits forever, or -1.
-std::vector<int> stagesStuckAt(const Events &events, const std::vector<size_t> &reached) {
-  std::vector<int> result;
+/// The chunk and the index of the instruction at which each stage waits forever, or -1 twice.
+using Place = std::pair<int, int>;
+std::vector<Place> stagesStuckAt(const Events &events, const std::vector<size_t> &reached) {
+  std::vector<Place> result(reached.size(), {-1, -1});
   for (size_t s = 0; s < reached.size(); ++s) {
     const std::vector<Event> &list = events.ofStage[s];
-    result.push_back(reached[s] < list.size() ? list[reached[s]].instruction : -1);
+    if (reached[s] < list.size())
+      result[s] = {list[reached[s]].action.chunk, list[reached[s]].instruction};
   }
   return result;
 }
 
-std::vector<int> stagesStuckAt(const Program &program,
-                               const std::vector<std::vector<RankOp>> &ranks,
-                               const Outcomes &outcomes) {
-  std::vector<int> result(program.stages.size(), -1);
+std::vector<Place> stagesStuckAt(const Program &program,
+                                 const std::vector<std::vector<RankOp>> &ranks,
+                                 const Outcomes &outcomes) {
+  std::vector<Place> result(program.stages.size(), {-1, -1});
   for (size_t rank = 0; rank < outcomes.stuckAt.size(); ++rank) {
     int at = outcomes.stuckAt[rank];
     if (at >= 0)
-      result[program.stageOf(program.mesh.coordinates(int64_t(rank)))] =
-          ranks[rank][at].instruction;
+      result[program.stageOf(program.mesh.coordinates(int64_t(rank)))] = {
+          ranks[rank][at].chunk, ranks[rank][at].instruction};
   }
   return result;
 }
@@ -218,7 +268,7 @@ void compare(const Program &program, Counts &counts) {
     Outcomes truth = InterleavingSearch(ranks, isBuffered).run();
     // Which of the orders is taken makes no difference: the claim that the check rests on.
     ASSERT_EQ(truth.numEnds, 1) << show(program);
-    std::vector<int> expected(program.stages.size(), -1);
+    std::vector<Place> expected(program.stages.size(), {-1, -1});
     if (truth.canGetStuck)
       expected = stagesStuckAt(program, ranks, truth);
     ASSERT_EQ(stagesStuckAt(events, runEvents(events, semantics)), expected) << show(program);
@@ -226,9 +276,9 @@ void compare(const Program &program, Counts &counts) {
     Status status = checkDeadlock(program, semantics);
     ASSERT_EQ(bool(status), !truth.canGetStuck) << show(program);
     for (size_t s = 0; s < expected.size(); ++s) {
-      if (expected[s] >= 0)
-        ASSERT_NE(status.error().message.find(
-                      describe(program, int(s), schedule::Action::Kind::Forward, expected[s])),
+      if (auto [chunk, instruction] = expected[s]; chunk >= 0)
+        ASSERT_NE(status.error().message.find(describe(
+                      program, int(s), {schedule::Action::Kind::Forward, chunk}, instruction)),
                   std::string::npos)
             << status.error().message;
     }
@@ -261,8 +311,20 @@ TEST(Deadlock, AgreesWithExhaustiveSearch) {
   ScheduleMaker maker(3);
   Counts counts;
   for (int i = 0, n = test::sampleSize(150000, 1000000); i < n && !HasFatalFailure(); ++i)
-    compare(programOf(maker.make(2 + int(maker.below(3)), maxOps, false), 1), counts);
+    compare(programOf(maker.make(2 + int(maker.below(3)), maxOps, false), 1, maker), counts);
   report("one rank per stage", counts);
+}
+
+/// Messages in several lanes, and stages of several chunks.
+TEST(Deadlock, AgreesWithExhaustiveSearchInLanesAndChunks) {
+  ScheduleMaker maker(5, 3);
+  Counts counts;
+  for (int i = 0, n = test::sampleSize(50000, 1000000); i < n && !HasFatalFailure(); ++i) {
+    Schedule schedule = maker.make(2 + int(maker.below(3)), maxOps, false);
+    size_t numChunks = 1 + maker.below(3);
+    compare(programOf(schedule, 1, maker, numChunks), counts);
+  }
+  report("lanes and chunks", counts);
 }
 
 /// The checks look at stages; so do two ranks of each, with collectives over both.
@@ -270,7 +332,7 @@ TEST(Deadlock, AgreesWithExhaustiveSearchOverAllRanks) {
   ScheduleMaker maker(4);
   Counts counts;
   for (int i = 0, n = test::sampleSize(5000, 50000); i < n && !HasFatalFailure(); ++i)
-    compare(programOf(maker.make(2 + int(maker.below(2)), 4, true), 2), counts);
+    compare(programOf(maker.make(2 + int(maker.below(2)), 4, true), 2, maker), counts);
   report("two ranks per stage", counts);
 }
 

@@ -41,7 +41,8 @@ bool tryMutant(const NamedMutator &mutator, std::mt19937 &random) {
 
 std::vector<NamedMutator> allMutators() {
   std::vector<NamedMutator> all = dataflowMutators();
-  for (const std::vector<NamedMutator> &more : {communicationMutators(), storageMutators()})
+  for (const std::vector<NamedMutator> &more :
+       {communicationMutators(), storageMutators(), hostMutators()})
     all.insert(all.end(), more.begin(), more.end());
   return all;
 }

@@ -3,6 +3,7 @@
 #include "runtime/exec/SimulatedCluster.h"
 #include "runtime/verify/Verify.h"
 #include "tests/runtime/support/FullTests.h"
+#include "tests/runtime/support/HostSlots.h"
 #include "tests/runtime/support/RandomProgram.h"
 
 #include <algorithm>
@@ -17,12 +18,14 @@ using kernels::Tensor;
 
 TEST(Verify, AcceptsRandomValidPrograms) {
   int64_t numInstructions = 0;
-  int numWithChunks = 0, numParted = 0;
+  int numWithChunks = 0, numParted = 0, numOnHost = 0;
   int n = test::sampleSize(2000, 5000);
   for (int seed = 0; seed < n; ++seed) {
     RandomProgramOptions options;
     options.seed = unsigned(seed);
     Program program = randomProgram(options);
+    std::mt19937 random{unsigned(seed)};
+    numOnHost += seed % 2 ? moveToHost(program, random) : 0;
     Status status = verifyProgram(program);
     ASSERT_TRUE(status) << "seed " << seed << ": " << status.error().message << "\n"
                         << show(program);
@@ -39,6 +42,7 @@ TEST(Verify, AcceptsRandomValidPrograms) {
               n, (long long)numInstructions / n, numWithChunks, numParted);
   EXPECT_GT(numWithChunks, n / 10);
   EXPECT_GT(numParted, n / 10);
+  EXPECT_GT(numOnHost, n);
 }
 
 /// Small whole numbers, so that sums are exact.
@@ -57,6 +61,9 @@ TEST(Verify, RandomValidProgramsRun) {
     RandomProgramOptions options;
     options.seed = unsigned(seed), options.maxRanks = 12;
     Program program = randomProgram(options);
+    std::mt19937 random{unsigned(seed)};
+    if (seed % 2)
+      moveToHost(program, random);
     auto cluster = runtime::SimulatedCluster::create(program, {Arith::Residue61});
     ASSERT_TRUE(cluster) << cluster.error().message;
     Status loaded = cluster->load([&](const std::string &name) {

@@ -1,0 +1,288 @@
+//===- Domain.cpp - The loops that the values of a kernel have in common ----===//
+
+#include "codegen/cpu/Domain.h"
+
+#include "codegen/cpu/KernelOp.h"
+#include "ir/Tbc.h"
+
+#include <set>
+
+using namespace mlir;
+
+namespace tbc::cpu {
+
+using Loops = Domain::Loops;
+
+int64_t Domain::product(ArrayRef<int> of) const {
+  int64_t result = 1;
+  for (int loop : of)
+    result *= sizes[loop];
+  return result;
+}
+
+static bool shares(ArrayRef<int> some, ArrayRef<int> others) {
+  return llvm::any_of(some, [&](int loop) { return llvm::is_contained(others, loop); });
+}
+
+bool Domain::isReduction(Operation &op) const {
+  return cast<KernelOpInterface>(op).getCombiner() != Combiner::None &&
+         loops.lookup(op.getOperand(0)).size() != loops.lookup(op.getResult(0)).size();
+}
+
+bool Domain::hasVector(Value value) const { return shares(loops.lookup(value), vector); }
+
+bool Domain::hasReduced(Value value) const {
+  return shares(loops.lookup(value), reduced) || (isVectorReduced && hasVector(value));
+}
+
+Domain::Pass Domain::passOf(func::FuncOp function, int number) const {
+  Pass result;
+  Block &body = function.getBody().front();
+  for (Operation &op : body.without_terminator())
+    if (isReduction(op) && ready.lookup(op.getResult(0)) == number + 1)
+      result.reductions.push_back(&op);
+  for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands()))
+    if (hasReduced(value) && ready.lookup(value) == number)
+      result.results.push_back(int(i));
+  return result;
+}
+
+SmallVector<int64_t> Domain::strides(Value value) const {
+  const Loops list = loops.lookup(value);
+  SmallVector<int64_t> result(list.size(), 1);
+  for (int i = int(list.size()) - 2; i >= 0; --i)
+    result[i] = result[i + 1] * sizes[list[i + 1]];
+  return result;
+}
+
+namespace {
+
+/// Loops that turn out to be the same, or products of others.
+class LoopTable {
+public:
+  int add(int64_t size) {
+    loops.push_back({size, {}, false});
+    return int(loops.size()) - 1;
+  }
+  int64_t size(int loop) const { return loops[loop].size; }
+
+  /// `list` in loops that are not made of others, without those of size 1.
+  Loops resolve(ArrayRef<int> list) const {
+    Loops result;
+    for (int loop : list)
+      if (loops[loop].isReplaced)
+        llvm::append_range(result, resolve(loops[loop].parts));
+      else if (loops[loop].size != 1)
+        result.push_back(loop);
+    return result;
+  }
+
+  /// Makes two lists the same, outermost first: splits loops at common products. Failure if there
+  /// is no such product.
+  LogicalResult unify(ArrayRef<int> left, ArrayRef<int> right) {
+    while (true) {
+      Loops a = resolve(left), b = resolve(right);
+      auto [x, y] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+      if (x == a.end() && y == b.end())
+        return success();
+      if (x == a.end() || y == b.end())
+        return failure();
+      if (failed(replace(*x, *y)))
+        return failure();
+    }
+  }
+
+private:
+  LogicalResult replace(int x, int y) {
+    if (size(x) < size(y))
+      std::swap(x, y);
+    if (size(y) == 0 || size(x) % size(y) != 0)
+      return failure();
+    Loops parts = {y};
+    if (size(x) != size(y))
+      parts.push_back(add(size(x) / size(y)));
+    loops[x].parts = parts;
+    loops[x].isReplaced = true;
+    return success();
+  }
+
+  struct Loop {
+    int64_t size;
+    Loops parts;
+    bool isReplaced;
+  };
+  std::vector<Loop> loops;
+};
+
+class DomainFinder {
+public:
+  explicit DomainFinder(func::FuncOp function) : function(function) {}
+
+  FailureOr<Domain> run() {
+    for (BlockArgument argument : function.getArguments())
+      addValue(argument);
+    for (Operation &op : function.getBody().front().without_terminator())
+      if (failed(addOp(op)))
+        return failure();
+    if (failed(resolveAll()) || failed(findPasses()) || failed(findNest()) ||
+        failed(checkResults()))
+      return failure();
+    return std::move(domain);
+  }
+
+private:
+  ValueRange returned() { return function.getBody().front().getTerminator()->getOperands(); }
+
+  void addValue(Value value) {
+    Loops list;
+    for (int64_t size : tensorType(value).getShape())
+      list.push_back(table.add(size));
+    listed[value] = list;
+  }
+
+  LogicalResult unify(Value value, ArrayRef<FactorRule::Dim> dims, ArrayRef<int> numbers) {
+    Loops list;
+    for (const FactorRule::Dim &dim : dims) {
+      if (dim.size() != 1) // a sum: parts of it come from different places
+        return failure();
+      for (unsigned loop : dim[0])
+        list.push_back(numbers[loop]);
+    }
+    return table.unify(listed.lookup(value), list);
+  }
+
+  LogicalResult addOp(Operation &op) {
+    auto shardable = dyn_cast<ShardableOpInterface>(op);
+    if (!shardable || !isa<KernelOpInterface>(op))
+      return failure();
+    FactorRule rule = shardable.getFactorRule();
+    Loops numbers;
+    for (const FactorRule::Loop &loop : rule.loops)
+      numbers.push_back(table.add(loop.size));
+    for (auto [operand, dims] : llvm::zip_equal(op.getOperands(), rule.operands))
+      if (failed(unify(operand, dims, numbers)))
+        return failure();
+    for (auto [result, dims] : llvm::zip_equal(op.getResults(), rule.results)) {
+      addValue(result);
+      if (failed(unify(result, dims, numbers)))
+        return failure();
+    }
+    return success();
+  }
+
+  LogicalResult resolveAll() {
+    for (auto &[value, list] : listed) {
+      if (tensorType(value).getNumElements() == 0)
+        return failure();
+      Loops resolved = table.resolve(list);
+      if (std::set<int>(resolved.begin(), resolved.end()).size() != resolved.size())
+        return failure(); // a diagonal
+      for (int loop : resolved) {
+        if (size_t(loop) >= domain.sizes.size())
+          domain.sizes.resize(loop + 1, 1);
+        domain.sizes[loop] = table.size(loop);
+      }
+      domain.loops[value] = resolved;
+    }
+    return success();
+  }
+
+  /// Which loops a reduction runs over; none where they are of size 1.
+  Loops reducedBy(Operation &op) const {
+    Loops result;
+    const Loops kept = domain.loops.lookup(op.getResult(0));
+    for (int loop : domain.loops.lookup(op.getOperand(0)))
+      if (!llvm::is_contained(kept, loop))
+        result.push_back(loop);
+    return result;
+  }
+
+  LogicalResult findPasses() {
+    for (BlockArgument argument : function.getArguments())
+      domain.ready[argument] = 0;
+    for (Operation &op : function.getBody().front().without_terminator()) {
+      int ready = 0;
+      for (Value operand : op.getOperands())
+        ready = std::max(ready, domain.ready.lookup(operand));
+      if (domain.isReduction(op)) {
+        Loops loops = reducedBy(op);
+        if (!allReduced.empty() && allReduced != std::set<int>(loops.begin(), loops.end()))
+          return failure();
+        if (allReduced.empty())
+          order = domain.loops.lookup(op.getOperand(0));
+        allReduced.insert(loops.begin(), loops.end());
+        domain.numPasses = std::max(domain.numPasses, ++ready);
+      }
+      for (Value result : op.getResults())
+        domain.ready[result] = ready;
+    }
+    // Without a reduction, in the order of what is written.
+    for (Value value : returned())
+      if (const Loops list = domain.loops.lookup(value);
+          allReduced.empty() && list.size() > order.size())
+        order = list;
+    return success();
+  }
+
+  /// Whether the last `count` loops of the order lie so in `value`, as its last ones or not at all.
+  bool isContiguous(Value value, size_t count) const {
+    ArrayRef<int> suffix = ArrayRef<int>(order).take_back(count);
+    const Loops list = domain.loops.lookup(value);
+    if (!shares(list, suffix))
+      return true;
+    return list.size() >= count && ArrayRef<int>(list).take_back(count) == suffix;
+  }
+
+  LogicalResult findNest() {
+    for (auto &[value, list] : domain.loops)
+      for (int loop : list)
+        if (!llvm::is_contained(order, loop))
+          return failure();
+    domain.isVectorReduced = !order.empty() && allReduced.count(order.back()) > 0;
+    size_t count = 0;
+    auto isInMemory = [&](size_t wanted) {
+      return llvm::all_of(function.getArguments(),
+                          [&](Value value) { return isContiguous(value, wanted); }) &&
+             llvm::all_of(returned(), [&](Value value) { return isContiguous(value, wanted); });
+    };
+    while (count < order.size() &&
+           (allReduced.count(order[order.size() - count - 1]) > 0) == domain.isVectorReduced &&
+           isInMemory(count + 1))
+      ++count;
+    if (!order.empty() && count == 0)
+      return failure(); // something is read or written across
+    domain.vector.assign(order.end() - count, order.end());
+    for (int loop : ArrayRef<int>(order).drop_back(count))
+      (allReduced.count(loop) ? domain.reduced : domain.rows).push_back(loop);
+    return success();
+  }
+
+  /// Every iteration writes what is its own.
+  LogicalResult checkResults() {
+    for (Value value : returned()) {
+      const Loops list = domain.loops.lookup(value);
+      auto hasAll = [&](ArrayRef<int> of) {
+        return llvm::all_of(of, [&](int loop) { return llvm::is_contained(list, loop); });
+      };
+      if (!hasAll(domain.rows) || (!domain.isVectorReduced && !hasAll(domain.vector)))
+        return failure();
+      bool some = llvm::any_of(list, [&](int loop) { return allReduced.count(loop) > 0; });
+      if (some && (!hasAll(domain.reduced) || !hasAll(domain.vector)))
+        return failure();
+    }
+    return success();
+  }
+
+  func::FuncOp function;
+  LoopTable table;
+  llvm::MapVector<Value, Loops> listed;
+  std::set<int> allReduced;
+  Loops order;
+  Domain domain;
+};
+
+} // namespace
+
+FailureOr<Domain> findDomain(func::FuncOp function) { return DomainFinder(function).run(); }
+
+} // namespace tbc::cpu

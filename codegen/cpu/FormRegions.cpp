@@ -1,0 +1,171 @@
+//===- FormRegions.cpp - Which kernels of a Program are compiled together ---===//
+
+#include "codegen/cpu/FormRegions.h"
+
+#include "codegen/cpu/EmitKernel.h"
+#include "codegen/cpu/RegionFunction.h"
+#include "runtime/abi/ObservedOps.h"
+#include "runtime/abi/Region.h"
+#include "runtime/abi/Sha256.h"
+
+#include <algorithm>
+
+using namespace mlir;
+
+namespace tbc::cpu {
+
+using program::Region;
+using program::ValueId;
+
+namespace {
+
+/// Longer ones take long to compile and gain nothing.
+constexpr int maxRegionInstructions = 48;
+constexpr size_t symbolHashDigits = 24;
+
+class RegionFormer {
+public:
+  RegionFormer(const program::Stage &stage, program::Block &block, ArrayRef<Operation *> ops,
+               const EmitFn &emit, std::vector<KernelSource> &sources,
+               std::set<std::string> &symbols)
+      : stage(stage), block(block), ops(ops), emit(emit), sources(sources), symbols(symbols) {
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (!ops[i])
+        continue;
+      const program::Instruction &instruction = block.instructions[i];
+      for (auto [id, value] : llvm::zip_equal(instruction.operands, ops[i]->getOperands()))
+        valueOf[id] = value;
+      for (auto [id, value] : llvm::zip_equal(instruction.results, ops[i]->getResults()))
+        valueOf[id] = value;
+    }
+  }
+
+  void run() {
+    for (int first = 0; first < int(ops.size());) {
+      int count = longestNest(first);
+      while (count > 0 && !addRegion({first, count, "", 1}))
+        --count;
+      first += std::max(count, 1);
+    }
+  }
+
+private:
+  bool isKernel(int i) const {
+    const program::Instruction &instruction = block.instructions[i];
+    return ops[i] && instruction.kind == program::InstructionKind::Kernel &&
+           instruction.id != program::gradientNormId && mayBeCompiled(ops[i]);
+  }
+
+  OwningOpRef<ModuleOp> functionOfRegion(const Region &region,
+                                         const program::RegionValues &values) const {
+    SmallVector<Value> operands, results;
+    for (ValueId value : values.operands)
+      operands.push_back(valueOf.at(value));
+    for (ValueId value : values.results)
+      results.push_back(valueOf.at(value));
+    return makeRegionFunction(ops.slice(region.first, region.count), operands, results);
+  }
+
+  bool isNest(const Region &region) const {
+    program::RegionValues values = regionValues(block, region);
+    OwningOpRef<ModuleOp> module = functionOfRegion(region, values);
+    return module && succeeded(findDomain(functionOf(*module)));
+  }
+
+  /// How many instructions from `first` on are one nest of loops, with every prefix. A prefix that
+  /// is none, since what it writes is still missing its readers, may become one: two steps are
+  /// looked ahead.
+  int longestNest(int first) const {
+    constexpr int lookahead = 2;
+    int longest = 0;
+    for (int count = 1; count <= maxRegionInstructions && first + count <= int(ops.size()) &&
+                        count <= longest + 1 + lookahead;
+         ++count) {
+      if (!isKernel(first + count - 1))
+        break;
+      if (isNest({first, count, "", 1}))
+        longest = count;
+    }
+    return longest;
+  }
+
+  /// Compiles the region unless its kernel does not go with the memory plan.
+  bool addRegion(Region region) {
+    program::RegionValues values = regionValues(block, region);
+    if (values.results.empty())
+      return false;
+    OwningOpRef<ModuleOp> module = functionOfRegion(region, values);
+    if (!module)
+      return false;
+    func::FuncOp function = functionOf(*module);
+    FailureOr<Domain> domain = findDomain(function);
+    if (failed(domain))
+      return false;
+    FailureOr<Kernel> kernel = emit(function, *domain);
+    if (failed(kernel) || !fits(region, values, *kernel))
+      return false;
+    region.extent = kernel->extent;
+    region.symbol = symbolOf(*kernel->module);
+    block.regions.push_back(region);
+    return true;
+  }
+
+  bool fits(const Region &region, const program::RegionValues &values, const Kernel &kernel) const {
+    auto indexOf = [](const std::vector<ValueId> &list, ValueId value) {
+      return size_t(std::find(list.begin(), list.end(), value) - list.begin());
+    };
+    for (const program::SharedPlace &shared : sharedPlaces(stage, block, region))
+      if (!shared.isSame || !kernel.mayOverwrite[indexOf(values.results, shared.result)]
+                                                [indexOf(values.operands, shared.other)])
+        return false;
+    return true;
+  }
+
+  /// The name of the function, which is new or that of an equal one.
+  std::string symbolOf(ModuleOp module) {
+    auto print = [&] {
+      std::string text;
+      llvm::raw_string_ostream stream(text);
+      module.print(stream);
+      return text;
+    };
+    std::string symbol = "tbc_" + sha256Hex(print()).substr(0, symbolHashDigits);
+    if (symbols.insert(symbol).second) {
+      functionOf(module).setName(symbol);
+      sources.push_back({symbol, print()});
+    }
+    return symbol;
+  }
+
+  const program::Stage &stage;
+  program::Block &block;
+  ArrayRef<Operation *> ops;
+  const EmitFn &emit;
+  std::vector<KernelSource> &sources;
+  std::set<std::string> &symbols;
+  std::map<ValueId, Value> valueOf;
+};
+
+} // namespace
+
+std::vector<KernelSource> formRegions(program::Program &program, const EmittedOps &origins,
+                                      const CpuTarget &target) {
+  return formRegions(program, origins,
+                     [&](func::FuncOp function, const Domain &domain) -> FailureOr<Kernel> {
+                       return emitKernel(function, domain, target.lanes);
+                     });
+}
+
+std::vector<KernelSource> formRegions(program::Program &program, const EmittedOps &origins,
+                                      const EmitFn &emit) {
+  std::vector<KernelSource> sources;
+  std::set<std::string> symbols;
+  for (size_t s = 0; s < program.stages.size(); ++s) {
+    program::Stage &stage = program.stages[s];
+    for (program::BlockId id : stage.blocks())
+      RegionFormer(stage, stage.block(id), origins[s].at(id), emit, sources, symbols).run();
+  }
+  return sources;
+}
+
+} // namespace tbc::cpu

@@ -1,0 +1,34 @@
+//===- KernelOp.h - What code generation asks of an op ----------------------===//
+
+#ifndef TBC_CODEGEN_CPU_KERNELOP_H
+#define TBC_CODEGEN_CPU_KERNELOP_H
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/IR/OpDefinition.h"
+
+namespace tbc::cpu {
+
+/// How a reduction makes one element of many.
+enum class Combiner { None, Sum, Max };
+
+} // namespace tbc::cpu
+
+#include "codegen/cpu/KernelOpInterface.h.inc"
+
+namespace tbc::cpu {
+
+/// Loads the dialects that kernels are made of and attaches KernelOpInterface to the ops of tbc,
+/// once. The tbc dialect must be loaded.
+void prepareContext(mlir::MLIRContext &context);
+
+/// One per family of ops, in codegen/cpu/ops.
+void attachElementwiseKernels(mlir::MLIRContext &context);
+void attachMovementKernels(mlir::MLIRContext &context);
+void attachOptimizerKernels(mlir::MLIRContext &context);
+void attachRandomKernels(mlir::MLIRContext &context);
+void attachReductionKernels(mlir::MLIRContext &context);
+
+} // namespace tbc::cpu
+
+#endif // TBC_CODEGEN_CPU_KERNELOP_H

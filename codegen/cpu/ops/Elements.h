@@ -1,0 +1,108 @@
+//===- Elements.h - Arithmetic on elements of kernels -----------------------===//
+//
+// Scalars or vectors of f32, i64 or i1.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_CODEGEN_CPU_OPS_ELEMENTS_H
+#define TBC_CODEGEN_CPU_OPS_ELEMENTS_H
+
+#include "codegen/cpu/KernelOp.h"
+#include "ir/Tbc.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+namespace tbc::cpu {
+
+/// Builds arithmetic that reads like the formula of an op. Where both are meant, an operation is of
+/// floats or of integers as its operands are.
+struct Elements {
+  using Value = mlir::Value;
+
+  mlir::OpBuilder &builder;
+  mlir::Location loc;
+
+  template <typename Op, typename... Args> Value make(Args &&...args) const {
+    return builder.create<Op>(loc, std::forward<Args>(args)...)->getResult(0);
+  }
+  static bool isFloat(Value x) { return llvm::isa<mlir::FloatType>(mlir::getElementTypeOrSelf(x)); }
+
+  /// The number `value` in the type of `like`.
+  Value number(Value like, double value) const { return constant(like.getType(), value); }
+  /// In scalars or vectors of `element`, as `like` is.
+  static mlir::Type typeLike(Value like, mlir::Type element) {
+    auto vector = llvm::dyn_cast<mlir::VectorType>(like.getType());
+    return vector ? mlir::Type(mlir::VectorType::get(vector.getShape(), element)) : element;
+  }
+  Value constant(mlir::Type type, double value) const {
+    mlir::Type element = mlir::getElementTypeOrSelf(type);
+    mlir::TypedAttr attr;
+    if (llvm::isa<mlir::FloatType>(element))
+      attr = builder.getFloatAttr(element, value);
+    else
+      attr = builder.getIntegerAttr(element, int64_t(value));
+    if (auto vector = llvm::dyn_cast<mlir::VectorType>(type))
+      attr = mlir::DenseElementsAttr::get(vector, mlir::Attribute(attr));
+    return make<mlir::arith::ConstantOp>(attr);
+  }
+
+  /// `x`, in each place of a vector where `like` is one and it is not.
+  Value splat(Value x, Value like) const {
+    if (llvm::isa<mlir::VectorType>(x.getType()) || !llvm::isa<mlir::VectorType>(like.getType()))
+      return x;
+    return make<mlir::vector::SplatOp>(typeLike(like, x.getType()), x);
+  }
+  /// FloatOp or IntOp, of a scalar in each place where the other one is a vector.
+  template <typename FloatOp, typename IntOp> Value binary(Value x, Value y) const {
+    Value left = splat(x, y), right = splat(y, x);
+    return isFloat(x) ? make<FloatOp>(left, right) : make<IntOp>(left, right);
+  }
+  Value add(Value x, Value y) const {
+    return binary<mlir::arith::AddFOp, mlir::arith::AddIOp>(x, y);
+  }
+  Value sub(Value x, Value y) const {
+    return binary<mlir::arith::SubFOp, mlir::arith::SubIOp>(x, y);
+  }
+  Value mul(Value x, Value y) const {
+    return binary<mlir::arith::MulFOp, mlir::arith::MulIOp>(x, y);
+  }
+  Value div(Value x, Value y) const { return make<mlir::arith::DivFOp>(splat(x, y), splat(y, x)); }
+  Value neg(Value x) const {
+    return isFloat(x) ? make<mlir::arith::NegFOp>(x) : sub(number(x, 0), x);
+  }
+  Value sqrt(Value x) const { return make<mlir::math::SqrtOp>(x); }
+  Value exp(Value x) const { return make<mlir::math::ExpOp>(x); }
+  Value select(Value condition, Value x, Value y) const {
+    return make<mlir::arith::SelectOp>(condition, x, y);
+  }
+  Value less(Value x, Value y) const {
+    return isFloat(x) ? make<mlir::arith::CmpFOp>(mlir::arith::CmpFPredicate::OLT, x, y)
+                      : make<mlir::arith::CmpIOp>(mlir::arith::CmpIPredicate::slt, x, y);
+  }
+  /// The larger one; the first of equals, and where one is not a number.
+  Value larger(Value x, Value y) const { return select(less(x, y), y, x); }
+};
+
+/// Attaches KernelOpInterface to an op by a function that builds an element of its one result.
+template <typename Op> using ElementFn = mlir::Value (*)(Op, const Elements &, mlir::ValueRange);
+
+enum class Types { Floats, All };
+
+template <typename Op, ElementFn<Op> build, Types types = Types::Floats>
+struct ElementModel : KernelOpInterface::ExternalModel<ElementModel<Op, build, types>, Op> {
+  bool isSupported(mlir::Operation *op) const {
+    return types == Types::All || llvm::all_of(op->getOperandTypes(), [](mlir::Type type) {
+             return llvm::isa<mlir::FloatType>(mlir::getElementTypeOrSelf(type));
+           });
+  }
+  llvm::SmallVector<mlir::Value, 1> buildElement(mlir::Operation *op, mlir::OpBuilder &builder,
+                                                 mlir::ValueRange elements) const {
+    return {build(llvm::cast<Op>(op), Elements{builder, op->getLoc()}, elements)};
+  }
+};
+
+} // namespace tbc::cpu
+
+#endif // TBC_CODEGEN_CPU_OPS_ELEMENTS_H

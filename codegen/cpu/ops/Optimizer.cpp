@@ -1,0 +1,96 @@
+//===- Optimizer.cpp - Parameter updates in compiled kernels ----------------===//
+//
+// In f32, as PyTorch computes them; what depends on the step alone in f64, once per call.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ir/Optimizer.h"
+#include "codegen/cpu/ops/Elements.h"
+
+using namespace mlir;
+
+namespace tbc::cpu {
+namespace {
+
+double number(const APFloat &value) { return value.convertToDouble(); }
+
+Value buildScaleBy(ScaleByOp, const Elements &e, ValueRange x) { return e.mul(x[0], x[1]); }
+
+Value buildClipValue(ClipValueOp op, const Elements &e, ValueRange x) {
+  Value high = e.number(x[0], number(op.getLimit()));
+  Value low = e.number(x[0], -number(op.getLimit()));
+  return e.select(e.less(x[0], low), low, e.select(e.less(high, x[0]), high, x[0]));
+}
+
+Value buildUpdateIf(UpdateIfOp, const Elements &e, ValueRange x) {
+  return e.select(x[2], x[1], x[0]);
+}
+
+Value buildSgd(SgdOp op, const Elements &e, ValueRange x) {
+  Value decay = e.number(x[0], number(op.getWeightDecay()));
+  return e.sub(x[0], e.mul(x[2], e.add(x[1], e.mul(decay, x[0]))));
+}
+
+struct SgdMomentumModel : KernelOpInterface::ExternalModel<SgdMomentumModel, SgdMomentumOp> {
+  SmallVector<Value, 1> buildElement(Operation *operation, OpBuilder &builder, ValueRange x) const {
+    auto op = cast<SgdMomentumOp>(operation);
+    Elements e{builder, op.getLoc()};
+    Value decay = e.number(x[0], number(op.getWeightDecay()));
+    Value momentum = e.number(x[0], number(op.getMomentum()));
+    Value gradient = e.add(x[1], e.mul(decay, x[0]));
+    Value buffer = e.add(e.mul(momentum, x[2]), gradient);
+    Value step = op.getNesterov() ? e.add(gradient, e.mul(momentum, buffer)) : buffer;
+    return {e.sub(x[0], e.mul(x[3], step)), buffer};
+  }
+};
+
+/// 1 - beta^step, which f32 would cancel, as an element of the kind of `step`.
+Value biasCorrection(const Elements &e, double beta, Value step, bool takeRoot) {
+  Type wide = Elements::typeLike(step, e.builder.getF64Type());
+  Value exponent = e.make<arith::SIToFPOp>(wide, step);
+  Value power = e.make<math::ExpOp>(e.mul(exponent, e.constant(wide, std::log(beta))));
+  if (beta == 0)
+    power = e.constant(wide, 0);
+  Value correction = e.sub(e.constant(wide, 1), power);
+  if (takeRoot)
+    correction = e.make<math::SqrtOp>(correction);
+  return e.make<arith::TruncFOp>(Elements::typeLike(step, e.builder.getF32Type()), correction);
+}
+
+/// Adam and AdamW. Operands: parameter, gradient, both moments, rate, step.
+template <typename Op, bool isDecoupled>
+struct AdaptiveModel : KernelOpInterface::ExternalModel<AdaptiveModel<Op, isDecoupled>, Op> {
+  SmallVector<Value, 1> buildElement(Operation *operation, OpBuilder &builder, ValueRange x) const {
+    auto op = cast<Op>(operation);
+    Elements e{builder, op.getLoc()};
+    Value p = x[0], gradient = x[1], rate = x[4];
+    double beta1 = number(op.getBeta1()), beta2 = number(op.getBeta2());
+    Value decay = e.number(p, number(op.getWeightDecay()));
+    Value kept = p;
+    if (isDecoupled)
+      kept = e.sub(p, e.mul(e.mul(rate, decay), p));
+    else
+      gradient = e.add(gradient, e.mul(decay, p));
+    Value first = e.add(e.mul(e.number(p, beta1), x[2]), e.mul(e.number(p, 1 - beta1), gradient));
+    Value second = e.add(e.mul(e.number(p, beta2), x[3]),
+                         e.mul(e.number(p, 1 - beta2), e.mul(gradient, gradient)));
+    Value stepSize = e.div(rate, biasCorrection(e, beta1, x[5], false));
+    Value root = e.div(e.sqrt(second), biasCorrection(e, beta2, x[5], true));
+    Value denominator = e.add(root, e.number(p, number(op.getEpsilon())));
+    return {e.sub(kept, e.div(e.mul(stepSize, first), denominator)), first, second};
+  }
+};
+
+} // namespace
+
+void attachOptimizerKernels(MLIRContext &context) {
+  ScaleByOp::attachInterface<ElementModel<ScaleByOp, buildScaleBy>>(context);
+  ClipValueOp::attachInterface<ElementModel<ClipValueOp, buildClipValue>>(context);
+  UpdateIfOp::attachInterface<ElementModel<UpdateIfOp, buildUpdateIf, Types::All>>(context);
+  SgdOp::attachInterface<ElementModel<SgdOp, buildSgd>>(context);
+  SgdMomentumOp::attachInterface<SgdMomentumModel>(context);
+  AdamOp::attachInterface<AdaptiveModel<AdamOp, false>>(context);
+  AdamwOp::attachInterface<AdaptiveModel<AdamwOp, true>>(context);
+}
+
+} // namespace tbc::cpu

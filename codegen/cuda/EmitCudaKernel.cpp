@@ -1,0 +1,462 @@
+//===- EmitCudaKernel.cpp - From a function of tbc ops to threads of a GPU --===//
+
+#include "codegen/cuda/EmitCudaKernel.h"
+
+#include "codegen/cpu/KernelOp.h"
+#include "codegen/cpu/MemoryAccess.h"
+#include "codegen/cpu/ops/Elements.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace tbc::cuda {
+
+using cpu::Combiner;
+using cpu::Domain;
+using cpu::Elements;
+using cpu::KernelOpInterface;
+using cpu::MemoryAccess;
+
+namespace {
+
+constexpr int warpThreads = 32;
+constexpr int accessBytes = 16; // the widest that a thread loads or stores at once
+constexpr int64_t maxBlocks = std::numeric_limits<int32_t>::max();
+
+int64_t bytesOf(Value value) { // of an element in memory
+  return std::max(8U, tensorType(value).getElementTypeBitWidth()) / 8;
+}
+
+/// The number of this thread in the launch.
+Value globalThread(OpBuilder &builder, Location loc) {
+  Type i32 = builder.getI32Type(), i64 = builder.getI64Type();
+  auto wide = [&](Value value) { return builder.create<arith::ExtUIOp>(loc, i64, value); };
+  Value block = wide(builder.create<NVVM::BlockIdXOp>(loc, i32));
+  Value size = wide(builder.create<NVVM::BlockDimXOp>(loc, i32));
+  Value first = builder.create<arith::MulIOp>(loc, block, size);
+  return builder.create<arith::AddIOp>(loc, first,
+                                       wide(builder.create<NVVM::ThreadIdXOp>(loc, i32)));
+}
+
+/// Whether it has functions that are neither instructions nor become polynomials: CUDA has them in
+/// libdevice.
+bool needsLibrary(ModuleOp module) {
+  bool found = false;
+  module.walk([&](Operation *op) {
+    bool isKnown =
+        isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp, math::AtanOp, math::SqrtOp,
+            math::RsqrtOp, math::AbsFOp, math::AbsIOp, math::FloorOp, math::CeilOp, math::RoundOp,
+            math::RoundEvenOp, math::TruncOp, math::CopySignOp, math::FmaOp>(op);
+    found |= isa<math::MathDialect>(op->getDialect()) && !isKnown;
+    // The polynomials are of f32.
+    found |= isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp, math::AtanOp>(op) &&
+             !getElementTypeOrSelf(op->getResult(0)).isF32();
+    found |= isa<LLVM::SinOp, LLVM::CosOp, LLVM::PowOp, LLVM::PowIOp, LLVM::ExpOp, LLVM::Exp2Op,
+                 LLVM::LogOp, LLVM::Log2Op, LLVM::Log10Op>(op);
+  });
+  return found;
+}
+
+class CudaEmitter {
+public:
+  CudaEmitter(func::FuncOp function, const Domain &domain, Form form)
+      : function(function), domain(domain), form(form), builder(function.getContext()),
+        loc(builder.getUnknownLoc()), e{builder, loc},
+        warp(form == Form::Device ? warpThreads : 1) {
+    vectorSize = domain.product(domain.vector);
+    reducedSize = domain.product(domain.reduced);
+    chooseWidth();
+    int64_t perRow = domain.isVectorReduced ? warp : vectorSize / width;
+    numThreads = domain.product(domain.rows) * perRow;
+  }
+
+  FailureOr<cpu::Kernel> run() {
+    int64_t blocks = int64_t(llvm::divideCeil(uint64_t(numThreads), uint64_t(threadsPerBlock)));
+    if (blocks > maxBlocks)
+      return failure();
+    cpu::Kernel kernel;
+    kernel.module = ModuleOp::create(loc);
+    kernel.extent = form == Form::Device ? blocks : numThreads;
+    builder.setInsertionPointToEnd(kernel.module->getBody());
+    lastRead.assign(function.getNumArguments(), -1);
+    written.assign(returned().size(), 0);
+    form == Form::Device ? emitDeviceFunction() : emitHostFunction();
+    if (needsLibrary(*kernel.module))
+      return failure();
+    kernel.mayOverwrite = mayOverwrite();
+    return kernel;
+  }
+
+private:
+  ValueRange returned() { return function.getBody().front().getTerminator()->getOperands(); }
+  int numBuffers() { return int(function.getNumArguments() + returned().size()); }
+  Value integer(int64_t value) { return builder.create<arith::ConstantIntOp>(loc, value, 64); }
+
+  /// As many elements as one access moves of the widest type, if rows are whole multiples of that.
+  void chooseWidth() {
+    int64_t widest = 1;
+    auto consider = [&](Value value) {
+      if (domain.hasVector(value))
+        widest = std::max(widest, bytesOf(value));
+    };
+    llvm::for_each(function.getArguments(), consider);
+    llvm::for_each(returned(), consider);
+    width = accessBytes / int(widest);
+    while (vectorSize % width != 0)
+      width /= 2;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Functions
+  //===--------------------------------------------------------------------===//
+
+  void emitDeviceFunction() {
+    SmallVector<Type> pointers(numBuffers(), LLVM::LLVMPointerType::get(builder.getContext()));
+    auto kernel =
+        builder.create<func::FuncOp>(loc, cpu::kKernelName, builder.getFunctionType(pointers, {}));
+    Block *entry = kernel.addEntryBlock();
+    buffers.assign(entry->getArguments().begin(), entry->getArguments().end());
+    builder.setInsertionPointToEnd(entry);
+    Value thread = globalThread(builder, loc);
+    Value isThere = e.make<arith::CmpIOp>(arith::CmpIPredicate::ult, thread, integer(numThreads));
+    auto branch = builder.create<scf::IfOp>(loc, isThere, /*withElseRegion=*/false);
+    builder.create<func::ReturnOp>(loc);
+    builder.setInsertionPoint(branch.thenBlock()->getTerminator());
+    emitThread(thread);
+  }
+
+  void emitHostFunction() {
+    Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+    Type i64 = builder.getI64Type();
+    auto kernel = builder.create<func::FuncOp>(loc, cpu::kKernelName,
+                                               builder.getFunctionType({pointer, i64, i64}, {}));
+    Block *entry = kernel.addEntryBlock();
+    builder.setInsertionPointToEnd(entry);
+    for (int i = 0; i < numBuffers(); ++i) {
+      Value at = builder.create<LLVM::GEPOp>(loc, pointer, pointer, entry->getArgument(0),
+                                             ArrayRef<LLVM::GEPArg>{i}, true);
+      buffers.push_back(builder.create<LLVM::LoadOp>(loc, pointer, at));
+    }
+    auto loop =
+        builder.create<scf::ForOp>(loc, entry->getArgument(1), entry->getArgument(2), integer(1));
+    builder.create<func::ReturnOp>(loc);
+    builder.setInsertionPoint(loop.getBody()->getTerminator());
+    emitThread(loop.getInductionVar());
+  }
+  void emitThread(Value thread) {
+    int64_t perRow = domain.isVectorReduced ? warp : vectorSize / width;
+    Value row = e.make<arith::DivUIOp>(thread, integer(perRow));
+    Value part = e.make<arith::RemUIOp>(thread, integer(perRow));
+    splitIndex(domain.rows, row);
+    position = e.mul(part, integer(width)); // of a lane: its first
+    lane = part;
+    for (pass = 0; pass <= domain.numPasses; ++pass)
+      if (Domain::Pass work = domain.passOf(function, pass); !work.isEmpty())
+        emitPass(work);
+    storeOnce();
+  }
+
+  /// The indices of `loops` out of `index`, which counts them all, the last one fastest.
+  void splitIndex(ArrayRef<int> loops, Value index) {
+    for (int i = int(loops.size()) - 1; i >= 0; --i) {
+      Value size = integer(domain.sizes[loops[i]]);
+      indices[loops[i]] = i == 0 ? index : e.make<arith::RemUIOp>(index, size);
+      if (i > 0)
+        index = e.make<arith::DivUIOp>(index, size);
+    }
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Values: computed anew wherever they are needed; LLVM finds what is common
+  //===--------------------------------------------------------------------===//
+
+  /// An element, or a vector of them, of `value` at the current indices.
+  Value evaluate(Value value) {
+    if (Value sum = sums.lookup(value))
+      return sum;
+    if (Value known = values.lookup(value))
+      return known;
+    Operation *op = value.getDefiningOp();
+    if (!op) {
+      int argument = int(cast<BlockArgument>(value).getArgNumber());
+      lastRead[argument] = std::max(lastRead[argument], pass);
+      return values[value] = accessTo(value).load(buffers[argument], offsetOf(value),
+                                                  isWide(value) ? width : 0, width);
+    }
+    SmallVector<Value> elements;
+    bool anyVector = false;
+    for (Value operand : op->getOperands()) {
+      elements.push_back(evaluate(operand));
+      anyVector |= isa<VectorType>(elements.back().getType());
+    }
+    // Operands without dims stay scalars (KernelOpInterface).
+    bool isScalarOp = tensorType(op->getResult(0)).getRank() == 0;
+    for (auto [operand, element] : llvm::zip_equal(op->getOperands(), elements))
+      if (anyVector && (isScalarOp || tensorType(operand).getRank() > 0))
+        element = splat(element);
+    auto results = cast<KernelOpInterface>(op).buildElement(builder, elements);
+    for (auto [result, element] : llvm::zip_equal(op->getResults(), results))
+      values[result] = element;
+    return values[value];
+  }
+
+  bool isWide(Value value) const { return width > 1 && domain.hasVector(value); }
+
+  Value splat(Value element) {
+    if (width == 1 || isa<VectorType>(element.getType()))
+      return element;
+    return e.make<vector::SplatOp>(VectorType::get({width}, element.getType()), element);
+  }
+
+  /// Where the element of `value` at the current indices lies, in elements from its begin.
+  Value offsetOf(Value value) {
+    Value offset = integer(0);
+    for (auto [loop, stride] : llvm::zip_equal(domain.loops.lookup(value), domain.strides(value)))
+      if (!llvm::is_contained(domain.vector, loop))
+        offset = e.add(offset, e.mul(indices.lookup(loop), integer(stride)));
+    return domain.hasVector(value) ? e.add(offset, position) : offset;
+  }
+
+  MemoryAccess accessTo(Value value) {
+    int64_t elements = isWide(value) ? width : 1;
+    for (auto [loop, stride] : llvm::zip_equal(domain.loops.lookup(value), domain.strides(value)))
+      if (!llvm::is_contained(domain.vector, loop) && stride % elements != 0)
+        elements = 1;
+    return MemoryAccess(builder, loc, tensorType(value).getElementType(),
+                        unsigned(elements * bytesOf(value)));
+  }
+
+  void store(int result) {
+    Value value = returned()[result];
+    Value element = evaluate(value);
+    if (isWide(value))
+      element = splat(element);
+    accessTo(value).store(element, buffers[function.getNumArguments() + result], offsetOf(value),
+                          width);
+    written[result] = pass;
+  }
+
+  /// What the reduced loops do not write. One lane is enough where a warp has the same.
+  void storeOnce() {
+    OpBuilder::InsertionGuard guard(builder);
+    SmallVector<int> results;
+    for (auto [i, value] : llvm::enumerate(returned()))
+      if (!domain.hasReduced(value))
+        results.push_back(int(i));
+    if (results.empty())
+      return;
+    values.clear();
+    if (domain.isVectorReduced && warp > 1) {
+      Value isFirst = e.make<arith::CmpIOp>(arith::CmpIPredicate::eq, lane, integer(0));
+      auto branch = builder.create<scf::IfOp>(loc, isFirst, /*withElseRegion=*/false);
+      builder.setInsertionPoint(branch.thenBlock()->getTerminator());
+    }
+    for (int result : results)
+      store(result);
+    values.clear();
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Passes over the reduced loops
+  //===--------------------------------------------------------------------===//
+
+  bool isSum(Operation *reduction) {
+    return cast<KernelOpInterface>(reduction).getCombiner() == Combiner::Sum;
+  }
+
+  void emitPass(const Domain::Pass &work) {
+    SmallVector<Value> carried;
+    for (Operation *reduction : work.reductions) {
+      bool wide =
+          width > 1 && (domain.isVectorReduced || domain.hasVector(reduction->getResult(0)));
+      Type element = builder.getF32Type();
+      carried.push_back(
+          e.constant(wide ? Type(VectorType::get({width}, element)) : element,
+                     isSum(reduction) ? 0.0 : -std::numeric_limits<double>::infinity()));
+    }
+    carried = overReduced(work, carried);
+    for (auto [reduction, sum] : llvm::zip_equal(work.reductions, carried))
+      sums[reduction->getResult(0)] =
+          domain.isVectorReduced ? overWarp(reduction, overLanes(reduction, sum)) : sum;
+  }
+
+  SmallVector<Value> emitLoop(Value begin, int64_t end, int64_t step, ArrayRef<Value> carried,
+                              llvm::function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body) {
+    OpBuilder::InsertionGuard guard(builder);
+    auto loop = builder.create<scf::ForOp>(loc, begin, integer(end), integer(step), carried);
+    if (carried.empty())
+      builder.setInsertionPoint(loop.getBody()->getTerminator());
+    else
+      builder.setInsertionPointToEnd(loop.getBody());
+    values.clear();
+    SmallVector<Value> next =
+        body(loop.getInductionVar(), SmallVector<Value>(loop.getRegionIterArgs()));
+    if (!carried.empty())
+      builder.create<scf::YieldOp>(loc, next);
+    values.clear();
+    return SmallVector<Value>(loop.getResults());
+  }
+
+  SmallVector<Value> overReduced(const Domain::Pass &work, ArrayRef<Value> carried) {
+    if (domain.reduced.empty())
+      return overRow(work, carried);
+    return emitLoop(integer(0), reducedSize, 1, carried, [&](Value index, ArrayRef<Value> inner) {
+      splitIndex(domain.reduced, index);
+      return overRow(work, inner);
+    });
+  }
+
+  SmallVector<Value> overRow(const Domain::Pass &work, ArrayRef<Value> carried) {
+    if (!domain.isVectorReduced)
+      return emitAt(work, carried);
+    Value first = position;
+    SmallVector<Value> result = emitLoop(first, vectorSize, int64_t(warp) * width, carried,
+                                         [&](Value index, ArrayRef<Value> inner) {
+                                           position = index;
+                                           return emitAt(work, inner);
+                                         });
+    position = first;
+    return result;
+  }
+
+  SmallVector<Value> emitAt(const Domain::Pass &work, ArrayRef<Value> carried) {
+    SmallVector<Value> next;
+    for (auto [reduction, sum] : llvm::zip_equal(work.reductions, carried)) {
+      Value element = evaluate(reduction->getOperand(0));
+      if (isa<VectorType>(sum.getType()))
+        element = splat(element);
+      next.push_back(isSum(reduction) ? e.add(sum, element) : e.larger(sum, element));
+    }
+    for (int result : work.results)
+      store(result);
+    values.clear();
+    return next;
+  }
+
+  /// Of the elements of one lane.
+  Value overLanes(Operation *reduction, Value sum) {
+    if (!isa<VectorType>(sum.getType()))
+      return sum;
+    return builder.create<vector::ReductionOp>(
+        loc, isSum(reduction) ? vector::CombiningKind::ADD : vector::CombiningKind::MAXNUMF, sum,
+        arith::FastMathFlags::reassoc);
+  }
+
+  /// Of all lanes of the warp: in each step with the lane whose number differs in one bit.
+  Value overWarp(Operation *reduction, Value sum) {
+    auto number = [&](int64_t value) {
+      return builder.create<arith::ConstantIntOp>(loc, value, 32);
+    };
+    for (int distance = warp / 2; distance > 0; distance /= 2) {
+      Value other =
+          builder.create<NVVM::ShflOp>(loc, sum.getType(), number(-1), sum, number(distance),
+                                       number(warpThreads - 1), NVVM::ShflKind::bfly, UnitAttr());
+      sum = isSum(reduction) ? e.add(sum, other) : Value(e.make<arith::MaxNumFOp>(sum, other));
+    }
+    return sum;
+  }
+
+  /// A result may lie over an operand of which every thread reads what it writes itself, and not
+  /// after that.
+  std::vector<std::vector<bool>> mayOverwrite() {
+    std::vector<std::vector<bool>> answer;
+    for (auto [i, value] : llvm::enumerate(returned())) {
+      std::vector<bool> &row = answer.emplace_back();
+      bool isOwn = domain.hasVector(value) || numThreads == domain.product(domain.rows);
+      for (BlockArgument argument : function.getArguments())
+        row.push_back(isOwn && domain.loops.lookup(value) == domain.loops.lookup(argument) &&
+                      value.getType() == argument.getType() &&
+                      lastRead[argument.getArgNumber()] <= written[i]);
+    }
+    return answer;
+  }
+
+  func::FuncOp function;
+  const Domain &domain;
+  Form form;
+  OpBuilder builder;
+  Location loc;
+  Elements e;
+
+  int warp;      // lanes that do a row together
+  int width = 1; // elements that a thread does at once
+  int64_t vectorSize = 1, reducedSize = 1, numThreads = 1;
+
+  SmallVector<Value> buffers;
+  DenseMap<Value, Value> values; // at the current indices
+  DenseMap<Value, Value> sums;   // results of reductions, for the whole row
+  DenseMap<int, Value> indices;  // of loops outside of the vector's
+  Value position, lane;          // along the vector's loops; in the warp
+  int pass = 0;
+  std::vector<int> lastRead, written; // passes, by argument and by result
+};
+
+} // namespace
+
+void prepareContext(MLIRContext &context) {
+  cpu::prepareContext(context);
+  context.loadDialect<NVVM::NVVMDialect>();
+}
+
+FailureOr<cpu::Kernel> emitCudaKernel(func::FuncOp function, const Domain &domain, Form form) {
+  return CudaEmitter(function, domain, form).run();
+}
+
+//===----------------------------------------------------------------------===//
+// Accumulators
+//===----------------------------------------------------------------------===//
+
+/// The element type of floats that kernels have; null for others.
+static Type floatType(MLIRContext &context, kernels::DType dtype) {
+  switch (dtype) {
+  case kernels::DType::F32:
+    return Float32Type::get(&context);
+  case kernels::DType::BF16:
+    return BFloat16Type::get(&context);
+  case kernels::DType::F16:
+    return Float16Type::get(&context);
+  default:
+    return {};
+  }
+}
+
+std::optional<std::string> emitAccumulator(MLIRContext &context, const std::string &symbol,
+                                           kernels::DType slot, kernels::DType value) {
+  Type slotType = floatType(context, slot), valueType = floatType(context, value);
+  if (!slotType || !valueType || (slotType != valueType && slot != kernels::DType::F32))
+    return std::nullopt;
+  OpBuilder builder(&context);
+  Location loc = builder.getUnknownLoc();
+  Elements e{builder, loc};
+  OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
+  builder.setInsertionPointToEnd(module->getBody());
+  Type pointer = LLVM::LLVMPointerType::get(&context), i64 = builder.getI64Type();
+  auto function = builder.create<func::FuncOp>(
+      loc, symbol, builder.getFunctionType({pointer, pointer, i64}, {}));
+  Block *entry = function.addEntryBlock();
+  builder.setInsertionPointToEnd(entry);
+  Value first = globalThread(builder, loc);
+  Value threads = e.mul(
+      Value(e.make<arith::ExtUIOp>(i64, Value(e.make<NVVM::GridDimXOp>(builder.getI32Type())))),
+      Value(e.make<arith::ExtUIOp>(i64, Value(e.make<NVVM::BlockDimXOp>(builder.getI32Type())))));
+  auto loop = builder.create<scf::ForOp>(loc, first, entry->getArgument(2), threads);
+  builder.create<func::ReturnOp>(loc);
+  builder.setInsertionPoint(loop.getBody()->getTerminator());
+  MemoryAccess slots(builder, loc, slotType), values(builder, loc, valueType);
+  Value index = loop.getInductionVar();
+  Value sum = e.add(slots.load(entry->getArgument(0), index, 0, 1),
+                    values.load(entry->getArgument(1), index, 0, 1));
+  slots.store(sum, entry->getArgument(0), index, 1);
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module->print(stream);
+  return text;
+}
+
+} // namespace tbc::cuda

@@ -1,0 +1,391 @@
+//===- KeepBound.cpp - What it costs at least to keep little for backward --===//
+
+#include "planner/core/KeepBound.h"
+#include "planner/core/Cost.h"
+#include "planner/core/Recompute.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+static constexpr double infinity = std::numeric_limits<double>::infinity();
+
+//===----------------------------------------------------------------------===//
+// Minimum cut
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// The minimum cut between node 0 and node 1, by blocking flows (Dinic 1970).
+class MinimumCut {
+public:
+  explicit MinimumCut(int numNodes) : edgesOf(numNodes) {}
+
+  void add(int from, int to, double capacity) {
+    if (capacity <= 0)
+      return;
+    edgesOf[from].push_back(int(edges.size()));
+    edges.push_back({to, capacity});
+    edgesOf[to].push_back(int(edges.size()));
+    edges.push_back({from, 0});
+  }
+
+  /// The nodes on the side of node 0.
+  std::vector<bool> run() {
+    while (findLevels()) {
+      next.assign(edgesOf.size(), 0);
+      while (push(0, infinity) > tiny)
+        ;
+    }
+    std::vector<bool> side;
+    for (int at : level)
+      side.push_back(at >= 0);
+    return side;
+  }
+
+private:
+  static constexpr double tiny = 1e-13; // capacities are about 1
+  struct Edge {
+    int to;
+    double left;
+  };
+
+  bool findLevels() {
+    level.assign(edgesOf.size(), -1);
+    std::vector<int> queue{0};
+    level[0] = 0;
+    for (size_t i = 0; i < queue.size(); ++i)
+      for (int edge : edgesOf[queue[i]])
+        if (edges[edge].left > tiny && level[edges[edge].to] < 0) {
+          level[edges[edge].to] = level[queue[i]] + 1;
+          queue.push_back(edges[edge].to);
+        }
+    return level[1] >= 0;
+  }
+
+  double push(int node, double flow) {
+    if (node == 1)
+      return flow;
+    for (size_t &i = next[node]; i < edgesOf[node].size(); ++i) {
+      Edge &edge = edges[edgesOf[node][i]];
+      if (edge.left <= tiny || level[edge.to] != level[node] + 1)
+        continue;
+      double pushed = push(edge.to, std::min(flow, edge.left));
+      if (pushed > tiny) {
+        edge.left -= pushed;
+        edges[edgesOf[node][i] ^ 1].left += pushed;
+        return pushed;
+      }
+    }
+    return 0;
+  }
+
+  std::vector<Edge> edges; // and, after each, the one back
+  std::vector<std::vector<int>> edgesOf;
+  std::vector<int> level;
+  std::vector<size_t> next;
+};
+
+//===----------------------------------------------------------------------===//
+// What running an op again costs and saves
+//===----------------------------------------------------------------------===//
+
+double bytesOf(const Graph &graph, int value) {
+  const TensorLayout &layout = graph.values[value].layout;
+  return double(layout.numElements()) * double(layout.elementBytes);
+}
+
+bool isViewOp(const GraphOp &op) {
+  return op.kernelClass == "none" && op.operands.size() == 1 && op.results.size() == 1;
+}
+
+/// A value seen through views.
+struct Source {
+  int value;
+  double bytes; // no more than any of the views has
+};
+
+Source sourceOf(const Graph &graph, int value) {
+  Source source{value, bytesOf(graph, value)};
+  for (int producer = graph.values[value].producer; producer >= 0;
+       producer = graph.values[source.value].producer) {
+    if (graph.ops[producer].generator || !isViewOp(graph.ops[producer]))
+      break;
+    source.value = graph.ops[producer].operands[0];
+    source.bytes = std::min(source.bytes, bytesOf(graph, source.value));
+  }
+  return source;
+}
+
+bool mayFuse(const GraphOp &op) {
+  return op.kernelClass == "elementwise" || op.kernelClass == "reduction" ||
+         op.kernelClass == "none";
+}
+
+/// Prices single ops. Bytes that an op may find in registers are not counted as read.
+class Prices {
+public:
+  Prices(const Graph &graph, const Cluster &cluster, double parts)
+      : graph(graph), cluster(cluster), parts(parts) {
+    double slowest = std::min(cluster.kernel("elementwise").memoryFraction,
+                              cluster.kernel("reduction").memoryFraction);
+    mostSecondsPerByte = 1 / (cluster.memoryBytesPerSecond * slowest);
+  }
+
+  /// The least seconds of running op `index` again, less what that saves elsewhere: where it is
+  /// elementwise and one reader is left in a phase that may have its result in registers, that is
+  /// written and read no more.
+  double net(int index) const {
+    MostSaved saved = savedBy(index);
+    return again(index) - saved.launchSeconds - saved.movementSeconds;
+  }
+
+  /// What op `index` of a graph of one sample saves on one device, as far as it outweighs what it
+  /// costs and grows with the samples.
+  MostSaved netSaved(int index) const {
+    MostSaved saved = savedBy(index);
+    if (saved.launchSeconds + saved.movementSeconds == 0)
+      return saved;
+    const GraphOp &op = graph.ops[index];
+    double bytes = 0;
+    for (int value : op.operands)
+      if (!isFromRegisters(value) && hasBatch(value))
+        bytes += sourceOf(graph, value).bytes;
+    if (!mayBeReadOnce(op.results[0], Phase::Backward)) {
+      bytes += hasBatch(op.results[0]) ? bytesOf(graph, op.results[0]) : 0;
+      saved.launchSeconds -= cluster.launchSeconds;
+    }
+    const KernelEfficiency &kernel = cluster.kernel("elementwise");
+    saved.movementSeconds -= bytes / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
+    return {std::max(0.0, saved.launchSeconds), std::max(0.0, saved.movementSeconds)};
+  }
+
+private:
+  double again(int index) const {
+    const GraphOp &op = graph.ops[index];
+    if (op.kernelClass == "none" || op.generator)
+      return 0;
+    const KernelEfficiency &kernel = cluster.kernel(op.kernelClass);
+    LocalWork work = localWork(graph, index, OpStrategy());
+    double bytes = 0;
+    if (op.kernelClass != "gather")
+      for (int value : op.operands)
+        bytes += isFromRegisters(value) ? 0 : sourceOf(graph, value).bytes;
+    bool isFusable = isElementwise(op) && mayBeReadOnce(op.results[0], Phase::Backward);
+    if (!isFusable)
+      for (int value : op.results)
+        bytes += bytesOf(graph, value);
+    double peak = cluster.peakFlops(op.kernelClass, work.elementBytes, work.isF16);
+    double arithmetic =
+        work.flops > 0 ? kernel.rampSeconds + work.flops / parts / (peak * kernel.flopsFraction)
+                       : 0;
+    double movement = bytes / parts / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
+    return (isFusable ? 0 : cluster.launchSeconds) + std::max(arithmetic, movement);
+  }
+
+  MostSaved savedBy(int index) const {
+    MostSaved saved;
+    const GraphOp &op = graph.ops[index];
+    if (!isElementwise(op) || op.generator || !isReadInBackward(op.results[0]))
+      return saved;
+    double movement = bytesOf(graph, op.results[0]) / parts * mostSecondsPerByte;
+    if (mayBeReadOnce(op.results[0], Phase::Backward))
+      saved.movementSeconds += movement;
+    if (mayBeReadOnce(op.results[0], Phase::Forward)) {
+      saved.launchSeconds += cluster.launchSeconds;
+      saved.movementSeconds += 2 * movement;
+    }
+    return saved;
+  }
+
+  bool hasBatch(int value) const {
+    for (const DimLayout &dim : graph.values[value].layout.dims)
+      for (const Segment &segment : dim.segments)
+        for (const Factor &factor : segment.factors)
+          if (factor.id == graph.batchFactor)
+            return true;
+    return false;
+  }
+
+  static bool isElementwise(const GraphOp &op) {
+    return op.kernelClass == "elementwise" && op.results.size() == 1;
+  }
+
+  bool isFromRegisters(int value) const {
+    int producer = graph.values[sourceOf(graph, value).value].producer;
+    return producer >= 0 && (graph.ops[producer].generator || isElementwise(graph.ops[producer]));
+  }
+
+  bool isReadInBackward(int value) const {
+    const std::vector<int> &users = graph.values[value].users;
+    return std::any_of(users.begin(), users.end(), [&](int user) {
+      const GraphOp &op = graph.ops[user];
+      return op.phase != Phase::Forward || (isViewOp(op) && isReadInBackward(op.results[0]));
+    });
+  }
+
+  /// Whether at most one op reads `value` in `phase`, one that may have it in registers.
+  bool mayBeReadOnce(int value, Phase phase) const {
+    int readers = 0;
+    bool may = true;
+    for (int user : graph.values[value].users) {
+      const GraphOp &op = graph.ops[user];
+      if (phase == Phase::Forward ? op.phase == phase
+                                  : op.phase != Phase::Forward || isViewOp(op)) {
+        ++readers;
+        may &= mayFuse(op);
+      }
+    }
+    return readers <= 1 && may;
+  }
+
+  const Graph &graph;
+  const Cluster &cluster;
+  double parts, mostSecondsPerByte;
+};
+
+} // namespace
+
+MostSaved mostSavedByRunningAgain(const Graph &graph, const Cluster &cluster) {
+  Prices prices(graph, cluster, 1);
+  MostSaved total;
+  for (int op = 0; op < numForwardOps(graph); ++op) {
+    MostSaved saved = prices.netSaved(op);
+    total.launchSeconds += saved.launchSeconds;
+    total.movementSeconds += saved.movementSeconds;
+  }
+  return total;
+}
+
+KeepBound::KeepBound(const Graph &graph, const Cluster &cluster, const Repeat &repeat,
+                     double parts) {
+  Prices prices(graph, cluster, parts);
+  count = repeat.count > 0 ? double(repeat.count) : 1;
+  int numForward = numForwardOps(graph);
+  auto isInside = [&](int op) {
+    return op >= 0 && op < numForward && !graph.ops[op].generator &&
+           (repeat.count == 0 || repeat.ops[op]);
+  };
+  std::map<int, int> numberOf; // of sources
+  auto number = [&](int value) {
+    auto [found, isNew] = numberOf.emplace(value, int(values.size()));
+    if (isNew)
+      values.push_back({});
+    return found->second;
+  };
+  for (int op = 0; op < numForward; ++op) {
+    double net = prices.net(op);
+    int like = repeat.count > 0 ? repeat.like[op] : op;
+    outsideSeconds += std::min(0.0, like < 0 ? net : net - prices.net(like));
+    if (!isInside(op))
+      continue;
+    if (isViewOp(graph.ops[op]))
+      continue; // seen through
+    for (int value : graph.ops[op].results)
+      values[number(value)].maker = int(ops.size());
+    ops.push_back({net, {}});
+    for (int value : graph.ops[op].operands)
+      if (Source source = sourceOf(graph, value); isInside(graph.values[source.value].producer)) {
+        int operand = number(source.value);
+        values[operand].bytes = std::max(values[operand].bytes, source.bytes / parts);
+        ops.back().operands.push_back(operand);
+      }
+  }
+  // What the backward reads, in every occurrence of the block.
+  std::map<int, double> readBytes;
+  for (int op = numForward; op < int(graph.ops.size()); ++op)
+    for (int value : graph.ops[op].operands) {
+      Source source = sourceOf(graph, value);
+      double &bytes = readBytes[source.value];
+      bytes = std::max(bytes, source.bytes / parts);
+    }
+  for (auto [value, number] : numberOf) {
+    values[number].isRead = true;
+    if (auto found = readBytes.find(value); found != readBytes.end())
+      values[number].bytes = std::max(values[number].bytes, found->second);
+  }
+  for (int op = 0; op < numForward; ++op) {
+    int like = repeat.count > 0 ? repeat.like[op] : op;
+    if (like < 0 || !isInside(like))
+      continue;
+    for (size_t r = 0; r < graph.ops[op].results.size(); ++r)
+      if (auto found = numberOf.find(graph.ops[like].results[r]); found != numberOf.end())
+        values[found->second].isRead &= readBytes.count(graph.ops[op].results[r]) > 0;
+  }
+  double seconds = 0, bytes = 0;
+  for (const Op &op : ops)
+    seconds += std::abs(op.seconds);
+  for (const Value &value : values)
+    bytes += value.bytes;
+  unitSeconds = seconds > 0 ? seconds : 1;
+  unitBytes = bytes > 0 ? bytes : 1;
+}
+
+const KeepBound::Cut &KeepBound::cutAt(double multiplier) {
+  auto [found, isNew] = cuts.try_emplace(multiplier);
+  Cut &cut = found->second;
+  if (!isNew)
+    return cut;
+  // Side 0: a value that must be at hand; an op that is run again.
+  int numValues = int(values.size());
+  auto nodeOf = [&](int op) { return 2 + numValues + op; };
+  MinimumCut problem(2 + numValues + int(ops.size()));
+  constexpr double never = 1e12;
+  for (int v = 0; v < numValues; ++v) {
+    if (values[v].isRead)
+      problem.add(0, 2 + v, never);
+    problem.add(2 + v, nodeOf(values[v].maker), multiplier * values[v].bytes / unitBytes);
+  }
+  for (int op = 0; op < int(ops.size()); ++op) {
+    for (int value : ops[op].operands)
+      problem.add(nodeOf(op), 2 + value, never);
+    problem.add(nodeOf(op), 1, ops[op].seconds / unitSeconds);
+    problem.add(0, nodeOf(op), -ops[op].seconds / unitSeconds);
+  }
+  std::vector<bool> side = problem.run();
+  for (int op = 0; op < int(ops.size()); ++op)
+    cut.seconds += side[nodeOf(op)] ? ops[op].seconds : 0;
+  for (int v = 0; v < numValues; ++v)
+    cut.bytes += side[2 + v] && !side[nodeOf(values[v].maker)] ? values[v].bytes : 0;
+  cut.seconds = count * cut.seconds;
+  cut.bytes = count * cut.bytes;
+  return cut;
+}
+
+double KeepBound::leastSeconds(double bytes) {
+  const double scale = unitSeconds / unitBytes; // of multipliers
+  // What a multiplier proves, and a hair less for rounding.
+  auto proven = [&](double multiplier, const Cut &cut) {
+    double value = cut.seconds + multiplier * scale * (cut.bytes - bytes);
+    return value - 1e-9 * count * unitSeconds + outsideSeconds;
+  };
+  constexpr double largest = 1e7;
+  double low = 0, high = largest;
+  Cut many = cutAt(low), few = cutAt(high);
+  if (many.bytes <= bytes)
+    return proven(low, many);
+  if (few.bytes > bytes + 1e-6 * count * unitBytes)
+    return infinity;
+  double best = proven(low, many);
+  constexpr int mostSteps = 40;
+  for (int step = 0; step < mostSteps; ++step) {
+    double multiplier =
+        (few.seconds - many.seconds) / std::max(many.bytes - few.bytes, 1e-300) / scale;
+    if (multiplier <= low || multiplier >= high)
+      break;
+    const Cut &between = cutAt(multiplier);
+    best = std::max(best, proven(multiplier, between));
+    bool isNew = between.bytes < many.bytes && between.bytes > few.bytes;
+    if (!isNew)
+      break;
+    (between.bytes > bytes ? many : few) = between;
+    (between.bytes > bytes ? low : high) = multiplier;
+  }
+  return best;
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,73 @@
+//===- KeepBound.h - What it costs at least to keep little for backward ----===//
+//
+// Plain C++. A bound over every set of forward ops that the backward may compute again.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_CORE_KEEPBOUND_H
+#define TBC_PLANNER_CORE_KEEPBOUND_H
+
+#include "planner/core/Cluster.h"
+#include "planner/core/Fold.h"
+#include "planner/reshard/Graph.h"
+
+#include <map>
+#include <vector>
+
+namespace tbc::planner {
+
+/// A value that the backward reads is kept, or the op that makes it is run again, and so on for
+/// what that op reads. How little time can that add where what is kept may take so many bytes?
+///
+/// Of a repeated block alone, as often as it is there: what comes from elsewhere costs nothing. The
+/// budget is relaxed by a multiplier (Lagrange); with it the best choice is a minimum cut (Picard,
+/// "Maximal closure of a graph", Management Science 22 (1976)), and the best multiplier is found
+/// from the lines of the cuts (Eisner and Severance, JACM 23 (1976)).
+///
+/// Running an elementwise op again may save time: what it makes is then read in one phase alone,
+/// and may be part of its reader's kernel there (isFused). So the answer may be below 0.
+class KeepBound {
+public:
+  /// `parts`: devices over which all work and all values of a micro-batch are divided.
+  KeepBound(const reshard::Graph &graph, const Cluster &cluster, const Repeat &repeat,
+            double parts);
+
+  /// Seconds that are added to one micro-batch, of all stages together, where what they keep of it
+  /// may take `bytes` on one device each, together; infinite where nothing takes so little.
+  double leastSeconds(double bytes);
+
+private:
+  struct Cut {
+    double seconds = 0, bytes = 0; // of a choice that is best for its multiplier
+  };
+  struct Value {
+    int maker = -1;      // index into ops
+    double bytes = 0;    // if kept
+    bool isRead = false; // by the backward
+  };
+  struct Op {
+    double seconds = 0;        // of running it again, less what that saves
+    std::vector<int> operands; // indices into values
+  };
+
+  const Cut &cutAt(double multiplier);
+
+  std::vector<Value> values;
+  std::vector<Op> ops;
+  double count = 1;          // of the block
+  double outsideSeconds = 0; // what running ops outside of it again may save
+  double unitSeconds = 1, unitBytes = 1;
+  std::map<double, Cut> cuts; // by multiplier
+};
+
+/// The most that running ops again saves in a micro-batch, whichever they are: `launchSeconds`, and
+/// `movementSeconds` for each sample where all of it is on one device. `graph` is that of one
+/// sample.
+struct MostSaved {
+  double launchSeconds = 0, movementSeconds = 0;
+};
+MostSaved mostSavedByRunningAgain(const reshard::Graph &graph, const Cluster &cluster);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_KEEPBOUND_H

@@ -1,0 +1,121 @@
+//===- CudaKernels.cpp - What compiled kernels and GPUs agree on ------------===//
+
+#include "runtime/abi/CudaKernels.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace tbc::program {
+
+using Json = nlohmann::ordered_json;
+
+static constexpr const char *format = "tbc-cuda-kernels";
+static constexpr int version = 1;
+
+std::string writeCudaKernels(const CudaKernels &kernels) {
+  Json json = {{"format", format}, {"version", version}, {"program", kernels.programSha256}};
+  for (const char *list : {"images", "kernels", "accumulators"})
+    json[list] = Json::array();
+  for (const CudaImage &image : kernels.images)
+    json["images"].push_back(
+        {{"architecture", image.architecture}, {"file", image.file}, {"sha256", image.sha256}});
+  for (const CudaKernel &kernel : kernels.kernels)
+    json["kernels"].push_back({{"symbol", kernel.symbol},
+                               {"blocks", kernel.blocks},
+                               {"threads", kernel.threads},
+                               {"shared_bytes", kernel.sharedBytes}});
+  for (const CudaAccumulator &accumulator : kernels.accumulators)
+    json["accumulators"].push_back({{"symbol", accumulator.symbol},
+                                    {"slot", std::string(name(accumulator.slot))},
+                                    {"value", std::string(name(accumulator.value))},
+                                    {"threads", accumulator.threads}});
+  return json.dump(1) + "\n";
+}
+
+namespace {
+
+/// Reads fields; the first error is kept.
+class Reader {
+public:
+  std::string error;
+
+  const Json &field(const Json &object, const char *key) {
+    if (object.is_object())
+      if (auto found = object.find(key); found != object.end())
+        return *found;
+    fail("\"" + std::string(key) + "\" is missing");
+    return none;
+  }
+  std::string text(const Json &object, const char *key) {
+    const Json &json = field(object, key);
+    if (json.is_string())
+      return json.get<std::string>();
+    fail("\"" + std::string(key) + "\" is no text");
+    return {};
+  }
+  /// At least `least`, at most what an int holds.
+  int integer(const Json &object, const char *key, int least) {
+    const Json &json = field(object, key);
+    if (json.is_number_integer() && json >= least && json <= std::numeric_limits<int>::max())
+      return json.get<int>();
+    fail("\"" + std::string(key) + "\" is no integer from " + std::to_string(least) + " on");
+    return least;
+  }
+  kernels::DType dtype(const Json &object, const char *key) {
+    if (auto parsed = kernels::parseDType(text(object, key)))
+      return *parsed;
+    fail("\"" + std::string(key) + "\" is no element type");
+    return kernels::DType::F32;
+  }
+  void fail(const std::string &why) {
+    if (error.empty())
+      error = why;
+  }
+
+private:
+  Json none;
+};
+
+} // namespace
+
+Result<CudaKernels> readCudaKernels(std::string_view text) {
+  auto refuse = [](const std::string &why) {
+    return Error{ErrorCode::Usage, std::string(cudaKernelsFile) + ": " + why + "; compile again"};
+  };
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Reader reader;
+  if (json.is_discarded() || reader.text(json, "format") != format)
+    return refuse("it does not list the kernels of a program for GPUs");
+  if (int found = reader.integer(json, "version", 0); found != version)
+    return refuse("it is of version " + std::to_string(found) + ", this is version " +
+                  std::to_string(version));
+  CudaKernels kernels;
+  kernels.programSha256 = reader.text(json, "program");
+  for (const Json &item : reader.field(json, "images")) {
+    CudaImage &image = kernels.images.emplace_back();
+    image.architecture = reader.integer(item, "architecture", 50);
+    image.file = reader.text(item, "file");
+    image.sha256 = reader.text(item, "sha256");
+    if (image.file.find('/') != std::string::npos)
+      reader.fail("\"" + image.file + "\" is not in its folder");
+  }
+  for (const Json &item : reader.field(json, "kernels")) {
+    CudaKernel &kernel = kernels.kernels.emplace_back();
+    kernel.symbol = reader.text(item, "symbol");
+    kernel.blocks = reader.integer(item, "blocks", 1);
+    kernel.threads = reader.integer(item, "threads", 1);
+    kernel.sharedBytes = reader.integer(item, "shared_bytes", 0);
+  }
+  for (const Json &item : reader.field(json, "accumulators")) {
+    CudaAccumulator &accumulator = kernels.accumulators.emplace_back();
+    accumulator.symbol = reader.text(item, "symbol");
+    accumulator.slot = reader.dtype(item, "slot");
+    accumulator.value = reader.dtype(item, "value");
+    accumulator.threads = reader.integer(item, "threads", 1);
+  }
+  if (!reader.error.empty())
+    return refuse(reader.error);
+  return kernels;
+}
+
+} // namespace tbc::program

@@ -1,0 +1,96 @@
+//===- Region.cpp - The operands and results of a compiled region -----------===//
+//
+// Part of tbc.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/abi/Region.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace tbc::program {
+
+RegionValues regionValues(const Block &block, const Region &region) {
+  RegionValues values;
+  std::set<ValueId> inside, read, isResult;
+  for (int i = region.first; i < region.first + region.count; ++i) {
+    const Instruction &instruction = block.instructions[i];
+    for (ValueId value : instruction.operands)
+      if (!inside.count(value) && read.insert(value).second)
+        values.operands.push_back(value);
+    inside.insert(instruction.results.begin(), instruction.results.end());
+  }
+  for (size_t i = size_t(region.first + region.count); i < block.instructions.size(); ++i)
+    for (ValueId value : block.instructions[i].operands)
+      if (inside.count(value))
+        isResult.insert(value);
+  for (const BlockResult &result : block.results)
+    if (inside.count(result.value))
+      isResult.insert(result.value);
+  for (int i = region.first; i < region.first + region.count; ++i)
+    for (ValueId value : block.instructions[i].results)
+      if (isResult.count(value))
+        values.results.push_back(value);
+  return values;
+}
+
+namespace {
+
+/// Where a value lies. Offsets count from the arena, or, of a slot of a frame, from the frame:
+/// frames and the values of blocks never share bytes while a block runs.
+struct Extent {
+  int frame = -1;
+  int64_t begin = 0, end = 0;
+
+  bool overlaps(const Extent &o) const {
+    return frame == o.frame && begin < o.end && o.begin < end;
+  }
+  bool operator==(const Extent &o) const {
+    return std::tie(frame, begin, end) == std::tie(o.frame, o.begin, o.end);
+  }
+};
+
+Extent extentOf(const Stage &stage, ValueId value) {
+  const ValuePlace &place = stage.memory.values[value];
+  int64_t bytes = sizeBytes(stage.values[value]);
+  if (place.slot < 0)
+    return {-1, place.offset, place.offset + bytes};
+  const SlotPlace &slot = stage.memory.slots[place.slot];
+  return {slot.frame, slot.offset, slot.offset + bytes};
+}
+
+} // namespace
+
+std::vector<SharedPlace> sharedPlaces(const Stage &stage, const Block &block,
+                                      const Region &region) {
+  std::vector<SharedPlace> shared;
+  if (stage.memory.isEmpty())
+    return shared;
+  RegionValues values = regionValues(block, region);
+  // What is there before the region and written to a slot while it runs has to stay until it ends.
+  std::vector<ValueId> staying = values.operands;
+  std::set<ValueId> operands(values.operands.begin(), values.operands.end());
+  std::set<ValueId> results(values.results.begin(), values.results.end());
+  std::vector<int> times = resultTimes(stage, block);
+  for (size_t r = 0; r < times.size(); ++r) {
+    ValueId value = block.results[r].value;
+    if (times[r] >= region.first && times[r] < region.first + region.count &&
+        !operands.count(value) && !results.count(value))
+      staying.push_back(value);
+  }
+  for (size_t r = 0; r < values.results.size(); ++r) {
+    ValueId result = values.results[r];
+    Extent extent = extentOf(stage, result);
+    for (ValueId other : staying)
+      if (Extent at = extentOf(stage, other); extent.overlaps(at))
+        shared.push_back({result, other, extent == at && operands.count(other) > 0});
+    for (size_t other = 0; other < r; ++other)
+      if (extent.overlaps(extentOf(stage, values.results[other])))
+        shared.push_back({result, values.results[other], false});
+  }
+  return shared;
+}
+
+} // namespace tbc::program

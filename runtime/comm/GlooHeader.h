@@ -1,0 +1,57 @@
+//===- GlooHeader.h - What stands before every message over Gloo ------------===//
+//
+// Part of tbc. Plain C++.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_COMM_GLOOHEADER_H
+#define TBC_RUNTIME_COMM_GLOOHEADER_H
+
+#include "runtime/comm/Call.h"
+#include "runtime/comm/Wire.h"
+
+#include <string>
+
+namespace tbc::comm {
+
+/// What the sender of a message calls, so that calls that do not match are errors that name both
+/// sides. Both ranks run on machines of one byte order and word size (all that tbc supports are
+/// little-endian with 64 bits).
+struct Header {
+  uint64_t group = 0; // hashOf
+  int64_t kind = 0;   // CallKind, or pointToPoint
+  int64_t reduce = 0;
+  double factor = 1;
+  int64_t root = 0;
+  int64_t channel = 0;
+  int64_t dtype = -1; // -1: no tensor
+  int64_t arith = 0;
+  int64_t numElements = 0;
+  int64_t numDims = 0;
+  int64_t shape[16] = {}; // for messages of errors; a longer shape is cut
+  char place[216] = {};
+};
+constexpr int64_t pointToPoint = 100;
+
+void setTensor(Header &header, const kernels::Tensor &tensor);
+/// Cuts what is too long.
+void setPlace(Header &header, const std::string &place);
+std::string placeOf(const Header &header);
+/// The type of the message's tensor, or "nothing".
+std::string tensorOf(const Header &header);
+std::string callOf(const Header &header);
+bool sameCall(const Header &a, const Header &b);
+/// FNV-1a over the ranks of a group.
+uint64_t hashOf(const Group &group);
+
+/// Gloo keeps messages of one slot in order; headers and contents have a slot each, and so have
+/// groups and lanes, so that nobody takes what is meant for another.
+struct Slots {
+  uint64_t header, content;
+};
+Slots slotsOf(const Group &group);
+Slots slotsOf(int lane);
+
+} // namespace tbc::comm
+
+#endif // TBC_RUNTIME_COMM_GLOOHEADER_H

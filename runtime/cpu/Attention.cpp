@@ -1,0 +1,383 @@
+//===- Attention.cpp - Native attention by tiles --------------------------------===//
+//
+// Scores are never whole: a piece of work takes `tileQueries` queries of one head and goes over the
+// keys they may read, `tileKeys` at a time, with a running maximum and denominator. Source: Dao et
+// al., "FlashAttention" (2022), algorithm 1; Milakov and Gimelshein, "Online normalizer calculation
+// for softmax" (2018). The gradient takes the scores again, per tile, from the saved statistics
+// (algorithm 4); one piece is one key head, so that its keys' gradients are summed in one order.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/cpu/AttentionTile.h"
+#include "runtime/cpu/Families.h"
+#include "runtime/cpu/Floats.h"
+#include "runtime/cpu/Matmul.h"
+
+#include <limits>
+
+namespace tbc::cpu {
+
+using kernels::Attrs;
+using kernels::DType;
+
+namespace {
+
+struct Sizes {
+  int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
+
+  Sizes(const kernels::Shape &q, const kernels::Shape &k, const kernels::Shape &v)
+      : batch(q[0]), heads(q[1]), keyHeads(k[1]), queries(q[2]), keys(k[2]), width(q[3]),
+        valueWidth(v[3]) {}
+  int64_t keyHead(int64_t head) const { return head / (heads / keyHeads); }
+};
+
+/// A product whose operands are f32, or bf16.
+void multiply(MatmulShape shape, DType dtype, const void *a, const void *b, float *c) {
+  shape.input = dtype;
+  std::shared_ptr<const Matmul> product = Matmul::find(shape);
+  kernels::require(product != nullptr, "this CPU has no such matrix product");
+  product->run(a, b, c);
+}
+
+MatmulShape shapeOf(int64_t m, int64_t n, int64_t k, int64_t strideA, int64_t strideB,
+                    int64_t strideC) {
+  MatmulShape shape;
+  shape.m = m, shape.n = n, shape.k = k;
+  shape.strideA = strideA, shape.strideB = strideB, shape.strideC = strideC;
+  return shape;
+}
+
+/// A tile of f32 as an operand of a product: itself, or rounded to bf16.
+class TileOperand {
+public:
+  TileOperand(DType dtype, int64_t elements)
+      : isF32(dtype == DType::F32), bits(isF32 ? 0 : size_t(elements)) {}
+  /// Of rows at a stride, which stays.
+  const void *of(const float *tile, int64_t rows, int64_t columns, int64_t stride) {
+    if (isF32)
+      return tile;
+    for (int64_t row = 0; row < rows; ++row)
+      vectors().toBF16(tile + row * stride, bits.data() + row * stride, columns);
+    return bits.data();
+  }
+
+private:
+  bool isF32;
+  std::vector<uint16_t> bits;
+};
+
+/// Everything that attention and its gradient share.
+struct Prepared {
+  Sizes sizes;
+  AttentionMasking masking;
+  DType dtype;
+  float scale;
+
+  int64_t width() const { return byteWidth(dtype); }
+  const char *head(const void *base, int64_t index, int64_t rows, int64_t columns) const {
+    return static_cast<const char *>(base) + index * rows * columns * width();
+  }
+  /// scores[rows x keys] = q * k^T * scale, with rows at tileKeys.
+  void scores(const char *q, int64_t rows, const char *k, int64_t first, int64_t count,
+              float *scores) const {
+    MatmulShape shape = shapeOf(rows, count, sizes.width, sizes.width, sizes.width, tileKeys);
+    shape.transposedB = true;
+    multiply(shape, dtype, q, k + first * sizes.width * width(), scores);
+    for (int64_t row = 0; row < rows; ++row)
+      vectors().scale(scores + row * tileKeys, count, scale);
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// Forward
+//===----------------------------------------------------------------------===//
+
+class Forward {
+public:
+  Forward(const Prepared &prepared, const Buffers &buffers)
+      : prepared(prepared), buffers(buffers), scores(size_t(tileQueries * tileKeys)),
+        probabilities(prepared.dtype, tileQueries * tileKeys) {}
+
+  /// The tile of queries from `first` of a sample, for some heads.
+  void run(int64_t sample, int64_t first, int64_t firstHead, int64_t endHead) {
+    const Sizes &sizes = prepared.sizes;
+    int64_t rows = std::min(tileQueries, sizes.queries - first);
+    AttentionTile tile(prepared.masking, buffers, sample, first, rows);
+    for (int64_t head = firstHead; head < endHead; ++head)
+      runHead(tile, sample, head, first, rows);
+  }
+
+private:
+  void runHead(AttentionTile &tile, int64_t sample, int64_t head, int64_t first, int64_t rows) {
+    const Sizes &sizes = prepared.sizes;
+    int64_t index = sample * sizes.heads + head;
+    int64_t keyIndex = sample * sizes.keyHeads + sizes.keyHead(head);
+    const char *q = prepared.head(buffers.operands[0], index, sizes.queries, sizes.width) +
+                    first * sizes.width * prepared.width();
+    const char *k = prepared.head(buffers.operands[1], keyIndex, sizes.keys, sizes.width);
+    const char *v = prepared.head(buffers.operands[2], keyIndex, sizes.keys, sizes.valueWidth);
+    out.assign(size_t(rows * sizes.valueWidth), 0);
+    largest.assign(size_t(rows), -std::numeric_limits<float>::infinity());
+    denominator.assign(size_t(rows), 0);
+    for (int64_t key = tile.firstKey(); key < tile.endKey(); key += tileKeys) {
+      int64_t count = std::min(tileKeys, tile.endKey() - key);
+      prepared.scores(q, rows, k, key, count, scores.data());
+      for (int64_t row = 0; row < rows; ++row)
+        addRow(tile, row, key, count);
+      tile.drop(head, key, count, scores.data());
+      MatmulShape shape =
+          shapeOf(rows, sizes.valueWidth, count, tileKeys, sizes.valueWidth, sizes.valueWidth);
+      shape.accumulates = true;
+      multiply(shape, prepared.dtype, probabilities.of(scores.data(), rows, count, tileKeys),
+               v + key * sizes.valueWidth * prepared.width(), out.data());
+    }
+    finish(index, first, rows);
+  }
+
+  /// Turns a row's scores of some keys into exponentials, with what came before.
+  void addRow(const AttentionTile &tile, int64_t row, int64_t key, int64_t count) {
+    float *z = scores.data() + row * tileKeys;
+    if (!tile.mask(row, key, count, z, -std::numeric_limits<float>::infinity())) {
+      std::fill_n(z, count, 0.0f);
+      return;
+    }
+    float before = largest[size_t(row)];
+    float most = std::max(before, vectors().largest(z, count));
+    float sum = vectors().expSum(z, count, most);
+    if (before > -std::numeric_limits<float>::infinity() && before < most) {
+      float factor = std::exp(before - most);
+      denominator[size_t(row)] *= factor;
+      vectors().scale(out.data() + row * prepared.sizes.valueWidth, prepared.sizes.valueWidth,
+                      factor);
+    }
+    denominator[size_t(row)] += sum;
+    largest[size_t(row)] = most;
+  }
+
+  void finish(int64_t index, int64_t first, int64_t rows) {
+    int64_t e = prepared.sizes.valueWidth, at = index * prepared.sizes.queries + first;
+    FloatsOut o(buffers.results[0], prepared.dtype);
+    for (int64_t row = 0; row < rows; ++row) {
+      float l = denominator[size_t(row)];
+      float *from = out.data() + row * e, *to = o.at((at + row) * e, e);
+      std::copy_n(from, e, to);
+      vectors().scale(to, e, l == 0 ? 0 : 1 / l);
+      o.finish();
+      buffers.result<float>(1)[at + row] = l == 0 ? 0 : largest[size_t(row)];
+      buffers.result<float>(2)[at + row] = l;
+    }
+  }
+
+  const Prepared &prepared;
+  const Buffers &buffers;
+  std::vector<float> scores, out, largest, denominator;
+  TileOperand probabilities;
+};
+
+/// Heads that share a tile's mask: what a mask costs is spread over them.
+constexpr int64_t headsPerPiece = 4;
+
+NativeKernel attention(const Prepared &prepared) {
+  return [prepared](Threads &threads, const Buffers &buffers) {
+    const Sizes &sizes = prepared.sizes;
+    int64_t tiles = (sizes.queries + tileQueries - 1) / tileQueries;
+    int64_t groups = (sizes.heads + headsPerPiece - 1) / headsPerPiece;
+    threads.run(sizes.batch * tiles * groups, [&](int64_t piece) {
+      int64_t sample = piece / (tiles * groups), tile = piece / groups % tiles;
+      int64_t head = piece % groups * headsPerPiece;
+      Forward(prepared, buffers)
+          .run(sample, tile * tileQueries, head, std::min(sizes.heads, head + headsPerPiece));
+    });
+  };
+}
+
+//===----------------------------------------------------------------------===//
+// Gradient
+//===----------------------------------------------------------------------===//
+
+class Backward {
+public:
+  Backward(const Prepared &prepared, const Buffers &buffers)
+      : prepared(prepared), buffers(buffers), p(size_t(tileQueries * tileKeys)), ds(p.size()),
+        pOperand(prepared.dtype, tileQueries * tileKeys),
+        dsOperand(prepared.dtype, tileQueries * tileKeys) {}
+
+  /// All queries that read the keys of one head.
+  void run(int64_t sample, int64_t keyHead) {
+    const Sizes &sizes = prepared.sizes;
+    int64_t group = sizes.heads / sizes.keyHeads, keyIndex = sample * sizes.keyHeads + keyHead;
+    dk.assign(size_t(sizes.keys * sizes.width), 0);
+    dv.assign(size_t(sizes.keys * sizes.valueWidth), 0);
+    for (int64_t first = 0; first < sizes.queries; first += tileQueries) {
+      int64_t rows = std::min(tileQueries, sizes.queries - first);
+      AttentionTile tile(prepared.masking, buffers, sample, first, rows);
+      for (int64_t head = keyHead * group; head < (keyHead + 1) * group; ++head)
+        runHead(tile, sample, head, first, rows);
+    }
+    write(1, keyIndex * sizes.keys * sizes.width, dk);
+    write(2, keyIndex * sizes.keys * sizes.valueWidth, dv);
+  }
+
+private:
+  void write(size_t result, int64_t at, const std::vector<float> &values) {
+    FloatsOut out(buffers.results[result], prepared.dtype);
+    std::copy(values.begin(), values.end(), out.at(at, int64_t(values.size())));
+    out.finish();
+  }
+
+  void runHead(AttentionTile &tile, int64_t sample, int64_t head, int64_t first, int64_t rows) {
+    const Sizes &sizes = prepared.sizes;
+    int64_t d = sizes.width, e = sizes.valueWidth, width = prepared.width();
+    int64_t index = sample * sizes.heads + head;
+    int64_t keyIndex = sample * sizes.keyHeads + sizes.keyHead(head);
+    const char *dout =
+        prepared.head(buffers.operands[0], index, sizes.queries, e) + first * e * width;
+    const char *q = prepared.head(buffers.operands[1], index, sizes.queries, d) + first * d * width;
+    const char *k = prepared.head(buffers.operands[2], keyIndex, sizes.keys, d);
+    const char *v = prepared.head(buffers.operands[3], keyIndex, sizes.keys, e);
+    takeRowSums(index, first, rows);
+    dq.assign(size_t(rows * d), 0);
+    for (int64_t key = tile.firstKey(); key < tile.endKey(); key += tileKeys) {
+      int64_t count = std::min(tileKeys, tile.endKey() - key);
+      prepared.scores(q, rows, k, key, count, p.data());
+      for (int64_t row = 0; row < rows; ++row)
+        takeProbabilities(tile, row, index * sizes.queries + first + row, key, count);
+      MatmulShape shape = shapeOf(rows, count, e, e, e, tileKeys);
+      shape.transposedB = true;
+      multiply(shape, prepared.dtype, dout, v + key * e * width, ds.data());
+      tile.drop(head, key, count, ds.data());
+      for (int64_t row = 0; row < rows; ++row) {
+        float *line = ds.data() + row * tileKeys;
+        // Where z is 0 whatever the operands are, they have no gradient.
+        if (tile.isFlat(row))
+          std::fill_n(line, count, 0.0f);
+        else
+          vectors().softmaxGrad(p.data() + row * tileKeys, line, count, rowSums[size_t(row)],
+                                prepared.scale);
+      }
+      const void *dsTile = dsOperand.of(ds.data(), rows, count, tileKeys);
+      shape = shapeOf(rows, d, count, tileKeys, d, d);
+      shape.accumulates = true;
+      multiply(shape, prepared.dtype, dsTile, k + key * d * width, dq.data());
+      shape = shapeOf(count, d, rows, tileKeys, d, d);
+      shape.transposedA = shape.accumulates = true;
+      multiply(shape, prepared.dtype, dsTile, q, dk.data() + key * d);
+      tile.drop(head, key, count, p.data());
+      shape = shapeOf(count, e, rows, tileKeys, e, e);
+      shape.transposedA = shape.accumulates = true;
+      multiply(shape, prepared.dtype, pOperand.of(p.data(), rows, count, tileKeys), dout,
+               dv.data() + key * e);
+    }
+    write(0, (index * sizes.queries + first) * d, dq);
+  }
+
+  /// D_i = sum_e do_ie * o_ie
+  void takeRowSums(int64_t index, int64_t first, int64_t rows) {
+    int64_t e = prepared.sizes.valueWidth, at = (index * prepared.sizes.queries + first) * e;
+    FloatsIn dout(buffers.operands[0], prepared.dtype), o(buffers.operands[4], prepared.dtype);
+    rowSums.resize(size_t(rows));
+    for (int64_t row = 0; row < rows; ++row)
+      rowSums[size_t(row)] = vectors().dot(dout.at(at + row * e, e), o.at(at + row * e, e), e);
+  }
+
+  void takeProbabilities(const AttentionTile &tile, int64_t row, int64_t at, int64_t key,
+                         int64_t count) {
+    float *z = p.data() + row * tileKeys;
+    float l = buffers.operand<float>(6)[at];
+    if (!tile.mask(row, key, count, z, -std::numeric_limits<float>::infinity()) || l == 0) {
+      std::fill_n(z, count, 0.0f);
+      return;
+    }
+    vectors().scaledExp(z, z, count, buffers.operand<float>(5)[at], 1 / l, 0);
+  }
+
+  const Prepared &prepared;
+  const Buffers &buffers;
+  std::vector<float> p, ds, dq, dk, dv, rowSums;
+  TileOperand pOperand, dsOperand;
+};
+
+NativeKernel attentionGrad(const Prepared &prepared) {
+  return [prepared](Threads &threads, const Buffers &buffers) {
+    threads.run(prepared.sizes.batch * prepared.sizes.keyHeads, [&](int64_t piece) {
+      Backward(prepared, buffers)
+          .run(piece / prepared.sizes.keyHeads, piece % prepared.sizes.keyHeads);
+    });
+  };
+}
+
+//===----------------------------------------------------------------------===//
+// Merging
+//===----------------------------------------------------------------------===//
+
+NativeKernel attentionMerge(const Types &operands) {
+  DType dtype = operands[0].dtype;
+  int64_t width = operands[0].shape.back(), rows = kernels::numElements(operands[1].shape);
+  return [=](Threads &threads, const Buffers &buffers) {
+    threads.runRanges(rows, rowsPerPiece(width), [&](int64_t begin, int64_t end) {
+      FloatsIn o1(buffers.operands[0], dtype), o2(buffers.operands[3], dtype);
+      FloatsOut o(buffers.results[0], dtype);
+      for (int64_t row = begin; row < end; ++row) {
+        float m1 = buffers.operand<float>(1)[row], l1 = buffers.operand<float>(2)[row];
+        float m2 = buffers.operand<float>(4)[row], l2 = buffers.operand<float>(5)[row];
+        float m = l1 == 0 ? m2 : l2 == 0 ? m1 : std::max(m1, m2);
+        float part1 = l1 == 0 ? 0 : l1 * std::exp(m1 - m),
+              part2 = l2 == 0 ? 0 : l2 * std::exp(m2 - m);
+        float l = part1 + part2;
+        float *out = o.at(row * width, width);
+        bool isAny = l != 0;
+        std::copy_n(o1.at(row * width, width), width, out);
+        vectors().scale(out, width, isAny ? part1 / l : 0);
+        vectors().addScaled(o2.at(row * width, width), out, width, isAny ? part2 / l : 1);
+        o.finish();
+        buffers.result<float>(1)[row] = m;
+        buffers.result<float>(2)[row] = l;
+      }
+    });
+  };
+}
+
+/// Data of one type, of which products exist here, and statistics in f32.
+bool isSupported(const Types &types, std::initializer_list<size_t> data,
+                 std::initializer_list<size_t> statistics) {
+  DType dtype = types[*data.begin()].dtype;
+  if (!isNativeFloat(dtype))
+    return false;
+  for (size_t i : data)
+    if (types[i].dtype != dtype || kernels::numElements(types[i].shape) == 0)
+      return false;
+  for (size_t i : statistics)
+    if (types[i].dtype != DType::F32)
+      return false;
+  MatmulShape probe = shapeOf(16, 16, 16, 16, 16, 16);
+  probe.input = dtype;
+  return Matmul::find(probe) != nullptr;
+}
+
+} // namespace
+
+NativeKernel makeAttention(std::string_view op, const Attrs &attrs, const Types &operands,
+                           const Types &results) {
+  auto prepare = [&](size_t q) {
+    Sizes sizes(operands[q].shape, operands[q + 1].shape, operands[q + 2].shape);
+    size_t firstMask = op == "attention" ? 3 : 7;
+    return Prepared{sizes, AttentionMasking(attrs, operands, firstMask, sizes.queries, sizes.keys),
+                    operands[q].dtype, float(attrs.getDouble("scale"))};
+  };
+  if (op == "attention" && isSupported(operands, {0, 1, 2}, {}) &&
+      isSupported(results, {0}, {1, 2}) && results[0].dtype == operands[0].dtype) {
+    Prepared prepared = prepare(0);
+    return prepared.masking.isSupported() ? attention(prepared) : nullptr;
+  }
+  if (op == "attention_grad" && isSupported(operands, {0, 1, 2, 3, 4}, {5, 6}) &&
+      isSupported(results, {0, 1, 2}, {}) && results[0].dtype == operands[1].dtype) {
+    Prepared prepared = prepare(1);
+    return prepared.masking.isSupported() ? attentionGrad(prepared) : nullptr;
+  }
+  if (op == "attention_merge" && isSupported(operands, {0, 3}, {1, 2, 4, 5}) &&
+      isSupported(results, {0}, {1, 2}) && results[0].dtype == operands[0].dtype)
+    return attentionMerge(operands);
+  return nullptr;
+}
+
+} // namespace tbc::cpu

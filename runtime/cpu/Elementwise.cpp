@@ -1,0 +1,138 @@
+//===- Elementwise.cpp - Native kernels applied element by element -------------===//
+
+#include "runtime/cpu/Families.h"
+#include "runtime/cpu/Floats.h"
+
+#include <array>
+#include <cmath>
+
+namespace tbc::cpu {
+
+using kernels::Attrs;
+using kernels::DType;
+
+namespace {
+
+const NamedLoop *findLoop(const std::string &name) {
+  for (const NamedLoop *loop = vectors().elementwise; loop->name; ++loop)
+    if (name == loop->name)
+      return loop;
+  return nullptr;
+}
+
+/// Applies the loop to the first operands; all of them and the results have one shape.
+void apply(Threads &threads, const Buffers &buffers, const NamedLoop &loop, const Types &operands,
+           const Types &results, const float *parameters) {
+  // Chunks that stay in the first-level cache while they are converted.
+  constexpr int64_t chunk = 2048;
+  int64_t size = kernels::numElements(results[0].shape);
+  threads.runRanges(size, pieceBytes / 4, [&](int64_t begin, int64_t end) {
+    std::vector<FloatsIn> in;
+    std::vector<FloatsOut> out;
+    for (int i = 0; i < loop.numInputs; ++i)
+      in.emplace_back(buffers.operands[i], operands[i].dtype);
+    for (int r = 0; r < loop.numOutputs; ++r)
+      out.emplace_back(buffers.results[r], results[r].dtype);
+    std::array<const float *, 8> from{};
+    std::array<float *, 8> to{};
+    for (int64_t at = begin; at < end; at += chunk) {
+      int64_t n = std::min(chunk, end - at);
+      for (size_t i = 0; i < in.size(); ++i)
+        from[i] = in[i].at(at, n);
+      for (size_t r = 0; r < out.size(); ++r)
+        to[r] = out[r].at(at, n);
+      loop.loop(from.data(), to.data(), n, parameters);
+      for (FloatsOut &result : out)
+        result.finish();
+    }
+  });
+}
+
+float scalar(const Buffers &buffers, const Types &operands, size_t i) {
+  return *FloatsIn(buffers.operands[i], operands[i].dtype).at(0, 1);
+}
+
+NativeKernel makeAdam(const NamedLoop &loop, bool isDecoupled, const Attrs &attrs,
+                      const Types &operands, const Types &results) {
+  if (operands.size() != 6 || !areNativeFloats(results) || operands[5].dtype != DType::I64 ||
+      !areNativeFloats(Types(operands.begin(), operands.begin() + 5)))
+    return nullptr;
+  double beta1 = attrs.getDouble("beta1"), beta2 = attrs.getDouble("beta2");
+  double epsilon = attrs.getDouble("epsilon"), decay = attrs.getDouble("weight_decay");
+  return [=, &loop](Threads &threads, const Buffers &buffers) {
+    double lr = scalar(buffers, operands, 4);
+    auto step = double(*buffers.operand<int64_t>(5));
+    AdamParameters a{};
+    a.beta1 = float(beta1), a.oneMinusBeta1 = float(1 - beta1);
+    a.beta2 = float(beta2), a.oneMinusBeta2 = float(1 - beta2);
+    a.epsilon = float(epsilon);
+    a.decay = float(isDecoupled ? 1 - lr * decay : decay);
+    a.stepSize = float(lr / (1 - std::pow(beta1, step)));
+    a.rootOfDebias2 = float(std::sqrt(1 - std::pow(beta2, step)));
+    apply(threads, buffers, loop, operands, results, reinterpret_cast<const float *>(&a));
+  };
+}
+
+void copy(Threads &threads, const void *from, void *to, int64_t bytes) {
+  if (from == to)
+    return;
+  threads.runRanges(bytes, pieceBytes, [&](int64_t begin, int64_t end) {
+    std::memcpy(static_cast<char *>(to) + begin, static_cast<const char *>(from) + begin,
+                size_t(end - begin));
+  });
+}
+
+NativeKernel makeCast(const kernels::TensorType &from, const kernels::TensorType &to) {
+  int64_t size = kernels::numElements(to.shape);
+  if (!isNativeFloat(from.dtype) || !isNativeFloat(to.dtype))
+    return nullptr;
+  if (from.dtype == to.dtype)
+    return [bytes = size * byteWidth(to.dtype)](Threads &threads, const Buffers &buffers) {
+      copy(threads, buffers.operands[0], buffers.results[0], bytes);
+    };
+  return [size, narrows = to.dtype == DType::BF16](Threads &threads, const Buffers &buffers) {
+    threads.runRanges(size, pieceBytes / 4, [&](int64_t begin, int64_t end) {
+      if (narrows)
+        vectors().toBF16(buffers.operand<float>(0) + begin, buffers.result<uint16_t>(0) + begin,
+                         end - begin);
+      else
+        vectors().fromBF16(buffers.operand<uint16_t>(0) + begin, buffers.result<float>(0) + begin,
+                           end - begin);
+    });
+  };
+}
+
+} // namespace
+
+NativeKernel makeElementwise(std::string_view op, const Attrs &attrs, const Types &operands,
+                             const Types &results) {
+  if (op == "cast")
+    return makeCast(operands[0], results[0]);
+  if (op == "update_if") {
+    int64_t bytes = kernels::numElements(results[0].shape) * byteWidth(results[0].dtype);
+    return [bytes](Threads &threads, const Buffers &buffers) {
+      bool isNew = *buffers.operand<uint8_t>(2) != 0;
+      copy(threads, buffers.operands[isNew ? 1 : 0], buffers.results[0], bytes);
+    };
+  }
+  std::string name(op);
+  if (op == "gelu" || op == "gelu_grad")
+    name += "_" + attrs.getString("approximate");
+  const NamedLoop *loop = findLoop(name);
+  if (!loop)
+    return nullptr;
+  if (op == "adamw" || op == "adam")
+    return makeAdam(*loop, op == "adamw", attrs, operands, results);
+  if (!areNativeFloats(operands) || !areNativeFloats(results))
+    return nullptr;
+  if (op == "scale_by")
+    return [=](Threads &threads, const Buffers &buffers) {
+      float factor = scalar(buffers, operands, 1);
+      apply(threads, buffers, *loop, operands, results, &factor);
+    };
+  return [=](Threads &threads, const Buffers &buffers) {
+    apply(threads, buffers, *loop, operands, results, nullptr);
+  };
+}
+
+} // namespace tbc::cpu

@@ -1,0 +1,41 @@
+//===- Families.h - The makers of native kernels --------------------------------===//
+//
+// Part of tbc. Plain C++. One per family of ops; each gives an empty kernel for ops that are not of
+// its family, and for what it does not do.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_CPU_FAMILIES_H
+#define TBC_RUNTIME_CPU_FAMILIES_H
+
+#include "runtime/cpu/NativeKernel.h"
+
+namespace tbc::cpu {
+
+/// einsum as matrix products (Matmul) over strided operands.
+NativeKernel makeEinsum(std::string_view op, const kernels::Attrs &attrs, const Types &operands,
+                        const Types &results);
+
+/// broadcast, transpose, reshape, slice, concat, pad: copies, of any dtype.
+NativeKernel makeMovement(std::string_view op, const kernels::Attrs &attrs, const Types &operands,
+                          const Types &results);
+
+/// attention, attention_grad, attention_merge.
+NativeKernel makeAttention(std::string_view op, const kernels::Attrs &attrs, const Types &operands,
+                           const Types &results);
+
+/// Arithmetic, activations and their gradients, casts between floats, adam and adamw, update_if.
+NativeKernel makeElementwise(std::string_view op, const kernels::Attrs &attrs,
+                             const Types &operands, const Types &results);
+
+/// layer_norm and its gradients, reduce_sum over leading or trailing dims.
+NativeKernel makeNormalization(std::string_view op, const kernels::Attrs &attrs,
+                               const Types &operands, const Types &results);
+
+/// embedding and its gradient, the class sums of a cross entropy.
+NativeKernel makeVocabulary(std::string_view op, const kernels::Attrs &attrs, const Types &operands,
+                            const Types &results);
+
+} // namespace tbc::cpu
+
+#endif // TBC_RUNTIME_CPU_FAMILIES_H

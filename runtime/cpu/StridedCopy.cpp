@@ -1,0 +1,144 @@
+//===- StridedCopy.cpp - Boxes of elements from one layout to another --------===//
+
+#include "runtime/cpu/StridedCopy.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tbc::cpu {
+
+namespace {
+
+/// A piece of work for one thread: enough to hide the hand-over, little enough to share.
+constexpr int64_t pieceBytes = 1 << 18;
+
+struct Plane {
+  int64_t rows, columns;
+  int64_t fromRow, fromColumn, toRow, toColumn; // strides in bytes
+};
+
+template <typename T> void copyRow(int64_t n, const char *from, int64_t step, char *to) {
+  // A result's rows are dense: `to` runs along them.
+  T *out = reinterpret_cast<T *>(to);
+  if (step == 0)
+    std::fill_n(out, n, *reinterpret_cast<const T *>(from));
+  else
+    for (int64_t i = 0; i < n; ++i)
+      out[i] = *reinterpret_cast<const T *>(from + i * step);
+}
+
+/// Neither side is dense along both: small tiles keep the lines of both in the cache.
+template <typename T> void copyTiles(const Plane &plane, const char *from, char *to) {
+  constexpr int64_t tile = 16;
+  for (int64_t r0 = 0; r0 < plane.rows; r0 += tile)
+    for (int64_t c0 = 0; c0 < plane.columns; c0 += tile) {
+      int64_t rEnd = std::min(plane.rows, r0 + tile), cEnd = std::min(plane.columns, c0 + tile);
+      for (int64_t r = r0; r < rEnd; ++r)
+        for (int64_t c = c0; c < cEnd; ++c)
+          *reinterpret_cast<T *>(to + r * plane.toRow + c * plane.toColumn) =
+              *reinterpret_cast<const T *>(from + r * plane.fromRow + c * plane.fromColumn);
+    }
+}
+
+template <typename T> void copyPlane(const Plane &plane, const char *from, char *to) {
+  constexpr auto width = int64_t(sizeof(T));
+  bool isDense = plane.toColumn == width && plane.fromColumn == width;
+  bool repeats = plane.toColumn == width && plane.fromColumn == 0;
+  if (!isDense && !repeats)
+    return copyTiles<T>(plane, from, to);
+  for (int64_t r = 0; r < plane.rows; ++r, from += plane.fromRow, to += plane.toRow) {
+    if (isDense)
+      std::memcpy(to, from, size_t(plane.columns * width));
+    else
+      copyRow<T>(plane.columns, from, 0, to);
+  }
+}
+
+} // namespace
+
+StridedCopy::StridedCopy(int64_t elementBytes, const kernels::Shape &shape,
+                         const kernels::Shape &fromStrides, const kernels::Shape &toStrides)
+    : elementBytes(elementBytes) {
+  std::vector<Dim> dims;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    isEmpty |= shape[d] == 0;
+    Dim dim{shape[d], fromStrides[d] * elementBytes, toStrides[d] * elementBytes};
+    if (dim.size == 1)
+      continue;
+    // A dim that goes on where the one before steps is one with it.
+    if (!dims.empty() && dims.back().from == dim.size * dim.from &&
+        dims.back().to == dim.size * dim.to)
+      dims.back() = {dims.back().size * dim.size, dim.from, dim.to};
+    else
+      dims.push_back(dim);
+  }
+  // The columns are the dim along which the result is densest, the rows that of the operand (of
+  // what is left the widest), so that a transposition goes by tiles.
+  auto take = [&](auto isBetter, Dim &into) {
+    if (dims.empty())
+      return;
+    auto best = std::min_element(dims.begin(), dims.end(), isBetter);
+    into = *best;
+    dims.erase(best);
+  };
+  take([](const Dim &a, const Dim &b) { return a.to < b.to; }, columns);
+  if (columns.from == elementBytes || columns.from == 0)
+    take([](const Dim &a, const Dim &b) { return a.size > b.size; }, rows);
+  else
+    take([](const Dim &a, const Dim &b) { return a.from < b.from; }, rows);
+  outer = dims;
+  for (const Dim &dim : outer)
+    numOuter *= dim.size;
+  int64_t rowBytes = std::max<int64_t>(1, columns.size * elementBytes);
+  rowsPerPiece = std::clamp<int64_t>(pieceBytes / rowBytes, 1, std::max<int64_t>(1, rows.size));
+}
+
+void StridedCopy::run(Threads &threads, const void *from, void *to) const {
+  if (isEmpty)
+    return;
+  if (outer.empty() && rows.size == 1 && columns.from == columns.to)
+    return threads.runRanges(
+        columns.size * elementBytes, pieceBytes, [&](int64_t begin, int64_t end) {
+          std::memcpy(static_cast<char *>(to) + begin, static_cast<const char *>(from) + begin,
+                      size_t(end - begin));
+        });
+  // Small planes go several to a piece.
+  int64_t planeBytes = rows.size * columns.size * elementBytes;
+  int64_t planesPerPiece = std::clamp<int64_t>(pieceBytes / planeBytes, 1, numOuter);
+  int64_t piecesPerPlane = (rows.size + rowsPerPiece - 1) / rowsPerPiece;
+  int64_t numGroups = (numOuter + planesPerPiece - 1) / planesPerPiece;
+  threads.run(numGroups * piecesPerPlane, [&](int64_t piece) {
+    int64_t first = piece / piecesPerPlane * planesPerPiece;
+    int64_t row = piece % piecesPerPlane * rowsPerPiece;
+    Plane plane{std::min(rowsPerPiece, rows.size - row),
+                columns.size,
+                rows.from,
+                columns.from,
+                rows.to,
+                columns.to};
+    for (int64_t index = first; index < std::min(numOuter, first + planesPerPiece); ++index) {
+      const char *source = static_cast<const char *>(from) + row * rows.from;
+      char *target = static_cast<char *>(to) + row * rows.to;
+      int64_t rest = index;
+      for (size_t d = outer.size(); d-- > 0; rest /= outer[d].size) {
+        source += rest % outer[d].size * outer[d].from;
+        target += rest % outer[d].size * outer[d].to;
+      }
+      switch (elementBytes) {
+      case 1:
+        copyPlane<uint8_t>(plane, source, target);
+        break;
+      case 2:
+        copyPlane<uint16_t>(plane, source, target);
+        break;
+      case 4:
+        copyPlane<uint32_t>(plane, source, target);
+        break;
+      default:
+        copyPlane<uint64_t>(plane, source, target);
+      }
+    }
+  });
+}
+
+} // namespace tbc::cpu

@@ -1,0 +1,30 @@
+//===- Vector.cpp - Which loops this CPU runs -----------------------------------===//
+
+#include "runtime/cpu/Vector.h"
+
+namespace tbc::cpu {
+
+extern const VectorLoops vectorLoopsBaseline;
+#ifdef TBC_VECTOR_LEVELS
+extern const VectorLoops vectorLoopsV3, vectorLoopsV4;
+#endif
+
+const VectorLoops &vectors() {
+#ifdef TBC_VECTOR_LEVELS
+  // The features of x86-64-v4 and -v3 that the loops are compiled with; see the System V ABI for
+  // AMD64, "Micro-Architecture Levels".
+  static const VectorLoops &chosen = [&]() -> const VectorLoops & {
+    bool isV3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                __builtin_cpu_supports("bmi2");
+    bool isV4 = isV3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                __builtin_cpu_supports("avx512cd");
+    return isV4 ? vectorLoopsV4 : isV3 ? vectorLoopsV3 : vectorLoopsBaseline;
+  }();
+  return chosen;
+#else
+  return vectorLoopsBaseline;
+#endif
+}
+
+} // namespace tbc::cpu

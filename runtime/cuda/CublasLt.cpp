@@ -1,0 +1,41 @@
+//===- CublasLt.cpp - The functions of cuBLASLt that are used --------------===//
+
+#include "runtime/cuda/CublasLt.h"
+#include "runtime/cuda/SharedLibrary.h"
+
+namespace tbc::cuda {
+
+/// From 12.0 on 10000 major + 100 minor + patch.
+static std::string versionText(size_t version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
+         std::to_string(version % 100);
+}
+
+Result<CublasLt> loadCublasLt() {
+  Result<SharedLibrary> library =
+      SharedLibrary::open({"cuBLASLt",
+                           {"libcublasLt.so.13", "libcublasLt.so.12"},
+                           "install CUDA's package libcublas-12-x, or nvidia-cublas-cu12 from PyPI "
+                           "and its lib folder in LD_LIBRARY_PATH"});
+  if (!library)
+    return library.error();
+  CublasLt cublas;
+  if (Status status = library->bind("cublasLtGetVersion", cublas.getVersion); !status)
+    return status.error();
+  constexpr size_t least = 120000;
+  size_t version = cublas.getVersion();
+  if (Status status = library->checkVersion(long(version), versionText(version), long(least),
+                                            versionText(least));
+      !status)
+    return status.error();
+#define TBC_BIND(name, symbol, ...)                                                                \
+  if (Status status = library->bind(#symbol, cublas.name); !status)                                \
+    return status.error();
+  TBC_CUBLASLT_FUNCTIONS(TBC_BIND)
+#undef TBC_BIND
+  if (Status status = library->bind("cublasLtGetStatusString", cublas.getStatusString); !status)
+    return status.error();
+  return cublas;
+}
+
+} // namespace tbc::cuda

@@ -1,0 +1,97 @@
+//===- CublasLt.h - The functions of cuBLASLt that are used ----------------===//
+//
+// Part of tbc. Plain C++: own declarations of a part of cublasLt.h, which a test compares with it
+// where it is installed.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_CUDA_CUBLASLT_H
+#define TBC_RUNTIME_CUDA_CUBLASLT_H
+
+#include "runtime/cuda/Driver.h"
+
+#include <cstdint>
+
+namespace tbc::cuda {
+
+/// cublasStatus_t: 0 is success.
+enum class CublasCode : int { Success = 0, NotSupported = 15 };
+
+/// cudaDataType.
+enum class CudaType : int { F32 = 0, F64 = 1, F16 = 2, BF16 = 14 };
+
+/// cublasComputeType_t.
+enum class CublasCompute : int { F32 = 68, F64 = 70, FastTF32 = 77 };
+
+/// cublasOperation_t.
+enum class CublasOperation : int { None = 0, Transpose = 1 };
+
+/// cublasLtMatmulDescAttributes_t.
+enum class MatmulAttribute : int { TransposeA = 3, TransposeB = 4, Epilogue = 7, BiasPointer = 8 };
+
+/// cublasLtMatrixLayoutAttribute_t.
+enum class LayoutAttribute : int { Order = 1, BatchCount = 5, StridedBatchOffset = 6 };
+
+/// cublasLtMatmulPreferenceAttributes_t.
+enum class PreferenceAttribute : int { MaxWorkspaceBytes = 1 };
+
+using CublasHandle = struct CublasTag *;         // cublasLtHandle_t
+using MatmulHandle = struct MatmulTag *;         // cublasLtMatmulDesc_t
+using LayoutHandle = struct LayoutTag *;         // cublasLtMatrixLayout_t
+using PreferenceHandle = struct PreferenceTag *; // cublasLtMatmulPreference_t
+
+/// cublasLtMatmulAlgo_t.
+struct MatmulAlgorithm {
+  uint64_t data[8];
+};
+
+/// cublasLtMatmulHeuristicResult_t.
+struct MatmulChoice {
+  MatmulAlgorithm algorithm;
+  size_t workspaceBytes;
+  CublasCode state;
+  float wavesCount;
+  int reserved[4];
+};
+
+/// X(name here, symbol, parameters ...); all return cublasStatus_t.
+#define TBC_CUBLASLT_FUNCTIONS(X)                                                                  \
+  X(create, cublasLtCreate, CublasHandle *handle)                                                  \
+  X(destroy, cublasLtDestroy, CublasHandle handle)                                                 \
+  X(matmulCreate, cublasLtMatmulDescCreate, MatmulHandle *matmul, CublasCompute compute,           \
+    CudaType scaleType)                                                                            \
+  X(matmulDestroy, cublasLtMatmulDescDestroy, MatmulHandle matmul)                                 \
+  X(matmulSet, cublasLtMatmulDescSetAttribute, MatmulHandle matmul, MatmulAttribute attribute,     \
+    const void *value, size_t bytes)                                                               \
+  X(layoutCreate, cublasLtMatrixLayoutCreate, LayoutHandle *layout, CudaType type, uint64_t rows,  \
+    uint64_t columns, int64_t leadingDimension)                                                    \
+  X(layoutDestroy, cublasLtMatrixLayoutDestroy, LayoutHandle layout)                               \
+  X(layoutSet, cublasLtMatrixLayoutSetAttribute, LayoutHandle layout, LayoutAttribute attribute,   \
+    const void *value, size_t bytes)                                                               \
+  X(preferenceCreate, cublasLtMatmulPreferenceCreate, PreferenceHandle *preference)                \
+  X(preferenceDestroy, cublasLtMatmulPreferenceDestroy, PreferenceHandle preference)               \
+  X(preferenceSet, cublasLtMatmulPreferenceSetAttribute, PreferenceHandle preference,              \
+    PreferenceAttribute attribute, const void *value, size_t bytes)                                \
+  X(chooseAlgorithms, cublasLtMatmulAlgoGetHeuristic, CublasHandle handle, MatmulHandle matmul,    \
+    LayoutHandle a, LayoutHandle b, LayoutHandle c, LayoutHandle d, PreferenceHandle preference,   \
+    int numAsked, MatmulChoice *choices, int *numFound)                                            \
+  X(matmul, cublasLtMatmul, CublasHandle handle, MatmulHandle matmul, const void *alpha,           \
+    const void *aData, LayoutHandle a, const void *bData, LayoutHandle b, const void *beta,        \
+    const void *cData, LayoutHandle c, void *dData, LayoutHandle d,                                \
+    const MatmulAlgorithm *algorithm, void *workspace, size_t workspaceBytes, StreamHandle stream)
+
+/// cuBLASLt as a table of functions. Their meaning is in NVIDIA's "cuBLAS".
+struct CublasLt {
+#define TBC_DECLARE(name, symbol, ...) CublasCode (*name)(__VA_ARGS__) = nullptr;
+  TBC_CUBLASLT_FUNCTIONS(TBC_DECLARE)
+#undef TBC_DECLARE
+  size_t (*getVersion)() = nullptr;                          // cublasLtGetVersion
+  const char *(*getStatusString)(CublasCode code) = nullptr; // cublasLtGetStatusString
+};
+
+/// The machine's cuBLASLt. Errors: Other; there is none, or it is older than 12.0.
+Result<CublasLt> loadCublasLt();
+
+} // namespace tbc::cuda
+
+#endif // TBC_RUNTIME_CUDA_CUBLASLT_H

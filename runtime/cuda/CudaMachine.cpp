@@ -1,0 +1,274 @@
+//===- CudaMachine.cpp - Kernels on a GPU ----------------------------------===//
+
+#include "runtime/cuda/CudaMachine.h"
+#include "runtime/abi/Region.h"
+#include "runtime/cuda/DeviceArena.h"
+
+#include <algorithm>
+
+namespace tbc::cuda {
+
+using kernels::DType;
+using program::BlockId;
+using program::InstructionKind;
+using program::ValueId;
+using runtime::MachineSetting;
+using runtime::RankMemory;
+using runtime::SlotWrite;
+
+static void require(const Status &status) {
+  if (!status)
+    throw kernels::KernelError(status.error().message);
+}
+
+namespace {
+
+class CudaMachine : public runtime::Machine {
+public:
+  CudaMachine(const MachineSetting &setting, const CudaOptions &options,
+              std::shared_ptr<Streams> streams, const DeviceArena &arena,
+              std::unique_ptr<Machine> reference)
+      : program(setting.program), stage(setting.stage), code(program.stages[stage]),
+        memory(setting.memory), options(options), device(*options.device),
+        streams(std::move(streams)), arena(arena), reference(std::move(reference)) {}
+
+  ~CudaMachine() override {
+    // What is given back now is the device's. If that is lost, all of it is gone anyway.
+    static_cast<void>(device.makeCurrent());
+  }
+
+  Status prepare(BlockId id) override;
+  int numAtOnce(BlockId id, int index) const override { return prepared.at(id)[index].count; }
+  void run(BlockId id, int index) override;
+  void write(const std::vector<SlotWrite> &writes) override;
+
+private:
+  /// An instruction, or a region at its first.
+  struct Prepared {
+    const LaunchableKernel *kernel = nullptr; // null: executed on the host
+    int count = 1;
+    std::vector<ValueId> operands, results;
+    std::string place; // for errors that show later
+  };
+  struct Move {
+    DeviceAddress from, to;
+    int64_t bytes;
+    const LaunchableKernel *accumulator; // null: a copy
+    int64_t count;                       // of elements
+  };
+
+  Status prepareRegion(BlockId id, const program::Region &region);
+  Status prepareWrites(BlockId id) const;
+  const LaunchableKernel *accumulator(const SlotWrite &write) const;
+  Move moveOf(const SlotWrite &write) const;
+  void stageOverwritten(std::vector<Move> &moves);
+  void launch(const LaunchableKernel &kernel, void **arguments, const std::string &place);
+  bool isHostWrite(const std::vector<SlotWrite> &writes) const;
+
+  const program::Program &program;
+  int stage;
+  const program::Stage &code;
+  RankMemory &memory;
+  const CudaOptions options;
+  const Device &device;
+  std::shared_ptr<Streams> streams;
+  const DeviceArena &arena; // of `memory`
+  std::unique_ptr<Machine> reference;
+  DeviceMemory scratch; // what `write` has to keep of values that it overwrites
+  std::map<BlockId, std::vector<Prepared>> prepared;
+};
+
+//===----------------------------------------------------------------------===//
+// Preparation
+//===----------------------------------------------------------------------===//
+
+Status CudaMachine::prepare(BlockId id) {
+  const program::Block &block = code.block(id);
+  std::vector<Prepared> &list = prepared[id];
+  list.resize(block.instructions.size());
+  if (options.kernels)
+    for (const program::Region &region : block.regions)
+      if (Status status = prepareRegion(id, region); !status)
+        return status;
+  for (int i = 0; i < int(block.instructions.size()); i += list[i].count) {
+    const program::Instruction &instruction = block.instructions[i];
+    if (list[i].kernel || instruction.kind != InstructionKind::Kernel || options.allowHost)
+      continue;
+    return Error{ErrorCode::Usage, describe(program, stage, id, i) + ": there is no kernel \"" +
+                                       instruction.op + "\" for GPUs"};
+  }
+  if (Status status = prepareWrites(id); !status)
+    return status;
+  return options.allowHost ? reference->prepare(id) : Status::ok();
+}
+
+Status CudaMachine::prepareRegion(BlockId id, const program::Region &region) {
+  const program::Block &block = code.block(id);
+  std::string place = describe(program, stage, id, region.first);
+  const LaunchableKernel *kernel = options.kernels->find(region.symbol);
+  if (!kernel)
+    return Error{ErrorCode::Usage, place + ": " + program::cudaKernelsFile + " has no kernel \"" +
+                                       region.symbol + "\"; compile again"};
+  for (const program::SharedPlace &shared : sharedPlaces(code, block, region))
+    if (!shared.isSame)
+      return Error{ErrorCode::Usage, place + ": the memory plan has result %" +
+                                         std::to_string(shared.result) + " over value %" +
+                                         std::to_string(shared.other) +
+                                         " while its kernel runs; compile again"};
+  program::RegionValues values = program::regionValues(block, region);
+  prepared[id][region.first] = {kernel, region.count, values.operands, values.results,
+                                place + ", kernel " + kernel->symbol};
+  return Status::ok();
+}
+
+/// What is added to a slot has a kernel too.
+Status CudaMachine::prepareWrites(BlockId id) const {
+  for (const program::BlockResult &result : code.block(id).results)
+    if (result.accumulate && !options.allowHost &&
+        !accumulator({result.value, result.slot, result.accumulate}))
+      return Error{ErrorCode::Usage,
+                   describe(program, stage, id) + ", result to slot \"" +
+                       code.slots[result.slot].name + "\": there is no kernel for GPUs that adds " +
+                       std::string(name(code.values[result.value].dtype)) + " to " +
+                       std::string(name(code.slots[result.slot].type.dtype))};
+  return Status::ok();
+}
+
+const LaunchableKernel *CudaMachine::accumulator(const SlotWrite &write) const {
+  return options.kernels ? options.kernels->findAccumulator(code.slots[write.slot].type.dtype,
+                                                            code.values[write.value].dtype)
+                         : nullptr;
+}
+
+//===----------------------------------------------------------------------===//
+// Execution
+//===----------------------------------------------------------------------===//
+
+void CudaMachine::launch(const LaunchableKernel &kernel, void **arguments,
+                         const std::string &place) {
+  require(kernel.launch(device, streams->compute(), arguments));
+  streams->note(place);
+  if (options.waitForEach)
+    require(streams->wait());
+}
+
+void CudaMachine::run(BlockId id, int index) {
+  require(device.makeCurrent());
+  const Prepared &ready = prepared.at(id)[index];
+  if (!ready.kernel)
+    return reference->run(id, index);
+  std::vector<DeviceAddress> addresses;
+  for (const std::vector<ValueId> *list : {&ready.operands, &ready.results})
+    for (ValueId value : *list)
+      addresses.push_back(arena.at(memory.offsetOf(value)));
+  std::vector<void *> arguments;
+  for (DeviceAddress &address : addresses)
+    arguments.push_back(&address);
+  launch(*ready.kernel, arguments.data(), ready.place);
+  for (ValueId value : ready.results)
+    memory.defineInPlace(value);
+}
+
+static bool overlap(DeviceAddress a, int64_t aBytes, DeviceAddress b, int64_t bBytes) {
+  return a < b + DeviceAddress(bBytes) && b < a + DeviceAddress(aBytes);
+}
+
+CudaMachine::Move CudaMachine::moveOf(const SlotWrite &write) const {
+  const kernels::TensorType &type = code.values[write.value];
+  return {arena.at(memory.offsetOf(write.value)), arena.at(memory.offsetOfSlot(write.slot)),
+          program::sizeBytes(type), write.accumulate ? accumulator(write) : nullptr,
+          kernels::numElements(type.shape)};
+}
+
+/// Copies to scratch memory what is read after something was written over it.
+void CudaMachine::stageOverwritten(std::vector<Move> &moves) {
+  std::vector<size_t> overwritten;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < moves.size(); ++i) {
+    bool isOver = false;
+    for (size_t j = 0; j <= i; ++j) {
+      bool isItself = i == j && moves[i].from == moves[i].to; // element by element
+      isOver |= !isItself && overlap(moves[i].from, moves[i].bytes, moves[j].to, moves[j].bytes);
+    }
+    if (!isOver)
+      continue;
+    overwritten.push_back(i);
+    bytes += moves[i].bytes;
+  }
+  if (bytes > scratch.bytes()) {
+    require(streams->wait()); // for what uses the old one
+    scratch = DeviceMemory();
+    Result<DeviceMemory> larger = DeviceMemory::allocate(options.device, bytes, "scratch memory");
+    if (!larger)
+      throw kernels::KernelError(larger.error().message);
+    scratch = std::move(*larger);
+  }
+  DeviceAddress at = scratch.address();
+  for (size_t i : overwritten) {
+    require(streams->compute().copyWithin(at, moves[i].from, moves[i].bytes));
+    moves[i].from = at;
+    at += DeviceAddress(moves[i].bytes);
+  }
+}
+
+/// Whether one of them can only be done on the host; then all are.
+bool CudaMachine::isHostWrite(const std::vector<SlotWrite> &writes) const {
+  return std::any_of(writes.begin(), writes.end(), [&](const SlotWrite &write) {
+    return write.accumulate && !accumulator(write);
+  });
+}
+
+void CudaMachine::write(const std::vector<SlotWrite> &writes) {
+  if (writes.empty())
+    return;
+  require(device.makeCurrent());
+  if (isHostWrite(writes))
+    return reference->write(writes);
+  std::vector<Move> moves;
+  for (const SlotWrite &write : writes)
+    moves.push_back(moveOf(write));
+  stageOverwritten(moves);
+  for (Move &move : moves) {
+    if (move.bytes == 0 || (move.from == move.to && !move.accumulator))
+      continue;
+    if (!move.accumulator) {
+      require(streams->compute().copyWithin(move.to, move.from, move.bytes));
+      continue;
+    }
+    void *arguments[] = {&move.to, &move.from, &move.count};
+    launch(*move.accumulator, arguments, move.accumulator->symbol);
+  }
+  for (const SlotWrite &write : writes)
+    memory.settle(write.slot);
+}
+
+} // namespace
+
+runtime::MachineMaker cudaMachine(const CudaOptions &options) {
+  return [options](const MachineSetting &setting) -> Result<std::unique_ptr<runtime::Machine>> {
+    const program::Stage &code = setting.program.stages[setting.stage];
+    if (!setting.memory.hasArena())
+      return Error{ErrorCode::Usage,
+                   "the Program has no memory plan, which GPUs need; compile it again"};
+    if (setting.context.arith != kernels::Arith::Native)
+      return Error{ErrorCode::Usage, "GPUs compute in the precision of the types alone"};
+    if (Status status = options.device->makeCurrent(); !status)
+      return status.error();
+    auto streams = Streams::create(options.device);
+    if (!streams)
+      return streams.error();
+    auto arena = DeviceArena::create(options.device, *streams, code.memory.arenaBytes,
+                                     "the memory plan of stage " + std::to_string(setting.stage));
+    if (!arena)
+      return arena.error();
+    const DeviceArena &place = **arena;
+    setting.memory.useArena(std::move(*arena));
+    auto reference = runtime::makeReferenceMachine(setting);
+    if (!reference)
+      return reference.error();
+    return std::unique_ptr<runtime::Machine>(
+        std::make_unique<CudaMachine>(setting, options, *streams, place, std::move(*reference)));
+  };
+}
+
+} // namespace tbc::cuda

@@ -1,0 +1,148 @@
+//===- Device.h - A GPU, and what is made on it ----------------------------===//
+//
+// Part of tbc. Plain C++. Owners of the driver's objects; all errors are of code RankFailed and say
+// what was tried (checkDriver).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_CUDA_DEVICE_H
+#define TBC_RUNTIME_CUDA_DEVICE_H
+
+#include "runtime/cuda/Driver.h"
+
+#include <cstdint>
+#include <memory>
+
+namespace tbc::cuda {
+
+/// A GPU with its primary context, which is shared with NVIDIA's libraries. Whatever is made on it
+/// keeps it open. Threads that use it make it current first.
+class Device {
+public:
+  /// Errors: there is no device of this number (from 0, as CUDA_VISIBLE_DEVICES leaves them).
+  static Result<std::shared_ptr<Device>> open(const Driver &driver, int ordinal);
+  ~Device();
+  Device(const Device &) = delete;
+  Device &operator=(const Device &) = delete;
+
+  Status makeCurrent() const;
+
+  const Driver &driver() const { return table; }
+  /// "GPU 0 (NVIDIA H200, sm_90)".
+  const std::string &name() const { return text; }
+  /// 10 major + minor: 90 for sm_90.
+  int capability() const { return sm; }
+  int numMultiprocessors() const { return multiprocessors; }
+  int maxThreadsPerBlock() const { return maxThreads; }
+  /// Of a block, dynamic and static.
+  int maxSharedBytes() const { return maxShared; }
+  int64_t maxBlocks() const { return maxGrid; }
+
+  Status check(DriverCode code, const std::string &what) const {
+    return checkDriver(table, code, text + ": " + what);
+  }
+
+private:
+  Device(const Driver &driver, DeviceId id) : table(driver), id(id) {}
+  Status start(int ordinal);
+
+  const Driver table;
+  DeviceId id;
+  ContextHandle context = nullptr;
+  std::string text;
+  int sm = 0, multiprocessors = 0, maxThreads = 0, maxShared = 0, maxGrid = 0;
+};
+
+using DevicePtr = std::shared_ptr<Device>;
+
+/// Memory of a device, not initialised.
+class DeviceMemory {
+public:
+  /// `what` is for errors: "the arena of stage 0". No bytes are none at all, at address 0.
+  static Result<DeviceMemory> allocate(DevicePtr device, int64_t bytes, const std::string &what);
+  DeviceMemory() = default;
+  DeviceMemory(DeviceMemory &&other) noexcept { *this = std::move(other); }
+  DeviceMemory &operator=(DeviceMemory &&other) noexcept;
+  ~DeviceMemory();
+
+  DeviceAddress address() const { return begin; }
+  int64_t bytes() const { return size; }
+
+private:
+  DevicePtr device;
+  DeviceAddress begin = 0;
+  int64_t size = 0;
+};
+
+/// Memory of the host that a device copies from and to by itself.
+class PinnedMemory {
+public:
+  static Result<PinnedMemory> allocate(DevicePtr device, int64_t bytes);
+  PinnedMemory() = default;
+  PinnedMemory(PinnedMemory &&other) noexcept { *this = std::move(other); }
+  PinnedMemory &operator=(PinnedMemory &&other) noexcept;
+  ~PinnedMemory();
+
+  unsigned char *data() const { return begin; }
+  int64_t bytes() const { return size; }
+
+private:
+  DevicePtr device;
+  unsigned char *begin = nullptr;
+  int64_t size = 0;
+};
+
+/// A point of a stream.
+class Event {
+public:
+  static Result<Event> create(DevicePtr device);
+  Event() = default;
+  Event(Event &&other) noexcept { *this = std::move(other); }
+  Event &operator=(Event &&other) noexcept;
+  ~Event();
+
+  EventHandle handle() const { return event; }
+  /// Waits until the stream has got there; at once if it was never recorded.
+  Status wait() const;
+  /// Whether it has.
+  Result<bool> hasPassed() const;
+
+private:
+  DevicePtr device;
+  EventHandle event = nullptr;
+};
+
+/// Operations in order, beside those of other streams.
+class Stream {
+public:
+  /// `name` is for errors: "compute".
+  static Result<Stream> create(DevicePtr device, std::string name);
+  Stream() = default;
+  Stream(Stream &&other) noexcept { *this = std::move(other); }
+  Stream &operator=(Stream &&other) noexcept;
+  ~Stream();
+
+  StreamHandle handle() const { return stream; }
+  /// The event is where the stream is now.
+  Status record(const Event &event) const;
+  /// What comes now waits for what the event was recorded for last.
+  Status waitFor(const Event &event) const;
+  /// Waits until all of it is done.
+  Status synchronize() const;
+
+  Status copyToDevice(DeviceAddress to, const void *pinned, int64_t bytes) const;
+  Status copyToHost(void *pinned, DeviceAddress from, int64_t bytes) const;
+  Status copyWithin(DeviceAddress to, DeviceAddress from, int64_t bytes) const;
+  Status fill(DeviceAddress to, unsigned char value, int64_t bytes) const;
+
+private:
+  Status check(DriverCode code, const char *what) const;
+
+  DevicePtr device;
+  StreamHandle stream = nullptr;
+  std::string name;
+};
+
+} // namespace tbc::cuda
+
+#endif // TBC_RUNTIME_CUDA_DEVICE_H

@@ -1,0 +1,135 @@
+//===- Driver.h - The functions of the CUDA driver that are used -----------===//
+//
+// Part of tbc. Plain C++: own declarations of a part of cuda.h, which a test compares with it where
+// it is installed. Tests put another table in its place (tests/runtime/cuda/FakeDriver.h).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_CUDA_DRIVER_H
+#define TBC_RUNTIME_CUDA_DRIVER_H
+
+#include "runtime/abi/Status.h"
+
+#include <cstddef>
+#include <string>
+
+namespace tbc::cuda {
+
+/// CUresult: those that are asked for by name; a driver may return others.
+enum class DriverCode : int {
+  Success = 0,
+  InvalidValue = 1,
+  OutOfMemory = 2,
+  NotInitialized = 3,
+  NoDevice = 100,
+  InvalidDevice = 101,
+  InvalidImage = 200,
+  InvalidContext = 201,
+  NoBinaryForGpu = 209,
+  InvalidHandle = 400,
+  NotFound = 500,
+  NotReady = 600,
+  IllegalAddress = 700,
+  LaunchOutOfResources = 701,
+  LaunchFailed = 719,
+};
+
+/// CUdevice_attribute.
+enum class DeviceAttribute : int {
+  MaxThreadsPerBlock = 1,
+  MaxGridDimX = 5,
+  MultiprocessorCount = 16,
+  ComputeCapabilityMajor = 75,
+  ComputeCapabilityMinor = 76,
+  MaxSharedMemoryPerBlockOptin = 97,
+};
+
+/// CUfunction_attribute.
+enum class FunctionAttribute : int {
+  MaxThreadsPerBlock = 0,
+  StaticSharedBytes = 1,
+  NumRegisters = 4,
+  MaxDynamicSharedBytes = 8,
+};
+
+using DeviceId = int;                      // CUdevice
+using DeviceAddress = unsigned long long;  // CUdeviceptr
+using ContextHandle = struct ContextTag *; // CUcontext
+using StreamHandle = struct StreamTag *;   // CUstream
+using EventHandle = struct EventTag *;     // CUevent
+using ModuleHandle = struct ModuleTag *;   // CUmodule
+using FunctionHandle = struct FunctionTag *;
+
+inline constexpr unsigned streamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
+inline constexpr unsigned eventDisableTiming = 2; // CU_EVENT_DISABLE_TIMING
+inline constexpr unsigned hostMemoryPortable = 1; // CU_MEMHOSTALLOC_PORTABLE
+
+/// X(name here, symbol of the driver, parameters ...). The symbols are those that cuda.h's macros
+/// stand for; a driver keeps them all for good.
+#define TBC_CUDA_DRIVER_FUNCTIONS(X)                                                               \
+  X(init, cuInit, unsigned flags)                                                                  \
+  X(driverGetVersion, cuDriverGetVersion, int *version)                                            \
+  X(getErrorName, cuGetErrorName, DriverCode code, const char **text)                              \
+  X(getErrorString, cuGetErrorString, DriverCode code, const char **text)                          \
+  X(deviceGetCount, cuDeviceGetCount, int *count)                                                  \
+  X(deviceGet, cuDeviceGet, DeviceId *device, int ordinal)                                         \
+  X(deviceGetName, cuDeviceGetName, char *name, int length, DeviceId device)                       \
+  X(deviceGetAttribute, cuDeviceGetAttribute, int *value, DeviceAttribute attribute,               \
+    DeviceId device)                                                                               \
+  X(deviceTotalMem, cuDeviceTotalMem_v2, size_t *bytes, DeviceId device)                           \
+  X(primaryContextRetain, cuDevicePrimaryCtxRetain, ContextHandle *context, DeviceId device)       \
+  X(primaryContextRelease, cuDevicePrimaryCtxRelease_v2, DeviceId device)                          \
+  X(contextSetCurrent, cuCtxSetCurrent, ContextHandle context)                                     \
+  X(memAlloc, cuMemAlloc_v2, DeviceAddress *address, size_t bytes)                                 \
+  X(memFree, cuMemFree_v2, DeviceAddress address)                                                  \
+  X(memGetInfo, cuMemGetInfo_v2, size_t *freeBytes, size_t *totalBytes)                            \
+  X(memHostAlloc, cuMemHostAlloc, void **memory, size_t bytes, unsigned flags)                     \
+  X(memFreeHost, cuMemFreeHost, void *memory)                                                      \
+  X(copyToDevice, cuMemcpyHtoDAsync_v2, DeviceAddress to, const void *from, size_t bytes,          \
+    StreamHandle stream)                                                                           \
+  X(copyToHost, cuMemcpyDtoHAsync_v2, void *to, DeviceAddress from, size_t bytes,                  \
+    StreamHandle stream)                                                                           \
+  X(copyWithin, cuMemcpyDtoDAsync_v2, DeviceAddress to, DeviceAddress from, size_t bytes,          \
+    StreamHandle stream)                                                                           \
+  X(fillBytes, cuMemsetD8Async, DeviceAddress to, unsigned char value, size_t bytes,               \
+    StreamHandle stream)                                                                           \
+  X(streamCreate, cuStreamCreate, StreamHandle *stream, unsigned flags)                            \
+  X(streamDestroy, cuStreamDestroy_v2, StreamHandle stream)                                        \
+  X(streamSynchronize, cuStreamSynchronize, StreamHandle stream)                                   \
+  X(streamWaitEvent, cuStreamWaitEvent, StreamHandle stream, EventHandle event, unsigned flags)    \
+  X(eventCreate, cuEventCreate, EventHandle *event, unsigned flags)                                \
+  X(eventDestroy, cuEventDestroy_v2, EventHandle event)                                            \
+  X(eventRecord, cuEventRecord, EventHandle event, StreamHandle stream)                            \
+  X(eventQuery, cuEventQuery, EventHandle event)                                                   \
+  X(eventSynchronize, cuEventSynchronize, EventHandle event)                                       \
+  X(moduleLoadData, cuModuleLoadDataEx, ModuleHandle *module, const void *image,                   \
+    unsigned numOptions, int *options, void **values)                                              \
+  X(moduleUnload, cuModuleUnload, ModuleHandle module)                                             \
+  X(moduleGetFunction, cuModuleGetFunction, FunctionHandle *function, ModuleHandle module,         \
+    const char *name)                                                                              \
+  X(functionGetAttribute, cuFuncGetAttribute, int *value, FunctionAttribute attribute,             \
+    FunctionHandle function)                                                                       \
+  X(functionSetAttribute, cuFuncSetAttribute, FunctionHandle function,                             \
+    FunctionAttribute attribute, int value)                                                        \
+  X(launchKernel, cuLaunchKernel, FunctionHandle function, unsigned gridX, unsigned gridY,         \
+    unsigned gridZ, unsigned blockX, unsigned blockY, unsigned blockZ, unsigned sharedBytes,       \
+    StreamHandle stream, void **arguments, void **extra)
+
+/// The driver as a table of functions. Their meaning is in NVIDIA's "CUDA Driver API".
+struct Driver {
+#define TBC_DECLARE(name, symbol, ...) DriverCode (*name)(__VA_ARGS__) = nullptr;
+  TBC_CUDA_DRIVER_FUNCTIONS(TBC_DECLARE)
+#undef TBC_DECLARE
+};
+
+/// The machine's driver, initialised. Errors: Other; there is none, it is older than CUDA 12.0, or
+/// it finds no device.
+Result<Driver> loadDriver();
+
+/// Success, or an error of code RankFailed: `what`, then the driver's own name and sentence for the
+/// code, and what to do where that is known.
+Status checkDriver(const Driver &driver, DriverCode code, const std::string &what);
+
+} // namespace tbc::cuda
+
+#endif // TBC_RUNTIME_CUDA_DRIVER_H

@@ -1,0 +1,150 @@
+//===- KernelModule.cpp - The compiled kernels of a program on a GPU -------===//
+
+#include "runtime/cuda/KernelModule.h"
+#include "runtime/abi/Sha256.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+namespace tbc::cuda {
+
+static Error usage(const std::string &message) { return Error{ErrorCode::Usage, message}; }
+
+static Result<std::string> readFile(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file)
+    return usage(path + " cannot be read; compile with --target cuda");
+  return text.str();
+}
+
+Status LaunchableKernel::launch(const Device &device, const Stream &stream,
+                                void **arguments) const {
+  return device.check(device.driver().launchKernel(function, blocks, 1, 1, threads, 1, 1,
+                                                   sharedBytes, stream.handle(), arguments,
+                                                   nullptr),
+                      "launching kernel " + symbol);
+}
+
+Result<std::shared_ptr<const KernelModule>>
+KernelModule::load(DevicePtr device, const std::string &folder, const std::string &programHash) {
+  std::string path = folder + "/" + program::cudaKernelsFile;
+  Result<std::string> text = readFile(path);
+  if (!text)
+    return text.error();
+  Result<program::CudaKernels> list = program::readCudaKernels(*text);
+  if (!list)
+    return list.error();
+  if (list->programSha256 != programHash)
+    return usage(path + " belongs to another program.json than the one beside it; compile again");
+  std::shared_ptr<KernelModule> module(new KernelModule(std::move(device)));
+  if (Status status = module->loadImage(*list, folder); !status)
+    return status.error();
+  for (const program::CudaKernel &kernel : list->kernels) {
+    auto prepared =
+        module->prepare(kernel.symbol, kernel.blocks, kernel.threads, kernel.sharedBytes);
+    if (!prepared)
+      return prepared.error();
+    module->kernels[kernel.symbol] = *prepared;
+  }
+  // A few blocks for each multiprocessor: enough to keep it busy, and each does several elements.
+  constexpr int64_t blocksEach = 8;
+  for (const program::CudaAccumulator &accumulator : list->accumulators) {
+    auto prepared =
+        module->prepare(accumulator.symbol, blocksEach * module->device->numMultiprocessors(),
+                        accumulator.threads, 0);
+    if (!prepared)
+      return prepared.error();
+    module->accumulators[{accumulator.slot, accumulator.value}] = *prepared;
+  }
+  return std::shared_ptr<const KernelModule>(module);
+}
+
+/// Loads the image of the latest architecture that the device still executes.
+Status KernelModule::loadImage(const program::CudaKernels &list, const std::string &folder) {
+  const program::CudaImage *best = nullptr;
+  std::string all;
+  for (const program::CudaImage &image : list.images) {
+    all += (all.empty() ? "sm_" : ", sm_") + std::to_string(image.architecture);
+    if (image.architecture <= device->capability() &&
+        (!best || best->architecture < image.architecture))
+      best = &image;
+  }
+  if (!best)
+    return usage(device->name() + " cannot execute the program's kernels, which are for " +
+                 (all.empty() ? "no architecture" : all + " and later") + "; compile for it");
+  std::string path = folder + "/" + best->file;
+  Result<std::string> image = readFile(path);
+  if (!image)
+    return image.error();
+  if (sha256Hex(*image) != best->sha256)
+    return usage(path + " is not what was compiled (its SHA-256 differs); compile again");
+  return device->check(
+      device->driver().moduleLoadData(&module, image->c_str(), 0, nullptr, nullptr),
+      "loading " + path);
+}
+
+/// Finds a kernel and compares its launch with what the device and its registers allow.
+Result<LaunchableKernel> KernelModule::prepare(const std::string &symbol, int64_t blocks,
+                                               int threads, int sharedBytes) const {
+  const Driver &driver = device->driver();
+  LaunchableKernel kernel;
+  kernel.symbol = symbol;
+  if (Status status = device->check(
+          driver.moduleGetFunction(&kernel.function, module, symbol.c_str()), "kernel " + symbol);
+      !status)
+    return status.error();
+  int functionThreads = 0, staticBytes = 0;
+  for (auto [value, attribute] :
+       {std::pair(&functionThreads, FunctionAttribute::MaxThreadsPerBlock),
+        std::pair(&staticBytes, FunctionAttribute::StaticSharedBytes)})
+    if (Status status =
+            device->check(driver.functionGetAttribute(value, attribute, kernel.function),
+                          "the attributes of kernel " + symbol);
+        !status)
+      return status.error();
+  auto beyond = [&](int64_t asked, const char *what, int64_t most) {
+    return usage("kernel " + symbol + " takes " + std::to_string(asked) + " " + what + ", " +
+                 device->name() + " allows " + std::to_string(most) + "; compile for it");
+  };
+  int mostThreads = std::min(functionThreads, device->maxThreadsPerBlock());
+  if (threads > mostThreads)
+    return beyond(threads, "threads a block", mostThreads);
+  if (blocks > device->maxBlocks())
+    return beyond(blocks, "blocks", device->maxBlocks());
+  if (staticBytes + sharedBytes > device->maxSharedBytes())
+    return beyond(staticBytes + sharedBytes, "bytes of shared memory", device->maxSharedBytes());
+  // More than this has to be asked for.
+  constexpr int plainSharedBytes = 48 << 10;
+  if (staticBytes + sharedBytes > plainSharedBytes)
+    if (Status status = device->check(
+            driver.functionSetAttribute(kernel.function, FunctionAttribute::MaxDynamicSharedBytes,
+                                        sharedBytes),
+            "the shared memory of kernel " + symbol);
+        !status)
+      return status.error();
+  kernel.blocks = unsigned(blocks);
+  kernel.threads = unsigned(threads);
+  kernel.sharedBytes = unsigned(sharedBytes);
+  return kernel;
+}
+
+KernelModule::~KernelModule() {
+  if (module)
+    device->driver().moduleUnload(module);
+}
+
+const LaunchableKernel *KernelModule::find(const std::string &symbol) const {
+  auto found = kernels.find(symbol);
+  return found == kernels.end() ? nullptr : &found->second;
+}
+
+const LaunchableKernel *KernelModule::findAccumulator(kernels::DType slot,
+                                                      kernels::DType value) const {
+  auto found = accumulators.find({slot, value});
+  return found == accumulators.end() ? nullptr : &found->second;
+}
+
+} // namespace tbc::cuda

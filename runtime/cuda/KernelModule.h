@@ -1,0 +1,59 @@
+//===- KernelModule.h - The compiled kernels of a program on a GPU ---------===//
+//
+// Part of tbc. Plain C++.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_CUDA_KERNELMODULE_H
+#define TBC_RUNTIME_CUDA_KERNELMODULE_H
+
+#include "runtime/abi/CudaKernels.h"
+#include "runtime/cuda/Device.h"
+
+#include <map>
+
+namespace tbc::cuda {
+
+/// A kernel that the device has and whose launch it allows.
+struct LaunchableKernel {
+  FunctionHandle function = nullptr;
+  unsigned blocks = 1, threads = 1, sharedBytes = 0;
+  std::string symbol;
+
+  /// `arguments` point to the values of its parameters.
+  Status launch(const Device &device, const Stream &stream, void **arguments) const;
+};
+
+/// The kernels of runtime/abi/CudaKernels.h, loaded for one device.
+class KernelModule {
+public:
+  /// From the folder of a program whose program.json has the SHA-256 `programHash`. Errors: Usage;
+  /// a file that is missing, malformed, damaged or of another program; no image that the device can
+  /// execute; a launch beyond the device's limits, all by name. RankFailed: what the driver
+  /// refuses.
+  static Result<std::shared_ptr<const KernelModule>>
+  load(DevicePtr device, const std::string &folder, const std::string &programHash);
+  ~KernelModule();
+  KernelModule(const KernelModule &) = delete;
+  KernelModule &operator=(const KernelModule &) = delete;
+
+  /// Null if there is none of this name.
+  const LaunchableKernel *find(const std::string &symbol) const;
+  /// Of any number of blocks. Null if there is none for these types.
+  const LaunchableKernel *findAccumulator(kernels::DType slot, kernels::DType value) const;
+
+private:
+  explicit KernelModule(DevicePtr device) : device(std::move(device)) {}
+  Status loadImage(const program::CudaKernels &kernels, const std::string &folder);
+  Result<LaunchableKernel> prepare(const std::string &symbol, int64_t blocks, int threads,
+                                   int sharedBytes) const;
+
+  DevicePtr device;
+  ModuleHandle module = nullptr;
+  std::map<std::string, LaunchableKernel> kernels;
+  std::map<std::pair<kernels::DType, kernels::DType>, LaunchableKernel> accumulators;
+};
+
+} // namespace tbc::cuda
+
+#endif // TBC_RUNTIME_CUDA_KERNELMODULE_H

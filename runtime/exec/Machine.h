@@ -1,0 +1,85 @@
+//===- Machine.h - What executes the kernels of a rank ---------------------===//
+//
+// Part of tbc. Plain C++. The seam between the Executor, which walks a Program, and what computes:
+// the reference machine here, the native one in runtime/cpu.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_EXEC_MACHINE_H
+#define TBC_RUNTIME_EXEC_MACHINE_H
+
+#include "runtime/abi/Program.h"
+#include "runtime/exec/RankMemory.h"
+#include "runtime/kernels/Kernel.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tbc::runtime {
+
+/// A value that a slot takes: over what it held, or added to it (in the slot's type).
+struct SlotWrite {
+  program::ValueId value = 0;
+  int slot = 0;
+  bool accumulate = false;
+};
+
+/// What the kernels of one op took so far.
+struct KernelShare {
+  std::string op;
+  bool isReference = false; // executed by its reference kernel, for want of a better one
+  int64_t count = 0;
+  double seconds = 0;
+};
+
+/// Executes kernels on what a RankMemory holds. Its functions may throw KernelError; the executor
+/// says where that was.
+class Machine {
+public:
+  virtual ~Machine() = default;
+
+  /// Works out once how the kernels of a block are executed. Errors: Usage, one that does not
+  /// exist.
+  virtual Status prepare(program::BlockId block) = 0;
+
+  /// How many instructions of the block, from kernel `index` on, are executed by one call of `run`;
+  /// at least 1.
+  virtual int numAtOnce(program::BlockId block, int index) const { return 1; }
+
+  /// Executes kernel `index` of the block under way (and those that go with it): defines their
+  /// results from their operands, which have values.
+  virtual void run(program::BlockId block, int index) = 0;
+
+  /// Writes to instances of the block's micro-batch, as if all values were read before any slot is
+  /// written. A slot that is added to holds something.
+  virtual void write(const std::vector<SlotWrite> &writes) = 0;
+
+  /// Whether another thread may communicate meanwhile: read values from the RankMemory and define
+  /// others, which no call of the machine that is under way is about. Calls of the machine itself
+  /// follow each other, whichever thread makes them.
+  virtual bool allowsCommunicationThread() const { return false; }
+
+  /// By op; empty where nobody measures.
+  virtual std::vector<KernelShare> shares() const { return {}; }
+};
+
+/// What a machine works on; outlives it.
+struct MachineSetting {
+  const program::Program &program;
+  int stage;
+  RankMemory &memory;
+  kernels::KernelContext context;
+};
+
+/// Errors: Usage, a Program that the machine cannot execute.
+using MachineMaker = std::function<Result<std::unique_ptr<Machine>>(const MachineSetting &)>;
+
+/// The machine that executes every kernel by its reference meaning (runtime/kernels), in any
+/// arithmetic.
+Result<std::unique_ptr<Machine>> makeReferenceMachine(const MachineSetting &setting);
+
+} // namespace tbc::runtime
+
+#endif // TBC_RUNTIME_EXEC_MACHINE_H

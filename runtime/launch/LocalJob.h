@@ -1,0 +1,31 @@
+//===- LocalJob.h - Ranks on this machine, and where they meet --------------===//
+//
+// Part of tbc. Plain C++ on POSIX.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_LAUNCH_LOCALJOB_H
+#define TBC_RUNTIME_LAUNCH_LOCALJOB_H
+
+#include "runtime/launch/Launcher.h"
+#include "runtime/launch/Rendezvous.h"
+
+namespace tbc::launch {
+
+/// What a rank is told by whoever starts it.
+struct LocalRank {
+  int64_t rank = 0;
+  /// A secret that the ranks share.
+  std::string token;
+  /// Opens the job's store, in the rank's own process.
+  std::function<Result<JobStore>()> openStore;
+};
+
+/// Runs `body` in one forked process per rank (see `launch`), with a store on a free port of the
+/// loopback interface. The code of `launch`; errors: Other, where there is no port or no secret.
+Result<int> launchLocalJob(int64_t numRanks, Timeout timeout,
+                           const std::function<int(const LocalRank &)> &body);
+
+} // namespace tbc::launch
+
+#endif // TBC_RUNTIME_LAUNCH_LOCALJOB_H

@@ -1,0 +1,84 @@
+//===- Agreement.cpp - What ranks tell each other after a step --------------===//
+
+#include "runtime/train/Agreement.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <unistd.h>
+
+namespace tbc::train {
+
+using kernels::Residue;
+using kernels::Tensor;
+
+static int64_t bitsOf(const Tensor &loss) {
+  if (loss.holds<Residue>())
+    return int64_t(loss.data<Residue>()[0].v);
+  double value = loss.toDoubles()[0];
+  int64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+static Tensor fromBits(int64_t bits, kernels::Arith arith) {
+  kernels::TensorType type{
+      arith == kernels::Arith::Native ? kernels::DType::F64 : kernels::DType::F32, {}};
+  if (arith == kernels::Arith::Residue61)
+    return Tensor(type, std::vector<Residue>{{uint64_t(bits)}});
+  double value = 0;
+  std::memcpy(&value, &bits, sizeof value);
+  return Tensor(type, std::vector<double>{value});
+}
+
+Result<Verdict> agree(comm::Communicator &communicator, const Verdict &mine, kernels::Arith arith) {
+  enum Word { Stops, IsWritten, HasLoss, LossBits, ResidentBytes, NumWords };
+  comm::Group everyone = everyoneOf(communicator);
+  std::vector<int64_t> words(NumWords);
+  words[Stops] = mine.stops;
+  words[IsWritten] = mine.isWritten;
+  words[HasLoss] = bool(mine.loss);
+  words[LossBits] = mine.loss ? bitsOf(mine.loss) : 0;
+  words[ResidentBytes] = mine.residentBytes;
+  auto all = communicator
+                 .allGather(everyone, Tensor::fromInts({kernels::DType::I64, {NumWords}}, words),
+                            "the end of a step")
+                 ->wait();
+  if (!all)
+    return all.error();
+  Verdict verdict;
+  int64_t bits = 0, lossRank = -1;
+  for (int64_t rank : everyone) {
+    const int64_t *theirs = all->data<int64_t>().data() + NumWords * rank;
+    verdict.stops |= theirs[Stops] != 0;
+    verdict.isWritten &= theirs[IsWritten] != 0;
+    verdict.residentBytes = std::max(verdict.residentBytes, theirs[ResidentBytes]);
+    if (!theirs[HasLoss])
+      continue;
+    if (lossRank >= 0 && theirs[LossBits] != bits)
+      return Error{ErrorCode::VerificationFailed, "ranks " + std::to_string(lossRank) + " and " +
+                                                      std::to_string(rank) +
+                                                      " disagree on the loss"};
+    bits = theirs[LossBits];
+    lossRank = rank;
+  }
+  if (lossRank >= 0)
+    verdict.loss = fromBits(bits, arith);
+  return verdict;
+}
+
+comm::Group everyoneOf(const comm::Communicator &communicator) {
+  comm::Group everyone(size_t(communicator.numRanks()));
+  std::iota(everyone.begin(), everyone.end(), int64_t(0));
+  return everyone;
+}
+
+int64_t residentBytes() {
+  std::ifstream file("/proc/self/statm"); // in pages: the size, what of it is resident
+  int64_t size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+} // namespace tbc::train

@@ -1,0 +1,32 @@
+//===- GradientNorm.h - The norm that the step computes ---------------------===//
+//
+// Part of tbc. Plain C++.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_TRAIN_GRADIENTNORM_H
+#define TBC_RUNTIME_TRAIN_GRADIENTNORM_H
+
+#include "runtime/exec/Observer.h"
+
+#include <optional>
+
+namespace tbc::train {
+
+/// Keeps the result of the op of the update that computes the norm of all gradients.
+class GradientNorm : public runtime::Observer {
+public:
+  /// `op`: its id; empty if the step does not compute it.
+  explicit GradientNorm(std::string op) : op(std::move(op)) {}
+  Status executed(const runtime::Executed &executed) override;
+  /// Of the last step; nothing in residues.
+  std::optional<double> value() const { return last; }
+
+private:
+  const std::string op;
+  std::optional<double> last;
+};
+
+} // namespace tbc::train
+
+#endif // TBC_RUNTIME_TRAIN_GRADIENTNORM_H

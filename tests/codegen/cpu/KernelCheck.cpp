@@ -1,0 +1,230 @@
+//===- KernelCheck.cpp - Kernels of single ops against the reference --------===//
+
+#include "tests/codegen/cpu/KernelCheck.h"
+
+#include "codegen/cpu/RegionFunction.h"
+#include "codegen/cuda/EmitCudaKernel.h"
+#include "ir/Evaluate.h"
+#include "ir/Interpreter.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+
+using namespace mlir;
+
+namespace tbc {
+
+using kernels::Arith;
+using kernels::Tensor;
+
+std::optional<Compiled> compileCase(const OpCase &opCase, const cpu::EmitFn &emit, int number) {
+  Compiled result;
+  result.opCase = opCase;
+  result.module = std::make_unique<ParsedModule>(opCase.module());
+  if (!*result.module)
+    return std::nullopt;
+  cuda::prepareContext(result.module->context);
+  func::FuncOp function = result.module->function("f");
+  SmallVector<Operation *> ops;
+  for (Operation &op : function.getBody().front().without_terminator())
+    ops.push_back(&op);
+  result.region = cpu::makeRegionFunction(
+      ops, function.getArguments(), function.getBody().front().getTerminator()->getOperands());
+  if (!result.region)
+    return std::nullopt;
+  auto domain = cpu::findDomain(cpu::functionOf(*result.region));
+  if (failed(domain))
+    return std::nullopt;
+  result.domain = *domain;
+  auto kernel = emit(cpu::functionOf(*result.region), *domain);
+  if (failed(kernel))
+    return std::nullopt;
+  result.kernel = std::move(*kernel);
+  result.symbol = "kernel_" + std::to_string(number);
+  return result;
+}
+
+cpu::KernelSource sourceOf(Compiled &compiled) {
+  cpu::functionOf(*compiled.kernel.module).setName(compiled.symbol);
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  compiled.kernel.module->print(stream);
+  return {compiled.symbol, text};
+}
+
+OpCase withType(OpCase opCase, const std::string &from, const std::string &to) {
+  for (std::string *list : {&opCase.operands, &opCase.results})
+    for (size_t at = 0; (at = list->find(from, at)) != std::string::npos; at += to.size())
+      list->replace(at, from.size(), to);
+  return opCase;
+}
+
+/// Steps and magnitude of the region in f64, see ErrorBound.
+static ErrorBound boundOf(Compiled &compiled, const std::vector<Tensor> &operands, int lanes) {
+  ErrorBound bound;
+  SmallVector<RankTensors> inputs;
+  for (const Tensor &operand : operands)
+    inputs.push_back({operand});
+  auto observe = [&](Operation *op, ArrayRef<RankTensors> results) {
+    bound.steps += 1;
+    if (compiled.domain.isReduction(*op)) {
+      int64_t terms = tensorType(op->getOperand(0)).getNumElements() /
+                      std::max<int64_t>(1, tensorType(op->getResult(0)).getNumElements());
+      bound.steps += double(terms) / (compiled.domain.isVectorReduced ? lanes : 1) + lanes;
+    }
+    for (const RankTensors &result : results)
+      bound.stepMagnitude = std::max(bound.stepMagnitude, largestMagnitude(result[0]));
+  };
+  reshard::Mesh mesh;
+  EXPECT_TRUE(succeeded(
+      evaluateOnRanks(cpu::functionOf(*compiled.region), inputs, mesh, Arith::F64, observe)));
+  for (const Tensor &operand : operands)
+    bound.stepMagnitude = std::max(bound.stepMagnitude, largestMagnitude(operand));
+  return bound;
+}
+
+static std::vector<Tensor> evaluate(Compiled &compiled, Arith arith) {
+  std::vector<Tensor> operands = operandsFor(compiled.opCase, *compiled.module, arith);
+  auto results = evaluateFunction(compiled.module->function("f"), operands, arith);
+  if (failed(results)) {
+    ADD_FAILURE() << compiled.module->messages;
+    return {};
+  }
+  return {results->begin(), results->end()};
+}
+
+void check(Compiled &compiled, const RunFn &runKernel, int lanes, bool inPieces) {
+  SCOPED_TRACE(testing::PrintToString(compiled.opCase));
+  std::vector<Tensor> exact = evaluate(compiled, Arith::F64);
+  std::vector<Tensor> reference = evaluate(compiled, Arith::Native);
+  std::vector<Tensor> operands = operandsFor(compiled.opCase, *compiled.module, Arith::Native);
+  std::vector<kernels::TensorType> types;
+  for (const Tensor &tensor : reference)
+    types.push_back(tensor.type());
+  KernelRun run;
+  run.extent = compiled.kernel.extent;
+  std::vector<Tensor> whole = runKernel(run, operands, types);
+
+  ErrorBound bound =
+      boundOf(compiled, operandsFor(compiled.opCase, *compiled.module, Arith::F64), lanes);
+  for (size_t r = 0; r < whole.size(); ++r) {
+    if (!kernels::isFloat(types[r].dtype)) {
+      EXPECT_TRUE(kernels::bitwiseEqual(whole[r], reference[r])) << "result " << r;
+      continue;
+    }
+    bound.referenceError = largestDifference(reference[r], exact[r]);
+    bound.magnitude = largestMagnitude(exact[r]);
+    EXPECT_LE(largestDifference(whole[r], exact[r]), bound.of(types[r].dtype)) << "result " << r;
+  }
+
+  if (inPieces) {
+    run.step = 1, run.backwards = true;
+    std::vector<Tensor> pieces = runKernel(run, operands, types);
+    for (size_t r = 0; r < whole.size(); ++r)
+      EXPECT_TRUE(kernels::bitwiseEqual(whole[r], pieces[r])) << "in pieces, result " << r;
+  }
+  for (size_t r = 0; r < whole.size(); ++r)
+    for (size_t o = 0; o < operands.size(); ++o) {
+      if (!compiled.kernel.mayOverwrite[r][o])
+        continue;
+      run.inPlace = {int(r), int(o)};
+      EXPECT_TRUE(kernels::bitwiseEqual(whole[r], runKernel(run, operands, types)[r]))
+          << "result " << r << " over operand " << o;
+    }
+}
+
+std::set<std::string> checkAll(const std::vector<OpCase> &cases, const cpu::CpuTarget &target,
+                               const cpu::EmitFn &emit, int lanes) {
+  std::vector<Compiled> compiled;
+  std::vector<cpu::KernelSource> sources;
+  std::set<std::string> ops;
+  for (const OpCase &opCase : cases) {
+    auto one = compileCase(opCase, emit, int(compiled.size()));
+    if (!one)
+      continue;
+    ops.insert(opCase.mnemonic);
+    sources.push_back(sourceOf(*one));
+    compiled.push_back(std::move(*one));
+  }
+  KernelLibrary library(sources, target);
+  if (!library.isOpen())
+    return {};
+  for (Compiled &one : compiled)
+    check(
+        one,
+        [kernel = library.find(one.symbol)](const KernelRun &run, const auto &operands,
+                                            const auto &types) {
+          return runKernel(kernel, run, operands, types);
+        },
+        lanes, /*inPieces=*/true);
+  return ops;
+}
+
+std::vector<OpCase> allCases() {
+  std::vector<OpCase> cases = differentiableCases();
+  const std::vector<OpCase> &composite = compositeCases();
+  cases.insert(cases.end(), composite.begin(), composite.end());
+  return cases;
+}
+
+std::vector<OpCase> otherCases() {
+  std::string adaptive = "beta1 = 0.9 : f64, beta2 = 0.95 : f64, epsilon = 1.0e-8 : f64, "
+                         "weight_decay = 0.1 : f64";
+  std::map<unsigned, std::vector<int64_t>> step = {{5, {3}}};
+  return {
+      {"not", "2x3xi1", "2x3xi1"},
+      {"and", "2x3xi1, 2x3xi1", "2x3xi1"},
+      {"or", "2x3xi1, 2x3xi1", "2x3xi1"},
+      {"bitwise_and", "2x3xi32, 2x3xi32", "2x3xi32"},
+      {"bitwise_or", "2x3xi64, 2x3xi64", "2x3xi64"},
+      {"bitwise_xor", "2x3xi16, 2x3xi16", "2x3xi16"},
+      {"add", "7xi64, 7xi64", "7xi64"},
+      {"is_nan", "2x3xf32", "2x3xi1"},
+      {"compare", "2x3xf32, 2x3xf32", "2x3xi1", "predicate = \"le\""},
+      {"compare", "2x3xi64, 2x3xi64", "2x3xi1", "predicate = \"ge\""},
+      {"compare", "2x3xi1, 2x3xi1", "2x3xi1", "predicate = \"lt\""},
+      {"relu_grad", "2x3xf32, 2x3xf32", "2x3xf32"},
+      {"cast", "5x7xi64", "5x7xf32"},
+      {"cast", "5x7xi1", "5x7xbf16"},
+      {"cast", "5x7xf32", "5x7xf16"},
+      {"cast", "5x7xbf16", "5x7xi1"},
+      {"scale_by", "9xf32, f32", "9xf32"},
+      {"clip_value", "9xf32", "9xf32", "limit = 0.5 : f64"},
+      {"update_if", "9xf32, 9xf32, i1", "9xf32"},
+      {"sgd", "9xf32, 9xf32, f32", "9xf32", "weight_decay = 0.1 : f64"},
+      {"sgd_momentum", "9xf32, 9xf32, 9xf32, f32", "9xf32, 9xf32",
+       "momentum = 0.9 : f64, nesterov = true, weight_decay = 0.1 : f64"},
+      {"adam", "9xf32, 9xf32, 9xf32, 9xf32, f32, i64", "9xf32, 9xf32, 9xf32", adaptive, true,
+       std::nullopt, step},
+      {"adamw", "9xf32, 9xbf16, 9xf32, 9xf32, f32, i64", "9xf32, 9xf32, 9xf32", adaptive, true,
+       std::nullopt, step},
+  };
+}
+
+std::vector<OpCase> shapeCases() {
+  std::vector<OpCase> cases;
+  for (int n : {1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 1000}) {
+    std::string size = std::to_string(n), row = "3x" + size;
+    for (std::string type : {"xf32", "xbf16"}) {
+      std::string x = row + type, w = size + type;
+      cases.push_back({"swiglu", x + ", " + x, x});
+      cases.push_back({"broadcast", w, x, "dims = array<i64: 1>"});
+      cases.push_back(
+          {"layer_norm", x + ", " + w + ", " + w, x + ", 3xf32, 3xf32", "epsilon = 1.0e-5 : f64"});
+      cases.push_back({"softmax", x, x, "dim = 1 : i64"});
+      cases.push_back({"reduce_sum", x, w, "dims = array<i64: 0>"});
+      cases.push_back({"reduce_sum", x, "3" + type, "dims = array<i64: 1>"});
+      cases.push_back({"reduce_sum", x, type.substr(1), "dims = array<i64: 0, 1>"});
+      cases.push_back({"norm_scale_grad", x + ", " + x + ", 3xf32, 3xf32", w});
+    }
+  }
+  cases.push_back({"gelu", "20000xf32", "20000xf32", "approximate = \"tanh\""});
+  cases.push_back({"mul", "2x9000xf32, 2x9000xf32", "2x9000xf32"});
+  cases.push_back({"transpose", "3x4x37xf32", "4x3x37xf32", "permutation = array<i64: 1, 0, 2>"});
+  cases.push_back({"reduce_sum", "3x5x40xf32", "5xf32", "dims = array<i64: 0, 2>"});
+  cases.push_back({"reduce_sum", "3x5x40xf32", "3x40xf32", "dims = array<i64: 1>"});
+  cases.push_back({"reduce_sum", "3x5x2x40xf32", "5x40xf32", "dims = array<i64: 0, 2>"});
+  return cases;
+}
+
+} // namespace tbc

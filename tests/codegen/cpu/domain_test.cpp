@@ -1,0 +1,123 @@
+//===- domain_test.cpp - The loops of kernels -------------------------------===//
+
+#include "codegen/cpu/Domain.h"
+#include "codegen/cpu/KernelOp.h"
+#include "codegen/cpu/RegionFunction.h"
+#include "tests/ir/ParsedModule.h"
+
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace tbc;
+
+namespace {
+
+/// rows x reduced x vector of the function's nest, with a * where the vector is reduced; "" if
+/// there is none.
+std::string nestOf(const std::string &text) {
+  ParsedModule module(text);
+  EXPECT_TRUE(module) << module.messages;
+  if (!module)
+    return "";
+  cpu::prepareContext(module.context);
+  func::FuncOp function = module.function("f");
+  SmallVector<Operation *> ops;
+  for (Operation &op : function.getBody().front().without_terminator())
+    ops.push_back(&op);
+  auto region = cpu::makeRegionFunction(ops, function.getArguments(),
+                                        function.getBody().front().getTerminator()->getOperands());
+  if (!region)
+    return "not compiled";
+  auto domain = cpu::findDomain(cpu::functionOf(*region));
+  if (failed(domain))
+    return "";
+  auto product = [&](ArrayRef<int> loops) { return std::to_string(domain->product(loops)); };
+  return product(domain->rows) + " x " + product(domain->reduced) + " x " +
+         product(domain->vector) + (domain->isVectorReduced ? "*" : "");
+}
+
+TEST(Domain, ElementwiseIsOneVector) {
+  EXPECT_EQ(nestOf(R"(func.func @f(%x: tensor<4x6xf32>, %y: tensor<4x6xf32>) -> tensor<24xf32> {
+    %0 = tbc.add %x, %y : tensor<4x6xf32>
+    %1 = tbc.reshape %0 {sizes = array<i64: 4, 6>, in = array<i64: 1, 1>, out = array<i64: 2>}
+         : (tensor<4x6xf32>) -> tensor<24xf32>
+    return %1 : tensor<24xf32> })"),
+            "1 x 1 x 24");
+}
+
+TEST(Domain, BroadcastVectorLeavesRows) {
+  EXPECT_EQ(nestOf(R"(func.func @f(%x: tensor<4x6xf32>, %b: tensor<6xf32>) -> tensor<4x6xf32> {
+    %0 = tbc.broadcast %b {dims = array<i64: 1>} : (tensor<6xf32>) -> tensor<4x6xf32>
+    %1 = tbc.add %x, %0 : tensor<4x6xf32>
+    return %1 : tensor<4x6xf32> })"),
+            "4 x 1 x 6");
+}
+
+TEST(Domain, TransposeIsReadInRuns) {
+  EXPECT_EQ(nestOf(R"(func.func @f(%x: tensor<2x3x4x5xf32>) -> tensor<2x4x3x5xf32> {
+    %0 = tbc.transpose %x {permutation = array<i64: 0, 2, 1, 3>}
+         : (tensor<2x3x4x5xf32>) -> tensor<2x4x3x5xf32>
+    return %0 : tensor<2x4x3x5xf32> })"),
+            "24 x 1 x 5");
+  EXPECT_EQ(nestOf(R"(func.func @f(%x: tensor<2x3xf32>) -> tensor<3x2xf32> {
+    %0 = tbc.transpose %x {permutation = array<i64: 1, 0>} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+    return %0 : tensor<3x2xf32> })"),
+            "");
+}
+
+TEST(Domain, ReductionsSplitTheNest) {
+  auto sum = [](const std::string &dims, const std::string &type) {
+    return nestOf("func.func @f(%x: tensor<4x6x8xf32>) -> tensor<" + type +
+                  "> {\n%0 = tbc.reduce_sum %x {dims = array<i64: " + dims +
+                  ">} : (tensor<4x6x8xf32>) -> tensor<" + type + ">\nreturn %0 : tensor<" + type +
+                  "> }");
+  };
+  EXPECT_EQ(sum("2", "4x6xf32"), "24 x 1 x 8*");
+  EXPECT_EQ(sum("0", "6x8xf32"), "1 x 4 x 48");
+  EXPECT_EQ(sum("0, 2", "6xf32"), "6 x 4 x 8*");
+  EXPECT_EQ(sum("0, 1, 2", "f32"), "1 x 1 x 192*");
+}
+
+/// The sum of x + transpose(x) runs along a diagonal.
+TEST(Domain, DiagonalIsNoNest) {
+  EXPECT_EQ(nestOf(R"(func.func @f(%x: tensor<3x3xf32>) -> tensor<3x3xf32> {
+    %0 = tbc.transpose %x {permutation = array<i64: 1, 0>} : (tensor<3x3xf32>) -> tensor<3x3xf32>
+    %1 = tbc.add %x, %0 : tensor<3x3xf32>
+    return %1 : tensor<3x3xf32> })"),
+            "");
+}
+
+/// Each row would write the sum of the columns.
+TEST(Domain, ResultsThatSeveralIterationsWouldWriteAreNone) {
+  EXPECT_EQ(
+      nestOf(
+          R"(func.func @f(%x: tensor<4x6xf32>, %b: tensor<6xf32>) -> (tensor<4x6xf32>, tensor<6xf32>) {
+    %n = tbc.neg %b : tensor<6xf32>
+    %0 = tbc.broadcast %n {dims = array<i64: 1>} : (tensor<6xf32>) -> tensor<4x6xf32>
+    %1 = tbc.add %x, %0 : tensor<4x6xf32>
+    return %1, %n : tensor<4x6xf32>, tensor<6xf32> })"),
+      "");
+}
+
+TEST(Domain, EmptyTensorsAndUnrelatedShapesAreNone) {
+  EXPECT_EQ(nestOf(R"(func.func @f(%x: tensor<0x6xf32>) -> tensor<0x6xf32> {
+    %0 = tbc.neg %x : tensor<0x6xf32>
+    return %0 : tensor<0x6xf32> })"),
+            "");
+  EXPECT_EQ(
+      nestOf(
+          R"(func.func @f(%x: tensor<6xf32>, %y: tensor<4xf32>) -> (tensor<6xf32>, tensor<4xf32>) {
+    %0 = tbc.neg %x : tensor<6xf32>
+    %1 = tbc.neg %y : tensor<4xf32>
+    return %0, %1 : tensor<6xf32>, tensor<4xf32> })"),
+      "");
+}
+
+TEST(Domain, WhatKernelsDoNotHaveIsNotCompiled) {
+  EXPECT_EQ(nestOf(R"(func.func @f(%x: tensor<6xf64>) -> tensor<6xf64> {
+    %0 = tbc.neg %x : tensor<6xf64>
+    return %0 : tensor<6xf64> })"),
+            "not compiled");
+}
+
+} // namespace

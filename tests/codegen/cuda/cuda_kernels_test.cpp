@@ -1,0 +1,192 @@
+//===- cuda_kernels_test.cpp - Kernels for GPUs, without a GPU -------------===//
+//
+// The threads of kernels run one after the other on the CPU against the reference kernels: all but
+// the shuffles between the lanes of a warp. The same kernels as PTX are assembled where ptxas is.
+//
+//===----------------------------------------------------------------------===//
+
+#include "codegen/cuda/EmitCudaKernel.h"
+#include "codegen/cuda/LowerPtx.h"
+#include "tests/codegen/cpu/KernelCheck.h"
+
+#include <cstdio>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <regex>
+#include <unistd.h>
+
+using namespace mlir;
+using namespace tbc;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+namespace {
+
+cpu::EmitFn emitterFor(cuda::Form form) {
+  return [form](func::FuncOp function, const cpu::Domain &domain) {
+    return cuda::emitCudaKernel(function, domain, form);
+  };
+}
+
+std::set<std::string> checkThreads(const std::vector<OpCase> &cases) {
+  auto target = cpu::findCpuTarget("native");
+  EXPECT_TRUE(target);
+  return checkAll(cases, *target, emitterFor(cuda::Form::Host), /*lanes=*/1);
+}
+
+std::vector<OpCase> inBFloat16(std::vector<OpCase> cases) {
+  for (OpCase &opCase : cases)
+    opCase = withType(opCase, "xf32", "xbf16");
+  return cases;
+}
+
+TEST(CudaThreads, EveryOpOfTheTables) {
+  std::set<std::string> ops = checkThreads(allCases());
+  for (const char *op : {"add",
+                         "broadcast",
+                         "dropout_train",
+                         "erf",
+                         "exp",
+                         "gelu",
+                         "gelu_grad",
+                         "layer_norm",
+                         "layer_norm_grad",
+                         "log",
+                         "norm_scale_grad",
+                         "reduce_max",
+                         "reduce_sum",
+                         "rms_norm",
+                         "rms_norm_grad",
+                         "select",
+                         "silu",
+                         "softmax",
+                         "softmax_grad",
+                         "swiglu",
+                         "tanh"})
+    EXPECT_EQ(ops.count(op), 1u) << op << " has no kernel for GPUs";
+  EXPECT_EQ(ops.count("sin"), 0u) << "no GPU has it without libdevice";
+}
+
+TEST(CudaThreads, OpsWithoutAGradient) { EXPECT_GE(checkThreads(otherCases()).size(), 15u); }
+
+TEST(CudaThreads, InBFloat16) { EXPECT_GE(checkThreads(inBFloat16(allCases())).size(), 25u); }
+
+TEST(CudaThreads, ShapesOfAllKinds) { EXPECT_EQ(checkThreads(shapeCases()).size(), 9u); }
+
+//===----------------------------------------------------------------------===//
+// PTX
+//===----------------------------------------------------------------------===//
+
+std::vector<std::string> textsOf(const std::vector<OpCase> &cases) {
+  std::vector<std::string> texts;
+  for (const OpCase &opCase : cases)
+    if (auto compiled = compileCase(opCase, emitterFor(cuda::Form::Device), int(texts.size())))
+      texts.push_back(sourceOf(*compiled).text);
+  return texts;
+}
+
+std::string ptxOf(const std::vector<std::string> &texts, int architecture) {
+  auto ptx = cuda::lowerToPtx(texts, architecture);
+  EXPECT_TRUE(ptx) << ptx.error().message;
+  return ptx ? *ptx : "";
+}
+
+TEST(Ptx, ElementsMoveSixteenBytesAtATime) {
+  std::string f32 = ptxOf(textsOf({{"mul", "4096xf32, 4096xf32", "4096xf32"}}), 80);
+  EXPECT_THAT(f32, HasSubstr("ld.global.v4"));
+  EXPECT_THAT(f32, HasSubstr("st.global.v4"));
+  EXPECT_THAT(f32, HasSubstr(".maxntid 256"));
+  // Rows that are no multiple of it begin where nothing is aligned.
+  std::string odd = ptxOf(textsOf({{"mul", "3x37xf32, 3x37xf32", "3x37xf32"}}), 80);
+  EXPECT_THAT(odd, Not(HasSubstr("ld.global.v")));
+}
+
+TEST(Ptx, RowsAreReducedByShuffles) {
+  std::string softmax =
+      ptxOf(textsOf({{"softmax", "8x512xf32", "8x512xf32", "dim = 1 : i64"}}), 90);
+  for (const char *distance : {"16", "8", "4", "2", "1"})
+    EXPECT_TRUE(std::regex_search(softmax, std::regex("shfl\\.sync\\.bfly\\.b32[^;]*, " +
+                                                      std::string(distance) + ", 31, -1;")))
+        << distance;
+}
+
+TEST(Ptx, AFunctionThatNoGpuHasIsNamed) {
+  auto ptx = cuda::lowerToPtx(
+      {"func.func @k(%p: !llvm.ptr) {\n  %x = llvm.load %p : !llvm.ptr -> f32\n"
+       "  %y = math.powf %x, %x : f32\n  llvm.store %y, %p : f32, !llvm.ptr\n  return\n}\n"},
+      80);
+  ASSERT_FALSE(ptx);
+  EXPECT_THAT(ptx.error().message, HasSubstr("pow"));
+}
+
+TEST(Ptx, AccumulatorsOfFloats) {
+  using kernels::DType;
+  ParsedModule any("func.func @f() { return }"); // a context with tbc's ops
+  MLIRContext &context = any.context;
+  cuda::prepareContext(context);
+  std::vector<std::string> texts;
+  for (auto [slot, value] : {std::pair(DType::F32, DType::F32),
+                             {DType::F32, DType::BF16},
+                             {DType::F32, DType::F16},
+                             {DType::BF16, DType::BF16}}) {
+    auto text = cuda::emitAccumulator(context, "add_" + std::to_string(texts.size()), slot, value);
+    ASSERT_TRUE(text);
+    texts.push_back(*text);
+  }
+  EXPECT_THAT(ptxOf(texts, 80), HasSubstr(".entry add_3("));
+  EXPECT_FALSE(cuda::emitAccumulator(context, "no", DType::BF16, DType::F32));
+  EXPECT_FALSE(cuda::emitAccumulator(context, "no", DType::I64, DType::I64));
+}
+
+/// Assembles `ptx` and checks what it takes of a multiprocessor.
+void assemble([[maybe_unused]] const std::string &ptx, [[maybe_unused]] int architecture) {
+#ifdef TBC_PTXAS
+  std::string path = testing::TempDir() + "tbc-" + std::to_string(getpid()) + ".ptx";
+  std::ofstream(path) << ptx;
+  std::string command = std::string(TBC_PTXAS) + " -v --gpu-name sm_" +
+                        std::to_string(architecture) + " -o /dev/null " + path + " 2>&1";
+  std::string output;
+  FILE *pipe = popen(command.c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  char line[512];
+  while (fgets(line, sizeof line, pipe))
+    output += line;
+  EXPECT_EQ(pclose(pipe), 0) << output.substr(0, 4000);
+  unlink(path.c_str());
+  constexpr int registersPerBlock = 65536;
+  std::regex used("Used ([0-9]+) registers"), spilled("([0-9]+) bytes spill stores");
+  int numKernels = 0;
+  for (std::sregex_iterator match(output.begin(), output.end(), used), end; match != end; ++match) {
+    EXPECT_LE(std::stoi((*match)[1]) * cuda::threadsPerBlock, registersPerBlock);
+    ++numKernels;
+  }
+  for (std::sregex_iterator match(output.begin(), output.end(), spilled), end; match != end;
+       ++match)
+    EXPECT_EQ((*match)[1], "0") << "registers are spilled";
+  std::regex entry("\\.entry ");
+  EXPECT_EQ(numKernels, std::distance(std::sregex_iterator(ptx.begin(), ptx.end(), entry),
+                                      std::sregex_iterator()));
+  EXPECT_THAT(output, Not(HasSubstr("bytes smem")));
+#else
+  GTEST_SKIP() << "there is no ptxas (of the CUDA toolkit) to assemble with";
+#endif
+}
+
+TEST(Ptx, KernelsNeedNoLibraryAndAssemble) {
+  std::vector<OpCase> cases = allCases();
+  std::vector<OpCase> more = inBFloat16(cases);
+  for (const std::vector<OpCase> &list : {otherCases(), shapeCases(), more})
+    cases.insert(cases.end(), list.begin(), list.end());
+  std::vector<std::string> texts = textsOf(cases);
+  EXPECT_GE(texts.size(), 200u);
+  for (int architecture : {80, 90}) {
+    std::string ptx = ptxOf(texts, architecture);
+    EXPECT_THAT(ptx, HasSubstr(".target sm_" + std::to_string(architecture)));
+    EXPECT_THAT(ptx, Not(HasSubstr("__nv_")));
+    EXPECT_THAT(ptx, Not(HasSubstr(".extern")));
+    assemble(ptx, architecture);
+  }
+}
+
+} // namespace

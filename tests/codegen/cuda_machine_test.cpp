@@ -1,0 +1,379 @@
+//===- cuda_machine_test.cpp - Programs on a fake GPU ----------------------===//
+//
+// The numbers must be those of the reference machine, bit for bit, for any order in which streams
+// may execute, and nothing may be left to chance (FakeDriver).
+//
+//===----------------------------------------------------------------------===//
+
+#include "codegen/PlanMemory.h"
+#include "runtime/comm/SimulatedWorld.h"
+#include "runtime/cuda/CudaMachine.h"
+#include "runtime/exec/Executor.h"
+#include "tests/runtime/cuda/ProgramKernels.h"
+#include "tests/runtime/support/MlpProgram.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <thread>
+
+namespace tbc::test {
+namespace {
+
+using cuda::CudaOptions;
+using cuda::DriverCode;
+using kernels::Arith;
+using kernels::DType;
+using kernels::Tensor;
+using program::MlpOptions;
+using program::Program;
+using runtime::Executor;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int numSteps = 2;
+constexpr const char *hash = "of the program";
+
+/// Eighths between -1 and 1, the same for the same name.
+Tensor tensorOf(const std::string &name, const kernels::Shape &shape) {
+  uint64_t state = std::hash<std::string>()(name);
+  std::vector<double> values;
+  for (int64_t i = 0; i < kernels::numElements(shape); ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    values.push_back((double(state >> 40 & 15) - 7.5) / 8);
+  }
+  return Tensor::fromDoubles({DType::F32, shape}, Arith::Native, values);
+}
+
+runtime::StepInputs stepInputs(const MlpOptions &o, int step) {
+  runtime::StepInputs inputs;
+  inputs.learningRate = 0.0625;
+  for (int64_t m = 0; m < o.microBatches; ++m) {
+    auto &batch = inputs.microBatches.emplace_back();
+    for (const char *name : {"x", "t"})
+      batch[name] =
+          tensorOf(name + std::to_string(step) + "." + std::to_string(m), {o.samples, o.width});
+  }
+  return inputs;
+}
+
+/// Loads, trains, and gives what a rank then holds of each tensor, and its loss.
+Result<std::vector<Tensor>> train(const Program &program, const MlpOptions &o, int64_t rank,
+                                  comm::Communicator &communicator,
+                                  const runtime::MachineMaker &machine) {
+  auto executor = Executor::create(program, rank, {Arith::Native}, machine);
+  if (!executor)
+    return executor.error();
+  Status status =
+      executor->load([&](const std::string &name) { return tensorOf(name, {o.width, o.width}); });
+  for (int step = 0; status && step < numSteps; ++step)
+    status = executor->runStep(communicator, stepInputs(o, step));
+  if (!status)
+    return status.error();
+  try {
+    std::vector<Tensor> held = {executor->loss()};
+    for (int i = 0; i < int(program.tensors.size()); ++i)
+      held.push_back(executor->held(i));
+    return held;
+  } catch (const kernels::KernelError &error) {
+    return Error{ErrorCode::Other, error.what()};
+  }
+}
+
+/// One such result per rank, each rank a thread.
+using Outcome = std::vector<Result<std::vector<Tensor>>>;
+Outcome trainAll(const Program &program, const MlpOptions &o,
+                 const std::function<Result<runtime::MachineMaker>(int64_t rank)> &machineOf) {
+  int64_t numRanks = program.mesh.numRanks();
+  comm::SimulatedWorld world(numRanks, std::chrono::seconds(30));
+  Outcome outcome(numRanks, std::vector<Tensor>{});
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < numRanks; ++rank)
+    threads.emplace_back([&, rank] {
+      auto machine = machineOf(rank);
+      outcome[rank] = machine ? train(program, o, rank, world.communicator(rank), *machine)
+                              : Result<std::vector<Tensor>>(machine.error());
+      if (!outcome[rank])
+        world.fail(rank, outcome[rank].error());
+      world.finish(rank);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  return outcome;
+}
+
+class CudaMachineTest : public testing::Test {
+protected:
+  CudaMachineTest() {
+    folder = (std::filesystem::temp_directory_path() / "tbc-cuda-XXXXXX").string();
+    EXPECT_TRUE(mkdtemp(folder.data()));
+  }
+  ~CudaMachineTest() override { std::filesystem::remove_all(folder); }
+
+  static MlpOptions mlp() {
+    MlpOptions o;
+    o.microBatches = 2;
+    return o;
+  }
+  static Program programOf(const MlpOptions &o) {
+    Program program = program::mlpProgram(o);
+    planMemory(program);
+    return program;
+  }
+
+  /// Every rank on a device of its own, of which there are enough.
+  Outcome onGpus(const Program &program, const MlpOptions &o, bool waitForEach = false) {
+    return trainAll(program, o, [&](int64_t rank) -> Result<runtime::MachineMaker> {
+      auto device = cuda::Device::open(FakeDriver::table(), int(rank));
+      if (!device)
+        return device.error();
+      auto kernels = cuda::KernelModule::load(*device, folder, hash);
+      if (!kernels)
+        return kernels.error();
+      CudaOptions options;
+      options.device = *device;
+      options.kernels = *kernels;
+      options.waitForEach = waitForEach;
+      return cuda::cudaMachine(options);
+    });
+  }
+  static Outcome onReference(const Program &program, const MlpOptions &o) {
+    return trainAll(program, o, [](int64_t) -> Result<runtime::MachineMaker> {
+      return runtime::MachineMaker(runtime::makeReferenceMachine);
+    });
+  }
+  /// Runs one rank that must fail.
+  Error failureOf(FakeDriver &driver, bool waitForEach = false) {
+    Program program = programOf(mlp());
+    writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+    Outcome outcome = onGpus(program, mlp(), waitForEach);
+    EXPECT_FALSE(outcome[0]);
+    return outcome[0] ? Error() : outcome[0].error();
+  }
+
+  std::string folder;
+};
+
+void expectEqual(const Outcome &gpu, const Outcome &reference) {
+  ASSERT_EQ(gpu.size(), reference.size());
+  for (size_t rank = 0; rank < gpu.size(); ++rank) {
+    ASSERT_TRUE(gpu[rank]) << gpu[rank].error().message;
+    ASSERT_TRUE(reference[rank]) << reference[rank].error().message;
+    for (size_t i = 0; i < gpu[rank]->size(); ++i) {
+      const Tensor &a = (*gpu[rank])[i], &b = (*reference[rank])[i];
+      ASSERT_EQ(bool(a), bool(b));
+      EXPECT_TRUE(!a || bitwiseEqual(a, b)) << "rank " << rank << ", tensor " << i;
+    }
+  }
+}
+
+TEST_F(CudaMachineTest, TrainsAsTheReferenceDoesInAnyOrder) {
+  std::vector<MlpOptions> family(4, mlp());
+  family[1].dp = 2, family[1].zero = 3;
+  family[2].pp = 2, family[2].tp = 2;
+  family[3].isTied = true;
+  for (const MlpOptions &o : family)
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      Program program = programOf(o);
+      FakeOptions options;
+      options.seed = seed;
+      options.numDevices = int(program.mesh.numRanks());
+      FakeDriver driver(options);
+      writeKernels(addProgramKernels(driver, program, int(seed)), folder, hash);
+      ASSERT_TRUE(checkWellFormed(program));
+      expectEqual(onGpus(program, o), onReference(program, o));
+      EXPECT_THAT(driver.complaints(), IsEmpty());
+      EXPECT_THAT(driver.leaks(), IsEmpty());
+      EXPECT_GT(driver.numCalls("cuLaunchKernel"), 0);
+      // One for the memory plan of each rank, and scratch where values swap places.
+      EXPECT_LE(driver.numCalls("cuMemAlloc_v2"), 2 * program.mesh.numRanks());
+    }
+}
+
+TEST_F(CudaMachineTest, WithoutEventsThereAreRaces) {
+  FakeOptions options;
+  options.ignoresWaits = true;
+  FakeDriver driver(options);
+  Program program = programOf(mlp());
+  writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+  onGpus(program, mlp());
+  EXPECT_THAT(driver.complaints(), Contains(HasSubstr("race: ")));
+}
+
+TEST_F(CudaMachineTest, WhatHasNoKernelIsRefusedOrExecutedOnTheHost) {
+  FakeDriver driver;
+  Program program = programOf(mlp());
+  for (bool allowHost : {false, true}) {
+    Outcome outcome = trainAll(program, mlp(), [&](int64_t) -> Result<runtime::MachineMaker> {
+      CudaOptions options;
+      options.device = *cuda::Device::open(FakeDriver::table(), 0);
+      options.allowHost = allowHost;
+      return cuda::cudaMachine(options);
+    });
+    if (allowHost) {
+      expectEqual(outcome, onReference(program, mlp()));
+      continue;
+    }
+    ASSERT_FALSE(outcome[0]);
+    EXPECT_EQ(outcome[0].error().code, ErrorCode::Usage);
+    EXPECT_THAT(outcome[0].error().message,
+                AllOf(HasSubstr("stage 0, forward block, instruction 0"),
+                      HasSubstr("there is no kernel \"einsum\" for GPUs")));
+  }
+  EXPECT_EQ(driver.numCalls("cuLaunchKernel"), 0);
+  EXPECT_THAT(driver.complaints(), IsEmpty());
+  EXPECT_THAT(driver.leaks(), IsEmpty());
+}
+
+// -- Errors
+
+TEST_F(CudaMachineTest, AFailedKernelIsNamedByItsInstruction) {
+  FakeDriver driver;
+  driver.failKernel("s0_b1_i0", DriverCode::LaunchFailed);
+  Error error = failureOf(driver, /*waitForEach=*/true);
+  EXPECT_EQ(error.code, ErrorCode::RankFailed);
+  EXPECT_THAT(error.message,
+              AllOf(HasSubstr("stage 0, backward block, instruction 0"), HasSubstr("micro-batch 0"),
+                    HasSubstr("CUDA_ERROR_LAUNCH_FAILED"),
+                    HasSubstr("launched since the last wait"), HasSubstr("kernel s0_b1_i0")));
+}
+
+TEST_F(CudaMachineTest, AFailureThatShowsLaterSaysSinceWhen) {
+  FakeDriver driver;
+  driver.failKernel("s0_b1_i0", DriverCode::LaunchFailed);
+  Error error = failureOf(driver);
+  EXPECT_EQ(error.code, ErrorCode::RankFailed);
+  EXPECT_THAT(error.message, AllOf(HasSubstr("CUDA_ERROR_LAUNCH_FAILED"),
+                                   HasSubstr("kernels launched since the last wait, from "),
+                                   HasSubstr("resume from the last checkpoint")));
+}
+
+TEST_F(CudaMachineTest, TooLittleMemoryIsSaidBeforeAnythingRuns) {
+  FakeOptions options;
+  options.deviceBytes = 4096;
+  FakeDriver driver(options);
+  Error error = failureOf(driver);
+  EXPECT_EQ(error.code, ErrorCode::RankFailed);
+  EXPECT_THAT(error.message,
+              AllOf(HasSubstr("the memory plan of stage 0 takes 1 MiB"), HasSubstr("are free"),
+                    HasSubstr("CUDA_ERROR_OUT_OF_MEMORY"), HasSubstr("--memory-limit")));
+  EXPECT_EQ(driver.numCalls("cuLaunchKernel"), 0);
+  EXPECT_THAT(driver.leaks(), IsEmpty());
+}
+
+TEST_F(CudaMachineTest, ARefusedLaunchIsNamed) {
+  FakeDriver driver;
+  driver.failCall("cuLaunchKernel", DriverCode::OutOfMemory, 2);
+  Error error = failureOf(driver);
+  EXPECT_EQ(error.code, ErrorCode::RankFailed);
+  EXPECT_THAT(error.message,
+              AllOf(HasSubstr("stage 0, forward block, instruction 2"),
+                    HasSubstr("launching kernel s0_b0_i2"), HasSubstr("GPU 0 (Fake, sm_90)")));
+}
+
+TEST_F(CudaMachineTest, EveryCallThatFailsIsAnErrorAndLeavesNothing) {
+  // Each with how often it is called at least.
+  const std::pair<const char *, int> calls[] = {
+      {"cuDeviceGet", 1},          {"cuDevicePrimaryCtxRetain", 1},
+      {"cuModuleLoadDataEx", 1},   {"cuModuleGetFunction", 2},
+      {"cuStreamCreate", 2},       {"cuEventCreate", 2},
+      {"cuMemHostAlloc", 2},       {"cuMemAlloc_v2", 1},
+      {"cuEventRecord", 2},        {"cuStreamWaitEvent", 2},
+      {"cuMemcpyHtoDAsync_v2", 2}, {"cuLaunchKernel", 2},
+      {"cuMemcpyDtoHAsync_v2", 1}, {"cuMemcpyDtoDAsync_v2", 1},
+  };
+  for (auto [symbol, count] : calls)
+    for (int skip = 0; skip < count; ++skip) {
+      FakeDriver driver;
+      driver.failCall(symbol, DriverCode::InvalidValue, skip);
+      Error error = failureOf(driver);
+      EXPECT_EQ(driver.leaks(), std::vector<std::string>()) << symbol << " " << skip;
+      EXPECT_THAT(error.message, HasSubstr("CUDA error 1")) << symbol << " " << skip;
+    }
+}
+
+// -- The list of kernels
+
+class KernelModuleTest : public CudaMachineTest {
+protected:
+  Status load(const program::CudaKernels &kernels, int capability = 90,
+              const std::string &programHash = hash) {
+    FakeOptions options;
+    options.capability = capability;
+    FakeDriver driver(options);
+    driver.addKernel("k", {{}, [](FakeLaunch &) {}, 512, 1024});
+    writeKernels(kernels, folder, hash);
+    auto device = cuda::Device::open(FakeDriver::table(), 0);
+    EXPECT_TRUE(device);
+    auto module = cuda::KernelModule::load(*device, folder, programHash);
+    image = driver.images().empty() ? "" : driver.images()[0];
+    return module ? Status::ok() : Status(module.error());
+  }
+  program::CudaKernels list(int64_t blocks = 1, int threads = 128, int sharedBytes = 0) {
+    FakeDriver driver;
+    Program program = programOf(mlp());
+    program::CudaKernels kernels = addProgramKernels(driver, program, 1);
+    kernels.kernels = {{"k", blocks, threads, sharedBytes}};
+    kernels.accumulators.clear();
+    return kernels;
+  }
+  void expectRefused(const Status &status, const std::string &why) {
+    ASSERT_FALSE(status) << why;
+    EXPECT_EQ(status.error().code, ErrorCode::Usage);
+    EXPECT_THAT(status.error().message, HasSubstr(why));
+  }
+  std::string image;
+};
+
+TEST_F(KernelModuleTest, LaunchesBeyondTheLimitsAreRefused) {
+  EXPECT_TRUE(load(list(1, 512, 200 << 10)));
+  expectRefused(load(list(1, 513)), "kernel k takes 513 threads a block");
+  expectRefused(load(list(1, 128, 232448)), "kernel k takes 233472 bytes of shared memory");
+}
+
+TEST_F(KernelModuleTest, TheLatestImageThatTheDeviceExecutesIsTaken) {
+  EXPECT_TRUE(load(list(), 80));
+  EXPECT_THAT(image, HasSubstr(".target sm_80"));
+  expectRefused(load(list(), 75), "cannot execute the program's kernels, which are for sm_80");
+}
+
+TEST_F(KernelModuleTest, FilesOfAnotherProgramOrDamagedAreRefused) {
+  expectRefused(load(list(), 90, "another"), "belongs to another program.json");
+  program::CudaKernels kernels = list();
+  kernels.images[0].sha256 = "0";
+  expectRefused(load(kernels), "is not what was compiled");
+  kernels = list();
+  kernels.images[0].file = "../kernels.ptx";
+  EXPECT_FALSE(program::readCudaKernels(program::writeCudaKernels(kernels)));
+}
+
+TEST_F(KernelModuleTest, TheListComesBackAsItWasWritten) {
+  program::CudaKernels kernels = list(7, 64, 32);
+  kernels.accumulators = {{"add", DType::F32, DType::BF16, 128}};
+  std::string text = program::writeCudaKernels(kernels);
+  auto back = program::readCudaKernels(text);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(program::writeCudaKernels(*back), text);
+  EXPECT_EQ(back->kernels[0].blocks, 7);
+  // Whatever is missing or of another kind is refused, not read as something else.
+  for (const char *key : {"format", "version", "program", "images", "architecture", "symbol",
+                          "blocks", "threads", "shared_bytes", "slot", "sha256"}) {
+    std::string broken = text;
+    size_t at = broken.find("\"" + std::string(key) + "\"");
+    ASSERT_NE(at, std::string::npos) << key;
+    broken[at + 1] = '?';
+    expectRefused(
+        [&]() -> Status {
+          auto read = program::readCudaKernels(broken);
+          return read ? Status::ok() : Status(read.error());
+        }(),
+        "compile again");
+  }
+  EXPECT_FALSE(program::readCudaKernels("[1"));
+}
+
+} // namespace
+} // namespace tbc::test

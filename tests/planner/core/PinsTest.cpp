@@ -1,0 +1,262 @@
+//===- PinsTest.cpp - --pin and --forbid ------------------------------------===//
+
+#include "planner/core/Conditions.h"
+#include "planner/core/Explain.h"
+#include "planner/core/OpPins.h"
+#include "planner/core/Recompute.h"
+#include "planner/core/Search.h"
+#include "tests/planner/core/StepBuilder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace tbc;
+using namespace tbc::planner;
+using namespace tbc::planner::test;
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+
+namespace {
+
+/// The words of --pin and of --forbid.
+struct Words {
+  std::vector<std::string> pin, forbid;
+};
+
+Job jobFor(int64_t gpus, int64_t batch) {
+  Job job;
+  job.gpus = gpus;
+  job.globalBatch = batch;
+  job.precision = "f32";
+  return job;
+}
+
+Result<SearchAnswer> planWith(const Graph &graph, const Words &words, Pins pins = {},
+                              int64_t gpus = 4) {
+  for (bool isForbidden : {false, true})
+    for (const std::string &text : isForbidden ? words.forbid : words.pin)
+      if (Status status = addPin(text, isForbidden, pins); !status)
+        return status.error();
+  return search(graph, jobFor(gpus, 16), *loadCluster("h100-sxm"), pins);
+}
+
+std::string errorWith(const Graph &graph, const Words &words, const Pins &pins = {}) {
+  Result<SearchAnswer> answer = planWith(graph, words, pins);
+  EXPECT_FALSE(answer);
+  return answer ? "no error" : answer.error().message;
+}
+
+Pins onMesh(const char *mesh) {
+  Pins pins;
+  pins.mesh = *parseMesh(mesh);
+  return pins;
+}
+
+/// How tp lies on op `id` of the plan.
+SplitKind splitOf(const Graph &graph, const Plan &plan, const std::string &id) {
+  Result<PlannedStep> step = applyPlan(graph, plan);
+  EXPECT_TRUE(step) << step.error().message;
+  for (size_t op = 0; op < graph.ops.size(); ++op)
+    if (graph.ops[op].id == id)
+      return splitKind(step->graph, int(op), step->assignment.strategies[op],
+                       step->assignment.mesh.axisIndex("tp"));
+  ADD_FAILURE() << "no op " << id;
+  return WholeOp;
+}
+
+const ChainSizes sizes{3, 1, 16, 4, 8, 64, 96};
+
+TEST(OpPins, DecideHowOpsAreSplit) {
+  Graph graph = makeChain(sizes);
+  Result<SearchAnswer> open = planWith(graph, {}, onMesh("tp=4"));
+  ASSERT_TRUE(open) << open.error().message;
+  EXPECT_EQ(splitOf(graph, open->plan, "h.1.up"), ColumnSplit);
+  EXPECT_EQ(splitOf(graph, open->plan, "h.1.down"), RowSplit);
+
+  Result<SearchAnswer> pinned =
+      planWith(graph, {{"h.1.up=row", "h.1.down=column", "h.2.[ud]*=whole"}}, onMesh("tp=4"));
+  ASSERT_TRUE(pinned) << pinned.error().message;
+  const Plan &plan = pinned->plan;
+  EXPECT_EQ(splitOf(graph, plan, "h.1.up"), RowSplit);
+  EXPECT_EQ(splitOf(graph, plan, "h.1.down"), ColumnSplit);
+  EXPECT_EQ(splitOf(graph, plan, "h.2.up"), WholeOp);
+  EXPECT_EQ(splitOf(graph, plan, "h.2.down"), WholeOp);
+  EXPECT_EQ(splitOf(graph, plan, "h.0.up"), splitOf(graph, open->plan, "h.0.up"))
+      << "nothing was said of it";
+  EXPECT_GE(plan.prediction.stepSeconds, open->plan.lowerBoundSeconds);
+  EXPECT_EQ(predict(graph, plan)->stepSeconds, plan.prediction.stepSeconds);
+}
+
+TEST(OpPins, ForbidIsTheOtherWayRound) {
+  Graph graph = makeChain(sizes);
+  Result<SearchAnswer> answer =
+      planWith(graph, {{}, {"h.1.up=column", "h.2.up=tp", "h.0.down=whole"}}, onMesh("tp=4"));
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(splitOf(graph, answer->plan, "h.1.up"), RowSplit) << "tp was asked for by name";
+  EXPECT_EQ(splitOf(graph, answer->plan, "h.2.up"), WholeOp);
+  EXPECT_NE(splitOf(graph, answer->plan, "h.0.down"), WholeOp);
+}
+
+/// A free mesh has an axis tp that divides what is pinned to be split, by parameters' names too.
+TEST(OpPins, MakeAnAxis) {
+  Graph graph = makeChain(sizes);
+  Result<SearchAnswer> open = planWith(graph, {}), pinned = planWith(graph, {{"h.*.up.w=tp"}});
+  ASSERT_TRUE(open && pinned) << pinned.error().message;
+  EXPECT_EQ(open->plan.mesh.tp, 1) << "or this says nothing";
+  EXPECT_GT(pinned->plan.mesh.tp, 1);
+  for (const char *id : {"h.0.up", "h.1.up", "h.2.up"})
+    EXPECT_NE(splitOf(graph, pinned->plan, id), WholeOp);
+  EXPECT_GE(pinned->plan.prediction.stepSeconds, open->plan.prediction.stepSeconds);
+  EXPECT_LE(pinned->plan.lowerBoundSeconds, pinned->plan.prediction.stepSeconds);
+  ASSERT_FALSE(pinned->plan.reasons.empty());
+  const Reason &reason = pinned->plan.reasons[0];
+  EXPECT_EQ(reason.decision, "pin");
+  EXPECT_EQ(reason.value, "h.*.up.w=tp");
+  EXPECT_EQ(reason.origin, Origin::Pinned);
+  EXPECT_EQ(reason.text, "3 ops match");
+  EXPECT_TRUE(readPlan(writePlan(pinned->plan), "plan.json"));
+}
+
+TEST(OpPins, DecideWhatIsKept) {
+  Graph graph = makeChain(sizes);
+  auto again = [](const Plan &plan, const std::string &id) {
+    return std::count(plan.recomputeOps.begin(), plan.recomputeOps.end(), id) > 0;
+  };
+  Pins none = onMesh("dp=4"), full = none;
+  none.recompute = "none";
+  full.recompute = "full";
+  Result<SearchAnswer> some = planWith(graph, {{"h.*.act=recompute"}}, none);
+  ASSERT_TRUE(some) << some.error().message;
+  EXPECT_TRUE(again(some->plan, "h.0.act") && again(some->plan, "h.2.act"));
+  EXPECT_FALSE(again(some->plan, "h.1.up"));
+  EXPECT_GT(some->plan.prediction.time.recompute, 0);
+  EXPECT_TRUE(readPlan(writePlan(some->plan), "plan.json"));
+
+  Result<SearchAnswer> all = planWith(graph, {}, full),
+                       most = planWith(graph, {{"*.up=keep"}}, full);
+  ASSERT_TRUE(all && most);
+  EXPECT_TRUE(again(all->plan, "h.1.up"));
+  EXPECT_FALSE(again(most->plan, "h.1.up"));
+  EXPECT_LT(most->plan.prediction.time.recompute, all->plan.prediction.time.recompute);
+}
+
+TEST(OpPins, SayWhatCannotBe) {
+  Graph graph = makeChain(sizes);
+  EXPECT_THAT(errorWith(graph, {{"*.upp=tp"}}),
+              AllOf(HasSubstr("--pin *.upp=tp"), HasSubstr("did you mean \"*.up\"?")));
+  EXPECT_THAT(errorWith(graph, {{"nothing.like.it=tp"}}), HasSubstr("called so; tbc check"));
+  EXPECT_THAT(errorWith(graph, {{"*.attn=column"}}),
+              HasSubstr("none of the ops that match multiplies with a matrix of parameters"));
+  EXPECT_THAT(errorWith(graph, {{"*.up=tp", "h.1.*=whole"}}),
+              AllOf(HasSubstr("--pin *.up=tp"), HasSubstr("--pin h.1.*=whole"),
+                    HasSubstr("op \"h.1.up\"")));
+  EXPECT_THAT(errorWith(graph, {{"*.up=column"}, {"h.1.up=tp"}}),
+              AllOf(HasSubstr("--pin *.up=column"), HasSubstr("--forbid h.1.up=tp")));
+  EXPECT_THAT(errorWith(graph, {{"*.act=recompute", "h.0.act=keep"}}),
+              AllOf(HasSubstr("--pin *.act=recompute"), HasSubstr("--pin h.0.act=keep")));
+  EXPECT_THAT(errorWith(graph, {{"*.up=tp"}}, onMesh("dp=4")),
+              AllOf(HasSubstr("--pin *.up=tp"), HasSubstr("--mesh dp=4")));
+  EXPECT_THAT(errorWith(graph, {{"*.up=tp"}, {"tp"}}),
+              AllOf(HasSubstr("--pin *.up=tp"), HasSubstr("--forbid tp")));
+  // 4 heads of 8, 64 wide, 96 classes: nothing that 5 divides.
+  Pins five = onMesh("tp=5");
+  Result<SearchAnswer> answer = planWith(graph, {{"*.up=tp"}}, five, 5);
+  ASSERT_FALSE(answer);
+  EXPECT_THAT(answer.error().message, HasSubstr("no mesh has an axis tp that divides"));
+}
+
+TEST(DecisionPins, AreConditionsOfTheSearch) {
+  Graph graph = makeChain(sizes);
+  Result<SearchAnswer> answer = planWith(graph, {{"tp=2", "zero=1"}, {"pp", "recompute"}});
+  ASSERT_TRUE(answer) << answer.error().message;
+  const Plan &plan = answer->plan;
+  EXPECT_EQ(plan.mesh.tp, 2);
+  EXPECT_EQ(plan.mesh.pp, 1);
+  EXPECT_EQ(plan.parameterDefault.zero, 1);
+  EXPECT_EQ(plan.recompute, "none");
+  std::vector<std::string> said;
+  for (const Reason &reason : plan.reasons)
+    if (reason.origin == Origin::Pinned)
+      said.push_back(reason.decision + " " + reason.value);
+  EXPECT_THAT(said, testing::IsSupersetOf({"pin tp=2", "pin zero=1", "forbid pp",
+                                           "forbid recompute", "zero ZeRO-1", "recompute none"}));
+
+  Result<SearchAnswer> open = planWith(graph, {});
+  ASSERT_TRUE(open);
+  for (auto [axis, size] : open->plan.mesh.axes())
+    if (size > 1) {
+      Result<SearchAnswer> without = planWith(graph, {{}, {axis}});
+      ASSERT_TRUE(without) << without.error().message;
+      MeshShape mesh = without->plan.mesh;
+      EXPECT_EQ(*mesh.find(axis), 1) << axis;
+      EXPECT_GE(without->plan.prediction.stepSeconds,
+                open->plan.prediction.stepSeconds * (1 - 2e-3));
+    }
+}
+
+TEST(DecisionPins, ContradictionsNameBoth) {
+  Graph graph = makeChain(sizes);
+  Pins zero, micro, recompute, schedule;
+  zero.strategy = "ddp";
+  micro.microBatch = 2;
+  recompute.recompute = "full:2";
+  schedule.schedule = "gpipe";
+  struct Case {
+    Words words;
+    Pins pins;
+    std::string first, second;
+  };
+  for (const Case &c : std::vector<Case>{
+           {{{"tp=2", "tp=4"}}, {}, "--pin tp=4", "--pin tp=2"},
+           {{{"tp=2"}, {"tp"}}, {}, "--forbid tp", "--pin tp=2"},
+           {{{"tp=2"}, {"tp=2"}}, {}, "--forbid tp=2", "--pin tp=2"},
+           {{{"tp=2"}}, onMesh("dp=4"), "--pin tp=2", "--mesh dp=4"},
+           {{{}, {"dp=4"}}, onMesh("dp=4"), "--forbid dp=4", "--mesh dp=4"},
+           {{{"zero=3"}}, zero, "--pin zero=3", "--strategy ddp"},
+           {{{"micro-batch=1"}}, micro, "--pin micro-batch=1", "--micro-batch 2"},
+           {{{}, {"recompute=full"}}, recompute, "--forbid recompute=full", "--recompute full:2"},
+           {{{"schedule=1f1b"}}, schedule, "--pin schedule=1f1b", "--schedule gpipe"},
+       })
+    EXPECT_THAT(errorWith(graph, c.words, c.pins), AllOf(HasSubstr(c.first), HasSubstr(c.second)));
+}
+
+TEST(DecisionPins, WordsThatAreNoneAreNamed) {
+  Pins pins;
+  auto message = [&](const char *text, bool isForbidden) {
+    Status status = addPin(text, isForbidden, pins);
+    EXPECT_FALSE(status) << text;
+    return status ? "" : status.error().message;
+  };
+  EXPECT_THAT(message("zerro=3", false), HasSubstr("did you mean zero?"));
+  EXPECT_THAT(message("tp", false), HasSubstr("expected DECISION=VALUE"));
+  EXPECT_THAT(message("tp=many", false), HasSubstr("is a number"));
+  EXPECT_THAT(message("*.mlp.*=colum", false), HasSubstr("did you mean column?"));
+  EXPECT_THAT(message("=tp", false), HasSubstr("--pin =tp"));
+  EXPECT_THAT(message("schedule", true), HasSubstr("say which, as in schedule=gpipe"));
+  EXPECT_THAT(message("schedule=1f2b", true), HasSubstr("did you mean 1f1b?"));
+  EXPECT_TRUE(pins.conditions.empty() && pins.ops.empty());
+}
+
+/// --why keeps what was pinned of ops, and says so.
+TEST(OpPins, AreKeptWhereAnotherDecisionIsTried) {
+  Graph graph = makeChain(sizes);
+  Result<SearchAnswer> answer = planWith(graph, {{"h.1.up=row", "micro-batch=4"}}, onMesh("tp=4"));
+  ASSERT_TRUE(answer) << answer.error().message;
+  Result<ExplainedPlan> explained = ExplainedPlan::make(graph, answer->plan);
+  ASSERT_TRUE(explained);
+  Result<Report> why = explainWhy(*explained, "recompute=full");
+  ASSERT_TRUE(why) << why.error().message;
+  EXPECT_THAT(why->facts[0].value.text,
+              AllOf(HasSubstr("--pin h.1.up=row"), HasSubstr("micro-batch=4"), HasSubstr("tp=4")));
+  Result<Report> tensor = explainTensor(*explained, "h.1.up.w");
+  ASSERT_TRUE(tensor) << tensor.error().message;
+  std::vector<std::string> texts;
+  for (const Table &table : tensor->tables)
+    for (const auto &row : table.rows)
+      for (const Cell &cell : row)
+        texts.push_back(cell.text);
+  EXPECT_THAT(texts, Contains(HasSubstr("pinned: --pin h.1.up=row")));
+}
+
+} // namespace

@@ -1,0 +1,199 @@
+//===- attention_test.cpp - Native attention against the reference ------------===//
+//
+// Bounds, with u the unit roundoff of f32, w that of the operands, d and e the widths, s and t the
+// numbers of queries and keys: a score is off by dz <= (d + 2) u d Q K scale, where Q, K ... are
+// the largest magnitudes; so p, relatively, by 2 dz + (t + 8) u, and by w where tiles are rounded.
+// The rest follows from sum_j p_ij = 1 (sum_i p_ij <= s for gradients of keys).
+//
+//===----------------------------------------------------------------------===//
+
+#include "tests/runtime/cpu/NativeCase.h"
+
+using namespace tbc;
+using kernels::DType;
+using kernels::Tensor;
+
+namespace {
+
+struct Sizes {
+  int64_t batch = 2, heads = 2, keyHeads = 2, queries = 5, keys = 5, width = 8, valueWidth = 8;
+};
+
+struct Masks {
+  bool causal = false;
+  int64_t left = -1, right = -1;
+  bool keyMask = false, segments = false, ordered = false, placed = false;
+  std::string hidden = "zero";
+  double dropout = 0;
+};
+
+kernels::Attrs attrsOf(const Sizes &sizes, const Masks &masks) {
+  return {{"scale", 1 / std::sqrt(double(sizes.width))},
+          {"causal", masks.causal},
+          {"left", masks.left},
+          {"right", masks.right},
+          {"key_mask", masks.keyMask},
+          {"segments", masks.segments},
+          {"ordered", masks.ordered},
+          {"placed", masks.placed},
+          {"hidden_rows", masks.hidden},
+          {"drops_out", masks.dropout > 0},
+          {"dropout", masks.dropout},
+          {"dropout_seed", int64_t(11)},
+          {"dropout_key", int64_t(5)}};
+}
+
+Tensor ascending(int64_t count, int64_t first, int64_t step) {
+  std::vector<int64_t> values(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    values[size_t(i)] = first + i * step;
+  return Tensor::fromInts({DType::I64, {count}}, values);
+}
+
+std::vector<Tensor> maskOperands(const Sizes &n, const Masks &masks) {
+  std::vector<Tensor> list;
+  if (masks.keyMask)
+    list.push_back(test::randomInts({DType::Bool, {n.batch, n.keys}}, 31, 0, 2));
+  for (int64_t range : {masks.segments ? int64_t(3) : 0, masks.ordered ? n.keys : 0})
+    if (range) {
+      list.push_back(test::randomInts({DType::I64, {n.batch, n.queries}}, 32, 0, range));
+      list.push_back(test::randomInts({DType::I64, {n.batch, n.keys}}, 33, 0, range));
+    }
+  if (masks.placed) {
+    list.push_back(test::randomInts({DType::I64, {n.queries}}, 34, 0, n.keys + 3));
+    list.push_back(masks.causal ? ascending(n.keys, 2, 1)
+                                : test::randomInts({DType::I64, {n.keys}}, 35, 0, n.keys));
+  }
+  if (masks.dropout > 0) {
+    list.push_back(Tensor::fromInts({DType::I64, {}}, {3}));
+    list.push_back(ascending(n.batch, 0, n.heads * n.queries * n.keys));
+    list.push_back(ascending(n.heads, 0, n.queries * n.keys));
+    list.push_back(ascending(n.queries, 0, n.keys));
+    list.push_back(ascending(n.keys, 0, 1));
+  }
+  return list;
+}
+
+void append(std::vector<Tensor> &list, const std::vector<Tensor> &more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
+
+/// All operands are in [-1, 1].
+void check(const Sizes &n, const Masks &masks, DType dtype, const std::string &what) {
+  kernels::Shape q = {n.batch, n.heads, n.queries, n.width};
+  kernels::Shape k = {n.batch, n.keyHeads, n.keys, n.width};
+  kernels::Shape v = {n.batch, n.keyHeads, n.keys, n.valueWidth};
+  kernels::Shape o = {n.batch, n.heads, n.queries, n.valueWidth};
+  kernels::Shape rows = {n.batch, n.heads, n.queries};
+  test::NativeCase forward;
+  forward.op = "attention";
+  forward.attrs = attrsOf(n, masks);
+  forward.operands = {test::randomFloats({dtype, q}, 1), test::randomFloats({dtype, k}, 2),
+                      test::randomFloats({dtype, v}, 3)};
+  append(forward.operands, maskOperands(n, masks));
+  forward.results = {{dtype, o}, {DType::F32, rows}, {DType::F32, rows}};
+  std::vector<Tensor> native = test::runNative(forward), exact = test::runExact(forward);
+  ASSERT_EQ(native.size(), 3u) << what;
+
+  double u = 0x1p-24, d = double(n.width), e = double(n.valueWidth), t = double(n.keys);
+  double scale = 1 / std::sqrt(d), kept = 1 / (1 - masks.dropout);
+  double dz = (d + 2) * u * d * scale;
+  double relative = 2 * dz + (t + 8) * u + (dtype == DType::F32 ? 0 : 0x1p-8);
+  Tensor one = Tensor::fromDoubles({DType::F32, {}}, kernels::Arith::Native, {1});
+  test::expectClose(native[0], exact[0], one, relative * kept, what + " o");
+  test::expectClose(native[1], exact[1], one, dz, what + " m");
+  test::expectClose(native[2], exact[2], exact[2], 2 * dz + (t + 8) * u, what + " l");
+
+  test::NativeCase backward;
+  backward.op = "attention_grad";
+  backward.attrs = forward.attrs;
+  backward.operands = {test::randomFloats({dtype, o}, 4)};
+  append(backward.operands, {forward.operands.begin(), forward.operands.begin() + 3});
+  append(backward.operands, native);
+  append(backward.operands, maskOperands(n, masks));
+  backward.results = {{dtype, q}, {dtype, k}, {dtype, v}};
+  native = test::runNative(backward), exact = test::runExact(backward);
+  ASSERT_EQ(native.size(), 3u) << what;
+  // |dp|, |D| <= e; p is off by 2 dz, and since m and l are those of the forward by twice that.
+  double ds = 2 * e * kept * (2 * relative + (e + 8) * u);
+  double queries = double(n.queries * n.heads / n.keyHeads);
+  test::expectClose(native[0], exact[0], one, scale * ds, what + " dq");
+  test::expectClose(native[1], exact[1], one, scale * ds * queries, what + " dk");
+  test::expectClose(native[2], exact[2], one, queries * kept * (2 * relative + queries * u),
+                    what + " dv");
+}
+
+void checkBoth(const Sizes &sizes, const Masks &masks, const std::string &what) {
+  for (DType dtype : {DType::F32, DType::BF16})
+    check(sizes, masks, dtype, what + " " + std::string(name(dtype)));
+}
+
+TEST(NativeAttention, Sizes) {
+  checkBoth({}, {}, "small");
+  checkBoth({1, 1, 1, 1, 1, 1, 1}, {}, "one");
+  checkBoth({1, 6, 2, 7, 9, 5, 3}, {}, "grouped heads");
+  checkBoth({1, 2, 1, 130, 70, 16, 24}, {}, "tiles of queries");
+  checkBoth({1, 1, 1, 65, 600, 16, 8}, {}, "tiles of keys");
+}
+
+TEST(NativeAttention, Windows) {
+  Masks causal;
+  causal.causal = true;
+  checkBoth({}, causal, "causal");
+  checkBoth({1, 2, 2, 200, 200, 16, 16}, causal, "causal tiles");
+  checkBoth({1, 2, 2, 90, 300, 16, 16}, causal, "causal, more keys");
+  checkBoth({1, 2, 2, 90, 40, 8, 8}, causal, "causal, rows that read nothing");
+  Masks window = causal;
+  window.left = 17;
+  checkBoth({1, 2, 1, 150, 330, 8, 8}, window, "sliding");
+  window.causal = false, window.right = 3;
+  checkBoth({1, 2, 1, 150, 330, 8, 8}, window, "both sides");
+  window.placed = true;
+  checkBoth({1, 2, 1, 20, 33, 8, 8}, window, "places in any order");
+  causal.placed = true;
+  checkBoth({1, 2, 1, 20, 33, 8, 8}, causal, "places in order");
+}
+
+TEST(NativeAttention, ConditionsAndHiddenRows) {
+  for (const char *hidden : {"zero", "mean", "window", "nearest", "scores"})
+    for (int which = 0; which < 16; ++which) {
+      Masks masks;
+      masks.hidden = hidden;
+      masks.causal = (which & 1) != 0;
+      masks.keyMask = (which & 2) != 0;
+      masks.segments = (which & 4) != 0;
+      masks.ordered = (which & 8) != 0;
+      checkBoth({2, 2, 1, 9, 7, 4, 4}, masks, std::string(hidden) + std::to_string(which));
+    }
+}
+
+TEST(NativeAttention, Dropout) {
+  Masks masks;
+  masks.dropout = 0.25;
+  masks.causal = true;
+  checkBoth({2, 4, 2, 70, 70, 8, 8}, masks, "dropout");
+}
+
+TEST(NativeAttention, MergesParts) {
+  for (DType dtype : {DType::F32, DType::BF16}) {
+    kernels::Shape o = {1, 2, 9, 5}, rows = {1, 2, 9};
+    test::NativeCase merge;
+    merge.op = "attention_merge";
+    for (unsigned part : {0, 10}) {
+      merge.operands.push_back(test::randomFloats({dtype, o}, part));
+      merge.operands.push_back(test::randomFloats({DType::F32, rows}, part + 1, -3, 3));
+      std::vector<double> l = test::randomFloats({DType::F32, rows}, part + 2, 0.5, 4).toDoubles();
+      l[part ? 3 : 4] = l[7] = 0; // one side has nothing, or both
+      merge.operands.push_back(Tensor::fromDoubles({DType::F32, rows}, kernels::Arith::Native, l));
+    }
+    merge.results = {{dtype, o}, {DType::F32, rows}, {DType::F32, rows}};
+    auto native = test::runNative(merge), exact = test::runExact(merge);
+    ASSERT_EQ(native.size(), 3u);
+    Tensor one = Tensor::fromDoubles({DType::F32, {}}, kernels::Arith::Native, {1});
+    test::expectClose(native[0], exact[0], one, 16 * 0x1p-24, "o");
+    test::expectClose(native[1], exact[1], one, 0, "m");
+    test::expectClose(native[2], exact[2], exact[2], 16 * 0x1p-24, "l");
+  }
+}
+
+} // namespace

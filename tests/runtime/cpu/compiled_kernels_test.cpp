@@ -1,0 +1,25 @@
+//===- compiled_kernels_test.cpp - What a shared object needs of a CPU ---------===//
+
+#include "runtime/cpu/CompiledKernels.h"
+
+#include <gtest/gtest.h>
+
+using tbc::cpu::CompiledKernels;
+
+namespace {
+
+TEST(CompiledKernels, MissingFeaturesAreNamed) {
+  EXPECT_EQ(CompiledKernels::missingFeatures("avx2 fma", "sse2 fma avx2 bmi2"), "");
+  EXPECT_EQ(CompiledKernels::missingFeatures("avx2 avx512f fma avx512bw", "fma avx2 avx512fp16"),
+            "avx512f avx512bw");
+  EXPECT_EQ(CompiledKernels::missingFeatures("", ""), "");
+}
+
+TEST(CompiledKernels, AFileThatIsNotThereIsAnError) {
+  auto opened = CompiledKernels::open("/none/kernels.so", "hash");
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code, tbc::ErrorCode::Usage);
+  EXPECT_NE(opened.error().message.find("/none/kernels.so cannot be loaded"), std::string::npos);
+}
+
+} // namespace

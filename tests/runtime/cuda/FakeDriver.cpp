@@ -1,0 +1,580 @@
+//===- FakeDriver.cpp - A CUDA driver whose devices are this process -------===//
+
+#include "tests/runtime/cuda/FakeDriver.h"
+
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
+
+namespace tbc::test {
+
+using cuda::DriverCode;
+
+namespace {
+/// The only one, and the device whose context is current in this thread.
+FakeDriver *theDriver = nullptr;
+thread_local int currentDevice = -1;
+
+/// Thrown by an operation that leaves its memory.
+struct OutsideOfMemory {};
+
+/// Handles are small numbers, counted from 1.
+template <typename Handle> Handle handleOf(int index) {
+  return reinterpret_cast<Handle>(static_cast<uintptr_t>(index + 1));
+}
+template <typename Handle> int indexOf(Handle handle) {
+  return int(reinterpret_cast<uintptr_t>(handle)) - 1;
+}
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// What tests see
+//===----------------------------------------------------------------------===//
+
+FakeDriver::FakeDriver(FakeOptions options)
+    : options(options), random(options.seed), usedBytes(options.numDevices, 0),
+      nextAddress(0xd000000000000000ULL), contexts(options.numDevices, 0) {
+  if (theDriver)
+    throw std::logic_error("there is a FakeDriver already");
+  theDriver = this;
+}
+
+FakeDriver::~FakeDriver() { theDriver = nullptr; }
+
+FakeDriver &FakeDriver::current() { return *theDriver; }
+
+void FakeDriver::addKernel(const std::string &name, FakeKernel kernel) {
+  kernels[name] = std::move(kernel);
+}
+
+void FakeDriver::failCall(const std::string &symbol, DriverCode code, int skip) {
+  std::deque<DriverCode> &codes = callFailures[symbol];
+  codes.insert(codes.end(), skip, DriverCode::Success);
+  codes.push_back(code);
+}
+
+void FakeDriver::failKernel(const std::string &name, DriverCode code) {
+  kernelFailures[name] = code;
+}
+
+std::vector<std::string> FakeDriver::calls() const {
+  std::lock_guard<std::recursive_mutex> guard(mutex);
+  return callList;
+}
+
+int FakeDriver::numCalls(const std::string &symbol) const {
+  std::lock_guard<std::recursive_mutex> guard(mutex);
+  return int(std::count(callList.begin(), callList.end(), symbol));
+}
+
+std::vector<std::string> FakeDriver::complaints() const {
+  std::lock_guard<std::recursive_mutex> guard(mutex);
+  std::vector<std::string> all = complaintList;
+  all.insert(all.end(), checker.races().begin(), checker.races().end());
+  return all;
+}
+
+std::vector<std::string> FakeDriver::leaks() const {
+  std::lock_guard<std::recursive_mutex> guard(mutex);
+  std::vector<std::string> all;
+  for (const auto &[address, allocation] : allocations)
+    all.push_back("device memory of " + std::to_string(allocation.bytes.size()) + " bytes");
+  for (const auto &[memory, bytes] : pinnedBytes)
+    all.push_back("pinned memory of " + std::to_string(bytes) + " bytes");
+  for (size_t lane = 0; lane < streams.size(); ++lane)
+    if (streams[lane]->isAlive)
+      all.push_back("stream " + std::to_string(lane));
+  for (const auto &[index, event] : events)
+    all.push_back("event " + std::to_string(index));
+  for (int index : modules)
+    all.push_back("module " + std::to_string(index));
+  for (size_t device = 0; device < contexts.size(); ++device)
+    if (contexts[device])
+      all.push_back("context of device " + std::to_string(device));
+  return all;
+}
+
+std::vector<std::string> FakeDriver::images() const {
+  std::lock_guard<std::recursive_mutex> guard(mutex);
+  return imageList;
+}
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
+
+void *FakeAccess::touch(cuda::DeviceAddress address, size_t bytes, bool isWrite) {
+  if (bytes == 0)
+    return nullptr;
+  auto next = driver.allocations.upper_bound(address);
+  if (next == driver.allocations.begin())
+    throw OutsideOfMemory();
+  auto &[begin, allocation] = *std::prev(next);
+  if (address + bytes > begin + allocation.bytes.size())
+    throw OutsideOfMemory();
+  if (driver.streams[lane]->device != allocation.device)
+    driver.complain(name + " touches the memory of another device");
+  driver.checker.touch(lane, clock, name, address, bytes, isWrite);
+  return allocation.bytes.data() + (address - begin);
+}
+
+void FakeDriver::complain(const std::string &text) {
+  if (std::find(complaintList.begin(), complaintList.end(), text) == complaintList.end())
+    complaintList.push_back(text);
+}
+
+FakeDriver::Stream *FakeDriver::find(cuda::StreamHandle handle) {
+  int lane = indexOf(handle);
+  if (lane < 0)
+    complain("the default stream is used");
+  return lane < 0 || lane >= int(streams.size()) || !streams[lane]->isAlive ? nullptr
+                                                                            : streams[lane].get();
+}
+
+DriverCode FakeDriver::push(cuda::StreamHandle handle, Operation operation) {
+  Stream *stream = find(handle);
+  if (!stream)
+    return DriverCode::InvalidHandle;
+  int lane = indexOf(handle);
+  stream->clock.join(hostClock);
+  stream->clock.tick(lane);
+  operation.clock = stream->clock;
+  operation.name += " in stream " + std::to_string(lane);
+  stream->queue.push_back(std::move(operation));
+  changed.notify_all();
+  return DriverCode::Success;
+}
+
+void FakeDriver::enqueue(cuda::StreamHandle stream, const std::string &name,
+                         std::function<bool()> isReady, std::function<void(FakeAccess &)> run) {
+  push(stream, {name, {}, std::move(isReady), std::move(run)});
+}
+
+void FakeDriver::wake() { changed.notify_all(); }
+
+std::vector<unsigned char> FakeDriver::peek(cuda::DeviceAddress address, size_t bytes) const {
+  auto next = allocations.upper_bound(address);
+  if (bytes == 0 || next == allocations.begin())
+    return {};
+  const auto &[begin, allocation] = *std::prev(next);
+  size_t offset = size_t(address - begin);
+  if (offset + bytes > allocation.bytes.size())
+    return {};
+  const unsigned char *from = allocation.bytes.data() + offset;
+  return std::vector<unsigned char>(from, from + bytes);
+}
+
+/// Runs one operation, any that may run. False: there is none.
+bool FakeDriver::runOne() {
+  std::vector<int> lanes;
+  for (int lane = 0; lane < int(streams.size()); ++lane)
+    if (!streams[lane]->queue.empty())
+      lanes.push_back(lane);
+  std::shuffle(lanes.begin(), lanes.end(), random);
+  for (int lane : lanes) {
+    Stream &stream = *streams[lane];
+    if (stream.queue.front().isReady && !stream.queue.front().isReady())
+      continue;
+    Operation operation = std::move(stream.queue.front());
+    stream.queue.pop_front();
+    if (operation.run && sticky == DriverCode::Success) {
+      FakeAccess access(*this, lane, operation.clock, operation.name);
+      try {
+        operation.run(access);
+      } catch (const OutsideOfMemory &) {
+        complain(operation.name + " leaves its memory");
+        sticky = DriverCode::IllegalAddress;
+      }
+    }
+    stream.numDone = operation.clock.of(lane);
+    changed.notify_all();
+    return true;
+  }
+  return false;
+}
+
+DriverCode FakeDriver::runUntil(const std::function<bool()> &isDone) {
+  using namespace std::chrono_literals;
+  auto deadline = std::chrono::steady_clock::now() + 60s;
+  while (!isDone() && sticky == DriverCode::Success) {
+    if (runOne())
+      continue;
+    if (std::chrono::steady_clock::now() > deadline)
+      throw std::logic_error("a stream never gets on");
+    changed.wait_for(mutex, 20ms);
+  }
+  return sticky;
+}
+
+bool FakeDriver::isPinned(const void *memory, size_t bytes) const {
+  auto next = pinnedBytes.upper_bound(memory);
+  if (next == pinnedBytes.begin())
+    return false;
+  const auto &[begin, size] = *std::prev(next);
+  return static_cast<const char *>(memory) + bytes <= static_cast<const char *>(begin) + size;
+}
+
+DriverCode FakeDriver::enter(const char *symbol, bool needsContext) {
+  callList.push_back(symbol);
+  auto failures = callFailures.find(symbol);
+  if (failures != callFailures.end() && !failures->second.empty()) {
+    DriverCode code = failures->second.front();
+    failures->second.pop_front();
+    if (code != DriverCode::Success)
+      return code;
+  }
+  if (sticky != DriverCode::Success)
+    return sticky;
+  return needsContext && (currentDevice < 0 || contexts[currentDevice] == 0)
+             ? DriverCode::InvalidContext
+             : DriverCode::Success;
+}
+
+//===----------------------------------------------------------------------===//
+// The functions of the table
+//===----------------------------------------------------------------------===//
+
+struct FakeCalls {
+  using Guard = std::lock_guard<std::recursive_mutex>;
+
+#define TBC_ENTER(symbol, needsContext)                                                            \
+  FakeDriver &fake = *theDriver;                                                                   \
+  Guard guard(fake.mutex);                                                                         \
+  if (DriverCode code = fake.enter(#symbol, needsContext); code != DriverCode::Success)            \
+  return code
+
+  static DriverCode init(unsigned) {
+    TBC_ENTER(cuInit, false);
+    return DriverCode::Success;
+  }
+  static DriverCode driverGetVersion(int *version) {
+    TBC_ENTER(cuDriverGetVersion, false);
+    *version = 12040;
+    return DriverCode::Success;
+  }
+  static DriverCode getErrorName(DriverCode code, const char **text) {
+    *text = code == DriverCode::OutOfMemory      ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : code == DriverCode::LaunchFailed   ? "CUDA_ERROR_LAUNCH_FAILED"
+            : code == DriverCode::IllegalAddress ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+            : code == DriverCode::NotFound       ? "CUDA_ERROR_NOT_FOUND"
+                                                 : nullptr;
+    return *text ? DriverCode::Success : DriverCode::InvalidValue;
+  }
+  static DriverCode getErrorString(DriverCode code, const char **text) {
+    *text = code == DriverCode::OutOfMemory ? "out of memory" : nullptr;
+    return *text ? DriverCode::Success : DriverCode::InvalidValue;
+  }
+
+  // -- Devices
+
+  static DriverCode deviceGetCount(int *count) {
+    TBC_ENTER(cuDeviceGetCount, false);
+    *count = fake.options.numDevices;
+    return DriverCode::Success;
+  }
+  static DriverCode deviceGet(int *device, int ordinal) {
+    TBC_ENTER(cuDeviceGet, false);
+    *device = ordinal;
+    return ordinal >= 0 && ordinal < fake.options.numDevices ? DriverCode::Success
+                                                             : DriverCode::InvalidDevice;
+  }
+  static DriverCode deviceGetName(char *name, int length, int) {
+    TBC_ENTER(cuDeviceGetName, false);
+    std::strncpy(name, "Fake", size_t(length));
+    return DriverCode::Success;
+  }
+  static DriverCode deviceGetAttribute(int *value, cuda::DeviceAttribute attribute, int) {
+    TBC_ENTER(cuDeviceGetAttribute, false);
+    switch (attribute) {
+    case cuda::DeviceAttribute::MaxThreadsPerBlock:
+      *value = 1024;
+      break;
+    case cuda::DeviceAttribute::MaxGridDimX:
+      *value = 0x7fffffff;
+      break;
+    case cuda::DeviceAttribute::MultiprocessorCount:
+      *value = 4;
+      break;
+    case cuda::DeviceAttribute::ComputeCapabilityMajor:
+      *value = fake.options.capability / 10;
+      break;
+    case cuda::DeviceAttribute::ComputeCapabilityMinor:
+      *value = fake.options.capability % 10;
+      break;
+    case cuda::DeviceAttribute::MaxSharedMemoryPerBlockOptin:
+      *value = 232448;
+      break;
+    }
+    return DriverCode::Success;
+  }
+  static DriverCode deviceTotalMem(size_t *bytes, int) {
+    TBC_ENTER(cuDeviceTotalMem_v2, false);
+    *bytes = fake.options.deviceBytes;
+    return DriverCode::Success;
+  }
+  static DriverCode primaryContextRetain(cuda::ContextHandle *context, int device) {
+    TBC_ENTER(cuDevicePrimaryCtxRetain, false);
+    ++fake.contexts.at(device);
+    *context = handleOf<cuda::ContextHandle>(device);
+    return DriverCode::Success;
+  }
+  static DriverCode primaryContextRelease(int device) {
+    TBC_ENTER(cuDevicePrimaryCtxRelease_v2, false);
+    --fake.contexts.at(device);
+    return DriverCode::Success;
+  }
+  static DriverCode contextSetCurrent(cuda::ContextHandle context) {
+    TBC_ENTER(cuCtxSetCurrent, false);
+    currentDevice = indexOf(context);
+    return DriverCode::Success;
+  }
+
+  // -- Memory
+
+  static DriverCode memAlloc(cuda::DeviceAddress *address, size_t bytes) {
+    TBC_ENTER(cuMemAlloc_v2, true);
+    if (bytes == 0)
+      return DriverCode::InvalidValue;
+    if (fake.usedBytes[currentDevice] + bytes > fake.options.deviceBytes)
+      return DriverCode::OutOfMemory;
+    fake.usedBytes[currentDevice] += bytes;
+    *address = fake.nextAddress;
+    fake.nextAddress += (bytes + 511) / 256 * 256;
+    // What is not written yet is not zero.
+    fake.allocations[*address] = {currentDevice, std::vector<unsigned char>(bytes, 0xdb)};
+    return DriverCode::Success;
+  }
+  static DriverCode memFree(cuda::DeviceAddress address) {
+    TBC_ENTER(cuMemFree_v2, true);
+    auto found = fake.allocations.find(address);
+    if (found == fake.allocations.end())
+      return DriverCode::InvalidValue;
+    for (const auto &stream : fake.streams)
+      if (!stream->queue.empty() && stream->device == found->second.device)
+        fake.complain("memory is freed while " + stream->queue.front().name + " has yet to run");
+    fake.usedBytes[found->second.device] -= found->second.bytes.size();
+    fake.checker.forget(address, found->second.bytes.size());
+    fake.allocations.erase(found);
+    return DriverCode::Success;
+  }
+  static DriverCode memGetInfo(size_t *freeBytes, size_t *totalBytes) {
+    TBC_ENTER(cuMemGetInfo_v2, true);
+    *totalBytes = fake.options.deviceBytes;
+    *freeBytes = fake.options.deviceBytes - fake.usedBytes[currentDevice];
+    return DriverCode::Success;
+  }
+  static DriverCode memHostAlloc(void **memory, size_t bytes, unsigned) {
+    TBC_ENTER(cuMemHostAlloc, true);
+    auto block = std::make_unique<unsigned char[]>(bytes);
+    *memory = block.get();
+    fake.pinnedBytes[block.get()] = bytes;
+    fake.pinned[*memory] = std::move(block);
+    return DriverCode::Success;
+  }
+  static DriverCode memFreeHost(void *memory) {
+    TBC_ENTER(cuMemFreeHost, true);
+    fake.pinnedBytes.erase(memory);
+    return fake.pinned.erase(memory) ? DriverCode::Success : DriverCode::InvalidValue;
+  }
+  static DriverCode copyToDevice(cuda::DeviceAddress to, const void *from, size_t bytes,
+                                 cuda::StreamHandle stream) {
+    TBC_ENTER(cuMemcpyHtoDAsync_v2, true);
+    if (!fake.isPinned(from, bytes))
+      fake.complain("a copy to the device is from memory that is not pinned");
+    return fake.push(stream, {"copy to device", {}, {}, [=](FakeAccess &memory) {
+                                std::memcpy(memory.write<char>(to, bytes), from, bytes);
+                              }});
+  }
+  static DriverCode copyToHost(void *to, cuda::DeviceAddress from, size_t bytes,
+                               cuda::StreamHandle stream) {
+    TBC_ENTER(cuMemcpyDtoHAsync_v2, true);
+    if (!fake.isPinned(to, bytes))
+      fake.complain("a copy to the host is to memory that is not pinned");
+    return fake.push(stream, {"copy to host", {}, {}, [=](FakeAccess &memory) {
+                                std::memcpy(to, memory.read<char>(from, bytes), bytes);
+                              }});
+  }
+  static DriverCode copyWithin(cuda::DeviceAddress to, cuda::DeviceAddress from, size_t bytes,
+                               cuda::StreamHandle stream) {
+    TBC_ENTER(cuMemcpyDtoDAsync_v2, true);
+    if (to < from + bytes && from < to + bytes)
+      fake.complain("a copy within the device overlaps itself");
+    return fake.push(stream, {"copy within device", {}, {}, [=](FakeAccess &memory) {
+                                const char *source = memory.read<char>(from, bytes);
+                                std::memmove(memory.write<char>(to, bytes), source, bytes);
+                              }});
+  }
+  static DriverCode fillBytes(cuda::DeviceAddress to, unsigned char value, size_t bytes,
+                              cuda::StreamHandle stream) {
+    TBC_ENTER(cuMemsetD8Async, true);
+    return fake.push(stream, {"fill", {}, {}, [=](FakeAccess &memory) {
+                                std::memset(memory.write<char>(to, bytes), value, bytes);
+                              }});
+  }
+
+  // -- Streams and events
+
+  static DriverCode streamCreate(cuda::StreamHandle *stream, unsigned flags) {
+    TBC_ENTER(cuStreamCreate, true);
+    if (flags != cuda::streamNonBlocking)
+      fake.complain("a stream waits for the default stream");
+    fake.streams.push_back(std::make_unique<FakeDriver::Stream>());
+    fake.streams.back()->device = currentDevice;
+    *stream = handleOf<cuda::StreamHandle>(int(fake.streams.size()) - 1);
+    return DriverCode::Success;
+  }
+  static DriverCode streamDestroy(cuda::StreamHandle handle) {
+    TBC_ENTER(cuStreamDestroy_v2, true);
+    FakeDriver::Stream *stream = fake.find(handle);
+    if (!stream)
+      return DriverCode::InvalidHandle;
+    stream->isAlive = false; // what is in it still runs
+    return DriverCode::Success;
+  }
+  static DriverCode streamSynchronize(cuda::StreamHandle handle) {
+    TBC_ENTER(cuStreamSynchronize, true);
+    FakeDriver::Stream *stream = fake.find(handle);
+    if (!stream)
+      return DriverCode::InvalidHandle;
+    Clock clock = stream->clock;
+    DriverCode code = fake.runUntil([&] { return stream->queue.empty(); });
+    fake.hostClock.join(clock);
+    return code;
+  }
+  static DriverCode streamWaitEvent(cuda::StreamHandle handle, cuda::EventHandle event, unsigned) {
+    TBC_ENTER(cuStreamWaitEvent, true);
+    FakeDriver::Stream *stream = fake.find(handle);
+    auto found = fake.events.find(indexOf(event));
+    if (!stream || found == fake.events.end())
+      return DriverCode::InvalidHandle;
+    // What it was recorded for last, by now; never recorded is no wait at all.
+    FakeDriver::EventState state = found->second;
+    if (state.lane < 0) {
+      fake.complain("a stream waits for an event that was never recorded");
+      return DriverCode::Success;
+    }
+    if (fake.options.ignoresWaits)
+      return DriverCode::Success;
+    stream->clock.join(state.clock);
+    FakeDriver::Stream *other = fake.streams[state.lane].get();
+    return fake.push(handle,
+                     {"wait", {}, [other, state] { return other->numDone >= state.number; }, {}});
+  }
+  static DriverCode eventCreate(cuda::EventHandle *event, unsigned) {
+    TBC_ENTER(cuEventCreate, true);
+    fake.events[fake.numEvents] = {};
+    *event = handleOf<cuda::EventHandle>(fake.numEvents++);
+    return DriverCode::Success;
+  }
+  static DriverCode eventDestroy(cuda::EventHandle event) {
+    TBC_ENTER(cuEventDestroy_v2, true);
+    return fake.events.erase(indexOf(event)) ? DriverCode::Success : DriverCode::InvalidHandle;
+  }
+  static DriverCode eventRecord(cuda::EventHandle event, cuda::StreamHandle handle) {
+    TBC_ENTER(cuEventRecord, true);
+    if (DriverCode code = fake.push(handle, {"event", {}, {}, {}}); code != DriverCode::Success)
+      return code;
+    FakeDriver::Stream *stream = fake.find(handle);
+    int lane = indexOf(handle);
+    fake.events[indexOf(event)] = {lane, stream->clock.of(lane), stream->clock};
+    return DriverCode::Success;
+  }
+  static bool isDone(FakeDriver &fake, const FakeDriver::EventState &state) {
+    return state.lane < 0 || fake.streams[state.lane]->numDone >= state.number;
+  }
+  static DriverCode eventQuery(cuda::EventHandle event) {
+    TBC_ENTER(cuEventQuery, true);
+    FakeDriver::EventState state = fake.events.at(indexOf(event));
+    fake.runOne(); // time passes
+    if (fake.sticky != DriverCode::Success)
+      return fake.sticky;
+    if (!isDone(fake, state))
+      return DriverCode::NotReady;
+    fake.hostClock.join(state.clock);
+    return DriverCode::Success;
+  }
+  static DriverCode eventSynchronize(cuda::EventHandle event) {
+    TBC_ENTER(cuEventSynchronize, true);
+    FakeDriver::EventState state = fake.events.at(indexOf(event));
+    DriverCode code = fake.runUntil([&] { return isDone(fake, state); });
+    fake.hostClock.join(state.clock);
+    return code;
+  }
+
+  // -- Kernels
+
+  static DriverCode moduleLoadData(cuda::ModuleHandle *module, const void *image, unsigned, int *,
+                                   void **) {
+    TBC_ENTER(cuModuleLoadDataEx, true);
+    fake.imageList.push_back(static_cast<const char *>(image));
+    fake.modules.insert(fake.numModules);
+    *module = handleOf<cuda::ModuleHandle>(fake.numModules++);
+    return DriverCode::Success;
+  }
+  static DriverCode moduleUnload(cuda::ModuleHandle module) {
+    TBC_ENTER(cuModuleUnload, true);
+    return fake.modules.erase(indexOf(module)) ? DriverCode::Success : DriverCode::InvalidHandle;
+  }
+  static DriverCode moduleGetFunction(cuda::FunctionHandle *function, cuda::ModuleHandle,
+                                      const char *name) {
+    TBC_ENTER(cuModuleGetFunction, true);
+    if (!fake.kernels.count(name))
+      return DriverCode::NotFound;
+    fake.functions.push_back(name);
+    *function = handleOf<cuda::FunctionHandle>(int(fake.functions.size()) - 1);
+    return DriverCode::Success;
+  }
+  static DriverCode functionGetAttribute(int *value, cuda::FunctionAttribute attribute,
+                                         cuda::FunctionHandle function) {
+    TBC_ENTER(cuFuncGetAttribute, true);
+    const FakeKernel &kernel = fake.kernels.at(fake.functions.at(indexOf(function)));
+    *value = attribute == cuda::FunctionAttribute::MaxThreadsPerBlock  ? kernel.maxThreads
+             : attribute == cuda::FunctionAttribute::StaticSharedBytes ? kernel.staticSharedBytes
+                                                                       : 32;
+    return DriverCode::Success;
+  }
+  static DriverCode functionSetAttribute(cuda::FunctionHandle, cuda::FunctionAttribute, int) {
+    TBC_ENTER(cuFuncSetAttribute, true);
+    return DriverCode::Success;
+  }
+  static DriverCode launchKernel(cuda::FunctionHandle function, unsigned gridX, unsigned gridY,
+                                 unsigned gridZ, unsigned blockX, unsigned blockY, unsigned blockZ,
+                                 unsigned sharedBytes, cuda::StreamHandle stream, void **arguments,
+                                 void **) {
+    TBC_ENTER(cuLaunchKernel, true);
+    std::string name = fake.functions.at(indexOf(function));
+    FakeKernel kernel = fake.kernels.at(name);
+    if (!gridX || !gridY || !gridZ || !blockX || !blockY || !blockZ)
+      return DriverCode::InvalidValue;
+    if (blockX * blockY * blockZ > unsigned(kernel.maxThreads))
+      return DriverCode::LaunchOutOfResources;
+    std::vector<std::vector<unsigned char>> values; // they are copied by the call
+    for (size_t i = 0; i < kernel.argumentBytes.size(); ++i) {
+      auto *bytes = static_cast<const unsigned char *>(arguments[i]);
+      values.emplace_back(bytes, bytes + kernel.argumentBytes[i]);
+    }
+    return fake.push(stream, {"kernel " + name, {}, {}, [=, &fake](FakeAccess &memory) {
+                                auto failure = fake.kernelFailures.find(name);
+                                if (failure != fake.kernelFailures.end()) {
+                                  fake.sticky = failure->second;
+                                  return;
+                                }
+                                FakeLaunch launch{memory, gridX, blockX, sharedBytes, values};
+                                kernel.run(launch);
+                              }});
+  }
+#undef TBC_ENTER
+};
+
+const cuda::Driver &FakeDriver::table() {
+  static const cuda::Driver driver = [] {
+    cuda::Driver table;
+#define TBC_SET(name, symbol, ...) table.name = FakeCalls::name;
+    TBC_CUDA_DRIVER_FUNCTIONS(TBC_SET)
+#undef TBC_SET
+    return table;
+  }();
+  return driver;
+}
+
+} // namespace tbc::test

@@ -1,0 +1,193 @@
+//===- FakeDriver.h - A CUDA driver whose devices are this process ---------===//
+//
+// A table of functions for runtime/cuda that needs no GPU and is stricter than one:
+//  - Device memory is host memory at addresses that the host cannot follow.
+//  - Streams are lazy. An operation runs when somebody waits for what comes after it, and of those
+//    that may run the next is taken at random: where an event is missing, sooner or later a number
+//    is wrong.
+//  - Every operation says which bytes it touches, and two that are not ordered are a race, whether
+//    or not they ran in the wrong order this time (RaceChecker).
+//  - What a real driver leaves undefined or slow is complained about: the default stream, copies
+//    from memory that is not pinned, addresses outside of an allocation, what is never freed.
+//  - Any function can be told to fail, and any kernel; after a failed kernel all fails.
+//
+// One at a time in a process; used by any number of threads.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_TESTS_RUNTIME_CUDA_FAKEDRIVER_H
+#define TBC_TESTS_RUNTIME_CUDA_FAKEDRIVER_H
+
+#include "runtime/cuda/Driver.h"
+#include "tests/runtime/cuda/RaceChecker.h"
+
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+
+namespace tbc::test {
+
+struct FakeOptions {
+  int numDevices = 1;
+  size_t deviceBytes = size_t(1) << 26;
+  int capability = 90; // 10 major + minor
+  uint64_t seed = 1;
+  /// Streams wait for no event: what depends on one has to show.
+  bool ignoresWaits = false;
+};
+
+class FakeDriver;
+
+/// What an operation sees while it runs. Addresses outside of an allocation end it.
+class FakeAccess {
+public:
+  /// `count` elements at a device address.
+  template <typename T> const T *read(cuda::DeviceAddress address, size_t count) {
+    return static_cast<const T *>(touch(address, count * sizeof(T), false));
+  }
+  template <typename T> T *write(cuda::DeviceAddress address, size_t count) {
+    return static_cast<T *>(touch(address, count * sizeof(T), true));
+  }
+
+private:
+  friend class FakeDriver;
+  FakeAccess(FakeDriver &driver, int lane, Clock clock, std::string name)
+      : driver(driver), lane(lane), clock(std::move(clock)), name(std::move(name)) {}
+  void *touch(cuda::DeviceAddress address, size_t bytes, bool isWrite);
+
+  FakeDriver &driver;
+  int lane;
+  Clock clock;
+  std::string name;
+};
+
+/// One launch of a kernel.
+struct FakeLaunch {
+  FakeAccess &memory;
+  unsigned gridX, blockX, sharedBytes;
+  std::vector<std::vector<unsigned char>> arguments;
+
+  template <typename T> T argument(size_t index) const {
+    T value;
+    std::memcpy(&value, arguments.at(index).data(), sizeof(T));
+    return value;
+  }
+};
+
+struct FakeKernel {
+  std::vector<size_t> argumentBytes;
+  std::function<void(FakeLaunch &)> run;
+  int maxThreads = 1024; // as its registers allow
+  int staticSharedBytes = 0;
+};
+
+class FakeDriver {
+public:
+  explicit FakeDriver(FakeOptions options = {});
+  ~FakeDriver();
+  FakeDriver(const FakeDriver &) = delete;
+  FakeDriver &operator=(const FakeDriver &) = delete;
+
+  static const cuda::Driver &table();
+  /// The one there is.
+  static FakeDriver &current();
+
+  /// Every module has it.
+  void addKernel(const std::string &name, FakeKernel kernel);
+  /// The function of this symbol returns `code` instead of working, after `skip` more calls.
+  void failCall(const std::string &symbol, cuda::DriverCode code, int skip = 0);
+  /// The kernel fails when it runs; from then on every call does, with this code.
+  void failKernel(const std::string &name, cuda::DriverCode code);
+
+  /// All calls by symbol, in order.
+  std::vector<std::string> calls() const;
+  int numCalls(const std::string &symbol) const;
+  /// Races, and what else a real driver would not have told.
+  std::vector<std::string> complaints() const;
+  /// What was made and not given back.
+  std::vector<std::string> leaks() const;
+  /// The images of modules that were loaded.
+  std::vector<std::string> images() const;
+
+  /// For other libraries on the same streams (FakeNccl): an operation that may run from when
+  /// `isReady` says so, asked when it is the next of its stream. Both are called with the driver's
+  /// lock held.
+  void enqueue(cuda::StreamHandle stream, const std::string &name, std::function<bool()> isReady,
+               std::function<void(FakeAccess &)> run);
+  /// Something that isReady looks at has changed.
+  void wake();
+  /// The bytes at a device address, as isReady may see them; nothing of what is outside of memory.
+  std::vector<unsigned char> peek(cuda::DeviceAddress address, size_t bytes) const;
+  /// Adds a complaint.
+  void complain(const std::string &text);
+  std::recursive_mutex &lock() { return mutex; }
+
+private:
+  friend class FakeAccess;
+  friend struct FakeCalls;
+
+  struct EventState {
+    int lane = -1; // -1: never recorded, which counts as done
+    int64_t number = 0;
+    Clock clock;
+  };
+  struct Operation {
+    std::string name;
+    Clock clock;
+    std::function<bool()> isReady;
+    std::function<void(FakeAccess &)> run;
+  };
+  struct Stream {
+    int device = 0;
+    std::deque<Operation> queue;
+    Clock clock;         // of what was enqueued
+    int64_t numDone = 0; // in the lane's numbers
+    bool isAlive = true;
+  };
+  struct Allocation {
+    int device;
+    std::vector<unsigned char> bytes;
+  };
+
+  cuda::DriverCode enter(const char *symbol, bool needsContext);
+  bool isPinned(const void *memory, size_t bytes) const;
+  cuda::DriverCode push(cuda::StreamHandle stream, Operation operation);
+  Stream *find(cuda::StreamHandle stream);
+  /// Runs what may run, at random, until `isDone`; waits for other threads where nothing may.
+  cuda::DriverCode runUntil(const std::function<bool()> &isDone);
+  bool runOne();
+
+  const FakeOptions options;
+  mutable std::recursive_mutex mutex;
+  std::condition_variable_any changed;
+  std::mt19937_64 random;
+  std::map<std::string, FakeKernel> kernels;
+  std::map<std::string, std::deque<cuda::DriverCode>> callFailures;
+  std::map<std::string, cuda::DriverCode> kernelFailures;
+  cuda::DriverCode sticky = cuda::DriverCode::Success;
+
+  std::vector<std::string> callList, complaintList, imageList;
+  RaceChecker checker;
+  Clock hostClock;
+  std::vector<std::unique_ptr<Stream>> streams; // lane = index
+  std::map<int, EventState> events;
+  std::map<cuda::DeviceAddress, Allocation> allocations;
+  std::vector<size_t> usedBytes; // by device
+  cuda::DeviceAddress nextAddress;
+  std::map<const void *, std::unique_ptr<unsigned char[]>> pinned;
+  std::map<const void *, size_t> pinnedBytes;
+  std::vector<std::string> functions; // by handle
+  std::set<int> modules;
+  int numModules = 0, numEvents = 0;
+  std::vector<int> contexts; // how often each device's is retained
+};
+
+} // namespace tbc::test
+
+#endif // TBC_TESTS_RUNTIME_CUDA_FAKEDRIVER_H

@@ -1,0 +1,457 @@
+//===- FakeNccl.cpp - NCCL between ranks of this process -------------------===//
+
+#include "tests/runtime/cuda/FakeNccl.h"
+
+#include "runtime/comm/Reduce.h"
+
+#include <stdexcept>
+
+namespace tbc::test {
+
+using comm::ReduceKind;
+using cuda::NcclCode;
+using cuda::NcclOp;
+using cuda::NcclType;
+using kernels::Arith;
+using kernels::DType;
+using kernels::Tensor;
+using Bytes = std::vector<unsigned char>;
+
+namespace {
+
+enum class Kind { AllReduce, Broadcast, AllGather, ReduceScatter, Send, Recv };
+
+struct Operation {
+  Kind kind = Kind::AllReduce;
+  cuda::DeviceAddress from = 0, to = 0;
+  size_t count = 0; // of elements: of the input, of ReduceScatter of the output
+  NcclType type = NcclType::U8;
+  NcclOp op = NcclOp::Sum;
+  int peer = 0; // of messages, and the root of Broadcast
+};
+
+/// What the ranks of a communicator have in common.
+struct World {
+  int size = 0;
+  std::set<int> joined;
+  /// The k-th collective: who is there, with which bytes.
+  struct Meeting {
+    Operation operation;
+    std::map<int, Bytes> inputs;
+  };
+  std::map<int64_t, Meeting> meetings;
+  /// The k-th message from a rank to another: its bytes, and whether it is awaited.
+  struct Message {
+    std::optional<Bytes> bytes;
+    bool isAwaited = false;
+  };
+  std::map<std::tuple<int, int, int64_t>, Message> messages;
+  /// Of split: the parts of the k-th, by color.
+  std::map<std::pair<int64_t, int>, std::shared_ptr<World>> parts;
+  std::map<int64_t, std::map<int, int>> splitCalls; // by rank, the color
+};
+
+/// One rank's access to it.
+struct Endpoint {
+  std::shared_ptr<World> world;
+  int rank = 0;
+  bool isAlive = true, isAborted = false;
+  int64_t numCollectives = 0, numSplits = 0;
+  std::map<std::pair<int, bool>, int64_t> numMessages; // by peer, whether sent
+  std::function<bool()> isSplitDone;                   // where it was made by a split
+};
+
+/// Operations between groupStart and groupEnd of this thread.
+struct Pending {
+  int endpoint;
+  Operation operation;
+  cuda::StreamHandle stream;
+};
+thread_local int groupDepth = 0;
+thread_local std::vector<Pending> grouped;
+
+FakeNccl *theNccl = nullptr;
+
+int indexOf(cuda::NcclHandle handle) { return int(reinterpret_cast<uintptr_t>(handle)) - 1; }
+cuda::NcclHandle handleOf(int index) {
+  return reinterpret_cast<cuda::NcclHandle>(static_cast<uintptr_t>(index + 1));
+}
+
+DType dtypeOf(NcclType type) {
+  switch (type) {
+  case NcclType::I8:
+    return DType::I8;
+  case NcclType::I32:
+    return DType::I32;
+  case NcclType::I64:
+    return DType::I64;
+  case NcclType::F16:
+    return DType::F16;
+  case NcclType::F32:
+    return DType::F32;
+  case NcclType::F64:
+    return DType::F64;
+  case NcclType::BF16:
+    return DType::BF16;
+  default:
+    return DType::U8;
+  }
+}
+
+Tensor tensorOf(const Bytes &bytes, NcclType type) {
+  DType dtype = dtypeOf(type);
+  return Tensor::fromBytes({dtype, {int64_t(bytes.size()) / kernels::byteWidth(dtype)}},
+                           Arith::Native, bytes.data());
+}
+
+constexpr int firstMadeOp = 100; // of createPremulSum
+
+bool agree(const Operation &a, const Operation &b) {
+  bool areMade = int(a.op) >= firstMadeOp && int(b.op) >= firstMadeOp; // each rank's own
+  return a.kind == b.kind && a.count == b.count && a.type == b.type && (a.op == b.op || areMade) &&
+         a.peer == b.peer;
+}
+
+} // namespace
+
+struct FakeNccl::State {
+  FakeDriver &driver;
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  std::map<std::string, std::shared_ptr<World>> worlds; // by id
+  std::map<int, double> factors;                        // of ops that were made
+  int numIds = 0, numSplits = 0, numOps = firstMadeOp;
+  NcclCode failure = NcclCode::Success;
+};
+
+FakeNccl::FakeNccl(FakeDriver &driver) : state(new State{driver, {}, {}, {}}) { theNccl = this; }
+FakeNccl::~FakeNccl() { theNccl = nullptr; }
+
+int FakeNccl::numAlive() const {
+  std::lock_guard<std::recursive_mutex> guard(state->driver.lock());
+  int count = 0;
+  for (const auto &endpoint : state->endpoints)
+    count += endpoint->isAlive;
+  return count;
+}
+int FakeNccl::numSplits() const { return state->numSplits; }
+void FakeNccl::failAll(NcclCode code) {
+  std::lock_guard<std::recursive_mutex> guard(state->driver.lock());
+  state->failure = code;
+}
+
+struct FakeNcclCalls {
+  using Guard = std::lock_guard<std::recursive_mutex>;
+  using State = FakeNccl::State;
+
+  // -- Communicators
+
+  static NcclCode getVersion(int *version) {
+    *version = 22000;
+    return NcclCode::Success;
+  }
+  static NcclCode getUniqueId(cuda::NcclId *id) {
+    State &state = *theNccl->state;
+    Guard guard(state.driver.lock());
+    *id = {};
+    std::string text = "id " + std::to_string(state.numIds++);
+    text.copy(id->bytes, sizeof id->bytes);
+    return NcclCode::Success;
+  }
+  static cuda::NcclHandle add(State &state, std::shared_ptr<World> world, int rank) {
+    world->joined.insert(rank);
+    state.endpoints.push_back(std::make_unique<Endpoint>());
+    state.endpoints.back()->world = std::move(world);
+    state.endpoints.back()->rank = rank;
+    return handleOf(int(state.endpoints.size()) - 1);
+  }
+  static NcclCode initRank(cuda::NcclHandle *comm, int numRanks, cuda::NcclId id, int rank,
+                           cuda::NcclConfig *config) {
+    State &state = *theNccl->state;
+    Guard guard(state.driver.lock());
+    if (config->blocking != 0 || config->magic != 0xcafebeef)
+      return NcclCode::InvalidArgument;
+    auto &world = state.worlds[id.bytes];
+    if (!world)
+      world = std::make_shared<World>();
+    world->size = numRanks;
+    *comm = add(state, world, rank);
+    return NcclCode::InProgress;
+  }
+  static NcclCode split(cuda::NcclHandle comm, int color, int key, cuda::NcclHandle *part,
+                        cuda::NcclConfig *) {
+    State &state = *theNccl->state;
+    Guard guard(state.driver.lock());
+    Endpoint &parent = *state.endpoints.at(indexOf(comm));
+    std::shared_ptr<World> world = parent.world;
+    int64_t number = parent.numSplits++;
+    ++state.numSplits;
+    world->splitCalls[number][parent.rank] = color;
+    *part = nullptr;
+    if (color < 0)
+      return NcclCode::Success;
+    auto &made = world->parts[{number, color}];
+    if (!made)
+      made = std::make_shared<World>();
+    ++made->size;
+    *part = add(state, made, key);
+    state.endpoints.back()->isSplitDone = [world, number] {
+      return int(world->splitCalls[number].size()) == world->size;
+    };
+    return NcclCode::Success;
+  }
+  static NcclCode destroy(cuda::NcclHandle comm) {
+    State &state = *theNccl->state;
+    Guard guard(state.driver.lock());
+    state.endpoints.at(indexOf(comm))->isAlive = false;
+    return NcclCode::Success;
+  }
+  static NcclCode abort(cuda::NcclHandle comm) {
+    State &state = *theNccl->state;
+    Guard guard(state.driver.lock());
+    Endpoint &endpoint = *state.endpoints.at(indexOf(comm));
+    endpoint.isAlive = false;
+    endpoint.isAborted = true;
+    state.driver.wake();
+    return NcclCode::Success;
+  }
+  static bool isJoined(const Endpoint &endpoint) {
+    return endpoint.isSplitDone ? endpoint.isSplitDone()
+                                : int(endpoint.world->joined.size()) == endpoint.world->size;
+  }
+  static NcclCode getAsyncError(cuda::NcclHandle comm, NcclCode *code) {
+    State &state = *theNccl->state;
+    Guard guard(state.driver.lock());
+    *code = state.failure != NcclCode::Success             ? state.failure
+            : isJoined(*state.endpoints.at(indexOf(comm))) ? NcclCode::Success
+                                                           : NcclCode::InProgress;
+    return NcclCode::Success;
+  }
+  static const char *getErrorString(NcclCode code) {
+    return code == NcclCode::RemoteError ? "remote process exited" : "an error";
+  }
+  static const char *getLastError(cuda::NcclHandle) { return "as told"; }
+  static NcclCode createPremulSum(NcclOp *op, void *scalar, NcclType type, cuda::NcclResidence,
+                                  cuda::NcclHandle) {
+    State &state = *theNccl->state;
+    Guard guard(state.driver.lock());
+    auto *bytes = static_cast<unsigned char *>(scalar);
+    DType dtype = dtypeOf(type);
+    double factor =
+        tensorOf(Bytes(bytes, bytes + kernels::byteWidth(dtype)), type).toDoubles().at(0);
+    state.factors[state.numOps] = factor;
+    *op = NcclOp(state.numOps++);
+    return NcclCode::Success;
+  }
+  static NcclCode destroyOp(NcclOp op, cuda::NcclHandle) {
+    return int(op) >= firstMadeOp ? NcclCode::Success : NcclCode::InvalidArgument;
+  }
+
+  // -- Operations
+
+  static size_t widthOf(const Operation &operation) {
+    return size_t(kernels::byteWidth(dtypeOf(operation.type)));
+  }
+  static size_t inputBytes(const Operation &operation, int size) {
+    size_t bytes = operation.count * widthOf(operation);
+    return operation.kind == Kind::ReduceScatter ? bytes * size_t(size)
+           : operation.kind == Kind::Recv        ? 0
+                                                 : bytes;
+  }
+
+  /// An operation with its number in the order of its kind.
+  struct Numbered {
+    Operation operation;
+    int64_t number;
+  };
+
+  /// Says that the rank has got there, with its bytes; whether all whom it needs are there too.
+  static bool arrive(State &state, Endpoint &endpoint, const Numbered &call) {
+    World &world = *endpoint.world;
+    const Operation &operation = call.operation;
+    auto snapshot = [&] {
+      return state.driver.peek(operation.from, inputBytes(operation, world.size));
+    };
+    if (operation.kind == Kind::Send) {
+      auto &message = world.messages[{endpoint.rank, operation.peer, call.number}];
+      if (!message.bytes)
+        message.bytes = snapshot();
+      return message.isAwaited;
+    }
+    if (operation.kind == Kind::Recv) {
+      auto &message = world.messages[{operation.peer, endpoint.rank, call.number}];
+      message.isAwaited = true;
+      return message.bytes.has_value();
+    }
+    World::Meeting &meeting = world.meetings[call.number];
+    if (meeting.inputs.empty())
+      meeting.operation = operation;
+    if (!agree(meeting.operation, operation))
+      state.driver.complain("ranks call NCCL for different things");
+    if (!meeting.inputs.count(endpoint.rank))
+      meeting.inputs[endpoint.rank] = snapshot();
+    return int(meeting.inputs.size()) == world.size;
+  }
+
+  static Bytes reduced(State &state, const World::Meeting &meeting, const Operation &operation) {
+    std::vector<Tensor> inputs;
+    for (const auto &[rank, bytes] : meeting.inputs)
+      inputs.push_back(tensorOf(bytes, operation.type));
+    int op = int(operation.op);
+    comm::Reduction reduction = op >= 100
+                                    ? comm::Reduction(ReduceKind::PremulSum, state.factors[op])
+                                : op == int(NcclOp::Product) ? ReduceKind::Product
+                                : op == int(NcclOp::Max)     ? ReduceKind::Max
+                                : op == int(NcclOp::Min)     ? ReduceKind::Min
+                                : op == int(NcclOp::Avg)     ? ReduceKind::Avg
+                                                             : ReduceKind::Sum;
+    return comm::reduce(reduction, inputs).toBytes();
+  }
+
+  static Bytes resultOf(State &state, Endpoint &endpoint, const Numbered &call) {
+    World &world = *endpoint.world;
+    const Operation &operation = call.operation;
+    if (operation.kind == Kind::Send)
+      return {};
+    if (operation.kind == Kind::Recv) {
+      Bytes bytes = *world.messages[{operation.peer, endpoint.rank, call.number}].bytes;
+      if (bytes.size() != operation.count * widthOf(operation))
+        state.driver.complain("a message has another size than its receiver expects");
+      return bytes;
+    }
+    const World::Meeting &meeting = world.meetings[call.number];
+    Bytes all;
+    switch (operation.kind) {
+    case Kind::Broadcast:
+      return meeting.inputs.at(operation.peer);
+    case Kind::AllGather:
+      for (const auto &[rank, bytes] : meeting.inputs)
+        all.insert(all.end(), bytes.begin(), bytes.end());
+      return all;
+    case Kind::ReduceScatter: {
+      all = reduced(state, meeting, operation);
+      size_t share = operation.count * widthOf(operation);
+      auto begin = all.begin() + std::ptrdiff_t(share * size_t(endpoint.rank));
+      return Bytes(begin, begin + std::ptrdiff_t(share));
+    }
+    default:
+      return reduced(state, meeting, operation);
+    }
+  }
+
+  /// One or several operations of one communicator that are under way at once.
+  static void launch(State &state, int index, std::vector<Operation> operations,
+                     cuda::StreamHandle stream) {
+    Endpoint *endpoint = state.endpoints.at(index).get();
+    std::vector<Numbered> calls;
+    for (const Operation &operation : operations) {
+      bool isSend = operation.kind == Kind::Send;
+      int64_t &number = isSend || operation.kind == Kind::Recv
+                            ? endpoint->numMessages[{operation.peer, isSend}]
+                            : endpoint->numCollectives;
+      calls.push_back({operation, number++});
+    }
+    auto isReady = [&state, endpoint, calls] {
+      if (endpoint->isAborted)
+        return true;
+      bool areAllHere = true;
+      for (const Numbered &call : calls)
+        areAllHere &= arrive(state, *endpoint, call);
+      return areAllHere;
+    };
+    auto run = [&state, endpoint, calls](FakeAccess &memory) {
+      if (endpoint->isAborted)
+        return;
+      for (const Numbered &call : calls) {
+        memory.read<char>(call.operation.from, inputBytes(call.operation, endpoint->world->size));
+        Bytes result = resultOf(state, *endpoint, call);
+        if (!result.empty())
+          std::memcpy(memory.write<char>(call.operation.to, result.size()), result.data(),
+                      result.size());
+      }
+    };
+    state.driver.enqueue(stream, "NCCL of rank " + std::to_string(endpoint->rank), isReady, run);
+  }
+
+  static NcclCode start(Operation operation, cuda::NcclHandle comm, cuda::StreamHandle stream) {
+    State &state = *theNccl->state;
+    Guard guard(state.driver.lock());
+    Endpoint &endpoint = *state.endpoints.at(indexOf(comm));
+    if (!isJoined(endpoint) || !endpoint.isAlive) {
+      state.driver.complain("a communicator is used that is not joined");
+      return NcclCode::InvalidUsage;
+    }
+    if (operation.count == 0)
+      return NcclCode::Success; // as NCCL does
+    if (groupDepth > 0)
+      grouped.push_back({indexOf(comm), operation, stream});
+    else
+      launch(state, indexOf(comm), {operation}, stream);
+    return NcclCode::Success;
+  }
+  static NcclCode groupStart() {
+    ++groupDepth;
+    return NcclCode::Success;
+  }
+  static NcclCode groupEnd() {
+    State &state = *theNccl->state;
+    Guard guard(state.driver.lock());
+    if (--groupDepth > 0 || grouped.empty())
+      return NcclCode::Success;
+    std::vector<Operation> operations;
+    for (const Pending &pending : grouped) {
+      if (pending.endpoint != grouped[0].endpoint || pending.stream != grouped[0].stream)
+        throw std::logic_error("groups of several communicators are not faked");
+      operations.push_back(pending.operation);
+    }
+    launch(state, grouped[0].endpoint, operations, grouped[0].stream);
+    grouped.clear();
+    return NcclCode::Success;
+  }
+
+  static cuda::DeviceAddress addressOf(const void *pointer) {
+    return reinterpret_cast<uintptr_t>(pointer);
+  }
+  static NcclCode allReduce(const void *from, void *to, size_t count, NcclType type, NcclOp op,
+                            cuda::NcclHandle comm, cuda::StreamHandle stream) {
+    return start({Kind::AllReduce, addressOf(from), addressOf(to), count, type, op, 0}, comm,
+                 stream);
+  }
+  static NcclCode broadcast(const void *from, void *to, size_t count, NcclType type, int root,
+                            cuda::NcclHandle comm, cuda::StreamHandle stream) {
+    return start({Kind::Broadcast, addressOf(from), addressOf(to), count, type, NcclOp::Sum, root},
+                 comm, stream);
+  }
+  static NcclCode allGather(const void *from, void *to, size_t count, NcclType type,
+                            cuda::NcclHandle comm, cuda::StreamHandle stream) {
+    return start({Kind::AllGather, addressOf(from), addressOf(to), count, type, NcclOp::Sum, 0},
+                 comm, stream);
+  }
+  static NcclCode reduceScatter(const void *from, void *to, size_t count, NcclType type, NcclOp op,
+                                cuda::NcclHandle comm, cuda::StreamHandle stream) {
+    return start({Kind::ReduceScatter, addressOf(from), addressOf(to), count, type, op, 0}, comm,
+                 stream);
+  }
+  static NcclCode send(const void *from, size_t count, NcclType type, int peer,
+                       cuda::NcclHandle comm, cuda::StreamHandle stream) {
+    return start({Kind::Send, addressOf(from), 0, count, type, NcclOp::Sum, peer}, comm, stream);
+  }
+  static NcclCode recv(void *to, size_t count, NcclType type, int peer, cuda::NcclHandle comm,
+                       cuda::StreamHandle stream) {
+    return start({Kind::Recv, 0, addressOf(to), count, type, NcclOp::Sum, peer}, comm, stream);
+  }
+};
+
+const cuda::Nccl &FakeNccl::table() {
+  static const cuda::Nccl nccl = [] {
+    cuda::Nccl table;
+#define TBC_SET(name, symbol, ...) table.name = FakeNcclCalls::name;
+    TBC_NCCL_FUNCTIONS(TBC_SET)
+#undef TBC_SET
+    table.getErrorString = FakeNcclCalls::getErrorString;
+    table.getLastError = FakeNcclCalls::getLastError;
+    return table;
+  }();
+  return nccl;
+}
+
+} // namespace tbc::test

@@ -1,0 +1,41 @@
+//===- FakeNccl.h - NCCL between ranks of this process ---------------------===//
+//
+// A table of functions for runtime/cuda on the streams of the FakeDriver. As NCCL does, it matches
+// calls of a communicator by their order, waits in the stream and not in the call, and answers
+// InProgress while ranks are still joining. Calls that do not match are complaints of the driver.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_TESTS_RUNTIME_CUDA_FAKENCCL_H
+#define TBC_TESTS_RUNTIME_CUDA_FAKENCCL_H
+
+#include "runtime/cuda/Nccl.h"
+#include "tests/runtime/cuda/FakeDriver.h"
+
+namespace tbc::test {
+
+/// One at a time in a process, with a FakeDriver that outlives it.
+class FakeNccl {
+public:
+  explicit FakeNccl(FakeDriver &driver);
+  ~FakeNccl();
+  FakeNccl(const FakeNccl &) = delete;
+  FakeNccl &operator=(const FakeNccl &) = delete;
+
+  static const cuda::Nccl &table();
+
+  /// Communicators that were made, and neither destroyed nor aborted.
+  int numAlive() const;
+  int numSplits() const;
+  /// From now on every communicator has this error, as after a lost connection.
+  void failAll(cuda::NcclCode code);
+
+private:
+  friend struct FakeNcclCalls;
+  struct State;
+  std::unique_ptr<State> state;
+};
+
+} // namespace tbc::test
+
+#endif // TBC_TESTS_RUNTIME_CUDA_FAKENCCL_H

@@ -1,0 +1,56 @@
+//===- RaceChecker.h - What is ordered by nothing --------------------------===//
+//
+// Finds two operations that touch the same bytes, at least one of them writing, of which neither
+// happens before the other.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_TESTS_RUNTIME_CUDA_RACECHECKER_H
+#define TBC_TESTS_RUNTIME_CUDA_RACECHECKER_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tbc::test {
+
+/// How many operations of each lane (a stream) happen before some point. Of an operation of lane l,
+/// clock[l] is its own number, from 1.
+class Clock {
+public:
+  int64_t of(int lane) const { return lane < int(numbers.size()) ? numbers[lane] : 0; }
+  void tick(int lane);
+  /// What happens before either happens before this.
+  void join(const Clock &other);
+
+private:
+  std::vector<int64_t> numbers;
+};
+
+/// Looks at operations in an order in which they were executed.
+class RaceChecker {
+public:
+  /// An operation of `lane` touches bytes [begin, begin + bytes).
+  void touch(int lane, const Clock &clock, const std::string &name, uint64_t begin, uint64_t bytes,
+             bool isWrite);
+  /// These bytes are no longer memory; what comes there next is something else.
+  void forget(uint64_t begin, uint64_t bytes);
+
+  /// One sentence each, with the names of both; each pair of names once.
+  const std::vector<std::string> &races() const { return found; }
+
+private:
+  struct Touch {
+    int lane;
+    int64_t number;
+    std::string name;
+    uint64_t begin, end;
+    bool isWrite;
+  };
+  std::vector<Touch> touches;
+  std::vector<std::string> found;
+};
+
+} // namespace tbc::test
+
+#endif // TBC_TESTS_RUNTIME_CUDA_RACECHECKER_H

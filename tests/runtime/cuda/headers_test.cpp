@@ -1,0 +1,191 @@
+//===- headers_test.cpp - Our declarations against NVIDIA's headers --------===//
+//
+// Compiled only where the headers are installed. All is checked at compile time: the values of
+// enumerators, the layout of structures, and of every function the number of parameters and how
+// each is passed.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/cuda/CublasLt.h"
+#include "runtime/cuda/Driver.h"
+#include "runtime/cuda/Nccl.h"
+
+#include <gtest/gtest.h>
+
+#include <cublasLt.h>
+#include <cuda.h>
+#include <nccl.h>
+
+#include <type_traits>
+
+namespace tbc::cuda {
+namespace {
+
+template <typename T> constexpr bool isNumber = std::is_integral_v<T> || std::is_enum_v<T>;
+
+/// Whether the two are passed alike.
+template <typename Ours, typename Theirs> constexpr bool isPassedAlike() {
+  if constexpr (std::is_pointer_v<Ours>)
+    return std::is_pointer_v<Theirs>;
+  else if constexpr (isNumber<Ours>)
+    return isNumber<Theirs> && sizeof(Ours) == sizeof(Theirs);
+  else
+    return std::is_class_v<Ours> && std::is_class_v<Theirs> && sizeof(Ours) == sizeof(Theirs) &&
+           alignof(Ours) == alignof(Theirs) && std::is_trivially_copyable_v<Ours>;
+}
+
+template <typename OurResult, typename... Ours, typename TheirResult, typename... Theirs>
+constexpr bool isCalledAlike(OurResult (*)(Ours...), TheirResult (*)(Theirs...)) {
+  if constexpr (sizeof...(Ours) != sizeof...(Theirs))
+    return false;
+  else
+    return isPassedAlike<OurResult, TheirResult>() && (isPassedAlike<Ours, Theirs>() && ...);
+}
+
+// The check itself: it tells these apart.
+static_assert(isCalledAlike((int (*)(void *, size_t)) nullptr, (int (*)(int *, size_t)) nullptr));
+static_assert(!isCalledAlike((int (*)(void *, size_t)) nullptr, (int (*)(int *, int)) nullptr));
+static_assert(!isCalledAlike((int (*)(void *)) nullptr, (int (*)(int *, size_t)) nullptr));
+
+constexpr Driver driver;
+#define TBC_CHECK(name, symbol, ...)                                                               \
+  static_assert(isCalledAlike(decltype(driver.name)(), decltype (&::symbol)()), #symbol);
+TBC_CUDA_DRIVER_FUNCTIONS(TBC_CHECK)
+#undef TBC_CHECK
+
+constexpr Nccl nccl;
+#define TBC_CHECK(name, symbol, ...)                                                               \
+  static_assert(isCalledAlike(decltype(nccl.name)(), decltype (&::symbol)()), #symbol);
+TBC_NCCL_FUNCTIONS(TBC_CHECK)
+#undef TBC_CHECK
+static_assert(isCalledAlike(decltype(nccl.getErrorString)(), &::ncclGetErrorString));
+static_assert(isCalledAlike(decltype(nccl.getLastError)(), &::ncclGetLastError));
+
+constexpr CublasLt cublas;
+#define TBC_CHECK(name, symbol, ...)                                                               \
+  static_assert(isCalledAlike(decltype(cublas.name)(), decltype (&::symbol)()), #symbol);
+TBC_CUBLASLT_FUNCTIONS(TBC_CHECK)
+#undef TBC_CHECK
+static_assert(isCalledAlike(decltype(cublas.getVersion)(), &::cublasLtGetVersion));
+static_assert(isCalledAlike(decltype(cublas.getStatusString)(), &::cublasLtGetStatusString));
+
+template <typename Ours, typename Theirs> constexpr bool equal(Ours ours, Theirs theirs) {
+  return static_cast<long long>(ours) == static_cast<long long>(theirs);
+}
+
+static_assert(equal(DriverCode::Success, CUDA_SUCCESS));
+static_assert(equal(DriverCode::InvalidValue, CUDA_ERROR_INVALID_VALUE));
+static_assert(equal(DriverCode::OutOfMemory, CUDA_ERROR_OUT_OF_MEMORY));
+static_assert(equal(DriverCode::NotInitialized, CUDA_ERROR_NOT_INITIALIZED));
+static_assert(equal(DriverCode::NoDevice, CUDA_ERROR_NO_DEVICE));
+static_assert(equal(DriverCode::InvalidDevice, CUDA_ERROR_INVALID_DEVICE));
+static_assert(equal(DriverCode::InvalidImage, CUDA_ERROR_INVALID_IMAGE));
+static_assert(equal(DriverCode::InvalidContext, CUDA_ERROR_INVALID_CONTEXT));
+static_assert(equal(DriverCode::NoBinaryForGpu, CUDA_ERROR_NO_BINARY_FOR_GPU));
+static_assert(equal(DriverCode::InvalidHandle, CUDA_ERROR_INVALID_HANDLE));
+static_assert(equal(DriverCode::NotFound, CUDA_ERROR_NOT_FOUND));
+static_assert(equal(DriverCode::NotReady, CUDA_ERROR_NOT_READY));
+static_assert(equal(DriverCode::IllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS));
+static_assert(equal(DriverCode::LaunchOutOfResources, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES));
+static_assert(equal(DriverCode::LaunchFailed, CUDA_ERROR_LAUNCH_FAILED));
+static_assert(equal(DeviceAttribute::MaxThreadsPerBlock,
+                    CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+static_assert(equal(DeviceAttribute::MaxGridDimX, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X));
+static_assert(equal(DeviceAttribute::MultiprocessorCount,
+                    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+static_assert(equal(DeviceAttribute::ComputeCapabilityMajor,
+                    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+static_assert(equal(DeviceAttribute::ComputeCapabilityMinor,
+                    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+static_assert(equal(DeviceAttribute::MaxSharedMemoryPerBlockOptin,
+                    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+static_assert(equal(FunctionAttribute::MaxThreadsPerBlock,
+                    CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+static_assert(equal(FunctionAttribute::StaticSharedBytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES));
+static_assert(equal(FunctionAttribute::NumRegisters, CU_FUNC_ATTRIBUTE_NUM_REGS));
+static_assert(equal(FunctionAttribute::MaxDynamicSharedBytes,
+                    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
+static_assert(equal(streamNonBlocking, CU_STREAM_NON_BLOCKING));
+static_assert(equal(eventDisableTiming, CU_EVENT_DISABLE_TIMING));
+static_assert(equal(hostMemoryPortable, CU_MEMHOSTALLOC_PORTABLE));
+
+static_assert(equal(NcclCode::Success, ncclSuccess));
+static_assert(equal(NcclCode::UnhandledCudaError, ncclUnhandledCudaError));
+static_assert(equal(NcclCode::SystemError, ncclSystemError));
+static_assert(equal(NcclCode::InternalError, ncclInternalError));
+static_assert(equal(NcclCode::InvalidArgument, ncclInvalidArgument));
+static_assert(equal(NcclCode::InvalidUsage, ncclInvalidUsage));
+static_assert(equal(NcclCode::RemoteError, ncclRemoteError));
+static_assert(equal(NcclCode::InProgress, ncclInProgress));
+static_assert(equal(NcclType::I8, ncclInt8) && equal(NcclType::U8, ncclUint8));
+static_assert(equal(NcclType::I32, ncclInt32) && equal(NcclType::U32, ncclUint32));
+static_assert(equal(NcclType::I64, ncclInt64) && equal(NcclType::U64, ncclUint64));
+static_assert(equal(NcclType::F16, ncclFloat16) && equal(NcclType::F32, ncclFloat32));
+static_assert(equal(NcclType::F64, ncclFloat64) && equal(NcclType::BF16, ncclBfloat16));
+static_assert(equal(NcclOp::Sum, ncclSum) && equal(NcclOp::Product, ncclProd));
+static_assert(equal(NcclOp::Max, ncclMax) && equal(NcclOp::Min, ncclMin));
+static_assert(equal(NcclOp::Avg, ncclAvg));
+static_assert(equal(NcclResidence::Device, ncclScalarDevice) &&
+              equal(NcclResidence::Host, ncclScalarHostImmediate));
+static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
+// Ours is the beginning of theirs, which grows at its end.
+static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t));
+#define TBC_SAME_PLACE(ours, theirs)                                                               \
+  static_assert(offsetof(NcclConfig, ours) == offsetof(ncclConfig_t, theirs) &&                    \
+                    sizeof(NcclConfig::ours) == sizeof(ncclConfig_t::theirs),                      \
+                #theirs)
+TBC_SAME_PLACE(size, size);
+TBC_SAME_PLACE(magic, magic);
+TBC_SAME_PLACE(version, version);
+TBC_SAME_PLACE(blocking, blocking);
+TBC_SAME_PLACE(cgaClusterSize, cgaClusterSize);
+TBC_SAME_PLACE(minCtas, minCTAs);
+TBC_SAME_PLACE(maxCtas, maxCTAs);
+TBC_SAME_PLACE(netName, netName);
+TBC_SAME_PLACE(splitShare, splitShare);
+
+static_assert(equal(CublasCode::Success, CUBLAS_STATUS_SUCCESS));
+static_assert(equal(CublasCode::NotSupported, CUBLAS_STATUS_NOT_SUPPORTED));
+static_assert(equal(CudaType::F32, CUDA_R_32F) && equal(CudaType::F64, CUDA_R_64F));
+static_assert(equal(CudaType::F16, CUDA_R_16F) && equal(CudaType::BF16, CUDA_R_16BF));
+static_assert(equal(CublasCompute::F32, CUBLAS_COMPUTE_32F));
+static_assert(equal(CublasCompute::F64, CUBLAS_COMPUTE_64F));
+static_assert(equal(CublasCompute::FastTF32, CUBLAS_COMPUTE_32F_FAST_TF32));
+static_assert(equal(CublasOperation::None, CUBLAS_OP_N));
+static_assert(equal(CublasOperation::Transpose, CUBLAS_OP_T));
+static_assert(equal(MatmulAttribute::TransposeA, CUBLASLT_MATMUL_DESC_TRANSA));
+static_assert(equal(MatmulAttribute::TransposeB, CUBLASLT_MATMUL_DESC_TRANSB));
+static_assert(equal(MatmulAttribute::Epilogue, CUBLASLT_MATMUL_DESC_EPILOGUE));
+static_assert(equal(MatmulAttribute::BiasPointer, CUBLASLT_MATMUL_DESC_BIAS_POINTER));
+static_assert(equal(LayoutAttribute::Order, CUBLASLT_MATRIX_LAYOUT_ORDER));
+static_assert(equal(LayoutAttribute::BatchCount, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT));
+static_assert(equal(LayoutAttribute::StridedBatchOffset,
+                    CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET));
+static_assert(equal(PreferenceAttribute::MaxWorkspaceBytes,
+                    CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES));
+static_assert(sizeof(MatmulAlgorithm) == sizeof(cublasLtMatmulAlgo_t));
+static_assert(sizeof(MatmulChoice) == sizeof(cublasLtMatmulHeuristicResult_t));
+static_assert(offsetof(MatmulChoice, workspaceBytes) ==
+              offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
+static_assert(offsetof(MatmulChoice, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));
+
+#define TBC_TEXT_OF(...) #__VA_ARGS__
+#define TBC_TEXT(...) TBC_TEXT_OF(__VA_ARGS__)
+
+TEST(Headers, SymbolsAreThoseOfTheHeadersMacros) {
+  // cuda.h gives a newer form of a function the old name by a macro. Where ours is not that form,
+  // it is one that drivers keep; these are the ones in which the two must not part unnoticed.
+  EXPECT_STREQ(TBC_TEXT(cuMemAlloc), "cuMemAlloc_v2");
+  EXPECT_STREQ(TBC_TEXT(cuMemFree), "cuMemFree_v2");
+  EXPECT_STREQ(TBC_TEXT(cuMemGetInfo), "cuMemGetInfo_v2");
+  EXPECT_STREQ(TBC_TEXT(cuMemcpyHtoDAsync), "cuMemcpyHtoDAsync_v2");
+  EXPECT_STREQ(TBC_TEXT(cuMemcpyDtoHAsync), "cuMemcpyDtoHAsync_v2");
+  EXPECT_STREQ(TBC_TEXT(cuMemcpyDtoDAsync), "cuMemcpyDtoDAsync_v2");
+  EXPECT_STREQ(TBC_TEXT(cuStreamDestroy), "cuStreamDestroy_v2");
+  EXPECT_STREQ(TBC_TEXT(cuEventDestroy), "cuEventDestroy_v2");
+  EXPECT_STREQ(TBC_TEXT(cuDeviceTotalMem), "cuDeviceTotalMem_v2");
+  EXPECT_STREQ(TBC_TEXT(cuDevicePrimaryCtxRelease), "cuDevicePrimaryCtxRelease_v2");
+}
+
+} // namespace
+} // namespace tbc::cuda

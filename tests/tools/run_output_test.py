@@ -1,0 +1,286 @@
+"""usage: run_output_test.py TBC SOURCE_DIR
+
+What a training run leaves for others to read: TensorBoard's event files, JSON lines, a bar on a terminal.
+"""
+
+import array
+import json
+import math
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from terminal import on_terminal
+
+MLP_WIDTH = 32
+
+TBC, SOURCE = (Path(sys.argv.pop(1)).resolve(), Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 2 else (None, None)
+
+
+def crc32c(data):
+    """Bit by bit, as RFC 3720 defines it."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(data):
+    crc = crc32c(data)
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def records(path):
+    data = Path(path).read_bytes()
+    at = 0
+    while at < len(data):
+        header = data[at : at + 8]
+        (length,) = struct.unpack("<Q", header)
+        assert struct.unpack("<I", data[at + 8 : at + 12])[0] == masked(header), "checksum of a length"
+        body = data[at + 12 : at + 12 + length]
+        assert len(body) == length, "a record is cut off"
+        assert struct.unpack("<I", data[at + 12 + length : at + 16 + length])[0] == masked(body), "checksum of a record"
+        yield body
+        at += 16 + length
+
+
+def fields(message):
+    """The fields of a protobuf message, as (number, value)."""
+
+    def varint(at):
+        value = shift = 0
+        while True:
+            byte = message[at]
+            value |= (byte & 0x7F) << shift
+            at, shift = at + 1, shift + 7
+            if byte < 0x80:
+                return value, at
+
+    at = 0
+    while at < len(message):
+        key, at = varint(at)
+        kind = key & 7
+        if kind == 0:
+            value, at = varint(at)
+        elif kind == 1:
+            value, at = struct.unpack("<d", message[at : at + 8])[0], at + 8
+        elif kind == 5:
+            value, at = struct.unpack("<f", message[at : at + 4])[0], at + 4
+        else:
+            assert kind == 2, kind
+            size, at = varint(at)
+            value, at = message[at : at + size], at + size
+        yield key >> 3, value
+
+
+def scalars(path):
+    """{(step, tag): value} of an event file, and the steps at which runs began again."""
+    values, starts = {}, []
+    for number, record in enumerate(records(path)):
+        event = dict(fields(record))
+        assert event[1] > 1.7e9, "seconds since 1970"
+        if number == 0:
+            assert event[3] == b"brain.Event:2", event
+        if 7 in event:
+            starts.append(event[2])
+        for kind, value in fields(event.get(5, b"")):
+            assert kind == 1
+            entry = dict(fields(value))
+            values[event[2], entry[1].decode()] = entry[2]
+    return values, starts
+
+
+class RunOutputTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix="tbc-output-"))
+        cls.tbc("plan", SOURCE / "models/tiny-gpt2.onnx", "--gpus", 2, "--mesh", "dp=2", "--batch", 8, "--seq", 16,
+                "--precision", "f32", "--clip-norm", 1, "-o", "plan.json")  # fmt: skip
+        cls.tbc("compile", "plan.json", "-o", "program")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    @classmethod
+    def tbc(cls, *arguments):
+        run = subprocess.run([TBC, *map(str, arguments)], cwd=cls.folder, capture_output=True, text=True, timeout=300)
+        assert run.returncode == 0, run.stderr
+        return run.stdout
+
+    def test_event_files_have_what_the_log_has(self):
+        flags = ["run", "program", "--log", "log.jsonl", "--tensorboard", "events", "--checkpoint", "saved"]
+        self.tbc(*flags, "--steps", 2)
+        self.tbc(*flags, "--steps", 4, "--resume")
+        lines = [json.loads(line) for line in (self.folder / "log.jsonl").read_text().splitlines()]
+        self.assertEqual([line["step"] for line in lines], [1, 2, 3, 4])
+        files = sorted((self.folder / "events").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        self.assertEqual(len(files), 2)
+        values = {}
+        for path, starts in zip(files, ([], [3])):
+            found, began = scalars(path)
+            self.assertEqual(began, starts)
+            values.update(found)
+        for line in lines:
+            for tag, key in (("loss", "loss"), ("learning_rate", "lr"), ("gradient_norm", "gradient_norm"),
+                             ("mfu", "mfu"), ("tokens_per_second", "tokens_per_second"),
+                             ("resident_bytes", "resident_bytes")):  # fmt: skip
+                self.assertAlmostEqual(values[line["step"], tag] / line[key], 1, places=3, msg=(tag, line))
+            self.assertGreater(line["gradient_norm"], 0)
+            self.assertGreater(line["resident_bytes"], line["planned_bytes"])
+
+    def losses(self, log, key="loss"):
+        lines = [json.loads(line) for line in (self.folder / log).read_text().splitlines()]
+        return [(line["step"], line[key]) for line in lines if key in line]
+
+    def tokens(self, name, count):
+        (self.folder / name).write_bytes(array.array("H", [7 * i % 251 for i in range(count)]).tobytes())
+
+    def test_evaluation_sees_what_the_next_step_sees_and_changes_nothing(self):
+        # 16 samples of 16 tokens: two global batches, in their order.
+        self.tokens("text.bin", 16 * 16 + 1)
+        data = ["--data", "text.bin", "--no-shuffle", "--steps", 4]
+        self.tbc("run", "program", *data, "--log", "plain.jsonl")
+        self.tbc("run", "program", *data, "--log", "both.jsonl", "--eval-data", "text.bin", "--eval-every", 2)
+        self.assertEqual(self.losses("both.jsonl"), self.losses("plain.jsonl"))
+        evaluated = self.losses("both.jsonl", "evaluation_loss")
+        self.assertEqual([step for step, _ in evaluated], [2, 4])
+        # With a learning rate of 0 every batch keeps its loss: evaluation is the mean of both.
+        self.tbc("run", "program", *data, "--lr", 0, "--log", "still.jsonl", "--eval-data", "text.bin")
+        still = self.losses("still.jsonl")
+        ((_, mean),) = self.losses("still.jsonl", "evaluation_loss")
+        self.assertEqual(still[0][1], still[2][1])
+        self.assertAlmostEqual(mean, (still[0][1] + still[1][1]) / 2, places=12)
+
+    def test_a_pipeline_evaluates_too(self):
+        self.tbc("plan", SOURCE / "models/tiny-gpt2.onnx", "--gpus", 2, "--mesh", "pp=2", "--micro-batch", 2, "--batch",
+                 8, "--seq", 16, "--precision", "f32", "--clip-norm", 1, "-o", "pp.json")  # fmt: skip
+        self.tbc("compile", "pp.json", "-o", "pipeline")
+        self.tokens("piped.bin", 16 * 16 + 1)
+        flags = ["--data", "piped.bin", "--steps", 2, "--eval-data", "piped.bin", "--arith", "f64"]
+        self.tbc("run", "program", *flags, "--log", "dp.jsonl")
+        self.tbc("run", "pipeline", *flags, "--log", "pp.jsonl")
+        ((_, one),) = self.losses("dp.jsonl", "evaluation_loss")
+        ((_, other),) = self.losses("pp.jsonl", "evaluation_loss")
+        self.assertAlmostEqual(one, other, places=9)
+        self.assertEqual(len(self.losses("pp.jsonl", "gradient_norm")), 2)
+
+    def test_epochs_are_steps(self):
+        self.tokens("epochs.bin", 20 * 16 + 1)  # two global batches of 8, four samples are left over
+        self.tbc("run", "program", "--data", "epochs.bin", "--epochs", 3, "--log", "epochs.jsonl", "--lr-schedule",
+                 "linear")  # fmt: skip
+        self.assertEqual(self.losses("epochs.jsonl", "epoch"), [(1, 0), (2, 0), (3, 1), (4, 1), (5, 2), (6, 2)])
+        self.assertEqual(self.losses("epochs.jsonl", "lr")[-1][1], 0)
+        run = subprocess.run([TBC, "run", "program", "--epochs", "1"], cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("this data has no end; give --steps", run.stderr)
+
+    def test_a_dev_run_leaves_nothing(self):
+        out = self.tbc("run", "program", "--fast-dev-run", "--steps", 50, "--checkpoint", "dev", "--log", "dev.jsonl",
+                       "--eval-data", "synthetic")  # fmt: skip
+        self.assertEqual([line.split("  ")[0] for line in out.splitlines()], ["step 1/1"] * 2)
+        self.assertIn("evaluation loss", out)
+        self.assertFalse((self.folder / "dev").exists() or (self.folder / "dev.jsonl").exists())
+
+    def test_a_profile_is_a_trace_of_all_ranks(self):
+        self.tbc("run", "program", "--steps", 3, "--profile", "trace.json")
+        trace = json.loads((self.folder / "trace.json").read_text())
+        events = trace["traceEvents"]
+        names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+        self.assertEqual(names, {0: "rank 0 (dp=0)", 1: "rank 1 (dp=1)"})
+        ends = {}
+        for event in events:
+            self.assertIn(event["ph"], ("M", "X"))
+            if event["ph"] == "M":
+                continue
+            self.assertEqual(set(event), {"name", "cat", "ph", "ts", "dur", "pid", "tid", "args"})
+            self.assertGreaterEqual(event["dur"], 0)
+            # What one thread does is one after the other.
+            place = event["pid"], event["tid"]
+            self.assertGreaterEqual(event["ts"], ends.get(place, 0) - 0.01, event)
+            ends[place] = event["ts"] + event["dur"]
+        for rank in 0, 1:
+            mine = [event for event in events if event["ph"] == "X" and event["pid"] == rank]
+            self.assertEqual([event["name"] for event in mine if event["cat"] == "block"],
+                             ["forward", "backward", "update"])  # fmt: skip
+            self.assertTrue(any(event["args"].get("op") == "all_reduce" for event in mine))
+            self.assertTrue(all(event["args"]["bytes"] > 0 for event in mine if event["cat"] == "communication"))
+        # The ranks of one all_reduce are in it at the same time, on one clock.
+        last = {event["pid"]: event for event in events if event.get("cat") == "communication"}
+        self.assertEqual(last[0]["name"], last[1]["name"])
+        self.assertLess(last[0]["ts"], last[1]["ts"] + last[1]["dur"])
+        self.assertLess(last[1]["ts"], last[0]["ts"] + last[0]["dur"])
+
+    def test_a_nan_is_traced_to_its_op_rank_and_micro_batch(self):
+        self.tbc("plan", SOURCE / "models/tiny-mlp.onnx", "--gpus", 2, "--mesh", "dp=2", "--micro-batch", 2, "--batch",
+                 8, "--precision", "f32", "-o", "mlp.json")  # fmt: skip
+        self.tbc("compile", "mlp.json", "-o", "mlp")
+        inputs = json.loads((self.folder / "mlp/run.json").read_text())["inputs"]
+        flags = ["run", "mlp", "--no-shuffle", "--detect-anomaly"]
+        for entry in inputs:
+            if entry["kind"] == "label":
+                self.npy(entry["name"], "<i8", (16,), bytes(16 * 8))
+            else:
+                values = array.array("f", [0.5] * (16 * MLP_WIDTH))
+                values[6 * MLP_WIDTH + 3] = math.nan
+                self.npy(entry["name"], "<f4", (16, MLP_WIDTH), values.tobytes())
+            flags += ["--data"] if "--data" not in flags else []
+            flags.append(f"{entry['name']}={entry['name']}.npy")
+        run = subprocess.run([TBC, *flags], cwd=self.folder, capture_output=True, text=True, timeout=300)
+        self.assertEqual(run.returncode, 6, run.stderr)
+        self.assertRegex(run.stderr, r"rank 1: step 1, stage 0, forward block, instruction \d+ \(.*einsum.*\), "
+                                     r"micro-batch 1: it makes NaN at element ")  # fmt: skip
+
+    def test_a_trained_model_is_the_model_with_its_new_weights(self):
+        self.tbc("run", "program", "--steps", 3, "--checkpoint", "kept", "--lr", 0.01, "--log", "trained.jsonl",
+                 "--eval-data", "synthetic", "--eval-batches", 1)  # fmt: skip
+        out = self.tbc("checkpoint", "consolidate", "kept", "--model", SOURCE / "models/tiny-gpt2.onnx", "-o",
+                       "trained.onnx")  # fmt: skip
+        self.assertIn("wrote trained.onnx from kept/step-00000003", out)
+        self.tbc("plan", "trained.onnx", "--gpus", 2, "--mesh", "dp=2", "--batch", 8, "--seq", 16, "--precision", "f32",
+                 "--clip-norm", 1, "-o", "again.json")  # fmt: skip
+        self.tbc("compile", "again.json", "-o", "again")
+        self.tbc("run", "again", "--steps", 1, "--log", "again.jsonl")
+        # Its first step sees what the evaluation of the trained weights saw.
+        ((_, evaluated),) = self.losses("trained.jsonl", "evaluation_loss")
+        self.assertEqual(self.losses("again.jsonl"), [(1, evaluated)])
+        before, after = self.losses("trained.jsonl")[0][1], evaluated
+        self.assertNotEqual(before, after)
+        try:
+            import onnxruntime
+        except ImportError:
+            return  # the importer of tbc has read it
+        onnxruntime.InferenceSession(self.folder / "trained.onnx")
+
+    def test_a_model_that_was_not_trained_is_refused(self):
+        self.tbc("run", "program", "--steps", 1, "--checkpoint", "other")
+        run = subprocess.run([TBC, "checkpoint", "consolidate", "other", "--model", SOURCE / "models/tiny-mlp.onnx",
+                              "-o", "wrong.onnx"], cwd=self.folder, capture_output=True, text=True)  # fmt: skip
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("the checkpoint does not have it", run.stderr)
+        self.assertFalse((self.folder / "wrong.onnx").exists())
+
+    def npy(self, name, dtype, shape, data):
+        header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
+        header += " " * (-(len(header) + 11) % 64) + "\n"
+        text = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data
+        (self.folder / f"{name}.npy").write_bytes(text)
+
+    def test_a_terminal_gets_a_bar(self):
+        code, out, text = on_terminal([TBC, "run", "program", "--steps", "3"], cwd=self.folder)
+        self.assertEqual(code, 0)
+        self.assertIn("] 2/3, ", text)
+        self.assertTrue(text.endswith("\r\x1b[K"), text)
+        self.assertNotIn(b"\x1b", out)
+        self.assertEqual(out.count(b"\n"), 3)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,131 @@
+//===- Measure.cpp - The ranks that measure ----------------------------------===//
+
+#include "tools/calibrate/Calibrate.h"
+
+#include "runtime/comm/Gloo.h"
+#include "runtime/launch/LocalJob.h"
+#include "runtime/train/Agreement.h"
+
+#include <cstring>
+#include <iostream>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace tbc::calibrate {
+
+/// Where rank 0 leaves its words for the process that started it.
+class Mailbox {
+public:
+  Mailbox()
+      : memory(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {}
+  ~Mailbox() {
+    if (isThere())
+      munmap(memory, bytes);
+  }
+  Mailbox(const Mailbox &) = delete;
+  Mailbox &operator=(const Mailbox &) = delete;
+  bool isThere() const { return memory != MAP_FAILED; }
+  double *numbers() const { return static_cast<double *>(memory); }
+  static constexpr size_t bytes = 1 << 16;
+
+private:
+  void *memory;
+};
+
+namespace {
+
+/// All that is measured, one number after the other; the same on both sides.
+class Numbers {
+public:
+  Numbers(double *place, bool isWriting) : place(place), isWriting(isWriting) {}
+  void operator()(double &value) {
+    if (isWriting)
+      *place = value;
+    else
+      value = *place;
+    ++place;
+  }
+  template <typename Point, typename Fields>
+  void list(std::vector<Point> &points, const Fields &fields) {
+    double count = double(points.size());
+    (*this)(count);
+    points.resize(size_t(count));
+    for (Point &point : points)
+      fields(point);
+  }
+
+private:
+  double *place;
+  bool isWriting;
+};
+
+} // namespace
+
+static void exchange(Measurements &m, Numbers numbers) {
+  for (double *value : {&m.processBytes, &m.bytesPerSecond, &m.kernelFloor})
+    numbers(*value);
+  for (std::vector<KernelPoint> *list : {&m.matmuls, &m.rows, &m.adds})
+    numbers.list(*list, [&](KernelPoint &point) {
+      double size = double(point.size), isNarrow = point.dtype == "bf16";
+      for (double *value : {&size, &isNarrow, &point.flops, &point.bytes, &point.seconds})
+        numbers(*value);
+      point.size = int64_t(size);
+      point.dtype = isNarrow != 0 ? "bf16" : "f32";
+    });
+  numbers.list(m.collectives, [&](CollectivePoint &point) {
+    double ranks = double(point.ranks), isReduce = point.kind == "all_reduce";
+    for (double *value : {&ranks, &isReduce, &point.bytes, &point.seconds})
+      numbers(*value);
+    point.ranks = int64_t(ranks);
+    point.kind = isReduce != 0 ? "all_reduce" : "all_gather";
+  });
+}
+
+static Status inRank(const Options &options, const launch::LocalRank &start, double *mailbox) {
+  auto job = start.openStore();
+  if (!job)
+    return job.error();
+  comm::GlooOptions gloo;
+  gloo.token = start.token;
+  gloo.timeout = std::chrono::minutes(2);
+  auto communicator = comm::connectGloo(start.rank, options.ranks, *job->store, gloo);
+  if (!communicator)
+    return communicator.error();
+  Measurements measurements;
+  Result<double> bytes = meanOf(**communicator, double(train::residentBytes()));
+  if (!bytes)
+    return bytes.error();
+  measurements.processBytes = *bytes;
+  if (Status status = measureKernels(options, **communicator, measurements); !status)
+    return status;
+  if (Status status = measureCollectives(options, **communicator, measurements); !status)
+    return status;
+  if (start.rank == 0)
+    exchange(measurements, Numbers(mailbox, true));
+  return Status::ok();
+}
+
+Result<Measurements> measure(const Options &options) {
+  Mailbox mailbox;
+  if (!mailbox.isThere())
+    return Error{ErrorCode::Other, "no memory to share with the ranks"};
+  auto body = [&](const launch::LocalRank &start) {
+    Status status = inRank(options, start, mailbox.numbers());
+    if (status)
+      return 0;
+    std::cerr << "tbc: rank " + std::to_string(start.rank) + ": " + status.error().message + "\n";
+    return int(status.error().code);
+  };
+  Result<int> code = launch::launchLocalJob(options.ranks, std::chrono::seconds(30), body);
+  if (!code)
+    return code.error();
+  if (*code != 0)
+    return Error{ErrorCode(*code), "the ranks that measure failed"};
+  Measurements measurements;
+  exchange(measurements, Numbers(mailbox.numbers(), false));
+  measurements.ranks = options.ranks;
+  measurements.memoryBytes = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+  return measurements;
+}
+
+} // namespace tbc::calibrate

@@ -1,0 +1,47 @@
+//===- Report.cpp - Findings as text and as JSON -----------------------------===//
+
+#include "tools/doctor/Doctor.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace tbc::doctor {
+
+static const char *nameOf(State state) {
+  return state == State::Ok ? "ok" : state == State::Missing ? "missing" : "problem";
+}
+
+std::string textOf(const std::vector<Finding> &findings) {
+  constexpr size_t stateWidth = 9, nameWidth = 21;
+  auto padded = [](std::string text, size_t width) {
+    text.resize(std::max(width, text.size() + 1), ' ');
+    return text;
+  };
+  std::string text;
+  for (const Finding &finding : findings) {
+    text += padded(nameOf(finding.state), stateWidth) + padded(finding.name, nameWidth) +
+            finding.found + "\n";
+    if (!finding.advice.empty())
+      text += std::string(stateWidth + nameWidth, ' ') + finding.advice + "\n";
+  }
+  return text;
+}
+
+std::string jsonOf(const std::vector<Finding> &findings) {
+  using Json = nlohmann::ordered_json;
+  Json list = Json::array();
+  bool ok = true;
+  for (const Finding &finding : findings) {
+    ok &= finding.state != State::Problem;
+    list.push_back({{"name", finding.name},
+                    {"state", nameOf(finding.state)},
+                    {"found", finding.found},
+                    {"advice", finding.advice}});
+  }
+  // What the system says need not be UTF-8.
+  return Json{{"version", 1}, {"ok", ok}, {"findings", list}}.dump(1, ' ', false,
+                                                                   Json::error_handler_t::replace) +
+         "\n";
+}
+
+} // namespace tbc::doctor

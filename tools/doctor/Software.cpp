@@ -1,0 +1,59 @@
+//===- Software.cpp - Launchers, linker, NVIDIA's libraries ------------------===//
+
+#include "tools/doctor/Doctor.h"
+
+#include "runtime/cuda/Driver.h"
+#include "runtime/cuda/Nccl.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <unistd.h>
+
+namespace tbc::doctor {
+
+/// The path of a program that PATH finds; empty if there is none.
+static std::string pathOf(const std::string &program) {
+  const char *path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  std::string folder;
+  while (std::getline(folders, folder, ':')) {
+    std::filesystem::path candidate = std::filesystem::path(folder) / program;
+    std::error_code error;
+    if (std::filesystem::is_regular_file(candidate, error) && access(candidate.c_str(), X_OK) == 0)
+      return candidate.string();
+  }
+  return "";
+}
+
+/// The first of some programs that is there.
+static Finding oneOf(const std::string &name, const std::vector<std::string> &programs,
+                     const std::string &advice) {
+  for (const std::string &program : programs)
+    if (std::string path = pathOf(program); !path.empty())
+      return {name, State::Ok, path, ""};
+  return {name, State::Missing, "none", advice};
+}
+
+static Finding launchers() {
+  Finding finding{"launchers", State::Ok, "tbc run", ""};
+  for (const char *program : {"mpirun", "srun", "torchrun"})
+    if (!pathOf(program).empty())
+      finding.found += ", " + std::string(program);
+  return finding;
+}
+
+template <typename T> static Finding library(const std::string &name, const Result<T> &loaded) {
+  if (loaded)
+    return {name, State::Ok, "there", ""};
+  return {name, State::Missing, loaded.error().message, "only for GPUs"};
+}
+
+std::vector<Finding> examineSoftware() {
+  return {launchers(),
+          oneOf("linker", {"ld.lld-19", "ld.lld"},
+                "only for compiled kernels: install lld-19; without it tbc compile makes none"),
+          library("CUDA driver", cuda::loadDriver()), library("NCCL", cuda::loadNccl())};
+}
+
+} // namespace tbc::doctor

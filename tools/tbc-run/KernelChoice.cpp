@@ -1,0 +1,66 @@
+//===- KernelChoice.cpp - What executes a run's kernels, and what they took ---===//
+
+#include "tools/tbc-run/KernelChoice.h"
+
+#include "runtime/cpu/NativeMachine.h"
+#include "runtime/launch/Environment.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+
+namespace tbc::cli {
+
+Result<runtime::MachineMaker> machineOf(const train::LoadedProgram &loaded,
+                                        const RunOptions &options, int64_t numLocalRanks) {
+  if (options.kernels == "reference" || options.arith != "native")
+    return runtime::MachineMaker(runtime::makeReferenceMachine);
+  auto compiled =
+      cpu::compiledKernelsOf(loaded.program, loaded.folder, loaded.manifest.programHash);
+  if (!compiled)
+    return compiled.error();
+  cpu::NativeOptions native;
+  native.compiled = *compiled;
+  native.threads = options.threads > 0
+                       ? options.threads
+                       : int(std::max<int64_t>(1, launch::numCores() / numLocalRanks));
+  return cpu::nativeMachine(native);
+}
+
+void reportKernels(std::vector<runtime::KernelShare> shares, bool isVerbose) {
+  double total = 0, slow = 0; // seconds
+  std::string slowOps;
+  std::sort(shares.begin(), shares.end(),
+            [](const auto &a, const auto &b) { return a.seconds > b.seconds; });
+  for (const runtime::KernelShare &share : shares) {
+    total += share.seconds;
+    if (!share.isReference || share.count == 0)
+      continue;
+    slow += share.seconds;
+    slowOps += (slowOps.empty() ? "" : " ") + share.op;
+  }
+  auto percent = [&](double seconds) {
+    return std::to_string(int(100 * seconds / std::max(total, 1e-9) + 0.5)) + " %";
+  };
+  std::string text;
+  if (isVerbose) {
+    text = "tbc: kernels of rank 0 took " + std::to_string(total) + " s\n";
+    for (const runtime::KernelShare &share : shares)
+      if (share.count > 0) {
+        char line[160];
+        std::snprintf(line, sizeof line, "  %-22s %-9s %10lld x %10.3f s  %5.1f %%\n",
+                      share.op.c_str(), share.isReference ? "reference" : "",
+                      static_cast<long long>(share.count), share.seconds,
+                      100 * share.seconds / std::max(total, 1e-9));
+        text += line;
+      }
+  } else if (slow > 0.1 * total && slow > 1) {
+    text = "tbc: " + percent(slow) +
+           " of the kernels' time went to ops that have slow reference "
+           "kernels only: " +
+           slowOps + "\n";
+  }
+  std::cerr << text << std::flush;
+}
+
+} // namespace tbc::cli

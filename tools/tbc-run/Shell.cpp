@@ -1,0 +1,45 @@
+//===- Shell.cpp - What a program does around its command ---------------------===//
+
+#include "tools/tbc-run/Shell.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <exception>
+#include <iostream>
+
+namespace tbc::cli {
+
+static int parseAndRun(CLI::App &app, int argc, char **argv, const Shell &shell) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp &request) {
+    return app.exit(request);
+  } catch (const CLI::CallForVersion &request) {
+    return app.exit(request);
+  } catch (const CLI::ParseError &error) {
+    shell.explain(error);
+    return int(ErrorCode::Usage);
+  }
+  Result<int> code = shell.action();
+  // A result that did not arrive is no result.
+  bool printed = std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout.flush();
+  if (code && !printed)
+    code = Error{ErrorCode::Other, "cannot write to stdout"};
+  if (code)
+    return *code;
+  std::cerr << app.get_name() << ": " << code.error().message << "\n";
+  return int(code.error().code);
+}
+
+int runShell(CLI::App &app, int argc, char **argv, const Shell &shell) {
+  // Nothing of ours throws; libraries may (out of memory, a broken pipe).
+  try {
+    return parseAndRun(app, argc, argv, shell);
+  } catch (const std::exception &error) {
+    std::cerr << app.get_name() << ": " << error.what() << "\n";
+    return int(ErrorCode::Other);
+  }
+}
+
+} // namespace tbc::cli

@@ -1,0 +1,41 @@
+//===- StepOutput.h - Where the reports of a run go ---------------------------===//
+
+#ifndef TBC_TOOLS_TBC_RUN_STEPOUTPUT_H
+#define TBC_TOOLS_TBC_RUN_STEPOUTPUT_H
+
+#include "runtime/train/StepLog.h"
+#include "tools/tbc-run/StepBar.h"
+
+#include <optional>
+
+namespace tbc::cli {
+
+/// Lines on standard output, JSON lines, an event file, and on a terminal a bar: of rank 0.
+class StepOutput {
+public:
+  StepOutput(const train::TrainOptions &options, bool hasTokens)
+      : options(options), hasTokens(hasTokens) {}
+
+  /// Opens the files of a run that goes on after step `done`. Errors: Other, naming the flag.
+  Status begin(int64_t done, int64_t steps);
+  void report(const train::StepReport &report);
+  void report(const train::EvaluationReport &report);
+  /// Takes the bar away. Errors: Other, where a file could not be written to its end.
+  Status end();
+
+private:
+  void put(int64_t step, const std::string &line, const std::string &json,
+           const std::vector<train::Scalar> &scalars);
+
+  const train::TrainOptions &options;
+  const bool hasTokens;
+  int64_t steps = 0;
+  train::JsonLog log;
+  train::EventFile events;
+  std::optional<StepBar> bar;
+  std::string full; // the flag whose file could not be written
+};
+
+} // namespace tbc::cli
+
+#endif // TBC_TOOLS_TBC_RUN_STEPOUTPUT_H

@@ -1,0 +1,73 @@
+//===- CalibrateCommand.cpp - tbc calibrate ----------------------------------===//
+
+#include "planner/core/Cluster.h"
+#include "runtime/cpu/NativeMachine.h"
+#include "runtime/launch/Environment.h"
+#include "tools/calibrate/Calibrate.h"
+#include "tools/tbc/Command.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+namespace tbc::cli {
+
+namespace {
+
+struct CalibrateOptions {
+  calibrate::Options measured;
+  std::string output, name = "this-machine";
+};
+
+} // namespace
+
+static Result<int> runCalibrate(const CalibrateOptions &options) {
+  if (options.name.find_first_of("\"\\\n") != std::string::npos)
+    return Error{ErrorCode::Usage, "--name must not have quotes or backslashes"};
+  std::cerr << "tbc: measuring with " << options.measured.ranks
+            << " ranks; let nothing else run meanwhile\n";
+  // As many threads as `tbc run` gives a rank.
+  calibrate::Options measured = options.measured;
+  cpu::NativeOptions native;
+  native.threads = int(std::max<int64_t>(1, launch::numCores() / measured.ranks));
+  measured.machine = cpu::nativeMachine(native);
+  auto measurements = calibrate::measure(measured);
+  if (!measurements)
+    return measurements.error();
+  std::string text = calibrate::clusterText(*measurements, options.name);
+  // What it writes it must be able to read.
+  auto cluster = planner::parseCluster(text, options.output);
+  if (!cluster)
+    return Error{ErrorCode::Other, "the measurements make no cluster: " + cluster.error().message};
+  if (Status status = writeFile(options.output, text); !status)
+    return status.error();
+  if (options.output != "-")
+    std::cout << "wrote " << options.output << ": f32 "
+              << cluster->peakFlopsPerSecond.at("f32") / 1e9 << " GFLOP/s, bf16 "
+              << cluster->peakFlopsPerSecond.at("bf16") / 1e9 << " GFLOP/s, memory "
+              << cluster->memoryBytesPerSecond / 1e9 << " GB/s, network "
+              << cluster->intraNode.bytesPerSecond / 1e9 << " GB/s per rank\n";
+  return 0;
+}
+
+void addCalibrateCommand(CLI::App &app, const SetAction &setAction) {
+  CLI::App *command =
+      app.add_subcommand("calibrate", "Measure this machine and write it as a cluster file");
+  auto options = std::make_shared<CalibrateOptions>();
+  int64_t cores = std::clamp<int64_t>(launch::numCores(), 2, 8);
+  options->measured.ranks = cores;
+  command->add_option("-o,--output", options->output, "Cluster file to write; -: standard output")
+      ->required();
+  command->add_option("--ranks", options->measured.ranks, "How many measure at once")
+      ->check(CLI::Range(2, 64))
+      ->capture_default_str();
+  command->add_option("--name", options->name, "Of the cluster")->capture_default_str();
+  command->add_flag("--quick", options->measured.isQuick,
+                    "Small sizes only, to try it out: not for planning");
+  command->callback(
+      [options, setAction] { setAction([options] { return runCalibrate(*options); }); });
+}
+
+} // namespace tbc::cli
