@@ -688,8 +688,9 @@ Status NcclCommunicator::compareMessage(NcclLink &link, const std::string &callT
                ? nccl.send(from, sizeof(Header), NcclType::U8, 1, on.handle(), on.stream().handle())
                : nccl.recv(to, sizeof(Header), NcclType::U8, 0, on.handle(), on.stream().handle());
   };
-  plan.finish = [headerBytes](const unsigned char *bytes) -> Result<Tensor> {
-    headerBytes->assign(bytes, bytes + sizeof(Header));
+  plan.finish = [headerBytes, isSender](const unsigned char *bytes) -> Result<Tensor> {
+    if (!isSender) // a sender's call has no output
+      headerBytes->assign(bytes, bytes + sizeof(Header));
     return Tensor();
   };
   auto transfer = begin(link, std::move(plan), place);
