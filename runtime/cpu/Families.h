@@ -16,6 +16,10 @@ namespace tbc::cpu {
 NativeKernel makeEinsum(std::string_view op, const kernels::Attrs &attrs, const Types &operands,
                         const Types &results);
 
+/// conv and its gradients, of f32 (ConvolutionPart).
+NativeKernel makeConvolution(std::string_view op, const kernels::Attrs &attrs,
+                             const Types &operands, const Types &results);
+
 /// broadcast, transpose, reshape, slice, concat, pad: copies, of any dtype.
 NativeKernel makeMovement(std::string_view op, const kernels::Attrs &attrs, const Types &operands,
                           const Types &results);
@@ -27,6 +31,10 @@ NativeKernel makeAttention(std::string_view op, const kernels::Attrs &attrs, con
 /// Arithmetic, activations and their gradients, casts between floats, adam and adamw, update_if.
 NativeKernel makeElementwise(std::string_view op, const kernels::Attrs &attrs,
                              const Types &operands, const Types &results);
+
+/// max_pool, avg_pool and their gradients, of f32.
+NativeKernel makePooling(std::string_view op, const kernels::Attrs &attrs, const Types &operands,
+                         const Types &results);
 
 /// layer_norm and its gradients, reduce_sum over leading or trailing dims.
 NativeKernel makeNormalization(std::string_view op, const kernels::Attrs &attrs,

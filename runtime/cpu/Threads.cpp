@@ -12,9 +12,7 @@
 
 namespace tbc::cpu {
 
-/// OpenMP is what libraries that we call would start threads of their own with, which spin while
-/// they wait. Each of our threads tells it to stay in its thread; there may be no OpenMP at all.
-static void keepLibrariesSerial() {
+void keepLibrariesSerial() {
   using SetNumThreads = void (*)(int);
   if (auto set = reinterpret_cast<SetNumThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads")))
     set(1);
@@ -107,6 +105,8 @@ Threads::Threads(int count) : pool(std::make_unique<Pool>(std::max(1, count))) {
 Threads::~Threads() = default;
 
 int Threads::count() const { return pool->count(); }
+
+char *Threads::sharedScratch(size_t bytes) { return scratch.atLeast(bytes); }
 
 void Threads::run(int64_t pieces, const std::function<void(int64_t)> &body) {
   if (pieces > 1 && pool->count() > 1 && !isWithinPiece)

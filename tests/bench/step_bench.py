@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""A training step of a GPT-2-small-shaped model beside PyTorch's, on the same cores, in one run.
+"""A training step beside PyTorch's (eager), on the same cores, in one run.
 
-    tests/bench/step_bench.py --tbc build/bin/tbc [--precision f32|bf16] [--steps 3] [--rounds 2]
+    tests/bench/step_bench.py --tbc build/bin/tbc [--model gpt2|resnet50] [--precision f32|bf16] [--steps 3] [--rounds 2]
 
-12 layers, width 768, vocabulary 50257, untied head; batch 4, sequence 256 (1,024 tokens), AdamW. Both are run in turns.
-Printed are tokens per second and, steadier on a busy machine, tokens per CPU second: from the difference of a run of 1 step
-and one of 1 + N, so that start, loading and the first step count for neither; and the peak of resident memory beside what
-was planned. PyTorch is left out, and that is said, where it cannot be imported.
+gpt2: GPT-2-small-shaped, 12 layers, width 768, vocabulary 50257, untied head; batch 4, sequence 256 (1,024 tokens). resnet50:
+batch 8, 224 x 224, 1000 classes, batch norm in training mode; PyTorch writes its ONNX file (which needs the package onnx), or
+--onnx FILE names one. Both with AdamW. The two are run in turns. Printed are tokens (images) per second and, steadier on a busy
+machine, per CPU second: from the difference of a run of 1 step and one of 1 + N, so that start, loading and the first step count
+for neither; and the peak of resident memory beside what was planned. PyTorch is left out, and that is said, where it cannot be
+imported.
 """
 
 import argparse
@@ -19,15 +21,11 @@ import tempfile
 import time
 
 BATCH, SEQUENCE = 4, 256
-TOKENS = BATCH * SEQUENCE
+IMAGES, SIDE = 8, 224
+UNITS = {"gpt2": ("tokens", BATCH * SEQUENCE), "resnet50": ("images", IMAGES)}
 
-TORCH_STEP = r"""
-import resource, sys, time, torch
-import torch.nn as nn, torch.nn.functional as F
-steps, precision, threads = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-torch.set_num_threads(threads)
-torch.manual_seed(1)
-
+TORCH_MODELS = {}
+TORCH_MODELS["gpt2"] = r"""
 class Block(nn.Module):
     def __init__(self, d, h):
         super().__init__()
@@ -55,21 +53,70 @@ class GPT(nn.Module):
         return self.head(self.ln(h))
 
 model = GPT()
+x, labels = torch.randint(0, 50257, (BATCH, SEQUENCE + 1)).unfold(1, SEQUENCE, 1).transpose(0, 1)
+""".replace("BATCH", str(BATCH)).replace("SEQUENCE", str(SEQUENCE))
+
+TORCH_MODELS["resnet50"] = r"""
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
+        self.conv3, self.bn3 = nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)
+        self.shortcut = nn.Sequential()
+        if stride != 1 or inputs != 4 * width:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = F.relu(self.bn2(self.conv2(y)), inplace=True)
+        return F.relu(self.bn3(self.conv3(y)) + self.shortcut(x), inplace=True)
+
+class ResNet50(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.bn1, self.pool = nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.MaxPool2d(3, 2, 1)
+        blocks, inputs = [], 64
+        for width, count, stride in (64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2):
+            for i in range(count):
+                blocks.append(Bottleneck(inputs, width, stride if i == 0 else 1))
+                inputs = 4 * width
+        self.blocks, self.average, self.fc = nn.Sequential(*blocks), nn.AdaptiveAvgPool2d(1), nn.Linear(2048, 1000)
+    def forward(self, x):
+        x = self.blocks(self.pool(F.relu(self.bn1(self.conv1(x)), inplace=True)))
+        return self.fc(self.average(x).flatten(1))
+
+model = ResNet50()
+x, labels = torch.randn(IMAGES, 3, SIDE, SIDE), torch.randint(0, 1000, (IMAGES,))
+if len(sys.argv) > 4:
+    torch.onnx.export(model, (x,), sys.argv[4], dynamo=False, opset_version=17, do_constant_folding=False,
+                      training=torch.onnx.TrainingMode.TRAINING, input_names=["input"], output_names=["logits"],
+                      dynamic_axes={"input": {0: "batch"}, "logits": {0: "batch"}})
+    sys.exit()
+""".replace("IMAGES", str(IMAGES)).replace("SIDE", str(SIDE))
+
+TORCH_BEGIN = r"""
+import resource, sys, time, torch
+import torch.nn as nn, torch.nn.functional as F
+steps, precision, threads = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+torch.set_num_threads(threads)
+torch.manual_seed(1)
+"""
+
+TORCH_STEP = r"""
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
-x = torch.randint(0, 50257, (BATCH, SEQUENCE + 1))
 begin = None
 for step in range(steps + 1):
     if step == 1:
         begin = (time.perf_counter(), time.process_time())
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-        logits = model(x[:, :-1])
-    loss = F.cross_entropy(logits.float().view(-1, 50257), x[:, 1:].reshape(-1))
+        logits = model(x)
+    loss = F.cross_entropy(logits.float().flatten(0, -2), labels.flatten())
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
     optimizer.step()
 print(time.perf_counter() - begin[0], time.process_time() - begin[1],
       resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-""".replace("BATCH", str(BATCH)).replace("SEQUENCE", str(SEQUENCE))
+"""
 
 
 def checked(command, **options):
@@ -79,14 +126,21 @@ def checked(command, **options):
     return done.stdout
 
 
-def prepare(tbc, folder, precision):
-    """Compiles the step; the arena's bytes as planned."""
-    checked([tbc, "new", "gpt2", "--untied", "--seq", "1024", "-o", "model.onnx"], cwd=folder)
-    checked([tbc, "plan", "model.onnx", "--gpus", "1", "--batch", str(BATCH), "--seq", str(SEQUENCE), "--cluster",
-             "cpu-local", "--recompute", "none", "--precision", precision, "-o", "plan.json"], cwd=folder)
+def prepare(options, tbc, folder):
+    """Compiles the step."""
+    target = ["--gpus", "1", "--cluster", "cpu-local", "--recompute", "none", "--precision", options.precision]
+    model = os.path.join(folder, "model.onnx")
+    if options.model == "gpt2":
+        checked([tbc, "new", "gpt2", "--untied", "--seq", "1024", "-o", model])
+        target += ["--batch", str(BATCH), "--seq", str(SEQUENCE)]
+    else:
+        target += ["--batch", str(IMAGES)]
+        if options.onnx:
+            model = os.path.abspath(options.onnx)
+        else:
+            checked([sys.executable, "-c", TORCH_BEGIN + TORCH_MODELS["resnet50"], "0", "f32", "1", model])
+    checked([tbc, "plan", model, *target, "-o", "plan.json"], cwd=folder)
     checked([tbc, "compile", "plan.json", "-o", "program"], cwd=folder)
-    with open(os.path.join(folder, "plan.json"), encoding="utf-8") as file:
-        return json.load(file)
 
 
 def timed_run(tbc, folder, steps, threads):
@@ -109,8 +163,9 @@ def tbc_step(tbc, folder, steps, threads):
     return sum(seconds[1:]), cpu - cpu_one, peak
 
 
-def torch_step(steps, precision, threads):
-    done = subprocess.run([sys.executable, "-c", TORCH_STEP, str(steps), precision, str(threads)],
+def torch_step(options):
+    code = TORCH_BEGIN + TORCH_MODELS[options.model] + TORCH_STEP
+    done = subprocess.run([sys.executable, "-c", code, str(options.steps), options.precision, str(options.threads)],
                           capture_output=True, text=True)
     if done.returncode != 0:
         print("PyTorch is left out:", done.stderr.strip().splitlines()[-1])
@@ -121,6 +176,8 @@ def torch_step(steps, precision, threads):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tbc", required=True)
+    parser.add_argument("--model", choices=list(UNITS), default="gpt2")
+    parser.add_argument("--onnx", help="the file of --model resnet50")
     parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=2)
@@ -128,18 +185,19 @@ def main():
     options = parser.parse_args()
     tbc = os.path.abspath(options.tbc)
     with tempfile.TemporaryDirectory() as folder:
-        prepare(tbc, folder, options.precision)
+        prepare(options, tbc, folder)
         best = {}
         for _ in range(options.rounds):
             found = {"tbc": tbc_step(tbc, folder, options.steps, options.threads),
-                     "torch": torch_step(options.steps, options.precision, options.threads)}
+                     "torch": torch_step(options)}
             for name, result in found.items():
                 if result and (name not in best or result[1] < best[name][1]):
                     best[name] = result
-    tokens = TOKENS * options.steps
-    print(f"{options.precision}, {options.threads} threads, {time.strftime('%Y-%m-%d')}")
+    unit, count = UNITS[options.model]
+    done = count * options.steps
+    print(f"{options.model} {options.precision}, {options.threads} threads, {time.strftime('%Y-%m-%d')}")
     for name, (wall, cpu, peak) in best.items():
-        print(f"{name:6} {tokens / wall:8.1f} tokens/s {tokens / cpu:8.1f} tokens per CPU second"
+        print(f"{name:6} {done / wall:8.1f} {unit}/s {done / cpu:8.1f} {unit} per CPU second"
               f" {peak / 2**30:6.2f} GiB at most")
     if len(best) == 2:
         ratio = best["torch"][1] / best["tbc"][1]
