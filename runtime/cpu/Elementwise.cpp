@@ -13,13 +13,6 @@ using kernels::DType;
 
 namespace {
 
-const NamedLoop *findLoop(const std::string &name) {
-  for (const NamedLoop *loop = vectors().elementwise; loop->name; ++loop)
-    if (name == loop->name)
-      return loop;
-  return nullptr;
-}
-
 /// Applies the loop to the first operands; all of them and the results have one shape.
 void apply(Threads &threads, const Buffers &buffers, const NamedLoop &loop, const Types &operands,
            const Types &results, const float *parameters) {
@@ -102,12 +95,50 @@ NativeKernel makeCast(const kernels::TensorType &from, const kernels::TensorType
   };
 }
 
+/// Rows of x rotate by the angles of their position.
+NativeKernel makeRotary(const Attrs &attrs, const Types &operands, const Types &results) {
+  const kernels::Shape &shape = operands[0].shape, &table = operands[1].shape;
+  if (operands.size() != 3 || !areNativeFloats(operands) || !areNativeFloats(results) ||
+      shape.size() < 2 || shape.back() % 2 != 0)
+    return nullptr;
+  int64_t width = shape.back(), half = width / 2, length = shape[shape.size() - 2];
+  kernels::Shape expected{length, half};
+  bool isPerSample = table.size() == 3 && shape.size() >= 3;
+  if (isPerSample)
+    expected.insert(expected.begin(), shape[0]);
+  if (table != expected || operands[2].shape != expected)
+    return nullptr;
+  int64_t rows = width ? kernels::numElements(shape) / width : 0;
+  int64_t rowsPerSample = isPerSample && rows ? rows / shape[0] : std::max<int64_t>(1, rows);
+  float sign = attrs.getBool("inverse", false) ? -1.0f : 1.0f;
+  const NamedLoop *loop = findElementLoop("rotate");
+  return [=](Threads &threads, const Buffers &buffers) {
+    threads.runRanges(rows, rowsPerPiece(width), [&](int64_t begin, int64_t end) {
+      FloatsIn x(buffers.operands[0], operands[0].dtype);
+      FloatsIn cosines(buffers.operands[1], operands[1].dtype);
+      FloatsIn sines(buffers.operands[2], operands[2].dtype);
+      FloatsOut y(buffers.results[0], results[0].dtype);
+      for (int64_t row = begin; row < end; ++row) {
+        int64_t angles = (row / rowsPerSample * length + row % length) * half;
+        const float *from = x.at(row * width, width);
+        float *to = y.at(row * width, width);
+        const float *in[] = {from, from + half, cosines.at(angles, half), sines.at(angles, half)};
+        float *const out[] = {to, to + half};
+        loop->loop(in, out, half, &sign);
+        y.finish();
+      }
+    });
+  };
+}
+
 } // namespace
 
 NativeKernel makeElementwise(std::string_view op, const Attrs &attrs, const Types &operands,
                              const Types &results) {
   if (op == "cast")
     return makeCast(operands[0], results[0]);
+  if (op == "rotary")
+    return makeRotary(attrs, operands, results);
   if (op == "update_if") {
     int64_t bytes = kernels::numElements(results[0].shape) * byteWidth(results[0].dtype);
     return [bytes](Threads &threads, const Buffers &buffers) {
@@ -118,7 +149,7 @@ NativeKernel makeElementwise(std::string_view op, const Attrs &attrs, const Type
   std::string name(op);
   if (op == "gelu" || op == "gelu_grad")
     name += "_" + attrs.getString("approximate");
-  const NamedLoop *loop = findLoop(name);
+  const NamedLoop *loop = findElementLoop(name);
   if (!loop)
     return nullptr;
   if (op == "adamw" || op == "adam")

@@ -28,12 +28,17 @@ NativeKernel makeMovement(std::string_view op, const kernels::Attrs &attrs, cons
 NativeKernel makeAttention(std::string_view op, const kernels::Attrs &attrs, const Types &operands,
                            const Types &results);
 
-/// Arithmetic, activations and their gradients, casts between floats, adam and adamw, update_if.
+/// Arithmetic, activations and their gradients, rotary, casts between floats, adam and adamw,
+/// update_if.
 NativeKernel makeElementwise(std::string_view op, const kernels::Attrs &attrs,
                              const Types &operands, const Types &results);
 
 /// max_pool, avg_pool and their gradients, of f32.
 NativeKernel makePooling(std::string_view op, const kernels::Attrs &attrs, const Types &operands,
+                         const Types &results);
+
+/// routed_experts and its gradients, dispatch, combine and the gradient of its weights, of f32.
+NativeKernel makeExperts(std::string_view op, const kernels::Attrs &attrs, const Types &operands,
                          const Types &results);
 
 /// layer_norm and its gradients, reduce_sum over leading or trailing dims.

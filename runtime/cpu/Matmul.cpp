@@ -2,9 +2,11 @@
 
 #include "runtime/cpu/Matmul.h"
 #include "runtime/cpu/Dnnl.h"
+#include "runtime/kernels/KernelError.h"
 
 #include <map>
 #include <mutex>
+#include <new>
 
 namespace tbc::cpu {
 
@@ -79,6 +81,15 @@ std::shared_ptr<const Matmul> Matmul::find(const MatmulShape &shape) {
   }
   known[shape] = made;
   return made;
+}
+
+void multiplyOnce(const MatmulShape &shape, const float *a, const float *b, float *c) {
+  dnnl::status status = dnnl::sgemm(
+      shape.transposedA ? 'T' : 'N', shape.transposedB ? 'T' : 'N', shape.m, shape.n, shape.k, 1.0f,
+      a, shape.strideA, b, shape.strideB, shape.accumulates ? 1.0f : 0.0f, c, shape.strideC);
+  if (status == dnnl::status::out_of_memory)
+    throw std::bad_alloc();
+  kernels::require(status == dnnl::status::success, "oneDNN refuses a product of matrices");
 }
 
 } // namespace tbc::cpu

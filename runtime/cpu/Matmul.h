@@ -52,6 +52,9 @@ public:
   static std::shared_ptr<const Matmul> find(const MatmulShape &shape);
 };
 
+/// A product of f32 whose shape is known where it is executed only: nothing is generated or kept.
+void multiplyOnce(const MatmulShape &shape, const float *a, const float *b, float *c);
+
 } // namespace tbc::cpu
 
 #endif // TBC_RUNTIME_CPU_MATMUL_H

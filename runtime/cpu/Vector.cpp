@@ -27,4 +27,11 @@ const VectorLoops &vectors() {
 #endif
 }
 
+const NamedLoop *findElementLoop(std::string_view name) {
+  for (const NamedLoop *loop = vectors().elementwise; loop->name; ++loop)
+    if (name == loop->name)
+      return loop;
+  return nullptr;
+}
+
 } // namespace tbc::cpu

@@ -10,6 +10,7 @@
 #define TBC_RUNTIME_CPU_VECTOR_H
 
 #include <cstdint>
+#include <string_view>
 
 namespace tbc::cpu {
 
@@ -24,8 +25,9 @@ struct NamedLoop {
 };
 
 struct VectorLoops {
-  /// Ends with a null name. gelu and its gradient appear as gelu_none, gelu_tanh ...; adamw and
-  /// adam are p, g, m, v -> p', m', v' with the parameters of AdamParameters.
+  /// Ends with a null name. rotate is x1, x2, cos, sin -> y1, y2 with the sign of sin. gelu and its
+  /// gradient appear as gelu_none, gelu_tanh ...; adamw and adam are p, g, m, v -> p', m', v' with
+  /// the parameters of AdamParameters.
   const NamedLoop *elementwise;
 
   float (*largest)(const float *x, int64_t n); // n >= 1
@@ -66,6 +68,9 @@ struct AdamParameters {
 };
 
 const VectorLoops &vectors();
+
+/// The elementwise loop of this name for this CPU; null if there is none.
+const NamedLoop *findElementLoop(std::string_view name);
 
 } // namespace tbc::cpu
 

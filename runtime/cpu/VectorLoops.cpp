@@ -199,6 +199,8 @@ LOOP(geluTanh, 1, 1, V u = rootTwoOverPi * (x[0] + cubic * x[0] * x[0] * x[0]);
 LOOP(geluTanhGrad, 2, 1, V u = rootTwoOverPi * (x[0] + cubic * x[0] * x[0] * x[0]); V h = tanhOf(u);
      y[0] = x[1] * (0.5f * (1.0f + h) + 0.5f * x[0] * (1.0f - h * h) * rootTwoOverPi *
                                             (1.0f + 3.0f * cubic * x[0] * x[0]));)
+LOOP(rotate, 4, 2, V s = x[3] * parameters[0]; V first = x[0] * x[2] - x[1] * s;
+     y[1] = x[1] * x[2] + x[0] * s; y[0] = first;)
 LOOP(scaleBy, 1, 1, y[0] = x[0] * parameters[0];)
 
 template <bool isDecoupled>
@@ -237,6 +239,7 @@ const NamedLoop elementwise[] = {{"add", 2, 1, add},
                                  {"gelu_grad_none", 2, 1, geluNoneGrad},
                                  {"gelu_tanh", 1, 1, geluTanh},
                                  {"gelu_grad_tanh", 2, 1, geluTanhGrad},
+                                 {"rotate", 4, 2, rotate},
                                  {"scale_by", 1, 1, scaleBy},
                                  {"adamw", 4, 3, adam<true>},
                                  {"adam", 4, 3, adam<false>},
