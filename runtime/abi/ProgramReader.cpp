@@ -73,6 +73,7 @@ public:
     return "";
   }
   /// The list itself, or an empty one.
+  const Json &list(Json &&) = delete;
   const Json &list(const Json &json) {
     if (json.is_array())
       return json;

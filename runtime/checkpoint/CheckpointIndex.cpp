@@ -112,6 +112,7 @@ std::string text(const Json &json) {
   return json.get<std::string>();
 }
 
+const Json &list(Json &&) = delete; // it would not outlive the call
 const Json &list(const Json &json) {
   if (!json.is_array())
     throw Malformed{"a list is expected"};

@@ -36,7 +36,8 @@ template <typename Fn> auto dispatchWide(const Tensor &parameter, Fn &&fn) {
 
 /// A result in the dtype's own rounding: bf16 and f16 are rounded from double once.
 template <typename W>
-Tensor roundedResult(const KernelContext &context, const TensorType &type, std::vector<W> values) {
+Tensor roundedResult(const KernelContext &context, const TensorType &type,
+                     std::vector<W> &&values) {
   if constexpr (isResidue<W>)
     return makeResult(context, type, std::move(values));
   else

@@ -61,11 +61,11 @@ Status checkIn(comm::Store &store, int64_t rank, int64_t numRanks, const Facts &
     if (!theirs)
       return theirs.error();
     for (const auto &[name, value] : facts)
-      if (std::string other_ = factOf(*theirs, name); other_ != value)
+      if (std::string fact = factOf(*theirs, name); fact != value)
         return giveUp(store,
                       {ErrorCode::Usage, "ranks disagree on the " + name + ": rank " +
                                              std::to_string(rank) + " has " + value + ", rank " +
-                                             std::to_string(other) + " has " + other_});
+                                             std::to_string(other) + " has " + fact});
   }
   // Whoever is here now has been checked by everyone who is.
   std::string all = "all/" + std::to_string(rank);

@@ -18,7 +18,6 @@ namespace tbc::verify {
 namespace {
 
 using program::Block;
-using program::Instruction;
 using program::Location;
 using program::MemoryPlan;
 using program::Program;
