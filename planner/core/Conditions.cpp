@@ -26,6 +26,8 @@ bool Condition::isIn(const Plan &plan) const {
     return zeroWord({plan.parameterDefault.zero, plan.parameterDefault.keepGathered}) == value;
   if (decision == "micro-batch")
     return std::to_string(plan.microBatch) == value;
+  if (decision == "accumulation")
+    return std::to_string(plan.accumulation) == value;
   if (decision == "recompute") // whatever the number of blocks
     return plan.recompute.substr(0, plan.recompute.find(' ')) == value;
   if (decision == "schedule")
@@ -136,7 +138,8 @@ static std::string listed(const std::string &word, const std::vector<std::string
 
 static std::vector<std::string> decisionNames() {
   std::vector<std::string> decisions = axisNames();
-  for (const char *word : {"zero", "micro-batch", "recompute", "schedule", "virtual-stages"})
+  for (const char *word :
+       {"zero", "micro-batch", "accumulation", "recompute", "schedule", "virtual-stages"})
     decisions.push_back(word);
   return decisions;
 }
@@ -148,7 +151,7 @@ static bool isDecision(const std::string &word) {
 
 /// What `decision` is where it decides nothing: "" if it always does.
 static std::string valueOfNone(const std::string &decision) {
-  if (isAxis(decision) || decision == "virtual-stages")
+  if (isAxis(decision) || decision == "virtual-stages" || decision == "accumulation")
     return "1";
   return decision == "zero" ? "0" : decision == "recompute" ? "none" : "";
 }

@@ -367,7 +367,9 @@ std::vector<ZeroChoice> Space::zeroChoices(const MeshShape &mesh) const {
 
 std::vector<int64_t> Space::microBatches(const MeshShape &mesh, int64_t batch) const {
   return filtered(allMicroBatches(mesh, batch), [&](int64_t microBatch) {
-    return meets(pins.conditions, "micro-batch", std::to_string(microBatch));
+    int64_t accumulation = batch / (mesh.dataRanks() * microBatch);
+    return meets(pins.conditions, "micro-batch", std::to_string(microBatch)) &&
+           meets(pins.conditions, "accumulation", std::to_string(accumulation));
   });
 }
 

@@ -421,7 +421,9 @@ std::vector<Candidate> Searcher::withContext(const Candidate &candidate) {
       *size /= cp;
       next.mesh.cp = cp;
       next.accumulation = next.batch / next.mesh.dataRanks();
-      if (!space.allowed(next.mesh) || !mayRun(next) ||
+      std::vector<int64_t> microBatches = space.microBatches(next.mesh, next.batch);
+      bool mayTake = std::count(microBatches.begin(), microBatches.end(), next.microBatch) > 0;
+      if (!space.allowed(next.mesh) || !mayTake || !mayRun(next) ||
           (space.isZigzag() && !whyNoZigzag(graph, cp).empty()))
         continue;
       bool hadNone = candidate.mesh.tokenRanks() == 1;

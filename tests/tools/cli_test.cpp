@@ -54,6 +54,58 @@ protected:
   fs::path folder;
 };
 
+/// The batch of the plan in `text`, as JSON has it.
+int64_t batchOf(const std::string &text) {
+  size_t at = text.find("\"batch\":");
+  return at == std::string::npos ? 0 : std::strtoll(text.c_str() + at + 8, nullptr, 10);
+}
+
+TEST_F(Cli, FindsTheLargestBatch) {
+  for (const char *mesh : {"dp=2", "pp=2", "fsdp=2,tp=2"}) {
+    bool isPipeline = std::string(mesh) == "pp=2";
+    std::string flags = "plan " + model("tiny-gpt2") + " --cluster cpu-local --seq 16 " +
+                        "--precision f32 --recompute none --memory-limit 1GiB --mesh " + mesh +
+                        " --gpus " + (std::string(mesh).size() > 5 ? "4" : "2");
+    Outcome found = tbc(flags + " --find-batch-size -o plan.json");
+    ASSERT_EQ(found.code, 0) << found.err;
+    EXPECT_THAT(found.out, HasSubstr("the largest that fits without accumulation"));
+    EXPECT_THAT(found.out, HasSubstr("of 1.00 GiB per device, most of it "));
+    int64_t batch = batchOf(readAll(folder / "plan.json"));
+    ASSERT_GT(batch, 2);
+    // Two units more do not fit; the batch itself does.
+    for (int64_t more : {0, 4}) {
+      std::string all = std::to_string(batch + more);
+      Outcome plan =
+          tbc(flags + " --batch " + all + " --pin accumulation=" + (isPipeline ? "2" : "1"));
+      EXPECT_EQ(plan.code, more ? 4 : 0) << mesh << " " << all << plan.err;
+    }
+  }
+}
+
+TEST_F(Cli, FindBatchSizeRefusals) {
+  std::string flags = "plan " + model("tiny-gpt2") + " --gpus 2 --mesh dp=2 --seq 16 ";
+  EXPECT_EQ(tbc(flags + "--find-batch-size --batch 4").code, 2);
+  EXPECT_EQ(tbc(flags + "--find-batch-size --micro-batch 4").code, 2);
+  EXPECT_EQ(tbc(flags + "--trial").code, 2);
+  Outcome small = tbc(flags + "--cluster cpu-local --memory-limit 1MiB --find-batch-size");
+  EXPECT_EQ(small.code, 4);
+  EXPECT_THAT(small.err, HasSubstr("a batch of 2 would take"));
+  // What is planned for other devices is not tried here.
+  Outcome large = tbc(flags + "--cluster b200 --find-batch-size --trial");
+  EXPECT_EQ(large.code, 2);
+  EXPECT_THAT(large.err, HasSubstr("this machine has"));
+}
+
+TEST_F(Cli, ABatchIsTriedBeforeItIsAnsweredWith) {
+  Outcome found = tbc("plan " + model("tiny-gpt2") +
+                      " --gpus 2 --mesh dp=2 --cluster cpu-local --seq 16 --precision f32 "
+                      "--memory-limit 300MiB --find-batch-size --trial -o plan.json");
+  ASSERT_EQ(found.code, 0) << found.err;
+  EXPECT_THAT(found.out, HasSubstr("a trial of batch " +
+                                   std::to_string(batchOf(readAll(folder / "plan.json")))));
+  EXPECT_THAT(found.out, HasSubstr("on the fullest rank, predicted"));
+}
+
 TEST_F(Cli, PlanVerifyCompileShow) {
   Outcome plan = planMlp("--mesh fsdp=4");
   ASSERT_EQ(plan.code, 0) << plan.err;

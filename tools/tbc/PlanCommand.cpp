@@ -5,6 +5,7 @@
 #include "runtime/abi/Sha256.h"
 #include "tools/driver/Context.h"
 #include "tools/tbc/Command.h"
+#include "tools/tbc/FindBatch.h"
 #include "tools/tbc/PlanOptions.h"
 #include "tools/tbc/Progress.h"
 
@@ -21,7 +22,7 @@ namespace {
 
 struct Options : PlanOptions {
   std::string output, jobs;
-  bool json = false;
+  bool json = false, findsBatch = false, triesBatch = false;
 };
 
 } // namespace
@@ -83,6 +84,21 @@ static Result<int> runPlan(const Options &options) {
 
   planner::Job job =
       toJob(options, *stepOptions, **step, modelPathInPlan(options.model.model, options.output));
+  std::vector<std::string> found;
+  if (options.findsBatch) {
+    BatchQuestion question{(*step)->step.graph, *cluster, *pins, options.model.model};
+    question.isTried = options.triesBatch;
+    progress.emplace("looking for the largest batch");
+    auto batch =
+        findBatch(question, job, [&](const std::string &text) { progress->setPhase(text); });
+    progress.reset();
+    if (!batch)
+      return batch.error();
+    job.globalBatch = batch->samples;
+    job.batchIsDefault = false;
+    *pins = batch->pins;
+    found = batch->assumptions;
+  }
   progress.emplace("searching");
   auto answer = planner::search((*step)->step.graph, job, *cluster, *pins, progress->searching());
   progress.reset();
@@ -93,6 +109,7 @@ static Result<int> runPlan(const Options &options) {
                                     "cluster " + cluster->name +
                                         ", the default: --cluster names another, tbc cluster "
                                         "lists them");
+  answer->plan.assumptions.insert(answer->plan.assumptions.begin(), found.begin(), found.end());
   for (const PaddedVocabulary &padded : (*step)->paddedVocabularies)
     answer->plan.assumptions.push_back("vocabulary of " + std::to_string(padded.size) +
                                        " padded to " + std::to_string(padded.paddedSize) +
@@ -120,13 +137,22 @@ void addPlanCommand(CLI::App &app, const SetAction &setAction) {
   addPlanOptions(*command, *options);
   command->add_option("-o,--output", options->output, "Write plan.json here (- for stdout)");
   command->add_flag("--json", options->json, "Print the plan as JSON");
+  CLI::Option *find =
+      command->add_flag("--find-batch-size", options->findsBatch,
+                        "Plan for the largest batch that fits without accumulation");
+  find->excludes("--batch")->excludes("--micro-batch");
+  command
+      ->add_flag("--trial", options->triesBatch,
+                 "With --find-batch-size: try it on this machine, and take less until it fits")
+      ->needs(find);
   command
       ->add_option("--job", options->jobs,
                    "Cost every line of this file instead, {\"model\": .., \"gpus\": .., FLAG: ..}, "
                    "and print a line of JSON for each")
       ->excludes("model")
       ->excludes("--gpus")
-      ->excludes("--output");
+      ->excludes("--output")
+      ->excludes(find);
   command->callback([options, setAction] { setAction([options] { return runPlan(*options); }); });
 }
 

@@ -195,6 +195,26 @@ TEST(DecisionPins, AreConditionsOfTheSearch) {
     }
 }
 
+TEST(DecisionPins, Accumulation) {
+  Graph graph = makeChain(sizes);
+  for (const char *number : {"1", "2", "4"}) {
+    Result<SearchAnswer> answer =
+        planWith(graph, {{std::string("accumulation=") + number}}, onMesh("dp=4"));
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(std::to_string(answer->plan.accumulation), number);
+    EXPECT_EQ(answer->plan.microBatch * answer->plan.accumulation, 4); // of 16 samples
+  }
+  for (bool isOpen : {false, true}) {
+    Result<SearchAnswer> without =
+        planWith(graph, {{}, {"accumulation"}}, isOpen ? Pins() : onMesh("fsdp=2,tp=2"));
+    ASSERT_TRUE(without) << without.error().message;
+    EXPECT_EQ(without->plan.accumulation, 1);
+    for (const Alternative &other : without->plan.alternatives)
+      EXPECT_EQ(other.accumulation, 1) << toString(other.mesh);
+  }
+  EXPECT_THAT(errorWith(graph, {{"accumulation=3"}}, onMesh("dp=4")), HasSubstr("accumulation=3"));
+}
+
 TEST(DecisionPins, ContradictionsNameBoth) {
   Graph graph = makeChain(sizes);
   Pins zero, micro, recompute, schedule;

@@ -1,0 +1,138 @@
+//===- FindBatch.cpp - The largest batch that fits ------------------------------===//
+
+#include "tools/tbc/FindBatch.h"
+#include "planner/core/Summary.h"
+
+#include <algorithm>
+
+namespace tbc::cli {
+
+using planner::formatBytes;
+using planner::Plan;
+
+namespace {
+
+/// No batch beyond is asked for, whatever fits.
+constexpr int64_t mostSamples = int64_t(1) << 30;
+
+class BatchSearch {
+public:
+  BatchSearch(const BatchQuestion &question, const planner::Job &job)
+      : question(question), job(job), pins(question.pins), unit(std::max<int64_t>(1, job.gpus)) {
+    if (!pins.mesh.empty())
+      unit = 1;
+    for (const auto &[axis, size] : pins.mesh) {
+      if (axis != "tp" && axis != "cp")
+        unit *= size;
+      if (axis == "pp")
+        accumulation = size;
+    }
+    pins.conditions.push_back({"accumulation", std::to_string(accumulation), false,
+                               "--pin accumulation=" + std::to_string(accumulation)});
+  }
+
+  /// The plan for `units` units: the fastest that fits, or what is nearest to fitting.
+  Result<Plan> planFor(int64_t units) const {
+    planner::Job asked = job;
+    asked.globalBatch = units * unit;
+    asked.batchIsDefault = false;
+    return planner::costOf(question.graph, asked, question.cluster, pins);
+  }
+
+  const BatchQuestion &question;
+  const planner::Job &job;
+  planner::Pins pins;
+  int64_t unit; // samples; a batch is a multiple of it
+  int64_t accumulation = 1;
+};
+
+} // namespace
+
+/// The line of memory that takes most on the fullest stage of `plan`.
+static std::string largestLine(const Plan &plan) {
+  const planner::MemoryLine *largest = nullptr;
+  int64_t fullest = -1;
+  for (const planner::StageMemory &stage : plan.prediction.stages) {
+    if (stage.totalBytes() <= fullest || stage.lines.empty())
+      continue;
+    fullest = stage.totalBytes();
+    largest = &*std::max_element(stage.lines.begin(), stage.lines.end(),
+                                 [](const auto &a, const auto &b) { return a.bytes < b.bytes; });
+  }
+  return largest ? largest->name + " (" + formatBytes(double(largest->bytes)) + ")" : "nothing";
+}
+
+static std::string tooMuch(const Plan &plan) {
+  return std::to_string(plan.job.globalBatch) + " would take " +
+         formatBytes(double(plan.prediction.peakBytes)) + " of " +
+         formatBytes(double(plan.prediction.limitBytes)) + " per device, most of it " +
+         largestLine(plan);
+}
+
+/// The most units that fit by the model.
+static Result<int64_t> searchByModel(const BatchSearch &search, FoundBatch &found,
+                                     const std::function<void(const std::string &)> &tell) {
+  int64_t fits = 0, fails = 0;
+  std::string why;
+  for (int64_t units = 1; fails == 0 || fails - fits > 1;
+       units = fails == 0 ? 2 * units : fits + (fails - fits) / 2) {
+    if (units * search.unit > mostSamples) {
+      found.assumptions.push_back("batch " + std::to_string(fits * search.unit) +
+                                  ": memory sets no limit before " + std::to_string(mostSamples) +
+                                  " samples (--find-batch-size)");
+      return fits;
+    }
+    tell("looking for the largest batch: " + std::to_string(units * search.unit));
+    Result<Plan> plan = search.planFor(units);
+    if (!plan)
+      return plan.error();
+    if (plan->prediction.fits) {
+      fits = units;
+      continue;
+    }
+    fails = units;
+    why = tooMuch(*plan);
+  }
+  if (fits == 0)
+    return Error{ErrorCode::NoFeasiblePlan, "--find-batch-size: a batch of " + why};
+  found.assumptions.push_back("batch " + std::to_string(fits * search.unit) +
+                              ", the largest that fits without accumulation");
+  found.assumptions.push_back("batch " + why);
+  return fits;
+}
+
+Result<FoundBatch> findBatch(const BatchQuestion &question, const planner::Job &job,
+                             const std::function<void(const std::string &)> &tell) {
+  BatchSearch search(question, job);
+  FoundBatch found;
+  Result<int64_t> most = searchByModel(search, found, tell);
+  if (!most)
+    return most.error();
+  // Of what fits by the model, the most that fits in truth.
+  int64_t units = *most, fits = 0, fails = *most + 1;
+  while (question.isTried && fails - fits > 1) {
+    Result<Plan> plan = search.planFor(units);
+    if (!plan)
+      return plan.error();
+    std::string samples = std::to_string(units * search.unit);
+    tell("trying a batch of " + samples);
+    Result<TrialOutcome> outcome = tryPlan(*plan, question.modelFile, plan->prediction.limitBytes);
+    if (!outcome)
+      return outcome.error();
+    (outcome->fits ? fits : fails) = units;
+    found.assumptions.push_back(
+        "a trial of batch " + samples + (outcome->fits ? " took " : " did not fit: it took ") +
+        formatBytes(double(outcome->peakBytes)) + " of " +
+        formatBytes(double(plan->prediction.limitBytes)) + " on the fullest rank, predicted " +
+        formatBytes(double(plan->prediction.peakBytes)));
+    units = fits + (fails - fits) / 2;
+  }
+  if (question.isTried && fits == 0)
+    return Error{ErrorCode::NoFeasiblePlan,
+                 "--find-batch-size --trial: " + found.assumptions.back()};
+  found.samples = (question.isTried ? fits : *most) * search.unit;
+  found.pins = search.pins;
+  return found;
+}
+
+} // namespace tbc::cli
