@@ -31,9 +31,9 @@ inline constexpr int64_t kernelAlignment = 64;
 inline constexpr const char *kernelsFile = "kernels.so";
 
 /// Texts that the shared object exports, as arrays of char that end with a zero:
-/// the version of all this, "1";
+/// the version of all this, "2";
 inline constexpr const char *kernelsVersionSymbol = "tbc_kernels_version";
-inline constexpr const char *kernelsVersion = "1";
+inline constexpr const char *kernelsVersion = "2";
 /// the SHA-256 of the bytes of program.json it belongs to, in hexadecimal;
 inline constexpr const char *kernelsProgramSymbol = "tbc_program_sha256";
 /// the features a CPU must have, as the kernel names them in /proc/cpuinfo, separated by spaces.

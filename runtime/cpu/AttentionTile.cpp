@@ -49,8 +49,11 @@ AttentionTile::AttentionTile(const AttentionMasking &masking, const Buffers &buf
   // Whole vectors, so that products have few shapes.
   begin = begin / 64 * 64;
   end = std::min(masking.keys, (end + 63) / 64 * 64);
-  if (masking.dropout >= 0)
-    dropped.emplace(masking.ratio, masking.seed, masking.key, *operand<int64_t>(masking.dropout));
+  if (masking.dropout < 0)
+    return;
+  int64_t step = *operand<int64_t>(masking.dropout);
+  if (kernels::DropoutMask::ratioOf(masking.ratio, step) > 0)
+    dropped.emplace(masking.ratio, masking.seed, masking.key, step);
 }
 
 /// The keys that the window lets a query read, where keys stand one after the other.

@@ -95,10 +95,11 @@ AttentionDropout::AttentionDropout(const Attrs &attrs, const std::vector<Tensor>
                                    int64_t keys) {
   if (!attrs.getBool("drops_out", false))
     return;
-  ratio = attrs.getDouble("dropout");
   requireShape("the step", inputs[first].shape(), {});
-  mask.emplace(ratio, attrs.getInt("dropout_seed"), attrs.getInt("dropout_key"),
-               inputs[first].data<int64_t>()[0]);
+  int64_t step = inputs[first].data<int64_t>()[0];
+  mask.emplace(attrs.getDouble("dropout"), attrs.getInt("dropout_seed"),
+               attrs.getInt("dropout_key"), step);
+  ratio = DropoutMask::ratioOf(attrs.getDouble("dropout"), step);
   const int64_t sizes[] = {batch, heads, queries, keys};
   for (size_t dim = 0; dim < 4; ++dim) {
     requireShape("the indices of a dim", inputs[first + 1 + dim].shape(), {sizes[dim]});

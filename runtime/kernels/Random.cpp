@@ -25,7 +25,7 @@ std::array<uint32_t, 4> tbc::kernels::philox(std::array<uint32_t, 4> counter,
 }
 
 DropoutMask::DropoutMask(double ratio, int64_t seed, int64_t op, int64_t step)
-    : threshold(uint32_t(std::floor(std::ldexp(ratio, 32)))), op(uint32_t(op)),
+    : threshold(uint32_t(std::floor(std::ldexp(ratioOf(ratio, step), 32)))), op(uint32_t(op)),
       step(uint32_t(step)), key({uint32_t(uint64_t(seed)), uint32_t(uint64_t(seed) >> 32)}) {
   require(ratio >= 0 && ratio < 1, "dropout takes a ratio of 0 or more and less than 1");
 }
@@ -70,13 +70,14 @@ Tensors dropoutTrain(const KernelContext &context, const Attrs &attrs, const Ten
                      const Types &resultTypes) {
   requireCounts(inputs, 2 + inputs[0].shape().size(), resultTypes, 1);
   requireShape("the result", resultTypes[0].shape, inputs[0].shape());
-  DropoutMask mask(attrs.getDouble("ratio"), attrs.getInt("seed"), attrs.getInt("key"),
-                   inputs[1].data<int64_t>()[0]);
+  int64_t step = inputs[1].data<int64_t>()[0];
+  double ratio = attrs.getDouble("ratio");
+  DropoutMask mask(ratio, attrs.getInt("seed"), attrs.getInt("key"), step);
   std::vector<int64_t> numbers = elementNumbers(inputs[0].shape(), inputs);
   return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
     Operand<T> x(inputs[0]);
-    T scale = integer<T>(1) / real<T>(1 - attrs.getDouble("ratio"));
+    T scale = integer<T>(1) / real<T>(1 - DropoutMask::ratioOf(ratio, step));
     std::vector<T> y(x.size(), zero);
     for (int64_t i = 0; i < x.size(); ++i)
       if (mask.keeps(numbers[i]))

@@ -7,6 +7,7 @@
 //       n = sum over dims d of indices[d][i_d]  for the element at (i_0, i_1, ..)
 //       word = philox(counter = (n / 4 (64 bits), step, key), key = seed)[n mod 4]
 //       y = 0 where word < floor(ratio * 2^32), else x * (1 / (1 - ratio))
+//       of step 0, which is evaluation: y = x
 //   In residues the mask is the same and the factor exact.
 //
 //===----------------------------------------------------------------------===//
@@ -29,6 +30,9 @@ class DropoutMask {
 public:
   /// KernelError unless 0 <= ratio < 1. `op` is the attribute `key` of the op.
   DropoutMask(double ratio, int64_t seed, int64_t op, int64_t step);
+
+  /// What is dropped of a step: of step 0, which is evaluation, nothing.
+  static double ratioOf(double ratio, int64_t step) { return step == 0 ? 0 : ratio; }
 
   /// Whether the element with this number in the global batch stays.
   bool keeps(int64_t number);

@@ -65,6 +65,12 @@ Result<Feed> Feed::open(const program::Program &program, const Manifest &manifes
 }
 
 runtime::StepInputs Feed::inputs(int64_t step, double learningRate) {
+  return inputsOf({step, step}, learningRate);
+}
+
+runtime::StepInputs Feed::evaluationInputs(int64_t step) { return inputsOf({step, 0}, 0); }
+
+runtime::StepInputs Feed::inputsOf(Step step, double learningRate) {
   runtime::StepInputs inputs;
   inputs.learningRate = learningRate;
   inputs.pieces = [this, step](int64_t microBatch, const program::GlobalTensor &tensor,
@@ -75,10 +81,10 @@ runtime::StepInputs Feed::inputs(int64_t step, double learningRate) {
   return inputs;
 }
 
-Result<double> Feed::element(const Source &source, const Shape &shape, int64_t step,
+Result<double> Feed::element(const Source &source, const Shape &shape, Step step,
                              int64_t microBatch, int64_t index) {
   if (source.input.kind == InputKind::Step)
-    return double(step);
+    return double(step.told);
   int64_t inner = 1;
   for (size_t d = size_t(source.input.batchDim) + 1; d < shape.size(); ++d)
     inner *= shape[d];
@@ -88,10 +94,10 @@ Result<double> Feed::element(const Source &source, const Shape &shape, int64_t s
   if (source.input.kind == InputKind::Sample)
     return double(place);
   int64_t withinSample = index / (inner * samples) * inner + index % inner;
-  return dataset->value(size_t(source.field), sampler->sample(step, place), withinSample);
+  return dataset->value(size_t(source.field), sampler->sample(step.number, place), withinSample);
 }
 
-Result<Tensor> Feed::piece(int64_t step, int64_t microBatch, const program::GlobalTensor &tensor,
+Result<Tensor> Feed::piece(Step step, int64_t microBatch, const program::GlobalTensor &tensor,
                            const std::vector<int64_t> &indices, const kernels::TensorType &local) {
   const Source &source = sources.at(tensor.name);
   std::vector<double> values(indices.size(), 0);

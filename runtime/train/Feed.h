@@ -35,6 +35,9 @@ public:
 
   /// The inputs of step `step`, from 1; valid as long as this.
   runtime::StepInputs inputs(int64_t step, double learningRate);
+  /// Those of the step's samples for forward blocks alone. They are told that it is step 0, in
+  /// which nothing is dropped at random.
+  runtime::StepInputs evaluationInputs(int64_t step);
 
   int64_t globalBatch() const { return samplesPerMicroBatch * numMicroBatches; }
   int64_t epoch(int64_t step) const { return sampler->epoch(step); }
@@ -48,11 +51,15 @@ private:
     Input input;
     int field = -1; // of the data set
   };
-  Result<kernels::Tensor> piece(int64_t step, int64_t microBatch,
-                                const program::GlobalTensor &tensor,
+  /// Which samples a step takes, and which it is told that it is.
+  struct Step {
+    int64_t number, told;
+  };
+  runtime::StepInputs inputsOf(Step step, double learningRate);
+  Result<kernels::Tensor> piece(Step step, int64_t microBatch, const program::GlobalTensor &tensor,
                                 const std::vector<int64_t> &indices,
                                 const kernels::TensorType &local);
-  Result<double> element(const Source &source, const kernels::Shape &shape, int64_t step,
+  Result<double> element(const Source &source, const kernels::Shape &shape, Step step,
                          int64_t microBatch, int64_t index);
 
   kernels::Arith arith = kernels::Arith::Native;

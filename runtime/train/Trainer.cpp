@@ -277,7 +277,8 @@ Status Run::evaluate(int64_t step) {
   else if (all > 0)
     report.batches = std::min(report.batches, all);
   for (int64_t batch = 1; batch <= report.batches; ++batch) {
-    if (Status done = executor.runForward(communicator, evaluationFeed->inputs(batch, 0)); !done)
+    if (Status done = executor.runForward(communicator, evaluationFeed->evaluationInputs(batch));
+        !done)
       return done;
     Verdict mine;
     mine.loss = executor.loss();
@@ -334,10 +335,6 @@ static Result<Feed> openEvaluation(const LoadedProgram &loaded, const TrainOptio
   };
   if (options.arith == kernels::Arith::Residue61)
     return failed("residues have no mean");
-  for (const Input &input : loaded.manifest.inputs)
-    if (input.kind == InputKind::Step || input.kind == InputKind::Sample)
-      return failed("the model drops elements at random (dropout), and its forward would do so in "
-                    "evaluation too; export it without dropout, or evaluate elsewhere");
   DataOptions data = options.data;
   data.sources = options.evaluation.sources;
   data.isShuffled = false;

@@ -4,6 +4,7 @@ What a training run leaves for others to read: TensorBoard's event files, JSON l
 """
 
 import array
+import importlib.util
 import json
 import math
 import os
@@ -159,6 +160,23 @@ class RunOutputTest(unittest.TestCase):
         self.assertEqual(still[0][1], still[2][1])
         self.assertAlmostEqual(mean, (still[0][1] + still[1][1]) / 2, places=12)
 
+    def test_nothing_is_dropped_in_evaluation(self):
+        for name, more in {"dropping": [], "keeping": ["--no-dropout"]}.items():
+            self.tbc("plan", SOURCE / "models/gpt2-8l.onnx", "--gpus", 2, "--mesh", "dp=2", "--batch", 4, "--seq", 16,
+                     "--precision", "f32", "-o", f"{name}.json", *more)  # fmt: skip
+            self.tbc("compile", f"{name}.json", "-o", name)
+        self.tokens("dropped.bin", 4 * 16 + 1)
+        for kernels, places in {"native": 5, "reference": 12}.items():
+            losses, evaluated = [], []
+            for name in ("dropping", "keeping"):
+                self.tbc("run", name, "--data", "dropped.bin", "--steps", 1, "--lr", 0, "--log", f"{name}.jsonl",
+                         "--eval-data", "dropped.bin", "--kernels", kernels)  # fmt: skip
+                losses.append(self.losses(f"{name}.jsonl")[0][1])
+                evaluated.append(self.losses(f"{name}.jsonl", "evaluation_loss")[0][1])
+            self.assertNotAlmostEqual(losses[0], losses[1], places=4)
+            self.assertAlmostEqual(evaluated[0], evaluated[1], places=places)
+            self.assertAlmostEqual(evaluated[1], losses[1], places=places)
+
     def test_a_pipeline_evaluates_too(self):
         self.tbc("plan", SOURCE / "models/tiny-gpt2.onnx", "--gpus", 2, "--mesh", "pp=2", "--micro-batch", 2, "--batch",
                  8, "--seq", 16, "--precision", "f32", "--clip-norm", 1, "-o", "pp.json")  # fmt: skip
@@ -253,11 +271,26 @@ class RunOutputTest(unittest.TestCase):
         self.assertEqual(self.losses("again.jsonl"), [(1, evaluated)])
         before, after = self.losses("trained.jsonl")[0][1], evaluated
         self.assertNotEqual(before, after)
-        try:
-            import onnxruntime
-        except ImportError:
-            return  # the importer of tbc has read it
-        onnxruntime.InferenceSession(self.folder / "trained.onnx")
+
+    @unittest.skipUnless(importlib.util.find_spec("onnxruntime"), "onnxruntime is not installed (PyPI has it)")
+    def test_onnx_runtime_has_the_loss_of_a_trained_model(self):
+        import numpy as np
+        import onnxruntime
+
+        self.tokens("learned.bin", 8 * 16 + 1)
+        self.tbc("run", "program", "--data", "learned.bin", "--no-shuffle", "--steps", 3, "--lr", 0.01, "--checkpoint",
+                 "learned", "--log", "learned.jsonl", "--eval-data", "learned.bin")  # fmt: skip
+        self.tbc("checkpoint", "consolidate", "learned", "--model", SOURCE / "models/tiny-gpt2.onnx", "-o",
+                 "learned.onnx")  # fmt: skip
+        session = onnxruntime.InferenceSession(self.folder / "learned.onnx", providers=["CPUExecutionProvider"])
+        tokens = np.fromfile(self.folder / "learned.bin", np.uint16).astype(np.int64)
+        inputs, labels = tokens[:-1].reshape(8, 16), tokens[1:].reshape(8, 16)
+        logits = session.run(None, {session.get_inputs()[0].name: inputs})[0].astype(np.float64)
+        shifted = logits - logits.max(axis=-1, keepdims=True)
+        chosen = np.take_along_axis(shifted, labels[..., None], axis=-1)[..., 0]
+        loss = (np.log(np.exp(shifted).sum(axis=-1)) - chosen).mean()
+        ((_, evaluated),) = self.losses("learned.jsonl", "evaluation_loss")
+        self.assertAlmostEqual(loss, evaluated, places=5)
 
     def test_a_model_that_was_not_trained_is_refused(self):
         self.tbc("run", "program", "--steps", 1, "--checkpoint", "other")

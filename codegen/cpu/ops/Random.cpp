@@ -61,7 +61,9 @@ Value buildDropout(DropoutTrainOp op, const Elements &e, ValueRange x) {
   Value keeps = e.make<arith::CmpIOp>(arith::CmpIPredicate::uge, word,
                                       e.number(word, double(int32_t(threshold))));
   Value scale = e.number(x[0], double(1.0F / float(1 - ratio)));
-  return e.select(keeps, e.mul(x[0], scale), e.number(x[0], 0));
+  Value trained = e.select(keeps, e.mul(x[0], scale), e.number(x[0], 0));
+  Value isEvaluation = e.make<arith::CmpIOp>(arith::CmpIPredicate::eq, x[1], e.number(x[1], 0));
+  return e.select(e.splat(isEvaluation, trained), x[0], trained);
 }
 
 } // namespace

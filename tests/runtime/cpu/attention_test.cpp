@@ -25,6 +25,7 @@ struct Masks {
   bool keyMask = false, segments = false, ordered = false, placed = false;
   std::string hidden = "zero";
   double dropout = 0;
+  int64_t step = 3;
 };
 
 kernels::Attrs attrsOf(const Sizes &sizes, const Masks &masks) {
@@ -65,7 +66,7 @@ std::vector<Tensor> maskOperands(const Sizes &n, const Masks &masks) {
                                 : test::randomInts({DType::I64, {n.keys}}, 35, 0, n.keys));
   }
   if (masks.dropout > 0) {
-    list.push_back(Tensor::fromInts({DType::I64, {}}, {3}));
+    list.push_back(Tensor::fromInts({DType::I64, {}}, {masks.step}));
     list.push_back(ascending(n.batch, 0, n.heads * n.queries * n.keys));
     list.push_back(ascending(n.heads, 0, n.queries * n.keys));
     list.push_back(ascending(n.queries, 0, n.keys));
@@ -172,6 +173,8 @@ TEST(NativeAttention, Dropout) {
   masks.dropout = 0.25;
   masks.causal = true;
   checkBoth({2, 4, 2, 70, 70, 8, 8}, masks, "dropout");
+  masks.step = 0;
+  checkBoth({2, 4, 2, 70, 70, 8, 8}, masks, "dropout in evaluation");
 }
 
 TEST(NativeAttention, MergesParts) {

@@ -7,6 +7,8 @@
 #include "runtime/kernels/Random.h"
 #include "tests/runtime/kernels/TestSupport.h"
 
+#include <numeric>
+
 using namespace tbc::kernels;
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -451,6 +453,21 @@ TEST(Philox, KnownAnswers) {
             (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Dropout, OfStepZeroIsNothing) {
+  Attrs attrs = {{"ratio", 0.25}, {"seed", int64_t(3)}, {"key", int64_t(17)}};
+  for (Arith arith : allAriths) {
+    Tensor x = randomTensor(arith, {64}, 5, 1, 2);
+    std::vector<int64_t> numbers(64);
+    std::iota(numbers.begin(), numbers.end(), int64_t(0));
+    auto dropped = [&](int64_t step) {
+      return run(arith, "dropout_train", attrs, {x, ints({}, {step}), ints({64}, numbers)},
+                 x.type());
+    };
+    EXPECT_TRUE(bitwiseEqual(dropped(0), x)) << nameOf(arith);
+    EXPECT_FALSE(bitwiseEqual(dropped(1), x)) << nameOf(arith);
+  }
 }
 
 } // namespace
