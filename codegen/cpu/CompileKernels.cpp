@@ -47,10 +47,12 @@ Status writeBytes(const std::string &path, const std::string &bytes) {
   return Status::ok();
 }
 
-/// The objects of all sources, in their order.
+/// The objects of all sources, in their order; `numFound`: how many the cache had.
 Result<std::vector<std::string>> lowerAll(const std::vector<KernelSource> &sources,
-                                          const CpuTarget &target) {
+                                          const CpuTarget &target, const KernelCache *cache,
+                                          size_t &numFound) {
   std::vector<std::string> objects(sources.size());
+  std::atomic<size_t> found{0};
   size_t numThreads = std::min<size_t>(std::max(1U, std::thread::hardware_concurrency()),
                                        std::max<size_t>(sources.size(), 1));
   std::vector<std::optional<Error>> errors(numThreads);
@@ -58,11 +60,20 @@ Result<std::vector<std::string>> lowerAll(const std::vector<KernelSource> &sourc
   auto work = [&](size_t thread) {
     KernelLowering lowering(target);
     for (size_t i = next++; i < sources.size() && !errors[thread]; i = next++) {
+      std::string key = cache ? KernelCache::keyOf(sources[i].text, target) : "";
+      if (std::optional<std::string> known = cache ? cache->find(key) : std::nullopt) {
+        objects[i] = std::move(*known);
+        ++found;
+        continue;
+      }
       Result<std::string> object = lowering.lower(sources[i].text);
-      if (object)
-        objects[i] = std::move(*object);
-      else
+      if (!object) {
         errors[thread] = object.error();
+        continue;
+      }
+      objects[i] = std::move(*object);
+      if (cache)
+        cache->put(key, objects[i]);
     }
   };
   std::vector<std::thread> threads;
@@ -74,6 +85,9 @@ Result<std::vector<std::string>> lowerAll(const std::vector<KernelSource> &sourc
   for (const std::optional<Error> &error : errors)
     if (error)
       return *error;
+  numFound = found;
+  if (cache && numFound < sources.size())
+    cache->trim();
   return objects;
 }
 
@@ -115,9 +129,11 @@ Status link(const std::vector<std::string> &objects, const std::string &path) {
 
 } // namespace
 
-Status compileKernels(const std::vector<KernelSource> &sources, const CpuTarget &target,
-                      const std::string &programHash, const std::string &path) {
-  auto objects = lowerAll(sources, target);
+Result<size_t> compileKernels(const std::vector<KernelSource> &sources, const CpuTarget &target,
+                              const std::string &programHash, const std::string &path,
+                              const KernelCache *cache) {
+  size_t numFound = 0;
+  auto objects = lowerAll(sources, target, cache, numFound);
   if (!objects)
     return objects.error();
   auto texts =
@@ -127,7 +143,9 @@ Status compileKernels(const std::vector<KernelSource> &sources, const CpuTarget 
   if (!texts)
     return texts.error();
   objects->push_back(std::move(*texts));
-  return link(*objects, path);
+  if (Status status = link(*objects, path); !status)
+    return status.error();
+  return numFound;
 }
 
 } // namespace tbc::cpu

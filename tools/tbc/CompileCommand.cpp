@@ -28,7 +28,7 @@ namespace {
 struct Options {
   std::string plan, model, output, program;
   std::string cpu = "native";
-  bool noKernels = false;
+  bool noKernels = false, noCache = false;
 };
 
 } // namespace
@@ -36,7 +36,8 @@ struct Options {
 /// Compiles the kernels of a program whose file is `programText`, and says what it did; without
 /// kernels removes what an earlier compile left, which the executor would refuse.
 static Status writeKernels(const driver::CompiledPlan &compiled, const cpu::CpuTarget *target,
-                           const std::string &programText, const std::string &folder) {
+                           const std::string &programText, const std::string &folder,
+                           const cpu::KernelCache *cache) {
   std::string path = (std::filesystem::path(folder) / program::kernelsFile).string();
   if (!target) {
     std::error_code error;
@@ -45,9 +46,10 @@ static Status writeKernels(const driver::CompiledPlan &compiled, const cpu::CpuT
                  : Status::ok();
   }
   auto begin = std::chrono::steady_clock::now();
-  if (Status status = cpu::compileKernels(compiled.kernels, *target, sha256Hex(programText), path);
-      !status)
-    return status;
+  Result<size_t> numFound =
+      cpu::compileKernels(compiled.kernels, *target, sha256Hex(programText), path, cache);
+  if (!numFound)
+    return numFound.error();
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   size_t kernels = 0, inRegions = 0, regions = 0;
   for (const program::Stage &stage : compiled.program.stages)
@@ -62,8 +64,8 @@ static Status writeKernels(const driver::CompiledPlan &compiled, const cpu::CpuT
   char text[32];
   std::snprintf(text, sizeof text, "%.1f", seconds.count());
   std::cout << "wrote " << path << ": " << regions << " regions with " << inRegions << " of "
-            << kernels << " kernels, " << compiled.kernels.size() << " distinct, for "
-            << target->name << ", in " << text << " s\n";
+            << kernels << " kernels, " << compiled.kernels.size() << " distinct (" << *numFound
+            << " in the cache), for " << target->name << ", in " << text << " s\n";
   return Status::ok();
 }
 
@@ -97,8 +99,11 @@ static Result<int> runCompile(const Options &options) {
     return Error{ErrorCode::Other, "cannot create " + options.output + ": " + error.message()};
   std::string path = (std::filesystem::path(options.output) / programFile).string();
   std::string programText = program::writeProgram(compiled->program);
-  if (Status status =
-          writeKernels(*compiled, target ? &*target : nullptr, programText, options.output);
+  std::optional<cpu::KernelCache> cache;
+  if (!options.noCache)
+    cache = cpu::KernelCache::ofUser();
+  if (Status status = writeKernels(*compiled, target ? &*target : nullptr, programText,
+                                   options.output, cache ? &*cache : nullptr);
       !status)
     return status.error();
   auto manifest = driver::makeRunManifest(*loaded->step, loaded->plan, compiled->program,
@@ -146,6 +151,8 @@ void addCompileCommand(CLI::App &app, const SetAction &setAction) {
   command->add_option("-o,--output", options->output, "Folder to write")->required();
   CLI::Option *cpu = command->add_option(
       "--cpu", options->cpu, "CPU to compile kernels for: native, x86-64-v2, x86-64-v3, x86-64-v4");
+  command->add_flag("--no-cache", options->noCache,
+                    "Compile every kernel again; neither read nor write $XDG_CACHE_HOME/tbc");
   command->add_flag("--no-kernels", options->noKernels, "Compile none: reference kernels, slow")
       ->excludes(cpu);
   command->callback(

@@ -20,7 +20,7 @@ KernelLibrary::KernelLibrary(const std::vector<cpu::KernelSource> &sources,
   if (file >= 0)
     close(file);
   path = name;
-  Status status = cpu::compileKernels(sources, target, programHash, path);
+  auto status = cpu::compileKernels(sources, target, programHash, path);
   if (!status) {
     ADD_FAILURE() << status.error().message;
     return;
