@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How far the planner's predictions are from published measurements. Python standard library only.
 
-usage: accuracy.py DATA [--tbc PROGRAM] [--source GROUP ..] [--limit N] [--worst N] [--json FILE]
+usage: accuracy.py DATA [--tbc PROGRAM] [--source GROUP ..] [--limit N] [--worst N] [--json FILE] [--set PRESET:SECTION.KEY=VALUE ..]
 
 DATA holds runs.csv and memory.csv: one row per published run or memory figure, with model, layout and what was measured.
 Every usable row is predicted with its layout pinned: the model is made by `tbc new`, all rows are costed by one
@@ -29,6 +29,7 @@ GIB = 2**30
 
 # The preset that describes a GPU of the measurements.
 CLUSTERS = {
+    "": "a100-80gb-sxm",  # Galvatron's parts of memory, which depend on no GPU
     "a100": "a100-80gb-sxm",  # vTrain: the memory size is not stated, and no memory row depends on it
     "a100-40gb": "a100-40gb-sxm",
     "a100-80gb": "a100-80gb-sxm",
@@ -44,6 +45,12 @@ PRECISIONS = {"bf16": "bf16", "fp16": "f16", "fp32": "f32"}
 SCHEDULES = {"": "1f1b", "1f1b": "1f1b", "interleaved-1f1b": "interleaved", "zb-1p": "zero-bubble"}
 # The kind, and what its flag for the MLP is: the kinds' own are left out.
 FFN_KINDS = {"gpt2": "gelu", "llama": "swiglu", "mpt": "gelu", "neox": "gelu", "bloom": "gelu", "nemotron": "relu2", "grok": "geglu"}
+# What attention reaches of the peak where it writes its scores of two bytes each, as Megatron's kernels did: forward writes them, scales,
+# masks and normalises, drops out and multiplies (13 bytes a score), backward as much and their cotangents (19), at 0.8 of an A100's
+# bandwidth; with heads of 96 that is 18 % of the peak over forward, forward again and backward.
+UNFUSED_FLOPS_FRACTION = 0.18
+# Modules of normalisation by kind.
+NORMS = {"llama": "*norm*", "gpt2": "*.ln_*"}
 STATES = ("parameters", "master weights", "gradients", "optimizer state")
 PEAKS = ("saved residuals", "transients", "gathered parameters", "collective buffers")
 
@@ -99,6 +106,8 @@ def layout(row, taken_as):
     zero = integer(row["zero"], 0)
     group = integer(row["zero_group"], degree["dp"] * degree["cp"])
     mesh = {"pp": degree["pp"], "tp": degree["tp"], "cp": degree["cp"]}
+    if row.get("mem_component") == "activations" and row["attention"] == "unfused" and row["recompute"] == "none":
+        raise Unsupported("scores of attention kept for backward")
     if zero > 0 and degree["cp"] == 1 and 1 < group < degree["dp"]:
         if degree["dp"] % group:
             raise Unsupported("a ZeRO group that does not divide dp")
@@ -114,31 +123,64 @@ def layout(row, taken_as):
         "recompute": row["recompute"] or "none",
         "seq": integer(row["seq"]),
     }
+    if degree["tp"] > 1:
+        # Every product with a matrix, as in Megatron: not its sequence alone.
+        job["pin"] = ["*=tp"]
+        if row["sp"] == "1" and row["kind"] in NORMS:
+            # Its sequence parallelism splits what is between them, and gathers again in backward.
+            job["pin"] += [NORMS[row["kind"]] + "=tp", NORMS[row["kind"]] + "=recompute"]
     if degree["dp"] * degree["cp"] > 1:
         job["zero"] = zero
     if degree["pp"] > 1:
         job["schedule"] = "interleaved" if degree["vpp"] > 1 else SCHEDULES[row["schedule"]]
         if degree["vpp"] > 1:
             job["virtual-stages"] = degree["vpp"]
-    if row["attention"] == "unfused":
-        taken_as["unfused attention as fused"] += 1
-    if row["recompute"] == "selective":
-        taken_as["selective recomputation, of attention alone there"] += 1
+    if row["recompute"] == "selective" and row["source_group"] == "korthikanti":
+        # Of attention alone, which a kernel that keeps no scores does by itself.
+        job["recompute"] = "none"
+        taken_as["selective recomputation of attention as attention that keeps no scores"] += 1
     return job
+
+
+def section(text, name):
+    """Where the lines of a section of a cluster file begin and end."""
+    head = f"[{name}]\n"
+    begin = text.find(head)
+    if begin < 0:
+        sys.exit(f"accuracy.py: a cluster file without {head}")
+    end = text.find("\n[", begin)
+    return begin, len(text) if end < 0 else end
+
+
+def unfused(text):
+    """A cluster file whose attention writes its scores."""
+    begin, end = section(text, "kernel.attention")
+    return text[:begin] + re.sub(r"(?m)^flops_fraction *=.*$", f"flops_fraction = {UNFUSED_FLOPS_FRACTION}", text[begin:end]) + text[end:]
+
+
+def whole_forward(answer):
+    """The seconds of a step that runs all of forward again, as frameworks do: tbc leaves out what backward does not read, such as the last
+    product of a block. Forward is a third of forward and backward; what the pipeline waits grows alike."""
+    time = answer["time"]
+    busy = time["compute"] + time["recompute"] + time["operands"]
+    more = max(0.0, time["compute"] / 3 - time["recompute"])
+    return answer["step_seconds"] + more * (1 + time["pipeline"] / busy)
 
 
 class Clusters:
     """Presets, and presets with another network between nodes, as files."""
 
-    def __init__(self, tbc, folder):
+    def __init__(self, tbc, folder, changes=()):
         self.tbc, self.folder, self.known = tbc, Path(folder), {}
+        self.changes = [re.fullmatch(r"([\w-]*):([\w.]+)\.(\w+)=(\S+)", change).groups() for change in changes]
 
     def of(self, row):
         preset = CLUSTERS.get(row["gpu"])
         if preset is None:
             raise Unsupported("GPU " + row["gpu"])
         gbit, per_node = row["inter_gbit_per_node"], integer(row["gpus_per_node"], 8)
-        key = (preset, gbit, per_node)
+        is_unfused = row["attention"] == "unfused"
+        key = (preset, gbit, per_node, is_unfused)
         if key not in self.known:
             text = subprocess.run([self.tbc, "cluster", preset], check=True, capture_output=True, text=True).stdout
             text = re.sub(r"(?m)^devices_per_node *=.*$", f"devices_per_node = {per_node}", text)
@@ -151,15 +193,29 @@ class Clusters:
                 each = float(rate[1]) * float(gbit) / NODE_GBIT[preset]
                 tail = tail[: rate.start()] + f"bytes_per_second = {each:.6g}" + tail[rate.end() :]
                 text = head + found + tail
+            for of, name, item, value in self.changes:
+                if preset.startswith(of):
+                    begin, end = section(text, name)
+                    text = text[:begin] + re.sub(rf"(?m)^{item} *=.*$", f"{item} = {value}", text[begin:end]) + text[end:]
+            if is_unfused:
+                text = unfused(text)
             file = self.folder / f"cluster-{len(self.known)}.toml"
             file.write_text(text)
             self.known[key] = str(file)
         return self.known[key]
 
 
-def predicted_gib(answer, row):
+def predicted_gib(answer, row, taken_as):
     """The part of the predicted memory that a row measured, in GiB."""
     stages = [{line["name"]: line["bytes"] for line in stage["memory"]} for stage in answer["stages"]]
+    # Bytes of weights, gradients and optimizer per parameter, where they are others than tbc's.
+    held = [float(x) for x in row["state_bytes"].split("/")] if row["state_bytes"] else [2, 4, 12]
+    if held != [2, 4, 12] and not row["mem_metric"].startswith("analytic"):  # whose sum is of 18 bytes, whatever they are
+        taken_as[f"states of {row['state_bytes']} bytes for each parameter, in proportion to tbc's 2/4/12"] += 1
+        for lines in stages:
+            lines["gradients"] *= held[1] / 4
+            for name in ("parameters", "master weights", "optimizer state"):
+                lines[name] *= (held[0] + held[2]) / 14
     if row["mem_rank"] in ("0", "rank 0", "world rank 0") or "rank 0" in row["mem_rank"]:
         stages = stages[:1]
     component = row["mem_component"] or "total"
@@ -241,6 +297,8 @@ def main():
     parser.add_argument("--limit", type=int, default=0, help="rows of each source, evenly spaced (default: all)")
     parser.add_argument("--worst", type=int, default=10, help="worst rows to print")
     parser.add_argument("--json", type=Path, help="write every prediction here, a line each")
+    parser.add_argument("--set", action="append", default=[], metavar="PRESET:SECTION.KEY=VALUE",
+                        help="another constant in the presets whose names begin so, to fit it (repeatable)")
     options = parser.parse_args()
     tbc = str(Path(options.tbc).resolve())
 
@@ -248,7 +306,7 @@ def main():
     memory = every(usable(options.data / "memory.csv", ("memory",), options.source), options.limit)
     refused, taken_as = Counter(), Counter()
     with tempfile.TemporaryDirectory() as folder:
-        clusters = Clusters(tbc, folder)
+        clusters = Clusters(tbc, folder, options.set)
         models, jobs, wanted = {}, {}, []
         for what, rows in (("time", runs), ("memory", memory)):
             for row in rows:
@@ -286,7 +344,10 @@ def main():
             refused[(row["source_group"], answer["error"]["message"].split("\n")[0][:100])] += 1
             continue
         try:
-            predicted = answer["step_seconds"] if what == "time" else predicted_gib(answer, row)
+            if what == "time":
+                predicted = whole_forward(answer) if row["recompute"] == "full" else answer["step_seconds"]
+            else:
+                predicted = predicted_gib(answer, row, taken_as)
         except Unsupported as why:
             refused[(row["source_group"], str(why))] += 1
             continue
