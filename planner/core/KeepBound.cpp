@@ -265,7 +265,7 @@ KeepBound::KeepBound(const Graph &graph, const Cluster &cluster, const Repeat &r
                      double parts) {
   Prices prices(graph, cluster, parts);
   count = repeat.count > 0 ? double(repeat.count) : 1;
-  int numForward = numForwardOps(graph);
+  numForward = numForwardOps(graph);
   auto isInside = [&](int op) {
     return op >= 0 && op < numForward && !graph.ops[op].generator &&
            (repeat.count == 0 || repeat.ops[op]);
@@ -288,6 +288,7 @@ KeepBound::KeepBound(const Graph &graph, const Cluster &cluster, const Repeat &r
     for (int value : graph.ops[op].results)
       values[number(value)].maker = int(ops.size());
     ops.push_back({net, {}});
+    numbers.push_back(op);
     for (int value : graph.ops[op].operands)
       if (Source source = sourceOf(graph, value); isInside(graph.values[source.value].producer)) {
         int operand = number(source.value);
@@ -325,11 +326,7 @@ KeepBound::KeepBound(const Graph &graph, const Cluster &cluster, const Repeat &r
   unitBytes = bytes > 0 ? bytes : 1;
 }
 
-const KeepBound::Cut &KeepBound::cutAt(double multiplier) {
-  auto [found, isNew] = cuts.try_emplace(multiplier);
-  Cut &cut = found->second;
-  if (!isNew)
-    return cut;
+std::vector<bool> KeepBound::sidesAt(double multiplier) const {
   // Side 0: a value that must be at hand; an op that is run again.
   int numValues = int(values.size());
   auto nodeOf = [&](int op) { return 2 + numValues + op; };
@@ -347,13 +344,32 @@ const KeepBound::Cut &KeepBound::cutAt(double multiplier) {
     problem.add(0, nodeOf(op), -ops[op].seconds / unitSeconds);
   }
   std::vector<bool> side = problem.run();
-  for (int op = 0; op < int(ops.size()); ++op)
-    cut.seconds += side[nodeOf(op)] ? ops[op].seconds : 0;
-  for (int v = 0; v < numValues; ++v)
-    cut.bytes += side[2 + v] && !side[nodeOf(values[v].maker)] ? values[v].bytes : 0;
+  return {side.begin() + 2, side.end()};
+}
+
+const KeepBound::Cut &KeepBound::cutAt(double multiplier) {
+  auto [found, isNew] = cuts.try_emplace(multiplier);
+  Cut &cut = found->second;
+  if (!isNew)
+    return cut;
+  std::vector<bool> side = sidesAt(multiplier);
+  size_t numValues = values.size();
+  for (size_t op = 0; op < ops.size(); ++op)
+    cut.seconds += side[numValues + op] ? ops[op].seconds : 0;
+  for (size_t v = 0; v < numValues; ++v)
+    cut.bytes += side[v] && !side[numValues + size_t(values[v].maker)] ? values[v].bytes : 0;
   cut.seconds = count * cut.seconds;
   cut.bytes = count * cut.bytes;
   return cut;
+}
+
+std::vector<double> KeepBound::keptWhereFree() const {
+  std::vector<double> kept(size_t(numForward), 0);
+  std::vector<bool> side = sidesAt(0);
+  for (size_t v = 0; v < values.size(); ++v)
+    if (size_t maker = size_t(values[v].maker); side[v] && !side[values.size() + maker])
+      kept[size_t(numbers[maker])] += values[v].bytes;
+  return kept;
 }
 
 double KeepBound::leastSeconds(double bytes) {

@@ -36,6 +36,10 @@ public:
   /// may take `bytes` on one device each, together; infinite where nothing takes so little.
   double leastSeconds(double bytes);
 
+  /// What is kept where memory is free, of the repeated block or, where there is none, of all:
+  /// bytes by forward op of the graph. More of a block than these is of no use.
+  std::vector<double> keptWhereFree() const;
+
 private:
   struct Cut {
     double seconds = 0, bytes = 0; // of a choice that is best for its multiplier
@@ -50,10 +54,14 @@ private:
     std::vector<int> operands; // indices into values
   };
 
+  /// By value and then by op: whether it must be at hand, or is run again.
+  std::vector<bool> sidesAt(double multiplier) const;
   const Cut &cutAt(double multiplier);
 
   std::vector<Value> values;
   std::vector<Op> ops;
+  std::vector<int> numbers; // of ops, in the graph
+  int numForward = 0;
   double count = 1;          // of the block
   double outsideSeconds = 0; // what running ops outside of it again may save
   double unitSeconds = 1, unitBytes = 1;

@@ -87,29 +87,40 @@ std::string weakerMode(const std::string &mode) { return mode == "full" ? "selec
 // Candidates
 //===----------------------------------------------------------------------===//
 
-std::vector<int> Searcher::chunksOf(const Candidate &candidate, int stage) const {
-  std::vector<int> chunkStage = candidate.schedule.chunkStage(candidate.mesh.pp), chunks;
-  for (int chunk = 0; chunk < int(candidate.firstOps.size()); ++chunk)
-    if ((chunkStage.empty() ? chunk : chunkStage[chunk]) == stage)
-      chunks.push_back(chunk);
-  return chunks;
+const Searcher::KnownChunks &Searcher::chunksFor(const Candidate &candidate) const {
+  const ScheduleChoice &choice = candidate.schedule;
+  int64_t stages = candidate.mesh.pp;
+  auto [found, isNew] =
+      knownChunks.try_emplace({choice.chunksPerStage, choice.thereAndBack, stages});
+  KnownChunks &known = found->second;
+  if (!isNew)
+    return known;
+  known.stageOf = choice.chunkStage(stages);
+  if (known.stageOf.empty())
+    for (int stage = 0; stage < int(stages); ++stage)
+      known.stageOf.push_back(stage);
+  known.chunksOf.resize(size_t(stages));
+  for (size_t chunk = 0; chunk < known.stageOf.size(); ++chunk)
+    known.chunksOf[size_t(known.stageOf[chunk])].push_back(int(chunk));
+  return known;
 }
 
 int Searcher::endOf(const Candidate &candidate, int chunk) const {
-  return chunk + 1 < int(candidate.firstOps.size()) ? candidate.firstOps[chunk + 1]
-                                                    : numForwardOps(graph);
+  return chunk + 1 < int(candidate.firstOps.size()) ? candidate.firstOps[chunk + 1] : numForward;
 }
 
-std::vector<int> Searcher::startsIn(const Candidate &candidate, int chunk) const {
+std::pair<size_t, size_t> Searcher::startsIn(const Candidate &candidate, int chunk) const {
   auto first = std::lower_bound(starts.begin(), starts.end(), candidate.firstOps[chunk]);
-  auto last = std::lower_bound(starts.begin(), starts.end(), endOf(candidate, chunk));
-  return {first, last};
+  auto last = std::lower_bound(first, starts.end(), endOf(candidate, chunk));
+  return {size_t(first - starts.begin()), size_t(last - starts.begin())};
 }
 
 int64_t Searcher::blocksOn(const Candidate &candidate, int stage) const {
   int64_t blocks = 0;
-  for (int chunk : chunksOf(candidate, stage))
-    blocks += int64_t(startsIn(candidate, chunk).size());
+  for (int chunk : chunksOf(candidate, stage)) {
+    auto [first, last] = startsIn(candidate, chunk);
+    blocks += int64_t(last - first);
+  }
   return blocks;
 }
 
@@ -121,14 +132,14 @@ std::vector<std::pair<int, int>> Searcher::endsOf(const Candidate &candidate, in
   int64_t total = blocksOn(candidate, stage), seen = 0;
   for (int chunk : chunksOf(candidate, stage)) {
     // In proportion, so that the chunks of a stage stay alike.
-    std::vector<int> here = startsIn(candidate, chunk);
-    int64_t until = seen + int64_t(here.size());
+    auto [first, last] = startsIn(candidate, chunk);
+    int64_t until = seen + int64_t(last - first);
     int64_t share = total == 0 ? 0 : blocks * until / total - blocks * seen / total;
     seen = until;
-    bool all = blocks >= total || share == int64_t(here.size());
+    bool all = blocks >= total || share == int64_t(last - first);
     ends.push_back({chunk, all          ? endOf(candidate, chunk)
                            : share == 0 ? candidate.firstOps[chunk]
-                                        : here[share]});
+                                        : starts[first + size_t(share)]});
   }
   return ends;
 }

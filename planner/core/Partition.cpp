@@ -118,6 +118,22 @@ std::optional<std::vector<int>> StageCutter::cutWithin(
   return run(int(inFlight.size()), lowestOf);
 }
 
+const std::vector<std::vector<double>> &StageCutter::restOf(int numChunks) const {
+  auto [found, isNew] = rests.try_emplace(numChunks);
+  std::vector<std::vector<double>> &rest = found->second;
+  if (!isNew)
+    return rest;
+  int last = int(positions.size()) - 1;
+  rest.assign(size_t(numChunks) + 1, std::vector<double>(size_t(last) + 1, infinity));
+  rest[numChunks][last] = 0;
+  for (int c = numChunks; c-- > 0;)
+    for (int i = c == 0 ? 0 : 1; i < last; ++i)
+      // Chunks that end later are only longer, but for the send.
+      for (int j = i + 1; j <= last && at(i, j) - send[j] < rest[c][i]; ++j)
+        rest[c][i] = std::min(rest[c][i], std::max(at(i, j), rest[c + 1][j]));
+  return rest;
+}
+
 /// Chunk after chunk, the best ends first.
 class StageCutter::Together {
 public:
@@ -131,13 +147,7 @@ public:
     int numChunks = int(chunkStage.size());
     if (numChunks > last)
       return std::nullopt;
-    // rest[c][i]: the longest of chunks c and up if they begin at position i, memory aside.
-    rest.assign(size_t(numChunks) + 1, std::vector<double>(size_t(last) + 1, infinity));
-    rest[numChunks][last] = 0;
-    for (int c = numChunks; c-- > 0;)
-      for (int i = c == 0 ? 0 : 1; i < last; ++i)
-        for (int j = i + 1; j <= last; ++j)
-          rest[c][i] = std::min(rest[c][i], std::max(cutter.at(i, j), rest[c + 1][j]));
+    rest = &cutter.restOf(numChunks);
     search(0, 0, 0);
     return best.empty() ? std::nullopt : std::optional(best);
   }
@@ -151,7 +161,7 @@ private:
     }
     std::vector<std::pair<double, int>> ends; // by the least that they lead to
     for (int j = i + 1; j <= last; ++j)
-      if (double least = std::max({longest, cutter.at(i, j), rest[chunk + 1][j]});
+      if (double least = std::max({longest, cutter.at(i, j), (*rest)[chunk + 1][j]});
           least < bestSeconds)
         ends.push_back({least, j});
     std::sort(ends.begin(), ends.end());
@@ -175,7 +185,7 @@ private:
   int triesLeft;
   const int last;
   std::vector<std::vector<Span>> held; // by stage
-  std::vector<std::vector<double>> rest;
+  const std::vector<std::vector<double>> *rest = nullptr;
   std::vector<int> firstOps, best;
   double bestSeconds = infinity;
 };

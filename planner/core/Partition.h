@@ -53,6 +53,10 @@ private:
   std::optional<std::vector<int>>
   run(int numStages, const std::function<const std::vector<int> *(int)> &lowest) const;
 
+  /// By chunk and position: the longest of this chunk and those after it if it begins there, at
+  /// best, memory aside. Known after the first time.
+  const std::vector<std::vector<double>> &restOf(int numChunks) const;
+
   double &at(int i, int j) { return seconds[size_t(i) * positions.size() + j]; }
   double at(int i, int j) const { return seconds[size_t(i) * positions.size() + j]; }
 
@@ -60,6 +64,7 @@ private:
   std::vector<double> seconds; // of a stage from position i to position j
   std::vector<double> send;    // by position
   std::map<int, std::optional<std::vector<int>>> cuts;
+  mutable std::map<int, std::vector<std::vector<double>>> rests; // by number of chunks: restOf
 };
 
 } // namespace tbc::planner

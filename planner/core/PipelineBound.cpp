@@ -16,7 +16,7 @@ class Chains {
 public:
   explicit Chains(const PipelineSchedule &schedule)
       : numChunks(schedule.pipeline.numChunks()), numMicroBatches(size_t(schedule.accumulation)),
-        parts(schedule::splitsBackward(schedule.kind)) {
+        parts(schedule::splitsBackward(schedule.kind)), stageOf(schedule.pipeline.chunkStage) {
     const schedule::Pipeline &pipeline = schedule.pipeline;
     std::vector<std::vector<int>> chunksOf;
     for (int stage = 0; stage < pipeline.numStages; ++stage)
@@ -45,24 +45,30 @@ public:
   }
 
   /// The chain that takes longest where chunk c has `share[c]` of `total`: how often each phase of
-  /// each chunk lies on it is added to `counts` (forward, backward, weight, by chunk).
-  void addLongest(const std::vector<double> &share, const WorkShare &total,
-                  std::vector<std::array<double, 3>> &counts) const {
-    std::vector<double> end(actions.size());
-    std::vector<int> from(actions.size());
+  /// each chunk lies on it is added to `counts` (forward, backward, weight, by chunk). Returns how
+  /// often it goes from one stage to another.
+  int addLongest(const std::vector<double> &share, const WorkShare &total,
+                 std::vector<std::array<double, 3>> &counts) {
+    end.resize(actions.size());
+    from.resize(actions.size());
+    const double seconds[] = {total.forward, total.backward + (parts ? 0 : total.weight),
+                              total.weight};
     size_t longest = 0;
     for (size_t i = 0; i < actions.size(); ++i) {
       const Node &node = actions[i];
       double onStage = node.onStage < 0 ? 0 : end[node.onStage];
       double before = node.before < 0 ? 0 : end[node.before];
       from[i] = before > onStage ? node.before : node.onStage;
-      double seconds[] = {total.forward, total.backward + (parts ? 0 : total.weight), total.weight};
       end[i] = std::max(before, onStage) + share[node.chunk] * seconds[int(node.kind)];
       if (end[i] > end[longest])
         longest = i;
     }
-    for (int i = int(longest); i >= 0; i = from[i])
+    int sends = 0;
+    for (int i = int(longest); i >= 0; i = from[i]) {
       ++counts[actions[i].chunk][int(actions[i].kind)];
+      sends += from[i] >= 0 && stageOf[actions[from[i]].chunk] != stageOf[actions[i].chunk];
+    }
+    return sends;
   }
 
 private:
@@ -92,8 +98,12 @@ private:
   int numChunks;
   size_t numMicroBatches;
   bool parts;
+  const std::vector<int> &stageOf; // by chunk
   std::vector<int> numbers;
   std::vector<Node> actions;
+  // Of the chain that was looked for last.
+  std::vector<double> end;
+  std::vector<int> from;
 };
 
 } // namespace
@@ -107,36 +117,56 @@ ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &to
     : partsBackward(schedule::splitsBackward(schedule.kind)) {
   Chains chains(schedule);
   size_t numChunks = schedule.pipeline.chunkStage.size();
-  std::vector<std::array<double, 3>> counts(numChunks, {0, 0, 0});
-  auto costOf = [&](size_t chunk) {
-    double weight = partsBackward ? counts[chunk][2] : counts[chunk][1];
-    return counts[chunk][0] * total.forward + counts[chunk][1] * total.backward +
-           weight * total.weight;
-  };
-  // Who cuts puts more where the chains so far were short: multiplicative weights, with a rate that
-  // falls as what is known grows.
-  constexpr int rounds = 160;
-  std::vector<double> share(numChunks, 1.0 / double(numChunks));
-  double whole = total.forward + total.backward + total.weight;
+  // Short schedules converge in the time in which long ones are looked at now and then.
+  constexpr int64_t mostActions = 2'000'000;
+  int64_t actions = int64_t(numChunks) * schedule.accumulation * (partsBackward ? 3 : 2);
+  const int rounds = int(std::clamp<int64_t>(mostActions / actions, 60, 1000));
+  chunks.resize(numChunks);
+  std::vector<std::array<double, 3>> counts(numChunks);
+  std::vector<double> share(numChunks, 1.0 / double(numChunks)), regret(numChunks, 0);
+  double weights = 0;
   for (int round = 1; round <= rounds; ++round) {
-    chains.addLongest(share, total, counts);
-    double least = std::numeric_limits<double>::infinity(), sum = 0;
+    std::fill(counts.begin(), counts.end(), std::array<double, 3>{0, 0, 0});
+    int hops = chains.addLongest(share, total, counts);
+    // Later rounds count for more.
+    weights += round;
+    sends += round * double(hops);
+    double mean = 0;
+    std::vector<double> cost(numChunks);
+    for (size_t c = 0; c < numChunks; ++c) {
+      auto [forward, backward, weight] = counts[c];
+      if (!partsBackward)
+        weight = backward;
+      chunks[c].forward += round * forward;
+      chunks[c].backward += round * backward;
+      chunks[c].weight += round * weight;
+      cost[c] = forward * total.forward + backward * total.backward + weight * total.weight;
+      mean += share[c] * cost[c];
+    }
+    // Who cuts puts more where the chain was shorter than in the mean.
+    double sum = 0;
     for (size_t c = 0; c < numChunks; ++c)
-      least = std::min(least, costOf(c));
-    double rate = std::sqrt(8 * std::log(double(numChunks) + 1) / double(round)) /
-                  (whole * double(schedule.accumulation));
+      sum += regret[c] = std::max(0.0, regret[c] + mean - cost[c]);
     for (size_t c = 0; c < numChunks; ++c)
-      sum += share[c] = std::exp(-rate * (costOf(c) - least));
-    for (double &s : share)
-      s /= sum;
+      share[c] = sum > 0 ? regret[c] / sum : 1.0 / double(numChunks);
   }
-  for (const auto &[forward, backward, weight] : counts)
-    chunks.push_back(
-        {forward / rounds, backward / rounds, (partsBackward ? weight : backward) / rounds});
+  sends /= weights;
+  for (Counts &of : chunks) {
+    of.forward /= weights;
+    of.backward /= weights;
+    of.weight /= weights;
+  }
 }
 
-double ChainMixture::leastSeconds(const std::vector<WorkShare> &parts) const {
-  double total = 0;
+double ChainMixture::mostOften() const {
+  double most = 0;
+  for (const Counts &of : chunks)
+    most = std::max({most, of.forward, of.backward, of.weight});
+  return most;
+}
+
+double ChainMixture::leastSeconds(const std::vector<WorkShare> &parts, double sendSeconds) const {
+  double total = sends * sendSeconds;
   for (const WorkShare &part : parts) {
     double least = std::numeric_limits<double>::infinity();
     for (const Counts &chunk : chunks)
@@ -144,6 +174,44 @@ double ChainMixture::leastSeconds(const std::vector<WorkShare> &parts) const {
     total += least;
   }
   return total;
+}
+
+double shortestCutSeconds(const PipelineSchedule &schedule, const std::vector<WorkShare> &ops,
+                          const std::vector<bool> &mayBegin, double sendSeconds, int64_t mostCuts) {
+  size_t numChunks = schedule.pipeline.chunkStage.size();
+  std::vector<int> positions;
+  for (int op = 1; op < int(ops.size()); ++op)
+    if (mayBegin[size_t(op)])
+      positions.push_back(op);
+  if (positions.size() + 1 < numChunks)
+    return std::numeric_limits<double>::infinity();
+  double cuts = 1;
+  for (size_t i = 0; i + 1 < numChunks; ++i)
+    cuts = cuts * double(positions.size() - i) / double(i + 1);
+  if (cuts > double(mostCuts))
+    return 0;
+  bool isParted = schedule::splitsBackward(schedule.kind);
+  double shortest = std::numeric_limits<double>::infinity();
+  // Each choice of positions in turn, in ascending order.
+  std::vector<bool> isCut(positions.size(), false);
+  std::fill(isCut.begin(), isCut.begin() + int64_t(numChunks) - 1, true);
+  do {
+    std::vector<schedule::ChunkTimes> times(numChunks);
+    size_t chunk = 0, next = 0;
+    for (size_t op = 0; op < ops.size(); ++op) {
+      if (next < positions.size() && size_t(positions[next]) == op)
+        chunk += isCut[next++];
+      schedule::ChunkTimes &of = times[chunk];
+      of.forwardSeconds += ops[op].forward;
+      of.backwardSeconds += ops[op].backward + (isParted ? 0 : ops[op].weight);
+      of.weightSeconds += isParted ? ops[op].weight : 0;
+    }
+    for (schedule::ChunkTimes &of : times)
+      of.sendForwardSeconds = of.sendBackwardSeconds = sendSeconds;
+    shortest = std::min(shortest, schedule::makespanSeconds(schedule.actions, schedule.pipeline,
+                                                            times, schedule.accumulation));
+  } while (std::prev_permutation(isCut.begin(), isCut.end()));
+  return shortest;
 }
 
 } // namespace tbc::planner

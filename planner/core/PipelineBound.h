@@ -25,12 +25,17 @@ struct WorkShare {
 /// that any chunk makes of it.
 class ChainMixture {
 public:
-  /// A mixture that is good for work of the proportions of `total`: fictitious play (Brown 1951)
-  /// of who cuts the model against who picks the longest chain.
+  /// A mixture that is good for work of the proportions of `total`: who cuts the model plays by
+  /// regret matching+ (Tammelin, "Solving large imperfect information games using CFR+", arXiv
+  /// 1407.5042) against who picks the longest chain.
   ChainMixture(const PipelineSchedule &schedule, const WorkShare &total);
 
-  /// No cut of `parts` into the chunks of the schedule has a shorter makespan, sends aside.
-  double leastSeconds(const std::vector<WorkShare> &parts) const;
+  /// No cut of `parts` into the chunks of the schedule has a shorter makespan, where what one stage
+  /// sends to another takes at least `sendSeconds`.
+  double leastSeconds(const std::vector<WorkShare> &parts, double sendSeconds = 0) const;
+
+  /// How often any phase of any chunk lies on the chains, at most.
+  double mostOften() const;
 
 private:
   struct Counts {
@@ -39,7 +44,14 @@ private:
   };
   bool partsBackward;
   std::vector<Counts> chunks;
+  double sends = 0; // from stage to stage on a chain, in the mean
 };
+
+/// The shortest makespan of all cuts of `ops` (by forward op) into the chunks of `schedule`, at the
+/// places where a stage may begin; infinite where there are too few. 0, not known, where there are
+/// more than `mostCuts`.
+double shortestCutSeconds(const PipelineSchedule &schedule, const std::vector<WorkShare> &ops,
+                          const std::vector<bool> &mayBegin, double sendSeconds, int64_t mostCuts);
 
 } // namespace tbc::planner
 

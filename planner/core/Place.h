@@ -67,6 +67,10 @@ std::string addContext(const reshard::Graph &graph, std::vector<reshard::OpStrat
 /// Whether a backward op chooses for itself instead of doing what its forward op did.
 bool choosesForItself(const reshard::Graph &graph, int op);
 
+/// Whether splitting `factor` takes the queries of `op` apart from their keys, which stay whole or
+/// stream: that is context parallelism.
+bool partsQueries(const reshard::GraphOp &op, reshard::FactorId factor);
+
 } // namespace tbc::planner
 
 #endif // TBC_PLANNER_CORE_PLACE_H

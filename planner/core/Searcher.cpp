@@ -16,7 +16,8 @@ namespace tbc::planner {
 Searcher::Searcher(const Graph &graph, const Job &job, const Cluster &cluster, const Space &space,
                    int64_t limitBytes, PinnedOps pinnedOps)
     : graph(graph), job(job), cluster(cluster), space(space), limitBytes(limitBytes),
-      pinned(std::move(pinnedOps)), repeat(largestRepeat(graph)), starts(blockStarts(graph)) {}
+      pinned(std::move(pinnedOps)), repeat(largestRepeat(graph)), numForward(numForwardOps(graph)),
+      starts(blockStarts(graph)) {}
 
 const Graph &Searcher::graphFor(int64_t microBatch) {
   auto found = graphs.find(microBatch);
@@ -319,7 +320,7 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
   if (together + double(pp - 1) * double(cluster.contextBytes) > double(pp) * double(limitBytes))
     return balanced;
   if (numChunks > pp) {
-    std::vector<int> chunkStage = candidate.schedule.chunkStage(pp);
+    const std::vector<int> &chunkStage = chunksFor(candidate).stageOf;
     auto bytes = [&](const std::vector<StageCutter::Span> &spans) {
       std::vector<ChunkRange> chunks;
       for (const StageCutter::Span &span : spans)
@@ -443,8 +444,8 @@ void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode)
   const NetworkCost &network = networkFor(candidate.mesh);
   std::vector<StageSeconds> chunks;
   int64_t pp = candidate.mesh.pp;
-  std::vector<int> chunkStage = candidate.schedule.chunkStage(pp);
-  auto stageOf = [&](size_t chunk) { return chunkStage.empty() ? int(chunk) : chunkStage[chunk]; };
+  const std::vector<int> &chunkStage = chunksFor(candidate).stageOf;
+  auto stageOf = [&](size_t chunk) { return chunkStage[chunk]; };
   auto send = [&](size_t a, size_t b, double bytes) {
     if (stageOf(a) == stageOf(b))
       return 0.0;
@@ -483,9 +484,8 @@ void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode)
     PipelineSchedule outline; // what the closed form reads
     outline.kind = schedule::parseScheduleKind(candidate.schedule.schedule)
                        .value_or(schedule::ScheduleKind::OneFOneB);
-    outline.pipeline = schedule::Pipeline::plain(int(pp));
-    if (!chunkStage.empty())
-      outline.pipeline.chunkStage = chunkStage;
+    outline.pipeline.numStages = int(pp);
+    outline.pipeline.chunkStage = chunkStage;
     outline.accumulation = candidate.accumulation;
     candidate.seconds = stepTime(cluster, chunks, outline).seconds;
   }

@@ -9,9 +9,11 @@
 #include "planner/core/Partition.h"
 #include "planner/core/Pins.h"
 #include "planner/core/PipelineBound.h"
+#include "planner/core/PipelineRoom.h"
 #include "planner/core/Profile.h"
 #include "planner/core/Search.h"
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -72,8 +74,9 @@ public:
   /// at least wherever there is one. False where none recomputes.
   bool recomputeLess(Candidate &candidate, const std::vector<double> &roomBytes);
 
-  /// A tighter provenBound of `candidate`, and dearer. Infinite where nothing fits.
-  double refinedBound(const Candidate &candidate);
+  /// A tighter provenBound of `candidate`, and dearer; `limit` where it is no less than that: only
+  /// plans that are faster matter.
+  double refinedBound(const Candidate &candidate, double limit);
   /// The same of blocks whose residuals are on the host, where as few are as fit.
   bool offloadMore(Candidate &candidate, const std::vector<bool> &stages) const;
 
@@ -126,32 +129,56 @@ private:
   /// Of a micro-batch on each rank along ep, with cp and ep, which split at best everything.
   double leastSeconds(const MeshShape &mesh, int64_t microBatch);
   // SearcherBound.cpp
-  /// Of all parameters.
-  struct Totals {
-    int64_t trained = -1;                                  // not known yet
-    double bytes = 0, forwardBytes = 0, backwardBytes = 0; // all, used by forward, by backward
-    double trainedBytes = 0, gradientBytes = 0, stateBytes = 0, updateBytes = 0;
+  /// Of parameters; bytes are of all, of those that forward reads and that backward does, and of
+  /// those that are trained.
+  struct ParameterTotals {
+    double bytes = 0, inForward = 0, forwardBytes = 0, inBackward = 0, backwardBytes = 0;
+    double trained = 0, trainedBytes = 0, gradientBytes = 0, stateBytes = 0, updateBytes = 0;
   };
-  const Totals &totals();
+  /// Of those that every rank along ep holds, and of those of experts.
+  const std::array<ParameterTotals, 2> &totals();
+  static double partsOf(const MeshShape &mesh, bool isExpert);
   double dividedSeconds(const reshard::Graph &batched, int op, int64_t devices) const;
   double leastUpdateSeconds(const Candidate &candidate, const DataMode &mode);
   double transferSeconds(const Candidate &candidate, const DataMode &mode,
-                         reshard::CollectiveKind kind, double bytes);
+                         reshard::CollectiveKind kind, double ParameterTotals::*count,
+                         double ParameterTotals::*bytes);
   double mostSaved(double samples, double parts);
   double secondsWhateverIsKept(const MeshShape &mesh, int64_t microBatch);
   double idealWhateverIsKept(const MeshShape &mesh, int64_t microBatch);
   bool mayBeContext(const Candidate &candidate) const;
-  double mostKeptBytes(const Candidate &candidate, const DataMode &mode);
+  // RefinedBound.cpp
+  double fixedBytes(const Candidate &candidate, const DataMode &mode, const ParameterTotals &of,
+                    bool isExpert) const;
+  double mostKeptBytes(const Candidate &candidate, const DataMode &mode, double limit);
+  std::vector<BlockPart> blockPartsFor(const Candidate &candidate, const DataMode &mode);
+  void addFixed(const Candidate &candidate, const DataMode &mode,
+                const reshard::GraphParameter &parameter, int first,
+                std::vector<BlockPart> &block) const;
   KeepBound &keepBoundFor(const MeshShape &mesh, int64_t microBatch);
   /// Forward ops, each with its backward: what they take if they divide over `parts` devices.
   struct Work {
+    std::vector<WorkShare> byOp;
     std::vector<WorkShare> shares; // of ops that take the same together
     WorkShare total;
     double largest = 0; // seconds of one op with its backward
   };
   const Work &workOf(int64_t parts, int64_t samples);
-  double computeRefinedBound(const Candidate &candidate);
+  double placedBeyondBlocks(int64_t tp, int64_t samples);
   const ChainMixture &mixtureFor(const Candidate &candidate, const WorkShare &total);
+  /// What crosses a place where a stage may begin.
+  struct Crossing {
+    double bytesPerSample = 0, bytes = 0;
+  };
+  static std::vector<Crossing> leastCrossing(const reshard::Graph &graph);
+  double leastSendSeconds(const Candidate &candidate);
+  std::vector<Candidate> contextVariants(const Candidate &candidate) const;
+  double exposedSeconds(double transfer, double kernels) const;
+  double exposedData(const Candidate &candidate, const DataMode &mode, const WorkShare &total,
+                     double again);
+  double reduceStepSeconds(const Candidate &candidate, const DataMode &mode);
+  double passSeconds(const Candidate &candidate, const WorkShare &total);
+  double computeRefinedBound(const Candidate &candidate, double limit);
   const NetworkCost &networkFor(const MeshShape &mesh);
   DataMode dataMode(const Candidate &candidate);
   void price(Candidate &candidate, const Mix &mix, const DataMode &mode);
@@ -159,9 +186,18 @@ private:
                      int last, StageSeconds &chunk) const;
   void refineCuts(Candidate &candidate, const Mix &mix, const DataMode &mode);
   // PartialRecompute.cpp
-  std::vector<int> chunksOf(const Candidate &candidate, int stage) const;
+  /// Where the chunks of a schedule lie.
+  struct KnownChunks {
+    std::vector<int> stageOf;               // by chunk
+    std::vector<std::vector<int>> chunksOf; // by stage
+  };
+  const KnownChunks &chunksFor(const Candidate &candidate) const;
+  const std::vector<int> &chunksOf(const Candidate &candidate, int stage) const {
+    return chunksFor(candidate).chunksOf[size_t(stage)];
+  }
   int endOf(const Candidate &candidate, int chunk) const;
-  std::vector<int> startsIn(const Candidate &candidate, int chunk) const;
+  /// The first and the last but one of `starts` that lie in the chunk.
+  std::pair<size_t, size_t> startsIn(const Candidate &candidate, int chunk) const;
   int64_t blocksOn(const Candidate &candidate, int stage) const;
   std::vector<std::pair<int, int>> endsOf(const Candidate &candidate, int stage,
                                           int64_t blocks) const;
@@ -206,17 +242,25 @@ private:
   std::map<std::pair<ModelSplit, int64_t>, std::vector<reshard::OpStrategy>> strategies;
   std::map<std::tuple<ModelSplit, int64_t, std::string>, Profile> profiles;
   Repeat repeat;
+  int numForward; // ops
+  mutable std::map<std::tuple<int, bool, int64_t>, KnownChunks> knownChunks;
   std::vector<int> starts; // of graph blocks
   std::map<std::pair<int64_t, int64_t>, double> ideals, leasts;
   std::map<std::array<int64_t, 6>, std::unique_ptr<NetworkCost>> networks;
   std::map<std::tuple<const Profile *, int64_t, bool>, std::unique_ptr<StageCutter>> cutters;
   std::map<std::tuple<std::string, int, bool, int64_t, int64_t>, KnownSchedule> knownSchedules;
-  Totals knownTotals;
+  std::array<ParameterTotals, 2> knownTotals;
+  bool totalsAreKnown = false;
   std::optional<MostSaved> saving;
   std::map<std::pair<int64_t, int64_t>, std::unique_ptr<KeepBound>> keepBounds;
   std::map<std::pair<int64_t, int64_t>, Work> works;
+  std::map<std::pair<int64_t, int64_t>, double> beyondBlocks;
+  std::vector<Crossing> crossing;
+  struct RefinedBound {
+    double seconds = 0, limit = 0;
+  };
   std::map<std::tuple<std::array<int64_t, 6>, int64_t, int64_t, int, bool, std::string, int, bool>,
-           double>
+           RefinedBound>
       refinedBounds;
   std::map<std::tuple<std::string, int, bool, int64_t, int64_t>, std::unique_ptr<ChainMixture>>
       mixtures;

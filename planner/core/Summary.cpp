@@ -231,7 +231,7 @@ private:
                                         {"recompute", t.recompute},
                                         {between, t.operands},
                                         {"data communication", t.data},
-                                        {"pipeline", t.pipeline},
+                                        {"pipeline", plan.mesh.pp > 1 ? t.pipeline : 0},
                                         {"update", t.update},
                                         {"copies to and from the host", t.host}})
       if (seconds > 0)

@@ -146,30 +146,69 @@ std::vector<std::vector<size_t>> findNeighbours(const std::vector<Lifetime> &lif
   return neighbours;
 }
 
-/// Each as low as its neighbours that have a place allow.
-Layout layOutInOrder(const std::vector<Lifetime> &lifetimes, const std::vector<size_t> &order,
-                     const std::vector<std::vector<size_t>> &neighbours) {
-  Layout layout;
-  layout.offsets.assign(lifetimes.size(), -1);
-  std::vector<std::pair<int64_t, int64_t>> taken; // begin and end
-  for (size_t i : order) {
-    taken.clear();
+bool areLiveTogether(const Lifetime &a, const Lifetime &b) {
+  return a.first <= b.last && b.first <= a.last;
+}
+
+/// Places buffers one by one, each as low as those before it allow that are live when it is.
+class LowestPlaces {
+public:
+  LowestPlaces(const std::vector<Lifetime> &lifetimes,
+               const std::vector<std::vector<size_t>> &neighbours)
+      : lifetimes(lifetimes), neighbours(neighbours) {
+    size_t pairs = 0;
+    for (const std::vector<size_t> &others : neighbours)
+      pairs += others.size();
+    // Where most are live together it is quicker to look at all than to sort those that are.
+    looksAtAll = 8 * pairs > lifetimes.size() * lifetimes.size();
+  }
+
+  Layout run(const std::vector<size_t> &order) {
+    layout = {};
+    layout.offsets.assign(lifetimes.size(), -1);
+    placed.clear();
+    for (size_t i : order) {
+      int64_t bytes = alignedBytes(lifetimes[i].bytes);
+      int64_t offset =
+          looksAtAll ? lowestOf(placed, i, bytes) : lowestOf(sortedNeighbours(i), i, bytes);
+      layout.offsets[i] = offset;
+      layout.bytes = std::max(layout.bytes, offset + bytes);
+      if (looksAtAll && bytes > 0)
+        placed.insert(std::upper_bound(placed.begin(), placed.end(), Place{offset, i}),
+                      Place{offset, i});
+    }
+    return layout;
+  }
+
+private:
+  using Place = std::pair<int64_t, size_t>; // offset and buffer
+
+  const std::vector<Place> &sortedNeighbours(size_t i) {
+    placed.clear();
     for (size_t other : neighbours[i])
       if (layout.offsets[other] >= 0 && lifetimes[other].bytes > 0)
-        taken.push_back(
-            {layout.offsets[other], layout.offsets[other] + alignedBytes(lifetimes[other].bytes)});
-    std::sort(taken.begin(), taken.end());
-    int64_t bytes = alignedBytes(lifetimes[i].bytes), offset = 0;
-    for (auto [begin, end] : taken) {
+        placed.push_back({layout.offsets[other], other});
+    std::sort(placed.begin(), placed.end());
+    return placed;
+  }
+
+  int64_t lowestOf(const std::vector<Place> &ascending, size_t i, int64_t bytes) const {
+    int64_t offset = 0;
+    for (auto [begin, other] : ascending) {
       if (begin - offset >= bytes)
         break;
-      offset = std::max(offset, end);
+      if (areLiveTogether(lifetimes[i], lifetimes[other]))
+        offset = std::max(offset, begin + alignedBytes(lifetimes[other].bytes));
     }
-    layout.offsets[i] = offset;
-    layout.bytes = std::max(layout.bytes, offset + bytes);
+    return offset;
   }
-  return layout;
-}
+
+  const std::vector<Lifetime> &lifetimes;
+  const std::vector<std::vector<size_t>> &neighbours;
+  bool looksAtAll = false;
+  Layout layout;
+  std::vector<Place> placed;
+};
 
 } // namespace
 
@@ -191,6 +230,7 @@ Layout assignOffsets(const std::vector<Lifetime> &lifetimes) {
   std::vector<std::vector<size_t>> neighbours = findNeighbours(lifetimes, order);
   if (neighbours.empty())
     return best;
+  LowestPlaces places(lifetimes, neighbours);
   auto size = [&](size_t i) { return double(lifetimes[i].bytes); };
   auto area = [&](size_t i) {
     return double(lifetimes[i].bytes) * double(lifetimes[i].last - lifetimes[i].first + 1);
@@ -201,7 +241,7 @@ Layout assignOffsets(const std::vector<Lifetime> &lifetimes) {
       double x = byArea ? area(a) : size(a), y = byArea ? area(b) : size(b);
       return x != y ? x > y : a < b;
     });
-    Layout layout = layOutInOrder(lifetimes, sorted, neighbours);
+    Layout layout = places.run(sorted);
     if (layout.bytes < best.bytes)
       best = std::move(layout);
     if (best.bytes <= bound)

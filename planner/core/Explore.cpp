@@ -1,0 +1,284 @@
+//===- Explore.cpp - One pass over the space --------------------------------===//
+
+#include "planner/core/Explore.h"
+#include "planner/core/Evaluate.h"
+#include "planner/reshard/SequenceOrder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <queue>
+#include <tuple>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+/// Candidates that differ in no more than micro-batch and schedule compete for one place.
+static auto groupOf(const Candidate &c) {
+  return std::make_tuple(c.mesh.sizes(), c.context, c.zero.zero, c.zero.keepGathered, c.recompute);
+}
+
+static bool isBetter(const Candidate &a, const Candidate &b) {
+  if (a.feasible != b.feasible)
+    return a.feasible;
+  // What does not fit is ordered by how far it is from fitting.
+  double keyA = a.feasible ? a.seconds : a.peakBytes, keyB = b.feasible ? b.seconds : b.peakBytes;
+  return std::tie(keyA, a.order) < std::tie(keyB, b.order);
+}
+
+/// Of plans that take the same time, to a thousandth, the simplest comes first: fewest axes, least
+/// ZeRO, no recomputation.
+static void preferSimple(std::vector<ExactCandidate> &exact) {
+  if (exact.empty() || !exact.front().plan.prediction.fits)
+    return;
+  auto complexity = [](const ExactCandidate &e) {
+    return std::make_tuple(e.plan.mesh.numAxes(), e.candidate.zero.zero, e.plan.recompute != "none",
+                           e.candidate.zero.keepGathered);
+  };
+  double limit = exact.front().plan.prediction.stepSeconds * 1.001;
+  size_t best = 0;
+  for (size_t i = 1; i < exact.size(); ++i)
+    if (exact[i].plan.prediction.fits && exact[i].plan.prediction.stepSeconds <= limit &&
+        complexity(exact[i]) < complexity(exact[best]))
+      best = i;
+  std::rotate(exact.begin(), exact.begin() + best, exact.begin() + best + 1);
+}
+
+/// Looks at context parallelism beside the best of what has none, where that is not near its bound
+/// anyhow: the bounds hold for these too, as nothing else about their meshes is new.
+static void addContexts(Searcher &searcher, bool refine, Exploration &exploration,
+                        std::vector<Candidate> &winners) {
+  constexpr size_t mostMeshes = 4;
+  constexpr double worthwhile = 1.05;
+  if (!winners.empty() && winners[0].feasible &&
+      winners[0].seconds <= worthwhile * exploration.lowerBoundSeconds)
+    return;
+  std::vector<Candidate> found;
+  for (size_t i = 0; i < winners.size() && i < mostMeshes; ++i)
+    for (Candidate &candidate : searcher.withContext(winners[i])) {
+      bool isKnown = std::any_of(found.begin(), found.end(), [&](const Candidate &other) {
+        return groupOf(other) == groupOf(candidate);
+      });
+      if (isKnown || !searcher.score(candidate, refine))
+        continue;
+      candidate.order = int(exploration.evaluations++);
+      exploration.scored.push_back(candidate);
+      found.push_back(candidate);
+    }
+  winners.insert(winners.end(), found.begin(), found.end());
+  std::sort(winners.begin(), winners.end(), isBetter);
+}
+
+/// Whether the model can be split as a pinned cp axis asks.
+static Status checkContext(const Graph &graph, const Space &space, const Pins &pins) {
+  int64_t cp = space.pinnedMesh().cp;
+  if (cp == 1)
+    return Status::ok();
+  if (space.isZigzag())
+    if (std::string why = whyNoZigzag(graph, cp); !why.empty())
+      return Error{ErrorCode::Usage, "--sequence-order zigzag: " + why + "; use contiguous"};
+  std::string why;
+  for (ContextForm form : space.contexts(space.pinnedMesh())) {
+    why = whyNoContext(graph, cp, form);
+    if (why.empty())
+      return Status::ok();
+  }
+  return Error{ErrorCode::Usage, "--mesh cp=" + std::to_string(cp) +
+                                     (pins.context.empty() ? "" : " --context " + pins.context) +
+                                     ": " + why};
+}
+
+static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
+                                         const Candidate &candidate, const Plan &limits) {
+  ExactCandidate exact{candidate, searcher.planOf(candidate)};
+  exact.plan.memoryLimitBytes = limits.memoryLimitBytes;
+  Result<PlannedStep> step = applyPlan(graph, exact.plan);
+  if (!step)
+    return step.error();
+  exact.plan.prediction = predictStep(*step, exact.plan);
+  return exact;
+}
+
+/// `candidate` op by op. One that recomputes as few blocks as fit by its score, which is off by
+/// little, recomputes more where it must, and fewer where it can.
+static Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph,
+                                            Candidate candidate, const Plan &limits) {
+  constexpr int mostTries = 8;
+  Result<ExactCandidate> exact = deriveOnce(searcher, graph, candidate, limits);
+  auto roomOf = [](const Prediction &prediction) {
+    std::vector<double> room; // by stage
+    for (const StageMemory &stage : prediction.stages)
+      room.push_back(double(prediction.limitBytes - stage.totalBytes()));
+    return room;
+  };
+  for (int tries = 0; exact && !exact->plan.prediction.fits && tries < mostTries; ++tries) {
+    std::vector<bool> tooFull;
+    for (double room : roomOf(exact->plan.prediction))
+      tooFull.push_back(room < 0);
+    if (!searcher.recomputeMore(candidate, tooFull) && !searcher.offloadMore(candidate, tooFull))
+      break;
+    exact = deriveOnce(searcher, graph, candidate, limits);
+  }
+  for (int tries = 0; exact && exact->plan.prediction.fits && tries < mostTries; ++tries) {
+    if (!searcher.recomputeLess(candidate, roomOf(exact->plan.prediction)))
+      break;
+    Result<ExactCandidate> fewer = deriveOnce(searcher, graph, candidate, limits);
+    if (!fewer || !fewer->plan.prediction.fits)
+      break;
+    exact = std::move(fewer);
+  }
+  return exact;
+}
+
+static double leastBound(const std::vector<Candidate> &candidates) {
+  double least = INFINITY;
+  for (const Candidate &candidate : candidates)
+    least = std::min(least, candidate.provenBound);
+  return least;
+}
+
+/// The least of all bounds, those that are below `seconds` made as tight as they can be, the least
+/// first. It is no more than `seconds`, which some plan takes.
+static double refineBounds(Searcher &searcher, const std::vector<Candidate> &candidates,
+                           double seconds) {
+  struct Bound {
+    double seconds;
+    size_t candidate;
+    bool isRefined;
+    bool operator<(const Bound &o) const {
+      return std::tie(o.seconds, o.candidate) < std::tie(seconds, candidate); // the least on top
+    }
+  };
+  std::priority_queue<Bound> bounds;
+  for (size_t i = 0; i < candidates.size(); ++i)
+    if (candidates[i].provenBound < seconds)
+      bounds.push({candidates[i].provenBound, i, false});
+  while (!bounds.empty() && !bounds.top().isRefined) {
+    size_t i = bounds.top().candidate;
+    bounds.pop();
+    double refined = searcher.refinedBound(candidates[i], seconds);
+    if (refined < seconds)
+      bounds.push({refined, i, true});
+  }
+  return bounds.empty() ? seconds : bounds.top().seconds;
+}
+
+Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
+                            const Pins &asked, int top, const Progress &progress) {
+  Result<PinnedOps> pinned = PinnedOps::make(graph, job, asked.ops);
+  if (!pinned)
+    return pinned.error();
+  Pins pins = asked;
+  if (pinned->splitter) // the others are ruled out before they are looked at
+    pins.conditions.push_back({"tp", "1", true, toString(*pinned->splitter)});
+  Result<Space> space = Space::make(job, pins, commonExperts(graph));
+  if (!space)
+    return space.error();
+  Plan limits;
+  limits.cluster = cluster;
+  limits.memoryLimitBytes = pins.memoryLimitBytes.value_or(0);
+  if (Status status = checkContext(graph, *space, pins); !status)
+    return status.error();
+  Searcher searcher(graph, job, cluster, *space, limits.limitBytes(), *pinned);
+  std::vector<Candidate> candidates = searcher.enumerate();
+  if (space->blocksAgain().value_or(0) > searcher.numBlocks())
+    return Error{ErrorCode::Usage, "--recompute " + pins.recompute + ": the model has " +
+                                       std::to_string(searcher.numBlocks()) +
+                                       " blocks that may be recomputed"};
+  if (space->blocksAway().value_or(0) > searcher.numBlocks())
+    return Error{ErrorCode::Usage, "--offload " + pins.offload + ": the model has " +
+                                       std::to_string(searcher.numBlocks()) +
+                                       " blocks whose residuals may be on the host"};
+  if (candidates.empty() && !searcher.refusedSchedule().empty())
+    return Error{ErrorCode::Usage,
+                 searcher.refusedSchedule() + "; choose --batch and --micro-batch accordingly"};
+  if (candidates.empty() && !pins.conditions.empty())
+    return Error{ErrorCode::Usage,
+                 "no configuration of " + std::to_string(job.gpus) + " devices and --batch " +
+                     std::to_string(job.globalBatch) +
+                     (pins.strategy == "auto" ? "" : " under --strategy " + pins.strategy) +
+                     " is " + toString(pins.conditions)};
+  if (candidates.empty())
+    return Error{
+        ErrorCode::Usage,
+        "no mesh of " + std::to_string(job.gpus) + " devices divides --batch " +
+            std::to_string(job.globalBatch) +
+            (pins.microBatch ? " with --micro-batch " + std::to_string(*pins.microBatch) : "") +
+            (pins.strategy != "auto" ? " under --strategy " + pins.strategy : "") +
+            "; choose a batch that is a multiple of the data-parallel size"};
+
+  // Small graphs are cheap enough to look at closely everywhere.
+  bool isSmall = graph.ops.size() < 200;
+  Exploration exploration;
+  exploration.lowerBoundSeconds = leastBound(candidates);
+  exploration.evaluations = int64_t(candidates.size());
+  std::map<decltype(groupOf(candidates[0])), size_t> best; // of each group, into scored
+  std::vector<double> fastest; // of the groups that have something that fits, ascending
+  int64_t done = 0;
+  for (Candidate &candidate : candidates) {
+    if (progress)
+      progress(done++, int64_t(candidates.size()));
+    if (int(fastest.size()) >= top && candidate.lowerBound > fastest[top - 1])
+      break; // and so are all after it
+    if (int(fastest.size()) >= top &&
+        searcher.refinedBound(candidate, fastest[top - 1]) >= fastest[top - 1])
+      continue;
+    if (!searcher.score(candidate, isSmall))
+      continue;
+    exploration.scored.push_back(candidate);
+    auto [found, isNew] = best.emplace(groupOf(candidate), exploration.scored.size() - 1);
+    if (!isNew && !isBetter(candidate, exploration.scored[found->second]))
+      continue;
+    found->second = exploration.scored.size() - 1;
+    fastest.clear();
+    for (const auto &[group, index] : best)
+      if (exploration.scored[index].feasible)
+        fastest.push_back(exploration.scored[index].seconds);
+    std::sort(fastest.begin(), fastest.end());
+  }
+  std::vector<Candidate> winners;
+  for (const auto &[group, index] : best)
+    winners.push_back(exploration.scored[index]);
+  std::sort(winners.begin(), winners.end(), isBetter);
+  if (winners.empty() && !searcher.refusedContext().empty())
+    return Error{ErrorCode::Usage, searcher.refusedContext()};
+  if (winners.empty() && pinned->splitter)
+    return Error{ErrorCode::Usage,
+                 toString(*pinned->splitter) +
+                     ": no mesh has an axis tp that divides all that is pinned to be split; "
+                     "choose another tp, or pin less"};
+  addContexts(searcher, isSmall, exploration, winners);
+
+  // Scores are off by little; what is within that of the best is looked at exactly.
+  constexpr double scoreError = 0.02;
+  size_t mostExact = isSmall ? 64 : 16;
+  double exactBest = INFINITY;
+  for (size_t i = 0; i < winners.size() && i < std::max(mostExact, size_t(top)); ++i) {
+    bool mayWin = !std::isfinite(exactBest) || winners[i].seconds < exactBest * (1 + scoreError);
+    if (int(i) >= top && (!winners[i].feasible || !mayWin))
+      break;
+    if (!isSmall)
+      searcher.score(winners[i], /*refine=*/true);
+    Result<ExactCandidate> exact = deriveExactly(searcher, graph, winners[i], limits);
+    if (!exact)
+      return exact.error();
+    if (exact->plan.prediction.fits)
+      exactBest = std::min(exactBest, exact->plan.prediction.stepSeconds);
+    exploration.exact.push_back(std::move(*exact));
+  }
+  std::sort(exploration.exact.begin(), exploration.exact.end(),
+            [](const ExactCandidate &a, const ExactCandidate &b) {
+              const Prediction &p = a.plan.prediction, &q = b.plan.prediction;
+              if (p.fits != q.fits)
+                return p.fits;
+              return std::tie(p.stepSeconds, a.candidate.order) <
+                     std::tie(q.stepSeconds, b.candidate.order);
+            });
+  if (!exploration.exact.empty() && exploration.exact.front().plan.prediction.fits)
+    exploration.lowerBoundSeconds =
+        refineBounds(searcher, candidates, exploration.exact.front().plan.prediction.stepSeconds);
+  preferSimple(exploration.exact);
+  return exploration;
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,455 @@
+//===- RefinedBound.cpp - No plan of a candidate is faster, closely ---------===//
+//
+// The dear bound, for the few candidates that could still be better than what the search has found:
+// kernels divided evenly, or the placement's own bound; what memory forces to be computed again,
+// by what all stages can keep together; collectives that kernels cannot hide, with their starts;
+// the schedule's bubble and its sends whatever the cut; and the end of the step.
+//
+//===----------------------------------------------------------------------===//
+
+#include "planner/core/Evaluate.h"
+#include "planner/core/PipelineRoom.h"
+#include "planner/core/Recompute.h"
+#include "planner/core/Searcher.h"
+#include "planner/core/Stages.h"
+
+#include <algorithm>
+#include <limits>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+static constexpr double infinity = std::numeric_limits<double>::infinity();
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+KeepBound &Searcher::keepBoundFor(const MeshShape &mesh, int64_t microBatch) {
+  int64_t parts = mesh.tp * mesh.cp * mesh.ep, samples = microBatch * mesh.ep;
+  auto &bound = keepBounds[{parts, samples}];
+  if (!bound)
+    bound = std::make_unique<KeepBound>(graphFor(samples), cluster, repeat, double(parts));
+  return *bound;
+}
+
+/// What belongs to parameters on all devices of a model together, at least, of which `of` says the
+/// sums.
+double Searcher::fixedBytes(const Candidate &candidate, const DataMode &mode,
+                            const ParameterTotals &of, bool isExpert) const {
+  int zero = candidate.zero.zero;
+  double shards = double(mode.groups[isExpert].zero.size);
+  double bytes = of.bytes / (zero == 3 ? shards : 1) + of.gradientBytes / (zero >= 2 ? shards : 1) +
+                 (mode.offloadsStates ? 0 : of.stateBytes / (zero >= 1 ? shards : 1)) +
+                 (candidate.zero.keepGathered ? of.backwardBytes : 0);
+  return bytes / partsOf(candidate.mesh, isExpert);
+}
+
+/// What all stages may keep of one micro-batch of the candidate, together: each keeps at least what
+/// it has of the micro-batch that it takes back first. What may lie on the host takes of its memory
+/// too. In a plan of less than `limit` seconds.
+double Searcher::mostKeptBytes(const Candidate &candidate, const DataMode &mode, double limit) {
+  const MeshShape &mesh = candidate.mesh;
+  double usable =
+      (double(limitBytes) - double(cluster.contextBytes)) / (1 + cluster.allocatorFraction);
+  double fixed = 0;
+  for (bool isExpert : {false, true})
+    fixed += fixedBytes(candidate, mode, totals()[isExpert], isExpert);
+  double host = candidate.offloadsResiduals ? double(cluster.usableHostBytes()) : 0;
+  double kept = double(mesh.pp) * (usable + host) - fixed;
+  // Schedules of thousands of stages are long, and bounded closely enough without.
+  constexpr int64_t mostChunks = 512;
+  if (mesh.pp == 1 || mesh.pp * candidate.schedule.chunksPerStage > mostChunks ||
+      candidate.offloadsResiduals || repeat.count == 0 || kept < 0)
+    return kept;
+  PipelineRoom room;
+  room.block = blockPartsFor(candidate, mode);
+  if (room.block.empty())
+    return kept;
+  room.count = double(repeat.count);
+  room.chunksPerStage = candidate.schedule.chunksPerStage;
+  room.usableBytes = usable;
+  room.mostSeconds =
+      limit / double(candidate.accumulation) + mostSaved(double(candidate.microBatch * mesh.ep), 1);
+  for (const std::vector<schedule::InFlight> &stage : inFlightOf(candidate)) {
+    int64_t least = stage[0].forward;
+    for (const schedule::InFlight &chunk : stage)
+      least = std::min(least, chunk.forward);
+    room.inFlight.push_back(double(std::max<int64_t>(1, least)));
+  }
+  return std::min(kept, room.mostKeptBytes());
+}
+
+/// The last forward op that reads `value`, through views too.
+static int lastReader(const Graph &graph, int value) {
+  int last = -1;
+  for (int user : graph.values[value].users) {
+    const GraphOp &op = graph.ops[user];
+    if (op.phase != Phase::Forward)
+      continue;
+    last = std::max(last, user);
+    if (op.kernelClass == "none")
+      for (int result : op.results)
+        last = std::max(last, lastReader(graph, result));
+  }
+  return last;
+}
+
+/// By op of the repeated block, in forward order, what goes with it; none where the block is not
+/// all that lies between its first and its last occurrence, or nothing is kept of it.
+std::vector<BlockPart> Searcher::blockPartsFor(const Candidate &candidate, const DataMode &mode) {
+  const MeshShape &mesh = candidate.mesh;
+  int64_t devices = mesh.tp * mesh.cp * mesh.ep, samples = candidate.microBatch * mesh.ep;
+  int numForward = numForwardOps(graph), first = 0, counted = 0;
+  while (first < numForward && !repeat.ops[first])
+    ++first;
+  int length = 0;
+  while (first + length < numForward && repeat.ops[first + length])
+    ++length;
+  auto isCounted = [&](int op) { return repeat.like[op] >= 0; };
+  int begin = 0, end = numForward;
+  while (begin < numForward && !isCounted(begin))
+    ++begin;
+  while (end > begin && !isCounted(end - 1))
+    --end;
+  for (int op = begin; op < end; ++op)
+    counted += isCounted(op);
+  if (counted != end - begin || counted != length * repeat.count)
+    return {};
+
+  const Work &work = workOf(devices, samples);
+  std::vector<double> kept = keepBoundFor(mesh, candidate.microBatch).keptWhereFree();
+  std::vector<BlockPart> block(static_cast<size_t>(length));
+  double keptBytes = 0;
+  for (int i = 0; i < length; ++i) {
+    int op = first + i;
+    const WorkShare &share = work.byOp[size_t(op)];
+    block[size_t(i)].seconds = share.forward + share.backward + share.weight;
+    block[size_t(i)].keptBytes = kept[size_t(op)];
+    keptBytes += kept[size_t(op)];
+    if (kept[size_t(op)] == 0)
+      continue;
+    int last = op;
+    for (int value : graph.ops[op].results)
+      last = std::max(last, lastReader(graph, value));
+    for (int at = op; at < last; ++at) // between ops of this block and the ones after it
+      block[size_t((at - first) % length)].crossingBytes += kept[size_t(op)];
+  }
+  for (const GraphParameter &parameter : graph.parameters)
+    addFixed(candidate, mode, parameter, first, block);
+  return keptBytes > 0 ? block : std::vector<BlockPart>();
+}
+
+/// Adds `parameter` to the first op of `block` that reads it, if no op outside of the block does.
+void Searcher::addFixed(const Candidate &candidate, const DataMode &mode,
+                        const GraphParameter &parameter, int first,
+                        std::vector<BlockPart> &block) const {
+  const GraphValue &value = graph.values[parameter.value];
+  if (value.users.empty() || value.users[0] < first || value.users[0] >= first + int(block.size()))
+    return;
+  bool inBackward = false, isExpert = false;
+  for (int user : value.users) {
+    if (!repeat.ops[user])
+      return;
+    inBackward |= graph.ops[user].phase != Phase::Forward;
+    isExpert |= graph.ops[user].expertLoop >= 0;
+  }
+  ParameterTotals of;
+  double elements = double(value.layout.numElements());
+  of.bytes = elements * double(value.layout.elementBytes);
+  of.backwardBytes = inBackward ? of.bytes : 0;
+  if (parameter.gradient >= 0) {
+    of.gradientBytes = elements * double(graph.values[parameter.gradient].layout.elementBytes);
+    of.stateBytes =
+        elements * double(job.stateBytesPerElement() + masterBytes(value.layout.elementBytes));
+  }
+  block[size_t(value.users[0] - first)].fixedBytes += fixedBytes(candidate, mode, of, isExpert);
+}
+
+//===----------------------------------------------------------------------===//
+// Work
+//===----------------------------------------------------------------------===//
+
+const Searcher::Work &Searcher::workOf(int64_t parts, int64_t samples) {
+  auto [found, isNew] = works.try_emplace({parts, samples});
+  Work &work = found->second;
+  if (!isNew)
+    return work;
+  const ProfiledGraph &profiled = profiledGraphFor(samples, "none");
+  const Graph &batched = profiled.graph;
+  work.byOp.resize(size_t(numForwardOps(batched)));
+  for (int op = 0; op < int(batched.ops.size()); ++op) {
+    WorkShare &share = work.byOp[profiled.anchors[op]];
+    double seconds = dividedSeconds(batched, op, parts);
+    (batched.ops[op].phase == Phase::Forward ? share.forward
+     : profiled.canWait[op]                  ? share.weight
+                                             : share.backward) += seconds;
+  }
+  // Of ops that take the same the same chunk is the cheapest.
+  std::map<std::tuple<double, double, double>, int> counts;
+  for (const WorkShare &share : work.byOp) {
+    work.largest = std::max(work.largest, share.forward + share.backward + share.weight);
+    ++counts[{share.forward, share.backward, share.weight}];
+  }
+  for (const auto &[share, count] : counts) {
+    const auto &[forward, backward, weight] = share;
+    work.shares.push_back({forward * count, backward * count, weight * count});
+    work.total.forward += forward * count;
+    work.total.backward += backward * count;
+    work.total.weight += weight * count;
+  }
+  return work;
+}
+
+/// What the ops outside of repeated blocks take over tp beyond their kernels divided evenly, at
+/// least: the placement's own bound of them alone.
+double Searcher::placedBeyondBlocks(int64_t tp, int64_t samples) {
+  auto [found, isNew] = beyondBlocks.try_emplace({tp, samples}, 0.0);
+  constexpr size_t mostOps = 4000; // some hundredths of a second
+  if (!isNew || tp == 1)
+    return found->second;
+  const Graph &batched = graphFor(samples);
+  std::vector<bool> outside(batched.ops.size(), true);
+  if (repeat.count > 0) {
+    std::vector<int> anchors = forwardAnchors(batched);
+    for (size_t op = 0; op < outside.size(); ++op)
+      outside[op] = repeat.like[anchors[op]] < 0;
+  }
+  if (size_t(std::count(outside.begin(), outside.end(), true)) > mostOps)
+    return 0;
+  double placed = placementBound(batched, outside, tp, job, cluster, space.tensorAxisIsPinned());
+  return found->second = std::max(0.0, placed - idealSecondsOf(batched, tp, &outside));
+}
+
+const ChainMixture &Searcher::mixtureFor(const Candidate &candidate, const WorkShare &total) {
+  const ScheduleChoice &choice = candidate.schedule;
+  auto &mixture = mixtures[{choice.schedule, choice.chunksPerStage, choice.thereAndBack,
+                            candidate.mesh.pp, candidate.accumulation}];
+  if (!mixture)
+    mixture = std::make_unique<ChainMixture>(
+        scheduleFor(candidate, candidate.accumulation).schedule, total);
+  return *mixture;
+}
+
+/// The least that one send between stages takes; 0 where some cut parts the model in two that have
+/// nothing to do with each other.
+double Searcher::leastSendSeconds(const Candidate &candidate) {
+  if (crossing.empty())
+    crossing = leastCrossing(graph);
+  double samples = double(candidate.microBatch), least = infinity;
+  for (const Crossing &at : crossing)
+    least = std::min(least, at.bytesPerSample * samples + at.bytes);
+  if (least == 0 || least == infinity)
+    return 0;
+  const NetworkCost &network = networkFor(candidate.mesh);
+  double parts = double(candidate.mesh.tp * candidate.mesh.cp);
+  return network.seconds(CollectiveKind::Send, network.stageGroupShape({0, 1}), least / parts);
+}
+
+std::vector<Searcher::Crossing> Searcher::leastCrossing(const Graph &graph) {
+  int numForward = numForwardOps(graph);
+  std::vector<bool> mayBegin = stageMayBegin(graph);
+  std::vector<Crossing> change(size_t(numForward) + 1);
+  double batch = 1;
+  for (const GraphValue &value : graph.values) {
+    if (value.producer < 0 || value.producer >= numForward || graph.ops[value.producer].generator)
+      continue;
+    int last = -1;
+    for (int user : value.users)
+      if (user < numForward)
+        last = std::max(last, user);
+    if (last <= value.producer)
+      continue;
+    bool hasBatch = false;
+    for (const DimLayout &dim : value.layout.dims)
+      for (const Segment &segment : dim.segments)
+        for (const Factor &factor : segment.factors)
+          if (factor.id == graph.batchFactor) {
+            hasBatch = true;
+            batch = double(factor.size);
+          }
+    double bytes = double(value.layout.numElements() * value.layout.elementBytes);
+    (hasBatch ? change[size_t(value.producer) + 1].bytesPerSample
+              : change[size_t(value.producer) + 1].bytes) += bytes;
+    (hasBatch ? change[size_t(last) + 1].bytesPerSample : change[size_t(last) + 1].bytes) -= bytes;
+  }
+  // Of those that are alike one is enough.
+  std::map<std::pair<double, double>, bool> seen;
+  std::vector<Crossing> result;
+  Crossing at;
+  for (int op = 0; op < numForward; ++op) {
+    at.bytesPerSample += change[size_t(op)].bytesPerSample / batch;
+    at.bytes += change[size_t(op)].bytes;
+    if (op > 0 && mayBegin[size_t(op)] &&
+        seen.emplace(std::make_pair(at.bytesPerSample, at.bytes), true).second)
+      result.push_back(at);
+  }
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// The bound
+//===----------------------------------------------------------------------===//
+
+/// The candidates with cp that this one stands for, see mayBeContext: with a part of tp on cp, or
+/// where meshes with every tp are not looked at, of a data axis.
+std::vector<Candidate> Searcher::contextVariants(const Candidate &candidate) const {
+  std::vector<Candidate> variants;
+  if (!mayBeContext(candidate))
+    return variants;
+  bool hadNone = candidate.mesh.tokenRanks() == 1;
+  for (const char *axis : {"tp", "dp", "fsdp"}) {
+    bool isTensor = std::string(axis) == "tp";
+    if (!isTensor && space.tensorAxisIsOpen())
+      continue;
+    Candidate next = candidate;
+    for (int64_t cp : divisorsOf(*next.mesh.find(axis))) {
+      if (cp == 1)
+        continue;
+      next = candidate;
+      *next.mesh.find(axis) /= cp;
+      next.mesh.cp = cp;
+      next.accumulation = next.batch / (next.mesh.dataRanks() * next.microBatch);
+      if (!hadNone) {
+        variants.push_back(next);
+        continue;
+      }
+      for (const ZeroChoice &zero : space.zeroChoices(next.mesh)) {
+        next.zero = zero;
+        variants.push_back(next);
+      }
+    }
+  }
+  return variants;
+}
+
+double Searcher::refinedBound(const Candidate &candidate, double limit) {
+  // Whatever is recomputed, so the same for every mode.
+  const ScheduleChoice &of = candidate.schedule;
+  auto [found, isNew] = refinedBounds.try_emplace(
+      {candidate.mesh.sizes(), candidate.microBatch, candidate.accumulation, candidate.zero.zero,
+       candidate.zero.keepGathered, of.schedule, of.chunksPerStage, of.thereAndBack});
+  RefinedBound &known = found->second;
+  if (isNew || (known.seconds >= known.limit && known.limit < limit)) {
+    known.seconds = computeRefinedBound(candidate, limit);
+    for (const Candidate &variant : contextVariants(candidate))
+      if (known.seconds > candidate.provenBound)
+        known.seconds = std::min(known.seconds, computeRefinedBound(variant, limit));
+    known.seconds = std::min(std::max(known.seconds, candidate.provenBound), limit);
+    known.limit = limit;
+  }
+  return known.seconds;
+}
+
+/// What hides behind kernels as far as those allow.
+double Searcher::exposedSeconds(double transfer, double kernels) const {
+  return std::max(0.0, transfer - cluster.overlapFraction * kernels);
+}
+
+/// Of the gathers and reductions of each micro-batch, what the kernels cannot hide, by phase.
+double Searcher::exposedData(const Candidate &candidate, const DataMode &mode,
+                             const WorkShare &total, double again) {
+  double forward = 0, backward = 0;
+  if (candidate.zero.zero >= 2)
+    backward += transferSeconds(candidate, mode, CollectiveKind::ReduceScatter,
+                                &ParameterTotals::trained, &ParameterTotals::gradientBytes);
+  if (candidate.zero.zero == 3) {
+    forward += transferSeconds(candidate, mode, CollectiveKind::AllGather,
+                               &ParameterTotals::inForward, &ParameterTotals::forwardBytes);
+    if (!candidate.zero.keepGathered)
+      backward += transferSeconds(candidate, mode, CollectiveKind::AllGather,
+                                  &ParameterTotals::inBackward, &ParameterTotals::backwardBytes);
+  }
+  return exposedSeconds(forward, total.forward) +
+         exposedSeconds(backward, total.backward + total.weight + again);
+}
+
+/// Reductions of gradients once per step, of all stages together.
+double Searcher::reduceStepSeconds(const Candidate &candidate, const DataMode &mode) {
+  const NetworkCost &network = networkFor(candidate.mesh);
+  double seconds = 0;
+  for (bool isExpert : {false, true}) {
+    const ParameterTotals &of = totals()[isExpert];
+    const DataMode::Groups &groups = mode.groups[isExpert];
+    double bytes = of.gradientBytes / partsOf(candidate.mesh, isExpert);
+    auto add = [&](CollectiveKind kind, const GroupShape &group, double local) {
+      double start = network.seconds(kind, group, 0);
+      seconds += of.trained * start - start + network.seconds(kind, group, local);
+    };
+    if (candidate.zero.zero == 1)
+      add(CollectiveKind::ReduceScatter, groups.zero, bytes);
+    add(CollectiveKind::AllReduce, groups.reduce,
+        bytes / (candidate.zero.zero == 0 ? 1 : double(groups.zero.size)));
+  }
+  return seconds;
+}
+
+/// One micro-batch passes all chunks there and back.
+double Searcher::passSeconds(const Candidate &candidate, const WorkShare &total) {
+  bool parts = candidate.schedule.schedule == "zero-bubble";
+  const std::vector<int> &stageOf = chunksFor(candidate).stageOf;
+  int64_t hops = 0;
+  for (size_t chunk = 1; chunk < stageOf.size(); ++chunk)
+    hops += stageOf[chunk] != stageOf[chunk - 1];
+  return total.forward + total.backward + (parts ? 0 : total.weight) +
+         2 * double(hops) * leastSendSeconds(candidate);
+}
+
+double Searcher::computeRefinedBound(const Candidate &candidate, double limit) {
+  const MeshShape &mesh = candidate.mesh;
+  const DataMode mode = dataMode(candidate);
+  int64_t devices = mesh.tp * mesh.cp * mesh.ep, samples = candidate.microBatch * mesh.ep;
+  double room = mostKeptBytes(candidate, mode, limit);
+  double again = room < 0 ? infinity : keepBoundFor(mesh, candidate.microBatch).leastSeconds(room);
+  if (again == infinity)
+    return again;
+
+  const Work &known = workOf(devices, samples);
+  const WorkShare &total = known.total;
+  double kernels = total.forward + total.backward + total.weight;
+  WorkShare more; // wherever it falls
+  double between = leastSeconds(mesh, candidate.microBatch) - kernels -
+                   (mostSaved(double(samples), 1) - mostSaved(double(samples), double(devices)));
+  if (mesh.ep == 1 || !space.tensorAxisIsPinned())
+    between += placedBeyondBlocks(mesh.tp, samples) / double(mesh.cp * mesh.ep);
+  more.anyPhase = std::max(0.0, again) + std::max(0.0, between);
+  more.anyPhase += exposedData(candidate, mode, total, std::max(0.0, again));
+  std::vector<WorkShare> work = known.shares;
+  work.push_back(more);
+
+  double accumulation = double(candidate.accumulation);
+  // What running again saves may be saved wherever that matters most.
+  const double saved = -std::min(0.0, again), seconds = kernels + more.anyPhase - saved;
+  const ScheduleChoice &choice = candidate.schedule;
+  // No op is divided among stages.
+  double least =
+      std::max(seconds * accumulation / double(mesh.pp), (known.largest - saved) * accumulation);
+  if (choice.schedule != "interleaved" && choice.schedule != "zero-bubble")
+    least = std::max(least, pipelineLowerBound(seconds, mesh.pp, candidate.accumulation));
+  if (mesh.pp > 1)
+    least = std::max(least, passSeconds(candidate, total) - saved);
+  constexpr int64_t mostTasks = 1 << 16; // some hundredths of a second
+  int64_t tasks = mesh.pp * choice.chunksPerStage * candidate.accumulation;
+  if (mesh.pp > 1 && tasks <= mostTasks && least < limit) {
+    double send = leastSendSeconds(candidate);
+    const ChainMixture &mixture = mixtureFor(candidate, total);
+    least = std::max(least, mixture.leastSeconds(work, send) - saved * mixture.mostOften());
+    constexpr int64_t mostTries = 1 << 14;
+    if (least < limit && tasks <= mostTries)
+      least = std::max(least,
+                       shortestCutSeconds(scheduleFor(candidate, candidate.accumulation).schedule,
+                                          known.byOp, profiledGraphFor(samples, "none").mayBegin,
+                                          send, mostTries / tasks) -
+                           saved * accumulation);
+  }
+  double step = least + leastUpdateSeconds(candidate, mode);
+  // The last backward hides what it can; of a stage no more than if all of forward ran again.
+  double hiding = total.backward + total.weight;
+  hiding += mesh.pp == 1 ? std::max(0.0, again) : total.forward;
+  if (candidate.zero.zero < 2)
+    step += exposedSeconds(reduceStepSeconds(candidate, mode), hiding) / double(mesh.pp);
+  return std::max(step, candidate.provenBound);
+}
+
+} // namespace tbc::planner
