@@ -117,45 +117,34 @@ ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &to
     : partsBackward(schedule::splitsBackward(schedule.kind)) {
   Chains chains(schedule);
   size_t numChunks = schedule.pipeline.chunkStage.size();
-  // Short schedules converge in the time in which long ones are looked at now and then.
-  constexpr int64_t mostActions = 2'000'000;
+  std::vector<std::array<double, 3>> counts(numChunks, {0, 0, 0});
+  auto costOf = [&](size_t chunk) {
+    double weight = partsBackward ? counts[chunk][2] : counts[chunk][1];
+    return counts[chunk][0] * total.forward + counts[chunk][1] * total.backward +
+           weight * total.weight;
+  };
+  // Who cuts puts more where the chains so far were short: multiplicative weights, with a rate that
+  // falls as what is known grows.
+  constexpr int64_t mostActions = 8'000'000;
   int64_t actions = int64_t(numChunks) * schedule.accumulation * (partsBackward ? 3 : 2);
-  const int rounds = int(std::clamp<int64_t>(mostActions / actions, 60, 1000));
-  chunks.resize(numChunks);
-  std::vector<std::array<double, 3>> counts(numChunks);
-  std::vector<double> share(numChunks, 1.0 / double(numChunks)), regret(numChunks, 0);
-  double weights = 0;
+  const int rounds = int(std::clamp<int64_t>(mostActions / actions, 60, 160));
+  std::vector<double> share(numChunks, 1.0 / double(numChunks));
+  double whole = total.forward + total.backward + total.weight;
   for (int round = 1; round <= rounds; ++round) {
-    std::fill(counts.begin(), counts.end(), std::array<double, 3>{0, 0, 0});
-    int hops = chains.addLongest(share, total, counts);
-    // Later rounds count for more.
-    weights += round;
-    sends += round * double(hops);
-    double mean = 0;
-    std::vector<double> cost(numChunks);
-    for (size_t c = 0; c < numChunks; ++c) {
-      auto [forward, backward, weight] = counts[c];
-      if (!partsBackward)
-        weight = backward;
-      chunks[c].forward += round * forward;
-      chunks[c].backward += round * backward;
-      chunks[c].weight += round * weight;
-      cost[c] = forward * total.forward + backward * total.backward + weight * total.weight;
-      mean += share[c] * cost[c];
-    }
-    // Who cuts puts more where the chain was shorter than in the mean.
-    double sum = 0;
+    sends += double(chains.addLongest(share, total, counts)) / rounds;
+    double least = std::numeric_limits<double>::infinity(), sum = 0;
     for (size_t c = 0; c < numChunks; ++c)
-      sum += regret[c] = std::max(0.0, regret[c] + mean - cost[c]);
+      least = std::min(least, costOf(c));
+    double rate = std::sqrt(8 * std::log(double(numChunks) + 1) / double(round)) /
+                  (whole * double(schedule.accumulation));
     for (size_t c = 0; c < numChunks; ++c)
-      share[c] = sum > 0 ? regret[c] / sum : 1.0 / double(numChunks);
+      sum += share[c] = std::exp(-rate * (costOf(c) - least));
+    for (double &s : share)
+      s /= sum;
   }
-  sends /= weights;
-  for (Counts &of : chunks) {
-    of.forward /= weights;
-    of.backward /= weights;
-    of.weight /= weights;
-  }
+  for (const auto &[forward, backward, weight] : counts)
+    chunks.push_back(
+        {forward / rounds, backward / rounds, (partsBackward ? weight : backward) / rounds});
 }
 
 double ChainMixture::mostOften() const {

@@ -25,9 +25,8 @@ struct WorkShare {
 /// that any chunk makes of it.
 class ChainMixture {
 public:
-  /// A mixture that is good for work of the proportions of `total`: who cuts the model plays by
-  /// regret matching+ (Tammelin, "Solving large imperfect information games using CFR+", arXiv
-  /// 1407.5042) against who picks the longest chain.
+  /// A mixture that is good for work of the proportions of `total`: fictitious play (Brown 1951)
+  /// of who cuts the model against who picks the longest chain.
   ChainMixture(const PipelineSchedule &schedule, const WorkShare &total);
 
   /// No cut of `parts` into the chunks of the schedule has a shorter makespan, where what one stage

@@ -40,6 +40,7 @@ double PipelineRoom::mostKeptBytes() const {
   double most = mostSeconds / whole.seconds; // blocks on a stage
   if (whole.fixedBytes > 0)
     most = std::min(most, usable / whole.fixedBytes);
+  most *= 1 + 1e-9; // for rounding
   if (most < 0 || most * double(inFlight.size()) < count)
     return -1;
 

@@ -232,9 +232,12 @@ const ChainMixture &Searcher::mixtureFor(const Candidate &candidate, const WorkS
   return *mixture;
 }
 
-/// The least that one send between stages takes; 0 where some cut parts the model in two that have
-/// nothing to do with each other.
+/// The least that the longest send between stages takes: all that crosses the first cut comes from
+/// the first stage. 0 where nothing crosses some cut, and where a stage has several chunks, for
+/// what crosses may all be for another chunk of it.
 double Searcher::leastSendSeconds(const Candidate &candidate) {
+  if (candidate.schedule.chunksPerStage > 1)
+    return 0;
   if (crossing.empty())
     crossing = leastCrossing(graph);
   double samples = double(candidate.microBatch), least = infinity;

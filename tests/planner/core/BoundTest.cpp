@@ -2,6 +2,7 @@
 
 #include "planner/core/KeepBound.h"
 #include "planner/core/PipelineBound.h"
+#include "planner/core/PipelineRoom.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/Search.h"
 #include "tests/planner/core/StepBuilder.h"
@@ -19,8 +20,10 @@ namespace {
 
 /// The makespan where part p lies on chunk `chunkOf[p]`.
 double makespanOf(const PipelineSchedule &schedule, const std::vector<WorkShare> &parts,
-                  const std::vector<int> &chunkOf) {
+                  const std::vector<int> &chunkOf, double sendSeconds = 0) {
   std::vector<schedule::ChunkTimes> times(schedule.pipeline.chunkStage.size());
+  for (schedule::ChunkTimes &of : times)
+    of.sendForwardSeconds = of.sendBackwardSeconds = sendSeconds;
   bool isParted = schedule::splitsBackward(schedule.kind);
   for (size_t p = 0; p < parts.size(); ++p) {
     schedule::ChunkTimes &of = times[chunkOf[p]];
@@ -69,7 +72,11 @@ TEST(ChainMixture, IsBelowEveryCut) {
       total.backward += parts.back().backward;
       total.weight += parts.back().weight;
     }
-    double least = ChainMixture(schedule, total).leastSeconds(parts), best = INFINITY;
+    ChainMixture mixture(schedule, total);
+    constexpr double sendSeconds = 0.3;
+    double least = mixture.leastSeconds(parts), best = INFINITY;
+    double leastWithSends = mixture.leastSeconds(parts, sendSeconds);
+    EXPECT_GE(leastWithSends, least);
     for (int round = 0; round < 400; ++round) {
       // In order, as models are cut, evenly or not, and in none.
       std::vector<int> chunkOf;
@@ -81,10 +88,104 @@ TEST(ChainMixture, IsBelowEveryCut) {
       double makespan = makespanOf(schedule, parts, chunkOf);
       best = std::min(best, makespan);
       EXPECT_LE(least, makespan * (1 + 1e-12)) << c.name << " " << c.stages;
+      EXPECT_LE(leastWithSends, makespanOf(schedule, parts, chunkOf, sendSeconds) * (1 + 1e-12))
+          << c.name << " " << c.stages;
     }
     tightest = std::max(tightest, least / best);
   }
   EXPECT_GT(tightest, 0.99) << "it says something";
+}
+
+TEST(ShortestCut, IsTheShortestOfAllCuts) {
+  std::mt19937 random(7);
+  auto uniform = [&] { return double(random() % 1000 + 1) / 1000; };
+  for (const ScheduleCase &c : {ScheduleCase{"1f1b", 3, 1, false, 4},
+                                {"zero-bubble", 3, 1, false, 2},
+                                {"zero-bubble", 2, 2, true, 4},
+                                {"interleaved", 2, 2, false, 4}}) {
+    PipelineSchedule schedule = make(c);
+    int numChunks = schedule.pipeline.numChunks();
+    std::vector<WorkShare> ops;
+    std::vector<bool> mayBegin;
+    for (int op = 0; op < 9; ++op) {
+      ops.push_back({uniform(), uniform(), uniform()});
+      mayBegin.push_back(op != 4);
+    }
+    double least = shortestCutSeconds(schedule, ops, mayBegin, 0.1, 10000), best = INFINITY;
+    // Every way to go on to the next chunk at an op or not, those that end on the last chunk.
+    for (int cuts = 0; cuts < 1 << 8; ++cuts) {
+      std::vector<int> chunkOf{0};
+      for (int op = 1; op < 9; ++op)
+        chunkOf.push_back(chunkOf.back() + (cuts >> (op - 1) & 1));
+      if (chunkOf.back() == numChunks - 1 && !(cuts >> 3 & 1))
+        best = std::min(best, makespanOf(schedule, ops, chunkOf, 0.1));
+    }
+    EXPECT_NEAR(least, best, 1e-12) << c.name;
+    EXPECT_EQ(shortestCutSeconds(schedule, ops, mayBegin, 0.1, 2), 0) << "too many to look at";
+    EXPECT_EQ(shortestCutSeconds(schedule, {ops[0]}, {true}, 0.1, 2), INFINITY) << "too few ops";
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// What a pipeline keeps, against random cuts
+//===----------------------------------------------------------------------===//
+
+TEST(PipelineRoom, IsAboveEveryCutThatFits) {
+  std::mt19937 random(9);
+  auto uniform = [&] { return double(random() % 1000 + 1) / 1000; };
+  int tight = 0, cuts = 0;
+  for (int round = 0; round < 200; ++round) {
+    PipelineRoom room;
+    size_t length = 2 + random() % 5, stages = 2 + random() % 3;
+    for (size_t i = 0; i < length; ++i)
+      room.block.push_back({uniform(), uniform() * double(random() % 2) + (i == 0), 0, uniform()});
+    room.count = double(4 + random() % 12);
+    for (size_t s = 0; s < stages; ++s)
+      room.inFlight.push_back(double(stages - s));
+    size_t numOps = length * size_t(room.count);
+    double fixed = 0, all = 0;
+    for (const BlockPart &part : room.block) {
+      fixed += part.fixedBytes * room.count;
+      all += part.keptBytes * room.count;
+    }
+    room.usableBytes = (fixed + all * uniform()) / double(stages) * 1.5;
+    room.mostSeconds = INFINITY;
+    double most = room.mostKeptBytes(), best = -1, within = INFINITY;
+    for (int cut = 0; cut < 300; ++cut) {
+      std::vector<size_t> begins{0, numOps};
+      for (size_t s = 1; s < stages; ++s)
+        begins.push_back(random() % numOps);
+      std::sort(begins.begin(), begins.end());
+      double kept = 0, longest = 0;
+      bool fits = true;
+      for (size_t s = 0; s < stages; ++s) {
+        BlockPart on;
+        for (size_t op = begins[s]; op < begins[s + 1]; ++op) {
+          const BlockPart &part = room.block[op % length];
+          on.seconds += part.seconds;
+          on.keptBytes += part.keptBytes;
+          on.fixedBytes += part.fixedBytes;
+        }
+        fits &= on.fixedBytes <= room.usableBytes;
+        kept += std::min(on.keptBytes, (room.usableBytes - on.fixedBytes) / room.inFlight[s]);
+        longest = std::max(longest, on.seconds);
+      }
+      if (!fits)
+        continue;
+      ++cuts;
+      best = std::max(best, kept);
+      EXPECT_LE(kept, most * (1 + 1e-9)) << "round " << round;
+      // And among those that take no longer than this one.
+      PipelineRoom timed = room;
+      timed.mostSeconds = longest;
+      within = timed.mostKeptBytes();
+      EXPECT_LE(kept, within * (1 + 1e-9)) << "round " << round;
+      EXPECT_LE(within, most * (1 + 1e-9));
+    }
+    tight += best > 0 && most < all && best > 0.8 * most;
+  }
+  EXPECT_GT(cuts, 1000);
+  EXPECT_GT(tight, 10) << "it says something";
 }
 
 //===----------------------------------------------------------------------===//
@@ -160,6 +261,85 @@ TEST(KeepBound, IsBelowEveryRecomputationThatFits) {
   }
   EXPECT_GT(forced, 0) << "memory is not looked at";
   EXPECT_GT(tight, cases / 5) << "it says something";
+}
+
+//===----------------------------------------------------------------------===//
+// Launches and latencies, against every mesh of two or four devices
+//===----------------------------------------------------------------------===//
+
+/// The shortest step of all data-parallel meshes, ways to spread parameters, micro-batches and,
+/// with pipelines of two stages, schedules and cuts.
+double shortestOnMeshes(const Graph &graph, const Job &job, const Cluster &cluster) {
+  double best = INFINITY;
+  auto look = [&](const Plan &plan) {
+    Result<Prediction> prediction = predict(graph, plan);
+    EXPECT_TRUE(prediction) << prediction.error().message;
+    if (prediction && prediction->fits)
+      best = std::min(best, prediction->stepSeconds);
+  };
+  for (int64_t pp : {1, 2})
+    for (int64_t fsdp = 1; fsdp * pp <= job.gpus; fsdp *= 2)
+      for (int mode = 0; mode < 5; ++mode)
+        for (int64_t micro = 1; micro * (job.gpus / pp) <= job.globalBatch; micro *= 2) {
+          Plan plan;
+          plan.job = job;
+          plan.cluster = cluster;
+          plan.mesh = {pp, job.gpus / pp / fsdp, fsdp, 1};
+          plan.microBatch = micro;
+          plan.accumulation = job.globalBatch / (micro * (job.gpus / pp));
+          ParameterDecision &data = plan.parameterDefault;
+          data.zero = job.gpus == pp ? 0 : std::min(mode, 3);
+          data.keepGathered = mode == 4;
+          for (const char *axis : {"dp", "fsdp"})
+            if (*plan.mesh.find(axis) > 1)
+              (data.zero > 0 && (axis[0] == 'f' || fsdp == 1) ? data.zeroAxes : data.reduceAxes)
+                  .push_back(axis);
+          plan.schedule = "none";
+          plan.stages = {graph.ops[0].id};
+          if (pp == 1)
+            look(plan);
+          for (int cut = 1; pp == 2 && cut < numForwardOps(graph); ++cut)
+            for (const char *schedule : {"1f1b", "zero-bubble"}) {
+              plan.schedule = schedule;
+              plan.stages = {graph.ops[0].id, graph.ops[cut].id};
+              look(plan);
+            }
+        }
+  return best;
+}
+
+TEST(Bound, CountsLaunchesAndLatenciesButNoMoreThanTheBestPlanHas) {
+  std::mt19937 random(13);
+  int tight = 0, cases = 0;
+  for (int round = 0; round < 16; ++round) {
+    std::vector<int64_t> widths;
+    for (size_t i = 0; i < 3 + random() % 2; ++i)
+      widths.push_back(int64_t(3 + 2 * (random() % 40))); // odd: nothing for tp to split
+    Graph graph = makeMlp(1, widths);
+    Cluster cluster = *loadCluster("h100-sxm");
+    cluster.devicesPerNode = round % 2 ? 2 : 8;
+    cluster.contextBytes = 0;
+    cluster.launchSeconds = round % 3 ? 5e-6 : 1e-7; // most of a kernel, or little
+    cluster.memoryBytesPerSecond = 1e10;
+    cluster.peakFlopsPerSecond = {{"bf16", 1e10}, {"f16", 1e10}, {"f32", 1e10}};
+    cluster.intraNode = {round % 4 ? 5e-6 : 1e-7, 1e9, round % 4 ? 1e-5 : 0};
+    cluster.interNode = {1e-5, 1e8, 2e-5};
+    Job job;
+    job.gpus = round % 2 ? 4 : 2;
+    job.globalBatch = 16;
+    job.precision = "f32";
+    double best = shortestOnMeshes(graph, job, cluster);
+    Pins pins;
+    pins.recompute = "none";
+    Result<SearchAnswer> answer = search(graph, job, cluster, pins);
+    ASSERT_TRUE(answer) << answer.error().message;
+    double bound = answer->plan.lowerBoundSeconds;
+    EXPECT_LE(bound, best * (1 + 1e-12)) << "round " << round;
+    EXPECT_LE(answer->plan.prediction.stepSeconds, best * (1 + 2e-3)) << "round " << round;
+    ++cases;
+    tight += bound > 0.9 * best;
+  }
+  EXPECT_GT(tight, cases / 4) << "it says something";
 }
 
 /// Models of layers that follow each other, with a bias that the next op may have in registers.
