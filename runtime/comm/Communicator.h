@@ -1,7 +1,7 @@
 //===- Communicator.h - What ranks exchange --------------------------------===//
 //
-// Part of tbc. Plain C++. Backends implement this interface; buffers are packed by the executor, so
-// a backend sees flat tensors only, as NCCL and Gloo do.
+// Part of tbc. Plain C++. Backends implement this interface. Every call exists in two forms: on
+// tensors, of any arithmetic, and on memory, where nothing but the bytes themselves is moved.
 //
 //===----------------------------------------------------------------------===//
 
@@ -9,7 +9,7 @@
 #define TBC_RUNTIME_COMM_COMMUNICATOR_H
 
 #include "runtime/abi/Status.h"
-#include "runtime/kernels/Tensor.h"
+#include "runtime/comm/Runs.h"
 
 #include <cstdint>
 #include <memory>
@@ -107,7 +107,36 @@ public:
   /// The next message from `from` in the tag's lane, which must have this channel and type.
   virtual RequestPtr recv(int64_t from, Tag tag, const kernels::TensorType &type,
                           const std::string &place) = 0;
+
+  // The same on memory; they return when they are done. Here, by way of tensors; a backend that
+  // moves bytes has its own. All ranks of a group call the same form. Parts may differ in size from
+  // index to index, but every rank says the same of each index. Outputs lie apart from inputs and
+  // from each other, but for what is said. Errors: as above.
+
+  /// An output run may be the input run of its number; all have the same sizes.
+  virtual Status allReduceRuns(const Group &group, Reduction reduction, const ElementType &type,
+                               const Runs &input, const Runs &output, const std::string &place);
+  /// outputs[i]: the input of index i; of the own index it may be the input itself.
+  virtual Status allGatherRuns(const Group &group, const ElementType &type, const Runs &input,
+                               const std::vector<Runs> &outputs, const std::string &place);
+  /// output: the sum of everybody's inputs[own index], and may be that of this rank.
+  virtual Status reduceScatterRuns(const Group &group, const ElementType &type,
+                                   const std::vector<Runs> &inputs, const Runs &output,
+                                   const std::string &place);
+  /// inputs[j] goes to index j; outputs[j] comes from index j. All are of one size.
+  virtual Status allToAllRuns(const Group &group, const ElementType &type,
+                              const std::vector<Runs> &inputs, const std::vector<Runs> &outputs,
+                              const std::string &place);
+  /// The elements of a tensor of this type, one after the other, in Native arithmetic. The memory
+  /// may change when `sendBytes` returns. A message may be received in the other form.
+  virtual Status sendBytes(int64_t to, Tag tag, const kernels::TensorType &type,
+                           const unsigned char *from, const std::string &place);
+  virtual Status recvBytes(int64_t from, Tag tag, const kernels::TensorType &type,
+                           unsigned char *into, const std::string &place);
 };
+
+/// The index of a rank in a group. KernelError if it is not in it.
+size_t indexIn(const Group &group, int64_t rank);
 
 } // namespace tbc::comm
 

@@ -11,7 +11,6 @@
 
 namespace tbc::comm {
 
-using kernels::Tensor;
 using std::chrono::milliseconds;
 
 //===----------------------------------------------------------------------===//
@@ -75,7 +74,9 @@ Status GlooCommunicator::connect(Store &store) {
                                             options.host + ": " + error.what()};
   }
   reaper = std::thread([this] { reap(); });
-  return handshake(*nonce);
+  if (Status status = handshake(*nonce); !status)
+    return status;
+  return options.sharesMemory ? linkHost(*nonce) : Status::ok();
 }
 
 /// Both ends of every connection prove that they know the token, and who they are.
@@ -85,25 +86,78 @@ Status GlooCommunicator::handshake(const std::string &nonce) {
                                             std::to_string(to) + " " + nonce);
   };
   Group all;
-  std::vector<Tensor> proofs;
+  std::vector<std::string> proofs, answers;
   for (int64_t peer = 0; peer < size; ++peer) {
     all.push_back(peer);
-    std::string text = proof(self, peer);
-    proofs.push_back(Tensor::fromInts({kernels::DType::U8, {int64_t(text.size())}},
-                                      std::vector<int64_t>(text.begin(), text.end())));
+    proofs.push_back(proof(self, peer));
+    answers.emplace_back(proofs.back().size(), ' ');
   }
-  Exchange call{all, Call(CallKind::AllToAll), proofs[0], "start"};
-  Result<std::vector<Tensor>> answers =
-      exchange(call, proofs, std::vector<bool>(size, true), proofs[0].numElements());
-  if (!answers)
-    return answers.error();
-  for (int64_t peer = 0; peer < size; ++peer) {
-    const std::vector<int64_t> &answer = (*answers)[peer].data<int64_t>();
-    std::string text(answer.begin(), answer.end());
-    if (peer != self && !equalInConstantTime(text, proof(peer, self)))
+  auto runsOf = [](std::vector<std::string> &texts) {
+    std::vector<Runs> runs;
+    for (std::string &text : texts)
+      runs.push_back({{reinterpret_cast<unsigned char *>(text.data()), int64_t(text.size())}});
+    return runs;
+  };
+  if (Status status = allToAllRuns(all, {}, runsOf(proofs), runsOf(answers), "start"); !status)
+    return status;
+  for (int64_t peer = 0; peer < size; ++peer)
+    if (peer != self && !equalInConstantTime(answers[size_t(peer)], proof(peer, self)))
       return fail({ErrorCode::RankFailed, rankName(peer) + " does not know the token of this job"});
-  }
   return Status::ok();
+}
+
+/// Texts of one length, by rank.
+Result<std::vector<std::string>> GlooCommunicator::everybodys(const std::string &text,
+                                                              const std::string &place) {
+  Group all;
+  std::vector<std::string> texts(size_t(size), std::string(text.size(), ' '));
+  std::vector<Runs> outputs;
+  for (int64_t peer = 0; peer < size; ++peer) {
+    all.push_back(peer);
+    std::string &theirs = texts[size_t(peer)];
+    outputs.push_back({{reinterpret_cast<unsigned char *>(theirs.data()), int64_t(theirs.size())}});
+  }
+  texts[size_t(self)] = text;
+  outputs[size_t(self)][0].data = reinterpret_cast<unsigned char *>(texts[size_t(self)].data());
+  if (Status status = allGatherRuns(all, {}, outputs[size_t(self)], outputs, place); !status)
+    return status.error();
+  return texts;
+}
+
+/// Links this rank to the others of its host. Where that fails for one of them, all use sockets.
+Status GlooCommunicator::linkHost(const std::string &nonce) {
+  std::string key = sha256Hex(options.hostKey.empty() ? localHostKey() : options.hostKey);
+  if (options.hostKey.empty() && localHostKey().empty())
+    key = sha256Hex("rank " + std::to_string(self)); // a host of its own
+  auto proof = [&](int64_t from, int64_t to) {
+    return hmacSha256Hex(options.token, "tbc memory " + std::to_string(from) + " " +
+                                            std::to_string(to) + " " + nonce);
+  };
+  LocalLinker linker(self, proof, options.timeout);
+  std::string address = linker.listen();
+  address.resize(LocalLinker::addressBytes, ' ');
+  Result<std::vector<std::string>> all = everybodys(key + address, "start, hosts");
+  if (!all)
+    return all.error();
+  std::map<int64_t, std::string> ofHost;
+  for (int64_t rank = 0; rank < size; ++rank)
+    if ((*all)[size_t(rank)].compare(0, key.size(), key) == 0)
+      ofHost[rank] = (*all)[size_t(rank)].substr(key.size());
+  Result<LocalLinks> linked = linker.link(ofHost);
+  Result<std::vector<std::string>> outcomes = everybodys(linked ? "y" : "n", "start, memory");
+  if (!outcomes)
+    return outcomes.error();
+  bool areAll = true;
+  for (const auto &[rank, name] : ofHost)
+    areAll = areAll && (*outcomes)[size_t(rank)] == "y";
+  if (linked && areAll)
+    links = std::move(*linked);
+  return Status::ok();
+}
+
+bool GlooCommunicator::isLinked(const Group &group) const {
+  return std::all_of(group.begin(), group.end(),
+                     [&](int64_t rank) { return rank == self || links.count(rank) > 0; });
 }
 
 GlooCommunicator::~GlooCommunicator() {
@@ -158,6 +212,8 @@ Error GlooCommunicator::fail(Error error) {
   if (!hasFailed) {
     hasFailed = true;
     failure = std::move(error);
+    for (auto &[rank, link] : links)
+      link->part();
   }
   return failure;
 }

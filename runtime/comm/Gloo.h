@@ -2,6 +2,8 @@
 //
 // Part of tbc. Plain C++; Gloo's own headers stay in this library's sources.
 //
+// Between ranks of one host the bytes of collectives go through shared memory (LocalLinks.h).
+//
 // Gloo gives the mesh of connections and messages on them. The collectives are made of those here:
 // Gloo's own have neither groups, nor all_to_all of all types, nor a fixed order of sums, and an
 // uneven call of theirs ends the process. Each message is preceded by a header that says what its
@@ -24,6 +26,11 @@ struct GlooOptions {
   std::string host = "127.0.0.1";
   /// The longest wait for another rank; HangDetected, naming it, when it is over.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
+  /// Whether ranks of one host exchange the bytes of collectives through memory that they share,
+  /// where all of them can. Which are of one host, `hostKey` tells, if it is not empty, and else
+  /// the kernel.
+  bool sharesMemory = true;
+  std::string hostKey;
   /// What ranks prove to each other that they know before anything else is said.
   std::string token;
 };

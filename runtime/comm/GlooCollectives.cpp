@@ -2,212 +2,209 @@
 
 #include "runtime/comm/GlooCommunicator.h"
 #include "runtime/comm/Reduce.h"
-
-#include <algorithm>
+#include "runtime/comm/ReduceRuns.h"
 
 namespace tbc::comm {
 
-using kernels::Arith;
 using kernels::Tensor;
-using kernels::TensorType;
-using std::chrono::milliseconds;
 
-size_t GlooCommunicator::indexOf(const Group &group) const {
-  size_t index = std::find(group.begin(), group.end(), self) - group.begin();
-  kernels::require(index < group.size(), "a rank calls a group that it is not in");
-  return index;
-}
-
-/// Sends toIndex[i] (nothing: a header alone) to index i of the group and returns what the indices
-/// in `expects` sent here, `share` elements each, of the input's dtype. The own part is passed on.
-Result<std::vector<Tensor>> GlooCommunicator::exchange(const Exchange &call,
-                                                       std::vector<Tensor> toIndex,
-                                                       const std::vector<bool> &expects,
-                                                       int64_t share) {
+Status GlooCommunicator::run(const Calling &calling, const CourseFn &course) {
+  size_t own = indexIn(calling.group, self);
   if (hasFailed)
     return failure;
-  const Group &group = call.group;
-  size_t own = indexOf(group);
-  Slots slots = slotsOf(group);
   Header header;
-  header.group = hashOf(group);
-  header.kind = int64_t(call.call.kind);
-  header.reduce = int64_t(call.call.reduction.kind);
-  header.factor = call.call.reduction.factor;
-  header.root = call.call.root;
-  setTensor(header, call.input);
-  setPlace(header, call.place);
-  std::string what = call.place + ", " + describe(call.call) +
-                     (call.input ? " of " + toString(call.input.type()) : std::string());
-  Arith arith = call.input ? arithOf(call.input) : Arith::Native;
-  TensorType partType{call.input ? call.input.dtype() : kernels::DType::U8, {share}};
-  size_t shareBytes = call.input ? size_t(share * wireWidth(partType.dtype, arith)) : 0;
+  header.group = hashOf(calling.group);
+  header.kind = int64_t(calling.call.kind);
+  header.reduce = int64_t(calling.call.reduction.kind);
+  header.factor = calling.call.reduction.factor;
+  header.root = calling.call.root;
+  setPlace(header, calling.place);
+  std::string what = calling.place + ", " + describe(calling.call);
+  if (calling.call.kind != CallKind::Barrier) {
+    setElements(header, calling.type, calling.numElements);
+    what += " of " + tensorOf(header);
+  }
+  if (calling.group.size() > 1 && isLinked(calling.group)) {
+    SharedCourier::Failures failures{
+        [this](Error error) { return fail(std::move(error)); },
+        [this](int64_t peer, const std::string &place) { return lost(peer, place); }};
+    SharedCourier courier(links, calling.group, self, header, what, options.timeout, failures);
+    Status status = course({courier, own, calling.group.size()});
+    return status ? courier.finish() : status;
+  }
+  GlooCourier courier(*this, calling.group, what);
+  if (Status status = courier.meet(header); !status)
+    return status;
+  return course({courier, own, calling.group.size()});
+}
 
-  size_t n = group.size();
-  std::vector<Header> headers(n);
-  std::vector<Bytes> outgoing(n), incoming(n);
-  std::vector<BufferPtr> headersOut(n), headersIn(n), contentsOut(n), contentsIn(n);
-  Clock::time_point deadline = Clock::now() + options.timeout;
-  size_t current = own;
-  try {
-    for (size_t i = 0; i < n; ++i) {
-      if (i == own)
-        continue;
-      current = i;
-      headersIn[i] = context->createUnboundBuffer(&headers[i], sizeof(Header));
-      headersIn[i]->recv(int(group[i]), slots.header);
-      headersOut[i] = context->createUnboundBuffer(&header, sizeof(Header));
-      headersOut[i]->send(int(group[i]), slots.header);
-      if (toIndex[i])
-        outgoing[i] = encode(toIndex[i]);
-      if (outgoing[i].empty())
-        continue;
-      contentsOut[i] = context->createUnboundBuffer(outgoing[i].data(), outgoing[i].size());
-      contentsOut[i]->send(int(group[i]), slots.content);
-    }
-    for (size_t i = 0; i < n; ++i) {
-      if (i == own)
-        continue;
-      current = i;
-      auto arrived = [&](milliseconds limit) { headersIn[i]->waitRecv(limit); };
-      if (Status status = wait(arrived, group[i], deadline, what); !status)
-        return status.error();
-      if (!sameCall(header, headers[i]))
-        return fail({ErrorCode::RankFailed, rankName(self) + " at " + what + ": meets " +
-                                                callOf(headers[i]) + " of " + tensorOf(headers[i]) +
-                                                " of " + rankName(group[i]) + " at " +
-                                                placeOf(headers[i])});
-      if (!expects[i] || shareBytes == 0)
-        continue;
-      incoming[i].resize(shareBytes);
-      contentsIn[i] = context->createUnboundBuffer(incoming[i].data(), shareBytes);
-      contentsIn[i]->recv(int(group[i]), slots.content);
-    }
-  } catch (const std::exception &error) {
-    return lost(group[current], what);
-  }
-  for (size_t i = 0; i < n; ++i) {
-    for (BufferPtr *buffer : {&contentsIn[i], &headersOut[i], &contentsOut[i]}) {
-      if (!*buffer)
-        continue;
-      auto done = [&](milliseconds limit) {
-        buffer == &contentsIn[i] ? (*buffer)->waitRecv(limit) : (*buffer)->waitSend(limit);
-      };
-      if (Status status = wait(done, group[i], deadline, what); !status)
-        return status.error();
-    }
-  }
-  std::vector<Tensor> parts(n);
-  for (size_t i = 0; i < n; ++i) {
-    if (i == own)
-      parts[i] = toIndex[i];
-    else if (expects[i] && call.input)
-      parts[i] = decode(partType, arith, incoming[i].data());
-  }
+//===----------------------------------------------------------------------===//
+// On memory
+//===----------------------------------------------------------------------===//
+
+/// `runs` in n equal parts of whole elements; the last ones may have fewer.
+static std::vector<Runs> equalParts(const Runs &runs, const ElementType &type, size_t n) {
+  int64_t count = sizeBytes(runs) / type.width();
+  int64_t share = (count + int64_t(n) - 1) / int64_t(n);
+  Cutter cutter(runs);
+  std::vector<Runs> parts;
+  for (size_t i = 0; i < n; ++i)
+    parts.push_back(cutter.next(share * type.width()));
   return parts;
 }
 
-/// Part j of the input goes to index j; what comes back is this rank's part of every input.
-Result<std::vector<Tensor>> GlooCommunicator::exchangeParts(const Exchange &call,
-                                                            const Tensor &input) {
-  int64_t n = int64_t(call.group.size());
-  kernels::require(input.numElements() % n == 0,
-                   "the buffer of a collective is not cut into equal parts by its group");
-  int64_t share = input.numElements() / n;
-  std::vector<Tensor> parts;
-  for (int64_t i = 0; i < n; ++i)
-    parts.push_back(cutFlat(input, i * share, share));
-  return exchange(call, std::move(parts), std::vector<bool>(n, true), share);
+static int64_t sizeBytes(const std::vector<Runs> &parts) {
+  int64_t bytes = 0;
+  for (const Runs &part : parts)
+    bytes += sizeBytes(part);
+  return bytes;
 }
 
-/// `input`, flat, with zeros behind it.
-static Tensor paddedTo(const Tensor &input, int64_t count) {
-  if (input.numElements() == count)
-    return input.reshaped({count});
-  Tensor padding = Tensor::zeros({input.dtype(), {count - input.numElements()}}, arithOf(input));
-  return joinFlat({input, padding});
+static void copy(const Runs &from, const Runs &to) {
+  Bytes packed(size_t(sizeBytes(from)));
+  pack(from, packed.data());
+  unpack(packed.data(), to);
+}
+
+Status GlooCommunicator::allReduceRuns(const Group &group, Reduction reduction,
+                                       const ElementType &type, const Runs &input,
+                                       const Runs &output, const std::string &place) {
+  requireReducible(reduction, type.dtype);
+  int64_t bytes = sizeBytes(input);
+  Calling calling{group, Call(reduction), type, bytes / type.width(), place};
+  return run(calling, [&](const Course &course) {
+    // Small ones travel whole, in one round. Either way sums are the same.
+    constexpr int64_t smallBytes = 1 << 14;
+    if (course.numRanks == 1 || bytes <= smallBytes)
+      return reduceSmall(course, reduction, type, input, output);
+    std::vector<Runs> results = equalParts(output, type, course.numRanks);
+    return reduceParts(course, reduction, type, equalParts(input, type, course.numRanks),
+                       results[course.own], results);
+  });
+}
+
+Status GlooCommunicator::allGatherRuns(const Group &group, const ElementType &type,
+                                       const Runs &input, const std::vector<Runs> &outputs,
+                                       const std::string &place) {
+  Calling calling{group, Call(CallKind::AllGather), type, sizeBytes(outputs) / type.width(), place};
+  return run(calling, [&](const Course &course) {
+    const Runs &own = outputs[course.own];
+    bool isThere = own.empty() || (!input.empty() && own[0].data == input[0].data);
+    if (!isThere)
+      copy(input, own);
+    return exchange(course, std::vector<Runs>(course.numRanks, input), outputs);
+  });
+}
+
+Status GlooCommunicator::reduceScatterRuns(const Group &group, const ElementType &type,
+                                           const std::vector<Runs> &inputs, const Runs &output,
+                                           const std::string &place) {
+  Calling calling{group, Call(CallKind::ReduceScatter), type, sizeBytes(inputs) / type.width(),
+                  place};
+  return run(calling, [&](const Course &course) {
+    return reduceParts(course, ReduceKind::Sum, type, inputs, output, {});
+  });
+}
+
+Status GlooCommunicator::allToAllRuns(const Group &group, const ElementType &type,
+                                      const std::vector<Runs> &inputs,
+                                      const std::vector<Runs> &outputs, const std::string &place) {
+  Calling calling{group, Call(CallKind::AllToAll), type, sizeBytes(inputs) / type.width(), place};
+  return run(calling, [&](const Course &course) {
+    copy(inputs[course.own], outputs[course.own]);
+    return exchange(course, inputs, outputs);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// On tensors
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// The bytes of tensors that are communicated.
+struct Encoded {
+  explicit Encoded(const Tensor &tensor)
+      : type{tensor.dtype(), arithOf(tensor)}, bytes(encode(tensor)) {}
+  Runs runs() { return parts(1)[0]; }
+  std::vector<Runs> parts(size_t n) {
+    kernels::require(bytes.size() / size_t(type.width()) % n == 0,
+                     "the buffer of a collective is not cut into equal parts by its group");
+    int64_t share = int64_t(bytes.size() / n);
+    std::vector<Runs> list(n);
+    for (size_t i = 0; i < n && share > 0; ++i)
+      list[i] = {{bytes.data() + int64_t(i) * share, share}};
+    return list;
+  }
+  Tensor decoded(const kernels::Shape &shape) const {
+    return decode({type.dtype, shape}, type.arith, bytes.data());
+  }
+  ElementType type;
+  Bytes bytes;
+};
+
+} // namespace
+
+static RequestPtr endedWith(const Status &status, const Encoded &result,
+                            const kernels::Shape &shape) {
+  return status ? ended(result.decoded(shape)) : ended(status.error());
 }
 
 RequestPtr GlooCommunicator::allReduce(const Group &group, Reduction reduction, const Tensor &input,
                                        const std::string &place) {
-  size_t n = group.size();
-  Exchange call{group, Call(reduction), input, place};
-  // Small ones travel whole, in one round; of others each rank reduces its part (2 (n - 1) / n of
-  // the bytes leave a rank, as with a ring) and passes it on. Either way sums are the same.
-  constexpr int64_t smallElements = 4096;
-  if (n == 1 || input.numElements() <= smallElements) {
-    Result<std::vector<Tensor>> all = exchange(call, std::vector<Tensor>(n, input),
-                                               std::vector<bool>(n, true), input.numElements());
-    if (!all)
-      return ended(all.error());
-    for (Tensor &part : *all)
-      part = part.reshaped(input.shape());
-    return ended(reduce(reduction, *all));
-  }
-  int64_t share = (input.numElements() + int64_t(n) - 1) / int64_t(n);
-  Result<std::vector<Tensor>> parts = exchangeParts(call, paddedTo(input, share * int64_t(n)));
-  if (!parts)
-    return ended(parts.error());
-  Tensor reduced = reduce(reduction, *parts);
-  Result<std::vector<Tensor>> all =
-      exchange(call, std::vector<Tensor>(n, reduced), std::vector<bool>(n, true), share);
-  if (!all)
-    return ended(all.error());
-  return ended(cutFlat(joinFlat(*all), 0, input.numElements()).reshaped(input.shape()));
+  Encoded data(input);
+  Status status = allReduceRuns(group, reduction, data.type, data.runs(), data.runs(), place);
+  return endedWith(status, data, input.shape());
 }
 
 RequestPtr GlooCommunicator::broadcast(const Group &group, int64_t root, const Tensor &input,
                                        const std::string &place) {
   size_t n = group.size();
-  Exchange call{group, Call(CallKind::Broadcast, root), input, place};
   kernels::require(root >= 0 && root < int64_t(n), "the root of a broadcast is not in its group");
-  bool isRoot = indexOf(group) == size_t(root);
-  std::vector<bool> expects(n, false);
-  expects[root] = true;
-  Result<std::vector<Tensor>> parts = exchange(
-      call, std::vector<Tensor>(n, isRoot ? input : Tensor()), expects, input.numElements());
-  if (!parts)
-    return ended(parts.error());
-  return ended((*parts)[root].reshaped(input.shape()));
+  Encoded data(input);
+  Calling calling{group, Call(CallKind::Broadcast, root), data.type, input.numElements(), place};
+  Status status = run(calling, [&](const Course &course) {
+    std::vector<Runs> toIndex(n), fromIndex(n);
+    if (course.own == size_t(root))
+      toIndex.assign(n, data.runs());
+    else
+      fromIndex[size_t(root)] = data.runs();
+    return exchange(course, toIndex, fromIndex);
+  });
+  return endedWith(status, data, input.shape());
 }
 
 RequestPtr GlooCommunicator::allGather(const Group &group, const Tensor &input,
                                        const std::string &place) {
-  size_t n = group.size();
-  Exchange call{group, Call(CallKind::AllGather), input, place};
-  Result<std::vector<Tensor>> parts = exchange(call, std::vector<Tensor>(n, input),
-                                               std::vector<bool>(n, true), input.numElements());
-  if (!parts)
-    return ended(parts.error());
-  return ended(joinFlat(*parts));
+  int64_t n = int64_t(group.size());
+  Encoded data(input), result = data;
+  result.bytes.resize(data.bytes.size() * size_t(n));
+  Status status = allGatherRuns(group, data.type, data.runs(), result.parts(size_t(n)), place);
+  return endedWith(status, result, {n * input.numElements()});
 }
 
 RequestPtr GlooCommunicator::reduceScatter(const Group &group, const Tensor &input,
                                            const std::string &place) {
-  Exchange call{group, Call(CallKind::ReduceScatter), input, place};
-  Result<std::vector<Tensor>> parts = exchangeParts(call, input);
-  if (!parts)
-    return ended(parts.error());
-  return ended(reduce(ReduceKind::Sum, *parts));
+  size_t n = group.size();
+  Encoded data(input), result = data;
+  std::vector<Runs> inputs = data.parts(n);
+  result.bytes.resize(data.bytes.size() / n);
+  Status status = reduceScatterRuns(group, data.type, inputs, result.runs(), place);
+  return endedWith(status, result, {input.numElements() / int64_t(n)});
 }
 
 RequestPtr GlooCommunicator::allToAll(const Group &group, const Tensor &input,
                                       const std::string &place) {
-  Exchange call{group, Call(CallKind::AllToAll), input, place};
-  Result<std::vector<Tensor>> parts = exchangeParts(call, input);
-  if (!parts)
-    return ended(parts.error());
-  return ended(joinFlat(*parts));
+  Encoded data(input), result = data;
+  Status status =
+      allToAllRuns(group, data.type, data.parts(group.size()), result.parts(group.size()), place);
+  return endedWith(status, result, {input.numElements()});
 }
 
 RequestPtr GlooCommunicator::barrier(const Group &group, const std::string &place) {
-  size_t n = group.size();
-  Exchange call{group, Call(CallKind::Barrier), Tensor(), place};
-  Result<std::vector<Tensor>> parts =
-      exchange(call, std::vector<Tensor>(n), std::vector<bool>(n, false), 0);
-  if (!parts)
-    return ended(parts.error());
-  return ended(Tensor());
+  Calling calling{group, Call(CallKind::Barrier), {}, 0, place};
+  Status status = run(calling, [](const Course &) { return Status::ok(); });
+  return status ? ended(Tensor()) : ended(status.error());
 }
 
 } // namespace tbc::comm

@@ -2,15 +2,18 @@
 //
 // Part of tbc. Plain C++. For the sources of tbc-comm-gloo alone: it includes Gloo's headers.
 //
-// Gloo.cpp connects, waits and fails; GlooCollectives.cpp and GlooMessages.cpp are what is called.
+// Gloo.cpp connects, waits and fails; GlooCollectives.cpp and GlooMessages.cpp are what is called;
+// GlooCourier.cpp is how the bytes of a collective go.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef TBC_RUNTIME_COMM_GLOOCOMMUNICATOR_H
 #define TBC_RUNTIME_COMM_GLOOCOMMUNICATOR_H
 
+#include "runtime/comm/Courses.h"
 #include "runtime/comm/Gloo.h"
 #include "runtime/comm/GlooHeader.h"
+#include "runtime/comm/SharedCourier.h"
 
 #include <stdexcept>
 
@@ -47,8 +50,11 @@ struct Incoming {
   Tag tag{0};
   kernels::TensorType type;
   std::string place;
+  unsigned char *into = nullptr; // where it goes; null: to `content`
   bool isDone = false;
-  Result<kernels::Tensor> result = kernels::Tensor();
+  Status status;
+  kernels::Arith arith = kernels::Arith::Native;
+  Bytes content;
 };
 
 class GlooCommunicator : public Communicator {
@@ -77,25 +83,43 @@ public:
   RequestPtr recv(int64_t from, Tag tag, const kernels::TensorType &type,
                   const std::string &place) override;
 
+  Status allReduceRuns(const Group &group, Reduction reduction, const ElementType &type,
+                       const Runs &input, const Runs &output, const std::string &place) override;
+  Status allGatherRuns(const Group &group, const ElementType &type, const Runs &input,
+                       const std::vector<Runs> &outputs, const std::string &place) override;
+  Status reduceScatterRuns(const Group &group, const ElementType &type,
+                           const std::vector<Runs> &inputs, const Runs &output,
+                           const std::string &place) override;
+  Status allToAllRuns(const Group &group, const ElementType &type, const std::vector<Runs> &inputs,
+                      const std::vector<Runs> &outputs, const std::string &place) override;
+  Status sendBytes(int64_t to, Tag tag, const kernels::TensorType &type, const unsigned char *from,
+                   const std::string &place) override;
+  Status recvBytes(int64_t from, Tag tag, const kernels::TensorType &type, unsigned char *into,
+                   const std::string &place) override;
+
   /// Completes what was asked for in the lane of `incoming`, up to it.
-  Result<kernels::Tensor> complete(Incoming &incoming);
+  Status complete(Incoming &incoming);
 
 private:
-  /// What goes to and comes from each index of a group; the own index is left out.
-  struct Exchange {
+  friend class GlooCourier;
+
+  /// What a rank calls its group for, and with how many elements.
+  struct Calling {
     const Group &group;
     Call call;
-    kernels::Tensor input; // what the call is about, for its header
-    std::string place;
+    ElementType type;
+    int64_t numElements = 0;
+    const std::string &place;
   };
-  Result<std::vector<kernels::Tensor>> exchange(const Exchange &call,
-                                                std::vector<kernels::Tensor> toIndex,
-                                                const std::vector<bool> &expects, int64_t share);
-  Result<std::vector<kernels::Tensor>> exchangeParts(const Exchange &call,
-                                                     const kernels::Tensor &input);
-  Result<kernels::Tensor> receive(const Incoming &incoming);
-  size_t indexOf(const Group &group) const;
+  using CourseFn = std::function<Status(const Course &course)>;
+  /// Lets the group meet for the call, then takes the course.
+  Status run(const Calling &calling, const CourseFn &course);
+  Status post(int64_t to, Tag tag, std::unique_ptr<Outgoing> outgoing, const std::string &place);
+  Status receive(Incoming &incoming);
   Status handshake(const std::string &nonce);
+  Status linkHost(const std::string &nonce);
+  Result<std::vector<std::string>> everybodys(const std::string &text, const std::string &place);
+  bool isLinked(const Group &group) const;
 
   /// Waits for something that `peer` must do: waitFn(limit) throws when it has not come by then.
   Status wait(const std::function<void(std::chrono::milliseconds limit)> &waitFn, int64_t peer,
@@ -109,8 +133,9 @@ private:
   const int64_t self, size;
   const GlooOptions options;
   std::shared_ptr<gloo::rendezvous::Context> context;
+  LocalLinks links; // of this host; none, or all of its ranks
   std::map<std::pair<int64_t, int>, std::deque<std::shared_ptr<Incoming>>> mailboxes;
-  std::map<int, std::deque<std::pair<Header, kernels::Tensor>>> ownMessages; // by lane
+  std::map<int, std::deque<std::unique_ptr<Outgoing>>> ownMessages; // by lane
   bool hasFailed = false;
   Error failure;
 
@@ -120,6 +145,42 @@ private:
   std::condition_variable changed;
   std::deque<std::unique_ptr<Outgoing>> underWay;
   bool isClosing = false;
+};
+
+/// The bytes of one collective, as messages of Gloo.
+class GlooCourier : public Courier {
+public:
+  /// `what`: place and call, for errors.
+  GlooCourier(GlooCommunicator &owner, const Group &group, std::string what)
+      : owner(owner), group(group), slots(slotsOf(group)), what(std::move(what)),
+        peers(group.size()) {}
+
+  /// Tells the others what this rank calls; an error where one of them calls something else.
+  Status meet(const Header &header);
+
+  int64_t portionBytes() const override { return 1 << 20; }
+  Status send(size_t index, const Runs &from) override;
+  Status receive(size_t index, const Runs &into) override;
+  Status waitReceived(size_t index, int64_t number) override;
+  Status waitSent(size_t index, int64_t number) override;
+
+private:
+  /// A portion under way. What is not one run goes by way of memory of its own.
+  struct Portion {
+    Bytes packed;
+    Runs into; // where it is unpacked to
+    BufferPtr buffer;
+  };
+  struct Peer {
+    std::deque<Portion> sent, received; // the last ones, which were not waited for
+    int64_t numSent = 0, numReceived = 0;
+  };
+
+  GlooCommunicator &owner;
+  const Group &group;
+  const Slots slots;
+  const std::string what;
+  std::vector<Peer> peers; // by index
 };
 
 inline RequestPtr ended(Result<kernels::Tensor> result) {

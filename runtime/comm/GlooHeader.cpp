@@ -7,17 +7,18 @@
 
 namespace tbc::comm {
 
-using kernels::Tensor;
 using kernels::TensorType;
 
-void setTensor(Header &header, const Tensor &tensor) {
-  if (!tensor)
-    return;
-  header.dtype = int64_t(tensor.dtype());
-  header.arith = int64_t(arithOf(tensor));
-  header.numElements = tensor.numElements();
-  header.numDims = std::min<int64_t>(16, int64_t(tensor.shape().size()));
-  std::copy_n(tensor.shape().begin(), header.numDims, header.shape);
+void setTensor(Header &header, const TensorType &type, kernels::Arith arith) {
+  header.dtype = int64_t(type.dtype);
+  header.arith = int64_t(arith);
+  header.numElements = kernels::numElements(type.shape);
+  header.numDims = std::min<int64_t>(16, int64_t(type.shape.size()));
+  std::copy_n(type.shape.begin(), header.numDims, header.shape);
+}
+
+void setElements(Header &header, const ElementType &type, int64_t numElements) {
+  setTensor(header, {type.dtype, {numElements}}, type.arith);
 }
 
 void setPlace(Header &header, const std::string &place) {
@@ -50,6 +51,12 @@ bool sameCall(const Header &a, const Header &b) {
   return a.group == b.group && a.kind == b.kind && a.reduce == b.reduce && a.factor == b.factor &&
          a.root == b.root && a.dtype == b.dtype && a.arith == b.arith &&
          a.numElements == b.numElements;
+}
+
+Error mismatch(int64_t self, const std::string &what, const Header &theirs, int64_t peer) {
+  return {ErrorCode::RankFailed, "rank " + std::to_string(self) + " at " + what + ": meets " +
+                                     callOf(theirs) + " of " + tensorOf(theirs) + " of rank " +
+                                     std::to_string(peer) + " at " + placeOf(theirs)};
 }
 
 uint64_t hashOf(const Group &group) {

@@ -8,7 +8,7 @@
 #define TBC_RUNTIME_COMM_GLOOHEADER_H
 
 #include "runtime/comm/Call.h"
-#include "runtime/comm/Wire.h"
+#include "runtime/comm/Runs.h"
 
 #include <string>
 
@@ -33,7 +33,9 @@ struct Header {
 };
 constexpr int64_t pointToPoint = 100;
 
-void setTensor(Header &header, const kernels::Tensor &tensor);
+void setTensor(Header &header, const kernels::TensorType &type, kernels::Arith arith);
+/// A tensor of one dim.
+void setElements(Header &header, const ElementType &type, int64_t numElements);
 /// Cuts what is too long.
 void setPlace(Header &header, const std::string &place);
 std::string placeOf(const Header &header);
@@ -41,6 +43,8 @@ std::string placeOf(const Header &header);
 std::string tensorOf(const Header &header);
 std::string callOf(const Header &header);
 bool sameCall(const Header &a, const Header &b);
+/// `self` at `what` meets another call of `peer`, which says `theirs`.
+Error mismatch(int64_t self, const std::string &what, const Header &theirs, int64_t peer);
 /// FNV-1a over the ranks of a group.
 uint64_t hashOf(const Group &group);
 

@@ -2,6 +2,8 @@
 
 #include "runtime/comm/GlooCommunicator.h"
 
+#include <cstring>
+
 namespace tbc::comm {
 
 using kernels::Arith;
@@ -15,7 +17,11 @@ class RecvRequest : public Request {
 public:
   RecvRequest(GlooCommunicator &communicator, std::shared_ptr<Incoming> incoming)
       : communicator(communicator), incoming(std::move(incoming)) {}
-  Result<Tensor> wait() override { return communicator.complete(*incoming); }
+  Result<Tensor> wait() override {
+    if (Status status = communicator.complete(*incoming); !status)
+      return status.error();
+    return decode(incoming->type, incoming->arith, incoming->content.data());
+  }
 
 private:
   GlooCommunicator &communicator;
@@ -24,21 +30,40 @@ private:
 
 } // namespace
 
+//===----------------------------------------------------------------------===//
+// Sends
+//===----------------------------------------------------------------------===//
+
 RequestPtr GlooCommunicator::send(int64_t to, Tag tag, const Tensor &input,
                                   const std::string &place) {
-  if (hasFailed)
-    return ended(failure);
   auto outgoing = std::make_unique<Outgoing>();
+  setTensor(outgoing->header, input.type(), arithOf(input));
+  outgoing->content = encode(input);
+  Status status = post(to, tag, std::move(outgoing), place);
+  return status ? ended(Tensor()) : ended(status.error());
+}
+
+Status GlooCommunicator::sendBytes(int64_t to, Tag tag, const TensorType &type,
+                                   const unsigned char *from, const std::string &place) {
+  auto outgoing = std::make_unique<Outgoing>();
+  setTensor(outgoing->header, type, Arith::Native);
+  int64_t bytes = kernels::numElements(type.shape) * kernels::byteWidth(type.dtype);
+  outgoing->content.assign(from, from + bytes);
+  return post(to, tag, std::move(outgoing), place);
+}
+
+Status GlooCommunicator::post(int64_t to, Tag tag, std::unique_ptr<Outgoing> outgoing,
+                              const std::string &place) {
+  if (hasFailed)
+    return failure;
   outgoing->to = to;
   outgoing->header.kind = pointToPoint;
   outgoing->header.channel = tag.channel;
-  setTensor(outgoing->header, input);
   setPlace(outgoing->header, place);
   if (to == self) {
-    ownMessages[tag.lane].emplace_back(outgoing->header, input);
-    return ended(Tensor());
+    ownMessages[tag.lane].push_back(std::move(outgoing));
+    return Status::ok();
   }
-  outgoing->content = encode(input);
   Slots slots = slotsOf(tag.lane);
   try {
     outgoing->headerBuffer = context->createUnboundBuffer(&outgoing->header, sizeof(Header));
@@ -49,13 +74,17 @@ RequestPtr GlooCommunicator::send(int64_t to, Tag tag, const Tensor &input,
       outgoing->contentBuffer->send(int(to), slots.content);
     }
   } catch (const std::exception &error) {
-    return ended(lost(to, place + ", send"));
+    return lost(to, place + ", send");
   }
   std::unique_lock<std::mutex> lock(mutex);
   underWay.push_back(std::move(outgoing));
   changed.notify_all();
-  return ended(Tensor());
+  return Status::ok();
 }
+
+//===----------------------------------------------------------------------===//
+// Receives
+//===----------------------------------------------------------------------===//
 
 RequestPtr GlooCommunicator::recv(int64_t from, Tag tag, const TensorType &type,
                                   const std::string &place) {
@@ -68,63 +97,76 @@ RequestPtr GlooCommunicator::recv(int64_t from, Tag tag, const TensorType &type,
   return std::make_unique<RecvRequest>(*this, incoming);
 }
 
-Result<Tensor> GlooCommunicator::complete(Incoming &incoming) {
+Status GlooCommunicator::recvBytes(int64_t from, Tag tag, const TensorType &type,
+                                   unsigned char *into, const std::string &place) {
+  auto incoming = std::make_shared<Incoming>();
+  incoming->from = from;
+  incoming->tag = tag;
+  incoming->type = type;
+  incoming->place = place;
+  incoming->into = into;
+  mailboxes[{from, tag.lane}].push_back(incoming);
+  return complete(*incoming);
+}
+
+Status GlooCommunicator::complete(Incoming &incoming) {
   // Messages of a lane come in the order in which they were asked for, whoever waits first.
   std::deque<std::shared_ptr<Incoming>> &mailbox = mailboxes[{incoming.from, incoming.tag.lane}];
   while (!incoming.isDone) {
     std::shared_ptr<Incoming> first = mailbox.front();
     mailbox.pop_front();
-    first->result = receive(*first);
+    first->status = receive(*first);
     first->isDone = true;
   }
-  return std::move(incoming.result);
+  return incoming.status;
 }
 
-Result<Tensor> GlooCommunicator::receive(const Incoming &incoming) {
+Status GlooCommunicator::receive(Incoming &incoming) {
   if (hasFailed)
     return failure;
   std::string what = incoming.place + ", recv " + std::to_string(incoming.tag.channel) + " of " +
                      toString(incoming.type);
   Clock::time_point deadline = Clock::now() + options.timeout;
-  Header header;
-  Tensor own;
   Slots slots = slotsOf(incoming.tag.lane);
+  std::unique_ptr<Outgoing> own;
+  Header header;
+  auto fetch = [&](void *into, size_t bytes, uint64_t slot) {
+    BufferPtr buffer = context->createUnboundBuffer(into, bytes);
+    auto arrived = [&](milliseconds limit) {
+      buffer->recv(int(incoming.from), slot);
+      buffer->waitRecv(limit);
+    };
+    return wait(arrived, incoming.from, deadline, what);
+  };
   if (incoming.from == self) {
     auto &messages = ownMessages[incoming.tag.lane];
     if (messages.empty())
       return fail({ErrorCode::HangDetected,
                    rankName(self) + " at " + what + ": it waits for a message of its own"});
-    std::tie(header, own) = std::move(messages.front());
+    own = std::move(messages.front());
     messages.pop_front();
-  } else {
-    BufferPtr buffer = context->createUnboundBuffer(&header, sizeof header);
-    auto arrived = [&](milliseconds limit) {
-      buffer->recv(int(incoming.from), slots.header);
-      buffer->waitRecv(limit);
-    };
-    if (Status status = wait(arrived, incoming.from, deadline, what); !status)
-      return status.error();
+    header = own->header;
+  } else if (Status status = fetch(&header, sizeof header, slots.header); !status) {
+    return status;
   }
+  bool isArith = header.arith >= 0 && header.arith <= int64_t(Arith::Residue61);
+  bool isNative = header.arith == int64_t(Arith::Native);
   if (header.kind != pointToPoint || header.channel != incoming.tag.channel ||
-      tensorOf(header) != toString(incoming.type) || header.arith < 0 ||
-      header.arith > int64_t(Arith::Residue61))
-    return fail({ErrorCode::RankFailed, rankName(self) + " at " + what + ": meets " +
-                                            callOf(header) + " of " + tensorOf(header) + " of " +
-                                            rankName(incoming.from) + " at " + placeOf(header)});
-  if (own)
-    return own;
-  Arith arith = Arith(header.arith);
-  Bytes content(kernels::numElements(incoming.type.shape) * wireWidth(incoming.type.dtype, arith));
-  if (!content.empty()) {
-    BufferPtr buffer = context->createUnboundBuffer(content.data(), content.size());
-    auto arrived = [&](milliseconds limit) {
-      buffer->recv(int(incoming.from), slots.content);
-      buffer->waitRecv(limit);
-    };
-    if (Status status = wait(arrived, incoming.from, deadline, what); !status)
-      return status.error();
+      tensorOf(header) != toString(incoming.type) || !isArith || (incoming.into && !isNative))
+    return fail(mismatch(self, what, header, incoming.from));
+  incoming.arith = Arith(header.arith);
+  size_t bytes = size_t(kernels::numElements(incoming.type.shape) *
+                        wireWidth(incoming.type.dtype, incoming.arith));
+  if (bytes == 0)
+    return Status::ok();
+  if (!incoming.into)
+    incoming.content.resize(bytes);
+  unsigned char *into = incoming.into ? incoming.into : incoming.content.data();
+  if (own) {
+    std::memcpy(into, own->content.data(), bytes);
+    return Status::ok();
   }
-  return decode(incoming.type, arith, content.data());
+  return fetch(into, bytes, slots.content);
 }
 
 } // namespace tbc::comm

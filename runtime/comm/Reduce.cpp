@@ -118,15 +118,19 @@ bool isBitwise(ReduceKind kind) {
 
 } // namespace
 
-Tensor reduce(Reduction reduction, const std::vector<Tensor> &inputs) {
-  const Tensor &first = inputs.front();
-  bool isFloat = kernels::isFloat(first.dtype());
+void requireReducible(Reduction reduction, kernels::DType dtype) {
+  bool isFloat = kernels::isFloat(dtype);
   kernels::require(!isFloat || !isBitwise(reduction.kind), [&] {
     return std::string(name(reduction.kind)) + " is for integers, not for " +
-           toString(first.type());
+           std::string(kernels::name(dtype));
   });
   kernels::require(isFloat || reduction.factor == std::trunc(reduction.factor),
                    "integers are multiplied by an integer only");
+}
+
+Tensor reduce(Reduction reduction, const std::vector<Tensor> &inputs) {
+  const Tensor &first = inputs.front();
+  requireReducible(reduction, first.dtype());
   return kernels::dispatch(first, [&](auto zero) {
     using T = decltype(zero);
     std::vector<const T *> rows;

@@ -17,6 +17,9 @@ namespace tbc::comm {
 /// is none.
 kernels::Tensor reduce(Reduction reduction, const std::vector<kernels::Tensor> &inputs);
 
+/// The KernelErrors of `reduce`, for elements of this dtype.
+void requireReducible(Reduction reduction, kernels::DType dtype);
+
 /// The one-dimensional concatenation of tensors of one dtype and arithmetic, at least one.
 kernels::Tensor joinFlat(const std::vector<kernels::Tensor> &inputs);
 

@@ -72,9 +72,20 @@ Status Executor::prepare(BlockId id) {
     const Instruction &instruction = block.instructions[i];
     if (isCommunication(instruction.kind))
       list[i].group = groupPlace(*program, instruction, coordinates);
+    if (instruction.kind != InstructionKind::Kernel)
+      list[i].layout = memoryLayout(instruction, list[i].group, typesOf(instruction.operands),
+                                    typesOf(instruction.results));
   }
   prepareTimes(id);
   return machine->prepare(id);
+}
+
+std::vector<kernels::TensorType>
+Executor::typesOf(const std::vector<program::ValueId> &values) const {
+  std::vector<kernels::TensorType> types;
+  for (program::ValueId value : values)
+    types.push_back(stageCode->values[value]);
+  return types;
 }
 
 /// Sorts results by when they take effect, and values by when they are no longer needed.
@@ -391,85 +402,8 @@ Status Executor::writePart(const Action &action, std::vector<int> results,
 }
 
 //===----------------------------------------------------------------------===//
-// Two streams
+// Instructions
 //===----------------------------------------------------------------------===//
-
-/// Communication runs on a thread of its own. Where one side fails the other stops when it next
-/// waits; a collective that is under way ends before this returns: with its peers, which have all
-/// that they need for it, or with the error of those who failed.
-Status Executor::runSideBySide(comm::Communicator &communicator, const Action &action) {
-  StreamProgress progress;
-  if (!communicationThread)
-    communicationThread = std::make_unique<StreamThread>();
-  auto run = [&](auto side) {
-    try {
-      Status status = (this->*side)(communicator, action, progress);
-      if (!status)
-        progress.fail(status.error());
-      return status;
-    } catch (const std::exception &error) { // out of memory, say
-      Error failure = failed(describe(*program, stageIndex, action), error.what());
-      progress.fail(failure);
-      return Status(failure);
-    }
-  };
-  communicationThread->start([&] { (void)run(&Executor::runCommunication); });
-  Status status = run(&Executor::runKernels);
-  communicationThread->finish();
-  return status;
-}
-
-Status Executor::runCommunication(comm::Communicator &communicator, const Action &action,
-                                  StreamProgress &progress) {
-  const Block &block = stageCode->block(action);
-  for (int i : prepared.at(action).streams[int(program::Stream::Communication)]) {
-    for (int wait : block.instructions[i].waits)
-      if (Status status = progress.waitFor(program::Stream::Compute, wait); !status)
-        return status;
-    auto begin = std::chrono::steady_clock::now();
-    if (Result<int> next = runInstructions(communicator, action, i); !next)
-      return next.error();
-    {
-      std::lock_guard lock(progress.machine);
-      if (Status status = tell(action, i, i + 1, begin); !status)
-        return status;
-      if (Status status = settle(action, i, nullptr); !status)
-        return status;
-    }
-    progress.finish(program::Stream::Communication, i);
-  }
-  return Status::ok();
-}
-
-/// The kernels (and slices, which need no peer).
-Status Executor::runKernels(comm::Communicator &communicator, const Action &action,
-                            StreamProgress &progress) {
-  const Block &block = stageCode->block(action);
-  const PreparedBlock &ready = prepared.at(action);
-  const std::vector<int> &kernels = ready.streams[int(program::Stream::Compute)];
-  for (auto i = kernels.begin(); i != kernels.end();) {
-    bool isKernel = block.instructions[*i].kind == InstructionKind::Kernel;
-    int next = *i + (isKernel ? machine->numAtOnce(action, *i) : 1);
-    for (int k = *i; k < next; ++k)
-      for (int wait : block.instructions[k].waits)
-        if (Status status = progress.waitFor(program::Stream::Communication, wait); !status)
-          return status;
-    {
-      std::lock_guard lock(progress.machine);
-      auto begin = std::chrono::steady_clock::now();
-      if (Result<int> ran = runInstructions(communicator, action, *i); !ran)
-        return ran.error();
-      if (Status status = tell(action, *i, next, begin); !status)
-        return status;
-      for (; i != kernels.end() && *i < next; ++i)
-        if (Status status = settle(action, *i, nullptr); !status)
-          return status;
-    }
-    progress.finish(program::Stream::Compute, next - 1);
-  }
-  return progress.waitFor(program::Stream::Communication,
-                          ready.streams[int(program::Stream::Communication)].back());
-}
 
 /// What instructions `begin` to `end` read of what those before them defined must be there.
 Status Executor::checkOperands(const Action &action, int begin, int end) const {
@@ -498,9 +432,6 @@ Result<int> Executor::runInstructions(comm::Communicator &communicator, const Ac
   try {
     if (isKernel)
       machine->run(action, index);
-    else if (isHostCopy(block.instructions[index].kind))
-      contents->define(block.instructions[index].results[0],
-                       contents->value(block.instructions[index].operands[0]));
     else if (Status status = communicateOne(communicator, action, index); !status)
       return status.error();
     return next;
@@ -511,18 +442,49 @@ Result<int> Executor::runInstructions(comm::Communicator &communicator, const Ac
 
 Status Executor::communicateOne(comm::Communicator &communicator, const Action &action, int index) {
   const Instruction &instruction = stageCode->block(action).instructions[index];
+  Status status = contents->hasBytes() ? communicateBytes(communicator, action, index)
+                                       : communicateTensors(communicator, action, index);
+  if (status)
+    count(instruction);
+  return status;
+}
+
+/// Where the memory plan has its operands and results.
+Status Executor::communicateBytes(comm::Communicator &communicator, const Action &action,
+                                  int index) {
+  const Instruction &instruction = stageCode->block(action).instructions[index];
+  const Prepared &ready = prepared.at(action).instructions[index];
+  auto placed = [&](const std::vector<program::ValueId> &values) {
+    std::vector<PlacedTensor> list;
+    for (program::ValueId value : values)
+      list.push_back({contents->bytesOf(value), stageCode->values[value]});
+    return list;
+  };
+  Status status = communicateOnMemory(communicator, instruction, ready.group, ready.layout,
+                                      placed(instruction.operands), placed(instruction.results),
+                                      place(action, index));
+  for (program::ValueId value : instruction.results)
+    if (status)
+      contents->defineInPlace(value);
+  return status;
+}
+
+Status Executor::communicateTensors(comm::Communicator &communicator, const Action &action,
+                                    int index) {
+  const Instruction &instruction = stageCode->block(action).instructions[index];
   std::vector<Tensor> operands;
   for (program::ValueId value : instruction.operands)
     operands.push_back(contents->value(value));
-  std::vector<kernels::TensorType> types;
-  for (program::ValueId value : instruction.results)
-    types.push_back(stageCode->values[value]);
+  if (isHostCopy(instruction.kind)) {
+    contents->define(instruction.results[0], operands[0]);
+    return Status::ok();
+  }
+  std::vector<kernels::TensorType> types = typesOf(instruction.results);
   Result<std::vector<Tensor>> results =
       communicate(communicator, instruction, prepared.at(action).instructions[index].group,
                   operands, types, place(action, index));
   if (!results)
     return results.error();
-  count(instruction);
   for (size_t r = 0; r < types.size(); ++r) {
     kernels::require((*results)[r].type() == types[r], [&] {
       return "it gave " + toString((*results)[r].type()) + " where " + toString(types[r]) +
@@ -594,7 +556,8 @@ void Executor::drop(int index, int64_t microBatch) {
 }
 
 void Executor::count(const Instruction &instruction) {
-  if (instruction.kind == InstructionKind::ShardSlice || instruction.kind == InstructionKind::Recv)
+  if (instruction.kind == InstructionKind::ShardSlice ||
+      instruction.kind == InstructionKind::Recv || isHostCopy(instruction.kind))
     return;
   std::string axes = instruction.kind == InstructionKind::Send
                          ? program->mesh.axes[program->pipelineAxis].name

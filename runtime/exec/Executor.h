@@ -11,6 +11,7 @@
 #include "runtime/comm/Communicator.h"
 #include "runtime/exec/Collectives.h"
 #include "runtime/exec/Machine.h"
+#include "runtime/exec/MemoryCollectives.h"
 #include "runtime/exec/Observer.h"
 #include "runtime/exec/RankMemory.h"
 #include "runtime/exec/StreamThread.h"
@@ -129,6 +130,7 @@ private:
   /// What is worked out once per instruction.
   struct Prepared {
     GroupPlace group;                       // of communication
+    MemoryLayout layout;                    // of communication and slices
     std::vector<program::ValueId> lastUses; // values that nothing needs after it
     std::vector<int> results;               // of the block, that take effect after it
   };
@@ -144,6 +146,7 @@ private:
 
   Status prepare(program::BlockId block);
   void prepareTimes(program::BlockId block);
+  std::vector<kernels::TensorType> typesOf(const std::vector<program::ValueId> &values) const;
   int64_t valuePeakBytes(const program::Block &block, const std::vector<int> &lastUse) const;
   Status loadSlot(size_t slot, const PieceProvider &provider);
   Result<kernels::Tensor> inputPiece(const StepInputs &inputs, int64_t microBatch,
@@ -171,6 +174,10 @@ private:
                               int index);
   Status communicateOne(comm::Communicator &communicator, const schedule::Action &action,
                         int index);
+  Status communicateBytes(comm::Communicator &communicator, const schedule::Action &action,
+                          int index);
+  Status communicateTensors(comm::Communicator &communicator, const schedule::Action &action,
+                            int index);
   Status writeResults(const schedule::Action &action, const std::vector<int> &results);
   void dropRead(const schedule::Action &action);
   void drop(int slot, int64_t microBatch);

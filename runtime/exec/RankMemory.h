@@ -91,9 +91,12 @@ public:
   /// `defineInPlace` or `settle`.
   int64_t offsetOf(program::ValueId value) const;
   int64_t offsetOfSlot(int slot) const { return slotOffset(*stage, slot, microBatch); }
-  /// The same as bytes (of what is on the device), each element in the width of its dtype: in
-  /// Native arithmetic, and unless a machine has brought an arena of its own.
-  unsigned char *bytesOf(program::ValueId value) const { return host->at(offsetOf(value)); }
+  /// Whether these places are memory of this process with each element in the width of its dtype:
+  /// in Native arithmetic, and unless a machine has brought an arena of its own. Then they are:
+  bool hasBytes() const { return host && arith == kernels::Arith::Native; }
+  unsigned char *bytesOf(program::ValueId value) const {
+    return (isOffloaded(value) ? offloaded.get() : host)->at(offsetOf(value));
+  }
   unsigned char *bytesOfSlot(int slot) const { return host->at(offsetOfSlot(slot)); }
 
   /// From now on everything of the device lies in `other`, whose memory is a machine's own. Before
@@ -108,6 +111,10 @@ private:
     kernels::Tensor tensor; // without an arena
   };
 
+  bool isOffloaded(program::ValueId value) const {
+    int slot = stage->memory.values[value].slot;
+    return slot >= 0 && stage->slots[slot].location == program::Location::Host;
+  }
   int64_t instanceOf(int slot, int64_t microBatch) const;
   Arena &arenaOf(program::ValueId value) const;
   Arena &arenaOfSlot(int slot) const;

@@ -24,6 +24,8 @@ std::string name(Backend backend) {
   switch (backend) {
   case Backend::Gloo:
     return "Gloo";
+  case Backend::GlooSockets:
+    return "GlooSockets";
   case Backend::Nccl:
     return "Nccl";
   case Backend::NcclDevices:
@@ -35,7 +37,8 @@ std::string name(Backend backend) {
 }
 
 std::vector<Backend> allBackends() {
-  std::vector<Backend> backends = {Backend::Simulated, Backend::Gloo, Backend::Nccl};
+  std::vector<Backend> backends = {Backend::Simulated, Backend::Gloo, Backend::GlooSockets,
+                                   Backend::Nccl};
   const char *asked = std::getenv("TBC_GPU_TESTS");
   if (asked && std::string(asked) == "1")
     backends.push_back(Backend::NcclDevices);
@@ -135,16 +138,28 @@ static Result<Tensor> runOn(const Result<std::unique_ptr<comm::Communicator>> &c
   }
 }
 
-static Result<Tensor> runProcess(int64_t rank, int64_t numRanks, const std::string &folder,
-                                 const RankFn &function, const RunOptions &options) {
+static Result<Tensor> runOnGloo(int64_t rank, int64_t numRanks, const std::string &folder,
+                                const RankFn &function, const RunOptions &options,
+                                bool sharesMemory) {
   auto store = launch::openFileStore(folder, "shared");
   if (!store)
     return store.error();
   comm::GlooOptions gloo;
   gloo.timeout = options.timeout;
   gloo.token = options.token ? options.token(rank) : "shared";
+  gloo.sharesMemory = sharesMemory;
   auto communicator = comm::connectGloo(rank, numRanks, **store, gloo);
   return runOn(communicator, function);
+}
+
+static Result<Tensor> runProcess(int64_t rank, int64_t numRanks, const std::string &folder,
+                                 const RankFn &function, const RunOptions &options) {
+  return runOnGloo(rank, numRanks, folder, function, options, true);
+}
+
+static Result<Tensor> runSocketProcess(int64_t rank, int64_t numRanks, const std::string &folder,
+                                       const RankFn &function, const RunOptions &options) {
+  return runOnGloo(rank, numRanks, folder, function, options, false);
 }
 
 /// NCCL refuses two ranks of one host on one GPU, so each says that it is a host of its own, and
@@ -268,6 +283,8 @@ std::vector<Result<Tensor>> runRanks(Backend backend, int64_t numRanks, const Ra
   switch (backend) {
   case Backend::Gloo:
     return runProcesses(runProcess, numRanks, function, options);
+  case Backend::GlooSockets:
+    return runProcesses(runSocketProcess, numRanks, function, options);
   case Backend::Nccl:
     return runOnGpus(numRanks, function, options);
   case Backend::NcclDevices:

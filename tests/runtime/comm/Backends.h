@@ -15,9 +15,10 @@ namespace tbc::test {
 /// What a rank does; the result comes back to the test.
 using RankFn = std::function<Result<kernels::Tensor>(comm::Communicator &)>;
 
-/// Nccl is this project's half of it, on a NCCL and GPUs that are faked; NcclDevices is all of it,
-/// the ranks processes that share the machine's GPUs.
-enum class Backend { Simulated, Gloo, Nccl, NcclDevices };
+/// Gloo's ranks share memory, those of GlooSockets do not. Nccl is this project's half of it, on a
+/// NCCL and GPUs that are faked; NcclDevices is all of it, the ranks processes that share the
+/// machine's GPUs.
+enum class Backend { Simulated, Gloo, GlooSockets, Nccl, NcclDevices };
 std::string name(Backend backend);
 /// Those that this machine has. NcclDevices is asked for by TBC_GPU_TESTS=1.
 std::vector<Backend> allBackends();

@@ -135,7 +135,7 @@ TEST_P(Conformance, FloatsAreAveragedAndScaled) {
 
 TEST_P(Conformance, EveryTypeAndOddAndEmptySizes) {
   constexpr int64_t n = 3;
-  // Above 4096 elements a rank reduces a part only.
+  // Large ones are reduced in parts.
   for (int64_t count : {int64_t(0), int64_t(1), int64_t(5), int64_t(5003)}) {
     auto results = runInts(n, [&](Communicator &c) -> Result<Tensor> {
       std::vector<Tensor> all;
@@ -396,9 +396,11 @@ INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(allBackends())
 // Processes only
 //===----------------------------------------------------------------------===//
 
-TEST(GlooProcesses, AKilledRankEndsTheCallAtOnce) {
+class GlooProcesses : public testing::TestWithParam<Backend> {};
+
+TEST_P(GlooProcesses, AKilledRankEndsTheCallAtOnce) {
   auto begin = std::chrono::steady_clock::now();
-  auto results = runRanks(Backend::Gloo, 3, [](Communicator &c) -> Result<Tensor> {
+  auto results = runRanks(GetParam(), 3, [](Communicator &c) -> Result<Tensor> {
     if (c.rank() == 1)
       raise(SIGKILL);
     return c.allReduce({0, 1, 2}, ReduceKind::Sum, input(0, DType::F32, 9000), "my place")->wait();
@@ -413,8 +415,8 @@ TEST(GlooProcesses, AKilledRankEndsTheCallAtOnce) {
   }
 }
 
-TEST(GlooProcesses, AnErrorStays) {
-  auto results = runRanks(Backend::Gloo, 2, [](Communicator &c) -> Result<Tensor> {
+TEST_P(GlooProcesses, AnErrorStays) {
+  auto results = runRanks(GetParam(), 2, [](Communicator &c) -> Result<Tensor> {
     if (c.rank() == 1)
       raise(SIGKILL);
     (void)c.barrier({0, 1}, "first")->wait();
@@ -424,9 +426,9 @@ TEST(GlooProcesses, AnErrorStays) {
   EXPECT_THAT(results[0].error().message, HasSubstr("first"));
 }
 
-TEST(GlooProcesses, AnotherTokenIsRefused) {
+TEST_P(GlooProcesses, AnotherTokenIsRefused) {
   auto results = runRanks(
-      Backend::Gloo, 2, [](Communicator &c) { return c.barrier({0, 1}, "here")->wait(); },
+      GetParam(), 2, [](Communicator &c) { return c.barrier({0, 1}, "here")->wait(); },
       {std::chrono::seconds(5), [](int64_t rank) { return "token " + std::to_string(rank); }});
   for (const Result<Tensor> &result : results) {
     ASSERT_FALSE(bool(result));
@@ -435,9 +437,9 @@ TEST(GlooProcesses, AnotherTokenIsRefused) {
   EXPECT_THAT(results[0].error().message + results[1].error().message, HasSubstr("token"));
 }
 
-TEST(GlooProcesses, ARankThatNeverComesIsAnError) {
+TEST_P(GlooProcesses, ARankThatNeverComesIsAnError) {
   auto results =
-      runRanks(Backend::Gloo, 2, [](Communicator &c) { return c.barrier({0, 1}, "here")->wait(); },
+      runRanks(GetParam(), 2, [](Communicator &c) { return c.barrier({0, 1}, "here")->wait(); },
                {milliseconds(700), [](int64_t rank) {
                   if (rank == 1)
                     raise(SIGKILL); // before it connects
@@ -446,6 +448,10 @@ TEST(GlooProcesses, ARankThatNeverComesIsAnError) {
   ASSERT_FALSE(bool(results[0]));
   EXPECT_THAT(results[0].error().message, HasSubstr("700 ms"));
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, GlooProcesses,
+                         testing::Values(Backend::Gloo, Backend::GlooSockets),
+                         [](const auto &info) { return name(info.param); });
 
 } // namespace
 } // namespace tbc::test

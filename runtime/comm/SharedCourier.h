@@ -1,0 +1,74 @@
+//===- SharedCourier.h - The bytes of a collective through memory ------------===//
+//
+// Part of tbc. Plain C++. Internal to tbc-comm-gloo.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_COMM_SHAREDCOURIER_H
+#define TBC_RUNTIME_COMM_SHAREDCOURIER_H
+
+#include "runtime/comm/Courier.h"
+#include "runtime/comm/GlooHeader.h"
+#include "runtime/comm/LocalLinks.h"
+
+#include <deque>
+#include <functional>
+
+namespace tbc::comm {
+
+/// Of a group whose ranks share memory. Bytes move while this rank waits, in both directions and
+/// with all others at once; where nothing can move it sleeps. What the ranks call goes ahead of the
+/// rest in the same streams, and is looked at as soon as it is there.
+class SharedCourier : public Courier {
+public:
+  /// What the courier cannot know: how errors are kept.
+  struct Failures {
+    std::function<Error(Error)> fail;
+    std::function<Error(int64_t peer, const std::string &what)> lost;
+  };
+  SharedCourier(const LocalLinks &links, const Group &group, int64_t self, const Header &header,
+                std::string what, std::chrono::milliseconds timeout, Failures failures);
+
+  int64_t portionBytes() const override { return 1 << 18; }
+  Status send(size_t index, const Runs &from) override;
+  Status receive(size_t index, const Runs &into) override;
+  Status waitReceived(size_t index, int64_t number) override;
+  Status waitSent(size_t index, int64_t number) override;
+  /// Until every other rank has said what it calls, and everything has left.
+  Status finish();
+
+private:
+  /// Portions under way in one direction.
+  struct Queue {
+    std::deque<Runs> portions;
+    size_t run = 0;     // of the first portion
+    int64_t offset = 0; // within it
+    int64_t numDone = 0;
+    /// Moves what can be moved, by move(data, count) -> moved; whether anything was.
+    template <typename MoveFn> Result<bool> advance(MoveFn move);
+  };
+  struct Peer {
+    int64_t rank = 0;
+    LocalLink *link = nullptr; // null: this rank
+    Header header;
+    bool isChecked = false;
+    Queue out, in;
+  };
+
+  Result<bool> progress();
+  Status check(Peer &peer);
+  template <typename DoneFn> Status waitUntil(DoneFn isDone);
+  Status sleep(std::chrono::steady_clock::time_point deadline);
+  std::string missing() const;
+
+  Header mine;
+  const std::string what;
+  const int64_t self;
+  const std::chrono::milliseconds timeout;
+  const Failures failures;
+  std::vector<Peer> peers; // by index
+};
+
+} // namespace tbc::comm
+
+#endif // TBC_RUNTIME_COMM_SHAREDCOURIER_H

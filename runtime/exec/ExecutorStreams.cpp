@@ -1,0 +1,89 @@
+//===- ExecutorStreams.cpp - Two streams of a block, side by side -----------===//
+
+#include "runtime/exec/Executor.h"
+
+namespace tbc::runtime {
+
+using program::Block;
+using program::InstructionKind;
+using schedule::Action;
+
+/// Communication runs on a thread of its own. Where one side fails the other stops when it next
+/// waits; a collective that is under way ends before this returns: with its peers, which have all
+/// that they need for it, or with the error of those who failed.
+Status Executor::runSideBySide(comm::Communicator &communicator, const Action &action) {
+  StreamProgress progress;
+  if (!communicationThread)
+    communicationThread = std::make_unique<StreamThread>();
+  auto run = [&](auto side) {
+    try {
+      Status status = (this->*side)(communicator, action, progress);
+      if (!status)
+        progress.fail(status.error());
+      return status;
+    } catch (const std::exception &error) { // out of memory, say
+      Error failure{ErrorCode::RankFailed,
+                    describe(*program, stageIndex, action) + ": " + error.what()};
+      progress.fail(failure);
+      return Status(failure);
+    }
+  };
+  communicationThread->start([&] { (void)run(&Executor::runCommunication); });
+  Status status = run(&Executor::runKernels);
+  communicationThread->finish();
+  return status;
+}
+
+Status Executor::runCommunication(comm::Communicator &communicator, const Action &action,
+                                  StreamProgress &progress) {
+  const Block &block = stageCode->block(action);
+  for (int i : prepared.at(action).streams[int(program::Stream::Communication)]) {
+    for (int wait : block.instructions[i].waits)
+      if (Status status = progress.waitFor(program::Stream::Compute, wait); !status)
+        return status;
+    auto begin = std::chrono::steady_clock::now();
+    if (Result<int> next = runInstructions(communicator, action, i); !next)
+      return next.error();
+    {
+      std::lock_guard lock(progress.machine);
+      if (Status status = tell(action, i, i + 1, begin); !status)
+        return status;
+      if (Status status = settle(action, i, nullptr); !status)
+        return status;
+    }
+    progress.finish(program::Stream::Communication, i);
+  }
+  return Status::ok();
+}
+
+/// The kernels (and slices, which need no peer).
+Status Executor::runKernels(comm::Communicator &communicator, const Action &action,
+                            StreamProgress &progress) {
+  const Block &block = stageCode->block(action);
+  const PreparedBlock &ready = prepared.at(action);
+  const std::vector<int> &kernels = ready.streams[int(program::Stream::Compute)];
+  for (auto i = kernels.begin(); i != kernels.end();) {
+    bool isKernel = block.instructions[*i].kind == InstructionKind::Kernel;
+    int next = *i + (isKernel ? machine->numAtOnce(action, *i) : 1);
+    for (int k = *i; k < next; ++k)
+      for (int wait : block.instructions[k].waits)
+        if (Status status = progress.waitFor(program::Stream::Communication, wait); !status)
+          return status;
+    {
+      std::lock_guard lock(progress.machine);
+      auto begin = std::chrono::steady_clock::now();
+      if (Result<int> ran = runInstructions(communicator, action, *i); !ran)
+        return ran.error();
+      if (Status status = tell(action, *i, next, begin); !status)
+        return status;
+      for (; i != kernels.end() && *i < next; ++i)
+        if (Status status = settle(action, *i, nullptr); !status)
+          return status;
+    }
+    progress.finish(program::Stream::Compute, next - 1);
+  }
+  return progress.waitFor(program::Stream::Communication,
+                          ready.streams[int(program::Stream::Communication)].back());
+}
+
+} // namespace tbc::runtime

@@ -1,0 +1,116 @@
+//===- comm_bench.cpp - How fast ranks of one machine exchange bytes --------===//
+//
+// Run: ninja -C build comm-bench && build/bin/comm-bench [RANKS [MIB]]
+//
+// RANKS processes (default 2) call all_reduce, reduce_scatter and all_gather of f32 up to MIB
+// (default 64) through shared memory and through sockets, in turns. Per size and way: the shortest
+// time of a call, GB/s of the buffer, and processor seconds of rank 0 per GB. The buffer is the
+// full one: what all_reduce works on, reduce_scatter takes and all_gather gives.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/comm/Call.h"
+#include "runtime/comm/Gloo.h"
+#include "runtime/launch/LocalJob.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+using namespace tbc;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Kind = comm::CallKind;
+
+double processorSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
+}
+
+struct Memory {
+  explicit Memory(int64_t elements) : values(size_t(elements), 1.0F) {}
+  comm::Runs part(int64_t first, int64_t count) {
+    return {{reinterpret_cast<unsigned char *>(values.data() + first), count * 4}};
+  }
+  std::vector<float> values;
+};
+
+Status call(comm::Communicator &communicator, const comm::Group &group, Kind kind, Memory &buffer,
+            Memory &share) {
+  const comm::ElementType type{kernels::DType::F32};
+  int64_t n = int64_t(group.size()), count = int64_t(buffer.values.size());
+  comm::Runs all = buffer.part(0, count), mine = share.part(0, count / n);
+  std::vector<comm::Runs> parts;
+  for (int64_t i = 0; i < n; ++i)
+    parts.push_back(buffer.part(i * (count / n), count / n));
+  if (kind == Kind::AllReduce)
+    return communicator.allReduceRuns(group, comm::ReduceKind::Sum, type, all, all, "bench");
+  if (kind == Kind::ReduceScatter)
+    return communicator.reduceScatterRuns(group, type, parts, mine, "bench");
+  return communicator.allGatherRuns(group, type, mine, parts, "bench");
+}
+
+int measure(const launch::LocalRank &start, int64_t numRanks, int64_t mebibytes,
+            bool sharesMemory) {
+  auto job = start.openStore();
+  if (!job)
+    return 1;
+  comm::GlooOptions options;
+  options.token = start.token;
+  options.sharesMemory = sharesMemory;
+  auto communicator = comm::connectGloo(start.rank, numRanks, *job->store, options);
+  if (!communicator) {
+    std::fprintf(stderr, "comm-bench: %s\n", communicator.error().message.c_str());
+    return 1;
+  }
+  comm::Group group;
+  for (int64_t rank = 0; rank < numRanks; ++rank)
+    group.push_back(rank);
+  for (Kind kind : {Kind::AllReduce, Kind::ReduceScatter, Kind::AllGather})
+    for (int64_t bytes = 1 << 10; bytes <= mebibytes << 20; bytes *= 8) {
+      Memory buffer(bytes / 4), share(bytes / 4 / numRanks);
+      double best = 1e30, processor = 1e30;
+      for (int64_t run = 0; run < std::clamp<int64_t>((1 << 28) / bytes, 3, 200); ++run) {
+        if (!(*communicator)->barrier(group, "bench")->wait())
+          return 1;
+        auto begin = Clock::now();
+        double before = processorSeconds();
+        if (Status status = call(**communicator, group, kind, buffer, share); !status) {
+          std::fprintf(stderr, "comm-bench: %s\n", status.error().message.c_str());
+          return 1;
+        }
+        best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+        processor = std::min(processor, processorSeconds() - before);
+      }
+      if (start.rank == 0)
+        std::printf("%-8s %-15s %10lld bytes %9.1f us %7.2f GB/s %7.3f processor s/GB\n",
+                    sharesMemory ? "memory" : "sockets", describe(comm::Call(kind)).c_str(),
+                    static_cast<long long>(bytes), best * 1e6, double(bytes) / best / 1e9,
+                    processor / (double(bytes) / 1e9));
+    }
+  return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  int64_t numRanks = argc > 1 ? std::atoll(argv[1]) : 2,
+          mebibytes = argc > 2 ? std::atoll(argv[2]) : 64;
+  for (int round = 0; round < 2; ++round)
+    for (bool sharesMemory : {true, false}) {
+      std::fflush(stdout);
+      auto code = launch::launchLocalJob(
+          numRanks, std::chrono::seconds(60), [&](const launch::LocalRank &start) {
+            int result = measure(start, numRanks, mebibytes, sharesMemory);
+            std::fflush(stdout);
+            return result;
+          });
+      if (!code || *code != 0)
+        return 1;
+    }
+  return 0;
+}
