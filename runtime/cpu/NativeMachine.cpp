@@ -55,6 +55,8 @@ public:
   int numAtOnce(BlockId id, int index) const override { return prepared.at(id)[index].count; }
   void run(BlockId id, int index) override;
   void write(const std::vector<SlotWrite> &writes) override;
+  /// Values lie at places of their own, which kernels of others do not touch.
+  bool allowsCommunicationThread() const override { return true; }
   std::vector<KernelShare> shares() const override;
 
 private:

@@ -45,12 +45,18 @@ Status Executor::runCommunication(comm::Communicator &communicator, const Action
     if (Result<int> next = runInstructions(communicator, action, i); !next)
       return next.error();
     {
-      std::lock_guard lock(progress.machine);
+      std::lock_guard lock(progress.observers);
       if (Status status = tell(action, i, i + 1, begin); !status)
         return status;
-      if (Status status = settle(action, i, nullptr); !status)
-        return status;
     }
+    // Only the machine writes to slots. What follows need not wait for a kernel that is under way.
+    std::unique_lock lock(progress.machine, std::defer_lock);
+    if (!prepared.at(action).instructions[i].results.empty())
+      lock.lock();
+    if (Status status = settle(action, i, nullptr); !status)
+      return status;
+    if (lock.owns_lock())
+      lock.unlock();
     progress.finish(program::Stream::Communication, i);
   }
   return Status::ok();
@@ -74,8 +80,11 @@ Status Executor::runKernels(comm::Communicator &communicator, const Action &acti
       auto begin = std::chrono::steady_clock::now();
       if (Result<int> ran = runInstructions(communicator, action, *i); !ran)
         return ran.error();
-      if (Status status = tell(action, *i, next, begin); !status)
-        return status;
+      {
+        std::lock_guard observing(progress.observers);
+        if (Status status = tell(action, *i, next, begin); !status)
+          return status;
+      }
       for (; i != kernels.end() && *i < next; ++i)
         if (Status status = settle(action, *i, nullptr); !status)
           return status;

@@ -21,7 +21,8 @@ Result<SimulatedCluster> SimulatedCluster::create(program::Program program,
   cluster.code = std::make_unique<const program::Program>(std::move(program));
   cluster.options = options;
   for (int64_t rank = 0; rank < cluster.code->mesh.numRanks(); ++rank) {
-    Result<Executor> executor = Executor::create(*cluster.code, rank, options.context);
+    Result<Executor> executor =
+        Executor::create(*cluster.code, rank, options.context, options.machine);
     if (!executor)
       return executor.error();
     cluster.executors.push_back(std::move(*executor));

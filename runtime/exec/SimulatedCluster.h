@@ -21,6 +21,8 @@ struct ClusterOptions {
   kernels::KernelContext context;
   /// The longest wait for another rank.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  /// What executes the kernels of each rank.
+  MachineMaker machine = makeReferenceMachine;
 };
 
 /// Runs every rank of a Program as a thread. Results do not depend on the threads' timing.

@@ -34,6 +34,8 @@ public:
   /// Held while kernels run and results are written to slots, of either stream: machines take one
   /// call at a time.
   std::mutex machine;
+  /// Held while observers are told; after `machine`, where both are.
+  std::mutex observers;
 
 private:
   std::mutex mutex;

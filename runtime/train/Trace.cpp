@@ -2,6 +2,7 @@
 
 #include "runtime/train/Trace.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -126,7 +127,10 @@ Status Trace::executed(const runtime::Executed &executed) {
     whole.bytes = 0;
     events.push_back(whole);
   }
-  events[block].seconds = event.begin + event.seconds - events[block].begin;
+  // Side by side one may have begun before another that has ended first.
+  double end = std::max(events[block].begin + events[block].seconds, event.begin + event.seconds);
+  events[block].begin = std::min(events[block].begin, event.begin);
+  events[block].seconds = end - events[block].begin;
   events.push_back(std::move(event));
   return Status::ok();
 }

@@ -2,6 +2,7 @@
 
 #include "codegen/AssignStreams.h"
 #include "codegen/PlanMemory.h"
+#include "runtime/cpu/NativeMachine.h"
 #include "runtime/exec/SimulatedCluster.h"
 #include "runtime/memory/Arena.h"
 #include "runtime/verify/Verify.h"
@@ -411,8 +412,11 @@ Tensor someTensor(const kernels::TensorType &type, unsigned seed, Arith arith) {
 }
 
 /// What two steps of training end in, or the error.
-Result<std::map<std::string, Tensor>> train(const Program &program, Arith arith) {
-  auto cluster = runtime::SimulatedCluster::create(program, {arith, std::chrono::seconds(20)});
+Result<std::map<std::string, Tensor>>
+train(const Program &program, Arith arith,
+      const runtime::MachineMaker &machine = runtime::makeReferenceMachine) {
+  auto cluster =
+      runtime::SimulatedCluster::create(program, {arith, std::chrono::seconds(20), machine});
   if (!cluster)
     return cluster.error();
   Status loaded = cluster->load([&](const std::string &name) {
@@ -468,6 +472,25 @@ TEST(PlanMemory, ProgramsComputeTheSameInAnArena) {
       ASSERT_TRUE(b) << b.error().message;
       ASSERT_TRUE(areEqual(*a, *b)) << "seed " << seed << "\n" << show(planned);
     }
+}
+
+/// Communication beside native kernels, on a thread of its own, changes no bit.
+TEST(PlanMemory, NativeKernelsComputeTheSameBesideCommunication) {
+  int n = test::sampleSize(30, 300);
+  for (int seed = 0; seed < n; ++seed) {
+    RandomProgramOptions options;
+    options.seed = unsigned(seed);
+    options.maxRanks = 8;
+    Program inOrder = randomProgram(options), beside = inOrder;
+    assignStreams(beside);
+    planMemory(inOrder);
+    planMemory(beside);
+    auto a = train(inOrder, Arith::Native, cpu::nativeMachine({}));
+    auto b = train(beside, Arith::Native, cpu::nativeMachine({}));
+    ASSERT_TRUE(a) << a.error().message;
+    ASSERT_TRUE(b) << b.error().message;
+    ASSERT_TRUE(areEqual(*a, *b)) << "seed " << seed << "\n" << show(beside);
+  }
 }
 
 /// That the arena is used: where two live things share bytes, results differ or the run says so.
