@@ -31,18 +31,27 @@ static Result<double> secondsOf(comm::Communicator &communicator, bool isReduce,
     return 0.0;
   comm::Group group(static_cast<size_t>(count));
   std::iota(group.begin(), group.end(), int64_t(0));
-  Tensor input =
-      Tensor::zeros({DType::F32, {isReduce ? elements : elements / count}}, Arith::Native);
-  const int runs = isQuick ? 3 : elements > 1 << 18 ? 8 : 50;
+  // On memory, as a run does.
+  const comm::ElementType type{DType::F32, Arith::Native};
+  std::vector<float> buffer(static_cast<size_t>(elements));
+  auto runs = [&](int64_t first, int64_t number) {
+    return comm::Runs{{reinterpret_cast<unsigned char *>(buffer.data() + first),
+                       number * int64_t(sizeof(float))}};
+  };
+  std::vector<comm::Runs> parts;
+  for (int64_t i = 0; i < count; ++i)
+    parts.push_back(runs(i * (elements / count), elements / count));
+  comm::Runs all = runs(0, elements), mine = parts[size_t(communicator.rank())];
+  const int numCalls = isQuick ? 3 : elements > 1 << 18 ? 8 : 50;
   double best = 1e30;
-  for (int run = 0; run < runs; ++run) {
+  for (int call = 0; call < numCalls; ++call) {
     if (auto met = communicator.barrier(group, "calibrate")->wait(); !met)
       return met.error();
     auto begin = Clock::now();
-    auto result = isReduce
-                      ? communicator.allReduce(group, comm::ReduceKind::Sum, input, "calibrate")
-                      : communicator.allGather(group, input, "calibrate");
-    if (auto done = result->wait(); !done)
+    Status done = isReduce ? communicator.allReduceRuns(group, comm::ReduceKind::Sum, type, all,
+                                                        all, "calibrate")
+                           : communicator.allGatherRuns(group, type, mine, parts, "calibrate");
+    if (!done)
       return done.error();
     best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
   }
