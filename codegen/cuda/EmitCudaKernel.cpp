@@ -5,6 +5,8 @@
 #include "codegen/cpu/KernelOp.h"
 #include "codegen/cpu/MemoryAccess.h"
 #include "codegen/cpu/ops/Elements.h"
+#include "codegen/cuda/ExpandMath.h"
+#include "codegen/cuda/KernelFrame.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -25,23 +27,11 @@ using cpu::MemoryAccess;
 
 namespace {
 
-constexpr int warpThreads = 32;
 constexpr int accessBytes = 16; // the widest that a thread loads or stores at once
 constexpr int64_t maxBlocks = std::numeric_limits<int32_t>::max();
 
 int64_t bytesOf(Value value) { // of an element in memory
   return std::max(8U, tensorType(value).getElementTypeBitWidth()) / 8;
-}
-
-/// The number of this thread in the launch.
-Value globalThread(OpBuilder &builder, Location loc) {
-  Type i32 = builder.getI32Type(), i64 = builder.getI64Type();
-  auto wide = [&](Value value) { return builder.create<arith::ExtUIOp>(loc, i64, value); };
-  Value block = wide(builder.create<NVVM::BlockIdXOp>(loc, i32));
-  Value size = wide(builder.create<NVVM::BlockDimXOp>(loc, i32));
-  Value first = builder.create<arith::MulIOp>(loc, block, size);
-  return builder.create<arith::AddIOp>(loc, first,
-                                       wide(builder.create<NVVM::ThreadIdXOp>(loc, i32)));
 }
 
 /// Whether it has functions that are neither instructions nor become polynomials: CUDA has them in
@@ -86,7 +76,10 @@ public:
     builder.setInsertionPointToEnd(kernel.module->getBody());
     lastRead.assign(function.getNumArguments(), -1);
     written.assign(returned().size(), 0);
-    form == Form::Device ? emitDeviceFunction() : emitHostFunction();
+    KernelFrame frame = openKernel(builder, loc, numBuffers(), numThreads, form);
+    buffers = frame.buffers;
+    emitThread(frame.thread);
+    expandMath(*kernel.module);
     if (needsLibrary(*kernel.module))
       return failure();
     kernel.mayOverwrite = mayOverwrite();
@@ -112,43 +105,6 @@ private:
       width /= 2;
   }
 
-  //===--------------------------------------------------------------------===//
-  // Functions
-  //===--------------------------------------------------------------------===//
-
-  void emitDeviceFunction() {
-    SmallVector<Type> pointers(numBuffers(), LLVM::LLVMPointerType::get(builder.getContext()));
-    auto kernel =
-        builder.create<func::FuncOp>(loc, cpu::kKernelName, builder.getFunctionType(pointers, {}));
-    Block *entry = kernel.addEntryBlock();
-    buffers.assign(entry->getArguments().begin(), entry->getArguments().end());
-    builder.setInsertionPointToEnd(entry);
-    Value thread = globalThread(builder, loc);
-    Value isThere = e.make<arith::CmpIOp>(arith::CmpIPredicate::ult, thread, integer(numThreads));
-    auto branch = builder.create<scf::IfOp>(loc, isThere, /*withElseRegion=*/false);
-    builder.create<func::ReturnOp>(loc);
-    builder.setInsertionPoint(branch.thenBlock()->getTerminator());
-    emitThread(thread);
-  }
-
-  void emitHostFunction() {
-    Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
-    Type i64 = builder.getI64Type();
-    auto kernel = builder.create<func::FuncOp>(loc, cpu::kKernelName,
-                                               builder.getFunctionType({pointer, i64, i64}, {}));
-    Block *entry = kernel.addEntryBlock();
-    builder.setInsertionPointToEnd(entry);
-    for (int i = 0; i < numBuffers(); ++i) {
-      Value at = builder.create<LLVM::GEPOp>(loc, pointer, pointer, entry->getArgument(0),
-                                             ArrayRef<LLVM::GEPArg>{i}, true);
-      buffers.push_back(builder.create<LLVM::LoadOp>(loc, pointer, at));
-    }
-    auto loop =
-        builder.create<scf::ForOp>(loc, entry->getArgument(1), entry->getArgument(2), integer(1));
-    builder.create<func::ReturnOp>(loc);
-    builder.setInsertionPoint(loop.getBody()->getTerminator());
-    emitThread(loop.getInductionVar());
-  }
   void emitThread(Value thread) {
     int64_t perRow = domain.isVectorReduced ? warp : vectorSize / width;
     Value row = e.make<arith::DivUIOp>(thread, integer(perRow));
@@ -283,7 +239,9 @@ private:
     carried = overReduced(work, carried);
     for (auto [reduction, sum] : llvm::zip_equal(work.reductions, carried))
       sums[reduction->getResult(0)] =
-          domain.isVectorReduced ? overWarp(reduction, overLanes(reduction, sum)) : sum;
+          domain.isVectorReduced
+              ? combineOverWarp(builder, loc, overLanes(reduction, sum), isSum(reduction), form)
+              : sum;
   }
 
   SmallVector<Value> emitLoop(Value begin, int64_t end, int64_t step, ArrayRef<Value> carried,
@@ -346,20 +304,6 @@ private:
     return builder.create<vector::ReductionOp>(
         loc, isSum(reduction) ? vector::CombiningKind::ADD : vector::CombiningKind::MAXNUMF, sum,
         arith::FastMathFlags::reassoc);
-  }
-
-  /// Of all lanes of the warp: in each step with the lane whose number differs in one bit.
-  Value overWarp(Operation *reduction, Value sum) {
-    auto number = [&](int64_t value) {
-      return builder.create<arith::ConstantIntOp>(loc, value, 32);
-    };
-    for (int distance = warp / 2; distance > 0; distance /= 2) {
-      Value other =
-          builder.create<NVVM::ShflOp>(loc, sum.getType(), number(-1), sum, number(distance),
-                                       number(warpThreads - 1), NVVM::ShflKind::bfly, UnitAttr());
-      sum = isSum(reduction) ? e.add(sum, other) : Value(e.make<arith::MaxNumFOp>(sum, other));
-    }
-    return sum;
   }
 
   /// A result may lie over an operand of which every thread reads what it writes itself, and not

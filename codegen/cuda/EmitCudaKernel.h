@@ -4,6 +4,7 @@
 #define TBC_CODEGEN_CUDA_EMITCUDAKERNEL_H
 
 #include "codegen/cpu/EmitKernel.h"
+#include "codegen/cuda/CudaTarget.h"
 #include "runtime/abi/CudaKernels.h"
 
 #include <optional>
@@ -11,14 +12,6 @@
 namespace tbc::cuda {
 
 inline constexpr int threadsPerBlock = 256;
-
-enum class Form {
-  /// A kernel as of runtime/abi/CudaKernels.h; its extent is the number of blocks.
-  Device,
-  /// The same threads one after the other on a CPU, in warps of one: a kernel as of
-  /// runtime/abi/CompiledKernel.h, whose extent is the number of threads. For tests.
-  Host,
-};
 
 /// Loads the dialects that kernels for GPUs are made of; see cpu::prepareContext.
 void prepareContext(mlir::MLIRContext &context);
@@ -31,9 +24,9 @@ void prepareContext(mlir::MLIRContext &context);
 /// dim), a warp does a row: each lane a part, combined by shuffles in a butterfly, so that all
 /// lanes have the same bits.
 ///
-/// Arithmetic as of cpu::emitKernel; the order of a sum depends on shapes alone. Failure (without a
-/// diagnostic) where it takes more blocks than a launch may have, or a function that GPUs have in
-/// CUDA's libdevice only, such as sin.
+/// Arithmetic as of cpu::emitKernel, functions that GPUs lack as of expandMath; the order of a sum
+/// depends on shapes alone. Failure (without a diagnostic) where it takes more blocks than a launch
+/// may have.
 mlir::FailureOr<cpu::Kernel> emitCudaKernel(mlir::func::FuncOp function, const cpu::Domain &domain,
                                             Form form = Form::Device);
 

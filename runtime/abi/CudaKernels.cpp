@@ -10,15 +10,29 @@ namespace tbc::program {
 using Json = nlohmann::ordered_json;
 
 static constexpr const char *format = "tbc-cuda-kernels";
-static constexpr int version = 1;
+static constexpr int version = 2;
+
+static const char *nameOf(CudaCode code) { return code == CudaCode::Ptx ? "ptx" : "cubin"; }
+
+bool isExecutedBy(const CudaImage &image, int capability) {
+  bool isSameMajor = image.architecture / 10 == capability / 10;
+  return image.architecture <= capability && (image.code == CudaCode::Ptx || isSameMajor);
+}
+
+std::string sumName(kernels::DType slot, kernels::DType value) {
+  return "sum of " + std::string(name(slot)) + " and " + std::string(name(value));
+}
 
 std::string writeCudaKernels(const CudaKernels &kernels) {
   Json json = {{"format", format}, {"version", version}, {"program", kernels.programSha256}};
   for (const char *list : {"images", "kernels", "accumulators"})
     json[list] = Json::array();
+  json["host_ops"] = kernels.hostOps;
   for (const CudaImage &image : kernels.images)
-    json["images"].push_back(
-        {{"architecture", image.architecture}, {"file", image.file}, {"sha256", image.sha256}});
+    json["images"].push_back({{"architecture", image.architecture},
+                              {"code", nameOf(image.code)},
+                              {"file", image.file},
+                              {"sha256", image.sha256}});
   for (const CudaKernel &kernel : kernels.kernels)
     json["kernels"].push_back({{"symbol", kernel.symbol},
                                {"blocks", kernel.blocks},
@@ -61,6 +75,14 @@ public:
     fail("\"" + std::string(key) + "\" is no integer from " + std::to_string(least) + " on");
     return least;
   }
+  CudaCode code(const Json &object) {
+    std::string name = text(object, "code");
+    for (CudaCode code : {CudaCode::Ptx, CudaCode::Cubin})
+      if (name == nameOf(code))
+        return code;
+    fail("\"code\" is neither ptx nor cubin");
+    return CudaCode::Ptx;
+  }
   kernels::DType dtype(const Json &object, const char *key) {
     if (auto parsed = kernels::parseDType(text(object, key)))
       return *parsed;
@@ -94,6 +116,7 @@ Result<CudaKernels> readCudaKernels(std::string_view text) {
   for (const Json &item : reader.field(json, "images")) {
     CudaImage &image = kernels.images.emplace_back();
     image.architecture = reader.integer(item, "architecture", 50);
+    image.code = reader.code(item);
     image.file = reader.text(item, "file");
     image.sha256 = reader.text(item, "sha256");
     if (image.file.find('/') != std::string::npos)
@@ -112,6 +135,12 @@ Result<CudaKernels> readCudaKernels(std::string_view text) {
     accumulator.slot = reader.dtype(item, "slot");
     accumulator.value = reader.dtype(item, "value");
     accumulator.threads = reader.integer(item, "threads", 1);
+  }
+  for (const Json &item : reader.field(json, "host_ops")) {
+    if (!item.is_string())
+      reader.fail("\"host_ops\" is no list of texts");
+    else
+      kernels.hostOps.push_back(item.get<std::string>());
   }
   if (!reader.error.empty())
     return refuse(reader.error);

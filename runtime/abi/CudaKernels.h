@@ -2,8 +2,9 @@
 //
 // Part of tbc. Plain C++. Beside program.json of a program for GPUs lies `cudaKernelsFile`, which
 // lists its kernels and how each is launched, and beside that the images with their code: one text
-// of PTX per architecture, each with all of them. A driver translates the PTX of an architecture
-// for any later one.
+// of PTX per architecture, each with all of them, and maybe the same as machine code. A driver
+// translates the PTX of an architecture for any later one; machine code is executed by devices of
+// its major version from its minor version on.
 //
 // A kernel does a region (program::Region) at once. Its parameters are the addresses of
 // regionValues' operands, then of its results, each dense and row-major, aligned to 256 bytes, with
@@ -31,11 +32,17 @@ namespace tbc::program {
 
 inline constexpr const char *cudaKernelsFile = "kernels.cuda.json";
 
+enum class CudaCode { Ptx, Cubin };
+
 struct CudaImage {
   int architecture = 0; // 10 major + minor: 90 for sm_90
-  std::string file;     // in the same folder
-  std::string sha256;   // of its bytes
+  CudaCode code = CudaCode::Ptx;
+  std::string file;   // in the same folder
+  std::string sha256; // of its bytes
 };
+
+/// Whether a device of this compute capability, 10 major + minor, executes it.
+bool isExecutedBy(const CudaImage &image, int capability);
 
 struct CudaKernel {
   std::string symbol;
@@ -55,7 +62,14 @@ struct CudaKernels {
   std::vector<CudaImage> images;
   std::vector<CudaKernel> kernels;
   std::vector<CudaAccumulator> accumulators;
+  /// The ops of kernels that no region does, and sums (sumName) without accumulator: whoever
+  /// compiled the program allowed the host to execute them. Of other ops without kernel nothing may
+  /// be executed.
+  std::vector<std::string> hostOps;
 };
+
+/// "sum of f32 and bf16": what an accumulator does.
+std::string sumName(kernels::DType slot, kernels::DType value);
 
 /// Its text, as JSON; the same kernels are the same bytes.
 std::string writeCudaKernels(const CudaKernels &kernels);

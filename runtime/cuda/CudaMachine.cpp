@@ -57,6 +57,8 @@ private:
     int64_t count;                       // of elements
   };
 
+  /// Whether the host may execute it, where the device does not.
+  bool isHostOp(const std::string &op) const;
   Status prepareRegion(BlockId id, const program::Region &region);
   Status prepareWrites(BlockId id) const;
   const LaunchableKernel *accumulator(const SlotWrite &write) const;
@@ -86,20 +88,32 @@ Status CudaMachine::prepare(BlockId id) {
   const program::Block &block = code.block(id);
   std::vector<Prepared> &list = prepared[id];
   list.resize(block.instructions.size());
+  bool usesHost = false;
   if (options.kernels)
     for (const program::Region &region : block.regions)
       if (Status status = prepareRegion(id, region); !status)
         return status;
   for (int i = 0; i < int(block.instructions.size()); i += list[i].count) {
     const program::Instruction &instruction = block.instructions[i];
-    if (list[i].kernel || instruction.kind != InstructionKind::Kernel || options.allowHost)
+    if (list[i].kernel || instruction.kind != InstructionKind::Kernel)
       continue;
+    if (isHostOp(instruction.op)) {
+      usesHost = true;
+      continue;
+    }
     return Error{ErrorCode::Usage, describe(program, stage, id, i) + ": there is no kernel \"" +
                                        instruction.op + "\" for GPUs"};
   }
   if (Status status = prepareWrites(id); !status)
     return status;
-  return options.allowHost ? reference->prepare(id) : Status::ok();
+  return usesHost ? reference->prepare(id) : Status::ok();
+}
+
+bool CudaMachine::isHostOp(const std::string &op) const {
+  if (options.allowHost || !options.kernels)
+    return options.allowHost;
+  const std::vector<std::string> &ops = options.kernels->hostOps();
+  return std::find(ops.begin(), ops.end(), op) != ops.end();
 }
 
 Status CudaMachine::prepareRegion(BlockId id, const program::Region &region) {
@@ -124,8 +138,9 @@ Status CudaMachine::prepareRegion(BlockId id, const program::Region &region) {
 /// What is added to a slot has a kernel too.
 Status CudaMachine::prepareWrites(BlockId id) const {
   for (const program::BlockResult &result : code.block(id).results)
-    if (result.accumulate && !options.allowHost &&
-        !accumulator({result.value, result.slot, result.accumulate}))
+    if (result.accumulate && !accumulator({result.value, result.slot, result.accumulate}) &&
+        !isHostOp(
+            program::sumName(code.slots[result.slot].type.dtype, code.values[result.value].dtype)))
       return Error{ErrorCode::Usage,
                    describe(program, stage, id) + ", result to slot \"" +
                        code.slots[result.slot].name + "\": there is no kernel for GPUs that adds " +

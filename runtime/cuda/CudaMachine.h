@@ -17,7 +17,8 @@ struct CudaOptions {
   /// Of the program's regions and of slots that are added to; null: there are none.
   std::shared_ptr<const KernelModule> kernels;
   /// What the device has no kernel for is executed on the host by its reference kernel, its
-  /// operands and results copied there and back: slow, and right. Without, it is refused.
+  /// operands and results copied there and back: slow, and right. Without, that is so for the host
+  /// ops that `kernels` lists alone; others are refused.
   bool allowHost = false;
   /// Waits for every kernel, so that one that fails is named by its own instruction. Without, the
   /// error says which kernels it may be.
@@ -29,7 +30,7 @@ struct CudaOptions {
 /// executor must run in Native arithmetic.
 ///
 /// Errors: Usage, a Program without memory plan, a region without kernel, and unless allowHost an
-/// instruction that no region does; RankFailed, what the driver refuses.
+/// instruction that no region does and the host may not; RankFailed, what the driver refuses.
 runtime::MachineMaker cudaMachine(const CudaOptions &options);
 
 } // namespace tbc::cuda

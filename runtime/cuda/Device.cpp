@@ -40,7 +40,8 @@ Status Device::start(int ordinal) {
   char label[128] = {};
   if (Status status = check(table.deviceGetName(label, sizeof label - 1, id), "its name"); !status)
     return status;
-  text += " (" + std::string(label) + ", sm_" + std::to_string(sm) + ")";
+  modelText = std::string(label) + ", sm_" + std::to_string(sm);
+  text += " (" + modelText + ")";
   if (Status status = check(table.primaryContextRetain(&context, id), "making its context");
       !status)
     return status;

@@ -30,6 +30,8 @@ public:
   const Driver &driver() const { return table; }
   /// "GPU 0 (NVIDIA H200, sm_90)".
   const std::string &name() const { return text; }
+  /// "NVIDIA H200, sm_90": equal devices have equal ones.
+  const std::string &model() const { return modelText; }
   /// 10 major + minor: 90 for sm_90.
   int capability() const { return sm; }
   int numMultiprocessors() const { return multiprocessors; }
@@ -49,7 +51,7 @@ private:
   const Driver table;
   DeviceId id;
   ContextHandle context = nullptr;
-  std::string text;
+  std::string text, modelText;
   int sm = 0, multiprocessors = 0, maxThreads = 0, maxShared = 0, maxGrid = 0;
 };
 

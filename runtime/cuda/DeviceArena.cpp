@@ -25,6 +25,7 @@ template <typename T> static Status take(Result<T> result, T &to) {
 
 Result<std::shared_ptr<Streams>> Streams::create(const DevicePtr &device) {
   auto streams = std::make_shared<Streams>();
+  streams->device = device;
   streams->stages.resize(numStages);
   Status status;
   for (Stage &stage : streams->stages) {
@@ -76,16 +77,22 @@ void Streams::note(const std::string &what) {
 }
 
 Status Streams::wait() {
-  Status status = explain(computeStream.synchronize());
+  Status status = device->makeCurrent();
+  if (status)
+    status = explain(computeStream.synchronize());
   numUnderWay = status ? 0 : numUnderWay;
   return status;
 }
 
 Status Streams::upload(DeviceAddress to, const unsigned char *from, int64_t bytes) {
+  if (Status status = device->makeCurrent(); !status)
+    return status;
   return explain(uploadPieces(to, from, bytes));
 }
 
 Status Streams::download(unsigned char *to, DeviceAddress from, int64_t bytes) {
+  if (Status status = device->makeCurrent(); !status)
+    return status;
   Status status = explain(downloadPieces(to, from, bytes));
   numUnderWay = status ? 0 : numUnderWay;
   return status;

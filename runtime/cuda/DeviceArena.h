@@ -16,7 +16,7 @@ namespace tbc::cuda {
 
 /// The streams of a rank. Kernels run in `compute`. Copies from and to the host run in `copy`,
 /// through pinned memory, a piece after the other, so that packing one and moving another go on at
-/// the same time.
+/// the same time. Used by one thread at a time, any.
 class Streams {
 public:
   static Result<std::shared_ptr<Streams>> create(const DevicePtr &device);
@@ -44,6 +44,7 @@ private:
   Result<Stage *> nextStage();
   Status order(const Stream &before, const Event &event, const Stream &after) const;
 
+  DevicePtr device;
   // Streams last, so that they end before what their operations use is given back.
   std::vector<Stage> stages;
   size_t numStaged = 0;

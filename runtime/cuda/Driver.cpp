@@ -11,7 +11,8 @@ static std::string versionText(int version) {
   return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-Result<Driver> loadDriver() {
+/// Of the right version, not initialised.
+static Result<Driver> openDriver() {
   Result<SharedLibrary> library = SharedLibrary::open(
       {"the CUDA driver",
        {"libcuda.so.1"},
@@ -33,7 +34,19 @@ Result<Driver> loadDriver() {
                                             versionText(leastVersion));
       !status)
     return status.error();
-  if (Status status = checkDriver(driver, driver.init(0), "starting the CUDA driver"); !status)
+  return driver;
+}
+
+Status findDriver() {
+  Result<Driver> driver = openDriver();
+  return driver ? Status::ok() : Status(driver.error());
+}
+
+Result<Driver> loadDriver() {
+  Result<Driver> driver = openDriver();
+  if (!driver)
+    return driver.error();
+  if (Status status = checkDriver(*driver, driver->init(0), "starting the CUDA driver"); !status)
     return Error{ErrorCode::Other, status.error().message};
   return driver;
 }

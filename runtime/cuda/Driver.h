@@ -122,6 +122,10 @@ struct Driver {
 #undef TBC_DECLARE
 };
 
+/// Whether this machine has a driver that will do; does not start it, so that processes may still
+/// be forked. Errors: Other; there is none, or it is older than CUDA 12.0.
+Status findDriver();
+
 /// The machine's driver, initialised. Errors: Other; there is none, it is older than CUDA 12.0, or
 /// it finds no device.
 Result<Driver> loadDriver();

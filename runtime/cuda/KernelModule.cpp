@@ -40,6 +40,7 @@ KernelModule::load(DevicePtr device, const std::string &folder, const std::strin
   if (list->programSha256 != programHash)
     return usage(path + " belongs to another program.json than the one beside it; compile again");
   std::shared_ptr<KernelModule> module(new KernelModule(std::move(device)));
+  module->opsOfHost = list->hostOps;
   if (Status status = module->loadImage(*list, folder); !status)
     return status.error();
   for (const program::CudaKernel &kernel : list->kernels) {
@@ -62,14 +63,18 @@ KernelModule::load(DevicePtr device, const std::string &folder, const std::strin
   return std::shared_ptr<const KernelModule>(module);
 }
 
-/// Loads the image of the latest architecture that the device still executes.
+/// Loads the image of the latest architecture that the device executes, as machine code if there is
+/// any.
 Status KernelModule::loadImage(const program::CudaKernels &list, const std::string &folder) {
   const program::CudaImage *best = nullptr;
   std::string all;
+  auto rank = [](const program::CudaImage &image) {
+    return std::pair(image.architecture, image.code == program::CudaCode::Cubin);
+  };
   for (const program::CudaImage &image : list.images) {
-    all += (all.empty() ? "sm_" : ", sm_") + std::to_string(image.architecture);
-    if (image.architecture <= device->capability() &&
-        (!best || best->architecture < image.architecture))
+    if (image.code == program::CudaCode::Ptx)
+      all += (all.empty() ? "sm_" : ", sm_") + std::to_string(image.architecture);
+    if (isExecutedBy(image, device->capability()) && (!best || rank(*best) < rank(image)))
       best = &image;
   }
   if (!best)

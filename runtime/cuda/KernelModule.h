@@ -42,6 +42,9 @@ public:
   /// Of any number of blocks. Null if there is none for these types.
   const LaunchableKernel *findAccumulator(kernels::DType slot, kernels::DType value) const;
 
+  /// Ops that the program leaves to the host (CudaKernels).
+  const std::vector<std::string> &hostOps() const { return opsOfHost; }
+
 private:
   explicit KernelModule(DevicePtr device) : device(std::move(device)) {}
   Status loadImage(const program::CudaKernels &kernels, const std::string &folder);
@@ -50,6 +53,7 @@ private:
 
   DevicePtr device;
   ModuleHandle module = nullptr;
+  std::vector<std::string> opsOfHost;
   std::map<std::string, LaunchableKernel> kernels;
   std::map<std::pair<kernels::DType, kernels::DType>, LaunchableKernel> accumulators;
 };

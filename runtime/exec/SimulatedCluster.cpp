@@ -21,8 +21,11 @@ Result<SimulatedCluster> SimulatedCluster::create(program::Program program,
   cluster.code = std::make_unique<const program::Program>(std::move(program));
   cluster.options = options;
   for (int64_t rank = 0; rank < cluster.code->mesh.numRanks(); ++rank) {
-    Result<Executor> executor =
-        Executor::create(*cluster.code, rank, options.context, options.machine);
+    Result<MachineMaker> machine =
+        options.machineOf ? options.machineOf(rank) : Result<MachineMaker>(options.machine);
+    if (!machine)
+      return machine.error();
+    Result<Executor> executor = Executor::create(*cluster.code, rank, options.context, *machine);
     if (!executor)
       return executor.error();
     cluster.executors.push_back(std::move(*executor));

@@ -17,18 +17,23 @@ namespace tbc::runtime {
 /// Executor::runStep or Executor::runForward.
 using ExecutorCall = Status (Executor::*)(comm::Communicator &, const StepInputs &);
 
+/// What executes the kernels of each rank.
+using RankMachines = std::function<Result<MachineMaker>(int64_t rank)>;
+
 struct ClusterOptions {
   kernels::KernelContext context;
   /// The longest wait for another rank.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  /// What executes the kernels of each rank.
+  /// What executes the kernels of all ranks, unless `machineOf` says which.
   MachineMaker machine = makeReferenceMachine;
+  RankMachines machineOf = {};
 };
 
 /// Runs every rank of a Program as a thread. Results do not depend on the threads' timing.
 class SimulatedCluster {
 public:
-  /// Errors: the program is not well formed, or names a kernel that does not exist.
+  /// Errors: the program is not well formed, or names a kernel that does not exist; those of the
+  /// machines.
   static Result<SimulatedCluster> create(program::Program program, ClusterOptions options = {});
 
   /// Loads the ranks' pieces of parameters, states and optimizer states.

@@ -49,6 +49,8 @@ std::string writeManifest(const Manifest &manifest) {
                {"inputs", inputs},
                {"files", files},
                {"initializers", initializers}};
+  if (manifest.target == Target::Cuda)
+    json["target"] = "cuda";
   return json.dump(1) + "\n";
 }
 
@@ -190,6 +192,9 @@ Manifest Reader::manifest(const Json &json) {
     fail("version " + std::to_string(version) + "; this tbc reads version " +
          std::to_string(manifestVersion) + ": compile again");
   manifest.programHash = text(json, "program");
+  static constexpr std::array targets = {"cpu", "cuda"};
+  if (json.contains("target")) // not in those for CPUs
+    manifest.target = Target(oneOf(json, "target", targets));
   manifest.tokensPerSample = number(json, "tokens_per_sample", 0);
   manifest.modelFlops = quantity(json, "model_flops");
   manifest.peakFlopsPerSecond = quantity(json, "peak_flops_per_second");

@@ -57,8 +57,13 @@ struct SourceFile {
   std::string sha256;
 };
 
+/// What the kernels of the Program's regions are compiled for: `kernels.so`, as in
+/// runtime/abi/CompiledKernel.h, or the images of runtime/abi/CudaKernels.h.
+enum class Target { Cpu, Cuda };
+
 struct Manifest {
   std::string programHash; // SHA-256 of the Program's file
+  Target target = Target::Cpu;
   /// Tokens of a sample, for tokens per second; 0 if samples have none.
   int64_t tokensPerSample = 0;
   /// What a step computes over all ranks, recomputation not counted, and what the plan's cluster

@@ -5,6 +5,7 @@
 #include "codegen/EmitProgram.h"
 #include "codegen/PlanMemory.h"
 #include "codegen/cpu/KernelOp.h"
+#include "codegen/cuda/EmitCudaKernel.h"
 #include "passes/loss/AttachLoss.h"
 #include "passes/partition/Partition.h"
 #include "planner/core/Time.h"
@@ -99,7 +100,7 @@ std::string differences(const std::vector<CollectiveCount> &predicted,
 }
 
 Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan,
-                                 const cpu::CpuTarget *target) {
+                                 const cpu::CpuTarget *target, const cuda::CudaTarget *cudaTarget) {
   if (!plan.job.stepHash.empty() && plan.job.stepHash != step.hash)
     return Error{ErrorCode::Usage,
                  "the plan was made for another model or other bindings (its step hash is " +
@@ -152,6 +153,13 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan,
   if (target) {
     cpu::prepareContext(*step.train.getContext());
     result.kernels = cpu::formRegions(result.program, origins, *target);
+  } else if (cudaTarget) {
+    MLIRContext &context = *step.train.getContext();
+    cuda::prepareContext(context);
+    auto kernels = cuda::formCudaKernels(result.program, origins, context, *cudaTarget);
+    if (!kernels)
+      return kernels.error();
+    result.cudaKernels = std::move(*kernels);
   }
 
   if (status = verify::verifyProgram(result.program); !status)

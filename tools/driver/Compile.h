@@ -4,6 +4,7 @@
 #define TBC_TOOLS_DRIVER_COMPILE_H
 
 #include "codegen/cpu/FormRegions.h"
+#include "codegen/cuda/FormCudaKernels.h"
 #include "planner/core/Memory.h"
 #include "planner/core/Plan.h"
 #include "runtime/abi/Program.h"
@@ -21,20 +22,22 @@ struct CompiledPlan {
   /// The memory of every stage as the planner predicts it. The program's own is the arena of its
   /// memory plan, which planner::programBytes of this should be.
   std::vector<planner::StageMemory> predictedMemory;
-  /// The functions of the program's regions, each once.
+  /// The functions of the program's regions, each once; of a program for GPUs cudaKernels instead.
   std::vector<cpu::KernelSource> kernels;
+  cuda::CudaSources cudaKernels;
 };
 
 /// Partitions `step` as `plan` says, emits the Program and runs the independent checkers on it;
 /// also checks that the Program's collectives are those predicted.
 ///
-/// `target`: the CPU for which regions are formed and their kernels emitted; null for a program of
-/// reference kernels alone.
+/// `target`, `cudaTarget`: the CPU or the GPUs, one of them at most, for which regions are formed
+/// and their kernels emitted; null for a program of reference kernels alone.
 ///
-/// Errors: Usage if the plan is for another model; VerificationFailed where a checker or the
-/// comparison with the prediction says no, which is a bug of the compiler.
+/// Errors: Usage if the plan is for another model, and as of formCudaKernels; VerificationFailed
+/// where a checker or the comparison with the prediction says no, which is a bug of the compiler.
 Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan,
-                                 const cpu::CpuTarget *target = nullptr);
+                                 const cpu::CpuTarget *target = nullptr,
+                                 const cuda::CudaTarget *cudaTarget = nullptr);
 
 /// The collectives of one step of `program`, counted from its instructions and schedule alone.
 std::vector<reshard::CollectiveCount> countInstructions(const program::Program &program);

@@ -12,9 +12,11 @@
 namespace tbc::driver {
 
 Result<RunRecord> runParallel(const program::Program &program, const RunData &data,
-                              const kernels::KernelContext &context) {
+                              const kernels::KernelContext &context,
+                              const runtime::RankMachines &machineOf) {
   runtime::ClusterOptions options;
   options.context = context;
+  options.machineOf = machineOf;
   program::Program started = program;
   if (int scale = started.tensorIndex(kLossScaleName.str()); data.lossScale && scale >= 0)
     started.tensors[scale].fill = *data.lossScale;

@@ -3,6 +3,7 @@
 #ifndef TBC_TOOLS_DRIVER_VERIFY_H
 #define TBC_TOOLS_DRIVER_VERIFY_H
 
+#include "runtime/exec/SimulatedCluster.h"
 #include "runtime/kernels/Kernel.h"
 #include "tools/driver/Compile.h"
 
@@ -36,9 +37,10 @@ Result<RunData> makeRunData(TrainingStep &step, const planner::Plan &plan, int s
 Result<RunRecord> runSerial(TrainingStep &step, const planner::Plan &plan, const RunData &data,
                             const kernels::KernelContext &context);
 
-/// Runs all ranks of the Program in this process.
+/// Runs all ranks of the Program in this process, on reference machines unless others are given.
 Result<RunRecord> runParallel(const program::Program &program, const RunData &data,
-                              const kernels::KernelContext &context);
+                              const kernels::KernelContext &context,
+                              const runtime::RankMachines &machineOf = {});
 
 /// An element of a gradient that counts as not finite in one run in residues: the residue that the
 /// first step of that run makes of it is the one that KernelContext::notFinite names.

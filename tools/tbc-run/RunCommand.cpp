@@ -4,7 +4,10 @@
 
 #include "runtime/abi/Sha256.h"
 #include "runtime/comm/Gloo.h"
+#include "runtime/cuda/CudaMachine.h"
+#include "runtime/cuda/NcclCommunicator.h"
 #include "runtime/launch/LocalJob.h"
+#include "tools/tbc-run/GpuChoice.h"
 #include "tools/tbc-run/KernelChoice.h"
 #include "tools/tbc-run/StepOutput.h"
 
@@ -24,6 +27,7 @@ namespace {
 /// What a rank is told by whoever starts it.
 struct RankStart {
   int64_t rank = 0, localRank = 0, numLocalRanks = 1;
+  bool isStartedHere = false; // by this program, not by a launcher
   std::string token, host = "127.0.0.1";
   /// Opens the job's store in the rank's own process.
   std::function<Result<launch::JobStore>()> openStore;
@@ -103,8 +107,9 @@ std::string joined(const std::vector<std::string> &words) {
   return text;
 }
 
-/// What all ranks must have alike, in words.
-launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &options) {
+/// What all ranks must have alike, in words. `device`: the kind that computes.
+launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &options,
+                      const std::string &device) {
   const train::TrainOptions &train = options.train;
   auto number = [](double value) {
     char text[32];
@@ -115,6 +120,8 @@ launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &opti
           {"program", loaded.manifest.programHash.substr(0, 16)},
           {"arithmetic", options.arith},
           {"kernels", options.kernels},
+          {"device", device},
+          {"communicator", options.communicator},
           {"number of steps", std::to_string(train.steps) + " or " + std::to_string(train.epochs) +
                                   " epochs" + (options.isDevRun ? ", --fast-dev-run" : "")},
           {"learning rate", number(train.learningRate.peak) + " " + options.schedule + " " +
@@ -134,13 +141,46 @@ launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &opti
                                                : std::string("the model's")}};
 }
 
+/// Over NCCL where `nccl` is given, between GPUs, else over Gloo.
+Result<std::unique_ptr<comm::Communicator>> connect(const RankStart &start, int64_t numRanks,
+                                                    comm::Store &store, milliseconds timeout,
+                                                    const cuda::DevicePtr &device,
+                                                    const cuda::Nccl *nccl) {
+  if (nccl) {
+    cuda::NcclOptions options;
+    options.timeout = timeout;
+    return cuda::connectNccl(start.rank, numRanks, store, *nccl, device, options);
+  }
+  comm::GlooOptions gloo;
+  gloo.host = start.host;
+  gloo.timeout = timeout;
+  gloo.token = start.token;
+  return comm::connectGloo(start.rank, numRanks, store, gloo);
+}
+
 /// Everything a rank does, in its own process.
 Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
                const RankStart &start) {
   Result<train::TrainOptions> train = trainOptions(options);
   if (!train)
     return train.error();
-  auto machine = machineOf(loaded, options, start.numLocalRanks);
+  int64_t numRanks = loaded.program.mesh.numRanks();
+  cuda::DevicePtr device;
+  std::optional<cuda::Nccl> nccl; // outlives the communicator
+  if (usesGpus(loaded, options)) {
+    auto opened = openGpu(start.localRank, start.isStartedHere);
+    if (!opened)
+      return opened.error();
+    device = *opened;
+    if (numRanks > 1 && options.communicator != "gloo") {
+      auto library = cuda::loadNccl();
+      if (!library)
+        return library.error();
+      nccl = *library;
+    }
+  }
+  auto machine = device ? gpuMachine(loaded, device, start.rank == 0)
+                        : machineOf(loaded, options, start.numLocalRanks);
   if (!machine)
     return machine.error();
   train->machine = *machine;
@@ -148,16 +188,11 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   Result<launch::JobStore> job = start.openStore();
   if (!job)
     return job.error();
-  int64_t numRanks = loaded.program.mesh.numRanks();
-  if (Status status =
-          launch::checkIn(*job->store, start.rank, numRanks, factsOf(loaded, options), timeout);
-      !status)
+  launch::Facts facts = factsOf(loaded, options, device ? device->model() : "CPU");
+  if (Status status = launch::checkIn(*job->store, start.rank, numRanks, facts, timeout); !status)
     return status;
-  comm::GlooOptions gloo;
-  gloo.host = start.host;
-  gloo.timeout = timeout;
-  gloo.token = start.token;
-  auto communicator = comm::connectGloo(start.rank, numRanks, *job->store, gloo);
+  auto communicator =
+      connect(start, numRanks, *job->store, timeout, device, nccl ? &*nccl : nullptr);
   if (!communicator)
     return communicator.error();
 
@@ -213,6 +248,7 @@ Result<int> launchHere(const train::LoadedProgram &loaded, const RunOptions &opt
     RankStart start;
     start.rank = start.localRank = local.rank;
     start.numLocalRanks = numRanks;
+    start.isStartedHere = true;
     start.token = local.token;
     start.openStore = local.openStore;
     return rankCode(loaded, options, start);
@@ -283,6 +319,13 @@ Result<int> runProgram(const RunOptions &options) {
   if (!loaded)
     return loaded.error();
   int64_t numRanks = loaded->program.mesh.numRanks();
+  if (usesGpus(*loaded, options)) {
+    if (Status status = checkGpuLibraries(numRanks, options); !status)
+      return status.error();
+  } else if (options.communicator == "nccl") {
+    return Error{ErrorCode::Usage, "--communicator nccl connects GPUs, and this run uses none; "
+                                   "compile the plan with --target cuda"};
+  }
   bool hasRank = options.rank >= 0 || options.numRanks >= 0;
   if (options.numProcesses > 0) {
     if (hasRank || !options.init.empty())

@@ -96,6 +96,10 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
       ->check(CLI::IsMember({"native", "reference"}))
       ->capture_default_str();
   command
+      .add_option("--communicator", options->communicator,
+                  "gloo, or nccl between GPUs (default: nccl where the program is for GPUs)")
+      ->check(CLI::IsMember({"gloo", "nccl"}));
+  command
       .add_option("--threads", options->threads,
                   "Threads of a rank (default: the machine's cores / its ranks)")
       ->check(CLI::Range(1, 4096));

@@ -1,6 +1,7 @@
 //===- CompileCommand.cpp - tbc compile, tbc program show ------------------------===//
 
 #include "codegen/cpu/CompileKernels.h"
+#include "codegen/cuda/CompileCudaKernels.h"
 #include "planner/core/Summary.h"
 #include "runtime/abi/CompiledKernel.h"
 #include "runtime/abi/Sha256.h"
@@ -27,29 +28,94 @@ namespace {
 
 struct Options {
   std::string plan, model, output, program;
-  std::string cpu = "native";
+  std::string target = "cpu";
+  // Of --target cpu.
+  std::string cpu; // empty: native
   bool noKernels = false, noCache = false;
+  // Of --target cuda.
+  std::string architectures; // empty: the default ones
+  bool hostOps = false;
 };
 
 } // namespace
 
-/// Compiles the kernels of a program whose file is `programText`, and says what it did; without
-/// kernels removes what an earlier compile left, which the executor would refuse.
-static Status writeKernels(const driver::CompiledPlan &compiled, const cpu::CpuTarget *target,
+/// For what kernels are compiled: one of both, or nothing.
+struct Targets {
+  std::optional<cpu::CpuTarget> cpu;
+  std::optional<cuda::CudaTarget> cuda;
+};
+
+static Result<Targets> targetsOf(const Options &options) {
+  Targets targets;
+  bool isCuda = options.target == "cuda";
+  if (isCuda && (!options.cpu.empty() || options.noKernels || options.noCache))
+    return Error{ErrorCode::Usage, "--cpu, --no-kernels and --no-cache go with --target cpu"};
+  if (!isCuda && (!options.architectures.empty() || options.hostOps))
+    return Error{ErrorCode::Usage, "--arch and --host-ops go with --target cuda"};
+  if (isCuda) {
+    auto found = cuda::parseCudaTarget(options.architectures.empty() ? cuda::defaultArchitectures
+                                                                     : options.architectures);
+    if (!found)
+      return found.error();
+    targets.cuda = *found;
+    targets.cuda->allowsHostOps = options.hostOps;
+  } else if (!options.noKernels) {
+    auto found = cpu::findCpuTarget(options.cpu.empty() ? "native" : options.cpu);
+    if (!found)
+      return found.error();
+    targets.cpu = *found;
+  }
+  return targets;
+}
+
+/// "sm_80 (PTX, machine code), ops on the host: einsum".
+static std::string describe(const program::CudaKernels &list) {
+  std::string text;
+  for (const program::CudaImage &image : list.images)
+    if (image.code == program::CudaCode::Ptx)
+      text += (text.empty() ? "sm_" : ", sm_") + std::to_string(image.architecture);
+    else
+      text += " with machine code";
+  for (size_t i = 0; i < list.hostOps.size(); ++i)
+    text += (i == 0 ? "; on the host: " : ", ") + list.hostOps[i];
+  return text;
+}
+
+/// Compiles the kernels of a program whose file is `programText`, and says what it did; removes
+/// what an earlier compile for another target left, which the executor would refuse.
+static Status writeKernels(const driver::CompiledPlan &compiled, const Targets &targets,
                            const std::string &programText, const std::string &folder,
                            const cpu::KernelCache *cache) {
   std::string path = (std::filesystem::path(folder) / program::kernelsFile).string();
-  if (!target) {
+  if (!targets.cpu) {
     std::error_code error;
     std::filesystem::remove(path, error);
-    return error ? Error{ErrorCode::Other, "cannot remove " + path + ": " + error.message()}
-                 : Status::ok();
+    if (error)
+      return Error{ErrorCode::Other, "cannot remove " + path + ": " + error.message()};
   }
+  if (Status status = cuda::removeCudaKernels(folder); !status)
+    return status;
+  if (!targets.cpu && !targets.cuda)
+    return Status::ok();
   auto begin = std::chrono::steady_clock::now();
-  Result<size_t> numFound =
-      cpu::compileKernels(compiled.kernels, *target, sha256Hex(programText), path, cache);
-  if (!numFound)
-    return numFound.error();
+  std::string hash = sha256Hex(programText), what, inCache;
+  size_t distinct = compiled.kernels.size();
+  if (targets.cuda) {
+    auto list = cuda::compileCudaKernels(compiled.cudaKernels, *targets.cuda, hash, folder,
+                                         cuda::findAssembler());
+    if (!list)
+      return list.error();
+    path = (std::filesystem::path(folder) / program::cudaKernelsFile).string();
+    distinct = list->kernels.size();
+    what = describe(*list);
+  } else {
+    Result<size_t> numFound =
+        cpu::compileKernels(compiled.kernels, *targets.cpu, hash, path, cache);
+    if (!numFound)
+      return numFound.error();
+    inCache = " (" + std::to_string(*numFound) + " in the cache)";
+    what = targets.cpu->name;
+  }
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   size_t kernels = 0, inRegions = 0, regions = 0;
   for (const program::Stage &stage : compiled.program.stages)
@@ -64,8 +130,8 @@ static Status writeKernels(const driver::CompiledPlan &compiled, const cpu::CpuT
   char text[32];
   std::snprintf(text, sizeof text, "%.1f", seconds.count());
   std::cout << "wrote " << path << ": " << regions << " regions with " << inRegions << " of "
-            << kernels << " kernels, " << compiled.kernels.size() << " distinct (" << *numFound
-            << " in the cache), for " << target->name << ", in " << text << " s\n";
+            << kernels << " kernels, " << distinct << " distinct" << inCache << ", for " << what
+            << ", in " << text << " s\n";
   return Status::ok();
 }
 
@@ -83,14 +149,12 @@ static Result<int> runCompile(const Options &options) {
   auto loaded = driver::loadPlan(options.plan, *text, options.model);
   if (!loaded)
     return loaded.error();
-  std::optional<cpu::CpuTarget> target;
-  if (!options.noKernels) {
-    auto found = cpu::findCpuTarget(options.cpu);
-    if (!found)
-      return found.error();
-    target = *found;
-  }
-  auto compiled = driver::compilePlan(*loaded->step, loaded->plan, target ? &*target : nullptr);
+  auto targets = targetsOf(options);
+  if (!targets)
+    return targets.error();
+  auto compiled =
+      driver::compilePlan(*loaded->step, loaded->plan, targets->cpu ? &*targets->cpu : nullptr,
+                          targets->cuda ? &*targets->cuda : nullptr);
   if (!compiled)
     return compiled.error();
   std::error_code error;
@@ -102,14 +166,15 @@ static Result<int> runCompile(const Options &options) {
   std::optional<cpu::KernelCache> cache;
   if (!options.noCache)
     cache = cpu::KernelCache::ofUser();
-  if (Status status = writeKernels(*compiled, target ? &*target : nullptr, programText,
-                                   options.output, cache ? &*cache : nullptr);
+  if (Status status =
+          writeKernels(*compiled, *targets, programText, options.output, cache ? &*cache : nullptr);
       !status)
     return status.error();
   auto manifest = driver::makeRunManifest(*loaded->step, loaded->plan, compiled->program,
                                           programText, options.output);
   if (!manifest)
     return manifest.error();
+  manifest->target = targets->cuda ? train::Target::Cuda : train::Target::Cpu;
   if (Status status = writeFile(path, programText); !status)
     return status.error();
   std::string manifestPath = (std::filesystem::path(options.output) / train::manifestFile).string();
@@ -150,11 +215,19 @@ void addCompileCommand(CLI::App &app, const SetAction &setAction) {
   command->add_option("--model", options->model, "Model file, if not where the plan says");
   command->add_option("-o,--output", options->output, "Folder to write")->required();
   CLI::Option *cpu = command->add_option(
-      "--cpu", options->cpu, "CPU to compile kernels for: native, x86-64-v2, x86-64-v3, x86-64-v4");
+      "--cpu", options->cpu,
+      "CPU to compile kernels for: native (default), x86-64-v2, x86-64-v3, x86-64-v4");
   command->add_flag("--no-cache", options->noCache,
                     "Compile every kernel again; neither read nor write $XDG_CACHE_HOME/tbc");
   command->add_flag("--no-kernels", options->noKernels, "Compile none: reference kernels, slow")
       ->excludes(cpu);
+  command->add_option("--target", options->target, "What executes kernels: cpu, or cuda for GPUs")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  command->add_option("--arch", options->architectures,
+                      "With --target cuda: for these GPUs and later ones (default: sm_80,sm_90)");
+  command->add_flag("--host-ops", options->hostOps,
+                    "With --target cuda: let the host execute what has no kernel there, slowly");
   command->callback(
       [options, setAction] { setAction([options] { return runCompile(*options); }); });
 }

@@ -1,7 +1,7 @@
 //===- Random.cpp - Dropout in compiled kernels -----------------------------===//
 
 #include "ir/Random.h"
-#include "codegen/cpu/ops/Elements.h"
+#include "codegen/cpu/ops/Philox.h"
 
 using namespace mlir;
 
@@ -50,16 +50,25 @@ Value philoxWord(const Elements &e, Value number, Value step, int64_t op, int64_
   return word;
 }
 
+} // namespace
+
+Value keepsElement(const Elements &e, Value number, Value step, int64_t key, int64_t seed,
+                   double ratio) {
+  Value word = philoxWord(e, number, step, key, seed);
+  auto threshold = uint32_t(std::floor(std::ldexp(ratio, 32)));
+  return e.make<arith::CmpIOp>(arith::CmpIPredicate::uge, word,
+                               e.number(word, double(int32_t(threshold))));
+}
+
+namespace {
+
 /// Operands: input, step, the indices of each dim.
 Value buildDropout(DropoutTrainOp op, const Elements &e, ValueRange x) {
   Value number = e.constant(Elements::typeLike(x[0], e.builder.getI64Type()), 0);
   for (Value index : x.drop_front(2))
     number = e.add(number, index);
   double ratio = op.getRatio().convertToDouble();
-  Value word = philoxWord(e, number, x[1], op.getKey(), op.getSeed());
-  auto threshold = uint32_t(std::floor(std::ldexp(ratio, 32)));
-  Value keeps = e.make<arith::CmpIOp>(arith::CmpIPredicate::uge, word,
-                                      e.number(word, double(int32_t(threshold))));
+  Value keeps = keepsElement(e, number, x[1], op.getKey(), op.getSeed(), ratio);
   Value scale = e.number(x[0], double(1.0F / float(1 - ratio)));
   Value trained = e.select(keeps, e.mul(x[0], scale), e.number(x[0], 0));
   Value isEvaluation = e.make<arith::CmpIOp>(arith::CmpIPredicate::eq, x[1], e.number(x[1], 0));

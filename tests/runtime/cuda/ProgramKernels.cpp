@@ -118,8 +118,7 @@ static void formRegions(const program::Stage &stage, Block &block, int mostInstr
 
 program::CudaKernels addProgramKernels(FakeDriver &driver, program::Program &program,
                                        int mostInstructions) {
-  program::CudaKernels list;
-  list.images = {{80, "kernels.sm_80.ptx", sha256Hex(imageText)}};
+  program::CudaKernels list = withFakeImage({});
   std::set<std::pair<DType, DType>> added;
   for (int s = 0; s < program.numStages(); ++s) {
     program::Stage &stage = program.stages[s];
@@ -139,9 +138,19 @@ program::CudaKernels addProgramKernels(FakeDriver &driver, program::Program &pro
   }
   for (auto [slot, value] : added) {
     std::string symbol = "add_" + std::string(name(slot)) + "_" + std::string(name(value));
-    driver.addKernel(symbol, accumulatorKernel(slot, value));
     list.accumulators.push_back({symbol, slot, value, 256});
   }
+  addAccumulators(driver, list);
+  return list;
+}
+
+void addAccumulators(FakeDriver &driver, const program::CudaKernels &list) {
+  for (const program::CudaAccumulator &accumulator : list.accumulators)
+    driver.addKernel(accumulator.symbol, accumulatorKernel(accumulator.slot, accumulator.value));
+}
+
+program::CudaKernels withFakeImage(program::CudaKernels list) {
+  list.images = {{80, program::CudaCode::Ptx, "kernels.sm_80.ptx", sha256Hex(imageText)}};
   return list;
 }
 

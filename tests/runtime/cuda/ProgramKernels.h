@@ -16,6 +16,12 @@ namespace tbc::test {
 program::CudaKernels addProgramKernels(FakeDriver &driver, program::Program &program,
                                        int mostInstructions);
 
+/// Gives `driver` the accumulators of the list.
+void addAccumulators(FakeDriver &driver, const program::CudaKernels &list);
+
+/// The list with one image for sm_80, which writeKernels writes.
+program::CudaKernels withFakeImage(program::CudaKernels list);
+
 /// Writes the list and its image to `folder`, for a program.json of this hash.
 void writeKernels(program::CudaKernels kernels, const std::string &folder,
                   const std::string &programHash);

@@ -38,6 +38,18 @@ TEST(Manifest, ComesBackTheSame) {
   EXPECT_EQ(read->initializers[0].offset, 100);
   EXPECT_EQ(read->modelFlops, 1.5e9);
   EXPECT_EQ(read->gradientNorm, "gradient_norm");
+  EXPECT_EQ(read->target, Target::Cpu);
+}
+
+TEST(Manifest, NamesItsTarget) {
+  Manifest manifest = example();
+  manifest.target = Target::Cuda;
+  auto read = readManifest(writeManifest(manifest));
+  ASSERT_TRUE(bool(read)) << read.error().message;
+  EXPECT_EQ(read->target, Target::Cuda);
+  std::string text = writeManifest(manifest);
+  text.replace(text.find("\"cuda\""), 6, "\"none\"");
+  EXPECT_FALSE(readManifest(text));
 }
 
 std::string errorAfter(const std::string &from, const std::string &to) {

@@ -1,0 +1,17 @@
+//===- Philox.h - Random numbers in compiled kernels ------------------------===//
+
+#ifndef TBC_CODEGEN_CPU_OPS_PHILOX_H
+#define TBC_CODEGEN_CPU_OPS_PHILOX_H
+
+#include "codegen/cpu/ops/Elements.h"
+
+namespace tbc::cpu {
+
+/// Whether dropout of this ratio keeps element `number` (i64, a scalar or a vector) in step `step`
+/// (an i64 scalar): the same decision as tbc::kernels::DropoutMask's.
+mlir::Value keepsElement(const Elements &e, mlir::Value number, mlir::Value step, int64_t key,
+                         int64_t seed, double ratio);
+
+} // namespace tbc::cpu
+
+#endif // TBC_CODEGEN_CPU_OPS_PHILOX_H

@@ -1,0 +1,215 @@
+//===- FormCudaKernels.cpp - The kernels that a Program has on GPUs ---------===//
+
+#include "codegen/cuda/FormCudaKernels.h"
+
+#include "codegen/cpu/RegionFunction.h"
+#include "codegen/cuda/ThreadKernel.h"
+#include "runtime/abi/Region.h"
+#include "runtime/abi/Sha256.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+using namespace mlir;
+
+namespace tbc::cuda {
+
+using kernels::DType;
+using program::InstructionKind;
+
+namespace {
+
+/// What has no kernel, by its op or what it adds.
+class Missing {
+public:
+  void add(const std::string &what, const std::string &place) {
+    auto [entry, isNew] = counts.try_emplace(what, 0, place);
+    ++entry->second.first;
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> list;
+    for (const auto &[what, count] : counts)
+      list.push_back(what);
+    return list;
+  }
+  std::string text() const {
+    std::string text;
+    for (const auto &[what, count] : counts)
+      text += "\n  " + what + ": " + std::to_string(count.first) + ", the first is " + count.second;
+    return text;
+  }
+
+private:
+  std::map<std::string, std::pair<int, std::string>> counts; // how many, the first one's place
+};
+
+std::vector<bool> isInRegion(const program::Block &block) {
+  std::vector<bool> inRegion(block.instructions.size(), false);
+  for (const program::Region &region : block.regions)
+    for (int i = region.first; i < region.first + region.count; ++i)
+      inRegion[size_t(i)] = true;
+  return inRegion;
+}
+
+class Former {
+public:
+  Former(program::Program &program, MLIRContext &context, const CudaTarget &target)
+      : program(program), context(context), target(target) {}
+
+  Result<CudaSources> run(const EmittedOps &origins) {
+    result.sources =
+        cpu::formRegions(program, origins, [&](func::FuncOp function, const cpu::Domain &domain) {
+          return emitCudaKernel(function, domain, target.form);
+        });
+    for (int s = 0; s < program.numStages(); ++s)
+      for (program::BlockId id : program.stages[size_t(s)].blocks())
+        addBlock(s, id, origins[size_t(s)].at(id));
+    result.list.hostOps = missing.names();
+    if (!result.list.hostOps.empty() && !target.allowsHostOps)
+      return Error{
+          ErrorCode::Usage,
+          "there is no kernel for GPUs of these ops:" + missing.text() +
+              "\ncompile with --target cpu, or with --host-ops, by which the host executes "
+              "them, slowly"};
+    return std::move(result);
+  }
+
+private:
+  void addBlock(int s, program::BlockId id, ArrayRef<Operation *> ops) {
+    program::Stage &stage = program.stages[size_t(s)];
+    program::Block &block = stage.block(id);
+    for (const program::Region &region : block.regions)
+      if (symbols.insert(region.symbol).second)
+        result.list.kernels.push_back({region.symbol, region.extent, threadsPerBlock, 0});
+    std::vector<bool> inRegion = isInRegion(block);
+    for (size_t i = 0; i < block.instructions.size(); ++i)
+      if (block.instructions[i].kind == InstructionKind::Kernel && !inRegion[i] &&
+          !addOpKernel(stage, block, int(i), ops[i]))
+        missing.add(block.instructions[i].op, describe(program, s, id, int(i)));
+    std::sort(block.regions.begin(), block.regions.end(),
+              [](const auto &a, const auto &b) { return a.first < b.first; });
+    for (const program::BlockResult &write : block.results)
+      if (write.accumulate)
+        addAccumulator(stage.slots[size_t(write.slot)].type.dtype,
+                       stage.values[size_t(write.value)].dtype, describe(program, s, id));
+  }
+
+  /// A region of one instruction; false if it has no kernel.
+  bool addOpKernel(const program::Stage &stage, program::Block &block, int index, Operation *op) {
+    program::Region region{index, 1, "", 1};
+    program::RegionValues values = regionValues(block, region);
+    if (values.results.empty())
+      return false;
+    const program::Instruction &instruction = block.instructions[size_t(index)];
+    FailureOr<cpu::Kernel> kernel =
+        emitOpKernel(context, callOf(stage, instruction, values), target.form);
+    if (failed(kernel) && op)
+      kernel = nestKernel(instruction, values, op);
+    if (failed(kernel) || !fits(sharedPlaces(stage, block, region), values, *kernel))
+      return false;
+    region.extent = kernel->extent;
+    region.symbol = symbolOf(*kernel->module);
+    block.regions.push_back(region);
+    if (symbols.insert(region.symbol).second) {
+      result.sources.push_back({region.symbol, textOf(*kernel->module)});
+      result.list.kernels.push_back({region.symbol, region.extent, threadsPerBlock, 0});
+    }
+    return true;
+  }
+
+  static int numberOf(const std::vector<program::ValueId> &list, program::ValueId value) {
+    auto found = std::find(list.begin(), list.end(), value);
+    return found == list.end() ? -1 : int(found - list.begin());
+  }
+
+  static bool fits(const std::vector<program::SharedPlace> &places,
+                   const program::RegionValues &values, const cpu::Kernel &kernel) {
+    return llvm::all_of(places, [&](const program::SharedPlace &shared) {
+      return shared.isSame && kernel.mayOverwrite[size_t(numberOf(values.results, shared.result))]
+                                                 [size_t(numberOf(values.operands, shared.other))];
+    });
+  }
+
+  static OpCall callOf(const program::Stage &stage, const program::Instruction &instruction,
+                       const program::RegionValues &values) {
+    OpCall call{instruction.op, instruction.attrs, {}, {}, {}, {}, 0};
+    for (program::ValueId value : instruction.operands) {
+      call.operands.push_back(stage.values[size_t(value)]);
+      call.operandBuffers.push_back(numberOf(values.operands, value));
+    }
+    int numOperands = int(values.operands.size());
+    for (program::ValueId value : instruction.results) {
+      call.results.push_back(stage.values[size_t(value)]);
+      int number = numberOf(values.results, value);
+      call.resultBuffers.push_back(number < 0 ? -1 : numOperands + number);
+    }
+    call.numBuffers = numOperands + int(values.results.size());
+    return call;
+  }
+
+  /// Of an op that is kept out of other regions because its result is looked at.
+  FailureOr<cpu::Kernel> nestKernel(const program::Instruction &instruction,
+                                    const program::RegionValues &values, Operation *op) {
+    if (!cpu::mayBeCompiled(op))
+      return failure();
+    SmallVector<Value> operands, results;
+    for (program::ValueId value : values.operands)
+      operands.push_back(op->getOperand(unsigned(numberOf(instruction.operands, value))));
+    for (program::ValueId value : values.results)
+      results.push_back(op->getResult(unsigned(numberOf(instruction.results, value))));
+    OwningOpRef<ModuleOp> module = cpu::makeRegionFunction({op}, operands, results);
+    if (!module)
+      return failure();
+    FailureOr<cpu::Domain> domain = cpu::findDomain(cpu::functionOf(*module));
+    if (failed(domain))
+      return failure();
+    return emitCudaKernel(cpu::functionOf(*module), *domain, target.form);
+  }
+
+  static std::string textOf(ModuleOp module) {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    module.print(stream);
+    return text;
+  }
+  /// Equal functions have equal names; names the function so.
+  static std::string symbolOf(ModuleOp module) {
+    constexpr size_t hashDigits = 24;
+    std::string symbol = "tbc_" + sha256Hex(textOf(module)).substr(0, hashDigits);
+    cpu::functionOf(module).setName(symbol);
+    return symbol;
+  }
+
+  void addAccumulator(DType slot, DType value, const std::string &place) {
+    std::string slotName(name(slot)), valueName(name(value));
+    std::string symbol = "tbc_add_" + valueName + "_to_" + slotName;
+    if (symbols.count(symbol))
+      return;
+    std::optional<std::string> text = emitAccumulator(context, symbol, slot, value);
+    if (!text)
+      return missing.add(program::sumName(slot, value), place);
+    symbols.insert(symbol);
+    if (target.form == Form::Device)
+      result.sources.push_back({symbol, *text});
+    result.list.accumulators.push_back({symbol, slot, value, threadsPerBlock});
+  }
+
+  program::Program &program;
+  MLIRContext &context;
+  const CudaTarget &target;
+  CudaSources result;
+  std::set<std::string> symbols;
+  Missing missing;
+};
+
+} // namespace
+
+Result<CudaSources> formCudaKernels(program::Program &program, const EmittedOps &origins,
+                                    MLIRContext &context, const CudaTarget &target) {
+  return Former(program, context, target).run(origins);
+}
+
+} // namespace tbc::cuda

@@ -1,0 +1,200 @@
+//===- ThreadKernel.cpp - A kernel whose threads are written out ------------===//
+
+#include "codegen/cuda/ThreadKernel.h"
+
+#include "codegen/cpu/MemoryAccess.h"
+#include "codegen/cuda/ExpandMath.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace tbc::cuda {
+
+using kernels::DType;
+
+static Type typeOf(MLIRContext &context, DType dtype) {
+  auto integer = [&](unsigned bits, bool isUnsigned = false) {
+    auto sign = isUnsigned ? IntegerType::Unsigned : IntegerType::Signless;
+    return IntegerType::get(&context, bits, sign);
+  };
+  switch (dtype) {
+  case DType::F32:
+    return Float32Type::get(&context);
+  case DType::BF16:
+    return BFloat16Type::get(&context);
+  case DType::F16:
+    return Float16Type::get(&context);
+  case DType::Bool:
+    return integer(1);
+  case DType::I8:
+    return integer(8);
+  case DType::I16:
+    return integer(16);
+  case DType::I32:
+    return integer(32);
+  case DType::I64:
+    return integer(64);
+  case DType::U8:
+    return integer(8, true);
+  case DType::F64:
+    break;
+  }
+  llvm_unreachable("kernels have no f64 in memory");
+}
+
+/// Whether kernels have all types of the instruction.
+static bool hasKernelTypes(const OpCall &call) {
+  auto isKnown = [](const kernels::TensorType &type) { return type.dtype != DType::F64; };
+  return llvm::all_of(call.operands, isKnown) && llvm::all_of(call.results, isKnown);
+}
+
+ThreadKernel::ThreadKernel(MLIRContext &context, const OpCall &call, int64_t numThreads, Form form)
+    : call(call), builder(&context), loc(builder.getUnknownLoc()), e{builder, loc},
+      numThreads(numThreads), form(form) {
+  kernel.module = ModuleOp::create(loc);
+  builder.setInsertionPointToEnd(kernel.module->getBody());
+  KernelFrame frame = openKernel(builder, loc, call.numBuffers, numThreads, form);
+  thread = frame.thread;
+  buffers = frame.buffers;
+}
+
+FailureOr<cpu::Kernel> ThreadKernel::finish() {
+  int64_t blocks = int64_t(llvm::divideCeil(uint64_t(numThreads), uint64_t(threadsPerBlock)));
+  if (blocks > std::numeric_limits<int32_t>::max())
+    return failure();
+  expandMath(*kernel.module);
+  kernel.extent = form == Form::Device ? blocks : numThreads;
+  // Of the buffers; more than there are of either kind.
+  kernel.mayOverwrite.assign(size_t(call.numBuffers),
+                             std::vector<bool>(size_t(call.numBuffers), false));
+  return std::move(kernel);
+}
+
+//===----------------------------------------------------------------------===//
+// Numbers
+//===----------------------------------------------------------------------===//
+
+Value ThreadKernel::integer(int64_t value) const { return e.make<arith::ConstantIntOp>(value, 64); }
+Value ThreadKernel::number(double value) const {
+  return e.constant(Float32Type::get(builder.getContext()), value);
+}
+Value ThreadKernel::divide(Value x, int64_t by) const {
+  return by == 1 ? x : e.make<arith::DivUIOp>(x, integer(by));
+}
+Value ThreadKernel::remainder(Value x, int64_t by) const {
+  return by == 1 ? integer(0) : e.make<arith::RemUIOp>(x, integer(by));
+}
+
+SmallVector<Value> ThreadKernel::split(Value index, ArrayRef<int64_t> sizes) const {
+  SmallVector<Value> indices(sizes.size());
+  for (size_t d = sizes.size(); d-- > 0;) {
+    indices[d] = d == 0 ? index : remainder(index, sizes[d]);
+    index = d == 0 ? index : divide(index, sizes[d]);
+  }
+  return indices;
+}
+
+Value ThreadKernel::join(ArrayRef<Value> indices, ArrayRef<int64_t> sizes) const {
+  Value offset = integer(0);
+  for (auto [index, size] : llvm::zip_equal(indices, sizes))
+    offset = e.add(e.mul(offset, integer(size)), index);
+  return offset;
+}
+
+Value ThreadKernel::equal(Value a, Value b) const {
+  return e.make<arith::CmpIOp>(arith::CmpIPredicate::eq, a, b);
+}
+Value ThreadKernel::both(Value a, Value b) const { return e.make<arith::AndIOp>(a, b); }
+Value ThreadKernel::negate(Value condition) const {
+  return e.make<arith::XOrIOp>(condition, e.number(condition, 1));
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+static cpu::MemoryAccess accessTo(const cpu::Elements &e, DType dtype) {
+  return cpu::MemoryAccess(e.builder, e.loc, typeOf(*e.builder.getContext(), dtype));
+}
+
+Value ThreadKernel::load(int operand, Value offset) const {
+  return accessTo(e, call.operands[size_t(operand)].dtype)
+      .load(buffers[size_t(call.operandBuffers[size_t(operand)])], offset, 0, 1);
+}
+Value ThreadKernel::loadResult(int result, Value offset) const {
+  return accessTo(e, call.results[size_t(result)].dtype)
+      .load(buffers[size_t(call.resultBuffers[size_t(result)])], offset, 0, 1);
+}
+void ThreadKernel::store(int result, Value offset, Value value) const {
+  if (call.resultBuffers[size_t(result)] < 0)
+    return;
+  accessTo(e, call.results[size_t(result)].dtype)
+      .store(value, buffers[size_t(call.resultBuffers[size_t(result)])], offset, 1);
+}
+
+//===----------------------------------------------------------------------===//
+// Control
+//===----------------------------------------------------------------------===//
+
+SmallVector<Value> ThreadKernel::loop(Value begin, Value end, ArrayRef<Value> carried, Body body,
+                                      int64_t step) const {
+  OpBuilder &b = e.builder;
+  OpBuilder::InsertionGuard guard(b);
+  auto loop = b.create<scf::ForOp>(loc, begin, end, integer(step), carried);
+  if (carried.empty())
+    b.setInsertionPoint(loop.getBody()->getTerminator());
+  else
+    b.setInsertionPointToEnd(loop.getBody());
+  SmallVector<Value> inner(loop.getRegionIterArgs());
+  SmallVector<Value> next = body(loop.getInductionVar(), inner);
+  if (!carried.empty())
+    b.create<scf::YieldOp>(loc, next);
+  return SmallVector<Value>(loop.getResults());
+}
+
+void ThreadKernel::ifThen(Value condition, llvm::function_ref<void()> body) const {
+  OpBuilder &b = e.builder;
+  OpBuilder::InsertionGuard guard(b);
+  auto branch = b.create<scf::IfOp>(loc, condition, /*withElseRegion=*/false);
+  b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  body();
+}
+
+SmallVector<Value> ThreadKernel::choose(Value condition, llvm::function_ref<Values()> yes,
+                                        llvm::function_ref<Values()> no) const {
+  OpBuilder &b = e.builder;
+  OpBuilder::InsertionGuard guard(b);
+  auto branch = [&](llvm::function_ref<Values()> values) {
+    return [&b, this, values](OpBuilder &inner, Location) {
+      b.setInsertionPointToEnd(inner.getInsertionBlock());
+      Values list = values();
+      b.create<scf::YieldOp>(loc, list);
+    };
+  };
+  auto chosen = b.create<scf::IfOp>(loc, condition, branch(yes), branch(no));
+  return SmallVector<Value>(chosen.getResults());
+}
+
+//===----------------------------------------------------------------------===//
+// All of them
+//===----------------------------------------------------------------------===//
+
+FailureOr<cpu::Kernel> emitOpKernel(MLIRContext &context, const OpCall &call, Form form) {
+  if (!hasKernelTypes(call))
+    return failure();
+  for (const kernels::TensorType &type : call.results)
+    if (kernels::numElements(type.shape) == 0)
+      return failure();
+  for (const OpKernelTable *table :
+       {&attentionOpKernels(), &contractionOpKernels(), &lossOpKernels(), &movementOpKernels(),
+        &optimizerOpKernels(), &reductionOpKernels(), &vocabularyOpKernels(), &windowOpKernels()})
+    if (auto found = table->find(call.op); found != table->end())
+      return found->second(context, call, form);
+  return failure();
+}
+
+} // namespace tbc::cuda

@@ -1,0 +1,385 @@
+//===- Attention.cpp - Attention on GPUs, a warp per row --------------------===//
+//
+// A plain kernel for any shape. The lanes of a warp share the columns of a row: the score of a key
+// is a product over them, which all lanes then have, and each lane adds up its own columns of the
+// result. Keys come one after the other, softmax is done as they come (Milakov and Gimelshein,
+// Online normalizer calculation for softmax, 2018): nothing is stored over queries and keys.
+//
+// Queries that may attend to no key read nothing here; where `hidden_rows` says otherwise and masks
+// may hide all keys of a query, there is no kernel.
+//
+//===----------------------------------------------------------------------===//
+
+#include "codegen/cpu/ops/Philox.h"
+#include "codegen/cuda/ThreadKernel.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace tbc::cuda {
+namespace {
+
+using Values = SmallVector<Value>;
+
+/// Shapes and masks of an attention or its gradient. `first`: the operand number of q.
+class Attention {
+public:
+  Attention(const OpCall &call, int first, int masks)
+      : call(call), first(first), mask(masks), q(call.operands[size_t(first)].shape),
+        kShape(call.operands[size_t(first) + 1].shape),
+        vShape(call.operands[size_t(first) + 2].shape), batch(q[0]), heads(q[1]),
+        keyHeads(kShape[1]), queries(q[2]), keys(kShape[2]), width(q[3]), valueWidth(vShape[3]) {
+    auto take = [&](const char *flag, int count) {
+      int at = call.attrs.getBool(flag, false) ? mask : -1;
+      mask += at < 0 ? 0 : count;
+      return at;
+    };
+    keyMask = take("key_mask", 1);
+    segments = take("segments", 2);
+    ordered = take("ordered", 2);
+    placed = take("placed", 2);
+    dropout = take("drops_out", 5);
+    isCausal = call.attrs.getBool("causal", false);
+    left = call.attrs.getInt("left", -1);
+    right = call.attrs.getInt("right", -1);
+  }
+
+  bool isSupported() const {
+    bool hasMasks = keyMask >= 0 || segments >= 0 || ordered >= 0 || placed >= 0;
+    std::string hidden =
+        call.attrs.has("hidden_rows") ? call.attrs.getString("hidden_rows") : "zero";
+    return keys > 0 && width > 0 && valueWidth > 0 && (!hasMasks || hidden == "zero");
+  }
+
+  const OpCall &call;
+  int first, mask; // operands: q; where masks begin, then where the next one is
+  const kernels::Shape &q, &kShape, &vShape;
+  int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
+  int keyMask, segments, ordered, placed, dropout; // operands, -1 without
+  bool isCausal;
+  int64_t left, right;
+};
+
+/// Builds what forward and backward have in common.
+class Rows {
+public:
+  Rows(const Attention &a, const ThreadKernel &k)
+      : a(a), k(k), lane(k.remainder(k.thread, k.lanes())), warp(k.divide(k.thread, k.lanes())),
+        scale(k.number(a.call.attrs.getDouble("scale"))) {}
+
+  /// How many columns of `columns` a lane has at most.
+  int64_t each(int64_t columns) const { return (columns + k.lanes() - 1) / k.lanes(); }
+
+  /// The lane's columns of the row of `operand` that begins at `offset`; 0 beyond the last.
+  Values columnsOf(int operand, Value offset, int64_t columns) const {
+    Values list;
+    for (int64_t i = 0; i < each(columns); ++i)
+      list.push_back(
+          at(i, columns, [&](Value column) { return k.load(operand, k.e.add(offset, column)); }));
+    return list;
+  }
+  void storeColumns(int result, Value offset, int64_t columns, ArrayRef<Value> list) const {
+    for (int64_t i = 0; i < each(columns); ++i) {
+      Value column = columnOf(i);
+      auto store = [&] { k.store(result, k.e.add(offset, column), list[size_t(i)]); };
+      if ((i + 1) * k.lanes() <= columns)
+        store();
+      else
+        k.ifThen(k.e.less(column, k.integer(columns)), store);
+    }
+  }
+  /// The product of two rows of which lanes hold columns; all lanes have it.
+  Value product(ArrayRef<Value> x, ArrayRef<Value> y) const {
+    Value sum = k.number(0);
+    for (auto [a, b] : llvm::zip_equal(x, y))
+      sum = k.e.add(sum, k.e.mul(a, b));
+    return k.overWarp(sum, /*isSum=*/true);
+  }
+  Values addScaled(ArrayRef<Value> sums, Value factor, ArrayRef<Value> row) const {
+    Values next;
+    for (auto [sum, element] : llvm::zip_equal(sums, row))
+      next.push_back(k.e.add(sum, k.e.mul(factor, element)));
+    return next;
+  }
+  Values zeros(int64_t columns) const { return Values(size_t(each(columns)), k.number(0)); }
+
+  /// Whether query i of the sample reads key j.
+  Value reads(Value sample, Value i, Value j) const {
+    Value yes = k.e.make<arith::ConstantIntOp>(1, 1);
+    auto unless = [&](Value no) { yes = k.both(yes, k.negate(no)); };
+    auto ofQuery = [&](int operand) { return k.load(operand, at2(sample, a.queries, i)); };
+    auto ofKey = [&](int operand) { return k.load(operand, at2(sample, a.keys, j)); };
+    Value ahead = a.placed >= 0 ? k.e.sub(k.load(a.placed + 1, j), k.load(a.placed, i))
+                                : k.e.sub(j, k.e.add(i, k.integer(a.keys - a.queries)));
+    if (a.isCausal)
+      unless(k.e.less(k.integer(0), ahead));
+    if (a.left >= 0)
+      unless(k.e.less(ahead, k.integer(-a.left)));
+    if (a.right >= 0)
+      unless(k.e.less(k.integer(a.right), ahead));
+    if (a.ordered >= 0)
+      unless(k.e.less(ofQuery(a.ordered), ofKey(a.ordered + 1)));
+    if (a.keyMask >= 0)
+      yes = k.both(yes, ofKey(a.keyMask));
+    if (a.segments >= 0)
+      yes = k.both(yes, k.equal(ofQuery(a.segments), ofKey(a.segments + 1)));
+    return yes;
+  }
+
+  /// What a weight is multiplied by where attention drops some: 0, or what makes up for them.
+  Value kept(Value sample, Value head, Value i, Value j) const {
+    if (a.dropout < 0)
+      return k.number(1);
+    Value number = k.integer(0);
+    Value indices[] = {sample, head, i, j};
+    for (int d = 0; d < 4; ++d)
+      number = k.e.add(number, k.load(a.dropout + 1 + d, indices[d]));
+    double ratio = a.call.attrs.getDouble("dropout");
+    // Of step 0, which is evaluation, nothing is dropped.
+    Value isEvaluation = k.equal(k.load(a.dropout, k.integer(0)), k.integer(0));
+    Value keeps = cpu::keepsElement(k.e, number, k.load(a.dropout, k.integer(0)),
+                                    a.call.attrs.getInt("dropout_key"),
+                                    a.call.attrs.getInt("dropout_seed"), ratio);
+    Value factor = k.e.select(keeps, k.number(double(1.0F / float(1 - ratio))), k.number(0));
+    return k.e.select(isEvaluation, k.number(1), factor);
+  }
+
+  /// Keys from 0 on that query i may read, of a window without places; else all.
+  Value endOfKeys(Value i) const {
+    if (!a.isCausal || a.placed >= 0)
+      return k.integer(a.keys);
+    return k.e.add(i, k.integer(a.keys - a.queries + 1));
+  }
+  /// Queries from this on may read key j.
+  Value beginOfQueries(Value j) const {
+    if (!a.isCausal || a.placed >= 0)
+      return k.integer(0);
+    Value begin = k.e.sub(j, k.integer(a.keys - a.queries));
+    return k.e.select(k.e.less(begin, k.integer(0)), k.integer(0), begin);
+  }
+
+  Value at2(Value outer, int64_t size, Value inner) const {
+    return k.e.add(k.e.mul(outer, k.integer(size)), inner);
+  }
+
+  const Attention &a;
+  const ThreadKernel &k;
+  Value lane, warp, scale;
+
+private:
+  Value columnOf(int64_t i) const { return k.e.add(lane, k.integer(i * k.lanes())); }
+  Value at(int64_t i, int64_t columns, llvm::function_ref<Value(Value)> load) const {
+    Value column = columnOf(i);
+    if ((i + 1) * k.lanes() <= columns)
+      return load(column);
+    return k.choose(
+        k.e.less(column, k.integer(columns)), [&] { return Values{load(column)}; },
+        [&] { return Values{k.number(0)}; })[0];
+  }
+};
+
+FailureOr<cpu::Kernel> attention(MLIRContext &context, const OpCall &call, Form form) {
+  Attention a(call, 0, 3);
+  if (!a.isSupported())
+    return failure();
+  ThreadKernel k(context, call, threadsOfWarps(a.batch * a.heads * a.queries, form), form);
+  Rows rows(a, k);
+  Values at = k.split(rows.warp, {a.batch, a.heads, a.queries});
+  Value sample = at[0], head = at[1], i = at[2];
+  Value keyHead = rows.at2(sample, a.keyHeads, k.divide(head, a.heads / a.keyHeads));
+  Values query = rows.columnsOf(0, k.e.mul(rows.warp, k.integer(a.width)), a.width);
+
+  // m, l, then the lane's columns of l o.
+  Values state = {k.number(double(std::numeric_limits<float>::lowest())), k.number(0)};
+  llvm::append_range(state, rows.zeros(a.valueWidth));
+  state = k.loop(k.integer(0), rows.endOfKeys(i), state, [&](Value j, ArrayRef<Value> old) {
+    return k.choose(
+        rows.reads(sample, i, j),
+        [&] {
+          Value row = rows.at2(keyHead, a.keys, j);
+          Values key = rows.columnsOf(1, k.e.mul(row, k.integer(a.width)), a.width);
+          Value z = k.e.mul(rows.product(query, key), rows.scale);
+          Value m = k.e.larger(old[0], z);
+          Value shrinks = k.e.exp(k.e.sub(old[0], m)), p = k.e.exp(k.e.sub(z, m));
+          Values next = {m, k.e.add(k.e.mul(old[1], shrinks), p)};
+          Value weight = k.e.mul(p, rows.kept(sample, head, i, j));
+          Values value = rows.columnsOf(2, k.e.mul(row, k.integer(a.valueWidth)), a.valueWidth);
+          for (auto [sum, element] : llvm::zip_equal(old.drop_front(2), value))
+            next.push_back(k.e.add(k.e.mul(sum, shrinks), k.e.mul(weight, element)));
+          return next;
+        },
+        [&] { return Values(old); });
+  });
+  Value isHidden = k.e.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, state[1], k.number(0));
+  Value divisor = k.e.select(isHidden, k.number(1), state[1]);
+  Values out;
+  for (Value sum : ArrayRef<Value>(state).drop_front(2))
+    out.push_back(k.e.div(sum, divisor));
+  rows.storeColumns(0, k.e.mul(rows.warp, k.integer(a.valueWidth)), a.valueWidth, out);
+  k.ifThen(k.equal(rows.lane, k.integer(0)), [&] {
+    k.store(1, rows.warp, k.e.select(isHidden, k.number(0), state[0]));
+    k.store(2, rows.warp, state[1]);
+  });
+  return k.finish();
+}
+
+//===----------------------------------------------------------------------===//
+// The gradient
+//===----------------------------------------------------------------------===//
+
+/// The weights of one pair of query and key, and the gradient of its score.
+class PairGradient {
+public:
+  static constexpr int cotangent = 0, query = 1, key = 2, value = 3, result = 4, maximum = 5,
+                       denominator = 6;
+
+  PairGradient(const Rows &rows) : rows(rows), k(rows.k), a(rows.a) {}
+
+  struct Query {
+    Value row; // of [b, h, s]
+    Value sample, head, i;
+    Values q, dout;
+    Value m, l, sum; // of do * o
+  };
+  Query loadQuery(Value sample, Value head, Value i) const {
+    Query x;
+    x.sample = sample, x.head = head, x.i = i;
+    x.row = rows.at2(rows.at2(sample, a.heads, head), a.queries, i);
+    x.q = rows.columnsOf(query, k.e.mul(x.row, k.integer(a.width)), a.width);
+    Value begin = k.e.mul(x.row, k.integer(a.valueWidth));
+    x.dout = rows.columnsOf(cotangent, begin, a.valueWidth);
+    x.sum = rows.product(x.dout, rows.columnsOf(result, begin, a.valueWidth));
+    x.m = k.load(maximum, x.row);
+    x.l = k.load(denominator, x.row);
+    return x;
+  }
+  struct Key {
+    Value j;
+    Values k, v;
+  };
+  Key loadKey(Value keyHead, Value j) const {
+    Value row = rows.at2(keyHead, a.keys, j);
+    return {j, rows.columnsOf(key, k.e.mul(row, k.integer(a.width)), a.width),
+            rows.columnsOf(value, k.e.mul(row, k.integer(a.valueWidth)), a.valueWidth)};
+  }
+
+  /// The weight that v had, and the gradient of q . k.
+  std::pair<Value, Value> of(const Query &x, const Key &y) const {
+    Value z = k.e.mul(rows.product(x.q, y.k), rows.scale);
+    Value p = k.e.div(k.e.exp(k.e.sub(z, x.m)), x.l);
+    Value kept = rows.kept(x.sample, x.head, x.i, y.j);
+    Value dp = k.e.mul(rows.product(x.dout, y.v), kept);
+    Value dz = k.e.mul(p, k.e.sub(dp, x.sum));
+    return {k.e.mul(p, kept), k.e.mul(dz, rows.scale)};
+  }
+
+private:
+  const Rows &rows;
+  const ThreadKernel &k;
+  const Attention &a;
+};
+
+/// The warp's row of dq.
+void buildQueryGradient(const Rows &rows, Value row) {
+  const ThreadKernel &k = rows.k;
+  const Attention &a = rows.a;
+  PairGradient pair(rows);
+  Values at = k.split(row, {a.batch, a.heads, a.queries});
+  Value keyHead = rows.at2(at[0], a.keyHeads, k.divide(at[1], a.heads / a.keyHeads));
+  PairGradient::Query x = pair.loadQuery(at[0], at[1], at[2]);
+  Values dq = k.loop(k.integer(0), rows.endOfKeys(at[2]), rows.zeros(a.width),
+                     [&](Value j, ArrayRef<Value> old) {
+                       return k.choose(
+                           rows.reads(at[0], at[2], j),
+                           [&] {
+                             PairGradient::Key y = pair.loadKey(keyHead, j);
+                             return rows.addScaled(old, pair.of(x, y).second, y.k);
+                           },
+                           [&] { return Values(old); });
+                     });
+  rows.storeColumns(0, k.e.mul(row, k.integer(a.width)), a.width, dq);
+}
+
+/// The warp's row of dk and dv: from all queries of all heads that share the key's.
+void buildKeyGradient(const Rows &rows, Value row) {
+  const ThreadKernel &k = rows.k;
+  const Attention &a = rows.a;
+  PairGradient pair(rows);
+  int64_t group = a.heads / a.keyHeads;
+  Values at = k.split(row, {a.batch, a.keyHeads, a.keys});
+  PairGradient::Key y = pair.loadKey(rows.at2(at[0], a.keyHeads, at[1]), at[2]);
+  size_t numK = size_t(rows.each(a.width));
+  Values sums = rows.zeros(a.width);
+  llvm::append_range(sums, rows.zeros(a.valueWidth));
+  sums = k.loop(k.integer(0), k.integer(group), sums, [&](Value g, ArrayRef<Value> outer) {
+    Value head = rows.at2(at[1], group, g);
+    return k.loop(
+        rows.beginOfQueries(at[2]), k.integer(a.queries), outer, [&](Value i, ArrayRef<Value> old) {
+          return k.choose(
+              rows.reads(at[0], i, at[2]),
+              [&] {
+                PairGradient::Query x = pair.loadQuery(at[0], head, i);
+                auto [weight, dz] = pair.of(x, y);
+                Values next = rows.addScaled(old.take_front(numK), dz, x.q);
+                llvm::append_range(next, rows.addScaled(old.drop_front(numK), weight, x.dout));
+                return next;
+              },
+              [&] { return Values(old); });
+        });
+  });
+  ArrayRef<Value> all(sums);
+  rows.storeColumns(1, k.e.mul(row, k.integer(a.width)), a.width, all.take_front(numK));
+  rows.storeColumns(2, k.e.mul(row, k.integer(a.valueWidth)), a.valueWidth, all.drop_front(numK));
+}
+
+FailureOr<cpu::Kernel> attentionGrad(MLIRContext &context, const OpCall &call, Form form) {
+  Attention a(call, PairGradient::query, 7);
+  if (!a.isSupported())
+    return failure();
+  int64_t queryRows = a.batch * a.heads * a.queries, keyRows = a.batch * a.keyHeads * a.keys;
+  ThreadKernel k(context, call, threadsOfWarps(queryRows + keyRows, form), form);
+  Rows rows(a, k);
+  Value isQuery = k.e.less(rows.warp, k.integer(queryRows));
+  k.ifThen(isQuery, [&] { buildQueryGradient(rows, rows.warp); });
+  k.ifThen(k.negate(isQuery),
+           [&] { buildKeyGradient(rows, k.e.sub(rows.warp, k.integer(queryRows))); });
+  return k.finish();
+}
+
+/// A thread does an element of o; the first of a row does m and l.
+FailureOr<cpu::Kernel> attentionMerge(MLIRContext &context, const OpCall &call, Form form) {
+  int64_t width = call.operands[0].shape.back();
+  ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
+  Value row = k.divide(k.thread, width), column = k.remainder(k.thread, width);
+  auto isThere = [&](Value l) {
+    return Value(k.e.make<arith::CmpFOp>(arith::CmpFPredicate::UNE, l, k.number(0)));
+  };
+  Value m1 = k.load(1, row), l1 = k.load(2, row), m2 = k.load(4, row), l2 = k.load(5, row);
+  Value first = isThere(l1), second = isThere(l2);
+  Value m = k.e.select(first, k.e.select(second, k.e.larger(m1, m2), m1), m2);
+  auto part = [&](Value is, Value l, Value own) {
+    return k.e.select(is, k.e.mul(l, k.e.exp(k.e.sub(own, m))), k.number(0));
+  };
+  Value part1 = part(first, l1, m1), part2 = part(second, l2, m2);
+  Value l = k.e.add(part1, part2);
+  Value divisor = k.e.select(isThere(l), l, k.number(1));
+  Value o = k.e.add(k.e.mul(part1, k.load(0, k.thread)), k.e.mul(part2, k.load(3, k.thread)));
+  k.store(0, k.thread, k.e.div(o, divisor));
+  k.ifThen(k.equal(column, k.integer(0)), [&] {
+    k.store(1, row, m);
+    k.store(2, row, l);
+  });
+  return k.finish();
+}
+
+} // namespace
+
+const OpKernelTable &attentionOpKernels() {
+  static const OpKernelTable table = {{"attention", attention},
+                                      {"attention_grad", attentionGrad},
+                                      {"attention_merge", attentionMerge}};
+  return table;
+}
+
+} // namespace tbc::cuda

@@ -1,0 +1,224 @@
+//===- Vocabulary.cpp - Numbered rows and classes on GPUs -------------------===//
+//
+// What the reference refuses (an index that no row has, a label that is no class) gives NaN here:
+// there is nobody to tell of an error.
+//
+//===----------------------------------------------------------------------===//
+
+#include "codegen/cuda/ThreadKernel.h"
+
+#include "llvm/Support/MathExtras.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace tbc::cuda {
+namespace {
+
+constexpr double notANumber = std::numeric_limits<double>::quiet_NaN();
+
+/// Of a part of a vocabulary: its numbers ascend, with negative padding at the end.
+struct Vocabulary {
+  const ThreadKernel &k;
+  int numbers; // operand
+  int64_t size;
+
+  Value numberAt(Value place) const { return k.load(numbers, place); }
+  Value isNumber(Value number) const {
+    return k.e.make<arith::CmpIOp>(arith::CmpIPredicate::sge, number, k.integer(0));
+  }
+  /// The place of `number` by bisection, and whether it is here.
+  std::pair<Value, Value> find(Value number) const {
+    Value zero = k.integer(0), last = k.integer(size - 1);
+    auto clamped = [&](Value x) { return k.e.select(k.e.less(last, x), last, x); };
+    Value steps = k.integer(int64_t(llvm::Log2_64_Ceil(uint64_t(size))) + 1);
+    SmallVector<Value> range =
+        k.loop(zero, steps, {zero, k.integer(size)}, [&](Value, ArrayRef<Value> inner) {
+          Value middle = k.divide(k.e.add(inner[0], inner[1]), 2);
+          Value found = numberAt(clamped(middle));
+          Value isBefore = k.both(isNumber(found), k.e.less(found, number));
+          Value isOpen = k.e.less(inner[0], inner[1]);
+          Value goesUp = k.both(isOpen, isBefore);
+          Value goesDown = k.both(isOpen, k.negate(isBefore));
+          return SmallVector<Value>{k.e.select(goesUp, k.e.add(middle, k.integer(1)), inner[0]),
+                                    k.e.select(goesDown, middle, inner[1])};
+        });
+    Value place = clamped(range[0]);
+    return {place, k.equal(numberAt(place), number)};
+  }
+};
+
+/// An index, counted from the end where it is negative, and whether some rank has it.
+std::pair<Value, Value> rowNumber(const ThreadKernel &k, Value index, Value last) {
+  Value fromEnd = k.e.add(k.e.add(index, last), k.integer(1));
+  Value number = k.e.select(k.e.less(index, k.integer(0)), fromEnd, index);
+  return {number, k.e.make<arith::CmpIOp>(arith::CmpIPredicate::ule, number, last)};
+}
+
+int64_t rowElements(const kernels::Shape &table) {
+  return kernels::numElements({table.begin() + 1, table.end()});
+}
+
+/// A thread does an element of the result.
+FailureOr<cpu::Kernel> embedding(MLIRContext &context, const OpCall &call, Form form) {
+  int64_t width = rowElements(call.operands[0].shape);
+  ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
+  Value column = k.remainder(k.thread, width);
+  auto [number, isKnown] =
+      rowNumber(k, k.load(1, k.divide(k.thread, width)), k.load(3, k.integer(0)));
+  auto [place, isHere] = Vocabulary{k, 2, call.operands[0].shape[0]}.find(number);
+  Value otherwise = k.e.select(isKnown, k.number(0), k.number(notANumber));
+  Value offset = k.e.add(k.e.mul(place, k.integer(width)), column);
+  Value value = k.choose(
+      k.both(isKnown, isHere), [&] { return SmallVector<Value>{k.load(0, offset)}; },
+      [&] { return SmallVector<Value>{otherwise}; })[0];
+  k.store(0, k.thread, value);
+  return k.finish();
+}
+
+/// A thread does some neighbouring elements of a row; it looks at all indices in their order, so
+/// that sums are the same on every run.
+FailureOr<cpu::Kernel> embeddingGrad(MLIRContext &context, const OpCall &call, Form form) {
+  int64_t width = rowElements(call.results[0].shape);
+  int64_t each = 8;
+  while (width % each != 0)
+    each /= 2;
+  int64_t perRow = width / each, count = kernels::numElements(call.operands[1].shape);
+  ThreadKernel k(context, call, kernels::numElements(call.results[0].shape) / each, form);
+  Value row = k.divide(k.thread, perRow);
+  Value column = k.e.mul(k.remainder(k.thread, perRow), k.integer(each));
+  Value mine = k.load(2, row), last = k.load(3, k.integer(0));
+  SmallVector<Value> sums(size_t(each), k.number(0));
+  sums = k.loop(k.integer(0), k.integer(count), sums, [&](Value i, ArrayRef<Value> inner) {
+    Value isMine = k.equal(rowNumber(k, k.load(1, i), last).first, mine);
+    return k.choose(
+        isMine,
+        [&] {
+          SmallVector<Value> next;
+          Value begin = k.e.add(k.e.mul(i, k.integer(width)), column);
+          for (int64_t j = 0; j < each; ++j)
+            next.push_back(k.e.add(inner[size_t(j)], k.load(0, k.e.add(begin, k.integer(j)))));
+          return next;
+        },
+        [&] { return SmallVector<Value>(inner); });
+  });
+  Value begin = k.e.add(k.e.mul(row, k.integer(width)), column);
+  for (int64_t j = 0; j < each; ++j)
+    k.store(0, k.e.add(begin, k.integer(j)), sums[size_t(j)]);
+  return k.finish();
+}
+
+//===----------------------------------------------------------------------===//
+// Classes: a warp does a row of logits
+//===----------------------------------------------------------------------===//
+
+/// The rows of logits [.., v], of which this warp does one.
+struct ClassRow {
+  ClassRow(const ThreadKernel &k, const kernels::Shape &logits, int numbers)
+      : k(k), size(logits.back()), vocabulary{k, numbers, size}, row(k.divide(k.thread, k.lanes())),
+        lane(k.remainder(k.thread, k.lanes())), begin(k.e.mul(row, k.integer(size))) {}
+
+  /// carried of all classes of this lane that are no padding.
+  SmallVector<Value>
+  overClasses(ArrayRef<Value> carried,
+              llvm::function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body) const {
+    return k.loop(
+        lane, k.integer(size), carried,
+        [&](Value j, ArrayRef<Value> inner) {
+          return k.choose(
+              vocabulary.isNumber(vocabulary.numberAt(j)),
+              [&] { return body(k.load(0, k.e.add(begin, j)), inner); },
+              [&] { return SmallVector<Value>(inner); });
+        },
+        k.lanes());
+  }
+  void storeOnce(int result, Value value) const {
+    k.ifThen(k.equal(lane, k.integer(0)), [&] { k.store(result, row, value); });
+  }
+
+  const ThreadKernel &k;
+  int64_t size;
+  Vocabulary vocabulary;
+  Value row, lane, begin;
+};
+
+int64_t numRows(const OpCall &call) {
+  return kernels::numElements(call.operands[0].shape) / call.operands[0].shape.back();
+}
+
+FailureOr<cpu::Kernel> classMax(MLIRContext &context, const OpCall &call, Form form) {
+  ThreadKernel k(context, call, threadsOfWarps(numRows(call), form), form);
+  ClassRow row(k, call.operands[0].shape, 1);
+  Value lowest = k.number(double(std::numeric_limits<float>::lowest()));
+  Value largest = row.overClasses({lowest}, [&](Value x, ArrayRef<Value> inner) {
+    return SmallVector<Value>{k.e.larger(inner[0], x)};
+  })[0];
+  row.storeOnce(0, k.overWarp(largest, /*isSum=*/false));
+  return k.finish();
+}
+
+/// A label's class by its place, whether it is here, and whether it is neither ignored nor a class.
+struct LabelClass {
+  LabelClass(const ThreadKernel &k, const Vocabulary &vocabulary, Value label, Value last) {
+    Value ignored = k.integer(k.call.attrs.getInt("ignore_index"));
+    Value isIgnored = k.equal(label, ignored);
+    auto [at, found] = vocabulary.find(label);
+    place = at;
+    isHere = k.both(found, k.negate(isIgnored));
+    Value isClass = k.e.make<arith::CmpIOp>(arith::CmpIPredicate::ule, label, last);
+    isWrong = k.both(k.negate(isIgnored), k.negate(isClass));
+  }
+  Value place, isHere, isWrong;
+};
+
+FailureOr<cpu::Kernel> classSums(MLIRContext &context, const OpCall &call, Form form) {
+  ThreadKernel k(context, call, threadsOfWarps(numRows(call), form), form);
+  ClassRow row(k, call.operands[0].shape, 3);
+  Value m = k.load(1, row.row);
+  SmallVector<Value> sums =
+      row.overClasses({k.number(0), k.number(0)}, [&](Value x, ArrayRef<Value> inner) {
+        return SmallVector<Value>{k.e.add(inner[0], k.e.exp(k.e.sub(x, m))), k.e.add(inner[1], x)};
+      });
+  LabelClass label(k, row.vocabulary, k.load(2, row.row), k.load(4, k.integer(0)));
+  Value chosen = k.choose(
+      label.isHere, [&] { return SmallVector<Value>{k.load(0, k.e.add(row.begin, label.place))}; },
+      [&] { return SmallVector<Value>{k.number(0)}; })[0];
+  Value target = k.e.mul(chosen, k.number(call.attrs.getDouble("label_weight")));
+  if (double weight = call.attrs.getDouble("class_weight"); weight != 0)
+    target = k.e.add(target, k.e.mul(k.number(weight), k.overWarp(sums[1], true)));
+  row.storeOnce(0, k.overWarp(sums[0], /*isSum=*/true));
+  row.storeOnce(1, k.e.select(label.isWrong, k.number(notANumber), target));
+  return k.finish();
+}
+
+/// A thread does a logit.
+FailureOr<cpu::Kernel> classSumsGrad(MLIRContext &context, const OpCall &call, Form form) {
+  int64_t size = call.operands[0].shape.back();
+  ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
+  Value row = k.divide(k.thread, size), j = k.remainder(k.thread, size);
+  Vocabulary vocabulary{k, 3, size};
+  Value number = vocabulary.numberAt(j), label = k.load(2, row);
+  Value isIgnored = k.equal(label, k.integer(call.attrs.getInt("ignore_index")));
+  Value isLabel = k.both(k.equal(number, label), k.negate(isIgnored));
+  double onAll = call.attrs.getDouble("class_weight");
+  Value weight =
+      k.e.select(isLabel, k.number(onAll + call.attrs.getDouble("label_weight")), k.number(onAll));
+  Value e = k.e.exp(k.e.sub(k.load(0, k.thread), k.load(1, row)));
+  Value dx = k.e.add(k.e.mul(k.load(5, row), e), k.e.mul(k.load(6, row), weight));
+  k.store(0, k.thread, k.e.select(vocabulary.isNumber(number), dx, k.number(0)));
+  return k.finish();
+}
+
+} // namespace
+
+const OpKernelTable &vocabularyOpKernels() {
+  static const OpKernelTable table = {{"class_max", classMax},
+                                      {"class_sums", classSums},
+                                      {"class_sums_grad", classSumsGrad},
+                                      {"embedding", embedding},
+                                      {"embedding_grad", embeddingGrad}};
+  return table;
+}
+
+} // namespace tbc::cuda

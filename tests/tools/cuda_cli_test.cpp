@@ -1,0 +1,118 @@
+//===- cuda_cli_test.cpp - Programs for GPUs from the command line ----------===//
+
+#include "tests/support/Shell.h"
+#include "tools/tbc-run/GpuChoice.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fs = std::filesystem;
+using tbc::ErrorCode;
+using tbc::test::Outcome;
+using tbc::test::readAll;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+class CudaCli : public testing::Test {
+protected:
+  void SetUp() override {
+    folder = (fs::temp_directory_path() / "tbc-cuda-cli-XXXXXX").string();
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  Outcome tbc(const std::string &arguments) {
+    return tbc::test::shellIn(folder, TBC_PROGRAM " " + arguments);
+  }
+  /// Compiles a small model for a mesh.
+  Outcome compile(const std::string &model, const std::string &mesh, const std::string &flags) {
+    std::string file = std::string(TBC_SOURCE_DIR) + "/models/" + model + ".onnx";
+    Outcome plan = tbc("plan " + file + " --batch 8 --precision f32 " + mesh + " -o plan.json");
+    EXPECT_EQ(plan.code, 0) << plan.err;
+    return tbc("compile plan.json -o program " + flags);
+  }
+  bool isThere(const std::string &file) const { return fs::exists(fs::path(folder) / file); }
+
+  std::string folder;
+};
+
+TEST_F(CudaCli, CompilesImagesForEveryArchitecture) {
+  Outcome made = compile("tiny-gpt2", "--gpus 1", "--target cuda --arch sm_90,sm_80");
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_THAT(made.out, AllOf(HasSubstr("kernels.cuda.json"), HasSubstr("for sm_80")));
+  EXPECT_THAT(made.out, Not(HasSubstr("on the host: ")));
+  for (const char *file : {"program/kernels.sm_80.ptx", "program/kernels.sm_90.ptx",
+                           "program/kernels.cuda.json", "program/run.json"})
+    EXPECT_TRUE(isThere(file)) << file;
+  EXPECT_THAT(readAll(folder + "/program/run.json"), HasSubstr("\"target\": \"cuda\""));
+  // The same plan is the same program; another target leaves nothing of it.
+  std::string images = readAll(folder + "/program/kernels.cuda.json");
+  ASSERT_EQ(tbc("compile plan.json -o program --target cuda").code, 0);
+  EXPECT_EQ(readAll(folder + "/program/kernels.cuda.json"), images);
+  ASSERT_EQ(tbc("compile plan.json -o program").code, 0);
+  EXPECT_FALSE(isThere("program/kernels.sm_80.ptx"));
+  EXPECT_FALSE(isThere("program/kernels.cuda.json"));
+  EXPECT_TRUE(isThere("program/kernels.so"));
+  EXPECT_THAT(readAll(folder + "/program/run.json"), Not(HasSubstr("target")));
+}
+
+TEST_F(CudaCli, WhatHasNoKernelIsRefusedOrSaid) {
+  Outcome refused = compile("moe-8l", "--gpus 1", "--target cuda");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("no kernel for GPUs"), HasSubstr("routed_experts: "),
+                                 HasSubstr("--host-ops")));
+  Outcome allowed = tbc("compile plan.json -o program --target cuda --host-ops");
+  EXPECT_EQ(allowed.code, 0) << allowed.err;
+  EXPECT_THAT(allowed.out, AllOf(HasSubstr("on the host: "), HasSubstr("routed_experts")));
+}
+
+TEST_F(CudaCli, FlagsOfAnotherTargetAreRefused) {
+  EXPECT_EQ(compile("tiny-mlp", "--gpus 1", "--target cuda --cpu native").code, 2);
+  for (const char *flags :
+       {"--target cuda --no-kernels", "--arch sm_80", "--host-ops", "--target cuda --arch sm_70",
+        "--target cuda --arch ,", "--target tpu"}) {
+    Outcome made = tbc("compile plan.json -o program " + std::string(flags));
+    EXPECT_EQ(made.code, 2) << flags << made.err;
+  }
+  ASSERT_EQ(tbc("compile plan.json -o program --no-kernels").code, 0);
+  Outcome run = tbc("run program --steps 1 --communicator nccl");
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--target cuda"));
+}
+
+TEST_F(CudaCli, AMachineWithoutADriverIsTold) {
+  if (fs::exists("/proc/driver/nvidia/version"))
+    GTEST_SKIP() << "this machine has NVIDIA's driver";
+  ASSERT_EQ(compile("tiny-mlp", "--gpus 1", "--target cuda").code, 0);
+  Outcome run = tbc("run program --steps 1");
+  EXPECT_EQ(run.code, 1);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("compiled for GPUs"), HasSubstr("the CUDA driver"),
+                             HasSubstr("install NVIDIA's driver"), HasSubstr("--target cpu")));
+  // Its instructions are those of any program.
+  Outcome reference = tbc("run program --steps 1 --kernels reference");
+  EXPECT_EQ(reference.code, 0) << reference.err;
+}
+
+TEST(GpuOfRank, IsTheOneOfItsNumberOrTheOnlyOne) {
+  auto gpu = [](int64_t rank, int count, bool mayBeOwn) {
+    auto found = tbc::cli::gpuOfRank(rank, count, mayBeOwn);
+    return found ? *found : -1;
+  };
+  EXPECT_EQ(gpu(0, 1, false), 0);
+  EXPECT_EQ(gpu(3, 4, false), 3);
+  EXPECT_EQ(gpu(3, 1, true), 0);
+  EXPECT_EQ(gpu(3, 1, false), -1);
+  EXPECT_EQ(gpu(3, 2, true), -1);
+  auto refused = tbc::cli::gpuOfRank(2, 2, false);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::Usage);
+  EXPECT_THAT(refused.error().message, HasSubstr("2 GPUs are visible"));
+}
+
+} // namespace

@@ -1,0 +1,176 @@
+//===- cuda_plans_test.cpp - Plans on fake GPUs equal the serial program ----===//
+//
+// Plans are compiled for GPUs, with every kernel in its form for the host, and run on the fake
+// driver: the same regions, memory plan, launches, streams and copies as on a GPU, and the same
+// code of each thread. What is not here is the shuffles of warps, and PTX.
+//
+//===----------------------------------------------------------------------===//
+
+#include "codegen/cuda/CompileCudaKernels.h"
+#include "runtime/abi/Region.h"
+#include "runtime/cuda/CudaMachine.h"
+#include "tests/codegen/cpu/KernelLibrary.h"
+#include "tests/runtime/cuda/FakeDriver.h"
+#include "tests/runtime/cuda/ProgramKernels.h"
+#include "tests/tools/PlanSupport.h"
+
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace tbc;
+using kernels::Arith;
+using kernels::Tensor;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+namespace {
+
+constexpr const char *programHash = "of the program";
+
+/// Gives the fake driver a kernel that does what the compiled one of a region does.
+void addRegion(test::FakeDriver &driver, const program::Stage &stage, const program::Block &block,
+               const program::Region &region, program::CompiledKernel compiled) {
+  program::RegionValues values = regionValues(block, region);
+  std::vector<size_t> reads, writes;
+  for (program::ValueId value : values.operands)
+    reads.push_back(size_t(program::sizeBytes(stage.values[size_t(value)])));
+  for (program::ValueId value : values.results)
+    writes.push_back(size_t(program::sizeBytes(stage.values[size_t(value)])));
+  test::FakeKernel kernel;
+  kernel.argumentBytes.assign(reads.size() + writes.size(), sizeof(cuda::DeviceAddress));
+  kernel.run = [=](test::FakeLaunch &launch) {
+    std::vector<void *> buffers;
+    for (size_t i = 0; i < reads.size(); ++i)
+      buffers.push_back(const_cast<char *>(
+          launch.memory.read<char>(launch.argument<cuda::DeviceAddress>(i), reads[i])));
+    for (size_t i = 0; i < writes.size(); ++i)
+      buffers.push_back(launch.memory.write<char>(
+          launch.argument<cuda::DeviceAddress>(reads.size() + i), writes[i]));
+    compiled(buffers.data(), 0, int64_t(launch.gridX));
+  };
+  driver.addKernel(region.symbol, kernel);
+}
+
+class CudaPlans : public testing::Test {
+protected:
+  CudaPlans() {
+    folder = (std::filesystem::temp_directory_path() / "tbc-cuda-plans-XXXXXX").string();
+    EXPECT_TRUE(mkdtemp(folder.data()));
+  }
+  ~CudaPlans() override { std::filesystem::remove_all(folder); }
+
+  /// Compiles the plan, runs it on fake GPUs and compares with the serial program, in f64 and as it
+  /// is, within the bound of docs/design.md, section 4.
+  void check(const std::string &name, const std::string &mesh, const std::string &optimizer,
+             const std::map<std::string, double> &settings = {},
+             const std::string &precision = "f32") {
+    SCOPED_TRACE(name + " " + mesh + " " + precision);
+    test::Model model = test::loadModel(name, optimizer, settings, "", precision);
+    test::PlanRequest request;
+    request.mesh = mesh;
+    auto plan = test::makePlan(model, request);
+    ASSERT_TRUE(plan) << plan.error().message;
+    cuda::CudaTarget target;
+    target.architectures = {80};
+    target.form = cuda::Form::Host;
+    auto compiled = driver::compilePlan(*model.step, *plan, nullptr, &target);
+    ASSERT_TRUE(compiled) << compiled.error().message;
+    auto cpu = cpu::findCpuTarget("native");
+    ASSERT_TRUE(cpu);
+    KernelLibrary library(compiled->cudaKernels.sources, *cpu);
+    ASSERT_TRUE(library.isOpen());
+
+    test::FakeOptions options;
+    options.numDevices = int(compiled->program.mesh.numRanks());
+    test::FakeDriver driver(options);
+    for (const program::Stage &stage : compiled->program.stages)
+      for (program::BlockId id : stage.blocks())
+        for (const program::Region &region : stage.block(id).regions)
+          addRegion(driver, stage, stage.block(id), region, library.find(region.symbol));
+    test::addAccumulators(driver, compiled->cudaKernels.list);
+    test::writeKernels(test::withFakeImage(compiled->cudaKernels.list), folder, programHash);
+    compare(*model.step, *plan, compiled->program);
+    EXPECT_THAT(driver.complaints(), IsEmpty());
+    EXPECT_GT(driver.numCalls("cuLaunchKernel"), 0);
+  }
+
+  void compare(driver::TrainingStep &step, const planner::Plan &plan,
+               const program::Program &program) {
+    // AdamW makes full steps of noise where gradients are zero: one step, and its loss and
+    // gradients, are what can be compared.
+    bool isAdaptive = step.options.optimizer == "adamw";
+    std::vector<driver::RunRecord> native, exact;
+    for (uint64_t seed = 1; seed <= 3; ++seed)
+      for (auto [arith, records] :
+           {std::pair(Arith::Native, &native), std::pair(Arith::F64, &exact)}) {
+        auto data = driver::makeRunData(step, plan, isAdaptive ? 1 : 2, arith, seed);
+        ASSERT_TRUE(data) << data.error().message;
+        auto record = driver::runSerial(step, plan, *data, arith);
+        ASSERT_TRUE(record) << record.error().message;
+        records->push_back(*record);
+      }
+    auto data = driver::makeRunData(step, plan, isAdaptive ? 1 : 2, Arith::Native, 1);
+    ASSERT_TRUE(data) << data.error().message;
+    auto made = driver::runParallel(program, *data, Arith::Native,
+                                    [&](int64_t rank) { return machineOf(rank); });
+    ASSERT_TRUE(made) << made.error().message;
+    for (const driver::Comparison &line : driver::compareFloats(exact[0], native, exact, *made)) {
+      int index = program.tensorIndex(line.name);
+      bool isNoise = isAdaptive && index >= 0 &&
+                     program.tensors[size_t(index)].role != program::Role::Gradient;
+      EXPECT_TRUE(line.equal || isNoise) << line.name << ": " << line.error << " of " << line.bound;
+    }
+  }
+
+  Result<runtime::MachineMaker> machineOf(int64_t rank) const {
+    auto device = cuda::Device::open(test::FakeDriver::table(), int(rank));
+    if (!device)
+      return device.error();
+    auto kernels = cuda::KernelModule::load(*device, folder, programHash);
+    if (!kernels)
+      return kernels.error();
+    cuda::CudaOptions options;
+    options.device = *device;
+    options.kernels = *kernels;
+    return cuda::cudaMachine(options);
+  }
+
+  std::string folder;
+};
+
+TEST_F(CudaPlans, TinyMlp) { check("tiny-mlp", "dp=2,tp=2", "sgd"); }
+
+TEST_F(CudaPlans, TinyGpt2) { check("tiny-gpt2", "dp=1", "sgd", {{"clip_norm", 1.0}}); }
+
+TEST_F(CudaPlans, TinyGpt2WithAdam) { check("tiny-gpt2", "dp=1", "adamw"); }
+
+TEST_F(CudaPlans, TinyLlamaOverFourRanks) { check("tiny-llama", "fsdp=2,tp=2", "sgd"); }
+
+TEST_F(CudaPlans, TinyLlamaInBFloat16InStages) { check("tiny-llama", "pp=2", "sgd", {}, "bf16"); }
+
+TEST_F(CudaPlans, TinyResnetOverTwoRanks) { check("tiny-resnet", "dp=2", "sgd"); }
+
+TEST_F(CudaPlans, OpsWithoutAKernelAreNamed) {
+  test::Model model = test::loadModel("moe-8l", "sgd");
+  test::PlanRequest request;
+  request.mesh = "dp=1";
+  auto plan = test::makePlan(model, request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  cuda::CudaTarget target;
+  target.architectures = {80};
+  auto compiled = driver::compilePlan(*model.step, *plan, nullptr, &target);
+  ASSERT_FALSE(compiled);
+  EXPECT_EQ(compiled.error().code, ErrorCode::Usage);
+  EXPECT_THAT(compiled.error().message, HasSubstr("routed_experts: "));
+  EXPECT_THAT(compiled.error().message, HasSubstr("the first is stage 0, forward block"));
+  EXPECT_THAT(compiled.error().message, HasSubstr("--host-ops"));
+  target.allowsHostOps = true;
+  auto allowed = driver::compilePlan(*model.step, *plan, nullptr, &target);
+  ASSERT_TRUE(allowed) << allowed.error().message;
+  EXPECT_THAT(allowed->cudaKernels.list.hostOps, ::testing::Contains("routed_experts"));
+  EXPECT_THAT(allowed->cudaKernels.list.hostOps, ::testing::Not(::testing::Contains("einsum")));
+}
+
+} // namespace

@@ -1,0 +1,74 @@
+//===- GpuChoice.cpp - The GPU of a rank --------------------------------------===//
+
+#include "tools/tbc-run/GpuChoice.h"
+
+#include "runtime/cuda/CudaMachine.h"
+#include "runtime/cuda/Nccl.h"
+#include "runtime/launch/Environment.h"
+
+#include <iostream>
+
+namespace tbc::cli {
+
+bool usesGpus(const train::LoadedProgram &loaded, const RunOptions &options) {
+  return loaded.manifest.target == train::Target::Cuda && options.kernels == "native" &&
+         options.arith == "native";
+}
+
+Status checkGpuLibraries(int64_t numRanks, const RunOptions &options) {
+  auto onCpus = [](const Error &error) {
+    return Error{error.code, "the program is compiled for GPUs: " + error.message +
+                                 ". To run it on CPUs, compile with --target cpu"};
+  };
+  if (Status status = cuda::findDriver(); !status)
+    return onCpus(status.error());
+  if (numRanks > 1 && options.communicator != "gloo")
+    if (auto nccl = cuda::loadNccl(); !nccl)
+      return onCpus(nccl.error());
+  return Status::ok();
+}
+
+Result<int> gpuOfRank(int64_t localRank, int count, bool mayBeOwn) {
+  if (localRank < count)
+    return int(localRank);
+  if (count == 1 && mayBeOwn)
+    return 0;
+  return Error{ErrorCode::Usage,
+               "this is rank number " + std::to_string(localRank) + " of this machine, of which " +
+                   std::to_string(count) + (count == 1 ? " GPU is" : " GPUs are") +
+                   " visible; start fewer ranks here, or look at CUDA_VISIBLE_DEVICES"};
+}
+
+Result<cuda::DevicePtr> openGpu(int64_t localRank, bool isStartedHere) {
+  auto driver = cuda::loadDriver();
+  if (!driver)
+    return driver.error();
+  int count = 0;
+  if (Status status = checkDriver(*driver, driver->deviceGetCount(&count), "counting GPUs");
+      !status)
+    return status.error();
+  bool isChosen = launch::systemVariable("CUDA_VISIBLE_DEVICES").has_value();
+  Result<int> ordinal = gpuOfRank(localRank, count, isChosen && !isStartedHere);
+  if (!ordinal)
+    return ordinal.error();
+  return cuda::Device::open(*driver, *ordinal);
+}
+
+Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
+                                         const cuda::DevicePtr &device, bool isSpeaker) {
+  auto kernels = cuda::KernelModule::load(device, loaded.folder, loaded.manifest.programHash);
+  if (!kernels)
+    return kernels.error();
+  std::string ops;
+  for (const std::string &op : (*kernels)->hostOps())
+    ops += (ops.empty() ? "" : ", ") + op;
+  if (isSpeaker && !ops.empty())
+    std::cerr << "tbc: the host executes what has no kernel for GPUs, slowly: " + ops + "\n"
+              << std::flush;
+  cuda::CudaOptions options;
+  options.device = device;
+  options.kernels = *kernels;
+  return cuda::cudaMachine(options);
+}
+
+} // namespace tbc::cli

@@ -1,0 +1,35 @@
+//===- GpuChoice.h - The GPU of a rank ----------------------------------------===//
+
+#ifndef TBC_TOOLS_TBC_RUN_GPUCHOICE_H
+#define TBC_TOOLS_TBC_RUN_GPUCHOICE_H
+
+#include "runtime/cuda/Device.h"
+#include "tools/tbc-run/RunCommand.h"
+
+namespace tbc::cli {
+
+/// Whether the run computes on GPUs: a program compiled for them, in the arithmetic of its types,
+/// not by --kernels reference.
+bool usesGpus(const train::LoadedProgram &loaded, const RunOptions &options);
+
+/// Whether this machine has what such a run opens: the driver and, of several ranks, NCCL. Starts
+/// neither, so that processes may still be forked. Errors: Other, saying what to install.
+Status checkGpuLibraries(int64_t numRanks, const RunOptions &options);
+
+/// Which of `count` visible GPUs the rank of this number on its machine takes: the one of the same
+/// number; where `mayBeOwn`, a launcher having chosen which GPUs the rank sees, the only one.
+/// Errors: Usage, there are fewer GPUs than ranks.
+Result<int> gpuOfRank(int64_t localRank, int count, bool mayBeOwn);
+
+/// Opens it. `isStartedHere`: no launcher did. Errors: Other, no driver; Usage, as above;
+/// RankFailed, what the driver refuses.
+Result<cuda::DevicePtr> openGpu(int64_t localRank, bool isStartedHere);
+
+/// Loads the program's kernels on it. Says to stderr, if `isSpeaker`, which ops the host executes.
+/// Errors: as of KernelModule::load.
+Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
+                                         const cuda::DevicePtr &device, bool isSpeaker);
+
+} // namespace tbc::cli
+
+#endif // TBC_TOOLS_TBC_RUN_GPUCHOICE_H
