@@ -8,6 +8,7 @@
 #define TBC_PLANNER_CORE_BUFFERLIST_H
 
 #include "planner/core/Buffers.h"
+#include "runtime/memory/Streams.h"
 
 #include <algorithm>
 
@@ -20,14 +21,20 @@ public:
   static constexpr int inSlot = -1;
 
   /// Begins an instruction; op: for which it is there.
-  void next(int op = -1) { buffers.opOf.push_back(op); }
+  void next(int op = -1, bool isCommunication = false) {
+    buffers.opOf.push_back(op);
+    uses.push_back({isCommunication, {}});
+  }
   void read(int buffer) {
-    if (buffer != inSlot)
-      buffers.lifetimes[buffer].last = now();
+    if (buffer == inSlot)
+      return;
+    usersOf[buffer].push_back(now());
+    uses.back().sources.push_back(usersOf[buffer].front());
   }
   int make(double bytes, BufferKind kind) {
     buffers.lifetimes.push_back({int64_t(bytes), now(), now()});
     buffers.kinds.push_back(kind);
+    usersOf.push_back({now()});
     return int(buffers.kinds.size()) - 1;
   }
   /// It is made in a slot, not beside.
@@ -42,7 +49,7 @@ public:
                int64_t elementBytes, BufferKind lastKind, int op = -1) {
     for (size_t i = 0; i < steps.size(); ++i) {
       elements = elementsAfter(steps[i], elements);
-      next(op);
+      next(op, steps[i].kind != reshard::CollectiveKind::ShardSlice);
       read(from);
       from = make(double(elements * elementBytes),
                   i + 1 == steps.size() ? lastKind : BufferKind::Collective);
@@ -50,10 +57,19 @@ public:
     return from;
   }
 
-  BlockBuffers buffers;
+  /// The buffers, each alive until whatever follows is known to begin after all that work on it:
+  /// communication runs beside what comes after it.
+  BlockBuffers finish() {
+    memory::StreamOrder order(memory::overlapCommunication(uses));
+    for (size_t buffer = 0; buffer < usersOf.size(); ++buffer)
+      for (int user : usersOf[buffer])
+        buffers.lifetimes[buffer].last =
+            std::max(buffers.lifetimes[buffer].last, int64_t(order.settled(user)) - 1);
+    return std::move(buffers);
+  }
 
 private:
-  int64_t now() const { return int64_t(buffers.opOf.size()) - 1; }
+  int now() const { return int(buffers.opOf.size()) - 1; }
 
   /// The elements that a rank has after a step, of `elements` before it.
   static int64_t elementsAfter(const reshard::Collective &step, int64_t elements) {
@@ -72,6 +88,10 @@ private:
     }
     return elements;
   }
+
+  BlockBuffers buffers;
+  std::vector<memory::StreamUse> uses;    // by instruction
+  std::vector<std::vector<int>> usersOf; // by buffer: what makes it, then what reads it
 };
 
 } // namespace tbc::planner

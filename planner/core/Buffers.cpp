@@ -38,7 +38,7 @@ public:
       cache.clear();
       emitted.clear();
       walk();
-      result.blocks[key] = std::move(list.buffers);
+      result.blocks[key] = list.finish();
     }
     for (auto &[slot, kept] : slots)
       result.kept.push_back(std::move(kept));
@@ -94,7 +94,7 @@ private:
   void walk() {
     op = -1;
     for (const Transfer *transfer : here->received) {
-      list.next();
+      list.next(-1, /*isCommunication=*/true);
       remember(transfer->value, transfer->sharding,
                list.make(bytes(transfer->value, transfer->sharding), BufferKind::Transient));
     }
@@ -113,7 +113,7 @@ private:
           list.moveToSlot(get(updated, derivation.home[updated]));
     for (const Transfer *transfer : here->sent) {
       int buffer = get(transfer->value, transfer->sharding);
-      list.next(op);
+      list.next(op, /*isCommunication=*/true);
       list.read(buffer);
     }
   }

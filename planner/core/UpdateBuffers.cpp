@@ -55,7 +55,7 @@ public:
     for (int p = 0; p < int(graph.parameters.size()); ++p)
       if (holds(p))
         step(p);
-    return std::move(list.buffers);
+    return list.finish();
   }
 
 private:

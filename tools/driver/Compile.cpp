@@ -2,6 +2,7 @@
 
 #include "tools/driver/Compile.h"
 
+#include "codegen/AssignStreams.h"
 #include "codegen/EmitProgram.h"
 #include "codegen/PlanMemory.h"
 #include "codegen/cpu/KernelOp.h"
@@ -142,6 +143,7 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan,
   if (failed(program))
     return diagnostics.error(ErrorCode::Other, "the per-rank functions could not be emitted");
   result.program = std::move(*program);
+  assignStreams(result.program);
   // What is planned by has to be sound; the plan itself is checked with the rest.
   Status status = program::checkWellFormed(result.program);
   if (status)
