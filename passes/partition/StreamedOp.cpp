@@ -41,10 +41,15 @@ public:
   Value pass(Value value) override {
     return emitCollective(f.builder, f.loc, value, step, mesh, tensorType(value).getShape());
   }
+  /// The block after it is on its way before anything works on this one: both run side by side.
   SmallVector<Value> operands(int64_t block) override {
-    for (; at < block; ++at)
-      for (unsigned operand : travelling)
-        current[operand] = pass(current[operand]);
+    for (; at < block; ++at) {
+      sendOn();
+      current = std::move(coming);
+      coming.clear();
+    }
+    if (block + 1 < numBlocks())
+      sendOn();
     for (const Generated &operand : generated)
       if (block > 0)
         current[operand.operand] = emitReshard(f.builder, f.loc, shifted(operand, block),
@@ -53,6 +58,15 @@ public:
   }
 
 private:
+  /// Passes the block that is here, unless it is on its way already.
+  void sendOn() {
+    if (!coming.empty())
+      return;
+    coming = current;
+    for (unsigned operand : travelling)
+      coming[operand] = pass(current[operand]);
+  }
+
   /// The whole of an operand, such that a rank's share is the block that has passed `block` ranks.
   Value shifted(const Generated &operand, int64_t block) {
     int64_t size = tensorType(operand.whole).getDimSize(operand.dim);
@@ -65,7 +79,7 @@ private:
   Formula f;
   const reshard::Mesh &mesh;
   reshard::Collective step;
-  SmallVector<Value> current;
+  SmallVector<Value> current, coming; // by operand: of block `at`, and of the one after it
   SmallVector<Type> types;
   SmallVector<unsigned> travelling;
   SmallVector<Generated> generated;

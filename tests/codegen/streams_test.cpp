@@ -212,6 +212,38 @@ bool waitTooEarly(Damaged &damaged, std::mt19937 &random) {
   return true;
 }
 
+/// A communication and the kernel that makes what it reads change places.
+bool runAhead(Damaged &damaged, std::mt19937 &random) {
+  std::vector<std::pair<Block *, int>> sites;
+  for (Stage &stage : damaged.program.stages)
+    for (BlockId id : stage.blocks()) {
+      std::vector<Instruction> &list = stage.block(id).instructions;
+      for (int i = 0; i + 1 < int(list.size()); ++i) {
+        auto isRead = [&](ValueId made) {
+          return std::count(list[i + 1].operands.begin(), list[i + 1].operands.end(), made) > 0;
+        };
+        if (list[i].stream == Stream::Compute && list[i + 1].stream == Stream::Communication &&
+            std::any_of(list[i].results.begin(), list[i].results.end(), isRead))
+          sites.push_back({&stage.block(id), i});
+      }
+    }
+  if (sites.empty())
+    return false;
+  auto [block, i] = sites[random() % sites.size()];
+  std::vector<Instruction> &list = block->instructions;
+  damaged.name = "\"" + list[i + 1].id + "\"";
+  std::swap(list[i], list[i + 1]);
+  for (int j = i; j < int(list.size()); ++j) {
+    std::vector<int> &waits = list[j].waits;
+    for (int &wait : waits)
+      wait = wait == i ? i + 1 : wait == i + 1 ? i : wait;
+    waits.erase(std::remove_if(waits.begin(), waits.end(), [&](int wait) { return wait >= j; }),
+                waits.end());
+    std::sort(waits.begin(), waits.end());
+  }
+  return true;
+}
+
 struct Damage {
   const char *name;
   bool (*apply)(Damaged &damaged, std::mt19937 &random);
@@ -239,7 +271,7 @@ TEST_P(DamagedStreams, AreRejectedWithTheirPlace) {
 }
 
 const Damage damages[] = {
-    {"DropWait", dropWait}, {"ReuseTooSoon", reuseTooSoon}, {"WaitTooEarly", waitTooEarly}};
+    {"DropWait", dropWait}, {"ReuseTooSoon", reuseTooSoon}, {"WaitTooEarly", waitTooEarly}, {"RunAhead", runAhead}};
 INSTANTIATE_TEST_SUITE_P(, DamagedStreams, testing::ValuesIn(damages),
                          [](const auto &info) { return std::string(info.param.name); });
 

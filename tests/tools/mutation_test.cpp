@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "codegen/AssignStreams.h"
 #include "runtime/verify/Verify.h"
 #include "tests/tools/Mutations.h"
 #include "tests/tools/PlanSupport.h"
@@ -122,6 +123,8 @@ void tryMutants(const Case &testCase, Tally &tally) {
       continue;
     program::Program wrong = compiled->program;
     mutant.apply(wrong);
+    // It has other instructions: what runs beside what follows from them.
+    assignStreams(wrong);
     std::string where = std::string(testCase.model) + " " + testCase.request.mesh + ": " +
                         mutant.kind + " at " + mutant.place;
     if (!program::checkWellFormed(wrong)) {
