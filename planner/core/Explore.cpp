@@ -111,6 +111,9 @@ static Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &gra
       room.push_back(double(prediction.limitBytes - stage.totalBytes()));
     return room;
   };
+  // By its score it fits as it is; where that is off, as one that recomputes.
+  if (exact && !exact->plan.prediction.fits && candidate.feasible)
+    searcher.recomputeSome(candidate);
   for (int tries = 0; exact && !exact->plan.prediction.fits && tries < mostTries; ++tries) {
     std::vector<bool> tooFull;
     for (double room : roomOf(exact->plan.prediction))

@@ -180,6 +180,15 @@ bool Searcher::chooseAgain(Candidate &candidate, const Mix &mix, const DataMode 
   return any;
 }
 
+bool Searcher::recomputeSome(Candidate &candidate) const {
+  if (candidate.recompute != "none" || !space.recomputeIsOpen())
+    return false;
+  candidate.recompute = "selective";
+  for (int stage = 0; stage < int(candidate.mesh.pp); ++stage)
+    setAgain(candidate, stage, 0);
+  return true;
+}
+
 bool Searcher::recomputeMore(Candidate &candidate, const std::vector<bool> &stages) const {
   bool any = false;
   if (space.blocksAgain())

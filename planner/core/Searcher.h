@@ -65,6 +65,9 @@ public:
   /// pinned, would split nothing. `refine`: looks
   /// for better stage cuts by pricing their neighbours.
   bool score(Candidate &candidate, bool refine);
+  /// Makes a candidate that recomputes nothing, though it is open what, one of the next stronger
+  /// mode, as yet in no block: for recomputeMore(). False if it is none.
+  bool recomputeSome(Candidate &candidate) const;
 
   /// Recomputes one block more on each of `stages` (by stage) of a candidate that recomputes in
   /// part. False where that is all it can.
