@@ -90,7 +90,7 @@ private:
   }
 
   BlockBuffers buffers;
-  std::vector<memory::StreamUse> uses;    // by instruction
+  std::vector<memory::StreamUse> uses;   // by instruction
   std::vector<std::vector<int>> usersOf; // by buffer: what makes it, then what reads it
 };
 

@@ -270,8 +270,10 @@ TEST_P(DamagedStreams, AreRejectedWithTheirPlace) {
   EXPECT_EQ(count, wanted);
 }
 
-const Damage damages[] = {
-    {"DropWait", dropWait}, {"ReuseTooSoon", reuseTooSoon}, {"WaitTooEarly", waitTooEarly}, {"RunAhead", runAhead}};
+const Damage damages[] = {{"DropWait", dropWait},
+                          {"ReuseTooSoon", reuseTooSoon},
+                          {"WaitTooEarly", waitTooEarly},
+                          {"RunAhead", runAhead}};
 INSTANTIATE_TEST_SUITE_P(, DamagedStreams, testing::ValuesIn(damages),
                          [](const auto &info) { return std::string(info.param.name); });
 
