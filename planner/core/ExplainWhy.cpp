@@ -3,10 +3,10 @@
 #include "planner/core/Conditions.h"
 #include "planner/core/Explain.h"
 #include "planner/core/Explore.h"
+#include "planner/core/Reasons.h"
 #include "planner/core/Summary.h"
 
 #include <algorithm>
-#include <cstdio>
 
 namespace tbc::planner {
 
@@ -138,15 +138,13 @@ Result<Report> explainWhy(const ExplainedPlan &explained, const std::string &con
   }
   const Prediction &other = answer->plan.prediction;
   double ratio = other.stepSeconds / explained.prediction.stepSeconds;
-  char percent[32];
-  std::snprintf(percent, sizeof percent, "%+.1f %%", 100 * (ratio - 1));
   fact("other", "the other", Cell::of(describe(answer->plan)));
   fact("other_seconds", "  step", Cell::seconds(other.stepSeconds));
   fact("other_bytes", "  peak", Cell::bytes(double(other.peakBytes)));
   bool isTie = other.lowSeconds <= explained.prediction.highSeconds && ratio < 1.02 && ratio > 0.98;
   fact("possible", "possible", Cell::of("yes"));
   fact("verdict", "verdict",
-       Cell::of(question + ", a step takes " + percent + (isTie ? ": a tie" : "") +
+       Cell::of(question + ", a step takes " + signedPercent(ratio) + (isTie ? ": a tie" : "") +
                 (ratio < 0.98 ? ", so what is pinned or was edited in this plan costs that" : "")));
   report.tables.push_back(comparison(explained.prediction, other));
   return report;

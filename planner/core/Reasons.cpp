@@ -10,9 +10,11 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-static std::string percent(double ratio) {
+std::string signedPercent(double ratio) {
+  constexpr double leastShown = 0.05;
+  double value = 100 * (ratio - 1);
   char text[32];
-  std::snprintf(text, sizeof text, "%+.1f %%", 100 * (ratio - 1));
+  std::snprintf(text, sizeof text, "%+.1f %%", value < 0 && value > -leastShown ? 0.0 : value);
   return text;
 }
 
@@ -31,7 +33,7 @@ static std::string lossOf(const Prediction &answer, const Prediction &other,
       {other.time.update - answer.time.update, "update"},
       {other.time.host - answer.time.host, "copies to and from the host"}};
   auto worst = std::max_element(losses.begin(), losses.end());
-  std::string text = percent(other.stepSeconds / answer.stepSeconds);
+  std::string text = signedPercent(other.stepSeconds / answer.stepSeconds);
   if (other.lowSeconds <= answer.highSeconds && other.stepSeconds < 1.02 * answer.stepSeconds)
     return text + ": a tie";
   return worst->first > 0 ? text + ": " + formatSeconds(worst->first) + " more " + worst->second
@@ -146,11 +148,12 @@ private:
     }
     std::string text;
     if (faster)
-      text = nameOf(*faster, decision) + " would be " + percent(faster->seconds / chosen.seconds) +
-             " in time but needs " + formatBytes(faster->peakBytes);
+      text = nameOf(*faster, decision) + " would be " +
+             signedPercent(faster->seconds / chosen.seconds) + " in time but needs " +
+             formatBytes(faster->peakBytes);
     if (fits)
-      text +=
-          (text.empty() ? "" : "; ") + nameOf(*fits, decision) + " is " + percent(ratioOf(*fits));
+      text += (text.empty() ? "" : "; ") + nameOf(*fits, decision) + " is " +
+              signedPercent(ratioOf(*fits));
     if (text.empty())
       text = "nothing else can be as fast";
     plan.reasons.push_back({decision, value, faster ? Origin::Forced : Origin::Solved, text});

@@ -5,6 +5,8 @@
 
 #include "planner/core/Explore.h"
 
+#include <string>
+
 namespace tbc::planner {
 
 /// Adds to `plan`, the first of `exploration.exact`, what `exploration` says of it: its runners-up,
@@ -12,6 +14,9 @@ namespace tbc::planner {
 /// and what it assumes.
 void explainChoice(const Exploration &exploration, const reshard::Graph &graph, const Job &job,
                    const Pins &pins, Plan &plan);
+
+/// What a ratio is above 1, "+5.5 %"; "+0.0 %" also for what is below by less than is shown.
+std::string signedPercent(double ratio);
 
 } // namespace tbc::planner
 
