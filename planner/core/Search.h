@@ -20,8 +20,8 @@ namespace tbc::planner {
 
 /// One decision that a plan shall have, or not have.
 struct Condition {
-  std::string
-      decision;      // an axis of the mesh, zero, micro-batch, recompute, schedule, virtual-stages
+  /// An axis of the mesh, zero, micro-batch, accumulation, recompute, schedule, virtual-stages.
+  std::string decision;
   std::string value; // a number; of zero also shard-grad-op; a mode or a schedule
   bool isForbidden = false;
   std::string flag = {}; // as the user gave it, e.g. "--forbid tp"; empty: not by a flag of its own

@@ -371,12 +371,16 @@ std::string whyInvalidTensor(const Program &program, const Instruction &instruct
 }
 
 /// Why the stream of instruction `index`, or what it waits for, is wrong.
-std::string whyInvalidWaits(const Block &block, int index) {
+/// `overlaps`: the block has a communication stream.
+std::string whyInvalidWaits(const Block &block, int index, bool overlaps) {
   const Instruction &instruction = block.instructions[index];
   bool computes =
       !isCommunication(instruction.kind) || instruction.kind == InstructionKind::ShardSlice;
   if (computes && instruction.stream != Stream::Compute)
     return "it computes, on the stream of " + std::string(name(instruction.stream));
+  // Streams are threads, and a communicator is used by one at a time.
+  if (!computes && overlaps && instruction.stream == Stream::Compute)
+    return "it communicates beside a communication stream";
   int before = -1;
   for (int wait : instruction.waits) {
     if (wait <= before || wait >= index)
@@ -449,10 +453,13 @@ Status checkBlock(const Program &program, int stageIndex, BlockId id) {
     if (std::string why = whyInvalidBinding(stage, argument.value, argument.slot); !why.empty())
       return malformed(where + ", arguments", why);
   }
+  bool overlaps = std::any_of(
+      block.instructions.begin(), block.instructions.end(),
+      [](const Instruction &instruction) { return instruction.stream != Stream::Compute; });
   for (size_t i = 0; i < block.instructions.size(); ++i) {
     std::string why = whyInvalid(program, stageIndex, block.instructions[i]);
     if (why.empty())
-      why = whyInvalidWaits(block, int(i));
+      why = whyInvalidWaits(block, int(i), overlaps);
     if (!why.empty())
       return malformed(describe(program, stageIndex, id, int(i)), why);
   }

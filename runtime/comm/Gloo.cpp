@@ -152,6 +152,8 @@ Status GlooCommunicator::linkHost(const std::string &nonce) {
     areAll = areAll && (*outcomes)[size_t(rank)] == "y";
   if (linked && areAll)
     links = std::move(*linked);
+  else if (!linked && options.warn) // who failed says why
+    options.warn(linked.error().message);
   return Status::ok();
 }
 

@@ -18,6 +18,8 @@
 #include "runtime/comm/Store.h"
 
 #include <chrono>
+#include <functional>
+#include <string>
 
 namespace tbc::comm {
 
@@ -31,6 +33,8 @@ struct GlooOptions {
   /// the kernel.
   bool sharesMemory = true;
   std::string hostKey;
+  /// Told why this rank and the others of its host use sockets although they were to share memory.
+  std::function<void(const std::string &why)> warn;
   /// What ranks prove to each other that they know before anything else is said.
   std::string token;
 };

@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
-#include <mutex>
 #include <unordered_map>
 
 namespace tbc::cpu {
@@ -266,25 +264,7 @@ private:
 } // namespace
 
 std::shared_ptr<const ConvolutionPart> ConvolutionPart::find(const ConvolutionShape &shape) {
-  static std::mutex mutex;
-  static std::map<ConvolutionShape, std::shared_ptr<const ConvolutionPart>> known;
-  std::lock_guard<std::mutex> lock(mutex);
-  auto found = known.find(shape);
-  if (found != known.end())
-    return found->second;
-  // How many threads a primitive is made for is settled here: one.
-  keepLibrariesSerial();
-  std::shared_ptr<const ConvolutionPart> made;
-  try {
-    auto candidate = std::make_shared<DnnlConvolution>(shape);
-    if (!candidate->isSlow())
-      made = candidate;
-  } catch (const dnnl::error &error) {
-    if (error.status != dnnl_unimplemented)
-      throw;
-  }
-  known[shape] = made;
-  return made;
+  return primitiveOf<ConvolutionPart, DnnlConvolution>(shape);
 }
 
 } // namespace tbc::cpu

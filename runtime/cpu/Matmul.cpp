@@ -4,8 +4,6 @@
 #include "runtime/cpu/Dnnl.h"
 #include "runtime/kernels/KernelError.h"
 
-#include <map>
-#include <mutex>
 #include <new>
 
 namespace tbc::cpu {
@@ -64,23 +62,7 @@ private:
 } // namespace
 
 std::shared_ptr<const Matmul> Matmul::find(const MatmulShape &shape) {
-  static std::mutex mutex;
-  static std::map<MatmulShape, std::shared_ptr<const Matmul>> known;
-  std::lock_guard<std::mutex> lock(mutex);
-  auto found = known.find(shape);
-  if (found != known.end())
-    return found->second;
-  std::shared_ptr<const Matmul> made;
-  try {
-    auto candidate = std::make_shared<DnnlMatmul>(shape);
-    if (!candidate->isSlow())
-      made = candidate;
-  } catch (const dnnl::error &error) {
-    if (error.status != dnnl_unimplemented)
-      throw;
-  }
-  known[shape] = made;
-  return made;
+  return primitiveOf<Matmul, DnnlMatmul>(shape);
 }
 
 void multiplyOnce(const MatmulShape &shape, const float *a, const float *b, float *c) {

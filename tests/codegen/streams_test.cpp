@@ -298,6 +298,15 @@ TEST(Streams, WaitsAreForInstructionsBeforeOnOtherStreams) {
       if (instruction.kind == InstructionKind::Kernel)
         instruction.stream = Stream::Communication;
   });
+  expectMalformed("communication on both streams", [](List &list) {
+    auto isSent = [](const Instruction &i) { return i.stream == Stream::Communication; };
+    auto sent = std::find_if(list.begin(), list.end(), isSent);
+    ASSERT_NE(sent, list.end());
+    ASSERT_NE(std::find_if(sent + 1, list.end(), isSent), list.end()) << "one alone";
+    sent->stream = Stream::Compute;
+    for (Instruction &instruction : list)
+      instruction.waits.clear();
+  });
   expectMalformed("own stream", [](List &list) {
     list[1].stream = list[0].stream;
     list[1].waits = {0};

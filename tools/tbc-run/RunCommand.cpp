@@ -155,6 +155,12 @@ Result<std::unique_ptr<comm::Communicator>> connect(const RankStart &start, int6
   gloo.host = start.host;
   gloo.timeout = timeout;
   gloo.token = start.token;
+  gloo.warn = [&](const std::string &why) {
+    std::cerr << "tbc: warning: rank " << start.rank
+              << " and the others of its host exchange bytes over sockets, which are slower than "
+                 "shared memory: "
+              << why << "\n";
+  };
   return comm::connectGloo(start.rank, numRanks, store, gloo);
 }
 
