@@ -2,9 +2,11 @@
 
 #include "runtime/cuda/CudaMachine.h"
 #include "runtime/abi/Region.h"
+#include "runtime/cuda/CudaCollectives.h"
 #include "runtime/cuda/DeviceArena.h"
 
 #include <algorithm>
+#include <array>
 
 namespace tbc::cuda {
 
@@ -18,7 +20,7 @@ using runtime::SlotWrite;
 
 static void require(const Status &status) {
   if (!status)
-    throw kernels::KernelError(status.error().message);
+    throw runtime::MachineError(status.error());
 }
 
 namespace {
@@ -38,9 +40,16 @@ public:
   }
 
   Status prepare(BlockId id) override;
-  int numAtOnce(BlockId id, int index) const override { return prepared.at(id)[index].count; }
+  int numAtOnce(BlockId id, int index) const override {
+    return prepared.at(id).instructions[index].count;
+  }
   void run(BlockId id, int index) override;
   void write(const std::vector<SlotWrite> &writes) override;
+  void beginBlock(BlockId id) override;
+  void endBlock(BlockId id) override;
+  Result<bool> communicate(comm::Communicator &communicator, BlockId id, int index,
+                           const runtime::GroupPlace &group, const runtime::MemoryLayout &layout,
+                           const std::string &place) override;
 
 private:
   /// An instruction, or a region at its first.
@@ -49,6 +58,12 @@ private:
     int count = 1;
     std::vector<ValueId> operands, results;
     std::string place; // for errors that show later
+  };
+  struct PreparedBlock {
+    std::vector<Prepared> instructions;
+    /// Of instructions that others wait for: where they are done.
+    std::map<int, Event> ends;
+    bool isCommunicating = false; // something is on that stream
   };
   struct Move {
     DeviceAddress from, to;
@@ -61,6 +76,11 @@ private:
   bool isHostOp(const std::string &op) const;
   Status prepareRegion(BlockId id, const program::Region &region);
   Status prepareWrites(BlockId id) const;
+  Status prepareEvents(BlockId id);
+  void follow(BlockId id, int first, int count);
+  void recordEnds();
+  DeviceAddress scratchOf(program::Stream stream, int64_t bytes);
+  std::vector<DeviceTensor> tensorsOf(const std::vector<ValueId> &values) const;
   const LaunchableKernel *accumulator(const SlotWrite &write) const;
   Move moveOf(const SlotWrite &write) const;
   void stageOverwritten(std::vector<Move> &moves);
@@ -76,8 +96,14 @@ private:
   std::shared_ptr<Streams> streams;
   const DeviceArena &arena; // of `memory`
   std::unique_ptr<Machine> reference;
-  DeviceMemory scratch; // what `write` has to keep of values that it overwrites
-  std::map<BlockId, std::vector<Prepared>> prepared;
+  /// By stream: what `write` has to keep of values that it overwrites, what collectives pack.
+  std::array<DeviceMemory, program::numStreams> scratch;
+  std::map<BlockId, PreparedBlock> prepared;
+  // Of the block under way.
+  program::Stream now = program::Stream::Compute; // of the last instruction
+  BlockId block = program::BlockId(schedule::Action::Kind::Forward);
+  int firstDone = 0, numDone = 0; // instructions whose ends are to be recorded
+  std::vector<bool> isRecorded;
 };
 
 //===----------------------------------------------------------------------===//
@@ -86,8 +112,10 @@ private:
 
 Status CudaMachine::prepare(BlockId id) {
   const program::Block &block = code.block(id);
-  std::vector<Prepared> &list = prepared[id];
+  std::vector<Prepared> &list = prepared[id].instructions;
   list.resize(block.instructions.size());
+  if (Status status = prepareEvents(id); !status)
+    return status;
   bool usesHost = false;
   if (options.kernels)
     for (const program::Region &region : block.regions)
@@ -107,6 +135,21 @@ Status CudaMachine::prepare(BlockId id) {
   if (Status status = prepareWrites(id); !status)
     return status;
   return usesHost ? reference->prepare(id) : Status::ok();
+}
+
+Status CudaMachine::prepareEvents(BlockId id) {
+  for (const program::Instruction &instruction : code.block(id).instructions) {
+    prepared[id].isCommunicating |= instruction.stream == program::Stream::Communication;
+    for (int wait : instruction.waits) {
+      if (prepared[id].ends.count(wait))
+        continue;
+      Result<Event> event = Event::create(options.device);
+      if (!event)
+        return event.error();
+      prepared[id].ends[wait] = std::move(*event);
+    }
+  }
+  return Status::ok();
 }
 
 bool CudaMachine::isHostOp(const std::string &op) const {
@@ -130,8 +173,8 @@ Status CudaMachine::prepareRegion(BlockId id, const program::Region &region) {
                                          std::to_string(shared.other) +
                                          " while its kernel runs; compile again"};
   program::RegionValues values = program::regionValues(block, region);
-  prepared[id][region.first] = {kernel, region.count, values.operands, values.results,
-                                place + ", kernel " + kernel->symbol};
+  prepared[id].instructions[region.first] = {kernel, region.count, values.operands, values.results,
+                                             place + ", kernel " + kernel->symbol};
   return Status::ok();
 }
 
@@ -159,17 +202,56 @@ const LaunchableKernel *CudaMachine::accumulator(const SlotWrite &write) const {
 // Execution
 //===----------------------------------------------------------------------===//
 
+void CudaMachine::beginBlock(BlockId id) {
+  require(device.makeCurrent());
+  block = id;
+  isRecorded.assign(code.block(id).instructions.size(), false);
+  if (prepared.at(id).isCommunicating)
+    require(streams->order(program::Stream::Compute, program::Stream::Communication));
+}
+
+void CudaMachine::endBlock(BlockId id) {
+  require(device.makeCurrent());
+  recordEnds();
+  now = program::Stream::Compute;
+  if (prepared.at(id).isCommunicating)
+    require(streams->order(program::Stream::Communication, program::Stream::Compute));
+  require(streams->noteEnd());
+}
+
+/// Those of the instructions under way are done, and their results in their slots.
+void CudaMachine::recordEnds() {
+  for (; numDone > 0; ++firstDone, --numDone)
+    if (auto end = prepared.at(block).ends.find(firstDone); end != prepared.at(block).ends.end()) {
+      require(streams->of(now).record(end->second));
+      isRecorded[size_t(firstDone)] = true;
+    }
+}
+
+/// Instructions `first` to `first + count` come next, in their stream, after what they wait for.
+void CudaMachine::follow(BlockId id, int first, int count) {
+  recordEnds();
+  const program::Block &code = this->code.block(id);
+  now = code.instructions[size_t(first)].stream;
+  firstDone = first, numDone = count;
+  for (int i = first; i < first + count; ++i)
+    for (int wait : code.instructions[size_t(i)].waits)
+      if (isRecorded[size_t(wait)]) // else it was left out
+        require(streams->of(now).waitFor(prepared.at(id).ends.at(wait)));
+}
+
 void CudaMachine::launch(const LaunchableKernel &kernel, void **arguments,
                          const std::string &place) {
-  require(kernel.launch(device, streams->compute(), arguments));
-  streams->note(place);
+  require(kernel.launch(device, streams->of(now), arguments));
+  require(streams->note(place));
   if (options.waitForEach)
     require(streams->wait());
 }
 
 void CudaMachine::run(BlockId id, int index) {
   require(device.makeCurrent());
-  const Prepared &ready = prepared.at(id)[index];
+  const Prepared &ready = prepared.at(id).instructions[index];
+  follow(id, index, ready.count);
   if (!ready.kernel)
     return reference->run(id, index);
   std::vector<DeviceAddress> addresses;
@@ -184,6 +266,38 @@ void CudaMachine::run(BlockId id, int index) {
     memory.defineInPlace(value);
 }
 
+std::vector<DeviceTensor> CudaMachine::tensorsOf(const std::vector<ValueId> &values) const {
+  std::vector<DeviceTensor> list;
+  for (ValueId value : values)
+    list.push_back({arena.at(memory.offsetOf(value)), code.values[value]});
+  return list;
+}
+
+Result<bool> CudaMachine::communicate(comm::Communicator &communicator, BlockId id, int index,
+                                      const runtime::GroupPlace &group,
+                                      const runtime::MemoryLayout &layout,
+                                      const std::string &place) {
+  require(device.makeCurrent());
+  follow(id, index, 1);
+  const program::Instruction &instruction = code.block(id).instructions[size_t(index)];
+  if (program::isHostCopy(instruction.kind))
+    return false;
+  auto *onDevice = dynamic_cast<DeviceCommunicator *>(&communicator);
+  if (onDevice)
+    streams->watch(*onDevice);
+  std::vector<DeviceTensor> inputs = tensorsOf(instruction.operands);
+  if (!canCommunicateOnDevice(onDevice, instruction, inputs))
+    return false;
+  Status status = communicateOnDevice(
+      onDevice, instruction, group, layout, inputs, tensorsOf(instruction.results),
+      streams->of(now), [&](int64_t bytes) { return scratchOf(now, bytes); }, place);
+  if (!status)
+    return status.error();
+  for (ValueId value : instruction.results)
+    memory.defineInPlace(value);
+  return true;
+}
+
 static bool overlap(DeviceAddress a, int64_t aBytes, DeviceAddress b, int64_t bBytes) {
   return a < b + DeviceAddress(bBytes) && b < a + DeviceAddress(aBytes);
 }
@@ -193,6 +307,20 @@ CudaMachine::Move CudaMachine::moveOf(const SlotWrite &write) const {
   return {arena.at(memory.offsetOf(write.value)), arena.at(memory.offsetOfSlot(write.slot)),
           program::sizeBytes(type), write.accumulate ? accumulator(write) : nullptr,
           kernels::numElements(type.shape)};
+}
+
+/// Of at least so many bytes. What the stream does with it is done before its next use.
+DeviceAddress CudaMachine::scratchOf(program::Stream stream, int64_t bytes) {
+  DeviceMemory &memory = scratch[size_t(stream)];
+  if (bytes > memory.bytes()) {
+    require(streams->wait()); // for what uses the old one
+    memory = DeviceMemory();
+    Result<DeviceMemory> larger = DeviceMemory::allocate(options.device, bytes, "scratch memory");
+    if (!larger)
+      throw runtime::MachineError(larger.error());
+    memory = std::move(*larger);
+  }
+  return memory.address();
 }
 
 /// Copies to scratch memory what is read after something was written over it.
@@ -210,17 +338,9 @@ void CudaMachine::stageOverwritten(std::vector<Move> &moves) {
     overwritten.push_back(i);
     bytes += moves[i].bytes;
   }
-  if (bytes > scratch.bytes()) {
-    require(streams->wait()); // for what uses the old one
-    scratch = DeviceMemory();
-    Result<DeviceMemory> larger = DeviceMemory::allocate(options.device, bytes, "scratch memory");
-    if (!larger)
-      throw kernels::KernelError(larger.error().message);
-    scratch = std::move(*larger);
-  }
-  DeviceAddress at = scratch.address();
+  DeviceAddress at = scratchOf(now, bytes);
   for (size_t i : overwritten) {
-    require(streams->compute().copyWithin(at, moves[i].from, moves[i].bytes));
+    require(streams->of(now).copyWithin(at, moves[i].from, moves[i].bytes));
     moves[i].from = at;
     at += DeviceAddress(moves[i].bytes);
   }
@@ -247,7 +367,7 @@ void CudaMachine::write(const std::vector<SlotWrite> &writes) {
     if (move.bytes == 0 || (move.from == move.to && !move.accumulator))
       continue;
     if (!move.accumulator) {
-      require(streams->compute().copyWithin(move.to, move.from, move.bytes));
+      require(streams->of(now).copyWithin(move.to, move.from, move.bytes));
       continue;
     }
     void *arguments[] = {&move.to, &move.from, &move.count};
@@ -269,7 +389,7 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
       return Error{ErrorCode::Usage, "GPUs compute in the precision of the types alone"};
     if (Status status = options.device->makeCurrent(); !status)
       return status.error();
-    auto streams = Streams::create(options.device);
+    auto streams = Streams::create(options.device, options.timeout);
     if (!streams)
       return streams.error();
     auto arena = DeviceArena::create(options.device, *streams, code.memory.arenaBytes,

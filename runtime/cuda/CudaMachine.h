@@ -10,6 +10,8 @@
 #include "runtime/cuda/KernelModule.h"
 #include "runtime/exec/Machine.h"
 
+#include <chrono>
+
 namespace tbc::cuda {
 
 struct CudaOptions {
@@ -23,11 +25,17 @@ struct CudaOptions {
   /// Waits for every kernel, so that one that fails is named by its own instruction. Without, the
   /// error says which kernels it may be.
   bool waitForEach = false;
+  /// The longest wait in which the device does not get on: HangDetected, with the kernels that it
+  /// may be; the device is then given up. 0: for ever.
+  std::chrono::milliseconds timeout{0};
 };
 
-/// The machine whose arena is one allocation of a GPU. Kernels are launched in one stream, in the
-/// order of the Program, and nothing waits for them but who asks for what is in the arena. Its
-/// executor must run in Native arithmetic.
+/// The machine whose arena is one allocation of a GPU. The streams of the Program are streams of
+/// the device, and its waits events: kernels are launched in one, collectives are put into the
+/// other and work on the arena itself, and nothing waits for them but who asks for what is in the
+/// arena. Where the communicator is no DeviceCommunicator, or cannot reduce a type, collectives are
+/// called by the host, which waits. Its executor must run in Native arithmetic. A communicator that
+/// it has called outlives it.
 ///
 /// Errors: Usage, a Program without memory plan, a region without kernel, and unless allowHost an
 /// instruction that no region does and the host may not; RankFailed, what the driver refuses.

@@ -49,7 +49,7 @@ Status Device::start(int ordinal) {
 }
 
 Device::~Device() {
-  if (context)
+  if (context && !hasHung)
     table.primaryContextRelease(id);
 }
 
@@ -94,7 +94,7 @@ DeviceMemory &DeviceMemory::operator=(DeviceMemory &&other) noexcept {
 }
 
 DeviceMemory::~DeviceMemory() {
-  if (device)
+  if (device && !device->isGivenUp())
     device->driver().memFree(begin);
 }
 
@@ -121,7 +121,7 @@ PinnedMemory &PinnedMemory::operator=(PinnedMemory &&other) noexcept {
 }
 
 PinnedMemory::~PinnedMemory() {
-  if (device)
+  if (device && !device->isGivenUp())
     device->driver().memFreeHost(begin);
 }
 
@@ -146,7 +146,7 @@ Event &Event::operator=(Event &&other) noexcept {
 }
 
 Event::~Event() {
-  if (device)
+  if (device && !device->isGivenUp())
     device->driver().eventDestroy(event);
 }
 
@@ -182,7 +182,7 @@ Stream &Stream::operator=(Stream &&other) noexcept {
 }
 
 Stream::~Stream() {
-  if (!device)
+  if (!device || device->isGivenUp())
     return;
   device->driver().streamSynchronize(stream); // its memory may be freed next
   device->driver().streamDestroy(stream);
@@ -214,6 +214,15 @@ Status Stream::copyToHost(void *pinned, DeviceAddress from, int64_t bytes) const
 
 Status Stream::copyWithin(DeviceAddress to, DeviceAddress from, int64_t bytes) const {
   return check(device->driver().copyWithin(to, from, size_t(bytes), stream), "copy within device");
+}
+
+Status Stream::copyRows(DeviceAddress to, int64_t toPitch, DeviceAddress from, int64_t fromPitch,
+                        int64_t rowBytes, int64_t rows) const {
+  Copy2D copy;
+  copy.to = to, copy.toPitchBytes = size_t(toPitch);
+  copy.from = from, copy.fromPitchBytes = size_t(fromPitch);
+  copy.widthBytes = size_t(rowBytes), copy.rows = size_t(rows);
+  return check(device->driver().copyRows(&copy, stream), "copy of rows within device");
 }
 
 Status Stream::fill(DeviceAddress to, unsigned char value, int64_t bytes) const {

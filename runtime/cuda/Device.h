@@ -27,6 +27,11 @@ public:
 
   Status makeCurrent() const;
 
+  /// What runs on it never ends: from now on nothing waits for it, and nothing of it is given back
+  /// before the process ends.
+  void giveUp() { hasHung = true; }
+  bool isGivenUp() const { return hasHung; }
+
   const Driver &driver() const { return table; }
   /// "GPU 0 (NVIDIA H200, sm_90)".
   const std::string &name() const { return text; }
@@ -51,6 +56,7 @@ private:
   const Driver table;
   DeviceId id;
   ContextHandle context = nullptr;
+  bool hasHung = false;
   std::string text, modelText;
   int sm = 0, multiprocessors = 0, maxThreads = 0, maxShared = 0, maxGrid = 0;
 };
@@ -135,6 +141,9 @@ public:
   Status copyToDevice(DeviceAddress to, const void *pinned, int64_t bytes) const;
   Status copyToHost(void *pinned, DeviceAddress from, int64_t bytes) const;
   Status copyWithin(DeviceAddress to, DeviceAddress from, int64_t bytes) const;
+  /// `rows` rows of `rowBytes`, that begin `toPitch` and `fromPitch` bytes after each other.
+  Status copyRows(DeviceAddress to, int64_t toPitch, DeviceAddress from, int64_t fromPitch,
+                  int64_t rowBytes, int64_t rows) const;
   Status fill(DeviceAddress to, unsigned char value, int64_t bytes) const;
 
 private:

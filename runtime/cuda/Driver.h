@@ -64,6 +64,26 @@ inline constexpr unsigned streamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
 inline constexpr unsigned eventDisableTiming = 2; // CU_EVENT_DISABLE_TIMING
 inline constexpr unsigned hostMemoryPortable = 1; // CU_MEMHOSTALLOC_PORTABLE
 
+/// CUmemorytype.
+enum class MemoryType : int { Device = 2 };
+
+/// CUDA_MEMCPY2D: `rows` rows of `widthBytes`, from and to places in the memory of a device.
+struct Copy2D {
+  size_t fromXBytes = 0, fromY = 0;
+  MemoryType fromType = MemoryType::Device;
+  const void *fromHost = nullptr;
+  DeviceAddress from = 0;
+  void *fromArray = nullptr;
+  size_t fromPitchBytes = 0;
+  size_t toXBytes = 0, toY = 0;
+  MemoryType toType = MemoryType::Device;
+  void *toHost = nullptr;
+  DeviceAddress to = 0;
+  void *toArray = nullptr;
+  size_t toPitchBytes = 0;
+  size_t widthBytes = 0, rows = 0;
+};
+
 /// X(name here, symbol of the driver, parameters ...). The symbols are those that cuda.h's macros
 /// stand for; a driver keeps them all for good.
 #define TBC_CUDA_DRIVER_FUNCTIONS(X)                                                               \
@@ -91,6 +111,7 @@ inline constexpr unsigned hostMemoryPortable = 1; // CU_MEMHOSTALLOC_PORTABLE
     StreamHandle stream)                                                                           \
   X(copyWithin, cuMemcpyDtoDAsync_v2, DeviceAddress to, DeviceAddress from, size_t bytes,          \
     StreamHandle stream)                                                                           \
+  X(copyRows, cuMemcpy2DAsync_v2, const Copy2D *copy, StreamHandle stream)                         \
   X(fillBytes, cuMemsetD8Async, DeviceAddress to, unsigned char value, size_t bytes,               \
     StreamHandle stream)                                                                           \
   X(streamCreate, cuStreamCreate, StreamHandle *stream, unsigned flags)                            \

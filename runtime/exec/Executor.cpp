@@ -22,6 +22,12 @@ static Error failed(const std::string &place, const std::string &why) {
   return Error{ErrorCode::RankFailed, place + ": " + why};
 }
 
+/// With the code of a device that failed.
+static Error failed(const std::string &place, const kernels::KernelError &error) {
+  auto *ofMachine = dynamic_cast<const MachineError *>(&error);
+  return Error{ofMachine ? ofMachine->code() : ErrorCode::RankFailed, place + ": " + error.what()};
+}
+
 //===----------------------------------------------------------------------===//
 // Preparation
 //===----------------------------------------------------------------------===//
@@ -177,7 +183,7 @@ Status Executor::loadSlot(size_t slotIndex, const PieceProvider &provider) {
       return Error{piece.error().code, what + ": " + piece.error().message};
     contents->setSlot(int(slotIndex), 0, *piece);
   } catch (const kernels::KernelError &error) {
-    return failed(what, error.what());
+    return failed(what, error);
   }
   return Status::ok();
 }
@@ -210,7 +216,7 @@ Status Executor::beginStep(const StepInputs &inputs) {
         contents->clear(i);
     }
   } catch (const kernels::KernelError &error) {
-    return failed("the begin of a step", error.what());
+    return failed("the begin of a step", error);
   }
   numReads.clear();
   residualBytes = hostResidualBytes = 0;
@@ -232,7 +238,7 @@ Status Executor::loadInputs(const StepInputs &inputs, const Action &action) {
         return Error{piece.error().code, what + ": " + piece.error().message};
       contents->setSlot(i, microBatch, *piece);
     } catch (const kernels::KernelError &error) {
-      return failed(what, error.what());
+      return failed(what, error);
     }
   }
   return Status::ok();
@@ -344,6 +350,8 @@ Status Executor::runBlock(comm::Communicator &communicator, const Action &action
 Status Executor::runInOrder(comm::Communicator &communicator, const Action &action,
                             const std::vector<bool> *part) {
   int end = int(stageCode->block(action).instructions.size());
+  if (Status status = tellMachine(action, &Machine::beginBlock); !status)
+    return status;
   for (int i = 0; i < end;) {
     Result<int> next = i + 1;
     if (!part || (*part)[i]) {
@@ -358,7 +366,17 @@ Status Executor::runInOrder(comm::Communicator &communicator, const Action &acti
       if (Status status = settle(action, i, part); !status)
         return status;
   }
-  return Status::ok();
+  return tellMachine(action, &Machine::endBlock);
+}
+
+/// That a block begins or ends.
+Status Executor::tellMachine(const Action &action, void (Machine::*function)(BlockId)) {
+  try {
+    (machine.get()->*function)(action);
+    return Status::ok();
+  } catch (const kernels::KernelError &error) {
+    return failed(describe(*program, stageIndex, action), error);
+  }
 }
 
 /// Tells the observers of instructions `first` to `end`.
@@ -436,14 +454,19 @@ Result<int> Executor::runInstructions(comm::Communicator &communicator, const Ac
       return status.error();
     return next;
   } catch (const kernels::KernelError &error) {
-    return failed(place(action, index), error.what());
+    return failed(place(action, index), error);
   }
 }
 
 Status Executor::communicateOne(comm::Communicator &communicator, const Action &action, int index) {
   const Instruction &instruction = stageCode->block(action).instructions[index];
-  Status status = contents->hasBytes() ? communicateBytes(communicator, action, index)
-                                       : communicateTensors(communicator, action, index);
+  const Prepared &ready = prepared.at(action).instructions[index];
+  Result<bool> isDone = machine->communicate(communicator, action, index, ready.group, ready.layout,
+                                             place(action, index));
+  Status status = !isDone                ? Status(isDone.error())
+                  : *isDone              ? Status::ok()
+                  : contents->hasBytes() ? communicateBytes(communicator, action, index)
+                                         : communicateTensors(communicator, action, index);
   if (status)
     count(instruction);
   return status;
@@ -531,8 +554,7 @@ Status Executor::writeResults(const Action &action, const std::vector<int> &resu
   try {
     machine->write(writes);
   } catch (const kernels::KernelError &error) {
-    return failed(describe(*program, stageIndex, action) + ", result to slot " + names,
-                  error.what());
+    return failed(describe(*program, stageIndex, action) + ", result to slot " + names, error);
   }
   for (int slot : settled)
     contents->settle(slot);
@@ -589,7 +611,7 @@ Status Executor::set(int tensor, const Tensor &value) {
     try {
       contents->setSlot(i, 0, value);
     } catch (const kernels::KernelError &error) {
-      return failed("slot \"" + slot.name + "\"", error.what());
+      return failed("slot \"" + slot.name + "\"", error);
     }
   }
   return Status::ok();

@@ -164,6 +164,7 @@ private:
                           StreamProgress &progress);
   Status runKernels(comm::Communicator &communicator, const schedule::Action &action,
                     StreamProgress &progress);
+  Status tellMachine(const schedule::Action &action, void (Machine::*function)(program::BlockId));
   Status tell(const schedule::Action &action, int first, int end,
               std::chrono::steady_clock::time_point begin);
   Status settle(const schedule::Action &action, int index, const std::vector<bool> *part);

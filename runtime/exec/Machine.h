@@ -9,6 +9,7 @@
 #define TBC_RUNTIME_EXEC_MACHINE_H
 
 #include "runtime/abi/Program.h"
+#include "runtime/exec/MemoryCollectives.h"
 #include "runtime/exec/RankMemory.h"
 #include "runtime/kernels/Kernel.h"
 
@@ -24,6 +25,17 @@ struct SlotWrite {
   program::ValueId value = 0;
   int slot = 0;
   bool accumulate = false;
+};
+
+/// What a machine throws where its device fails: an error with its code.
+class MachineError : public kernels::KernelError {
+public:
+  explicit MachineError(const Error &error)
+      : kernels::KernelError(error.message), errorCode(error.code) {}
+  ErrorCode code() const { return errorCode; }
+
+private:
+  ErrorCode errorCode;
 };
 
 /// What the kernels of one op took so far.
@@ -55,6 +67,21 @@ public:
   /// Writes to instances of the block's micro-batch, as if all values were read before any slot is
   /// written. A slot that is added to holds something.
   virtual void write(const std::vector<SlotWrite> &writes) = 0;
+
+  /// What follows is of this block, until `endBlock`; all that was called before is done before it.
+  virtual void beginBlock(program::BlockId block) {}
+  /// All of the block's instructions are done before what follows.
+  virtual void endBlock(program::BlockId block) {}
+
+  /// Executes a communication, slice or copy of the block on memory of the machine's own and
+  /// defines its results; what `run` and `write` are called for later is in order with it, by the
+  /// streams and waits of the Program. `place` is for errors. False: the machine cannot, and the
+  /// executor does it.
+  virtual Result<bool> communicate(comm::Communicator &communicator, program::BlockId block,
+                                   int index, const GroupPlace &group, const MemoryLayout &layout,
+                                   const std::string &place) {
+    return false;
+  }
 
   /// Whether another thread may communicate meanwhile: read values from the RankMemory and define
   /// others, which no call of the machine that is under way is about. Calls of the machine itself

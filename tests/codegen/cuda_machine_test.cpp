@@ -6,17 +6,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "codegen/PlanMemory.h"
-#include "runtime/comm/SimulatedWorld.h"
 #include "runtime/cuda/CudaMachine.h"
-#include "runtime/exec/Executor.h"
+#include "tests/codegen/CudaTraining.h"
 #include "tests/runtime/cuda/ProgramKernels.h"
-#include "tests/runtime/support/MlpProgram.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <thread>
 
 namespace tbc::test {
 namespace {
@@ -25,85 +22,14 @@ using cuda::CudaOptions;
 using cuda::DriverCode;
 using kernels::Arith;
 using kernels::DType;
-using kernels::Tensor;
 using program::MlpOptions;
 using program::Program;
-using runtime::Executor;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr int numSteps = 2;
 constexpr const char *hash = "of the program";
-
-/// Eighths between -1 and 1, the same for the same name.
-Tensor tensorOf(const std::string &name, const kernels::Shape &shape) {
-  uint64_t state = std::hash<std::string>()(name);
-  std::vector<double> values;
-  for (int64_t i = 0; i < kernels::numElements(shape); ++i) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    values.push_back((double(state >> 40 & 15) - 7.5) / 8);
-  }
-  return Tensor::fromDoubles({DType::F32, shape}, Arith::Native, values);
-}
-
-runtime::StepInputs stepInputs(const MlpOptions &o, int step) {
-  runtime::StepInputs inputs;
-  inputs.learningRate = 0.0625;
-  for (int64_t m = 0; m < o.microBatches; ++m) {
-    auto &batch = inputs.microBatches.emplace_back();
-    for (const char *name : {"x", "t"})
-      batch[name] =
-          tensorOf(name + std::to_string(step) + "." + std::to_string(m), {o.samples, o.width});
-  }
-  return inputs;
-}
-
-/// Loads, trains, and gives what a rank then holds of each tensor, and its loss.
-Result<std::vector<Tensor>> train(const Program &program, const MlpOptions &o, int64_t rank,
-                                  comm::Communicator &communicator,
-                                  const runtime::MachineMaker &machine) {
-  auto executor = Executor::create(program, rank, {Arith::Native}, machine);
-  if (!executor)
-    return executor.error();
-  Status status =
-      executor->load([&](const std::string &name) { return tensorOf(name, {o.width, o.width}); });
-  for (int step = 0; status && step < numSteps; ++step)
-    status = executor->runStep(communicator, stepInputs(o, step));
-  if (!status)
-    return status.error();
-  try {
-    std::vector<Tensor> held = {executor->loss()};
-    for (int i = 0; i < int(program.tensors.size()); ++i)
-      held.push_back(executor->held(i));
-    return held;
-  } catch (const kernels::KernelError &error) {
-    return Error{ErrorCode::Other, error.what()};
-  }
-}
-
-/// One such result per rank, each rank a thread.
-using Outcome = std::vector<Result<std::vector<Tensor>>>;
-Outcome trainAll(const Program &program, const MlpOptions &o,
-                 const std::function<Result<runtime::MachineMaker>(int64_t rank)> &machineOf) {
-  int64_t numRanks = program.mesh.numRanks();
-  comm::SimulatedWorld world(numRanks, std::chrono::seconds(30));
-  Outcome outcome(numRanks, std::vector<Tensor>{});
-  std::vector<std::thread> threads;
-  for (int64_t rank = 0; rank < numRanks; ++rank)
-    threads.emplace_back([&, rank] {
-      auto machine = machineOf(rank);
-      outcome[rank] = machine ? train(program, o, rank, world.communicator(rank), *machine)
-                              : Result<std::vector<Tensor>>(machine.error());
-      if (!outcome[rank])
-        world.fail(rank, outcome[rank].error());
-      world.finish(rank);
-    });
-  for (std::thread &thread : threads)
-    thread.join();
-  return outcome;
-}
 
 class CudaMachineTest : public testing::Test {
 protected:
@@ -140,11 +66,6 @@ protected:
       return cuda::cudaMachine(options);
     });
   }
-  static Outcome onReference(const Program &program, const MlpOptions &o) {
-    return trainAll(program, o, [](int64_t) -> Result<runtime::MachineMaker> {
-      return runtime::MachineMaker(runtime::makeReferenceMachine);
-    });
-  }
   /// Runs one rank that must fail.
   Error failureOf(FakeDriver &driver, bool waitForEach = false) {
     Program program = programOf(mlp());
@@ -156,19 +77,6 @@ protected:
 
   std::string folder;
 };
-
-void expectEqual(const Outcome &gpu, const Outcome &reference) {
-  ASSERT_EQ(gpu.size(), reference.size());
-  for (size_t rank = 0; rank < gpu.size(); ++rank) {
-    ASSERT_TRUE(gpu[rank]) << gpu[rank].error().message;
-    ASSERT_TRUE(reference[rank]) << reference[rank].error().message;
-    for (size_t i = 0; i < gpu[rank]->size(); ++i) {
-      const Tensor &a = (*gpu[rank])[i], &b = (*reference[rank])[i];
-      ASSERT_EQ(bool(a), bool(b));
-      EXPECT_TRUE(!a || bitwiseEqual(a, b)) << "rank " << rank << ", tensor " << i;
-    }
-  }
-}
 
 TEST_F(CudaMachineTest, TrainsAsTheReferenceDoesInAnyOrder) {
   std::vector<MlpOptions> family(4, mlp());
@@ -184,7 +92,7 @@ TEST_F(CudaMachineTest, TrainsAsTheReferenceDoesInAnyOrder) {
       FakeDriver driver(options);
       writeKernels(addProgramKernels(driver, program, int(seed)), folder, hash);
       ASSERT_TRUE(checkWellFormed(program));
-      expectEqual(onGpus(program, o), onReference(program, o));
+      expectEqual(onGpus(program, o), trainReference(program, o));
       EXPECT_THAT(driver.complaints(), IsEmpty());
       EXPECT_THAT(driver.leaks(), IsEmpty());
       EXPECT_GT(driver.numCalls("cuLaunchKernel"), 0);
@@ -214,7 +122,7 @@ TEST_F(CudaMachineTest, WhatHasNoKernelIsRefusedOrExecutedOnTheHost) {
       return cuda::cudaMachine(options);
     });
     if (allowHost) {
-      expectEqual(outcome, onReference(program, mlp()));
+      expectEqual(outcome, trainReference(program, mlp()));
       continue;
     }
     ASSERT_FALSE(outcome[0]);

@@ -57,9 +57,18 @@ void FakeDriver::failKernel(const std::string &name, DriverCode code) {
   kernelFailures[name] = code;
 }
 
+void FakeDriver::hangKernel(const std::string &name) { hangingKernels.insert(name); }
+
+void FakeDriver::ignoreWait(int number) { ignoredWait = number; }
+
 std::vector<std::string> FakeDriver::calls() const {
   std::lock_guard<std::recursive_mutex> guard(mutex);
   return callList;
+}
+
+std::vector<FakeDriver::Ran> FakeDriver::ran() const {
+  std::lock_guard<std::recursive_mutex> guard(mutex);
+  return ranList;
 }
 
 int FakeDriver::numCalls(const std::string &symbol) const {
@@ -139,6 +148,7 @@ DriverCode FakeDriver::push(cuda::StreamHandle handle, Operation operation) {
   stream->clock.join(hostClock);
   stream->clock.tick(lane);
   operation.clock = stream->clock;
+  operation.number = numOperations++;
   operation.name += " in stream " + std::to_string(lane);
   stream->queue.push_back(std::move(operation));
   changed.notify_all();
@@ -147,6 +157,7 @@ DriverCode FakeDriver::push(cuda::StreamHandle handle, Operation operation) {
 
 void FakeDriver::enqueue(cuda::StreamHandle stream, const std::string &name,
                          std::function<bool()> isReady, std::function<void(FakeAccess &)> run) {
+  callList.push_back(name);
   push(stream, {name, {}, std::move(isReady), std::move(run)});
 }
 
@@ -177,6 +188,8 @@ bool FakeDriver::runOne() {
       continue;
     Operation operation = std::move(stream.queue.front());
     stream.queue.pop_front();
+    if (operation.run)
+      ranList.push_back({operation.name, stream.device, operation.number});
     if (operation.run && sticky == DriverCode::Success) {
       FakeAccess access(*this, lane, operation.clock, operation.name);
       try {
@@ -404,6 +417,24 @@ struct FakeCalls {
                                 std::memmove(memory.write<char>(to, bytes), source, bytes);
                               }});
   }
+  static DriverCode copyRows(const cuda::Copy2D *given, cuda::StreamHandle stream) {
+    TBC_ENTER(cuMemcpy2DAsync_v2, true);
+    cuda::Copy2D copy = *given;
+    if (copy.fromType != cuda::MemoryType::Device || copy.toType != cuda::MemoryType::Device ||
+        copy.widthBytes > copy.fromPitchBytes || copy.widthBytes > copy.toPitchBytes)
+      return DriverCode::InvalidValue;
+    return fake.push(stream,
+                     {"copy of rows", {}, {}, [=](FakeAccess &memory) {
+                        for (size_t row = 0; row < copy.rows; ++row) {
+                          auto from = copy.from + (copy.fromY + row) * copy.fromPitchBytes;
+                          auto to = copy.to + (copy.toY + row) * copy.toPitchBytes;
+                          const char *source =
+                              memory.read<char>(from + copy.fromXBytes, copy.widthBytes);
+                          std::memmove(memory.write<char>(to + copy.toXBytes, copy.widthBytes),
+                                       source, copy.widthBytes);
+                        }
+                      }});
+  }
   static DriverCode fillBytes(cuda::DeviceAddress to, unsigned char value, size_t bytes,
                               cuda::StreamHandle stream) {
     TBC_ENTER(cuMemsetD8Async, true);
@@ -453,7 +484,7 @@ struct FakeCalls {
       fake.complain("a stream waits for an event that was never recorded");
       return DriverCode::Success;
     }
-    if (fake.options.ignoresWaits)
+    if (fake.options.ignoresWaits || fake.numWaits++ == fake.ignoredWait)
       return DriverCode::Success;
     stream->clock.join(state.clock);
     FakeDriver::Stream *other = fake.streams[state.lane].get();
@@ -553,7 +584,10 @@ struct FakeCalls {
       auto *bytes = static_cast<const unsigned char *>(arguments[i]);
       values.emplace_back(bytes, bytes + kernel.argumentBytes[i]);
     }
-    return fake.push(stream, {"kernel " + name, {}, {}, [=, &fake](FakeAccess &memory) {
+    std::function<bool()> isReady;
+    if (fake.hangingKernels.count(name))
+      isReady = [] { return false; };
+    return fake.push(stream, {"kernel " + name, {}, isReady, [=, &fake](FakeAccess &memory) {
                                 auto failure = fake.kernelFailures.find(name);
                                 if (failure != fake.kernelFailures.end()) {
                                   fake.sticky = failure->second;

@@ -105,7 +105,22 @@ public:
   /// The kernel fails when it runs; from then on every call does, with this code.
   void failKernel(const std::string &name, cuda::DriverCode code);
 
-  /// All calls by symbol, in order.
+  /// The kernel never ends once it is launched, nor does what comes after it in its stream.
+  void hangKernel(const std::string &name);
+  /// The wait of a stream for an event of this number, counted from 0, does nothing.
+  void ignoreWait(int number);
+  /// Of streams for events, so far.
+  int numStreamWaits() const { return numWaits; }
+
+  /// Operations in the order in which they ran, with their numbers in the order of the calls.
+  struct Ran {
+    std::string name;
+    int device;
+    int64_t number;
+  };
+  std::vector<Ran> ran() const;
+
+  /// All calls by symbol, in order; what `enqueue` put into a stream by its name.
   std::vector<std::string> calls() const;
   int numCalls(const std::string &symbol) const;
   /// Races, and what else a real driver would not have told.
@@ -142,6 +157,7 @@ private:
     Clock clock;
     std::function<bool()> isReady;
     std::function<void(FakeAccess &)> run;
+    int64_t number = 0;
   };
   struct Stream {
     int device = 0;
@@ -170,9 +186,13 @@ private:
   std::map<std::string, FakeKernel> kernels;
   std::map<std::string, std::deque<cuda::DriverCode>> callFailures;
   std::map<std::string, cuda::DriverCode> kernelFailures;
+  std::set<std::string> hangingKernels;
+  int numWaits = 0, ignoredWait = -1;
   cuda::DriverCode sticky = cuda::DriverCode::Success;
 
   std::vector<std::string> callList, complaintList, imageList;
+  std::vector<Ran> ranList;
+  int64_t numOperations = 0;
   RaceChecker checker;
   Clock hostClock;
   std::vector<std::unique_ptr<Stream>> streams; // lane = index

@@ -82,8 +82,10 @@ DType dtypeOf(NcclType type) {
   case NcclType::I8:
     return DType::I8;
   case NcclType::I32:
+  case NcclType::U32:
     return DType::I32;
   case NcclType::I64:
+  case NcclType::U64:
     return DType::I64;
   case NcclType::F16:
     return DType::F16;

@@ -1,0 +1,370 @@
+//===- NcclDevice.cpp - Collectives on memory of a GPU ---------------------===//
+
+#include "runtime/cuda/NcclRank.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace tbc::cuda {
+
+using comm::Group;
+using kernels::Arith;
+using kernels::DType;
+using kernels::Tensor;
+using Clock = std::chrono::steady_clock;
+
+static void *pointerTo(DeviceAddress address) {
+  return reinterpret_cast<void *>(static_cast<uintptr_t>(address));
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+/// "all_gather of 4xf32, 6xf32": the elements of one rank's part.
+static std::string describeTensors(const std::string &call,
+                                   const std::vector<DeviceOperand> &tensors) {
+  std::string text;
+  for (const DeviceOperand &tensor : tensors)
+    text += (text.empty() ? " of " : ", ") +
+            kernels::toString(kernels::TensorType{tensor.dtype, {tensor.count}});
+  return call + text;
+}
+
+/// A type as wide, for what is only moved.
+static NcclType movedType(DType dtype) {
+  switch (kernels::byteWidth(dtype)) {
+  case 8:
+    return NcclType::U64;
+  case 4:
+    return NcclType::U32;
+  case 2:
+    return NcclType::F16;
+  default:
+    return NcclType::U8;
+  }
+}
+
+/// Calls `function` with each, as one group where they are several.
+static NcclCode callAll(const Nccl &nccl, const std::vector<DeviceOperand> &tensors,
+                        const std::function<NcclCode(const DeviceOperand &)> &function) {
+  if (tensors.size() == 1)
+    return function(tensors[0]);
+  NcclCode code = nccl.groupStart();
+  for (size_t t = 0; t < tensors.size() && code == NcclCode::Success; ++t)
+    if (code = function(tensors[t]); code == NcclCode::InProgress)
+      code = NcclCode::Success; // the end of the group says
+  NcclCode end = nccl.groupEnd();
+  return code == NcclCode::Success ? end : code;
+}
+
+bool NcclRank::reduces(DType dtype, comm::ReduceKind kind) const {
+  return reducedType(dtype, Arith::Native, kind).has_value() && kind != comm::ReduceKind::PremulSum;
+}
+
+/// The link of this name, when all of its ranks have joined.
+Result<NcclLink *> NcclRank::joinedLink(const Group &group, const std::string &name,
+                                        const std::string &what) {
+  auto link = linkOf(group, name);
+  if (!link)
+    return fail({link.error().code, what + ": " + link.error().message});
+  if ((*link)->isJoined())
+    return link;
+  Transfer joining;
+  joining.link = *link;
+  joining.number = (*link)->numCalls;
+  joining.what = what;
+  joining.isCalled = true; // nothing but joining is waited for
+  if (Result<Tensor> joined = wait(joining); !joined)
+    return joined.error();
+  return link;
+}
+
+/// A call that nothing was done for yet.
+Result<std::unique_ptr<DeviceCall>> NcclRank::takeCall(NcclLink &link, const std::string &what) {
+  constexpr size_t manyCalls = 64;
+  if (calls.size() >= manyCalls)
+    if (Status status = pollCalls(); !status)
+      return status.error();
+  std::unique_ptr<DeviceCall> call;
+  if (spareCalls.empty()) {
+    call = std::make_unique<DeviceCall>();
+    for (Event *event : {&call->begun, &call->done}) {
+      Result<Event> made = Event::create(device);
+      if (!made)
+        return made.error();
+      *event = std::move(*made);
+    }
+  } else {
+    call = std::move(spareCalls.back());
+    spareCalls.pop_back();
+  }
+  call->link = &link;
+  call->number = link.numCalls++;
+  call->what = what;
+  call->isMessage = call->isEnqueued = call->hasBegun = false;
+  return call;
+}
+
+/// Puts a call of the whole group into the stream.
+Status NcclRank::enqueueCall(const Group &group, const std::string &callText, const Stream &stream,
+                             const std::string &place, const GroupFn &function) {
+  if (hasFailed)
+    return failure;
+  std::string what = place + ", " + callText;
+  auto link = joinedLink(group, nameOf(group), what);
+  if (!link)
+    return link.error();
+  if (options.checksCalls)
+    if (Status status = compareCalls(**link, callText, place); !status)
+      return status;
+  auto call = takeCall(**link, what);
+  if (!call)
+    return fail({call.error().code, what + ": " + call.error().message});
+  Status status = stream.record((*call)->begun);
+  if (status)
+    status = (*link)->settle(function(**link), what);
+  if (status)
+    status = stream.record((*call)->done);
+  if (!status)
+    return fail(status.error());
+  (*call)->isEnqueued = true;
+  calls.push_back(std::move(*call));
+  return Status::ok();
+}
+
+Status NcclRank::enqueueAllReduce(const Group &group, comm::ReduceKind kind,
+                                  const std::vector<DeviceOperand> &tensors, const Stream &stream,
+                                  const std::string &place) {
+  return enqueueCall(group, describeTensors(describe(comm::Call(kind)), tensors), stream, place,
+                     [&](const NcclLink &link) {
+                       return callAll(nccl, tensors, [&](const DeviceOperand &tensor) {
+                         return nccl.allReduce(pointerTo(tensor.from), pointerTo(tensor.to),
+                                               size_t(tensor.count),
+                                               *reducedType(tensor.dtype, Arith::Native, kind),
+                                               plainOp(kind), link.handle(), stream.handle());
+                       });
+                     });
+}
+
+Status NcclRank::enqueueAllGather(const Group &group, const std::vector<DeviceOperand> &tensors,
+                                  const Stream &stream, const std::string &place) {
+  return enqueueCall(
+      group, describeTensors("all_gather", tensors), stream, place, [&](const NcclLink &link) {
+        return callAll(nccl, tensors, [&](const DeviceOperand &tensor) {
+          return nccl.allGather(pointerTo(tensor.from), pointerTo(tensor.to), size_t(tensor.count),
+                                movedType(tensor.dtype), link.handle(), stream.handle());
+        });
+      });
+}
+
+Status NcclRank::enqueueReduceScatter(const Group &group, const std::vector<DeviceOperand> &tensors,
+                                      const Stream &stream, const std::string &place) {
+  comm::ReduceKind sum = comm::ReduceKind::Sum;
+  return enqueueCall(group, describeTensors("reduce_scatter", tensors), stream, place,
+                     [&](const NcclLink &link) {
+                       return callAll(nccl, tensors, [&](const DeviceOperand &tensor) {
+                         return nccl.reduceScatter(pointerTo(tensor.from), pointerTo(tensor.to),
+                                                   size_t(tensor.count),
+                                                   *reducedType(tensor.dtype, Arith::Native, sum),
+                                                   NcclOp::Sum, link.handle(), stream.handle());
+                       });
+                     });
+}
+
+Status NcclRank::enqueueExchange(const Group &group, const std::vector<DevicePart> &sent,
+                                 const std::vector<DevicePart> &received, const Stream &stream,
+                                 const std::string &what, const std::string &place) {
+  int64_t bytes = 0;
+  for (const DevicePart &part : sent)
+    bytes += part.bytes;
+  return enqueueCall(
+      group, what + " of " + std::to_string(bytes) + " bytes", stream, place,
+      [&](const NcclLink &link) {
+        // One group, so that all of them go at once.
+        NcclCode code = nccl.groupStart();
+        auto isGood = [&] { return code == NcclCode::Success || code == NcclCode::InProgress; };
+        for (size_t i = 0; i < sent.size() && isGood(); ++i)
+          code = nccl.send(pointerTo(sent[i].address), size_t(sent[i].bytes), NcclType::U8,
+                           int(sent[i].index), link.handle(), stream.handle());
+        for (size_t i = 0; i < received.size() && isGood(); ++i)
+          code = nccl.recv(pointerTo(received[i].address), size_t(received[i].bytes), NcclType::U8,
+                           int(received[i].index), link.handle(), stream.handle());
+        NcclCode end = nccl.groupEnd();
+        return isGood() ? end : code;
+      });
+}
+
+//===----------------------------------------------------------------------===//
+// Messages
+//===----------------------------------------------------------------------===//
+
+/// Of at least so many bytes, used by nothing.
+Result<DeviceMemory> NcclRank::takeSent(int64_t bytes) {
+  for (DeviceMemory &memory : spareSent)
+    if (memory.bytes() >= bytes && memory.bytes() <= 2 * bytes) {
+      std::swap(memory, spareSent.back());
+      DeviceMemory taken = std::move(spareSent.back());
+      spareSent.pop_back();
+      return taken;
+    }
+  return DeviceMemory::allocate(device, bytes, "the copy of a message");
+}
+
+/// The copy goes on by itself, in the stream of its link.
+Status NcclRank::enqueueSend(int64_t to, comm::Tag tag, DeviceAddress from, int64_t bytes,
+                             const Stream &stream, const std::string &place) {
+  if (hasFailed)
+    return failure;
+  if (bytes == 0)
+    return Status::ok();
+  Group pair = {self, to};
+  std::string callText =
+      "send " + std::to_string(tag.channel) + " of " + std::to_string(bytes) + " bytes";
+  std::string what = place + ", " + callText;
+  auto link = linkOf(pair, nameOfMessages(pair, tag.lane));
+  if (!link)
+    return fail({link.error().code, what + ": " + link.error().message});
+  if (options.checksCalls)
+    if (Status status = compareMessage(**link, callText, /*isSender=*/true, place); !status)
+      return status;
+  if (Status status = pollCalls(); !status)
+    return fail(status.error());
+  auto memory = takeSent(bytes);
+  if (!memory)
+    return fail({memory.error().code, what + ": " + memory.error().message});
+  auto call = takeCall(**link, what);
+  if (!call)
+    return fail({call.error().code, what + ": " + call.error().message});
+  (*call)->sent = std::move(*memory);
+  (*call)->isMessage = true;
+  Status status = stream.copyWithin((*call)->sent.address(), from, bytes);
+  if (status)
+    status = stream.record((*call)->begun);
+  DeviceCall *raw = call->get();
+  calls.push_back(std::move(*call));
+  if (status)
+    status = (*link)->call([this, raw, bytes]() -> Status {
+      const Stream &own = raw->link->stream();
+      Status done = own.waitFor(raw->begun);
+      if (done)
+        done = raw->link->settle(nccl.send(pointerTo(raw->sent.address()), size_t(bytes),
+                                           NcclType::U8, 1, raw->link->handle(), own.handle()),
+                                 raw->what);
+      if (done)
+        done = own.record(raw->done);
+      raw->isEnqueued = bool(done);
+      return done;
+    });
+  return status ? Status::ok() : Status(fail(status.error()));
+}
+
+Status NcclRank::enqueueRecv(int64_t from, comm::Tag tag, DeviceAddress into, int64_t bytes,
+                             const Stream &stream, const std::string &place) {
+  if (hasFailed)
+    return failure;
+  if (bytes == 0)
+    return Status::ok();
+  Group pair = {from, self};
+  std::string callText =
+      "recv " + std::to_string(tag.channel) + " of " + std::to_string(bytes) + " bytes";
+  std::string what = place + ", " + callText;
+  auto link = joinedLink(pair, nameOfMessages(pair, tag.lane), what);
+  if (!link)
+    return link.error();
+  if (options.checksCalls)
+    if (Status status = compareMessage(**link, callText, /*isSender=*/false, place); !status)
+      return status;
+  auto call = takeCall(**link, what);
+  if (!call)
+    return fail({call.error().code, what + ": " + call.error().message});
+  // In the link's own stream: messages wait for nothing but their sender, and for the memory.
+  const Stream &own = (*link)->stream();
+  Status status = stream.record((*call)->begun);
+  if (status)
+    status = own.waitFor((*call)->begun);
+  if (status)
+    status = (*link)->settle(
+        nccl.recv(pointerTo(into), size_t(bytes), NcclType::U8, 0, (*link)->handle(), own.handle()),
+        what);
+  if (status)
+    status = own.record((*call)->done);
+  if (status)
+    status = stream.waitFor((*call)->done);
+  if (!status)
+    return fail(status.error());
+  (*call)->isEnqueued = true;
+  calls.push_back(std::move(*call));
+  return Status::ok();
+}
+
+//===----------------------------------------------------------------------===//
+// For who waits
+//===----------------------------------------------------------------------===//
+
+/// Sees which calls have begun and which have ended.
+Status NcclRank::pollCalls() {
+  for (size_t i = 0; i < calls.size();) {
+    DeviceCall &call = *calls[i];
+    Result<bool> isDone = call.isEnqueued ? call.done.hasPassed() : Result<bool>(false);
+    Result<bool> hasBegun =
+        call.hasBegun || !isDone || *isDone ? Result<bool>(call.hasBegun) : call.begun.hasPassed();
+    if (!isDone || !hasBegun)
+      return isDone ? hasBegun.error() : isDone.error();
+    if (!*isDone) {
+      if (*hasBegun && !call.hasBegun)
+        call.hasBegun = true, call.since = Clock::now();
+      ++i;
+      continue;
+    }
+    if (call.sent.bytes() > 0)
+      spareSent.push_back(std::move(call.sent));
+    call.sent = DeviceMemory();
+    spareCalls.push_back(std::move(calls[i]));
+    calls.erase(calls.begin() + std::ptrdiff_t(i));
+    ++numCallsEnded;
+  }
+  return Status::ok();
+}
+
+Status NcclRank::checkCalls() {
+  if (hasFailed)
+    return failure;
+  Status status = check(nextStoreCheck);
+  if (status)
+    status = pollCalls();
+  if (status)
+    return status;
+  auto atWork = std::find_if(calls.begin(), calls.end(),
+                             [](const auto &call) { return call->hasBegun && !call->isMessage; });
+  std::string what = atWork == calls.end() ? "" : (*atWork)->what + ": ";
+  return fail({status.error().code, what + status.error().message});
+}
+
+bool NcclRank::isAnyUnderWay() const {
+  return std::any_of(calls.begin(), calls.end(),
+                     [](const auto &call) { return call->hasBegun && !call->isMessage; });
+}
+
+std::optional<Error> NcclRank::hangingCall() {
+  for (const auto &call : calls)
+    if (call->hasBegun && !call->isMessage && Clock::now() - call->since > options.timeout)
+      return fail(timedOut(*call->link, call->number, call->what));
+  return std::nullopt;
+}
+
+/// Waits until what was sent has been received.
+Status NcclRank::finishMessages() {
+  auto deadline = Clock::now() + options.timeout;
+  auto isMessage = [](const auto &call) { return call->isMessage; };
+  while (!hasFailed && std::any_of(calls.begin(), calls.end(), isMessage)) {
+    if (Status status = checkCalls(); !status)
+      return status;
+    if (Clock::now() > deadline)
+      return fail({ErrorCode::HangDetected, "messages were not received"});
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return Status::ok();
+}
+
+} // namespace tbc::cuda

@@ -1,0 +1,215 @@
+//===- NcclRank.h - A rank with a GPU, and what it has under way ------------===//
+//
+// Part of tbc. Plain C++. Internal to runtime/cuda: how a rank is connected and waits is in
+// NcclConnection.cpp, calls on tensors in NcclCommunicator.cpp, messages in NcclMessages.cpp, calls
+// on memory of the device in NcclDevice.cpp.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_CUDA_NCCLRANK_H
+#define TBC_RUNTIME_CUDA_NCCLRANK_H
+
+#include "runtime/comm/Call.h"
+#include "runtime/cuda/DeviceCommunicator.h"
+#include "runtime/cuda/NcclCommunicator.h"
+#include "runtime/cuda/NcclLink.h"
+
+#include <map>
+#include <optional>
+
+namespace tbc::cuda {
+
+/// Where a tensor is while it travels.
+struct Buffers {
+  PinnedMemory hostIn, hostOut;
+  DeviceMemory in, out;
+  Event done;
+};
+
+/// What ranks tell each other of a call.
+struct Header {
+  char call[128];
+  char place[128];
+};
+
+/// Bytes on their way, and what becomes of them.
+struct Transfer {
+  NcclLink *link = nullptr;
+  int64_t number = 0; // of the call on the link
+  std::string what;   // place and call, for errors
+  Buffers buffers;
+  bool isCalled = false; // NCCL has it, and `done` is recorded
+  std::function<Result<kernels::Tensor>(const unsigned char *)> finish;
+};
+
+/// A call on memory of the device that is in a stream.
+struct DeviceCall {
+  NcclLink *link = nullptr;
+  int64_t number = 0; // of the call on the link
+  std::string what;   // place and call, for errors
+  Event begun, done;
+  DeviceMemory sent;       // a copy of what a message holds
+  bool isMessage = false;  // that is sent, and waits for nobody
+  bool isEnqueued = false; // NCCL has it, and `done` is recorded
+  bool hasBegun = false;   // since `since`, as far as somebody looked
+  std::chrono::steady_clock::time_point since;
+};
+
+class NcclRank : public comm::Communicator, public DeviceCommunicator {
+public:
+  NcclRank(int64_t self, int64_t size, comm::Store &store, const Nccl &nccl, DevicePtr device,
+           NcclOptions options)
+      : self(self), size(size), store(store), nccl(nccl), device(std::move(device)),
+        options(std::move(options)) {}
+  ~NcclRank() override;
+
+  Status connect();
+
+  int64_t rank() const override { return self; }
+  int64_t numRanks() const override { return size; }
+  comm::RequestPtr allReduce(const comm::Group &group, comm::Reduction reduction,
+                             const kernels::Tensor &input, const std::string &place) override;
+  comm::RequestPtr broadcast(const comm::Group &group, int64_t root, const kernels::Tensor &input,
+                             const std::string &place) override;
+  comm::RequestPtr allGather(const comm::Group &group, const kernels::Tensor &input,
+                             const std::string &place) override;
+  comm::RequestPtr reduceScatter(const comm::Group &group, const kernels::Tensor &input,
+                                 const std::string &place) override;
+  comm::RequestPtr allToAll(const comm::Group &group, const kernels::Tensor &input,
+                            const std::string &place) override;
+  comm::RequestPtr barrier(const comm::Group &group, const std::string &place) override;
+  comm::RequestPtr send(int64_t to, comm::Tag tag, const kernels::Tensor &input,
+                        const std::string &place) override;
+  comm::RequestPtr recv(int64_t from, comm::Tag tag, const kernels::TensorType &type,
+                        const std::string &place) override;
+
+  bool reduces(kernels::DType dtype, comm::ReduceKind kind) const override;
+  Status enqueueAllReduce(const comm::Group &group, comm::ReduceKind kind,
+                          const std::vector<DeviceOperand> &tensors, const Stream &stream,
+                          const std::string &place) override;
+  Status enqueueAllGather(const comm::Group &group, const std::vector<DeviceOperand> &tensors,
+                          const Stream &stream, const std::string &place) override;
+  Status enqueueReduceScatter(const comm::Group &group, const std::vector<DeviceOperand> &tensors,
+                              const Stream &stream, const std::string &place) override;
+  Status enqueueExchange(const comm::Group &group, const std::vector<DevicePart> &sent,
+                         const std::vector<DevicePart> &received, const Stream &stream,
+                         const std::string &what, const std::string &place) override;
+  Status enqueueSend(int64_t to, comm::Tag tag, DeviceAddress from, int64_t bytes,
+                     const Stream &stream, const std::string &place) override;
+  Status enqueueRecv(int64_t from, comm::Tag tag, DeviceAddress into, int64_t bytes,
+                     const Stream &stream, const std::string &place) override;
+  Status checkCalls() override;
+  std::optional<Error> hangingCall() override;
+  bool isAnyUnderWay() const override;
+  int64_t numEnded() const override { return numCallsEnded; }
+  Error giveUp(Error error) override { return fail(std::move(error)); }
+
+  /// Waits for a transfer until its deadline.
+  Result<kernels::Tensor> wait(Transfer &transfer);
+
+private:
+  /// What NCCL is asked for, from and to these addresses.
+  using CallFn = std::function<NcclCode(const NcclLink &link, void *from, void *to)>;
+  struct Plan {
+    comm::Group group;
+    comm::Call call;
+    std::string callText; // "all_reduce sum of 4xf32"
+    std::vector<unsigned char> input;
+    int64_t outBytes = 0;
+    CallFn function;
+    std::function<Result<kernels::Tensor>(const unsigned char *)> finish;
+  };
+
+  comm::RequestPtr start(Plan plan, const std::string &place);
+  Result<std::unique_ptr<Transfer>> begin(NcclLink &link, Plan plan, const std::string &place);
+  Status enqueue(Transfer &transfer, const CallFn &function, int64_t inBytes, int64_t outBytes);
+  Result<NcclLink *> linkOf(const comm::Group &group, const std::string &name);
+  Result<Buffers> takeBuffers(int64_t inBytes, int64_t outBytes);
+
+  comm::RequestPtr hostReduce(const comm::Group &group, comm::Reduction reduction,
+                              const kernels::Tensor &input, const std::string &place,
+                              bool isScattered);
+  Plan movement(const comm::Group &group, const comm::Call &call, const kernels::Tensor &input,
+                int64_t outBytes, const kernels::Shape &outShape, CallFn function) const;
+  comm::RequestPtr message(const comm::Group &pair, comm::Tag tag, Plan plan,
+                           const std::string &verb, const std::string &place);
+
+  Status compareCalls(NcclLink &link, const std::string &callText, const std::string &place);
+  Status compareMessage(NcclLink &link, const std::string &callText, bool isSender,
+                        const std::string &place);
+
+  using GroupFn = std::function<NcclCode(const NcclLink &link)>;
+  Status enqueueCall(const comm::Group &group, const std::string &callText, const Stream &stream,
+                     const std::string &place, const GroupFn &function);
+  Result<std::unique_ptr<DeviceCall>> takeCall(NcclLink &link, const std::string &what);
+  Result<NcclLink *> joinedLink(const comm::Group &group, const std::string &name,
+                                const std::string &what);
+  Result<DeviceMemory> takeSent(int64_t bytes);
+  Status pollCalls();
+  Status finishMessages();
+
+  Status progressAll();
+  Status check(std::chrono::steady_clock::time_point &nextStoreCheck);
+  Error timedOut(const NcclLink &link, int64_t number, const std::string &what);
+  Error fail(Error error);
+
+  const int64_t self, size;
+  comm::Store &store;
+  const Nccl &nccl;
+  const DevicePtr device;
+  const NcclOptions options;
+  std::map<std::string, std::unique_ptr<NcclLink>> links; // by name
+  std::vector<std::unique_ptr<Transfer>> orphans;         // sends that nobody waits for
+  std::vector<Buffers> spare;
+  std::vector<std::unique_ptr<DeviceCall>> calls, spareCalls;
+  std::vector<DeviceMemory> spareSent;
+  int64_t numCallsEnded = 0;
+  std::chrono::steady_clock::time_point nextStoreCheck; // of who waits for a stream
+  bool hasFailed = false;
+  Error failure;
+  friend class NcclRequest;
+};
+
+/// Belongs to a communicator, which outlives it.
+class NcclRequest : public comm::Request {
+public:
+  NcclRequest(NcclRank &owner, std::unique_ptr<Transfer> transfer)
+      : owner(owner), transfer(std::move(transfer)) {}
+  ~NcclRequest() override {
+    // Its buffers are in use until it has ended.
+    if (transfer)
+      owner.orphans.push_back(std::move(transfer));
+  }
+  Result<kernels::Tensor> wait() override {
+    std::unique_ptr<Transfer> mine = std::move(transfer);
+    return owner.wait(*mine);
+  }
+
+private:
+  NcclRank &owner;
+  std::unique_ptr<Transfer> transfer;
+};
+
+/// A request that has ended so.
+inline comm::RequestPtr ended(Result<kernels::Tensor> result) {
+  return std::make_unique<comm::EndedRequest>(std::move(result));
+}
+
+/// "group.0.2": what a group's link is called.
+std::string nameOf(const comm::Group &group);
+/// "message.0.1.0" (from, to, lane): what that of messages is called.
+std::string nameOfMessages(const comm::Group &pair, int lane);
+
+/// "4x6xf32", with the arithmetic unless that is the type's own.
+std::string describeType(const kernels::TensorType &type, kernels::Arith arith);
+
+/// The type that NCCL reduces elements of this one as; nothing: it cannot.
+std::optional<NcclType> reducedType(kernels::DType dtype, kernels::Arith arith,
+                                    comm::ReduceKind kind);
+
+/// Of a kind other than PremulSum.
+NcclOp plainOp(comm::ReduceKind kind);
+
+} // namespace tbc::cuda
+
+#endif // TBC_RUNTIME_CUDA_NCCLRANK_H

@@ -1,0 +1,289 @@
+//===- Streams.cpp - The streams of a rank on its GPU ----------------------===//
+
+#include "runtime/cuda/Streams.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+namespace tbc::cuda {
+
+// Large enough for a link's full speed, small enough that packing the next piece overlaps.
+static constexpr int64_t stageBytes = int64_t(4) << 20;
+static constexpr int numStages = 3;
+
+// Of so many kernels one event tells whether the device gets on.
+static constexpr int64_t kernelsPerMark = 32;
+
+/// Sets `to` to what `result` holds.
+template <typename T> static Status take(Result<T> result, T &to) {
+  if (!result)
+    return result.error();
+  to = std::move(*result);
+  return Status::ok();
+}
+
+Result<std::shared_ptr<Streams>> Streams::create(const DevicePtr &device,
+                                                 std::chrono::milliseconds timeout) {
+  auto streams = std::make_shared<Streams>();
+  streams->device = device;
+  streams->timeout = timeout;
+  streams->stages.resize(numStages);
+  Status status;
+  for (Stage &stage : streams->stages) {
+    if (status = take(PinnedMemory::allocate(device, stageBytes), stage.memory); !status)
+      return status.error();
+    if (status = take(Event::create(device), stage.done); !status)
+      return status.error();
+  }
+  for (Event *event : {&streams->computed, &streams->communicated, &streams->copied})
+    if (status = take(Event::create(device), *event); !status)
+      return status.error();
+  if (status = take(Stream::create(device, "compute"), streams->computeStream); !status)
+    return status.error();
+  if (status = take(Stream::create(device, "communication"), streams->communicationStream); !status)
+    return status.error();
+  if (status = take(Stream::create(device, "copy"), streams->copyStream); !status)
+    return status.error();
+  return streams;
+}
+
+Streams::~Streams() {
+  // After an error of the communicator nothing of it is under way any longer.
+  if (communicator && !device->isGivenUp())
+    static_cast<void>(wait());
+}
+
+//===----------------------------------------------------------------------===//
+// Order
+//===----------------------------------------------------------------------===//
+
+Status Streams::orderStreams(const Stream &before, const Event &event, const Stream &after) const {
+  if (Status status = before.record(event); !status)
+    return status;
+  return after.waitFor(event);
+}
+
+Status Streams::order(program::Stream before, program::Stream after) {
+  if (before == after)
+    return Status::ok();
+  isCommunicating = true;
+  return orderStreams(of(before), before == program::Stream::Compute ? computed : communicated,
+                      of(after));
+}
+
+/// The copy stream after those of the program.
+Status Streams::beginCopy() {
+  Status status = orderStreams(computeStream, computed, copyStream);
+  return status && isCommunicating ? orderStreams(communicationStream, communicated, copyStream)
+                                   : status;
+}
+
+/// Those of the program after the copy stream.
+Status Streams::endCopy() {
+  Status status = orderStreams(copyStream, copied, computeStream);
+  return status && isCommunicating ? communicationStream.waitFor(copied) : status;
+}
+
+//===----------------------------------------------------------------------===//
+// Waiting
+//===----------------------------------------------------------------------===//
+
+/// A failure of what was launched shows when somebody waits: says which it may be.
+Status Streams::explain(const Status &status) const {
+  if (status || numUnderWay == 0 || status.error().code != ErrorCode::RankFailed)
+    return status;
+  return Error{status.error().code,
+               status.error().message + "; " +
+                   (numUnderWay == 1 ? "launched since the last wait: " + *oldest
+                                     : "one of the " + std::to_string(numUnderWay) +
+                                           " kernels launched since the last wait, from " +
+                                           *oldest + " to " + *newest)};
+}
+
+Status Streams::note(const std::string &what) {
+  oldest = numUnderWay++ == 0 ? &what : oldest;
+  newest = &what;
+  open.first = open.count++ == 0 ? &what : open.first;
+  open.last = &what;
+  return open.count < kernelsPerMark ? Status::ok() : noteEnd();
+}
+
+Status Streams::noteEnd() {
+  if (open.count == 0 || timeout.count() == 0)
+    return Status::ok();
+  if (spareEvents.empty()) {
+    Result<Event> made = Event::create(device);
+    if (!made)
+      return made.error();
+    spareEvents.push_back(std::move(*made));
+  }
+  open.end = std::move(spareEvents.back());
+  spareEvents.pop_back();
+  Status status = computeStream.record(open.end);
+  marks.push_back(std::move(open));
+  open = Mark();
+  return status;
+}
+
+/// How many marks have been passed so far.
+Result<int64_t> Streams::numPassed() {
+  while (!marks.empty()) {
+    Result<bool> passed = marks.front().end.hasPassed();
+    if (!passed)
+      return passed.error();
+    if (!*passed)
+      break;
+    spareEvents.push_back(std::move(marks.front().end));
+    marks.pop_front();
+    ++numMarksPassed;
+  }
+  return numMarksPassed;
+}
+
+/// Nothing gets on: the kernels that are under way, for communication would have said so. The
+/// device is lost to this process: whoever waited for it would wait for ever.
+Error Streams::hang() {
+  const Mark &mark = marks.empty() ? open : marks.front();
+  std::string kernels = mark.count == 0 ? "copies"
+                        : mark.count == 1
+                            ? *mark.first
+                            : "one of the " + std::to_string(mark.count) + " kernels from " +
+                                  *mark.first + " to " + *mark.last;
+  device->giveUp();
+  Error error{ErrorCode::HangDetected, device->name() + ": waited " +
+                                           std::to_string(timeout.count()) + " ms for " + kernels +
+                                           "; if that is no more than it takes, raise --timeout"};
+  return communicator ? communicator->giveUp(std::move(error)) : error;
+}
+
+/// Waits for the event, and as long as something gets on.
+Status Streams::await(const Event &event) {
+  if (!communicator && timeout.count() == 0)
+    return event.wait();
+  auto since = std::chrono::steady_clock::now();
+  int64_t seen = -1;
+  for (int turn = 0;; ++turn) {
+    Result<bool> passed = event.hasPassed();
+    if (!passed || *passed)
+      return passed ? Status::ok() : Status(passed.error());
+    if (communicator) {
+      if (Status status = communicator->checkCalls(); !status)
+        return status;
+      if (std::optional<Error> error = communicator->hangingCall())
+        return *error;
+    }
+    Result<int64_t> count = numPassed();
+    if (!count)
+      return count.error();
+    int64_t now = *count + (communicator ? communicator->numEnded() : 0);
+    // While a call is under way it is the one that is waited for.
+    if (now != seen || (communicator && communicator->isAnyUnderWay())) {
+      seen = now;
+      since = std::chrono::steady_clock::now();
+    } else if (timeout.count() > 0 && std::chrono::steady_clock::now() - since > timeout) {
+      return hang();
+    }
+    // Short waits are common, and long ones must not take a core.
+    if (turn > 100)
+      std::this_thread::sleep_for(std::chrono::microseconds(std::min(turn / 10, 200)));
+  }
+}
+
+Status Streams::wait() {
+  Status status = device->makeCurrent();
+  if (status)
+    status = beginCopy();
+  if (status)
+    status = copyStream.record(copied);
+  if (status)
+    status = explain(await(copied));
+  numUnderWay = status ? 0 : numUnderWay;
+  return status;
+}
+
+//===----------------------------------------------------------------------===//
+// Copies
+//===----------------------------------------------------------------------===//
+
+/// The next piece of pinned memory, when nothing uses it any longer.
+Result<Streams::Stage *> Streams::nextStage() {
+  Stage &stage = stages[numStaged++ % stages.size()];
+  if (Status status = await(stage.done); !status)
+    return status.error();
+  return &stage;
+}
+
+Status Streams::upload(DeviceAddress to, const unsigned char *from, int64_t bytes) {
+  if (Status status = device->makeCurrent(); !status)
+    return status;
+  return explain(uploadPieces(to, from, bytes));
+}
+
+Status Streams::download(unsigned char *to, DeviceAddress from, int64_t bytes) {
+  if (Status status = device->makeCurrent(); !status)
+    return status;
+  Status status = explain(downloadPieces(to, from, bytes));
+  numUnderWay = status ? 0 : numUnderWay;
+  return status;
+}
+
+Status Streams::uploadPieces(DeviceAddress to, const unsigned char *from, int64_t bytes) {
+  if (Status status = beginCopy(); !status)
+    return status;
+  for (int64_t done = 0; done < bytes; done += stageBytes) {
+    int64_t count = std::min(stageBytes, bytes - done);
+    Result<Stage *> stage = nextStage();
+    if (!stage)
+      return stage.error();
+    std::memcpy((*stage)->memory.data(), from + done, size_t(count));
+    Status status =
+        copyStream.copyToDevice(to + DeviceAddress(done), (*stage)->memory.data(), count);
+    if (status)
+      status = copyStream.record((*stage)->done);
+    if (!status)
+      return status;
+  }
+  return endCopy();
+}
+
+Status Streams::downloadPieces(unsigned char *to, DeviceAddress from, int64_t bytes) {
+  if (Status status = beginCopy(); !status)
+    return status;
+  struct Piece {
+    Stage *stage;
+    int64_t begin, count;
+  };
+  std::vector<Piece> pieces; // under way, the oldest first
+  auto finish = [&]() -> Status {
+    Piece piece = pieces.front();
+    pieces.erase(pieces.begin());
+    if (Status status = await(piece.stage->done); !status)
+      return status;
+    std::memcpy(to + piece.begin, piece.stage->memory.data(), size_t(piece.count));
+    return Status::ok();
+  };
+  for (int64_t done = 0; done < bytes; done += stageBytes) {
+    if (pieces.size() == stages.size())
+      if (Status status = finish(); !status)
+        return status;
+    Piece piece = {nullptr, done, std::min(stageBytes, bytes - done)};
+    Result<Stage *> stage = nextStage();
+    if (!stage)
+      return stage.error();
+    piece.stage = *stage;
+    Status status =
+        copyStream.copyToHost(piece.stage->memory.data(), from + DeviceAddress(done), piece.count);
+    if (status)
+      status = copyStream.record(piece.stage->done);
+    if (!status)
+      return status;
+    pieces.push_back(piece);
+  }
+  while (!pieces.empty())
+    if (Status status = finish(); !status)
+      return status;
+  return Status::ok();
+}
+
+} // namespace tbc::cuda

@@ -1,0 +1,39 @@
+//===- CudaTraining.h - Training a small program on fake GPUs ---------------===//
+
+#ifndef TBC_TESTS_CODEGEN_CUDATRAINING_H
+#define TBC_TESTS_CODEGEN_CUDATRAINING_H
+
+#include "runtime/exec/Executor.h"
+#include "tests/runtime/support/MlpProgram.h"
+
+#include <functional>
+
+namespace tbc::test {
+
+/// Per rank what it holds of each tensor after the training, and its loss.
+using Outcome = std::vector<Result<std::vector<kernels::Tensor>>>;
+
+/// The inputs of a step, the same for the same step.
+runtime::StepInputs stepInputs(const program::MlpOptions &o, int step);
+
+/// The initial value of a tensor.
+kernels::Tensor initialValue(const program::MlpOptions &o, const std::string &name);
+
+/// Loads, trains two steps, and gives what a rank then holds.
+Result<std::vector<kernels::Tensor>> trainRank(const program::Program &program,
+                                               const program::MlpOptions &o, int64_t rank,
+                                               comm::Communicator &communicator,
+                                               const runtime::MachineMaker &machine);
+
+/// Each rank a thread; they talk in this process, by tensors.
+Outcome trainAll(const program::Program &program, const program::MlpOptions &o,
+                 const std::function<Result<runtime::MachineMaker>(int64_t rank)> &machineOf);
+/// The same by the reference machine.
+Outcome trainReference(const program::Program &program, const program::MlpOptions &o);
+
+/// Bit for bit.
+void expectEqual(const Outcome &gpu, const Outcome &reference);
+
+} // namespace tbc::test
+
+#endif // TBC_TESTS_CODEGEN_CUDATRAINING_H

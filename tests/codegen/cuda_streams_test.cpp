@@ -1,0 +1,370 @@
+//===- cuda_streams_test.cpp - Streams and NCCL of programs on fake GPUs ----===//
+//
+// The Program's streams are the device's, and its waits events: as many as are needed, which is
+// seen where one is left out, and no more, which is seen by what may run beside what.
+//
+//===----------------------------------------------------------------------===//
+
+#include "codegen/AssignStreams.h"
+#include "codegen/PlanMemory.h"
+#include "runtime/cuda/CudaMachine.h"
+#include "runtime/cuda/NcclCommunicator.h"
+#include "runtime/launch/Stores.h"
+#include "tests/codegen/CudaTraining.h"
+#include "tests/runtime/cuda/FakeNccl.h"
+#include "tests/runtime/cuda/ProgramKernels.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <thread>
+
+namespace tbc::test {
+namespace {
+
+using kernels::Tensor;
+using program::Instruction;
+using program::InstructionKind;
+using program::MlpOptions;
+using program::Program;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using namespace std::chrono_literals;
+
+constexpr const char *hash = "of the program";
+
+class CudaStreamsTest : public testing::Test {
+protected:
+  CudaStreamsTest() {
+    folder = (std::filesystem::temp_directory_path() / "tbc-streams-XXXXXX").string();
+    EXPECT_TRUE(mkdtemp(folder.data()));
+  }
+  ~CudaStreamsTest() override { std::filesystem::remove_all(folder); }
+
+  static MlpOptions mlp() {
+    MlpOptions o;
+    o.microBatches = 2;
+    o.numLayers = 3;
+    return o;
+  }
+  static Program programOf(const MlpOptions &o) {
+    Program program = program::mlpProgram(o);
+    assignStreams(program);
+    planMemory(program);
+    return program;
+  }
+  static FakeOptions optionsFor(const Program &program, uint64_t seed) {
+    FakeOptions options;
+    options.seed = seed;
+    options.numDevices = int(program.mesh.numRanks());
+    return options;
+  }
+
+  struct Setting {
+    std::chrono::milliseconds timeout = 30s;
+    /// What the rank does; nothing: it trains.
+    std::function<Result<std::vector<Tensor>>(int64_t rank, comm::Communicator &,
+                                              const runtime::MachineMaker &)>
+        body;
+  };
+
+  /// Every rank on a device of its own, talking over NCCL.
+  Outcome onGpus(const Program &program, const MlpOptions &o, const Setting &setting) {
+    std::string store = folder + "/" + std::to_string(numRuns++);
+    std::filesystem::create_directory(store);
+    Outcome outcome(size_t(program.mesh.numRanks()), std::vector<Tensor>{});
+    std::vector<std::thread> threads;
+    for (int64_t rank = 0; rank < program.mesh.numRanks(); ++rank)
+      threads.emplace_back(
+          [&, rank] { outcome[size_t(rank)] = runRank(program, o, rank, store, setting); });
+    for (std::thread &thread : threads)
+      thread.join();
+    return outcome;
+  }
+  Outcome onGpus(const Program &program, const MlpOptions &o) {
+    return onGpus(program, o, Setting());
+  }
+  Result<std::vector<Tensor>> runRank(const Program &program, const MlpOptions &o, int64_t rank,
+                                      const std::string &storeFolder, const Setting &setting) {
+    auto store = launch::openFileStore(storeFolder, "shared");
+    auto device = cuda::Device::open(FakeDriver::table(), int(rank));
+    if (!store || !device)
+      return Error{ErrorCode::Other, "no store or device"};
+    cuda::NcclOptions options;
+    options.timeout = setting.timeout;
+    auto communicator = cuda::connectNccl(rank, program.mesh.numRanks(), **store, FakeNccl::table(),
+                                          *device, options);
+    if (!communicator)
+      return communicator.error();
+    auto kernels = cuda::KernelModule::load(*device, folder, hash);
+    if (!kernels)
+      return kernels.error();
+    cuda::CudaOptions machine;
+    machine.device = *device;
+    machine.kernels = *kernels;
+    machine.timeout = setting.timeout;
+    runtime::MachineMaker maker = cuda::cudaMachine(machine);
+    return setting.body ? setting.body(rank, **communicator, maker)
+                        : trainRank(program, o, rank, **communicator, maker);
+  }
+
+  std::string folder;
+  int numRuns = 0;
+};
+
+TEST_F(CudaStreamsTest, TrainsAsTheReferenceDoesWithoutHostCopies) {
+  std::vector<MlpOptions> family(7, mlp());
+  family[1].dp = 2;
+  family[2].dp = 2, family[2].zero = 1;
+  family[3].dp = 3, family[3].zero = 3, family[3].samples = 9; // 36 weights do not divide by 8
+  family[3].width = 5;
+  family[4].tp = 2, family[4].numLayers = 4;
+  family[5].pp = 2, family[5].tp = 2, family[5].numLayers = 4, family[5].microBatches = 4;
+  family[6].pp = 3, family[6].hasSkip = true, family[6].schedule = "gpipe";
+  for (const MlpOptions &o : family)
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      SCOPED_TRACE("dp " + std::to_string(o.dp) + " tp " + std::to_string(o.tp) + " pp " +
+                   std::to_string(o.pp) + " zero " + std::to_string(o.zero));
+      Program program = programOf(o);
+      FakeDriver driver(optionsFor(program, seed));
+      FakeNccl nccl(driver);
+      writeKernels(addProgramKernels(driver, program, int(seed)), folder, hash);
+      Outcome reference = trainReference(program, o);
+      expectEqual(onGpus(program, o), reference);
+      EXPECT_THAT(driver.complaints(), IsEmpty());
+      EXPECT_THAT(driver.leaks(), IsEmpty());
+      EXPECT_EQ(nccl.numAlive(), 0);
+    }
+}
+
+/// Whether a later instruction reads what an earlier one made.
+bool reads(const Instruction &later, const Instruction &earlier) {
+  return std::any_of(later.operands.begin(), later.operands.end(), [&](program::ValueId value) {
+    return std::count(earlier.results.begin(), earlier.results.end(), value) > 0;
+  });
+}
+
+TEST_F(CudaStreamsTest, AnyWaitThatIsLeftOutIsARace) {
+  MlpOptions o = mlp();
+  o.dp = 2, o.zero = 3;
+  const Program whole = programOf(o);
+  int numTried = 0;
+  for (program::BlockId id : whole.stages[0].blocks()) {
+    const program::Block &block = whole.stages[0].block(id);
+    for (size_t i = 0; i < block.instructions.size(); ++i)
+      for (int wait : block.instructions[i].waits) {
+        if (!reads(block.instructions[i], block.instructions[size_t(wait)]))
+          continue; // what was made for that is in order by others too
+        Program program = whole;
+        std::vector<int> &waits = program.stages[0].block(id).instructions[i].waits;
+        waits.erase(std::find(waits.begin(), waits.end(), wait));
+        FakeDriver driver(optionsFor(program, 1));
+        FakeNccl nccl(driver);
+        writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+        onGpus(program, o);
+        EXPECT_THAT(driver.complaints(), Contains(HasSubstr("race: ")))
+            << "instruction " << i << " does not wait for " << wait;
+        ++numTried;
+      }
+  }
+  EXPECT_GE(numTried, 6);
+}
+
+TEST_F(CudaStreamsTest, WorkIsDoneWhileCollectivesAreUnderWay) {
+  MlpOptions o = mlp();
+  o.dp = 2, o.zero = 1;  // a weight is sliced while the one before it is gathered
+  bool isBeside = false; // what was enqueued after a collective ran before it
+  for (uint64_t seed = 1; seed <= 20 && !isBeside; ++seed) {
+    Program program = programOf(o);
+    FakeDriver driver(optionsFor(program, seed));
+    FakeNccl nccl(driver);
+    writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+    onGpus(program, o);
+    std::map<int, int64_t> latest; // by device, that ran
+    for (const FakeDriver::Ran &ran : driver.ran())
+      if (ran.name.rfind("kernel ", 0) == 0 || ran.name.rfind("copy within device", 0) == 0)
+        latest[ran.device] = std::max(latest[ran.device], ran.number);
+      else if (ran.name.rfind("NCCL", 0) == 0)
+        isBeside |= latest[ran.device] > ran.number;
+  }
+  EXPECT_TRUE(isBeside);
+}
+
+TEST_F(CudaStreamsTest, TheHostDoesNotWaitForCollectives) {
+  MlpOptions o = mlp();
+  o.dp = 2, o.zero = 3;
+  o.microBatches = 1; // its inputs come first
+  Program program = programOf(o);
+  FakeDriver driver(optionsFor(program, 1));
+  FakeNccl nccl(driver);
+  writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+  std::vector<std::string> ofStep; // calls of a step after the first
+  std::mutex mutex;
+  std::condition_variable changed;
+  int numReady = 0;
+  Setting setting;
+  setting.body = [&](int64_t rank, comm::Communicator &communicator,
+                     const runtime::MachineMaker &maker) -> Result<std::vector<Tensor>> {
+    auto executor = runtime::Executor::create(program, rank, {kernels::Arith::Native}, maker);
+    if (!executor)
+      return executor.error();
+    Status status = executor->load([&](const std::string &name) { return initialValue(o, name); });
+    if (status)
+      status = executor->runStep(communicator, stepInputs(o, 0));
+    if (!status)
+      return status.error();
+    // One rank after the other, so that their calls do not mix: none may need another to go on.
+    {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return numReady == rank; });
+      size_t begin = driver.calls().size();
+      status = executor->runStep(communicator, stepInputs(o, 1));
+      if (rank == 0) {
+        ofStep = driver.calls();
+        ofStep.erase(ofStep.begin(), ofStep.begin() + std::ptrdiff_t(begin));
+      }
+      ++numReady;
+    }
+    changed.notify_all();
+    std::vector<Tensor> held = {executor->loss()};
+    return status ? Result<std::vector<Tensor>>(held) : Result<std::vector<Tensor>>(status.error());
+  };
+  Outcome outcome = onGpus(program, o, setting);
+  for (const auto &rank : outcome)
+    ASSERT_TRUE(rank) << rank.error().message;
+  auto first = std::find(ofStep.begin(), ofStep.end(), "NCCL of rank 0");
+  ASSERT_NE(first, ofStep.end());
+  std::vector<std::string> after(first, ofStep.end());
+  EXPECT_THAT(after, Contains("NCCL of rank 0").Times(::testing::Ge(6)));
+  EXPECT_THAT(after, Contains("cuLaunchKernel"));
+  EXPECT_THAT(after, Contains("cuStreamWaitEvent"));
+  for (const char *waiting : {"cuStreamSynchronize", "cuEventSynchronize", "cuMemcpyDtoHAsync_v2",
+                              "cuMemcpyHtoDAsync_v2"})
+    EXPECT_THAT(after, ::testing::Not(Contains(waiting)));
+}
+
+//===----------------------------------------------------------------------===//
+// What never ends
+//===----------------------------------------------------------------------===//
+
+TEST_F(CudaStreamsTest, AKernelThatNeverEndsIsNamed) {
+  Program program = programOf(mlp());
+  FakeDriver driver(optionsFor(program, 1));
+  FakeNccl nccl(driver);
+  writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+  driver.hangKernel("s0_b1_i2");
+  Setting setting;
+  setting.timeout = 300ms;
+  auto begin = std::chrono::steady_clock::now();
+  Outcome outcome = onGpus(program, mlp(), setting);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  ASSERT_FALSE(outcome[0]);
+  EXPECT_EQ(outcome[0].error().code, ErrorCode::HangDetected);
+  EXPECT_THAT(outcome[0].error().message,
+              AllOf(HasSubstr("waited 300 ms for one of the "), HasSubstr("backward block"),
+                    HasSubstr("GPU 0 (Fake, sm_90)"), HasSubstr("--timeout")));
+}
+
+TEST_F(CudaStreamsTest, AHungKernelOfOneRankEndsAll) {
+  MlpOptions o = mlp();
+  o.dp = 2;
+  Program program = programOf(o);
+  FakeDriver driver(optionsFor(program, 1));
+  FakeNccl nccl(driver);
+  writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+  driver.hangKernel("s0_b1_i2"); // of both, as a rank's kernels are the same
+  Setting setting;
+  setting.timeout = 300ms;
+  for (const auto &rank : onGpus(program, o, setting)) {
+    ASSERT_FALSE(rank);
+    EXPECT_EQ(rank.error().code, ErrorCode::HangDetected) << rank.error().message;
+  }
+}
+
+TEST_F(CudaStreamsTest, ARankThatStaysAwayIsNamedWithTheCollective) {
+  MlpOptions o = mlp();
+  o.dp = 2;
+  Program program = programOf(o);
+  FakeDriver driver(optionsFor(program, 1));
+  FakeNccl nccl(driver);
+  writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+  std::atomic<bool> isOver = false;
+  Setting setting;
+  setting.timeout = 400ms;
+  setting.body = [&](int64_t rank, comm::Communicator &communicator,
+                     const runtime::MachineMaker &maker) -> Result<std::vector<Tensor>> {
+    auto executor = runtime::Executor::create(program, rank, {kernels::Arith::Native}, maker);
+    if (!executor)
+      return executor.error();
+    Status status = executor->load([&](const std::string &name) { return initialValue(o, name); });
+    if (status)
+      status = executor->runStep(communicator, stepInputs(o, 0));
+    if (status && rank == 1) { // stays away
+      while (!isOver)
+        std::this_thread::sleep_for(1ms);
+      return std::vector<Tensor>{};
+    }
+    if (status)
+      status = executor->runStep(communicator, stepInputs(o, 1));
+    Result<std::vector<Tensor>> result = std::vector<Tensor>{};
+    try {
+      if (status)
+        result = std::vector<Tensor>{executor->loss()};
+      else
+        result = status.error();
+    } catch (const runtime::MachineError &error) {
+      result = Error{error.code(), error.what()};
+    }
+    isOver = true;
+    return result;
+  };
+  Outcome outcome = onGpus(program, o, setting);
+  ASSERT_FALSE(outcome[0]);
+  EXPECT_EQ(outcome[0].error().code, ErrorCode::HangDetected);
+  EXPECT_THAT(outcome[0].error().message,
+              AllOf(HasSubstr("stage 0, update block, instruction"), HasSubstr("all_reduce sum of"),
+                    HasSubstr("waited 400 ms for rank 1")));
+}
+
+TEST_F(CudaStreamsTest, ALostConnectionIsSeenByWhoWaitsForAStream) {
+  MlpOptions o = mlp();
+  o.dp = 2;
+  Program program = programOf(o);
+  FakeDriver driver(optionsFor(program, 1));
+  FakeNccl nccl(driver);
+  writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+  Setting setting;
+  setting.body = [&](int64_t rank, comm::Communicator &communicator,
+                     const runtime::MachineMaker &maker) -> Result<std::vector<Tensor>> {
+    auto executor = runtime::Executor::create(program, rank, {kernels::Arith::Native}, maker);
+    if (!executor)
+      return executor.error();
+    Status status = executor->load([&](const std::string &name) { return initialValue(o, name); });
+    if (status)
+      status = executor->runStep(communicator, stepInputs(o, 0));
+    if (status && rank == 1) { // dies
+      nccl.failAll(cuda::NcclCode::RemoteError);
+      return std::vector<Tensor>{};
+    }
+    if (status)
+      status = executor->runStep(communicator, stepInputs(o, 1));
+    try {
+      if (status)
+        return std::vector<Tensor>{executor->loss()};
+      return status.error();
+    } catch (const runtime::MachineError &error) {
+      return Error{error.code(), error.what()};
+    }
+  };
+  Outcome outcome = onGpus(program, o, setting);
+  ASSERT_FALSE(outcome[0]);
+  EXPECT_EQ(outcome[0].error().code, ErrorCode::RankFailed);
+  EXPECT_THAT(outcome[0].error().message, HasSubstr("remote process exited"));
+}
+
+} // namespace
+} // namespace tbc::test
