@@ -55,7 +55,8 @@ Result<cuda::DevicePtr> openGpu(int64_t localRank, bool isStartedHere) {
 }
 
 Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
-                                         const cuda::DevicePtr &device, bool isSpeaker) {
+                                         const cuda::DevicePtr &device,
+                                         std::chrono::milliseconds timeout, bool isSpeaker) {
   auto kernels = cuda::KernelModule::load(device, loaded.folder, loaded.manifest.programHash);
   if (!kernels)
     return kernels.error();
@@ -68,6 +69,7 @@ Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
   cuda::CudaOptions options;
   options.device = device;
   options.kernels = *kernels;
+  options.timeout = timeout;
   return cuda::cudaMachine(options);
 }
 

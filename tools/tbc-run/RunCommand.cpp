@@ -6,6 +6,7 @@
 #include "runtime/comm/Gloo.h"
 #include "runtime/cuda/CudaMachine.h"
 #include "runtime/cuda/NcclCommunicator.h"
+#include "runtime/exec/Machine.h"
 #include "runtime/launch/LocalJob.h"
 #include "tools/tbc-run/GpuChoice.h"
 #include "tools/tbc-run/KernelChoice.h"
@@ -185,12 +186,12 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
       nccl = *library;
     }
   }
-  auto machine = device ? gpuMachine(loaded, device, start.rank == 0)
+  auto timeout = milliseconds(options.timeoutSeconds * 1000);
+  auto machine = device ? gpuMachine(loaded, device, timeout, start.rank == 0)
                         : machineOf(loaded, options, start.numLocalRanks);
   if (!machine)
     return machine.error();
   train->machine = *machine;
-  auto timeout = milliseconds(options.timeoutSeconds * 1000);
   Result<launch::JobStore> job = start.openStore();
   if (!job)
     return job.error();
@@ -237,6 +238,8 @@ int rankCode(const train::LoadedProgram &loaded, const RunOptions &options,
     if (status)
       return 0;
     error = status.error();
+  } catch (const runtime::MachineError &exception) {
+    error = {exception.code(), exception.what()};
   } catch (const std::exception &exception) {
     error = {ErrorCode::Other, exception.what()};
   }
@@ -312,6 +315,9 @@ Result<int> runAsRank(const train::LoadedProgram &loaded, const RunOptions &opti
       std::this_thread::sleep_for(std::chrono::seconds(1));
     std::filesystem::remove_all(point.path, ignored);
   }
+  // A driver would wait at the end of the process for what never ends.
+  if (code == int(ErrorCode::HangDetected) && usesGpus(loaded, options))
+    std::_Exit(code);
   return code;
 }
 

@@ -53,6 +53,25 @@ constexpr Driver driver;
 TBC_CUDA_DRIVER_FUNCTIONS(TBC_CHECK)
 #undef TBC_CHECK
 
+static_assert(sizeof(Copy2D) == sizeof(CUDA_MEMCPY2D));
+#define TBC_CHECK(ours, theirs)                                                                    \
+  static_assert(offsetof(Copy2D, ours) == offsetof(CUDA_MEMCPY2D, theirs) &&                       \
+                sizeof(Copy2D::ours) == sizeof(CUDA_MEMCPY2D::theirs));
+TBC_CHECK(fromXBytes, srcXInBytes)
+TBC_CHECK(fromY, srcY)
+TBC_CHECK(fromType, srcMemoryType)
+TBC_CHECK(from, srcDevice)
+TBC_CHECK(fromPitchBytes, srcPitch)
+TBC_CHECK(toXBytes, dstXInBytes)
+TBC_CHECK(toY, dstY)
+TBC_CHECK(toType, dstMemoryType)
+TBC_CHECK(to, dstDevice)
+TBC_CHECK(toPitchBytes, dstPitch)
+TBC_CHECK(widthBytes, WidthInBytes)
+TBC_CHECK(rows, Height)
+#undef TBC_CHECK
+static_assert(int(MemoryType::Device) == CU_MEMORYTYPE_DEVICE);
+
 constexpr Nccl nccl;
 #define TBC_CHECK(name, symbol, ...)                                                               \
   static_assert(isCalledAlike(decltype(nccl.name)(), decltype (&::symbol)()), #symbol);
