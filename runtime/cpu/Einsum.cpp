@@ -1,16 +1,14 @@
 //===- Einsum.cpp - Products summed over labels, as matrix products -----------===//
 //
-// Labels are batch (in both operands and the result), contracted, or of one operand. Labels of a
-// role that lie one in the other in every tensor they stand in become one. Then one label of each
-// operand and one contracted label make a matrix product that reads and writes the tensors where
-// they are; what is left is a loop around it, over contracted labels one that adds up. Only where
-// no choice gives the matrices a unit stride are tensors copied into the order of the product.
+// The plan of the product is that of runtime/kernels/Products.h. Only where no choice gives the
+// matrices a unit stride are tensors copied into the order of the product.
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/cpu/Families.h"
 #include "runtime/cpu/Matmul.h"
 #include "runtime/cpu/StridedCopy.h"
+#include "runtime/kernels/Products.h"
 #include "runtime/kernels/Support.h"
 
 #include <algorithm>
@@ -25,128 +23,11 @@ using kernels::TensorType;
 
 namespace {
 
-using Labels = std::vector<int64_t>;
-
-/// Some labels that are one loop. Strides count elements; 0 where a tensor does not have it.
-struct Loop {
-  int64_t size, lhs, rhs, out;
-};
-using Loops = std::vector<Loop>;
-
-struct Roles {
-  Loops batch, contracted, lhsFree, rhsFree;
-  bool sumsOneOperand = false;
-};
-
-int64_t strideOf(int64_t label, const Labels &labels, const Shape &strides) {
-  auto found = std::find(labels.begin(), labels.end(), label);
-  return found == labels.end() ? -1 : strides[found - labels.begin()];
-}
-
-/// Appends the label to the loops, as part of the last one where it lies in it everywhere.
-void append(Loops &loops, const Loop &loop) {
-  if (loop.size == 1)
-    return;
-  if (!loops.empty()) {
-    Loop &last = loops.back();
-    if (last.lhs == loop.size * loop.lhs && last.rhs == loop.size * loop.rhs &&
-        last.out == loop.size * loop.out) {
-      last = {last.size * loop.size, loop.lhs, loop.rhs, loop.out};
-      return;
-    }
-  }
-  loops.push_back(loop);
-}
-
-Roles rolesOf(const Attrs &attrs, const Types &operands, const TensorType &result) {
-  const Labels &lhs = attrs.getInts("lhs_labels"), &rhs = attrs.getInts("rhs_labels");
-  const Labels &out = attrs.getInts("out_labels");
-  Shape lhsStrides = kernels::rowMajorStrides(operands[0].shape);
-  Shape rhsStrides = kernels::rowMajorStrides(operands[1].shape);
-  Shape outStrides = kernels::rowMajorStrides(result.shape);
-  Roles roles;
-  auto add = [&](int64_t label, int64_t size) {
-    int64_t inLhs = strideOf(label, lhs, lhsStrides), inRhs = strideOf(label, rhs, rhsStrides);
-    int64_t inOut = strideOf(label, out, outStrides);
-    roles.sumsOneOperand |= inOut < 0 && (inLhs < 0 || inRhs < 0) && size != 1;
-    Loops &loops = inOut < 0   ? roles.contracted
-                   : inRhs < 0 ? roles.lhsFree
-                   : inLhs < 0 ? roles.rhsFree
-                               : roles.batch;
-    append(loops, {size, std::max<int64_t>(inLhs, 0), std::max<int64_t>(inRhs, 0),
-                   std::max<int64_t>(inOut, 0)});
-  };
-  for (size_t i = 0; i < lhs.size(); ++i)
-    add(lhs[i], operands[0].shape[i]);
-  for (size_t i = 0; i < rhs.size(); ++i)
-    if (std::find(lhs.begin(), lhs.end(), rhs[i]) == lhs.end())
-      add(rhs[i], operands[1].shape[i]);
-  return roles;
-}
-
-/// A product c[m x n] (+)= a[m x k] * b[k x n] inside loops.
-struct Plan {
-  Loop m{1, 0, 0, 0}, n{1, 0, 0, 0}, k{1, 0, 0, 0};
-  Loops around; // of batch and free labels: independent of each other
-  Loops summed; // contracted labels but k
-};
-
-/// Whether a matrix of this many rows and columns at these strides has dense rows (or columns).
-bool isDense(int64_t rows, int64_t rowStride, int64_t columns, int64_t columnStride) {
-  return (columnStride == 1 || columns == 1) && (rowStride >= columns || rows == 1);
-}
-
-bool isFeasible(const Plan &plan) {
-  const Loop &m = plan.m, &n = plan.n, &k = plan.k;
-  return (isDense(m.size, m.lhs, k.size, k.lhs) || isDense(k.size, k.lhs, m.size, m.lhs)) &&
-         (isDense(k.size, k.rhs, n.size, n.rhs) || isDense(n.size, n.rhs, k.size, k.rhs)) &&
-         isDense(m.size, m.out, n.size, n.out);
-}
-
-/// Every choice of one of the loops, or of none if there are none; the others go to `rest`.
-template <typename Fn> void forEachChoice(const Loops &loops, Fn &&fn) {
-  if (loops.empty())
-    return fn(Loop{1, 0, 0, 0}, Loops());
-  for (size_t i = 0; i < loops.size(); ++i) {
-    Loops rest = loops;
-    rest.erase(rest.begin() + int64_t(i));
-    fn(loops[i], rest);
-  }
-}
-
-/// The feasible plan with the largest products, if there is one. Sums of loops around a product
-/// would be rounded to bf16 in between, so bf16 results have none.
-bool choose(const Roles &roles, bool maySum, Plan &best) {
-  bool isFound = false;
-  int64_t most = -1;
-  forEachChoice(roles.lhsFree, [&](const Loop &m, const Loops &restM) {
-    forEachChoice(roles.rhsFree, [&](const Loop &n, const Loops &restN) {
-      forEachChoice(roles.contracted, [&](const Loop &k, const Loops &restK) {
-        Plan plan;
-        plan.m = m, plan.n = n, plan.k = k;
-        plan.around = roles.batch;
-        plan.around.insert(plan.around.end(), restM.begin(), restM.end());
-        plan.around.insert(plan.around.end(), restN.begin(), restN.end());
-        plan.summed = restK;
-        int64_t size = m.size * n.size * k.size;
-        if (size <= most || (!restK.empty() && !maySum) || !isFeasible(plan))
-          return;
-        best = plan;
-        most = size;
-        isFound = true;
-      });
-    });
-  });
-  return isFound;
-}
-
-Roles swapped(Roles roles) {
-  std::swap(roles.lhsFree, roles.rhsFree);
-  for (Loops *loops : {&roles.batch, &roles.contracted, &roles.lhsFree, &roles.rhsFree})
-    for (Loop &loop : *loops)
-      std::swap(loop.lhs, loop.rhs);
-  return roles;
-}
+using kernels::isDense;
+using Loop = kernels::ProductLoop;
+using Loops = kernels::ProductLoops;
+using Plan = kernels::ProductPlan;
+using Roles = kernels::ProductRoles;
 
 /// Products are cut into tiles of these sizes at most: the pieces of work of threads. Small enough
 /// to share and large enough that packing an operand again for the next tile costs some percent.
@@ -325,7 +206,7 @@ NativeKernel makeEinsum(std::string_view op, const Attrs &attrs, const Types &op
     return [outBytes](Threads &, const Buffers &buffers) {
       std::memset(buffers.results[0], 0, size_t(outBytes));
     };
-  Roles roles = rolesOf(attrs, operands, results[0]);
+  Roles roles = kernels::productRoles(attrs, operands[0], operands[1], results[0]);
   if (roles.sumsOneOperand)
     return nullptr;
   bool maySum = result == DType::F32;

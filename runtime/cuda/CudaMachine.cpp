@@ -4,6 +4,7 @@
 #include "runtime/abi/Region.h"
 #include "runtime/cuda/CudaCollectives.h"
 #include "runtime/cuda/DeviceArena.h"
+#include "runtime/cuda/MatrixProducts.h"
 
 #include <algorithm>
 #include <array>
@@ -29,10 +30,11 @@ class CudaMachine : public runtime::Machine {
 public:
   CudaMachine(const MachineSetting &setting, const CudaOptions &options,
               std::shared_ptr<Streams> streams, const DeviceArena &arena,
-              std::unique_ptr<Machine> reference)
+              std::unique_ptr<Machine> reference, std::shared_ptr<MatrixProducts> products)
       : program(setting.program), stage(setting.stage), code(program.stages[stage]),
         memory(setting.memory), options(options), device(*options.device),
-        streams(std::move(streams)), arena(arena), reference(std::move(reference)) {}
+        streams(std::move(streams)), arena(arena), reference(std::move(reference)),
+        products(std::move(products)) {}
 
   ~CudaMachine() override {
     // What is given back now is the device's. If that is lost, all of it is gone anyway.
@@ -55,6 +57,8 @@ private:
   /// An instruction, or a region at its first.
   struct Prepared {
     const LaunchableKernel *kernel = nullptr; // null: executed on the host
+    const MatrixProduct *product = nullptr;   // in place of the kernel
+    bool swaps = false;                       // the operands of the product
     int count = 1;
     std::vector<ValueId> operands, results;
     std::string place; // for errors that show later
@@ -77,6 +81,8 @@ private:
   Status prepareRegion(BlockId id, const program::Region &region);
   Status prepareWrites(BlockId id) const;
   Status prepareEvents(BlockId id);
+  Status prepareProduct(BlockId id, const program::Region &region);
+  void sayProducts();
   void follow(BlockId id, int first, int count);
   void recordEnds();
   DeviceAddress scratchOf(program::Stream stream, int64_t bytes);
@@ -96,6 +102,10 @@ private:
   std::shared_ptr<Streams> streams;
   const DeviceArena &arena; // of `memory`
   std::unique_ptr<Machine> reference;
+  std::shared_ptr<MatrixProducts> products;  // null: there are none
+  int64_t numProducts = 0;                   // einsums that they do
+  std::map<std::string, int64_t> noProducts; // why others are not, how often
+  bool hasSaid = false;
   /// By stream: what `write` has to keep of values that it overwrites, what collectives pack.
   std::array<DeviceMemory, program::numStreams> scratch;
   std::map<BlockId, PreparedBlock> prepared;
@@ -173,9 +183,48 @@ Status CudaMachine::prepareRegion(BlockId id, const program::Region &region) {
                                          std::to_string(shared.other) +
                                          " while its kernel runs; compile again"};
   program::RegionValues values = program::regionValues(block, region);
-  prepared[id].instructions[region.first] = {kernel, region.count, values.operands, values.results,
+  prepared[id].instructions[region.first] = {kernel,
+                                             nullptr,
+                                             false,
+                                             region.count,
+                                             values.operands,
+                                             values.results,
                                              place + ", kernel " + kernel->symbol};
+  return prepareProduct(id, region);
+}
+
+/// An einsum by itself is a product of matrices, maybe.
+Status CudaMachine::prepareProduct(BlockId id, const program::Region &region) {
+  const program::Instruction &instruction = code.block(id).instructions[size_t(region.first)];
+  if (!products || region.count > 1 || instruction.op != "einsum")
+    return Status::ok();
+  auto type = [&](ValueId value) -> const kernels::TensorType & { return code.values[value]; };
+  auto einsum = productOf(instruction.attrs, type(instruction.operands[0]),
+                          type(instruction.operands[1]), type(instruction.results[0]));
+  if (!einsum) {
+    ++noProducts[einsum.error().message];
+    return Status::ok();
+  }
+  auto product = products->find(einsum->shape);
+  if (!product)
+    return Error{product.error().code,
+                 describe(program, stage, id, region.first) + ": " + product.error().message};
+  Prepared &ready = prepared[id].instructions[region.first];
+  ready.product = *product;
+  ready.swaps = einsum->swaps;
+  ++(*product ? numProducts : noProducts["the library has no way"]);
   return Status::ok();
+}
+
+void CudaMachine::sayProducts() {
+  if (hasSaid || !products || !options.say)
+    return;
+  hasSaid = true;
+  std::string others;
+  for (const auto &[why, count] : noProducts)
+    others += (others.empty() ? "" : ", ") + std::to_string(count) + " for " + why;
+  options.say("matrix products: " + std::to_string(numProducts) + " by cuBLASLt" +
+              (others.empty() ? "" : "; by plain kernels " + others));
 }
 
 /// What is added to a slot has a kernel too.
@@ -204,6 +253,7 @@ const LaunchableKernel *CudaMachine::accumulator(const SlotWrite &write) const {
 
 void CudaMachine::beginBlock(BlockId id) {
   require(device.makeCurrent());
+  sayProducts();
   block = id;
   isRecorded.assign(code.block(id).instructions.size(), false);
   if (prepared.at(id).isCommunicating)
@@ -254,6 +304,18 @@ void CudaMachine::run(BlockId id, int index) {
   follow(id, index, ready.count);
   if (!ready.kernel)
     return reference->run(id, index);
+  if (ready.product) {
+    // Of the instruction itself: a region's operands stand there once.
+    const program::Instruction &einsum = code.block(id).instructions[size_t(index)];
+    std::vector<DeviceTensor> operands = tensorsOf(einsum.operands);
+    DeviceAddress out = arena.at(memory.offsetOf(einsum.results[0]));
+    require(ready.product->enqueue(streams->of(now), operands[ready.swaps ? 1 : 0].address,
+                                   operands[ready.swaps ? 0 : 1].address, out));
+    require(streams->note(ready.place));
+    if (options.waitForEach)
+      require(streams->wait());
+    return memory.defineInPlace(einsum.results[0]);
+  }
   std::vector<DeviceAddress> addresses;
   for (const std::vector<ValueId> *list : {&ready.operands, &ready.results})
     for (ValueId value : *list)
@@ -396,13 +458,20 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
                                      "the memory plan of stage " + std::to_string(setting.stage));
     if (!arena)
       return arena.error();
+    std::shared_ptr<MatrixProducts> products;
+    if (options.cublas) {
+      auto made = MatrixProducts::create(options.device, *options.cublas);
+      if (!made)
+        return made.error();
+      products = std::move(*made);
+    }
     const DeviceArena &place = **arena;
     setting.memory.useArena(std::move(*arena));
     auto reference = runtime::makeReferenceMachine(setting);
     if (!reference)
       return reference.error();
-    return std::unique_ptr<runtime::Machine>(
-        std::make_unique<CudaMachine>(setting, options, *streams, place, std::move(*reference)));
+    return std::unique_ptr<runtime::Machine>(std::make_unique<CudaMachine>(
+        setting, options, *streams, place, std::move(*reference), std::move(products)));
   };
 }
 

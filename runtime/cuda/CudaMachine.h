@@ -7,10 +7,13 @@
 #ifndef TBC_RUNTIME_CUDA_CUDAMACHINE_H
 #define TBC_RUNTIME_CUDA_CUDAMACHINE_H
 
+#include "runtime/cuda/CublasLt.h"
 #include "runtime/cuda/KernelModule.h"
 #include "runtime/exec/Machine.h"
 
 #include <chrono>
+#include <functional>
+#include <optional>
 
 namespace tbc::cuda {
 
@@ -25,6 +28,11 @@ struct CudaOptions {
   /// Waits for every kernel, so that one that fails is named by its own instruction. Without, the
   /// error says which kernels it may be.
   bool waitForEach = false;
+  /// Multiplies matrices, where it can; the program's own kernels do what it cannot.
+  std::optional<CublasLt> cublas;
+  /// Told once, before the first block, which products cuBLASLt does and which it does not, and
+  /// why.
+  std::function<void(const std::string &)> say;
   /// The longest wait in which the device does not get on: HangDetected, with the kernels that it
   /// may be; the device is then given up. 0: for ever.
   std::chrono::milliseconds timeout{0};

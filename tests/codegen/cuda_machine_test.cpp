@@ -8,6 +8,7 @@
 #include "codegen/PlanMemory.h"
 #include "runtime/cuda/CudaMachine.h"
 #include "tests/codegen/CudaTraining.h"
+#include "tests/runtime/cuda/FakeCublasLt.h"
 #include "tests/runtime/cuda/ProgramKernels.h"
 
 #include <gmock/gmock.h>
@@ -99,6 +100,35 @@ TEST_F(CudaMachineTest, TrainsAsTheReferenceDoesInAnyOrder) {
       // One for the memory plan of each rank, and scratch where values swap places.
       EXPECT_LE(driver.numCalls("cuMemAlloc_v2"), 2 * program.mesh.numRanks());
     }
+}
+
+TEST_F(CudaMachineTest, CublasMultipliesWhereItCan) {
+  for (bool isAble : {true, false}) {
+    Program program = programOf(mlp());
+    FakeDriver driver;
+    FakeCublasLt cublas(driver);
+    if (!isAble)
+      cublas.hasNoWay();
+    writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+    std::vector<std::string> said;
+    Outcome outcome = trainAll(program, mlp(), [&](int64_t) -> Result<runtime::MachineMaker> {
+      CudaOptions options;
+      options.device = *cuda::Device::open(FakeDriver::table(), 0);
+      options.kernels = *cuda::KernelModule::load(options.device, folder, hash);
+      options.cublas = FakeCublasLt::table();
+      options.say = [&](const std::string &what) { said.push_back(what); };
+      return cuda::cudaMachine(options);
+    });
+    expectEqual(outcome, trainReference(program, mlp()));
+    EXPECT_THAT(driver.complaints(), IsEmpty());
+    EXPECT_THAT(driver.leaks(), IsEmpty());
+    EXPECT_EQ(cublas.numAlive(), 0);
+    EXPECT_EQ(cublas.numProducts() > 0, isAble);
+    EXPECT_THAT(said, ::testing::ElementsAre(
+                          isAble ? "matrix products: 5 by cuBLASLt"
+                                 : "matrix products: 0 by cuBLASLt; by plain kernels 5 for the "
+                                   "library has no way"));
+  }
 }
 
 TEST_F(CudaMachineTest, WithoutEventsThereAreRaces) {

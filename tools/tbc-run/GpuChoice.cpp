@@ -2,6 +2,7 @@
 
 #include "tools/tbc-run/GpuChoice.h"
 
+#include "runtime/cuda/CublasLt.h"
 #include "runtime/cuda/CudaMachine.h"
 #include "runtime/cuda/Nccl.h"
 #include "runtime/launch/Environment.h"
@@ -67,6 +68,14 @@ Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
     std::cerr << "tbc: the host executes what has no kernel for GPUs, slowly: " + ops + "\n"
               << std::flush;
   cuda::CudaOptions options;
+  auto say = [](const std::string &what) { std::cerr << "tbc: " + what + "\n" << std::flush; };
+  auto cublas = cuda::loadCublasLt();
+  if (cublas)
+    options.cublas = *cublas;
+  else if (isSpeaker)
+    say("plain kernels multiply matrices, slowly: " + cublas.error().message);
+  if (isSpeaker)
+    options.say = say;
   options.device = device;
   options.kernels = *kernels;
   options.timeout = timeout;

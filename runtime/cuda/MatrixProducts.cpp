@@ -1,0 +1,233 @@
+//===- MatrixProducts.cpp - Einsums by cuBLASLt ----------------------------===//
+
+#include "runtime/cuda/MatrixProducts.h"
+
+#include <algorithm>
+
+namespace tbc::cuda {
+
+using kernels::DType;
+using kernels::ProductLoop;
+using kernels::ProductPlan;
+
+// What NVIDIA's "cuBLAS" recommends for Hopper; enough for all before.
+static constexpr int64_t workspaceBytes = int64_t(32) << 20;
+
+Status checkCublas(const CublasLt &library, CublasCode code, const std::string &what) {
+  if (code == CublasCode::Success)
+    return Status::ok();
+  const char *text = library.getStatusString(code);
+  return Error{ErrorCode::RankFailed,
+               what + ": cuBLASLt says " + (text ? text : "error " + std::to_string(int(code)))};
+}
+
+//===----------------------------------------------------------------------===//
+// Einsums
+//===----------------------------------------------------------------------===//
+
+static bool isMultiplied(DType input, DType result) {
+  bool isNarrow = input == DType::BF16 || input == DType::F16;
+  return (input == DType::F32 && result == DType::F32) ||
+         (isNarrow && (result == input || result == DType::F32));
+}
+
+static ProductShape shapeOf(const ProductPlan &plan) {
+  // Of a dim of one element no stride counts, but a library wants one that could be.
+  auto stride = [](int64_t stride, int64_t columns) { return std::max(stride, columns); };
+  ProductShape shape;
+  shape.m = plan.m.size, shape.n = plan.n.size, shape.k = plan.k.size;
+  shape.transposedA = !kernels::isDense(plan.m.size, plan.m.lhs, plan.k.size, plan.k.lhs);
+  shape.transposedB = !kernels::isDense(plan.k.size, plan.k.rhs, plan.n.size, plan.n.rhs);
+  shape.strideA = shape.transposedA ? stride(plan.k.lhs, shape.m) : stride(plan.m.lhs, shape.k);
+  shape.strideB = shape.transposedB ? stride(plan.n.rhs, shape.k) : stride(plan.k.rhs, shape.n);
+  shape.strideC = stride(plan.m.out, shape.n);
+  if (!plan.around.empty()) {
+    const ProductLoop &batch = plan.around[0];
+    shape.batch = batch.size;
+    shape.batchA = batch.lhs, shape.batchB = batch.rhs, shape.batchC = batch.out;
+  }
+  return shape;
+}
+
+Result<EinsumProduct> productOf(const kernels::Attrs &attrs, const kernels::TensorType &lhs,
+                                const kernels::TensorType &rhs, const kernels::TensorType &result) {
+  auto none = [](const std::string &why) { return Error{ErrorCode::Usage, why}; };
+  if (lhs.dtype != rhs.dtype || !isMultiplied(lhs.dtype, result.dtype))
+    return none("no product of " + std::string(name(lhs.dtype)) + " and " +
+                std::string(name(rhs.dtype)) + " to " + std::string(name(result.dtype)));
+  if (kernels::numElements(lhs.shape) == 0 || kernels::numElements(rhs.shape) == 0)
+    return none("nothing to multiply");
+  kernels::ProductRoles roles = kernels::productRoles(attrs, lhs, rhs, result);
+  if (roles.sumsOneOperand)
+    return none("a sum over one operand");
+  bool isAny = false;
+  for (bool swaps : {false, true}) {
+    ProductPlan plan;
+    if (!choose(swaps ? swapped(roles) : roles, /*maySum=*/false, plan))
+      continue;
+    isAny = true;
+    if (plan.around.size() > 1)
+      continue;
+    EinsumProduct product{shapeOf(plan), swaps};
+    product.shape.input = lhs.dtype, product.shape.result = result.dtype;
+    return product;
+  }
+  return none(isAny ? "several loops around a product" : "no dims that make matrices");
+}
+
+//===----------------------------------------------------------------------===//
+// A product
+//===----------------------------------------------------------------------===//
+
+static CudaType typeOf(DType dtype) {
+  return dtype == DType::BF16  ? CudaType::BF16
+         : dtype == DType::F16 ? CudaType::F16
+                               : CudaType::F32;
+}
+
+MatrixProduct::~MatrixProduct() {
+  for (LayoutHandle layout : {layoutA, layoutB, layoutC})
+    if (layout)
+      library.layoutDestroy(layout);
+  if (matmul)
+    library.matmulDestroy(matmul);
+}
+
+static const void *pointerTo(DeviceAddress address) {
+  return reinterpret_cast<const void *>(static_cast<uintptr_t>(address));
+}
+
+Status MatrixProduct::enqueue(const Stream &stream, DeviceAddress a, DeviceAddress b,
+                              DeviceAddress c) const {
+  const float one = 1, zero = 0;
+  // Column-major matrices are row-major ones transposed: c' = b' a'.
+  void *out = const_cast<void *>(pointerTo(c));
+  return checkCublas(library,
+                     library.matmul(handle, matmul, &one, pointerTo(b), layoutB, pointerTo(a),
+                                    layoutA, &zero, out, layoutC, out, layoutC, &algorithm,
+                                    const_cast<void *>(pointerTo(workspace)), workspaceBytes,
+                                    stream.handle()),
+                     "a product of matrices");
+}
+
+/// A matrix in memory as cuBLASLt sees it: the rows of a row-major one are its columns.
+static Status makeLayout(const CublasLt &library, LayoutHandle &layout, DType dtype,
+                         int64_t memoryRows, int64_t memoryColumns, int64_t stride, int64_t batch,
+                         int64_t batchStride) {
+  Status status = checkCublas(library,
+                              library.layoutCreate(&layout, typeOf(dtype), uint64_t(memoryColumns),
+                                                   uint64_t(memoryRows), stride),
+                              "describing a matrix");
+  if (!status || batch == 1)
+    return status;
+  int32_t count = int32_t(batch);
+  status = checkCublas(library,
+                       library.layoutSet(layout, LayoutAttribute::BatchCount, &count, sizeof count),
+                       "describing a batch");
+  return status ? checkCublas(library,
+                              library.layoutSet(layout, LayoutAttribute::StridedBatchOffset,
+                                                &batchStride, sizeof batchStride),
+                              "describing a batch")
+                : status;
+}
+
+Result<std::unique_ptr<MatrixProduct>> MatrixProducts::make(const ProductShape &s) {
+  std::unique_ptr<MatrixProduct> product(new MatrixProduct(library));
+  product->handle = handle;
+  product->workspace = workspace.address();
+  Status status = checkCublas(
+      library, library.matmulCreate(&product->matmul, CublasCompute::F32, CudaType::F32),
+      "describing a product");
+  auto transpose = [&](MatmulAttribute which, bool isTransposed) {
+    int32_t operation = int32_t(isTransposed ? CublasOperation::Transpose : CublasOperation::None);
+    if (status)
+      status = checkCublas(library,
+                           library.matmulSet(product->matmul, which, &operation, sizeof operation),
+                           "describing a product");
+  };
+  transpose(MatmulAttribute::TransposeA, s.transposedB);
+  transpose(MatmulAttribute::TransposeB, s.transposedA);
+  if (status)
+    status = s.transposedA ? makeLayout(library, product->layoutA, s.input, s.k, s.m, s.strideA,
+                                        s.batch, s.batchA)
+                           : makeLayout(library, product->layoutA, s.input, s.m, s.k, s.strideA,
+                                        s.batch, s.batchA);
+  if (status)
+    status = s.transposedB ? makeLayout(library, product->layoutB, s.input, s.n, s.k, s.strideB,
+                                        s.batch, s.batchB)
+                           : makeLayout(library, product->layoutB, s.input, s.k, s.n, s.strideB,
+                                        s.batch, s.batchB);
+  if (status)
+    status =
+        makeLayout(library, product->layoutC, s.result, s.m, s.n, s.strideC, s.batch, s.batchC);
+  if (!status)
+    return status.error();
+
+  PreferenceHandle preference = nullptr;
+  uint64_t most = uint64_t(workspace.bytes());
+  status = checkCublas(library, library.preferenceCreate(&preference), "asking how to multiply");
+  if (!status)
+    return status.error();
+  status = checkCublas(
+      library,
+      library.preferenceSet(preference, PreferenceAttribute::MaxWorkspaceBytes, &most, sizeof most),
+      "asking how to multiply");
+  MatmulChoice choice{};
+  int numFound = 0;
+  CublasCode code =
+      !status ? CublasCode::Success
+              : library.chooseAlgorithms(handle, product->matmul, product->layoutB,
+                                         product->layoutA, product->layoutC, product->layoutC,
+                                         preference, 1, &choice, &numFound);
+  library.preferenceDestroy(preference);
+  if (!status)
+    return status.error();
+  // That there is no way is no error.
+  if (code == CublasCode::NotSupported || (code == CublasCode::Success && numFound == 0) ||
+      choice.state == CublasCode::NotSupported)
+    return std::unique_ptr<MatrixProduct>();
+  if (status = checkCublas(library, code, "asking how to multiply"); !status)
+    return status.error();
+  product->algorithm = choice.algorithm;
+  product->workspaceBytes = choice.workspaceBytes;
+  return product;
+}
+
+//===----------------------------------------------------------------------===//
+// All of a device
+//===----------------------------------------------------------------------===//
+
+Result<std::shared_ptr<MatrixProducts>> MatrixProducts::create(const DevicePtr &device,
+                                                               const CublasLt &library) {
+  if (Status status = device->makeCurrent(); !status)
+    return status.error();
+  std::shared_ptr<MatrixProducts> products(new MatrixProducts(device, library));
+  auto memory = DeviceMemory::allocate(device, workspaceBytes, "the workspace of cuBLASLt");
+  if (!memory)
+    return memory.error();
+  products->workspace = std::move(*memory);
+  if (Status status = checkCublas(library, library.create(&products->handle),
+                                  device->name() + ", starting cuBLASLt");
+      !status)
+    return status.error();
+  return products;
+}
+
+MatrixProducts::~MatrixProducts() {
+  products.clear();
+  if (handle && !device->isGivenUp())
+    library.destroy(handle);
+}
+
+Result<const MatrixProduct *> MatrixProducts::find(const ProductShape &shape) {
+  auto [found, isNew] = products.try_emplace(shape);
+  if (isNew) {
+    auto made = make(shape);
+    if (!made)
+      return made.error();
+    found->second = std::move(*made);
+  }
+  return static_cast<const MatrixProduct *>(found->second.get());
+}
+
+} // namespace tbc::cuda

@@ -1,0 +1,104 @@
+//===- MatrixProducts.h - Einsums by cuBLASLt ------------------------------===//
+//
+// Part of tbc. Plain C++.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_CUDA_MATRIXPRODUCTS_H
+#define TBC_RUNTIME_CUDA_MATRIXPRODUCTS_H
+
+#include "runtime/cuda/CublasLt.h"
+#include "runtime/cuda/Device.h"
+#include "runtime/kernels/Products.h"
+
+#include <map>
+#include <tuple>
+
+namespace tbc::cuda {
+
+/// c = a * b for each index of a batch: all row-major, or of a transposed one column-major. Sums
+/// are taken in f32. What cuBLASLt is told is the same product of the transposed matrices, as its
+/// own are column-major.
+struct ProductShape {
+  int64_t m = 0, n = 0, k = 0, batch = 1;
+  /// Elements from one row to the next, of a transposed one from column to column.
+  int64_t strideA = 0, strideB = 0, strideC = 0;
+  /// Elements from one index of the batch to the next; of an operand that has none, 0.
+  int64_t batchA = 0, batchB = 0, batchC = 0;
+  bool transposedA = false, transposedB = false;
+  kernels::DType input = kernels::DType::F32, result = kernels::DType::F32;
+
+  auto key() const {
+    return std::tie(m, n, k, batch, strideA, strideB, strideC, batchA, batchB, batchC, transposedA,
+                    transposedB, input, result);
+  }
+  bool operator<(const ProductShape &o) const { return key() < o.key(); }
+};
+
+/// What an einsum is as one product; `swaps`: of its operands in the other order. An error of code
+/// Usage says why it is none: a sum over several loops, several loops around it, types that have no
+/// product (f64, integers), nothing to multiply.
+struct EinsumProduct {
+  ProductShape shape;
+  bool swaps = false;
+};
+Result<EinsumProduct> productOf(const kernels::Attrs &attrs, const kernels::TensorType &lhs,
+                                const kernels::TensorType &rhs, const kernels::TensorType &result);
+
+/// A product of one shape, as cuBLASLt does it best.
+class MatrixProduct {
+public:
+  ~MatrixProduct();
+  MatrixProduct(const MatrixProduct &) = delete;
+  MatrixProduct &operator=(const MatrixProduct &) = delete;
+
+  /// Puts it into the stream. Addresses are multiples of 256.
+  Status enqueue(const Stream &stream, DeviceAddress a, DeviceAddress b, DeviceAddress c) const;
+
+private:
+  friend class MatrixProducts;
+  explicit MatrixProduct(const CublasLt &library) : library(library) {}
+
+  const CublasLt library;
+  CublasHandle handle = nullptr; // of its MatrixProducts
+  MatmulHandle matmul = nullptr;
+  LayoutHandle layoutA = nullptr, layoutB = nullptr, layoutC = nullptr;
+  MatmulAlgorithm algorithm{};
+  DeviceAddress workspace = 0;
+  size_t workspaceBytes = 0;
+};
+
+/// The products of a device, used in one stream: they share the memory that they work in.
+class MatrixProducts {
+public:
+  /// Errors: RankFailed, what cuBLASLt or the driver refuses.
+  static Result<std::shared_ptr<MatrixProducts>> create(const DevicePtr &device,
+                                                        const CublasLt &library);
+  ~MatrixProducts();
+  MatrixProducts(const MatrixProducts &) = delete;
+  MatrixProducts &operator=(const MatrixProducts &) = delete;
+
+  /// How to do it is asked once per shape; this keeps what it finds. Null: the library has none.
+  /// Errors: RankFailed, what it refuses otherwise.
+  Result<const MatrixProduct *> find(const ProductShape &shape);
+  /// How many shapes were asked for.
+  size_t numShapes() const { return products.size(); }
+
+private:
+  MatrixProducts(DevicePtr device, const CublasLt &library)
+      : device(std::move(device)), library(library) {}
+  Result<std::unique_ptr<MatrixProduct>> make(const ProductShape &shape);
+
+  DevicePtr device;
+  const CublasLt library;
+  CublasHandle handle = nullptr;
+  DeviceMemory workspace;
+  std::map<ProductShape, std::unique_ptr<MatrixProduct>> products;
+};
+
+/// Success, or an error of code RankFailed: `what` and the library's sentence for the code.
+Status checkCublas(const CublasLt &library, CublasCode code, const std::string &what);
+
+} // namespace tbc::cuda
+
+#endif // TBC_RUNTIME_CUDA_MATRIXPRODUCTS_H

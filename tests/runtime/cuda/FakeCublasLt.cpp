@@ -1,0 +1,275 @@
+//===- FakeCublasLt.cpp - cuBLASLt that multiplies in this process ---------===//
+
+#include "tests/runtime/cuda/FakeCublasLt.h"
+
+#include "runtime/kernels/Tensor.h"
+
+namespace tbc::test {
+
+using cuda::CublasCode;
+using cuda::CudaType;
+using kernels::Arith;
+using kernels::DType;
+using kernels::Tensor;
+
+namespace {
+
+FakeCublasLt *theCublas = nullptr;
+
+struct Matmul {
+  cuda::CublasCompute compute;
+  CudaType scale;
+  bool transposesA = false, transposesB = false;
+};
+
+/// Column-major.
+struct Layout {
+  CudaType type;
+  int64_t rows, columns, leading;
+  int32_t batch = 1;
+  int64_t batchStride = 0;
+};
+
+DType dtypeOf(CudaType type) {
+  return type == CudaType::BF16  ? DType::BF16
+         : type == CudaType::F16 ? DType::F16
+         : type == CudaType::F64 ? DType::F64
+                                 : DType::F32;
+}
+
+template <typename T, typename Handle> T &of(Handle handle) {
+  return *reinterpret_cast<T *>(handle);
+}
+
+/// The columns of one index of the batch, as numbers.
+std::vector<std::vector<double>> read(FakeAccess &memory, cuda::DeviceAddress address,
+                                      const Layout &layout, int64_t index) {
+  DType dtype = dtypeOf(layout.type);
+  int64_t width = kernels::byteWidth(dtype);
+  std::vector<std::vector<double>> columns;
+  for (int64_t column = 0; column < layout.columns; ++column) {
+    int64_t element = index * layout.batchStride + column * layout.leading;
+    const char *bytes = memory.read<char>(address + cuda::DeviceAddress(element * width),
+                                          size_t(layout.rows * width));
+    columns.push_back(Tensor::fromBytes({dtype, {layout.rows}}, Arith::Native, bytes).toDoubles());
+  }
+  return columns;
+}
+
+void write(FakeAccess &memory, cuda::DeviceAddress address, const Layout &layout, int64_t index,
+           const std::vector<std::vector<double>> &columns) {
+  DType dtype = dtypeOf(layout.type);
+  int64_t width = kernels::byteWidth(dtype);
+  for (int64_t column = 0; column < layout.columns; ++column) {
+    int64_t element = index * layout.batchStride + column * layout.leading;
+    std::vector<unsigned char> bytes =
+        Tensor::fromDoubles({dtype, {layout.rows}}, Arith::Native, columns[size_t(column)])
+            .toBytes();
+    std::copy(
+        bytes.begin(), bytes.end(),
+        memory.write<unsigned char>(address + cuda::DeviceAddress(element * width), bytes.size()));
+  }
+}
+
+constexpr size_t workspaceNeeded = 4096;
+
+} // namespace
+
+FakeCublasLt::FakeCublasLt(FakeDriver &driver) : driver(driver) { theCublas = this; }
+FakeCublasLt::~FakeCublasLt() { theCublas = nullptr; }
+
+struct FakeCublasCalls {
+#define TBC_ENTER(name)                                                                            \
+  std::lock_guard<std::recursive_mutex> guard(theCublas->driver.lock());                           \
+  if (theCublas->failing == #name)                                                                 \
+  return CublasCode(13)
+
+  static CublasCode create(cuda::CublasHandle *handle) {
+    TBC_ENTER(create);
+    ++theCublas->alive;
+    *handle = reinterpret_cast<cuda::CublasHandle>(1);
+    return CublasCode::Success;
+  }
+  static CublasCode destroy(cuda::CublasHandle) {
+    --theCublas->alive;
+    return CublasCode::Success;
+  }
+  static CublasCode matmulCreate(cuda::MatmulHandle *matmul, cuda::CublasCompute compute,
+                                 CudaType scale) {
+    TBC_ENTER(matmulCreate);
+    ++theCublas->alive;
+    *matmul = reinterpret_cast<cuda::MatmulHandle>(new Matmul{compute, scale});
+    return CublasCode::Success;
+  }
+  static CublasCode matmulDestroy(cuda::MatmulHandle matmul) {
+    --theCublas->alive;
+    delete &of<Matmul>(matmul);
+    return CublasCode::Success;
+  }
+  static CublasCode matmulSet(cuda::MatmulHandle handle, cuda::MatmulAttribute attribute,
+                              const void *value, size_t bytes) {
+    TBC_ENTER(matmulSet);
+    auto operation = *static_cast<const int32_t *>(value);
+    bool isKnown = attribute == cuda::MatmulAttribute::TransposeA ||
+                   attribute == cuda::MatmulAttribute::TransposeB;
+    if (bytes != sizeof(int32_t) || !isKnown || operation < 0 || operation > 1) {
+      theCublas->driver.complain("cuBLASLt is told what it does not know");
+      return CublasCode(7);
+    }
+    (attribute == cuda::MatmulAttribute::TransposeA ? of<Matmul>(handle).transposesA
+                                                    : of<Matmul>(handle).transposesB) = operation;
+    return CublasCode::Success;
+  }
+  static CublasCode layoutCreate(cuda::LayoutHandle *layout, CudaType type, uint64_t rows,
+                                 uint64_t columns, int64_t leading) {
+    TBC_ENTER(layoutCreate);
+    ++theCublas->alive;
+    *layout = reinterpret_cast<cuda::LayoutHandle>(
+        new Layout{type, int64_t(rows), int64_t(columns), leading});
+    return CublasCode::Success;
+  }
+  static CublasCode layoutDestroy(cuda::LayoutHandle layout) {
+    --theCublas->alive;
+    delete &of<Layout>(layout);
+    return CublasCode::Success;
+  }
+  static CublasCode layoutSet(cuda::LayoutHandle handle, cuda::LayoutAttribute attribute,
+                              const void *value, size_t bytes) {
+    TBC_ENTER(layoutSet);
+    Layout &layout = of<Layout>(handle);
+    if (attribute == cuda::LayoutAttribute::BatchCount && bytes == sizeof(int32_t))
+      layout.batch = *static_cast<const int32_t *>(value);
+    else if (attribute == cuda::LayoutAttribute::StridedBatchOffset && bytes == sizeof(int64_t))
+      layout.batchStride = *static_cast<const int64_t *>(value);
+    else
+      theCublas->driver.complain("cuBLASLt is told what it does not know");
+    return CublasCode::Success;
+  }
+  static CublasCode preferenceCreate(cuda::PreferenceHandle *preference) {
+    TBC_ENTER(preferenceCreate);
+    ++theCublas->alive;
+    *preference = reinterpret_cast<cuda::PreferenceHandle>(new uint64_t(0));
+    return CublasCode::Success;
+  }
+  static CublasCode preferenceDestroy(cuda::PreferenceHandle preference) {
+    --theCublas->alive;
+    delete &of<uint64_t>(preference);
+    return CublasCode::Success;
+  }
+  static CublasCode preferenceSet(cuda::PreferenceHandle preference,
+                                  cuda::PreferenceAttribute attribute, const void *value,
+                                  size_t bytes) {
+    TBC_ENTER(preferenceSet);
+    if (attribute != cuda::PreferenceAttribute::MaxWorkspaceBytes || bytes != sizeof(uint64_t))
+      theCublas->driver.complain("cuBLASLt is told what it does not know");
+    of<uint64_t>(preference) = *static_cast<const uint64_t *>(value);
+    return CublasCode::Success;
+  }
+
+  /// What is wrong with the descriptors, or null.
+  static const char *wrong(const Matmul &matmul, const Layout &a, const Layout &b,
+                           const Layout &c) {
+    int64_t m = matmul.transposesA ? a.columns : a.rows;
+    int64_t k = matmul.transposesA ? a.rows : a.columns;
+    int64_t n = matmul.transposesB ? b.rows : b.columns;
+    int64_t kOfB = matmul.transposesB ? b.columns : b.rows;
+    for (const Layout *layout : {&a, &b, &c})
+      if (layout->leading < layout->rows || layout->rows < 1 || layout->columns < 1)
+        return "a leading dimension is smaller than a column";
+    if (k != kOfB || m != c.rows || n != c.columns)
+      return "matrices do not fit";
+    if (a.batch != c.batch || b.batch != c.batch)
+      return "batches do not fit";
+    if (a.type != b.type || (c.type != a.type && c.type != CudaType::F32))
+      return "types do not fit";
+    if (matmul.compute != cuda::CublasCompute::F32 || matmul.scale != CudaType::F32)
+      return "sums are not of f32";
+    return nullptr;
+  }
+  static CublasCode chooseAlgorithms(cuda::CublasHandle, cuda::MatmulHandle matmul,
+                                     cuda::LayoutHandle a, cuda::LayoutHandle b,
+                                     cuda::LayoutHandle c, cuda::LayoutHandle d,
+                                     cuda::PreferenceHandle preference, int numAsked,
+                                     cuda::MatmulChoice *choices, int *numFound) {
+    TBC_ENTER(chooseAlgorithms);
+    ++theCublas->asked;
+    *numFound = 0;
+    if (theCublas->isUnable)
+      return CublasCode::NotSupported;
+    if (c != d || numAsked < 1)
+      return CublasCode(7);
+    if (const char *why = wrong(of<Matmul>(matmul), of<Layout>(a), of<Layout>(b), of<Layout>(c))) {
+      theCublas->driver.complain(std::string("cuBLASLt: ") + why);
+      return CublasCode(7);
+    }
+    if (of<uint64_t>(preference) < workspaceNeeded)
+      return CublasCode::NotSupported;
+    *numFound = 1;
+    choices[0] = {};
+    choices[0].algorithm.data[0] = 42;
+    choices[0].workspaceBytes = workspaceNeeded;
+    return CublasCode::Success;
+  }
+  static CublasCode matmul(cuda::CublasHandle, cuda::MatmulHandle handle, const void *alpha,
+                           const void *aData, cuda::LayoutHandle aLayout, const void *bData,
+                           cuda::LayoutHandle bLayout, const void *beta, const void *cData,
+                           cuda::LayoutHandle cLayout, void *dData, cuda::LayoutHandle dLayout,
+                           const cuda::MatmulAlgorithm *algorithm, void *workspace,
+                           size_t workspaceBytes, cuda::StreamHandle stream) {
+    TBC_ENTER(matmul);
+    Matmul product = of<Matmul>(handle);
+    Layout a = of<Layout>(aLayout), b = of<Layout>(bLayout), d = of<Layout>(dLayout);
+    auto addressOf = [](const void *pointer) {
+      return cuda::DeviceAddress(reinterpret_cast<uintptr_t>(pointer));
+    };
+    for (const void *pointer : {aData, bData, static_cast<const void *>(dData)})
+      if (addressOf(pointer) % 256 != 0)
+        theCublas->driver.complain("cuBLASLt: an address is no multiple of 256");
+    if (wrong(product, a, b, d) || algorithm->data[0] != 42 || workspaceBytes < workspaceNeeded ||
+        cLayout != dLayout || cData != dData || *static_cast<const float *>(alpha) != 1 ||
+        *static_cast<const float *>(beta) != 0)
+      return CublasCode(7);
+    ++theCublas->multiplied;
+    theCublas->driver.enqueue(stream, "cuBLASLt", {}, [=](FakeAccess &memory) {
+      memory.write<char>(addressOf(workspace), workspaceBytes);
+      for (int64_t index = 0; index < d.batch; ++index) {
+        auto left = read(memory, addressOf(aData), a, index);
+        auto right = read(memory, addressOf(bData), b, index);
+        int64_t depth = product.transposesA ? a.rows : a.columns;
+        std::vector<std::vector<double>> result;
+        for (int64_t column = 0; column < d.columns; ++column) {
+          std::vector<double> &to = result.emplace_back();
+          for (int64_t row = 0; row < d.rows; ++row) {
+            double sum = 0;
+            for (int64_t i = 0; i < depth; ++i)
+              sum += (product.transposesA ? left[row][i] : left[i][row]) *
+                     (product.transposesB ? right[i][column] : right[column][i]);
+            to.push_back(sum);
+          }
+        }
+        write(memory, addressOf(dData), d, index, result);
+      }
+    });
+    return CublasCode::Success;
+  }
+#undef TBC_ENTER
+  static size_t getVersion() { return 120300; }
+  static const char *getStatusString(CublasCode code) {
+    return int(code) == 13 ? "execution failed" : "invalid value";
+  }
+};
+
+const cuda::CublasLt &FakeCublasLt::table() {
+  static const cuda::CublasLt cublas = [] {
+    cuda::CublasLt table;
+#define TBC_SET(name, symbol, ...) table.name = FakeCublasCalls::name;
+    TBC_CUBLASLT_FUNCTIONS(TBC_SET)
+#undef TBC_SET
+    table.getVersion = FakeCublasCalls::getVersion;
+    table.getStatusString = FakeCublasCalls::getStatusString;
+    return table;
+  }();
+  return cublas;
+}
+
+} // namespace tbc::test

@@ -1,0 +1,48 @@
+//===- FakeCublasLt.h - cuBLASLt that multiplies in this process -----------===//
+//
+// A table of functions for runtime/cuda on the streams of the FakeDriver. What a product is stands
+// in its descriptors alone: the operation reads and writes the elements that these say, column by
+// column, so that a wrong one is a wrong number. What the library would refuse or get wrong
+// silently (leading dimensions, dims that do not fit, addresses of little alignment, a workspace
+// that is too small) is refused, and complained about.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_TESTS_RUNTIME_CUDA_FAKECUBLASLT_H
+#define TBC_TESTS_RUNTIME_CUDA_FAKECUBLASLT_H
+
+#include "runtime/cuda/CublasLt.h"
+#include "tests/runtime/cuda/FakeDriver.h"
+
+namespace tbc::test {
+
+/// One at a time in a process, with a FakeDriver that outlives it.
+class FakeCublasLt {
+public:
+  explicit FakeCublasLt(FakeDriver &driver);
+  ~FakeCublasLt();
+  FakeCublasLt(const FakeCublasLt &) = delete;
+  FakeCublasLt &operator=(const FakeCublasLt &) = delete;
+
+  static const cuda::CublasLt &table();
+
+  /// From now on there is no way to multiply, or the function of this name fails.
+  void hasNoWay() { isUnable = true; }
+  void fail(const std::string &function) { failing = function; }
+  /// How often it was asked how to multiply, and did.
+  int numAsked() const { return asked; }
+  int numProducts() const { return multiplied; }
+  /// Handles, descriptors and layouts that were made and not given back.
+  int numAlive() const { return alive; }
+
+private:
+  friend struct FakeCublasCalls;
+  FakeDriver &driver;
+  bool isUnable = false;
+  std::string failing;
+  int asked = 0, multiplied = 0, alive = 0;
+};
+
+} // namespace tbc::test
+
+#endif // TBC_TESTS_RUNTIME_CUDA_FAKECUBLASLT_H
