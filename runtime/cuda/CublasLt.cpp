@@ -11,6 +11,8 @@ static std::string versionText(size_t version) {
          std::to_string(version % 100);
 }
 
+std::string versionOf(const CublasLt &library) { return versionText(library.getVersion()); }
+
 Result<CublasLt> loadCublasLt() {
   Result<SharedLibrary> library =
       SharedLibrary::open({"cuBLASLt",

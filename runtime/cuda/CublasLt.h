@@ -92,6 +92,9 @@ struct CublasLt {
 /// The machine's cuBLASLt. Errors: Other; there is none, or it is older than 12.0.
 Result<CublasLt> loadCublasLt();
 
+/// "12.4.5".
+std::string versionOf(const CublasLt &library);
+
 } // namespace tbc::cuda
 
 #endif // TBC_RUNTIME_CUDA_CUBLASLT_H

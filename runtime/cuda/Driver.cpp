@@ -51,6 +51,11 @@ Result<Driver> loadDriver() {
   return driver;
 }
 
+std::string versionOf(const Driver &driver) {
+  int version = 0;
+  return driver.driverGetVersion(&version) == DriverCode::Success ? versionText(version) : "";
+}
+
 /// What to do about it, or nothing.
 static const char *remedyOf(DriverCode code) {
   switch (code) {

@@ -97,6 +97,7 @@ struct Copy2D {
   X(deviceGetAttribute, cuDeviceGetAttribute, int *value, DeviceAttribute attribute,               \
     DeviceId device)                                                                               \
   X(deviceTotalMem, cuDeviceTotalMem_v2, size_t *bytes, DeviceId device)                           \
+  X(deviceCanAccessPeer, cuDeviceCanAccessPeer, int *can, DeviceId device, DeviceId peer)          \
   X(primaryContextRetain, cuDevicePrimaryCtxRetain, ContextHandle *context, DeviceId device)       \
   X(primaryContextRelease, cuDevicePrimaryCtxRelease_v2, DeviceId device)                          \
   X(contextSetCurrent, cuCtxSetCurrent, ContextHandle context)                                     \
@@ -150,6 +151,9 @@ Status findDriver();
 /// The machine's driver, initialised. Errors: Other; there is none, it is older than CUDA 12.0, or
 /// it finds no device.
 Result<Driver> loadDriver();
+
+/// "CUDA 12.4": the latest that the driver supports; empty if it does not say.
+std::string versionOf(const Driver &driver);
 
 /// Success, or an error of code RankFailed: `what`, then the driver's own name and sentence for the
 /// code, and what to do where that is known.

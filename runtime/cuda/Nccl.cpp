@@ -45,6 +45,11 @@ Result<Nccl> loadNccl() {
   return nccl;
 }
 
+std::string versionOf(const Nccl &nccl) {
+  int version = 0;
+  return nccl.getVersion(&version) == NcclCode::Success ? versionText(version) : "";
+}
+
 Status checkNccl(const Nccl &nccl, NcclCode code, NcclHandle comm, const std::string &what) {
   // A communicator that does not block answers so while it is at work.
   if (code == NcclCode::Success || code == NcclCode::InProgress)

@@ -107,6 +107,9 @@ struct Nccl {
 /// The machine's NCCL. Errors: Other; there is none, or it is older than 2.18.
 Result<Nccl> loadNccl();
 
+/// "2.21.5"; empty if it does not say.
+std::string versionOf(const Nccl &nccl);
+
 /// Success, or an error of code RankFailed: `what`, NCCL's sentence for the code, and the last that
 /// it said about the communicator (null: none).
 Status checkNccl(const Nccl &nccl, NcclCode code, NcclHandle comm, const std::string &what);

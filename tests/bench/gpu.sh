@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Everything that can be checked and measured on a machine with NVIDIA GPUs, in one command.
+# Everything that can be checked and measured on a machine with NVIDIA GPUs, in one command and under eight minutes.
 # usage: tests/bench/gpu.sh [BUILD_DIR] [OUTPUT_DIR]      (default: build and gpu-results)
-# Writes OUTPUT_DIR/gpu.json (a verdict and the seconds of each part) and the output of each part beside it.
-# Exit code: 0 all parts that there are passed, 1 one failed, 77 there is no GPU (said on stderr).
+# Writes OUTPUT_DIR/gpu.json (of each part a verdict, its seconds and what it measured) and the output of each part beside it.
+# A part that takes longer than its share of the eight minutes is ended and has failed.
+# Exit code: 0 all parts passed, 1 one failed, 77 there is no GPU or nothing is built (said on stderr).
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 
@@ -10,39 +11,43 @@ buildDir=${1:-build} output=${2:-gpu-results}
 skip() { printf 'gpu.sh: skipped: %s\n' "$*" >&2; exit 77; }
 command -v nvidia-smi >/dev/null || skip "there is no nvidia-smi, so no driver of NVIDIA"
 nvidia-smi -L >/dev/null 2>&1 || skip "nvidia-smi finds no GPU"
-for program in comm-conformance cuda-kernels; do
+for program in comm-conformance cuda-kernels tbc; do
   [[ -x $buildDir/bin/$program ]] || skip "$buildDir/bin/$program is not built; run ./bootstrap first"
 done
 mkdir -p "$output" || exit 1
 
 parts=() failed=0
-# part NAME COMMAND...: runs it and notes how it ended
+# part NAME SECONDS COMMAND...: runs it for at most so long and notes how it ended, with $output/NAME.json if it wrote that
 part() {
-  local name=$1 begin=$SECONDS verdict=passed
-  shift
-  if ! "$@" >"$output/$name.txt" 2>&1; then verdict=failed failed=1; fi
+  local name=$1 limit=$2 begin=$SECONDS verdict=passed measured=""
+  shift 2
+  rm -f "$output/$name.json"
+  timeout --kill-after=5 "$limit" "$@" >"$output/$name.txt" 2>&1
+  case $? in
+    0) ;;
+    124 | 137) verdict="took longer than $limit s" failed=1 ;;
+    *) verdict=failed failed=1 ;;
+  esac
   # A suite of which nothing was run has shown nothing.
   if grep -q 'Running 0 tests' "$output/$name.txt"; then verdict=failed failed=1; fi
+  [[ -s $output/$name.json ]] && measured=", \"measured\": $(cat "$output/$name.json")"
   printf '%-12s %s, %d s (%s)\n' "$name" "$verdict" $((SECONDS - begin)) "$output/$name.txt"
-  parts+=("\"$name\": {\"verdict\": \"$verdict\", \"seconds\": $((SECONDS - begin))}")
-}
-# missing NAME WHY: what is not there to be run
-missing() {
-  printf '%-12s not run: %s\n' "$1" "$2"
-  parts+=("\"$1\": {\"verdict\": \"not run\", \"why\": \"$2\"}")
+  parts+=("\"$name\": {\"verdict\": \"$verdict\", \"seconds\": $((SECONDS - begin))$measured}")
 }
 
 export TBC_GPU_TESTS=1
-part machine nvidia-smi
-part conformance "$buildDir/bin/comm-conformance" --gtest_filter='*NcclDevices*'
-part kernels "$buildDir/bin/cuda-kernels" --gtest_filter='DeviceTest.KernelsAgreeWithTheReference'
-part bandwidth "$buildDir/bin/cuda-kernels" --gtest_filter='DeviceTest.BytesPerSecond'
+part machine 10 nvidia-smi
+part doctor 30 "$buildDir/bin/tbc" doctor
+part conformance 60 "$buildDir/bin/comm-conformance" --gtest_filter='*NcclDevices*'
+part kernels 60 "$buildDir/bin/cuda-kernels" --gtest_filter='DeviceTest.KernelsAgreeWithTheReference'
+part bandwidth 30 "$buildDir/bin/cuda-kernels" --gtest_filter='DeviceTest.BytesPerSecond'
 grep 'GB/s' "$output/bandwidth.txt"
-missing calibration "tbc calibrate measures no GPUs yet"
-missing models "tbc compile has no --target cuda yet"
-missing speed "tbc compile has no --target cuda yet"
+part calibration 60 "$buildDir/bin/tbc" calibrate --gpus "$(nvidia-smi -L | grep -c '^GPU ')" -o "$output/cluster.toml"
+part losses 120 python3 tests/bench/gpu_bench.py losses --tbc "$buildDir/bin/tbc" --json "$output/losses.json"
+part speed 110 python3 tests/bench/gpu_bench.py speed --tbc "$buildDir/bin/tbc" --json "$output/speed.json" --seconds 100
+cat "$output/losses.txt" "$output/speed.txt"
 
 joined=$(printf '%s, ' "${parts[@]}")
-printf '{"version": 1, %s}\n' "${joined%, }" >"$output/gpu.json"
+printf '{"version": 2, %s}\n' "${joined%, }" >"$output/gpu.json"
 echo "wrote $output/gpu.json"
 exit "$failed"

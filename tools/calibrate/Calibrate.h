@@ -39,11 +39,13 @@ struct CollectivePoint {
 
 struct Measurements {
   int64_t ranks = 0;
-  double memoryBytes = 0;                       // of the machine
+  std::string device;                           // the model of the GPUs; empty: CPUs
+  double memoryBytes = 0;                       // of the machine; of one GPU
   double processBytes = 0;                      // of a rank that has connected to the others
   double bytesPerSecond = 0;                    // of one rank's plain loop, while all do the same
+  double hostBytesPerSecond = 0;                // of a copy from the host to a GPU
   double kernelFloor = 0;                       // seconds of a kernel on one element
-  std::vector<KernelPoint> matmuls, rows, adds; // rows: one row times a matrix
+  std::vector<KernelPoint> matmuls, rows, adds; // rows: one row times a matrix; adds: GPUs copy
   std::vector<CollectivePoint> collectives;
 };
 

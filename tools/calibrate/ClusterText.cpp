@@ -89,15 +89,76 @@ static std::string comments(const Measurements &m) {
     text += format("#   one row times %lld x %lld: %.3g s, %.2f GB/s\n", (long long)point.size,
                    (long long)point.size, point.seconds, point.bytes / point.seconds / 1e9);
   for (const KernelPoint &point : m.adds)
-    text += format("#   sum of two vectors of %lld: %.3g s, %.2f GB/s\n", (long long)point.size,
-                   point.seconds, point.bytes / point.seconds / 1e9);
+    text += format("#   %s of %lld: %.3g s, %.2f GB/s\n",
+                   m.device.empty() ? "sum of two vectors" : "copy of a vector",
+                   (long long)point.size, point.seconds, point.bytes / point.seconds / 1e9);
   for (const CollectivePoint &point : m.collectives)
     text += format("#   %s of %.0f bytes over %lld ranks: %.3g s\n", point.kind.c_str(),
                    point.bytes, (long long)point.ranks, point.seconds);
   return text;
 }
 
+/// What is measured of several GPUs alone, or assumed.
+static std::string gpuNetwork(const Measurements &m) {
+  const char *section = "[network.intra_node]\n";
+  if (m.collectives.empty())
+    return std::string("# Not measured with one GPU; as h100-sxm.\n") + section +
+           "bytes_per_second = 3.6e11\nstart_seconds = 8e-6\nlatency_seconds = 1.4e-6\n\n";
+  NetworkLine network = networkLine(m.collectives);
+  return section + format("# start + steps * latency + bytes / bandwidth; mean error %.0f %%.\n"
+                          "bytes_per_second = %.4g\nstart_seconds = %.4g\n"
+                          "latency_seconds = %.4g\n\n",
+                          100 * network.error, network.bytesPerSecond, network.start,
+                          network.latency);
+}
+
+static std::string gpuClusterText(const Measurements &m, const std::string &name) {
+  MatmulLine f32 = matmulLine(m.matmuls, "f32", m.kernelFloor);
+  MatmulLine bf16 = matmulLine(m.matmuls, "bf16", m.kernelFloor);
+  double rowShare = std::clamp(best(m.rows, &KernelPoint::bytes) / m.bytesPerSecond, 0.001, 1.0);
+  double uncertainty = std::clamp(std::max(f32.error, bf16.error), 0.1, 0.9);
+  std::string text = format("# Measured by `tbc calibrate --gpus %lld`: %s.\n", (long long)m.ranks,
+                            m.device.c_str()) +
+                     comments(m) + "\n";
+  text +=
+      format("name = \"%s\"\ndescription = \"%lld x %s, measured\"\ndevices_per_node = %lld\n\n",
+             name.c_str(), (long long)m.ranks, m.device.c_str(), (long long)m.ranks);
+  text += format("[device]\n# What the driver says.\nmemory_bytes = %.0f\n", m.memoryBytes);
+  text += format("# Copies within the device, read and written.\nmemory_bytes_per_second = %.4g\n",
+                 m.bytesPerSecond);
+  text += format("# As of products of f32.\nvector_flops_per_second = %.4g\n", f32.peak);
+  text += format("# A copy of four bytes among many.\nlaunch_seconds = %.4g\n\n", m.kernelFloor);
+  text += format("[device.peak_flops_per_second]\n# Of square products by cuBLASLt, as launch + "
+                 "ramp + FLOPs / this; mean error %.0f %% and %.0f %%.\nf32 = %.4g\nbf16 = %.4g\n"
+                 "# Not measured; as bf16.\nf16 = %.4g\n\n",
+                 100 * f32.error, 100 * bf16.error, f32.peak, bf16.peak, bf16.peak);
+  text += format("[kernel.matmul]\nflops_fraction = 1.0\nmemory_fraction = %.4g\n"
+                 "ramp_seconds = %.4g\n\n",
+                 rowShare, std::max(f32.ramp, bf16.ramp));
+  text += "# Not measured; as h100-sxm, of libraries that are not called yet.\n"
+          "[kernel.conv]\nflops_fraction = 0.55\nmemory_fraction = 0.75\nramp_seconds = 3e-6\n\n"
+          "[kernel.attention]\nflops_fraction = 0.50\nmemory_fraction = 0.80\n"
+          "ramp_seconds = 3e-6\n\n"
+          "[kernel.default]\nflops_fraction = 0.50\nmemory_fraction = 0.70\n\n";
+  text += gpuNetwork(m);
+  text += "# Not measured; as h100-sxm.\n[network.inter_node]\nbytes_per_second = 4.5e10\n"
+          "start_seconds = 3e-5\nlatency_seconds = 1.5e-5\n\n";
+  text += format("[host]\n# Not counted: --offload needs it here.\nmemory_bytes = 0\n# To a GPU, "
+                 "while the others do the same.\nbytes_per_second = %.4g\n\n",
+                 m.hostBytesPerSecond);
+  text += "# Not measured; as h100-sxm.\n[overlap]\nfraction = 0.8\n\n";
+  text += format("[uncertainty]\n# The mean error of products, 0.1 at least.\ntime = %.2f\n\n",
+                 uncertainty);
+  text += format("[memory]\n# Taken on a GPU by a rank that has connected to the others.\n"
+                 "context_bytes = %.0f\n# As h100-sxm.\nallocator_fraction = 0.03\n"
+                 "reserved_fraction = 0.02\n",
+                 m.processBytes);
+  return text;
+}
+
 std::string clusterText(const Measurements &m, const std::string &name) {
+  if (!m.device.empty())
+    return gpuClusterText(m, name);
   MatmulLine f32 = matmulLine(m.matmuls, "f32", m.kernelFloor);
   MatmulLine bf16 = matmulLine(m.matmuls, "bf16", m.kernelFloor);
   NetworkLine network = networkLine(m.collectives);

@@ -3,10 +3,12 @@
 #include "tools/calibrate/Calibrate.h"
 
 #include "runtime/comm/Gloo.h"
+#include "runtime/cuda/NcclCommunicator.h"
 #include "runtime/launch/LocalJob.h"
 #include "runtime/train/Agreement.h"
+#include "tools/calibrate/Gpu.h"
 
-#include <cstring>
+#include <functional>
 #include <iostream>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -46,7 +48,7 @@ public:
     ++place;
   }
   template <typename Point, typename Fields>
-  void list(std::vector<Point> &points, const Fields &fields) {
+  void list(std::vector<Point> &points, Fields &&fields) {
     double count = double(points.size());
     (*this)(count);
     points.resize(size_t(count));
@@ -62,8 +64,12 @@ private:
 } // namespace
 
 static void exchange(Measurements &m, Numbers numbers) {
-  for (double *value : {&m.processBytes, &m.bytesPerSecond, &m.kernelFloor})
+  for (double *value :
+       {&m.memoryBytes, &m.processBytes, &m.bytesPerSecond, &m.hostBytesPerSecond, &m.kernelFloor})
     numbers(*value);
+  std::vector<double> letters(m.device.begin(), m.device.end());
+  numbers.list(letters, numbers);
+  m.device.assign(letters.begin(), letters.end());
   for (std::vector<KernelPoint> *list : {&m.matmuls, &m.rows, &m.adds})
     numbers.list(*list, [&](KernelPoint &point) {
       double size = double(point.size), isNarrow = point.dtype == "bf16";
@@ -81,7 +87,8 @@ static void exchange(Measurements &m, Numbers numbers) {
   });
 }
 
-static Status inRank(const Options &options, const launch::LocalRank &start, double *mailbox) {
+static Status inRank(const Options &options, const launch::LocalRank &start,
+                     Measurements &measurements) {
   auto job = start.openStore();
   if (!job)
     return job.error();
@@ -91,41 +98,97 @@ static Status inRank(const Options &options, const launch::LocalRank &start, dou
   auto communicator = comm::connectGloo(start.rank, options.ranks, *job->store, gloo);
   if (!communicator)
     return communicator.error();
-  Measurements measurements;
+  measurements.memoryBytes = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
   Result<double> bytes = meanOf(**communicator, double(train::residentBytes()));
   if (!bytes)
     return bytes.error();
   measurements.processBytes = *bytes;
   if (Status status = measureKernels(options, **communicator, measurements); !status)
     return status;
-  if (Status status = measureCollectives(options, **communicator, measurements); !status)
-    return status;
-  if (start.rank == 0)
-    exchange(measurements, Numbers(mailbox, true));
-  return Status::ok();
+  return measureCollectives(options, **communicator, measurements);
 }
 
-Result<Measurements> measure(const Options &options) {
+/// Over NCCL, of which one rank alone has no need.
+static Status inGpuRank(const GpuOptions &options, const launch::LocalRank &start,
+                        Measurements &measurements) {
+  auto driver = cuda::loadDriver();
+  if (!driver)
+    return driver.error();
+  auto cublas = cuda::loadCublasLt();
+  if (!cublas)
+    return cublas.error();
+  int count = 0;
+  if (Status status = checkDriver(*driver, driver->deviceGetCount(&count), "counting GPUs");
+      !status)
+    return status;
+  if (count < options.ranks)
+    return Error{ErrorCode::Usage, "--gpus " + std::to_string(options.ranks) + ": " +
+                                       std::to_string(count) + " are visible"};
+  auto device = cuda::Device::open(*driver, int(start.rank));
+  if (!device)
+    return device.error();
+  auto job = start.openStore();
+  if (!job)
+    return job.error();
+  if (options.ranks == 1) {
+    comm::GlooOptions gloo;
+    gloo.token = start.token;
+    auto alone = comm::connectGloo(0, 1, *job->store, gloo);
+    return alone ? measureGpu(*device, *cublas, options.isQuick, **alone, measurements)
+                 : Status(alone.error());
+  }
+  auto nccl = cuda::loadNccl();
+  if (!nccl)
+    return nccl.error();
+  cuda::NcclOptions ncclOptions;
+  ncclOptions.timeout = std::chrono::minutes(2);
+  auto communicator =
+      cuda::connectNccl(start.rank, options.ranks, *job->store, *nccl, *device, ncclOptions);
+  return communicator ? measureGpu(*device, *cublas, options.isQuick, **communicator, measurements)
+                      : Status(communicator.error());
+}
+
+/// What rank 0 measured when all ranks have done `measureHere`.
+static Result<Measurements> measureInRanks(
+    int64_t numRanks,
+    const std::function<Status(const launch::LocalRank &, Measurements &)> &measureHere) {
   Mailbox mailbox;
   if (!mailbox.isThere())
     return Error{ErrorCode::Other, "no memory to share with the ranks"};
   auto body = [&](const launch::LocalRank &start) {
-    Status status = inRank(options, start, mailbox.numbers());
+    Measurements measurements;
+    Status status = measureHere(start, measurements);
+    if (status && start.rank == 0)
+      exchange(measurements, Numbers(mailbox.numbers(), true));
     if (status)
       return 0;
     std::cerr << "tbc: rank " + std::to_string(start.rank) + ": " + status.error().message + "\n";
     return int(status.error().code);
   };
-  Result<int> code = launch::launchLocalJob(options.ranks, std::chrono::seconds(30), body);
+  Result<int> code = launch::launchLocalJob(numRanks, std::chrono::seconds(30), body);
   if (!code)
     return code.error();
   if (*code != 0)
     return Error{ErrorCode(*code), "the ranks that measure failed"};
   Measurements measurements;
   exchange(measurements, Numbers(mailbox.numbers(), false));
-  measurements.ranks = options.ranks;
-  measurements.memoryBytes = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+  measurements.ranks = numRanks;
   return measurements;
+}
+
+Result<Measurements> measure(const Options &options) {
+  return measureInRanks(options.ranks, [&](const launch::LocalRank &start, Measurements &m) {
+    return inRank(options, start, m);
+  });
+}
+
+Result<Measurements> measureGpus(const GpuOptions &options) {
+  // Before anything is started.
+  if (Status status = cuda::findDriver(); !status)
+    return status.error();
+  return measureInRanks(options.ranks, [&](const launch::LocalRank &start, Measurements &m) {
+    return inGpuRank(options, start, m);
+  });
 }
 
 } // namespace tbc::calibrate

@@ -7,6 +7,9 @@
 #ifndef TBC_TOOLS_DOCTOR_DOCTOR_H
 #define TBC_TOOLS_DOCTOR_DOCTOR_H
 
+#include "runtime/cuda/CublasLt.h"
+#include "runtime/cuda/Nccl.h"
+
 #include <string>
 #include <vector>
 
@@ -29,8 +32,22 @@ struct Finding {
 std::vector<Finding> examineMachine();
 /// The loopback interface, two ranks that meet and add up over it, this host's name.
 std::vector<Finding> examineNetwork();
-/// Launchers, a linker for compiled kernels, NVIDIA's driver and NCCL.
+/// Launchers, a linker for compiled kernels.
 std::vector<Finding> examineSoftware();
+
+/// NVIDIA's libraries, or why they are not there.
+struct GpuLibraries {
+  /// Whether there is a driver that will do, started or not.
+  Status installed;
+  Result<cuda::Driver> driver;
+  Result<cuda::Nccl> nccl;
+  Result<cuda::CublasLt> cublas;
+};
+/// Those of this machine.
+GpuLibraries gpuLibraries();
+/// The driver, every GPU with its memory, whether they are of one model and reach each other's
+/// memory, NCCL and cuBLASLt. Opens a context on each.
+std::vector<Finding> examineGpus(const GpuLibraries &libraries);
 
 /// One line each, with the advice below it.
 std::string textOf(const std::vector<Finding> &findings);

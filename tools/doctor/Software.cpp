@@ -1,9 +1,6 @@
-//===- Software.cpp - Launchers, linker, NVIDIA's libraries ------------------===//
+//===- Software.cpp - Launchers and linker -----------------------------------===//
 
 #include "tools/doctor/Doctor.h"
-
-#include "runtime/cuda/Driver.h"
-#include "runtime/cuda/Nccl.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -43,17 +40,10 @@ static Finding launchers() {
   return finding;
 }
 
-template <typename T> static Finding library(const std::string &name, const Result<T> &loaded) {
-  if (loaded)
-    return {name, State::Ok, "there", ""};
-  return {name, State::Missing, loaded.error().message, "only for GPUs"};
-}
-
 std::vector<Finding> examineSoftware() {
   return {launchers(),
           oneOf("linker", {"ld.lld-19", "ld.lld"},
-                "only for compiled kernels: install lld-19; without it tbc compile makes none"),
-          library("CUDA driver", cuda::loadDriver()), library("NCCL", cuda::loadNccl())};
+                "only for compiled kernels: install lld-19; without it tbc compile makes none")};
 }
 
 } // namespace tbc::doctor

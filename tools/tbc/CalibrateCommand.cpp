@@ -3,7 +3,7 @@
 #include "planner/core/Cluster.h"
 #include "runtime/cpu/NativeMachine.h"
 #include "runtime/launch/Environment.h"
-#include "tools/calibrate/Calibrate.h"
+#include "tools/calibrate/Gpu.h"
 #include "tools/tbc/Command.h"
 
 #include <CLI/CLI.hpp>
@@ -19,6 +19,7 @@ namespace {
 struct CalibrateOptions {
   calibrate::Options measured;
   std::string output, name = "this-machine";
+  int64_t gpus = 0; // 0: the CPUs are measured
 };
 
 } // namespace
@@ -26,14 +27,17 @@ struct CalibrateOptions {
 static Result<int> runCalibrate(const CalibrateOptions &options) {
   if (options.name.find_first_of("\"\\\n") != std::string::npos)
     return Error{ErrorCode::Usage, "--name must not have quotes or backslashes"};
-  std::cerr << "tbc: measuring with " << options.measured.ranks
-            << " ranks; let nothing else run meanwhile\n";
+  int64_t ranks = options.gpus ? options.gpus : options.measured.ranks;
+  std::cerr << "tbc: measuring with " << ranks << " rank" << (ranks == 1 ? "" : "s")
+            << "; let nothing else run meanwhile\n";
   // As many threads as `tbc run` gives a rank.
   calibrate::Options measured = options.measured;
   cpu::NativeOptions native;
   native.threads = int(std::max<int64_t>(1, launch::numCores() / measured.ranks));
   measured.machine = cpu::nativeMachine(native);
-  auto measurements = calibrate::measure(measured);
+  auto measurements = options.gpus
+                          ? calibrate::measureGpus({options.gpus, options.measured.isQuick})
+                          : calibrate::measure(measured);
   if (!measurements)
     return measurements.error();
   std::string text = calibrate::clusterText(*measurements, options.name);
@@ -63,6 +67,10 @@ void addCalibrateCommand(CLI::App &app, const SetAction &setAction) {
   command->add_option("--ranks", options->measured.ranks, "How many measure at once")
       ->check(CLI::Range(2, 64))
       ->capture_default_str();
+  command
+      ->add_option("--gpus", options->gpus,
+                   "Measure this machine's GPUs, so many, in place of CPUs")
+      ->check(CLI::Range(1, 64));
   command->add_option("--name", options->name, "Of the cluster")->capture_default_str();
   command->add_flag("--quick", options->measured.isQuick,
                     "Small sizes only, to try it out: not for planning");

@@ -16,6 +16,8 @@ static Result<int> runDoctor(bool isJson) {
   for (auto examine : {doctor::examineMachine, doctor::examineNetwork, doctor::examineSoftware})
     for (doctor::Finding &finding : examine())
       findings.push_back(std::move(finding));
+  for (doctor::Finding &finding : doctor::examineGpus(doctor::gpuLibraries()))
+    findings.push_back(std::move(finding));
   std::cout << (isJson ? doctor::jsonOf(findings) : doctor::textOf(findings));
   bool isWell = std::none_of(findings.begin(), findings.end(), [](const doctor::Finding &finding) {
     return finding.state == doctor::State::Problem;

@@ -102,6 +102,24 @@ struct Convolution {
   int64_t channels, outputs; // of a group
 };
 
+/// Over `count` channels and all taps: the sum of operand 0, in a plane of these dims at the place
+/// of the tap, times operand 1 at the tap. `rowsOf`: of a channel the rows of both.
+Value sumOverTaps(const ThreadKernel &k, const Windows &windows, int64_t count, const Sizes &plane,
+                  llvm::function_ref<std::pair<Value, Value>(Value)> rowsOf,
+                  llvm::function_ref<Place(ArrayRef<Value>)> placeOf) {
+  return overAll(k, count, {k.number(0)}, [&](Value channel, ArrayRef<Value> outer) {
+    auto [row, rowW] = rowsOf(channel);
+    Value rowOfPlane = row, rowOfTaps = rowW;
+    return overAll(k, windows.taps(), outer, [&](Value t, ArrayRef<Value> inner) {
+      Place place = placeOf(k.split(t, windows.kernel));
+      return addIf(k, place.exists, inner[0], [&] {
+        return k.e.mul(k.load(0, inRow(k, rowOfPlane, plane, place.offset)),
+                       k.load(1, inRow(k, rowOfTaps, windows.kernel, t)));
+      });
+    });
+  })[0];
+}
+
 FailureOr<cpu::Kernel> conv(MLIRContext &context, const OpCall &call, Form form) {
   Convolution c(call, call.operands[0].shape, call.operands[1].shape, call.results[0].shape);
   ThreadKernel k(context, call, kernels::numElements(c.y), form);
@@ -109,18 +127,14 @@ FailureOr<cpu::Kernel> conv(MLIRContext &context, const OpCall &call, Form form)
   Values at = k.split(k.thread, c.y);
   Value group = k.divide(at[1], c.outputs);
   ArrayRef<Value> position = ArrayRef<Value>(at).drop_front(2);
-  Value sum = overAll(k, c.channels, {k.number(0)}, [&](Value j, ArrayRef<Value> outer) {
-    Value channel = k.e.add(k.e.mul(group, k.integer(c.channels)), j);
-    Value rowX = k.join({at[0], channel}, {c.x[0], c.x[1]});
-    Value rowW = k.join({at[1], j}, {c.w[0], c.w[1]});
-    return overAll(k, windows.taps(), outer, [&](Value t, ArrayRef<Value> inner) {
-      Place place = windows.inputAt(position, k.split(t, windows.kernel));
-      return addIf(k, place.exists, inner[0], [&] {
-        return k.e.mul(k.load(0, inRow(k, rowX, windows.input, place.offset)),
-                       k.load(1, inRow(k, rowW, windows.kernel, t)));
-      });
-    });
-  })[0];
+  Value sum = sumOverTaps(
+      k, windows, c.channels, windows.input,
+      [&](Value j) {
+        Value channel = k.e.add(k.e.mul(group, k.integer(c.channels)), j);
+        Value rowX = k.join({at[0], channel}, {c.x[0], c.x[1]});
+        return std::pair(rowX, k.join({at[1], j}, {c.w[0], c.w[1]}));
+      },
+      [&](ArrayRef<Value> tap) { return windows.inputAt(position, tap); });
   k.store(0, k.thread, sum);
   return k.finish();
 }
@@ -132,17 +146,14 @@ FailureOr<cpu::Kernel> convGradInput(MLIRContext &context, const OpCall &call, F
   Values at = k.split(k.thread, c.x);
   Value group = k.divide(at[1], c.channels), j = k.remainder(at[1], c.channels);
   ArrayRef<Value> index = ArrayRef<Value>(at).drop_front(2);
-  Value sum = overAll(k, c.outputs, {k.number(0)}, [&](Value i, ArrayRef<Value> outer) {
-    Value o = k.e.add(k.e.mul(group, k.integer(c.outputs)), i);
-    Value rowY = k.join({at[0], o}, {c.y[0], c.y[1]}), rowW = k.join({o, j}, {c.w[0], c.w[1]});
-    return overAll(k, windows.taps(), outer, [&](Value t, ArrayRef<Value> inner) {
-      Place place = windows.outputAt(index, k.split(t, windows.kernel));
-      return addIf(k, place.exists, inner[0], [&] {
-        return k.e.mul(k.load(0, inRow(k, rowY, windows.output, place.offset)),
-                       k.load(1, inRow(k, rowW, windows.kernel, t)));
-      });
-    });
-  })[0];
+  Value sum = sumOverTaps(
+      k, windows, c.outputs, windows.output,
+      [&](Value i) {
+        Value o = k.e.add(k.e.mul(group, k.integer(c.outputs)), i);
+        Value rowY = k.join({at[0], o}, {c.y[0], c.y[1]});
+        return std::pair(rowY, k.join({o, j}, {c.w[0], c.w[1]}));
+      },
+      [&](ArrayRef<Value> tap) { return windows.outputAt(index, tap); });
   k.store(0, k.thread, sum);
   return k.finish();
 }

@@ -296,8 +296,11 @@ struct FakeCalls {
     std::strncpy(name, "Fake", size_t(length));
     return DriverCode::Success;
   }
-  static DriverCode deviceGetAttribute(int *value, cuda::DeviceAttribute attribute, int) {
+  static DriverCode deviceGetAttribute(int *value, cuda::DeviceAttribute attribute, int device) {
     TBC_ENTER(cuDeviceGetAttribute, false);
+    auto other = fake.options.capabilities.find(device);
+    int capability =
+        other == fake.options.capabilities.end() ? fake.options.capability : other->second;
     switch (attribute) {
     case cuda::DeviceAttribute::MaxThreadsPerBlock:
       *value = 1024;
@@ -309,10 +312,10 @@ struct FakeCalls {
       *value = 4;
       break;
     case cuda::DeviceAttribute::ComputeCapabilityMajor:
-      *value = fake.options.capability / 10;
+      *value = capability / 10;
       break;
     case cuda::DeviceAttribute::ComputeCapabilityMinor:
-      *value = fake.options.capability % 10;
+      *value = capability % 10;
       break;
     case cuda::DeviceAttribute::MaxSharedMemoryPerBlockOptin:
       *value = 232448;
@@ -323,6 +326,11 @@ struct FakeCalls {
   static DriverCode deviceTotalMem(size_t *bytes, int) {
     TBC_ENTER(cuDeviceTotalMem_v2, false);
     *bytes = fake.options.deviceBytes;
+    return DriverCode::Success;
+  }
+  static DriverCode deviceCanAccessPeer(int *can, int device, int peer) {
+    TBC_ENTER(cuDeviceCanAccessPeer, false);
+    *can = device != peer && !fake.options.withoutPeerAccess.count({device, peer});
     return DriverCode::Success;
   }
   static DriverCode primaryContextRetain(cuda::ContextHandle *context, int device) {

@@ -36,7 +36,9 @@ namespace tbc::test {
 struct FakeOptions {
   int numDevices = 1;
   size_t deviceBytes = size_t(1) << 26;
-  int capability = 90; // 10 major + minor
+  int capability = 90;                                  // 10 major + minor
+  std::map<int, int> capabilities = {};                 // of devices with another
+  std::set<std::pair<int, int>> withoutPeerAccess = {}; // from, to
   uint64_t seed = 1;
   /// Streams wait for no event: what depends on one has to show.
   bool ignoresWaits = false;

@@ -1,6 +1,7 @@
 //===- nccl_test.cpp - What is NCCL's own; the rest is in comm-conformance -===//
 
 #include "runtime/cuda/NcclCommunicator.h"
+#include "runtime/launch/Rendezvous.h"
 #include "runtime/launch/Stores.h"
 #include "tests/runtime/cuda/FakeNccl.h"
 
@@ -176,6 +177,33 @@ TEST_F(NcclTest, ARankThatNeverConnectsIsNamed) {
                 AllOf(HasSubstr("connecting by NCCL"), HasSubstr("500 ms for rank 2, rank 3")));
   }
   EXPECT_EQ(nccl.numAlive(), 0); // aborted, for destroying would wait
+}
+
+TEST(DeviceModels, RanksOnDevicesOfTwoModelsAreRefusedByName) {
+  FakeOptions options;
+  options.numDevices = 3;
+  options.capabilities = {{1, 80}};
+  FakeDriver driver(options);
+  std::string folder = (std::filesystem::temp_directory_path() / "tbc-models-XXXXXX").string();
+  ASSERT_TRUE(mkdtemp(folder.data()));
+  std::vector<Status> results(3);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank)
+    threads.emplace_back([&, rank] {
+      auto device = cuda::Device::open(FakeDriver::table(), rank);
+      auto store = launch::openFileStore(folder, "shared");
+      results[size_t(rank)] =
+          launch::checkIn(**store, rank, 3, {{"device", (*device)->model()}}, 10s);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  std::filesystem::remove_all(folder);
+  for (const Status &status : results) {
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, ErrorCode::Usage);
+    EXPECT_THAT(status.error().message, AllOf(HasSubstr("device"), HasSubstr("Fake, sm_90"),
+                                              HasSubstr("Fake, sm_80"), HasSubstr("rank 1")));
+  }
 }
 
 TEST_F(NcclTest, ADeviceThatRunsOutOfMemoryStopsAllRanks) {

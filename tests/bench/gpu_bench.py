@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""Training on GPUs: whether it is right, and how fast. tests/bench/gpu.sh runs both.
+
+    tests/bench/gpu_bench.py losses --tbc build/bin/tbc [--json FILE] [--target cuda|cpu]
+    tests/bench/gpu_bench.py speed --tbc build/bin/tbc [--json FILE] [--target cuda|cpu] [--seconds S] [--only NAME]
+
+losses: tiny-gpt2 for ten steps under data, sharded data, tensor and pipeline parallelism and a hybrid, each rank a process, two
+and four of them sharing a GPU where there are no more (to NCCL each is a host of its own); every loss must be that of one
+process on CPUs within 1e-4 of it.
+
+speed: seconds of a training step of GPT-2-124M (batch 16 x 1024), a Llama of 1B (batch 4 x 2048) and ResNet-50 (batch 128; needs
+PyTorch and the package onnx for its file), all in bf16, beside torch.compile where PyTorch finds a GPU; the share of the plan's
+peak FLOP/s that the model's take (MFU), what was predicted, and the memory in use beside what was planned. A model that does not
+come to an end in its share of --seconds is said to have not. Goals are printed beside what was reached; missing one is no failure.
+
+--target cpu runs the same on CPUs, to try this program out.
+"""
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import step_bench
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MESHES = [(1, "dp=1"), (2, "dp=2"), (2, "fsdp=2"), (2, "tp=2"), (2, "pp=2"), (4, "dp=2,tp=2")]
+STEPS, TOLERANCE = 10, 1e-4
+SPEED = {
+    "gpt2-124m": {"new": ["gpt2", "--seq", "1024"], "plan": ["--batch", "16", "--seq", "1024"], "torch": "gpt2", "inputs": "x, labels = torch.randint(0, 50257, (16, 1025)).unfold(1, 1024, 1).transpose(0, 1)"},
+    "llama-1b": {"new": ["llama", "--layers", "16", "--hidden", "2048", "--heads", "32", "--kv-heads", "8", "--ffn", "8192",
+                         "--vocab", "32000", "--seq", "2048"], "plan": ["--batch", "4", "--seq", "2048"], "mfu": 0.5},
+    "resnet50": {"plan": ["--batch", "128"], "torch": "resnet50",
+                 "inputs": "x, labels = torch.randn(128, 3, 224, 224), torch.randint(0, 1000, (128,))\n"
+                           "model, x = (t.to(memory_format=torch.channels_last) for t in (model, x))"},
+}
+TORCH_STEP = r"""
+import json, statistics, time
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+compiled, seconds = torch.compile(model), []
+for step in range(8):
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        logits = compiled(x)
+        loss = F.cross_entropy(logits.float().flatten(0, -2), labels.flatten())
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+    torch.cuda.synchronize()
+    seconds.append(time.perf_counter() - begin)
+print(json.dumps({"seconds": statistics.median(seconds[3:]), "peak_bytes": torch.cuda.max_memory_allocated()}))
+"""
+
+
+def checked(command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def number_of_gpus():
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return 0
+    return sum(line.startswith("GPU ") for line in listed.splitlines())
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def run_ranks(tbc, program, ranks, steps, log, folder, gpus):
+    """As a launcher would: a process a rank, each with the one GPU that it is to see."""
+    base = {**os.environ, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(free_port()), "TBC_JOB_TOKEN": "of this bench"}
+    processes = []
+    for rank in range(ranks):
+        environment = {**base, "RANK": str(rank), "LOCAL_RANK": str(rank), "NCCL_HOSTID": f"host{rank}"}
+        if gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = str(rank % gpus)
+        processes.append(subprocess.Popen(
+            [tbc, "run", program, "--init-weights", "1", "--steps", str(steps), "--log", log], cwd=folder, env=environment,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    said = [process.communicate()[0] for process in processes]
+    if any(process.returncode != 0 for process in processes):
+        sys.exit(f"{program} failed:\n" + "".join(said))
+    with open(os.path.join(folder, log), encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def losses(options, folder):
+    tbc, model = os.path.abspath(options.tbc), os.path.join(ROOT, "models", "tiny-gpt2.onnx")
+    gpus = number_of_gpus() if options.target == "cuda" else 0
+
+    def train(ranks, mesh, target):
+        name = f"{mesh.replace(',', '-')}-{target}"
+        micro = ["--micro-batch", "2"] if "pp" in mesh else []
+        checked([tbc, "plan", model, "--gpus", str(ranks), "--mesh", mesh, "--batch", "8", "--seq", "16", "--precision", "f32",
+                 *micro, "-o", f"{name}.json"], cwd=folder)
+        checked([tbc, "compile", f"{name}.json", "--target", target, "-o", name], cwd=folder)
+        lines = run_ranks(tbc, name, ranks, STEPS, f"{name}.jsonl", folder, gpus if target == "cuda" else 0)
+        return [line["loss"] for line in lines]
+
+    reference, report, failed = train(1, "dp=1", "cpu"), {}, False
+    for ranks, mesh in MESHES:
+        found = train(ranks, mesh, options.target)
+        difference = max(abs(a - b) / abs(b) for a, b in zip(found, reference))
+        is_right = len(found) == STEPS and difference <= TOLERANCE
+        failed |= not is_right
+        report[mesh] = {"ranks": ranks, "losses": found, "largest_difference": difference, "right": is_right}
+        print(f"{mesh:12} {ranks} ranks: loss {found[0]:.4f} to {found[-1]:.4f}, at most {difference:.1e} from one process: "
+              f"{'right' if is_right else 'WRONG'}")
+    return report, failed
+
+
+class PeakOfGpu(threading.Thread):
+    """The most memory in use on GPU 0, asked ten times a second."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.peak, self.ends = 0, threading.Event()
+
+    def run(self):
+        command = ["nvidia-smi", "-i", "0", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        while not self.ends.wait(0.1):
+            try:
+                used = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) * 2**20
+            except (OSError, ValueError, subprocess.CalledProcessError):
+                return
+            self.peak = max(self.peak, used)
+
+    def end(self):
+        self.ends.set()
+        self.join()
+        return self.peak
+
+
+def speed_of_tbc(options, name, folder, deadline):
+    tbc, case = os.path.abspath(options.tbc), SPEED[name]
+    model = os.path.join(folder, f"{name}.onnx")
+    limit = lambda: max(1, deadline - time.monotonic())
+    if "new" in case:
+        checked([tbc, "new", *case["new"], "-o", model])
+    else:
+        code = step_bench.TORCH_BEGIN + step_bench.TORCH_MODELS[case["torch"]]
+        checked([sys.executable, "-c", code, "0", "f32", "1", model], timeout=limit())
+    checked([tbc, "plan", model, "--gpus", "1", "--cluster", "h200-sxm" if options.target == "cuda" else "cpu-local",
+             "--precision", "bf16", *case["plan"], "-o", f"{name}.json"], cwd=folder, timeout=limit())
+    with open(os.path.join(folder, f"{name}.json"), encoding="utf-8") as file:
+        plan = json.load(file)
+    checked([tbc, "compile", f"{name}.json", "--target", options.target, "-o", name], cwd=folder, timeout=limit())
+    watch = PeakOfGpu()
+    if options.target == "cuda":
+        watch.start()
+    log = os.path.join(folder, f"{name}.jsonl")
+    checked([tbc, "run", name, "--init-weights", "1", "--steps", "8", "--log", log], cwd=folder, timeout=limit())
+    peak = watch.end() if options.target == "cuda" else 0
+    with open(log, encoding="utf-8") as file:
+        seconds = statistics.median([json.loads(line)["seconds"] for line in file][3:])
+    report = {"seconds": seconds, "predicted_seconds": plan["step_seconds"], "planned_peak_bytes": plan["peak_bytes"],
+              "peak_bytes": peak}
+    peak_flops = plan["cluster"]["peak_flops_per_second"]["bf16"]
+    report["mfu"] = plan["prediction"]["model_flops"] / seconds / peak_flops
+    return report
+
+
+def speed_of_torch(name, deadline):
+    case = SPEED[name]
+    if "torch" not in case:
+        return {"left_out": "this bench has no such model for PyTorch"}
+    begin = step_bench.TORCH_BEGIN + "torch.set_default_device('cuda')\n"
+    code = begin + step_bench.TORCH_MODELS[case["torch"]] + case["inputs"] + TORCH_STEP
+    done = subprocess.run([sys.executable, "-c", code, "0", "bf16", "4"], capture_output=True, text=True,
+                          timeout=max(1, deadline - time.monotonic()))
+    if done.returncode != 0:
+        return {"left_out": (done.stderr.strip().splitlines() or ["PyTorch failed"])[-1]}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def speed(options, folder):
+    names = [options.only] if options.only else list(SPEED)
+    begin, report, failed = time.monotonic(), {}, False
+    for number, name in enumerate(names):
+        deadline = begin + options.seconds * (number + 1) / len(names)
+        try:
+            found = {"tbc": speed_of_tbc(options, name, folder, deadline)}
+        except subprocess.TimeoutExpired as late:
+            found = {"tbc": {"left_out": f"{' '.join(late.cmd[1:3])} did not end in its share of {options.seconds} s"}}
+            failed = True
+        except SystemExit as wrong:
+            found = {"tbc": {"left_out": str(wrong)}}
+            failed |= "new" in SPEED[name]  # without its file, which PyTorch writes, there is nothing to measure
+        if options.target == "cuda":
+            try:
+                found["torch"] = speed_of_torch(name, deadline)
+            except subprocess.TimeoutExpired:
+                found["torch"] = {"left_out": "it did not end in time"}
+        ours, theirs = found["tbc"].get("seconds"), found.get("torch", {}).get("seconds")
+        if ours and theirs:
+            found["ratio"] = theirs / ours  # goal: >= 1
+        report[name] = found
+        print(f"{name}: " + ", ".join(f"{side} {result.get('seconds', result.get('left_out'))}" for side, result in found.items()
+                                      if isinstance(result, dict)) +
+              (f"; {found['ratio']:.2f} times PyTorch's speed (goal 1)" if "ratio" in found else "") +
+              (f"; MFU {found['tbc']['mfu']:.3f}" + (f" (goal {SPEED[name]['mfu']})" if "mfu" in SPEED[name] else "")
+               if "mfu" in found["tbc"] else ""))
+    return report, failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("part", choices=["losses", "speed"])
+    parser.add_argument("--tbc", required=True)
+    parser.add_argument("--json")
+    parser.add_argument("--target", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--seconds", type=float, default=100)
+    parser.add_argument("--only", choices=list(SPEED))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        report, failed = (losses if options.part == "losses" else speed)(options, folder)
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(report, file)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+//===- doctor_test.cpp - What tbc doctor says of GPUs ------------------------===//
+
+#include "runtime/cuda/Device.h"
+#include "tests/runtime/cuda/FakeCublasLt.h"
+#include "tests/runtime/cuda/FakeNccl.h"
+#include "tools/doctor/Doctor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tbc::test {
+namespace {
+
+using doctor::Finding;
+using doctor::GpuLibraries;
+using doctor::State;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+GpuLibraries fakes() {
+  return {Status::ok(), FakeDriver::table(), FakeNccl::table(), FakeCublasLt::table()};
+}
+
+/// The finding of this name; there must be one.
+Finding of(const std::vector<Finding> &findings, const std::string &name) {
+  for (const Finding &finding : findings)
+    if (finding.name == name)
+      return finding;
+  ADD_FAILURE() << "nothing is said of " << name;
+  return {};
+}
+
+FakeOptions options(int numDevices) {
+  FakeOptions options;
+  options.numDevices = numDevices;
+  return options;
+}
+
+TEST(DoctorOfGpus, SaysWhatIsThere) {
+  FakeDriver driver(options(2));
+  FakeNccl nccl(driver);
+  FakeCublasLt cublas(driver);
+  std::vector<Finding> findings = doctor::examineGpus(fakes());
+  for (const Finding &finding : findings)
+    EXPECT_EQ(finding.state, State::Ok) << finding.name << ": " << finding.found;
+  EXPECT_EQ(of(findings, "CUDA driver").found, "for CUDA 12.4");
+  EXPECT_EQ(of(findings, "GPU 1").found, "Fake, sm_90, 0.1 GiB, 0.1 GiB free");
+  EXPECT_EQ(of(findings, "GPU models").found, "all alike");
+  EXPECT_EQ(of(findings, "GPU peer access").found, "between all");
+  EXPECT_EQ(of(findings, "NCCL").found, "2.20.0");
+  EXPECT_EQ(of(findings, "cuBLASLt").found, "12.3.0");
+  EXPECT_THAT(driver.complaints(), IsEmpty());
+  EXPECT_THAT(driver.leaks(), IsEmpty());
+}
+
+TEST(DoctorOfGpus, NothingIsNoProblemWithoutADriver) {
+  Error none{ErrorCode::Other, "cannot be loaded: install it"};
+  std::vector<Finding> findings = doctor::examineGpus({none, none, none, none});
+  ASSERT_EQ(findings.size(), 3u);
+  for (const Finding &finding : findings) {
+    EXPECT_EQ(finding.state, State::Missing) << finding.name;
+    EXPECT_EQ(finding.found, "cannot be loaded: install it");
+    EXPECT_THAT(finding.advice, HasSubstr("only for"));
+  }
+}
+
+TEST(DoctorOfGpus, ADriverThatDoesNotStartIsAProblem) {
+  Error failed{ErrorCode::Other, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"};
+  FakeDriver driver;
+  FakeNccl nccl(driver);
+  Finding finding =
+      of(doctor::examineGpus({Status::ok(), failed, FakeNccl::table(), FakeCublasLt::table()}),
+         "CUDA driver");
+  EXPECT_EQ(finding.state, State::Problem);
+  EXPECT_THAT(finding.advice, HasSubstr("nvidia-smi"));
+}
+
+TEST(DoctorOfGpus, NoVisibleGpuIsAProblem) {
+  FakeDriver driver(options(0));
+  FakeNccl nccl(driver);
+  FakeCublasLt cublas(driver);
+  Finding finding = of(doctor::examineGpus(fakes()), "GPUs");
+  EXPECT_EQ(finding.state, State::Problem);
+  EXPECT_THAT(finding.advice, HasSubstr("CUDA_VISIBLE_DEVICES"));
+}
+
+TEST(DoctorOfGpus, SaysWhatIsWrongAndHowToMendIt) {
+  FakeOptions odd = options(3);
+  odd.capabilities = {{1, 75}};
+  odd.withoutPeerAccess = {{0, 2}, {2, 0}};
+  FakeDriver driver(odd);
+  FakeNccl nccl(driver);
+  GpuLibraries libraries = fakes();
+  Error none{ErrorCode::Other, "cannot be loaded: install it"};
+  libraries.nccl = none;
+  libraries.cublas = none;
+  // A quarter of GPU 2 is taken by somebody.
+  auto device = cuda::Device::open(FakeDriver::table(), 2);
+  auto taken = cuda::DeviceMemory::allocate(*device, int64_t(odd.deviceBytes / 4), "a test");
+  std::vector<Finding> findings = doctor::examineGpus(libraries);
+  auto expect = [&](const std::string &name, const std::string &found, const std::string &advice) {
+    Finding finding = of(findings, name);
+    EXPECT_EQ(finding.state, State::Problem) << name;
+    EXPECT_THAT(finding.found, HasSubstr(found));
+    EXPECT_THAT(finding.advice, HasSubstr(advice));
+  };
+  EXPECT_EQ(of(findings, "GPU 0").state, State::Ok);
+  expect("GPU 1", "Fake, sm_75", "--arch sm_75");
+  expect("GPU 2", "free", "end what nvidia-smi lists");
+  expect("GPU models", "Fake, sm_90; Fake, sm_75", "one model");
+  expect("GPU peer access", "not from GPU 0 to 2, 2 to 0", "nvidia-smi topo -m");
+  expect("NCCL", "install it", "several GPUs");
+  expect("cuBLASLt", "install it", "slowly");
+}
+
+TEST(DoctorOfGpus, AGpuThatCannotBeOpenedIsNamed) {
+  FakeDriver driver(options(2));
+  FakeNccl nccl(driver);
+  FakeCublasLt cublas(driver);
+  driver.failCall("cuDevicePrimaryCtxRetain", cuda::DriverCode::OutOfMemory);
+  std::vector<Finding> findings = doctor::examineGpus(fakes());
+  EXPECT_EQ(of(findings, "GPU 0").state, State::Problem);
+  EXPECT_THAT(of(findings, "GPU 0").found, HasSubstr("CUDA_ERROR_OUT_OF_MEMORY"));
+  EXPECT_EQ(of(findings, "GPU 1").state, State::Ok);
+}
+
+} // namespace
+} // namespace tbc::test
