@@ -31,7 +31,7 @@ protected:
 
   /// What each rank measures.
   std::vector<Result<Measurements>> measure(int numRanks) {
-    std::vector<Result<Measurements>> all(size_t(numRanks), Measurements());
+    std::vector<Result<Measurements>> all(static_cast<size_t>(numRanks), Measurements{});
     std::vector<std::thread> threads;
     for (int rank = 0; rank < numRanks; ++rank)
       threads.emplace_back([&, rank] {
