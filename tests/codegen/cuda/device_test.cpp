@@ -32,7 +32,7 @@ protected:
     auto opened = cuda::Device::open(*driver, 0);
     ASSERT_TRUE(opened) << opened.error().message;
     device = *opened;
-    auto made = cuda::Streams::create(device);
+    auto made = cuda::Streams::create(device, std::chrono::milliseconds(0));
     ASSERT_TRUE(made) << made.error().message;
     streams = *made;
   }
@@ -86,7 +86,7 @@ protected:
     std::vector<void *> arguments;
     for (cuda::DeviceAddress &address : addresses)
       arguments.push_back(&address);
-    Status status = kernel.launch(*device, streams->compute(), arguments.data());
+    Status status = kernel.launch(*device, streams->of(program::Stream::Compute), arguments.data());
     EXPECT_TRUE(status) << status.error().message;
     std::vector<Tensor> made;
     for (size_t r = 0; r < results.size(); ++r) {
@@ -166,16 +166,18 @@ TEST_F(DeviceTest, BytesPerSecond) {
     std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     return double(moved) * repeats / seconds.count();
   };
-  double copy = rate(
-      2 * bytes, [&] { return streams->compute().copyWithin(b.address(), a.address(), bytes); });
+  double copy = rate(2 * bytes, [&] {
+    return streams->of(program::Stream::Compute).copyWithin(b.address(), a.address(), bytes);
+  });
   printf("copy: %.0f GB/s\n", copy / 1e9);
   for (Compiled &one : compiled) {
     cuda::LaunchableKernel kernel = find(one.symbol, one.kernel.extent);
     bool isBinary = one.opCase.mnemonic == "mul";
     cuda::DeviceAddress addresses[] = {a.address(), b.address(), c.address()};
     void *arguments[] = {&addresses[0], &addresses[1], &addresses[2]};
-    double kernelRate = rate((isBinary ? 3 : 2) * bytes,
-                             [&] { return kernel.launch(*device, streams->compute(), arguments); });
+    double kernelRate = rate((isBinary ? 3 : 2) * bytes, [&] {
+      return kernel.launch(*device, streams->of(program::Stream::Compute), arguments);
+    });
     printf("%s: %.0f GB/s, %.2f of a copy\n", one.opCase.mnemonic.c_str(), kernelRate / 1e9,
            kernelRate / copy);
   }
