@@ -112,6 +112,8 @@ template <typename Fn> static Tensor dispatchHeld(const Tensor &tensor, Fn &&fn)
     return fn(double());
   if (tensor.holds<Residue>())
     return fn(Residue());
+  if (tensor.holds<kernels::Residue251>())
+    return fn(kernels::Residue251());
   return fn(int64_t());
 }
 
@@ -128,7 +130,7 @@ static Tensor reduceGroup(const RankTensors &input, const Group &group, bool isM
       for (size_t i = 0; i < sum.size(); ++i) {
         if (!isMax)
           sum[i] = sum[i] + Sum(other[i]);
-        else if constexpr (std::is_same_v<T, Residue>)
+        else if constexpr (std::is_class_v<T>)
           sum[i] = kernels::orderKey(other[i]) > kernels::orderKey(sum[i]) ? other[i] : sum[i];
         else
           sum[i] = Sum(other[i]) > sum[i] ? Sum(other[i]) : sum[i];

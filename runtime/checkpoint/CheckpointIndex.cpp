@@ -3,6 +3,7 @@
 #include "runtime/checkpoint/CheckpointIndex.h"
 #include "runtime/abi/Sha256.h"
 
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 namespace tbc::checkpoint {
@@ -10,7 +11,8 @@ namespace tbc::checkpoint {
 using Json = nlohmann::ordered_json;
 using kernels::Arith;
 
-static const char *const arithNames[] = {"native", "f64", "residue"};
+static const char *const arithNames[] = {"native", "f64", "residue", "residue251"};
+static_assert(std::size(arithNames) == kernels::numAriths, "one name per arithmetic");
 
 std::string shardName(int64_t rank) {
   char text[64];
@@ -191,9 +193,9 @@ Index indexOf(const Json &json) {
   index.progress.isShuffled = field(json, "shuffled") == true;
   std::string arith = text(field(json, "arithmetic"));
   int a = 0;
-  while (a < 3 && arith != arithNames[a])
+  while (a < kernels::numAriths && arith != arithNames[a])
     ++a;
-  if (a == 3)
+  if (a == kernels::numAriths)
     throw Malformed{"there is no arithmetic " + arith};
   index.arith = Arith(a);
   constexpr int64_t maxRanks = 1 << 20;

@@ -14,8 +14,10 @@ using kernels::Arith;
 using kernels::DType;
 
 std::string storedType(DType dtype, Arith arith) {
-  if (kernels::isFloat(dtype) && arith != Arith::Native)
-    return arith == Arith::F64 ? "F64" : "U64";
+  if (kernels::isFloat(dtype) && arith == Arith::F64)
+    return "F64";
+  if (kernels::isFloat(dtype) && arith == Arith::Residue61)
+    return "U64";
   std::string name(kernels::name(dtype));
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return toupper(c); });

@@ -149,7 +149,7 @@ Status GlooCommunicator::receive(Incoming &incoming) {
   } else if (Status status = fetch(&header, sizeof header, slots.header); !status) {
     return status;
   }
-  bool isArith = header.arith >= 0 && header.arith <= int64_t(Arith::Residue61);
+  bool isArith = header.arith >= 0 && header.arith < kernels::numAriths;
   bool isNative = header.arith == int64_t(Arith::Native);
   if (header.kind != pointToPoint || header.channel != incoming.tag.channel ||
       tensorOf(header) != toString(incoming.type) || !isArith || (incoming.into && !isNative))

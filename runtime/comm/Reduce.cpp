@@ -45,6 +45,9 @@ template <typename T> struct Wide {
 template <> struct Wide<Residue> {
   using Type = Residue;
 };
+template <> struct Wide<kernels::Residue251> {
+  using Type = kernels::Residue251;
+};
 template <> struct Wide<int64_t> {
   using Type = uint64_t;
 };

@@ -9,6 +9,7 @@ namespace tbc::comm {
 using kernels::Arith;
 using kernels::DType;
 using kernels::Residue;
+using kernels::Residue251;
 using kernels::Tensor;
 using kernels::TensorType;
 
@@ -17,11 +18,14 @@ static_assert(sizeof(Residue) == 8, "residues travel as they lie in memory");
 Arith arithOf(const Tensor &tensor) {
   if (tensor.holds<Residue>())
     return Arith::Residue61;
+  if (tensor.holds<Residue251>())
+    return Arith::Residue251;
   return tensor.holds<double>() && tensor.dtype() != DType::F64 ? Arith::F64 : Arith::Native;
 }
 
 int64_t wireWidth(DType dtype, Arith arith) {
-  return kernels::isFloat(dtype) && arith != Arith::Native ? 8 : kernels::byteWidth(dtype);
+  bool isWide = arith == Arith::F64 || arith == Arith::Residue61;
+  return kernels::isFloat(dtype) && isWide ? 8 : kernels::byteWidth(dtype);
 }
 
 template <typename T> static std::vector<unsigned char> copyOut(const std::vector<T> &elements) {
@@ -43,7 +47,7 @@ std::vector<unsigned char> encode(const Tensor &tensor) {
     return copyOut(tensor.data<Residue>());
   if (tensor.holds<double>())
     return copyOut(tensor.data<double>());
-  if (tensor.dtype() == DType::F32)
+  if (tensor.holds<float>() && tensor.dtype() == DType::F32)
     return copyOut(tensor.data<float>());
   return tensor.toBytes();
 }
@@ -53,6 +57,8 @@ Tensor decode(const TensorType &type, Arith arith, const void *bytes) {
     return Tensor::fromBytes(type, Arith::Native, bytes);
   if (arith == Arith::Residue61)
     return copyIn<Residue>(type, bytes);
+  if (arith == Arith::Residue251)
+    return Tensor::residuesFromBytes(type, bytes);
   if (arith == Arith::F64 || type.dtype == DType::F64)
     return copyIn<double>(type, bytes);
   if (type.dtype == DType::F32)

@@ -1,7 +1,7 @@
 //===- Wire.h - Tensors as bytes between ranks -----------------------------===//
 //
 // Part of tbc. Plain C++. An element takes its dtype's width as in files; floats of the F64
-// arithmetic and residues take 8 bytes, whatever their dtype is.
+// arithmetic and residues modulo 2^61 - 1 take 8 bytes, whatever their dtype is.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,8 @@ int64_t wireWidth(kernels::DType dtype, kernels::Arith arith);
 
 std::vector<unsigned char> encode(const kernels::Tensor &tensor);
 
-/// The inverse of `encode`: reads numElements * wireWidth bytes.
+/// The inverse of `encode`: reads numElements * wireWidth bytes. KernelError for bytes that are no
+/// residue modulo 251.
 kernels::Tensor decode(const kernels::TensorType &type, kernels::Arith arith, const void *bytes);
 
 } // namespace tbc::comm

@@ -28,7 +28,7 @@ std::optional<NcclType> reducedType(DType dtype, Arith arith, ReduceKind kind) {
   bool isOfFloats = kind == ReduceKind::Avg || kind == ReduceKind::PremulSum;
   bool isPlain = kind == ReduceKind::Sum || kind == ReduceKind::Product ||
                  kind == ReduceKind::Max || kind == ReduceKind::Min;
-  if (arith == Arith::Residue61 || (!isPlain && !(isOfFloats && isFloat)))
+  if (kernels::isModular(arith) || (!isPlain && !(isOfFloats && isFloat)))
     return std::nullopt;
   if (isFloat && arith == Arith::F64)
     return NcclType::F64;
@@ -81,9 +81,10 @@ static std::vector<unsigned char> scalarBytes(NcclType type, double value) {
 }
 
 std::string describeType(const TensorType &type, Arith arith) {
-  return toString(type) + (arith == Arith::Native ? ""
-                           : arith == Arith::F64  ? " (unrounded)"
-                                                  : " (residues)");
+  return toString(type) + (arith == Arith::Native      ? ""
+                           : arith == Arith::F64       ? " (unrounded)"
+                           : arith == Arith::Residue61 ? " (residues)"
+                                                       : " (residues modulo 251)");
 }
 
 //===----------------------------------------------------------------------===//

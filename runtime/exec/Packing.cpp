@@ -8,6 +8,7 @@
 namespace tbc::runtime {
 
 using kernels::Residue;
+using kernels::Residue251;
 using kernels::Tensor;
 using kernels::TensorType;
 
@@ -86,6 +87,8 @@ static bool isHeldIn(const Tensor &tensor, kernels::Arith arith) {
     return tensor.holds<int64_t>();
   if (arith == kernels::Arith::Residue61)
     return tensor.holds<Residue>();
+  if (arith == kernels::Arith::Residue251)
+    return tensor.holds<Residue251>();
   bool isDouble = arith == kernels::Arith::F64 || tensor.dtype() == kernels::DType::F64;
   return isDouble ? tensor.holds<double>() : tensor.holds<float>();
 }
@@ -105,6 +108,8 @@ Tensor convert(const Tensor &tensor, const TensorType &type, kernels::Arith arit
     return Tensor::fromDoubles(type, arith, tensor.toDoubles());
   if (arith == kernels::Arith::F64)
     return Tensor(type, tensor.data<double>());
+  if (arith == kernels::Arith::Residue251)
+    return Tensor(type, tensor.data<Residue251>());
   return Tensor(type, tensor.data<Residue>());
 }
 

@@ -20,8 +20,11 @@ using kernels::TensorType;
 
 void HostArena::Unmap::operator()(unsigned char *memory) const { munmap(memory, bytes); }
 
+/// Whether an element has 8 bytes, whatever its dtype.
+static bool isWide(Arith arith) { return arith == Arith::F64 || arith == Arith::Residue61; }
+
 HostArena::HostArena(int64_t bytes, Arith arith)
-    : arith(arith), scale(arith == Arith::Native ? 1 : int64_t(sizeof(Residue))) {
+    : arith(arith), scale(isWide(arith) ? int64_t(sizeof(Residue)) : 1) {
   // Pages that are never touched take no memory.
   size_t size = size_t(std::max<int64_t>(bytes, 1)) * size_t(scale);
   void *pages = mmap(nullptr, size, PROT_READ | PROT_WRITE,
@@ -56,7 +59,7 @@ static std::vector<T> gather(const unsigned char *from, int64_t count, int64_t c
 void HostArena::store(int64_t offset, const Tensor &tensor) {
   unsigned char *to = at(offset);
   int64_t width = kernels::byteWidth(tensor.dtype());
-  if (arith == Arith::Native) {
+  if (!isWide(arith)) {
     std::vector<unsigned char> bytes = tensor.toBytes();
     std::copy(bytes.begin(), bytes.end(), to);
   } else if (tensor.holds<int64_t>()) {
@@ -73,6 +76,8 @@ Tensor HostArena::load(int64_t offset, const TensorType &type) const {
   int64_t count = kernels::numElements(type.shape), width = kernels::byteWidth(type.dtype);
   if (arith == Arith::Native)
     return Tensor::fromBytes(type, arith, from);
+  if (arith == Arith::Residue251)
+    return Tensor::residuesFromBytes(type, from);
   if (!kernels::isFloat(type.dtype))
     return Tensor(type, gather<int64_t>(from, count, width));
   if (arith == Arith::F64)

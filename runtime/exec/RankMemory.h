@@ -24,10 +24,10 @@ public:
   virtual kernels::Tensor load(int64_t offset, const kernels::TensorType &type) const = 0;
 };
 
-/// One in the memory of this process. In Native arithmetic every element takes the width of its
-/// dtype. In the others, whose elements have 8 bytes whatever the dtype, the arena is 8 times as
-/// large, and an element of w bytes fills its 8 w bytes with w copies: whatever is stored over a
-/// part of an element shows.
+/// One in the memory of this process. In Native arithmetic and in Residue251 every element takes
+/// the width of its dtype. In the others, whose elements have 8 bytes whatever the dtype, the arena
+/// is 8 times as large, and an element of w bytes fills its 8 w bytes with w copies: whatever is
+/// stored over a part of an element shows.
 class HostArena : public Arena {
 public:
   HostArena(int64_t bytes, kernels::Arith arith);

@@ -243,6 +243,9 @@ Tensors attentionMerge(const KernelContext &context, const Attrs &, const Tensor
   requireShape("l", inputs[2].shape(), rows);
   return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
+    // A part's quotient is lost where its sum of weights is 0, which of 251 one is by chance.
+    require(!std::is_same_v<T, Residue251>,
+            "attention around a ring has no residues modulo 251; take --arith residue");
     Operand<T> o1(inputs[0]), m1(inputs[1]), l1(inputs[2]);
     Operand<T> o2(inputs[3]), m2(inputs[4]), l2(inputs[5]);
     int64_t width = inputs[0].shape().back();

@@ -206,10 +206,10 @@ Tensors binary(const KernelContext &context, const Attrs &, const Tensors &input
 }
 
 /// Residue division with one inversion per run of equal divisors: most divisors were broadcast.
-Tensors divideResidues(const Tensors &inputs, const Types &resultTypes) {
-  const std::vector<Residue> &x = inputs[0].data<Residue>(), &y = inputs[1].data<Residue>();
-  std::vector<Residue> z(x.size());
-  Residue divisor, inverted;
+template <typename T> Tensors divideResidues(const Tensors &inputs, const Types &resultTypes) {
+  const std::vector<T> &x = inputs[0].data<T>(), &y = inputs[1].data<T>();
+  std::vector<T> z(x.size());
+  T divisor, inverted;
   for (size_t i = 0; i < z.size(); ++i) {
     if (y[i] != divisor)
       divisor = y[i], inverted = inverse(divisor);
@@ -224,7 +224,7 @@ Tensors divide(const KernelContext &context, const Attrs &, const Tensors &input
   return dispatch(inputs[0], [&](auto zero) {
     using T = decltype(zero);
     if constexpr (isResidue<T>)
-      return divideResidues(inputs, resultTypes);
+      return divideResidues<T>(inputs, resultTypes);
     else
       return mapBinary<Div, T>(context, inputs, resultTypes);
   });
@@ -314,7 +314,7 @@ template <typename To, typename From> To castElement(From x) {
   if constexpr (std::is_same_v<To, From>)
     return x;
   else if constexpr (isResidue<To>)
-    return Residue::fromInt(int64_t(x)); // the source is an integer: floats are residues already
+    return To::fromInt(int64_t(x)); // the source is an integer: floats are residues already
   else if constexpr (isResidue<From>)
     return To(x.centered());
   else
@@ -356,10 +356,11 @@ Tensors cast(const KernelContext &context, const Attrs &, const Tensors &inputs,
     return dispatch(context.arith, to, [&](auto zero) -> Tensors {
       using From = decltype(from);
       using To = decltype(zero);
-      constexpr bool mixes = (isResidue<From> && std::is_floating_point_v<To>) ||
-                             (isResidue<To> && std::is_floating_point_v<From>);
+      constexpr bool mixes = isResidue<From> != isResidue<To>
+                                 ? !std::is_same_v<From, int64_t> && !std::is_same_v<To, int64_t>
+                                 : isResidue<From> && !std::is_same_v<From, To>;
       if constexpr (mixes)
-        throw KernelError("cannot cast between residues and floats");
+        throw KernelError("cannot cast between residues and other floats");
       else
         return {Tensor(resultTypes[0], castAll<To>(to, inputs[0].data<From>()))};
     });

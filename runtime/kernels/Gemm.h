@@ -14,7 +14,8 @@
 
 namespace tbc::kernels {
 
-/// How products of T are added up: floats in double, residues unreduced in 128 bits, integers
+/// How products of T are added up: floats in double, residues unreduced in 128 bits (those
+/// modulo 251 in 32), integers
 /// modulo 2^64. `fold` bounds the total again after at most `foldEvery` products; `result` rounds
 /// or reduces it.
 template <typename T> struct Total {
@@ -33,6 +34,15 @@ template <> struct Total<Residue> {
   static Term term(Residue x) { return x.v; }
   static void fold(Type &total) { total = (total & Residue::modulus) + (total >> 61); }
   static Residue result(Type total) { return Residue::reduce(total); }
+};
+
+template <> struct Total<Residue251> {
+  using Type = uint32_t;
+  using Term = uint32_t;
+  static constexpr int64_t foldEvery = 1 << 16; // 250 + 2^16 * 250^2 < 2^32
+  static Term term(Residue251 x) { return x.v; }
+  static void fold(Type &total) { total %= Residue251::modulus; }
+  static Residue251 result(Type total) { return Residue251::reduce(total); }
 };
 
 template <> struct Total<int64_t> {

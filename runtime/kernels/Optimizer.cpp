@@ -128,13 +128,17 @@ Tensors squareSum(const KernelContext &context, const Attrs &, const Tensors &in
     }
     return {makeResult(context, resultTypes[0], std::vector<T>{sum.result()})};
   };
-  return context.arith == Arith::Residue61 ? total(Residue()) : total(double());
+  if (context.arith == Arith::Residue61)
+    return total(Residue());
+  return context.arith == Arith::Residue251 ? total(Residue251()) : total(double());
 }
 
 /// In a float's own width: what is a number in double may be none in f32.
 template <typename T> bool isFinite(const KernelContext &context, T x) {
-  if constexpr (isResidue<T>)
+  if constexpr (std::is_same_v<T, Residue>)
     return x != context.notFinite;
+  else if constexpr (isResidue<T>)
+    return true; // none of 251 can be spared
   else
     return std::isfinite(x);
 }

@@ -70,7 +70,7 @@ Tensors reduceMax(const KernelContext &context, const Attrs &attrs, const Tensor
 
 Tensors stabilizerMax(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                       const Types &resultTypes) {
-  if (context.arith != Arith::Residue61)
+  if (!isModular(context.arith))
     return reduceMax(context, attrs, inputs, resultTypes);
   splitOffsets(attrs, inputs, resultTypes); // the same checks
   return {Tensor::zeros(resultTypes[0], context.arith)};

@@ -1,4 +1,4 @@
-//===- Scalar.h - One vocabulary for float, double and Residue -------------===//
+//===- Scalar.h - One vocabulary for floats and residues -------------------===//
 //
 // Part of tbc. Internal to the kernels: with these overloads one formula serves every arithmetic.
 //
@@ -9,19 +9,22 @@
 
 #include "runtime/kernels/DType.h"
 #include "runtime/kernels/Residue.h"
+#include "runtime/kernels/Residue251.h"
 
 #include <cmath>
 #include <type_traits>
 
 namespace tbc::kernels {
 
-template <typename T> constexpr bool isResidue = std::is_same_v<T, Residue>;
+template <typename T>
+constexpr bool isResidue = std::is_same_v<T, Residue> || std::is_same_v<T, Residue251>;
 template <typename T> using IfFloat = std::enable_if_t<std::is_floating_point_v<T>, T>;
+template <typename T> using IfResidue = std::enable_if_t<isResidue<T>, T>;
 
 /// The integer n in T.
 template <typename T> T integer(int64_t n) {
   if constexpr (isResidue<T>)
-    return Residue::fromInt(n);
+    return T::fromInt(n);
   else
     return T(n);
 }
@@ -29,7 +32,7 @@ template <typename T> T integer(int64_t n) {
 /// The real number `value` in T: rounded to T, or its exact residue.
 template <typename T> T real(double value) {
   if constexpr (isResidue<T>)
-    return Residue::fromDouble(value);
+    return T::fromDouble(value);
   else
     return T(value);
 }
@@ -63,19 +66,19 @@ template <typename T> IfFloat<T> sigmoidOf(T x) {
   return e / (1 + e);
 }
 
-inline Residue expOf(Residue x) { return applyHash(FunctionKey::Exp, x); }
-inline Residue logOf(Residue x) { return applyHash(FunctionKey::Log, x); }
-inline Residue sqrtOf(Residue x) { return applyHash(FunctionKey::Sqrt, x); }
-inline Residue tanhOf(Residue x) { return applyHash(FunctionKey::Tanh, x); }
-inline Residue erfOf(Residue x) { return applyHash(FunctionKey::Erf, x); }
-inline Residue sinOf(Residue x) { return applyHash(FunctionKey::Sin, x); }
-inline Residue cosOf(Residue x) { return applyHash(FunctionKey::Cos, x); }
-inline Residue atanOf(Residue x) { return applyHash(FunctionKey::Atan, x); }
-inline Residue floorOf(Residue x) { return applyHash(FunctionKey::Floor, x); }
-inline Residue ceilOf(Residue x) { return applyHash(FunctionKey::Ceil, x); }
-inline Residue roundOf(Residue x) { return applyHash(FunctionKey::Round, x); }
-inline Residue sigmoidOf(Residue x) { return applyHash(FunctionKey::Sigmoid, x); }
-inline Residue powerOf(Residue x, int64_t n) { return power(x, n); }
+template <typename T> IfResidue<T> expOf(T x) { return applyHash(FunctionKey::Exp, x); }
+template <typename T> IfResidue<T> logOf(T x) { return applyHash(FunctionKey::Log, x); }
+template <typename T> IfResidue<T> sqrtOf(T x) { return applyHash(FunctionKey::Sqrt, x); }
+template <typename T> IfResidue<T> tanhOf(T x) { return applyHash(FunctionKey::Tanh, x); }
+template <typename T> IfResidue<T> erfOf(T x) { return applyHash(FunctionKey::Erf, x); }
+template <typename T> IfResidue<T> sinOf(T x) { return applyHash(FunctionKey::Sin, x); }
+template <typename T> IfResidue<T> cosOf(T x) { return applyHash(FunctionKey::Cos, x); }
+template <typename T> IfResidue<T> atanOf(T x) { return applyHash(FunctionKey::Atan, x); }
+template <typename T> IfResidue<T> floorOf(T x) { return applyHash(FunctionKey::Floor, x); }
+template <typename T> IfResidue<T> ceilOf(T x) { return applyHash(FunctionKey::Ceil, x); }
+template <typename T> IfResidue<T> roundOf(T x) { return applyHash(FunctionKey::Round, x); }
+template <typename T> IfResidue<T> sigmoidOf(T x) { return applyHash(FunctionKey::Sigmoid, x); }
+template <typename T> IfResidue<T> powerOf(T x, int64_t n) { return power(x, n); }
 
 /// Repeated multiplication where the exponent is an integer of at most 2^20 in magnitude (which a
 /// random residue is not), a hash of both otherwise.
@@ -84,6 +87,9 @@ inline Residue powOf(Residue x, Residue y) {
   int64_t n = y.centered();
   return -largest <= n && n <= largest ? power(x, n) : applyHash(FunctionKey::Pow, x, y);
 }
+
+/// Modulo 251 every exponent is congruent to an integer of at most 125.
+inline Residue251 powOf(Residue251 x, Residue251 y) { return power(x, y.centered()); }
 
 /// 1 / sqrt(x), in residues too.
 template <typename T> T rsqrtOf(T x) { return integer<T>(1) / sqrtOf(x); }
@@ -141,6 +147,16 @@ public:
 
 private:
   unsigned __int128 value = 0;
+};
+
+template <> class Sum<Residue251> {
+public:
+  void add(Residue251 x) { value += x.v; }
+  void addProduct(Residue251 x, Residue251 y) { value += uint64_t(x.v) * y.v; } // 2^48 of them fit
+  Residue251 result() const { return Residue251::reduce(value); }
+
+private:
+  uint64_t value = 0;
 };
 
 template <> class Sum<int64_t> {

@@ -28,6 +28,8 @@ template <typename Fn> auto dispatch(Arith arith, DType dtype, Fn &&fn) {
     return fn(int64_t());
   if (arith == Arith::Residue61)
     return fn(Residue());
+  if (arith == Arith::Residue251)
+    return fn(Residue251());
   if (arith == Arith::F64 || dtype == DType::F64)
     return fn(double());
   return fn(float());
@@ -41,6 +43,8 @@ template <typename Fn> auto dispatch(const Tensor &tensor, Fn &&fn) {
     return fn(double());
   if (tensor.holds<Residue>())
     return fn(Residue());
+  if (tensor.holds<Residue251>())
+    return fn(Residue251());
   require(tensor.holds<int64_t>(), "an operand holds no value");
   return fn(int64_t());
 }
@@ -51,9 +55,11 @@ template <typename Fn> auto dispatchFloat(const Tensor &tensor, Fn &&fn) {
     return fn(float());
   if (tensor.holds<double>())
     return fn(double());
-  require(tensor.holds<Residue>(),
+  if (tensor.holds<Residue>())
+    return fn(Residue());
+  require(tensor.holds<Residue251>(),
           [&] { return "expected a float operand, got " + toString(tensor.type()); });
-  return fn(Residue());
+  return fn(Residue251());
 }
 
 /// Reads a float operand as T. Floats of another width (a f32 statistic beside f64 data) are

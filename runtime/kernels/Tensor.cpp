@@ -1,4 +1,4 @@
-//===- Tensor.cpp - Dense tensors in one of three arithmetics --------------===//
+//===- Tensor.cpp - Dense tensors in one of four arithmetics ---------------===//
 //
 // Part of tbc.
 //
@@ -46,8 +46,8 @@ template <typename T> void roundInPlace(DType dtype, std::vector<T> &elements) {
 template <typename T> T fromDouble(DType dtype, double value) {
   if constexpr (std::is_same_v<T, float>)
     return float(roundTo(dtype, value)); // once, not through f32
-  else if constexpr (std::is_same_v<T, Residue>)
-    return Residue::fromDouble(value);
+  else if constexpr (isResidue<T>)
+    return T::fromDouble(value);
   else
     return T(value);
 }
@@ -101,6 +101,7 @@ Tensor::Tensor(TensorType type, std::vector<T> elements) : tensorType(std::move(
 template Tensor::Tensor(TensorType, std::vector<float>);
 template Tensor::Tensor(TensorType, std::vector<double>);
 template Tensor::Tensor(TensorType, std::vector<Residue>);
+template Tensor::Tensor(TensorType, std::vector<Residue251>);
 template Tensor::Tensor(TensorType, std::vector<int64_t>);
 
 Tensor Tensor::zeros(const TensorType &type, Arith arith) {
@@ -149,13 +150,41 @@ Tensor Tensor::fromBytes(const TensorType &type, Arith arith, const void *bytes)
   return fromDoubles(type, arith, values);
 }
 
+Tensor Tensor::residuesFromBytes(const TensorType &type, const void *bytes) {
+  Tensor numbers = fromBytes(type, Arith::Native, bytes);
+  if (!isFloat(type.dtype))
+    return numbers;
+  std::vector<Residue251> residues;
+  residues.reserve(size_t(numbers.numElements()));
+  for (double number : numbers.toDoubles()) {
+    bool isOne = number >= 0 && number < double(Residue251::modulus);
+    auto v = isOne ? uint8_t(number) : uint8_t(0);
+    require(isOne && double(v) == number, "what is there is no residue: something else was stored "
+                                          "over a part of it");
+    residues.push_back(Residue251(v));
+  }
+  return Tensor(type, std::move(residues));
+}
+
+std::vector<uint64_t> Tensor::toResidues() const {
+  require(holdsResidues(), "the tensor holds no residues");
+  std::vector<uint64_t> numbers;
+  dispatch(*this, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (isResidue<T>)
+      for (T residue : data<T>())
+        numbers.push_back(residue.v);
+  });
+  return numbers;
+}
+
 std::vector<double> Tensor::toDoubles() const {
   require(storage != nullptr, "the tensor holds no value");
   return std::visit(
       [](const auto &elements) {
         std::vector<double> values(elements.size());
         for (size_t i = 0; i < elements.size(); ++i) {
-          if constexpr (std::is_same_v<std::decay_t<decltype(elements[i])>, Residue>)
+          if constexpr (isResidue<std::decay_t<decltype(elements[i])>>)
             values[i] = double(elements[i].v);
           else
             values[i] = double(elements[i]);

@@ -1,4 +1,4 @@
-//===- Tensor.h - Dense tensors in one of three arithmetics ----------------===//
+//===- Tensor.h - Dense tensors in one of four arithmetics -----------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -10,6 +10,7 @@
 #include "runtime/kernels/DType.h"
 #include "runtime/kernels/KernelError.h"
 #include "runtime/kernels/Residue.h"
+#include "runtime/kernels/Residue251.h"
 
 #include <memory>
 #include <string>
@@ -20,7 +21,7 @@ namespace tbc::kernels {
 
 using Shape = std::vector<int64_t>;
 
-/// How float values are held and computed; integers and booleans are int64_t in all three.
+/// How float values are held and computed; integers and booleans are int64_t in all of them.
 enum class Arith {
   /// The precision of the dtype: f64 as double; f32, bf16 and f16 as float, the latter two rounded
   /// after
@@ -29,8 +30,16 @@ enum class Arith {
   /// Every float as double, unrounded.
   F64,
   /// Every float as an element of Z/(2^61 - 1).
-  Residue61
+  Residue61,
+  /// Every float as an element of Z/251, which takes the dtype's bytes in memory and messages.
+  Residue251
 };
+inline constexpr int numAriths = 4;
+
+/// Whether floats are residues in it: exact, and without a size.
+inline bool isModular(Arith arith) {
+  return arith == Arith::Residue61 || arith == Arith::Residue251;
+}
 
 struct TensorType {
   DType dtype = DType::F32;
@@ -48,7 +57,7 @@ int64_t numElements(const Shape &shape);
 std::string toString(const TensorType &type);
 
 using Storage = std::variant<std::vector<float>, std::vector<double>, std::vector<Residue>,
-                             std::vector<int64_t>>;
+                             std::vector<int64_t>, std::vector<Residue251>>;
 
 /// A dense row-major tensor, cheap to copy: copies share their elements until one is written
 /// (mutableData). A default-constructed tensor holds no value and converts to false.
@@ -62,7 +71,7 @@ public:
 
   static Tensor zeros(const TensorType &type, Arith arith);
 
-  /// Rounds `values` to the dtype in Native; takes them exactly in F64 and Residue61 (where they
+  /// Rounds `values` to the dtype in Native; takes them exactly in the others (of residues they
   /// must be finite). An integer dtype truncates towards zero. One value = splat.
   static Tensor fromDoubles(const TensorType &type, Arith arith, const std::vector<double> &values);
 
@@ -78,7 +87,11 @@ public:
   const Shape &shape() const { return tensorType.shape; }
   int64_t numElements() const { return kernels::numElements(tensorType.shape); }
 
-  /// Whether the elements are held as T (float, double, Residue or int64_t).
+  /// The tensor of which `bytes` are what toBytes gave, held in Residue251 where `type` is a float;
+  /// KernelError for bytes that are no residue.
+  static Tensor residuesFromBytes(const TensorType &type, const void *bytes);
+
+  /// Whether the elements are held as T (float, double, Residue, Residue251 or int64_t).
   template <typename T> bool holds() const {
     return storage && std::holds_alternative<std::vector<T>>(*storage);
   }
@@ -98,11 +111,18 @@ public:
     return std::get<std::vector<T>>(*storage);
   }
 
+  /// Whether the elements are residues of either kind.
+  bool holdsResidues() const { return holds<Residue>() || holds<Residue251>(); }
+
+  /// The numbers v of residues; KernelError for others.
+  std::vector<uint64_t> toResidues() const;
+
   /// The elements as doubles: exact for floats; for residues v itself, rounded, good for display
   /// only.
   std::vector<double> toDoubles() const;
 
-  /// The elements in the encoding of `fromBytes`; KernelError for residues, which have none.
+  /// The elements in the encoding of `fromBytes`; of Residue251 the numbers v, as floats of the
+  /// dtype. KernelError for Residue61, which has none.
   std::vector<unsigned char> toBytes() const;
 
   /// The same elements in row-major order under another shape with as many elements; shares them.

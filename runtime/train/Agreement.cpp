@@ -10,12 +10,11 @@
 
 namespace tbc::train {
 
-using kernels::Residue;
 using kernels::Tensor;
 
 static int64_t bitsOf(const Tensor &loss) {
-  if (loss.holds<Residue>())
-    return int64_t(loss.data<Residue>()[0].v);
+  if (loss.holdsResidues())
+    return int64_t(loss.toResidues()[0]);
   double value = loss.toDoubles()[0];
   int64_t bits = 0;
   std::memcpy(&bits, &value, sizeof bits);
@@ -26,7 +25,9 @@ static Tensor fromBits(int64_t bits, kernels::Arith arith) {
   kernels::TensorType type{
       arith == kernels::Arith::Native ? kernels::DType::F64 : kernels::DType::F32, {}};
   if (arith == kernels::Arith::Residue61)
-    return Tensor(type, std::vector<Residue>{{uint64_t(bits)}});
+    return Tensor(type, std::vector<kernels::Residue>{{uint64_t(bits)}});
+  if (arith == kernels::Arith::Residue251)
+    return Tensor(type, std::vector<kernels::Residue251>{kernels::Residue251(uint8_t(bits))});
   double value = 0;
   std::memcpy(&value, &bits, sizeof value);
   return Tensor(type, std::vector<double>{value});

@@ -66,7 +66,7 @@ Status AnomalyDetector::executed(const runtime::Executed &executed) {
       if (!kernels::isFloat(executed.stage.values[value].dtype))
         continue;
       Tensor tensor = executed.value(value);
-      if (!tensor || tensor.holds<kernels::Residue>())
+      if (!tensor || tensor.holdsResidues())
         continue;
       std::vector<double> numbers = tensor.toDoubles();
       auto nan = std::find_if(numbers.begin(), numbers.end(), [](double x) { return x != x; });

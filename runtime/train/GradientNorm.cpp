@@ -12,7 +12,7 @@ Status GradientNorm::executed(const runtime::Executed &executed) {
     if (instruction.id != op)
       continue;
     kernels::Tensor norm = executed.value(instruction.results[0]);
-    if (norm && !norm.holds<kernels::Residue>())
+    if (norm && !norm.holdsResidues())
       last = norm.toDoubles()[0];
   }
   return Status::ok();

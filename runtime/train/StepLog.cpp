@@ -9,8 +9,6 @@
 
 namespace tbc::train {
 
-using kernels::Residue;
-
 static std::string formatted(const char *format, double value) {
   char text[64];
   std::snprintf(text, sizeof text, format, value);
@@ -28,13 +26,13 @@ static std::string mebibytes(int64_t bytes) {
 static std::string rateName(bool hasTokens) { return hasTokens ? "tokens" : "samples"; }
 
 static bool isResidue(const StepReport &report) {
-  return report.loss && report.loss.holds<Residue>();
+  return report.loss && report.loss.holdsResidues();
 }
 
 std::string lineOf(const StepReport &report, int64_t steps, bool hasTokens) {
   std::string text = "step " + std::to_string(report.step) + "/" + std::to_string(steps);
   if (isResidue(report))
-    text += "  loss residue " + std::to_string(report.loss.data<Residue>()[0].v);
+    text += "  loss residue " + std::to_string(report.loss.toResidues()[0]);
   else if (report.loss)
     text += "  loss " + formatted("%.6f", report.loss.toDoubles()[0]);
   text += "  lr " + formatted("%g", report.learningRate);
@@ -51,7 +49,7 @@ std::string lineOf(const StepReport &report, int64_t steps, bool hasTokens) {
 std::string jsonOf(const StepReport &report, bool hasTokens) {
   std::string text = "{\"step\":" + std::to_string(report.step);
   if (isResidue(report))
-    text += ",\"loss_residue\":" + std::to_string(report.loss.data<Residue>()[0].v);
+    text += ",\"loss_residue\":" + std::to_string(report.loss.toResidues()[0]);
   else
     text += ",\"loss\":" + (report.loss ? number(report.loss.toDoubles()[0]) : "null");
   text += ",\"lr\":" + number(report.learningRate) + ",\"epoch\":" + std::to_string(report.epoch);

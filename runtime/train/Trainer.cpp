@@ -333,7 +333,7 @@ static Result<Feed> openEvaluation(const LoadedProgram &loaded, const TrainOptio
   auto failed = [](const std::string &why) {
     return Error{ErrorCode::Usage, "--eval-data: " + why};
   };
-  if (options.arith == kernels::Arith::Residue61)
+  if (kernels::isModular(options.arith))
     return failed("residues have no mean");
   DataOptions data = options.data;
   data.sources = options.evaluation.sources;

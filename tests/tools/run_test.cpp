@@ -160,7 +160,9 @@ TEST_F(Run, EveryPlanTrainsAlike) {
     ASSERT_EQ(exact.code, 0) << exact.err;
     Outcome drawn = run(plan, "--steps 2 --arith residue --init-weights 3 --log drawn");
     ASSERT_EQ(drawn.code, 0) << drawn.err;
-    std::string all = losses("residue") + losses("drawn");
+    Outcome small = run(plan, "--steps 6 --arith residue251 --log small");
+    ASSERT_EQ(small.code, 0) << small.err;
+    std::string all = losses("residue") + losses("drawn") + losses("small");
     EXPECT_THAT(all, HasSubstr("loss_residue"));
     if (reference.empty())
       reference = all;

@@ -230,7 +230,7 @@ static void setData(TensorProto &tensor, const std::vector<unsigned char> &bytes
 Result<TrainedModel> trainedModel(const std::string &modelPath,
                                   const frontend::ImportOptions &options, Checkpoint &checkpoint,
                                   const std::string &dataName, int64_t inlineBytes) {
-  if (checkpoint.arith() == Arith::Residue61)
+  if (kernels::isModular(checkpoint.arith()))
     return Error{ErrorCode::Usage, "the checkpoint was computed in residues, which are no weights"};
   auto model = frontend::loadModel(modelPath);
   if (!model)

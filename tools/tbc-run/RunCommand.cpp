@@ -57,7 +57,10 @@ Result<kernels::Arith> parseArith(const std::string &text) {
     return kernels::Arith::F64;
   if (text == "residue")
     return kernels::Arith::Residue61;
-  return Error{ErrorCode::Usage, "--arith " + text + ": there are native, f64 and residue"};
+  if (text == "residue251")
+    return kernels::Arith::Residue251;
+  return Error{ErrorCode::Usage,
+               "--arith " + text + ": there are native, f64, residue and residue251"};
 }
 
 /// One step and one batch of evaluation, of which nothing is left.

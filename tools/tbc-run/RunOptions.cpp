@@ -86,9 +86,9 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
       ->check(CLI::NonNegativeNumber);
   command
       .add_option("--arith", options->arith,
-                  "native; f64; or residue: exact numbers modulo 2^61 - 1, to prove the "
-                  "parallel program")
-      ->check(CLI::IsMember({"native", "f64", "residue"}))
+                  "native; f64; or exact numbers, to prove the parallel program: residue, modulo "
+                  "2^61 - 1; residue251, modulo 251, in the memory and messages of a native run")
+      ->check(CLI::IsMember({"native", "f64", "residue", "residue251"}))
       ->capture_default_str();
   command
       .add_option("--kernels", options->kernels,

@@ -20,10 +20,12 @@ namespace tbc::kernels {
 using Ints = std::vector<int64_t>;
 using Doubles = std::vector<double>;
 
-inline const std::vector<Arith> allAriths = {Arith::Native, Arith::F64, Arith::Residue61};
+inline const std::vector<Arith> allAriths = {Arith::Native, Arith::F64, Arith::Residue61,
+                                             Arith::Residue251};
 
 inline const char *nameOf(Arith arith) {
-  return arith == Arith::Native ? "Native" : arith == Arith::F64 ? "F64" : "Residue61";
+  static const char *const names[] = {"Native", "F64", "Residue61", "Residue251"};
+  return names[int(arith)];
 }
 
 /// All results of the kernel `op`.
@@ -73,11 +75,11 @@ inline double largestDifference(const Tensor &a, const Tensor &b) {
   return largest;
 }
 
-/// Bit equality in residues, 1e-12 in F64, 1e-5 in Native.
+/// Bit equality in residues of either kind, 1e-12 in F64, 1e-5 in Native.
 inline void expectSame(Arith arith, const Tensor &actual, const Tensor &expected,
                        const std::string &what) {
   SCOPED_TRACE(what + " in " + nameOf(arith));
-  if (arith == Arith::Residue61)
+  if (isModular(arith))
     EXPECT_TRUE(bitwiseEqual(actual, expected));
   else
     EXPECT_LE(largestDifference(actual, expected), arith == Arith::F64 ? 1e-12 : 1e-5);

@@ -321,6 +321,14 @@ TEST_P(AttentionTest, BlocksOfKeysMerge) {
     return run(arith, "slice", {{"dim", int64_t(2)}, {"offset", 2 * number}, {"size", int64_t(2)}},
                {tensor}, type(shape));
   };
+  if (arith == Arith::Residue251) {
+    // Where a sum of weights is 0 the part's quotient is lost, and of 251 residues one is 0.
+    EXPECT_THROW(kernel("attention_merge", {},
+                        {whole[0], whole[1], whole[2], whole[0], whole[1], whole[2]},
+                        {oShape, rows, rows}),
+                 KernelError);
+    return;
+  }
   std::vector<Tensor> sum;
   Tensor dq;
   for (int64_t number : {2, 0, 1}) {

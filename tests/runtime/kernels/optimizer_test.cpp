@@ -87,19 +87,21 @@ TEST_P(Optimizer, SquareSumIsOverAllGradients) {
 TEST_P(Optimizer, CountsWhatIsNotFinite) {
   const double inf = INFINITY;
   TensorType scalar{DType::F32, {}};
-  if (arith != Arith::Residue61) {
+  if (!isModular(arith)) {
     Tensor half = floats(arith, {3}, {65504, -inf, 1}, DType::F16);
     expectValues(arith,
                  runAll(arith, "count_not_finite", {}, {x({1, inf, NAN}), half}, {scalar})[0], {3});
     return;
   }
-  // One residue stands for what is not finite: none unless it is planted.
+  // One residue stands for what is not finite: none unless it is planted, and of 251 none can be
+  // spared.
   std::vector<Tensor> gradients = {x({1, 7, 7}), x({3})};
   KernelContext context = arith;
   KernelFn kernel = findKernel("count_not_finite");
   expectValues(arith, kernel(context, {}, gradients, {scalar})[0], {0});
   context.notFinite = Residue::fromInt(7);
-  expectValues(arith, kernel(context, {}, gradients, {scalar})[0], {2});
+  expectValues(arith, kernel(context, {}, gradients, {scalar})[0],
+               {arith == Arith::Residue61 ? 2.0 : 0.0});
 }
 
 TEST_P(Optimizer, LossScaleGrowsAndBacksOff) {
@@ -123,7 +125,7 @@ TEST_P(Optimizer, LossScaleGrowsAndBacksOff) {
 
 TEST_P(Optimizer, ScaleAndClip) {
   expectValues(arith, update("scale_by", {}, {x({4, -2}), scalar(0.25)}, 1)[0], {1, -0.5});
-  if (arith != Arith::Residue61) // whose order is another one
+  if (!isModular(arith)) // whose order is another one
     expectValues(arith, update("clip_value", {{"limit", 1.5}}, {x({4, -2, 1})}, 1)[0],
                  {1.5, -1.5, 1});
 }
