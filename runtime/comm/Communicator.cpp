@@ -71,19 +71,18 @@ Status Communicator::allToAllRuns(const Group &group, const ElementType &type,
   return scattered(allToAll(group, joined(inputs, type, share), place)->wait(), outputs, share);
 }
 
-Status Communicator::sendBytes(int64_t to, Tag tag, const TensorType &type,
+Status Communicator::sendBytes(int64_t to, Tag tag, const TensorType &type, Arith arith,
                                const unsigned char *from, const std::string &place) {
-  Result<Tensor> sent = send(to, tag, Tensor::fromBytes(type, Arith::Native, from), place)->wait();
+  Result<Tensor> sent = send(to, tag, decode(type, arith, from), place)->wait();
   return sent ? Status::ok() : Status(sent.error());
 }
 
-Status Communicator::recvBytes(int64_t from, Tag tag, const TensorType &type, unsigned char *into,
-                               const std::string &place) {
+Status Communicator::recvBytes(int64_t from, Tag tag, const TensorType &type, Arith arith,
+                               unsigned char *into, const std::string &place) {
   Result<Tensor> received = recv(from, tag, type, place)->wait();
   if (!received)
     return received.error();
-  fromTensor(*received,
-             {{into, kernels::numElements(type.shape) * kernels::byteWidth(type.dtype)}});
+  fromTensor(*received, {{into, kernels::numElements(type.shape) * wireWidth(type.dtype, arith)}});
   return Status::ok();
 }
 

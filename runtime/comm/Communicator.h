@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,6 +67,11 @@ public:
 
 private:
   Result<kernels::Tensor> result;
+};
+
+/// Bytes that left a rank for others, of what messages hold alone.
+struct SentBytes {
+  int64_t withinHost = 0, acrossHosts = 0;
 };
 
 /// One rank's access to the others.
@@ -127,12 +133,16 @@ public:
   virtual Status allToAllRuns(const Group &group, const ElementType &type,
                               const std::vector<Runs> &inputs, const std::vector<Runs> &outputs,
                               const std::string &place);
-  /// The elements of a tensor of this type, one after the other, in Native arithmetic. The memory
-  /// may change when `sendBytes` returns. A message may be received in the other form.
+  /// The elements of a tensor of this type and arithmetic, one after the other. The memory may
+  /// change when `sendBytes` returns. A message may be received in the other form.
   virtual Status sendBytes(int64_t to, Tag tag, const kernels::TensorType &type,
-                           const unsigned char *from, const std::string &place);
+                           kernels::Arith arith, const unsigned char *from,
+                           const std::string &place);
   virtual Status recvBytes(int64_t from, Tag tag, const kernels::TensorType &type,
-                           unsigned char *into, const std::string &place);
+                           kernels::Arith arith, unsigned char *into, const std::string &place);
+
+  /// What this rank has sent since it was connected; nothing from a backend that does not count.
+  virtual std::optional<SentBytes> sent() const { return std::nullopt; }
 };
 
 /// The index of a rank in a group. KernelError if it is not in it.

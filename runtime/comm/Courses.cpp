@@ -2,6 +2,7 @@
 
 #include "runtime/comm/Courses.h"
 #include "runtime/comm/ReduceRuns.h"
+#include "runtime/comm/Traffic.h"
 
 #include <algorithm>
 
@@ -14,59 +15,11 @@ using Bytes = std::vector<unsigned char>;
 /// How many portions are asked for ahead of the one that is waited for.
 constexpr int64_t numAhead = 3;
 
-/// Portions of the parts of a call, and how many were asked for.
-class Traffic {
-public:
-  explicit Traffic(const Course &course)
-      : course(course), sent(course.numRanks), received(course.numRanks) {}
-
-  /// The other indices, from the next one on, so that not all ranks begin with the same.
-  std::vector<size_t> others() const {
-    std::vector<size_t> list;
-    for (size_t i = 1; i < course.numRanks; ++i)
-      list.push_back((course.own + i) % course.numRanks);
-    return list;
-  }
-
-  Status send(size_t index, const Runs &from) {
-    if (from.empty())
-      return Status::ok();
-    ++sent[index];
-    return course.courier.send(index, from);
-  }
-  Status receive(size_t index, const Runs &into) {
-    if (into.empty())
-      return Status::ok();
-    ++received[index];
-    return course.courier.receive(index, into);
-  }
-  int64_t numReceived(size_t index) const { return received[index]; }
-
-  /// Until no more than so many portions of any index are under way.
-  Status waitUntilLeft(int64_t left) {
-    for (size_t index : others()) {
-      if (Status status = course.courier.waitReceived(index, received[index] - left); !status)
-        return status;
-      if (Status status = course.courier.waitSent(index, sent[index] - left); !status)
-        return status;
-    }
-    return Status::ok();
-  }
-
-private:
-  const Course &course;
-  std::vector<int64_t> sent, received;
-};
-
 std::vector<Cutter> cutters(const std::vector<Runs> &parts) {
   std::vector<Cutter> list;
   for (const Runs &part : parts)
     list.emplace_back(part);
   return list;
-}
-
-int64_t numPortions(int64_t bytes, int64_t portionBytes) {
-  return (bytes + portionBytes - 1) / portionBytes;
 }
 
 /// A reduce_scatter that may be followed, portion by portion, by an all_gather.

@@ -76,7 +76,9 @@ Status GlooCommunicator::connect(Store &store) {
   reaper = std::thread([this] { reap(); });
   if (Status status = handshake(*nonce); !status)
     return status;
-  return options.sharesMemory ? linkHost(*nonce) : Status::ok();
+  Status status = linkHost(*nonce);
+  numSent = SentBytes();
+  return status;
 }
 
 /// Both ends of every connection prove that they know the token, and who they are.
@@ -124,7 +126,8 @@ Result<std::vector<std::string>> GlooCommunicator::everybodys(const std::string 
   return texts;
 }
 
-/// Links this rank to the others of its host. Where that fails for one of them, all use sockets.
+/// Finds out which ranks are of one host, and links this rank to the others of its own. Where that
+/// fails for one of them, all use sockets.
 Status GlooCommunicator::linkHost(const std::string &nonce) {
   std::string key = sha256Hex(options.hostKey.empty() ? localHostKey() : options.hostKey);
   if (options.hostKey.empty() && localHostKey().empty())
@@ -134,15 +137,23 @@ Status GlooCommunicator::linkHost(const std::string &nonce) {
                                             std::to_string(to) + " " + nonce);
   };
   LocalLinker linker(self, proof, options.timeout);
-  std::string address = linker.listen();
+  std::string address = options.sharesMemory ? linker.listen() : "";
   address.resize(LocalLinker::addressBytes, ' ');
   Result<std::vector<std::string>> all = everybodys(key + address, "start, hosts");
   if (!all)
     return all.error();
   std::map<int64_t, std::string> ofHost;
-  for (int64_t rank = 0; rank < size; ++rank)
-    if ((*all)[size_t(rank)].compare(0, key.size(), key) == 0)
+  std::map<std::string, int64_t> firstRanks; // by the host's key
+  std::vector<int64_t> hostOf;
+  for (int64_t rank = 0; rank < size; ++rank) {
+    std::string theirs = (*all)[size_t(rank)].substr(0, key.size());
+    hostOf.push_back(firstRanks.emplace(theirs, rank).first->second);
+    if (theirs == key)
       ofHost[rank] = (*all)[size_t(rank)].substr(key.size());
+  }
+  hosts = std::move(hostOf);
+  if (!options.sharesMemory)
+    return Status::ok();
   Result<LocalLinks> linked = linker.link(ofHost);
   Result<std::vector<std::string>> outcomes = everybodys(linked ? "y" : "n", "start, memory");
   if (!outcomes)

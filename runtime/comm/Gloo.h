@@ -2,7 +2,8 @@
 //
 // Part of tbc. Plain C++; Gloo's own headers stay in this library's sources.
 //
-// Between ranks of one host the bytes of collectives go through shared memory (LocalLinks.h).
+// Between ranks of one host the bytes of collectives go through shared memory (LocalLinks.h), and a
+// long all_reduce over several hosts goes host by host where that spares bytes (HostCourse.h).
 //
 // Gloo gives the mesh of connections and messages on them. The collectives are made of those here:
 // Gloo's own have neither groups, nor all_to_all of all types, nor a fixed order of sums, and an
@@ -23,6 +24,9 @@
 
 namespace tbc::comm {
 
+/// When a long all_reduce over several hosts goes host by host; the bits are the same either way.
+enum class ByHost { WhereItPays, Always, Never };
+
 struct GlooOptions {
   /// The address (numeric or a name) that this rank listens on and is reached at.
   std::string host = "127.0.0.1";
@@ -33,6 +37,8 @@ struct GlooOptions {
   /// the kernel.
   bool sharesMemory = true;
   std::string hostKey;
+  /// The same for all ranks.
+  ByHost byHost = ByHost::WhereItPays;
   /// Told why this rank and the others of its host use sockets although they were to share memory.
   std::function<void(const std::string &why)> warn;
   /// What ranks prove to each other that they know before anything else is said.

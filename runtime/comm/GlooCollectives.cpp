@@ -8,10 +8,7 @@ namespace tbc::comm {
 
 using kernels::Tensor;
 
-Status GlooCommunicator::run(const Calling &calling, const CourseFn &course) {
-  size_t own = indexIn(calling.group, self);
-  if (hasFailed)
-    return failure;
+std::pair<Header, std::string> GlooCommunicator::describeCall(const Calling &calling) {
   Header header;
   header.group = hashOf(calling.group);
   header.kind = int64_t(calling.call.kind);
@@ -24,13 +21,28 @@ Status GlooCommunicator::run(const Calling &calling, const CourseFn &course) {
     setElements(header, calling.type, calling.numElements);
     what += " of " + tensorOf(header);
   }
+  return {header, what};
+}
+
+std::unique_ptr<SharedCourier>
+GlooCommunicator::sharedCourier(const Group &group, const Header &header, const std::string &what) {
+  SharedCourier::Owner owner{
+      [this](Error error) { return fail(std::move(error)); },
+      [this](int64_t peer, const std::string &place) { return lost(peer, place); },
+      [this](int64_t peer, int64_t bytes) { countSent(peer, bytes); }};
+  return std::make_unique<SharedCourier>(links, group, self, header, what, options.timeout,
+                                         std::move(owner));
+}
+
+Status GlooCommunicator::run(const Calling &calling, const CourseFn &course) {
+  size_t own = indexIn(calling.group, self);
+  if (hasFailed)
+    return failure;
+  auto [header, what] = describeCall(calling);
   if (calling.group.size() > 1 && isLinked(calling.group)) {
-    SharedCourier::Failures failures{
-        [this](Error error) { return fail(std::move(error)); },
-        [this](int64_t peer, const std::string &place) { return lost(peer, place); }};
-    SharedCourier courier(links, calling.group, self, header, what, options.timeout, failures);
-    Status status = course({courier, own, calling.group.size()});
-    return status ? courier.finish() : status;
+    std::unique_ptr<SharedCourier> courier = sharedCourier(calling.group, header, what);
+    Status status = course({*courier, own, calling.group.size()});
+    return status ? courier->finish() : status;
   }
   GlooCourier courier(*this, calling.group, what);
   if (Status status = courier.meet(header); !status)
@@ -38,20 +50,60 @@ Status GlooCommunicator::run(const Calling &calling, const CourseFn &course) {
   return course({courier, own, calling.group.size()});
 }
 
+/// Up to so many bytes an all_reduce is one round.
+constexpr int64_t smallBytes = 1 << 14;
+
+std::optional<HostShape> GlooCommunicator::shapeOf(const Group &group, const ElementType &type,
+                                                   int64_t bytes) const {
+  if (options.byHost == ByHost::Never || bytes <= smallBytes || hosts.empty())
+    return std::nullopt;
+  std::vector<int64_t> hostOfIndex;
+  for (int64_t rank : group)
+    hostOfIndex.push_back(hosts[size_t(rank)]);
+  std::optional<HostShape> shape = hostShape(hostOfIndex);
+  if (!shape || shape->numHosts < 2)
+    return std::nullopt;
+  return options.byHost == ByHost::Always || paysByHost(*shape, type) ? shape : std::nullopt;
+}
+
+/// Within hosts through memory where their ranks share it.
+Status GlooCommunicator::allReduceByHost(const Calling &calling, const HostShape &shape,
+                                         const Runs &input, const Runs &output) {
+  size_t own = indexIn(calling.group, self);
+  if (hasFailed)
+    return failure;
+  auto [header, what] = describeCall(calling);
+  // All meet, so that calls that do not match are found before anybody waits for bytes.
+  GlooCourier everybody(*this, calling.group, what);
+  if (Status status = everybody.meet(header); !status)
+    return status;
+  size_t host = own / shape.numLocal, index = own % shape.numLocal;
+  std::vector<size_t> neighbours, counterparts;
+  Group ofHost;
+  for (size_t i = 0; i < shape.numLocal; ++i) {
+    neighbours.push_back(host * shape.numLocal + i);
+    ofHost.push_back(calling.group[neighbours.back()]);
+  }
+  for (size_t h = 0; h < shape.numHosts; ++h)
+    counterparts.push_back(h * shape.numLocal + index);
+  SelectedCourier far(everybody, counterparts);
+  Course across{far, host, shape.numHosts};
+  auto reduce = [&](Courier &near) {
+    return reduceByHost(shape, {near, index, shape.numLocal}, across, calling.call.reduction,
+                        calling.type, input, output);
+  };
+  if (!isLinked(ofHost)) {
+    SelectedCourier near(everybody, neighbours);
+    return reduce(near);
+  }
+  std::unique_ptr<SharedCourier> near = sharedCourier(ofHost, header, what);
+  Status status = reduce(*near);
+  return status ? near->finish() : status;
+}
+
 //===----------------------------------------------------------------------===//
 // On memory
 //===----------------------------------------------------------------------===//
-
-/// `runs` in n equal parts of whole elements; the last ones may have fewer.
-static std::vector<Runs> equalParts(const Runs &runs, const ElementType &type, size_t n) {
-  int64_t count = sizeBytes(runs) / type.width();
-  int64_t share = (count + int64_t(n) - 1) / int64_t(n);
-  Cutter cutter(runs);
-  std::vector<Runs> parts;
-  for (size_t i = 0; i < n; ++i)
-    parts.push_back(cutter.next(share * type.width()));
-  return parts;
-}
 
 static int64_t sizeBytes(const std::vector<Runs> &parts) {
   int64_t bytes = 0;
@@ -72,9 +124,10 @@ Status GlooCommunicator::allReduceRuns(const Group &group, Reduction reduction,
   requireReducible(reduction, type.dtype);
   int64_t bytes = sizeBytes(input);
   Calling calling{group, Call(reduction), type, bytes / type.width(), place};
+  if (std::optional<HostShape> shape = shapeOf(group, type, bytes))
+    return allReduceByHost(calling, *shape, input, output);
   return run(calling, [&](const Course &course) {
     // Small ones travel whole, in one round. Either way sums are the same.
-    constexpr int64_t smallBytes = 1 << 14;
     if (course.numRanks == 1 || bytes <= smallBytes)
       return reduceSmall(course, reduction, type, input, output);
     std::vector<Runs> results = equalParts(output, type, course.numRanks);

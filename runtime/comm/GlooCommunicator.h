@@ -13,6 +13,7 @@
 #include "runtime/comm/Courses.h"
 #include "runtime/comm/Gloo.h"
 #include "runtime/comm/GlooHeader.h"
+#include "runtime/comm/HostCourse.h"
 #include "runtime/comm/SharedCourier.h"
 
 #include <stdexcept>
@@ -92,10 +93,11 @@ public:
                            const std::string &place) override;
   Status allToAllRuns(const Group &group, const ElementType &type, const std::vector<Runs> &inputs,
                       const std::vector<Runs> &outputs, const std::string &place) override;
-  Status sendBytes(int64_t to, Tag tag, const kernels::TensorType &type, const unsigned char *from,
-                   const std::string &place) override;
-  Status recvBytes(int64_t from, Tag tag, const kernels::TensorType &type, unsigned char *into,
-                   const std::string &place) override;
+  Status sendBytes(int64_t to, Tag tag, const kernels::TensorType &type, kernels::Arith arith,
+                   const unsigned char *from, const std::string &place) override;
+  Status recvBytes(int64_t from, Tag tag, const kernels::TensorType &type, kernels::Arith arith,
+                   unsigned char *into, const std::string &place) override;
+  std::optional<SentBytes> sent() const override { return numSent; }
 
   /// Completes what was asked for in the lane of `incoming`, up to it.
   Status complete(Incoming &incoming);
@@ -112,6 +114,10 @@ private:
     const std::string &place;
   };
   using CourseFn = std::function<Status(const Course &course)>;
+  /// The header that the group meets with, and what errors call it.
+  static std::pair<Header, std::string> describeCall(const Calling &calling);
+  std::unique_ptr<SharedCourier> sharedCourier(const Group &group, const Header &header,
+                                               const std::string &what);
   /// Lets the group meet for the call, then takes the course.
   Status run(const Calling &calling, const CourseFn &course);
   Status post(int64_t to, Tag tag, std::unique_ptr<Outgoing> outgoing, const std::string &place);
@@ -120,6 +126,15 @@ private:
   Status linkHost(const std::string &nonce);
   Result<std::vector<std::string>> everybodys(const std::string &text, const std::string &place);
   bool isLinked(const Group &group) const;
+  /// The shape of a group over whose hosts an all_reduce of so many bytes pays.
+  std::optional<HostShape> shapeOf(const Group &group, const ElementType &type,
+                                   int64_t bytes) const;
+  Status allReduceByHost(const Calling &calling, const HostShape &shape, const Runs &input,
+                         const Runs &output);
+  void countSent(int64_t to, int64_t bytes) {
+    bool isNear = !hosts.empty() && hosts[size_t(to)] == hosts[size_t(self)];
+    (isNear ? numSent.withinHost : numSent.acrossHosts) += bytes;
+  }
 
   /// Waits for something that `peer` must do: waitFn(limit) throws when it has not come by then.
   Status wait(const std::function<void(std::chrono::milliseconds limit)> &waitFn, int64_t peer,
@@ -133,7 +148,9 @@ private:
   const int64_t self, size;
   const GlooOptions options;
   std::shared_ptr<gloo::rendezvous::Context> context;
-  LocalLinks links; // of this host; none, or all of its ranks
+  LocalLinks links;           // of this host; none, or all of its ranks
+  std::vector<int64_t> hosts; // by rank, the first rank of its host; none while connecting
+  SentBytes numSent;
   std::map<std::pair<int64_t, int>, std::deque<std::shared_ptr<Incoming>>> mailboxes;
   std::map<int, std::deque<std::unique_ptr<Outgoing>>> ownMessages; // by lane
   bool hasFailed = false;
@@ -181,6 +198,27 @@ private:
   const Slots slots;
   const std::string what;
   std::vector<Peer> peers; // by index
+};
+
+/// Some of the indices of another courier, as indices from 0 on.
+class SelectedCourier : public Courier {
+public:
+  SelectedCourier(Courier &of, std::vector<size_t> indices) : of(of), indices(std::move(indices)) {}
+  int64_t portionBytes() const override { return of.portionBytes(); }
+  Status send(size_t index, const Runs &from) override { return of.send(indices[index], from); }
+  Status receive(size_t index, const Runs &into) override {
+    return of.receive(indices[index], into);
+  }
+  Status waitReceived(size_t index, int64_t number) override {
+    return of.waitReceived(indices[index], number);
+  }
+  Status waitSent(size_t index, int64_t number) override {
+    return of.waitSent(indices[index], number);
+  }
+
+private:
+  Courier &of;
+  const std::vector<size_t> indices;
 };
 
 inline RequestPtr ended(Result<kernels::Tensor> result) {

@@ -58,6 +58,7 @@ Status GlooCourier::send(size_t index, const Runs &from) {
   } catch (const std::exception &error) {
     return owner.lost(group[index], what);
   }
+  owner.countSent(group[index], run.bytes);
   peers[index].sent.push_back(std::move(portion));
   ++peers[index].numSent;
   return Status::ok();

@@ -43,11 +43,11 @@ RequestPtr GlooCommunicator::send(int64_t to, Tag tag, const Tensor &input,
   return status ? ended(Tensor()) : ended(status.error());
 }
 
-Status GlooCommunicator::sendBytes(int64_t to, Tag tag, const TensorType &type,
+Status GlooCommunicator::sendBytes(int64_t to, Tag tag, const TensorType &type, Arith arith,
                                    const unsigned char *from, const std::string &place) {
   auto outgoing = std::make_unique<Outgoing>();
-  setTensor(outgoing->header, type, Arith::Native);
-  int64_t bytes = kernels::numElements(type.shape) * kernels::byteWidth(type.dtype);
+  setTensor(outgoing->header, type, arith);
+  int64_t bytes = kernels::numElements(type.shape) * wireWidth(type.dtype, arith);
   outgoing->content.assign(from, from + bytes);
   return post(to, tag, std::move(outgoing), place);
 }
@@ -60,6 +60,8 @@ Status GlooCommunicator::post(int64_t to, Tag tag, std::unique_ptr<Outgoing> out
   outgoing->header.kind = pointToPoint;
   outgoing->header.channel = tag.channel;
   setPlace(outgoing->header, place);
+  if (to != self)
+    countSent(to, int64_t(outgoing->content.size()));
   if (to == self) {
     ownMessages[tag.lane].push_back(std::move(outgoing));
     return Status::ok();
@@ -97,7 +99,7 @@ RequestPtr GlooCommunicator::recv(int64_t from, Tag tag, const TensorType &type,
   return std::make_unique<RecvRequest>(*this, incoming);
 }
 
-Status GlooCommunicator::recvBytes(int64_t from, Tag tag, const TensorType &type,
+Status GlooCommunicator::recvBytes(int64_t from, Tag tag, const TensorType &type, Arith arith,
                                    unsigned char *into, const std::string &place) {
   auto incoming = std::make_shared<Incoming>();
   incoming->from = from;
@@ -105,6 +107,7 @@ Status GlooCommunicator::recvBytes(int64_t from, Tag tag, const TensorType &type
   incoming->type = type;
   incoming->place = place;
   incoming->into = into;
+  incoming->arith = arith;
   mailboxes[{from, tag.lane}].push_back(incoming);
   return complete(*incoming);
 }
@@ -150,9 +153,11 @@ Status GlooCommunicator::receive(Incoming &incoming) {
     return status;
   }
   bool isArith = header.arith >= 0 && header.arith < kernels::numAriths;
-  bool isNative = header.arith == int64_t(Arith::Native);
+  // What is to lie in memory has the arithmetic that the memory is of; of integers all are one.
+  bool fits = !incoming.into || header.arith == int64_t(incoming.arith) ||
+              !kernels::isFloat(incoming.type.dtype);
   if (header.kind != pointToPoint || header.channel != incoming.tag.channel ||
-      tensorOf(header) != toString(incoming.type) || !isArith || (incoming.into && !isNative))
+      tensorOf(header) != toString(incoming.type) || !isArith || !fits)
     return fail(mismatch(self, what, header, incoming.from));
   incoming.arith = Arith(header.arith);
   size_t bytes = size_t(kernels::numElements(incoming.type.shape) *

@@ -1,6 +1,7 @@
 //===- Reduce.cpp - The arithmetic of collectives on one machine -----------===//
 
 #include "runtime/comm/Reduce.h"
+#include "runtime/comm/Fold.h"
 #include "runtime/kernels/Scalar.h"
 #include "runtime/kernels/Support.h"
 
@@ -9,7 +10,6 @@
 
 namespace tbc::comm {
 
-using kernels::Residue;
 using kernels::Tensor;
 
 std::string_view name(ReduceKind kind) {
@@ -38,81 +38,12 @@ std::string_view name(ReduceKind kind) {
 
 namespace {
 
-/// What products are taken in, so that they are rounded once: double for floats.
-template <typename T> struct Wide {
-  using Type = double;
-};
-template <> struct Wide<Residue> {
-  using Type = Residue;
-};
-template <> struct Wide<kernels::Residue251> {
-  using Type = kernels::Residue251;
-};
-template <> struct Wide<int64_t> {
-  using Type = uint64_t;
-};
-
 /// One element of the result, from the elements of all inputs in order.
 template <typename T> T reduceElement(const Reduction &reduction, const std::vector<T> &terms) {
-  switch (reduction.kind) {
-  case ReduceKind::Sum: {
-    kernels::Sum<T> sum;
-    for (T term : terms)
-      sum.add(term);
-    return sum.result();
-  }
-  case ReduceKind::Avg: {
-    if constexpr (std::is_floating_point_v<T>) {
-      double sum = 0;
-      for (T term : terms)
-        sum += double(term);
-      return T(sum / double(terms.size()));
-    } else {
-      return reduceElement<T>(ReduceKind::Sum, terms) / kernels::integer<T>(int64_t(terms.size()));
-    }
-  }
-  case ReduceKind::PremulSum: {
-    kernels::Sum<T> sum;
-    if constexpr (std::is_floating_point_v<T>) {
-      double exact = 0;
-      for (T term : terms)
-        exact += double(term) * reduction.factor;
-      return T(exact);
-    } else {
-      for (T term : terms)
-        sum.addProduct(term, kernels::real<T>(reduction.factor));
-      return sum.result();
-    }
-  }
-  case ReduceKind::Product: {
-    using Type = typename Wide<T>::Type;
-    Type product = Type(terms[0]);
-    for (size_t i = 1; i < terms.size(); ++i)
-      product = product * Type(terms[i]);
-    return T(product);
-  }
-  case ReduceKind::Max:
-  case ReduceKind::Min: {
-    T best = terms[0];
-    for (T term : terms)
-      if (reduction.kind == ReduceKind::Max ? kernels::less(best, term) : kernels::less(term, best))
-        best = term;
-    return best;
-  }
-  case ReduceKind::BitAnd:
-  case ReduceKind::BitOr:
-  case ReduceKind::BitXor:
-    if constexpr (std::is_same_v<T, int64_t>) {
-      T bits = terms[0];
-      for (size_t i = 1; i < terms.size(); ++i)
-        bits = reduction.kind == ReduceKind::BitAnd  ? bits & terms[i]
-               : reduction.kind == ReduceKind::BitOr ? bits | terms[i]
-                                                     : bits ^ terms[i];
-      return bits;
-    }
-    break;
-  }
-  return terms[0];
+  auto state = beginFold(reduction, terms[0]);
+  for (size_t i = 1; i < terms.size(); ++i)
+    state = fold(reduction, state, terms[i]);
+  return endFold<T>(reduction, state, int64_t(terms.size()));
 }
 
 bool isBitwise(ReduceKind kind) {

@@ -61,4 +61,14 @@ Runs Cutter::next(int64_t bytes) {
   return piece;
 }
 
+std::vector<Runs> equalParts(const Runs &runs, const ElementType &type, size_t n) {
+  int64_t count = sizeBytes(runs) / type.width();
+  int64_t share = (count + int64_t(n) - 1) / int64_t(n);
+  Cutter cutter(runs);
+  std::vector<Runs> parts;
+  for (size_t i = 0; i < n; ++i)
+    parts.push_back(cutter.next(share * type.width()));
+  return parts;
+}
+
 } // namespace tbc::comm

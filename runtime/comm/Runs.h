@@ -53,6 +53,9 @@ private:
   int64_t offset = 0; // within the run
 };
 
+/// `runs` in n equal parts of whole elements; the last ones may have fewer.
+std::vector<Runs> equalParts(const Runs &runs, const ElementType &type, size_t n);
+
 } // namespace tbc::comm
 
 #endif // TBC_RUNTIME_COMM_RUNS_H

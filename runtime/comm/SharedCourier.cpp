@@ -17,9 +17,9 @@ static Runs runOf(Header &header) {
 
 SharedCourier::SharedCourier(const LocalLinks &links, const Group &group, int64_t self,
                              const Header &header, std::string what, milliseconds timeout,
-                             Failures failures)
-    : mine(header), what(std::move(what)), self(self), timeout(timeout),
-      failures(std::move(failures)), peers(group.size()) {
+                             Owner owner)
+    : mine(header), what(std::move(what)), self(self), timeout(timeout), owner(std::move(owner)),
+      peers(group.size()) {
   for (size_t i = 0; i < group.size(); ++i) {
     peers[i].rank = group[i];
     if (group[i] == self)
@@ -31,6 +31,7 @@ SharedCourier::SharedCourier(const LocalLinks &links, const Group &group, int64_
 }
 
 Status SharedCourier::send(size_t index, const Runs &from) {
+  owner.sends(peers[index].rank, sizeBytes(from));
   peers[index].out.portions.push_back(from);
   return Status::ok();
 }
@@ -104,7 +105,7 @@ Result<bool> SharedCourier::progress() {
       return moved;
     });
     if (!received)
-      return failures.lost(peer.rank, what + ", " + received.error().message);
+      return owner.lost(peer.rank, what + ", " + received.error().message);
     if (Status status = check(peer); !status)
       return status.error();
     hasMoved |= *sent || *received;
@@ -118,7 +119,7 @@ Status SharedCourier::check(Peer &peer) {
   peer.isChecked = true;
   return sameCall(mine, peer.header)
              ? Status::ok()
-             : Status(failures.fail(mismatch(self, what, peer.header, peer.rank)));
+             : Status(owner.fail(mismatch(self, what, peer.header, peer.rank)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -166,13 +167,13 @@ Status SharedCourier::sleep(Clock::time_point deadline) {
   // It has written nothing since it was seen to be gone.
   for (Peer *peer : of)
     if (peer->link->isGone)
-      return failures.lost(peer->rank, what);
+      return owner.lost(peer->rank, what);
   auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
   int count = poll(waited.data(), nfds_t(waited.size()), int(std::max<int64_t>(left.count(), 0)));
   if (count == 0)
-    return failures.fail({ErrorCode::HangDetected, "rank " + std::to_string(self) + " at " + what +
-                                                       ": no answer from " + missing() + " for " +
-                                                       std::to_string(timeout.count()) + " ms"});
+    return owner.fail({ErrorCode::HangDetected, "rank " + std::to_string(self) + " at " + what +
+                                                    ": no answer from " + missing() + " for " +
+                                                    std::to_string(timeout.count()) + " ms"});
   for (size_t i = 0; count > 0 && i < waited.size(); ++i)
     if (waited[i].revents)
       of[i]->link->drain();

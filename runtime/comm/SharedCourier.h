@@ -21,13 +21,14 @@ namespace tbc::comm {
 /// rest in the same streams, and is looked at as soon as it is there.
 class SharedCourier : public Courier {
 public:
-  /// What the courier cannot know: how errors are kept.
-  struct Failures {
+  /// What the courier cannot know: how errors are kept, and bytes counted.
+  struct Owner {
     std::function<Error(Error)> fail;
     std::function<Error(int64_t peer, const std::string &what)> lost;
+    std::function<void(int64_t peer, int64_t bytes)> sends;
   };
   SharedCourier(const LocalLinks &links, const Group &group, int64_t self, const Header &header,
-                std::string what, std::chrono::milliseconds timeout, Failures failures);
+                std::string what, std::chrono::milliseconds timeout, Owner owner);
 
   int64_t portionBytes() const override { return 1 << 18; }
   Status send(size_t index, const Runs &from) override;
@@ -65,7 +66,7 @@ private:
   const std::string what;
   const int64_t self;
   const std::chrono::milliseconds timeout;
-  const Failures failures;
+  const Owner owner;
   std::vector<Peer> peers; // by index
 };
 

@@ -98,6 +98,12 @@ public:
   /// The same from the pieces of this rank alone; tensors without an initializer are not asked for.
   Status loadPieces(const PieceProvider &provider);
 
+  /// From now on sums of gradients over ranks that have other data (gradientReductions) travel as
+  /// bf16: every rank's terms are rounded to it, added as the communicator adds bf16, and the sums
+  /// are what all have, in f32. Errors: Usage, where floats are not computed in Native arithmetic
+  /// in the memory of this process.
+  Status sumGradientsInBF16();
+
   /// Runs one step; errors name stage, block, instruction and micro-batch.
   Status runStep(comm::Communicator &communicator, const StepInputs &inputs);
 
@@ -131,6 +137,7 @@ private:
   struct Prepared {
     GroupPlace group;                       // of communication
     MemoryLayout layout;                    // of communication and slices
+    bool isNarrow = false;                  // a sum of f32 that travels as bf16; so is its layout
     std::vector<program::ValueId> lastUses; // values that nothing needs after it
     std::vector<int> results;               // of the block, that take effect after it
   };
@@ -186,7 +193,7 @@ private:
   int64_t &residualBytesOf(const program::Slot &slot) {
     return slot.location == program::Location::Host ? hostResidualBytes : residualBytes;
   }
-  void count(const program::Instruction &instruction);
+  void count(const program::Instruction &instruction, bool isNarrow);
   std::string place(const schedule::Action &action, int index) const;
 
   const program::Program *program;

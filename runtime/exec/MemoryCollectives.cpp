@@ -1,6 +1,7 @@
 //===- MemoryCollectives.cpp - A Program's communication on memory ----------===//
 
 #include "runtime/exec/MemoryCollectives.h"
+#include "runtime/comm/ReduceRuns.h"
 
 #include <algorithm>
 #include <cstring>
@@ -186,7 +187,7 @@ static bool isSpoilt(const std::vector<PlacedTensor> &inputs,
 
 /// See `permute` of Collectives.cpp.
 static Status permute(comm::Communicator &communicator, const GroupPlace &group,
-                      const PlacedTensor &input, const PlacedTensor &result,
+                      kernels::Arith arith, const PlacedTensor &input, const PlacedTensor &result,
                       const std::string &place) {
   int64_t n = int64_t(group.ranks.size());
   if (n == 1) {
@@ -196,9 +197,9 @@ static Status permute(comm::Communicator &communicator, const GroupPlace &group,
   const comm::Tag ring(0);
   int64_t next = group.ranks[size_t((group.index + 1) % n)];
   int64_t before = group.ranks[size_t((group.index + n - 1) % n)];
-  if (Status sent = communicator.sendBytes(next, ring, input.type, input.data, place); !sent)
+  if (Status sent = communicator.sendBytes(next, ring, input.type, arith, input.data, place); !sent)
     return sent;
-  return communicator.recvBytes(before, ring, result.type, result.data, place);
+  return communicator.recvBytes(before, ring, result.type, arith, result.data, place);
 }
 
 static comm::ReduceKind reduceKindOf(const Communication &comm) {
@@ -207,7 +208,7 @@ static comm::ReduceKind reduceKindOf(const Communication &comm) {
 
 Status communicateOnMemory(comm::Communicator &communicator, const Instruction &instruction,
                            const GroupPlace &group, const MemoryLayout &layout,
-                           std::vector<PlacedTensor> inputs,
+                           kernels::Arith arith, std::vector<PlacedTensor> inputs,
                            const std::vector<PlacedTensor> &results, const std::string &place) {
   const Communication &comm = instruction.comm;
   std::vector<std::vector<unsigned char>> copies;
@@ -217,6 +218,7 @@ Status communicateOnMemory(comm::Communicator &communicator, const Instruction &
       input.data = copies.back().data();
     }
   ElementType type;
+  type.arith = arith;
   if (!inputs.empty())
     type.dtype = inputs[0].type.dtype;
   std::vector<Runs> from = partsOf(layout.inputs, inputs), to = partsOf(layout.results, results);
@@ -236,11 +238,13 @@ Status communicateOnMemory(comm::Communicator &communicator, const Instruction &
     copyRuns(from[0], to[0]);
     return Status::ok();
   case InstructionKind::Permute:
-    return permute(communicator, group, inputs[0], results[0], place);
+    return permute(communicator, group, arith, inputs[0], results[0], place);
   case InstructionKind::Send:
-    return communicator.sendBytes(group.ranks[0], tag, inputs[0].type, inputs[0].data, place);
+    return communicator.sendBytes(group.ranks[0], tag, inputs[0].type, arith, inputs[0].data,
+                                  place);
   case InstructionKind::Recv:
-    return communicator.recvBytes(group.ranks[0], tag, results[0].type, results[0].data, place);
+    return communicator.recvBytes(group.ranks[0], tag, results[0].type, arith, results[0].data,
+                                  place);
   case InstructionKind::Offload:
   case InstructionKind::Fetch:
     copyRuns({{inputs[0].data, inputs[0].bytes()}}, {{results[0].data, results[0].bytes()}});
@@ -249,6 +253,39 @@ Status communicateOnMemory(comm::Communicator &communicator, const Instruction &
     break;
   }
   return Error{ErrorCode::Other, place + ": not a communication"};
+}
+
+//===----------------------------------------------------------------------===//
+// In another type
+//===----------------------------------------------------------------------===//
+
+/// Of bf16, where `tensors` are of f32.
+static std::vector<PlacedTensor> narrowTwins(const std::vector<PlacedTensor> &tensors,
+                                             std::vector<std::vector<uint16_t>> &memory) {
+  std::vector<PlacedTensor> twins;
+  for (const PlacedTensor &tensor : tensors) {
+    memory.emplace_back(size_t(kernels::numElements(tensor.type.shape)));
+    twins.push_back({reinterpret_cast<unsigned char *>(memory.back().data()),
+                     {kernels::DType::BF16, tensor.type.shape}});
+  }
+  return twins;
+}
+
+Status communicateNarrowly(comm::Communicator &communicator, const Instruction &instruction,
+                           const GroupPlace &group, const MemoryLayout &layout,
+                           kernels::Arith arith, std::vector<PlacedTensor> inputs,
+                           const std::vector<PlacedTensor> &results, const std::string &place) {
+  std::vector<std::vector<uint16_t>> inputMemory, resultMemory;
+  std::vector<PlacedTensor> from = narrowTwins(inputs, inputMemory);
+  for (size_t t = 0; t < inputs.size(); ++t)
+    comm::narrowToBF16(inputs[t].data, from[t].data, int64_t(inputMemory[t].size()));
+  bool isElementwise = instruction.kind == InstructionKind::AllReduce;
+  std::vector<PlacedTensor> to = isElementwise ? from : narrowTwins(results, resultMemory);
+  Status status =
+      communicateOnMemory(communicator, instruction, group, layout, arith, from, to, place);
+  for (size_t t = 0; status && t < results.size(); ++t)
+    comm::widenFromBF16(to[t].data, results[t].data, kernels::numElements(results[t].type.shape));
+  return status;
 }
 
 } // namespace tbc::runtime

@@ -43,10 +43,20 @@ MemoryLayout memoryLayout(const program::Instruction &instruction, const GroupPl
                           const std::vector<kernels::TensorType> &results);
 
 /// Executes a collective, slice, send, recv or copy to or from the host. Results may lie over
-/// operands, which costs a copy unless each lies over its own. KernelError: as of the communicator.
+/// operands, which costs a copy unless each lies over its own. `arith`: Native or Residue251, in
+/// which elements have the width of their dtype. KernelError: as of the communicator.
 Status communicateOnMemory(comm::Communicator &communicator,
                            const program::Instruction &instruction, const GroupPlace &group,
-                           const MemoryLayout &layout, std::vector<PlacedTensor> inputs,
+                           const MemoryLayout &layout, kernels::Arith arith,
+                           std::vector<PlacedTensor> inputs,
+                           const std::vector<PlacedTensor> &results, const std::string &place);
+
+/// The same of tensors of f32 that travel as bf16, rounded to it; `layout` is of tensors of bf16.
+/// Takes as much memory as these for as long as it runs.
+Status communicateNarrowly(comm::Communicator &communicator,
+                           const program::Instruction &instruction, const GroupPlace &group,
+                           const MemoryLayout &layout, kernels::Arith arith,
+                           std::vector<PlacedTensor> inputs,
                            const std::vector<PlacedTensor> &results, const std::string &place);
 
 } // namespace tbc::runtime

@@ -92,8 +92,11 @@ public:
   int64_t offsetOf(program::ValueId value) const;
   int64_t offsetOfSlot(int slot) const { return slotOffset(*stage, slot, microBatch); }
   /// Whether these places are memory of this process with each element in the width of its dtype:
-  /// in Native arithmetic, and unless a machine has brought an arena of its own. Then they are:
-  bool hasBytes() const { return host && arith == kernels::Arith::Native; }
+  /// in Native arithmetic and in Residue251, and unless a machine has brought an arena of its own.
+  /// Then they are:
+  bool hasBytes() const {
+    return host && (arith == kernels::Arith::Native || arith == kernels::Arith::Residue251);
+  }
   unsigned char *bytesOf(program::ValueId value) const {
     return (isOffloaded(value) ? offloaded.get() : host)->at(offsetOf(value));
   }

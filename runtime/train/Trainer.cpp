@@ -352,6 +352,9 @@ Status train(const LoadedProgram &loaded, const TrainOptions &options,
                                             options.machine);
   if (!executor)
     return executor.error();
+  if (options.sumsGradientsInBF16)
+    if (Status status = executor->sumGradientsInBF16(); !status)
+      return Error{status.error().code, "--comm-dtype bf16: " + status.error().message};
   auto feed = Feed::open(loaded.program, loaded.manifest, options.data, options.arith);
   if (!feed)
     return feed.error();

@@ -37,6 +37,7 @@ struct ProfileOptions {
 
 struct TrainOptions {
   kernels::Arith arith = kernels::Arith::Native;
+  bool sumsGradientsInBF16 = false;                              // see Executor::sumGradientsInBF16
   runtime::MachineMaker machine = runtime::makeReferenceMachine; // what executes kernels
   int64_t steps = 1;                                             // the number of the last one
   int64_t epochs = 0; // else: as many steps as so many epochs have

@@ -1,11 +1,13 @@
 //===- comm_bench.cpp - How fast ranks of one machine exchange bytes --------===//
 //
-// Run: ninja -C build comm-bench && build/bin/comm-bench [RANKS [MIB]]
+// Run: ninja -C build comm-bench && build/bin/comm-bench [RANKS [MIB [HOSTS]]]
 //
 // RANKS processes (default 2) call all_reduce, reduce_scatter and all_gather of f32 up to MIB
 // (default 64) through shared memory and through sockets, in turns. Per size and way: the shortest
 // time of a call, GB/s of the buffer, and processor seconds of rank 0 per GB. The buffer is the
-// full one: what all_reduce works on, reduce_scatter takes and all_gather gives.
+// full one: what all_reduce works on, reduce_scatter takes and all_gather gives. With HOSTS, into
+// which the ranks are told apart, all_reduce goes host by host and straight, in turns, and the
+// bytes that cross between hosts stand beside, of all ranks and per byte of the buffer.
 //
 //===----------------------------------------------------------------------===//
 
@@ -54,14 +56,37 @@ Status call(comm::Communicator &communicator, const comm::Group &group, Kind kin
   return communicator.allGatherRuns(group, type, mine, parts, "bench");
 }
 
-int measure(const launch::LocalRank &start, int64_t numRanks, int64_t mebibytes,
-            bool sharesMemory) {
+struct Setting {
+  int64_t numRanks = 2, mebibytes = 64, numHosts = 1;
+  bool sharesMemory = true, reducesByHost = true; // in turns
+  std::string name() const {
+    return numHosts > 1 ? (reducesByHost ? "by host" : "straight")
+                        : (sharesMemory ? "memory" : "sockets");
+  }
+};
+
+/// What all ranks have sent to other hosts so far.
+int64_t bytesAcross(comm::Communicator &communicator, const comm::Group &group) {
+  const kernels::TensorType one{kernels::DType::I64, {1}};
+  auto sum =
+      communicator
+          .allReduce(group, comm::ReduceKind::Sum,
+                     kernels::Tensor::fromInts(one, {communicator.sent()->acrossHosts}), "bench")
+          ->wait();
+  return sum ? sum->data<int64_t>()[0] : -1;
+}
+
+int measure(const launch::LocalRank &start, const Setting &setting) {
+  int64_t numRanks = setting.numRanks, mebibytes = setting.mebibytes;
   auto job = start.openStore();
   if (!job)
     return 1;
   comm::GlooOptions options;
   options.token = start.token;
-  options.sharesMemory = sharesMemory;
+  options.sharesMemory = setting.sharesMemory;
+  options.byHost = setting.reducesByHost ? comm::ByHost::Always : comm::ByHost::Never;
+  if (setting.numHosts > 1)
+    options.hostKey = "host " + std::to_string(start.rank * setting.numHosts / numRanks);
   auto communicator = comm::connectGloo(start.rank, numRanks, *job->store, options);
   if (!communicator) {
     std::fprintf(stderr, "comm-bench: %s\n", communicator.error().message.c_str());
@@ -74,6 +99,12 @@ int measure(const launch::LocalRank &start, int64_t numRanks, int64_t mebibytes,
     for (int64_t bytes = 1 << 10; bytes <= mebibytes << 20; bytes *= 8) {
       Memory buffer(bytes / 4), share(bytes / 4 / numRanks);
       double best = 1e30, processor = 1e30;
+      int64_t across = bytesAcross(**communicator, group);
+      if (!call(**communicator, group, kind, buffer, share))
+        return 1;
+      // Without what the sum of these counts itself takes.
+      int64_t after = bytesAcross(**communicator, group);
+      across = 2 * after - across - bytesAcross(**communicator, group);
       for (int64_t run = 0; run < std::clamp<int64_t>((1 << 28) / bytes, 3, 200); ++run) {
         if (!(*communicator)->barrier(group, "bench")->wait())
           return 1;
@@ -87,10 +118,14 @@ int measure(const launch::LocalRank &start, int64_t numRanks, int64_t mebibytes,
         processor = std::min(processor, processorSeconds() - before);
       }
       if (start.rank == 0)
-        std::printf("%-8s %-15s %10lld bytes %9.1f us %7.2f GB/s %7.3f processor s/GB\n",
-                    sharesMemory ? "memory" : "sockets", describe(comm::Call(kind)).c_str(),
-                    static_cast<long long>(bytes), best * 1e6, double(bytes) / best / 1e9,
-                    processor / (double(bytes) / 1e9));
+        std::printf(
+            "%-8s %-15s %10lld bytes %9.1f us %7.2f GB/s %7.3f processor s/GB%s\n",
+            setting.name().c_str(), describe(comm::Call(kind)).c_str(),
+            static_cast<long long>(bytes), best * 1e6, double(bytes) / best / 1e9,
+            processor / (double(bytes) / 1e9),
+            setting.numHosts > 1
+                ? (", " + std::to_string(double(across) / double(bytes)) + " across").c_str()
+                : "");
     }
   return 0;
 }
@@ -98,17 +133,20 @@ int measure(const launch::LocalRank &start, int64_t numRanks, int64_t mebibytes,
 } // namespace
 
 int main(int argc, char **argv) {
-  int64_t numRanks = argc > 1 ? std::atoll(argv[1]) : 2,
-          mebibytes = argc > 2 ? std::atoll(argv[2]) : 64;
+  Setting setting;
+  setting.numRanks = argc > 1 ? std::atoll(argv[1]) : 2;
+  setting.mebibytes = argc > 2 ? std::atoll(argv[2]) : 64;
+  setting.numHosts = argc > 3 ? std::atoll(argv[3]) : 1;
   for (int round = 0; round < 2; ++round)
-    for (bool sharesMemory : {true, false}) {
+    for (bool isFirst : {true, false}) {
+      (setting.numHosts > 1 ? setting.reducesByHost : setting.sharesMemory) = isFirst;
       std::fflush(stdout);
-      auto code = launch::launchLocalJob(
-          numRanks, std::chrono::seconds(60), [&](const launch::LocalRank &start) {
-            int result = measure(start, numRanks, mebibytes, sharesMemory);
-            std::fflush(stdout);
-            return result;
-          });
+      auto code = launch::launchLocalJob(setting.numRanks, std::chrono::seconds(60),
+                                         [&](const launch::LocalRank &start) {
+                                           int result = measure(start, setting);
+                                           std::fflush(stdout);
+                                           return result;
+                                         });
       if (!code || *code != 0)
         return 1;
     }

@@ -115,12 +115,14 @@ TEST_P(GlooPlans, EqualTheSerialProgram) {
   ASSERT_TRUE(data) << data.error().message;
   auto serial = driver::runSerial(*model.step, *plan, *data, context);
   ASSERT_TRUE(serial) << serial.error().message;
-  auto results =
-      test::runRanks(test::Backend::Gloo, compiled->program.mesh.numRanks(),
-                     [&, arith = arith](comm::Communicator &communicator) {
-                       return runRank(compiled->program, *data, *serial, arith, communicator);
-                     },
-                     {std::chrono::seconds(60), {}});
+  test::RunOptions options;
+  options.timeout = std::chrono::seconds(60);
+  auto results = test::runRanks(
+      test::Backend::Gloo, compiled->program.mesh.numRanks(),
+      [&, arith = arith](comm::Communicator &communicator) {
+        return runRank(compiled->program, *data, *serial, arith, communicator);
+      },
+      options);
   for (size_t rank = 0; rank < results.size(); ++rank) {
     ASSERT_TRUE(results[rank]) << "rank " << rank << ": " << results[rank].error().message;
     // Its loss twice, and parameters with their gradients and moments.

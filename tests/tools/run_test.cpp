@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -170,6 +171,44 @@ TEST_F(Run, EveryPlanTrainsAlike) {
   }
 }
 
+TEST_F(Run, ResiduesInBytesAreResumedByAnotherPlan) {
+  std::string replicas = program("tiny-gpt2", "--seq 16 --gpus 2 --mesh dp=2");
+  std::string shards = program("tiny-gpt2", "--seq 16 --gpus 2 --mesh pp=2 --micro-batch 2");
+  ASSERT_EQ(run(replicas, "--steps 6 --arith residue251 --log whole").code, 0);
+  ASSERT_EQ(run(replicas, "--steps 3 --arith residue251 --checkpoint saved --log parts").code, 0);
+  Outcome resumed = run(shards, "--steps 6 --arith residue251 --checkpoint saved --resume "
+                                "--log parts");
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(losses("parts"), losses("whole"));
+  Outcome mixed = run(replicas, "--steps 8 --checkpoint saved --resume");
+  EXPECT_EQ(mixed.code, 2) << mixed.err;
+}
+
+TEST_F(Run, GradientsMayTravelAsBF16) {
+  std::string plan = program("tiny-gpt2", "--seq 16 --gpus 2 --mesh dp=2");
+  auto lossesOf = [&](const std::string &log, const std::string &flags) {
+    Outcome outcome = run(plan, "--steps 5 --lr 0.01 --log " + log + " " + flags);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    std::istringstream lines(losses(log));
+    std::string line;
+    std::vector<double> list;
+    while (std::getline(lines, line))
+      list.push_back(std::strtod(line.c_str() + line.find("\"loss\":") + 7, nullptr));
+    return list;
+  };
+  std::vector<double> exact = lossesOf("exact", ""),
+                      narrow = lossesOf("narrow", "--comm-dtype bf16");
+  EXPECT_EQ(narrow, lossesOf("again", "--comm-dtype bf16"));
+  ASSERT_EQ(narrow.size(), 5u);
+  ASSERT_EQ(exact.size(), 5u);
+  EXPECT_EQ(narrow[0], exact[0]); // before the first sum
+  EXPECT_NE(narrow, exact);
+  // What training has gained so far differs by less than a tenth (comm_dtype_test has the bound of
+  // a step).
+  for (size_t i = 1; i < 5; ++i)
+    EXPECT_LT(std::fabs(narrow[i] - exact[i]), 0.1 * std::fabs(exact[0] - exact[i])) << i;
+}
+
 TEST_F(Run, WhatARankReportsIsOneLinePerStep) {
   Outcome outcome = run(mlp(), "--nproc 4 --data synthetic --steps 3 --log log.jsonl --lr 0.5 "
                                "--lr-schedule linear");
@@ -227,7 +266,9 @@ TEST_F(Run, FlagsThatCannotBe) {
         std::pair("--init tcp://127.0.0.1:1", "no launcher says which rank"),
         std::pair("--rank 0 --ranks 4", "--rank needs --init"),
         std::pair("--nproc 4 --init file:///x", "leave out --init"),
-        std::pair("--gpus 3", "--gpus")}) {
+        std::pair("--comm-dtype bf16 --arith residue251", "it goes with --arith native"),
+        std::pair("--comm-dtype bf16 --arith f64", "it goes with --arith native"),
+        std::pair("--comm-dtype f16", "--comm-dtype"), std::pair("--gpus 3", "--gpus")}) {
     Outcome outcome = run(mlp(), flags);
     EXPECT_EQ(outcome.code, 2) << flags;
     EXPECT_THAT(outcome.err, HasSubstr(word));
@@ -449,6 +490,22 @@ TEST_F(TwoHosts, TrainTogether) {
       shell(rank(second, 1) + " & " + rank(first, 0) + "; code=$?; wait $! && exit $code");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   ASSERT_EQ(run(program, "--steps 3 --arith residue --log near").code, 0);
+  EXPECT_EQ(losses("far"), losses("near"));
+  EXPECT_THAT(losses("far"), HasSubstr("\"step\":3"));
+}
+
+TEST_F(TwoHosts, SumFromHostToHostWithTheSameBits) {
+  // Gradients of up to 64 KiB, over four ranks on each host.
+  std::string plan = program("tiny-gpt2", "--seq 16 --gpus 8 --mesh dp=8");
+  std::string all;
+  for (int number : {7, 6, 5, 4, 3, 2, 1, 0})
+    all += "ip netns exec " + (number < 4 ? first : second) +
+           " env TBC_JOB_TOKEN=secret " TBC_RUN_PROGRAM " '" + plan +
+           "' --steps 3 --threads 1 --ranks 8 --init tcp://10.199.7.1:4712 --rank " +
+           std::to_string(number) + (number == 0 ? " --log far" : " & ");
+  Outcome outcome = shell(all + "; code=$?; wait && exit $code");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  ASSERT_EQ(run(plan, "--steps 3 --threads 1 --log near").code, 0);
   EXPECT_EQ(losses("far"), losses("near"));
   EXPECT_THAT(losses("far"), HasSubstr("\"step\":3"));
 }

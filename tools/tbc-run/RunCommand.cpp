@@ -81,6 +81,10 @@ Result<train::TrainOptions> trainOptions(const RunOptions &options) {
   if (!arith)
     return arith.error();
   train.arith = *arith;
+  train.sumsGradientsInBF16 = options.commDtype == "bf16";
+  if (train.sumsGradientsInBF16 && train.arith != kernels::Arith::Native)
+    return Error{ErrorCode::Usage, "--comm-dtype bf16 rounds what --arith " + options.arith +
+                                       " keeps; it goes with --arith native"};
   auto schedule = train::parseSchedule(options.schedule);
   if (!schedule)
     return schedule.error();
@@ -124,6 +128,7 @@ launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &opti
           {"program", loaded.manifest.programHash.substr(0, 16)},
           {"arithmetic", options.arith},
           {"kernels", options.kernels},
+          {"type of communicated gradients", options.commDtype},
           {"device", device},
           {"communicator", options.communicator},
           {"number of steps", std::to_string(train.steps) + " or " + std::to_string(train.epochs) +
@@ -335,6 +340,9 @@ Result<int> runProgram(const RunOptions &options) {
     return loaded.error();
   int64_t numRanks = loaded->program.mesh.numRanks();
   if (usesGpus(*loaded, options)) {
+    if (options.commDtype == "bf16")
+      return Error{ErrorCode::Usage, "--comm-dtype bf16 is for programs for CPUs; this one is for "
+                                     "GPUs"};
     if (Status status = checkGpuLibraries(numRanks, options); !status)
       return status.error();
   } else if (options.communicator == "nccl") {

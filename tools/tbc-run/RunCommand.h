@@ -24,8 +24,9 @@ struct RunOptions {
   int64_t timeoutSeconds = 30;
   std::string host, arith = "native", schedule = "constant";
   std::string kernels = "native";
-  std::string communicator; // gloo or nccl; empty: nccl between GPUs, else gloo
-  int threads = 0;          // of a rank; 0: the cores of the machine, shared out among its ranks
+  std::string commDtype = "f32"; // of sums of gradients over data axes: or bf16
+  std::string communicator;      // gloo or nccl; empty: nccl between GPUs, else gloo
+  int threads = 0; // of a rank; 0: the cores of the machine, shared out among its ranks
   bool isVerbose = false;
   int tokenBits = 16;
   bool isOrdered = false, isDevRun = false;

@@ -100,6 +100,12 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
                   "gloo, or nccl between GPUs (default: nccl where the program is for GPUs)")
       ->check(CLI::IsMember({"gloo", "nccl"}));
   command
+      .add_option("--comm-dtype", options->commDtype,
+                  "What gradients of f32 travel as when they are summed over the data's axes: f32, "
+                  "or bf16, which halves the bytes and rounds")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  command
       .add_option("--threads", options->threads,
                   "Threads of a rank (default: the machine's cores / its ranks)")
       ->check(CLI::Range(1, 4096));

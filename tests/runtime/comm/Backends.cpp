@@ -2,7 +2,6 @@
 
 #include "tests/runtime/comm/Backends.h"
 
-#include "runtime/comm/Gloo.h"
 #include "runtime/comm/SimulatedWorld.h"
 #include "runtime/comm/Wire.h"
 #include "runtime/cuda/NcclCommunicator.h"
@@ -26,6 +25,8 @@ std::string name(Backend backend) {
     return "Gloo";
   case Backend::GlooSockets:
     return "GlooSockets";
+  case Backend::GlooHosts:
+    return "GlooHosts";
   case Backend::Nccl:
     return "Nccl";
   case Backend::NcclDevices:
@@ -38,7 +39,7 @@ std::string name(Backend backend) {
 
 std::vector<Backend> allBackends() {
   std::vector<Backend> backends = {Backend::Simulated, Backend::Gloo, Backend::GlooSockets,
-                                   Backend::Nccl};
+                                   Backend::GlooHosts, Backend::Nccl};
   const char *asked = std::getenv("TBC_GPU_TESTS");
   if (asked && std::string(asked) == "1")
     backends.push_back(Backend::NcclDevices);
@@ -140,7 +141,7 @@ static Result<Tensor> runOn(const Result<std::unique_ptr<comm::Communicator>> &c
 
 static Result<Tensor> runOnGloo(int64_t rank, int64_t numRanks, const std::string &folder,
                                 const RankFn &function, const RunOptions &options,
-                                bool sharesMemory) {
+                                bool sharesMemory, const std::string &hostKey = "") {
   auto store = launch::openFileStore(folder, "shared");
   if (!store)
     return store.error();
@@ -148,6 +149,8 @@ static Result<Tensor> runOnGloo(int64_t rank, int64_t numRanks, const std::strin
   gloo.timeout = options.timeout;
   gloo.token = options.token ? options.token(rank) : "shared";
   gloo.sharesMemory = sharesMemory;
+  gloo.hostKey = options.hostKey ? options.hostKey(rank) : hostKey;
+  gloo.byHost = options.byHost;
   auto communicator = comm::connectGloo(rank, numRanks, **store, gloo);
   return runOn(communicator, function);
 }
@@ -160,6 +163,12 @@ static Result<Tensor> runProcess(int64_t rank, int64_t numRanks, const std::stri
 static Result<Tensor> runSocketProcess(int64_t rank, int64_t numRanks, const std::string &folder,
                                        const RankFn &function, const RunOptions &options) {
   return runOnGloo(rank, numRanks, folder, function, options, false);
+}
+
+static Result<Tensor> runHostProcess(int64_t rank, int64_t numRanks, const std::string &folder,
+                                     const RankFn &function, const RunOptions &options) {
+  return runOnGloo(rank, numRanks, folder, function, options, true,
+                   "host " + std::to_string(rank / 2));
 }
 
 /// NCCL refuses two ranks of one host on one GPU, so each says that it is a host of its own, and
@@ -285,6 +294,8 @@ std::vector<Result<Tensor>> runRanks(Backend backend, int64_t numRanks, const Ra
     return runProcesses(runProcess, numRanks, function, options);
   case Backend::GlooSockets:
     return runProcesses(runSocketProcess, numRanks, function, options);
+  case Backend::GlooHosts:
+    return runProcesses(runHostProcess, numRanks, function, options);
   case Backend::Nccl:
     return runOnGpus(numRanks, function, options);
   case Backend::NcclDevices:

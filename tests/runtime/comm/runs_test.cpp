@@ -163,13 +163,15 @@ TEST_P(RunsConformance, MessagesMayChangeTheirForm) {
     const kernels::TensorType type{DType::F32, {3, 4}};
     if (c.rank() == 0) {
       Floats input = inputOf(0, 12);
-      if (Status status = c.sendBytes(1, 7, type, input.run(0, 12).data, "send"); !status)
+      if (Status status = c.sendBytes(1, 7, type, Arith::Native, input.run(0, 12).data, "send");
+          !status)
         return status.error();
       std::fill(input.values.begin(), input.values.end(), -5.0F); // it may
       return c.send(1, {8, 1}, inputOf(1, 12).tensor().reshaped({3, 4}), "send")->wait();
     }
     Floats output(12);
-    if (Status status = c.recvBytes(0, {8, 1}, type, output.run(0, 12).data, "recv"); !status)
+    if (Status status = c.recvBytes(0, {8, 1}, type, Arith::Native, output.run(0, 12).data, "recv");
+        !status)
       return status.error();
     auto first = c.recv(0, 7, type, "recv")->wait();
     if (!first || output.values != inputOf(1, 12).values)

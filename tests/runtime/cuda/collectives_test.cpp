@@ -98,7 +98,8 @@ protected:
           to.push_back({results[t].data(), c.results[t]});
         Status status = runtime::communicateOnMemory(
             world.communicator(rank), c.instruction, group,
-            runtime::memoryLayout(c.instruction, group, c.inputs, c.results), from, to, c.name);
+            runtime::memoryLayout(c.instruction, group, c.inputs, c.results),
+            kernels::Arith::Native, from, to, c.name);
         EXPECT_TRUE(status) << status.error().message;
         all[size_t(rank)] = results;
         world.finish(rank);

@@ -8,6 +8,7 @@
 #include "runtime/exec/MemoryCollectives.h"
 #include "runtime/exec/Packing.h"
 
+#include <cmath>
 #include <functional>
 #include <gtest/gtest.h>
 #include <thread>
@@ -101,7 +102,7 @@ void expectSame(const Instruction &instruction, const Types &inputTypes, const T
     }
     MemoryLayout layout = memoryLayout(instruction, group, inputTypes, resultTypes);
     Status status = communicateOnMemory(world.communicator(rank), instruction, group, layout,
-                                        operands, results, "");
+                                        Arith::Native, operands, results, "");
     ASSERT_TRUE(status) << status.error().message;
     for (size_t t = 0; t < results.size(); ++t)
       EXPECT_EQ(Bytes(results[t].data, results[t].data + results[t].bytes()),
@@ -124,6 +125,69 @@ Instruction instructionOf(InstructionKind kind, int dim = Communication::flatDim
   instruction.comm.dim = dim;
   instruction.comm.segments = std::move(segments);
   return instruction;
+}
+
+/// Tensors of f32 as their rounded twins of bf16.
+Types asBF16(Types types) {
+  for (TensorType &type : types)
+    type.dtype = DType::BF16;
+  return types;
+}
+
+/// Sums that travel as bf16 are those of the rounded operands.
+void expectNarrowSums(const Instruction &instruction, const Types &inputTypes,
+                      const Types &resultTypes) {
+  comm::SimulatedWorld world(numRanks, std::chrono::seconds(20));
+  auto runRank = [&](int64_t rank) {
+    GroupPlace group{{0, 1, 2}, rank};
+    std::vector<Tensor> rounded;
+    std::vector<Bytes> from(inputTypes.size()), to(resultTypes.size());
+    std::vector<PlacedTensor> operands = placed(from, inputTypes),
+                              results = placed(to, resultTypes);
+    for (size_t t = 0; t < inputTypes.size(); ++t) {
+      std::vector<double> values;
+      for (int64_t i = 0; i < kernels::numElements(inputTypes[t].shape); ++i)
+        values.push_back((1 + double(t)) * std::sin(double(7 * i + 3 * rank)) * 1e-3);
+      Tensor exact = Tensor::fromDoubles(inputTypes[t], Arith::Native, values);
+      Bytes bytes = exact.toBytes();
+      std::copy(bytes.begin(), bytes.end(), from[t].begin());
+      rounded.push_back(
+          Tensor::fromDoubles(asBF16({inputTypes[t]})[0], Arith::Native, exact.toDoubles()));
+    }
+    auto expected =
+        communicate(world.communicator(rank), instruction, group, rounded, asBF16(resultTypes), "");
+    ASSERT_TRUE(expected) << expected.error().message;
+    MemoryLayout layout = memoryLayout(instruction, group, asBF16(inputTypes), asBF16(resultTypes));
+    std::vector<Bytes> before = from;
+    Status status = communicateNarrowly(world.communicator(rank), instruction, group, layout,
+                                        Arith::Native, operands, results, "");
+    ASSERT_TRUE(status) << status.error().message;
+    EXPECT_EQ(from, before);
+    for (size_t t = 0; t < results.size(); ++t)
+      EXPECT_EQ(Tensor::fromBytes(resultTypes[t], Arith::Native, to[t].data()).toDoubles(),
+                (*expected)[t].toDoubles())
+          << "rank " << rank << ", tensor " << t;
+    world.finish(rank);
+  };
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < numRanks; ++rank)
+    threads.emplace_back(runRank, rank);
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_TRUE(world.status());
+}
+
+TEST(MemoryCollectives, NarrowSums) {
+  TensorType full{DType::F32, {4, 18, 5}}, local{DType::F32, {4, 6, 5}};
+  expectNarrowSums(instructionOf(InstructionKind::AllReduce), {full}, {full});
+  expectNarrowSums(instructionOf(InstructionKind::ReduceScatter, 1, {{1, 2, 2}, {2, 1, 1}}), {full},
+                   {local});
+  // Flat, with padding; several at once.
+  TensorType odd{DType::F32, {7, 3}}, third{DType::F32, {7}}, few{DType::F32, {2}},
+      one{DType::F32, {1}};
+  expectNarrowSums(instructionOf(InstructionKind::ReduceScatter), {odd}, {third});
+  expectNarrowSums(instructionOf(InstructionKind::ReduceScatter), {odd, few}, {third, one});
+  expectNarrowSums(instructionOf(InstructionKind::AllReduce), {odd, few}, {odd, few});
 }
 
 TEST(MemoryCollectives, OfDims) {

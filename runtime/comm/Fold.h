@@ -1,0 +1,88 @@
+//===- Fold.h - A reduction, one term after the other -----------------------===//
+//
+// Part of tbc. Plain C++. Internal to the arithmetic of collectives: what is reduced at once
+// (Reduce.h) and what is handed on from host to host (ReduceRuns.h) goes by these formulas, so both
+// have the same bits.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_COMM_FOLD_H
+#define TBC_RUNTIME_COMM_FOLD_H
+
+#include "runtime/comm/Communicator.h"
+#include "runtime/kernels/Scalar.h"
+
+namespace tbc::comm {
+
+/// What the terms so far have become, before it is rounded: double for floats, of which it holds
+/// every one; all 64 bits for integers.
+template <typename T> struct Folded {
+  using Type = std::conditional_t<std::is_floating_point_v<T>, double, T>;
+};
+
+/// Adds, multiplies or compares without the undefined overflow of signed integers.
+template <typename S> S plus(S a, S b) {
+  if constexpr (std::is_same_v<S, int64_t>)
+    return S(uint64_t(a) + uint64_t(b));
+  else
+    return a + b;
+}
+template <typename S> S times(S a, S b) {
+  if constexpr (std::is_same_v<S, int64_t>)
+    return S(uint64_t(a) * uint64_t(b));
+  else
+    return a * b;
+}
+
+/// The state after a first term. Sums begin with +0, so that those of zeros have one sign.
+template <typename T, typename S = typename Folded<T>::Type>
+S beginFold(const Reduction &reduction, T term) {
+  switch (reduction.kind) {
+  case ReduceKind::Sum:
+  case ReduceKind::Avg:
+    return plus(S(kernels::integer<S>(0)), S(term));
+  case ReduceKind::PremulSum:
+    return plus(S(kernels::integer<S>(0)), times(S(term), kernels::real<S>(reduction.factor)));
+  default:
+    return S(term);
+  }
+}
+
+/// The state after another term. The bitwise kinds are for integers.
+template <typename T, typename S = typename Folded<T>::Type>
+S fold(const Reduction &reduction, S state, T term) {
+  switch (reduction.kind) {
+  case ReduceKind::Sum:
+  case ReduceKind::Avg:
+    return plus(state, S(term));
+  case ReduceKind::PremulSum:
+    return plus(state, times(S(term), kernels::real<S>(reduction.factor)));
+  case ReduceKind::Product:
+    return times(state, S(term));
+  case ReduceKind::Max:
+    return kernels::less(state, S(term)) ? S(term) : state;
+  case ReduceKind::Min:
+    return kernels::less(S(term), state) ? S(term) : state;
+  case ReduceKind::BitAnd:
+  case ReduceKind::BitOr:
+  case ReduceKind::BitXor:
+    break;
+  }
+  if constexpr (std::is_same_v<S, int64_t>)
+    return reduction.kind == ReduceKind::BitAnd  ? state & term
+           : reduction.kind == ReduceKind::BitOr ? state | term
+                                                 : state ^ term;
+  return state;
+}
+
+/// The result of so many terms, rounded to T.
+template <typename T, typename S = typename Folded<T>::Type>
+T endFold(const Reduction &reduction, S state, int64_t numTerms) {
+  if (reduction.kind == ReduceKind::Avg)
+    return T(state / kernels::integer<S>(numTerms));
+  return T(state);
+}
+
+} // namespace tbc::comm
+
+#endif // TBC_RUNTIME_COMM_FOLD_H

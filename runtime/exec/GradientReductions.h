@@ -1,0 +1,24 @@
+//===- GradientReductions.h - Which communication sums gradients ------------===//
+//
+// Part of tbc. Plain C++.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_EXEC_GRADIENTREDUCTIONS_H
+#define TBC_RUNTIME_EXEC_GRADIENTREDUCTIONS_H
+
+#include "runtime/abi/Program.h"
+
+#include <vector>
+
+namespace tbc::runtime {
+
+/// By instruction of a block, whether it sums gradients of f32 over ranks that have other data: a
+/// sum (all_reduce or reduce_scatter) over axes along which inputs are cut, either of nothing but
+/// what slots of role Gradient hold, or into nothing but such slots.
+std::vector<bool> gradientReductions(const program::Program &program, int stage,
+                                     program::BlockId block);
+
+} // namespace tbc::runtime
+
+#endif // TBC_RUNTIME_EXEC_GRADIENTREDUCTIONS_H
