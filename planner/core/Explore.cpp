@@ -115,10 +115,8 @@ static Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &gra
   if (exact && !exact->plan.prediction.fits && candidate.feasible)
     searcher.recomputeSome(candidate);
   for (int tries = 0; exact && !exact->plan.prediction.fits && tries < mostTries; ++tries) {
-    std::vector<bool> tooFull;
-    for (double room : roomOf(exact->plan.prediction))
-      tooFull.push_back(room < 0);
-    if (!searcher.recomputeMore(candidate, tooFull) && !searcher.offloadMore(candidate, tooFull))
+    std::vector<double> room = roomOf(exact->plan.prediction);
+    if (!searcher.recomputeMore(candidate, room) && !searcher.offloadMore(candidate, room))
       break;
     exact = deriveOnce(searcher, graph, candidate, limits);
   }

@@ -50,11 +50,11 @@ void Searcher::chooseAway(Candidate &candidate, const Mix &mix, const DataMode &
   }
 }
 
-bool Searcher::offloadMore(Candidate &candidate, const std::vector<bool> &stages) const {
+bool Searcher::offloadMore(Candidate &candidate, const std::vector<double> &roomBytes) const {
   bool any = false;
   for (int stage = 0; space.offloadsAsNeeded() && stage < int(candidate.blocksAway.size());
        ++stage) {
-    if (!stages[stage] || candidate.blocksAway[stage] >= blocksOn(candidate, stage))
+    if (roomBytes[stage] >= 0 || candidate.blocksAway[stage] >= blocksOn(candidate, stage))
       continue;
     setAway(candidate, stage, candidate.blocksAway[stage] + 1);
     any = true;
@@ -85,7 +85,7 @@ Offload Searcher::offloadOf(const Candidate &candidate) {
 void Searcher::addHostCopies(const Candidate &candidate, const Mix &mix, const DataMode &mode,
                              int index, int last, StageSeconds &chunk) const {
   int first = candidate.firstOps[index];
-  ChunkRange ops{first, candidate.again.empty() ? last : candidate.again[index], last, {}};
+  ChunkRange ops{first, candidate.again.empty() ? last : candidate.again[index], last};
   if (!candidate.away.empty()) {
     RangeSums away = ops.sums(mix, first, std::clamp(candidate.away[index], first, last));
     bool parts = candidate.schedule.schedule == "zero-bubble";

@@ -189,14 +189,27 @@ bool Searcher::recomputeSome(Candidate &candidate) const {
   return true;
 }
 
-bool Searcher::recomputeMore(Candidate &candidate, const std::vector<bool> &stages) const {
+Mix Searcher::mixOf(const Candidate &candidate) {
+  ModelSplit split = splitOf(candidate);
+  return Mix(profileFor(split, candidate.microBatch, candidate.recompute),
+             profileFor(split, candidate.microBatch, weakerMode(candidate.recompute)));
+}
+
+bool Searcher::recomputeMore(Candidate &candidate, const std::vector<double> &roomBytes) {
+  if (candidate.blocksAgain.empty() || space.blocksAgain())
+    return false; // the number is the user's
+  Mix mix = mixOf(candidate);
+  DataMode mode = dataMode(candidate);
   bool any = false;
-  if (space.blocksAgain())
-    return any; // the number is the user's
   for (int stage = 0; stage < int(candidate.blocksAgain.size()); ++stage) {
-    if (!stages[stage] || candidate.blocksAgain[stage] >= blocksOn(candidate, stage))
+    int64_t now = candidate.blocksAgain[stage], most = blocksOn(candidate, stage);
+    if (roomBytes[stage] >= 0 || now >= most)
       continue;
-    setAgain(candidate, stage, candidate.blocksAgain[stage] + 1);
+    double bytes = stageBytes(candidate, mix, mode, stage);
+    int64_t more = now;
+    do
+      setAgain(candidate, stage, ++more);
+    while (more < most && bytes - stageBytes(candidate, mix, mode, stage) < -roomBytes[stage]);
     any = true;
   }
   return any;
@@ -205,22 +218,24 @@ bool Searcher::recomputeMore(Candidate &candidate, const std::vector<bool> &stag
 bool Searcher::recomputeLess(Candidate &candidate, const std::vector<double> &roomBytes) {
   if (candidate.blocksAgain.empty() || space.blocksAgain())
     return false;
-  ModelSplit split = splitOf(candidate);
-  Mix mix(profileFor(split, candidate.microBatch, candidate.recompute),
-          profileFor(split, candidate.microBatch, weakerMode(candidate.recompute)));
+  // Of what a block keeps, by how much a score is off: what misses by that is worth a look.
+  constexpr double tolerance = 0.05;
+  Mix mix = mixOf(candidate);
   DataMode mode = dataMode(candidate);
   bool any = false;
   for (int stage = 0; stage < int(candidate.blocksAgain.size()); ++stage) {
-    int64_t now = candidate.blocksAgain[stage], fewer = now;
+    const int64_t now = candidate.blocksAgain[stage];
     double bytes = stageBytes(candidate, mix, mode, stage);
-    while (fewer > 0) {
+    for (int64_t fewer = now; fewer > 0; --fewer) {
+      double before = stageBytes(candidate, mix, mode, stage);
       setAgain(candidate, stage, fewer - 1);
-      if (stageBytes(candidate, mix, mode, stage) - bytes > roomBytes[stage])
+      double after = stageBytes(candidate, mix, mode, stage);
+      if (after - bytes > roomBytes[stage] + tolerance * (after - before)) {
+        setAgain(candidate, stage, fewer);
         break;
-      --fewer;
+      }
     }
-    setAgain(candidate, stage, std::max<int64_t>(0, std::min(fewer, now - 1)));
-    any |= now > 0;
+    any |= candidate.blocksAgain[stage] < now;
   }
   return any;
 }

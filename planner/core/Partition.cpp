@@ -97,25 +97,25 @@ const std::optional<std::vector<int>> &StageCutter::cut(int numStages) {
 }
 
 std::optional<std::vector<int>> StageCutter::cutWithin(
-    const std::vector<schedule::InFlight> &inFlight, double limitBytes,
-    const std::function<double(int, int, const schedule::InFlight &)> &bytes) const {
+    const std::vector<schedule::Moments> &moments, double limitBytes,
+    const std::function<double(int, int, const schedule::Moments &)> &bytes) const {
   // By stage that keeps differently from those before it, and position: the first position from
   // which one may reach it. A stage that begins later or ends earlier holds no more, so the answers
   // ascend.
   int n = int(positions.size());
-  std::vector<std::vector<int>> lowest(inFlight.size());
+  std::vector<std::vector<int>> lowest(moments.size());
   auto lowestOf = [&](int s) {
-    auto same = std::find(inFlight.begin(), inFlight.end(), inFlight[s]) - inFlight.begin();
+    auto same = std::find(moments.begin(), moments.end(), moments[s]) - moments.begin();
     std::vector<int> &low = lowest[same];
     if (low.empty()) {
       low.assign(n, 0);
       for (int j = 1, i = 0; j < n; low[j++] = i)
-        while (i < j && bytes(positions[i], positions[j], inFlight[s]) > limitBytes)
+        while (i < j && bytes(positions[i], positions[j], moments[s]) > limitBytes)
           ++i;
     }
     return &low;
   };
-  return run(int(inFlight.size()), lowestOf);
+  return run(int(moments.size()), lowestOf);
 }
 
 const std::vector<std::vector<double>> &StageCutter::restOf(int numChunks) const {

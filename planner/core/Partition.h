@@ -29,11 +29,11 @@ public:
   /// The first op of each stage, if the order has enough positions. Known after the first time.
   const std::optional<std::vector<int>> &cut(int numStages);
 
-  /// The same, where stage s may hold at most `limitBytes`: `bytes(first, last, inFlight)` as
+  /// The same, where stage s may hold at most `limitBytes`: `bytes(first, last, moments)` as
   /// profiledBytes.
   std::optional<std::vector<int>>
-  cutWithin(const std::vector<schedule::InFlight> &inFlight, double limitBytes,
-            const std::function<double(int, int, const schedule::InFlight &)> &bytes) const;
+  cutWithin(const std::vector<schedule::Moments> &moments, double limitBytes,
+            const std::function<double(int, int, const schedule::Moments &)> &bytes) const;
 
   /// The same where stages hold several chunks, at most `limitBytes` together: `bytes(spans)` is
   /// what the stage holds of the chunks of it that have been cut, {chunk, first, last} each, and

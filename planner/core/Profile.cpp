@@ -168,8 +168,24 @@ private:
       for (int user : value.users) // where it is kept: a cotangent may come from the chunk after
         if (canWait[user])
           keeper = std::min(keeper, anchors[user]);
-      at[keeper].cotangentBytes += double(localBytes(value.layout, derivation.home[v]));
+      at[keeper].cotangentBytes += double(localBytes(value.layout, keptForWeights(int(v))));
     }
+  }
+
+  /// How a value of the backward is kept for what may be parted from it: as the first such op wants
+  /// it where the rest of the backward makes that anyhow, else as it is at home (Deriver::keep).
+  const Sharding &keptForWeights(int v) const {
+    const Sharding *wanted = nullptr;
+    auto forEachUse = [&](bool byWeights, auto &&visit) {
+      for (int user : graph.values[v].users)
+        for (size_t k = 0; k < graph.ops[user].operands.size(); ++k)
+          if (canWait[user] == byWeights && graph.ops[user].operands[k] == v)
+            visit(derivation.operands[user][k].sharding);
+    };
+    forEachUse(true, [&](const Sharding &sharding) { wanted = wanted ? wanted : &sharding; });
+    bool isAtHand = false;
+    forEachUse(false, [&](const Sharding &sharding) { isAtHand |= sharding == *wanted; });
+    return isAtHand ? *wanted : derivation.home[v];
   }
 
   /// Whether something reads it that may be parted from the backward.
@@ -323,22 +339,28 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
   return stage;
 }
 
-double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks, const DataMode &mode,
-                     const Job &job, const Cluster &cluster) {
+double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
+                     const schedule::Moments &moments, const DataMode &mode, const Job &job,
+                     const Cluster &cluster) {
   RangeSums range;
-  double live = 0, largest = 0, kept = 0;
+  double live = 0, largest = 0;
+  std::vector<double> kept(moments.size());
   int64_t inFlight = 0;
-  for (const ChunkRange &chunk : chunks) {
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    const ChunkRange &chunk = chunks[c];
     RangeSums sums = mix.sums(chunk.first, chunk.middle, chunk.last);
     range += sums;
     live = std::max({live, mix.again->liveBytes(chunk.first, chunk.middle),
                      mix.kept->liveBytes(chunk.middle, chunk.last)});
     largest = std::max(largest, mix.kept->largestParameter(chunk.first, chunk.last));
-    inFlight = std::max(inFlight, chunk.inFlight.untilWeight);
     RangeSums here = chunk.sums(mix, std::clamp(chunk.away, chunk.first, chunk.last), chunk.last);
-    kept += (here.residualBytes - here.weightResidualBytes) * double(chunk.inFlight.forward) +
-            here.weightResidualBytes * double(chunk.inFlight.untilWeight) +
-            sums.cotangentBytes * double(chunk.inFlight.weight);
+    for (size_t m = 0; m < moments.size(); ++m) {
+      const schedule::InFlight &held = moments[m][c];
+      inFlight = std::max(inFlight, held.untilWeight);
+      kept[m] += (here.residualBytes - here.weightResidualBytes) * double(held.forward) +
+                 here.weightResidualBytes * double(held.untilWeight) +
+                 sums.cotangentBytes * double(held.weight);
+    }
   }
   StaticBytes fixed;
   fixed.state = double(mix.kept->stepStateBytes);
@@ -358,7 +380,8 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks, cons
   fixed.inputs = mix.kept->inputBytes;
   double gathered = mode.zero < 3 ? 0 : mode.keepGathered ? whole : largest;
   double owned = fixed.parameters + fixed.gradients + fixed.master + fixed.state +
-                 fixed.modelState + fixed.inputs * double(inFlight) + kept + live + gathered;
+                 fixed.modelState + fixed.inputs * double(inFlight) +
+                 *std::max_element(kept.begin(), kept.end()) + live + gathered;
   return owned * (1 + cluster.allocatorFraction) + double(cluster.contextBytes);
 }
 

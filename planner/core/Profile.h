@@ -122,11 +122,10 @@ struct Mix {
 StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
                              const NetworkCost &network, const Cluster &cluster, bool parts);
 
-/// Forward ops [first, last), those before `middle` recomputing more, and what is kept of them: of
-/// those before `away` on the host.
+/// Forward ops [first, last), those before `middle` recomputing more; what is kept of those before
+/// `away` is on the host.
 struct ChunkRange {
   int first = 0, middle = 0, last = 0;
-  schedule::InFlight inFlight;
   int away = 0;
 
   /// Of what is kept of [begin, end), which lies within the range.
@@ -135,9 +134,11 @@ struct ChunkRange {
   }
 };
 
-/// Bytes of a stage of these chunks; margins and context included.
-double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks, const DataMode &mode,
-                     const Job &job, const Cluster &cluster);
+/// Bytes of a stage of these chunks, when it holds most of `moments`, each of as many chunks at
+/// least; margins and context included.
+double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
+                     const schedule::Moments &moments, const DataMode &mode, const Job &job,
+                     const Cluster &cluster);
 
 } // namespace tbc::planner
 

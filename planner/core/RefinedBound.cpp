@@ -72,9 +72,9 @@ double Searcher::mostKeptBytes(const Candidate &candidate, const DataMode &mode,
   room.usableBytes = usable;
   room.mostSeconds =
       limit / double(candidate.accumulation) + mostSaved(double(candidate.microBatch * mesh.ep), 1);
-  for (const std::vector<schedule::InFlight> &stage : inFlightOf(candidate)) {
-    int64_t least = stage[0].forward;
-    for (const schedule::InFlight &chunk : stage)
+  for (const schedule::Moments &stage : momentsOf(candidate)) {
+    int64_t least = stage[0][0].forward;
+    for (const schedule::InFlight &chunk : stage[0])
       least = std::min(least, chunk.forward);
     room.inFlight.push_back(double(std::max<int64_t>(1, least)));
   }

@@ -246,31 +246,29 @@ const Searcher::KnownSchedule &Searcher::scheduleFor(const Candidate &candidate,
   int64_t pp = candidate.mesh.pp;
   known.schedule = PipelineSchedule::make(choice.schedule, pp, choice.chunkStage(pp), accumulation);
   for (const std::vector<schedule::Action> &actions : known.schedule.actions)
-    known.inFlight.push_back(schedule::mostInFlight(actions, choice.chunksPerStage));
+    known.moments.push_back(schedule::fullestMoments(actions, choice.chunksPerStage));
   return known;
 }
 
-const std::vector<std::vector<schedule::InFlight>> &
-Searcher::inFlightOf(const Candidate &candidate) {
+const std::vector<schedule::Moments> &Searcher::momentsOf(const Candidate &candidate) {
   // Longer schedules hold no more, but for GPipe's.
   int64_t enough = 4 * candidate.mesh.pp * candidate.schedule.chunksPerStage;
   bool holdsAll = candidate.schedule.schedule == "gpipe";
   return scheduleFor(candidate,
                      holdsAll ? candidate.accumulation : std::min(enough, candidate.accumulation))
-      .inFlight;
+      .moments;
 }
 
 double Searcher::stageBytes(const Candidate &candidate, const Mix &mix, const DataMode &mode,
                             int stage) {
-  const auto &inFlight = inFlightOf(candidate);
   std::vector<ChunkRange> chunks;
   for (int chunk : chunksOf(candidate, stage)) {
     int last = endOf(candidate, chunk);
-    chunks.push_back(
-        {candidate.firstOps[chunk], candidate.again.empty() ? last : candidate.again[chunk], last,
-         inFlight[stage][chunks.size()], candidate.away.empty() ? 0 : candidate.away[chunk]});
+    chunks.push_back({candidate.firstOps[chunk],
+                      candidate.again.empty() ? last : candidate.again[chunk], last,
+                      candidate.away.empty() ? 0 : candidate.away[chunk]});
   }
-  return profiledBytes(mix, chunks, mode, job, cluster);
+  return profiledBytes(mix, chunks, momentsOf(candidate)[stage], mode, job, cluster);
 }
 
 /// Enough places for each chunk to end near where it should.
@@ -305,18 +303,18 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
     fits &= stageBytes(even, profile, mode, int(s)) <= double(limitBytes);
   if (fits)
     return balanced;
-  const std::vector<std::vector<schedule::InFlight>> &kept = inFlightOf(candidate);
+  const std::vector<schedule::Moments> &kept = momentsOf(candidate);
   // All stages together hold no less than one would that keeps what the emptiest of them keeps.
-  schedule::InFlight least = kept[0][0];
-  for (const std::vector<schedule::InFlight> &stage : kept)
-    for (const schedule::InFlight &chunk : stage) {
+  schedule::InFlight least = kept[0][0][0];
+  for (const schedule::Moments &stage : kept)
+    for (const schedule::InFlight &chunk : stage[0]) {
       least.forward = std::min(least.forward, chunk.forward);
       least.untilWeight = std::min(least.untilWeight, chunk.untilWeight);
       least.weight = std::min(least.weight, chunk.weight);
     }
   double together = profiledBytes(
-      profile, {{0, profile.numForward, profile.numForward, least, away(profile.numForward)}}, mode,
-      job, cluster);
+      profile, {{0, profile.numForward, profile.numForward, away(profile.numForward)}}, {{least}},
+      mode, job, cluster);
   if (together + double(pp - 1) * double(cluster.contextBytes) > double(pp) * double(limitBytes))
     return balanced;
   if (numChunks > pp) {
@@ -324,22 +322,18 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
     auto bytes = [&](const std::vector<StageCutter::Span> &spans) {
       std::vector<ChunkRange> chunks;
       for (const StageCutter::Span &span : spans)
-        chunks.push_back({span.first, span.last, span.last,
-                          kept[chunkStage[span.chunk]][chunks.size()], away(span.last)});
-      return profiledBytes(profile, chunks, mode, job, cluster);
+        chunks.push_back({span.first, span.last, span.last, away(span.last)});
+      return profiledBytes(profile, chunks, kept[chunkStage[spans[0].chunk]], mode, job, cluster);
     };
     constexpr int maxTries = 2000; // some milliseconds
     std::optional<std::vector<int>> within =
         cutter->cutTogether(chunkStage, double(limitBytes), bytes, maxTries);
     return within ? within : balanced;
   }
-  std::vector<schedule::InFlight> inFlight;
-  for (const std::vector<schedule::InFlight> &stage : kept)
-    inFlight.push_back(stage[0]);
-  auto bytes = [&](int first, int last, const schedule::InFlight &of) {
-    return profiledBytes(profile, {{first, last, last, of, away(last)}}, mode, job, cluster);
+  auto bytes = [&](int first, int last, const schedule::Moments &moments) {
+    return profiledBytes(profile, {{first, last, last, away(last)}}, moments, mode, job, cluster);
   };
-  std::optional<std::vector<int>> within = cutter->cutWithin(inFlight, double(limitBytes), bytes);
+  std::optional<std::vector<int>> within = cutter->cutWithin(kept, double(limitBytes), bytes);
   return within ? within : balanced;
 }
 

@@ -69,19 +69,21 @@ public:
   /// mode, as yet in no block: for recomputeMore(). False if it is none.
   bool recomputeSome(Candidate &candidate) const;
 
-  /// Recomputes one block more on each of `stages` (by stage) of a candidate that recomputes in
-  /// part. False where that is all it can.
-  bool recomputeMore(Candidate &candidate, const std::vector<bool> &stages) const;
+  /// Recomputes as many blocks more as make up for what is missing, at least one, wherever
+  /// `roomBytes` (by stage) is negative; for a candidate that recomputes in part. False where all
+  /// is recomputed that can be.
+  bool recomputeMore(Candidate &candidate, const std::vector<double> &roomBytes);
 
-  /// Recomputes fewer blocks, by what their results take of `roomBytes` (by stage), but one fewer
-  /// at least wherever there is one. False where none recomputes.
+  /// Recomputes as many blocks fewer as have room for what they keep in `roomBytes` (by stage).
+  /// False where that is none.
   bool recomputeLess(Candidate &candidate, const std::vector<double> &roomBytes);
+  /// Puts the residuals of a block more on the host wherever `roomBytes` (by stage) is negative, of
+  /// a candidate that has as few there as fit. False where all are.
+  bool offloadMore(Candidate &candidate, const std::vector<double> &roomBytes) const;
 
   /// A tighter provenBound of `candidate`, and dearer; `limit` where it is no less than that: only
   /// plans that are faster matter.
   double refinedBound(const Candidate &candidate, double limit);
-  /// The same of blocks whose residuals are on the host, where as few are as fit.
-  bool offloadMore(Candidate &candidate, const std::vector<bool> &stages) const;
 
   /// The number of graph blocks that may be recomputed or not.
   int64_t numBlocks() const { return int64_t(starts.size()); }
@@ -189,6 +191,8 @@ private:
                      int last, StageSeconds &chunk) const;
   void refineCuts(Candidate &candidate, const Mix &mix, const DataMode &mode);
   // PartialRecompute.cpp
+  /// Of what `candidate` recomputes and of the next weaker mode.
+  Mix mixOf(const Candidate &candidate);
   /// Where the chunks of a schedule lie.
   struct KnownChunks {
     std::vector<int> stageOf;               // by chunk
@@ -225,10 +229,10 @@ private:
   /// any number.
   struct KnownSchedule {
     PipelineSchedule schedule;
-    std::vector<std::vector<schedule::InFlight>> inFlight; // by stage and chunk of it
+    std::vector<schedule::Moments> moments; // by stage
   };
   const KnownSchedule &scheduleFor(const Candidate &candidate, int64_t accumulation);
-  const std::vector<std::vector<schedule::InFlight>> &inFlightOf(const Candidate &candidate);
+  const std::vector<schedule::Moments> &momentsOf(const Candidate &candidate);
   double stageBytes(const Candidate &candidate, const Mix &mix, const DataMode &mode, int stage);
 
   const reshard::Graph &graph;

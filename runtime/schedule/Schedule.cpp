@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <map>
 
 namespace tbc::schedule {
 
@@ -265,12 +266,19 @@ std::vector<std::vector<Action>> schedules(ScheduleKind kind, const Pipeline &pi
   return result;
 }
 
-std::vector<InFlight> mostInFlight(const std::vector<Action> &actions, int numChunks) {
-  bool splits = std::any_of(actions.begin(), actions.end(),
-                            [](const Action &action) { return action.kind == Kind::Weight; });
-  std::vector<InFlight> now(numChunks), most(numChunks);
-  int64_t total = 0, largest = 0;
-  // What an action frees it frees at its end, and what it makes it makes before.
+namespace {
+
+bool hasWeightParts(const std::vector<Action> &actions) {
+  return std::any_of(actions.begin(), actions.end(),
+                     [](const Action &action) { return action.kind == Kind::Weight; });
+}
+
+/// Calls `visit(held)` at each forward and each backward or weight part, with what is held
+/// meanwhile: what an action frees it frees at its end, and what it makes it makes before.
+template <typename Visit>
+void forEachMoment(const std::vector<Action> &actions, int numChunks, const Visit &visit) {
+  bool splits = hasWeightParts(actions);
+  std::vector<InFlight> now(numChunks);
   for (const Action &action : actions) {
     if (action.kind == Kind::Update)
       continue;
@@ -278,24 +286,73 @@ std::vector<InFlight> mostInFlight(const std::vector<Action> &actions, int numCh
     if (action.kind == Kind::Forward) {
       ++chunk.forward;
       ++chunk.untilWeight;
-      ++total;
     } else if (action.kind == Kind::Backward && splits) {
       ++chunk.weight;
     }
-    if (total > largest) {
-      largest = total;
-      most = now;
-    }
+    visit(now);
     if (action.kind == Kind::Backward)
       --chunk.forward;
     if (action.kind == Kind::Weight)
       --chunk.weight;
-    if (action.kind == (splits ? Kind::Weight : Kind::Backward)) {
+    if (action.kind == (splits ? Kind::Weight : Kind::Backward))
       --chunk.untilWeight;
-      --total;
-    }
   }
+}
+
+int64_t sumOf(const std::vector<InFlight> &held, int64_t InFlight::*of) {
+  int64_t sum = 0;
+  for (const InFlight &chunk : held)
+    sum += chunk.*of;
+  return sum;
+}
+
+} // namespace
+
+std::vector<InFlight> mostInFlight(const std::vector<Action> &actions, int numChunks) {
+  std::vector<InFlight> most(numChunks);
+  int64_t largest = 0;
+  forEachMoment(actions, numChunks, [&](const std::vector<InFlight> &held) {
+    if (int64_t total = sumOf(held, &InFlight::untilWeight); total > largest) {
+      largest = total;
+      most = held;
+    }
+  });
   return most;
+}
+
+Moments fullestMoments(const std::vector<Action> &actions, int numChunks) {
+  Moments moments = {mostInFlight(actions, numChunks)};
+  if (!hasWeightParts(actions))
+    return moments;
+  std::map<int64_t, std::vector<InFlight>> mostWeight; // by forward
+  forEachMoment(actions, numChunks, [&](const std::vector<InFlight> &held) {
+    std::vector<InFlight> &best = mostWeight[sumOf(held, &InFlight::forward)];
+    if (best.empty() || sumOf(held, &InFlight::weight) > sumOf(best, &InFlight::weight))
+      best = held;
+  });
+  // From the most forward down: a corner holds more weight than those before it, and turns left.
+  struct Corner {
+    int64_t forward, weight;
+    const std::vector<InFlight> *held;
+  };
+  std::vector<Corner> hull;
+  for (auto it = mostWeight.rbegin(); it != mostWeight.rend(); ++it) {
+    Corner next{it->first, sumOf(it->second, &InFlight::weight), &it->second};
+    if (!hull.empty() && next.weight <= hull.back().weight)
+      continue;
+    auto isInside = [&] { // the last, between the one before it and `next`
+      const Corner &a = hull[hull.size() - 2], &b = hull.back();
+      return (a.forward - b.forward) * (next.weight - b.weight) >=
+             (b.weight - a.weight) * (b.forward - next.forward);
+    };
+    while (hull.size() >= 2 && isInside())
+      hull.pop_back();
+    hull.push_back(next);
+  }
+  for (const Corner &corner : hull)
+    if (*corner.held != moments[0])
+      moments.push_back(*corner.held);
+  return moments;
 }
 
 } // namespace tbc::schedule

@@ -113,6 +113,13 @@ struct InFlight {
 /// chunks is largest, the first such. (Without weight parts untilWeight = forward, weight = 0.)
 std::vector<InFlight> mostInFlight(const std::vector<Action> &actions, int numChunks);
 
+/// By moment and by chunk of the stage, what may be the most bytes, whatever a chunk keeps from
+/// forward to backward and from backward to weight part: mostInFlight() first. With weight parts
+/// there follow the other corners of the convex hull of all moments, forward against weight summed
+/// over the chunks: a moment with fewer micro-batches may hold more where cotangents are large.
+using Moments = std::vector<std::vector<InFlight>>;
+Moments fullestMoments(const std::vector<Action> &actions, int numChunks);
+
 /// How long a chunk takes for one micro-batch.
 struct ChunkTimes {
   double forwardSeconds = 0;

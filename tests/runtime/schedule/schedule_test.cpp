@@ -172,6 +172,53 @@ TEST(Schedule, MostInFlightIsWhatTheActionsHold) {
   });
 }
 
+/// The most of `forward` for each micro-batch between forward and backward and `weight` for each
+/// between backward and weight part, over all actions.
+int64_t mostHeld(const std::vector<Action> &actions, int64_t forward, int64_t weight) {
+  int64_t now = 0, most = 0;
+  for (const Action &action : actions) {
+    if (action.kind == Kind::Forward)
+      now += forward;
+    if (action.kind == Kind::Backward)
+      now += weight;
+    most = std::max(most, now);
+    if (action.kind == Kind::Backward)
+      now -= forward;
+    if (action.kind == Kind::Weight)
+      now -= weight;
+  }
+  return most;
+}
+
+TEST(Schedule, FullestMomentsHoldTheMostWhateverIsKept) {
+  auto check = [](const Pipeline &pipeline, int64_t micro) {
+    for (int stage = 0; stage < pipeline.numStages; ++stage) {
+      std::vector<Action> actions = schedule(ScheduleKind::ZeroBubble, pipeline, micro, stage);
+      int chunks = int(pipeline.chunksOf(stage).size());
+      Moments moments = fullestMoments(actions, chunks);
+      EXPECT_EQ(moments[0], mostInFlight(actions, chunks));
+      for (auto [forward, weight] : {std::pair(1, 0), {0, 1}, {1, 1}, {5, 2}, {1, 3}, {3, 4}}) {
+        int64_t most = 0;
+        for (const std::vector<InFlight> &moment : moments) {
+          int64_t held = 0;
+          for (const InFlight &chunk : moment)
+            held += chunk.forward * forward + chunk.weight * weight;
+          most = std::max(most, held);
+        }
+        EXPECT_EQ(most, mostHeld(actions, forward, weight))
+            << pipeline.numStages << " stages, " << micro << " micro-batches, stage " << stage;
+      }
+    }
+  };
+  for (int p : {2, 3, 4, 8})
+    for (int64_t micro : {1, 4, 9, 32}) {
+      check(Pipeline::plain(p), micro);
+      check(Pipeline::vee(p, 2), micro);
+    }
+  std::vector<Action> plain = schedule(ScheduleKind::OneFOneB, Pipeline::plain(4), 8, 0);
+  EXPECT_EQ(fullestMoments(plain, 1).size(), 1u);
+}
+
 TEST(Schedule, InFlightHasTheKnownValues) {
   auto held = [](ScheduleKind kind, const Pipeline &pipeline, int64_t micro, int stage) {
     return totalInFlight(schedule(kind, pipeline, micro, stage),
