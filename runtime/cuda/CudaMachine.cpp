@@ -39,6 +39,7 @@ public:
   ~CudaMachine() override {
     // What is given back now is the device's. If that is lost, all of it is gone anyway.
     static_cast<void>(device.makeCurrent());
+    streams->unwatch(); // the communicator may go next
   }
 
   Status prepare(BlockId id) override;

@@ -162,6 +162,9 @@ Result<Tensor> NcclRank::wait(Transfer &transfer) {
     if (turn > 100)
       std::this_thread::sleep_for(std::chrono::microseconds(std::min(turn, 1000)));
   }
+  // Who was waited for has joined what came before: what was kept for that is not kept longer.
+  if (Status status = progressAll(); !status)
+    return fail({status.error().code, transfer.what + ": " + status.error().message});
   if (!transfer.finish)
     return Tensor();
   Result<Tensor> result = transfer.finish(transfer.buffers.hostOut.data());

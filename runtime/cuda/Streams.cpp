@@ -48,10 +48,12 @@ Result<std::shared_ptr<Streams>> Streams::create(const DevicePtr &device,
   return streams;
 }
 
-Streams::~Streams() {
-  // After an error of the communicator nothing of it is under way any longer.
+void Streams::unwatch() {
+  // Also for collectives whose other ranks never come: after an error of the communicator nothing
+  // of it is under way any longer.
   if (communicator && !device->isGivenUp())
     static_cast<void>(wait());
+  communicator = nullptr;
 }
 
 //===----------------------------------------------------------------------===//

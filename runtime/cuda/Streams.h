@@ -26,8 +26,7 @@ public:
   /// `timeout`: the longest wait without anything getting on; 0: for ever.
   static Result<std::shared_ptr<Streams>> create(const DevicePtr &device,
                                                  std::chrono::milliseconds timeout);
-  /// Waits as everybody does: for collectives whose other ranks never come too.
-  ~Streams();
+  ~Streams() { unwatch(); }
 
   const Stream &of(program::Stream stream) const {
     return stream == program::Stream::Compute ? computeStream : communicationStream;
@@ -48,8 +47,10 @@ public:
   Status note(const std::string &what);
   /// A block has ended: what follows is looked at by itself when somebody waits.
   Status noteEnd();
-  /// From now on who waits looks after these calls too. Outlives this.
+  /// From now on, until `unwatch`, who waits looks after these calls too.
   void watch(DeviceCommunicator &calls) { communicator = &calls; }
+  /// Waits once more for all of them.
+  void unwatch();
 
 private:
   struct Stage {

@@ -2,15 +2,18 @@
 //
 // Plans are compiled for GPUs, with every kernel in its form for the host, and run on the fake
 // driver: the same regions, memory plan, launches, streams and copies as on a GPU, and the same
-// code of each thread. What is not here is the shuffles of warps, and PTX.
+// code of each thread; ranks talk over a faked NCCL. What is not here is the shuffles of warps, and
+// PTX.
 //
 //===----------------------------------------------------------------------===//
 
 #include "codegen/cuda/CompileCudaKernels.h"
 #include "runtime/abi/Region.h"
 #include "runtime/cuda/CudaMachine.h"
+#include "runtime/cuda/NcclCommunicator.h"
+#include "runtime/launch/Stores.h"
 #include "tests/codegen/cpu/KernelLibrary.h"
-#include "tests/runtime/cuda/FakeDriver.h"
+#include "tests/runtime/cuda/FakeNccl.h"
 #include "tests/runtime/cuda/ProgramKernels.h"
 #include "tests/tools/PlanSupport.h"
 
@@ -18,6 +21,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <numeric>
 
 using namespace tbc;
 using kernels::Arith;
@@ -53,6 +57,44 @@ void addRegion(test::FakeDriver &driver, const program::Stage &stage, const prog
   driver.addKernel(region.symbol, kernel);
 }
 
+/// A rank whose machine talks over NCCL, whatever the executor talks over.
+class OverNccl : public runtime::Machine {
+public:
+  OverNccl(std::unique_ptr<comm::Store> store, std::unique_ptr<comm::Communicator> nccl,
+           std::unique_ptr<Machine> inner)
+      : store(std::move(store)), nccl(std::move(nccl)), inner(std::move(inner)) {}
+
+  Status prepare(program::BlockId block) override { return inner->prepare(block); }
+  int numAtOnce(program::BlockId block, int index) const override {
+    return inner->numAtOnce(block, index);
+  }
+  void run(program::BlockId block, int index) override { inner->run(block, index); }
+  void write(const std::vector<runtime::SlotWrite> &writes) override { inner->write(writes); }
+  void beginBlock(program::BlockId block) override { inner->beginBlock(block); }
+  void endBlock(program::BlockId block) override {
+    inner->endBlock(block);
+    if (block.kind != schedule::Action::Kind::Update)
+      return;
+    // Ranks meet after every step, as they do in a run.
+    comm::Group all(static_cast<size_t>(nccl->numRanks()));
+    std::iota(all.begin(), all.end(), int64_t(0));
+    auto met = nccl->barrier(all, "the end of a step")->wait();
+    EXPECT_TRUE(met);
+  }
+  Result<bool> communicate(comm::Communicator &, program::BlockId block, int index,
+                           const runtime::GroupPlace &group, const runtime::MemoryLayout &layout,
+                           const std::string &place) override {
+    Result<bool> isDone = inner->communicate(*nccl, block, index, group, layout, place);
+    EXPECT_TRUE(!isDone || *isDone) << place << " goes by way of the host";
+    return isDone;
+  }
+
+private:
+  std::unique_ptr<comm::Store> store;
+  std::unique_ptr<comm::Communicator> nccl;
+  std::unique_ptr<Machine> inner;
+};
+
 class CudaPlans : public testing::Test {
 protected:
   CudaPlans() {
@@ -85,6 +127,7 @@ protected:
     test::FakeOptions options;
     options.numDevices = int(compiled->program.mesh.numRanks());
     test::FakeDriver driver(options);
+    test::FakeNccl nccl(driver);
     for (const program::Stage &stage : compiled->program.stages)
       for (program::BlockId id : stage.blocks())
         for (const program::Region &region : stage.block(id).regions)
@@ -114,7 +157,7 @@ protected:
     auto data = driver::makeRunData(step, plan, isAdaptive ? 1 : 2, Arith::Native, 1);
     ASSERT_TRUE(data) << data.error().message;
     auto made = driver::runParallel(program, *data, Arith::Native,
-                                    [&](int64_t rank) { return machineOf(rank); });
+                                    [&](int64_t rank) { return machineOf(rank, program); });
     ASSERT_TRUE(made) << made.error().message;
     for (const driver::Comparison &line : driver::compareFloats(exact[0], native, exact, *made)) {
       int index = program.tensorIndex(line.name);
@@ -124,7 +167,8 @@ protected:
     }
   }
 
-  Result<runtime::MachineMaker> machineOf(int64_t rank) const {
+  /// Of several ranks over NCCL.
+  Result<runtime::MachineMaker> machineOf(int64_t rank, const program::Program &program) const {
     auto device = cuda::Device::open(test::FakeDriver::table(), int(rank));
     if (!device)
       return device.error();
@@ -134,7 +178,26 @@ protected:
     cuda::CudaOptions options;
     options.device = *device;
     options.kernels = *kernels;
-    return cuda::cudaMachine(options);
+    runtime::MachineMaker alone = cuda::cudaMachine(options);
+    int64_t numRanks = program.mesh.numRanks();
+    if (numRanks == 1)
+      return alone;
+    return runtime::MachineMaker(
+        [=, device = *device, folder = folder](
+            const runtime::MachineSetting &setting) -> Result<std::unique_ptr<runtime::Machine>> {
+          auto store = launch::openFileStore(folder, "shared");
+          if (!store)
+            return store.error();
+          auto nccl = cuda::connectNccl(rank, numRanks, **store, test::FakeNccl::table(), device,
+                                        cuda::NcclOptions());
+          if (!nccl)
+            return nccl.error();
+          auto inner = alone(setting);
+          if (!inner)
+            return inner.error();
+          return std::unique_ptr<runtime::Machine>(
+              std::make_unique<OverNccl>(std::move(*store), std::move(*nccl), std::move(*inner)));
+        });
   }
 
   std::string folder;
@@ -149,6 +212,8 @@ TEST_F(CudaPlans, TinyGpt2WithAdam) { check("tiny-gpt2", "dp=1", "adamw"); }
 TEST_F(CudaPlans, TinyLlamaOverFourRanks) { check("tiny-llama", "fsdp=2,tp=2", "sgd"); }
 
 TEST_F(CudaPlans, TinyLlamaInBFloat16InStages) { check("tiny-llama", "pp=2", "sgd", {}, "bf16"); }
+
+TEST_F(CudaPlans, TinyLlamaWithItsSequenceInParts) { check("tiny-llama", "cp=2", "sgd"); }
 
 TEST_F(CudaPlans, TinyResnetOverTwoRanks) { check("tiny-resnet", "dp=2", "sgd"); }
 
