@@ -5,6 +5,7 @@
 #include "ir/Collective.h"
 #include "ir/Evaluate.h"
 #include "ir/Host.h"
+#include "ir/PerRank.h"
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -92,7 +93,7 @@ LogicalResult StageEmitter::emit(func::FuncOp function, program::BlockId blockId
   for (Operation &op : func.getBody().front().without_terminator()) {
     if (failed(emitOp(op)))
       return failure();
-    origins.push_back(&op);
+    origins.resize(block->instructions.size(), &op);
   }
   if (failed(emitResults()))
     return failure();
@@ -229,6 +230,17 @@ LogicalResult StageEmitter::emitOp(Operation &op) {
     if (failed(value))
       return failure();
     instruction.results.push_back(*value);
+  }
+  // A collective of a bucket goes with the one before it that is of the same message.
+  auto bucket = op.getAttrOfType<DenseI64ArrayAttr>(kBucketAttr);
+  Operation *before = op.getPrevNode();
+  if (bucket && before && before->getAttr(kBucketAttr) == bucket) {
+    Instruction &joint = block->instructions.back();
+    for (program::ValueId operand : instruction.operands)
+      joint.operands.push_back(operand);
+    for (program::ValueId result : instruction.results)
+      joint.results.push_back(result);
+    return success();
   }
   block->instructions.push_back(std::move(instruction));
   return success();

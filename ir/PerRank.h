@@ -30,6 +30,10 @@ struct PartitionedTensor {
   double initial = 0;
 };
 
+/// Of a collective of the per-rank IR: {bucket, message}. Neighbours with the same are one
+/// collective of several tensors.
+inline constexpr llvm::StringLiteral kBucketAttr = "tbc.bucket";
+
 /// Per-rank IR: for each chunk c the functions @fwd_c, @bwd_c and @wgt_c (empty where the schedule
 /// does not part the backward), for each stage s @update_s, with local shapes and collectives.
 /// Arguments and results carry `tbc.role` and `tbc.name`:

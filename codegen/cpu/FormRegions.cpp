@@ -33,10 +33,16 @@ public:
       if (!ops[i])
         continue;
       const program::Instruction &instruction = block.instructions[i];
-      for (auto [id, value] : llvm::zip_equal(instruction.operands, ops[i]->getOperands()))
-        valueOf[id] = value;
-      for (auto [id, value] : llvm::zip_equal(instruction.results, ops[i]->getResults()))
-        valueOf[id] = value;
+      // A collective of several tensors is as many ops in a row.
+      size_t operand = 0, result = 0;
+      for (Operation *op = ops[i];
+           operand < instruction.operands.size() || result < instruction.results.size();
+           op = op->getNextNode()) {
+        for (Value value : op->getOperands())
+          valueOf[instruction.operands[operand++]] = value;
+        for (Value value : op->getResults())
+          valueOf[instruction.results[result++]] = value;
+      }
     }
   }
 

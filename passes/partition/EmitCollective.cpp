@@ -108,16 +108,50 @@ static SmallVector<int64_t> shapeAfter(const Collective &collective, ArrayRef<in
   llvm_unreachable("unknown kind of collective");
 }
 
-Value emitReshard(OpBuilder &builder, Location loc, Value value, const reshard::Reshard &reshard,
-                  const reshard::TensorLayout &layout, const reshard::Mesh &mesh) {
+/// Emits step `collective` of `reshard` on what the steps before it made.
+static Value emitStep(OpBuilder &builder, Location loc, Value value, const Collective &collective,
+                      const reshard::Reshard &reshard, const reshard::TensorLayout &layout,
+                      const reshard::Mesh &mesh) {
   // A flat shard is one of the tensor that the factors of its sharding leave.
   reshard::Sharding unflat = reshard.from.flat.empty() ? reshard.to : reshard.from;
   unflat.flat.clear();
   SmallVector<int64_t> whole(llvm::to_vector(reshard::localShape(layout, unflat)));
+  return emitCollective(builder, loc, value, collective, mesh,
+                        shapeAfter(collective, tensorType(value).getShape(), whole));
+}
+
+Value emitReshard(OpBuilder &builder, Location loc, Value value, const reshard::Reshard &reshard,
+                  const reshard::TensorLayout &layout, const reshard::Mesh &mesh) {
   for (const Collective &collective : reshard.steps)
-    value = emitCollective(builder, loc, value, collective, mesh,
-                           shapeAfter(collective, tensorType(value).getShape(), whole));
+    value = emitStep(builder, loc, value, collective, reshard, layout, mesh);
   return value;
+}
+
+void emitBucket(OpBuilder &builder, MutableArrayRef<BucketMember> members, int bucket,
+                const reshard::Mesh &mesh) {
+  SmallVector<size_t> at(members.size(), 0); // into the steps of each
+  auto step = [&](size_t i) -> const Collective * {
+    const std::vector<Collective> &steps = members[i].reshard->steps;
+    return at[i] < steps.size() ? &steps[at[i]] : nullptr;
+  };
+  auto take = [&](size_t i) {
+    BucketMember &member = members[i];
+    member.value = emitStep(builder, member.loc, member.value, *step(i), *member.reshard,
+                            *member.layout, mesh);
+    ++at[i];
+  };
+  for (int64_t message = 0;; ++message) {
+    for (size_t i = 0; i < members.size(); ++i)
+      while (step(i) && step(i)->kind == CollectiveKind::ShardSlice)
+        take(i);
+    if (members.empty() || !step(0))
+      return; // all have as many messages
+    for (size_t i = 0; i < members.size(); ++i) {
+      take(i);
+      members[i].value.getDefiningOp()->setAttr(
+          kBucketAttr, builder.getDenseI64ArrayAttr({int64_t(bucket), message}));
+    }
+  }
 }
 
 } // namespace tbc

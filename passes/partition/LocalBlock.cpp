@@ -31,8 +31,12 @@ static std::string blockName(Phase phase, int chunk) {
 LocalBlock::LocalBlock(const PartitionInput &input, ModuleOp module, Phase phase, int chunk)
     : in(input), phase(phase), chunk(chunk), function(module, blockName(phase, chunk)) {
   for (const reshard::Reshard &reshard : in.derivation.reshards)
-    if (reshard.phase == phase && reshard.chunk == chunk && !reshard.perStep)
+    if (reshard.phase == phase && reshard.chunk == chunk && !reshard.perStep) {
       reshards[reshard.value].push_back(&reshard);
+      size_t number = &reshard - in.derivation.reshards.data();
+      if (int before = in.overlap.issuedBefore[number]; before >= 0)
+        gathersBefore.insert({before, &reshard});
+    }
   for (const reshard::GradientParts &parts : in.derivation.gradientParts)
     skipped.insert(parts.skippedAdds.begin(), parts.skippedAdds.end());
   for (const reshard::Residual &residual : in.derivation.residuals)
@@ -81,6 +85,10 @@ LogicalResult LocalBlock::build() {
   for (auto [i, op] : llvm::enumerate(in.graph.ops)) {
     if (op.phase != phase || op.chunk != chunk || op.generator || skipped.count(i))
       continue;
+    auto [first, last] = gathersBefore.equal_range(int(i));
+    for (auto gather = first; gather != last; ++gather)
+      if (!get(gather->second->value, gather->second->to))
+        return failure();
     if (mlir::failed(emitOp(i)))
       return failure();
     for (int result : op.results)
@@ -286,12 +294,54 @@ void LocalBlock::emitGradients(int value) {
   auto [first, last] = gradientsOf.equal_range(value);
   for (auto it = first; it != last; ++it) {
     int p = it->second;
-    Value part = get(value, in.derivation.gradient[p]);
-    // Accumulated by the runtime: in f32 where the gradient is narrower (docs/precision.md).
-    if (part)
-      function.addResult(part, "acc", in.graph.values[in.graph.parameters[p].value].name);
+    if (const reshard::Reshard *member = bucketed(value, in.derivation.gradient[p]))
+      waiting[in.overlap.bucket(in.derivation, *member)][member].push_back(p);
+    else
+      addGradient(value, p);
   }
   gradientsOf.erase(first, last);
+  emitFullBuckets();
+}
+
+void LocalBlock::addGradient(int value, int parameter) {
+  // Accumulated by the runtime: in f32 where the gradient is narrower (docs/precision.md).
+  if (Value part = get(value, in.derivation.gradient[parameter]))
+    function.addResult(part, "acc", in.graph.values[in.graph.parameters[parameter].value].name);
+}
+
+/// The reshard that makes `sharding` of `value` as part of a bucket, if there is one.
+const reshard::Reshard *LocalBlock::bucketed(int value, const Sharding &sharding) {
+  for (const reshard::Reshard *reshard : reshards[value])
+    if (reshard->to == sharding && in.overlap.bucket(in.derivation, *reshard) >= 0)
+      return reshard;
+  return nullptr;
+}
+
+/// Reduces the buckets whose members are all there.
+void LocalBlock::emitFullBuckets() {
+  for (auto it = waiting.begin(); it != waiting.end();) {
+    const std::vector<int> &indices = in.overlap.buckets[it->first].reshards;
+    if (it->second.size() < indices.size()) {
+      ++it;
+      continue;
+    }
+    SmallVector<BucketMember> members;
+    for (int index : indices) {
+      const reshard::Reshard &reshard = in.derivation.reshards[index];
+      Value from = get(reshard.value, reshard.from);
+      if (!from)
+        return;
+      members.push_back(
+          {locOf(reshard.value), from, &reshard, &in.graph.values[reshard.value].layout});
+    }
+    emitBucket(function.builder(), members, it->first, in.assignment.mesh);
+    for (const BucketMember &member : members) {
+      remember(member.reshard->value, member.reshard->to, member.value);
+      for (int parameter : it->second.at(member.reshard))
+        addGradient(member.reshard->value, parameter);
+    }
+    it = waiting.erase(it);
+  }
 }
 
 } // namespace tbc

@@ -50,6 +50,19 @@ mlir::Value emitReshard(mlir::OpBuilder &builder, mlir::Location loc, mlir::Valu
                         const reshard::Reshard &reshard, const reshard::TensorLayout &layout,
                         const reshard::Mesh &mesh);
 
+/// A reshard of a bucket, and the value that it takes.
+struct BucketMember {
+  mlir::Location loc;
+  mlir::Value value;
+  const reshard::Reshard *reshard;
+  const reshard::TensorLayout *layout;
+};
+
+/// Emits the reshards of bucket `bucket`, message by message: those of all members stand together
+/// and carry kBucketAttr. Leaves in `members` what they give.
+void emitBucket(mlir::OpBuilder &builder, llvm::MutableArrayRef<BucketMember> members, int bucket,
+                const reshard::Mesh &mesh);
+
 /// The forward, the backward or the weight function of one chunk.
 class LocalBlock {
 public:
@@ -68,6 +81,9 @@ private:
   void emitResults();
   void emitForwardResults();
   void emitGradients(int value);
+  void addGradient(int value, int parameter);
+  void emitFullBuckets();
+  const reshard::Reshard *bucketed(int value, const reshard::Sharding &sharding);
   /// Graph value `value` as `sharding` says, resharded, received or read if it is not here yet.
   /// Null, with a diagnostic, if the derivation does not provide it.
   mlir::Value get(int value, const reshard::Sharding &sharding);
@@ -89,7 +105,10 @@ private:
   std::map<Key, mlir::Value> onHost; // what the block keeps there, null until it is there
   std::map<int, std::vector<const reshard::Reshard *>> reshards; // of this block, by value
   std::set<int> skipped;                                         // adds that join stages
-  std::multimap<int, int> gradientsOf;  // parameters, by the value to be added to their gradient
+  std::multimap<int, const reshard::Reshard *> gathersBefore;    // those ahead of their use, by op
+  std::multimap<int, int> gradientsOf; // parameters, by the value to be added to their gradient
+  /// By bucket: members whose value is there, with the parameters whose gradient they are part of.
+  std::map<int, std::map<const reshard::Reshard *, llvm::SmallVector<int>>> waiting;
   std::map<int, mlir::Value> generated; // results of generators, in the original order
   bool failed = false;
 };

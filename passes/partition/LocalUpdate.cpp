@@ -42,6 +42,8 @@ void LocalUpdate::assignParameters() {
     auto it = byName.find(argAttr(in.update, arg.getArgNumber(), kNameAttr));
     if ((role == "param" || role == "grad") && it != byName.end())
       parameterOf[arg] = it->second;
+    if (role == "grad" && it != byName.end())
+      gradientOf[it->second] = arg;
   }
   Operation *terminator = in.update.getBody().front().getTerminator();
   for (auto [i, value] : llvm::enumerate(terminator->getOperands()))
@@ -94,8 +96,10 @@ Value LocalUpdate::apply(Value value, int graphValue, Where where, const Shardin
   for (const reshard::Reshard &reshard : in.derivation.reshards) {
     if (reshard.where != where || reshard.stage != stage || reshard.value != graphValue)
       continue;
-    value = emitReshard(function.builder(), in.update.getLoc(), value, reshard, layout,
-                        in.assignment.mesh);
+    value = in.overlap.bucket(in.derivation, reshard) >= 0
+                ? reduceBucket(reshard)
+                : emitReshard(function.builder(), in.update.getLoc(), value, reshard, layout,
+                              in.assignment.mesh);
     current = reshard.to;
   }
   if (current == to)
@@ -115,6 +119,45 @@ Value LocalUpdate::apply(Value value, int graphValue, Where where, const Shardin
     }
   return emitReshard(function.builder(), in.update.getLoc(), value, rest, layout,
                      in.assignment.mesh);
+}
+
+/// What `wanted` makes of the gradient of its parameter: all reductions of its bucket are emitted
+/// where the first is wanted.
+Value LocalUpdate::reduceBucket(const reshard::Reshard &wanted) {
+  if (Value known = reduced.lookup(&wanted))
+    return known;
+  SmallVector<BucketMember> members;
+  int bucket = in.overlap.bucket(in.derivation, wanted);
+  for (int index : in.overlap.buckets[bucket].reshards) {
+    const reshard::Reshard &reshard = in.derivation.reshards[index];
+    auto isItsParameter = [&](const reshard::GraphParameter &parameter) {
+      return parameter.gradient == reshard.value;
+    };
+    int parameter =
+        llvm::find_if(in.graph.parameters, isItsParameter) - in.graph.parameters.begin();
+    members.push_back({in.update.getLoc(), accumulated(parameter), &reshard,
+                       &in.graph.values[reshard.value].layout});
+  }
+  emitBucket(function.builder(), members, bucket, in.assignment.mesh);
+  for (const BucketMember &member : members)
+    reduced[member.reshard] = member.value;
+  return reduced.lookup(&wanted);
+}
+
+/// The gradient of a parameter as the blocks of this stage accumulate it.
+Value LocalUpdate::accumulated(int p) {
+  Value &known = gradients[p];
+  if (known)
+    return known;
+  BlockArgument arg = gradientOf.lookup(p);
+  Type elementType = tensorType(arg).getElementType();
+  if (!hasPart(p))
+    return known = zeros(p, elementType);
+  const reshard::TensorLayout &layout = in.graph.values[in.graph.parameters[p].value].layout;
+  auto type =
+      RankedTensorType::get(reshard::localShape(layout, in.derivation.gradient[p]), elementType);
+  return known =
+             function.addArgument(type, "acc", argAttr(in.update, arg.getArgNumber(), kNameAttr));
 }
 
 /// The local value of an argument of @update, as the optimizer wants it: on the state's shard.
@@ -142,9 +185,8 @@ Value LocalUpdate::argument(BlockArgument arg) {
           argRole, name);
     };
     if (role == "grad")
-      result = apply(
-          hasPart(p) ? add(in.derivation.gradient[p], "acc") : zeros(p, type.getElementType()),
-          in.graph.parameters[p].gradient, Where::GradientStep, in.derivation.gradient[p], state);
+      result = apply(accumulated(p), in.graph.parameters[p].gradient, Where::GradientStep,
+                     in.derivation.gradient[p], state);
     else if (role == "param")
       result = apply(add(in.derivation.stored[p], "param"), value, Where::GradientStep,
                      in.derivation.stored[p], state);

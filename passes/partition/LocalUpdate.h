@@ -37,6 +37,8 @@ private:
   /// `value` taken through every reshard of `parameter` at `where`, from sharding `from` to `to`.
   mlir::Value apply(mlir::Value value, int graphValue, reshard::Where where,
                     const reshard::Sharding &from, const reshard::Sharding &to);
+  mlir::Value reduceBucket(const reshard::Reshard &wanted);
+  mlir::Value accumulated(int parameter);
   bool holds(int parameter) const;
   bool hasPart(int parameter) const;
   mlir::Value zeros(int parameter, mlir::Type elementType);
@@ -48,7 +50,10 @@ private:
   llvm::DenseMap<mlir::Value, llvm::StringRef> newParameters; // of it, with their names
   llvm::DenseSet<mlir::Value> newStates;                      // of it, of parameters
   llvm::DenseMap<mlir::Value, mlir::Value> local;
-  llvm::DenseMap<mlir::Value, mlir::Value> onHost; // of new states
+  llvm::DenseMap<mlir::Value, mlir::Value> onHost;               // of new states
+  llvm::DenseMap<int, mlir::BlockArgument> gradientOf;           // of @update, by parameter
+  llvm::DenseMap<int, mlir::Value> gradients;                    // as accumulated, by parameter
+  llvm::DenseMap<const reshard::Reshard *, mlir::Value> reduced; // members of buckets
 };
 
 } // namespace tbc

@@ -6,7 +6,7 @@
 #include "ir/FactorAnalysis.h"
 #include "ir/PerRank.h"
 #include "ir/StepGraph.h"
-#include "planner/reshard/Graph.h"
+#include "planner/reshard/Overlap.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -28,6 +28,7 @@ struct PartitionInput {
   const reshard::Graph &graph;
   const reshard::Assignment &assignment;
   const reshard::Derivation &derivation;
+  const reshard::Overlap &overlap; // of it
   /// Of how many ranks this is the zigzag order, in which the tokens of a sequence stand; 1: the
   /// original order.
   int64_t zigzag = 1;

@@ -57,6 +57,43 @@ public:
     return from;
   }
 
+  /// A member of a bucket: what it has so far, from which its next step goes on.
+  struct Member {
+    const reshard::Reshard *reshard;
+    int buffer;
+    int64_t elements, elementBytes;
+    size_t at = 0; // into its steps
+  };
+
+  /// The reshards of a bucket: slices one by one, messages together. Leaves in `members` what they
+  /// give.
+  void addBucket(std::vector<Member> &members, int op = -1) {
+    auto isAtMessage = [](const Member &member) {
+      return member.at < member.reshard->steps.size();
+    };
+    auto skipSlices = [&](Member &member) {
+      const std::vector<reshard::Collective> &steps = member.reshard->steps;
+      for (; isAtMessage(member) && steps[member.at].kind == reshard::CollectiveKind::ShardSlice;
+           ++member.at) {
+        next(op);
+        read(member.buffer);
+        takeStep(member);
+      }
+    };
+    for (;;) {
+      std::for_each(members.begin(), members.end(), skipSlices);
+      if (members.empty() || !isAtMessage(members.front()))
+        return; // all have as many messages
+      next(op, /*isCommunication=*/true);
+      for (const Member &member : members)
+        read(member.buffer);
+      for (Member &member : members) {
+        takeStep(member);
+        ++member.at;
+      }
+    }
+  }
+
   /// The buffers, each alive until whatever follows is known to begin after all that work on it:
   /// communication runs beside what comes after it.
   BlockBuffers finish() {
@@ -69,6 +106,12 @@ public:
   }
 
 private:
+  /// Makes the result of the member's step in the instruction under way.
+  void takeStep(Member &member) {
+    member.elements = elementsAfter(member.reshard->steps[member.at], member.elements);
+    member.buffer = make(double(member.elements * member.elementBytes), BufferKind::Collective);
+  }
+
   int now() const { return int(buffers.opOf.size()) - 1; }
 
   /// The elements that a rank has after a step, of `elements` before it.

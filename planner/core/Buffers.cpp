@@ -21,12 +21,14 @@ struct BlockLists {
   std::vector<int> residuals;          // kept by it, by number
   std::multimap<int, int> offloaded;   // of those, on the host, by value
   std::multimap<int, int> gradientsOf; // parameters, by the value to be added to their gradient
+  std::multimap<int, const Reshard *> gathersBefore; // those ahead of their use, by op
 };
 
 class StepWalk {
 public:
-  StepWalk(const Graph &graph, const Assignment &assignment, const Derivation &derivation)
-      : graph(graph), assignment(assignment), derivation(derivation) {
+  StepWalk(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
+           const Overlap &overlap)
+      : graph(graph), assignment(assignment), derivation(derivation), overlap(overlap) {
     index();
   }
 
@@ -62,6 +64,11 @@ private:
     for (const Reshard &reshard : derivation.reshards)
       if (!reshard.perStep && reshard.chunk >= 0)
         blocks[{reshard.chunk, reshard.phase}].reshards[reshard.value].push_back(&reshard);
+    for (size_t r = 0; r < overlap.issuedBefore.size(); ++r) {
+      const Reshard &reshard = derivation.reshards[r];
+      if (int before = overlap.issuedBefore[r]; before >= 0)
+        blocks[{reshard.chunk, reshard.phase}].gathersBefore.insert({before, &reshard});
+    }
     for (const Transfer &transfer : derivation.transfers) {
       blocks[{transfer.toChunk, transfer.phase}].received.push_back(&transfer);
       blocks[{transfer.fromChunk, transfer.phase}].sent.push_back(&transfer);
@@ -93,6 +100,7 @@ private:
 
   void walk() {
     op = -1;
+    waiting.clear();
     for (const Transfer *transfer : here->received) {
       list.next(-1, /*isCommunication=*/true);
       remember(transfer->value, transfer->sharding,
@@ -100,6 +108,9 @@ private:
     }
     for (int next : here->ops) {
       op = next;
+      auto [first, last] = here->gathersBefore.equal_range(next);
+      for (auto gather = first; gather != last; ++gather)
+        get(gather->second->value, gather->second->to);
       emit(next);
       for (int value : graph.ops[next].results)
         addGradients(value);
@@ -163,8 +174,43 @@ private:
   void addGradients(int value) {
     auto [first, last] = here->gradientsOf.equal_range(value);
     for (auto it = first; it != last; ++it)
-      get(value, derivation.gradient[it->second]);
+      if (const Reshard *member = bucketed(value, derivation.gradient[it->second]))
+        waiting[overlap.bucket(derivation, *member)].insert(member);
+      else
+        get(value, derivation.gradient[it->second]);
     here->gradientsOf.erase(first, last);
+    reduceFullBuckets();
+  }
+
+  const Reshard *bucketed(int value, const Sharding &sharding) const {
+    if (auto listed = here->reshards.find(value); listed != here->reshards.end())
+      for (const Reshard *reshard : listed->second)
+        if (reshard->to == sharding && overlap.bucket(derivation, *reshard) >= 0)
+          return reshard;
+    return nullptr;
+  }
+
+  /// Those of which all members are there.
+  void reduceFullBuckets() {
+    for (auto it = waiting.begin(); it != waiting.end();) {
+      const std::vector<int> &reshards = overlap.buckets[it->first].reshards;
+      if (it->second.size() < reshards.size()) {
+        ++it;
+        continue;
+      }
+      std::vector<BufferList::Member> members;
+      for (int index : reshards) {
+        const Reshard &reshard = derivation.reshards[index];
+        const TensorLayout &layout = graph.values[reshard.value].layout;
+        members.push_back({&reshard, get(reshard.value, reshard.from),
+                           localBytes(layout, reshard.from) / layout.elementBytes,
+                           layout.elementBytes});
+      }
+      list.addBucket(members, op);
+      for (const BufferList::Member &member : members)
+        remember(member.reshard->value, member.reshard->to, member.buffer);
+      it = waiting.erase(it);
+    }
   }
 
   void keepResiduals() {
@@ -269,6 +315,7 @@ private:
   const Graph &graph;
   const Assignment &assignment;
   const Derivation &derivation;
+  const Overlap &overlap;
   std::map<BlockKey, BlockLists> blocks;
   std::map<int, std::vector<int>> residualsOf; // by value
   std::map<SlotKey, KeptSlot> slots;
@@ -280,14 +327,15 @@ private:
   BufferList list;
   std::map<int, std::vector<std::pair<Sharding, int>>> cache; // by value
   std::set<int> emitted;
+  std::map<int, std::set<const Reshard *>> waiting; // by bucket: members that are there
   int op = -1;
 };
 
 } // namespace
 
 StepBuffers stepBuffers(const Graph &graph, const Assignment &assignment,
-                        const Derivation &derivation) {
-  return StepWalk(graph, assignment, derivation).run();
+                        const Derivation &derivation, const Overlap &overlap) {
+  return StepWalk(graph, assignment, derivation, overlap).run();
 }
 
 } // namespace tbc::planner

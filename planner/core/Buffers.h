@@ -10,7 +10,7 @@
 #define TBC_PLANNER_CORE_BUFFERS_H
 
 #include "planner/core/Plan.h"
-#include "planner/reshard/Graph.h"
+#include "planner/reshard/Overlap.h"
 #include "runtime/memory/Arena.h"
 
 #include <map>
@@ -53,14 +53,16 @@ struct StepBuffers {
 
 /// Walks all blocks of the step that `derivation` derives of `graph` and `assignment`.
 StepBuffers stepBuffers(const reshard::Graph &graph, const reshard::Assignment &assignment,
-                        const reshard::Derivation &derivation);
+                        const reshard::Derivation &derivation,
+                        const reshard::Overlap &overlap = {});
 
 /// The buffers of a stage's update: of each parameter in turn the gradient completed and scaled,
 /// the old and the new value on the state's shard, the new moments where the step may be skipped.
 /// States that lie on the host have their old and new value there as well.
 /// With clipping by norm or loss scaling all completed gradients live until they are used.
 BlockBuffers updateBuffers(const reshard::Graph &graph, const reshard::Assignment &assignment,
-                           const reshard::Derivation &derivation, const Job &job, int stage);
+                           const reshard::Derivation &derivation, const reshard::Overlap &overlap,
+                           const Job &job, int stage);
 
 } // namespace tbc::planner
 

@@ -4,6 +4,7 @@
 #include "planner/core/Buffers.h"
 #include "planner/core/Cost.h"
 #include "planner/core/Search.h"
+#include "planner/reshard/Overlap.h"
 
 #include <algorithm>
 
@@ -25,7 +26,7 @@ static int chargedOp(const Graph &graph, const Reshard &reshard) {
 }
 
 OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
-                    const Cluster &cluster) {
+                    const Cluster &cluster, const Overlap &overlap) {
   OpSeconds seconds;
   size_t numOps = graph.ops.size();
   NetworkCost network(cluster, assignment.mesh, assignment.pipelineAxis);
@@ -46,36 +47,34 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
   for (std::vector<double> *byChunk : {&seconds.sendForward, &seconds.sendBackward})
     byChunk->assign(assignment.numChunks(), 0);
 
-  for (const Reshard &reshard : derivation.reshards) {
-    for (const Collective &step : reshard.steps) {
-      double time = network.seconds(step);
-      if (time == 0)
-        continue;
-      int op = chargedOp(graph, reshard);
-      switch (reshard.where) {
-      case Where::Operand:
-        seconds.operands[op] += time;
-        break;
-      case Where::ParameterUse:
-        seconds.gather[op] += time;
-        break;
-      case Where::GradientMicro:
-        (touchesData(assignment.mesh, step.axes) ? seconds.reduceMicro : seconds.operands)[op] +=
-            time;
-        break;
-      case Where::GradientStep:
-      case Where::Loss:
-      case Where::StepTotal:
-        seconds.reduceStep[reshard.stage] += time;
-        break;
-      case Where::ParameterStep:
-        seconds.parameterStep[reshard.stage] += time;
-        break;
-      case Where::Stage:
-        break; // priced from the transfers
-      }
+  forEachCollective(derivation, overlap, [&](const Reshard &reshard, const Collective &step) {
+    double time = network.seconds(step);
+    if (time == 0)
+      return;
+    int op = chargedOp(graph, reshard);
+    switch (reshard.where) {
+    case Where::Operand:
+      seconds.operands[op] += time;
+      break;
+    case Where::ParameterUse:
+      seconds.gather[op] += time;
+      break;
+    case Where::GradientMicro:
+      (touchesData(assignment.mesh, step.axes) ? seconds.reduceMicro : seconds.operands)[op] +=
+          time;
+      break;
+    case Where::GradientStep:
+    case Where::Loss:
+    case Where::StepTotal:
+      seconds.reduceStep[reshard.stage] += time;
+      break;
+    case Where::ParameterStep:
+      seconds.parameterStep[reshard.stage] += time;
+      break;
+    case Where::Stage:
+      break; // priced from the transfers
     }
-  }
+  });
   for (const Transfer &transfer : derivation.transfers) {
     GroupShape ends = network.stageGroupShape(
         {assignment.stageOf(transfer.fromChunk), assignment.stageOf(transfer.toChunk)});
@@ -126,10 +125,11 @@ static double stateCopySeconds(const Job &job, const Cluster &cluster, double ow
 }
 
 std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation &derivation,
-                                       const Job &job, const Cluster &cluster) {
+                                       const Overlap &overlap, const Job &job,
+                                       const Cluster &cluster) {
   const Graph &graph = step.graph;
   const Assignment &assignment = step.assignment;
-  OpSeconds ops = opSeconds(graph, assignment, derivation, cluster);
+  OpSeconds ops = opSeconds(graph, assignment, derivation, cluster, overlap);
   std::vector<StageSeconds> chunks(assignment.numChunks());
   for (size_t op = 0; op < graph.ops.size(); ++op) {
     StageSeconds &stage = chunks[graph.ops[op].chunk];
@@ -197,10 +197,14 @@ double collectiveSeconds(const NetworkCost &network, const Mesh &mesh,
 }
 
 Prediction predictStep(const PlannedStep &step, const Plan &plan) {
+  return predictStep(step, plan, derive(step.graph, step.assignment));
+}
+
+Prediction predictStep(const PlannedStep &step, const Plan &plan, const Derivation &derivation) {
   const Cluster &cluster = plan.cluster;
-  Derivation derivation = derive(step.graph, step.assignment);
+  Overlap overlap = planOverlap(step.graph, derivation, plan.overlap);
   Prediction prediction;
-  std::vector<StageSeconds> seconds = chunkSeconds(step, derivation, plan.job, cluster);
+  std::vector<StageSeconds> seconds = chunkSeconds(step, derivation, overlap, plan.job, cluster);
   PipelineSchedule schedule = scheduleOf(plan);
   StepTime time = simulatedStepTime(cluster, seconds, schedule);
   prediction.stepSeconds = time.seconds;
@@ -211,8 +215,8 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan) {
   for (const StageSeconds &chunk : seconds)
     prediction.stageSeconds.push_back(expose(cluster, chunk, plan.accumulation).microBatch());
 
-  prediction.stages =
-      stageMemory(step.graph, step.assignment, derivation, plan.job, cluster, schedule.actions);
+  prediction.stages = stageMemory(step.graph, step.assignment, derivation, overlap, plan.job,
+                                  cluster, schedule.actions);
   for (const StageMemory &stage : prediction.stages) {
     prediction.peakBytes = std::max(prediction.peakBytes, stage.totalBytes());
     prediction.hostBytes = std::max(prediction.hostBytes, stage.hostBytes());
@@ -241,7 +245,8 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan) {
       prediction.modelFlops / (prediction.stepSeconds * peak * double(plan.mesh.numRanks()));
 
   NetworkCost network(cluster, step.assignment.mesh, step.assignment.pipelineAxis);
-  for (const CollectiveCount &count : countCollectives(step.graph, step.assignment, derivation))
+  for (const CollectiveCount &count :
+       countCollectives(step.graph, step.assignment, derivation, overlap))
     prediction.collectives.push_back(
         {count, collectiveSeconds(network, step.assignment.mesh, count)});
   return prediction;

@@ -7,7 +7,7 @@
 #include "planner/core/Memory.h"
 #include "planner/core/Plan.h"
 #include "planner/core/Time.h"
-#include "planner/reshard/Graph.h"
+#include "planner/reshard/Overlap.h"
 
 #include <vector>
 
@@ -26,7 +26,8 @@ struct OpSeconds {
 };
 
 OpSeconds opSeconds(const reshard::Graph &graph, const reshard::Assignment &assignment,
-                    const reshard::Derivation &derivation, const Cluster &cluster);
+                    const reshard::Derivation &derivation, const Cluster &cluster,
+                    const reshard::Overlap &overlap = {});
 
 /// The bytes that an update of `owned` elements moves: parameter, gradient, master and state, each
 /// read once and all but the gradient written once.
@@ -35,7 +36,8 @@ double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t
 /// The seconds of every chunk, from those of its ops. What a stage does once per step stands with
 /// its first chunk.
 std::vector<StageSeconds> chunkSeconds(const PlannedStep &step,
-                                       const reshard::Derivation &derivation, const Job &job,
+                                       const reshard::Derivation &derivation,
+                                       const reshard::Overlap &overlap, const Job &job,
                                        const Cluster &cluster);
 
 /// One execution of a counted collective, priced by kind, group and size.
@@ -44,6 +46,9 @@ double collectiveSeconds(const NetworkCost &network, const reshard::Mesh &mesh,
 
 /// Everything predicted about one plan, exactly: derives the step and prices all of it.
 Prediction predictStep(const PlannedStep &step, const Plan &plan);
+/// The same, of a step that is derived already.
+Prediction predictStep(const PlannedStep &step, const Plan &plan,
+                       const reshard::Derivation &derivation);
 
 } // namespace tbc::planner
 

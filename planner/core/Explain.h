@@ -22,6 +22,7 @@ struct ExplainedPlan {
   const Plan &plan;
   PlannedStep step;
   reshard::Derivation derivation;
+  reshard::Overlap overlap;
   Prediction prediction; // of the plan as it stands
 
   /// Errors: as of applyPlan.

@@ -4,6 +4,7 @@
 #include "planner/core/Evaluate.h"
 #include "planner/core/Explain.h"
 #include "planner/core/ModelNames.h"
+#include "planner/reshard/Overlap.h"
 
 #include <algorithm>
 #include <map>
@@ -109,22 +110,22 @@ Report explainCommunication(const ExplainedPlan &explained) {
   NetworkCost network(explained.plan.cluster, assignment.mesh, assignment.pipelineAxis);
   using Cause = std::tuple<std::string, std::string, Where, std::string>;
   std::map<Cause, Sum> causes;
-  for (const Reshard &reshard : explained.derivation.reshards)
-    for (const Collective &step : reshard.steps) {
-      if (step.kind == CollectiveKind::ShardSlice)
-        continue;
-      CollectiveCount line;
-      line.kind = step.kind;
-      line.axes = step.axes.empty() ? "pp" : toString(assignment.mesh, step.axes);
-      line.stage = reshard.stage;
-      line.bytes = step.bytes;
-      double count = reshard.perStep ? 1 : double(assignment.microBatches);
-      Sum &sum = causes[{name(step.kind), line.axes, reshard.where,
-                         causeOf(explained.plan.job, graph, parameterOfGradient, reshard)}];
-      sum.count += count;
-      sum.bytes += count * double(step.bytes);
-      sum.seconds += count * collectiveSeconds(network, assignment.mesh, line);
-    }
+  auto add = [&](const Reshard &reshard, const Collective &step) {
+    CollectiveCount line;
+    line.kind = step.kind;
+    line.axes = step.axes.empty() ? "pp" : toString(assignment.mesh, step.axes);
+    line.stage = reshard.stage;
+    line.bytes = step.bytes;
+    double count = reshard.perStep ? 1 : double(assignment.microBatches);
+    std::string cause = causeOf(explained.plan.job, graph, parameterOfGradient, reshard);
+    if (explained.overlap.bucket(explained.derivation, reshard) >= 0)
+      cause = "buckets that end with " + cause;
+    Sum &sum = causes[{name(step.kind), line.axes, reshard.where, cause}];
+    sum.count += count;
+    sum.bytes += count * double(step.bytes);
+    sum.seconds += count * collectiveSeconds(network, assignment.mesh, line);
+  };
+  forEachCollective(explained.derivation, explained.overlap, add);
   std::vector<std::pair<Cause, Sum>> order(causes.begin(), causes.end());
   // Causes differ, so this is one order.
   std::sort(order.begin(), order.end(), [](const auto &a, const auto &b) {

@@ -1,5 +1,6 @@
 //===- ExplainDiff.cpp - What differs between two plans --------------------===//
 
+#include "planner/core/Buckets.h"
 #include "planner/core/Explain.h"
 #include "planner/core/Explore.h"
 #include "planner/core/IdList.h"
@@ -105,6 +106,10 @@ private:
     add("decided", "stages", joined(compressIds(a.stages)), joined(compressIds(b.stages)));
     add("decided", "recompute", a.recompute, b.recompute);
     add("decided", "offload", offloadText(a.offload), offloadText(b.offload));
+    add("decided", "bucket size", bucketText(a.overlap.bucketBytes),
+        bucketText(b.overlap.bucketBytes));
+    add("decided", "prefetch", Cell::count(double(a.overlap.prefetch)),
+        Cell::count(double(b.overlap.prefetch)));
     std::map<std::string, std::string> x, y;
     for (auto [plan, map] : {std::pair(&a, &x), {&b, &y}})
       for (const ParameterOverride &entry : plan->parameterOverrides)

@@ -21,8 +21,14 @@ Result<ExplainedPlan> ExplainedPlan::make(const Graph &graph, const Plan &plan) 
   if (!step)
     return step.error();
   Derivation derivation = derive(step->graph, step->assignment);
-  Prediction prediction = predictStep(*step, plan);
-  return ExplainedPlan{graph, plan, std::move(*step), std::move(derivation), std::move(prediction)};
+  Overlap overlap = planOverlap(step->graph, derivation, plan.overlap);
+  Prediction prediction = predictStep(*step, plan, derivation);
+  return ExplainedPlan{graph,
+                       plan,
+                       std::move(*step),
+                       std::move(derivation),
+                       std::move(overlap),
+                       std::move(prediction)};
 }
 
 namespace {
@@ -125,7 +131,7 @@ Report explainMemory(const ExplainedPlan &explained) {
   const Graph &graph = explained.step.graph;
   const Assignment &assignment = explained.step.assignment;
   PipelineSchedule schedule = scheduleOf(explained.plan);
-  LiveBytes live = liveBytes(graph, assignment, explained.derivation);
+  LiveBytes live = liveBytes(graph, assignment, explained.derivation, explained.overlap);
   std::vector<int> peaks = peakOps(graph, assignment, live);
   Report report;
   report.facts.push_back(

@@ -88,23 +88,42 @@ static Status checkContext(const Graph &graph, const Space &space, const Pins &p
                                      ": " + why};
 }
 
+/// `candidate` op by op, with the largest buckets and the earliest gathers with which it fits.
 static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
-                                         const Candidate &candidate, const Plan &limits) {
+                                         const Candidate &candidate, const Plan &limits,
+                                         const OverlapPins &pins) {
   ExactCandidate exact{candidate, searcher.planOf(candidate)};
   exact.plan.memoryLimitBytes = limits.memoryLimitBytes;
   Result<PlannedStep> step = applyPlan(graph, exact.plan);
   if (!step)
     return step.error();
-  exact.plan.prediction = predictStep(*step, exact.plan);
+  Derivation derivation = derive(step->graph, step->assignment);
+  NetworkCost network(exact.plan.cluster, step->assignment.mesh, step->assignment.pipelineAxis);
+  std::vector<OverlapSettings> choices = overlapChoices(pins, step->graph, derivation, network);
+  auto fitsWith = [&](const OverlapSettings &choice) {
+    exact.plan.overlap = choice;
+    exact.plan.prediction = predictStep(*step, exact.plan, derivation);
+    return exact.plan.prediction.fits;
+  };
+  // What does not fit with the last, which takes the least memory, fits with none.
+  if (fitsWith(choices.front()) || choices.size() == 1 || !fitsWith(choices.back()))
+    return exact;
+  const Prediction least = exact.plan.prediction;
+  for (size_t i = 1; i + 1 < choices.size(); ++i)
+    if (fitsWith(choices[i]))
+      return exact;
+  exact.plan.overlap = choices.back();
+  exact.plan.prediction = least;
   return exact;
 }
 
 /// `candidate` op by op. One that recomputes as few blocks as fit by its score, which is off by
 /// little, recomputes more where it must, and fewer where it can.
 static Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph,
-                                            Candidate candidate, const Plan &limits) {
+                                            Candidate candidate, const Plan &limits,
+                                            const OverlapPins &pins) {
   constexpr int mostTries = 8;
-  Result<ExactCandidate> exact = deriveOnce(searcher, graph, candidate, limits);
+  Result<ExactCandidate> exact = deriveOnce(searcher, graph, candidate, limits, pins);
   auto roomOf = [](const Prediction &prediction) {
     std::vector<double> room; // by stage
     for (const StageMemory &stage : prediction.stages)
@@ -118,13 +137,15 @@ static Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &gra
     std::vector<double> room = roomOf(exact->plan.prediction);
     if (!searcher.recomputeMore(candidate, room) && !searcher.offloadMore(candidate, room))
       break;
-    exact = deriveOnce(searcher, graph, candidate, limits);
+    exact = deriveOnce(searcher, graph, candidate, limits, pins);
   }
   for (int tries = 0; exact && exact->plan.prediction.fits && tries < mostTries; ++tries) {
     if (!searcher.recomputeLess(candidate, roomOf(exact->plan.prediction)))
       break;
-    Result<ExactCandidate> fewer = deriveOnce(searcher, graph, candidate, limits);
-    if (!fewer || !fewer->plan.prediction.fits)
+    Result<ExactCandidate> fewer = deriveOnce(searcher, graph, candidate, limits, pins);
+    // What there was room for in buckets may be worth more.
+    if (!fewer || !fewer->plan.prediction.fits ||
+        fewer->plan.prediction.stepSeconds > exact->plan.prediction.stepSeconds)
       break;
     exact = std::move(fewer);
   }
@@ -260,7 +281,8 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
       break;
     if (!isSmall)
       searcher.score(winners[i], /*refine=*/true);
-    Result<ExactCandidate> exact = deriveExactly(searcher, graph, winners[i], limits);
+    Result<ExactCandidate> exact =
+        deriveExactly(searcher, graph, winners[i], limits, space->overlap());
     if (!exact)
       return exact.error();
     if (exact->plan.prediction.fits)

@@ -66,10 +66,10 @@ std::vector<KindBytes> liveAt(const BlockBuffers &block) {
 
 } // namespace
 
-LiveBytes liveBytes(const Graph &graph, const Assignment &assignment,
-                    const Derivation &derivation) {
+LiveBytes liveBytes(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
+                    const Overlap &overlap) {
   std::vector<KindBytes> most(graph.ops.size(), KindBytes{});
-  StepBuffers buffers = stepBuffers(graph, assignment, derivation);
+  StepBuffers buffers = stepBuffers(graph, assignment, derivation, overlap);
   for (const auto &[key, block] : buffers.blocks) {
     std::vector<KindBytes> live = liveAt(block);
     auto first = std::find_if(block.opOf.begin(), block.opOf.end(), [](int op) { return op >= 0; });
@@ -254,9 +254,10 @@ StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const Kept
 } // namespace
 
 std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assignment,
-                                     const Derivation &derivation, const Job &job,
-                                     const Cluster &cluster, const StageActions &actions) {
-  StepBuffers buffers = stepBuffers(graph, assignment, derivation);
+                                     const Derivation &derivation, const Overlap &overlap,
+                                     const Job &job, const Cluster &cluster,
+                                     const StageActions &actions) {
+  StepBuffers buffers = stepBuffers(graph, assignment, derivation, overlap);
   std::vector<StaticBytes> fixed = staticBytes(graph, assignment, derivation, job);
   schedule::Pipeline pipeline{assignment.numStages, assignment.chunkStage};
   if (assignment.chunkStage.empty())
@@ -264,7 +265,7 @@ std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assig
   std::vector<StageMemory> stages;
   for (int stage = 0; stage < assignment.numStages; ++stage) {
     std::vector<int> chunks = pipeline.chunksOf(stage);
-    BlockBuffers update = updateBuffers(graph, assignment, derivation, job, stage);
+    BlockBuffers update = updateBuffers(graph, assignment, derivation, overlap, job, stage);
     stages.push_back(
         linesOf(cluster, fixed[stage],
                 keptBytes(buffers.kept, /*onHost=*/false, stage, chunks, actions[stage]),

@@ -5,7 +5,7 @@
 
 #include "planner/core/Cluster.h"
 #include "planner/core/Plan.h"
-#include "planner/reshard/Graph.h"
+#include "planner/reshard/Overlap.h"
 #include "runtime/schedule/Schedule.h"
 
 #include <vector>
@@ -21,7 +21,7 @@ struct LiveBytes {
 
 /// When most is live of what is there for each op (stepBuffers).
 LiveBytes liveBytes(const reshard::Graph &graph, const reshard::Assignment &assignment,
-                    const reshard::Derivation &derivation);
+                    const reshard::Derivation &derivation, const reshard::Overlap &overlap = {});
 
 /// What every stage does in one step.
 using StageActions = std::vector<std::vector<schedule::Action>>;
@@ -43,7 +43,8 @@ std::vector<StaticBytes> staticBytes(const reshard::Graph &graph,
 /// beyond all that, in the place of what lives for a micro-batch, too.
 std::vector<StageMemory> stageMemory(const reshard::Graph &graph,
                                      const reshard::Assignment &assignment,
-                                     const reshard::Derivation &derivation, const Job &job,
+                                     const reshard::Derivation &derivation,
+                                     const reshard::Overlap &overlap, const Job &job,
                                      const Cluster &cluster, const StageActions &actions);
 
 /// What the program owns on the device: all lines but device context and allocator margin.

@@ -139,6 +139,8 @@ Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts) {
     return status.error();
   if (Status status = space.readOffload(); !status)
     return status.error();
+  if (Status status = space.readOverlap(); !status)
+    return status.error();
   if (pins.microBatch && *pins.microBatch < 1)
     return usage("--micro-batch " + std::to_string(*pins.microBatch) + ": must be at least 1");
   if (pins.memoryLimitBytes && *pins.memoryLimitBytes < 1)
@@ -465,6 +467,32 @@ Status Space::readOffload() {
     return usage("--offload " + pins.offload +
                  ": a number of blocks follows residuals or all, such as residuals:8");
   away = *number;
+  return Status();
+}
+
+/// Reads --bucket-size and --prefetch.
+Status Space::readOverlap() {
+  if (pins.bucketSize == "none") {
+    overlapPins.bucketBytes = 0;
+  } else if (pins.bucketSize != "auto") {
+    Result<int64_t> bytes = parseBytes(pins.bucketSize);
+    if (!bytes || *bytes < 1)
+      return usage("--bucket-size " + pins.bucketSize +
+                   ": expected auto, none, or a size such as 25MiB");
+    overlapPins.bucketBytes = *bytes;
+  }
+  if (pins.prefetch == "none") {
+    overlapPins.prefetch = 0;
+  } else if (pins.prefetch != "auto") {
+    size_t at = 0;
+    int64_t number = 0;
+    if (!readNumber(pins.prefetch, at, number) || at != pins.prefetch.size() || number < 1 ||
+        number > maxPrefetch)
+      return usage("--prefetch " + pins.prefetch +
+                   ": expected auto, none, or a number of gathers from 1 to " +
+                   std::to_string(maxPrefetch));
+    overlapPins.prefetch = number;
+  }
   return Status();
 }
 

@@ -3,6 +3,7 @@
 #ifndef TBC_PLANNER_CORE_PINS_H
 #define TBC_PLANNER_CORE_PINS_H
 
+#include "planner/core/Buckets.h"
 #include "planner/core/Search.h"
 
 #include <optional>
@@ -60,6 +61,8 @@ public:
   bool offloadsAsNeeded() const { return pins.offloadsAsNeeded && !away; }
   /// The number of graph blocks whose residuals are pinned to lie there; none: all.
   std::optional<int64_t> blocksAway() const { return away; }
+  /// What is pinned of buckets and gathers ahead.
+  const OverlapPins &overlap() const { return overlapPins; }
   std::vector<ScheduleChoice> schedules(const MeshShape &mesh) const;
   /// The forms of context parallelism that the pins allow; one without meaning without cp.
   std::vector<reshard::ContextForm> contexts(const MeshShape &mesh) const;
@@ -81,6 +84,7 @@ private:
   Status checkSchedule() const;
   Status readRecompute();
   Status readOffload();
+  Status readOverlap();
   Status checkContext() const;
   // Before conditions.
   std::vector<ZeroChoice> allZeroChoices(const MeshShape &mesh) const;
@@ -95,6 +99,7 @@ private:
   std::optional<int64_t> blocks;
   std::string offload = "none";
   std::optional<int64_t> away;
+  OverlapPins overlapPins;
 };
 
 /// The way to spread parameters that a --strategy stands for, if it does.

@@ -8,7 +8,7 @@
 #define TBC_PLANNER_CORE_PLAN_H
 
 #include "planner/core/Cluster.h"
-#include "planner/reshard/Graph.h"
+#include "planner/reshard/Overlap.h"
 
 #include <array>
 #include <map>
@@ -232,6 +232,7 @@ struct Plan {
   std::string recompute = "none";        // none, selective, full
   std::vector<std::string> recomputeOps; // forward ops whose results are not kept
   Offload offload;
+  reshard::OverlapSettings overlap;
 
   Prediction prediction;
   double lowerBoundSeconds = 0; // no plan for this job is faster in this cost model

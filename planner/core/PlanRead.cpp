@@ -1,5 +1,6 @@
 //===- PlanRead.cpp - plan.json, read and checked --------------------------===//
 
+#include "planner/core/Buckets.h"
 #include "planner/core/IdList.h"
 #include "planner/core/Plan.h"
 #include "planner/core/PlanNames.h"
@@ -197,6 +198,11 @@ public:
       plan.recomputeOps = recompute.ids("ops");
     }
     readOffload(root);
+    // Plans from before there were any have neither.
+    if (root.has("bucket_bytes"))
+      plan.overlap.bucketBytes = root.integer("bucket_bytes", 0, maxBytes);
+    if (root.has("prefetch"))
+      plan.overlap.prefetch = root.integer("prefetch", 0, maxPrefetch);
     plan.prediction.stepSeconds = root.number("step_seconds");
     plan.prediction.peakBytes = root.integer("peak_bytes", 0, maxBytes);
     plan.prediction.fits = root.flag("fits");

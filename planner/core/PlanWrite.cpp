@@ -198,6 +198,8 @@ std::string writePlan(const Plan &plan) {
        {{"optimizer", plan.offload.optimizer},
         {"residuals", plan.offload.residuals},
         {"ops", compressIds(plan.offload.ops)}}},
+      {"bucket_bytes", plan.overlap.bucketBytes},
+      {"prefetch", plan.overlap.prefetch},
       {"step_seconds", plan.prediction.stepSeconds},
       {"peak_bytes", plan.prediction.peakBytes},
       {"fits", plan.prediction.fits},

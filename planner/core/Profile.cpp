@@ -289,6 +289,14 @@ static double together(const NetworkCost &network, CollectiveKind kind, const Gr
   return start * count + (network.seconds(kind, group, bytes) - start);
 }
 
+/// The same of reductions, which are joined into buckets.
+static double inBuckets(const NetworkCost &network, CollectiveKind kind, const GroupShape &group,
+                        double count, double bytes, const DataMode &mode) {
+  double start = network.seconds(kind, group, 0);
+  double transfer = network.seconds(kind, group, bytes) - start;
+  return start * numReductions(mode.bucketBytes, count, bytes, transfer, start) + transfer;
+}
+
 StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
                              const NetworkCost &network, const Cluster &cluster, bool parts) {
   StageSeconds stage;
@@ -306,15 +314,15 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
     trained += of.trained;
     stage.updateStep += of.updateBytes / shards; // bytes, so far
     if (mode.zero == 0) {
-      stage.reduceStep +=
-          together(network, CollectiveKind::AllReduce, groups.reduce, of.trained, of.gradientBytes);
+      stage.reduceStep += inBuckets(network, CollectiveKind::AllReduce, groups.reduce, of.trained,
+                                    of.gradientBytes, mode);
       continue;
     }
-    double scatter =
-        together(network, CollectiveKind::ReduceScatter, groups.zero, of.trained, of.gradientBytes);
+    double scatter = inBuckets(network, CollectiveKind::ReduceScatter, groups.zero, of.trained,
+                               of.gradientBytes, mode);
     (mode.zero == 1 ? stage.reduceStep : stage.reduceMicro) += scatter;
-    stage.reduceStep += together(network, CollectiveKind::AllReduce, groups.reduce, of.trained,
-                                 of.gradientBytes / shards);
+    stage.reduceStep += inBuckets(network, CollectiveKind::AllReduce, groups.reduce, of.trained,
+                                  of.gradientBytes / shards, mode);
     if (mode.zero < 3) {
       stage.parameterStep +=
           together(network, CollectiveKind::AllGather, groups.zero, of.trained, of.trainedBytes);
@@ -370,7 +378,7 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
     double shards = double(mode.groups[kind].zero.size);
     whole += of.bytes;
     fixed.parameters += of.bytes / (mode.zero == 3 ? shards : 1);
-    fixed.gradients += of.gradientBytes / (mode.zero >= 2 ? shards : 1);
+    fixed.gradients += of.gradientBytes / (mode.keepsGradientShards ? shards : 1);
     if (!mode.offloadsStates) {
       fixed.master += of.masterBytes / shards;
       fixed.state += of.ownedElements * double(job.stateBytesPerElement()) / shards;

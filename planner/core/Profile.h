@@ -8,6 +8,7 @@
 #ifndef TBC_PLANNER_CORE_PROFILE_H
 #define TBC_PLANNER_CORE_PROFILE_H
 
+#include "planner/core/Buckets.h"
 #include "planner/core/Cost.h"
 #include "planner/core/Memory.h"
 #include "planner/core/Place.h"
@@ -98,8 +99,10 @@ struct DataMode {
 
   int zero = 0;
   bool keepGathered = false;
-  bool offloadsStates = false;  // optimizer states and master weights are on the host
-  std::array<Groups, 2> groups; // as RangeSums::parameters
+  bool keepsGradientShards = false;   // of what is reduced right away
+  bool offloadsStates = false;        // optimizer states and master weights are on the host
+  std::optional<int64_t> bucketBytes; // as pinned
+  std::array<Groups, 2> groups;       // as RangeSums::parameters
 };
 
 /// Two profiles of one placement: ranges begin with ops as in `again`, which recomputes more, and

@@ -1,6 +1,7 @@
 //===- Reasons.cpp - Why a plan is as it is ----------------------------------===//
 
 #include "planner/core/Reasons.h"
+#include "planner/core/Buckets.h"
 #include "planner/core/Summary.h"
 
 #include <algorithm>
@@ -105,11 +106,28 @@ public:
                    c.microBatch == chosen.microBatch && c.recompute == chosen.recompute &&
                    !(c.schedule == chosen.schedule);
           });
+    addOverlap();
     plan.reasons.push_back({"strategies", std::to_string(plan.ops.size()) + " kinds of split",
                             Origin::Solved, strategyText()});
   }
 
 private:
+  /// Only where there is something to join, or to gather ahead.
+  void addOverlap() {
+    auto add = [&](const char *decision, const std::string &value, const std::string &asked,
+                   const std::string &text) {
+      bool isPinned = asked != "auto";
+      plan.reasons.push_back({decision, value, isPinned ? Origin::Pinned : Origin::Solved,
+                              isPinned ? "pinned" : text});
+    };
+    if (plan.overlap.bucketBytes > 0)
+      add("bucket-size", bucketText(plan.overlap.bucketBytes), pins.bucketSize,
+          "gradients reduced together, as far as memory allows");
+    if (plan.overlap.prefetch > 0)
+      add("prefetch", std::to_string(plan.overlap.prefetch), pins.prefetch,
+          "parameters gathered ahead of their use, as far as memory allows");
+  }
+
   bool isAsked(const std::string &decision) const {
     return std::any_of(pins.conditions.begin(), pins.conditions.end(), [&](const Condition &c) {
       return c.decision == decision && !c.isForbidden;

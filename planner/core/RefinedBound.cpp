@@ -40,7 +40,8 @@ double Searcher::fixedBytes(const Candidate &candidate, const DataMode &mode,
                             const ParameterTotals &of, bool isExpert) const {
   int zero = candidate.zero.zero;
   double shards = double(mode.groups[isExpert].zero.size);
-  double bytes = of.bytes / (zero == 3 ? shards : 1) + of.gradientBytes / (zero >= 2 ? shards : 1) +
+  double bytes = of.bytes / (zero == 3 ? shards : 1) +
+                 of.gradientBytes / (mode.keepsGradientShards ? shards : 1) +
                  (mode.offloadsStates ? 0 : of.stateBytes / (zero >= 1 ? shards : 1)) +
                  (candidate.zero.keepGathered ? of.backwardBytes : 0);
   return bytes / partsOf(candidate.mesh, isExpert);
@@ -368,7 +369,8 @@ double Searcher::exposedData(const Candidate &candidate, const DataMode &mode,
          exposedSeconds(backward, total.backward + total.weight + again);
 }
 
-/// Reductions of gradients once per step, of all stages together.
+/// Reductions of gradients once per step, of all stages together, in as few buckets as there can
+/// be.
 double Searcher::reduceStepSeconds(const Candidate &candidate, const DataMode &mode) {
   const NetworkCost &network = networkFor(candidate.mesh);
   double seconds = 0;
@@ -378,7 +380,8 @@ double Searcher::reduceStepSeconds(const Candidate &candidate, const DataMode &m
     double bytes = of.gradientBytes / partsOf(candidate.mesh, isExpert);
     auto add = [&](CollectiveKind kind, const GroupShape &group, double local) {
       double start = network.seconds(kind, group, 0);
-      seconds += of.trained * start - start + network.seconds(kind, group, local);
+      seconds += leastReductions(space.overlap().bucketBytes, of.trained) * start - start +
+                 network.seconds(kind, group, local);
     };
     if (candidate.zero.zero == 1)
       add(CollectiveKind::ReduceScatter, groups.zero, bytes);

@@ -70,8 +70,10 @@ struct Pins {
   std::string offload = "none";         // none, optimizer, residuals, all, auto; residuals:8, all:8
   /// Of residuals that may be on the host, those of as few blocks are as fit.
   bool offloadsAsNeeded = false;
-  std::string context;       // of cp: "", ring, all-gather, all-to-all
-  std::string sequenceOrder; // over cp: "", contiguous, zigzag
+  std::string context;             // of cp: "", ring, all-gather, all-to-all
+  std::string sequenceOrder;       // over cp: "", contiguous, zigzag
+  std::string bucketSize = "auto"; // auto, none, or bytes such as 25MiB
+  std::string prefetch = "auto";   // auto, none, or a number of gathers
   std::optional<int64_t> memoryLimitBytes;
   int top = 5; // runners-up kept, the answer included
   /// Of what is open otherwise.

@@ -149,7 +149,10 @@ DataMode Searcher::dataMode(const Candidate &candidate) {
   DataMode mode;
   mode.zero = candidate.zero.zero;
   mode.keepGathered = candidate.zero.keepGathered;
+  bool isAtOnce = candidate.accumulation == 1 && candidate.mesh.pp == 1;
+  mode.keepsGradientShards = mode.zero >= (isAtOnce ? 1 : 2);
   mode.offloadsStates = candidate.offloadsStates;
+  mode.bucketBytes = space.overlap().bucketBytes;
   for (bool isSplitOverExperts : {false, true}) {
     std::vector<AxisRef> zero, others;
     for (const std::string &name : tokenAxisNames())

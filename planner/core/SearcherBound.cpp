@@ -89,8 +89,8 @@ double Searcher::partsOf(const MeshShape &mesh, bool isExpert) {
   return double(mesh.tp) * (isExpert ? double(mesh.ep) : 1);
 }
 
-/// Of collectives over the zero group, one for each of the parameters that `count` counts, each
-/// rank with its part of their `bytes`.
+/// Of collectives over the zero group, one for each of the parameters that `count` counts, but
+/// reductions may go together, each rank with its part of their `bytes`.
 double Searcher::transferSeconds(const Candidate &candidate, const DataMode &mode,
                                  CollectiveKind kind, double ParameterTotals::*count,
                                  double ParameterTotals::*bytes) {
@@ -100,7 +100,10 @@ double Searcher::transferSeconds(const Candidate &candidate, const DataMode &mod
     const ParameterTotals &of = totals()[isExpert];
     const GroupShape &group = mode.groups[isExpert].zero;
     double start = network.seconds(kind, group, 0);
-    seconds += of.*count * start - start +
+    double number = kind == CollectiveKind::ReduceScatter
+                        ? leastReductions(space.overlap().bucketBytes, of.*count)
+                        : of.*count;
+    seconds += number * start - start +
                network.seconds(kind, group, of.*bytes / partsOf(candidate.mesh, isExpert));
   }
   return seconds;

@@ -1,6 +1,7 @@
 //===- Summary.cpp - A plan as text for a terminal -------------------------===//
 
 #include "planner/core/Summary.h"
+#include "planner/core/Buckets.h"
 #include "planner/core/Cost.h"
 #include "planner/core/Explore.h"
 
@@ -258,6 +259,11 @@ private:
     const TimeSplit &t = prediction.time;
     line(format("communication per step and device: %s exposed, %s hidden",
                 formatSeconds(t.operands + t.data).c_str(), formatSeconds(t.hiddenData).c_str()));
+    if (plan.overlap.bucketBytes > 0)
+      line("  gradients are reduced in buckets of up to " + bucketText(plan.overlap.bucketBytes));
+    if (plan.overlap.prefetch > 0)
+      line(format("  parameters are gathered up to %lld gathers ahead of their use",
+                  (long long)plan.overlap.prefetch));
     size_t shown = 0;
     for (const auto &[key, byStage] : sums) {
       if (shown++ == 8) {

@@ -19,8 +19,9 @@ constexpr int64_t wideBytes = 4; // the optimizer computes in f32
 class UpdateWalk {
 public:
   UpdateWalk(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
-             const Job &job, int stage)
-      : graph(graph), assignment(assignment), derivation(derivation), job(job), stage(stage) {
+             const Overlap &overlap, const Job &job, int stage)
+      : graph(graph), assignment(assignment), derivation(derivation), overlap(overlap), job(job),
+        stage(stage) {
     for (const Reshard &reshard : derivation.reshards)
       if (reshard.stage == stage &&
           (reshard.where == Where::GradientStep || reshard.where == Where::ParameterStep))
@@ -76,14 +77,36 @@ private:
     auto listed = reshards.find({where, value});
     if (listed != reshards.end())
       for (const Reshard *reshard : listed->second) {
-        buffer =
-            list.addSteps(reshard->steps, buffer, elements(), elementBytes, BufferKind::Collective);
+        buffer = overlap.bucket(derivation, *reshard) >= 0
+                     ? reduceBucket(*reshard)
+                     : list.addSteps(reshard->steps, buffer, elements(), elementBytes,
+                                     BufferKind::Collective);
         current = &reshard->to;
       }
     if (*current == to)
       return buffer;
     return list.addSteps(reshard::reshard(assignment.mesh, layout, *current, to), buffer,
                          elements(), elementBytes, BufferKind::Transient);
+  }
+
+  /// All reductions of the bucket, of gradients that lie in their slots, where `wanted` is the
+  /// first of them.
+  int reduceBucket(const Reshard &wanted) {
+    if (!reduced.count(&wanted)) {
+      std::vector<BufferList::Member> members;
+      const Bucket &bucket = overlap.buckets[overlap.bucket(derivation, wanted)];
+      for (int index : bucket.reshards) {
+        const Reshard &reshard = derivation.reshards[index];
+        const TensorLayout &layout = graph.values[reshard.value].layout;
+        members.push_back({&reshard, BufferList::inSlot,
+                           localBytes(layout, reshard.from) / layout.elementBytes,
+                           layout.elementBytes});
+      }
+      list.addBucket(members);
+      for (const BufferList::Member &member : members)
+        reduced[member.reshard] = member.buffer;
+    }
+    return reduced.at(&wanted);
   }
 
   /// The gradient on the state's shard.
@@ -192,10 +215,12 @@ private:
   const Graph &graph;
   const Assignment &assignment;
   const Derivation &derivation;
+  const Overlap &overlap;
   const Job &job;
   int stage;
   std::map<std::pair<Where, int>, std::vector<const Reshard *>> reshards; // by value
   std::vector<int> completed;                                             // by parameter
+  std::map<const Reshard *, int> reduced;                                 // members of buckets
   std::vector<int> scalars;
   bool isScaled = false, maySkip = false;
   BufferList list;
@@ -204,8 +229,9 @@ private:
 } // namespace
 
 BlockBuffers updateBuffers(const Graph &graph, const Assignment &assignment,
-                           const Derivation &derivation, const Job &job, int stage) {
-  return UpdateWalk(graph, assignment, derivation, job, stage).run();
+                           const Derivation &derivation, const Overlap &overlap, const Job &job,
+                           int stage) {
+  return UpdateWalk(graph, assignment, derivation, overlap, job, stage).run();
 }
 
 } // namespace tbc::planner

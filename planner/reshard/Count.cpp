@@ -1,6 +1,6 @@
 //===- Count.cpp - The list of collectives of one step ---------------------===//
 
-#include "planner/reshard/Graph.h"
+#include "planner/reshard/Overlap.h"
 
 #include <tuple>
 
@@ -17,10 +17,14 @@ bool CollectiveCount::operator==(const CollectiveCount &o) const {
 
 std::vector<CollectiveCount> countCollectives(const Graph &graph, const Assignment &assignment,
                                               const Derivation &derivation) {
+  return countCollectives(graph, assignment, derivation, {});
+}
+
+std::vector<CollectiveCount> countCollectives(const Graph &graph, const Assignment &assignment,
+                                              const Derivation &derivation,
+                                              const Overlap &overlap) {
   std::map<CollectiveCount, int64_t> counts; // keys have count 0
   auto add = [&](const Collective &step, int stage, int64_t times) {
-    if (step.kind == CollectiveKind::ShardSlice)
-      return;
     CollectiveCount line;
     line.kind = step.kind;
     line.axes = step.axes.empty() ? "pp" : toString(assignment.mesh, step.axes);
@@ -28,9 +32,9 @@ std::vector<CollectiveCount> countCollectives(const Graph &graph, const Assignme
     line.bytes = step.bytes;
     counts[line] += times;
   };
-  for (const Reshard &reshard : derivation.reshards)
-    for (const Collective &step : reshard.steps)
-      add(step, reshard.stage, reshard.perStep ? 1 : assignment.microBatches);
+  forEachCollective(derivation, overlap, [&](const Reshard &reshard, const Collective &step) {
+    add(step, reshard.stage, reshard.perStep ? 1 : assignment.microBatches);
+  });
   for (size_t op = 0; op < graph.ops.size(); ++op)
     for (const Collective &step :
          ringCollectives(graph, static_cast<int>(op), assignment.strategies[op]))

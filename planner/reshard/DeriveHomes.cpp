@@ -149,7 +149,8 @@ void Deriver::placeParameter(int parameter) {
 }
 
 /// The accumulated gradient: like the parameter, pending over the data axes that every part leaves
-/// pending; with zero >= 2 scattered over the zero axes.
+/// pending; with zero >= 2 scattered over the zero axes. What is not added to is complete at once,
+/// so that its reduction may run beside the rest of the backward.
 Sharding Deriver::gradientOf(int parameter) const {
   const ParameterPlan &plan = assignment.parameterPlans[parameter];
   Sharding result = out.home[graph.parameters[parameter].value];
@@ -157,7 +158,8 @@ Sharding Deriver::gradientOf(int parameter) const {
   if (parts.empty())
     return result;
   std::vector<AxisRef> flat, data = plan.reduceAxes;
-  if (plan.zero >= 2)
+  bool isAtOnce = assignment.microBatches == 1 && assignment.numStages == 1 && parts.size() == 1;
+  if (plan.zero >= (isAtOnce ? 1 : 2))
     flat = zeroAxesOf(plan, result);
   data.insert(data.end(), plan.zeroAxes.begin(), plan.zeroAxes.end());
   std::vector<AxisRef> used = usedAxes(result);
@@ -167,7 +169,7 @@ Sharding Deriver::gradientOf(int parameter) const {
       const std::vector<Pending> &other = out.home[part.value].pending;
       return std::find(other.begin(), other.end(), p) != other.end();
     });
-    if (everywhere && overlap(data, p.axis) && !overlap(used, p.axis))
+    if (!isAtOnce && everywhere && overlap(data, p.axis) && !overlap(used, p.axis))
       result.pending.push_back(p);
   }
   result.flat = flat;

@@ -175,8 +175,7 @@ Sharding resultSharding(const Graph &graph, int op, const OpStrategy &strategy, 
 /// How one parameter is stored, gathered and its gradient reduced (docs/design.md, section 3).
 ///   zero 0  gradients all_reduced over reduceAxes + zeroAxes once per step
 ///   zero 1  gradients reduce_scattered over zeroAxes once per step, parameter all_gathered once
-///   per
-///           step
+///           per step
 ///   zero 2  gradients reduce_scattered each micro-batch, parameter all_gathered once per step
 ///   zero 3  parameter stored flat over zeroAxes, gathered in forward and again in backward, where
 ///           backward reads it (or kept to the end of backward: keepGathered), gradients
@@ -327,7 +326,8 @@ struct Derivation {
 ///     (what is pending over data axes, in each of its parts, stays so; with zero >= 2, over those
 ///     of reduceAxes only), accumulated, and completed once per step. A parameter held by several
 ///     stages has its accumulated gradient, once complete and on the state's shard, all_reduced
-///     over those stages of the pipeline axis.
+///     over those stages of the pipeline axis. With one micro-batch and one stage a gradient of one
+///     part is completed in the backward, onto the state's shard: nothing is accumulated.
 ///  6. A value used by a chunk of another stage is sent directly, once per receiving chunk, in its
 ///     home sharding: forward values to later chunks in forward, cotangents in backward. (A forward
 ///     value that the backward of an earlier chunk needs is sent in backward too, as it was kept.)

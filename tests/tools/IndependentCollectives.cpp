@@ -57,8 +57,8 @@ struct ParameterPlaces {
 
 class StepWalk {
 public:
-  StepWalk(const Graph &graph, const Assignment &assignment)
-      : graph(graph), assignment(assignment), moves(assignment.mesh),
+  StepWalk(const Graph &graph, const Assignment &assignment, int64_t bucketBytes)
+      : graph(graph), assignment(assignment), bucketBytes(bucketBytes), moves(assignment.mesh),
         skipped(graph.ops.size(), false), raw(graph.values.size()), home(graph.values.size()),
         isPart(graph.values.size(), false), parameterOf(graph.values.size(), -1),
         parameters(graph.parameters.size()) {}
@@ -76,6 +76,7 @@ public:
         execute(op);
     sends();
     update();
+    joinReductions();
     return signature(stateBytesPerElement);
   }
 
@@ -357,7 +358,10 @@ private:
       places.stored.flat = places.zeroAxes;
     if (plan.zero >= 1)
       places.state.flat = places.zeroAxes;
-    if (plan.zero >= 2)
+    // One part of one micro-batch is the whole gradient: nothing waits for the update.
+    bool isWhole =
+        places.parts.size() == 1 && assignment.microBatches == 1 && assignment.numStages == 1;
+    if (plan.zero >= 2 || (plan.zero == 1 && isWhole))
       places.accumulated.flat = places.zeroAxes;
     std::set<int> stages;
     for (const Use &use : uses[parameter.value])
@@ -368,7 +372,7 @@ private:
     if (stages.empty())
       places.stages = {0};
     // Completed once per step: data axes over which every part is a partial sum.
-    if (!places.parts.empty())
+    if (!places.parts.empty() && !isWhole)
       for (const auto &[axis, kind] : home[places.parts[0].second].pending) {
         bool isLate = (names(axisNumbers(plan.zeroAxes), axis) ||
                        names(axisNumbers(plan.reduceAxes), axis)) &&
@@ -389,19 +393,110 @@ private:
   void move(int value, const Placement &from, const Placement &to, int stage, int64_t count) {
     if (from == to)
       return;
+    auto [change, possible] = waysOf(value, from, to);
+    size_t number = possible.size();
+    for (size_t way = 0; way < number; ++way)
+      for (const Message &message : possible[way]) {
+        auto &list = number == 1 ? lines : ties[change].try_emplace(way).first->second;
+        list[{message.kind, axesText(assignment.mesh, message.axes), stage, message.bytes}] +=
+            count;
+      }
+    explain(value, from, to, stage, possible);
+  }
+  std::pair<std::string, const std::vector<Messages> &> waysOf(int value, const Placement &from,
+                                                               const Placement &to) {
     const TensorLayout &layout = graph.values[value].layout;
     std::string change = layoutText(layout) + describe(from) + " to " + describe(to);
     auto known = ways.find(change);
     if (known == ways.end())
       known = ways.emplace(change, moves.cheapest(layout, from, to)).first;
-    size_t number = known->second.size();
-    for (size_t way = 0; way < number; ++way)
-      for (const Message &message : known->second[way]) {
-        auto &list = number == 1 ? lines : ties[change].try_emplace(way).first->second;
-        list[{message.kind, axesText(assignment.mesh, message.axes), stage, message.bytes}] +=
-            count;
+    return {change, known->second};
+  }
+
+  // Buckets: reductions of gradients that wait for each other.
+
+  struct Reduction {
+    int value, stage, chunk; // chunk -1: in the update
+    Phase phase;
+    Placement from, to;
+    int64_t count;
+  };
+  /// What a reduction has in common with those that it may go with.
+  using Kin = std::tuple<int, int, Phase, int64_t,
+                         std::vector<std::pair<CollectiveKind, std::vector<int>>>>;
+
+  bool mayWait(const Reduction &reduction) {
+    const Messages &messages = waysOf(reduction.value, reduction.from, reduction.to).second.front();
+    for (const auto &[key, placement] : keptAs)
+      if (reduction.chunk >= 0 && key.first == reduction.value && placement == reduction.to)
+        return false;
+    if (reduction.chunk >= 0 &&
+        readReductions.count({reduction.value, reduction.chunk, reduction.phase, reduction.to}))
+      return false;
+    return !messages.empty() &&
+           std::all_of(messages.begin(), messages.end(), [&](const Message &message) {
+             bool toChunks = message.kind == CollectiveKind::ReduceScatter &&
+                             reduction.from.flat.empty() &&
+                             std::all_of(message.axes.begin(), message.axes.end(),
+                                         [&](int axis) { return names(reduction.to.flat, axis); });
+             return message.kind == CollectiveKind::AllReduce || toChunks;
+           });
+  }
+
+  void joinReductions() {
+    struct Waiting {
+      int64_t bytes = 0;
+      std::vector<const Reduction *> members;
+    };
+    std::map<Kin, Waiting> waiting;
+    for (const Reduction &reduction : reductions) {
+      if (!mayWait(reduction)) {
+        move(reduction.value, reduction.from, reduction.to, reduction.stage, reduction.count);
+        continue;
       }
-    explain(value, from, to, stage, known->second);
+      Kin kin{reduction.stage,
+              reduction.chunk,
+              reduction.phase,
+              graph.values[reduction.value].layout.elementBytes,
+              {}};
+      int64_t largest = 0;
+      for (const Message &message :
+           waysOf(reduction.value, reduction.from, reduction.to).second.front()) {
+        std::get<4>(kin).push_back({message.kind, message.axes});
+        largest = std::max(largest, message.bytes);
+      }
+      Waiting &here = waiting[kin];
+      if (here.bytes + largest > bucketBytes) {
+        reduceTogether(here.members);
+        here = {};
+      }
+      here.members.push_back(&reduction);
+      here.bytes += largest;
+    }
+    for (const auto &[kin, last] : waiting)
+      reduceTogether(last.members);
+  }
+
+  void reduceTogether(const std::vector<const Reduction *> &members) {
+    if (members.size() == 1)
+      move(members[0]->value, members[0]->from, members[0]->to, members[0]->stage,
+           members[0]->count);
+    if (members.size() < 2)
+      return;
+    Messages sum;
+    for (const Reduction *member : members) {
+      const std::vector<Messages> &possible =
+          waysOf(member->value, member->from, member->to).second;
+      explain(member->value, member->from, member->to, member->stage, possible);
+      for (size_t i = 0; i < possible.front().size(); ++i)
+        if (i == sum.size())
+          sum.push_back(possible.front()[i]);
+        else
+          sum[i].bytes += possible.front()[i].bytes;
+    }
+    for (const Message &message : sum)
+      addLine(message.kind, axesText(assignment.mesh, message.axes), members[0]->stage,
+              message.bytes, members[0]->count);
   }
   void explain(int value, const Placement &from, const Placement &to, int stage,
                const std::vector<Messages> &possible) {
@@ -453,7 +548,8 @@ private:
         for (const auto &part : places.parts)
           if (part.second == value && places.accumulated != home[value] &&
               atHand[{value, node.chunk, node.phase}].insert(places.accumulated).second)
-            move(value, home[value], places.accumulated, stage, assignment.microBatches);
+            reductions.push_back({value, stage, node.chunk, node.phase, home[value],
+                                  places.accumulated, assignment.microBatches});
     }
   }
 
@@ -470,8 +566,12 @@ private:
       have = kept(value, blockWith(value, chunk).first);
     else if (p < 0 && !isGenerated(value))
       have = arrived(value, chunk);
-    if (want != have && atHand[{value, chunk, phase}].insert(want).second)
+    if (want == have)
+      return;
+    if (atHand[{value, chunk, phase}].insert(want).second)
       move(value, have, want, stageOf(chunk), assignment.microBatches);
+    else
+      readReductions.insert({value, chunk, phase, want}); // if it is one
   }
 
   /// The stored parameter made whole at its first use in a block.
@@ -585,7 +685,11 @@ private:
       if (graph.parameters[p].gradient < 0)
         continue;
       for (int stage : places.stages) {
-        move(graph.parameters[p].gradient, places.accumulated, places.state, stage, 1);
+        if (places.stages.size() > 1)
+          move(graph.parameters[p].gradient, places.accumulated, places.state, stage, 1);
+        else if (places.accumulated != places.state)
+          reductions.push_back({graph.parameters[p].gradient, stage, -1, Phase::Backward,
+                                places.accumulated, places.state, 1});
         if (places.stages.size() > 1)
           addLine(CollectiveKind::AllReduce, assignment.mesh.axes[assignment.pipelineAxis].name,
                   stage, moves.localBytes(gradientLayout(p), places.state), 1);
@@ -653,6 +757,7 @@ private:
 
   const Graph &graph;
   const Assignment &assignment;
+  int64_t bucketBytes;
   TensorMoves moves;
   std::vector<bool> skipped; // sums of cotangents across stages
   std::vector<std::vector<Use>> uses;
@@ -664,6 +769,8 @@ private:
   std::map<std::tuple<int, int, Phase>, std::set<Placement>> atHand; // besides what serves as it is
   std::map<std::pair<int, int>, Placement> keptAs; // by value and chunk that keeps it
   std::set<std::tuple<int, int, Phase>> gathered;
+  std::vector<Reduction> reductions;                               // of gradients, in order
+  std::set<std::tuple<int, int, Phase, Placement>> readReductions; // by ops of the block
   std::vector<std::string> explained;
   Lines lines;
   std::map<std::string, std::vector<Messages>> ways;   // by change of sharding
@@ -679,8 +786,8 @@ std::ostream &operator<<(std::ostream &out, const ResidentBytes &bytes) {
 }
 
 StepSignature expectedSignature(const Graph &graph, const Assignment &assignment,
-                                int64_t stateBytesPerElement) {
-  return StepWalk(graph, assignment).run(stateBytesPerElement);
+                                int64_t stateBytesPerElement, int64_t bucketBytes) {
+  return StepWalk(graph, assignment, bucketBytes).run(stateBytesPerElement);
 }
 
 } // namespace tbc::test

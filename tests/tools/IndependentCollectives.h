@@ -63,10 +63,11 @@ struct StepSignature {
 
 /// What one step of `graph` under `assignment` executes on a rank of each stage, and holds.
 /// `stateBytesPerElement`: of the optimizer, per parameter element; a parameter narrower than f32
-/// has a master copy besides. Ends the program with a message where an assignment is beyond it:
-/// sub-axes, and values wanted by a stage that has gone by.
+/// has a master copy besides. `bucketBytes`: of reductions of gradients that are joined; 0: none.
+/// Ends the program with a message where an assignment is beyond it: sub-axes, and values wanted by
+/// a stage that has gone by.
 StepSignature expectedSignature(const reshard::Graph &graph, const reshard::Assignment &assignment,
-                                int64_t stateBytesPerElement);
+                                int64_t stateBytesPerElement, int64_t bucketBytes);
 
 /// Empty if `actual` is the list of the signature, with one way for each of the ties; else one line
 /// per collective that is in one list only (with the first way of each tie).

@@ -42,12 +42,15 @@ void replaceUses(Block &block, ValueId from, ValueId to) {
       result.value = to;
 }
 
-/// Takes an instruction out; its result is its first operand.
+/// Takes an instruction out; its result is its first operand, of a collective of several tensors
+/// each its own.
 void bypass(Program &p, Place place) {
   Block &block = place.block(p);
   Instruction taken = block.instructions[place.index];
   block.instructions.erase(block.instructions.begin() + place.index);
-  replaceUses(block, taken.results[0], taken.operands[0]);
+  bool isJoint = taken.kind != InstructionKind::Kernel;
+  for (size_t r = 0; r < (isJoint ? taken.results.size() : 1); ++r)
+    replaceUses(block, taken.results[r], taken.operands[r]);
 }
 
 /// Runs an all_reduce a second time on its own result.
@@ -55,11 +58,13 @@ void repeatCollective(Program &p, Place place) {
   Block &block = place.block(p);
   auto &values = p.stages[place.stage].values;
   Instruction copy = block.instructions[place.index];
-  ValueId result = copy.results[0], again = ValueId(values.size());
-  values.push_back(values[result]);
-  replaceUses(block, result, again);
-  copy.operands = {result};
-  copy.results = {again};
+  copy.operands = copy.results;
+  for (ValueId &result : copy.results) {
+    ValueId again = ValueId(values.size());
+    values.push_back(kernels::TensorType(values[result]));
+    replaceUses(block, result, again);
+    result = again;
+  }
   block.instructions.insert(block.instructions.begin() + place.index + 1, copy);
 }
 
@@ -89,6 +94,8 @@ private:
   }
 
   void visit(Place place, const Instruction &instruction) {
+    if (instruction.kind != InstructionKind::Kernel && instruction.operands.size() > 1)
+      visitBucket(place, instruction);
     if (instruction.kind == InstructionKind::AllReduce)
       visitAllReduce(place, instruction);
     if (instruction.kind == InstructionKind::AllGather ||
@@ -121,6 +128,33 @@ private:
         continue;
       add("wrong axis", place,
           [place, other](Program &m) { place.instruction(m).comm.axes = other; });
+    }
+  }
+
+  /// A collective of several tensors: one that is not among them, one that stands twice in the
+  /// place of another, two whose results change places.
+  void visitBucket(Place place, const Instruction &instruction) {
+    for (size_t i = 0; i < instruction.operands.size(); ++i) {
+      if (sameType(p, place.stage, instruction.operands[i], instruction.results[i]))
+        add("bucket member left out", place, [place, i](Program &m) {
+          Instruction &bucket = place.instruction(m);
+          ValueId operand = bucket.operands[i], result = bucket.results[i];
+          bucket.operands.erase(bucket.operands.begin() + long(i));
+          bucket.results.erase(bucket.results.begin() + long(i));
+          replaceUses(place.block(m), result, operand);
+        });
+      for (size_t j = i + 1; j < instruction.operands.size(); ++j) {
+        if (!sameType(p, place.stage, instruction.operands[i], instruction.operands[j]))
+          continue;
+        add("bucket member in the place of another", place, [place, i, j](Program &m) {
+          std::vector<ValueId> &operands = place.instruction(m).operands;
+          operands[i] = operands[j];
+        });
+        add("bucket members at each other's offset", place, [place, i, j](Program &m) {
+          std::vector<ValueId> &results = place.instruction(m).results;
+          std::swap(results[i], results[j]);
+        });
+      }
     }
   }
 

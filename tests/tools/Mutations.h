@@ -22,7 +22,8 @@ struct Mutant {
 /// dropped, doubled, over the wrong axis or with the wrong reduction; a missing 1/N; a gradient not
 /// accumulated; a parameter that keeps its old value; swapped operands, swapped residuals, swapped
 /// messages; shards joined in the wrong order; a slice that is off by one; blocks of
-/// a ring that are stale or come the wrong way.
+/// a ring that are stale or come the wrong way; members of a bucket that are missing, there twice
+/// or at the offset of another.
 std::vector<Mutant> enumerateMutants(const program::Program &program);
 
 } // namespace tbc::test

@@ -45,6 +45,8 @@ Result<planner::Plan> makePlan(const Model &model, const PlanRequest &request) {
   pins.context = request.context;
   pins.sequenceOrder = request.sequenceOrder;
   pins.offload = request.offload;
+  pins.bucketSize = request.bucketSize;
+  pins.prefetch = request.prefetch;
   planner::Job job;
   job.modelHash = model.step->model.hash;
   job.stepHash = model.step->hash;

@@ -37,6 +37,8 @@ struct PlanRequest {
   std::string context = "";
   std::string sequenceOrder = "";
   std::string offload = "none";
+  std::string bucketSize = "auto";
+  std::string prefetch = "auto";
 };
 
 /// The planner's answer on the preset for this machine.

@@ -42,6 +42,7 @@ public:
     cutStages();
     decideRecompute();
     decideOffload();
+    decideOverlap();
     // Of 100 ops, how many are drawn; the others split the batch and nothing else.
     int changes = below(3) ? 1 + below(30) : 1 + below(100);
     for (int op = 0; op < int(graph.ops.size()); ++op) {
@@ -116,6 +117,12 @@ private:
         plan.offload.ops.push_back(op.id);
     if (!plan.offload.ops.empty())
       plan.offload.residuals = "all";
+  }
+
+  /// Buckets of a few tensors or of all, gathers a few uses ahead or all at once.
+  void decideOverlap() {
+    plan.overlap.bucketBytes = below(3) ? int64_t(256) << below(14) : 0;
+    plan.overlap.prefetch = below(3) ? 1 << below(7) : 0;
   }
 
   /// Axes one after the other on any loop that takes them, or on none.
@@ -245,6 +252,10 @@ std::string describe(const planner::Plan &plan) {
   if (!plan.offload.isNone())
     text += ", offload " + planner::offloadText(plan.offload) + " of " +
             std::to_string(plan.offload.ops.size()) + " ops";
+  if (plan.overlap.bucketBytes > 0)
+    text += ", buckets of " + std::to_string(plan.overlap.bucketBytes) + " bytes";
+  if (plan.overlap.prefetch > 0)
+    text += ", prefetch " + std::to_string(plan.overlap.prefetch);
   return text;
 }
 

@@ -111,7 +111,8 @@ std::string difference(const Mesh &mesh, const StepSignature &expected,
 std::string signatureDifference(const driver::CompiledPlan &compiled, const planner::Plan &plan) {
   const Assignment &assignment = compiled.planned.assignment;
   StepSignature expected =
-      expectedSignature(compiled.planned.graph, assignment, plan.job.stateBytesPerElement());
+      expectedSignature(compiled.planned.graph, assignment, plan.job.stateBytesPerElement(),
+                        plan.overlap.bucketBytes);
   std::string text =
       difference(assignment.mesh, expected, driver::countInstructions(compiled.program));
   for (const std::string &move : expected.moves)

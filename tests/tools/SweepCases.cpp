@@ -201,7 +201,36 @@ std::vector<SweepRow> makeRows() {
   PlanRequest again{"pp=2", "auto", "zero-bubble", "selective"};
   again.offload = "all";
   add("offload all zero-bubble recompute", again);
+  struct Overlap {
+    const char *mesh, *strategy, *bucketSize, *prefetch;
+  };
+  // Of the parameters of a layer some go together in 16 KiB, all of a model in 1 GiB.
+  for (const Overlap &o :
+       {Overlap{"dp=2", "ddp", "none", "none"}, Overlap{"dp=2", "ddp", "16KiB", "none"},
+        Overlap{"dp=2", "zero1", "1GiB", "none"}, Overlap{"dp=2", "zero2", "16KiB", "none"},
+        Overlap{"fsdp=2", "zero3", "none", "none"}, Overlap{"fsdp=2", "zero3", "16KiB", "1"},
+        Overlap{"fsdp=2", "zero3", "1GiB", "4096"},
+        Overlap{"fsdp=2", "shard-grad-op", "64KiB", "3"},
+        Overlap{"dp=2,fsdp=2", "hybrid-shard", "64KiB", "2"},
+        Overlap{"fsdp=2,tp=2", "auto", "64KiB", "2"},
+        Overlap{"pp=2,fsdp=2", "auto", "64KiB", "2"}}) {
+    PlanRequest request{o.mesh, o.strategy};
+    request.bucketSize = o.bucketSize;
+    request.prefetch = o.prefetch;
+    add(std::string("overlap ") + o.mesh + " " + o.strategy + " buckets " + o.bucketSize +
+            " prefetch " + o.prefetch,
+        request);
+  }
+  PlanRequest parted{"pp=2,dp=2", "auto", "zero-bubble"};
+  parted.bucketSize = "64KiB";
+  add("buckets zero-bubble", parted);
   add("one micro-batch", {"dp=2", "auto", "", "none", 4, 8});
+  for (const char *strategy : {"zero1", "zero2"})
+    add(std::string("one micro-batch ") + strategy, {"dp=2", strategy, "", "none", 4, 8});
+  add("one micro-batch hybrid-shard", {"dp=2,fsdp=2", "hybrid-shard", "", "none", 2, 8});
+  PlanRequest small{"dp=2", "ddp", "", "none", 4, 8};
+  small.bucketSize = "16KiB";
+  add("one micro-batch buckets 16KiB", small);
   add("accumulation", {"dp=2", "auto", "", "none", 2, 12});
   add("dp with tp", {"dp=2,tp=2"});
   add("fsdp with tp", {"fsdp=2,tp=2"});

@@ -58,7 +58,8 @@ void compare(driver::TrainingStep &step, const planner::Plan &plan, Compared &co
   const reshard::Graph &graph = compiled->planned.graph;
   const reshard::Assignment &assignment = compiled->planned.assignment;
 
-  test::StepSignature expected = test::expectedSignature(graph, assignment, stateBytes(plan));
+  test::StepSignature expected =
+      test::expectedSignature(graph, assignment, stateBytes(plan), plan.overlap.bucketBytes);
   std::vector<CollectiveCount> actual = driver::countInstructions(compiled->program);
   std::string difference = test::difference(assignment.mesh, expected, actual);
   EXPECT_EQ(difference, "") << "expected moves:\n" << movesText(expected);
@@ -152,8 +153,8 @@ TEST_P(Noticed, ALineMoreOrLess) {
   auto compiled = driver::compilePlan(*model.step, *plan);
   ASSERT_TRUE(compiled) << compiled.error().message;
   const reshard::Assignment &assignment = compiled->planned.assignment;
-  test::StepSignature expected =
-      test::expectedSignature(compiled->planned.graph, assignment, stateBytes(*plan));
+  test::StepSignature expected = test::expectedSignature(
+      compiled->planned.graph, assignment, stateBytes(*plan), plan->overlap.bucketBytes);
   std::vector<CollectiveCount> actual = driver::countInstructions(compiled->program);
   ASSERT_EQ(test::difference(assignment.mesh, expected, actual), "");
   for (size_t line = 0; line < actual.size(); ++line) {
@@ -183,7 +184,8 @@ TEST_P(Noticed, AnotherStrategyOfOneOp) {
   reshard::Assignment assignment = compiled->planned.assignment;
   std::vector<CollectiveCount> actual = driver::countInstructions(compiled->program);
   auto isNoticed = [&] {
-    test::StepSignature expected = test::expectedSignature(graph, assignment, stateBytes(*plan));
+    test::StepSignature expected =
+        test::expectedSignature(graph, assignment, stateBytes(*plan), plan->overlap.bucketBytes);
     return test::difference(assignment.mesh, expected, actual) != "";
   };
   ASSERT_FALSE(isNoticed());

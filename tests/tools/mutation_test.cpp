@@ -164,6 +164,7 @@ TEST(Mutation, EveryPlantedMiscompileIsCaught) {
       {"tiny-mlp", {"dp=2", "zero1"}, 3},
       {"tiny-mlp", {"fsdp=2", "zero3"}, 3},
       {"tiny-mlp", {"dp=2,tp=2"}, 3},
+      {"tiny-gpt2", {"dp=2", "zero1", "", "none", 4, 8}, 2},
       {"tiny-gpt2", {"pp=2", "auto", "zero-bubble", "none", 1, 8, 2}, 2},
       {"tiny-llama", {"pp=2,tp=2", "auto", "interleaved", "none", 1, 8, 2}, 1},
       {"tiny-gpt2", {"pp=2,tp=2", "auto", "gpipe"}, 3},
@@ -190,7 +191,9 @@ TEST(Mutation, EveryPlantedMiscompileIsCaught) {
   for (const char *kind :
        {"not reduced over stages", "overflow flag not reduced", "gradient not scaled",
         "step not skipped", "exchanged with the wrong ranks", "router's weight left out",
-        "block not passed on", "block passed twice", "block passed the wrong way"})
+        "block not passed on", "block passed twice", "block passed the wrong way",
+        "bucket member left out", "bucket member in the place of another",
+        "bucket members at each other's offset"})
     EXPECT_GT(tally.byKind[kind], 0) << kind;
 }
 

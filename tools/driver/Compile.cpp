@@ -115,15 +115,25 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan,
   const reshard::Graph &graph = result.planned.graph;
   const reshard::Assignment &assignment = result.planned.assignment;
   result.derivation = reshard::derive(graph, assignment);
-  result.predicted = reshard::countCollectives(graph, assignment, result.derivation);
-  result.predictedMemory = planner::stageMemory(graph, assignment, result.derivation, plan.job,
-                                                plan.cluster, planner::scheduleOf(plan).actions);
+  result.overlap = reshard::planOverlap(graph, result.derivation, plan.overlap);
+  result.predicted =
+      reshard::countCollectives(graph, assignment, result.derivation, result.overlap);
+  result.predictedMemory =
+      planner::stageMemory(graph, assignment, result.derivation, result.overlap, plan.job,
+                           plan.cluster, planner::scheduleOf(plan).actions);
 
   for (func::FuncOp function : {step.train, step.update})
     setBatchSizes(function, plan.job.globalBatch, plan.microBatch * plan.mesh.dataRanks());
   DiagnosticCollector diagnostics(*step.train.getContext());
-  PartitionInput input{step.train, step.update, *step.analysis,    step.step,
-                       graph,      assignment,  result.derivation, plan.zigzag ? plan.mesh.cp : 1,
+  PartitionInput input{step.train,
+                       step.update,
+                       *step.analysis,
+                       step.step,
+                       graph,
+                       assignment,
+                       result.derivation,
+                       result.overlap,
+                       plan.zigzag ? plan.mesh.cp : 1,
                        {}};
   FailureOr<PartitionedStep> partitioned = partitionStep(input);
   if (failed(partitioned) || failed(mlir::verify(*partitioned->module)))

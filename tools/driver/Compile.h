@@ -16,6 +16,7 @@ namespace tbc::driver {
 struct CompiledPlan {
   planner::PlannedStep planned;
   reshard::Derivation derivation;
+  reshard::Overlap overlap;
   program::Program program;
   /// The collectives that the derivation promises, per step and stage.
   std::vector<reshard::CollectiveCount> predicted;

@@ -163,10 +163,13 @@ Result<Json> JobRunner::cost(const Json &line) {
     return cluster.error();
   // What the model is made of: every key that is none of devices and decisions.
   Json about = line;
-  for (const char *key :
-       {"id", "gpus", "cluster", "batch", "mesh", "strategy", "zero", "micro-batch",
-        "virtual-stages", "context", "sequence-order", "placement", "schedule", "recompute",
-        "offload", "pin", "forbid", "memory-limit", "top"})
+  for (const char *key : {"id",          "gpus",           "cluster",
+                          "batch",       "mesh",           "strategy",
+                          "zero",        "micro-batch",    "virtual-stages",
+                          "context",     "sequence-order", "placement",
+                          "schedule",    "recompute",      "offload",
+                          "bucket-size", "prefetch",       "pin",
+                          "forbid",      "memory-limit",   "top"})
     about.erase(key);
   auto known = modelOf(options, about.dump());
   if (!known)

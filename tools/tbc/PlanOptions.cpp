@@ -46,6 +46,10 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
   command.add_option("--offload", options.pins.offload,
                      "Keep in host memory: none, optimizer (states), residuals, all; residuals:8 "
                      "of 8 blocks; auto: what must be");
+  command.add_option("--bucket-size", options.pins.bucketSize,
+                     "Bytes of gradients reduced together: auto, none, or a size such as 25MiB");
+  command.add_option("--prefetch", options.pins.prefetch,
+                     "Gathers that a parameter's is ahead of its use: auto, none, or a number");
   command
       .add_option(
           "--pin", options.pin,

@@ -271,11 +271,14 @@ TEST(KeepBound, IsBelowEveryRecomputationThatFits) {
 /// with pipelines of two stages, schedules and cuts.
 double shortestOnMeshes(const Graph &graph, const Job &job, const Cluster &cluster) {
   double best = INFINITY;
-  auto look = [&](const Plan &plan) {
-    Result<Prediction> prediction = predict(graph, plan);
-    EXPECT_TRUE(prediction) << prediction.error().message;
-    if (prediction && prediction->fits)
-      best = std::min(best, prediction->stepSeconds);
+  auto look = [&](Plan plan) {
+    for (int64_t bucketBytes : {int64_t(0), int64_t(1) << 40}) {
+      plan.overlap.bucketBytes = bucketBytes;
+      Result<Prediction> prediction = predict(graph, plan);
+      EXPECT_TRUE(prediction) << prediction.error().message;
+      if (prediction && prediction->fits)
+        best = std::min(best, prediction->stepSeconds);
+    }
   };
   for (int64_t pp : {1, 2})
     for (int64_t fsdp = 1; fsdp * pp <= job.gpus; fsdp *= 2)

@@ -82,7 +82,7 @@ TEST(Search, FactorsOfOneElementDoNotMatter) {
 //===----------------------------------------------------------------------===//
 
 /// Every plan of a small job without tp: meshes, ZeRO modes, micro-batches, recomputation, all
-/// stage cuts.
+/// stage cuts, gradients reduced one by one or together.
 static double bruteForce(const Graph &graph, const Job &job, const Cluster &cluster) {
   double best = INFINITY;
   int numForward = numForwardOps(graph);
@@ -97,10 +97,13 @@ static double bruteForce(const Graph &graph, const Job &job, const Cluster &clus
       for (int op = 0; op < numForward; ++op)
         if (flags[op])
           plan.recomputeOps.push_back(graph.ops[op].id);
-      Result<Prediction> prediction = predict(graph, plan);
-      ASSERT_TRUE(prediction) << prediction.error().message;
-      if (prediction->fits)
-        best = std::min(best, prediction->stepSeconds);
+      for (int64_t bucketBytes : {int64_t(0), int64_t(1) << 40}) {
+        plan.overlap.bucketBytes = bucketBytes;
+        Result<Prediction> prediction = predict(graph, plan);
+        ASSERT_TRUE(prediction) << prediction.error().message;
+        if (prediction->fits)
+          best = std::min(best, prediction->stepSeconds);
+      }
     }
   };
   for (int64_t pp : {1, 2})

@@ -176,11 +176,36 @@ TEST(ClosedForm, FrozenParametersAreGatheredAndNoMore) {
   EXPECT_EQ(test::executions(counts, CollectiveKind::AllGather), 0);
 }
 
+TEST(ClosedForm, OneMicroBatchMovesTheSame) {
+  GraphBuilder g = test::mlp(24, kIn, kHidden, kOut);
+  Mesh mesh{{{"dp", 2}, {"fsdp", 4}}};
+  Assignment a = test::dataParallel(g.graph, mesh, {wholeAxis(mesh, 0), wholeAxis(mesh, 1)});
+  for (int zero = 0; zero <= 3; ++zero) {
+    for (ParameterPlan &plan : a.parameterPlans)
+      plan = {zero, false, {wholeAxis(mesh, 1)}, {wholeAxis(mesh, 0)}};
+    Expected expected;
+    expected.addLoss("dp+fsdp");
+    for (size_t p = 0; p < kNumel.size(); ++p) {
+      int64_t padded = ceilShares(kNumel[p], 4);
+      if (zero == 0) {
+        expected.add(CollectiveKind::AllReduce, "dp+fsdp", 4 * kNumel[p], 1);
+        continue;
+      }
+      expected.add(CollectiveKind::ReduceScatter, "fsdp", padded, 1);
+      expected.add(CollectiveKind::AllReduce, "dp", padded / 4, 1);
+      expected.add(CollectiveKind::AllGather, "fsdp", padded,
+                   zero == 3 && kReadInBackward[p] ? 2 : 1);
+    }
+    EXPECT_COUNTS(countCollectives(g.graph, a, derive(g.graph, a)), expected);
+  }
+}
+
 TEST(ClosedForm, ShardingsOfAParameter) {
   GraphBuilder g = test::mlp(24, kIn, kHidden, kOut);
   Mesh mesh{{{"dp", 2}, {"fsdp", 4}}};
   AxisRef d = wholeAxis(mesh, 0), f = wholeAxis(mesh, 1);
   Assignment a = test::dataParallel(g.graph, mesh, {d, f});
+  a.microBatches = kMicroBatches;
   Sharding whole, flat{{}, {}, {f}};
   auto with = [&](int zero, bool keep) {
     for (ParameterPlan &plan : a.parameterPlans)

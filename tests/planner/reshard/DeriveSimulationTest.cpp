@@ -140,6 +140,7 @@ Assignment randomAssignment(RandomShardings &random, const Graph &graph, const M
   for (size_t i = 0; i < mesh.axes.size(); ++i)
     axes.push_back(wholeAxis(mesh, static_cast<int>(i)));
   bool batch = random.below(2);
+  a.microBatches = 1 + random.below(2);
   for (size_t op = 0; op < graph.ops.size(); ++op) {
     if (batch)
       a.strategies[op] = batchStrategy(graph, static_cast<int>(op), {axes[0]});
@@ -240,7 +241,8 @@ struct Planted {
   Mesh mesh{{{"dp", 2}}};
   Assignment a = test::dataParallel(g.graph, mesh, {wholeAxis(mesh, 0)});
   Derivation d;
-  explicit Planted(int zero) {
+  explicit Planted(int zero, int64_t microBatches = 2) {
+    a.microBatches = microBatches;
     for (ParameterPlan &plan : a.parameterPlans)
       plan = {zero, false, {wholeAxis(mesh, 0)}, {}};
     d = derive(g.graph, a);
@@ -254,7 +256,11 @@ struct Planted {
 
 TEST(GraphSimulator, NoticesPlantedErrors) {
   for (int zero = 0; zero <= 3; ++zero)
-    EXPECT_EQ(Planted(zero).run(), "");
+    for (int64_t microBatches : {1, 2})
+      EXPECT_EQ(Planted(zero, microBatches).run(), "");
+  Planted atOnce(0, 1);
+  atOnce.first(Where::GradientMicro).steps.clear();
+  EXPECT_NE(atOnce.run(), "");
   Planted dropped(0);
   dropped.first(Where::GradientStep).steps.clear();
   EXPECT_NE(dropped.run(), "");
