@@ -239,8 +239,13 @@ FactorRule AttentionGradOp::getFactorRule() {
 
 void AttentionOp::resizeLoops(ArrayRef<int64_t>) {}
 void AttentionGradOp::resizeLoops(ArrayRef<int64_t>) {}
-StringRef AttentionOp::getKernelClass() { return "attention"; }
-StringRef AttentionGradOp::getKernelClass() { return "attention"; }
+/// Where queries read the keys before them and no others, a kernel may skip about half of the work.
+template <typename Op> static StringRef attentionClass(Op op) {
+  bool isCausal = op.getCausal() && int64_t(op.getLeft()) < 0;
+  return isCausal ? "causal_attention" : "attention";
+}
+StringRef AttentionOp::getKernelClass() { return attentionClass(*this); }
+StringRef AttentionGradOp::getKernelClass() { return attentionClass(*this); }
 
 FactorRule AttentionMergeOp::getFactorRule() {
   FactorRule rule;

@@ -69,7 +69,7 @@ static Policy policyOf(Operation *op) {
   if (isa<ExpertOpInterface>(op))
     return Policy::Narrow;
   StringRef kernelClass = cast<CostOpInterface>(op).getKernelClass();
-  if (kernelClass == "matmul" || kernelClass == "conv" || kernelClass == "attention")
+  if (kernelClass == "matmul" || kernelClass == "conv" || kernelClass.ends_with("attention"))
     return Policy::Narrow;
   return Policy::Follow;
 }

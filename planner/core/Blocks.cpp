@@ -52,7 +52,8 @@ static std::vector<Block> unfolded(const std::vector<Block> &blocks) {
 std::vector<BlockRow> blockRows(const Graph &graph, const PlannedStep &step, const Plan &plan,
                                 bool folded) {
   Derivation derivation = derive(step.graph, step.assignment);
-  OpSeconds seconds = opSeconds(step.graph, step.assignment, derivation, plan.cluster);
+  OpSeconds seconds =
+      opSeconds(step.graph, step.assignment, derivation, plan.cluster, !plan.zigzag);
   std::vector<int> anchors = forwardAnchors(step.graph);
   int numForward = numForwardOps(step.graph);
   std::vector<double> secondsAt(numForward, 0), residualAt(numForward, 0);

@@ -41,15 +41,21 @@ double NetworkLevel::bandwidth(int64_t devices) const {
 
 const KernelEfficiency &Cluster::kernel(const std::string &kernelClass) const {
   auto found = kernels.find(kernelClass);
+  if (found == kernels.end() && kernelClass == "causal_attention")
+    found = kernels.find("attention");
   if (found == kernels.end())
     found = kernels.find("default");
   assert(found != kernels.end() && "a cluster without [kernel.default]");
   return found->second;
 }
 
+bool isMatrixClass(const std::string &kernelClass) {
+  return kernelClass == "matmul" || kernelClass == "conv" || kernelClass == "attention" ||
+         kernelClass == "causal_attention";
+}
+
 double Cluster::peakFlops(const std::string &kernelClass, int64_t elementBytes, bool isF16) const {
-  bool tensor = kernelClass == "matmul" || kernelClass == "conv" || kernelClass == "attention";
-  if (!tensor)
+  if (!isMatrixClass(kernelClass))
     return vectorFlopsPerSecond;
   auto found = peakFlopsPerSecond.find(elementBytes > 2 ? "f32" : isF16 ? "f16" : "bf16");
   assert(found != peakFlopsPerSecond.end() &&
@@ -67,6 +73,11 @@ int64_t Cluster::usableHostBytes() const {
   return withoutReserve(hostMemoryBytes, reservedFraction);
 }
 
+double Cluster::exposedSeconds(double seconds, double room) const {
+  double hidden = std::min(seconds, room);
+  return seconds - hidden + overlapSlowdown * hidden;
+}
+
 double Cluster::hostCopySeconds(double bytes) const {
   return launchSeconds + bytes / hostBytesPerSecond;
 }
@@ -76,11 +87,13 @@ bool Cluster::operator==(const Cluster &o) const {
          memoryBytes == o.memoryBytes && memoryBytesPerSecond == o.memoryBytesPerSecond &&
          peakFlopsPerSecond == o.peakFlopsPerSecond &&
          vectorFlopsPerSecond == o.vectorFlopsPerSecond && launchSeconds == o.launchSeconds &&
-         kernels == o.kernels && intraNode == o.intraNode && interNode == o.interNode &&
-         hostMemoryBytes == o.hostMemoryBytes && hostBytesPerSecond == o.hostBytesPerSecond &&
-         overlapFraction == o.overlapFraction && timeUncertainty == o.timeUncertainty &&
-         contextBytes == o.contextBytes && allocatorFraction == o.allocatorFraction &&
-         reservedFraction == o.reservedFraction;
+         floorSeconds == o.floorSeconds && kernels == o.kernels && intraNode == o.intraNode &&
+         interNode == o.interNode && hostMemoryBytes == o.hostMemoryBytes &&
+         hostBytesPerSecond == o.hostBytesPerSecond && overlapFraction == o.overlapFraction &&
+         overlapSlowdown == o.overlapSlowdown && timeUncertainty == o.timeUncertainty &&
+         contextUncertaintyBytes == o.contextUncertaintyBytes &&
+         allocatorUncertainty == o.allocatorUncertainty && contextBytes == o.contextBytes &&
+         allocatorFraction == o.allocatorFraction && reservedFraction == o.reservedFraction;
 }
 
 namespace {
@@ -204,7 +217,11 @@ static KernelEfficiency readKernel(ClusterReader &reader, const toml::table &tab
   kernel.flopsFraction = reader.number(table, path, "flops_fraction", Range::Fraction);
   kernel.memoryFraction = reader.number(table, path, "memory_fraction", Range::Fraction);
   kernel.rampSeconds = reader.number(table, path, "ramp_seconds", Range::NotNegative, false);
-  for (const char *key : {"flops_fraction", "memory_fraction"})
+  kernel.halfDepth = reader.number(table, path, "half_depth", Range::NotNegative, false);
+  kernel.executedFraction =
+      reader.number(table, path, "executed_fraction", Range::Fraction, false, 1);
+  kernel.bytesPerFlop = reader.number(table, path, "bytes_per_flop", Range::NotNegative, false);
+  for (const char *key : {"flops_fraction", "memory_fraction", "executed_fraction"})
     if (const toml::node *node = table.get(key); node && node->value_or(1.0) <= 0)
       reader.fail(*node, path + "." + key + " must be more than 0");
   reader.closeTable(table, path);
@@ -231,12 +248,20 @@ static void readGroups(ClusterReader &reader, const toml::table &table, const st
 }
 
 static NetworkLevel readNetwork(ClusterReader &reader, const toml::table &table,
-                                const std::string &path, bool hasGroups) {
+                                const std::string &path, bool isInNode) {
   NetworkLevel level;
   level.latencySeconds = reader.number(table, path, "latency_seconds", Range::NotNegative);
   level.bytesPerSecond = reader.number(table, path, "bytes_per_second", Range::Positive);
   level.startSeconds = reader.number(table, path, "start_seconds", Range::NotNegative);
-  if (hasGroups)
+  level.ringStepSeconds =
+      reader.number(table, path, "ring_step_seconds", Range::NotNegative, false);
+  level.smallFraction = reader.number(table, path, "small_fraction", Range::Fraction, false, 1);
+  if (const toml::node *node = table.get("small_fraction"); node && node->value_or(1.0) <= 0)
+    reader.fail(*node, path + ".small_fraction must be more than 0");
+  if (isInNode)
+    level.switchBytesPerSecond =
+        reader.number(table, path, "switch_bytes_per_second", Range::NotNegative, false);
+  if (isInNode)
     readGroups(reader, reader.section(table, path, "group_bytes_per_second", false),
                path + ".group_bytes_per_second", level);
   reader.closeTable(table, path);
@@ -251,6 +276,8 @@ static void readDevice(ClusterReader &reader, const toml::table &device, Cluster
   cluster.vectorFlopsPerSecond =
       reader.number(device, "device", "vector_flops_per_second", Range::Positive);
   cluster.launchSeconds = reader.number(device, "device", "launch_seconds", Range::NotNegative);
+  cluster.floorSeconds =
+      reader.number(device, "device", "floor_seconds", Range::NotNegative, false);
   const toml::table &peaks = reader.section(device, "device", "peak_flops_per_second");
   for (const char *precision : {"bf16", "f16", "f32"})
     cluster.peakFlopsPerSecond[precision] =
@@ -268,8 +295,9 @@ static Cluster readAll(ClusterReader &reader, const toml::table &root) {
   readDevice(reader, reader.section(root, "", "device"), cluster);
 
   const toml::table &kernels = reader.section(root, "", "kernel");
-  static const std::vector<std::string> classes = {
-      "matmul", "conv", "attention", "elementwise", "reduction", "gather", "default"};
+  static const std::vector<std::string> classes = {"matmul",           "conv",        "attention",
+                                                   "causal_attention", "elementwise", "reduction",
+                                                   "gather",           "default"};
   for (auto &&[key, node] : kernels) {
     std::string kernelClass(key.str());
     if (std::find(classes.begin(), classes.end(), kernelClass) == classes.end()) {
@@ -298,9 +326,14 @@ static Cluster readAll(ClusterReader &reader, const toml::table &root) {
 
   const toml::table &overlap = reader.section(root, "", "overlap");
   cluster.overlapFraction = reader.number(overlap, "overlap", "fraction", Range::Fraction);
+  cluster.overlapSlowdown = reader.number(overlap, "overlap", "slowdown", Range::Fraction, false);
   reader.closeTable(overlap, "overlap");
   const toml::table &uncertainty = reader.section(root, "", "uncertainty");
   cluster.timeUncertainty = reader.number(uncertainty, "uncertainty", "time", Range::Fraction);
+  cluster.contextUncertaintyBytes = int64_t(
+      reader.number(uncertainty, "uncertainty", "context_bytes", Range::NotNegative, false));
+  cluster.allocatorUncertainty =
+      reader.number(uncertainty, "uncertainty", "allocator_fraction", Range::Fraction, false);
   reader.closeTable(uncertainty, "uncertainty");
 
   const toml::table &memory = reader.section(root, "", "memory");

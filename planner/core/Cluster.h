@@ -17,6 +17,9 @@
 
 namespace tbc::planner {
 
+/// Whether kernels of this class run on matrix units: matmul, conv, attention, causal_attention.
+bool isMatrixClass(const std::string &kernelClass);
+
 /// What a kernel of one class reaches of the peaks of the device.
 struct KernelEfficiency {
   double flopsFraction = 1;  // of peak FLOP/s, in the limit of large operands
@@ -24,9 +27,19 @@ struct KernelEfficiency {
   /// Added to the arithmetic: the time in which the first and the last tiles of a kernel do not
   /// fill the device.
   double rampSeconds = 0;
+  /// Of matrix products: the sum over how many elements costs as much beside the arithmetic
+  /// (filling the pipeline of a tile, writing it) as in it.
+  double halfDepth = 0;
+  /// Of the FLOPs of the op, those that the kernel executes: less than 1 where it skips what a mask
+  /// hides.
+  double executedFraction = 1;
+  /// Moved for each FLOP beside operands and results: more than 0 for attention that writes its
+  /// scores to memory.
+  double bytesPerFlop = 0;
   bool operator==(const KernelEfficiency &o) const {
     return flopsFraction == o.flopsFraction && memoryFraction == o.memoryFraction &&
-           rampSeconds == o.rampSeconds;
+           rampSeconds == o.rampSeconds && halfDepth == o.halfDepth &&
+           executedFraction == o.executedFraction && bytesPerFlop == o.bytesPerFlop;
   }
 };
 
@@ -39,12 +52,21 @@ struct NetworkLevel {
   /// of devices. A group takes the entry of the smallest size that it fits in, and
   /// `bytesPerSecond` where there is none.
   std::map<int64_t, double> groupBytesPerSecond = {};
+  /// Of one step around a ring, which large messages take; a collective takes the ring where that
+  /// is faster than the trees of small messages. 0: there is no such difference.
+  double ringStepSeconds = 0;
+  /// What the protocol of small messages reaches of the bandwidth; 1: all.
+  double smallFraction = 1;
+  /// Bytes of an all_reduce per second where a switch adds up (NVLink SHARP); 0: it does not.
+  double switchBytesPerSecond = 0;
 
   /// Bus bandwidth of one device in a group of `devices` on this level, one direction.
   double bandwidth(int64_t devices) const;
   bool operator==(const NetworkLevel &o) const {
     return latencySeconds == o.latencySeconds && bytesPerSecond == o.bytesPerSecond &&
-           startSeconds == o.startSeconds && groupBytesPerSecond == o.groupBytesPerSecond;
+           startSeconds == o.startSeconds && groupBytesPerSecond == o.groupBytesPerSecond &&
+           ringStepSeconds == o.ringStepSeconds && smallFraction == o.smallFraction &&
+           switchBytesPerSecond == o.switchBytesPerSecond;
   }
 };
 
@@ -60,7 +82,10 @@ struct Cluster {
   std::map<std::string, double> peakFlopsPerSecond;
   /// Peak FLOP/s of everything else (vector units).
   double vectorFlopsPerSecond = 0;
-  double launchSeconds = 0; // the floor of one kernel
+  double launchSeconds = 0; // the gap before a kernel
+  /// What a kernel takes at least, gap included: the pace at which the host issues them. Large ones
+  /// hide it.
+  double floorSeconds = 0;
   /// By kernel class; "default" stands for every class that is not named.
   std::map<std::string, KernelEfficiency> kernels;
 
@@ -69,8 +94,14 @@ struct Cluster {
 
   /// The share of compute time that may hide data-parallel communication.
   double overlapFraction = 0;
+  /// What a second of hidden communication adds to the kernels that hide it.
+  double overlapSlowdown = 0;
   /// Relative half-width of the interval printed around a predicted step time.
   double timeUncertainty = 0;
+  /// Half-widths of the interval around predicted memory: of the context, and of the allocator's
+  /// margin relative to the program's memory.
+  int64_t contextUncertaintyBytes = 0;
+  double allocatorUncertainty = 0;
 
   /// Of one device: its share of the host's memory, and what its link to it carries in one
   /// direction from and to pinned memory.
@@ -88,6 +119,9 @@ struct Cluster {
   /// What a plan may use on one device, and of its share of the host's memory.
   int64_t usableBytes() const;
   int64_t usableHostBytes() const;
+  /// What of `seconds` of communication counts where kernels have room to hide `room` seconds: what
+  /// is not hidden, and what the rest slows the kernels down.
+  double exposedSeconds(double seconds, double room) const;
   /// A copy of `bytes` between a device and its host.
   double hostCopySeconds(double bytes) const;
   bool operator==(const Cluster &o) const;

@@ -77,8 +77,13 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy)
   for (int value : op.results)
     resultBytes.push_back(work.isFused ? 0 : fullBytes(graph, value));
 
+  // Of loops that may not be split there is no telling which are summed over.
+  if (op.kernelClass == "matmul" && !op.results.empty())
+    work.depth = op.flops / (2 * double(graph.values[op.results[0]].layout.numElements()));
   for (const auto &[loop, axes] : strategy.loopAxes) {
     double parts = double(groupSize(axes));
+    if (op.loops[loop].kind == LoopKind::Reduction)
+      work.depth /= parts;
     work.flops /= parts;
     for (const TensorDim &place : op.loops[loop].operandDims)
       operandBytes[place.tensor] /= parts;
@@ -94,22 +99,45 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy)
   return work;
 }
 
+double arithmeticSeconds(const Cluster &cluster, const std::string &kernelClass,
+                         const LocalWork &work) {
+  const KernelEfficiency &kernel = cluster.kernel(kernelClass);
+  double peak =
+      cluster.peakFlops(kernelClass, work.elementBytes, work.isF16) * kernel.flopsFraction;
+  double executed = 1 - (1 - kernel.executedFraction) / work.partsInOrder;
+  double fill = work.depth > 0 ? 1 + kernel.halfDepth / work.depth : 1;
+  return executed * work.flops * fill / peak;
+}
+
 double kernelSeconds(const Cluster &cluster, const std::string &kernelClass,
                      const LocalWork &work) {
   if (kernelClass == "none")
     return 0;
   const KernelEfficiency &kernel = cluster.kernel(kernelClass);
-  double peak =
-      cluster.peakFlops(kernelClass, work.elementBytes, work.isF16) * kernel.flopsFraction;
-  double arithmetic = work.flops > 0 ? kernel.rampSeconds + work.flops / peak : 0;
-  double movement = work.bytes / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
-  return (work.isFused ? 0 : cluster.launchSeconds) + std::max(arithmetic, movement);
+  double arithmetic =
+      work.flops > 0 ? kernel.rampSeconds + arithmeticSeconds(cluster, kernelClass, work) : 0;
+  double movement = (work.bytes + kernel.bytesPerFlop * work.flops) /
+                    (cluster.memoryBytesPerSecond * kernel.memoryFraction);
+  double busy = std::max(arithmetic, movement);
+  return work.isFused ? busy : std::max(cluster.floorSeconds, cluster.launchSeconds + busy);
+}
+
+/// In how many parts `strategy` splits the sequence that op `op` runs along.
+static double sequenceParts(const Graph &graph, int op, const OpStrategy &strategy) {
+  double parts = 1;
+  for (const auto &[loop, axes] : strategy.loopAxes)
+    if (graph.ops[op].loops[loop].factor == graph.sequenceFactor)
+      parts = std::max(parts, double(groupSize(axes)));
+  return parts;
 }
 
 double opKernelSeconds(const Cluster &cluster, const Graph &graph, int op,
-                       const OpStrategy &strategy) {
+                       const OpStrategy &strategy, bool isInOrder) {
+  LocalWork work = localWork(graph, op, strategy);
+  if (isInOrder)
+    work.partsInOrder = sequenceParts(graph, op, strategy);
   return double(streamedBlocks(graph, op, strategy)) *
-         kernelSeconds(cluster, graph.ops[op].kernelClass, localWork(graph, op, strategy));
+         kernelSeconds(cluster, graph.ops[op].kernelClass, work);
 }
 
 double updateSeconds(const Cluster &cluster, double bytes, int64_t tensors) {
@@ -206,6 +234,33 @@ GroupShape NetworkCost::stageGroupShape(const std::vector<int> &stages) const {
   return stageShapes.emplace(stages, shape).first->second;
 }
 
+double NetworkCost::reduceOrGather(CollectiveKind kind, const GroupShape &group,
+                                   double bytes) const {
+  const NetworkLevel &intra = cluster.intraNode, &inter = cluster.interNode;
+  const NetworkLevel &outer = group.nodes > 1 ? inter : intra;
+  double n = double(group.size), nodes = double(group.nodes), each = double(group.perNode);
+  double inNode = std::ceil(n / nodes), passes = kind == CollectiveKind::AllReduce ? 2 : 1;
+  double inside = intra.bandwidth(group.perNode);
+  double bandwidth = group.nodes > 1 ? std::min(inside, inter.bytesPerSecond * each) : inside;
+  double wire = passes * (n - 1) / n * bytes;
+
+  double across = std::ceil(std::log2(nodes));
+  double trees = std::ceil(std::log2(std::max(1.0, inNode))) * intra.latencySeconds +
+                 across * inter.latencySeconds;
+  double best = outer.startSeconds + passes * trees + wire / (bandwidth * outer.smallFraction);
+  if (outer.ringStepSeconds > 0) {
+    // All_reduces of several nodes go round in each node, and between nodes up and down trees.
+    bool hasTree = kind == CollectiveKind::AllReduce;
+    double round = (hasTree ? inNode - 1 : n - nodes) * intra.ringStepSeconds +
+                   (hasTree ? across : nodes - 1) * inter.ringStepSeconds;
+    best = std::min(best, outer.startSeconds + passes * round + wire / bandwidth);
+  }
+  if (kind == CollectiveKind::AllReduce && group.nodes == 1 && intra.switchBytesPerSecond > 0)
+    best = std::min(best, outer.startSeconds + 2 * inNode * intra.ringStepSeconds +
+                              bytes / intra.switchBytesPerSecond);
+  return best;
+}
+
 double NetworkCost::seconds(CollectiveKind kind, const GroupShape &group, double bytes) const {
   if (kind == CollectiveKind::ShardSlice || group.size <= 1)
     return 0;
@@ -222,10 +277,9 @@ double NetworkCost::seconds(CollectiveKind kind, const GroupShape &group, double
                  std::ceil(std::log2(double(group.nodes))) * inter.latencySeconds;
   switch (kind) {
   case CollectiveKind::AllReduce:
-    return start + 2 * steps + 2 * (n - 1) / n * bytes / bandwidth;
   case CollectiveKind::AllGather:
   case CollectiveKind::ReduceScatter:
-    return start + steps + (n - 1) / n * bytes / bandwidth;
+    return reduceOrGather(kind, group, bytes);
   case CollectiveKind::AllToAll: {
     // Each rank has bytes/n for every other: those on its node by the inner network, the rest by
     // its card.

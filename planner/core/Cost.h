@@ -30,6 +30,10 @@ struct LocalWork {
   int64_t elementBytes = 4; // of the float operand with the most elements, the widest of equals
   bool isF16 = false;       // of that operand
   bool isFused = false;     // part of its user's kernel: no launch, and nothing is written
+  double depth = 0;         // of a matrix product: over how many elements each result sums
+  /// In how many parts the sequence is split in the order in which it comes: of a causal attention
+  /// the last of them has almost nothing to skip. 1 where all parts have alike (zigzag).
+  double partsInOrder = 1;
 };
 
 /// Whether `value` stays in registers: an elementwise op makes it, and its one user, seen through
@@ -45,16 +49,23 @@ bool isFused(const reshard::Graph &graph, int value);
 LocalWork localWork(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy);
 
 /// Seconds of a kernel (without launch where it is part of another):
-///     launch + max(ramp + flops / (peak * flopsFraction),
-///                  bytes / (bandwidth * memoryFraction)).
-/// Views (kernel class "none") are free. Source: Williams, Waterman, Patterson, "Roofline", CACM 52
-/// (2009).
+///     max(floor, launch + max(
+///         ramp + executed flops / (peak * flopsFraction) * (1 + halfDepth / depth),
+///         (bytes + bytesPerFlop * flops) / (bandwidth * memoryFraction))).
+/// Executed are the flops times executedFraction; of n parts of a sequence in order, the last skips
+/// an n-th of what the whole does: 1 - (1 - executedFraction) / n. Views (kernel class "none") are
+/// free. Source: Williams, Waterman, Patterson, "Roofline", CACM 52 (2009).
 double kernelSeconds(const Cluster &cluster, const std::string &kernelClass, const LocalWork &work);
 
+/// The arithmetic in it, without the ramp.
+double arithmeticSeconds(const Cluster &cluster, const std::string &kernelClass,
+                         const LocalWork &work);
+
 /// Seconds of op `op` on one rank under `strategy`: of one kernel, or of one per block of what it
-/// streams.
+/// streams. `isInOrder`: the ranks that share a sequence have parts of it in the order in which it
+/// comes.
 double opKernelSeconds(const Cluster &cluster, const reshard::Graph &graph, int op,
-                       const reshard::OpStrategy &strategy);
+                       const reshard::OpStrategy &strategy, bool isInOrder = false);
 
 /// Seconds of one update of `elements` parameter elements spread over `tensors` kernels: the
 /// optimizer reads and writes master copy, state, gradient and parameter once.
@@ -67,7 +78,8 @@ public:
   NetworkCost(const Cluster &cluster, const reshard::Mesh &mesh, int pipelineAxis = -1)
       : cluster(cluster), mesh(mesh), pipelineAxis(pipelineAxis) {}
 
-  /// Seconds of `collective`: start + steps * latency + bytes on the wire / bandwidth.
+  /// Seconds of `collective`: start + steps * latency + bytes on the wire / bandwidth, of two
+  /// algorithms the faster.
   ///
   /// Steps: log2 of the ranks in a node and log2 of the nodes, each at its level's latency, twice
   /// for all_reduce (trees: Sanders, Speck, Traeff, "Two-tree algorithms", Parallel Computing 35
@@ -75,7 +87,9 @@ public:
   /// for large). Bytes: 2(n-1)/n for all_reduce, (n-1)/n for the others, all for send and permute
   /// (NCCL busbw convention, nccl-tests doc/PERFORMANCE.md). Bandwidth: the node's for a group of
   /// that size, or, where the group spans nodes, at most what the network cards of its ranks on one
-  /// node add up to.
+  /// node add up to. Small messages have a protocol with short latency that reaches smallFraction
+  /// of it; large ones go round a ring, of n - 1 steps (all_reduce: twice), or are added up by the
+  /// switch of a node.
   double seconds(const reshard::Collective &collective) const;
   /// The same, from kind, group and size.
   double seconds(reshard::CollectiveKind kind, const GroupShape &group, double bytes) const;
@@ -85,6 +99,8 @@ public:
   GroupShape stageGroupShape(const std::vector<int> &stages) const;
 
 private:
+  /// All_reduce, all_gather and reduce_scatter.
+  double reduceOrGather(reshard::CollectiveKind kind, const GroupShape &group, double bytes) const;
   void addGroup(int64_t first, const std::vector<int64_t> &members, GroupShape &shape) const;
   GroupShape computeShape(const std::vector<reshard::AxisRef> &axes) const;
 

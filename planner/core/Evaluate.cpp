@@ -26,19 +26,19 @@ static int chargedOp(const Graph &graph, const Reshard &reshard) {
 }
 
 OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
-                    const Cluster &cluster, const Overlap &overlap) {
+                    const Cluster &cluster, bool isInOrder, const Overlap &overlap) {
   OpSeconds seconds;
   size_t numOps = graph.ops.size();
   NetworkCost network(cluster, assignment.mesh, assignment.pipelineAxis);
   for (int op = 0; op < int(numOps); ++op) {
     const OpStrategy &strategy = assignment.strategies[op];
-    seconds.kernel.push_back(opKernelSeconds(cluster, graph, op, strategy));
+    seconds.kernel.push_back(opKernelSeconds(cluster, graph, op, strategy, isInOrder));
     // Blocks go round while the kernel of the one before runs: behind all but the last.
     double round = 0, blocks = double(streamedBlocks(graph, op, strategy));
     for (const Collective &step : ringCollectives(graph, op, strategy))
       round += network.seconds(step);
-    double hidden = cluster.overlapFraction * seconds.kernel[op] * (blocks - 1) / blocks;
-    seconds.operands.push_back(std::max(0.0, round - hidden));
+    double room = cluster.overlapFraction * seconds.kernel[op] * (blocks - 1) / blocks;
+    seconds.operands.push_back(cluster.exposedSeconds(round, room));
   }
   seconds.gather.assign(numOps, 0);
   seconds.reduceMicro.assign(numOps, 0);
@@ -129,7 +129,7 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
                                        const Cluster &cluster) {
   const Graph &graph = step.graph;
   const Assignment &assignment = step.assignment;
-  OpSeconds ops = opSeconds(graph, assignment, derivation, cluster, overlap);
+  OpSeconds ops = opSeconds(graph, assignment, derivation, cluster, !step.isZigzag, overlap);
   std::vector<StageSeconds> chunks(assignment.numChunks());
   for (size_t op = 0; op < graph.ops.size(); ++op) {
     StageSeconds &stage = chunks[graph.ops[op].chunk];
@@ -221,6 +221,11 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan, const Derivati
     prediction.peakBytes = std::max(prediction.peakBytes, stage.totalBytes());
     prediction.hostBytes = std::max(prediction.hostBytes, stage.hostBytes());
   }
+  for (const StageMemory &stage : prediction.stages) {
+    auto [low, high] = memoryInterval(stage, cluster);
+    prediction.lowBytes = std::max(prediction.lowBytes, low);
+    prediction.highBytes = std::max(prediction.highBytes, high);
+  }
   prediction.limitBytes = plan.limitBytes();
   prediction.hostLimitBytes = cluster.usableHostBytes();
   prediction.fits = prediction.peakBytes <= prediction.limitBytes &&
@@ -231,8 +236,7 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan, const Derivati
   for (size_t op = 0; op < step.graph.ops.size(); ++op)
     if (!step.isRecomputed(int(op))) {
       const GraphOp &graphOp = step.graph.ops[op];
-      if (graphOp.kernelClass == "matmul" || graphOp.kernelClass == "conv" ||
-          graphOp.kernelClass == "attention") {
+      if (isMatrixClass(graphOp.kernelClass)) {
         flops += graphOp.flops;
         f16Flops += localWork(step.graph, int(op), OpStrategy()).isF16 ? graphOp.flops : 0;
       }

@@ -25,8 +25,10 @@ struct OpSeconds {
   std::vector<double> sendForward, sendBackward;
 };
 
+/// `isInOrder`: the ranks that share a sequence have parts of it in the order in which it comes,
+/// not in zigzag order.
 OpSeconds opSeconds(const reshard::Graph &graph, const reshard::Assignment &assignment,
-                    const reshard::Derivation &derivation, const Cluster &cluster,
+                    const reshard::Derivation &derivation, const Cluster &cluster, bool isInOrder,
                     const reshard::Overlap &overlap = {});
 
 /// The bytes that an update of `owned` elements moves: parameter, gradient, master and state, each

@@ -179,12 +179,14 @@ private:
     if (!isFusable)
       for (int value : op.results)
         bytes += bytesOf(graph, value);
-    double peak = cluster.peakFlops(op.kernelClass, work.elementBytes, work.isF16);
     double arithmetic =
-        work.flops > 0 ? kernel.rampSeconds + work.flops / parts / (peak * kernel.flopsFraction)
-                       : 0;
+        work.flops > 0
+            ? kernel.rampSeconds + arithmeticSeconds(cluster, op.kernelClass, work) / parts
+            : 0;
+    bytes += kernel.bytesPerFlop * work.flops;
     double movement = bytes / parts / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
-    return (isFusable ? 0 : cluster.launchSeconds) + std::max(arithmetic, movement);
+    double busy = std::max(arithmetic, movement);
+    return isFusable ? busy : std::max(cluster.floorSeconds, cluster.launchSeconds + busy);
   }
 
   MostSaved savedBy(int index) const {
@@ -196,7 +198,7 @@ private:
     if (mayBeReadOnce(op.results[0], Phase::Backward))
       saved.movementSeconds += movement;
     if (mayBeReadOnce(op.results[0], Phase::Forward)) {
-      saved.launchSeconds += cluster.launchSeconds;
+      saved.launchSeconds += std::max(cluster.floorSeconds, cluster.launchSeconds);
       saved.movementSeconds += 2 * movement;
     }
     return saved;

@@ -34,6 +34,15 @@ int64_t programBytes(const StageMemory &memory) {
   return total;
 }
 
+std::pair<int64_t, int64_t> memoryInterval(const StageMemory &memory, const Cluster &cluster) {
+  int64_t owned = programBytes(memory), total = memory.totalBytes();
+  int64_t context = cluster.contextUncertaintyBytes;
+  int64_t margin = int64_t(std::ceil(cluster.allocatorUncertainty * double(owned)));
+  int64_t low = owned + std::max<int64_t>(0, cluster.contextBytes - context);
+  low += std::max<int64_t>(0, total - owned - cluster.contextBytes - margin);
+  return {low, total + context + margin};
+}
+
 static double aligned(int64_t bytes) { return double(memory::alignedBytes(bytes)); }
 
 /// Of `owned` elements: each moment is a buffer of its own.

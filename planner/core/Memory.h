@@ -8,6 +8,7 @@
 #include "planner/reshard/Overlap.h"
 #include "runtime/schedule/Schedule.h"
 
+#include <utility>
 #include <vector>
 
 namespace tbc::planner {
@@ -46,6 +47,10 @@ std::vector<StageMemory> stageMemory(const reshard::Graph &graph,
                                      const reshard::Derivation &derivation,
                                      const reshard::Overlap &overlap, const Job &job,
                                      const Cluster &cluster, const StageActions &actions);
+
+/// The least and the most that a stage may take: what the program owns is exact, context and margin
+/// are as sure as the cluster file says, and neither is less than nothing.
+std::pair<int64_t, int64_t> memoryInterval(const StageMemory &memory, const Cluster &cluster);
 
 /// What the program owns on the device: all lines but device context and allocator margin.
 int64_t programBytes(const StageMemory &memory);

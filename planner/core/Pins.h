@@ -68,6 +68,7 @@ public:
   std::vector<reshard::ContextForm> contexts(const MeshShape &mesh) const;
   /// Whether --strategy speaks of such a mesh.
   bool allowed(const MeshShape &mesh) const;
+  bool orderIsOpen() const { return pins.sequenceOrder.empty(); }
   bool isZigzag() const { return pins.sequenceOrder == "zigzag"; }
   bool meshIsPinned() const { return !pins.mesh.empty(); }
   /// Whether the user asked for tensor parallelism by name.

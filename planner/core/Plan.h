@@ -159,6 +159,7 @@ struct Prediction {
   double stepSeconds = 0;
   double lowSeconds = 0, highSeconds = 0;
   int64_t peakBytes = 0; // on the fullest stage, context and margins included
+  int64_t lowBytes = 0, highBytes = 0;
   int64_t limitBytes = 0;
   int64_t hostBytes = 0, hostLimitBytes = 0; // the same of a device's share of the host
   bool fits = false;                         // both
@@ -271,6 +272,8 @@ struct PlannedStep {
   /// and with the re-executed ops cloned into the backward phase.
   reshard::Graph graph;
   reshard::Assignment assignment;
+  /// The ranks that share a sequence have parts of it in zigzag order.
+  bool isZigzag = false;
   /// Indices of forward ops that the backward executes again, ascending, in the graph that went in
   /// (and with the same numbers in `graph`).
   std::vector<int> reexecuted;

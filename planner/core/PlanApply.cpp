@@ -232,6 +232,7 @@ private:
       return;
     if (std::string why = addContext(step.graph, strategies, context, plan.context); !why.empty())
       fail("context", std::string(name(plan.context)) + ": " + why);
+    step.isZigzag = plan.zigzag;
     if (plan.zigzag)
       if (std::string why = whyNoZigzag(step.graph, plan.mesh.cp); !why.empty())
         fail("sequence_order", "zigzag: " + why + "; use contiguous");

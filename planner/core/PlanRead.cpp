@@ -116,6 +116,11 @@ public:
     return 0;
   }
 
+  /// One that need not be there.
+  double numberOr(const std::string &key, double otherwise, double high = 1e30) {
+    return has(key) ? number(key, high) : otherwise;
+  }
+
   double positive(const std::string &key, double high = 1e30) {
     double value = number(key, high);
     if (value <= 0)
@@ -342,14 +347,18 @@ private:
       job.bindings[name] = values.integer(name, 0, maxCount);
   }
 
-  NetworkLevel network(Object &parent, const std::string &key, bool hasGroups) {
+  NetworkLevel network(Object &parent, const std::string &key, bool isInNode) {
     Object object(parent.get(key), parent.at(key), problem);
     NetworkLevel level;
     level.bytesPerSecond = object.positive("bytes_per_second");
     level.latencySeconds = object.number("latency_seconds");
     level.startSeconds = object.number("start_seconds");
-    if (hasGroups)
+    level.ringStepSeconds = object.numberOr("ring_step_seconds", 0);
+    level.smallFraction = object.has("small_fraction") ? object.positive("small_fraction", 1) : 1;
+    if (isInNode) {
+      level.switchBytesPerSecond = object.numberOr("switch_bytes_per_second", 0);
       groups(object, level);
+    }
     return level;
   }
 
@@ -385,6 +394,7 @@ private:
     }
     cluster.vectorFlopsPerSecond = object.positive("vector_flops_per_second");
     cluster.launchSeconds = object.number("launch_seconds");
+    cluster.floorSeconds = object.numberOr("floor_seconds", 0);
     const Json &kernels = object.get("kernels");
     if (kernels.is_object()) {
       Object all(kernels, "cluster.kernels", problem);
@@ -394,6 +404,10 @@ private:
         kernel.flopsFraction = one.positive("flops_fraction", 1);
         kernel.memoryFraction = one.positive("memory_fraction", 1);
         kernel.rampSeconds = one.number("ramp_seconds");
+        kernel.halfDepth = one.numberOr("half_depth", 0);
+        kernel.executedFraction =
+            one.has("executed_fraction") ? one.positive("executed_fraction", 1) : 1;
+        kernel.bytesPerFlop = one.numberOr("bytes_per_flop", 0);
       }
       if (!cluster.kernels.count("default"))
         problem.report("cluster.kernels.default", "is missing");
@@ -408,7 +422,11 @@ private:
       cluster.hostBytesPerSecond = host.positive("bytes_per_second");
     }
     cluster.overlapFraction = object.number("overlap_fraction", 1);
+    cluster.overlapSlowdown = object.numberOr("overlap_slowdown", 0, 1);
     cluster.timeUncertainty = object.number("time_uncertainty", 1);
+    if (object.has("context_uncertainty_bytes"))
+      cluster.contextUncertaintyBytes = object.integer("context_uncertainty_bytes", 0, maxBytes);
+    cluster.allocatorUncertainty = object.numberOr("allocator_uncertainty", 0, 1);
     cluster.contextBytes = object.integer("context_bytes", 0, maxBytes);
     cluster.allocatorFraction = object.number("allocator_fraction", 1);
     cluster.reservedFraction = object.number("reserved_fraction", 1);
@@ -456,6 +474,8 @@ private:
     Prediction &prediction = plan.prediction;
     prediction.lowSeconds = object.number("low_seconds");
     prediction.highSeconds = object.number("high_seconds");
+    prediction.lowBytes = object.integer("low_bytes", 0, maxBytes);
+    prediction.highBytes = object.integer("high_bytes", 0, maxBytes);
     prediction.limitBytes = object.integer("limit_bytes", 0, maxBytes);
     prediction.hostBytes = object.integer("host_bytes", 0, maxBytes);
     prediction.hostLimitBytes = object.integer("host_limit_bytes", 0, maxBytes);

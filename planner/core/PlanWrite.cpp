@@ -11,10 +11,21 @@ namespace tbc::planner {
 // Objects of this type keep their keys sorted.
 using Json = nlohmann::json;
 
+/// Keys that need not be there are, where their value is not the one that they have otherwise.
+template <typename Number>
+static void putUnless(Json &json, const char *key, Number value, Number otherwise) {
+  if (value != otherwise)
+    json[key] = value;
+}
+
 static Json networkJson(const NetworkLevel &level) {
-  return {{"bytes_per_second", level.bytesPerSecond},
-          {"latency_seconds", level.latencySeconds},
-          {"start_seconds", level.startSeconds}};
+  Json json = {{"bytes_per_second", level.bytesPerSecond},
+               {"latency_seconds", level.latencySeconds},
+               {"start_seconds", level.startSeconds}};
+  putUnless(json, "ring_step_seconds", level.ringStepSeconds, 0.0);
+  putUnless(json, "small_fraction", level.smallFraction, 1.0);
+  putUnless(json, "switch_bytes_per_second", level.switchBytesPerSecond, 0.0);
+  return json;
 }
 
 static Json nodeNetworkJson(const NetworkLevel &level) {
@@ -27,29 +38,38 @@ static Json nodeNetworkJson(const NetworkLevel &level) {
 
 static Json clusterJson(const Cluster &cluster) {
   Json kernels = Json::object();
-  for (const auto &[name, kernel] : cluster.kernels)
-    kernels[name] = {{"flops_fraction", kernel.flopsFraction},
-                     {"ramp_seconds", kernel.rampSeconds},
-                     {"memory_fraction", kernel.memoryFraction}};
-  return {{"name", cluster.name},
-          {"description", cluster.description},
-          {"devices_per_node", cluster.devicesPerNode},
-          {"memory_bytes", cluster.memoryBytes},
-          {"memory_bytes_per_second", cluster.memoryBytesPerSecond},
-          {"peak_flops_per_second", cluster.peakFlopsPerSecond},
-          {"vector_flops_per_second", cluster.vectorFlopsPerSecond},
-          {"launch_seconds", cluster.launchSeconds},
-          {"kernels", kernels},
-          {"intra_node", nodeNetworkJson(cluster.intraNode)},
-          {"inter_node", networkJson(cluster.interNode)},
-          {"host",
-           {{"memory_bytes", cluster.hostMemoryBytes},
-            {"bytes_per_second", cluster.hostBytesPerSecond}}},
-          {"overlap_fraction", cluster.overlapFraction},
-          {"time_uncertainty", cluster.timeUncertainty},
-          {"context_bytes", cluster.contextBytes},
-          {"allocator_fraction", cluster.allocatorFraction},
-          {"reserved_fraction", cluster.reservedFraction}};
+  for (const auto &[name, kernel] : cluster.kernels) {
+    Json &one = kernels[name] = {{"flops_fraction", kernel.flopsFraction},
+                                 {"ramp_seconds", kernel.rampSeconds},
+                                 {"memory_fraction", kernel.memoryFraction}};
+    putUnless(one, "half_depth", kernel.halfDepth, 0.0);
+    putUnless(one, "executed_fraction", kernel.executedFraction, 1.0);
+    putUnless(one, "bytes_per_flop", kernel.bytesPerFlop, 0.0);
+  }
+  Json json = {{"name", cluster.name},
+               {"description", cluster.description},
+               {"devices_per_node", cluster.devicesPerNode},
+               {"memory_bytes", cluster.memoryBytes},
+               {"memory_bytes_per_second", cluster.memoryBytesPerSecond},
+               {"peak_flops_per_second", cluster.peakFlopsPerSecond},
+               {"vector_flops_per_second", cluster.vectorFlopsPerSecond},
+               {"launch_seconds", cluster.launchSeconds},
+               {"kernels", kernels},
+               {"intra_node", nodeNetworkJson(cluster.intraNode)},
+               {"inter_node", networkJson(cluster.interNode)},
+               {"host",
+                {{"memory_bytes", cluster.hostMemoryBytes},
+                 {"bytes_per_second", cluster.hostBytesPerSecond}}},
+               {"overlap_fraction", cluster.overlapFraction},
+               {"time_uncertainty", cluster.timeUncertainty},
+               {"context_bytes", cluster.contextBytes},
+               {"allocator_fraction", cluster.allocatorFraction},
+               {"reserved_fraction", cluster.reservedFraction}};
+  putUnless(json, "floor_seconds", cluster.floorSeconds, 0.0);
+  putUnless(json, "overlap_slowdown", cluster.overlapSlowdown, 0.0);
+  putUnless(json, "context_uncertainty_bytes", cluster.contextUncertaintyBytes, int64_t(0));
+  putUnless(json, "allocator_uncertainty", cluster.allocatorUncertainty, 0.0);
+  return json;
 }
 
 std::string writeCluster(const Cluster &cluster) { return clusterJson(cluster).dump(2) + "\n"; }
@@ -101,6 +121,8 @@ static Json predictionJson(const Prediction &prediction) {
   const TimeSplit &time = prediction.time;
   return {{"low_seconds", prediction.lowSeconds},
           {"high_seconds", prediction.highSeconds},
+          {"low_bytes", prediction.lowBytes},
+          {"high_bytes", prediction.highBytes},
           {"limit_bytes", prediction.limitBytes},
           {"host_bytes", prediction.hostBytes},
           {"host_limit_bytes", prediction.hostLimitBytes},

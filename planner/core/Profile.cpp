@@ -87,9 +87,10 @@ namespace {
 class Profiler {
 public:
   Profiler(const ProfiledGraph &profiled, const Mesh &mesh,
-           const std::vector<OpStrategy> &strategies, const Job &job, const Cluster &cluster)
-      : job(job), cluster(cluster), graph(profiled.graph), cloneOf(profiled.cloneOf),
-        anchors(profiled.anchors), canWait(profiled.canWait) {
+           const std::vector<OpStrategy> &strategies, const Job &job, const Cluster &cluster,
+           bool isInOrder)
+      : job(job), cluster(cluster), isInOrder(isInOrder), graph(profiled.graph),
+        cloneOf(profiled.cloneOf), anchors(profiled.anchors), canWait(profiled.canWait) {
     assignment.mesh = mesh;
     for (int source : profiled.sourceOf)
       assignment.strategies.push_back(strategies[source]);
@@ -127,7 +128,7 @@ public:
 
 private:
   void addOps() {
-    OpSeconds ops = opSeconds(graph, assignment, derivation, cluster);
+    OpSeconds ops = opSeconds(graph, assignment, derivation, cluster, isInOrder);
     LiveBytes live = liveBytes(graph, assignment, derivation);
     std::vector<double> most(at.size(), 0);
     for (size_t op = 0; op < graph.ops.size(); ++op) {
@@ -260,6 +261,7 @@ private:
 
   const Job &job;
   const Cluster &cluster;
+  const bool isInOrder;
   const Graph &graph;
   const std::vector<int> &cloneOf, &anchors;
   const std::vector<bool> &canWait; // by op
@@ -278,8 +280,8 @@ ProfiledGraph::ProfiledGraph(const Graph &original, const std::vector<bool> &rec
 
 Profile makeProfile(const ProfiledGraph &profiled, const Mesh &mesh,
                     const std::vector<OpStrategy> &strategies, const Job &job,
-                    const Cluster &cluster) {
-  return Profiler(profiled, mesh, strategies, job, cluster).run();
+                    const Cluster &cluster, bool isInOrder) {
+  return Profiler(profiled, mesh, strategies, job, cluster, isInOrder).run();
 }
 
 /// `count` collectives of `bytes` together.

@@ -84,10 +84,11 @@ struct ProfiledGraph {
 };
 
 /// Profiles `profiled` with `strategies`, one per op of the graph that it was made of, on `mesh`,
-/// which has the axes ep, cp and tp where they are longer than 1: adjacent devices.
+/// which has the axes ep, cp and tp where they are longer than 1: adjacent devices. `isInOrder`: as
+/// opKernelSeconds.
 Profile makeProfile(const ProfiledGraph &profiled, const reshard::Mesh &mesh,
                     const std::vector<reshard::OpStrategy> &strategies, const Job &job,
-                    const Cluster &cluster);
+                    const Cluster &cluster, bool isInOrder);
 
 /// How parameters and gradients are spread over data ranks, with the group shapes that come of it.
 struct DataMode {

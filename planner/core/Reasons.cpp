@@ -272,11 +272,14 @@ static std::vector<std::string> assumptionsOf(const Graph &graph, const Job &job
                     " ops run again inside of the kernels of backward that read them: what they "
                     "make need not go through memory");
   const Cluster &cluster = plan.cluster;
-  char overlap[16];
+  char overlap[32], slower[64] = "";
   std::snprintf(overlap, sizeof overlap, "%.0f %%", 100 * cluster.overlapFraction);
+  if (cluster.overlapSlowdown > 0)
+    std::snprintf(slower, sizeof slower, ", which take %.0f %% of it longer",
+                  100 * cluster.overlapSlowdown);
   if (plan.mesh.tokenRanks() > 1)
     lines.push_back(std::string("data-parallel communication hides behind up to ") + overlap +
-                    " of the kernels around it");
+                    " of the kernels around it" + slower);
   for (auto [name, size] :
        {std::pair<const char *, int64_t>{"tp", plan.mesh.tp}, {"ep", plan.mesh.ep}})
     if (size > 1)

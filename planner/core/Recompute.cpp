@@ -1,6 +1,7 @@
 //===- Recompute.cpp - Forward ops that the backward executes again --------===//
 
 #include "planner/core/Recompute.h"
+#include "planner/core/Cluster.h"
 
 #include <algorithm>
 #include <cassert>
@@ -53,9 +54,7 @@ std::vector<int> singleValueCuts(const Graph &graph) {
   return cuts;
 }
 
-static bool isHeavy(const GraphOp &op) {
-  return op.kernelClass == "matmul" || op.kernelClass == "conv" || op.kernelClass == "attention";
-}
+static bool isHeavy(const GraphOp &op) { return isMatrixClass(op.kernelClass); }
 
 static double bytesOf(const Graph &graph, int value) {
   const TensorLayout &layout = graph.values[value].layout;

@@ -346,9 +346,10 @@ double Searcher::refinedBound(const Candidate &candidate, double limit) {
   return known.seconds;
 }
 
-/// What hides behind kernels as far as those allow.
+/// What of a transfer counts that hides behind kernels as far as those allow. Of several together
+/// it is no more than of each alone, for it is convex.
 double Searcher::exposedSeconds(double transfer, double kernels) const {
-  return std::max(0.0, transfer - cluster.overlapFraction * kernels);
+  return cluster.exposedSeconds(transfer, cluster.overlapFraction * kernels);
 }
 
 /// Of the gathers and reductions of each micro-batch, what the kernels cannot hide, by phase.
@@ -453,8 +454,7 @@ double Searcher::computeRefinedBound(const Candidate &candidate, double limit) {
   // The last backward hides what it can; of a stage no more than if all of forward ran again.
   double hiding = total.backward + total.weight;
   hiding += mesh.pp == 1 ? std::max(0.0, again) : total.forward;
-  if (candidate.zero.zero < 2)
-    step += exposedSeconds(reduceStepSeconds(candidate, mode), hiding) / double(mesh.pp);
+  step += exposedSeconds(reduceStepSeconds(candidate, mode), hiding) / double(mesh.pp);
   return std::max(step, candidate.provenBound);
 }
 

@@ -122,7 +122,8 @@ const Profile &Searcher::profileFor(const ModelSplit &split, int64_t microBatch,
     int64_t samples = microBatch * split.ep;
     found = profiles
                 .emplace(key, makeProfile(profiledGraphFor(samples, recompute), meshOf(split),
-                                          *strategiesFor(split, microBatch), job, cluster))
+                                          *strategiesFor(split, microBatch), job, cluster,
+                                          split.cp > 1 && !takesZigzag(split.cp)))
                 .first;
   }
   return found->second;
@@ -522,6 +523,15 @@ void Searcher::refineCuts(Candidate &candidate, const Mix &mix, const DataMode &
   }
 }
 
+bool Searcher::takesZigzag(int64_t cp) const {
+  if (!space.orderIsOpen())
+    return space.isZigzag();
+  bool helps = std::any_of(graph.ops.begin(), graph.ops.end(), [&](const GraphOp &op) {
+    return isMatrixClass(op.kernelClass) && cluster.kernel(op.kernelClass).executedFraction < 1;
+  });
+  return helps && whyNoZigzag(graph, cp).empty();
+}
+
 Plan Searcher::planOf(const Candidate &candidate) {
   Plan plan;
   plan.job = job;
@@ -529,7 +539,7 @@ Plan Searcher::planOf(const Candidate &candidate) {
   plan.cluster = cluster;
   plan.mesh = candidate.mesh;
   plan.context = candidate.context;
-  plan.zigzag = candidate.mesh.cp > 1 && space.isZigzag();
+  plan.zigzag = candidate.mesh.cp > 1 && takesZigzag(candidate.mesh.cp);
   plan.idleDevices = job.gpus - candidate.mesh.numRanks();
   plan.microBatch = candidate.microBatch;
   plan.accumulation = candidate.accumulation;

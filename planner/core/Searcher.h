@@ -90,6 +90,9 @@ public:
 
   /// The plan that `candidate` stands for, without predictions.
   Plan planOf(const Candidate &candidate);
+  /// Whether sequences split over `cp` ranks stand in zigzag order: where that is left open, where
+  /// it spares work and can be.
+  bool takesZigzag(int64_t cp) const;
 
   int64_t evaluations = 0; // candidates scored
   /// Why a schedule that was asked for does not go with some number of micro-batches, or "".

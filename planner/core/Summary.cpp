@@ -94,8 +94,12 @@ private:
 
   void verdict() {
     const Prediction &p = prediction;
-    line(format("%s: %s of %s per device", p.fits ? "fits" : "DOES NOT FIT",
-                formatBytes(double(p.peakBytes)).c_str(),
+    std::string interval;
+    if (p.lowBytes < p.highBytes)
+      interval =
+          " (" + formatBytes(double(p.lowBytes)) + " to " + formatBytes(double(p.highBytes)) + ")";
+    line(format("%s: %s%s of %s per device", p.fits ? "fits" : "DOES NOT FIT",
+                formatBytes(double(p.peakBytes)).c_str(), interval.c_str(),
                 formatBytes(double(p.limitBytes)).c_str()));
     double samples = double(plan.job.globalBatch) / p.stepSeconds;
     std::string rate = formatCount(samples) + " samples/s";

@@ -59,12 +59,12 @@ ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage, int64_t
   double roomBackward = cluster.overlapFraction * (stage.backward + stage.recompute);
   double roomWeight = cluster.overlapFraction * (stage.weight + stage.recomputeWeight);
   double wantBackward = stage.gatherBackward + stage.reduceMicro;
-  double dataForward = std::max(0.0, stage.gatherForward - roomForward);
-  double dataBackward = std::max(0.0, wantBackward - roomBackward);
-  double dataWeight = std::max(0.0, stage.dataWeight - roomWeight);
+  double dataForward = cluster.exposedSeconds(stage.gatherForward, roomForward);
+  double dataBackward = cluster.exposedSeconds(wantBackward, roomBackward);
+  double dataWeight = cluster.exposedSeconds(stage.dataWeight, roomWeight);
   double roomLast =
       std::max(0.0, roomBackward - wantBackward) + std::max(0.0, roomWeight - stage.dataWeight);
-  double dataLast = std::max(0.0, stage.reduceStep - roomLast);
+  double dataLast = cluster.exposedSeconds(stage.reduceStep, roomLast);
 
   out.forward = stage.forward + stage.operandsForward + dataForward + stage.hostForward;
   out.backward =
@@ -76,9 +76,10 @@ ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage, int64_t
   out.stepEnd = out.dataStep + stage.updateStep + stage.hostStep;
   out.host = double(accumulation) * (stage.hostForward + stage.hostBackward + stage.hostWeight) +
              stage.hostStep;
-  out.hidden =
-      double(accumulation) * (stage.gatherForward + wantBackward + stage.dataWeight - out.data) +
-      stage.reduceStep - dataLast;
+  out.hidden = double(accumulation) *
+                   (std::min(stage.gatherForward, roomForward) +
+                    std::min(wantBackward, roomBackward) + std::min(stage.dataWeight, roomWeight)) +
+               std::min(stage.reduceStep, roomLast);
   return out;
 }
 

@@ -50,7 +50,8 @@ PipelineSchedule scheduleOf(const Plan &plan);
 
 /// What of it counts after overlap. Collectives between ops are always exposed. Gathers and
 /// reductions of parameters and gradients hide behind up to overlapFraction of the kernels of their
-/// phase; reductions once per step hide behind the last backward as far as it has room left.
+/// phase; reductions once per step hide behind the last backward as far as it has room left. What
+/// is hidden slows the kernels down by overlapSlowdown of itself, which counts as exposed.
 /// Gathers after the update are exposed, and so are copies between device and host, which run in
 /// the order of the program.
 struct ExposedSeconds {

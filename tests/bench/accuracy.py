@@ -45,10 +45,10 @@ PRECISIONS = {"bf16": "bf16", "fp16": "f16", "fp32": "f32"}
 SCHEDULES = {"": "1f1b", "1f1b": "1f1b", "interleaved-1f1b": "interleaved", "zb-1p": "zero-bubble"}
 # The kind, and what its flag for the MLP is: the kinds' own are left out.
 FFN_KINDS = {"gpt2": "gelu", "llama": "swiglu", "mpt": "gelu", "neox": "gelu", "bloom": "gelu", "nemotron": "relu2", "grok": "geglu"}
-# What attention reaches of the peak where it writes its scores of two bytes each, as Megatron's kernels did: forward writes them, scales,
-# masks and normalises, drops out and multiplies (13 bytes a score), backward as much and their cotangents (19), at 0.8 of an A100's
-# bandwidth; with heads of 96 that is 18 % of the peak over forward, forward again and backward.
-UNFUSED_FLOPS_FRACTION = 0.18
+# Attention that writes its scores of two bytes each, as Megatron's kernels did: forward writes them, scales, masks and normalises,
+# drops out and multiplies (13 bytes a score), backward writes and reads as much and their cotangents (19). A score has 4 FLOPs for each
+# element of a head in forward, 10 in backward. Nothing is skipped.
+UNFUSED_BYTES_PER_FLOP = (13 + 19) / (4 + 10)
 # Modules of normalisation by kind.
 NORMS = {"llama": "*norm*", "gpt2": "*.ln_*"}
 STATES = ("parameters", "master weights", "gradients", "optimizer state")
@@ -152,10 +152,14 @@ def section(text, name):
     return begin, len(text) if end < 0 else end
 
 
-def unfused(text):
-    """A cluster file whose attention writes its scores."""
-    begin, end = section(text, "kernel.attention")
-    return text[:begin] + re.sub(r"(?m)^flops_fraction *=.*$", f"flops_fraction = {UNFUSED_FLOPS_FRACTION}", text[begin:end]) + text[end:]
+def changed(text, name, item, value):
+    """A cluster file with another constant in a section, or one more."""
+    begin, end = section(text, name)
+    line = f"{item} = {value}"
+    old = re.compile(rf"(?m)^{item} *=.*$")
+    part = text[begin:end]
+    part = old.sub(line, part) if old.search(part) else part.rstrip() + f"\n{line}\n"
+    return text[:begin] + part + text[end:]
 
 
 def whole_forward(answer):
@@ -179,8 +183,8 @@ class Clusters:
         if preset is None:
             raise Unsupported("GPU " + row["gpu"])
         gbit, per_node = row["inter_gbit_per_node"], integer(row["gpus_per_node"], 8)
-        is_unfused = row["attention"] == "unfused"
-        key = (preset, gbit, per_node, is_unfused)
+        unfused = integer(row["hidden"]) // integer(row["heads"]) if row["attention"] == "unfused" else 0  # elements of a head
+        key = (preset, gbit, per_node, unfused)
         if key not in self.known:
             text = subprocess.run([self.tbc, "cluster", preset], check=True, capture_output=True, text=True).stdout
             text = re.sub(r"(?m)^devices_per_node *=.*$", f"devices_per_node = {per_node}", text)
@@ -195,10 +199,10 @@ class Clusters:
                 text = head + found + tail
             for of, name, item, value in self.changes:
                 if preset.startswith(of):
-                    begin, end = section(text, name)
-                    text = text[:begin] + re.sub(rf"(?m)^{item} *=.*$", f"{item} = {value}", text[begin:end]) + text[end:]
-            if is_unfused:
-                text = unfused(text)
+                    text = changed(text, name, item, value)
+            if unfused:
+                for item, value in (("executed_fraction", 1.0), ("bytes_per_flop", UNFUSED_BYTES_PER_FLOP / unfused)):
+                    text = changed(text, "kernel.causal_attention", item, value)
             file = self.folder / f"cluster-{len(self.known)}.toml"
             file.write_text(text)
             self.known[key] = str(file)

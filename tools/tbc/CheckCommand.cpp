@@ -56,7 +56,8 @@ static CheckedTensor describeTensor(mlir::Value value, const FactorAnalysis &ana
 static double countFlops(func::FuncOp function) {
   double flops = 0;
   function.walk([&](CostOpInterface op) {
-    if (llvm::is_contained({"matmul", "conv", "attention"}, op.getKernelClass()))
+    if (llvm::is_contained({"matmul", "conv", "attention", "causal_attention"},
+                           op.getKernelClass()))
       flops += op.getFlops();
   });
   return flops;

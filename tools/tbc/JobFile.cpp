@@ -132,8 +132,8 @@ static Json answerOf(const planner::Plan &plan) {
   answer["offload"] = planner::offloadText(plan.offload);
   if (!plan.chunkStage.empty())
     answer["placement"] = plan.chunkStage;
-  for (const char *key : {"low_seconds", "high_seconds", "limit_bytes", "host_bytes",
-                          "host_limit_bytes", "mfu", "model_flops", "time", "stages"})
+  for (const char *key : {"low_seconds", "high_seconds", "low_bytes", "high_bytes", "limit_bytes",
+                          "host_bytes", "host_limit_bytes", "mfu", "model_flops", "time", "stages"})
     answer[key] = whole["prediction"][key];
   return answer;
 }

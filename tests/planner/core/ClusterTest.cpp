@@ -130,6 +130,14 @@ TEST(Cluster, ErrorsNameFileLineAndKey) {
               HasSubstr("key devices_per_node is missing"));
   EXPECT_THAT(errorOf(replaced(good, "fraction = 0.80\n\n[uncert", "fraction = 1.80\n\n[uncert")),
               HasSubstr("overlap.fraction must be between 0 and 1"));
+  for (auto [right, wrong, key] :
+       {std::tuple{"[overlap]\n", "[overlap]\nslowdown = 1.2\n", "overlap.slowdown"},
+        {"executed_fraction = 0.53", "executed_fraction = 0", "kernel.causal_attention.executed_"},
+        {"half_depth = 128", "half_depth = -1", "kernel.matmul.half_depth"},
+        {"small_fraction = 0.4", "small_fraction = 0", "network.intra_node.small_fraction"},
+        {"ring_step_seconds = 1.9e-6", "ring_step_seconds = -1", "intra_node.ring_step_seconds"},
+        {"allocator_fraction = 0.03", "allocator_fraction = 2", "uncertainty.allocator_fraction"}})
+    EXPECT_THAT(errorOf(replaced(good, right, wrong)), HasSubstr(key));
   EXPECT_THAT(errorOf(replaced(good, "launch_seconds = 5e-6", "launch_seconds = nan")),
               HasSubstr("device.launch_seconds"));
   EXPECT_THAT(errorOf(replaced(good, "[kernel.matmul]", "[kernel.matmull]")),

@@ -35,12 +35,27 @@ static Cluster smallCluster(int64_t memoryBytes = int64_t(1) << 30) {
   cluster.contextBytes = 0;
   cluster.launchSeconds = 1e-7;
   for (auto &[name, kernel] : cluster.kernels)
-    kernel.rampSeconds = 0;
+    kernel.rampSeconds = kernel.halfDepth = 0;
+  cluster.overlapSlowdown = 0;
   cluster.peakFlopsPerSecond = {{"bf16", 1e10}, {"f16", 1e10}, {"f32", 1e10}};
   cluster.vectorFlopsPerSecond = 1e10;
   cluster.memoryBytesPerSecond = 1e10;
   cluster.intraNode = {1e-6, 1e9, 1e-6};
   cluster.interNode = {5e-6, 1e8, 5e-6};
+  return cluster;
+}
+
+/// The same, where kernels have a floor and sums a length, communication slows them down, and small
+/// messages go by other ways than large ones.
+static Cluster everyTerm(Cluster cluster) {
+  cluster.floorSeconds = 3e-7;
+  cluster.kernels["matmul"].halfDepth = 16;
+  cluster.overlapSlowdown = 0.3;
+  cluster.intraNode.ringStepSeconds = 2e-6;
+  cluster.intraNode.smallFraction = 0.5;
+  cluster.intraNode.switchBytesPerSecond = 1e9;
+  cluster.interNode.ringStepSeconds = 1e-5;
+  cluster.interNode.smallFraction = 0.5;
   return cluster;
 }
 
@@ -82,8 +97,8 @@ TEST(Search, FactorsOfOneElementDoNotMatter) {
 //===----------------------------------------------------------------------===//
 
 /// Every plan of a small job without tp: meshes, ZeRO modes, micro-batches, recomputation, all
-/// stage cuts, gradients reduced one by one or together.
-static double bruteForce(const Graph &graph, const Job &job, const Cluster &cluster) {
+/// stage cuts, gradients reduced one by one or together. Writes the best one into `found`.
+static double bruteForce(const Graph &graph, const Job &job, const Cluster &cluster, Plan &found) {
   double best = INFINITY;
   int numForward = numForwardOps(graph);
   auto tryPlan = [&](Plan plan, const std::vector<int> &cuts) {
@@ -101,8 +116,10 @@ static double bruteForce(const Graph &graph, const Job &job, const Cluster &clus
         plan.overlap.bucketBytes = bucketBytes;
         Result<Prediction> prediction = predict(graph, plan);
         ASSERT_TRUE(prediction) << prediction.error().message;
-        if (prediction->fits)
-          best = std::min(best, prediction->stepSeconds);
+        if (!prediction->fits || prediction->stepSeconds >= best)
+          continue;
+        best = prediction->stepSeconds;
+        found = plan;
       }
     }
   };
@@ -141,24 +158,30 @@ static double bruteForce(const Graph &graph, const Job &job, const Cluster &clus
 TEST(Search, EqualsBruteForceWithoutTensorParallelism) {
   std::mt19937_64 random(11);
   int feasible = 0, cases = 0;
-  for (int round = 0; round < 24; ++round) {
+  for (int round = 0; round < 36; ++round) {
     std::vector<int64_t> widths;
     for (size_t i = 0; i < 3 + random() % 2; ++i)
       widths.push_back(int64_t(3 + 2 * (random() % 40))); // odd: nothing for tp to split
     // Odd widths leave tp the batch alone, where it is data parallelism by another name.
     Graph graph = makeMlp(1, widths);
     Job job = jobFor(round % 3 == 0 ? 2 : 4, 8);
-    Cluster cluster = smallCluster(round % 2 ? 20000 + int64_t(random() % 60000) : 1 << 30);
+    Cluster cluster =
+        smallCluster(round < 24 && round % 2 ? 20000 + int64_t(random() % 60000) : 1 << 30);
+    if (round >= 24)
+      cluster = everyTerm(cluster);
     Pins pins;
     pins.top = 12;
-    double best = bruteForce(graph, job, cluster);
+    Plan found;
+    double best = bruteForce(graph, job, cluster, found);
     Result<SearchAnswer> answer = search(graph, job, cluster, pins);
     ++cases;
-    ASSERT_EQ(bool(answer), best < INFINITY) << round << (answer ? "" : answer.error().message);
+    ASSERT_EQ(bool(answer), best < INFINITY)
+        << "round " << round << ": " << describe(found) << (answer ? "" : answer.error().message);
     if (!answer)
       continue;
     ++feasible;
-    EXPECT_LE(answer->plan.prediction.stepSeconds, best * (1 + 2e-3)) << "round " << round;
+    EXPECT_LE(answer->plan.prediction.stepSeconds, best * (1 + 2e-3))
+        << "round " << round << ": " << describe(answer->plan) << ", best " << describe(found);
     EXPECT_LE(answer->plan.lowerBoundSeconds, best * (1 + 1e-12)) << "round " << round;
     EXPECT_EQ(predict(graph, answer->plan)->stepSeconds, answer->plan.prediction.stepSeconds);
   }
@@ -224,7 +247,8 @@ TEST(Search, MoreMemoryIsNeverSlower) {
   double before = INFINITY;
   int answers = 0;
   for (int64_t kib = 100; kib < 4000; kib = kib * 5 / 4) {
-    Result<SearchAnswer> answer = search(graph, jobFor(4, 16), smallCluster(kib * 1024), {});
+    Cluster cluster = everyTerm(smallCluster(kib * 1024));
+    Result<SearchAnswer> answer = search(graph, jobFor(4, 16), cluster, {});
     if (!answer) {
       EXPECT_EQ(answer.error().code, ErrorCode::NoFeasiblePlan);
       EXPECT_EQ(before, INFINITY) << "what fitted in less memory does not fit in more";
@@ -242,9 +266,10 @@ TEST(Search, MoreBandwidthIsNeverSlower) {
   Graph graph = makeChain({2, 1, 16, 4, 8, 64, 96});
   double before = INFINITY;
   for (double factor : {0.1, 0.3, 1.0, 3.0, 10.0, 100.0}) {
-    Cluster cluster = smallCluster();
+    Cluster cluster = everyTerm(smallCluster());
     cluster.intraNode.bytesPerSecond *= factor;
     cluster.interNode.bytesPerSecond *= factor;
+    cluster.intraNode.switchBytesPerSecond *= factor;
     Result<SearchAnswer> answer = search(graph, jobFor(8, 16), cluster, {});
     ASSERT_TRUE(answer);
     EXPECT_LE(answer->plan.prediction.stepSeconds, before * (1 + 2e-3)) << factor;
@@ -266,6 +291,41 @@ TEST(Search, PinnedIsNeverBetterThanFree) {
         << mesh;
     EXPECT_GE(pinned->plan.prediction.stepSeconds, pinned->plan.lowerBoundSeconds);
   }
+}
+
+// Where attention skips what is hidden, and the order of the sequence is left open.
+TEST(Search, SequencesAreSplitSoThatAllRanksSkipAlike) {
+  Graph graph = makeChain({2, 1, 16, 4, 8, 64, 96});
+  graph.sequenceFactor =
+      graph.values[graph.ops[0].results[0]].layout.dims[1].segments[0].factors[0].id;
+  for (reshard::GraphOp &op : graph.ops)
+    if (op.kernelClass == "attention") {
+      op.kernelClass = "causal_attention";
+      for (reshard::Loop &loop : op.loops) // as of rows that were each by itself
+        if (loop.factor == graph.sequenceFactor)
+          loop.kind = reshard::LoopKind::Parallel;
+    }
+  Cluster cluster = smallCluster();
+  KernelEfficiency &kernel = cluster.kernels["causal_attention"] = cluster.kernels["attention"];
+  auto plan = [&](const char *order, double executed) {
+    kernel.executedFraction = executed;
+    Pins pins;
+    pins.mesh = *parseMesh("cp=4");
+    pins.sequenceOrder = order;
+    Result<SearchAnswer> answer = search(graph, jobFor(4, 16), cluster, pins);
+    EXPECT_TRUE(answer) << answer.error().message;
+    EXPECT_LE(answer->plan.lowerBoundSeconds, answer->plan.prediction.stepSeconds);
+    EXPECT_EQ(predict(graph, answer->plan)->stepSeconds, answer->plan.prediction.stepSeconds);
+    return answer->plan;
+  };
+  Plan open = plan("", 0.5), inOrder = plan("contiguous", 0.5);
+  EXPECT_TRUE(open.zigzag);
+  EXPECT_FALSE(inOrder.zigzag);
+  EXPECT_LT(open.prediction.stepSeconds, inOrder.prediction.stepSeconds);
+  EXPECT_EQ(plan("zigzag", 0.5).prediction.stepSeconds, open.prediction.stepSeconds);
+  // It spares nothing where nothing is skipped.
+  EXPECT_FALSE(plan("", 1).zigzag);
+  EXPECT_GT(plan("contiguous", 1).prediction.stepSeconds, inOrder.prediction.stepSeconds);
 }
 
 TEST(Search, RecomputesAsManyBlocksAsNeedBe) {
