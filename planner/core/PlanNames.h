@@ -8,7 +8,7 @@
 namespace tbc::planner {
 
 /// Of plan.json: a tbc reads plans of its own version.
-constexpr int planVersion = 4;
+constexpr int planVersion = 5;
 
 inline const char *name(Origin origin) {
   switch (origin) {

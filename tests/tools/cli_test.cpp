@@ -455,7 +455,7 @@ TEST_F(Cli, PlansThatAreNoneAreRefused) {
   write("half.json", plan.substr(0, plan.size() / 2));
   write("empty.json", "");
   std::string later = plan;
-  size_t at = later.find("\"version\": 4");
+  size_t at = later.find("\"version\": 5");
   ASSERT_NE(at, std::string::npos);
   later.replace(at, 12, "\"version\": 9");
   write("later.json", later);

@@ -72,14 +72,14 @@ TEST(Plan, RoundTripIsByteIdentical) {
 TEST(Plan, HasTheKeysThatOthersRelyOn) {
   std::string text = writePlan(planFor(makeChain({2}), 4, "dp=2,tp=2"));
   for (const char *key : {"\"step_seconds\":", "\"peak_bytes\":", "\"fits\": true", "\"mesh\": {",
-                          "\"format\": \"tbc-plan\"", "\"version\": 4"})
+                          "\"format\": \"tbc-plan\"", "\"version\": 5"})
     EXPECT_THAT(text, HasSubstr(key));
 }
 
 TEST(Plan, ErrorsNameTheKey) {
   std::string good = writePlan(planFor(makeChain({2}), 4, "pp=2,tp=2"));
   ASSERT_EQ(errorOf(good), "no error");
-  EXPECT_THAT(errorOf(replaced(good, "\"version\": 4", "\"version\": 1")),
+  EXPECT_THAT(errorOf(replaced(good, "\"version\": 5", "\"version\": 1")),
               HasSubstr("key \"version\" is 1"));
   EXPECT_THAT(errorOf(replaced(good, "\"tbc-plan\"", "\"other\"")), HasSubstr("\"format\""));
   // A key too many is unknown, with the key that was perhaps meant; a key misspelt is one missing.
