@@ -92,6 +92,7 @@ TEST_P(Experts, CollectivesAndBytesAreTheClosedForm) {
   test::Model model = loadModel(form);
   test::PlanRequest request;
   request.mesh = form.mesh;
+  request.bucketSize = "none"; // parameter by parameter; of buckets: overlap_test.cpp
   auto plan = test::makePlan(model, request);
   ASSERT_TRUE(plan) << plan.error().message;
   const int64_t microBatches = plan->accumulation;
