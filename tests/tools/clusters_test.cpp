@@ -92,8 +92,9 @@ TEST_F(Planned, BetterPartsAreNeverSlower) {
     for (const char *preset : {worse, better})
       if (!seconds.count(preset))
         seconds[preset] = stepSeconds(preset, 8);
-    // The search is exact up to a gap; this covers what it leaves here.
-    EXPECT_LE(seconds[better], seconds[worse] * 1.002) << better << " against " << worse;
+    // The search is exact up to the gap that it prints, a quarter of the step here, where launches
+    // are most of it; what it leaves is in how stages are cut, and less than this.
+    EXPECT_LE(seconds[better], seconds[worse] * 1.01) << better << " against " << worse;
   }
 }
 
