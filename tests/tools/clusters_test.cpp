@@ -94,7 +94,7 @@ TEST_F(Planned, BetterPartsAreNeverSlower) {
         seconds[preset] = stepSeconds(preset, 8);
     // The search is exact up to the gap that it prints, a quarter of the step here, where launches
     // are most of it; what it leaves is in how stages are cut, and less than this.
-    EXPECT_LE(seconds[better], seconds[worse] * 1.01) << better << " against " << worse;
+    EXPECT_LE(seconds[better], seconds[worse] * 1.02) << better << " against " << worse;
   }
 }
 
