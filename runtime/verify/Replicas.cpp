@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/kernels/Kernel.h"
 #include "runtime/verify/Places.h"
 #include "runtime/verify/Verify.h"
 
@@ -408,7 +409,8 @@ private:
     if (instruction.operands.empty())
       return {0, all};
     const kernels::Shape &shape = stage.values[instruction.results[0]].shape;
-    bool isElementwise = true;
+    // Of a product of square matrices too all have one shape.
+    bool isElementwise = kernels::isElementwiseKernel(instruction.op);
     AxisSet anyUniform = 0, allUniform = all;
     Knowledge result;
     for (ValueId operand : instruction.operands) {
