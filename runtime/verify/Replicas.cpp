@@ -9,7 +9,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/kernels/Kernel.h"
 #include "runtime/verify/Places.h"
 #include "runtime/verify/Verify.h"
 
@@ -410,7 +409,7 @@ private:
       return {0, all};
     const kernels::Shape &shape = stage.values[instruction.results[0]].shape;
     // Of a product of square matrices too all have one shape.
-    bool isElementwise = kernels::isElementwiseKernel(instruction.op);
+    bool isElementwise = program::mayOverwriteOperands(instruction);
     AxisSet anyUniform = 0, allUniform = all;
     Knowledge result;
     for (ValueId operand : instruction.operands) {
