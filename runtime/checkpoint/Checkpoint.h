@@ -2,7 +2,8 @@
 //
 // Part of tbc. Plain C++. A checkpoint is a folder step-00000012 with
 //   rank-00003.safetensors   the pieces of parameters, states and optimizer states that no lower
-//                            rank holds as well; one file per rank, by the tensors' names
+//                            rank holds as well; one file per rank, by the tensors' names; and
+//                            what the rank keeps back where gradients are compressed
 //   index.json               what they are pieces of: mesh, and per tensor type and piece, as in a
 //                            Program; bytes and SHA-256 of every file; where the run was
 // It is written beside and renamed when all of it is on the disk, so that what has the name is
@@ -30,6 +31,9 @@ struct Progress {
   int64_t globalBatch = 0;
   uint64_t dataSeed = 0;
   bool isShuffled = true;
+  /// Where gradients are compressed, of which program and how: whose residuals the files hold
+  /// (Executor::gradientResiduals). Empty: there are none.
+  std::string residualsOf = {};
 };
 
 /// Writes a checkpoint of `progress.step` into `folder` and then removes all but the `keep` latest
@@ -92,6 +96,9 @@ public:
                                 const std::vector<int64_t> &indices,
                                 const kernels::TensorType &local);
 
+  /// What `rank` kept back at this place, `count` elements.
+  Result<std::vector<float>> residual(int64_t rank, const std::string &place, size_t count);
+
 private:
   Checkpoint() = default;
   struct Shard {
@@ -114,6 +121,10 @@ private:
 /// of another model, optimizer or arithmetic.
 Status load(Checkpoint &checkpoint, const program::Program &program, runtime::Executor &executor,
             kernels::Arith arith);
+
+/// Sets what `executor` keeps back of compressed gradients; the checkpoint must have residuals of
+/// its program and its way to compress (Progress::residualsOf). Errors: as of Checkpoint.
+Status loadResiduals(Checkpoint &checkpoint, runtime::Executor &executor);
 
 /// Writes the parameters and states of a checkpoint, whole, to one file; optimizer states too where
 /// asked for. Errors: as above; Other where it cannot be written.

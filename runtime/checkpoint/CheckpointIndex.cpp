@@ -20,6 +20,8 @@ std::string shardName(int64_t rank) {
   return text;
 }
 
+std::string residualName(const std::string &place) { return "gradient residual of " + place; }
+
 std::vector<int64_t> placeIn(const program::Mesh &mesh, const program::Piece &piece, int64_t rank) {
   std::vector<int64_t> coordinates = mesh.coordinates(rank), place;
   for (const program::PieceDim &dim : piece.dims)
@@ -79,6 +81,8 @@ std::string writeIndex(const Index &index) {
                {"mesh", mesh},
                {"shards", shards},
                {"tensors", tensors}};
+  if (!index.progress.residualsOf.empty())
+    json["gradient_residuals"] = index.progress.residualsOf;
   std::string text = json.dump(1);
   text.resize(text.size() - 2); // "\n}"
   return text + ",\n \"sha256\": \"" + sha256Hex(text) + "\"\n}\n";
@@ -191,6 +195,8 @@ Index indexOf(const Json &json) {
     throw Malformed{"\"data_seed\" must be a number"};
   index.progress.dataSeed = seed.get<uint64_t>();
   index.progress.isShuffled = field(json, "shuffled") == true;
+  if (json.contains("gradient_residuals"))
+    index.progress.residualsOf = text(json["gradient_residuals"]);
   std::string arith = text(field(json, "arithmetic"));
   int a = 0;
   while (a < kernels::numAriths && arith != arithNames[a])

@@ -30,6 +30,9 @@ struct Index {
 /// "rank-00003.safetensors".
 std::string shardName(int64_t rank);
 
+/// The name, in a rank's file, of what it keeps back of compressed gradients at this place.
+std::string residualName(const std::string &place);
+
 /// Which group of each factor, and of the flat cut, a rank is: ranks with the same list hold the
 /// same elements.
 std::vector<int64_t> placeIn(const program::Mesh &mesh, const program::Piece &piece, int64_t rank);

@@ -125,6 +125,33 @@ Status load(Checkpoint &checkpoint, const program::Program &program, runtime::Ex
   return Status::ok();
 }
 
+Result<std::vector<float>> Checkpoint::residual(int64_t rank, const std::string &place,
+                                                size_t count) {
+  if (rank >= int64_t(shards.size()))
+    return damaged(path + " has no file of rank " + std::to_string(rank));
+  auto content = shard(rank);
+  if (!content)
+    return content.error();
+  auto entry = (*content)->entries.find(residualName(place));
+  std::vector<float> elements(count);
+  if (entry == (*content)->entries.end() || entry->second.dtype != "F32" ||
+      entry->second.bytes != int64_t(count * sizeof(float)))
+    return damaged(path + "/" + shards[size_t(rank)].file + " does not have \"" +
+                   residualName(place) + "\" of " + std::to_string(count) + " elements");
+  std::memcpy(elements.data(), (*content)->elements(entry->second), count * sizeof(float));
+  return elements;
+}
+
+Status loadResiduals(Checkpoint &checkpoint, runtime::Executor &executor) {
+  for (const auto &[place, residual] : executor.gradientResiduals()) {
+    auto stored = checkpoint.residual(executor.rank(), place, residual->size());
+    if (!stored)
+      return stored.error();
+    executor.setGradientResidual(place, std::move(*stored));
+  }
+  return Status::ok();
+}
+
 Status consolidate(const std::string &path, const std::string &output, bool withOptimizer) {
   Result<Checkpoint> checkpoint = Checkpoint::open(path);
   if (!checkpoint)

@@ -2,7 +2,6 @@
 
 #include "runtime/exec/Executor.h"
 #include "runtime/abi/Order.h"
-#include "runtime/exec/GradientReductions.h"
 #include "runtime/exec/LossSlice.h"
 #include "runtime/exec/Packing.h"
 
@@ -85,34 +84,6 @@ Status Executor::prepare(BlockId id) {
   }
   prepareTimes(id);
   return machine->prepare(id);
-}
-
-/// Types of f32 as bf16.
-static std::vector<kernels::TensorType> narrowed(std::vector<kernels::TensorType> types) {
-  for (kernels::TensorType &type : types)
-    type.dtype = kernels::DType::BF16;
-  return types;
-}
-
-Status Executor::sumGradientsInBF16() {
-  if (arith != kernels::Arith::Native || !contents->hasBytes())
-    return Error{ErrorCode::Usage,
-                 "sums of gradients travel as bf16 only where floats are computed "
-                 "in their own precision, in the memory of CPUs"};
-  for (auto &[id, ready] : prepared) {
-    const Block &block = stageCode->block(id);
-    std::vector<bool> isSum = gradientReductions(*program, stageIndex, id);
-    for (size_t i = 0; i < isSum.size(); ++i) {
-      if (!isSum[i])
-        continue;
-      const Instruction &instruction = block.instructions[i];
-      Prepared &one = ready.instructions[i];
-      one.isNarrow = true;
-      one.layout = memoryLayout(instruction, one.group, narrowed(typesOf(instruction.operands)),
-                                narrowed(typesOf(instruction.results)));
-    }
-  }
-  return Status::ok();
 }
 
 std::vector<kernels::TensorType>
@@ -497,7 +468,7 @@ Status Executor::communicateOne(comm::Communicator &communicator, const Action &
                   : contents->hasBytes() ? communicateBytes(communicator, action, index)
                                          : communicateTensors(communicator, action, index);
   if (status)
-    count(instruction, prepared.at(action).instructions[index].isNarrow);
+    count(instruction, ready);
   return status;
 }
 
@@ -515,8 +486,10 @@ Status Executor::communicateBytes(comm::Communicator &communicator, const Action
   std::vector<PlacedTensor> inputs = placed(instruction.operands),
                             results = placed(instruction.results);
   auto move = ready.isNarrow ? communicateNarrowly : communicateOnMemory;
-  Status status = move(communicator, instruction, ready.group, ready.layout, arith, inputs, results,
-                       place(action, index));
+  Status status = ready.sparse
+                      ? ready.sparse->run(communicator, inputs, results, place(action, index))
+                      : move(communicator, instruction, ready.group, ready.layout, arith, inputs,
+                             results, place(action, index));
   for (program::ValueId value : instruction.results)
     if (status)
       contents->defineInPlace(value);
@@ -608,15 +581,16 @@ void Executor::drop(int index, int64_t microBatch) {
     residualBytesOf(slot) -= program::sizeBytes(slot.type);
 }
 
-void Executor::count(const Instruction &instruction, bool isNarrow) {
+void Executor::count(const Instruction &instruction, const Prepared &ready) {
   if (instruction.kind == InstructionKind::ShardSlice ||
       instruction.kind == InstructionKind::Recv || isHostCopy(instruction.kind))
     return;
   std::string axes = instruction.kind == InstructionKind::Send
                          ? program->mesh.axes[program->pipelineAxis].name
                          : toString(program->mesh, instruction.comm.axes);
-  int64_t bytes = program::messageBytes(*program, *stageCode, instruction);
-  ++counts[{instruction.kind, axes, stageIndex, isNarrow ? bytes / 2 : bytes}];
+  int64_t bytes = ready.sparse ? ready.sparse->messageBytes()
+                               : program::messageBytes(*program, *stageCode, instruction);
+  ++counts[{instruction.kind, axes, stageIndex, ready.isNarrow ? bytes / 2 : bytes}];
 }
 
 //===----------------------------------------------------------------------===//

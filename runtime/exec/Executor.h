@@ -14,6 +14,7 @@
 #include "runtime/exec/MemoryCollectives.h"
 #include "runtime/exec/Observer.h"
 #include "runtime/exec/RankMemory.h"
+#include "runtime/exec/SparseSum.h"
 #include "runtime/exec/StreamThread.h"
 
 #include <functional>
@@ -103,6 +104,15 @@ public:
   /// are what all have, in f32. Errors: Usage, where floats are not computed in Native arithmetic
   /// in the memory of this process.
   Status sumGradientsInBF16();
+  /// From now on of these sums only this share of (0, 1] of each tensor travels, and each rank
+  /// keeps the rest for the next (SparseSum). Errors: Usage, as above, and what whyNotCompressed
+  /// says.
+  Status compressGradients(double share);
+  /// What this rank keeps back between steps, by the place of the sum in the program; of those sums
+  /// alone that travel compressed.
+  std::map<std::string, const std::vector<float> *> gradientResiduals() const;
+  /// Replaces what it keeps back at a place that `gradientResiduals` names, by as many elements.
+  void setGradientResidual(const std::string &place, std::vector<float> residual);
 
   /// Runs one step; errors name stage, block, instruction and micro-batch.
   Status runStep(comm::Communicator &communicator, const StepInputs &inputs);
@@ -138,6 +148,7 @@ private:
     GroupPlace group;                       // of communication
     MemoryLayout layout;                    // of communication and slices
     bool isNarrow = false;                  // a sum of f32 that travels as bf16; so is its layout
+    std::unique_ptr<SparseSum> sparse;      // a sum of which a share travels
     std::vector<program::ValueId> lastUses; // values that nothing needs after it
     std::vector<int> results;               // of the block, that take effect after it
   };
@@ -152,6 +163,7 @@ private:
   Executor(const program::Program &program, int64_t rank, kernels::Arith arith);
 
   Status prepare(program::BlockId block);
+  Status checkOwnPrecision(const std::string &what) const;
   void prepareTimes(program::BlockId block);
   std::vector<kernels::TensorType> typesOf(const std::vector<program::ValueId> &values) const;
   int64_t valuePeakBytes(const program::Block &block, const std::vector<int> &lastUse) const;
@@ -193,7 +205,7 @@ private:
   int64_t &residualBytesOf(const program::Slot &slot) {
     return slot.location == program::Location::Host ? hostResidualBytes : residualBytes;
   }
-  void count(const program::Instruction &instruction, bool isNarrow);
+  void count(const program::Instruction &instruction, const Prepared &ready);
   std::string place(const schedule::Action &action, int index) const;
 
   const program::Program *program;

@@ -65,4 +65,32 @@ std::vector<bool> gradientReductions(const program::Program &program, int stageI
   return list;
 }
 
+/// Whether some kernel of the program is this op.
+static bool hasKernel(const program::Program &program, const std::string &op) {
+  for (const program::Stage &stage : program.stages)
+    for (program::BlockId id : stage.blocks())
+      for (const Instruction &instruction : stage.block(id).instructions)
+        if (instruction.kind == InstructionKind::Kernel && instruction.op == op)
+          return true;
+  return false;
+}
+
+std::string whyNotCompressed(const program::Program &program) {
+  if (hasKernel(program, "count_not_finite"))
+    return "the program scales its loss and skips the steps that overflow, and what such a step "
+           "keeps back would spoil the next ones; plan with --precision bf16 or f32, or with "
+           "--loss-scale none";
+  for (int stage = 0; stage < program.numStages(); ++stage)
+    for (program::BlockId id : program.stages[stage].blocks()) {
+      std::vector<bool> isSum = gradientReductions(program, stage, id);
+      for (size_t i = 0; i < isSum.size(); ++i) {
+        const Instruction &instruction = program.stages[stage].block(id).instructions[i];
+        if (isSum[i] && program::groupSizeOf(instruction.comm, program.pipelineAxis) > 1)
+          return "";
+      }
+    }
+  return "the program sums no gradients of f32 over ranks that have other data; plan with an axis "
+         "dp or fsdp";
+}
+
 } // namespace tbc::runtime

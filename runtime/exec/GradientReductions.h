@@ -9,6 +9,7 @@
 
 #include "runtime/abi/Program.h"
 
+#include <string>
 #include <vector>
 
 namespace tbc::runtime {
@@ -18,6 +19,11 @@ namespace tbc::runtime {
 /// what slots of role Gradient hold, or into nothing but such slots.
 std::vector<bool> gradientReductions(const program::Program &program, int stage,
                                      program::BlockId block);
+
+/// Why the gradients of a program cannot be compressed with a memory of what was not sent; empty if
+/// they can: it scales its loss and skips steps that overflow, which would be remembered; or has no
+/// such sum of more than one rank.
+std::string whyNotCompressed(const program::Program &program);
 
 } // namespace tbc::runtime
 

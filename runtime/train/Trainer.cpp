@@ -62,6 +62,11 @@ public:
 private:
   Result<int64_t> latestStep();
   Status resume(int64_t step);
+  Status resumeResiduals(checkpoint::Checkpoint &checkpoint, const std::string &path);
+  void warn(const std::string &sentence) const {
+    if (callbacks.warn)
+      callbacks.warn(sentence);
+  }
   Status initialize(bool isLocalFirst);
   Result<bool> step(int64_t step);
   Status countSteps();
@@ -89,12 +94,22 @@ private:
   std::vector<double> clocks; // of the ranks, for the profile
 };
 
+/// Which residuals of compressed gradients this run has; empty: none.
+static std::string residualsOf(const LoadedProgram &loaded, const TrainOptions &options) {
+  if (options.gradientShare == 0)
+    return "";
+  char share[32];
+  std::snprintf(share, sizeof share, "topk:%.17g", options.gradientShare);
+  return share + (" of program " + loaded.manifest.programHash);
+}
+
 checkpoint::Progress Run::progressAt(int64_t step) const {
   checkpoint::Progress progress;
   progress.step = step;
   progress.globalBatch = feed.globalBatch();
   progress.dataSeed = options.data.seed;
   progress.isShuffled = options.data.isShuffled;
+  progress.residualsOf = residualsOf(loaded, options);
   return progress;
 }
 
@@ -142,7 +157,23 @@ Status Run::resume(int64_t step) {
   if (was.isShuffled != options.data.isShuffled)
     return refuse("samples", was.isShuffled ? "shuffled" : "in order",
                   options.data.isShuffled ? "them shuffled" : "them in order");
-  return checkpoint::load(*opened, loaded.program, executor, options.arith);
+  if (Status status = checkpoint::load(*opened, loaded.program, executor, options.arith); !status)
+    return status;
+  return resumeResiduals(*opened, *path);
+}
+
+/// Gradients that were not sent yet are of one program and one share; another run begins without.
+Status Run::resumeResiduals(checkpoint::Checkpoint &checkpoint, const std::string &path) {
+  const std::string &was = checkpoint.progress().residualsOf, now = residualsOf(loaded, options);
+  if (was == now)
+    return now.empty() ? Status::ok() : checkpoint::loadResiduals(checkpoint, executor);
+  auto told = [](const std::string &what) {
+    return what.empty() ? "gradients that are not compressed" : what;
+  };
+  warn(path + " is of " + told(was) + ", this run of " + told(now) +
+       (was.empty() ? ": what it keeps back begins at 0"
+                    : ": what gradients had kept back in the checkpoint is dropped"));
+  return Status::ok();
 }
 
 Status Run::initialize(bool isLocalFirst) {
@@ -167,6 +198,11 @@ Status Run::start(bool isLocalFirst) {
     return counted;
   if (Status started = numDone > 0 ? resume(numDone) : initialize(isLocalFirst); !started)
     return started;
+  if (options.gradientShare > 0 && executor.gradientResiduals().empty())
+    warn(
+        "--compress-gradients: with so large a share no gradient takes fewer bytes compressed; all "
+        "of rank " +
+        std::to_string(executor.rank()) + " travel whole");
   if (Status observed = observe(); !observed)
     return observed;
   return callbacks.begin(numDone, lastStep);
@@ -355,6 +391,9 @@ Status train(const LoadedProgram &loaded, const TrainOptions &options,
   if (options.sumsGradientsInBF16)
     if (Status status = executor->sumGradientsInBF16(); !status)
       return Error{status.error().code, "--comm-dtype bf16: " + status.error().message};
+  if (options.gradientShare > 0)
+    if (Status status = executor->compressGradients(options.gradientShare); !status)
+      return Error{status.error().code, "--compress-gradients: " + status.error().message};
   auto feed = Feed::open(loaded.program, loaded.manifest, options.data, options.arith);
   if (!feed)
     return feed.error();

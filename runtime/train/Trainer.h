@@ -37,7 +37,8 @@ struct ProfileOptions {
 
 struct TrainOptions {
   kernels::Arith arith = kernels::Arith::Native;
-  bool sumsGradientsInBF16 = false;                              // see Executor::sumGradientsInBF16
+  bool sumsGradientsInBF16 = false; // see Executor::sumGradientsInBF16
+  double gradientShare = 0; // that travels, of gradients; 0: all. See Executor::compressGradients
   runtime::MachineMaker machine = runtime::makeReferenceMachine; // what executes kernels
   int64_t steps = 1;                                             // the number of the last one
   int64_t epochs = 0; // else: as many steps as so many epochs have
@@ -89,6 +90,8 @@ struct TrainCallbacks {
   /// Before the first step; `done` is the last step of the checkpoint that the run goes on from, 0
   /// without one; `steps` that of the run.
   std::function<Status(int64_t done, int64_t steps)> begin;
+  /// What whoever started the run should know, a sentence. May be empty.
+  std::function<void(const std::string &)> warn;
   /// After each step.
   std::function<void(const StepReport &)> report;
   std::function<void(const EvaluationReport &)> evaluated;

@@ -86,6 +86,14 @@ TEST_F(CudaCli, FlagsOfAnotherTargetAreRefused) {
   EXPECT_THAT(run.err, HasSubstr("--target cuda"));
 }
 
+TEST_F(CudaCli, GradientsTravelWhole) {
+  ASSERT_EQ(compile("tiny-mlp", "--gpus 2 --mesh dp=2", "--target cuda").code, 0);
+  Outcome compressed = tbc("run program --steps 1 --compress-gradients topk:0.01");
+  EXPECT_EQ(compressed.code, 2);
+  EXPECT_THAT(compressed.err, AllOf(HasSubstr("--compress-gradients is for programs for CPUs"),
+                                    HasSubstr("--target cpu")));
+}
+
 TEST_F(CudaCli, AMachineWithoutADriverIsTold) {
   if (fs::exists("/proc/driver/nvidia/version"))
     GTEST_SKIP() << "this machine has NVIDIA's driver";

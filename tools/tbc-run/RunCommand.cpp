@@ -6,6 +6,7 @@
 #include "runtime/comm/Gloo.h"
 #include "runtime/cuda/CudaMachine.h"
 #include "runtime/cuda/NcclCommunicator.h"
+#include "runtime/exec/GradientReductions.h"
 #include "runtime/exec/Machine.h"
 #include "runtime/launch/LocalJob.h"
 #include "tools/tbc-run/GpuChoice.h"
@@ -63,6 +64,40 @@ Result<kernels::Arith> parseArith(const std::string &text) {
                "--arith " + text + ": there are native, f64, residue and residue251"};
 }
 
+/// The share of elements that "topk:SHARE" says; 0 where nothing is said.
+Result<double> parseCompression(const std::string &text) {
+  if (text.empty())
+    return 0.0;
+  const std::string prefix = "topk:";
+  char *end = nullptr;
+  double share = std::strtod(text.c_str() + std::min(prefix.size(), text.size()), &end);
+  if (text.rfind(prefix, 0) != 0 || text.size() == prefix.size() || *end != 0 ||
+      !(share > 0 && share <= 1))
+    return Error{ErrorCode::Usage, "--compress-gradients " + text +
+                                       ": it wants topk:SHARE, as topk:0.01, with a share above 0 "
+                                       "and up to 1"};
+  return share;
+}
+
+/// How gradients travel.
+Status setGradients(const RunOptions &options, train::TrainOptions &train) {
+  Result<double> share = parseCompression(options.compression);
+  if (!share)
+    return share.error();
+  train.gradientShare = *share;
+  train.sumsGradientsInBF16 = options.commDtype == "bf16";
+  if (train.sumsGradientsInBF16 && train.arith != kernels::Arith::Native)
+    return Error{ErrorCode::Usage, "--comm-dtype bf16 rounds what --arith " + options.arith +
+                                       " keeps; it goes with --arith native"};
+  if (train.gradientShare > 0 && train.arith != kernels::Arith::Native)
+    return Error{ErrorCode::Usage, "--compress-gradients leaves out what --arith " + options.arith +
+                                       " keeps; it goes with --arith native"};
+  if (train.gradientShare > 0 && train.sumsGradientsInBF16)
+    return Error{ErrorCode::Usage, "--compress-gradients sends values of f32; leave out "
+                                   "--comm-dtype bf16"};
+  return Status::ok();
+}
+
 /// One step and one batch of evaluation, of which nothing is left.
 void makeDevRun(train::TrainOptions &train) {
   train.steps = 1;
@@ -81,10 +116,8 @@ Result<train::TrainOptions> trainOptions(const RunOptions &options) {
   if (!arith)
     return arith.error();
   train.arith = *arith;
-  train.sumsGradientsInBF16 = options.commDtype == "bf16";
-  if (train.sumsGradientsInBF16 && train.arith != kernels::Arith::Native)
-    return Error{ErrorCode::Usage, "--comm-dtype bf16 rounds what --arith " + options.arith +
-                                       " keeps; it goes with --arith native"};
+  if (Status status = setGradients(options, train); !status)
+    return status.error();
   auto schedule = train::parseSchedule(options.schedule);
   if (!schedule)
     return schedule.error();
@@ -129,6 +162,7 @@ launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &opti
           {"arithmetic", options.arith},
           {"kernels", options.kernels},
           {"type of communicated gradients", options.commDtype},
+          {"compression of gradients", options.compression.empty() ? "none" : options.compression},
           {"device", device},
           {"communicator", options.communicator},
           {"number of steps", std::to_string(train.steps) + " or " + std::to_string(train.epochs) +
@@ -219,6 +253,10 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   callbacks.begin = [&](int64_t done, int64_t steps) {
     return output ? output->begin(done, steps) : Status::ok();
   };
+  if (start.rank == 0)
+    callbacks.warn = [](const std::string &sentence) {
+      std::cerr << "tbc: warning: " + sentence + "\n" << std::flush;
+    };
   callbacks.report = [&](const train::StepReport &report) {
     if (output)
       output->report(report);
@@ -343,12 +381,19 @@ Result<int> runProgram(const RunOptions &options) {
     if (options.commDtype == "bf16")
       return Error{ErrorCode::Usage, "--comm-dtype bf16 is for programs for CPUs; this one is for "
                                      "GPUs"};
+    if (!options.compression.empty())
+      return Error{ErrorCode::Usage, "--compress-gradients is for programs for CPUs; this one is "
+                                     "for GPUs, whose gradients travel whole over NCCL; leave it "
+                                     "out, or compile the plan with --target cpu"};
     if (Status status = checkGpuLibraries(numRanks, options); !status)
       return status.error();
   } else if (options.communicator == "nccl") {
     return Error{ErrorCode::Usage, "--communicator nccl connects GPUs, and this run uses none; "
                                    "compile the plan with --target cuda"};
   }
+  if (!options.compression.empty())
+    if (std::string why = runtime::whyNotCompressed(loaded->program); !why.empty())
+      return Error{ErrorCode::Usage, "--compress-gradients: " + why};
   bool hasRank = options.rank >= 0 || options.numRanks >= 0;
   if (options.numProcesses > 0) {
     if (hasRank || !options.init.empty())

@@ -25,6 +25,7 @@ struct RunOptions {
   std::string host, arith = "native", schedule = "constant";
   std::string kernels = "native";
   std::string commDtype = "f32"; // of sums of gradients over data axes: or bf16
+  std::string compression;       // of the same sums: topk:SHARE; empty: none
   std::string communicator;      // gloo or nccl; empty: nccl between GPUs, else gloo
   int threads = 0; // of a rank; 0: the cores of the machine, shared out among its ranks
   bool isVerbose = false;

@@ -105,6 +105,9 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
                   "or bf16, which halves the bytes and rounds")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
+  command.add_option("--compress-gradients", options->compression,
+                     "topk:SHARE: of the same gradients send only this share of each tensor's "
+                     "elements, the largest, and keep the rest for the next step");
   command
       .add_option("--threads", options->threads,
                   "Threads of a rank (default: the machine's cores / its ranks)")
