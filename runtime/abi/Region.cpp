@@ -52,13 +52,16 @@ struct Extent {
   }
 };
 
+Extent slotExtent(const Stage &stage, int slot, int64_t bytes) {
+  const SlotPlace &place = stage.memory.slots[slot];
+  return {place.frame, place.offset, place.offset + bytes};
+}
+
 Extent extentOf(const Stage &stage, ValueId value) {
   const ValuePlace &place = stage.memory.values[value];
   int64_t bytes = sizeBytes(stage.values[value]);
-  if (place.slot < 0)
-    return {-1, place.offset, place.offset + bytes};
-  const SlotPlace &slot = stage.memory.slots[place.slot];
-  return {slot.frame, slot.offset, slot.offset + bytes};
+  return place.slot < 0 ? Extent{-1, place.offset, place.offset + bytes}
+                        : slotExtent(stage, place.slot, bytes);
 }
 
 } // namespace
@@ -91,6 +94,19 @@ std::vector<SharedPlace> sharedPlaces(const Stage &stage, const Block &block,
         shared.push_back({result, values.results[other], false});
   }
   return shared;
+}
+
+bool shareBytes(const Stage &stage, ValueId a, ValueId b) {
+  return extentOf(stage, a).overlaps(extentOf(stage, b));
+}
+
+bool areAtOnePlace(const Stage &stage, ValueId a, ValueId b) {
+  return extentOf(stage, a) == extentOf(stage, b);
+}
+
+bool sharesBytesOfSlot(const Stage &stage, ValueId value, int slot) {
+  return extentOf(stage, value)
+      .overlaps(slotExtent(stage, slot, sizeBytes(stage.slots[slot].type)));
 }
 
 } // namespace tbc::program

@@ -39,6 +39,12 @@ struct SharedPlace {
 /// once has to be made for it, or must not be used. Empty without a memory plan.
 std::vector<SharedPlace> sharedPlaces(const Stage &stage, const Block &block, const Region &region);
 
+/// Of a stage with a memory plan: whether two values lie at bytes in common, or at the same bytes.
+bool shareBytes(const Stage &stage, ValueId a, ValueId b);
+bool areAtOnePlace(const Stage &stage, ValueId a, ValueId b);
+/// Whether a value lies at bytes of a slot.
+bool sharesBytesOfSlot(const Stage &stage, ValueId value, int slot);
+
 } // namespace tbc::program
 
 #endif // TBC_RUNTIME_ABI_REGION_H

@@ -27,7 +27,26 @@ enum class CublasCompute : int { F32 = 68, F64 = 70, FastTF32 = 77 };
 enum class CublasOperation : int { None = 0, Transpose = 1 };
 
 /// cublasLtMatmulDescAttributes_t.
-enum class MatmulAttribute : int { TransposeA = 3, TransposeB = 4, Epilogue = 7, BiasPointer = 8 };
+enum class MatmulAttribute : int {
+  TransposeA = 3,
+  TransposeB = 4,
+  Epilogue = 7,
+  BiasPointer = 8,
+  AuxiliaryPointer = 11,
+  AuxiliaryStride = 12, // CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD
+};
+
+/// cublasLtEpilogue_t. Its gelu is the tanh form. `Auxiliary`: what gelu is applied to is written,
+/// as another matrix; its gradient reads that.
+enum class CublasEpilogue : uint32_t {
+  Default = 1,
+  Bias = 4,
+  Gelu = 32,
+  GeluBias = 36,
+  GeluAuxiliary = 160,
+  GeluAuxiliaryBias = 164,
+  GeluGradient = 192,
+};
 
 /// cublasLtMatrixLayoutAttribute_t.
 enum class LayoutAttribute : int { Order = 1, BatchCount = 5, StridedBatchOffset = 6 };

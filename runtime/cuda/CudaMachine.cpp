@@ -4,7 +4,7 @@
 #include "runtime/abi/Region.h"
 #include "runtime/cuda/CudaCollectives.h"
 #include "runtime/cuda/DeviceArena.h"
-#include "runtime/cuda/MatrixProducts.h"
+#include "runtime/cuda/LibraryCalls.h"
 
 #include <algorithm>
 #include <array>
@@ -34,7 +34,7 @@ public:
       : program(setting.program), stage(setting.stage), code(program.stages[stage]),
         memory(setting.memory), options(options), device(*options.device),
         streams(std::move(streams)), arena(arena), reference(std::move(reference)),
-        products(std::move(products)) {}
+        libraries(setting.program, setting.stage, std::move(products)) {}
 
   ~CudaMachine() override {
     // What is given back now is the device's. If that is lost, all of it is gone anyway.
@@ -58,8 +58,8 @@ private:
   /// An instruction, or a region at its first.
   struct Prepared {
     const LaunchableKernel *kernel = nullptr; // null: executed on the host
-    const MatrixProduct *product = nullptr;   // in place of the kernel
-    bool swaps = false;                       // the operands of the product
+    const LibraryCalls::Call *call = nullptr; // in place of the kernel
+    bool isLeftOut = false;                   // the call of a later region does it
     int count = 1;
     std::vector<ValueId> operands, results;
     std::string place; // for errors that show later
@@ -82,8 +82,7 @@ private:
   Status prepareRegion(BlockId id, const program::Region &region);
   Status prepareWrites(BlockId id) const;
   Status prepareEvents(BlockId id);
-  Status prepareProduct(BlockId id, const program::Region &region);
-  void sayProducts();
+  void sayLibraries();
   void follow(BlockId id, int first, int count);
   void recordEnds();
   DeviceAddress scratchOf(program::Stream stream, int64_t bytes);
@@ -103,9 +102,7 @@ private:
   std::shared_ptr<Streams> streams;
   const DeviceArena &arena; // of `memory`
   std::unique_ptr<Machine> reference;
-  std::shared_ptr<MatrixProducts> products;  // null: there are none
-  int64_t numProducts = 0;                   // einsums that they do
-  std::map<std::string, int64_t> noProducts; // why others are not, how often
+  LibraryCalls libraries;
   bool hasSaid = false;
   /// By stream: what `write` has to keep of values that it overwrites, what collectives pack.
   std::array<DeviceMemory, program::numStreams> scratch;
@@ -128,10 +125,13 @@ Status CudaMachine::prepare(BlockId id) {
   if (Status status = prepareEvents(id); !status)
     return status;
   bool usesHost = false;
-  if (options.kernels)
+  if (options.kernels) {
+    if (Status status = libraries.prepare(id); !status)
+      return status;
     for (const program::Region &region : block.regions)
       if (Status status = prepareRegion(id, region); !status)
         return status;
+  }
   for (int i = 0; i < int(block.instructions.size()); i += list[i].count) {
     const program::Instruction &instruction = block.instructions[i];
     if (list[i].kernel || instruction.kind != InstructionKind::Kernel)
@@ -185,47 +185,21 @@ Status CudaMachine::prepareRegion(BlockId id, const program::Region &region) {
                                          " while its kernel runs; compile again"};
   program::RegionValues values = program::regionValues(block, region);
   prepared[id].instructions[region.first] = {kernel,
-                                             nullptr,
-                                             false,
+                                             libraries.find(id, region.first),
+                                             libraries.isLeftOut(id, region.first),
                                              region.count,
                                              values.operands,
                                              values.results,
                                              place + ", kernel " + kernel->symbol};
-  return prepareProduct(id, region);
-}
-
-/// An einsum by itself is a product of matrices, maybe.
-Status CudaMachine::prepareProduct(BlockId id, const program::Region &region) {
-  const program::Instruction &instruction = code.block(id).instructions[size_t(region.first)];
-  if (!products || region.count > 1 || instruction.op != "einsum")
-    return Status::ok();
-  auto type = [&](ValueId value) -> const kernels::TensorType & { return code.values[value]; };
-  auto einsum = productOf(instruction.attrs, type(instruction.operands[0]),
-                          type(instruction.operands[1]), type(instruction.results[0]));
-  if (!einsum) {
-    ++noProducts[einsum.error().message];
-    return Status::ok();
-  }
-  auto product = products->find(einsum->shape);
-  if (!product)
-    return Error{product.error().code,
-                 describe(program, stage, id, region.first) + ": " + product.error().message};
-  Prepared &ready = prepared[id].instructions[region.first];
-  ready.product = *product;
-  ready.swaps = einsum->swaps;
-  ++(*product ? numProducts : noProducts["the library has no way"]);
   return Status::ok();
 }
 
-void CudaMachine::sayProducts() {
-  if (hasSaid || !products || !options.say)
+void CudaMachine::sayLibraries() {
+  if (hasSaid || !options.say)
     return;
   hasSaid = true;
-  std::string others;
-  for (const auto &[why, count] : noProducts)
-    others += (others.empty() ? "" : ", ") + std::to_string(count) + " for " + why;
-  options.say("matrix products: " + std::to_string(numProducts) + " by cuBLASLt" +
-              (others.empty() ? "" : "; by plain kernels " + others));
+  for (const std::string &sentence : libraries.sentences())
+    options.say(sentence);
 }
 
 /// What is added to a slot has a kernel too.
@@ -254,7 +228,7 @@ const LaunchableKernel *CudaMachine::accumulator(const SlotWrite &write) const {
 
 void CudaMachine::beginBlock(BlockId id) {
   require(device.makeCurrent());
-  sayProducts();
+  sayLibraries();
   block = id;
   isRecorded.assign(code.block(id).instructions.size(), false);
   if (prepared.at(id).isCommunicating)
@@ -305,17 +279,17 @@ void CudaMachine::run(BlockId id, int index) {
   follow(id, index, ready.count);
   if (!ready.kernel)
     return reference->run(id, index);
-  if (ready.product) {
-    // Of the instruction itself: a region's operands stand there once.
-    const program::Instruction &einsum = code.block(id).instructions[size_t(index)];
-    std::vector<DeviceTensor> operands = tensorsOf(einsum.operands);
-    DeviceAddress out = arena.at(memory.offsetOf(einsum.results[0]));
-    require(ready.product->enqueue(streams->of(now), operands[ready.swaps ? 1 : 0].address,
-                                   operands[ready.swaps ? 0 : 1].address, out));
-    require(streams->note(ready.place));
-    if (options.waitForEach)
-      require(streams->wait());
-    return memory.defineInPlace(einsum.results[0]);
+  if (ready.call || ready.isLeftOut) {
+    auto addressOf = [&](ValueId value) { return arena.at(memory.offsetOf(value)); };
+    if (ready.call) {
+      require((*ready.call)(streams->of(now), addressOf));
+      require(streams->note(ready.place));
+      if (options.waitForEach)
+        require(streams->wait());
+    }
+    for (ValueId value : ready.results)
+      memory.defineInPlace(value);
+    return;
   }
   std::vector<DeviceAddress> addresses;
   for (const std::vector<ValueId> *list : {&ready.operands, &ready.results})

@@ -97,14 +97,40 @@ static const void *pointerTo(DeviceAddress address) {
   return reinterpret_cast<const void *>(static_cast<uintptr_t>(address));
 }
 
-Status MatrixProduct::enqueue(const Stream &stream, DeviceAddress a, DeviceAddress b,
-                              DeviceAddress c) const {
-  const float one = 1, zero = 0;
+static bool hasBias(CublasEpilogue epilogue) {
+  return epilogue == CublasEpilogue::Bias || epilogue == CublasEpilogue::GeluBias ||
+         epilogue == CublasEpilogue::GeluAuxiliaryBias;
+}
+static bool hasAuxiliary(CublasEpilogue epilogue) {
+  return epilogue == CublasEpilogue::GeluAuxiliary ||
+         epilogue == CublasEpilogue::GeluAuxiliaryBias || epilogue == CublasEpilogue::GeluGradient;
+}
+
+Status MatrixProduct::place(DeviceAddress bias, DeviceAddress auxiliary) const {
+  auto set = [&](MatmulAttribute attribute, DeviceAddress address) {
+    const void *pointer = pointerTo(address);
+    return checkCublas(library, library.matmulSet(matmul, attribute, &pointer, sizeof pointer),
+                       "describing an epilogue");
+  };
+  Status status = Status::ok();
+  if (hasBias(epilogue))
+    status = set(MatmulAttribute::BiasPointer, bias);
+  if (status && hasAuxiliary(epilogue))
+    status = set(MatmulAttribute::AuxiliaryPointer, auxiliary);
+  return status;
+}
+
+Status MatrixProduct::enqueue(const Stream &stream, const ProductAddresses &at) const {
+  // A product of one shape is done at many places; a call keeps what the descriptor says then.
+  if (Status status = place(at.bias, at.auxiliary); !status)
+    return status;
+  const float one = 1, beta = at.added ? 1 : 0;
   // Column-major matrices are row-major ones transposed: c' = b' a'.
-  void *out = const_cast<void *>(pointerTo(c));
+  void *out = const_cast<void *>(pointerTo(at.c));
+  const void *added = at.added ? pointerTo(at.added) : out;
   return checkCublas(library,
-                     library.matmul(handle, matmul, &one, pointerTo(b), layoutB, pointerTo(a),
-                                    layoutA, &zero, out, layoutC, out, layoutC, &algorithm,
+                     library.matmul(handle, matmul, &one, pointerTo(at.b), layoutB, pointerTo(at.a),
+                                    layoutA, &beta, added, layoutC, out, layoutC, &algorithm,
                                     const_cast<void *>(pointerTo(workspace)), workspaceBytes,
                                     stream.handle()),
                      "a product of matrices");
@@ -131,6 +157,24 @@ static Status makeLayout(const CublasLt &library, LayoutHandle &layout, DType dt
                 : status;
 }
 
+/// What comes at the end, if anything. The library looks at how pointers are aligned when it is
+/// asked how to multiply: every tensor's are as the workspace's.
+Status MatrixProducts::describeEpilogue(MatrixProduct &product, const ProductShape &s) const {
+  product.epilogue = s.epilogue;
+  if (s.epilogue == CublasEpilogue::Default)
+    return Status::ok();
+  auto set = [&](MatmulAttribute attribute, const void *value, size_t bytes) {
+    return checkCublas(library, library.matmulSet(product.matmul, attribute, value, bytes),
+                       "describing an epilogue");
+  };
+  auto epilogue = uint32_t(s.epilogue);
+  Status status = set(MatmulAttribute::Epilogue, &epilogue, sizeof epilogue);
+  int64_t stride = s.strideC;
+  if (status && hasAuxiliary(s.epilogue))
+    status = set(MatmulAttribute::AuxiliaryStride, &stride, sizeof stride);
+  return status ? product.place(workspace.address(), workspace.address()) : status;
+}
+
 Result<std::unique_ptr<MatrixProduct>> MatrixProducts::make(const ProductShape &s) {
   std::unique_ptr<MatrixProduct> product(new MatrixProduct(library));
   product->handle = handle;
@@ -147,6 +191,8 @@ Result<std::unique_ptr<MatrixProduct>> MatrixProducts::make(const ProductShape &
   };
   transpose(MatmulAttribute::TransposeA, s.transposedB);
   transpose(MatmulAttribute::TransposeB, s.transposedA);
+  if (status)
+    status = describeEpilogue(*product, s);
   if (status)
     status = s.transposedA ? makeLayout(library, product->layoutA, s.input, s.k, s.m, s.strideA,
                                         s.batch, s.batchA)

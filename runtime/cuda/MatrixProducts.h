@@ -27,10 +27,14 @@ struct ProductShape {
   int64_t batchA = 0, batchB = 0, batchC = 0;
   bool transposedA = false, transposedB = false;
   kernels::DType input = kernels::DType::F32, result = kernels::DType::F32;
+  /// c = epilogue(a * b + added), without a batch and with dense rows of c; a bias lies along n. Of
+  /// c's type and, but for the bias, its places are all others.
+  CublasEpilogue epilogue = CublasEpilogue::Default;
+  bool adds = false;
 
   auto key() const {
     return std::tie(m, n, k, batch, strideA, strideB, strideC, batchA, batchB, batchC, transposedA,
-                    transposedB, input, result);
+                    transposedB, input, result, epilogue, adds);
   }
   bool operator<(const ProductShape &o) const { return key() < o.key(); }
 };
@@ -45,6 +49,12 @@ struct EinsumProduct {
 Result<EinsumProduct> productOf(const kernels::Attrs &attrs, const kernels::TensorType &lhs,
                                 const kernels::TensorType &rhs, const kernels::TensorType &result);
 
+/// Where the matrices of a product are; 0 for what it does not have. `added` may be c.
+struct ProductAddresses {
+  DeviceAddress a = 0, b = 0, c = 0;
+  DeviceAddress bias = 0, auxiliary = 0, added = 0;
+};
+
 /// A product of one shape, as cuBLASLt does it best.
 class MatrixProduct {
 public:
@@ -53,11 +63,16 @@ public:
   MatrixProduct &operator=(const MatrixProduct &) = delete;
 
   /// Puts it into the stream. Addresses are multiples of 256.
-  Status enqueue(const Stream &stream, DeviceAddress a, DeviceAddress b, DeviceAddress c) const;
+  Status enqueue(const Stream &stream, const ProductAddresses &addresses) const;
+  Status enqueue(const Stream &stream, DeviceAddress a, DeviceAddress b, DeviceAddress c) const {
+    return enqueue(stream, {a, b, c});
+  }
 
 private:
   friend class MatrixProducts;
   explicit MatrixProduct(const CublasLt &library) : library(library) {}
+  /// Tells the library where bias and auxiliary matrix are.
+  Status place(DeviceAddress bias, DeviceAddress auxiliary) const;
 
   const CublasLt library;
   CublasHandle handle = nullptr; // of its MatrixProducts
@@ -66,6 +81,7 @@ private:
   MatmulAlgorithm algorithm{};
   DeviceAddress workspace = 0;
   size_t workspaceBytes = 0;
+  CublasEpilogue epilogue = CublasEpilogue::Default;
 };
 
 /// The products of a device, used in one stream: they share the memory that they work in.
@@ -88,6 +104,7 @@ private:
   MatrixProducts(DevicePtr device, const CublasLt &library)
       : device(std::move(device)), library(library) {}
   Result<std::unique_ptr<MatrixProduct>> make(const ProductShape &shape);
+  Status describeEpilogue(MatrixProduct &product, const ProductShape &shape) const;
 
   DevicePtr device;
   const CublasLt library;

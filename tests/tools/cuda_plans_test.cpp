@@ -13,6 +13,7 @@
 #include "runtime/cuda/NcclCommunicator.h"
 #include "runtime/launch/Stores.h"
 #include "tests/codegen/cpu/KernelLibrary.h"
+#include "tests/runtime/cuda/FakeCublasLt.h"
 #include "tests/runtime/cuda/FakeNccl.h"
 #include "tests/runtime/cuda/ProgramKernels.h"
 #include "tests/tools/PlanSupport.h"
@@ -107,7 +108,7 @@ protected:
   /// is, within the bound of docs/design.md, section 4.
   void check(const std::string &name, const std::string &mesh, const std::string &optimizer,
              const std::map<std::string, double> &settings = {},
-             const std::string &precision = "f32") {
+             const std::string &precision = "f32", bool hasCublas = false) {
     SCOPED_TRACE(name + " " + mesh + " " + precision);
     test::Model model = test::loadModel(name, optimizer, settings, "", precision);
     test::PlanRequest request;
@@ -128,6 +129,10 @@ protected:
     options.numDevices = int(compiled->program.mesh.numRanks());
     test::FakeDriver driver(options);
     test::FakeNccl nccl(driver);
+    std::optional<test::FakeCublasLt> cublas;
+    if (hasCublas)
+      cublas.emplace(driver);
+    usesCublas = hasCublas;
     for (const program::Stage &stage : compiled->program.stages)
       for (program::BlockId id : stage.blocks())
         for (const program::Region &region : stage.block(id).regions)
@@ -137,6 +142,9 @@ protected:
     compare(*model.step, *plan, compiled->program);
     EXPECT_THAT(driver.complaints(), IsEmpty());
     EXPECT_GT(driver.numCalls("cuLaunchKernel"), 0);
+    if (hasCublas)
+      for (auto [epilogue, count] : cublas->productsByEpilogue())
+        products[epilogue] += count;
   }
 
   void compare(driver::TrainingStep &step, const planner::Plan &plan,
@@ -178,6 +186,8 @@ protected:
     cuda::CudaOptions options;
     options.device = *device;
     options.kernels = *kernels;
+    if (usesCublas)
+      options.cublas = test::FakeCublasLt::table();
     runtime::MachineMaker alone = cuda::cudaMachine(options);
     int64_t numRanks = program.mesh.numRanks();
     if (numRanks == 1)
@@ -201,6 +211,9 @@ protected:
   }
 
   std::string folder;
+  bool usesCublas = false;
+  /// Of all checks with cuBLASLt: by epilogue, and whether a matrix was added.
+  std::map<std::pair<cuda::CublasEpilogue, bool>, int> products;
 };
 
 TEST_F(CudaPlans, TinyMlp) { check("tiny-mlp", "dp=2,tp=2", "sgd"); }
@@ -208,6 +221,18 @@ TEST_F(CudaPlans, TinyMlp) { check("tiny-mlp", "dp=2,tp=2", "sgd"); }
 TEST_F(CudaPlans, TinyGpt2) { check("tiny-gpt2", "dp=1", "sgd", {{"clip_norm", 1.0}}); }
 
 TEST_F(CudaPlans, TinyGpt2WithAdam) { check("tiny-gpt2", "dp=1", "adamw"); }
+
+TEST_F(CudaPlans, TinyGpt2WithProductsOfALibrary) {
+  for (const char *mesh : {"fsdp=2", "tp=2", "pp=2"})
+    check("tiny-gpt2", mesh, "sgd", {}, "f32", /*hasCublas=*/true);
+  check("tiny-gpt2", "dp=1", "sgd", {}, "bf16", /*hasCublas=*/true);
+  using cuda::CublasEpilogue;
+  EXPECT_GT((products[{CublasEpilogue::Default, false}]), 0);
+  EXPECT_GT((products[{CublasEpilogue::Bias, false}]), 0);
+  EXPECT_GT((products[{CublasEpilogue::Bias, true}]), 0);
+  EXPECT_GT((products[{CublasEpilogue::GeluAuxiliaryBias, false}]), 0);
+  EXPECT_GT((products[{CublasEpilogue::GeluGradient, false}]), 0);
+}
 
 TEST_F(CudaPlans, TinyLlamaOverFourRanks) { check("tiny-llama", "fsdp=2,tp=2", "sgd"); }
 

@@ -5,6 +5,7 @@
 #include "planner/core/Summary.h"
 #include "runtime/abi/CompiledKernel.h"
 #include "runtime/abi/Sha256.h"
+#include "runtime/cuda/Epilogues.h"
 #include "runtime/verify/Verify.h"
 #include "tools/driver/Compile.h"
 #include "tools/driver/Context.h"
@@ -81,6 +82,23 @@ static std::string describe(const program::CudaKernels &list) {
   return text;
 }
 
+/// Which products cuBLASLt may do with what follows, and which not, and why.
+static void sayEpilogues(const program::Program &program) {
+  std::map<std::string, int64_t> together, apart;
+  for (const program::Stage &stage : program.stages)
+    for (program::BlockId id : stage.blocks()) {
+      cuda::Epilogues found = cuda::findEpilogues(stage, stage.block(id));
+      for (const cuda::Epilogue &epilogue : found.list)
+        ++together[epilogue.name()];
+      for (const auto &[why, count] : found.apart)
+        apart[why] += count;
+    }
+  if (!together.empty())
+    std::cout << "  with their product, where cuBLASLt can: " << cuda::describe(together) << "\n";
+  if (!apart.empty())
+    std::cout << "  apart from their product: " << cuda::describe(apart) << "\n";
+}
+
 /// Compiles the kernels of a program whose file is `programText`, and says what it did; removes
 /// what an earlier compile for another target left, which the executor would refuse.
 static Status writeKernels(const driver::CompiledPlan &compiled, const Targets &targets,
@@ -132,6 +150,8 @@ static Status writeKernels(const driver::CompiledPlan &compiled, const Targets &
   std::cout << "wrote " << path << ": " << regions << " regions with " << inRegions << " of "
             << kernels << " kernels, " << distinct << " distinct" << inCache << ", for " << what
             << ", in " << text << " s\n";
+  if (targets.cuda)
+    sayEpilogues(compiled.program);
   return Status::ok();
 }
 

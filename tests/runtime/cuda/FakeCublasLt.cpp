@@ -4,6 +4,9 @@
 
 #include "runtime/kernels/Tensor.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace tbc::test {
 
 using cuda::CublasCode;
@@ -20,7 +23,24 @@ struct Matmul {
   cuda::CublasCompute compute;
   CudaType scale;
   bool transposesA = false, transposesB = false;
+  cuda::CublasEpilogue epilogue = cuda::CublasEpilogue::Default;
+  const void *bias = nullptr, *auxiliary = nullptr;
+  int64_t auxiliaryStride = 0;
+
+  bool has(cuda::CublasEpilogue bits) const { return uint32_t(epilogue) & uint32_t(bits); }
+  bool hasBias() const { return has(cuda::CublasEpilogue::Bias); }
+  bool hasAuxiliary() const { return uint32_t(epilogue) & 128; }
+  bool isGelu() const { return has(cuda::CublasEpilogue::Gelu); }
+  bool isGradient() const { return epilogue == cuda::CublasEpilogue::GeluGradient; }
 };
+
+/// gelu in its tanh form, as NVIDIA's "cuBLAS" has it, and its derivative.
+constexpr double geluRoot = 0.7978845608028654, geluCube = 0.044715; // sqrt(2 / pi)
+double gelu(double x) { return 0.5 * x * (1 + std::tanh(geluRoot * (x + geluCube * x * x * x))); }
+double geluDerivative(double x) {
+  double t = std::tanh(geluRoot * (x + geluCube * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * geluRoot * (1 + 3 * geluCube * x * x);
+}
 
 /// Column-major.
 struct Layout {
@@ -109,6 +129,23 @@ struct FakeCublasCalls {
   static CublasCode matmulSet(cuda::MatmulHandle handle, cuda::MatmulAttribute attribute,
                               const void *value, size_t bytes) {
     TBC_ENTER(matmulSet);
+    Matmul &matmul = of<Matmul>(handle);
+    if (attribute == cuda::MatmulAttribute::Epilogue && bytes == sizeof(uint32_t)) {
+      matmul.epilogue = *static_cast<const cuda::CublasEpilogue *>(value);
+      return CublasCode::Success;
+    }
+    if (attribute == cuda::MatmulAttribute::BiasPointer && bytes == sizeof(void *)) {
+      matmul.bias = *static_cast<const void *const *>(value);
+      return CublasCode::Success;
+    }
+    if (attribute == cuda::MatmulAttribute::AuxiliaryPointer && bytes == sizeof(void *)) {
+      matmul.auxiliary = *static_cast<const void *const *>(value);
+      return CublasCode::Success;
+    }
+    if (attribute == cuda::MatmulAttribute::AuxiliaryStride && bytes == sizeof(int64_t)) {
+      matmul.auxiliaryStride = *static_cast<const int64_t *>(value);
+      return CublasCode::Success;
+    }
     auto operation = *static_cast<const int32_t *>(value);
     bool isKnown = attribute == cuda::MatmulAttribute::TransposeA ||
                    attribute == cuda::MatmulAttribute::TransposeB;
@@ -116,8 +153,8 @@ struct FakeCublasCalls {
       theCublas->driver.complain("cuBLASLt is told what it does not know");
       return CublasCode(7);
     }
-    (attribute == cuda::MatmulAttribute::TransposeA ? of<Matmul>(handle).transposesA
-                                                    : of<Matmul>(handle).transposesB) = operation;
+    (attribute == cuda::MatmulAttribute::TransposeA ? matmul.transposesA : matmul.transposesB) =
+        operation;
     return CublasCode::Success;
   }
   static CublasCode layoutCreate(cuda::LayoutHandle *layout, CudaType type, uint64_t rows,
@@ -184,6 +221,15 @@ struct FakeCublasCalls {
       return "types do not fit";
     if (matmul.compute != cuda::CublasCompute::F32 || matmul.scale != CudaType::F32)
       return "sums are not of f32";
+    bool hasEpilogue = matmul.epilogue != cuda::CublasEpilogue::Default;
+    if (hasEpilogue && c.batch != 1)
+      return "an epilogue of a batch";
+    if (matmul.hasBias() && (!matmul.bias || uintptr_t(matmul.bias) % 256 != 0))
+      return "a bias is nowhere";
+    if (matmul.hasAuxiliary() &&
+        (!matmul.auxiliary || uintptr_t(matmul.auxiliary) % 256 != 0 ||
+         matmul.auxiliaryStride % 8 != 0 || matmul.auxiliaryStride < c.rows))
+      return "an auxiliary matrix is nowhere, or its rows are";
     return nullptr;
   }
   static CublasCode chooseAlgorithms(cuda::CublasHandle, cuda::MatmulHandle matmul,
@@ -194,7 +240,8 @@ struct FakeCublasCalls {
     TBC_ENTER(chooseAlgorithms);
     ++theCublas->asked;
     *numFound = 0;
-    if (theCublas->isUnable)
+    bool hasEpilogue = of<Matmul>(matmul).epilogue != cuda::CublasEpilogue::Default;
+    if (theCublas->isUnable || (theCublas->hasNoEpilogues && hasEpilogue))
       return CublasCode::NotSupported;
     if (c != d || numAsked < 1)
       return CublasCode(7);
@@ -225,28 +272,45 @@ struct FakeCublasCalls {
     for (const void *pointer : {aData, bData, static_cast<const void *>(dData)})
       if (addressOf(pointer) % 256 != 0)
         theCublas->driver.complain("cuBLASLt: an address is no multiple of 256");
+    const float addedPart = *static_cast<const float *>(beta);
     if (wrong(product, a, b, d) || algorithm->data[0] != 42 || workspaceBytes < workspaceNeeded ||
-        cLayout != dLayout || cData != dData || *static_cast<const float *>(alpha) != 1 ||
-        *static_cast<const float *>(beta) != 0)
+        cLayout != dLayout || *static_cast<const float *>(alpha) != 1 ||
+        (addedPart == 0 ? cData != dData : addedPart != 1 || addressOf(cData) % 256 != 0))
       return CublasCode(7);
     ++theCublas->multiplied;
+    ++theCublas->epilogues[{product.epilogue, addedPart == 1}];
     theCublas->driver.enqueue(stream, "cuBLASLt", {}, [=](FakeAccess &memory) {
       memory.write<char>(addressOf(workspace), workspaceBytes);
       for (int64_t index = 0; index < d.batch; ++index) {
         auto left = read(memory, addressOf(aData), a, index);
         auto right = read(memory, addressOf(bData), b, index);
         int64_t depth = product.transposesA ? a.rows : a.columns;
-        std::vector<std::vector<double>> result;
+        std::vector<std::vector<double>> result, auxiliary, added;
+        std::vector<double> bias(size_t(d.rows), 0.0);
+        Layout ofAuxiliary{d.type, d.rows, d.columns, product.auxiliaryStride};
+        if (product.hasBias())
+          bias = read(memory, addressOf(product.bias), {d.type, d.rows, 1, d.rows}, 0)[0];
+        if (addedPart == 1)
+          added = read(memory, addressOf(cData), d, index);
+        if (product.isGradient())
+          auxiliary = read(memory, addressOf(product.auxiliary), ofAuxiliary, 0);
         for (int64_t column = 0; column < d.columns; ++column) {
           std::vector<double> &to = result.emplace_back();
           for (int64_t row = 0; row < d.rows; ++row) {
-            double sum = 0;
+            double sum = bias[size_t(row)] + (added.empty() ? 0 : added[column][row]);
             for (int64_t i = 0; i < depth; ++i)
               sum += (product.transposesA ? left[row][i] : left[i][row]) *
                      (product.transposesB ? right[i][column] : right[column][i]);
+            if (product.isGradient())
+              sum *= geluDerivative(auxiliary[column][row]);
             to.push_back(sum);
           }
         }
+        if (product.isGelu() && product.hasAuxiliary())
+          write(memory, addressOf(product.auxiliary), ofAuxiliary, 0, result);
+        if (product.isGelu())
+          for (std::vector<double> &column : result)
+            std::transform(column.begin(), column.end(), column.begin(), gelu);
         write(memory, addressOf(dData), d, index, result);
       }
     });

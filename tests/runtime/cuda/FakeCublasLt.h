@@ -28,17 +28,27 @@ public:
 
   /// From now on there is no way to multiply, or the function of this name fails.
   void hasNoWay() { isUnable = true; }
+  void hasNoWayWithEpilogues() { hasNoEpilogues = true; }
   void fail(const std::string &function) { failing = function; }
   /// How often it was asked how to multiply, and did.
   int numAsked() const { return asked; }
   int numProducts() const { return multiplied; }
+  /// How often with an epilogue, and with a matrix that is added or not.
+  const std::map<std::pair<cuda::CublasEpilogue, bool>, int> &productsByEpilogue() const {
+    return epilogues;
+  }
+  int numProducts(cuda::CublasEpilogue epilogue, bool adds) const {
+    auto found = epilogues.find({epilogue, adds});
+    return found == epilogues.end() ? 0 : found->second;
+  }
   /// Handles, descriptors and layouts that were made and not given back.
   int numAlive() const { return alive; }
 
 private:
   friend struct FakeCublasCalls;
   FakeDriver &driver;
-  bool isUnable = false;
+  bool isUnable = false, hasNoEpilogues = false;
+  std::map<std::pair<cuda::CublasEpilogue, bool>, int> epilogues;
   std::string failing;
   int asked = 0, multiplied = 0, alive = 0;
 };

@@ -176,6 +176,15 @@ static_assert(equal(MatmulAttribute::TransposeA, CUBLASLT_MATMUL_DESC_TRANSA));
 static_assert(equal(MatmulAttribute::TransposeB, CUBLASLT_MATMUL_DESC_TRANSB));
 static_assert(equal(MatmulAttribute::Epilogue, CUBLASLT_MATMUL_DESC_EPILOGUE));
 static_assert(equal(MatmulAttribute::BiasPointer, CUBLASLT_MATMUL_DESC_BIAS_POINTER));
+static_assert(equal(MatmulAttribute::AuxiliaryPointer, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER));
+static_assert(equal(MatmulAttribute::AuxiliaryStride, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD));
+static_assert(equal(CublasEpilogue::Default, CUBLASLT_EPILOGUE_DEFAULT));
+static_assert(equal(CublasEpilogue::Bias, CUBLASLT_EPILOGUE_BIAS));
+static_assert(equal(CublasEpilogue::Gelu, CUBLASLT_EPILOGUE_GELU));
+static_assert(equal(CublasEpilogue::GeluBias, CUBLASLT_EPILOGUE_GELU_BIAS));
+static_assert(equal(CublasEpilogue::GeluAuxiliary, CUBLASLT_EPILOGUE_GELU_AUX));
+static_assert(equal(CublasEpilogue::GeluAuxiliaryBias, CUBLASLT_EPILOGUE_GELU_AUX_BIAS));
+static_assert(equal(CublasEpilogue::GeluGradient, CUBLASLT_EPILOGUE_DGELU));
 static_assert(equal(LayoutAttribute::Order, CUBLASLT_MATRIX_LAYOUT_ORDER));
 static_assert(equal(LayoutAttribute::BatchCount, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT));
 static_assert(equal(LayoutAttribute::StridedBatchOffset,

@@ -1,0 +1,70 @@
+//===- LibraryCalls.h - What NVIDIA's libraries do of a program ------------===//
+//
+// Part of tbc. Plain C++.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_CUDA_LIBRARYCALLS_H
+#define TBC_RUNTIME_CUDA_LIBRARYCALLS_H
+
+#include "runtime/cuda/Epilogues.h"
+#include "runtime/cuda/MatrixProducts.h"
+
+#include <functional>
+#include <set>
+
+namespace tbc::cuda {
+
+/// For each region of a stage whether a library does it, in place of its kernel. What a library
+/// cannot do its kernel does.
+class LibraryCalls {
+public:
+  using AddressOf = std::function<DeviceAddress(program::ValueId)>;
+  /// Puts a region's work into a stream.
+  using Call = std::function<Status(const Stream &, const AddressOf &)>;
+
+  /// `products`: null without cuBLASLt.
+  LibraryCalls(const program::Program &program, int stage, std::shared_ptr<MatrixProducts> products)
+      : program(program), stage(stage), products(std::move(products)) {}
+
+  /// Decides for a block. Errors: RankFailed, what a library refuses though it said it could.
+  Status prepare(program::BlockId id);
+  /// Null: the kernel of the region that begins there does it.
+  const Call *find(program::BlockId id, int first) const;
+  /// Whether the call of a region to come does it.
+  bool isLeftOut(program::BlockId id, int instruction) const;
+
+  /// What the libraries do of all blocks that were prepared, what not, and why.
+  std::vector<std::string> sentences() const;
+
+private:
+  struct BlockCalls {
+    std::map<int, Call> calls; // by the first instruction
+    std::set<int> leftOut;
+  };
+  const program::Instruction &instructionAt(program::BlockId id, int index) const {
+    return code().block(id).instructions[size_t(index)];
+  }
+  const program::Stage &code() const { return program.stages[size_t(stage)]; }
+  const kernels::TensorType &typeOf(program::ValueId value) const {
+    return code().values[size_t(value)];
+  }
+  Error at(program::BlockId id, int index, const Error &error) const;
+
+  Status prepareEpilogue(program::BlockId id, const Epilogue &epilogue);
+  Status prepareProduct(program::BlockId id, int index);
+  Result<EinsumProduct> einsumOf(const program::Instruction &einsum,
+                                 const kernels::TensorType &result) const;
+
+  const program::Program &program;
+  int stage;
+  std::shared_ptr<MatrixProducts> products;
+  std::map<program::BlockId, BlockCalls> blocks;
+  int64_t numProducts = 0;                   // einsums that cuBLASLt does
+  std::map<std::string, int64_t> noProducts; // why others are not, how often
+  std::map<std::string, int64_t> epilogues, apart;
+};
+
+} // namespace tbc::cuda
+
+#endif // TBC_RUNTIME_CUDA_LIBRARYCALLS_H
