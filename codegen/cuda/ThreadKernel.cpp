@@ -190,8 +190,9 @@ FailureOr<cpu::Kernel> emitOpKernel(MLIRContext &context, const OpCall &call, Fo
     if (kernels::numElements(type.shape) == 0)
       return failure();
   for (const OpKernelTable *table :
-       {&attentionOpKernels(), &contractionOpKernels(), &lossOpKernels(), &movementOpKernels(),
-        &optimizerOpKernels(), &reductionOpKernels(), &vocabularyOpKernels(), &windowOpKernels()})
+       {&attentionOpKernels(), &contractionOpKernels(), &expertOpKernels(), &indexingOpKernels(),
+        &lossOpKernels(), &movementOpKernels(), &optimizerOpKernels(), &reductionOpKernels(),
+        &vocabularyOpKernels(), &windowOpKernels()})
     if (auto found = table->find(call.op); found != table->end())
       return found->second(context, call, form);
   return failure();

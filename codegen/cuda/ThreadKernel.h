@@ -100,6 +100,8 @@ mlir::FailureOr<cpu::Kernel> emitOpKernel(mlir::MLIRContext &context, const OpCa
 using OpKernelTable = std::map<std::string, OpKernelFn>;
 const OpKernelTable &attentionOpKernels();
 const OpKernelTable &contractionOpKernels();
+const OpKernelTable &expertOpKernels();
+const OpKernelTable &indexingOpKernels();
 const OpKernelTable &lossOpKernels();
 const OpKernelTable &movementOpKernels();
 const OpKernelTable &optimizerOpKernels();

@@ -63,13 +63,14 @@ TEST_F(CudaCli, CompilesImagesForEveryArchitecture) {
 }
 
 TEST_F(CudaCli, WhatHasNoKernelIsRefusedOrSaid) {
-  Outcome refused = compile("moe-8l", "--gpus 1", "--target cuda");
+  // What a query reads whose keys are all padding.
+  Outcome refused = compile("masked-bert", "--gpus 1 --fix attention_mask=input", "--target cuda");
   EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("no kernel for GPUs"), HasSubstr("routed_experts: "),
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("no kernel for GPUs"), HasSubstr("attention: "),
                                  HasSubstr("--host-ops")));
   Outcome allowed = tbc("compile plan.json -o program --target cuda --host-ops");
   EXPECT_EQ(allowed.code, 0) << allowed.err;
-  EXPECT_THAT(allowed.out, AllOf(HasSubstr("on the host: "), HasSubstr("routed_experts")));
+  EXPECT_THAT(allowed.out, AllOf(HasSubstr("on the host: "), HasSubstr("attention")));
 }
 
 TEST_F(CudaCli, FlagsOfAnotherTargetAreRefused) {

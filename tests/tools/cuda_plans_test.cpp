@@ -242,8 +242,17 @@ TEST_F(CudaPlans, TinyLlamaWithItsSequenceInParts) { check("tiny-llama", "cp=2",
 
 TEST_F(CudaPlans, TinyResnetOverTwoRanks) { check("tiny-resnet", "dp=2", "sgd"); }
 
+TEST_F(CudaPlans, ExpertsOverTwoRanks) { check("moe-8l", "ep=2", "sgd"); }
+
+TEST_F(CudaPlans, ExpertsWithACapacityOverTwoRanks) {
+  check("moe-8l", "ep=2", "sgd", {{"capacity_factor", 0.75}});
+}
+
+TEST_F(CudaPlans, ExpertsInPartsOverTwoRanks) { check("moe-8l", "tp=2", "sgd"); }
+
 TEST_F(CudaPlans, OpsWithoutAKernelAreNamed) {
-  test::Model model = test::loadModel("moe-8l", "sgd");
+  // What a query reads whose keys are all padding.
+  test::Model model = test::loadModel("masked-bert", "sgd", {}, "attention_mask");
   test::PlanRequest request;
   request.mesh = "dp=1";
   auto plan = test::makePlan(model, request);
@@ -253,13 +262,13 @@ TEST_F(CudaPlans, OpsWithoutAKernelAreNamed) {
   auto compiled = driver::compilePlan(*model.step, *plan, nullptr, &target);
   ASSERT_FALSE(compiled);
   EXPECT_EQ(compiled.error().code, ErrorCode::Usage);
-  EXPECT_THAT(compiled.error().message, HasSubstr("routed_experts: "));
+  EXPECT_THAT(compiled.error().message, HasSubstr("attention: "));
   EXPECT_THAT(compiled.error().message, HasSubstr("the first is stage 0, forward block"));
   EXPECT_THAT(compiled.error().message, HasSubstr("--host-ops"));
   target.allowsHostOps = true;
   auto allowed = driver::compilePlan(*model.step, *plan, nullptr, &target);
   ASSERT_TRUE(allowed) << allowed.error().message;
-  EXPECT_THAT(allowed->cudaKernels.list.hostOps, ::testing::Contains("routed_experts"));
+  EXPECT_THAT(allowed->cudaKernels.list.hostOps, ::testing::Contains("attention"));
   EXPECT_THAT(allowed->cudaKernels.list.hostOps, ::testing::Not(::testing::Contains("einsum")));
 }
 
