@@ -30,11 +30,12 @@ class CudaMachine : public runtime::Machine {
 public:
   CudaMachine(const MachineSetting &setting, const CudaOptions &options,
               std::shared_ptr<Streams> streams, const DeviceArena &arena,
-              std::unique_ptr<Machine> reference, std::shared_ptr<MatrixProducts> products)
+              std::unique_ptr<Machine> reference, std::shared_ptr<MatrixProducts> products,
+              std::shared_ptr<CudnnPlans> plans)
       : program(setting.program), stage(setting.stage), code(program.stages[stage]),
         memory(setting.memory), options(options), device(*options.device),
         streams(std::move(streams)), arena(arena), reference(std::move(reference)),
-        libraries(setting.program, setting.stage, std::move(products)) {}
+        libraries(setting.program, setting.stage, std::move(products), std::move(plans)) {}
 
   ~CudaMachine() override {
     // What is given back now is the device's. If that is lost, all of it is gone anyway.
@@ -440,13 +441,21 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
         return made.error();
       products = std::move(*made);
     }
+    std::shared_ptr<CudnnPlans> plans;
+    if (options.cudnn) {
+      auto made = CudnnPlans::create(options.device, *options.cudnn);
+      if (!made)
+        return made.error();
+      plans = std::move(*made);
+    }
     const DeviceArena &place = **arena;
     setting.memory.useArena(std::move(*arena));
     auto reference = runtime::makeReferenceMachine(setting);
     if (!reference)
       return reference.error();
-    return std::unique_ptr<runtime::Machine>(std::make_unique<CudaMachine>(
-        setting, options, *streams, place, std::move(*reference), std::move(products)));
+    return std::unique_ptr<runtime::Machine>(
+        std::make_unique<CudaMachine>(setting, options, *streams, place, std::move(*reference),
+                                      std::move(products), std::move(plans)));
   };
 }
 

@@ -8,6 +8,7 @@
 #define TBC_RUNTIME_CUDA_CUDAMACHINE_H
 
 #include "runtime/cuda/CublasLt.h"
+#include "runtime/cuda/Cudnn.h"
 #include "runtime/cuda/KernelModule.h"
 #include "runtime/exec/Machine.h"
 
@@ -30,8 +31,9 @@ struct CudaOptions {
   bool waitForEach = false;
   /// Multiplies matrices, where it can; the program's own kernels do what it cannot.
   std::optional<CublasLt> cublas;
-  /// Told once, before the first block, which products cuBLASLt does and which it does not, and
-  /// why.
+  /// Does attention and convolution, where it can; the program's own kernels do what it cannot.
+  std::optional<Cudnn> cudnn;
+  /// Told once, before the first block, what the libraries do and what not, and why.
   std::function<void(const std::string &)> say;
   /// The longest wait in which the device does not get on: HangDetected, with the kernels that it
   /// may be; the device is then given up. 0: for ever.

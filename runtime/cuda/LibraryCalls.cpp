@@ -2,6 +2,8 @@
 
 #include "runtime/cuda/LibraryCalls.h"
 
+#include <algorithm>
+
 namespace tbc::cuda {
 
 using program::BlockId;
@@ -10,9 +12,19 @@ using program::Region;
 using program::ValueId;
 
 Status LibraryCalls::prepare(BlockId id) {
+  if (products)
+    if (Status status = prepareProducts(id); !status)
+      return status;
+  if (plans)
+    for (const Region &region : code().block(id).regions)
+      if (region.count == 1 && isCudnnOp(instructionAt(id, region.first).op))
+        if (Status status = prepareCudnn(id, region); !status)
+          return status;
+  return Status::ok();
+}
+
+Status LibraryCalls::prepareProducts(BlockId id) {
   const program::Block &block = code().block(id);
-  if (!products)
-    return Status::ok();
   Epilogues found = findEpilogues(code(), block);
   for (const auto &[why, count] : found.apart)
     apart[why] += count;
@@ -141,8 +153,119 @@ Status LibraryCalls::prepareEpilogue(BlockId id, const Epilogue &e) {
   return Status::ok();
 }
 
+//===----------------------------------------------------------------------===//
+// Attention and convolution
+//===----------------------------------------------------------------------===//
+
+/// Whether an attention's places are 0, 1, 2, ... of queries and keys.
+bool LibraryCalls::areIndices(BlockId id, const Instruction &attention) const {
+  if (!attention.attrs.getBool("placed", false))
+    return false;
+  size_t number = attention.operands.size() - (attention.attrs.getBool("drops_out", false) ? 7 : 2);
+  ValueId places = attention.operands[number];
+  if (places != attention.operands[number + 1])
+    return false;
+  for (const Instruction &instruction : code().block(id).instructions)
+    if (instruction.op == "iota" && instruction.results[0] == places)
+      return true;
+  return false;
+}
+
+/// Whether ranks see other samples, so that none has to have another's bits.
+bool LibraryCalls::mayVary() const {
+  for (const program::MeshAxis &axis : program.mesh.axes)
+    if (axis.size > 1 && axis.name != "dp" && axis.name != "fsdp" && axis.name != "ep" &&
+        axis.name != "pp")
+      return false;
+  return true;
+}
+
+CudnnRequest LibraryCalls::requestOf(BlockId id, const Region &region) const {
+  const Instruction &instruction = instructionAt(id, region.first);
+  CudnnRequest request;
+  request.op = instruction.op;
+  request.attrs = instruction.attrs;
+  for (ValueId value : instruction.operands)
+    request.operands.push_back(typeOf(value));
+  std::vector<ValueId> read = program::regionValues(code().block(id), region).results;
+  for (ValueId value : instruction.results) {
+    request.results.push_back(typeOf(value));
+    request.isRead.push_back(std::find(read.begin(), read.end(), value) != read.end());
+  }
+  request.placesAreIndices = areIndices(id, instruction);
+  request.mayVary = mayVary();
+  request.version = plans->version();
+  request.capability = plans->onDevice().capability();
+  return request;
+}
+
+/// Tensors and workspaces begin at multiples of this.
+static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+Status LibraryCalls::prepareCudnn(BlockId id, const Region &region) {
+  const Instruction &instruction = instructionAt(id, region.first);
+  Result<CudnnWork> work = cudnnWorkOf(requestOf(id, region));
+  if (!work) {
+    ++notByCudnn[work.error().message];
+    return Status::ok();
+  }
+  std::vector<const CudnnPlan *> found;
+  int64_t scratch = 0, bytes = 0;
+  for (const CudnnWork::Step &step : work->steps) {
+    auto plan = plans->find(step.graph);
+    if (!plan && plan.error().code != ErrorCode::Usage)
+      return at(id, region.first, plan.error());
+    if (!plan) {
+      ++notByCudnn[instruction.op + ", " + plan.error().message];
+      return Status::ok();
+    }
+    found.push_back(*plan);
+    bytes = std::max(bytes, aligned((*plan)->workspaceBytes()));
+  }
+  // What no plan of memory knows of stays small beside a device's.
+  constexpr int64_t mostBytes = int64_t(2) << 30;
+  for (int64_t each : work->scratchBytes)
+    scratch += aligned(each);
+  if (bytes + scratch > mostBytes) {
+    ++notByCudnn[instruction.op + " that needs more than 2 GiB to work in"];
+    return Status::ok();
+  }
+  if (Status status = plans->reserve(bytes + scratch); !status)
+    return at(id, region.first, status.error());
+  ++byCudnn[instruction.op];
+  blocks[id].calls[region.first] =
+      [plans = plans.get(), work = *work, found, bytes, operands = instruction.operands,
+       results = instruction.results](const Stream &stream, const AddressOf &addressOf) {
+        // Graphs work at the beginning, what one leaves to the next comes after.
+        std::vector<DeviceAddress> scratch;
+        DeviceAddress next = plans->workspace() + DeviceAddress(bytes);
+        for (int64_t each : work.scratchBytes) {
+          scratch.push_back(next);
+          next += DeviceAddress(aligned(each));
+        }
+        for (size_t i = 0; i < found.size(); ++i) {
+          std::map<int, DeviceAddress> addresses;
+          for (auto [tensor, place] : work.steps[i].places) {
+            auto number = size_t(place.number);
+            addresses[tensor] = place.of == CudnnWork::Place::Of::Scratch ? scratch[number]
+                                : place.of == CudnnWork::Place::Of::Result
+                                    ? addressOf(results[number])
+                                    : addressOf(operands[number]);
+          }
+          if (Status status = found[i]->enqueue(stream, addresses, plans->workspace()); !status)
+            return status;
+        }
+        return Status::ok();
+      };
+  return Status::ok();
+}
+
 std::vector<std::string> LibraryCalls::sentences() const {
   std::vector<std::string> list;
+  if (!byCudnn.empty())
+    list.push_back("by cuDNN: " + describe(byCudnn));
+  if (!notByCudnn.empty())
+    list.push_back("by plain kernels, not by cuDNN: " + describe(notByCudnn));
   if (!products)
     return list;
   std::string others;

@@ -7,6 +7,7 @@
 #ifndef TBC_RUNTIME_CUDA_LIBRARYCALLS_H
 #define TBC_RUNTIME_CUDA_LIBRARYCALLS_H
 
+#include "runtime/cuda/CudnnOps.h"
 #include "runtime/cuda/Epilogues.h"
 #include "runtime/cuda/MatrixProducts.h"
 
@@ -23,9 +24,10 @@ public:
   /// Puts a region's work into a stream.
   using Call = std::function<Status(const Stream &, const AddressOf &)>;
 
-  /// `products`: null without cuBLASLt.
-  LibraryCalls(const program::Program &program, int stage, std::shared_ptr<MatrixProducts> products)
-      : program(program), stage(stage), products(std::move(products)) {}
+  /// `products`: null without cuBLASLt; `plans`: null without cuDNN.
+  LibraryCalls(const program::Program &program, int stage, std::shared_ptr<MatrixProducts> products,
+               std::shared_ptr<CudnnPlans> plans = nullptr)
+      : program(program), stage(stage), products(std::move(products)), plans(std::move(plans)) {}
 
   /// Decides for a block. Errors: RankFailed, what a library refuses though it said it could.
   Status prepare(program::BlockId id);
@@ -50,19 +52,27 @@ private:
     return code().values[size_t(value)];
   }
   Error at(program::BlockId id, int index, const Error &error) const;
+  Status prepareProducts(program::BlockId id);
 
   Status prepareEpilogue(program::BlockId id, const Epilogue &epilogue);
   Status prepareProduct(program::BlockId id, int index);
   Result<EinsumProduct> einsumOf(const program::Instruction &einsum,
                                  const kernels::TensorType &result) const;
 
+  Status prepareCudnn(program::BlockId id, const program::Region &region);
+  CudnnRequest requestOf(program::BlockId id, const program::Region &region) const;
+  bool areIndices(program::BlockId id, const program::Instruction &attention) const;
+  bool mayVary() const;
+
   const program::Program &program;
   int stage;
   std::shared_ptr<MatrixProducts> products;
+  std::shared_ptr<CudnnPlans> plans;
   std::map<program::BlockId, BlockCalls> blocks;
   int64_t numProducts = 0;                   // einsums that cuBLASLt does
   std::map<std::string, int64_t> noProducts; // why others are not, how often
   std::map<std::string, int64_t> epilogues, apart;
+  std::map<std::string, int64_t> byCudnn, notByCudnn; // ops, reasons
 };
 
 } // namespace tbc::cuda

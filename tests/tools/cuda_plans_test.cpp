@@ -14,6 +14,7 @@
 #include "runtime/launch/Stores.h"
 #include "tests/codegen/cpu/KernelLibrary.h"
 #include "tests/runtime/cuda/FakeCublasLt.h"
+#include "tests/runtime/cuda/FakeCudnn.h"
 #include "tests/runtime/cuda/FakeNccl.h"
 #include "tests/runtime/cuda/ProgramKernels.h"
 #include "tests/tools/PlanSupport.h"
@@ -108,7 +109,7 @@ protected:
   /// is, within the bound of docs/design.md, section 4.
   void check(const std::string &name, const std::string &mesh, const std::string &optimizer,
              const std::map<std::string, double> &settings = {},
-             const std::string &precision = "f32", bool hasCublas = false) {
+             const std::string &precision = "f32", bool hasLibraries = false) {
     SCOPED_TRACE(name + " " + mesh + " " + precision);
     test::Model model = test::loadModel(name, optimizer, settings, "", precision);
     test::PlanRequest request;
@@ -130,9 +131,12 @@ protected:
     test::FakeDriver driver(options);
     test::FakeNccl nccl(driver);
     std::optional<test::FakeCublasLt> cublas;
-    if (hasCublas)
+    std::optional<test::FakeCudnn> cudnn;
+    if (hasLibraries) {
       cublas.emplace(driver);
-    usesCublas = hasCublas;
+      cudnn.emplace(driver);
+    }
+    usesLibraries = hasLibraries;
     for (const program::Stage &stage : compiled->program.stages)
       for (program::BlockId id : stage.blocks())
         for (const program::Region &region : stage.block(id).regions)
@@ -142,9 +146,14 @@ protected:
     compare(*model.step, *plan, compiled->program);
     EXPECT_THAT(driver.complaints(), IsEmpty());
     EXPECT_GT(driver.numCalls("cuLaunchKernel"), 0);
-    if (hasCublas)
-      for (auto [epilogue, count] : cublas->productsByEpilogue())
-        products[epilogue] += count;
+    if (!hasLibraries)
+      return;
+    for (auto [epilogue, count] : cublas->productsByEpilogue())
+      products[epilogue] += count;
+    for (cuda::CudnnKind kind :
+         {cuda::CudnnKind::OperationMatmul, cuda::CudnnKind::ConvolutionForward,
+          cuda::CudnnKind::ConvolutionBackwardData, cuda::CudnnKind::ConvolutionBackwardFilter})
+      operations[kind] += cudnn->numOperations(kind);
   }
 
   void compare(driver::TrainingStep &step, const planner::Plan &plan,
@@ -186,8 +195,10 @@ protected:
     cuda::CudaOptions options;
     options.device = *device;
     options.kernels = *kernels;
-    if (usesCublas)
+    if (usesLibraries) {
       options.cublas = test::FakeCublasLt::table();
+      options.cudnn = test::FakeCudnn::table();
+    }
     runtime::MachineMaker alone = cuda::cudaMachine(options);
     int64_t numRanks = program.mesh.numRanks();
     if (numRanks == 1)
@@ -211,9 +222,11 @@ protected:
   }
 
   std::string folder;
-  bool usesCublas = false;
-  /// Of all checks with cuBLASLt: by epilogue, and whether a matrix was added.
+  bool usesLibraries = false;
+  /// Of all checks with libraries: products by epilogue, and whether a matrix was added; operations
+  /// of cuDNN's graphs.
   std::map<std::pair<cuda::CublasEpilogue, bool>, int> products;
+  std::map<cuda::CudnnKind, int> operations;
 };
 
 TEST_F(CudaPlans, TinyMlp) { check("tiny-mlp", "dp=2,tp=2", "sgd"); }
@@ -222,16 +235,27 @@ TEST_F(CudaPlans, TinyGpt2) { check("tiny-gpt2", "dp=1", "sgd", {{"clip_norm", 1
 
 TEST_F(CudaPlans, TinyGpt2WithAdam) { check("tiny-gpt2", "dp=1", "adamw"); }
 
-TEST_F(CudaPlans, TinyGpt2WithProductsOfALibrary) {
+TEST_F(CudaPlans, TinyGpt2WithLibraries) {
   for (const char *mesh : {"fsdp=2", "tp=2", "pp=2"})
-    check("tiny-gpt2", mesh, "sgd", {}, "f32", /*hasCublas=*/true);
-  check("tiny-gpt2", "dp=1", "sgd", {}, "bf16", /*hasCublas=*/true);
+    check("tiny-gpt2", mesh, "sgd", {}, "f32", /*hasLibraries=*/true);
+  check("tiny-gpt2", "dp=1", "sgd", {}, "bf16", /*hasLibraries=*/true);
   using cuda::CublasEpilogue;
   EXPECT_GT((products[{CublasEpilogue::Default, false}]), 0);
   EXPECT_GT((products[{CublasEpilogue::Bias, false}]), 0);
   EXPECT_GT((products[{CublasEpilogue::Bias, true}]), 0);
   EXPECT_GT((products[{CublasEpilogue::GeluAuxiliaryBias, false}]), 0);
   EXPECT_GT((products[{CublasEpilogue::GeluGradient, false}]), 0);
+}
+
+TEST_F(CudaPlans, AttentionAndConvolutionByALibrary) {
+  using cuda::CudnnKind;
+  check("tiny-gpt2", "dp=2", "sgd", {}, "bf16", /*hasLibraries=*/true);
+  EXPECT_GT(operations[CudnnKind::OperationMatmul], 0);
+  check("tiny-llama", "tp=2", "sgd", {}, "bf16", /*hasLibraries=*/true);
+  check("tiny-resnet", "dp=2", "sgd", {}, "f32", /*hasLibraries=*/true);
+  EXPECT_GT(operations[CudnnKind::ConvolutionForward], 0);
+  EXPECT_GT(operations[CudnnKind::ConvolutionBackwardData], 0);
+  EXPECT_GT(operations[CudnnKind::ConvolutionBackwardFilter], 0);
 }
 
 TEST_F(CudaPlans, TinyLlamaOverFourRanks) { check("tiny-llama", "fsdp=2,tp=2", "sgd"); }

@@ -2,6 +2,7 @@
 
 #include "runtime/cuda/Device.h"
 #include "tests/runtime/cuda/FakeCublasLt.h"
+#include "tests/runtime/cuda/FakeCudnn.h"
 #include "tests/runtime/cuda/FakeNccl.h"
 #include "tools/doctor/Doctor.h"
 
@@ -19,7 +20,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 GpuLibraries fakes() {
-  return {Status::ok(), FakeDriver::table(), FakeNccl::table(), FakeCublasLt::table()};
+  return {Status::ok(), FakeDriver::table(), FakeNccl::table(), FakeCublasLt::table(),
+          FakeCudnn::table()};
 }
 
 /// The finding of this name; there must be one.
@@ -41,6 +43,7 @@ TEST(DoctorOfGpus, SaysWhatIsThere) {
   FakeDriver driver(options(2));
   FakeNccl nccl(driver);
   FakeCublasLt cublas(driver);
+  FakeCudnn cudnn(driver);
   std::vector<Finding> findings = doctor::examineGpus(fakes());
   for (const Finding &finding : findings)
     EXPECT_EQ(finding.state, State::Ok) << finding.name << ": " << finding.found;
@@ -50,14 +53,15 @@ TEST(DoctorOfGpus, SaysWhatIsThere) {
   EXPECT_EQ(of(findings, "GPU peer access").found, "between all");
   EXPECT_EQ(of(findings, "NCCL").found, "2.20.0");
   EXPECT_EQ(of(findings, "cuBLASLt").found, "12.3.0");
+  EXPECT_EQ(of(findings, "cuDNN").found, "9.19.0");
   EXPECT_THAT(driver.complaints(), IsEmpty());
   EXPECT_THAT(driver.leaks(), IsEmpty());
 }
 
 TEST(DoctorOfGpus, NothingIsNoProblemWithoutADriver) {
   Error none{ErrorCode::Other, "cannot be loaded: install it"};
-  std::vector<Finding> findings = doctor::examineGpus({none, none, none, none});
-  ASSERT_EQ(findings.size(), 3u);
+  std::vector<Finding> findings = doctor::examineGpus({none, none, none, none, none});
+  ASSERT_EQ(findings.size(), 4u);
   for (const Finding &finding : findings) {
     EXPECT_EQ(finding.state, State::Missing) << finding.name;
     EXPECT_EQ(finding.found, "cannot be loaded: install it");
@@ -69,9 +73,9 @@ TEST(DoctorOfGpus, ADriverThatDoesNotStartIsAProblem) {
   Error failed{ErrorCode::Other, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"};
   FakeDriver driver;
   FakeNccl nccl(driver);
-  Finding finding =
-      of(doctor::examineGpus({Status::ok(), failed, FakeNccl::table(), FakeCublasLt::table()}),
-         "CUDA driver");
+  Finding finding = of(doctor::examineGpus({Status::ok(), failed, FakeNccl::table(),
+                                            FakeCublasLt::table(), FakeCudnn::table()}),
+                       "CUDA driver");
   EXPECT_EQ(finding.state, State::Problem);
   EXPECT_THAT(finding.advice, HasSubstr("nvidia-smi"));
 }
@@ -80,6 +84,7 @@ TEST(DoctorOfGpus, NoVisibleGpuIsAProblem) {
   FakeDriver driver(options(0));
   FakeNccl nccl(driver);
   FakeCublasLt cublas(driver);
+  FakeCudnn cudnn(driver);
   Finding finding = of(doctor::examineGpus(fakes()), "GPUs");
   EXPECT_EQ(finding.state, State::Problem);
   EXPECT_THAT(finding.advice, HasSubstr("CUDA_VISIBLE_DEVICES"));
@@ -95,6 +100,7 @@ TEST(DoctorOfGpus, SaysWhatIsWrongAndHowToMendIt) {
   Error none{ErrorCode::Other, "cannot be loaded: install it"};
   libraries.nccl = none;
   libraries.cublas = none;
+  libraries.cudnn = none;
   // A quarter of GPU 2 is taken by somebody.
   auto device = cuda::Device::open(FakeDriver::table(), 2);
   auto taken = cuda::DeviceMemory::allocate(*device, int64_t(odd.deviceBytes / 4), "a test");
@@ -112,12 +118,15 @@ TEST(DoctorOfGpus, SaysWhatIsWrongAndHowToMendIt) {
   expect("GPU peer access", "not from GPU 0 to 2, 2 to 0", "nvidia-smi topo -m");
   expect("NCCL", "install it", "several GPUs");
   expect("cuBLASLt", "install it", "slowly");
+  EXPECT_EQ(of(findings, "cuDNN").state, State::Missing);
+  EXPECT_THAT(of(findings, "cuDNN").advice, HasSubstr("attention and convolution, slowly"));
 }
 
 TEST(DoctorOfGpus, AGpuThatCannotBeOpenedIsNamed) {
   FakeDriver driver(options(2));
   FakeNccl nccl(driver);
   FakeCublasLt cublas(driver);
+  FakeCudnn cudnn(driver);
   driver.failCall("cuDevicePrimaryCtxRetain", cuda::DriverCode::OutOfMemory);
   std::vector<Finding> findings = doctor::examineGpus(fakes());
   EXPECT_EQ(of(findings, "GPU 0").state, State::Problem);

@@ -8,6 +8,7 @@
 #define TBC_TOOLS_DOCTOR_DOCTOR_H
 
 #include "runtime/cuda/CublasLt.h"
+#include "runtime/cuda/Cudnn.h"
 #include "runtime/cuda/Nccl.h"
 
 #include <string>
@@ -42,11 +43,12 @@ struct GpuLibraries {
   Result<cuda::Driver> driver;
   Result<cuda::Nccl> nccl;
   Result<cuda::CublasLt> cublas;
+  Result<cuda::Cudnn> cudnn;
 };
 /// Those of this machine.
 GpuLibraries gpuLibraries();
 /// The driver, every GPU with its memory, whether they are of one model and reach each other's
-/// memory, NCCL and cuBLASLt. Opens a context on each.
+/// memory, NCCL, cuBLASLt and cuDNN. Opens a context on each.
 std::vector<Finding> examineGpus(const GpuLibraries &libraries);
 
 /// One line each, with the advice below it.

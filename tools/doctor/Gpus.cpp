@@ -16,7 +16,8 @@ static std::string gibibytes(size_t bytes) {
 }
 
 GpuLibraries gpuLibraries() {
-  return {cuda::findDriver(), cuda::loadDriver(), cuda::loadNccl(), cuda::loadCublasLt()};
+  return {cuda::findDriver(), cuda::loadDriver(), cuda::loadNccl(), cuda::loadCublasLt(),
+          cuda::loadCudnn()};
 }
 
 static Finding driverOf(const GpuLibraries &libraries) {
@@ -117,6 +118,10 @@ std::vector<Finding> examineGpus(const GpuLibraries &libraries) {
   findings.push_back(libraryOf("cuBLASLt", libraries.cublas, count > 0,
                                count > 0 ? "without it plain kernels multiply matrices, slowly"
                                          : "only for GPUs"));
+  findings.push_back(libraryOf("cuDNN", libraries.cudnn, /*isNeeded=*/false,
+                               count > 0
+                                   ? "without it plain kernels do attention and convolution, slowly"
+                                   : "only for GPUs"));
   return findings;
 }
 

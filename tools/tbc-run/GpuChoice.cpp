@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/CublasLt.h"
 #include "runtime/cuda/CudaMachine.h"
+#include "runtime/cuda/CudnnOps.h"
 #include "runtime/cuda/Nccl.h"
 #include "runtime/launch/Environment.h"
 
@@ -55,6 +56,16 @@ Result<cuda::DevicePtr> openGpu(int64_t localRank, bool isStartedHere) {
   return cuda::Device::open(*driver, *ordinal);
 }
 
+/// Whether there is anything that cuDNN may do.
+static bool asksForCudnn(const program::Program &program) {
+  for (const program::Stage &stage : program.stages)
+    for (program::BlockId id : stage.blocks())
+      for (const program::Instruction &instruction : stage.block(id).instructions)
+        if (cuda::isCudnnOp(instruction.op))
+          return true;
+  return false;
+}
+
 Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
                                          const cuda::DevicePtr &device,
                                          std::chrono::milliseconds timeout, bool isSpeaker) {
@@ -74,6 +85,11 @@ Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
     options.cublas = *cublas;
   else if (isSpeaker)
     say("plain kernels multiply matrices, slowly: " + cublas.error().message);
+  auto cudnn = cuda::loadCudnn();
+  if (cudnn)
+    options.cudnn = *cudnn;
+  else if (isSpeaker && asksForCudnn(loaded.program))
+    say("plain kernels do attention and convolution, slowly: " + cudnn.error().message);
   if (isSpeaker)
     options.say = say;
   options.device = device;

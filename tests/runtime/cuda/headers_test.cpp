@@ -9,6 +9,7 @@
 #include "runtime/cuda/CublasLt.h"
 #include "runtime/cuda/Driver.h"
 #include "runtime/cuda/Nccl.h"
+#include "tests/runtime/cuda/HeaderChecks.h"
 
 #include <gtest/gtest.h>
 
@@ -16,36 +17,8 @@
 #include <cuda.h>
 #include <nccl.h>
 
-#include <type_traits>
-
 namespace tbc::cuda {
 namespace {
-
-template <typename T> constexpr bool isNumber = std::is_integral_v<T> || std::is_enum_v<T>;
-
-/// Whether the two are passed alike.
-template <typename Ours, typename Theirs> constexpr bool isPassedAlike() {
-  if constexpr (std::is_pointer_v<Ours>)
-    return std::is_pointer_v<Theirs>;
-  else if constexpr (isNumber<Ours>)
-    return isNumber<Theirs> && sizeof(Ours) == sizeof(Theirs);
-  else
-    return std::is_class_v<Ours> && std::is_class_v<Theirs> && sizeof(Ours) == sizeof(Theirs) &&
-           alignof(Ours) == alignof(Theirs) && std::is_trivially_copyable_v<Ours>;
-}
-
-template <typename OurResult, typename... Ours, typename TheirResult, typename... Theirs>
-constexpr bool isCalledAlike(OurResult (*)(Ours...), TheirResult (*)(Theirs...)) {
-  if constexpr (sizeof...(Ours) != sizeof...(Theirs))
-    return false;
-  else
-    return isPassedAlike<OurResult, TheirResult>() && (isPassedAlike<Ours, Theirs>() && ...);
-}
-
-// The check itself: it tells these apart.
-static_assert(isCalledAlike((int (*)(void *, size_t)) nullptr, (int (*)(int *, size_t)) nullptr));
-static_assert(!isCalledAlike((int (*)(void *, size_t)) nullptr, (int (*)(int *, int)) nullptr));
-static_assert(!isCalledAlike((int (*)(void *)) nullptr, (int (*)(int *, size_t)) nullptr));
 
 constexpr Driver driver;
 #define TBC_CHECK(name, symbol, ...)                                                               \
@@ -87,10 +60,6 @@ TBC_CUBLASLT_FUNCTIONS(TBC_CHECK)
 #undef TBC_CHECK
 static_assert(isCalledAlike(decltype(cublas.getVersion)(), &::cublasLtGetVersion));
 static_assert(isCalledAlike(decltype(cublas.getStatusString)(), &::cublasLtGetStatusString));
-
-template <typename Ours, typename Theirs> constexpr bool equal(Ours ours, Theirs theirs) {
-  return static_cast<long long>(ours) == static_cast<long long>(theirs);
-}
 
 static_assert(equal(DriverCode::Success, CUDA_SUCCESS));
 static_assert(equal(DriverCode::InvalidValue, CUDA_ERROR_INVALID_VALUE));
