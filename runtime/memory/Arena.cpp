@@ -122,92 +122,133 @@ Layout layOutInTime(const std::vector<Lifetime> &lifetimes, const Order &order) 
   return layout;
 }
 
-/// Per buffer, the others that are live at a time when it is; empty if there are too many pairs.
-std::vector<std::vector<size_t>> findNeighbours(const std::vector<Lifetime> &lifetimes,
-                                                const Order &order) {
-  std::vector<std::vector<size_t>> neighbours(lifetimes.size());
-  std::set<size_t> live;
-  int64_t pairs = 0;
+/// How many pairs of buffers are live together.
+int64_t countPairs(const std::vector<Lifetime> &lifetimes, const Order &order) {
+  int64_t live = 0, pairs = 0;
   sweep(
-      lifetimes, order,
-      [&](size_t i) {
-        pairs += int64_t(live.size());
-        if (pairs > mostPairs)
-          return;
-        for (size_t other : live) {
-          neighbours[i].push_back(other);
-          neighbours[other].push_back(i);
-        }
-        live.insert(i);
-      },
-      [&](size_t i) { live.erase(i); });
-  if (pairs > mostPairs)
-    neighbours.clear();
-  return neighbours;
+      lifetimes, order, [&](size_t) { pairs += live++; }, [&](size_t) { --live; });
+  return pairs;
 }
 
-bool areLiveTogether(const Lifetime &a, const Lifetime &b) {
-  return a.first <= b.last && b.first <= a.last;
-}
+/// Stretches of bytes, ascending, that neither overlap nor touch.
+class Stretches {
+public:
+  void add(int64_t begin, int64_t end) {
+    auto first = std::lower_bound(list.begin(), list.end(), begin, endsBefore);
+    auto last = first;
+    for (; last != list.end() && last->begin <= end; ++last) {
+      begin = std::min(begin, last->begin);
+      end = std::max(end, last->end);
+    }
+    if (first == last) {
+      list.insert(first, {begin, end});
+      return;
+    }
+    *first = {begin, end};
+    list.erase(first + 1, last);
+  }
+
+  /// The lowest offset from `offset` on at which `bytes` are free.
+  int64_t lowestFree(int64_t offset, int64_t bytes) const {
+    auto next = std::lower_bound(list.begin(), list.end(), offset + 1, endsBefore);
+    for (; next != list.end() && next->begin - offset < bytes; ++next)
+      offset = next->end;
+    return offset;
+  }
+
+private:
+  struct Stretch {
+    int64_t begin, end;
+  };
+  static bool endsBefore(const Stretch &stretch, int64_t at) { return stretch.end < at; }
+
+  std::vector<Stretch> list;
+};
 
 /// Places buffers one by one, each as low as those before it allow that are live when it is.
+///
+/// A segment tree over the times at which buffers begin (two that are live together are so at one
+/// of these): a lifetime is a few nodes, and each node knows what is taken through all of its
+/// time, and what at some time of it (Bentley, "Solutions to Klee's rectangle problems", 1977).
 class LowestPlaces {
 public:
-  LowestPlaces(const std::vector<Lifetime> &lifetimes,
-               const std::vector<std::vector<size_t>> &neighbours)
-      : lifetimes(lifetimes), neighbours(neighbours) {
-    size_t pairs = 0;
-    for (const std::vector<size_t> &others : neighbours)
-      pairs += others.size();
-    // Where most are live together it is quicker to look at all than to sort those that are.
-    looksAtAll = 8 * pairs > lifetimes.size() * lifetimes.size();
+  LowestPlaces(const std::vector<Lifetime> &lifetimes, const Order &order) : lifetimes(lifetimes) {
+    for (size_t i : order.byFirst)
+      if (times.empty() || times.back() < lifetimes[i].first)
+        times.push_back(lifetimes[i].first);
+    while (numLeaves < times.size())
+      numLeaves *= 2;
   }
 
   Layout run(const std::vector<size_t> &order) {
-    layout = {};
-    layout.offsets.assign(lifetimes.size(), -1);
-    placed.clear();
+    Layout layout;
+    layout.offsets.assign(lifetimes.size(), 0);
+    throughout.assign(2 * numLeaves, {});
+    sometimes.assign(2 * numLeaves, {});
     for (size_t i : order) {
       int64_t bytes = alignedBytes(lifetimes[i].bytes);
-      int64_t offset =
-          looksAtAll ? lowestOf(placed, i, bytes) : lowestOf(sortedNeighbours(i), i, bytes);
+      if (bytes == 0)
+        continue;
+      findNodes(lifetimes[i]);
+      int64_t offset = lowest(bytes);
       layout.offsets[i] = offset;
       layout.bytes = std::max(layout.bytes, offset + bytes);
-      if (looksAtAll && bytes > 0)
-        placed.insert(std::upper_bound(placed.begin(), placed.end(), Place{offset, i}),
-                      Place{offset, i});
+      for (size_t node : covered) {
+        throughout[node].add(offset, offset + bytes);
+        sometimes[node].add(offset, offset + bytes);
+      }
+      for (size_t node : above)
+        sometimes[node].add(offset, offset + bytes);
     }
     return layout;
   }
 
 private:
-  using Place = std::pair<int64_t, size_t>; // offset and buffer
-
-  const std::vector<Place> &sortedNeighbours(size_t i) {
-    placed.clear();
-    for (size_t other : neighbours[i])
-      if (layout.offsets[other] >= 0 && lifetimes[other].bytes > 0)
-        placed.push_back({layout.offsets[other], other});
-    std::sort(placed.begin(), placed.end());
-    return placed;
+  /// The largest nodes that make up `life`, and all above them.
+  void findNodes(const Lifetime &life) {
+    covered.clear();
+    above.clear();
+    auto rank = [&](auto at) { return size_t(at - times.begin()); };
+    const size_t first = rank(std::lower_bound(times.begin(), times.end(), life.first));
+    const size_t end = rank(std::upper_bound(times.begin(), times.end(), life.last));
+    // Upwards from both ends: `left` and `right` are those that hold the first and the last time.
+    size_t left = first + numLeaves, right = end - 1 + numLeaves;
+    size_t low = left, high = right + 1;
+    for (size_t length = 1; left > 0; left /= 2, right /= 2, length *= 2) {
+      auto isInside = [&](size_t node) {
+        size_t begin = node * length - numLeaves;
+        return begin >= first && begin + length <= end;
+      };
+      if (!isInside(left))
+        above.push_back(left);
+      if (right != left && !isInside(right))
+        above.push_back(right);
+      if (low < high && low % 2 == 1)
+        covered.push_back(low++);
+      if (low < high && high % 2 == 1)
+        covered.push_back(--high);
+      low /= 2;
+      high /= 2;
+    }
   }
 
-  int64_t lowestOf(const std::vector<Place> &ascending, size_t i, int64_t bytes) const {
+  int64_t lowest(int64_t bytes) const {
     int64_t offset = 0;
-    for (auto [begin, other] : ascending) {
-      if (begin - offset >= bytes)
-        break;
-      if (areLiveTogether(lifetimes[i], lifetimes[other]))
-        offset = std::max(offset, begin + alignedBytes(lifetimes[other].bytes));
+    for (int64_t before = -1; before != offset;) {
+      before = offset;
+      for (size_t node : above)
+        offset = throughout[node].lowestFree(offset, bytes);
+      for (size_t node : covered)
+        offset = sometimes[node].lowestFree(offset, bytes);
     }
     return offset;
   }
 
   const std::vector<Lifetime> &lifetimes;
-  const std::vector<std::vector<size_t>> &neighbours;
-  bool looksAtAll = false;
-  Layout layout;
-  std::vector<Place> placed;
+  std::vector<int64_t> times; // ascending
+  size_t numLeaves = 1;
+  std::vector<Stretches> throughout, sometimes; // by node; node n has 2n and 2n + 1 below it
+  std::vector<size_t> covered, above;
 };
 
 } // namespace
@@ -227,10 +268,9 @@ Layout assignOffsets(const std::vector<Lifetime> &lifetimes) {
   int64_t bound = mostLiveBytes(lifetimes);
   if (best.bytes <= bound)
     return best;
-  std::vector<std::vector<size_t>> neighbours = findNeighbours(lifetimes, order);
-  if (neighbours.empty())
+  if (countPairs(lifetimes, order) > mostPairs)
     return best;
-  LowestPlaces places(lifetimes, neighbours);
+  LowestPlaces places(lifetimes, order);
   auto size = [&](size_t i) { return double(lifetimes[i].bytes); };
   auto area = [&](size_t i) {
     return double(lifetimes[i].bytes) * double(lifetimes[i].last - lifetimes[i].first + 1);

@@ -48,7 +48,7 @@ int64_t mostLiveBytes(const std::vector<Lifetime> &lifetimes);
 /// Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", MLSys 2020
 /// workshop
 /// ("greedy by size").
-/// O(n log n) and those pairs. Deterministic.
+/// About O(n log n), more where what is taken has many holes. Deterministic.
 Layout assignOffsets(const std::vector<Lifetime> &lifetimes);
 
 struct FrameLayout {
