@@ -209,16 +209,14 @@ GroupShape NetworkCost::computeShape(const std::vector<AxisRef> &axes) const {
 }
 
 GroupShape NetworkCost::groupShape(const std::vector<AxisRef> &axes) const {
-  auto found = shapes.find(axes);
-  if (found == shapes.end())
-    found = shapes.emplace(axes, computeShape(axes)).first;
-  return found->second;
+  return shapes.get(axes, [&] { return computeShape(axes); });
 }
 
 GroupShape NetworkCost::stageGroupShape(const std::vector<int> &stages) const {
-  auto found = stageShapes.find(stages);
-  if (found != stageShapes.end())
-    return found->second;
+  return stageShapes.get(stages, [&] { return computeStageShape(stages); });
+}
+
+GroupShape NetworkCost::computeStageShape(const std::vector<int> &stages) const {
   int64_t stride = 1;
   for (size_t axis = size_t(pipelineAxis) + 1; axis < mesh.axes.size(); ++axis)
     stride *= mesh.axes[axis].size;
@@ -231,7 +229,7 @@ GroupShape NetworkCost::stageGroupShape(const std::vector<int> &stages) const {
   shape.perNode = shape.size;
   for (const auto &[node, count] : onNode)
     shape.perNode = std::min(shape.perNode, count);
-  return stageShapes.emplace(stages, shape).first->second;
+  return shape;
 }
 
 double NetworkCost::reduceOrGather(CollectiveKind kind, const GroupShape &group,

@@ -9,9 +9,9 @@
 #define TBC_PLANNER_CORE_COST_H
 
 #include "planner/core/Cluster.h"
+#include "planner/core/OnceMap.h"
 #include "planner/reshard/Graph.h"
 
-#include <map>
 #include <vector>
 
 namespace tbc::planner {
@@ -71,8 +71,8 @@ double opKernelSeconds(const Cluster &cluster, const reshard::Graph &graph, int 
 /// optimizer reads and writes master copy, state, gradient and parameter once.
 double updateSeconds(const Cluster &cluster, double bytes, int64_t tensors);
 
-/// Prices collectives on one mesh of one cluster. Ranks fill nodes in order, so the last axis of
-/// the mesh lies inside a node as far as it fits.
+/// Prices collectives on one mesh of one cluster, for any number of threads. Ranks fill nodes in
+/// order, so the last axis of the mesh lies inside a node as far as it fits.
 class NetworkCost {
 public:
   NetworkCost(const Cluster &cluster, const reshard::Mesh &mesh, int pipelineAxis = -1)
@@ -103,12 +103,13 @@ private:
   double reduceOrGather(reshard::CollectiveKind kind, const GroupShape &group, double bytes) const;
   void addGroup(int64_t first, const std::vector<int64_t> &members, GroupShape &shape) const;
   GroupShape computeShape(const std::vector<reshard::AxisRef> &axes) const;
+  GroupShape computeStageShape(const std::vector<int> &stages) const;
 
   const Cluster &cluster;
   reshard::Mesh mesh;
   int pipelineAxis;
-  mutable std::map<std::vector<reshard::AxisRef>, GroupShape> shapes;
-  mutable std::map<std::vector<int>, GroupShape> stageShapes;
+  mutable OnceMap<std::vector<reshard::AxisRef>, GroupShape> shapes;
+  mutable OnceMap<std::vector<int>, GroupShape> stageShapes;
 };
 
 } // namespace tbc::planner

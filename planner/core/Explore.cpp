@@ -2,11 +2,12 @@
 
 #include "planner/core/Explore.h"
 #include "planner/core/Evaluate.h"
+#include "planner/core/LookAhead.h"
 #include "planner/reshard/SequenceOrder.h"
 
 #include <algorithm>
 #include <cmath>
-#include <queue>
+#include <optional>
 #include <tuple>
 
 using namespace tbc::reshard;
@@ -46,25 +47,29 @@ static void preferSimple(std::vector<ExactCandidate> &exact) {
 
 /// Looks at context parallelism beside the best of what has none, where that is not near its bound
 /// anyhow: the bounds hold for these too, as nothing else about their meshes is new.
-static void addContexts(Searcher &searcher, bool refine, Exploration &exploration,
+static void addContexts(Searcher &searcher, Workers &workers, bool refine, Exploration &exploration,
                         std::vector<Candidate> &winners) {
   constexpr size_t mostMeshes = 4;
   constexpr double worthwhile = 1.05;
   if (!winners.empty() && winners[0].feasible &&
       winners[0].seconds <= worthwhile * exploration.lowerBoundSeconds)
     return;
-  std::vector<Candidate> found;
+  std::vector<Candidate> asked, found;
   for (size_t i = 0; i < winners.size() && i < mostMeshes; ++i)
-    for (Candidate &candidate : searcher.withContext(winners[i])) {
-      bool isKnown = std::any_of(found.begin(), found.end(), [&](const Candidate &other) {
-        return groupOf(other) == groupOf(candidate);
-      });
-      if (isKnown || !searcher.score(candidate, refine))
-        continue;
-      candidate.order = int(exploration.evaluations++);
-      exploration.scored.push_back(candidate);
-      found.push_back(candidate);
-    }
+    for (Candidate &candidate : searcher.withContext(winners[i]))
+      asked.push_back(candidate);
+  LookAhead ahead(searcher, workers, asked, refine);
+  ahead.scoreAll();
+  for (size_t i = 0; i < asked.size(); ++i) {
+    bool isKnown = std::any_of(found.begin(), found.end(), [&](const Candidate &other) {
+      return groupOf(other) == groupOf(asked[i]);
+    });
+    if (isKnown || !ahead.score(i))
+      continue;
+    asked[i].order = int(exploration.evaluations++);
+    exploration.scored.push_back(asked[i]);
+    found.push_back(asked[i]);
+  }
   winners.insert(winners.end(), found.begin(), found.end());
   std::sort(winners.begin(), winners.end(), isBetter);
 }
@@ -161,28 +166,70 @@ static double leastBound(const std::vector<Candidate> &candidates) {
 
 /// The least of all bounds, those that are below `seconds` made as tight as they can be, the least
 /// first. It is no more than `seconds`, which some plan takes.
-static double refineBounds(Searcher &searcher, const std::vector<Candidate> &candidates,
-                           double seconds) {
-  struct Bound {
-    double seconds;
-    size_t candidate;
-    bool isRefined;
-    bool operator<(const Bound &o) const {
-      return std::tie(o.seconds, o.candidate) < std::tie(seconds, candidate); // the least on top
+static double refineBounds(Searcher &searcher, Workers &workers,
+                           const std::vector<Candidate> &candidates, double seconds) {
+  std::vector<const Candidate *> loose;
+  for (const Candidate &candidate : candidates)
+    if (candidate.provenBound < seconds)
+      loose.push_back(&candidate);
+  std::sort(loose.begin(), loose.end(), [](const Candidate *a, const Candidate *b) {
+    return std::tie(a->provenBound, a) < std::tie(b->provenBound, b); // of one list
+  });
+  double least = seconds;
+  size_t ahead = 0;
+  for (size_t i = 0; i < loose.size() && loose[i]->provenBound < least; ++i) {
+    if (i >= ahead && workers.count() > 1) {
+      ahead = std::min(loose.size(), i + size_t(workers.count()));
+      workers.run(ahead - i, [&](size_t k) { searcher.boundAhead(*loose[i + k], seconds); });
     }
-  };
-  std::priority_queue<Bound> bounds;
-  for (size_t i = 0; i < candidates.size(); ++i)
-    if (candidates[i].provenBound < seconds)
-      bounds.push({candidates[i].provenBound, i, false});
-  while (!bounds.empty() && !bounds.top().isRefined) {
-    size_t i = bounds.top().candidate;
-    bounds.pop();
-    double refined = searcher.refinedBound(candidates[i], seconds);
-    if (refined < seconds)
-      bounds.push({refined, i, true});
+    least = std::min(least, searcher.refinedBound(*loose[i], seconds));
   }
-  return bounds.empty() ? seconds : bounds.top().seconds;
+  return least;
+}
+
+/// Derives the best of `winners` exactly: the first `top`, and more while the next might still be
+/// better or nothing fits yet.
+static Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &workers,
+                                                      const Graph &graph,
+                                                      std::vector<Candidate> &winners, size_t top,
+                                                      bool isSmall, const Plan &limits,
+                                                      const OverlapPins &pins) {
+  // Scores are off by little; what is within that of the best is looked at exactly.
+  constexpr double scoreError = 0.02;
+  const size_t most = std::min(winners.size(), std::max<size_t>(isSmall ? 64 : 16, top));
+  double best = INFINITY;
+  auto isWanted = [&](size_t i) {
+    bool mayWin = !std::isfinite(best) || winners[i].seconds < best * (1 + scoreError);
+    return i < most && (i < top || (winners[i].feasible && mayWin));
+  };
+  std::vector<std::optional<Result<ExactCandidate>>> ahead(most);
+  std::vector<ExactCandidate> exact;
+  for (size_t i = 0; isWanted(i); ++i) {
+    if (!ahead[i]) {
+      size_t end = i + 1, far = std::max(top, i + size_t(workers.count()));
+      while (end < far && workers.count() > 1 && isWanted(end))
+        ++end;
+      workers.run(end - i, [&, i](size_t k) {
+        Candidate candidate = winners[i + k];
+        if (!isSmall)
+          searcher.score(candidate, /*refine=*/true);
+        ahead[i + k] = deriveExactly(searcher, graph, std::move(candidate), limits, pins);
+      });
+    }
+    Result<ExactCandidate> &next = *ahead[i];
+    if (!next)
+      return next.error();
+    if (next->plan.prediction.fits)
+      best = std::min(best, next->plan.prediction.stepSeconds);
+    exact.push_back(std::move(*next));
+  }
+  std::sort(exact.begin(), exact.end(), [](const ExactCandidate &a, const ExactCandidate &b) {
+    const Prediction &p = a.plan.prediction, &q = b.plan.prediction;
+    if (p.fits != q.fits)
+      return p.fits;
+    return std::tie(p.stepSeconds, a.candidate.order) < std::tie(q.stepSeconds, b.candidate.order);
+  });
+  return exact;
 }
 
 Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
@@ -201,7 +248,8 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   limits.memoryLimitBytes = pins.memoryLimitBytes.value_or(0);
   if (Status status = checkContext(graph, *space, pins); !status)
     return status.error();
-  Searcher searcher(graph, job, cluster, *space, limits.limitBytes(), *pinned);
+  Workers workers(pins.threads);
+  Searcher searcher(graph, job, cluster, *space, limits.limitBytes(), *pinned, workers);
   std::vector<Candidate> candidates = searcher.enumerate();
   if (space->blocksAgain().value_or(0) > searcher.numBlocks())
     return Error{ErrorCode::Usage, "--recompute " + pins.recompute + ": the model has " +
@@ -236,16 +284,15 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   exploration.evaluations = int64_t(candidates.size());
   std::map<decltype(groupOf(candidates[0])), size_t> best; // of each group, into scored
   std::vector<double> fastest; // of the groups that have something that fits, ascending
-  int64_t done = 0;
-  for (Candidate &candidate : candidates) {
+  LookAhead ahead(searcher, workers, candidates, isSmall);
+  for (size_t i = 0; i < candidates.size(); ++i) {
     if (progress)
-      progress(done++, int64_t(candidates.size()));
-    if (int(fastest.size()) >= top && candidate.lowerBound > fastest[top - 1])
+      progress(int64_t(i), int64_t(candidates.size()));
+    const Candidate &candidate = candidates[i];
+    double limit = int(fastest.size()) >= top ? fastest[size_t(top) - 1] : INFINITY;
+    if (candidate.lowerBound > limit)
       break; // and so are all after it
-    if (int(fastest.size()) >= top &&
-        searcher.refinedBound(candidate, fastest[top - 1]) >= fastest[top - 1])
-      continue;
-    if (!searcher.score(candidate, isSmall))
+    if (ahead.isRuledOut(i, limit) || !ahead.score(i))
       continue;
     exploration.scored.push_back(candidate);
     auto [found, isNew] = best.emplace(groupOf(candidate), exploration.scored.size() - 1);
@@ -262,44 +309,23 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   for (const auto &[group, index] : best)
     winners.push_back(exploration.scored[index]);
   std::sort(winners.begin(), winners.end(), isBetter);
-  if (winners.empty() && !searcher.refusedContext().empty())
-    return Error{ErrorCode::Usage, searcher.refusedContext()};
+  for (size_t i = 0; winners.empty() && i < candidates.size(); ++i)
+    if (const std::string &why = searcher.refusedContext(candidates[i]); !why.empty())
+      return Error{ErrorCode::Usage, why};
   if (winners.empty() && pinned->splitter)
     return Error{ErrorCode::Usage,
                  toString(*pinned->splitter) +
                      ": no mesh has an axis tp that divides all that is pinned to be split; "
                      "choose another tp, or pin less"};
-  addContexts(searcher, isSmall, exploration, winners);
-
-  // Scores are off by little; what is within that of the best is looked at exactly.
-  constexpr double scoreError = 0.02;
-  size_t mostExact = isSmall ? 64 : 16;
-  double exactBest = INFINITY;
-  for (size_t i = 0; i < winners.size() && i < std::max(mostExact, size_t(top)); ++i) {
-    bool mayWin = !std::isfinite(exactBest) || winners[i].seconds < exactBest * (1 + scoreError);
-    if (int(i) >= top && (!winners[i].feasible || !mayWin))
-      break;
-    if (!isSmall)
-      searcher.score(winners[i], /*refine=*/true);
-    Result<ExactCandidate> exact =
-        deriveExactly(searcher, graph, winners[i], limits, space->overlap());
-    if (!exact)
-      return exact.error();
-    if (exact->plan.prediction.fits)
-      exactBest = std::min(exactBest, exact->plan.prediction.stepSeconds);
-    exploration.exact.push_back(std::move(*exact));
-  }
-  std::sort(exploration.exact.begin(), exploration.exact.end(),
-            [](const ExactCandidate &a, const ExactCandidate &b) {
-              const Prediction &p = a.plan.prediction, &q = b.plan.prediction;
-              if (p.fits != q.fits)
-                return p.fits;
-              return std::tie(p.stepSeconds, a.candidate.order) <
-                     std::tie(q.stepSeconds, b.candidate.order);
-            });
+  addContexts(searcher, workers, isSmall, exploration, winners);
+  Result<std::vector<ExactCandidate>> exact =
+      deriveBest(searcher, workers, graph, winners, size_t(top), isSmall, limits, space->overlap());
+  if (!exact)
+    return exact.error();
+  exploration.exact = std::move(*exact);
   if (!exploration.exact.empty() && exploration.exact.front().plan.prediction.fits)
-    exploration.lowerBoundSeconds =
-        refineBounds(searcher, candidates, exploration.exact.front().plan.prediction.stepSeconds);
+    exploration.lowerBoundSeconds = refineBounds(
+        searcher, workers, candidates, exploration.exact.front().plan.prediction.stepSeconds);
   preferSimple(exploration.exact);
   return exploration;
 }

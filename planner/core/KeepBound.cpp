@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 using namespace tbc::reshard;
 
@@ -350,10 +351,11 @@ std::vector<bool> KeepBound::sidesAt(double multiplier) const {
 }
 
 const KeepBound::Cut &KeepBound::cutAt(double multiplier) {
-  auto [found, isNew] = cuts.try_emplace(multiplier);
-  Cut &cut = found->second;
-  if (!isNew)
-    return cut;
+  return cuts.get(multiplier, [&] { return computeCut(multiplier); });
+}
+
+KeepBound::Cut KeepBound::computeCut(double multiplier) const {
+  Cut cut;
   std::vector<bool> side = sidesAt(multiplier);
   size_t numValues = values.size();
   for (size_t op = 0; op < ops.size(); ++op)

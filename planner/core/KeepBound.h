@@ -9,9 +9,9 @@
 
 #include "planner/core/Cluster.h"
 #include "planner/core/Fold.h"
+#include "planner/core/OnceMap.h"
 #include "planner/reshard/Graph.h"
 
-#include <map>
 #include <vector>
 
 namespace tbc::planner {
@@ -26,6 +26,8 @@ namespace tbc::planner {
 ///
 /// Running an elementwise op again may save time: what it makes is then read in one phase alone,
 /// and may be part of its reader's kernel there (isFused). So the answer may be below 0.
+///
+/// For any number of threads.
 class KeepBound {
 public:
   /// `parts`: devices over which all work and all values of a micro-batch are divided.
@@ -57,6 +59,7 @@ private:
   /// By value and then by op: whether it must be at hand, or is run again.
   std::vector<bool> sidesAt(double multiplier) const;
   const Cut &cutAt(double multiplier);
+  Cut computeCut(double multiplier) const;
 
   std::vector<Value> values;
   std::vector<Op> ops;
@@ -65,7 +68,7 @@ private:
   double count = 1;          // of the block
   double outsideSeconds = 0; // what running ops outside of it again may save
   double unitSeconds = 1, unitBytes = 1;
-  std::map<double, Cut> cuts; // by multiplier
+  OnceMap<double, Cut> cuts; // by multiplier
 };
 
 /// The most that running ops again saves in a micro-batch, whichever they are: `launchSeconds`, and

@@ -90,11 +90,12 @@ std::string weakerMode(const std::string &mode) { return mode == "full" ? "selec
 const Searcher::KnownChunks &Searcher::chunksFor(const Candidate &candidate) const {
   const ScheduleChoice &choice = candidate.schedule;
   int64_t stages = candidate.mesh.pp;
-  auto [found, isNew] =
-      knownChunks.try_emplace({choice.chunksPerStage, choice.thereAndBack, stages});
-  KnownChunks &known = found->second;
-  if (!isNew)
-    return known;
+  return knownChunks.get({choice.chunksPerStage, choice.thereAndBack, stages},
+                         [&] { return computeChunks(choice, stages); });
+}
+
+Searcher::KnownChunks Searcher::computeChunks(const ScheduleChoice &choice, int64_t stages) {
+  KnownChunks known;
   known.stageOf = choice.chunkStage(stages);
   if (known.stageOf.empty())
     for (int stage = 0; stage < int(stages); ++stage)

@@ -89,11 +89,8 @@ StageCutter::run(int numStages, const std::function<const std::vector<int> *(int
   return firstOps;
 }
 
-const std::optional<std::vector<int>> &StageCutter::cut(int numStages) {
-  auto [found, isNew] = cuts.try_emplace(numStages);
-  if (isNew)
-    found->second = run(numStages, [](int) { return nullptr; });
-  return found->second;
+const std::optional<std::vector<int>> &StageCutter::cut(int numStages) const {
+  return cuts.get(numStages, [&] { return run(numStages, [](int) { return nullptr; }); });
 }
 
 std::optional<std::vector<int>> StageCutter::cutWithin(
@@ -119,12 +116,13 @@ std::optional<std::vector<int>> StageCutter::cutWithin(
 }
 
 const std::vector<std::vector<double>> &StageCutter::restOf(int numChunks) const {
-  auto [found, isNew] = rests.try_emplace(numChunks);
-  std::vector<std::vector<double>> &rest = found->second;
-  if (!isNew)
-    return rest;
+  return rests.get(numChunks, [&] { return computeRest(numChunks); });
+}
+
+std::vector<std::vector<double>> StageCutter::computeRest(int numChunks) const {
   int last = int(positions.size()) - 1;
-  rest.assign(size_t(numChunks) + 1, std::vector<double>(size_t(last) + 1, infinity));
+  std::vector<std::vector<double>> rest(size_t(numChunks) + 1,
+                                        std::vector<double>(size_t(last) + 1, infinity));
   rest[numChunks][last] = 0;
   for (int c = numChunks; c-- > 0;)
     for (int i = c == 0 ? 0 : 1; i < last; ++i)

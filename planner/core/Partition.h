@@ -3,11 +3,11 @@
 #ifndef TBC_PLANNER_CORE_PARTITION_H
 #define TBC_PLANNER_CORE_PARTITION_H
 
+#include "planner/core/OnceMap.h"
 #include "planner/core/Profile.h"
 
 #include <functional>
 #include <limits>
-#include <map>
 #include <optional>
 #include <vector>
 
@@ -19,7 +19,7 @@ namespace tbc::planner {
 std::vector<int> cutPositions(const Profile &profile, int buckets);
 
 /// Cuts the forward order into stages so that the longest one is as short as can be, by dynamic
-/// programming over `positions`; exact for that goal.
+/// programming over `positions`; exact for that goal. For any number of threads.
 class StageCutter {
 public:
   /// `sendSeconds(bytes)` prices a send to the next stage.
@@ -27,7 +27,7 @@ public:
               const std::function<double(double)> &sendSeconds);
 
   /// The first op of each stage, if the order has enough positions. Known after the first time.
-  const std::optional<std::vector<int>> &cut(int numStages);
+  const std::optional<std::vector<int>> &cut(int numStages) const;
 
   /// The same, where stage s may hold at most `limitBytes`: `bytes(first, last, moments)` as
   /// profiledBytes.
@@ -56,6 +56,7 @@ private:
   /// By chunk and position: the longest of this chunk and those after it if it begins there, at
   /// best, memory aside. Known after the first time.
   const std::vector<std::vector<double>> &restOf(int numChunks) const;
+  std::vector<std::vector<double>> computeRest(int numChunks) const;
 
   double &at(int i, int j) { return seconds[size_t(i) * positions.size() + j]; }
   double at(int i, int j) const { return seconds[size_t(i) * positions.size() + j]; }
@@ -63,8 +64,8 @@ private:
   std::vector<int> positions;
   std::vector<double> seconds; // of a stage from position i to position j
   std::vector<double> send;    // by position
-  std::map<int, std::optional<std::vector<int>>> cuts;
-  mutable std::map<int, std::vector<std::vector<double>>> rests; // by number of chunks: restOf
+  mutable OnceMap<int, std::optional<std::vector<int>>> cuts;
+  mutable OnceMap<int, std::vector<std::vector<double>>> rests; // by number of chunks: restOf
 };
 
 } // namespace tbc::planner

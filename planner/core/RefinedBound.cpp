@@ -14,6 +14,7 @@
 #include "planner/core/Stages.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 using namespace tbc::reshard;
@@ -28,10 +29,9 @@ static constexpr double infinity = std::numeric_limits<double>::infinity();
 
 KeepBound &Searcher::keepBoundFor(const MeshShape &mesh, int64_t microBatch) {
   int64_t parts = mesh.tp * mesh.cp * mesh.ep, samples = microBatch * mesh.ep;
-  auto &bound = keepBounds[{parts, samples}];
-  if (!bound)
-    bound = std::make_unique<KeepBound>(graphFor(samples), cluster, repeat, double(parts));
-  return *bound;
+  return *keepBounds.get({parts, samples}, [&] {
+    return std::make_unique<KeepBound>(graphFor(samples), cluster, repeat, double(parts));
+  });
 }
 
 /// What belongs to parameters on all devices of a model together, at least, of which `of` says the
@@ -173,19 +173,20 @@ void Searcher::addFixed(const Candidate &candidate, const DataMode &mode,
 //===----------------------------------------------------------------------===//
 
 const Searcher::Work &Searcher::workOf(int64_t parts, int64_t samples) {
-  auto [found, isNew] = works.try_emplace({parts, samples});
-  Work &work = found->second;
-  if (!isNew)
-    return work;
+  return works.get({parts, samples}, [&] { return computeWork(parts, samples); });
+}
+
+Searcher::Work Searcher::computeWork(int64_t parts, int64_t samples) {
+  Work work;
   const ProfiledGraph &profiled = profiledGraphFor(samples, "none");
   const Graph &batched = profiled.graph;
+  const std::vector<double> seconds = WholeWork(batched).dividedSeconds(cluster, parts);
   work.byOp.resize(size_t(numForwardOps(batched)));
   for (int op = 0; op < int(batched.ops.size()); ++op) {
     WorkShare &share = work.byOp[profiled.anchors[op]];
-    double seconds = dividedSeconds(batched, op, parts);
     (batched.ops[op].phase == Phase::Forward ? share.forward
      : profiled.canWait[op]                  ? share.weight
-                                             : share.backward) += seconds;
+                                             : share.backward) += seconds[size_t(op)];
   }
   // Of ops that take the same the same chunk is the cheapest.
   std::map<std::tuple<double, double, double>, int> counts;
@@ -206,10 +207,13 @@ const Searcher::Work &Searcher::workOf(int64_t parts, int64_t samples) {
 /// What the ops outside of repeated blocks take over tp beyond their kernels divided evenly, at
 /// least: the placement's own bound of them alone.
 double Searcher::placedBeyondBlocks(int64_t tp, int64_t samples) {
-  auto [found, isNew] = beyondBlocks.try_emplace({tp, samples}, 0.0);
+  if (tp == 1)
+    return 0;
+  return beyondBlocks.get({tp, samples}, [&] { return computePlacedBeyondBlocks(tp, samples); });
+}
+
+double Searcher::computePlacedBeyondBlocks(int64_t tp, int64_t samples) {
   constexpr size_t mostOps = 4000; // some hundredths of a second
-  if (!isNew || tp == 1)
-    return found->second;
   const Graph &batched = graphFor(samples);
   std::vector<bool> outside(batched.ops.size(), true);
   if (repeat.count > 0) {
@@ -220,17 +224,24 @@ double Searcher::placedBeyondBlocks(int64_t tp, int64_t samples) {
   if (size_t(std::count(outside.begin(), outside.end(), true)) > mostOps)
     return 0;
   double placed = placementBound(batched, outside, tp, job, cluster, space.tensorAxisIsPinned());
-  return found->second = std::max(0.0, placed - idealSecondsOf(batched, tp, &outside));
+  return std::max(0.0, placed - idealSecondsOf(samples, tp, &outside));
 }
 
+/// Work of the proportions of `total`, roughly: so many candidates share one.
 const ChainMixture &Searcher::mixtureFor(const Candidate &candidate, const WorkShare &total) {
+  constexpr double parts = 128;
+  const double whole = total.forward + total.backward + total.weight;
+  std::array<int, 3> of;
+  const double seconds[] = {total.forward, total.backward, total.weight};
+  for (size_t phase = 0; phase < of.size(); ++phase)
+    of[phase] = whole > 0 ? int(std::lround(seconds[phase] / whole * parts)) : 0;
   const ScheduleChoice &choice = candidate.schedule;
-  auto &mixture = mixtures[{choice.schedule, choice.chunksPerStage, choice.thereAndBack,
-                            candidate.mesh.pp, candidate.accumulation}];
-  if (!mixture)
-    mixture = std::make_unique<ChainMixture>(
-        scheduleFor(candidate, candidate.accumulation).schedule, total);
-  return *mixture;
+  return mixtures.get({choice.schedule, choice.chunksPerStage, choice.thereAndBack,
+                       candidate.mesh.pp, candidate.accumulation, of},
+                      [&] {
+                        return ChainMixture(scheduleFor(candidate, candidate.accumulation).schedule,
+                                            {of[0] / parts, of[1] / parts, of[2] / parts});
+                      });
 }
 
 /// The least that the longest send between stages takes: all that crosses the first cut comes from
@@ -239,10 +250,9 @@ const ChainMixture &Searcher::mixtureFor(const Candidate &candidate, const WorkS
 double Searcher::leastSendSeconds(const Candidate &candidate) {
   if (candidate.schedule.chunksPerStage > 1)
     return 0;
-  if (crossing.empty())
-    crossing = leastCrossing(graph);
+  const std::vector<Crossing> &crossings = crossing.get([&] { return leastCrossing(graph); });
   double samples = double(candidate.microBatch), least = infinity;
-  for (const Crossing &at : crossing)
+  for (const Crossing &at : crossings)
     least = std::min(least, at.bytesPerSample * samples + at.bytes);
   if (least == 0 || least == infinity)
     return 0;
@@ -328,22 +338,37 @@ std::vector<Candidate> Searcher::contextVariants(const Candidate &candidate) con
   return variants;
 }
 
-double Searcher::refinedBound(const Candidate &candidate, double limit) {
+Searcher::BoundKey Searcher::boundKeyOf(const Candidate &candidate) {
   // Whatever is recomputed, so the same for every mode.
   const ScheduleChoice &of = candidate.schedule;
-  auto [found, isNew] = refinedBounds.try_emplace(
-      {candidate.mesh.sizes(), candidate.microBatch, candidate.accumulation, candidate.zero.zero,
-       candidate.zero.keepGathered, of.schedule, of.chunksPerStage, of.thereAndBack});
-  RefinedBound &known = found->second;
-  if (isNew || (known.seconds >= known.limit && known.limit < limit)) {
-    known.seconds = computeRefinedBound(candidate, limit);
+  return {candidate.mesh.sizes(),      candidate.microBatch,
+          candidate.accumulation,      candidate.zero.zero,
+          candidate.zero.keepGathered, of.schedule,
+          of.chunksPerStage,           of.thereAndBack};
+}
+
+double Searcher::boundWithContexts(const Candidate &candidate, double limit) {
+  return preparedBounds.get({boundKeyOf(candidate), limit}, [&] {
+    double seconds = computeRefinedBound(candidate, limit);
     for (const Candidate &variant : contextVariants(candidate))
-      if (known.seconds > candidate.provenBound)
-        known.seconds = std::min(known.seconds, computeRefinedBound(variant, limit));
-    known.seconds = std::min(std::max(known.seconds, candidate.provenBound), limit);
-    known.limit = limit;
-  }
+      if (seconds > candidate.provenBound)
+        seconds = std::min(seconds, computeRefinedBound(variant, limit));
+    return std::min(std::max(seconds, candidate.provenBound), limit);
+  });
+}
+
+double Searcher::refinedBound(const Candidate &candidate, double limit) {
+  auto [found, isNew] = refinedBounds.try_emplace(boundKeyOf(candidate));
+  RefinedBound &known = found->second;
+  if (isNew || known.isTooLow(limit))
+    known = {boundWithContexts(candidate, limit), limit};
   return known.seconds;
+}
+
+double Searcher::boundAhead(const Candidate &candidate, double limit) {
+  auto known = refinedBounds.find(boundKeyOf(candidate));
+  bool isKnown = known != refinedBounds.end() && !known->second.isTooLow(limit);
+  return isKnown ? known->second.seconds : boundWithContexts(candidate, limit);
 }
 
 /// What of a transfer counts that hides behind kernels as far as those allow. Of several together

@@ -8,64 +8,53 @@
 #include "planner/reshard/SequenceOrder.h"
 
 #include <algorithm>
+#include <set>
 
 using namespace tbc::reshard;
 
 namespace tbc::planner {
 
 Searcher::Searcher(const Graph &graph, const Job &job, const Cluster &cluster, const Space &space,
-                   int64_t limitBytes, PinnedOps pinnedOps)
+                   int64_t limitBytes, PinnedOps pinnedOps, Workers &workers)
     : graph(graph), job(job), cluster(cluster), space(space), limitBytes(limitBytes),
-      pinned(std::move(pinnedOps)), repeat(largestRepeat(graph)), numForward(numForwardOps(graph)),
-      starts(blockStarts(graph)) {}
+      pinned(std::move(pinnedOps)), workers(workers), repeat(largestRepeat(graph)),
+      numForward(numForwardOps(graph)), starts(blockStarts(graph)), knownTotals(computeTotals()) {}
 
 const Graph &Searcher::graphFor(int64_t microBatch) {
-  auto found = graphs.find(microBatch);
-  if (found == graphs.end())
-    found = graphs.emplace(microBatch, withBatch(graph, microBatch)).first;
-  return found->second;
+  return graphs.get(microBatch, [&] { return withBatch(graph, microBatch); });
 }
 
 const Placement &Searcher::placementFor(int64_t tp, int64_t microBatch, bool hasExperts) {
   // One device: nothing to place.
   auto key = std::make_tuple(tp, tp == 1 ? 0 : microBatch, tp > 1 && hasExperts);
-  auto found = placements.find(key);
-  if (found != placements.end())
-    return found->second;
-  Graph inside;
-  if (hasExperts) {
-    inside = graphFor(microBatch);
-    for (GraphOp &op : inside.ops)
-      if (op.expertLoop >= 0)
-        op.loops[op.expertLoop].kind = LoopKind::Fixed;
-  }
-  return placements
-      .emplace(key, place(hasExperts ? inside : graphFor(microBatch), tp, job, cluster,
-                          double(microBatch) / double(job.globalBatch), space.tensorAxisIsPinned(),
-                          pinned))
-      .first->second;
+  return placements.get(key, [&] {
+    Graph inside;
+    if (hasExperts) {
+      inside = graphFor(microBatch);
+      for (GraphOp &op : inside.ops)
+        if (op.expertLoop >= 0)
+          op.loops[op.expertLoop].kind = LoopKind::Fixed;
+    }
+    return place(hasExperts ? inside : graphFor(microBatch), tp, job, cluster,
+                 double(microBatch) / double(job.globalBatch), space.tensorAxisIsPinned(), pinned);
+  });
 }
 
 const std::vector<bool> &Searcher::flagsFor(const std::string &recompute, int64_t microBatch) {
-  auto key = std::make_pair(microBatch, recompute);
-  auto found = flags.find(key);
-  if (found == flags.end()) {
-    found = flags.emplace(key, recomputeFlags(graphFor(microBatch), recompute)).first;
-    if (recompute == "none" && space.recomputeIsOpen())
-      found->second = freeToRecompute(graphFor(microBatch));
-    pinned.applyTo(found->second);
-  }
-  return found->second;
+  return flags.get({microBatch, recompute}, [&] {
+    const Graph &batched = graphFor(microBatch);
+    std::vector<bool> again = recompute == "none" && space.recomputeIsOpen()
+                                  ? freeToRecompute(batched)
+                                  : recomputeFlags(batched, recompute);
+    pinned.applyTo(again);
+    return again;
+  });
 }
 
 const ProfiledGraph &Searcher::profiledGraphFor(int64_t microBatch, const std::string &recompute) {
-  auto key = std::make_pair(microBatch, recompute);
-  auto found = profiledGraphs.find(key);
-  if (found == profiledGraphs.end())
-    found = profiledGraphs
-                .emplace(key, ProfiledGraph(graphFor(microBatch), flagsFor(recompute, microBatch)))
-                .first;
-  return found->second;
+  return profiledGraphs.get({microBatch, recompute}, [&] {
+    return ProfiledGraph(graphFor(microBatch), flagsFor(recompute, microBatch));
+  });
 }
 
 Searcher::ModelSplit Searcher::splitOf(const Candidate &candidate) {
@@ -88,54 +77,54 @@ Mesh Searcher::meshOf(const ModelSplit &split) {
 
 const std::vector<OpStrategy> *Searcher::strategiesFor(const ModelSplit &split,
                                                        int64_t microBatch) {
-  const Placement &placement = placementFor(split.tp, microBatch, split.ep > 1);
   if (split.ep == 1 && split.cp == 1)
-    return &placement.strategies;
-  auto [found, isNew] = strategies.try_emplace({split, microBatch});
-  std::vector<OpStrategy> &result = found->second;
-  if (isNew) {
+    return &placementFor(split.tp, microBatch, /*hasExperts=*/false).strategies;
+  const KnownStrategies &known = splitStrategies(split, microBatch);
+  return known.ofOps.empty() ? nullptr : &known.ofOps;
+}
+
+const Searcher::KnownStrategies &Searcher::splitStrategies(const ModelSplit &split,
+                                                           int64_t microBatch) {
+  return strategies.get({split, microBatch}, [&] {
     const Graph &batched = graphFor(microBatch * split.ep);
     Mesh mesh = meshOf(split);
-    result = placement.strategies;
-    for (OpStrategy &strategy : result) // where tp is not the only axis
+    KnownStrategies known;
+    known.ofOps = placementFor(split.tp, microBatch, split.ep > 1).strategies;
+    for (OpStrategy &strategy : known.ofOps) // where tp is not the only axis
       for (auto &[loop, axes] : strategy.loopAxes)
         for (AxisRef &axis : axes)
           axis.axis = mesh.axisIndex("tp");
     if (split.ep > 1)
-      result = withExperts(batched, result, {wholeAxis(mesh, mesh.axisIndex("ep"))});
+      known.ofOps = withExperts(batched, known.ofOps, {wholeAxis(mesh, mesh.axisIndex("ep"))});
     std::string why;
     if (split.cp > 1)
-      why = addContext(batched, result, {wholeAxis(mesh, mesh.axisIndex("cp"))}, split.form);
+      why = addContext(batched, known.ofOps, {wholeAxis(mesh, mesh.axisIndex("cp"))}, split.form);
     if (!why.empty()) {
-      whyNotContext = std::string("--context ") + name(split.form) + ": " + why;
-      result.clear();
+      known.whyNot = std::string("--context ") + name(split.form) + ": " + why;
+      known.ofOps.clear();
     }
-  }
-  return result.empty() ? nullptr : &result;
+    return known;
+  });
+}
+
+const std::string &Searcher::refusedContext(const Candidate &candidate) {
+  return splitStrategies(splitOf(candidate), candidate.microBatch).whyNot;
 }
 
 const Profile &Searcher::profileFor(const ModelSplit &split, int64_t microBatch,
                                     const std::string &recompute) {
-  auto key = std::make_tuple(split, microBatch, recompute);
-  auto found = profiles.find(key);
-  if (found == profiles.end()) {
-    int64_t samples = microBatch * split.ep;
-    found = profiles
-                .emplace(key, makeProfile(profiledGraphFor(samples, recompute), meshOf(split),
-                                          *strategiesFor(split, microBatch), job, cluster,
-                                          split.cp > 1 && !takesZigzag(split.cp)))
-                .first;
-  }
-  return found->second;
+  return profiles.get({split, microBatch, recompute}, [&] {
+    return makeProfile(profiledGraphFor(microBatch * split.ep, recompute), meshOf(split),
+                       *strategiesFor(split, microBatch), job, cluster,
+                       split.cp > 1 && !takesZigzag(split.cp));
+  });
 }
 
 const NetworkCost &Searcher::networkFor(const MeshShape &mesh) {
-  auto &network = networks[mesh.sizes()];
-  if (!network) {
+  return *networks.get(mesh.sizes(), [&] {
     Mesh axes = mesh.mesh();
-    network = std::make_unique<NetworkCost>(cluster, axes, axes.axisIndex("pp"));
-  }
-  return *network;
+    return std::make_unique<NetworkCost>(cluster, axes, axes.axisIndex("pp"));
+  });
 }
 
 /// Whether the candidate shards what belongs to a parameter over the axis called `name`: over all
@@ -201,10 +190,8 @@ void Searcher::enumerateOn(int64_t devices, std::vector<Candidate> &candidates) 
               candidate.offloadsStates = space.offloadsStates();
               candidate.offloadsResiduals = space.offloadsResiduals();
               candidate.schedule = schedule;
-              if (mayRun(candidate)) {
-                bound(candidate);
+              if (mayRun(candidate))
                 candidates.push_back(candidate);
-              }
             }
     }
   }
@@ -230,6 +217,7 @@ std::vector<Candidate> Searcher::enumerate() {
       if (devices > 0 && devices < job.gpus)
         enumerateOn(devices, candidates);
   }
+  boundAll(candidates);
   for (size_t i = 0; i < candidates.size(); ++i)
     candidates[i].order = int(i);
   std::sort(candidates.begin(), candidates.end(), [](const Candidate &a, const Candidate &b) {
@@ -241,17 +229,16 @@ std::vector<Candidate> Searcher::enumerate() {
 const Searcher::KnownSchedule &Searcher::scheduleFor(const Candidate &candidate,
                                                      int64_t accumulation) {
   const ScheduleChoice &choice = candidate.schedule;
-  auto [found, isNew] =
-      knownSchedules.try_emplace({choice.schedule, choice.chunksPerStage, choice.thereAndBack,
-                                  candidate.mesh.pp, accumulation});
-  KnownSchedule &known = found->second;
-  if (!isNew)
-    return known;
   int64_t pp = candidate.mesh.pp;
-  known.schedule = PipelineSchedule::make(choice.schedule, pp, choice.chunkStage(pp), accumulation);
-  for (const std::vector<schedule::Action> &actions : known.schedule.actions)
-    known.moments.push_back(schedule::fullestMoments(actions, choice.chunksPerStage));
-  return known;
+  return knownSchedules.get(
+      {choice.schedule, choice.chunksPerStage, choice.thereAndBack, pp, accumulation}, [&] {
+        KnownSchedule known;
+        known.schedule =
+            PipelineSchedule::make(choice.schedule, pp, choice.chunkStage(pp), accumulation);
+        for (const std::vector<schedule::Action> &actions : known.schedule.actions)
+          known.moments.push_back(schedule::fullestMoments(actions, choice.chunksPerStage));
+        return known;
+      });
 }
 
 const std::vector<schedule::Moments> &Searcher::momentsOf(const Candidate &candidate) {
@@ -287,13 +274,12 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
     return std::vector<int>{0};
   const NetworkCost &network = networkFor(candidate.mesh);
   GroupShape ends = network.stageGroupShape({0, 1});
-  auto &cutter = cutters[{&profile, numChunks, ends.nodes > 1}];
-  if (!cutter) {
+  const StageCutter &cutter = *cutters.get({&profile, numChunks, ends.nodes > 1}, [&] {
     auto send = [&](double bytes) { return network.seconds(CollectiveKind::Send, ends, bytes); };
-    cutter =
-        std::make_unique<StageCutter>(profile, cutPositions(profile, cutBuckets(numChunks)), send);
-  }
-  std::optional<std::vector<int>> balanced = cutter->cut(int(numChunks));
+    return std::make_unique<StageCutter>(profile, cutPositions(profile, cutBuckets(numChunks)),
+                                         send);
+  });
+  std::optional<std::vector<int>> balanced = cutter.cut(int(numChunks));
   if (!balanced)
     return std::nullopt;
   bool fits = true;
@@ -331,13 +317,13 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
     };
     constexpr int maxTries = 2000; // some milliseconds
     std::optional<std::vector<int>> within =
-        cutter->cutTogether(chunkStage, double(limitBytes), bytes, maxTries);
+        cutter.cutTogether(chunkStage, double(limitBytes), bytes, maxTries);
     return within ? within : balanced;
   }
   auto bytes = [&](int first, int last, const schedule::Moments &moments) {
     return profiledBytes(profile, {{first, last, last, away(last)}}, moments, mode, job, cluster);
   };
-  std::optional<std::vector<int>> within = cutter->cutWithin(kept, double(limitBytes), bytes);
+  std::optional<std::vector<int>> within = cutter.cutWithin(kept, double(limitBytes), bytes);
   return within ? within : balanced;
 }
 
@@ -365,8 +351,8 @@ static bool splitsAnything(const Placement &placement) {
   return false;
 }
 
-bool Searcher::score(Candidate &candidate, bool refine) {
-  ++evaluations;
+/// Whether the ops can do what the candidate asks of them.
+bool Searcher::mayPlace(const Candidate &candidate) {
   // Devices that do what others do as well are idle in all but name.
   if (candidate.mesh.tp > 1 && !space.meshIsPinned() &&
       !splitsAnything(placementFor(candidate.mesh.tp, candidate.microBatch, candidate.mesh.ep > 1)))
@@ -374,7 +360,42 @@ bool Searcher::score(Candidate &candidate, bool refine) {
   const std::vector<OpStrategy> *strategies =
       strategiesFor(splitOf(candidate), candidate.microBatch);
   int tensorAxis = meshOf(splitOf(candidate)).axisIndex("tp");
-  if (!strategies || !pinned.areMetBy(graph, *strategies, tensorAxis))
+  return strategies && pinned.areMetBy(graph, *strategies, tensorAxis);
+}
+
+/// Whether the candidate may recompute in some blocks alone.
+bool Searcher::isPartial(const Candidate &candidate) const {
+  return candidate.recompute != "none" && space.mayRecomputeInPart();
+}
+
+void Searcher::prepare(const std::vector<const Candidate *> &candidates) {
+  if (workers.count() == 1)
+    return; // made when it is asked for
+  std::map<std::tuple<ModelSplit, int64_t>, const Candidate *> splits;
+  for (const Candidate *candidate : candidates)
+    splits.emplace(std::make_tuple(splitOf(*candidate), candidate->microBatch), candidate);
+  std::vector<const Candidate *> list;
+  for (const auto &[key, candidate] : splits)
+    list.push_back(candidate);
+  workers.run(list.size(), [&](size_t i) { mayPlace(*list[i]); });
+
+  std::set<std::tuple<ModelSplit, int64_t, std::string>> wanted;
+  for (const Candidate *candidate : candidates) {
+    if (!mayPlace(*candidate))
+      continue;
+    wanted.insert({splitOf(*candidate), candidate->microBatch, candidate->recompute});
+    if (isPartial(*candidate))
+      wanted.insert({splitOf(*candidate), candidate->microBatch, weakerMode(candidate->recompute)});
+  }
+  std::vector<std::tuple<ModelSplit, int64_t, std::string>> keys(wanted.begin(), wanted.end());
+  workers.run(keys.size(), [&](size_t i) {
+    const auto &[split, microBatch, recompute] = keys[i];
+    profileFor(split, microBatch, recompute);
+  });
+}
+
+bool Searcher::score(Candidate &candidate, bool refine) {
+  if (!mayPlace(candidate))
     return false;
   const Profile &profile =
       profileFor(splitOf(candidate), candidate.microBatch, candidate.recompute);
@@ -391,7 +412,7 @@ bool Searcher::score(Candidate &candidate, bool refine) {
   if (candidate.offloadsResiduals)
     for (int stage = 0; stage < int(candidate.mesh.pp); ++stage)
       setAway(candidate, stage, blocksOn(candidate, stage));
-  if (candidate.recompute != "none" && space.mayRecomputeInPart()) {
+  if (isPartial(candidate)) {
     mix = Mix(profile, profileFor(splitOf(candidate), candidate.microBatch,
                                   weakerMode(candidate.recompute)));
     if (!chooseAgain(candidate, mix, mode))

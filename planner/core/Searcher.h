@@ -5,6 +5,7 @@
 
 #include "planner/core/Fold.h"
 #include "planner/core/KeepBound.h"
+#include "planner/core/OnceMap.h"
 #include "planner/core/OpPins.h"
 #include "planner/core/Partition.h"
 #include "planner/core/Pins.h"
@@ -12,6 +13,8 @@
 #include "planner/core/PipelineRoom.h"
 #include "planner/core/Profile.h"
 #include "planner/core/Search.h"
+#include "planner/core/WholeWork.h"
+#include "planner/core/Workers.h"
 
 #include <array>
 #include <map>
@@ -52,19 +55,23 @@ struct Candidate {
   bool feasible = false;
 };
 
-/// Scores candidates of one job in closed form.
+/// Scores candidates of one job in closed form. What is said to be for any thread may be asked by
+/// several at once: all that candidates share is made once, and follows from what it is made for
+/// alone, so that no answer depends on who asked what before.
 class Searcher {
 public:
   Searcher(const reshard::Graph &graph, const Job &job, const Cluster &cluster, const Space &space,
-           int64_t limitBytes, PinnedOps pinned = {});
+           int64_t limitBytes, PinnedOps pinned, Workers &workers);
 
   /// Every candidate with its lower bound, cheapest bound first, ties in order of enumeration.
   std::vector<Candidate> enumerate();
 
   /// Fills in the rest. False where the graph has too few places for the stages, or tp, not being
   /// pinned, would split nothing. `refine`: looks
-  /// for better stage cuts by pricing their neighbours.
+  /// for better stage cuts by pricing their neighbours. For any thread.
   bool score(Candidate &candidate, bool refine);
+  /// Makes what scoring these will ask for, on all threads.
+  void prepare(const std::vector<const Candidate *> &candidates);
   /// Makes a candidate that recomputes nothing, though it is open what, one of the next stronger
   /// mode, as yet in no block: for recomputeMore(). False if it is none.
   bool recomputeSome(Candidate &candidate) const;
@@ -75,30 +82,33 @@ public:
   bool recomputeMore(Candidate &candidate, const std::vector<double> &roomBytes);
 
   /// Recomputes as many blocks fewer as have room for what they keep in `roomBytes` (by stage).
-  /// False where that is none.
+  /// False where that is none. As those before and after for any thread.
   bool recomputeLess(Candidate &candidate, const std::vector<double> &roomBytes);
   /// Puts the residuals of a block more on the host wherever `roomBytes` (by stage) is negative, of
   /// a candidate that has as few there as fit. False where all are.
   bool offloadMore(Candidate &candidate, const std::vector<double> &roomBytes) const;
 
   /// A tighter provenBound of `candidate`, and dearer; `limit` where it is no less than that: only
-  /// plans that are faster matter.
+  /// plans that are faster matter. What was found for another limit before serves, if it says as
+  /// much.
   double refinedBound(const Candidate &candidate, double limit);
+  /// What refinedBound() would say, which it then need not work out. For any thread, though not
+  /// beside refinedBound().
+  double boundAhead(const Candidate &candidate, double limit);
 
   /// The number of graph blocks that may be recomputed or not.
   int64_t numBlocks() const { return int64_t(starts.size()); }
 
-  /// The plan that `candidate` stands for, without predictions.
+  /// The plan that `candidate` stands for, without predictions. For any thread.
   Plan planOf(const Candidate &candidate);
   /// Whether sequences split over `cp` ranks stand in zigzag order: where that is left open, where
   /// it spares work and can be.
   bool takesZigzag(int64_t cp) const;
 
-  int64_t evaluations = 0; // candidates scored
   /// Why a schedule that was asked for does not go with some number of micro-batches, or "".
   const std::string &refusedSchedule() const { return whyNoSchedule; }
-  /// Why a form of context parallelism does not go with the model, or "".
-  const std::string &refusedContext() const { return whyNotContext; }
+  /// Why the candidate's form of context parallelism does not go with the model, or "".
+  const std::string &refusedContext(const Candidate &candidate);
 
   /// `candidate`, which has no cp, with a part of one of its other axes on cp instead, in every
   /// form that the model and the pins allow. Only with one sample per micro-batch: larger ones are
@@ -125,11 +135,16 @@ private:
   /// The strategies of all ops on meshOf(split); none where the form does not go with the model.
   const std::vector<reshard::OpStrategy> *strategiesFor(const ModelSplit &split,
                                                         int64_t microBatch);
+  struct KnownStrategies {
+    std::vector<reshard::OpStrategy> ofOps;
+    std::string whyNot; // if there are none
+  };
+  const KnownStrategies &splitStrategies(const ModelSplit &split, int64_t microBatch);
   const ProfiledGraph &profiledGraphFor(int64_t microBatch, const std::string &recompute);
   const Profile &profileFor(const ModelSplit &split, int64_t microBatch,
                             const std::string &recompute);
-  double idealSecondsOf(const reshard::Graph &batched, int64_t devices,
-                        const std::vector<bool> *part) const;
+  const WholeWork &wholeWorkFor(int64_t samples);
+  double idealSecondsOf(int64_t samples, int64_t devices, const std::vector<bool> *part);
   double idealSeconds(int64_t devices, int64_t samples);
   /// Of so many samples, forward and backward, under any placement over tp: the repeated block's
   /// own.
@@ -144,9 +159,9 @@ private:
     double trained = 0, trainedBytes = 0, gradientBytes = 0, stateBytes = 0, updateBytes = 0;
   };
   /// Of those that every rank along ep holds, and of those of experts.
-  const std::array<ParameterTotals, 2> &totals();
+  const std::array<ParameterTotals, 2> &totals() const { return knownTotals; }
+  std::array<ParameterTotals, 2> computeTotals() const;
   static double partsOf(const MeshShape &mesh, bool isExpert);
-  double dividedSeconds(const reshard::Graph &batched, int op, int64_t devices) const;
   double leastUpdateSeconds(const Candidate &candidate, const DataMode &mode);
   double transferSeconds(const Candidate &candidate, const DataMode &mode,
                          reshard::CollectiveKind kind, double ParameterTotals::*count,
@@ -172,7 +187,9 @@ private:
     double largest = 0; // seconds of one op with its backward
   };
   const Work &workOf(int64_t parts, int64_t samples);
+  Work computeWork(int64_t parts, int64_t samples);
   double placedBeyondBlocks(int64_t tp, int64_t samples);
+  double computePlacedBeyondBlocks(int64_t tp, int64_t samples);
   const ChainMixture &mixtureFor(const Candidate &candidate, const WorkShare &total);
   /// What crosses a place where a stage may begin.
   struct Crossing {
@@ -187,6 +204,8 @@ private:
   double reduceStepSeconds(const Candidate &candidate, const DataMode &mode);
   double passSeconds(const Candidate &candidate, const WorkShare &total);
   double computeRefinedBound(const Candidate &candidate, double limit);
+  /// refinedBound() as if nothing were known. For any thread.
+  double boundWithContexts(const Candidate &candidate, double limit);
   const NetworkCost &networkFor(const MeshShape &mesh);
   DataMode dataMode(const Candidate &candidate);
   void price(Candidate &candidate, const Mix &mix, const DataMode &mode);
@@ -202,6 +221,7 @@ private:
     std::vector<std::vector<int>> chunksOf; // by stage
   };
   const KnownChunks &chunksFor(const Candidate &candidate) const;
+  static KnownChunks computeChunks(const ScheduleChoice &choice, int64_t stages);
   const std::vector<int> &chunksOf(const Candidate &candidate, int stage) const {
     return chunksFor(candidate).chunksOf[size_t(stage)];
   }
@@ -224,7 +244,10 @@ private:
   std::string recomputeOf(const Candidate &candidate) const;
   double lossSeconds(const Candidate &candidate, const Profile &profile);
   bool mayRun(const Candidate &candidate);
+  bool mayPlace(const Candidate &candidate);
+  bool isPartial(const Candidate &candidate) const;
   void bound(Candidate &candidate);
+  void boundAll(std::vector<Candidate> &candidates);
   void enumerateOn(int64_t devices, std::vector<Candidate> &candidates);
   std::optional<std::vector<int>> cut(const Candidate &candidate, const Profile &profile,
                                       const DataMode &mode);
@@ -245,36 +268,44 @@ private:
   int64_t limitBytes;
   PinnedOps pinned;
 
-  std::map<int64_t, reshard::Graph> graphs;
-  std::map<std::tuple<int64_t, int64_t, bool>, Placement> placements;
-  std::map<std::pair<int64_t, std::string>, std::vector<bool>> flags;
-  std::map<std::pair<int64_t, std::string>, ProfiledGraph> profiledGraphs;
-  std::map<std::pair<ModelSplit, int64_t>, std::vector<reshard::OpStrategy>> strategies;
-  std::map<std::tuple<ModelSplit, int64_t, std::string>, Profile> profiles;
+  Workers &workers;
   Repeat repeat;
-  int numForward; // ops
-  mutable std::map<std::tuple<int, bool, int64_t>, KnownChunks> knownChunks;
+  int numForward;          // ops
   std::vector<int> starts; // of graph blocks
-  std::map<std::pair<int64_t, int64_t>, double> ideals, leasts;
-  std::map<std::array<int64_t, 6>, std::unique_ptr<NetworkCost>> networks;
-  std::map<std::tuple<const Profile *, int64_t, bool>, std::unique_ptr<StageCutter>> cutters;
-  std::map<std::tuple<std::string, int, bool, int64_t, int64_t>, KnownSchedule> knownSchedules;
   std::array<ParameterTotals, 2> knownTotals;
-  bool totalsAreKnown = false;
-  std::optional<MostSaved> saving;
-  std::map<std::pair<int64_t, int64_t>, std::unique_ptr<KeepBound>> keepBounds;
-  std::map<std::pair<int64_t, int64_t>, Work> works;
-  std::map<std::pair<int64_t, int64_t>, double> beyondBlocks;
-  std::vector<Crossing> crossing;
+
+  OnceMap<int64_t, reshard::Graph> graphs;
+  OnceMap<int64_t, WholeWork> wholeWorks;
+  OnceMap<std::tuple<int64_t, int64_t, bool>, Placement> placements;
+  OnceMap<std::pair<int64_t, std::string>, std::vector<bool>> flags;
+  OnceMap<std::pair<int64_t, std::string>, ProfiledGraph> profiledGraphs;
+  OnceMap<std::pair<ModelSplit, int64_t>, KnownStrategies> strategies;
+  OnceMap<std::tuple<ModelSplit, int64_t, std::string>, Profile> profiles;
+  mutable OnceMap<std::tuple<int, bool, int64_t>, KnownChunks> knownChunks;
+  OnceMap<std::pair<int64_t, int64_t>, double> ideals, leasts;
+  OnceMap<std::array<int64_t, 6>, std::unique_ptr<NetworkCost>> networks;
+  OnceMap<std::tuple<const Profile *, int64_t, bool>, std::unique_ptr<StageCutter>> cutters;
+  OnceMap<std::tuple<std::string, int, bool, int64_t, int64_t>, KnownSchedule> knownSchedules;
+  Once<MostSaved> saving;
+  OnceMap<std::pair<int64_t, int64_t>, std::unique_ptr<KeepBound>> keepBounds;
+  OnceMap<std::pair<int64_t, int64_t>, Work> works;
+  OnceMap<std::pair<int64_t, int64_t>, double> beyondBlocks;
+  Once<std::vector<Crossing>> crossing;
+  /// Of schedules, for work of some proportions.
+  OnceMap<std::tuple<std::string, int, bool, int64_t, int64_t, std::array<int, 3>>, ChainMixture>
+      mixtures;
+
+  /// All that a refined bound depends on but its limit.
+  using BoundKey =
+      std::tuple<std::array<int64_t, 6>, int64_t, int64_t, int, bool, std::string, int, bool>;
+  static BoundKey boundKeyOf(const Candidate &candidate);
   struct RefinedBound {
     double seconds = 0, limit = 0;
+    /// Whether more may be found for `limit`.
+    bool isTooLow(double newLimit) const { return seconds >= limit && limit < newLimit; }
   };
-  std::map<std::tuple<std::array<int64_t, 6>, int64_t, int64_t, int, bool, std::string, int, bool>,
-           RefinedBound>
-      refinedBounds;
-  std::map<std::tuple<std::string, int, bool, int64_t, int64_t>, std::unique_ptr<ChainMixture>>
-      mixtures;
-  std::string whyNotContext;
+  std::map<BoundKey, RefinedBound> refinedBounds;              // as asked for, one after the other
+  OnceMap<std::pair<BoundKey, double>, double> preparedBounds; // by limit
   std::string whyNoSchedule; // the first pipeline that was left out
 };
 

@@ -9,50 +9,42 @@
 #include "planner/core/Searcher.h"
 
 #include <algorithm>
+#include <set>
 
 using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-/// The kernel of `op` if it divided evenly over the devices of a model: no strategy is faster.
-double Searcher::dividedSeconds(const Graph &batched, int op, int64_t devices) const {
-  LocalWork work = localWork(batched, op, OpStrategy());
-  work.flops /= double(devices);
-  work.bytes /= double(devices);
-  return kernelSeconds(cluster, batched.ops[op].kernelClass, work);
+const WholeWork &Searcher::wholeWorkFor(int64_t samples) {
+  return wholeWorks.get(samples, [&] { return WholeWork(graphFor(samples)); });
 }
 
 /// Kernels of the ops of `part` (null: all) in one micro-batch if each divided evenly over the
 /// devices of a model: no strategy is faster.
-double Searcher::idealSecondsOf(const Graph &batched, int64_t devices,
-                                const std::vector<bool> *part) const {
+double Searcher::idealSecondsOf(int64_t samples, int64_t devices, const std::vector<bool> *part) {
+  const std::vector<double> seconds = wholeWorkFor(samples).dividedSeconds(cluster, devices);
   double total = 0;
-  for (int op = 0; op < int(batched.ops.size()); ++op) {
-    if (part && !(*part)[op])
-      continue;
-    total += dividedSeconds(batched, op, devices);
-  }
+  for (size_t op = 0; op < seconds.size(); ++op)
+    if (!part || (*part)[op])
+      total += seconds[op];
   return total;
 }
 
 double Searcher::idealSeconds(int64_t devices, int64_t microBatch) {
-  auto [found, isNew] = ideals.emplace(std::make_pair(devices, microBatch), 0.0);
-  if (isNew)
-    found->second = idealSecondsOf(graphFor(microBatch), devices, nullptr);
-  return found->second;
+  return ideals.get({devices, microBatch},
+                    [&] { return idealSecondsOf(microBatch, devices, nullptr); });
 }
 
 double Searcher::leastSeconds(int64_t tp, int64_t microBatch) {
   double ideal = idealSeconds(tp, microBatch);
   if (tp == 1 || repeat.count == 0)
     return ideal;
-  auto [found, isNew] = leasts.emplace(std::make_pair(tp, microBatch), ideal);
-  if (!isNew)
-    return found->second;
-  const Graph &batched = graphFor(microBatch);
-  double bound = placementBound(batched, repeat.ops, tp, job, cluster, space.tensorAxisIsPinned());
-  double without = idealSecondsOf(batched, tp, &repeat.ops);
-  return found->second += double(repeat.count) * std::max(0.0, bound - without);
+  return leasts.get({tp, microBatch}, [&] {
+    double bound = placementBound(graphFor(microBatch), repeat.ops, tp, job, cluster,
+                                  space.tensorAxisIsPinned());
+    double without = idealSecondsOf(microBatch, tp, &repeat.ops);
+    return ideal + double(repeat.count) * std::max(0.0, bound - without);
+  });
 }
 
 double Searcher::leastSeconds(const MeshShape &mesh, int64_t microBatch) {
@@ -109,10 +101,8 @@ double Searcher::transferSeconds(const Candidate &candidate, const DataMode &mod
   return seconds;
 }
 
-const std::array<Searcher::ParameterTotals, 2> &Searcher::totals() {
-  if (totalsAreKnown)
-    return knownTotals;
-  totalsAreKnown = true;
+std::array<Searcher::ParameterTotals, 2> Searcher::computeTotals() const {
+  std::array<ParameterTotals, 2> totals;
   for (const GraphParameter &parameter : graph.parameters) {
     const GraphValue &value = graph.values[parameter.value];
     double bytes = double(value.layout.numElements() * value.layout.elementBytes);
@@ -124,7 +114,7 @@ const std::array<Searcher::ParameterTotals, 2> &Searcher::totals() {
     }
     if (value.users.empty())
       continue;
-    ParameterTotals &of = knownTotals[isExpert];
+    ParameterTotals &of = totals[isExpert];
     of.bytes += bytes;
     of.inForward += inForward;
     of.forwardBytes += inForward ? bytes : 0;
@@ -141,14 +131,14 @@ const std::array<Searcher::ParameterTotals, 2> &Searcher::totals() {
         elements * double(job.stateBytesPerElement() + masterBytes(value.layout.elementBytes));
     of.updateBytes += updateBytes(job, elements, value.layout.elementBytes, gradientBytes);
   }
-  return knownTotals;
+  return totals;
 }
 
 /// The most that computing ops again saves in a micro-batch of `samples` divided over `parts`.
 double Searcher::mostSaved(double samples, double parts) {
-  if (!saving)
-    saving = mostSavedByRunningAgain(graphFor(1), cluster);
-  return saving->launchSeconds + saving->movementSeconds * samples / parts;
+  const MostSaved &saved =
+      saving.get([&] { return mostSavedByRunningAgain(graphFor(1), cluster); });
+  return saved.launchSeconds + saved.movementSeconds * samples / parts;
 }
 
 /// leastSeconds() where ops may be computed again. Kernels divided over fewer devices than all
@@ -169,6 +159,27 @@ double Searcher::idealWhateverIsKept(const MeshShape &mesh, int64_t microBatch) 
 bool Searcher::mayBeContext(const Candidate &candidate) const {
   return !space.meshIsPinned() && graph.sequenceFactor >= 0 && candidate.microBatch == 1 &&
          (candidate.mesh.tp > 1 || !space.tensorAxisIsOpen());
+}
+
+void Searcher::boundAll(std::vector<Candidate> &candidates) {
+  if (workers.count() > 1) { // first what many of them share
+    std::set<int64_t> samples{1};
+    std::map<std::array<int64_t, 4>, const Candidate *> parts;
+    for (const Candidate &candidate : candidates) {
+      const MeshShape &mesh = candidate.mesh;
+      samples.insert(candidate.microBatch * mesh.ep);
+      parts.emplace(std::array{mesh.tp, mesh.cp, mesh.ep, candidate.microBatch}, &candidate);
+    }
+    std::vector<int64_t> batches(samples.begin(), samples.end());
+    workers.run(batches.size(), [&](size_t i) { wholeWorkFor(batches[i]); });
+    std::vector<const Candidate *> list;
+    for (const auto &[key, candidate] : parts)
+      list.push_back(candidate);
+    workers.run(list.size(),
+                [&](size_t i) { secondsWhateverIsKept(list[i]->mesh, list[i]->microBatch); });
+  }
+  for (Candidate &candidate : candidates)
+    bound(candidate);
 }
 
 /// The bound that holds for every plan with the candidate's mesh, micro-batch, ZeRO and schedule,

@@ -125,8 +125,7 @@ Layout layOutInTime(const std::vector<Lifetime> &lifetimes, const Order &order) 
 /// How many pairs of buffers are live together.
 int64_t countPairs(const std::vector<Lifetime> &lifetimes, const Order &order) {
   int64_t live = 0, pairs = 0;
-  sweep(
-      lifetimes, order, [&](size_t) { pairs += live++; }, [&](size_t) { --live; });
+  sweep(lifetimes, order, [&](size_t) { pairs += live++; }, [&](size_t) { --live; });
   return pairs;
 }
 

@@ -1,0 +1,52 @@
+//===- OnceMap.h - What is made when it is first asked for -----------------===//
+//
+// Plain C++. Caches of several threads. What is made must follow from its key alone, so that it
+// does not matter who asks first.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_CORE_ONCEMAP_H
+#define TBC_PLANNER_CORE_ONCEMAP_H
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace tbc::planner {
+
+/// A value made by the first who asks; who asks meanwhile waits. Making one may ask for others, in
+/// no circle.
+template <typename Value> class Once {
+public:
+  /// `make()` returns the value.
+  template <typename Make> Value &get(Make &&make) {
+    std::call_once(once, [&] { value.emplace(make()); });
+    return *value;
+  }
+
+private:
+  std::once_flag once;
+  std::optional<Value> value;
+};
+
+/// The same by key. Values stay where they are.
+template <typename Key, typename Value> class OnceMap {
+public:
+  template <typename Make> Value &get(const Key &key, Make &&make) {
+    Once<Value> *entry;
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      entry = &entries[key];
+    }
+    return entry->get(std::forward<Make>(make));
+  }
+
+private:
+  std::mutex mutex;
+  std::map<Key, Once<Value>> entries;
+};
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_CORE_ONCEMAP_H

@@ -1,0 +1,67 @@
+//===- Workers.cpp - Threads that share out tasks --------------------------===//
+
+#include "planner/core/Workers.h"
+
+#include <algorithm>
+
+namespace tbc::planner {
+
+static int threadsOf(int count) {
+  constexpr unsigned most = 8;
+  return count > 0 ? count : int(std::clamp(std::thread::hardware_concurrency(), 1U, most));
+}
+
+Workers::Workers(int count) : numThreads(threadsOf(count)) {}
+
+Workers::~Workers() {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    isOver = true;
+  }
+  begun.notify_all();
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+void Workers::run(size_t number, const std::function<void(size_t)> &newTask) {
+  if (numThreads == 1 || number < 2) {
+    for (size_t i = 0; i < number; ++i)
+      newTask(i);
+    return;
+  }
+  while (int(threads.size()) + 1 < numThreads)
+    threads.emplace_back([this] { work(); });
+  std::unique_lock<std::mutex> lock(mutex);
+  task = &newTask;
+  next = 0;
+  end = number;
+  begun.notify_all();
+  takeTasks(lock);
+  ended.wait(lock, [this] { return underWay == 0; });
+  task = nullptr;
+}
+
+void Workers::work() {
+  std::unique_lock<std::mutex> lock(mutex);
+  for (;;) {
+    begun.wait(lock, [this] { return isOver || next < end; });
+    if (isOver)
+      return;
+    takeTasks(lock);
+  }
+}
+
+void Workers::takeTasks(std::unique_lock<std::mutex> &lock) {
+  while (next < end) {
+    size_t mine = next++;
+    ++underWay;
+    const std::function<void(size_t)> &call = *task;
+    lock.unlock();
+    call(mine);
+    lock.lock();
+    if (--underWay == 0 && next == end)
+      ended.notify_all();
+  }
+}
+
+} // namespace tbc::planner
