@@ -1,0 +1,112 @@
+//===- ThreadsTest.cpp - The search on several threads ---------------------===//
+
+#include "planner/core/OnceMap.h"
+#include "planner/core/Search.h"
+#include "planner/core/Workers.h"
+#include "tests/planner/core/StepBuilder.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+using namespace tbc;
+using namespace tbc::planner;
+using namespace tbc::planner::test;
+
+/// Slow devices and a slow network, so that everything in a small model matters.
+static Cluster slowCluster() {
+  Cluster cluster = *loadCluster("h100-sxm");
+  cluster.devicesPerNode = 4;
+  cluster.memoryBytes = int64_t(1) << 30;
+  cluster.contextBytes = 0;
+  cluster.peakFlopsPerSecond = {{"bf16", 1e10}, {"f16", 1e10}, {"f32", 1e10}};
+  cluster.vectorFlopsPerSecond = 1e10;
+  cluster.memoryBytesPerSecond = 1e10;
+  cluster.intraNode = {1e-6, 1e9, 1e-6};
+  cluster.interNode = {5e-6, 1e8, 5e-6};
+  return cluster;
+}
+
+/// The plan with all that was found out about it, or why there is none.
+static std::string answerOf(const Graph &graph, int64_t gpus, int64_t batch, Pins pins,
+                            int threads) {
+  Job job;
+  job.gpus = gpus;
+  job.globalBatch = batch;
+  job.precision = "f32";
+  pins.threads = threads;
+  Result<SearchAnswer> answer = search(graph, job, slowCluster(), pins);
+  if (!answer)
+    return answer.error().message;
+  return writePlan(answer->plan) + std::to_string(answer->evaluations) + " bounded, " +
+         std::to_string(answer->exact) + " derived";
+}
+
+/// Returns the answer of one thread, which is that of more.
+static std::string sameAnswer(const Graph &graph, int64_t gpus, int64_t batch,
+                              const Pins &pins = {}) {
+  std::string alone = answerOf(graph, gpus, batch, pins, 1);
+  for (int threads : {2, 5, 2})
+    EXPECT_EQ(answerOf(graph, gpus, batch, pins, threads), alone) << threads << " threads";
+  return alone;
+}
+
+TEST(Threads, DoNotChangeThePlan) {
+  sameAnswer(makeMlp(1, {8, 16, 8}), 4, 16);
+  sameAnswer(makeChain({3, 1, 16, 4, 8, 64, 96}), 8, 16);
+  std::string deep = sameAnswer(makeChain({12, 1, 64, 4, 8, 64, 96}), 8, 32);
+  EXPECT_NE(deep.find("\"lower_bound_seconds\""), std::string::npos) << deep;
+}
+
+TEST(Threads, DoNotChangeWhatIsRecomputedNorPipelines) {
+  Graph graph = makeChain({10, 1, 64, 4, 8, 64, 96});
+  Pins pins;
+  pins.memoryLimitBytes = 3 << 20;
+  pins.mesh = *parseMesh("pp=2,dp=2");
+  std::string plan = sameAnswer(graph, 4, 64, pins);
+  EXPECT_NE(plan.find("\"selective"), std::string::npos) << plan.substr(0, 4000);
+  pins.mesh = *parseMesh("cp=2,dp=2");
+  sameAnswer(graph, 4, 4, pins);
+}
+
+TEST(Threads, DoNotChangeWhyNothingFits) {
+  Pins pins;
+  pins.mesh = *parseMesh("dp=2");
+  pins.memoryLimitBytes = 600 * 1024;
+  std::string why = sameAnswer(makeChain({4, 1, 16, 4, 8, 64, 96}), 2, 16, pins);
+  EXPECT_NE(why.find("what would make it fit"), std::string::npos) << why;
+}
+
+TEST(Workers, DoEveryTaskOnce) {
+  for (int threads : {1, 2, 5}) {
+    Workers workers(threads);
+    EXPECT_EQ(workers.count(), threads);
+    for (size_t number : {0, 1, 2, 100}) {
+      std::vector<int> calls(number, 0);
+      workers.run(number, [&](size_t i) { ++calls[i]; });
+      EXPECT_EQ(calls, std::vector<int>(number, 1));
+    }
+  }
+}
+
+TEST(Workers, AreNoMoreThanCoresByThemselves) {
+  EXPECT_GE(Workers().count(), 1);
+  EXPECT_LE(Workers().count(), 8);
+}
+
+TEST(OnceMap, MakesEachValueOnceWhoeverAsks) {
+  OnceMap<int, int> squares;
+  std::atomic<int> made = 0;
+  Workers workers(4);
+  workers.run(200, [&](size_t i) {
+    int key = int(i % 10);
+    int square = squares.get(key, [&] {
+      ++made;
+      return key * key;
+    });
+    EXPECT_EQ(square, key * key);
+  });
+  EXPECT_EQ(made, 10);
+}
