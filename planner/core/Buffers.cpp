@@ -28,7 +28,8 @@ class StepWalk {
 public:
   StepWalk(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
            const Overlap &overlap)
-      : graph(graph), assignment(assignment), derivation(derivation), overlap(overlap) {
+      : graph(graph), assignment(assignment), derivation(derivation), overlap(overlap),
+        cache(graph.values.size()) {
     index();
   }
 
@@ -37,7 +38,9 @@ public:
       block = key;
       here = &lists;
       list = BufferList();
-      cache.clear();
+      for (int value : cached)
+        cache[size_t(value)].clear();
+      cached.clear();
       emitted.clear();
       walk();
       result.blocks[key] = list.finish();
@@ -234,15 +237,16 @@ private:
         list.next(op);
         list.read(buffer);
       }
-    cache[value].push_back({sharding, buffer});
+    if (cache[size_t(value)].empty())
+      cached.push_back(value);
+    cache[size_t(value)].push_back({&sharding, buffer});
     return buffer;
   }
 
   int get(int value, const Sharding &sharding) {
-    if (auto known = cache.find(value); known != cache.end())
-      for (const auto &[as, buffer] : known->second)
-        if (as == sharding)
-          return buffer;
+    for (const auto &[as, buffer] : cache[size_t(value)])
+      if (as == &sharding || *as == sharding)
+        return buffer;
     auto listed = here->reshards.find(value);
     if (listed != here->reshards.end())
       for (const Reshard *reshard : listed->second) {
@@ -325,7 +329,9 @@ private:
   BlockKey block;
   BlockLists *here = nullptr;
   BufferList list;
-  std::map<int, std::vector<std::pair<Sharding, int>>> cache; // by value
+  /// By value: how it is at hand, as the derivation says it, and where.
+  std::vector<std::vector<std::pair<const Sharding *, int>>> cache;
+  std::vector<int> cached; // the values of which something is
   std::set<int> emitted;
   std::map<int, std::set<const Reshard *>> waiting; // by bucket: members that are there
   int op = -1;

@@ -13,6 +13,13 @@ static double secondsOf(const RangeSums &range) {
          range.operandsBackward;
 }
 
+/// Of what lies between two sums.
+static double secondsOf(const RangeSums &before, const RangeSums &after) {
+  return (after.forward - before.forward) + (after.backward - before.backward) +
+         (after.recompute - before.recompute) + (after.operandsForward - before.operandsForward) +
+         (after.operandsBackward - before.operandsBackward);
+}
+
 std::vector<int> cutPositions(const Profile &profile, int buckets) {
   int n = profile.numForward;
   std::vector<int> positions{0};
@@ -47,7 +54,7 @@ StageCutter::StageCutter(const Profile &profile, std::vector<int> cutAt,
   for (size_t i = 0; i < positions.size(); ++i)
     for (size_t j = i + 1; j < positions.size(); ++j)
       at(int(i), int(j)) =
-          secondsOf(profile.sums[positions[j]] - profile.sums[positions[i]]) + send[i] + send[j];
+          secondsOf(profile.sums[positions[i]], profile.sums[positions[j]]) + send[i] + send[j];
 }
 
 std::optional<std::vector<int>>

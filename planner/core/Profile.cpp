@@ -349,34 +349,66 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
   return stage;
 }
 
+namespace {
+
+/// The sums of which memory is made, and no others: cuts ask for those of very many ranges.
+class BytesOfRange {
+public:
+  BytesOfRange(const Mix &mix, int first, int middle, int last)
+      : againFirst(mix.again->sums[size_t(first)]), againMiddle(mix.again->sums[size_t(middle)]),
+        keptMiddle(mix.kept->sums[size_t(middle)]), keptLast(mix.kept->sums[size_t(last)]) {}
+
+  double operator()(double RangeSums::*member) const {
+    return sumOf([&](const RangeSums &sums) { return sums.*member; });
+  }
+  double operator()(size_t kind, double ParameterSums::*member) const {
+    return sumOf([&](const RangeSums &sums) { return sums.parameters[kind].*member; });
+  }
+
+private:
+  template <typename Get> double sumOf(Get get) const {
+    return (get(againMiddle) - get(againFirst)) + (get(keptLast) - get(keptMiddle));
+  }
+
+  const RangeSums &againFirst, &againMiddle, &keptMiddle, &keptLast;
+};
+
+} // namespace
+
 double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
                      const schedule::Moments &moments, const DataMode &mode, const Job &job,
                      const Cluster &cluster) {
-  RangeSums range;
+  std::array<ParameterSums, 2> parameters;
   double live = 0, largest = 0;
   std::vector<double> kept(moments.size());
   int64_t inFlight = 0;
   for (size_t c = 0; c < chunks.size(); ++c) {
     const ChunkRange &chunk = chunks[c];
-    RangeSums sums = mix.sums(chunk.first, chunk.middle, chunk.last);
-    range += sums;
+    const BytesOfRange sums(mix, chunk.first, chunk.middle, chunk.last);
+    for (size_t kind = 0; kind < parameters.size(); ++kind)
+      for (auto member : {&ParameterSums::bytes, &ParameterSums::gradientBytes,
+                          &ParameterSums::masterBytes, &ParameterSums::ownedElements})
+        parameters[kind].*member += sums(kind, member);
     live = std::max({live, mix.again->liveBytes(chunk.first, chunk.middle),
                      mix.kept->liveBytes(chunk.middle, chunk.last)});
     largest = std::max(largest, mix.kept->largestParameter(chunk.first, chunk.last));
-    RangeSums here = chunk.sums(mix, std::clamp(chunk.away, chunk.first, chunk.last), chunk.last);
+    const int begin = std::clamp(chunk.away, chunk.first, chunk.last);
+    const BytesOfRange here(mix, begin, std::clamp(chunk.middle, begin, chunk.last), chunk.last);
+    const double residual = here(&RangeSums::residualBytes),
+                 forWeights = here(&RangeSums::weightResidualBytes),
+                 cotangents = sums(&RangeSums::cotangentBytes);
     for (size_t m = 0; m < moments.size(); ++m) {
       const schedule::InFlight &held = moments[m][c];
       inFlight = std::max(inFlight, held.untilWeight);
-      kept[m] += (here.residualBytes - here.weightResidualBytes) * double(held.forward) +
-                 here.weightResidualBytes * double(held.untilWeight) +
-                 sums.cotangentBytes * double(held.weight);
+      kept[m] += (residual - forWeights) * double(held.forward) +
+                 forWeights * double(held.untilWeight) + cotangents * double(held.weight);
     }
   }
   StaticBytes fixed;
   fixed.state = double(mix.kept->stepStateBytes);
   double whole = 0;
-  for (size_t kind = 0; kind < range.parameters.size(); ++kind) {
-    const ParameterSums &of = range.parameters[kind];
+  for (size_t kind = 0; kind < parameters.size(); ++kind) {
+    const ParameterSums &of = parameters[kind];
     double shards = double(mode.groups[kind].zero.size);
     whole += of.bytes;
     fixed.parameters += of.bytes / (mode.zero == 3 ? shards : 1);

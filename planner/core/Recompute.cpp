@@ -13,10 +13,9 @@ using namespace tbc::reshard;
 namespace tbc::planner {
 
 int numForwardOps(const Graph &graph) {
-  int count = 0;
-  while (count < int(graph.ops.size()) && graph.ops[count].phase == Phase::Forward)
-    ++count;
-  return count;
+  auto isForward = [](const GraphOp &op) { return op.phase == Phase::Forward; };
+  return int(std::partition_point(graph.ops.begin(), graph.ops.end(), isForward) -
+             graph.ops.begin());
 }
 
 /// A value that a forward op computes from data: neither input nor generated.

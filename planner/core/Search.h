@@ -76,7 +76,7 @@ struct Pins {
   std::string prefetch = "auto";   // auto, none, or a number of gathers
   std::optional<int64_t> memoryLimitBytes;
   int top = 5; // runners-up kept, the answer included
-  /// Threads that search; 0: as many as there are cores. The plan does not depend on it.
+  /// Threads that search; 0: as Workers. The plan does not depend on it.
   int threads = 0;
   /// Of what is open otherwise.
   std::vector<Condition> conditions;

@@ -3,12 +3,25 @@
 #include "planner/core/Workers.h"
 
 #include <algorithm>
+#ifdef __linux__
+#include <sched.h>
+#endif
 
 namespace tbc::planner {
 
+/// The cores that this process may run on.
+static int numCores() {
+#ifdef __linux__
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    return CPU_COUNT(&set);
+#endif
+  return int(std::thread::hardware_concurrency());
+}
+
 static int threadsOf(int count) {
-  constexpr unsigned most = 8;
-  return count > 0 ? count : int(std::clamp(std::thread::hardware_concurrency(), 1U, most));
+  constexpr int most = 8;
+  return count > 0 ? count : std::clamp(numCores(), 1, most);
 }
 
 Workers::Workers(int count) : numThreads(threadsOf(count)) {}

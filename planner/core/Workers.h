@@ -16,8 +16,8 @@ namespace tbc::planner {
 /// out, and end with this.
 class Workers {
 public:
-  /// `count`: threads at most, the one that calls among them; 0: as many as there are cores, up to
-  /// eight.
+  /// `count`: threads at most, the one that calls among them; 0: one for each core that the process
+  /// may run on, up to eight.
   explicit Workers(int count = 0);
   ~Workers();
   Workers(const Workers &) = delete;

@@ -9,7 +9,8 @@ namespace tbc::reshard {
 /// What most uses want; among equals the first in op order.
 Sharding Deriver::majority(int value) const {
   std::vector<const Sharding *> wants = wantsOf(value);
-  if (wants.size() == 1)
+  auto isFirst = [&](const Sharding *want) { return *want == *wants[0]; };
+  if (!wants.empty() && std::all_of(wants.begin(), wants.end(), isFirst))
     return *wants[0];
   std::map<Sharding, int> votes;
   for (const Sharding *want : wants)

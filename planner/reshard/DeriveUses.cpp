@@ -147,6 +147,8 @@ int Deriver::gather(int parameter, int op) {
 /// Takes a result of `op` from how it was produced to its home, and a part of a gradient on to
 /// where gradients are accumulated.
 void Deriver::complete(int op, int value) {
+  if (gradientsFor[value].empty() && out.raw[value] == out.home[value])
+    return;
   Reshard reshard;
   reshard.value = value;
   reshard.phase = graph.ops[op].phase;
@@ -167,6 +169,8 @@ void Deriver::complete(int op, int value) {
 
 /// Sends a fresh result to the chunks of other stages that use it.
 void Deriver::send(int value) {
+  if (assignment.numStages == 1)
+    return;
   int chunk = chunkOf(value), stage = stageOf(value);
   std::set<int> chunks;
   for (int user : graph.values[value].users)

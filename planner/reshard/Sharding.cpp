@@ -236,11 +236,26 @@ std::vector<int64_t> localShape(const TensorLayout &layout, const Sharding &shar
   return {(local.numElements() + n - 1) / n};
 }
 
+/// The length that `sharding` leaves of dim `d`.
+static int64_t localLength(const DimLayout &dim, int d, const Sharding &sharding) {
+  int64_t sum = 0;
+  for (const Segment &segment : dim.segments) {
+    int64_t product = 1;
+    for (const Factor &factor : segment.factors) {
+      const FactorSharding *split = find(sharding, d, factor.id);
+      product *= split ? factor.size / groupSize(split->axes) : factor.size;
+    }
+    sum += product;
+  }
+  return sum;
+}
+
 int64_t localBytes(const TensorLayout &layout, const Sharding &sharding) {
-  int64_t product = layout.elementBytes;
-  for (int64_t size : localShape(layout, sharding))
-    product *= size;
-  return product;
+  int64_t elements = 1;
+  for (size_t d = 0; d < layout.dims.size(); ++d)
+    elements *= localLength(layout.dims[d], static_cast<int>(d), sharding);
+  int64_t n = groupSize(sharding.flat);
+  return layout.elementBytes * ((elements + n - 1) / n);
 }
 
 /// The global indices within one segment (starting at `base`) that the rank holds: each factor
