@@ -10,6 +10,7 @@
 #include "passes/autodiff/FrozenParameters.h"
 #include "passes/loss/AttachLoss.h"
 
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
@@ -79,6 +80,8 @@ private:
   const OptimizerOptions &options;
   OpBuilder builder;
   func::FuncOp update;
+  /// Of @update, by argument: one by one they would be copied as often as there are arguments.
+  SmallVector<NamedAttrList> argumentAttrs;
   SmallVector<Parameter> parameters;
   Value rate;
   StepState scale, tracker, stepsTaken; // null where there is none
@@ -99,21 +102,22 @@ static std::string stringAttr(Attribute attr) {
 
 /// The parameters that have a gradient.
 LogicalResult UpdateBuilder::findParameters() {
+  llvm::StringMap<BlockArgument> arguments;
+  for (BlockArgument arg : train.getArguments())
+    if (stringAttr(train.getArgAttr(arg.getArgNumber(), kRoleAttr)) == "param")
+      arguments[stringAttr(train.getArgAttr(arg.getArgNumber(), kNameAttr))] = arg;
   for (unsigned i = 0; i < train.getNumResults(); ++i) {
     if (stringAttr(train.getResultAttr(i, kRoleAttr)) != "grad")
       continue;
     Parameter parameter;
     parameter.name = stringAttr(train.getResultAttr(i, kNameAttr));
     parameter.gradientType = train.getResultTypes()[i];
-    for (BlockArgument arg : train.getArguments())
-      if (stringAttr(train.getArgAttr(arg.getArgNumber(), kRoleAttr)) == "param" &&
-          stringAttr(train.getArgAttr(arg.getArgNumber(), kNameAttr)) == parameter.name) {
-        parameter.type = tensorType(arg);
-        parameter.value = arg;
-      }
-    if (!parameter.type)
+    auto found = arguments.find(parameter.name);
+    if (found == arguments.end())
       return train.emitError() << "returns a gradient of \"" << parameter.name
                                << "\", which is no parameter";
+    parameter.value = found->second;
+    parameter.type = tensorType(found->second);
     parameters.push_back(parameter);
   }
   if (parameters.empty())
@@ -143,16 +147,14 @@ SmallVector<StringRef, 2> UpdateBuilder::momentNames() const {
 
 Value UpdateBuilder::addArgument(Type type, Location loc, StringRef role, StringRef name,
                                  StringRef of, bool isMaster) {
-  NamedAttrList attrs;
+  NamedAttrList &attrs = argumentAttrs.emplace_back();
   attrs.append(kRoleAttr, builder.getStringAttr(role));
   attrs.append(kNameAttr, builder.getStringAttr(name));
   if (!of.empty())
     attrs.append(kParameterAttr, builder.getStringAttr(of));
   if (isMaster)
     attrs.append(kMasterAttr, builder.getUnitAttr());
-  unsigned index = update.getNumArguments();
-  update.insertArgument(index, type, attrs.getDictionary(builder.getContext()), loc);
-  return update.getArgument(index);
+  return update.front().addArgument(type, loc);
 }
 
 void UpdateBuilder::addArguments() {
@@ -174,13 +176,17 @@ void UpdateBuilder::addArguments() {
   addStepStates();
   addStepArguments();
   rate = addArgument(RankedTensorType::get({}, builder.getF32Type()), train.getLoc(), "lr", "lr");
+  update.setType(builder.getFunctionType(update.front().getArgumentTypes(), {}));
+  SmallVector<DictionaryAttr> attrs;
+  for (const NamedAttrList &list : argumentAttrs)
+    attrs.push_back(list.getDictionary(builder.getContext()));
+  update.setAllArgAttrs(attrs);
 }
 
 Value UpdateBuilder::addStepState(StringRef name, Type type, double initial) {
   Value state = addArgument(RankedTensorType::get({}, type), train.getLoc(), "opt_state", name);
   if (initial != 0)
-    update.setArgAttr(cast<BlockArgument>(state).getArgNumber(), kInitialAttr,
-                      builder.getF64FloatAttr(initial));
+    argumentAttrs.back().append(kInitialAttr, builder.getF64FloatAttr(initial));
   return state;
 }
 

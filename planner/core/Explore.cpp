@@ -199,8 +199,10 @@ static Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Worker
   const size_t most = std::min(winners.size(), std::max<size_t>(isSmall ? 64 : 16, top));
   double best = INFINITY;
   auto isWanted = [&](size_t i) {
+    if (i >= most || i < top)
+      return i < most;
     bool mayWin = !std::isfinite(best) || winners[i].seconds < best * (1 + scoreError);
-    return i < most && (i < top || (winners[i].feasible && mayWin));
+    return winners[i].feasible && mayWin;
   };
   std::vector<std::optional<Result<ExactCandidate>>> ahead(most);
   std::vector<ExactCandidate> exact;

@@ -158,10 +158,17 @@ bool Searcher::mayRun(const Candidate &candidate) {
   auto kind = schedule::parseScheduleKind(candidate.schedule.schedule);
   if (!kind) // no pipeline
     return true;
-  schedule::Pipeline pipeline = schedule::Pipeline::plain(int(candidate.mesh.pp));
-  if (candidate.schedule.chunksPerStage > 1)
-    pipeline.chunkStage = candidate.schedule.chunkStage(candidate.mesh.pp);
-  std::string why = schedule::whyInvalid(*kind, pipeline, candidate.accumulation);
+  const ScheduleChoice &choice = candidate.schedule;
+  auto [known, isNew] =
+      whyNoSchedules.try_emplace({choice.schedule, choice.chunksPerStage, choice.thereAndBack,
+                                  candidate.mesh.pp, candidate.accumulation});
+  std::string &why = known->second;
+  if (isNew) {
+    schedule::Pipeline pipeline = schedule::Pipeline::plain(int(candidate.mesh.pp));
+    if (choice.chunksPerStage > 1)
+      pipeline.chunkStage = choice.chunkStage(candidate.mesh.pp);
+    why = schedule::whyInvalid(*kind, pipeline, candidate.accumulation);
+  }
   if (whyNoSchedule.empty())
     whyNoSchedule = why;
   return why.empty();
@@ -218,12 +225,17 @@ std::vector<Candidate> Searcher::enumerate() {
         enumerateOn(devices, candidates);
   }
   boundAll(candidates);
-  for (size_t i = 0; i < candidates.size(); ++i)
+  std::vector<std::pair<double, int>> order; // there are many, and each is large
+  for (size_t i = 0; i < candidates.size(); ++i) {
     candidates[i].order = int(i);
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate &a, const Candidate &b) {
-    return std::tie(a.lowerBound, a.order) < std::tie(b.lowerBound, b.order);
-  });
-  return candidates;
+    order.push_back({candidates[i].lowerBound, int(i)});
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<Candidate> sorted;
+  sorted.reserve(candidates.size());
+  for (const auto &[bound, i] : order)
+    sorted.push_back(std::move(candidates[size_t(i)]));
+  return sorted;
 }
 
 const Searcher::KnownSchedule &Searcher::scheduleFor(const Candidate &candidate,

@@ -178,8 +178,12 @@ void Searcher::boundAll(std::vector<Candidate> &candidates) {
     workers.run(list.size(),
                 [&](size_t i) { secondsWhateverIsKept(list[i]->mesh, list[i]->microBatch); });
   }
-  for (Candidate &candidate : candidates)
-    bound(candidate);
+  constexpr size_t number = 256; // that one thread takes at once
+  workers.run((candidates.size() + number - 1) / number, [&](size_t part) {
+    size_t end = std::min(candidates.size(), (part + 1) * number);
+    for (size_t i = part * number; i < end; ++i)
+      bound(candidates[i]);
+  });
 }
 
 /// The bound that holds for every plan with the candidate's mesh, micro-batch, ZeRO and schedule,
