@@ -221,7 +221,9 @@ KindBytes blockPeak(const StepBuffers &buffers, const std::vector<int> &chunks) 
     for (const KindBytes &live : liveAt(block))
       if (total(live) > total(most))
         most = live;
-    double bytes = double(memory::assignOffsets(block.lifetimes).bytes);
+    // One that takes no more than another is not the peak, however tightly it may be packed.
+    double bytes =
+        double(memory::assignOffsets(block.lifetimes, /*enough=*/int64_t(total(peak))).bytes);
     most[size_t(BufferKind::Transient)] += bytes - total(most); // holes
     if (total(most) > total(peak))
       peak = most;
@@ -275,11 +277,14 @@ std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assig
   for (int stage = 0; stage < assignment.numStages; ++stage) {
     std::vector<int> chunks = pipeline.chunksOf(stage);
     BlockBuffers update = updateBuffers(graph, assignment, derivation, overlap, job, stage);
+    KeptBytes kept = keptBytes(buffers.kept, /*onHost=*/false, stage, chunks, actions[stage]);
+    KindBytes peak = blockPeak(buffers, chunks);
+    auto enough = int64_t(kept.all() + total(peak)); // what it takes beyond that counts
+    double updateBytes = double(memory::assignOffsets(update.lifetimes, enough).bytes);
     stages.push_back(
-        linesOf(cluster, fixed[stage],
-                keptBytes(buffers.kept, /*onHost=*/false, stage, chunks, actions[stage]),
-                keptBytes(buffers.kept, /*onHost=*/true, stage, chunks, actions[stage]),
-                blockPeak(buffers, chunks), double(memory::assignOffsets(update.lifetimes).bytes)));
+        linesOf(cluster, fixed[stage], kept,
+                keptBytes(buffers.kept, /*onHost=*/true, stage, chunks, actions[stage]), peak,
+                updateBytes));
   }
   return stages;
 }

@@ -22,20 +22,21 @@ public:
     for (int stage = 0; stage < pipeline.numStages; ++stage)
       chunksOf.push_back(pipeline.chunksOf(stage));
     std::vector<size_t> next(chunksOf.size(), 0);
-    std::vector<int> last(chunksOf.size(), -1);
-    numbers.assign(size_t(numChunks) * numMicroBatches * 2, -1);
+    std::vector<int> last(chunksOf.size(), none);
+    numbers.assign(size_t(numChunks) * numMicroBatches * 2, none);
+    actions.push_back({0, none, none});
     for (bool progress = true; progress;) {
       progress = false;
       for (size_t stage = 0; stage < chunksOf.size(); ++stage)
         while (next[stage] < schedule.actions[stage].size()) {
           const schedule::Action &action = schedule.actions[stage][next[stage]];
           if (action.kind != schedule::Action::Kind::Update) {
-            int chunk = chunksOf[stage][action.chunk], before = -1;
+            int chunk = chunksOf[stage][action.chunk], before = none;
             if (!isReady(action, chunk, before))
               break;
             if (action.kind != schedule::Action::Kind::Weight)
               number(action.kind, chunk, action.microBatch) = int(actions.size());
-            actions.push_back({action.kind, chunk, last[stage], before});
+            actions.push_back({chunk * numKinds + int(action.kind), last[stage], before});
             last[stage] = int(actions.size()) - 1;
           }
           ++next[stage];
@@ -50,33 +51,37 @@ public:
   int addLongest(const std::vector<double> &share, const WorkShare &total,
                  std::vector<std::array<double, 3>> &counts) {
     end.resize(actions.size());
-    from.resize(actions.size());
-    const double seconds[] = {total.forward, total.backward + (parts ? 0 : total.weight),
-                              total.weight};
-    size_t longest = 0;
-    for (size_t i = 0; i < actions.size(); ++i) {
+    const double seconds[numKinds] = {total.forward, total.backward + (parts ? 0 : total.weight),
+                                      total.weight};
+    secondsOf.clear();
+    for (double of : share)
+      for (double phase : seconds)
+        secondsOf.push_back(of * phase);
+    int longest = none + 1;
+    for (int i = none + 1; i < int(actions.size()); ++i) {
       const Node &node = actions[i];
-      double onStage = node.onStage < 0 ? 0 : end[node.onStage];
-      double before = node.before < 0 ? 0 : end[node.before];
-      from[i] = before > onStage ? node.before : node.onStage;
-      end[i] = std::max(before, onStage) + share[node.chunk] * seconds[int(node.kind)];
+      end[i] = std::max(end[node.before], end[node.onStage]) + secondsOf[node.place];
       if (end[i] > end[longest])
         longest = i;
     }
     int sends = 0;
-    for (int i = int(longest); i >= 0; i = from[i]) {
-      ++counts[actions[i].chunk][int(actions[i].kind)];
-      sends += from[i] >= 0 && stageOf[actions[from[i]].chunk] != stageOf[actions[i].chunk];
+    for (int i = longest, from = none; i != none; i = from) {
+      const Node &node = actions[i];
+      from = end[node.before] > end[node.onStage] ? node.before : node.onStage;
+      int chunk = node.place / numKinds;
+      ++counts[chunk][node.place % numKinds];
+      sends += from != none && stageOf[actions[from].place / numKinds] != stageOf[chunk];
     }
     return sends;
   }
 
 private:
   using Kind = schedule::Action::Kind;
+  static constexpr int numKinds = 3;
+  static constexpr int none = 0; // an action that takes no time, for those that wait for nothing
   struct Node {
-    Kind kind;
-    int chunk;
-    int onStage, before; // the actions it waits for: of its stage, and for its input; -1: none
+    int place;           // of its chunk and kind, as secondsOf
+    int onStage, before; // the actions it waits for: of its stage, and for its input
   };
 
   int &number(Kind kind, int chunk, int64_t microBatch) {
@@ -86,13 +91,14 @@ private:
 
   /// Whether what `action` waits for has a number, which `before` receives.
   bool isReady(const schedule::Action &action, int chunk, int &before) {
+    before = none;
     if (action.kind == Kind::Forward && chunk == 0)
       return true;
     before = action.kind == Kind::Weight    ? number(Kind::Backward, chunk, action.microBatch)
              : action.kind == Kind::Forward ? number(Kind::Forward, chunk - 1, action.microBatch)
              : chunk == numChunks - 1       ? number(Kind::Forward, chunk, action.microBatch)
                                             : number(Kind::Backward, chunk + 1, action.microBatch);
-    return before >= 0;
+    return before != none;
   }
 
   int numChunks;
@@ -102,8 +108,8 @@ private:
   std::vector<int> numbers;
   std::vector<Node> actions;
   // Of the chain that was looked for last.
-  std::vector<double> end;
-  std::vector<int> from;
+  std::vector<double> end;       // by action
+  std::vector<double> secondsOf; // by chunk and kind
 };
 
 } // namespace

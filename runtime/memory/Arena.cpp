@@ -261,10 +261,10 @@ int64_t mostLiveBytes(const std::vector<Lifetime> &lifetimes) {
   return most;
 }
 
-Layout assignOffsets(const std::vector<Lifetime> &lifetimes) {
+Layout assignOffsets(const std::vector<Lifetime> &lifetimes, int64_t enough) {
   Order order(lifetimes);
   Layout best = layOutInTime(lifetimes, order);
-  int64_t bound = mostLiveBytes(lifetimes);
+  int64_t bound = std::max(enough, mostLiveBytes(lifetimes));
   if (best.bytes <= bound)
     return best;
   if (countPairs(lifetimes, order) > mostPairs)

@@ -49,7 +49,8 @@ int64_t mostLiveBytes(const std::vector<Lifetime> &lifetimes);
 /// workshop
 /// ("greedy by size").
 /// About O(n log n), more where what is taken has many holes. Deterministic.
-Layout assignOffsets(const std::vector<Lifetime> &lifetimes);
+/// `enough`: a smaller arena is of no use, so the first of at most so many bytes is taken.
+Layout assignOffsets(const std::vector<Lifetime> &lifetimes, int64_t enough = 0);
 
 struct FrameLayout {
   /// By frame: the instance of micro-batch m begins at offsets[m mod the number of offsets].
