@@ -8,7 +8,6 @@
 #include "planner/reshard/SequenceOrder.h"
 
 #include <algorithm>
-#include <set>
 
 using namespace tbc::reshard;
 
@@ -19,113 +18,6 @@ Searcher::Searcher(const Graph &graph, const Job &job, const Cluster &cluster, c
     : graph(graph), job(job), cluster(cluster), space(space), limitBytes(limitBytes),
       pinned(std::move(pinnedOps)), workers(workers), repeat(largestRepeat(graph)),
       numForward(numForwardOps(graph)), starts(blockStarts(graph)), knownTotals(computeTotals()) {}
-
-const Graph &Searcher::graphFor(int64_t microBatch) {
-  return graphs.get(microBatch, [&] { return withBatch(graph, microBatch); });
-}
-
-const Placement &Searcher::placementFor(int64_t tp, int64_t microBatch, bool hasExperts) {
-  // One device: nothing to place.
-  auto key = std::make_tuple(tp, tp == 1 ? 0 : microBatch, tp > 1 && hasExperts);
-  return placements.get(key, [&] {
-    Graph inside;
-    if (hasExperts) {
-      inside = graphFor(microBatch);
-      for (GraphOp &op : inside.ops)
-        if (op.expertLoop >= 0)
-          op.loops[op.expertLoop].kind = LoopKind::Fixed;
-    }
-    return place(hasExperts ? inside : graphFor(microBatch), tp, job, cluster,
-                 double(microBatch) / double(job.globalBatch), space.tensorAxisIsPinned(), pinned);
-  });
-}
-
-const std::vector<bool> &Searcher::flagsFor(const std::string &recompute, int64_t microBatch) {
-  return flags.get({microBatch, recompute}, [&] {
-    const Graph &batched = graphFor(microBatch);
-    std::vector<bool> again = recompute == "none" && space.recomputeIsOpen()
-                                  ? freeToRecompute(batched)
-                                  : recomputeFlags(batched, recompute);
-    pinned.applyTo(again);
-    return again;
-  });
-}
-
-const ProfiledGraph &Searcher::profiledGraphFor(int64_t microBatch, const std::string &recompute) {
-  return profiledGraphs.get({microBatch, recompute}, [&] {
-    return ProfiledGraph(graphFor(microBatch), flagsFor(recompute, microBatch));
-  });
-}
-
-Searcher::ModelSplit Searcher::splitOf(const Candidate &candidate) {
-  return {candidate.mesh.tp, candidate.mesh.ep, candidate.mesh.cp, candidate.context};
-}
-
-Searcher::ModelSplit Searcher::withoutContext(ModelSplit split) {
-  split.cp = 1;
-  split.form = ContextForm::AllGather;
-  return split;
-}
-
-Mesh Searcher::meshOf(const ModelSplit &split) {
-  MeshShape mesh;
-  mesh.tp = split.tp;
-  mesh.ep = split.ep;
-  mesh.cp = split.cp;
-  return mesh.mesh();
-}
-
-const std::vector<OpStrategy> *Searcher::strategiesFor(const ModelSplit &split,
-                                                       int64_t microBatch) {
-  if (split.ep == 1 && split.cp == 1)
-    return &placementFor(split.tp, microBatch, /*hasExperts=*/false).strategies;
-  const KnownStrategies &known = splitStrategies(split, microBatch);
-  return known.ofOps.empty() ? nullptr : &known.ofOps;
-}
-
-const Searcher::KnownStrategies &Searcher::splitStrategies(const ModelSplit &split,
-                                                           int64_t microBatch) {
-  return strategies.get({split, microBatch}, [&] {
-    const Graph &batched = graphFor(microBatch * split.ep);
-    Mesh mesh = meshOf(split);
-    KnownStrategies known;
-    known.ofOps = placementFor(split.tp, microBatch, split.ep > 1).strategies;
-    for (OpStrategy &strategy : known.ofOps) // where tp is not the only axis
-      for (auto &[loop, axes] : strategy.loopAxes)
-        for (AxisRef &axis : axes)
-          axis.axis = mesh.axisIndex("tp");
-    if (split.ep > 1)
-      known.ofOps = withExperts(batched, known.ofOps, {wholeAxis(mesh, mesh.axisIndex("ep"))});
-    std::string why;
-    if (split.cp > 1)
-      why = addContext(batched, known.ofOps, {wholeAxis(mesh, mesh.axisIndex("cp"))}, split.form);
-    if (!why.empty()) {
-      known.whyNot = std::string("--context ") + name(split.form) + ": " + why;
-      known.ofOps.clear();
-    }
-    return known;
-  });
-}
-
-const std::string &Searcher::refusedContext(const Candidate &candidate) {
-  return splitStrategies(splitOf(candidate), candidate.microBatch).whyNot;
-}
-
-const Profile &Searcher::profileFor(const ModelSplit &split, int64_t microBatch,
-                                    const std::string &recompute) {
-  return profiles.get({split, microBatch, recompute}, [&] {
-    return makeProfile(profiledGraphFor(microBatch * split.ep, recompute), meshOf(split),
-                       *strategiesFor(split, microBatch), job, cluster,
-                       split.cp > 1 && !takesZigzag(split.cp));
-  });
-}
-
-const NetworkCost &Searcher::networkFor(const MeshShape &mesh) {
-  return *networks.get(mesh.sizes(), [&] {
-    Mesh axes = mesh.mesh();
-    return std::make_unique<NetworkCost>(cluster, axes, axes.axisIndex("pp"));
-  });
-}
 
 /// Whether the candidate shards what belongs to a parameter over the axis called `name`: over all
 /// with tokens of their own, but not over dp beside fsdp.
@@ -238,30 +130,6 @@ std::vector<Candidate> Searcher::enumerate() {
   return sorted;
 }
 
-const Searcher::KnownSchedule &Searcher::scheduleFor(const Candidate &candidate,
-                                                     int64_t accumulation) {
-  const ScheduleChoice &choice = candidate.schedule;
-  int64_t pp = candidate.mesh.pp;
-  return knownSchedules.get(
-      {choice.schedule, choice.chunksPerStage, choice.thereAndBack, pp, accumulation}, [&] {
-        KnownSchedule known;
-        known.schedule =
-            PipelineSchedule::make(choice.schedule, pp, choice.chunkStage(pp), accumulation);
-        for (const std::vector<schedule::Action> &actions : known.schedule.actions)
-          known.moments.push_back(schedule::fullestMoments(actions, choice.chunksPerStage));
-        return known;
-      });
-}
-
-const std::vector<schedule::Moments> &Searcher::momentsOf(const Candidate &candidate) {
-  // Longer schedules hold no more, but for GPipe's.
-  int64_t enough = 4 * candidate.mesh.pp * candidate.schedule.chunksPerStage;
-  bool holdsAll = candidate.schedule.schedule == "gpipe";
-  return scheduleFor(candidate,
-                     holdsAll ? candidate.accumulation : std::min(enough, candidate.accumulation))
-      .moments;
-}
-
 double Searcher::stageBytes(const Candidate &candidate, const Mix &mix, const DataMode &mode,
                             int stage) {
   std::vector<ChunkRange> chunks;
@@ -353,57 +221,6 @@ double Searcher::lossSeconds(const Candidate &candidate, const Profile &profile)
   const NetworkCost &network = networkFor(candidate.mesh);
   return network.seconds(CollectiveKind::AllReduce, network.groupShape(axes),
                          isTotal ? double(profile.stepTotalBytes) : 4);
-}
-
-static bool splitsAnything(const Placement &placement) {
-  for (const OpStrategy &strategy : placement.strategies)
-    for (const auto &[loop, axes] : strategy.loopAxes)
-      if (!axes.empty())
-        return true;
-  return false;
-}
-
-/// Whether the ops can do what the candidate asks of them.
-bool Searcher::mayPlace(const Candidate &candidate) {
-  // Devices that do what others do as well are idle in all but name.
-  if (candidate.mesh.tp > 1 && !space.meshIsPinned() &&
-      !splitsAnything(placementFor(candidate.mesh.tp, candidate.microBatch, candidate.mesh.ep > 1)))
-    return false;
-  const std::vector<OpStrategy> *strategies =
-      strategiesFor(splitOf(candidate), candidate.microBatch);
-  int tensorAxis = meshOf(splitOf(candidate)).axisIndex("tp");
-  return strategies && pinned.areMetBy(graph, *strategies, tensorAxis);
-}
-
-/// Whether the candidate may recompute in some blocks alone.
-bool Searcher::isPartial(const Candidate &candidate) const {
-  return candidate.recompute != "none" && space.mayRecomputeInPart();
-}
-
-void Searcher::prepare(const std::vector<const Candidate *> &candidates) {
-  if (workers.count() == 1)
-    return; // made when it is asked for
-  std::map<std::tuple<ModelSplit, int64_t>, const Candidate *> splits;
-  for (const Candidate *candidate : candidates)
-    splits.emplace(std::make_tuple(splitOf(*candidate), candidate->microBatch), candidate);
-  std::vector<const Candidate *> list;
-  for (const auto &[key, candidate] : splits)
-    list.push_back(candidate);
-  workers.run(list.size(), [&](size_t i) { mayPlace(*list[i]); });
-
-  std::set<std::tuple<ModelSplit, int64_t, std::string>> wanted;
-  for (const Candidate *candidate : candidates) {
-    if (!mayPlace(*candidate))
-      continue;
-    wanted.insert({splitOf(*candidate), candidate->microBatch, candidate->recompute});
-    if (isPartial(*candidate))
-      wanted.insert({splitOf(*candidate), candidate->microBatch, weakerMode(candidate->recompute)});
-  }
-  std::vector<std::tuple<ModelSplit, int64_t, std::string>> keys(wanted.begin(), wanted.end());
-  workers.run(keys.size(), [&](size_t i) {
-    const auto &[split, microBatch, recompute] = keys[i];
-    profileFor(split, microBatch, recompute);
-  });
 }
 
 bool Searcher::score(Candidate &candidate, bool refine) {
