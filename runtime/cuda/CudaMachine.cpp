@@ -31,16 +31,23 @@ public:
   CudaMachine(const MachineSetting &setting, const CudaOptions &options,
               std::shared_ptr<Streams> streams, const DeviceArena &arena,
               std::unique_ptr<Machine> reference, std::shared_ptr<MatrixProducts> products,
-              std::shared_ptr<CudnnPlans> plans)
+              std::shared_ptr<CudnnPlans> plans, StepGraphs graphs, const PinnedArena &hostArena)
       : program(setting.program), stage(setting.stage), code(program.stages[stage]),
         memory(setting.memory), options(options), device(*options.device),
-        streams(std::move(streams)), arena(arena), reference(std::move(reference)),
-        libraries(setting.program, setting.stage, std::move(products), std::move(plans)) {}
+        streams(std::move(streams)), arena(arena), hostArena(hostArena),
+        reference(std::move(reference)),
+        libraries(setting.program, setting.stage, std::move(products), std::move(plans)),
+        graphs(std::move(graphs)) {}
 
   ~CudaMachine() override {
     // What is given back now is the device's. If that is lost, all of it is gone anyway.
     static_cast<void>(device.makeCurrent());
     streams->unwatch(); // the communicator may go next
+    if (!streams->hasRecording())
+      return;
+    if (!device.isGivenUp())
+      static_cast<void>(streams->wait());
+    streams->forgetRecording(); // NCCL waits for graphs to be gone
   }
 
   Status prepare(BlockId id) override;
@@ -54,6 +61,11 @@ public:
   Result<bool> communicate(comm::Communicator &communicator, BlockId id, int index,
                            const runtime::GroupPlace &group, const runtime::MemoryLayout &layout,
                            const std::string &place) override;
+  runtime::StepWay beginStep(bool mayBeWhole) override { return graphs.begin(mayBeWhole); }
+  int keep(ValueId value) override;
+  kernels::Tensor kept(int number) override;
+  Result<bool> endRecording(comm::Communicator &communicator, const Status &walked) override;
+  void replay() override { graphs.replay(); }
 
 private:
   /// An instruction, or a region at its first.
@@ -70,6 +82,10 @@ private:
     /// Of instructions that others wait for: where they are done.
     std::map<int, Event> ends;
     bool isCommunicating = false; // something is on that stream
+    bool isCopying = false;       // to the host or back
+    Event begun;                  // where it is copying
+    /// Of copies, by micro-batch: what they wait for (lastUsers).
+    std::map<std::pair<int, int64_t>, std::vector<int>> usersBefore;
   };
   struct Move {
     DeviceAddress from, to;
@@ -93,6 +109,14 @@ private:
   void stageOverwritten(std::vector<Move> &moves);
   void launch(const LaunchableKernel &kernel, void **arguments, const std::string &place);
   bool isHostWrite(const std::vector<SlotWrite> &writes) const;
+  DeviceRange rangeOf(ValueId value) const {
+    return {arena.at(memory.offsetOf(value)), program::sizeBytes(code.values[value])};
+  }
+  void beforeUse(const DeviceRange &range, bool isWrite) {
+    require(streams->beforeUse(now, range, isWrite));
+  }
+  void copyAside(BlockId id, int index);
+  const std::vector<int> &usersBefore(BlockId id, int index, ValueId onDevice);
 
   const program::Program &program;
   int stage;
@@ -101,10 +125,13 @@ private:
   const CudaOptions options;
   const Device &device;
   std::shared_ptr<Streams> streams;
-  const DeviceArena &arena; // of `memory`
+  const DeviceArena &arena;     // of `memory`
+  const PinnedArena &hostArena; // of it too
   std::unique_ptr<Machine> reference;
   LibraryCalls libraries;
   bool hasSaid = false;
+  StepGraphs graphs;
+  std::vector<kernels::TensorType> keptTypes; // by number
   /// By stream: what `write` has to keep of values that it overwrites, what collectives pack.
   std::array<DeviceMemory, program::numStreams> scratch;
   std::map<BlockId, PreparedBlock> prepared;
@@ -152,6 +179,7 @@ Status CudaMachine::prepare(BlockId id) {
 Status CudaMachine::prepareEvents(BlockId id) {
   for (const program::Instruction &instruction : code.block(id).instructions) {
     prepared[id].isCommunicating |= instruction.stream == program::Stream::Communication;
+    prepared[id].isCopying |= program::isHostCopy(instruction.kind);
     for (int wait : instruction.waits) {
       if (prepared[id].ends.count(wait))
         continue;
@@ -161,6 +189,12 @@ Status CudaMachine::prepareEvents(BlockId id) {
       prepared[id].ends[wait] = std::move(*event);
     }
   }
+  if (!prepared[id].isCopying)
+    return Status::ok();
+  Result<Event> begun = Event::create(options.device);
+  if (!begun)
+    return begun.error();
+  prepared[id].begun = std::move(*begun);
   return Status::ok();
 }
 
@@ -229,11 +263,14 @@ const LaunchableKernel *CudaMachine::accumulator(const SlotWrite &write) const {
 
 void CudaMachine::beginBlock(BlockId id) {
   require(device.makeCurrent());
+  require(graphs.check());
   sayLibraries();
   block = id;
   isRecorded.assign(code.block(id).instructions.size(), false);
   if (prepared.at(id).isCommunicating)
     require(streams->order(program::Stream::Compute, program::Stream::Communication));
+  if (prepared.at(id).isCopying)
+    require(streams->of(program::Stream::Compute).record(prepared.at(id).begun));
 }
 
 void CudaMachine::endBlock(BlockId id) {
@@ -281,7 +318,12 @@ void CudaMachine::run(BlockId id, int index) {
   if (!ready.kernel)
     return reference->run(id, index);
   if (ready.call || ready.isLeftOut) {
-    auto addressOf = [&](ValueId value) { return arena.at(memory.offsetOf(value)); };
+    // What has no value yet is what it writes.
+    auto addressOf = [&](ValueId value) {
+      DeviceRange range = rangeOf(value);
+      beforeUse(range, !memory.hasValue(value));
+      return range.begin;
+    };
     if (ready.call) {
       require((*ready.call)(streams->of(now), addressOf));
       require(streams->note(ready.place));
@@ -294,8 +336,10 @@ void CudaMachine::run(BlockId id, int index) {
   }
   std::vector<DeviceAddress> addresses;
   for (const std::vector<ValueId> *list : {&ready.operands, &ready.results})
-    for (ValueId value : *list)
+    for (ValueId value : *list) {
+      beforeUse(rangeOf(value), /*isWrite=*/list == &ready.results);
       addresses.push_back(arena.at(memory.offsetOf(value)));
+    }
   std::vector<void *> arguments;
   for (DeviceAddress &address : addresses)
     arguments.push_back(&address);
@@ -318,14 +362,20 @@ Result<bool> CudaMachine::communicate(comm::Communicator &communicator, BlockId 
   require(device.makeCurrent());
   follow(id, index, 1);
   const program::Instruction &instruction = code.block(id).instructions[size_t(index)];
-  if (program::isHostCopy(instruction.kind))
-    return false;
+  if (program::isHostCopy(instruction.kind)) {
+    copyAside(id, index);
+    return true;
+  }
   auto *onDevice = dynamic_cast<DeviceCommunicator *>(&communicator);
   if (onDevice)
     streams->watch(*onDevice);
   std::vector<DeviceTensor> inputs = tensorsOf(instruction.operands);
   if (!canCommunicateOnDevice(onDevice, instruction, inputs))
     return false;
+  for (ValueId value : instruction.operands)
+    beforeUse(rangeOf(value), /*isWrite=*/false);
+  for (ValueId value : instruction.results)
+    beforeUse(rangeOf(value), /*isWrite=*/true);
   Status status = communicateOnDevice(
       onDevice, instruction, group, layout, inputs, tensorsOf(instruction.results),
       streams->of(now), [&](int64_t bytes) { return scratchOf(now, bytes); }, place);
@@ -335,6 +385,90 @@ Result<bool> CudaMachine::communicate(comm::Communicator &communicator, BlockId 
     memory.defineInPlace(value);
   return true;
 }
+
+//===----------------------------------------------------------------------===//
+// Copies to the host and back
+//===----------------------------------------------------------------------===//
+
+/// Beside what the Program's streams do: after those who used its bytes of the device last, and
+/// before those who use them next (beforeUse).
+void CudaMachine::copyAside(BlockId id, int index) {
+  const program::Instruction &instruction = code.block(id).instructions[size_t(index)];
+  bool isFetch = instruction.kind == InstructionKind::Fetch;
+  ValueId onDevice = isFetch ? instruction.results[0] : instruction.operands[0];
+  ValueId onHost = isFetch ? instruction.operands[0] : instruction.results[0];
+  const std::vector<int> &users = usersBefore(id, index, onDevice);
+  HostCopies &copies = streams->hostCopies();
+  PreparedBlock &ready = prepared.at(id);
+  require(copies.stream().waitFor(ready.begun));
+  for (int user : users) {
+    Event &end = ready.ends[user];
+    if (!end.handle()) {
+      Result<Event> made = Event::create(options.device);
+      require(made ? Status::ok() : Status(made.error()));
+      end = std::move(*made);
+    }
+    if (!isRecorded[size_t(user)]) { // nobody knew that it would be needed: later than need be
+      require(streams->of(code.block(id).instructions[size_t(user)].stream).record(end));
+      isRecorded[size_t(user)] = true;
+    }
+    require(copies.stream().waitFor(end));
+  }
+  unsigned char *host = hostArena.at(memory.offsetOf(onHost));
+  require(isFetch ? copies.toDevice(rangeOf(onDevice), host)
+                  : copies.toHost(host, rangeOf(onDevice)));
+  memory.defineInPlace(instruction.results[0]);
+}
+
+const std::vector<int> &CudaMachine::usersBefore(BlockId id, int index, ValueId onDevice) {
+  auto [found, isNew] =
+      prepared.at(id).usersBefore.try_emplace({index, memory.microBatchOfBlock()});
+  if (!isNew)
+    return found->second;
+  const program::Block &block = code.block(id);
+  bool isFetch = block.instructions[size_t(index)].kind == InstructionKind::Fetch;
+  found->second = lastUsers(
+      code, block, index, rangeOf(onDevice), isFetch,
+      [&](ValueId value) { return arena.at(memory.offsetOf(value)); },
+      [&](int slot) { return arena.at(memory.offsetOfSlot(slot)); });
+  // What a library's call does later has used its operands then.
+  for (int &user : found->second)
+    for (int i = index - 1; libraries.isLeftOut(id, user) && i > user; --i)
+      if (!libraries.isLeftOut(id, i) &&
+          block.instructions[size_t(i)].stream == block.instructions[size_t(user)].stream)
+        user = i;
+  return found->second;
+}
+
+//===----------------------------------------------------------------------===//
+// Steps as graphs
+//===----------------------------------------------------------------------===//
+
+int CudaMachine::keep(ValueId value) {
+  beforeUse(rangeOf(value), /*isWrite=*/false);
+  Result<int> number =
+      streams->keep(now, arena.at(memory.offsetOf(value)), program::sizeBytes(code.values[value]));
+  require(number ? Status::ok() : Status(number.error()));
+  keptTypes.resize(size_t(*number) + 1);
+  keptTypes[size_t(*number)] = code.values[value];
+  return *number;
+}
+
+kernels::Tensor CudaMachine::kept(int number) {
+  Result<const unsigned char *> bytes = streams->kept(number);
+  require(bytes ? Status::ok() : Status(bytes.error()));
+  return kernels::Tensor::fromBytes(keptTypes.at(size_t(number)), kernels::Arith::Native, *bytes);
+}
+
+Result<bool> CudaMachine::endRecording(comm::Communicator &communicator, const Status &walked) {
+  numDone = 0; // of a walk that failed
+  now = program::Stream::Compute;
+  return graphs.endRecording(communicator, walked);
+}
+
+//===----------------------------------------------------------------------===//
+// Slots
+//===----------------------------------------------------------------------===//
 
 static bool overlap(DeviceAddress a, int64_t aBytes, DeviceAddress b, int64_t bBytes) {
   return a < b + DeviceAddress(bBytes) && b < a + DeviceAddress(aBytes);
@@ -352,6 +486,7 @@ DeviceAddress CudaMachine::scratchOf(program::Stream stream, int64_t bytes) {
   DeviceMemory &memory = scratch[size_t(stream)];
   if (bytes > memory.bytes()) {
     require(streams->wait()); // for what uses the old one
+    graphs.forget();
     memory = DeviceMemory();
     Result<DeviceMemory> larger = DeviceMemory::allocate(options.device, bytes, "scratch memory");
     if (!larger)
@@ -400,6 +535,10 @@ void CudaMachine::write(const std::vector<SlotWrite> &writes) {
   std::vector<Move> moves;
   for (const SlotWrite &write : writes)
     moves.push_back(moveOf(write));
+  for (const Move &move : moves) {
+    beforeUse({move.from, move.bytes}, /*isWrite=*/false);
+    beforeUse({move.to, move.bytes}, /*isWrite=*/true);
+  }
   stageOverwritten(moves);
   for (Move &move : moves) {
     if (move.bytes == 0 || (move.from == move.to && !move.accumulator))
@@ -448,14 +587,31 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
         return made.error();
       plans = std::move(*made);
     }
+    auto isHostKernel = [&](const program::Block &block, int instruction) {
+      return !options.kernels ||
+             std::none_of(block.regions.begin(), block.regions.end(), [&](const auto &region) {
+               return region.first <= instruction && instruction < region.first + region.count;
+             });
+    };
+    std::string refusal = options.waitForEach ? "the run waits for each kernel"
+                                              : whyNotRecorded(setting.program, isHostKernel);
+    if (options.graphs == GraphUse::On && !refusal.empty())
+      return Error{ErrorCode::Usage, "--cuda-graphs on: a step cannot be one: " + refusal};
+    StepGraphs graphs(options.graphs, *streams, refusal,
+                      stepInputBytes(setting.program, setting.stage), options.say);
+    auto hostArena = PinnedArena::create(options.device, *streams, code.memory.hostArenaBytes);
+    if (!hostArena)
+      return hostArena.error();
     const DeviceArena &place = **arena;
+    const PinnedArena &hostPlace = **hostArena;
     setting.memory.useArena(std::move(*arena));
+    setting.memory.useHostArena(std::move(*hostArena));
     auto reference = runtime::makeReferenceMachine(setting);
     if (!reference)
       return reference.error();
-    return std::unique_ptr<runtime::Machine>(
-        std::make_unique<CudaMachine>(setting, options, *streams, place, std::move(*reference),
-                                      std::move(products), std::move(plans)));
+    return std::unique_ptr<runtime::Machine>(std::make_unique<CudaMachine>(
+        setting, options, *streams, place, std::move(*reference), std::move(products),
+        std::move(plans), std::move(graphs), hostPlace));
   };
 }
 

@@ -10,6 +10,7 @@
 #include "runtime/cuda/CublasLt.h"
 #include "runtime/cuda/Cudnn.h"
 #include "runtime/cuda/KernelModule.h"
+#include "runtime/cuda/StepGraphs.h"
 #include "runtime/exec/Machine.h"
 
 #include <chrono>
@@ -35,6 +36,8 @@ struct CudaOptions {
   std::optional<Cudnn> cudnn;
   /// Told once, before the first block, what the libraries do and what not, and why.
   std::function<void(const std::string &)> say;
+  /// On: a step that cannot be recorded is an error, of code Usage where that is seen before any.
+  GraphUse graphs = GraphUse::Off;
   /// The longest wait in which the device does not get on: HangDetected, with the kernels that it
   /// may be; the device is then given up. 0: for ever.
   std::chrono::milliseconds timeout{0};

@@ -3,6 +3,9 @@
 #include "runtime/cuda/DeviceArena.h"
 #include "runtime/exec/Machine.h"
 
+#include <algorithm>
+#include <cstring>
+
 namespace tbc::cuda {
 
 static void require(const Status &status) {
@@ -28,6 +31,38 @@ kernels::Tensor DeviceArena::load(int64_t offset, const kernels::TensorType &typ
   std::vector<unsigned char> bytes(size_t(program::sizeBytes(type)));
   require(streams->download(bytes.data(), at(offset), int64_t(bytes.size())));
   return kernels::Tensor::fromBytes(type, kernels::Arith::Native, bytes.data());
+}
+
+void DeviceArena::zero(int64_t offset, const kernels::TensorType &type) {
+  require(streams->clear(at(offset), program::sizeBytes(type)));
+}
+
+//===----------------------------------------------------------------------===//
+// On the host
+//===----------------------------------------------------------------------===//
+
+Result<std::unique_ptr<PinnedArena>>
+PinnedArena::create(const DevicePtr &device, std::shared_ptr<Streams> streams, int64_t bytes) {
+  Result<PinnedMemory> memory = PinnedMemory::allocate(device, bytes);
+  if (!memory)
+    return memory.error();
+  return std::unique_ptr<PinnedArena>(new PinnedArena(std::move(*memory), std::move(streams)));
+}
+
+void PinnedArena::store(int64_t offset, const kernels::Tensor &tensor) {
+  std::vector<unsigned char> bytes = tensor.toBytes();
+  require(streams->finishHostCopies());
+  std::copy(bytes.begin(), bytes.end(), at(offset));
+}
+
+kernels::Tensor PinnedArena::load(int64_t offset, const kernels::TensorType &type) const {
+  require(streams->finishHostCopies());
+  return kernels::Tensor::fromBytes(type, kernels::Arith::Native, at(offset));
+}
+
+void PinnedArena::zero(int64_t offset, const kernels::TensorType &type) {
+  require(streams->finishHostCopies());
+  std::memset(at(offset), 0, size_t(program::sizeBytes(type)));
 }
 
 } // namespace tbc::cuda

@@ -23,6 +23,7 @@ public:
   // These throw KernelError with what the driver says.
   void store(int64_t offset, const kernels::Tensor &tensor) override;
   kernels::Tensor load(int64_t offset, const kernels::TensorType &type) const override;
+  void zero(int64_t offset, const kernels::TensorType &type) override;
 
   DeviceAddress at(int64_t offset) const { return memory.address() + DeviceAddress(offset); }
 
@@ -31,6 +32,27 @@ private:
       : memory(std::move(memory)), streams(std::move(streams)) {}
 
   DeviceMemory memory;
+  std::shared_ptr<Streams> streams;
+};
+
+/// What the rank holds in pinned memory of its host, which copies of the Program fill and read.
+class PinnedArena : public runtime::Arena {
+public:
+  static Result<std::unique_ptr<PinnedArena>>
+  create(const DevicePtr &device, std::shared_ptr<Streams> streams, int64_t bytes);
+
+  // These wait for copies under way, and throw KernelError with what the driver says.
+  void store(int64_t offset, const kernels::Tensor &tensor) override;
+  kernels::Tensor load(int64_t offset, const kernels::TensorType &type) const override;
+  void zero(int64_t offset, const kernels::TensorType &type) override;
+
+  unsigned char *at(int64_t offset) const { return memory.data() + offset; }
+
+private:
+  PinnedArena(PinnedMemory memory, std::shared_ptr<Streams> streams)
+      : memory(std::move(memory)), streams(std::move(streams)) {}
+
+  PinnedMemory memory;
   std::shared_ptr<Streams> streams;
 };
 

@@ -11,6 +11,7 @@
 
 #include "runtime/comm/Communicator.h"
 #include "runtime/cuda/Device.h"
+#include "runtime/cuda/Progress.h"
 
 #include <optional>
 
@@ -67,6 +68,16 @@ public:
                              const Stream &stream, const std::string &place) = 0;
   virtual Status enqueueRecv(int64_t from, comm::Tag tag, DeviceAddress into, int64_t bytes,
                              const Stream &stream, const std::string &place) = 0;
+
+  // For graphs. Whether a collective is part of one has to be so on all of its ranks.
+
+  /// From now on calls become part of a graph and are made when that is launched. They tell the
+  /// host of their begin and end. Errors: Usage, of calls that cannot, which are messages and those
+  /// of groups that have not met yet.
+  virtual Status beginRecording(std::shared_ptr<const Progress> progress) = 0;
+  virtual void endRecording() = 0;
+  /// The graph of the last recording is on its way, once more; the launch before has ended.
+  virtual Status launched() = 0;
 
   // For who waits for a stream.
 

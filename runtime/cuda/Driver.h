@@ -32,6 +32,11 @@ enum class DriverCode : int {
   IllegalAddress = 700,
   LaunchOutOfResources = 701,
   LaunchFailed = 719,
+  CaptureUnsupported = 900, // what cannot be done while a stream is captured
+  CaptureInvalidated = 901, // by an error before
+  CaptureUnjoined = 904,    // a stream that was captured along was not joined
+  CaptureIsolation = 905,   // what is captured depends on what is not
+  CapturedEvent = 907,      // an event that was recorded last in a captured stream
 };
 
 /// CUdevice_attribute.
@@ -59,10 +64,16 @@ using StreamHandle = struct StreamTag *;   // CUstream
 using EventHandle = struct EventTag *;     // CUevent
 using ModuleHandle = struct ModuleTag *;   // CUmodule
 using FunctionHandle = struct FunctionTag *;
+using GraphHandle = struct GraphTag *;         // CUgraph
+using GraphExecHandle = struct GraphExecTag *; // CUgraphExec
+using GraphNodeHandle = struct GraphNodeTag *; // CUgraphNode
 
 inline constexpr unsigned streamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
 inline constexpr unsigned eventDisableTiming = 2; // CU_EVENT_DISABLE_TIMING
 inline constexpr unsigned hostMemoryPortable = 1; // CU_MEMHOSTALLOC_PORTABLE
+
+/// CUstreamCaptureMode.
+enum class CaptureMode : int { Global = 0, ThreadLocal = 1, Relaxed = 2 };
 
 /// CUmemorytype.
 enum class MemoryType : int { Device = 2 };
@@ -119,6 +130,14 @@ struct Copy2D {
   X(streamDestroy, cuStreamDestroy_v2, StreamHandle stream)                                        \
   X(streamSynchronize, cuStreamSynchronize, StreamHandle stream)                                   \
   X(streamWaitEvent, cuStreamWaitEvent, StreamHandle stream, EventHandle event, unsigned flags)    \
+  X(streamBeginCapture, cuStreamBeginCapture_v2, StreamHandle stream, CaptureMode mode)            \
+  X(streamEndCapture, cuStreamEndCapture, StreamHandle stream, GraphHandle *graph)                 \
+  X(graphInstantiate, cuGraphInstantiateWithFlags, GraphExecHandle *exec, GraphHandle graph,       \
+    unsigned long long flags)                                                                      \
+  X(graphGetNodes, cuGraphGetNodes, GraphHandle graph, GraphNodeHandle *nodes, size_t *count)      \
+  X(graphDestroy, cuGraphDestroy, GraphHandle graph)                                               \
+  X(graphLaunch, cuGraphLaunch, GraphExecHandle exec, StreamHandle stream)                         \
+  X(graphExecDestroy, cuGraphExecDestroy, GraphExecHandle exec)                                    \
   X(eventCreate, cuEventCreate, EventHandle *event, unsigned flags)                                \
   X(eventDestroy, cuEventDestroy_v2, EventHandle event)                                            \
   X(eventRecord, cuEventRecord, EventHandle event, StreamHandle stream)                            \

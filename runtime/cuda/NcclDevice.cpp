@@ -103,6 +103,7 @@ Result<std::unique_ptr<DeviceCall>> NcclRank::takeCall(NcclLink &link, const std
   call->number = link.numCalls++;
   call->what = what;
   call->isMessage = call->isEnqueued = call->hasBegun = false;
+  call->toldBegin = 0;
   return call;
 }
 
@@ -112,6 +113,12 @@ Status NcclRank::enqueueCall(const Group &group, const std::string &callText, co
   if (hasFailed)
     return failure;
   std::string what = place + ", " + callText;
+  if (isRecording) {
+    auto met = links.find(nameOf(group));
+    if (met == links.end() || !met->second->isJoined() || options.checksCalls)
+      return Error{ErrorCode::Usage, what + " cannot be part of a graph"};
+    return recordCall(*met->second, what, stream, function);
+  }
   auto link = joinedLink(group, nameOf(group), what);
   if (!link)
     return link.error();
@@ -211,11 +218,18 @@ Result<DeviceMemory> NcclRank::takeSent(int64_t bytes) {
   return DeviceMemory::allocate(device, bytes, "the copy of a message");
 }
 
+/// Each goes on beside the rest of a step, which CUDA does not promise of the branches of a graph.
+static Error noMessage(const std::string &place) {
+  return Error{ErrorCode::Usage, place + ": a message cannot be part of a graph"};
+}
+
 /// The copy goes on by itself, in the stream of its link.
 Status NcclRank::enqueueSend(int64_t to, comm::Tag tag, DeviceAddress from, int64_t bytes,
                              const Stream &stream, const std::string &place) {
   if (hasFailed)
     return failure;
+  if (isRecording)
+    return noMessage(place);
   if (bytes == 0)
     return Status::ok();
   Group pair = {self, to};
@@ -263,6 +277,8 @@ Status NcclRank::enqueueRecv(int64_t from, comm::Tag tag, DeviceAddress into, in
                              const Stream &stream, const std::string &place) {
   if (hasFailed)
     return failure;
+  if (isRecording)
+    return noMessage(place);
   if (bytes == 0)
     return Status::ok();
   Group pair = {from, self};
@@ -299,20 +315,85 @@ Status NcclRank::enqueueRecv(int64_t from, comm::Tag tag, DeviceAddress into, in
 }
 
 //===----------------------------------------------------------------------===//
+// Graphs
+//===----------------------------------------------------------------------===//
+
+Status NcclRank::beginRecording(std::shared_ptr<const Progress> ofGraph) {
+  if (hasFailed)
+    return failure;
+  progress = std::move(ofGraph);
+  recordedCalls.clear();
+  isRecording = true;
+  return Status::ok();
+}
+
+/// Puts a call into the stream that is captured.
+Status NcclRank::recordCall(NcclLink &link, const std::string &what, const Stream &stream,
+                            const GroupFn &function) {
+  int told = 2 * int(recordedCalls.size()) + 1;
+  if (told + 1 > Progress::most)
+    return Error{ErrorCode::Usage, "a step has too many collectives to be one graph"};
+  recordedCalls.push_back({&link, what});
+  Status status = progress->tell(stream, Progress::Collectives, told);
+  // NCCL sees that the stream is captured.
+  if (status)
+    status = link.settle(function(link), what + ", as part of a graph");
+  if (status)
+    status = progress->tell(stream, Progress::Collectives, told + 1);
+  return status;
+}
+
+Status NcclRank::launched() {
+  if (hasFailed)
+    return failure;
+  // Those of the launch before have ended.
+  for (size_t i = 0; i < calls.size();) {
+    if (calls[i]->toldBegin == 0) {
+      ++i;
+      continue;
+    }
+    spareCalls.push_back(std::move(calls[i]));
+    calls.erase(calls.begin() + std::ptrdiff_t(i));
+    ++numCallsEnded;
+  }
+  for (size_t i = 0; i < recordedCalls.size(); ++i) {
+    auto call = takeCall(*recordedCalls[i].link, recordedCalls[i].what);
+    if (!call)
+      return fail(call.error());
+    (*call)->toldBegin = 2 * int(i) + 1;
+    (*call)->isEnqueued = true;
+    calls.push_back(std::move(*call));
+  }
+  return Status::ok();
+}
+
+//===----------------------------------------------------------------------===//
 // For who waits
 //===----------------------------------------------------------------------===//
+
+Result<bool> NcclRank::hasEnded(const DeviceCall &call) const {
+  if (call.toldBegin > 0)
+    return progress->seen(Progress::Collectives) > call.toldBegin;
+  return call.isEnqueued ? call.done.hasPassed() : Result<bool>(false);
+}
+
+Result<bool> NcclRank::hasBegun(const DeviceCall &call) const {
+  if (call.toldBegin > 0)
+    return progress->seen(Progress::Collectives) >= call.toldBegin;
+  return call.begun.hasPassed();
+}
 
 /// Sees which calls have begun and which have ended.
 Status NcclRank::pollCalls() {
   for (size_t i = 0; i < calls.size();) {
     DeviceCall &call = *calls[i];
-    Result<bool> isDone = call.isEnqueued ? call.done.hasPassed() : Result<bool>(false);
-    Result<bool> hasBegun =
-        call.hasBegun || !isDone || *isDone ? Result<bool>(call.hasBegun) : call.begun.hasPassed();
-    if (!isDone || !hasBegun)
-      return isDone ? hasBegun.error() : isDone.error();
+    Result<bool> isDone = hasEnded(call);
+    Result<bool> isBegun =
+        call.hasBegun || !isDone || *isDone ? Result<bool>(call.hasBegun) : hasBegun(call);
+    if (!isDone || !isBegun)
+      return isDone ? isBegun.error() : isDone.error();
     if (!*isDone) {
-      if (*hasBegun && !call.hasBegun)
+      if (*isBegun && !call.hasBegun)
         call.hasBegun = true, call.since = Clock::now();
       ++i;
       continue;

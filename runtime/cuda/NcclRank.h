@@ -52,6 +52,7 @@ struct DeviceCall {
   bool isMessage = false;  // that is sent, and waits for nobody
   bool isEnqueued = false; // NCCL has it, and `done` is recorded
   bool hasBegun = false;   // since `since`, as far as somebody looked
+  int toldBegin = 0;       // of a graph: what it tells in place of events; its end is the next
   std::chrono::steady_clock::time_point since;
 };
 
@@ -98,6 +99,9 @@ public:
                      const Stream &stream, const std::string &place) override;
   Status enqueueRecv(int64_t from, comm::Tag tag, DeviceAddress into, int64_t bytes,
                      const Stream &stream, const std::string &place) override;
+  Status beginRecording(std::shared_ptr<const Progress> progress) override;
+  void endRecording() override { isRecording = false; }
+  Status launched() override;
   Status checkCalls() override;
   std::optional<Error> hangingCall() override;
   bool isAnyUnderWay() const override;
@@ -144,6 +148,10 @@ private:
   Result<std::unique_ptr<DeviceCall>> takeCall(NcclLink &link, const std::string &what);
   Result<NcclLink *> joinedLink(const comm::Group &group, const std::string &name,
                                 const std::string &what);
+  Status recordCall(NcclLink &link, const std::string &what, const Stream &stream,
+                    const GroupFn &function);
+  Result<bool> hasEnded(const DeviceCall &call) const;
+  Result<bool> hasBegun(const DeviceCall &call) const;
   Result<DeviceMemory> takeSent(int64_t bytes);
   Status pollCalls();
   Status finishMessages();
@@ -164,6 +172,14 @@ private:
   std::vector<std::unique_ptr<DeviceCall>> calls, spareCalls;
   std::vector<DeviceMemory> spareSent;
   int64_t numCallsEnded = 0;
+  /// Of the graph, in order; what they tell is 2 i + 1 and 2 i + 2.
+  struct RecordedCall {
+    NcclLink *link;
+    std::string what;
+  };
+  std::vector<RecordedCall> recordedCalls;
+  std::shared_ptr<const Progress> progress; // of the graph
+  bool isRecording = false;
   std::chrono::steady_clock::time_point nextStoreCheck; // of who waits for a stream
   bool hasFailed = false;
   Error failure;

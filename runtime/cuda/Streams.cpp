@@ -36,9 +36,12 @@ Result<std::shared_ptr<Streams>> Streams::create(const DevicePtr &device,
     if (status = take(Event::create(device), stage.done); !status)
       return status.error();
   }
-  for (Event *event : {&streams->computed, &streams->communicated, &streams->copied})
+  for (Event *event : {&streams->computed, &streams->communicated, &streams->copied,
+                       &streams->launched, &streams->copiedAside})
     if (status = take(Event::create(device), *event); !status)
       return status.error();
+  if (status = take(HostCopies::create(device), streams->copies); !status)
+    return status.error();
   if (status = take(Stream::create(device, "compute"), streams->computeStream); !status)
     return status.error();
   if (status = take(Stream::create(device, "communication"), streams->communicationStream); !status)
@@ -70,6 +73,7 @@ Status Streams::order(program::Stream before, program::Stream after) {
   if (before == after)
     return Status::ok();
   isCommunicating = true;
+  copies.noteOrder(before, after);
   return orderStreams(of(before), before == program::Stream::Compute ? computed : communicated,
                       of(after));
 }
@@ -104,6 +108,8 @@ Status Streams::explain(const Status &status) const {
 }
 
 Status Streams::note(const std::string &what) {
+  if (mode == Mode::Recording)
+    return noteRecorded(what);
   oldest = numUnderWay++ == 0 ? &what : oldest;
   newest = &what;
   open.first = open.count++ == 0 ? &what : open.first;
@@ -112,6 +118,8 @@ Status Streams::note(const std::string &what) {
 }
 
 Status Streams::noteEnd() {
+  if (mode == Mode::Recording)
+    return markRecorded();
   if (open.count == 0 || timeout.count() == 0)
     return Status::ok();
   if (spareEvents.empty()) {
@@ -131,12 +139,16 @@ Status Streams::noteEnd() {
 /// How many marks have been passed so far.
 Result<int64_t> Streams::numPassed() {
   while (!marks.empty()) {
-    Result<bool> passed = marks.front().end.hasPassed();
+    const Mark &mark = marks.front();
+    Result<bool> passed = mark.number > 0
+                              ? Result<bool>(progress->seen(Progress::Kernels) >= mark.number)
+                              : mark.end.hasPassed();
     if (!passed)
       return passed.error();
     if (!*passed)
       break;
-    spareEvents.push_back(std::move(marks.front().end));
+    if (mark.number == 0)
+      spareEvents.push_back(std::move(marks.front().end));
     marks.pop_front();
     ++numMarksPassed;
   }
@@ -152,6 +164,7 @@ Error Streams::hang() {
                             ? *mark.first
                             : "one of the " + std::to_string(mark.count) + " kernels from " +
                                   *mark.first + " to " + *mark.last;
+  kernels += mark.number > 0 ? ", in the graph of a step" : "";
   device->giveUp();
   Error error{ErrorCode::HangDetected, device->name() + ": waited " +
                                            std::to_string(timeout.count()) + " ms for " + kernels +
@@ -192,10 +205,18 @@ Status Streams::await(const Event &event) {
   }
 }
 
+static Error midStep() {
+  return Error{ErrorCode::Usage, "the host looks at the device in the middle of a step"};
+}
+
 Status Streams::wait() {
+  if (mode == Mode::Recording)
+    return midStep();
   Status status = device->makeCurrent();
   if (status)
     status = beginCopy();
+  if (status)
+    status = orderStreams(copies.stream(), copiedAside, copyStream);
   if (status)
     status = copyStream.record(copied);
   if (status)
@@ -216,13 +237,33 @@ Result<Streams::Stage *> Streams::nextStage() {
   return &stage;
 }
 
+Status Streams::clear(DeviceAddress at, int64_t bytes) {
+  Status status = device->makeCurrent();
+  if (status)
+    status = beforeUse(program::Stream::Compute, {at, bytes}, /*isWrite=*/true);
+  return status && bytes > 0 ? computeStream.fill(at, 0, bytes) : status;
+}
+
+Status Streams::finishHostCopies() {
+  if (mode != Mode::Executing)
+    return midStep();
+  Status status = device->makeCurrent();
+  if (status)
+    status = copies.stream().record(copiedAside);
+  return status ? explain(await(copiedAside)) : status;
+}
+
 Status Streams::upload(DeviceAddress to, const unsigned char *from, int64_t bytes) {
   if (Status status = device->makeCurrent(); !status)
     return status;
+  if (mode != Mode::Executing)
+    return mode == Mode::Recording ? recordUpload(to, from, bytes) : replayUpload(to, from, bytes);
   return explain(uploadPieces(to, from, bytes));
 }
 
 Status Streams::download(unsigned char *to, DeviceAddress from, int64_t bytes) {
+  if (mode != Mode::Executing)
+    return midStep();
   if (Status status = device->makeCurrent(); !status)
     return status;
   Status status = explain(downloadPieces(to, from, bytes));
@@ -231,8 +272,11 @@ Status Streams::download(unsigned char *to, DeviceAddress from, int64_t bytes) {
 }
 
 Status Streams::uploadPieces(DeviceAddress to, const unsigned char *from, int64_t bytes) {
-  if (Status status = beginCopy(); !status)
-    return status;
+  Status begun = beginCopy();
+  if (begun)
+    begun = copies.beforeUseBy(copyStream, {to, bytes}, /*isWrite=*/true);
+  if (!begun)
+    return begun;
   for (int64_t done = 0; done < bytes; done += stageBytes) {
     int64_t count = std::min(stageBytes, bytes - done);
     Result<Stage *> stage = nextStage();
@@ -250,8 +294,11 @@ Status Streams::uploadPieces(DeviceAddress to, const unsigned char *from, int64_
 }
 
 Status Streams::downloadPieces(unsigned char *to, DeviceAddress from, int64_t bytes) {
-  if (Status status = beginCopy(); !status)
-    return status;
+  Status begun = beginCopy();
+  if (begun)
+    begun = copies.beforeUseBy(copyStream, {from, bytes}, /*isWrite=*/false);
+  if (!begun)
+    return begun;
   struct Piece {
     Stage *stage;
     int64_t begin, count;

@@ -9,16 +9,21 @@
 
 #include "runtime/abi/Program.h"
 #include "runtime/cuda/DeviceCommunicator.h"
+#include "runtime/cuda/Graph.h"
+#include "runtime/cuda/HostCopies.h"
+#include "runtime/cuda/Progress.h"
 
 #include <chrono>
 #include <deque>
+#include <optional>
 #include <vector>
 
 namespace tbc::cuda {
 
-/// The streams of a rank: those of the Program, kernels in one and communication in the other, and
-/// one for copies from and to the host, through pinned memory, a piece after the other, so that
-/// packing one and moving another go on at the same time. Used by one thread at a time, any.
+/// The streams of a rank: those of the Program, kernels in one and communication in the other, one
+/// for the Program's copies to the host and back beside them, and one for what is uploaded and
+/// downloaded, through pinned memory, a piece after the other, so that packing one and moving
+/// another go on at the same time. Used by one thread at a time, any.
 ///
 /// Whoever waits looks for errors of the communicator, and at the clock.
 class Streams {
@@ -34,6 +39,14 @@ public:
   /// What comes in `after` now waits for what is in `before` now.
   Status order(program::Stream before, program::Stream after);
 
+  HostCopies &hostCopies() { return copies; }
+  /// What comes next in that stream reads the bytes, or writes them.
+  Status beforeUse(program::Stream stream, const DeviceRange &range, bool isWrite) {
+    return copies.isAny() ? copies.beforeUse(stream, of(stream), range, isWrite) : Status::ok();
+  }
+  /// Waits for all copies of the Program to the host and back.
+  Status finishHostCopies();
+
   /// After what is in the program's streams now, and before what comes there next. The bytes may
   /// change as soon as it returns.
   Status upload(DeviceAddress to, const unsigned char *from, int64_t bytes);
@@ -41,6 +54,8 @@ public:
   Status download(unsigned char *to, DeviceAddress from, int64_t bytes);
   /// Waits for all that is in the program's streams.
   Status wait();
+  /// Zeros, in the compute stream.
+  Status clear(DeviceAddress at, int64_t bytes);
 
   /// `what`, which has to stay, was launched in a stream of the program: for errors that show
   /// later.
@@ -52,7 +67,30 @@ public:
   /// Waits once more for all of them.
   void unwatch();
 
+  // A step as one graph (StreamsRecording.cpp). While it is recorded nothing is executed of what is
+  // put into the streams; what would wait for the device is an error of code Usage.
+
+  /// `inputBytes`: the most that is uploaded; `keptBytes`: that is kept. Each tensor counts as a
+  /// multiple of 256.
+  Status beginRecording(int64_t inputBytes, int64_t keptBytes);
+  /// Ends it, also after an error; then there is nothing recorded.
+  Status endRecording();
+  bool isRecording() const { return mode == Mode::Recording; }
+  /// What the bytes are at this point of the stream, at each launch: the number by which `kept`
+  /// knows them.
+  Result<int> keep(program::Stream stream, DeviceAddress from, int64_t bytes);
+  /// Waits for the last launch. They stay until the next one.
+  Result<const unsigned char *> kept(int number);
+  bool hasRecording() const { return recorded.has_value(); }
+  /// How many nodes its graph has.
+  int64_t numNodes() const { return recorded->graph.numNodes(); }
+  void forgetRecording() { recorded.reset(); }
+  /// From now on, until `launch`, uploads are those that were recorded, in the same order.
+  Status beginReplay();
+  Status launch();
+
 private:
+  enum class Mode { Executing, Recording, Replaying };
   struct Stage {
     PinnedMemory memory;
     Event done; // what its bytes were used for last
@@ -62,7 +100,33 @@ private:
     const std::string *first = nullptr, *last = nullptr;
     int64_t count = 0;
     Event end;
+    int number = 0; // of a graph: what it tells in place of the event
   };
+  /// A stretch of pinned memory of a recording.
+  struct Stretch {
+    DeviceAddress address = 0;
+    int64_t begin = 0, bytes = 0;
+  };
+  struct Recorded {
+    PinnedMemory inputs, kept;
+    std::vector<Stretch> inputPlaces, keptPlaces;
+    std::vector<Mark> marks; // without events
+    Mark rest;               // after those
+    int64_t numKernels = 0;
+    Graph graph;         // last: it ends before what it uses is given back
+    size_t numGiven = 0; // of the inputs, for the launch that comes
+    int64_t inputBytes() const { return inputPlaces.empty() ? 0 : endOf(inputPlaces.back()); }
+    int64_t keptBytes() const { return keptPlaces.empty() ? 0 : endOf(keptPlaces.back()); }
+    static int64_t endOf(const Stretch &last) {
+      return (last.begin + last.bytes + 255) / 256 * 256;
+    }
+  };
+  Status recordUpload(DeviceAddress to, const unsigned char *from, int64_t bytes);
+  Status replayUpload(DeviceAddress to, const unsigned char *from, int64_t bytes);
+  Status noteRecorded(const std::string &what);
+  Status markRecorded();
+  Status fork();
+  Status join();
   Status uploadPieces(DeviceAddress to, const unsigned char *from, int64_t bytes);
   Status downloadPieces(unsigned char *to, DeviceAddress from, int64_t bytes);
   Status explain(const Status &status) const;
@@ -87,7 +151,12 @@ private:
   std::vector<Event> spareEvents;
   int64_t numMarksPassed = 0;
   bool isCommunicating = false; // something was put into that stream
-  Event computed, communicated, copied;
+  Mode mode = Mode::Executing;
+  std::shared_ptr<Progress> progress; // when first needed
+  std::optional<Recorded> recorded;
+  Event launched; // behind the last launch
+  Event computed, communicated, copied, copiedAside;
+  HostCopies copies;
   Stream computeStream, communicationStream, copyStream;
 };
 

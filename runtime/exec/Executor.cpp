@@ -199,12 +199,17 @@ std::string Executor::place(const Action &action, int index) const {
   return text;
 }
 
+Status Executor::checkInputs(const StepInputs &inputs) const {
+  if (inputs.pieces || int64_t(inputs.microBatches.size()) == program->microBatches)
+    return Status::ok();
+  return Error{ErrorCode::Usage, "the program takes " + std::to_string(program->microBatches) +
+                                     " micro-batches a step, " +
+                                     std::to_string(inputs.microBatches.size()) + " are provided"};
+}
+
 Status Executor::beginStep(const StepInputs &inputs) {
-  if (!inputs.pieces && int64_t(inputs.microBatches.size()) != program->microBatches)
-    return Error{ErrorCode::Usage, "the program takes " + std::to_string(program->microBatches) +
-                                       " micro-batches a step, " +
-                                       std::to_string(inputs.microBatches.size()) +
-                                       " are provided"};
+  if (Status status = checkInputs(inputs); !status)
+    return status;
   try {
     for (int i = 0; i < int(stageCode->slots.size()); ++i) {
       const Slot &slot = stageCode->slots[i];
@@ -256,7 +261,7 @@ Result<Tensor> Executor::inputPiece(const StepInputs &inputs, int64_t microBatch
   return pick(convert(found->second, tensor.type, arith), indices, slot.type);
 }
 
-Status Executor::runStep(comm::Communicator &communicator, const StepInputs &inputs) {
+Status Executor::walkStep(comm::Communicator &communicator, const StepInputs &inputs) {
   if (Status status = beginStep(inputs); !status)
     return status;
   for (const Action &action : program::actionsOf(*program, stageIndex)) {
@@ -383,6 +388,12 @@ Status Executor::tellMachine(const Action &action, void (Machine::*function)(Blo
 Status Executor::tell(const Action &action, int first, int end,
                       std::chrono::steady_clock::time_point begin) {
   if (observers.empty())
+    return Status::ok();
+  for (Observer *observer : observers)
+    if (isRecording)
+      if (Status status = keepFor(*observer, action, first, end); !status)
+        return status;
+  if (isRecording)
     return Status::ok();
   Executed executed{*stageCode,
                     action,

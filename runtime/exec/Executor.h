@@ -170,7 +170,13 @@ private:
   Status loadSlot(size_t slot, const PieceProvider &provider);
   Result<kernels::Tensor> inputPiece(const StepInputs &inputs, int64_t microBatch,
                                      const program::Slot &slot) const;
+  Status checkInputs(const StepInputs &inputs) const;
   Status beginStep(const StepInputs &inputs);
+  Status walkStep(comm::Communicator &communicator, const StepInputs &inputs);
+  Status recordStep(comm::Communicator &communicator, const StepInputs &inputs);
+  Status replayStep(const StepInputs &inputs);
+  Status keepFor(Observer &observer, const schedule::Action &action, int first, int end);
+  Status tellKept();
   Status loadInputs(const StepInputs &inputs, const schedule::Action &action);
   /// Of its instructions only those of `part`, if given, and its results to slots of role Loss.
   std::map<int, kernels::Tensor> overwritten(const std::vector<bool> &part) const;
@@ -224,6 +230,16 @@ private:
   std::vector<Observer *> observers;
   CollectiveCounts counts;
   MemoryUse use;
+  /// Of a step that the machine records or replays.
+  struct Kept {
+    Observer *observer;
+    schedule::Action action;
+    int first, end;
+    std::map<program::ValueId, int> numbers; // by which the machine knows them
+  };
+  bool isRecording = false;
+  std::vector<Kept> keptValues;
+  CollectiveCounts recordedCounts;
   int64_t residualBytes = 0, hostResidualBytes = 0;
   std::unique_ptr<StreamThread> communicationThread; // when it is first needed
 };

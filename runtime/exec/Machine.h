@@ -38,6 +38,13 @@ private:
   ErrorCode errorCode;
 };
 
+/// How a machine takes a step of training.
+enum class StepWay {
+  Execute, // instruction by instruction
+  Record,  // the same calls; nothing is executed before `endRecording`
+  Replay,  // as recorded: what the step is given from outside is stored, then `replay` called
+};
+
 /// What the kernels of one op took so far.
 struct KernelShare {
   std::string op;
@@ -87,6 +94,22 @@ public:
   /// others, which no call of the machine that is under way is about. Calls of the machine itself
   /// follow each other, whichever thread makes them.
   virtual bool allowsCommunicationThread() const { return false; }
+
+  /// A step of training comes; what was called before is done before it. `mayBeWhole`: nobody looks
+  /// at values before its end but by `keep`. Not called before the forward blocks of an evaluation.
+  virtual StepWay beginStep(bool mayBeWhole) { return StepWay::Execute; }
+  /// While a step is recorded: what `value`, which was just defined, holds now, for `kept` after
+  /// each replay: its number.
+  virtual int keep(program::ValueId value) { return -1; }
+  /// Of the step that was executed last.
+  virtual kernels::Tensor kept(int number) { return {}; }
+  /// All of the step was called for, or until an error, `walked`. All ranks call it. True: the step
+  /// is under way as it was recorded. False: none of it was executed, and will be when it is called
+  /// for again. Errors: of the communicator; RankFailed, where recording is what was asked for.
+  virtual Result<bool> endRecording(comm::Communicator &communicator, const Status &walked) {
+    return false;
+  }
+  virtual void replay() {}
 
   /// By op; empty where nobody measures.
   virtual std::vector<KernelShare> shares() const { return {}; }

@@ -34,6 +34,13 @@ public:
   virtual ~Observer() = default;
   /// An error ends the step.
   virtual Status executed(const Executed &executed) = 0;
+
+  /// Whether it has to be told while the step is under way; asked before each step. If nobody has
+  /// to, a machine may execute the step as a whole, and who looks at an instruction is told of it
+  /// afterwards.
+  virtual bool looksAtOnce() const { return true; }
+  /// Whether it then wants to be told of this instruction.
+  virtual bool looksAt(schedule::Action::Kind, const program::Instruction &) const { return true; }
 };
 
 } // namespace tbc::runtime

@@ -85,6 +85,11 @@ Tensor HostArena::load(int64_t offset, const TensorType &type) const {
   return Tensor(type, gather<Residue>(from, count, width));
 }
 
+void HostArena::zero(int64_t offset, const TensorType &type) {
+  // In every arithmetic zero is bytes of zero.
+  std::memset(at(offset), 0, size_t(program::sizeBytes(type) * scale));
+}
+
 //===----------------------------------------------------------------------===//
 // Slots
 //===----------------------------------------------------------------------===//
@@ -96,7 +101,14 @@ RankMemory::RankMemory(const program::Stage &stage, Arith arith)
   auto own = std::make_unique<HostArena>(stage.memory.arenaBytes, arith);
   host = own.get();
   arena = std::move(own);
-  offloaded = std::make_unique<HostArena>(stage.memory.hostArenaBytes, arith);
+  auto aside = std::make_unique<HostArena>(stage.memory.hostArenaBytes, arith);
+  offloadedHost = aside.get();
+  offloaded = std::move(aside);
+}
+
+void RankMemory::useHostArena(std::unique_ptr<Arena> other) {
+  offloaded = std::move(other);
+  offloadedHost = nullptr;
 }
 
 void RankMemory::useArena(std::unique_ptr<Arena> other) {
@@ -138,9 +150,9 @@ void RankMemory::setSlot(int slot, int64_t microBatch, const Tensor &value) {
 
 void RankMemory::setZero(int slot) {
   const TensorType &type = stage->slots[slot].type;
-  if (!host || arith != Arith::Native)
+  if (!arena)
     return setSlot(slot, 0, Tensor::zeros(type, arith));
-  std::memset(host->at(slotOffset(*stage, slot, 0)), 0, size_t(program::sizeBytes(type)));
+  arenaOfSlot(slot).zero(slotOffset(*stage, slot, 0), type);
   slots[slot][0] = Tensor();
 }
 

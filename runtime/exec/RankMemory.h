@@ -22,6 +22,8 @@ public:
   virtual void store(int64_t offset, const kernels::Tensor &tensor) = 0;
   /// May throw KernelError.
   virtual kernels::Tensor load(int64_t offset, const kernels::TensorType &type) const = 0;
+  /// Zeros, in the arena's arithmetic.
+  virtual void zero(int64_t offset, const kernels::TensorType &type) = 0;
 };
 
 /// One in the memory of this process. In Native arithmetic and in Residue251 every element takes
@@ -34,6 +36,7 @@ public:
   void store(int64_t offset, const kernels::Tensor &tensor) override;
   /// KernelError if something was stored over a part of an element.
   kernels::Tensor load(int64_t offset, const kernels::TensorType &type) const override;
+  void zero(int64_t offset, const kernels::TensorType &type) override;
 
   /// Where the element at this offset of the memory plan lies.
   unsigned char *at(int64_t offset) const { return memory.get() + offset * scale; }
@@ -98,13 +101,15 @@ public:
     return host && (arith == kernels::Arith::Native || arith == kernels::Arith::Residue251);
   }
   unsigned char *bytesOf(program::ValueId value) const {
-    return (isOffloaded(value) ? offloaded.get() : host)->at(offsetOf(value));
+    return (isOffloaded(value) ? offloadedHost : host)->at(offsetOf(value));
   }
   unsigned char *bytesOfSlot(int slot) const { return host->at(offsetOfSlot(slot)); }
 
   /// From now on everything of the device lies in `other`, whose memory is a machine's own. Before
   /// anything is held, and with a memory plan only.
   void useArena(std::unique_ptr<Arena> other);
+  /// The same of what lies on the host.
+  void useHostArena(std::unique_ptr<Arena> other);
   void defineInPlace(program::ValueId value) { values[value] = {true, -1, kernels::Tensor()}; }
 
 private:
@@ -124,9 +129,10 @@ private:
 
   const program::Stage *stage;
   kernels::Arith arith;
-  std::unique_ptr<Arena> arena;         // of the device
-  HostArena *host = nullptr;            // `arena`, if it is one
-  std::unique_ptr<HostArena> offloaded; // of what lies on the host; where there is an arena
+  std::unique_ptr<Arena> arena;       // of the device
+  HostArena *host = nullptr;          // `arena`, if it is one
+  std::unique_ptr<Arena> offloaded;   // of what lies on the host; where there is an arena
+  HostArena *offloadedHost = nullptr; // `offloaded`, if it is one
   /// By slot and instance; with an arena, tensors without value.
   std::vector<std::map<int64_t, kernels::Tensor>> slots;
   std::vector<Held> values;

@@ -19,6 +19,11 @@ public:
   /// `op`: its id; empty if the step does not compute it.
   explicit GradientNorm(std::string op) : op(std::move(op)) {}
   Status executed(const runtime::Executed &executed) override;
+  bool looksAtOnce() const override { return false; }
+  bool looksAt(schedule::Action::Kind kind,
+               const program::Instruction &instruction) const override {
+    return !op.empty() && kind == schedule::Action::Kind::Update && instruction.id == op;
+  }
   /// Of the last step; nothing in residues.
   std::optional<double> value() const { return last; }
 

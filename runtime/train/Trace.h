@@ -30,6 +30,8 @@ public:
   Trace(const program::Program &program, int64_t rank) : program(program), rank(rank) {}
   bool isOn = false;
   Status executed(const runtime::Executed &executed) override;
+  bool looksAtOnce() const override { return isOn; }
+  bool looksAt(schedule::Action::Kind, const program::Instruction &) const override { return isOn; }
 
   /// Joins the events of all ranks, on the clock of rank 0, whose `path` gets them; all ranks call
   /// it. `offsets`: of clockOffsets. Errors: Other, with path and reason, on rank 0.

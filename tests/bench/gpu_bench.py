@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Training on GPUs: whether it is right, and how fast. tests/bench/gpu.sh runs both.
+"""Training on GPUs: whether it is right, and how fast. tests/bench/gpu.sh runs all of it.
 
     tests/bench/gpu_bench.py losses --tbc build/bin/tbc [--json FILE] [--target cuda|cpu]
+    tests/bench/gpu_bench.py graphs --tbc build/bin/tbc [--json FILE] [--target cuda|cpu]
     tests/bench/gpu_bench.py speed --tbc build/bin/tbc [--json FILE] [--target cuda|cpu] [--seconds S] [--only NAME]
 
 losses: tiny-gpt2 for ten steps under data, sharded data, tensor and pipeline parallelism and a hybrid, each rank a process, two
 and four of them sharing a GPU where there are no more (to NCCL each is a host of its own); every loss must be that of one
 process on CPUs within 1e-4 of it.
+
+graphs: tiny-gpt2 with --cuda-graphs off and on, alone and under data and sharded data parallelism: the same losses within 1e-4 of
+them (alone: the same bits), and the seconds of a step of each.
 
 speed: seconds of a training step of GPT-2-124M (batch 16 x 1024), a Llama of 1B (batch 4 x 2048) and ResNet-50 (batch 128; needs
 PyTorch and the package onnx for its file), all in bf16, beside torch.compile where PyTorch finds a GPU; the share of the plan's
@@ -80,7 +84,7 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def run_ranks(tbc, program, ranks, steps, log, folder, gpus):
+def run_ranks(tbc, program, ranks, steps, log, folder, gpus, flags=()):
     """As a launcher would: a process a rank, each with the one GPU that it is to see."""
     base = {**os.environ, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(free_port()), "TBC_JOB_TOKEN": "of this bench"}
@@ -90,7 +94,7 @@ def run_ranks(tbc, program, ranks, steps, log, folder, gpus):
         if gpus:
             environment["CUDA_VISIBLE_DEVICES"] = str(rank % gpus)
         processes.append(subprocess.Popen(
-            [tbc, "run", program, "--init-weights", "1", "--steps", str(steps), "--log", log], cwd=folder, env=environment,
+            [tbc, "run", program, "--init-weights", "1", "--steps", str(steps), "--log", log, *flags], cwd=folder, env=environment,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
     said = [process.communicate()[0] for process in processes]
     if any(process.returncode != 0 for process in processes):
@@ -99,18 +103,21 @@ def run_ranks(tbc, program, ranks, steps, log, folder, gpus):
         return [json.loads(line) for line in file]
 
 
-def losses(options, folder):
+def train_tiny(options, folder, ranks, mesh, target, flags=()):
+    """What the log says of each step of tiny-gpt2."""
     tbc, model = os.path.abspath(options.tbc), os.path.join(ROOT, "models", "tiny-gpt2.onnx")
-    gpus = number_of_gpus() if options.target == "cuda" else 0
+    gpus = number_of_gpus() if target == "cuda" else 0
+    name = f"{mesh.replace(',', '-')}-{target}"
+    micro = ["--micro-batch", "2"] if "pp" in mesh else []
+    checked([tbc, "plan", model, "--gpus", str(ranks), "--mesh", mesh, "--batch", "8", "--seq", "16", "--precision", "f32", *micro,
+             "-o", f"{name}.json"], cwd=folder)
+    checked([tbc, "compile", f"{name}.json", "--target", target, "-o", name], cwd=folder)
+    return run_ranks(tbc, name, ranks, STEPS, f"{name}.jsonl", folder, gpus, flags)
 
+
+def losses(options, folder):
     def train(ranks, mesh, target):
-        name = f"{mesh.replace(',', '-')}-{target}"
-        micro = ["--micro-batch", "2"] if "pp" in mesh else []
-        checked([tbc, "plan", model, "--gpus", str(ranks), "--mesh", mesh, "--batch", "8", "--seq", "16", "--precision", "f32",
-                 *micro, "-o", f"{name}.json"], cwd=folder)
-        checked([tbc, "compile", f"{name}.json", "--target", target, "-o", name], cwd=folder)
-        lines = run_ranks(tbc, name, ranks, STEPS, f"{name}.jsonl", folder, gpus if target == "cuda" else 0)
-        return [line["loss"] for line in lines]
+        return [line["loss"] for line in train_tiny(options, folder, ranks, mesh, target)]
 
     reference, report, failed = train(1, "dp=1", "cpu"), {}, False
     for ranks, mesh in MESHES:
@@ -121,6 +128,21 @@ def losses(options, folder):
         report[mesh] = {"ranks": ranks, "losses": found, "largest_difference": difference, "right": is_right}
         print(f"{mesh:12} {ranks} ranks: loss {found[0]:.4f} to {found[-1]:.4f}, at most {difference:.1e} from one process: "
               f"{'right' if is_right else 'WRONG'}")
+    return report, failed
+
+
+def graphs(options, folder):
+    ways, report, failed = ["off", "on" if options.target == "cuda" else "auto"], {}, False
+    for ranks, mesh in MESHES[:3]:
+        lines = {way: train_tiny(options, folder, ranks, mesh, options.target, ["--cuda-graphs", way]) for way in ways}
+        found = {way: [line["loss"] for line in lines[way]] for way in ways}
+        seconds = {way: statistics.median(line["seconds"] for line in lines[way][3:]) for way in ways}
+        difference = max(abs(a - b) / abs(b) for a, b in zip(*found.values()))
+        is_right = len(found["off"]) == STEPS and difference <= (0 if ranks == 1 else TOLERANCE)
+        failed |= not is_right
+        report[mesh] = {"losses": found, "seconds": seconds, "largest_difference": difference, "right": is_right}
+        print(f"{mesh:12} a step {' and '.join(f'{seconds[way]:.6f} s with graphs {way}' for way in ways)}: "
+              f"{'right' if is_right else f'WRONG, {difference:.1e} apart'}")
     return report, failed
 
 
@@ -220,7 +242,7 @@ def speed(options, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("part", choices=["losses", "speed"])
+    parser.add_argument("part", choices=["losses", "graphs", "speed"])
     parser.add_argument("--tbc", required=True)
     parser.add_argument("--json")
     parser.add_argument("--target", choices=["cuda", "cpu"], default="cuda")
@@ -228,7 +250,7 @@ def main():
     parser.add_argument("--only", choices=list(SPEED))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        report, failed = (losses if options.part == "losses" else speed)(options, folder)
+        report, failed = {"losses": losses, "graphs": graphs, "speed": speed}[options.part](options, folder)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(report, file)

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <thread>
 
 namespace tbc::test {
@@ -16,8 +17,6 @@ using kernels::Tensor;
 using program::MlpOptions;
 using program::Program;
 using runtime::Executor;
-
-static constexpr int numSteps = 2;
 
 /// Eighths between -1 and 1, the same for the same name.
 static Tensor tensorOf(const std::string &name, const kernels::Shape &shape) {
@@ -32,7 +31,7 @@ static Tensor tensorOf(const std::string &name, const kernels::Shape &shape) {
 
 runtime::StepInputs stepInputs(const MlpOptions &o, int step) {
   runtime::StepInputs inputs;
-  inputs.learningRate = 0.0625;
+  inputs.learningRate = 0.0625 / (1 << step); // another each time
   for (int64_t m = 0; m < o.microBatches; ++m) {
     auto &batch = inputs.microBatches.emplace_back();
     for (const char *name : {"x", "t"})
@@ -48,7 +47,7 @@ kernels::Tensor initialValue(const MlpOptions &o, const std::string &name) {
 
 Result<std::vector<Tensor>> trainRank(const Program &program, const MlpOptions &o, int64_t rank,
                                       comm::Communicator &communicator,
-                                      const runtime::MachineMaker &machine) {
+                                      const runtime::MachineMaker &machine, int numSteps) {
   auto executor = Executor::create(program, rank, {Arith::Native}, machine);
   if (!executor)
     return executor.error();
@@ -61,6 +60,11 @@ Result<std::vector<Tensor>> trainRank(const Program &program, const MlpOptions &
     std::vector<Tensor> held = {executor->loss()};
     for (int i = 0; i < int(program.tensors.size()); ++i)
       held.push_back(executor->held(i));
+    // Nobody leaves while another still reads what it sent.
+    comm::Group all(static_cast<size_t>(communicator.numRanks()));
+    std::iota(all.begin(), all.end(), int64_t(0));
+    if (auto met = communicator.barrier(all, "the end of a run")->wait(); !met)
+      return met.error();
     return held;
   } catch (const kernels::KernelError &error) {
     return Error{ErrorCode::Other, error.what()};
@@ -68,7 +72,8 @@ Result<std::vector<Tensor>> trainRank(const Program &program, const MlpOptions &
 }
 
 Outcome trainAll(const Program &program, const MlpOptions &o,
-                 const std::function<Result<runtime::MachineMaker>(int64_t rank)> &machineOf) {
+                 const std::function<Result<runtime::MachineMaker>(int64_t rank)> &machineOf,
+                 int numSteps) {
   int64_t numRanks = program.mesh.numRanks();
   comm::SimulatedWorld world(numRanks, std::chrono::seconds(30));
   Outcome outcome(numRanks, std::vector<Tensor>{});
@@ -76,8 +81,9 @@ Outcome trainAll(const Program &program, const MlpOptions &o,
   for (int64_t rank = 0; rank < numRanks; ++rank)
     threads.emplace_back([&, rank] {
       auto machine = machineOf(rank);
-      outcome[rank] = machine ? trainRank(program, o, rank, world.communicator(rank), *machine)
-                              : Result<std::vector<Tensor>>(machine.error());
+      outcome[rank] =
+          machine ? trainRank(program, o, rank, world.communicator(rank), *machine, numSteps)
+                  : Result<std::vector<Tensor>>(machine.error());
       if (!outcome[rank])
         world.fail(rank, outcome[rank].error());
       world.finish(rank);
@@ -87,10 +93,13 @@ Outcome trainAll(const Program &program, const MlpOptions &o,
   return outcome;
 }
 
-Outcome trainReference(const Program &program, const MlpOptions &o) {
-  return trainAll(program, o, [](int64_t) -> Result<runtime::MachineMaker> {
-    return runtime::MachineMaker(runtime::makeReferenceMachine);
-  });
+Outcome trainReference(const Program &program, const MlpOptions &o, int numSteps) {
+  return trainAll(
+      program, o,
+      [](int64_t) -> Result<runtime::MachineMaker> {
+        return runtime::MachineMaker(runtime::makeReferenceMachine);
+      },
+      numSteps);
 }
 
 void expectEqual(const Outcome &gpu, const Outcome &reference) {

@@ -19,17 +19,18 @@ runtime::StepInputs stepInputs(const program::MlpOptions &o, int step);
 /// The initial value of a tensor.
 kernels::Tensor initialValue(const program::MlpOptions &o, const std::string &name);
 
-/// Loads, trains two steps, and gives what a rank then holds.
-Result<std::vector<kernels::Tensor>> trainRank(const program::Program &program,
-                                               const program::MlpOptions &o, int64_t rank,
-                                               comm::Communicator &communicator,
-                                               const runtime::MachineMaker &machine);
+/// Loads, trains so many steps, and gives what a rank then holds.
+Result<std::vector<kernels::Tensor>>
+trainRank(const program::Program &program, const program::MlpOptions &o, int64_t rank,
+          comm::Communicator &communicator, const runtime::MachineMaker &machine, int numSteps = 2);
 
 /// Each rank a thread; they talk in this process, by tensors.
 Outcome trainAll(const program::Program &program, const program::MlpOptions &o,
-                 const std::function<Result<runtime::MachineMaker>(int64_t rank)> &machineOf);
+                 const std::function<Result<runtime::MachineMaker>(int64_t rank)> &machineOf,
+                 int numSteps = 2);
 /// The same by the reference machine.
-Outcome trainReference(const program::Program &program, const program::MlpOptions &o);
+Outcome trainReference(const program::Program &program, const program::MlpOptions &o,
+                       int numSteps = 2);
 
 /// Bit for bit.
 void expectEqual(const Outcome &gpu, const Outcome &reference);

@@ -5,19 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "codegen/AssignStreams.h"
-#include "codegen/PlanMemory.h"
-#include "runtime/cuda/CudaMachine.h"
-#include "runtime/cuda/NcclCommunicator.h"
-#include "runtime/launch/Stores.h"
-#include "tests/codegen/CudaTraining.h"
-#include "tests/runtime/cuda/FakeNccl.h"
-#include "tests/runtime/cuda/ProgramKernels.h"
+#include "tests/codegen/FakeGpuRanks.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <filesystem>
 #include <thread>
 
 namespace tbc::test {
@@ -35,86 +26,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using namespace std::chrono_literals;
 
-constexpr const char *hash = "of the program";
-
-class CudaStreamsTest : public testing::Test {
-protected:
-  CudaStreamsTest() {
-    folder = (std::filesystem::temp_directory_path() / "tbc-streams-XXXXXX").string();
-    EXPECT_TRUE(mkdtemp(folder.data()));
-  }
-  ~CudaStreamsTest() override { std::filesystem::remove_all(folder); }
-
-  static MlpOptions mlp() {
-    MlpOptions o;
-    o.microBatches = 2;
-    o.numLayers = 3;
-    return o;
-  }
-  static Program programOf(const MlpOptions &o) {
-    Program program = program::mlpProgram(o);
-    assignStreams(program);
-    planMemory(program);
-    return program;
-  }
-  static FakeOptions optionsFor(const Program &program, uint64_t seed) {
-    FakeOptions options;
-    options.seed = seed;
-    options.numDevices = int(program.mesh.numRanks());
-    return options;
-  }
-
-  struct Setting {
-    std::chrono::milliseconds timeout = 30s;
-    /// What the rank does; nothing: it trains.
-    std::function<Result<std::vector<Tensor>>(int64_t rank, comm::Communicator &,
-                                              const runtime::MachineMaker &)>
-        body;
-  };
-
-  /// Every rank on a device of its own, talking over NCCL.
-  Outcome onGpus(const Program &program, const MlpOptions &o, const Setting &setting) {
-    std::string store = folder + "/" + std::to_string(numRuns++);
-    std::filesystem::create_directory(store);
-    Outcome outcome(size_t(program.mesh.numRanks()), std::vector<Tensor>{});
-    std::vector<std::thread> threads;
-    for (int64_t rank = 0; rank < program.mesh.numRanks(); ++rank)
-      threads.emplace_back(
-          [&, rank] { outcome[size_t(rank)] = runRank(program, o, rank, store, setting); });
-    for (std::thread &thread : threads)
-      thread.join();
-    return outcome;
-  }
-  Outcome onGpus(const Program &program, const MlpOptions &o) {
-    return onGpus(program, o, Setting());
-  }
-  Result<std::vector<Tensor>> runRank(const Program &program, const MlpOptions &o, int64_t rank,
-                                      const std::string &storeFolder, const Setting &setting) {
-    auto store = launch::openFileStore(storeFolder, "shared");
-    auto device = cuda::Device::open(FakeDriver::table(), int(rank));
-    if (!store || !device)
-      return Error{ErrorCode::Other, "no store or device"};
-    cuda::NcclOptions options;
-    options.timeout = setting.timeout;
-    auto communicator = cuda::connectNccl(rank, program.mesh.numRanks(), **store, FakeNccl::table(),
-                                          *device, options);
-    if (!communicator)
-      return communicator.error();
-    auto kernels = cuda::KernelModule::load(*device, folder, hash);
-    if (!kernels)
-      return kernels.error();
-    cuda::CudaOptions machine;
-    machine.device = *device;
-    machine.kernels = *kernels;
-    machine.timeout = setting.timeout;
-    runtime::MachineMaker maker = cuda::cudaMachine(machine);
-    return setting.body ? setting.body(rank, **communicator, maker)
-                        : trainRank(program, o, rank, **communicator, maker);
-  }
-
-  std::string folder;
-  int numRuns = 0;
-};
+class CudaStreamsTest : public FakeGpuRanks {};
 
 TEST_F(CudaStreamsTest, TrainsAsTheReferenceDoesWithoutHostCopies) {
   std::vector<MlpOptions> family(7, mlp());

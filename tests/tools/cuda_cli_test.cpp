@@ -85,6 +85,18 @@ TEST_F(CudaCli, FlagsOfAnotherTargetAreRefused) {
   Outcome run = tbc("run program --steps 1 --communicator nccl");
   EXPECT_EQ(run.code, 2);
   EXPECT_THAT(run.err, HasSubstr("--target cuda"));
+  run = tbc("run program --steps 1 --cuda-graphs on");
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr("--cuda-graphs on is for GPUs"), HasSubstr("--target cuda")));
+  EXPECT_EQ(tbc("run program --steps 1 --cuda-graphs auto").code, 0);
+}
+
+TEST_F(CudaCli, FlagsThatExcludeEachOtherAreRefusedBeforeADeviceIsOpened) {
+  ASSERT_EQ(compile("tiny-mlp", "--gpus 1", "--target cuda").code, 0);
+  Outcome run = tbc("run program --steps 1 --cuda-graphs on --detect-anomaly");
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("--detect-anomaly"), HasSubstr("--cuda-graphs on")));
 }
 
 TEST_F(CudaCli, GradientsTravelWhole) {

@@ -75,13 +75,22 @@ public:
   void beginBlock(program::BlockId block) override { inner->beginBlock(block); }
   void endBlock(program::BlockId block) override {
     inner->endBlock(block);
-    if (block.kind != schedule::Action::Kind::Update)
-      return;
-    // Ranks meet after every step, as they do in a run.
-    comm::Group all(static_cast<size_t>(nccl->numRanks()));
-    std::iota(all.begin(), all.end(), int64_t(0));
-    auto met = nccl->barrier(all, "the end of a step")->wait();
-    EXPECT_TRUE(met);
+    if (block.kind == schedule::Action::Kind::Update && way == runtime::StepWay::Execute)
+      meet();
+  }
+  runtime::StepWay beginStep(bool mayBeWhole) override {
+    return way = inner->beginStep(mayBeWhole);
+  }
+  Result<bool> endRecording(comm::Communicator &, const Status &walked) override {
+    Result<bool> isRecorded = inner->endRecording(*nccl, walked);
+    way = runtime::StepWay::Execute;
+    if (isRecorded && *isRecorded)
+      meet();
+    return isRecorded;
+  }
+  void replay() override {
+    inner->replay();
+    meet();
   }
   Result<bool> communicate(comm::Communicator &, program::BlockId block, int index,
                            const runtime::GroupPlace &group, const runtime::MemoryLayout &layout,
@@ -92,9 +101,18 @@ public:
   }
 
 private:
+  /// Ranks meet after every step, as they do in a run.
+  void meet() {
+    comm::Group all(static_cast<size_t>(nccl->numRanks()));
+    std::iota(all.begin(), all.end(), int64_t(0));
+    auto met = nccl->barrier(all, "the end of a step")->wait();
+    EXPECT_TRUE(met);
+  }
+
   std::unique_ptr<comm::Store> store;
   std::unique_ptr<comm::Communicator> nccl;
   std::unique_ptr<Machine> inner;
+  runtime::StepWay way = runtime::StepWay::Execute;
 };
 
 class CudaPlans : public testing::Test {
@@ -114,6 +132,7 @@ protected:
     test::Model model = test::loadModel(name, optimizer, settings, "", precision);
     test::PlanRequest request;
     request.mesh = mesh;
+    request.offload = offload;
     auto plan = test::makePlan(model, request);
     ASSERT_TRUE(plan) << plan.error().message;
     cuda::CudaTarget target;
@@ -146,6 +165,7 @@ protected:
     compare(*model.step, *plan, compiled->program);
     EXPECT_THAT(driver.complaints(), IsEmpty());
     EXPECT_GT(driver.numCalls("cuLaunchKernel"), 0);
+    ran = driver.ran();
     if (!hasLibraries)
       return;
     for (auto [epilogue, count] : cublas->productsByEpilogue())
@@ -199,6 +219,7 @@ protected:
       options.cublas = test::FakeCublasLt::table();
       options.cudnn = test::FakeCudnn::table();
     }
+    options.graphs = cuda::GraphUse::Auto; // of a second step
     runtime::MachineMaker alone = cuda::cudaMachine(options);
     int64_t numRanks = program.mesh.numRanks();
     if (numRanks == 1)
@@ -222,6 +243,8 @@ protected:
   }
 
   std::string folder;
+  std::string offload = "none";
+  std::vector<test::FakeDriver::Ran> ran; // of the last check
   bool usesLibraries = false;
   /// Of all checks with libraries: products by epilogue, and whether a matrix was added; operations
   /// of cuDNN's graphs.
@@ -273,6 +296,25 @@ TEST_F(CudaPlans, ExpertsWithACapacityOverTwoRanks) {
 }
 
 TEST_F(CudaPlans, ExpertsInPartsOverTwoRanks) { check("moe-8l", "tp=2", "sgd"); }
+
+TEST_F(CudaPlans, CopiesToTheHostAndBackGoOnBesideKernels) {
+  for (const char *what : {"optimizer", "residuals", "all"}) {
+    SCOPED_TRACE(what);
+    offload = what;
+    check("tiny-gpt2", "dp=1", "sgd", {{"momentum", 0.5}});
+    check("tiny-mlp", "dp=2", "sgd", {{"momentum", 0.5}}, "f32", /*hasLibraries=*/true);
+    check("tiny-gpt2", "fsdp=2", "adamw");
+  }
+  // A copy that is still to come while what was put into another stream after it has run.
+  int64_t latest = 0;
+  int numBeside = 0;
+  for (const test::FakeDriver::Ran &one : ran) {
+    if (one.name.rfind("kernel ", 0) == 0)
+      latest = std::max(latest, one.number);
+    numBeside += one.name.rfind("copy to host", 0) == 0 && latest > one.number;
+  }
+  EXPECT_GT(numBeside, 0);
+}
 
 TEST_F(CudaPlans, OpsWithoutAKernelAreNamed) {
   // What a query reads whose keys are all padding.

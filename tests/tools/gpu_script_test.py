@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PARTS = ["machine", "doctor", "conformance", "kernels", "bandwidth", "calibration", "losses", "speed"]
+PARTS = ["machine", "doctor", "conformance", "kernels", "bandwidth", "calibration", "losses", "graphs", "speed"]
 
 
 def script(path, text):

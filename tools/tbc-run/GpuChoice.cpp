@@ -66,9 +66,32 @@ static bool asksForCudnn(const program::Program &program) {
   return false;
 }
 
+Status checkGpuOptions(const train::LoadedProgram &loaded, const RunOptions &options) {
+  auto usage = [](const std::string &why) { return Status(Error{ErrorCode::Usage, why}); };
+  bool isOnGpus = usesGpus(loaded, options);
+  if (isOnGpus && options.commDtype == "bf16")
+    return usage("--comm-dtype bf16 is for programs for CPUs; this one is for GPUs");
+  if (isOnGpus && !options.compression.empty())
+    return usage("--compress-gradients is for programs for CPUs; this one is for GPUs, whose "
+                 "gradients travel whole over NCCL; leave it out, or compile the plan with "
+                 "--target cpu");
+  if (!isOnGpus && options.communicator == "nccl")
+    return usage("--communicator nccl connects GPUs, and this run uses none; compile the plan with "
+                 "--target cuda");
+  if (options.cudaGraphs != "on")
+    return Status::ok();
+  if (!isOnGpus)
+    return usage("--cuda-graphs on is for GPUs, and this run uses none; compile the plan with "
+                 "--target cuda");
+  if (options.train.detectsAnomalies)
+    return usage("--detect-anomaly looks at every result, which a step that is one CUDA graph does "
+                 "not show; leave out --cuda-graphs on");
+  return Status::ok();
+}
+
 Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
-                                         const cuda::DevicePtr &device,
-                                         std::chrono::milliseconds timeout, bool isSpeaker) {
+                                         const RunOptions &runOptions,
+                                         const cuda::DevicePtr &device, bool isSpeaker) {
   auto kernels = cuda::KernelModule::load(device, loaded.folder, loaded.manifest.programHash);
   if (!kernels)
     return kernels.error();
@@ -80,6 +103,8 @@ Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
               << std::flush;
   cuda::CudaOptions options;
   auto say = [](const std::string &what) { std::cerr << "tbc: " + what + "\n" << std::flush; };
+  if (isSpeaker && runOptions.cudaGraphs == "auto" && runOptions.train.detectsAnomalies)
+    say("steps are not CUDA graphs: --detect-anomaly looks at every result");
   auto cublas = cuda::loadCublasLt();
   if (cublas)
     options.cublas = *cublas;
@@ -94,7 +119,11 @@ Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
     options.say = say;
   options.device = device;
   options.kernels = *kernels;
-  options.timeout = timeout;
+  options.timeout = std::chrono::milliseconds(runOptions.timeoutSeconds * 1000);
+  options.graphs = runOptions.cudaGraphs == "off" || runOptions.train.detectsAnomalies
+                       ? cuda::GraphUse::Off
+                   : runOptions.cudaGraphs == "on" ? cuda::GraphUse::On
+                                                   : cuda::GraphUse::Auto;
   return cuda::cudaMachine(options);
 }
 

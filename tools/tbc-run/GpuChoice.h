@@ -25,12 +25,14 @@ Result<int> gpuOfRank(int64_t localRank, int count, bool mayBeOwn);
 /// RankFailed, what the driver refuses.
 Result<cuda::DevicePtr> openGpu(int64_t localRank, bool isStartedHere);
 
-/// Loads the program's kernels on it. `timeout`: the longest wait in which the device does not get
-/// on. Says to stderr, if `isSpeaker`, which ops the host executes.
+/// What goes only with GPUs, or not with each other. Errors: Usage.
+Status checkGpuOptions(const train::LoadedProgram &loaded, const RunOptions &options);
+
+/// Loads the program's kernels on it. Says to stderr, if `isSpeaker`, which ops the host executes.
 /// Errors: as of KernelModule::load.
 Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
-                                         const cuda::DevicePtr &device,
-                                         std::chrono::milliseconds timeout, bool isSpeaker);
+                                         const RunOptions &options, const cuda::DevicePtr &device,
+                                         bool isSpeaker);
 
 } // namespace tbc::cli
 

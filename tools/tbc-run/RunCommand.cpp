@@ -164,6 +164,7 @@ launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &opti
           {"type of communicated gradients", options.commDtype},
           {"compression of gradients", options.compression.empty() ? "none" : options.compression},
           {"device", device},
+          {"CUDA graphs", options.cudaGraphs},
           {"communicator", options.communicator},
           {"number of steps", std::to_string(train.steps) + " or " + std::to_string(train.epochs) +
                                   " epochs" + (options.isDevRun ? ", --fast-dev-run" : "")},
@@ -229,7 +230,7 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
     }
   }
   auto timeout = milliseconds(options.timeoutSeconds * 1000);
-  auto machine = device ? gpuMachine(loaded, device, timeout, start.rank == 0)
+  auto machine = device ? gpuMachine(loaded, options, device, start.rank == 0)
                         : machineOf(loaded, options, start.numLocalRanks);
   if (!machine)
     return machine.error();
@@ -377,20 +378,11 @@ Result<int> runProgram(const RunOptions &options) {
   if (!loaded)
     return loaded.error();
   int64_t numRanks = loaded->program.mesh.numRanks();
-  if (usesGpus(*loaded, options)) {
-    if (options.commDtype == "bf16")
-      return Error{ErrorCode::Usage, "--comm-dtype bf16 is for programs for CPUs; this one is for "
-                                     "GPUs"};
-    if (!options.compression.empty())
-      return Error{ErrorCode::Usage, "--compress-gradients is for programs for CPUs; this one is "
-                                     "for GPUs, whose gradients travel whole over NCCL; leave it "
-                                     "out, or compile the plan with --target cpu"};
+  if (Status status = checkGpuOptions(*loaded, options); !status)
+    return status.error();
+  if (usesGpus(*loaded, options))
     if (Status status = checkGpuLibraries(numRanks, options); !status)
       return status.error();
-  } else if (options.communicator == "nccl") {
-    return Error{ErrorCode::Usage, "--communicator nccl connects GPUs, and this run uses none; "
-                                   "compile the plan with --target cuda"};
-  }
   if (!options.compression.empty())
     if (std::string why = runtime::whyNotCompressed(loaded->program); !why.empty())
       return Error{ErrorCode::Usage, "--compress-gradients: " + why};

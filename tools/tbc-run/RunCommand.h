@@ -24,9 +24,10 @@ struct RunOptions {
   int64_t timeoutSeconds = 30;
   std::string host, arith = "native", schedule = "constant";
   std::string kernels = "native";
-  std::string commDtype = "f32"; // of sums of gradients over data axes: or bf16
-  std::string compression;       // of the same sums: topk:SHARE; empty: none
-  std::string communicator;      // gloo or nccl; empty: nccl between GPUs, else gloo
+  std::string commDtype = "f32";   // of sums of gradients over data axes: or bf16
+  std::string compression;         // of the same sums: topk:SHARE; empty: none
+  std::string communicator;        // gloo or nccl; empty: nccl between GPUs, else gloo
+  std::string cudaGraphs = "auto"; // or on, off
   int threads = 0; // of a rank; 0: the cores of the machine, shared out among its ranks
   bool isVerbose = false;
   int tokenBits = 16;

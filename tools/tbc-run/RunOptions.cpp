@@ -100,6 +100,12 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
                   "gloo, or nccl between GPUs (default: nccl where the program is for GPUs)")
       ->check(CLI::IsMember({"gloo", "nccl"}));
   command
+      .add_option("--cuda-graphs", options->cudaGraphs,
+                  "Launch each step on a GPU as one graph: auto, where that can be; on, else an "
+                  "error; off")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->capture_default_str();
+  command
       .add_option("--comm-dtype", options->commDtype,
                   "What gradients of f32 travel as when they are summed over the data's axes: f32, "
                   "or bf16, which halves the bytes and rounds")

@@ -1,6 +1,6 @@
 //===- FakeDriver.cpp - A CUDA driver whose devices are this process -------===//
 
-#include "tests/runtime/cuda/FakeDriver.h"
+#include "tests/runtime/cuda/FakeCalls.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,21 +11,15 @@ namespace tbc::test {
 using cuda::DriverCode;
 
 namespace {
-/// The only one, and the device whose context is current in this thread.
+/// The only one.
 FakeDriver *theDriver = nullptr;
-thread_local int currentDevice = -1;
 
 /// Thrown by an operation that leaves its memory.
 struct OutsideOfMemory {};
-
-/// Handles are small numbers, counted from 1.
-template <typename Handle> Handle handleOf(int index) {
-  return reinterpret_cast<Handle>(static_cast<uintptr_t>(index + 1));
-}
-template <typename Handle> int indexOf(Handle handle) {
-  return int(reinterpret_cast<uintptr_t>(handle)) - 1;
-}
 } // namespace
+
+/// The one whose context is current in this thread.
+thread_local int currentDevice = -1;
 
 //===----------------------------------------------------------------------===//
 // What tests see
@@ -97,6 +91,12 @@ std::vector<std::string> FakeDriver::leaks() const {
     all.push_back("event " + std::to_string(index));
   for (int index : modules)
     all.push_back("module " + std::to_string(index));
+  for (const auto &[index, graph] : graphs)
+    all.push_back("graph " + std::to_string(index));
+  for (const auto &[index, executable] : executables)
+    all.push_back("executable graph " + std::to_string(index));
+  for (const auto &[index, capture] : captures)
+    all.push_back("capture " + std::to_string(index));
   for (size_t device = 0; device < contexts.size(); ++device)
     if (contexts[device])
       all.push_back("context of device " + std::to_string(device));
@@ -127,6 +127,10 @@ void *FakeAccess::touch(cuda::DeviceAddress address, size_t bytes, bool isWrite)
   return allocation.bytes.data() + (address - begin);
 }
 
+void FakeAccess::touchHost(const void *memory, size_t bytes, bool isWrite) {
+  driver.checker.touch(lane, clock, name, reinterpret_cast<uintptr_t>(memory), bytes, isWrite);
+}
+
 void FakeDriver::complain(const std::string &text) {
   if (std::find(complaintList.begin(), complaintList.end(), text) == complaintList.end())
     complaintList.push_back(text);
@@ -145,20 +149,47 @@ DriverCode FakeDriver::push(cuda::StreamHandle handle, Operation operation) {
   if (!stream)
     return DriverCode::InvalidHandle;
   int lane = indexOf(handle);
-  stream->clock.join(hostClock);
-  stream->clock.tick(lane);
-  operation.clock = stream->clock;
-  operation.number = numOperations++;
-  operation.name += " in stream " + std::to_string(lane);
-  stream->queue.push_back(std::move(operation));
-  changed.notify_all();
+  if (stream->capture < 0) {
+    pushTo(lane, std::move(operation));
+    return DriverCode::Success;
+  }
+  Capture &capture = captures.at(stream->capture);
+  Work work{operation.isReady, operation.run};
+  capture.items.push_back({lane, -1, operation.name, [work] { return work; }});
+  capture.clocks[lane].tick(lane);
   return DriverCode::Success;
 }
 
-void FakeDriver::enqueue(cuda::StreamHandle stream, const std::string &name,
-                         std::function<bool()> isReady, std::function<void(FakeAccess &)> run) {
+void FakeDriver::pushTo(int lane, Operation operation) {
+  Stream &stream = *streams[size_t(lane)];
+  stream.clock.join(hostClock);
+  stream.clock.tick(lane);
+  operation.clock = stream.clock;
+  operation.number = numOperations++;
+  operation.name += " in stream " + std::to_string(lane);
+  stream.queue.push_back(std::move(operation));
+  changed.notify_all();
+}
+
+void FakeDriver::enqueue(cuda::StreamHandle handle, const std::string &name,
+                         std::function<Work()> make) {
   callList.push_back(name);
-  push(stream, {name, {}, std::move(isReady), std::move(run)});
+  Stream *stream = find(handle);
+  if (!stream)
+    return;
+  int lane = indexOf(handle);
+  if (stream->capture < 0) {
+    Work work = make();
+    return pushTo(lane, {name, {}, std::move(work.isReady), std::move(work.run)});
+  }
+  Capture &capture = captures.at(stream->capture);
+  capture.items.push_back({lane, -1, name, std::move(make)});
+  capture.clocks[lane].tick(lane);
+}
+
+bool FakeDriver::isCapturing(cuda::StreamHandle handle) {
+  Stream *stream = find(handle);
+  return stream && stream->capture >= 0;
 }
 
 void FakeDriver::wake() { changed.notify_all(); }
@@ -238,6 +269,14 @@ DriverCode FakeDriver::enter(const char *symbol, bool needsContext) {
   }
   if (sticky != DriverCode::Success)
     return sticky;
+  // What NVIDIA calls potentially unsafe, of what is used here.
+  static const std::set<std::string> unsafe = {
+      "cuMemAlloc_v2", "cuMemFree_v2",       "cuMemHostAlloc",     "cuMemFreeHost",
+      "cuEventQuery",  "cuEventSynchronize", "cuModuleLoadDataEx", "cuStreamSynchronize"};
+  if (Capture *capture = captureOfThread(); capture && unsafe.count(symbol)) {
+    capture->isValid = false;
+    return DriverCode::CaptureUnsupported;
+  }
   return needsContext && (currentDevice < 0 || contexts[currentDevice] == 0)
              ? DriverCode::InvalidContext
              : DriverCode::Success;
@@ -247,15 +286,7 @@ DriverCode FakeDriver::enter(const char *symbol, bool needsContext) {
 // The functions of the table
 //===----------------------------------------------------------------------===//
 
-struct FakeCalls {
-  using Guard = std::lock_guard<std::recursive_mutex>;
-
-#define TBC_ENTER(symbol, needsContext)                                                            \
-  FakeDriver &fake = *theDriver;                                                                   \
-  Guard guard(fake.mutex);                                                                         \
-  if (DriverCode code = fake.enter(#symbol, needsContext); code != DriverCode::Success)            \
-  return code
-
+struct FakeCalls : FakeGraphCalls {
   static DriverCode init(unsigned) {
     TBC_ENTER(cuInit, false);
     return DriverCode::Success;
@@ -394,6 +425,7 @@ struct FakeCalls {
   }
   static DriverCode memFreeHost(void *memory) {
     TBC_ENTER(cuMemFreeHost, true);
+    fake.checker.forget(reinterpret_cast<uintptr_t>(memory), fake.pinnedBytes[memory]);
     fake.pinnedBytes.erase(memory);
     return fake.pinned.erase(memory) ? DriverCode::Success : DriverCode::InvalidValue;
   }
@@ -403,6 +435,7 @@ struct FakeCalls {
     if (!fake.isPinned(from, bytes))
       fake.complain("a copy to the device is from memory that is not pinned");
     return fake.push(stream, {"copy to device", {}, {}, [=](FakeAccess &memory) {
+                                memory.touchHost(from, bytes, /*isWrite=*/false);
                                 std::memcpy(memory.write<char>(to, bytes), from, bytes);
                               }});
   }
@@ -412,6 +445,7 @@ struct FakeCalls {
     if (!fake.isPinned(to, bytes))
       fake.complain("a copy to the host is to memory that is not pinned");
     return fake.push(stream, {"copy to host", {}, {}, [=](FakeAccess &memory) {
+                                memory.touchHost(to, bytes, /*isWrite=*/true);
                                 std::memcpy(to, memory.read<char>(from, bytes), bytes);
                               }});
   }
@@ -480,25 +514,6 @@ struct FakeCalls {
     fake.hostClock.join(clock);
     return code;
   }
-  static DriverCode streamWaitEvent(cuda::StreamHandle handle, cuda::EventHandle event, unsigned) {
-    TBC_ENTER(cuStreamWaitEvent, true);
-    FakeDriver::Stream *stream = fake.find(handle);
-    auto found = fake.events.find(indexOf(event));
-    if (!stream || found == fake.events.end())
-      return DriverCode::InvalidHandle;
-    // What it was recorded for last, by now; never recorded is no wait at all.
-    FakeDriver::EventState state = found->second;
-    if (state.lane < 0) {
-      fake.complain("a stream waits for an event that was never recorded");
-      return DriverCode::Success;
-    }
-    if (fake.options.ignoresWaits || fake.numWaits++ == fake.ignoredWait)
-      return DriverCode::Success;
-    stream->clock.join(state.clock);
-    FakeDriver::Stream *other = fake.streams[state.lane].get();
-    return fake.push(handle,
-                     {"wait", {}, [other, state] { return other->numDone >= state.number; }, {}});
-  }
   static DriverCode eventCreate(cuda::EventHandle *event, unsigned) {
     TBC_ENTER(cuEventCreate, true);
     fake.events[fake.numEvents] = {};
@@ -509,21 +524,14 @@ struct FakeCalls {
     TBC_ENTER(cuEventDestroy_v2, true);
     return fake.events.erase(indexOf(event)) ? DriverCode::Success : DriverCode::InvalidHandle;
   }
-  static DriverCode eventRecord(cuda::EventHandle event, cuda::StreamHandle handle) {
-    TBC_ENTER(cuEventRecord, true);
-    if (DriverCode code = fake.push(handle, {"event", {}, {}, {}}); code != DriverCode::Success)
-      return code;
-    FakeDriver::Stream *stream = fake.find(handle);
-    int lane = indexOf(handle);
-    fake.events[indexOf(event)] = {lane, stream->clock.of(lane), stream->clock};
-    return DriverCode::Success;
-  }
   static bool isDone(FakeDriver &fake, const FakeDriver::EventState &state) {
     return state.lane < 0 || fake.streams[state.lane]->numDone >= state.number;
   }
   static DriverCode eventQuery(cuda::EventHandle event) {
     TBC_ENTER(cuEventQuery, true);
     FakeDriver::EventState state = fake.events.at(indexOf(event));
+    if (state.capture >= 0)
+      return DriverCode::CapturedEvent;
     fake.runOne(); // time passes
     if (fake.sticky != DriverCode::Success)
       return fake.sticky;
@@ -535,6 +543,8 @@ struct FakeCalls {
   static DriverCode eventSynchronize(cuda::EventHandle event) {
     TBC_ENTER(cuEventSynchronize, true);
     FakeDriver::EventState state = fake.events.at(indexOf(event));
+    if (state.capture >= 0)
+      return DriverCode::CapturedEvent;
     DriverCode code = fake.runUntil([&] { return isDone(fake, state); });
     fake.hostClock.join(state.clock);
     return code;
@@ -605,7 +615,6 @@ struct FakeCalls {
                                 kernel.run(launch);
                               }});
   }
-#undef TBC_ENTER
 };
 
 const cuda::Driver &FakeDriver::table() {

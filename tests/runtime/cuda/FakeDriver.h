@@ -9,6 +9,8 @@
 //    or not they ran in the wrong order this time (RaceChecker).
 //  - What a real driver leaves undefined or slow is complained about: the default stream, copies
 //    from memory that is not pinned, addresses outside of an allocation, what is never freed.
+//  - Streams are captured into graphs, whose operations run as lazily, on lanes of their own; what
+//    may not be done meanwhile fails, and what is not joined at the end.
 //  - Any function can be told to fail, and any kernel; after a failed kernel all fails.
 //
 // One at a time in a process; used by any number of threads.
@@ -30,6 +32,7 @@
 #include <mutex>
 #include <random>
 #include <set>
+#include <thread>
 
 namespace tbc::test {
 
@@ -56,6 +59,9 @@ public:
   template <typename T> T *write(cuda::DeviceAddress address, size_t count) {
     return static_cast<T *>(touch(address, count * sizeof(T), true));
   }
+
+  /// Pinned memory of the host, for the race checker: what the host itself does there is not seen.
+  void touchHost(const void *memory, size_t bytes, bool isWrite);
 
 private:
   friend class FakeDriver;
@@ -132,11 +138,21 @@ public:
   /// The images of modules that were loaded.
   std::vector<std::string> images() const;
 
-  /// For other libraries on the same streams (FakeNccl): an operation that may run from when
-  /// `isReady` says so, asked when it is the next of its stream. Both are called with the driver's
-  /// lock held.
+  /// What an operation does: it may run from when `isReady` says so, asked when it is the next of
+  /// its stream. Both are called with the driver's lock held.
+  struct Work {
+    std::function<bool()> isReady;
+    std::function<void(FakeAccess &)> run;
+  };
+  /// For other libraries on the same streams (FakeNccl): an operation. `make` says what it does:
+  /// now, or where the stream is captured at every launch of the graph.
+  void enqueue(cuda::StreamHandle stream, const std::string &name, std::function<Work()> make);
+  /// One that does the same each time.
   void enqueue(cuda::StreamHandle stream, const std::string &name, std::function<bool()> isReady,
-               std::function<void(FakeAccess &)> run);
+               std::function<void(FakeAccess &)> run) {
+    enqueue(stream, name, [work = Work{std::move(isReady), std::move(run)}] { return work; });
+  }
+  bool isCapturing(cuda::StreamHandle stream);
   /// Something that isReady looks at has changed.
   void wake();
   /// The bytes at a device address, as isReady may see them; nothing of what is outside of memory.
@@ -148,11 +164,14 @@ public:
 private:
   friend class FakeAccess;
   friend struct FakeCalls;
+  friend struct FakeGraphCalls;
 
   struct EventState {
     int lane = -1; // -1: never recorded, which counts as done
     int64_t number = 0;
     Clock clock;
+    int capture = -1; // -1: it was not recorded in a captured stream
+    int item = 0;     // of the capture
   };
   struct Operation {
     std::string name;
@@ -161,7 +180,28 @@ private:
     std::function<void(FakeAccess &)> run;
     int64_t number = 0;
   };
+  /// What was put into streams while they were captured, in the order of the calls.
+  struct Capture {
+    struct Item {
+      int lane;
+      int event = -1; // it waits for this item, which is where an event was recorded
+      std::string name;
+      std::function<Work()> make; // empty: an event is recorded, or waited for
+    };
+    int origin = 0; // lane
+    std::thread::id thread;
+    std::set<int> lanes;
+    std::map<int, Clock> clocks; // of lanes: how many items of each lane they come after
+    std::vector<Item> items;
+    bool isValid = true;
+  };
+  struct Executable {
+    std::shared_ptr<const Capture> graph;
+    int device;
+    std::map<int, int> lanes; // of the capture: where its operations run
+  };
   struct Stream {
+    int capture = -1; // -1: it is not captured
     int device = 0;
     std::deque<Operation> queue;
     Clock clock;         // of what was enqueued
@@ -176,6 +216,11 @@ private:
   cuda::DriverCode enter(const char *symbol, bool needsContext);
   bool isPinned(const void *memory, size_t bytes) const;
   cuda::DriverCode push(cuda::StreamHandle stream, Operation operation);
+  void pushTo(int lane, Operation operation);
+  Capture *captureOfThread();
+  EventState record(int lane);
+  void waitIn(int lane, const EventState &state);
+  void launch(const Executable &executable, int lane);
   Stream *find(cuda::StreamHandle stream);
   /// Runs what may run, at random, until `isDone`; waits for other threads where nothing may.
   cuda::DriverCode runUntil(const std::function<bool()> &isDone);
@@ -206,7 +251,10 @@ private:
   std::map<const void *, size_t> pinnedBytes;
   std::vector<std::string> functions; // by handle
   std::set<int> modules;
-  int numModules = 0, numEvents = 0;
+  int numModules = 0, numEvents = 0, numCaptures = 0, numExecutables = 0;
+  std::map<int, Capture> captures; // under way
+  std::map<int, std::shared_ptr<const Capture>> graphs;
+  std::map<int, Executable> executables;
   std::vector<int> contexts; // how often each device's is retained
 };
 

@@ -28,6 +28,7 @@ struct Operation {
   NcclType type = NcclType::U8;
   NcclOp op = NcclOp::Sum;
   int peer = 0; // of messages, and the root of Broadcast
+  bool isInGraph = false;
 };
 
 /// What the ranks of a communicator have in common.
@@ -59,6 +60,7 @@ struct Endpoint {
   int64_t numCollectives = 0, numSplits = 0;
   std::map<std::pair<int, bool>, int64_t> numMessages; // by peer, whether sent
   std::function<bool()> isSplitDone;                   // where it was made by a split
+  std::vector<std::weak_ptr<int>> graphs;              // of its operations that are part of some
 };
 
 /// Operations between groupStart and groupEnd of this thread.
@@ -111,7 +113,7 @@ constexpr int firstMadeOp = 100; // of createPremulSum
 bool agree(const Operation &a, const Operation &b) {
   bool areMade = int(a.op) >= firstMadeOp && int(b.op) >= firstMadeOp; // each rank's own
   return a.kind == b.kind && a.count == b.count && a.type == b.type && (a.op == b.op || areMade) &&
-         a.peer == b.peer;
+         a.peer == b.peer && a.isInGraph == b.isInGraph;
 }
 
 } // namespace
@@ -204,7 +206,11 @@ struct FakeNcclCalls {
   static NcclCode destroy(cuda::NcclHandle comm) {
     State &state = *theNccl->state;
     Guard guard(state.driver.lock());
-    state.endpoints.at(indexOf(comm))->isAlive = false;
+    Endpoint &endpoint = *state.endpoints.at(indexOf(comm));
+    endpoint.isAlive = false;
+    for (const std::weak_ptr<int> &graph : endpoint.graphs)
+      if (!graph.expired()) // NCCL would wait for it
+        state.driver.complain("a communicator is destroyed before a graph that it is part of");
     return NcclCode::Success;
   }
   static NcclCode abort(cuda::NcclHandle comm) {
@@ -344,14 +350,29 @@ struct FakeNcclCalls {
   static void launch(State &state, int index, std::vector<Operation> operations,
                      cuda::StreamHandle stream) {
     Endpoint *endpoint = state.endpoints.at(index).get();
-    std::vector<Numbered> calls;
-    for (const Operation &operation : operations) {
-      bool isSend = operation.kind == Kind::Send;
-      int64_t &number = isSend || operation.kind == Kind::Recv
-                            ? endpoint->numMessages[{operation.peer, isSend}]
-                            : endpoint->numCollectives;
-      calls.push_back({operation, number++});
-    }
+    // Numbers count when it is made: where the stream is captured, at every launch of the graph.
+    bool isInGraph = state.driver.isCapturing(stream);
+    auto user = std::make_shared<int>();
+    if (isInGraph)
+      endpoint->graphs.push_back(user);
+    auto make = [&state, endpoint, operations, isInGraph, user] {
+      std::vector<Numbered> calls;
+      for (const Operation &operation : operations) {
+        bool isSend = operation.kind == Kind::Send;
+        int64_t &number = isSend || operation.kind == Kind::Recv
+                              ? endpoint->numMessages[{operation.peer, isSend}]
+                              : endpoint->numCollectives;
+        calls.push_back({operation, number++});
+        calls.back().operation.isInGraph = isInGraph;
+      }
+      static_cast<void>(user); // held by what holds this
+      return workOf(state, endpoint, calls);
+    };
+    state.driver.enqueue(stream, "NCCL of rank " + std::to_string(endpoint->rank), make);
+  }
+
+  static FakeDriver::Work workOf(State &state, Endpoint *endpoint,
+                                 const std::vector<Numbered> &calls) {
     auto isReady = [&state, endpoint, calls] {
       if (endpoint->isAborted)
         return true;
@@ -371,7 +392,7 @@ struct FakeNcclCalls {
                       result.size());
       }
     };
-    state.driver.enqueue(stream, "NCCL of rank " + std::to_string(endpoint->rank), isReady, run);
+    return {isReady, run};
   }
 
   static NcclCode start(Operation operation, cuda::NcclHandle comm, cuda::StreamHandle stream) {

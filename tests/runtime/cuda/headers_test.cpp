@@ -76,6 +76,14 @@ static_assert(equal(DriverCode::NotReady, CUDA_ERROR_NOT_READY));
 static_assert(equal(DriverCode::IllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS));
 static_assert(equal(DriverCode::LaunchOutOfResources, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES));
 static_assert(equal(DriverCode::LaunchFailed, CUDA_ERROR_LAUNCH_FAILED));
+static_assert(equal(DriverCode::CaptureUnsupported, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
+static_assert(equal(DriverCode::CaptureInvalidated, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED));
+static_assert(equal(DriverCode::CaptureUnjoined, CUDA_ERROR_STREAM_CAPTURE_UNJOINED));
+static_assert(equal(DriverCode::CaptureIsolation, CUDA_ERROR_STREAM_CAPTURE_ISOLATION));
+static_assert(equal(DriverCode::CapturedEvent, CUDA_ERROR_CAPTURED_EVENT));
+static_assert(equal(CaptureMode::Global, CU_STREAM_CAPTURE_MODE_GLOBAL));
+static_assert(equal(CaptureMode::ThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+static_assert(equal(CaptureMode::Relaxed, CU_STREAM_CAPTURE_MODE_RELAXED));
 static_assert(equal(DeviceAttribute::MaxThreadsPerBlock,
                     CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
 static_assert(equal(DeviceAttribute::MaxGridDimX, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X));
@@ -182,6 +190,8 @@ TEST(Headers, SymbolsAreThoseOfTheHeadersMacros) {
   EXPECT_STREQ(TBC_TEXT(cuEventDestroy), "cuEventDestroy_v2");
   EXPECT_STREQ(TBC_TEXT(cuDeviceTotalMem), "cuDeviceTotalMem_v2");
   EXPECT_STREQ(TBC_TEXT(cuDevicePrimaryCtxRelease), "cuDevicePrimaryCtxRelease_v2");
+  EXPECT_STREQ(TBC_TEXT(cuStreamBeginCapture), "cuStreamBeginCapture_v2");
+  EXPECT_STREQ(TBC_TEXT(cuGraphInstantiate), "cuGraphInstantiateWithFlags");
 }
 
 } // namespace

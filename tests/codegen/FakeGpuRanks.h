@@ -1,0 +1,115 @@
+//===- FakeGpuRanks.h - Programs of several ranks on fake GPUs --------------===//
+
+#ifndef TBC_TESTS_CODEGEN_FAKEGPURANKS_H
+#define TBC_TESTS_CODEGEN_FAKEGPURANKS_H
+
+#include "codegen/AssignStreams.h"
+#include "codegen/PlanMemory.h"
+#include "runtime/cuda/CudaMachine.h"
+#include "runtime/cuda/NcclCommunicator.h"
+#include "runtime/launch/Stores.h"
+#include "tests/codegen/CudaTraining.h"
+#include "tests/runtime/cuda/FakeNccl.h"
+#include "tests/runtime/cuda/ProgramKernels.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <thread>
+
+namespace tbc::test {
+
+/// Ranks that train an MLP, each on a device of its own, talking over NCCL.
+class FakeGpuRanks : public testing::Test {
+protected:
+  static constexpr const char *hash = "of the program";
+
+  FakeGpuRanks() {
+    folder = (std::filesystem::temp_directory_path() / "tbc-ranks-XXXXXX").string();
+    EXPECT_TRUE(mkdtemp(folder.data()));
+  }
+  ~FakeGpuRanks() override { std::filesystem::remove_all(folder); }
+
+  static program::MlpOptions mlp() {
+    program::MlpOptions o;
+    o.microBatches = 2;
+    o.numLayers = 3;
+    return o;
+  }
+  static program::Program programOf(const program::MlpOptions &o) {
+    program::Program program = program::mlpProgram(o);
+    assignStreams(program);
+    planMemory(program);
+    return program;
+  }
+  static FakeOptions optionsFor(const program::Program &program, uint64_t seed) {
+    FakeOptions options;
+    options.seed = seed;
+    options.numDevices = int(program.mesh.numRanks());
+    return options;
+  }
+
+  struct Setting {
+    std::chrono::milliseconds timeout = std::chrono::seconds(30);
+    cuda::GraphUse graphs = cuda::GraphUse::Off;
+    int numSteps = 2;
+    std::function<void(const std::string &)> say = {};
+    /// What the rank does; nothing: it trains.
+    std::function<Result<std::vector<kernels::Tensor>>(int64_t rank, comm::Communicator &,
+                                                       const runtime::MachineMaker &)>
+        body = {};
+  };
+
+  /// Every rank on a device of its own, talking over NCCL.
+  Outcome onGpus(const program::Program &program, const program::MlpOptions &o,
+                 const Setting &setting) {
+    std::string store = folder + "/" + std::to_string(numRuns++);
+    std::filesystem::create_directory(store);
+    Outcome outcome(size_t(program.mesh.numRanks()), std::vector<kernels::Tensor>{});
+    std::vector<std::thread> threads;
+    for (int64_t rank = 0; rank < program.mesh.numRanks(); ++rank)
+      threads.emplace_back(
+          [&, rank] { outcome[size_t(rank)] = runRank(program, o, rank, store, setting); });
+    for (std::thread &thread : threads)
+      thread.join();
+    return outcome;
+  }
+  Outcome onGpus(const program::Program &program, const program::MlpOptions &o) {
+    return onGpus(program, o, Setting());
+  }
+  Result<std::vector<kernels::Tensor>> runRank(const program::Program &program,
+                                               const program::MlpOptions &o, int64_t rank,
+                                               const std::string &storeFolder,
+                                               const Setting &setting) {
+    auto store = launch::openFileStore(storeFolder, "shared");
+    auto device = cuda::Device::open(FakeDriver::table(), int(rank));
+    if (!store || !device)
+      return Error{ErrorCode::Other, "no store or device"};
+    cuda::NcclOptions options;
+    options.timeout = setting.timeout;
+    auto communicator = cuda::connectNccl(rank, program.mesh.numRanks(), **store, FakeNccl::table(),
+                                          *device, options);
+    if (!communicator)
+      return communicator.error();
+    auto kernels = cuda::KernelModule::load(*device, folder, hash);
+    if (!kernels)
+      return kernels.error();
+    cuda::CudaOptions machine;
+    machine.device = *device;
+    machine.kernels = *kernels;
+    machine.timeout = setting.timeout;
+    machine.graphs = setting.graphs;
+    if (rank == 0)
+      machine.say = setting.say;
+    runtime::MachineMaker maker = cuda::cudaMachine(machine);
+    return setting.body ? setting.body(rank, **communicator, maker)
+                        : trainRank(program, o, rank, **communicator, maker, setting.numSteps);
+  }
+
+  std::string folder;
+  int numRuns = 0;
+};
+
+} // namespace tbc::test
+
+#endif // TBC_TESTS_CODEGEN_FAKEGPURANKS_H

@@ -1,0 +1,131 @@
+//===- host_copies_test.cpp - Copies to the host and back beside kernels ---===//
+
+#include "runtime/cuda/HostCopies.h"
+#include "tests/runtime/cuda/FakeDriver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tbc::test {
+namespace {
+
+using cuda::DeviceRange;
+using cuda::HostCopies;
+using cuda::Stream;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// Two halves of memory on a device, and one of the host.
+class HostCopiesTest : public testing::Test {
+protected:
+  static constexpr int64_t half = 256;
+  static constexpr auto compute = program::Stream::Compute;
+  static constexpr auto communication = program::Stream::Communication;
+
+  HostCopiesTest() {
+    device = *cuda::Device::open(FakeDriver::table(), 0);
+    take(cuda::DeviceMemory::allocate(device, 2 * half, "memory"), memory);
+    take(cuda::PinnedMemory::allocate(device, half), host);
+    take(HostCopies::create(device), copies);
+    take(Stream::create(device, "compute"), stream);
+    take(Stream::create(device, "communication"), other);
+  }
+  template <typename T> static void take(Result<T> made, T &to) {
+    ASSERT_TRUE(made);
+    to = std::move(*made);
+  }
+  DeviceRange range(int number) const {
+    return {memory.address() + cuda::DeviceAddress(number * half), half};
+  }
+  void fill(const Stream &in, int number, unsigned char value) {
+    EXPECT_TRUE(in.fill(range(number).begin, value, half));
+  }
+  void use(int number, bool isWrite) {
+    EXPECT_TRUE(copies.beforeUse(compute, stream, range(number), isWrite));
+  }
+  void finish() {
+    for (const Stream *each : {static_cast<const Stream *>(&stream), &copies.stream(),
+                               static_cast<const Stream *>(&other)})
+      EXPECT_TRUE(each->synchronize());
+  }
+
+  FakeDriver fake;
+  cuda::DevicePtr device;
+  cuda::DeviceMemory memory;
+  cuda::PinnedMemory host;
+  HostCopies copies;
+  Stream stream, other;
+};
+
+TEST_F(HostCopiesTest, WhoWritesWaitsForACopyThatReads) {
+  for (bool asks : {true, false}) {
+    fill(stream, 0, 1);
+    finish();
+    EXPECT_TRUE(copies.toHost(host.data(), range(0)));
+    if (asks)
+      use(0, /*isWrite=*/true);
+    fill(stream, 0, 2);
+    finish();
+    if (asks) {
+      EXPECT_EQ(host.data()[half - 1], 1);
+      EXPECT_THAT(fake.complaints(), IsEmpty());
+    } else {
+      EXPECT_THAT(fake.complaints(), Contains(HasSubstr("race: ")));
+    }
+  }
+}
+
+TEST_F(HostCopiesTest, OthersDoNotWait) {
+  fill(stream, 0, 1);
+  finish();
+  EXPECT_TRUE(copies.toHost(host.data(), range(0)));
+  use(0, /*isWrite=*/false); // both read
+  use(1, /*isWrite=*/true);  // elsewhere
+  EXPECT_EQ(fake.numStreamWaits(), 0);
+  use(0, /*isWrite=*/true);
+  use(0, /*isWrite=*/true); // it waits already
+  EXPECT_EQ(fake.numStreamWaits(), 1);
+  EXPECT_FALSE(copies.isAny());
+  finish();
+}
+
+TEST_F(HostCopiesTest, WhoReadsWaitsForWhatIsFetched) {
+  std::memset(host.data(), 7, size_t(half));
+  EXPECT_TRUE(copies.toDevice(range(0), host.data()));
+  use(0, /*isWrite=*/false);
+  EXPECT_TRUE(stream.copyWithin(range(1).begin, range(0).begin, half));
+  EXPECT_EQ(fake.numStreamWaits(), 1);
+  finish();
+  EXPECT_THAT(fake.complaints(), IsEmpty());
+}
+
+TEST_F(HostCopiesTest, AStreamThatComesAfterAnotherWaitsNoMore) {
+  copies.noteOrder(compute, communication);
+  fill(stream, 0, 1);
+  finish();
+  EXPECT_TRUE(copies.toHost(host.data(), range(0)));
+  use(0, /*isWrite=*/true);
+  EXPECT_TRUE(copies.isAny()); // the other stream does not wait yet
+  EXPECT_TRUE(copies.beforeUse(communication, other, range(0), /*isWrite=*/true));
+  EXPECT_EQ(fake.numStreamWaits(), 2);
+  EXPECT_TRUE(copies.toHost(host.data(), range(0)));
+  use(0, /*isWrite=*/true);
+  copies.noteOrder(compute, communication);
+  EXPECT_FALSE(copies.isAny());
+  EXPECT_TRUE(copies.beforeUse(communication, other, range(0), /*isWrite=*/true));
+  EXPECT_EQ(fake.numStreamWaits(), 3);
+  finish();
+}
+
+TEST_F(HostCopiesTest, ManyCopiesAreNotKeptForGood) {
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_TRUE(copies.toHost(host.data(), range(0)));
+    use(1, /*isWrite=*/true);
+  }
+  EXPECT_LT(fake.numCalls("cuEventCreate"), 200);
+  finish();
+}
+
+} // namespace
+} // namespace tbc::test
