@@ -186,16 +186,42 @@ public:
   CudnnWork::Step step;
 };
 
+/// Numbers by row, in a graph of their own: as channels, the order that the library's engines for
+/// pointwise operations ask for.
+class RowGraph {
+public:
+  explicit RowGraph(const AttentionGraph &a) : count(a.b * a.h * a.s) {}
+
+  int given(CudnnWork::Place place) {
+    int number = step.graph.given(CudnnType::F32, dims(), strides());
+    step.places[number] = place;
+    return number;
+  }
+  int made(CudnnPointwise mode, const std::vector<int> &xb) {
+    int y = step.graph.inner(dims(), strides());
+    step.graph.pointwise(mode, xb, y);
+    return y;
+  }
+
+  int64_t count;
+  CudnnWork::Step step;
+
+private:
+  Dims dims() const { return {1, count, 1, 1}; }
+  Dims strides() const { return {count, 1, count, count}; }
+};
+
 /// l = 1 where `m` holds all there is to say: exp(m - m).
-CudnnWork::Step onesOf(AttentionGraph a, CudnnWork::Place m, CudnnWork::Place l) {
-  int x = a.rows(m);
-  int difference = a.rowwise(CudnnPointwise::Sub, {x, x});
-  a.step.graph.pointwise(CudnnPointwise::Exp, {difference}, a.rows(l));
-  return std::move(a.step);
+CudnnWork::Step onesOf(const AttentionGraph &a, CudnnWork::Place m, CudnnWork::Place l) {
+  RowGraph rows(a);
+  int x = rows.given(m);
+  int difference = rows.made(CudnnPointwise::Sub, {x, x});
+  rows.step.graph.pointwise(CudnnPointwise::Exp, {difference}, rows.given(l));
+  return std::move(rows.step);
 }
 
 Result<CudnnWork> attention(const CudnnRequest &r) {
-  AttentionGraph a(r, 0), plain(r, 0);
+  AttentionGraph a(r, 0);
   if (std::string why = a.whyNot(); !why.empty())
     return none(why);
   if (!r.isRead[0])
@@ -226,7 +252,7 @@ Result<CudnnWork> attention(const CudnnRequest &r) {
   g.matmul(p, value, out);
   work.steps.push_back(std::move(a.step));
   if (r.isRead[2])
-    work.steps.push_back(onesOf(plain, m, {Of::Result, 2}));
+    work.steps.push_back(onesOf(a, m, {Of::Result, 2}));
   return work;
 }
 
@@ -234,11 +260,13 @@ constexpr int cotangentOperand = 0, resultOperand = 4, maximumOperand = 5, denom
 constexpr int logSumScratch = 0, rowSumScratch = 1, querySumScratch = 2;
 
 /// The statistics as cuDNN has them: m + log l.
-CudnnWork::Step logSumOf(AttentionGraph a) {
-  int m = a.rows({Of::Operand, maximumOperand}), l = a.rows({Of::Operand, denominatorOperand});
-  int logarithm = a.rowwise(CudnnPointwise::Log, {l});
-  a.step.graph.pointwise(CudnnPointwise::Add, {m, logarithm}, a.rows({Of::Scratch, logSumScratch}));
-  return std::move(a.step);
+CudnnWork::Step logSumOf(const AttentionGraph &a) {
+  RowGraph rows(a);
+  int m = rows.given({Of::Operand, maximumOperand});
+  int logarithm = rows.made(CudnnPointwise::Log, {rows.given({Of::Operand, denominatorOperand})});
+  rows.step.graph.pointwise(CudnnPointwise::Add, {m, logarithm},
+                            rows.given({Of::Scratch, logSumScratch}));
+  return std::move(rows.step);
 }
 
 /// x^T of [b, h, s, t], as the 16-bit operand of a product.
@@ -259,7 +287,7 @@ void addHeadSums(AttentionGraph &a, int left, int right, int64_t columns, int re
 }
 
 Result<CudnnWork> attentionGrad(const CudnnRequest &r) {
-  AttentionGraph a(r, 1), plain(r, 1);
+  AttentionGraph a(r, 1);
   if (std::string why = a.whyNot(); !why.empty())
     return none(why);
   if (std::find(r.isRead.begin(), r.isRead.end(), false) != r.isRead.end())
@@ -322,7 +350,7 @@ Result<CudnnWork> attentionGrad(const CudnnRequest &r) {
   } else {
     g.matmul(dz, key, dq);
   }
-  work.steps.push_back(logSumOf(plain));
+  work.steps.push_back(logSumOf(a));
   work.steps.push_back(std::move(a.step));
   return work;
 }
