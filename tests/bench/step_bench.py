@@ -1,24 +1,31 @@
 #!/usr/bin/env python3
-"""A training step beside PyTorch's (eager), on the same cores, in one run.
+"""A training step beside PyTorch's, on the same cores, in one run.
 
-    tests/bench/step_bench.py --tbc build/bin/tbc [--model gpt2|resnet50] [--precision f32|bf16] [--steps 3] [--rounds 2]
+    tests/bench/step_bench.py --tbc build/bin/tbc [--model gpt2|resnet50] [--cases one,compiled,dp,fsdp,tp,pp]
+                              [--precision f32|bf16] [--steps 2] [--rounds 2]
 
 gpt2: GPT-2-small-shaped, 12 layers, width 768, vocabulary 50257, untied head; batch 4, sequence 256 (1,024 tokens). resnet50:
 batch 8, 224 x 224, 1000 classes, batch norm in training mode; PyTorch writes its ONNX file (which needs the package onnx), or
---onnx FILE names one. Both with AdamW. The two are run in turns. Printed are tokens (images) per second and, steadier on a busy
-machine, per CPU second: from the difference of a run of 1 step and one of 1 + N, so that start, loading and the first step count
-for neither; and the peak of resident memory beside what was planned. PyTorch is left out, and that is said, where it cannot be
-imported.
+--onnx FILE names one. Both with AdamW. Cases: `one` process beside PyTorch's eager mode, and beside torch.compile (`compiled`); two
+processes beside DistributedDataParallel (`dp`), fully_shard (`fsdp`), DTensor's tensor parallelism (`tp`) and
+torch.distributed.pipelining (`pp`, 1F1B with a micro-batch of one sample); the last three are of gpt2 alone.
+
+Every case is run by the two in turns. Printed are tokens (images) per second and, steadier on a busy machine, per CPU second of
+all processes, over the steps after the first (with torch.compile, the third), and the peak of resident memory, summed over
+processes. Of several rounds the one of least CPU time counts. PyTorch is
+left out, and that is said, where it cannot be imported.
 """
 
 import argparse
 import json
 import os
-import resource
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+
+import torch_steps
 
 BATCH, SEQUENCE = 4, 256
 IMAGES, SIDE = 8, 224
@@ -35,9 +42,10 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
     def forward(self, x):
         b, s, d = x.shape
-        q, k, v = (t.view(b, s, self.h, d // self.h).transpose(1, 2) for t in self.qkv(self.ln1(x)).split(d, 2))
+        heads = self.qkv(self.ln1(x)).view(b, s, -1, 3, d // self.h)  # of the rank, where they are split
+        q, k, v = (t.transpose(1, 2) for t in heads.unbind(3))
         a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(a.transpose(1, 2).reshape(b, s, d))
+        x = x + self.out(a.transpose(1, 2).reshape(b, s, -1))
         return x + self.down(F.gelu(self.up(self.ln2(x)), approximate="tanh"))
 
 class GPT(nn.Module):
@@ -102,21 +110,15 @@ torch.set_num_threads(threads)
 torch.manual_seed(1)
 """
 
-TORCH_STEP = r"""
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
-begin = None
-for step in range(steps + 1):
-    if step == 1:
-        begin = (time.perf_counter(), time.process_time())
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-        logits = model(x)
-    loss = F.cross_entropy(logits.float().flatten(0, -2), labels.flatten())
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    optimizer.step()
-print(time.perf_counter() - begin[0], time.process_time() - begin[1],
-      resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-"""
+# The flags of the plan; how many processes.
+CASES = {
+    "one": ([], 1),
+    "compiled": ([], 1),
+    "dp": (["--mesh", "dp=2"], 2),
+    "fsdp": (["--mesh", "fsdp=2"], 2),
+    "tp": (["--mesh", "tp=2"], 2),
+    "pp": (["--mesh", "pp=2", "--micro-batch", "1", "--schedule", "1f1b"], 2),
+}
 
 
 def checked(command, **options):
@@ -126,82 +128,132 @@ def checked(command, **options):
     return done.stdout
 
 
-def prepare(options, tbc, folder):
-    """Compiles the step."""
-    target = ["--gpus", "1", "--cluster", "cpu-local", "--recompute", "none", "--precision", options.precision]
+def model_file(options, tbc, folder):
+    """The path of the ONNX file, and what its plan is told."""
     model = os.path.join(folder, "model.onnx")
     if options.model == "gpt2":
         checked([tbc, "new", "gpt2", "--untied", "--seq", "1024", "-o", model])
-        target += ["--batch", str(BATCH), "--seq", str(SEQUENCE)]
-    else:
-        target += ["--batch", str(IMAGES)]
-        if options.onnx:
-            model = os.path.abspath(options.onnx)
-        else:
-            checked([sys.executable, "-c", TORCH_BEGIN + TORCH_MODELS["resnet50"], "0", "f32", "1", model])
-    checked([tbc, "plan", model, *target, "-o", "plan.json"], cwd=folder)
-    checked([tbc, "compile", "plan.json", "-o", "program"], cwd=folder)
+        return model, ["--batch", str(BATCH), "--seq", str(SEQUENCE)]
+    if options.onnx:
+        return os.path.abspath(options.onnx), ["--batch", str(IMAGES)]
+    checked([sys.executable, "-c", TORCH_BEGIN + TORCH_MODELS["resnet50"], "0", "f32", "1", model])
+    return model, ["--batch", str(IMAGES)]
 
 
-def timed_run(tbc, folder, steps, threads):
-    """CPU seconds and peak resident bytes of a run, and the seconds of its steps."""
+def prepare(options, tbc, folder, cases):
+    """Compiles a program for each case, in a folder of its name."""
+    model, flags = model_file(options, tbc, folder)
+    for case in cases:
+        mesh, ranks = CASES[case]
+        checked([tbc, "plan", model, "--gpus", str(ranks), "--cluster", "cpu-local", "--recompute", "none", "--precision",
+                 options.precision, *flags, *mesh, "-o", "plan.json"], cwd=folder)
+        checked([tbc, "compile", "plan.json", "-o", case], cwd=folder)
+
+
+def cpu_seconds(pid):
+    """Of a process and its children, whether they have ended or not."""
+    def fields(of):
+        with open(f"/proc/{of}/stat", encoding="utf-8") as file:
+            return [int(word) for word in file.read().rsplit(")", 1)[1].split()[11:15]]
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
+        children = file.read().split()
+    ticks = 0
+    for child in children:
+        try:
+            ticks += sum(fields(child)[:2])
+        except OSError:
+            pass  # it has ended since, and its parent has its time
+    return (ticks + sum(fields(pid))) / os.sysconf("SC_CLK_TCK")
+
+
+def tbc_step(tbc, folder, case, options):
+    """Wall and CPU seconds of the steps after the first, and the peak of memory."""
+    ranks = CASES[case][1]
     log = os.path.join(folder, "log.jsonl")
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    checked([tbc, "run", "program", "--init-weights", "1", "--steps", str(steps), "--threads", str(threads), "--log",
-             log], cwd=folder)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [tbc, "run", case, "--init-weights", "1", "--steps", str(1 + options.steps), "--threads",
+               str(max(1, options.threads // ranks)), "--log", log]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+        # A line comes at the end of a step.
+        cpu = [cpu_seconds(job.pid) for line in job.stdout if line.startswith("step ")]
+        errors = job.stderr.read()
+    if job.returncode != 0:
+        sys.exit(f"{' '.join(command)} failed:\n{errors}")
     with open(log, encoding="utf-8") as file:
-        seconds = [json.loads(line)["seconds"] for line in file]
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return cpu, after.ru_maxrss * 1024, seconds
+        lines = [json.loads(line) for line in file]
+    # Of the rank that takes most: they are alike, but for the stages of a pipeline.
+    peak = ranks * max(line["resident_bytes"] for line in lines)
+    return sum(line["seconds"] for line in lines[1:]), cpu[-1] - cpu[0], peak
 
 
-def tbc_step(tbc, folder, steps, threads):
-    """Wall and CPU seconds of `steps` steps after the first, and the peak of memory."""
-    cpu_one, _, _ = timed_run(tbc, folder, 1, threads)
-    cpu, peak, seconds = timed_run(tbc, folder, 1 + steps, threads)
-    return sum(seconds[1:]), cpu - cpu_one, peak
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
-def torch_step(options):
-    code = TORCH_BEGIN + TORCH_MODELS[options.model] + TORCH_STEP
-    done = subprocess.run([sys.executable, "-c", code, str(options.steps), options.precision, str(options.threads)],
-                          capture_output=True, text=True)
-    if done.returncode != 0:
-        print("PyTorch is left out:", done.stderr.strip().splitlines()[-1])
-        return None
-    return tuple(float(word) for word in done.stdout.split())
+def torch_step(case, options):
+    """The same of PyTorch; None, and a word on it, where it cannot be run."""
+    ranks = CASES[case][1]
+    code = TORCH_BEGIN + TORCH_MODELS[options.model] + torch_steps.CASES[case] + torch_steps.STEPS
+    words = [str(options.steps), options.precision, str(max(1, options.threads // ranks))]
+    port = str(free_port())
+    jobs = []
+    for rank in range(ranks):
+        place = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        jobs.append(subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                     text=True, env={**os.environ, **place}))
+    results = []
+    for job in jobs:
+        out, err = job.communicate()
+        if job.returncode != 0:
+            for other in jobs:
+                other.kill()
+            print("PyTorch is left out:", err.strip().splitlines()[-1])
+            return None
+        results.append(tuple(float(word) for word in out.split()))
+    walls, cpus, peaks = zip(*results)
+    return max(walls), sum(cpus), sum(peaks)
+
+
+def report(options, case, best):
+    unit, count = UNITS[options.model]
+    done = count * options.steps
+    for name, (wall, cpu, peak) in best.items():
+        print(f"{case:9} {name:6} {done / wall:8.1f} {unit}/s {done / cpu:8.1f} {unit} per CPU second"
+              f" {peak / 2**30:6.2f} GiB at most")
+    if len(best) == 2:
+        print(f"{case:9} ratio  {best['torch'][0] / best['tbc'][0]:8.2f} by time  {best['torch'][1] / best['tbc'][1]:8.2f} by "
+              "CPU time", flush=True)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tbc", required=True)
     parser.add_argument("--model", choices=list(UNITS), default="gpt2")
+    parser.add_argument("--cases", default="one", help=", ".join(CASES))
     parser.add_argument("--onnx", help="the file of --model resnet50")
     parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
-    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of all processes of a case together")
     options = parser.parse_args()
     tbc = os.path.abspath(options.tbc)
+    cases = options.cases.split(",")
+    for case in cases:
+        if case not in CASES or (options.model != "gpt2" and case in ("fsdp", "tp", "pp")):
+            sys.exit(f"--cases {case}: of {options.model} there is no such case; see --help")
+    print(f"{options.model} {options.precision}, {options.threads} threads, {time.strftime('%Y-%m-%d')}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        prepare(options, tbc, folder)
-        best = {}
+        prepare(options, tbc, folder, cases)
+        best = {case: {} for case in cases}
         for _ in range(options.rounds):
-            found = {"tbc": tbc_step(tbc, folder, options.steps, options.threads),
-                     "torch": torch_step(options)}
-            for name, result in found.items():
-                if result and (name not in best or result[1] < best[name][1]):
-                    best[name] = result
-    unit, count = UNITS[options.model]
-    done = count * options.steps
-    print(f"{options.model} {options.precision}, {options.threads} threads, {time.strftime('%Y-%m-%d')}")
-    for name, (wall, cpu, peak) in best.items():
-        print(f"{name:6} {done / wall:8.1f} {unit}/s {done / cpu:8.1f} {unit} per CPU second"
-              f" {peak / 2**30:6.2f} GiB at most")
-    if len(best) == 2:
-        ratio = best["torch"][1] / best["tbc"][1]
-        print(f"ratio  {best['torch'][0] / best['tbc'][0]:8.2f} by time  {ratio:8.2f} by CPU time")
+            for case in cases:
+                found = {"tbc": tbc_step(tbc, folder, case, options), "torch": torch_step(case, options)}
+                for name, result in found.items():
+                    if result and (name not in best[case] or result[1] < best[case][name][1]):
+                        best[case][name] = result
+    for case in cases:
+        report(options, case, best[case])
 
 
 if __name__ == "__main__":
