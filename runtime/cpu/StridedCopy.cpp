@@ -27,16 +27,41 @@ template <typename T> void copyRow(int64_t n, const char *from, int64_t step, ch
       out[i] = *reinterpret_cast<const T *>(from + i * step);
 }
 
+/// As many elements as a line of the cache has.
+template <typename T> constexpr int64_t tileSize = 64 / int64_t(sizeof(T));
+
+/// A whole tile of a transposition, by way of a copy: so each line of either side is read or
+/// written once, even where all of them fall into one set of the cache.
+template <typename T> void transposeTile(const Plane &plane, const char *from, char *to) {
+  constexpr int64_t tile = tileSize<T>;
+  T copy[tile][tile]; // by column and row
+  for (int64_t c = 0; c < tile; ++c)
+    std::memcpy(copy[c], from + c * plane.fromColumn, sizeof copy[c]);
+  for (int64_t r = 0; r < tile; ++r) {
+    T line[tile];
+    for (int64_t c = 0; c < tile; ++c)
+      line[c] = copy[c][r];
+    std::memcpy(to + r * plane.toRow, line, sizeof line);
+  }
+}
+
 /// Neither side is dense along both: small tiles keep the lines of both in the cache.
 template <typename T> void copyTiles(const Plane &plane, const char *from, char *to) {
-  constexpr int64_t tile = 16;
+  constexpr int64_t tile = tileSize<T>;
+  bool isTransposition = plane.fromRow == sizeof(T) && plane.toColumn == sizeof(T);
   for (int64_t r0 = 0; r0 < plane.rows; r0 += tile)
     for (int64_t c0 = 0; c0 < plane.columns; c0 += tile) {
       int64_t rEnd = std::min(plane.rows, r0 + tile), cEnd = std::min(plane.columns, c0 + tile);
-      for (int64_t r = r0; r < rEnd; ++r)
-        for (int64_t c = c0; c < cEnd; ++c)
-          *reinterpret_cast<T *>(to + r * plane.toRow + c * plane.toColumn) =
-              *reinterpret_cast<const T *>(from + r * plane.fromRow + c * plane.fromColumn);
+      const char *source = from + r0 * plane.fromRow + c0 * plane.fromColumn;
+      char *target = to + r0 * plane.toRow + c0 * plane.toColumn;
+      if (isTransposition && rEnd - r0 == tile && cEnd - c0 == tile) {
+        transposeTile<T>(plane, source, target);
+        continue;
+      }
+      for (int64_t r = 0; r < rEnd - r0; ++r)
+        for (int64_t c = 0; c < cEnd - c0; ++c)
+          *reinterpret_cast<T *>(target + r * plane.toRow + c * plane.toColumn) =
+              *reinterpret_cast<const T *>(source + r * plane.fromRow + c * plane.fromColumn);
     }
 }
 
@@ -89,8 +114,16 @@ StridedCopy::StridedCopy(int64_t elementBytes, const kernels::Shape &shape,
   outer = dims;
   for (const Dim &dim : outer)
     numOuter *= dim.size;
-  int64_t rowBytes = std::max<int64_t>(1, columns.size * elementBytes);
-  rowsPerPiece = std::clamp<int64_t>(pieceBytes / rowBytes, 1, std::max<int64_t>(1, rows.size));
+  // What goes by tiles is cut along both, or a piece of a wide plane would have less than a tile's
+  // rows, and read a line for each element.
+  bool isTiled = columns.to != elementBytes || (columns.from != elementBytes && columns.from != 0);
+  constexpr int64_t tiledRows = 64;
+  int64_t most = std::max<int64_t>(1, pieceBytes / elementBytes);
+  columnsPerPiece =
+      isTiled ? std::clamp<int64_t>(most / tiledRows, 1, std::max<int64_t>(1, columns.size))
+              : columns.size;
+  rowsPerPiece = std::clamp<int64_t>(most / std::max<int64_t>(1, columnsPerPiece), 1,
+                                     std::max<int64_t>(1, rows.size));
 }
 
 void StridedCopy::run(Threads &threads, const void *from, void *to) const {
@@ -105,20 +138,23 @@ void StridedCopy::run(Threads &threads, const void *from, void *to) const {
   // Small planes go several to a piece.
   int64_t planeBytes = rows.size * columns.size * elementBytes;
   int64_t planesPerPiece = std::clamp<int64_t>(pieceBytes / planeBytes, 1, numOuter);
-  int64_t piecesPerPlane = (rows.size + rowsPerPiece - 1) / rowsPerPiece;
+  int64_t piecesPerRow = (columns.size + columnsPerPiece - 1) / columnsPerPiece;
+  int64_t piecesPerPlane = (rows.size + rowsPerPiece - 1) / rowsPerPiece * piecesPerRow;
   int64_t numGroups = (numOuter + planesPerPiece - 1) / planesPerPiece;
   threads.run(numGroups * piecesPerPlane, [&](int64_t piece) {
     int64_t first = piece / piecesPerPlane * planesPerPiece;
-    int64_t row = piece % piecesPerPlane * rowsPerPiece;
+    int64_t row = piece % piecesPerPlane / piecesPerRow * rowsPerPiece;
+    int64_t column = piece % piecesPerRow * columnsPerPiece;
     Plane plane{std::min(rowsPerPiece, rows.size - row),
-                columns.size,
+                std::min(columnsPerPiece, columns.size - column),
                 rows.from,
                 columns.from,
                 rows.to,
                 columns.to};
     for (int64_t index = first; index < std::min(numOuter, first + planesPerPiece); ++index) {
-      const char *source = static_cast<const char *>(from) + row * rows.from;
-      char *target = static_cast<char *>(to) + row * rows.to;
+      const char *source =
+          static_cast<const char *>(from) + row * rows.from + column * columns.from;
+      char *target = static_cast<char *>(to) + row * rows.to + column * columns.to;
       int64_t rest = index;
       for (size_t d = outer.size(); d-- > 0; rest /= outer[d].size) {
         source += rest % outer[d].size * outer[d].from;

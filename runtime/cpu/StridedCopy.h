@@ -30,7 +30,7 @@ private:
   /// Outer to inner; the last two are copied by `copyPlane`, the others are pieces.
   std::vector<Dim> outer;
   Dim rows{1, 0, 0}, columns{1, 0, 0};
-  int64_t numOuter = 1, rowsPerPiece = 1;
+  int64_t numOuter = 1, rowsPerPiece = 1, columnsPerPiece = 1;
   bool isEmpty = false;
 };
 

@@ -42,6 +42,10 @@ TEST(NativeMovement, Transposes) {
   check("transpose", {{"permutation", Ints{2, 0, 1}}}, {{2, 0, 3}}, {3, 2, 0});
   check("transpose", {{"permutation", Ints{}}}, {{}}, {});
   check("transpose", {{"permutation", Ints{1, 0}}}, {{600, 520}}, {520, 600}); // many pieces
+  // Wider than a piece, either way, and several planes of that.
+  check("transpose", {{"permutation", Ints{1, 0}}}, {{9001, 70}}, {70, 9001});
+  check("transpose", {{"permutation", Ints{1, 0}}}, {{70, 9001}}, {9001, 70});
+  check("transpose", {{"permutation", Ints{0, 2, 1}}}, {{3, 5003, 6}}, {3, 6, 5003});
 }
 
 TEST(NativeMovement, Broadcasts) {
