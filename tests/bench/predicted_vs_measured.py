@@ -3,11 +3,13 @@
 
     tests/bench/predicted_vs_measured.py --tbc build/bin/tbc [--steps 5] [--rounds 2] [--cluster FILE]
 
-Calibrates this machine first, unless a cluster file is given. A GPT of 4 layers, width 256, is trained under each plan; all
+Calibrates this machine first, with as many ranks as a plan has (what a rank gets depends on how many share the cores), unless a
+cluster file is given. A GPT of 4 layers, width 256, is trained under each plan; all
 plans run in turns, in each round once. Measured is the median over all steps but the first of every run, predicted what
-plan.json says. Printed are the error of each, their mean, and how many of the 45 pairs are in the order predicted: pairs
-that lie within 5 % of each other measured are left out and counted. More processes than cores share them, which calibration
-measures as well (`--ranks`).
+plan.json says. Beside it stands what a step took of the cores, the CPU time of all ranks over the cores that they can have: on a
+machine with other work it is what a step would take alone, but for the time in which no rank can go on (a pipeline's bubble).
+Printed are the error of each, their mean, and how many of the 45 pairs are in the order predicted: pairs that lie within 5 % of
+each other measured are left out and counted.
 """
 
 import argparse
@@ -18,6 +20,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import step_bench
 
 BATCH, SEQUENCE = 8, 128
 PLANS = [
@@ -41,14 +45,23 @@ def checked(command, **options):
     return done.stdout
 
 
-def prepare(tbc, folder, cluster):
+def calibrate(tbc, folder):
+    """A cluster file for each number of processes."""
+    clusters = {}
+    for ranks in sorted({ranks for ranks, _, _ in PLANS}):
+        clusters[ranks] = os.path.join(folder, f"{ranks}.toml")
+        checked([tbc, "calibrate", "--ranks", str(ranks), "-o", clusters[ranks]])
+    return clusters
+
+
+def prepare(tbc, folder, clusters):
     """Compiles all plans; the predicted seconds of each."""
     checked([tbc, "new", "gpt2", "--layers", "4", "--hidden", "256", "--ffn", "1024", "--heads", "4", "--vocab", "8192", "--seq",
              str(SEQUENCE), "-o", "model.onnx"], cwd=folder)
     predicted = []
     for number, (ranks, mesh, flags) in enumerate(PLANS):
         checked([tbc, "plan", "model.onnx", "--gpus", str(ranks), "--mesh", mesh, "--batch", str(BATCH), "--seq",
-                 str(SEQUENCE), "--cluster", cluster, "--precision", "f32", "--recompute", "none", "-o",
+                 str(SEQUENCE), "--cluster", clusters[ranks], "--precision", "f32", "--recompute", "none", "-o",
                  f"plan{number}.json", *flags], cwd=folder)
         checked([tbc, "compile", f"plan{number}.json", "-o", f"program{number}"], cwd=folder)
         with open(os.path.join(folder, f"plan{number}.json"), encoding="utf-8") as file:
@@ -56,17 +69,40 @@ def prepare(tbc, folder, cluster):
     return predicted
 
 
+def run(tbc, folder, number, steps):
+    """Seconds by the clock, and CPU seconds of all ranks, of each step but the first."""
+    log = os.path.join(folder, "log.jsonl")
+    command = [tbc, "run", f"program{number}", "--init-weights", "1", "--steps", str(1 + steps), "--log", log]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+        cpu = [step_bench.cpu_seconds(job.pid) for line in job.stdout if line.startswith("step ")]
+        errors = job.stderr.read()
+    if job.returncode != 0:
+        sys.exit(f"{' '.join(command)} failed:\n{errors}")
+    with open(log, encoding="utf-8") as file:
+        seconds = [json.loads(line)["seconds"] for line in file]
+    return seconds[1:], [(cpu[-1] - cpu[0]) / steps]
+
+
 def measure(tbc, folder, steps, rounds):
-    """The median seconds of a step under each plan."""
-    seconds = [[] for _ in PLANS]
+    """The median seconds of a step under each plan, by the clock and by what it took of the cores."""
+    cores = len(os.sched_getaffinity(0))
+    seconds, shares = [[] for _ in PLANS], [[] for _ in PLANS]
     for _ in range(rounds):
-        for number in range(len(PLANS)):
-            log = os.path.join(folder, "log.jsonl")
-            checked([tbc, "run", f"program{number}", "--init-weights", "1", "--steps", str(1 + steps), "--log", log],
-                    cwd=folder)
-            with open(log, encoding="utf-8") as file:
-                seconds[number] += [json.loads(line)["seconds"] for line in file][1:]
-    return [statistics.median(of) for of in seconds]
+        for number, (ranks, _, _) in enumerate(PLANS):
+            by_clock, cpu = run(tbc, folder, number, steps)
+            seconds[number] += by_clock
+            shares[number] += [total / min(ranks, cores) for total in cpu]
+    return [[statistics.median(of) for of in times] for times in (seconds, shares)]
+
+
+def verdict(predicted, measured):
+    """Mean error, and how many pairs are in the order predicted."""
+    errors = [abs(p / m - 1) for p, m in zip(predicted, measured)]
+    pairs = [(a, b) for a, b in itertools.combinations(range(len(PLANS)), 2)
+             if abs(measured[a] - measured[b]) > 0.05 * max(measured[a], measured[b])]
+    right = sum((predicted[a] < predicted[b]) == (measured[a] < measured[b]) for a, b in pairs)
+    return (f"mean error {statistics.mean(errors):.0%}; {right} of {len(pairs)} pairs in the order predicted, "
+            f"{len(PLANS) * (len(PLANS) - 1) // 2 - len(pairs)} within 5 % of each other")
 
 
 def main():
@@ -78,23 +114,16 @@ def main():
     options = parser.parse_args()
     tbc = os.path.abspath(options.tbc)
     with tempfile.TemporaryDirectory() as folder:
-        cluster = options.cluster or os.path.join(folder, "here.toml")
-        if os.path.exists(cluster):
-            cluster = os.path.abspath(cluster)
-        if not options.cluster:
-            checked([tbc, "calibrate", "--ranks", "4", "-o", cluster])
-        predicted = prepare(tbc, folder, cluster)
-        measured = measure(tbc, folder, options.steps, options.rounds)
-    print(f"{'plan':56} {'predicted':>10} {'measured':>10} {'error':>8}")
-    errors = []
-    for (ranks, mesh, flags), p, m in zip(PLANS, predicted, measured):
-        errors.append(p / m - 1)
-        print(f"{f'{ranks} processes, {mesh} ' + ' '.join(flags):56} {1e3 * p:7.1f} ms {1e3 * m:7.1f} ms {errors[-1]:+8.0%}")
-    pairs = [(a, b) for a, b in itertools.combinations(range(len(PLANS)), 2)
-             if abs(measured[a] - measured[b]) > 0.05 * max(measured[a], measured[b])]
-    right = sum((predicted[a] < predicted[b]) == (measured[a] < measured[b]) for a, b in pairs)
-    print(f"mean error {statistics.mean(map(abs, errors)):.0%}; {right} of {len(pairs)} pairs in the order predicted, "
-          f"{len(PLANS) * (len(PLANS) - 1) // 2 - len(pairs)} within 5 % of each other")
+        clusters = {ranks: os.path.abspath(options.cluster) if os.path.exists(options.cluster) else options.cluster
+                    for ranks, _, _ in PLANS} if options.cluster else calibrate(tbc, folder)
+        predicted = prepare(tbc, folder, clusters)
+        measured, shares = measure(tbc, folder, options.steps, options.rounds)
+    print(f"{'plan':56} {'predicted':>10} {'by clock':>10} {'error':>8} {'of cores':>10} {'error':>8}")
+    for (ranks, mesh, flags), p, m, s in zip(PLANS, predicted, measured, shares):
+        print(f"{f'{ranks} processes, {mesh} ' + ' '.join(flags):56} {1e3 * p:7.1f} ms {1e3 * m:7.1f} ms {p / m - 1:+8.0%}"
+              f" {1e3 * s:7.1f} ms {p / s - 1:+8.0%}")
+    print(f"by clock: {verdict(predicted, measured)}")
+    print(f"of cores: {verdict(predicted, shares)}")
 
 
 if __name__ == "__main__":

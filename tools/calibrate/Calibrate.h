@@ -20,6 +20,9 @@ struct Options {
   int64_t ranks = 2;
   /// Small sizes only, to try it out: numbers that are not worth much, in seconds.
   bool isQuick = false;
+  int threads = 1; // of a rank
+  /// Of a core, where ranks of one thread take turns on the cores; else 1.
+  double coreShare = 1;
   runtime::MachineMaker machine = runtime::makeReferenceMachine; // each rank makes its own
 };
 

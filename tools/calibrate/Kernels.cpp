@@ -6,11 +6,10 @@
 #include "runtime/exec/Executor.h"
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 
 namespace tbc::calibrate {
 
-using Clock = std::chrono::steady_clock;
 using kernels::DType;
 using kernels::Tensor;
 using kernels::TensorType;
@@ -27,9 +26,23 @@ struct Case {
 
 } // namespace
 
-static double secondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+/// What a rank's work took: of several threads by the clock; of one by what it had of a core, which
+/// other work on the machine does not lengthen, and in the time in which a rank has so much of it.
+class Stopwatch {
+public:
+  explicit Stopwatch(const Options &options) : options(options), begin(now()) {}
+  double seconds() const { return (now() - begin) / options.coreShare; }
+
+private:
+  double now() const {
+    timespec time{};
+    clock_gettime(options.threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+    return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
+  }
+
+  const Options &options;
+  const double begin;
+};
 
 /// A Program of one rank whose update executes the kernel `count` times.
 static program::Program programOf(const Case &kernel, int count) {
@@ -88,10 +101,10 @@ static Result<double> secondsOf(const Options &options, comm::Communicator &comm
   const double longEnough = options.isQuick ? 0.01 : 0.2;
   double best = 1e30, total = 0;
   for (int run = 0; run < leastRuns || total < longEnough; ++run) {
-    auto begin = Clock::now();
+    Stopwatch watch(options);
     if (Status status = executor->runStep(communicator, inputs); !status)
       return status.error();
-    double seconds = secondsSince(begin);
+    double seconds = watch.seconds();
     total += seconds;
     best = std::min(best, seconds);
     if (total > 2)
@@ -117,15 +130,15 @@ static Case addition(int64_t elements) {
 
 /// STREAM's triad on three arrays that no cache holds. Source: McCalpin, "Memory bandwidth and
 /// machine balance", 1995.
-static double triadBytesPerSecond(bool isQuick) {
-  size_t count = size_t(1) << (isQuick ? 20 : 24);
+static double triadBytesPerSecond(const Options &options) {
+  size_t count = size_t(1) << (options.isQuick ? 20 : 24);
   std::vector<float> a(count, 1), b(count, 2), c(count, 3);
   double best = 1e30;
   for (int run = 0; run < 5; ++run) {
-    auto begin = Clock::now();
+    Stopwatch watch(options);
     for (size_t i = 0; i < count; ++i)
       a[i] = b[i] + 0.5f * c[i];
-    best = std::min(best, secondsSince(begin));
+    best = std::min(best, watch.seconds());
     std::swap(a, b); // so that every run is needed
   }
   volatile float sink = a[count / 2];
@@ -139,7 +152,7 @@ Status measureKernels(const Options &options, comm::Communicator &communicator,
     Result<double> mine = secondsOf(options, communicator, kernel, count);
     return mine ? meanOf(communicator, *mine) : mine;
   };
-  Result<double> bandwidth = meanOf(communicator, triadBytesPerSecond(options.isQuick));
+  Result<double> bandwidth = meanOf(communicator, triadBytesPerSecond(options));
   if (!bandwidth)
     return bandwidth.error();
   measurements.bytesPerSecond = *bandwidth;

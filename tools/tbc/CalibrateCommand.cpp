@@ -34,6 +34,8 @@ static Result<int> runCalibrate(const CalibrateOptions &options) {
   calibrate::Options measured = options.measured;
   cpu::NativeOptions native;
   native.threads = int(std::max<int64_t>(1, launch::numCores() / measured.ranks));
+  measured.threads = native.threads;
+  measured.coreShare = std::min(1.0, double(launch::numCores()) / double(measured.ranks));
   measured.machine = cpu::nativeMachine(native);
   auto measurements = options.gpus
                           ? calibrate::measureGpus({options.gpus, options.measured.isQuick})
