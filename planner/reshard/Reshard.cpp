@@ -79,8 +79,8 @@ private:
   std::vector<Place> places;    // where they may go, flat not among them
   /// Lists of several axes that `to` has at one place: what may be sliced or scattered at once.
   std::vector<std::vector<AxisRef>> lists;
-  /// Sums over just the axes over which `to` is flat are scattered, never completed and cut,
-  /// however much padding that moves.
+  /// Sums over just the axes over which `to` is flat are scattered there, never completed and cut
+  /// nor scattered along a dim and gathered again, however much padding that moves.
   bool scattersFlat = false;
   double stepPenalty = 0;
 };
@@ -233,14 +233,14 @@ std::vector<Move> Search::moves(const Sharding &state) const {
   for (const AxisRef &axis : movable)
     if (isFree(state, axis))
       free.push_back(axis);
-  std::vector<AxisRef> completed; // by all_reduce
+  std::vector<AxisRef> completed; // by all_reduce, or along a dim
   for (const AxisRef &axis : pending)
     if (!scattersFlat || !overlap(to.flat, axis))
       completed.push_back(axis);
   addAllReduces(completed, result);
   if (state.flat.empty()) {
-    if (!pending.empty() && state.pending.front().kind == ReduceKind::Sum)
-      addToPlaces(state, CollectiveKind::ReduceScatter, pending, result);
+    if (!completed.empty() && state.pending.front().kind == ReduceKind::Sum)
+      addToPlaces(state, CollectiveKind::ReduceScatter, completed, result);
     addGathers(state, result);
     addToPlaces(state, CollectiveKind::ShardSlice, free, result);
   }
