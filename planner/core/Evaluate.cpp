@@ -64,10 +64,10 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
           time;
       break;
     case Where::GradientStep:
-    case Where::Loss:
-    case Where::StepTotal:
       seconds.reduceStep[reshard.stage] += time;
       break;
+    case Where::Loss:
+    case Where::StepTotal:
     case Where::ParameterStep:
       seconds.parameterStep[reshard.stage] += time;
       break;
@@ -213,7 +213,7 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan, const Derivati
   prediction.time = time.split;
   prediction.slowestStage = time.slowestStage;
   for (const StageSeconds &chunk : seconds)
-    prediction.stageSeconds.push_back(expose(cluster, chunk, plan.accumulation).microBatch());
+    prediction.stageSeconds.push_back(expose(cluster, chunk, schedule).microBatch());
 
   prediction.stages = stageMemory(step.graph, step.assignment, derivation, overlap, plan.job,
                                   cluster, schedule.actions);

@@ -395,28 +395,6 @@ double Searcher::exposedData(const Candidate &candidate, const DataMode &mode,
          exposedSeconds(backward, total.backward + total.weight + again);
 }
 
-/// Reductions of gradients once per step, of all stages together, in as few buckets as there can
-/// be.
-double Searcher::reduceStepSeconds(const Candidate &candidate, const DataMode &mode) {
-  const NetworkCost &network = networkFor(candidate.mesh);
-  double seconds = 0;
-  for (bool isExpert : {false, true}) {
-    const ParameterTotals &of = totals()[isExpert];
-    const DataMode::Groups &groups = mode.groups[isExpert];
-    double bytes = of.gradientBytes / partsOf(candidate.mesh, isExpert);
-    auto add = [&](CollectiveKind kind, const GroupShape &group, double local) {
-      double start = network.seconds(kind, group, 0);
-      seconds += leastReductions(space.overlap().bucketBytes, of.trained) * start - start +
-                 network.seconds(kind, group, local);
-    };
-    if (candidate.zero.zero == 1)
-      add(CollectiveKind::ReduceScatter, groups.zero, bytes);
-    add(CollectiveKind::AllReduce, groups.reduce,
-        bytes / (candidate.zero.zero == 0 ? 1 : double(groups.zero.size)));
-  }
-  return seconds;
-}
-
 /// One micro-batch passes all chunks there and back.
 double Searcher::passSeconds(const Candidate &candidate, const WorkShare &total) {
   bool parts = candidate.schedule.schedule == "zero-bubble";
@@ -476,10 +454,9 @@ double Searcher::computeRefinedBound(const Candidate &candidate, double limit) {
                            saved * accumulation);
   }
   double step = least + leastUpdateSeconds(candidate, mode);
-  // The last backward hides what it can; of a stage no more than if all of forward ran again.
-  double hiding = total.backward + total.weight;
-  hiding += mesh.pp == 1 ? std::max(0.0, again) : total.forward;
-  step += exposedSeconds(reduceStepSeconds(candidate, mode), hiding) / double(mesh.pp);
+  if (reducesInBackward(candidate))
+    step += exposedSeconds(reduceStepSeconds(candidate, mode),
+                           total.backward + total.weight + std::max(0.0, again));
   return std::max(step, candidate.provenBound);
 }
 

@@ -323,7 +323,7 @@ void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode)
       candidate.fullestStage = int(s);
     }
   }
-  chunks.back().reduceStep += lossSeconds(candidate, profile);
+  chunks.back().parameterStep += lossSeconds(candidate, profile);
   // Running the schedule is exact, and cheap where it is short.
   if (int64_t(chunks.size()) * candidate.accumulation <= 512) {
     const KnownSchedule &known = scheduleFor(candidate, candidate.accumulation);

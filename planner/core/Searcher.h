@@ -163,6 +163,11 @@ private:
   std::array<ParameterTotals, 2> computeTotals() const;
   static double partsOf(const MeshShape &mesh, bool isExpert);
   double leastUpdateSeconds(const Candidate &candidate, const DataMode &mode);
+  double reduceStepSeconds(const Candidate &candidate, const DataMode &mode);
+  /// As of PipelineSchedule.
+  static bool reducesInBackward(const Candidate &candidate) {
+    return candidate.accumulation == 1 && candidate.mesh.pp == 1;
+  }
   double transferSeconds(const Candidate &candidate, const DataMode &mode,
                          reshard::CollectiveKind kind, double ParameterTotals::*count,
                          double ParameterTotals::*bytes);
@@ -201,7 +206,6 @@ private:
   double exposedSeconds(double transfer, double kernels) const;
   double exposedData(const Candidate &candidate, const DataMode &mode, const WorkShare &total,
                      double again);
-  double reduceStepSeconds(const Candidate &candidate, const DataMode &mode);
   double passSeconds(const Candidate &candidate, const WorkShare &total);
   double computeRefinedBound(const Candidate &candidate, double limit);
   /// refinedBound() as if nothing were known. For any thread.

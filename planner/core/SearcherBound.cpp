@@ -73,7 +73,31 @@ double Searcher::leastUpdateSeconds(const Candidate &candidate, const DataMode &
   if (candidate.zero.zero == 1 || candidate.zero.zero == 2)
     seconds += transferSeconds(candidate, mode, CollectiveKind::AllGather,
                                &ParameterTotals::trained, &ParameterTotals::trainedBytes);
+  if (!reducesInBackward(candidate))
+    seconds += reduceStepSeconds(candidate, mode);
   return seconds / double(mesh.pp);
+}
+
+/// Reductions of gradients once per step, of all stages together, in as few buckets as there can
+/// be.
+double Searcher::reduceStepSeconds(const Candidate &candidate, const DataMode &mode) {
+  const NetworkCost &network = networkFor(candidate.mesh);
+  double seconds = 0;
+  for (bool isExpert : {false, true}) {
+    const ParameterTotals &of = totals()[isExpert];
+    const DataMode::Groups &groups = mode.groups[isExpert];
+    double bytes = of.gradientBytes / partsOf(candidate.mesh, isExpert);
+    auto add = [&](CollectiveKind kind, const GroupShape &group, double local) {
+      double start = network.seconds(kind, group, 0);
+      seconds += leastReductions(space.overlap().bucketBytes, of.trained) * start - start +
+                 network.seconds(kind, group, local);
+    };
+    if (candidate.zero.zero == 1)
+      add(CollectiveKind::ReduceScatter, groups.zero, bytes);
+    add(CollectiveKind::AllReduce, groups.reduce,
+        bytes / (candidate.zero.zero == 0 ? 1 : double(groups.zero.size)));
+  }
+  return seconds;
 }
 
 /// Over how many devices a model splits its parameters at most.

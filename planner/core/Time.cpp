@@ -53,8 +53,10 @@ PipelineSchedule scheduleOf(const Plan &plan) {
   return PipelineSchedule::make(plan.schedule, plan.mesh.pp, plan.chunkStage, plan.accumulation);
 }
 
-ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage, int64_t accumulation) {
+ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage,
+                      const PipelineSchedule &schedule) {
   ExposedSeconds out;
+  const double accumulation = double(schedule.accumulation);
   double roomForward = cluster.overlapFraction * stage.forward;
   double roomBackward = cluster.overlapFraction * (stage.backward + stage.recompute);
   double roomWeight = cluster.overlapFraction * (stage.weight + stage.recomputeWeight);
@@ -62,8 +64,9 @@ ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage, int64_t
   double dataForward = cluster.exposedSeconds(stage.gatherForward, roomForward);
   double dataBackward = cluster.exposedSeconds(wantBackward, roomBackward);
   double dataWeight = cluster.exposedSeconds(stage.dataWeight, roomWeight);
-  double roomLast =
-      std::max(0.0, roomBackward - wantBackward) + std::max(0.0, roomWeight - stage.dataWeight);
+  double roomLast = schedule.reducesInBackward() ? std::max(0.0, roomBackward - wantBackward) +
+                                                       std::max(0.0, roomWeight - stage.dataWeight)
+                                                 : 0;
   double dataLast = cluster.exposedSeconds(stage.reduceStep, roomLast);
 
   out.forward = stage.forward + stage.operandsForward + dataForward + stage.hostForward;
@@ -74,9 +77,9 @@ ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage, int64_t
   out.data = dataForward + dataBackward + dataWeight;
   out.dataStep = dataLast + stage.parameterStep;
   out.stepEnd = out.dataStep + stage.updateStep + stage.hostStep;
-  out.host = double(accumulation) * (stage.hostForward + stage.hostBackward + stage.hostWeight) +
-             stage.hostStep;
-  out.hidden = double(accumulation) *
+  out.host =
+      accumulation * (stage.hostForward + stage.hostBackward + stage.hostWeight) + stage.hostStep;
+  out.hidden = accumulation *
                    (std::min(stage.gatherForward, roomForward) +
                     std::min(wantBackward, roomBackward) + std::min(stage.dataWeight, roomWeight)) +
                std::min(stage.reduceStep, roomLast);
@@ -119,7 +122,7 @@ struct Stages {
       return double(schedule.accumulation) * exposed[s].microBatch() + exposed[s].stepEnd;
     };
     for (size_t s = 0; s < seconds.size(); ++s) {
-      exposed[s] = expose(cluster, seconds[s], schedule.accumulation);
+      exposed[s] = expose(cluster, seconds[s], schedule);
       end = std::max(end, exposed[s].stepEnd);
       if (busy(s) > busy(size_t(slowest)))
         slowest = int(s);
@@ -175,7 +178,7 @@ StepTime simulatedStepTime(const Cluster &cluster, const std::vector<StageSecond
   for (const StageSeconds &chunk : chunks)
     send = std::max({send, chunk.sendForward, chunk.sendBackward});
   for (const StageSeconds &chunk : chunks) {
-    ExposedSeconds exposed = expose(cluster, chunk, schedule.accumulation);
+    ExposedSeconds exposed = expose(cluster, chunk, schedule);
     times.push_back({exposed.forward, exposed.backward, exposed.weight, send, send});
   }
   double seconds =

@@ -22,7 +22,7 @@ struct StageSeconds {
   double gatherForward = 0, gatherBackward = 0;     // gathers of stored parameters
   double reduceMicro = 0;                           // reductions of gradients, each micro-batch
   double reduceStep = 0;                            // of accumulated gradients
-  double parameterStep = 0;                         // gathers after the update
+  double parameterStep = 0;                         // gathers after the update, the step's scalars
   double updateStep = 0;                            // the optimizer's kernels
   double sendForward = 0, sendBackward = 0;         // to the next stage, to the previous one
   // Of the weight phase, where the schedule parts it from backward, and then not counted above.
@@ -42,6 +42,10 @@ struct PipelineSchedule {
   int64_t accumulation = 1;
   std::vector<std::vector<schedule::Action>> actions; // by stage
 
+  /// Whether a gradient is whole when its backward has run once, so that what is reduced once per
+  /// step is reduced there and not in the update (reshard::derive).
+  bool reducesInBackward() const { return accumulation == 1 && pipeline.numStages == 1; }
+
   /// `name` as in a plan; `chunkStage` may be empty: one chunk per stage. Valid ones only.
   static PipelineSchedule make(const std::string &name, int64_t stages,
                                const std::vector<int> &chunkStage, int64_t accumulation);
@@ -50,10 +54,11 @@ PipelineSchedule scheduleOf(const Plan &plan);
 
 /// What of it counts after overlap. Collectives between ops are always exposed. Gathers and
 /// reductions of parameters and gradients hide behind up to overlapFraction of the kernels of their
-/// phase; reductions once per step hide behind the last backward as far as it has room left. What
-/// is hidden slows the kernels down by overlapSlowdown of itself, which counts as exposed.
-/// Gathers after the update are exposed, and so are copies between device and host, which run in
-/// the order of the program.
+/// phase. Reductions once per step hide behind the backward as far as it has room left where they
+/// are a part of it (PipelineSchedule::reducesInBackward); else they are a part of the update, and
+/// exposed. What is hidden slows the kernels down by overlapSlowdown of itself, which counts as
+/// exposed. Gathers after the update and sums of the step's scalars are exposed, and so are copies
+/// between device and host, which run in the order of the program.
 struct ExposedSeconds {
   // One micro-batch, exposed communication included.
   double forward = 0, backward = 0, weight = 0;
@@ -65,7 +70,8 @@ struct ExposedSeconds {
   double hidden = 0;   // communication hidden in one step
 };
 
-ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage, int64_t accumulation);
+ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage,
+                      const PipelineSchedule &schedule);
 
 struct StepTime {
   double seconds = 0;

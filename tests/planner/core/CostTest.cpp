@@ -362,22 +362,29 @@ TEST(Step, LowerBoundHoldsForUnequalStages) {
 TEST(Step, DataCommunicationHidesBehindCompute) {
   Cluster cluster = h100();
   cluster.overlapSlowdown = 0.25;
+  PipelineSchedule once = PipelineSchedule::make("none", 1, {}, 1);
   StageSeconds stage;
   stage.forward = 1;
   stage.backward = 2;
   stage.reduceStep = 1;
-  EXPECT_EQ(expose(cluster, stage, 4).stepEnd, 0.25); // kernels are slower for it
-  EXPECT_EQ(expose(cluster, stage, 4).hidden, 1);
+  EXPECT_EQ(expose(cluster, stage, once).stepEnd, 0.25); // kernels are slower for it
+  EXPECT_EQ(expose(cluster, stage, once).hidden, 1);
   cluster.overlapSlowdown = 0;
-  ExposedSeconds hidden = expose(cluster, stage, 4);
+  ExposedSeconds hidden = expose(cluster, stage, once);
   EXPECT_EQ(hidden.stepEnd, 0);
   EXPECT_EQ(hidden.hidden, 1);
+  // Of several micro-batches, or of a pipeline, they are a part of the update.
+  for (const PipelineSchedule &late :
+       {PipelineSchedule::make("none", 1, {}, 2), PipelineSchedule::make("1f1b", 2, {}, 1)}) {
+    EXPECT_EQ(expose(cluster, stage, late).stepEnd, 1);
+    EXPECT_EQ(expose(cluster, stage, late).hidden, 0);
+  }
   stage.reduceStep = 5;
-  EXPECT_NEAR(expose(cluster, stage, 4).stepEnd, 5 - 2 * cluster.overlapFraction, 1e-12);
+  EXPECT_NEAR(expose(cluster, stage, once).stepEnd, 5 - 2 * cluster.overlapFraction, 1e-12);
   stage.operandsForward = 0.5; // between ops: never hidden
-  EXPECT_NEAR(expose(cluster, stage, 4).forward, 1.5, 1e-12);
+  EXPECT_NEAR(expose(cluster, stage, once).forward, 1.5, 1e-12);
   stage.gatherForward = 1;
-  EXPECT_NEAR(expose(cluster, stage, 4).forward, 1.5 + 1 - cluster.overlapFraction, 1e-12);
+  EXPECT_NEAR(expose(cluster, stage, once).forward, 1.5 + 1 - cluster.overlapFraction, 1e-12);
 }
 
 TEST(Step, SplitAddsUpToTheStep) {
