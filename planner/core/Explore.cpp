@@ -1,31 +1,19 @@
 //===- Explore.cpp - One pass over the space --------------------------------===//
 
 #include "planner/core/Explore.h"
+#include "planner/core/CandidateOrder.h"
+#include "planner/core/DeriveBest.h"
 #include "planner/core/Evaluate.h"
 #include "planner/core/LookAhead.h"
 #include "planner/reshard/SequenceOrder.h"
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <tuple>
 
 using namespace tbc::reshard;
 
 namespace tbc::planner {
-
-/// Candidates that differ in no more than micro-batch and schedule compete for one place.
-static auto groupOf(const Candidate &c) {
-  return std::make_tuple(c.mesh.sizes(), c.context, c.zero.zero, c.zero.keepGathered, c.recompute);
-}
-
-static bool isBetter(const Candidate &a, const Candidate &b) {
-  if (a.feasible != b.feasible)
-    return a.feasible;
-  // What does not fit is ordered by how far it is from fitting.
-  double keyA = a.feasible ? a.seconds : a.peakBytes, keyB = b.feasible ? b.seconds : b.peakBytes;
-  return std::tie(keyA, a.order) < std::tie(keyB, b.order);
-}
 
 /// Of plans that take the same time, to a thousandth, the simplest comes first: fewest axes, least
 /// ZeRO, no recomputation.
@@ -71,7 +59,8 @@ static void addContexts(Searcher &searcher, Workers &workers, bool refine, Explo
     found.push_back(asked[i]);
   }
   winners.insert(winners.end(), found.begin(), found.end());
-  std::sort(winners.begin(), winners.end(), isBetter);
+  std::sort(winners.begin(), winners.end(),
+            [](const Candidate &a, const Candidate &b) { return isBetter(a, b); });
 }
 
 /// Whether the model can be split as a pinned cp axis asks.
@@ -91,70 +80,6 @@ static Status checkContext(const Graph &graph, const Space &space, const Pins &p
   return Error{ErrorCode::Usage, "--mesh cp=" + std::to_string(cp) +
                                      (pins.context.empty() ? "" : " --context " + pins.context) +
                                      ": " + why};
-}
-
-/// `candidate` op by op, with the largest buckets and the earliest gathers with which it fits.
-static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
-                                         const Candidate &candidate, const Plan &limits,
-                                         const OverlapPins &pins) {
-  ExactCandidate exact{candidate, searcher.planOf(candidate)};
-  exact.plan.memoryLimitBytes = limits.memoryLimitBytes;
-  Result<PlannedStep> step = applyPlan(graph, exact.plan);
-  if (!step)
-    return step.error();
-  Derivation derivation = derive(step->graph, step->assignment);
-  NetworkCost network(exact.plan.cluster, step->assignment.mesh, step->assignment.pipelineAxis);
-  std::vector<OverlapSettings> choices = overlapChoices(pins, step->graph, derivation, network);
-  auto fitsWith = [&](const OverlapSettings &choice) {
-    exact.plan.overlap = choice;
-    exact.plan.prediction = predictStep(*step, exact.plan, derivation);
-    return exact.plan.prediction.fits;
-  };
-  // What does not fit with the last, which takes the least memory, fits with none.
-  if (fitsWith(choices.front()) || choices.size() == 1 || !fitsWith(choices.back()))
-    return exact;
-  const Prediction least = exact.plan.prediction;
-  for (size_t i = 1; i + 1 < choices.size(); ++i)
-    if (fitsWith(choices[i]))
-      return exact;
-  exact.plan.overlap = choices.back();
-  exact.plan.prediction = least;
-  return exact;
-}
-
-/// `candidate` op by op. One that recomputes as few blocks as fit by its score, which is off by
-/// little, recomputes more where it must, and fewer where it can.
-static Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph,
-                                            Candidate candidate, const Plan &limits,
-                                            const OverlapPins &pins) {
-  constexpr int mostTries = 8;
-  Result<ExactCandidate> exact = deriveOnce(searcher, graph, candidate, limits, pins);
-  auto roomOf = [](const Prediction &prediction) {
-    std::vector<double> room; // by stage
-    for (const StageMemory &stage : prediction.stages)
-      room.push_back(double(prediction.limitBytes - stage.totalBytes()));
-    return room;
-  };
-  // By its score it fits as it is; where that is off, as one that recomputes.
-  if (exact && !exact->plan.prediction.fits && candidate.feasible)
-    searcher.recomputeSome(candidate);
-  for (int tries = 0; exact && !exact->plan.prediction.fits && tries < mostTries; ++tries) {
-    std::vector<double> room = roomOf(exact->plan.prediction);
-    if (!searcher.recomputeMore(candidate, room) && !searcher.offloadMore(candidate, room))
-      break;
-    exact = deriveOnce(searcher, graph, candidate, limits, pins);
-  }
-  for (int tries = 0; exact && exact->plan.prediction.fits && tries < mostTries; ++tries) {
-    if (!searcher.recomputeLess(candidate, roomOf(exact->plan.prediction)))
-      break;
-    Result<ExactCandidate> fewer = deriveOnce(searcher, graph, candidate, limits, pins);
-    // What there was room for in buckets may be worth more.
-    if (!fewer || !fewer->plan.prediction.fits ||
-        fewer->plan.prediction.stepSeconds > exact->plan.prediction.stepSeconds)
-      break;
-    exact = std::move(fewer);
-  }
-  return exact;
 }
 
 static double leastBound(const std::vector<Candidate> &candidates) {
@@ -185,53 +110,6 @@ static double refineBounds(Searcher &searcher, Workers &workers,
     least = std::min(least, searcher.refinedBound(*loose[i], seconds));
   }
   return least;
-}
-
-/// Derives the best of `winners` exactly: the first `top`, and more while the next might still be
-/// better or nothing fits yet.
-static Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &workers,
-                                                      const Graph &graph,
-                                                      std::vector<Candidate> &winners, size_t top,
-                                                      bool isSmall, const Plan &limits,
-                                                      const OverlapPins &pins) {
-  // Scores are off by little; what is within that of the best is looked at exactly.
-  constexpr double scoreError = 0.02;
-  const size_t most = std::min(winners.size(), std::max<size_t>(isSmall ? 64 : 16, top));
-  double best = INFINITY;
-  auto isWanted = [&](size_t i) {
-    if (i >= most || i < top)
-      return i < most;
-    bool mayWin = !std::isfinite(best) || winners[i].seconds < best * (1 + scoreError);
-    return winners[i].feasible && mayWin;
-  };
-  std::vector<std::optional<Result<ExactCandidate>>> ahead(most);
-  std::vector<ExactCandidate> exact;
-  for (size_t i = 0; isWanted(i); ++i) {
-    if (!ahead[i]) {
-      size_t end = i + 1, far = std::max(top, i + size_t(workers.count()));
-      while (end < far && workers.count() > 1 && isWanted(end))
-        ++end;
-      workers.run(end - i, [&, i](size_t k) {
-        Candidate candidate = winners[i + k];
-        if (!isSmall)
-          searcher.score(candidate, /*refine=*/true);
-        ahead[i + k] = deriveExactly(searcher, graph, std::move(candidate), limits, pins);
-      });
-    }
-    Result<ExactCandidate> &next = *ahead[i];
-    if (!next)
-      return next.error();
-    if (next->plan.prediction.fits)
-      best = std::min(best, next->plan.prediction.stepSeconds);
-    exact.push_back(std::move(*next));
-  }
-  std::sort(exact.begin(), exact.end(), [](const ExactCandidate &a, const ExactCandidate &b) {
-    const Prediction &p = a.plan.prediction, &q = b.plan.prediction;
-    if (p.fits != q.fits)
-      return p.fits;
-    return std::tie(p.stepSeconds, a.candidate.order) < std::tie(q.stepSeconds, b.candidate.order);
-  });
-  return exact;
 }
 
 Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
@@ -280,7 +158,7 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
             "; choose a batch that is a multiple of the data-parallel size"};
 
   // Small graphs are cheap enough to look at closely everywhere.
-  bool isSmall = graph.ops.size() < 200;
+  bool isSmall = isSmallGraph(graph);
   Exploration exploration;
   exploration.lowerBoundSeconds = leastBound(candidates);
   exploration.evaluations = int64_t(candidates.size());
@@ -310,7 +188,8 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   std::vector<Candidate> winners;
   for (const auto &[group, index] : best)
     winners.push_back(exploration.scored[index]);
-  std::sort(winners.begin(), winners.end(), isBetter);
+  std::sort(winners.begin(), winners.end(),
+            [](const Candidate &a, const Candidate &b) { return isBetter(a, b); });
   for (size_t i = 0; winners.empty() && i < candidates.size(); ++i)
     if (const std::string &why = searcher.refusedContext(candidates[i]); !why.empty())
       return Error{ErrorCode::Usage, why};
@@ -320,8 +199,10 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
                      ": no mesh has an axis tp that divides all that is pinned to be split; "
                      "choose another tp, or pin less"};
   addContexts(searcher, workers, isSmall, exploration, winners);
-  Result<std::vector<ExactCandidate>> exact =
-      deriveBest(searcher, workers, graph, winners, size_t(top), isSmall, limits, space->overlap());
+  if (isSmall)
+    winners = exploration.scored;
+  Result<std::vector<ExactCandidate>> exact = deriveBest(
+      searcher, workers, graph, std::move(winners), size_t(top), limits, space->overlap());
   if (!exact)
     return exact.error();
   exploration.exact = std::move(*exact);

@@ -34,8 +34,9 @@ Error explainInfeasible(const reshard::Graph &graph, const Job &job, const Clust
 
 /// e.g. "dp=2 fsdp=4, ZeRO-3, micro-batch 2 x 4, 1f1b, recompute none".
 std::string describe(const Plan &plan);
-/// The axes over which activations move between ops on `mesh`, e.g. "tp and cp"; "tp" without any.
-std::string splitAxesName(const MeshShape &mesh);
+/// Of communication between ops on `mesh`, e.g. "tp and cp communication", or, where no axis splits
+/// the model (batch norms are synchronised there as well), "communication between ops".
+std::string betweenOpsName(const MeshShape &mesh);
 /// e.g. "ZeRO-1", "SHARD_GRAD_OP", "no ZeRO".
 std::string zeroName(int zero, bool keepGathered);
 

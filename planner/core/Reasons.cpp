@@ -27,8 +27,7 @@ static std::string lossOf(const Prediction &answer, const Prediction &other,
   std::vector<std::pair<double, std::string>> losses = {
       {other.time.compute - answer.time.compute, "kernels"},
       {other.time.recompute - answer.time.recompute, "recomputation"},
-      {other.time.operands - answer.time.operands,
-       "exposed " + splitAxesName(mesh) + " communication"},
+      {other.time.operands - answer.time.operands, "exposed " + betweenOpsName(mesh)},
       {other.time.data - answer.time.data, "exposed data communication"},
       {other.time.pipeline - answer.time.pipeline, "pipeline bubble"},
       {other.time.update - answer.time.update, "update"},
@@ -242,7 +241,7 @@ static std::string bindingConstraint(const Exploration &exploration, const Plan 
   const TimeSplit &time = plan.prediction.time;
   std::vector<std::pair<double, std::string>> parts = {
       {time.compute + time.recompute, "kernels"},
-      {time.operands, "exposed " + splitAxesName(plan.mesh) + " communication"},
+      {time.operands, "exposed " + betweenOpsName(plan.mesh)},
       {time.data, "exposed data communication"},
       {time.pipeline, "pipeline bubble"},
       {time.update, "update"},

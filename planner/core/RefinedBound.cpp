@@ -423,7 +423,7 @@ double Searcher::computeRefinedBound(const Candidate &candidate, double limit) {
                    (mostSaved(double(samples), 1) - mostSaved(double(samples), double(devices)));
   if (mesh.ep == 1 || !space.tensorAxisIsPinned())
     between += placedBeyondBlocks(mesh.tp, samples) / double(mesh.cp * mesh.ep);
-  more.anyPhase = std::max(0.0, again) + std::max(0.0, between);
+  more.anyPhase = std::max(0.0, again) + std::max(0.0, between) + batchSumSeconds(mesh).total();
   more.anyPhase += exposedData(candidate, mode, total, std::max(0.0, again));
   std::vector<WorkShare> work = known.shares;
   work.push_back(more);

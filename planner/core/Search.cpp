@@ -17,12 +17,12 @@ std::string zeroName(int zero, bool keepGathered) {
   return keepGathered ? "SHARD_GRAD_OP" : "ZeRO-" + std::to_string(zero);
 }
 
-std::string splitAxesName(const MeshShape &mesh) {
+std::string betweenOpsName(const MeshShape &mesh) {
   std::string names;
   for (auto [name, size] : {std::pair("tp", mesh.tp), {"cp", mesh.cp}, {"ep", mesh.ep}})
     if (size > 1)
       names += (names.empty() ? "" : " and ") + std::string(name);
-  return names.empty() ? "tp" : names;
+  return names.empty() ? "communication between ops" : names + " communication";
 }
 
 std::string describe(const Plan &plan) {

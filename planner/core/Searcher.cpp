@@ -244,8 +244,13 @@ bool Searcher::score(Candidate &candidate, bool refine) {
   if (isPartial(candidate)) {
     mix = Mix(profile, profileFor(splitOf(candidate), candidate.microBatch,
                                   weakerMode(candidate.recompute)));
-    if (!chooseAgain(candidate, mix, mode))
-      return false; // the weaker mode is a candidate of its own
+    if (!chooseAgain(candidate, mix, mode)) {
+      if (!refine)
+        return false;          // the weaker mode is a candidate of its own
+      candidate.again.clear(); // all, which may be faster for a small graph
+      candidate.blocksAgain.clear();
+      mix = profile;
+    }
   }
   if (candidate.offloadsResiduals)
     chooseAway(candidate, mix, mode);
@@ -302,12 +307,15 @@ void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode)
     return network.seconds(CollectiveKind::Send, ends, bytes);
   };
   bool parts = candidate.schedule.schedule == "zero-bubble";
+  const BatchSumSeconds &sums = batchSumSeconds(candidate.mesh);
   for (size_t c = 0; c < candidate.firstOps.size(); ++c) {
     int first = candidate.firstOps[c];
     bool isLast = c + 1 == candidate.firstOps.size();
     int last = isLast ? profile.numForward : candidate.firstOps[c + 1];
     RangeSums range = mix.sums(first, candidate.again.empty() ? last : candidate.again[c], last);
     StageSeconds chunk = profiledSeconds(range, mode, network, cluster, parts);
+    chunk.operandsForward += sums.forward[last] - sums.forward[first];
+    chunk.operandsBackward += sums.backward[last] - sums.backward[first];
     addHostCopies(candidate, mix, mode, int(c), last, chunk);
     if (!isLast)
       chunk.sendForward = send(c, c + 1, profile.crossingBytes[last - 1]);
@@ -371,6 +379,20 @@ void Searcher::refineCuts(Candidate &candidate, const Mix &mix, const DataMode &
       }
     }
   }
+}
+
+void Searcher::moveCut(Candidate &candidate, size_t chunk, int first) {
+  const Mix mix =
+      candidate.again.empty()
+          ? Mix(profileFor(splitOf(candidate), candidate.microBatch, candidate.recompute))
+          : mixOf(candidate);
+  const DataMode mode = dataMode(candidate);
+  candidate.firstOps[chunk] = first;
+  if (!candidate.again.empty())
+    chooseAgain(candidate, mix, mode);
+  if (!candidate.away.empty())
+    chooseAway(candidate, mix, mode);
+  price(candidate, mix, mode);
 }
 
 bool Searcher::takesZigzag(int64_t cp) const {

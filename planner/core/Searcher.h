@@ -3,6 +3,7 @@
 #ifndef TBC_PLANNER_CORE_SEARCHER_H
 #define TBC_PLANNER_CORE_SEARCHER_H
 
+#include "planner/core/BatchSums.h"
 #include "planner/core/Fold.h"
 #include "planner/core/KeepBound.h"
 #include "planner/core/OnceMap.h"
@@ -72,6 +73,9 @@ public:
   bool score(Candidate &candidate, bool refine);
   /// Makes what scoring these will ask for, on all threads.
   void prepare(const std::vector<const Candidate *> &candidates);
+  /// Lets chunk `chunk` of a scored candidate begin with forward op `first`, which lies between the
+  /// beginnings of its neighbours, and scores it again.
+  void moveCut(Candidate &candidate, size_t chunk, int first);
   /// Makes a candidate that recomputes nothing, though it is open what, one of the next stronger
   /// mode, as yet in no block: for recomputeMore(). False if it is none.
   bool recomputeSome(Candidate &candidate) const;
@@ -151,6 +155,14 @@ private:
   double leastSeconds(int64_t tp, int64_t samples);
   /// Of a micro-batch on each rank along ep, with cp and ep, which split at best everything.
   double leastSeconds(const MeshShape &mesh, int64_t microBatch);
+  // BatchSums.cpp
+  /// What completing BatchSums over the data ranks takes in a micro-batch, of forward ops [0, i)
+  /// and of their backward.
+  struct BatchSumSeconds {
+    std::vector<double> forward, backward;
+    double total() const { return forward.back() + backward.back(); }
+  };
+  const BatchSumSeconds &batchSumSeconds(const MeshShape &shape);
   // SearcherBound.cpp
   /// Of parameters; bytes are of all, of those that forward reads and that backward does, and of
   /// those that are trained.
@@ -287,6 +299,8 @@ private:
   OnceMap<std::tuple<ModelSplit, int64_t, std::string>, Profile> profiles;
   mutable OnceMap<std::tuple<int, bool, int64_t>, KnownChunks> knownChunks;
   OnceMap<std::pair<int64_t, int64_t>, double> ideals, leasts;
+  Once<std::vector<BatchSum>> sumsOverBatch;
+  OnceMap<std::array<int64_t, 6>, BatchSumSeconds> knownBatchSums;
   OnceMap<std::array<int64_t, 6>, std::unique_ptr<NetworkCost>> networks;
   OnceMap<std::tuple<const Profile *, int64_t, bool>, std::unique_ptr<StageCutter>> cutters;
   OnceMap<std::tuple<std::string, int, bool, int64_t, int64_t>, KnownSchedule> knownSchedules;

@@ -215,7 +215,9 @@ void Searcher::boundAll(std::vector<Candidate> &candidates) {
 /// at.
 void Searcher::bound(Candidate &candidate) {
   const MeshShape &mesh = candidate.mesh;
-  double seconds = secondsWhateverIsKept(mesh, candidate.microBatch);
+  // With cp there would be fewer data ranks.
+  double seconds =
+      secondsWhateverIsKept(mesh, candidate.microBatch) + batchSumSeconds(mesh).total();
   double proven =
       mayBeContext(candidate) ? idealWhateverIsKept(mesh, candidate.microBatch) : seconds;
   const ScheduleChoice &choice = candidate.schedule;

@@ -231,7 +231,7 @@ private:
   void time() {
     const TimeSplit &t = prediction.time;
     std::string parts;
-    std::string between = splitAxesName(plan.mesh) + " communication";
+    std::string between = betweenOpsName(plan.mesh);
     for (const auto &[name, seconds] : {std::pair<std::string, double>{"kernels", t.compute},
                                         {"recompute", t.recompute},
                                         {between, t.operands},

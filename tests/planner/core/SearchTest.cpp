@@ -3,61 +3,18 @@
 #include "planner/core/Search.h"
 #include "planner/core/Evaluate.h"
 #include "planner/core/Explore.h"
-#include "planner/core/Recompute.h"
+#include "tests/planner/core/SmallCluster.h"
 #include "tests/planner/core/StepBuilder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <random>
 
 using namespace tbc;
 using namespace tbc::planner;
 using namespace tbc::planner::test;
 using testing::HasSubstr;
-
-static Job jobFor(int64_t gpus, int64_t batch) {
-  Job job;
-  job.gpus = gpus;
-  job.globalBatch = batch;
-  job.precision = "f32";
-  return job;
-}
-
-/// A cluster on which everything in a small model matters: slow devices, slow network, little
-/// memory.
-static Cluster smallCluster(int64_t memoryBytes = int64_t(1) << 30) {
-  Cluster cluster = *loadCluster("h100-sxm");
-  cluster.name = "small";
-  cluster.devicesPerNode = 4;
-  cluster.memoryBytes = memoryBytes;
-  cluster.contextBytes = 0;
-  cluster.launchSeconds = 1e-7;
-  for (auto &[name, kernel] : cluster.kernels)
-    kernel.rampSeconds = kernel.halfDepth = 0;
-  cluster.overlapSlowdown = 0;
-  cluster.peakFlopsPerSecond = {{"bf16", 1e10}, {"f16", 1e10}, {"f32", 1e10}};
-  cluster.vectorFlopsPerSecond = 1e10;
-  cluster.memoryBytesPerSecond = 1e10;
-  cluster.intraNode = {1e-6, 1e9, 1e-6};
-  cluster.interNode = {5e-6, 1e8, 5e-6};
-  return cluster;
-}
-
-/// The same, where kernels have a floor and sums a length, communication slows them down, and small
-/// messages go by other ways than large ones.
-static Cluster everyTerm(Cluster cluster) {
-  cluster.floorSeconds = 3e-7;
-  cluster.kernels["matmul"].halfDepth = 16;
-  cluster.overlapSlowdown = 0.3;
-  cluster.intraNode.ringStepSeconds = 2e-6;
-  cluster.intraNode.smallFraction = 0.5;
-  cluster.intraNode.switchBytesPerSecond = 1e9;
-  cluster.interNode.ringStepSeconds = 1e-5;
-  cluster.interNode.smallFraction = 0.5;
-  return cluster;
-}
 
 static std::string errorOf(const Graph &graph, const Job &job, const Pins &pins,
                            ErrorCode code = ErrorCode::Usage) {
@@ -90,152 +47,6 @@ TEST(Search, FactorsOfOneElementDoNotMatter) {
   Result<SearchAnswer> with = search(graph, jobFor(2, 8), smallCluster(), pins);
   ASSERT_TRUE(with) << with.error().message;
   EXPECT_EQ(with->plan.prediction.stepSeconds, without->plan.prediction.stepSeconds);
-}
-
-//===----------------------------------------------------------------------===//
-// Against brute force
-//===----------------------------------------------------------------------===//
-
-/// Every plan of a small job without tp: meshes, ZeRO modes, micro-batches, recomputation, all
-/// stage cuts, gradients reduced one by one or together. Writes the best one into `found`.
-static double bruteForce(const Graph &graph, const Job &job, const Cluster &cluster, Plan &found) {
-  double best = INFINITY;
-  int numForward = numForwardOps(graph);
-  auto tryPlan = [&](Plan plan, const std::vector<int> &cuts) {
-    plan.stages.clear();
-    for (int cut : cuts)
-      plan.stages.push_back(graph.ops[cut].id);
-    for (const char *mode : {"none", "selective", "full"}) {
-      plan.recompute = mode;
-      plan.recomputeOps.clear();
-      std::vector<bool> flags = recomputeFlags(withBatch(graph, plan.microBatch), mode);
-      for (int op = 0; op < numForward; ++op)
-        if (flags[op])
-          plan.recomputeOps.push_back(graph.ops[op].id);
-      for (int64_t bucketBytes : {int64_t(0), int64_t(1) << 40}) {
-        plan.overlap.bucketBytes = bucketBytes;
-        Result<Prediction> prediction = predict(graph, plan);
-        ASSERT_TRUE(prediction) << prediction.error().message;
-        if (!prediction->fits || prediction->stepSeconds >= best)
-          continue;
-        best = prediction->stepSeconds;
-        found = plan;
-      }
-    }
-  };
-  for (int64_t pp : {1, 2})
-    for (int64_t fsdp : {1, 2, 4}) {
-      int64_t dp = job.gpus / pp / fsdp;
-      if (pp * dp * fsdp != job.gpus)
-        continue;
-      for (int mode = 0; mode < 5; ++mode)
-        for (int64_t micro = 1; micro * dp * fsdp <= job.globalBatch; ++micro) {
-          if (job.globalBatch % (micro * dp * fsdp) != 0)
-            continue;
-          Plan plan;
-          plan.job = job;
-          plan.cluster = cluster;
-          plan.mesh = {pp, dp, fsdp, 1};
-          plan.microBatch = micro;
-          plan.accumulation = job.globalBatch / (micro * dp * fsdp);
-          plan.schedule = pp == 1 ? "none" : "1f1b";
-          ParameterDecision &data = plan.parameterDefault;
-          data.zero = dp * fsdp == 1 ? 0 : std::min(mode, 3);
-          data.keepGathered = mode == 4;
-          for (const char *axis : {"dp", "fsdp"})
-            (data.zero > 0 && (axis[0] == 'f' || fsdp == 1) ? data.zeroAxes : data.reduceAxes)
-                .push_back(axis);
-          if (pp == 1)
-            tryPlan(plan, {0});
-          else
-            for (int cut = 1; cut < numForward; ++cut)
-              tryPlan(plan, {0, cut});
-        }
-    }
-  return best;
-}
-
-TEST(Search, EqualsBruteForceWithoutTensorParallelism) {
-  std::mt19937_64 random(11);
-  int feasible = 0, cases = 0;
-  for (int round = 0; round < 36; ++round) {
-    std::vector<int64_t> widths;
-    for (size_t i = 0; i < 3 + random() % 2; ++i)
-      widths.push_back(int64_t(3 + 2 * (random() % 40))); // odd: nothing for tp to split
-    // Odd widths leave tp the batch alone, where it is data parallelism by another name.
-    Graph graph = makeMlp(1, widths);
-    Job job = jobFor(round % 3 == 0 ? 2 : 4, 8);
-    Cluster cluster =
-        smallCluster(round < 24 && round % 2 ? 20000 + int64_t(random() % 60000) : 1 << 30);
-    if (round >= 24)
-      cluster = everyTerm(cluster);
-    Pins pins;
-    pins.top = 12;
-    Plan found;
-    double best = bruteForce(graph, job, cluster, found);
-    Result<SearchAnswer> answer = search(graph, job, cluster, pins);
-    ++cases;
-    ASSERT_EQ(bool(answer), best < INFINITY)
-        << "round " << round << ": " << describe(found) << (answer ? "" : answer.error().message);
-    if (!answer)
-      continue;
-    ++feasible;
-    EXPECT_LE(answer->plan.prediction.stepSeconds, best * (1 + 2e-3))
-        << "round " << round << ": " << describe(answer->plan) << ", best " << describe(found);
-    EXPECT_LE(answer->plan.lowerBoundSeconds, best * (1 + 1e-12)) << "round " << round;
-    EXPECT_EQ(predict(graph, answer->plan)->stepSeconds, answer->plan.prediction.stepSeconds);
-  }
-  EXPECT_GT(feasible, cases / 2);
-}
-
-/// Placing each op by hand on tp devices, every combination of strategies of a two-layer model.
-TEST(Search, TensorParallelPlacementEqualsBruteForce) {
-  for (auto [batch, in, hidden, out] :
-       {std::tuple<int64_t, int64_t, int64_t, int64_t>{4, 64, 256, 64},
-        {2, 16, 16, 512},
-        {64, 8, 32, 8}}) {
-    Graph graph = makeMlp(1, {in, hidden, out});
-    Cluster cluster = smallCluster();
-    Job job = jobFor(2, batch);
-    Pins pins;
-    pins.mesh = {{"tp", 2}};
-    pins.microBatch = batch;
-    pins.recompute = "none";
-    Result<SearchAnswer> answer = search(graph, job, cluster, pins);
-    ASSERT_TRUE(answer) << answer.error().message;
-
-    Plan plan = answer->plan;
-    int numForward = numForwardOps(graph);
-    std::vector<std::vector<int>> loops(numForward);
-    Graph sized = withBatch(graph, batch);
-    for (int op = 0; op < numForward; ++op) {
-      loops[op].push_back(-1);
-      for (const auto &strategy : reshard::enumerateStrategies(sized, op, {}, {0, 1, 2}))
-        for (const auto &[loop, axes] : strategy.loopAxes)
-          if (sized.ops[op].loops[loop].factor != sized.batchFactor)
-            loops[op].push_back(loop);
-      // A pinned tp axis splits every weight that it can.
-      if (graph.ops[op].kernelClass == "matmul" && loops[op].size() > 1)
-        loops[op].erase(loops[op].begin());
-    }
-    double best = INFINITY;
-    std::vector<size_t> choice(numForward, 0);
-    while (true) {
-      plan.ops.clear();
-      for (int op = 0; op < numForward; ++op)
-        if (loops[op][choice[op]] >= 0)
-          plan.ops.push_back({{{loops[op][choice[op]], {"tp"}}}, {graph.ops[op].id}});
-      Result<Prediction> prediction = predict(graph, plan);
-      ASSERT_TRUE(prediction) << prediction.error().message;
-      best = std::min(best, prediction->stepSeconds);
-      int op = 0;
-      while (op < numForward && ++choice[op] == loops[op].size())
-        choice[op++] = 0;
-      if (op == numForward)
-        break;
-    }
-    EXPECT_NEAR(answer->plan.prediction.stepSeconds, best, 1e-3 * best) << batch << " " << hidden;
-  }
 }
 
 //===----------------------------------------------------------------------===//

@@ -103,6 +103,21 @@ public:
     return y;
   }
 
+  /// By statistics over all but the last dim, which all samples have a part in.
+  int batchNorm(const std::string &id, int x) {
+    Dims last = {dimsOf[x].back()};
+    int statistics = op(id + ".statistics", "batch_mean", "reduction", {x}, {last})[0];
+    int y = op(id, "centre", "elementwise", {x, statistics}, {dimsOf[x]})[0];
+    int forward = graph.values[y].producer;
+    tape.push_back([=](StepBuilder &b) {
+      int dy = b.cotangent(y);
+      int sum = b.backward(forward, "sum", "batch_sum", "reduction", {dy, x}, {last})[0];
+      b.addCotangent(x, b.backward(forward, "dx", "centre_grad", "elementwise", {dy, x, sum},
+                                   {b.dimsOf[x]})[0]);
+    });
+    return y;
+  }
+
   /// q, k, v: [b, s, h d]; heads may be split, s and d not.
   int attention(const std::string &id, int q, int k, int v, FactorId s, FactorId d) {
     int o = op(id, "attention", "attention", {q, k, v}, {dimsOf[q]}, {s, d})[0];

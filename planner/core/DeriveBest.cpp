@@ -1,0 +1,193 @@
+//===- DeriveBest.cpp - The best candidates, op by op -----------------------===//
+
+#include "planner/core/DeriveBest.h"
+#include "planner/core/CandidateOrder.h"
+#include "planner/core/Evaluate.h"
+#include "planner/core/Stages.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <tuple>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+bool isSmallGraph(const Graph &graph) { return graph.ops.size() < 200; }
+
+static bool isVerySmallGraph(const Graph &graph) { return graph.ops.size() < 64; }
+
+/// `candidate` op by op, with the largest buckets and the earliest gathers with which it fits.
+static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
+                                         const Candidate &candidate, const Plan &limits,
+                                         const OverlapPins &pins) {
+  ExactCandidate exact{candidate, searcher.planOf(candidate)};
+  exact.plan.memoryLimitBytes = limits.memoryLimitBytes;
+  Result<PlannedStep> step = applyPlan(graph, exact.plan);
+  if (!step)
+    return step.error();
+  Derivation derivation = derive(step->graph, step->assignment);
+  NetworkCost network(exact.plan.cluster, step->assignment.mesh, step->assignment.pipelineAxis);
+  std::vector<OverlapSettings> choices = overlapChoices(pins, step->graph, derivation, network);
+  auto fitsWith = [&](const OverlapSettings &choice) {
+    exact.plan.overlap = choice;
+    exact.plan.prediction = predictStep(*step, exact.plan, derivation);
+    return exact.plan.prediction.fits;
+  };
+  // What does not fit with the last, which takes the least memory, fits with none.
+  if (fitsWith(choices.front()) || choices.size() == 1 || !fitsWith(choices.back()))
+    return exact;
+  const Prediction least = exact.plan.prediction;
+  for (size_t i = 1; i + 1 < choices.size(); ++i)
+    if (fitsWith(choices[i]))
+      return exact;
+  exact.plan.overlap = choices.back();
+  exact.plan.prediction = least;
+  return exact;
+}
+
+/// `candidate` op by op. One that recomputes as few blocks as fit by its score, which is off by
+/// little, recomputes more where it must, and fewer where it can.
+static Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph,
+                                            Candidate candidate, const Plan &limits,
+                                            const OverlapPins &pins) {
+  constexpr int mostTries = 8;
+  Result<ExactCandidate> exact = deriveOnce(searcher, graph, candidate, limits, pins);
+  auto roomOf = [](const Prediction &prediction) {
+    std::vector<double> room; // by stage
+    for (const StageMemory &stage : prediction.stages)
+      room.push_back(double(prediction.limitBytes - stage.totalBytes()));
+    return room;
+  };
+  // By its score it fits as it is; where that is off, as one that recomputes.
+  if (exact && !exact->plan.prediction.fits && candidate.feasible)
+    searcher.recomputeSome(candidate);
+  for (int tries = 0; exact && !exact->plan.prediction.fits && tries < mostTries; ++tries) {
+    std::vector<double> room = roomOf(exact->plan.prediction);
+    if (!searcher.recomputeMore(candidate, room) && !searcher.offloadMore(candidate, room))
+      break;
+    exact = deriveOnce(searcher, graph, candidate, limits, pins);
+  }
+  for (int tries = 0; exact && exact->plan.prediction.fits && tries < mostTries; ++tries) {
+    if (!searcher.recomputeLess(candidate, roomOf(exact->plan.prediction)))
+      break;
+    Result<ExactCandidate> fewer = deriveOnce(searcher, graph, candidate, limits, pins);
+    // What there was room for in buckets may be worth more.
+    if (!fewer || !fewer->plan.prediction.fits ||
+        fewer->plan.prediction.stepSeconds > exact->plan.prediction.stepSeconds)
+      break;
+    exact = std::move(fewer);
+  }
+  return exact;
+}
+
+/// The same in a very small graph: the cuts are moved, one at a time and to any place, while that
+/// helps.
+static Result<ExactCandidate> deriveWithCuts(Searcher &searcher, const Graph &graph,
+                                             Candidate candidate, const Plan &limits,
+                                             const OverlapPins &pins) {
+  Result<ExactCandidate> best = deriveExactly(searcher, graph, candidate, limits, pins);
+  const std::vector<bool> mayBegin = stageMayBegin(graph);
+  auto beginOf = [&](size_t chunk) {
+    return chunk < candidate.firstOps.size() ? candidate.firstOps[chunk] : int(mayBegin.size());
+  };
+  auto isBetter = [](const Prediction &a, const Prediction &b) {
+    return a.fits != b.fits ? a.fits
+           : a.fits         ? a.stepSeconds < b.stepSeconds
+                            : a.peakBytes < b.peakBytes;
+  };
+  constexpr int mostRounds = 3;
+  bool improved = true;
+  for (int round = 0; best && improved && round < mostRounds; ++round) {
+    improved = false;
+    for (size_t chunk = 1; chunk < candidate.firstOps.size(); ++chunk)
+      for (int op = beginOf(chunk - 1) + 1; op < beginOf(chunk + 1); ++op) {
+        if (!mayBegin[op] || op == beginOf(chunk))
+          continue;
+        Candidate moved = candidate; // without what the cuts before made it recompute
+        searcher.moveCut(moved, chunk, op);
+        Result<ExactCandidate> there = deriveExactly(searcher, graph, moved, limits, pins);
+        if (!there)
+          return there.error();
+        if (!isBetter(there->plan.prediction, best->plan.prediction))
+          continue;
+        best = std::move(there);
+        candidate = std::move(moved);
+        improved = true;
+      }
+  }
+  return best;
+}
+
+/// The best of each group, the best of all first.
+static void keepBestOfGroups(std::vector<ExactCandidate> &exact) {
+  std::sort(exact.begin(), exact.end(), [](const ExactCandidate &a, const ExactCandidate &b) {
+    const Prediction &p = a.plan.prediction, &q = b.plan.prediction;
+    if (p.fits != q.fits)
+      return p.fits;
+    return std::tie(p.stepSeconds, a.candidate.order) < std::tie(q.stepSeconds, b.candidate.order);
+  });
+  std::set<decltype(groupOf(exact[0].candidate))> known;
+  auto isKnown = [&](const ExactCandidate &e) {
+    return !known.insert(groupOf(e.candidate)).second;
+  };
+  exact.erase(std::remove_if(exact.begin(), exact.end(), isKnown), exact.end());
+}
+
+Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &workers,
+                                               const Graph &graph, std::vector<Candidate> scored,
+                                               size_t top, const Plan &limits,
+                                               const OverlapPins &pins) {
+  const bool isSmall = isSmallGraph(graph), isTiny = isVerySmallGraph(graph);
+  const double timeError = isTiny ? 0.3 : 0.02, memoryError = isTiny ? 1.0 : isSmall ? 0.5 : 0;
+  const size_t most = isSmall ? 256 : 16;
+  auto mayFit = [&](const Candidate &candidate) {
+    return candidate.feasible ||
+           candidate.peakBytes <= double(limits.limitBytes()) * (1 + memoryError);
+  };
+  std::sort(scored.begin(), scored.end(), [&](const Candidate &a, const Candidate &b) {
+    return isBetter(a, mayFit(a), b, mayFit(b));
+  });
+  double best = INFINITY; // of those looked at, in their order
+  auto isWanted = [&](size_t i) {
+    if (i >= scored.size() || i < top)
+      return i < scored.size();
+    if (!std::isfinite(best) && isTiny)
+      return true;
+    bool mayWin = !std::isfinite(best) || scored[i].seconds < best * (1 + timeError);
+    return i < most && mayFit(scored[i]) && mayWin;
+  };
+  auto isRuledOut = [&](size_t i) { return i >= top && scored[i].lowerBound >= best; };
+  auto derive = isTiny ? deriveWithCuts : deriveExactly;
+  std::vector<std::optional<Result<ExactCandidate>>> ahead(scored.size());
+  std::vector<ExactCandidate> exact;
+  for (size_t i = 0; isWanted(i); ++i) {
+    if (isRuledOut(i))
+      continue;
+    if (!ahead[i]) {
+      std::vector<size_t> next{i};
+      size_t far = std::max(top, i + size_t(workers.count()));
+      for (size_t k = i + 1; k < far && workers.count() > 1 && isWanted(k); ++k)
+        if (!isRuledOut(k))
+          next.push_back(k);
+      workers.run(next.size(), [&](size_t k) {
+        Candidate candidate = scored[next[k]];
+        if (!isSmall)
+          searcher.score(candidate, /*refine=*/true);
+        ahead[next[k]] = derive(searcher, graph, std::move(candidate), limits, pins);
+      });
+    }
+    Result<ExactCandidate> &result = *ahead[i];
+    if (!result)
+      return result.error();
+    if (result->plan.prediction.fits)
+      best = std::min(best, result->plan.prediction.stepSeconds);
+    exact.push_back(std::move(*result));
+  }
+  keepBestOfGroups(exact);
+  return exact;
+}
+
+} // namespace tbc::planner

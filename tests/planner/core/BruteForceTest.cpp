@@ -1,0 +1,252 @@
+//===- BruteForceTest.cpp - The search against every plan of small jobs -----===//
+
+#include "planner/core/Evaluate.h"
+#include "planner/core/Explore.h"
+#include "planner/core/Recompute.h"
+#include "planner/core/Search.h"
+#include "planner/core/Stages.h"
+#include "tests/planner/core/SmallCluster.h"
+#include "tests/planner/core/StepBuilder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+
+using namespace tbc;
+using namespace tbc::planner;
+using namespace tbc::planner::test;
+
+/// Every plan of a small job without tp: meshes, ZeRO modes, micro-batches, recomputation, all
+/// stage cuts, gradients reduced one by one or together. Writes the best one into `found`.
+static double bruteForce(const Graph &graph, const Job &job, const Cluster &cluster, Plan &found) {
+  double best = INFINITY;
+  int numForward = numForwardOps(graph);
+  const std::vector<bool> mayBegin = stageMayBegin(graph);
+  auto tryPlan = [&](Plan plan, const std::vector<int> &cuts) {
+    plan.stages.clear();
+    for (int cut : cuts)
+      plan.stages.push_back(graph.ops[cut].id);
+    std::set<std::vector<bool>> known;
+    for (const char *mode : {"none", "selective", "full"}) {
+      plan.recompute = mode;
+      plan.recomputeOps.clear();
+      std::vector<bool> flags = recomputeFlags(withBatch(graph, plan.microBatch), mode);
+      if (!known.insert(flags).second)
+        continue;
+      for (int op = 0; op < numForward; ++op)
+        if (flags[op])
+          plan.recomputeOps.push_back(graph.ops[op].id);
+      for (int64_t bucketBytes : {int64_t(0), int64_t(1) << 40}) {
+        plan.overlap.bucketBytes = bucketBytes;
+        Result<Prediction> prediction = predict(graph, plan);
+        ASSERT_TRUE(prediction) << prediction.error().message;
+        if (!prediction->fits || prediction->stepSeconds >= best)
+          continue;
+        best = prediction->stepSeconds;
+        found = plan;
+      }
+    }
+  };
+  for (int64_t pp : {1, 2})
+    for (int64_t fsdp : {1, 2, 4}) {
+      int64_t dp = job.gpus / pp / fsdp;
+      if (pp * dp * fsdp != job.gpus)
+        continue;
+      for (int mode = 0; mode < (dp * fsdp == 1 ? 1 : 5); ++mode)
+        for (int64_t micro = 1; micro * dp * fsdp <= job.globalBatch; ++micro) {
+          if (job.globalBatch % (micro * dp * fsdp) != 0)
+            continue;
+          Plan plan;
+          plan.job = job;
+          plan.cluster = cluster;
+          plan.mesh = {pp, dp, fsdp, 1};
+          plan.microBatch = micro;
+          plan.accumulation = job.globalBatch / (micro * dp * fsdp);
+          plan.schedule = pp == 1 ? "none" : "1f1b";
+          ParameterDecision &data = plan.parameterDefault;
+          data.zero = std::min(mode, 3);
+          data.keepGathered = mode == 4;
+          for (const char *axis : {"dp", "fsdp"})
+            (data.zero > 0 && (axis[0] == 'f' || fsdp == 1) ? data.zeroAxes : data.reduceAxes)
+                .push_back(axis);
+          if (pp == 1)
+            tryPlan(plan, {0});
+          else
+            for (int cut = 1; cut < numForward; ++cut)
+              if (mayBegin[cut])
+                tryPlan(plan, {0, cut});
+        }
+    }
+  return best;
+}
+
+/// Ops one after the other, beside each other and around each other: some results are read by
+/// several ops, some parameters by two, and no op is repeated as a block. `width` makes the sizes.
+static Graph randomGraph(std::mt19937_64 &random, int numOps,
+                         const std::function<int64_t()> &width) {
+  StepBuilder builder;
+  FactorId batch = builder.factor(1);
+  std::vector<FactorId> widths;
+  for (int i = 0; i < 3; ++i)
+    widths.push_back(builder.factor(width()));
+  struct Live {
+    int value;
+    size_t width;
+    bool isRead;
+  };
+  std::vector<Live> live = {{builder.input("x", {{batch}, {widths[0]}}), 0, false}};
+  std::map<std::pair<size_t, size_t>, int> weights;
+  auto weight = [&](size_t from, size_t to) {
+    auto known = weights.find({from, to});
+    if (known != weights.end() && random() % 2)
+      return known->second; // shared
+    std::string name = "w" + std::to_string(weights.size()) + "." + std::to_string(random() % 1000);
+    return weights[{from, to}] = builder.parameter(name, {{widths[from]}, {widths[to]}});
+  };
+  int number = 0;
+  auto multiply = [&](Live &from, size_t to) {
+    from.isRead = true;
+    std::string name = "fc" + std::to_string(number++);
+    return Live{builder.matmul(name, from.value, weight(from.width, to), {{batch}, {widths[to]}}),
+                to, false};
+  };
+  live.push_back(multiply(live[0], random() % 3));
+  while (number < numOps) {
+    size_t pick = 1 + random() % (live.size() - 1);
+    Live &from = live[pick];
+    std::string name = "op" + std::to_string(number);
+    size_t other = 1 + random() % (live.size() - 1);
+    switch (random() % 4) {
+    case 0: {
+      from.isRead = true;
+      live.push_back({builder.unary(name, from.value), from.width, false});
+      ++number;
+      break;
+    }
+    case 1:
+      if (other == pick || live[other].width != from.width)
+        continue;
+      from.isRead = live[other].isRead = true;
+      live.push_back({builder.add(name, from.value, live[other].value), from.width, false});
+      ++number;
+      break;
+    default:
+      live.push_back(multiply(from, random() % 3));
+    }
+  }
+  // What nobody has read yet comes together in the loss.
+  FactorId classes = builder.factor(width());
+  int logits = -1;
+  for (size_t i = 1; i < live.size(); ++i) {
+    if (live[i].isRead)
+      continue;
+    std::string name = "head" + std::to_string(i);
+    int w = builder.parameter(name + ".w", {{widths[live[i].width]}, {classes}});
+    int head = builder.matmul(name, live[i].value, w, {{batch}, {classes}});
+    logits = logits < 0 ? head : builder.add(name + ".add", logits, head);
+  }
+  builder.loss("loss", logits, builder.input("labels", {{batch}}, 8));
+  return builder.finish(batch);
+}
+
+TEST(Search, EqualsBruteForceWithoutTensorParallelism) {
+  std::mt19937_64 random(11);
+  int feasible = 0, tight = 0;
+  const int numRounds = std::getenv("TBC_FULL_TESTS") ? 432 : 24;
+  for (int round = 0; round < numRounds; ++round) {
+    // Odd widths leave tp the batch alone, where it is data parallelism by another name.
+    auto width = [&] { return int64_t(3 + 2 * (random() % 40)); };
+    Graph graph;
+    if (round % 2 == 0) {
+      std::vector<int64_t> widths(4 + random() % 2);
+      std::generate(widths.begin(), widths.end(), width);
+      graph = makeMlp(1, widths);
+    } else {
+      graph = randomGraph(random, int(2 + random() % 4), width);
+    }
+    Job job = jobFor(round % 3 == 0 ? 2 : 4, 8);
+    Cluster cluster = smallCluster();
+    if (round % 4 >= 2)
+      cluster = everyTerm(cluster);
+    Pins pins;
+    double part = 0.5 + 0.1 * double(random() % 6);
+    if (round % 8 >= 3) { // less memory than it takes when there is enough
+      Result<SearchAnswer> ample = search(graph, job, cluster, pins);
+      ASSERT_TRUE(ample) << "round " << round << ": " << ample.error().message;
+      cluster.memoryBytes = int64_t(part * double(ample->plan.prediction.peakBytes));
+    }
+    Plan found;
+    double best = bruteForce(graph, job, cluster, found);
+    Result<SearchAnswer> answer = search(graph, job, cluster, pins);
+    EXPECT_TRUE(answer || best == INFINITY)
+        << "round " << round << ": " << describe(found) << (answer ? "" : answer.error().message);
+    if (!answer)
+      continue;
+    ++feasible;
+    tight += cluster.memoryBytes < (1 << 30);
+    EXPECT_LE(answer->plan.prediction.stepSeconds, best * (1 + 2e-3))
+        << "round " << round << ": " << describe(answer->plan) << ", best " << describe(found);
+    EXPECT_LE(answer->plan.lowerBoundSeconds,
+              std::min(best, answer->plan.prediction.stepSeconds) * (1 + 1e-12))
+        << "round " << round;
+    EXPECT_EQ(predict(graph, answer->plan)->stepSeconds, answer->plan.prediction.stepSeconds);
+  }
+  EXPECT_GT(feasible, numRounds / 2);
+  EXPECT_GT(tight, numRounds / 5);
+}
+
+/// Placing each op by hand on tp devices, every combination of strategies of a two-layer model.
+TEST(Search, TensorParallelPlacementEqualsBruteForce) {
+  for (auto [batch, in, hidden, out] :
+       {std::tuple<int64_t, int64_t, int64_t, int64_t>{4, 64, 256, 64},
+        {2, 16, 16, 512},
+        {64, 8, 32, 8}}) {
+    Graph graph = makeMlp(1, {in, hidden, out});
+    Cluster cluster = smallCluster();
+    Job job = jobFor(2, batch);
+    Pins pins;
+    pins.mesh = {{"tp", 2}};
+    pins.microBatch = batch;
+    pins.recompute = "none";
+    Result<SearchAnswer> answer = search(graph, job, cluster, pins);
+    ASSERT_TRUE(answer) << answer.error().message;
+
+    Plan plan = answer->plan;
+    int numForward = numForwardOps(graph);
+    std::vector<std::vector<int>> loops(numForward);
+    Graph sized = withBatch(graph, batch);
+    for (int op = 0; op < numForward; ++op) {
+      loops[op].push_back(-1);
+      for (const auto &strategy : reshard::enumerateStrategies(sized, op, {}, {0, 1, 2}))
+        for (const auto &[loop, axes] : strategy.loopAxes)
+          if (sized.ops[op].loops[loop].factor != sized.batchFactor)
+            loops[op].push_back(loop);
+      // A pinned tp axis splits every weight that it can.
+      if (graph.ops[op].kernelClass == "matmul" && loops[op].size() > 1)
+        loops[op].erase(loops[op].begin());
+    }
+    double best = INFINITY;
+    std::vector<size_t> choice(numForward, 0);
+    while (true) {
+      plan.ops.clear();
+      for (int op = 0; op < numForward; ++op)
+        if (loops[op][choice[op]] >= 0)
+          plan.ops.push_back({{{loops[op][choice[op]], {"tp"}}}, {graph.ops[op].id}});
+      Result<Prediction> prediction = predict(graph, plan);
+      ASSERT_TRUE(prediction) << prediction.error().message;
+      best = std::min(best, prediction->stepSeconds);
+      int op = 0;
+      while (op < numForward && ++choice[op] == loops[op].size())
+        choice[op++] = 0;
+      if (op == numForward)
+        break;
+    }
+    EXPECT_NEAR(answer->plan.prediction.stepSeconds, best, 1e-3 * best) << batch << " " << hidden;
+  }
+}
