@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PARTS = ["machine", "doctor", "conformance", "kernels", "bandwidth", "calibration", "losses", "graphs", "speed"]
+PARTS = ["machine", "doctor", "conformance", "kernels", "libraries", "pytorch", "bandwidth", "calibration", "losses", "graphs", "speed"]
 
 
 def script(path, text):
@@ -21,7 +21,7 @@ def script(path, text):
 
 def run(gpu_sh, folder, **stubs):
     """What the script does where nvidia-smi, the programs and python3 do what the stubs say."""
-    for name in ("comm-conformance", "cuda-kernels", "tbc"):
+    for name in ("comm-conformance", "cuda-kernels", "run-reference", "tbc"):
         script(folder / "build" / "bin" / name, stubs.get(name.replace("-", "_"), "echo '90 GB/s'"))
     script(folder / "path" / "nvidia-smi", stubs.get("smi", "exit 0"))
     # Of --json FILE, the last but one word here, it writes one.

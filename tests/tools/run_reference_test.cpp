@@ -24,6 +24,7 @@ namespace {
 
 struct Case {
   const char *model, *input, *flags;
+  const char *compileFlags = "";
 };
 
 void PrintTo(const Case &testCase, std::ostream *out) {
@@ -63,19 +64,18 @@ void writeNpy(const std::string &path, const std::map<std::string, test::NpyArra
        << header << elements;
 }
 
-class RunReference : public testing::TestWithParam<Case> {};
-
-TEST_P(RunReference, LossesArePyTorchs) {
+/// Plans, compiles and trains; compares every loss.
+void checkLosses(const Case &c) {
   std::string folder = (fs::temp_directory_path() / "tbc-ref-XXXXXX").string();
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const Case &c = GetParam();
   std::string reference = std::string(TBC_SOURCE_DIR) + "/models/reference/" + c.model;
   auto arrays = test::readNpz(reference + "/inputs.npz");
   writeNpy(folder + "/input.npy", arrays, "input");
   writeNpy(folder + "/label.npy", arrays, "label");
   std::string line = "cd '" + folder + "' && { " TBC_PROGRAM " plan " TBC_SOURCE_DIR "/models/" +
                      c.model + ".onnx --batch 8 --precision f32 -o plan.json " + c.flags +
-                     " && " TBC_PROGRAM " compile plan.json -o program && " TBC_RUN_PROGRAM
+                     " && " TBC_PROGRAM " compile plan.json -o program " + c.compileFlags +
+                     " && " TBC_RUN_PROGRAM
                      " program --no-shuffle --steps 20 --lr 1e-3 --log log --data " +
                      c.input + "=input.npy --data labels=label.npy; } >out.txt 2>&1 </dev/null";
   int status = std::system(line.c_str());
@@ -97,6 +97,18 @@ TEST_P(RunReference, LossesArePyTorchs) {
   fs::remove_all(folder);
 }
 
+class RunReference : public testing::TestWithParam<Case> {};
+TEST_P(RunReference, LossesArePyTorchs) { checkLosses(GetParam()); }
+
+/// The same on a GPU; run where TBC_GPU_TESTS=1 asks for it.
+class RunReferenceOnGpu : public testing::TestWithParam<Case> {};
+TEST_P(RunReferenceOnGpu, LossesArePyTorchs) {
+  const char *asked = std::getenv("TBC_GPU_TESTS");
+  if (!asked || std::string(asked) != "1")
+    GTEST_SKIP() << "TBC_GPU_TESTS=1 asks for tests on a GPU";
+  checkLosses(GetParam());
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Plans, RunReference,
     testing::Values(Case{"tiny-gpt2", "input_ids", "--seq 32 --gpus 2 --mesh fsdp=2"},
@@ -105,5 +117,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"tiny-llama", "input_ids", "--seq 32 --gpus 2 --mesh tp=2"},
                     Case{"tiny-mlp", "input", "--gpus 4 --mesh dp=2,tp=2"},
                     Case{"tiny-resnet", "input", "--gpus 2 --mesh dp=2 --micro-batch 4"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, RunReferenceOnGpu,
+    testing::Values(
+        Case{"tiny-gpt2", "input_ids", "--seq 32 --gpus 1", "--target cuda"},
+        Case{"tiny-gpt2", "input_ids", "--seq 32 --gpus 1 --recompute none", "--target cuda"},
+        Case{"tiny-llama", "input_ids", "--seq 32 --gpus 1 --micro-batch 2", "--target cuda"},
+        Case{"tiny-mlp", "input", "--gpus 1", "--target cuda"},
+        Case{"tiny-resnet", "input", "--gpus 1", "--target cuda"}));
 
 } // namespace

@@ -9,7 +9,7 @@
 #include "codegen/cuda/LowerPtx.h"
 #include "runtime/cuda/DeviceArena.h"
 #include "runtime/cuda/KernelModule.h"
-#include "tests/codegen/cpu/KernelCheck.h"
+#include "tests/codegen/cuda/OpKernelCheck.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -132,6 +132,34 @@ TEST_F(DeviceTest, KernelsAgreeWithTheReference) {
           return run(kernel, how, operands, types);
         },
         /*lanes=*/1, /*inPieces=*/false);
+  }
+}
+
+/// With their shuffles, which a CPU leaves out.
+TEST_F(DeviceTest, OpKernelsAgreeWithTheReference) {
+  std::vector<OpKernelCase> calls;
+  std::vector<std::string> texts, symbols;
+  std::vector<int64_t> extents;
+  for (const OpCase &opCase : opKernelCases()) {
+    OpKernelCase call(opCase);
+    int64_t extent = 0;
+    auto source = call.source(cuda::Form::Device, int(texts.size()), extent);
+    if (!source)
+      continue;
+    texts.push_back(source->text);
+    symbols.push_back(source->symbol);
+    extents.push_back(extent);
+    calls.push_back(std::move(call));
+  }
+  load(texts);
+  for (size_t i = 0; module && i < calls.size(); ++i) {
+    cuda::LaunchableKernel kernel = find(symbols[i], extents[i]);
+    check(
+        calls[i],
+        [&](const KernelRun &how, const auto &operands, const auto &types) {
+          return run(kernel, how, operands, types);
+        },
+        extents[i], /*inPieces=*/false);
   }
 }
 
