@@ -95,6 +95,8 @@ protected:
     constexpr size_t preparesWithoutDevice = 91100;
     if (real.getVersion() < preparesWithoutDevice)
       GTEST_SKIP() << "cuDNN " << versionOf(real) << " prepares nothing without a device";
+    if (!dlopen("libnvrtc.so.13", RTLD_NOW) && !dlopen("libnvrtc.so.12", RTLD_NOW))
+      GTEST_SKIP() << "cuDNN finds no NVRTC to compile its kernels with";
     std::string text = describe(GetParam());
     ASSERT_EQ(real.createDescriptor(deviceKind, &theDevice), CudnnCode::Success);
     ASSERT_EQ(real.setAttribute(theDevice, deviceText, charType, int64_t(text.size()), text.data()),
