@@ -489,14 +489,22 @@ Result<const CudnnPlan *> CudnnPlans::find(const CudnnGraph &graph) {
 }
 
 Status CudnnPlans::reserve(int64_t bytes) {
-  if (bytes <= memory.bytes())
+  int64_t before = memory.bytes();
+  if (bytes <= before)
     return Status::ok();
-  memory = DeviceMemory();
-  auto larger = DeviceMemory::allocate(device, bytes, "the workspace of cuDNN");
-  if (!larger)
-    return larger.error();
-  memory = std::move(*larger);
-  return Status::ok();
+  auto allocate = [&](int64_t size) {
+    auto made = DeviceMemory::allocate(device, size, "the workspace of cuDNN");
+    if (made)
+      memory = std::move(*made);
+    return made ? Status::ok() : Status(made.error());
+  };
+  memory = DeviceMemory(); // both may be more than there is
+  Status status = allocate(bytes);
+  if (status)
+    return status;
+  if (Status again = allocate(before); before > 0 && !again)
+    return again;
+  return Error{ErrorCode::Usage, status.error().message};
 }
 
 } // namespace tbc::cuda

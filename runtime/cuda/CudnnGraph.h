@@ -122,7 +122,7 @@ public:
   /// library has no way, and why. Others: RankFailed, what it refuses otherwise.
   Result<const CudnnPlan *> find(const CudnnGraph &graph);
   /// Sees to it that there is so much memory to work in. Nothing is under way that works in it.
-  /// Errors: RankFailed, there is not so much.
+  /// Errors: Usage, there is not so much: what there was is there again.
   Status reserve(int64_t bytes);
   DeviceAddress workspace() const { return memory.address(); }
 

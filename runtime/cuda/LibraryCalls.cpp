@@ -230,8 +230,12 @@ Status LibraryCalls::prepareCudnn(BlockId id, const Region &region) {
     ++notByCudnn[instruction.op + " that needs more than 2 GiB to work in"];
     return Status::ok();
   }
-  if (Status status = plans->reserve(bytes + scratch); !status)
-    return at(id, region.first, status.error());
+  if (Status status = plans->reserve(bytes + scratch); !status) {
+    if (status.error().code != ErrorCode::Usage)
+      return at(id, region.first, status.error());
+    ++notByCudnn[instruction.op + " that finds no memory to work in"];
+    return Status::ok();
+  }
   ++byCudnn[instruction.op];
   blocks[id].calls[region.first] =
       [plans = plans.get(), work = *work, found, bytes, operands = instruction.operands,

@@ -363,6 +363,19 @@ TEST_F(CudnnRefusals, VersionsThatAreWrong) {
   }
 }
 
+TEST_F(CudnnRefusals, WithoutMemoryToWorkInThereIsTheKernel) {
+  driver.failCall("cuMemAlloc_v2", cuda::DriverCode::OutOfMemory);
+  EXPECT_THAT(refusal(attentionAttrs(true), {16, 16}),
+              HasSubstr("1 attention that finds no memory to work in"));
+  // What others work in stays, where one wants more than there is.
+  TensorType x{DType::F32, {1, 2, 5, 5}}, w{DType::F32, {3, 2, 3, 3}}, y{DType::F32, {1, 3, 3, 3}};
+  check("conv", windowAttrs({1, 1}, {0, 0, 0, 0}, {1, 1}, 1), {x, w}, {y}, 1e-5);
+  DeviceAddress before = plans->workspace();
+  EXPECT_NE(before, 0u);
+  EXPECT_FALSE(plans->reserve(int64_t(1) << 50));
+  EXPECT_NE(plans->workspace(), 0u);
+}
+
 TEST_F(CudnnRefusals, NoWayIsSaidAndAFailureIsAnError) {
   AttentionShapes a{16, 16};
   TensorType x{DType::F32, {1, 2, 5, 5}}, w{DType::F32, {3, 2, 3, 3}}, y{DType::F32, {1, 3, 3, 3}};
