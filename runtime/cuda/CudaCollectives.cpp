@@ -109,6 +109,7 @@ struct Work {
   const MemoryLayout &layout;
   std::vector<DeviceTensor> inputs;
   const std::vector<DeviceTensor> &results;
+  bool isUniform;
   const Stream &stream;
   const ScratchFn &scratch;
   const std::string &place;
@@ -188,7 +189,8 @@ Status Work::allGather() {
       scattered.push_back({t, pieces.add(n * share)});
     DeviceAddress own = results[t].address + DeviceAddress(group.index * share);
     for (size_t r = 0; r < results.size(); ++r)
-      if (isSpoilt(t, t == r && isDirect ? own : 0, r)) {
+      // At its own part it may lie, which is another on each rank.
+      if (isSpoilt(t, t == r && isDirect && !isUniform ? own : 0, r)) {
         copied.push_back({t, pieces.add(share)});
         break;
       }
@@ -226,7 +228,8 @@ Status Work::reduceScatter() {
     bool isDirect = areShares(layout.inputs, t, share);
     for (size_t r = 0; r < results.size() && isDirect; ++r) {
       DeviceAddress own = inputs[t].address + DeviceAddress(group.index * share);
-      isDirect = !overlap(inputs[t], results[r]) || (t == r && results[r].address == own);
+      isDirect =
+          !overlap(inputs[t], results[r]) || (!isUniform && t == r && results[r].address == own);
     }
     if (!isDirect)
       packed.push_back({t, pieces.add(n * share)});
@@ -357,9 +360,11 @@ bool canCommunicateOnDevice(const DeviceCommunicator *communicator, const Instru
 Status communicateOnDevice(DeviceCommunicator *communicator, const Instruction &instruction,
                            const GroupPlace &group, const MemoryLayout &layout,
                            const std::vector<DeviceTensor> &inputs,
-                           const std::vector<DeviceTensor> &results, const Stream &stream,
-                           const ScratchFn &scratch, const std::string &place) {
-  Work work{communicator, instruction, group, layout, inputs, results, stream, scratch, place};
+                           const std::vector<DeviceTensor> &results, bool isUniform,
+                           const Stream &stream, const ScratchFn &scratch,
+                           const std::string &place) {
+  Work work{communicator, instruction, group,  layout,  inputs,
+            results,      isUniform,   stream, scratch, place};
   comm::Tag tag(instruction.comm.channel, instruction.comm.lane);
   switch (instruction.kind) {
   case InstructionKind::AllReduce:

@@ -51,13 +51,15 @@ bool canCommunicateOnDevice(const DeviceCommunicator *communicator,
                             const std::vector<DeviceTensor> &inputs);
 
 /// Puts it into the stream. Slices need no communicator. Results may lie over operands; what NCCL
-/// cannot take as it lies goes by way of scratch memory.
+/// cannot take as it lies goes by way of scratch memory. `isUniform`: then it does so on all ranks
+/// of the group alike, which have one memory plan, as registered memory wants it.
 Status communicateOnDevice(DeviceCommunicator *communicator,
                            const program::Instruction &instruction,
                            const runtime::GroupPlace &group, const runtime::MemoryLayout &layout,
                            const std::vector<DeviceTensor> &inputs,
-                           const std::vector<DeviceTensor> &results, const Stream &stream,
-                           const ScratchFn &scratch, const std::string &place);
+                           const std::vector<DeviceTensor> &results, bool isUniform,
+                           const Stream &stream, const ScratchFn &scratch,
+                           const std::string &place);
 
 } // namespace tbc::cuda
 

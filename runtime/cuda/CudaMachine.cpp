@@ -5,6 +5,7 @@
 #include "runtime/cuda/CudaCollectives.h"
 #include "runtime/cuda/DeviceArena.h"
 #include "runtime/cuda/LibraryCalls.h"
+#include "runtime/cuda/NcclCommunicator.h"
 
 #include <algorithm>
 #include <array>
@@ -42,7 +43,9 @@ public:
   ~CudaMachine() override {
     // What is given back now is the device's. If that is lost, all of it is gone anyway.
     static_cast<void>(device.makeCurrent());
-    streams->unwatch(); // the communicator may go next
+    // The communicator may go next, and the memory plan.
+    if (DeviceCommunicator *communicator = streams->unwatch(); communicator && options.registrar)
+      communicator->deregisterAll();
     if (!streams->hasRecording())
       return;
     if (!device.isGivenUp())
@@ -115,6 +118,7 @@ private:
   void beforeUse(const DeviceRange &range, bool isWrite) {
     require(streams->beforeUse(now, range, isWrite));
   }
+  bool isWithinStage(const comm::Group &group) const;
   void copyAside(BlockId id, int index);
   const std::vector<int> &usersBefore(BlockId id, int index, ValueId onDevice);
 
@@ -376,8 +380,14 @@ Result<bool> CudaMachine::communicate(comm::Communicator &communicator, BlockId 
     beforeUse(rangeOf(value), /*isWrite=*/false);
   for (ValueId value : instruction.results)
     beforeUse(rangeOf(value), /*isWrite=*/true);
+  bool isRegistered = onDevice && options.registrar && isWithinStage(group.ranks) &&
+                      instruction.kind != InstructionKind::ShardSlice;
+  if (isRegistered && !streams->isRecording())
+    if (Status status = onDevice->registerMemory(group.ranks, arena.at(0), arena.bytes(), place);
+        !status)
+      return status.error();
   Status status = communicateOnDevice(
-      onDevice, instruction, group, layout, inputs, tensorsOf(instruction.results),
+      onDevice, instruction, group, layout, inputs, tensorsOf(instruction.results), isRegistered,
       streams->of(now), [&](int64_t bytes) { return scratchOf(now, bytes); }, place);
   if (!status)
     return status.error();
@@ -389,6 +399,13 @@ Result<bool> CudaMachine::communicate(comm::Communicator &communicator, BlockId 
 //===----------------------------------------------------------------------===//
 // Copies to the host and back
 //===----------------------------------------------------------------------===//
+
+/// Whether all of them have the same memory plan.
+bool CudaMachine::isWithinStage(const comm::Group &group) const {
+  return std::all_of(group.begin(), group.end(), [&](int64_t rank) {
+    return program.stageOf(program.mesh.coordinates(rank)) == stage;
+  });
+}
 
 /// Beside what the Program's streams do: after those who used its bytes of the device last, and
 /// before those who use them next (beforeUse).
@@ -569,10 +586,14 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
     auto streams = Streams::create(options.device, options.timeout);
     if (!streams)
       return streams.error();
-    auto arena = DeviceArena::create(options.device, *streams, code.memory.arenaBytes,
-                                     "the memory plan of stage " + std::to_string(setting.stage));
-    if (!arena)
-      return arena.error();
+    std::string what = "the memory plan of stage " + std::to_string(setting.stage);
+    int64_t bytes = code.memory.arenaBytes;
+    auto memory = options.registrar && options.registrar->memAlloc
+                      ? allocateRegistrable(*options.registrar, options.device, bytes, what)
+                      : DeviceMemory::allocate(options.device, bytes, what);
+    if (!memory)
+      return memory.error();
+    auto arena = DeviceArena::create(std::move(*memory), *streams);
     std::shared_ptr<MatrixProducts> products;
     if (options.cublas) {
       auto made = MatrixProducts::create(options.device, *options.cublas);
@@ -602,9 +623,9 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
     auto hostArena = PinnedArena::create(options.device, *streams, code.memory.hostArenaBytes);
     if (!hostArena)
       return hostArena.error();
-    const DeviceArena &place = **arena;
+    const DeviceArena &place = *arena;
     const PinnedArena &hostPlace = **hostArena;
-    setting.memory.useArena(std::move(*arena));
+    setting.memory.useArena(std::move(arena));
     setting.memory.useHostArena(std::move(*hostArena));
     auto reference = runtime::makeReferenceMachine(setting);
     if (!reference)

@@ -10,6 +10,7 @@
 #include "runtime/cuda/CublasLt.h"
 #include "runtime/cuda/Cudnn.h"
 #include "runtime/cuda/KernelModule.h"
+#include "runtime/cuda/Nccl.h"
 #include "runtime/cuda/StepGraphs.h"
 #include "runtime/exec/Machine.h"
 
@@ -36,6 +37,9 @@ struct CudaOptions {
   std::optional<Cudnn> cudnn;
   /// Told once, before the first block, what the libraries do and what not, and why.
   std::function<void(const std::string &)> say;
+  /// Where it can register memory and is given, the memory plan is allocated by it and registered
+  /// with the communicators of groups that lie in one stage. Outlives the machine.
+  const Nccl *registrar = nullptr;
   /// On: a step that cannot be recorded is an error, of code Usage where that is seen before any.
   GraphUse graphs = GraphUse::Off;
   /// The longest wait in which the device does not get on: HangDetected, with the kernels that it

@@ -86,7 +86,18 @@ Result<DeviceMemory> DeviceMemory::allocate(DevicePtr device, int64_t bytes,
   return memory;
 }
 
+DeviceMemory DeviceMemory::own(DevicePtr device, DeviceAddress begin, int64_t bytes,
+                               ReleaseFn release) {
+  DeviceMemory memory;
+  memory.device = std::move(device);
+  memory.begin = begin;
+  memory.size = bytes;
+  memory.release = std::move(release);
+  return memory;
+}
+
 DeviceMemory &DeviceMemory::operator=(DeviceMemory &&other) noexcept {
+  std::swap(release, other.release);
   std::swap(device, other.device);
   std::swap(begin, other.begin);
   std::swap(size, other.size);
@@ -94,7 +105,11 @@ DeviceMemory &DeviceMemory::operator=(DeviceMemory &&other) noexcept {
 }
 
 DeviceMemory::~DeviceMemory() {
-  if (device && !device->isGivenUp())
+  if (!device || device->isGivenUp())
+    return;
+  if (release)
+    release(begin);
+  else
     device->driver().memFree(begin);
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/cuda/Driver.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace tbc::cuda {
@@ -66,8 +67,12 @@ using DevicePtr = std::shared_ptr<Device>;
 /// Memory of a device, not initialised.
 class DeviceMemory {
 public:
+  /// Gives it back.
+  using ReleaseFn = std::function<void(DeviceAddress)>;
   /// `what` is for errors: "the arena of stage 0". No bytes are none at all, at address 0.
   static Result<DeviceMemory> allocate(DevicePtr device, int64_t bytes, const std::string &what);
+  /// What another library has allocated.
+  static DeviceMemory own(DevicePtr device, DeviceAddress begin, int64_t bytes, ReleaseFn release);
   DeviceMemory() = default;
   DeviceMemory(DeviceMemory &&other) noexcept { *this = std::move(other); }
   DeviceMemory &operator=(DeviceMemory &&other) noexcept;
@@ -80,6 +85,7 @@ private:
   DevicePtr device;
   DeviceAddress begin = 0;
   int64_t size = 0;
+  ReleaseFn release; // empty: the driver does
 };
 
 /// Memory of the host that a device copies from and to by itself.

@@ -13,13 +13,9 @@ static void require(const Status &status) {
     throw runtime::MachineError(status.error());
 }
 
-Result<std::unique_ptr<DeviceArena>> DeviceArena::create(const DevicePtr &device,
-                                                         std::shared_ptr<Streams> streams,
-                                                         int64_t bytes, const std::string &what) {
-  Result<DeviceMemory> memory = DeviceMemory::allocate(device, bytes, what);
-  if (!memory)
-    return memory.error();
-  return std::unique_ptr<DeviceArena>(new DeviceArena(std::move(*memory), std::move(streams)));
+std::unique_ptr<DeviceArena> DeviceArena::create(DeviceMemory memory,
+                                                 std::shared_ptr<Streams> streams) {
+  return std::unique_ptr<DeviceArena>(new DeviceArena(std::move(memory), std::move(streams)));
 }
 
 void DeviceArena::store(int64_t offset, const kernels::Tensor &tensor) {

@@ -16,9 +16,8 @@ namespace tbc::cuda {
 /// loaded; kernels find it by its address.
 class DeviceArena : public runtime::Arena {
 public:
-  static Result<std::unique_ptr<DeviceArena>> create(const DevicePtr &device,
-                                                     std::shared_ptr<Streams> streams,
-                                                     int64_t bytes, const std::string &what);
+  /// `memory`: all of it.
+  static std::unique_ptr<DeviceArena> create(DeviceMemory memory, std::shared_ptr<Streams> streams);
 
   // These throw KernelError with what the driver says.
   void store(int64_t offset, const kernels::Tensor &tensor) override;
@@ -26,6 +25,7 @@ public:
   void zero(int64_t offset, const kernels::TensorType &type) override;
 
   DeviceAddress at(int64_t offset) const { return memory.address() + DeviceAddress(offset); }
+  int64_t bytes() const { return memory.bytes(); }
 
 private:
   DeviceArena(DeviceMemory memory, std::shared_ptr<Streams> streams)

@@ -69,6 +69,17 @@ public:
   virtual Status enqueueRecv(int64_t from, comm::Tag tag, DeviceAddress into, int64_t bytes,
                              const Stream &stream, const std::string &place) = 0;
 
+  // Registered memory, which NCCL reads and writes without copies of its own where the network
+  // between the ranks can do that. A call has registered memory on all ranks of its group or on
+  // none, at the same distance from where that begins.
+
+  /// Of all later calls of the group; again for the same memory: nothing. All ranks of the group
+  /// call it.
+  virtual Status registerMemory(const comm::Group &group, DeviceAddress begin, int64_t bytes,
+                                const std::string &place) = 0;
+  /// No call uses what was registered, and none will.
+  virtual void deregisterAll() = 0;
+
   // For graphs. Whether a collective is part of one has to be so on all of its ranks.
 
   /// From now on calls become part of a graph and are made when that is launched. They tell the

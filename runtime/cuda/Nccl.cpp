@@ -38,6 +38,14 @@ Result<Nccl> loadNccl() {
     return status.error();
   TBC_NCCL_FUNCTIONS(TBC_BIND)
 #undef TBC_BIND
+  constexpr int leastToRegister = 21900;
+#define TBC_BIND(name, symbol, ...)                                                                \
+  if (Status status = library->bind(#symbol, nccl.name); !status)                                  \
+    return status.error();
+  if (version >= leastToRegister) {
+    TBC_NCCL_REGISTRATION(TBC_BIND)
+  }
+#undef TBC_BIND
   if (Status status = library->bind("ncclGetErrorString", nccl.getErrorString); !status)
     return status.error();
   if (Status status = library->bind("ncclGetLastError", nccl.getLastError); !status)

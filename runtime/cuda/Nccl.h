@@ -95,10 +95,18 @@ struct NcclConfig {
   X(groupStart, ncclGroupStart)                                                                    \
   X(groupEnd, ncclGroupEnd)
 
+/// Those that versions before 2.19 lack.
+#define TBC_NCCL_REGISTRATION(X)                                                                   \
+  X(memAlloc, ncclMemAlloc, void **memory, size_t bytes)                                           \
+  X(memFree, ncclMemFree, void *memory)                                                            \
+  X(registerMemory, ncclCommRegister, NcclHandle comm, void *memory, size_t bytes, void **handle)  \
+  X(deregister, ncclCommDeregister, NcclHandle comm, void *handle)
+
 /// NCCL as a table of functions. Their meaning is in NVIDIA's "NCCL API".
 struct Nccl {
 #define TBC_DECLARE(name, symbol, ...) NcclCode (*name)(__VA_ARGS__) = nullptr;
   TBC_NCCL_FUNCTIONS(TBC_DECLARE)
+  TBC_NCCL_REGISTRATION(TBC_DECLARE) // all of them, or none
 #undef TBC_DECLARE
   const char *(*getErrorString)(NcclCode code) = nullptr; // ncclGetErrorString
   const char *(*getLastError)(NcclHandle comm) = nullptr; // ncclGetLastError

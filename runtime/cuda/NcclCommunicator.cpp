@@ -87,6 +87,25 @@ std::string describeType(const TensorType &type, Arith arith) {
                                                        : " (residues modulo 251)");
 }
 
+Result<DeviceMemory> allocateRegistrable(const Nccl &nccl, const DevicePtr &device, int64_t bytes,
+                                         const std::string &what) {
+  if (bytes == 0)
+    return DeviceMemory();
+  void *memory = nullptr;
+  NcclCode code = nccl.memAlloc(&memory, size_t(bytes));
+  if (code == NcclCode::Success)
+    return DeviceMemory::own(device, DeviceAddress(reinterpret_cast<uintptr_t>(memory)), bytes,
+                             [release = nccl.memFree](DeviceAddress begin) {
+                               release(reinterpret_cast<void *>(uintptr_t(begin)));
+                             });
+  // The driver says how much there is.
+  if (auto plain = DeviceMemory::allocate(device, bytes, what); !plain)
+    return plain.error();
+  Status status = checkNccl(nccl, code, nullptr, device->name() + ": " + what);
+  return Error{ErrorCode::RankFailed,
+               status.error().message + "; TBC_NCCL_REGISTER=0 does without memory of NCCL's"};
+}
+
 //===----------------------------------------------------------------------===//
 // Calls
 //===----------------------------------------------------------------------===//

@@ -39,6 +39,11 @@ struct NcclOptions {
   bool checksCalls = false;
 };
 
+/// Memory that can be registered (DeviceCommunicator::registerMemory); `nccl`, which can, outlives
+/// it. Errors: RankFailed.
+Result<DeviceMemory> allocateRegistrable(const Nccl &nccl, const DevicePtr &device, int64_t bytes,
+                                         const std::string &what);
+
 /// Connects this rank, which computes on `device`, to all others. Every rank of the job calls it
 /// with the same store. `nccl` outlives it. Used by one thread at a time.
 ///

@@ -203,6 +203,38 @@ Status NcclRank::enqueueExchange(const Group &group, const std::vector<DevicePar
 }
 
 //===----------------------------------------------------------------------===//
+// Registered memory
+//===----------------------------------------------------------------------===//
+
+Status NcclRank::registerMemory(const Group &group, DeviceAddress begin, int64_t bytes,
+                                const std::string &place) {
+  if (hasFailed)
+    return failure;
+  if (!nccl.registerMemory || bytes == 0)
+    return Status::ok();
+  std::string what = place + ", registering the memory plan";
+  auto link = joinedLink(group, nameOf(group), what);
+  if (!link)
+    return link.error();
+  for (const Registration &one : registrations)
+    if (one.link == *link && one.begin == begin)
+      return Status::ok();
+  void *handle = nullptr;
+  NcclCode code = nccl.registerMemory((*link)->handle(), pointerTo(begin), size_t(bytes), &handle);
+  if (Status status = (*link)->settle(code, what); !status)
+    return fail(status.error());
+  registrations.push_back({*link, begin, handle});
+  return Status::ok();
+}
+
+void NcclRank::deregisterAll() {
+  for (const Registration &one : registrations)
+    if (one.link->handle() && one.handle) // neither aborted, nor switched off by NCCL's environment
+      nccl.deregister(one.link->handle(), one.handle);
+  registrations.clear();
+}
+
+//===----------------------------------------------------------------------===//
 // Messages
 //===----------------------------------------------------------------------===//
 

@@ -99,6 +99,9 @@ public:
                      const Stream &stream, const std::string &place) override;
   Status enqueueRecv(int64_t from, comm::Tag tag, DeviceAddress into, int64_t bytes,
                      const Stream &stream, const std::string &place) override;
+  Status registerMemory(const comm::Group &group, DeviceAddress begin, int64_t bytes,
+                        const std::string &place) override;
+  void deregisterAll() override;
   Status beginRecording(std::shared_ptr<const Progress> progress) override;
   void endRecording() override { isRecording = false; }
   Status launched() override;
@@ -172,6 +175,12 @@ private:
   std::vector<std::unique_ptr<DeviceCall>> calls, spareCalls;
   std::vector<DeviceMemory> spareSent;
   int64_t numCallsEnded = 0;
+  struct Registration {
+    NcclLink *link;
+    DeviceAddress begin;
+    void *handle;
+  };
+  std::vector<Registration> registrations;
   /// Of the graph, in order; what they tell is 2 i + 1 and 2 i + 2.
   struct RecordedCall {
     NcclLink *link;

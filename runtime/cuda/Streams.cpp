@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 namespace tbc::cuda {
 
@@ -51,12 +52,12 @@ Result<std::shared_ptr<Streams>> Streams::create(const DevicePtr &device,
   return streams;
 }
 
-void Streams::unwatch() {
+DeviceCommunicator *Streams::unwatch() {
   // Also for collectives whose other ranks never come: after an error of the communicator nothing
   // of it is under way any longer.
   if (communicator && !device->isGivenUp())
     static_cast<void>(wait());
-  communicator = nullptr;
+  return std::exchange(communicator, nullptr);
 }
 
 //===----------------------------------------------------------------------===//

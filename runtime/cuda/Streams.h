@@ -64,8 +64,8 @@ public:
   Status noteEnd();
   /// From now on, until `unwatch`, who waits looks after these calls too.
   void watch(DeviceCommunicator &calls) { communicator = &calls; }
-  /// Waits once more for all of them.
-  void unwatch();
+  /// Waits once more for all of them: whose they were; null: nobody's.
+  DeviceCommunicator *unwatch();
 
   // A step as one graph (StreamsRecording.cpp). While it is recorded nothing is executed of what is
   // put into the streams; what would wait for the device is an error of code Usage.

@@ -53,6 +53,7 @@ protected:
     std::chrono::milliseconds timeout = std::chrono::seconds(30);
     cuda::GraphUse graphs = cuda::GraphUse::Off;
     int numSteps = 2;
+    bool registersMemory = false;
     std::function<void(const std::string &)> say = {};
     /// What the rank does; nothing: it trains.
     std::function<Result<std::vector<kernels::Tensor>>(int64_t rank, comm::Communicator &,
@@ -99,6 +100,8 @@ protected:
     machine.kernels = *kernels;
     machine.timeout = setting.timeout;
     machine.graphs = setting.graphs;
+    if (setting.registersMemory)
+      machine.registrar = &FakeNccl::table();
     if (rank == 0)
       machine.say = setting.say;
     runtime::MachineMaker maker = cuda::cudaMachine(machine);

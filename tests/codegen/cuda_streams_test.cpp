@@ -53,6 +53,49 @@ TEST_F(CudaStreamsTest, TrainsAsTheReferenceDoesWithoutHostCopies) {
     }
 }
 
+TEST_F(CudaStreamsTest, TheMemoryPlanIsRegistered) {
+  std::vector<MlpOptions> family(4, mlp());
+  family[0].dp = 3, family[0].zero = 3, family[0].samples = 9, family[0].width = 5;
+  family[1].dp = 2, family[1].zero = 1;
+  family[2].tp = 2, family[2].numLayers = 4;
+  family[3].pp = 2, family[3].dp = 2, family[3].microBatches = 4;
+  for (const MlpOptions &o : family)
+    for (cuda::GraphUse graphs : {cuda::GraphUse::Off, cuda::GraphUse::Auto}) {
+      SCOPED_TRACE("dp " + std::to_string(o.dp) + " pp " + std::to_string(o.pp));
+      Program program = programOf(o);
+      FakeDriver driver(optionsFor(program, 1));
+      FakeNccl nccl(driver);
+      writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+      Setting setting;
+      setting.registersMemory = true;
+      setting.graphs = graphs;
+      setting.numSteps = 3;
+      expectEqual(onGpus(program, o, setting), trainReference(program, o, 3));
+      // Also of: some ranks with registered memory and some without.
+      EXPECT_THAT(driver.complaints(), IsEmpty());
+      EXPECT_THAT(driver.leaks(), IsEmpty());
+      EXPECT_GT(nccl.numRegisteredCalls(), 0);
+      EXPECT_EQ(nccl.numAlive(), 0);
+    }
+}
+
+TEST_F(CudaStreamsTest, MemoryThatNcclCannotGiveIsAnError) {
+  MlpOptions o = mlp();
+  o.dp = 2;
+  Program program = programOf(o);
+  FakeOptions options = optionsFor(program, 1);
+  options.deviceBytes = 4096;
+  FakeDriver driver(options);
+  FakeNccl nccl(driver);
+  writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+  Setting setting;
+  setting.registersMemory = true;
+  Outcome outcome = onGpus(program, o, setting);
+  ASSERT_FALSE(outcome[0]);
+  EXPECT_THAT(outcome[0].error().message,
+              AllOf(HasSubstr("the memory plan of stage 0 takes 1 MiB"), HasSubstr("are free")));
+}
+
 /// Whether a later instruction reads what an earlier one made.
 bool reads(const Instruction &later, const Instruction &earlier) {
   return std::any_of(later.operands.begin(), later.operands.end(), [&](program::ValueId value) {

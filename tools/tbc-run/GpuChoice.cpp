@@ -89,9 +89,12 @@ Status checkGpuOptions(const train::LoadedProgram &loaded, const RunOptions &opt
   return Status::ok();
 }
 
+bool registersMemory() { return launch::systemVariable("TBC_NCCL_REGISTER").value_or("1") != "0"; }
+
 Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
                                          const RunOptions &runOptions,
-                                         const cuda::DevicePtr &device, bool isSpeaker) {
+                                         const cuda::DevicePtr &device, const cuda::Nccl *nccl,
+                                         bool isSpeaker) {
   auto kernels = cuda::KernelModule::load(device, loaded.folder, loaded.manifest.programHash);
   if (!kernels)
     return kernels.error();
@@ -120,6 +123,8 @@ Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
   options.device = device;
   options.kernels = *kernels;
   options.timeout = std::chrono::milliseconds(runOptions.timeoutSeconds * 1000);
+  if (nccl && nccl->registerMemory && registersMemory())
+    options.registrar = nccl;
   options.graphs = runOptions.cudaGraphs == "off" || runOptions.train.detectsAnomalies
                        ? cuda::GraphUse::Off
                    : runOptions.cudaGraphs == "on" ? cuda::GraphUse::On

@@ -4,6 +4,7 @@
 #define TBC_TOOLS_TBC_RUN_GPUCHOICE_H
 
 #include "runtime/cuda/Device.h"
+#include "runtime/cuda/Nccl.h"
 #include "tools/tbc-run/RunCommand.h"
 
 namespace tbc::cli {
@@ -28,11 +29,15 @@ Result<cuda::DevicePtr> openGpu(int64_t localRank, bool isStartedHere);
 /// What goes only with GPUs, or not with each other. Errors: Usage.
 Status checkGpuOptions(const train::LoadedProgram &loaded, const RunOptions &options);
 
-/// Loads the program's kernels on it. Says to stderr, if `isSpeaker`, which ops the host executes.
+/// Whether the memory plan is registered with NCCL: unless TBC_NCCL_REGISTER=0 says not.
+bool registersMemory();
+
+/// Loads the program's kernels on it. `nccl`, which outlives the machine: null without several
+/// ranks. Says to stderr, if `isSpeaker`, which ops the host executes.
 /// Errors: as of KernelModule::load.
 Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
                                          const RunOptions &options, const cuda::DevicePtr &device,
-                                         bool isSpeaker);
+                                         const cuda::Nccl *nccl, bool isSpeaker);
 
 } // namespace tbc::cli
 

@@ -165,6 +165,7 @@ launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &opti
           {"compression of gradients", options.compression.empty() ? "none" : options.compression},
           {"device", device},
           {"CUDA graphs", options.cudaGraphs},
+          {"memory registered with NCCL", registersMemory() ? "yes" : "no"},
           {"communicator", options.communicator},
           {"number of steps", std::to_string(train.steps) + " or " + std::to_string(train.epochs) +
                                   " epochs" + (options.isDevRun ? ", --fast-dev-run" : "")},
@@ -230,8 +231,9 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
     }
   }
   auto timeout = milliseconds(options.timeoutSeconds * 1000);
-  auto machine = device ? gpuMachine(loaded, options, device, start.rank == 0)
-                        : machineOf(loaded, options, start.numLocalRanks);
+  auto machine = device
+                     ? gpuMachine(loaded, options, device, nccl ? &*nccl : nullptr, start.rank == 0)
+                     : machineOf(loaded, options, start.numLocalRanks);
   if (!machine)
     return machine.error();
   train->machine = *machine;

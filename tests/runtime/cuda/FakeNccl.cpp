@@ -29,6 +29,7 @@ struct Operation {
   NcclOp op = NcclOp::Sum;
   int peer = 0; // of messages, and the root of Broadcast
   bool isInGraph = false;
+  bool isFromRegistered = false, isToRegistered = false;
 };
 
 /// What the ranks of a communicator have in common.
@@ -60,6 +61,7 @@ struct Endpoint {
   int64_t numCollectives = 0, numSplits = 0;
   std::map<std::pair<int, bool>, int64_t> numMessages; // by peer, whether sent
   std::function<bool()> isSplitDone;                   // where it was made by a split
+  std::map<cuda::DeviceAddress, size_t> registered;    // memory
   std::vector<std::weak_ptr<int>> graphs;              // of its operations that are part of some
 };
 
@@ -113,7 +115,8 @@ constexpr int firstMadeOp = 100; // of createPremulSum
 bool agree(const Operation &a, const Operation &b) {
   bool areMade = int(a.op) >= firstMadeOp && int(b.op) >= firstMadeOp; // each rank's own
   return a.kind == b.kind && a.count == b.count && a.type == b.type && (a.op == b.op || areMade) &&
-         a.peer == b.peer && a.isInGraph == b.isInGraph;
+         a.peer == b.peer && a.isInGraph == b.isInGraph &&
+         a.isFromRegistered == b.isFromRegistered && a.isToRegistered == b.isToRegistered;
 }
 
 } // namespace
@@ -123,11 +126,15 @@ struct FakeNccl::State {
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   std::map<std::string, std::shared_ptr<World>> worlds; // by id
   std::map<int, double> factors;                        // of ops that were made
+  std::map<cuda::DeviceAddress, size_t> memory;         // of memAlloc
+  int numRegistered = 0;                                // calls with registered memory
   int numIds = 0, numSplits = 0, numOps = firstMadeOp;
   NcclCode failure = NcclCode::Success;
 };
 
-FakeNccl::FakeNccl(FakeDriver &driver) : state(new State{driver, {}, {}, {}}) { theNccl = this; }
+FakeNccl::FakeNccl(FakeDriver &driver) : state(new State{driver, {}, {}, {}, {}}) {
+  theNccl = this;
+}
 FakeNccl::~FakeNccl() { theNccl = nullptr; }
 
 int FakeNccl::numAlive() const {
@@ -136,6 +143,10 @@ int FakeNccl::numAlive() const {
   for (const auto &endpoint : state->endpoints)
     count += endpoint->isAlive;
   return count;
+}
+int FakeNccl::numRegisteredCalls() const {
+  std::lock_guard<std::recursive_mutex> guard(state->driver.lock());
+  return state->numRegistered;
 }
 int FakeNccl::numSplits() const { return state->numSplits; }
 void FakeNccl::failAll(NcclCode code) {
@@ -252,6 +263,56 @@ struct FakeNcclCalls {
   }
   static NcclCode destroyOp(NcclOp op, cuda::NcclHandle) {
     return int(op) >= firstMadeOp ? NcclCode::Success : NcclCode::InvalidArgument;
+  }
+
+  // -- Memory
+
+  static NcclCode memAlloc(void **memory, size_t bytes) {
+    State &state = *theNccl->state;
+    Guard guard(state.driver.lock());
+    cuda::DeviceAddress begin = 0;
+    if (FakeDriver::table().memAlloc(&begin, bytes) != cuda::DriverCode::Success)
+      return NcclCode::UnhandledCudaError;
+    state.memory[begin] = bytes;
+    *memory = reinterpret_cast<void *>(begin);
+    return NcclCode::Success;
+  }
+  static NcclCode memFree(void *memory) {
+    State &state = *theNccl->state;
+    Guard guard(state.driver.lock());
+    cuda::DeviceAddress begin = addressOf(memory);
+    if (!state.memory.erase(begin))
+      return NcclCode::InvalidArgument;
+    for (const auto &endpoint : state.endpoints)
+      if (endpoint->isAlive && endpoint->registered.count(begin))
+        state.driver.complain("memory is freed that is registered with a communicator");
+    return FakeDriver::table().memFree(begin) == cuda::DriverCode::Success
+               ? NcclCode::Success
+               : NcclCode::UnhandledCudaError;
+  }
+  static NcclCode registerMemory(cuda::NcclHandle comm, void *memory, size_t bytes, void **handle) {
+    State &state = *theNccl->state;
+    Guard guard(state.driver.lock());
+    Endpoint &endpoint = *state.endpoints.at(indexOf(comm));
+    auto found = state.memory.find(addressOf(memory));
+    if (found == state.memory.end() || found->second < bytes)
+      state.driver.complain("memory is registered that is not NCCL's");
+    if (!endpoint.registered.emplace(addressOf(memory), bytes).second)
+      state.driver.complain("memory is registered twice");
+    *handle = memory;
+    return NcclCode::Success;
+  }
+  static NcclCode deregister(cuda::NcclHandle comm, void *handle) {
+    State &state = *theNccl->state;
+    Guard guard(state.driver.lock());
+    return state.endpoints.at(indexOf(comm))->registered.erase(addressOf(handle))
+               ? NcclCode::Success
+               : NcclCode::InvalidArgument;
+  }
+  static bool isRegistered(const Endpoint &endpoint, cuda::DeviceAddress address) {
+    auto next = endpoint.registered.upper_bound(address);
+    return next != endpoint.registered.begin() &&
+           address < std::prev(next)->first + std::prev(next)->second;
   }
 
   // -- Operations
@@ -405,6 +466,9 @@ struct FakeNcclCalls {
     }
     if (operation.count == 0)
       return NcclCode::Success; // as NCCL does
+    operation.isFromRegistered = isRegistered(endpoint, operation.from);
+    operation.isToRegistered = isRegistered(endpoint, operation.to);
+    state.numRegistered += operation.isFromRegistered || operation.isToRegistered;
     if (groupDepth > 0)
       grouped.push_back({indexOf(comm), operation, stream});
     else
@@ -469,6 +533,7 @@ const cuda::Nccl &FakeNccl::table() {
     cuda::Nccl table;
 #define TBC_SET(name, symbol, ...) table.name = FakeNcclCalls::name;
     TBC_NCCL_FUNCTIONS(TBC_SET)
+    TBC_NCCL_REGISTRATION(TBC_SET)
 #undef TBC_SET
     table.getErrorString = FakeNcclCalls::getErrorString;
     table.getLastError = FakeNcclCalls::getLastError;

@@ -27,6 +27,8 @@ public:
   /// Communicators that were made, and neither destroyed nor aborted.
   int numAlive() const;
   int numSplits() const;
+  /// Calls that read or write registered memory, so far.
+  int numRegisteredCalls() const;
   /// From now on every communicator has this error, as after a lost connection.
   void failAll(cuda::NcclCode code);
 

@@ -128,10 +128,15 @@ protected:
         cuda::connectNccl(rank, n, **store, FakeNccl::table(), *device, cuda::NcclOptions());
     EXPECT_TRUE(communicator);
     auto streams = cuda::Streams::create(*device, std::chrono::milliseconds(0));
-    auto memory = cuda::DeviceMemory::allocate(*device, 1 << 14, "tensors");
+    auto memory = isUniform
+                      ? cuda::allocateRegistrable(FakeNccl::table(), *device, 1 << 14, "tensors")
+                      : cuda::DeviceMemory::allocate(*device, 1 << 14, "tensors");
     auto scratch = cuda::DeviceMemory::allocate(*device, 1 << 14, "scratch");
     auto *calls = dynamic_cast<cuda::DeviceCommunicator *>(communicator->get());
     (*streams)->watch(*calls);
+    for (int again = 0; again < 2 && isUniform; ++again)
+      EXPECT_TRUE(
+          calls->registerMemory(groupOf(rank, n).ranks, memory->address(), 1 << 14, "here"));
     std::vector<DeviceTensor> from, to;
     cuda::DeviceAddress next = memory->address();
     for (const TensorType &type : c.inputs) {
@@ -159,17 +164,19 @@ protected:
     Status status =
         cuda::communicateOnDevice(calls, c.instruction, group,
                                   runtime::memoryLayout(c.instruction, group, c.inputs, c.results),
-                                  from, to, stream, scratchOf, c.name);
+                                  from, to, isUniform, stream, scratchOf, c.name);
     EXPECT_TRUE(status) << status.error().message;
     Results results;
     for (const DeviceTensor &tensor : to) {
       results.emplace_back(size_t(tensor.bytes()));
       EXPECT_TRUE((*streams)->download(results.back().data(), tensor.address, tensor.bytes()));
     }
+    calls->deregisterAll();
     return results;
   }
 
   std::string folder;
+  bool isUniform = false; // and in registered memory
 };
 
 Instruction instructionOf(InstructionKind kind, int dim = 0) {
@@ -259,6 +266,25 @@ TEST_P(DeviceCollectives, GiveWhatThoseOfHostsDo) {
     EXPECT_THAT(driver.complaints(), IsEmpty());
     EXPECT_THAT(driver.leaks(), IsEmpty());
   }
+}
+
+// The fake complains where a call has registered memory on some ranks and other memory on others.
+TEST_P(DeviceCollectives, TakeRegisteredMemoryOnAllRanksOrOnNone) {
+  int64_t n = GetParam();
+  isUniform = true;
+  int numRegistered = 0;
+  for (const Case &c : casesOf(n)) {
+    SCOPED_TRACE(c.name);
+    FakeOptions options;
+    options.numDevices = int(n);
+    FakeDriver driver(options);
+    FakeNccl nccl(driver);
+    EXPECT_EQ(onDevices(c, n), onHosts(c, n));
+    EXPECT_THAT(driver.complaints(), IsEmpty());
+    EXPECT_THAT(driver.leaks(), IsEmpty());
+    numRegistered += nccl.numRegisteredCalls();
+  }
+  EXPECT_GT(numRegistered, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, DeviceCollectives, testing::Values(1, 2, 3));

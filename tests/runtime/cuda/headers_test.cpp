@@ -49,6 +49,7 @@ constexpr Nccl nccl;
 #define TBC_CHECK(name, symbol, ...)                                                               \
   static_assert(isCalledAlike(decltype(nccl.name)(), decltype (&::symbol)()), #symbol);
 TBC_NCCL_FUNCTIONS(TBC_CHECK)
+TBC_NCCL_REGISTRATION(TBC_CHECK)
 #undef TBC_CHECK
 static_assert(isCalledAlike(decltype(nccl.getErrorString)(), &::ncclGetErrorString));
 static_assert(isCalledAlike(decltype(nccl.getLastError)(), &::ncclGetLastError));
