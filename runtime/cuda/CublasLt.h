@@ -52,7 +52,14 @@ enum class CublasEpilogue : uint32_t {
 enum class LayoutAttribute : int { Order = 1, BatchCount = 5, StridedBatchOffset = 6 };
 
 /// cublasLtMatmulPreferenceAttributes_t.
-enum class PreferenceAttribute : int { MaxWorkspaceBytes = 1 };
+enum class PreferenceAttribute : int { MaxWorkspaceBytes = 1, ReductionSchemeMask = 3 };
+
+/// cublasLtReductionScheme_t, of sums in parts that are taken side by side: only this is asked for.
+inline constexpr uint32_t reductionSchemeNone = 0;
+
+/// What products work in on every device, in bytes: what NVIDIA's "cuBLAS" recommends for Hopper,
+/// and enough for all before. Plans count it to the device's context.
+inline constexpr int64_t cublasWorkspaceBytes = int64_t(32) << 20;
 
 using CublasHandle = struct CublasTag *;         // cublasLtHandle_t
 using MatmulHandle = struct MatmulTag *;         // cublasLtMatmulDesc_t

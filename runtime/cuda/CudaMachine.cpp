@@ -596,13 +596,13 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
     auto arena = DeviceArena::create(std::move(*memory), *streams);
     std::shared_ptr<MatrixProducts> products;
     if (options.cublas) {
-      auto made = MatrixProducts::create(options.device, *options.cublas);
+      auto made = MatrixProducts::create(options.device, *options.cublas, options.isDeterministic);
       if (!made)
         return made.error();
       products = std::move(*made);
     }
     std::shared_ptr<CudnnPlans> plans;
-    if (options.cudnn) {
+    if (options.cudnn && !options.isDeterministic) {
       auto made = CudnnPlans::create(options.device, *options.cudnn);
       if (!made)
         return made.error();

@@ -35,6 +35,9 @@ struct CudaOptions {
   std::optional<CublasLt> cublas;
   /// Does attention and convolution, where it can; the program's own kernels do what it cannot.
   std::optional<Cudnn> cudnn;
+  /// The same numbers on every run, on the same devices and libraries: cuBLASLt takes no sum in
+  /// parts side by side, and `cudnn`, whose ways may, is not used.
+  bool isDeterministic = false;
   /// Told once, before the first block, what the libraries do and what not, and why.
   std::function<void(const std::string &)> say;
   /// Where it can register memory and is given, the memory plan is allocated by it and registered

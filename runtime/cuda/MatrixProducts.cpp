@@ -10,9 +10,6 @@ using kernels::DType;
 using kernels::ProductLoop;
 using kernels::ProductPlan;
 
-// What NVIDIA's "cuBLAS" recommends for Hopper; enough for all before.
-static constexpr int64_t workspaceBytes = int64_t(32) << 20;
-
 Status checkCublas(const CublasLt &library, CublasCode code, const std::string &what) {
   if (code == CublasCode::Success)
     return Status::ok();
@@ -218,6 +215,11 @@ Result<std::unique_ptr<MatrixProduct>> MatrixProducts::make(const ProductShape &
       library,
       library.preferenceSet(preference, PreferenceAttribute::MaxWorkspaceBytes, &most, sizeof most),
       "asking how to multiply");
+  if (status && isDeterministic)
+    status = checkCublas(library,
+                         library.preferenceSet(preference, PreferenceAttribute::ReductionSchemeMask,
+                                               &reductionSchemeNone, sizeof reductionSchemeNone),
+                         "asking how to multiply");
   MatmulChoice choice{};
   int numFound = 0;
   CublasCode code =
@@ -243,12 +245,12 @@ Result<std::unique_ptr<MatrixProduct>> MatrixProducts::make(const ProductShape &
 // All of a device
 //===----------------------------------------------------------------------===//
 
-Result<std::shared_ptr<MatrixProducts>> MatrixProducts::create(const DevicePtr &device,
-                                                               const CublasLt &library) {
+Result<std::shared_ptr<MatrixProducts>>
+MatrixProducts::create(const DevicePtr &device, const CublasLt &library, bool isDeterministic) {
   if (Status status = device->makeCurrent(); !status)
     return status.error();
-  std::shared_ptr<MatrixProducts> products(new MatrixProducts(device, library));
-  auto memory = DeviceMemory::allocate(device, workspaceBytes, "the workspace of cuBLASLt");
+  std::shared_ptr<MatrixProducts> products(new MatrixProducts(device, library, isDeterministic));
+  auto memory = DeviceMemory::allocate(device, cublasWorkspaceBytes, "the workspace of cuBLASLt");
   if (!memory)
     return memory.error();
   products->workspace = std::move(*memory);

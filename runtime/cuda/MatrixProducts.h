@@ -87,9 +87,10 @@ private:
 /// The products of a device, used in one stream: they share the memory that they work in.
 class MatrixProducts {
 public:
-  /// Errors: RankFailed, what cuBLASLt or the driver refuses.
-  static Result<std::shared_ptr<MatrixProducts>> create(const DevicePtr &device,
-                                                        const CublasLt &library);
+  /// `isDeterministic`: no sum is taken in parts side by side. Errors: RankFailed, what cuBLASLt or
+  /// the driver refuses.
+  static Result<std::shared_ptr<MatrixProducts>>
+  create(const DevicePtr &device, const CublasLt &library, bool isDeterministic = false);
   ~MatrixProducts();
   MatrixProducts(const MatrixProducts &) = delete;
   MatrixProducts &operator=(const MatrixProducts &) = delete;
@@ -101,13 +102,14 @@ public:
   size_t numShapes() const { return products.size(); }
 
 private:
-  MatrixProducts(DevicePtr device, const CublasLt &library)
-      : device(std::move(device)), library(library) {}
+  MatrixProducts(DevicePtr device, const CublasLt &library, bool isDeterministic)
+      : device(std::move(device)), library(library), isDeterministic(isDeterministic) {}
   Result<std::unique_ptr<MatrixProduct>> make(const ProductShape &shape);
   Status describeEpilogue(MatrixProduct &product, const ProductShape &shape) const;
 
   DevicePtr device;
   const CublasLt library;
+  const bool isDeterministic;
   CublasHandle handle = nullptr;
   DeviceMemory workspace;
   std::map<ProductShape, std::unique_ptr<MatrixProduct>> products;

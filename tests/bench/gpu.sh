@@ -47,6 +47,7 @@ grep 'GB/s' "$output/bandwidth.txt"
 part calibration 60 "$buildDir/bin/tbc" calibrate --gpus "$(nvidia-smi -L | grep -c '^GPU ')" -o "$output/cluster.toml"
 part losses 120 python3 tests/bench/gpu_bench.py losses --tbc "$buildDir/bin/tbc" --json "$output/losses.json"
 part graphs 60 python3 tests/bench/gpu_bench.py graphs --tbc "$buildDir/bin/tbc" --json "$output/graphs.json"
+part repeats 40 python3 tests/bench/gpu_bench.py repeats --tbc "$buildDir/bin/tbc" --json "$output/repeats.json"
 part speed 110 python3 tests/bench/gpu_bench.py speed --tbc "$buildDir/bin/tbc" --json "$output/speed.json" --seconds 100
 cat "$output/losses.txt" "$output/graphs.txt" "$output/speed.txt"
 

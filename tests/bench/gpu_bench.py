@@ -3,6 +3,7 @@
 
     tests/bench/gpu_bench.py losses --tbc build/bin/tbc [--json FILE] [--target cuda|cpu]
     tests/bench/gpu_bench.py graphs --tbc build/bin/tbc [--json FILE] [--target cuda|cpu]
+    tests/bench/gpu_bench.py repeats --tbc build/bin/tbc [--json FILE] [--target cuda|cpu]
     tests/bench/gpu_bench.py speed --tbc build/bin/tbc [--json FILE] [--target cuda|cpu] [--seconds S] [--only NAME]
 
 losses: tiny-gpt2 for ten steps under data, sharded data, tensor and pipeline parallelism and a hybrid, each rank a process, two
@@ -11,6 +12,8 @@ process on CPUs within 1e-4 of it.
 
 graphs: tiny-gpt2 with --cuda-graphs off and on, alone and under data and sharded data parallelism: the same losses within 1e-4 of
 them (alone: the same bits), and the seconds of a step of each.
+
+repeats: tiny-gpt2 twice with --deterministic, alone and under data parallelism: the same losses bit for bit.
 
 speed: seconds of a training step of GPT-2-124M (batch 16 x 1024), a Llama of 1B (batch 4 x 2048) and ResNet-50 (batch 128; needs
 PyTorch and the package onnx for its file), all in bf16, beside torch.compile where PyTorch finds a GPU; the share of the plan's
@@ -146,6 +149,18 @@ def graphs(options, folder):
     return report, failed
 
 
+def repeats(options, folder):
+    report, failed = {}, False
+    for ranks, mesh in MESHES[:2]:
+        found = [[line["loss"] for line in train_tiny(options, folder, ranks, mesh, options.target, ["--deterministic"])]
+                 for _ in range(2)]
+        is_right = found[0] == found[1] and len(found[0]) == STEPS
+        failed |= not is_right
+        report[mesh] = {"losses": found, "right": is_right}
+        print(f"{mesh:12} twice: {'the same bits' if is_right else 'WRONG'}")
+    return report, failed
+
+
 class PeakOfGpu(threading.Thread):
     """The most memory in use on GPU 0, asked ten times a second."""
 
@@ -242,7 +257,7 @@ def speed(options, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("part", choices=["losses", "graphs", "speed"])
+    parser.add_argument("part", choices=["losses", "graphs", "repeats", "speed"])
     parser.add_argument("--tbc", required=True)
     parser.add_argument("--json")
     parser.add_argument("--target", choices=["cuda", "cpu"], default="cuda")
@@ -250,7 +265,7 @@ def main():
     parser.add_argument("--only", choices=list(SPEED))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        report, failed = {"losses": losses, "graphs": graphs, "speed": speed}[options.part](options, folder)
+        report, failed = {"losses": losses, "graphs": graphs, "repeats": repeats, "speed": speed}[options.part](options, folder)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(report, file)

@@ -120,6 +120,16 @@ TEST_F(CudaCli, AMachineWithoutADriverIsTold) {
   EXPECT_EQ(reference.code, 0) << reference.err;
 }
 
+TEST(FixNcclAlgorithms, LeavesWhatTheUserHasChosen) {
+  setenv("NCCL_ALGO", "Tree", 1);
+  unsetenv("NCCL_PROTO");
+  tbc::cli::fixNcclAlgorithms();
+  EXPECT_STREQ(getenv("NCCL_ALGO"), "Tree");
+  EXPECT_STREQ(getenv("NCCL_PROTO"), "Simple");
+  unsetenv("NCCL_ALGO");
+  unsetenv("NCCL_PROTO");
+}
+
 TEST(GpuOfRank, IsTheOneOfItsNumberOrTheOnlyOne) {
   auto gpu = [](int64_t rank, int count, bool mayBeOwn) {
     auto found = tbc::cli::gpuOfRank(rank, count, mayBeOwn);

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PARTS = ["machine", "doctor", "conformance", "kernels", "libraries", "pytorch", "bandwidth", "calibration", "losses", "graphs", "speed"]
+PARTS = ["machine", "doctor", "conformance", "kernels", "libraries", "pytorch", "bandwidth", "calibration", "losses", "graphs", "repeats", "speed"]
 
 
 def script(path, text):

@@ -8,6 +8,7 @@
 #include "runtime/cuda/Nccl.h"
 #include "runtime/launch/Environment.h"
 
+#include <cstdlib>
 #include <iostream>
 
 namespace tbc::cli {
@@ -89,6 +90,11 @@ Status checkGpuOptions(const train::LoadedProgram &loaded, const RunOptions &opt
   return Status::ok();
 }
 
+void fixNcclAlgorithms() {
+  setenv("NCCL_ALGO", "Ring", /*overwrite=*/0);
+  setenv("NCCL_PROTO", "Simple", /*overwrite=*/0);
+}
+
 bool registersMemory() { return launch::systemVariable("TBC_NCCL_REGISTER").value_or("1") != "0"; }
 
 Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
@@ -123,6 +129,7 @@ Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
   options.device = device;
   options.kernels = *kernels;
   options.timeout = std::chrono::milliseconds(runOptions.timeoutSeconds * 1000);
+  options.isDeterministic = runOptions.isDeterministic;
   if (nccl && nccl->registerMemory && registersMemory())
     options.registrar = nccl;
   options.graphs = runOptions.cudaGraphs == "off" || runOptions.train.detectsAnomalies

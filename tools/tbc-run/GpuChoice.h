@@ -29,6 +29,10 @@ Result<cuda::DevicePtr> openGpu(int64_t localRank, bool isStartedHere);
 /// What goes only with GPUs, or not with each other. Errors: Usage.
 Status checkGpuOptions(const train::LoadedProgram &loaded, const RunOptions &options);
 
+/// Has NCCL, before it is opened, sum in one order (NCCL_ALGO, NCCL_PROTO), unless the user's
+/// environment says how.
+void fixNcclAlgorithms();
+
 /// Whether the memory plan is registered with NCCL: unless TBC_NCCL_REGISTER=0 says not.
 bool registersMemory();
 

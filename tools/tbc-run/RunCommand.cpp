@@ -165,6 +165,7 @@ launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &opti
           {"compression of gradients", options.compression.empty() ? "none" : options.compression},
           {"device", device},
           {"CUDA graphs", options.cudaGraphs},
+          {"determinism", options.isDeterministic ? "asked for" : "not asked for"},
           {"memory registered with NCCL", registersMemory() ? "yes" : "no"},
           {"communicator", options.communicator},
           {"number of steps", std::to_string(train.steps) + " or " + std::to_string(train.epochs) +
@@ -224,6 +225,8 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
       return opened.error();
     device = *opened;
     if (numRanks > 1 && options.communicator != "gloo") {
+      if (options.isDeterministic)
+        fixNcclAlgorithms();
       auto library = cuda::loadNccl();
       if (!library)
         return library.error();

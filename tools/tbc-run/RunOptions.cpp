@@ -99,6 +99,8 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
       .add_option("--communicator", options->communicator,
                   "gloo, or nccl between GPUs (default: nccl where the program is for GPUs)")
       ->check(CLI::IsMember({"gloo", "nccl"}));
+  command.add_flag("--deterministic", options->isDeterministic,
+                   "On GPUs too, the same numbers bit for bit on every run; slower there");
   command
       .add_option("--cuda-graphs", options->cudaGraphs,
                   "Launch each step on a GPU as one graph: auto, where that can be; on, else an "

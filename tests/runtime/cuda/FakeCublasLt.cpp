@@ -197,6 +197,11 @@ struct FakeCublasCalls {
                                   cuda::PreferenceAttribute attribute, const void *value,
                                   size_t bytes) {
     TBC_ENTER(preferenceSet);
+    if (attribute == cuda::PreferenceAttribute::ReductionSchemeMask && bytes == sizeof(uint32_t) &&
+        *static_cast<const uint32_t *>(value) == cuda::reductionSchemeNone) {
+      ++theCublas->withoutParts;
+      return CublasCode::Success;
+    }
     if (attribute != cuda::PreferenceAttribute::MaxWorkspaceBytes || bytes != sizeof(uint64_t))
       theCublas->driver.complain("cuBLASLt is told what it does not know");
     of<uint64_t>(preference) = *static_cast<const uint64_t *>(value);

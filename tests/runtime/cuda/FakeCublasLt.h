@@ -33,6 +33,8 @@ public:
   /// How often it was asked how to multiply, and did.
   int numAsked() const { return asked; }
   int numProducts() const { return multiplied; }
+  /// Of how many it was said that no sum may be taken in parts.
+  int numWithoutParts() const { return withoutParts; }
   /// How often with an epilogue, and with a matrix that is added or not.
   const std::map<std::pair<cuda::CublasEpilogue, bool>, int> &productsByEpilogue() const {
     return epilogues;
@@ -50,6 +52,7 @@ private:
   bool isUnable = false, hasNoEpilogues = false;
   std::map<std::pair<cuda::CublasEpilogue, bool>, int> epilogues;
   std::string failing;
+  int withoutParts = 0;
   int asked = 0, multiplied = 0, alive = 0;
 };
 

@@ -169,6 +169,9 @@ static_assert(equal(LayoutAttribute::StridedBatchOffset,
                     CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET));
 static_assert(equal(PreferenceAttribute::MaxWorkspaceBytes,
                     CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES));
+static_assert(equal(PreferenceAttribute::ReductionSchemeMask,
+                    CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK));
+static_assert(equal(reductionSchemeNone, CUBLASLT_REDUCTION_SCHEME_NONE));
 static_assert(sizeof(MatmulAlgorithm) == sizeof(cublasLtMatmulAlgo_t));
 static_assert(sizeof(MatmulChoice) == sizeof(cublasLtMatmulHeuristicResult_t));
 static_assert(offsetof(MatmulChoice, workspaceBytes) ==

@@ -144,6 +144,17 @@ TEST_F(ProductsTest, WhatIsNoProductSaysWhy) {
               HasSubstr("several loops around"));
 }
 
+TEST_F(ProductsTest, DeterministicOnesAreNotTakenInParts) {
+  auto einsum = cuda::productOf(attrsOf({"", {0, 1}, {1, 2}, {0, 2}}), typeOf({0, 1}, DType::F32),
+                                typeOf({1, 2}, DType::F32), typeOf({0, 2}, DType::F32));
+  ASSERT_TRUE(einsum);
+  ASSERT_TRUE(products->find(einsum->shape));
+  EXPECT_EQ(cublas.numWithoutParts(), 0);
+  auto fixed = cuda::MatrixProducts::create(device, FakeCublasLt::table(), true);
+  ASSERT_TRUE((*fixed)->find(einsum->shape));
+  EXPECT_EQ(cublas.numWithoutParts(), 1);
+}
+
 TEST_F(ProductsTest, NoWayIsNothingAndAFailureIsAnError) {
   auto einsum = cuda::productOf(attrsOf({"", {0, 1}, {1, 2}, {0, 2}}), typeOf({0, 1}, DType::F32),
                                 typeOf({1, 2}, DType::F32), typeOf({0, 2}, DType::F32));
