@@ -1,7 +1,9 @@
 //===- calibrate_gpu_test.cpp - Measuring GPUs that are faked ---------------===//
 
 #include "planner/core/Cluster.h"
+#include "runtime/cuda/CublasLt.h"
 #include "runtime/cuda/NcclCommunicator.h"
+#include "runtime/cuda/Progress.h"
 #include "runtime/launch/Stores.h"
 #include "tests/runtime/cuda/FakeCublasLt.h"
 #include "tests/runtime/cuda/FakeNccl.h"
@@ -129,6 +131,24 @@ TEST(CalibrateGpus, WithoutADriverItSaysWhatToInstall) {
   auto measured = calibrate::measureGpus({1, true});
   ASSERT_FALSE(measured);
   EXPECT_THAT(measured.error().message, HasSubstr("install NVIDIA's driver"));
+}
+
+// What plans count for the device's context is assumed (docs/clusters.md). At its least it has room
+// for what the runtime allocates beside the memory plan, and half a gibibyte for NCCL.
+TEST(ContextOfGpus, HasRoomForWhatTheRuntimeWorksIn) {
+  int numPresets = 0;
+  for (const std::string &name : planner::clusterPresets()) {
+    if (name == "cpu-local" || name == "gaudi3" || name == "mi300x" || name.rfind("tpu", 0) == 0)
+      continue;
+    SCOPED_TRACE(name);
+    auto cluster = planner::loadCluster(name);
+    ASSERT_TRUE(cluster);
+    int64_t numbers = cuda::Progress::most * int64_t(sizeof(int32_t));
+    EXPECT_GE(cluster->contextBytes - cluster->contextUncertaintyBytes,
+              cuda::cublasWorkspaceBytes + numbers + (int64_t(512) << 20));
+    ++numPresets;
+  }
+  EXPECT_GE(numPresets, 10);
 }
 
 } // namespace
