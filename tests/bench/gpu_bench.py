@@ -6,7 +6,8 @@
     tests/bench/gpu_bench.py repeats --tbc build/bin/tbc [--json FILE] [--target cuda|cpu]
     tests/bench/gpu_bench.py speed --tbc build/bin/tbc [--json FILE] [--target cuda|cpu] [--seconds S] [--only NAME]
 
-losses: tiny-gpt2 for ten steps under data, sharded data, tensor and pipeline parallelism and a hybrid, each rank a process, two
+losses: tiny-gpt2 for ten steps under data, sharded data, tensor and pipeline parallelism and a hybrid, and with states and
+residuals on the host, each rank a process, two
 and four of them sharing a GPU where there are no more (to NCCL each is a host of its own); every loss must be that of one
 process on CPUs within 1e-4 of it.
 
@@ -106,30 +107,31 @@ def run_ranks(tbc, program, ranks, steps, log, folder, gpus, flags=()):
         return [json.loads(line) for line in file]
 
 
-def train_tiny(options, folder, ranks, mesh, target, flags=()):
+def train_tiny(options, folder, ranks, mesh, target, flags=(), plan_flags=()):
     """What the log says of each step of tiny-gpt2."""
     tbc, model = os.path.abspath(options.tbc), os.path.join(ROOT, "models", "tiny-gpt2.onnx")
     gpus = number_of_gpus() if target == "cuda" else 0
-    name = f"{mesh.replace(',', '-')}-{target}"
+    name = "-".join([mesh.replace(",", "-"), target, *plan_flags]).replace("--", "")
     micro = ["--micro-batch", "2"] if "pp" in mesh else []
     checked([tbc, "plan", model, "--gpus", str(ranks), "--mesh", mesh, "--batch", "8", "--seq", "16", "--precision", "f32", *micro,
-             "-o", f"{name}.json"], cwd=folder)
+             *plan_flags, "-o", f"{name}.json"], cwd=folder)
     checked([tbc, "compile", f"{name}.json", "--target", target, "-o", name], cwd=folder)
     return run_ranks(tbc, name, ranks, STEPS, f"{name}.jsonl", folder, gpus, flags)
 
 
 def losses(options, folder):
-    def train(ranks, mesh, target):
-        return [line["loss"] for line in train_tiny(options, folder, ranks, mesh, target)]
+    def train(ranks, mesh, target, plan_flags=()):
+        return [line["loss"] for line in train_tiny(options, folder, ranks, mesh, target, plan_flags=plan_flags)]
 
     reference, report, failed = train(1, "dp=1", "cpu"), {}, False
-    for ranks, mesh in MESHES:
-        found = train(ranks, mesh, options.target)
+    for ranks, mesh, *flags in [*MESHES, (1, "dp=1", "--offload", "all")]:
+        found = train(ranks, mesh, options.target, flags)
         difference = max(abs(a - b) / abs(b) for a, b in zip(found, reference))
         is_right = len(found) == STEPS and difference <= TOLERANCE
         failed |= not is_right
-        report[mesh] = {"ranks": ranks, "losses": found, "largest_difference": difference, "right": is_right}
-        print(f"{mesh:12} {ranks} ranks: loss {found[0]:.4f} to {found[-1]:.4f}, at most {difference:.1e} from one process: "
+        what = " ".join([mesh, *flags])
+        report[what] = {"ranks": ranks, "losses": found, "largest_difference": difference, "right": is_right}
+        print(f"{what:12} {ranks} ranks: loss {found[0]:.4f} to {found[-1]:.4f}, at most {difference:.1e} from one process: "
               f"{'right' if is_right else 'WRONG'}")
     return report, failed
 
