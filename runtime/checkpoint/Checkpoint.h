@@ -29,6 +29,9 @@ namespace tbc::checkpoint {
 struct Progress {
   int64_t step = 0; // the last one that is done
   int64_t globalBatch = 0;
+  /// After how many steps, epochs and samples of data without end it became that (see
+  /// data::BatchOrigin).
+  int64_t stepsBefore = 0, epochsBefore = 0, samplesBefore = 0;
   uint64_t dataSeed = 0;
   bool isShuffled = true;
   /// Where gradients are compressed, of which program and how: whose residuals the files hold

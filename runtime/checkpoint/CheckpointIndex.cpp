@@ -81,6 +81,10 @@ std::string writeIndex(const Index &index) {
                {"mesh", mesh},
                {"shards", shards},
                {"tensors", tensors}};
+  if (index.progress.stepsBefore > 0)
+    json["global_batch_since"] = {{"step", index.progress.stepsBefore},
+                                  {"epoch", index.progress.epochsBefore},
+                                  {"sample", index.progress.samplesBefore}};
   if (!index.progress.residualsOf.empty())
     json["gradient_residuals"] = index.progress.residualsOf;
   std::string text = json.dump(1);
@@ -195,6 +199,12 @@ Index indexOf(const Json &json) {
     throw Malformed{"\"data_seed\" must be a number"};
   index.progress.dataSeed = seed.get<uint64_t>();
   index.progress.isShuffled = field(json, "shuffled") == true;
+  if (json.contains("global_batch_since")) {
+    const Json &since = field(json, "global_batch_since");
+    index.progress.stepsBefore = number(field(since, "step"), 1, index.progress.step);
+    index.progress.epochsBefore = number(field(since, "epoch"), 0);
+    index.progress.samplesBefore = number(field(since, "sample"), 0);
+  }
   if (json.contains("gradient_residuals"))
     index.progress.residualsOf = text(json["gradient_residuals"]);
   std::string arith = text(field(json, "arithmetic"));

@@ -3,6 +3,8 @@
 #include "runtime/data/Sampler.h"
 #include "runtime/kernels/Random.h"
 
+#include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace tbc::data {
@@ -23,13 +25,30 @@ Result<Sampler> Sampler::create(int64_t numSamples, int64_t globalBatch, bool is
 }
 
 int64_t Sampler::epoch(int64_t step) const {
-  return numSamples == 0 ? 0 : (step - 1) / stepsPerEpoch;
+  return numSamples == 0 ? 0 : begin.epochs + (step - 1 - begin.steps) / stepsPerEpoch;
+}
+
+std::optional<BatchOrigin> Sampler::originAfter(int64_t step) const {
+  int64_t taken = step - begin.steps;
+  if (numSamples == 0)
+    return BatchOrigin{step, 0, begin.samples + taken * globalBatch};
+  if (taken % stepsPerEpoch != 0)
+    return std::nullopt;
+  return BatchOrigin{step, begin.epochs + taken / stepsPerEpoch, 0};
+}
+
+int64_t Sampler::lastStepOf(int64_t epochs) const {
+  int64_t more = std::max<int64_t>(0, epochs - begin.epochs), steps = 0;
+  if (__builtin_mul_overflow(more, stepsPerEpoch, &steps) ||
+      __builtin_add_overflow(steps, begin.steps, &steps))
+    return std::numeric_limits<int64_t>::max();
+  return steps;
 }
 
 int64_t Sampler::sample(int64_t step, int64_t place) {
   if (numSamples == 0)
-    return (step - 1) * globalBatch + place;
-  int64_t index = (step - 1) % stepsPerEpoch * globalBatch + place;
+    return begin.samples + (step - 1 - begin.steps) * globalBatch + place;
+  int64_t index = (step - 1 - begin.steps) % stepsPerEpoch * globalBatch + place;
   if (!isShuffled)
     return index;
   if (epoch(step) != shuffledEpoch)

@@ -64,6 +64,25 @@ Result<Feed> Feed::open(const program::Program &program, const Manifest &manifes
   return feed;
 }
 
+Status Feed::changeBatchAfter(int64_t step, int64_t batch, const data::BatchOrigin &was) {
+  auto earlier = data::Sampler::create(dataset->numSamples(), batch, /*isShuffled=*/false, 0);
+  if (!earlier)
+    return earlier.error();
+  earlier->beginAt(was);
+  std::optional<data::BatchOrigin> now = earlier->originAfter(step);
+  if (!now) {
+    int64_t epoch = earlier->epoch(step);
+    return Error{ErrorCode::Usage, "global batches may become larger or smaller between two epochs "
+                                   "alone, and step " +
+                                       std::to_string(step) + " is within epoch " +
+                                       std::to_string(epoch + 1) + ", which ends with step " +
+                                       std::to_string(earlier->lastStepOf(epoch + 1)) +
+                                       "; end the run before with --epochs"};
+  }
+  sampler->beginAt(*now);
+  return Status::ok();
+}
+
 runtime::StepInputs Feed::inputs(int64_t step, double learningRate) {
   return inputsOf({step, step}, learningRate);
 }

@@ -43,6 +43,15 @@ public:
   int64_t epoch(int64_t step) const { return sampler->epoch(step); }
   /// Of an epoch; 0 for data without end.
   int64_t stepsPerEpoch() const { return sampler->numSteps(); }
+  /// The last step of so many epochs, of data that ends.
+  int64_t lastStepOf(int64_t epochs) const { return sampler->lastStepOf(epochs); }
+
+  /// Where steps began to take global batches of this size.
+  const data::BatchOrigin &origin() const { return sampler->origin(); }
+  void beginAt(const data::BatchOrigin &origin) { sampler->beginAt(origin); }
+  /// Goes on with this size of batch after step `step` of a run whose batches had `globalBatch`
+  /// samples from `was` on. Errors: Usage, where that step does not end an epoch.
+  Status changeBatchAfter(int64_t step, int64_t globalBatch, const data::BatchOrigin &was);
 
 private:
   Feed() = default;

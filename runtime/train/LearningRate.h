@@ -23,6 +23,16 @@ struct LearningRate {
   /// The step at which Linear and Cosine reach `least`; 0: the last one of the run.
   int64_t totalSteps = 0;
 
+  /// How the rate grows with the global batch (Goyal et al., arXiv 1706.02677, section 2.1; the
+  /// root as of Krizhevsky, arXiv 1404.5997, section 5).
+  enum class Growth { None, Linear, Root };
+  Growth growth = Growth::None;
+  int64_t givenFor = 1; // the global batch that `peak` and `least` are for
+
+  /// The rates for steps of `globalBatch` samples: peak and least times globalBatch / givenFor, or
+  /// its root.
+  LearningRate forBatch(int64_t globalBatch) const;
+
   /// The rate of step `step`, from 1. With w = warmupSteps, T = totalSteps:
   ///   step <= w          peak * step / w
   ///   Constant           peak
@@ -34,6 +44,9 @@ struct LearningRate {
 
 /// "constant", "linear" or "cosine". Errors: Usage.
 Result<LearningRate::Schedule> parseSchedule(const std::string &text);
+
+/// Sets growth and givenFor from "linear:256" or "sqrt:256". Errors: Usage.
+Status parseGrowth(const std::string &text, LearningRate &rate);
 
 } // namespace tbc::train
 

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <limits>
 
 namespace tbc::train {
 
@@ -50,9 +51,9 @@ public:
   Run(const LoadedProgram &loaded, const TrainOptions &options, comm::Communicator &communicator,
       const TrainCallbacks &callbacks, runtime::Executor executor, Feed feed)
       : loaded(loaded), options(options), communicator(communicator), callbacks(callbacks),
-        executor(std::move(executor)), feed(std::move(feed)), rate(options.learningRate),
-        lastStep(options.steps), norm(loaded.manifest.gradientNorm),
-        trace(loaded.program, communicator.rank()) {}
+        executor(std::move(executor)), feed(std::move(feed)),
+        rate(options.learningRate.forBatch(this->feed.globalBatch())), lastStep(options.steps),
+        norm(loaded.manifest.gradientNorm), trace(loaded.program, communicator.rank()) {}
 
   Status start(bool isLocalFirst);
   Status steps();
@@ -107,6 +108,9 @@ checkpoint::Progress Run::progressAt(int64_t step) const {
   checkpoint::Progress progress;
   progress.step = step;
   progress.globalBatch = feed.globalBatch();
+  progress.stepsBefore = feed.origin().steps;
+  progress.epochsBefore = feed.origin().epochs;
+  progress.samplesBefore = feed.origin().samples;
   progress.dataSeed = options.data.seed;
   progress.isShuffled = options.data.isShuffled;
   progress.residualsOf = residualsOf(loaded, options);
@@ -149,14 +153,19 @@ Status Run::resume(int64_t step) {
   };
   if (was.step != step)
     return refuse("step", std::to_string(was.step), std::to_string(step) + " from rank 0");
-  if (was.globalBatch != feed.globalBatch())
-    return refuse("a global batch of", std::to_string(was.globalBatch),
-                  std::to_string(feed.globalBatch()));
   if (was.dataSeed != options.data.seed)
     return refuse("--data-seed", std::to_string(was.dataSeed), std::to_string(options.data.seed));
   if (was.isShuffled != options.data.isShuffled)
     return refuse("samples", was.isShuffled ? "shuffled" : "in order",
                   options.data.isShuffled ? "them shuffled" : "them in order");
+  const data::BatchOrigin origin{was.stepsBefore, was.epochsBefore, was.samplesBefore};
+  if (was.globalBatch == feed.globalBatch())
+    feed.beginAt(origin);
+  else if (Status changed = feed.changeBatchAfter(step, was.globalBatch, origin); !changed)
+    return Error{changed.error().code, refuse("a global batch of", std::to_string(was.globalBatch),
+                                              std::to_string(feed.globalBatch()))
+                                               .message +
+                                           ": " + changed.error().message};
   if (Status status = checkpoint::load(*opened, loaded.program, executor, options.arith); !status)
     return status;
   return resumeResiduals(*opened, *path);
@@ -194,10 +203,10 @@ Status Run::start(bool isLocalFirst) {
       return step.error();
     numDone = lastSaved = *step;
   }
-  if (Status counted = countSteps(); !counted)
-    return counted;
   if (Status started = numDone > 0 ? resume(numDone) : initialize(isLocalFirst); !started)
     return started;
+  if (Status counted = countSteps(); !counted)
+    return counted;
   if (options.gradientShare > 0 && executor.gradientResiduals().empty())
     warn(
         "--compress-gradients: with so large a share no gradient takes fewer bytes compressed; all "
@@ -213,7 +222,8 @@ Status Run::countSteps() {
   if (options.epochs > 0) {
     if (feed.stepsPerEpoch() == 0)
       return Error{ErrorCode::Usage, "--epochs: this data has no end; give --steps"};
-    if (__builtin_mul_overflow(options.epochs, feed.stepsPerEpoch(), &lastStep))
+    lastStep = feed.lastStepOf(options.epochs);
+    if (lastStep == std::numeric_limits<int64_t>::max())
       return Error{ErrorCode::Usage, "--epochs: these are too many steps"};
   }
   if (rate.totalSteps == 0)

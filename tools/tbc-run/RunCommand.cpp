@@ -123,6 +123,9 @@ Result<train::TrainOptions> trainOptions(const RunOptions &options) {
     return schedule.error();
   train.learningRate.schedule = *schedule;
   train.learningRate.totalSteps = options.lrSteps;
+  if (!options.lrGrowth.empty())
+    if (Status status = train::parseGrowth(options.lrGrowth, train.learningRate); !status)
+      return status.error();
   if (train.learningRate.least > train.learningRate.peak)
     return Error{ErrorCode::Usage, "--lr-min is above --lr"};
   train.data.wideTokens = options.tokenBits == 32;
@@ -173,7 +176,7 @@ launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &opti
           {"learning rate", number(train.learningRate.peak) + " " + options.schedule + " " +
                                 number(train.learningRate.least) + " " +
                                 std::to_string(train.learningRate.warmupSteps) + " " +
-                                std::to_string(options.lrSteps)},
+                                std::to_string(options.lrSteps) + " " + options.lrGrowth},
           {"data", joined(train.data.sources) + " seed " + std::to_string(train.data.seed) +
                        (options.isOrdered ? " in order" : "")},
           {"evaluation", joined(train.evaluation.sources) + " every " +

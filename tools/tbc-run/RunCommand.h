@@ -25,6 +25,7 @@ struct RunOptions {
   std::string host, arith = "native", schedule = "constant";
   std::string kernels = "native";
   std::string commDtype = "f32";   // of sums of gradients over data axes: or bf16
+  std::string lrGrowth;            // --scale-lr; empty: none
   std::string compression;         // of the same sums: topk:SHARE; empty: none
   std::string communicator;        // gloo or nccl; empty: nccl between GPUs, else gloo
   std::string cudaGraphs = "auto"; // or on, off

@@ -84,6 +84,9 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
       .add_option("--lr-steps", options->lrSteps,
                   "Step at which linear and cosine end (default: --steps)")
       ->check(CLI::NonNegativeNumber);
+  command.add_option("--scale-lr", options->lrGrowth,
+                     "linear:BATCH or sqrt:BATCH: --lr and --lr-min are for a global batch of so "
+                     "many samples, and grow with the program's, or with its root");
   command
       .add_option("--arith", options->arith,
                   "native; f64; or exact numbers, to prove the parallel program: residue, modulo "

@@ -34,6 +34,30 @@ TEST(Sampler, AnEpochTakesEverySampleOnce) {
   EXPECT_EQ(sampler->epoch(5), 1);
 }
 
+TEST(Sampler, BatchesMayGrowBetweenEpochs) {
+  auto small = Sampler::create(12, 3, true, 7), large = Sampler::create(12, 6, true, 7);
+  std::vector<int64_t> second = epochOf(*small, 5, 4, 3), third = epochOf(*small, 9, 4, 3);
+  EXPECT_FALSE(small->originAfter(3)); // within an epoch
+  std::optional<BatchOrigin> origin = small->originAfter(4);
+  ASSERT_TRUE(origin);
+  EXPECT_EQ(*origin, (BatchOrigin{4, 1, 0}));
+  large->beginAt(*origin);
+  // The same epochs, in fewer steps.
+  EXPECT_EQ(epochOf(*large, 5, 2, 6), second);
+  EXPECT_EQ(epochOf(*large, 7, 2, 6), third);
+  EXPECT_EQ(large->epoch(6), 1);
+  EXPECT_EQ(large->epoch(7), 2);
+  EXPECT_EQ(large->lastStepOf(3), 8);
+  EXPECT_EQ(large->lastStepOf(1), 4);
+  EXPECT_EQ(*large->originAfter(6), (BatchOrigin{6, 2, 0}));
+  // Of data without end no sample is left out or taken twice.
+  auto endless = Sampler::create(0, 3, true, 7), more = Sampler::create(0, 5, true, 7);
+  more->beginAt(*endless->originAfter(4));
+  EXPECT_EQ(epochOf(*more, 5, 2, 5),
+            (std::vector<int64_t>{12, 13, 14, 15, 16, 17, 18, 19, 20, 21}));
+  EXPECT_EQ(*more->originAfter(6), (BatchOrigin{6, 0, 22}));
+}
+
 TEST(Sampler, AnyStepCanBeAskedForAtOnce) {
   auto a = Sampler::create(100, 8, true, 7), b = Sampler::create(100, 8, true, 7);
   std::vector<int64_t> all = epochOf(*a, 1, 40, 8);

@@ -27,6 +27,24 @@ TEST(LearningRate, WarmsUp) {
   }
 }
 
+TEST(LearningRate, GrowsWithTheBatch) {
+  LearningRate given = rate(LearningRate::Schedule::Linear);
+  EXPECT_DOUBLE_EQ(given.forBatch(4096).at(4), 1); // unless it is asked for
+  ASSERT_TRUE(bool(parseGrowth("linear:256", given)));
+  EXPECT_DOUBLE_EQ(given.forBatch(256).at(4), 1);
+  EXPECT_DOUBLE_EQ(given.forBatch(1024).at(4), 4);
+  EXPECT_DOUBLE_EQ(given.forBatch(1024).at(14), 0.4);
+  EXPECT_DOUBLE_EQ(given.forBatch(64).at(4), 0.25);
+  ASSERT_TRUE(bool(parseGrowth("sqrt:256", given)));
+  EXPECT_DOUBLE_EQ(given.forBatch(1024).at(4), 2);
+  for (const char *wrong : {"", "linear", "linear:", "linear:0", "linear:-4", "linear:4x", "root:4",
+                            "sqrt:99999999999999999999", ":4"}) {
+    Status status = parseGrowth(wrong, given);
+    ASSERT_FALSE(bool(status)) << wrong;
+    EXPECT_EQ(status.error().code, ErrorCode::Usage);
+  }
+}
+
 TEST(LearningRate, FollowsItsFormula) {
   EXPECT_DOUBLE_EQ(rate(LearningRate::Schedule::Constant).at(100), 1);
   EXPECT_DOUBLE_EQ(rate(LearningRate::Schedule::Linear).at(9), 0.55);
