@@ -50,17 +50,10 @@ bool Searcher::mayRun(const Candidate &candidate) {
   auto kind = schedule::parseScheduleKind(candidate.schedule.schedule);
   if (!kind) // no pipeline
     return true;
-  const ScheduleChoice &choice = candidate.schedule;
-  auto [known, isNew] =
-      whyNoSchedules.try_emplace({choice.schedule, choice.chunksPerStage, choice.thereAndBack,
-                                  candidate.mesh.pp, candidate.accumulation});
-  std::string &why = known->second;
-  if (isNew) {
-    schedule::Pipeline pipeline = schedule::Pipeline::plain(int(candidate.mesh.pp));
-    if (choice.chunksPerStage > 1)
-      pipeline.chunkStage = choice.chunkStage(candidate.mesh.pp);
-    why = schedule::whyInvalid(*kind, pipeline, candidate.accumulation);
-  }
+  schedule::Pipeline pipeline = schedule::Pipeline::plain(int(candidate.mesh.pp));
+  if (candidate.schedule.chunksPerStage > 1)
+    pipeline.chunkStage = candidate.schedule.chunkStage(candidate.mesh.pp);
+  std::string why = schedule::whyInvalid(*kind, pipeline, candidate.accumulation);
   if (whyNoSchedule.empty())
     whyNoSchedule = why;
   return why.empty();
@@ -73,24 +66,31 @@ void Searcher::enumerateOn(int64_t devices, std::vector<Candidate> &candidates) 
   for (const MeshShape &mesh : space.meshes(devices)) {
     if (mesh.dataRanks() > 1 && graph.batchFactor < 0)
       continue;
+    const std::vector<ScheduleChoice> schedules = space.schedules(mesh);
+    const std::vector<ContextForm> contexts = space.contexts(mesh);
     for (int64_t microBatch : space.microBatches(mesh, batch)) {
       Candidate candidate;
       candidate.mesh = mesh;
       candidate.batch = batch;
       candidate.microBatch = microBatch;
       candidate.accumulation = batch / (mesh.dataRanks() * microBatch);
+      candidate.offloadsStates = space.offloadsStates();
+      candidate.offloadsResiduals = space.offloadsResiduals();
+      std::vector<ScheduleChoice> possible;
+      for (const ScheduleChoice &schedule : schedules) {
+        candidate.schedule = schedule;
+        if (mayRun(candidate))
+          possible.push_back(schedule);
+      }
       for (const ZeroChoice &zero : space.zeroChoices(mesh))
         for (const std::string &recompute : space.recomputeModes())
-          for (const ScheduleChoice &schedule : space.schedules(mesh))
-            for (ContextForm context : space.contexts(mesh)) {
+          for (const ScheduleChoice &schedule : possible)
+            for (ContextForm context : contexts) {
               candidate.zero = zero;
               candidate.context = context;
               candidate.recompute = recompute;
-              candidate.offloadsStates = space.offloadsStates();
-              candidate.offloadsResiduals = space.offloadsResiduals();
               candidate.schedule = schedule;
-              if (mayRun(candidate))
-                candidates.push_back(candidate);
+              candidates.push_back(candidate);
             }
     }
   }

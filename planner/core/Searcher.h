@@ -324,8 +324,6 @@ private:
   };
   std::map<BoundKey, RefinedBound> refinedBounds;              // as asked for, one after the other
   OnceMap<std::pair<BoundKey, double>, double> preparedBounds; // by limit
-  /// Why a pipeline with so many micro-batches cannot be; "" if it can.
-  std::map<std::tuple<std::string, int, bool, int64_t, int64_t>, std::string> whyNoSchedules;
   std::string whyNoSchedule; // the first pipeline that was left out
 };
 
