@@ -160,7 +160,7 @@ TEST_F(CudaStreamsTest, TheHostDoesNotWaitForCollectives) {
   std::vector<std::string> ofStep; // calls of a step after the first
   std::mutex mutex;
   std::condition_variable changed;
-  int numReady = 0;
+  int numReady = 0, numBegun = 0;
   Setting setting;
   setting.body = [&](int64_t rank, comm::Communicator &communicator,
                      const runtime::MachineMaker &maker) -> Result<std::vector<Tensor>> {
@@ -175,7 +175,9 @@ TEST_F(CudaStreamsTest, TheHostDoesNotWaitForCollectives) {
     // One rank after the other, so that their calls do not mix: none may need another to go on.
     {
       std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return numReady == rank; });
+      ++numBegun;
+      changed.notify_all();
+      changed.wait(lock, [&] { return numBegun == program.mesh.numRanks() && numReady == rank; });
       size_t begin = driver.calls().size();
       status = executor->runStep(communicator, stepInputs(o, 1));
       if (rank == 0) {
