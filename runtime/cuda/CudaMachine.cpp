@@ -64,6 +64,15 @@ public:
   Result<bool> communicate(comm::Communicator &communicator, BlockId id, int index,
                            const runtime::GroupPlace &group, const runtime::MemoryLayout &layout,
                            const std::string &place) override;
+  int64_t deviceBytesTaken() const override {
+    size_t freeBytes = 0, totalBytes = 0;
+    Status asked = device.makeCurrent();
+    if (asked)
+      asked = device.check(device.driver().memGetInfo(&freeBytes, &totalBytes), "its memory");
+    if (!asked)
+      throw runtime::MachineError(asked.error());
+    return int64_t(totalBytes - freeBytes);
+  }
   runtime::StepWay beginStep(bool mayBeWhole) override { return graphs.begin(mayBeWhole); }
   int keep(ValueId value) override;
   kernels::Tensor kept(int number) override;

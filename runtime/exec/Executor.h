@@ -140,6 +140,7 @@ public:
   const CollectiveCounts &collectives() const { return counts; }
   MemoryUse memory() const { return use; }
   std::vector<KernelShare> kernelShares() const { return machine->shares(); }
+  int64_t deviceBytesTaken() const { return machine->deviceBytesTaken(); } // as of Machine
 
 private:
   using Kind = schedule::Action::Kind;

@@ -113,6 +113,10 @@ public:
 
   /// By op; empty where nobody measures.
   virtual std::vector<KernelShare> shares() const { return {}; }
+
+  /// Bytes of its device that are taken now, by all processes on it; -1 where its memory is that of
+  /// the process.
+  virtual int64_t deviceBytesTaken() const { return -1; }
 };
 
 /// What a machine works on; outlives it.

@@ -49,6 +49,8 @@ std::string writeManifest(const Manifest &manifest) {
                {"inputs", inputs},
                {"files", files},
                {"initializers", initializers}};
+  for (const PredictedMemory &stage : manifest.memory)
+    json["predicted_memory"].push_back({{"program", stage.program}, {"total", stage.total}});
   if (manifest.target == Target::Cuda)
     json["target"] = "cuda";
   return json.dump(1) + "\n";
@@ -199,6 +201,9 @@ Manifest Reader::manifest(const Json &json) {
   manifest.modelFlops = quantity(json, "model_flops");
   manifest.peakFlopsPerSecond = quantity(json, "peak_flops_per_second");
   manifest.gradientNorm = text(json, "gradient_norm");
+  if (json.contains("predicted_memory")) // not in those of programs that nobody planned
+    for (const Json &stage : list(json, "predicted_memory"))
+      manifest.memory.push_back({number(stage, "program", 0), number(stage, "total", 0)});
   for (const Json &line : list(json, "inputs"))
     manifest.inputs.push_back(input(line));
   place.clear();

@@ -61,6 +61,12 @@ struct SourceFile {
 /// runtime/abi/CompiledKernel.h, or the images of runtime/abi/CudaKernels.h.
 enum class Target { Cpu, Cuda };
 
+/// What the planner says that a rank of a stage takes of its device: its memory plan, and with the
+/// context of device and libraries and what an allocator loses.
+struct PredictedMemory {
+  int64_t program = 0, total = 0; // bytes
+};
+
 struct Manifest {
   std::string programHash; // SHA-256 of the Program's file
   Target target = Target::Cpu;
@@ -72,6 +78,7 @@ struct Manifest {
   /// The op of the Program's update that computes the norm of all gradients (before they are
   /// clipped); empty where the step does not clip by norm.
   std::string gradientNorm;
+  std::vector<PredictedMemory> memory; // by stage; empty where nobody predicted it
   std::vector<Input> inputs;
   std::vector<SourceFile> files;
   std::vector<Initializer> initializers;

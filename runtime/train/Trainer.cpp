@@ -73,6 +73,7 @@ private:
   Status countSteps();
   Status observe();
   Status afterStep(int64_t step, bool isLast);
+  Status checkMemory();
   Status evaluate(int64_t step);
   Status save(int64_t step, bool isLast);
   Status finishSave();
@@ -352,6 +353,26 @@ Status Run::afterStep(int64_t step, bool isLast) {
   return isDue(options.checkpoint.every) ? save(step, isLast) : Status::ok();
 }
 
+/// What all ranks took beside what was predicted and planned.
+Status Run::checkMemory() {
+  const program::Program &program = loaded.program;
+  RankMemoryUse mine;
+  mine.stage = program.stageOf(program.mesh.coordinates(communicator.rank()));
+  mine.planned = program.stages[size_t(mine.stage)].memory.arenaBytes;
+  if (size_t(mine.stage) < loaded.manifest.memory.size())
+    mine.predicted = loaded.manifest.memory[size_t(mine.stage)];
+  mine.real = executor.deviceBytesTaken();
+  mine.isOfDevice = mine.real >= 0;
+  if (!mine.isOfDevice)
+    mine.real = peakResidentBytes();
+  Result<std::vector<RankMemoryUse>> all = gatherMemory(communicator, mine);
+  if (!all)
+    return all.error();
+  if (callbacks.memory)
+    callbacks.memory(*all);
+  return Status::ok();
+}
+
 Status Run::steps() {
   for (int64_t number = numDone + 1; number <= lastStep; ++number) {
     Result<bool> stops = step(number);
@@ -364,6 +385,9 @@ Status Run::steps() {
       return Error{ErrorCode::StoppedOnRequest,
                    "stopped on request after step " + std::to_string(number)};
   }
+  if (options.checksMemory)
+    if (Status checked = checkMemory(); !checked)
+      return checked;
   if (callbacks.end)
     callbacks.end(executor.kernelShares());
   // Nobody leaves while another still reads what it sent.

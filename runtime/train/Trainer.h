@@ -9,6 +9,7 @@
 
 #include "runtime/train/Feed.h"
 #include "runtime/train/LearningRate.h"
+#include "runtime/train/MemoryCheck.h"
 
 #include <functional>
 #include <optional>
@@ -51,6 +52,7 @@ struct TrainOptions {
   EvaluationOptions evaluation;
   ProfileOptions profile;
   bool detectsAnomalies = false; // see AnomalyDetector
+  bool checksMemory = false;     // calls TrainCallbacks::memory after the last step
 };
 
 /// A compiled program, as read from its folder.
@@ -97,6 +99,8 @@ struct TrainCallbacks {
   std::function<void(const EvaluationReport &)> evaluated;
   /// After each step; when it says so on any rank, all stop after the same step.
   std::function<bool()> stopRequested;
+  /// After the last step: the memory of all ranks. May be empty.
+  std::function<void(const std::vector<RankMemoryUse> &)> memory;
   /// Of all steps, once they are done: what the kernels took. May be empty.
   std::function<void(const std::vector<runtime::KernelShare> &)> end;
 };

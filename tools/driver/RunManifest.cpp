@@ -7,6 +7,7 @@
 #include "ir/Normalization.h"
 #include "passes/optimizer/BuildUpdate.h"
 #include "passes/random/UseDropout.h"
+#include "planner/core/Memory.h"
 #include "runtime/abi/ObservedOps.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/data/MappedFile.h"
@@ -104,6 +105,8 @@ Result<train::Manifest> makeRunManifest(TrainingStep &step, const planner::Plan 
   // By the definition of MFU.
   if (predicted.mfu * predicted.stepSeconds > 0)
     manifest.peakFlopsPerSecond = predicted.modelFlops / (predicted.mfu * predicted.stepSeconds);
+  for (const planner::StageMemory &stage : predicted.stages)
+    manifest.memory.push_back({planner::programBytes(stage), stage.totalBytes()});
   manifest.tokensPerSample = step.model.seq;
   manifest.inputs = describeInputs(step, plan);
   std::map<std::string, Value> arguments;

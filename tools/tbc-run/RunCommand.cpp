@@ -182,6 +182,7 @@ launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &opti
           {"evaluation", joined(train.evaluation.sources) + " every " +
                              std::to_string(train.evaluation.every) + ", batches " +
                              std::to_string(train.evaluation.batches)},
+          {"check of memory", train.checksMemory ? "yes" : "no"},
           {"profile", train.profile.file + " " + std::to_string(train.profile.step)},
           {"checkpoints", train.checkpoint.folder + " every " +
                               std::to_string(train.checkpoint.every) +
@@ -275,6 +276,10 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
       output->report(report);
   };
   callbacks.stopRequested = launch::stopRequested;
+  callbacks.memory = [&](const std::vector<train::RankMemoryUse> &ranks) {
+    if (output)
+      std::cout << train::memoryTable(ranks) << std::flush;
+  };
   callbacks.end = [&](const std::vector<runtime::KernelShare> &shares) {
     if (output)
       reportKernels(shares, options.isVerbose);

@@ -55,6 +55,9 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
       ->check(CLI::PositiveNumber);
   command.add_flag("--detect-anomaly", train.detectsAnomalies,
                    "Stop at the first op that makes a NaN or an infinity, and name it; slow");
+  command.add_flag("--check-memory", train.checksMemory,
+                   "At the end, the memory that each rank was predicted to take, was planned to "
+                   "take, and took");
   command
       .add_option("--data", train.data.sources,
                   "synthetic; a file of raw tokens; or NAME=FILE.npy for every input")

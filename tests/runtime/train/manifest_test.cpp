@@ -19,6 +19,7 @@ Manifest example() {
   manifest.modelFlops = 1.5e9;
   manifest.peakFlopsPerSecond = 1e12;
   manifest.gradientNorm = "gradient_norm";
+  manifest.memory = {{1000, 1500}, {900, 1400}};
   manifest.inputs = {{"x", InputKind::Data, 1, 256, std::nullopt},
                      {"labels", InputKind::Label, 0, 256, -100},
                      {"tbc.step", InputKind::Step, -1, 0, std::nullopt}};
