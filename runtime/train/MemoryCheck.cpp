@@ -68,10 +68,9 @@ std::string memoryTable(const std::vector<RankMemoryUse> &ranks) {
             difference(use.planned, use.predicted.program) + " " + cell(use.predicted.total) + " " +
             cell(use.real) + difference(use.real, use.predicted.total) + "\n";
   }
-  text +=
-      isOfDevice
-          ? "real: what is taken of the rank's GPU, by all processes on it\n"
-          : "real: the most that the process had resident, pages of files that it read included\n";
+  text += "predicted in all: with the device context and margin of the plan's cluster\n";
+  text += isOfDevice ? "real: what is taken of the rank's GPU, by all processes on it\n"
+                     : "real: the most that the process had resident, pages of files included\n";
   return text;
 }
 
