@@ -51,6 +51,8 @@ FFN_KINDS = {"gpt2": "gelu", "llama": "swiglu", "mpt": "gelu", "neox": "gelu", "
 UNFUSED_BYTES_PER_FLOP = (13 + 19) / (4 + 10)
 # Modules of normalisation by kind.
 NORMS = {"llama": "*norm*", "gpt2": "*.ln_*"}
+# The column of what is compared.
+MEASURED = {"time": "step_time_s", "memory": "peak_mem_gib"}
 STATES = ("parameters", "master weights", "gradients", "optimizer state")
 PEAKS = ("saved residuals", "transients", "gathered parameters", "collective buffers")
 
@@ -314,6 +316,9 @@ def main():
         models, jobs, wanted = {}, {}, []
         for what, rows in (("time", runs), ("memory", memory)):
             for row in rows:
+                if not row[MEASURED[what]]:  # a run that ended out of memory, for one
+                    refused[(row["source_group"], "nothing was measured")] += 1
+                    continue
                 try:
                     arguments = tuple(model_arguments(row, taken_as))
                     job = {**layout(row, taken_as), "cluster": clusters.of(row)}
@@ -355,7 +360,7 @@ def main():
         except Unsupported as why:
             refused[(row["source_group"], str(why))] += 1
             continue
-        measured = float(row["step_time_s"] if what == "time" else row["peak_mem_gib"])
+        measured = float(row[MEASURED[what]])
         results[what].append((row, predicted, measured))
         output.append({"id": row["id"], "what": what, "predicted": predicted, "measured": measured, "fits": answer["fits"]})
     report("time", results["time"], options.worst, "s")
