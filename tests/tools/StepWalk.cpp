@@ -1,0 +1,212 @@
+//===- StepWalk.cpp - A step as a rank runs it -------------------------------===//
+
+#include "tests/tools/StepWalk.h"
+
+#include <numeric>
+
+using namespace tbc::reshard;
+
+namespace tbc::test {
+
+StepMessages StepWalk::run() {
+  for (int op = 0; op < int(graph.ops.size()); ++op)
+    if (!places.skipped[op])
+      execute(op);
+  sends();
+  update();
+  joinReductions();
+  return std::move(messages);
+}
+
+void StepWalk::execute(int op) {
+  const GraphOp &node = graph.ops[op];
+  if (node.generator)
+    return;
+  for (int i = 0; i < int(node.operands.size()); ++i) {
+    Placement want = places.wanted(op, i);
+    want.pending = places.takesOn[op];
+    bring(node.operands[i], node.chunk, node.phase, want);
+  }
+  sendRound(op);
+  int stage = places.stageOf(node.chunk);
+  for (int value : node.results) {
+    messages.move(value, places.raw[value], places.home[value], stage, assignment.microBatches);
+    for (const ParameterPlaces &parameter : places.parameters)
+      for (const auto &part : parameter.parts)
+        if (part.second == value && parameter.accumulated != places.home[value] &&
+            atHand[{value, node.chunk, node.phase}].insert(parameter.accumulated).second)
+          reductions.push_back({value, stage, node.chunk, node.phase, places.home[value],
+                                parameter.accumulated, assignment.microBatches});
+  }
+}
+
+/// What lies along a streamed loop goes round its axes: operands stop where they would come home,
+/// results go home.
+void StepWalk::sendRound(int op) {
+  const GraphOp &node = graph.ops[op];
+  int stage = places.stageOf(node.chunk);
+  places.forEachSplitLoop(op, [&](const Loop &loop, const std::vector<int> &axes) {
+    if (loop.kind != LoopKind::Streamed)
+      return;
+    auto add = [&](int value, const Placement &placement, int64_t times) {
+      messages.add(CollectiveKind::Permute, axes, stage,
+                   moves.localBytes(graph.values[value].layout, placement),
+                   times * assignment.microBatches);
+    };
+    int64_t ranks = moves.ranks(axes);
+    for (int i = 0; i < int(node.operands.size()); ++i)
+      if (isAlong(loop.operandDims, i) && !places.isGenerated(node.operands[i]))
+        add(node.operands[i], places.wanted(op, i), ranks - 1);
+    for (int i = 0; i < int(node.results.size()); ++i)
+      if (isAlong(loop.resultDims, i))
+        add(node.results[i], places.produced(op, i), ranks);
+  });
+}
+
+void StepWalk::bring(int value, int chunk, Phase phase, const Placement &want) {
+  int p = places.parameterOf[value];
+  if (p >= 0)
+    gather(p, chunk, phase);
+  bool isKept = p >= 0
+                    ? phase != Phase::Forward && isKeptGathered(p, chunk)
+                    : !places.isGenerated(value) && blockWith(value, chunk) != Block(chunk, phase);
+  Placement have = places.home[value];
+  if (isKept)
+    have = kept(value, blockWith(value, chunk).first);
+  else if (p < 0 && !places.isGenerated(value))
+    have = arrived(value, chunk);
+  if (want == have)
+    return;
+  if (atHand[{value, chunk, phase}].insert(want).second)
+    messages.move(value, have, want, places.stageOf(chunk), assignment.microBatches);
+  else
+    readReductions.insert({value, chunk, phase, want}); // if it is one
+}
+
+/// The stored parameter made whole at its first use in a block.
+void StepWalk::gather(int p, int chunk, Phase phase) {
+  const ParameterPlaces &parameter = places.parameters[p];
+  if (parameter.stored == parameter.home || (phase != Phase::Forward && isKeptGathered(p, chunk)))
+    return;
+  if (gathered.insert({p, chunk, phase}).second)
+    messages.move(graph.parameters[p].value, parameter.stored, parameter.home,
+                  places.stageOf(chunk), assignment.microBatches);
+}
+
+bool StepWalk::isKeptGathered(int p, int chunk) const {
+  const ParameterPlan &plan = assignment.parameterPlans[p];
+  return plan.zero >= 3 && plan.keepGathered && gathered.count({p, chunk, Phase::Forward});
+}
+
+/// The block that computes or receives a value for the chunk. Inputs, and what comes from an
+/// earlier chunk, are there in forward; what another chunk of the same stage computes is taken from
+/// it.
+StepWalk::Block StepWalk::blockWith(int value, int chunk) const {
+  int producer = graph.values[value].producer;
+  if (producer < 0)
+    return {chunk, Phase::Forward};
+  int from = graph.ops[producer].chunk;
+  if (places.stageOf(from) == places.stageOf(chunk))
+    return {from, graph.ops[producer].phase};
+  bool inForward = places.isForward(value) && from < chunk;
+  return {chunk, inForward ? Phase::Forward : Phase::Backward};
+}
+
+/// In what placement a value lies in its block before it is resharded there.
+Placement StepWalk::arrived(int value, int chunk) {
+  int producer = graph.values[value].producer;
+  bool comesBack = producer >= 0 && places.isForward(value) && graph.ops[producer].chunk > chunk &&
+                   places.stageOf(graph.ops[producer].chunk) != places.stageOf(chunk);
+  // Sent in backward as it was kept there.
+  return comesBack ? kept(value, graph.ops[producer].chunk) : places.home[value];
+}
+
+/// In what placement the block of `chunk` that has a value keeps it for the others.
+Placement StepWalk::kept(int value, int chunk) {
+  if (places.parameterOf[value] >= 0)
+    return places.home[value];
+  auto found = keptAs.find({value, chunk});
+  if (found == keptAs.end())
+    found = keptAs.emplace(std::pair(value, chunk), choose(value, chunk)).first;
+  return found->second;
+}
+
+Placement StepWalk::choose(int value, int chunk) {
+  Block block = blockWith(value, chunk);
+  for (const StepPlaces::Use &use : places.uses[value]) { // the first outside decides
+    const GraphOp &user = graph.ops[use.op];
+    if (user.generator || places.stageOf(user.chunk) != places.stageOf(chunk)) {
+      bool back = !user.generator && places.isForward(value) && user.chunk < chunk &&
+                  block.second == Phase::Forward && graph.values[value].producer >= 0 &&
+                  graph.ops[graph.values[value].producer].chunk == chunk;
+      if (back)
+        return places.home[value]; // sent back: nobody else has asked before
+      continue;
+    }
+    if (blockWith(value, user.chunk) != block || block == Block(user.chunk, user.phase))
+      continue;
+    Placement first = places.wanted(use.op, use.operand);
+    first.pending = places.takesOn[use.op];
+    auto had = atHand.find({value, block.first, block.second});
+    bool hadSo = had != atHand.end() && had->second.count(first);
+    return hadSo ? first : arrived(value, chunk);
+  }
+  return arrived(value, chunk);
+}
+
+void StepWalk::sends() {
+  for (int value = 0; value < int(graph.values.size()); ++value) {
+    int producer = graph.values[value].producer;
+    if (producer < 0 || graph.ops[producer].generator || places.skipped[producer])
+      continue;
+    int from = graph.ops[producer].chunk;
+    std::set<int> receivers;
+    for (const StepPlaces::Use &use : places.uses[value])
+      if (places.stageOf(graph.ops[use.op].chunk) != places.stageOf(from) &&
+          !graph.ops[use.op].generator)
+        receivers.insert(graph.ops[use.op].chunk);
+    for (int to : receivers) {
+      if (to > from && !places.isForward(value))
+        beyond("a cotangent wanted by a later stage");
+      Placement placement =
+          to < from && places.isForward(value) ? kept(value, from) : places.home[value];
+      messages.add(CollectiveKind::Send, {assignment.pipelineAxis}, places.stageOf(from),
+                   moves.localBytes(graph.values[value].layout, placement),
+                   assignment.microBatches);
+    }
+  }
+}
+
+void StepWalk::update() {
+  for (size_t p = 0; p < places.parameters.size(); ++p) {
+    const ParameterPlaces &parameter = places.parameters[p];
+    int value = graph.parameters[p].value;
+    if (graph.parameters[p].gradient < 0)
+      continue;
+    for (int stage : parameter.stages) {
+      if (parameter.stages.size() > 1)
+        messages.move(graph.parameters[p].gradient, parameter.accumulated, parameter.state, stage,
+                      1);
+      else if (parameter.accumulated != parameter.state)
+        reductions.push_back({graph.parameters[p].gradient, stage, -1, Phase::Backward,
+                              parameter.accumulated, parameter.state, 1});
+      if (parameter.stages.size() > 1)
+        messages.add(CollectiveKind::AllReduce, {assignment.pipelineAxis}, stage,
+                     moves.localBytes(places.gradientLayout(p), parameter.state), 1);
+      messages.move(value, parameter.state, parameter.stored, stage, 1);
+    }
+  }
+  if (graph.stepTotalBytes > 0) {
+    std::vector<int> all(assignment.mesh.axes.size());
+    std::iota(all.begin(), all.end(), 0);
+    for (int stage = 0; stage < assignment.numStages && !all.empty(); ++stage)
+      messages.add(CollectiveKind::AllReduce, all, stage, graph.stepTotalBytes, 1);
+  } else if (graph.loss >= 0 && places.uses[graph.loss].empty()) {
+    Placement whole = places.home[graph.loss];
+    whole.pending.clear();
+    messages.move(graph.loss, places.home[graph.loss], whole,
+                  places.stageOf(graph.ops[graph.values[graph.loss].producer].chunk), 1);
+  }
+}
+
+} // namespace tbc::test
