@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tests/support/Shell.h"
+#include "tests/tools/RunFixture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,18 +18,16 @@
 namespace fs = std::filesystem;
 using tbc::test::Outcome;
 using tbc::test::readAll;
-using tbc::test::shellIn;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
 namespace {
 
-class CompressedRun : public testing::Test {
+class CompressedRun : public tbc::test::Run {
 protected:
   static void SetUpTestSuite() {
-    shared = (fs::temp_directory_path() / "tbc-compress-shared-XXXXXX").string();
-    ASSERT_NE(mkdtemp(shared.data()), nullptr);
+    Run::SetUpTestSuite();
     // A text of a period of four: the next token follows from the last.
     std::ofstream file(shared + "/tokens.bin", std::ios::binary);
     for (int i = 0; i < 2000; ++i) {
@@ -37,55 +35,26 @@ protected:
       file.write(reinterpret_cast<const char *>(&token), 2);
     }
   }
-  static void TearDownTestSuite() { fs::remove_all(shared); }
-  void SetUp() override {
-    folder = (fs::temp_directory_path() / "tbc-compress-XXXXXX").string();
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  }
-  void TearDown() override { fs::remove_all(folder); }
 
   /// The folder of tiny-gpt2 compiled as planned with `flags`.
   static std::string program(const std::string &flags) {
-    std::string path = shared + "/" + flags;
-    for (size_t i = shared.size() + 1; i < path.size(); ++i)
-      path[i] = std::isalnum(static_cast<unsigned char>(path[i])) ? path[i] : '_';
-    if (fs::exists(path))
-      return path;
-    bool hasPrecision = flags.find("--precision") != std::string::npos;
-    Outcome made = shellIn(
-        shared, TBC_PROGRAM " plan " TBC_SOURCE_DIR "/models/tiny-gpt2.onnx --batch 8 --seq 16 " +
-                    std::string(hasPrecision ? "" : "--precision f32 ") + flags +
-                    " -o plan.json && " TBC_PROGRAM " compile plan.json -o " + path);
-    EXPECT_EQ(made.code, 0) << made.err;
-    return path;
+    return Run::program("tiny-gpt2", "--seq 16 " + flags);
   }
   static std::string replicas() { return program("--gpus 2 --mesh dp=2"); }
 
   Outcome run(const std::string &program, const std::string &flags,
               const std::string &environment = "") {
-    return shellIn(folder, environment + " " TBC_RUN_PROGRAM " " + program + " --data " + shared +
-                               "/tokens.bin --init-weights 1 " + flags);
+    return Run::run(program, "--data " + shared + "/tokens.bin --init-weights 1 " + flags,
+                    environment);
   }
 
-  /// The log without what depends on time.
-  std::string losses(const std::string &log) {
-    std::istringstream lines(readAll(folder + "/" + log));
-    std::string line, text;
-    while (std::getline(lines, line))
-      text += line.substr(0, line.find(",\"seconds\"")) + "\n";
-    return text;
-  }
   double lossAt(const std::string &log, int step) {
     std::string text = losses(log);
     size_t at = text.find("\"step\":" + std::to_string(step) + ",\"loss\":");
     EXPECT_NE(at, std::string::npos);
     return std::strtod(text.c_str() + text.find("loss", at) + 6, nullptr);
   }
-
-  static std::string shared;
-  std::string folder;
 };
-std::string CompressedRun::shared;
 
 TEST_F(CompressedRun, Learns) {
   // Clipping comes after the sum, of what was sent.
