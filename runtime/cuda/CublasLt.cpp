@@ -21,23 +21,19 @@ Result<CublasLt> loadCublasLt() {
                            "and its lib folder in LD_LIBRARY_PATH"});
   if (!library)
     return library.error();
-  CublasLt cublas;
-  if (Status status = library->bind("cublasLtGetVersion", cublas.getVersion); !status)
+  CublasLt functions;
+  if (Status status = library->bind("cublasLtGetVersion", functions.getVersion); !status)
     return status.error();
   constexpr size_t least = 120000;
-  size_t version = cublas.getVersion();
+  size_t version = functions.getVersion();
   if (Status status = library->checkVersion(long(version), versionText(version), long(least),
                                             versionText(least));
       !status)
     return status.error();
-#define TBC_BIND(name, symbol, ...)                                                                \
-  if (Status status = library->bind(#symbol, cublas.name); !status)                                \
-    return status.error();
   TBC_CUBLASLT_FUNCTIONS(TBC_BIND)
-#undef TBC_BIND
-  if (Status status = library->bind("cublasLtGetStatusString", cublas.getStatusString); !status)
+  if (Status status = library->bind("cublasLtGetStatusString", functions.getStatusString); !status)
     return status.error();
-  return cublas;
+  return functions;
 }
 
 } // namespace tbc::cuda

@@ -101,6 +101,9 @@ private:
   DeviceAddress base = 0;
 };
 
+/// Numbers of tensors, and of the pieces that stand for them.
+using TensorPieces = std::vector<std::pair<size_t, size_t>>;
+
 /// One instruction.
 struct Work {
   DeviceCommunicator *communicator;
@@ -122,6 +125,10 @@ struct Work {
   Status copyWhole(DeviceAddress to, const DeviceTensor &tensor) const {
     return copyRuns(stream, {{tensor.address, tensor.bytes()}}, {{to, tensor.bytes()}});
   }
+  /// Copies inputs to pieces, and reads them there from now on.
+  Status moveAside(const TensorPieces &copied, const Pieces &pieces);
+  /// The shorter side is `shorter`: the inputs or the results.
+  std::vector<DeviceOperand> operandsCountedIn(const std::vector<DeviceTensor> &shorter) const;
 
   Status allReduce();
   Status allGather();
@@ -154,10 +161,27 @@ static comm::ReduceKind reduceKindOf(const Instruction &instruction) {
                                                              : comm::ReduceKind::Max;
 }
 
+Status Work::moveAside(const TensorPieces &copied, const Pieces &pieces) {
+  for (auto [t, piece] : copied) {
+    if (Status status = copyWhole(pieces.at(piece), inputs[t]); !status)
+      return status;
+    inputs[t].address = pieces.at(piece);
+  }
+  return Status::ok();
+}
+
+std::vector<DeviceOperand> Work::operandsCountedIn(const std::vector<DeviceTensor> &shorter) const {
+  std::vector<DeviceOperand> operands;
+  for (size_t t = 0; t < inputs.size(); ++t)
+    operands.push_back({inputs[t].address, results[t].address,
+                        kernels::numElements(shorter[t].type.shape), shorter[t].type.dtype});
+  return operands;
+}
+
 Status Work::allReduce() {
   // Results may lie over other operands.
   Pieces pieces;
-  std::vector<std::pair<size_t, size_t>> copied; // tensor, piece
+  TensorPieces copied;
   for (size_t t = 0; t < inputs.size(); ++t)
     for (size_t r = 0; r < results.size(); ++r)
       if (isSpoilt(t, t == r ? results[r].address : 0, r)) {
@@ -165,23 +189,16 @@ Status Work::allReduce() {
         break;
       }
   pieces.take(scratch);
-  for (auto [t, piece] : copied) {
-    if (Status status = copyWhole(pieces.at(piece), inputs[t]); !status)
-      return status;
-    inputs[t].address = pieces.at(piece);
-  }
-  std::vector<DeviceOperand> operands;
-  for (size_t t = 0; t < inputs.size(); ++t)
-    operands.push_back({inputs[t].address, results[t].address,
-                        kernels::numElements(inputs[t].type.shape), inputs[t].type.dtype});
-  return communicator->enqueueAllReduce(group.ranks, reduceKindOf(instruction), operands, stream,
-                                        place);
+  if (Status status = moveAside(copied, pieces); !status)
+    return status;
+  return communicator->enqueueAllReduce(group.ranks, reduceKindOf(instruction),
+                                        operandsCountedIn(inputs), stream, place);
 }
 
 Status Work::allGather() {
   int64_t n = numRanks();
   Pieces pieces;
-  std::vector<std::pair<size_t, size_t>> copied, scattered; // tensor, piece
+  TensorPieces copied, scattered;
   for (size_t t = 0; t < inputs.size(); ++t) {
     int64_t share = inputs[t].bytes();
     bool isDirect = areShares(layout.results, t, share);
@@ -196,15 +213,9 @@ Status Work::allGather() {
       }
   }
   pieces.take(scratch);
-  for (auto [t, piece] : copied) {
-    if (Status status = copyWhole(pieces.at(piece), inputs[t]); !status)
-      return status;
-    inputs[t].address = pieces.at(piece);
-  }
-  std::vector<DeviceOperand> operands;
-  for (size_t t = 0; t < inputs.size(); ++t)
-    operands.push_back({inputs[t].address, results[t].address,
-                        kernels::numElements(inputs[t].type.shape), inputs[t].type.dtype});
+  if (Status status = moveAside(copied, pieces); !status)
+    return status;
+  std::vector<DeviceOperand> operands = operandsCountedIn(inputs);
   for (auto [t, piece] : scattered)
     operands[t].to = pieces.at(piece);
   if (Status status = communicator->enqueueAllGather(group.ranks, operands, stream, place); !status)
@@ -222,7 +233,7 @@ Status Work::allGather() {
 Status Work::reduceScatter() {
   int64_t n = numRanks();
   Pieces pieces;
-  std::vector<std::pair<size_t, size_t>> packed; // tensor, piece
+  TensorPieces packed;
   for (size_t t = 0; t < inputs.size(); ++t) {
     int64_t share = results[t].bytes();
     bool isDirect = areShares(layout.inputs, t, share);
@@ -249,11 +260,7 @@ Status Work::reduceScatter() {
     }
     inputs[t].address = pieces.at(piece);
   }
-  std::vector<DeviceOperand> operands;
-  for (size_t t = 0; t < inputs.size(); ++t)
-    operands.push_back({inputs[t].address, results[t].address,
-                        kernels::numElements(results[t].type.shape), results[t].type.dtype});
-  return communicator->enqueueReduceScatter(group.ranks, operands, stream, place);
+  return communicator->enqueueReduceScatter(group.ranks, operandsCountedIn(results), stream, place);
 }
 
 Status Work::allToAll() {

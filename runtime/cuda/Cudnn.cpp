@@ -21,26 +21,22 @@ Result<Cudnn> loadCudnn() {
                            "from PyPI and its lib folder in LD_LIBRARY_PATH"});
   if (!library)
     return library.error();
-  Cudnn cudnn;
-  if (Status status = library->bind("cudnnGetVersion", cudnn.getVersion); !status)
+  Cudnn functions;
+  if (Status status = library->bind("cudnnGetVersion", functions.getVersion); !status)
     return status.error();
   // Before, sums of an attention's gradient have to be set to zero by whoever calls.
   constexpr size_t least = 90600;
-  size_t version = cudnn.getVersion();
+  size_t version = functions.getVersion();
   if (Status status = library->checkVersion(long(version), versionText(version), long(least),
                                             versionText(least));
       !status)
     return status.error();
-#define TBC_BIND(name, symbol, ...)                                                                \
-  if (Status status = library->bind(#symbol, cudnn.name); !status)                                 \
-    return status.error();
   TBC_CUDNN_FUNCTIONS(TBC_BIND)
-#undef TBC_BIND
-  if (Status status = library->bind("cudnnGetErrorString", cudnn.getErrorString); !status)
+  if (Status status = library->bind("cudnnGetErrorString", functions.getErrorString); !status)
     return status.error();
-  if (Status status = library->bind("cudnnGetLastErrorString", cudnn.getLastError); !status)
+  if (Status status = library->bind("cudnnGetLastErrorString", functions.getLastError); !status)
     return status.error();
-  return cudnn;
+  return functions;
 }
 
 } // namespace tbc::cuda

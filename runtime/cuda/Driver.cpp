@@ -20,21 +20,18 @@ static Result<Driver> openDriver() {
        "(docker run --gpus all)"});
   if (!library)
     return library.error();
-  Driver driver;
-#define TBC_BIND(name, symbol, ...)                                                                \
-  if (Status status = library->bind(#symbol, driver.name); !status)                                \
-    return status.error();
+  Driver functions;
   TBC_CUDA_DRIVER_FUNCTIONS(TBC_BIND)
-#undef TBC_BIND
   int version = 0;
-  if (Status status = checkDriver(driver, driver.driverGetVersion(&version), "cuDriverGetVersion");
+  if (Status status =
+          checkDriver(functions, functions.driverGetVersion(&version), "cuDriverGetVersion");
       !status)
     return status.error();
   if (Status status = library->checkVersion(version, versionText(version), leastVersion,
                                             versionText(leastVersion));
       !status)
     return status.error();
-  return driver;
+  return functions;
 }
 
 Status findDriver() {

@@ -20,12 +20,12 @@ Result<Nccl> loadNccl() {
        "LD_LIBRARY_PATH"});
   if (!library)
     return library.error();
-  Nccl nccl;
+  Nccl functions;
   // First of all the version: an old one lacks some of the functions.
-  if (Status status = library->bind("ncclGetVersion", nccl.getVersion); !status)
+  if (Status status = library->bind("ncclGetVersion", functions.getVersion); !status)
     return status.error();
   int version = 0;
-  if (NcclCode code = nccl.getVersion(&version); code != NcclCode::Success)
+  if (NcclCode code = functions.getVersion(&version); code != NcclCode::Success)
     return Error{ErrorCode::Other,
                  "NCCL does not say its version: error " + std::to_string(int(code))};
   constexpr int least = 21800;
@@ -33,24 +33,16 @@ Result<Nccl> loadNccl() {
           library->checkVersion(version, versionText(version), least, versionText(least));
       !status)
     return status.error();
-#define TBC_BIND(name, symbol, ...)                                                                \
-  if (Status status = library->bind(#symbol, nccl.name); !status)                                  \
-    return status.error();
   TBC_NCCL_FUNCTIONS(TBC_BIND)
-#undef TBC_BIND
   constexpr int leastToRegister = 21900;
-#define TBC_BIND(name, symbol, ...)                                                                \
-  if (Status status = library->bind(#symbol, nccl.name); !status)                                  \
-    return status.error();
   if (version >= leastToRegister) {
     TBC_NCCL_REGISTRATION(TBC_BIND)
   }
-#undef TBC_BIND
-  if (Status status = library->bind("ncclGetErrorString", nccl.getErrorString); !status)
+  if (Status status = library->bind("ncclGetErrorString", functions.getErrorString); !status)
     return status.error();
-  if (Status status = library->bind("ncclGetLastError", nccl.getLastError); !status)
+  if (Status status = library->bind("ncclGetLastError", functions.getLastError); !status)
     return status.error();
-  return nccl;
+  return functions;
 }
 
 std::string versionOf(const Nccl &nccl) {

@@ -198,7 +198,7 @@ RequestPtr NcclRank::start(Plan plan, const std::string &place) {
     return ended(fail(status.error()));
   auto link = linkOf(plan.group, nameOf(plan.group));
   if (!link)
-    return ended(fail({link.error().code, place + ": " + link.error().message}));
+    return ended(fail(link.error(), place));
   if (options.checksCalls)
     if (Status status = compareCalls(**link, plan.callText, place); !status)
       return ended(status.error());

@@ -67,7 +67,7 @@ Result<NcclLink *> NcclRank::joinedLink(const Group &group, const std::string &n
                                         const std::string &what) {
   auto link = linkOf(group, name);
   if (!link)
-    return fail({link.error().code, what + ": " + link.error().message});
+    return fail(link.error(), what);
   if ((*link)->isJoined())
     return link;
   Transfer joining;
@@ -127,7 +127,7 @@ Status NcclRank::enqueueCall(const Group &group, const std::string &callText, co
       return status;
   auto call = takeCall(**link, what);
   if (!call)
-    return fail({call.error().code, what + ": " + call.error().message});
+    return fail(call.error(), what);
   Status status = stream.record((*call)->begun);
   if (status)
     status = (*link)->settle(function(**link), what);
@@ -270,7 +270,7 @@ Status NcclRank::enqueueSend(int64_t to, comm::Tag tag, DeviceAddress from, int6
   std::string what = place + ", " + callText;
   auto link = linkOf(pair, nameOfMessages(pair, tag.lane));
   if (!link)
-    return fail({link.error().code, what + ": " + link.error().message});
+    return fail(link.error(), what);
   if (options.checksCalls)
     if (Status status = compareMessage(**link, callText, /*isSender=*/true, place); !status)
       return status;
@@ -278,10 +278,10 @@ Status NcclRank::enqueueSend(int64_t to, comm::Tag tag, DeviceAddress from, int6
     return fail(status.error());
   auto memory = takeSent(bytes);
   if (!memory)
-    return fail({memory.error().code, what + ": " + memory.error().message});
+    return fail(memory.error(), what);
   auto call = takeCall(**link, what);
   if (!call)
-    return fail({call.error().code, what + ": " + call.error().message});
+    return fail(call.error(), what);
   (*call)->sent = std::move(*memory);
   (*call)->isMessage = true;
   Status status = stream.copyWithin((*call)->sent.address(), from, bytes);
@@ -325,7 +325,7 @@ Status NcclRank::enqueueRecv(int64_t from, comm::Tag tag, DeviceAddress into, in
       return status;
   auto call = takeCall(**link, what);
   if (!call)
-    return fail({call.error().code, what + ": " + call.error().message});
+    return fail(call.error(), what);
   // In the link's own stream: messages wait for nothing but their sender, and for the memory.
   const Stream &own = (*link)->stream();
   Status status = stream.record((*call)->begun);

@@ -35,7 +35,7 @@ RequestPtr NcclRank::message(const Group &pair, comm::Tag tag, Plan plan, const 
   bool isSender = pair[0] == self;
   auto link = linkOf(pair, nameOfMessages(pair, tag.lane));
   if (!link)
-    return ended(fail({link.error().code, place + ": " + link.error().message}));
+    return ended(fail(link.error(), place));
   plan.group = pair;
   plan.callText = verb + " " + std::to_string(tag.channel) + " of " + plan.callText;
   if (options.checksCalls)

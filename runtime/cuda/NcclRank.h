@@ -163,6 +163,10 @@ private:
   Status check(std::chrono::steady_clock::time_point &nextStoreCheck);
   Error timedOut(const NcclLink &link, int64_t number, const std::string &what);
   Error fail(Error error);
+  /// Of an error that does not say itself in what it came up.
+  Error fail(const Error &error, const std::string &what) {
+    return fail({error.code, what + ": " + error.message});
+  }
 
   const int64_t self, size;
   comm::Store &store;

@@ -55,6 +55,12 @@ private:
   void *handle;
 };
 
+/// An entry (name, symbol, …) of a table's list of functions, where the table is loaded: sets
+/// `functions`.name to the symbol of `library`, or returns the error from where it stands.
+#define TBC_BIND(name, symbol, ...)                                                                \
+  if (Status status = library->bind(#symbol, functions.name); !status)                             \
+    return status.error();
+
 } // namespace tbc::cuda
 
 #endif // TBC_RUNTIME_CUDA_SHAREDLIBRARY_H
