@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <memory>
 #include <thread>
 
 namespace tbc::test {
@@ -47,6 +48,46 @@ protected:
     options.seed = seed;
     options.numDevices = int(program.mesh.numRanks());
     return options;
+  }
+
+  /// The devices, and NCCL between them.
+  struct Gpus {
+    FakeDriver driver;
+    FakeNccl nccl;
+    explicit Gpus(const FakeOptions &options) : driver(options), nccl(driver) {}
+  };
+  /// With the program's kernels, of so many instructions at most.
+  std::unique_ptr<Gpus> gpusFor(program::Program &program, const FakeOptions &options,
+                                int mostInstructions = 1) {
+    auto gpus = std::make_unique<Gpus>(options);
+    writeKernels(addProgramKernels(gpus->driver, program, mostInstructions), folder, hash);
+    return gpus;
+  }
+  /// The seed is that of the schedule, and says how many instructions a kernel has too.
+  std::unique_ptr<Gpus> gpusFor(program::Program &program, uint64_t seed = 1) {
+    return gpusFor(program, optionsFor(program, seed), int(seed));
+  }
+
+  /// A rank that is trained step by step.
+  static Result<runtime::Executor> executorOf(const program::Program &program,
+                                              const program::MlpOptions &o, int64_t rank,
+                                              const runtime::MachineMaker &maker) {
+    auto executor = runtime::Executor::create(program, rank, {kernels::Arith::Native}, maker);
+    if (!executor)
+      return executor.error();
+    Status status = executor->load([&](const std::string &name) { return initialValue(o, name); });
+    return status ? std::move(executor) : Result<runtime::Executor>(status.error());
+  }
+  /// What the last step gives where `status` says that it was begun.
+  static Result<std::vector<kernels::Tensor>> lossOf(runtime::Executor &executor,
+                                                     const Status &status) {
+    if (!status)
+      return status.error();
+    try {
+      return std::vector<kernels::Tensor>{executor.loss()};
+    } catch (const runtime::MachineError &error) {
+      return Error{error.code(), error.what()};
+    }
   }
 
   struct Setting {

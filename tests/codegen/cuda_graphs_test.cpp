@@ -15,7 +15,6 @@ namespace {
 
 using cuda::DriverCode;
 using cuda::GraphUse;
-using kernels::Arith;
 using kernels::Tensor;
 using program::MlpOptions;
 using program::Program;
@@ -34,26 +33,6 @@ protected:
     setting.numSteps = 5;
     setting.say = [this](const std::string &what) { said.push_back(what); };
     return setting;
-  }
-  /// A driver with what the program needs.
-  struct Gpus {
-    FakeDriver driver;
-    FakeNccl nccl;
-    Gpus(const Program &program, uint64_t seed) : driver(optionsFor(program, seed)), nccl(driver) {}
-  };
-  std::unique_ptr<Gpus> gpusFor(Program &program, uint64_t seed = 1) {
-    auto gpus = std::make_unique<Gpus>(program, seed);
-    writeKernels(addProgramKernels(gpus->driver, program, int(seed)), folder, hash);
-    return gpus;
-  }
-  /// A rank that is trained step by step.
-  Result<runtime::Executor> executorOf(const Program &program, const MlpOptions &o, int64_t rank,
-                                       const runtime::MachineMaker &maker) {
-    auto executor = runtime::Executor::create(program, rank, {Arith::Native}, maker);
-    if (!executor)
-      return executor.error();
-    Status status = executor->load([&](const std::string &name) { return initialValue(o, name); });
-    return status ? std::move(executor) : Result<runtime::Executor>(status.error());
   }
 
   std::vector<std::string> said;
@@ -361,15 +340,7 @@ TEST_F(CudaGraphsTest, ARankThatStaysAwayIsNamedWithTheCollectiveOfAGraph) {
     }
     if (status)
       status = executor->runStep(communicator, stepInputs(o, 3));
-    Result<std::vector<Tensor>> result = std::vector<Tensor>{};
-    try {
-      if (status)
-        result = std::vector<Tensor>{executor->loss()};
-      else
-        result = status.error();
-    } catch (const runtime::MachineError &error) {
-      result = Error{error.code(), error.what()};
-    }
+    Result<std::vector<Tensor>> result = lossOf(*executor, status);
     isOver = true;
     return result;
   };

@@ -42,14 +42,12 @@ TEST_F(CudaStreamsTest, TrainsAsTheReferenceDoesWithoutHostCopies) {
       SCOPED_TRACE("dp " + std::to_string(o.dp) + " tp " + std::to_string(o.tp) + " pp " +
                    std::to_string(o.pp) + " zero " + std::to_string(o.zero));
       Program program = programOf(o);
-      FakeDriver driver(optionsFor(program, seed));
-      FakeNccl nccl(driver);
-      writeKernels(addProgramKernels(driver, program, int(seed)), folder, hash);
+      auto gpus = gpusFor(program, seed);
       Outcome reference = trainReference(program, o);
       expectEqual(onGpus(program, o), reference);
-      EXPECT_THAT(driver.complaints(), IsEmpty());
-      EXPECT_THAT(driver.leaks(), IsEmpty());
-      EXPECT_EQ(nccl.numAlive(), 0);
+      EXPECT_THAT(gpus->driver.complaints(), IsEmpty());
+      EXPECT_THAT(gpus->driver.leaks(), IsEmpty());
+      EXPECT_EQ(gpus->nccl.numAlive(), 0);
     }
 }
 
@@ -63,19 +61,17 @@ TEST_F(CudaStreamsTest, TheMemoryPlanIsRegistered) {
     for (cuda::GraphUse graphs : {cuda::GraphUse::Off, cuda::GraphUse::Auto}) {
       SCOPED_TRACE("dp " + std::to_string(o.dp) + " pp " + std::to_string(o.pp));
       Program program = programOf(o);
-      FakeDriver driver(optionsFor(program, 1));
-      FakeNccl nccl(driver);
-      writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+      auto gpus = gpusFor(program);
       Setting setting;
       setting.registersMemory = true;
       setting.graphs = graphs;
       setting.numSteps = 3;
       expectEqual(onGpus(program, o, setting), trainReference(program, o, 3));
       // Also of: some ranks with registered memory and some without.
-      EXPECT_THAT(driver.complaints(), IsEmpty());
-      EXPECT_THAT(driver.leaks(), IsEmpty());
-      EXPECT_GT(nccl.numRegisteredCalls(), 0);
-      EXPECT_EQ(nccl.numAlive(), 0);
+      EXPECT_THAT(gpus->driver.complaints(), IsEmpty());
+      EXPECT_THAT(gpus->driver.leaks(), IsEmpty());
+      EXPECT_GT(gpus->nccl.numRegisteredCalls(), 0);
+      EXPECT_EQ(gpus->nccl.numAlive(), 0);
     }
 }
 
@@ -85,9 +81,7 @@ TEST_F(CudaStreamsTest, MemoryThatNcclCannotGiveIsAnError) {
   Program program = programOf(o);
   FakeOptions options = optionsFor(program, 1);
   options.deviceBytes = 4096;
-  FakeDriver driver(options);
-  FakeNccl nccl(driver);
-  writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+  auto gpus = gpusFor(program, options);
   Setting setting;
   setting.registersMemory = true;
   Outcome outcome = onGpus(program, o, setting);
@@ -117,11 +111,9 @@ TEST_F(CudaStreamsTest, AnyWaitThatIsLeftOutIsARace) {
         Program program = whole;
         std::vector<int> &waits = program.stages[0].block(id).instructions[i].waits;
         waits.erase(std::find(waits.begin(), waits.end(), wait));
-        FakeDriver driver(optionsFor(program, 1));
-        FakeNccl nccl(driver);
-        writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+        auto gpus = gpusFor(program);
         onGpus(program, o);
-        EXPECT_THAT(driver.complaints(), Contains(HasSubstr("race: ")))
+        EXPECT_THAT(gpus->driver.complaints(), Contains(HasSubstr("race: ")))
             << "instruction " << i << " does not wait for " << wait;
         ++numTried;
       }
@@ -135,12 +127,10 @@ TEST_F(CudaStreamsTest, WorkIsDoneWhileCollectivesAreUnderWay) {
   bool isBeside = false; // what was enqueued after a collective ran before it
   for (uint64_t seed = 1; seed <= 20 && !isBeside; ++seed) {
     Program program = programOf(o);
-    FakeDriver driver(optionsFor(program, seed));
-    FakeNccl nccl(driver);
-    writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+    auto gpus = gpusFor(program, optionsFor(program, seed));
     onGpus(program, o);
     std::map<int, int64_t> latest; // by device, that ran
-    for (const FakeDriver::Ran &ran : driver.ran())
+    for (const FakeDriver::Ran &ran : gpus->driver.ran())
       if (ran.name.rfind("kernel ", 0) == 0 || ran.name.rfind("copy within device", 0) == 0)
         latest[ran.device] = std::max(latest[ran.device], ran.number);
       else if (ran.name.rfind("NCCL", 0) == 0)
@@ -154,9 +144,7 @@ TEST_F(CudaStreamsTest, TheHostDoesNotWaitForCollectives) {
   o.dp = 2, o.zero = 3;
   o.microBatches = 1; // its inputs come first
   Program program = programOf(o);
-  FakeDriver driver(optionsFor(program, 1));
-  FakeNccl nccl(driver);
-  writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+  auto gpus = gpusFor(program);
   std::vector<std::string> ofStep; // calls of a step after the first
   std::mutex mutex;
   std::condition_variable changed;
@@ -164,12 +152,10 @@ TEST_F(CudaStreamsTest, TheHostDoesNotWaitForCollectives) {
   Setting setting;
   setting.body = [&](int64_t rank, comm::Communicator &communicator,
                      const runtime::MachineMaker &maker) -> Result<std::vector<Tensor>> {
-    auto executor = runtime::Executor::create(program, rank, {kernels::Arith::Native}, maker);
+    auto executor = executorOf(program, o, rank, maker);
     if (!executor)
       return executor.error();
-    Status status = executor->load([&](const std::string &name) { return initialValue(o, name); });
-    if (status)
-      status = executor->runStep(communicator, stepInputs(o, 0));
+    Status status = executor->runStep(communicator, stepInputs(o, 0));
     if (!status)
       return status.error();
     // One rank after the other, so that their calls do not mix: none may need another to go on.
@@ -178,10 +164,10 @@ TEST_F(CudaStreamsTest, TheHostDoesNotWaitForCollectives) {
       ++numBegun;
       changed.notify_all();
       changed.wait(lock, [&] { return numBegun == program.mesh.numRanks() && numReady == rank; });
-      size_t begin = driver.calls().size();
+      size_t begin = gpus->driver.calls().size();
       status = executor->runStep(communicator, stepInputs(o, 1));
       if (rank == 0) {
-        ofStep = driver.calls();
+        ofStep = gpus->driver.calls();
         ofStep.erase(ofStep.begin(), ofStep.begin() + std::ptrdiff_t(begin));
       }
       ++numReady;
@@ -210,10 +196,8 @@ TEST_F(CudaStreamsTest, TheHostDoesNotWaitForCollectives) {
 
 TEST_F(CudaStreamsTest, AKernelThatNeverEndsIsNamed) {
   Program program = programOf(mlp());
-  FakeDriver driver(optionsFor(program, 1));
-  FakeNccl nccl(driver);
-  writeKernels(addProgramKernels(driver, program, 1), folder, hash);
-  driver.hangKernel("s0_b1_i2");
+  auto gpus = gpusFor(program);
+  gpus->driver.hangKernel("s0_b1_i2");
   Setting setting;
   setting.timeout = 300ms;
   auto begin = std::chrono::steady_clock::now();
@@ -230,10 +214,8 @@ TEST_F(CudaStreamsTest, AHungKernelOfOneRankEndsAll) {
   MlpOptions o = mlp();
   o.dp = 2;
   Program program = programOf(o);
-  FakeDriver driver(optionsFor(program, 1));
-  FakeNccl nccl(driver);
-  writeKernels(addProgramKernels(driver, program, 1), folder, hash);
-  driver.hangKernel("s0_b1_i2"); // of both, as a rank's kernels are the same
+  auto gpus = gpusFor(program);
+  gpus->driver.hangKernel("s0_b1_i2"); // of both, as a rank's kernels are the same
   Setting setting;
   setting.timeout = 300ms;
   for (const auto &rank : onGpus(program, o, setting)) {
@@ -246,20 +228,16 @@ TEST_F(CudaStreamsTest, ARankThatStaysAwayIsNamedWithTheCollective) {
   MlpOptions o = mlp();
   o.dp = 2;
   Program program = programOf(o);
-  FakeDriver driver(optionsFor(program, 1));
-  FakeNccl nccl(driver);
-  writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+  auto gpus = gpusFor(program);
   std::atomic<bool> isOver = false;
   Setting setting;
   setting.timeout = 400ms;
   setting.body = [&](int64_t rank, comm::Communicator &communicator,
                      const runtime::MachineMaker &maker) -> Result<std::vector<Tensor>> {
-    auto executor = runtime::Executor::create(program, rank, {kernels::Arith::Native}, maker);
+    auto executor = executorOf(program, o, rank, maker);
     if (!executor)
       return executor.error();
-    Status status = executor->load([&](const std::string &name) { return initialValue(o, name); });
-    if (status)
-      status = executor->runStep(communicator, stepInputs(o, 0));
+    Status status = executor->runStep(communicator, stepInputs(o, 0));
     if (status && rank == 1) { // stays away
       while (!isOver)
         std::this_thread::sleep_for(1ms);
@@ -267,15 +245,7 @@ TEST_F(CudaStreamsTest, ARankThatStaysAwayIsNamedWithTheCollective) {
     }
     if (status)
       status = executor->runStep(communicator, stepInputs(o, 1));
-    Result<std::vector<Tensor>> result = std::vector<Tensor>{};
-    try {
-      if (status)
-        result = std::vector<Tensor>{executor->loss()};
-      else
-        result = status.error();
-    } catch (const runtime::MachineError &error) {
-      result = Error{error.code(), error.what()};
-    }
+    Result<std::vector<Tensor>> result = lossOf(*executor, status);
     isOver = true;
     return result;
   };
@@ -291,31 +261,21 @@ TEST_F(CudaStreamsTest, ALostConnectionIsSeenByWhoWaitsForAStream) {
   MlpOptions o = mlp();
   o.dp = 2;
   Program program = programOf(o);
-  FakeDriver driver(optionsFor(program, 1));
-  FakeNccl nccl(driver);
-  writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+  auto gpus = gpusFor(program);
   Setting setting;
   setting.body = [&](int64_t rank, comm::Communicator &communicator,
                      const runtime::MachineMaker &maker) -> Result<std::vector<Tensor>> {
-    auto executor = runtime::Executor::create(program, rank, {kernels::Arith::Native}, maker);
+    auto executor = executorOf(program, o, rank, maker);
     if (!executor)
       return executor.error();
-    Status status = executor->load([&](const std::string &name) { return initialValue(o, name); });
-    if (status)
-      status = executor->runStep(communicator, stepInputs(o, 0));
+    Status status = executor->runStep(communicator, stepInputs(o, 0));
     if (status && rank == 1) { // dies
-      nccl.failAll(cuda::NcclCode::RemoteError);
+      gpus->nccl.failAll(cuda::NcclCode::RemoteError);
       return std::vector<Tensor>{};
     }
     if (status)
       status = executor->runStep(communicator, stepInputs(o, 1));
-    try {
-      if (status)
-        return std::vector<Tensor>{executor->loss()};
-      return status.error();
-    } catch (const runtime::MachineError &error) {
-      return Error{error.code(), error.what()};
-    }
+    return lossOf(*executor, status);
   };
   Outcome outcome = onGpus(program, o, setting);
   ASSERT_FALSE(outcome[0]);
