@@ -119,14 +119,6 @@ private:
   }
 };
 
-template <typename T> std::vector<T> results(const std::vector<Sum<T>> &sums) {
-  std::vector<T> elements;
-  elements.reserve(sums.size());
-  for (const Sum<T> &sum : sums)
-    elements.push_back(sum.result());
-  return elements;
-}
-
 Tensors routedExperts(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                       const Types &resultTypes) {
   requireCounts(inputs, 4, resultTypes, 1);
@@ -145,7 +137,7 @@ Tensors routedExperts(const KernelContext &context, const Attrs &attrs, const Te
         for (int64_t j = 0; j < layer.o; ++j)
           sums[v.tokens[i] * layer.o + j].addProduct(y.data<T>()[i * layer.o + j], v.weights[i]);
     }
-    return {makeResult(context, resultTypes[0], results(sums))};
+    return {makeResult(context, resultTypes[0], resultsOf(sums))};
   });
 }
 
@@ -195,7 +187,7 @@ Tensors routedExpertsGrad(const KernelContext &context, const Attrs &attrs, cons
       din.insert(din.end(), dIn.data<T>().begin(), dIn.data<T>().end());
       dout.insert(dout.end(), dOut.data<T>().begin(), dOut.data<T>().end());
     }
-    return {makeResult(context, resultTypes[0], results(dx)),
+    return {makeResult(context, resultTypes[0], resultsOf(dx)),
             makeResult(context, resultTypes[1], std::move(dw)),
             makeResult(context, resultTypes[2], std::move(din)),
             makeResult(context, resultTypes[3], std::move(dout))};
@@ -263,7 +255,7 @@ Tensors combineSlots(const KernelContext &context, const Attrs &attrs, const Ten
         else
           sums[token + i].add(slots[slot + i]);
     });
-    return {makeResult(context, resultTypes[0], results(sums))};
+    return {makeResult(context, resultTypes[0], resultsOf(sums))};
   });
 }
 

@@ -217,11 +217,7 @@ template <typename T, typename Fn> std::vector<T> sumRows(const Rows &rows, Fn &
   for (int64_t row = 0; row < rows.count; ++row)
     for (int64_t i = 0; i < rows.size; ++i)
       sums[i].add(term(row, i));
-  std::vector<T> result;
-  result.reserve(rows.size);
-  for (const Sum<T> &sum : sums)
-    result.push_back(sum.result());
-  return result;
+  return resultsOf(sums);
 }
 
 Tensors normScaleGrad(const KernelContext &context, const Attrs &, const Tensors &inputs,

@@ -48,16 +48,10 @@ int64_t indexOfLargest(const Operand<T> &x, const std::vector<int64_t> &among) {
   return best;
 }
 
-template <typename T> std::vector<T> results(const std::vector<Sum<T>> &sums) {
-  std::vector<T> elements;
-  elements.reserve(sums.size());
-  for (const Sum<T> &sum : sums)
-    elements.push_back(sum.result());
-  return elements;
-}
-
-Tensors maxPool(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
-                const Types &resultTypes) {
+/// y[position] = fn(windows, x, the window's indices of x).
+template <typename Fn>
+Tensors pool(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+             const Types &resultTypes, Fn &&fn) {
   requireCounts(inputs, 1, resultTypes, 1);
   const Shape &shape = inputs[0].shape();
   Windows windows = poolWindows(attrs, shape, resultTypes[0].shape);
@@ -67,10 +61,18 @@ Tensors maxPool(const KernelContext &context, const Attrs &attrs, const Tensors 
     std::vector<T> y(numElements(resultTypes[0].shape));
     forEachWindow(windows, shape[0] * shape[1],
                   [&](int64_t position, const std::vector<int64_t> &members) {
-                    y[position] = x[indexOfLargest(x, members)];
+                    y[position] = fn(windows, x, members);
                   });
     return {makeResult(context, resultTypes[0], std::move(y))};
   });
+}
+
+Tensors maxPool(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                const Types &resultTypes) {
+  return pool(context, attrs, inputs, resultTypes,
+              [](const Windows &, const auto &x, const std::vector<int64_t> &members) {
+                return x[indexOfLargest(x, members)];
+              });
 }
 
 Tensors maxPoolGrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
@@ -87,7 +89,7 @@ Tensors maxPoolGrad(const KernelContext &context, const Attrs &attrs, const Tens
                   [&](int64_t position, const std::vector<int64_t> &members) {
                     dx[indexOfLargest(x, members)].add(dy[position]);
                   });
-    return {makeResult(context, resultTypes[0], results(dx))};
+    return {makeResult(context, resultTypes[0], resultsOf(dx))};
   });
 }
 
@@ -96,24 +98,21 @@ int64_t divisor(const Attrs &attrs, const Windows &windows, size_t members) {
   return attrs.getBool("count_include_pad", false) ? windows.taps : int64_t(members);
 }
 
+template <typename T>
+T average(const Attrs &attrs, const Windows &windows, const Operand<T> &x,
+          const std::vector<int64_t> &members) {
+  Sum<T> sum;
+  for (int64_t index : members)
+    sum.add(x[index]);
+  return sum.result() / integer<T>(divisor(attrs, windows, members.size()));
+}
+
 Tensors avgPool(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                 const Types &resultTypes) {
-  requireCounts(inputs, 1, resultTypes, 1);
-  const Shape &shape = inputs[0].shape();
-  Windows windows = poolWindows(attrs, shape, resultTypes[0].shape);
-  return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
-    using T = decltype(zero);
-    Operand<T> x(inputs[0]);
-    std::vector<T> y(numElements(resultTypes[0].shape));
-    forEachWindow(
-        windows, shape[0] * shape[1], [&](int64_t position, const std::vector<int64_t> &members) {
-          Sum<T> sum;
-          for (int64_t index : members)
-            sum.add(x[index]);
-          y[position] = sum.result() / integer<T>(divisor(attrs, windows, members.size()));
-        });
-    return {makeResult(context, resultTypes[0], std::move(y))};
-  });
+  return pool(context, attrs, inputs, resultTypes,
+              [&](const Windows &windows, const auto &x, const std::vector<int64_t> &members) {
+                return average(attrs, windows, x, members);
+              });
 }
 
 Tensors avgPoolGrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
@@ -131,7 +130,7 @@ Tensors avgPoolGrad(const KernelContext &context, const Attrs &attrs, const Tens
                     for (int64_t index : members)
                       dx[index].add(share);
                   });
-    return {makeResult(context, resultTypes[0], results(dx))};
+    return {makeResult(context, resultTypes[0], resultsOf(dx))};
   });
 }
 

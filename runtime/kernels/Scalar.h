@@ -13,6 +13,7 @@
 
 #include <cmath>
 #include <type_traits>
+#include <vector>
 
 namespace tbc::kernels {
 
@@ -168,6 +169,14 @@ public:
 private:
   uint64_t value = 0;
 };
+
+template <typename T> std::vector<T> resultsOf(const std::vector<Sum<T>> &sums) {
+  std::vector<T> results;
+  results.reserve(sums.size());
+  for (const Sum<T> &sum : sums)
+    results.push_back(sum.result());
+  return results;
+}
 
 } // namespace tbc::kernels
 
