@@ -1,7 +1,7 @@
 //===- PlanRead.cpp - plan.json, read and checked --------------------------===//
 
 #include "planner/core/Buckets.h"
-#include "planner/core/IdList.h"
+#include "planner/core/JsonObject.h"
 #include "planner/core/Plan.h"
 #include "planner/core/PlanNames.h"
 #include "planner/core/Recompute.h"
@@ -22,162 +22,11 @@ namespace {
 constexpr int64_t maxCount = int64_t(1) << 40;
 constexpr int64_t maxBytes = int64_t(1) << 60;
 
-/// The first error found, with the path of its key.
-struct Problem {
-  std::string text;
-  void report(const std::string &path, const std::string &message) {
-    if (text.empty())
-      text = "key \"" + path + "\" " + message;
-  }
-};
-
-/// One object being read: every key must be asked for, and every key asked for must be there.
-class Object {
-public:
-  Object(const Json &json, std::string path, Problem &problem)
-      : json(json), path(std::move(path)), problem(problem) {
-    if (!json.is_object())
-      problem.report(this->path, "must be an object");
-  }
-  ~Object() {
-    if (!json.is_object())
-      return;
-    std::vector<std::string> known(asked.begin(), asked.end());
-    for (const auto &[key, value] : json.items()) {
-      if (asked.count(key))
-        continue;
-      std::string closest = closestWord(key, known);
-      problem.report(at(key),
-                     "is unknown" + (closest.empty() ? "" : "; did you mean \"" + closest + "\"?"));
-    }
-  }
-  Object(const Object &) = delete;
-  Object &operator=(const Object &) = delete;
-
-  std::string at(const std::string &key) const { return path.empty() ? key : path + "." + key; }
-
-  const Json &get(const std::string &key) {
-    static const Json nothing;
-    asked.insert(key);
-    if (!json.is_object())
-      return nothing;
-    auto found = json.find(key);
-    if (found == json.end()) {
-      problem.report(at(key), "is missing");
-      return nothing;
-    }
-    return *found;
-  }
-
-  /// Whether a key is there that need not be.
-  bool has(const std::string &key) const { return json.is_object() && json.contains(key); }
-
-  std::string text(const std::string &key) {
-    const Json &value = get(key);
-    if (value.is_string())
-      return value.get<std::string>();
-    problem.report(at(key), "must be a string");
-    return "";
-  }
-
-  std::string word(const std::string &key, const std::vector<std::string> &words) {
-    std::string value = text(key);
-    if (std::find(words.begin(), words.end(), value) == words.end()) {
-      std::string all;
-      for (const std::string &w : words)
-        all += (all.empty() ? "" : ", ") + w;
-      problem.report(at(key), "is \"" + value + "\", but must be one of " + all);
-    }
-    return value;
-  }
-
-  int64_t integer(const std::string &key, int64_t low, int64_t high) {
-    const Json &value = get(key);
-    if (!value.is_number_integer()) {
-      problem.report(at(key), "must be an integer");
-      return low;
-    }
-    bool large = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX);
-    int64_t number = large ? 0 : value.get<int64_t>();
-    if (!large && number >= low && number <= high)
-      return number;
-    problem.report(at(key),
-                   "must be between " + std::to_string(low) + " and " + std::to_string(high));
-    return low;
-  }
-
-  double number(const std::string &key, double high = 1e30) {
-    const Json &value = get(key);
-    double number = value.is_number() ? value.get<double>() : -1;
-    if (number >= 0 && number <= high) // false for NaN
-      return number;
-    problem.report(at(key), high == 1 ? "must be a number between 0 and 1"
-                                      : "must be a number of zero or more");
-    return 0;
-  }
-
-  /// One that need not be there.
-  double numberOr(const std::string &key, double otherwise, double high = 1e30) {
-    return has(key) ? number(key, high) : otherwise;
-  }
-
-  double positive(const std::string &key, double high = 1e30) {
-    double value = number(key, high);
-    if (value <= 0)
-      problem.report(at(key), "must be more than 0");
-    return value;
-  }
-
-  bool flag(const std::string &key) {
-    const Json &value = get(key);
-    if (!value.is_boolean())
-      problem.report(at(key), "must be true or false");
-    return value.is_boolean() && value.get<bool>();
-  }
-
-  std::vector<std::string> texts(const std::string &key) {
-    std::vector<std::string> result;
-    forEach(key, [&](const Json &item, const std::string &where) {
-      if (item.is_string())
-        result.push_back(item.get<std::string>());
-      else
-        problem.report(where, "must be a string");
-    });
-    return result;
-  }
-
-  std::vector<std::string> ids(const std::string &key) {
-    Result<std::vector<std::string>> expanded = expandIds(texts(key));
-    if (expanded)
-      return *expanded;
-    problem.report(at(key), ": " + expanded.error().message);
-    return {};
-  }
-
-  /// Calls `function` with every item of an array and its path.
-  template <typename Function> void forEach(const std::string &key, Function function) {
-    const Json &value = get(key);
-    if (!value.is_array()) {
-      problem.report(at(key), "must be an array");
-      return;
-    }
-    for (size_t i = 0; i < value.size(); ++i)
-      function(value[i], at(key) + "[" + std::to_string(i) + "]");
-  }
-
-  const Json &json;
-  std::string path;
-  Problem &problem;
-
-private:
-  std::set<std::string> asked;
-};
-
 /// Reads one plan from its parsed text.
 class Reader {
 public:
   Plan read(const Json &json) {
-    Object root(json, "", problem);
+    JsonObject root(json, "", problem);
     root.word("format", {"tbc-plan"});
     root.integer("version", planVersion, planVersion);
     readModel(root);
@@ -198,7 +47,7 @@ public:
     readStrategies(root);
     readParameters(root);
     {
-      Object recompute(root.get("recompute"), "recompute", problem);
+      JsonObject recompute(root.get("recompute"), "recompute", problem);
       plan.recompute = recomputeMode(recompute, "mode");
       plan.recomputeOps = recompute.ids("ops");
     }
@@ -220,11 +69,11 @@ public:
     return std::move(plan);
   }
 
-  Problem problem;
+  KeyProblem problem;
 
 private:
-  MeshShape mesh(Object &parent, const std::string &key) {
-    Object object(parent.get(key), parent.at(key), problem);
+  MeshShape mesh(JsonObject &parent, const std::string &key) {
+    JsonObject object(parent.get(key), parent.at(key), problem);
     MeshShape shape;
     shape.pp = object.integer("pp", 1, 1 << 20);
     shape.dp = object.integer("dp", 1, 1 << 20);
@@ -248,8 +97,8 @@ private:
     return words;
   }
 
-  void readOffload(Object &root) {
-    Object object(root.get("offload"), "offload", problem);
+  void readOffload(JsonObject &root) {
+    JsonObject object(root.get("offload"), "offload", problem);
     plan.offload.optimizer = object.flag("optimizer");
     plan.offload.residuals = object.text("residuals");
     plan.offload.ops = object.ids("ops");
@@ -262,7 +111,7 @@ private:
                      "must name ops where \"residuals\" is not none, and none where it is");
   }
 
-  std::string recomputeMode(Object &object, const std::string &key) {
+  std::string recomputeMode(JsonObject &object, const std::string &key) {
     std::string text = object.text(key);
     if (!isRecomputeText(text))
       problem.report(object.at(key), "is \"" + text +
@@ -272,7 +121,7 @@ private:
   }
 
   /// There with cp alone.
-  reshard::ContextForm context(Object &object, const MeshShape &shape) {
+  reshard::ContextForm context(JsonObject &object, const MeshShape &shape) {
     if (shape.cp == 1 && !object.has("context"))
       return Plan().context;
     std::vector<std::string> words = {"ring", "all-gather", "all-to-all"};
@@ -280,7 +129,7 @@ private:
   }
 
   /// The stage of each chunk; none is one chunk per stage.
-  std::vector<int> placement(Object &object) {
+  std::vector<int> placement(JsonObject &object) {
     std::vector<int> chunkStage;
     if (object.has("placement"))
       object.forEach("placement", [&](const Json &item, const std::string &path) {
@@ -292,7 +141,7 @@ private:
     return chunkStage;
   }
 
-  std::vector<std::string> axes(Object &object, const std::string &key) {
+  std::vector<std::string> axes(JsonObject &object, const std::string &key) {
     std::vector<std::string> names = object.texts(key);
     for (const std::string &name : names)
       if (std::count(tokenAxisNames().begin(), tokenAxisNames().end(), name) == 0)
@@ -300,7 +149,7 @@ private:
     return names;
   }
 
-  ParameterDecision parameters(Object &object) {
+  ParameterDecision parameters(JsonObject &object) {
     ParameterDecision decision;
     decision.zero = int(object.integer("zero", 0, 3));
     decision.keepGathered = object.flag("keep_gathered");
@@ -313,15 +162,15 @@ private:
     return decision;
   }
 
-  void readModel(Object &root) {
-    Object model(root.get("model"), "model", problem);
+  void readModel(JsonObject &root) {
+    JsonObject model(root.get("model"), "model", problem);
     plan.job.modelPath = model.text("path");
     plan.job.modelHash = model.text("hash");
     plan.job.stepHash = model.text("step_hash");
   }
 
-  void readJob(Object &root) {
-    Object object(root.get("job"), "job", problem);
+  void readJob(JsonObject &root) {
+    JsonObject object(root.get("job"), "job", problem);
     Job &job = plan.job;
     job.task = object.word("task", {"train"});
     job.loss = object.text("loss");
@@ -342,13 +191,13 @@ private:
     const Json &bindings = object.get("bindings");
     if (!bindings.is_object())
       return problem.report("job.bindings", "must be an object");
-    Object values(bindings, "job.bindings", problem);
+    JsonObject values(bindings, "job.bindings", problem);
     for (const auto &[name, value] : bindings.items())
       job.bindings[name] = values.integer(name, 0, maxCount);
   }
 
-  NetworkLevel network(Object &parent, const std::string &key, bool isInNode) {
-    Object object(parent.get(key), parent.at(key), problem);
+  NetworkLevel network(JsonObject &parent, const std::string &key, bool isInNode) {
+    JsonObject object(parent.get(key), parent.at(key), problem);
     NetworkLevel level;
     level.bytesPerSecond = object.positive("bytes_per_second");
     level.latencySeconds = object.number("latency_seconds");
@@ -362,10 +211,10 @@ private:
     return level;
   }
 
-  void groups(Object &network, NetworkLevel &level) {
+  void groups(JsonObject &network, NetworkLevel &level) {
     const std::string key = "group_bytes_per_second";
     const Json &json = network.get(key);
-    Object object(json, network.at(key), problem);
+    JsonObject object(json, network.at(key), problem);
     if (!json.is_object())
       return;
     for (const auto &[devices, value] : json.items()) {
@@ -379,8 +228,8 @@ private:
     }
   }
 
-  void readCluster(Object &root) {
-    Object object(root.get("cluster"), "cluster", problem);
+  void readCluster(JsonObject &root) {
+    JsonObject object(root.get("cluster"), "cluster", problem);
     Cluster &cluster = plan.cluster;
     cluster.name = object.text("name");
     cluster.description = object.text("description");
@@ -388,7 +237,8 @@ private:
     cluster.memoryBytes = object.integer("memory_bytes", 1, maxBytes);
     cluster.memoryBytesPerSecond = object.positive("memory_bytes_per_second");
     {
-      Object peaks(object.get("peak_flops_per_second"), "cluster.peak_flops_per_second", problem);
+      JsonObject peaks(object.get("peak_flops_per_second"), "cluster.peak_flops_per_second",
+                       problem);
       for (const char *precision : {"bf16", "f16", "f32"})
         cluster.peakFlopsPerSecond[precision] = peaks.positive(precision);
     }
@@ -397,9 +247,9 @@ private:
     cluster.floorSeconds = object.numberOr("floor_seconds", 0);
     const Json &kernels = object.get("kernels");
     if (kernels.is_object()) {
-      Object all(kernels, "cluster.kernels", problem);
+      JsonObject all(kernels, "cluster.kernels", problem);
       for (const auto &[name, value] : kernels.items()) {
-        Object one(all.get(name), all.at(name), problem);
+        JsonObject one(all.get(name), all.at(name), problem);
         KernelEfficiency &kernel = cluster.kernels[name];
         kernel.flopsFraction = one.positive("flops_fraction", 1);
         kernel.memoryFraction = one.positive("memory_fraction", 1);
@@ -417,7 +267,7 @@ private:
     cluster.intraNode = network(object, "intra_node", true);
     cluster.interNode = network(object, "inter_node", false);
     {
-      Object host(object.get("host"), "cluster.host", problem);
+      JsonObject host(object.get("host"), "cluster.host", problem);
       cluster.hostMemoryBytes = host.integer("memory_bytes", 0, maxBytes);
       cluster.hostBytesPerSecond = host.positive("bytes_per_second");
     }
@@ -432,15 +282,15 @@ private:
     cluster.reservedFraction = object.number("reserved_fraction", 1);
   }
 
-  void readStrategies(Object &root) {
+  void readStrategies(JsonObject &root) {
     root.forEach("strategies", [&](const Json &item, const std::string &path) {
-      Object object(item, path, problem);
+      JsonObject object(item, path, problem);
       OpDecision decision;
       decision.ops = object.ids("ops");
       const Json &loops = object.get("loops");
       if (!loops.is_object())
         return problem.report(object.at("loops"), "must be an object");
-      Object all(loops, object.at("loops"), problem);
+      JsonObject all(loops, object.at("loops"), problem);
       for (const auto &[loop, value] : loops.items()) {
         bool isNumber =
             !loop.empty() && loop.size() < 5 &&
@@ -454,14 +304,14 @@ private:
     });
   }
 
-  void readParameters(Object &root) {
-    Object object(root.get("parameters"), "parameters", problem);
+  void readParameters(JsonObject &root) {
+    JsonObject object(root.get("parameters"), "parameters", problem);
     {
-      Object standard(object.get("default"), "parameters.default", problem);
+      JsonObject standard(object.get("default"), "parameters.default", problem);
       plan.parameterDefault = parameters(standard);
     }
     object.forEach("overrides", [&](const Json &item, const std::string &path) {
-      Object entry(item, path, problem);
+      JsonObject entry(item, path, problem);
       ParameterOverride result;
       result.decision = parameters(entry);
       result.parameters = entry.ids("names");
@@ -469,8 +319,8 @@ private:
     });
   }
 
-  void readPrediction(Object &root) {
-    Object object(root.get("prediction"), "prediction", problem);
+  void readPrediction(JsonObject &root) {
+    JsonObject object(root.get("prediction"), "prediction", problem);
     Prediction &prediction = plan.prediction;
     prediction.lowSeconds = object.number("low_seconds");
     prediction.highSeconds = object.number("high_seconds");
@@ -488,12 +338,12 @@ private:
       prediction.stageSeconds.push_back(item.get<double>());
     });
     object.forEach("stages", [&](const Json &item, const std::string &path) {
-      Object stage(item, path, problem);
+      JsonObject stage(item, path, problem);
       StageMemory memory;
       for (auto [key, lines] :
            {std::pair("memory", &memory.lines), std::pair("host", &memory.host)})
         stage.forEach(key, [&, into = lines](const Json &line, const std::string &where) {
-          Object entry(line, where, problem);
+          JsonObject entry(line, where, problem);
           into->push_back({entry.text("name"), entry.integer("bytes", 0, maxBytes)});
         });
       prediction.stages.push_back(std::move(memory));
@@ -501,7 +351,7 @@ private:
     object.forEach("collectives", [&](const Json &item, const std::string &path) {
       prediction.collectives.push_back(collective(item, path));
     });
-    Object time(object.get("time"), "prediction.time", problem);
+    JsonObject time(object.get("time"), "prediction.time", problem);
     prediction.time.compute = time.number("compute");
     prediction.time.recompute = time.number("recompute");
     prediction.time.operands = time.number("operands");
@@ -521,7 +371,7 @@ private:
     std::vector<std::string> words;
     for (CollectiveKind kind : kinds)
       words.push_back(reshard::name(kind));
-    Object object(item, path, problem);
+    JsonObject object(item, path, problem);
     CollectiveLine line;
     std::string word = object.word("kind", words);
     for (size_t i = 0; i < kinds.size(); ++i)
@@ -535,9 +385,9 @@ private:
     return line;
   }
 
-  void readTables(Object &root) {
+  void readTables(JsonObject &root) {
     root.forEach("blocks", [&](const Json &item, const std::string &path) {
-      Object object(item, path, problem);
+      JsonObject object(item, path, problem);
       BlockRow row;
       row.name = object.text("name");
       row.firstOp = object.text("first_op");
@@ -550,11 +400,11 @@ private:
       plan.blocks.push_back(std::move(row));
     });
     root.forEach("alternatives", [&](const Json &item, const std::string &path) {
-      Object object(item, path, problem);
+      JsonObject object(item, path, problem);
       Alternative other;
       other.mesh = mesh(object, "mesh");
       {
-        Object data(object.get("parameters"), object.at("parameters"), problem);
+        JsonObject data(object.get("parameters"), object.at("parameters"), problem);
         other.data = parameters(data);
       }
       other.microBatch = object.integer("micro_batch", 1, maxCount);
@@ -571,7 +421,7 @@ private:
       plan.alternatives.push_back(std::move(other));
     });
     root.forEach("reasons", [&](const Json &item, const std::string &path) {
-      Object object(item, path, problem);
+      JsonObject object(item, path, problem);
       Reason reason;
       reason.decision = object.text("decision");
       reason.value = object.text("value");
@@ -585,7 +435,7 @@ private:
   }
 
   /// What no single key can get wrong.
-  void checkWhole(Object &root) {
+  void checkWhole(JsonObject &root) {
     if (!problem.text.empty())
       return;
     const Job &job = plan.job;

@@ -67,9 +67,9 @@ public:
   /// Every candidate with its lower bound, cheapest bound first, ties in order of enumeration.
   std::vector<Candidate> enumerate();
 
-  /// Fills in the rest. False where the graph has too few places for the stages, or tp, not being
-  /// pinned, would split nothing. `refine`: looks
-  /// for better stage cuts by pricing their neighbours. For any thread.
+  /// Fills in the rest. False where the graph has too few places for the stages, or where tp, not
+  /// being pinned, would split nothing. `refine`: looks for better stage cuts by pricing their
+  /// neighbours. For any thread.
   bool score(Candidate &candidate, bool refine);
   /// Makes what scoring these will ask for, on all threads.
   void prepare(const std::vector<const Candidate *> &candidates);
