@@ -1,0 +1,35 @@
+//===- WellFormed.h - Parts of checkWellFormed -----------------------------===//
+//
+// Of the WellFormed*.cpp alone. Functions `why…` return why a check fails, or "".
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_ABI_WELLFORMED_H
+#define TBC_RUNTIME_ABI_WELLFORMED_H
+
+#include "runtime/abi/Program.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tbc::program {
+
+constexpr int64_t maxTensorElements = int64_t(1) << 48;
+
+std::string quoted(std::string_view text);
+
+/// The error that says where what is wrong.
+Status malformed(const std::string &where, const std::string &why);
+
+bool usesAxis(const std::vector<AxisRef> &axes, int axis);
+
+/// Instructions, regions and bindings of a block. Values and slots are well-formed.
+Status checkBlock(const Program &program, int stage, BlockId id);
+
+/// Where slots and values of a stage lie, if it says so. All else of the stage is well-formed.
+Status checkMemoryPlan(const Program &program, int stage);
+
+} // namespace tbc::program
+
+#endif // TBC_RUNTIME_ABI_WELLFORMED_H
