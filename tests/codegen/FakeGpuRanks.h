@@ -12,8 +12,11 @@
 #include "tests/runtime/cuda/FakeNccl.h"
 #include "tests/runtime/cuda/ProgramKernels.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <thread>
@@ -148,6 +151,40 @@ protected:
     runtime::MachineMaker maker = cuda::cudaMachine(machine);
     return setting.body ? setting.body(rank, **communicator, maker)
                         : trainRank(program, o, rank, **communicator, maker, setting.numSteps);
+  }
+
+  /// Rank 1 stays away after so many steps: the others name it, and the collective.
+  void expectAbsenceIsNamed(const program::Program &program, const program::MlpOptions &o,
+                            Setting setting, int steps) {
+    std::atomic<bool> isOver = false;
+    setting.timeout = std::chrono::milliseconds(400);
+    setting.body = [&](int64_t rank, comm::Communicator &communicator,
+                       const runtime::MachineMaker &maker) -> Result<std::vector<kernels::Tensor>> {
+      auto executor = executorOf(program, o, rank, maker);
+      if (!executor)
+        return executor.error();
+      Status status;
+      for (int step = 0; status && step < steps; ++step)
+        status = executor->runStep(communicator, stepInputs(o, step));
+      if (status && rank == 1) {
+        while (!isOver)
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return std::vector<kernels::Tensor>{};
+      }
+      if (status)
+        status = executor->runStep(communicator, stepInputs(o, steps));
+      Result<std::vector<kernels::Tensor>> result = lossOf(*executor, status);
+      isOver = true;
+      return result;
+    };
+    Outcome outcome = onGpus(program, o, setting);
+    ASSERT_FALSE(outcome[0]);
+    EXPECT_EQ(outcome[0].error().code, ErrorCode::HangDetected);
+    using ::testing::HasSubstr;
+    EXPECT_THAT(outcome[0].error().message,
+                ::testing::AllOf(HasSubstr("stage 0, update block, instruction"),
+                                 HasSubstr("all_reduce sum of"),
+                                 HasSubstr("waited 400 ms for rank 1")));
   }
 
   std::string folder;

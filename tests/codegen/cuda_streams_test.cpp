@@ -229,32 +229,7 @@ TEST_F(CudaStreamsTest, ARankThatStaysAwayIsNamedWithTheCollective) {
   o.dp = 2;
   Program program = programOf(o);
   auto gpus = gpusFor(program);
-  std::atomic<bool> isOver = false;
-  Setting setting;
-  setting.timeout = 400ms;
-  setting.body = [&](int64_t rank, comm::Communicator &communicator,
-                     const runtime::MachineMaker &maker) -> Result<std::vector<Tensor>> {
-    auto executor = executorOf(program, o, rank, maker);
-    if (!executor)
-      return executor.error();
-    Status status = executor->runStep(communicator, stepInputs(o, 0));
-    if (status && rank == 1) { // stays away
-      while (!isOver)
-        std::this_thread::sleep_for(1ms);
-      return std::vector<Tensor>{};
-    }
-    if (status)
-      status = executor->runStep(communicator, stepInputs(o, 1));
-    Result<std::vector<Tensor>> result = lossOf(*executor, status);
-    isOver = true;
-    return result;
-  };
-  Outcome outcome = onGpus(program, o, setting);
-  ASSERT_FALSE(outcome[0]);
-  EXPECT_EQ(outcome[0].error().code, ErrorCode::HangDetected);
-  EXPECT_THAT(outcome[0].error().message,
-              AllOf(HasSubstr("stage 0, update block, instruction"), HasSubstr("all_reduce sum of"),
-                    HasSubstr("waited 400 ms for rank 1")));
+  expectAbsenceIsNamed(program, o, Setting(), 1);
 }
 
 TEST_F(CudaStreamsTest, ALostConnectionIsSeenByWhoWaitsForAStream) {
