@@ -3,6 +3,7 @@
 #include "planner/core/Workers.h"
 
 #include <algorithm>
+#include <utility>
 #ifdef __linux__
 #include <sched.h>
 #endif
@@ -52,6 +53,8 @@ void Workers::run(size_t number, const std::function<void(size_t)> &newTask) {
   takeTasks(lock);
   ended.wait(lock, [this] { return underWay == 0; });
   task = nullptr;
+  if (thrown)
+    std::rethrow_exception(std::exchange(thrown, nullptr));
 }
 
 void Workers::work() {
@@ -70,8 +73,19 @@ void Workers::takeTasks(std::unique_lock<std::mutex> &lock) {
     ++underWay;
     const std::function<void(size_t)> &call = *task;
     lock.unlock();
-    call(mine);
+    std::exception_ptr exception;
+    try {
+      call(mine);
+    } catch (...) {
+      exception = std::current_exception();
+    }
     lock.lock();
+    if (exception && (!thrown || mine < thrownBy)) {
+      thrown = exception;
+      thrownBy = mine;
+    }
+    if (thrown) // tasks before it have all begun
+      next = end;
     if (--underWay == 0 && next == end)
       ended.notify_all();
   }

@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -26,7 +27,8 @@ public:
   int count() const { return numThreads; }
 
   /// Calls task(i) for each i in [0, number), on any thread and in any order, and returns when all
-  /// are done. Not from within a task.
+  /// are done. Not from within a task. What a task throws is thrown here, of several the first in
+  /// their order, when no other is under way; those after it may not have been called.
   void run(size_t number, const std::function<void(size_t)> &task);
 
 private:
@@ -40,6 +42,8 @@ private:
   // Under `mutex`:
   const std::function<void(size_t)> *task = nullptr;
   size_t next = 0, end = 0, underWay = 0;
+  std::exception_ptr thrown; // by task `thrownBy`
+  size_t thrownBy = 0;
   bool isOver = false;
 };
 

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,27 @@ TEST(Workers, DoEveryTaskOnce) {
       workers.run(number, [&](size_t i) { ++calls[i]; });
       EXPECT_EQ(calls, std::vector<int>(number, 1));
     }
+  }
+}
+
+TEST(Workers, ThrowWhatTheFirstTaskThrew) {
+  for (int threads : {1, 2, 5}) {
+    Workers workers(threads);
+    for (int turn = 0; turn < 20; ++turn) {
+      std::string what;
+      try {
+        workers.run(100, [](size_t i) {
+          if (i >= 30)
+            throw std::runtime_error(std::to_string(i));
+        });
+      } catch (const std::runtime_error &error) {
+        what = error.what();
+      }
+      EXPECT_EQ(what, "30") << threads << " threads";
+    }
+    std::atomic<int> calls = 0; // it is as before
+    workers.run(10, [&](size_t) { ++calls; });
+    EXPECT_EQ(calls, 10);
   }
 }
 
