@@ -202,9 +202,13 @@ Index indexOf(const Json &json) {
   if (json.contains("global_batch_since")) {
     const Json &since = field(json, "global_batch_since");
     index.progress.stepsBefore = number(field(since, "step"), 1, index.progress.step);
-    index.progress.epochsBefore = number(field(since, "epoch"), 0);
+    index.progress.epochsBefore = number(field(since, "epoch"), 0, index.progress.stepsBefore);
     index.progress.samplesBefore = number(field(since, "sample"), 0);
   }
+  int64_t samples = 0; // that its steps took; who goes on counts them
+  if (__builtin_mul_overflow(index.progress.step, index.progress.globalBatch, &samples) ||
+      __builtin_add_overflow(index.progress.samplesBefore, samples, &samples))
+    throw Malformed{"its steps took too many samples"};
   if (json.contains("gradient_residuals"))
     index.progress.residualsOf = text(json["gradient_residuals"]);
   std::string arith = text(field(json, "arithmetic"));

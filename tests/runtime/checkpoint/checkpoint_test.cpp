@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <regex>
 #include <thread>
 
 namespace tbc::checkpoint {
@@ -286,6 +287,31 @@ TEST_F(Checkpoints, AnIndexMadeByHandIsReadOrRefused) {
   }
   EXPECT_GT(numRefused, 1000);
   EXPECT_LT(numRefused, 3000);
+}
+
+TEST_F(Checkpoints, AnIndexWhoseSamplesAreTooManyToCountIsRefused) {
+  Job job(plan(2, 1, 1, 0), Arith::Native);
+  ASSERT_TRUE(job.init() && job.save(folder, 1));
+  std::ifstream in(folder + "/step-00000001/index.json", std::ios::binary);
+  std::string whole(std::istreambuf_iterator<char>(in), {});
+  whole.resize(whole.rfind(",\n \"sha256\""));
+  auto with = [&](const std::string &step, const std::string &batch, const std::string &since) {
+    std::string text = std::regex_replace(whole, std::regex("\"step\": \\d+"), "\"step\": " + step);
+    text = std::regex_replace(text, std::regex("\"global_batch\": \\d+"),
+                              "\"global_batch\": " + batch + since);
+    return readIndex(text + ",\n \"sha256\": \"" + sha256Hex(text) + "\"\n}\n");
+  };
+  auto since = [](const std::string &step, const std::string &epoch) {
+    return ",\n \"global_batch_since\": {\"step\": " + step + ", \"epoch\": " + epoch +
+           ", \"sample\": 9}";
+  };
+  const std::string large = std::to_string(int64_t(1) << 40);
+  EXPECT_TRUE(bool(with("7", "4", since("6", "2"))));
+  EXPECT_FALSE(bool(with("7", "4", since("6", "7")))); // no epoch has less than a step
+  EXPECT_TRUE(bool(with(large, "4", "")));
+  auto many = with(large, large, "");
+  ASSERT_FALSE(bool(many));
+  EXPECT_THAT(many.error().message, testing::HasSubstr("too many samples"));
 }
 
 TEST_F(Checkpoints, AnotherModelIsRefused) {
