@@ -44,7 +44,12 @@ enum class CudnnConvolution : int { CrossCorrelation = 1 };
 enum class CudnnHeuristic : int { Fallback = 2, A = 3 };
 
 /// cudnnBackendNumericalNote_t.
-enum class CudnnNote : int { TensorCore = 0, Nondeterministic = 4 };
+enum class CudnnNote : int {
+  TensorCore = 0,
+  DownConvertInputs = 1,
+  ReducedPrecisionReduction = 2,
+  Nondeterministic = 4,
+};
 
 /// cudnnBackendDescriptorType_t.
 enum class CudnnKind : int {

@@ -392,8 +392,10 @@ private:
     auto has = [&](CudnnNote note) {
       return std::find(notes.begin(), notes.end(), int(note)) != notes.end();
     };
+    bool rounds = has(CudnnNote::TensorCore) || has(CudnnNote::DownConvertInputs) ||
+                  has(CudnnNote::ReducedPrecisionReduction);
     return !(graph.isDeterministic && has(CudnnNote::Nondeterministic)) &&
-           !(graph.isExact && has(CudnnNote::TensorCore));
+           !(graph.isExact && rounds);
   }
 
   CudnnDescriptor planOf(CudnnDescriptor config) {

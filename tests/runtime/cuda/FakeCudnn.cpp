@@ -453,7 +453,14 @@ std::map<int64_t, const Descriptor *> tensorsOf(const Descriptor &graph) {
   return tensors;
 }
 
-constexpr int numWays = 3;
+/// What each way says of itself.
+const std::vector<std::vector<cuda::CudnnNote>> notesOfWays = {
+    {cuda::CudnnNote::Nondeterministic},
+    {cuda::CudnnNote::TensorCore},
+    {cuda::CudnnNote::DownConvertInputs},
+    {cuda::CudnnNote::ReducedPrecisionReduction},
+    {}};
+const int numWays = int(notesOfWays.size());
 
 } // namespace
 
@@ -549,10 +556,9 @@ struct FakeCudnnCalls {
       *count = 1;
       of(*static_cast<cuda::CudnnDescriptor *>(elements)).way = d.way;
     } else if (attribute == CudnnAttribute::EngineNotes) {
-      *count = d.way == 2 ? 0 : 1;
-      if (*count > 0)
-        *static_cast<int *>(elements) =
-            d.way == 0 ? int(cuda::CudnnNote::Nondeterministic) : int(cuda::CudnnNote::TensorCore);
+      const std::vector<cuda::CudnnNote> &notes = notesOfWays.at(size_t(d.way));
+      *count = int64_t(notes.size());
+      std::copy(notes.begin(), notes.end(), static_cast<cuda::CudnnNote *>(elements));
     } else if (attribute == CudnnAttribute::PlanWorkspaceBytes) {
       *count = 1;
       *static_cast<int64_t *>(elements) = FakeCudnn::workspaceBytes;

@@ -20,8 +20,9 @@
 
 namespace tbc::test {
 
-/// One at a time in a process, with a FakeDriver that outlives it. It has three ways to do a graph,
-/// in this order: one that varies from run to run, one by tensor cores, and a plain one.
+/// One at a time in a process, with a FakeDriver that outlives it. It has five ways to do a graph,
+/// in this order: one that varies from run to run, one by tensor cores, one that rounds operands,
+/// one that rounds sums, and a plain one.
 class FakeCudnn {
 public:
   explicit FakeCudnn(FakeDriver &driver);
@@ -35,7 +36,7 @@ public:
   void hasNoWay() { isUnable = true; }
   void fail(const std::string &function) { failing = function; }
   void setVersion(size_t number) { version = number; }
-  /// How often it was asked how to do a graph, and did one; by which way (0, 1, 2) the last.
+  /// How often it was asked how to do a graph, and did one; by which way (from 0) the last.
   int numAsked() const { return asked; }
   int numExecuted() const { return executed; }
   int lastWay() const { return way; }

@@ -48,6 +48,9 @@ static_assert(equal(CudnnConvolution::CrossCorrelation, CUDNN_CROSS_CORRELATION)
 static_assert(equal(CudnnHeuristic::Fallback, CUDNN_HEUR_MODE_FALLBACK));
 static_assert(equal(CudnnHeuristic::A, CUDNN_HEUR_MODE_A));
 static_assert(equal(CudnnNote::TensorCore, CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+static_assert(equal(CudnnNote::DownConvertInputs, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
+static_assert(equal(CudnnNote::ReducedPrecisionReduction,
+                    CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION));
 static_assert(equal(CudnnNote::Nondeterministic, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
 static_assert(equal(CudnnKind::Pointwise, CUDNN_BACKEND_POINTWISE_DESCRIPTOR));
 static_assert(equal(CudnnKind::Convolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR));
