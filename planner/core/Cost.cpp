@@ -267,10 +267,7 @@ double NetworkCost::seconds(CollectiveKind kind, const GroupShape &group, double
   double n = double(group.size);
   double inNode = std::ceil(n / double(group.nodes));
   double start = spans ? inter.startSeconds : intra.startSeconds;
-  double inside = intra.bandwidth(group.perNode), bandwidth = inside;
-  if (spans)
-    bandwidth = std::min(bandwidth, inter.bytesPerSecond * double(group.perNode));
-
+  double inside = intra.bandwidth(group.perNode);
   double steps = std::ceil(std::log2(std::max(1.0, inNode))) * intra.latencySeconds +
                  std::ceil(std::log2(double(group.nodes))) * inter.latencySeconds;
   switch (kind) {

@@ -12,7 +12,6 @@
 
 namespace tbc::cuda {
 
-using kernels::DType;
 using program::BlockId;
 using program::InstructionKind;
 using program::ValueId;

@@ -111,7 +111,8 @@ public:
   void set(CudnnDescriptor descriptor, CudnnAttribute attribute, CudnnAttributeType type,
            const std::vector<T> &values) {
     if (code == CudnnCode::Success)
-      note(library.setAttribute(descriptor, attribute, type, int64_t(values.size()), values.data()),
+      note(library.setAttribute(descriptor, attribute, type, int64_t(values.size()),
+                                static_cast<const void *>(values.data())),
            "attribute " + std::to_string(int(attribute)));
   }
   void set(CudnnDescriptor descriptor, CudnnAttribute attribute, int64_t value) {
@@ -366,7 +367,7 @@ private:
     if (found.empty() || maker.code != CudnnCode::Success ||
         !succeeds(maker.library.getAttribute(heuristic, CudnnAttribute::HeuristicResults,
                                              CudnnAttributeType::Descriptor, count, &count,
-                                             found.data())))
+                                             static_cast<void *>(found.data()))))
       return {};
     found.resize(size_t(std::min<int64_t>(count, int64_t(found.size()))));
     return found;
@@ -377,9 +378,9 @@ private:
       return true;
     CudnnDescriptor engine = maker.create(CudnnKind::Engine);
     int64_t count = 0;
-    if (!engine ||
-        !succeeds(maker.library.getAttribute(config, CudnnAttribute::ConfigEngine,
-                                             CudnnAttributeType::Descriptor, 1, &count, &engine)))
+    if (!engine || !succeeds(maker.library.getAttribute(config, CudnnAttribute::ConfigEngine,
+                                                        CudnnAttributeType::Descriptor, 1, &count,
+                                                        static_cast<void *>(&engine))))
       return false;
     constexpr int64_t mostNotes = 32;
     std::vector<int> notes(size_t(mostNotes), -1);
