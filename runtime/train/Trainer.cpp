@@ -25,7 +25,8 @@ Result<LoadedProgram> loadProgram(const std::string &folder) {
   auto path = [&](const char *name) { return (std::filesystem::path(folder) / name).string(); };
   auto text = data::MappedFile::open(path(programFile), ErrorCode::Usage);
   if (!text)
-    return text.error();
+    return Error{text.error().code, folder + " is no Program (" + text.error().message +
+                                        "); name a folder that tbc compile wrote"};
   auto program = program::readProgram(text->text());
   if (!program)
     return Error{program.error().code, path(programFile) + ": " + program.error().message};
@@ -218,11 +219,15 @@ Status Run::start(bool isLocalFirst) {
   return callbacks.begin(numDone, lastStep);
 }
 
+Error dataWithoutEnd() {
+  return {ErrorCode::Usage, "--epochs: this data has no end; give --steps"};
+}
+
 /// Which step is the last one.
 Status Run::countSteps() {
   if (options.epochs > 0) {
     if (feed.stepsPerEpoch() == 0)
-      return Error{ErrorCode::Usage, "--epochs: this data has no end; give --steps"};
+      return dataWithoutEnd();
     lastStep = feed.lastStepOf(options.epochs);
     if (lastStep == std::numeric_limits<int64_t>::max())
       return Error{ErrorCode::Usage, "--epochs: these are too many steps"};
@@ -414,6 +419,18 @@ static Result<Feed> openEvaluation(const LoadedProgram &loaded, const TrainOptio
   if (feed->stepsPerEpoch() == 0 && options.evaluation.batches == 0)
     return failed("this data has no end; give --eval-batches");
   return feed;
+}
+
+Status checkData(const LoadedProgram &loaded, const TrainOptions &options) {
+  auto feed = Feed::open(loaded.program, loaded.manifest, options.data, options.arith);
+  if (!feed)
+    return feed.error();
+  if (options.epochs > 0 && feed->stepsPerEpoch() == 0)
+    return dataWithoutEnd();
+  if (options.evaluation.sources.empty())
+    return Status::ok();
+  Result<Feed> evaluation = openEvaluation(loaded, options);
+  return evaluation ? Status::ok() : Status(evaluation.error());
 }
 
 Status train(const LoadedProgram &loaded, const TrainOptions &options,

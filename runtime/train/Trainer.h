@@ -105,6 +105,10 @@ struct TrainCallbacks {
   std::function<void(const std::vector<runtime::KernelShare> &)> end;
 };
 
+/// Opens the data as `train` will, of training and of evaluation, without reading its numbers.
+/// Errors: Usage, for data that is not there, or does not fit the Program's inputs or the flags.
+Status checkData(const LoadedProgram &loaded, const TrainOptions &options);
+
 /// Trains. `isLocalFirst`: this rank checks the files that all ranks of its host read.
 ///
 /// Errors: as of Executor, the communicator and checkpoints; StoppedOnRequest, after a checkpoint

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 
 namespace tbc::driver {
@@ -15,11 +16,21 @@ const std::vector<SettingInfo> &settingInfos() {
   constexpr double largestScale = 0x1p127;
   static const std::vector<std::string> adams = {"adam", "adamw"}, sgds = {"sgd", "sgd-momentum"};
   static const std::vector<SettingInfo> infos = {
-      {"weight_decay", "--weight-decay", "Weight decay", 0, unlimited, false, false, {}},
-      {"beta1", "--beta1", "Decay of the first moment", 0, 1, false, false, adams},
-      {"beta2", "--beta2", "Decay of the second moment", 0, 1, false, false, adams},
-      {"epsilon", "--epsilon", "Added to the denominator", 0, 1, false, false, adams},
-      {"momentum", "--momentum", "Momentum", 0, 1, false, false, sgds},
+      {"weight_decay",
+       "--weight-decay",
+       "Weight decay (default: 0.01 of adamw, else 0)",
+       0,
+       unlimited,
+       false,
+       false,
+       {}},
+      {"beta1", "--beta1", "Decay of the first moment (default: 0.9)", 0, 1, false, false, adams},
+      {"beta2", "--beta2", "Decay of the second moment (default: 0.999)", 0, 1, false, false,
+       adams},
+      {"epsilon", "--epsilon", "Added to the denominator (default: 1e-8)", 0, 1, false, false,
+       adams},
+      {"momentum", "--momentum", "Momentum (default: 0, or 0.9 of sgd-momentum)", 0, 1, false,
+       false, sgds},
       {"nesterov", "--nesterov", "Nesterov momentum", 0, 1, true, false, sgds, 1},
       {"clip_norm",
        "--clip-norm",
@@ -74,7 +85,7 @@ const std::vector<SettingInfo> &settingInfos() {
       {"seed", "--seed", "Seed of dropout", 0, seedLimit, true, false, {}},
       {"loss_scale",
        "--loss-scale-init",
-       "Loss scale to begin with",
+       "Loss scale to begin with (default: 65536)",
        0,
        largestScale,
        false,
@@ -82,7 +93,7 @@ const std::vector<SettingInfo> &settingInfos() {
        {}},
       {"loss_scale_growth",
        "--loss-scale-growth",
-       "Factor by which the loss scale grows",
+       "Factor by which the loss scale grows (default: 2)",
        0,
        largestScale,
        false,
@@ -90,7 +101,7 @@ const std::vector<SettingInfo> &settingInfos() {
        {}},
       {"loss_scale_backoff",
        "--loss-scale-backoff",
-       "Factor of the loss scale on overflow",
+       "Factor of the loss scale on overflow (default: 0.5)",
        0,
        1,
        false,
@@ -98,7 +109,7 @@ const std::vector<SettingInfo> &settingInfos() {
        {}},
       {"loss_scale_interval",
        "--loss-scale-interval",
-       "Steps without overflow until the loss scale grows",
+       "Steps without overflow until the loss scale grows (default: 2000)",
        0,
        seedLimit,
        true,
@@ -108,12 +119,25 @@ const std::vector<SettingInfo> &settingInfos() {
   return infos;
 }
 
+/// The values that `info` takes, in words.
+static std::string rangeOf(const SettingInfo &info) {
+  auto text = [](double value) {
+    char digits[32];
+    std::snprintf(digits, sizeof digits, "%.10g", value);
+    return std::string(digits);
+  };
+  std::string low = (info.isOpen ? "above " : "at least ") + text(info.low);
+  if (info.high == unlimited)
+    return low;
+  return low + (info.isOpen ? " and below " : " and at most ") + text(info.high);
+}
+
 /// Why `value` is none for `info`, or "".
 static std::string whyInvalid(const SettingInfo &info, double value) {
   bool inside =
       info.isOpen ? value > info.low && value < info.high : value >= info.low && value <= info.high;
   if (!std::isfinite(value) || !inside)
-    return "is out of range";
+    return "is out of range: it must be " + rangeOf(info);
   return info.isInteger && value != std::floor(value) ? "must be an integer" : "";
 }
 

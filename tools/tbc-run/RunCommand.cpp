@@ -11,6 +11,7 @@
 #include "runtime/launch/LocalJob.h"
 #include "tools/tbc-run/GpuChoice.h"
 #include "tools/tbc-run/KernelChoice.h"
+#include "tools/tbc-run/Outputs.h"
 #include "tools/tbc-run/StepOutput.h"
 
 #include <cstdio>
@@ -131,8 +132,12 @@ Result<train::TrainOptions> trainOptions(const RunOptions &options) {
   train.data.wideTokens = options.tokenBits == 32;
   train.data.isShuffled = !options.isOrdered;
   train.initSeed = options.initSeed;
-  if (train.checkpoint.folder.empty() && (train.checkpoint.resumes || train.checkpoint.every > 0))
-    return Error{ErrorCode::Usage, std::string(train.checkpoint.resumes ? "--resume" : "--every") +
+  const train::CheckpointOptions &checkpoint = train.checkpoint;
+  if (checkpoint.folder.empty() &&
+      (checkpoint.resumes || checkpoint.every > 0 || checkpoint.isAsync))
+    return Error{ErrorCode::Usage, std::string(checkpoint.resumes     ? "--resume"
+                                               : checkpoint.every > 0 ? "--every"
+                                                                      : "--async-checkpoint") +
                                        " needs --checkpoint DIR"};
   if (train.evaluation.sources.empty() &&
       (train.evaluation.every > 0 || train.evaluation.batches > 0))
@@ -313,6 +318,14 @@ int rankCode(const train::LoadedProgram &loaded, const RunOptions &options,
 
 Result<int> launchHere(const train::LoadedProgram &loaded, const RunOptions &options,
                        int64_t numRanks) {
+  // Once for all ranks, which would each say it.
+  Result<train::TrainOptions> train = trainOptions(options);
+  if (!train)
+    return train.error();
+  if (Status status = train::checkData(loaded, *train); !status)
+    return status.error();
+  if (Status status = checkOutputs(*train); !status)
+    return status.error();
   auto body = [&](const launch::LocalRank &local) {
     RankStart start;
     start.rank = start.localRank = local.rank;

@@ -1,5 +1,6 @@
 //===- RunOptions.cpp - The flags of tbc run ---------------------------------===//
 
+#include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc-run/RunCommand.h"
 
 #include <CLI/CLI.hpp>
@@ -11,11 +12,12 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
   train::TrainOptions &train = options->train;
   train.data.sources = {"synthetic"};
   command.add_option("program", options->program, "Folder written by tbc compile")->required();
+  command.option_defaults()->group("Ranks");
   command
       .add_option("--nproc", options->numProcesses,
                   "Start so many ranks on this machine (default: the launcher's environment, else "
                   "as many as the program has)")
-      ->check(CLI::Range(1, 1024));
+      ->check(between(1, 1024));
   command.add_option("--init", options->init,
                      "Where ranks meet: env://, tcp://HOST:PORT or file://PATH");
   command.add_option("--rank", options->rank, "With --init: this process' rank");
@@ -25,18 +27,24 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
                      "meeting point)");
   command
       .add_option("--timeout", options->timeoutSeconds, "Longest wait for another rank, seconds")
-      ->check(CLI::Range(1, 86400))
+      ->check(between(1, 86400))
       ->capture_default_str();
+  command
+      .add_option("--communicator", options->communicator,
+                  "gloo, or nccl between GPUs (default: nccl where the program is for GPUs)")
+      ->check(CLI::IsMember({"gloo", "nccl"}));
+  command.option_defaults()->group("How long");
   CLI::Option *steps = command.add_option("--steps", train.steps, "Train up to this step")
-                           ->check(CLI::Range(int64_t(1), int64_t(1) << 40))
+                           ->check(atLeast(1))
                            ->capture_default_str();
   command
       .add_option("--epochs", train.epochs,
                   "Train to the end of so many epochs: global batches that the data fills")
-      ->check(CLI::Range(int64_t(1), int64_t(1) << 40))
+      ->check(atLeast(1))
       ->excludes(steps);
   command.add_flag("--fast-dev-run", options->isDevRun,
                    "Try it out: one step, one batch of evaluation, no log, no checkpoint");
+  command.option_defaults()->group("Evaluation");
   command
       .add_option("--eval-data", train.evaluation.sources,
                   "Evaluate on this data, named as for --data: the loss of forward blocks alone")
@@ -44,20 +52,23 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
   command
       .add_option("--eval-every", train.evaluation.every,
                   "Evaluate after every so many steps (default: after the last one)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(atLeast(0));
   command
       .add_option("--eval-batches", train.evaluation.batches,
                   "Evaluate on so many global batches (default: all that the data fills)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(atLeast(0));
+  command.option_defaults()->group("Looking closely");
   command.add_option("--profile", train.profile.file,
                      "Write a Chrome trace of one step, all ranks on one clock, to this file");
   command.add_option("--profile-step", train.profile.step, "Which step (default: the second one)")
-      ->check(CLI::PositiveNumber);
+      ->check(atLeast(1));
   command.add_flag("--detect-anomaly", train.detectsAnomalies,
                    "Stop at the first op that makes a NaN or an infinity, and name it; slow");
   command.add_flag("--check-memory", train.checksMemory,
                    "At the end, the memory that each rank was predicted to take, was planned to "
                    "take, and took");
+  command.add_flag("-v,--verbose", options->isVerbose, "At the end, what the kernels took, by op");
+  command.option_defaults()->group("Data and weights");
   command
       .add_option("--data", train.data.sources,
                   "synthetic; a file of raw tokens; or NAME=FILE.npy for every input")
@@ -70,26 +81,28 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
   command.add_flag("--no-shuffle", options->isOrdered, "Take samples in their order");
   command.add_option("--init-weights", options->initSeed,
                      "Start from random weights of this seed, not from the model's file");
+  command.option_defaults()->group("Learning rate");
   command.add_option("--lr", train.learningRate.peak, "Learning rate")
-      ->check(CLI::NonNegativeNumber)
+      ->check(notNegative())
       ->capture_default_str();
   command.add_option("--lr-schedule", options->schedule, "constant, linear or cosine")
       ->capture_default_str();
   command.add_option("--lr-min", train.learningRate.least, "Where linear and cosine end")
-      ->check(CLI::NonNegativeNumber)
+      ->check(notNegative())
       ->capture_default_str();
   command
       .add_option("--warmup-steps", train.learningRate.warmupSteps,
                   "Steps in which the learning rate rises to its full value")
-      ->check(CLI::NonNegativeNumber)
+      ->check(atLeast(0))
       ->capture_default_str();
   command
       .add_option("--lr-steps", options->lrSteps,
-                  "Step at which linear and cosine end (default: --steps)")
-      ->check(CLI::NonNegativeNumber);
+                  "Step at which linear and cosine end (default: the last one)")
+      ->check(atLeast(0));
   command.add_option("--scale-lr", options->lrGrowth,
                      "linear:BATCH or sqrt:BATCH: --lr and --lr-min are for a global batch of so "
                      "many samples, and grow with the program's, or with its root");
+  command.option_defaults()->group("Arithmetic and kernels");
   command
       .add_option("--arith", options->arith,
                   "native; f64; or exact numbers, to prove the parallel program: residue, modulo "
@@ -101,10 +114,6 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
                   "native: fast ones; reference: each op by its plain meaning, slow")
       ->check(CLI::IsMember({"native", "reference"}))
       ->capture_default_str();
-  command
-      .add_option("--communicator", options->communicator,
-                  "gloo, or nccl between GPUs (default: nccl where the program is for GPUs)")
-      ->check(CLI::IsMember({"gloo", "nccl"}));
   command.add_flag("--deterministic", options->isDeterministic,
                    "On GPUs too, the same numbers bit for bit on every run; slower there");
   command
@@ -114,6 +123,11 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
   command
+      .add_option("--threads", options->threads,
+                  "Threads of a rank (default: the machine's cores / its ranks)")
+      ->check(between(1, 4096));
+  command.option_defaults()->group("Communication of gradients");
+  command
       .add_option("--comm-dtype", options->commDtype,
                   "What gradients of f32 travel as when they are summed over the data's axes: f32, "
                   "or bf16, which halves the bytes and rounds")
@@ -122,11 +136,7 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
   command.add_option("--compress-gradients", options->compression,
                      "topk:SHARE: of the same gradients send only this share of each tensor's "
                      "elements, the largest, and keep the rest for the next step");
-  command
-      .add_option("--threads", options->threads,
-                  "Threads of a rank (default: the machine's cores / its ranks)")
-      ->check(CLI::Range(1, 4096));
-  command.add_flag("-v,--verbose", options->isVerbose, "At the end, what the kernels took, by op");
+  command.option_defaults()->group("Logs and checkpoints");
   command.add_option("--log", train.logFile, "Write one JSON object per step to this file");
   command.add_option("--tensorboard", train.eventFolder,
                      "Write an event file for TensorBoard into this folder");
@@ -134,9 +144,9 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
                      "Folder of checkpoints: one at the end, and one when stopped");
   command
       .add_option("--every", train.checkpoint.every, "With --checkpoint: one every so many steps")
-      ->check(CLI::NonNegativeNumber);
+      ->check(atLeast(0));
   command.add_option("--keep", train.checkpoint.keep, "Checkpoints to keep, the latest; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(atLeast(0))
       ->capture_default_str();
   command.add_flag("--async-checkpoint", train.checkpoint.isAsync,
                    "Write checkpoints while the next steps run; takes a copy of what they hold");

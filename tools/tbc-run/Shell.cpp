@@ -1,16 +1,29 @@
 //===- Shell.cpp - What a program does around its command ---------------------===//
 
 #include "tools/tbc-run/Shell.h"
+#include "tools/tbc-run/HelpFormat.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <vector>
 
 namespace tbc::cli {
 
+std::string describe(const CLI::App &app, const CLI::ParseError &error) {
+  if (!dynamic_cast<const CLI::ExtrasError *>(&error))
+    return error.what();
+  std::vector<std::string> words = app.remaining(/*recurse=*/true);
+  for (const std::string &word : words)
+    if (word.rfind("-", 0) == 0)
+      return "unknown flag " + word;
+  return words.empty() ? error.what() : "unexpected argument " + words.front();
+}
+
 static int parseAndRun(CLI::App &app, int argc, char **argv, const Shell &shell) {
+  formatHelp(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &request) {

@@ -6,6 +6,7 @@
 #include "runtime/abi/Status.h"
 
 #include <functional>
+#include <string>
 
 namespace CLI {
 class App;
@@ -13,6 +14,10 @@ class ParseError;
 } // namespace CLI
 
 namespace tbc::cli {
+
+/// What is wrong with a command line, in words: CLI11 names arguments that it does not know in
+/// reverse, together with the values of flags.
+std::string describe(const CLI::App &app, const CLI::ParseError &error);
 
 struct Shell {
   /// Called when the command line was understood.

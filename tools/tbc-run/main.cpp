@@ -23,8 +23,8 @@ int main(int argc, char **argv) {
   auto options = cli::addRunOptions(app);
   cli::Shell shell;
   shell.action = [&] { return cli::runProgram(*options); };
-  shell.explain = [](const CLI::ParseError &error) {
-    std::cerr << "tbc-run: " << error.what() << "\ntbc-run: see 'tbc-run --help'\n";
+  shell.explain = [&](const CLI::ParseError &error) {
+    std::cerr << "tbc-run: " << cli::describe(app, error) << "\ntbc-run: see 'tbc-run --help'\n";
   };
   return cli::runShell(app, argc, argv, shell);
 }

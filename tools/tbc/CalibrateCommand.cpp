@@ -4,6 +4,7 @@
 #include "runtime/cpu/NativeMachine.h"
 #include "runtime/launch/Environment.h"
 #include "tools/calibrate/Gpu.h"
+#include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc/Command.h"
 
 #include <CLI/CLI.hpp>
@@ -67,12 +68,12 @@ void addCalibrateCommand(CLI::App &app, const SetAction &setAction) {
   command->add_option("-o,--output", options->output, "Cluster file to write; -: standard output")
       ->required();
   command->add_option("--ranks", options->measured.ranks, "How many measure at once")
-      ->check(CLI::Range(2, 64))
+      ->check(between(2, 64))
       ->capture_default_str();
   command
       ->add_option("--gpus", options->gpus,
                    "Measure this machine's GPUs, so many, in place of CPUs")
-      ->check(CLI::Range(1, 64));
+      ->check(between(1, 64));
   command->add_option("--name", options->name, "Of the cluster")->capture_default_str();
   command->add_flag("--quick", options->measured.isQuick,
                     "Small sizes only, to try it out: not for planning");

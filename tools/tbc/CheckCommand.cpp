@@ -319,6 +319,7 @@ void addCheckCommand(CLI::App &app, const SetAction &setAction) {
   auto options = std::make_shared<Options>();
   addModelOptions(*command, options->model);
   command->get_option("model")->required();
+  command->option_defaults()->group("Answers");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options, setAction] {
     setAction([options]() -> Result<int> {

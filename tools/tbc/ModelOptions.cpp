@@ -4,6 +4,7 @@
 
 #include "planner/core/Plan.h"
 #include "tools/driver/StepSettings.h"
+#include "tools/tbc-run/NumberFlags.h"
 
 #include <CLI/CLI.hpp>
 
@@ -13,10 +14,11 @@ namespace tbc::cli {
 
 void addModelOptions(CLI::App &command, ModelOptions &options) {
   command.add_option("model", options.model, "ONNX model file");
+  command.option_defaults()->group("The model");
   command
       .add_option("--seq", options.seq,
                   "Sequence length (default: length of the position table, else 4096)")
-      ->check(CLI::PositiveNumber);
+      ->check(atLeast(1));
   command.add_option("--dim", options.dims, "Size of a symbolic dim, NAME=VALUE (repeatable)");
   command.add_option(
       "--fix", options.fixed,
@@ -25,6 +27,7 @@ void addModelOptions(CLI::App &command, ModelOptions &options) {
                      "Initializer A is parameter B, A=B, or its transpose, A=B^T (repeatable)");
   command.add_option("--external-data-root", options.externalDataRoot,
                      "Directory that may hold the external data as links");
+  command.option_defaults()->group("The training step");
   command.add_option("--loss", options.loss,
                      "cross-entropy, mse, or the name of an output that is the loss");
   command.add_option("--optimizer", options.optimizer, "Optimizer")
@@ -36,21 +39,23 @@ void addModelOptions(CLI::App &command, ModelOptions &options) {
     };
     std::string help = info.help;
     if (!info.of.empty())
-      help += ", of " + CLI::detail::join(info.of, " and ");
+      help += "; for " + CLI::detail::join(info.of, " and ");
     if (info.implied)
       command.add_flag_callback(info.flag, [set, value = *info.implied] { set(value); }, help);
     else
-      command.add_option_function<double>(info.flag, set, help);
+      command.add_option_function<double>(info.flag, set, help)
+          ->type_name(info.isInteger ? "INT" : "FLOAT");
   }
   command.add_option("--no-decay", options.noDecay,
                      "Glob of parameters whose weights do not decay (repeatable)");
   command
       .add_option(
           "--precision", options.precision,
-          "Precision of parameters and matmuls, f32, bf16 or f16 (default: bf16, or f16 for a "
-          "model exported in f16)")
+          "Precision of parameters and matmuls (default: bf16, or f16 for a model exported in "
+          "f16)")
       ->transform(
-          CLI::Transformer(std::map<std::string, std::string>{{"fp16", "f16"}, {"fp32", "f32"}}))
+          CLI::Transformer(std::map<std::string, std::string>{{"fp16", "f16"}, {"fp32", "f32"}})
+              .description(""))
       ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   command.add_option("--loss-scale", options.lossScale,
                      "dynamic, none, or the number that gradients are scaled by (default: dynamic "

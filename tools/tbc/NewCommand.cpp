@@ -2,6 +2,7 @@
 
 #include "planner/core/Cluster.h"
 #include "tools/new/Architecture.h"
+#include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc/Command.h"
 
 #include <CLI/CLI.hpp>
@@ -118,7 +119,7 @@ void addNewCommand(CLI::App &app, const SetAction &setAction) {
                       "config.json of Hugging Face's transformers; model_type decides the family");
   for (const SizeFlag &flag : sizeFlags) {
     std::optional<int64_t> &size = options->sizes[flag.flag];
-    command->add_option(flag.flag, size, flag.help)->check(CLI::PositiveNumber);
+    command->add_option(flag.flag, size, flag.help)->check(atLeast(1));
   }
   command->add_flag_callback(
       "--tied", [options] { options->tied = true; }, "The output's table is the input's");

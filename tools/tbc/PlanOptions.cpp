@@ -3,6 +3,7 @@
 #include "tools/tbc/PlanOptions.h"
 
 #include "tools/driver/NameModel.h"
+#include "tools/tbc-run/NumberFlags.h"
 
 #include <CLI/CLI.hpp>
 
@@ -10,7 +11,8 @@ namespace tbc::cli {
 
 void addPlanOptions(CLI::App &command, PlanOptions &options) {
   addModelOptions(command, options.model);
-  command.add_option("--gpus", options.gpus, "Number of devices")->check(CLI::PositiveNumber);
+  command.option_defaults()->group("The job");
+  command.add_option("--gpus", options.gpus, "Number of devices")->check(atLeast(1));
   command.add_option(
       "--cluster", options.cluster,
       std::string("Cluster preset (tbc cluster lists them) or TOML file (default: ") +
@@ -18,17 +20,20 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
   command
       .add_option("--batch", options.batch,
                   "Global batch in samples (default: 2^19 tokens, or 32 per device)")
-      ->check(CLI::PositiveNumber);
+      ->check(atLeast(1));
+  command.add_option("--memory-limit", options.memoryLimit,
+                     "Memory per device to stay within, e.g. 40GiB");
+  command.option_defaults()->group("Decisions (what is not given is searched)");
   command.add_option("--mesh", options.mesh, "Pin the mesh, e.g. dp=2,fsdp=4,tp=2");
   command.add_option("--strategy", options.pins.strategy, "Pin the strategy")
       ->check(CLI::IsMember(planner::strategyNames()));
-  command.add_option("--zero", options.zero, "Pin the ZeRO stage")->check(CLI::Range(0, 3));
+  command.add_option("--zero", options.zero, "Pin the ZeRO stage")->check(between(0, 3));
   command.add_option("--micro-batch", options.microBatch, "Pin the micro-batch in samples")
-      ->check(CLI::PositiveNumber);
+      ->check(atLeast(1));
   command
       .add_option("--virtual-stages", options.pins.virtualStages,
                   "Pin the number of model chunks per pipeline stage")
-      ->check(CLI::PositiveNumber);
+      ->check(atLeast(1));
   command.add_option("--context", options.pins.context, "Pin how attention is split over axis cp")
       ->check(CLI::IsMember({"ring", "all-gather", "all-to-all"}));
   command
@@ -48,8 +53,10 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
                      "of 8 blocks; auto: what must be");
   command.add_option("--bucket-size", options.pins.bucketSize,
                      "Bytes of gradients reduced together: auto, none, or a size such as 25MiB");
-  command.add_option("--prefetch", options.pins.prefetch,
-                     "Gathers that a parameter's is ahead of its use: auto, none, or a number");
+  command.add_option(
+      "--prefetch", options.pins.prefetch,
+      "How many gathers ahead of its use a stored parameter is gathered: auto, none, or "
+      "a number");
   command
       .add_option(
           "--pin", options.pin,
@@ -61,10 +68,9 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
                   "Rule out a decision (tp=8, zero=3, schedule=1f1b ..), an axis or recompute "
                   "altogether (tp), or GLOB=SPEC as of --pin (repeatable)")
       ->allow_extra_args(false);
-  command.add_option("--memory-limit", options.memoryLimit,
-                     "Memory per device to stay within, e.g. 40GiB");
+  command.option_defaults()->group("Answers");
   command.add_option("--top", options.pins.top, "Answers to keep, the best included")
-      ->check(CLI::Range(1, 50));
+      ->check(between(1, 50));
 }
 
 /// The default global batch: 2^19 tokens for a model with a sequence, else 32 samples per device.

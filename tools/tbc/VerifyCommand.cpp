@@ -3,6 +3,7 @@
 #include "tools/driver/Context.h"
 #include "tools/driver/Shrink.h"
 #include "tools/driver/Verify.h"
+#include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc/Command.h"
 
 #include <CLI/CLI.hpp>
@@ -102,13 +103,13 @@ void addVerifyCommand(CLI::App &app, const SetAction &setAction) {
   command->add_option("plan", options->plan, "plan.json")->required();
   command->add_option("--model", options->model, "Model file, if not where the plan says");
   command->add_option("--steps", options->verify.steps, "Training steps to run")
-      ->check(CLI::Range(1, 100))
+      ->check(between(1, 100))
       ->capture_default_str();
   command->add_option("--seed", options->verify.seed, "Seed of the inputs")->capture_default_str();
   command
       ->add_option("--ranks", options->ranks,
                    "Most ranks to run; a larger mesh is shrunk to 2 per axis")
-      ->check(CLI::Range(1, 1024))
+      ->check(between(1, 1024))
       ->capture_default_str();
   command->add_flag("--full", options->full,
                     "Run the plan as it is: no smaller mesh, batch or sizes");

@@ -35,9 +35,8 @@ static void usageError(const CLI::App &app, const CLI::ParseError &error,
     current = sub;
   std::vector<std::string> words = knownWords(*current);
   bool unknownCommand = current == &app && !arguments.empty() && arguments[0][0] != '-';
-  std::cerr << "tbc: "
-            << (unknownCommand ? "unknown subcommand " + arguments[0] : std::string(error.what()))
-            << "\n";
+  std::string said =
+      unknownCommand ? "unknown subcommand " + arguments[0] : cli::describe(app, error);
   for (const std::string &argument : arguments) {
     std::string word = argument.substr(0, argument.find('='));
     bool known = std::find(words.begin(), words.end(), word) != words.end();
@@ -46,8 +45,10 @@ static void usageError(const CLI::App &app, const CLI::ParseError &error,
       continue;
     std::string suggestion = planner::closestWord(word, words);
     if (!suggestion.empty())
-      std::cerr << "tbc: did you mean " << suggestion << " instead of " << word << "?\n";
+      said = "unknown " + std::string(flag ? "flag " : "subcommand ") + word + "; did you mean " +
+             suggestion + "?";
   }
+  std::cerr << "tbc: " << said << "\n";
   std::cerr << "tbc: see '" << (current == &app ? "tbc" : "tbc " + current->get_name())
             << " --help'\n";
 }

@@ -1,0 +1,146 @@
+//===- usage_test.cpp - What users read first: help, and what was wrong ------===//
+
+#include "tests/support/Shell.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <string>
+
+namespace fs = std::filesystem;
+using tbc::test::Outcome;
+using tbc::test::shellIn;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+namespace {
+
+class Usage : public testing::Test {
+protected:
+  void SetUp() override {
+    folder = (fs::temp_directory_path() / "tbc-usage-XXXXXX").string();
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  Outcome tbc(const std::string &arguments) { return shellIn(folder, TBC_PROGRAM " " + arguments); }
+  static std::string model(const std::string &name) {
+    return std::string(TBC_SOURCE_DIR) + "/models/" + name + ".onnx";
+  }
+  /// Compiles tiny-gpt2 for two ranks into "program".
+  void compile() {
+    Outcome made = shellIn(folder, TBC_PROGRAM " plan " + model("tiny-gpt2") +
+                                       " --gpus 2 --mesh dp=2 --seq 16 --batch 4 --precision f32 "
+                                       "-o plan.json && " TBC_PROGRAM
+                                       " compile plan.json --no-kernels -o program");
+    ASSERT_EQ(made.code, 0) << made.err;
+  }
+
+  std::string folder;
+};
+
+int64_t numLines(const std::string &text) { return std::count(text.begin(), text.end(), '\n'); }
+
+TEST_F(Usage, HelpFitsIntoATerminal) {
+  for (const char *command :
+       {"", "plan", "check", "explain", "verify", "compile", "run", "checkpoint consolidate",
+        "program show", "new", "cluster", "doctor", "calibrate"}) {
+    Outcome help = tbc(std::string(command) + " --help");
+    EXPECT_EQ(help.code, 0) << command;
+    EXPECT_THAT(help.out, HasSubstr("--help")) << command;
+    std::istringstream lines(help.out);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 80u) << command << ": " << line;
+      EXPECT_TRUE(line.empty() || line.back() != ' ') << command << ": " << line;
+    }
+    EXPECT_THAT(help.out, Not(HasSubstr("\n\n\n"))) << command;
+  }
+}
+
+TEST_F(Usage, HelpLosesNoWord) {
+  Outcome help = tbc("plan --help");
+  std::string words;
+  std::istringstream text(help.out);
+  for (std::string word; text >> word;)
+    words += word + " ";
+  EXPECT_THAT(words, HasSubstr("Hold an input constant, INPUT=ones|zeros, or keep it, INPUT=input "
+                               "(repeatable) --tie"));
+  EXPECT_THAT(words, HasSubstr("shard-grad-op, hybrid-shard,tp,pp,hybrid} Pin the strategy"));
+}
+
+TEST_F(Usage, NumbersAreExplained) {
+  std::string plan = "plan " + model("tiny-mlp") + " ";
+  for (auto [arguments, message] :
+       {std::pair("--gpus 0", "--gpus: \"0\" is not a whole number from 1 to 2^40"),
+        std::pair("--gpus eight", "--gpus: \"eight\" is not a whole number"),
+        std::pair("--gpus 2.5", "--gpus: \"2.5\" is not a whole number"),
+        std::pair("--gpus 4 --zero 4", "--zero: \"4\" is not a whole number from 0 to 3"),
+        std::pair("--gpus 4 --clip-norm -1", "--clip-norm is out of range: it must be above 0"),
+        std::pair("--gpus 4 --label-smoothing 2", "it must be at least 0 and at most 1")}) {
+    Outcome outcome = tbc(plan + arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments;
+    EXPECT_THAT(outcome.err, HasSubstr(message));
+  }
+  Outcome rate = tbc("run nothing --lr -1");
+  EXPECT_EQ(rate.code, 2);
+  EXPECT_THAT(rate.err, StartsWith("tbc: --lr: \"-1\" is not a number of at least 0\n"));
+  EXPECT_EQ(tbc("run nothing --lr nan").code, 2);
+}
+
+TEST_F(Usage, AMisspeltFlagIsOneSentence) {
+  Outcome flag = tbc("plan model.onnx --gpus 8 --mehs dp=8");
+  EXPECT_EQ(flag.code, 2);
+  EXPECT_EQ(flag.err,
+            "tbc: unknown flag --mehs; did you mean --mesh?\ntbc: see 'tbc plan --help'\n");
+  Outcome stranger = tbc("run program extra --steps 2");
+  EXPECT_EQ(stranger.err, "tbc: unexpected argument extra\ntbc: see 'tbc run --help'\n");
+  Outcome unlike = tbc("run program --quux 1 2");
+  EXPECT_EQ(unlike.err, "tbc: unknown flag --quux\ntbc: see 'tbc run --help'\n");
+  Outcome command = tbc("plam");
+  EXPECT_EQ(command.code, 2);
+  EXPECT_EQ(command.err,
+            "tbc: unknown subcommand plam; did you mean plan?\ntbc: see 'tbc --help'\n");
+}
+
+TEST_F(Usage, WhatIsNoProgramIsSaid) {
+  Outcome run = tbc("run " + model("tiny-mlp"));
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr("tiny-mlp.onnx is no Program"));
+  EXPECT_THAT(run.err, HasSubstr("name a folder that tbc compile wrote"));
+}
+
+// All ranks would find the same, after some of them have begun; or after the last step.
+TEST_F(Usage, FilesAreLookedAtOnceBeforeARun) {
+  ASSERT_NO_FATAL_FAILURE(compile());
+  ASSERT_EQ(shellIn(folder, "touch file && mkdir folder").code, 0);
+  for (auto [flags, code, message] :
+       {std::tuple("--data nothing.bin", 2, "cannot read nothing.bin"),
+        std::tuple("--epochs 1", 2, "--epochs: this data has no end; give --steps"),
+        std::tuple("--eval-data nothing.bin", 2, "--eval-data: cannot read nothing.bin"),
+        std::tuple("--log nowhere/log.jsonl", 1, "--log: cannot write into nowhere: No such file"),
+        std::tuple("--log folder", 1, "--log folder is a folder; name a file"),
+        std::tuple("--profile nowhere/trace.json", 1, "--profile: cannot write into nowhere"),
+        std::tuple("--tensorboard file/events", 1, "--tensorboard: cannot make the folder"),
+        std::tuple("--checkpoint file", 1, "--checkpoint: cannot make the folder file"),
+        std::tuple("--async-checkpoint", 2, "--async-checkpoint needs --checkpoint DIR")}) {
+    Outcome run = tbc(std::string("run program ") + flags);
+    EXPECT_EQ(run.code, code) << flags << run.err;
+    EXPECT_THAT(run.err, HasSubstr(message));
+    EXPECT_EQ(numLines(run.err), 1) << run.err;
+    EXPECT_THAT(run.out, Not(HasSubstr("step 1"))) << flags;
+  }
+  Outcome good = tbc("run program --checkpoint saved --log log.jsonl --tensorboard events");
+  EXPECT_EQ(good.code, 0) << good.err;
+  EXPECT_TRUE(fs::exists(folder + "/saved/step-00000001"));
+  // Of what was tried nothing is left.
+  for (const char *where : {".", "saved", "events"})
+    for (const auto &entry : fs::directory_iterator(fs::path(folder) / where))
+      EXPECT_NE(entry.path().filename().string().rfind(".tbc-", 0), 0u) << entry.path();
+}
+
+} // namespace
