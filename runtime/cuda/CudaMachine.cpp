@@ -42,13 +42,13 @@ public:
   ~CudaMachine() override {
     // What is given back now is the device's. If that is lost, all of it is gone anyway.
     static_cast<void>(device.makeCurrent());
-    // The communicator may go next, and the memory plan.
-    if (DeviceCommunicator *communicator = streams->unwatch(); communicator && options.registrar)
-      communicator->deregisterAll();
-    if (!streams->hasRecording())
-      return;
+    // The communicator may go next, and the memory plan, that of the host included: copies may be
+    // under way there even where nobody communicates.
+    DeviceCommunicator *communicator = streams->unwatch();
     if (!device.isGivenUp())
       static_cast<void>(streams->wait());
+    if (communicator && options.registrar)
+      communicator->deregisterAll();
     streams->forgetRecording(); // NCCL waits for graphs to be gone
   }
 

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "codegen/PlanMemory.h"
+#include "runtime/comm/SimulatedWorld.h"
 #include "runtime/cuda/CudaMachine.h"
 #include "tests/codegen/CudaTraining.h"
 #include "tests/runtime/cuda/FakeCublasLt.h"
@@ -51,21 +52,23 @@ protected:
     return program;
   }
 
+  /// On a device of its own.
+  Result<runtime::MachineMaker> machineOf(int64_t rank, bool waitForEach = false) const {
+    auto device = cuda::Device::open(FakeDriver::table(), int(rank));
+    if (!device)
+      return device.error();
+    auto kernels = cuda::KernelModule::load(*device, folder, hash);
+    if (!kernels)
+      return kernels.error();
+    CudaOptions options;
+    options.device = *device;
+    options.kernels = *kernels;
+    options.waitForEach = waitForEach;
+    return cuda::cudaMachine(options);
+  }
   /// Every rank on a device of its own, of which there are enough.
   Outcome onGpus(const Program &program, const MlpOptions &o, bool waitForEach = false) {
-    return trainAll(program, o, [&](int64_t rank) -> Result<runtime::MachineMaker> {
-      auto device = cuda::Device::open(FakeDriver::table(), int(rank));
-      if (!device)
-        return device.error();
-      auto kernels = cuda::KernelModule::load(*device, folder, hash);
-      if (!kernels)
-        return kernels.error();
-      CudaOptions options;
-      options.device = *device;
-      options.kernels = *kernels;
-      options.waitForEach = waitForEach;
-      return cuda::cudaMachine(options);
-    });
+    return trainAll(program, o, [&](int64_t rank) { return machineOf(rank, waitForEach); });
   }
   /// Runs one rank that must fail.
   Error failureOf(FakeDriver &driver, bool waitForEach = false) {
@@ -129,6 +132,25 @@ TEST_F(CudaMachineTest, CublasMultipliesWhereItCan) {
                                  : "matrix products: 0 by cuBLASLt; by plain kernels 5 for the "
                                    "library has no way"));
   }
+}
+
+TEST_F(CudaMachineTest, WhatIsUnderWayAtTheEndIsDoneBeforeMemoryIsGivenBack) {
+  FakeOptions options;
+  options.keepsHostMemoryWhileBusy = true;
+  FakeDriver driver(options);
+  Program program = programOf(mlp());
+  writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+  comm::SimulatedWorld world(1, std::chrono::seconds(30));
+  {
+    auto executor = runtime::Executor::create(program, 0, {Arith::Native}, *machineOf(0));
+    ASSERT_TRUE(bool(executor)) << executor.error().message;
+    ASSERT_TRUE(
+        bool(executor->load([](const std::string &name) { return initialValue(mlp(), name); })));
+    Status status = executor->runStep(world.communicator(0), stepInputs(mlp(), 0));
+    ASSERT_TRUE(bool(status)) << status.error().message;
+  } // nobody looks at what it made
+  world.finish(0);
+  EXPECT_THAT(driver.complaints(), IsEmpty());
 }
 
 TEST_F(CudaMachineTest, WithoutEventsThereAreRaces) {

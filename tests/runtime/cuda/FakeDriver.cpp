@@ -425,6 +425,11 @@ struct FakeCalls : FakeGraphCalls {
   }
   static DriverCode memFreeHost(void *memory) {
     TBC_ENTER(cuMemFreeHost, true);
+    for (const auto &stream : fake.streams)
+      if (fake.options.keepsHostMemoryWhileBusy && !stream->queue.empty() &&
+          stream->device == currentDevice)
+        fake.complain("host memory is freed while " + stream->queue.front().name +
+                      " has yet to run");
     fake.checker.forget(reinterpret_cast<uintptr_t>(memory), fake.pinnedBytes[memory]);
     fake.pinnedBytes.erase(memory);
     return fake.pinned.erase(memory) ? DriverCode::Success : DriverCode::InvalidValue;

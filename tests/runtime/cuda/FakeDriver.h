@@ -45,6 +45,9 @@ struct FakeOptions {
   uint64_t seed = 1;
   /// Streams wait for no event: what depends on one has to show.
   bool ignoresWaits = false;
+  /// Whether memory of the host is given back only when its device has nothing to do: where all of
+  /// a rank ends.
+  bool keepsHostMemoryWhileBusy = false;
 };
 
 class FakeDriver;
