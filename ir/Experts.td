@@ -25,6 +25,7 @@ def Tbc_RoutedExpertsOp
   let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$weights, Tbc_FloatTensor:$in,
       Tbc_FloatTensor:$out, StrAttr:$activation, BoolAttr:$gated, I64Attr:$top);
   let results = (outs Tbc_FloatTensor:$result);
+  let resizesFixedLoops = "true"; // h is that of no other size
 }
 
 def Tbc_RoutedExpertsGradOp
@@ -46,6 +47,7 @@ def Tbc_RoutedExpertsGradOp
       I64Attr:$top);
   let results = (outs Tbc_FloatTensor:$input_cotangent, Tbc_FloatTensor:$weights_cotangent,
       Tbc_FloatTensor:$in_cotangent, Tbc_FloatTensor:$out_cotangent);
+  let resizesFixedLoops = "true";
 }
 
 // Experts with a capacity. The tokens of a group g come in order t; a token with a weight that is not

@@ -1,5 +1,7 @@
 //===- shrink_test.cpp - Large plans made small enough to verify -------------===//
 
+#include "ir/Resize.h"
+#include "ir/Tbc.h"
 #include "tests/tools/PlanSupport.h"
 #include "tools/driver/Shrink.h"
 
@@ -103,6 +105,25 @@ TEST(Shrink, FullSizeModels) {
     EXPECT_LT(parameters, 100000);
     expectVerified(*small);
   }
+}
+
+/// Nothing inside an expert is bound to another size, so that mixtures of any size can shrink.
+TEST(Shrink, AllOfAnExpertMayShrink) {
+  test::Model model = test::loadModel("moe-8l");
+  FactorSizes sizes = resizableFactors(model.step->train, *model.step->analysis);
+  int seen = 0;
+  for (mlir::BlockArgument arg : model.step->train.getArguments()) {
+    auto name = model.step->train.getArgAttrOfType<mlir::StringAttr>(arg.getArgNumber(), kNameAttr);
+    if (!name ||
+        (!name.getValue().ends_with("mlp.gate_up") && !name.getValue().ends_with("mlp.down")))
+      continue;
+    ++seen;
+    for (const reshard::DimLayout &dim : model.step->analysis->tensorLayout(arg).dims)
+      for (const reshard::Segment &segment : dim.segments)
+        for (const reshard::Factor &factor : segment.factors)
+          EXPECT_TRUE(sizes.count(factor.id)) << name.str() << ", " << factor.size;
+  }
+  EXPECT_EQ(seen, 16);
 }
 
 } // namespace

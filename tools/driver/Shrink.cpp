@@ -38,6 +38,7 @@ private:
   void shrinkStages();
   void shrinkBatch();
   Status chooseSizes();
+  Status checkSizes() const;
   void describeSizes();
 
   /// The least number that the size of each factor must be a multiple of.
@@ -173,6 +174,40 @@ Status Shrinker::chooseSizes() {
   return Status::ok();
 }
 
+/// Whether what is left of the parameters can be held here several times over.
+Status Shrinker::checkSizes() const {
+  constexpr int64_t most = int64_t(1) << 26; // elements: 0.5 GiB of residues, some ten times
+  int64_t total = 0, largest = 0;
+  std::string name, shape;
+  func::FuncOp train = step.train;
+  for (BlockArgument arg : train.getArguments()) {
+    auto role = train.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
+    if (!role || role.getValue() != "param")
+      continue;
+    int64_t elements = 1;
+    std::string dims;
+    for (const reshard::DimLayout &dim : step.analysis->tensorLayout(arg).dims) {
+      elements *= resized(dim, sizes);
+      dims += (dims.empty() ? "" : " x ") + std::to_string(resized(dim, sizes));
+    }
+    total += elements;
+    if (elements > largest) {
+      largest = elements;
+      name = train.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr).str();
+      shape = dims;
+    }
+  }
+  if (total <= most)
+    return Status::ok();
+  return Error{ErrorCode::Usage,
+               "the model cannot be made small enough to be verified here: sizes of " +
+                   std::to_string(total) +
+                   " elements of its parameters are bound to others, most of them "
+                   "in \"" +
+                   name + "\" (" + shape +
+                   "); --full verifies it as it is, with memory for many times that"};
+}
+
 /// For every pair of old and new size, one parameter dim that has it.
 void Shrinker::describeSizes() {
   std::map<std::pair<int64_t, int64_t>, std::string> examples;
@@ -204,6 +239,8 @@ Result<Shrunk> Shrinker::run() {
   if (Status status = shrinkMesh(); !status)
     return status.error();
   if (Status status = chooseSizes(); !status)
+    return status.error();
+  if (Status status = checkSizes(); !status)
     return status.error();
   shrinkBatch();
   describeSizes();
