@@ -111,6 +111,7 @@ private:
   Status prepareWrites(BlockId id) const;
   Status prepareEvents(BlockId id);
   void sayLibraries();
+  void sayGain(BlockId id);
   void follow(BlockId id, int first, int count);
   void recordEnds();
   DeviceAddress scratchOf(program::Stream stream, int64_t bytes);
@@ -141,7 +142,7 @@ private:
   const PinnedArena &hostArena; // of it too
   std::unique_ptr<Machine> reference;
   LibraryCalls libraries;
-  bool hasSaid = false;
+  bool hasSaid = false, hasSaidGain = false;
   StepGraphs graphs;
   std::vector<kernels::TensorType> keptTypes; // by number
   /// By stream: what `write` has to keep of values that it overwrites, what collectives pack.
@@ -292,6 +293,16 @@ void CudaMachine::endBlock(BlockId id) {
   if (prepared.at(id).isCommunicating)
     require(streams->order(program::Stream::Communication, program::Stream::Compute));
   require(streams->noteEnd());
+  sayGain(id);
+}
+
+/// A step ends with the block that updates.
+void CudaMachine::sayGain(BlockId id) {
+  if (hasSaidGain || !options.say || id.kind != schedule::Action::Kind::Update)
+    return;
+  hasSaidGain = true;
+  if (std::string gain = libraries.gain(); !gain.empty())
+    options.say(gain);
 }
 
 /// Those of the instructions under way are done, and their results in their slots.
@@ -589,6 +600,8 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
                    "the Program has no memory plan, which GPUs need; compile it again"};
     if (setting.context.arith != kernels::Arith::Native)
       return Error{ErrorCode::Usage, "GPUs compute in the precision of the types alone"};
+    if (options.isBenchmark && options.isDeterministic)
+      return Error{ErrorCode::Usage, "what is chosen by its time may differ from run to run"};
     if (Status status = options.device->makeCurrent(); !status)
       return status.error();
     auto streams = Streams::create(options.device, options.timeout);
@@ -604,7 +617,8 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
     auto arena = DeviceArena::create(std::move(*memory), *streams);
     std::shared_ptr<MatrixProducts> products;
     if (options.cublas) {
-      auto made = MatrixProducts::create(options.device, *options.cublas, options.isDeterministic);
+      auto made = MatrixProducts::create(options.device, *options.cublas, options.isDeterministic,
+                                         options.isBenchmark ? *streams : nullptr);
       if (!made)
         return made.error();
       products = std::move(*made);

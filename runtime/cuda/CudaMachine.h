@@ -38,7 +38,11 @@ struct CudaOptions {
   /// The same numbers on every run, on the same devices and libraries: cuBLASLt takes no sum in
   /// parts side by side, and `cudnn`, whose ways may, is not used.
   bool isDeterministic = false;
-  /// Told once, before the first block, what the libraries do and what not, and why.
+  /// Of the best few ways that cuBLASLt knows for a product, the first step times each and takes
+  /// the fastest. Not together with isDeterministic: which is the fastest may differ.
+  bool isBenchmark = false;
+  /// Told once, before the first block, what the libraries do and what not, and why; and after the
+  /// first step what timing products saves of it.
   std::function<void(const std::string &)> say;
   /// Where it can register memory and is given, the memory plan is allocated by it and registered
   /// with the communicators of groups that lie in one stage. Outlives the machine.
@@ -57,8 +61,9 @@ struct CudaOptions {
 /// called by the host, which waits. Its executor must run in Native arithmetic. A communicator that
 /// it has called outlives it.
 ///
-/// Errors: Usage, a Program without memory plan, a region without kernel, and unless allowHost an
-/// instruction that no region does and the host may not; RankFailed, what the driver refuses.
+/// Errors: Usage, isBenchmark with isDeterministic, a Program without memory plan, a region without
+/// kernel, and unless allowHost an instruction that no region does and the host may not;
+/// RankFailed, what the driver refuses.
 runtime::MachineMaker cudaMachine(const CudaOptions &options);
 
 } // namespace tbc::cuda

@@ -144,10 +144,11 @@ PinnedMemory::~PinnedMemory() {
 // Events and streams
 //===----------------------------------------------------------------------===//
 
-Result<Event> Event::create(DevicePtr device) {
+Result<Event> Event::create(DevicePtr device, bool isTimed) {
   Event event;
-  if (Status status = device->check(device->driver().eventCreate(&event.event, eventDisableTiming),
-                                    "making an event");
+  unsigned flags = isTimed ? eventDefault : eventDisableTiming;
+  if (Status status =
+          device->check(device->driver().eventCreate(&event.event, flags), "making an event");
       !status)
     return status.error();
   event.device = std::move(device);
@@ -176,6 +177,15 @@ Result<bool> Event::hasPassed() const {
   if (Status status = device->check(code, "waiting for an event"); !status)
     return status.error();
   return true;
+}
+
+Result<double> Event::secondsSince(const Event &begin) const {
+  float milliseconds = 0;
+  if (Status status = device->check(
+          device->driver().eventElapsedTime(&milliseconds, begin.handle(), event), "timing");
+      !status)
+    return status.error();
+  return double(milliseconds) * 1e-3;
 }
 
 Result<Stream> Stream::create(DevicePtr device, std::string name) {

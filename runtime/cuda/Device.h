@@ -109,7 +109,8 @@ private:
 /// A point of a stream.
 class Event {
 public:
-  static Result<Event> create(DevicePtr device);
+  /// `isTimed`: it says when it was passed, which makes it dearer.
+  static Result<Event> create(DevicePtr device, bool isTimed = false);
   Event() = default;
   Event(Event &&other) noexcept { *this = std::move(other); }
   Event &operator=(Event &&other) noexcept;
@@ -120,6 +121,8 @@ public:
   Status wait() const;
   /// Whether it has.
   Result<bool> hasPassed() const;
+  /// The device's seconds from another one to this; both are timed, and passed.
+  Result<double> secondsSince(const Event &begin) const;
 
 private:
   DevicePtr device;

@@ -69,6 +69,7 @@ using GraphExecHandle = struct GraphExecTag *; // CUgraphExec
 using GraphNodeHandle = struct GraphNodeTag *; // CUgraphNode
 
 inline constexpr unsigned streamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
+inline constexpr unsigned eventDefault = 0;       // CU_EVENT_DEFAULT
 inline constexpr unsigned eventDisableTiming = 2; // CU_EVENT_DISABLE_TIMING
 inline constexpr unsigned hostMemoryPortable = 1; // CU_MEMHOSTALLOC_PORTABLE
 
@@ -143,6 +144,7 @@ struct Copy2D {
   X(eventRecord, cuEventRecord, EventHandle event, StreamHandle stream)                            \
   X(eventQuery, cuEventQuery, EventHandle event)                                                   \
   X(eventSynchronize, cuEventSynchronize, EventHandle event)                                       \
+  X(eventElapsedTime, cuEventElapsedTime, float *milliseconds, EventHandle begin, EventHandle end) \
   X(moduleLoadData, cuModuleLoadDataEx, ModuleHandle *module, const void *image,                   \
     unsigned numOptions, int *options, void **values)                                              \
   X(moduleUnload, cuModuleUnload, ModuleHandle module)                                             \

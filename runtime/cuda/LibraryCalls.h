@@ -38,6 +38,8 @@ public:
 
   /// What the libraries do of all blocks that were prepared, what not, and why.
   std::vector<std::string> sentences() const;
+  /// What timing products saves of those that were done so far; empty where none was timed.
+  std::string gain() const { return products ? products->gain() : ""; }
 
 private:
   struct BlockCalls {

@@ -117,20 +117,31 @@ Status MatrixProduct::place(DeviceAddress bias, DeviceAddress auxiliary) const {
   return status;
 }
 
-Status MatrixProduct::enqueue(const Stream &stream, const ProductAddresses &at) const {
+Status MatrixProduct::enqueue(const Stream &stream, const ProductAddresses &at) {
   // A product of one shape is done at many places; a call keeps what the descriptor says then.
-  if (Status status = place(at.bias, at.auxiliary); !status)
+  Status status = place(at.bias, at.auxiliary);
+  if (status && !candidates.empty() && !timedIn->isRecording())
+    status = chooseFastest(stream, at);
+  if (!status)
     return status;
+  ++numCalls;
+  return checkCublas(library, multiply(stream, at), "a product of matrices");
+}
+
+void MatrixProduct::take(const MatmulChoice &choice) {
+  algorithm = choice.algorithm;
+  workspaceBytes = choice.workspaceBytes;
+}
+
+/// With bias and auxiliary matrix where the descriptor says.
+CublasCode MatrixProduct::multiply(const Stream &stream, const ProductAddresses &at) const {
   const float one = 1, beta = at.added ? 1 : 0;
   // Column-major matrices are row-major ones transposed: c' = b' a'.
   void *out = const_cast<void *>(pointerTo(at.c));
   const void *added = at.added ? pointerTo(at.added) : out;
-  return checkCublas(library,
-                     library.matmul(handle, matmul, &one, pointerTo(at.b), layoutB, pointerTo(at.a),
-                                    layoutA, &beta, added, layoutC, out, layoutC, &algorithm,
-                                    const_cast<void *>(pointerTo(workspace)), workspaceBytes,
-                                    stream.handle()),
-                     "a product of matrices");
+  return library.matmul(handle, matmul, &one, pointerTo(at.b), layoutB, pointerTo(at.a), layoutA,
+                        &beta, added, layoutC, out, layoutC, &algorithm,
+                        const_cast<void *>(pointerTo(workspace)), workspaceBytes, stream.handle());
 }
 
 /// A matrix in memory as cuBLASLt sees it: the rows of a row-major one are its columns.
@@ -205,51 +216,74 @@ Result<std::unique_ptr<MatrixProduct>> MatrixProducts::make(const ProductShape &
         makeLayout(library, product->layoutC, s.result, s.m, s.n, s.strideC, s.batch, s.batchC);
   if (!status)
     return status.error();
+  product->resultBytes =
+      ((s.batch - 1) * s.batchC + (s.m - 1) * s.strideC + s.n) * kernels::byteWidth(s.result);
+  product->device = device;
+  product->timedIn = timedIn;
+  Result<bool> hasWay = chooseAlgorithm(*product);
+  if (!hasWay)
+    return hasWay.error();
+  return *hasWay ? std::move(product) : nullptr;
+}
 
+/// False: the library has none.
+Result<bool> MatrixProducts::chooseAlgorithm(MatrixProduct &product) const {
+  const char *what = "asking how to multiply";
   PreferenceHandle preference = nullptr;
   uint64_t most = uint64_t(workspace.bytes());
-  status = checkCublas(library, library.preferenceCreate(&preference), "asking how to multiply");
+  Status status = checkCublas(library, library.preferenceCreate(&preference), what);
   if (!status)
     return status.error();
   status = checkCublas(
       library,
       library.preferenceSet(preference, PreferenceAttribute::MaxWorkspaceBytes, &most, sizeof most),
-      "asking how to multiply");
+      what);
   if (status && isDeterministic)
     status = checkCublas(library,
                          library.preferenceSet(preference, PreferenceAttribute::ReductionSchemeMask,
                                                &reductionSchemeNone, sizeof reductionSchemeNone),
-                         "asking how to multiply");
-  MatmulChoice choice{};
+                         what);
+  constexpr size_t mostTimed = 8;
+  std::vector<MatmulChoice> choices(timedIn ? mostTimed : 1);
   int numFound = 0;
   CublasCode code =
       !status ? CublasCode::Success
-              : library.chooseAlgorithms(handle, product->matmul, product->layoutB,
-                                         product->layoutA, product->layoutC, product->layoutC,
-                                         preference, 1, &choice, &numFound);
+              : library.chooseAlgorithms(handle, product.matmul, product.layoutB, product.layoutA,
+                                         product.layoutC, product.layoutC, preference,
+                                         int(choices.size()), choices.data(), &numFound);
   library.preferenceDestroy(preference);
   if (!status)
     return status.error();
   // That there is no way is no error.
-  if (code == CublasCode::NotSupported || (code == CublasCode::Success && numFound == 0) ||
-      choice.state == CublasCode::NotSupported)
-    return std::unique_ptr<MatrixProduct>();
-  if (status = checkCublas(library, code, "asking how to multiply"); !status)
+  if (code == CublasCode::NotSupported)
+    return false;
+  if (status = checkCublas(library, code, what); !status)
     return status.error();
-  product->algorithm = choice.algorithm;
-  product->workspaceBytes = choice.workspaceBytes;
-  return product;
+  choices.resize(size_t(numFound));
+  choices.erase(std::remove_if(
+                    choices.begin(), choices.end(),
+                    [](const MatmulChoice &choice) { return choice.state != CublasCode::Success; }),
+                choices.end());
+  if (choices.empty())
+    return false;
+  product.take(choices[0]);
+  if (choices.size() > 1)
+    product.candidates = std::move(choices);
+  return true;
 }
 
 //===----------------------------------------------------------------------===//
 // All of a device
 //===----------------------------------------------------------------------===//
 
-Result<std::shared_ptr<MatrixProducts>>
-MatrixProducts::create(const DevicePtr &device, const CublasLt &library, bool isDeterministic) {
+Result<std::shared_ptr<MatrixProducts>> MatrixProducts::create(const DevicePtr &device,
+                                                               const CublasLt &library,
+                                                               bool isDeterministic,
+                                                               std::shared_ptr<Streams> timedIn) {
   if (Status status = device->makeCurrent(); !status)
     return status.error();
-  std::shared_ptr<MatrixProducts> products(new MatrixProducts(device, library, isDeterministic));
+  std::shared_ptr<MatrixProducts> products(
+      new MatrixProducts(device, library, isDeterministic, std::move(timedIn)));
   auto memory = DeviceMemory::allocate(device, cublasWorkspaceBytes, "the workspace of cuBLASLt");
   if (!memory)
     return memory.error();
@@ -267,7 +301,7 @@ MatrixProducts::~MatrixProducts() {
     library.destroy(handle);
 }
 
-Result<const MatrixProduct *> MatrixProducts::find(const ProductShape &shape) {
+Result<MatrixProduct *> MatrixProducts::find(const ProductShape &shape) {
   auto [found, isNew] = products.try_emplace(shape);
   if (isNew) {
     auto made = make(shape);
@@ -275,7 +309,7 @@ Result<const MatrixProduct *> MatrixProducts::find(const ProductShape &shape) {
       return made.error();
     found->second = std::move(*made);
   }
-  return static_cast<const MatrixProduct *>(found->second.get());
+  return found->second.get();
 }
 
 } // namespace tbc::cuda

@@ -9,10 +9,13 @@
 
 #include "runtime/cuda/CublasLt.h"
 #include "runtime/cuda/Device.h"
+#include "runtime/cuda/Streams.h"
 #include "runtime/kernels/Products.h"
 
 #include <map>
+#include <optional>
 #include <tuple>
+#include <vector>
 
 namespace tbc::cuda {
 
@@ -55,22 +58,29 @@ struct ProductAddresses {
   DeviceAddress bias = 0, auxiliary = 0, added = 0;
 };
 
-/// A product of one shape, as cuBLASLt does it best.
+/// A product of one shape, as cuBLASLt does it best: as it says, or as its first call finds where
+/// that is to time it (ProductBenchmark.cpp).
 class MatrixProduct {
 public:
   ~MatrixProduct();
   MatrixProduct(const MatrixProduct &) = delete;
   MatrixProduct &operator=(const MatrixProduct &) = delete;
 
-  /// Puts it into the stream. Addresses are multiples of 256.
-  Status enqueue(const Stream &stream, const ProductAddresses &addresses) const;
-  Status enqueue(const Stream &stream, DeviceAddress a, DeviceAddress b, DeviceAddress c) const {
+  /// Puts it into the stream. Addresses are multiples of 256. A first call that times the ways to
+  /// do it waits for the stream; no other does.
+  Status enqueue(const Stream &stream, const ProductAddresses &addresses);
+  Status enqueue(const Stream &stream, DeviceAddress a, DeviceAddress b, DeviceAddress c) {
     return enqueue(stream, {a, b, c});
   }
 
 private:
   friend class MatrixProducts;
   explicit MatrixProduct(const CublasLt &library) : library(library) {}
+  CublasCode multiply(const Stream &stream, const ProductAddresses &addresses) const;
+  void take(const MatmulChoice &choice);
+  Status chooseFastest(const Stream &stream, const ProductAddresses &addresses);
+  Result<std::optional<double>> timeOf(const MatmulChoice &choice, const Stream &stream,
+                                       const ProductAddresses &addresses);
   /// Tells the library where bias and auxiliary matrix are.
   Status place(DeviceAddress bias, DeviceAddress auxiliary) const;
 
@@ -82,6 +92,15 @@ private:
   DeviceAddress workspace = 0;
   size_t workspaceBytes = 0;
   CublasEpilogue epilogue = CublasEpilogue::Default;
+  int64_t resultBytes = 0;
+
+  // Where products are timed.
+  DevicePtr device;
+  std::shared_ptr<Streams> timedIn;
+  std::vector<MatmulChoice> candidates; // the library's first before others; empty: it is chosen
+  bool isTimed = false, hasNoRoom = false;
+  double firstSeconds = 0, seconds = 0; // of one product: the library's first, the one chosen
+  int64_t numCalls = 0;                 // so far
 };
 
 /// The products of a device, used in one stream: they share the memory that they work in.
@@ -89,27 +108,38 @@ class MatrixProducts {
 public:
   /// `isDeterministic`: no sum is taken in parts side by side. Errors: RankFailed, what cuBLASLt or
   /// the driver refuses.
-  static Result<std::shared_ptr<MatrixProducts>>
-  create(const DevicePtr &device, const CublasLt &library, bool isDeterministic = false);
+  /// `timedIn`: where it is given, the library is asked for its best few ways to do a shape, and
+  /// the first product of it, which is in one of these streams, times them. Outside of a step that
+  /// is recorded, which cannot wait: there the library's first is taken.
+  static Result<std::shared_ptr<MatrixProducts>> create(const DevicePtr &device,
+                                                        const CublasLt &library,
+                                                        bool isDeterministic = false,
+                                                        std::shared_ptr<Streams> timedIn = nullptr);
   ~MatrixProducts();
   MatrixProducts(const MatrixProducts &) = delete;
   MatrixProducts &operator=(const MatrixProducts &) = delete;
 
   /// How to do it is asked once per shape; this keeps what it finds. Null: the library has none.
   /// Errors: RankFailed, what it refuses otherwise.
-  Result<const MatrixProduct *> find(const ProductShape &shape);
+  Result<MatrixProduct *> find(const ProductShape &shape);
+  /// What timing saves of the products that were done so far; empty where none was timed.
+  std::string gain() const;
   /// How many shapes were asked for.
   size_t numShapes() const { return products.size(); }
 
 private:
-  MatrixProducts(DevicePtr device, const CublasLt &library, bool isDeterministic)
-      : device(std::move(device)), library(library), isDeterministic(isDeterministic) {}
+  MatrixProducts(DevicePtr device, const CublasLt &library, bool isDeterministic,
+                 std::shared_ptr<Streams> timedIn)
+      : device(std::move(device)), library(library), isDeterministic(isDeterministic),
+        timedIn(std::move(timedIn)) {}
   Result<std::unique_ptr<MatrixProduct>> make(const ProductShape &shape);
   Status describeEpilogue(MatrixProduct &product, const ProductShape &shape) const;
+  Result<bool> chooseAlgorithm(MatrixProduct &product) const;
 
   DevicePtr device;
   const CublasLt library;
   const bool isDeterministic;
+  const std::shared_ptr<Streams> timedIn;
   CublasHandle handle = nullptr;
   DeviceMemory workspace;
   std::map<ProductShape, std::unique_ptr<MatrixProduct>> products;

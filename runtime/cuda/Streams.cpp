@@ -226,6 +226,10 @@ Status Streams::wait() {
   return status;
 }
 
+Status Streams::waitUntil(const Event &point) {
+  return mode == Mode::Recording ? midStep() : explain(await(point));
+}
+
 //===----------------------------------------------------------------------===//
 // Copies
 //===----------------------------------------------------------------------===//

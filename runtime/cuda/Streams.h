@@ -54,6 +54,8 @@ public:
   Status download(unsigned char *to, DeviceAddress from, int64_t bytes);
   /// Waits for all that is in the program's streams.
   Status wait();
+  /// Waits for a point of one of the program's streams.
+  Status waitUntil(const Event &point);
   /// Zeros, in the compute stream.
   Status clear(DeviceAddress at, int64_t bytes);
 

@@ -18,7 +18,8 @@ repeats: tiny-gpt2 twice with --deterministic, alone and under data parallelism:
 
 speed: seconds of a training step of GPT-2-124M (batch 16 x 1024), a Llama of 1B (batch 4 x 2048) and ResNet-50 (batch 128; needs
 PyTorch and the package onnx for its file), all in bf16, beside torch.compile where PyTorch finds a GPU; the share of the plan's
-peak FLOP/s that the model's take (MFU), what was predicted, and the memory in use beside what was planned. A model that does not
+peak FLOP/s that the model's take (MFU), what was predicted, and the memory in use beside what was planned; then the same with
+--benchmark, if there is time. A model that does not
 come to an end in its share of --seconds is said to have not. Goals are printed beside what was reached; missing one is no failure.
 
 --target cpu runs the same on CPUs, to try this program out.
@@ -205,13 +206,33 @@ def speed_of_tbc(options, name, folder, deadline):
     log = os.path.join(folder, f"{name}.jsonl")
     checked([tbc, "run", name, "--init-weights", "1", "--steps", "8", "--log", log], cwd=folder, timeout=limit())
     peak = watch.end() if options.target == "cuda" else 0
-    with open(log, encoding="utf-8") as file:
-        seconds = statistics.median([json.loads(line)["seconds"] for line in file][3:])
+    seconds = median_step(log)
     report = {"seconds": seconds, "predicted_seconds": plan["step_seconds"], "planned_peak_bytes": plan["peak_bytes"],
               "peak_bytes": peak}
     peak_flops = plan["cluster"]["peak_flops_per_second"]["bf16"]
     report["mfu"] = plan["prediction"]["model_flops"] / seconds / peak_flops
+    if options.target == "cuda":
+        report["benchmark"] = speed_with_benchmark(tbc, name, folder, limit() / 2)
     return report
+
+
+def median_step(log):
+    with open(log, encoding="utf-8") as file:
+        return statistics.median([json.loads(line)["seconds"] for line in file][3:])
+
+
+def speed_with_benchmark(tbc, name, folder, limit):
+    """The same with the fastest products, if there is time for it; what the run says of them too."""
+    log = os.path.join(folder, f"{name}-benchmark.jsonl")
+    try:
+        done = subprocess.run([tbc, "run", name, "--init-weights", "1", "--steps", "8", "--benchmark", "--log", log], cwd=folder,
+                              timeout=limit, capture_output=True, text=True)
+    except subprocess.TimeoutExpired:
+        return {"left_out": "it did not end in time"}
+    said = [line.removeprefix("tbc: ") for line in done.stderr.splitlines() if line.startswith("tbc: benchmark: ")]
+    if done.returncode != 0:
+        return {"left_out": (done.stderr.strip().splitlines() or ["it failed"])[-1]}
+    return {"seconds": median_step(log), "gain": said[0] if said else "nothing was timed"}
 
 
 def speed_of_torch(name, deadline):
@@ -252,6 +273,8 @@ def speed(options, folder):
         print(f"{name}: " + ", ".join(f"{side} {result.get('seconds', result.get('left_out'))}" for side, result in found.items()
                                       if isinstance(result, dict)) +
               (f"; {found['ratio']:.2f} times PyTorch's speed (goal 1)" if "ratio" in found else "") +
+              (f"; with --benchmark {found['tbc']['benchmark'].get('seconds', found['tbc']['benchmark'].get('left_out'))}"
+               if "benchmark" in found["tbc"] else "") +
               (f"; MFU {found['tbc']['mfu']:.3f}" + (f" (goal {SPEED[name]['mfu']})" if "mfu" in SPEED[name] else "")
                if "mfu" in found["tbc"] else ""))
     return report, failed

@@ -28,6 +28,7 @@ using program::MlpOptions;
 using program::Program;
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -127,10 +128,10 @@ TEST_F(CudaMachineTest, CublasMultipliesWhereItCan) {
     EXPECT_THAT(driver.leaks(), IsEmpty());
     EXPECT_EQ(cublas.numAlive(), 0);
     EXPECT_EQ(cublas.numProducts() > 0, isAble);
-    EXPECT_THAT(said, ::testing::ElementsAre(
-                          isAble ? "matrix products: 5 by cuBLASLt"
-                                 : "matrix products: 0 by cuBLASLt; by plain kernels 5 for the "
-                                   "library has no way"));
+    EXPECT_THAT(said,
+                ElementsAre(isAble ? "matrix products: 5 by cuBLASLt"
+                                   : "matrix products: 0 by cuBLASLt; by plain kernels 5 for the "
+                                     "library has no way"));
   }
 }
 
@@ -151,6 +152,20 @@ TEST_F(CudaMachineTest, WhatIsUnderWayAtTheEndIsDoneBeforeMemoryIsGivenBack) {
   } // nobody looks at what it made
   world.finish(0);
   EXPECT_THAT(driver.complaints(), IsEmpty());
+}
+
+TEST_F(CudaMachineTest, WhatIsTimedIsNotTheSameEveryTime) {
+  Program program = programOf(mlp());
+  FakeDriver driver;
+  writeKernels(addProgramKernels(driver, program, 1), folder, hash);
+  Outcome outcome = trainAll(program, mlp(), [&](int64_t) -> Result<runtime::MachineMaker> {
+    CudaOptions options;
+    options.device = *cuda::Device::open(FakeDriver::table(), 0);
+    options.isBenchmark = options.isDeterministic = true;
+    return cuda::cudaMachine(options);
+  });
+  ASSERT_FALSE(outcome[0]);
+  EXPECT_EQ(outcome[0].error().code, ErrorCode::Usage);
 }
 
 TEST_F(CudaMachineTest, WithoutEventsThereAreRaces) {

@@ -90,6 +90,9 @@ TEST_F(CudaCli, FlagsOfAnotherTargetAreRefused) {
   EXPECT_THAT(run.err,
               AllOf(HasSubstr("--cuda-graphs on is for GPUs"), HasSubstr("--target cuda")));
   EXPECT_EQ(tbc("run program --steps 1 --cuda-graphs auto").code, 0);
+  run = tbc("run program --steps 1 --benchmark");
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("--benchmark times"), HasSubstr("this run uses none")));
 }
 
 TEST_F(CudaCli, FlagsThatExcludeEachOtherAreRefusedBeforeADeviceIsOpened) {
@@ -97,6 +100,12 @@ TEST_F(CudaCli, FlagsThatExcludeEachOtherAreRefusedBeforeADeviceIsOpened) {
   Outcome run = tbc("run program --steps 1 --cuda-graphs on --detect-anomaly");
   EXPECT_EQ(run.code, 2);
   EXPECT_THAT(run.err, AllOf(HasSubstr("--detect-anomaly"), HasSubstr("--cuda-graphs on")));
+  run = tbc("run program --steps 1 --benchmark --deterministic");
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("--benchmark"), HasSubstr("--deterministic")));
+  run = tbc("run program --steps 1 --benchmark --kernels reference");
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr("this run uses none"));
 }
 
 TEST_F(CudaCli, GradientsTravelWhole) {

@@ -153,6 +153,7 @@ protected:
     std::optional<test::FakeCudnn> cudnn;
     if (hasLibraries) {
       cublas.emplace(driver);
+      cublas->hasWays(isBenchmark ? std::vector<double>{2e-3, 1e-3} : std::vector<double>{0});
       cudnn.emplace(driver);
     }
     usesLibraries = hasLibraries;
@@ -168,6 +169,8 @@ protected:
     ran = driver.ran();
     if (!hasLibraries)
       return;
+    if (isBenchmark)
+      EXPECT_GT(cublas->numProductsBy(1), cublas->numProductsBy(0));
     for (auto [epilogue, count] : cublas->productsByEpilogue())
       products[epilogue] += count;
     for (cuda::CudnnKind kind :
@@ -219,6 +222,7 @@ protected:
       options.cublas = test::FakeCublasLt::table();
       options.cudnn = test::FakeCudnn::table();
     }
+    options.isBenchmark = isBenchmark;
     options.graphs = cuda::GraphUse::Auto; // of a second step
     runtime::MachineMaker alone = cuda::cudaMachine(options);
     int64_t numRanks = program.mesh.numRanks();
@@ -245,7 +249,7 @@ protected:
   std::string folder;
   std::string offload = "none";
   std::vector<test::FakeDriver::Ran> ran; // of the last check
-  bool usesLibraries = false;
+  bool usesLibraries = false, isBenchmark = false;
   /// Of all checks with libraries: products by epilogue, and whether a matrix was added; operations
   /// of cuDNN's graphs.
   std::map<std::pair<cuda::CublasEpilogue, bool>, int> products;
@@ -268,6 +272,13 @@ TEST_F(CudaPlans, TinyGpt2WithLibraries) {
   EXPECT_GT((products[{CublasEpilogue::Bias, true}]), 0);
   EXPECT_GT((products[{CublasEpilogue::GeluAuxiliaryBias, false}]), 0);
   EXPECT_GT((products[{CublasEpilogue::GeluGradient, false}]), 0);
+}
+
+TEST_F(CudaPlans, TinyGpt2WithTheFastestProducts) {
+  isBenchmark = true;
+  check("tiny-gpt2", "fsdp=2", "sgd", {}, "f32", /*hasLibraries=*/true);
+  check("tiny-gpt2", "pp=2", "sgd", {}, "bf16", /*hasLibraries=*/true);
+  EXPECT_GT((products[{cuda::CublasEpilogue::Bias, true}]), 0);
 }
 
 TEST_F(CudaPlans, AttentionAndConvolutionByALibrary) {

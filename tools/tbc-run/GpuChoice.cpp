@@ -79,6 +79,12 @@ Status checkGpuOptions(const train::LoadedProgram &loaded, const RunOptions &opt
   if (!isOnGpus && options.communicator == "nccl")
     return usage("--communicator nccl connects GPUs, and this run uses none; compile the plan with "
                  "--target cuda");
+  if (options.isBenchmark && options.isDeterministic)
+    return usage("--benchmark takes what is fastest in the run, which may differ from run to run, "
+                 "and --deterministic has every run alike; leave out one of them");
+  if (options.isBenchmark && !isOnGpus)
+    return usage("--benchmark times what cuBLASLt does on GPUs, and this run uses none; leave it "
+                 "out, or compile the plan with --target cuda");
   if (options.cudaGraphs != "on")
     return Status::ok();
   if (!isOnGpus)
@@ -118,7 +124,9 @@ Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
   if (cublas)
     options.cublas = *cublas;
   else if (isSpeaker)
-    say("plain kernels multiply matrices, slowly: " + cublas.error().message);
+    say(std::string("plain kernels multiply matrices, slowly") +
+        (runOptions.isBenchmark ? ", and --benchmark has nothing to time: " : ": ") +
+        cublas.error().message);
   auto cudnn = cuda::loadCudnn();
   if (cudnn)
     options.cudnn = *cudnn;
@@ -130,6 +138,7 @@ Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
   options.kernels = *kernels;
   options.timeout = std::chrono::milliseconds(runOptions.timeoutSeconds * 1000);
   options.isDeterministic = runOptions.isDeterministic;
+  options.isBenchmark = runOptions.isBenchmark;
   if (nccl && nccl->registerMemory && registersMemory())
     options.registrar = nccl;
   options.graphs = runOptions.cudaGraphs == "off" || runOptions.train.detectsAnomalies

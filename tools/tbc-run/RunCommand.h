@@ -29,7 +29,7 @@ struct RunOptions {
   std::string compression;         // of the same sums: topk:SHARE; empty: none
   std::string communicator;        // gloo or nccl; empty: nccl between GPUs, else gloo
   std::string cudaGraphs = "auto"; // or on, off
-  bool isDeterministic = false;
+  bool isDeterministic = false, isBenchmark = false;
   int threads = 0; // of a rank; 0: the cores of the machine, shared out among its ranks
   bool isVerbose = false;
   int tokenBits = 16;

@@ -116,6 +116,9 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
       ->capture_default_str();
   command.add_flag("--deterministic", options->isDeterministic,
                    "On GPUs too, the same numbers bit for bit on every run; slower there");
+  command.add_flag("--benchmark", options->isBenchmark,
+                   "On GPUs, the first step times a few ways to do each matrix product and takes "
+                   "the fastest; which that is, and so the last bits, may differ from run to run");
   command
       .add_option("--cuda-graphs", options->cudaGraphs,
                   "Launch each step on a GPU as one graph: auto, where that can be; on, else an "

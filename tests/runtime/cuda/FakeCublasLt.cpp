@@ -92,6 +92,7 @@ void write(FakeAccess &memory, cuda::DeviceAddress address, const Layout &layout
 }
 
 constexpr size_t workspaceNeeded = 4096;
+constexpr uint64_t firstWay = 42; // what an algorithm says
 
 } // namespace
 
@@ -256,10 +257,12 @@ struct FakeCublasCalls {
     }
     if (of<uint64_t>(preference) < workspaceNeeded)
       return CublasCode::NotSupported;
-    *numFound = 1;
-    choices[0] = {};
-    choices[0].algorithm.data[0] = 42;
-    choices[0].workspaceBytes = workspaceNeeded;
+    *numFound = std::min(numAsked, int(theCublas->ways.size()));
+    for (int way = 0; way < *numFound; ++way) {
+      choices[way] = {};
+      choices[way].algorithm.data[0] = firstWay + uint64_t(way);
+      choices[way].workspaceBytes = workspaceNeeded;
+    }
     return CublasCode::Success;
   }
   static CublasCode matmul(cuda::CublasHandle, cuda::MatmulHandle handle, const void *alpha,
@@ -278,11 +281,16 @@ struct FakeCublasCalls {
       if (addressOf(pointer) % 256 != 0)
         theCublas->driver.complain("cuBLASLt: an address is no multiple of 256");
     const float addedPart = *static_cast<const float *>(beta);
-    if (wrong(product, a, b, d) || algorithm->data[0] != 42 || workspaceBytes < workspaceNeeded ||
-        cLayout != dLayout || *static_cast<const float *>(alpha) != 1 ||
+    size_t way = size_t(algorithm->data[0] - firstWay);
+    if (wrong(product, a, b, d) || way >= theCublas->ways.size() ||
+        workspaceBytes < workspaceNeeded || cLayout != dLayout ||
+        *static_cast<const float *>(alpha) != 1 ||
         (addedPart == 0 ? cData != dData : addedPart != 1 || addressOf(cData) % 256 != 0))
       return CublasCode(7);
+    if (theCublas->ways[way] < 0)
+      return CublasCode::NotSupported;
     ++theCublas->multiplied;
+    ++theCublas->productsByWay[way];
     ++theCublas->epilogues[{product.epilogue, addedPart == 1}];
     theCublas->driver.enqueue(stream, "cuBLASLt", {}, [=](FakeAccess &memory) {
       memory.write<char>(addressOf(workspace), workspaceBytes);
@@ -319,6 +327,7 @@ struct FakeCublasCalls {
         write(memory, addressOf(dData), d, index, result);
       }
     });
+    theCublas->driver.pass(stream, theCublas->ways[way]);
     return CublasCode::Success;
   }
 #undef TBC_ENTER

@@ -30,6 +30,14 @@ public:
   void hasNoWay() { isUnable = true; }
   void hasNoWayWithEpilogues() { hasNoEpilogues = true; }
   void fail(const std::string &function) { failing = function; }
+  /// From now on there are so many ways for each product, in this order: the seconds that each
+  /// takes; negative, it is refused when it is to multiply.
+  void hasWays(std::vector<double> secondsOfEach) { ways = std::move(secondsOfEach); }
+  /// How often a way was taken.
+  int numProductsBy(size_t way) const {
+    auto found = productsByWay.find(way);
+    return found == productsByWay.end() ? 0 : found->second;
+  }
   /// How often it was asked how to multiply, and did.
   int numAsked() const { return asked; }
   int numProducts() const { return multiplied; }
@@ -52,6 +60,8 @@ private:
   bool isUnable = false, hasNoEpilogues = false;
   std::map<std::pair<cuda::CublasEpilogue, bool>, int> epilogues;
   std::string failing;
+  std::vector<double> ways = {0};
+  std::map<size_t, int> productsByWay;
   int withoutParts = 0;
   int asked = 0, multiplied = 0, alive = 0;
 };

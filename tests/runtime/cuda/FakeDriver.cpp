@@ -519,8 +519,10 @@ struct FakeCalls : FakeGraphCalls {
     fake.hostClock.join(clock);
     return code;
   }
-  static DriverCode eventCreate(cuda::EventHandle *event, unsigned) {
+  static DriverCode eventCreate(cuda::EventHandle *event, unsigned flags) {
     TBC_ENTER(cuEventCreate, true);
+    if (flags != cuda::eventDisableTiming)
+      fake.timedEvents.insert(fake.numEvents);
     fake.events[fake.numEvents] = {};
     *event = handleOf<cuda::EventHandle>(fake.numEvents++);
     return DriverCode::Success;
@@ -553,6 +555,21 @@ struct FakeCalls : FakeGraphCalls {
     DriverCode code = fake.runUntil([&] { return isDone(fake, state); });
     fake.hostClock.join(state.clock);
     return code;
+  }
+  static DriverCode eventElapsedTime(float *milliseconds, cuda::EventHandle begin,
+                                     cuda::EventHandle end) {
+    TBC_ENTER(cuEventElapsedTime, true);
+    const FakeDriver::EventState &from = fake.events.at(indexOf(begin));
+    const FakeDriver::EventState &to = fake.events.at(indexOf(end));
+    bool areTimed = fake.timedEvents.count(indexOf(begin)) && fake.timedEvents.count(indexOf(end));
+    if (!areTimed || from.lane < 0 || to.lane < 0 || from.capture >= 0 || to.capture >= 0)
+      return DriverCode::InvalidHandle;
+    if (!isDone(fake, from) || !isDone(fake, to))
+      return DriverCode::NotReady;
+    if (from.lane != to.lane)
+      fake.complain("a time between two streams");
+    *milliseconds = float((to.seconds - from.seconds) * 1e3);
+    return DriverCode::Success;
   }
 
   // -- Kernels

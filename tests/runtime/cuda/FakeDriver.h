@@ -156,6 +156,8 @@ public:
     enqueue(stream, name, [work = Work{std::move(isReady), std::move(run)}] { return work; });
   }
   bool isCapturing(cuda::StreamHandle stream);
+  /// What is in the stream now took so long, for events that are timed.
+  void pass(cuda::StreamHandle stream, double seconds);
   /// Something that isReady looks at has changed.
   void wake();
   /// The bytes at a device address, as isReady may see them; nothing of what is outside of memory.
@@ -175,6 +177,7 @@ private:
     Clock clock;
     int capture = -1; // -1: it was not recorded in a captured stream
     int item = 0;     // of the capture
+    double seconds = 0;
   };
   struct Operation {
     std::string name;
@@ -209,6 +212,7 @@ private:
     std::deque<Operation> queue;
     Clock clock;         // of what was enqueued
     int64_t numDone = 0; // in the lane's numbers
+    double seconds = 0;  // that it took so far
     bool isAlive = true;
   };
   struct Allocation {
@@ -247,6 +251,7 @@ private:
   Clock hostClock;
   std::vector<std::unique_ptr<Stream>> streams; // lane = index
   std::map<int, EventState> events;
+  std::set<int> timedEvents;
   std::map<cuda::DeviceAddress, Allocation> allocations;
   std::vector<size_t> usedBytes; // by device
   cuda::DeviceAddress nextAddress;

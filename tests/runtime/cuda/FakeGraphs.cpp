@@ -23,7 +23,11 @@ FakeDriver::Capture *FakeDriver::captureOfThread() {
 FakeDriver::EventState FakeDriver::record(int lane) {
   pushTo(lane, {"event", {}, {}, {}});
   const Stream &stream = *streams[size_t(lane)];
-  return {lane, stream.clock.of(lane), stream.clock, -1, 0};
+  return {lane, stream.clock.of(lane), stream.clock, -1, 0, stream.seconds};
+}
+
+void FakeDriver::pass(cuda::StreamHandle stream, double seconds) {
+  find(stream)->seconds += seconds;
 }
 
 /// What comes in the lane now waits for that.
@@ -46,8 +50,8 @@ DriverCode FakeGraphCalls::eventRecord(cuda::EventHandle event, cuda::StreamHand
   FakeDriver::Capture &capture = fake.captures.at(stream->capture);
   capture.items.push_back({lane, -1, "event", {}});
   capture.clocks[lane].tick(lane);
-  fake.events[indexOf(event)] = {lane, 0, capture.clocks[lane], stream->capture,
-                                 int(capture.items.size()) - 1};
+  fake.events[indexOf(event)] = {
+      lane, 0, capture.clocks[lane], stream->capture, int(capture.items.size()) - 1, 0};
   return DriverCode::Success;
 }
 

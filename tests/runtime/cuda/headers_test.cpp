@@ -103,6 +103,7 @@ static_assert(equal(FunctionAttribute::NumRegisters, CU_FUNC_ATTRIBUTE_NUM_REGS)
 static_assert(equal(FunctionAttribute::MaxDynamicSharedBytes,
                     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
 static_assert(equal(streamNonBlocking, CU_STREAM_NON_BLOCKING));
+static_assert(equal(eventDefault, CU_EVENT_DEFAULT));
 static_assert(equal(eventDisableTiming, CU_EVENT_DISABLE_TIMING));
 static_assert(equal(hostMemoryPortable, CU_MEMHOSTALLOC_PORTABLE));
 
