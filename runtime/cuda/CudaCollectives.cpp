@@ -351,7 +351,7 @@ Status Work::permute() {
 }
 
 bool canCommunicateOnDevice(const DeviceCommunicator *communicator, const Instruction &instruction,
-                            const std::vector<DeviceTensor> &inputs) {
+                            const std::vector<DeviceTensor> &inputs, kernels::Arith arith) {
   if (instruction.kind == InstructionKind::ShardSlice)
     return true;
   if (!communicator || program::isHostCopy(instruction.kind))
@@ -359,6 +359,8 @@ bool canCommunicateOnDevice(const DeviceCommunicator *communicator, const Instru
   if (instruction.kind != InstructionKind::AllReduce &&
       instruction.kind != InstructionKind::ReduceScatter)
     return true;
+  if (arith != kernels::Arith::Native)
+    return false;
   return std::all_of(inputs.begin(), inputs.end(), [&](const DeviceTensor &input) {
     return communicator->reduces(input.type.dtype, reduceKindOf(instruction));
   });

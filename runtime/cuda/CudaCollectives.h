@@ -45,10 +45,11 @@ struct RowCopy {
 std::vector<RowCopy> rowCopies(const DeviceRuns &from, const DeviceRuns &to);
 
 /// Whether `communicateOnDevice` executes it: a collective, slice or message, of types that the
-/// communicator reduces. Copies from and to the host are not.
+/// communicator reduces; of residues there are none. Copies from and to the host are not.
 bool canCommunicateOnDevice(const DeviceCommunicator *communicator,
                             const program::Instruction &instruction,
-                            const std::vector<DeviceTensor> &inputs);
+                            const std::vector<DeviceTensor> &inputs,
+                            kernels::Arith arith = kernels::Arith::Native);
 
 /// Puts it into the stream. Slices need no communicator. Results may lie over operands; what NCCL
 /// cannot take as it lies goes by way of scratch memory. `isUniform`: then it does so on all ranks

@@ -33,8 +33,8 @@ public:
               std::unique_ptr<Machine> reference, std::shared_ptr<MatrixProducts> products,
               std::shared_ptr<CudnnPlans> plans, StepGraphs graphs, const PinnedArena &hostArena)
       : program(setting.program), stage(setting.stage), code(program.stages[stage]),
-        memory(setting.memory), options(options), device(*options.device),
-        streams(std::move(streams)), arena(arena), hostArena(hostArena),
+        memory(setting.memory), options(options), arith(setting.context.arith),
+        device(*options.device), streams(std::move(streams)), arena(arena), hostArena(hostArena),
         reference(std::move(reference)),
         libraries(setting.program, setting.stage, std::move(products), std::move(plans)),
         graphs(std::move(graphs)) {}
@@ -136,6 +136,7 @@ private:
   const program::Stage &code;
   RankMemory &memory;
   const CudaOptions options;
+  const kernels::Arith arith;
   const Device &device;
   std::shared_ptr<Streams> streams;
   const DeviceArena &arena;     // of `memory`
@@ -393,7 +394,7 @@ Result<bool> CudaMachine::communicate(comm::Communicator &communicator, BlockId 
   if (onDevice)
     streams->watch(*onDevice);
   std::vector<DeviceTensor> inputs = tensorsOf(instruction.operands);
-  if (!canCommunicateOnDevice(onDevice, instruction, inputs))
+  if (!canCommunicateOnDevice(onDevice, instruction, inputs, arith))
     return false;
   for (ValueId value : instruction.operands)
     beforeUse(rangeOf(value), /*isWrite=*/false);
@@ -592,14 +593,27 @@ void CudaMachine::write(const std::vector<SlotWrite> &writes) {
 
 } // namespace
 
+/// The same without anything that computes on the device.
+static CudaOptions onHost(CudaOptions options) {
+  options.kernels = nullptr;
+  options.allowHost = true;
+  options.cublas.reset();
+  options.cudnn.reset();
+  return options;
+}
+
 runtime::MachineMaker cudaMachine(const CudaOptions &options) {
-  return [options](const MachineSetting &setting) -> Result<std::unique_ptr<runtime::Machine>> {
+  return [given =
+              options](const MachineSetting &setting) -> Result<std::unique_ptr<runtime::Machine>> {
+    const kernels::Arith arith = setting.context.arith;
+    const CudaOptions options = arith == kernels::Arith::Residue251 ? onHost(given) : given;
     const program::Stage &code = setting.program.stages[setting.stage];
     if (!setting.memory.hasArena())
       return Error{ErrorCode::Usage,
                    "the Program has no memory plan, which GPUs need; compile it again"};
-    if (setting.context.arith != kernels::Arith::Native)
-      return Error{ErrorCode::Usage, "GPUs compute in the precision of the types alone"};
+    if (arith != kernels::Arith::Native && arith != kernels::Arith::Residue251)
+      return Error{ErrorCode::Usage,
+                   "GPUs hold numbers in the precision of their types, or modulo 251"};
     if (options.isBenchmark && options.isDeterministic)
       return Error{ErrorCode::Usage, "what is chosen by its time may differ from run to run"};
     if (Status status = options.device->makeCurrent(); !status)
@@ -614,7 +628,7 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
                       : DeviceMemory::allocate(options.device, bytes, what);
     if (!memory)
       return memory.error();
-    auto arena = DeviceArena::create(std::move(*memory), *streams);
+    auto arena = DeviceArena::create(std::move(*memory), *streams, arith);
     std::shared_ptr<MatrixProducts> products;
     if (options.cublas) {
       auto made = MatrixProducts::create(options.device, *options.cublas, options.isDeterministic,
@@ -642,7 +656,8 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
       return Error{ErrorCode::Usage, "--cuda-graphs on: a step cannot be one: " + refusal};
     StepGraphs graphs(options.graphs, *streams, refusal,
                       stepInputBytes(setting.program, setting.stage), options.say);
-    auto hostArena = PinnedArena::create(options.device, *streams, code.memory.hostArenaBytes);
+    auto hostArena =
+        PinnedArena::create(options.device, *streams, code.memory.hostArenaBytes, arith);
     if (!hostArena)
       return hostArena.error();
     const DeviceArena &place = *arena;

@@ -58,8 +58,11 @@ struct CudaOptions {
 /// the device, and its waits events: kernels are launched in one, collectives are put into the
 /// other and work on the arena itself, and nothing waits for them but who asks for what is in the
 /// arena. Where the communicator is no DeviceCommunicator, or cannot reduce a type, collectives are
-/// called by the host, which waits. Its executor must run in Native arithmetic. A communicator that
-/// it has called outlives it.
+/// called by the host, which waits. A communicator that it has called outlives it.
+///
+/// Its executor runs in Native arithmetic, or in Residue251: then the host executes all kernels, of
+/// `options` no library is used and no graph made, and NCCL moves what it reduces otherwise. The
+/// memory plan, the streams, messages and communicators are the same.
 ///
 /// Errors: Usage, isBenchmark with isDeterministic, a Program without memory plan, a region without
 /// kernel, and unless allowHost an instruction that no region does and the host may not;

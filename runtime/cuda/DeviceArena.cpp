@@ -13,9 +13,16 @@ static void require(const Status &status) {
     throw runtime::MachineError(status.error());
 }
 
-std::unique_ptr<DeviceArena> DeviceArena::create(DeviceMemory memory,
-                                                 std::shared_ptr<Streams> streams) {
-  return std::unique_ptr<DeviceArena>(new DeviceArena(std::move(memory), std::move(streams)));
+std::unique_ptr<DeviceArena>
+DeviceArena::create(DeviceMemory memory, std::shared_ptr<Streams> streams, kernels::Arith arith) {
+  return std::unique_ptr<DeviceArena>(
+      new DeviceArena(std::move(memory), std::move(streams), arith));
+}
+
+static kernels::Tensor tensorFrom(const kernels::TensorType &type, kernels::Arith arith,
+                                  const unsigned char *bytes) {
+  return arith == kernels::Arith::Residue251 ? kernels::Tensor::residuesFromBytes(type, bytes)
+                                             : kernels::Tensor::fromBytes(type, arith, bytes);
 }
 
 void DeviceArena::store(int64_t offset, const kernels::Tensor &tensor) {
@@ -26,7 +33,7 @@ void DeviceArena::store(int64_t offset, const kernels::Tensor &tensor) {
 kernels::Tensor DeviceArena::load(int64_t offset, const kernels::TensorType &type) const {
   std::vector<unsigned char> bytes(size_t(program::sizeBytes(type)));
   require(streams->download(bytes.data(), at(offset), int64_t(bytes.size())));
-  return kernels::Tensor::fromBytes(type, kernels::Arith::Native, bytes.data());
+  return tensorFrom(type, arith, bytes.data());
 }
 
 void DeviceArena::zero(int64_t offset, const kernels::TensorType &type) {
@@ -37,12 +44,14 @@ void DeviceArena::zero(int64_t offset, const kernels::TensorType &type) {
 // On the host
 //===----------------------------------------------------------------------===//
 
-Result<std::unique_ptr<PinnedArena>>
-PinnedArena::create(const DevicePtr &device, std::shared_ptr<Streams> streams, int64_t bytes) {
+Result<std::unique_ptr<PinnedArena>> PinnedArena::create(const DevicePtr &device,
+                                                         std::shared_ptr<Streams> streams,
+                                                         int64_t bytes, kernels::Arith arith) {
   Result<PinnedMemory> memory = PinnedMemory::allocate(device, bytes);
   if (!memory)
     return memory.error();
-  return std::unique_ptr<PinnedArena>(new PinnedArena(std::move(*memory), std::move(streams)));
+  return std::unique_ptr<PinnedArena>(
+      new PinnedArena(std::move(*memory), std::move(streams), arith));
 }
 
 void PinnedArena::store(int64_t offset, const kernels::Tensor &tensor) {
@@ -53,7 +62,7 @@ void PinnedArena::store(int64_t offset, const kernels::Tensor &tensor) {
 
 kernels::Tensor PinnedArena::load(int64_t offset, const kernels::TensorType &type) const {
   require(streams->finishHostCopies());
-  return kernels::Tensor::fromBytes(type, kernels::Arith::Native, at(offset));
+  return tensorFrom(type, arith, at(offset));
 }
 
 void PinnedArena::zero(int64_t offset, const kernels::TensorType &type) {

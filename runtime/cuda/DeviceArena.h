@@ -16,8 +16,10 @@ namespace tbc::cuda {
 /// loaded; kernels find it by its address.
 class DeviceArena : public runtime::Arena {
 public:
-  /// `memory`: all of it.
-  static std::unique_ptr<DeviceArena> create(DeviceMemory memory, std::shared_ptr<Streams> streams);
+  /// `memory`: all of it. `arith`: Native or Residue251, whose numbers lie in the bytes of their
+  /// types.
+  static std::unique_ptr<DeviceArena> create(DeviceMemory memory, std::shared_ptr<Streams> streams,
+                                             kernels::Arith arith);
 
   // These throw KernelError with what the driver says.
   void store(int64_t offset, const kernels::Tensor &tensor) override;
@@ -28,18 +30,20 @@ public:
   int64_t bytes() const { return memory.bytes(); }
 
 private:
-  DeviceArena(DeviceMemory memory, std::shared_ptr<Streams> streams)
-      : memory(std::move(memory)), streams(std::move(streams)) {}
+  DeviceArena(DeviceMemory memory, std::shared_ptr<Streams> streams, kernels::Arith arith)
+      : memory(std::move(memory)), streams(std::move(streams)), arith(arith) {}
 
   DeviceMemory memory;
   std::shared_ptr<Streams> streams;
+  const kernels::Arith arith;
 };
 
 /// What the rank holds in pinned memory of its host, which copies of the Program fill and read.
 class PinnedArena : public runtime::Arena {
 public:
-  static Result<std::unique_ptr<PinnedArena>>
-  create(const DevicePtr &device, std::shared_ptr<Streams> streams, int64_t bytes);
+  static Result<std::unique_ptr<PinnedArena>> create(const DevicePtr &device,
+                                                     std::shared_ptr<Streams> streams,
+                                                     int64_t bytes, kernels::Arith arith);
 
   // These wait for copies under way, and throw KernelError with what the driver says.
   void store(int64_t offset, const kernels::Tensor &tensor) override;
@@ -49,11 +53,12 @@ public:
   unsigned char *at(int64_t offset) const { return memory.data() + offset; }
 
 private:
-  PinnedArena(PinnedMemory memory, std::shared_ptr<Streams> streams)
-      : memory(std::move(memory)), streams(std::move(streams)) {}
+  PinnedArena(PinnedMemory memory, std::shared_ptr<Streams> streams, kernels::Arith arith)
+      : memory(std::move(memory)), streams(std::move(streams)), arith(arith) {}
 
   PinnedMemory memory;
   std::shared_ptr<Streams> streams;
+  const kernels::Arith arith;
 };
 
 } // namespace tbc::cuda

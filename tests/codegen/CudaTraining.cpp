@@ -19,41 +19,43 @@ using program::Program;
 using runtime::Executor;
 
 /// Eighths between -1 and 1, the same for the same name.
-static Tensor tensorOf(const std::string &name, const kernels::Shape &shape) {
+static Tensor tensorOf(const std::string &name, const kernels::Shape &shape, Arith arith) {
   uint64_t state = std::hash<std::string>()(name);
   std::vector<double> values;
   for (int64_t i = 0; i < kernels::numElements(shape); ++i) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     values.push_back((double(state >> 40 & 15) - 7.5) / 8);
   }
-  return Tensor::fromDoubles({DType::F32, shape}, Arith::Native, values);
+  return Tensor::fromDoubles({DType::F32, shape}, arith, values);
 }
 
-runtime::StepInputs stepInputs(const MlpOptions &o, int step) {
+runtime::StepInputs stepInputs(const MlpOptions &o, int step, Arith arith) {
   runtime::StepInputs inputs;
   inputs.learningRate = 0.0625 / (1 << step); // another each time
   for (int64_t m = 0; m < o.microBatches; ++m) {
     auto &batch = inputs.microBatches.emplace_back();
     for (const char *name : {"x", "t"})
-      batch[name] =
-          tensorOf(name + std::to_string(step) + "." + std::to_string(m), {o.samples, o.width});
+      batch[name] = tensorOf(name + std::to_string(step) + "." + std::to_string(m),
+                             {o.samples, o.width}, arith);
   }
   return inputs;
 }
 
-kernels::Tensor initialValue(const MlpOptions &o, const std::string &name) {
-  return tensorOf(name, {o.width, o.width});
+kernels::Tensor initialValue(const MlpOptions &o, const std::string &name, Arith arith) {
+  return tensorOf(name, {o.width, o.width}, arith);
 }
 
 Result<std::vector<Tensor>> trainRank(const Program &program, const MlpOptions &o, int64_t rank,
                                       comm::Communicator &communicator,
-                                      const runtime::MachineMaker &machine, int numSteps) {
-  auto executor = Executor::create(program, rank, {Arith::Native}, machine);
+                                      const runtime::MachineMaker &machine, int numSteps,
+                                      Arith arith) {
+  auto executor = Executor::create(program, rank, {arith}, machine);
   if (!executor)
     return executor.error();
-  Status status = executor->load([&](const std::string &name) { return initialValue(o, name); });
+  Status status =
+      executor->load([&](const std::string &name) { return initialValue(o, name, arith); });
   for (int step = 0; status && step < numSteps; ++step)
-    status = executor->runStep(communicator, stepInputs(o, step));
+    status = executor->runStep(communicator, stepInputs(o, step, arith));
   if (!status)
     return status.error();
   try {
@@ -73,7 +75,7 @@ Result<std::vector<Tensor>> trainRank(const Program &program, const MlpOptions &
 
 Outcome trainAll(const Program &program, const MlpOptions &o,
                  const std::function<Result<runtime::MachineMaker>(int64_t rank)> &machineOf,
-                 int numSteps) {
+                 int numSteps, Arith arith) {
   int64_t numRanks = program.mesh.numRanks();
   comm::SimulatedWorld world(numRanks, std::chrono::seconds(30));
   Outcome outcome(numRanks, std::vector<Tensor>{});
@@ -82,7 +84,7 @@ Outcome trainAll(const Program &program, const MlpOptions &o,
     threads.emplace_back([&, rank] {
       auto machine = machineOf(rank);
       outcome[rank] =
-          machine ? trainRank(program, o, rank, world.communicator(rank), *machine, numSteps)
+          machine ? trainRank(program, o, rank, world.communicator(rank), *machine, numSteps, arith)
                   : Result<std::vector<Tensor>>(machine.error());
       if (!outcome[rank])
         world.fail(rank, outcome[rank].error());
@@ -93,13 +95,13 @@ Outcome trainAll(const Program &program, const MlpOptions &o,
   return outcome;
 }
 
-Outcome trainReference(const Program &program, const MlpOptions &o, int numSteps) {
+Outcome trainReference(const Program &program, const MlpOptions &o, int numSteps, Arith arith) {
   return trainAll(
       program, o,
       [](int64_t) -> Result<runtime::MachineMaker> {
         return runtime::MachineMaker(runtime::makeReferenceMachine);
       },
-      numSteps);
+      numSteps, arith);
 }
 
 void expectEqual(const Outcome &gpu, const Outcome &reference) {

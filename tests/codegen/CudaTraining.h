@@ -14,23 +14,26 @@ namespace tbc::test {
 using Outcome = std::vector<Result<std::vector<kernels::Tensor>>>;
 
 /// The inputs of a step, the same for the same step.
-runtime::StepInputs stepInputs(const program::MlpOptions &o, int step);
+runtime::StepInputs stepInputs(const program::MlpOptions &o, int step,
+                               kernels::Arith arith = kernels::Arith::Native);
 
 /// The initial value of a tensor.
-kernels::Tensor initialValue(const program::MlpOptions &o, const std::string &name);
+kernels::Tensor initialValue(const program::MlpOptions &o, const std::string &name,
+                             kernels::Arith arith = kernels::Arith::Native);
 
 /// Loads, trains so many steps, and gives what a rank then holds.
 Result<std::vector<kernels::Tensor>>
 trainRank(const program::Program &program, const program::MlpOptions &o, int64_t rank,
-          comm::Communicator &communicator, const runtime::MachineMaker &machine, int numSteps = 2);
+          comm::Communicator &communicator, const runtime::MachineMaker &machine, int numSteps = 2,
+          kernels::Arith arith = kernels::Arith::Native);
 
 /// Each rank a thread; they talk in this process, by tensors.
 Outcome trainAll(const program::Program &program, const program::MlpOptions &o,
                  const std::function<Result<runtime::MachineMaker>(int64_t rank)> &machineOf,
-                 int numSteps = 2);
+                 int numSteps = 2, kernels::Arith arith = kernels::Arith::Native);
 /// The same by the reference machine.
 Outcome trainReference(const program::Program &program, const program::MlpOptions &o,
-                       int numSteps = 2);
+                       int numSteps = 2, kernels::Arith arith = kernels::Arith::Native);
 
 /// Bit for bit.
 void expectEqual(const Outcome &gpu, const Outcome &reference);

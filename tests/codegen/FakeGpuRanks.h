@@ -97,7 +97,9 @@ protected:
     std::chrono::milliseconds timeout = std::chrono::seconds(30);
     cuda::GraphUse graphs = cuda::GraphUse::Off;
     int numSteps = 2;
-    bool registersMemory = false;
+    bool registersMemory = false, isBenchmark = false;
+    std::optional<cuda::CublasLt> cublas = {};
+    kernels::Arith arith = kernels::Arith::Native;
     std::function<void(const std::string &)> say = {};
     /// What the rank does; nothing: it trains.
     std::function<Result<std::vector<kernels::Tensor>>(int64_t rank, comm::Communicator &,
@@ -144,13 +146,16 @@ protected:
     machine.kernels = *kernels;
     machine.timeout = setting.timeout;
     machine.graphs = setting.graphs;
+    machine.cublas = setting.cublas;
+    machine.isBenchmark = setting.isBenchmark;
     if (setting.registersMemory)
       machine.registrar = &FakeNccl::table();
     if (rank == 0)
       machine.say = setting.say;
     runtime::MachineMaker maker = cuda::cudaMachine(machine);
     return setting.body ? setting.body(rank, **communicator, maker)
-                        : trainRank(program, o, rank, **communicator, maker, setting.numSteps);
+                        : trainRank(program, o, rank, **communicator, maker, setting.numSteps,
+                                    setting.arith);
   }
 
   /// Rank 1 stays away after so many steps: the others name it, and the collective.

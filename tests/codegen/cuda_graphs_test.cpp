@@ -7,6 +7,7 @@
 
 #include "runtime/comm/SimulatedWorld.h"
 #include "tests/codegen/FakeGpuRanks.h"
+#include "tests/runtime/cuda/FakeCublasLt.h"
 
 #include <gmock/gmock.h>
 
@@ -61,6 +62,33 @@ TEST_F(CudaGraphsTest, ReplaysTrainAsTheReferenceDoes) {
       EXPECT_EQ(gpus->driver.numCalls("cuGraphInstantiateWithFlags"), numRanks);
       EXPECT_EQ(gpus->driver.numCalls("cuGraphLaunch"), 4 * numRanks); // all steps but the first
     }
+}
+
+TEST_F(CudaGraphsTest, AGraphHoldsTheFastestProducts) {
+  MlpOptions o = mlp();
+  o.dp = 2;
+  Program program = programOf(o);
+  auto gpus = gpusFor(program);
+  FakeCublasLt cublas(gpus->driver);
+  cublas.hasWays({3e-3, 1e-3, 2e-3});
+  Setting setting = recorded(GraphUse::On);
+  setting.cublas = FakeCublasLt::table();
+  setting.isBenchmark = true;
+  expectEqual(onGpus(program, o, setting), trainReference(program, o, setting.numSteps));
+  EXPECT_THAT(gpus->driver.complaints(), IsEmpty());
+  EXPECT_THAT(gpus->driver.leaks(), IsEmpty());
+  EXPECT_EQ(cublas.numAlive(), 0);
+  // Both ranks time every way of a shape four times.
+  int numShapes = cublas.numProductsBy(0) / (2 * 4);
+  EXPECT_GT(numShapes, 0);
+  EXPECT_EQ(cublas.numProductsBy(0), numShapes * 2 * 4);
+  EXPECT_EQ(cublas.numProductsBy(2), numShapes * 2 * 4);
+  EXPECT_GT(cublas.numProductsBy(1), numShapes * 2 * 4);
+  std::string number = std::to_string(numShapes);
+  EXPECT_THAT(
+      said, ElementsAre(HasSubstr("matrix products: "),
+                        HasSubstr("of " + number + " shapes of products " + number + " are faster"),
+                        HasSubstr("each step is one CUDA graph of ")));
 }
 
 TEST_F(CudaGraphsTest, AReplayLaunchesNothingByItself) {

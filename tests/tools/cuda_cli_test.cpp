@@ -103,6 +103,9 @@ TEST_F(CudaCli, FlagsThatExcludeEachOtherAreRefusedBeforeADeviceIsOpened) {
   run = tbc("run program --steps 1 --benchmark --deterministic");
   EXPECT_EQ(run.code, 2);
   EXPECT_THAT(run.err, AllOf(HasSubstr("--benchmark"), HasSubstr("--deterministic")));
+  run = tbc("run program --steps 1 --benchmark --arith residue251");
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("--benchmark"), HasSubstr("--arith residue251")));
   run = tbc("run program --steps 1 --benchmark --kernels reference");
   EXPECT_EQ(run.code, 2);
   EXPECT_THAT(run.err, HasSubstr("this run uses none"));
@@ -126,6 +129,12 @@ TEST_F(CudaCli, AMachineWithoutADriverIsTold) {
                              HasSubstr("install NVIDIA's driver"), HasSubstr("--target cpu")));
   // Its instructions are those of any program.
   Outcome reference = tbc("run program --steps 1 --kernels reference");
+  EXPECT_EQ(reference.code, 0) << reference.err;
+  // So are its exact numbers, which are to be those of GPUs.
+  run = tbc("run program --steps 1 --arith residue251");
+  EXPECT_EQ(run.code, 1);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("compiled for GPUs"), HasSubstr("--kernels reference")));
+  reference = tbc("run program --steps 1 --arith residue251 --kernels reference");
   EXPECT_EQ(reference.code, 0) << reference.err;
 }
 

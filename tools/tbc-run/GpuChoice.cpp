@@ -15,13 +15,15 @@ namespace tbc::cli {
 
 bool usesGpus(const train::LoadedProgram &loaded, const RunOptions &options) {
   return loaded.manifest.target == train::Target::Cuda && options.kernels == "native" &&
-         options.arith == "native";
+         (options.arith == "native" || options.arith == "residue251");
 }
 
 Status checkGpuLibraries(int64_t numRanks, const RunOptions &options) {
-  auto onCpus = [](const Error &error) {
-    return Error{error.code, "the program is compiled for GPUs: " + error.message +
-                                 ". To run it on CPUs, compile with --target cpu"};
+  auto onCpus = [&](const Error &error) {
+    return Error{error.code,
+                 "the program is compiled for GPUs: " + error.message +
+                     ". To run it on CPUs, compile with --target cpu" +
+                     (options.arith == "native" ? "" : ", or give --kernels reference")};
   };
   if (Status status = cuda::findDriver(); !status)
     return onCpus(status.error());
@@ -85,6 +87,9 @@ Status checkGpuOptions(const train::LoadedProgram &loaded, const RunOptions &opt
   if (options.isBenchmark && !isOnGpus)
     return usage("--benchmark times what cuBLASLt does on GPUs, and this run uses none; leave it "
                  "out, or compile the plan with --target cuda");
+  if (options.isBenchmark && options.arith != "native")
+    return usage("--benchmark times what cuBLASLt does, which computes nothing with --arith " +
+                 options.arith + "; leave out one of them");
   if (options.cudaGraphs != "on")
     return Status::ok();
   if (!isOnGpus)
@@ -103,6 +108,25 @@ void fixNcclAlgorithms() {
 
 bool registersMemory() { return launch::systemVariable("TBC_NCCL_REGISTER").value_or("1") != "0"; }
 
+static void speak(const std::string &what) { std::cerr << "tbc: " + what + "\n" << std::flush; }
+
+/// What computes beside our kernels; of what is not there the speaker says who does it.
+static void addLibraries(cuda::CudaOptions &options, const program::Program &program,
+                         const RunOptions &runOptions, bool isSpeaker) {
+  auto cublas = cuda::loadCublasLt();
+  if (cublas)
+    options.cublas = *cublas;
+  else if (isSpeaker)
+    speak(std::string("plain kernels multiply matrices, slowly") +
+          (runOptions.isBenchmark ? ", and --benchmark has nothing to time: " : ": ") +
+          cublas.error().message);
+  auto cudnn = cuda::loadCudnn();
+  if (cudnn)
+    options.cudnn = *cudnn;
+  else if (isSpeaker && asksForCudnn(program))
+    speak("plain kernels do attention and convolution, slowly: " + cudnn.error().message);
+}
+
 Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
                                          const RunOptions &runOptions,
                                          const cuda::DevicePtr &device, const cuda::Nccl *nccl,
@@ -110,30 +134,23 @@ Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
   auto kernels = cuda::KernelModule::load(device, loaded.folder, loaded.manifest.programHash);
   if (!kernels)
     return kernels.error();
-  std::string ops;
-  for (const std::string &op : (*kernels)->hostOps())
-    ops += (ops.empty() ? "" : ", ") + op;
-  if (isSpeaker && !ops.empty())
-    std::cerr << "tbc: the host executes what has no kernel for GPUs, slowly: " + ops + "\n"
-              << std::flush;
   cuda::CudaOptions options;
-  auto say = [](const std::string &what) { std::cerr << "tbc: " + what + "\n" << std::flush; };
+  if (runOptions.arith != "native") {
+    if (isSpeaker)
+      speak("the host executes all kernels, in exact numbers, slowly; memory plan, streams and "
+            "messages are the GPUs'");
+  } else {
+    std::string ops;
+    for (const std::string &op : (*kernels)->hostOps())
+      ops += (ops.empty() ? "" : ", ") + op;
+    if (isSpeaker && !ops.empty())
+      speak("the host executes what has no kernel for GPUs, slowly: " + ops);
+    addLibraries(options, loaded.program, runOptions, isSpeaker);
+  }
   if (isSpeaker && runOptions.cudaGraphs == "auto" && runOptions.train.detectsAnomalies)
-    say("steps are not CUDA graphs: --detect-anomaly looks at every result");
-  auto cublas = cuda::loadCublasLt();
-  if (cublas)
-    options.cublas = *cublas;
-  else if (isSpeaker)
-    say(std::string("plain kernels multiply matrices, slowly") +
-        (runOptions.isBenchmark ? ", and --benchmark has nothing to time: " : ": ") +
-        cublas.error().message);
-  auto cudnn = cuda::loadCudnn();
-  if (cudnn)
-    options.cudnn = *cudnn;
-  else if (isSpeaker && asksForCudnn(loaded.program))
-    say("plain kernels do attention and convolution, slowly: " + cudnn.error().message);
+    speak("steps are not CUDA graphs: --detect-anomaly looks at every result");
   if (isSpeaker)
-    options.say = say;
+    options.say = speak;
   options.device = device;
   options.kernels = *kernels;
   options.timeout = std::chrono::milliseconds(runOptions.timeoutSeconds * 1000);
