@@ -78,10 +78,10 @@ Cudnn withoutDevice() {
     // The last that is said of each before its end.
     if (code == CudnnCode::Success && attribute == CudnnAttribute::HeuristicMode)
       code = real.setAttribute(descriptor, heuristicDevice, CudnnAttributeType::Descriptor, 1,
-                               &theDevice);
+                               static_cast<const void *>(&theDevice));
     if (code == CudnnCode::Success && attribute == CudnnAttribute::PlanConfig)
-      code =
-          real.setAttribute(descriptor, planDevice, CudnnAttributeType::Descriptor, 1, &theDevice);
+      code = real.setAttribute(descriptor, planDevice, CudnnAttributeType::Descriptor, 1,
+                               static_cast<const void *>(&theDevice));
     return code;
   };
   return table;
