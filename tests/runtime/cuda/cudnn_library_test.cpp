@@ -14,9 +14,12 @@
 
 #include <dlfcn.h>
 
-// What the libraries keep to their end, where a leak sanitizer looks on.
+// What the libraries keep to their end, where a leak sanitizer looks on; the name is the
+// sanitizer's.
+// NOLINTBEGIN(readability-identifier-naming,bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
 extern "C" const char *__lsan_default_suppressions();
 extern "C" const char *__lsan_default_suppressions() { return "leak:libcublasLt\nleak:libcudnn\n"; }
+// NOLINTEND(readability-identifier-naming,bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
 
 namespace tbc::test {
 namespace {
