@@ -1,6 +1,7 @@
 //===- Search.cpp - The best plan for a job, with reasons and a bound ------===//
 
 #include "planner/core/Search.h"
+#include "planner/core/DeriveBest.h"
 #include "planner/core/Evaluate.h"
 #include "planner/core/Explore.h"
 #include "planner/core/Reasons.h"
@@ -46,19 +47,36 @@ static bool hasFit(const Result<Exploration> &exploration) {
          exploration->exact.front().plan.prediction.fits;
 }
 
-/// As explore; where --offload is auto and nothing fits otherwise, with what may lie on the host
+/// As explore. Where nothing fits in a small graph, whose single tensors count, also without the
+/// ops that run again for their speed alone: what they read is kept, which may be more than what
+/// they make.
+static Result<Exploration> exploreKept(const Graph &graph, const Job &job, const Cluster &cluster,
+                                       const Pins &pins, int top, const Progress &progress = {}) {
+  Result<Exploration> exploration = explore(graph, job, cluster, pins, top, progress);
+  if (!exploration || hasFit(exploration) || pins.recompute != "auto" || !isSmallGraph(graph))
+    return exploration;
+  Pins plain = pins;
+  plain.recompute = "none";
+  Result<Exploration> tried = explore(graph, job, cluster, plain, top);
+  if (!hasFit(tried))
+    return exploration;
+  tried->lowerBoundSeconds = exploration->lowerBoundSeconds; // of all plans
+  return tried;
+}
+
+/// The same; where --offload is auto and nothing fits otherwise, with what may lie on the host
 /// there, whichever is fastest.
 static Result<Exploration> exploreOffload(const Graph &graph, const Job &job,
                                           const Cluster &cluster, const Pins &pins, int top,
                                           const Progress &progress = {}) {
-  Result<Exploration> exploration = explore(graph, job, cluster, pins, top, progress);
+  Result<Exploration> exploration = exploreKept(graph, job, cluster, pins, top, progress);
   if (pins.offload != "auto" || !exploration || hasFit(exploration))
     return exploration;
   Pins away = pins;
   away.offloadsAsNeeded = true;
   for (const char *choice : {"optimizer", "residuals", "all"}) {
     away.offload = choice;
-    Result<Exploration> tried = explore(graph, job, cluster, away, top);
+    Result<Exploration> tried = exploreKept(graph, job, cluster, away, top);
     bool isFaster = hasFit(tried) && (!hasFit(exploration) ||
                                       tried->exact.front().plan.prediction.stepSeconds <
                                           exploration->exact.front().plan.prediction.stepSeconds);
