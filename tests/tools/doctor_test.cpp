@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 namespace tbc::test {
 namespace {
 
@@ -132,6 +134,23 @@ TEST(DoctorOfGpus, AGpuThatCannotBeOpenedIsNamed) {
   EXPECT_EQ(of(findings, "GPU 0").state, State::Problem);
   EXPECT_THAT(of(findings, "GPU 0").found, HasSubstr("CUDA_ERROR_OUT_OF_MEMORY"));
   EXPECT_EQ(of(findings, "GPU 1").state, State::Ok);
+}
+
+TEST(Doctor, LongSentencesAreWrappedUnderTheirColumn) {
+  std::string sentence = "a sentence of words that goes on for longer than a terminal is wide, ";
+  std::string text =
+      doctor::textOf({{"name", State::Problem, sentence + sentence, sentence + sentence}});
+  std::istringstream lines(text);
+  int numLines = 0;
+  for (std::string line; std::getline(lines, line); ++numLines) {
+    EXPECT_LE(line.size(), 100u) << line;
+    EXPECT_EQ(line.substr(0, 30),
+              numLines == 0 ? "problem  name                 " : std::string(30, ' '));
+  }
+  EXPECT_EQ(numLines, 4);
+  std::string word(200, 'w');
+  EXPECT_EQ(doctor::textOf({{"name", State::Ok, word, ""}}),
+            "ok       name                 " + word + "\n");
 }
 
 } // namespace

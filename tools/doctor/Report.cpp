@@ -4,11 +4,31 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 namespace tbc::doctor {
 
 static const char *nameOf(State state) {
   return state == State::Ok ? "ok" : state == State::Missing ? "missing" : "problem";
+}
+
+/// `words` from column `indent` on, in lines of at most 100 columns where its words allow it.
+static std::string wrapped(const std::string &words, size_t indent) {
+  constexpr size_t lineWidth = 100;
+  std::string text;
+  size_t column = indent;
+  std::istringstream stream(words);
+  for (std::string word; stream >> word; column += word.size()) {
+    if (column > indent && column + 1 + word.size() > lineWidth) {
+      text += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
+      text += ' ';
+      ++column;
+    }
+    text += word;
+  }
+  return text + "\n";
 }
 
 std::string textOf(const std::vector<Finding> &findings) {
@@ -20,9 +40,10 @@ std::string textOf(const std::vector<Finding> &findings) {
   std::string text;
   for (const Finding &finding : findings) {
     text += padded(nameOf(finding.state), stateWidth) + padded(finding.name, nameWidth) +
-            finding.found + "\n";
+            wrapped(finding.found, stateWidth + nameWidth);
     if (!finding.advice.empty())
-      text += std::string(stateWidth + nameWidth, ' ') + finding.advice + "\n";
+      text += std::string(stateWidth + nameWidth, ' ') +
+              wrapped(finding.advice, stateWidth + nameWidth);
   }
   return text;
 }
