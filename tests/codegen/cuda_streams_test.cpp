@@ -202,7 +202,7 @@ TEST_F(CudaStreamsTest, AKernelThatNeverEndsIsNamed) {
   setting.timeout = 300ms;
   auto begin = std::chrono::steady_clock::now();
   Outcome outcome = onGpus(program, mlp(), setting);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
   ASSERT_FALSE(outcome[0]);
   EXPECT_EQ(outcome[0].error().code, ErrorCode::HangDetected);
   EXPECT_THAT(outcome[0].error().message,

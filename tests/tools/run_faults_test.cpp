@@ -61,7 +61,7 @@ Job start(const std::string &folder, const std::string &program,
 std::vector<pid_t> childrenOf(pid_t parent, size_t count) {
   std::string path =
       "/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children";
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < 12000; ++i) {
     std::istringstream text(readAll(path));
     std::vector<pid_t> children;
     for (pid_t pid = 0; text >> pid;)
@@ -74,7 +74,7 @@ std::vector<pid_t> childrenOf(pid_t parent, size_t count) {
 }
 
 void waitForText(const std::string &path, const std::string &word) {
-  for (int i = 0; i < 3000 && readAll(path).find(word) == std::string::npos; ++i)
+  for (int i = 0; i < 12000 && readAll(path).find(word) == std::string::npos; ++i)
     usleep(5000);
   ASSERT_THAT(readAll(path), HasSubstr(word));
 }

@@ -26,7 +26,7 @@ std::string name(Backend backend);
 std::vector<Backend> allBackends();
 
 struct RunOptions {
-  std::chrono::milliseconds timeout = std::chrono::seconds(20);
+  std::chrono::milliseconds timeout = std::chrono::seconds(60);
   /// The token of each rank, if they are not to be the same (Gloo).
   std::function<std::string(int64_t rank)> token;
   /// What each rank says its host is (Gloo).

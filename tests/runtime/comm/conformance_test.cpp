@@ -369,12 +369,12 @@ TEST_P(Conformance, ARankThatStaysAwayIsNamed) {
       3,
       [](Communicator &c) -> Result<Tensor> {
         if (c.rank() == 2) {
-          usleep(4000000);
+          usleep(6000000);
           return Tensor();
         }
         return c.allReduce({0, 1, 2}, ReduceKind::Sum, input(0, DType::F32, 4), "my place")->wait();
       },
-      {milliseconds(2000), {}});
+      {milliseconds(3000), {}});
   // The first to time out stops, and the other may see that instead.
   std::string messages;
   bool hang = false;
@@ -385,7 +385,7 @@ TEST_P(Conformance, ARankThatStaysAwayIsNamed) {
     messages += results[rank].error().message + "\n";
   }
   EXPECT_TRUE(hang) << messages;
-  for (const char *word : {"my place", "rank 2", "2000 ms"})
+  for (const char *word : {"my place", "rank 2", "3000 ms"})
     EXPECT_THAT(messages, HasSubstr(word));
 }
 
@@ -405,7 +405,7 @@ TEST_P(GlooProcesses, AKilledRankEndsTheCallAtOnce) {
       raise(SIGKILL);
     return c.allReduce({0, 1, 2}, ReduceKind::Sum, input(0, DType::F32, 9000), "my place")->wait();
   });
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
   EXPECT_EQ(results[1].error().message, "died");
   for (int64_t rank : {0, 2}) {
     ASSERT_FALSE(bool(results[rank]));

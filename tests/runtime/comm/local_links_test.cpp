@@ -28,7 +28,7 @@ std::string proof(int64_t from, int64_t to) {
 std::vector<Result<LocalLinks>>
 linkTwo(const LocalLinker::ProofFn &proofOfOne,
         const std::function<void(const std::string &)> &before = {},
-        std::chrono::milliseconds timeout = std::chrono::seconds(10)) {
+        std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   LocalLinker zero(0, proof, timeout), one(1, proofOfOne, timeout);
   std::map<int64_t, std::string> addresses = {{0, zero.listen()}, {1, one.listen()}};
   if (before)

@@ -149,7 +149,7 @@ TEST_F(NcclTest, AJobThatIsGivenUpEndsEveryWaitSoon) {
         return c.allReduce(all(), ReduceKind::Sum, number(1), "my place")->wait();
       },
       {});
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
   for (int rank : {0, 1, 2}) {
     ASSERT_FALSE(results[rank]);
     EXPECT_EQ(results[rank].error().code, ErrorCode::RankFailed);
@@ -159,7 +159,7 @@ TEST_F(NcclTest, AJobThatIsGivenUpEndsEveryWaitSoon) {
 
 TEST_F(NcclTest, ARankThatNeverConnectsIsNamed) {
   cuda::NcclOptions options;
-  options.timeout = 500ms;
+  options.timeout = 2000ms;
   options.partitions = {{{0, 1}, {2, 3}}};
   std::vector<Result<Tensor>> results(2, Tensor());
   std::vector<std::thread> threads;
@@ -174,7 +174,7 @@ TEST_F(NcclTest, ARankThatNeverConnectsIsNamed) {
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().code, ErrorCode::HangDetected);
     EXPECT_THAT(result.error().message,
-                AllOf(HasSubstr("connecting by NCCL"), HasSubstr("500 ms for rank 2, rank 3")));
+                AllOf(HasSubstr("connecting by NCCL"), HasSubstr("2000 ms for rank 2, rank 3")));
   }
   EXPECT_EQ(nccl.numAlive(), 0); // aborted, for destroying would wait
 }
@@ -193,7 +193,7 @@ TEST(DeviceModels, RanksOnDevicesOfTwoModelsAreRefusedByName) {
       auto device = cuda::Device::open(FakeDriver::table(), rank);
       auto store = launch::openFileStore(folder, "shared");
       results[size_t(rank)] =
-          launch::checkIn(**store, rank, 3, {{"device", (*device)->model()}}, 10s);
+          launch::checkIn(**store, rank, 3, {{"device", (*device)->model()}}, 60s);
     });
   for (std::thread &thread : threads)
     thread.join();

@@ -64,7 +64,7 @@ TEST(Launcher, AFailedRankEndsTheOthers) {
     return 0;
   });
   EXPECT_EQ(code, int(ErrorCode::Usage));
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(60));
 }
 
 TEST(Launcher, AKilledRankIsAFailedRank) {
@@ -79,7 +79,7 @@ TEST(Launcher, AKilledRankIsAFailedRank) {
 
 TEST(Launcher, TheCauseIsReportedRatherThanWhatFollowed) {
   // Rank 0 hears of the failure of rank 1, which found a hang.
-  int code = launch(ranks(2), [&](int64_t rank) {
+  int code = launch(ranks(2, milliseconds(60000)), [&](int64_t rank) {
     usleep(rank == 1 ? 100000 : 0);
     return int(rank == 1 ? ErrorCode::HangDetected : ErrorCode::RankFailed);
   });
@@ -89,7 +89,7 @@ TEST(Launcher, TheCauseIsReportedRatherThanWhatFollowed) {
 TEST(Launcher, ASignalIsPassedOn) {
   for (int signal : {SIGTERM, SIGINT}) {
     int code = launch(
-        ranks(2, milliseconds(5000)),
+        ranks(2, milliseconds(60000)),
         [&](int64_t) {
           while (!stopRequested())
             usleep(1000);
@@ -102,7 +102,7 @@ TEST(Launcher, ASignalIsPassedOn) {
 
 TEST(Launcher, AStopThatComesTooLateChangesNothing) {
   int code = launch(
-      ranks(2, milliseconds(5000)),
+      ranks(2, milliseconds(60000)),
       [&](int64_t) {
         while (!stopRequested())
           usleep(1000);

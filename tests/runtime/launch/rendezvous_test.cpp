@@ -35,12 +35,12 @@ protected:
   void TearDown() override { std::filesystem::remove_all(folder); }
 
   Result<std::unique_ptr<comm::Store>> open(const std::string &token = "secret") {
-    return GetParam() ? connectStore("127.0.0.1", server->port(), token, milliseconds(2000))
+    return GetParam() ? connectStore("127.0.0.1", server->port(), token, milliseconds(60000))
                       : openFileStore(folder + "/job", token);
   }
   /// checkIn of one rank per list of facts, each in a thread.
   std::vector<Status> checkAll(const std::vector<std::pair<int64_t, Facts>> &ranks,
-                               int64_t numRanks, milliseconds timeout = milliseconds(3000)) {
+                               int64_t numRanks, milliseconds timeout = milliseconds(60000)) {
     std::vector<Status> results(ranks.size());
     std::vector<std::thread> threads;
     for (size_t i = 0; i < ranks.size(); ++i)
@@ -75,7 +75,7 @@ TEST_P(Stores, AGetWaits) {
     usleep(100000);
     (void)(*b)->claim("late", "here");
   });
-  EXPECT_EQ(*(*a)->get("late", milliseconds(5000)), "here");
+  EXPECT_EQ(*(*a)->get("late", milliseconds(60000)), "here");
   later.join();
   auto never = (*a)->get("never", milliseconds(50));
   EXPECT_EQ(never.error().code, ErrorCode::HangDetected);
@@ -89,7 +89,7 @@ TEST_P(Stores, AnAbortEndsEveryWait) {
     usleep(100000);
     (*b)->abort({ErrorCode::Usage, "no good"});
   });
-  auto never = (*a)->get("never", milliseconds(5000));
+  auto never = (*a)->get("never", milliseconds(60000));
   later.join();
   EXPECT_EQ(never.error().code, ErrorCode::Usage);
   EXPECT_EQ(never.error().message, "no good");
@@ -195,7 +195,7 @@ TEST(StoreServers, StrangersAreCutOff) {
     EXPECT_EQ(answer.find("welcome"), std::string::npos);
   }
   // It still serves those who belong to it.
-  auto store = connectStore("127.0.0.1", (*server)->port(), "a", milliseconds(2000));
+  auto store = connectStore("127.0.0.1", (*server)->port(), "a", milliseconds(60000));
   ASSERT_TRUE(bool(store));
   EXPECT_EQ(*(*store)->claim("k", "v"), "v");
 }
