@@ -29,9 +29,15 @@ Value checkIndices(const Value &indices, int64_t size) {
     auto [least, greatest] = std::minmax_element(elements.begin(), elements.end());
     low = *least, high = *greatest;
   }
-  if (known.numElements() > 0 && (low < -size || high >= size))
-    throw ImportError("index " + std::to_string(low < -size ? low : high) +
-                      " is out of range for a dim of size " + std::to_string(size));
+  if (known.numElements() > 0 && (low < -size || high >= size)) {
+    // What counts on beyond the end of a table are most often positions of a sequence too long.
+    bool counts = known.isAffine() && known.numElements() > 1 && low >= 0 && low < size;
+    throw ImportError(
+        "index " + std::to_string(low < -size ? low : high) +
+        " is out of range for a dim of size " + std::to_string(size) +
+        (counts ? "; if it holds positions, --seq can be at most " + std::to_string(size - low)
+                : std::string()));
+  }
   if (low >= 0)
     return indices;
   if (known.isAffine() && high < 0)

@@ -414,6 +414,15 @@ TEST_F(Cli, ModelsThatAreNoneAreRejected) {
   EXPECT_FALSE(fs::exists(folder / "plan.json"));
 }
 
+TEST_F(Cli, ASequenceLongerThanThePositionTableIsToldHowLongItMayBe) {
+  Outcome outcome = tbc("check " + model("gpt2") + " --seq 1025");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("node 'node_embedding_1' (Gather): index 1024 is out of range "
+                                     "for a dim of size 1024; if it holds positions, --seq can be "
+                                     "at most 1024"));
+  EXPECT_EQ(tbc("check " + model("gpt2") + " --seq 1024").code, 0);
+}
+
 TEST_F(Cli, KernelsAreCompiledUnlessTheyAreNotWanted) {
   ASSERT_EQ(planMlp().code, 0);
   Outcome compile = tbc("compile plan.json --cpu x86-64-v3 -o program");
