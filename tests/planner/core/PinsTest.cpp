@@ -21,7 +21,7 @@ namespace {
 
 /// The words of --pin and of --forbid.
 struct Words {
-  std::vector<std::string> pin, forbid;
+  std::vector<std::string> pin = {}, forbid = {};
 };
 
 Job jobFor(int64_t gpus, int64_t batch) {
