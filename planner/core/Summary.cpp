@@ -101,6 +101,12 @@ private:
     line(format("%s: %s%s of %s per device", p.fits ? "fits" : "DOES NOT FIT",
                 formatBytes(double(p.peakBytes)).c_str(), interval.c_str(),
                 formatBytes(double(p.limitBytes)).c_str()));
+    if (p.fits && p.highBytes > p.limitBytes)
+      line(format("barely: up to %s over that where all that is unsure takes its most; "
+                  "--memory-limit %lldMiB "
+                  "leaves room for it",
+                  formatBytes(double(p.highBytes - p.limitBytes)).c_str(),
+                  (long long)((p.limitBytes - (p.highBytes - p.peakBytes)) >> 20)));
     double samples = double(plan.job.globalBatch) / p.stepSeconds;
     std::string rate = formatCount(samples) + " samples/s";
     if (plan.job.sequence > 0)
@@ -304,6 +310,7 @@ private:
       Plan chosen; // as far as describe() reads it
       chosen.mesh = other.mesh;
       chosen.parameterDefault = other.data;
+      chosen.context = other.context;
       chosen.microBatch = other.microBatch;
       chosen.accumulation = other.accumulation;
       chosen.schedule = other.schedule;

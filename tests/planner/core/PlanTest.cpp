@@ -16,6 +16,7 @@ using namespace tbc;
 using namespace tbc::planner;
 using namespace tbc::planner::test;
 using testing::HasSubstr;
+using testing::Not;
 
 static Job chainJob(int64_t gpus) {
   Job job;
@@ -209,6 +210,31 @@ TEST(Summary, StaysUnderSixtyLines) {
     EXPECT_THAT(text, HasSubstr("bound by "));
     EXPECT_EQ(text.find('\x1b'), std::string::npos);
   }
+}
+
+TEST(Summary, SaysWhereTheUpperEndOfMemoryPassesTheLimit) {
+  Plan plan = planFor(makeChain({4}), 4, "fsdp=4");
+  constexpr int64_t mebibyte = 1 << 20;
+  plan.prediction.peakBytes = 950 * mebibyte;
+  plan.prediction.limitBytes = 1000 * mebibyte;
+  plan.prediction.lowBytes = 900 * mebibyte;
+  plan.prediction.highBytes = 1000 * mebibyte;
+  EXPECT_THAT(summarize(plan), Not(HasSubstr("barely")));
+  plan.prediction.highBytes = 1030 * mebibyte; // 80 more than the middle
+  EXPECT_THAT(summarize(plan),
+              HasSubstr("barely: up to 30.0 MiB over that where all that is unsure takes its "
+                        "most; --memory-limit 920MiB leaves room for it"));
+  plan.prediction.fits = false;
+  EXPECT_THAT(summarize(plan), Not(HasSubstr("barely")));
+}
+
+TEST(Summary, NamesTheContextOfARunnerUp) {
+  Plan plan = planFor(makeChain({4}), 4, "fsdp=4");
+  Alternative other;
+  other.mesh.cp = 2;
+  other.context = reshard::ContextForm::AllToAll;
+  plan.alternatives = {other};
+  EXPECT_THAT(summarize(plan), HasSubstr("cp=2, all-to-all"));
 }
 
 TEST(Summary, FormatsUnits) {
