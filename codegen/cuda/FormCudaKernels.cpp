@@ -3,6 +3,7 @@
 #include "codegen/cuda/FormCudaKernels.h"
 
 #include "codegen/cpu/RegionFunction.h"
+#include "codegen/cuda/EmitSparseKernels.h"
 #include "codegen/cuda/ThreadKernel.h"
 #include "runtime/abi/Region.h"
 #include "runtime/abi/Sha256.h"
@@ -67,6 +68,11 @@ public:
     for (int s = 0; s < program.numStages(); ++s)
       for (program::BlockId id : program.stages[size_t(s)].blocks())
         addBlock(s, id, origins[size_t(s)].at(id));
+    if (sumsFloats())
+      for (auto &[symbol, kernel] : emitSparseKernels(context, target.form)) {
+        result.sources.push_back({symbol, textOf(*kernel.module)});
+        result.list.kernels.push_back({symbol, kernel.extent, threadsPerBlock, 0});
+      }
     result.list.hostOps = missing.names();
     if (!result.list.hostOps.empty() && !target.allowsHostOps)
       return Error{
@@ -78,6 +84,21 @@ public:
   }
 
 private:
+  /// Whether ranks sum f32, of which a run may send a part alone.
+  bool sumsFloats() const {
+    for (const program::Stage &stage : program.stages)
+      for (program::BlockId id : stage.blocks())
+        for (const program::Instruction &instruction : stage.block(id).instructions)
+          if ((instruction.kind == InstructionKind::AllReduce ||
+               instruction.kind == InstructionKind::ReduceScatter) &&
+              groupSizeOf(instruction.comm, program.pipelineAxis) > 1 &&
+              llvm::any_of(instruction.operands, [&](program::ValueId value) {
+                return stage.values[size_t(value)].dtype == DType::F32;
+              }))
+            return true;
+    return false;
+  }
+
   void addBlock(int s, program::BlockId id, ArrayRef<Operation *> ops) {
     program::Stage &stage = program.stages[size_t(s)];
     program::Block &block = stage.block(id);

@@ -143,8 +143,8 @@ Result<std::vector<float>> Checkpoint::residual(int64_t rank, const std::string 
 }
 
 Status loadResiduals(Checkpoint &checkpoint, runtime::Executor &executor) {
-  for (const auto &[place, residual] : executor.gradientResiduals()) {
-    auto stored = checkpoint.residual(executor.rank(), place, residual->size());
+  for (const auto &[place, count] : executor.gradientResiduals()) {
+    auto stored = checkpoint.residual(executor.rank(), place, count);
     if (!stored)
       return stored.error();
     executor.setGradientResidual(place, std::move(*stored));

@@ -155,10 +155,11 @@ private:
       entries.push_back(
           {tensor.name, storedType(tensor.type.dtype, index.arith), tensors.back().shape(), 0, 0});
     }
-    for (const auto &[place, residual] : executor.gradientResiduals()) {
-      kernels::TensorType type{kernels::DType::F32, {int64_t(residual->size())}};
+    for (const auto &[place, count] : executor.gradientResiduals()) {
+      kernels::TensorType type{kernels::DType::F32, {int64_t(count)}};
+      std::vector<float> residual = executor.gradientResidual(place);
       tensors.push_back(Tensor::fromBytes(
-          type, kernels::Arith::Native, reinterpret_cast<const unsigned char *>(residual->data())));
+          type, kernels::Arith::Native, reinterpret_cast<const unsigned char *>(residual.data())));
       entries.push_back(
           {residualName(place), storedType(type.dtype, index.arith), type.shape, 0, 0});
     }

@@ -58,7 +58,7 @@ std::vector<RowCopy> rowCopies(const DeviceRuns &from, const DeviceRuns &to) {
   return copies;
 }
 
-static Status copyRuns(const Stream &stream, const DeviceRuns &from, const DeviceRuns &to) {
+Status copyRuns(const Stream &stream, const DeviceRuns &from, const DeviceRuns &to) {
   for (const RowCopy &copy : rowCopies(from, to)) {
     Status status = copy.rows == 1 ? stream.copyWithin(copy.to, copy.from, copy.rowBytes)
                                    : stream.copyRows(copy.to, copy.toPitch, copy.from,
@@ -69,7 +69,7 @@ static Status copyRuns(const Stream &stream, const DeviceRuns &from, const Devic
   return Status::ok();
 }
 
-static DeviceRuns runsOf(const Stretches &part, DeviceAddress base) {
+DeviceRuns runsOf(const runtime::Stretches &part, DeviceAddress base) {
   DeviceRuns runs;
   for (const runtime::Stretch &stretch : part)
     runs.push_back({base + DeviceAddress(stretch.offset), stretch.bytes});

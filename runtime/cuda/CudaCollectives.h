@@ -43,6 +43,10 @@ struct RowCopy {
 /// The fewest copies of equal rows at equal distances, in order, that move the bytes of one list to
 /// the places of another of the same size.
 std::vector<RowCopy> rowCopies(const DeviceRuns &from, const DeviceRuns &to);
+Status copyRuns(const Stream &stream, const DeviceRuns &from, const DeviceRuns &to);
+
+/// A part of what begins at `base`.
+DeviceRuns runsOf(const runtime::Stretches &part, DeviceAddress base);
 
 /// Whether `communicateOnDevice` executes it: a collective, slice or message, of types that the
 /// communicator reduces; of residues there are none. Copies from and to the host are not.

@@ -497,8 +497,8 @@ Status Executor::communicateBytes(comm::Communicator &communicator, const Action
   std::vector<PlacedTensor> inputs = placed(instruction.operands),
                             results = placed(instruction.results);
   auto move = ready.isNarrow ? communicateNarrowly : communicateOnMemory;
-  Status status = ready.sparse
-                      ? ready.sparse->run(communicator, inputs, results, place(action, index))
+  Status status = ready.sparseSum
+                      ? ready.sparseSum->run(communicator, inputs, results, place(action, index))
                       : move(communicator, instruction, ready.group, ready.layout, arith, inputs,
                              results, place(action, index));
   for (program::ValueId value : instruction.results)

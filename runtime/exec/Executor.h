@@ -14,7 +14,6 @@
 #include "runtime/exec/MemoryCollectives.h"
 #include "runtime/exec/Observer.h"
 #include "runtime/exec/RankMemory.h"
-#include "runtime/exec/SparseSum.h"
 #include "runtime/exec/StreamThread.h"
 
 #include <functional>
@@ -108,10 +107,12 @@ public:
   /// keeps the rest for the next (SparseSum). Errors: Usage, as above, and what whyNotCompressed
   /// says.
   Status compressGradients(double share);
-  /// What this rank keeps back between steps, by the place of the sum in the program; of those sums
-  /// alone that travel compressed.
-  std::map<std::string, const std::vector<float> *> gradientResiduals() const;
-  /// Replaces what it keeps back at a place that `gradientResiduals` names, by as many elements.
+  /// How many elements this rank keeps back between steps, by the place of the sum in the program;
+  /// of those sums alone that travel compressed.
+  std::map<std::string, size_t> gradientResiduals() const;
+  /// What it keeps back at such a place; as many elements in place of them. KernelError if the
+  /// machine has lost its memory.
+  std::vector<float> gradientResidual(const std::string &place) const;
   void setGradientResidual(const std::string &place, std::vector<float> residual);
 
   /// Runs one step; errors name stage, block, instruction and micro-batch.
@@ -149,7 +150,8 @@ private:
     GroupPlace group;                       // of communication
     MemoryLayout layout;                    // of communication and slices
     bool isNarrow = false;                  // a sum of f32 that travels as bf16; so is its layout
-    std::unique_ptr<SparseSum> sparse;      // a sum of which a share travels
+    std::unique_ptr<SparseLayout> sparse;   // of a sum of which a share travels
+    std::unique_ptr<SparseSum> sparseSum;   // where the machine does not do it
     std::vector<program::ValueId> lastUses; // values that nothing needs after it
     std::vector<int> results;               // of the block, that take effect after it
   };
@@ -165,6 +167,7 @@ private:
 
   Status prepare(program::BlockId block);
   Status checkOwnPrecision(const std::string &what) const;
+  const Prepared *findSparse(const std::string &place, program::BlockId &block, int &index) const;
   void prepareTimes(program::BlockId block);
   std::vector<kernels::TensorType> typesOf(const std::vector<program::ValueId> &values) const;
   int64_t valuePeakBytes(const program::Block &block, const std::vector<int> &lastUse) const;

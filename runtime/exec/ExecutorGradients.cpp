@@ -43,10 +43,10 @@ Status Executor::sumGradientsInBF16() {
 }
 
 Status Executor::compressGradients(double share) {
-  if (Status status = checkOwnPrecision("gradients are compressed"); !status)
-    return status;
   if (std::string why = whyNotCompressed(*program); !why.empty())
     return Error{ErrorCode::Usage, why};
+  if (arith != kernels::Arith::Native)
+    return checkOwnPrecision("gradients are compressed");
   for (auto &[id, ready] : prepared) {
     const Block &block = stageCode->block(id);
     std::vector<bool> isSum = gradientReductions(*program, stageIndex, id);
@@ -55,30 +55,64 @@ Status Executor::compressGradients(double share) {
         continue;
       const Instruction &instruction = block.instructions[i];
       Prepared &one = ready.instructions[i];
-      auto sparse = std::make_unique<SparseSum>(instruction, one.group, one.layout,
-                                                typesOf(instruction.operands), share);
-      if (sparse->isSparse())
-        one.sparse = std::move(sparse);
+      auto sparse = std::make_unique<SparseLayout>(instruction, one.group, one.layout,
+                                                   typesOf(instruction.operands), share);
+      if (!sparse->isSparse())
+        continue;
+      Result<bool> isDone = machine->compress(id, int(i), *sparse);
+      Status status = !isDone   ? Status(isDone.error())
+                      : *isDone ? Status::ok()
+                                : checkOwnPrecision("gradients are compressed");
+      if (!status)
+        return status;
+      if (!*isDone)
+        one.sparseSum = std::make_unique<SparseSum>(instruction, *sparse);
+      one.sparse = std::move(sparse);
     }
   }
   return Status::ok();
 }
 
-std::map<std::string, const std::vector<float> *> Executor::gradientResiduals() const {
-  std::map<std::string, const std::vector<float> *> residuals;
+std::map<std::string, size_t> Executor::gradientResiduals() const {
+  std::map<std::string, size_t> counts;
   for (const auto &[id, ready] : prepared)
     for (size_t i = 0; i < ready.instructions.size(); ++i)
-      if (const SparseSum *sparse = ready.instructions[i].sparse.get())
-        residuals[describe(*program, stageIndex, id, int(i))] = &sparse->residuals();
-  return residuals;
+      if (const SparseLayout *sparse = ready.instructions[i].sparse.get())
+        counts[describe(*program, stageIndex, id, int(i))] = size_t(sparse->residualCount);
+  return counts;
+}
+
+/// The compressed sum of this place, and where that is; null: there is none.
+const Executor::Prepared *Executor::findSparse(const std::string &place, program::BlockId &block,
+                                               int &index) const {
+  for (const auto &[id, ready] : prepared)
+    for (size_t i = 0; i < ready.instructions.size(); ++i)
+      if (ready.instructions[i].sparse && describe(*program, stageIndex, id, int(i)) == place) {
+        block = id, index = int(i);
+        return &ready.instructions[i];
+      }
+  return nullptr;
+}
+
+std::vector<float> Executor::gradientResidual(const std::string &place) const {
+  program::BlockId block(Kind::Forward);
+  int index = 0;
+  const Prepared *sum = findSparse(place, block, index);
+  kernels::require(sum != nullptr, [&] { return "no compressed sum at " + place; });
+  return sum->sparseSum ? sum->sparseSum->residuals() : machine->residuals(block, index);
 }
 
 void Executor::setGradientResidual(const std::string &place, std::vector<float> residual) {
-  for (auto &[id, ready] : prepared)
-    for (size_t i = 0; i < ready.instructions.size(); ++i)
-      if (SparseSum *sparse = ready.instructions[i].sparse.get())
-        if (describe(*program, stageIndex, id, int(i)) == place)
-          sparse->setResiduals(std::move(residual));
+  program::BlockId block(Kind::Forward);
+  int index = 0;
+  const Prepared *sum = findSparse(place, block, index);
+  kernels::require(sum != nullptr, [&] { return "no compressed sum at " + place; });
+  kernels::require(residual.size() == size_t(sum->sparse->residualCount),
+                   "residuals of another sum");
+  if (sum->sparseSum)
+    sum->sparseSum->setResiduals(std::move(residual));
+  else
+    machine->setResiduals(block, index, residual);
 }
 
 } // namespace tbc::runtime

@@ -11,6 +11,7 @@
 #include "runtime/abi/Program.h"
 #include "runtime/exec/MemoryCollectives.h"
 #include "runtime/exec/RankMemory.h"
+#include "runtime/exec/SparseSum.h"
 #include "runtime/kernels/Kernel.h"
 
 #include <functional>
@@ -88,6 +89,18 @@ public:
                                    int index, const GroupPlace &group, const MemoryLayout &layout,
                                    const std::string &place) {
     return false;
+  }
+
+  /// From now on `communicate` of this sum sends the largest elements alone, and keeps residuals in
+  /// memory of the machine's own, 0 at first. `layout` outlives the machine. False: the machine
+  /// does not communicate, and the executor does it. Errors: Usage, the Program lacks what that
+  /// takes; RankFailed, of memory.
+  virtual Result<bool> compress(program::BlockId block, int index, const SparseLayout &layout) {
+    return false;
+  }
+  /// The residuals of such a sum, and others in place of them (SparseSum).
+  virtual std::vector<float> residuals(program::BlockId block, int index) const { return {}; }
+  virtual void setResiduals(program::BlockId block, int index, const std::vector<float> &elements) {
   }
 
   /// Whether another thread may communicate meanwhile: read values from the RankMemory and define

@@ -44,17 +44,18 @@ static std::vector<std::vector<Stretches>> only(const std::vector<size_t> &tenso
   return list;
 }
 
-SparseSum::SparseSum(const program::Instruction &instruction, GroupPlace place,
-                     const MemoryLayout &layout, const std::vector<kernels::TensorType> &inputs,
-                     double share)
-    : instruction(&instruction), group(std::move(place)) {
+SparseLayout::SparseLayout(const program::Instruction &instruction, GroupPlace place,
+                           const MemoryLayout &layout,
+                           const std::vector<kernels::TensorType> &inputs, double share)
+    : isAllReduce(instruction.kind == program::InstructionKind::AllReduce),
+      group(std::move(place)) {
   std::vector<int64_t> numEntries(inputs.size(), 0); // 0: goes whole
   for (size_t t = 0; t < inputs.size(); ++t) {
     int64_t count = 0;
     for (const std::vector<Stretches> &part : layout.inputs)
       count = std::max(count, countOf(part[t]));
     int64_t number = numLargest(share, count);
-    if (pays(isAllReduce(), count, number, int64_t(group.ranks.size()))) {
+    if (pays(isAllReduce, count, number, int64_t(group.ranks.size()))) {
       numEntries[t] = number;
       messageWords += 2 * size_t(number);
     } else {
@@ -63,21 +64,18 @@ SparseSum::SparseSum(const program::Instruction &instruction, GroupPlace place,
     }
   }
   wholeLayout = {only(wholes, layout.inputs), only(wholes, layout.results)};
-  int64_t begin = 0;
   for (size_t index = 0; index < layout.inputs.size(); ++index)
     for (size_t t = 0; t < inputs.size(); ++t) {
       if (numEntries[t] == 0)
         continue;
       const Stretches &elements = layout.inputs[index][t];
-      slices.push_back({t, index, elements, begin, countOf(elements), numEntries[t]});
-      begin += slices.back().count;
+      slices.push_back({t, index, elements, residualCount, countOf(elements), numEntries[t]});
+      residualCount += slices.back().count;
     }
-  residual.assign(size_t(begin), 0);
 }
 
-int64_t SparseSum::messageBytes() const {
-  int64_t numMessages = isAllReduce() ? 1 : int64_t(group.ranks.size());
-  return wholeBytes + numMessages * int64_t(messageWords * sizeof(int32_t));
+int64_t SparseLayout::messageBytes() const {
+  return wholeBytes + int64_t(numMessages() * messageWords * sizeof(int32_t));
 }
 
 void SparseSum::setResiduals(std::vector<float> elements) {
@@ -98,9 +96,9 @@ void SparseSum::addGradient(const Slice &slice, const PlacedTensor &input) {
 
 /// What each place is sent: one message in an all_reduce, else one per index of the group.
 std::vector<SparseSum::Message> SparseSum::takeMessages() {
-  std::vector<Message> messages(isAllReduce() ? 1 : group.ranks.size());
+  std::vector<Message> messages(layout.numMessages());
   std::vector<float> values;
-  for (const Slice &slice : slices) {
+  for (const Slice &slice : layout.slices) {
     Message &message = messages[slice.index];
     size_t first = message.size(), numEntries = size_t(slice.numEntries);
     message.resize(first + 2 * numEntries, -1);
@@ -116,15 +114,15 @@ Status SparseSum::sendWhole(comm::Communicator &communicator,
                             const std::vector<PlacedTensor> &inputs,
                             const std::vector<PlacedTensor> &results,
                             const std::string &place) const {
-  if (wholes.empty())
+  if (layout.wholes.empty())
     return Status::ok();
   std::vector<PlacedTensor> from, to;
-  for (size_t t : wholes) {
+  for (size_t t : layout.wholes) {
     from.push_back(inputs[t]);
     to.push_back(results[t]);
   }
-  return communicateOnMemory(communicator, *instruction, group, wholeLayout, kernels::Arith::Native,
-                             from, to, place);
+  return communicateOnMemory(communicator, *instruction, layout.group, layout.wholeLayout,
+                             kernels::Arith::Native, from, to, place);
 }
 
 static Runs runsOf(std::vector<int32_t> &words) {
@@ -137,14 +135,15 @@ Result<std::vector<SparseSum::Message>> SparseSum::exchange(comm::Communicator &
                                                             const std::string &place) const {
   // Values travel by their bits.
   const ElementType words{kernels::DType::I32, kernels::Arith::Native};
-  std::vector<Message> received(group.ranks.size(), Message(messageWords));
+  std::vector<Message> received(layout.group.ranks.size(), Message(layout.messageWords));
   std::vector<Runs> from, to;
   for (Message &message : messages)
     from.push_back(runsOf(message));
   for (Message &message : received)
     to.push_back(runsOf(message));
-  Status status = isAllReduce() ? communicator.allGatherRuns(group.ranks, words, from[0], to, place)
-                                : communicator.allToAllRuns(group.ranks, words, from, to, place);
+  const comm::Group &group = layout.group.ranks;
+  Status status = layout.isAllReduce ? communicator.allGatherRuns(group, words, from[0], to, place)
+                                     : communicator.allToAllRuns(group, words, from, to, place);
   return status ? Result<std::vector<Message>>(std::move(received)) : status.error();
 }
 
@@ -176,8 +175,8 @@ static std::vector<Entry> merged(const std::vector<std::vector<int32_t>> &messag
 
 void SparseSum::addUp(const std::vector<Message> &messages,
                       const std::vector<PlacedTensor> &results) const {
-  size_t own = isAllReduce() ? 0 : size_t(group.index), first = 0;
-  for (const Slice &slice : slices) {
+  size_t own = layout.ownIndex(), first = 0;
+  for (const Slice &slice : layout.slices) {
     if (slice.index != own)
       continue;
     const PlacedTensor &result = results[slice.tensor];
@@ -198,7 +197,7 @@ void SparseSum::addUp(const std::vector<Message> &messages,
 Status SparseSum::run(comm::Communicator &communicator, const std::vector<PlacedTensor> &inputs,
                       const std::vector<PlacedTensor> &results, const std::string &place) {
   // Results are written when all operands that they may lie over are read.
-  for (const Slice &slice : slices)
+  for (const Slice &slice : layout.slices)
     addGradient(slice, inputs[slice.tensor]);
   std::vector<Message> messages = takeMessages();
   if (Status status = sendWhole(communicator, inputs, results, place); !status)

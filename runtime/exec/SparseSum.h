@@ -32,30 +32,8 @@ namespace tbc::runtime {
 /// How many of `numElements` elements a share of (0, 1] is, at least one of some.
 int64_t numLargest(double share, int64_t numElements);
 
-/// An all_reduce or reduce_scatter of which a share travels.
-class SparseSum {
-public:
-  /// `instruction` must outlive it. `layout` is that of its operands and results, of f32.
-  SparseSum(const program::Instruction &instruction, GroupPlace group, const MemoryLayout &layout,
-            const std::vector<kernels::TensorType> &inputs, double share);
-
-  /// Whether any tensor goes compressed; else there is no use in it.
-  bool isSparse() const { return !slices.empty(); }
-
-  /// Executes it once. Results may lie over operands. Errors: as of communicateOnMemory.
-  Status run(comm::Communicator &communicator, const std::vector<PlacedTensor> &inputs,
-             const std::vector<PlacedTensor> &results, const std::string &place);
-
-  /// The bytes that stand for messageBytes of the instruction: of a rank's entries and of the
-  /// tensors that go whole.
-  int64_t messageBytes() const;
-
-  /// All its residuals, one after the other, as they stand between two executions.
-  const std::vector<float> &residuals() const { return residual; }
-  /// As many elements.
-  void setResiduals(std::vector<float> elements);
-
-private:
+/// Which elements of an all_reduce or reduce_scatter travel, and how they lie in messages.
+struct SparseLayout {
   /// What of a tensor goes to one place.
   struct Slice {
     size_t tensor = 0;
@@ -65,8 +43,53 @@ private:
     int64_t count = 0;      // of its elements
     int64_t numEntries = 0; // k; of the tensor's largest slice, so that messages have one size
   };
-  /// Entries of one rank for one place: per slice numEntries indices, of which -1 stands for none,
-  /// and as many values.
+
+  /// `layout` is that of the instruction's operands and results, of f32.
+  SparseLayout(const program::Instruction &instruction, GroupPlace group,
+               const MemoryLayout &layout, const std::vector<kernels::TensorType> &inputs,
+               double share);
+
+  /// Whether any tensor goes compressed; else there is no use in it.
+  bool isSparse() const { return !slices.empty(); }
+  /// The bytes that stand for messageBytes of the instruction: of a rank's entries and of the
+  /// tensors that go whole.
+  int64_t messageBytes() const;
+  /// How many a rank sends: one in an all_reduce, else one per index of the group.
+  size_t numMessages() const { return isAllReduce ? 1 : group.ranks.size(); }
+  /// By whom what this rank has of the sum is kept: Slice::index.
+  size_t ownIndex() const { return isAllReduce ? 0 : size_t(group.index); }
+
+  bool isAllReduce = true;
+  GroupPlace group;
+  std::vector<Slice> slices;  // by index in the group, then by tensor
+  std::vector<size_t> wholes; // tensors that are not compressed
+  MemoryLayout wholeLayout;   // of these alone
+  int64_t wholeBytes = 0;
+  /// Of each message, which has per slice of its place numEntries indices, ascending, of which -1
+  /// stands for none, and as many values: words of 4 bytes.
+  size_t messageWords = 0;
+  int64_t residualCount = 0; // elements
+};
+
+/// Such a sum in the memory of this process.
+class SparseSum {
+public:
+  /// `instruction` must outlive it.
+  SparseSum(const program::Instruction &instruction, SparseLayout layout)
+      : instruction(&instruction), layout(std::move(layout)),
+        residual(size_t(this->layout.residualCount), 0.0f) {}
+
+  /// Executes it once. Results may lie over operands. Errors: as of communicateOnMemory.
+  Status run(comm::Communicator &communicator, const std::vector<PlacedTensor> &inputs,
+             const std::vector<PlacedTensor> &results, const std::string &place);
+
+  /// All its residuals, one after the other, as they stand between two executions.
+  const std::vector<float> &residuals() const { return residual; }
+  /// As many elements.
+  void setResiduals(std::vector<float> elements);
+
+private:
+  using Slice = SparseLayout::Slice;
   using Message = std::vector<int32_t>;
 
   void addGradient(const Slice &slice, const PlacedTensor &input);
@@ -77,15 +100,9 @@ private:
                                         std::vector<Message> messages,
                                         const std::string &place) const;
   void addUp(const std::vector<Message> &messages, const std::vector<PlacedTensor> &results) const;
-  bool isAllReduce() const { return instruction->kind == program::InstructionKind::AllReduce; }
 
   const program::Instruction *instruction;
-  GroupPlace group;
-  std::vector<Slice> slices;  // by index in the group, then by tensor
-  std::vector<size_t> wholes; // tensors that are not compressed
-  MemoryLayout wholeLayout;   // of these alone
-  int64_t wholeBytes = 0;
-  size_t messageWords = 0; // of each message
+  SparseLayout layout;
   std::vector<float> residual;
 };
 

@@ -68,8 +68,8 @@ Result<Tensor> measure(const program::Program &program, const driver::RunData &d
     for (const auto &[key, count] : executor->collectives())
       figures[isSparse ? CountedSparse : CountedDense] += double(key.bytes * count);
     figures[Moved] += (isSparse ? 1 : -1) * sumOfParameters(program, *executor);
-    for (const auto &[place, residual] : executor->gradientResiduals())
-      for (float element : *residual)
+    for (const auto &[place, count] : executor->gradientResiduals())
+      for (float element : executor->gradientResidual(place))
         figures[Given] += double(element);
   }
   auto given = sumOf(figures[Given], communicator);

@@ -111,12 +111,13 @@ TEST_F(CudaCli, FlagsThatExcludeEachOtherAreRefusedBeforeADeviceIsOpened) {
   EXPECT_THAT(run.err, HasSubstr("this run uses none"));
 }
 
-TEST_F(CudaCli, GradientsTravelWhole) {
+TEST_F(CudaCli, CompressedGradientsTravelOverNccl) {
   ASSERT_EQ(compile("tiny-mlp", "--gpus 2 --mesh dp=2", "--target cuda").code, 0);
-  Outcome compressed = tbc("run program --steps 1 --compress-gradients topk:0.01");
+  Outcome compressed =
+      tbc("run program --steps 1 --compress-gradients topk:0.01 --communicator gloo");
   EXPECT_EQ(compressed.code, 2);
-  EXPECT_THAT(compressed.err, AllOf(HasSubstr("--compress-gradients is for programs for CPUs"),
-                                    HasSubstr("--target cpu")));
+  EXPECT_THAT(compressed.err, AllOf(HasSubstr("over NCCL"), HasSubstr("--communicator gloo")));
+  EXPECT_THAT(readAll(folder + "/program/kernels.cuda.json"), HasSubstr("tbc_sparse_take"));
 }
 
 TEST_F(CudaCli, AMachineWithoutADriverIsTold) {

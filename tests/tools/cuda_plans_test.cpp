@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "codegen/cuda/CompileCudaKernels.h"
+#include "codegen/cuda/EmitSparseKernels.h"
 #include "runtime/abi/Region.h"
 #include "runtime/cuda/CudaMachine.h"
 #include "runtime/cuda/NcclCommunicator.h"
@@ -17,6 +18,7 @@
 #include "tests/runtime/cuda/FakeCudnn.h"
 #include "tests/runtime/cuda/FakeNccl.h"
 #include "tests/runtime/cuda/ProgramKernels.h"
+#include "tests/runtime/cuda/SparseFakes.h"
 #include "tests/tools/PlanSupport.h"
 
 #include <filesystem>
@@ -162,6 +164,9 @@ protected:
         for (const program::Region &region : stage.block(id).regions)
           addRegion(driver, stage, stage.block(id), region, library.find(region.symbol));
     test::addAccumulators(driver, compiled->cudaKernels.list);
+    test::addSparseKernels(
+        driver, [&](const std::string &symbol) { return library.find(symbol); },
+        cuda::sparseThreadsOnHost);
     test::writeKernels(test::withFakeImage(compiled->cudaKernels.list), folder, programHash);
     compare(*model.step, *plan, compiled->program);
     EXPECT_THAT(driver.complaints(), IsEmpty());

@@ -74,10 +74,9 @@ Status checkGpuOptions(const train::LoadedProgram &loaded, const RunOptions &opt
   bool isOnGpus = usesGpus(loaded, options);
   if (isOnGpus && options.commDtype == "bf16")
     return usage("--comm-dtype bf16 is for programs for CPUs; this one is for GPUs");
-  if (isOnGpus && !options.compression.empty())
-    return usage("--compress-gradients is for programs for CPUs; this one is for GPUs, whose "
-                 "gradients travel whole over NCCL; leave it out, or compile the plan with "
-                 "--target cpu");
+  if (isOnGpus && !options.compression.empty() && options.communicator == "gloo")
+    return usage("--compress-gradients on GPUs sends what they choose over NCCL; leave out "
+                 "--communicator gloo");
   if (!isOnGpus && options.communicator == "nccl")
     return usage("--communicator nccl connects GPUs, and this run uses none; compile the plan with "
                  "--target cuda");

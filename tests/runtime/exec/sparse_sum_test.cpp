@@ -179,10 +179,12 @@ public:
     instruction.kind = sum.kind;
     instruction.comm.dim = sum.dim;
     instruction.comm.segments = sum.segments;
-    for (int64_t rank = 0; rank < sum.numRanks; ++rank)
-      sums.emplace_back(instruction, groupOf(rank),
-                        memoryLayout(instruction, groupOf(rank), sum.full, sum.local), sum.full,
-                        sum.share);
+    for (int64_t rank = 0; rank < sum.numRanks; ++rank) {
+      layouts.emplace_back(instruction, groupOf(rank),
+                           memoryLayout(instruction, groupOf(rank), sum.full, sum.local), sum.full,
+                           sum.share);
+      sums.emplace_back(instruction, layouts.back());
+    }
   }
 
   GroupPlace groupOf(int64_t rank) const {
@@ -227,6 +229,7 @@ public:
 
   const Case &sum;
   Instruction instruction;
+  std::vector<SparseLayout> layouts;
   std::vector<SparseSum> sums;
 };
 
@@ -371,7 +374,7 @@ TEST(SparseSum, IsNotMadeWhereItSavesNothing) {
              Communication::flatDim,
              {},
              {}};
-    return Ranks(sum).sums[0].isSparse();
+    return Ranks(sum).layouts[0].isSparse();
   };
   // n k < m in an all_reduce, 2 k < m of a slice of a reduce_scatter.
   EXPECT_TRUE(isSparse(InstructionKind::AllReduce, 2, 0.499));
@@ -386,9 +389,9 @@ TEST(SparseSum, IsNotMadeWhereItSavesNothing) {
 TEST(SparseSum, CountsWhatItSends) {
   Types type = f32({{1000}, {2}});
   Case sum{InstructionKind::AllReduce, 2, 0.01, type, type, -1, {}, {}};
-  EXPECT_EQ(Ranks(sum).sums[0].messageBytes(), 10 * 8 + 2 * 4);
+  EXPECT_EQ(Ranks(sum).layouts[0].messageBytes(), 10 * 8 + 2 * 4);
   Case scattered{InstructionKind::ReduceScatter, 2, 0.01, type, f32({{500}, {1}}), -1, {}, {}};
-  EXPECT_EQ(Ranks(scattered).sums[0].messageBytes(), 2 * 5 * 8 + 2 * 4);
+  EXPECT_EQ(Ranks(scattered).layouts[0].messageBytes(), 2 * 5 * 8 + 2 * 4);
 }
 
 } // namespace

@@ -1,0 +1,164 @@
+//===- RankOnDevice.h - The machine of a rank on its GPU --------------------===//
+//
+// Part of tbc. Plain C++. See CudaMachine.h, which makes it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_CUDA_RANKONDEVICE_H
+#define TBC_RUNTIME_CUDA_RANKONDEVICE_H
+
+#include "runtime/cuda/CudaMachine.h"
+#include "runtime/cuda/DeviceArena.h"
+#include "runtime/cuda/DeviceSparseSum.h"
+#include "runtime/cuda/LibraryCalls.h"
+
+#include <array>
+
+namespace tbc::cuda {
+
+/// Errors of a machine are thrown.
+inline void require(const Status &status) {
+  if (!status)
+    throw runtime::MachineError(status.error());
+}
+
+class CudaMachine : public runtime::Machine {
+public:
+  CudaMachine(const runtime::MachineSetting &setting, const CudaOptions &options,
+              std::shared_ptr<Streams> streams, const DeviceArena &arena,
+              std::unique_ptr<Machine> reference, std::shared_ptr<MatrixProducts> products,
+              std::shared_ptr<CudnnPlans> plans, StepGraphs graphs, const PinnedArena &hostArena)
+      : program(setting.program), stage(setting.stage), code(program.stages[stage]),
+        memory(setting.memory), options(options), arith(setting.context.arith),
+        device(*options.device), streams(std::move(streams)), arena(arena), hostArena(hostArena),
+        reference(std::move(reference)),
+        libraries(setting.program, setting.stage, std::move(products), std::move(plans)),
+        graphs(std::move(graphs)) {}
+
+  ~CudaMachine() override {
+    // What is given back now is the device's. If that is lost, all of it is gone anyway.
+    static_cast<void>(device.makeCurrent());
+    // The communicator may go next, and the memory plan, that of the host included: copies may be
+    // under way there even where nobody communicates.
+    DeviceCommunicator *communicator = streams->unwatch();
+    if (!device.isGivenUp())
+      static_cast<void>(streams->wait());
+    if (communicator && options.registrar)
+      communicator->deregisterAll();
+    streams->forgetRecording(); // NCCL waits for graphs to be gone
+  }
+
+  Status prepare(program::BlockId id) override;
+  int numAtOnce(program::BlockId id, int index) const override {
+    return prepared.at(id).instructions[index].count;
+  }
+  void run(program::BlockId id, int index) override;
+  void write(const std::vector<runtime::SlotWrite> &writes) override;
+  void beginBlock(program::BlockId id) override;
+  void endBlock(program::BlockId id) override;
+  Result<bool> communicate(comm::Communicator &communicator, program::BlockId id, int index,
+                           const runtime::GroupPlace &group, const runtime::MemoryLayout &layout,
+                           const std::string &place) override;
+  int64_t deviceBytesTaken() const override {
+    size_t freeBytes = 0, totalBytes = 0;
+    Status asked = device.makeCurrent();
+    if (asked)
+      asked = device.check(device.driver().memGetInfo(&freeBytes, &totalBytes), "its memory");
+    if (!asked)
+      throw runtime::MachineError(asked.error());
+    return int64_t(totalBytes - freeBytes);
+  }
+  Result<bool> compress(program::BlockId id, int index,
+                        const runtime::SparseLayout &layout) override;
+  std::vector<float> residuals(program::BlockId id, int index) const override;
+  void setResiduals(program::BlockId id, int index, const std::vector<float> &elements) override;
+  runtime::StepWay beginStep(bool mayBeWhole) override { return graphs.begin(mayBeWhole); }
+  int keep(program::ValueId value) override;
+  kernels::Tensor kept(int number) override;
+  Result<bool> endRecording(comm::Communicator &communicator, const Status &walked) override;
+  void replay() override { graphs.replay(); }
+
+private:
+  /// An instruction, or a region at its first.
+  struct Prepared {
+    const LaunchableKernel *kernel = nullptr; // null: executed on the host
+    const LibraryCalls::Call *call = nullptr; // in place of the kernel
+    bool isLeftOut = false;                   // the call of a later region does it
+    int count = 1;
+    std::vector<program::ValueId> operands, results;
+    std::string place; // for errors that show later
+  };
+  struct PreparedBlock {
+    std::vector<Prepared> instructions;
+    /// Of instructions that others wait for: where they are done.
+    std::map<int, Event> ends;
+    bool isCommunicating = false; // something is on that stream
+    bool isCopying = false;       // to the host or back
+    Event begun;                  // where it is copying
+    /// Of copies, by micro-batch: what they wait for (lastUsers).
+    std::map<std::pair<int, int64_t>, std::vector<int>> usersBefore;
+  };
+  struct Move {
+    DeviceAddress from, to;
+    int64_t bytes;
+    const LaunchableKernel *accumulator; // null: a copy
+    int64_t count;                       // of elements
+  };
+
+  /// Whether the host may execute it, where the device does not.
+  bool isHostOp(const std::string &op) const;
+  Status prepareRegion(program::BlockId id, const program::Region &region);
+  Status prepareWrites(program::BlockId id) const;
+  Status prepareEvents(program::BlockId id);
+  void sayLibraries();
+  void sayGain(program::BlockId id);
+  void follow(program::BlockId id, int first, int count);
+  void recordEnds();
+  DeviceAddress scratchOf(program::Stream stream, int64_t bytes);
+  std::vector<DeviceTensor> tensorsOf(const std::vector<program::ValueId> &values) const;
+  const LaunchableKernel *accumulator(const runtime::SlotWrite &write) const;
+  Move moveOf(const runtime::SlotWrite &write) const;
+  void stageOverwritten(std::vector<Move> &moves);
+  void launch(const LaunchableKernel &kernel, void **arguments, const std::string &place);
+  void launchOn(const LaunchableKernel &kernel, std::vector<DeviceAddress> addresses,
+                const std::string &place);
+  bool isHostWrite(const std::vector<runtime::SlotWrite> &writes) const;
+  DeviceRange rangeOf(program::ValueId value) const {
+    return {arena.at(memory.offsetOf(value)), program::sizeBytes(code.values[value])};
+  }
+  void beforeUse(const DeviceRange &range, bool isWrite) {
+    require(streams->beforeUse(now, range, isWrite));
+  }
+  bool isWithinStage(const comm::Group &group) const;
+  void copyAside(program::BlockId id, int index);
+  const std::vector<int> &usersBefore(program::BlockId id, int index, program::ValueId onDevice);
+
+  const program::Program &program;
+  int stage;
+  const program::Stage &code;
+  runtime::RankMemory &memory;
+  const CudaOptions options;
+  const kernels::Arith arith;
+  const Device &device;
+  std::shared_ptr<Streams> streams;
+  const DeviceArena &arena;     // of `memory`
+  const PinnedArena &hostArena; // of it too
+  std::unique_ptr<Machine> reference;
+  LibraryCalls libraries;
+  bool hasSaid = false, hasSaidGain = false;
+  StepGraphs graphs;
+  std::vector<kernels::TensorType> keptTypes; // by number
+  /// By stream: what `write` has to keep of values that it overwrites, what collectives pack.
+  std::array<DeviceMemory, program::numStreams> scratch;
+  std::map<std::pair<program::BlockId, int>, std::unique_ptr<DeviceSparseSum>> sparseSums;
+  std::map<program::BlockId, PreparedBlock> prepared;
+  // Of the block under way.
+  program::Stream now = program::Stream::Compute; // of the last instruction
+  program::BlockId block = program::BlockId(schedule::Action::Kind::Forward);
+  int firstDone = 0, numDone = 0; // instructions whose ends are to be recorded
+  std::vector<bool> isRecorded;
+};
+
+} // namespace tbc::cuda
+
+#endif // TBC_RUNTIME_CUDA_RANKONDEVICE_H

@@ -1,0 +1,108 @@
+//===- SparseFakes.cpp - Kernels of compressed sums for the fake driver -----===//
+
+#include "tests/runtime/cuda/SparseFakes.h"
+
+#include "runtime/abi/SparseKernels.h"
+
+#include <algorithm>
+
+namespace tbc::test {
+
+namespace sparse = program::sparse;
+using program::CompiledKernel;
+
+namespace {
+
+/// A launch whose arguments are addresses, of which the kernel gets memory of the host.
+struct Call {
+  FakeLaunch &launch;
+  std::vector<void *> buffers = {};
+
+  const void *read(int64_t bytes) {
+    const char *data = launch.memory.read<char>(next(), size_t(bytes));
+    buffers.push_back(const_cast<char *>(data));
+    return data;
+  }
+  void write(int64_t bytes) { buffers.push_back(launch.memory.write<char>(next(), size_t(bytes))); }
+  /// A number of an argument that is yet to come.
+  int64_t peek(size_t argument, size_t number) {
+    auto address = launch.argument<cuda::DeviceAddress>(argument);
+    return launch.memory.read<int64_t>(address, number + 1)[number];
+  }
+  void run(CompiledKernel kernel) { kernel(buffers.data(), 0, int64_t(launch.gridX)); }
+
+private:
+  cuda::DeviceAddress next() { return launch.argument<cuda::DeviceAddress>(buffers.size()); }
+};
+
+/// One more than the largest index that the slice's entries have.
+int64_t lengthOf(const int32_t *words, int64_t numRanks, int64_t numEntries, int64_t stride,
+                 int64_t first) {
+  int64_t length = 0;
+  for (int64_t rank = 0; rank < numRanks; ++rank)
+    for (int64_t e = 0; e < numEntries; ++e)
+      length = std::max(length, int64_t(words[rank * stride + first + e]) + 1);
+  return length;
+}
+
+} // namespace
+
+void addSparseKernels(FakeDriver &driver,
+                      const std::function<CompiledKernel(const std::string &)> &find,
+                      int64_t numThreads) {
+  auto add = [&](const char *symbol, size_t numArguments, std::function<void(Call &)> touch) {
+    FakeKernel kernel;
+    kernel.argumentBytes.assign(numArguments, sizeof(cuda::DeviceAddress));
+    kernel.run = [touch, compiled = find(symbol)](FakeLaunch &launch) {
+      Call call{launch};
+      touch(call);
+      call.run(compiled);
+    };
+    driver.addKernel(symbol, kernel);
+  };
+  constexpr int64_t sizesBytes = 2 * 8, stateBytes = 3 * 8, sumBytes = 5 * 8;
+  int64_t countBytes = numThreads * sparse::numDigits * 4, tallyBytes = numThreads * 2 * 4;
+  add(sparse::add, 3, [=](Call &call) {
+    int64_t count = call.peek(1, 0);
+    call.read(count * 4);
+    call.read(sizesBytes);
+    call.write(count * 4);
+  });
+  add(sparse::count, 4, [=](Call &call) {
+    call.read(call.peek(2, 0) * 4);
+    call.read(stateBytes);
+    call.read(sizesBytes);
+    call.write(countBytes);
+  });
+  add(sparse::choose, 2, [=](Call &call) {
+    call.read(countBytes);
+    call.write(stateBytes);
+  });
+  add(sparse::tally, 5, [=](Call &call) {
+    call.read(call.peek(2, 0) * 4);
+    call.read(stateBytes);
+    call.read(sizesBytes);
+    call.write(tallyBytes);
+    call.write(tallyBytes);
+  });
+  add(sparse::take, 7, [=](Call &call) {
+    int64_t count = call.peek(3, 0), numTaken = std::min(count, call.peek(3, 1));
+    call.read(tallyBytes);
+    call.read(tallyBytes);
+    call.read(stateBytes);
+    call.read(sizesBytes);
+    call.write(count * 4);
+    call.write(numTaken * 4);
+    call.write(numTaken * 4);
+  });
+  add(sparse::sum, 4, [=](Call &call) {
+    int64_t numRanks = call.peek(2, 0), numEntries = call.peek(2, 1);
+    int64_t stride = call.peek(2, 2), first = call.peek(2, 3);
+    auto *words = static_cast<const int32_t *>(call.read(numRanks * stride * 4));
+    call.read(numRanks * stride * 4);
+    call.read(sumBytes);
+    call.write(lengthOf(words, numRanks, numEntries, stride, first) * 4);
+  });
+}
+
+} // namespace tbc::test
