@@ -47,12 +47,6 @@ Value asNumber(const ThreadKernel &k, Value condition) {
 }
 Value smaller(const ThreadKernel &k, Value x, Value y) { return k.e.make<arith::MinSIOp>(x, y); }
 
-/// The bits of a magnitude.
-Value keyOf(const ThreadKernel &k, Value x) {
-  Value bits = k.e.make<arith::BitcastOp>(k.e.builder.getI32Type(), x);
-  return k.e.make<arith::AndIOp>(asNumber(k, bits), k.integer(0x7fffffff));
-}
-
 FailureOr<cpu::Kernel> emitAdd(MLIRContext &context, Form form) {
   OpCall call = callOf({DType::F32, DType::I64, DType::F32}, {}, {2});
   ThreadKernel k(context, call, numThreadsOf(form), form);
@@ -76,7 +70,7 @@ FailureOr<cpu::Kernel> emitCount(MLIRContext &context, Form form) {
   counts = k.loop(
       k.thread, k.load(2, k.integer(0)), counts,
       [&](Value i, ArrayRef<Value> before) {
-        Value key = keyOf(k, k.load(0, i));
+        Value key = k.magnitudeBits(k.load(0, i));
         Value isCounted = k.equal(shiftRight(k, key, above), prefix);
         Value digit =
             k.e.make<arith::AndIOp>(shiftRight(k, key, shift), k.integer(sparse::numDigits - 1));
@@ -153,7 +147,7 @@ FailureOr<cpu::Kernel> emitTally(MLIRContext &context, Form form) {
   Type i32 = k.builder.getI32Type();
   SmallVector<Value> tallies(2, k.e.constant(i32, 0));
   tallies = k.loop(begin, end, tallies, [&](Value i, ArrayRef<Value> before) {
-    Value key = keyOf(k, k.load(0, i));
+    Value key = k.magnitudeBits(k.load(0, i));
     Value isAbove = k.e.less(threshold, key), isEqual = k.equal(threshold, key);
     return SmallVector<Value>{k.e.add(before[0], Value(k.e.make<arith::ExtUIOp>(i32, isAbove))),
                               k.e.add(before[1], Value(k.e.make<arith::ExtUIOp>(i32, isEqual)))};
@@ -190,7 +184,7 @@ FailureOr<cpu::Kernel> emitTake(MLIRContext &context, Form form) {
   before = addUp(0, k.e.mul(warp, k.integer(k.lanes())), k.thread, before);
   auto [begin, end] = stretchOf(k, k.load(3, k.integer(0)), form);
   k.loop(begin, end, before, [&](Value i, ArrayRef<Value> passed) {
-    Value value = k.load(4, i), key = keyOf(k, value);
+    Value value = k.load(4, i), key = k.magnitudeBits(value);
     Value isAbove = k.e.less(threshold, key), isEqual = k.equal(threshold, key);
     Value isFirst = k.both(isEqual, k.e.less(passed[1], numEqual));
     k.ifThen(k.e.make<arith::OrIOp>(isAbove, isFirst), [&] {

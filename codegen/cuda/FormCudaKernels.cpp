@@ -3,6 +3,7 @@
 #include "codegen/cuda/FormCudaKernels.h"
 
 #include "codegen/cpu/RegionFunction.h"
+#include "codegen/cuda/EmitFp8Kernels.h"
 #include "codegen/cuda/EmitSparseKernels.h"
 #include "codegen/cuda/ThreadKernel.h"
 #include "runtime/abi/Region.h"
@@ -69,10 +70,10 @@ public:
       for (program::BlockId id : program.stages[size_t(s)].blocks())
         addBlock(s, id, origins[size_t(s)].at(id));
     if (sumsFloats())
-      for (auto &[symbol, kernel] : emitSparseKernels(context, target.form)) {
-        result.sources.push_back({symbol, textOf(*kernel.module)});
-        result.list.kernels.push_back({symbol, kernel.extent, threadsPerBlock, 0});
-      }
+      for (auto &[symbol, kernel] : emitSparseKernels(context, target.form))
+        addRunKernel(symbol, kernel);
+    for (auto &[symbol, kernel] : emitFp8Kernels(context, multipliedTypes(), target.form))
+      addRunKernel(symbol, kernel);
     result.list.hostOps = missing.names();
     if (!result.list.hostOps.empty() && !target.allowsHostOps)
       return Error{
@@ -97,6 +98,25 @@ private:
               }))
             return true;
     return false;
+  }
+
+  /// The types of matrices that a run may multiply in fp8.
+  std::set<DType> multipliedTypes() const {
+    std::set<DType> types;
+    for (const program::Stage &stage : program.stages)
+      for (program::BlockId id : stage.blocks())
+        for (const program::Instruction &instruction : stage.block(id).instructions)
+          if (instruction.kind == InstructionKind::Kernel && instruction.op == "einsum")
+            for (program::ValueId value : instruction.operands)
+              if (DType type = stage.values[size_t(value)].dtype; program::fp8::isQuantised(type))
+                types.insert(type);
+    return types;
+  }
+
+  /// One that no instruction asks for: options of a run do.
+  void addRunKernel(const std::string &symbol, cpu::Kernel &kernel) {
+    result.sources.push_back({symbol, textOf(*kernel.module)});
+    result.list.kernels.push_back({symbol, kernel.extent, threadsPerBlock, 0});
   }
 
   void addBlock(int s, program::BlockId id, ArrayRef<Operation *> ops) {

@@ -105,6 +105,12 @@ Value ThreadKernel::join(ArrayRef<Value> indices, ArrayRef<int64_t> sizes) const
   return offset;
 }
 
+Value ThreadKernel::magnitudeBits(Value x) const {
+  Value bits = e.make<arith::BitcastOp>(e.builder.getI32Type(), x);
+  Value wide = e.make<arith::ExtUIOp>(e.builder.getI64Type(), bits);
+  return e.make<arith::AndIOp>(wide, integer(0x7fffffff));
+}
+
 Value ThreadKernel::equal(Value a, Value b) const {
   return e.make<arith::CmpIOp>(arith::CmpIPredicate::eq, a, b);
 }

@@ -66,6 +66,9 @@ public:
   Values choose(Value condition, llvm::function_ref<Values()> yes,
                 llvm::function_ref<Values()> no) const;
 
+  /// The bits of |x|, of an f32, as i64: in the order of magnitudes, what is no number last.
+  Value magnitudeBits(Value x) const;
+
   Value equal(Value a, Value b) const;
   Value both(Value a, Value b) const;
   Value negate(Value condition) const;

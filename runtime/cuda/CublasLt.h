@@ -18,7 +18,7 @@ namespace tbc::cuda {
 enum class CublasCode : int { Success = 0, NotSupported = 15 };
 
 /// cudaDataType.
-enum class CudaType : int { F32 = 0, F64 = 1, F16 = 2, BF16 = 14 };
+enum class CudaType : int { F32 = 0, F64 = 1, F16 = 2, BF16 = 14, E4M3 = 28, E5M2 = 29 };
 
 /// cublasComputeType_t.
 enum class CublasCompute : int { F32 = 68, F64 = 70, FastTF32 = 77 };
@@ -34,6 +34,9 @@ enum class MatmulAttribute : int {
   BiasPointer = 8,
   AuxiliaryPointer = 11,
   AuxiliaryStride = 12, // CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD
+  // Of matrices in fp8: the f32 on the device by which the product is multiplied.
+  ScalePointerA = 17,
+  ScalePointerB = 18,
 };
 
 /// cublasLtEpilogue_t. Its gelu is the tanh form. `Auxiliary`: what gelu is applied to is written,

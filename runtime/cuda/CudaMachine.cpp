@@ -16,6 +16,7 @@ static CudaOptions onHost(CudaOptions options) {
   options.allowHost = true;
   options.cublas.reset();
   options.cudnn.reset();
+  options.multipliesInFp8 = false;
   return options;
 }
 
@@ -31,6 +32,8 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
     if (arith != kernels::Arith::Native && arith != kernels::Arith::Residue251)
       return Error{ErrorCode::Usage,
                    "GPUs hold numbers in the precision of their types, or modulo 251"};
+    if (options.multipliesInFp8 && !options.cublas)
+      return Error{ErrorCode::Usage, "cuBLASLt multiplies in fp8, and it is not there"};
     if (options.isBenchmark && options.isDeterministic)
       return Error{ErrorCode::Usage, "what is chosen by its time may differ from run to run"};
     if (Status status = options.device->makeCurrent(); !status)
@@ -53,6 +56,13 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
       if (!made)
         return made.error();
       products = std::move(*made);
+    }
+    std::shared_ptr<Fp8Products> fp8;
+    if (options.multipliesInFp8) {
+      auto made = Fp8Products::create(options.device, options.kernels, products, *streams);
+      if (!made)
+        return made.error();
+      fp8 = std::move(*made);
     }
     std::shared_ptr<CudnnPlans> plans;
     if (options.cudnn && !options.isDeterministic) {
@@ -86,7 +96,7 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
       return reference.error();
     return std::unique_ptr<runtime::Machine>(std::make_unique<CudaMachine>(
         setting, options, *streams, place, std::move(*reference), std::move(products),
-        std::move(plans), std::move(graphs), hostPlace));
+        std::move(plans), std::move(fp8), std::move(graphs), hostPlace));
   };
 }
 

@@ -41,6 +41,9 @@ struct CudaOptions {
   /// Of the best few ways that cuBLASLt knows for a product, the first step times each and takes
   /// the fastest. Not together with isDeterministic: which is the fastest may differ.
   bool isBenchmark = false;
+  /// Products of matrices are done in fp8, where their shapes allow it (Fp8Products). With
+  /// `cublas`.
+  bool multipliesInFp8 = false;
   /// Told once, before the first block, what the libraries do and what not, and why; and after the
   /// first step what timing products saves of it.
   std::function<void(const std::string &)> say;
@@ -64,9 +67,9 @@ struct CudaOptions {
 /// `options` no library is used and no graph made, and NCCL moves what it reduces otherwise. The
 /// memory plan, the streams, messages and communicators are the same.
 ///
-/// Errors: Usage, isBenchmark with isDeterministic, a Program without memory plan, a region without
-/// kernel, and unless allowHost an instruction that no region does and the host may not;
-/// RankFailed, what the driver refuses.
+/// Errors: Usage, isBenchmark with isDeterministic, multipliesInFp8 where that cannot be, a Program
+/// without memory plan, a region without kernel, and unless allowHost an instruction that no region
+/// does and the host may not; RankFailed, what the driver refuses.
 runtime::MachineMaker cudaMachine(const CudaOptions &options);
 
 } // namespace tbc::cuda

@@ -73,6 +73,21 @@ Status LibraryCalls::prepareProduct(BlockId id, int index) {
     ++noProducts[found.error().message];
     return Status::ok();
   }
+  ValueId a = einsum.operands[found->swaps ? 1 : 0], b = einsum.operands[found->swaps ? 0 : 1];
+  if (fp8) {
+    auto enqueue = inFp8(id, einsum, *found, found->shape);
+    if (enqueue) {
+      ++numProducts, ++numInFp8;
+      blocks[id].calls[index] = [enqueue = *enqueue, a, b, c = einsum.results[0]](
+                                    const Stream &stream, const AddressOf &addressOf) {
+        return enqueue(stream, {addressOf(a), addressOf(b), addressOf(c)});
+      };
+      return Status::ok();
+    }
+    if (enqueue.error().code != ErrorCode::Usage)
+      return at(id, index, enqueue.error());
+    ++notInFp8[enqueue.error().message];
+  }
   auto product = products->find(found->shape);
   if (!product)
     return at(id, index, product.error());
@@ -81,12 +96,50 @@ Status LibraryCalls::prepareProduct(BlockId id, int index) {
     return Status::ok();
   }
   ++numProducts;
-  ValueId a = einsum.operands[found->swaps ? 1 : 0], b = einsum.operands[found->swaps ? 0 : 1];
   blocks[id].calls[index] = [product = *product, a, b, c = einsum.results[0]](
                                 const Stream &stream, const AddressOf &addressOf) {
     return product->enqueue(stream, addressOf(a), addressOf(b), addressOf(c));
   };
   return Status::ok();
+}
+
+/// Whether a value of the block is a gradient, or what was computed from one: of a backward op,
+/// from a later stage, or what an earlier backward block kept.
+bool LibraryCalls::isGradient(BlockId id, ValueId value) const {
+  const program::Block &block = code().block(id);
+  if (id.kind == schedule::Action::Kind::Forward)
+    return false;
+  for (const program::Argument &argument : block.arguments)
+    if (argument.value == value) {
+      for (BlockId other : code().blocks())
+        if (other.kind != schedule::Action::Kind::Forward)
+          for (const program::BlockResult &result : code().block(other).results)
+            if (result.slot == argument.slot &&
+                code().slots[size_t(argument.slot)].role == program::Role::Residual)
+              return true;
+      return false;
+    }
+  for (const Instruction &instruction : block.instructions)
+    if (std::find(instruction.results.begin(), instruction.results.end(), value) !=
+        instruction.results.end()) {
+      if (instruction.kind == program::InstructionKind::Recv)
+        return true;
+      bool isOp = instruction.kind == program::InstructionKind::Kernel;
+      if (isOp && instruction.id.find(".bwd.") != std::string::npos)
+        return true;
+      return std::any_of(instruction.operands.begin(), instruction.operands.end(),
+                         [&](ValueId operand) { return isGradient(id, operand); });
+    }
+  return false;
+}
+
+/// A product of this shape, which is that of the einsum with what follows it.
+Result<Fp8Products::Enqueue> LibraryCalls::inFp8(BlockId id, const Instruction &einsum,
+                                                 const EinsumProduct &product,
+                                                 const ProductShape &shape) const {
+  ValueId a = einsum.operands[product.swaps ? 1 : 0], b = einsum.operands[product.swaps ? 0 : 1];
+  return fp8->find({shape, kernels::numElements(typeOf(a).shape),
+                    kernels::numElements(typeOf(b).shape), isGradient(id, a), isGradient(id, b)});
 }
 
 /// What cuBLASLt calls it.
@@ -131,24 +184,43 @@ Status LibraryCalls::prepareEpilogue(BlockId id, const Epilogue &e) {
     ++apart["rows that are no multiple of 8"];
     return Status::ok();
   }
-  auto product = products->find(shape);
-  if (!product)
-    return at(id, e.einsum, product.error());
-  if (!*product) {
-    ++apart["the library has no way"];
-    return Status::ok();
+  Fp8Products::Enqueue enqueue;
+  if (fp8) {
+    auto made = inFp8(id, einsum, *found, shape);
+    if (!made && made.error().code != ErrorCode::Usage)
+      return at(id, e.einsum, made.error());
+    // In fp8 without what follows rather than with it in a wider type.
+    if (!made && inFp8(id, einsum, *found, found->shape)) {
+      ++apart[made.error().message + ", in fp8"];
+      return Status::ok();
+    }
+    if (made)
+      enqueue = *made;
+    ++(made ? numInFp8 : notInFp8[made.error().message]);
+  }
+  if (!enqueue) {
+    auto product = products->find(shape);
+    if (!product)
+      return at(id, e.einsum, product.error());
+    if (!*product) {
+      ++apart["the library has no way"];
+      return Status::ok();
+    }
+    enqueue = [product = *product](const Stream &stream, const ProductAddresses &addresses) {
+      return product->enqueue(stream, addresses);
+    };
   }
   ++numProducts;
   ++epilogues[e.name()];
   blocks[id].leftOut.insert(e.leftOut.begin(), e.leftOut.end());
   ValueId a = einsum.operands[found->swaps ? 1 : 0], b = einsum.operands[found->swaps ? 0 : 1];
-  blocks[id].calls[e.region.first] = [product = *product, e, a, b](const Stream &stream,
-                                                                   const AddressOf &addressOf) {
+  blocks[id].calls[e.region.first] = [enqueue, e, a, b](const Stream &stream,
+                                                        const AddressOf &addressOf) {
     auto place = [&](const std::optional<ValueId> &value) {
       return value ? addressOf(*value) : DeviceAddress(0);
     };
-    return product->enqueue(stream, {addressOf(a), addressOf(b), addressOf(e.result), place(e.bias),
-                                     place(e.geluInput), place(e.added)});
+    return enqueue(stream, {addressOf(a), addressOf(b), addressOf(e.result), place(e.bias),
+                            place(e.geluInput), place(e.added)});
   };
   return Status::ok();
 }
@@ -277,6 +349,10 @@ std::vector<std::string> LibraryCalls::sentences() const {
     others += (others.empty() ? "" : ", ") + std::to_string(count) + " for " + why;
   list.push_back("matrix products: " + std::to_string(numProducts) + " by cuBLASLt" +
                  (others.empty() ? "" : "; by plain kernels " + others));
+  if (fp8)
+    list.push_back("in fp8: " + std::to_string(numInFp8) + " of the products, by way of " +
+                   std::to_string(fp8->bytes()) + " bytes beside the memory plan" +
+                   (notInFp8.empty() ? "" : "; not " + describe(notInFp8)));
   if (!epilogues.empty())
     list.push_back("with their product, by cuBLASLt: " + describe(epilogues));
   if (!apart.empty())

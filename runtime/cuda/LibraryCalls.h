@@ -9,6 +9,7 @@
 
 #include "runtime/cuda/CudnnOps.h"
 #include "runtime/cuda/Epilogues.h"
+#include "runtime/cuda/Fp8Products.h"
 #include "runtime/cuda/MatrixProducts.h"
 
 #include <functional>
@@ -24,10 +25,13 @@ public:
   /// Puts a region's work into a stream.
   using Call = std::function<Status(const Stream &, const AddressOf &)>;
 
-  /// `products`: null without cuBLASLt; `plans`: null without cuDNN.
+  /// `products`: null without cuBLASLt; `plans`: null without cuDNN; `fp8`: null where no product
+  /// is to be in fp8.
   LibraryCalls(const program::Program &program, int stage, std::shared_ptr<MatrixProducts> products,
-               std::shared_ptr<CudnnPlans> plans = nullptr)
-      : program(program), stage(stage), products(std::move(products)), plans(std::move(plans)) {}
+               std::shared_ptr<CudnnPlans> plans = nullptr,
+               std::shared_ptr<Fp8Products> fp8 = nullptr)
+      : program(program), stage(stage), products(std::move(products)), plans(std::move(plans)),
+        fp8(std::move(fp8)) {}
 
   /// Decides for a block. Errors: RankFailed, what a library refuses though it said it could.
   Status prepare(program::BlockId id);
@@ -61,6 +65,10 @@ private:
   Result<EinsumProduct> einsumOf(const program::Instruction &einsum,
                                  const kernels::TensorType &result) const;
 
+  Result<Fp8Products::Enqueue> inFp8(program::BlockId id, const program::Instruction &einsum,
+                                     const EinsumProduct &product, const ProductShape &shape) const;
+  bool isGradient(program::BlockId id, program::ValueId value) const;
+
   Status prepareCudnn(program::BlockId id, const program::Region &region);
   CudnnRequest requestOf(program::BlockId id, const program::Region &region) const;
   bool areIndices(program::BlockId id, const program::Instruction &attention) const;
@@ -70,10 +78,13 @@ private:
   int stage;
   std::shared_ptr<MatrixProducts> products;
   std::shared_ptr<CudnnPlans> plans;
+  std::shared_ptr<Fp8Products> fp8;
   std::map<program::BlockId, BlockCalls> blocks;
   int64_t numProducts = 0;                   // einsums that cuBLASLt does
   std::map<std::string, int64_t> noProducts; // why others are not, how often
   std::map<std::string, int64_t> epilogues, apart;
+  int64_t numInFp8 = 0;                               // of the products
+  std::map<std::string, int64_t> notInFp8;            // why, how often
   std::map<std::string, int64_t> byCudnn, notByCudnn; // ops, reasons
 };
 

@@ -76,7 +76,9 @@ Result<EinsumProduct> productOf(const kernels::Attrs &attrs, const kernels::Tens
 // A product
 //===----------------------------------------------------------------------===//
 
-static CudaType typeOf(DType dtype) {
+static CudaType typeOf(DType dtype, std::optional<program::fp8::Format> format = {}) {
+  if (format)
+    return *format == program::fp8::Format::E4M3 ? CudaType::E4M3 : CudaType::E5M2;
   return dtype == DType::BF16  ? CudaType::BF16
          : dtype == DType::F16 ? CudaType::F16
                                : CudaType::F32;
@@ -103,23 +105,26 @@ static bool hasAuxiliary(CublasEpilogue epilogue) {
          epilogue == CublasEpilogue::GeluAuxiliaryBias || epilogue == CublasEpilogue::GeluGradient;
 }
 
-Status MatrixProduct::place(DeviceAddress bias, DeviceAddress auxiliary) const {
+Status MatrixProduct::place(const ProductAddresses &at) const {
   auto set = [&](MatmulAttribute attribute, DeviceAddress address) {
     const void *pointer = pointerTo(address);
     return checkCublas(library, library.matmulSet(matmul, attribute, &pointer, sizeof pointer),
-                       "describing an epilogue");
+                       "describing what comes with a product");
   };
   Status status = Status::ok();
   if (hasBias(epilogue))
-    status = set(MatmulAttribute::BiasPointer, bias);
+    status = set(MatmulAttribute::BiasPointer, at.bias);
   if (status && hasAuxiliary(epilogue))
-    status = set(MatmulAttribute::AuxiliaryPointer, auxiliary);
-  return status;
+    status = set(MatmulAttribute::AuxiliaryPointer, at.auxiliary);
+  // Column-major matrices are row-major ones transposed: c' = b' a'.
+  if (status && isScaled)
+    status = set(MatmulAttribute::ScalePointerA, at.scaleB);
+  return status && isScaled ? set(MatmulAttribute::ScalePointerB, at.scaleA) : status;
 }
 
 Status MatrixProduct::enqueue(const Stream &stream, const ProductAddresses &at) {
   // A product of one shape is done at many places; a call keeps what the descriptor says then.
-  Status status = place(at.bias, at.auxiliary);
+  Status status = place(at);
   if (status && !candidates.empty() && !timedIn->isRecording())
     status = chooseFastest(stream, at);
   if (!status)
@@ -136,7 +141,6 @@ void MatrixProduct::take(const MatmulChoice &choice) {
 /// With bias and auxiliary matrix where the descriptor says.
 CublasCode MatrixProduct::multiply(const Stream &stream, const ProductAddresses &at) const {
   const float one = 1, beta = at.added ? 1 : 0;
-  // Column-major matrices are row-major ones transposed: c' = b' a'.
   void *out = const_cast<void *>(pointerTo(at.c));
   const void *added = at.added ? pointerTo(at.added) : out;
   return library.matmul(handle, matmul, &one, pointerTo(at.b), layoutB, pointerTo(at.a), layoutA,
@@ -145,13 +149,13 @@ CublasCode MatrixProduct::multiply(const Stream &stream, const ProductAddresses 
 }
 
 /// A matrix in memory as cuBLASLt sees it: the rows of a row-major one are its columns.
-static Status makeLayout(const CublasLt &library, LayoutHandle &layout, DType dtype,
+static Status makeLayout(const CublasLt &library, LayoutHandle &layout, CudaType type,
                          int64_t memoryRows, int64_t memoryColumns, int64_t stride, int64_t batch,
                          int64_t batchStride) {
-  Status status = checkCublas(library,
-                              library.layoutCreate(&layout, typeOf(dtype), uint64_t(memoryColumns),
-                                                   uint64_t(memoryRows), stride),
-                              "describing a matrix");
+  Status status = checkCublas(
+      library,
+      library.layoutCreate(&layout, type, uint64_t(memoryColumns), uint64_t(memoryRows), stride),
+      "describing a matrix");
   if (!status || batch == 1)
     return status;
   int32_t count = int32_t(batch);
@@ -169,8 +173,12 @@ static Status makeLayout(const CublasLt &library, LayoutHandle &layout, DType dt
 /// asked how to multiply: every tensor's are as the workspace's.
 Status MatrixProducts::describeEpilogue(MatrixProduct &product, const ProductShape &s) const {
   product.epilogue = s.epilogue;
+  ProductAddresses somewhere;
+  for (DeviceAddress *address :
+       {&somewhere.bias, &somewhere.auxiliary, &somewhere.scaleA, &somewhere.scaleB})
+    *address = workspace.address();
   if (s.epilogue == CublasEpilogue::Default)
-    return Status::ok();
+    return product.place(somewhere);
   auto set = [&](MatmulAttribute attribute, const void *value, size_t bytes) {
     return checkCublas(library, library.matmulSet(product.matmul, attribute, value, bytes),
                        "describing an epilogue");
@@ -180,13 +188,15 @@ Status MatrixProducts::describeEpilogue(MatrixProduct &product, const ProductSha
   int64_t stride = s.strideC;
   if (status && hasAuxiliary(s.epilogue))
     status = set(MatmulAttribute::AuxiliaryStride, &stride, sizeof stride);
-  return status ? product.place(workspace.address(), workspace.address()) : status;
+  return status ? product.place(somewhere) : status;
 }
 
 Result<std::unique_ptr<MatrixProduct>> MatrixProducts::make(const ProductShape &s) {
   std::unique_ptr<MatrixProduct> product(new MatrixProduct(library));
   product->handle = handle;
   product->workspace = workspace.address();
+  product->isScaled = s.formatA.has_value();
+  CudaType typeA = typeOf(s.input, s.formatA), typeB = typeOf(s.input, s.formatB);
   Status status = checkCublas(
       library, library.matmulCreate(&product->matmul, CublasCompute::F32, CudaType::F32),
       "describing a product");
@@ -202,18 +212,18 @@ Result<std::unique_ptr<MatrixProduct>> MatrixProducts::make(const ProductShape &
   if (status)
     status = describeEpilogue(*product, s);
   if (status)
-    status = s.transposedA ? makeLayout(library, product->layoutA, s.input, s.k, s.m, s.strideA,
-                                        s.batch, s.batchA)
-                           : makeLayout(library, product->layoutA, s.input, s.m, s.k, s.strideA,
-                                        s.batch, s.batchA);
-  if (status)
-    status = s.transposedB ? makeLayout(library, product->layoutB, s.input, s.n, s.k, s.strideB,
-                                        s.batch, s.batchB)
-                           : makeLayout(library, product->layoutB, s.input, s.k, s.n, s.strideB,
-                                        s.batch, s.batchB);
+    status =
+        s.transposedA
+            ? makeLayout(library, product->layoutA, typeA, s.k, s.m, s.strideA, s.batch, s.batchA)
+            : makeLayout(library, product->layoutA, typeA, s.m, s.k, s.strideA, s.batch, s.batchA);
   if (status)
     status =
-        makeLayout(library, product->layoutC, s.result, s.m, s.n, s.strideC, s.batch, s.batchC);
+        s.transposedB
+            ? makeLayout(library, product->layoutB, typeB, s.n, s.k, s.strideB, s.batch, s.batchB)
+            : makeLayout(library, product->layoutB, typeB, s.k, s.n, s.strideB, s.batch, s.batchB);
+  if (status)
+    status = makeLayout(library, product->layoutC, typeOf(s.result), s.m, s.n, s.strideC, s.batch,
+                        s.batchC);
   if (!status)
     return status.error();
   product->resultBytes =

@@ -7,6 +7,7 @@
 #ifndef TBC_RUNTIME_CUDA_MATRIXPRODUCTS_H
 #define TBC_RUNTIME_CUDA_MATRIXPRODUCTS_H
 
+#include "runtime/abi/Fp8Kernels.h"
 #include "runtime/cuda/CublasLt.h"
 #include "runtime/cuda/Device.h"
 #include "runtime/cuda/Streams.h"
@@ -34,10 +35,13 @@ struct ProductShape {
   /// c's type and, but for the bias, its places are all others.
   CublasEpilogue epilogue = CublasEpilogue::Default;
   bool adds = false;
+  /// Of both operands or of none, of which `input` is then what they were: a is [m][k] and b, which
+  /// is transposed, [n][k].
+  std::optional<program::fp8::Format> formatA = {}, formatB = {};
 
   auto key() const {
     return std::tie(m, n, k, batch, strideA, strideB, strideC, batchA, batchB, batchC, transposedA,
-                    transposedB, input, result, epilogue, adds);
+                    transposedB, input, result, epilogue, adds, formatA, formatB);
   }
   bool operator<(const ProductShape &o) const { return key() < o.key(); }
 };
@@ -52,10 +56,12 @@ struct EinsumProduct {
 Result<EinsumProduct> productOf(const kernels::Attrs &attrs, const kernels::TensorType &lhs,
                                 const kernels::TensorType &rhs, const kernels::TensorType &result);
 
-/// Where the matrices of a product are; 0 for what it does not have. `added` may be c.
+/// Where the matrices of a product are; 0 for what it does not have. `added` may be c. Scales: an
+/// f32 by which elements of fp8 are multiplied.
 struct ProductAddresses {
   DeviceAddress a = 0, b = 0, c = 0;
   DeviceAddress bias = 0, auxiliary = 0, added = 0;
+  DeviceAddress scaleA = 0, scaleB = 0;
 };
 
 /// A product of one shape, as cuBLASLt does it best: as it says, or as its first call finds where
@@ -81,8 +87,8 @@ private:
   Status chooseFastest(const Stream &stream, const ProductAddresses &addresses);
   Result<std::optional<double>> timeOf(const MatmulChoice &choice, const Stream &stream,
                                        const ProductAddresses &addresses);
-  /// Tells the library where bias and auxiliary matrix are.
-  Status place(DeviceAddress bias, DeviceAddress auxiliary) const;
+  /// Tells the library where bias, auxiliary matrix and scales are.
+  Status place(const ProductAddresses &addresses) const;
 
   const CublasLt library;
   CublasHandle handle = nullptr; // of its MatrixProducts
@@ -92,6 +98,7 @@ private:
   DeviceAddress workspace = 0;
   size_t workspaceBytes = 0;
   CublasEpilogue epilogue = CublasEpilogue::Default;
+  bool isScaled = false;
   int64_t resultBytes = 0;
 
   // Where products are timed.

@@ -27,12 +27,14 @@ public:
   CudaMachine(const runtime::MachineSetting &setting, const CudaOptions &options,
               std::shared_ptr<Streams> streams, const DeviceArena &arena,
               std::unique_ptr<Machine> reference, std::shared_ptr<MatrixProducts> products,
-              std::shared_ptr<CudnnPlans> plans, StepGraphs graphs, const PinnedArena &hostArena)
+              std::shared_ptr<CudnnPlans> plans, std::shared_ptr<Fp8Products> fp8,
+              StepGraphs graphs, const PinnedArena &hostArena)
       : program(setting.program), stage(setting.stage), code(program.stages[stage]),
         memory(setting.memory), options(options), arith(setting.context.arith),
         device(*options.device), streams(std::move(streams)), arena(arena), hostArena(hostArena),
         reference(std::move(reference)),
-        libraries(setting.program, setting.stage, std::move(products), std::move(plans)),
+        libraries(setting.program, setting.stage, std::move(products), std::move(plans),
+                  std::move(fp8)),
         graphs(std::move(graphs)) {}
 
   ~CudaMachine() override {

@@ -19,7 +19,7 @@ repeats: tiny-gpt2 twice with --deterministic, alone and under data parallelism:
 speed: seconds of a training step of GPT-2-124M (batch 16 x 1024), a Llama of 1B (batch 4 x 2048) and ResNet-50 (batch 128; needs
 PyTorch and the package onnx for its file), all in bf16, beside torch.compile where PyTorch finds a GPU; the share of the plan's
 peak FLOP/s that the model's take (MFU), what was predicted, and the memory in use beside what was planned; then the same with
---benchmark, if there is time. A model that does not
+--benchmark, and with --matmul-precision fp8, if there is time. A model that does not
 come to an end in its share of --seconds is said to have not. Goals are printed beside what was reached; missing one is no failure.
 
 --target cpu runs the same on CPUs, to try this program out.
@@ -212,7 +212,8 @@ def speed_of_tbc(options, name, folder, deadline):
     peak_flops = plan["cluster"]["peak_flops_per_second"]["bf16"]
     report["mfu"] = plan["prediction"]["model_flops"] / seconds / peak_flops
     if options.target == "cuda":
-        report["benchmark"] = speed_with_benchmark(tbc, name, folder, limit() / 2)
+        report["benchmark"] = speed_with(["--benchmark"], "benchmark: ", tbc, name, folder, limit() / 2)
+        report["fp8"] = speed_with(["--matmul-precision", "fp8"], "in fp8: ", tbc, name, folder, limit() / 2)
     return report
 
 
@@ -221,18 +222,18 @@ def median_step(log):
         return statistics.median([json.loads(line)["seconds"] for line in file][3:])
 
 
-def speed_with_benchmark(tbc, name, folder, limit):
-    """The same with the fastest products, if there is time for it; what the run says of them too."""
-    log = os.path.join(folder, f"{name}-benchmark.jsonl")
+def speed_with(flags, prefix, tbc, name, folder, limit):
+    """The same with these flags, if there is time for it; what the run says of them too, which begins so."""
+    log = os.path.join(folder, f"{name}{flags[0]}.jsonl")
     try:
-        done = subprocess.run([tbc, "run", name, "--init-weights", "1", "--steps", "8", "--benchmark", "--log", log], cwd=folder,
+        done = subprocess.run([tbc, "run", name, "--init-weights", "1", "--steps", "8", *flags, "--log", log], cwd=folder,
                               timeout=limit, capture_output=True, text=True)
     except subprocess.TimeoutExpired:
         return {"left_out": "it did not end in time"}
-    said = [line.removeprefix("tbc: ") for line in done.stderr.splitlines() if line.startswith("tbc: benchmark: ")]
+    said = [line.removeprefix("tbc: ") for line in done.stderr.splitlines() if line.startswith("tbc: " + prefix)]
     if done.returncode != 0:
         return {"left_out": (done.stderr.strip().splitlines() or ["it failed"])[-1]}
-    return {"seconds": median_step(log), "gain": said[0] if said else "nothing was timed"}
+    return {"seconds": median_step(log), "said": said[0] if said else "nothing was done so"}
 
 
 def speed_of_torch(name, deadline):
@@ -273,8 +274,8 @@ def speed(options, folder):
         print(f"{name}: " + ", ".join(f"{side} {result.get('seconds', result.get('left_out'))}" for side, result in found.items()
                                       if isinstance(result, dict)) +
               (f"; {found['ratio']:.2f} times PyTorch's speed (goal 1)" if "ratio" in found else "") +
-              (f"; with --benchmark {found['tbc']['benchmark'].get('seconds', found['tbc']['benchmark'].get('left_out'))}"
-               if "benchmark" in found["tbc"] else "") +
+              "".join(f"; with {flag} {found['tbc'][flag].get('seconds', found['tbc'][flag].get('left_out'))}"
+                      for flag in ("benchmark", "fp8") if flag in found["tbc"]) +
               (f"; MFU {found['tbc']['mfu']:.3f}" + (f" (goal {SPEED[name]['mfu']})" if "mfu" in SPEED[name] else "")
                if "mfu" in found["tbc"] else ""))
     return report, failed

@@ -111,6 +111,18 @@ TEST_F(CudaCli, FlagsThatExcludeEachOtherAreRefusedBeforeADeviceIsOpened) {
   EXPECT_THAT(run.err, HasSubstr("this run uses none"));
 }
 
+TEST_F(CudaCli, Fp8IsForProductsOnGpus) {
+  ASSERT_EQ(compile("tiny-mlp", "--gpus 1", "--target cuda").code, 0);
+  EXPECT_THAT(readAll(folder + "/program/kernels.cuda.json"),
+              AllOf(HasSubstr("tbc_fp8_scale_e4m3"), HasSubstr("tbc_fp8_quantise_e5m2_")));
+  for (auto [flag, sentence] : {std::pair("--arith residue251", "--arith residue251"),
+                                {"--kernels reference", "this run uses none"}}) {
+    Outcome run = tbc(std::string("run program --steps 1 --matmul-precision fp8 ") + flag);
+    EXPECT_EQ(run.code, 2);
+    EXPECT_THAT(run.err, AllOf(HasSubstr("--matmul-precision fp8"), HasSubstr(sentence)));
+  }
+}
+
 TEST_F(CudaCli, CompressedGradientsTravelOverNccl) {
   ASSERT_EQ(compile("tiny-mlp", "--gpus 2 --mesh dp=2", "--target cuda").code, 0);
   Outcome compressed =

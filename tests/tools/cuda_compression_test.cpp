@@ -14,8 +14,8 @@
 #include "runtime/launch/Stores.h"
 #include "tests/codegen/cpu/KernelLibrary.h"
 #include "tests/runtime/cuda/FakeNccl.h"
+#include "tests/runtime/cuda/OptionKernels.h"
 #include "tests/runtime/cuda/ProgramKernels.h"
-#include "tests/runtime/cuda/SparseFakes.h"
 #include "tests/tools/PlanSupport.h"
 
 #include <filesystem>

@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "codegen/cuda/CompileCudaKernels.h"
+#include "codegen/cuda/EmitFp8Kernels.h"
 #include "codegen/cuda/EmitSparseKernels.h"
 #include "runtime/abi/Region.h"
 #include "runtime/cuda/CudaMachine.h"
@@ -17,8 +18,8 @@
 #include "tests/runtime/cuda/FakeCublasLt.h"
 #include "tests/runtime/cuda/FakeCudnn.h"
 #include "tests/runtime/cuda/FakeNccl.h"
+#include "tests/runtime/cuda/OptionKernels.h"
 #include "tests/runtime/cuda/ProgramKernels.h"
-#include "tests/runtime/cuda/SparseFakes.h"
 #include "tests/tools/PlanSupport.h"
 
 #include <filesystem>
@@ -167,6 +168,9 @@ protected:
     test::addSparseKernels(
         driver, [&](const std::string &symbol) { return library.find(symbol); },
         cuda::sparseThreadsOnHost);
+    test::addFp8Kernels(
+        driver, [&](const std::string &symbol) { return library.find(symbol); },
+        cuda::fp8ThreadsOnHost);
     test::writeKernels(test::withFakeImage(compiled->cudaKernels.list), folder, programHash);
     compare(*model.step, *plan, compiled->program);
     EXPECT_THAT(driver.complaints(), IsEmpty());

@@ -89,6 +89,13 @@ Status checkGpuOptions(const train::LoadedProgram &loaded, const RunOptions &opt
   if (options.isBenchmark && options.arith != "native")
     return usage("--benchmark times what cuBLASLt does, which computes nothing with --arith " +
                  options.arith + "; leave out one of them");
+  bool isInFp8 = options.matmulPrecision == "fp8";
+  if (isInFp8 && !isOnGpus)
+    return usage("--matmul-precision fp8 is for GPUs, and this run uses none; leave it out, or "
+                 "compile the plan with --target cuda");
+  if (isInFp8 && options.arith != "native")
+    return usage("--matmul-precision fp8 rounds what --arith " + options.arith +
+                 " keeps; leave out one of them");
   if (options.cudaGraphs != "on")
     return Status::ok();
   if (!isOnGpus)
@@ -110,11 +117,13 @@ bool registersMemory() { return launch::systemVariable("TBC_NCCL_REGISTER").valu
 static void speak(const std::string &what) { std::cerr << "tbc: " + what + "\n" << std::flush; }
 
 /// What computes beside our kernels; of what is not there the speaker says who does it.
-static void addLibraries(cuda::CudaOptions &options, const program::Program &program,
-                         const RunOptions &runOptions, bool isSpeaker) {
+static Status addLibraries(cuda::CudaOptions &options, const program::Program &program,
+                           const RunOptions &runOptions, bool isSpeaker) {
   auto cublas = cuda::loadCublasLt();
   if (cublas)
     options.cublas = *cublas;
+  else if (runOptions.matmulPrecision == "fp8")
+    return Error{cublas.error().code, "--matmul-precision fp8: " + cublas.error().message};
   else if (isSpeaker)
     speak(std::string("plain kernels multiply matrices, slowly") +
           (runOptions.isBenchmark ? ", and --benchmark has nothing to time: " : ": ") +
@@ -124,6 +133,7 @@ static void addLibraries(cuda::CudaOptions &options, const program::Program &pro
     options.cudnn = *cudnn;
   else if (isSpeaker && asksForCudnn(program))
     speak("plain kernels do attention and convolution, slowly: " + cudnn.error().message);
+  return Status::ok();
 }
 
 Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
@@ -144,7 +154,8 @@ Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
       ops += (ops.empty() ? "" : ", ") + op;
     if (isSpeaker && !ops.empty())
       speak("the host executes what has no kernel for GPUs, slowly: " + ops);
-    addLibraries(options, loaded.program, runOptions, isSpeaker);
+    if (Status status = addLibraries(options, loaded.program, runOptions, isSpeaker); !status)
+      return status.error();
   }
   if (isSpeaker && runOptions.cudaGraphs == "auto" && runOptions.train.detectsAnomalies)
     speak("steps are not CUDA graphs: --detect-anomaly looks at every result");
@@ -155,6 +166,7 @@ Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
   options.timeout = std::chrono::milliseconds(runOptions.timeoutSeconds * 1000);
   options.isDeterministic = runOptions.isDeterministic;
   options.isBenchmark = runOptions.isBenchmark;
+  options.multipliesInFp8 = runOptions.matmulPrecision == "fp8";
   if (nccl && nccl->registerMemory && registersMemory())
     options.registrar = nccl;
   options.graphs = runOptions.cudaGraphs == "off" || runOptions.train.detectsAnomalies

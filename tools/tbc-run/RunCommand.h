@@ -24,11 +24,12 @@ struct RunOptions {
   int64_t timeoutSeconds = 30;
   std::string host, arith = "native", schedule = "constant";
   std::string kernels = "native";
-  std::string commDtype = "f32";   // of sums of gradients over data axes: or bf16
-  std::string lrGrowth;            // --scale-lr; empty: none
-  std::string compression;         // of the same sums: topk:SHARE; empty: none
-  std::string communicator;        // gloo or nccl; empty: nccl between GPUs, else gloo
-  std::string cudaGraphs = "auto"; // or on, off
+  std::string commDtype = "f32";       // of sums of gradients over data axes: or bf16
+  std::string lrGrowth;                // --scale-lr; empty: none
+  std::string compression;             // of the same sums: topk:SHARE; empty: none
+  std::string communicator;            // gloo or nccl; empty: nccl between GPUs, else gloo
+  std::string cudaGraphs = "auto";     // or on, off
+  std::string matmulPrecision = "own"; // of the operands' types; or fp8
   bool isDeterministic = false, isBenchmark = false;
   int threads = 0; // of a rank; 0: the cores of the machine, shared out among its ranks
   bool isVerbose = false;

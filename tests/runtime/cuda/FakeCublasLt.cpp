@@ -3,6 +3,7 @@
 #include "tests/runtime/cuda/FakeCublasLt.h"
 
 #include "runtime/kernels/Tensor.h"
+#include "tests/runtime/cuda/Fp8Numbers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -25,6 +26,7 @@ struct Matmul {
   bool transposesA = false, transposesB = false;
   cuda::CublasEpilogue epilogue = cuda::CublasEpilogue::Default;
   const void *bias = nullptr, *auxiliary = nullptr;
+  const void *scaleA = nullptr, *scaleB = nullptr;
   int64_t auxiliaryStride = 0;
 
   bool has(cuda::CublasEpilogue bits) const { return uint32_t(epilogue) & uint32_t(bits); }
@@ -50,6 +52,8 @@ struct Layout {
   int64_t batchStride = 0;
 };
 
+bool isFp8(CudaType type) { return type == CudaType::E4M3 || type == CudaType::E5M2; }
+
 DType dtypeOf(CudaType type) {
   return type == CudaType::BF16  ? DType::BF16
          : type == CudaType::F16 ? DType::F16
@@ -65,10 +69,20 @@ template <typename T, typename Handle> T &of(Handle handle) {
 std::vector<std::vector<double>> read(FakeAccess &memory, cuda::DeviceAddress address,
                                       const Layout &layout, int64_t index) {
   DType dtype = dtypeOf(layout.type);
-  int64_t width = kernels::byteWidth(dtype);
+  int64_t width = isFp8(layout.type) ? 1 : kernels::byteWidth(dtype);
   std::vector<std::vector<double>> columns;
   for (int64_t column = 0; column < layout.columns; ++column) {
     int64_t element = index * layout.batchStride + column * layout.leading;
+    if (isFp8(layout.type)) {
+      auto format =
+          layout.type == CudaType::E4M3 ? program::fp8::Format::E4M3 : program::fp8::Format::E5M2;
+      const auto *codes =
+          memory.read<uint8_t>(address + cuda::DeviceAddress(element), size_t(layout.rows));
+      std::vector<double> &numbers = columns.emplace_back();
+      for (int64_t row = 0; row < layout.rows; ++row)
+        numbers.push_back(numberOf(codes[row], format));
+      continue;
+    }
     const char *bytes = memory.read<char>(address + cuda::DeviceAddress(element * width),
                                           size_t(layout.rows * width));
     columns.push_back(Tensor::fromBytes({dtype, {layout.rows}}, Arith::Native, bytes).toDoubles());
@@ -141,6 +155,13 @@ struct FakeCublasCalls {
     }
     if (attribute == cuda::MatmulAttribute::AuxiliaryPointer && bytes == sizeof(void *)) {
       matmul.auxiliary = *static_cast<const void *const *>(value);
+      return CublasCode::Success;
+    }
+    if ((attribute == cuda::MatmulAttribute::ScalePointerA ||
+         attribute == cuda::MatmulAttribute::ScalePointerB) &&
+        bytes == sizeof(void *)) {
+      (attribute == cuda::MatmulAttribute::ScalePointerA ? matmul.scaleA : matmul.scaleB) =
+          *static_cast<const void *const *>(value);
       return CublasCode::Success;
     }
     if (attribute == cuda::MatmulAttribute::AuxiliaryStride && bytes == sizeof(int64_t)) {
@@ -223,8 +244,21 @@ struct FakeCublasCalls {
       return "matrices do not fit";
     if (a.batch != c.batch || b.batch != c.batch)
       return "batches do not fit";
-    if (a.type != b.type || (c.type != a.type && c.type != CudaType::F32))
+    if (isFp8(a.type) || isFp8(b.type)) {
+      // As NVIDIA's "cuBLAS" lists them for devices from compute capability 8.9 on.
+      if (!isFp8(a.type) || !isFp8(b.type) || isFp8(c.type) ||
+          (a.type == CudaType::E5M2 && b.type == CudaType::E5M2))
+        return "types of fp8 do not fit";
+      if (!matmul.transposesA || matmul.transposesB)
+        return "matrices of fp8 are not laid out as it takes them";
+      for (int64_t size : {m, n, k, a.leading, b.leading, a.batchStride, b.batchStride})
+        if (size % 16 != 0)
+          return "matrices of fp8 are not aligned";
+      if (!matmul.scaleA || !matmul.scaleB)
+        return "scales of fp8 are nowhere";
+    } else if (a.type != b.type || (c.type != a.type && c.type != CudaType::F32)) {
       return "types do not fit";
+    }
     if (matmul.compute != cuda::CublasCompute::F32 || matmul.scale != CudaType::F32)
       return "sums are not of f32";
     bool hasEpilogue = matmul.epilogue != cuda::CublasEpilogue::Default;
@@ -291,12 +325,18 @@ struct FakeCublasCalls {
       return CublasCode::NotSupported;
     ++theCublas->multiplied;
     ++theCublas->productsByWay[way];
+    theCublas->multipliedInFp8 += isFp8(a.type);
+    theCublas->gradientsInFp8 += a.type == CudaType::E5M2 || b.type == CudaType::E5M2;
     ++theCublas->epilogues[{product.epilogue, addedPart == 1}];
     theCublas->driver.enqueue(stream, "cuBLASLt", {}, [=](FakeAccess &memory) {
       memory.write<char>(addressOf(workspace), workspaceBytes);
       for (int64_t index = 0; index < d.batch; ++index) {
         auto left = read(memory, addressOf(aData), a, index);
         auto right = read(memory, addressOf(bData), b, index);
+        double scale = 1;
+        if (isFp8(a.type))
+          for (const void *pointer : {product.scaleA, product.scaleB})
+            scale *= double(*memory.read<float>(addressOf(pointer), 1));
         int64_t depth = product.transposesA ? a.rows : a.columns;
         std::vector<std::vector<double>> result, auxiliary, added;
         std::vector<double> bias(size_t(d.rows), 0.0);
@@ -310,10 +350,11 @@ struct FakeCublasCalls {
         for (int64_t column = 0; column < d.columns; ++column) {
           std::vector<double> &to = result.emplace_back();
           for (int64_t row = 0; row < d.rows; ++row) {
-            double sum = bias[size_t(row)] + (added.empty() ? 0 : added[column][row]);
+            double sum = 0;
             for (int64_t i = 0; i < depth; ++i)
               sum += (product.transposesA ? left[row][i] : left[i][row]) *
                      (product.transposesB ? right[i][column] : right[column][i]);
+            sum = sum * scale + bias[size_t(row)] + (added.empty() ? 0 : added[column][row]);
             if (product.isGradient())
               sum *= geluDerivative(auxiliary[column][row]);
             to.push_back(sum);

@@ -41,6 +41,9 @@ public:
   /// How often it was asked how to multiply, and did.
   int numAsked() const { return asked; }
   int numProducts() const { return multiplied; }
+  int numProductsInFp8() const { return multipliedInFp8; }
+  /// Of these, with a matrix in e5m2.
+  int numGradientsInFp8() const { return gradientsInFp8; }
   /// Of how many it was said that no sum may be taken in parts.
   int numWithoutParts() const { return withoutParts; }
   /// How often with an epilogue, and with a matrix that is added or not.
@@ -63,6 +66,7 @@ private:
   std::vector<double> ways = {0};
   std::map<size_t, int> productsByWay;
   int withoutParts = 0;
+  int multipliedInFp8 = 0, gradientsInFp8 = 0;
   int asked = 0, multiplied = 0, alive = 0;
 };
 

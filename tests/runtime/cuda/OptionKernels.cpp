@@ -1,7 +1,8 @@
-//===- SparseFakes.cpp - Kernels of compressed sums for the fake driver -----===//
+//===- OptionKernels.cpp - Kernels that options of a run need -----------------===//
 
-#include "tests/runtime/cuda/SparseFakes.h"
+#include "tests/runtime/cuda/OptionKernels.h"
 
+#include "runtime/abi/Fp8Kernels.h"
 #include "runtime/abi/SparseKernels.h"
 
 #include <algorithm>
@@ -45,20 +46,28 @@ int64_t lengthOf(const int32_t *words, int64_t numRanks, int64_t numEntries, int
   return length;
 }
 
+/// Adds the kernel of this symbol, if there is one; `touch` says what it reads and writes.
+void add(FakeDriver &driver, const std::string &symbol, CompiledKernel compiled,
+         size_t numArguments, std::function<void(Call &)> touch) {
+  if (!compiled)
+    return;
+  FakeKernel kernel;
+  kernel.argumentBytes.assign(numArguments, sizeof(cuda::DeviceAddress));
+  kernel.run = [touch, compiled](FakeLaunch &launch) {
+    Call call{launch};
+    touch(call);
+    call.run(compiled);
+  };
+  driver.addKernel(symbol, kernel);
+}
+
 } // namespace
 
 void addSparseKernels(FakeDriver &driver,
                       const std::function<CompiledKernel(const std::string &)> &find,
                       int64_t numThreads) {
   auto add = [&](const char *symbol, size_t numArguments, std::function<void(Call &)> touch) {
-    FakeKernel kernel;
-    kernel.argumentBytes.assign(numArguments, sizeof(cuda::DeviceAddress));
-    kernel.run = [touch, compiled = find(symbol)](FakeLaunch &launch) {
-      Call call{launch};
-      touch(call);
-      call.run(compiled);
-    };
-    driver.addKernel(symbol, kernel);
+    test::add(driver, symbol, find(symbol), numArguments, std::move(touch));
   };
   constexpr int64_t sizesBytes = 2 * 8, stateBytes = 3 * 8, sumBytes = 5 * 8;
   int64_t countBytes = numThreads * sparse::numDigits * 4, tallyBytes = numThreads * 2 * 4;
@@ -103,6 +112,40 @@ void addSparseKernels(FakeDriver &driver,
     call.read(sumBytes);
     call.write(lengthOf(words, numRanks, numEntries, stride, first) * 4);
   });
+}
+
+void addFp8Kernels(FakeDriver &driver,
+                   const std::function<CompiledKernel(const std::string &)> &find,
+                   int64_t numThreads) {
+  namespace fp8 = program::fp8;
+  using kernels::DType;
+  constexpr int64_t sizesBytes = fp8::numSizes * 8, scalesBytes = 2 * 4;
+  for (DType type : {DType::F32, DType::BF16, DType::F16}) {
+    int64_t width = kernels::byteWidth(type);
+    std::string amax = fp8::amaxSymbol(type);
+    add(driver, amax, find(amax), 3, [=](Call &call) {
+      call.read(call.peek(1, 0) * width);
+      call.read(sizesBytes);
+      call.write(numThreads * 4);
+    });
+    for (fp8::Format format : fp8::formats) {
+      std::string quantise = fp8::quantiseSymbol(format, type);
+      add(driver, quantise, find(quantise), 4, [=](Call &call) {
+        int64_t bytes = call.peek(1, 1) * call.peek(1, 2) * call.peek(1, 3);
+        call.read(call.peek(1, 0) * width);
+        call.read(sizesBytes);
+        call.read(scalesBytes);
+        call.write(bytes);
+      });
+    }
+  }
+  for (fp8::Format format : fp8::formats) {
+    std::string scale = fp8::scaleSymbol(format);
+    add(driver, scale, find(scale), 2, [=](Call &call) {
+      call.read(numThreads * 4);
+      call.write(scalesBytes);
+    });
+  }
 }
 
 } // namespace tbc::test

@@ -1,0 +1,198 @@
+//===- EmitFp8Kernels.cpp - The kernels that make matrices of fp8 -----------===//
+
+#include "codegen/cuda/EmitFp8Kernels.h"
+
+#include "codegen/cpu/RegionFunction.h"
+#include "codegen/cuda/ThreadKernel.h"
+
+using namespace mlir;
+
+namespace tbc::cuda {
+
+using kernels::DType;
+namespace fp8 = program::fp8;
+using fp8::Format;
+
+namespace {
+
+constexpr int64_t floatBias = 127, floatMantissa = 23;
+constexpr int64_t infinityBits = 0x7f800000, nanBits = 0x7fc00000;
+
+/// Of a format: codes are sign, exponent, mantissa.
+struct Layout {
+  int64_t mantissa; // bits
+  int64_t bias;
+  int64_t top;     // exponent of its largest number, which is 1.75 times that power of two
+  int64_t largest; // the code of that
+};
+constexpr int64_t nanCode = 0x7f;
+
+Layout layoutOf(Format format) {
+  return format == Format::E4M3 ? Layout{3, 7, 8, 0x7e} : Layout{2, 15, 15, 0x7b};
+}
+
+int64_t numThreadsOf(Form form) {
+  return form == Form::Device ? fp8::numThreads : fp8ThreadsOnHost;
+}
+
+/// The kernel reads these and writes that.
+OpCall callOf(const std::vector<DType> &read, DType written) {
+  OpCall call;
+  for (DType dtype : read) {
+    call.operandBuffers.push_back(call.numBuffers++);
+    call.operands.push_back({dtype, {}});
+  }
+  call.resultBuffers.push_back(call.numBuffers++);
+  call.results.push_back({written, {}});
+  return call;
+}
+
+Value shiftRight(const ThreadKernel &k, Value x, int64_t by) {
+  return k.e.make<arith::ShRUIOp>(x, k.integer(by));
+}
+Value shiftLeft(const ThreadKernel &k, Value x, int64_t by) {
+  return k.e.make<arith::ShLIOp>(x, k.integer(by));
+}
+Value smaller(const ThreadKernel &k, Value x, Value y) { return k.e.make<arith::MinSIOp>(x, y); }
+Value larger(const ThreadKernel &k, Value x, Value y) { return k.e.make<arith::MaxSIOp>(x, y); }
+Value narrowed(const ThreadKernel &k, Value x) {
+  return k.e.make<arith::TruncIOp>(k.e.builder.getI32Type(), x);
+}
+/// The f32 of these bits.
+Value floatOf(const ThreadKernel &k, Value bits) {
+  return k.e.make<arith::BitcastOp>(k.e.builder.getF32Type(), narrowed(k, bits));
+}
+
+FailureOr<cpu::Kernel> emitAmax(MLIRContext &context, DType type, Form form) {
+  OpCall call = callOf({type, DType::I64}, DType::I32);
+  ThreadKernel k(context, call, numThreadsOf(form), form);
+  Value most = k.loop(
+      k.thread, k.load(1, k.integer(0)), {k.integer(0)},
+      [&](Value i, ArrayRef<Value> before) {
+        return SmallVector<Value>{larger(k, before[0], k.magnitudeBits(k.load(0, i)))};
+      },
+      numThreadsOf(form))[0];
+  most = k.overWarp(narrowed(k, most), /*isSum=*/false); // what is shuffled has 32 bits
+  k.ifThen(k.equal(k.remainder(k.thread, k.lanes()), k.integer(0)), [&] {
+    k.store(0, k.divide(k.thread, k.lanes()),
+            k.e.make<arith::ExtUIOp>(k.builder.getI64Type(), most));
+  });
+  return k.finish();
+}
+
+FailureOr<cpu::Kernel> emitScale(MLIRContext &context, Format format, Form form) {
+  OpCall call = callOf({DType::I32}, DType::F32);
+  ThreadKernel k(context, call, threadsOfWarps(1, form), form);
+  Value bits = k.loop(
+      k.thread, k.integer(numThreadsOf(form) / k.lanes()), {k.integer(0)},
+      [&](Value i, ArrayRef<Value> before) {
+        return SmallVector<Value>{larger(k, before[0], k.load(0, i))};
+      },
+      k.lanes())[0];
+  bits = k.e.make<arith::ExtUIOp>(k.builder.getI64Type(),
+                                  k.overWarp(narrowed(k, bits), /*isSum=*/false));
+  // A denormal number is below the smallest normal one, which stands for it.
+  Value exponent = larger(k, shiftRight(k, bits, floatMantissa), k.integer(1));
+  Value isDenormal = k.e.less(bits, k.integer(int64_t(1) << floatMantissa));
+  Value mantissa = k.e.make<arith::AndIOp>(bits, k.integer((int64_t(1) << floatMantissa) - 1));
+  constexpr int64_t threeQuarters = int64_t(3) << (floatMantissa - 2);
+  Value isLess = k.e.select(isDenormal, k.e.make<arith::ConstantIntOp>(1, 1),
+                            k.e.less(mantissa, k.integer(threeQuarters + 1)));
+  Value power = k.e.sub(k.e.add(k.integer(layoutOf(format).top + floatBias),
+                                k.e.select(isLess, k.integer(0), k.integer(-1))),
+                        exponent);
+  constexpr int64_t mostPower = 126; // of both it and its inverse
+  power = smaller(k, larger(k, power, k.integer(-mostPower)), k.integer(mostPower));
+  power = k.e.select(k.equal(bits, k.integer(0)), k.integer(0), power);
+  Value scale = shiftLeft(k, k.e.add(k.integer(floatBias), power), floatMantissa);
+  Value inverse = shiftLeft(k, k.e.sub(k.integer(floatBias), power), floatMantissa);
+  Value isFinite = k.e.less(bits, k.integer(infinityBits));
+  inverse = k.e.select(isFinite, inverse, k.integer(nanBits));
+  k.ifThen(k.equal(k.thread, k.integer(0)), [&] {
+    k.store(0, k.integer(0), floatOf(k, scale));
+    k.store(0, k.integer(1), floatOf(k, inverse));
+  });
+  return k.finish();
+}
+
+/// The code of x.
+Value codeOf(const ThreadKernel &k, Value x, Format format) {
+  Layout f = layoutOf(format);
+  Value key = k.magnitudeBits(x);
+  // Of a normal number, the bits to the last one kept; half of that is added, so that what is in
+  // the middle becomes even.
+  int64_t dropped = floatMantissa - f.mantissa;
+  Value last = k.e.make<arith::AndIOp>(shiftRight(k, key, dropped), k.integer(1));
+  Value half = k.e.add(last, k.integer((int64_t(1) << (dropped - 1)) - 1));
+  Value normal = k.e.sub(shiftRight(k, k.e.add(key, half), dropped),
+                         k.integer((floatBias - f.bias) << f.mantissa));
+  // Of a number below those, its multiple of the smallest one: the last bits of its sum with a
+  // number whose last bit that is.
+  int64_t grid = floatMantissa - (f.bias - 1 + f.mantissa);
+  int64_t gridBits = (floatBias + grid) << floatMantissa;
+  Value sum = k.e.add(floatOf(k, key), floatOf(k, k.integer(gridBits)));
+  Value denormal = k.e.sub(k.magnitudeBits(sum), k.integer(gridBits));
+  Value isDenormal = k.e.less(key, k.integer((floatBias - f.bias + 1) << floatMantissa));
+  Value code = smaller(k, k.e.select(isDenormal, denormal, normal), k.integer(f.largest));
+  code = k.e.select(k.e.less(k.integer(infinityBits), key), k.integer(nanCode), code);
+  Value bits = k.e.make<arith::BitcastOp>(k.e.builder.getI32Type(), x);
+  Value isNegative = k.e.less(bits, k.e.number(bits, 0));
+  return k.e.add(code, k.e.select(isNegative, k.integer(0x80), k.integer(0)));
+}
+
+FailureOr<cpu::Kernel> emitQuantise(MLIRContext &context, Format format, DType type, Form form) {
+  OpCall call = callOf({type, DType::I64, DType::F32}, DType::U8);
+  ThreadKernel k(context, call, numThreadsOf(form), form);
+  auto size = [&](int64_t number) { return k.load(1, k.integer(number)); };
+  Value batch = size(1), rows = size(2), depth = size(3);
+  Value batchStride = size(4), rowStride = size(5), depthStride = size(6);
+  Value isByRow = k.negate(k.equal(size(7), k.integer(0)));
+  Value scale = k.load(2, k.integer(0));
+  Value pieces = k.divide(depth, fp8::step); // of a row
+  Value each = k.e.mul(rows, pieces);
+  auto divide = [&](Value x, Value by) { return Value(k.e.make<arith::DivUIOp>(x, by)); };
+  auto remainder = [&](Value x, Value by) { return Value(k.e.make<arith::RemUIOp>(x, by)); };
+  k.loop(
+      k.thread, k.e.mul(batch, each), {},
+      [&](Value i, ArrayRef<Value>) {
+        Value index = divide(i, each), within = remainder(i, each);
+        Value fast = k.e.select(isByRow, rows, pieces);
+        Value quick = remainder(within, fast), slow = divide(within, fast);
+        Value row = k.e.select(isByRow, quick, slow), piece = k.e.select(isByRow, slow, quick);
+        Value first = k.e.mul(piece, k.integer(fp8::step));
+        Value from = k.e.add(k.e.add(k.e.mul(index, batchStride), k.e.mul(row, rowStride)),
+                             k.e.mul(first, depthStride));
+        Value to = k.e.add(k.e.mul(k.e.add(k.e.mul(index, rows), row), depth), first);
+        for (int64_t d = 0; d < fp8::step; ++d) {
+          Value at = k.e.add(from, k.e.mul(k.integer(d), depthStride));
+          Value code = codeOf(k, k.e.mul(k.load(0, at), scale), format);
+          k.store(0, k.e.add(to, k.integer(d)), code);
+        }
+        return SmallVector<Value>();
+      },
+      numThreadsOf(form));
+  return k.finish();
+}
+
+} // namespace
+
+std::vector<std::pair<std::string, cpu::Kernel>>
+emitFp8Kernels(MLIRContext &context, const std::set<DType> &types, Form form) {
+  std::vector<std::pair<std::string, cpu::Kernel>> list;
+  auto add = [&](const std::string &symbol, FailureOr<cpu::Kernel> kernel) {
+    cpu::functionOf(*kernel->module).setName(symbol); // few threads: it is always there
+    list.emplace_back(symbol, std::move(*kernel));
+  };
+  if (types.empty())
+    return list;
+  for (DType type : types)
+    add(fp8::amaxSymbol(type), emitAmax(context, type, form));
+  for (Format format : fp8::formats) {
+    add(fp8::scaleSymbol(format), emitScale(context, format, form));
+    for (DType type : types)
+      add(fp8::quantiseSymbol(format, type), emitQuantise(context, format, type, form));
+  }
+  return list;
+}
+
+} // namespace tbc::cuda

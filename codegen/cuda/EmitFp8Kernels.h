@@ -1,0 +1,24 @@
+//===- EmitFp8Kernels.h - The kernels that make matrices of fp8 -------------===//
+
+#ifndef TBC_CODEGEN_CUDA_EMITFP8KERNELS_H
+#define TBC_CODEGEN_CUDA_EMITFP8KERNELS_H
+
+#include "codegen/cuda/EmitCudaKernel.h"
+#include "runtime/abi/Fp8Kernels.h"
+
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace tbc::cuda {
+
+/// Of the form for hosts, in warps of one.
+inline constexpr int64_t fp8ThreadsOnHost = 48;
+
+/// Those of runtime/abi/Fp8Kernels.h for matrices of these types, by their symbols.
+std::vector<std::pair<std::string, cpu::Kernel>>
+emitFp8Kernels(mlir::MLIRContext &context, const std::set<kernels::DType> &types, Form form);
+
+} // namespace tbc::cuda
+
+#endif // TBC_CODEGEN_CUDA_EMITFP8KERNELS_H

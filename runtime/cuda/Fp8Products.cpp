@@ -1,0 +1,171 @@
+//===- Fp8Products.cpp - Products of matrices in fp8 ------------------------===//
+
+#include "runtime/cuda/Fp8Products.h"
+
+#include <algorithm>
+
+namespace tbc::cuda {
+
+namespace fp8 = program::fp8;
+using fp8::Format;
+
+static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// The memory, before the matrices.
+static constexpr int64_t scalesAt = fp8::numWarps * 4, scaleBytes = 256,
+                         matricesAt = scalesAt + 2 * scaleBytes;
+
+Result<std::shared_ptr<Fp8Products>>
+Fp8Products::create(const DevicePtr &device, std::shared_ptr<const KernelModule> kernels,
+                    std::shared_ptr<MatrixProducts> products, std::shared_ptr<Streams> streams) {
+  constexpr int ada = 89;
+  if (device->capability() < ada)
+    return Error{ErrorCode::Usage, device->name() +
+                                       " multiplies no matrices in fp8: that begins with compute "
+                                       "capability 8.9 (L4, L40S, RTX 4090, H100); leave out "
+                                       "--matmul-precision fp8"};
+  if (!kernels || !kernels->find(fp8::scaleSymbol(Format::E4M3)))
+    return Error{ErrorCode::Usage,
+                 "the program has no kernels that make matrices of fp8: it multiplies none, or was "
+                 "compiled before there were any; compile it again"};
+  std::shared_ptr<Fp8Products> made(new Fp8Products(device));
+  made->kernels = std::move(kernels);
+  made->products = std::move(products);
+  made->streams = std::move(streams);
+  return made;
+}
+
+/// Elements of the matrices of an operand, as it is quantised.
+static std::vector<int64_t> sizesOf(int64_t count, int64_t batch, int64_t rows, int64_t depth,
+                                    int64_t batchStride, int64_t stride, bool isTransposed) {
+  // Threads beside each other read what lies beside each other.
+  return {count,
+          batch,
+          rows,
+          depth,
+          batchStride,
+          isTransposed ? 1 : stride,
+          isTransposed ? stride : 1,
+          isTransposed};
+}
+
+Result<Fp8Products::Operand> Fp8Products::operandOf(kernels::DType type, Format format,
+                                                    const std::vector<int64_t> &sizes) {
+  Operand operand;
+  for (auto [kernel, symbol] : {std::pair(&operand.amax, fp8::amaxSymbol(type)),
+                                std::pair(&operand.scale, fp8::scaleSymbol(format)),
+                                std::pair(&operand.quantise, fp8::quantiseSymbol(format, type))}) {
+    *kernel = kernels->find(symbol);
+    if (!*kernel)
+      return Error{ErrorCode::RankFailed, "the program has no kernel \"" + symbol +
+                                              "\", which --matmul-precision fp8 needs; compile it "
+                                              "again"};
+  }
+  operand.bytes = sizes[1] * sizes[2] * sizes[3];
+  std::shared_ptr<DeviceMemory> &there = sizesOnDevice[sizes];
+  if (!there) {
+    auto made = DeviceMemory::allocate(device, fp8::numSizes * 8, "the sizes of a matrix");
+    if (!made)
+      return made.error();
+    there = std::make_shared<DeviceMemory>(std::move(*made));
+    sizesBytes += there->bytes();
+    if (Status status =
+            streams->upload(there->address(), reinterpret_cast<const unsigned char *>(sizes.data()),
+                            there->bytes());
+        !status)
+      return status.error();
+  }
+  operand.sizes = there;
+  return operand;
+}
+
+/// Before anything runs that works in it.
+Status Fp8Products::reserve(int64_t bytesA, int64_t bytesB) {
+  if (bytesA <= roomA && bytesB <= roomB)
+    return Status::ok();
+  if (Status status = streams->wait(); !status) // for what was uploaded
+    return status;
+  roomA = std::max(roomA, aligned(bytesA));
+  roomB = std::max(roomB, aligned(bytesB));
+  memory = DeviceMemory();
+  auto made = DeviceMemory::allocate(device, matricesAt + roomA + roomB, "matrices in fp8");
+  if (!made)
+    return made.error();
+  memory = std::move(*made);
+  return Status::ok();
+}
+
+Status Fp8Products::launch(const LaunchableKernel &kernel, const Stream &stream,
+                           std::vector<DeviceAddress> addresses) const {
+  std::vector<void *> arguments;
+  for (DeviceAddress &address : addresses)
+    arguments.push_back(&address);
+  if (Status status = kernel.launch(*device, stream, arguments.data()); !status)
+    return status;
+  return streams->note(kernel.symbol);
+}
+
+Status Fp8Products::quantise(const Operand &operand, const Stream &stream, DeviceAddress from,
+                             DeviceAddress to, DeviceAddress scales) const {
+  DeviceAddress partials = memory.address(), sizes = operand.sizes->address();
+  Status status = launch(*operand.amax, stream, {from, sizes, partials});
+  if (status)
+    status = launch(*operand.scale, stream, {partials, scales});
+  return status ? launch(*operand.quantise, stream, {from, sizes, scales, to}) : status;
+}
+
+Result<Fp8Products::Enqueue> Fp8Products::find(const Request &request) {
+  auto none = [](const std::string &why) { return Error{ErrorCode::Usage, why}; };
+  const ProductShape &given = request.shape;
+  if (given.m % fp8::step || given.n % fp8::step || given.k % fp8::step)
+    return none("sizes that are no multiples of 16");
+  if (request.isGradientA && request.isGradientB)
+    return none("two gradients");
+  int64_t batchA = given.batchA ? given.batch : 1, batchB = given.batchB ? given.batch : 1;
+  if (batchA * given.m * given.k != request.elementsA ||
+      batchB * given.n * given.k != request.elementsB)
+    return none("operands of which a part is read");
+  // cuBLASLt takes the type of a bias from the result, but for f32.
+  if (given.epilogue != CublasEpilogue::Default && given.result == kernels::DType::F32)
+    return none("what comes with a product in f32");
+
+  ProductShape shape = given;
+  shape.formatA = request.isGradientA ? Format::E5M2 : Format::E4M3;
+  shape.formatB = request.isGradientB ? Format::E5M2 : Format::E4M3;
+  shape.strideA = shape.strideB = shape.k;
+  shape.batchA = given.batchA ? shape.m * shape.k : 0;
+  shape.batchB = given.batchB ? shape.n * shape.k : 0;
+  shape.transposedA = false, shape.transposedB = true;
+  auto product = products->find(shape);
+  if (!product)
+    return product.error();
+  if (!*product)
+    return none("shapes for which the library has no way");
+  auto a = operandOf(given.input, *shape.formatA,
+                     sizesOf(request.elementsA, batchA, given.m, given.k, given.batchA,
+                             given.strideA, given.transposedA));
+  if (!a)
+    return a.error();
+  auto b = operandOf(given.input, *shape.formatB,
+                     sizesOf(request.elementsB, batchB, given.n, given.k, given.batchB,
+                             given.strideB, !given.transposedB));
+  if (!b)
+    return b.error();
+  if (Status status = reserve(a->bytes, b->bytes); !status)
+    return status.error();
+  return Enqueue([this, product = *product, a = *a, b = *b](const Stream &stream,
+                                                            const ProductAddresses &addresses) {
+    ProductAddresses at = addresses;
+    DeviceAddress scalesA = memory.address() + DeviceAddress(scalesAt);
+    DeviceAddress scalesB = scalesA + DeviceAddress(scaleBytes);
+    at.a = memory.address() + DeviceAddress(matricesAt);
+    at.b = at.a + DeviceAddress(roomA);
+    at.scaleA = scalesA + sizeof(float), at.scaleB = scalesB + sizeof(float); // what undoes them
+    Status status = quantise(a, stream, addresses.a, at.a, scalesA);
+    if (status)
+      status = quantise(b, stream, addresses.b, at.b, scalesB);
+    return status ? product->enqueue(stream, at) : status;
+  });
+}
+
+} // namespace tbc::cuda
