@@ -200,8 +200,11 @@ static Result<int> runCompile(const Options &options) {
   std::string manifestPath = (std::filesystem::path(options.output) / train::manifestFile).string();
   if (Status status = writeFile(manifestPath, train::writeManifest(*manifest)); !status)
     return status.error();
-  std::cout << "wrote " << path << ": " << compiled->program.numStages() << " stage(s), "
-            << compiled->program.mesh.numRanks() << " ranks, checked\n";
+  auto counted = [](int64_t count, const std::string &what) {
+    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+  };
+  std::cout << "wrote " << path << ": " << counted(compiled->program.numStages(), "stage") << ", "
+            << counted(compiled->program.mesh.numRanks(), "rank") << ", checked\n";
   for (size_t s = 0; s < compiled->program.stages.size(); ++s)
     std::cout << "  stage " << s << ": an arena of "
               << planner::formatBytes(double(compiled->program.stages[s].memory.arenaBytes))
