@@ -52,7 +52,13 @@ std::vector<BatchSum> batchSums(const Graph &graph) {
 //===----------------------------------------------------------------------===//
 
 const Searcher::BatchSumSeconds &Searcher::batchSumSeconds(const MeshShape &shape) {
-  return knownBatchSums.get(shape.sizes(), [&] {
+  return batchSumSeconds(shape, networkFor(shape), {-1, 0, false});
+}
+
+const Searcher::BatchSumSeconds &Searcher::batchSumSeconds(const MeshShape &shape,
+                                                           const NetworkCost &network,
+                                                           const StageKind &kind) {
+  return knownBatchSums.get({shape.sizes(), kind}, [&] {
     BatchSumSeconds seconds;
     seconds.forward.assign(size_t(numForward) + 1, 0);
     seconds.backward = seconds.forward;
@@ -61,7 +67,6 @@ const Searcher::BatchSumSeconds &Searcher::batchSumSeconds(const MeshShape &shap
     for (const char *name : {"dp", "fsdp"})
       if (int axis = mesh.axisIndex(name); axis >= 0)
         data.push_back(wholeAxis(mesh, axis));
-    const NetworkCost &network = networkFor(shape);
     const GroupShape group = network.groupShape(data);
     for (const BatchSum &sum : sumsOverBatch.get([&] { return batchSums(graph); })) {
       double bytes = sum.bytes / double(shape.tp);

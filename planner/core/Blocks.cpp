@@ -53,7 +53,7 @@ std::vector<BlockRow> blockRows(const Graph &graph, const PlannedStep &step, con
                                 bool folded) {
   Derivation derivation = derive(step.graph, step.assignment);
   OpSeconds seconds =
-      opSeconds(step.graph, step.assignment, derivation, plan.cluster, !plan.zigzag);
+      opSeconds(step.graph, step.assignment, derivation, stageDevices(plan), !plan.zigzag);
   std::vector<int> anchors = forwardAnchors(step.graph);
   int numForward = numForwardOps(step.graph);
   std::vector<double> secondsAt(numForward, 0), residualAt(numForward, 0);

@@ -93,7 +93,8 @@ bool Cluster::operator==(const Cluster &o) const {
          overlapSlowdown == o.overlapSlowdown && timeUncertainty == o.timeUncertainty &&
          contextUncertaintyBytes == o.contextUncertaintyBytes &&
          allocatorUncertainty == o.allocatorUncertainty && contextBytes == o.contextBytes &&
-         allocatorFraction == o.allocatorFraction && reservedFraction == o.reservedFraction;
+         allocatorFraction == o.allocatorFraction && reservedFraction == o.reservedFraction &&
+         numNodes == o.numNodes && betweenGroups == o.betweenGroups && groups == o.groups;
 }
 
 namespace {
@@ -180,6 +181,9 @@ public:
                      (closest.empty() ? "" : "; did you mean " + qualified(path, closest) + "?"));
     }
   }
+
+  /// `key` may be there under `path`.
+  void ask(const std::string &path, const std::string &key) { asked.insert({path, key}); }
 
   void fail(const toml::node &node, const std::string &message) {
     if (error.empty())
@@ -286,6 +290,71 @@ static void readDevice(ClusterReader &reader, const toml::table &device, Cluster
   reader.closeTable(device, "device");
 }
 
+/// As loadCluster; a file that names its nodes by kind only where it may.
+static Result<Cluster> load(const std::string &nameOrPath, bool mayHaveGroups);
+
+/// The cluster that a table of [[nodes]] names: a preset, or a file, where `folder` is the one that
+/// names it.
+static Result<Cluster> readNodes(ClusterReader &reader, const toml::table &table,
+                                 const std::filesystem::path &folder) {
+  std::string name = reader.text(table, "nodes", "cluster");
+  int64_t count = reader.integer(table, "nodes", "count", 1, 1 << 20), perNode = 0;
+  if (table.get("devices_per_node"))
+    perNode = reader.integer(table, "nodes", "devices_per_node", 1, 1 << 20);
+  reader.ask("nodes", "devices_per_node");
+  reader.closeTable(table, "nodes");
+  if (!reader.error.empty() || !reader.missing.empty())
+    return Error{ErrorCode::Usage, ""}; // the reader's is the message
+  std::vector<std::string> presets = clusterPresets();
+  bool isPreset = std::find(presets.begin(), presets.end(), name) != presets.end();
+  Result<Cluster> cluster =
+      load(isPreset ? name : (folder / name).lexically_normal().string(), /*mayHaveGroups=*/false);
+  if (!cluster)
+    return cluster;
+  cluster->numNodes = count;
+  if (perNode > 0)
+    cluster->devicesPerNode = perNode;
+  return cluster;
+}
+
+/// A file with [[nodes]].
+static Result<Cluster> readGroups(ClusterReader &reader, const toml::table &root,
+                                  const std::filesystem::path &folder) {
+  constexpr size_t most = 64;
+  std::string name = reader.text(root, "", "name"),
+              description = reader.text(root, "", "description");
+  const toml::array *nodes = root.get("nodes")->as_array();
+  reader.ask("", "nodes");
+  std::vector<Cluster> groups;
+  if (!nodes || nodes->empty() || nodes->size() > most || !nodes->is_array_of_tables())
+    reader.fail(*root.get("nodes"), "nodes must be 1 to 64 tables, each under [[nodes]]");
+  else
+    for (const toml::node &node : *nodes) {
+      Result<Cluster> group = readNodes(reader, *node.as_table(), folder);
+      if (!group) {
+        if (!group.error().message.empty())
+          reader.fail(node, group.error().message);
+        break;
+      }
+      groups.push_back(std::move(*group));
+    }
+  std::optional<NetworkLevel> between;
+  const toml::table &network = reader.section(root, "", "network", false);
+  if (network.get("between_groups"))
+    between = readNetwork(reader, reader.section(network, "network", "between_groups"),
+                          "network.between_groups", false);
+  reader.ask("network", "between_groups");
+  reader.closeTable(network, "network");
+  reader.closeTable(root, "");
+  if (!reader.error.empty() || !reader.missing.empty())
+    return Cluster();
+  Result<Cluster> cluster =
+      clusterOfGroups(name, description, std::move(groups), std::move(between));
+  if (!cluster)
+    reader.fail(*root.get("nodes"), cluster.error().message);
+  return cluster;
+}
+
 static Cluster readAll(ClusterReader &reader, const toml::table &root) {
   constexpr int64_t maxBytes = int64_t(1) << 50;
   Cluster cluster;
@@ -368,7 +437,8 @@ static int64_t lineOfBadHeader(const std::string &text) {
   return std::max<int64_t>(1, number);
 }
 
-Result<Cluster> parseCluster(const std::string &text, const std::string &source) {
+static Result<Cluster> parse(const std::string &text, const std::string &source,
+                             bool mayHaveGroups) {
   toml::table root;
   auto malformed = [&](auto line, std::string_view what) {
     std::ostringstream message;
@@ -382,13 +452,23 @@ Result<Cluster> parseCluster(const std::string &text, const std::string &source)
   } catch (const std::logic_error &error) {
     return malformed(lineOfBadHeader(text), error.what());
   }
+  const bool hasGroups = root.get("nodes") != nullptr;
+  if (hasGroups && !mayHaveGroups)
+    return Error{ErrorCode::Usage, source + ": its own nodes are of several kinds; name those "
+                                            "kinds in the file that names this one"};
   ClusterReader reader(source);
-  Cluster cluster = readAll(reader, root);
+  Result<Cluster> cluster =
+      hasGroups ? readGroups(reader, root, std::filesystem::path(source).parent_path())
+                : readAll(reader, root);
   // A misspelt key is also a missing one; its line is the better message.
   const std::string &error = reader.error.empty() ? reader.missing : reader.error;
   if (!error.empty())
     return Error{ErrorCode::Usage, error};
   return cluster;
+}
+
+Result<Cluster> parseCluster(const std::string &text, const std::string &source) {
+  return parse(text, source, /*mayHaveGroups=*/true);
 }
 
 std::vector<std::string> clusterPresets() {
@@ -437,13 +517,17 @@ Result<std::string> clusterText(const std::string &nameOrPath) {
   return content.str();
 }
 
-Result<Cluster> loadCluster(const std::string &nameOrPath) {
+static Result<Cluster> load(const std::string &nameOrPath, bool mayHaveGroups) {
   Result<std::string> text = clusterText(nameOrPath);
   if (!text)
     return text.error();
   std::vector<std::string> presets = clusterPresets();
   bool isPreset = std::find(presets.begin(), presets.end(), nameOrPath) != presets.end();
-  return parseCluster(*text, isPreset ? nameOrPath + ".toml" : nameOrPath);
+  return parse(*text, isPreset ? nameOrPath + ".toml" : nameOrPath, mayHaveGroups);
+}
+
+Result<Cluster> loadCluster(const std::string &nameOrPath) {
+  return load(nameOrPath, /*mayHaveGroups=*/true);
 }
 
 } // namespace tbc::planner

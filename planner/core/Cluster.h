@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,7 +71,8 @@ struct NetworkLevel {
   }
 };
 
-/// A homogeneous cluster: devices in nodes, a network inside a node and one between nodes.
+/// Devices in nodes, a network inside a node and one between nodes. All devices and all nodes are
+/// alike, but where there are `groups` of them (isMixed).
 struct Cluster {
   std::string name;
   std::string description;
@@ -112,6 +114,22 @@ struct Cluster {
   double allocatorFraction = 0; // of program-owned bytes lost to fragmentation
   double reservedFraction = 0;  // of the device's memory never planned with
 
+  /// Where a file names nodes by kind: each kind as a cluster of its own, with how many nodes of it
+  /// there are. Ranks fill them in this order. All other numbers here are then the best that any
+  /// of them has, so that no plan is faster on the groups, or finds more room there.
+  std::vector<Cluster> groups;
+  int64_t numNodes = 0; // of a group; 0: as many as are asked for
+  /// The network between nodes of different groups; none: the slower of what the two have between
+  /// their own.
+  std::optional<NetworkLevel> betweenGroups;
+
+  /// Whether not all devices and nodes are alike: ask StageDevices then.
+  bool isMixed() const;
+  /// Of all groups; 0: as many as are asked for.
+  int64_t numDevices() const;
+  /// e.g. "2 nodes of 8 x h100-sxm and 1 node of 4 x l4", of one with groups.
+  std::string groupsText() const;
+
   const KernelEfficiency &kernel(const std::string &kernelClass) const;
   /// Peak FLOP/s of a kernel class whose operands have elements of `elementBytes`; two bytes are
   /// f16 if `isF16`, else bf16.
@@ -142,7 +160,20 @@ Result<std::string> clusterText(const std::string &nameOrPath);
 /// suggestion.
 Result<Cluster> loadCluster(const std::string &nameOrPath);
 
-/// Reads a cluster from TOML text; `source` names it in messages.
+/// The cluster whose nodes are those of `groups`, in this order: more than one, each without groups
+/// of its own and with its number of nodes. Errors: Usage, in words about "nodes".
+Result<Cluster> clusterOfGroups(const std::string &name, const std::string &description,
+                                std::vector<Cluster> groups,
+                                std::optional<NetworkLevel> betweenGroups);
+
+/// A network that is nowhere better than `a` or `b`.
+NetworkLevel slowerOf(const NetworkLevel &a, const NetworkLevel &b);
+
+/// Whether the devices of two groups and their networks are alike; their nodes may differ in size.
+bool haveSameDevices(const Cluster &a, const Cluster &b);
+
+/// Reads a cluster from TOML text; `source` names it in messages, and its folder is where files
+/// are that it names.
 Result<Cluster> parseCluster(const std::string &text, const std::string &source);
 
 /// The one of `candidates` closest to `word` (Levenshtein, at most a third of the letters wrong),

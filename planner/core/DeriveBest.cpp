@@ -29,8 +29,10 @@ static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
   if (!step)
     return step.error();
   Derivation derivation = derive(step->graph, step->assignment);
-  NetworkCost network(exact.plan.cluster, step->assignment.mesh, step->assignment.pipelineAxis);
-  std::vector<OverlapSettings> choices = overlapChoices(pins, step->graph, derivation, network);
+  const StageDevices devices = stageDevices(exact.plan);
+  StageNetworks networks(devices, step->assignment.mesh, step->assignment.pipelineAxis);
+  std::vector<OverlapSettings> choices =
+      overlapChoices(pins, step->graph, derivation, networks.of(0));
   auto fitsWith = [&](const OverlapSettings &choice) {
     exact.plan.overlap = choice;
     exact.plan.prediction = predictStep(*step, exact.plan, derivation);
@@ -55,23 +57,24 @@ static Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &gra
                                             const OverlapPins &pins) {
   constexpr int mostTries = 8;
   Result<ExactCandidate> exact = deriveOnce(searcher, graph, candidate, limits, pins);
-  auto roomOf = [](const Prediction &prediction) {
+  auto roomOf = [](const Plan &plan) {
+    const StageDevices devices = stageDevices(plan);
     std::vector<double> room; // by stage
-    for (const StageMemory &stage : prediction.stages)
-      room.push_back(double(prediction.limitBytes - stage.totalBytes()));
+    for (const StageMemory &stage : plan.prediction.stages)
+      room.push_back(double(plan.limitBytes(devices.of(int(room.size()))) - stage.totalBytes()));
     return room;
   };
   // By its score it fits as it is; where that is off, as one that recomputes.
   if (exact && !exact->plan.prediction.fits && candidate.feasible)
     searcher.recomputeSome(candidate);
   for (int tries = 0; exact && !exact->plan.prediction.fits && tries < mostTries; ++tries) {
-    std::vector<double> room = roomOf(exact->plan.prediction);
+    std::vector<double> room = roomOf(exact->plan);
     if (!searcher.recomputeMore(candidate, room) && !searcher.offloadMore(candidate, room))
       break;
     exact = deriveOnce(searcher, graph, candidate, limits, pins);
   }
   for (int tries = 0; exact && exact->plan.prediction.fits && tries < mostTries; ++tries) {
-    if (!searcher.recomputeLess(candidate, roomOf(exact->plan.prediction)))
+    if (!searcher.recomputeLess(candidate, roomOf(exact->plan)))
       break;
     Result<ExactCandidate> fewer = deriveOnce(searcher, graph, candidate, limits, pins);
     // What there was room for in buckets may be worth more.
@@ -96,7 +99,7 @@ static Result<ExactCandidate> deriveWithCuts(Searcher &searcher, const Graph &gr
   auto isBetter = [](const Prediction &a, const Prediction &b) {
     return a.fits != b.fits ? a.fits
            : a.fits         ? a.stepSeconds < b.stepSeconds
-                            : a.peakBytes < b.peakBytes;
+                            : a.peakBytes - a.limitBytes < b.peakBytes - b.limitBytes;
   };
   constexpr int mostRounds = 3;
   bool improved = true;

@@ -7,6 +7,7 @@
 #include "planner/reshard/Overlap.h"
 
 #include <algorithm>
+#include <tuple>
 
 using namespace tbc::reshard;
 
@@ -26,17 +27,19 @@ static int chargedOp(const Graph &graph, const Reshard &reshard) {
 }
 
 OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
-                    const Cluster &cluster, bool isInOrder, const Overlap &overlap) {
+                    const StageDevices &devices, bool isInOrder, const Overlap &overlap) {
   OpSeconds seconds;
   size_t numOps = graph.ops.size();
-  NetworkCost network(cluster, assignment.mesh, assignment.pipelineAxis);
+  StageNetworks networks(devices, assignment.mesh, assignment.pipelineAxis);
   for (int op = 0; op < int(numOps); ++op) {
+    const int stage = assignment.stageOf(graph.ops[op].chunk);
+    const Cluster &cluster = devices.of(stage);
     const OpStrategy &strategy = assignment.strategies[op];
     seconds.kernel.push_back(opKernelSeconds(cluster, graph, op, strategy, isInOrder));
     // Blocks go round while the kernel of the one before runs: behind all but the last.
     double round = 0, blocks = double(streamedBlocks(graph, op, strategy));
     for (const Collective &step : ringCollectives(graph, op, strategy))
-      round += network.seconds(step);
+      round += networks.seconds(step, stage);
     double room = cluster.overlapFraction * seconds.kernel[op] * (blocks - 1) / blocks;
     seconds.operands.push_back(cluster.exposedSeconds(round, room));
   }
@@ -48,7 +51,7 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
     byChunk->assign(assignment.numChunks(), 0);
 
   forEachCollective(derivation, overlap, [&](const Reshard &reshard, const Collective &step) {
-    double time = network.seconds(step);
+    double time = networks.seconds(step, reshard.stage);
     if (time == 0)
       return;
     int op = chargedOp(graph, reshard);
@@ -76,12 +79,11 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
     }
   });
   for (const Transfer &transfer : derivation.transfers) {
-    GroupShape ends = network.stageGroupShape(
-        {assignment.stageOf(transfer.fromChunk), assignment.stageOf(transfer.toChunk)});
+    int from = assignment.stageOf(transfer.fromChunk), to = assignment.stageOf(transfer.toChunk);
     double bytes = double(localBytes(graph.values[transfer.value].layout, transfer.sharding));
     (transfer.phase == Phase::Forward ? seconds.sendForward
                                       : seconds.sendBackward)[transfer.fromChunk] +=
-        network.seconds(CollectiveKind::Send, ends, bytes);
+        networks.sendSeconds(from, to, bytes);
   }
   return seconds;
 }
@@ -95,7 +97,7 @@ double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t
 
 /// Residuals on the host leave once and come back once for each block that reads them.
 static void addResidualCopies(const PlannedStep &step, const Derivation &derivation,
-                              const Cluster &cluster, std::vector<StageSeconds> &chunks) {
+                              const StageDevices &devices, std::vector<StageSeconds> &chunks) {
   bool any = std::any_of(derivation.residuals.begin(), derivation.residuals.end(),
                          [](const Residual &residual) { return residual.isOnHost; });
   if (!any)
@@ -103,7 +105,7 @@ static void addResidualCopies(const PlannedStep &step, const Derivation &derivat
   for (const KeptSlot &slot : stepBuffers(step.graph, step.assignment, derivation).kept) {
     if (!slot.isOnHost)
       continue;
-    double seconds = cluster.hostCopySeconds(double(slot.bytes));
+    double seconds = devices.of(slot.stage).hostCopySeconds(double(slot.bytes));
     for (auto [chunk, phase] : slot.users)
       (phase == Phase::Forward    ? chunks[chunk].hostForward
        : phase == Phase::Backward ? chunks[chunk].hostBackward
@@ -126,10 +128,10 @@ static double stateCopySeconds(const Job &job, const Cluster &cluster, double ow
 
 std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation &derivation,
                                        const Overlap &overlap, const Job &job,
-                                       const Cluster &cluster) {
+                                       const StageDevices &devices) {
   const Graph &graph = step.graph;
   const Assignment &assignment = step.assignment;
-  OpSeconds ops = opSeconds(graph, assignment, derivation, cluster, !step.isZigzag, overlap);
+  OpSeconds ops = opSeconds(graph, assignment, derivation, devices, !step.isZigzag, overlap);
   std::vector<StageSeconds> chunks(assignment.numChunks());
   for (size_t op = 0; op < graph.ops.size(); ++op) {
     StageSeconds &stage = chunks[graph.ops[op].chunk];
@@ -162,6 +164,7 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
                                graph.values[graph.parameters[p].gradient].layout.elementBytes);
     for (int stage : derivation.parameterStages[p]) {
       StageSeconds &chunk = chunks[firstChunk[stage]];
+      const Cluster &cluster = devices.of(stage);
       chunk.updateStep += updateSeconds(cluster, bytes, 1);
       if (assignment.offloadsStates)
         chunk.hostStep += stateCopySeconds(job, cluster, owned, layout.elementBytes);
@@ -175,15 +178,14 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
     chunks[chunk].sendForward = ops.sendForward[chunk];
     chunks[chunk].sendBackward = ops.sendBackward[chunk];
   }
-  addResidualCopies(step, derivation, cluster, chunks);
+  addResidualCopies(step, derivation, devices, chunks);
   return chunks;
 }
 
-double collectiveSeconds(const NetworkCost &network, const Mesh &mesh,
+double collectiveSeconds(const StageNetworks &networks, const Mesh &mesh,
                          const CollectiveCount &count) {
   if (count.kind == CollectiveKind::Send)
-    return network.seconds(count.kind, network.stageGroupShape({count.stage, count.stage + 1}),
-                           double(count.bytes));
+    return networks.sendSeconds(count.stage, double(count.bytes));
   std::vector<AxisRef> axes;
   size_t begin = 0;
   while (begin <= count.axes.size()) {
@@ -193,7 +195,29 @@ double collectiveSeconds(const NetworkCost &network, const Mesh &mesh,
       axes.push_back(wholeAxis(mesh, axis));
     begin = end + 1;
   }
-  return network.seconds(count.kind, network.groupShape(axes), double(count.bytes));
+  return networks.seconds(count.kind, axes, count.stage, double(count.bytes));
+}
+
+/// What the stages take of memory, and whether each has that much. The numbers of one device are
+/// those of the stage that is nearest to its limit, or most beyond it.
+static void predictRoom(const Plan &plan, const StageDevices &devices, Prediction &prediction) {
+  prediction.fits = true;
+  for (int stage = 0; stage < int(prediction.stages.size()); ++stage) {
+    const StageMemory &memory = prediction.stages[size_t(stage)];
+    const Cluster &cluster = devices.of(stage);
+    const int64_t bytes = memory.totalBytes(), host = memory.hostBytes(),
+                  limit = plan.limitBytes(cluster), hostLimit = cluster.usableHostBytes();
+    prediction.fits &= bytes <= limit && host <= hostLimit;
+    if (stage == 0 || bytes - limit > prediction.peakBytes - prediction.limitBytes) {
+      prediction.peakBytes = bytes;
+      prediction.limitBytes = limit;
+      std::tie(prediction.lowBytes, prediction.highBytes) = memoryInterval(memory, cluster);
+    }
+    if (stage == 0 || host - hostLimit > prediction.hostBytes - prediction.hostLimitBytes) {
+      prediction.hostBytes = host;
+      prediction.hostLimitBytes = hostLimit;
+    }
+  }
 }
 
 Prediction predictStep(const PlannedStep &step, const Plan &plan) {
@@ -201,35 +225,25 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan) {
 }
 
 Prediction predictStep(const PlannedStep &step, const Plan &plan, const Derivation &derivation) {
-  const Cluster &cluster = plan.cluster;
+  const StageDevices devices = stageDevices(plan);
   Overlap overlap = planOverlap(step.graph, derivation, plan.overlap);
   Prediction prediction;
-  std::vector<StageSeconds> seconds = chunkSeconds(step, derivation, overlap, plan.job, cluster);
+  std::vector<StageSeconds> seconds = chunkSeconds(step, derivation, overlap, plan.job, devices);
   PipelineSchedule schedule = scheduleOf(plan);
-  StepTime time = simulatedStepTime(cluster, seconds, schedule);
+  StepTime time = simulatedStepTime(devices, seconds, schedule);
   prediction.stepSeconds = time.seconds;
-  prediction.lowSeconds = time.seconds * (1 - cluster.timeUncertainty);
-  prediction.highSeconds = time.seconds * (1 + cluster.timeUncertainty);
+  prediction.lowSeconds = time.seconds * (1 - plan.cluster.timeUncertainty);
+  prediction.highSeconds = time.seconds * (1 + plan.cluster.timeUncertainty);
   prediction.time = time.split;
   prediction.slowestStage = time.slowestStage;
-  for (const StageSeconds &chunk : seconds)
-    prediction.stageSeconds.push_back(expose(cluster, chunk, schedule).microBatch());
+  for (size_t chunk = 0; chunk < seconds.size(); ++chunk) {
+    const Cluster &cluster = devices.of(schedule.pipeline.chunkStage[chunk]);
+    prediction.stageSeconds.push_back(expose(cluster, seconds[chunk], schedule).microBatch());
+  }
 
   prediction.stages = stageMemory(step.graph, step.assignment, derivation, overlap, plan.job,
-                                  cluster, schedule.actions);
-  for (const StageMemory &stage : prediction.stages) {
-    prediction.peakBytes = std::max(prediction.peakBytes, stage.totalBytes());
-    prediction.hostBytes = std::max(prediction.hostBytes, stage.hostBytes());
-  }
-  for (const StageMemory &stage : prediction.stages) {
-    auto [low, high] = memoryInterval(stage, cluster);
-    prediction.lowBytes = std::max(prediction.lowBytes, low);
-    prediction.highBytes = std::max(prediction.highBytes, high);
-  }
-  prediction.limitBytes = plan.limitBytes();
-  prediction.hostLimitBytes = cluster.usableHostBytes();
-  prediction.fits = prediction.peakBytes <= prediction.limitBytes &&
-                    prediction.hostBytes <= prediction.hostLimitBytes;
+                                  devices, schedule.actions);
+  predictRoom(plan, devices, prediction);
 
   double flops = 0; // clones are not counted: they are work, but not the model's
   double f16Flops = 0;
@@ -244,15 +258,22 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan, const Derivati
   prediction.modelFlops = flops * double(plan.accumulation);
   // A model exported in f16 computes in f16 whatever the job narrows.
   bool isF16 = 2 * f16Flops > flops;
-  double peak = cluster.peakFlops("matmul", plan.job.precision == "f32" && !isF16 ? 4 : 2, isF16);
+  auto peakOf = [&](int stage) {
+    return devices.of(stage).peakFlops("matmul", plan.job.precision == "f32" && !isF16 ? 4 : 2,
+                                       isF16);
+  };
+  double peak = peakOf(0), others = 0; // of stages, in the mean
+  for (int stage = 1; stage < int(plan.mesh.pp); ++stage)
+    others += peakOf(stage) - peak;
+  peak += others / double(plan.mesh.pp);
   prediction.mfu =
       prediction.modelFlops / (prediction.stepSeconds * peak * double(plan.mesh.numRanks()));
 
-  NetworkCost network(cluster, step.assignment.mesh, step.assignment.pipelineAxis);
+  StageNetworks networks(devices, step.assignment.mesh, step.assignment.pipelineAxis);
   for (const CollectiveCount &count :
        countCollectives(step.graph, step.assignment, derivation, overlap))
     prediction.collectives.push_back(
-        {count, collectiveSeconds(network, step.assignment.mesh, count)});
+        {count, collectiveSeconds(networks, step.assignment.mesh, count)});
   return prediction;
 }
 

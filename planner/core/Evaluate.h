@@ -6,6 +6,7 @@
 #include "planner/core/Cost.h"
 #include "planner/core/Memory.h"
 #include "planner/core/Plan.h"
+#include "planner/core/StageDevices.h"
 #include "planner/core/Time.h"
 #include "planner/reshard/Overlap.h"
 
@@ -28,8 +29,8 @@ struct OpSeconds {
 /// `isInOrder`: the ranks that share a sequence have parts of it in the order in which it comes,
 /// not in zigzag order.
 OpSeconds opSeconds(const reshard::Graph &graph, const reshard::Assignment &assignment,
-                    const reshard::Derivation &derivation, const Cluster &cluster, bool isInOrder,
-                    const reshard::Overlap &overlap = {});
+                    const reshard::Derivation &derivation, const StageDevices &devices,
+                    bool isInOrder, const reshard::Overlap &overlap = {});
 
 /// The bytes that an update of `owned` elements moves: parameter, gradient, master and state, each
 /// read once and all but the gradient written once.
@@ -40,10 +41,10 @@ double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t
 std::vector<StageSeconds> chunkSeconds(const PlannedStep &step,
                                        const reshard::Derivation &derivation,
                                        const reshard::Overlap &overlap, const Job &job,
-                                       const Cluster &cluster);
+                                       const StageDevices &devices);
 
 /// One execution of a counted collective, priced by kind, group and size.
-double collectiveSeconds(const NetworkCost &network, const reshard::Mesh &mesh,
+double collectiveSeconds(const StageNetworks &networks, const reshard::Mesh &mesh,
                          const reshard::CollectiveCount &count);
 
 /// Everything predicted about one plan, exactly: derives the step and prices all of it.

@@ -107,7 +107,8 @@ Report explainCommunication(const ExplainedPlan &explained) {
     if (graph.parameters[p].gradient >= 0)
       parameterOfGradient[graph.parameters[p].gradient] = graph.parameters[p].value;
   }
-  NetworkCost network(explained.plan.cluster, assignment.mesh, assignment.pipelineAxis);
+  const StageDevices devices = stageDevices(explained.plan);
+  StageNetworks network(devices, assignment.mesh, assignment.pipelineAxis);
   using Cause = std::tuple<std::string, std::string, Where, std::string>;
   std::map<Cause, Sum> causes;
   auto add = [&](const Reshard &reshard, const Collective &step) {

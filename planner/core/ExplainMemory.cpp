@@ -5,6 +5,7 @@
 #include "planner/core/Explore.h"
 #include "planner/core/Memory.h"
 #include "planner/core/ModelNames.h"
+#include "planner/core/StageDevices.h"
 #include "planner/core/Time.h"
 
 #include <algorithm>
@@ -134,8 +135,11 @@ Report explainMemory(const ExplainedPlan &explained) {
   LiveBytes live = liveBytes(graph, assignment, explained.derivation, explained.overlap);
   std::vector<int> peaks = peakOps(graph, assignment, live);
   Report report;
-  report.facts.push_back(
-      {"limit_bytes", "limit of a device", Cell::bytes(double(explained.prediction.limitBytes))});
+  report.facts.push_back({"limit_bytes",
+                          explained.plan.cluster.isMixed()
+                              ? "limit of a device of the stage with the least room"
+                              : "limit of a device",
+                          Cell::bytes(double(explained.prediction.limitBytes))});
   Table stages{"stages",
                "stages",
                {{"stage", "stage"},
@@ -159,8 +163,10 @@ Report explainMemory(const ExplainedPlan &explained) {
                  {"copies", "micro-batches"}},
                 {},
                 "operands and results there: of the op at which most is live"};
-  double limit = double(std::max<int64_t>(1, explained.prediction.limitBytes));
+  const StageDevices devices = stageDevices(explained.plan);
   for (int stage = 0; stage < assignment.numStages; ++stage) {
+    const Cluster &cluster = devices.of(stage);
+    const double limit = double(std::max<int64_t>(1, explained.plan.limitBytes(cluster)));
     const StageMemory &memory = explained.prediction.stages[stage];
     int peak = peaks[stage];
     stages.rows.push_back({Cell::count(stage), Cell::bytes(double(memory.totalBytes())),
@@ -172,7 +178,7 @@ Report explainMemory(const ExplainedPlan &explained) {
         lines.rows.push_back({Cell::count(stage), Cell::of(line.name),
                               Cell::bytes(double(line.bytes)),
                               Cell::share(double(line.bytes) / limit)});
-    double hostLimit = double(std::max<int64_t>(1, explained.prediction.hostLimitBytes));
+    double hostLimit = double(std::max<int64_t>(1, cluster.usableHostBytes()));
     for (const MemoryLine &line : memory.host)
       lines.rows.push_back({Cell::count(stage), Cell::of("host: " + line.name),
                             Cell::bytes(double(line.bytes)),

@@ -217,7 +217,8 @@ private:
 
   void addCollectives(int value, const std::set<int> &values) {
     const Assignment &assignment = explained.step.assignment;
-    NetworkCost network(explained.plan.cluster, mesh, assignment.pipelineAxis);
+    const StageDevices devices = stageDevices(explained.plan);
+    StageNetworks network(devices, mesh, assignment.pipelineAxis);
     for (const Reshard &reshard : derivation.reshards) {
       if (!values.count(reshard.value))
         continue;

@@ -123,6 +123,10 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   Result<Space> space = Space::make(job, pins, commonExperts(graph));
   if (!space)
     return space.error();
+  if (Status status =
+          checkDevices(cluster, job, space->meshIsPinned() ? &space->pinnedMesh() : nullptr);
+      !status)
+    return status.error();
   Plan limits;
   limits.cluster = cluster;
   limits.memoryLimitBytes = pins.memoryLimitBytes.value_or(0);
@@ -142,6 +146,9 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   if (candidates.empty() && !searcher.refusedSchedule().empty())
     return Error{ErrorCode::Usage,
                  searcher.refusedSchedule() + "; choose --batch and --micro-batch accordingly"};
+  if (candidates.empty())
+    if (Status status = searcher.checkTypes(); !status)
+      return status.error();
   if (candidates.empty() && !pins.conditions.empty())
     return Error{ErrorCode::Usage,
                  "no configuration of " + std::to_string(job.gpus) + " devices and --batch " +

@@ -1,6 +1,7 @@
 //===- Infeasible.cpp - What is short, and what would make it fit ----------===//
 
 #include "planner/core/Explore.h"
+#include "planner/core/StageDevices.h"
 #include "planner/core/Summary.h"
 
 #include <algorithm>
@@ -105,13 +106,14 @@ Error explainInfeasible(const Graph &graph, const Job &job, const Cluster &clust
         "none that tp could split; use a smaller pp axis, or dp or fsdp instead of tp"};
   const ExactCandidate *closest = nullptr;
   for (const ExactCandidate &exact : exploration.exact)
-    if (!closest || exact.plan.prediction.peakBytes < closest->plan.prediction.peakBytes)
+    if (const Prediction &p = exact.plan.prediction;
+        !closest || p.peakBytes - p.limitBytes <
+                        closest->plan.prediction.peakBytes - closest->plan.prediction.limitBytes)
       closest = &exact;
   const Prediction &prediction = closest->plan.prediction;
-  size_t fullest = 0;
-  for (size_t s = 1; s < prediction.stages.size(); ++s)
-    if (prediction.stages[s].totalBytes() > prediction.stages[fullest].totalBytes())
-      fullest = s;
+  const size_t fullest = fullestStage(closest->plan);
+  const StageDevices allDevices = stageDevices(closest->plan);
+  const Cluster &devices = allDevices.of(int(fullest));
   std::vector<MemoryLine> lines = prediction.stages[fullest].lines;
   std::sort(lines.begin(), lines.end(), [](const MemoryLine &a, const MemoryLine &b) {
     return a.bytes != b.bytes ? a.bytes > b.bytes : a.name < b.name;
@@ -120,7 +122,8 @@ Error explainInfeasible(const Graph &graph, const Job &job, const Cluster &clust
   std::string text = "no feasible plan: " + std::to_string(job.gpus) + " devices of " +
                      cluster.name + " are short of memory\n";
   text += "  closest: " + describe(closest->plan) + "\n";
-  text += "  stage " + std::to_string(fullest) + " needs " +
+  text += "  stage " + std::to_string(fullest) +
+          (cluster.isMixed() ? ", on " + devices.name + "," : "") + " needs " +
           formatBytes(double(prediction.peakBytes)) + " of " +
           formatBytes(double(prediction.limitBytes)) + ": short by " +
           formatBytes(double(prediction.peakBytes - prediction.limitBytes)) + "\n";
@@ -144,14 +147,15 @@ Error explainInfeasible(const Graph &graph, const Job &job, const Cluster &clust
     if (change.job.gpus != job.gpus)
       break; // more of the same would only be dearer
   }
-  double needed = double(prediction.peakBytes) / (1 - cluster.reservedFraction);
-  if (pins.memoryLimitBytes && prediction.peakBytes <= cluster.usableBytes())
+  double needed = double(prediction.peakBytes) / (1 - devices.reservedFraction);
+  if (pins.memoryLimitBytes && prediction.peakBytes <= devices.usableBytes())
     text += std::string(found ? "  or " : "  what would make it fit: ") + "--memory-limit " +
             std::to_string(int64_t(std::ceil(double(prediction.peakBytes) / 1048576))) +
             "MiB, for the closest plan above\n";
   else
-    text += std::string(found ? "  or " : "  what would make it fit: ") + "devices with " +
-            formatBytes(needed) + " of memory, for the closest plan above\n";
+    text += std::string(found ? "  or " : "  what would make it fit: ") +
+            (cluster.isMixed() ? devices.name + " " : "") + "devices with " + formatBytes(needed) +
+            " of memory, for the closest plan above\n";
   text.pop_back();
   return Error{ErrorCode::NoFeasiblePlan, text};
 }

@@ -266,7 +266,7 @@ StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const Kept
 
 std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assignment,
                                      const Derivation &derivation, const Overlap &overlap,
-                                     const Job &job, const Cluster &cluster,
+                                     const Job &job, const StageDevices &devices,
                                      const StageActions &actions) {
   StepBuffers buffers = stepBuffers(graph, assignment, derivation, overlap);
   std::vector<StaticBytes> fixed = staticBytes(graph, assignment, derivation, job);
@@ -282,7 +282,7 @@ std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assig
     auto enough = int64_t(kept.all() + total(peak)); // what it takes beyond that counts
     double updateBytes = double(memory::assignOffsets(update.lifetimes, enough).bytes);
     stages.push_back(
-        linesOf(cluster, fixed[stage], kept,
+        linesOf(devices.of(stage), fixed[stage], kept,
                 keptBytes(buffers.kept, /*onHost=*/true, stage, chunks, actions[stage]), peak,
                 updateBytes));
   }

@@ -5,6 +5,7 @@
 
 #include "planner/core/Cluster.h"
 #include "planner/core/Plan.h"
+#include "planner/core/StageDevices.h"
 #include "planner/reshard/Overlap.h"
 #include "runtime/schedule/Schedule.h"
 
@@ -37,16 +38,17 @@ std::vector<StaticBytes> staticBytes(const reshard::Graph &graph,
                                      const reshard::Derivation &derivation, const Job &job);
 
 /// The named lines of every stage of a derived step: what the program's memory plan will have,
-/// buffer by buffer and laid out as there; then context and allocator margin by the cluster's
-/// constants. Inputs, residuals and gathered parameters that are kept for backward are those of all
-/// micro-batches in flight. Transients, gathered parameters and collective buffers are those at the
-/// instruction where most is live, holes between them counted as transients; what an update takes
-/// beyond all that, in the place of what lives for a micro-batch, too.
+/// buffer by buffer and laid out as there; then context and allocator margin by the
+/// constants of the stage's cluster. Inputs, residuals and gathered parameters that are kept for
+/// backward are those of all micro-batches in flight. Transients, gathered parameters and
+/// collective buffers are those at the instruction where most is live, holes between them counted
+/// as transients; what an update takes beyond all that, in the place of what lives for a
+/// micro-batch, too.
 std::vector<StageMemory> stageMemory(const reshard::Graph &graph,
                                      const reshard::Assignment &assignment,
                                      const reshard::Derivation &derivation,
                                      const reshard::Overlap &overlap, const Job &job,
-                                     const Cluster &cluster, const StageActions &actions);
+                                     const StageDevices &devices, const StageActions &actions);
 
 /// The least and the most that a stage may take: what the program owns is exact, context and margin
 /// are as sure as the cluster file says, and neither is less than nothing.

@@ -43,8 +43,8 @@ void Searcher::chooseAway(Candidate &candidate, const Mix &mix, const DataMode &
     while (space.offloadsAsNeeded() && low < high) {
       int64_t middle = (low + high) / 2;
       setAway(candidate, stage, middle);
-      bool fits = stageBytes(candidate, mix, mode, stage) <= double(limitBytes);
-      (fits ? high : low) = fits ? middle : middle + 1;
+      bool isEnough = fits(candidate, mix, mode, stage);
+      (isEnough ? high : low) = isEnough ? middle : middle + 1;
     }
     setAway(candidate, stage, low);
   }
@@ -83,9 +83,10 @@ Offload Searcher::offloadOf(const Candidate &candidate) {
 
 /// Adds the copies between device and host of chunk `index`, which ends before op `last`.
 void Searcher::addHostCopies(const Candidate &candidate, const Mix &mix, const DataMode &mode,
-                             int index, int last, StageSeconds &chunk) const {
+                             int index, int last, StageSeconds &chunk) {
   int first = candidate.firstOps[index];
   ChunkRange ops{first, candidate.again.empty() ? last : candidate.again[index], last};
+  const Cluster &cluster = clusterOf(candidate, chunksFor(candidate).stageOf[size_t(index)]);
   if (!candidate.away.empty()) {
     RangeSums away = ops.sums(mix, first, std::clamp(candidate.away[index], first, last));
     bool parts = candidate.schedule.schedule == "zero-bubble";

@@ -171,8 +171,8 @@ bool Searcher::chooseAgain(Candidate &candidate, const Mix &mix, const DataMode 
       while (low < high) { // the fewest that fit; all of them if none do
         int64_t middle = (low + high) / 2;
         setAgain(candidate, stage, middle);
-        bool fits = stageBytes(candidate, mix, mode, stage) <= double(limitBytes);
-        (fits ? high : low) = fits ? middle : middle + 1;
+        bool isEnough = fits(candidate, mix, mode, stage);
+        (isEnough ? high : low) = isEnough ? middle : middle + 1;
       }
     }
     setAgain(candidate, stage, low);
@@ -191,16 +191,15 @@ bool Searcher::recomputeSome(Candidate &candidate) const {
 }
 
 Mix Searcher::mixOf(const Candidate &candidate) {
-  ModelSplit split = splitOf(candidate);
-  return Mix(profileFor(split, candidate.microBatch, candidate.recompute),
-             profileFor(split, candidate.microBatch, weakerMode(candidate.recompute)));
+  return Mix(profileOf(candidate, candidate.recompute),
+             profileOf(candidate, weakerMode(candidate.recompute)));
 }
 
 bool Searcher::recomputeMore(Candidate &candidate, const std::vector<double> &roomBytes) {
   if (candidate.blocksAgain.empty() || space.blocksAgain())
     return false; // the number is the user's
   Mix mix = mixOf(candidate);
-  DataMode mode = dataMode(candidate);
+  DataMode mode = firstMode(candidate);
   bool any = false;
   for (int stage = 0; stage < int(candidate.blocksAgain.size()); ++stage) {
     int64_t now = candidate.blocksAgain[stage], most = blocksOn(candidate, stage);
@@ -222,7 +221,7 @@ bool Searcher::recomputeLess(Candidate &candidate, const std::vector<double> &ro
   // Of what a block keeps, by how much a score is off: what misses by that is worth a look.
   constexpr double tolerance = 0.05;
   Mix mix = mixOf(candidate);
-  DataMode mode = dataMode(candidate);
+  DataMode mode = firstMode(candidate);
   bool any = false;
   for (int stage = 0; stage < int(candidate.blocksAgain.size()); ++stage) {
     const int64_t now = candidate.blocksAgain[stage];

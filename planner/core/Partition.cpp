@@ -45,16 +45,19 @@ std::vector<int> cutPositions(const Profile &profile, int buckets) {
   return positions;
 }
 
-StageCutter::StageCutter(const Profile &profile, std::vector<int> cutAt,
-                         const std::function<double(double)> &sendSeconds)
-    : positions(std::move(cutAt)), seconds(positions.size() * positions.size(), infinity),
-      send(positions.size(), 0) {
-  for (size_t i = 1; i + 1 < positions.size(); ++i)
-    send[i] = sendSeconds(profile.crossingBytes[positions[i] - 1]);
-  for (size_t i = 0; i < positions.size(); ++i)
-    for (size_t j = i + 1; j < positions.size(); ++j)
-      at(int(i), int(j)) =
-          secondsOf(profile.sums[positions[i]], profile.sums[positions[j]]) + send[i] + send[j];
+StageCutter::StageCutter(const std::vector<const Profile *> &profiles, std::vector<int> kinds,
+                         std::vector<int> cutAt, const std::function<double(double)> &sendSeconds)
+    : kindOf(std::move(kinds)), positions(std::move(cutAt)), send(positions.size(), 0) {
+  const size_t n = positions.size();
+  for (size_t i = 1; i + 1 < n; ++i)
+    send[i] = sendSeconds(profiles[0]->crossingBytes[positions[i] - 1]);
+  for (const Profile *profile : profiles) {
+    std::vector<double> &of = seconds.emplace_back(n * n, infinity);
+    for (size_t i = 0; i < n; ++i)
+      for (size_t j = i + 1; j < n; ++j)
+        of[i * n + j] =
+            secondsOf(profile->sums[positions[i]], profile->sums[positions[j]]) + send[i] + send[j];
+  }
 }
 
 std::optional<std::vector<int>>
@@ -74,7 +77,7 @@ StageCutter::run(int numStages, const std::function<const std::vector<int> *(int
       if (low)
         firstI = std::max(firstI, (*low)[j]);
       for (int i = lastI; i >= firstI; --i) {
-        double seconds = at(i, j);
+        double seconds = at(s, i, j);
         if (seconds - send[i] >= longest[j])
           break; // stages that begin earlier are only longer, but for the send
         double value = std::max(before[i], seconds);
@@ -100,21 +103,23 @@ const std::optional<std::vector<int>> &StageCutter::cut(int numStages) const {
   return cuts.get(numStages, [&] { return run(numStages, [](int) { return nullptr; }); });
 }
 
-std::optional<std::vector<int>> StageCutter::cutWithin(
-    const std::vector<schedule::Moments> &moments, double limitBytes,
-    const std::function<double(int, int, const schedule::Moments &)> &bytes) const {
-  // By stage that keeps differently from those before it, and position: the first position from
-  // which one may reach it. A stage that begins later or ends earlier holds no more, so the answers
-  // ascend.
+std::optional<std::vector<int>>
+StageCutter::cutWithin(const std::vector<schedule::Moments> &moments, double limitBytes,
+                       const std::function<double(int, int, int)> &bytes) const {
+  // By stage that keeps differently from those before it, or is of another kind, and position: the
+  // first position from which one may reach it. A stage that begins later or ends earlier holds no
+  // more, so the answers ascend.
   int n = int(positions.size());
   std::vector<std::vector<int>> lowest(moments.size());
   auto lowestOf = [&](int s) {
-    auto same = std::find(moments.begin(), moments.end(), moments[s]) - moments.begin();
-    std::vector<int> &low = lowest[same];
+    int same = 0;
+    while (!(moments[size_t(same)] == moments[size_t(s)]) || kindAt(same) != kindAt(s))
+      ++same;
+    std::vector<int> &low = lowest[size_t(same)];
     if (low.empty()) {
       low.assign(n, 0);
       for (int j = 1, i = 0; j < n; low[j++] = i)
-        while (i < j && bytes(positions[i], positions[j], moments[s]) > limitBytes)
+        while (i < j && bytes(positions[i], positions[j], s) > limitBytes)
           ++i;
     }
     return &low;
@@ -134,8 +139,8 @@ std::vector<std::vector<double>> StageCutter::computeRest(int numChunks) const {
   for (int c = numChunks; c-- > 0;)
     for (int i = c == 0 ? 0 : 1; i < last; ++i)
       // Chunks that end later are only longer, but for the send.
-      for (int j = i + 1; j <= last && at(i, j) - send[j] < rest[c][i]; ++j)
-        rest[c][i] = std::min(rest[c][i], std::max(at(i, j), rest[c + 1][j]));
+      for (int j = i + 1; j <= last && at(c, i, j) - send[j] < rest[c][i]; ++j)
+        rest[c][i] = std::min(rest[c][i], std::max(at(c, i, j), rest[c + 1][j]));
   return rest;
 }
 
@@ -166,7 +171,7 @@ private:
     }
     std::vector<std::pair<double, int>> ends; // by the least that they lead to
     for (int j = i + 1; j <= last; ++j)
-      if (double least = std::max({longest, cutter.at(i, j), (*rest)[chunk + 1][j]});
+      if (double least = std::max({longest, cutter.at(chunk, i, j), (*rest)[chunk + 1][j]});
           least < bestSeconds)
         ends.push_back({least, j});
     std::sort(ends.begin(), ends.end());
@@ -177,7 +182,7 @@ private:
         break;
       spans.push_back({chunk, cutter.positions[i], cutter.positions[j]});
       if (bytes(spans) <= limitBytes)
-        search(chunk + 1, j, std::max(longest, cutter.at(i, j)));
+        search(chunk + 1, j, std::max(longest, cutter.at(chunk, i, j)));
       spans.pop_back();
     }
     firstOps.pop_back();

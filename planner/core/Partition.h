@@ -24,16 +24,22 @@ class StageCutter {
 public:
   /// `sendSeconds(bytes)` prices a send to the next stage.
   StageCutter(const Profile &profile, std::vector<int> positions,
-              const std::function<double(double)> &sendSeconds);
+              const std::function<double(double)> &sendSeconds)
+      : StageCutter({&profile}, {}, std::move(positions), sendSeconds) {}
+
+  /// The same where stages run on unlike devices: one profile for each kind of them, all of the
+  /// same ops. `kindOf`: by stage, the number of its profile; empty: the first for all.
+  StageCutter(const std::vector<const Profile *> &profiles, std::vector<int> kindOf,
+              std::vector<int> positions, const std::function<double(double)> &sendSeconds);
 
   /// The first op of each stage, if the order has enough positions. Known after the first time.
   const std::optional<std::vector<int>> &cut(int numStages) const;
 
-  /// The same, where stage s may hold at most `limitBytes`: `bytes(first, last, moments)` as
-  /// profiledBytes.
+  /// The same, where stage s may hold at most `limitBytes`: `bytes(first, last, s)` as
+  /// profiledBytes, with `moments[s]` on the devices of its kind.
   std::optional<std::vector<int>>
   cutWithin(const std::vector<schedule::Moments> &moments, double limitBytes,
-            const std::function<double(int, int, const schedule::Moments &)> &bytes) const;
+            const std::function<double(int, int, int)> &bytes) const;
 
   /// The same where stages hold several chunks, at most `limitBytes` together: `bytes(spans)` is
   /// what the stage holds of the chunks of it that have been cut, {chunk, first, last} each, and
@@ -58,12 +64,16 @@ private:
   const std::vector<std::vector<double>> &restOf(int numChunks) const;
   std::vector<std::vector<double>> computeRest(int numChunks) const;
 
-  double &at(int i, int j) { return seconds[size_t(i) * positions.size() + j]; }
-  double at(int i, int j) const { return seconds[size_t(i) * positions.size() + j]; }
+  int kindAt(int stage) const { return kindOf.empty() ? 0 : kindOf[size_t(stage)]; }
+  /// Of stage `stage` from position i to position j.
+  double at(int stage, int i, int j) const {
+    return seconds[size_t(kindAt(stage))][size_t(i) * positions.size() + j];
+  }
 
+  std::vector<int> kindOf; // by stage; empty: all are of the first
   std::vector<int> positions;
-  std::vector<double> seconds; // of a stage from position i to position j
-  std::vector<double> send;    // by position
+  std::vector<std::vector<double>> seconds; // by kind: of a stage from one position to another
+  std::vector<double> send;                 // by position
   mutable OnceMap<int, std::optional<std::vector<int>>> cuts;
   mutable OnceMap<int, std::vector<std::vector<double>>> rests; // by number of chunks: restOf
 };

@@ -245,7 +245,9 @@ struct Plan {
 
   int64_t numChunks() const { return chunkStage.empty() ? mesh.pp : int64_t(chunkStage.size()); }
   /// What one device may hold: the pinned limit, or what the cluster leaves usable if that is less.
-  int64_t limitBytes() const;
+  int64_t limitBytes() const { return limitBytes(cluster); }
+  /// The same of a stage on `devices`.
+  int64_t limitBytes(const Cluster &devices) const;
 };
 
 /// The canonical text of plan.json: sorted keys, shortest numbers that read back equal, final

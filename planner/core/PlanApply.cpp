@@ -4,6 +4,7 @@
 #include "planner/core/Place.h"
 #include "planner/core/Plan.h"
 #include "planner/core/Recompute.h"
+#include "planner/core/StageDevices.h"
 #include "planner/core/Stages.h"
 #include "planner/reshard/SequenceOrder.h"
 #include "runtime/schedule/Schedule.h"
@@ -25,8 +26,8 @@ int64_t Job::stateBytesPerElement() const {
 
 int64_t masterBytes(int64_t parameterBytes) { return parameterBytes < 4 ? 4 : 0; }
 
-int64_t Plan::limitBytes() const {
-  int64_t usable = cluster.usableBytes();
+int64_t Plan::limitBytes(const Cluster &devices) const {
+  int64_t usable = devices.usableBytes();
   return memoryLimitBytes > 0 ? std::min(memoryLimitBytes, usable) : usable;
 }
 
@@ -113,6 +114,10 @@ public:
   }
 
   Result<PlannedStep> run() {
+    if (auto devices =
+            StageDevices::make(plan.cluster, plan.mesh.pp, plan.mesh.numRanks() / plan.mesh.pp);
+        !devices)
+      return bad("mesh", devices.error().message);
     if (plan.mesh.dataRanks() > 1 && step.graph.batchFactor < 0)
       return bad("mesh", "the model has no batch dim to split over dp, fsdp and ep");
     if (commonExperts(step.graph) % plan.mesh.ep != 0)

@@ -5,6 +5,7 @@
 #include "planner/core/Plan.h"
 #include "planner/core/PlanNames.h"
 #include "planner/core/Recompute.h"
+#include "planner/core/StageDevices.h"
 #include "runtime/schedule/Schedule.h"
 
 #include <nlohmann/json.hpp>
@@ -230,14 +231,40 @@ private:
 
   void readCluster(JsonObject &root) {
     JsonObject object(root.get("cluster"), "cluster", problem);
-    Cluster &cluster = plan.cluster;
-    cluster.name = object.text("name");
-    cluster.description = object.text("description");
+    plan.cluster.name = object.text("name");
+    plan.cluster.description = object.text("description");
+    if (!object.has("groups"))
+      return readConstants(object, plan.cluster);
+    std::vector<Cluster> groups;
+    object.forEach("groups", [&](const Json &item, const std::string &path) {
+      JsonObject entry(item, path, problem);
+      Cluster group;
+      group.numNodes = entry.integer("nodes", 1, 1 << 20);
+      JsonObject constants(entry.get("cluster"), entry.at("cluster"), problem);
+      group.name = constants.text("name");
+      group.description = constants.text("description");
+      readConstants(constants, group);
+      groups.push_back(std::move(group));
+    });
+    std::optional<NetworkLevel> between;
+    if (object.has("between_groups"))
+      between = network(object, "between_groups", false);
+    if (!problem.text.empty())
+      return;
+    if (Result<Cluster> cluster = clusterOfGroups(plan.cluster.name, plan.cluster.description,
+                                                  std::move(groups), std::move(between)))
+      plan.cluster = std::move(*cluster);
+    else
+      problem.report("cluster.groups", cluster.error().message);
+  }
+
+  /// Of a cluster whose devices and nodes are alike.
+  void readConstants(JsonObject &object, Cluster &cluster) {
     cluster.devicesPerNode = object.integer("devices_per_node", 1, 1 << 20);
     cluster.memoryBytes = object.integer("memory_bytes", 1, maxBytes);
     cluster.memoryBytesPerSecond = object.positive("memory_bytes_per_second");
     {
-      JsonObject peaks(object.get("peak_flops_per_second"), "cluster.peak_flops_per_second",
+      JsonObject peaks(object.get("peak_flops_per_second"), object.at("peak_flops_per_second"),
                        problem);
       for (const char *precision : {"bf16", "f16", "f32"})
         cluster.peakFlopsPerSecond[precision] = peaks.positive(precision);
@@ -247,7 +274,7 @@ private:
     cluster.floorSeconds = object.numberOr("floor_seconds", 0);
     const Json &kernels = object.get("kernels");
     if (kernels.is_object()) {
-      JsonObject all(kernels, "cluster.kernels", problem);
+      JsonObject all(kernels, object.at("kernels"), problem);
       for (const auto &[name, value] : kernels.items()) {
         JsonObject one(all.get(name), all.at(name), problem);
         KernelEfficiency &kernel = cluster.kernels[name];
@@ -260,14 +287,14 @@ private:
         kernel.bytesPerFlop = one.numberOr("bytes_per_flop", 0);
       }
       if (!cluster.kernels.count("default"))
-        problem.report("cluster.kernels.default", "is missing");
+        problem.report(object.at("kernels.default"), "is missing");
     } else {
-      problem.report("cluster.kernels", "must be an object");
+      problem.report(object.at("kernels"), "must be an object");
     }
     cluster.intraNode = network(object, "intra_node", true);
     cluster.interNode = network(object, "inter_node", false);
     {
-      JsonObject host(object.get("host"), "cluster.host", problem);
+      JsonObject host(object.get("host"), object.at("host"), problem);
       cluster.hostMemoryBytes = host.integer("memory_bytes", 0, maxBytes);
       cluster.hostBytesPerSecond = host.positive("bytes_per_second");
     }
@@ -452,6 +479,9 @@ private:
                          ", but micro_batch x accumulation x dp x fsdp x ep is another number");
     if (std::string why = whyInvalidSchedule(plan); !why.empty())
       problem.report(plan.chunkStage.empty() || plan.mesh.pp == 1 ? "schedule" : "placement", why);
+    if (auto devices = StageDevices::make(plan.cluster, plan.mesh.pp, ranks / plan.mesh.pp);
+        !devices)
+      problem.report("mesh", devices.error().message);
     if (int64_t(plan.stages.size()) != plan.numChunks())
       problem.report("stages", plan.chunkStage.empty() ? "must have one entry per pipeline stage"
                                                        : "must have one entry per chunk");

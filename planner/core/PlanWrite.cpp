@@ -36,7 +36,8 @@ static Json nodeNetworkJson(const NetworkLevel &level) {
   return json;
 }
 
-static Json clusterJson(const Cluster &cluster) {
+/// The constants of a cluster whose devices and nodes are alike.
+static Json alikeJson(const Cluster &cluster) {
   Json kernels = Json::object();
   for (const auto &[name, kernel] : cluster.kernels) {
     Json &one = kernels[name] = {{"flops_fraction", kernel.flopsFraction},
@@ -69,6 +70,19 @@ static Json clusterJson(const Cluster &cluster) {
   putUnless(json, "overlap_slowdown", cluster.overlapSlowdown, 0.0);
   putUnless(json, "context_uncertainty_bytes", cluster.contextUncertaintyBytes, int64_t(0));
   putUnless(json, "allocator_uncertainty", cluster.allocatorUncertainty, 0.0);
+  return json;
+}
+
+/// Of a cluster with groups their constants alone: its own follow from them.
+static Json clusterJson(const Cluster &cluster) {
+  if (cluster.groups.empty())
+    return alikeJson(cluster);
+  Json groups = Json::array();
+  for (const Cluster &group : cluster.groups)
+    groups.push_back({{"nodes", group.numNodes}, {"cluster", alikeJson(group)}});
+  Json json = {{"name", cluster.name}, {"description", cluster.description}, {"groups", groups}};
+  if (cluster.betweenGroups)
+    json["between_groups"] = networkJson(*cluster.betweenGroups);
   return json;
 }
 

@@ -15,9 +15,10 @@ namespace tbc::planner {
 
 Searcher::Searcher(const Graph &graph, const Job &job, const Cluster &cluster, const Space &space,
                    int64_t limitBytes, PinnedOps pinnedOps, Workers &workers)
-    : graph(graph), job(job), cluster(cluster), space(space), limitBytes(limitBytes),
-      pinned(std::move(pinnedOps)), workers(workers), repeat(largestRepeat(graph)),
-      numForward(numForwardOps(graph)), starts(blockStarts(graph)), knownTotals(computeTotals()) {}
+    : graph(graph), job(job), cluster(cluster), isMixed(cluster.isMixed()), space(space),
+      limitBytes(limitBytes), pinned(std::move(pinnedOps)), workers(workers),
+      repeat(largestRepeat(graph)), numForward(numForwardOps(graph)), starts(blockStarts(graph)),
+      knownTotals(computeTotals()) {}
 
 /// Whether the candidate shards what belongs to a parameter over the axis called `name`: over all
 /// with tokens of their own, but not over dp beside fsdp.
@@ -25,8 +26,7 @@ static bool isZeroAxis(const Candidate &candidate, const std::string &name) {
   return candidate.zero.zero > 0 && (name != "dp" || candidate.mesh.fsdp == 1);
 }
 
-DataMode Searcher::dataMode(const Candidate &candidate) {
-  const NetworkCost &network = networkFor(candidate.mesh);
+DataMode Searcher::dataMode(const Candidate &candidate, const NetworkCost &network) {
   Mesh mesh = candidate.mesh.mesh();
   DataMode mode;
   mode.zero = candidate.zero.zero;
@@ -64,7 +64,7 @@ void Searcher::enumerateOn(int64_t devices, std::vector<Candidate> &candidates) 
   if (job.batchIsDefault) // rounded up, so that every data-parallel size divides it
     batch = (batch + devices - 1) / devices * devices;
   for (const MeshShape &mesh : space.meshes(devices)) {
-    if (mesh.dataRanks() > 1 && graph.batchFactor < 0)
+    if ((mesh.dataRanks() > 1 && graph.batchFactor < 0) || !mayLie(mesh))
       continue;
     const std::vector<ScheduleChoice> schedules = space.schedules(mesh);
     const std::vector<ContextForm> contexts = space.contexts(mesh);
@@ -107,6 +107,9 @@ std::vector<Candidate> Searcher::enumerate() {
       power *= 2;
     fewer.push_back(power);
     fewer.push_back(job.gpus / cluster.devicesPerNode * cluster.devicesPerNode);
+    int64_t ofFirstGroups = 0;
+    for (const Cluster &group : isMixed ? cluster.groups : std::vector<Cluster>())
+      fewer.push_back(ofFirstGroups += group.numNodes * group.devicesPerNode);
     for (int64_t divisor : divisorsOf(job.globalBatch))
       if (divisor <= job.gpus && divisor * 2 > job.gpus)
         fewer.push_back(divisor);
@@ -139,11 +142,10 @@ double Searcher::stageBytes(const Candidate &candidate, const Mix &mix, const Da
                       candidate.again.empty() ? last : candidate.again[chunk], last,
                       candidate.away.empty() ? 0 : candidate.away[chunk]});
   }
-  return profiledBytes(mix, chunks, momentsOf(candidate)[stage], mode, job, cluster);
+  return scaled(candidate, stage,
+                profiledBytes(mix, chunks, momentsOf(candidate)[stage], mode, job,
+                              clusterOf(candidate, stage)));
 }
-
-/// Enough places for each chunk to end near where it should.
-static int cutBuckets(int64_t chunks) { return int(std::clamp<int64_t>(chunks * 6, 48, 256)); }
 
 /// Chunks of equal time if they fit, else the best cut that fits and is found, else the former
 /// again.
@@ -152,17 +154,11 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
   int64_t pp = candidate.mesh.pp, numChunks = pp * candidate.schedule.chunksPerStage;
   if (pp == 1)
     return std::vector<int>{0};
-  const NetworkCost &network = networkFor(candidate.mesh);
-  GroupShape ends = network.stageGroupShape({0, 1});
-  const StageCutter &cutter = *cutters.get({&profile, numChunks, ends.nodes > 1}, [&] {
-    auto send = [&](double bytes) { return network.seconds(CollectiveKind::Send, ends, bytes); };
-    return std::make_unique<StageCutter>(profile, cutPositions(profile, cutBuckets(numChunks)),
-                                         send);
-  });
+  const StageCutter &cutter = cutterFor(candidate, profile);
   std::optional<std::vector<int>> balanced = cutter.cut(int(numChunks));
   if (!balanced)
     return std::nullopt;
-  bool fits = true;
+  bool isEnough = true;
   Candidate even = candidate;
   even.firstOps = *balanced;
   if (candidate.offloadsResiduals)
@@ -170,8 +166,8 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
   // Looked at as if everything were on the host that may be: what is not need not be.
   auto away = [&](int last) { return candidate.offloadsResiduals ? last : 0; };
   for (int64_t s = 0; s < pp; ++s)
-    fits &= stageBytes(even, profile, mode, int(s)) <= double(limitBytes);
-  if (fits)
+    isEnough &= fits(even, profile, mode, int(s));
+  if (isEnough)
     return balanced;
   const std::vector<schedule::Moments> &kept = momentsOf(candidate);
   // All stages together hold no less than one would that keeps what the emptiest of them keeps.
@@ -193,15 +189,20 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
       std::vector<ChunkRange> chunks;
       for (const StageCutter::Span &span : spans)
         chunks.push_back({span.first, span.last, span.last, away(span.last)});
-      return profiledBytes(profile, chunks, kept[chunkStage[spans[0].chunk]], mode, job, cluster);
+      int stage = chunkStage[spans[0].chunk];
+      return scaled(
+          candidate, stage,
+          profiledBytes(profile, chunks, kept[stage], mode, job, clusterOf(candidate, stage)));
     };
     constexpr int maxTries = 2000; // some milliseconds
     std::optional<std::vector<int>> within =
         cutter.cutTogether(chunkStage, double(limitBytes), bytes, maxTries);
     return within ? within : balanced;
   }
-  auto bytes = [&](int first, int last, const schedule::Moments &moments) {
-    return profiledBytes(profile, {{first, last, last, away(last)}}, moments, mode, job, cluster);
+  auto bytes = [&](int first, int last, int stage) {
+    return scaled(candidate, stage,
+                  profiledBytes(profile, {{first, last, last, away(last)}}, kept[stage], mode, job,
+                                clusterOf(candidate, stage)));
   };
   std::optional<std::vector<int>> within = cutter.cutWithin(kept, double(limitBytes), bytes);
   return within ? within : balanced;
@@ -218,17 +219,16 @@ double Searcher::lossSeconds(const Candidate &candidate, const Profile &profile)
     if (mesh.axisIndex(name) >= 0 && (isTotal || isPart))
       axes.push_back(wholeAxis(mesh, mesh.axisIndex(name)));
   }
-  const NetworkCost &network = networkFor(candidate.mesh);
-  return network.seconds(CollectiveKind::AllReduce, network.groupShape(axes),
+  return stagesFor(candidate.mesh)
+      .networks->seconds(CollectiveKind::AllReduce, axes, int(candidate.mesh.pp) - 1,
                          isTotal ? double(profile.stepTotalBytes) : 4);
 }
 
 bool Searcher::score(Candidate &candidate, bool refine) {
   if (!mayPlace(candidate))
     return false;
-  const Profile &profile =
-      profileFor(splitOf(candidate), candidate.microBatch, candidate.recompute);
-  DataMode mode = dataMode(candidate);
+  const Profile &profile = profileOf(candidate, candidate.recompute);
+  DataMode mode = firstMode(candidate);
   candidate.again.clear();
   candidate.blocksAgain.clear();
   candidate.away.clear();
@@ -242,8 +242,7 @@ bool Searcher::score(Candidate &candidate, bool refine) {
     for (int stage = 0; stage < int(candidate.mesh.pp); ++stage)
       setAway(candidate, stage, blocksOn(candidate, stage));
   if (isPartial(candidate)) {
-    mix = Mix(profile, profileFor(splitOf(candidate), candidate.microBatch,
-                                  weakerMode(candidate.recompute)));
+    mix = Mix(profile, profileOf(candidate, weakerMode(candidate.recompute)));
     if (!chooseAgain(candidate, mix, mode)) {
       if (!refine)
         return false;          // the weaker mode is a candidate of its own
@@ -277,7 +276,7 @@ std::vector<Candidate> Searcher::withContext(const Candidate &candidate) {
       next.accumulation = next.batch / next.mesh.dataRanks();
       std::vector<int64_t> microBatches = space.microBatches(next.mesh, next.batch);
       bool mayTake = std::count(microBatches.begin(), microBatches.end(), next.microBatch) > 0;
-      if (!space.allowed(next.mesh) || !mayTake || !mayRun(next) ||
+      if (!space.allowed(next.mesh) || !mayTake || !mayRun(next) || !mayLie(next.mesh) ||
           (space.isZigzag() && !whyNoZigzag(graph, cp).empty()))
         continue;
       bool hadNone = candidate.mesh.tokenRanks() == 1;
@@ -294,7 +293,7 @@ std::vector<Candidate> Searcher::withContext(const Candidate &candidate) {
 
 void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode) {
   const Profile &profile = *mix.kept; // where they are alike
-  const NetworkCost &network = networkFor(candidate.mesh);
+  const Stages &known = stagesFor(candidate.mesh);
   std::vector<StageSeconds> chunks;
   int64_t pp = candidate.mesh.pp;
   const std::vector<int> &chunkStage = chunksFor(candidate).stageOf;
@@ -302,21 +301,26 @@ void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode)
   auto send = [&](size_t a, size_t b, double bytes) {
     if (stageOf(a) == stageOf(b))
       return 0.0;
-    GroupShape ends = network.stageGroupShape(
-        {std::min(stageOf(a), stageOf(b)), std::max(stageOf(a), stageOf(b))});
-    return network.seconds(CollectiveKind::Send, ends, bytes);
+    return known.networks->sendSeconds(std::min(stageOf(a), stageOf(b)),
+                                       std::max(stageOf(a), stageOf(b)), bytes);
   };
   bool parts = candidate.schedule.schedule == "zero-bubble";
-  const BatchSumSeconds &sums = batchSumSeconds(candidate.mesh);
   for (size_t c = 0; c < candidate.firstOps.size(); ++c) {
-    int first = candidate.firstOps[c];
+    int first = candidate.firstOps[c], stage = stageOf(c);
     bool isLast = c + 1 == candidate.firstOps.size();
     int last = isLast ? profile.numForward : candidate.firstOps[c + 1];
-    RangeSums range = mix.sums(first, candidate.again.empty() ? last : candidate.again[c], last);
-    StageSeconds chunk = profiledSeconds(range, mode, network, cluster, parts);
+    const Mix here = mixOn(candidate, mix, stage);
+    const DataMode modeHere = modeOn(candidate, mode, stage);
+    const NetworkCost &network = known.networks->of(stage);
+    RangeSums range = here.sums(first, candidate.again.empty() ? last : candidate.again[c], last);
+    StageSeconds chunk = profiledSeconds(range, modeHere, network, known.devices.of(stage), parts);
+    const BatchSumSeconds &sums =
+        known.devices.isUniform()
+            ? batchSumSeconds(candidate.mesh)
+            : batchSumSeconds(candidate.mesh, network, known.devices.kindOf(stage));
     chunk.operandsForward += sums.forward[last] - sums.forward[first];
     chunk.operandsBackward += sums.backward[last] - sums.backward[first];
-    addHostCopies(candidate, mix, mode, int(c), last, chunk);
+    addHostCopies(candidate, here, modeHere, int(c), last, chunk);
     if (!isLast)
       chunk.sendForward = send(c, c + 1, profile.crossingBytes[last - 1]);
     if (c > 0)
@@ -334,8 +338,8 @@ void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode)
   chunks.back().parameterStep += lossSeconds(candidate, profile);
   // Running the schedule is exact, and cheap where it is short.
   if (int64_t(chunks.size()) * candidate.accumulation <= 512) {
-    const KnownSchedule &known = scheduleFor(candidate, candidate.accumulation);
-    candidate.seconds = simulatedStepTime(cluster, chunks, known.schedule).seconds;
+    const KnownSchedule &run = scheduleFor(candidate, candidate.accumulation);
+    candidate.seconds = simulatedStepTime(known.devices, chunks, run.schedule).seconds;
   } else {
     PipelineSchedule outline; // what the closed form reads
     outline.kind = schedule::parseScheduleKind(candidate.schedule.schedule)
@@ -343,7 +347,7 @@ void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode)
     outline.pipeline.numStages = int(pp);
     outline.pipeline.chunkStage = chunkStage;
     outline.accumulation = candidate.accumulation;
-    candidate.seconds = stepTime(cluster, chunks, outline).seconds;
+    candidate.seconds = stepTime(known.devices, chunks, outline).seconds;
   }
   candidate.feasible = candidate.peakBytes <= double(limitBytes);
 }
@@ -383,10 +387,8 @@ void Searcher::refineCuts(Candidate &candidate, const Mix &mix, const DataMode &
 
 void Searcher::moveCut(Candidate &candidate, size_t chunk, int first) {
   const Mix mix =
-      candidate.again.empty()
-          ? Mix(profileFor(splitOf(candidate), candidate.microBatch, candidate.recompute))
-          : mixOf(candidate);
-  const DataMode mode = dataMode(candidate);
+      candidate.again.empty() ? Mix(profileOf(candidate, candidate.recompute)) : mixOf(candidate);
+  const DataMode mode = firstMode(candidate);
   candidate.firstOps[chunk] = first;
   if (!candidate.again.empty())
     chooseAgain(candidate, mix, mode);

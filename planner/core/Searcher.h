@@ -14,6 +14,7 @@
 #include "planner/core/PipelineRoom.h"
 #include "planner/core/Profile.h"
 #include "planner/core/Search.h"
+#include "planner/core/StageDevices.h"
 #include "planner/core/WholeWork.h"
 #include "planner/core/Workers.h"
 
@@ -111,6 +112,8 @@ public:
 
   /// Why a schedule that was asked for does not go with some number of micro-batches, or "".
   const std::string &refusedSchedule() const { return whyNoSchedule; }
+  /// Why every mesh of all devices that is open has a stage with devices of several types, if so.
+  Status checkTypes() const;
   /// Why the candidate's form of context parallelism does not go with the model, or "".
   const std::string &refusedContext(const Candidate &candidate);
 
@@ -145,8 +148,8 @@ private:
   };
   const KnownStrategies &splitStrategies(const ModelSplit &split, int64_t microBatch);
   const ProfiledGraph &profiledGraphFor(int64_t microBatch, const std::string &recompute);
-  const Profile &profileFor(const ModelSplit &split, int64_t microBatch,
-                            const std::string &recompute);
+  /// On the devices of stage `stage` of the candidate: what is placed and kept is the same on all.
+  const Profile &profileOf(const Candidate &candidate, const std::string &recompute, int stage = 0);
   const WholeWork &wholeWorkFor(int64_t samples);
   double idealSecondsOf(int64_t samples, int64_t devices, const std::vector<bool> *part);
   double idealSeconds(int64_t devices, int64_t samples);
@@ -163,6 +166,8 @@ private:
     double total() const { return forward.back() + backward.back(); }
   };
   const BatchSumSeconds &batchSumSeconds(const MeshShape &shape);
+  const BatchSumSeconds &batchSumSeconds(const MeshShape &shape, const NetworkCost &network,
+                                         const StageKind &kind);
   // SearcherBound.cpp
   /// Of parameters; bytes are of all, of those that forward reads and that backward does, and of
   /// those that are trained.
@@ -222,11 +227,40 @@ private:
   double computeRefinedBound(const Candidate &candidate, double limit);
   /// refinedBound() as if nothing were known. For any thread.
   double boundWithContexts(const Candidate &candidate, double limit);
+  // SearcherStages.cpp
+  /// The devices of the stages of one mesh.
+  struct Stages {
+    StageDevices devices;
+    std::unique_ptr<StageNetworks> networks;
+  };
+  const Stages &stagesFor(const MeshShape &mesh);
+  /// Whether the types of devices let the stages of `mesh` be.
+  bool mayLie(const MeshShape &mesh) const;
+  const Cluster &clusterOf(const Candidate &candidate, int stage);
+  /// What a stage holds as a share of what it may, in bytes of the largest limit: `limitBytes`.
+  double scaled(const Candidate &candidate, int stage, double bytes);
+  bool fits(const Candidate &candidate, const Mix &mix, const DataMode &mode, int stage) {
+    return stageBytes(candidate, mix, mode, stage) <= double(limitBytes);
+  }
+  /// `mix` and `mode`, which are those of stage 0, on another stage.
+  Mix mixOn(const Candidate &candidate, const Mix &mix, int stage);
+  DataMode modeOn(const Candidate &candidate, const DataMode &mode, int stage);
+  static int cutBuckets(int64_t chunks);
+  const StageCutter &cutterFor(const Candidate &candidate, const Profile &profile);
+  double unlikeStagesBound(const Candidate &candidate);
+  /// Of one on devices that are all as good as the best of a mixed cluster, for bounds.
   const NetworkCost &networkFor(const MeshShape &mesh);
-  DataMode dataMode(const Candidate &candidate);
+  DataMode dataMode(const Candidate &candidate) {
+    return dataMode(candidate, networkFor(candidate.mesh));
+  }
+  DataMode dataMode(const Candidate &candidate, const NetworkCost &network);
+  /// As stage 0 has it.
+  DataMode firstMode(const Candidate &candidate) {
+    return dataMode(candidate, stagesFor(candidate.mesh).networks->of(0));
+  }
   void price(Candidate &candidate, const Mix &mix, const DataMode &mode);
   void addHostCopies(const Candidate &candidate, const Mix &mix, const DataMode &mode, int index,
-                     int last, StageSeconds &chunk) const;
+                     int last, StageSeconds &chunk);
   void refineCuts(Candidate &candidate, const Mix &mix, const DataMode &mode);
   // PartialRecompute.cpp
   /// Of what `candidate` recomputes and of the next weaker mode.
@@ -280,6 +314,7 @@ private:
   const reshard::Graph &graph;
   const Job &job;
   const Cluster &cluster;
+  const bool isMixed;
   const Space &space;
   int64_t limitBytes;
   PinnedOps pinned;
@@ -296,13 +331,19 @@ private:
   OnceMap<std::pair<int64_t, std::string>, std::vector<bool>> flags;
   OnceMap<std::pair<int64_t, std::string>, ProfiledGraph> profiledGraphs;
   OnceMap<std::pair<ModelSplit, int64_t>, KnownStrategies> strategies;
-  OnceMap<std::tuple<ModelSplit, int64_t, std::string>, Profile> profiles;
+  OnceMap<std::tuple<ModelSplit, int64_t, std::string, StageKind>, Profile> profiles;
   mutable OnceMap<std::tuple<int, bool, int64_t>, KnownChunks> knownChunks;
   OnceMap<std::pair<int64_t, int64_t>, double> ideals, leasts;
   Once<std::vector<BatchSum>> sumsOverBatch;
-  OnceMap<std::array<int64_t, 6>, BatchSumSeconds> knownBatchSums;
+  OnceMap<std::pair<std::array<int64_t, 6>, StageKind>, BatchSumSeconds> knownBatchSums;
   OnceMap<std::array<int64_t, 6>, std::unique_ptr<NetworkCost>> networks;
-  OnceMap<std::tuple<const Profile *, int64_t, bool>, std::unique_ptr<StageCutter>> cutters;
+  OnceMap<std::array<int64_t, 6>, std::unique_ptr<Stages>> stages;
+  /// By profile, number of chunks, whether they are on several nodes, and on unlike devices by
+  /// ranks of a stage, chunks of a stage and whether those go there and back.
+  OnceMap<std::tuple<const Profile *, int64_t, bool, std::array<int64_t, 3>>,
+          std::unique_ptr<StageCutter>>
+      cutters;
+  OnceMap<std::array<int64_t, 4>, double> unlikeStages;
   OnceMap<std::tuple<std::string, int, bool, int64_t, int64_t>, KnownSchedule> knownSchedules;
   Once<MostSaved> saving;
   OnceMap<std::pair<int64_t, int64_t>, std::unique_ptr<KeepBound>> keepBounds;

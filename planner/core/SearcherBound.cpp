@@ -223,16 +223,21 @@ void Searcher::bound(Candidate &candidate) {
   const ScheduleChoice &choice = candidate.schedule;
   int64_t stages = mesh.pp, accumulation = candidate.accumulation;
   double update = leastUpdateSeconds(candidate, dataMode(candidate));
+  double unlike = unlikeStagesBound(candidate); // 0 where all devices are alike
   if (choice.schedule != "interleaved" && choice.schedule != "zero-bubble") {
-    candidate.provenBound = pipelineLowerBound(proven, stages, accumulation) + update;
-    candidate.lowerBound = pipelineLowerBound(seconds, stages, accumulation) + update;
+    candidate.provenBound =
+        std::max(pipelineLowerBound(proven, stages, accumulation), unlike) + update;
+    candidate.lowerBound =
+        std::max(candidate.provenBound, pipelineLowerBound(seconds, stages, accumulation) + update);
     return;
   }
   bool parts = choice.schedule == "zero-bubble";
   // However long the chunks: a stage has its share of the work, and one micro-batch passes all of
   // them there and back, but for what is parted from the backward, at most half of the work.
   candidate.provenBound =
-      proven * std::max(double(accumulation) / double(stages), parts ? 0.5 : 1.0) + update;
+      std::max(proven * std::max(double(accumulation) / double(stages), parts ? 0.5 : 1.0),
+               unlike) +
+      update;
   // What a stage waits for first is one chunk of each stage before it, and with weight parts to
   // fill the end of the step the forward of that alone: with recomputation a fourth of the chunk.
   double waits = (parts ? 0.25 : 1.0) / double(choice.chunksPerStage);

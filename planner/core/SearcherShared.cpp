@@ -8,7 +8,7 @@
 #include "planner/core/Searcher.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 using namespace tbc::reshard;
 
@@ -29,7 +29,9 @@ const Placement &Searcher::placementFor(int64_t tp, int64_t microBatch, bool has
         if (op.expertLoop >= 0)
           op.loops[op.expertLoop].kind = LoopKind::Fixed;
     }
-    return place(hasExperts ? inside : graphFor(microBatch), tp, job, cluster,
+    // One placement for all: of unlike devices, the first speak for the others.
+    const Cluster &devices = cluster.isMixed() ? cluster.groups[0] : cluster;
+    return place(hasExperts ? inside : graphFor(microBatch), tp, job, devices,
                  double(microBatch) / double(job.globalBatch), space.tensorAxisIsPinned(), pinned);
   });
 }
@@ -105,22 +107,6 @@ const std::string &Searcher::refusedContext(const Candidate &candidate) {
   return splitStrategies(splitOf(candidate), candidate.microBatch).whyNot;
 }
 
-const Profile &Searcher::profileFor(const ModelSplit &split, int64_t microBatch,
-                                    const std::string &recompute) {
-  return profiles.get({split, microBatch, recompute}, [&] {
-    return makeProfile(profiledGraphFor(microBatch * split.ep, recompute), meshOf(split),
-                       *strategiesFor(split, microBatch), job, cluster,
-                       split.cp > 1 && !takesZigzag(split.cp));
-  });
-}
-
-const NetworkCost &Searcher::networkFor(const MeshShape &mesh) {
-  return *networks.get(mesh.sizes(), [&] {
-    Mesh axes = mesh.mesh();
-    return std::make_unique<NetworkCost>(cluster, axes, axes.axisIndex("pp"));
-  });
-}
-
 const Searcher::KnownSchedule &Searcher::scheduleFor(const Candidate &candidate,
                                                      int64_t accumulation) {
   const ScheduleChoice &choice = candidate.schedule;
@@ -181,18 +167,30 @@ void Searcher::prepare(const std::vector<const Candidate *> &candidates) {
     list.push_back(candidate);
   workers.run(list.size(), [&](size_t i) { mayPlace(*list[i]); });
 
-  std::set<std::tuple<ModelSplit, int64_t, std::string>> wanted;
+  struct Wanted {
+    const Candidate *candidate;
+    std::string recompute;
+    int stage;
+  };
+  std::map<std::tuple<ModelSplit, int64_t, std::string, StageKind>, Wanted> wanted;
   for (const Candidate *candidate : candidates) {
     if (!mayPlace(*candidate))
       continue;
-    wanted.insert({splitOf(*candidate), candidate->microBatch, candidate->recompute});
+    const StageDevices &devices = stagesFor(candidate->mesh).devices;
+    std::vector<std::string> modes{candidate->recompute};
     if (isPartial(*candidate))
-      wanted.insert({splitOf(*candidate), candidate->microBatch, weakerMode(candidate->recompute)});
+      modes.push_back(weakerMode(candidate->recompute));
+    for (const std::string &mode : modes)
+      for (int stage = 0; stage < (devices.isUniform() ? 1 : int(candidate->mesh.pp)); ++stage)
+        wanted.try_emplace({splitOf(*candidate), candidate->microBatch, mode,
+                            devices.isUniform() ? StageKind() : devices.kindOf(stage)},
+                           Wanted{candidate, mode, stage});
   }
-  std::vector<std::tuple<ModelSplit, int64_t, std::string>> keys(wanted.begin(), wanted.end());
-  workers.run(keys.size(), [&](size_t i) {
-    const auto &[split, microBatch, recompute] = keys[i];
-    profileFor(split, microBatch, recompute);
+  std::vector<Wanted> asked;
+  for (const auto &[key, of] : wanted)
+    asked.push_back(of);
+  workers.run(asked.size(), [&](size_t i) {
+    profileOf(*asked[i].candidate, asked[i].recompute, asked[i].stage);
   });
 }
 

@@ -4,6 +4,7 @@
 #include "planner/core/Buckets.h"
 #include "planner/core/Cost.h"
 #include "planner/core/Explore.h"
+#include "planner/core/StageDevices.h"
 
 #include <algorithm>
 #include <cmath>
@@ -62,6 +63,19 @@ static std::string formatCount(double count) {
                 : count < 100          ? "%.1f%s"
                                        : "%.0f%s",
                 count, units[unit]);
+}
+
+size_t fullestStage(const Plan &plan) {
+  const std::vector<StageMemory> &stages = plan.prediction.stages;
+  const StageDevices devices = stageDevices(plan);
+  auto excess = [&](size_t stage) {
+    return stages[stage].totalBytes() - plan.limitBytes(devices.of(int(stage)));
+  };
+  size_t fullest = 0;
+  for (size_t s = 1; s < stages.size() && int64_t(s) < plan.mesh.pp; ++s)
+    if (excess(s) > excess(fullest))
+      fullest = s;
+  return fullest;
 }
 
 /// `text` in at most `width` columns, its end cut off.
@@ -125,9 +139,11 @@ private:
     line(format("plan: %s on %lld x %s", describe(plan).c_str(), (long long)plan.mesh.numRanks(),
                 plan.cluster.name.c_str()));
     Mesh axes = plan.mesh.mesh();
-    NetworkCost network(plan.cluster, axes, axes.axisIndex("pp"));
+    unlikeDevices();
+    const StageDevices devices = stageDevices(plan);
+    StageNetworks networks(devices, axes, axes.axisIndex("pp"));
     for (size_t axis = 0; axis < axes.axes.size(); ++axis) {
-      GroupShape group = network.groupShape({wholeAxis(axes, int(axis))});
+      GroupShape group = shapeOf(devices, networks, axes, int(axis));
       std::string where = group.nodes == 1
                               ? "inside a node"
                               : format("across %lld nodes, %lld of a group on each",
@@ -139,6 +155,41 @@ private:
                 (long long)plan.job.globalBatch, (long long)plan.microBatch,
                 (long long)plan.accumulation, (long long)plan.mesh.dataRanks()));
     line("  precision " + plan.job.precision + lossScale());
+  }
+
+  /// Of a mixed cluster, which stages are on which devices.
+  void unlikeDevices() {
+    const StageDevices devices = stageDevices(plan);
+    const int64_t stages = plan.mesh.pp, ranks = plan.mesh.numRanks() / stages;
+    if (devices.isUniform())
+      return;
+    for (int64_t first = 0, end = 0; first < stages; first = end) {
+      const std::string &name = devices.of(int(first)).name;
+      for (end = first; end < stages && devices.of(int(end)).name == name;)
+        ++end;
+      std::string which =
+          end - first == 1 ? "stage " + std::to_string(first)
+                           : "stages " + std::to_string(first) + " to " + std::to_string(end - 1);
+      line(format("  %s on %lld x %s%s", which.c_str(), (long long)ranks, name.c_str(),
+                  end - first == 1 ? "" : " each"));
+    }
+  }
+
+  /// How the worst of the groups along an axis lies on nodes.
+  GroupShape shapeOf(const StageDevices &devices, const StageNetworks &networks, const Mesh &axes,
+                     int axis) const {
+    if (!devices.isUniform() && axis == axes.axisIndex("pp")) {
+      std::vector<int> stages;
+      for (int stage = 0; stage < int(plan.mesh.pp); ++stage)
+        stages.push_back(stage);
+      return devices.shapeOf(stages);
+    }
+    GroupShape worst = networks.of(0).groupShape({wholeAxis(axes, axis)});
+    for (int stage = 1; stage < int(plan.mesh.pp) && !devices.isUniform(); ++stage)
+      if (GroupShape group = networks.of(stage).groupShape({wholeAxis(axes, axis)});
+          group.nodes > worst.nodes)
+        worst = group;
+    return worst;
   }
 
   /// ", loss scale ..", where the step has one.
@@ -215,10 +266,7 @@ private:
   void memory() {
     if (prediction.stages.empty())
       return;
-    size_t fullest = 0;
-    for (size_t s = 1; s < prediction.stages.size(); ++s)
-      if (prediction.stages[s].totalBytes() > prediction.stages[fullest].totalBytes())
-        fullest = s;
+    const size_t fullest = fullestStage(plan);
     line("");
     line(plan.mesh.pp == 1 ? "memory of a device"
                            : format("memory of a device of stage %zu, the fullest", fullest));

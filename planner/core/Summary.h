@@ -13,6 +13,9 @@ namespace tbc::planner {
 /// communication by kind, binding constraint, reasons, runners-up, assumptions.
 std::string summarize(const Plan &plan);
 
+/// The stage of `plan`, which is applied, with the least room below its limit of memory.
+size_t fullestStage(const Plan &plan);
+
 /// e.g. "1.50 GiB", "384 MiB"; "12.3 ms", "1.20 s".
 std::string formatBytes(double bytes);
 std::string formatSeconds(double seconds);

@@ -112,7 +112,7 @@ struct Stages {
   int slowest = 0;
   double end = 0; // the longest end of step
 
-  Stages(const Cluster &cluster, const std::vector<StageSeconds> &chunks,
+  Stages(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
          const PipelineSchedule &schedule)
       : seconds(schedule.pipeline.numStages), exposed(schedule.pipeline.numStages) {
     assert(chunks.size() == schedule.pipeline.chunkStage.size() && "every chunk has its seconds");
@@ -122,7 +122,7 @@ struct Stages {
       return double(schedule.accumulation) * exposed[s].microBatch() + exposed[s].stepEnd;
     };
     for (size_t s = 0; s < seconds.size(); ++s) {
-      exposed[s] = expose(cluster, seconds[s], schedule);
+      exposed[s] = expose(devices.of(int(s)), seconds[s], schedule);
       end = std::max(end, exposed[s].stepEnd);
       if (busy(s) > busy(size_t(slowest)))
         slowest = int(s);
@@ -140,9 +140,9 @@ struct Stages {
 
 } // namespace
 
-StepTime stepTime(const Cluster &cluster, const std::vector<StageSeconds> &chunks,
+StepTime stepTime(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
                   const PipelineSchedule &schedule) {
-  Stages stages(cluster, chunks, schedule);
+  Stages stages(devices, chunks, schedule);
   double longest = 0, sends = 0, bubble = 0;
   size_t longestStage = 0;
   double perStage = double(chunks.size()) / double(stages.seconds.size());
@@ -168,17 +168,18 @@ StepTime stepTime(const Cluster &cluster, const std::vector<StageSeconds> &chunk
   return stages.time(a * longest + bubble + sends + stages.end, schedule.accumulation);
 }
 
-StepTime simulatedStepTime(const Cluster &cluster, const std::vector<StageSeconds> &chunks,
+StepTime simulatedStepTime(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
                            const PipelineSchedule &schedule) {
   if (chunks.size() == 1)
-    return stepTime(cluster, chunks, schedule);
-  Stages stages(cluster, chunks, schedule);
+    return stepTime(devices, chunks, schedule);
+  Stages stages(devices, chunks, schedule);
   std::vector<schedule::ChunkTimes> times;
   double send = 0;
   for (const StageSeconds &chunk : chunks)
     send = std::max({send, chunk.sendForward, chunk.sendBackward});
-  for (const StageSeconds &chunk : chunks) {
-    ExposedSeconds exposed = expose(cluster, chunk, schedule);
+  for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+    const Cluster &cluster = devices.of(schedule.pipeline.chunkStage[chunk]);
+    ExposedSeconds exposed = expose(cluster, chunks[chunk], schedule);
     times.push_back({exposed.forward, exposed.backward, exposed.weight, send, send});
   }
   double seconds =

@@ -5,6 +5,7 @@
 
 #include "planner/core/Cluster.h"
 #include "planner/core/Plan.h"
+#include "planner/core/StageDevices.h"
 #include "runtime/schedule/Schedule.h"
 
 #include <cstdint>
@@ -86,11 +87,11 @@ struct StepTime {
 ///     zero-bubble  sum of (f + b - w)          Qi et al., ICLR 2024, table 1
 ///                  with v chunks per stage: sum of f / v    Qi et al., NeurIPS 2024, section 4
 /// Exact for equal stages and free sends. `chunks`: seconds by chunk.
-StepTime stepTime(const Cluster &cluster, const std::vector<StageSeconds> &chunks,
+StepTime stepTime(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
                   const PipelineSchedule &schedule);
 
 /// The step by running the schedule.
-StepTime simulatedStepTime(const Cluster &cluster, const std::vector<StageSeconds> &chunks,
+StepTime simulatedStepTime(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
                            const PipelineSchedule &schedule);
 
 /// No schedule of `stages` stages runs `accumulation` micro-batches of `seconds` (all stages

@@ -106,6 +106,30 @@ TEST_F(Cli, ABatchIsTriedBeforeItIsAnsweredWith) {
   EXPECT_THAT(found.out, HasSubstr("on the fullest rank, predicted"));
 }
 
+/// A stage on one type of device and one on another: planned, read, proven and run on this machine.
+TEST_F(Cli, StagesOnUnlikeDevices) {
+  std::ofstream(folder / "mixed.toml")
+      << "name = \"mixed\"\ndescription = \"two types\"\n[[nodes]]\ncluster = \"l40s\"\ncount = 1\n"
+         "devices_per_node = 2\n[[nodes]]\ncluster = \"l4\"\ncount = 1\ndevices_per_node = 2\n";
+  const std::string flags = "plan " + model("tiny-mlp") + " --cluster mixed.toml --gpus 4 ";
+  Outcome whole = tbc(flags + "--batch 16 --mesh dp=4");
+  EXPECT_EQ(whole.code, 2);
+  EXPECT_THAT(whole.err, HasSubstr("ranks 0 to 3, would be 2 x l40s and 2 x l4"));
+  EXPECT_THAT(whole.err, HasSubstr("pp=2"));
+  Outcome plan = tbc(flags + "--batch 16 --micro-batch 4 --mesh pp=4 --precision f32 -o plan.json");
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  EXPECT_THAT(plan.out,
+              HasSubstr("  stages 0 to 1 on 1 x l40s each\n  stages 2 to 3 on 1 x l4 each\n"));
+  EXPECT_EQ(tbc("explain plan.json --memory").code, 0);
+  for (const char *ranks : {"", " --ranks 2"}) { // stages merged, perhaps of several types
+    Outcome verify = tbc(std::string("verify plan.json") + ranks);
+    EXPECT_EQ(verify.code, 0) << verify.err << verify.out;
+    EXPECT_THAT(verify.out, HasSubstr("verified"));
+  }
+  Outcome many = tbc(flags + "--gpus 8");
+  EXPECT_EQ(many.code, 2);
+}
+
 TEST_F(Cli, PlanVerifyCompileShow) {
   Outcome plan = planMlp("--mesh fsdp=4");
   ASSERT_EQ(plan.code, 0) << plan.err;

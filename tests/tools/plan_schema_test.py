@@ -17,11 +17,12 @@ import jsonschema  # Debian: python3-jsonschema
 TBC, SOURCE = (Path(sys.argv.pop(1)).resolve(), Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 2 else (None, None)
 
 # Between them they have every key: stages, chunks, tp, ZeRO over two axes, recomputation, offload, a loss scale, bindings, and a
-# cluster with what presets leave out.
+# cluster with what presets leave out, and one of several kinds of nodes.
 JOBS = {
     "data": "tiny-mlp --gpus 4 --batch 32 --precision f32 --optimizer sgd-momentum --momentum 0.8",
     "hybrid-shard": "tiny-gpt2 --gpus 8 --batch 16 --mesh dp=2,fsdp=2,tp=2 --precision f16 --freeze *.bias",
     "pipeline": "tiny-gpt2 --cluster every-key.toml --gpus 4 --mesh pp=2,dp=2 --batch 16 --micro-batch 2 --schedule 1f1b --recompute selective --offload all",
+    "mixed": "tiny-mlp --cluster mixed.toml --gpus 2 --mesh pp=2 --batch 16 --micro-batch 4",
     "chunks": "llama-8l --gpus 4 --seq 64 --mesh pp=4 --batch 16 --micro-batch 1 --schedule interleaved --top 8",
 }
 
@@ -55,6 +56,10 @@ class PlanSchemaTest(unittest.TestCase):
                               ("kernel.causal_attention", "bytes_per_flop = 0.02")):
             text = text.replace(f"[{section}]\n", f"[{section}]\n{line}\n")
         Path(cls.folder.name, "every-key.toml").write_text(text)
+        Path(cls.folder.name, "mixed.toml").write_text(
+            'name = "mixed"\ndescription = "two kinds"\n'
+            + "".join(f'[[nodes]]\ncluster = "{cluster}"\ncount = 1\ndevices_per_node = 1\n' for cluster in ("l4", "l40s"))
+            + "[network.between_groups]\nbytes_per_second = 1e9\nlatency_seconds = 1e-5\nstart_seconds = 2e-5\n")
         for name, job in JOBS.items():
             model, *flags = job.split()
             file = Path(cls.folder.name, name + ".json")
@@ -102,11 +107,12 @@ class PlanSchemaTest(unittest.TestCase):
         # In maps the keys are names; a name that the model does not have is refused when the plan is applied.
         maps = {("job", "bindings"), ("job", "settings"), ("cluster", "kernels"), ("cluster", "peak_flops_per_second"),
                 ("cluster", "intra_node", "group_bytes_per_second")}
-        for plan in (self.plans["chunks"], self.plans["hybrid-shard"]):
+        maps |= {("cluster", "groups", 0, *path) for path in maps}
+        for plan in (self.plans["chunks"], self.plans["hybrid-shard"], self.plans["mixed"]):
             seen = set()
             for path, _ in objects(plan):
                 kind = tuple(step if isinstance(step, str) else 0 for step in path)
-                if kind in seen or path in maps or path[-1:] == ("loops",):
+                if kind in seen or kind in maps or path[-1:] == ("loops",):
                     continue
                 seen.add(kind)
                 edited = copy.deepcopy(plan)

@@ -120,7 +120,7 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan,
       reshard::countCollectives(graph, assignment, result.derivation, result.overlap);
   result.predictedMemory =
       planner::stageMemory(graph, assignment, result.derivation, result.overlap, plan.job,
-                           plan.cluster, planner::scheduleOf(plan).actions);
+                           planner::stageDevices(plan), planner::scheduleOf(plan).actions);
 
   for (func::FuncOp function : {step.train, step.update})
     setBatchSizes(function, plan.job.globalBatch, plan.microBatch * plan.mesh.dataRanks());

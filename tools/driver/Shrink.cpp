@@ -73,6 +73,12 @@ Status Shrinker::shrinkMesh() {
   result.notes.push_back("mesh " + planner::toString(original.mesh) + " -> " +
                          planner::toString(mesh) +
                          (mesh.pp < original.mesh.pp ? ", stages merged" : ""));
+  // Fewer ranks would lie on other nodes, and merged stages on several types of devices.
+  if (planner::Cluster &cluster = result.plan.cluster; cluster.isMixed()) {
+    cluster = planner::Cluster(cluster.groups[0]);
+    cluster.numNodes = 0;
+    result.notes.push_back("cluster " + original.cluster.name + " -> " + cluster.name);
+  }
   return Status::ok();
 }
 

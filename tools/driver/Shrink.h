@@ -18,7 +18,8 @@ struct Shrunk {
 
 /// Shrinks what keeps a plan from being verified on one machine, and nothing else:
 ///  - a mesh of more than `ranks` ranks: every axis to 2, then pp to as many stages as `ranks`
-///    allows; stages merge into the stage that begins where their first one did;
+///    allows; stages merge into the stage that begins where their first one did; all on devices of
+///    the first type where the plan's are of several;
 ///  - where the model has more than 2^20 parameters, every factor whose size is not bound to
 ///    another's (see resizableFactors): to 4, 6 or 8, to 5 or 7 where it is odd, always to a
 ///    multiple of the axes that split it;

@@ -4,6 +4,7 @@
 #include "planner/core/Explore.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/Search.h"
+#include "planner/core/StageDevices.h"
 #include "planner/core/Stages.h"
 #include "tests/planner/core/SmallCluster.h"
 #include "tests/planner/core/StepBuilder.h"
@@ -56,7 +57,7 @@ static double bruteForce(const Graph &graph, const Job &job, const Cluster &clus
   for (int64_t pp : {1, 2})
     for (int64_t fsdp : {1, 2, 4}) {
       int64_t dp = job.gpus / pp / fsdp;
-      if (pp * dp * fsdp != job.gpus)
+      if (pp * dp * fsdp != job.gpus || !StageDevices::make(cluster, pp, dp * fsdp))
         continue;
       for (int mode = 0; mode < (dp * fsdp == 1 ? 1 : 5); ++mode)
         for (int64_t micro = 1; micro * dp * fsdp <= job.globalBatch; ++micro) {
@@ -201,6 +202,113 @@ TEST(Search, EqualsBruteForceWithoutTensorParallelism) {
   }
   EXPECT_GT(feasible, numRounds / 2);
   EXPECT_GT(tight, numRounds / 5);
+}
+
+/// A cluster of `gpus` devices: two types, or one type in nodes of two sizes.
+static Cluster mixedCluster(std::mt19937_64 &random, int64_t gpus, bool everything) {
+  auto factor = [&] { return std::pow(2, double(random() % 5) / 2 - 1); };
+  std::vector<Cluster> groups;
+  for (const char *name : {"one", "other"}) {
+    Cluster group = everything ? everyTerm(smallCluster()) : smallCluster();
+    group.name = name;
+    for (auto &[precision, peak] : group.peakFlopsPerSecond)
+      peak *= factor();
+    group.vectorFlopsPerSecond *= factor();
+    group.memoryBytesPerSecond *= factor();
+    group.launchSeconds *= factor();
+    group.intraNode.bytesPerSecond *= factor();
+    group.interNode.bytesPerSecond *= factor();
+    group.interNode.latencySeconds *= factor();
+    group.devicesPerNode = gpus / 2;
+    group.numNodes = 1;
+    groups.push_back(group);
+  }
+  if (random() % 4 == 0) { // of one type
+    groups[1] = groups[0];
+    groups[0].devicesPerNode = gpus - 1;
+    groups[1].devicesPerNode = 1;
+  }
+  return *clusterOfGroups("mixed", "", groups, std::nullopt);
+}
+
+/// `cluster` with `change` made to every group.
+template <typename Change> static Cluster withGroups(const Cluster &cluster, Change change) {
+  std::vector<Cluster> groups = cluster.groups;
+  for (Cluster &group : groups)
+    change(group);
+  return *clusterOfGroups(cluster.name, cluster.description, groups, cluster.betweenGroups);
+}
+
+TEST(Search, EqualsBruteForceOnUnlikeDevices) {
+  std::mt19937_64 random(7);
+  int feasible = 0, tight = 0, pipelines = 0, replaced = 0;
+  const char *asked = std::getenv("TBC_BRUTE_FORCE_ROUNDS");
+  const int numRounds = asked ? std::max(8, std::atoi(asked) / 2) : 12;
+  for (int round = 0; round < numRounds; ++round) {
+    auto width = [&] { return int64_t(3 + 2 * (random() % 40)); };
+    Graph graph;
+    if (round % 2 == 0) {
+      std::vector<int64_t> widths(4 + random() % 2);
+      std::generate(widths.begin(), widths.end(), width);
+      graph = makeMlp(1, widths);
+    } else {
+      graph = randomGraph(random, int(2 + random() % 4), width);
+    }
+    Job job = jobFor(round % 3 == 0 ? 2 : 4, 8);
+    Cluster cluster = mixedCluster(random, job.gpus, round % 4 >= 2);
+    Pins pins;
+    double part = 0.5 + 0.1 * double(random() % 6), other = 1 + 0.2 * double(random() % 4);
+    if (round % 8 >= 3) { // less memory than it takes when there is enough
+      Result<SearchAnswer> ample = search(graph, job, cluster, pins);
+      ASSERT_TRUE(ample) << "round " << round << ": " << ample.error().message;
+      double bytes = part * double(ample->plan.prediction.peakBytes);
+      cluster = withGroups(cluster, [&](Cluster &group) {
+        group.memoryBytes = int64_t(group.name == "one" ? bytes : bytes * other);
+      });
+    }
+    Plan found;
+    double best = bruteForce(graph, job, cluster, found);
+    Result<SearchAnswer> answer = search(graph, job, cluster, pins);
+    EXPECT_TRUE(answer || best == INFINITY)
+        << "round " << round << ": " << describe(found) << (answer ? "" : answer.error().message);
+    if (!answer)
+      continue;
+    const Prediction &prediction = answer->plan.prediction;
+    ++feasible;
+    tight += cluster.memoryBytes < (1 << 30);
+    pipelines += answer->plan.mesh.pp > 1;
+    EXPECT_LE(prediction.stepSeconds, best * (1 + 2e-3))
+        << "round " << round << ": " << describe(answer->plan) << ", best " << describe(found);
+    EXPECT_LE(answer->plan.lowerBoundSeconds, std::min(best, prediction.stepSeconds) * (1 + 1e-12))
+        << "round " << round;
+    EXPECT_EQ(predict(graph, answer->plan)->stepSeconds, prediction.stepSeconds);
+    const StageDevices devices = stageDevices(answer->plan);
+    for (size_t stage = 0; stage < prediction.stages.size(); ++stage)
+      EXPECT_LE(prediction.stages[stage].totalBytes(), devices.of(int(stage)).usableBytes());
+
+    // With better devices in the place of some, no plan is slower. (Devices of one type that became
+    // two need pipeline stages.)
+    if (round % 3 != 1 || haveSameDevices(cluster.groups[0], cluster.groups[1]))
+      continue;
+    std::vector<Cluster> better = cluster.groups;
+    Cluster &group = better[random() % 2];
+    group.name = "better";
+    for (auto &[precision, peak] : group.peakFlopsPerSecond)
+      peak *= 2;
+    group.memoryBytesPerSecond *= 2;
+    group.memoryBytes *= 2;
+    Result<SearchAnswer> faster =
+        search(graph, job, *clusterOfGroups("faster", "", better, std::nullopt), pins);
+    ASSERT_TRUE(faster) << faster.error().message;
+    ++replaced;
+    EXPECT_LE(faster->plan.prediction.stepSeconds, prediction.stepSeconds * (1 + 2e-3))
+        << "round " << round << ": " << describe(answer->plan) << " became "
+        << describe(faster->plan);
+  }
+  EXPECT_GT(replaced, 0);
+  EXPECT_GT(feasible, numRounds / 2);
+  EXPECT_GT(tight, numRounds / 5);
+  EXPECT_GT(pipelines, numRounds / 4);
 }
 
 /// Placing each op by hand on tp devices, every combination of strategies of a two-layer model.

@@ -1,0 +1,219 @@
+//===- ClusterGroups.cpp - Clusters of unlike nodes ------------------------===//
+
+#include "planner/core/Cluster.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tbc::planner {
+
+bool haveSameDevices(const Cluster &a, const Cluster &b) {
+  Cluster other = b;
+  other.devicesPerNode = a.devicesPerNode;
+  other.numNodes = a.numNodes;
+  return a == other;
+}
+
+bool Cluster::isMixed() const {
+  return betweenGroups || std::any_of(groups.begin(), groups.end(), [&](const Cluster &group) {
+           return group.devicesPerNode != groups[0].devicesPerNode ||
+                  !haveSameDevices(group, groups[0]);
+         });
+}
+
+int64_t Cluster::numDevices() const {
+  int64_t devices = 0;
+  for (const Cluster &group : groups)
+    devices += group.numNodes * group.devicesPerNode;
+  return devices;
+}
+
+std::string Cluster::groupsText() const {
+  std::string text;
+  for (size_t i = 0; i < groups.size(); ++i)
+    text += (i == 0                  ? ""
+             : i + 1 < groups.size() ? ", "
+                                     : " and ") +
+            std::to_string(groups[i].numNodes) + (groups[i].numNodes == 1 ? " node" : " nodes") +
+            " of " + std::to_string(groups[i].devicesPerNode) + " x " + groups[i].name;
+  return text;
+}
+
+NetworkLevel slowerOf(const NetworkLevel &a, const NetworkLevel &b) {
+  NetworkLevel slower;
+  slower.latencySeconds = std::max(a.latencySeconds, b.latencySeconds);
+  slower.bytesPerSecond = std::min(a.bytesPerSecond, b.bytesPerSecond);
+  slower.startSeconds = std::max(a.startSeconds, b.startSeconds);
+  for (const auto *groups : {&a.groupBytesPerSecond, &b.groupBytesPerSecond})
+    for (const auto &[devices, bytesPerSecond] : *groups)
+      slower.groupBytesPerSecond[devices] = std::min(a.bandwidth(devices), b.bandwidth(devices));
+  slower.ringStepSeconds = std::max(a.ringStepSeconds, b.ringStepSeconds);
+  slower.smallFraction = std::min(a.smallFraction, b.smallFraction);
+  slower.switchBytesPerSecond = std::min(a.switchBytesPerSecond, b.switchBytesPerSecond);
+  return slower;
+}
+
+namespace {
+
+/// The most, or the least, that any group has of something.
+template <typename Get> auto mostOf(const std::vector<Cluster> &groups, Get get) {
+  auto most = get(groups[0]);
+  for (const Cluster &group : groups)
+    most = std::max(most, get(group));
+  return most;
+}
+template <typename Get> auto leastOf(const std::vector<Cluster> &groups, Get get) {
+  auto least = get(groups[0]);
+  for (const Cluster &group : groups)
+    least = std::min(least, get(group));
+  return least;
+}
+
+/// What kernels of a class may have as their peak: of matrix units by precision, or the vectors'.
+/// "default" stands for classes of both.
+std::vector<double (*)(const Cluster &)> peaksOf(const std::string &kernelClass) {
+  std::vector<double (*)(const Cluster &)> peaks;
+  if (isMatrixClass(kernelClass) || kernelClass == "default")
+    peaks = {[](const Cluster &c) { return c.peakFlopsPerSecond.at("f32"); },
+             [](const Cluster &c) { return c.peakFlopsPerSecond.at("bf16"); },
+             [](const Cluster &c) { return c.peakFlopsPerSecond.at("f16"); }};
+  if (!isMatrixClass(kernelClass))
+    peaks.push_back([](const Cluster &c) { return c.vectorFlopsPerSecond; });
+  return peaks;
+}
+
+/// Fractions of peaks that together are no less than what any group reaches of its own.
+KernelEfficiency bestKernel(const std::vector<Cluster> &groups, const Cluster &best,
+                            const std::string &kernelClass) {
+  auto kernelOf = [&](const Cluster &group) -> const KernelEfficiency & {
+    return group.kernel(kernelClass);
+  };
+  KernelEfficiency kernel;
+  kernel.flopsFraction = 0;
+  for (auto peak : peaksOf(kernelClass))
+    kernel.flopsFraction =
+        std::max(kernel.flopsFraction, mostOf(groups, [&](const Cluster &g) {
+                                         return peak(g) * kernelOf(g).flopsFraction;
+                                       }) / peak(best));
+  kernel.memoryFraction = mostOf(groups,
+                                 [&](const Cluster &g) {
+                                   return g.memoryBytesPerSecond * kernelOf(g).memoryFraction;
+                                 }) /
+                          best.memoryBytesPerSecond;
+  kernel.rampSeconds = leastOf(groups, [&](const Cluster &g) { return kernelOf(g).rampSeconds; });
+  kernel.halfDepth = leastOf(groups, [&](const Cluster &g) { return kernelOf(g).halfDepth; });
+  kernel.executedFraction =
+      leastOf(groups, [&](const Cluster &g) { return kernelOf(g).executedFraction; });
+  kernel.bytesPerFlop = leastOf(groups, [&](const Cluster &g) { return kernelOf(g).bytesPerFlop; });
+  return kernel;
+}
+
+/// One level, as all devices in one node would have it with the best of every level: whichever way
+/// a group lies on nodes, and whichever algorithm is the faster there, this one is no slower.
+NetworkLevel bestNetwork(const std::vector<Cluster> &groups,
+                         const std::optional<NetworkLevel> &between) {
+  std::vector<NetworkLevel> levels;
+  for (const Cluster &group : groups) {
+    levels.push_back(group.intraNode);
+    levels.push_back(group.interNode);
+  }
+  if (between)
+    levels.push_back(*between);
+  NetworkLevel best = levels[0];
+  best.ringStepSeconds = 0; // as short steps as any, and log2(n) of them, not n
+  best.smallFraction = 1;
+  best.groupBytesPerSecond.clear();
+  bool hasRing = false;
+  for (const NetworkLevel &level : levels)
+    hasRing |= level.ringStepSeconds > 0;
+  for (const NetworkLevel &level : levels) {
+    best.latencySeconds = std::min(best.latencySeconds, level.latencySeconds);
+    if (hasRing)
+      best.latencySeconds = std::min(best.latencySeconds, level.ringStepSeconds);
+    best.startSeconds = std::min(best.startSeconds, level.startSeconds);
+    best.bytesPerSecond = std::max(best.bytesPerSecond, level.bytesPerSecond);
+    for (const auto &[devices, bytesPerSecond] : level.groupBytesPerSecond)
+      best.bytesPerSecond = std::max(best.bytesPerSecond, bytesPerSecond);
+    best.switchBytesPerSecond = std::max(best.switchBytesPerSecond, level.switchBytesPerSecond);
+  }
+  return best;
+}
+
+/// Of every number the best that any group has.
+Cluster bestOf(const std::vector<Cluster> &groups, const std::optional<NetworkLevel> &between) {
+  Cluster best = groups[0];
+  auto most = [&](auto Cluster::*number) {
+    best.*number = mostOf(groups, [&](const Cluster &group) { return group.*number; });
+  };
+  auto least = [&](auto Cluster::*number) {
+    best.*number = leastOf(groups, [&](const Cluster &group) { return group.*number; });
+  };
+  most(&Cluster::memoryBytes);
+  most(&Cluster::memoryBytesPerSecond);
+  most(&Cluster::vectorFlopsPerSecond);
+  for (auto &[precision, peak] : best.peakFlopsPerSecond)
+    peak = mostOf(groups, [&name = precision](const Cluster &group) {
+      return group.peakFlopsPerSecond.at(name);
+    });
+  least(&Cluster::launchSeconds);
+  least(&Cluster::floorSeconds);
+  std::set<std::string> classes;
+  for (const Cluster &group : groups)
+    for (const auto &[kernelClass, kernel] : group.kernels)
+      classes.insert(kernelClass);
+  best.kernels.clear();
+  for (const std::string &kernelClass : classes)
+    best.kernels[kernelClass] = bestKernel(groups, best, kernelClass);
+  best.intraNode = best.interNode = bestNetwork(groups, between);
+  best.interNode.switchBytesPerSecond = 0; // there is none between nodes
+  most(&Cluster::hostMemoryBytes);
+  most(&Cluster::hostBytesPerSecond);
+  most(&Cluster::overlapFraction);
+  least(&Cluster::overlapSlowdown);
+  most(&Cluster::timeUncertainty);
+  most(&Cluster::contextUncertaintyBytes);
+  most(&Cluster::allocatorUncertainty);
+  least(&Cluster::contextBytes);
+  least(&Cluster::allocatorFraction);
+  least(&Cluster::reservedFraction);
+  return best;
+}
+
+} // namespace
+
+Result<Cluster> clusterOfGroups(const std::string &name, const std::string &description,
+                                std::vector<Cluster> groups,
+                                std::optional<NetworkLevel> betweenGroups) {
+  constexpr int64_t mostDevices = 1 << 20;
+  if (groups.empty())
+    return Error{ErrorCode::Usage, "nodes must be of one kind at least"};
+  double devices = 0;
+  for (const Cluster &group : groups) {
+    devices += double(group.numNodes) * double(group.devicesPerNode);
+    for (const Cluster &other : groups)
+      if (group.name == other.name && !haveSameDevices(group, other))
+        return Error{ErrorCode::Usage,
+                     "nodes of two kinds are both called \"" + group.name +
+                         "\", though they differ in more than their size; give one another name"};
+  }
+  if (devices > double(mostDevices))
+    return Error{ErrorCode::Usage, "nodes have more than 1048576 devices together"};
+  Cluster cluster;
+  cluster.groups = groups;
+  cluster.betweenGroups = betweenGroups;
+  if (cluster.isMixed()) {
+    cluster = bestOf(groups, betweenGroups);
+    cluster.groups = std::move(groups);
+    cluster.betweenGroups = std::move(betweenGroups);
+    cluster.devicesPerNode = cluster.numDevices();
+  } else {
+    cluster = groups[0];
+    cluster.groups = std::move(groups);
+  }
+  cluster.name = name;
+  cluster.description = description;
+  cluster.numNodes = 0;
+  return cluster;
+}
+
+} // namespace tbc::planner

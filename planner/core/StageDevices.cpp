@@ -1,0 +1,269 @@
+//===- StageDevices.cpp - What each pipeline stage runs on -----------------===//
+
+#include "planner/core/StageDevices.h"
+
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+#include <set>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+StageDevices::StageDevices(const Cluster &cluster) : whole(&cluster) {
+  assert(!cluster.isMixed() && "of a mixed cluster it depends on the mesh");
+}
+
+int StageDevices::groupOf(int64_t rank) const {
+  return int(std::upper_bound(firstRank.begin(), firstRank.end(), rank) - firstRank.begin()) - 1;
+}
+
+int64_t StageDevices::nodeOf(int64_t rank) const {
+  size_t group = size_t(groupOf(rank));
+  return firstNode[group] + (rank - firstRank[group]) / whole->groups[group].devicesPerNode;
+}
+
+/// The most ranks of which every run shares a node, if ranks [first, last) are cut into such runs.
+int64_t StageDevices::commonNode(int64_t first, int64_t last) const {
+  int64_t common = 0;
+  for (size_t group = size_t(groupOf(first)); group <= size_t(groupOf(last - 1)); ++group) {
+    int64_t size = whole->groups[group].devicesPerNode, begin = firstRank[group];
+    // The first two ends of nodes after `first` say all: the others follow in steps of a node.
+    int64_t end = begin + (std::max(first, begin) - begin) / size * size;
+    for (int64_t i = 0; i < 3; ++i, end += size)
+      if (end > first && end < last && end <= firstRank[group + 1])
+        common = std::gcd(common, end - first);
+  }
+  return common > 0 ? common : last - first;
+}
+
+/// The names of the devices of ranks [first, last), in their order.
+std::string StageDevices::typesOf(int64_t first, int64_t last) const {
+  std::string text;
+  for (int group = groupOf(first), end = groupOf(last - 1); group <= end; ++group) {
+    const Cluster &of = whole->groups[size_t(group)];
+    int64_t low = std::max(first, firstRank[size_t(group)]),
+            high = std::min(last, firstRank[size_t(group) + 1]);
+    text += (text.empty() ? "" : " and ") + std::to_string(high - low) + " x " + of.name;
+  }
+  return text;
+}
+
+bool keepsTypesApart(const Cluster &cluster, int64_t stages, int64_t ranksPerStage) {
+  int64_t first = 0; // rank of a group
+  for (size_t group = 0; group < cluster.groups.size(); ++group) {
+    bool isNew = group > 0 && first < stages * ranksPerStage &&
+                 !haveSameDevices(cluster.groups[group - 1], cluster.groups[group]);
+    if (isNew && first % ranksPerStage != 0)
+      return false;
+    first += cluster.groups[group].numNodes * cluster.groups[group].devicesPerNode;
+  }
+  return true;
+}
+
+/// "pp=2, pp=4": the fewest stages that keep the types of the first `ranks` devices apart.
+static std::string possibleStages(const Cluster &cluster, int64_t ranks, int64_t but) {
+  std::string text;
+  int found = 0;
+  for (int64_t stages = 2; stages <= ranks && found < 3; ++stages)
+    if (stages != but && ranks % stages == 0 && keepsTypesApart(cluster, stages, ranks / stages)) {
+      text += (text.empty() ? "pp=" : ", pp=") + std::to_string(stages);
+      ++found;
+    }
+  return text;
+}
+
+Result<StageDevices> StageDevices::make(const Cluster &cluster, int64_t stages,
+                                        int64_t ranksPerStage) {
+  const int64_t ranks = stages * ranksPerStage;
+  if (cluster.numDevices() > 0 && ranks > cluster.numDevices())
+    return Error{ErrorCode::Usage, std::to_string(ranks) + " ranks are more than the " +
+                                       std::to_string(cluster.numDevices()) +
+                                       " devices of cluster " + cluster.name + " (" +
+                                       cluster.groupsText() + ")"};
+  if (!cluster.isMixed())
+    return StageDevices(cluster);
+  StageDevices devices(cluster, ranksPerStage);
+  const std::vector<Cluster> &groups = cluster.groups;
+  devices.firstRank = devices.firstNode = {0};
+  for (const Cluster &group : groups) {
+    devices.firstRank.push_back(devices.firstRank.back() + group.numNodes * group.devicesPerNode);
+    devices.firstNode.push_back(devices.firstNode.back() + group.numNodes);
+  }
+  auto sameAs = [&](int group) { // the first group with its devices
+    int same = 0;
+    while (!haveSameDevices(groups[size_t(same)], groups[size_t(group)]))
+      ++same;
+    return same;
+  };
+  std::map<StageKind, std::shared_ptr<const Cluster>> known;
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    const int64_t first = stage * ranksPerStage, last = first + ranksPerStage;
+    const int low = devices.groupOf(first), high = devices.groupOf(last - 1);
+    StageKind kind{sameAs(low), devices.commonNode(first, last), low != high};
+    for (int group = low; group <= high; ++group) {
+      if (sameAs(group) == kind.group)
+        continue;
+      std::string other = possibleStages(cluster, ranks, stages);
+      return Error{
+          ErrorCode::Usage,
+          (stages == 1
+               ? "without pipeline stages, ranks "
+               : "stage " + std::to_string(stage) + " of " + std::to_string(stages) + ", ranks ") +
+              std::to_string(first) + " to " + std::to_string(last - 1) + ", would be " +
+              devices.typesOf(first, last) +
+              ": device types may differ between pipeline stages, not over dp, fsdp, ep, cp or "
+              "tp; " +
+              (other.empty() ? "no number of stages keeps them apart on " + std::to_string(ranks) +
+                                   " devices: take another --gpus"
+                             : "on " + std::to_string(ranks) + " devices a mesh with " + other +
+                                   " keeps them apart")};
+    }
+    std::shared_ptr<const Cluster> &of = known[kind];
+    if (!of) {
+      auto made = std::make_shared<Cluster>(groups[size_t(kind.group)]);
+      made->devicesPerNode = kind.devicesPerNode;
+      if (kind.isParted && cluster.betweenGroups)
+        made->interNode = slowerOf(made->interNode, *cluster.betweenGroups);
+      of = std::move(made);
+    }
+    devices.kinds.push_back(kind);
+    devices.clusters.push_back(of);
+  }
+  // Groups that the ranks do not reach have no say.
+  const int used = devices.groupOf(ranks - 1) + 1;
+  auto slowest = std::make_shared<Cluster>(groups[0]);
+  for (int a = 0; a < int(groups.size()); ++a)
+    for (int b = 0; b < int(groups.size()); ++b) {
+      auto link = std::make_shared<Cluster>(groups[size_t(a)]);
+      if (a != b) {
+        link->intraNode = slowerOf(link->intraNode, groups[size_t(b)].intraNode);
+        link->interNode = cluster.betweenGroups
+                              ? *cluster.betweenGroups
+                              : slowerOf(link->interNode, groups[size_t(b)].interNode);
+      }
+      if (a < used && b < used) {
+        slowest->intraNode = slowerOf(slowest->intraNode, link->intraNode);
+        slowest->interNode = slowerOf(slowest->interNode, link->interNode);
+      }
+      devices.links.push_back(std::move(link));
+    }
+  slowest->devicesPerNode = devices.commonNode(0, ranks);
+  devices.all = std::move(slowest);
+  return devices;
+}
+
+GroupShape StageDevices::shapeOf(const std::vector<int> &stages) const {
+  GroupShape shape;
+  shape.size = shape.perNode = int64_t(stages.size());
+  for (int64_t rank = 0; rank < ranksPerStage; ++rank) {
+    std::map<int64_t, int64_t> onNode;
+    for (int stage : stages)
+      ++onNode[nodeOf(stage * ranksPerStage + rank)];
+    shape.nodes = std::max(shape.nodes, int64_t(onNode.size()));
+    for (const auto &[node, count] : onNode)
+      shape.perNode = std::min(shape.perNode, count);
+  }
+  return shape;
+}
+
+const Cluster &StageDevices::networkOf(const std::vector<int> &stages) const {
+  std::set<int> used;
+  for (int stage : stages)
+    for (int64_t rank : {stage * ranksPerStage, (stage + 1) * ranksPerStage - 1})
+      used.insert(groupOf(rank));
+  if (used.size() > 2)
+    return *all;
+  return *links[size_t(*used.begin()) * whole->groups.size() + size_t(*used.rbegin())];
+}
+
+StageDevices stageDevices(const Plan &plan) {
+  Result<StageDevices> devices =
+      StageDevices::make(plan.cluster, plan.mesh.pp, plan.mesh.numRanks() / plan.mesh.pp);
+  assert(devices && "an applied plan keeps the types of devices apart");
+  return std::move(*devices);
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+StageNetworks::StageNetworks(const StageDevices &devices, const Mesh &mesh, int pipelineAxis)
+    : devices(devices), pipelineAxis(pipelineAxis) {
+  if (devices.isUniform()) {
+    networks.push_back(std::make_shared<NetworkCost>(devices.of(0), mesh, pipelineAxis));
+    return;
+  }
+  const int64_t stages = pipelineAxis < 0 ? 1 : mesh.axes[size_t(pipelineAxis)].size;
+  Mesh inside = mesh; // a stage's ranks alone
+  if (pipelineAxis >= 0)
+    inside.axes[size_t(pipelineAxis)].size = 1;
+  std::map<StageKind, std::shared_ptr<const NetworkCost>> known;
+  for (int stage = 0; stage < int(stages); ++stage) {
+    std::shared_ptr<const NetworkCost> &network = known[devices.kindOf(stage)];
+    if (!network)
+      network = std::make_shared<NetworkCost>(devices.of(stage), inside);
+    networks.push_back(network);
+  }
+  all = std::make_shared<NetworkCost>(devices.slowest(), mesh, pipelineAxis);
+}
+
+double StageNetworks::betweenStages(CollectiveKind kind, const std::vector<int> &stages,
+                                    double bytes) const {
+  if (devices.isUniform())
+    return of(0).seconds(kind, of(0).stageGroupShape(stages), bytes);
+  const GroupShape &shape = shapes.get(stages, [&] { return devices.shapeOf(stages); });
+  return NetworkCost(devices.networkOf(stages), Mesh()).seconds(kind, shape, bytes);
+}
+
+double StageNetworks::seconds(const Collective &collective, int stage) const {
+  if (collective.kind == CollectiveKind::ShardSlice)
+    return 0;
+  if (!collective.stages.empty())
+    return betweenStages(collective.kind, collective.stages, double(collective.bytes));
+  return seconds(collective.kind, collective.axes, stage, double(collective.bytes));
+}
+
+double StageNetworks::seconds(CollectiveKind kind, const std::vector<AxisRef> &axes, int stage,
+                              double bytes) const {
+  bool isOverStages = std::any_of(axes.begin(), axes.end(),
+                                  [&](const AxisRef &axis) { return axis.axis == pipelineAxis; });
+  const NetworkCost &network = isOverStages && !devices.isUniform() ? *all : of(stage);
+  return network.seconds(kind, network.groupShape(axes), bytes);
+}
+
+double StageNetworks::sendSeconds(int from, int to, double bytes) const {
+  return betweenStages(CollectiveKind::Send, {from, to}, bytes);
+}
+
+double StageNetworks::sendSeconds(int from, double bytes) const {
+  if (devices.isUniform())
+    return sendSeconds(from, from + 1, bytes);
+  double slowest = 0;
+  for (int to : {from - 1, from + 1})
+    if (to >= 0 && to < int(networks.size()))
+      slowest = std::max(slowest, sendSeconds(std::min(from, to), std::max(from, to), bytes));
+  return slowest;
+}
+
+Status checkDevices(const Cluster &cluster, const Job &job, const MeshShape *pinned) {
+  if (cluster.numDevices() > 0 && job.gpus > cluster.numDevices())
+    return Error{ErrorCode::Usage, "--gpus " + std::to_string(job.gpus) + ": cluster " +
+                                       cluster.name + " has " +
+                                       std::to_string(cluster.numDevices()) + " devices (" +
+                                       cluster.groupsText() + ")"};
+  if (!pinned)
+    return Status::ok();
+  Result<StageDevices> devices =
+      StageDevices::make(cluster, pinned->pp, pinned->numRanks() / pinned->pp);
+  if (devices)
+    return Status::ok();
+  std::string mesh;
+  for (auto [name, size] : pinned->axes())
+    if (size > 1)
+      mesh += (mesh.empty() ? "" : ",") + std::string(name) + "=" + std::to_string(size);
+  return Error{ErrorCode::Usage, "--mesh " + mesh + ": " + devices.error().message};
+}
+
+} // namespace tbc::planner
