@@ -379,15 +379,11 @@ Status NcclRank::launched() {
   if (hasFailed)
     return failure;
   // Those of the launch before have ended.
-  for (size_t i = 0; i < calls.size();) {
-    if (calls[i]->toldBegin == 0) {
-      ++i;
-      continue;
-    }
-    spareCalls.push_back(std::move(calls[i]));
-    calls.erase(calls.begin() + std::ptrdiff_t(i));
-    ++numCallsEnded;
-  }
+  auto over = std::stable_partition(calls.begin(), calls.end(),
+                                    [](const auto &call) { return call->toldBegin == 0; });
+  numCallsEnded += calls.end() - over;
+  std::move(over, calls.end(), std::back_inserter(spareCalls));
+  calls.erase(over, calls.end());
   for (size_t i = 0; i < recordedCalls.size(); ++i) {
     auto call = takeCall(*recordedCalls[i].link, recordedCalls[i].what);
     if (!call)

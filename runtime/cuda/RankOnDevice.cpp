@@ -425,8 +425,12 @@ CudaMachine::Move CudaMachine::moveOf(const SlotWrite &write) const {
 DeviceAddress CudaMachine::scratchOf(program::Stream stream, int64_t bytes) {
   DeviceMemory &memory = scratch[size_t(stream)];
   if (bytes > memory.bytes()) {
-    require(streams->wait()); // for what uses the old one
-    graphs.forget();
+    // A graph goes on with what it was recorded with: that a rank drops it the others would have to
+    // know.
+    if (streams->hasRecording() && !streams->isRecording())
+      outgrown.push_back(std::move(memory));
+    else
+      require(streams->wait()); // for what uses the old one
     memory = DeviceMemory();
     Result<DeviceMemory> larger = DeviceMemory::allocate(options.device, bytes, "scratch memory");
     if (!larger)

@@ -152,6 +152,7 @@ private:
   std::vector<kernels::TensorType> keptTypes; // by number
   /// By stream: what `write` has to keep of values that it overwrites, what collectives pack.
   std::array<DeviceMemory, program::numStreams> scratch;
+  std::vector<DeviceMemory> outgrown; // what was scratch memory, which a graph works in
   std::map<std::pair<program::BlockId, int>, std::unique_ptr<DeviceSparseSum>> sparseSums;
   std::map<program::BlockId, PreparedBlock> prepared;
   // Of the block under way.

@@ -89,12 +89,6 @@ Result<bool> StepGraphs::endRecording(comm::Communicator &communicator, const St
 
 void StepGraphs::replay() { require(streams->launch()); }
 
-void StepGraphs::forget() {
-  if (streams->hasRecording())
-    isWarm = false;
-  streams->forgetRecording();
-}
-
 void StepGraphs::refuse(const std::string &why) {
   if (say && !hasSaid)
     say("steps are not CUDA graphs: " + why);

@@ -43,8 +43,6 @@ public:
   /// An error: of the step that comes nothing can be recorded, and it goes straight to
   /// `endRecording`.
   Status check() const;
-  /// Memory that a recorded step works in is given back: the next steps are as the first ones.
-  void forget();
 
 private:
   void refuse(const std::string &why);

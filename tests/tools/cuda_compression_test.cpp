@@ -18,6 +18,7 @@
 #include "tests/runtime/cuda/ProgramKernels.h"
 #include "tests/tools/PlanSupport.h"
 
+#include <cmath>
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,6 +61,13 @@ protected:
     data = std::move(*made);
   }
 
+  Status runStep(comm::Communicator &communicator, runtime::Executor &executor, int step) {
+    runtime::StepInputs inputs;
+    inputs.microBatches = data.steps[size_t(step)];
+    inputs.learningRate = data.learningRate;
+    return executor.runStep(communicator, inputs);
+  }
+
   /// Trains on a rank. Half way what is kept back is taken out and put in again.
   Held train(comm::Communicator &communicator, const program::Program &program,
              const runtime::MachineMaker &machine) {
@@ -72,10 +80,7 @@ protected:
       status = executor->compressGradients(share);
     EXPECT_TRUE(status) << status.error().message;
     for (int step = 0; status && step < numSteps; ++step) {
-      runtime::StepInputs inputs;
-      inputs.microBatches = data.steps[size_t(step)];
-      inputs.learningRate = data.learningRate;
-      status = executor->runStep(communicator, inputs);
+      status = runStep(communicator, *executor, step);
       EXPECT_TRUE(status) << status.error().message;
       for (const auto &[place, count] : executor->gradientResiduals()) {
         std::vector<float> residual = executor->gradientResidual(place);
@@ -104,7 +109,9 @@ protected:
     });
   }
 
-  std::vector<Held> onDevices() {
+  using RankFn = std::function<Held(comm::Communicator &, const program::Program &,
+                                    const runtime::MachineMaker &)>;
+  std::vector<Held> onDevices(const RankFn &runRank) {
     test::FakeOptions options;
     options.numDevices = int(program.mesh.numRanks());
     test::FakeDriver driver(options);
@@ -142,11 +149,12 @@ protected:
       machine.device = *device;
       machine.kernels = *kernels;
       machine.graphs = cuda::GraphUse::On;
-      return train(**communicator, onDevice, cuda::cudaMachine(machine));
+      return runRank(**communicator, onDevice, cuda::cudaMachine(machine));
     });
     EXPECT_THAT(driver.complaints(), IsEmpty());
     EXPECT_THAT(driver.leaks(), IsEmpty());
     EXPECT_GT(driver.numCalls("cuGraphLaunch"), 0);
+    numCaptures = driver.numCalls("cuStreamEndCapture");
     return all;
   }
 
@@ -164,7 +172,10 @@ protected:
     SCOPED_TRACE(name + " " + mesh);
     compile(name, mesh);
     std::vector<Held> expected = onHosts();
-    std::vector<Held> found = onDevices();
+    std::vector<Held> found =
+        onDevices([&](auto &communicator, const auto &program, const auto &machine) {
+          return train(communicator, program, machine);
+        });
     for (size_t rank = 0; rank < expected.size(); ++rank) {
       EXPECT_EQ(found[rank].size(), expected[rank].size());
       for (const auto &[what, bytes] : expected[rank])
@@ -173,7 +184,7 @@ protected:
   }
 
   std::string folder;
-  int numStores = 0;
+  int numStores = 0, numCaptures = 0;
   test::Model model;
   program::Program program;
   driver::RunData data;
@@ -182,6 +193,43 @@ protected:
 TEST_F(CompressedOnDevices, AllReducesAreThoseOfCpus) { check("tiny-mlp", "dp=3"); }
 
 TEST_F(CompressedOnDevices, ReduceScattersAreThoseOfCpus) { check("tiny-mlp", "fsdp=2"); }
+
+/// Asks for steps that are executed.
+struct Onlooker : runtime::Observer {
+  bool isThere = false;
+  Status executed(const runtime::Executed &) override { return Status::ok(); }
+  bool looksAtOnce() const override { return isThere; }
+  bool looksAt(schedule::Action::Kind, const program::Instruction &) const override {
+    return false;
+  }
+};
+
+/// What a step packs that comes between replays may take more memory than there was: the graph
+/// goes on with what it was recorded with, on every rank.
+TEST_F(CompressedOnDevices, AGraphKeepsTheMemoryItWasRecordedWith) {
+  compile("tiny-mlp", "dp=2");
+  onDevices([&](comm::Communicator &communicator, const program::Program &program,
+                const runtime::MachineMaker &machine) {
+    Onlooker onlooker;
+    auto executor =
+        runtime::Executor::create(program, communicator.rank(), {Arith::Native}, machine);
+    EXPECT_TRUE(executor) << executor.error().message;
+    executor->observe(onlooker);
+    Status status = executor->load([&](const std::string &name) { return data.initial.at(name); });
+    // Executed, recorded, executed with messages to pack, replayed twice.
+    for (int step = 0; status && step < 5; ++step) {
+      onlooker.isThere = step == 2;
+      if (onlooker.isThere)
+        status = executor->compressGradients(share);
+      if (status)
+        status = runStep(communicator, *executor, step % numSteps);
+      EXPECT_TRUE(status) << status.error().message;
+    }
+    EXPECT_TRUE(std::isfinite(executor->loss().toDoubles()[0]));
+    return Held();
+  });
+  EXPECT_EQ(numCaptures, 2); // once a rank
+}
 
 TEST_F(CompressedOnDevices, AProgramWithoutTheKernelsIsRefused) {
   compile("tiny-mlp", "dp=2");

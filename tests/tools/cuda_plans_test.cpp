@@ -336,6 +336,41 @@ TEST_F(CudaPlans, CopiesToTheHostAndBackGoOnBesideKernels) {
   EXPECT_GT(numBeside, 0);
 }
 
+/// In residues the host executes kernels, whose operands have been on the host and back.
+TEST_F(CudaPlans, ResiduesGoToTheHostAndComeBack) {
+  test::Model model = test::loadModel("tiny-mlp", "sgd", {{"momentum", 0.5}});
+  test::PlanRequest request;
+  request.mesh = "dp=1";
+  request.offload = "all";
+  auto plan = test::makePlan(model, request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  auto compiled = driver::compilePlan(*model.step, *plan);
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  auto data = driver::makeRunData(*model.step, *plan, 2, Arith::Residue251, 1);
+  ASSERT_TRUE(data) << data.error().message;
+  auto expected = driver::runParallel(compiled->program, *data, Arith::Residue251);
+  ASSERT_TRUE(expected) << expected.error().message;
+
+  test::FakeDriver driver;
+  program::Program onDevice = compiled->program;
+  test::writeKernels(test::addProgramKernels(driver, onDevice, 1), folder, programHash);
+  auto found = driver::runParallel(onDevice, *data, Arith::Residue251,
+                                   [&](int64_t rank) { return machineOf(rank, onDevice); });
+  ASSERT_TRUE(found) << found.error().message;
+  for (const driver::Comparison &line : driver::compareExactly(*expected, *found))
+    EXPECT_TRUE(line.equal) << line.name;
+  int numOffloaded = 0, numFetched = 0;
+  for (const program::Stage &stage : onDevice.stages)
+    for (program::BlockId id : stage.blocks())
+      for (const program::Instruction &instruction : stage.block(id).instructions) {
+        numOffloaded += instruction.kind == program::InstructionKind::Offload;
+        numFetched += instruction.kind == program::InstructionKind::Fetch;
+      }
+  EXPECT_GT(numOffloaded, 0);
+  EXPECT_GT(numFetched, 0);
+  EXPECT_THAT(driver.complaints(), IsEmpty());
+}
+
 TEST_F(CudaPlans, OpsWithoutAKernelAreNamed) {
   // What a query reads whose keys are all padding.
   test::Model model = test::loadModel("masked-bert", "sgd", {}, "attention_mask");

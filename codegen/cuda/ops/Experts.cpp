@@ -382,26 +382,26 @@ public:
   /// tokens before it go to the expert.
   Value slotOf(Value group, Value token, Value expert) const {
     Value count = k.loop(
-        warp.lane, token, {k.number(0)},
+        warp.lane, token, {number(0)},
         [&](Value i, ArrayRef<Value> old) {
           return Values{k.e.add(old[0], one(weight(group, i, expert)))};
         },
         k.lanes())[0];
-    return k.e.make<arith::FPToSIOp>(k.e.builder.getI64Type(), k.overWarp(count, /*isSum=*/true));
+    return k.e.make<arith::ExtUIOp>(k.e.builder.getI64Type(), k.overWarp(count, /*isSum=*/true));
   }
   /// The token that has a slot; `t` if none has.
   Value tokenOf(Value group, Value expert, Value slot) const {
-    Value wanted = k.e.make<arith::SIToFPOp>(k.e.builder.getF32Type(), slot);
+    Value wanted = k.e.make<arith::TruncIOp>(k.e.builder.getI32Type(), slot);
     auto oneAt = [&](Value token) {
       Value isToken = k.e.less(token, k.integer(t));
       return k.choose(
           isToken, [&] { return Values{one(weight(group, token, expert))}; },
-          [&] { return Values{k.number(0)}; })[0];
+          [&] { return Values{number(0)}; })[0];
     };
     // As many tokens at once as there are lanes: those among which it is, and how many go before.
     int64_t chunks = int64_t(llvm::divideCeil(uint64_t(t), uint64_t(k.lanes())));
     Values found =
-        k.loop(k.integer(0), k.integer(chunks), {k.integer(chunks), k.number(0), k.number(0)},
+        k.loop(k.integer(0), k.integer(chunks), {k.integer(chunks), number(0), number(0)},
                [&](Value chunk, ArrayRef<Value> old) {
                  Value count =
                      k.overWarp(oneAt(warp.at(chunk, k.lanes(), warp.lane)), /*isSum=*/true);
@@ -414,7 +414,7 @@ public:
     return k.loop(k.integer(0), k.integer(k.lanes()), {k.integer(t), found[1]},
                   [&](Value i, ArrayRef<Value> old) {
                     Value token = k.e.add(first, i), goes = oneAt(token);
-                    Value isIt = k.both(warp.isThere(goes), isEqual(old[1], wanted));
+                    Value isIt = k.both(k.equal(goes, number(1)), k.equal(old[1], wanted));
                     return Values{k.e.select(isIt, token, old[0]), k.e.add(old[1], goes)};
                   })[0];
   }
@@ -425,11 +425,12 @@ public:
   int64_t t, e;
 
 private:
-  Value one(Value weight) const {
-    return k.e.select(warp.isThere(weight), k.number(1), k.number(0));
+  // Tokens are counted in i32, which lanes hand to each other.
+  Value number(int64_t value) const {
+    return k.e.constant(k.e.builder.getI32Type(), double(value));
   }
-  Value isEqual(Value a, Value b) const {
-    return k.e.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, a, b);
+  Value one(Value weight) const {
+    return k.e.make<arith::ExtUIOp>(k.e.builder.getI32Type(), warp.isThere(weight));
   }
 };
 
