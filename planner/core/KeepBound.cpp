@@ -123,19 +123,14 @@ Source sourceOf(const Graph &graph, int value) {
 }
 
 bool mayFuse(const GraphOp &op) {
-  return op.kernelClass == "elementwise" || op.kernelClass == "reduction" ||
-         op.kernelClass == "none";
+  return op.kernelClass == "elementwise" || op.kernelClass == "reduction";
 }
 
 /// Prices single ops. Bytes that an op may find in registers are not counted as read.
 class Prices {
 public:
   Prices(const Graph &graph, const Cluster &cluster, double parts)
-      : graph(graph), cluster(cluster), parts(parts) {
-    double slowest = std::min(cluster.kernel("elementwise").memoryFraction,
-                              cluster.kernel("reduction").memoryFraction);
-    mostSecondsPerByte = 1 / (cluster.memoryBytesPerSecond * slowest);
-  }
+      : graph(graph), cluster(cluster), parts(parts) {}
 
   /// The least seconds of running op `index` again, less what that saves elsewhere: where it is
   /// elementwise and one reader is left in a phase that may have its result in registers, that is
@@ -143,6 +138,27 @@ public:
   double net(int index) const {
     MostSaved saved = savedBy(index);
     return again(index) - saved.launchSeconds - saved.movementSeconds;
+  }
+
+  AgainSeconds againSeconds(int index) const {
+    AgainSeconds seconds;
+    seconds.moreBackward = again(index);
+    const GraphOp &op = graph.ops[index];
+    if (!isElementwise(op) || op.generator || !isReadInBackward(op.results[0]))
+      return seconds;
+    const int result = op.results[0];
+    const double bytes = bytesOf(graph, result) / parts;
+    if (double perByte = savedByReader(result, Phase::Backward); perByte > 0) {
+      seconds.backwardReader = readerOf(result, Phase::Backward);
+      seconds.foundBackward = bytes * perByte;
+    }
+    if (double perByte = savedByReader(result, Phase::Forward); perByte > 0) {
+      seconds.forwardReader = readerOf(result, Phase::Forward);
+      seconds.foundForward = bytes * perByte;
+      seconds.lessForward = std::max(cluster.floorSeconds, cluster.launchSeconds) +
+                            bytes * secondsPerByte(op.kernelClass);
+    }
+    return seconds;
   }
 
   /// What op `index` of a graph of one sample saves on one device, as far as it outweighs what it
@@ -191,17 +207,12 @@ private:
   }
 
   MostSaved savedBy(int index) const {
+    const AgainSeconds again = againSeconds(index);
     MostSaved saved;
-    const GraphOp &op = graph.ops[index];
-    if (!isElementwise(op) || op.generator || !isReadInBackward(op.results[0]))
-      return saved;
-    double movement = bytesOf(graph, op.results[0]) / parts * mostSecondsPerByte;
-    if (mayBeReadOnce(op.results[0], Phase::Backward))
-      saved.movementSeconds += movement;
-    if (mayBeReadOnce(op.results[0], Phase::Forward)) {
-      saved.launchSeconds += std::max(cluster.floorSeconds, cluster.launchSeconds);
-      saved.movementSeconds += 2 * movement;
-    }
+    if (again.lessForward > 0)
+      saved.launchSeconds = std::max(cluster.floorSeconds, cluster.launchSeconds);
+    saved.movementSeconds =
+        again.lessForward - saved.launchSeconds + again.foundForward + again.foundBackward;
     return saved;
   }
 
@@ -231,24 +242,62 @@ private:
     });
   }
 
-  /// Whether at most one op reads `value` in `phase`, one that may have it in registers.
-  bool mayBeReadOnce(int value, Phase phase) const {
-    int readers = 0;
-    bool may = true;
+  /// Ops that read a value in one phase, seen through views.
+  struct Readers {
+    int count = 0;
+    bool mayAllFuse = true;
+    double secondsPerByte = 0; // of what one of them need not read; 0 where none may fuse
+  };
+
+  /// `kept`: those that in backward read a view which forward makes, and may keep.
+  void addReaders(int value, Phase phase, Readers &readers, Readers &kept) const {
     for (int user : graph.values[value].users) {
       const GraphOp &op = graph.ops[user];
-      if (phase == Phase::Forward ? op.phase == phase
-                                  : op.phase != Phase::Forward || isViewOp(op)) {
-        ++readers;
-        may &= mayFuse(op);
+      bool isForward = op.phase == Phase::Forward;
+      if (isViewOp(op)) {
+        bool mayBeKept = isForward && phase != Phase::Forward;
+        addReaders(op.results[0], phase, mayBeKept ? kept : readers, kept);
+      } else if (isForward == (phase == Phase::Forward)) {
+        ++readers.count;
+        readers.mayAllFuse &= mayFuse(op);
+        if (mayFuse(op))
+          readers.secondsPerByte = std::max(readers.secondsPerByte, secondsPerByte(op.kernelClass));
       }
     }
-    return readers <= 1 && may;
+  }
+
+  /// Where one op alone may read `value` in `phase` and have it in registers, what that saves it
+  /// by byte; else 0.
+  double savedByReader(int value, Phase phase) const {
+    Readers readers, kept;
+    addReaders(value, phase, readers, kept);
+    if (readers.count > 0)
+      return readers.count == 1 && readers.mayAllFuse ? readers.secondsPerByte : 0;
+    return kept.secondsPerByte;
+  }
+  bool mayBeReadOnce(int value, Phase phase) const { return savedByReader(value, phase) > 0; }
+
+  double secondsPerByte(const std::string &kernelClass) const {
+    return 1 / (cluster.memoryBytesPerSecond * cluster.kernel(kernelClass).memoryFraction);
+  }
+
+  /// The op that reads `value` in `phase`, through views; -1 if none does.
+  int readerOf(int value, Phase phase) const {
+    for (int user : graph.values[value].users) {
+      const GraphOp &op = graph.ops[user];
+      if (isViewOp(op)) {
+        if (int reader = readerOf(op.results[0], phase); reader >= 0)
+          return reader;
+      } else if ((op.phase == Phase::Forward) == (phase == Phase::Forward)) {
+        return user;
+      }
+    }
+    return -1;
   }
 
   const Graph &graph;
   const Cluster &cluster;
-  double parts, mostSecondsPerByte;
+  double parts;
 };
 
 } // namespace
@@ -262,6 +311,15 @@ MostSaved mostSavedByRunningAgain(const Graph &graph, const Cluster &cluster) {
     total.movementSeconds += saved.movementSeconds;
   }
   return total;
+}
+
+std::vector<AgainSeconds> secondsOfRunningAgain(const Graph &graph, const Cluster &cluster,
+                                                double parts) {
+  Prices prices(graph, cluster, parts);
+  std::vector<AgainSeconds> seconds;
+  for (int op = 0; op < numForwardOps(graph); ++op)
+    seconds.push_back(prices.againSeconds(op));
+  return seconds;
 }
 
 KeepBound::KeepBound(const Graph &graph, const Cluster &cluster, const Repeat &repeat,

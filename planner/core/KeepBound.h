@@ -71,6 +71,20 @@ private:
   OnceMap<double, Cut> cuts; // by multiplier
 };
 
+/// What may change in the kernels of a micro-batch where op `op` is run again, at the most that is
+/// saved and the least that is added: a result that then is read once in a phase need not go
+/// through memory there.
+struct AgainSeconds {
+  double lessForward = 0;                      // of the op's own forward
+  double moreBackward = 0;                     // for running it
+  int forwardReader = -1, backwardReader = -1; // ops that then find its result in registers,
+  double foundForward = 0, foundBackward = 0;  // and what those save
+};
+/// By forward op, where all is divided over `parts` devices. Less all that is saved, what is added
+/// is what KeepBound counts.
+std::vector<AgainSeconds> secondsOfRunningAgain(const reshard::Graph &graph, const Cluster &cluster,
+                                                double parts);
+
 /// The most that running ops again saves in a micro-batch, whichever they are: `launchSeconds`, and
 /// `movementSeconds` for each sample where all of it is on one device. `graph` is that of one
 /// sample.

@@ -6,8 +6,42 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 
 namespace tbc::planner {
+
+static constexpr double infinity = std::numeric_limits<double>::infinity();
+
+void WorkShare::add(const WorkShare &o, double times) {
+  for (auto member : {&WorkShare::forward, &WorkShare::backward, &WorkShare::weight,
+                      &WorkShare::anyPhase, &WorkShare::foundForward, &WorkShare::foundBackward,
+                      &WorkShare::foundWeight, &WorkShare::lessForward, &WorkShare::moreBackward})
+    this->*member += times * o.*member;
+}
+
+WorkInOrder::WorkInOrder(const std::vector<WorkShare> &parts, std::vector<bool> mayBegin)
+    : mayBegin(std::move(mayBegin)) {
+  std::map<std::array<double, 9>, int> numbers;
+  for (const WorkShare &part : parts) {
+    auto [found, isNew] = numbers.try_emplace(
+        {part.forward, part.backward, part.weight, part.anyPhase, part.foundForward,
+         part.foundBackward, part.foundWeight, part.lessForward, part.moreBackward},
+        int(kinds.size()));
+    if (isNew)
+      kinds.push_back(part);
+    kindOf.push_back(found->second);
+    total.add(part, 1);
+  }
+}
+
+WorkShare WorkShare::least() const {
+  WorkShare least;
+  least.forward = std::max(0.0, forward - lessForward - foundForward);
+  least.backward = std::max(0.0, backward - foundBackward);
+  least.weight = std::max(0.0, weight - foundWeight);
+  least.anyPhase = anyPhase;
+  return least;
+}
 
 namespace {
 
@@ -75,6 +109,9 @@ public:
     return sends;
   }
 
+  /// What the chain that was looked for last takes.
+  double seconds() const { return *std::max_element(end.begin(), end.end()); }
+
 private:
   using Kind = schedule::Action::Kind;
   static constexpr int numKinds = 3;
@@ -114,13 +151,21 @@ private:
 
 } // namespace
 
-double ChainMixture::Counts::of(const WorkShare &share) const {
-  return forward * share.forward + backward * share.backward + weight * share.weight +
-         std::min({forward, backward, weight}) * share.anyPhase;
+double ChainMixture::Counts::least() const { return std::min({forward, backward, weight}); }
+
+/// What `share` adds at least, beyond what running it again adds to `agains` micro-batches.
+double ChainMixture::Counts::of(const WorkShare &share, double agains) const {
+  double kept = forward * share.forward + backward * share.backward + weight * share.weight +
+                least() * share.anyPhase;
+  double again = (std::min(backward, weight) - agains) * share.moreBackward -
+                 (forward - agains) * share.lessForward;
+  return kept + std::min(0.0, again) - std::max(0.0, forward - agains) * share.foundForward -
+         std::max(0.0, backward - agains) * share.foundBackward -
+         std::max(0.0, weight - agains) * share.foundWeight;
 }
 
-ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &total)
-    : partsBackward(schedule::splitsBackward(schedule.kind)) {
+ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &total, bool isFine)
+    : partsBackward(schedule::splitsBackward(schedule.kind)), most(infinity) {
   Chains chains(schedule);
   size_t numChunks = schedule.pipeline.chunkStage.size();
   std::vector<std::array<double, 3>> counts(numChunks, {0, 0, 0});
@@ -131,14 +176,15 @@ ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &to
   };
   // Who cuts puts more where the chains so far were short: multiplicative weights, with a rate that
   // falls as what is known grows.
-  constexpr int64_t mostActions = 8'000'000;
+  const int64_t mostActions = isFine ? 64'000'000 : 8'000'000, mostRounds = isFine ? 1000 : 160;
   int64_t actions = int64_t(numChunks) * schedule.accumulation * (partsBackward ? 3 : 2);
-  const int rounds = int(std::clamp<int64_t>(mostActions / actions, 60, 160));
+  const int rounds = int(std::clamp<int64_t>(mostActions / actions, 60, mostRounds));
   std::vector<double> share(numChunks, 1.0 / double(numChunks));
   double whole = total.forward + total.backward + total.weight;
   for (int round = 1; round <= rounds; ++round) {
     sends += double(chains.addLongest(share, total, counts)) / rounds;
-    double least = std::numeric_limits<double>::infinity(), sum = 0;
+    most = std::min(most, chains.seconds());
+    double least = infinity, sum = 0;
     for (size_t c = 0; c < numChunks; ++c)
       least = std::min(least, costOf(c));
     double rate = std::sqrt(8 * std::log(double(numChunks) + 1) / double(round)) /
@@ -153,22 +199,64 @@ ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &to
         {forward / rounds, backward / rounds, (partsBackward ? weight : backward) / rounds});
 }
 
-double ChainMixture::mostOften() const {
-  double most = 0;
-  for (const Counts &of : chunks)
-    most = std::max({most, of.forward, of.backward, of.weight});
-  return most;
+/// By kind and chunk, what a part of it adds there (Counts::of).
+std::vector<double> ChainMixture::byKind(const WorkInOrder &work, double agains) const {
+  std::vector<double> seconds;
+  for (const WorkShare &kind : work.kinds)
+    for (const Counts &chunk : chunks)
+      seconds.push_back(chunk.of(kind, agains));
+  return seconds;
 }
 
-double ChainMixture::leastSeconds(const std::vector<WorkShare> &parts, double sendSeconds) const {
-  double total = sends * sendSeconds;
-  for (const WorkShare &part : parts) {
-    double least = std::numeric_limits<double>::infinity();
-    for (const Counts &chunk : chunks)
-      least = std::min(least, chunk.of(part));
-    total += least;
+/// Each part on the chunk that is best for it.
+double ChainMixture::anyhow(const WorkInOrder &work, const std::vector<double> &byKind) const {
+  std::vector<double> least;
+  for (size_t kind = 0; kind < work.kinds.size(); ++kind) {
+    auto first = byKind.begin() + int64_t(kind * chunks.size());
+    least.push_back(*std::min_element(first, first + int64_t(chunks.size())));
   }
+  double total = 0;
+  for (int kind : work.kindOf)
+    total += least[size_t(kind)];
   return total;
+}
+
+/// The best of all cuts.
+double ChainMixture::inOrder(const WorkInOrder &work, const std::vector<double> &byKind) const {
+  // By chunk, of the parts so far where the last of them lies on it.
+  std::vector<double> least(chunks.size(), infinity);
+  least[0] = 0;
+  for (size_t part = 0; part < work.kindOf.size(); ++part) {
+    if (part > 0 && work.mayBegin[part])
+      for (size_t c = std::min(part, chunks.size() - 1); c > 0; --c)
+        least[c] = std::min(least[c], least[c - 1]);
+    const double *seconds = &byKind[size_t(work.kindOf[part]) * chunks.size()];
+    for (size_t c = 0; c < chunks.size(); ++c)
+      least[c] += seconds[c];
+  }
+  return least.back();
+}
+
+double ChainMixture::leastSeconds(const WorkInOrder &work, double anywhere, double sendSeconds,
+                                  double againSeconds, bool isInOrder) const {
+  double fewest = infinity, mean = 0;
+  for (const Counts &chunk : chunks) {
+    fewest = std::min(fewest, chunk.least());
+    mean += (chunk.forward + chunk.backward) / 2 / double(chunks.size());
+  }
+  const double always = sends * sendSeconds + fewest * anywhere;
+  double best = -infinity;
+  std::vector<double> bestByKind;
+  for (double agains : {fewest, (fewest + mean) / 2, mean}) {
+    std::vector<double> seconds = byKind(work, agains);
+    double total = always + agains * againSeconds + anyhow(work, seconds);
+    if (total <= best)
+      continue;
+    best = total;
+    bestByKind = std::move(seconds);
+  }
+  // What is beyond the parts is as before.
+  return isInOrder ? best + (inOrder(work, bestByKind) - anyhow(work, bestByKind)) : best;
 }
 
 double shortestCutSeconds(const PipelineSchedule &schedule, const std::vector<WorkShare> &ops,
@@ -179,14 +267,14 @@ double shortestCutSeconds(const PipelineSchedule &schedule, const std::vector<Wo
     if (mayBegin[size_t(op)])
       positions.push_back(op);
   if (positions.size() + 1 < numChunks)
-    return std::numeric_limits<double>::infinity();
+    return infinity;
   double cuts = 1;
   for (size_t i = 0; i + 1 < numChunks; ++i)
     cuts = cuts * double(positions.size() - i) / double(i + 1);
   if (cuts > double(mostCuts))
     return 0;
   bool isParted = schedule::splitsBackward(schedule.kind);
-  double shortest = std::numeric_limits<double>::infinity();
+  double shortest = infinity;
   // Each choice of positions in turn, in ascending order.
   std::vector<bool> isCut(positions.size(), false);
   std::fill(isCut.begin(), isCut.begin() + int64_t(numChunks) - 1, true);

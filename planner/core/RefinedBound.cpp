@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "planner/core/Evaluate.h"
+#include "planner/core/PartBackward.h"
 #include "planner/core/PipelineRoom.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/Searcher.h"
@@ -178,29 +179,37 @@ const Searcher::Work &Searcher::workOf(int64_t parts, int64_t samples) {
 
 Searcher::Work Searcher::computeWork(int64_t parts, int64_t samples) {
   Work work;
-  const ProfiledGraph &profiled = profiledGraphFor(samples, "none");
-  const Graph &batched = profiled.graph;
-  const std::vector<double> seconds = WholeWork(batched).dividedSeconds(cluster, parts);
+  const Graph &batched = graphFor(samples); // in which nothing is run again yet
+  const std::vector<double> seconds = wholeWorkFor(samples).dividedSeconds(cluster, parts);
+  const std::vector<int> anchors = forwardAnchors(batched);
+  const std::vector<bool> canWait = weightOps(batched), mayBegin = stageMayBegin(batched);
   work.byOp.resize(size_t(numForwardOps(batched)));
   for (int op = 0; op < int(batched.ops.size()); ++op) {
-    WorkShare &share = work.byOp[profiled.anchors[op]];
+    WorkShare &share = work.byOp[anchors[size_t(op)]];
     (batched.ops[op].phase == Phase::Forward ? share.forward
-     : profiled.canWait[op]                  ? share.weight
+     : canWait[size_t(op)]                   ? share.weight
                                              : share.backward) += seconds[size_t(op)];
   }
-  // Of ops that take the same the same chunk is the cheapest.
-  std::map<std::tuple<double, double, double>, int> counts;
+  const std::vector<AgainSeconds> again = secondsOfRunningAgain(batched, cluster, double(parts));
+  for (size_t op = 0; op < again.size(); ++op) {
+    const AgainSeconds &of = again[op];
+    work.byOp[op].lessForward += of.lessForward;
+    work.byOp[op].moreBackward += of.moreBackward;
+    if (of.forwardReader >= 0)
+      work.byOp[size_t(of.forwardReader)].foundForward += of.foundForward;
+    if (int reader = of.backwardReader; reader >= 0) {
+      WorkShare &share = work.byOp[size_t(anchors[size_t(reader)])];
+      (canWait[size_t(reader)] ? share.foundWeight : share.foundBackward) += of.foundBackward;
+    }
+  }
   for (const WorkShare &share : work.byOp) {
-    work.largest = std::max(work.largest, share.forward + share.backward + share.weight);
-    ++counts[{share.forward, share.backward, share.weight}];
+    work.leastByOp.push_back(share.least());
+    work.least.add(work.leastByOp.back(), 1);
+    work.largest = std::max(work.largest, work.leastByOp.back().seconds());
   }
-  for (const auto &[share, count] : counts) {
-    const auto &[forward, backward, weight] = share;
-    work.shares.push_back({forward * count, backward * count, weight * count});
-    work.total.forward += forward * count;
-    work.total.backward += backward * count;
-    work.total.weight += weight * count;
-  }
+  work.inOrder = WorkInOrder(work.byOp, mayBegin);
+  work.total = work.inOrder.total;
+  work.cuts.emplace(work.leastByOp, mayBegin);
   return work;
 }
 
@@ -228,7 +237,8 @@ double Searcher::computePlacedBeyondBlocks(int64_t tp, int64_t samples) {
 }
 
 /// Work of the proportions of `total`, roughly: so many candidates share one.
-const ChainMixture &Searcher::mixtureFor(const Candidate &candidate, const WorkShare &total) {
+const ChainMixture &Searcher::mixtureFor(const Candidate &candidate, const WorkShare &total,
+                                         bool isFine) {
   constexpr double parts = 128;
   const double whole = total.forward + total.backward + total.weight;
   std::array<int, 3> of;
@@ -237,10 +247,10 @@ const ChainMixture &Searcher::mixtureFor(const Candidate &candidate, const WorkS
     of[phase] = whole > 0 ? int(std::lround(seconds[phase] / whole * parts)) : 0;
   const ScheduleChoice &choice = candidate.schedule;
   return mixtures.get({choice.schedule, choice.chunksPerStage, choice.thereAndBack,
-                       candidate.mesh.pp, candidate.accumulation, of},
+                       candidate.mesh.pp, candidate.accumulation, of, isFine},
                       [&] {
                         return ChainMixture(scheduleFor(candidate, candidate.accumulation).schedule,
-                                            {of[0] / parts, of[1] / parts, of[2] / parts});
+                                            {of[0] / parts, of[1] / parts, of[2] / parts}, isFine);
                       });
 }
 
@@ -395,15 +405,53 @@ double Searcher::exposedData(const Candidate &candidate, const DataMode &mode,
          exposedSeconds(backward, total.backward + total.weight + again);
 }
 
-/// One micro-batch passes all chunks there and back.
-double Searcher::passSeconds(const Candidate &candidate, const WorkShare &total) {
-  bool parts = candidate.schedule.schedule == "zero-bubble";
+/// One micro-batch, of `seconds`, passes all chunks there and back, but for what is parted from the
+/// backward.
+double Searcher::passSeconds(const Candidate &candidate, const Work &known, double seconds) {
   const std::vector<int> &stageOf = chunksFor(candidate).stageOf;
   int64_t hops = 0;
   for (size_t chunk = 1; chunk < stageOf.size(); ++chunk)
     hops += stageOf[chunk] != stageOf[chunk - 1];
-  return total.forward + total.backward + (parts ? 0 : total.weight) +
+  bool parts = candidate.schedule.schedule == "zero-bubble";
+  return (parts ? known.least.forward + known.least.backward : seconds) +
          2 * double(hops) * leastSendSeconds(candidate);
+}
+
+/// What a pipeline takes, whatever the cut: `least` or more, looking for no more than `limit`.
+/// `more` than `known` lies somewhere, and what runs again adds `again`.
+double Searcher::scheduleSeconds(const Candidate &candidate, const Work &known, double more,
+                                 double again, double least, double limit) {
+  const ScheduleChoice &choice = candidate.schedule;
+  const double send = leastSendSeconds(candidate);
+  CutBound::Pipeline pipeline;
+  pipeline.stages = candidate.mesh.pp;
+  pipeline.accumulation = candidate.accumulation;
+  pipeline.hasOneChunk = choice.chunksPerStage == 1;
+  pipeline.partsBackward = choice.schedule == "zero-bubble";
+  pipeline.sendSeconds = send;
+  least = known.cuts->leastSeconds(pipeline, least, limit);
+  constexpr int64_t mostTasks = 1 << 16; // some hundredths of a second
+  int64_t tasks = candidate.mesh.pp * choice.chunksPerStage * candidate.accumulation;
+  if (least >= limit || tasks > mostTasks)
+    return least;
+  const double seconds = known.total.seconds() + more + again;
+  for (bool isFine : {false, true}) {
+    const ChainMixture &mixture = mixtureFor(candidate, known.total, isFine);
+    least = std::max(least, mixture.leastSeconds(known.inOrder, more, send, again, false));
+    if (least >= limit)
+      break;
+    if (mixture.mostSeconds() * seconds >= limit)
+      least = std::max(least, mixture.leastSeconds(known.inOrder, more, send, again, true));
+    // Of more rounds where those may find that nothing is faster.
+    if (least >= limit || mixture.mostSeconds() * seconds < limit)
+      break;
+  }
+  constexpr int64_t mostTries = 1 << 14;
+  if (least < limit && tasks <= mostTries)
+    least = std::max(least, shortestCutSeconds(
+                                scheduleFor(candidate, candidate.accumulation).schedule,
+                                known.leastByOp, known.inOrder.mayBegin, send, mostTries / tasks));
+  return least;
 }
 
 double Searcher::computeRefinedBound(const Candidate &candidate, double limit) {
@@ -418,46 +466,29 @@ double Searcher::computeRefinedBound(const Candidate &candidate, double limit) {
   const Work &known = workOf(devices, samples);
   const WorkShare &total = known.total;
   double kernels = total.forward + total.backward + total.weight;
-  WorkShare more; // wherever it falls
   double between = leastSeconds(mesh, candidate.microBatch) - kernels -
                    (mostSaved(double(samples), 1) - mostSaved(double(samples), double(devices)));
   if (mesh.ep == 1 || !space.tensorAxisIsPinned())
     between += placedBeyondBlocks(mesh.tp, samples) / double(mesh.cp * mesh.ep);
-  more.anyPhase = std::max(0.0, again) + std::max(0.0, between) + batchSumSeconds(mesh).total();
-  more.anyPhase += exposedData(candidate, mode, total, std::max(0.0, again));
-  std::vector<WorkShare> work = known.shares;
-  work.push_back(more);
-
+  // Wherever it falls.
+  const double more = std::max(0.0, between) + batchSumSeconds(mesh).total() +
+                      exposedData(candidate, mode, total, std::max(0.0, again));
   double accumulation = double(candidate.accumulation);
-  // What running again saves may be saved wherever that matters most.
-  const double saved = -std::min(0.0, again), seconds = kernels + more.anyPhase - saved;
+  const double seconds = kernels + more + again;
   const ScheduleChoice &choice = candidate.schedule;
   // No op is divided among stages.
-  double least =
-      std::max(seconds * accumulation / double(mesh.pp), (known.largest - saved) * accumulation);
+  double least = std::max(seconds * accumulation / double(mesh.pp), known.largest * accumulation);
   if (choice.schedule != "interleaved" && choice.schedule != "zero-bubble")
     least = std::max(least, pipelineLowerBound(seconds, mesh.pp, candidate.accumulation));
   if (mesh.pp > 1)
-    least = std::max(least, passSeconds(candidate, total) - saved);
-  constexpr int64_t mostTasks = 1 << 16; // some hundredths of a second
-  int64_t tasks = mesh.pp * choice.chunksPerStage * candidate.accumulation;
-  if (mesh.pp > 1 && tasks <= mostTasks && least < limit) {
-    double send = leastSendSeconds(candidate);
-    const ChainMixture &mixture = mixtureFor(candidate, total);
-    least = std::max(least, mixture.leastSeconds(work, send) - saved * mixture.mostOften());
-    constexpr int64_t mostTries = 1 << 14;
-    if (least < limit && tasks <= mostTries)
-      least = std::max(least,
-                       shortestCutSeconds(scheduleFor(candidate, candidate.accumulation).schedule,
-                                          known.byOp, profiledGraphFor(samples, "none").mayBegin,
-                                          send, mostTries / tasks) -
-                           saved * accumulation);
-  }
-  double step = least + leastUpdateSeconds(candidate, mode);
+    least = std::max(least, passSeconds(candidate, known, seconds));
+  double end = leastUpdateSeconds(candidate, mode);
   if (reducesInBackward(candidate))
-    step += exposedSeconds(reduceStepSeconds(candidate, mode),
-                           total.backward + total.weight + std::max(0.0, again));
-  return std::max(step, candidate.provenBound);
+    end += exposedSeconds(reduceStepSeconds(candidate, mode),
+                          total.backward + total.weight + std::max(0.0, again));
+  if (mesh.pp > 1 && least + end < limit)
+    least = std::max(least, scheduleSeconds(candidate, known, more, again, least, limit - end));
+  return std::max(least + end, candidate.provenBound);
 }
 
 } // namespace tbc::planner

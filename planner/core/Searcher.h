@@ -4,6 +4,7 @@
 #define TBC_PLANNER_CORE_SEARCHER_H
 
 #include "planner/core/BatchSums.h"
+#include "planner/core/CutBound.h"
 #include "planner/core/Fold.h"
 #include "planner/core/KeepBound.h"
 #include "planner/core/OnceMap.h"
@@ -204,15 +205,17 @@ private:
   /// Forward ops, each with its backward: what they take if they divide over `parts` devices.
   struct Work {
     std::vector<WorkShare> byOp;
-    std::vector<WorkShare> shares; // of ops that take the same together
-    WorkShare total;
-    double largest = 0; // seconds of one op with its backward
+    std::vector<WorkShare> leastByOp; // as WorkShare::least
+    WorkInOrder inOrder;
+    std::optional<CutBound> cuts; // of leastByOp
+    WorkShare total, least;       // of byOp, and of leastByOp
+    double largest = 0;           // seconds of one op with its backward
   };
   const Work &workOf(int64_t parts, int64_t samples);
   Work computeWork(int64_t parts, int64_t samples);
   double placedBeyondBlocks(int64_t tp, int64_t samples);
   double computePlacedBeyondBlocks(int64_t tp, int64_t samples);
-  const ChainMixture &mixtureFor(const Candidate &candidate, const WorkShare &total);
+  const ChainMixture &mixtureFor(const Candidate &candidate, const WorkShare &total, bool isFine);
   /// What crosses a place where a stage may begin.
   struct Crossing {
     double bytesPerSample = 0, bytes = 0;
@@ -223,7 +226,9 @@ private:
   double exposedSeconds(double transfer, double kernels) const;
   double exposedData(const Candidate &candidate, const DataMode &mode, const WorkShare &total,
                      double again);
-  double passSeconds(const Candidate &candidate, const WorkShare &total);
+  double passSeconds(const Candidate &candidate, const Work &known, double seconds);
+  double scheduleSeconds(const Candidate &candidate, const Work &known, double more, double again,
+                         double least, double limit);
   double computeRefinedBound(const Candidate &candidate, double limit);
   /// refinedBound() as if nothing were known. For any thread.
   double boundWithContexts(const Candidate &candidate, double limit);
@@ -351,7 +356,8 @@ private:
   OnceMap<std::pair<int64_t, int64_t>, double> beyondBlocks;
   Once<std::vector<Crossing>> crossing;
   /// Of schedules, for work of some proportions.
-  OnceMap<std::tuple<std::string, int, bool, int64_t, int64_t, std::array<int, 3>>, ChainMixture>
+  OnceMap<std::tuple<std::string, int, bool, int64_t, int64_t, std::array<int, 3>, bool>,
+          ChainMixture>
       mixtures;
 
   /// All that a refined bound depends on but its limit.
