@@ -109,8 +109,8 @@ FailureOr<cpu::Kernel> emitScale(MLIRContext &context, Format format, Form form)
   Value isFinite = k.e.less(bits, k.integer(infinityBits));
   inverse = k.e.select(isFinite, inverse, k.integer(nanBits));
   k.ifThen(k.equal(k.thread, k.integer(0)), [&] {
-    k.store(0, k.integer(0), floatOf(k, scale));
-    k.store(0, k.integer(1), floatOf(k, inverse));
+    k.store(0, k.integer(0), floatOf(k, inverse));
+    k.store(0, k.integer(1), floatOf(k, scale));
   });
   return k.finish();
 }
@@ -147,7 +147,7 @@ FailureOr<cpu::Kernel> emitQuantise(MLIRContext &context, Format format, DType t
   Value batch = size(1), rows = size(2), depth = size(3);
   Value batchStride = size(4), rowStride = size(5), depthStride = size(6);
   Value isByRow = k.negate(k.equal(size(7), k.integer(0)));
-  Value scale = k.load(2, k.integer(0));
+  Value scale = k.load(2, k.integer(1));
   Value pieces = k.divide(depth, fp8::step); // of a row
   Value each = k.e.mul(rows, pieces);
   auto divide = [&](Value x, Value by) { return Value(k.e.make<arith::DivUIOp>(x, by)); };

@@ -10,8 +10,8 @@
 // depth, batchStride, rowStride, depthStride, whether neighbouring threads take neighbouring rows}.
 //
 //   amax_T        elements T, sizes, partials i32 [numWarps]: the largest magnitude, by its bits
-//   scale_F       partials, scales f32 [2]: the power of two by which elements are multiplied, the
-//                 largest by which none exceeds the largest number of F, and what undoes it; both
+//   scale_F       partials, scales f32 [2]: what undoes it, and the power of two by which elements
+//                 are multiplied, the largest by which none exceeds the largest number of F; both
 //                 from 2^-126 to 2^126. Where all are 0 both are 1. Where one is infinite or no
 //                 number what undoes it is no number, and so is every element of the product.
 //   quantise_F_T  elements T, sizes, scales, result u8: each multiplied and rounded to the nearest

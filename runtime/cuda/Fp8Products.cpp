@@ -160,7 +160,7 @@ Result<Fp8Products::Enqueue> Fp8Products::find(const Request &request) {
     DeviceAddress scalesB = scalesA + DeviceAddress(scaleBytes);
     at.a = memory.address() + DeviceAddress(matricesAt);
     at.b = at.a + DeviceAddress(roomA);
-    at.scaleA = scalesA + sizeof(float), at.scaleB = scalesB + sizeof(float); // what undoes them
+    at.scaleA = scalesA, at.scaleB = scalesB; // what undoes them is there first
     Status status = quantise(a, stream, addresses.a, at.a, scalesA);
     if (status)
       status = quantise(b, stream, addresses.b, at.b, scalesB);

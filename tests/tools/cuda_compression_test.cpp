@@ -101,7 +101,7 @@ protected:
 
   std::vector<Held> onHosts() {
     int64_t numRanks = program.mesh.numRanks();
-    comm::SimulatedWorld world(numRanks, std::chrono::seconds(60));
+    comm::SimulatedWorld world(numRanks, std::chrono::minutes(5));
     return onThreads([&](int64_t rank) {
       Held held = train(world.communicator(rank), program, runtime::makeReferenceMachine);
       world.finish(rank);
@@ -142,8 +142,10 @@ protected:
       auto device = cuda::Device::open(test::FakeDriver::table(), int(rank));
       auto kernels = cuda::KernelModule::load(*device, folder, programHash);
       EXPECT_TRUE(kernels) << kernels.error().message;
+      cuda::NcclOptions patient;
+      patient.timeout = std::chrono::minutes(5);
       auto communicator = cuda::connectNccl(rank, program.mesh.numRanks(), **shared,
-                                            test::FakeNccl::table(), *device, cuda::NcclOptions());
+                                            test::FakeNccl::table(), *device, patient);
       EXPECT_TRUE(communicator) << communicator.error().message;
       cuda::CudaOptions machine;
       machine.device = *device;

@@ -115,7 +115,7 @@ protected:
     options.graphs = cuda::GraphUse::Auto;
     options.say = [this](const std::string &sentence) { said.push_back(sentence); };
     {
-      comm::SimulatedWorld world(1, std::chrono::seconds(60));
+      comm::SimulatedWorld world(1, std::chrono::minutes(5));
       auto executor =
           runtime::Executor::create(onDevice, 0, {Arith::Native}, cuda::cudaMachine(options));
       EXPECT_TRUE(executor) << executor.error().message;

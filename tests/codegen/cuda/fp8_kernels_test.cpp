@@ -80,13 +80,14 @@ protected:
     run(fp8::amaxSymbol(DType::F32),
         {const_cast<float *>(values.data()), sizes.data(), partials.data()});
     run(fp8::scaleSymbol(format), {partials.data(), scales.data()}, 1);
+    std::swap(scales[0], scales[1]); // the scale, and what undoes it
     return scales;
   }
 
   static Codes quantised(const Floats &values, std::vector<int64_t> sizes, float scale,
                          Format format) {
     Codes codes(values.size(), 0xee);
-    Floats scales = {scale, 1 / scale};
+    Floats scales = {1 / scale, scale};
     run(fp8::quantiseSymbol(format, DType::F32),
         {const_cast<float *>(values.data()), sizes.data(), scales.data(), codes.data()});
     return codes;
@@ -183,7 +184,7 @@ TEST_F(Fp8Kernels, ReadNarrowTypes) {
         kernels::Tensor::fromDoubles({type, {32}}, kernels::Arith::Native, numbers).toBytes();
     std::vector<int64_t> sizes = {32, 1, 2, 16, 0, 16, 1, 0};
     std::vector<int32_t> partials(size_t(cuda::fp8ThreadsOnHost), -7);
-    Floats scales = {4, 0.25f};
+    Floats scales = {0.25f, 4};
     Codes codes(32, 0xee);
     run(fp8::amaxSymbol(type), {bytes.data(), sizes.data(), partials.data()});
     float most = 22 * 0.375f;

@@ -254,8 +254,9 @@ struct FakeCublasCalls {
       for (int64_t size : {m, n, k, a.leading, b.leading, a.batchStride, b.batchStride})
         if (size % 16 != 0)
           return "matrices of fp8 are not aligned";
-      if (!matmul.scaleA || !matmul.scaleB)
-        return "scales of fp8 are nowhere";
+      for (const void *scale : {matmul.scaleA, matmul.scaleB})
+        if (!scale || uintptr_t(scale) % 16 != 0)
+          return "scales of fp8 are nowhere, or not aligned";
     } else if (a.type != b.type || (c.type != a.type && c.type != CudaType::F32)) {
       return "types do not fit";
     }
