@@ -123,12 +123,16 @@ NetworkLevel bestNetwork(const std::vector<Cluster> &groups,
   best.ringStepSeconds = 0; // as short steps as any, and log2(n) of them, not n
   best.smallFraction = 1;
   best.groupBytesPerSecond.clear();
-  bool hasRing = false;
-  for (const NetworkLevel &level : levels)
-    hasRing |= level.ringStepSeconds > 0;
+  // Rings go round in nodes too where they do between them.
+  bool spanNodes = between && between->ringStepSeconds > 0;
+  for (const Cluster &group : groups)
+    spanNodes |= group.interNode.ringStepSeconds > 0;
+  for (const Cluster &group : groups)
+    if (spanNodes)
+      best.latencySeconds = std::min(best.latencySeconds, group.intraNode.ringStepSeconds);
   for (const NetworkLevel &level : levels) {
     best.latencySeconds = std::min(best.latencySeconds, level.latencySeconds);
-    if (hasRing)
+    if (level.ringStepSeconds > 0)
       best.latencySeconds = std::min(best.latencySeconds, level.ringStepSeconds);
     best.startSeconds = std::min(best.startSeconds, level.startSeconds);
     best.bytesPerSecond = std::max(best.bytesPerSecond, level.bytesPerSecond);

@@ -167,11 +167,13 @@ private:
       const std::string &name = devices.of(int(first)).name;
       for (end = first; end < stages && devices.of(int(end)).name == name;)
         ++end;
-      std::string which =
-          end - first == 1 ? "stage " + std::to_string(first)
-                           : "stages " + std::to_string(first) + " to " + std::to_string(end - 1);
-      line(format("  %s on %lld x %s%s", which.c_str(), (long long)ranks, name.c_str(),
-                  end - first == 1 ? "" : " each"));
+      std::string which = "stage " + std::to_string(first) + " on ";
+      if (stages == 1)
+        which = "all ";
+      else if (end - first > 1)
+        which = "stages " + std::to_string(first) + " to " + std::to_string(end - 1) + " on ";
+      line(format("  %s%lld x %s%s", which.c_str(), (long long)ranks, name.c_str(),
+                  end - first > 1 ? " each" : ""));
     }
   }
 

@@ -218,6 +218,17 @@ TEST(Mixed, StagesArePricedOnTheirOwnDevices) {
   EXPECT_THAT(summarize(answer->plan), HasSubstr("  stage 0 on 4 x fast\n  stage 1 on 4 x slow\n"));
 }
 
+TEST(Mixed, WithoutAPipelineAllIsOnTheFirstType) {
+  Graph graph = makeChain({2, 1, 16, 4, 8, 64, 96});
+  Cluster cluster = smallMix({{"fast", 1, 4, 4}, {"slow", 1, 4, 1}});
+  Pins pins;
+  pins.strategy = "ddp";
+  Result<SearchAnswer> answer = search(graph, jobFor(8, 16), cluster, pins);
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->plan.idleDevices, 4);
+  EXPECT_THAT(summarize(answer->plan), HasSubstr("  all 4 x fast\n"));
+}
+
 TEST(Mixed, ShortMemoryIsNamedByStageAndDevice) {
   Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
   std::vector<Cluster> groups = smallMix({{"fast", 1, 4, 4}, {"slow", 1, 4, 1}}).groups;
@@ -242,6 +253,11 @@ TEST(Mixed, TheWholeIsAsGoodAsTheBest) {
       groups[size_t(i)].name = std::to_string(i);
       groups[size_t(i)].numNodes = 8;
       groups[size_t(i)].devicesPerNode = 8;
+      for (NetworkLevel *level : {&groups[size_t(i)].intraNode, &groups[size_t(i)].interNode})
+        if (round % 2 == 0) { // with rings and small messages, or without
+          level->ringStepSeconds = random() % 2 ? 1e-6 * double(random() % 20) : 0;
+          level->smallFraction = random() % 2 ? 0.5 : 1;
+        }
     }
     Cluster whole = *clusterOfGroups("mix", "", groups, std::nullopt);
     Mesh mesh = MeshShape{1, 8, 1, 1, 1, 8}.mesh();
