@@ -68,8 +68,9 @@ public:
     for (const OpDecision &decision : explained.plan.ops)
       decided.insert(decision.ops.begin(), decision.ops.end());
     for (const OpPin &pin : pins)
-      for (int op : matchingOps(explained.graph, explained.plan.job, pin.glob))
-        pinned.emplace(graph.ops[op].id, toString(pin));
+      if (pin.spec != "begin") // which says nothing of how an op is split
+        for (int op : matchingOps(explained.graph, explained.plan.job, pin.glob))
+          pinned.emplace(graph.ops[op].id, toString(pin));
   }
 
   void add(int value) {

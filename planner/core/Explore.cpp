@@ -112,6 +112,25 @@ static double refineBounds(Searcher &searcher, Workers &workers,
   return least;
 }
 
+/// Drops the candidates that have another number of chunks than are pinned to begin.
+static Status keepBegun(std::vector<Candidate> &candidates, const PinnedOps &pinned) {
+  auto wanted = int64_t(pinned.begins.size()) + 1;
+  if (wanted == 1 || candidates.empty())
+    return Status::ok();
+  candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
+                                  [&](const Candidate &candidate) {
+                                    return candidate.mesh.pp * candidate.schedule.chunksPerStage !=
+                                           wanted;
+                                  }),
+                   candidates.end());
+  if (!candidates.empty())
+    return Status::ok();
+  return Error{ErrorCode::Usage,
+               toString(*pinned.beginner) + ": the pins begin " + std::to_string(wanted) +
+                   " stages, the first included, and no configuration that is left has as many: "
+                   "its pp times its virtual stages; pin where each of them begins"};
+}
+
 Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
                             const Pins &asked, int top, const Progress &progress) {
   Result<PinnedOps> pinned = PinnedOps::make(graph, job, asked.ops);
@@ -135,6 +154,8 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   Workers workers(pins.threads);
   Searcher searcher(graph, job, cluster, *space, limits.limitBytes(), *pinned, workers);
   std::vector<Candidate> candidates = searcher.enumerate();
+  if (Status status = keepBegun(candidates, *pinned); !status)
+    return status.error();
   if (space->blocksAgain().value_or(0) > searcher.numBlocks())
     return Error{ErrorCode::Usage, "--recompute " + pins.recompute + ": the model has " +
                                        std::to_string(searcher.numBlocks()) +

@@ -3,9 +3,11 @@
 #include "planner/core/OpPins.h"
 #include "planner/core/ModelNames.h"
 #include "planner/core/Recompute.h"
+#include "planner/core/Stages.h"
 
 #include <algorithm>
 #include <fnmatch.h>
+#include <map>
 #include <set>
 
 using namespace tbc::reshard;
@@ -17,8 +19,8 @@ std::string toString(const OpPin &pin) {
 }
 
 const std::vector<std::string> &opPinWords() {
-  static const std::vector<std::string> words = {"tp",    "column",    "row",
-                                                 "whole", "recompute", "keep"};
+  static const std::vector<std::string> words = {"tp",        "column", "row",  "whole",
+                                                 "recompute", "keep",   "begin"};
   return words;
 }
 
@@ -137,10 +139,14 @@ public:
                              (closest.empty() ? "; tbc check lists parameters"
                                               : "; did you mean \"" + closest + "\"?"));
       }
-      Status status = splitsOf(pin.spec) ? split(pin, std::move(ops)) : keep(pin, ops);
+      Status status = splitsOf(pin.spec)    ? split(pin, std::move(ops))
+                      : pin.spec == "begin" ? begin(pin, ops)
+                                            : keep(pin, ops);
       if (!status)
         return status.error();
     }
+    for (const auto &[op, pin] : beginOf)
+      found.begins.push_back(op);
     return std::move(found);
   }
 
@@ -213,6 +219,25 @@ private:
     return Status::ok();
   }
 
+  /// A stage begins with the first of `ops` that can be the first of one.
+  Status begin(const OpPin &pin, const std::vector<int> &ops) {
+    if (pin.isForbidden)
+      return fail(pin, "where a stage begins can be pinned, not forbidden");
+    if (mayBegin.empty())
+      mayBegin = stageMayBegin(graph);
+    auto first = std::find_if(ops.begin(), ops.end(), [&](int op) { return op && mayBegin[op]; });
+    if (first == ops.end())
+      return fail(pin, "no stage can begin with an op that matches: what is between op \"" +
+                           graph.ops[ops[0]].id + "\" and those before it belongs together");
+    auto [before, isNew] = beginOf.emplace(*first, &pin);
+    if (!isNew)
+      return fail(pin, "begins the same stage as " + toString(*before->second) + ", with op \"" +
+                           graph.ops[*first].id + "\"");
+    if (!found.beginner)
+      found.beginner = &pin;
+    return Status::ok();
+  }
+
   struct Narrowed {
     int op;
     const OpPin *pin;
@@ -225,6 +250,8 @@ private:
   PinnedOps found;
   std::vector<Narrowed> narrowed;
   std::vector<const OpPin *> keptBy; // by op
+  std::vector<bool> mayBegin;        // by forward op; empty: nobody asked yet
+  std::map<int, const OpPin *> beginOf;
 };
 
 } // namespace

@@ -32,11 +32,15 @@ struct PinnedOps {
 
   std::vector<unsigned> splits; // by op: the SplitKinds it may have; empty: any
   std::vector<Keep> keep;       // by op; empty: open
+  /// The forward ops with which the stages after the first begin, ascending; empty: open.
+  std::vector<int> begins;
   /// The first pin that asks for a split over tp, or null.
   const OpPin *splitter = nullptr;
+  /// The first pin that says where a stage begins, or null.
+  const OpPin *beginner = nullptr;
 
   /// Errors: Usage, where a glob matches nothing (with a suggestion), no op that it matches can do
-  /// what is asked, or two pins leave an op nothing to do (both are named).
+  /// what is asked, two pins leave an op nothing to do (both are named), or begin one stage.
   static Result<PinnedOps> make(const reshard::Graph &graph, const Job &job,
                                 const std::vector<OpPin> &pins);
 

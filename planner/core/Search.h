@@ -36,7 +36,8 @@ struct OpPin {
   /// tp: split over tp, those that multiply with a matrix of parameters, or where none does, all
   /// that can be; column, row: by a dim of that matrix that stays, or that is summed over; whole:
   /// not split over tp. recompute, keep: what backward needs of them is computed again, or kept,
-  /// whatever --recompute says of the others.
+  /// whatever --recompute says of the others. begin: a stage of the pipeline begins with the first
+  /// of them that can be the first of one, and where no pin says so, none does.
   std::string spec;
   bool isForbidden = false;
 };

@@ -356,8 +356,7 @@ void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode)
 /// reductions are long or sends differ: moves one cut at a time, to any place, while that helps.
 void Searcher::refineCuts(Candidate &candidate, const Mix &mix, const DataMode &mode) {
   const Profile &profile = *mix.kept;
-  std::vector<int> positions =
-      cutPositions(profile, cutBuckets(int64_t(candidate.firstOps.size())));
+  std::vector<int> positions = cutPlaces(profile, int64_t(candidate.firstOps.size()));
   constexpr int mostRounds = 3;
   bool improved = true;
   for (int round = 0; improved && round < mostRounds; ++round) {

@@ -75,6 +75,8 @@ public:
   bool score(Candidate &candidate, bool refine);
   /// Makes what scoring these will ask for, on all threads.
   void prepare(const std::vector<const Candidate *> &candidates);
+  /// Whether pins say where stages begin: then no cut may be moved.
+  bool cutsArePinned() const { return !pinned.begins.empty(); }
   /// Lets chunk `chunk` of a scored candidate begin with forward op `first`, which lies between the
   /// beginnings of its neighbours, and scores it again.
   void moveCut(Candidate &candidate, size_t chunk, int first);
@@ -304,6 +306,8 @@ private:
   void bound(Candidate &candidate);
   void boundAll(std::vector<Candidate> &candidates);
   void enumerateOn(int64_t devices, std::vector<Candidate> &candidates);
+  /// Where stages may be cut: where pins say, else the places that a graph of this size offers.
+  std::vector<int> cutPlaces(const Profile &profile, int64_t chunks) const;
   std::optional<std::vector<int>> cut(const Candidate &candidate, const Profile &profile,
                                       const DataMode &mode);
   /// A schedule with what its stages keep: run for so few micro-batches that no more are kept of

@@ -101,16 +101,24 @@ const Cluster &Searcher::clusterOf(const Candidate &candidate, int stage) {
 /// Enough places for each chunk to end near where it should.
 int Searcher::cutBuckets(int64_t chunks) { return int(std::clamp<int64_t>(chunks * 6, 48, 256)); }
 
+std::vector<int> Searcher::cutPlaces(const Profile &profile, int64_t chunks) const {
+  if (pinned.begins.empty())
+    return cutPositions(profile, cutBuckets(chunks));
+  std::vector<int> places{0};
+  places.insert(places.end(), pinned.begins.begin(), pinned.begins.end());
+  places.push_back(profile.numForward);
+  return places;
+}
+
 const StageCutter &Searcher::cutterFor(const Candidate &candidate, const Profile &profile) {
   const int64_t pp = candidate.mesh.pp, numChunks = pp * candidate.schedule.chunksPerStage;
   const Stages &of = stagesFor(candidate.mesh);
-  const int buckets = cutBuckets(numChunks);
   if (of.devices.isUniform()) {
     const NetworkCost &network = of.networks->of(0);
     GroupShape ends = network.stageGroupShape({0, 1});
     return *cutters.get({&profile, numChunks, ends.nodes > 1, {}}, [&] {
       auto send = [&](double bytes) { return network.seconds(CollectiveKind::Send, ends, bytes); };
-      return std::make_unique<StageCutter>(profile, cutPositions(profile, buckets), send);
+      return std::make_unique<StageCutter>(profile, cutPlaces(profile, numChunks), send);
     });
   }
   const std::array<int64_t, 3> arrangement = {candidate.mesh.numRanks() / pp,
@@ -132,7 +140,7 @@ const StageCutter &Searcher::cutterFor(const Candidate &candidate, const Profile
         slowest = std::max(slowest, of.networks->sendSeconds(stage - 1, stage, bytes));
       return slowest;
     };
-    return std::make_unique<StageCutter>(ofKinds, kindOf, cutPositions(profile, buckets), send);
+    return std::make_unique<StageCutter>(ofKinds, kindOf, cutPlaces(profile, numChunks), send);
   });
 }
 

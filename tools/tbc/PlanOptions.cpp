@@ -58,10 +58,10 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
       "How many gathers ahead of its use a stored parameter is gathered: auto, none, or "
       "a number");
   command
-      .add_option(
-          "--pin", options.pin,
-          "Pin a decision (tp=8, zero=3, schedule=1f1b ..) or how the ops that a name "
-          "matches are split and kept: GLOB=tp|column|row|whole|recompute|keep (repeatable)")
+      .add_option("--pin", options.pin,
+                  "Pin a decision (tp=8, zero=3, schedule=1f1b ..) or how the ops that a name "
+                  "matches are split and kept, or where a stage begins: "
+                  "GLOB=tp|column|row|whole|recompute|keep|begin (repeatable)")
       ->allow_extra_args(false);
   command
       .add_option("--forbid", options.forbid,

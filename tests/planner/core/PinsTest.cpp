@@ -14,6 +14,7 @@ using namespace tbc;
 using namespace tbc::planner;
 using namespace tbc::planner::test;
 using testing::AllOf;
+using testing::AnyOf;
 using testing::Contains;
 using testing::HasSubstr;
 
@@ -139,6 +140,35 @@ TEST(OpPins, DecideWhatIsKept) {
   EXPECT_TRUE(again(all->plan, "h.1.up"));
   EXPECT_FALSE(again(most->plan, "h.1.up"));
   EXPECT_LT(most->plan.prediction.time.recompute, all->plan.prediction.time.recompute);
+}
+
+/// Stages begin where pins say, and nowhere else, also where other cuts would be faster.
+TEST(OpPins, DecideWhereStagesBegin) {
+  Graph graph = makeChain(sizes);
+  Result<SearchAnswer> open = planWith(graph, {}, onMesh("pp=2,dp=2")),
+                       late = planWith(graph, {{"h.2.*=begin"}}, onMesh("pp=2,dp=2")),
+                       early = planWith(graph, {{"h.0.down=begin"}}, onMesh("pp=2,dp=2"));
+  ASSERT_TRUE(open && late && early) << late.error().message << early.error().message;
+  ASSERT_EQ(late->plan.stages.size(), 2u);
+  EXPECT_EQ(late->plan.stages[1].substr(0, 4), "h.2.");
+  EXPECT_EQ(early->plan.stages[1], "h.0.down");
+  for (const Plan *plan : {&late->plan, &early->plan}) {
+    EXPECT_GE(plan->prediction.stepSeconds, open->plan.prediction.stepSeconds);
+    EXPECT_LE(plan->lowerBoundSeconds, plan->prediction.stepSeconds);
+    EXPECT_EQ(predict(graph, *plan)->stepSeconds, plan->prediction.stepSeconds);
+  }
+  // A free mesh gets a pipeline, of as many stages.
+  Result<SearchAnswer> free = planWith(graph, {{"h.1.*=begin", "h.2.*=begin"}}, {}, 6);
+  ASSERT_TRUE(free) << free.error().message;
+  EXPECT_EQ(free->plan.stages.size(), 3u);
+  EXPECT_TRUE(readPlan(writePlan(free->plan), "plan.json"));
+
+  EXPECT_THAT(errorWith(graph, {{"h.1.*=begin"}}, onMesh("dp=4")),
+              AllOf(HasSubstr("--pin h.1.*=begin"), HasSubstr("2 stages")));
+  EXPECT_THAT(errorWith(graph, {{"h.1.*=begin", "h.1.attn=begin"}}, onMesh("pp=2,dp=2")),
+              AnyOf(HasSubstr("begins the same stage"), HasSubstr("3 stages")));
+  EXPECT_THAT(errorWith(graph, {{}, {"h.1.*=begin"}}, onMesh("pp=2,dp=2")),
+              HasSubstr("not forbidden"));
 }
 
 TEST(OpPins, SayWhatCannotBe) {
