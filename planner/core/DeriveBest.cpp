@@ -23,6 +23,7 @@ static bool isVerySmallGraph(const Graph &graph) { return graph.ops.size() < 64;
 static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
                                          const Candidate &candidate, const Plan &limits,
                                          const OverlapPins &pins) {
+  ++searcher.counts().derived;
   ExactCandidate exact{candidate, searcher.planOf(candidate)};
   exact.plan.memoryLimitBytes = limits.memoryLimitBytes;
   Result<PlannedStep> step = applyPlan(graph, exact.plan);

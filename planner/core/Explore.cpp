@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <tuple>
+#include <utility>
 
 using namespace tbc::reshard;
 
@@ -35,8 +37,8 @@ static void preferSimple(std::vector<ExactCandidate> &exact) {
 
 /// Looks at context parallelism beside the best of what has none, where that is not near its bound
 /// anyhow: the bounds hold for these too, as nothing else about their meshes is new.
-static void addContexts(Searcher &searcher, Workers &workers, bool refine, Exploration &exploration,
-                        std::vector<Candidate> &winners) {
+static void addContexts(Searcher &searcher, Workers &workers, bool refine, int nextOrder,
+                        Exploration &exploration, std::vector<Candidate> &winners) {
   constexpr size_t mostMeshes = 4;
   constexpr double worthwhile = 1.05;
   if (!winners.empty() && winners[0].feasible &&
@@ -54,7 +56,7 @@ static void addContexts(Searcher &searcher, Workers &workers, bool refine, Explo
     });
     if (isKnown || !ahead.score(i))
       continue;
-    asked[i].order = int(exploration.evaluations++);
+    asked[i].order = nextOrder++;
     exploration.scored.push_back(asked[i]);
     found.push_back(asked[i]);
   }
@@ -112,6 +114,23 @@ static double refineBounds(Searcher &searcher, Workers &workers,
   return least;
 }
 
+namespace {
+
+/// CPU seconds of the process.
+class Stopwatch {
+public:
+  /// Since it was made or asked last.
+  double lap() {
+    std::clock_t now = std::clock();
+    return double(now - std::exchange(begin, now)) / CLOCKS_PER_SEC;
+  }
+
+private:
+  std::clock_t begin = std::clock();
+};
+
+} // namespace
+
 /// Drops the candidates that have another number of chunks than are pinned to begin.
 static Status keepBegun(std::vector<Candidate> &candidates, const PinnedOps &pinned) {
   auto wanted = int64_t(pinned.begins.size()) + 1;
@@ -152,8 +171,10 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   if (Status status = checkContext(graph, *space, pins); !status)
     return status.error();
   Workers workers(pins.threads);
+  Stopwatch watch;
   Searcher searcher(graph, job, cluster, *space, limits.limitBytes(), *pinned, workers);
   std::vector<Candidate> candidates = searcher.enumerate();
+  double boundSeconds = watch.lap();
   if (Status status = keepBegun(candidates, *pinned); !status)
     return status.error();
   if (space->blocksAgain().value_or(0) > searcher.numBlocks())
@@ -189,7 +210,6 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   bool isSmall = isSmallGraph(graph);
   Exploration exploration;
   exploration.lowerBoundSeconds = leastBound(candidates);
-  exploration.evaluations = int64_t(candidates.size());
   std::map<decltype(groupOf(candidates[0])), size_t> best; // of each group, into scored
   std::vector<double> fastest; // of the groups that have something that fits, ascending
   LookAhead ahead(searcher, workers, candidates, isSmall);
@@ -226,18 +246,25 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
                  toString(*pinned->splitter) +
                      ": no mesh has an axis tp that divides all that is pinned to be split; "
                      "choose another tp, or pin less"};
-  addContexts(searcher, workers, isSmall, exploration, winners);
+  addContexts(searcher, workers, isSmall, int(candidates.size()), exploration, winners);
   if (isSmall)
     winners = exploration.scored;
+  double scoreSeconds = watch.lap();
   Result<std::vector<ExactCandidate>> exact = deriveBest(
       searcher, workers, graph, std::move(winners), size_t(top), limits, space->overlap());
   if (!exact)
     return exact.error();
+  double deriveSeconds = watch.lap();
   exploration.exact = std::move(*exact);
   if (!exploration.exact.empty() && exploration.exact.front().plan.prediction.fits)
     exploration.lowerBoundSeconds = refineBounds(
         searcher, workers, candidates, exploration.exact.front().plan.prediction.stepSeconds);
   preferSimple(exploration.exact);
+  exploration.counts = searcher.counts().now();
+  exploration.counts.boundSeconds = boundSeconds;
+  exploration.counts.scoreSeconds = scoreSeconds;
+  exploration.counts.deriveSeconds = deriveSeconds;
+  exploration.counts.proofSeconds = watch.lap();
   return exploration;
 }
 

@@ -20,7 +20,7 @@ struct Exploration {
   std::vector<ExactCandidate> exact;
   std::vector<Candidate> scored; // every candidate scored, in order of lower bounds
   double lowerBoundSeconds = 0;  // the least over all candidates
-  int64_t evaluations = 0;       // scored, or cut off by their bound
+  SearchCounts counts;
 };
 
 /// Scores what bounds do not exclude, then derives the `top` best of different configurations

@@ -46,8 +46,10 @@ std::vector<int> cutPositions(const Profile &profile, int buckets) {
 }
 
 StageCutter::StageCutter(const std::vector<const Profile *> &profiles, std::vector<int> kinds,
-                         std::vector<int> cutAt, const std::function<double(double)> &sendSeconds)
-    : kindOf(std::move(kinds)), positions(std::move(cutAt)), send(positions.size(), 0) {
+                         std::vector<int> cutAt, const std::function<double(double)> &sendSeconds,
+                         std::atomic<int64_t> *counted)
+    : kindOf(std::move(kinds)), positions(std::move(cutAt)), send(positions.size(), 0),
+      counted(counted) {
   const size_t n = positions.size();
   for (size_t i = 1; i + 1 < n; ++i)
     send[i] = sendSeconds(profiles[0]->crossingBytes[positions[i] - 1]);
@@ -69,6 +71,7 @@ StageCutter::run(int numStages, const std::function<const std::vector<int> *(int
   std::vector<double> longest(last + 1, infinity), before(last + 1, infinity);
   before[0] = 0;
   std::vector<int> from(size_t(numStages) * (last + 1), -1);
+  int64_t compared = 0;
   for (int s = 0; s < numStages; ++s) {
     const std::vector<int> *low = lowest(s);
     std::fill(longest.begin(), longest.end(), infinity);
@@ -78,6 +81,7 @@ StageCutter::run(int numStages, const std::function<const std::vector<int> *(int
         firstI = std::max(firstI, (*low)[j]);
       for (int i = lastI; i >= firstI; --i) {
         double seconds = at(s, i, j);
+        ++compared;
         if (seconds - send[i] >= longest[j])
           break; // stages that begin earlier are only longer, but for the send
         double value = std::max(before[i], seconds);
@@ -89,6 +93,8 @@ StageCutter::run(int numStages, const std::function<const std::vector<int> *(int
     }
     std::swap(longest, before);
   }
+  if (counted)
+    *counted += compared;
   if (before[last] == infinity)
     return std::nullopt;
   std::vector<int> firstOps(numStages);

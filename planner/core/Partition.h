@@ -6,6 +6,7 @@
 #include "planner/core/OnceMap.h"
 #include "planner/core/Profile.h"
 
+#include <atomic>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -22,15 +23,18 @@ std::vector<int> cutPositions(const Profile &profile, int buckets);
 /// programming over `positions`; exact for that goal. For any number of threads.
 class StageCutter {
 public:
-  /// `sendSeconds(bytes)` prices a send to the next stage.
+  /// `sendSeconds(bytes)` prices a send to the next stage; `counted` (null: nobody) is told how
+  /// many stages are compared, and outlives this.
   StageCutter(const Profile &profile, std::vector<int> positions,
-              const std::function<double(double)> &sendSeconds)
-      : StageCutter({&profile}, {}, std::move(positions), sendSeconds) {}
+              const std::function<double(double)> &sendSeconds,
+              std::atomic<int64_t> *counted = nullptr)
+      : StageCutter({&profile}, {}, std::move(positions), sendSeconds, counted) {}
 
   /// The same where stages run on unlike devices: one profile for each kind of them, all of the
   /// same ops. `kindOf`: by stage, the number of its profile; empty: the first for all.
   StageCutter(const std::vector<const Profile *> &profiles, std::vector<int> kindOf,
-              std::vector<int> positions, const std::function<double(double)> &sendSeconds);
+              std::vector<int> positions, const std::function<double(double)> &sendSeconds,
+              std::atomic<int64_t> *counted = nullptr);
 
   /// The first op of each stage, if the order has enough positions. Known after the first time.
   const std::optional<std::vector<int>> &cut(int numStages) const;
@@ -74,6 +78,7 @@ private:
   std::vector<int> positions;
   std::vector<std::vector<double>> seconds; // by kind: of a stage from one position to another
   std::vector<double> send;                 // by position
+  std::atomic<int64_t> *counted;
   mutable OnceMap<int, std::optional<std::vector<int>>> cuts;
   mutable OnceMap<int, std::vector<std::vector<double>>> rests; // by number of chunks: restOf
 };

@@ -51,6 +51,7 @@ public:
     placement.lowerBound = solution.lowerBound;
     placement.exact = solution.exact;
     placement.nodes = int64_t(problem.nodeCosts.size());
+    placement.compared = int64_t(solution.compared);
     return placement;
   }
 

@@ -18,6 +18,7 @@ struct Placement {
   double lowerBound = 0; // of the pairwise model
   bool exact = false;
   int64_t nodes = 0;
+  int64_t compared = 0; // strategies of an op beside those of its neighbours
 };
 
 /// The cheapest strategies of all ops of `graph` on `axisSize` adjacent devices.

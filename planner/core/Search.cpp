@@ -58,8 +58,11 @@ static Result<Exploration> exploreKept(const Graph &graph, const Job &job, const
   Pins plain = pins;
   plain.recompute = "none";
   Result<Exploration> tried = explore(graph, job, cluster, plain, top);
+  if (tried)
+    exploration->counts += tried->counts;
   if (!hasFit(tried))
     return exploration;
+  tried->counts = exploration->counts;
   tried->lowerBoundSeconds = exploration->lowerBoundSeconds; // of all plans
   return tried;
 }
@@ -72,6 +75,7 @@ static Result<Exploration> exploreOffload(const Graph &graph, const Job &job,
   Result<Exploration> exploration = exploreKept(graph, job, cluster, pins, top, progress);
   if (pins.offload != "auto" || !exploration || hasFit(exploration))
     return exploration;
+  SearchCounts counts = exploration->counts;
   Pins away = pins;
   away.offloadsAsNeeded = true;
   for (const char *choice : {"optimizer", "residuals", "all"}) {
@@ -80,9 +84,12 @@ static Result<Exploration> exploreOffload(const Graph &graph, const Job &job,
     bool isFaster = hasFit(tried) && (!hasFit(exploration) ||
                                       tried->exact.front().plan.prediction.stepSeconds <
                                           exploration->exact.front().plan.prediction.stepSeconds);
+    if (tried)
+      counts += tried->counts;
     if (isFaster)
       exploration = std::move(tried);
   }
+  exploration->counts = counts;
   return exploration;
 }
 
@@ -96,8 +103,7 @@ Result<SearchAnswer> search(const Graph &graph, const Job &job, const Cluster &c
 
   SearchAnswer answer;
   answer.plan = exploration->exact.front().plan;
-  answer.evaluations = exploration->evaluations;
-  answer.exact = int64_t(exploration->exact.size());
+  answer.counts = exploration->counts;
   Plan &plan = answer.plan;
   plan.lowerBoundSeconds = std::min(exploration->lowerBoundSeconds, plan.prediction.stepSeconds);
   explainChoice(*exploration, graph, job, pins, plan);

@@ -9,6 +9,7 @@
 #define TBC_PLANNER_CORE_SEARCH_H
 
 #include "planner/core/Plan.h"
+#include "planner/core/SearchCounts.h"
 
 #include <functional>
 #include <optional>
@@ -98,8 +99,7 @@ const std::vector<std::string> &strategyNames();
 
 struct SearchAnswer {
   Plan plan;
-  int64_t evaluations = 0; // complete candidates scored or bounded
-  int64_t exact = 0;       // of them, those derived op by op
+  SearchCounts counts;
 };
 
 /// The fastest plan that fits, or why there is none.

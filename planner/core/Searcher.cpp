@@ -292,6 +292,7 @@ std::vector<Candidate> Searcher::withContext(const Candidate &candidate) {
 }
 
 void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode) {
+  ++counted.priced;
   const Profile &profile = *mix.kept; // where they are alike
   const Stages &known = stagesFor(candidate.mesh);
   std::vector<StageSeconds> chunks;

@@ -77,6 +77,7 @@ public:
   void prepare(const std::vector<const Candidate *> &candidates);
   /// Whether pins say where stages begin: then no cut may be moved.
   bool cutsArePinned() const { return !pinned.begins.empty(); }
+  RunningCounts &counts() { return counted; }
   /// Lets chunk `chunk` of a scored candidate begin with forward op `first`, which lies between the
   /// beginnings of its neighbours, and scores it again.
   void moveCut(Candidate &candidate, size_t chunk, int first);
@@ -376,6 +377,7 @@ private:
   std::map<BoundKey, RefinedBound> refinedBounds;              // as asked for, one after the other
   OnceMap<std::pair<BoundKey, double>, double> preparedBounds; // by limit
   std::string whyNoSchedule; // the first pipeline that was left out
+  RunningCounts counted;
 };
 
 } // namespace tbc::planner

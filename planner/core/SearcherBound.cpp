@@ -202,6 +202,7 @@ void Searcher::boundAll(std::vector<Candidate> &candidates) {
     workers.run(list.size(),
                 [&](size_t i) { secondsWhateverIsKept(list[i]->mesh, list[i]->microBatch); });
   }
+  counted.bounded += int64_t(candidates.size());
   constexpr size_t number = 256; // that one thread takes at once
   workers.run((candidates.size() + number - 1) / number, [&](size_t part) {
     size_t end = std::min(candidates.size(), (part + 1) * number);

@@ -31,8 +31,11 @@ const Placement &Searcher::placementFor(int64_t tp, int64_t microBatch, bool has
     }
     // One placement for all: of unlike devices, the first speak for the others.
     const Cluster &devices = cluster.isMixed() ? cluster.groups[0] : cluster;
-    return place(hasExperts ? inside : graphFor(microBatch), tp, job, devices,
-                 double(microBatch) / double(job.globalBatch), space.tensorAxisIsPinned(), pinned);
+    Placement placement =
+        place(hasExperts ? inside : graphFor(microBatch), tp, job, devices,
+              double(microBatch) / double(job.globalBatch), space.tensorAxisIsPinned(), pinned);
+    counted.strategies += placement.compared;
+    return placement;
   });
 }
 

@@ -118,7 +118,8 @@ const StageCutter &Searcher::cutterFor(const Candidate &candidate, const Profile
     GroupShape ends = network.stageGroupShape({0, 1});
     return *cutters.get({&profile, numChunks, ends.nodes > 1, {}}, [&] {
       auto send = [&](double bytes) { return network.seconds(CollectiveKind::Send, ends, bytes); };
-      return std::make_unique<StageCutter>(profile, cutPlaces(profile, numChunks), send);
+      return std::make_unique<StageCutter>(profile, cutPlaces(profile, numChunks), send,
+                                           &counted.cuts);
     });
   }
   const std::array<int64_t, 3> arrangement = {candidate.mesh.numRanks() / pp,
@@ -140,7 +141,8 @@ const StageCutter &Searcher::cutterFor(const Candidate &candidate, const Profile
         slowest = std::max(slowest, of.networks->sendSeconds(stage - 1, stage, bytes));
       return slowest;
     };
-    return std::make_unique<StageCutter>(ofKinds, kindOf, cutPlaces(profile, numChunks), send);
+    return std::make_unique<StageCutter>(ofKinds, kindOf, cutPlaces(profile, numChunks), send,
+                                         &counted.cuts);
   });
 }
 

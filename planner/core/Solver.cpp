@@ -52,6 +52,7 @@ public:
       queue.erase(queue.begin());
       eliminate(node);
     }
+    solution.compared = compared;
     solution.choices.assign(numNodes, 0);
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
       size_t index = 0;
@@ -130,6 +131,7 @@ private:
     for (int neighbour : step.scope)
       rows *= numChoices(neighbour);
     std::vector<double> sum(rows * numChoices(node), 0);
+    compared += double(sum.size());
     for (int index : tablesOf[node])
       accumulate(tables[index], scope, sum);
 
@@ -174,6 +176,7 @@ private:
   std::vector<Table> tables;
   std::set<std::pair<double, int>> queue; // by table size, then number
   std::vector<Step> steps;
+  double compared = 0;
 };
 
 /// Max-product linear programming: every edge in turn hands half of its slack to each end.
@@ -201,8 +204,10 @@ public:
   void run(PairwiseSolution &solution) {
     double bound = lowerBound();
     for (int round = 0; round < 200; ++round) {
-      for (size_t edge = 0; edge < problem.edges.size(); ++edge)
+      for (size_t edge = 0; edge < problem.edges.size(); ++edge) {
         update(edge);
+        solution.compared += double(problem.edges[edge].costs.size());
+      }
       double improved = lowerBound();
       if (improved - bound <= 1e-9 * std::abs(bound))
         break;

@@ -29,6 +29,7 @@ struct PairwiseSolution {
   double cost = 0;
   double lowerBound = 0; // equal to cost where exact
   bool exact = false;
+  double compared = 0; // choices of a node beside those of its neighbours
 };
 
 double costOf(const PairwiseProblem &problem, const std::vector<int> &choices);

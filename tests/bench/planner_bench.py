@@ -4,7 +4,7 @@
 usage: planner_bench.py [--tbc PROGRAM] [--only NAME ..] [--models FOLDER] [--curves] [--rate] [--verify] [--json FILE]
 
 Ten jobs, each planned once, import included: CPU seconds and seconds by the clock, the most memory, step time, gap to
-the proven bound.
+the proven bound; and how many evaluations the search did for each CPU second that it spent on them (docs/planning.md).
 --curves plans one Llama with 8 to 128 layers, and on 8 to 4096 devices. --rate costs configurations of one model by
 `plan --job` and says how many a second. --verify runs every plan shrunk against the serial program (`tbc verify`, which
 also compares the collectives of the Program with those predicted); exit code 1 where one is not what it should be.
@@ -17,6 +17,7 @@ and those by the clock where nothing else ran.
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,12 +27,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 LLAMA3 = ["llama", "--vocab", "128256", "--kv-heads", "8"]
 NEW = {
-    "gpt2-xl": ["gpt2", "--layers", "48", "--hidden", "1600", "--heads", "25", "--vocab", "50257", "--seq", "1024", "--tied"],
-    "bert-large": ["bert", "--layers", "24", "--hidden", "1024", "--heads", "16", "--vocab", "30522", "--seq", "512"],
+    "gpt2-xl": ["gpt2", "--layers", "48", "--hidden", "1600", "--ffn", "6400", "--heads", "25", "--vocab", "50257", "--seq", "1024", "--tied"],
+    "bert-large": ["bert", "--layers", "24", "--hidden", "1024", "--ffn", "4096", "--heads", "16", "--vocab", "30522", "--seq", "512"],
     "llama3-8b": [*LLAMA3, "--layers", "32", "--hidden", "4096", "--heads", "32", "--ffn", "14336"],
     "llama3-70b": [*LLAMA3, "--layers", "80", "--hidden", "8192", "--heads", "64", "--ffn", "28672"],
     "llama3-405b": [*LLAMA3, "--layers", "126", "--hidden", "16384", "--heads", "128", "--ffn", "53248"],
-    "gpt3-175b": ["gpt2", "--layers", "96", "--hidden", "12288", "--heads", "96", "--vocab", "51200", "--seq", "2048", "--tied"],
+    "gpt3-175b": ["gpt2", "--layers", "96", "--hidden", "12288", "--ffn", "49152", "--heads", "96", "--vocab", "51200", "--seq", "2048", "--tied"],
     "mixtral-8x7b": ["llama", "--layers", "32", "--hidden", "4096", "--heads", "32", "--kv-heads", "8", "--ffn", "14336", "--vocab", "32000",
                      "--experts", "8", "--experts-per-token", "2"],
 }
@@ -90,12 +91,14 @@ def measured(command, **options):
 
 def plan(tbc, model, flags, to):
     """One plan: a row of the table, or what went wrong."""
-    code, _, err, seconds, wall, mib = measured([tbc, "plan", str(model), *flags, "-o", str(to)])
+    code, _, err, seconds, wall, mib = measured([tbc, "plan", str(model), *flags, "-o", str(to), "--verbose"])
     if code:
         return {"error": err.strip().splitlines()[0] if err.strip() else f"exit code {code}", "cpu_seconds": seconds, "wall_seconds": wall, "peak_mib": mib}
     answer = json.loads(to.read_text())
     bound = answer["lower_bound_seconds"]
+    counts = re.search(r"search: (\d+) evaluations in ([0-9.]+) CPU s", err)
     return {"cpu_seconds": seconds, "wall_seconds": wall, "peak_mib": mib, "step_seconds": answer["step_seconds"],
+            "evaluations": int(counts[1]), "evaluation_seconds": float(counts[2]),
             "gap": answer["step_seconds"] / bound - 1 if bound else None,
             "mesh": " ".join(f"{axis}={size}" for axis, size in answer["mesh"].items() if size > 1)}
 
@@ -106,7 +109,8 @@ def show(name, row):
         print(f"  {took}  {row['error']}", flush=True)
         return
     gap = "" if row["gap"] is None else f"{100 * row['gap']:5.1f} %"
-    print(f"  {took}  step {row['step_seconds']:9.4f} s  gap {gap:>7}  {row['mesh']}", flush=True)
+    rate = row["evaluations"] / max(row["evaluation_seconds"], 1e-3)
+    print(f"  {took}  step {row['step_seconds']:9.4f} s  gap {gap:>7}  {rate / 1000:7.0f}k/s  {row['mesh']}", flush=True)
 
 
 def curves(tbc, models, folder):
@@ -163,7 +167,7 @@ def main():
         folder = (options.plans or Path(scratch)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         models = Models(tbc, scratch, options.models and options.models.resolve())
-        print("seconds and memory of planning, import included; step time and gap of the plan")
+        print("seconds and memory of planning, import included; step time and gap of the plan; evaluations a CPU second")
         for name, (model, flags) in JOBS.items():
             if options.only and name not in options.only:
                 continue

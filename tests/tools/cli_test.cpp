@@ -310,9 +310,12 @@ TEST_F(Cli, WrongNumbersOfAStepAreErrors) {
 
 TEST_F(Cli, PlansAreTheSameBytesTwice) {
   Outcome first = tbc("plan " + model("tiny-gpt2") + " --gpus 4 --batch 32 --json");
-  Outcome second = tbc("plan " + model("tiny-gpt2") + " --gpus 4 --batch 32 --json");
+  Outcome second = tbc("plan " + model("tiny-gpt2") + " --gpus 4 --batch 32 --json --verbose");
   ASSERT_EQ(first.code, 0) << first.err;
   EXPECT_EQ(first.out, second.out);
+  EXPECT_EQ(first.err.find("priced"), std::string::npos);
+  EXPECT_THAT(second.err, HasSubstr(" candidates priced; "));
+  EXPECT_THAT(second.err, HasSubstr(" a CPU second\n"));
   for (const char *key : {"\"step_seconds\"", "\"peak_bytes\"", "\"fits\"", "\"mesh\""})
     EXPECT_THAT(first.out, HasSubstr(key));
 }

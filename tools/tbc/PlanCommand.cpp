@@ -11,10 +11,13 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <filesystem>
+#include <iomanip>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <sstream>
 
 namespace tbc::cli {
 
@@ -22,7 +25,7 @@ namespace {
 
 struct Options : PlanOptions {
   std::string output, jobs;
-  bool json = false, findsBatch = false, triesBatch = false;
+  bool json = false, findsBatch = false, triesBatch = false, isVerbose = false;
 };
 
 } // namespace
@@ -55,6 +58,29 @@ static Error withOtherPrecision(Error error, driver::StepOptions stepOptions, pl
                      planner::formatBytes(double(answer->plan.prediction.peakBytes)) +
                      " and takes " + planner::formatSeconds(answer->plan.prediction.stepSeconds);
   return error;
+}
+
+/// What the search compared, and in what time: docs/planning.md.
+static void printCounts(const planner::SearchCounts &counts) {
+  std::ostringstream text;
+  text << std::fixed;
+  auto row = [&](const char *what, double seconds, const std::string &did) {
+    text << "  " << std::left << std::setw(11) << what << std::right << std::setprecision(3)
+         << std::setw(9) << seconds << " CPU s  " << did << "\n";
+  };
+  double seconds = counts.boundSeconds + counts.scoreSeconds;
+  text << "search: " << counts.evaluations() << " evaluations in " << std::setprecision(3)
+       << seconds << " CPU s, " << std::setprecision(0)
+       << double(counts.evaluations()) / std::max(seconds, 1e-6) << " a CPU second\n";
+  row("bounds", counts.boundSeconds, std::to_string(counts.bounded) + " candidates bounded");
+  row("scores", counts.scoreSeconds,
+      std::to_string(counts.priced) + " candidates priced; compared for them " +
+          std::to_string(counts.strategies) + " strategies and " + std::to_string(counts.cuts) +
+          " stages");
+  row("derivation", counts.deriveSeconds,
+      std::to_string(counts.derived) + " candidates derived op by op");
+  row("proof", counts.proofSeconds, "of the bound that is printed");
+  std::cerr << text.str();
 }
 
 static Result<int> runPlan(const Options &options) {
@@ -102,6 +128,8 @@ static Result<int> runPlan(const Options &options) {
   progress.emplace("searching");
   auto answer = planner::search((*step)->step.graph, job, *cluster, *pins, progress->searching());
   progress.reset();
+  if (answer && options.isVerbose)
+    printCounts(answer->counts);
   if (!answer)
     return withOtherPrecision(answer.error(), *stepOptions, job, *cluster, *pins);
   if (!options.cluster)
@@ -137,6 +165,8 @@ void addPlanCommand(CLI::App &app, const SetAction &setAction) {
   addPlanOptions(*command, *options);
   command->add_option("-o,--output", options->output, "Write plan.json here (- for stdout)");
   command->add_flag("--json", options->json, "Print the plan as JSON");
+  command->add_flag("-v,--verbose", options->isVerbose,
+                    "Say on stderr how much the search compared, and in what time");
   CLI::Option *find =
       command->add_flag("--find-batch-size", options->findsBatch,
                         "Plan for the largest batch that fits without accumulation");

@@ -30,7 +30,8 @@ struct RandomOrder {
     }
   }
   StageCutter cutter() const {
-    return StageCutter(profile, cutPositions(profile, 0), [](double bytes) { return bytes; });
+    return StageCutter(
+        profile, cutPositions(profile, 0), [](double bytes) { return bytes; }, &counted);
   }
   double weigh(int first, int last) const {
     return std::accumulate(weight.begin() + first, weight.begin() + last, 0.0);
@@ -83,6 +84,7 @@ struct RandomOrder {
 
   std::mt19937 random;
   Profile profile;
+  mutable std::atomic<int64_t> counted{0};
   std::vector<double> weight;
 };
 
@@ -109,6 +111,7 @@ TEST(Partition, SeveralChunksPerStageAreCutAsByBruteForce) {
     auto free = cutter.cut(int(chunkStage.size()));
     ASSERT_TRUE(free);
     bound += order.seconds(*free) < expected;
+    EXPECT_GT(order.counted, 0);
   }
   // Else the limit would be no matter.
   EXPECT_GT(feasible, 30);

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 using namespace tbc;
@@ -41,8 +42,7 @@ static std::string answerOf(const Graph &graph, int64_t gpus, int64_t batch, Pin
   Result<SearchAnswer> answer = search(graph, job, slowCluster(), pins);
   if (!answer)
     return answer.error().message;
-  return writePlan(answer->plan) + std::to_string(answer->evaluations) + " bounded, " +
-         std::to_string(answer->exact) + " derived";
+  return writePlan(answer->plan) + std::to_string(answer->counts.bounded) + " bounded";
 }
 
 /// Returns the answer of one thread, which is that of more.
@@ -59,6 +59,38 @@ TEST(Threads, DoNotChangeThePlan) {
   sameAnswer(makeChain({3, 1, 16, 4, 8, 64, 96}), 8, 16);
   std::string deep = sameAnswer(makeChain({12, 1, 64, 4, 8, 64, 96}), 8, 32);
   EXPECT_NE(deep.find("\"lower_bound_seconds\""), std::string::npos) << deep;
+}
+
+/// One thread does what is asked for and no more, always in the same order.
+TEST(Threads, OneCountsAlike) {
+  Graph graph = makeChain({12, 1, 64, 4, 8, 64, 96});
+  Job job;
+  job.gpus = 8;
+  job.globalBatch = 32;
+  job.precision = "f32";
+  Pins pins;
+  pins.threads = 1;
+  auto countsWith = [&](const Pins &asked) {
+    Result<SearchAnswer> answer = search(graph, job, slowCluster(), asked);
+    EXPECT_TRUE(answer) << answer.error().message;
+    return answer ? answer->counts : SearchCounts();
+  };
+  SearchCounts open = countsWith(pins), again = countsWith(pins);
+  EXPECT_EQ(std::tie(open.bounded, open.priced, open.derived, open.strategies, open.cuts),
+            std::tie(again.bounded, again.priced, again.derived, again.strategies, again.cuts));
+  EXPECT_GT(open.bounded, open.derived);
+  EXPECT_GT(open.priced, 0);
+  EXPECT_GT(open.derived, 0);
+  pins.mesh = *parseMesh("pp=2,dp=2,tp=2");
+  SearchCounts split = countsWith(pins);
+  EXPECT_LT(split.bounded, open.bounded);
+  EXPECT_GT(split.strategies, 0);
+  EXPECT_GT(split.cuts, 0);
+  pins.mesh = *parseMesh("dp=8"); // where there is nothing to split or to cut
+  SearchCounts whole = countsWith(pins);
+  EXPECT_GT(whole.priced, 0);
+  EXPECT_EQ(whole.strategies, 0);
+  EXPECT_EQ(whole.cuts, 0);
 }
 
 TEST(Threads, DoNotChangeWhatIsRecomputedNorPipelines) {
