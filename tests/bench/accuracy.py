@@ -9,7 +9,8 @@ Every usable row is predicted with its layout pinned: the model is made by `tbc 
 all is the mean over sources, so that a sweep does not drown a table.
 
 What a row says and tbc cannot be told is not guessed: such rows are counted as unsupported, with the reason. What is
-predicted as something near it is counted too, under "taken as".
+predicted as something near it is counted too, under "taken as". What the program of a row keeps in memory beside what
+tbc's would is added from frameworks.py, and the error without it is printed as well.
 """
 
 import argparse
@@ -24,6 +25,8 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
+
+import frameworks
 
 GIB = 2**30
 
@@ -51,10 +54,18 @@ FFN_KINDS = {"gpt2": "gelu", "llama": "swiglu", "mpt": "gelu", "neox": "gelu", "
 UNFUSED_BYTES_PER_FLOP = (13 + 19) / (4 + 10)
 # Modules of normalisation by kind.
 NORMS = {"llama": "*norm*", "gpt2": "*.ln_*"}
+# Where a layer begins, by kind.
+LAYERS = {"gpt2": "transformer.h", "bloom": "transformer.h", "mpt": "transformer.blocks", "neox": "gpt_neox.layers",
+          "llama": "model.layers", "nemotron": "model.layers", "grok": "model.layers"}
 # The column of what is compared.
 MEASURED = {"time": "step_time_s", "memory": "peak_mem_gib"}
-STATES = ("parameters", "master weights", "gradients", "optimizer state")
-PEAKS = ("saved residuals", "transients", "gathered parameters", "collective buffers")
+# The lines of tbc's memory that a part of it is made of; of the total all.
+PARTS = {
+    "total": (),
+    "states": ("parameters", "master weights", "gradients", "optimizer state"),
+    "activations": ("saved residuals",),
+    "activation_peak": ("saved residuals", "transients", "gathered parameters", "collective buffers"),
+}
 
 
 class Unsupported(Exception):
@@ -90,6 +101,47 @@ def model_arguments(row, taken_as):
         arguments.append("--no-alibi")
         taken_as["ALiBi left out, as inside the attention kernel"] += 1
     return arguments
+
+
+def chunk_layers(row):
+    """The layers of each chunk of the pipeline, in order, and where its last ones begin that have no layer; None if pp divides no layers.
+    Equal numbers, embedding and head with the first and the last; nanotron gives each stage blocks until their cost passes its share
+    (src/nanotron/models/base.py and get_block_compute_costs() of models/llama.py)."""
+    pp, layers = integer(row["pp"], 1), integer(row["layers"])
+    if row["source_group"] != "nanotron":
+        chunks = pp * integer(row["vpp"], 1)
+        return None if layers % chunks else ([layers // chunks] * chunks, [])
+    hidden = integer(row["hidden"])
+    layer = 4 * hidden * hidden + 3 * integer(row["ffn_hidden"]) * hidden
+    head = integer(row["vocab"]) * hidden
+    blocks = [("embedding", 0)] + [("layer", layer)] * layers + [("model.norm.*", 0), ("lm_head*", head), ("loss*", 0)]
+    total = layer * layers + head
+    counts, heads, stage, sum_of = [0] * pp, [], 0, 0
+    for name, cost in blocks:
+        if name == "layer":
+            counts[stage] += 1
+        elif name != "embedding" and stage > 0 and not counts[stage] and (not heads or heads[-1][0] != stage):
+            heads.append((stage, name))
+        sum_of += cost
+        if sum_of > total * (stage + 1) / pp and stage + 1 < pp:
+            stage += 1
+    with_layers = sum(1 for count in counts if count)
+    if [of for of, _ in heads] != list(range(with_layers, pp)):
+        raise Unsupported("a stage of the pipeline that has nothing to do")
+    return counts[:with_layers], [name for _, name in heads]
+
+
+def stage_begins(row):
+    """What the chunks after the first begin with, as globs; none where that is not known."""
+    found = chunk_layers(row)
+    if not found:
+        return []
+    counts, heads = found
+    first, begins = 0, []
+    for count in counts[:-1]:
+        first += count
+        begins.append(f"{LAYERS[row['kind']]}.{first}.*")
+    return begins + heads
 
 
 def layout(row, taken_as):
@@ -134,9 +186,17 @@ def layout(row, taken_as):
     if degree["dp"] * degree["cp"] > 1:
         job["zero"] = zero
     if degree["pp"] > 1:
+        begins = stage_begins(row)
+        if begins:
+            job.setdefault("pin", []).extend(f"{name}=begin" for name in begins)
+        else:
+            taken_as["stages cut by tbc: layers that pp does not divide"] += 1
         job["schedule"] = "interleaved" if degree["vpp"] > 1 else SCHEDULES[row["schedule"]]
         if degree["vpp"] > 1:
             job["virtual-stages"] = degree["vpp"]
+    if row["recompute"] == "selective" and row["source_group"] == "torchtitan":
+        job["recompute"] = "full"
+        job["pin"] = [f"*.{name}=keep" for name in ("q_proj", "v_proj", "self_attn.attention", "gate_proj", "down_proj")]
     if row["recompute"] == "selective" and row["source_group"] == "korthikanti":
         # Of attention alone, which a kernel that keeps no scores does by itself.
         job["recompute"] = "none"
@@ -182,6 +242,8 @@ class Clusters:
 
     def of(self, row):
         preset = CLUSTERS.get(row["gpu"])
+        if preset is None and "mem_component" in row:
+            preset = "h100-sxm"  # what a pinned layout takes depends on no GPU
         if preset is None:
             raise Unsupported("GPU " + row["gpu"])
         gbit, per_node = row["inter_gbit_per_node"], integer(row["gpus_per_node"], 8)
@@ -211,9 +273,31 @@ class Clusters:
         return self.known[key]
 
 
+def held_stage(row, index, lines):
+    """What decides how much of its own the framework of a row keeps on a stage of the pipeline (frameworks.Stage)."""
+    pp, vpp, tp = integer(row["pp"], 1), integer(row["vpp"], 1), integer(row["tp"], 1)
+    data = integer(row["dp"], 1) * integer(row["cp"], 1)
+    steps = integer(row["global_batch"]) // (integer(row["micro_batch"]) * integer(row["dp"], 1))
+    counts = (chunk_layers(row) or ([integer(row["layers"]) / pp] * pp, []))[0]
+    if vpp > 1:  # Korthikanti et al., section 4.2.3, of the first stage: whose micro-batches in flight are most
+        layers = integer(row["layers"]) * (1 + (pp - 1) / (pp * vpp))
+    else:
+        layers = (counts[index] if index < len(counts) else 0) * min(pp - index, steps)
+    tokens = integer(row["micro_batch"]) * integer(row["seq"]) // integer(row["cp"], 1)
+    hidden = integer(row["hidden"])
+    return frameworks.Stage(
+        tokens=tokens, layers=layers, hidden=hidden, ffn=integer(row["ffn_hidden"]),
+        keys=hidden // integer(row["heads"]) * integer(row["kv_heads"], integer(row["heads"])),
+        logits=tokens * integer(row["vocab"]) // tp if index + 1 == pp else 0,
+        parameters=lines["parameters"] / 2 * (data if row["zero"] == "3" else 1), tp=tp,
+        sequence=tp if row["sp"] == "1" else 1, data=data, batch=integer(row["micro_batch"]), zero=integer(row["zero"], 0),
+        recompute=row["recompute"] == "full", ends=(index == 0) + (index + 1 == pp), joints=(index > 0) + (index + 1 < pp))
+
+
 def predicted_gib(answer, row, taken_as):
-    """The part of the predicted memory that a row measured, in GiB."""
+    """The part of the predicted memory that a row measured, in GiB: with what its framework keeps, and without."""
     stages = [{line["name"]: line["bytes"] for line in stage["memory"]} for stage in answer["stages"]]
+    kept = [frameworks.kept(row, held_stage(row, index, lines), lines) for index, lines in enumerate(stages)]
     # Bytes of weights, gradients and optimizer per parameter, where they are others than tbc's.
     held = [float(x) for x in row["state_bytes"].split("/")] if row["state_bytes"] else [2, 4, 12]
     if held != [2, 4, 12] and not row["mem_metric"].startswith("analytic"):  # whose sum is of 18 bytes, whatever they are
@@ -222,24 +306,26 @@ def predicted_gib(answer, row, taken_as):
             lines["gradients"] *= held[1] / 4
             for name in ("parameters", "master weights", "optimizer state"):
                 lines[name] *= (held[0] + held[2]) / 14
-    if row["mem_rank"] in ("0", "rank 0", "world rank 0") or "rank 0" in row["mem_rank"]:
-        stages = stages[:1]
+    if "rank 0" in row["mem_rank"]:
+        stages, kept = stages[:1], kept[:1]
+    elif "rank 7" in row["mem_rank"]:  # of eight
+        stages, kept = stages[-1:], kept[-1:]
     component = row["mem_component"] or "total"
     outside = ["device context"]  # torch's figures are without it
-    if "allocated" == row["mem_metric"]:
+    if "allocated" == row["mem_metric"] or component != "total":
         outside.append("allocator margin")
     if "nvidia-smi" in row["mem_metric"]:
         outside = []
+    if component not in PARTS:
+        raise Unsupported("memory part " + component)
 
     def part(lines):
-        if component == "total":
-            return sum(lines.values()) - sum(lines.get(name, 0) for name in outside)
-        names = {"states": STATES, "activations": ("saved residuals",), "activation_peak": PEAKS}.get(component)
-        if names is None:
-            raise Unsupported("memory part " + component)
+        names = PARTS[component] or set(lines) - set(outside)
         return sum(lines.get(name, 0) for name in names)
 
-    return max(part(lines) for lines in stages) / GIB
+    own = [part(lines) for lines in stages]
+    with_kept = [bytes_ + sum(more for where, _, more in terms if component in ("total", *where)) for bytes_, terms in zip(own, kept)]
+    return max(with_kept) / GIB, max(own) / GIB
 
 
 def usable(path, words, sources):
@@ -270,8 +356,12 @@ def percent(x):
     return f"{100 * x:.1f} %"
 
 
-def report(what, results, worst, unit):
-    """Prints the errors of {row, predicted, measured}; returns the macro-average."""
+def macro_average(errors_by_source):
+    return statistics.fmean(statistics.fmean(abs(e) for e in errors) for errors in errors_by_source)
+
+
+def report(what, results, worst, unit, bare=None):
+    """Prints the errors of {row, predicted, measured}. `bare`: errors by source of what tbc predicts of its own program."""
     by_source = defaultdict(list)
     for row, predicted, measured in results:
         by_source[row["source_group"]].append(predicted / measured - 1)
@@ -280,10 +370,12 @@ def report(what, results, worst, unit):
         sizes = sorted(abs(e) for e in errors)
         lines.append([source, len(errors), percent(statistics.fmean(sizes)), percent(statistics.median(sizes)),
                       percent(sizes[int(0.9 * (len(sizes) - 1))]), f"{100 * statistics.fmean(errors):+.1f} %"])
-    table(f"{what}: error per source", ["source", "rows", "mean", "median", "90 %", "bias"], lines)
+        if bare:
+            lines[-1].append(percent(statistics.fmean(abs(e) for e in bare[source])))
+    table(f"{what}: error per source", ["source", "rows", "mean", "median", "90 %", "bias"] + (["mean, tbc's alone"] if bare else []), lines)
     if not lines:
-        return None
-    macro = statistics.fmean(statistics.fmean(abs(e) for e in errors) for errors in by_source.values())
+        return
+    macro = macro_average(by_source.values())
     everything = [e for errors in by_source.values() for e in errors]
     print(f"  macro-average {percent(macro)}, pooled {percent(statistics.fmean(abs(e) for e in everything))}")
     if unit == "GiB":
@@ -292,7 +384,6 @@ def report(what, results, worst, unit):
     order = sorted(results, key=lambda r: -abs(r[1] / r[2] - 1))[:worst]
     table(f"{what}: worst rows", ["id", "predicted", "measured", "error"],
           [[row["id"], f"{p:.3g} {unit}", f"{m:.3g} {unit}", f"{100 * (p / m - 1):+.0f} %"] for row, p, m in order])
-    return macro
 
 
 def main():
@@ -346,25 +437,30 @@ def main():
         print(f"{len(order)} configurations of {len(models)} models in {seconds:.1f} s: {len(order) / max(seconds, 1e-9):.1f} a second")
 
     results = {"time": [], "memory": []}
-    output = []
+    bare, output = defaultdict(list), []
     for what, row, job in wanted:
         answer = jobs[job]
         if "error" in answer:
             refused[(row["source_group"], answer["error"]["message"].split("\n")[0][:100])] += 1
             continue
+        measured = float(row[MEASURED[what]])
         try:
             if what == "time":
                 predicted = whole_forward(answer) if row["recompute"] == "full" else answer["step_seconds"]
             else:
-                predicted = predicted_gib(answer, row, taken_as)
+                predicted, own = predicted_gib(answer, row, taken_as)
+                bare[row["source_group"]].append(own / measured - 1)
         except Unsupported as why:
             refused[(row["source_group"], str(why))] += 1
             continue
-        measured = float(row[MEASURED[what]])
         results[what].append((row, predicted, measured))
         output.append({"id": row["id"], "what": what, "predicted": predicted, "measured": measured, "fits": answer["fits"]})
     report("time", results["time"], options.worst, "s")
-    report("memory", results["memory"], options.worst, "GiB")
+    report("memory", results["memory"], options.worst, "GiB", bare)
+    if bare:
+        everything = [e for errors in bare.values() for e in errors]
+        print(f"  of tbc's memory alone, without what frameworks keep: macro-average {percent(macro_average(bare.values()))}, "
+              f"{sum(e < -0.02 for e in everything)} of {len(everything)} rows under-predicted by more than 2 %")
     if taken_as:
         table("taken as something near it", ["what", "rows"], sorted(taken_as.items()))
     table("unsupported rows", ["source, reason", "rows"],

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""What accuracy.py makes of a row: where frameworks cut their pipelines, and what they keep beside tbc's program."""
+
+import unittest
+
+import accuracy
+import frameworks
+
+# nanotron's Llamas of the ultra-scale playbook.
+SMALL = {"source_group": "nanotron", "kind": "llama", "layers": "16", "hidden": "2048", "ffn_hidden": "8192", "vocab": "131072", "vpp": "1"}
+LARGE = {**SMALL, "layers": "32", "hidden": "4096", "ffn_hidden": "14336"}
+
+
+def stage(**other):
+    sizes = {"tokens": 2048, "layers": 3, "hidden": 4096, "ffn": 11008, "keys": 4096, "logits": 0, "parameters": 10**6, "tp": 1,
+             "sequence": 1, "data": 1, "batch": 1, "zero": 0, "recompute": False, "ends": 0, "joints": 0}
+    return frameworks.Stage(**{**sizes, **other})
+
+
+class Cuts(unittest.TestCase):
+    def test_even(self):
+        row = {"source_group": "korthikanti", "kind": "gpt2", "layers": "96", "pp": "8", "vpp": "3"}
+        self.assertEqual(accuracy.chunk_layers(row), ([4] * 24, []))
+        self.assertEqual(accuracy.stage_begins(row)[:2], ["transformer.h.4.*", "transformer.h.8.*"])
+        self.assertIsNone(accuracy.chunk_layers({**row, "vpp": "5"}))
+
+    def test_by_cost(self):
+        """A layer of the small model costs 67.1 M, its head 4 times as much: 20 layers' worth, of which a stage takes its share and what
+        is begun."""
+        self.assertEqual(accuracy.chunk_layers({**SMALL, "pp": "2"}), ([11, 5], []))
+        self.assertEqual(accuracy.chunk_layers({**SMALL, "pp": "4"}), ([6, 5, 5], ["model.norm.*"]))
+        self.assertEqual(accuracy.chunk_layers({**SMALL, "pp": "8"}), ([3, 3, 2, 3, 2, 3], ["model.norm.*", "loss*"]))
+        self.assertEqual(accuracy.stage_begins({**SMALL, "pp": "4"}), ["model.layers.6.*", "model.layers.11.*", "model.norm.*"])
+        self.assertEqual(accuracy.chunk_layers({**LARGE, "pp": "4"}), ([9, 9, 8, 6], []))
+        with self.assertRaises(accuracy.Unsupported):
+            accuracy.chunk_layers({**SMALL, "pp": "16"})
+
+
+class Kept(unittest.TestCase):
+    def bytes(self, group, part, **other):
+        row = {"source_group": group, "variant": "Eager [-]", "vocab": "32000"}
+        return sum(more for where, _, more in frameworks.kept(row, stage(**other), {"gradients": 4 * 10**6}) if part in where)
+
+    def test_megatron(self):
+        """Of the 34 bytes of a token, element of its width and layer, tbc keeps 28 with norms made again: Korthikanti et al., equation 4."""
+        self.assertEqual(self.bytes("korthikanti", "activations", tp=8, sequence=8), (34 - 28) * 4096 * 2048 * 3 / 8)
+        self.assertEqual(self.bytes("korthikanti", "activations", tp=8), 2 * 4096 * 2048 * 3)
+
+    def test_nothing_of_what_is_computed_again(self):
+        self.assertEqual(self.bytes("nanotron", "activations", recompute=True, tp=8, sequence=8), 0)
+
+    def test_states(self):
+        self.assertEqual(self.bytes("nanotron", "states"), 2 * 10**6)
+        self.assertEqual(self.bytes("nanotron", "states", data=2), 4 * 10**6)
+        self.assertEqual(self.bytes("nanotron", "states", tp=2, sequence=2), 2 * 10**6 + 4 * 4096 * 2048)
+        self.assertEqual(self.bytes("litgpt-thunder", "states", data=8), 2 * 10**6)
+        self.assertEqual(self.bytes("litgpt-thunder", "states", data=8, zero=3), 0)
+
+    def test_a_source_without_a_list(self):
+        self.assertEqual(self.bytes("dgxc-llama3.1", "states"), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
