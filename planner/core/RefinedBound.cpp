@@ -254,28 +254,88 @@ const ChainMixture &Searcher::mixtureFor(const Candidate &candidate, const WorkS
                       });
 }
 
-/// The least that the longest send between stages takes: all that crosses the first cut comes from
-/// the first stage. 0 where nothing crosses some cut, and where a stage has several chunks, for
-/// what crosses may all be for another chunk of it.
+/// The least that the longest send between stages takes. All that crosses the first cut comes from
+/// the first stage; where a stage has several chunks, some of that may be for another chunk of it.
+/// And wherever two chunks that follow each other are on different stages, the one sends what its
+/// last ops make and the first ones of the other read: those places are as many as the chunks have,
+/// so the largest of these sends is no less than that one of all places that comes so far up.
 double Searcher::leastSendSeconds(const Candidate &candidate) {
-  if (candidate.schedule.chunksPerStage > 1)
-    return 0;
-  const std::vector<Crossing> &crossings = crossing.get([&] { return leastCrossing(graph); });
-  double samples = double(candidate.microBatch), least = infinity;
-  for (const Crossing &at : crossings)
-    least = std::min(least, at.bytesPerSample * samples + at.bytes);
-  if (least == 0 || least == infinity)
+  const double samples = double(candidate.microBatch);
+  auto bytesOf = [&](const Crossing &at) { return at.bytesPerSample * samples + at.bytes; };
+  double least = infinity;
+  if (candidate.schedule.chunksPerStage == 1)
+    for (const Crossing &at : crossing.get([&] { return leastCrossing(graph); }))
+      least = std::min(least, bytesOf(at));
+  if (least == infinity)
+    least = 0;
+  std::vector<std::pair<double, int64_t>> sent; // with the number of such places
+  for (const auto &[at, count] : readAcross.get([&] { return readAcrossCuts(graph); }))
+    sent.push_back({bytesOf(at), count});
+  std::sort(sent.begin(), sent.end());
+  int64_t hops = numHops(candidate);
+  for (const auto &[bytes, count] : sent)
+    if ((hops -= count) <= 0) {
+      least = std::max(least, bytes);
+      break;
+    }
+  if (least == 0)
     return 0;
   const NetworkCost &network = networkFor(candidate.mesh);
   double parts = double(candidate.mesh.tp * candidate.mesh.cp);
   return network.seconds(CollectiveKind::Send, network.stageGroupShape({0, 1}), least / parts);
 }
 
+/// How often a micro-batch goes from one stage to another in its forward.
+int64_t Searcher::numHops(const Candidate &candidate) const {
+  const std::vector<int> &stageOf = chunksFor(candidate).stageOf;
+  int64_t hops = 0;
+  for (size_t chunk = 1; chunk < stageOf.size(); ++chunk)
+    hops += stageOf[chunk] != stageOf[chunk - 1];
+  return hops;
+}
+
+/// What one sample has of `value`, and what it has whatever the samples, in bytes.
+static std::pair<double, double> bytesBySample(const Graph &graph, int value) {
+  const TensorLayout &layout = graph.values[value].layout;
+  const double bytes = double(layout.numElements() * layout.elementBytes);
+  for (const DimLayout &dim : layout.dims)
+    for (const Segment &segment : dim.segments)
+      for (const Factor &factor : segment.factors)
+        if (factor.id == graph.batchFactor)
+          return {bytes / double(factor.size), 0};
+  return {0, bytes};
+}
+
+/// By place where a stage may begin, those that are alike together: of what the ops make that no
+/// cut parts from the one before it, the largest value that one of those reads that no cut parts
+/// from the one after it.
+std::vector<std::pair<Searcher::Crossing, int64_t>> Searcher::readAcrossCuts(const Graph &graph) {
+  const int numForward = numForwardOps(graph);
+  const std::vector<bool> mayBegin = stageMayBegin(graph);
+  std::map<std::pair<double, double>, int64_t> counts;
+  for (int begin = 1, before = 0; begin < numForward; ++begin) {
+    if (!mayBegin[size_t(begin)])
+      continue;
+    std::pair<double, double> most{0, 0};
+    for (int op = begin; op == begin || (op < numForward && !mayBegin[size_t(op)]); ++op)
+      for (int value : graph.ops[op].operands) {
+        const int producer = graph.values[value].producer;
+        if (producer >= before && producer < begin && !graph.ops[producer].generator)
+          most = std::max(most, bytesBySample(graph, value));
+      }
+    ++counts[most];
+    before = begin;
+  }
+  std::vector<std::pair<Crossing, int64_t>> result;
+  for (const auto &[most, count] : counts)
+    result.push_back({{most.first, most.second}, count});
+  return result;
+}
+
 std::vector<Searcher::Crossing> Searcher::leastCrossing(const Graph &graph) {
   int numForward = numForwardOps(graph);
   std::vector<bool> mayBegin = stageMayBegin(graph);
   std::vector<Crossing> change(size_t(numForward) + 1);
-  double batch = 1;
   for (const GraphValue &value : graph.values) {
     if (value.producer < 0 || value.producer >= numForward || graph.ops[value.producer].generator)
       continue;
@@ -285,25 +345,19 @@ std::vector<Searcher::Crossing> Searcher::leastCrossing(const Graph &graph) {
         last = std::max(last, user);
     if (last <= value.producer)
       continue;
-    bool hasBatch = false;
-    for (const DimLayout &dim : value.layout.dims)
-      for (const Segment &segment : dim.segments)
-        for (const Factor &factor : segment.factors)
-          if (factor.id == graph.batchFactor) {
-            hasBatch = true;
-            batch = double(factor.size);
-          }
-    double bytes = double(value.layout.numElements() * value.layout.elementBytes);
-    (hasBatch ? change[size_t(value.producer) + 1].bytesPerSample
-              : change[size_t(value.producer) + 1].bytes) += bytes;
-    (hasBatch ? change[size_t(last) + 1].bytesPerSample : change[size_t(last) + 1].bytes) -= bytes;
+    const auto [perSample, bytes] = bytesBySample(graph, int(&value - graph.values.data()));
+    Crossing &begin = change[size_t(value.producer) + 1], &end = change[size_t(last) + 1];
+    begin.bytesPerSample += perSample;
+    begin.bytes += bytes;
+    end.bytesPerSample -= perSample;
+    end.bytes -= bytes;
   }
   // Of those that are alike one is enough.
   std::map<std::pair<double, double>, bool> seen;
   std::vector<Crossing> result;
   Crossing at;
   for (int op = 0; op < numForward; ++op) {
-    at.bytesPerSample += change[size_t(op)].bytesPerSample / batch;
+    at.bytesPerSample += change[size_t(op)].bytesPerSample;
     at.bytes += change[size_t(op)].bytes;
     if (op > 0 && mayBegin[size_t(op)] &&
         seen.emplace(std::make_pair(at.bytesPerSample, at.bytes), true).second)
@@ -408,13 +462,9 @@ double Searcher::exposedData(const Candidate &candidate, const DataMode &mode,
 /// One micro-batch, of `seconds`, passes all chunks there and back, but for what is parted from the
 /// backward.
 double Searcher::passSeconds(const Candidate &candidate, const Work &known, double seconds) {
-  const std::vector<int> &stageOf = chunksFor(candidate).stageOf;
-  int64_t hops = 0;
-  for (size_t chunk = 1; chunk < stageOf.size(); ++chunk)
-    hops += stageOf[chunk] != stageOf[chunk - 1];
   bool parts = candidate.schedule.schedule == "zero-bubble";
   return (parts ? known.least.forward + known.least.backward : seconds) +
-         2 * double(hops) * leastSendSeconds(candidate);
+         2 * double(numHops(candidate)) * leastSendSeconds(candidate);
 }
 
 /// What a pipeline takes, whatever the cut: `least` or more, looking for no more than `limit`.
@@ -472,6 +522,7 @@ double Searcher::computeRefinedBound(const Candidate &candidate, double limit) {
     between += placedBeyondBlocks(mesh.tp, samples) / double(mesh.cp * mesh.ep);
   // Wherever it falls.
   const double more = std::max(0.0, between) + batchSumSeconds(mesh).total() +
+                      expertSeconds(mesh, candidate.microBatch) +
                       exposedData(candidate, mode, total, std::max(0.0, again));
   double accumulation = double(candidate.accumulation);
   const double seconds = kernels + more + again;
@@ -482,7 +533,8 @@ double Searcher::computeRefinedBound(const Candidate &candidate, double limit) {
     least = std::max(least, pipelineLowerBound(seconds, mesh.pp, candidate.accumulation));
   if (mesh.pp > 1)
     least = std::max(least, passSeconds(candidate, known, seconds));
-  double end = leastUpdateSeconds(candidate, mode);
+  const double scalars = leastScalarSeconds(mesh);
+  double end = std::max(scalars, leastUpdateSeconds(candidate, mode) + scalars / double(mesh.pp));
   if (reducesInBackward(candidate))
     end += exposedSeconds(reduceStepSeconds(candidate, mode),
                           total.backward + total.weight + std::max(0.0, again));

@@ -192,6 +192,8 @@ private:
   double transferSeconds(const Candidate &candidate, const DataMode &mode,
                          reshard::CollectiveKind kind, double ParameterTotals::*count,
                          double ParameterTotals::*bytes);
+  double leastScalarSeconds(const MeshShape &shape);
+  double expertSeconds(const MeshShape &shape, int64_t microBatch);
   double mostSaved(double samples, double parts);
   double secondsWhateverIsKept(const MeshShape &mesh, int64_t microBatch);
   double idealWhateverIsKept(const MeshShape &mesh, int64_t microBatch);
@@ -224,6 +226,8 @@ private:
     double bytesPerSample = 0, bytes = 0;
   };
   static std::vector<Crossing> leastCrossing(const reshard::Graph &graph);
+  static std::vector<std::pair<Crossing, int64_t>> readAcrossCuts(const reshard::Graph &graph);
+  int64_t numHops(const Candidate &candidate) const;
   double leastSendSeconds(const Candidate &candidate);
   std::vector<Candidate> contextVariants(const Candidate &candidate) const;
   double exposedSeconds(double transfer, double kernels) const;
@@ -358,8 +362,9 @@ private:
   Once<MostSaved> saving;
   OnceMap<std::pair<int64_t, int64_t>, std::unique_ptr<KeepBound>> keepBounds;
   OnceMap<std::pair<int64_t, int64_t>, Work> works;
-  OnceMap<std::pair<int64_t, int64_t>, double> beyondBlocks;
+  OnceMap<std::pair<int64_t, int64_t>, double> beyondBlocks, expertExchanges;
   Once<std::vector<Crossing>> crossing;
+  Once<std::vector<std::pair<Crossing, int64_t>>> readAcross;
   /// Of schedules, for work of some proportions.
   OnceMap<std::tuple<std::string, int, bool, int64_t, int64_t, std::array<int, 3>, bool>,
           ChainMixture>

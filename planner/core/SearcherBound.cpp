@@ -100,6 +100,53 @@ double Searcher::reduceStepSeconds(const Candidate &candidate, const DataMode &m
   return seconds;
 }
 
+/// Of the scalars that are summed once per step over all devices, or of the loss over the data
+/// ranks, on one of the stages.
+double Searcher::leastScalarSeconds(const MeshShape &shape) {
+  const Mesh mesh = shape.mesh();
+  const bool isTotal = graph.stepTotalBytes > 0;
+  std::vector<AxisRef> axes;
+  for (const std::string &name : isTotal ? axisNames() : tokenAxisNames())
+    if (int axis = mesh.axisIndex(name); axis >= 0)
+      axes.push_back(wholeAxis(mesh, axis));
+  const NetworkCost &network = networkFor(shape);
+  constexpr double lossBytes = 4;
+  return network.seconds(CollectiveKind::AllReduce, network.groupShape(axes),
+                         isTotal ? double(graph.stepTotalBytes) : lossBytes);
+}
+
+/// What goes to the experts along ep and comes back in a micro-batch on each rank, as far as no
+/// choice of ops that run again can do without: values of forward within forward, and cotangents.
+/// How ops are split over ep is no choice where there is no tp beside it.
+double Searcher::expertSeconds(const MeshShape &shape, int64_t microBatch) {
+  if (shape.ep == 1 || shape.tp > 1 || shape.cp > 1)
+    return 0;
+  return expertExchanges.get({shape.ep, microBatch}, [&] {
+    const ModelSplit split{1, shape.ep, 1, ContextForm::AllGather};
+    const std::vector<OpStrategy> *strategies = strategiesFor(split, microBatch);
+    if (!strategies)
+      return 0.0;
+    const Graph &batched = graphFor(microBatch * shape.ep);
+    Assignment assignment;
+    assignment.mesh = meshOf(split);
+    assignment.strategies = *strategies;
+    ParameterPlan plan;
+    plan.reduceAxes.push_back(wholeAxis(assignment.mesh, assignment.mesh.axisIndex("ep")));
+    assignment.parameterPlans.assign(batched.parameters.size(), plan);
+    const NetworkCost network(cluster, assignment.mesh, assignment.pipelineAxis);
+    double seconds = 0;
+    for (const Reshard &reshard : derive(batched, assignment).reshards) {
+      const int producer = batched.values[reshard.value].producer;
+      if (reshard.where != Where::Operand || producer < 0 ||
+          (batched.ops[producer].phase == Phase::Forward && reshard.phase != Phase::Forward))
+        continue;
+      for (const Collective &step : reshard.steps)
+        seconds += network.seconds(step);
+    }
+    return seconds;
+  });
+}
+
 /// Over how many devices a model splits its parameters at most.
 double Searcher::partsOf(const MeshShape &mesh, bool isExpert) {
   return double(mesh.tp) * (isExpert ? double(mesh.ep) : 1);

@@ -449,6 +449,17 @@ double shortestOnMeshes(const Graph &graph, const Job &job, const Cluster &clust
           plan.stages = {graph.ops[0].id};
           if (pp == 1)
             look(plan);
+          // Of stages of two chunks, the cuts that leave an op or two on each of three of them.
+          for (int cut = 1; pp == 2 && mode == 0 && cut + 2 < numForwardOps(graph); ++cut)
+            for (int next = cut + 1; next <= cut + 2; ++next)
+              for (int last = next + 1; last <= next + 2 && last < numForwardOps(graph); ++last) {
+                plan.schedule = "zero-bubble";
+                plan.chunkStage = {0, 1, 1, 0};
+                plan.stages = {graph.ops[0].id, graph.ops[cut].id, graph.ops[next].id,
+                               graph.ops[last].id};
+                look(plan);
+              }
+          plan.chunkStage.clear();
           for (int cut = 1; pp == 2 && cut < numForwardOps(graph); ++cut)
             for (const char *schedule : {"1f1b", "zero-bubble"}) {
               plan.schedule = schedule;
