@@ -243,7 +243,7 @@ TEST(Search, EqualsBruteForceOnUnlikeDevices) {
   std::mt19937_64 random(7);
   int feasible = 0, tight = 0, pipelines = 0, replaced = 0;
   const char *asked = std::getenv("TBC_BRUTE_FORCE_ROUNDS");
-  const int numRounds = asked ? std::max(8, std::atoi(asked) / 2) : 12;
+  const int numRounds = asked ? std::max(4, std::atoi(asked) / 2) : 8;
   for (int round = 0; round < numRounds; ++round) {
     auto width = [&] { return int64_t(3 + 2 * (random() % 40)); };
     Graph graph;
@@ -288,7 +288,7 @@ TEST(Search, EqualsBruteForceOnUnlikeDevices) {
 
     // With better devices in the place of some, no plan is slower. (Devices of one type that became
     // two need pipeline stages.)
-    if (round % 3 != 1 || haveSameDevices(cluster.groups[0], cluster.groups[1]))
+    if (round % 2 == 0 || haveSameDevices(cluster.groups[0], cluster.groups[1]))
       continue;
     std::vector<Cluster> better = cluster.groups;
     Cluster &group = better[random() % 2];

@@ -230,13 +230,13 @@ TEST(Mixed, WithoutAPipelineAllIsOnTheFirstType) {
 }
 
 TEST(Mixed, ShortMemoryIsNamedByStageAndDevice) {
-  Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
-  std::vector<Cluster> groups = smallMix({{"fast", 1, 4, 4}, {"slow", 1, 4, 1}}).groups;
+  Graph graph = makeChain({10, 1, 16, 4, 8, 64, 96});
+  std::vector<Cluster> groups = smallMix({{"fast", 1, 1, 4}, {"slow", 1, 1, 1}}).groups;
   groups[1].memoryBytes = 2000;
   Cluster cluster = *clusterOfGroups("mix", "", groups, std::nullopt);
   Pins pins;
-  pins.mesh = *parseMesh("pp=2,dp=4");
-  Result<SearchAnswer> answer = search(graph, jobFor(8, 16), cluster, pins);
+  pins.mesh = *parseMesh("pp=2");
+  Result<SearchAnswer> answer = search(graph, jobFor(2, 4), cluster, pins);
   ASSERT_FALSE(answer);
   EXPECT_EQ(answer.error().code, ErrorCode::NoFeasiblePlan);
   EXPECT_THAT(answer.error().message, HasSubstr("stage 1, on slow, needs "));
