@@ -176,7 +176,7 @@ ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &to
   };
   // Who cuts puts more where the chains so far were short: multiplicative weights, with a rate that
   // falls as what is known grows.
-  const int64_t mostActions = isFine ? 64'000'000 : 8'000'000, mostRounds = isFine ? 1000 : 160;
+  const int64_t mostActions = isFine ? 24'000'000 : 8'000'000, mostRounds = isFine ? 1000 : 160;
   int64_t actions = int64_t(numChunks) * schedule.accumulation * (partsBackward ? 3 : 2);
   const int rounds = int(std::clamp<int64_t>(mostActions / actions, 60, mostRounds));
   std::vector<double> share(numChunks, 1.0 / double(numChunks));
