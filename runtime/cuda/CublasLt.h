@@ -15,7 +15,7 @@
 namespace tbc::cuda {
 
 /// cublasStatus_t: 0 is success.
-enum class CublasCode : int { Success = 0, NotSupported = 15 };
+enum class CublasCode : int { Success = 0, InvalidValue = 7, NotSupported = 15 };
 
 /// cudaDataType.
 enum class CudaType : int { F32 = 0, F64 = 1, F16 = 2, BF16 = 14, E4M3 = 28, E5M2 = 29 };

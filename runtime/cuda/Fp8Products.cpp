@@ -80,19 +80,28 @@ Result<Fp8Products::Operand> Fp8Products::operandOf(kernels::DType type, Format 
 }
 
 /// Before anything runs that works in it.
-Status Fp8Products::reserve(int64_t bytesA, int64_t bytesB) {
-  if (bytesA <= roomA && bytesB <= roomB)
+Status Fp8Products::reserve(int64_t bytes) {
+  // What no plan of memory knows of stays small beside a device's.
+  constexpr int64_t mostBytes = int64_t(2) << 30;
+  int64_t before = memory.bytes();
+  if (bytes <= before)
     return Status::ok();
+  if (bytes > mostBytes)
+    return Error{ErrorCode::Usage, "matrices that take more than 2 GiB"};
   if (Status status = streams->wait(); !status) // for what was uploaded
     return status;
-  roomA = std::max(roomA, aligned(bytesA));
-  roomB = std::max(roomB, aligned(bytesB));
-  memory = DeviceMemory();
-  auto made = DeviceMemory::allocate(device, matricesAt + roomA + roomB, "matrices in fp8");
-  if (!made)
-    return made.error();
-  memory = std::move(*made);
-  return Status::ok();
+  auto allocate = [&](int64_t size) {
+    auto made = DeviceMemory::allocate(device, size, "matrices in fp8");
+    if (made)
+      memory = std::move(*made);
+    return made ? Status::ok() : Status(made.error());
+  };
+  memory = DeviceMemory(); // both may be more than there is
+  if (allocate(bytes))
+    return Status::ok();
+  if (Status again = before > 0 ? allocate(before) : Status::ok(); !again)
+    return again;
+  return Error{ErrorCode::Usage, "no memory to work in"};
 }
 
 Status Fp8Products::launch(const LaunchableKernel &kernel, const Stream &stream,
@@ -151,10 +160,11 @@ Result<Fp8Products::Enqueue> Fp8Products::find(const Request &request) {
                              given.strideB, !given.transposedB));
   if (!b)
     return b.error();
-  if (Status status = reserve(a->bytes, b->bytes); !status)
+  int64_t roomA = aligned(a->bytes);
+  if (Status status = reserve(matricesAt + roomA + aligned(b->bytes)); !status)
     return status.error();
-  return Enqueue([this, product = *product, a = *a, b = *b](const Stream &stream,
-                                                            const ProductAddresses &addresses) {
+  return Enqueue([this, product = *product, a = *a, b = *b,
+                  roomA](const Stream &stream, const ProductAddresses &addresses) {
     ProductAddresses at = addresses;
     DeviceAddress scalesA = memory.address() + DeviceAddress(scalesAt);
     DeviceAddress scalesB = scalesA + DeviceAddress(scaleBytes);

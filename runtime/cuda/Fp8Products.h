@@ -29,7 +29,8 @@ public:
   using Enqueue = std::function<Status(const Stream &, const ProductAddresses &)>;
   /// How to do the product of this shape, of operands of so many elements. `isGradient`, of a and
   /// b: these are rounded to e5m2, which reaches further, others to e4m3. Errors: Usage, what
-  /// products cannot be so, for a list of them; RankFailed.
+  /// products cannot be so, for a list of them, also for lack of memory, what was found before
+  /// being as it was; RankFailed.
   struct Request {
     ProductShape shape;
     int64_t elementsA = 0, elementsB = 0;
@@ -50,7 +51,7 @@ private:
   explicit Fp8Products(DevicePtr device) : device(std::move(device)) {}
   Result<Operand> operandOf(kernels::DType type, program::fp8::Format format,
                             const std::vector<int64_t> &sizes);
-  Status reserve(int64_t bytesA, int64_t bytesB);
+  Status reserve(int64_t bytes);
   Status launch(const LaunchableKernel &kernel, const Stream &stream,
                 std::vector<DeviceAddress> addresses) const;
   Status quantise(const Operand &operand, const Stream &stream, DeviceAddress from,
@@ -62,8 +63,7 @@ private:
   std::shared_ptr<Streams> streams;
   std::map<std::vector<int64_t>, std::shared_ptr<DeviceMemory>> sizesOnDevice;
   int64_t sizesBytes = 0;
-  DeviceMemory memory; // partials, scales of both, a, b
-  int64_t roomA = 0, roomB = 0;
+  DeviceMemory memory; // partials, scales of both, a, b of the product that works in it
 };
 
 } // namespace tbc::cuda

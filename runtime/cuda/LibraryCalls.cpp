@@ -75,7 +75,7 @@ Status LibraryCalls::prepareProduct(BlockId id, int index) {
   }
   ValueId a = einsum.operands[found->swaps ? 1 : 0], b = einsum.operands[found->swaps ? 0 : 1];
   if (fp8) {
-    auto enqueue = inFp8(id, einsum, *found, found->shape);
+    auto enqueue = inFp8(einsum, *found, found->shape);
     if (enqueue) {
       ++numProducts, ++numInFp8;
       blocks[id].calls[index] = [enqueue = *enqueue, a, b, c = einsum.results[0]](
@@ -103,43 +103,14 @@ Status LibraryCalls::prepareProduct(BlockId id, int index) {
   return Status::ok();
 }
 
-/// Whether a value of the block is a gradient, or what was computed from one: of a backward op,
-/// from a later stage, or what an earlier backward block kept.
-bool LibraryCalls::isGradient(BlockId id, ValueId value) const {
-  const program::Block &block = code().block(id);
-  if (id.kind == schedule::Action::Kind::Forward)
-    return false;
-  for (const program::Argument &argument : block.arguments)
-    if (argument.value == value) {
-      for (BlockId other : code().blocks())
-        if (other.kind != schedule::Action::Kind::Forward)
-          for (const program::BlockResult &result : code().block(other).results)
-            if (result.slot == argument.slot &&
-                code().slots[size_t(argument.slot)].role == program::Role::Residual)
-              return true;
-      return false;
-    }
-  for (const Instruction &instruction : block.instructions)
-    if (std::find(instruction.results.begin(), instruction.results.end(), value) !=
-        instruction.results.end()) {
-      if (instruction.kind == program::InstructionKind::Recv)
-        return true;
-      bool isOp = instruction.kind == program::InstructionKind::Kernel;
-      if (isOp && instruction.id.find(".bwd.") != std::string::npos)
-        return true;
-      return std::any_of(instruction.operands.begin(), instruction.operands.end(),
-                         [&](ValueId operand) { return isGradient(id, operand); });
-    }
-  return false;
-}
-
 /// A product of this shape, which is that of the einsum with what follows it.
-Result<Fp8Products::Enqueue> LibraryCalls::inFp8(BlockId id, const Instruction &einsum,
+Result<Fp8Products::Enqueue> LibraryCalls::inFp8(const Instruction &einsum,
                                                  const EinsumProduct &product,
                                                  const ProductShape &shape) const {
   ValueId a = einsum.operands[product.swaps ? 1 : 0], b = einsum.operands[product.swaps ? 0 : 1];
   return fp8->find({shape, kernels::numElements(typeOf(a).shape),
-                    kernels::numElements(typeOf(b).shape), isGradient(id, a), isGradient(id, b)});
+                    kernels::numElements(typeOf(b).shape), gradients[size_t(a)],
+                    gradients[size_t(b)]});
 }
 
 /// What cuBLASLt calls it.
@@ -186,13 +157,18 @@ Status LibraryCalls::prepareEpilogue(BlockId id, const Epilogue &e) {
   }
   Fp8Products::Enqueue enqueue;
   if (fp8) {
-    auto made = inFp8(id, einsum, *found, shape);
+    auto made = inFp8(einsum, *found, shape);
     if (!made && made.error().code != ErrorCode::Usage)
       return at(id, e.einsum, made.error());
     // In fp8 without what follows rather than with it in a wider type.
-    if (!made && inFp8(id, einsum, *found, found->shape)) {
-      ++apart[made.error().message + ", in fp8"];
-      return Status::ok();
+    if (!made) {
+      auto alone = inFp8(einsum, *found, found->shape);
+      if (!alone && alone.error().code != ErrorCode::Usage)
+        return at(id, e.einsum, alone.error());
+      if (alone) {
+        ++apart[made.error().message + ", in fp8"];
+        return Status::ok(); // prepareProduct does it
+      }
     }
     if (made)
       enqueue = *made;

@@ -10,6 +10,7 @@
 #include "runtime/cuda/CudnnOps.h"
 #include "runtime/cuda/Epilogues.h"
 #include "runtime/cuda/Fp8Products.h"
+#include "runtime/cuda/GradientValues.h"
 #include "runtime/cuda/MatrixProducts.h"
 
 #include <functional>
@@ -31,7 +32,10 @@ public:
                std::shared_ptr<CudnnPlans> plans = nullptr,
                std::shared_ptr<Fp8Products> fp8 = nullptr)
       : program(program), stage(stage), products(std::move(products)), plans(std::move(plans)),
-        fp8(std::move(fp8)) {}
+        fp8(std::move(fp8)) {
+    if (this->fp8)
+      gradients = gradientsOf(code());
+  }
 
   /// Decides for a block. Errors: RankFailed, what a library refuses though it said it could.
   Status prepare(program::BlockId id);
@@ -65,9 +69,8 @@ private:
   Result<EinsumProduct> einsumOf(const program::Instruction &einsum,
                                  const kernels::TensorType &result) const;
 
-  Result<Fp8Products::Enqueue> inFp8(program::BlockId id, const program::Instruction &einsum,
+  Result<Fp8Products::Enqueue> inFp8(const program::Instruction &einsum,
                                      const EinsumProduct &product, const ProductShape &shape) const;
-  bool isGradient(program::BlockId id, program::ValueId value) const;
 
   Status prepareCudnn(program::BlockId id, const program::Region &region);
   CudnnRequest requestOf(program::BlockId id, const program::Region &region) const;
@@ -79,6 +82,7 @@ private:
   std::shared_ptr<MatrixProducts> products;
   std::shared_ptr<CudnnPlans> plans;
   std::shared_ptr<Fp8Products> fp8;
+  std::vector<bool> gradients; // by value, for fp8
   std::map<program::BlockId, BlockCalls> blocks;
   int64_t numProducts = 0;                   // einsums that cuBLASLt does
   std::map<std::string, int64_t> noProducts; // why others are not, how often

@@ -8,7 +8,7 @@
 #include "codegen/cuda/EmitFp8Kernels.h"
 #include "runtime/comm/SimulatedWorld.h"
 #include "runtime/cuda/CudaMachine.h"
-#include "runtime/cuda/Fp8Products.h"
+#include "runtime/cuda/LibraryCalls.h"
 #include "runtime/exec/Executor.h"
 #include "tests/codegen/cpu/KernelLibrary.h"
 #include "tests/runtime/cuda/FakeCublasLt.h"
@@ -255,6 +255,145 @@ TEST_F(Fp8OnDevices, ProductsAreAsFarOffAsTheirFormatsAllow) {
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().message, "sizes that are no multiples of 16");
     EXPECT_TRUE(streams->wait());
+  }
+  EXPECT_THAT(driver->complaints(), IsEmpty());
+  kernels = nullptr, device = nullptr;
+}
+
+/// A block with the product of bf16 matrices [16, depth] and [depth, 16], and gelu after it.
+program::Program productWithGelu(int64_t depth) {
+  using Ints = std::vector<int64_t>;
+  program::Program program;
+  program.stages.emplace_back();
+  program::Stage &stage = program.stages[0];
+  program::Block &block = stage.chunks[0].forward;
+  for (const kernels::Shape &shape :
+       {kernels::Shape{16, depth}, {depth, 16}, kernels::Shape{16, 16}, {16, 16}})
+    stage.values.push_back({DType::BF16, shape});
+  program::Instruction einsum, gelu;
+  einsum.id = einsum.op = "einsum", einsum.operands = {0, 1}, einsum.results = {2};
+  einsum.attrs = {
+      {"lhs_labels", Ints{0, 1}}, {"rhs_labels", Ints{1, 2}}, {"out_labels", Ints{0, 2}}};
+  gelu.id = gelu.op = "gelu", gelu.operands = {2}, gelu.results = {3};
+  gelu.attrs = {{"approximate", std::string("tanh")}};
+  block.instructions = {einsum, gelu};
+  block.regions = {{0, 1, "einsum", 1}, {1, 1, "gelu", 1}};
+  block.results = {{3, 0}};
+  stage.slots.push_back({"y", program::Role::Residual, -1, stage.values[3]});
+  int64_t end = 0;
+  for (const kernels::TensorType &type : stage.values) {
+    stage.memory.values.push_back({-1, end});
+    end += kernels::numElements(type.shape) * 2;
+  }
+  stage.memory.slots.push_back({-1, end});
+  stage.memory.arenaBytes = end + 512;
+  return program;
+}
+
+/// What a GPU of the fake driver's 64 MiB has to multiply in fp8.
+struct Opened {
+  Opened(const cuda::DevicePtr &device, const std::shared_ptr<const cuda::KernelModule> &kernels)
+      : streams(*cuda::Streams::create(device, std::chrono::milliseconds(0))),
+        products(*cuda::MatrixProducts::create(device, test::FakeCublasLt::table())),
+        inFp8(*cuda::Fp8Products::create(device, kernels, products, streams)) {}
+  Result<cuda::Fp8Products::Enqueue> find(int64_t depth) const {
+    cuda::ProductShape shape;
+    shape.m = shape.n = shape.strideB = shape.strideC = 16;
+    shape.k = shape.strideA = depth;
+    return inFp8->find({shape, 16 * depth, depth * 16, false, false});
+  }
+  std::shared_ptr<cuda::Streams> streams;
+  std::shared_ptr<cuda::MatrixProducts> products;
+  std::shared_ptr<cuda::Fp8Products> inFp8;
+};
+constexpr int64_t tooDeep = int64_t(1) << 21; // 32 MiB an operand
+
+TEST_F(Fp8OnDevices, AnEpilogueThatFp8HasNotIsDoneApart) {
+  model = test::loadModel("tiny-mlp", "sgd"); // for its context
+  makeDriver();
+  open(test::withFakeImage({}), *model.context);
+  program::Program given = productWithGelu(16);
+  for (auto code : {cuda::CublasCode::InvalidValue, cuda::CublasCode::NotSupported}) {
+    cublas->refusesFp8WithGelu(code);
+    Opened opened(device, kernels);
+    cuda::LibraryCalls calls(given, 0, opened.products, nullptr, opened.inFp8);
+    Status status = calls.prepare(schedule::Action::Kind::Forward);
+    ASSERT_TRUE(status) << status.error().message;
+    EXPECT_THAT(calls.sentences(),
+                AllOf(Contains(HasSubstr("in fp8: 1 of the products")),
+                      Contains("apart from their product: 1 shapes for which the library has no "
+                               "way, in fp8")));
+    EXPECT_TRUE(opened.streams->wait());
+  }
+  EXPECT_THAT(driver->complaints(), IsEmpty());
+  kernels = nullptr, device = nullptr;
+}
+
+TEST_F(Fp8OnDevices, WhatFindsNoMemoryStaysInItsOwnTypes) {
+  model = test::loadModel("tiny-mlp", "sgd"); // for its context
+  makeDriver();
+  open(test::withFakeImage({}), *model.context);
+  {
+    Opened opened(device, kernels);
+    program::Program given = productWithGelu(tooDeep);
+    cuda::LibraryCalls calls(given, 0, opened.products, nullptr, opened.inFp8);
+    Status status = calls.prepare(schedule::Action::Kind::Forward);
+    ASSERT_TRUE(status) << status.error().message;
+    EXPECT_THAT(calls.sentences(), AllOf(Contains(AllOf(HasSubstr("in fp8: 0 of the products"),
+                                                        HasSubstr("not 1 no memory to work in"))),
+                                         Contains("with their product, by cuBLASLt: 1 gelu")));
+    // What was found before works as it did.
+    auto small = opened.find(16);
+    ASSERT_TRUE(small) << small.error().message;
+    int64_t bytes = opened.inFp8->bytes();
+    auto large = opened.find(tooDeep);
+    ASSERT_FALSE(large);
+    EXPECT_EQ(large.error().code, ErrorCode::Usage);
+    EXPECT_EQ(opened.inFp8->bytes(), bytes);
+    auto allocated = cuda::DeviceMemory::allocate(device, 4096, "matrices");
+    ASSERT_TRUE(allocated);
+    const cuda::DeviceMemory &memory = *allocated;
+    std::vector<float> ones(16 * 16, 1), result(16 * 16);
+    auto *from = reinterpret_cast<const unsigned char *>(ones.data());
+    auto *to = reinterpret_cast<unsigned char *>(result.data());
+    ASSERT_TRUE(opened.streams->upload(memory.address(), from, 1024));
+    ASSERT_TRUE(opened.streams->upload(memory.address() + 1024, from, 1024));
+    ASSERT_TRUE((*small)(opened.streams->of(program::Stream::Compute),
+                         {memory.address(), memory.address() + 1024, memory.address() + 2048}));
+    ASSERT_TRUE(opened.streams->download(to, memory.address() + 2048, 1024));
+    EXPECT_THAT(result, testing::Each(16.0f));
+    auto huge = opened.find(int64_t(1) << 27);
+    ASSERT_FALSE(huge);
+    EXPECT_EQ(huge.error().message, "matrices that take more than 2 GiB");
+    EXPECT_TRUE(opened.streams->wait());
+  }
+  EXPECT_THAT(driver->complaints(), IsEmpty());
+  kernels = nullptr, device = nullptr;
+}
+
+TEST_F(Fp8OnDevices, MemoryThatIsLostIsAnError) {
+  model = test::loadModel("tiny-mlp", "sgd"); // for its context
+  makeDriver();
+  open(test::withFakeImage({}), *model.context);
+  {
+    Opened opened(device, kernels);
+    ASSERT_TRUE(opened.find(16));
+    // With gelu it has no way, without there is neither room for it nor for what was there.
+    cublas->refusesFp8WithGelu(cuda::CublasCode::InvalidValue);
+    program::Program given = productWithGelu(32);
+    cuda::LibraryCalls calls(given, 0, opened.products, nullptr, opened.inFp8);
+    constexpr int ofSizes = 2; // of both operands, before
+    driver->failCall("cuMemAlloc_v2", cuda::DriverCode::OutOfMemory, ofSizes);
+    driver->failCall("cuMemAlloc_v2", cuda::DriverCode::OutOfMemory);
+    Status status = calls.prepare(schedule::Action::Kind::Forward);
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, ErrorCode::RankFailed);
+    EXPECT_THAT(status.error().message, HasSubstr("matrices in fp8"));
+    // There is memory again: nothing works where there was none.
+    auto small = opened.find(16);
+    ASSERT_TRUE(small) << small.error().message;
+    EXPECT_GT(opened.inFp8->bytes(), fp8::numWarps * 4);
+    EXPECT_TRUE(opened.streams->wait());
   }
   EXPECT_THAT(driver->complaints(), IsEmpty());
   kernels = nullptr, device = nullptr;

@@ -173,7 +173,7 @@ struct FakeCublasCalls {
                    attribute == cuda::MatmulAttribute::TransposeB;
     if (bytes != sizeof(int32_t) || !isKnown || operation < 0 || operation > 1) {
       theCublas->driver.complain("cuBLASLt is told what it does not know");
-      return CublasCode(7);
+      return CublasCode::InvalidValue;
     }
     (attribute == cuda::MatmulAttribute::TransposeA ? matmul.transposesA : matmul.transposesB) =
         operation;
@@ -284,11 +284,14 @@ struct FakeCublasCalls {
     bool hasEpilogue = of<Matmul>(matmul).epilogue != cuda::CublasEpilogue::Default;
     if (theCublas->isUnable || (theCublas->hasNoEpilogues && hasEpilogue))
       return CublasCode::NotSupported;
+    bool isGelu = of<Matmul>(matmul).isGelu() || of<Matmul>(matmul).isGradient();
+    if (theCublas->ofFp8WithGelu && isGelu && isFp8(of<Layout>(a).type))
+      return *theCublas->ofFp8WithGelu;
     if (c != d || numAsked < 1)
-      return CublasCode(7);
+      return CublasCode::InvalidValue;
     if (const char *why = wrong(of<Matmul>(matmul), of<Layout>(a), of<Layout>(b), of<Layout>(c))) {
       theCublas->driver.complain(std::string("cuBLASLt: ") + why);
-      return CublasCode(7);
+      return CublasCode::InvalidValue;
     }
     if (of<uint64_t>(preference) < workspaceNeeded)
       return CublasCode::NotSupported;
@@ -321,7 +324,7 @@ struct FakeCublasCalls {
         workspaceBytes < workspaceNeeded || cLayout != dLayout ||
         *static_cast<const float *>(alpha) != 1 ||
         (addedPart == 0 ? cData != dData : addedPart != 1 || addressOf(cData) % 256 != 0))
-      return CublasCode(7);
+      return CublasCode::InvalidValue;
     if (theCublas->ways[way] < 0)
       return CublasCode::NotSupported;
     ++theCublas->multiplied;

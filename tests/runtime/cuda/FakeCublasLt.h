@@ -14,6 +14,8 @@
 #include "runtime/cuda/CublasLt.h"
 #include "tests/runtime/cuda/FakeDriver.h"
 
+#include <optional>
+
 namespace tbc::test {
 
 /// One at a time in a process, with a FakeDriver that outlives it.
@@ -29,6 +31,8 @@ public:
   /// From now on there is no way to multiply, or the function of this name fails.
   void hasNoWay() { isUnable = true; }
   void hasNoWayWithEpilogues() { hasNoEpilogues = true; }
+  /// There is none for fp8 with gelu or its gradient, which it says by this code.
+  void refusesFp8WithGelu(cuda::CublasCode code) { ofFp8WithGelu = code; }
   void fail(const std::string &function) { failing = function; }
   /// From now on there are so many ways for each product, in this order: the seconds that each
   /// takes; negative, it is refused when it is to multiply.
@@ -62,6 +66,7 @@ private:
   FakeDriver &driver;
   bool isUnable = false, hasNoEpilogues = false;
   std::map<std::pair<cuda::CublasEpilogue, bool>, int> epilogues;
+  std::optional<cuda::CublasCode> ofFp8WithGelu;
   std::string failing;
   std::vector<double> ways = {0};
   std::map<size_t, int> productsByWay;

@@ -143,6 +143,7 @@ TBC_SAME_PLACE(netName, netName);
 TBC_SAME_PLACE(splitShare, splitShare);
 
 static_assert(equal(CublasCode::Success, CUBLAS_STATUS_SUCCESS));
+static_assert(equal(CublasCode::InvalidValue, CUBLAS_STATUS_INVALID_VALUE));
 static_assert(equal(CublasCode::NotSupported, CUBLAS_STATUS_NOT_SUPPORTED));
 static_assert(equal(CudaType::F32, CUDA_R_32F) && equal(CudaType::F64, CUDA_R_64F));
 static_assert(equal(CudaType::F16, CUDA_R_16F) && equal(CudaType::BF16, CUDA_R_16BF));
