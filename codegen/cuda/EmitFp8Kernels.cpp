@@ -26,6 +26,7 @@ struct Layout {
   int64_t largest; // the code of that
 };
 constexpr int64_t nanCode = 0x7f;
+constexpr int64_t codesOfWord = 4; // the first in the lowest bits, as GPUs and hosts have bytes
 
 Layout layoutOf(Format format) {
   return format == Format::E4M3 ? Layout{3, 7, 8, 0x7e} : Layout{2, 15, 15, 0x7b};
@@ -141,8 +142,9 @@ Value codeOf(const ThreadKernel &k, Value x, Format format) {
 }
 
 FailureOr<cpu::Kernel> emitQuantise(MLIRContext &context, Format format, DType type, Form form) {
-  OpCall call = callOf({type, DType::I64, DType::F32}, DType::U8);
-  ThreadKernel k(context, call, numThreadsOf(form), form);
+  OpCall call = callOf({type, DType::I64, DType::F32}, DType::I32); // words of codes
+  int64_t numThreads = form == Form::Device ? fp8::numQuantiseThreads : fp8ThreadsOnHost;
+  ThreadKernel k(context, call, numThreads, form);
   auto size = [&](int64_t number) { return k.load(1, k.integer(number)); };
   Value batch = size(1), rows = size(2), depth = size(3);
   Value batchStride = size(4), rowStride = size(5), depthStride = size(6);
@@ -163,14 +165,22 @@ FailureOr<cpu::Kernel> emitQuantise(MLIRContext &context, Format format, DType t
         Value from = k.e.add(k.e.add(k.e.mul(index, batchStride), k.e.mul(row, rowStride)),
                              k.e.mul(first, depthStride));
         Value to = k.e.add(k.e.mul(k.e.add(k.e.mul(index, rows), row), depth), first);
+        SmallVector<Value> values; // all are on their way before the first is looked at
+        for (int64_t d = 0; d < fp8::step; ++d)
+          values.push_back(k.load(0, k.e.add(from, k.e.mul(k.integer(d), depthStride))));
+        SmallVector<Value> words;
         for (int64_t d = 0; d < fp8::step; ++d) {
-          Value at = k.e.add(from, k.e.mul(k.integer(d), depthStride));
-          Value code = codeOf(k, k.e.mul(k.load(0, at), scale), format);
-          k.store(0, k.e.add(to, k.integer(d)), code);
+          Value code = narrowed(k, codeOf(k, k.e.mul(values[size_t(d)], scale), format));
+          if (int64_t byte = d % codesOfWord; byte == 0)
+            words.push_back(code);
+          else
+            words.back() =
+                k.e.add(words.back(), k.e.make<arith::ShLIOp>(code, k.e.number(code, 8 * byte)));
         }
+        k.storeTogether(0, k.divide(to, codesOfWord), words);
         return SmallVector<Value>();
       },
-      numThreadsOf(form));
+      numThreads);
   return k.finish();
 }
 

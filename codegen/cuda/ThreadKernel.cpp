@@ -6,6 +6,7 @@
 #include "codegen/cuda/ExpandMath.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <limits>
@@ -140,6 +141,16 @@ void ThreadKernel::store(int result, Value offset, Value value) const {
     return;
   accessTo(e, call.results[size_t(result)].dtype)
       .store(value, buffers[size_t(call.resultBuffers[size_t(result)])], offset, 1);
+}
+void ThreadKernel::storeTogether(int result, Value offset, ArrayRef<Value> values) const {
+  auto count = int64_t(values.size());
+  Value together = e.constant(VectorType::get({count}, values[0].getType()), 0);
+  for (int64_t i = 0; i < count; ++i)
+    together = e.make<vector::InsertOp>(values[size_t(i)], together, i);
+  DType dtype = call.results[size_t(result)].dtype;
+  cpu::MemoryAccess(e.builder, e.loc, typeOf(*e.builder.getContext(), dtype),
+                    unsigned(count * kernels::byteWidth(dtype)))
+      .store(together, buffers[size_t(call.resultBuffers[size_t(result)])], offset, int(count));
 }
 
 //===----------------------------------------------------------------------===//

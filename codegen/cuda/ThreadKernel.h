@@ -56,6 +56,9 @@ public:
   Value load(int operand, Value offset) const;
   Value loadResult(int result, Value offset) const;
   void store(int result, Value offset, Value value) const;
+  /// So many elements from `offset` on, by one instruction; their bytes are a power of two to whose
+  /// multiples their address is aligned.
+  void storeTogether(int result, Value offset, llvm::ArrayRef<Value> values) const;
 
   /// for i = begin; i < end; i += step: carried = body(i, carried).
   llvm::SmallVector<Value> loop(Value begin, Value end, llvm::ArrayRef<Value> carried, Body body,

@@ -15,7 +15,7 @@
 //                 from 2^-126 to 2^126. Where all are 0 both are 1. Where one is infinite or no
 //                 number what undoes it is no number, and so is every element of the product.
 //   quantise_F_T  elements T, sizes, scales, result u8: each multiplied and rounded to the nearest
-//                 number of F, of two the even one
+//                 number of F, of two the even one; the result's address is a multiple of 16
 //
 // F: e4m3 (4 bits of exponent, 3 of mantissa, to 448) or e5m2 (to 57344). T: f32, bf16 or f16.
 //
@@ -47,8 +47,9 @@ inline std::string quantiseSymbol(Format format, kernels::DType type) {
   return "tbc_fp8_quantise_" + nameOf(format) + "_" + std::string(name(type));
 }
 
-/// Of a launch, but for `scale`, which is one warp; the same for any sizes.
-inline constexpr int64_t numThreads = int64_t(1) << 16;
+/// Of a launch, but for `scale`, which is one warp; the same for any sizes. Many quantise, for each
+/// waits for what it reads; few find the largest, for one warp reads what they found.
+inline constexpr int64_t numThreads = int64_t(1) << 16, numQuantiseThreads = int64_t(1) << 18;
 inline constexpr int64_t numWarps = numThreads / 32;
 
 /// What a thread quantises at a time, and sizes of matrices have to be multiples of.

@@ -206,6 +206,8 @@ TEST(Fp8KernelsOnDevices, Assemble) {
     auto ptx = cuda::lowerToPtx(texts, architecture);
     ASSERT_TRUE(ptx) << ptx.error().message;
     EXPECT_EQ(ptx->find(".ftz"), std::string::npos);
+    EXPECT_NE(ptx->find("st.global.v4"), std::string::npos); // the codes of a thread, at once
+    EXPECT_EQ(ptx->find("st.global.u8"), std::string::npos);
     assemblePtx(*ptx, architecture);
   }
 }
