@@ -83,18 +83,22 @@ double Cluster::hostCopySeconds(double bytes) const {
 }
 
 bool Cluster::operator==(const Cluster &o) const {
-  return name == o.name && description == o.description && devicesPerNode == o.devicesPerNode &&
-         memoryBytes == o.memoryBytes && memoryBytesPerSecond == o.memoryBytesPerSecond &&
-         peakFlopsPerSecond == o.peakFlopsPerSecond &&
-         vectorFlopsPerSecond == o.vectorFlopsPerSecond && launchSeconds == o.launchSeconds &&
-         floorSeconds == o.floorSeconds && kernels == o.kernels && intraNode == o.intraNode &&
-         interNode == o.interNode && hostMemoryBytes == o.hostMemoryBytes &&
-         hostBytesPerSecond == o.hostBytesPerSecond && overlapFraction == o.overlapFraction &&
-         overlapSlowdown == o.overlapSlowdown && timeUncertainty == o.timeUncertainty &&
-         contextUncertaintyBytes == o.contextUncertaintyBytes &&
-         allocatorUncertainty == o.allocatorUncertainty && contextBytes == o.contextBytes &&
-         allocatorFraction == o.allocatorFraction && reservedFraction == o.reservedFraction &&
-         numNodes == o.numNodes && betweenGroups == o.betweenGroups && groups == o.groups;
+  return devicesPerNode == o.devicesPerNode && numNodes == o.numNodes && haveSameDevices(*this, o);
+}
+
+bool haveSameDevices(const Cluster &a, const Cluster &b) {
+  return a.name == b.name && a.description == b.description && a.memoryBytes == b.memoryBytes &&
+         a.memoryBytesPerSecond == b.memoryBytesPerSecond &&
+         a.peakFlopsPerSecond == b.peakFlopsPerSecond &&
+         a.vectorFlopsPerSecond == b.vectorFlopsPerSecond && a.launchSeconds == b.launchSeconds &&
+         a.floorSeconds == b.floorSeconds && a.kernels == b.kernels && a.intraNode == b.intraNode &&
+         a.interNode == b.interNode && a.hostMemoryBytes == b.hostMemoryBytes &&
+         a.hostBytesPerSecond == b.hostBytesPerSecond && a.overlapFraction == b.overlapFraction &&
+         a.overlapSlowdown == b.overlapSlowdown && a.timeUncertainty == b.timeUncertainty &&
+         a.contextUncertaintyBytes == b.contextUncertaintyBytes &&
+         a.allocatorUncertainty == b.allocatorUncertainty && a.contextBytes == b.contextBytes &&
+         a.allocatorFraction == b.allocatorFraction && a.reservedFraction == b.reservedFraction &&
+         a.betweenGroups == b.betweenGroups && a.groups == b.groups;
 }
 
 namespace {
@@ -290,8 +294,18 @@ static void readDevice(ClusterReader &reader, const toml::table &device, Cluster
   reader.closeTable(device, "device");
 }
 
-/// As loadCluster; a file that names its nodes by kind only where it may.
-static Result<Cluster> load(const std::string &nameOrPath, bool mayHaveGroups);
+/// The text of a preset, if `name` is one.
+static const std::string *presetText(const std::string &name) {
+  for (const auto &[preset, text] : clusterPresetTexts())
+    if (preset == name)
+      return &text;
+  return nullptr;
+}
+
+static Result<Cluster> loadPreset(const std::string &name, const std::string &text);
+
+/// A file that names its nodes by kind is read only where it may.
+static Result<Cluster> loadFile(const std::string &path, bool mayHaveGroups);
 
 /// The cluster that a table of [[nodes]] names: a preset, or a file, where `folder` is the one that
 /// names it.
@@ -305,10 +319,10 @@ static Result<Cluster> readNodes(ClusterReader &reader, const toml::table &table
   reader.closeTable(table, "nodes");
   if (!reader.error.empty() || !reader.missing.empty())
     return Error{ErrorCode::Usage, ""}; // the reader's is the message
-  std::vector<std::string> presets = clusterPresets();
-  bool isPreset = std::find(presets.begin(), presets.end(), name) != presets.end();
+  const std::string *preset = presetText(name);
   Result<Cluster> cluster =
-      load(isPreset ? name : (folder / name).lexically_normal().string(), /*mayHaveGroups=*/false);
+      preset ? loadPreset(name, *preset)
+             : loadFile((folder / name).lexically_normal().string(), /*mayHaveGroups=*/false);
   if (!cluster)
     return cluster;
   cluster->numNodes = count;
@@ -320,13 +334,13 @@ static Result<Cluster> readNodes(ClusterReader &reader, const toml::table &table
 /// A file with [[nodes]].
 static Result<Cluster> readGroups(ClusterReader &reader, const toml::table &root,
                                   const std::filesystem::path &folder) {
-  constexpr size_t most = 64;
   std::string name = reader.text(root, "", "name"),
               description = reader.text(root, "", "description");
   const toml::array *nodes = root.get("nodes")->as_array();
   reader.ask("", "nodes");
   std::vector<Cluster> groups;
-  if (!nodes || nodes->empty() || nodes->size() > most || !nodes->is_array_of_tables())
+  if (!nodes || nodes->empty() || int64_t(nodes->size()) > mostGroups ||
+      !nodes->is_array_of_tables())
     reader.fail(*root.get("nodes"), "nodes must be 1 to 64 tables, each under [[nodes]]");
   else
     for (const toml::node &node : *nodes) {
@@ -500,34 +514,49 @@ static Error unknownCluster(const std::string &name) {
                                 (nearest.empty() ? "" : "; did you mean " + nearest + "?")};
 }
 
-Result<std::string> clusterText(const std::string &nameOrPath) {
-  for (const auto &[name, text] : clusterPresetTexts())
-    if (name == nameOrPath)
-      return text;
+static Result<std::string> textOfFile(const std::string &path) {
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(nameOrPath, ignored))
-    return unknownCluster(nameOrPath);
-  if (std::filesystem::file_size(nameOrPath, ignored) > (1u << 20))
-    return Error{ErrorCode::Usage, nameOrPath + ": larger than 1 MiB, not a cluster file"};
-  std::ifstream file(nameOrPath, std::ios::binary);
+  if (!std::filesystem::is_regular_file(path, ignored))
+    return unknownCluster(path);
+  if (std::filesystem::file_size(path, ignored) > (1u << 20))
+    return Error{ErrorCode::Usage, path + ": larger than 1 MiB, not a cluster file"};
+  std::ifstream file(path, std::ios::binary);
   std::ostringstream content;
   content << file.rdbuf();
   if (!file)
-    return Error{ErrorCode::Usage, "cannot read cluster file " + nameOrPath};
+    return Error{ErrorCode::Usage, "cannot read cluster file " + path};
   return content.str();
 }
 
-static Result<Cluster> load(const std::string &nameOrPath, bool mayHaveGroups) {
-  Result<std::string> text = clusterText(nameOrPath);
-  if (!text)
-    return text.error();
-  std::vector<std::string> presets = clusterPresets();
-  bool isPreset = std::find(presets.begin(), presets.end(), nameOrPath) != presets.end();
-  return parse(*text, isPreset ? nameOrPath + ".toml" : nameOrPath, mayHaveGroups);
+Result<std::string> clusterText(const std::string &nameOrPath) {
+  if (const std::string *preset = presetText(nameOrPath))
+    return *preset;
+  return textOfFile(nameOrPath);
+}
+
+static Result<Cluster> loadPreset(const std::string &name, const std::string &text) {
+  return parse(text, name + ".toml", /*mayHaveGroups=*/false);
+}
+
+static Result<Cluster> loadFile(const std::string &path, bool mayHaveGroups) {
+  Result<std::string> text = textOfFile(path);
+  return text ? parse(*text, path, mayHaveGroups) : text.error();
 }
 
 Result<Cluster> loadCluster(const std::string &nameOrPath) {
-  return load(nameOrPath, /*mayHaveGroups=*/true);
+  const std::string *preset = presetText(nameOrPath);
+  return preset ? loadPreset(nameOrPath, *preset) : loadFile(nameOrPath, /*mayHaveGroups=*/true);
+}
+
+std::vector<std::string> filesOfNodes(const std::string &text) {
+  std::vector<std::string> files;
+  toml::table root = toml::parse(text);
+  if (const toml::array *nodes = root["nodes"].as_array())
+    for (const toml::node &node : *nodes)
+      if (std::string name = node.as_table()->get("cluster")->value_or("");
+          !presetText(name) && std::filesystem::path(name).is_relative())
+        files.push_back(name);
+  return files;
 }
 
 } // namespace tbc::planner

@@ -71,6 +71,11 @@ struct NetworkLevel {
   }
 };
 
+/// Both levels of a network.
+struct Network {
+  NetworkLevel intraNode, interNode;
+};
+
 /// Devices in nodes, a network inside a node and one between nodes. All devices and all nodes are
 /// alike, but where there are `groups` of them (isMixed).
 struct Cluster {
@@ -160,14 +165,22 @@ Result<std::string> clusterText(const std::string &nameOrPath);
 /// suggestion.
 Result<Cluster> loadCluster(const std::string &nameOrPath);
 
-/// The cluster whose nodes are those of `groups`, in this order: more than one, each without groups
-/// of its own and with its number of nodes. Errors: Usage, in words about "nodes".
+/// What `text`, a cluster file that can be loaded, names as kinds of nodes by paths from its
+/// folder.
+std::vector<std::string> filesOfNodes(const std::string &text);
+
+/// What a cluster may have of `groups`, for each of which networks to all others are looked at.
+constexpr int64_t mostGroups = 64;
+
+/// The cluster whose nodes are those of `groups`, in this order: 1 to mostGroups, each without
+/// groups of its own and with its number of nodes. Errors: Usage, in words about "nodes".
 Result<Cluster> clusterOfGroups(const std::string &name, const std::string &description,
                                 std::vector<Cluster> groups,
                                 std::optional<NetworkLevel> betweenGroups);
 
-/// A network that is nowhere better than `a` or `b`.
+/// A network on which no collective is faster than on `a` or on `b`.
 NetworkLevel slowerOf(const NetworkLevel &a, const NetworkLevel &b);
+Network slowerOf(const Network &a, const Network &b);
 
 /// Whether the devices of two groups and their networks are alike; their nodes may differ in size.
 bool haveSameDevices(const Cluster &a, const Cluster &b);

@@ -3,16 +3,10 @@
 #include "planner/core/Cluster.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace tbc::planner {
-
-bool haveSameDevices(const Cluster &a, const Cluster &b) {
-  Cluster other = b;
-  other.devicesPerNode = a.devicesPerNode;
-  other.numNodes = a.numNodes;
-  return a == other;
-}
 
 bool Cluster::isMixed() const {
   return betweenGroups || std::any_of(groups.begin(), groups.end(), [&](const Cluster &group) {
@@ -47,9 +41,21 @@ NetworkLevel slowerOf(const NetworkLevel &a, const NetworkLevel &b) {
   for (const auto *groups : {&a.groupBytesPerSecond, &b.groupBytesPerSecond})
     for (const auto &[devices, bytesPerSecond] : *groups)
       slower.groupBytesPerSecond[devices] = std::min(a.bandwidth(devices), b.bandwidth(devices));
-  slower.ringStepSeconds = std::max(a.ringStepSeconds, b.ringStepSeconds);
   slower.smallFraction = std::min(a.smallFraction, b.smallFraction);
-  slower.switchBytesPerSecond = std::min(a.switchBytesPerSecond, b.switchBytesPerSecond);
+  // Without rings on one side there are none, nor a switch, which takes steps of a ring: it is one
+  // more way, and the fastest counts.
+  bool differ = (a.ringStepSeconds > 0) != (b.ringStepSeconds > 0);
+  slower.ringStepSeconds = differ ? 0 : std::max(a.ringStepSeconds, b.ringStepSeconds);
+  slower.switchBytesPerSecond =
+      differ ? 0 : std::min(a.switchBytesPerSecond, b.switchBytesPerSecond);
+  return slower;
+}
+
+Network slowerOf(const Network &a, const Network &b) {
+  Network slower{slowerOf(a.intraNode, b.intraNode), slowerOf(a.interNode, b.interNode)};
+  // Rings between nodes go round inside them too, where they would now take no time.
+  if ((a.intraNode.ringStepSeconds > 0) != (b.intraNode.ringStepSeconds > 0))
+    slower.interNode.ringStepSeconds = 0;
   return slower;
 }
 
@@ -191,14 +197,17 @@ Result<Cluster> clusterOfGroups(const std::string &name, const std::string &desc
   constexpr int64_t mostDevices = 1 << 20;
   if (groups.empty())
     return Error{ErrorCode::Usage, "nodes must be of one kind at least"};
+  if (int64_t(groups.size()) > mostGroups)
+    return Error{ErrorCode::Usage,
+                 "nodes must be of at most " + std::to_string(mostGroups) + " kinds"};
   double devices = 0;
+  std::map<std::string, const Cluster *> byName;
   for (const Cluster &group : groups) {
     devices += double(group.numNodes) * double(group.devicesPerNode);
-    for (const Cluster &other : groups)
-      if (group.name == other.name && !haveSameDevices(group, other))
-        return Error{ErrorCode::Usage,
-                     "nodes of two kinds are both called \"" + group.name +
-                         "\", though they differ in more than their size; give one another name"};
+    if (!haveSameDevices(*byName.try_emplace(group.name, &group).first->second, group))
+      return Error{ErrorCode::Usage,
+                   "nodes of two kinds are both called \"" + group.name +
+                       "\", though they differ in more than their size; give one another name"};
   }
   if (devices > double(mostDevices))
     return Error{ErrorCode::Usage, "nodes have more than 1048576 devices together"};

@@ -232,9 +232,9 @@ GroupShape NetworkCost::computeStageShape(const std::vector<int> &stages) const 
   return shape;
 }
 
-double NetworkCost::reduceOrGather(CollectiveKind kind, const GroupShape &group,
-                                   double bytes) const {
-  const NetworkLevel &intra = cluster.intraNode, &inter = cluster.interNode;
+/// All_reduce, all_gather and reduce_scatter.
+static double reduceOrGather(const NetworkLevel &intra, const NetworkLevel &inter,
+                             CollectiveKind kind, const GroupShape &group, double bytes) {
   const NetworkLevel &outer = group.nodes > 1 ? inter : intra;
   double n = double(group.size), nodes = double(group.nodes), each = double(group.perNode);
   double inNode = std::ceil(n / nodes), passes = kind == CollectiveKind::AllReduce ? 2 : 1;
@@ -259,10 +259,10 @@ double NetworkCost::reduceOrGather(CollectiveKind kind, const GroupShape &group,
   return best;
 }
 
-double NetworkCost::seconds(CollectiveKind kind, const GroupShape &group, double bytes) const {
+double networkSeconds(const NetworkLevel &intra, const NetworkLevel &inter, CollectiveKind kind,
+                      const GroupShape &group, double bytes) {
   if (kind == CollectiveKind::ShardSlice || group.size <= 1)
     return 0;
-  const NetworkLevel &intra = cluster.intraNode, &inter = cluster.interNode;
   bool spans = group.nodes > 1;
   double n = double(group.size);
   double inNode = std::ceil(n / double(group.nodes));
@@ -274,7 +274,7 @@ double NetworkCost::seconds(CollectiveKind kind, const GroupShape &group, double
   case CollectiveKind::AllReduce:
   case CollectiveKind::AllGather:
   case CollectiveKind::ReduceScatter:
-    return reduceOrGather(kind, group, bytes);
+    return reduceOrGather(intra, inter, kind, group, bytes);
   case CollectiveKind::AllToAll: {
     // Each rank has bytes/n for every other: those on its node by the inner network, the rest by
     // its card.
@@ -290,6 +290,10 @@ double NetworkCost::seconds(CollectiveKind kind, const GroupShape &group, double
     break;
   }
   return 0;
+}
+
+double NetworkCost::seconds(CollectiveKind kind, const GroupShape &group, double bytes) const {
+  return networkSeconds(cluster.intraNode, cluster.interNode, kind, group, bytes);
 }
 
 double NetworkCost::seconds(const Collective &collective) const {

@@ -99,8 +99,6 @@ public:
   GroupShape stageGroupShape(const std::vector<int> &stages) const;
 
 private:
-  /// All_reduce, all_gather and reduce_scatter.
-  double reduceOrGather(reshard::CollectiveKind kind, const GroupShape &group, double bytes) const;
   void addGroup(int64_t first, const std::vector<int64_t> &members, GroupShape &shape) const;
   GroupShape computeShape(const std::vector<reshard::AxisRef> &axes) const;
   GroupShape computeStageShape(const std::vector<int> &stages) const;
@@ -111,6 +109,10 @@ private:
   mutable OnceMap<std::vector<reshard::AxisRef>, GroupShape> shapes;
   mutable OnceMap<std::vector<int>, GroupShape> stageShapes;
 };
+
+/// NetworkCost::seconds() on a network of these two levels.
+double networkSeconds(const NetworkLevel &intra, const NetworkLevel &inter,
+                      reshard::CollectiveKind kind, const GroupShape &group, double bytes);
 
 } // namespace tbc::planner
 

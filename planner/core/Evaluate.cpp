@@ -7,6 +7,7 @@
 #include "planner/reshard/Overlap.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 using namespace tbc::reshard;
@@ -199,9 +200,11 @@ double collectiveSeconds(const StageNetworks &networks, const Mesh &mesh,
 }
 
 /// What the stages take of memory, and whether each has that much. The numbers of one device are
-/// those of the stage that is nearest to its limit, or most beyond it.
+/// those of the stage that is nearest to its limit, or most beyond it; the upper end of their
+/// interval is as far beyond that limit as any stage's is beyond its own.
 static void predictRoom(const Plan &plan, const StageDevices &devices, Prediction &prediction) {
   prediction.fits = true;
+  int64_t mostBeyond = std::numeric_limits<int64_t>::min() / 2; // at worst
   for (int stage = 0; stage < int(prediction.stages.size()); ++stage) {
     const StageMemory &memory = prediction.stages[size_t(stage)];
     const Cluster &cluster = devices.of(stage);
@@ -217,7 +220,10 @@ static void predictRoom(const Plan &plan, const StageDevices &devices, Predictio
       prediction.hostBytes = host;
       prediction.hostLimitBytes = hostLimit;
     }
+    // Another stage may be less sure, and so exceed its limit by more.
+    mostBeyond = std::max(mostBeyond, memoryInterval(memory, cluster).second - limit);
   }
+  prediction.highBytes = std::max(prediction.highBytes, prediction.limitBytes + mostBeyond);
 }
 
 Prediction predictStep(const PlannedStep &step, const Plan &plan) {

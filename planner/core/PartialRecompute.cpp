@@ -205,11 +205,11 @@ bool Searcher::recomputeMore(Candidate &candidate, const std::vector<double> &ro
     int64_t now = candidate.blocksAgain[stage], most = blocksOn(candidate, stage);
     if (roomBytes[stage] >= 0 || now >= most)
       continue;
-    double bytes = stageBytes(candidate, mix, mode, stage);
+    double bytes = heldBytes(candidate, mix, mode, stage);
     int64_t more = now;
     do
       setAgain(candidate, stage, ++more);
-    while (more < most && bytes - stageBytes(candidate, mix, mode, stage) < -roomBytes[stage]);
+    while (more < most && bytes - heldBytes(candidate, mix, mode, stage) < -roomBytes[stage]);
     any = true;
   }
   return any;
@@ -225,11 +225,11 @@ bool Searcher::recomputeLess(Candidate &candidate, const std::vector<double> &ro
   bool any = false;
   for (int stage = 0; stage < int(candidate.blocksAgain.size()); ++stage) {
     const int64_t now = candidate.blocksAgain[stage];
-    double bytes = stageBytes(candidate, mix, mode, stage);
+    double bytes = heldBytes(candidate, mix, mode, stage);
     for (int64_t fewer = now; fewer > 0; --fewer) {
-      double before = stageBytes(candidate, mix, mode, stage);
+      double before = heldBytes(candidate, mix, mode, stage);
       setAgain(candidate, stage, fewer - 1);
-      double after = stageBytes(candidate, mix, mode, stage);
+      double after = heldBytes(candidate, mix, mode, stage);
       if (after - bytes > roomBytes[stage] + tolerance * (after - before)) {
         setAgain(candidate, stage, fewer);
         break;

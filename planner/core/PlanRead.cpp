@@ -235,6 +235,10 @@ private:
     plan.cluster.description = object.text("description");
     if (!object.has("groups"))
       return readConstants(object, plan.cluster);
+    if (const Json &groups = object.get("groups");
+        groups.is_array() && int64_t(groups.size()) > mostGroups)
+      return problem.report("cluster.groups",
+                            "must have at most " + std::to_string(mostGroups) + " entries");
     std::vector<Cluster> groups;
     object.forEach("groups", [&](const Json &item, const std::string &path) {
       JsonObject entry(item, path, problem);

@@ -133,8 +133,8 @@ std::vector<Candidate> Searcher::enumerate() {
   return sorted;
 }
 
-double Searcher::stageBytes(const Candidate &candidate, const Mix &mix, const DataMode &mode,
-                            int stage) {
+double Searcher::heldBytes(const Candidate &candidate, const Mix &mix, const DataMode &mode,
+                           int stage) {
   std::vector<ChunkRange> chunks;
   for (int chunk : chunksOf(candidate, stage)) {
     int last = endOf(candidate, chunk);
@@ -142,9 +142,8 @@ double Searcher::stageBytes(const Candidate &candidate, const Mix &mix, const Da
                       candidate.again.empty() ? last : candidate.again[chunk], last,
                       candidate.away.empty() ? 0 : candidate.away[chunk]});
   }
-  return scaled(candidate, stage,
-                profiledBytes(mix, chunks, momentsOf(candidate)[stage], mode, job,
-                              clusterOf(candidate, stage)));
+  return profiledBytes(mix, chunks, momentsOf(candidate)[stage], mode, job,
+                       clusterOf(candidate, stage));
 }
 
 /// Chunks of equal time if they fit, else the best cut that fits and is found, else the former
@@ -220,7 +219,7 @@ double Searcher::lossSeconds(const Candidate &candidate, const Profile &profile)
       axes.push_back(wholeAxis(mesh, mesh.axisIndex(name)));
   }
   return stagesFor(candidate.mesh)
-      .networks->seconds(CollectiveKind::AllReduce, axes, int(candidate.mesh.pp) - 1,
+      .networks->seconds(CollectiveKind::AllReduce, axes, chunksFor(candidate).stageOf.back(),
                          isTotal ? double(profile.stepTotalBytes) : 4);
 }
 

@@ -323,7 +323,11 @@ private:
   };
   const KnownSchedule &scheduleFor(const Candidate &candidate, int64_t accumulation);
   const std::vector<schedule::Moments> &momentsOf(const Candidate &candidate);
-  double stageBytes(const Candidate &candidate, const Mix &mix, const DataMode &mode, int stage);
+  double heldBytes(const Candidate &candidate, const Mix &mix, const DataMode &mode, int stage);
+  /// The same, scaled().
+  double stageBytes(const Candidate &candidate, const Mix &mix, const DataMode &mode, int stage) {
+    return scaled(candidate, stage, heldBytes(candidate, mix, mode, stage));
+  }
 
   const reshard::Graph &graph;
   const Job &job;

@@ -74,6 +74,8 @@ static std::string possibleStages(const Cluster &cluster, int64_t ranks, int64_t
   return text;
 }
 
+static Network networkIn(const Cluster &cluster) { return {cluster.intraNode, cluster.interNode}; }
+
 Result<StageDevices> StageDevices::make(const Cluster &cluster, int64_t stages,
                                         int64_t ranksPerStage) {
   const int64_t ranks = stages * ranksPerStage;
@@ -91,19 +93,18 @@ Result<StageDevices> StageDevices::make(const Cluster &cluster, int64_t stages,
     devices.firstRank.push_back(devices.firstRank.back() + group.numNodes * group.devicesPerNode);
     devices.firstNode.push_back(devices.firstNode.back() + group.numNodes);
   }
-  auto sameAs = [&](int group) { // the first group with its devices
-    int same = 0;
-    while (!haveSameDevices(groups[size_t(same)], groups[size_t(group)]))
-      ++same;
-    return same;
-  };
+  std::vector<int> same; // by group, the first with its devices
+  for (const Cluster &group : groups)
+    same.push_back(int(std::find_if(groups.begin(), groups.end(),
+                                    [&](const Cluster &o) { return haveSameDevices(o, group); }) -
+                       groups.begin()));
   std::map<StageKind, std::shared_ptr<const Cluster>> known;
   for (int64_t stage = 0; stage < stages; ++stage) {
     const int64_t first = stage * ranksPerStage, last = first + ranksPerStage;
     const int low = devices.groupOf(first), high = devices.groupOf(last - 1);
-    StageKind kind{sameAs(low), devices.commonNode(first, last), low != high};
+    StageKind kind{same[size_t(low)], devices.commonNode(first, last), low != high};
     for (int group = low; group <= high; ++group) {
-      if (sameAs(group) == kind.group)
+      if (same[size_t(group)] == kind.group)
         continue;
       std::string other = possibleStages(cluster, ranks, stages);
       return Error{
@@ -134,21 +135,14 @@ Result<StageDevices> StageDevices::make(const Cluster &cluster, int64_t stages,
   // Groups that the ranks do not reach have no say.
   const int used = devices.groupOf(ranks - 1) + 1;
   auto slowest = std::make_shared<Cluster>(groups[0]);
-  for (int a = 0; a < int(groups.size()); ++a)
-    for (int b = 0; b < int(groups.size()); ++b) {
-      auto link = std::make_shared<Cluster>(groups[size_t(a)]);
-      if (a != b) {
-        link->intraNode = slowerOf(link->intraNode, groups[size_t(b)].intraNode);
-        link->interNode = cluster.betweenGroups
-                              ? *cluster.betweenGroups
-                              : slowerOf(link->interNode, groups[size_t(b)].interNode);
-      }
-      if (a < used && b < used) {
-        slowest->intraNode = slowerOf(slowest->intraNode, link->intraNode);
-        slowest->interNode = slowerOf(slowest->interNode, link->interNode);
-      }
-      devices.links.push_back(std::move(link));
-    }
+  Network network = networkIn(groups[0]);
+  for (int group = 1; group < used; ++group)
+    if (same[size_t(group)] == group)
+      network = slowerOf(network, networkIn(groups[size_t(group)]));
+  if (used > 1 && cluster.betweenGroups)
+    network.interNode = slowerOf(network.interNode, *cluster.betweenGroups);
+  slowest->intraNode = std::move(network.intraNode);
+  slowest->interNode = std::move(network.interNode);
   slowest->devicesPerNode = devices.commonNode(0, ranks);
   devices.all = std::move(slowest);
   return devices;
@@ -168,14 +162,28 @@ GroupShape StageDevices::shapeOf(const std::vector<int> &stages) const {
   return shape;
 }
 
-const Cluster &StageDevices::networkOf(const std::vector<int> &stages) const {
+Network StageDevices::networkOf(const std::vector<int> &stages) const {
   std::set<int> used;
-  for (int stage : stages)
+  bool isParted = false;
+  for (int stage : stages) {
+    isParted |= kindOf(stage).isParted;
     for (int64_t rank : {stage * ranksPerStage, (stage + 1) * ranksPerStage - 1})
       used.insert(groupOf(rank));
+  }
   if (used.size() > 2)
-    return *all;
-  return *links[size_t(*used.begin()) * whole->groups.size() + size_t(*used.rbegin())];
+    return networkIn(*all);
+  const Network first = networkIn(whole->groups[size_t(*used.begin())]),
+                last = networkIn(whole->groups[size_t(*used.rbegin())]);
+  if (used.size() == 1)
+    return first;
+  Network link = slowerOf(first, last);
+  if (!whole->betweenGroups)
+    return link;
+  // Ranks of two stages with one group each lie on nodes of both; others perhaps on two of one.
+  bool isApart = stages.size() == 2 && !isParted;
+  link.interNode =
+      isApart ? *whole->betweenGroups : slowerOf(link.interNode, *whole->betweenGroups);
+  return link;
 }
 
 StageDevices stageDevices(const Plan &plan) {
@@ -213,8 +221,9 @@ double StageNetworks::betweenStages(CollectiveKind kind, const std::vector<int> 
                                     double bytes) const {
   if (devices.isUniform())
     return of(0).seconds(kind, of(0).stageGroupShape(stages), bytes);
-  const GroupShape &shape = shapes.get(stages, [&] { return devices.shapeOf(stages); });
-  return NetworkCost(devices.networkOf(stages), Mesh()).seconds(kind, shape, bytes);
+  const Group &group =
+      groups.get(stages, [&] { return Group{devices.shapeOf(stages), devices.networkOf(stages)}; });
+  return networkSeconds(group.network.intraNode, group.network.interNode, kind, group.shape, bytes);
 }
 
 double StageNetworks::seconds(const Collective &collective, int stage) const {

@@ -57,7 +57,7 @@ public:
   /// with the same coordinates beside pp; and the network of the worst of those, the slower one of
   /// different groups.
   GroupShape shapeOf(const std::vector<int> &stages) const;
-  const Cluster &networkOf(const std::vector<int> &stages) const;
+  Network networkOf(const std::vector<int> &stages) const;
   /// The same of all ranks: a network as slow as the slowest, between nodes that divide all.
   const Cluster &slowest() const { return *all; }
 
@@ -74,8 +74,6 @@ private:
   std::vector<int64_t> firstRank, firstNode; // by group, and the end
   std::vector<StageKind> kinds;              // by stage
   std::vector<std::shared_ptr<const Cluster>> clusters;
-  /// Between group a and group b at a * groups + b.
-  std::vector<std::shared_ptr<const Cluster>> links;
   std::shared_ptr<const Cluster> all;
 };
 
@@ -105,6 +103,11 @@ public:
   double sendSeconds(int from, double bytes) const;
 
 private:
+  /// How ranks of several stages lie, and on what.
+  struct Group {
+    GroupShape shape;
+    Network network;
+  };
   double betweenStages(reshard::CollectiveKind kind, const std::vector<int> &stages,
                        double bytes) const;
 
@@ -112,7 +115,7 @@ private:
   int pipelineAxis;
   std::vector<std::shared_ptr<const NetworkCost>> networks; // by stage, or one
   std::shared_ptr<const NetworkCost> all;                   // of collectives over pp
-  mutable OnceMap<std::vector<int>, GroupShape> shapes;     // of ranks of several stages
+  mutable OnceMap<std::vector<int>, Group> groups;          // by stages
 };
 
 /// Why `job`, on the mesh that is pinned if one is, does not go with the devices of `cluster`.

@@ -122,6 +122,14 @@ class PlanSchemaTest(unittest.TestCase):
                     self.assertFalse(self.is_read(edited))
             self.assertGreater(len(seen), 15)
 
+    def test_too_many_kinds_of_nodes_are_refused_by_both(self):
+        for count, is_valid in ((64, True), (65, False)):
+            edited = copy.deepcopy(self.plans["mixed"])
+            groups = edited["cluster"]["groups"]
+            groups += [copy.deepcopy(groups[-1]) for _ in range(count - len(groups))]
+            self.assertEqual(self.validator.is_valid(edited), is_valid)
+            self.assertEqual(self.is_read(edited), is_valid)
+
     def test_missing_keys_are_refused_by_both(self):
         plan = self.plans["data"]
         for path, value in objects(plan):

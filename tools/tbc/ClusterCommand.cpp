@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -58,6 +59,22 @@ static Result<std::string> listPresets(bool json) {
          "direction. tbc cluster NAME -o my.toml writes one to start your own from.\n";
 }
 
+/// Why `text`, of cluster `name`, would not mean the same in the folder of `output`.
+static Status checkPaths(const std::string &name, const std::string &text,
+                         const std::string &output) {
+  namespace fs = std::filesystem;
+  auto folderOf = [](const std::string &file) {
+    std::error_code ignored;
+    return fs::weakly_canonical(fs::absolute(file, ignored).parent_path(), ignored);
+  };
+  std::vector<std::string> files = planner::filesOfNodes(text);
+  if (output == "-" || files.empty() || folderOf(name) == folderOf(output))
+    return Status::ok();
+  return Error{ErrorCode::Usage, "-o " + output + ": " + name + " names nodes by the file " +
+                                     files[0] +
+                                     ", a path from its own folder; write it into that folder"};
+}
+
 static Result<int> runCluster(const ClusterOptions &options) {
   if (options.name.empty()) {
     auto list = listPresets(options.json);
@@ -73,6 +90,9 @@ static Result<int> runCluster(const ClusterOptions &options) {
   auto text = planner::clusterText(options.name);
   if (!text)
     return text.error();
+  if (Status status = options.json ? Status::ok() : checkPaths(options.name, *text, options.output);
+      !status)
+    return status.error();
   if (Status status =
           writeFile(options.output, options.json ? planner::writeCluster(*cluster) : *text);
       !status)

@@ -50,16 +50,14 @@ public:
 
 /// The line of memory that takes most on the fullest stage of `plan`.
 static std::string largestLine(const Plan &plan) {
-  const planner::MemoryLine *largest = nullptr;
-  int64_t fullest = -1;
-  for (const planner::StageMemory &stage : plan.prediction.stages) {
-    if (stage.totalBytes() <= fullest || stage.lines.empty())
-      continue;
-    fullest = stage.totalBytes();
-    largest = &*std::max_element(stage.lines.begin(), stage.lines.end(),
-                                 [](const auto &a, const auto &b) { return a.bytes < b.bytes; });
-  }
-  return largest ? largest->name + " (" + formatBytes(double(largest->bytes)) + ")" : "nothing";
+  if (plan.prediction.stages.empty())
+    return "nothing";
+  const std::vector<planner::MemoryLine> &lines =
+      plan.prediction.stages[planner::fullestStage(plan)].lines;
+  auto largest = std::max_element(lines.begin(), lines.end(),
+                                  [](const auto &a, const auto &b) { return a.bytes < b.bytes; });
+  return largest == lines.end() ? "nothing"
+                                : largest->name + " (" + formatBytes(double(largest->bytes)) + ")";
 }
 
 static std::string tooMuch(const Plan &plan) {
@@ -116,15 +114,15 @@ Result<FoundBatch> findBatch(const BatchQuestion &question, const planner::Job &
       return plan.error();
     std::string samples = std::to_string(units * search.unit);
     tell("trying a batch of " + samples);
-    Result<TrialOutcome> outcome = tryPlan(*plan, question.modelFile, plan->prediction.limitBytes);
+    Result<TrialOutcome> outcome = tryPlan(*plan, question.modelFile);
     if (!outcome)
       return outcome.error();
     (outcome->fits ? fits : fails) = units;
     found.assumptions.push_back(
         "a trial of batch " + samples + (outcome->fits ? " took " : " did not fit: it took ") +
         formatBytes(double(outcome->peakBytes)) + " of " +
-        formatBytes(double(plan->prediction.limitBytes)) + " on the fullest rank, predicted " +
-        formatBytes(double(plan->prediction.peakBytes)));
+        formatBytes(double(outcome->limitBytes)) + " on the fullest rank, predicted " +
+        formatBytes(double(outcome->predictedBytes)));
     units = fits + (fails - fits) / 2;
   }
   if (question.isTried && fits == 0)

@@ -44,16 +44,18 @@ Result<FoundBatch> findBatch(const BatchQuestion &question, const planner::Job &
 /// What the ranks of a run took.
 struct TrialOutcome {
   bool fits = false;
-  int64_t peakBytes = 0; // resident, of the rank that took most
+  // Of the rank that came nearest to what it may hold, or most beyond:
+  int64_t peakBytes = 0; // resident
+  int64_t limitBytes = 0;
+  int64_t predictedBytes = 0;
 };
 
 /// Compiles `plan` and runs two steps of it here with synthetic data and drawn weights, in
-/// processes of their own that are ended as soon as one takes more than `limitBytes`. What the
-/// system ends for want of memory does not fit.
+/// processes of their own that are ended as soon as one takes more than the devices of its stage
+/// have. What the system ends for want of memory does not fit.
 /// Errors: Usage where its ranks do not fit into this machine's free memory as predicted; Other
 /// where compilation or the run fails, with what it said.
-Result<TrialOutcome> tryPlan(const planner::Plan &plan, const std::string &modelFile,
-                             int64_t limitBytes);
+Result<TrialOutcome> tryPlan(const planner::Plan &plan, const std::string &modelFile);
 
 } // namespace tbc::cli
 

@@ -1,5 +1,6 @@
 //===- TrialRun.cpp - What a plan takes in truth ---------------------------------===//
 
+#include "planner/core/StageDevices.h"
 #include "planner/core/Summary.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/FindBatch.h"
@@ -58,15 +59,53 @@ static int64_t kibibytesIn(const std::string &file, const std::string &name) {
   return 0;
 }
 
-/// The most that any child of `process` has held in memory so far.
-static int64_t peakOfChildren(pid_t process) {
-  std::string id = std::to_string(process);
-  std::ifstream children("/proc/" + id + "/task/" + id + "/children");
-  int64_t peak = 0;
-  for (pid_t child = 0; children >> child;)
-    peak = std::max(peak, kibibytesIn("/proc/" + std::to_string(child) + "/status", "VmHWM"));
-  return peak;
-}
+/// What the ranks of a run have held at most and what they may hold, by rank.
+class RankMemory {
+public:
+  explicit RankMemory(const planner::Plan &plan) {
+    const planner::StageDevices devices = planner::stageDevices(plan);
+    const size_t perStage = size_t(plan.mesh.numRanks() / plan.mesh.pp);
+    for (int stage = 0; stage < int(plan.mesh.pp); ++stage) {
+      TrialOutcome rank;
+      rank.limitBytes = plan.limitBytes(devices.of(stage));
+      rank.predictedBytes = plan.prediction.stages[size_t(stage)].totalBytes();
+      ranks.insert(ranks.end(), perStage, rank);
+    }
+  }
+
+  /// Of all ranks together.
+  double predictedBytes() const {
+    double bytes = 0;
+    for (const TrialOutcome &rank : ranks)
+      bytes += double(rank.predictedBytes);
+    return bytes;
+  }
+  /// Looks at the children of `launcher`, which it starts in the order of ranks.
+  void look(pid_t launcher) {
+    std::string id = std::to_string(launcher);
+    std::ifstream children("/proc/" + id + "/task/" + id + "/children");
+    for (pid_t child = 0; children >> child;) {
+      size_t rank = size_t(std::find(pids.begin(), pids.end(), child) - pids.begin());
+      if (rank == ranks.size())
+        continue; // not a rank
+      if (rank == pids.size())
+        pids.push_back(child);
+      ranks[rank].peakBytes =
+          std::max(ranks[rank].peakBytes,
+                   kibibytesIn("/proc/" + std::to_string(child) + "/status", "VmHWM"));
+    }
+  }
+  /// The rank that is nearest to its limit, or most beyond.
+  const TrialOutcome &fullest() const {
+    return *std::max_element(ranks.begin(), ranks.end(), [](const auto &a, const auto &b) {
+      return a.peakBytes - a.limitBytes < b.peakBytes - b.limitBytes;
+    });
+  }
+
+private:
+  std::vector<TrialOutcome> ranks;
+  std::vector<pid_t> pids;
+};
 
 /// Starts this program again with `arguments`, in a group of its own; what it says goes to
 /// `output`.
@@ -101,14 +140,15 @@ static Error failed(const std::string &what, const std::string &output) {
   return {ErrorCode::Other, "--trial: " + what + ":\n" + textOf(output)};
 }
 
-/// Waits for the run, ends it when a rank takes more than `limitBytes`, and sets `peakBytes`. The
-/// status that wait gives.
-static int watch(pid_t run, int64_t limitBytes, int64_t &peakBytes) {
+static bool isBeyond(const TrialOutcome &rank) { return rank.peakBytes > rank.limitBytes; }
+
+/// Waits for the run, and ends it when a rank takes more than it may. The status that wait gives.
+static int watch(pid_t run, RankMemory &memory) {
   int status = 0;
   bool isEnded = false;
   while (waitpid(run, &status, WNOHANG) == 0) {
-    peakBytes = std::max(peakBytes, peakOfChildren(run));
-    if (peakBytes > limitBytes && !isEnded) {
+    memory.look(run);
+    if (isBeyond(memory.fullest()) && !isEnded) {
       kill(-run, SIGKILL);
       isEnded = true;
     }
@@ -117,10 +157,10 @@ static int watch(pid_t run, int64_t limitBytes, int64_t &peakBytes) {
   return status;
 }
 
-Result<TrialOutcome> tryPlan(const planner::Plan &plan, const std::string &modelFile,
-                             int64_t limitBytes) {
+Result<TrialOutcome> tryPlan(const planner::Plan &plan, const std::string &modelFile) {
   int64_t ranks = plan.mesh.numRanks();
-  double needed = double(ranks) * double(plan.prediction.peakBytes);
+  RankMemory memory(plan);
+  double needed = memory.predictedBytes();
   double available = double(kibibytesIn("/proc/meminfo", "MemAvailable"));
   if (needed > available)
     return Error{ErrorCode::Usage,
@@ -148,13 +188,13 @@ Result<TrialOutcome> tryPlan(const planner::Plan &plan, const std::string &model
                     output);
   if (run < 0)
     return failed("the run could not be started", output);
-  TrialOutcome outcome;
-  status = watch(run, limitBytes, outcome.peakBytes);
+  status = watch(run, memory);
+  TrialOutcome outcome = memory.fullest();
   bool isDone = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  outcome.fits = isDone && outcome.peakBytes <= limitBytes;
+  outcome.fits = isDone && !isBeyond(outcome);
   // A rank that the system ended, or that could get no more memory, is what a trial is to find out.
   std::string said = textOf(output);
-  bool ranOut = outcome.peakBytes > limitBytes || said.find("bad_alloc") != std::string::npos ||
+  bool ranOut = isBeyond(outcome) || said.find("bad_alloc") != std::string::npos ||
                 said.find("signal 9") != std::string::npos;
   if (!isDone && !ranOut)
     return failed("the run failed", output);

@@ -106,6 +106,23 @@ TEST(Mixed, FilesOfDevicesStandBesideTheOneThatNamesThem) {
   std::filesystem::remove_all(folder);
 }
 
+/// "l4" is the preset, "./l4" a file beside the one that names it.
+TEST(Mixed, PathsAreNotTakenForPresets) {
+  std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("tbc-paths-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  std::string own = *clusterText("l40s");
+  std::ofstream(folder / "l4") << own.replace(own.find("\"l40s\""), 6, "\"own\"");
+  std::string text = header() + nodes("./l4", 1) + nodes("l4", 1);
+  std::ofstream(folder / "mix.toml") << text;
+  Result<Cluster> cluster = loadCluster((folder / "mix.toml").string());
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  EXPECT_EQ(cluster->groups[0].name, "own");
+  EXPECT_EQ(cluster->groups[1].name, "l4");
+  EXPECT_EQ(filesOfNodes(text), std::vector<std::string>{"./l4"});
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Mixed, FilesThatCannotBe) {
   EXPECT_THAT(errorOf(header() + nodes("h100", 1) + nodes("l4", 1)),
               HasSubstr("my.toml:3: cluster \"h100\" is neither a preset"));
@@ -196,6 +213,79 @@ TEST(Mixed, TypesInOneStageAreRefusedByName) {
   EXPECT_THAT(StageDevices::make(cluster, 1, 5).error().message, HasSubstr("pp=5"));
   EXPECT_THAT(StageDevices::make(cluster, 2, 8).error().message,
               HasSubstr("16 ranks are more than the 12 devices"));
+}
+
+/// Stage 0 lies on two of the three first nodes, stage 1 on the third and the last: some pairs of
+/// ranks have the network of the first group between them.
+TEST(Mixed, PartedStagesMeetInsideGroupsToo) {
+  std::vector<Cluster> groups = smallMix({{"one", 3, 4, 1}, {"one", 1, 4, 1}}).groups;
+  NetworkLevel fast = groups[0].interNode;
+  fast.bytesPerSecond *= 100;
+  fast.latencySeconds = fast.startSeconds = 0;
+  Cluster cluster = *clusterOfGroups("mix", "", groups, fast);
+  StageDevices devices = *StageDevices::make(cluster, 2, 8);
+  EXPECT_TRUE(devices.kindOf(1).isParted);
+  EXPECT_TRUE(devices.networkOf({0, 1}).interNode == groups[0].interNode);
+  // Stages of 4 are whole nodes: the last two meet between the groups alone.
+  StageDevices apart = *StageDevices::make(cluster, 4, 4);
+  EXPECT_TRUE(apart.networkOf({2, 3}).interNode == fast);
+  EXPECT_TRUE(apart.networkOf({1, 2}).interNode == groups[0].interNode);
+}
+
+TEST(Mixed, ThereAreNotTooManyGroups) {
+  std::vector<SmallGroup> of(size_t(mostGroups), {"one", 1, 1, 1});
+  std::vector<std::string> names;
+  for (size_t i = 0; i < of.size(); ++i)
+    names.push_back("kind" + std::to_string(i));
+  for (size_t i = 0; i < of.size(); ++i)
+    of[i] = {names[i].c_str(), 1, 1, 1 + double(i)};
+  Cluster most = smallMix(of);
+  StageDevices devices = *StageDevices::make(most, mostGroups, 1);
+  EXPECT_EQ(devices.of(int(mostGroups) - 1).name, names.back());
+  std::vector<Cluster> groups = most.groups;
+  groups.push_back(groups[0]);
+  Result<Cluster> more = clusterOfGroups("mix", "", groups, std::nullopt);
+  ASSERT_FALSE(more);
+  EXPECT_EQ(more.error().message, "nodes must be of at most 64 kinds");
+  // Nor in a plan that was edited.
+  Pins pins;
+  pins.mesh = *parseMesh("pp=2");
+  Graph graph = makeChain({2, 1, 16, 4, 8, 64, 96});
+  Cluster two = smallMix({{"fast", 1, 1, 4}, {"slow", 1, 1, 1}});
+  Result<SearchAnswer> answer = search(graph, jobFor(2, 4), two, pins);
+  ASSERT_TRUE(answer) << answer.error().message;
+  answer->plan.cluster.groups = groups;
+  Result<Plan> read = readPlan(writePlan(answer->plan), "plan.json");
+  ASSERT_FALSE(read);
+  EXPECT_THAT(read.error().message, HasSubstr("\"cluster.groups\" must have at most 64 entries"));
+}
+
+/// No collective of the slower of two networks is faster than on either.
+TEST(Mixed, TheSlowerNetworkIsSlower) {
+  std::vector<Cluster> clusters;
+  for (const std::string &name : clusterPresets())
+    clusters.push_back(*loadCluster(name));
+  for (double ring : {0.0, 2e-6}) { // with rings between nodes, and inside them or not
+    clusters.push_back(clusters[0]);
+    clusters.back().interNode.ringStepSeconds = 3e-6;
+    clusters.back().intraNode.ringStepSeconds = ring;
+    clusters.back().interNode.smallFraction = 0.5;
+  }
+  for (const Cluster &a : clusters)
+    for (const Cluster &b : clusters) {
+      const Network slower =
+          slowerOf(Network{a.intraNode, a.interNode}, Network{b.intraNode, b.interNode});
+      for (CollectiveKind kind : {CollectiveKind::AllReduce, CollectiveKind::AllGather,
+                                  CollectiveKind::AllToAll, CollectiveKind::Send})
+        for (double bytes : {0.0, 1e4, 1e6, 1e9})
+          for (GroupShape shape :
+               {GroupShape{2, 1, 2}, {2, 2, 1}, {8, 1, 8}, {8, 8, 1}, {64, 8, 8}})
+            for (const Cluster *one : {&a, &b})
+              EXPECT_GE(networkSeconds(slower.intraNode, slower.interNode, kind, shape, bytes) *
+                            (1 + 1e-12),
+                        networkSeconds(one->intraNode, one->interNode, kind, shape, bytes))
+                  << a.name << " and " << b.name << ", " << shape.size << " on " << shape.nodes;
+    }
 }
 
 /// What a stage takes and holds is what it does on a cluster of its devices alone.
