@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <sys/wait.h>
@@ -128,6 +129,42 @@ TEST_F(Cli, StagesOnUnlikeDevices) {
   }
   Outcome many = tbc(flags + "--gpus 8");
   EXPECT_EQ(many.code, 2);
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+static constexpr bool isSanitized = true;
+#elif defined(__has_feature)
+static constexpr bool isSanitized = __has_feature(address_sanitizer);
+#else
+static constexpr bool isSanitized = false;
+#endif
+
+/// A trial on unlike devices holds each rank to what its own stage may take: the first to twice as
+/// much as the second, which is nearer to its limit.
+TEST_F(Cli, TrialsOnUnlikeDevices) {
+  if (isSanitized)
+    GTEST_SKIP() << "ranks hold what a sanitizer takes besides";
+  const std::string own = tbc("cluster cpu-local").out;
+  const std::string memory = "memory_bytes = ";
+  for (const auto &[name, bytes] : {std::pair("large", "300000000"), {"small", "150000000"}}) {
+    std::string text = own;
+    size_t at = text.find("\n" + memory) + 1;
+    text.replace(at, text.find('\n', at) - at, memory + bytes);
+    text.replace(text.find("\"cpu-local\""), 11, "\"" + std::string(name) + "\"");
+    write(std::string(name) + ".toml", text);
+  }
+  write("mixed.toml", "name = \"mixed\"\ndescription = \"two types\"\n"
+                      "[[nodes]]\ncluster = \"large.toml\"\ncount = 1\ndevices_per_node = 1\n"
+                      "[[nodes]]\ncluster = \"small.toml\"\ncount = 1\ndevices_per_node = 1\n");
+  Outcome found = tbc("plan " + model("tiny-gpt2") +
+                      " --gpus 2 --mesh pp=2 --cluster mixed.toml --seq 16 --precision f32 "
+                      "--recompute none --schedule 1f1b --find-batch-size --trial -o plan.json");
+  ASSERT_EQ(found.code, 0) << found.err;
+  EXPECT_THAT(found.out, HasSubstr("of 140 MiB on the fullest rank"));
+  std::smatch stage;
+  const std::regex bytes("\n  stage 0 from .*, ([0-9]+) MiB\n");
+  ASSERT_TRUE(std::regex_search(found.out, stage, bytes)) << found.out;
+  EXPECT_GT(std::stoi(stage[1]), 140) << found.out;
 }
 
 TEST_F(Cli, PlanVerifyCompileShow) {
@@ -374,6 +411,19 @@ TEST_F(Cli, AnOwnClusterStartsFromAPreset) {
   Outcome broken = tbc("cluster my.toml");
   EXPECT_EQ(broken.code, 2);
   EXPECT_THAT(broken.err, HasSubstr("my.toml:1: name must be a string"));
+}
+
+TEST_F(Cli, ClustersThatNameFilesStayInTheirFolder) {
+  ASSERT_EQ(tbc("cluster l40s -o own.toml").code, 0);
+  write("mixed.toml", "name = \"mixed\"\ndescription = \"two types\"\n[[nodes]]\ncluster = "
+                      "\"own.toml\"\ncount = 1\n[[nodes]]\ncluster = \"l4\"\ncount = 1\n");
+  fs::create_directory(folder / "other");
+  Outcome copy = tbc("cluster mixed.toml -o other/mixed.toml");
+  EXPECT_EQ(copy.code, 2);
+  EXPECT_THAT(copy.err, HasSubstr("mixed.toml names nodes by the file own.toml"));
+  EXPECT_FALSE(fs::exists(folder / "other/mixed.toml"));
+  EXPECT_EQ(tbc("cluster mixed.toml -o other/mixed.json --json").code, 0);
+  EXPECT_EQ(tbc("cluster mixed.toml -o again.toml").code, 0);
 }
 
 TEST_F(Cli, ImpossibleRequestsAreUsageErrors) {
