@@ -1,6 +1,7 @@
 //===- MixedTest.cpp - Clusters of unlike devices and nodes ----------------===//
 
 #include "planner/core/Evaluate.h"
+#include "planner/core/Memory.h"
 #include "planner/core/Search.h"
 #include "planner/core/StageDevices.h"
 #include "planner/core/Summary.h"
@@ -306,6 +307,23 @@ TEST(Mixed, StagesArePricedOnTheirOwnDevices) {
     EXPECT_EQ(mixed.stages[size_t(stage)].totalBytes(), whole->stages[size_t(stage)].totalBytes());
   }
   EXPECT_THAT(summarize(answer->plan), HasSubstr("  stage 0 on 4 x fast\n  stage 1 on 4 x slow\n"));
+}
+
+/// The interval ends as far beyond the limit as that of any stage, though another is fuller.
+TEST(Mixed, TheLeastSureStageEndsTheInterval) {
+  Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
+  std::vector<Cluster> groups = smallMix({{"sure", 1, 1, 1}, {"unsure", 1, 1, 1}}).groups;
+  groups[1].memoryBytes *= 2;
+  groups[1].contextUncertaintyBytes = groups[1].memoryBytes;
+  Cluster cluster = *clusterOfGroups("mix", "", groups, std::nullopt);
+  Pins pins;
+  pins.mesh = *parseMesh("pp=2");
+  Result<SearchAnswer> answer = search(graph, jobFor(2, 4), cluster, pins);
+  ASSERT_TRUE(answer) << answer.error().message;
+  const Prediction &prediction = answer->plan.prediction;
+  EXPECT_EQ(prediction.limitBytes, groups[0].usableBytes());
+  EXPECT_EQ(prediction.highBytes - prediction.limitBytes,
+            memoryInterval(prediction.stages[1], groups[1]).second - groups[1].usableBytes());
 }
 
 TEST(Mixed, WithoutAPipelineAllIsOnTheFirstType) {
