@@ -20,12 +20,13 @@ static std::string describeProcess() {
   return std::string(name) + ", process " + std::to_string(getpid());
 }
 
-/// The line of a check-in that begins with "NAME=", without that.
-static std::string factOf(const std::string &text, const std::string &name) {
+/// The line of a check-in that begins with "NAME=", without that; `otherwise` if there is none.
+static std::string factOf(const std::string &text, const std::string &name,
+                          const std::string &otherwise = "nothing") {
   std::string lines = "\n" + text;
   size_t begin = lines.find("\n" + name + "=");
   if (begin == std::string::npos)
-    return "nothing";
+    return otherwise;
   begin += name.size() + 2;
   return lines.substr(begin, lines.find('\n', begin) - begin);
 }
@@ -36,13 +37,14 @@ static Error giveUp(comm::Store &store, Error error) {
 }
 
 Status checkIn(comm::Store &store, int64_t rank, int64_t numRanks, const Facts &facts,
-               Timeout timeout) {
+               Timeout timeout, const Facts &factsOfSome) {
   Result<std::string> nonce = randomToken();
   if (!nonce)
     return nonce.error();
   std::string mine = "process=" + describeProcess() + "\nnonce=" + *nonce + "\n";
-  for (const auto &[name, value] : facts)
-    mine += name + "=" + value + "\n";
+  for (const Facts *list : {&facts, &factsOfSome})
+    for (const auto &[name, value] : *list)
+      mine += name + "=" + value + "\n";
   Result<std::string> here = store.claim(rankKey(rank), mine);
   if (!here)
     return here.error();
@@ -60,12 +62,19 @@ Status checkIn(comm::Store &store, int64_t rank, int64_t numRanks, const Facts &
                                 " did not come within " + std::to_string(timeout.count()) + " ms"});
     if (!theirs)
       return theirs.error();
-    for (const auto &[name, value] : facts)
-      if (std::string fact = factOf(*theirs, name); fact != value)
-        return giveUp(store,
-                      {ErrorCode::Usage, "ranks disagree on the " + name + ": rank " +
-                                             std::to_string(rank) + " has " + value + ", rank " +
-                                             std::to_string(other) + " has " + fact});
+    auto check = [&](const std::string &name, const std::string &value, bool isOfAll) {
+      std::string fact = factOf(*theirs, name, isOfAll ? "nothing" : value);
+      if (fact == value)
+        return Status::ok();
+      return giveUp(store,
+                    {ErrorCode::Usage, "ranks disagree on the " + name + ": rank " +
+                                           std::to_string(rank) + " has " + value + ", rank " +
+                                           std::to_string(other) + " has " + fact});
+    };
+    for (const Facts *list : {&facts, &factsOfSome})
+      for (const auto &[name, value] : *list)
+        if (Status agreed = check(name, value, list == &facts); !agreed)
+          return agreed;
   }
   // Whoever is here now has been checked by everyone who is.
   std::string all = "all/" + std::to_string(rank);

@@ -18,11 +18,11 @@ namespace tbc::launch {
 /// What must be the same on every rank: a name for messages and the value.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-/// Waits until every rank is here and all agree. Errors, on every rank: a rank is here twice, ranks
-/// disagree on a fact (both values are named; Usage), a rank does not come within `timeout`
-/// (HangDetected).
+/// Waits until every rank is here and all agree; on `factsOfSome` those ranks that have one of the
+/// name. Errors, on every rank: a rank is here twice, ranks disagree on a fact (both values are
+/// named; Usage), a rank does not come within `timeout` (HangDetected).
 Status checkIn(comm::Store &store, int64_t rank, int64_t numRanks, const Facts &facts,
-               Timeout timeout);
+               Timeout timeout, const Facts &factsOfSome = {});
 
 /// The store of a job, and its server where this process is the one to run it.
 struct JobStore {

@@ -51,6 +51,8 @@ std::string writeManifest(const Manifest &manifest) {
                {"initializers", initializers}};
   for (const PredictedMemory &stage : manifest.memory)
     json["predicted_memory"].push_back({{"program", stage.program}, {"total", stage.total}});
+  if (!manifest.stageDevices.empty())
+    json["stage_devices"] = manifest.stageDevices;
   if (manifest.target == Target::Cuda)
     json["target"] = "cuda";
   return json.dump(1) + "\n";
@@ -204,6 +206,12 @@ Manifest Reader::manifest(const Json &json) {
   if (json.contains("predicted_memory")) // not in those of programs that nobody planned
     for (const Json &stage : list(json, "predicted_memory"))
       manifest.memory.push_back({number(stage, "program", 0), number(stage, "total", 0)});
+  if (json.contains("stage_devices")) // only of plans for devices of several types
+    for (const Json &stage : list(json, "stage_devices")) {
+      if (!stage.is_string())
+        fail("\"stage_devices\" must be a list of texts");
+      manifest.stageDevices.push_back(stage.is_string() ? stage.get<std::string>() : "");
+    }
   for (const Json &line : list(json, "inputs"))
     manifest.inputs.push_back(input(line));
   place.clear();

@@ -79,6 +79,8 @@ struct Manifest {
   /// clipped); empty where the step does not clip by norm.
   std::string gradientNorm;
   std::vector<PredictedMemory> memory; // by stage; empty where nobody predicted it
+  /// By stage, what the plan calls its devices, where those are of several types; else empty.
+  std::vector<std::string> stageDevices;
   std::vector<Input> inputs;
   std::vector<SourceFile> files;
   std::vector<Initializer> initializers;

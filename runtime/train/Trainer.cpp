@@ -41,6 +41,12 @@ Result<LoadedProgram> loadProgram(const std::string &folder) {
   if (loaded.manifest.programHash != sha256Hex(text->text()))
     return Error{ErrorCode::Usage,
                  path(manifestFile) + " belongs to another " + programFile + "; compile again"};
+  size_t numNamed = loaded.manifest.stageDevices.size();
+  if (numNamed != 0 && numNamed != loaded.program.stages.size())
+    return Error{ErrorCode::Usage, path(manifestFile) + " names the devices of " +
+                                       std::to_string(numNamed) + " stages, the program has " +
+                                       std::to_string(loaded.program.stages.size()) +
+                                       "; compile again"};
   return loaded;
 }
 

@@ -8,12 +8,14 @@
 #include "passes/optimizer/BuildUpdate.h"
 #include "passes/random/UseDropout.h"
 #include "planner/core/Memory.h"
+#include "planner/core/StageDevices.h"
 #include "runtime/abi/ObservedOps.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/data/MappedFile.h"
 
 #include <filesystem>
 #include <map>
+#include <set>
 
 using namespace mlir;
 
@@ -107,6 +109,12 @@ Result<train::Manifest> makeRunManifest(TrainingStep &step, const planner::Plan 
     manifest.peakFlopsPerSecond = predicted.modelFlops / (predicted.mfu * predicted.stepSeconds);
   for (const planner::StageMemory &stage : predicted.stages)
     manifest.memory.push_back({planner::programBytes(stage), stage.totalBytes()});
+  planner::StageDevices devices = planner::stageDevices(plan);
+  for (int stage = 0; !devices.isUniform() && stage < program.numStages(); ++stage)
+    manifest.stageDevices.push_back(plan.cluster.groups[devices.kindOf(stage).group].name);
+  // Nodes of several sizes, or stages on some of the cluster, may all have the same devices.
+  if (std::set<std::string>(manifest.stageDevices.begin(), manifest.stageDevices.end()).size() < 2)
+    manifest.stageDevices.clear();
   manifest.tokensPerSample = step.model.seq;
   manifest.inputs = describeInputs(step, plan);
   std::map<std::string, Value> arguments;

@@ -252,8 +252,22 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   Result<launch::JobStore> job = start.openStore();
   if (!job)
     return job.error();
-  launch::Facts facts = factsOf(loaded, options, device ? device->model() : "CPU");
-  if (Status status = launch::checkIn(*job->store, start.rank, numRanks, facts, timeout); !status)
+  // Of several models only where the plan was made for them, and then alike where it has them so.
+  const std::vector<std::string> &kinds = loaded.manifest.stageDevices;
+  bool isByStage = device && !kinds.empty();
+  launch::Facts facts = factsOf(loaded, options,
+                                isByStage ? "as planned by stage"
+                                : device  ? device->model()
+                                          : "CPU");
+  launch::Facts factsOfSome;
+  if (isByStage) {
+    const program::Program &program = loaded.program;
+    int stage = program.stageOf(program.mesh.coordinates(start.rank));
+    factsOfSome = {{"device that the plan calls " + kinds[size_t(stage)], device->model()}};
+  }
+  if (Status status =
+          launch::checkIn(*job->store, start.rank, numRanks, facts, timeout, factsOfSome);
+      !status)
     return status;
   auto communicator =
       connect(start, numRanks, *job->store, timeout, device, nccl ? &*nccl : nullptr);

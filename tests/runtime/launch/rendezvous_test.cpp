@@ -38,15 +38,17 @@ protected:
     return GetParam() ? connectStore("127.0.0.1", server->port(), token, milliseconds(60000))
                       : openFileStore(folder + "/job", token);
   }
-  /// checkIn of one rank per list of facts, each in a thread.
+  /// checkIn of one rank per list of facts, each in a thread; with those of some, if there are any.
   std::vector<Status> checkAll(const std::vector<std::pair<int64_t, Facts>> &ranks,
-                               int64_t numRanks, milliseconds timeout = milliseconds(60000)) {
+                               int64_t numRanks, const std::vector<Facts> &ofSome = {},
+                               milliseconds timeout = milliseconds(60000)) {
     std::vector<Status> results(ranks.size());
     std::vector<std::thread> threads;
     for (size_t i = 0; i < ranks.size(); ++i)
       threads.emplace_back([&, i] {
         auto store = open();
-        results[i] = store ? checkIn(**store, ranks[i].first, numRanks, ranks[i].second, timeout)
+        results[i] = store ? checkIn(**store, ranks[i].first, numRanks, ranks[i].second, timeout,
+                                     ofSome.empty() ? Facts() : ofSome[i])
                            : Status(store.error());
       });
     for (std::thread &thread : threads)
@@ -121,6 +123,23 @@ TEST_P(Stores, RanksThatDisagreeAllStop) {
   }
 }
 
+TEST_P(Stores, FactsOfSomeAreComparedAmongThose) {
+  Facts facts = {{"program", "abc"}}, a = {{"device a", "H100"}}, b = {{"device b", "L4"}};
+  for (const Status &status : checkAll({{0, facts}, {1, facts}, {2, facts}}, 3, {a, a, b}))
+    EXPECT_TRUE(bool(status)) << status.error().message;
+}
+
+TEST_P(Stores, FactsOfSomeThatDifferStopAll) {
+  Facts facts = {{"program", "abc"}}, a = {{"device a", "H100"}}, b = {{"device b", "L4"}},
+        other = {{"device a", "A100"}};
+  for (const Status &status : checkAll({{0, facts}, {1, facts}, {2, facts}}, 3, {a, b, other})) {
+    ASSERT_FALSE(bool(status));
+    EXPECT_EQ(status.error().code, ErrorCode::Usage);
+    for (const char *word : {"device a", "H100", "A100"})
+      EXPECT_THAT(status.error().message, HasSubstr(word));
+  }
+}
+
 TEST_P(Stores, ARankTwiceIsRefused) {
   Facts facts = {{"program", "abc"}};
   auto results = checkAll({{0, facts}, {0, facts}}, 1);
@@ -130,7 +149,7 @@ TEST_P(Stores, ARankTwiceIsRefused) {
 }
 
 TEST_P(Stores, ARankThatDoesNotComeIsNamed) {
-  auto results = checkAll({{0, {}}}, 2, milliseconds(200));
+  auto results = checkAll({{0, {}}}, 2, {}, milliseconds(200));
   EXPECT_EQ(results[0].error().code, ErrorCode::HangDetected);
   EXPECT_THAT(results[0].error().message, HasSubstr("rank 1 of 2 did not come within 200 ms"));
 }

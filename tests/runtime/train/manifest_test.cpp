@@ -53,6 +53,18 @@ TEST(Manifest, NamesItsTarget) {
   EXPECT_FALSE(readManifest(text));
 }
 
+TEST(Manifest, NamesTheDevicesOfStages) {
+  EXPECT_EQ(writeManifest(example()).find("stage_devices"), std::string::npos);
+  Manifest manifest = example();
+  manifest.stageDevices = {"h100-sxm", "l4"};
+  std::string text = writeManifest(manifest);
+  auto read = readManifest(text);
+  ASSERT_TRUE(bool(read)) << read.error().message;
+  EXPECT_EQ(read->stageDevices, manifest.stageDevices);
+  text.replace(text.find("\"l4\""), 4, "4");
+  EXPECT_THAT(readManifest(text).error().message, HasSubstr("stage_devices"));
+}
+
 std::string errorAfter(const std::string &from, const std::string &to) {
   std::string text = writeManifest(example());
   size_t at = text.find(from);
