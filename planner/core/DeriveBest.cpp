@@ -146,7 +146,10 @@ Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &work
                                                const OverlapPins &pins) {
   const bool isSmall = isSmallGraph(graph), isTiny = isVerySmallGraph(graph);
   const double timeError = isTiny ? 0.3 : 0.02, memoryError = isTiny ? 1.0 : isSmall ? 0.5 : 0;
-  const size_t most = isSmall ? 256 : 16;
+  const size_t most = isSmall ? 256 : 16, mostHopes = 512;
+  constexpr double mostShort = 4;
+  const double context = double(limits.cluster.contextBytes),
+               room = double(limits.limitBytes()) - context; // what the program itself may take
   auto mayFit = [&](const Candidate &candidate) {
     return candidate.feasible ||
            candidate.peakBytes <= double(limits.limitBytes()) * (1 + memoryError);
@@ -158,8 +161,9 @@ Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &work
   auto isWanted = [&](size_t i) {
     if (i >= scored.size() || i < top)
       return i < scored.size();
+    // Until something fits, whatever is not hopeless.
     if (!std::isfinite(best) && isTiny)
-      return true;
+      return i < mostHopes && scored[i].peakBytes - context <= mostShort * room;
     bool mayWin = !std::isfinite(best) || scored[i].seconds < best * (1 + timeError);
     return i < most && mayFit(scored[i]) && mayWin;
   };

@@ -62,7 +62,7 @@ Status checkIn(comm::Store &store, int64_t rank, int64_t numRanks, const Facts &
                                 " did not come within " + std::to_string(timeout.count()) + " ms"});
     if (!theirs)
       return theirs.error();
-    auto check = [&](const std::string &name, const std::string &value, bool isOfAll) {
+    auto check = [&](const std::string &name, const std::string &value, bool isOfAll) -> Status {
       std::string fact = factOf(*theirs, name, isOfAll ? "nothing" : value);
       if (fact == value)
         return Status::ok();
