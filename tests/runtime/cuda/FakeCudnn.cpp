@@ -485,16 +485,18 @@ struct FakeCudnnCalls {
   static CudnnCode create(cuda::CudnnHandle *handle) {
     TBC_ENTER(create);
     ++theCudnn->alive;
-    *handle = reinterpret_cast<cuda::CudnnHandle>(1);
+    *handle = reinterpret_cast<cuda::CudnnHandle>(++theCudnn->numCreated);
     return CudnnCode::Success;
   }
-  static CudnnCode destroy(cuda::CudnnHandle) {
+  static CudnnCode destroy(cuda::CudnnHandle handle) {
+    TBC_ENTER(destroy);
     --theCudnn->alive;
+    theCudnn->streams.erase(handle);
     return CudnnCode::Success;
   }
-  static CudnnCode setStream(cuda::CudnnHandle, cuda::StreamHandle stream) {
+  static CudnnCode setStream(cuda::CudnnHandle handle, cuda::StreamHandle stream) {
     TBC_ENTER(setStream);
-    theCudnn->stream = stream;
+    theCudnn->streams[handle] = stream;
     return CudnnCode::Success;
   }
   static CudnnCode createDescriptor(CudnnKind kind, cuda::CudnnDescriptor *descriptor) {
@@ -567,7 +569,7 @@ struct FakeCudnnCalls {
     }
     return CudnnCode::Success;
   }
-  static CudnnCode execute(cuda::CudnnHandle, cuda::CudnnDescriptor plan,
+  static CudnnCode execute(cuda::CudnnHandle handle, cuda::CudnnDescriptor plan,
                            cuda::CudnnDescriptor pack) {
     TBC_ENTER(execute);
     const Descriptor &config = of(plan).other(CudnnAttribute::PlanConfig);
@@ -599,7 +601,7 @@ struct FakeCudnnCalls {
       ++theCudnn->operations[operation->kind];
     std::vector<cuda::CudnnDescriptor> operations =
         graph->list<cuda::CudnnDescriptor>(CudnnAttribute::GraphOperations);
-    theCudnn->driver.enqueue(theCudnn->stream, "cuDNN", {}, [=](FakeAccess &memory) {
+    theCudnn->driver.enqueue(theCudnn->streams[handle], "cuDNN", {}, [=](FakeAccess &memory) {
       memory.write<char>(workspace, size_t(FakeCudnn::workspaceBytes));
       Run run(memory, pointers, constants);
       for (cuda::CudnnDescriptor operation : operations)

@@ -15,6 +15,8 @@
 #include "runtime/cuda/Cudnn.h"
 #include "tests/runtime/cuda/FakeDriver.h"
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -56,7 +58,8 @@ private:
   size_t version = newest;
   int asked = 0, executed = 0, way = -1, alive = 0;
   std::map<cuda::CudnnKind, int> operations;
-  cuda::StreamHandle stream = nullptr;
+  std::map<cuda::CudnnHandle, cuda::StreamHandle> streams; // each rank has a handle of its own
+  uintptr_t numCreated = 0;
 };
 
 } // namespace tbc::test
