@@ -38,7 +38,7 @@ struct Descriptor {
   template <typename T> std::vector<T> list(CudnnAttribute attribute) const {
     const std::vector<unsigned char> &bytes = attributes.at(attribute).second;
     std::vector<T> values(bytes.size() / sizeof(T));
-    std::memcpy(values.data(), bytes.data(), bytes.size());
+    std::memcpy(static_cast<void *>(values.data()), bytes.data(), bytes.size());
     return values;
   }
   template <typename T> T one(CudnnAttribute attribute) const { return list<T>(attribute).at(0); }
