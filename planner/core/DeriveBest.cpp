@@ -146,7 +146,11 @@ Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &work
                                                const OverlapPins &pins) {
   const bool isSmall = isSmallGraph(graph), isTiny = isVerySmallGraph(graph);
   const double timeError = isTiny ? 0.3 : 0.02, memoryError = isTiny ? 1.0 : isSmall ? 0.5 : 0;
-  const size_t most = isSmall ? 256 : 16, mostHopes = 512;
+  const size_t most = isSmall ? 256 : 16;
+  // Where nothing fits: how many are tried, and how many times the room they may want by their
+  // score. Brute force has found nothing that these leave out; without them it took minutes to say
+  // that a limit is hopeless.
+  constexpr size_t mostHopes = 512;
   constexpr double mostShort = 4;
   const double context = double(limits.cluster.contextBytes),
                room = double(limits.limitBytes()) - context; // what the program itself may take

@@ -156,23 +156,29 @@ static Graph randomGraph(std::mt19937_64 &random, int numOps,
   return builder.finish(batch);
 }
 
+/// A chain, or a graph whose values are shared.
+static Graph graphOfRound(std::mt19937_64 &random, int round) {
+  // Odd widths leave tp the batch alone, where it is data parallelism by another name.
+  auto width = [&] { return int64_t(3 + 2 * (random() % 40)); };
+  if (round % 2 != 0)
+    return randomGraph(random, int(2 + random() % 4), width);
+  std::vector<int64_t> widths(4 + random() % 2);
+  std::generate(widths.begin(), widths.end(), width);
+  return makeMlp(1, widths);
+}
+
+static int numRoundsAsked(int otherwise) {
+  const char *asked = std::getenv("TBC_BRUTE_FORCE_ROUNDS");
+  return asked ? std::atoi(asked) : otherwise;
+}
+
 TEST(Search, EqualsBruteForceWithoutTensorParallelism) {
   std::mt19937_64 random(11);
   int feasible = 0, tight = 0;
-  const char *asked = std::getenv("TBC_BRUTE_FORCE_ROUNDS");
-  const int numRounds = asked ? std::atoi(asked) : 24;
+  const int numRounds = numRoundsAsked(24);
   ASSERT_GE(numRounds, 8) << "fewer rounds leave a kind of job out";
   for (int round = 0; round < numRounds; ++round) {
-    // Odd widths leave tp the batch alone, where it is data parallelism by another name.
-    auto width = [&] { return int64_t(3 + 2 * (random() % 40)); };
-    Graph graph;
-    if (round % 2 == 0) {
-      std::vector<int64_t> widths(4 + random() % 2);
-      std::generate(widths.begin(), widths.end(), width);
-      graph = makeMlp(1, widths);
-    } else {
-      graph = randomGraph(random, int(2 + random() % 4), width);
-    }
+    Graph graph = graphOfRound(random, round);
     Job job = jobFor(round % 3 == 0 ? 2 : 4, 8);
     Cluster cluster = smallCluster();
     if (round % 4 >= 2)
@@ -242,18 +248,9 @@ template <typename Change> static Cluster withGroups(const Cluster &cluster, Cha
 TEST(Search, EqualsBruteForceOnUnlikeDevices) {
   std::mt19937_64 random(7);
   int feasible = 0, tight = 0, pipelines = 0, replaced = 0;
-  const char *asked = std::getenv("TBC_BRUTE_FORCE_ROUNDS");
-  const int numRounds = asked ? std::max(4, std::atoi(asked) / 2) : 8;
+  const int numRounds = std::max(4, numRoundsAsked(16) / 2);
   for (int round = 0; round < numRounds; ++round) {
-    auto width = [&] { return int64_t(3 + 2 * (random() % 40)); };
-    Graph graph;
-    if (round % 2 == 0) {
-      std::vector<int64_t> widths(4 + random() % 2);
-      std::generate(widths.begin(), widths.end(), width);
-      graph = makeMlp(1, widths);
-    } else {
-      graph = randomGraph(random, int(2 + random() % 4), width);
-    }
+    Graph graph = graphOfRound(random, round);
     Job job = jobFor(round % 3 == 0 ? 2 : 4, 8);
     Cluster cluster = mixedCluster(random, job.gpus, round % 4 >= 2);
     Pins pins;
