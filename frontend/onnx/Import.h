@@ -49,6 +49,9 @@ struct ParameterSource {
 
   /// The initializer's name, and its module path where the file tells it.
   std::string name, displayName;
+  /// The exporter stored the transpose of the module's parameter: the weight of torch.nn.Linear as
+  /// the right operand of a MatMul.
+  bool isTransposed = false;
   /// Running statistics and other tensors that the optimizer leaves alone.
   bool isState = false;
   kernels::DType dtype = kernels::DType::F32;

@@ -116,6 +116,16 @@ std::string displayName(const Users &users, const std::string &name) {
   return name;
 }
 
+/// Whether the exporter folded a transpose into it: the weight of a linear layer is stored as [out,
+/// in], and MatMul reads [in, out] under a generated name.
+bool isFoldedTranspose(const Users &users, const onnx::TensorProto &tensor) {
+  const auto &list = usersOf(users, tensor.name());
+  return tensor.dims_size() == 2 && isGeneratedName(tensor.name()) &&
+         std::all_of(list.begin(), list.end(), [](const auto &use) {
+           return use.first->proto->op_type() == "MatMul" && use.second == 1;
+         });
+}
+
 //===- sources -------------------------------------------------------------===//
 
 std::string folderOf(const std::string &path) {
@@ -240,6 +250,7 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
     ParameterSource source = external ? *external : sources.inModel(tensor);
     source.isState = role == Role::State;
     source.displayName = displayName(users, tensor.name());
+    source.isTransposed = isFoldedTranspose(users, tensor);
     if (!displayNames.insert(source.displayName).second) {
       source.displayName = tensor.name();
       displayNames.insert(source.displayName);

@@ -37,6 +37,12 @@ std::string writeManifest(const Manifest &manifest) {
       line["bytes"] = initializer.bytes;
       line["encoding"] = initializer.isVarint ? "varint" : "raw";
     }
+    if (!initializer.path.empty())
+      line["path"] = initializer.path;
+    if (initializer.isTransposed)
+      line["transposed"] = true;
+    if (initializer.isState)
+      line["state"] = true;
     initializers.push_back(line);
   }
   Json json = {{"format", formatName},
@@ -99,6 +105,14 @@ public:
       return json->get<double>();
     fail("\"" + std::string(key) + "\" must be a number of at least 0");
     return 0;
+  }
+  /// A field that is left out where it is false.
+  bool flag(const Json &object, const char *key) {
+    if (!object.is_object() || !object.contains(key))
+      return false;
+    if (!object.at(key).is_boolean())
+      fail("\"" + std::string(key) + "\" must be true or false");
+    return object.at(key) == true;
   }
   template <typename Names> size_t oneOf(const Json &object, const char *key, const Names &names) {
     std::string word = text(object, key);
@@ -166,6 +180,12 @@ Initializer Reader::initializer(const Json &json, const std::vector<SourceFile> 
     initializer.type.shape.push_back(value);
   }
   initializer.start = Start(oneOf(json, "start", starts));
+  if (json.is_object() && json.contains("path"))
+    initializer.path = text(json, "path");
+  initializer.isTransposed = flag(json, "transposed");
+  initializer.isState = flag(json, "state");
+  if (initializer.isTransposed && initializer.type.shape.size() != 2)
+    fail("only matrices can be transposed");
   initializer.file = int(std::min<int64_t>(number(json, "file", -1), INT32_MAX));
   if (initializer.file < 0)
     return initializer;

@@ -48,6 +48,12 @@ struct Initializer {
   int64_t offset = 0, bytes = 0;
   /// 16-bit floats as protobuf varints of their bits, instead of little-endian elements.
   bool isVarint = false;
+  /// Where the initializer is in the model's modules ("h.0.fc.weight"), if that is not its name.
+  std::string path;
+  /// The exporter stored the transpose of the parameter that frameworks call `path`.
+  bool isTransposed = false;
+  /// Not trained: a running statistic or a table.
+  bool isState = false;
 };
 
 /// A file that holds initial values.

@@ -194,9 +194,21 @@ Status Run::resumeResiduals(checkpoint::Checkpoint &checkpoint, const std::strin
 }
 
 Status Run::initialize(bool isLocalFirst) {
+  std::shared_ptr<const Pretrained> pretrained;
+  if (!options.initPath.empty()) {
+    Result<Pretrained> opened = Pretrained::open(options.initPath, loaded.manifest);
+    if (!opened)
+      return opened.error();
+    if (executor.rank() == 0 && !opened->unused().empty())
+      warn("--init-weights: the model has no parameter for " +
+           std::to_string(opened->unused().size()) + " of the file's tensors, the first of them " +
+           opened->unused().front());
+    pretrained = std::make_shared<const Pretrained>(std::move(*opened));
+  }
   Result<Weights> weights =
-      options.initSeed ? Weights::draw(loaded.manifest, options.arith, *options.initSeed)
-                       : Weights::open(loaded.manifest, loaded.folder, options.arith, isLocalFirst);
+      options.initSeed
+          ? Weights::draw(loaded.manifest, options.arith, *options.initSeed)
+          : Weights::open(loaded.manifest, loaded.folder, options.arith, isLocalFirst, pretrained);
   if (!weights)
     return weights.error();
   return executor.loadPieces(

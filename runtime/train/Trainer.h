@@ -46,6 +46,7 @@ struct TrainOptions {
   LearningRate learningRate;
   DataOptions data;
   std::optional<uint64_t> initSeed; // weights drawn, not read
+  std::string initPath;             // of safetensors (see Pretrained); empty: the model's weights
   std::string logFile;              // one JSON object per step; empty: none
   std::string eventFolder;          // of TensorBoard; empty: none
   CheckpointOptions checkpoint;

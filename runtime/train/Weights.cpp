@@ -3,11 +3,12 @@
 #include "runtime/train/Weights.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/kernels/Random.h"
+#include "runtime/train/Elements.h"
 #include "runtime/train/Values.h"
 
 #include <cmath>
-#include <cstring>
 #include <filesystem>
+#include <set>
 
 namespace tbc::train {
 
@@ -44,15 +45,30 @@ static std::optional<std::vector<uint16_t>> decodeVarints(const unsigned char *b
 }
 
 Result<Weights> Weights::open(const Manifest &manifest, const std::string &folder,
-                              kernels::Arith arith, bool checksHashes) {
+                              kernels::Arith arith, bool checksHashes,
+                              std::shared_ptr<const Pretrained> pretrained) {
   Weights weights(manifest, arith);
-  for (const Initializer &initializer : manifest.initializers)
-    if (initializer.file < 0)
-      return Error{ErrorCode::Usage,
-                   "the model has no data for \"" + initializer.name +
-                       "\"; start from random weights with --init-weights SEED, or compile again "
-                       "where the model's weights are"};
-  for (const SourceFile &source : manifest.files) {
+  weights.pretrained = pretrained;
+  // Files of which nothing is read need not be there.
+  auto isRead = [&](size_t number) { return !(pretrained && pretrained->has(number)); };
+  for (size_t i = 0; i < manifest.initializers.size(); ++i)
+    if (const Initializer &initializer = manifest.initializers[i];
+        initializer.file < 0 && isRead(i))
+      return Error{
+          ErrorCode::Usage,
+          "the model has no data for \"" + initializer.name +
+              "\"; start from random weights with --init-weights SEED, from others with "
+              "--init-weights FILE.safetensors, or compile again where the model's weights are"};
+  std::set<int> needed;
+  for (size_t i = 0; i < manifest.initializers.size(); ++i)
+    if (isRead(i))
+      needed.insert(manifest.initializers[i].file);
+  for (size_t i = 0; i < manifest.files.size(); ++i) {
+    const SourceFile &source = manifest.files[i];
+    if (!needed.count(int(i))) {
+      weights.files.emplace_back();
+      continue;
+    }
     std::string path = (std::filesystem::path(folder) / source.path).lexically_normal().string();
     Result<data::MappedFile> file = data::MappedFile::open(path, ErrorCode::Usage);
     if (!file)
@@ -70,7 +86,7 @@ Result<Weights> Weights::open(const Manifest &manifest, const std::string &folde
   }
   for (size_t i = 0; i < manifest.initializers.size(); ++i) {
     const Initializer &initializer = manifest.initializers[i];
-    if (!initializer.isVarint)
+    if (!initializer.isVarint || !isRead(i))
       continue;
     auto values = decodeVarints(weights.files[initializer.file].data() + initializer.offset,
                                 initializer.bytes, kernels::numElements(initializer.type.shape));
@@ -89,41 +105,17 @@ Weights Weights::draw(const Manifest &manifest, kernels::Arith arith, uint64_t s
   return weights;
 }
 
-Result<double> Weights::fromFile(size_t number, int64_t element) const {
+double Weights::fromFile(size_t number, int64_t element) const {
+  if (pretrained && pretrained->has(number))
+    return pretrained->at(number, element);
   const Initializer &initializer = manifest.initializers[number];
   DType dtype = initializer.type.dtype;
   if (initializer.isVarint) {
     uint16_t bits = decoded.at(number)[size_t(element)];
     return double(dtype == DType::BF16 ? kernels::decodeBF16(bits) : kernels::decodeF16(bits));
   }
-  const unsigned char *bytes =
-      files[initializer.file].data() + initializer.offset + element * kernels::byteWidth(dtype);
-  auto as = [&](auto value) {
-    std::memcpy(&value, bytes, sizeof value);
-    return value;
-  };
-  switch (dtype) {
-  case DType::F64:
-    return as(double());
-  case DType::F32:
-    return double(as(float()));
-  case DType::BF16:
-    return double(kernels::decodeBF16(as(uint16_t())));
-  case DType::F16:
-    return double(kernels::decodeF16(as(uint16_t())));
-  case DType::I64:
-    return double(as(int64_t()));
-  case DType::I32:
-    return double(as(int32_t()));
-  case DType::I16:
-    return double(as(int16_t()));
-  case DType::I8:
-    return double(as(int8_t()));
-  case DType::U8:
-  case DType::Bool:
-    return double(as(uint8_t()));
-  }
-  return Error{ErrorCode::Other, "an element type without a meaning"};
+  return elementAt(dtype, files[initializer.file].data() + initializer.offset +
+                              element * kernels::byteWidth(dtype));
 }
 
 double Weights::drawn(size_t number, int64_t element) const {
@@ -181,10 +173,7 @@ Result<Tensor> Weights::piece(const program::GlobalTensor &tensor,
       values[i] = drawn(found->second, element);
       continue;
     }
-    Result<double> value = fromFile(found->second, element);
-    if (!value)
-      return value.error();
-    values[i] = *value;
+    values[i] = fromFile(found->second, element);
   }
   return tensorOf(local, arith, values);
 }

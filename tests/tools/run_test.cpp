@@ -51,6 +51,24 @@ TEST_F(Run, EveryPlanTrainsAlike) {
   }
 }
 
+TEST_F(Run, SafetensorsGiveTheInitialWeights) {
+  std::string replicas = program("tiny-gpt2", "--seq 16 --gpus 2 --mesh dp=2");
+  std::string shards = program("tiny-gpt2", "--seq 16 --gpus 4 --mesh fsdp=2,tp=2");
+  ASSERT_EQ(run(replicas, "--steps 1 --lr 0 --init-weights 3 --log drawn --checkpoint saved").code,
+            0);
+  ASSERT_EQ(shell(TBC_PROGRAM " checkpoint consolidate saved -o w.safetensors").code, 0);
+  for (const std::string &plan : {replicas, shards}) {
+    Outcome drawn = run(plan, "--steps 2 --arith residue --init-weights 3 --log drawn");
+    ASSERT_EQ(drawn.code, 0) << drawn.err;
+    Outcome read = run(plan, "--steps 2 --arith residue --init-weights w.safetensors --log read");
+    ASSERT_EQ(read.code, 0) << read.err;
+    EXPECT_EQ(losses("read"), losses("drawn"));
+  }
+  Outcome missing = run(replicas, "--steps 1 --init-weights w.json");
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("--init-weights: "));
+}
+
 TEST_F(Run, ResiduesInBytesAreResumedByAnotherPlan) {
   std::string replicas = program("tiny-gpt2", "--seq 16 --gpus 2 --mesh dp=2");
   std::string shards = program("tiny-gpt2", "--seq 16 --gpus 2 --mesh pp=2 --micro-batch 2");

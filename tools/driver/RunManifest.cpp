@@ -128,6 +128,10 @@ Result<train::Manifest> makeRunManifest(TrainingStep &step, const planner::Plan 
     initializer.name = source.name;
     initializer.type = {source.dtype, source.shape};
     auto argument = arguments.find(source.name);
+    if (source.displayName != source.name)
+      initializer.path = source.displayName;
+    initializer.isTransposed = source.isTransposed;
+    initializer.isState = source.isState;
     if (argument != arguments.end())
       initializer.start = startOf(argument->second, source.isState);
     if (source.present) {

@@ -99,6 +99,19 @@ Status setGradients(const RunOptions &options, train::TrainOptions &train) {
   return Status::ok();
 }
 
+/// Where weights start: digits are a seed, anything else a path.
+Status setInitialWeights(const std::string &text, train::TrainOptions &train) {
+  if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) {
+    train.initPath = text;
+    return Status::ok();
+  }
+  errno = 0;
+  train.initSeed = std::strtoull(text.c_str(), nullptr, 10);
+  if (errno == ERANGE)
+    return Error{ErrorCode::Usage, "--init-weights " + text + ": a seed is below 2^64"};
+  return Status::ok();
+}
+
 /// One step and one batch of evaluation, of which nothing is left.
 void makeDevRun(train::TrainOptions &train) {
   train.steps = 1;
@@ -131,7 +144,8 @@ Result<train::TrainOptions> trainOptions(const RunOptions &options) {
     return Error{ErrorCode::Usage, "--lr-min is above --lr"};
   train.data.wideTokens = options.tokenBits == 32;
   train.data.isShuffled = !options.isOrdered;
-  train.initSeed = options.initSeed;
+  if (Status status = setInitialWeights(options.initWeights, train); !status)
+    return status.error();
   const train::CheckpointOptions &checkpoint = train.checkpoint;
   if (checkpoint.folder.empty() &&
       (checkpoint.resumes || checkpoint.every > 0 || checkpoint.isAsync))
@@ -192,8 +206,7 @@ launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &opti
           {"checkpoints", train.checkpoint.folder + " every " +
                               std::to_string(train.checkpoint.every) +
                               (train.checkpoint.resumes ? ", resumed" : "")},
-          {"initial weights", options.initSeed ? "seed " + std::to_string(*options.initSeed)
-                                               : std::string("the model's")}};
+          {"initial weights", options.initWeights.empty() ? "the model's" : options.initWeights}};
 }
 
 /// Over NCCL where `nccl` is given, between GPUs, else over Gloo.

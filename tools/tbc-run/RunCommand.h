@@ -37,7 +37,7 @@ struct RunOptions {
   bool isOrdered = false, isDevRun = false;
   int64_t lrSteps = 0;
   train::TrainOptions train;
-  std::optional<uint64_t> initSeed;
+  std::string initWeights; // a seed or a path; empty: the model's weights
 };
 
 /// Adds the flags and the positional argument to `command`.

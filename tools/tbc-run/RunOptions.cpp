@@ -79,8 +79,12 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
   command.add_option("--data-seed", train.data.seed, "Seed of the order of samples")
       ->capture_default_str();
   command.add_flag("--no-shuffle", options->isOrdered, "Take samples in their order");
-  command.add_option("--init-weights", options->initSeed,
-                     "Start from random weights of this seed, not from the model's file");
+  command
+      .add_option(
+          "--init-weights", options->initWeights,
+          "Start from random weights of this seed, or from safetensors: a file, an index of "
+          "shards, or a folder of Hugging Face; not from the model's file")
+      ->type_name("SEED|PATH");
   command.option_defaults()->group("Learning rate");
   command.add_option("--lr", train.learningRate.peak, "Learning rate")
       ->check(notNegative())

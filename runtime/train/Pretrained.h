@@ -1,0 +1,58 @@
+//===- Pretrained.h - Initial values from safetensors ----------------------===//
+//
+// Part of tbc. Plain C++. Reads the files in which Hugging Face stores a model's weights.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_TRAIN_PRETRAINED_H
+#define TBC_RUNTIME_TRAIN_PRETRAINED_H
+
+#include "runtime/checkpoint/Safetensors.h"
+#include "runtime/train/Manifest.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tbc::train {
+
+/// Initial values by name, from one safetensors file or from the shards that an index lists.
+///
+/// An initializer takes the tensor with its name, else the tensor with its module path
+/// (Initializer::path). Two names also match when one is the other with leading modules left out,
+/// and no other tensor matches so: "transformer.h.0.mlp.c_fc.weight" takes "h.0.mlp.c_fc.weight".
+/// An initializer that the exporter stored transposed (Initializer::isTransposed) takes the
+/// transpose of a matrix that it found by path; otherwise shapes have to be equal.
+class Pretrained {
+public:
+  /// `path`: a .safetensors file, an index (model.safetensors.index.json), or a folder with
+  /// model.safetensors.index.json or model.safetensors.
+  ///
+  /// Errors: Usage, naming file and tensor: a file is missing or damaged; a trained initializer has
+  /// no tensor or several; shape or element type differ.
+  static Result<Pretrained> open(const std::string &path, const Manifest &manifest);
+
+  /// Whether initializer `number` of the manifest has a tensor. Only a state may have none.
+  bool has(size_t number) const { return tensors[number].has_value(); }
+
+  /// Element `element` of initializer `number`, in row-major order of the initializer's shape.
+  double at(size_t number, int64_t element) const;
+
+  /// Tensors of the files that no initializer takes, sorted.
+  const std::vector<std::string> &unused() const { return leftOver; }
+
+private:
+  struct Source {
+    size_t file = 0;
+    checkpoint::Entry entry;
+    bool isTransposed = false;
+  };
+
+  std::vector<checkpoint::SafetensorsFile> files;
+  std::vector<std::optional<Source>> tensors; // by initializer
+  std::vector<std::string> leftOver;
+};
+
+} // namespace tbc::train
+
+#endif // TBC_RUNTIME_TRAIN_PRETRAINED_H
