@@ -2,7 +2,9 @@
 
 #include "ir/FactorSpace.h"
 
+#include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace tbc {
 
@@ -12,9 +14,40 @@ Node FactorSpace::add(Kind kind, int64_t size, std::vector<Node> children) {
   Entry entry;
   entry.kind = kind;
   entry.size = size;
+  for (Node child : children)
+    entries[find(child)].isNested = true;
   entry.children = std::move(children);
   entries.push_back(std::move(entry));
   return Node(entries.size()) - 1;
+}
+
+/// Whether more than maxLeaves leaves are under `node`. Every node that waits has at least one, so
+/// that is known after as many steps.
+bool FactorSpace::hasManyLeaves(Node node) const {
+  std::vector<Node> pending{node};
+  for (size_t leaves = 0; !pending.empty();) {
+    if (leaves + pending.size() > maxLeaves)
+      return true;
+    const Entry &entry = entries[find(pending.back())];
+    pending.pop_back();
+    if (entry.wide)
+      return true;
+    if (entry.children.empty())
+      ++leaves;
+    else
+      pending.insert(pending.end(), entry.children.begin(), entry.children.end());
+  }
+  return false;
+}
+
+/// Makes `node` opaque if it has more than maxLeaves leaves, and says whether it has.
+bool FactorSpace::becomesWide(Node node) {
+  node = find(node);
+  if (!entries[node].wide && hasManyLeaves(node)) {
+    makeOpaque(node);
+    entries[node].wide = true;
+  }
+  return entries[node].wide;
 }
 
 Node FactorSpace::leaf(int64_t size) { return add(Kind::Leaf, size, {}); }
@@ -34,7 +67,9 @@ Node FactorSpace::sum(std::vector<Node> nodes) {
   int64_t size = 0;
   for (Node node : nodes)
     size += entries[find(node)].size;
-  return add(Kind::Sum, size, std::move(nodes));
+  Node result = add(Kind::Sum, size, std::move(nodes));
+  becomesWide(result);
+  return result;
 }
 
 Node FactorSpace::find(Node node) const {
@@ -50,19 +85,33 @@ bool FactorSpace::isShardable(reshard::FactorId factor) const {
 }
 
 void FactorSpace::makeOpaque(Node node) {
-  Entry &entry = entries[find(node)];
-  entry.opaque = true;
-  for (Node child : std::vector<Node>(entry.children))
-    makeOpaque(child);
+  std::vector<Node> pending{node};
+  while (!pending.empty()) {
+    Entry &entry = entries[find(pending.back())];
+    pending.pop_back();
+    if (entry.opaque) // and so is all below it
+      continue;
+    entry.opaque = true;
+    pending.insert(pending.end(), entry.children.begin(), entry.children.end());
+  }
 }
 
 bool FactorSpace::contains(Node tree, Node leaf) const {
-  tree = find(tree);
-  if (tree == leaf)
+  if (find(tree) == leaf)
     return true;
-  for (Node child : entries[tree].children)
-    if (contains(child, leaf))
+  if (!entries[leaf].isNested)
+    return false;
+  visited.resize(entries.size(), 0);
+  ++walk;
+  std::vector<Node> pending{tree};
+  while (!pending.empty()) {
+    Node node = find(pending.back());
+    pending.pop_back();
+    if (node == leaf)
       return true;
+    if (std::exchange(visited[node], walk) != walk)
+      pending.insert(pending.end(), entries[node].children.begin(), entries[node].children.end());
+  }
   return false;
 }
 
@@ -73,11 +122,12 @@ void FactorSpace::bind(Node leaf, Node other) {
   if (entries[leaf].opaque)
     makeOpaque(other);
   entries[leaf].forward = other;
+  entries[other].isNested |= entries[leaf].isNested;
 }
 
 std::vector<Node> FactorSpace::factors(Node node) const {
   node = find(node);
-  if (entries[node].kind != Kind::Product)
+  if (entries[node].kind != Kind::Product || entries[node].wide)
     return {node};
   std::vector<Node> result;
   for (Node child : entries[node].children)
@@ -88,7 +138,7 @@ std::vector<Node> FactorSpace::factors(Node node) const {
 
 std::vector<Node> FactorSpace::terms(Node node) const {
   node = find(node);
-  if (entries[node].kind != Kind::Sum)
+  if (entries[node].kind != Kind::Sum || entries[node].wide)
     return {node};
   std::vector<Node> result;
   for (Node child : entries[node].children)
@@ -114,6 +164,7 @@ void FactorSpace::unify(Node a, Node b) {
     if (b < a)
       std::swap(a, b);
     entries[a].opaque |= entries[b].opaque;
+    entries[a].isNested |= entries[b].isNested;
     entries[b].forward = a;
     return;
   }
@@ -121,6 +172,10 @@ void FactorSpace::unify(Node a, Node b) {
     return bind(a, b);
   if (entries[b].kind == Kind::Leaf)
     return bind(b, a);
+  // Leaves below may have become structures since the node was made.
+  bool isWide = becomesWide(a);
+  if (becomesWide(b) || isWide)
+    return merge(a, b);
   bool done = false;
   if (entries[a].kind == Kind::Sum && entries[b].kind == Kind::Sum)
     done = unifySums(a, b);
@@ -261,27 +316,31 @@ bool FactorSpace::splitLeadingFactor(Node productNode, Node sumNode) {
 }
 
 /// A product is a sum of products only if the sum is its first factor (rows of the outer sum).
-bool FactorSpace::isSealable(Node node) const {
+bool FactorSpace::isSealable(Node node) {
   node = find(node);
   const Entry &entry = entries[node];
-  if (entry.kind == Kind::Leaf || entry.opaque)
+  if (entry.kind == Kind::Leaf || entry.opaque || sealable[node])
     return true;
   if (entry.kind == Kind::Product) {
     std::vector<Node> list = factors(node);
     for (size_t i = 1; i < list.size(); ++i)
       if (entries[find(list[i])].kind == Kind::Sum && !entries[find(list[i])].opaque)
         return false;
-    return list.empty() || isSealable(list[0]); // of dims of size 1 alone
-  }
-  for (Node child : entry.children)
-    if (!isSealable(child))
+    if (!list.empty() && !isSealable(list[0])) // empty: of dims of size 1 alone
       return false;
+  } else {
+    for (Node child : entry.children)
+      if (!isSealable(child))
+        return false;
+  }
+  sealable[node] = true;
   return true;
 }
 
 void FactorSpace::seal(const std::vector<Node> &nodes) {
+  sealable.assign(entries.size(), false);
   for (Node node : nodes)
-    if (!isSealable(node))
+    if (!becomesWide(node) && !isSealable(node))
       makeOpaque(node);
 }
 

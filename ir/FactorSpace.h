@@ -10,6 +10,7 @@
 
 #include "planner/reshard/Sharding.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -22,10 +23,15 @@ namespace tbc {
 ///
 /// Where two structures have no common refinement (6 x 4 against 4 x 6), the span becomes one
 /// opaque leaf, and every leaf under it is marked unshardable, since no sharding of it could be
-/// told apart.
+/// told apart. So does a dim of more than `maxLeaves` leaves: nodes share children, so 26 nodes can
+/// say "x twice" 26 times over, which is a sum of 2^26 terms. All work is linear in the nodes.
 class FactorSpace {
 public:
   using Node = int;
+
+  /// Leaves of one dim, counted as often as they occur. A sequence that is put together step by
+  /// step has one per step.
+  static constexpr size_t maxLeaves = 1024;
 
   Node leaf(int64_t size);
   /// The product of `nodes` in row-major order. An empty product has size 1.
@@ -56,7 +62,9 @@ private:
     Kind kind = Kind::Leaf;
     int64_t size = 1;
     bool opaque = false;
-    Node forward = -1; // this node is another one (union-find)
+    bool wide = false;     // more than maxLeaves; then it is opaque too
+    bool isNested = false; // another node has it as a child or is it
+    Node forward = -1;     // this node is another one (union-find)
     std::vector<Node> children;
   };
 
@@ -64,15 +72,22 @@ private:
   Node add(Kind kind, int64_t size, std::vector<Node> children);
   void bind(Node leaf, Node other);
   bool contains(Node tree, Node leaf) const;
+  bool hasManyLeaves(Node node) const;
+  bool becomesWide(Node node);
   std::vector<Node> factors(Node node) const; // children of a product, flattened; else {node}
   std::vector<Node> terms(Node node) const;   // children of a sum, flattened; else {node}
   bool unifyProducts(Node a, Node b);
   bool unifySums(Node a, Node b);
   bool splitLeadingFactor(Node product, Node sum);
   void merge(Node a, Node b);
-  bool isSealable(Node node) const;
+  bool isSealable(Node node);
 
   std::vector<Entry> entries;
+  /// Per node, the last walk that came by; so that a walk visits what is shared once.
+  mutable std::vector<unsigned> visited;
+  mutable unsigned walk = 0;
+  /// Per node, whether it was found to be sealable.
+  std::vector<bool> sealable;
 };
 
 } // namespace tbc

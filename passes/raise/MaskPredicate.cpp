@@ -105,50 +105,6 @@ std::optional<Affine> affineOfVector(ConstantOp constant) {
   return Affine{{step}, elements[0]};
 }
 
-/// `value` as an affine function of its index.
-std::optional<Affine> affineOf(Value value) {
-  int64_t numDims = tensorType(value).getRank();
-  if (auto number = splatNumber(value)) {
-    if (double(int64_t(*number)) != *number)
-      return std::nullopt;
-    return constantAffine(numDims, int64_t(*number));
-  }
-  if (auto movement = movementOf(value)) {
-    auto inner = affineOf(movement->operand);
-    return inner ? std::optional(throughMovement(*inner, *movement, numDims)) : std::nullopt;
-  }
-  Operation *op = value.getDefiningOp();
-  if (!op)
-    return std::nullopt;
-  if (auto constant = dyn_cast<ConstantOp>(op))
-    return affineOfVector(constant);
-  if (auto iota = dyn_cast<IotaOp>(op)) {
-    Affine result = constantAffine(numDims, 0);
-    result.coefficients[iota.getDim()] = 1;
-    return result;
-  }
-  if (!isa<CastOp, NegOp, AddOp, SubOp, MulOp>(op))
-    return std::nullopt;
-  if (tensorType(op->getOperand(0)).getElementType().isInteger(1))
-    return std::nullopt;
-  auto a = affineOf(op->getOperand(0));
-  if (!a || isa<CastOp>(op))
-    return a;
-  if (isa<NegOp>(op))
-    return combine(*a, -1, *a, 0);
-  auto b = affineOf(op->getOperand(1));
-  if (!b)
-    return std::nullopt;
-  if (isa<AddOp, SubOp>(op))
-    return combine(*a, 1, *b, isa<AddOp>(op) ? 1 : -1);
-  auto isConstant = [](const Affine &f) {
-    return llvm::all_of(f.coefficients, [](int64_t c) { return c == 0; });
-  };
-  if (isConstant(*a))
-    return combine(*b, a->offset, *b, 0);
-  return isConstant(*b) ? std::optional(combine(*a, b->offset, *a, 0)) : std::nullopt;
-}
-
 /// The least and greatest values over a tensor of `shape`.
 std::pair<int64_t, int64_t> rangeOf(const Affine &f, ArrayRef<int64_t> shape) {
   int64_t least = f.offset, greatest = f.offset;
@@ -205,15 +161,77 @@ std::optional<HalfPlanes> compare(const Affine &a, const Affine &b, StringRef pr
   return negate({greaterEqual, lessEqual}, shape);
 }
 
-std::optional<HalfPlanes> halfPlanesOf(Value value);
-
 /// A tensor of two numbers: one where the half-planes hold, another elsewhere.
 struct TwoValued {
   HalfPlanes planes;
   double onTrue = 0, onFalse = 0;
 };
 
-std::optional<TwoValued> twoValuedOf(Value value) {
+/// Reads values made of indices and numbers. A value that is an operand twice is read twice, so
+/// what takes too many steps is not understood.
+class SymbolicReader {
+public:
+  /// `value` as an affine function of its index.
+  std::optional<Affine> affineOf(Value value);
+  std::optional<TwoValued> twoValuedOf(Value value);
+  /// `value`, a boolean tensor, as the half-planes that all hold where it is true.
+  std::optional<HalfPlanes> halfPlanesOf(Value value);
+
+private:
+  bool isTooLong() { return ++steps > kMaxSteps; }
+
+  static constexpr int kMaxSteps = 4096;
+  int steps = 0;
+};
+
+std::optional<Affine> SymbolicReader::affineOf(Value value) {
+  if (isTooLong())
+    return std::nullopt;
+  int64_t numDims = tensorType(value).getRank();
+  if (auto number = splatNumber(value)) {
+    if (double(int64_t(*number)) != *number)
+      return std::nullopt;
+    return constantAffine(numDims, int64_t(*number));
+  }
+  if (auto movement = movementOf(value)) {
+    auto inner = affineOf(movement->operand);
+    return inner ? std::optional(throughMovement(*inner, *movement, numDims)) : std::nullopt;
+  }
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return std::nullopt;
+  if (auto constant = dyn_cast<ConstantOp>(op))
+    return affineOfVector(constant);
+  if (auto iota = dyn_cast<IotaOp>(op)) {
+    Affine result = constantAffine(numDims, 0);
+    result.coefficients[iota.getDim()] = 1;
+    return result;
+  }
+  if (!isa<CastOp, NegOp, AddOp, SubOp, MulOp>(op))
+    return std::nullopt;
+  if (tensorType(op->getOperand(0)).getElementType().isInteger(1))
+    return std::nullopt;
+  auto a = affineOf(op->getOperand(0));
+  if (!a || isa<CastOp>(op))
+    return a;
+  if (isa<NegOp>(op))
+    return combine(*a, -1, *a, 0);
+  auto b = affineOf(op->getOperand(1));
+  if (!b)
+    return std::nullopt;
+  if (isa<AddOp, SubOp>(op))
+    return combine(*a, 1, *b, isa<AddOp>(op) ? 1 : -1);
+  auto isConstant = [](const Affine &f) {
+    return llvm::all_of(f.coefficients, [](int64_t c) { return c == 0; });
+  };
+  if (isConstant(*a))
+    return combine(*b, a->offset, *b, 0);
+  return isConstant(*b) ? std::optional(combine(*a, b->offset, *a, 0)) : std::nullopt;
+}
+
+std::optional<TwoValued> SymbolicReader::twoValuedOf(Value value) {
+  if (isTooLong())
+    return std::nullopt;
   int64_t numDims = tensorType(value).getRank();
   if (auto number = splatNumber(value))
     return TwoValued{{}, *number, *number};
@@ -256,8 +274,9 @@ std::optional<TwoValued> twoValuedOf(Value value) {
                    apply(a->onFalse, b->onFalse)};
 }
 
-/// `value`, a boolean tensor, as the half-planes that all hold where it is true.
-std::optional<HalfPlanes> halfPlanesOf(Value value) {
+std::optional<HalfPlanes> SymbolicReader::halfPlanesOf(Value value) {
+  if (isTooLong())
+    return std::nullopt;
   auto shape = tensorType(value).getShape();
   if (auto number = splatNumber(value))
     return *number != 0 ? HalfPlanes{} : HalfPlanes{constantAffine(shape.size(), -1)};
@@ -337,7 +356,7 @@ private:
 } // namespace
 
 std::optional<Predicate> predicateOf(Value value) {
-  if (auto planes = halfPlanesOf(value))
+  if (auto planes = SymbolicReader().halfPlanesOf(value))
     return Predicate{simplify(*planes, tensorType(value).getShape()), {}};
   auto tensor = Evaluator()(value);
   if (!tensor || !tensor->holds<int64_t>())
@@ -350,7 +369,7 @@ std::optional<Predicate> predicateOf(Value value) {
 
 std::optional<Predicate> biasPredicateOf(Value value) {
   auto shape = tensorType(value).getShape();
-  if (auto number = twoValuedOf(value)) {
+  if (auto number = SymbolicReader().twoValuedOf(value)) {
     std::optional<HalfPlanes> planes;
     if (number->onTrue == 0 && (number->onFalse == 0 || number->onFalse < kHidden))
       planes = number->onFalse == 0 ? HalfPlanes{} : number->planes;

@@ -65,7 +65,13 @@ static Polynomial plus(Polynomial a, const Polynomial &b, double sign) {
   return a;
 }
 
-std::optional<Polynomial> polynomialIn(Value value, Value x) {
+/// What patterns look for takes a handful of ops. A value that is an operand twice is walked twice,
+/// so a chain of those would be walked for ever: a larger expression is not understood.
+static constexpr int kMaxSteps = 256;
+
+static std::optional<Polynomial> polynomialIn(Value value, Value x, int &steps) {
+  if (++steps > kMaxSteps)
+    return std::nullopt;
   if (value == x)
     return Polynomial{{1, 1.0}};
   if (auto number = splatNumber(value))
@@ -73,7 +79,7 @@ std::optional<Polynomial> polynomialIn(Value value, Value x) {
   Operation *op = value.getDefiningOp();
   if (!op || !isa<AddOp, SubOp, MulOp, DivOp, PowOp, NegOp>(op))
     return std::nullopt;
-  auto a = polynomialIn(op->getOperand(0), x);
+  auto a = polynomialIn(op->getOperand(0), x, steps);
   if (!a)
     return std::nullopt;
   if (isa<NegOp>(op))
@@ -91,12 +97,17 @@ std::optional<Polynomial> polynomialIn(Value value, Value x) {
       power = multiply(*power, *a);
     return power;
   }
-  auto b = polynomialIn(op->getOperand(1), x);
+  auto b = polynomialIn(op->getOperand(1), x, steps);
   if (!b)
     return std::nullopt;
   if (isa<MulOp>(op))
     return multiply(*a, *b);
   return plus(*a, *b, isa<AddOp>(op) ? 1 : -1);
+}
+
+std::optional<Polynomial> polynomialIn(Value value, Value x) {
+  int steps = 0;
+  return polynomialIn(value, x, steps);
 }
 
 bool isClose(const Polynomial &actual, const Polynomial &expected) {
@@ -110,21 +121,22 @@ bool isClose(const Polynomial &actual, const Polynomial &expected) {
   });
 }
 
-static void flattenInto(Product &product, Value value, Value stop, bool isTop) {
-  if (value != stop || isTop) {
+/// Beyond the limit what is left stays one factor.
+static void flattenInto(Product &product, Value value, Value stop, bool isTop, int &steps) {
+  if ((value != stop || isTop) && ++steps <= kMaxSteps) {
     if (auto number = splatNumber(value)) {
       product.number *= *number;
       return;
     }
     if (auto mul = definedBy<MulOp>(value)) {
-      flattenInto(product, mul.getLhs(), stop, false);
-      flattenInto(product, mul.getRhs(), stop, false);
+      flattenInto(product, mul.getLhs(), stop, false, steps);
+      flattenInto(product, mul.getRhs(), stop, false, steps);
       return;
     }
     if (auto div = definedBy<DivOp>(value))
       if (auto number = splatNumber(div.getRhs())) {
         product.number /= *number;
-        flattenInto(product, div.getLhs(), stop, false);
+        flattenInto(product, div.getLhs(), stop, false, steps);
         return;
       }
   }
@@ -133,7 +145,8 @@ static void flattenInto(Product &product, Value value, Value stop, bool isTop) {
 
 Product flattenProduct(Value value, Value stop) {
   Product product;
-  flattenInto(product, value, stop, true);
+  int steps = 0;
+  flattenInto(product, value, stop, true, steps);
   return product;
 }
 

@@ -111,6 +111,90 @@ void addAmplification(Files &files) {
   doubling("concat-of-data-70", 70, false, "too large");
   doubling("concat-of-data-500", 500, false, "too large");
 
+  // What the dims of a doubled parameter are made of doubles too.
+  std::string value;
+  auto meanOf = [](ModelBuilder &model, const std::string &value) {
+    ModelBuilder::attr(model.node("ReduceMean", {value}, {"mean"}, "the_mean"), "keepdims",
+                       int64_t(0));
+    model.node("Add", {"y", "mean"}, {"z"}, "the_add");
+    model.output("z");
+  };
+  ModelBuilder parameter = reluModel();
+  parameter.floats("w", {4}, {1, 2, 3, 4});
+  value = "w";
+  for (int i = 0; i < 26; ++i) {
+    std::string next = "d" + std::to_string(i);
+    ModelBuilder::attr(parameter.node("Concat", {value, value}, {next}, "concat" + next), "axis",
+                       int64_t(0));
+    value = next;
+  }
+  meanOf(parameter, value);
+  add(files, "concat-of-a-parameter-26", parameter, "");
+  auto loop = [&](const std::string &name, const std::string &type, int64_t trips,
+                  const std::string &expected) {
+    ModelBuilder model = reluModel();
+    model.floats("w", {4}, {1, 2, 3, 4});
+    model.ints("trips", {}, {trips});
+    onnx::NodeProto &node = model.node("Loop", {"trips", "", "w"}, {"last"}, "the_loop");
+    onnx::AttributeProto &attribute = *node.add_attribute();
+    attribute.set_name("body");
+    attribute.set_type(onnx::AttributeProto::GRAPH);
+    onnx::GraphProto &body = *attribute.mutable_g();
+    for (const char *input : {"i", "go", "v"})
+      body.add_input()->set_name(input);
+    onnx::NodeProto &twice = *body.add_node();
+    twice.set_op_type(type);
+    twice.add_input("v");
+    twice.add_input("v");
+    twice.add_output("vv");
+    if (type == "Concat")
+      ModelBuilder::attr(twice, "axis", int64_t(0));
+    body.add_output()->set_name("go");
+    body.add_output()->set_name("vv");
+    meanOf(model, "last");
+    add(files, name, model, expected);
+  };
+  loop("loop-of-concats-40", "Concat", 40, "");
+  loop("loop-of-concats-70", "Concat", 70, "more than 2^56");
+  loop("loop-of-sums-2^62", "Add", int64_t(1) << 62, "unrolls to more than 32768 nodes");
+
+  // And from the other end: the halves of a dim are one dim, and so on.
+  ModelBuilder halves = reluModel();
+  int64_t length = int64_t(1) << 26;
+  halves.external("w", {4, length}, "w.bin", "", "");
+  halves.node("MatMul", {"y", "w"}, {"h0"}, "the_product");
+  halves.ints("one", {1}, {1});
+  halves.ints("zero", {1}, {0});
+  for (int i = 0; i < 24; ++i) {
+    std::string at = std::to_string(i);
+    halves.ints("end" + at, {1}, {length});
+    halves.ints("middle" + at, {1}, {length /= 2});
+    halves.node("Slice", {"h" + at, "zero", "middle" + at, "one"}, {"a" + at}, "first" + at);
+    halves.node("Slice", {"h" + at, "middle" + at, "end" + at, "one"}, {"b" + at}, "second" + at);
+    halves.node("Add", {"a" + at, "b" + at}, {"h" + std::to_string(i + 1)}, "sum" + at);
+  }
+  halves.output("h24");
+  add(files, "halves-of-a-dim-24", halves, "");
+
+  // Expressions that patterns look into, each op of which reads the one before twice.
+  for (const char *type : {"Mul", "Add"}) {
+    ModelBuilder model = reluModel();
+    value = "y";
+    for (int i = 0; i < 60; ++i) {
+      std::string next = "t" + std::to_string(i);
+      model.node(type, {value, value}, {next}, "twice" + std::to_string(i));
+      value = next;
+    }
+    model.node("Erf", {value}, {"erf"}, "the_erf");
+    model.node("Mul", {"erf", value}, {"product"}, "the_product");
+    ModelBuilder::attr(model.node("Softmax", {"product"}, {"weights"}, "the_softmax"), "axis",
+                       int64_t(-1));
+    model.floats("v", {4, 4}, std::vector<float>(16, 0.5f));
+    model.node("MatMul", {"weights", "v"}, {"z"}, "the_matmul");
+    model.output("z");
+    add(files, std::string("twice-60-") + type, model, "");
+  }
+
   ModelBuilder expand = reluModel();
   expand.ints("sizes", {3}, {int64_t(1) << 62, int64_t(1) << 62, 4});
   expand.node("Expand", {"y", "sizes"}, {"huge"}, "the_expand");
@@ -119,7 +203,7 @@ void addAmplification(Files &files) {
   expand.output("z");
   add(files, "expand-2^126", expand, "[4611686018427387904, 4611686018427387904, 4]");
   ModelBuilder expands = reluModel();
-  std::string value = "y";
+  value = "y";
   for (int i = 0; i < 60; ++i) {
     std::string next = "e" + std::to_string(i), shape = "shape" + std::to_string(i);
     expands.ints(shape, {3}, {int64_t(2) << i, 2, 4});

@@ -119,4 +119,46 @@ TEST(FactorSpace, OpaqueLeavesStayOpaqueWhenSplit) {
     EXPECT_FALSE(space.isShardable(factor.id));
 }
 
+/// 40 nodes, of 2^41 leaves if those of a shared child are counted as often as it occurs.
+TEST(FactorSpace, ASumOfTooManyTermsIsOneOpaqueDim) {
+  FactorSpace space;
+  auto part = space.leaf(4), dim = part;
+  std::vector<FactorSpace::Node> all{part};
+  for (int i = 0; i < 40; ++i) {
+    auto first = space.leaf(space.size(dim)), second = space.leaf(space.size(dim));
+    space.unify(dim, first);
+    space.unify(dim, second);
+    all.push_back(dim = space.sum({first, second}));
+  }
+  space.seal(all);
+  EXPECT_EQ(sizes(space.layout(dim)), (Sizes{{int64_t(4) << 40}}));
+  EXPECT_FALSE(space.isShardable(space.layout(part).segments[0].factors[0].id));
+}
+
+/// The same from the other end: a dim is twice its half, again and again.
+TEST(FactorSpace, ADimOfTooManyHalvesIsOneOpaqueDim) {
+  FactorSpace space;
+  auto whole = space.leaf(int64_t(1) << 40), half = whole;
+  std::vector<FactorSpace::Node> all{whole};
+  for (int i = 0; i < 30; ++i) {
+    auto part = space.leaf(space.size(half) / 2);
+    space.unify(half, space.sum({part, part}));
+    all.push_back(half = part);
+  }
+  space.unify(whole, space.sum({space.leaf(5), space.leaf((int64_t(1) << 40) - 5)}));
+  space.seal(all);
+  EXPECT_EQ(sizes(space.layout(whole)), (Sizes{{int64_t(1) << 40}}));
+  EXPECT_FALSE(space.isShardable(space.layout(half).segments[0].factors[0].id));
+}
+
+TEST(FactorSpace, ASequenceOfAThousandStepsKeepsThem) {
+  FactorSpace space;
+  std::vector<FactorSpace::Node> steps;
+  for (int i = 0; i < 1000; ++i)
+    steps.push_back(space.leaf(1));
+  auto sequence = space.sum(steps);
+  space.seal({sequence});
+  EXPECT_EQ(space.layout(sequence).segments.size(), 1000u);
+}
+
 } // namespace
