@@ -2,26 +2,113 @@
 
 #include "runtime/data/MappedFile.h"
 
+#include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <cstdint>
 #include <cstring>
 #include <fcntl.h>
+#include <mutex>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 namespace tbc::data {
 
+//===----------------------------------------------------------------------===//
+// Files that shrink while they are mapped
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A mapping that the handler of SIGBUS knows. Nodes are used again and never freed, because the
+/// handler may walk the list at any time.
+struct Watched {
+  std::atomic<uintptr_t> begin{0}; // 0: free
+  size_t bytes = 0;
+  int exitCode = 1;
+  std::string message;
+  Watched *next = nullptr;
+};
+
+std::atomic<Watched *> watchedFiles{nullptr};
+std::mutex watchMutex; // of who adds and removes
+struct sigaction previousAction;
+
+/// Names the file whose page is not there and ends the process with the file's exit code. Calls
+/// only functions that POSIX allows in a signal handler.
+void onBusError(int signal, siginfo_t *info, void *) {
+  auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  for (Watched *file = watchedFiles.load(); file; file = file->next) {
+    uintptr_t begin = file->begin.load();
+    if (begin == 0 || address < begin || address - begin >= file->bytes)
+      continue;
+    ssize_t written = ::write(STDERR_FILENO, file->message.data(), file->message.size());
+    static_cast<void>(written); // there is nobody else to tell
+    _exit(file->exitCode);
+  }
+  // Not of ours: it happens again when this returns, and ends as it would have.
+  sigaction(signal, &previousAction, nullptr);
+  if (info->si_code <= 0) // sent by a process, so that it does not happen again
+    raise(signal);
+}
+
+Watched *watch(uintptr_t begin, size_t bytes, const std::string &path, ErrorCode code) {
+  std::lock_guard<std::mutex> lock(watchMutex);
+  if (!watchedFiles.load()) {
+    struct sigaction action{};
+    action.sa_sigaction = onBusError;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGBUS, &action, &previousAction);
+  }
+  Watched *file = watchedFiles.load();
+  while (file && file->begin.load() != 0)
+    file = file->next;
+  bool isNew = !file;
+  if (isNew)
+    file = new Watched;
+  file->bytes = bytes;
+  file->exitCode = int(code);
+  file->message = "tbc: " + path + " was truncated while it was read, or its disk failed: it had " +
+                  std::to_string(bytes) + " bytes when it was opened; restore it and start again\n";
+  file->begin = begin;
+  if (isNew) {
+    file->next = watchedFiles.load();
+    watchedFiles = file;
+  }
+  return file;
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Mapping
+//===----------------------------------------------------------------------===//
+
+static std::string kindOf(mode_t mode) {
+  return S_ISDIR(mode)    ? "a folder"
+         : S_ISFIFO(mode) ? "a pipe"
+         : S_ISSOCK(mode) ? "a socket"
+         : S_ISCHR(mode)  ? "a character device"
+         : S_ISBLK(mode)  ? "a block device"
+                          : "something else";
+}
+
 Result<MappedFile> MappedFile::open(const std::string &path, ErrorCode code) {
   auto failed = [&](const std::string &why) {
     return Error{code, "cannot read " + path + ": " + why};
   };
-  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return failed(strerror(errno));
+  // Without O_NONBLOCK a pipe would wait for its other end.
+  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat entry{};
+  if (fd < 0) {
+    int reason = errno;
+    bool isSocket = stat(path.c_str(), &entry) == 0 && S_ISSOCK(entry.st_mode);
+    return failed(isSocket ? "it is a socket, not a regular file" : strerror(reason));
+  }
   if (fstat(fd, &entry) != 0 || !S_ISREG(entry.st_mode)) {
     ::close(fd);
-    return failed("it is no regular file");
+    return failed("it is " + kindOf(entry.st_mode) + ", not a regular file");
   }
   MappedFile file;
   file.filePath = path;
@@ -36,9 +123,12 @@ Result<MappedFile> MappedFile::open(const std::string &path, ErrorCode code) {
   if (address == MAP_FAILED)
     return failed(strerror(reason));
   size_t size = file.numBytes;
-  file.bytes.reset(static_cast<const unsigned char *>(address), [size](const unsigned char *begin) {
-    munmap(const_cast<unsigned char *>(begin), size);
-  });
+  Watched *watched = watch(reinterpret_cast<uintptr_t>(address), size, path, code);
+  file.bytes.reset(static_cast<const unsigned char *>(address),
+                   [size, watched](const unsigned char *begin) {
+                     watched->begin = 0;
+                     munmap(const_cast<unsigned char *>(begin), size);
+                   });
   return file;
 }
 

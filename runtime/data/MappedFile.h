@@ -17,9 +17,14 @@
 namespace tbc::data {
 
 /// Read-only; copies share the mapping.
+///
+/// A file that is truncated while it is mapped ends the process at the first read of a page that is
+/// gone: a handler of SIGBUS writes the file's path to stderr and exits with the code that `open`
+/// was given.
 class MappedFile {
 public:
-  /// Errors: `code`, naming the path and the system's reason; what is no regular file is refused.
+  /// Errors: `code`, naming the path and the system's reason. Folders, pipes, sockets and devices
+  /// are refused, without waiting for their other end.
   static Result<MappedFile> open(const std::string &path, ErrorCode code);
 
   const unsigned char *data() const { return bytes.get(); }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <sched.h>
 #include <sstream>
 #include <thread>
@@ -103,6 +104,43 @@ static std::optional<MeetingPoint> slurmMeeting(const GetVariable &get, const st
   return point;
 }
 
+/// The parent of a process and when it started, in ticks since the machine did; nothing if it is
+/// gone.
+static std::optional<std::pair<pid_t, std::string>> parentAndStart(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  size_t end = text.rfind(')'); // the name before it may hold anything
+  if (end == std::string::npos)
+    return std::nullopt;
+  std::istringstream fields(text.substr(end + 1));
+  std::string state, start;
+  pid_t parent = 0;
+  fields >> state >> parent;
+  constexpr int fieldsBetween = 17; // ppid is field 4 and starttime field 22 of proc(5)
+  for (int i = 0; i <= fieldsBetween && fields; ++i)
+    fields >> start;
+  return std::pair(parent, start);
+}
+
+static bool hasVariable(pid_t pid, const std::string &name) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/environ");
+  std::string text = std::string(1, '\0') + std::string(std::istreambuf_iterator<char>(file), {});
+  return text.find('\0' + name + "=") != std::string::npos;
+}
+
+/// Names the process that started the ranks of this host: the nearest ancestor that has no
+/// `rankVariable` itself, so that shells and wrappers between the two do not count. Its number and
+/// start are the same for all of its ranks and for those of no other job, as "1234-567890".
+static std::string starterOf(const std::string &rankVariable) {
+  pid_t pid = getppid();
+  std::optional<std::pair<pid_t, std::string>> found = parentAndStart(pid);
+  while (found && found->first > 1 && hasVariable(pid, rankVariable)) {
+    pid = found->first;
+    found = parentAndStart(pid);
+  }
+  return found ? std::to_string(pid) + "-" + found->second : "";
+}
+
 Result<std::optional<RankPlace>> placeFromEnvironment(const GetVariable &get) {
   for (const Dialect &dialect : dialects) {
     // The size alone is there for a shell in an allocation too.
@@ -125,6 +163,9 @@ Result<std::optional<RankPlace>> placeFromEnvironment(const GetVariable &get) {
     place.localRank = *local;
     place.isOneHost = *localSize == *size;
     place.job = get(dialect.job).value_or("");
+    // MPICH's process manager names no job.
+    if (place.launcher == "PMI" && place.isOneHost && place.job.empty())
+      place.job = starterOf(dialect.rank);
     // Its operator sets what torchrun sets, but for what a pod has one of.
     if (place.launcher == "torchrun" && get("KUBERNETES_PORT") && !get("LOCAL_RANK"))
       place.launcher = "Kubeflow";

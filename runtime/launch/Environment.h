@@ -7,7 +7,9 @@
 //   Open MPI (mpirun)    OMPI_COMM_WORLD_RANK, .._SIZE, .._LOCAL_RANK, .._LOCAL_SIZE
 //   Kubeflow's operator  as torchrun, without LOCAL_RANK; KUBERNETES_PORT
 //   LSF (jsrun)          JSM_NAMESPACE_RANK, .._SIZE, .._LOCAL_RANK, LSB_JOBID, LSB_MCPU_HOSTS
-//   MPICH, other PMI     PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS
+//   MPICH, other PMI     PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS; where the last is
+//                        PMI_SIZE, all ranks are on one host and the process that started them
+//                        names the job
 //
 //===----------------------------------------------------------------------===//
 

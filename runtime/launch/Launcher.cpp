@@ -22,8 +22,8 @@ static volatile std::sig_atomic_t stopSignals = 0;
 void listenForStop() {
   struct sigaction action{};
   action.sa_handler = [](int) { stopSignals = 1; };
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
+  for (int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2})
+    sigaction(signal, &action, nullptr);
 }
 
 bool stopRequested() { return stopSignals != 0; }
@@ -50,6 +50,7 @@ private:
       if (child.isRunning)
         kill(child.pid, signal);
   }
+  void heed(int signal);
   void reap();
   void ended(int64_t rank, int status);
   int outcome() const;
@@ -57,14 +58,14 @@ private:
   const LaunchOptions options;
   std::vector<Child> children;
   std::optional<Clock::time_point> killAt;
-  int numStops = 0;
-  bool hasKilled = false;
+  int numStops = 0; // signals to stop, but for early warnings
+  bool isStopping = false, hasKilled = false;
 };
 
 sigset_t watchedSignals() {
   sigset_t set;
   sigemptyset(&set);
-  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP})
+  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2})
     sigaddset(&set, signal);
   return set;
 }
@@ -141,11 +142,30 @@ int Family::outcome() const {
     if (child.code != 0 && child.code != int(ErrorCode::RankFailed) &&
         child.code != int(ErrorCode::StoppedOnRequest))
       return child.code;
-  if (anyCode(ErrorCode::RankFailed) && !(numStops > 0 && hasKilled))
+  if (anyCode(ErrorCode::RankFailed) && !(isStopping && hasKilled))
     return int(ErrorCode::RankFailed);
   // A stop that came too late changes nothing.
-  bool isCutShort = anyCode(ErrorCode::StoppedOnRequest) || (numStops > 0 && hasKilled);
+  bool isCutShort = anyCode(ErrorCode::StoppedOnRequest) || (isStopping && hasKilled);
   return isCutShort ? int(ErrorCode::StoppedOnRequest) : 0;
+}
+
+/// A signal that asks for the end of the run. Schedulers send SIGUSR1 or SIGUSR2 as an early
+/// warning and SIGTERM when the time is up, so a warning is not the first of two stops.
+void Family::heed(int signal) {
+  bool isWarning = signal == SIGUSR1 || signal == SIGUSR2;
+  numStops += isWarning ? 0 : 1;
+  if (numStops > 1) {
+    hasKilled = true;
+    signalAll(SIGKILL);
+    return;
+  }
+  if (!isStopping) {
+    std::string cause = isWarning ? signal == SIGUSR1 ? "SIGUSR1: " : "SIGUSR2: " : "";
+    std::cerr << "tbc: " + cause + "stopping all ranks after this step; " +
+                     (isWarning ? "SIGTERM twice" : "once more") + " kills them\n";
+    signalAll(SIGTERM);
+  }
+  isStopping = true;
 }
 
 int Family::watch() {
@@ -159,16 +179,8 @@ int Family::watch() {
   while (anyRuns()) {
     timespec limit{0, 100000000};
     int signal = sigtimedwait(&watched, nullptr, &limit);
-    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
-      ++numStops;
-      if (numStops == 1) {
-        std::cerr << "tbc: stopping all ranks; once more kills them\n";
-        signalAll(SIGTERM);
-      } else {
-        hasKilled = true;
-        signalAll(SIGKILL);
-      }
-    }
+    if (signal > 0 && signal != SIGCHLD)
+      heed(signal);
     reap();
     if (killAt && Clock::now() >= *killAt && !hasKilled) {
       for (size_t rank = 0; rank < children.size(); ++rank)

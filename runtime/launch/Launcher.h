@@ -26,14 +26,17 @@ struct LaunchOptions {
 /// Runs `body` in one forked process per rank and waits for all; `started`, if given, runs in this
 /// process once all are there. To be called before this process has threads.
 ///
-/// SIGINT and SIGTERM are passed on as SIGTERM, once; at the second the ranks are killed. When a
-/// rank fails the others are given `grace` and then killed; a rank cannot outlive this process.
-/// Returns 0, or the code of the failure: RankFailed where a rank was killed by a signal (which is
-/// said on stderr), else the code that a rank gave: HangDetected, StoppedOnRequest and the like.
+/// SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on as SIGTERM, once. At the second of
+/// the first three the ranks are killed; the other two are a scheduler's warning, which is no stop
+/// by itself (Slurm's --signal=USR1@300, then SIGTERM at the end of the time). When a rank fails
+/// the others are given `grace` and then killed; a rank cannot outlive this process. Returns 0, or
+/// the code of the failure: RankFailed where a rank was killed by a signal (which is said on
+/// stderr), else the code that a rank gave: HangDetected, StoppedOnRequest and the like.
 int launch(const LaunchOptions &options, const RankBody &body,
            const std::function<void()> &started = {});
 
-/// In a rank: whether a stop was asked for (SIGTERM, SIGINT). Call `listenForStop` once before.
+/// In a rank: whether a stop was asked for (SIGTERM, SIGINT, SIGUSR1, SIGUSR2). Call
+/// `listenForStop` once before.
 void listenForStop();
 bool stopRequested();
 

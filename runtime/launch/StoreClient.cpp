@@ -20,7 +20,11 @@ public:
   Client(Descriptor socket, std::string where)
       : socket(std::move(socket)), where(std::move(where)) {}
 
-  Status greet(const std::string &token, Timeout timeout);
+  /// Proves to each other that both know the token. Waits for no answer beyond `deadline`.
+  Status greet(const std::string &token, Clock::time_point deadline);
+  /// Whether the server closed the connection before it had said anything of substance: it had too
+  /// many clients that had not shown the token, and another try is worth while.
+  bool wasCutOff() const { return isCutOff; }
 
   Result<std::string> claim(const std::string &key, const std::string &value) override {
     return ask({"claim", key, value}, Timeout(0), key);
@@ -35,22 +39,22 @@ public:
 
 private:
   Result<std::string> ask(const Fields &request, Timeout timeout, const std::string &key);
-  Result<Fields> exchange(const Fields &request, Timeout timeout);
-  Result<Fields> receive(Timeout timeout);
+  Result<Fields> exchange(const Fields &request, Timeout patience);
+  Result<Fields> receive(Timeout patience);
   Error lost(const std::string &why) const {
     return {ErrorCode::RankFailed, "the rendezvous at " + where + ": " + why};
   }
 
   Descriptor socket;
   std::string where;
+  bool isCutOff = false;
 };
 
 /// What an answer may take beyond the time that the server was told to wait.
 constexpr Timeout slack(10000);
 
-Result<Fields> Client::receive(Timeout timeout) {
+Result<Fields> Client::receive(Timeout patience) {
   timeval limit{};
-  Timeout patience = timeout + slack;
   limit.tv_sec = patience.count() / 1000;
   limit.tv_usec = patience.count() % 1000 * 1000;
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
@@ -60,6 +64,7 @@ Result<Fields> Client::receive(Timeout timeout) {
       ssize_t got = ::recv(socket.get(), text.data() + done, count - done, 0);
       if (got < 0 && errno == EINTR)
         continue;
+      isCutOff = got == 0 || (got < 0 && errno == ECONNRESET);
       if (got == 0)
         return lost("it has closed the connection");
       if (got < 0)
@@ -83,21 +88,22 @@ Result<Fields> Client::receive(Timeout timeout) {
   return *fields;
 }
 
-Result<Fields> Client::exchange(const Fields &request, Timeout timeout) {
+Result<Fields> Client::exchange(const Fields &request, Timeout patience) {
   std::string frame = frameOf(request);
   for (size_t done = 0; done < frame.size();) {
     ssize_t count = ::send(socket.get(), frame.data() + done, frame.size() - done, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR)
       continue;
+    isCutOff = count < 0 && (errno == EPIPE || errno == ECONNRESET);
     if (count < 0)
       return lost(strerror(errno));
     done += size_t(count);
   }
-  return receive(timeout);
+  return receive(patience);
 }
 
 Result<std::string> Client::ask(const Fields &request, Timeout timeout, const std::string &key) {
-  Result<Fields> answer = exchange(request, timeout);
+  Result<Fields> answer = exchange(request, timeout + slack);
   if (!answer)
     return answer.error();
   const Fields &fields = *answer;
@@ -111,8 +117,12 @@ Result<std::string> Client::ask(const Fields &request, Timeout timeout, const st
   return lost("an answer that is none: " + fields[0]);
 }
 
-Status Client::greet(const std::string &token, Timeout timeout) {
-  Result<Fields> hello = receive(timeout);
+Status Client::greet(const std::string &token, Clock::time_point deadline) {
+  auto left = [&] {
+    auto time = std::chrono::duration_cast<Timeout>(deadline - Clock::now());
+    return std::max(time, Timeout(1)); // 0 would mean for ever
+  };
+  Result<Fields> hello = receive(left());
   if (!hello)
     return hello.error();
   if (hello->size() != 2 || (*hello)[0] != "tbc-store 1")
@@ -120,8 +130,7 @@ Status Client::greet(const std::string &token, Timeout timeout) {
   Result<std::string> nonce = randomToken();
   if (!nonce)
     return nonce.error();
-  Result<Fields> answer =
-      exchange({hmacSha256Hex(token, "client " + (*hello)[1]), *nonce}, timeout);
+  Result<Fields> answer = exchange({hmacSha256Hex(token, "client " + (*hello)[1]), *nonce}, left());
   if (!answer)
     return answer.error();
   if ((*answer)[0] == "refused")
@@ -135,6 +144,16 @@ Status Client::greet(const std::string &token, Timeout timeout) {
 
 } // namespace
 
+/// Whether a socket is connected to itself: where nobody listens on a port of this host, the system
+/// may take just that port for the client's end, which then keeps the server from it.
+static bool isOwnEnd(int socket) {
+  sockaddr_storage own{}, other{};
+  socklen_t ownLength = sizeof own, otherLength = sizeof other;
+  return getsockname(socket, reinterpret_cast<sockaddr *>(&own), &ownLength) == 0 &&
+         getpeername(socket, reinterpret_cast<sockaddr *>(&other), &otherLength) == 0 &&
+         ownLength == otherLength && std::memcmp(&own, &other, ownLength) == 0;
+}
+
 Result<std::unique_ptr<comm::Store>> connectStore(const std::string &host, int port,
                                                   const std::string &token, Timeout timeout) {
   Clock::time_point deadline = Clock::now() + timeout;
@@ -143,22 +162,29 @@ Result<std::unique_ptr<comm::Store>> connectStore(const std::string &host, int p
         host, port, ErrorCode::RankFailed, "reach the rendezvous at", [](const addrinfo &address) {
           int fd =
               ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol);
-          if (fd >= 0 && ::connect(fd, address.ai_addr, address.ai_addrlen) == 0)
+          bool isConnected = fd >= 0 && ::connect(fd, address.ai_addr, address.ai_addrlen) == 0;
+          if (isConnected && !isOwnEnd(fd))
             return fd;
-          int reason = errno;
+          int reason = isConnected ? ECONNREFUSED : errno;
           if (fd >= 0)
             ::close(fd);
           errno = reason;
           return -1;
         });
+    Error error;
     if (socket) {
       auto client = std::make_unique<Client>(std::move(*socket), host + ":" + std::to_string(port));
-      if (Status status = client->greet(token, timeout); !status)
+      Status status = client->greet(token, deadline);
+      if (status)
+        return std::unique_ptr<comm::Store>(std::move(client));
+      if (!client->wasCutOff())
         return status.error();
-      return std::unique_ptr<comm::Store>(std::move(client));
+      error = status.error();
+    } else {
+      error = socket.error();
     }
     if (Clock::now() >= deadline)
-      return socket.error();
+      return error;
     std::this_thread::sleep_for(Timeout(20)); // the server may not listen yet
   }
 }

@@ -5,13 +5,16 @@
 #include "runtime/launch/Sockets.h"
 #include "runtime/launch/Stores.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
 #include <list>
 #include <map>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <thread>
 
@@ -37,11 +40,21 @@ Result<std::string> randomToken() {
 
 namespace {
 
-/// How long one may be connected without having shown the token.
-constexpr std::chrono::seconds greetingTime(10);
+/// How long one may be connected without having shown the token. A rank that is cut off connects
+/// again (connectStore).
+constexpr std::chrono::seconds greetingTime(5);
 /// How long ranks may take to hear that the job was given up.
 constexpr std::chrono::seconds farewellTime(2);
 constexpr size_t maxClients = 4096;
+
+/// How many may be connected without having shown the token: at most 256, and few enough that most
+/// of the process's file descriptors are left to the job. Example: a limit of 128 descriptors gives
+/// 32.
+size_t maxStrangers() {
+  rlimit limit{};
+  bool isKnown = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return isKnown ? size_t(std::clamp<rlim_t>(limit.rlim_cur / 4, 1, 256)) : 256;
+}
 
 struct Client {
   Descriptor socket;
@@ -80,6 +93,8 @@ private:
   void serve();
   bool mayStop(Clock::time_point stopBegan) const;
   void accept();
+  bool acceptOne();
+  bool dropOldestStranger();
   void read(Client &client);
   void greet(Client &client, const Fields &fields);
   void answer(Client &client, const Fields &fields);
@@ -92,7 +107,9 @@ private:
   std::string token;
   std::thread thread;
   std::atomic<bool> isStopping{false};
-  std::list<Client> clients;
+  std::list<Client> clients; // the oldest first
+  const size_t strangerLimit = maxStrangers();
+  bool isFull = false; // no descriptor is left for another client
   std::map<std::string, std::string> values;
   Fields aborted; // the reply once the job was given up
 };
@@ -110,7 +127,10 @@ void Server::serve() {
       stopBegan = Clock::now();
     if (isStopping && mayStop(stopBegan))
       return;
-    std::vector<pollfd> polled = {{socket.get(), POLLIN, 0}, {wakeRead.get(), POLLIN, 0}};
+    // A negative descriptor is not looked at: who waits there would wake this thread in vain.
+    std::vector<pollfd> polled = {{isFull ? -1 : socket.get(), POLLIN, 0},
+                                  {wakeRead.get(), POLLIN, 0}};
+    isFull = false;
     for (Client &client : clients)
       polled.push_back(
           {client.socket.get(), short(POLLIN | (client.out.empty() ? 0 : POLLOUT)), 0});
@@ -137,21 +157,49 @@ void Server::serve() {
   }
 }
 
+/// Takes in who waits, some at a time, so that the greetings of those before them are read between.
 void Server::accept() {
+  constexpr int most = 64;
+  for (int i = 0; i < most && acceptOne(); ++i)
+    ;
+}
+
+/// Closes the connection of the client that is here for the longest time without having shown the
+/// token; false if there is none.
+bool Server::dropOldestStranger() {
+  auto oldest = std::find_if(clients.begin(), clients.end(),
+                             [](const Client &client) { return !client.isTrusted; });
+  if (oldest == clients.end())
+    return false;
+  clients.erase(oldest);
+  return true;
+}
+
+/// Whether somebody was taken in, so that there may be more.
+bool Server::acceptOne() {
   int fd = accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0)
-    return;
+  if (fd < 0) {
+    bool isOut = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+    if (isOut && dropOldestStranger())
+      return true;
+    isFull = isOut;
+    return false;
+  }
   Descriptor accepted(fd);
-  if (clients.size() >= maxClients)
-    return;
+  auto numStrangers = size_t(std::count_if(clients.begin(), clients.end(),
+                                           [](const Client &client) { return !client.isTrusted; }));
+  if (numStrangers >= strangerLimit || clients.size() >= maxClients)
+    if (!dropOldestStranger())
+      return true; // as many ranks as can be served
   Result<std::string> nonce = randomToken();
   if (!nonce)
-    return;
+    return true;
   Client &client = clients.emplace_back();
   client.socket = std::move(accepted);
   client.nonce = *nonce;
   client.greetUntil = Clock::now() + greetingTime;
   reply(client, {"tbc-store 1", client.nonce});
+  return true;
 }
 
 void Server::read(Client &client) {

@@ -8,9 +8,11 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -111,7 +113,7 @@ TEST_F(Run, AStoppedRankIsAHang) {
 }
 
 TEST_F(Run, AStopIsACheckpoint) {
-  for (int signal : {SIGTERM, SIGINT}) {
+  for (int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) {
     Job job = start(folder, mlp(), {"--steps", "1000000", "--checkpoint", "stopped"});
     waitForText(job.out, "step 2/");
     kill(job.pid, signal);
@@ -123,6 +125,29 @@ TEST_F(Run, AStopIsACheckpoint) {
     EXPECT_EQ(checkpoints, 1);
     fs::remove_all(folder + "/stopped");
   }
+}
+
+TEST_F(Run, ADataFileThatIsTruncatedIsNamed) {
+  std::string tokens(1 << 20, '\0');
+  std::ofstream(folder + "/tokens.bin") << tokens;
+  std::string plan = program("tiny-gpt2", "--seq 16 --gpus 2 --mesh dp=2");
+  Job job = start(folder, plan, {"--data", "tokens.bin", "--steps", "1000000"});
+  waitForText(job.out, "step 2/");
+  fs::resize_file(folder + "/tokens.bin", 100);
+  EXPECT_EQ(job.wait(), 2);
+  EXPECT_THAT(readAll(job.err), HasSubstr("tbc: tokens.bin was truncated while it was read"));
+}
+
+TEST_F(Run, APipeIsNoData) {
+  ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
+  Outcome data = run(program("tiny-gpt2", "--seq 16 --gpus 2 --mesh dp=2"), "--data pipe");
+  EXPECT_EQ(data.code, 2);
+  EXPECT_THAT(data.err, HasSubstr("cannot read pipe: it is a pipe"));
+  fs::create_directory(folder + "/program");
+  ASSERT_EQ(mkfifo((folder + "/program/program.json").c_str(), 0600), 0);
+  Outcome program = run(folder + "/program", "");
+  EXPECT_EQ(program.code, 2);
+  EXPECT_THAT(program.err, HasSubstr("program.json: it is a pipe"));
 }
 
 TEST_F(Run, AKillAnywhereInACheckpointLosesNothing) {

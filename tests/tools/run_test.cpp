@@ -296,8 +296,11 @@ TEST_F(Run, TheEnvironmentOfLaunchersIsRead) {
   std::string slurm = "SLURM_NTASKS=2 SLURM_JOB_ID=7 SLURM_STEP_NUM_NODES=1 TMPDIR=" + folder;
   std::string open =
       "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=5 TMPDIR=" + folder;
-  for (auto [environment, rank] : {std::pair(torch, "RANK"), std::pair(slurm, "SLURM_PROCID"),
-                                   std::pair(open, "OMPI_COMM_WORLD_RANK")}) {
+  // MPICH gives the job no name; the shell that starts both ranks stands for its process manager.
+  std::string mpich = "PMI_SIZE=2 MPI_LOCALNRANKS=2 TMPDIR=" + folder;
+  for (auto [environment, rank] :
+       {std::pair(torch, "RANK"), std::pair(slurm, "SLURM_PROCID"),
+        std::pair(open, "OMPI_COMM_WORLD_RANK"), std::pair(mpich, "PMI_RANK")}) {
     auto line = [&, environment = environment, rank = rank](int number) {
       return environment + " " + rank + "=" + std::to_string(number) + " " TBC_RUN_PROGRAM " '" +
              mlpOnTwo() + "' --steps 2";

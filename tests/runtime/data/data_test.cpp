@@ -5,9 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 namespace tbc::data {
 namespace {
@@ -134,9 +139,40 @@ TEST_F(Files, ATokenBeyondTheVocabularyIsNamedWithItsPlace) {
   EXPECT_THAT(value.error().message, HasSubstr("vocabulary of 100"));
 }
 
+TEST_F(Files, PipesSocketsAndDevicesAreRefusedByName) {
+  std::string pipe = folder + "/pipe", socketPath = folder + "/socket";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  socketPath.copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr *>(&address), sizeof address), 0);
+  EXPECT_THAT(errorOf({pipe}, language()), HasSubstr(pipe + ": it is a pipe"));
+  EXPECT_THAT(errorOf({socketPath}, language()), HasSubstr(socketPath + ": it is a socket"));
+  EXPECT_THAT(errorOf({"/dev/zero"}, language()), HasSubstr("it is a character device"));
+  close(fd);
+}
+
+TEST_F(Files, AFileThatIsTruncatedWhileItIsReadIsNamed) {
+  std::string path = writeTokens<uint16_t>("t", std::vector<uint16_t>(100000, 7));
+  auto data = openDataset({path}, language(), false, 1);
+  ASSERT_TRUE(bool(data));
+  EXPECT_EQ(*(*data)->value(0, 20000, 0), 7);
+  std::filesystem::resize_file(path, 4096);
+  EXPECT_EXIT((void)(*data)->value(0, 20000, 0), testing::ExitedWithCode(int(ErrorCode::Usage)),
+              "tbc: " + path + " was truncated while it was read.* it had 200000 bytes");
+  EXPECT_EQ(*(*data)->value(0, 0, 0), 7);
+}
+
+TEST_F(Files, OtherBusErrorsAreWhatTheyWere) {
+  auto data = openDataset({writeTokens<uint16_t>("t", {1, 2, 3, 4, 5})}, language(), false, 1);
+  ASSERT_TRUE(bool(data));
+  EXPECT_DEATH(raise(SIGBUS), "");
+}
+
 TEST_F(Files, TokenFilesThatCannotBe) {
   EXPECT_THAT(errorOf({folder + "/none"}, language()), HasSubstr("No such file"));
-  EXPECT_THAT(errorOf({folder}, language()), HasSubstr("no regular file"));
+  EXPECT_THAT(errorOf({folder}, language()), HasSubstr("it is a folder, not a regular file"));
   EXPECT_THAT(errorOf({write("odd", "12345")}, language()), HasSubstr("5 bytes"));
   EXPECT_THAT(errorOf({write("wide", "123456")}, language(), true), HasSubstr("6 bytes"));
   EXPECT_THAT(errorOf({write("empty", "")}, language()), HasSubstr("not enough"));

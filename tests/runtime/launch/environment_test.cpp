@@ -124,6 +124,26 @@ TEST(Environment, OpenMpiAndPmi) {
   EXPECT_FALSE((*pmi)->meeting);
 }
 
+TEST(Environment, MpichOnOneHostMeetsInAFolder) {
+  auto ofRank = [](const std::string &rank, const std::string &local) {
+    return *place({{"PMI_RANK", rank},
+                   {"PMI_SIZE", "4"},
+                   {"MPI_LOCALRANKID", rank},
+                   {"MPI_LOCALNRANKS", local},
+                   {"TMPDIR", "/scratch"}});
+  };
+  auto first = ofRank("0", "4"), second = ofRank("1", "4");
+  ASSERT_TRUE(first && first->meeting && second && second->meeting);
+  EXPECT_TRUE(first->isOneHost && first->meeting->isOurs);
+  EXPECT_EQ(second->localRank, 1);
+  // The process that started both, by its number and its start.
+  EXPECT_EQ(toString(*first->meeting), toString(*second->meeting));
+  EXPECT_THAT(toString(*first->meeting),
+              testing::ContainsRegex("file:///scratch/tbc-[0-9]+-[0-9]+-[0-9]+$"));
+  // Two of four ranks here: where the others are, MPICH does not say.
+  EXPECT_FALSE(ofRank("0", "2")->meeting);
+}
+
 TEST(Environment, NonsenseIsRefused) {
   EXPECT_THAT(place({{"RANK", "x"}, {"WORLD_SIZE", "2"}}).error().message, HasSubstr("RANK=x"));
   EXPECT_THAT(place({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).error().message,

@@ -87,7 +87,7 @@ TEST(Launcher, TheCauseIsReportedRatherThanWhatFollowed) {
 }
 
 TEST(Launcher, ASignalIsPassedOn) {
-  for (int signal : {SIGTERM, SIGINT}) {
+  for (int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) {
     int code = launch(
         ranks(2, milliseconds(60000)),
         [&](int64_t) {
@@ -98,6 +98,25 @@ TEST(Launcher, ASignalIsPassedOn) {
         [&] { kill(getpid(), signal); });
     EXPECT_EQ(code, int(ErrorCode::StoppedOnRequest));
   }
+}
+
+TEST(Launcher, AWarningIsNotTheFirstOfTwoStops) {
+  // Ranks that still save when the time is up are not killed at SIGTERM.
+  Shared *shared = makeShared();
+  int code = launch(
+      ranks(2, milliseconds(60000)),
+      [&](int64_t rank) {
+        while (!stopRequested())
+          usleep(1000);
+        shared->values[rank] = 1;
+        if (rank == 0)
+          kill(getppid(), SIGTERM);
+        usleep(300000);
+        return int(ErrorCode::StoppedOnRequest);
+      },
+      [&] { kill(getpid(), SIGUSR1); });
+  EXPECT_EQ(code, int(ErrorCode::StoppedOnRequest));
+  EXPECT_EQ(shared->values[0] + shared->values[1], 2);
 }
 
 TEST(Launcher, AStopThatComesTooLateChangesNothing) {

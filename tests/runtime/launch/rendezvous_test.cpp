@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -217,6 +218,85 @@ TEST(StoreServers, StrangersAreCutOff) {
   auto store = connectStore("127.0.0.1", (*server)->port(), "a", milliseconds(60000));
   ASSERT_TRUE(bool(store));
   EXPECT_EQ(*(*store)->claim("k", "v"), "v");
+}
+
+TEST(StoreServers, IdleStrangersDoNotKeepRanksOut) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = std::min<rlim_t>(512, before.rlim_max); // of both ends of every connection
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  {
+    auto server = StoreServer::listen("127.0.0.1", 0, "a");
+    ASSERT_TRUE(bool(server));
+    (*server)->start();
+    // More than the server has descriptors for, if it kept them.
+    std::vector<int> strangers;
+    for (int i = 0; i < 300; ++i)
+      strangers.push_back(connectTo((*server)->port()));
+    auto store = connectStore("127.0.0.1", (*server)->port(), "a", milliseconds(60000));
+    ASSERT_TRUE(bool(store)) << store.error().message;
+    EXPECT_EQ(*(*store)->claim("k", "v"), "v");
+    // Those that came first went first.
+    char chunk[256];
+    ssize_t count = 0;
+    while ((count = read(strangers[0], chunk, sizeof chunk)) > 0)
+      ;
+    EXPECT_LE(count, 0);
+    for (int fd : strangers)
+      close(fd);
+  }
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+TEST(StoreServers, ARankThatIsCutOffConnectsAgain) {
+  // Somebody who closes the first connections, as a server does that has too many strangers.
+  int listening = socket(AF_INET, SOCK_STREAM, 0);
+  int on = 1; // so that another may listen on the port right after it
+  ASSERT_EQ(setsockopt(listening, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  ASSERT_EQ(bind(listening, reinterpret_cast<sockaddr *>(&address), length), 0);
+  ASSERT_EQ(listen(listening, 8), 0);
+  getsockname(listening, reinterpret_cast<sockaddr *>(&address), &length);
+  int port = ntohs(address.sin_port);
+  std::unique_ptr<StoreServer> server;
+  std::thread first([&] {
+    for (int i = 0; i < 3; ++i)
+      close(accept(listening, nullptr, nullptr));
+    close(listening);
+    for (int i = 0; i < 6000 && !server; ++i) { // the port may be free a little later
+      auto later = StoreServer::listen("127.0.0.1", port, "a");
+      if (later)
+        server = std::move(*later);
+      else
+        usleep(10000);
+    }
+    if (server)
+      server->start();
+  });
+  auto store = connectStore("127.0.0.1", port, "a", milliseconds(60000));
+  first.join();
+  ASSERT_TRUE(server != nullptr);
+  ASSERT_TRUE(bool(store)) << store.error().message;
+  EXPECT_EQ(*(*store)->claim("k", "v"), "v");
+}
+
+TEST(StoreServers, WhoNeverAnswersIsGivenUpWithinTheTimeout) {
+  int listening = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  ASSERT_EQ(bind(listening, reinterpret_cast<sockaddr *>(&address), length), 0);
+  ASSERT_EQ(listen(listening, 8), 0);
+  getsockname(listening, reinterpret_cast<sockaddr *>(&address), &length);
+  auto store = connectStore("127.0.0.1", ntohs(address.sin_port), "a", milliseconds(300));
+  close(listening);
+  ASSERT_FALSE(bool(store));
+  EXPECT_THAT(store.error().message, HasSubstr("no answer"));
 }
 
 } // namespace
