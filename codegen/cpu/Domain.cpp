@@ -47,6 +47,14 @@ Domain::Pass Domain::passOf(func::FuncOp function, int number) const {
   return result;
 }
 
+SmallVector<int> Domain::resultsBehindPasses(func::FuncOp function) const {
+  SmallVector<int> result;
+  for (auto [i, value] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands()))
+    if (!hasReduced(value))
+      result.push_back(int(i));
+  return result;
+}
+
 SmallVector<int64_t> Domain::strides(Value value) const {
   const Loops list = loops.lookup(value);
   SmallVector<int64_t> result(list.size(), 1);

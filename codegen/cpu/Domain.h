@@ -41,6 +41,8 @@ struct Domain {
   };
   /// Pass `number`, from 0 to numPasses, of the function this is the domain of.
   Pass passOf(mlir::func::FuncOp function, int number) const;
+  /// The results without reduced loops: they are written once, behind all passes.
+  llvm::SmallVector<int> resultsBehindPasses(mlir::func::FuncOp function) const;
 
   int64_t product(llvm::ArrayRef<int> of) const;
   /// Whether `op` makes one element of many: not where what it reduces has size 1.

@@ -209,14 +209,21 @@ private:
     return access.load(buffer, offsetOf(value), domain.hasVector(value) ? width : 0, valid);
   }
 
-  void store(int result) {
-    Value value = returned()[result];
-    Value element = evaluate(value);
-    if (domain.hasVector(value))
-      element = splat(value, element);
-    MemoryAccess access(builder, loc, tensorType(value).getElementType());
-    access.store(element, buffers[function.getNumArguments() + result], offsetOf(value), valid);
-    written[result] = pass;
+  /// Writes these of the results at the current indices. All are computed before the first is
+  /// stored: one of them may lie over an operand that another one reads (mayOverwrite).
+  void store(ArrayRef<int> results) {
+    SmallVector<Value> elements;
+    for (int result : results) {
+      Value value = returned()[result];
+      Value element = evaluate(value);
+      elements.push_back(domain.hasVector(value) ? splat(value, element) : element);
+    }
+    for (auto [result, element] : llvm::zip_equal(results, elements)) {
+      Value value = returned()[result];
+      MemoryAccess access(builder, loc, tensorType(value).getElementType());
+      access.store(element, buffers[function.getNumArguments() + result], offsetOf(value), valid);
+      written[result] = pass;
+    }
   }
 
   //===--------------------------------------------------------------------===//
@@ -315,9 +322,7 @@ private:
       if (Domain::Pass work = domain.passOf(function, pass); !work.isEmpty())
         emitPass(level, work);
     resume(level);
-    for (auto [i, value] : llvm::enumerate(returned()))
-      if (!domain.hasReduced(value))
-        store(int(i));
+    store(domain.resultsBehindPasses(function));
   }
 
   Combiner combinerOf(Operation *reduction) {
@@ -426,13 +431,13 @@ private:
         combined = e.select(makeMask(builder, loc, width, valid), combined, sum);
       sum = combined;
     }
-    for (int result : work.results)
-      store(result);
+    store(work.results);
     return sums;
   }
 
   /// A result may lie over an operand that is read at the same index, and in no pass after the one
-  /// that writes.
+  /// that writes: within a pass, `store` reads all before it writes anything. For example, with
+  /// t = f(a), x = g(b), y = h(t), x may lie over a, though y is returned, and so stored, behind x.
   std::vector<std::vector<bool>> mayOverwrite() {
     std::vector<std::vector<bool>> answer;
     for (auto [i, value] : llvm::enumerate(returned())) {

@@ -188,23 +188,26 @@ private:
                         unsigned(elements * bytesOf(value)));
   }
 
-  void store(int result) {
-    Value value = returned()[result];
-    Value element = evaluate(value);
-    if (isWide(value))
-      element = splat(element);
-    accessTo(value).store(element, buffers[function.getNumArguments() + result], offsetOf(value),
-                          width);
-    written[result] = pass;
+  /// Writes these of the results at the current indices. All are computed before the first is
+  /// stored: one of them may lie over an operand that another one reads (mayOverwrite).
+  void store(ArrayRef<int> results) {
+    SmallVector<Value> elements;
+    for (int result : results) {
+      Value element = evaluate(returned()[result]);
+      elements.push_back(isWide(returned()[result]) ? splat(element) : element);
+    }
+    for (auto [result, element] : llvm::zip_equal(results, elements)) {
+      Value value = returned()[result];
+      accessTo(value).store(element, buffers[function.getNumArguments() + result], offsetOf(value),
+                            width);
+      written[result] = pass;
+    }
   }
 
   /// What the reduced loops do not write. One lane is enough where a warp has the same.
   void storeOnce() {
     OpBuilder::InsertionGuard guard(builder);
-    SmallVector<int> results;
-    for (auto [i, value] : llvm::enumerate(returned()))
-      if (!domain.hasReduced(value))
-        results.push_back(int(i));
+    SmallVector<int> results = domain.resultsBehindPasses(function);
     if (results.empty())
       return;
     values.clear();
@@ -213,8 +216,7 @@ private:
       auto branch = builder.create<scf::IfOp>(loc, isFirst, /*withElseRegion=*/false);
       builder.setInsertionPoint(branch.thenBlock()->getTerminator());
     }
-    for (int result : results)
-      store(result);
+    store(results);
     values.clear();
   }
 
@@ -291,8 +293,7 @@ private:
         element = splat(element);
       next.push_back(isSum(reduction) ? e.add(sum, element) : e.larger(sum, element));
     }
-    for (int result : work.results)
-      store(result);
+    store(work.results);
     values.clear();
     return next;
   }
@@ -306,8 +307,8 @@ private:
         arith::FastMathFlags::reassoc);
   }
 
-  /// A result may lie over an operand of which every thread reads what it writes itself, and not
-  /// after that.
+  /// A result may lie over an operand of which every thread reads what it writes itself, and in no
+  /// pass after that: within a pass, `store` reads all before it writes anything.
   std::vector<std::vector<bool>> mayOverwrite() {
     std::vector<std::vector<bool>> answer;
     for (auto [i, value] : llvm::enumerate(returned())) {

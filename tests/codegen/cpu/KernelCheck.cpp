@@ -17,10 +17,11 @@ namespace tbc {
 using kernels::Arith;
 using kernels::Tensor;
 
-std::optional<Compiled> compileCase(const OpCase &opCase, const cpu::EmitFn &emit, int number) {
+static std::optional<Compiled> compile(const OpCase &opCase, const std::string &text,
+                                       const cpu::EmitFn &emit, int number) {
   Compiled result;
   result.opCase = opCase;
-  result.module = std::make_unique<ParsedModule>(opCase.module());
+  result.module = std::make_unique<ParsedModule>(text);
   if (!*result.module)
     return std::nullopt;
   cuda::prepareContext(result.module->context);
@@ -42,6 +43,16 @@ std::optional<Compiled> compileCase(const OpCase &opCase, const cpu::EmitFn &emi
   result.kernel = std::move(*kernel);
   result.symbol = "kernel_" + std::to_string(number);
   return result;
+}
+
+std::optional<Compiled> compileCase(const OpCase &opCase, const cpu::EmitFn &emit, int number) {
+  return compile(opCase, opCase.module(), emit, number);
+}
+
+std::optional<Compiled> compileFunction(const std::string &name, const std::string &text,
+                                        const cpu::EmitFn &emit, int number) {
+  EXPECT_TRUE(ParsedModule(text)) << name; // otherwise it would count as one without a kernel
+  return compile({name, "", ""}, text, emit, number);
 }
 
 cpu::KernelSource sourceOf(Compiled &compiled) {
@@ -123,32 +134,54 @@ void check(Compiled &compiled, const RunFn &runKernel, int lanes, bool inPieces)
     for (size_t r = 0; r < whole.size(); ++r)
       EXPECT_TRUE(kernels::bitwiseEqual(whole[r], pieces[r])) << "in pieces, result " << r;
   }
-  for (size_t r = 0; r < whole.size(); ++r)
+  auto checkInPlace = [&] {
+    std::vector<Tensor> made = runKernel(run, operands, types);
+    for (size_t r = 0; r < whole.size(); ++r)
+      EXPECT_TRUE(kernels::bitwiseEqual(whole[r], made[r]))
+          << "result " << r << " with results over operands "
+          << testing::PrintToString(run.inPlace);
+  };
+  std::vector<std::pair<int, int>> together;
+  std::set<size_t> taken;
+  for (size_t r = 0; r < whole.size(); ++r) {
+    bool isPlaced = false;
     for (size_t o = 0; o < operands.size(); ++o) {
       if (!compiled.kernel.mayOverwrite[r][o])
         continue;
-      run.inPlace = {int(r), int(o)};
-      EXPECT_TRUE(kernels::bitwiseEqual(whole[r], runKernel(run, operands, types)[r]))
-          << "result " << r << " over operand " << o;
+      run.inPlace = {{int(r), int(o)}};
+      checkInPlace();
+      if (!isPlaced && taken.insert(o).second) {
+        together.push_back(run.inPlace[0]);
+        isPlaced = true;
+      }
     }
+  }
+  if (together.size() > 1) {
+    run.inPlace = together;
+    checkInPlace();
+  }
 }
 
 std::set<std::string> checkAll(const std::vector<OpCase> &cases, const cpu::CpuTarget &target,
                                const cpu::EmitFn &emit, int lanes) {
   std::vector<Compiled> compiled;
-  std::vector<cpu::KernelSource> sources;
   std::set<std::string> ops;
-  for (const OpCase &opCase : cases) {
-    auto one = compileCase(opCase, emit, int(compiled.size()));
-    if (!one)
-      continue;
-    ops.insert(opCase.mnemonic);
-    sources.push_back(sourceOf(*one));
-    compiled.push_back(std::move(*one));
-  }
+  for (const OpCase &opCase : cases)
+    if (auto one = compileCase(opCase, emit, int(compiled.size()))) {
+      ops.insert(opCase.mnemonic);
+      compiled.push_back(std::move(*one));
+    }
+  checkCompiled(compiled, target, lanes);
+  return ops;
+}
+
+void checkCompiled(std::vector<Compiled> &compiled, const cpu::CpuTarget &target, int lanes) {
+  std::vector<cpu::KernelSource> sources;
+  for (Compiled &one : compiled)
+    sources.push_back(sourceOf(one));
   KernelLibrary library(sources, target);
   if (!library.isOpen())
-    return {};
+    return;
   for (Compiled &one : compiled)
     check(
         one,
@@ -157,7 +190,6 @@ std::set<std::string> checkAll(const std::vector<OpCase> &cases, const cpu::CpuT
           return runKernel(kernel, run, operands, types);
         },
         lanes, /*inPieces=*/true);
-  return ops;
 }
 
 std::vector<OpCase> allCases() {

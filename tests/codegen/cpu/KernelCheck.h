@@ -24,6 +24,9 @@ struct Compiled {
 
 /// Nothing where there is no kernel for it.
 std::optional<Compiled> compileCase(const OpCase &opCase, const cpu::EmitFn &emit, int number);
+/// The same of a function @f of several ops; `name` stands in messages.
+std::optional<Compiled> compileFunction(const std::string &name, const std::string &text,
+                                        const cpu::EmitFn &emit, int number);
 /// Under its own symbol.
 cpu::KernelSource sourceOf(Compiled &compiled);
 
@@ -32,8 +35,9 @@ using RunFn = std::function<std::vector<kernels::Tensor>(
     const KernelRun &run, const std::vector<kernels::Tensor> &operands,
     const std::vector<kernels::TensorType> &results)>;
 
-/// Runs a kernel whole, in single iterations from the last on if `inPieces`, and in place wherever
-/// it may be; compares with the reference. `lanes`: as of checkAll.
+/// Runs a kernel whole, in single iterations from the last on if `inPieces`, in place wherever it
+/// may be, and with as many results in place at once as possible; compares with the reference.
+/// `lanes`: as of checkAll.
 void check(Compiled &compiled, const RunFn &runKernel, int lanes, bool inPieces);
 
 /// Compiles what compiles and checks it: whole, in single iterations from the last on, and in place
@@ -41,6 +45,9 @@ void check(Compiled &compiled, const RunFn &runKernel, int lanes, bool inPieces)
 /// kernel has for a sum over its innermost loop.
 std::set<std::string> checkAll(const std::vector<OpCase> &cases, const cpu::CpuTarget &target,
                                const cpu::EmitFn &emit, int lanes);
+
+/// Checks kernels that are compiled already; see checkAll.
+void checkCompiled(std::vector<Compiled> &compiled, const cpu::CpuTarget &target, int lanes);
 
 /// The same op with other numbers of elements or another element type.
 OpCase withType(OpCase opCase, const std::string &from, const std::string &to);

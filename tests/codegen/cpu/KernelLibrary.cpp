@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <memory>
+#include <set>
 #include <unistd.h>
 
 namespace tbc {
@@ -92,8 +93,11 @@ std::vector<kernels::Tensor> runKernel(program::CompiledKernel kernel, const Ker
   std::vector<void *> pointers;
   for (const Buffer &buffer : buffers)
     pointers.push_back(buffer.data());
-  if (run.inPlace.first >= 0)
-    pointers[operands.size() + size_t(run.inPlace.first)] = pointers[size_t(run.inPlace.second)];
+  std::set<int> overwritten; // operands
+  for (auto [result, operand] : run.inPlace) {
+    pointers[operands.size() + size_t(result)] = pointers[size_t(operand)];
+    overwritten.insert(operand);
+  }
 
   int64_t pieces = (run.extent + run.step - 1) / run.step;
   for (int64_t i = 0; i < pieces; ++i) {
@@ -107,7 +111,7 @@ std::vector<kernels::Tensor> runKernel(program::CompiledKernel kernel, const Ker
                                               pointers[operands.size() + r]));
   for (size_t i = 0; i < buffers.size(); ++i) {
     EXPECT_TRUE(buffers[i].isGuarded()) << "buffer " << i << " was written beyond its ends";
-    if (i < operands.size() && int(i) != run.inPlace.second)
+    if (i < operands.size() && overwritten.count(int(i)) == 0)
       EXPECT_TRUE(buffers[i].isUnchanged()) << "operand " << i << " was written";
   }
   return made;

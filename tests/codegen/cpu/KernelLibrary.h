@@ -34,12 +34,12 @@ private:
 };
 
 /// How a kernel is run: its extent in pieces of `step` iterations, the last ones first if
-/// `backwards`; with result `inPlace.first` in the buffer of operand `inPlace.second`.
+/// `backwards`; for each pair of `inPlace`, with result `first` in the buffer of operand `second`.
 struct KernelRun {
   int64_t extent = 1;
   int64_t step = 1 << 30;
   bool backwards = false;
-  std::pair<int, int> inPlace = {-1, -1};
+  std::vector<std::pair<int, int>> inPlace;
 };
 
 /// What the kernel makes of `operands`. Fails the test if it writes beside its results.

@@ -5,8 +5,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/abi/Region.h"
+#include "runtime/cpu/NativeMachine.h"
 #include "runtime/kernels/Kernel.h"
 #include "tests/codegen/cpu/KernelLibrary.h"
+#include "tests/frontend/ModelBuilder.h"
 #include "tests/tools/PlanSupport.h"
 #include "tools/driver/Compile.h"
 
@@ -67,6 +69,7 @@ public:
     ASSERT_NE(kernel, nullptr);
     KernelRun run;
     run.extent = region.extent;
+    run.inPlace = inPlaceOf(region, values);
     std::vector<Tensor> made = runKernel(kernel, run, operands, types);
     ErrorBound bound = boundOf(region, exact);
     for (size_t r = 0; r < made.size(); ++r) {
@@ -83,6 +86,19 @@ public:
   }
 
 private:
+  /// Results that the memory plan has at the places of operands.
+  std::vector<std::pair<int, int>> inPlaceOf(const program::Region &region,
+                                             const program::RegionValues &values) const {
+    auto indexOf = [](const std::vector<ValueId> &list, ValueId value) {
+      return int(std::find(list.begin(), list.end(), value) - list.begin());
+    };
+    std::vector<std::pair<int, int>> pairs;
+    for (const program::SharedPlace &shared : sharedPlaces(stage, block, region))
+      pairs.push_back(
+          {indexOf(values.results, shared.result), indexOf(values.operands, shared.other)});
+    return pairs;
+  }
+
   Values referenceOf(const program::Region &region, const program::RegionValues &io, Arith arith) {
     Values values;
     std::mt19937 random(5);
@@ -179,6 +195,107 @@ TEST(CompiledPrograms, TinyResnet) {
 TEST(CompiledPrograms, PipelineOfTinyGpt2) {
   auto [inRegions, kernels] = checkModel(test::loadModel("tiny-gpt2"), on("pp=2"));
   EXPECT_GE(inRegions, kernels / 2);
+}
+
+//===----------------------------------------------------------------------===//
+// Batch norm of a split batch
+//===----------------------------------------------------------------------===//
+
+/// An image of size x size: convolution, pooling, a convolution of stride 2, batch norm, the mean
+/// of the image, a matrix. At sizes 4, 6 and 12 the norm has 1, 2 x 2 and 3 x 3 elements of each
+/// channel and sample.
+std::string normOfSmallImage(int size) {
+  std::mt19937 random(size);
+  std::normal_distribution<float> normal(0, 0.4F);
+  test::ModelBuilder builder;
+  auto weights = [&](const std::string &name, const std::vector<int64_t> &dims) {
+    std::vector<float> values(size_t(kernels::numElements(dims)));
+    for (float &value : values)
+      value = normal(random);
+    builder.floats(name, dims, values);
+  };
+  builder.input("image", {"b", "3", std::to_string(size), std::to_string(size)});
+  weights("w1", {4, 3, 3, 3});
+  weights("w2", {8, 4, 1, 1});
+  weights("w3", {8, 4});
+  builder.floats("scale", {8}, {1, 0.5F, 2, -1, 0.7F, 1.5F, 1, -0.3F});
+  builder.floats("bias", {8}, std::vector<float>(8, 0.1F));
+  builder.floats("mean", {8}, std::vector<float>(8, 0));
+  builder.floats("variance", {8}, std::vector<float>(8, 1));
+  test::ModelBuilder::attr(builder.node("Conv", {"image", "w1"}, {"c1"}), "pads",
+                           std::vector<int64_t>{1, 1, 1, 1});
+  builder.node("Tanh", {"c1"}, {"t"});
+  onnx::NodeProto &pool = builder.node("AveragePool", {"t"}, {"p"});
+  test::ModelBuilder::attr(pool, "kernel_shape", std::vector<int64_t>{2, 2});
+  test::ModelBuilder::attr(pool, "strides", std::vector<int64_t>{2, 2});
+  test::ModelBuilder::attr(builder.node("Conv", {"p", "w2"}, {"c2"}), "strides",
+                           std::vector<int64_t>{2, 2});
+  builder.node("BatchNormalization", {"c2", "scale", "bias", "mean", "variance"}, {"n"});
+  builder.node("GlobalAveragePool", {"n"}, {"g"});
+  builder.node("Flatten", {"g"}, {"f"});
+  builder.node("MatMul", {"f", "w3"}, {"logits"});
+  builder.output("logits");
+  return builder.bytes();
+}
+
+/// Native and compiled kernels, as a run has them, against the reference kernels on all ranks:
+/// losses, gradients and parameters within the bound of floats.
+void checkRun(const test::Model &model, const std::string &mesh, int64_t samplesPerRank) {
+  test::PlanRequest request = on(mesh);
+  request.globalBatch = 4;
+  request.microBatch = samplesPerRank;
+  auto plan = makePlan(model, request);
+  auto target = cpu::findCpuTarget("native");
+  ASSERT_TRUE(plan && target);
+  auto compiled = driver::compilePlan(*model.step, *plan, &*target);
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  test::TemporaryFolder folder;
+  std::string path = folder.path(program::kernelsFile);
+  auto linked = cpu::compileKernels(compiled->kernels, *target, "0123", path);
+  ASSERT_TRUE(linked) << linked.error().message;
+  auto opened = cpu::CompiledKernels::open(path, "0123");
+  ASSERT_TRUE(opened) << opened.error().message;
+  constexpr int numSteps = 2;
+  constexpr uint64_t numSeeds = 8; // as in tbc verify
+  auto run = [&](Arith arith, uint64_t seed, const runtime::RankMachines &machines) {
+    auto data = driver::makeRunData(*model.step, *plan, numSteps, arith, seed);
+    EXPECT_TRUE(data) << data.error().message;
+    auto record = driver::runParallel(compiled->program, *data, arith, machines);
+    EXPECT_TRUE(record) << record.error().message;
+    return record ? *record : driver::RunRecord();
+  };
+  std::vector<driver::RunRecord> reference, exact;
+  for (uint64_t seed = 1; seed <= numSeeds; ++seed) {
+    reference.push_back(run(Arith::Native, seed, {}));
+    exact.push_back(run(Arith::F64, seed, {}));
+  }
+  driver::RunRecord native = run(Arith::Native, 1, [&](int64_t) -> Result<runtime::MachineMaker> {
+    return cpu::nativeMachine({1, *opened});
+  });
+  ASSERT_FALSE(native.empty());
+  for (const driver::Comparison &line :
+       driver::compareFloats(compiled->program, exact[0], reference, exact, native))
+    EXPECT_TRUE(line.equal) << line.name << ": " << line.error << " of " << line.bound;
+}
+
+TEST(CompiledPrograms, BatchNormOfSmallImagesOverRanks) {
+  test::TemporaryFolder folder;
+  for (int size : {4, 6, 9}) {
+    test::Model model;
+    model.context = driver::makeContext();
+    driver::StepOptions options;
+    options.modelPath = folder.write("norm.onnx", normOfSmallImage(size));
+    options.optimizer = "sgd";
+    options.precision = "f32";
+    auto step = driver::buildTrainingStep(*model.context, options);
+    ASSERT_TRUE(step) << step.error().message;
+    model.step = std::move(*step);
+    for (auto [mesh, samplesPerRank] :
+         {std::pair("dp=2", 2), std::pair("dp=4", 1), std::pair("fsdp=2", 2)}) {
+      SCOPED_TRACE(std::to_string(size) + " on " + mesh);
+      checkRun(model, mesh, samplesPerRank);
+    }
+  }
 }
 
 /// The same program twice is the same sources and, but for the regions, the same as without

@@ -80,9 +80,8 @@ protected:
       memory.push_back(allocate(program::sizeBytes(type)));
       addresses.push_back(memory.back().address());
     }
-    if (how.inPlace.first >= 0)
-      addresses[operands.size() + size_t(how.inPlace.first)] =
-          addresses[size_t(how.inPlace.second)];
+    for (auto [result, operand] : how.inPlace)
+      addresses[operands.size() + size_t(result)] = addresses[size_t(operand)];
     std::vector<void *> arguments;
     for (cuda::DeviceAddress &address : addresses)
       arguments.push_back(&address);

@@ -1,0 +1,95 @@
+//===- regions_test.cpp - Kernels of several ops ----------------------------===//
+//
+// What one kernel does of several ops: results that lie over operands which other results need,
+// and extents at which loops vanish or vectors have tails.
+//
+//===----------------------------------------------------------------------===//
+
+#include "codegen/cuda/EmitCudaKernel.h"
+#include "tests/codegen/cpu/KernelCheck.h"
+#include "tests/codegen/cpu/RandomRegion.h"
+
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace tbc;
+
+namespace {
+
+cpu::EmitFn cpuEmitter(const cpu::CpuTarget &target) {
+  return [lanes = target.lanes](func::FuncOp function,
+                                const cpu::Domain &domain) -> FailureOr<cpu::Kernel> {
+    return cpu::emitKernel(function, domain, lanes);
+  };
+}
+
+FailureOr<cpu::Kernel> emitThreads(func::FuncOp function, const cpu::Domain &domain) {
+  return cuda::emitCudaKernel(function, domain, cuda::Form::Host);
+}
+
+/// The gradient of a batch norm over a split batch, at one sample per rank and one element per
+/// channel: the count, which is stored first, may lie over %sum, from which the second result
+/// comes.
+const char *const countOverSum = R"(
+func.func @f(%sum: tensor<8xf32>, %factor: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %product = tbc.mul %sum, %factor : tensor<8xf32>
+  %number = tbc.factor_size {count = 1 : i64, samples = 4 : i64} : () -> tensor<f32>
+  %count = tbc.broadcast %number {dims = array<i64>} : (tensor<f32>) -> tensor<8xf32>
+  %mean = tbc.div %product, %count : tensor<8xf32>
+  return %count, %mean : tensor<8xf32>, tensor<8xf32>
+})";
+
+/// The same within a pass over a reduced loop: %twice, over %x, is stored before %y is computed.
+const char *const withinAPass = R"(
+func.func @f(%x: tensor<2x5x3x3xf32>, %z: tensor<2x5x3x3xf32>)
+    -> (tensor<2x5x3x3xf32>, tensor<5xf32>, tensor<2x5x3x3xf32>) {
+  %n = tbc.neg %x : tensor<2x5x3x3xf32>
+  %twice = tbc.add %z, %z : tensor<2x5x3x3xf32>
+  %sum = tbc.reduce_sum %z {dims = array<i64: 0, 2, 3>} : (tensor<2x5x3x3xf32>) -> tensor<5xf32>
+  %y = tbc.add %n, %z : tensor<2x5x3x3xf32>
+  return %twice, %sum, %y : tensor<2x5x3x3xf32>, tensor<5xf32>, tensor<2x5x3x3xf32>
+})";
+
+TEST(Regions, ResultsOverOperandsThatOthersNeed) {
+  auto target = cpu::findCpuTarget("native");
+  ASSERT_TRUE(target);
+  int number = 0;
+  for (auto [emit, lanes] :
+       {std::pair(cpuEmitter(*target), target->lanes), std::pair(cpu::EmitFn(emitThreads), 1)}) {
+    std::vector<Compiled> compiled;
+    for (const char *text : {countOverSum, withinAPass}) {
+      auto one = compileFunction("region", text, emit, number++);
+      ASSERT_TRUE(one);
+      // Otherwise nothing is tested here.
+      EXPECT_TRUE(one->kernel.mayOverwrite[0][0]);
+      compiled.push_back(std::move(*one));
+    }
+    checkCompiled(compiled, *target, lanes);
+  }
+}
+
+TEST(Regions, AtRandom) {
+  auto target = cpu::findCpuTarget("native");
+  ASSERT_TRUE(target);
+  constexpr int numRegions = 240;
+  for (auto [emit, lanes] :
+       {std::pair(cpuEmitter(*target), target->lanes), std::pair(cpu::EmitFn(emitThreads), 1)}) {
+    std::mt19937 random(16);
+    std::vector<Compiled> compiled;
+    int numInPlace = 0;
+    for (int i = 0; i < numRegions; ++i) {
+      std::string text = randomRegion(random);
+      auto one = compileFunction("region " + std::to_string(i) + "\n" + text, text, emit, i);
+      if (!one) // not one nest of loops
+        continue;
+      for (const std::vector<bool> &row : one->kernel.mayOverwrite)
+        numInPlace += int(llvm::count(row, true));
+      compiled.push_back(std::move(*one));
+    }
+    EXPECT_GE(int(compiled.size()), numRegions / 5);
+    EXPECT_GE(numInPlace, numRegions / 5);
+    checkCompiled(compiled, *target, lanes);
+  }
+}
+
+} // namespace
