@@ -208,7 +208,8 @@ protected:
     auto made = driver::runParallel(program, *data, Arith::Native,
                                     [&](int64_t rank) { return machineOf(rank, program); });
     ASSERT_TRUE(made) << made.error().message;
-    for (const driver::Comparison &line : driver::compareFloats(exact[0], native, exact, *made)) {
+    for (const driver::Comparison &line :
+         driver::compareFloats(program, exact[0], native, exact, *made)) {
       int index = program.tensorIndex(line.name);
       bool isNoise = isAdaptive && index >= 0 &&
                      program.tensors[size_t(index)].role != program::Role::Gradient;

@@ -113,8 +113,8 @@ TEST_P(Sweep, ParallelEqualsSerial) {
   EXPECT_FALSE(serial.residues.empty());
   for (const driver::Comparison &line : driver::compareExactly(serial.residues, *residues))
     EXPECT_TRUE(line.equal) << "residue differs: " << line.name;
-  for (const driver::Comparison &line :
-       driver::compareFloats(serial.exact[0], serial.native, serial.exact, *floats))
+  for (const driver::Comparison &line : driver::compareFloats(compiled->program, serial.exact[0],
+                                                              serial.native, serial.exact, *floats))
     EXPECT_TRUE(line.equal) << describe(line);
 }
 

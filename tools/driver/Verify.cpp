@@ -65,9 +65,41 @@ std::vector<Comparison> compareExactly(const RunRecord &serial, const RunRecord 
   return result;
 }
 
-/// The largest |a - b|; infinite if they differ in size or one is not finite.
-static double largestDifference(const kernels::Tensor &a, const kernels::Tensor &b) {
-  std::vector<double> x = a.toDoubles(), y = b.toDoubles();
+namespace {
+
+/// What a tensor is to the comparison of floats.
+enum class Kind { Gradient, FirstMoment, SecondMoment, Other };
+
+bool endsWith(const std::string &name, const std::string &suffix) {
+  return name.size() > suffix.size() &&
+         name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
+}
+
+/// "P.m" and "P.v" are the moments of parameter P (buildUpdateFunction).
+Kind kindOf(const program::Program &program, const std::string &name) {
+  int index = program.tensorIndex(name);
+  program::Role role = index < 0 ? program::Role::Loss : program.tensors[size_t(index)].role;
+  if (role == program::Role::Gradient)
+    return Kind::Gradient;
+  if (role == program::Role::OptimizerState && endsWith(name, ".m"))
+    return Kind::FirstMoment;
+  if (role == program::Role::OptimizerState && endsWith(name, ".v"))
+    return Kind::SecondMoment;
+  return Kind::Other;
+}
+
+/// What is compared of a tensor. A second moment is a weighted sum of squares: its root is a norm,
+/// which is off by no more than the gradients in it are, however small they are.
+std::vector<double> comparedOf(Kind kind, const kernels::Tensor &tensor) {
+  std::vector<double> values = tensor.toDoubles();
+  if (kind == Kind::SecondMoment)
+    for (double &value : values)
+      value = std::sqrt(value);
+  return values;
+}
+
+/// The largest |x - y|; infinite if they differ in size or one is not finite.
+double largestDifference(const std::vector<double> &x, const std::vector<double> &y) {
   if (x.size() != y.size())
     return INFINITY;
   double largest = 0;
@@ -80,29 +112,49 @@ static double largestDifference(const kernels::Tensor &a, const kernels::Tensor 
   return largest;
 }
 
-/// One unit in the last place of the largest magnitude in `tensor`, as an f32 holds it.
-static double ulpOfLargest(const kernels::Tensor &tensor) {
-  float largest = 0;
-  for (double value : tensor.toDoubles())
-    largest = std::max(largest, float(std::abs(value)));
-  return double(std::nextafter(largest, INFINITY)) - double(largest);
+double largestMagnitude(const std::vector<double> &values) {
+  double largest = 0;
+  for (double value : values)
+    largest = std::max(largest, std::abs(value));
+  return largest;
 }
 
-std::vector<Comparison> compareFloats(const RunRecord &reference,
+/// One unit in the last place of `magnitude`, as an f32 holds it.
+double ulpOf(double magnitude) {
+  auto number = float(magnitude);
+  return double(std::nextafter(number, INFINITY)) - double(number);
+}
+
+} // namespace
+
+std::vector<Comparison> compareFloats(const program::Program &program, const RunRecord &reference,
                                       const std::vector<RunRecord> &serial,
                                       const std::vector<RunRecord> &references,
                                       const RunRecord &parallel) {
-  std::vector<Comparison> result;
+  constexpr double halfUlpOfOne = 0x1p-24;
+  std::map<Kind, double> largestOfKind;
   for (const auto &[name, exact] : reference) {
+    Kind kind = kindOf(program, name);
+    double &largest = largestOfKind[kind];
+    if (kind != Kind::Other)
+      largest = std::max(largest, largestMagnitude(comparedOf(kind, exact)));
+  }
+  std::vector<Comparison> result;
+  for (const auto &[name, tensor] : reference) {
     Comparison line;
     line.name = name;
+    Kind kind = kindOf(program, name);
+    std::vector<double> exact = comparedOf(kind, tensor);
     double serialError = 0;
     for (size_t seed = 0; seed < serial.size(); ++seed)
-      serialError = std::max(serialError,
-                             largestDifference(serial[seed].at(name), references[seed].at(name)));
-    line.bound = 4 * serialError + ulpOfLargest(exact);
+      serialError =
+          std::max(serialError, largestDifference(comparedOf(kind, serial[seed].at(name)),
+                                                  comparedOf(kind, references[seed].at(name))));
+    line.bound =
+        4 * serialError + ulpOf(largestMagnitude(exact)) + halfUlpOfOne * largestOfKind[kind];
     auto it = parallel.find(name);
-    line.error = it == parallel.end() ? INFINITY : largestDifference(it->second, exact);
+    line.error =
+        it == parallel.end() ? INFINITY : largestDifference(comparedOf(kind, it->second), exact);
     line.equal = line.error <= line.bound;
     result.push_back(line);
   }
@@ -134,16 +186,24 @@ static Status runBoth(TrainingStep &step, const planner::Plan &plan,
   return Status::ok();
 }
 
-/// Leaves out what AdamW makes of the gradients: where a true gradient is zero it scales rounding
-/// noise up to full steps, so that no error bound of the gradient bounds the parameter. Residues
-/// compare them.
+/// Whether the optimizer divides gradients by their own size. Where a true gradient is zero that
+/// scales rounding noise up to full steps, so that no error bound of the gradient bounds the
+/// parameter, nor what a second step computes from it. Residues compare them.
+static bool scalesNoise(const TrainingStep &step) {
+  return step.options.optimizer == "adam" || step.options.optimizer == "adamw";
+}
+
+/// Leaves out parameters, and their master copies, that such an optimizer has changed.
 static void keepComparable(RunRecord &record, const TrainingStep &step,
                            const program::Program &program) {
-  if (step.options.optimizer != "adamw")
+  if (!scalesNoise(step))
     return;
-  for (const program::GlobalTensor &tensor : program.tensors)
-    if (tensor.role == program::Role::Parameter || tensor.role == program::Role::OptimizerState)
+  for (const program::GlobalTensor &tensor : program.tensors) {
+    bool isState =
+        tensor.role == program::Role::OptimizerState && kindOf(program, tensor.name) == Kind::Other;
+    if (tensor.role == program::Role::Parameter || isState)
       record.erase(tensor.name);
+  }
 }
 
 /// The same with an overflow in the first step, which all ranks must skip.
@@ -244,8 +304,7 @@ static Result<SerialRuns> runWithoutOverflow(TrainingStep &step, const planner::
 static Status runFloats(TrainingStep &step, const planner::Plan &plan,
                         const program::Program &program, const VerifyOptions &options,
                         VerifyReport &report) {
-  // A second step starts from parameters that AdamW has made of noise where gradients are zero.
-  const int numSteps = step.options.optimizer == "adamw" ? 1 : options.steps;
+  const int numSteps = scalesNoise(step) ? 1 : options.steps;
   auto runs = runWithoutOverflow(step, plan, numSteps, options.seed, report.lossScale);
   if (!runs)
     return runs.error();
@@ -257,7 +316,7 @@ static Status runFloats(TrainingStep &step, const planner::Plan &plan,
   if (!parallel)
     return parallel.error();
   keepComparable(runs->exact[0], step, program);
-  report.floats = compareFloats(runs->exact[0], runs->native, runs->exact, *parallel);
+  report.floats = compareFloats(program, runs->exact[0], runs->native, runs->exact, *parallel);
   return Status::ok();
 }
 

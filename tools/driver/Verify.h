@@ -60,15 +60,17 @@ Result<PlantedOverflow> plantOverflow(TrainingStep &step, const planner::Plan &p
 struct Comparison {
   std::string name;
   bool equal = false;
-  double error = 0; // float runs: largest |parallel - f64|
-  double bound =
-      0; // 4 x the serial program's largest |serial - f64| + one ulp of the tensor's largest
+  double error = 0; // float runs: largest |parallel - f64|; of second moments, of their roots
+  double bound = 0; // of compareFloats
 };
 
 /// Bit by bit; in names' order.
 std::vector<Comparison> compareExactly(const RunRecord &serial, const RunRecord &parallel);
-/// Against f64, within the bound of docs/design.md section 4.
-std::vector<Comparison> compareFloats(const RunRecord &reference,
+/// Against f64, within the bound of docs/design.md section 4: 4 x the serial program's largest
+/// error, + one ulp of the tensor's largest magnitude, + 2^-24 of the largest magnitude among all
+/// tensors of its kind where that kind is gradients or moments. Second moments are compared by
+/// their roots. `program` says which tensors are which.
+std::vector<Comparison> compareFloats(const program::Program &program, const RunRecord &reference,
                                       const std::vector<RunRecord> &serial,
                                       const std::vector<RunRecord> &references,
                                       const RunRecord &parallel);
