@@ -9,6 +9,28 @@ using namespace mlir;
 
 namespace tbc {
 
+/// Checks that every window reads an element of the input. Windows overlap the input by now, so one
+/// can miss it only where it steps over all of it: for example, a kernel of 2 with a dilation of 3
+/// and a pad of 1 reads places -1 and 2 of an input of 2 elements, which has places 0 and 1.
+static LogicalResult checkTaps(std::optional<Location> loc, const Window &window,
+                               ArrayRef<int64_t> sizes, ArrayRef<int64_t> positions) {
+  for (size_t dim = 0; dim < sizes.size(); ++dim) {
+    int64_t dilation = window.dilations[dim], size = sizes[dim];
+    if (dilation <= size)
+      continue;
+    for (int64_t position = 0; position < positions[dim]; ++position) {
+      int64_t begin = position * window.strides[dim] - window.pads[dim];
+      int64_t tap = begin < 0 ? (-begin + dilation - 1) / dilation : 0; // the first not before 0
+      if (tap >= window.kernel[dim] || begin + tap * dilation >= size)
+        return emitOptionalError(
+            loc, "window ", position, " of spatial dim ", dim,
+            " lies in padding alone: its dilation of ", dilation, " steps over all ", size,
+            " elements, so it has no maximum; reduce the dilation or the pads");
+    }
+  }
+  return success();
+}
+
 static FailureOr<RankedTensorType> inferPooling(std::optional<Location> loc, RankedTensorType input,
                                                 const Window &window) {
   if (input.getRank() < 3) // max_pool_c1, avg_pool_c1
@@ -25,6 +47,8 @@ static FailureOr<RankedTensorType> inferPooling(std::optional<Location> loc, Ran
       return emitOptionalError(loc, "pad of ", pad, " leaves a window of extent ", extent,
                                " outside the input");
   }
+  if (failed(checkTaps(loc, window, input.getShape().drop_front(2), *positions)))
+    return failure();
   SmallVector<int64_t> shape(input.getShape().take_front(2));
   shape.append(*positions);
   return RankedTensorType::get(shape, input.getElementType());
