@@ -3,6 +3,7 @@
 #include "planner/core/DeriveBest.h"
 #include "planner/core/CandidateOrder.h"
 #include "planner/core/Evaluate.h"
+#include "planner/core/Memory.h"
 #include "planner/core/Stages.h"
 
 #include <algorithm>
@@ -19,12 +20,24 @@ bool isSmallGraph(const Graph &graph) { return graph.ops.size() < 200; }
 
 static bool isVerySmallGraph(const Graph &graph) { return graph.ops.size() < 64; }
 
+int64_t DeriveLimits::limitBytes(const Cluster &devices) const {
+  Plan plan;
+  plan.memoryLimitBytes = memoryLimitBytes;
+  return plan.limitBytes(devices);
+}
+
+int64_t DeriveLimits::excessBytes(const Plan &plan) const {
+  const Prediction &p = plan.prediction;
+  return (goal == MemoryVerdict::Fits ? p.highBytes : p.peakBytes) - p.limitBytes;
+}
+
 /// `candidate` op by op, with the largest buckets and the earliest gathers with which it fits.
 static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
-                                         const Candidate &candidate, const Plan &limits,
+                                         const Candidate &candidate, const DeriveLimits &limits,
                                          const OverlapPins &pins) {
   ++searcher.counts().derived;
   ExactCandidate exact{candidate, searcher.planOf(candidate)};
+  exact.plan.cluster = limits.cluster;
   exact.plan.memoryLimitBytes = limits.memoryLimitBytes;
   Result<PlannedStep> step = applyPlan(graph, exact.plan);
   if (!step)
@@ -37,7 +50,7 @@ static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
   auto fitsWith = [&](const OverlapSettings &choice) {
     exact.plan.overlap = choice;
     exact.plan.prediction = predictStep(*step, exact.plan, derivation);
-    return exact.plan.prediction.fits;
+    return exact.plan.prediction.meets(limits.goal);
   };
   // What does not fit with the last, which takes the least memory, fits with none.
   if (fitsWith(choices.front()) || choices.size() == 1 || !fitsWith(choices.back()))
@@ -53,33 +66,39 @@ static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
 
 /// `candidate` op by op. One that recomputes as few blocks as fit by its score, which is off by
 /// little, recomputes more where it must, and fewer where it can.
-static Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph,
-                                            Candidate candidate, const Plan &limits,
-                                            const OverlapPins &pins) {
+Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph, Candidate candidate,
+                                     const DeriveLimits &limits, const OverlapPins &pins) {
   constexpr int mostTries = 8;
   Result<ExactCandidate> exact = deriveOnce(searcher, graph, candidate, limits, pins);
-  auto roomOf = [](const Plan &plan) {
+  auto roomOf = [&](const Plan &plan) {
     const StageDevices devices = stageDevices(plan);
     std::vector<double> room; // by stage
-    for (const StageMemory &stage : plan.prediction.stages)
-      room.push_back(double(plan.limitBytes(devices.of(int(room.size()))) - stage.totalBytes()));
+    for (const StageMemory &stage : plan.prediction.stages) {
+      const Cluster &cluster = devices.of(int(room.size()));
+      int64_t bytes = limits.goal == MemoryVerdict::Fits ? memoryInterval(stage, cluster).second
+                                                         : stage.totalBytes();
+      room.push_back(double(plan.limitBytes(cluster) - bytes));
+    }
     return room;
   };
+  auto fits = [&](const Result<ExactCandidate> &derived) {
+    return derived->plan.prediction.meets(limits.goal);
+  };
   // By its score it fits as it is; where that is off, as one that recomputes.
-  if (exact && !exact->plan.prediction.fits && candidate.feasible)
+  if (exact && !fits(exact) && candidate.feasible)
     searcher.recomputeSome(candidate);
-  for (int tries = 0; exact && !exact->plan.prediction.fits && tries < mostTries; ++tries) {
+  for (int tries = 0; exact && !fits(exact) && tries < mostTries; ++tries) {
     std::vector<double> room = roomOf(exact->plan);
     if (!searcher.recomputeMore(candidate, room) && !searcher.offloadMore(candidate, room))
       break;
     exact = deriveOnce(searcher, graph, candidate, limits, pins);
   }
-  for (int tries = 0; exact && exact->plan.prediction.fits && tries < mostTries; ++tries) {
+  for (int tries = 0; exact && fits(exact) && tries < mostTries; ++tries) {
     if (!searcher.recomputeLess(candidate, roomOf(exact->plan)))
       break;
     Result<ExactCandidate> fewer = deriveOnce(searcher, graph, candidate, limits, pins);
     // What there was room for in buckets may be worth more.
-    if (!fewer || !fewer->plan.prediction.fits ||
+    if (!fewer || !fits(fewer) ||
         fewer->plan.prediction.stepSeconds > exact->plan.prediction.stepSeconds)
       break;
     exact = std::move(fewer);
@@ -90,17 +109,18 @@ static Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &gra
 /// The same in a very small graph: the cuts are moved, one at a time and to any place, while that
 /// helps.
 static Result<ExactCandidate> deriveWithCuts(Searcher &searcher, const Graph &graph,
-                                             Candidate candidate, const Plan &limits,
+                                             Candidate candidate, const DeriveLimits &limits,
                                              const OverlapPins &pins) {
   Result<ExactCandidate> best = deriveExactly(searcher, graph, candidate, limits, pins);
   const std::vector<bool> mayBegin = stageMayBegin(graph);
   auto beginOf = [&](size_t chunk) {
     return chunk < candidate.firstOps.size() ? candidate.firstOps[chunk] : int(mayBegin.size());
   };
-  auto isBetter = [](const Prediction &a, const Prediction &b) {
-    return a.fits != b.fits ? a.fits
-           : a.fits         ? a.stepSeconds < b.stepSeconds
-                            : a.peakBytes - a.limitBytes < b.peakBytes - b.limitBytes;
+  auto isBetter = [&](const Plan &a, const Plan &b) {
+    bool aFits = a.prediction.meets(limits.goal), bFits = b.prediction.meets(limits.goal);
+    return aFits != bFits ? aFits
+           : aFits        ? a.prediction.stepSeconds < b.prediction.stepSeconds
+                          : limits.excessBytes(a) < limits.excessBytes(b);
   };
   constexpr int mostRounds = 3;
   bool improved = true;
@@ -115,7 +135,7 @@ static Result<ExactCandidate> deriveWithCuts(Searcher &searcher, const Graph &gr
         Result<ExactCandidate> there = deriveExactly(searcher, graph, moved, limits, pins);
         if (!there)
           return there.error();
-        if (!isBetter(there->plan.prediction, best->plan.prediction))
+        if (!isBetter(there->plan, best->plan))
           continue;
         best = std::move(there);
         candidate = std::move(moved);
@@ -126,11 +146,13 @@ static Result<ExactCandidate> deriveWithCuts(Searcher &searcher, const Graph &gr
 }
 
 /// The best of each group, the best of all first.
-static void keepBestOfGroups(std::vector<ExactCandidate> &exact) {
-  std::sort(exact.begin(), exact.end(), [](const ExactCandidate &a, const ExactCandidate &b) {
+static void keepBestOfGroups(std::vector<ExactCandidate> &exact, MemoryVerdict goal) {
+  if (exact.empty())
+    return;
+  std::sort(exact.begin(), exact.end(), [&](const ExactCandidate &a, const ExactCandidate &b) {
     const Prediction &p = a.plan.prediction, &q = b.plan.prediction;
-    if (p.fits != q.fits)
-      return p.fits;
+    if (p.meets(goal) != q.meets(goal))
+      return p.meets(goal);
     return std::tie(p.stepSeconds, a.candidate.order) < std::tie(q.stepSeconds, b.candidate.order);
   });
   std::set<decltype(groupOf(exact[0].candidate))> known;
@@ -142,21 +164,23 @@ static void keepBestOfGroups(std::vector<ExactCandidate> &exact) {
 
 Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &workers,
                                                const Graph &graph, std::vector<Candidate> scored,
-                                               size_t top, const Plan &limits,
+                                               const DeriveLimits &limits,
                                                const OverlapPins &pins) {
   const bool isSmall = isSmallGraph(graph), isTiny = isVerySmallGraph(graph);
   const double timeError = isTiny ? 0.3 : 0.02, memoryError = isTiny ? 1.0 : isSmall ? 0.5 : 0;
-  const size_t most = isSmall ? 256 : 16;
+  const size_t top = limits.top, most = isSmall ? 256 : limits.most;
   // Where nothing fits: how many are tried, and how many times the room they may want by their
   // score. Brute force has found nothing that these leave out; without them it took minutes to say
   // that a limit is hopeless.
   constexpr size_t mostHopes = 512;
   constexpr double mostShort = 4;
-  const double context = double(limits.cluster.contextBytes),
-               room = double(limits.limitBytes()) - context; // what the program itself may take
+  const Cluster upper = atUpperEnd(limits.cluster);
+  const auto limit = double(limits.limitBytes(limits.cluster));
+  const auto context =
+      double(limits.goal == MemoryVerdict::Fits ? upper.contextBytes : limits.cluster.contextBytes);
+  const double room = limit - context; // what the program itself may take
   auto mayFit = [&](const Candidate &candidate) {
-    return candidate.feasible ||
-           candidate.peakBytes <= double(limits.limitBytes()) * (1 + memoryError);
+    return candidate.feasible || candidate.peakBytes <= limit * (1 + memoryError);
   };
   std::sort(scored.begin(), scored.end(), [&](const Candidate &a, const Candidate &b) {
     return isBetter(a, mayFit(a), b, mayFit(b));
@@ -178,6 +202,8 @@ Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &work
   for (size_t i = 0; isWanted(i); ++i) {
     if (isRuledOut(i))
       continue;
+    if (std::isfinite(best) && limits.deadline.isOver())
+      break;
     if (!ahead[i]) {
       std::vector<size_t> next{i};
       size_t far = std::max(top, i + size_t(workers.count()));
@@ -194,11 +220,11 @@ Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &work
     Result<ExactCandidate> &result = *ahead[i];
     if (!result)
       return result.error();
-    if (result->plan.prediction.fits)
+    if (result->plan.prediction.meets(limits.goal))
       best = std::min(best, result->plan.prediction.stepSeconds);
     exact.push_back(std::move(*result));
   }
-  keepBestOfGroups(exact);
+  keepBestOfGroups(exact, limits.goal);
   return exact;
 }
 

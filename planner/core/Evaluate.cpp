@@ -199,18 +199,24 @@ double collectiveSeconds(const StageNetworks &networks, const Mesh &mesh,
   return networks.seconds(count.kind, axes, count.stage, double(count.bytes));
 }
 
+const char *name(MemoryVerdict verdict) {
+  return verdict == MemoryVerdict::Fits    ? "fits"
+         : verdict == MemoryVerdict::Tight ? "tight"
+                                           : "does not fit";
+}
+
 /// What the stages take of memory, and whether each has that much. The numbers of one device are
 /// those of the stage that is nearest to its limit, or most beyond it; the upper end of their
 /// interval is as far beyond that limit as any stage's is beyond its own.
 static void predictRoom(const Plan &plan, const StageDevices &devices, Prediction &prediction) {
-  prediction.fits = true;
+  bool middleFits = true;
   int64_t mostBeyond = std::numeric_limits<int64_t>::min() / 2; // at worst
   for (int stage = 0; stage < int(prediction.stages.size()); ++stage) {
     const StageMemory &memory = prediction.stages[size_t(stage)];
     const Cluster &cluster = devices.of(stage);
     const int64_t bytes = memory.totalBytes(), host = memory.hostBytes(),
                   limit = plan.limitBytes(cluster), hostLimit = cluster.usableHostBytes();
-    prediction.fits &= bytes <= limit && host <= hostLimit;
+    middleFits &= bytes <= limit && host <= hostLimit;
     if (stage == 0 || bytes - limit > prediction.peakBytes - prediction.limitBytes) {
       prediction.peakBytes = bytes;
       prediction.limitBytes = limit;
@@ -224,6 +230,9 @@ static void predictRoom(const Plan &plan, const StageDevices &devices, Predictio
     mostBeyond = std::max(mostBeyond, memoryInterval(memory, cluster).second - limit);
   }
   prediction.highBytes = std::max(prediction.highBytes, prediction.limitBytes + mostBeyond);
+  prediction.memory = !middleFits      ? MemoryVerdict::DoesNotFit
+                      : mostBeyond > 0 ? MemoryVerdict::Tight
+                                       : MemoryVerdict::Fits;
 }
 
 Prediction predictStep(const PlannedStep &step, const Plan &plan) {

@@ -164,7 +164,7 @@ private:
     const Prediction &p = a.prediction, &q = b.prediction;
     add("predicted", "step", Cell::seconds(p.stepSeconds), Cell::seconds(q.stepSeconds));
     add("predicted", "peak", Cell::bytes(double(p.peakBytes)), Cell::bytes(double(q.peakBytes)));
-    add("predicted", "fits", p.fits ? "yes" : "no", q.fits ? "yes" : "no");
+    add("predicted", "memory", name(p.memory), name(q.memory));
     add("predicted", "MFU", Cell::share(p.mfu), Cell::share(q.mfu));
     const TimeSplit &t = p.time, &u = q.time;
     for (auto [name, x, y] : {std::tuple("kernels", t.compute, u.compute),

@@ -5,11 +5,13 @@
 #include "planner/core/DeriveBest.h"
 #include "planner/core/Evaluate.h"
 #include "planner/core/LookAhead.h"
+#include "planner/core/Memory.h"
 #include "planner/reshard/SequenceOrder.h"
 
 #include <algorithm>
 #include <cmath>
 #include <ctime>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -19,8 +21,8 @@ namespace tbc::planner {
 
 /// Of plans that take the same time, to a thousandth, the simplest comes first: fewest axes, least
 /// ZeRO, no recomputation.
-static void preferSimple(std::vector<ExactCandidate> &exact) {
-  if (exact.empty() || !exact.front().plan.prediction.fits)
+static void preferSimple(std::vector<ExactCandidate> &exact, MemoryVerdict goal) {
+  if (exact.empty() || !exact.front().plan.prediction.meets(goal))
     return;
   auto complexity = [](const ExactCandidate &e) {
     return std::make_tuple(e.plan.mesh.numAxes(), e.candidate.zero.zero, e.plan.recompute != "none",
@@ -29,7 +31,7 @@ static void preferSimple(std::vector<ExactCandidate> &exact) {
   double limit = exact.front().plan.prediction.stepSeconds * 1.001;
   size_t best = 0;
   for (size_t i = 1; i < exact.size(); ++i)
-    if (exact[i].plan.prediction.fits && exact[i].plan.prediction.stepSeconds <= limit &&
+    if (exact[i].plan.prediction.meets(goal) && exact[i].plan.prediction.stepSeconds <= limit &&
         complexity(exact[i]) < complexity(exact[best]))
       best = i;
   std::rotate(exact.begin(), exact.begin() + best, exact.begin() + best + 1);
@@ -93,18 +95,24 @@ static double leastBound(const std::vector<Candidate> &candidates) {
 
 /// The least of all bounds, those that are below `seconds` made as tight as they can be, the least
 /// first. It is no more than `seconds`, which some plan takes.
+/// After `deadline` they stay as they are.
 static double refineBounds(Searcher &searcher, Workers &workers,
-                           const std::vector<Candidate> &candidates, double seconds) {
+                           const std::vector<Candidate> &candidates,
+                           const std::vector<Candidate> &others, double seconds,
+                           const Deadline &deadline) {
   std::vector<const Candidate *> loose;
-  for (const Candidate &candidate : candidates)
-    if (candidate.provenBound < seconds)
-      loose.push_back(&candidate);
+  for (const std::vector<Candidate> *list : {&candidates, &others})
+    for (const Candidate &candidate : *list)
+      if (candidate.provenBound < seconds)
+        loose.push_back(&candidate);
   std::sort(loose.begin(), loose.end(), [](const Candidate *a, const Candidate *b) {
-    return std::tie(a->provenBound, a) < std::tie(b->provenBound, b); // of one list
+    return std::tie(a->provenBound, a->order) < std::tie(b->provenBound, b->order);
   });
   double least = seconds;
   size_t ahead = 0;
   for (size_t i = 0; i < loose.size() && loose[i]->provenBound < least; ++i) {
+    if (deadline.isOver())
+      return std::min(least, loose[i]->provenBound); // no other is less
     if (i >= ahead && workers.count() > 1) {
       ahead = std::min(loose.size(), i + size_t(workers.count()));
       workers.run(ahead - i, [&](size_t k) { searcher.boundAhead(*loose[i + k], seconds); });
@@ -150,8 +158,128 @@ static Status keepBegun(std::vector<Candidate> &candidates, const PinnedOps &pin
                    "its pp times its virtual stages; pin where each of them begins"};
 }
 
+/// How many that cannot fit are scored all the same, for the reasons of the answer.
+constexpr int64_t mostHopeless = 64;
+
+/// Leaves of `candidates`, which are in order of their bounds, all that may fit and the first
+/// `kept` that cannot; where none may, those that hold least. Returns what went of which the bounds
+/// still count: they stand for meshes with cp.
+static std::vector<Candidate> dropHopeless(const Searcher &searcher,
+                                           std::vector<Candidate> &candidates, int64_t kept) {
+  constexpr size_t mostNearest = 256;
+  std::vector<Candidate> dropped;
+  auto isDropped = [&](const Candidate &candidate) {
+    if (!searcher.isHopeless(candidate) || kept-- > 0)
+      return false;
+    if (searcher.mayBeContext(candidate))
+      dropped.push_back(candidate);
+    return true;
+  };
+  const bool mayFit = std::any_of(candidates.begin(), candidates.end(),
+                                  [&](const Candidate &c) { return !searcher.isHopeless(c); });
+  if (mayFit) {
+    candidates.erase(std::remove_if(candidates.begin(), candidates.end(), isDropped),
+                     candidates.end());
+  } else if (candidates.size() > mostNearest) {
+    auto holdsLess = [](const Candidate &a, const Candidate &b) {
+      return std::tie(a.leastBytes, a.order) < std::tie(b.leastBytes, b.order);
+    };
+    std::sort(candidates.begin(), candidates.end(), holdsLess);
+    kept = mostNearest;
+    candidates.erase(std::remove_if(candidates.begin(), candidates.end(), isDropped),
+                     candidates.end());
+    std::sort(candidates.begin(), candidates.end(), [](const Candidate &a, const Candidate &b) {
+      return std::tie(a.lowerBound, a.order) < std::tie(b.lowerBound, b.order);
+    });
+  }
+  return dropped;
+}
+
+/// The best that the configurations of `exploration` come to without a margin of memory, if that is
+/// faster: what the margin costs. A few that are fast by their scores, which are then derived from
+/// their scores on `cluster` as it is.
+static std::optional<ExactCandidate> withoutMargin(const Graph &graph, const Job &job,
+                                                   const Space &space, const PinnedOps &pinned,
+                                                   Workers &workers, DeriveLimits limits,
+                                                   const Exploration &exploration) {
+  constexpr size_t mostScored = 8;
+  constexpr double leastGain = 5e-4;
+  const double seconds = exploration.exact.front().plan.prediction.stepSeconds;
+  std::vector<Candidate> fast;
+  for (const Candidate &candidate : exploration.scored)
+    if (candidate.lowerBound < seconds * (1 - leastGain) &&
+        (!candidate.feasible || candidate.recompute != "none" || !candidate.blocksAway.empty()))
+      fast.push_back(candidate);
+  std::sort(fast.begin(), fast.end(), [](const Candidate &a, const Candidate &b) {
+    return std::tie(a.seconds, a.order) < std::tie(b.seconds, b.order);
+  });
+  if (fast.size() > mostScored)
+    fast.resize(mostScored);
+  if (fast.empty())
+    return std::nullopt;
+  Searcher searcher(graph, job, limits.cluster, space, limits.limitBytes(limits.cluster), pinned,
+                    workers);
+  std::vector<char> isPossible(fast.size());
+  workers.run(fast.size(), [&](size_t i) {
+    isPossible[i] = !limits.deadline.isOver() && searcher.score(fast[i], /*refine=*/false);
+  });
+  const Candidate *best = nullptr;
+  for (size_t i = 0; i < fast.size(); ++i)
+    if (isPossible[i] && fast[i].feasible && (!best || isBetter(fast[i], *best)))
+      best = &fast[i];
+  if (!best || best->seconds >= seconds * (1 - leastGain))
+    return std::nullopt;
+  limits.goal = MemoryVerdict::Tight;
+  Result<ExactCandidate> exact = deriveExactly(searcher, graph, *best, limits, space.overlap());
+  if (!exact || exact->plan.prediction.memory != MemoryVerdict::Tight ||
+      exact->plan.prediction.stepSeconds >= seconds * (1 - leastGain))
+    return std::nullopt;
+  return std::move(*exact);
+}
+
+/// How much a mode computes again.
+static int strengthOf(const std::string &recompute) {
+  return recompute == "full" ? 2 : recompute == "selective" ? 1 : 0;
+}
+
+/// The one nearest to fitting of some of `candidates`, none of which can fit, in order of what they
+/// hold at least: of each number of stages, of which the bound knows little, the first that
+/// computes most again.
+static std::vector<ExactCandidate> nearestOf(Searcher &searcher, const Graph &graph,
+                                             const std::vector<Candidate> &candidates,
+                                             const DeriveLimits &limits, const OverlapPins &pins) {
+  constexpr size_t mostStages = 6;
+  int strongest = 0;
+  for (const Candidate &candidate : candidates)
+    strongest = std::max(strongest, strengthOf(candidate.recompute));
+  std::optional<Candidate> nearest;
+  std::set<int64_t> stages;
+  for (size_t i = 0; i < candidates.size() && stages.size() < mostStages; ++i) {
+    Candidate candidate = candidates[i];
+    if (strengthOf(candidate.recompute) < strongest || stages.count(candidate.mesh.pp) ||
+        !searcher.score(candidate, /*refine=*/false))
+      continue;
+    stages.insert(candidate.mesh.pp);
+    if (!nearest || candidate.peakBytes < nearest->peakBytes)
+      nearest = std::move(candidate);
+  }
+  std::vector<ExactCandidate> exact;
+  if (nearest)
+    if (Result<ExactCandidate> derived = deriveExactly(searcher, graph, *nearest, limits, pins))
+      exact.push_back(std::move(*derived));
+  return exact;
+}
+
+/// Whether `candidate` will not fit either where `other` does not: it differs in no more than a
+/// larger micro-batch and in computing less again.
+static bool isWorseThan(const Candidate &other, const Candidate &candidate) {
+  return other.mesh == candidate.mesh && other.zero == candidate.zero &&
+         other.microBatch <= candidate.microBatch &&
+         strengthOf(other.recompute) >= strengthOf(candidate.recompute);
+}
+
 Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
-                            const Pins &asked, int top, const Progress &progress) {
+                            const Pins &asked, int top, Purpose purpose, const Progress &progress) {
   Result<PinnedOps> pinned = PinnedOps::make(graph, job, asked.ops);
   if (!pinned)
     return pinned.error();
@@ -165,15 +293,21 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
           checkDevices(cluster, job, space->meshIsPinned() ? &space->pinnedMesh() : nullptr);
       !status)
     return status.error();
-  Plan limits;
-  limits.cluster = cluster;
-  limits.memoryLimitBytes = pins.memoryLimitBytes.value_or(0);
+  const MemoryVerdict goal = pins.memoryGoal;
+  const Cluster planned = goal == MemoryVerdict::Fits ? atUpperEnd(cluster) : cluster;
+  DeriveLimits limits{cluster,
+                      pins.memoryLimitBytes.value_or(0),
+                      goal,
+                      size_t(top),
+                      purpose == Purpose::Suggestion ? size_t(4) : size_t(16),
+                      pins.deadline};
   if (Status status = checkContext(graph, *space, pins); !status)
     return status.error();
-  Workers workers(pins.threads);
+  // What is worked out ahead is often for nothing.
+  Workers workers(purpose == Purpose::Suggestion ? 1 : pins.threads);
   Stopwatch watch;
-  Searcher searcher(graph, job, cluster, *space, limits.limitBytes(), *pinned, workers);
-  std::vector<Candidate> candidates = searcher.enumerate();
+  Searcher searcher(graph, job, planned, *space, limits.limitBytes(cluster), *pinned, workers);
+  std::vector<Candidate> candidates = searcher.enumerate(pins);
   double boundSeconds = watch.lap();
   if (Status status = keepBegun(candidates, *pinned); !status)
     return status.error();
@@ -185,6 +319,14 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
     return Error{ErrorCode::Usage, "--offload " + pins.offload + ": the model has " +
                                        std::to_string(searcher.numBlocks()) +
                                        " blocks whose residuals may be on the host"};
+  if (candidates.empty() && searcher.end() != SearchEnd::Complete) {
+    Exploration nothing;
+    nothing.end = searcher.end();
+    return nothing;
+  }
+  if (candidates.empty() && !searcher.leftOut().empty())
+    return Error{ErrorCode::Usage, searcher.leftOut() + "; choose a smaller --batch" +
+                                       (pins.microBatch ? ", or another --micro-batch" : "")};
   if (candidates.empty() && !searcher.refusedSchedule().empty())
     return Error{ErrorCode::Usage,
                  searcher.refusedSchedule() + "; choose --batch and --micro-batch accordingly"};
@@ -206,10 +348,26 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
             (pins.strategy != "auto" ? " under --strategy " + pins.strategy : "") +
             "; choose a batch that is a multiple of the data-parallel size"};
 
+  Exploration exploration;
+  exploration.end = searcher.end();
+  exploration.leftOut = searcher.leftOut();
+  exploration.numCandidates = int64_t(candidates.size());
+  if (searcher.provesNothingFits()) {
+    exploration.provesNothingFits = true;
+    exploration.leastBytes = searcher.leastBytesOfAll();
+    if (goal != MemoryVerdict::Fits)
+      exploration.exact = nearestOf(searcher, graph, candidates, limits, space->overlap());
+    exploration.counts = searcher.counts().now();
+    return exploration;
+  }
   // Small graphs are cheap enough to look at closely everywhere.
   bool isSmall = isSmallGraph(graph);
-  Exploration exploration;
-  exploration.lowerBoundSeconds = leastBound(candidates);
+  const std::vector<Candidate> dropped =
+      dropHopeless(searcher, candidates, purpose == Purpose::Answer ? mostHopeless : 0);
+  exploration.lowerBoundSeconds = std::min(leastBound(candidates), leastBound(dropped));
+  if (searcher.end() != SearchEnd::Complete)
+    exploration.lowerBoundSeconds =
+        std::min(exploration.lowerBoundSeconds, searcher.peakRateSeconds());
   std::map<decltype(groupOf(candidates[0])), size_t> best; // of each group, into scored
   std::vector<double> fastest; // of the groups that have something that fits, ascending
   LookAhead ahead(searcher, workers, candidates, isSmall);
@@ -220,7 +378,19 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
     double limit = int(fastest.size()) >= top ? fastest[size_t(top) - 1] : INFINITY;
     if (candidate.lowerBound > limit)
       break; // and so are all after it
-    if (ahead.isRuledOut(i, limit) || !ahead.score(i))
+    if (exploration.numScored >= pins.budget.scored || pins.deadline.isOver()) {
+      exploration.end = pins.deadline.isOver() ? SearchEnd::TimeLimit : SearchEnd::Budget;
+      break;
+    }
+    const bool isKnown = purpose == Purpose::Suggestion &&
+                         std::any_of(exploration.scored.begin(), exploration.scored.end(),
+                                     [&](const Candidate &other) {
+                                       return !other.feasible && isWorseThan(other, candidate);
+                                     });
+    if (isKnown || ahead.isRuledOut(i, limit))
+      continue;
+    ++exploration.numScored;
+    if (!ahead.score(i))
       continue;
     exploration.scored.push_back(candidate);
     auto [found, isNew] = best.emplace(groupOf(candidate), exploration.scored.size() - 1);
@@ -241,25 +411,31 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   for (size_t i = 0; winners.empty() && i < candidates.size(); ++i)
     if (const std::string &why = searcher.refusedContext(candidates[i]); !why.empty())
       return Error{ErrorCode::Usage, why};
-  if (winners.empty() && pinned->splitter)
+  if (winners.empty() && pinned->splitter && exploration.end == SearchEnd::Complete)
     return Error{ErrorCode::Usage,
                  toString(*pinned->splitter) +
                      ": no mesh has an axis tp that divides all that is pinned to be split; "
                      "choose another tp, or pin less"};
-  addContexts(searcher, workers, isSmall, int(candidates.size()), exploration, winners);
+  if (!pins.deadline.isOver())
+    addContexts(searcher, workers, isSmall, int(exploration.numCandidates), exploration, winners);
   if (isSmall)
     winners = exploration.scored;
   double scoreSeconds = watch.lap();
-  Result<std::vector<ExactCandidate>> exact = deriveBest(
-      searcher, workers, graph, std::move(winners), size_t(top), limits, space->overlap());
+  Result<std::vector<ExactCandidate>> exact =
+      deriveBest(searcher, workers, graph, std::move(winners), limits, space->overlap());
   if (!exact)
     return exact.error();
   double deriveSeconds = watch.lap();
   exploration.exact = std::move(*exact);
-  if (!exploration.exact.empty() && exploration.exact.front().plan.prediction.fits)
-    exploration.lowerBoundSeconds = refineBounds(
-        searcher, workers, candidates, exploration.exact.front().plan.prediction.stepSeconds);
-  preferSimple(exploration.exact);
+  if (exploration.hasFit(goal) && purpose == Purpose::Answer) {
+    if (searcher.end() == SearchEnd::Complete)
+      exploration.lowerBoundSeconds =
+          refineBounds(searcher, workers, candidates, dropped,
+                       exploration.exact.front().plan.prediction.stepSeconds, pins.deadline);
+    if (goal == MemoryVerdict::Fits && exploration.end == SearchEnd::Complete)
+      exploration.tight = withoutMargin(graph, job, *space, *pinned, workers, limits, exploration);
+  }
+  preferSimple(exploration.exact, goal);
   exploration.counts = searcher.counts().now();
   exploration.counts.boundSeconds = boundSeconds;
   exploration.counts.scoreSeconds = scoreSeconds;

@@ -5,6 +5,8 @@
 
 #include "planner/core/Searcher.h"
 
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace tbc::planner {
@@ -20,13 +22,37 @@ struct Exploration {
   std::vector<ExactCandidate> exact;
   std::vector<Candidate> scored; // every candidate scored, in order of lower bounds
   double lowerBoundSeconds = 0;  // the least over all candidates
+  /// Where the best one fits: the best of the same configurations if memory were planned without
+  /// its margin, if that is faster.
+  std::optional<ExactCandidate> tight;
+  /// Whether no plan fits, by a bound: `exact` has then the nearest of those with least bounds, or
+  /// if the goal was Fits, nothing.
+  bool provesNothingFits = false;
+  double leastBytes = 0; // that any plan takes on its fullest device, by the same bound
+  SearchEnd end = SearchEnd::Complete;
+  int64_t numCandidates = 0, numScored = 0; // listed, and scored in their turn
+  std::string leftOut;                      // what was left out because numbers are too large
   SearchCounts counts;
+
+  /// Whether something has the verdict `goal` or a better one.
+  bool hasFit(MemoryVerdict goal) const {
+    return !exact.empty() && exact.front().plan.prediction.meets(goal);
+  }
+};
+
+/// What an exploration is for.
+enum class Purpose {
+  Answer,     ///< the best plan, its runners-up and its bound
+  Cost,       ///< the best plan alone
+  Suggestion, ///< a plan that fits, near the best, within a small budget
 };
 
 /// Scores what bounds do not exclude, then derives the `top` best of different configurations
-/// exactly, and more while the next might still be better or nothing fits yet.
+/// exactly, and more while the next might still be better or nothing fits yet. "Fits" is to have
+/// the verdict `pins.memoryGoal`.
 Result<Exploration> explore(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
-                            const Pins &pins, int top, const Progress &progress = {});
+                            const Pins &pins, int top, Purpose purpose,
+                            const Progress &progress = {});
 
 /// Why nothing fits and what would change that. `exploration` has no exact candidate that fits.
 Error explainInfeasible(const reshard::Graph &graph, const Job &job, const Cluster &cluster,

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 using namespace tbc::reshard;
 
@@ -22,21 +23,31 @@ struct Change {
 
 } // namespace
 
+/// Whether a plan with `change` has the verdict `goal`; `how` says which. `mostScored`: candidates
+/// that may be scored, less those that were.
 static bool helps(const Graph &graph, const Cluster &cluster, const Change &change,
-                  std::string &how) {
-  Result<Exploration> exploration = explore(graph, change.job, cluster, change.pins, 1);
-  if (!exploration || exploration->exact.empty())
+                  MemoryVerdict goal, int64_t &mostScored, std::string &how) {
+  Pins pins = change.pins;
+  pins.memoryGoal = goal;
+  pins.budget.candidates = std::min<int64_t>(pins.budget.candidates, 1 << 16);
+  pins.budget.scored = std::min(pins.budget.scored, mostScored);
+  Result<Exploration> exploration =
+      explore(graph, change.job, cluster, pins, 1, Purpose::Suggestion);
+  if (!exploration || exploration->provesNothingFits)
+    return false;
+  mostScored -= exploration->numScored;
+  if (!exploration->hasFit(goal))
     return false;
   const Plan &plan = exploration->exact.front().plan;
-  if (!plan.prediction.fits)
-    return false;
-  how = "then " + describe(plan) + " fits in " + formatBytes(double(plan.prediction.peakBytes)) +
-        " and takes " + formatSeconds(plan.prediction.stepSeconds);
+  how = "then " + describe(plan) + (plan.prediction.fits() ? " fits in " : " is tight in ") +
+        formatBytes(double(plan.prediction.peakBytes)) + " and takes " +
+        formatSeconds(plan.prediction.stepSeconds);
   return true;
 }
 
 /// Pins let go one by one, then more devices: in the order of what they cost.
-static std::vector<Change> changesFor(const Job &job, const Pins &pins) {
+static std::vector<Change> changesFor(const Graph &graph, const Job &job, const Cluster &cluster,
+                                      const Pins &pins, double limitBytes) {
   std::vector<Change> changes;
   auto addPins = [&](const std::string &text, auto edit) {
     Change change{text, job, pins};
@@ -64,21 +75,26 @@ static std::vector<Change> changesFor(const Job &job, const Pins &pins) {
       p.conditions.clear();
       p.ops.clear();
     });
-  bool pinned = std::any_of(changes.begin(), changes.end(), [](const Change &change) {
+  auto numPinned = std::count_if(changes.begin(), changes.end(), [](const Change &change) {
     return change.text.rfind("leave", 0) == 0;
   });
-  if (pinned)
+  if (numPinned > 1)
     addPins("leave everything open but the memory", [](Pins &p) {
       Pins open;
       open.memoryLimitBytes = p.memoryLimitBytes;
+      open.memoryGoal = p.memoryGoal;
+      open.budget = p.budget;
+      open.deadline = p.deadline;
       open.top = p.top;
       p = open;
     });
   if (pins.mesh.empty())
-    for (int64_t factor : {2, 4, 8}) {
-      Change change{"use --gpus " + std::to_string(job.gpus * factor), job, pins};
-      change.job.gpus = job.gpus * factor;
-      changes.push_back(std::move(change));
+    for (int64_t gpus = 2 * job.gpus; gpus <= mostDevices; gpus *= 2) {
+      Change change{"use --gpus " + std::to_string(gpus), job, pins};
+      change.job.gpus = gpus;
+      const bool isAway = pins.offload == "optimizer" || pins.offload == "all";
+      if (leastBytesAnywhere(graph, change.job, cluster, isAway) <= limitBytes)
+        changes.push_back(std::move(change));
     }
   return changes;
 }
@@ -97,13 +113,40 @@ static std::string largestTensors(const Graph &graph) {
   return text;
 }
 
+/// The first line: that no plan exists, which is proven, or that none was found.
+static std::string headline(const Job &job, const Cluster &cluster, const Pins &pins,
+                            const Exploration &exploration, int64_t limitBytes) {
+  const std::string devices =
+      std::to_string(job.gpus) + (job.gpus == 1 ? " device of " : " devices of ") + cluster.name;
+  if (exploration.provesNothingFits)
+    return "no plan exists: each of " + devices + " holds at least " +
+           formatBytes(exploration.leastBytes) + " of " + formatBytes(double(limitBytes)) +
+           (pins.mesh.empty() ? ", however the model is divided\n"
+                              : " on the mesh that is pinned\n");
+  std::string text = "no plan found: " + devices + " are short of memory";
+  const std::string looked = std::to_string(exploration.numScored) + " of " +
+                             std::to_string(exploration.numCandidates) + " configurations";
+  if (exploration.end == SearchEnd::Budget)
+    text += " in what the search looked at within its budget, " + looked;
+  if (exploration.end == SearchEnd::TimeLimit)
+    text += " in what the search looked at within --time-limit, " + looked;
+  return text + "\n";
+}
+
 Error explainInfeasible(const Graph &graph, const Job &job, const Cluster &cluster,
                         const Pins &pins, const Exploration &exploration) {
+  Plan limits;
+  limits.cluster = cluster;
+  limits.memoryLimitBytes = pins.memoryLimitBytes.value_or(0);
+  if (exploration.exact.empty() && exploration.end != SearchEnd::Complete)
+    return Error{ErrorCode::NoFeasiblePlan,
+                 headline(job, cluster, pins, exploration, limits.limitBytes()) +
+                     "  pin --mesh to search less" +
+                     (exploration.end == SearchEnd::TimeLimit ? ", or give more time" : "")};
   if (exploration.exact.empty())
-    return Error{
-        ErrorCode::NoFeasiblePlan,
-        "no feasible plan: the model has too few ops for the pipeline stages asked for, or "
-        "none that tp could split; use a smaller pp axis, or dp or fsdp instead of tp"};
+    return Error{ErrorCode::NoFeasiblePlan,
+                 "no plan exists: the model has too few ops for the pipeline stages asked for, or "
+                 "none that tp could split; use a smaller pp axis, or dp or fsdp instead of tp"};
   const ExactCandidate *closest = nullptr;
   for (const ExactCandidate &exact : exploration.exact)
     if (const Prediction &p = exact.plan.prediction;
@@ -119,8 +162,9 @@ Error explainInfeasible(const Graph &graph, const Job &job, const Cluster &clust
     return a.bytes != b.bytes ? a.bytes > b.bytes : a.name < b.name;
   });
 
-  std::string text = "no feasible plan: " + std::to_string(job.gpus) + " devices of " +
-                     cluster.name + " are short of memory\n";
+  std::string text = headline(job, cluster, pins, exploration, limits.limitBytes());
+  if (!exploration.leftOut.empty())
+    text += "  " + exploration.leftOut + "\n";
   text += "  closest: " + describe(closest->plan) + "\n";
   text += "  stage " + std::to_string(fullest) +
           (cluster.isMixed() ? ", on " + devices.name + "," : "") + " needs " +
@@ -136,21 +180,29 @@ Error explainInfeasible(const Graph &graph, const Job &job, const Cluster &clust
   text += "\n  largest tensors: " + largestTensors(graph) + "\n";
 
   int found = 0;
+  constexpr int mostFound = 3;
+  int64_t mostScored = 96; // some seconds for all of them together, whatever the model
   std::string how;
-  for (const Change &change : changesFor(job, pins)) {
-    if (found == 3)
-      break;
-    if (!helps(graph, cluster, change, how))
-      continue;
-    text += std::string(found++ ? "  or " : "  what would make it fit: ") + change.text + ": " +
-            how + "\n";
-    if (change.job.gpus != job.gpus)
-      break; // more of the same would only be dearer
-  }
-  double needed = double(prediction.peakBytes) / (1 - devices.reservedFraction);
-  if (pins.memoryLimitBytes && prediction.peakBytes <= devices.usableBytes())
+  std::set<std::string> known;
+  bool hasMoreDevices = false; // more of the same would only be dearer
+  for (MemoryVerdict goal : {MemoryVerdict::Fits, MemoryVerdict::Tight})
+    for (const Change &change :
+         changesFor(graph, job, cluster, pins, double(limits.limitBytes()))) {
+      if (found == mostFound || mostScored <= 0 || pins.deadline.isOver())
+        break;
+      const bool isForMore = change.job.gpus != job.gpus;
+      if (goal < pins.memoryGoal || known.count(change.text) || (isForMore && hasMoreDevices) ||
+          !helps(graph, cluster, change, goal, mostScored, how))
+        continue;
+      text += std::string(found++ ? "  or " : "  what would make it fit: ") + change.text + ": " +
+              how + "\n";
+      known.insert(change.text);
+      hasMoreDevices |= isForMore;
+    }
+  double needed = double(prediction.highBytes) / (1 - devices.reservedFraction);
+  if (pins.memoryLimitBytes && prediction.highBytes <= devices.usableBytes())
     text += std::string(found ? "  or " : "  what would make it fit: ") + "--memory-limit " +
-            std::to_string(int64_t(std::ceil(double(prediction.peakBytes) / 1048576))) +
+            std::to_string(int64_t(std::ceil(double(prediction.highBytes) / 1048576))) +
             "MiB, for the closest plan above\n";
   else
     text += std::string(found ? "  or " : "  what would make it fit: ") +

@@ -43,6 +43,25 @@ std::pair<int64_t, int64_t> memoryInterval(const StageMemory &memory, const Clus
   return {low, total + context + margin};
 }
 
+Cluster atUpperEnd(const Cluster &cluster) {
+  Cluster upper = cluster;
+  upper.contextBytes += upper.contextUncertaintyBytes;
+  upper.allocatorFraction += upper.allocatorUncertainty;
+  upper.contextUncertaintyBytes = 0;
+  upper.allocatorUncertainty = 0;
+  for (Cluster &group : upper.groups)
+    group = atUpperEnd(group);
+  // Those of a mixed cluster itself are the least of its groups.
+  for (size_t i = 0; i < upper.groups.size(); ++i) {
+    const Cluster &group = upper.groups[i];
+    upper.contextBytes =
+        i == 0 ? group.contextBytes : std::min(upper.contextBytes, group.contextBytes);
+    upper.allocatorFraction = i == 0 ? group.allocatorFraction
+                                     : std::min(upper.allocatorFraction, group.allocatorFraction);
+  }
+  return upper;
+}
+
 static double aligned(int64_t bytes) { return double(memory::alignedBytes(bytes)); }
 
 /// Of `owned` elements: each moment is a buffer of its own.

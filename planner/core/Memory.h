@@ -54,6 +54,11 @@ std::vector<StageMemory> stageMemory(const reshard::Graph &graph,
 /// are as sure as the cluster file says, and neither is less than nothing.
 std::pair<int64_t, int64_t> memoryInterval(const StageMemory &memory, const Cluster &cluster);
 
+/// `cluster` with device context and allocator margin at the upper ends of their intervals, on
+/// which a plan whose middle fits is one that fits on `cluster`. With a context of 1.2 GiB +- 0.4
+/// GiB and a margin of 3 % +- 2 % these are 1.6 GiB and 5 %, both sure.
+Cluster atUpperEnd(const Cluster &cluster);
+
 /// What the program owns on the device: all lines but device context and allocator margin.
 int64_t programBytes(const StageMemory &memory);
 

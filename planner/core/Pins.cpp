@@ -116,7 +116,7 @@ std::vector<int64_t> divisorsOf(int64_t n) {
 }
 
 Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts) {
-  if (job.gpus < 1 || job.gpus > (1 << 20))
+  if (job.gpus < 1 || job.gpus > mostDevices)
     return usage("--gpus " + std::to_string(job.gpus) + ": must be between 1 and 1048576");
   if (job.globalBatch < 1 || job.globalBatch > (int64_t(1) << 40))
     return usage("--batch " + std::to_string(job.globalBatch) + ": must be between 1 and 2^40");

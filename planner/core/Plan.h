@@ -8,6 +8,7 @@
 #define TBC_PLANNER_CORE_PLAN_H
 
 #include "planner/core/Cluster.h"
+#include "planner/core/SearchLimits.h"
 #include "planner/reshard/Overlap.h"
 
 #include <array>
@@ -155,14 +156,25 @@ struct CollectiveLine {
   double seconds = 0;
 };
 
+/// Whether a device has the memory that a plan needs, the surest first. The need is an interval
+/// (memoryInterval), e.g. 182 to 194 GiB with the middle at 188 GiB.
+enum class MemoryVerdict {
+  Fits,      ///< the upper end of the interval is within the limit
+  Tight,     ///< the middle is, the upper end is not
+  DoesNotFit ///< not even the middle is
+};
+
+/// "fits", "tight", "does not fit": the words of plan.json.
+const char *name(MemoryVerdict verdict);
+
 struct Prediction {
   double stepSeconds = 0;
   double lowSeconds = 0, highSeconds = 0;
   int64_t peakBytes = 0; // on the fullest stage, context and margins included
   int64_t lowBytes = 0, highBytes = 0;
   int64_t limitBytes = 0;
-  int64_t hostBytes = 0, hostLimitBytes = 0; // the same of a device's share of the host
-  bool fits = false;                         // both
+  int64_t hostBytes = 0, hostLimitBytes = 0;        // the same of a device's share of the host
+  MemoryVerdict memory = MemoryVerdict::DoesNotFit; // of both
   double modelFlops = 0; // of one step over all ranks, recomputation not counted
   double mfu = 0;
   std::vector<StageMemory> stages;
@@ -170,6 +182,10 @@ struct Prediction {
   int slowestStage = 0;
   std::vector<double> stageSeconds; // forward and backward of one micro-batch, by chunk
   std::vector<CollectiveLine> collectives;
+
+  bool fits() const { return memory == MemoryVerdict::Fits; }
+  /// Whether the verdict is `goal` or better.
+  bool meets(MemoryVerdict goal) const { return memory <= goal; }
 };
 
 /// Another configuration that was scored, and what it loses.
@@ -183,7 +199,7 @@ struct Alternative {
   std::string offload = "none";
   double stepSeconds = 0;
   int64_t peakBytes = 0;
-  bool fits = false;
+  MemoryVerdict memory = MemoryVerdict::DoesNotFit;
   std::string note;
 };
 
@@ -236,10 +252,14 @@ struct Plan {
   reshard::OverlapSettings overlap;
 
   Prediction prediction;
-  double lowerBoundSeconds = 0; // no plan for this job is faster in this cost model
+  /// No plan for this job with this verdict on memory, or a better one, is faster in this cost
+  /// model.
+  double lowerBoundSeconds = 0;
+  SearchEnd searchEnd = SearchEnd::Complete;
   std::string bindingConstraint;
   std::vector<BlockRow> blocks;
   std::vector<Alternative> alternatives;
+  std::vector<std::string> warnings; // what to know before the plan is used: shown first
   std::vector<std::string> assumptions;
   std::vector<Reason> reasons;
 

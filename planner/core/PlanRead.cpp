@@ -60,11 +60,21 @@ public:
       plan.overlap.prefetch = root.integer("prefetch", 0, maxPrefetch);
     plan.prediction.stepSeconds = root.number("step_seconds");
     plan.prediction.peakBytes = root.integer("peak_bytes", 0, maxBytes);
-    plan.prediction.fits = root.flag("fits");
     readPrediction(root);
+    plan.prediction.memory =
+        verdict(root, plan.prediction.highBytes > plan.prediction.limitBytes ? MemoryVerdict::Tight
+                                                                             : MemoryVerdict::Fits);
+    if (root.has("search_end"))
+      plan.searchEnd =
+          root.word("search_end", {name(SearchEnd::Budget), name(SearchEnd::TimeLimit)}) ==
+                  name(SearchEnd::Budget)
+              ? SearchEnd::Budget
+              : SearchEnd::TimeLimit;
     plan.lowerBoundSeconds = root.number("lower_bound_seconds");
     plan.bindingConstraint = root.text("binding_constraint");
     readTables(root);
+    if (root.has("warnings"))
+      plan.warnings = root.texts("warnings");
     plan.assumptions = root.texts("assumptions");
     checkWhole(root);
     return std::move(plan);
@@ -96,6 +106,24 @@ private:
     std::vector<std::string> words = schedule::scheduleNames();
     words.insert(words.begin(), "none");
     return words;
+  }
+
+  /// The verdict on memory of `object`. Plans from before there were three have "fits" alone, which
+  /// is then `otherwise` if true.
+  MemoryVerdict verdict(JsonObject &object, MemoryVerdict otherwise) {
+    const bool fits = object.flag("fits");
+    if (!object.has("memory"))
+      return fits ? otherwise : MemoryVerdict::DoesNotFit;
+    const std::string word =
+        object.word("memory", {name(MemoryVerdict::Fits), name(MemoryVerdict::Tight),
+                               name(MemoryVerdict::DoesNotFit)});
+    MemoryVerdict verdict = MemoryVerdict::DoesNotFit;
+    for (MemoryVerdict known : {MemoryVerdict::Fits, MemoryVerdict::Tight})
+      if (name(known) == word)
+        verdict = known;
+    if (fits != (verdict != MemoryVerdict::DoesNotFit))
+      problem.report(object.at("memory"), "contradicts \"fits\"");
+    return verdict;
   }
 
   void readOffload(JsonObject &root) {
@@ -447,7 +475,7 @@ private:
       other.offload = object.text("offload");
       other.stepSeconds = object.number("step_seconds");
       other.peakBytes = object.integer("peak_bytes", 0, maxBytes);
-      other.fits = object.flag("fits");
+      other.memory = verdict(object, MemoryVerdict::Fits);
       other.note = object.text("note");
       plan.alternatives.push_back(std::move(other));
     });

@@ -158,17 +158,13 @@ static Json predictionJson(const Prediction &prediction) {
 }
 
 static Json alternativeJson(const Alternative &other) {
-  Json json = {{"mesh", meshJson(other.mesh)},
-               {"parameters", parameterJson(other.data)},
-               {"micro_batch", other.microBatch},
-               {"accumulation", other.accumulation},
-               {"schedule", other.schedule},
-               {"recompute", other.recompute},
-               {"offload", other.offload},
-               {"step_seconds", other.stepSeconds},
-               {"peak_bytes", other.peakBytes},
-               {"fits", other.fits},
-               {"note", other.note}};
+  Json json = {
+      {"mesh", meshJson(other.mesh)},    {"parameters", parameterJson(other.data)},
+      {"micro_batch", other.microBatch}, {"accumulation", other.accumulation},
+      {"schedule", other.schedule},      {"recompute", other.recompute},
+      {"offload", other.offload},        {"step_seconds", other.stepSeconds},
+      {"peak_bytes", other.peakBytes},   {"fits", other.memory != MemoryVerdict::DoesNotFit},
+      {"memory", name(other.memory)},    {"note", other.note}};
   if (!other.chunkStage.empty())
     json["placement"] = other.chunkStage;
   if (other.mesh.cp > 1)
@@ -238,14 +234,18 @@ std::string writePlan(const Plan &plan) {
       {"prefetch", plan.overlap.prefetch},
       {"step_seconds", plan.prediction.stepSeconds},
       {"peak_bytes", plan.prediction.peakBytes},
-      {"fits", plan.prediction.fits},
+      {"fits", plan.prediction.memory != MemoryVerdict::DoesNotFit},
+      {"memory", name(plan.prediction.memory)},
       {"prediction", predictionJson(plan.prediction)},
       {"lower_bound_seconds", plan.lowerBoundSeconds},
       {"binding_constraint", plan.bindingConstraint},
       {"blocks", blocks},
       {"alternatives", alternatives},
+      {"warnings", plan.warnings},
       {"assumptions", plan.assumptions},
       {"reasons", reasons}};
+  if (plan.searchEnd != SearchEnd::Complete)
+    json["search_end"] = name(plan.searchEnd);
   if (!plan.chunkStage.empty())
     json["placement"] = plan.chunkStage;
   if (plan.mesh.cp > 1) {

@@ -22,7 +22,7 @@ std::string signedPercent(double ratio) {
 /// What `other` loses against the answer, in a few words.
 static std::string lossOf(const Prediction &answer, const Prediction &other,
                           const MeshShape &mesh) {
-  if (!other.fits)
+  if (other.memory == MemoryVerdict::DoesNotFit)
     return "does not fit: needs " + formatBytes(double(other.peakBytes));
   std::vector<std::pair<double, std::string>> losses = {
       {other.time.compute - answer.time.compute, "kernels"},
@@ -34,6 +34,9 @@ static std::string lossOf(const Prediction &answer, const Prediction &other,
       {other.time.host - answer.time.host, "copies to and from the host"}};
   auto worst = std::max_element(losses.begin(), losses.end());
   std::string text = signedPercent(other.stepSeconds / answer.stepSeconds);
+  if (other.memory > answer.memory)
+    return text + ", but tight: up to " + formatBytes(double(other.highBytes)) + " of " +
+           formatBytes(double(other.limitBytes));
   if (other.lowSeconds <= answer.highSeconds && other.stepSeconds < 1.02 * answer.stepSeconds)
     return text + ": a tie";
   return worst->first > 0 ? text + ": " + formatSeconds(worst->first) + " more " + worst->second
@@ -53,7 +56,7 @@ static Alternative alternativeOf(const ExactCandidate &exact, const Prediction &
   other.offload = offloadText(exact.plan.offload);
   other.stepSeconds = exact.plan.prediction.stepSeconds;
   other.peakBytes = exact.plan.prediction.peakBytes;
-  other.fits = exact.plan.prediction.fits;
+  other.memory = exact.plan.prediction.memory;
   other.note = lossOf(answer, exact.plan.prediction, exact.plan.mesh);
   return other;
 }
@@ -181,7 +184,8 @@ private:
   /// what scores as well as that.
   double ratioOf(const Candidate &c) const {
     for (const ExactCandidate &other : exploration.exact)
-      if (other.candidate.order == c.order && other.plan.prediction.fits)
+      if (other.candidate.order == c.order &&
+          other.plan.prediction.memory != MemoryVerdict::DoesNotFit)
         return other.plan.prediction.stepSeconds / plan.prediction.stepSeconds;
     return std::max(1.0, c.seconds / chosen.seconds);
   }
@@ -294,6 +298,8 @@ void explainChoice(const Exploration &exploration, const Graph &graph, const Job
                    const Pins &pins, Plan &plan) {
   for (size_t i = 1; i < exploration.exact.size() && i < size_t(pins.top); ++i)
     plan.alternatives.push_back(alternativeOf(exploration.exact[i], plan.prediction));
+  if (exploration.tight)
+    plan.alternatives.push_back(alternativeOf(*exploration.tight, plan.prediction));
   plan.bindingConstraint = bindingConstraint(exploration, plan);
   Reasons(exploration, graph, pins, plan).run();
   plan.assumptions = assumptionsOf(graph, job, plan);

@@ -5,12 +5,19 @@
 #include "planner/core/Evaluate.h"
 #include "planner/core/Explore.h"
 #include "planner/core/Reasons.h"
+#include "planner/core/Summary.h"
 
 #include <algorithm>
 
 using namespace tbc::reshard;
 
 namespace tbc::planner {
+
+const char *name(SearchEnd end) {
+  return end == SearchEnd::Complete ? "complete"
+         : end == SearchEnd::Budget ? "budget"
+                                    : "time limit";
+}
 
 std::string zeroName(int zero, bool keepGathered) {
   if (zero == 0)
@@ -42,25 +49,38 @@ std::string describe(const Plan &plan) {
   return text;
 }
 
-static bool hasFit(const Result<Exploration> &exploration) {
-  return exploration && !exploration->exact.empty() &&
-         exploration->exact.front().plan.prediction.fits;
-}
+namespace {
+
+/// What is asked, but for the pins.
+struct Question {
+  const Graph &graph;
+  const Job &job;
+  const Cluster &cluster;
+  int top;
+  Purpose purpose;
+
+  Result<Exploration> explore(const Pins &pins, const Progress &progress = {}) const {
+    return planner::explore(graph, job, cluster, pins, top, purpose, progress);
+  }
+};
+
+} // namespace
 
 /// As explore. Where nothing fits in a small graph, whose single tensors count, also without the
 /// ops that run again for their speed alone: what they read is kept, which may be more than what
 /// they make.
-static Result<Exploration> exploreKept(const Graph &graph, const Job &job, const Cluster &cluster,
-                                       const Pins &pins, int top, const Progress &progress = {}) {
-  Result<Exploration> exploration = explore(graph, job, cluster, pins, top, progress);
-  if (!exploration || hasFit(exploration) || pins.recompute != "auto" || !isSmallGraph(graph))
+static Result<Exploration> exploreKept(const Question &question, const Pins &pins,
+                                       const Progress &progress = {}) {
+  Result<Exploration> exploration = question.explore(pins, progress);
+  if (!exploration || exploration->hasFit(pins.memoryGoal) || exploration->provesNothingFits ||
+      pins.recompute != "auto" || !isSmallGraph(question.graph))
     return exploration;
   Pins plain = pins;
   plain.recompute = "none";
-  Result<Exploration> tried = explore(graph, job, cluster, plain, top);
+  Result<Exploration> tried = question.explore(plain);
   if (tried)
     exploration->counts += tried->counts;
-  if (!hasFit(tried))
+  if (!tried || !tried->hasFit(pins.memoryGoal))
     return exploration;
   tried->counts = exploration->counts;
   tried->lowerBoundSeconds = exploration->lowerBoundSeconds; // of all plans
@@ -69,60 +89,97 @@ static Result<Exploration> exploreKept(const Graph &graph, const Job &job, const
 
 /// The same; where --offload is auto and nothing fits otherwise, with what may lie on the host
 /// there, whichever is fastest.
-static Result<Exploration> exploreOffload(const Graph &graph, const Job &job,
-                                          const Cluster &cluster, const Pins &pins, int top,
-                                          const Progress &progress = {}) {
-  Result<Exploration> exploration = exploreKept(graph, job, cluster, pins, top, progress);
-  if (pins.offload != "auto" || !exploration || hasFit(exploration))
+static Result<Exploration> exploreOffload(const Question &question, const Pins &pins,
+                                          const Progress &progress) {
+  Result<Exploration> exploration = exploreKept(question, pins, progress);
+  if (pins.offload != "auto" || !exploration || exploration->hasFit(pins.memoryGoal))
     return exploration;
   SearchCounts counts = exploration->counts;
   Pins away = pins;
   away.offloadsAsNeeded = true;
   for (const char *choice : {"optimizer", "residuals", "all"}) {
     away.offload = choice;
-    Result<Exploration> tried = exploreKept(graph, job, cluster, away, top);
-    bool isFaster = hasFit(tried) && (!hasFit(exploration) ||
-                                      tried->exact.front().plan.prediction.stepSeconds <
-                                          exploration->exact.front().plan.prediction.stepSeconds);
+    Result<Exploration> tried = exploreKept(question, away);
+    bool isFaster = tried && tried->hasFit(pins.memoryGoal) &&
+                    (!exploration->hasFit(pins.memoryGoal) ||
+                     tried->exact.front().plan.prediction.stepSeconds <
+                         exploration->exact.front().plan.prediction.stepSeconds);
     if (tried)
       counts += tried->counts;
-    if (isFaster)
+    // One that might fit says more than a proof that another cannot.
+    if (isFaster || (tried && exploration->provesNothingFits && !tried->provesNothingFits))
       exploration = std::move(tried);
   }
   exploration->counts = counts;
   return exploration;
 }
 
+/// The same, for the best verdict on memory that there is: sets `pins.memoryGoal` to it, or where
+/// nothing fits, to Tight.
+static Result<Exploration> exploreForVerdict(const Question &question, Pins &pins,
+                                             const Progress &progress = {}) {
+  Result<Exploration> exploration = exploreOffload(question, pins, progress);
+  if (!exploration || exploration->hasFit(pins.memoryGoal) ||
+      pins.memoryGoal != MemoryVerdict::Fits)
+    return exploration;
+  SearchCounts counts = exploration->counts;
+  pins.memoryGoal = MemoryVerdict::Tight;
+  exploration = exploreOffload(question, pins, progress);
+  if (exploration) {
+    counts += exploration->counts;
+    exploration->counts = counts;
+  }
+  return exploration;
+}
+
+/// What to know of the memory of `plan` before it is used, if its verdict is Tight.
+static void warnOfMemory(const Pins &asked, Plan &plan) {
+  const Prediction &p = plan.prediction;
+  if (p.memory != MemoryVerdict::Tight)
+    return;
+  std::string over = "tight: the upper end of the estimate is " +
+                     formatBytes(double(p.highBytes - p.limitBytes)) + " over the limit; ";
+  plan.warnings.push_back(over + (asked.memoryGoal == MemoryVerdict::Fits
+                                      ? "no plan was found that fits with a margin"
+                                      : "without --memory-risk the plan has a margin"));
+}
+
 Result<SearchAnswer> search(const Graph &graph, const Job &job, const Cluster &cluster,
-                            const Pins &pins, const Progress &progress) {
-  Result<Exploration> exploration = exploreOffload(graph, job, cluster, pins, pins.top, progress);
+                            const Pins &asked, const Progress &progress) {
+  Pins pins = asked;
+  const Question question{graph, job, cluster, pins.top, Purpose::Answer};
+  Result<Exploration> exploration = exploreForVerdict(question, pins, progress);
   if (!exploration)
     return exploration.error();
-  if (exploration->exact.empty() || !exploration->exact.front().plan.prediction.fits)
-    return explainInfeasible(graph, job, cluster, pins, *exploration);
+  if (!exploration->hasFit(pins.memoryGoal))
+    return explainInfeasible(graph, job, cluster, asked, *exploration);
 
   SearchAnswer answer;
   answer.plan = exploration->exact.front().plan;
   answer.counts = exploration->counts;
   Plan &plan = answer.plan;
   plan.lowerBoundSeconds = std::min(exploration->lowerBoundSeconds, plan.prediction.stepSeconds);
+  plan.searchEnd = exploration->end;
   explainChoice(*exploration, graph, job, pins, plan);
+  warnOfMemory(asked, plan);
   Result<PlannedStep> step = applyPlan(graph, plan);
   if (!step)
     return step.error();
   for (std::string &line : unsplitWork(*step))
-    plan.assumptions.push_back(std::move(line));
+    plan.warnings.push_back(std::move(line));
   plan.blocks = blockRows(graph, *step, plan);
   plan.stageNames = stageNames(graph, plan.job, plan.stages);
   return answer;
 }
 
-Result<Plan> costOf(const Graph &graph, const Job &job, const Cluster &cluster, const Pins &pins) {
-  Result<Exploration> exploration = exploreOffload(graph, job, cluster, pins, 1);
+Result<Plan> costOf(const Graph &graph, const Job &job, const Cluster &cluster, const Pins &asked) {
+  Pins pins = asked;
+  const Question question{graph, job, cluster, 1, Purpose::Cost};
+  Result<Exploration> exploration = exploreForVerdict(question, pins);
   if (!exploration)
     return exploration.error();
   if (exploration->exact.empty())
-    return explainInfeasible(graph, job, cluster, pins, *exploration);
+    return explainInfeasible(graph, job, cluster, asked, *exploration);
   return std::move(exploration->exact.front().plan);
 }
 

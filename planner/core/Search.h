@@ -10,6 +10,7 @@
 
 #include "planner/core/Plan.h"
 #include "planner/core/SearchCounts.h"
+#include "planner/core/SearchLimits.h"
 
 #include <functional>
 #include <optional>
@@ -57,6 +58,9 @@ std::string toString(const std::vector<Condition> &conditions);
 /// Told now and then how many of the configurations to look at have been.
 using Progress = std::function<void(int64_t done, int64_t total)>;
 
+/// The most devices that a job may have.
+constexpr int64_t mostDevices = int64_t(1) << 20;
+
 /// What the user has decided already. Empty fields are open.
 struct Pins {
   /// --mesh: axes in the order given; axes that are not named have size 1. Empty: open.
@@ -77,6 +81,12 @@ struct Pins {
   std::string bucketSize = "auto"; // auto, none, or bytes such as 25MiB
   std::string prefetch = "auto";   // auto, none, or a number of gathers
   std::optional<int64_t> memoryLimitBytes;
+  /// The verdict that a plan shall have; --memory-risk asks for Tight. search() takes the best
+  /// tight plan where none fits.
+  MemoryVerdict memoryGoal = MemoryVerdict::Fits;
+  SearchBudget budget;
+  /// --time-limit: the best that was found until then.
+  Deadline deadline;
   int top = 5; // runners-up kept, the answer included
   /// Threads that search; 0: as Workers. The plan does not depend on it.
   int threads = 0;
@@ -102,7 +112,7 @@ struct SearchAnswer {
   SearchCounts counts;
 };
 
-/// The fastest plan that fits, or why there is none.
+/// The fastest plan that fits, or where none does the fastest tight one, or why there is none.
 ///
 /// Errors: Usage for a mesh that is impossible or pins that contradict each other (both are named);
 /// NoFeasiblePlan where nothing fits: what is short, by how much, on which stage, and the cheapest
@@ -110,8 +120,8 @@ struct SearchAnswer {
 Result<SearchAnswer> search(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
                             const Pins &pins, const Progress &progress = {});
 
-/// The fastest plan that fits, or where none does, the one that is nearest to fitting: what pinned
-/// decisions cost. Without runners-up, reasons and bound.
+/// The fastest plan that fits, or where none does the fastest tight one, or the one that is nearest
+/// to fitting: what pinned decisions cost. Without runners-up, reasons and bound.
 /// Errors: Usage as of search; NoFeasiblePlan where the graph has too few ops for the pins.
 Result<Plan> costOf(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
                     const Pins &pins);

@@ -18,7 +18,9 @@ Searcher::Searcher(const Graph &graph, const Job &job, const Cluster &cluster, c
     : graph(graph), job(job), cluster(cluster), isMixed(cluster.isMixed()), space(space),
       limitBytes(limitBytes), pinned(std::move(pinnedOps)), workers(workers),
       repeat(largestRepeat(graph)), numForward(numForwardOps(graph)), starts(blockStarts(graph)),
-      knownTotals(computeTotals()) {}
+      knownTotals(computeTotals([](const GraphParameter &) { return true; })) {
+  measureGraph();
+}
 
 /// Whether the candidate shards what belongs to a parameter over the axis called `name`: over all
 /// with tokens of their own, but not over dp beside fsdp.
@@ -59,13 +61,25 @@ bool Searcher::mayRun(const Candidate &candidate) {
   return why.empty();
 }
 
-void Searcher::enumerateOn(int64_t devices, std::vector<Candidate> &candidates) {
+/// `isPossibleOnly`: leaves out meshes of which no candidate can be scored.
+void Searcher::enumerateOn(int64_t devices, bool isPossibleOnly, const Pins &limits,
+                           std::vector<Candidate> &candidates) {
   int64_t batch = job.globalBatch;
-  if (job.batchIsDefault) // rounded up, so that every data-parallel size divides it
-    batch = (batch + devices - 1) / devices * devices;
+  if (job.batchIsDefault) { // rounded up, so that every data-parallel size divides it
+    int64_t ranks = space.meshIsPinned() ? space.pinnedMesh().dataRanks() : devices;
+    batch = (batch + ranks - 1) / ranks * ranks;
+  }
   for (const MeshShape &mesh : space.meshes(devices)) {
     if ((mesh.dataRanks() > 1 && graph.batchFactor < 0) || !mayLie(mesh))
       continue;
+    if (isPossibleOnly && (!mayHoldStages(mesh) || !mayDivide(mesh.tp)))
+      continue;
+    if (int64_t(candidates.size()) >= limits.budget.candidates)
+      enumerationEnd = SearchEnd::Budget;
+    else if (limits.deadline.isOver())
+      enumerationEnd = SearchEnd::TimeLimit;
+    if (enumerationEnd != SearchEnd::Complete)
+      return;
     const std::vector<ScheduleChoice> schedules = space.schedules(mesh);
     const std::vector<ContextForm> contexts = space.contexts(mesh);
     for (int64_t microBatch : space.microBatches(mesh, batch)) {
@@ -79,7 +93,7 @@ void Searcher::enumerateOn(int64_t devices, std::vector<Candidate> &candidates) 
       std::vector<ScheduleChoice> possible;
       for (const ScheduleChoice &schedule : schedules) {
         candidate.schedule = schedule;
-        if (mayRun(candidate))
+        if (!isTooLarge(candidate) && mayRun(candidate))
           possible.push_back(schedule);
       }
       for (const ZeroChoice &zero : space.zeroChoices(mesh))
@@ -96,9 +110,11 @@ void Searcher::enumerateOn(int64_t devices, std::vector<Candidate> &candidates) 
   }
 }
 
-std::vector<Candidate> Searcher::enumerate() {
+std::vector<Candidate> Searcher::enumerate(const Pins &limits) {
   std::vector<Candidate> candidates;
-  enumerateOn(job.gpus, candidates);
+  enumerateOn(job.gpus, /*isPossibleOnly=*/!space.meshIsPinned(), limits, candidates);
+  if (candidates.empty()) // then scoring says why
+    enumerateOn(job.gpus, /*isPossibleOnly=*/false, limits, candidates);
   // Devices may stay idle where their number does not divide anything well.
   if (!space.meshIsPinned()) {
     std::vector<int64_t> fewer;
@@ -117,13 +133,15 @@ std::vector<Candidate> Searcher::enumerate() {
     fewer.erase(std::unique(fewer.begin(), fewer.end()), fewer.end());
     for (int64_t devices : fewer)
       if (devices > 0 && devices < job.gpus)
-        enumerateOn(devices, candidates);
+        enumerateOn(devices, /*isPossibleOnly=*/true, limits, candidates);
   }
-  boundAll(candidates);
+  boundMemory(candidates);
+  if (!nothingFits)
+    boundAll(candidates, limits.deadline);
   std::vector<std::pair<double, int>> order; // there are many, and each is large
   for (size_t i = 0; i < candidates.size(); ++i) {
     candidates[i].order = int(i);
-    order.push_back({candidates[i].lowerBound, int(i)});
+    order.push_back({nothingFits ? candidates[i].leastBytes : candidates[i].lowerBound, int(i)});
   }
   std::sort(order.begin(), order.end());
   std::vector<Candidate> sorted;

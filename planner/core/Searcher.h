@@ -20,6 +20,7 @@
 #include "planner/core/Workers.h"
 
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -40,6 +41,7 @@ struct Candidate {
   bool offloadsStates = false, offloadsResiduals = false;
   double lowerBound = 0;  // no plan that the search makes of it is faster
   double provenBound = 0; // nor any other with its mesh, micro-batch and schedule
+  double leastBytes = 0;  // that its fullest device holds at least
   int order = 0;          // of enumeration
 
   // Set by scoring.
@@ -58,6 +60,12 @@ struct Candidate {
   bool feasible = false;
 };
 
+/// No plan of the job takes less on its fullest device: everything that belongs to parameters
+/// divided over all devices, with context and margin. E.g. 16 bytes for each of 8.03e9 parameters
+/// on 8 devices are 15 GiB each.
+double leastBytesAnywhere(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
+                          bool offloadsStates);
+
 /// Scores candidates of one job in closed form. What is said to be for any thread may be asked by
 /// several at once: all that candidates share is made once, and follows from what it is made for
 /// alone, so that no answer depends on who asked what before.
@@ -66,8 +74,28 @@ public:
   Searcher(const reshard::Graph &graph, const Job &job, const Cluster &cluster, const Space &space,
            int64_t limitBytes, PinnedOps pinned, Workers &workers);
 
-  /// Every candidate with its lower bound, cheapest bound first, ties in order of enumeration.
-  std::vector<Candidate> enumerate();
+  /// Every candidate with its lower bound, cheapest bound first, ties in order of enumeration. The
+  /// budget and the deadline of `limits` may end it early (end()). Where none can fit by its
+  /// leastBytes, they have no bounds, and come in order of those bytes.
+  std::vector<Candidate> enumerate(const Pins &limits);
+  /// Whether it ended early, and why.
+  SearchEnd end() const { return enumerationEnd; }
+  /// Whether no plan fits: none of what enumerate() listed can, nor any other that the pins allow.
+  bool provesNothingFits() const { return nothingFits; }
+  /// What the fullest device of any plan holds at least.
+  double leastBytesOfAll() const { return leastOfAll; }
+  /// Whether what is proven of the candidate has to hold for meshes with cp as well, which are not
+  /// listed: with a part of tp on cp, or of the data axes, where no other candidate stands for
+  /// that. Larger micro-batches are no worse over data ranks.
+  bool mayBeContext(const Candidate &candidate) const;
+  /// Whether `candidate` cannot fit.
+  bool isHopeless(const Candidate &candidate) const {
+    return candidate.leastBytes > double(limitBytes);
+  }
+  /// No plan of the job on so many devices takes less: matrix products at the peak rate.
+  double peakRateSeconds() const;
+  /// What was left out because numbers would be too large, or "".
+  const std::string &leftOut() const { return whyLeftOut; }
 
   /// Fills in the rest. False where the graph has too few places for the stages, or where tp, not
   /// being pinned, would split nothing. `refine`: looks for better stage cuts by pricing their
@@ -127,6 +155,7 @@ public:
   std::vector<Candidate> withContext(const Candidate &candidate);
 
 private:
+  void measureGraph();
   const reshard::Graph &graphFor(int64_t microBatch);
   /// `hasExperts`: the experts lie on ep, and tp splits what is inside each.
   const Placement &placementFor(int64_t tp, int64_t microBatch, bool hasExperts);
@@ -181,7 +210,8 @@ private:
   };
   /// Of those that every rank along ep holds, and of those of experts.
   const std::array<ParameterTotals, 2> &totals() const { return knownTotals; }
-  std::array<ParameterTotals, 2> computeTotals() const;
+  std::array<ParameterTotals, 2>
+  computeTotals(const std::function<bool(const reshard::GraphParameter &)> &isCounted) const;
   static double partsOf(const MeshShape &mesh, bool isExpert);
   double leastUpdateSeconds(const Candidate &candidate, const DataMode &mode);
   double reduceStepSeconds(const Candidate &candidate, const DataMode &mode);
@@ -194,10 +224,22 @@ private:
                          double ParameterTotals::*bytes);
   double leastScalarSeconds(const MeshShape &shape);
   double expertSeconds(const MeshShape &shape, int64_t microBatch);
+  // LeastMemory.cpp
+  /// The sums over parameters that have a factor which tp divides, and over the others, which every
+  /// device of a tp group holds whole.
+  struct DividedTotals {
+    std::array<ParameterTotals, 2> divided, whole;
+  };
+  const DividedTotals &dividedTotals(int64_t tp);
+  double leastFixedBytes(const Candidate &candidate, const DataMode &mode);
+  double leastBytes(const Candidate &candidate);
+  void boundMemory(std::vector<Candidate> &candidates);
+  bool isTooLarge(const Candidate &candidate);
+  bool mayHoldStages(const MeshShape &mesh) const;
+  bool mayDivide(int64_t tp) const;
   double mostSaved(double samples, double parts);
   double secondsWhateverIsKept(const MeshShape &mesh, int64_t microBatch);
   double idealWhateverIsKept(const MeshShape &mesh, int64_t microBatch);
-  bool mayBeContext(const Candidate &candidate) const;
   // RefinedBound.cpp
   double fixedBytes(const Candidate &candidate, const DataMode &mode, const ParameterTotals &of,
                     bool isExpert) const;
@@ -309,8 +351,9 @@ private:
   bool mayPlace(const Candidate &candidate);
   bool isPartial(const Candidate &candidate) const;
   void bound(Candidate &candidate);
-  void boundAll(std::vector<Candidate> &candidates);
-  void enumerateOn(int64_t devices, std::vector<Candidate> &candidates);
+  void boundAll(std::vector<Candidate> &candidates, const Deadline &deadline);
+  void enumerateOn(int64_t devices, bool isPossibleOnly, const Pins &limits,
+                   std::vector<Candidate> &candidates);
   /// Where stages may be cut: where pins say, else the places that a graph of this size offers.
   std::vector<int> cutPlaces(const Profile &profile, int64_t chunks) const;
   std::optional<std::vector<int>> cut(const Candidate &candidate, const Profile &profile,
@@ -342,6 +385,15 @@ private:
   int numForward;          // ops
   std::vector<int> starts; // of graph blocks
   std::array<ParameterTotals, 2> knownTotals;
+  SearchEnd enumerationEnd = SearchEnd::Complete;
+  bool nothingFits = false;
+  double leastOfAll = 0;
+  std::string whyLeftOut;
+  int64_t numPlaces = 0;                        // where a stage may begin
+  std::vector<int64_t> loopSizes;               // that tp may divide, each once
+  double mostBytesPerSample = 0;                // of one value
+  double mostResultPerSample = 0;               // of one matrix product in forward, bytes
+  OnceMap<int64_t, DividedTotals> knownDivided; // by tp
 
   OnceMap<int64_t, reshard::Graph> graphs;
   OnceMap<int64_t, WholeWork> wholeWorks;

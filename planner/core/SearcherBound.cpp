@@ -9,6 +9,7 @@
 #include "planner/core/Searcher.h"
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 
 using namespace tbc::reshard;
@@ -172,9 +173,12 @@ double Searcher::transferSeconds(const Candidate &candidate, const DataMode &mod
   return seconds;
 }
 
-std::array<Searcher::ParameterTotals, 2> Searcher::computeTotals() const {
+std::array<Searcher::ParameterTotals, 2>
+Searcher::computeTotals(const std::function<bool(const GraphParameter &)> &isCounted) const {
   std::array<ParameterTotals, 2> totals;
   for (const GraphParameter &parameter : graph.parameters) {
+    if (!isCounted(parameter))
+      continue;
     const GraphValue &value = graph.values[parameter.value];
     double bytes = double(value.layout.numElements() * value.layout.elementBytes);
     bool inForward = false, inBackward = false, isExpert = false;
@@ -224,15 +228,12 @@ double Searcher::idealWhateverIsKept(const MeshShape &mesh, int64_t microBatch) 
   return idealSeconds(parts, samples) - mostSaved(double(samples), double(parts));
 }
 
-/// Whether what is proven of the candidate has to hold for meshes with cp as well, which are not
-/// enumerated: with a part of tp on cp, or of the data axes, where no other candidate stands for
-/// that. Larger micro-batches are no worse over data ranks.
 bool Searcher::mayBeContext(const Candidate &candidate) const {
   return !space.meshIsPinned() && graph.sequenceFactor >= 0 && candidate.microBatch == 1 &&
          (candidate.mesh.tp > 1 || !space.tensorAxisIsOpen());
 }
 
-void Searcher::boundAll(std::vector<Candidate> &candidates) {
+void Searcher::boundAll(std::vector<Candidate> &candidates, const Deadline &deadline) {
   if (workers.count() > 1) { // first what many of them share
     std::set<int64_t> samples{1};
     std::map<std::array<int64_t, 4>, const Candidate *> parts;
@@ -242,20 +243,34 @@ void Searcher::boundAll(std::vector<Candidate> &candidates) {
       parts.emplace(std::array{mesh.tp, mesh.cp, mesh.ep, candidate.microBatch}, &candidate);
     }
     std::vector<int64_t> batches(samples.begin(), samples.end());
-    workers.run(batches.size(), [&](size_t i) { wholeWorkFor(batches[i]); });
+    workers.run(batches.size(), [&](size_t i) {
+      if (!deadline.isOver())
+        wholeWorkFor(batches[i]);
+    });
     std::vector<const Candidate *> list;
     for (const auto &[key, candidate] : parts)
       list.push_back(candidate);
-    workers.run(list.size(),
-                [&](size_t i) { secondsWhateverIsKept(list[i]->mesh, list[i]->microBatch); });
+    workers.run(list.size(), [&](size_t i) {
+      if (!deadline.isOver())
+        secondsWhateverIsKept(list[i]->mesh, list[i]->microBatch);
+    });
   }
+  std::atomic<bool> isOver{false};
+  const double least = peakRateSeconds(); // of what there is no time to bound
   counted.bounded += int64_t(candidates.size());
   constexpr size_t number = 256; // that one thread takes at once
   workers.run((candidates.size() + number - 1) / number, [&](size_t part) {
     size_t end = std::min(candidates.size(), (part + 1) * number);
+    if (deadline.isOver())
+      isOver = true;
     for (size_t i = part * number; i < end; ++i)
-      bound(candidates[i]);
+      if (isOver)
+        candidates[i].lowerBound = candidates[i].provenBound = least;
+      else
+        bound(candidates[i]);
   });
+  if (isOver)
+    enumerationEnd = SearchEnd::TimeLimit;
 }
 
 /// The bound that holds for every plan with the candidate's mesh, micro-batch, ZeRO and schedule,

@@ -106,21 +106,30 @@ public:
 private:
   void line(const std::string &content) { text += content + "\n"; }
 
+  /// `content` in lines of at most 110 columns, broken at blanks, all but the first indented.
+  void wrapped(const std::string &content) {
+    constexpr size_t width = 110;
+    std::string rest = content;
+    while (rest.size() > width) {
+      size_t end = rest.rfind(' ', width);
+      if (end == std::string::npos || end < 8)
+        break;
+      line(rest.substr(0, end));
+      rest = "  " + rest.substr(end + 1);
+    }
+    line(rest);
+  }
+
   void verdict() {
     const Prediction &p = prediction;
     std::string interval;
     if (p.lowBytes < p.highBytes)
       interval =
           " (" + formatBytes(double(p.lowBytes)) + " to " + formatBytes(double(p.highBytes)) + ")";
-    line(format("%s: %s%s of %s per device", p.fits ? "fits" : "DOES NOT FIT",
+    line(format("%s: %s%s of %s per device",
+                p.memory == MemoryVerdict::DoesNotFit ? "DOES NOT FIT" : name(p.memory),
                 formatBytes(double(p.peakBytes)).c_str(), interval.c_str(),
                 formatBytes(double(p.limitBytes)).c_str()));
-    if (p.fits && p.highBytes > p.limitBytes)
-      line(format("barely: up to %s over that where all that is unsure takes its most; "
-                  "--memory-limit %lldMiB "
-                  "leaves room for it",
-                  formatBytes(double(p.highBytes - p.limitBytes)).c_str(),
-                  (long long)((p.limitBytes - (p.highBytes - p.peakBytes)) >> 20)));
     double samples = double(plan.job.globalBatch) / p.stepSeconds;
     std::string rate = formatCount(samples) + " samples/s";
     if (plan.job.sequence > 0)
@@ -129,9 +138,15 @@ private:
                 formatSeconds(p.lowSeconds).c_str(), formatSeconds(p.highSeconds).c_str(),
                 rate.c_str(), 100 * p.mfu));
     if (plan.lowerBoundSeconds > 0)
-      line(format("no plan in this cost model is faster than %s (gap %.0f %%)",
-                  formatSeconds(plan.lowerBoundSeconds).c_str(),
+      line(format("no plan that %s is faster than %s in this cost model (gap %.0f %%)",
+                  p.fits() ? "fits" : "may fit", formatSeconds(plan.lowerBoundSeconds).c_str(),
                   100 * (p.stepSeconds / plan.lowerBoundSeconds - 1)));
+    if (plan.searchEnd == SearchEnd::Budget)
+      line("the search ended at its budget: pin --mesh or other decisions to look closer there");
+    if (plan.searchEnd == SearchEnd::TimeLimit)
+      line("the search ended at --time-limit: this is the best until then");
+    for (const std::string &warning : plan.warnings)
+      wrapped(warning);
     line("");
   }
 
@@ -355,7 +370,7 @@ private:
     line("runners-up");
     size_t shown = 0;
     for (const Alternative &other : plan.alternatives) {
-      if (shown++ == 4)
+      if (shown++ == 5)
         break;
       Plan chosen; // as far as describe() reads it
       chosen.mesh = other.mesh;

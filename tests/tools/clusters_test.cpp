@@ -63,7 +63,7 @@ TEST_F(Planned, EachPresetPlansGpt2OnEightDevices) {
     auto answer = plan(preset, 8);
     ASSERT_TRUE(answer) << preset << ": " << answer.error().message;
     const Prediction &prediction = answer->prediction;
-    EXPECT_TRUE(prediction.fits) << preset;
+    EXPECT_TRUE(prediction.fits()) << preset;
     EXPECT_GT(prediction.mfu, 0.02) << preset;
     EXPECT_LT(prediction.mfu, 0.80) << preset;
   }
@@ -76,7 +76,7 @@ TEST_F(Planned, MoreDevicesAreNeverAnError) {
     for (int64_t gpus : {1, 2, 6, 16, 72, 80, 256}) {
       auto answer = plan(preset, gpus, 256);
       ASSERT_TRUE(answer) << preset << " x " << gpus << ": " << answer.error().message;
-      EXPECT_TRUE(answer->prediction.fits) << preset << " x " << gpus;
+      EXPECT_TRUE(answer->prediction.fits()) << preset << " x " << gpus;
     }
 }
 

@@ -192,7 +192,7 @@ TEST(OffloadSearch, TakesWhatMustBeWhereMemoryIsShort) {
   auto away = planWithin(model, shorter, "auto");
   ASSERT_TRUE(away) << away.error().message;
   EXPECT_FALSE(away->offload.isNone());
-  EXPECT_TRUE(away->prediction.fits);
+  EXPECT_TRUE(away->prediction.meets(planner::MemoryVerdict::Tight));
   EXPECT_GT(away->prediction.hostBytes, 0);
   auto reason = std::find_if(away->reasons.begin(), away->reasons.end(),
                              [](const planner::Reason &r) { return r.decision == "offload"; });

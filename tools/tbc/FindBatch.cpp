@@ -84,7 +84,7 @@ static Result<int64_t> searchByModel(const BatchSearch &search, FoundBatch &foun
     Result<Plan> plan = search.planFor(units);
     if (!plan)
       return plan.error();
-    if (plan->prediction.fits) {
+    if (plan->prediction.meets(search.pins.memoryGoal)) {
       fits = units;
       continue;
     }

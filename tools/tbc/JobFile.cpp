@@ -122,7 +122,10 @@ Result<const planner::Cluster *> JobRunner::clusterOf(const std::string &name) {
 static Json answerOf(const planner::Plan &plan) {
   const planner::Prediction &p = plan.prediction;
   Json whole = Json::parse(planner::writePlan(plan));
-  Json answer = {{"step_seconds", p.stepSeconds}, {"peak_bytes", p.peakBytes}, {"fits", p.fits}};
+  Json answer = {{"step_seconds", p.stepSeconds},
+                 {"peak_bytes", p.peakBytes},
+                 {"fits", p.memory != planner::MemoryVerdict::DoesNotFit},
+                 {"memory", planner::name(p.memory)}};
   for (const char *key : {"mesh", "micro_batch", "accumulation", "schedule", "idle_devices"})
     answer[key] = whole[key];
   answer["batch"] = plan.job.globalBatch;
@@ -163,13 +166,11 @@ Result<Json> JobRunner::cost(const Json &line) {
     return cluster.error();
   // What the model is made of: every key that is none of devices and decisions.
   Json about = line;
-  for (const char *key : {"id",          "gpus",           "cluster",
-                          "batch",       "mesh",           "strategy",
-                          "zero",        "micro-batch",    "virtual-stages",
-                          "context",     "sequence-order", "placement",
-                          "schedule",    "recompute",      "offload",
-                          "bucket-size", "prefetch",       "pin",
-                          "forbid",      "memory-limit",   "top"})
+  for (const char *key :
+       {"id",       "gpus",         "cluster",        "batch",       "mesh",           "strategy",
+        "zero",     "micro-batch",  "virtual-stages", "context",     "sequence-order", "placement",
+        "schedule", "recompute",    "offload",        "bucket-size", "prefetch",       "pin",
+        "forbid",   "memory-limit", "memory-risk",    "top"})
     about.erase(key);
   auto known = modelOf(options, about.dump());
   if (!known)

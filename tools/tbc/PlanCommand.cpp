@@ -26,6 +26,7 @@ namespace {
 struct Options : PlanOptions {
   std::string output, jobs;
   bool json = false, findsBatch = false, triesBatch = false, isVerbose = false;
+  std::optional<double> timeLimit; // seconds
 };
 
 } // namespace
@@ -107,6 +108,10 @@ static Result<int> runPlan(const Options &options) {
   progress.reset();
   for (const std::string &warning : (*step)->model.warnings)
     std::cerr << "tbc: warning: " << warning << "\n";
+  if (pins->memoryLimitBytes.value_or(0) > cluster->usableBytes())
+    std::cerr << "tbc: warning: --memory-limit " << options.memoryLimit << " is more than the "
+              << planner::formatBytes(double(cluster->usableBytes())) << " that a device of "
+              << cluster->name << " has for a plan, and changes nothing\n";
 
   planner::Job job =
       toJob(options, *stepOptions, **step, modelPathInPlan(options.model.model, options.output));
@@ -125,6 +130,8 @@ static Result<int> runPlan(const Options &options) {
     *pins = batch->pins;
     found = batch->assumptions;
   }
+  if (options.timeLimit)
+    pins->deadline = planner::Deadline::after(*options.timeLimit);
   progress.emplace("searching");
   auto answer = planner::search((*step)->step.graph, job, *cluster, *pins, progress->searching());
   progress.reset();
@@ -167,6 +174,11 @@ void addPlanCommand(CLI::App &app, const SetAction &setAction) {
   command->add_flag("--json", options->json, "Print the plan as JSON");
   command->add_flag("-v,--verbose", options->isVerbose,
                     "Say on stderr how much the search compared, and in what time");
+  command
+      ->add_option("--time-limit", options->timeLimit,
+                   "Seconds of search after which the best that was found is taken; the plan then "
+                   "depends on the machine")
+      ->check(CLI::PositiveNumber);
   CLI::Option *find =
       command->add_flag("--find-batch-size", options->findsBatch,
                         "Plan for the largest batch that fits without accumulation");

@@ -7,6 +7,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cctype>
+
 namespace tbc::cli {
 
 void addPlanOptions(CLI::App &command, PlanOptions &options) {
@@ -23,6 +25,9 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
       ->check(atLeast(1));
   command.add_option("--memory-limit", options.memoryLimit,
                      "Memory per device to stay within, e.g. 40GiB");
+  command.add_flag("--memory-risk", options.takesRisk,
+                   "Plan by the middle of what memory may take instead of its upper end: a faster "
+                   "plan, which may run out of memory");
   command.option_defaults()->group("Decisions (what is not given is searched)");
   command.add_option("--mesh", options.mesh, "Pin the mesh, e.g. dp=2,fsdp=4,tp=2");
   command.add_option("--strategy", options.pins.strategy, "Pin the strategy")
@@ -92,8 +97,14 @@ Result<planner::Pins> toPins(const PlanOptions &options) {
     auto bytes = planner::parseBytes(options.memoryLimit);
     if (!bytes)
       return bytes.error();
+    if (std::isdigit(static_cast<unsigned char>(options.memoryLimit.back())))
+      return Error{ErrorCode::Usage, "--memory-limit " + options.memoryLimit + ": of what? write " +
+                                         options.memoryLimit + "GiB, " + options.memoryLimit +
+                                         "MiB or " + options.memoryLimit + "B"};
     pins.memoryLimitBytes = *bytes;
   }
+  if (options.takesRisk)
+    pins.memoryGoal = planner::MemoryVerdict::Tight;
   for (bool isForbidden : {false, true})
     for (const std::string &text : isForbidden ? options.forbid : options.pin)
       if (Status status = planner::addPin(text, isForbidden, pins); !status)

@@ -22,6 +22,7 @@ struct PlanOptions {
   std::string memoryLimit;
   int64_t microBatch = 0;
   int zero = -1;
+  bool takesRisk = false;
   std::vector<std::string> pin, forbid;
   planner::Pins pins;
 };

@@ -395,6 +395,7 @@ TEST(KeepBound, IsBelowEveryRecomputationThatFits) {
           best = std::min(best, seconds);
       Pins pins;
       pins.memoryLimitBytes = limit;
+      pins.memoryGoal = MemoryVerdict::Tight; // as `bytes`, which is the middle
       Result<SearchAnswer> answer = search(graph, job, cluster, pins);
       if (!answer) // whole ops alone are looked at; the bound is not for them alone
         continue;
@@ -424,7 +425,7 @@ double shortestOnMeshes(const Graph &graph, const Job &job, const Cluster &clust
       plan.overlap.bucketBytes = bucketBytes;
       Result<Prediction> prediction = predict(graph, plan);
       EXPECT_TRUE(prediction) << prediction.error().message;
-      if (prediction && prediction->fits)
+      if (prediction && prediction->fits())
         best = std::min(best, prediction->stepSeconds);
     }
   };

@@ -24,9 +24,11 @@ using namespace tbc::planner;
 using namespace tbc::planner::test;
 
 /// Every plan of a small job without tp: meshes, ZeRO modes, micro-batches, recomputation, all
-/// stage cuts, gradients reduced one by one or together. Writes the best one into `found`.
+/// stage cuts, gradients reduced one by one or together. Writes the fastest one into `found`: of
+/// those that fit, or if there are none, of the tight ones.
 static double bruteForce(const Graph &graph, const Job &job, const Cluster &cluster, Plan &found) {
   double best = INFINITY;
+  found.prediction.memory = MemoryVerdict::DoesNotFit;
   int numForward = numForwardOps(graph);
   const std::vector<bool> mayBegin = stageMayBegin(graph);
   auto tryPlan = [&](Plan plan, const std::vector<int> &cuts) {
@@ -47,10 +49,13 @@ static double bruteForce(const Graph &graph, const Job &job, const Cluster &clus
         plan.overlap.bucketBytes = bucketBytes;
         Result<Prediction> prediction = predict(graph, plan);
         ASSERT_TRUE(prediction) << prediction.error().message;
-        if (!prediction->fits || prediction->stepSeconds >= best)
+        MemoryVerdict memory = prediction->memory, known = found.prediction.memory;
+        if (memory == MemoryVerdict::DoesNotFit || memory > known ||
+            (memory == known && prediction->stepSeconds >= best))
           continue;
         best = prediction->stepSeconds;
         found = plan;
+        found.prediction.memory = memory;
       }
     }
   };
@@ -199,6 +204,8 @@ TEST(Search, EqualsBruteForceWithoutTensorParallelism) {
       continue;
     ++feasible;
     tight += cluster.memoryBytes < (1 << 30);
+    EXPECT_EQ(answer->plan.prediction.memory, found.prediction.memory)
+        << "round " << round << ": " << describe(answer->plan) << ", best " << describe(found);
     EXPECT_LE(answer->plan.prediction.stepSeconds, best * (1 + 2e-3))
         << "round " << round << ": " << describe(answer->plan) << ", best " << describe(found);
     EXPECT_LE(answer->plan.lowerBoundSeconds,
@@ -271,6 +278,7 @@ TEST(Search, EqualsBruteForceOnUnlikeDevices) {
     if (!answer)
       continue;
     const Prediction &prediction = answer->plan.prediction;
+    EXPECT_EQ(prediction.memory, found.prediction.memory) << "round " << round;
     ++feasible;
     tight += cluster.memoryBytes < (1 << 30);
     pipelines += answer->plan.mesh.pp > 1;

@@ -17,6 +17,7 @@ using namespace tbc::planner;
 using namespace tbc::planner::test;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 static Job chainJob(int64_t gpus) {
   Job job;
@@ -212,20 +213,23 @@ TEST(Summary, StaysUnderSixtyLines) {
   }
 }
 
-TEST(Summary, SaysWhereTheUpperEndOfMemoryPassesTheLimit) {
+TEST(Summary, BeginsWithTheVerdictOnMemoryAndWarnings) {
   Plan plan = planFor(makeChain({4}), 4, "fsdp=4");
   constexpr int64_t mebibyte = 1 << 20;
   plan.prediction.peakBytes = 950 * mebibyte;
   plan.prediction.limitBytes = 1000 * mebibyte;
   plan.prediction.lowBytes = 900 * mebibyte;
   plan.prediction.highBytes = 1000 * mebibyte;
-  EXPECT_THAT(summarize(plan), Not(HasSubstr("barely")));
-  plan.prediction.highBytes = 1030 * mebibyte; // 80 more than the middle
-  EXPECT_THAT(summarize(plan),
-              HasSubstr("barely: up to 30.0 MiB over that where all that is unsure takes its "
-                        "most; --memory-limit 920MiB leaves room for it"));
-  plan.prediction.fits = false;
-  EXPECT_THAT(summarize(plan), Not(HasSubstr("barely")));
+  EXPECT_THAT(summarize(plan), StartsWith("fits: 950 MiB (900 MiB to 0.98 GiB) of 0.98 GiB"));
+  plan.prediction.memory = MemoryVerdict::Tight;
+  plan.warnings = {"the first", std::string(60, 'a') + " " + std::string(60, 'b')};
+  std::string text = summarize(plan);
+  EXPECT_THAT(text, StartsWith("tight: 950 MiB"));
+  // Long ones go on in the next line.
+  EXPECT_THAT(text, HasSubstr("\nthe first\n" + std::string(60, 'a') + "\n  " +
+                              std::string(60, 'b') + "\n\nplan: "));
+  plan.prediction.memory = MemoryVerdict::DoesNotFit;
+  EXPECT_THAT(summarize(plan), StartsWith("DOES NOT FIT: 950 MiB"));
 }
 
 TEST(Summary, NamesTheContextOfARunnerUp) {

@@ -73,6 +73,104 @@ TEST(Search, MoreMemoryIsNeverSlower) {
   EXPECT_GT(answers, 4);
 }
 
+/// The least memory by the bound, which is never more than what a plan takes.
+TEST(Search, NoPlanTakesLessThanTheBoundOnMemory) {
+  Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
+  for (const char *mesh :
+       {"dp=4", "fsdp=4", "tp=4", "pp=4", "dp=2,fsdp=2", "tp=2,fsdp=2", "pp=2,tp=2", "tp=3"})
+    for (const char *recompute : {"none", "selective", "full"})
+      for (int64_t microBatch : {1, 4}) {
+        Pins pins;
+        pins.mesh = *parseMesh(mesh);
+        pins.recompute = recompute;
+        pins.microBatch = microBatch;
+        const Job job = jobFor(std::string(mesh) == "tp=3" ? 3 : 4, 16);
+        const Cluster cluster = smallCluster();
+        Result<Exploration> found = explore(graph, job, cluster, pins, 1, Purpose::Answer);
+        ASSERT_TRUE(found) << found.error().message;
+        ASSERT_FALSE(found->exact.empty());
+        for (const ExactCandidate &exact : found->exact) {
+          EXPECT_GT(exact.candidate.leastBytes, 0);
+          // With the margin at its upper end, as the goal is Fits.
+          EXPECT_LE(exact.candidate.leastBytes, double(exact.plan.prediction.highBytes))
+              << describe(exact.plan);
+        }
+      }
+}
+
+TEST(Search, MemoryHasAMarginUnlessRiskIsAskedFor) {
+  Graph graph = makeChain({12, 1, 64, 4, 8, 64, 96});
+  Cluster cluster = smallCluster();
+  cluster.allocatorUncertainty = 0.1;
+  auto plan = [&](int64_t limitBytes, MemoryVerdict goal, const char *recompute = "auto") {
+    Pins pins;
+    pins.mesh = *parseMesh("dp=2");
+    pins.microBatch = 64;
+    pins.recompute = recompute;
+    pins.memoryLimitBytes = limitBytes;
+    pins.memoryGoal = goal;
+    return search(graph, jobFor(2, 128), cluster, pins);
+  };
+  const int64_t enough = int64_t(1) << 30;
+  Result<SearchAnswer> none = plan(enough, MemoryVerdict::Fits, "none"),
+                       all = plan(enough, MemoryVerdict::Fits, "selective");
+  ASSERT_TRUE(none && all);
+  const Prediction &p = none->plan.prediction;
+  ASSERT_LT(p.peakBytes, p.highBytes);
+  // The limit is between the middle and the upper end of the fastest plan.
+  const int64_t limit = (p.peakBytes + p.highBytes) / 2;
+  Result<SearchAnswer> sure = plan(limit, MemoryVerdict::Fits),
+                       risky = plan(limit, MemoryVerdict::Tight);
+  ASSERT_TRUE(sure && risky);
+  EXPECT_EQ(sure->plan.prediction.memory, MemoryVerdict::Fits);
+  EXPECT_LE(sure->plan.prediction.highBytes, limit);
+  EXPECT_TRUE(sure->plan.warnings.empty());
+  EXPECT_EQ(risky->plan.prediction.memory, MemoryVerdict::Tight);
+  EXPECT_EQ(risky->plan.recompute, "none");
+  EXPECT_LT(risky->plan.prediction.stepSeconds, sure->plan.prediction.stepSeconds);
+  EXPECT_THAT(risky->plan.warnings, testing::Contains(HasSubstr("without --memory-risk")));
+  // What the margin costs is said as an alternative.
+  EXPECT_THAT(sure->plan.alternatives,
+              testing::Contains(testing::Field(&Alternative::memory, MemoryVerdict::Tight)));
+  EXPECT_LE(sure->plan.lowerBoundSeconds, sure->plan.prediction.stepSeconds);
+  EXPECT_LE(risky->plan.lowerBoundSeconds, risky->plan.prediction.stepSeconds);
+  // Pinned, it is taken: it may fit.
+  Result<SearchAnswer> pinned = plan(limit, MemoryVerdict::Fits, "none");
+  ASSERT_TRUE(pinned) << pinned.error().message;
+  EXPECT_EQ(pinned->plan.prediction.memory, MemoryVerdict::Tight);
+  EXPECT_THAT(pinned->plan.warnings, testing::Contains(HasSubstr("no plan was found that fits")));
+  Result<Plan> read = readPlan(writePlan(pinned->plan), "plan.json");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->prediction.memory, MemoryVerdict::Tight);
+  EXPECT_EQ(read->warnings, pinned->plan.warnings);
+  EXPECT_FALSE(plan(p.peakBytes * 4 / 5, MemoryVerdict::Fits, "none"));
+}
+
+TEST(Search, EndsAtItsBudgetOrInTimeAndSaysSo) {
+  Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
+  const Job job = jobFor(8, 16);
+  Pins pins;
+  Result<SearchAnswer> whole = search(graph, job, smallCluster(), pins);
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->plan.searchEnd, SearchEnd::Complete);
+  EXPECT_EQ(writePlan(whole->plan).find("search_end"), std::string::npos);
+  for (auto [candidates, scored] : {std::pair<int64_t, int64_t>{40, 20000}, {1 << 19, 3}}) {
+    pins.budget = {candidates, scored};
+    Result<SearchAnswer> some = search(graph, job, smallCluster(), pins);
+    ASSERT_TRUE(some) << some.error().message;
+    EXPECT_EQ(some->plan.searchEnd, SearchEnd::Budget);
+    EXPECT_GE(some->plan.prediction.stepSeconds, whole->plan.prediction.stepSeconds * (1 - 2e-3));
+    // The bound holds for what was not looked at as well.
+    EXPECT_LE(some->plan.lowerBoundSeconds, whole->plan.prediction.stepSeconds);
+    Result<Plan> read = readPlan(writePlan(some->plan), "plan.json");
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_EQ(read->searchEnd, SearchEnd::Budget);
+  }
+  pins.budget = {};
+  pins.deadline = Deadline::after(0); // over before anything is looked at
+  EXPECT_THAT(errorOf(graph, job, pins, ErrorCode::NoFeasiblePlan), HasSubstr("--time-limit"));
+}
+
 TEST(Search, MoreBandwidthIsNeverSlower) {
   Graph graph = makeChain({2, 1, 16, 4, 8, 64, 96});
   double before = INFINITY;
@@ -172,7 +270,8 @@ TEST(Search, RecomputesAsManyBlocksAsNeedBe) {
     Result<SearchAnswer> pinned = plan("selective:" + std::to_string(blocks), limit);
     ASSERT_TRUE(pinned);
     EXPECT_EQ(pinned->plan.recomputeOps, found.recomputeOps);
-    EXPECT_FALSE(plan("selective:" + std::to_string(blocks - 1), limit)) << blocks;
+    Result<SearchAnswer> fewer = plan("selective:" + std::to_string(blocks - 1), limit);
+    EXPECT_FALSE(fewer && fewer->plan.prediction.fits()) << blocks;
     // As a file it is read again, and with another number it is not.
     std::string text = writePlan(found);
     EXPECT_TRUE(readPlan(text, "plan.json"));
@@ -464,6 +563,29 @@ TEST(Infeasible, SaysWhatIsShortAndWhatHelps) {
   pins.memoryLimitBytes = 1024;
   message = errorOf(graph, job, pins, ErrorCode::NoFeasiblePlan);
   EXPECT_THAT(message, HasSubstr("leave out --memory-limit"));
+}
+
+// By a bound, before anything is scored.
+TEST(Infeasible, APlanThatCannotExistIsNotFoundAndOneThatMayIs) {
+  Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
+  Job job = jobFor(4, 16);
+  Pins pins;
+  pins.memoryLimitBytes = 20 * 1024;
+  std::string proven = errorOf(graph, job, pins, ErrorCode::NoFeasiblePlan);
+  EXPECT_THAT(proven, HasSubstr("no plan exists: each of 4 devices of small holds at least"));
+  pins.mesh = {{"dp", 4}};
+  pins.memoryLimitBytes = 200 * 1024;
+  EXPECT_THAT(errorOf(graph, job, pins, ErrorCode::NoFeasiblePlan),
+              HasSubstr("on the mesh that is pinned"));
+  // What only the search knows is said so.
+  pins.microBatch = 4;
+  pins.recompute = "none";
+  Pins ample = pins;
+  ample.memoryLimitBytes.reset();
+  Result<SearchAnswer> answer = search(graph, job, smallCluster(), ample);
+  ASSERT_TRUE(answer) << answer.error().message;
+  pins.memoryLimitBytes = answer->plan.prediction.peakBytes * 4 / 5;
+  EXPECT_THAT(errorOf(graph, job, pins, ErrorCode::NoFeasiblePlan), HasSubstr("no plan found: "));
 }
 
 TEST(Infeasible, TooManyStages) {

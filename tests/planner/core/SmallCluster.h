@@ -23,7 +23,7 @@ inline Cluster smallCluster(int64_t memoryBytes = int64_t(1) << 30) {
   cluster.name = "small";
   cluster.devicesPerNode = 4;
   cluster.memoryBytes = memoryBytes;
-  cluster.contextBytes = 0;
+  cluster.contextBytes = cluster.contextUncertaintyBytes = 0;
   cluster.launchSeconds = 1e-7;
   for (auto &[name, kernel] : cluster.kernels)
     kernel.rampSeconds = kernel.halfDepth = 0;
