@@ -279,7 +279,7 @@ std::string writeCluster(const Cluster &cluster);
 
 /// Reads plan.json. `source` names it in messages.
 /// Errors: Usage, naming the key: not JSON, truncated, of another version, a key unknown, missing,
-/// or of the wrong type or range.
+/// or of the wrong type or range; predictions that contradict each other (PlanCheck.h).
 Result<Plan> readPlan(const std::string &text, const std::string &source);
 
 /// Why the plan's schedule does not go with its stages, chunks and micro-batches, or "".

@@ -3,6 +3,7 @@
 #include "planner/core/Buckets.h"
 #include "planner/core/JsonObject.h"
 #include "planner/core/Plan.h"
+#include "planner/core/PlanCheck.h"
 #include "planner/core/PlanNames.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/StageDevices.h"
@@ -549,6 +550,9 @@ Result<Plan> readPlan(const std::string &text, const std::string &source) {
   Plan plan = reader.read(json);
   if (!reader.problem.text.empty())
     return Error{ErrorCode::Usage, source + ": " + reader.problem.text};
+  if (std::string why = whyInconsistent(plan); !why.empty())
+    return Error{ErrorCode::Usage,
+                 source + ": " + why + ": predictions were edited; put them back, or plan again"};
   return plan;
 }
 

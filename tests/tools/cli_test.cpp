@@ -559,6 +559,34 @@ TEST_F(Cli, PlansThatAreNoneAreRefused) {
   EXPECT_EQ(other.code, 2) << other.err;
 }
 
+TEST_F(Cli, EditedPredictionsAreRefused) {
+  ASSERT_EQ(planMlp().code, 0);
+  std::string plan = readAll(folder / "plan.json");
+  // A value of which the file alone cannot tell that it was edited.
+  const std::string key = "\"mfu\": ";
+  size_t at = plan.find(key);
+  ASSERT_NE(at, std::string::npos);
+  write("edited.json", plan.substr(0, at) + key + "0.99" + plan.substr(plan.find(',', at)));
+  for (const char *command : {"explain edited.json", "explain edited.json --memory",
+                              "verify edited.json", "compile edited.json -o program"}) {
+    Outcome outcome = tbc(command);
+    EXPECT_EQ(outcome.code, 2) << command;
+    EXPECT_THAT(
+        outcome.err,
+        testing::AllOf(HasSubstr("key \"prediction.mfu\" is 0.99, but the plan's decisions give "),
+                       HasSubstr("--derive FILE")));
+  }
+  EXPECT_FALSE(fs::exists(folder / "program"));
+  EXPECT_EQ(tbc("explain edited.json --derive derived.json").code, 0);
+  EXPECT_EQ(readAll(folder / "derived.json"), plan);
+  // Without the model it is compared with itself alone.
+  fs::create_directory(folder / "elsewhere");
+  write("elsewhere/edited.json", readAll(folder / "edited.json"));
+  Outcome alone = tbc("explain elsewhere/edited.json");
+  EXPECT_EQ(alone.code, 0) << alone.err;
+  EXPECT_THAT(alone.err, HasSubstr("were not derived again"));
+}
+
 TEST_F(Cli, DamagedProgramsAreRefused) {
   ASSERT_EQ(planMlp("--mesh dp=4").code, 0);
   ASSERT_EQ(tbc("compile plan.json -o program").code, 0);

@@ -3,6 +3,8 @@
 #include "tools/driver/Context.h"
 
 #include "ir/Tbc.h"
+#include "planner/core/PlanCheck.h"
+#include "planner/core/Search.h"
 #include "tools/driver/NameModel.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -63,6 +65,20 @@ Result<LoadedPlan> loadPlan(const std::string &planPath, const std::string &plan
                                        "; name the right one with --model, or plan again"};
   loaded.plan.job.names = nameModel(*loaded.step);
   return loaded;
+}
+
+Status checkPredictions(const LoadedPlan &loaded, const std::string &planPath) {
+  auto derived = planner::predict(loaded.step->step.graph, loaded.plan);
+  if (!derived)
+    return Error{derived.error().code, planPath + ": " + derived.error().message};
+  std::string why = planner::whyNotDerived(loaded.plan, *derived);
+  if (why.empty())
+    return Status::ok();
+  return Error{ErrorCode::Usage,
+               planPath + ": " + why +
+                   ": the plan was edited, or made by another tbc; plan again, or write what its "
+                   "decisions give with tbc explain " +
+                   planPath + " --derive FILE"};
 }
 
 } // namespace tbc::driver

@@ -27,6 +27,10 @@ struct LoadedPlan {
 Result<LoadedPlan> loadPlan(const std::string &planPath, const std::string &planText,
                             const std::string &modelPath);
 
+/// Derives the predictions of a plan from its decisions and compares those in its file. Errors:
+/// Usage, naming the key and both values; as of planner::applyPlan.
+Status checkPredictions(const LoadedPlan &loaded, const std::string &planPath);
+
 } // namespace tbc::driver
 
 #endif // TBC_TOOLS_DRIVER_CONTEXT_H

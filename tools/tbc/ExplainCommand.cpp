@@ -1,6 +1,7 @@
 //===- ExplainCommand.cpp - tbc explain ------------------------------------------===//
 
 #include "planner/core/Explain.h"
+#include "planner/core/Search.h"
 #include "planner/core/Summary.h"
 #include "tools/driver/Context.h"
 #include "tools/tbc/Command.h"
@@ -8,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -16,7 +18,7 @@ namespace tbc::cli {
 namespace {
 
 struct Options {
-  std::string plan, model, tensor, why, other;
+  std::string plan, model, tensor, why, other, derived;
   bool memory = false, comms = false, layers = false, json = false;
 };
 
@@ -46,6 +48,8 @@ static Result<int> runDetail(const std::string &text, const Options &options) {
   auto loaded = driver::loadPlan(options.plan, text, options.model);
   if (!loaded)
     return loaded.error();
+  if (Status status = driver::checkPredictions(*loaded, options.plan); !status)
+    return status.error();
   auto explained = planner::ExplainedPlan::make(loaded->step->step.graph, loaded->plan);
   if (!explained)
     return explained.error();
@@ -66,10 +70,47 @@ static Result<int> runDetail(const std::string &text, const Options &options) {
   return print(planner::explainLayers(*explained), "layers", options.json);
 }
 
+/// Writes the plan with the predictions of its decisions.
+static Result<int> runDerive(const std::string &text, const Options &options) {
+  auto loaded = driver::loadPlan(options.plan, text, options.model);
+  if (!loaded)
+    return loaded.error();
+  auto derived = planner::predict(loaded->step->step.graph, loaded->plan);
+  if (!derived)
+    return Error{derived.error().code, options.plan + ": " + derived.error().message};
+  planner::Plan plan = std::move(loaded->plan);
+  plan.prediction = std::move(*derived);
+  // A bound for all plans of the job stays one; of a job that was edited there is none.
+  if (plan.lowerBoundSeconds > plan.prediction.stepSeconds)
+    plan.lowerBoundSeconds = 0;
+  Status status = writeFile(options.derived, planner::writePlan(plan));
+  return status ? Result<int>(0) : status.error();
+}
+
+/// Derives the predictions again where the model is at hand; else they were compared with each
+/// other alone, and that is said.
+static Status checkAgainstModel(const std::string &text, const planner::Plan &plan,
+                                const Options &options) {
+  std::filesystem::path model = options.model;
+  if (model.empty())
+    model = std::filesystem::path(options.plan).parent_path() / plan.job.modelPath;
+  std::error_code ignored;
+  if (options.model.empty() && !std::filesystem::exists(model, ignored)) {
+    std::cerr << "tbc: " << model.string()
+              << " is not there, so the plan's predictions were not derived again, only compared "
+                 "with each other; name the model with --model\n";
+    return Status::ok();
+  }
+  auto loaded = driver::loadPlan(options.plan, text, options.model);
+  return loaded ? driver::checkPredictions(*loaded, options.plan) : Status(loaded.error());
+}
+
 static Result<int> runExplain(const Options &options) {
   auto text = readFile(options.plan, ErrorCode::Usage);
   if (!text)
     return text.error();
+  if (!options.derived.empty())
+    return runDerive(*text, options);
   auto plan = planner::readPlan(*text, options.plan);
   if (!plan)
     return plan.error();
@@ -78,6 +119,8 @@ static Result<int> runExplain(const Options &options) {
   if (options.memory || options.comms || options.layers || !options.tensor.empty() ||
       !options.why.empty())
     return runDetail(*text, options);
+  if (Status status = checkAgainstModel(*text, *plan, options); !status)
+    return status.error();
   std::cout << (options.json ? planner::writePlan(*plan) : planner::summarize(*plan));
   return 0;
 }
@@ -101,6 +144,9 @@ void addExplainCommand(CLI::App &app, const SetAction &setAction) {
                     "dp=, fsdp=, zero=, micro-batch=, recompute=, schedule=, virtual-stages=");
   about->add_option("--diff", options->other,
                     "What differs from another plan.json; exit code 10 if anything does");
+  about->add_option("--derive", options->derived,
+                    "Write the plan here with the predictions that its decisions give: after "
+                    "editing decisions by hand");
   about->require_option(0, 1);
   command->add_flag("--json", options->json, "Print it as JSON; alone, the plan itself");
   command->callback(

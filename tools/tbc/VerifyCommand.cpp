@@ -58,6 +58,8 @@ static Result<int> runVerify(const Options &options) {
   auto loaded = driver::loadPlan(options.plan, *text, options.model);
   if (!loaded)
     return loaded.error();
+  if (Status status = driver::checkPredictions(*loaded, options.plan); !status)
+    return status.error();
   driver::VerifyOptions verify = options.verify;
   verify.floats = !options.residuesOnly;
   driver::TrainingStep *step = loaded->step.get();

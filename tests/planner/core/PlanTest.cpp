@@ -1,5 +1,6 @@
 //===- PlanTest.cpp - plan.json: round trip and hostile input --------------===//
 
+#include "planner/core/PlanCheck.h"
 #include "planner/core/Search.h"
 #include "planner/core/Summary.h"
 #include "tests/planner/core/StepBuilder.h"
@@ -15,6 +16,7 @@
 using namespace tbc;
 using namespace tbc::planner;
 using namespace tbc::planner::test;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -102,6 +104,50 @@ TEST(Plan, ErrorsNameTheKey) {
               HasSubstr("mesh.pp"));
   EXPECT_THAT(errorOf(replaced(good, "\"step_seconds\": ", "\"step_seconds\": -")),
               HasSubstr("step_seconds"));
+}
+
+TEST(Plan, PredictionsThatContradictEachOtherAreRefused) {
+  const Plan good = planFor(makeChain({2}), 4, "pp=2,tp=2");
+  auto edited = [&](auto edit) {
+    Plan plan = good;
+    edit(plan);
+    return errorOf(writePlan(plan));
+  };
+  EXPECT_THAT(edited([](Plan &p) { p.prediction.peakBytes = 1; }),
+              AllOf(HasSubstr("key \"peak_bytes\" is 1, outside of its interval of "),
+                    HasSubstr("prediction.low_bytes"), HasSubstr("plan again")));
+  EXPECT_THAT(edited([](Plan &p) { p.prediction.stepSeconds /= 2; }),
+              HasSubstr("key \"step_seconds\" is "));
+  EXPECT_THAT(edited([](Plan &p) { p.prediction.stepSeconds *= 1.001; }),
+              HasSubstr("the parts in prediction.time add up to "));
+  EXPECT_THAT(edited([](Plan &p) { p.prediction.peakBytes += 1; }),
+              HasSubstr("no stage's lines in prediction.stages add up to that"));
+  EXPECT_THAT(edited([](Plan &p) { p.lowerBoundSeconds = 2 * p.prediction.stepSeconds; }),
+              HasSubstr("key \"lower_bound_seconds\" is "));
+}
+
+TEST(Plan, EveryPredictionIsDerivedAgain) {
+  Graph graph = makeChain({2});
+  const Plan good = planFor(graph, 4, "pp=2,tp=2");
+  Result<Prediction> derived = predict(graph, good);
+  ASSERT_TRUE(derived) << derived.error().message;
+  EXPECT_EQ(whyNotDerived(good, *derived), "");
+  auto edited = [&](auto edit) {
+    Plan plan = good;
+    edit(plan.prediction);
+    return whyNotDerived(plan, *derived);
+  };
+  EXPECT_THAT(edited([](Prediction &p) { p.peakBytes = 1; }),
+              AllOf(HasSubstr("key \"peak_bytes\" is 1, but the plan's decisions give "),
+                    HasSubstr(std::to_string(good.prediction.peakBytes))));
+  EXPECT_THAT(edited([](Prediction &p) { p.fits = !p.fits; }),
+              HasSubstr("key \"fits\" is false, but the plan's decisions give true"));
+  EXPECT_THAT(edited([](Prediction &p) { p.stages[1].lines[0].bytes += 1; }),
+              HasSubstr("key \"prediction.stages[1].memory[0].bytes\" is "));
+  EXPECT_THAT(edited([](Prediction &p) { p.collectives.pop_back(); }),
+              HasSubstr("key \"prediction.collectives\" is "));
+  EXPECT_THAT(edited([](Prediction &p) { p.mfu *= 1.01; }), HasSubstr("prediction.mfu"));
+  EXPECT_EQ(edited([](Prediction &p) { p.mfu *= 1 + 1e-12; }), "");
 }
 
 TEST(Plan, PlacementsOfChunksAreChecked) {
