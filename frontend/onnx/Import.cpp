@@ -509,25 +509,26 @@ Result<ImportedModel> importOnnx(MLIRContext &context, const std::string &path,
   }
 }
 
+Result<MappedFile> openDataOf(const ParameterSource &source) {
+  if (!source.isExternal)
+    return MappedFile::open(source.file);
+  Result<std::optional<MappedFile>> opened =
+      openExternal(source.name, source.directory, source.location, source.externalDataRoot);
+  if (!opened)
+    return opened.error();
+  if (!*opened)
+    return Error{ErrorCode::ModelRejected, "initializer '" + source.name + "': its data file " +
+                                               source.file + " is not there"};
+  return **opened;
+}
+
 Result<kernels::Tensor> loadParameter(const ParameterSource &source, kernels::Arith arith) {
   auto fail = [&](const std::string &why) {
     return Error{ErrorCode::ModelRejected, "initializer '" + source.name + "': " + why};
   };
-  std::optional<MappedFile> file;
-  if (source.isExternal) {
-    Result<std::optional<MappedFile>> opened =
-        openExternal(source.name, source.directory, source.location, source.externalDataRoot);
-    if (!opened)
-      return opened.error();
-    file = *opened;
-  } else {
-    Result<MappedFile> opened = MappedFile::open(source.file);
-    if (!opened)
-      return opened.error();
-    file = *opened;
-  }
+  Result<MappedFile> file = openDataOf(source);
   if (!file)
-    return fail("its data file " + source.file + " is not there");
+    return file.error();
   if (source.offset < 0 || source.bytes < 0 ||
       uint64_t(source.offset) + uint64_t(source.bytes) > file->size())
     return fail("its data is outside " + source.file);

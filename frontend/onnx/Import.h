@@ -3,6 +3,7 @@
 #ifndef TBC_FRONTEND_ONNX_IMPORT_H
 #define TBC_FRONTEND_ONNX_IMPORT_H
 
+#include "frontend/onnx/MappedFile.h"
 #include "runtime/abi/Status.h"
 #include "runtime/kernels/Tensor.h"
 
@@ -98,7 +99,11 @@ struct ImportedModel {
 Result<ImportedModel> importOnnx(mlir::MLIRContext &context, const std::string &path,
                                  const ImportOptions &options);
 
-/// Reads one tensor from its file, which is opened under the same rules as at import.
+/// Opens the file that holds a parameter's data, under the same rules as at import. Errors:
+/// ModelRejected, it is not there or the rules forbid it; Usage, it cannot be read.
+Result<MappedFile> openDataOf(const ParameterSource &source);
+
+/// Reads one tensor from that file.
 Result<kernels::Tensor> loadParameter(const ParameterSource &source, kernels::Arith arith);
 
 } // namespace tbc::frontend

@@ -33,6 +33,7 @@ Result<MappedFile> MappedFile::fromDescriptor(int descriptor, const std::string 
   MappedFile file;
   file.name = path;
   file.bytes = uint64_t(status.st_size);
+  file.modified = int64_t(status.st_mtim.tv_sec) * 1000000000 + status.st_mtim.tv_nsec;
   if (file.bytes > 0) {
     void *address = ::mmap(nullptr, file.bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
     if (address == MAP_FAILED)

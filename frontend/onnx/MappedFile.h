@@ -26,11 +26,14 @@ public:
 
   const uint8_t *data() const { return static_cast<const uint8_t *>(mapping.get()); }
   uint64_t size() const { return bytes; }
+  /// Time of the last change, since 1970.
+  int64_t modifiedNanoseconds() const { return modified; }
   const std::string &path() const { return name; }
 
 private:
   std::shared_ptr<const void> mapping;
   uint64_t bytes = 0;
+  int64_t modified = 0;
   std::string name;
 };
 

@@ -2,8 +2,14 @@
 
 #include "runtime/abi/Sha256.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
 
 namespace tbc {
 namespace {
@@ -46,30 +52,103 @@ void foldBlock(const unsigned char *block, std::array<uint32_t, 8> &hash) {
     hash[i] += add[i];
 }
 
+#if defined(__x86_64__)
+/// Whether the processor has the SHA extensions: CPUID leaf 7, EBX bit 29.
+bool hasShaInstructions() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned leaf = 7, shaBit = 1U << 29;
+  return __get_cpuid_count(leaf, 0, &a, &b, &c, &d) != 0 && (b & shaBit) != 0;
+}
+
+/// `foldBlock` of several blocks by the SHA extensions. Source: Intel 64 and IA-32 Architectures
+/// Software Developer's Manual, SHA256RNDS2: the state is kept as two vectors, {a, b, e, f} and
+/// {c, d, g, h}, from the highest element down.
+__attribute__((target("sha,sse4.1"))) void
+foldBlocksByInstructions(const unsigned char *blocks, size_t count, std::array<uint32_t, 8> &hash) {
+  const __m128i bigEndian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  auto load = [](const void *from) { return _mm_loadu_si128(static_cast<const __m128i *>(from)); };
+  __m128i low = _mm_shuffle_epi32(load(&hash[0]), 0xb1),
+          high = _mm_shuffle_epi32(load(&hash[4]), 0x1b);
+  __m128i abef = _mm_alignr_epi8(low, high, 8), cdgh = _mm_blend_epi16(high, low, 0xf0);
+  for (; count > 0; --count, blocks += 64) {
+    const __m128i before[2] = {abef, cdgh};
+    __m128i w[4]; // the last 16 words of the message schedule
+    for (int i = 0; i < 4; ++i)
+      w[i] = _mm_shuffle_epi8(load(blocks + 16 * i), bigEndian);
+    for (int i = 0; i < 16; ++i) { // four rounds each
+      __m128i words = _mm_add_epi32(w[i & 3], load(&roundConstants[4 * i]));
+      cdgh = _mm_sha256rnds2_epu32(cdgh, abef, words);
+      abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(words, 0x0e));
+      __m128i next = _mm_sha256msg1_epu32(w[i & 3], w[(i + 1) & 3]);
+      next = _mm_add_epi32(next, _mm_alignr_epi8(w[(i + 3) & 3], w[(i + 2) & 3], 4));
+      w[i & 3] = _mm_sha256msg2_epu32(next, w[(i + 3) & 3]);
+    }
+    abef = _mm_add_epi32(abef, before[0]);
+    cdgh = _mm_add_epi32(cdgh, before[1]);
+  }
+  low = _mm_shuffle_epi32(abef, 0x1b), high = _mm_shuffle_epi32(cdgh, 0xb1);
+  _mm_storeu_si128(reinterpret_cast<__m128i *>(&hash[0]), _mm_blend_epi16(low, high, 0xf0));
+  _mm_storeu_si128(reinterpret_cast<__m128i *>(&hash[4]), _mm_alignr_epi8(high, low, 8));
+}
+#endif
+
+void foldBlocks(const char *bytes, size_t count, bool mayUseInstructions,
+                std::array<uint32_t, 8> &hash) {
+  const auto *blocks = reinterpret_cast<const unsigned char *>(bytes);
+#if defined(__x86_64__)
+  static const bool hasInstructions = hasShaInstructions();
+  if (hasInstructions && mayUseInstructions)
+    return foldBlocksByInstructions(blocks, count, hash);
+#endif
+  for (size_t i = 0; i < count; ++i)
+    foldBlock(blocks + 64 * i, hash);
+}
+
 } // namespace
 
-std::string sha256Hex(std::string_view bytes) {
-  std::array<uint32_t, 8> hash = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  size_t whole = bytes.size() / 64 * 64;
-  for (size_t i = 0; i < whole; i += 64)
-    foldBlock(reinterpret_cast<const unsigned char *>(bytes.data()) + i, hash);
+Sha256::Sha256(bool mayUseInstructions)
+    : hash{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+           0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19},
+      mayUseInstructions(mayUseInstructions) {}
 
+void Sha256::add(std::string_view bytes) {
+  numBytes += bytes.size();
+  if (!rest.empty()) {
+    size_t taken = std::min(bytes.size(), blockBytes - rest.size());
+    rest += bytes.substr(0, taken);
+    bytes.remove_prefix(taken);
+    if (rest.size() < blockBytes)
+      return;
+    foldBlocks(rest.data(), 1, mayUseInstructions, hash);
+    rest.clear();
+  }
+  size_t whole = bytes.size() / blockBytes;
+  foldBlocks(bytes.data(), whole, mayUseInstructions, hash);
+  rest = bytes.substr(whole * blockBytes);
+}
+
+std::string Sha256::hex() const {
   // The rest, a 1 bit, zeros, and the length in bits, big-endian, at the end of the last block.
-  std::string tail(bytes.substr(whole));
+  std::string tail = rest;
   tail += '\x80';
-  tail.resize((tail.size() + 8 + 63) / 64 * 64, '\0');
-  uint64_t bits = uint64_t(bytes.size()) * 8;
+  tail.resize((tail.size() + 8 + blockBytes - 1) / blockBytes * blockBytes, '\0');
+  uint64_t bits = numBytes * 8;
   for (int i = 0; i < 8; ++i)
     tail[tail.size() - 1 - i] = static_cast<char>(bits >> (8 * i));
-  for (size_t i = 0; i < tail.size(); i += 64)
-    foldBlock(reinterpret_cast<const unsigned char *>(tail.data()) + i, hash);
+  std::array<uint32_t, 8> last = hash;
+  foldBlocks(tail.data(), tail.size() / blockBytes, mayUseInstructions, last);
 
   std::string text;
-  for (uint32_t word : hash)
+  for (uint32_t word : last)
     for (int shift = 28; shift >= 0; shift -= 4)
       text += "0123456789abcdef"[word >> shift & 15];
   return text;
+}
+
+std::string sha256Hex(std::string_view bytes) {
+  Sha256 sum;
+  sum.add(bytes);
+  return sum.hex();
 }
 
 /// The bytes that pairs of hexadecimal digits stand for.

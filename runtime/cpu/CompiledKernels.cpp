@@ -3,7 +3,6 @@
 #include "runtime/cpu/CompiledKernels.h"
 
 #include <dlfcn.h>
-#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -35,12 +34,13 @@ std::string CompiledKernels::missingFeatures(const std::string &features,
 void CompiledKernels::Unload::operator()(void *library) const { dlclose(library); }
 
 Result<std::shared_ptr<const CompiledKernels>>
-CompiledKernels::open(const std::string &path, const std::string &programHash) {
-  auto refused = [&](const std::string &why) { return Error{ErrorCode::Usage, path + " " + why}; };
-  // A path with a slash, so that the loader searches nowhere.
-  std::string file = std::filesystem::absolute(path).string();
+CompiledKernels::open(const program::OpenFile &file, const std::string &programHash) {
+  auto refused = [&](const std::string &why) {
+    return Error{ErrorCode::Usage, file.path() + " " + why};
+  };
   auto kernels = std::make_shared<CompiledKernels>();
-  kernels->library.reset(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL));
+  kernels->file = file;
+  kernels->library.reset(dlopen(file.descriptorPath().c_str(), RTLD_NOW | RTLD_LOCAL));
   if (!kernels->library)
     return refused(std::string("cannot be loaded: ") + dlerror());
   auto text = [&](const char *symbol) {

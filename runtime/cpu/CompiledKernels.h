@@ -8,9 +8,11 @@
 #define TBC_RUNTIME_CPU_COMPILEDKERNELS_H
 
 #include "runtime/abi/CompiledKernel.h"
+#include "runtime/abi/Seal.h"
 #include "runtime/abi/Status.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace tbc::cpu {
@@ -18,10 +20,11 @@ namespace tbc::cpu {
 /// A loaded shared object; see runtime/abi/CompiledKernel.h.
 class CompiledKernels {
 public:
-  /// `programHash` is the SHA-256 of the program.json that it must belong to. Errors: Usage, naming
-  /// the file: it cannot be loaded, is of another version or another program, or needs features
-  /// that this CPU lacks.
-  static Result<std::shared_ptr<const CompiledKernels>> open(const std::string &path,
+  /// Loads `file` by its descriptor, so that what was checked is what is loaded. `programHash` is
+  /// the SHA-256 of the program.json that it must belong to. Errors: Usage, naming the file: it
+  /// cannot be loaded, is of another version or another program, or needs features that this CPU
+  /// lacks.
+  static Result<std::shared_ptr<const CompiledKernels>> open(const program::OpenFile &file,
                                                              const std::string &programHash);
 
   /// Nothing if it has no such function.
@@ -34,6 +37,9 @@ private:
   struct Unload {
     void operator()(void *library) const;
   };
+  // The loader knows libraries by their paths: the number of the descriptor must not be another
+  // file's while it is loaded.
+  std::optional<program::OpenFile> file;
   std::unique_ptr<void, Unload> library;
 };
 

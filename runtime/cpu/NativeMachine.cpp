@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 #include <map>
 
 namespace tbc::cpu {
@@ -256,20 +255,23 @@ std::vector<KernelShare> NativeMachine::shares() const {
 
 } // namespace
 
-Result<std::shared_ptr<const CompiledKernels>> compiledKernelsOf(const program::Program &program,
-                                                                 const std::string &folder,
-                                                                 const std::string &programHash) {
+Result<std::shared_ptr<const CompiledKernels>>
+compiledKernelsOf(const program::Program &program, const program::SealedFolder &folder,
+                  const std::string &programHash) {
   bool hasRegions = false;
   for (const program::Stage &stage : program.stages)
     for (BlockId id : stage.blocks())
       hasRegions |= !stage.block(id).regions.empty();
   if (!hasRegions)
     return std::shared_ptr<const CompiledKernels>();
-  std::string path = (std::filesystem::path(folder) / program::kernelsFile).string();
-  if (!std::filesystem::exists(path))
-    return Error{ErrorCode::Usage, path + " is missing, which the program's regions need; compile "
-                                          "again, or run with --kernels reference"};
-  return CompiledKernels::open(path, programHash);
+  if (!folder.has(program::kernelsFile))
+    return Error{ErrorCode::Usage, folder.folder() + " was sealed without " + program::kernelsFile +
+                                       ", which the program's regions need; compile again, or run "
+                                       "with --kernels reference"};
+  Result<program::OpenFile> file = folder.file(program::kernelsFile);
+  if (!file)
+    return file.error();
+  return CompiledKernels::open(*file, programHash);
 }
 
 runtime::MachineMaker nativeMachine(const NativeOptions &options) {

@@ -18,11 +18,12 @@ struct NativeOptions {
   std::shared_ptr<const CompiledKernels> compiled;
 };
 
-/// The compiled kernels beside a program.json with this SHA-256; nothing where the program has no
-/// regions. Errors: as of CompiledKernels; regions without a shared object.
-Result<std::shared_ptr<const CompiledKernels>> compiledKernelsOf(const program::Program &program,
-                                                                 const std::string &folder,
-                                                                 const std::string &programHash);
+/// The compiled kernels in the folder of a program.json with this SHA-256; nothing where the
+/// program has no regions. Errors: as of CompiledKernels and of the seal; regions without a shared
+/// object.
+Result<std::shared_ptr<const CompiledKernels>>
+compiledKernelsOf(const program::Program &program, const program::SealedFolder &folder,
+                  const std::string &programHash);
 
 /// The machine that executes kernels where the memory plan has their operands and results, in the
 /// precision of their types, by native kernels; an op that has none is executed by its reference

@@ -4,21 +4,10 @@
 #include "runtime/abi/Sha256.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 namespace tbc::cuda {
 
 static Error usage(const std::string &message) { return Error{ErrorCode::Usage, message}; }
-
-static Result<std::string> readFile(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file)
-    return usage(path + " cannot be read; compile with --target cuda");
-  return text.str();
-}
 
 Status LaunchableKernel::launch(const Device &device, const Stream &stream,
                                 void **arguments) const {
@@ -29,19 +18,19 @@ Status LaunchableKernel::launch(const Device &device, const Stream &stream,
 }
 
 Result<std::shared_ptr<const KernelModule>>
-KernelModule::load(DevicePtr device, const std::string &folder, const std::string &programHash) {
-  std::string path = folder + "/" + program::cudaKernelsFile;
-  Result<std::string> text = readFile(path);
+KernelModule::load(DevicePtr device, const FolderFiles &files, const std::string &programHash) {
+  Result<std::string> text = files(program::cudaKernelsFile);
   if (!text)
     return text.error();
   Result<program::CudaKernels> list = program::readCudaKernels(*text);
   if (!list)
     return list.error();
   if (list->programSha256 != programHash)
-    return usage(path + " belongs to another program.json than the one beside it; compile again");
+    return usage(std::string(program::cudaKernelsFile) +
+                 " belongs to another program.json than the one beside it; compile again");
   std::shared_ptr<KernelModule> module(new KernelModule(std::move(device)));
   module->opsOfHost = list->hostOps;
-  if (Status status = module->loadImage(*list, folder); !status)
+  if (Status status = module->loadImage(*list, files); !status)
     return status.error();
   for (const program::CudaKernel &kernel : list->kernels) {
     auto prepared =
@@ -65,7 +54,7 @@ KernelModule::load(DevicePtr device, const std::string &folder, const std::strin
 
 /// Loads the image of the latest architecture that the device executes, as machine code if there is
 /// any.
-Status KernelModule::loadImage(const program::CudaKernels &list, const std::string &folder) {
+Status KernelModule::loadImage(const program::CudaKernels &list, const FolderFiles &files) {
   const program::CudaImage *best = nullptr;
   std::string all;
   auto rank = [](const program::CudaImage &image) {
@@ -80,15 +69,14 @@ Status KernelModule::loadImage(const program::CudaKernels &list, const std::stri
   if (!best)
     return usage(device->name() + " cannot execute the program's kernels, which are for " +
                  (all.empty() ? "no architecture" : all + " and later") + "; compile for it");
-  std::string path = folder + "/" + best->file;
-  Result<std::string> image = readFile(path);
+  Result<std::string> image = files(best->file);
   if (!image)
     return image.error();
   if (sha256Hex(*image) != best->sha256)
-    return usage(path + " is not what was compiled (its SHA-256 differs); compile again");
+    return usage(best->file + " is not what was compiled (its SHA-256 differs); compile again");
   return device->check(
       device->driver().moduleLoadData(&module, image->c_str(), 0, nullptr, nullptr),
-      "loading " + path);
+      "loading " + best->file);
 }
 
 /// Finds a kernel and compares its launch with what the device and its registers allow.

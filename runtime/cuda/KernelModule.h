@@ -10,6 +10,7 @@
 #include "runtime/abi/CudaKernels.h"
 #include "runtime/cuda/Device.h"
 
+#include <functional>
 #include <map>
 
 namespace tbc::cuda {
@@ -24,15 +25,18 @@ struct LaunchableKernel {
   Status launch(const Device &device, const Stream &stream, void **arguments) const;
 };
 
+/// The content of a file in a program's folder, by its name.
+using FolderFiles = std::function<Result<std::string>(const std::string &name)>;
+
 /// The kernels of runtime/abi/CudaKernels.h, loaded for one device.
 class KernelModule {
 public:
-  /// From the folder of a program whose program.json has the SHA-256 `programHash`. Errors: Usage;
-  /// a file that is missing, malformed, damaged or of another program; no image that the device can
-  /// execute; a launch beyond the device's limits, all by name. RankFailed: what the driver
-  /// refuses.
+  /// Of a program whose program.json has the SHA-256 `programHash`; `files` gives the content of
+  /// files in its folder. Errors: those of `files`; Usage, a file that is malformed, damaged or of
+  /// another program; no image that the device can execute; a launch beyond the device's limits,
+  /// all by name. RankFailed: what the driver refuses.
   static Result<std::shared_ptr<const KernelModule>>
-  load(DevicePtr device, const std::string &folder, const std::string &programHash);
+  load(DevicePtr device, const FolderFiles &files, const std::string &programHash);
   ~KernelModule();
   KernelModule(const KernelModule &) = delete;
   KernelModule &operator=(const KernelModule &) = delete;
@@ -47,7 +51,7 @@ public:
 
 private:
   explicit KernelModule(DevicePtr device) : device(std::move(device)) {}
-  Status loadImage(const program::CudaKernels &kernels, const std::string &folder);
+  Status loadImage(const program::CudaKernels &kernels, const FolderFiles &files);
   Result<LaunchableKernel> prepare(const std::string &symbol, int64_t blocks, int threads,
                                    int sharedBytes) const;
 

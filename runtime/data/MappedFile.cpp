@@ -113,6 +113,7 @@ Result<MappedFile> MappedFile::open(const std::string &path, ErrorCode code) {
   MappedFile file;
   file.filePath = path;
   file.numBytes = size_t(entry.st_size);
+  file.modified = int64_t(entry.st_mtim.tv_sec) * 1000000000 + entry.st_mtim.tv_nsec;
   if (file.numBytes == 0) {
     ::close(fd);
     return file;

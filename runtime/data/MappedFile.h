@@ -10,6 +10,7 @@
 #include "runtime/abi/Status.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,6 +30,8 @@ public:
 
   const unsigned char *data() const { return bytes.get(); }
   size_t size() const { return numBytes; }
+  /// Time of the last change, since 1970.
+  int64_t modifiedNanoseconds() const { return modified; }
   std::string_view text() const { return {reinterpret_cast<const char *>(bytes.get()), numBytes}; }
   const std::string &path() const { return filePath; }
 
@@ -36,6 +39,7 @@ private:
   std::string filePath;
   std::shared_ptr<const unsigned char> bytes;
   size_t numBytes = 0;
+  int64_t modified = 0;
 };
 
 } // namespace tbc::data

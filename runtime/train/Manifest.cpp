@@ -24,8 +24,11 @@ std::string writeManifest(const Manifest &manifest) {
       line["ignored"] = *input.ignored;
     inputs.push_back(line);
   }
-  for (const SourceFile &file : manifest.files)
+  for (const SourceFile &file : manifest.files) {
     files.push_back({{"path", file.path}, {"bytes", file.bytes}, {"sha256", file.sha256}});
+    if (!file.isHashed())
+      files.back()["modified_nanoseconds"] = file.modifiedNanoseconds;
+  }
   for (const Initializer &initializer : manifest.initializers) {
     Json line = {{"name", initializer.name},
                  {"dtype", std::string(kernels::name(initializer.type.dtype))},
@@ -157,6 +160,8 @@ SourceFile Reader::file(const Json &json) {
   file.path = text(json, "path");
   file.bytes = number(json, "bytes", 0);
   file.sha256 = text(json, "sha256");
+  if (!file.isHashed())
+    file.modifiedNanoseconds = number(json, "modified_nanoseconds", 0);
   return file;
 }
 

@@ -8,7 +8,7 @@
 #ifndef TBC_RUNTIME_TRAIN_MANIFEST_H
 #define TBC_RUNTIME_TRAIN_MANIFEST_H
 
-#include "runtime/abi/Status.h"
+#include "runtime/abi/Seal.h"
 #include "runtime/kernels/Tensor.h"
 
 #include <optional>
@@ -56,12 +56,9 @@ struct Initializer {
   bool isState = false;
 };
 
-/// A file that holds initial values.
-struct SourceFile {
-  std::string path; // relative to the folder of the manifest, or absolute
-  int64_t bytes = 0;
-  std::string sha256;
-};
+/// A file that holds initial values; its path is relative to the folder of the manifest, or
+/// absolute.
+using SourceFile = program::FileSeal;
 
 /// What the kernels of the Program's regions are compiled for: `kernels.so`, as in
 /// runtime/abi/CompiledKernel.h, or the images of runtime/abi/CudaKernels.h.

@@ -3,12 +3,12 @@
 #include "runtime/train/Trainer.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/checkpoint/Checkpoint.h"
-#include "runtime/data/MappedFile.h"
 #include "runtime/train/Agreement.h"
 #include "runtime/train/Anomaly.h"
 #include "runtime/train/GradientNorm.h"
 #include "runtime/train/Trace.h"
 #include "runtime/train/Weights.h"
+#include "runtime/verify/Verify.h"
 
 #include <algorithm>
 #include <chrono>
@@ -20,34 +20,35 @@ namespace tbc::train {
 using kernels::Tensor;
 
 Result<LoadedProgram> loadProgram(const std::string &folder) {
-  LoadedProgram loaded;
-  loaded.folder = folder;
   auto path = [&](const char *name) { return (std::filesystem::path(folder) / name).string(); };
-  auto text = data::MappedFile::open(path(programFile), ErrorCode::Usage);
-  if (!text)
-    return Error{text.error().code, folder + " is no Program (" + text.error().message +
-                                        "); name a folder that tbc compile wrote"};
-  auto program = program::readProgram(text->text());
+  Result<program::SealedFolder> files = program::SealedFolder::open(folder);
+  if (!files)
+    return files.error();
+  Result<std::string> text = files->text(programFile);
+  Result<std::string> manifestText = files->text(manifestFile);
+  if (!text || !manifestText)
+    return text ? manifestText.error() : text.error();
+  if (Status status = files->checkAll(); !status)
+    return status.error();
+  auto program = program::readProgram(*text);
   if (!program)
     return Error{program.error().code, path(programFile) + ": " + program.error().message};
-  loaded.program = std::move(*program);
-  auto manifestText = data::MappedFile::open(path(manifestFile), ErrorCode::Usage);
-  if (!manifestText)
-    return manifestText.error();
-  auto manifest = readManifest(manifestText->text());
+  auto manifest = readManifest(*manifestText);
   if (!manifest)
     return Error{ErrorCode::Usage, path(manifestFile) + ": " + manifest.error().message};
-  loaded.manifest = std::move(*manifest);
-  if (loaded.manifest.programHash != sha256Hex(text->text()))
+  if (manifest->programHash != sha256Hex(*text))
     return Error{ErrorCode::Usage,
                  path(manifestFile) + " belongs to another " + programFile + "; compile again"};
-  size_t numNamed = loaded.manifest.stageDevices.size();
-  if (numNamed != 0 && numNamed != loaded.program.stages.size())
+  size_t numNamed = manifest->stageDevices.size();
+  if (numNamed != 0 && numNamed != program->stages.size())
     return Error{ErrorCode::Usage, path(manifestFile) + " names the devices of " +
                                        std::to_string(numNamed) + " stages, the program has " +
-                                       std::to_string(loaded.program.stages.size()) +
-                                       "; compile again"};
-  return loaded;
+                                       std::to_string(program->stages.size()) + "; compile again"};
+  if (Status status = verify::verifyProgram(*program); !status)
+    return Error{ErrorCode::Usage, path(programFile) +
+                                       " is no valid Program, so nothing was run: " +
+                                       status.error().message + "; compile again"};
+  return LoadedProgram{std::move(*program), std::move(*manifest), std::move(*files), folder};
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #ifndef TBC_RUNTIME_TRAIN_TRAINER_H
 #define TBC_RUNTIME_TRAIN_TRAINER_H
 
+#include "runtime/abi/Seal.h"
 #include "runtime/train/Feed.h"
 #include "runtime/train/LearningRate.h"
 #include "runtime/train/MemoryCheck.h"
@@ -60,10 +61,12 @@ struct TrainOptions {
 struct LoadedProgram {
   program::Program program;
   Manifest manifest;
+  program::SealedFolder files;
   std::string folder;
 };
 
-/// Reads and checks program.json and run.json. Errors: Usage, naming the file.
+/// Opens the folder's files, compares all of them with its seal, reads program.json and run.json,
+/// and has the checkers of runtime/verify look at the Program. Errors: Usage, naming the file.
 Result<LoadedProgram> loadProgram(const std::string &folder);
 
 /// What rank 0 learns of a step.

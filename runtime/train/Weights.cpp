@@ -79,7 +79,11 @@ Result<Weights> Weights::open(const Manifest &manifest, const std::string &folde
       return Error{ErrorCode::Usage, path + " has changed since the Program was compiled: " +
                                          std::to_string(file->size()) + " bytes, then " +
                                          std::to_string(source.bytes) + "; compile again"};
-    if (checksHashes && sha256Hex(file->text()) != source.sha256)
+    if (!source.isHashed() && file->modifiedNanoseconds() != source.modifiedNanoseconds)
+      return Error{ErrorCode::Usage, path + " has changed since the Program was compiled: it was "
+                                            "written to (so large a file is not hashed); compile "
+                                            "again"};
+    if (source.isHashed() && checksHashes && sha256Hex(file->text()) != source.sha256)
       return Error{ErrorCode::Usage, path + " has changed since the Program was compiled: another "
                                             "SHA-256; compile again"};
     weights.files.push_back(std::move(*file));

@@ -246,7 +246,7 @@ TEST_F(CudaGraphsTest, CollectivesOfTheHostAreNotRecorded) {
     auto machineOf = [&](int64_t rank) -> Result<runtime::MachineMaker> {
       cuda::CudaOptions options;
       options.device = *cuda::Device::open(FakeDriver::table(), int(rank));
-      options.kernels = *cuda::KernelModule::load(options.device, folder, hash);
+      options.kernels = *cuda::KernelModule::load(options.device, test::filesIn(folder), hash);
       options.graphs = use;
       if (rank == 0)
         options.say = [&](const std::string &what) { said.push_back(what); };

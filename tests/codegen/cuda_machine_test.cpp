@@ -58,7 +58,7 @@ protected:
     auto device = cuda::Device::open(FakeDriver::table(), int(rank));
     if (!device)
       return device.error();
-    auto kernels = cuda::KernelModule::load(*device, folder, hash);
+    auto kernels = cuda::KernelModule::load(*device, test::filesIn(folder), hash);
     if (!kernels)
       return kernels.error();
     CudaOptions options;
@@ -118,7 +118,7 @@ TEST_F(CudaMachineTest, CublasMultipliesWhereItCan) {
     Outcome outcome = trainAll(program, mlp(), [&](int64_t) -> Result<runtime::MachineMaker> {
       CudaOptions options;
       options.device = *cuda::Device::open(FakeDriver::table(), 0);
-      options.kernels = *cuda::KernelModule::load(options.device, folder, hash);
+      options.kernels = *cuda::KernelModule::load(options.device, test::filesIn(folder), hash);
       options.cublas = FakeCublasLt::table();
       options.say = [&](const std::string &what) { said.push_back(what); };
       return cuda::cudaMachine(options);
@@ -283,7 +283,7 @@ protected:
     writeKernels(kernels, folder, hash);
     auto device = cuda::Device::open(FakeDriver::table(), 0);
     EXPECT_TRUE(device);
-    auto module = cuda::KernelModule::load(*device, folder, programHash);
+    auto module = cuda::KernelModule::load(*device, test::filesIn(folder), programHash);
     image = driver.images().empty() ? "" : driver.images()[0];
     return module ? Status::ok() : Status(module.error());
   }

@@ -33,7 +33,7 @@ LAYERS = {
     "runtime/data": _layer("runtime/abi runtime/kernels"),
     "runtime/checkpoint": _layer("runtime/abi runtime/comm runtime/data runtime/exec runtime/kernels", "nlohmann"),
     "runtime/train": _layer(
-        "runtime/abi runtime/checkpoint runtime/comm runtime/data runtime/exec runtime/kernels", "nlohmann"
+        "runtime/abi runtime/checkpoint runtime/comm runtime/data runtime/exec runtime/kernels runtime/verify", "nlohmann"
     ),
     "runtime/cpu": _layer("runtime/abi runtime/exec runtime/kernels", "dnnl.hpp"),
     "runtime/cuda": _layer("runtime/abi runtime/comm runtime/exec runtime/kernels", "nlohmann"),

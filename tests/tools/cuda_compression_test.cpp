@@ -140,7 +140,7 @@ protected:
     std::vector<Held> all = onThreads([&](int64_t rank) {
       auto shared = launch::openFileStore(store, "shared");
       auto device = cuda::Device::open(test::FakeDriver::table(), int(rank));
-      auto kernels = cuda::KernelModule::load(*device, folder, programHash);
+      auto kernels = cuda::KernelModule::load(*device, test::filesIn(folder), programHash);
       EXPECT_TRUE(kernels) << kernels.error().message;
       cuda::NcclOptions patient;
       patient.timeout = std::chrono::minutes(5);
@@ -241,7 +241,7 @@ TEST_F(CompressedOnDevices, AProgramWithoutTheKernelsIsRefused) {
   program::Program onDevice = program;
   test::writeKernels(test::addProgramKernels(driver, onDevice, 1), folder, programHash);
   auto device = cuda::Device::open(test::FakeDriver::table(), 0);
-  auto kernels = cuda::KernelModule::load(*device, folder, programHash);
+  auto kernels = cuda::KernelModule::load(*device, test::filesIn(folder), programHash);
   ASSERT_TRUE(kernels) << kernels.error().message;
   cuda::CudaOptions machine;
   machine.device = *device;

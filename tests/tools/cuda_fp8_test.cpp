@@ -70,7 +70,7 @@ protected:
   void load(const program::CudaKernels &list) {
     test::writeKernels(list, folder, programHash);
     device = *cuda::Device::open(test::FakeDriver::table(), 0);
-    auto loaded = cuda::KernelModule::load(device, folder, programHash);
+    auto loaded = cuda::KernelModule::load(device, test::filesIn(folder), programHash);
     ASSERT_TRUE(loaded) << loaded.error().message;
     kernels = *loaded;
   }

@@ -222,7 +222,7 @@ protected:
     auto device = cuda::Device::open(test::FakeDriver::table(), int(rank));
     if (!device)
       return device.error();
-    auto kernels = cuda::KernelModule::load(*device, folder, programHash);
+    auto kernels = cuda::KernelModule::load(*device, test::filesIn(folder), programHash);
     if (!kernels)
       return kernels.error();
     cuda::CudaOptions options;

@@ -143,11 +143,15 @@ TEST_F(Run, APipeIsNoData) {
   Outcome data = run(program("tiny-gpt2", "--seq 16 --gpus 2 --mesh dp=2"), "--data pipe");
   EXPECT_EQ(data.code, 2);
   EXPECT_THAT(data.err, HasSubstr("cannot read pipe: it is a pipe"));
-  fs::create_directory(folder + "/program");
-  ASSERT_EQ(mkfifo((folder + "/program/program.json").c_str(), 0600), 0);
-  Outcome program = run(folder + "/program", "");
-  EXPECT_EQ(program.code, 2);
-  EXPECT_THAT(program.err, HasSubstr("program.json: it is a pipe"));
+  for (std::string file : {"program.json", "seal.json"}) {
+    std::string copy = folder + "/" + file + ".copy";
+    fs::copy(mlp(), copy);
+    fs::remove(copy + "/" + file);
+    ASSERT_EQ(mkfifo((copy + "/" + file).c_str(), 0600), 0);
+    Outcome program = run(copy, "");
+    EXPECT_EQ(program.code, 2);
+    EXPECT_THAT(program.err, HasSubstr(file + ": it is no regular file"));
+  }
 }
 
 TEST_F(Run, AKillAnywhereInACheckpointLosesNothing) {

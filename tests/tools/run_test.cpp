@@ -1,5 +1,6 @@
 //===- run_test.cpp - tbc run: training, kernels, start ----------------------===//
 
+#include "tests/tools/Reseal.h"
 #include "tests/tools/RunFixture.h"
 
 #include <gmock/gmock.h>
@@ -21,6 +22,7 @@
 namespace fs = std::filesystem;
 using tbc::test::Outcome;
 using tbc::test::readAll;
+using tbc::test::resealFolder;
 using tbc::test::Run;
 using testing::HasSubstr;
 using testing::Not;
@@ -173,13 +175,16 @@ TEST_F(Run, FlagsThatCannotBe) {
   }
   Outcome none = run(folder + "/none", "");
   EXPECT_EQ(none.code, 2);
-  EXPECT_THAT(none.err, HasSubstr("program.json"));
+  EXPECT_THAT(none.err, HasSubstr("it has no seal.json"));
 }
 
 TEST_F(Run, AProgramThatIsNotWholeIsRefused) {
   fs::copy(mlp(), folder + "/copy");
-  std::string manifest = readAll(folder + "/copy/run.json");
   std::ofstream(folder + "/copy/run.json") << readAll(mlpOnTwo() + "/run.json");
+  Outcome changed = run(folder + "/copy", "");
+  EXPECT_EQ(changed.code, 2);
+  EXPECT_THAT(changed.err, HasSubstr("run.json is not what tbc compile wrote"));
+  resealFolder(folder + "/copy");
   Outcome other = run(folder + "/copy", "");
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.err, HasSubstr("belongs to another program.json"));
@@ -242,12 +247,17 @@ TEST_F(Run, CompiledKernelsMustBeTheProgramsOwn) {
   Outcome missing = run(folder + "/copy", "");
   EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(missing.err, HasSubstr("kernels.so is missing"));
+  resealFolder(folder + "/copy");
+  EXPECT_THAT(run(folder + "/copy", "").err, HasSubstr("was sealed without kernels.so"));
   EXPECT_EQ(run(folder + "/copy", "--kernels reference").code, 0);
   fs::copy(other + "/kernels.so", folder + "/copy/kernels.so");
+  EXPECT_THAT(run(folder + "/copy", "").err, HasSubstr("was sealed without kernels.so"));
+  resealFolder(folder + "/copy");
   Outcome wrong = run(folder + "/copy", "");
   EXPECT_EQ(wrong.code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("belongs to another program.json"));
   std::ofstream(folder + "/copy/kernels.so") << "no shared object";
+  resealFolder(folder + "/copy");
   EXPECT_THAT(run(folder + "/copy", "").err, HasSubstr("cannot be loaded"));
 }
 

@@ -11,9 +11,11 @@
 #include "planner/core/StageDevices.h"
 #include "runtime/abi/ObservedOps.h"
 #include "runtime/abi/Sha256.h"
-#include "runtime/data/MappedFile.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -96,6 +98,60 @@ static std::string gradientNormOf(const program::Program &program) {
   return "";
 }
 
+/// `file` as seen from `folder`.
+static std::string pathFrom(const std::string &folder, const std::string &file) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::proximate(file, folder, error);
+  return error ? file : path.string();
+}
+
+/// The seal of the file that holds a parameter, opened by the rules for files that a model names.
+static Result<program::FileSeal> sealOfData(const frontend::ParameterSource &source,
+                                            const std::string &folder) {
+  auto file = frontend::openDataOf(source);
+  if (!file)
+    return file.error();
+  program::FileSeal seal;
+  seal.path = pathFrom(folder, source.file);
+  seal.bytes = int64_t(file->size());
+  if (seal.bytes > program::largestHashedBytes)
+    seal.modifiedNanoseconds = file->modifiedNanoseconds();
+  else
+    seal.sha256 = sha256Hex({reinterpret_cast<const char *>(file->data()), size_t(file->size())});
+  return seal;
+}
+
+Result<program::Seal> makeSeal(const std::string &folder, const std::vector<std::string> &names,
+                               const train::Manifest &manifest, const std::string &modelPath) {
+  program::Seal seal;
+  for (const std::string &name : names) {
+    auto file = program::OpenFile::open((std::filesystem::path(folder) / name).string());
+    if (!file)
+      return file.error();
+    auto sealed = program::sealOf(*file, name, std::numeric_limits<int64_t>::max());
+    if (!sealed)
+      return sealed.error();
+    seal.files.push_back(std::move(*sealed));
+  }
+  std::string model = pathFrom(folder, modelPath);
+  auto isModel = [&](const program::FileSeal &file) { return file.path == model; };
+  auto known = std::find_if(manifest.files.begin(), manifest.files.end(), isModel);
+  if (known != manifest.files.end()) {
+    seal.sources.push_back(*known);
+  } else {
+    auto file = program::OpenFile::open(modelPath);
+    if (!file)
+      return file.error();
+    auto sealed = program::sealOf(*file, model);
+    if (!sealed)
+      return sealed.error();
+    seal.sources.push_back(std::move(*sealed));
+  }
+  std::copy_if(manifest.files.begin(), manifest.files.end(), std::back_inserter(seal.sources),
+               [&](const program::FileSeal &file) { return !isModel(file); });
+  return seal;
+}
+
 Result<train::Manifest> makeRunManifest(TrainingStep &step, const planner::Plan &plan,
                                         const program::Program &program,
                                         const std::string &programText, const std::string &folder) {
@@ -137,13 +193,10 @@ Result<train::Manifest> makeRunManifest(TrainingStep &step, const planner::Plan 
     if (source.present) {
       auto [found, isNew] = files.try_emplace(source.file, int(manifest.files.size()));
       if (isNew) {
-        auto file = data::MappedFile::open(source.file, ErrorCode::ModelRejected);
-        if (!file)
-          return file.error();
-        std::error_code error;
-        auto path = std::filesystem::proximate(source.file, folder, error);
-        manifest.files.push_back(
-            {error ? source.file : path.string(), int64_t(file->size()), sha256Hex(file->text())});
+        auto sealed = sealOfData(source, folder);
+        if (!sealed)
+          return sealed.error();
+        manifest.files.push_back(std::move(*sealed));
       }
       initializer.file = found->second;
       initializer.offset = source.offset;

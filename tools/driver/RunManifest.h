@@ -24,6 +24,11 @@ Result<train::Manifest> makeRunManifest(TrainingStep &step, const planner::Plan 
                                         const program::Program &program,
                                         const std::string &programText, const std::string &folder);
 
+/// The seal of a Program's `folder`: its files of these names, which are there, and the files of
+/// which it was made: the model, and those of the manifest. Errors: one cannot be read.
+Result<program::Seal> makeSeal(const std::string &folder, const std::vector<std::string> &names,
+                               const train::Manifest &manifest, const std::string &modelPath);
+
 } // namespace tbc::driver
 
 #endif // TBC_TOOLS_DRIVER_RUNMANIFEST_H

@@ -140,7 +140,9 @@ Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
                                          const RunOptions &runOptions,
                                          const cuda::DevicePtr &device, const cuda::Nccl *nccl,
                                          bool isSpeaker) {
-  auto kernels = cuda::KernelModule::load(device, loaded.folder, loaded.manifest.programHash);
+  auto kernels = cuda::KernelModule::load(
+      device, [&](const std::string &name) { return loaded.files.text(name); },
+      loaded.manifest.programHash);
   if (!kernels)
     return kernels.error();
   cuda::CudaOptions options;

@@ -15,8 +15,7 @@ Result<runtime::MachineMaker> machineOf(const train::LoadedProgram &loaded,
                                         const RunOptions &options, int64_t numLocalRanks) {
   if (options.kernels == "reference" || options.arith != "native")
     return runtime::MachineMaker(runtime::makeReferenceMachine);
-  auto compiled =
-      cpu::compiledKernelsOf(loaded.program, loaded.folder, loaded.manifest.programHash);
+  auto compiled = cpu::compiledKernelsOf(loaded.program, loaded.files, loaded.manifest.programHash);
   if (!compiled)
     return compiled.error();
   cpu::NativeOptions native;

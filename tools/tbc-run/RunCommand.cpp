@@ -181,6 +181,7 @@ launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &opti
   };
   return {{"world size", std::to_string(loaded.program.mesh.numRanks())},
           {"program", loaded.manifest.programHash.substr(0, 16)},
+          {"seal of the program's folder", loaded.files.sealHash().substr(0, 16)},
           {"arithmetic", options.arith},
           {"kernels", options.kernels},
           {"type of communicated gradients", options.commDtype},

@@ -100,10 +100,13 @@ static void sayEpilogues(const program::Program &program) {
 }
 
 /// Compiles the kernels of a program whose file is `programText`, and says what it did; removes
-/// what an earlier compile for another target left, which the executor would refuse.
-static Status writeKernels(const driver::CompiledPlan &compiled, const Targets &targets,
-                           const std::string &programText, const std::string &folder,
-                           const cpu::KernelCache *cache) {
+/// what an earlier compile for another target left, which the executor would refuse. Returns the
+/// names of the files that it wrote.
+static Result<std::vector<std::string>> writeKernels(const driver::CompiledPlan &compiled,
+                                                     const Targets &targets,
+                                                     const std::string &programText,
+                                                     const std::string &folder,
+                                                     const cpu::KernelCache *cache) {
   std::string path = (std::filesystem::path(folder) / program::kernelsFile).string();
   if (!targets.cpu) {
     std::error_code error;
@@ -112,9 +115,10 @@ static Status writeKernels(const driver::CompiledPlan &compiled, const Targets &
       return Error{ErrorCode::Other, "cannot remove " + path + ": " + error.message()};
   }
   if (Status status = cuda::removeCudaKernels(folder); !status)
-    return status;
+    return status.error();
+  std::vector<std::string> written;
   if (!targets.cpu && !targets.cuda)
-    return Status::ok();
+    return written;
   auto begin = std::chrono::steady_clock::now();
   std::string hash = sha256Hex(programText), what, inCache;
   size_t distinct = compiled.kernels.size();
@@ -123,6 +127,9 @@ static Status writeKernels(const driver::CompiledPlan &compiled, const Targets &
                                          cuda::findAssembler());
     if (!list)
       return list.error();
+    written.emplace_back(program::cudaKernelsFile);
+    for (const program::CudaImage &image : list->images)
+      written.push_back(image.file);
     path = (std::filesystem::path(folder) / program::cudaKernelsFile).string();
     distinct = list->kernels.size();
     what = describe(*list);
@@ -131,6 +138,7 @@ static Status writeKernels(const driver::CompiledPlan &compiled, const Targets &
         cpu::compileKernels(compiled.kernels, *targets.cpu, hash, path, cache);
     if (!numFound)
       return numFound.error();
+    written.emplace_back(program::kernelsFile);
     inCache = " (" + std::to_string(*numFound) + " in the cache)";
     what = targets.cpu->name;
   }
@@ -152,7 +160,7 @@ static Status writeKernels(const driver::CompiledPlan &compiled, const Targets &
             << ", in " << text << " s\n";
   if (targets.cuda)
     sayEpilogues(compiled.program);
-  return Status::ok();
+  return written;
 }
 
 static std::string onHost(const program::MemoryPlan &plan, const planner::StageMemory &predicted) {
@@ -169,6 +177,8 @@ static Result<int> runCompile(const Options &options) {
   auto loaded = driver::loadPlan(options.plan, *text, options.model);
   if (!loaded)
     return loaded.error();
+  if (Status status = driver::checkPredictions(*loaded, options.plan); !status)
+    return status.error();
   auto targets = targetsOf(options);
   if (!targets)
     return targets.error();
@@ -183,13 +193,18 @@ static Result<int> runCompile(const Options &options) {
     return Error{ErrorCode::Other, "cannot create " + options.output + ": " + error.message()};
   std::string path = (std::filesystem::path(options.output) / programFile).string();
   std::string programText = program::writeProgram(compiled->program);
+  // What is not written to its end has no seal, and nobody takes it for a Program.
+  std::string sealPath = (std::filesystem::path(options.output) / program::sealFile).string();
+  std::filesystem::remove(sealPath, error);
+  if (error)
+    return Error{ErrorCode::Other, "cannot remove " + sealPath + ": " + error.message()};
   std::optional<cpu::KernelCache> cache;
   if (!options.noCache)
     cache = cpu::KernelCache::ofUser();
-  if (Status status =
-          writeKernels(*compiled, *targets, programText, options.output, cache ? &*cache : nullptr);
-      !status)
-    return status.error();
+  auto names =
+      writeKernels(*compiled, *targets, programText, options.output, cache ? &*cache : nullptr);
+  if (!names)
+    return names.error();
   auto manifest = driver::makeRunManifest(*loaded->step, loaded->plan, compiled->program,
                                           programText, options.output);
   if (!manifest)
@@ -199,6 +214,15 @@ static Result<int> runCompile(const Options &options) {
     return status.error();
   std::string manifestPath = (std::filesystem::path(options.output) / train::manifestFile).string();
   if (Status status = writeFile(manifestPath, train::writeManifest(*manifest)); !status)
+    return status.error();
+  std::string planPath = (std::filesystem::path(options.output) / program::planFile).string();
+  if (Status status = writeFile(planPath, *text); !status)
+    return status.error();
+  names->insert(names->begin(), {programFile, train::manifestFile, program::planFile});
+  auto seal = driver::makeSeal(options.output, *names, *manifest, loaded->step->options.modelPath);
+  if (!seal)
+    return seal.error();
+  if (Status status = writeFile(sealPath, program::writeSeal(*seal)); !status)
     return status.error();
   auto counted = [](int64_t count, const std::string &what) {
     return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
@@ -211,14 +235,26 @@ static Result<int> runCompile(const Options &options) {
               << " per rank, predicted "
               << planner::formatBytes(double(planner::programBytes(compiled->predictedMemory[s])))
               << onHost(compiled->program.stages[s].memory, compiled->predictedMemory[s]) << "\n";
+  for (const program::FileSeal &source : seal->sources)
+    if (!source.isHashed())
+      std::cout << "  " << source.path << " has more than "
+                << planner::formatBytes(double(program::largestHashedBytes))
+                << ": its size and time of change are sealed, not its content\n";
   return 0;
 }
 
 static Result<int> runShow(const Options &options) {
   std::filesystem::path path = options.program;
-  if (std::filesystem::is_directory(path))
+  Result<std::string> text = std::string();
+  if (std::filesystem::is_directory(path)) {
+    auto files = program::SealedFolder::open(options.program);
+    if (!files)
+      return files.error();
     path /= programFile;
-  auto text = readFile(path.string(), ErrorCode::Usage);
+    text = files->text(programFile);
+  } else {
+    text = readFile(path.string(), ErrorCode::Usage);
+  }
   if (!text)
     return text.error();
   auto program = program::readProgram(*text);

@@ -17,5 +17,24 @@ TEST(Sha256, PublishedExamples) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+/// Sizes around those of a block and of the last one, in pieces that end everywhere in one.
+TEST(Sha256, PiecesAndInstructionsChangeNothing) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i)
+    text += char(i * i % 251);
+  for (size_t size : {0, 1, 55, 56, 63, 64, 65, 127, 128, 129, 1000}) {
+    std::string_view bytes = std::string_view(text).substr(0, size);
+    Sha256 portable(/*mayUseInstructions=*/false);
+    portable.add(bytes);
+    EXPECT_EQ(sha256Hex(bytes), portable.hex()) << size;
+    for (size_t step : {1, 7, 64, 100}) {
+      Sha256 pieces;
+      for (size_t at = 0; at < size; at += step)
+        pieces.add(bytes.substr(at, step));
+      EXPECT_EQ(pieces.hex(), portable.hex()) << size << " in pieces of " << step;
+    }
+  }
+}
+
 } // namespace
 } // namespace tbc

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
+
 using tbc::cpu::CompiledKernels;
 
 namespace {
@@ -15,11 +18,16 @@ TEST(CompiledKernels, MissingFeaturesAreNamed) {
   EXPECT_EQ(CompiledKernels::missingFeatures("", ""), "");
 }
 
-TEST(CompiledKernels, AFileThatIsNotThereIsAnError) {
-  auto opened = CompiledKernels::open("/none/kernels.so", "hash");
+TEST(CompiledKernels, AFileThatIsNoSharedObjectIsAnErrorWithItsName) {
+  std::string path = testing::TempDir() + "/kernels.so";
+  std::ofstream(path) << "no shared object";
+  auto file = tbc::program::OpenFile::open(path);
+  ASSERT_TRUE(file);
+  auto opened = CompiledKernels::open(*file, "hash");
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code, tbc::ErrorCode::Usage);
-  EXPECT_NE(opened.error().message.find("/none/kernels.so cannot be loaded"), std::string::npos);
+  EXPECT_NE(opened.error().message.find(path + " cannot be loaded"), std::string::npos);
+  std::remove(path.c_str());
 }
 
 } // namespace

@@ -3,6 +3,7 @@
 #include "tests/runtime/cuda/ProgramKernels.h"
 
 #include "runtime/abi/Region.h"
+#include "runtime/abi/Seal.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/kernels/Kernel.h"
 
@@ -160,6 +161,13 @@ void writeKernels(program::CudaKernels kernels, const std::string &folder,
   std::ofstream(folder + "/" + program::cudaKernelsFile) << program::writeCudaKernels(kernels);
   for (const program::CudaImage &image : kernels.images)
     std::ofstream(folder + "/" + image.file) << imageText;
+}
+
+cuda::FolderFiles filesIn(const std::string &folder) {
+  return [folder](const std::string &name) -> Result<std::string> {
+    auto file = program::OpenFile::open(folder + "/" + name);
+    return file ? file->read() : file.error();
+  };
 }
 
 } // namespace tbc::test

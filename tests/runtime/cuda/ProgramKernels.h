@@ -5,6 +5,7 @@
 
 #include "runtime/abi/CudaKernels.h"
 #include "runtime/abi/Program.h"
+#include "runtime/cuda/KernelModule.h"
 #include "tests/runtime/cuda/FakeDriver.h"
 
 namespace tbc::test {
@@ -25,6 +26,9 @@ program::CudaKernels withFakeImage(program::CudaKernels list);
 /// Writes the list and its image to `folder`, for a program.json of this hash.
 void writeKernels(program::CudaKernels kernels, const std::string &folder,
                   const std::string &programHash);
+
+/// The files of a folder that has no seal.
+cuda::FolderFiles filesIn(const std::string &folder);
 
 } // namespace tbc::test
 
