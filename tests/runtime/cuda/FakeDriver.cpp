@@ -81,7 +81,7 @@ std::vector<std::string> FakeDriver::leaks() const {
   std::lock_guard<std::recursive_mutex> guard(mutex);
   std::vector<std::string> all;
   for (const auto &[address, allocation] : allocations)
-    all.push_back("device memory of " + std::to_string(allocation.bytes.size()) + " bytes");
+    all.push_back("device memory of " + std::to_string(allocation.size) + " bytes");
   for (const auto &[memory, bytes] : pinnedBytes)
     all.push_back("pinned memory of " + std::to_string(bytes) + " bytes");
   for (size_t lane = 0; lane < streams.size(); ++lane)
@@ -119,21 +119,37 @@ void *FakeAccess::touch(cuda::DeviceAddress address, size_t bytes, bool isWrite)
   if (next == driver.allocations.begin())
     throw OutsideOfMemory();
   auto &[begin, allocation] = *std::prev(next);
-  if (address + bytes > begin + allocation.bytes.size())
+  if (address + bytes > begin + allocation.size)
     throw OutsideOfMemory();
   if (driver.streams[lane]->device != allocation.device)
     driver.complain(name + " touches the memory of another device");
   driver.checker.touch(lane, clock, name, address, bytes, isWrite);
-  return allocation.bytes.data() + (address - begin);
+  driver.hearRaces();
+  if (isWrite && driver.options.memory)
+    driver.options.memory->willWrite(address, bytes);
+  return allocation.data + (address - begin);
 }
 
 void FakeAccess::touchHost(const void *memory, size_t bytes, bool isWrite) {
   driver.checker.touch(lane, clock, name, reinterpret_cast<uintptr_t>(memory), bytes, isWrite);
+  driver.hearRaces();
+}
+
+void FakeDriver::hearRaces() {
+  const std::vector<std::string> &races = checker.races();
+  for (; options.onComplaint && numRacesHeard < races.size(); ++numRacesHeard) {
+    options.onComplaint(races[numRacesHeard]);
+    lose(DriverCode::LaunchFailed);
+  }
 }
 
 void FakeDriver::complain(const std::string &text) {
   if (std::find(complaintList.begin(), complaintList.end(), text) == complaintList.end())
     complaintList.push_back(text);
+  if (options.onComplaint) {
+    options.onComplaint(text);
+    lose(DriverCode::LaunchFailed);
+  }
 }
 
 FakeDriver::Stream *FakeDriver::find(cuda::StreamHandle handle) {
@@ -200,9 +216,9 @@ std::vector<unsigned char> FakeDriver::peek(cuda::DeviceAddress address, size_t 
     return {};
   const auto &[begin, allocation] = *std::prev(next);
   size_t offset = size_t(address - begin);
-  if (offset + bytes > allocation.bytes.size())
+  if (offset + bytes > allocation.size)
     return {};
-  const unsigned char *from = allocation.bytes.data() + offset;
+  const unsigned char *from = allocation.data + offset;
   return std::vector<unsigned char>(from, from + bytes);
 }
 
@@ -238,14 +254,13 @@ bool FakeDriver::runOne() {
 }
 
 DriverCode FakeDriver::runUntil(const std::function<bool()> &isDone) {
-  using namespace std::chrono_literals;
-  auto deadline = std::chrono::steady_clock::now() + 60s;
+  auto deadline = std::chrono::steady_clock::now() + options.patience;
   while (!isDone() && sticky == DriverCode::Success) {
     if (runOne())
       continue;
     if (std::chrono::steady_clock::now() > deadline)
       throw std::logic_error("a stream never gets on");
-    changed.wait_for(mutex, 20ms);
+    changed.wait_for(mutex, options.poll);
   }
   return sticky;
 }
@@ -324,7 +339,7 @@ struct FakeCalls : FakeGraphCalls {
   }
   static DriverCode deviceGetName(char *name, int length, int) {
     TBC_ENTER(cuDeviceGetName, false);
-    std::strncpy(name, "Fake", size_t(length));
+    std::snprintf(name, size_t(length), "%s", fake.options.name.c_str());
     return DriverCode::Success;
   }
   static DriverCode deviceGetAttribute(int *value, cuda::DeviceAttribute attribute, int device) {
@@ -393,7 +408,15 @@ struct FakeCalls : FakeGraphCalls {
     *address = fake.nextAddress;
     fake.nextAddress += (bytes + 511) / 256 * 256;
     // What is not written yet is not zero.
-    fake.allocations[*address] = {currentDevice, std::vector<unsigned char>(bytes, 0xdb)};
+    FakeDriver::Allocation &made = fake.allocations[*address];
+    made = {currentDevice, bytes, nullptr, nullptr};
+    if (fake.options.memory) {
+      made.data = fake.options.memory->allocate(*address, bytes);
+    } else {
+      made.own = std::make_unique<unsigned char[]>(bytes);
+      made.data = made.own.get();
+      std::memset(made.data, 0xdb, bytes);
+    }
     return DriverCode::Success;
   }
   static DriverCode memFree(cuda::DeviceAddress address) {
@@ -404,8 +427,10 @@ struct FakeCalls : FakeGraphCalls {
     for (const auto &stream : fake.streams)
       if (!stream->queue.empty() && stream->device == found->second.device)
         fake.complain("memory is freed while " + stream->queue.front().name + " has yet to run");
-    fake.usedBytes[found->second.device] -= found->second.bytes.size();
-    fake.checker.forget(address, found->second.bytes.size());
+    fake.usedBytes[found->second.device] -= found->second.size;
+    fake.checker.forget(address, found->second.size);
+    if (fake.options.memory)
+      fake.options.memory->release(address);
     fake.allocations.erase(found);
     return DriverCode::Success;
   }
@@ -577,6 +602,11 @@ struct FakeCalls : FakeGraphCalls {
   static DriverCode moduleLoadData(cuda::ModuleHandle *module, const void *image, unsigned, int *,
                                    void **) {
     TBC_ENTER(cuModuleLoadDataEx, true);
+    if (fake.options.load) {
+      DriverCode code = fake.options.load(static_cast<const char *>(image), fake.kernels);
+      if (code != DriverCode::Success)
+        return code;
+    }
     fake.imageList.push_back(static_cast<const char *>(image));
     fake.modules.insert(fake.numModules);
     *module = handleOf<cuda::ModuleHandle>(fake.numModules++);

@@ -23,6 +23,7 @@
 #include "runtime/cuda/Driver.h"
 #include "tests/runtime/cuda/RaceChecker.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -36,6 +37,19 @@
 
 namespace tbc::test {
 
+struct FakeKernel;
+
+/// Device memory that somebody else holds.
+class FakeMemory {
+public:
+  virtual ~FakeMemory() = default;
+  /// So many bytes of the host, for this address of a device. Throws std::bad_alloc.
+  virtual unsigned char *allocate(cuda::DeviceAddress address, size_t bytes) = 0;
+  virtual void release(cuda::DeviceAddress address) = 0;
+  /// An operation that is no kernel of an image is about to write these bytes.
+  virtual void willWrite(cuda::DeviceAddress address, size_t bytes) = 0;
+};
+
 struct FakeOptions {
   int numDevices = 1;
   size_t deviceBytes = size_t(1) << 26;
@@ -48,6 +62,15 @@ struct FakeOptions {
   /// Whether memory of the host is given back only when its device has nothing to do: where all of
   /// a rank ends.
   bool keepsHostMemoryWhileBusy = false;
+  std::string name = "Fake"; // of every device
+  FakeMemory *memory = nullptr;
+  /// Reads an image into the kernels that it has; empty: every module has those of addKernel.
+  std::function<cuda::DriverCode(const char *image, std::map<std::string, FakeKernel> &kernels)>
+      load = {};
+  /// Hears every complaint and race at once; the device is then lost.
+  std::function<void(const std::string &)> onComplaint = {};
+  /// How often the operations of other libraries are asked whether they may run, and for how long.
+  std::chrono::milliseconds poll{20}, patience{60000};
 };
 
 class FakeDriver;
@@ -164,6 +187,8 @@ public:
   std::vector<unsigned char> peek(cuda::DeviceAddress address, size_t bytes) const;
   /// Adds a complaint.
   void complain(const std::string &text);
+  /// From now on every call fails with this code.
+  void lose(cuda::DriverCode code) { sticky = code; }
   std::recursive_mutex &lock() { return mutex; }
 
 private:
@@ -216,8 +241,10 @@ private:
     bool isAlive = true;
   };
   struct Allocation {
-    int device;
-    std::vector<unsigned char> bytes;
+    int device = 0;
+    size_t size = 0;
+    unsigned char *data = nullptr;
+    std::unique_ptr<unsigned char[]> own = {}; // where no FakeMemory holds it
   };
 
   cuda::DriverCode enter(const char *symbol, bool needsContext);
@@ -232,6 +259,7 @@ private:
   /// Runs what may run, at random, until `isDone`; waits for other threads where nothing may.
   cuda::DriverCode runUntil(const std::function<bool()> &isDone);
   bool runOne();
+  void hearRaces();
 
   const FakeOptions options;
   mutable std::recursive_mutex mutex;
@@ -248,6 +276,7 @@ private:
   std::vector<Ran> ranList;
   int64_t numOperations = 0;
   RaceChecker checker;
+  size_t numRacesHeard = 0;
   Clock hostClock;
   std::vector<std::unique_ptr<Stream>> streams; // lane = index
   std::map<int, EventState> events;

@@ -1,0 +1,21 @@
+//===- CublasLtLibrary.cpp - libcublasLt.so.13 of the emulated GPUs --------===//
+
+#include "tests/emulated/Libraries.h"
+#include "tests/runtime/cuda/FakeCublasLt.h"
+
+namespace tbc::emulated {
+
+const cuda::CublasLt &cublasTable() {
+  static auto &made = *new test::FakeCublasLt(driver());
+  static_cast<void>(made);
+  return test::FakeCublasLt::table();
+}
+
+} // namespace tbc::emulated
+
+extern "C" {
+size_t cublasLtGetVersion() { return 130000; }
+const char *cublasLtGetStatusString(tbc::cuda::CublasCode code) {
+  return tbc::emulated::cublasTable().getStatusString(code);
+}
+}
