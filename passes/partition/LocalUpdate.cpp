@@ -7,6 +7,8 @@
 #include "ir/Movement.h"
 #include "ir/Optimizer.h"
 
+#include "passes/optimizer/BuildUpdate.h"
+
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -458,10 +460,15 @@ LogicalResult LocalUpdate::build() {
   emitLoss();
   holdUnused();
   function.finish();
-  // What only other stages want of the step's scalars.
+  // What only other stages want of the step's scalars. The norm of the gradients stays: the first
+  // stage tells it, also where it has no parameter that is clipped by it.
+  auto isObserved = [&](Operation &op) {
+    auto id = op.getAttrOfType<StringAttr>(kIdAttr);
+    return stage == 0 && id && id.getValue() == kGradientNormId;
+  };
   Block *body = function.builder().getInsertionBlock();
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*body)))
-    if (isOpTriviallyDead(&op))
+    if (isOpTriviallyDead(&op) && !isObserved(op))
       op.erase();
   return success();
 }

@@ -107,7 +107,7 @@ def run_one(tbc, model, mesh, optimizer, judged, frozen):
     try:
         lines = tbc.train(name, ranks, models.BATCH, micro_batch(model, data_ranks), optimizer.flags(), optimizer.rate,
                           loss_name(model), frozen)
-        one["worst"] = round(compare.check(*judged, tbc.record(lines, name)), 3)
+        one["worst"] = round(compare.check(*judged, tbc.record(lines)), 3)
     except compare.Difference as error:
         one["result"], one["what"] = "differs", str(error)
     except subject.Refused as error:

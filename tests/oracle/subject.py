@@ -67,15 +67,14 @@ class Tbc:
                  "--checkpoint", "saved", "--every", 1, "--keep", STEPS)
         return [json.loads(line) for line in (self.folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
 
-    def record(self, lines, mesh):
+    def record(self, lines):
         """The record (compare.py) of what `train` has left."""
         import numpy as np  # not needed where a table is compared (table_test.py)
 
         record = {}
         for entry in lines:
             record[f"loss {entry['step']}"] = np.array(entry["loss"])
-            # A first stage without parameters has no norm to tell.
-            if "gradient_norm" in entry or "pp" not in mesh:
+            if "gradient_norm" in entry:
                 record[f"norm {entry['step']}"] = np.array(entry["gradient_norm"])
         for step in (1, STEPS):
             self.run("checkpoint", "consolidate", f"saved/step-{step:08}", "--optimizer", "-o", "state.safetensors")

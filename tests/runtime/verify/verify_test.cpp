@@ -225,6 +225,27 @@ TEST(Dataflow, RejectsWrongWrites) {
   });
 }
 
+/// The run itself reads the norm of the gradients, so nothing of the Program has to.
+TEST(Dataflow, TheNormOfGradientsMayBeForTheRunAlone) {
+  auto withScalar = [](const char *id) {
+    return [id](Program &p) {
+      Instruction norm;
+      norm.id = id;
+      norm.op = "square_sum";
+      norm.operands = {at(p, 0, Kind::Update, "W0.step").operands[1]};
+      norm.results = {ValueId(p.stages[0].values.size())};
+      p.stages[0].values.push_back({kernels::DType::F32, {}});
+      p.stages[0].update.instructions.push_back(norm);
+    };
+  };
+  Program program = mlpProgram(options());
+  withScalar("gradient_norm")(program);
+  Status status = verifyProgram(program);
+  EXPECT_TRUE(status) << status.error().message;
+  expectAllRejected(
+      {{"another scalar", options(), withScalar("other"), {"\"other\"", "is never used"}}});
+}
+
 TEST(Dataflow, RejectsWrongTables) {
   auto withTable = [](std::function<void(std::vector<schedule::Action> &)> change) {
     return [=](Program &p) {
