@@ -107,7 +107,7 @@ std::string whyNotDerived(const Plan &plan, const Prediction &derived) {
   Json said = Json::parse(writePlan(plan)), made = Json::parse(writePlan(again));
   std::string key;
   // Those that everybody reads first.
-  for (const char *name : {"step_seconds", "peak_bytes", "fits"})
+  for (const char *name : {"step_seconds", "peak_bytes", "fits", "memory"})
     if (key.empty())
       key = firstDifference(said.at(name), made.at(name), name);
   if (key.empty())

@@ -140,8 +140,10 @@ TEST(Plan, EveryPredictionIsDerivedAgain) {
   EXPECT_THAT(edited([](Prediction &p) { p.peakBytes = 1; }),
               AllOf(HasSubstr("key \"peak_bytes\" is 1, but the plan's decisions give "),
                     HasSubstr(std::to_string(good.prediction.peakBytes))));
-  EXPECT_THAT(edited([](Prediction &p) { p.fits = !p.fits; }),
+  EXPECT_THAT(edited([](Prediction &p) { p.memory = MemoryVerdict::DoesNotFit; }),
               HasSubstr("key \"fits\" is false, but the plan's decisions give true"));
+  EXPECT_THAT(edited([](Prediction &p) { p.memory = MemoryVerdict::Tight; }),
+              HasSubstr("key \"memory\" is \"tight\", but the plan's decisions give \"fits\""));
   EXPECT_THAT(edited([](Prediction &p) { p.stages[1].lines[0].bytes += 1; }),
               HasSubstr("key \"prediction.stages[1].memory[0].bytes\" is "));
   EXPECT_THAT(edited([](Prediction &p) { p.collectives.pop_back(); }),
