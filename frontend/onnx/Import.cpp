@@ -1,6 +1,7 @@
 //===- Import.cpp - From an ONNX file to a module of tbc ops ---------------===//
 
 #include "frontend/onnx/Import.h"
+#include "frontend/onnx/Identity.h"
 
 #include "frontend/onnx/Batch.h"
 #include "frontend/onnx/Bindings.h"
@@ -461,6 +462,7 @@ ImportedModel importModel(MLIRContext &context, const Model &model, const Import
   imported.batch = bindings.batch;
   imported.seq = bindings.seq;
   imported.hash = hashOf(model);
+  imported.identity = identityOf(model);
   imported.warnings = bindings.warnings;
   imported.warnings.insert(imported.warnings.end(), parameters.warnings.begin(),
                            parameters.warnings.end());

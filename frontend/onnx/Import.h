@@ -92,6 +92,8 @@ struct ImportedModel {
   std::vector<std::string> warnings;
   /// SHA-256 of the graph without documentation strings and weights, in hexadecimal.
   std::string hash;
+  /// Which model it is, whatever its weights (identityOf).
+  std::string identity;
 };
 
 /// Imports `path`. Rejects (ErrorCode::ModelRejected) whatever is malformed or not supported,

@@ -7,20 +7,22 @@
 //   index.json               what they are pieces of: mesh, and per tensor type and piece, as in a
 //                            Program; bytes and SHA-256 of every file; where the run was
 // It is written beside and renamed when all of it is on the disk, so that what has the name is
-// whole. Any Program of the same tensors can be loaded from it: elements are found by their index
-// in the whole tensor.
+// whole. A run writes under a lock and removes checkpoints of its own alone (Folder.h). Any Program
+// of the same tensors can be loaded from it: elements are found by their index in the whole tensor.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef TBC_RUNTIME_CHECKPOINT_CHECKPOINT_H
 #define TBC_RUNTIME_CHECKPOINT_CHECKPOINT_H
 
+#include "runtime/checkpoint/Folder.h"
 #include "runtime/checkpoint/Safetensors.h"
 #include "runtime/comm/Communicator.h"
 #include "runtime/exec/Executor.h"
 
 #include <memory>
 #include <optional>
+#include <set>
 
 namespace tbc::checkpoint {
 
@@ -37,11 +39,16 @@ struct Progress {
   /// Where gradients are compressed, of which program and how: whose residuals the files hold
   /// (Executor::gradientResiduals). Empty: there are none.
   std::string residualsOf = {};
+  /// Whose checkpoint it is: the run that began without one (newRunId), which those that resumed it
+  /// are parts of; and of which model (train::Manifest::model). Empty: not known.
+  std::string run = {}, model = {};
 };
 
-/// Writes a checkpoint of `progress.step` into `folder` and then removes all but the `keep` latest
-/// (0: none is removed). All ranks call it. Errors, on all ranks alike: Other, where a rank could
-/// not write, with its reason; earlier checkpoints stay as they were.
+/// Writes a checkpoint of `progress.step` into `folder`, in the place of one of that step if there
+/// is one, and then removes all but the `keep` latest of this run (0: none is removed). All ranks
+/// call it. Errors, on all ranks alike: Other, where a rank could not write, with its reason, or
+/// the disk has too little room, with both numbers; notFiniteCode, where a tensor that is to be
+/// written holds a NaN or an infinity. Earlier checkpoints stay as they were.
 Status save(const std::string &folder, const program::Program &program,
             const runtime::Executor &executor, kernels::Arith arith, const Progress &progress,
             int64_t keep, comm::Communicator &communicator);
@@ -52,9 +59,11 @@ class PendingSave {
 public:
   /// Copies what this rank is to write, which a thread then writes. All ranks call it. Errors: as
   /// of `save`.
+  /// Of tensors that may hold infinities and NaNs `mayBeInfinite` has the names.
   static Result<PendingSave> begin(const std::string &folder, const program::Program &program,
                                    const runtime::Executor &executor, kernels::Arith arith,
-                                   const Progress &progress, comm::Communicator &communicator);
+                                   const Progress &progress, comm::Communicator &communicator,
+                                   const std::set<std::string> &mayBeInfinite = {});
   PendingSave(PendingSave &&) noexcept;
   PendingSave &operator=(PendingSave &&) noexcept;
   ~PendingSave();
@@ -74,6 +83,14 @@ private:
 /// The path of the latest checkpoint in `folder`, or nothing.
 std::optional<std::string> latest(const std::string &folder);
 
+/// The bytes that a checkpoint takes, of all ranks together and nearly: without its headers.
+int64_t sizeOf(const program::Program &program, kernels::Arith arith);
+
+/// The tensors of parameters and states that this rank holds and that have an element which is no
+/// number, by name: attention masks of -inf, say.
+std::set<std::string> infiniteTensors(const program::Program &program,
+                                      const runtime::Executor &executor);
+
 /// A tensor as the index describes it.
 struct StoredTensor {
   std::string name;
@@ -84,7 +101,7 @@ struct StoredTensor {
 };
 
 /// A checkpoint opened for reading. Errors of everything here: CheckpointUnreadable, naming the
-/// file.
+/// file and, where that can be known, the tensors that are damaged.
 class Checkpoint {
 public:
   static Result<Checkpoint> open(const std::string &path);

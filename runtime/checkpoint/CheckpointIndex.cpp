@@ -85,6 +85,10 @@ std::string writeIndex(const Index &index) {
     json["global_batch_since"] = {{"step", index.progress.stepsBefore},
                                   {"epoch", index.progress.epochsBefore},
                                   {"sample", index.progress.samplesBefore}};
+  if (!index.progress.run.empty())
+    json["run"] = index.progress.run;
+  if (!index.progress.model.empty())
+    json["model"] = index.progress.model;
   if (!index.progress.residualsOf.empty())
     json["gradient_residuals"] = index.progress.residualsOf;
   std::string text = json.dump(1);
@@ -209,6 +213,11 @@ Index indexOf(const Json &json) {
   if (__builtin_mul_overflow(index.progress.step, index.progress.globalBatch, &samples) ||
       __builtin_add_overflow(index.progress.samplesBefore, samples, &samples))
     throw Malformed{"its steps took too many samples"};
+  // Not in checkpoints of earlier versions, which belong to no run and fit any model.
+  if (json.contains("run"))
+    index.progress.run = text(json["run"]);
+  if (json.contains("model"))
+    index.progress.model = text(json["model"]);
   if (json.contains("gradient_residuals"))
     index.progress.residualsOf = text(json["gradient_residuals"]);
   std::string arith = text(field(json, "arithmetic"));

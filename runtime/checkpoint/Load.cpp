@@ -14,8 +14,7 @@ using kernels::Tensor;
 using program::Role;
 
 Error Checkpoint::damaged(const std::string &why) const {
-  return {ErrorCode::CheckpointUnreadable,
-          why + "; remove " + path + " to go on from the checkpoint before it"};
+  return {ErrorCode::CheckpointUnreadable, why};
 }
 
 Result<Checkpoint> Checkpoint::open(const std::string &path) {
@@ -42,12 +41,16 @@ Result<std::shared_ptr<SafetensorsFile>> Checkpoint::shard(int64_t rank) {
   if (shard.content)
     return shard.content;
   std::string file = path + "/" + shard.file;
+  auto named = [&](const std::string &why) {
+    std::string tensors = damagedTensors(file);
+    return damaged(why + (tensors.empty() ? "" : ", in " + tensors));
+  };
   Result<SafetensorsFile> content = readSafetensors(file);
   if (!content)
-    return damaged(content.error().message);
+    return named(content.error().message);
   if (int64_t(content->file.size()) != shard.bytes ||
       sha256Hex(content->file.text()) != shard.sha256)
-    return damaged(file + " is damaged: it has not the bytes that were written");
+    return named(file + " is damaged: it has not the bytes that were written");
   shard.content = std::make_shared<SafetensorsFile>(std::move(*content));
   return shard.content;
 }

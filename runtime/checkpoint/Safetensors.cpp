@@ -5,6 +5,7 @@
 #include "runtime/comm/Wire.h"
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 namespace tbc::checkpoint {
@@ -40,12 +41,36 @@ static std::string lengthText(uint64_t length) {
   return text;
 }
 
+/// A sum of bytes in which any single damaged byte shows: FNV-1a over words of 8 bytes, the last
+/// one filled up with zeros.
+static std::string sumOf(const unsigned char *bytes, size_t size) {
+  uint64_t sum = 14695981039346656037u;
+  for (size_t i = 0; i < size; i += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes + i, std::min<size_t>(8, size - i));
+    sum = (sum ^ word) * 1099511628211u;
+  }
+  char text[20];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(sum));
+  return text;
+}
+
+static std::string sumKey(const std::string &tensor) { return "sum of " + tensor; }
+
 Status writeSafetensors(const std::string &path, std::vector<Entry> entries,
                         const std::map<std::string, std::string> &metadata,
-                        const std::function<Result<std::vector<unsigned char>>(size_t)> &content) {
+                        const std::function<Result<std::vector<unsigned char>>(size_t)> &content,
+                        Sums sums) {
   Json header = Json::object();
-  if (!metadata.empty())
-    header["__metadata__"] = metadata;
+  Json about = metadata;
+  for (size_t i = 0; sums == Sums::PerTensor && i < entries.size(); ++i) {
+    Result<std::vector<unsigned char>> bytes = content(i);
+    if (!bytes)
+      return bytes.error();
+    about[sumKey(entries[i].name)] = sumOf(bytes->data(), bytes->size());
+  }
+  if (!about.empty())
+    header["__metadata__"] = about;
   int64_t end = 0;
   for (Entry &entry : entries) {
     entry.bytes = kernels::numElements(entry.shape) * widthOf(entry.dtype);
@@ -76,7 +101,8 @@ Status writeSafetensors(const std::string &path, std::vector<Entry> entries,
   return file->finish();
 }
 
-Result<SafetensorsFile> readSafetensors(const std::string &path) {
+/// `isCut`: elements beyond the end of the file are no error.
+static Result<SafetensorsFile> read(const std::string &path, bool isCut) {
   auto damaged = [&](const std::string &why) {
     return Error{ErrorCode::CheckpointUnreadable, path + " is damaged: " + why};
   };
@@ -121,7 +147,7 @@ Result<SafetensorsFile> readSafetensors(const std::string &path) {
     }
     int64_t from = json["data_offsets"][0].get<int64_t>();
     int64_t to = json["data_offsets"][1].get<int64_t>();
-    if (!fits || from < 0 || to < from || to > size || to - from != bytes)
+    if (!fits || from < 0 || to < from || (to > size && !isCut) || to - from != bytes)
       return damaged("its entry \"" + name + "\" does not fit its " + std::to_string(text.size()) +
                      " bytes");
     entry.offset = begin + from;
@@ -129,10 +155,36 @@ Result<SafetensorsFile> readSafetensors(const std::string &path) {
     covered += bytes;
     result.entries[name] = std::move(entry);
   }
-  if (covered != size)
+  if (covered != size && !isCut)
     return damaged("its entries take " + std::to_string(covered) + " of " + std::to_string(size) +
                    " bytes");
   return result;
+}
+
+Result<SafetensorsFile> readSafetensors(const std::string &path) {
+  return read(path, /*isCut=*/false);
+}
+
+std::string damagedTensors(const std::string &path) {
+  Result<SafetensorsFile> content = read(path, /*isCut=*/true);
+  if (!content)
+    return "";
+  std::string first;
+  size_t count = 0;
+  for (const auto &[name, entry] : content->entries) {
+    auto sum = content->metadata.find(sumKey(name));
+    if (sum == content->metadata.end())
+      continue;
+    auto size = int64_t(content->file.size());
+    bool isThere = entry.bytes <= size && entry.offset <= size - entry.bytes;
+    if (isThere && sumOf(content->elements(entry), size_t(entry.bytes)) == sum->second)
+      continue;
+    if (count++ == 0)
+      first = "\"" + name + "\"";
+  }
+  if (count > 1)
+    first += " and " + std::to_string(count - 1) + (count == 2 ? " more tensor" : " more tensors");
+  return first;
 }
 
 } // namespace tbc::checkpoint

@@ -31,12 +31,17 @@ struct Entry {
 /// The dtype under which tensors of `dtype` held in `arith` are stored.
 std::string storedType(kernels::DType dtype, kernels::Arith arith);
 
+/// Whether a file says the sum of each tensor's bytes, so that a damaged one can be named.
+enum class Sums { None, PerTensor };
+
 /// Writes a new file, tensor by tensor: `content` gives the bytes of each entry (whose offset and
-/// bytes are worked out here) when its turn comes. The file is on the disk (fsync) on return.
-/// Errors: Other, naming path and reason, also for a full disk; what `content` returns.
+/// bytes are worked out here) when its turn comes, and with sums once more before. The file is on
+/// the disk (fsync) on return. Errors: Other, naming path and reason, also for a full disk; what
+/// `content` returns.
 Status writeSafetensors(const std::string &path, std::vector<Entry> entries,
                         const std::map<std::string, std::string> &metadata,
-                        const std::function<Result<std::vector<unsigned char>>(size_t)> &content);
+                        const std::function<Result<std::vector<unsigned char>>(size_t)> &content,
+                        Sums sums = Sums::None);
 
 /// A file opened for reading.
 struct SafetensorsFile {
@@ -49,6 +54,11 @@ struct SafetensorsFile {
 
 /// Errors: CheckpointUnreadable, naming the file and what is wrong with it.
 Result<SafetensorsFile> readSafetensors(const std::string &path);
+
+/// Of a file written with sums that is known to be damaged, the tensors that are not what was
+/// written, for a message: "\"fc1.weight\" and 2 more tensors". Empty where its header does not
+/// say.
+std::string damagedTensors(const std::string &path);
 
 } // namespace tbc::checkpoint
 

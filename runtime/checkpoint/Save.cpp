@@ -1,9 +1,12 @@
 //===- Save.cpp - Writing a checkpoint -------------------------------------===//
 
+#include "runtime/abi/RunCodes.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/checkpoint/CheckpointIndex.h"
 #include "runtime/checkpoint/DurableFile.h"
+#include "runtime/comm/SharedStatus.h"
 #include "runtime/comm/Wire.h"
+#include "runtime/kernels/Finite.h"
 
 #include <algorithm>
 #include <atomic>
@@ -45,32 +48,34 @@ static std::vector<int64_t> writersOf(const program::Program &program, int tenso
   return writers;
 }
 
-static std::string nameOf(int64_t step) {
-  char text[32];
-  std::snprintf(text, sizeof text, "step-%08lld", static_cast<long long>(step));
-  return text;
-}
-
-/// The steps of the checkpoints in `folder`, in order.
-static std::vector<int64_t> stepsIn(const std::string &folder) {
-  std::vector<int64_t> steps;
-  std::error_code error;
-  for (const fs::directory_entry &entry : fs::directory_iterator(folder, error)) {
-    std::string name = entry.path().filename().string();
-    if (name.rfind("step-", 0) != 0 || name.size() < 13 ||
-        name.find_first_not_of("0123456789", 5) != std::string::npos)
-      continue;
-    steps.push_back(std::strtoll(name.c_str() + 5, nullptr, 10));
+/// What a checkpoint of the program holds.
+static std::vector<StoredTensor> storedTensors(const program::Program &program) {
+  std::vector<StoredTensor> list;
+  for (size_t t = 0; t < program.tensors.size(); ++t) {
+    const program::GlobalTensor &tensor = program.tensors[t];
+    if (isKept(tensor.role))
+      list.push_back(
+          {tensor.name, tensor.role, tensor.type, tensor.piece, writersOf(program, int(t))});
   }
-  std::sort(steps.begin(), steps.end());
-  return steps;
+  return list;
 }
 
-std::optional<std::string> latest(const std::string &folder) {
-  std::vector<int64_t> steps = stepsIn(folder);
-  if (steps.empty())
-    return std::nullopt;
-  return (fs::path(folder) / nameOf(steps.back())).string();
+int64_t sizeOf(const program::Program &program, kernels::Arith arith) {
+  int64_t bytes = 0;
+  for (const program::GlobalTensor &tensor : program.tensors)
+    if (isKept(tensor.role))
+      bytes += kernels::numElements(tensor.type.shape) * comm::wireWidth(tensor.type.dtype, arith);
+  return bytes;
+}
+
+std::set<std::string> infiniteTensors(const program::Program &program,
+                                      const runtime::Executor &executor) {
+  std::set<std::string> names;
+  for (size_t t = 0; t < program.tensors.size(); ++t)
+    if (isKept(program.tensors[t].role) && holds(program, executor.rank(), int(t)) &&
+        !kernels::isFinite(executor.held(int(t))))
+      names.insert(program.tensors[t].name);
+  return names;
 }
 
 /// One rank's part in writing a checkpoint.
@@ -83,16 +88,11 @@ public:
     index.progress = progress;
     index.arith = arith;
     index.mesh = program.mesh;
+    index.tensors = storedTensors(program);
     everyone.resize(size_t(communicator.numRanks()));
     std::iota(everyone.begin(), everyone.end(), int64_t(0));
     finished = (fs::path(folder) / nameOf(progress.step)).string();
     temporary = finished + ".tmp";
-    for (size_t t = 0; t < program.tensors.size(); ++t) {
-      const program::GlobalTensor &tensor = program.tensors[t];
-      if (isKept(tensor.role))
-        index.tensors.push_back(
-            {tensor.name, tensor.role, tensor.type, tensor.piece, writersOf(program, int(t))});
-    }
   }
 
   ~Writer() {
@@ -101,11 +101,15 @@ public:
   }
 
   /// Makes the folder, copies what this rank writes, and begins to write it.
-  Status begin(const runtime::Executor &executor) {
-    Status begun = rank == 0 ? makeFolder() : Status::ok();
-    if (Status all = agree(begun, "begin"); !all)
-      return all;
+  Status begin(const runtime::Executor &executor, const std::set<std::string> &mayBeInfinite) {
     copyTensors(executor);
+    Status begun = checkFinite(mayBeInfinite);
+    if (begun && rank == 0)
+      begun = makeFolder();
+    if (Status all = agree(begun, "begin"); !all) {
+      giveUp();
+      return all;
+    }
     thread = std::thread([this] {
       reach("shard-begun", long(rank));
       written = writeShard();
@@ -138,6 +142,9 @@ private:
     std::error_code error;
     fs::create_directories(folder, error);
     if (!error)
+      if (Status enough = checkSpace(folder, sizeOf(program, index.arith), "it"); !enough)
+        return enough;
+    if (!error)
       fs::remove_all(temporary, error); // of a run that was killed
     if (!error)
       fs::create_directory(temporary, error);
@@ -165,15 +172,22 @@ private:
     }
   }
 
+  /// A run that goes on from it would never have a finite loss again.
+  Status checkFinite(const std::set<std::string> &mayBeInfinite) const {
+    for (size_t i = 0; i < tensors.size(); ++i)
+      if (!kernels::isFinite(tensors[i]) && !mayBeInfinite.count(entries[i].name))
+        return Error{notFiniteCode,
+                     "\"" + entries[i].name + "\" holds a NaN or an infinity; it is not written"};
+    return Status::ok();
+  }
+
   Status writeShard() {
     std::string path = temporary + "/" + shardName(rank);
     Status status = writeSafetensors(
         path, entries, {{"step", std::to_string(progress.step)}, {"rank", std::to_string(rank)}},
-        [&](size_t i) -> Result<std::vector<unsigned char>> {
-          std::vector<unsigned char> bytes = comm::encode(tensors[i]);
-          tensors[i] = Tensor();
-          return bytes;
-        });
+        [&](size_t i) -> Result<std::vector<unsigned char>> { return comm::encode(tensors[i]); },
+        Sums::PerTensor);
+    tensors.clear();
     if (!status)
       return status;
     auto file = data::MappedFile::open(path, ErrorCode::Other);
@@ -209,23 +223,13 @@ private:
     reach("index-written", long(rank));
     if (Status status = syncFolder(temporary); !status)
       return status;
-    std::error_code error;
-    fs::remove_all(finished, error); // an earlier run's, of which this is the repetition
-    if (Status status = renameDurably(temporary, finished); !status)
+    if (Status status = replaceFolder(temporary, finished); !status)
       return status;
     reach("renamed", long(rank));
     if (Status status = syncFolder(folder); !status)
       return status;
-    std::vector<int64_t> steps = stepsIn(folder);
-    for (size_t i = 0; keep > 0 && i + size_t(keep) < steps.size(); ++i) {
-      // Its name goes first, so that nobody takes a half-removed one for a checkpoint.
-      std::string old = (fs::path(folder) / nameOf(steps[i])).string();
-      if (Status status = renameDurably(old, old + ".tmp"); !status)
-        return status;
-      fs::remove_all(old + ".tmp", error);
-      if (error)
-        return Error{ErrorCode::Other, "cannot remove " + old + ".tmp: " + error.message()};
-    }
+    if (Status status = prune(folder, progress.run, keep); !status)
+      return status;
     reach("pruned", long(rank));
     return Status::ok();
   }
@@ -238,31 +242,11 @@ private:
 
   /// All ranks succeed or all fail, with the reason of the first that did.
   Status agree(const Status &mine, const std::string &what) {
-    constexpr int64_t textBytes = 512;
-    std::vector<int64_t> words(textBytes, 0);
-    if (!mine) {
-      words[0] = 1;
-      const std::string &message = mine.error().message;
-      for (size_t i = 0; i < message.size() && i + 1 < size_t(textBytes); ++i)
-        words[i + 1] = static_cast<unsigned char>(message[i]);
-    }
-    auto all = communicator
-                   .allGather(everyone, Tensor::fromInts({kernels::DType::U8, {textBytes}}, words),
-                              "writing a checkpoint, to " + what)
-                   ->wait();
-    if (!all)
-      return all.error();
-    const std::vector<int64_t> &gathered = all->data<int64_t>();
-    for (int64_t r : everyone) {
-      if (!gathered[size_t(r * textBytes)])
-        continue;
-      std::string message;
-      for (int64_t i = 1; i < textBytes && gathered[size_t(r * textBytes + i)]; ++i)
-        message += char(gathered[size_t(r * textBytes + i)]);
-      return Error{ErrorCode::Other, "checkpoint of step " + std::to_string(progress.step) +
-                                         ": rank " + std::to_string(r) + ": " + message};
-    }
-    return Status::ok();
+    Status all = comm::shareStatus(communicator, mine, "writing a checkpoint, to " + what);
+    if (all)
+      return all;
+    return Error{all.error().code, "checkpoint of step " + std::to_string(progress.step) + ": " +
+                                       all.error().message};
   }
 
   const std::string folder;
@@ -288,9 +272,10 @@ PendingSave::~PendingSave() = default;
 
 Result<PendingSave> PendingSave::begin(const std::string &folder, const program::Program &program,
                                        const runtime::Executor &executor, kernels::Arith arith,
-                                       const Progress &progress, comm::Communicator &communicator) {
+                                       const Progress &progress, comm::Communicator &communicator,
+                                       const std::set<std::string> &mayBeInfinite) {
   auto writer = std::make_unique<Writer>(folder, program, arith, progress, communicator);
-  if (Status begun = writer->begin(executor); !begun)
+  if (Status begun = writer->begin(executor, mayBeInfinite); !begun)
     return begun.error();
   return PendingSave(std::move(writer));
 }

@@ -78,6 +78,8 @@ Status GlooCommunicator::connect(Store &store) {
     return status;
   Status status = linkHost(*nonce);
   numSent = SentBytes();
+  if (status && options.diagnosis)
+    options.diagnosis->start(); // from now on nothing else uses the store
   return status;
 }
 
@@ -221,33 +223,54 @@ void GlooCommunicator::reap() {
 // Waiting and failing
 //===----------------------------------------------------------------------===//
 
-Error GlooCommunicator::fail(Error error) {
-  if (!hasFailed) {
-    hasFailed = true;
-    failure = std::move(error);
-    for (auto &[rank, link] : links)
-      link->part();
-  }
+Error GlooCommunicator::settle(const Error &error) {
+  hasFailed = true;
+  failure = error;
+  for (auto &[rank, link] : links)
+    link->part();
   return failure;
 }
 
-Error GlooCommunicator::lost(int64_t peer, const std::string &place) {
-  return fail({ErrorCode::RankFailed, rankName(self) + " at " + place + ": the connection to " +
-                                          rankName(peer) +
-                                          " is gone; it has failed or was killed"});
+Error GlooCommunicator::fail(const Error &error) {
+  if (hasFailed)
+    return failure;
+  return settle(options.diagnosis ? options.diagnosis->failed(error) : error);
+}
+
+Error GlooCommunicator::lost(int64_t peer, const std::string &place, bool isOurs) {
+  if (hasFailed)
+    return failure;
+  if (options.diagnosis)
+    return settle(options.diagnosis->lost(place, peer, isOurs));
+  return settle({ErrorCode::RankFailed, rankName(self) + " at " + place + ": the connection to " +
+                                            rankName(peer) +
+                                            " is gone; it has failed or was killed"});
+}
+
+Error GlooCommunicator::timedOut(const std::vector<int64_t> &missing, const std::string &place) {
+  if (hasFailed)
+    return failure;
+  if (options.diagnosis)
+    return settle(options.diagnosis->timedOut(place, missing));
+  std::string names;
+  for (int64_t rank : missing)
+    names += (names.empty() ? "" : " and ") + rankName(rank);
+  return settle({ErrorCode::HangDetected, rankName(self) + " at " + place + ": no answer from " +
+                                              names + " for " +
+                                              std::to_string(options.timeout.count()) + " ms"});
 }
 
 Status GlooCommunicator::wait(const std::function<void(milliseconds limit)> &waitFn, int64_t peer,
                               Clock::time_point deadline, const std::string &what) {
   auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+  if (options.recorder)
+    options.recorder->waitFor({peer});
   try {
     waitFn(std::max(left, milliseconds(1)));
     return Status::ok();
   } catch (const std::exception &error) {
     if (Clock::now() + milliseconds(2) >= deadline) // Gloo waits whole milliseconds
-      return fail({ErrorCode::HangDetected, rankName(self) + " at " + what + ": no answer from " +
-                                                rankName(peer) + " for " +
-                                                std::to_string(options.timeout.count()) + " ms"});
+      return timedOut({peer}, what);
     return lost(peer, what);
   }
 }

@@ -16,6 +16,7 @@
 #define TBC_RUNTIME_COMM_GLOO_H
 
 #include "runtime/comm/Communicator.h"
+#include "runtime/comm/Diagnosis.h"
 #include "runtime/comm/Store.h"
 
 #include <chrono>
@@ -41,6 +42,9 @@ struct GlooOptions {
   ByHost byHost = ByHost::WhereItPays;
   /// Told why this rank and the others of its host use sockets although they were to share memory.
   std::function<void(const std::string &why)> warn;
+  /// Told of every call, and asked what a failure means; outlive the communicator. May be null.
+  FlightRecorder *recorder = nullptr;
+  Diagnosis *diagnosis = nullptr;
   /// What ranks prove to each other that they know before anything else is said.
   std::string token;
 };
@@ -50,9 +54,9 @@ struct GlooOptions {
 /// are taken in group order and rounded once. Its destructor waits until what was sent is on its
 /// way.
 ///
-/// A rank that has died shows as RankFailed at once, one that hangs as HangDetected; after the
-/// first error every call returns it again. Errors of connecting: a rank that does not come, or
-/// does not know the token.
+/// A rank that has died shows as RankFailed at once, one that hangs as HangDetected; with a
+/// diagnosis, all ranks name the same one. After the first error every call returns it again.
+/// Errors of connecting: a rank that does not come, or does not know the token.
 Result<std::unique_ptr<Communicator>> connectGloo(int64_t rank, int64_t numRanks, Store &store,
                                                   const GlooOptions &options);
 

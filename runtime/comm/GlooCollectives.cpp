@@ -28,7 +28,14 @@ std::unique_ptr<SharedCourier>
 GlooCommunicator::sharedCourier(const Group &group, const Header &header, const std::string &what) {
   SharedCourier::Owner owner{
       [this](Error error) { return fail(std::move(error)); },
-      [this](int64_t peer, const std::string &place) { return lost(peer, place); },
+      [this](int64_t peer, const std::string &place) { return lost(peer, place, true); },
+      [this](const std::vector<int64_t> &missing, const std::string &place) {
+        return timedOut(missing, place);
+      },
+      [this](std::vector<int64_t> ranks) {
+        if (options.recorder)
+          options.recorder->waitFor(std::move(ranks));
+      },
       [this](int64_t peer, int64_t bytes) { countSent(peer, bytes); }};
   return std::make_unique<SharedCourier>(links, group, self, header, what, options.timeout,
                                          std::move(owner));
@@ -39,6 +46,7 @@ Status GlooCommunicator::run(const Calling &calling, const CourseFn &course) {
   if (hasFailed)
     return failure;
   auto [header, what] = describeCall(calling);
+  RecordedCall recorded(options.recorder, what);
   if (calling.group.size() > 1 && isLinked(calling.group)) {
     std::unique_ptr<SharedCourier> courier = sharedCourier(calling.group, header, what);
     Status status = course({*courier, own, calling.group.size()});
@@ -73,6 +81,7 @@ Status GlooCommunicator::allReduceByHost(const Calling &calling, const HostShape
   if (hasFailed)
     return failure;
   auto [header, what] = describeCall(calling);
+  RecordedCall recorded(options.recorder, what);
   // All meet, so that calls that do not match are found before anybody waits for bytes.
   GlooCourier everybody(*this, calling.group, what);
   if (Status status = everybody.meet(header); !status)

@@ -140,9 +140,13 @@ private:
   Status wait(const std::function<void(std::chrono::milliseconds limit)> &waitFn, int64_t peer,
               Clock::time_point deadline, const std::string &what);
   /// Keeps the first error, which every call returns from now on.
-  Error fail(Error error);
-  /// The same, where the connection to a peer broke at `place`.
-  Error lost(int64_t peer, const std::string &place);
+  Error fail(const Error &error);
+  /// The same, where the connection to a peer broke at `place`: one of ours, which is closed behind
+  /// what is to be said, or one of Gloo's.
+  Error lost(int64_t peer, const std::string &place, bool isOurs = false);
+  /// The same, where these ranks did not do their part in time.
+  Error timedOut(const std::vector<int64_t> &missing, const std::string &place);
+  Error settle(const Error &error);
   void reap();
 
   const int64_t self, size;

@@ -60,6 +60,8 @@ Status GlooCommunicator::post(int64_t to, Tag tag, std::unique_ptr<Outgoing> out
   outgoing->header.kind = pointToPoint;
   outgoing->header.channel = tag.channel;
   setPlace(outgoing->header, place);
+  RecordedCall recorded(options.recorder,
+                        place + ", send " + std::to_string(tag.channel) + " to " + rankName(to));
   if (to != self)
     countSent(to, int64_t(outgoing->content.size()));
   if (to == self) {
@@ -129,6 +131,7 @@ Status GlooCommunicator::receive(Incoming &incoming) {
     return failure;
   std::string what = incoming.place + ", recv " + std::to_string(incoming.tag.channel) + " of " +
                      toString(incoming.type);
+  RecordedCall recorded(options.recorder, what);
   Clock::time_point deadline = Clock::now() + options.timeout;
   Slots slots = slotsOf(incoming.tag.lane);
   std::unique_ptr<Outgoing> own;

@@ -168,24 +168,24 @@ Status SharedCourier::sleep(Clock::time_point deadline) {
   for (Peer *peer : of)
     if (peer->link->isGone)
       return owner.lost(peer->rank, what);
+  owner.waitsFor(missing());
   auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
   int count = poll(waited.data(), nfds_t(waited.size()), int(std::max<int64_t>(left.count(), 0)));
   if (count == 0)
-    return owner.fail({ErrorCode::HangDetected, "rank " + std::to_string(self) + " at " + what +
-                                                    ": no answer from " + missing() + " for " +
-                                                    std::to_string(timeout.count()) + " ms"});
+    return owner.timedOut(missing(), what);
   for (size_t i = 0; count > 0 && i < waited.size(); ++i)
     if (waited[i].revents)
       of[i]->link->drain();
   return Status::ok();
 }
 
-std::string SharedCourier::missing() const {
-  std::string text;
+/// The ranks that have not done their part.
+std::vector<int64_t> SharedCourier::missing() const {
+  std::vector<int64_t> ranks;
   for (const Peer &peer : peers)
     if (peer.link && !(peer.in.portions.empty() && peer.out.portions.empty()))
-      text += (text.empty() ? "rank " : " and rank ") + std::to_string(peer.rank);
-  return text;
+      ranks.push_back(peer.rank);
+  return ranks;
 }
 
 } // namespace tbc::comm

@@ -25,6 +25,8 @@ public:
   struct Owner {
     std::function<Error(Error)> fail;
     std::function<Error(int64_t peer, const std::string &what)> lost;
+    std::function<Error(const std::vector<int64_t> &missing, const std::string &what)> timedOut;
+    std::function<void(std::vector<int64_t> ranks)> waitsFor;
     std::function<void(int64_t peer, int64_t bytes)> sends;
   };
   SharedCourier(const LocalLinks &links, const Group &group, int64_t self, const Header &header,
@@ -60,7 +62,7 @@ private:
   Status check(Peer &peer);
   template <typename DoneFn> Status waitUntil(DoneFn isDone);
   Status sleep(std::chrono::steady_clock::time_point deadline);
-  std::string missing() const;
+  std::vector<int64_t> missing() const;
 
   Header mine;
   const std::string what;

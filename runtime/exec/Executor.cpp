@@ -5,6 +5,7 @@
 #include "runtime/exec/Failed.h"
 #include "runtime/exec/LossSlice.h"
 #include "runtime/exec/Packing.h"
+#include "runtime/kernels/Finite.h"
 
 #include <algorithm>
 
@@ -252,10 +253,22 @@ Result<Tensor> Executor::inputPiece(const StepInputs &inputs, int64_t microBatch
   return pick(convert(found->second, tensor.type, arith), indices, slot.type);
 }
 
-Status Executor::walkStep(comm::Communicator &communicator, const StepInputs &inputs) {
+Status Executor::walkStep(comm::Communicator &communicator, const StepInputs &inputs,
+                          const UpdateGate *gate) {
   if (Status status = beginStep(inputs); !status)
     return status;
+  // Forward blocks write running statistics.
+  std::map<int, Tensor> states = gate ? slotsOf(Role::State) : std::map<int, Tensor>();
   for (const Action &action : program::actionsOf(*program, stageIndex)) {
+    if (gate && action.kind == Kind::Update) {
+      Result<bool> isApplied = askGate(communicator, *gate);
+      if (!isApplied)
+        return isApplied.error();
+      if (!*isApplied) {
+        putBack(states);
+        continue;
+      }
+    }
     if (Status status = loadInputs(inputs, action); !status)
       return status;
     if (Status status = runBlock(communicator, action); !status)
@@ -263,6 +276,41 @@ Status Executor::walkStep(comm::Communicator &communicator, const StepInputs &in
     dropRead(action);
   }
   return Status::ok();
+}
+
+std::map<int, Tensor> Executor::slotsOf(Role role) const {
+  std::map<int, Tensor> held;
+  for (int i = 0; i < int(stageCode->slots.size()); ++i)
+    if (stageCode->slots[i].role == role && contents->holds(i))
+      held[i] = contents->slot(i);
+  return held;
+}
+
+void Executor::putBack(const std::map<int, Tensor> &slots) {
+  for (const auto &[slot, value] : slots)
+    contents->setSlot(slot, 0, value);
+}
+
+bool Executor::areGradientsFinite() const {
+  std::map<int, Tensor> gradients = slotsOf(Role::Gradient);
+  return std::all_of(gradients.begin(), gradients.end(),
+                     [](const auto &entry) { return kernels::isFinite(entry.second); });
+}
+
+/// Completes the loss as an evaluation does, and asks. If the update is applied, everything is as
+/// before; if not, the complete loss stays.
+Result<bool> Executor::askGate(comm::Communicator &communicator, const UpdateGate &gate) {
+  std::vector<bool> slice = lossSlice(*program, stageIndex);
+  std::map<int, Tensor> before = overwritten(slice), losses = slotsOf(Role::Loss);
+  Action update{};
+  update.kind = Kind::Update;
+  if (Status status = runBlock(communicator, update, &slice); !status)
+    return status.error();
+  Result<bool> isApplied = gate(loss());
+  putBack(before);
+  if (isApplied && *isApplied)
+    putBack(losses);
+  return isApplied;
 }
 
 Status Executor::runForward(comm::Communicator &communicator, const StepInputs &inputs) {
@@ -296,8 +344,7 @@ Status Executor::runForward(comm::Communicator &communicator, const StepInputs &
   std::map<int, Tensor> before = overwritten(slice);
   if (Status status = runBlock(communicator, update, &slice); !status)
     return status;
-  for (const auto &[slot, value] : before)
-    contents->setSlot(slot, 0, value);
+  putBack(before);
   return Status::ok();
 }
 

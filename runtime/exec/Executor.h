@@ -51,6 +51,10 @@ struct StepInputs {
   double learningRate = 0;
 };
 
+/// Asked on every rank before the update of a step, when the loss of the step is complete (without
+/// value on stages that have none): whether the update is applied. All ranks give one answer.
+using UpdateGate = std::function<Result<bool>(const kernels::Tensor &loss)>;
+
 /// One line of the list of collectives of a rank; see program::messageBytes. Slices are left out; a
 /// send is counted where it is sent, with the pipeline axis.
 struct CollectiveKey {
@@ -117,6 +121,13 @@ public:
 
   /// Runs one step; errors name stage, block, instruction and micro-batch.
   Status runStep(comm::Communicator &communicator, const StepInputs &inputs);
+  /// The same, but that `gate` decides on the update. Where it says no, parameters, states and
+  /// optimizer states are what they were before the step. The loss is completed twice, so that its
+  /// collectives are made twice; a machine does not take such a step as a whole.
+  Status runGatedStep(comm::Communicator &communicator, const StepInputs &inputs,
+                      const UpdateGate &gate);
+  /// Whether the gradients that this rank holds after the backward blocks are all numbers.
+  bool areGradientsFinite() const;
 
   /// Runs the forward blocks of a step and completes its loss as `runStep` does: no parameter and
   /// no optimizer state changes, gradients are zero. Residuals are dropped as soon as the forward
@@ -176,7 +187,11 @@ private:
                                      const program::Slot &slot) const;
   Status checkInputs(const StepInputs &inputs) const;
   Status beginStep(const StepInputs &inputs);
-  Status walkStep(comm::Communicator &communicator, const StepInputs &inputs);
+  Status walkStep(comm::Communicator &communicator, const StepInputs &inputs,
+                  const UpdateGate *gate = nullptr);
+  Result<bool> askGate(comm::Communicator &communicator, const UpdateGate &gate);
+  std::map<int, kernels::Tensor> slotsOf(program::Role role) const;
+  void putBack(const std::map<int, kernels::Tensor> &slots);
   Status recordStep(comm::Communicator &communicator, const StepInputs &inputs);
   Status replayStep(const StepInputs &inputs);
   Status keepFor(Observer &observer, const schedule::Action &action, int first, int end);

@@ -35,6 +35,16 @@ Status Executor::runStep(comm::Communicator &communicator, const StepInputs &inp
   return Status::ok();
 }
 
+Status Executor::runGatedStep(comm::Communicator &communicator, const StepInputs &inputs,
+                              const UpdateGate &gate) {
+  try {
+    machine->beginStep(/*mayBeWhole=*/false);
+    return walkStep(communicator, inputs, &gate);
+  } catch (const kernels::KernelError &error) {
+    return failedStep("a step with a gate", error);
+  }
+}
+
 Status Executor::recordStep(comm::Communicator &communicator, const StepInputs &inputs) {
   CollectiveCounts before = counts;
   keptValues.clear();

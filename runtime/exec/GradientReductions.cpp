@@ -75,8 +75,12 @@ static bool hasKernel(const program::Program &program, const std::string &op) {
   return false;
 }
 
+bool skipsOverflow(const program::Program &program) {
+  return hasKernel(program, "count_not_finite");
+}
+
 std::string whyNotCompressed(const program::Program &program) {
-  if (hasKernel(program, "count_not_finite"))
+  if (skipsOverflow(program))
     return "the program scales its loss and skips the steps that overflow, and what such a step "
            "keeps back would spoil the next ones; plan with --precision bf16 or f32, or with "
            "--loss-scale none";

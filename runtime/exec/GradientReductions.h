@@ -20,6 +20,10 @@ namespace tbc::runtime {
 std::vector<bool> gradientReductions(const program::Program &program, int stage,
                                      program::BlockId block);
 
+/// Whether the program scales its loss and leaves out, by itself, the update of a step whose
+/// gradients overflow.
+bool skipsOverflow(const program::Program &program);
+
 /// Why the gradients of a program cannot be compressed with a memory of what was not sent; empty if
 /// they can: it scales its loss and skips steps that overflow, which would be remembered; or has no
 /// such sum of more than one rank.

@@ -58,6 +58,8 @@ std::string writeManifest(const Manifest &manifest) {
                {"inputs", inputs},
                {"files", files},
                {"initializers", initializers}};
+  if (!manifest.model.empty())
+    json["model"] = manifest.model;
   for (const PredictedMemory &stage : manifest.memory)
     json["predicted_memory"].push_back({{"program", stage.program}, {"total", stage.total}});
   if (!manifest.stageDevices.empty())
@@ -221,6 +223,8 @@ Manifest Reader::manifest(const Json &json) {
     fail("version " + std::to_string(version) + "; this tbc reads version " +
          std::to_string(manifestVersion) + ": compile again");
   manifest.programHash = text(json, "program");
+  if (json.contains("model"))
+    manifest.model = text(json, "model");
   static constexpr std::array targets = {"cpu", "cuda"};
   if (json.contains("target")) // not in those for CPUs
     manifest.target = Target(oneOf(json, "target", targets));

@@ -72,6 +72,9 @@ struct PredictedMemory {
 
 struct Manifest {
   std::string programHash; // SHA-256 of the Program's file
+  /// Which model is trained, whatever its weights and however it is parallelized: checkpoints of
+  /// another one are refused. Empty in Programs that were compiled before there was one.
+  std::string model;
   Target target = Target::Cpu;
   /// Tokens of a sample, for tokens per second; 0 if samples have none.
   int64_t tokensPerSample = 0;

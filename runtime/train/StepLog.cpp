@@ -35,6 +35,8 @@ std::string lineOf(const StepReport &report, int64_t steps, bool hasTokens) {
     text += "  loss residue " + std::to_string(report.loss.toResidues()[0]);
   else if (report.loss)
     text += "  loss " + formatted("%.6f", report.loss.toDoubles()[0]);
+  if (report.isSkipped)
+    text += " skipped";
   text += "  lr " + formatted("%g", report.learningRate);
   if (report.gradientNorm)
     text += "  gradient " + formatted("%.4g", *report.gradientNorm);
@@ -59,6 +61,8 @@ std::string jsonOf(const StepReport &report, bool hasTokens) {
           "_per_second\":" + formatted("%.1f", report.tokensPerSecond);
   if (report.mfu > 0)
     text += ",\"mfu\":" + number(report.mfu);
+  if (report.isSkipped)
+    text += ",\"skipped\":true";
   return text + ",\"resident_bytes\":" + std::to_string(report.residentBytes) +
          ",\"planned_bytes\":" + std::to_string(report.plannedBytes) + "}\n";
 }

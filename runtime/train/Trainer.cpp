@@ -3,8 +3,11 @@
 #include "runtime/train/Trainer.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/exec/GradientReductions.h"
+#include "runtime/kernels/Finite.h"
 #include "runtime/train/Agreement.h"
 #include "runtime/train/Anomaly.h"
+#include "runtime/train/Continuation.h"
 #include "runtime/train/GradientNorm.h"
 #include "runtime/train/Trace.h"
 #include "runtime/train/Weights.h"
@@ -14,6 +17,7 @@
 #include <chrono>
 #include <filesystem>
 #include <limits>
+#include <set>
 
 namespace tbc::train {
 
@@ -61,7 +65,8 @@ public:
       : loaded(loaded), options(options), communicator(communicator), callbacks(callbacks),
         executor(std::move(executor)), feed(std::move(feed)),
         rate(options.learningRate.forBatch(this->feed.globalBatch())), lastStep(options.steps),
-        norm(loaded.manifest.gradientNorm), trace(loaded.program, communicator.rank()) {}
+        scalesLoss(runtime::skipsOverflow(loaded.program)), norm(loaded.manifest.gradientNorm),
+        trace(loaded.program, communicator.rank()) {}
 
   Status start(bool isLocalFirst);
   Status steps();
@@ -69,8 +74,8 @@ public:
   void evaluateOn(Feed evaluation) { evaluationFeed.emplace(std::move(evaluation)); }
 
 private:
-  Result<int64_t> latestStep();
-  Status resume(int64_t step);
+  Status resume(const std::string &path, int64_t step);
+  Status takeFolder();
   Status resumeResiduals(checkpoint::Checkpoint &checkpoint, const std::string &path);
   void warn(const std::string &sentence) const {
     if (callbacks.warn)
@@ -78,6 +83,8 @@ private:
   }
   Status initialize(bool isLocalFirst);
   Result<bool> step(int64_t step);
+  Status runStep(int64_t step, bool &isApplied);
+  Status checkLoss(const StepReport &report, bool isFinite);
   Status countSteps();
   Status observe();
   Status afterStep(int64_t step, bool isLast);
@@ -96,6 +103,11 @@ private:
   std::optional<Feed> evaluationFeed;
   LearningRate rate;
   int64_t lastStep, numDone = 0, lastSaved = -1;
+  int64_t numSkipped = 0;                     // steps in a row
+  const bool scalesLoss;                      // and skips steps that overflow by itself
+  std::optional<checkpoint::FolderLock> lock; // of rank 0, where checkpoints are written
+  std::string runId;
+  std::set<std::string> infinite; // tensors that were not finite at the start
   std::optional<checkpoint::PendingSave> pending;
   GradientNorm norm;
   AnomalyDetector anomalies;
@@ -123,43 +135,28 @@ checkpoint::Progress Run::progressAt(int64_t step) const {
   progress.dataSeed = options.data.seed;
   progress.isShuffled = options.data.isShuffled;
   progress.residualsOf = residualsOf(loaded, options);
+  progress.run = runId;
+  progress.model = loaded.manifest.model;
   return progress;
 }
 
-/// The step of the latest checkpoint as rank 0 sees it, 0 if there is none.
-Result<int64_t> Run::latestStep() {
-  int64_t step = 0;
-  if (communicator.rank() == 0) {
-    if (std::optional<std::string> path = checkpoint::latest(options.checkpoint.folder)) {
-      auto opened = checkpoint::Checkpoint::open(*path);
-      if (!opened)
-        return opened.error();
-      step = opened->progress().step;
-    }
-  }
-  auto told = communicator
-                  .broadcast(everyoneOf(communicator), 0,
-                             Tensor::fromInts({kernels::DType::I64, {1}}, {step}), "the start")
-                  ->wait();
-  if (!told)
-    return told.error();
-  return told->data<int64_t>()[0];
-}
-
-Status Run::resume(int64_t step) {
-  std::optional<std::string> path = checkpoint::latest(options.checkpoint.folder);
-  if (!path)
-    return Error{ErrorCode::CheckpointUnreadable,
-                 "rank 0 has a checkpoint in " + options.checkpoint.folder +
-                     ", this rank sees none there; the folder must be the same for all"};
-  auto opened = checkpoint::Checkpoint::open(*path);
+/// Loads the checkpoint of `step` at `path`.
+Status Run::resume(const std::string &path, int64_t step) {
+  auto opened = checkpoint::Checkpoint::open(path);
   if (!opened)
     return opened.error();
   const checkpoint::Progress &was = opened->progress();
   auto refuse = [&](const std::string &what, const std::string &then, const std::string &now) {
     return Error{ErrorCode::Usage,
-                 *path + " was made with " + what + " " + then + ", this run has " + now};
+                 path + " was made with " + what + " " + then + ", this run has " + now};
   };
+  if (!was.model.empty() && !loaded.manifest.model.empty() && was.model != loaded.manifest.model)
+    return Error{ErrorCode::Usage,
+                 path +
+                     " is of another model than the Program: their graphs or the shapes of their "
+                     "parameters differ (" +
+                     was.model.substr(0, 12) + ", here " + loaded.manifest.model.substr(0, 12) +
+                     "); name that model's folder, or give this run a folder of its own"};
   if (was.step != step)
     return refuse("step", std::to_string(was.step), std::to_string(step) + " from rank 0");
   if (was.dataSeed != options.data.seed)
@@ -177,7 +174,8 @@ Status Run::resume(int64_t step) {
                                            ": " + changed.error().message};
   if (Status status = checkpoint::load(*opened, loaded.program, executor, options.arith); !status)
     return status;
-  return resumeResiduals(*opened, *path);
+  runId = was.run;
+  return resumeResiduals(*opened, path);
 }
 
 /// Gradients that were not sent yet are of one program and one share; another run begins without.
@@ -217,15 +215,41 @@ Status Run::initialize(bool isLocalFirst) {
           const kernels::TensorType &local) { return weights->piece(tensor, indices, local); });
 }
 
-Status Run::start(bool isLocalFirst) {
-  if (options.checkpoint.resumes) {
-    Result<int64_t> step = latestStep();
+/// Claims the folder of checkpoints, and goes on from the newest where that is asked for.
+Status Run::takeFolder() {
+  const CheckpointOptions &to = options.checkpoint;
+  if (to.folder.empty())
+    return Status::ok();
+  auto warnAll = [this](const std::string &sentence) { warn(sentence); };
+  auto claimed = claimFolder(communicator, to.folder, to.resumes,
+                             checkpoint::sizeOf(loaded.program, options.arith), warnAll);
+  if (!claimed)
+    return claimed.error();
+  lock = std::move(*claimed);
+  if (to.resumes) {
+    auto load = [this](const std::string &path, int64_t step) { return resume(path, step); };
+    Result<int64_t> step = loadNewest(communicator, to.folder, load, warnAll);
     if (!step)
       return step.error();
     numDone = lastSaved = *step;
   }
-  if (Status started = numDone > 0 ? resume(numDone) : initialize(isLocalFirst); !started)
-    return started;
+  if (!runId.empty())
+    return Status::ok();
+  Result<std::string> drawn = checkpoint::newRunId(); // what counts is that of rank 0
+  if (!drawn)
+    return drawn.error();
+  runId = *drawn;
+  return Status::ok();
+}
+
+Status Run::start(bool isLocalFirst) {
+  if (Status taken = takeFolder(); !taken)
+    return taken;
+  if (numDone == 0)
+    if (Status started = initialize(isLocalFirst); !started)
+      return started;
+  if (!options.checkpoint.folder.empty() && !kernels::isModular(options.arith))
+    infinite = checkpoint::infiniteTensors(loaded.program, executor);
   if (Status counted = countSteps(); !counted)
     return counted;
   if (options.gradientShare > 0 && executor.gradientResiduals().empty())
@@ -281,7 +305,8 @@ Status Run::observe() {
 Result<bool> Run::step(int64_t step) {
   auto begin = std::chrono::steady_clock::now();
   trace.isOn = step == profiledStep;
-  if (Status status = executor.runStep(communicator, feed.inputs(step, rate.at(step))); !status)
+  bool isApplied = true;
+  if (Status status = runStep(step, isApplied); !status)
     return status.error();
   trace.isOn = false;
   Verdict mine;
@@ -307,11 +332,53 @@ Result<bool> Run::step(int64_t step) {
   line.residentBytes = verdict->residentBytes;
   for (const program::Stage &stage : loaded.program.stages)
     line.plannedBytes = std::max(line.plannedBytes, stage.memory.arenaBytes);
+  bool isFinite = kernels::isFinite(verdict->loss);
+  // A step that scales its loss leaves out by itself what overflows.
+  line.isSkipped = !isApplied || (!isFinite && scalesLoss);
   callbacks.report(line);
   if (pending && verdict->isWritten)
     if (Status finished = finishSave(); !finished)
       return finished.error();
+  if (Status status = checkLoss(line, isFinite); !status)
+    return status.error();
   return verdict->stops;
+}
+
+/// One step of training; where that is asked for, without its update if it is not finite.
+Status Run::runStep(int64_t step, bool &isApplied) {
+  runtime::StepInputs inputs = feed.inputs(step, rate.at(step));
+  if (options.onNotFinite == OnNotFinite::Stop || scalesLoss || kernels::isModular(options.arith))
+    return executor.runStep(communicator, inputs);
+  return executor.runGatedStep(communicator, inputs, [&](const Tensor &loss) -> Result<bool> {
+    Verdict mine;
+    mine.stops = !kernels::isFinite(loss) || !executor.areGradientsFinite();
+    Result<Verdict> verdict = agree(communicator, mine, options.arith);
+    if (!verdict)
+      return verdict.error();
+    isApplied = !verdict->stops; // on any rank
+    return isApplied;
+  });
+}
+
+/// Ends a run that learns nothing any more. All ranks have the same report.
+Status Run::checkLoss(const StepReport &report, bool isFinite) {
+  constexpr int64_t mostInARow = 10;
+  numSkipped = report.isSkipped ? numSkipped + 1 : 0;
+  bool isStuck = numSkipped >= mostInARow;
+  if (!isStuck && (isFinite || report.isSkipped))
+    return Status::ok();
+  std::string why = isStuck
+                        ? std::to_string(numSkipped) +
+                              " steps in a row were skipped, because the loss or a gradient was "
+                              "NaN or infinite"
+                        : "the loss is NaN or infinite";
+  if (lastSaved > 0)
+    why += "; --resume goes on from the checkpoint of step " + std::to_string(lastSaved);
+  return Error{notFiniteCode,
+               why +
+                   ". --detect-anomaly names the op that begins it; a lower --lr, "
+                   "or gradients clipped by tbc plan --clip-norm, may prevent it" +
+                   (isStuck || scalesLoss ? "" : "; --on-nan skip leaves such steps out")};
 }
 
 Status Run::save(int64_t step, bool isLast) {
@@ -320,8 +387,9 @@ Status Run::save(int64_t step, bool isLast) {
   if (Status finished = finishSave(); !finished)
     return finished;
   lastSaved = step;
-  auto begun = checkpoint::PendingSave::begin(options.checkpoint.folder, loaded.program, executor,
-                                              options.arith, progressAt(step), communicator);
+  auto begun =
+      checkpoint::PendingSave::begin(options.checkpoint.folder, loaded.program, executor,
+                                     options.arith, progressAt(step), communicator, infinite);
   if (!begun)
     return begun.error();
   pending.emplace(std::move(*begun));
@@ -400,6 +468,9 @@ Status Run::checkMemory() {
 Status Run::steps() {
   for (int64_t number = numDone + 1; number <= lastStep; ++number) {
     Result<bool> stops = step(number);
+    if (!stops && stops.error().code == notFiniteCode)
+      if (Status finished = finishSave(); !finished) // of a step before it
+        return finished;
     if (!stops)
       return Error{stops.error().code,
                    "step " + std::to_string(number) + ", " + stops.error().message};

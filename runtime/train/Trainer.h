@@ -12,6 +12,8 @@
 #include "runtime/train/LearningRate.h"
 #include "runtime/train/MemoryCheck.h"
 
+#include "runtime/abi/RunCodes.h"
+
 #include <functional>
 #include <optional>
 
@@ -23,6 +25,12 @@ struct CheckpointOptions {
   int64_t keep = 2;     // 0: all
   bool resumes = false; // from the latest in `folder`, if there is one
   bool isAsync = false; // written while the next steps run
+};
+
+/// What a run does about a step whose loss, or one of whose gradients, is NaN or infinite.
+enum class OnNotFinite {
+  Stop, // end with notFiniteCode
+  Skip, // leave its update out, on all ranks
 };
 
 /// The loss over other data, by forward blocks alone.
@@ -53,6 +61,7 @@ struct TrainOptions {
   CheckpointOptions checkpoint;
   EvaluationOptions evaluation;
   ProfileOptions profile;
+  OnNotFinite onNotFinite = OnNotFinite::Stop;
   bool detectsAnomalies = false; // see AnomalyDetector
   bool checksMemory = false;     // calls TrainCallbacks::memory after the last step
 };
@@ -82,6 +91,8 @@ struct StepReport {
   double mfu = 0;
   /// Of the rank that has most: what the process takes, and what the Program's arena does.
   int64_t residentBytes = 0, plannedBytes = 0;
+  /// Whether the step changed nothing, because its loss or a gradient is NaN or infinite.
+  bool isSkipped = false;
 };
 
 /// And of an evaluation after it.
@@ -116,7 +127,8 @@ Status checkData(const LoadedProgram &loaded, const TrainOptions &options);
 /// Trains. `isLocalFirst`: this rank checks the files that all ranks of its host read.
 ///
 /// Errors: as of Executor, the communicator and checkpoints; StoppedOnRequest, after a checkpoint
-/// where they are written.
+/// where they are written; notFiniteCode, on all ranks alike, where the loss is not finite and such
+/// steps are not skipped, or too many in a row are.
 Status train(const LoadedProgram &loaded, const TrainOptions &options,
              comm::Communicator &communicator, bool isLocalFirst, const TrainCallbacks &callbacks);
 

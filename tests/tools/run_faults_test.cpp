@@ -5,10 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -112,6 +114,53 @@ TEST_F(Run, AStoppedRankIsAHang) {
     EXPECT_FALSE(isThere(rank));
 }
 
+/// The ranks that messages accuse: those behind "no answer from", and those that "are gone".
+std::set<std::string> accusedIn(const std::string &text) {
+  std::set<std::string> accused;
+  std::regex words("no answer from (rank [0-9]+)|(rank [0-9]+) is gone|(rank [0-9]+) gives no");
+  for (auto found = std::sregex_iterator(text.begin(), text.end(), words);
+       found != std::sregex_iterator(); ++found)
+    for (size_t group = 1; group < found->size(); ++group)
+      if ((*found)[group].matched)
+        accused.insert((*found)[group]);
+  return accused;
+}
+
+TEST_F(Run, TheCulpritAloneIsAccused) {
+  struct Case {
+    const char *model, *flags;
+    size_t ranks, culprit;
+  };
+  for (const Case &tried :
+       {Case{"tiny-mlp", "--gpus 2 --mesh fsdp=2", 2, 0},
+        Case{"tiny-mlp", "--gpus 4 --mesh dp=2,tp=2", 4, 3},
+        Case{"tiny-mlp", "--gpus 8 --mesh pp=2,dp=2,tp=2 --micro-batch 2", 8, 5}})
+    for (int signal : {SIGSTOP, SIGKILL}) {
+      SCOPED_TRACE(std::string(tried.flags) + (signal == SIGSTOP ? ", stopped" : ", killed"));
+      Job job = start(folder, program(tried.model, tried.flags),
+                      {"--steps", "1000000", "--timeout", "4", "--threads", "1"});
+      waitForText(job.out, "step 2/");
+      std::vector<pid_t> ranks = childrenOf(job.pid, tried.ranks);
+      ASSERT_EQ(ranks.size(), tried.ranks);
+      kill(ranks[tried.culprit], signal);
+      EXPECT_EQ(job.wait(), signal == SIGSTOP ? 7 : 6);
+      std::string err = readAll(job.err);
+      EXPECT_EQ(accusedIn(err), std::set<std::string>{"rank " + std::to_string(tried.culprit)})
+          << err;
+      if (signal == SIGSTOP) {
+        EXPECT_THAT(err, HasSubstr("where ranks stand:"));
+      }
+      EXPECT_THAT(err, HasSubstr("its last calls are in "));
+      for (size_t at = err.find("/tbc-rank-"); at != std::string::npos;
+           at = err.find("/tbc-rank-", at + 1)) {
+        size_t begin = err.rfind(' ', at) + 1;
+        std::string file = err.substr(begin, err.find('\n', at) - begin);
+        EXPECT_THAT(readAll(file), HasSubstr("\"event\":\"begin\"")) << file;
+        fs::remove(file);
+      }
+    }
+}
+
 TEST_F(Run, AStopIsACheckpoint) {
   for (int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) {
     Job job = start(folder, mlp(), {"--steps", "1000000", "--checkpoint", "stopped"});
@@ -206,13 +255,134 @@ TEST_F(Run, AFullDiskLosesNothing) {
   EXPECT_THAT(resumed.err, HasSubstr("going on after step 2"));
 }
 
-TEST_F(Run, ADamagedCheckpointIsNamed) {
-  ASSERT_EQ(run(mlp(), "--steps 2 --checkpoint saved").code, 0);
+TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeItTaken) {
+  ASSERT_EQ(run(mlp(), "--steps 6 --log whole").code, 0);
+  ASSERT_EQ(run(mlp(), "--steps 4 --checkpoint saved --every 2 --log log").code, 0);
   // Ranks 2 and 3 hold the same as 0 and 1, which wrote it.
-  fs::resize_file(folder + "/saved/step-00000002/rank-00001.safetensors", 5000);
-  Outcome outcome = run(mlp(), "--steps 4 --checkpoint saved --resume");
-  EXPECT_EQ(outcome.code, 9);
-  EXPECT_THAT(outcome.err, HasSubstr("saved/step-00000002/rank-00001.safetensors is damaged"));
+  fs::resize_file(folder + "/saved/step-00000004/rank-00001.safetensors", 5000);
+  Outcome joined = shell(TBC_PROGRAM " checkpoint consolidate saved -o all.safetensors");
+  EXPECT_EQ(joined.code, 0) << joined.err;
+  EXPECT_THAT(joined.out, HasSubstr("from saved/step-00000002"));
+  Outcome outcome = run(mlp(), "--steps 6 --checkpoint saved --resume --log log");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("saved/step-00000004/rank-00001.safetensors is damaged"));
+  EXPECT_THAT(outcome.err, HasSubstr(", in \"fc"));
+  EXPECT_THAT(outcome.err, HasSubstr("going on from saved/step-00000002"));
+  EXPECT_EQ(losses("log"), losses("whole"));
+  // All of them.
+  for (const auto &entry : fs::directory_iterator(folder + "/saved"))
+    fs::resize_file(entry.path() / "index.json", 100);
+  EXPECT_EQ(run(mlp(), "--steps 8 --checkpoint saved --resume").code, 9);
+}
+
+TEST_F(Run, AFolderWithCheckpointsIsResumedOrRefused) {
+  ASSERT_EQ(run(mlp(), "--steps 2 --checkpoint saved").code, 0);
+  Outcome again = run(mlp(), "--steps 4 --checkpoint saved");
+  EXPECT_EQ(again.code, 2);
+  EXPECT_THAT(again.err, HasSubstr("--checkpoint saved holds checkpoints already, the newest of "
+                                   "step 2; give --resume"));
+  // Ranks that others started find it out by themselves.
+  std::string ranks = TBC_RUN_PROGRAM " '" + mlpOnTwo() +
+                      "' --steps 4 --checkpoint saved --ranks 2 "
+                      "--init file://" +
+                      folder + "/meet --rank ";
+  Outcome apart = shell(ranks + "1 & " + ranks + "0; code=$?; wait $!; test $? = 2 && exit $code");
+  EXPECT_EQ(apart.code, 2) << apart.err;
+  EXPECT_EQ(run(mlp(), "--steps 4 --checkpoint saved --resume").code, 0);
+}
+
+TEST_F(Run, TwoRunsDoNotWriteToOneFolder) {
+  Job job = start(folder, mlp(), {"--steps", "1000000", "--checkpoint", "saved"});
+  waitForText(job.out, "step 2/");
+  Outcome other = run(mlpOnTwo(), "--steps 2 --checkpoint saved --resume");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("saved is in use by another run ("));
+  kill(job.pid, SIGTERM);
+  EXPECT_EQ(job.wait(), 8);
+  Outcome resumed = run(mlpOnTwo(), "--steps 2 --checkpoint saved --resume");
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+}
+
+TEST_F(Run, ACheckpointOfAnotherModelIsRefused) {
+  ASSERT_EQ(run(mlp(), "--steps 2 --checkpoint saved").code, 0);
+  // The same parameters, and another function.
+  std::string model = readAll(TBC_SOURCE_DIR "/models/tiny-mlp.onnx");
+  for (size_t at = model.find("Relu"); at != std::string::npos; at = model.find("Relu", at))
+    model.replace(at, 4, "Tanh");
+  std::ofstream(folder + "/tanh.onnx", std::ios::binary) << model;
+  Outcome made = shell(TBC_PROGRAM " plan tanh.onnx --gpus 2 --mesh dp=2 --batch 8 --precision f32 "
+                                   "-o plan.json && " TBC_PROGRAM " compile plan.json -o tanh");
+  ASSERT_EQ(made.code, 0) << made.err;
+  Outcome outcome = run("tanh", "--steps 4 --checkpoint saved --resume");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("saved/step-00000002 is of another model than the Program"));
+  Outcome joined = shell(TBC_PROGRAM " checkpoint consolidate saved --model tanh.onnx -o t.onnx");
+  EXPECT_EQ(joined.code, 2);
+  EXPECT_THAT(joined.err, HasSubstr("tanh.onnx is not the model that the checkpoint is of"));
+}
+
+TEST_F(Run, ALossThatIsNoNumberEndsTheRunAndKeepsWhatWasGood) {
+  for (const char *async : {"", " --async-checkpoint"}) {
+    Outcome outcome =
+        run(mlp(), "--steps 9 --every 1 --keep 1 --checkpoint saved --lr 1e36 --log log" +
+                       std::string(async));
+    EXPECT_EQ(outcome.code, 11) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("NaN or"));
+    EXPECT_EQ(outcome.err.find("rank 1:"), std::string::npos) << "one rank says it";
+    // Whatever is left was written before.
+    for (const auto &entry : fs::directory_iterator(folder + "/saved"))
+      EXPECT_TRUE(fs::exists(entry.path() / "index.json"));
+    fs::remove_all(folder + "/saved");
+  }
+}
+
+TEST_F(Run, StepsThatAreNotFiniteAreLeftOut) {
+  // Data of which the samples of every other batch are no numbers.
+  std::string plan = program("tiny-mlp", "--gpus 4 --mesh pp=2,dp=2 --micro-batch 2");
+  std::string flags = " --no-shuffle --data input=x.npy labels=y.npy --lr 0.01 --steps 4 ";
+  auto write = [&](const std::string &name, const std::string &type, const std::string &shape,
+                   const std::string &bytes) {
+    std::string header =
+        "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+    header.resize(118, ' ');
+    std::ofstream(folder + "/" + name, std::ios::binary)
+        << std::string("\x93NUMPY\1\0\x76\0", 10) << header.substr(0, 117) << "\n"
+        << bytes;
+  };
+  constexpr int samples = 32, width = 32, batch = 8;
+  auto inputs = [&](bool isBroken) {
+    std::string bytes;
+    for (int i = 0; i < samples * width; ++i) {
+      float value = float(i % 13) / 13 - 0.5F;
+      if (isBroken && i / width / batch == 1 && i % (batch * width) == 50)
+        value = INFINITY;
+      bytes.append(reinterpret_cast<const char *>(&value), sizeof value);
+    }
+    return bytes;
+  };
+  std::string manifest = readAll(plan + "/run.json");
+  ASSERT_THAT(manifest, HasSubstr("\"name\": \"input\""));
+  write("y.npy", "<i8", "(32,)", std::string(size_t(samples) * 8, '\0'));
+  write("x.npy", "<f4", "(32, 32)", inputs(true));
+  // Whether the loss shows it at once or not, what is spoilt is not saved.
+  Outcome stopped = run(plan, flags + "--checkpoint stopped");
+  EXPECT_EQ(stopped.code, 11) << stopped.err;
+  EXPECT_EQ(readAll(folder + "/stopped/step-00000004/index.json"), "");
+  Outcome skipped = run(plan, flags + "--on-nan skip --log skipped --checkpoint saved");
+  ASSERT_EQ(skipped.code, 0) << skipped.err;
+  EXPECT_THAT(skipped.out, HasSubstr(" skipped"));
+  std::istringstream lines(readAll(folder + "/skipped"));
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    EXPECT_EQ(line.find("\"skipped\":true") != std::string::npos, number == 2) << line;
+  }
+  EXPECT_EQ(number, 4);
+  // Where nothing is to be skipped, a step that asks is any other step.
+  write("x.npy", "<f4", "(32, 32)", inputs(false));
+  ASSERT_EQ(run(plan, flags + "--log plain").code, 0);
+  ASSERT_EQ(run(plan, flags + "--on-nan skip --log asked").code, 0);
+  EXPECT_EQ(losses("plain"), losses("asked"));
 }
 
 TEST_F(Run, ACheckpointFitsAnotherPlan) {

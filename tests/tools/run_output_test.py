@@ -297,7 +297,7 @@ class RunOutputTest(unittest.TestCase):
         run = subprocess.run([TBC, "checkpoint", "consolidate", "other", "--model", SOURCE / "models/tiny-mlp.onnx",
                               "-o", "wrong.onnx"], cwd=self.folder, capture_output=True, text=True)  # fmt: skip
         self.assertEqual(run.returncode, 2)
-        self.assertIn("the checkpoint does not have it", run.stderr)
+        self.assertIn("tiny-mlp.onnx is not the model that the checkpoint is of", run.stderr)
         self.assertFalse((self.folder / "wrong.onnx").exists())
 
     def npy(self, name, dtype, shape, data):

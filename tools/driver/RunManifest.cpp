@@ -157,6 +157,7 @@ Result<train::Manifest> makeRunManifest(TrainingStep &step, const planner::Plan 
                                         const std::string &programText, const std::string &folder) {
   train::Manifest manifest;
   manifest.programHash = sha256Hex(programText);
+  manifest.model = step.model.identity;
   manifest.gradientNorm = gradientNormOf(program);
   const planner::Prediction &predicted = plan.prediction;
   manifest.modelFlops = predicted.modelFlops;

@@ -3,6 +3,7 @@
 #include "tools/driver/TrainedModel.h"
 
 #include "frontend/onnx/ExternalData.h"
+#include "frontend/onnx/Identity.h"
 #include "frontend/onnx/Parameters.h"
 #include "runtime/comm/Wire.h"
 
@@ -235,6 +236,10 @@ Result<TrainedModel> trainedModel(const std::string &modelPath,
   auto model = frontend::loadModel(modelPath);
   if (!model)
     return model.error();
+  const std::string &trainedOf = checkpoint.progress().model;
+  if (!trainedOf.empty() && trainedOf != frontend::identityOf(**model))
+    return Error{ErrorCode::Usage, modelPath + " is not the model that the checkpoint is of: their "
+                                               "graphs or the shapes of their initializers differ"};
   try {
     frontend::Parameters parameters = frontend::findParameters(**model, options);
     Result<std::map<std::string, Tensor>> found = weights(**model, parameters, checkpoint);

@@ -191,6 +191,7 @@ Result<std::unique_ptr<TrainingStep>> withSizes(const TrainingStep &step,
   model.batch = step.model.batch;
   model.seq = step.model.seq;
   model.hash = step.model.hash;
+  model.identity = step.model.identity;
 
   ModuleOp module = *model.module;
   DiagnosticCollector diagnostics(*module.getContext());

@@ -2,6 +2,8 @@
 
 #include "tools/tbc-run/Outputs.h"
 
+#include "runtime/train/Continuation.h"
+
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -47,6 +49,10 @@ static Status tryFile(const std::string &flag, const std::string &file) {
 Status checkOutputs(const train::TrainOptions &options) {
   if (Status status = makeFolder("--checkpoint", options.checkpoint.folder); !status)
     return status;
+  if (!options.checkpoint.folder.empty())
+    if (Status status = train::checkFolder(options.checkpoint.folder, options.checkpoint.resumes);
+        !status)
+      return status;
   if (Status status = makeFolder("--tensorboard", options.eventFolder); !status)
     return status;
   if (Status status = tryFile("--log", options.logFile); !status)

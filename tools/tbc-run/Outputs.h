@@ -9,7 +9,8 @@ namespace tbc::cli {
 
 /// Looks before the first step at what a run would find out after hours: makes the folders of
 /// --checkpoint and --tensorboard, and writes into them and into those of --log and --profile.
-/// Errors: Other, naming the flag, the folder and the system's reason.
+/// Errors: Usage, a folder of checkpoints that this run does not resume; Other, naming the flag,
+/// the folder and the system's reason.
 Status checkOutputs(const train::TrainOptions &options);
 
 } // namespace tbc::cli

@@ -2,6 +2,7 @@
 
 #include "tools/tbc-run/RunCommand.h"
 
+#include "runtime/abi/RunCodes.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/comm/Gloo.h"
 #include "runtime/cuda/CudaMachine.h"
@@ -30,7 +31,8 @@ namespace {
 /// What a rank is told by whoever starts it.
 struct RankStart {
   int64_t rank = 0, localRank = 0, numLocalRanks = 1;
-  bool isStartedHere = false; // by this program, not by a launcher
+  bool isStartedHere = false;  // by this program, not by a launcher
+  bool isStoreOfRank0 = false; // it serves where all meet
   std::string token, host = "127.0.0.1";
   /// Opens the job's store in the rank's own process.
   std::function<Result<launch::JobStore>()> openStore;
@@ -142,6 +144,7 @@ Result<train::TrainOptions> trainOptions(const RunOptions &options) {
       return status.error();
   if (train.learningRate.least > train.learningRate.peak)
     return Error{ErrorCode::Usage, "--lr-min is above --lr"};
+  train.onNotFinite = options.onNan == "skip" ? train::OnNotFinite::Skip : train::OnNotFinite::Stop;
   train.data.wideTokens = options.tokenBits == 32;
   train.data.isShuffled = !options.isOrdered;
   if (Status status = setInitialWeights(options.initWeights, train); !status)
@@ -203,6 +206,7 @@ launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &opti
                              std::to_string(train.evaluation.every) + ", batches " +
                              std::to_string(train.evaluation.batches)},
           {"check of memory", train.checksMemory ? "yes" : "no"},
+          {"answer to NaN", options.onNan},
           {"profile", train.profile.file + " " + std::to_string(train.profile.step)},
           {"checkpoints", train.checkpoint.folder + " every " +
                               std::to_string(train.checkpoint.every) +
@@ -211,10 +215,10 @@ launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &opti
 }
 
 /// Over NCCL where `nccl` is given, between GPUs, else over Gloo.
-Result<std::unique_ptr<comm::Communicator>> connect(const RankStart &start, int64_t numRanks,
-                                                    comm::Store &store, milliseconds timeout,
-                                                    const cuda::DevicePtr &device,
-                                                    const cuda::Nccl *nccl) {
+Result<std::unique_ptr<comm::Communicator>>
+connect(const RankStart &start, int64_t numRanks, comm::Store &store, milliseconds timeout,
+        const cuda::DevicePtr &device, const cuda::Nccl *nccl, comm::FlightRecorder &recorder,
+        comm::Diagnosis &diagnosis) {
   if (nccl) {
     cuda::NcclOptions options;
     options.timeout = timeout;
@@ -224,6 +228,8 @@ Result<std::unique_ptr<comm::Communicator>> connect(const RankStart &start, int6
   gloo.host = start.host;
   gloo.timeout = timeout;
   gloo.token = start.token;
+  gloo.recorder = &recorder;
+  gloo.diagnosis = &diagnosis;
   gloo.warn = [&](const std::string &why) {
     std::cerr << "tbc: warning: rank " << start.rank
               << " and the others of its host exchange bytes over sockets, which are slower than "
@@ -231,6 +237,16 @@ Result<std::unique_ptr<comm::Communicator>> connect(const RankStart &start, int6
               << why << "\n";
   };
   return comm::connectGloo(start.rank, numRanks, store, gloo);
+}
+
+/// The error of a rank that failed among others, with the file in which its last calls are.
+Error withCalls(Error error, const comm::FlightRecorder &recorder) {
+  bool isOfOthers = error.code == ErrorCode::RankFailed || error.code == ErrorCode::HangDetected;
+  if (!isOfOthers || recorder.standing().numCalls == 0)
+    return error;
+  Result<std::string> file = recorder.write();
+  error.message += file ? "; its last calls are in " + *file : "; " + file.error().message;
+  return error;
 }
 
 /// Everything a rank does, in its own process.
@@ -283,8 +299,13 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
           launch::checkIn(*job->store, start.rank, numRanks, facts, timeout, factsOfSome);
       !status)
     return status;
-  auto communicator =
-      connect(start, numRanks, *job->store, timeout, device, nccl ? &*nccl : nullptr);
+  comm::FlightRecorder recorder(start.rank);
+  comm::Diagnosis diagnosis(start.rank, numRanks, start.isStoreOfRank0 ? 0 : -1, *job->store,
+                            recorder, timeout, [](const std::string &table) {
+                              std::cerr << "tbc: " + table + "\n" << std::flush;
+                            });
+  auto communicator = connect(start, numRanks, *job->store, timeout, device,
+                              nccl ? &*nccl : nullptr, recorder, diagnosis);
   if (!communicator)
     return communicator.error();
 
@@ -319,7 +340,7 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   };
   Status status = train::train(loaded, *train, **communicator, start.localRank == 0, callbacks);
   Status written = output ? output->end() : Status::ok();
-  return status ? written : status;
+  return status ? written : withCalls(status.error(), recorder);
 }
 
 /// Runs a rank and prints its error, if there is one.
@@ -337,7 +358,8 @@ int rankCode(const train::LoadedProgram &loaded, const RunOptions &options,
     error = {ErrorCode::Other, exception.what()};
   }
   // One line, so that those of several ranks do not mix. All ranks stop alike on request.
-  bool isSaid = error.code == ErrorCode::StoppedOnRequest && start.rank != 0;
+  bool isOfAll = error.code == ErrorCode::StoppedOnRequest || error.code == notFiniteCode;
+  bool isSaid = isOfAll && start.rank != 0;
   if (!isSaid)
     std::cerr << "tbc: rank " + std::to_string(start.rank) + ": " + error.message + "\n"
               << std::flush;
@@ -404,6 +426,7 @@ Result<int> runAsRank(const train::LoadedProgram &loaded, const RunOptions &opti
       return address.error();
     start.host = *address;
   }
+  start.isStoreOfRank0 = point.kind == MeetingPoint::Kind::Tcp;
   start.openStore = [&] {
     return launch::openJobStore(point, place.rank, *token,
                                 milliseconds(options.timeoutSeconds * 1000));

@@ -23,7 +23,7 @@ struct RunOptions {
   int64_t rank = -1, numRanks = -1;
   int64_t timeoutSeconds = 30;
   std::string host, arith = "native", schedule = "constant";
-  std::string kernels = "native";
+  std::string kernels = "native", onNan = "stop";
   std::string commDtype = "f32";       // of sums of gradients over data axes: or bf16
   std::string lrGrowth;                // --scale-lr; empty: none
   std::string compression;             // of the same sums: topk:SHARE; empty: none

@@ -62,6 +62,12 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
                      "Write a Chrome trace of one step, all ranks on one clock, to this file");
   command.add_option("--profile-step", train.profile.step, "Which step (default: the second one)")
       ->check(atLeast(1));
+  command
+      .add_option("--on-nan", options->onNan,
+                  "A step whose loss is NaN or infinite: stop, with exit code 11; skip it, its "
+                  "update is applied on no rank")
+      ->check(CLI::IsMember({"stop", "skip"}))
+      ->capture_default_str();
   command.add_flag("--detect-anomaly", train.detectsAnomalies,
                    "Stop at the first op that makes a NaN or an infinity, and name it; slow");
   command.add_flag("--check-memory", train.checksMemory,

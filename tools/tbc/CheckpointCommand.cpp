@@ -46,23 +46,38 @@ static Result<int> writeModel(const ConsolidateOptions &options, const std::stri
   return 0;
 }
 
-/// `folder` is a checkpoint, or holds some, of which the latest is meant.
-static Result<int> runConsolidate(const ConsolidateOptions &options) {
-  std::string path = options.folder;
-  if (!std::filesystem::exists(std::filesystem::path(path) / "index.json")) {
-    std::optional<std::string> latest = checkpoint::latest(path);
-    if (!latest)
-      return Error{ErrorCode::CheckpointUnreadable, path + " has no checkpoint in it"};
-    path = *latest;
-  }
+/// Writes what was asked for from the checkpoint at `path`.
+static Result<int> consolidateOne(const ConsolidateOptions &options, const std::string &path) {
   if (std::filesystem::path(options.output).extension() == ".onnx")
     return writeModel(options, path);
-  if (!options.model.empty())
-    return Error{ErrorCode::Usage, "--model is for an output that ends in .onnx"};
   if (Status status = checkpoint::consolidate(path, options.output, options.withOptimizer); !status)
     return status.error();
   std::cout << "wrote " << options.output << " from " << path << "\n";
   return 0;
+}
+
+/// `folder` is a checkpoint, or holds some, of which the newest that is whole is meant.
+static Result<int> runConsolidate(const ConsolidateOptions &options) {
+  if (std::filesystem::path(options.output).extension() != ".onnx" && !options.model.empty())
+    return Error{ErrorCode::Usage, "--model is for an output that ends in .onnx"};
+  std::filesystem::path folder = options.folder;
+  if (std::filesystem::exists(folder / "index.json"))
+    return consolidateOne(options, options.folder);
+  std::vector<int64_t> steps = checkpoint::stepsIn(folder);
+  if (steps.empty())
+    return Error{ErrorCode::CheckpointUnreadable, options.folder + " has no checkpoint in it"};
+  Result<int> newest = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    Result<int> done = consolidateOne(options, (folder / checkpoint::nameOf(steps[i])).string());
+    if (done || done.error().code != ErrorCode::CheckpointUnreadable)
+      return done;
+    if (i == 0)
+      newest = done;
+    if (i + 1 < steps.size())
+      std::cerr << "tbc: warning: " << done.error().message
+                << "; trying the checkpoint before it\n";
+  }
+  return newest;
 }
 
 void addCheckpointCommand(CLI::App &app, const SetAction &setAction) {

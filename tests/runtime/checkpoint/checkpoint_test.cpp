@@ -1,5 +1,6 @@
 //===- checkpoint_test.cpp - A training run on the disk --------------------===//
 
+#include "runtime/abi/RunCodes.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/checkpoint/CheckpointIndex.h"
 #include "runtime/comm/SimulatedWorld.h"
@@ -8,12 +9,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <regex>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 namespace tbc::checkpoint {
 namespace {
@@ -89,8 +94,10 @@ public:
       return executor.runStep(communicator, inputs);
     });
   }
-  Status save(const std::string &folder, int64_t step, int64_t keep = 0) {
+  Status save(const std::string &folder, int64_t step, int64_t keep = 0,
+              const std::string &run = "") {
     Progress progress;
+    progress.run = run;
     progress.step = step;
     progress.globalBatch = options.samples * options.microBatches;
     return onAll([&](runtime::Executor &executor, comm::Communicator &communicator) {
@@ -218,6 +225,125 @@ TEST_F(Checkpoints, OldOnesGo) {
   EXPECT_FALSE(latest(folder + "/none"));
 }
 
+TEST_F(Checkpoints, OnlyThoseOfTheRunGo) {
+  Job job(plan(1, 2, 1, 0), Arith::Native);
+  ASSERT_TRUE(bool(job.init()));
+  for (int64_t step : {5, 6})
+    ASSERT_TRUE(bool(job.save(folder, step, 2, "first")));
+  for (int64_t step : {1, 2, 3})
+    ASSERT_TRUE(bool(job.save(folder, step, 1, "second")));
+  EXPECT_THAT(stepsIn(folder), testing::ElementsAre(6, 5, 3));
+  EXPECT_EQ(Checkpoint::open(folder + "/step-00000003")->progress().run, "second");
+}
+
+TEST_F(Checkpoints, OneOfTheSameStepIsReplaced) {
+  Job job(plan(1, 2, 1, 0), Arith::Native), other(plan(1, 2, 1, 0), Arith::Native);
+  ASSERT_TRUE(job.init() && job.save(folder, 1) && job.step(1) && job.save(folder, 1));
+  ASSERT_TRUE(bool(other.load(*latest(folder))));
+  EXPECT_EQ(other.state(), job.state());
+  std::vector<std::string> names;
+  for (const auto &entry : fs::directory_iterator(folder))
+    names.push_back(entry.path().filename());
+  EXPECT_THAT(names, testing::ElementsAre("step-00000001"));
+}
+
+TEST_F(Checkpoints, AReplacementThatWasCutShortIsPutBack) {
+  Job job(plan(1, 1, 1, 0), Arith::Native);
+  ASSERT_TRUE(job.init() && job.save(folder, 1));
+  fs::rename(folder + "/step-00000001", folder + "/step-00000001.old");
+  EXPECT_FALSE(latest(folder));
+  ASSERT_TRUE(bool(FolderLock::take(folder)));
+  EXPECT_TRUE(bool(job.load(*latest(folder))));
+}
+
+TEST_F(Checkpoints, TwoRunsExcludeEachOther) {
+  std::string saved = folder + "/new/saved";
+  {
+    auto first = FolderLock::take(saved);
+    ASSERT_TRUE(bool(first)) << first.error().message;
+    auto second = FolderLock::take(saved);
+    ASSERT_FALSE(bool(second));
+    EXPECT_EQ(second.error().code, ErrorCode::Usage);
+    EXPECT_THAT(second.error().message, HasSubstr("process " + std::to_string(getpid())));
+  }
+  EXPECT_TRUE(fs::is_empty(saved));
+  // The lock of a process that is gone holds nobody up.
+  pid_t child = fork();
+  if (child == 0) {
+    auto held = FolderLock::take(saved);
+    while (true)
+      pause();
+  }
+  while (!fs::exists(saved + "/.lock") || fs::file_size(saved + "/.lock") == 0)
+    usleep(1000);
+  EXPECT_FALSE(bool(FolderLock::take(saved)));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_TRUE(bool(FolderLock::take(saved)));
+}
+
+TEST_F(Checkpoints, TooLittleRoomIsToldWithBothNumbers) {
+  EXPECT_TRUE(bool(checkSpace(folder, 1000, "a checkpoint")));
+  Status full = checkSpace(folder, int64_t(1) << 62, "a checkpoint");
+  ASSERT_FALSE(bool(full));
+  EXPECT_EQ(full.error().code, ErrorCode::Other);
+  EXPECT_THAT(full.error().message, HasSubstr("a checkpoint takes 4.0 EiB, and " + folder));
+  EXPECT_THAT(full.error().message, testing::ContainsRegex(" has [0-9.]+ [A-Za-z]+ left"));
+}
+
+TEST_F(Checkpoints, WhatIsNotFiniteIsNotWritten) {
+  Job job(plan(1, 2, 1, 0), Arith::Native);
+  ASSERT_TRUE(job.init() && job.save(folder, 1));
+  auto isParameter = [](const program::GlobalTensor &tensor) {
+    return tensor.role == program::Role::Parameter;
+  };
+  int number =
+      int(std::find_if(job.program.tensors.begin(), job.program.tensors.end(), isParameter) -
+          job.program.tensors.begin());
+  const program::GlobalTensor &tensor = job.program.tensors[size_t(number)];
+  for (runtime::Executor &executor : job.executors) {
+    Tensor held = executor.held(number);
+    std::vector<double> values = held.toDoubles();
+    values.back() = NAN;
+    ASSERT_TRUE(
+        bool(executor.set(number, Tensor::fromDoubles(held.type(), Arith::Native, values))));
+  }
+  Status failed = job.save(folder, 2);
+  ASSERT_FALSE(bool(failed));
+  EXPECT_EQ(failed.error().code, notFiniteCode);
+  EXPECT_THAT(failed.error().message, HasSubstr("\"" + tensor.name + "\" holds a NaN"));
+  EXPECT_THAT(stepsIn(folder), testing::ElementsAre(1));
+  EXPECT_THAT(infiniteTensors(job.program, job.executors[0]), testing::ElementsAre(tensor.name));
+}
+
+TEST_F(Checkpoints, ADamagedTensorIsNamed) {
+  Job job(plan(1, 1, 1, 0), Arith::Native);
+  ASSERT_TRUE(job.init() && job.save(folder, 1));
+  std::string file = folder + "/step-00000001/rank-00000.safetensors";
+  std::ifstream in(file, std::ios::binary);
+  std::string whole(std::istreambuf_iterator<char>(in), {});
+  std::vector<Entry> entries;
+  auto content = readSafetensors(file);
+  ASSERT_TRUE(bool(content));
+  for (const auto &[name, entry] : content->entries)
+    entries.push_back(entry);
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry &a, const Entry &b) { return a.offset < b.offset; });
+  for (const Entry &entry : entries) {
+    std::string damaged = whole;
+    damaged[size_t(entry.offset + entry.bytes - 1)] ^= 1;
+    std::ofstream(file, std::ios::binary) << damaged;
+    Status loaded = job.load(folder + "/step-00000001");
+    ASSERT_FALSE(bool(loaded));
+    EXPECT_THAT(loaded.error().message, HasSubstr("in \"" + entry.name + "\""));
+    EXPECT_EQ(damagedTensors(file), "\"" + entry.name + "\"");
+  }
+  // Of a file that is cut off, those behind the end.
+  std::ofstream(file, std::ios::binary) << whole.substr(0, size_t(entries.back().offset));
+  EXPECT_EQ(damagedTensors(file), "\"" + entries.back().name + "\"");
+  EXPECT_THAT(job.load(folder + "/step-00000001").error().message, HasSubstr(entries.back().name));
+}
+
 TEST_F(Checkpoints, UnfinishedOnesAreNotTaken) {
   Job job(plan(1, 2, 1, 0), Arith::Native);
   ASSERT_TRUE(job.init() && job.save(folder, 1));
@@ -338,7 +464,7 @@ TEST_F(Checkpoints, AFullDiskLosesNothing) {
   Status failed = job.save(folder + "/blocked/file", 2);
   ASSERT_FALSE(bool(failed));
   EXPECT_EQ(failed.error().code, ErrorCode::Other);
-  EXPECT_THAT(failed.error().message, HasSubstr("rank 0"));
+  EXPECT_THAT(failed.error().message, HasSubstr("checkpoint of step 2: cannot create"));
   EXPECT_TRUE(bool(job.load(*latest(folder))));
 }
 

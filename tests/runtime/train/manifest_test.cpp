@@ -15,6 +15,7 @@ using testing::HasSubstr;
 Manifest example() {
   Manifest manifest;
   manifest.programHash = "abc";
+  manifest.model = "def";
   manifest.tokensPerSample = 8;
   manifest.modelFlops = 1.5e9;
   manifest.peakFlopsPerSecond = 1e12;
@@ -38,6 +39,7 @@ TEST(Manifest, ComesBackTheSame) {
   EXPECT_EQ(read->inputs[1].ignored, -100);
   EXPECT_EQ(read->initializers[0].offset, 100);
   EXPECT_EQ(read->modelFlops, 1.5e9);
+  EXPECT_EQ(read->model, "def");
   EXPECT_EQ(read->gradientNorm, "gradient_norm");
   EXPECT_EQ(read->target, Target::Cpu);
 }

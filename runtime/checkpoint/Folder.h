@@ -1,0 +1,71 @@
+//===- Folder.h - The folder that holds a run's checkpoints ------------------===//
+//
+// Part of tbc. Plain C++ on POSIX. What one process does with the folder, rank 0 of a run: hold it
+// against other runs, know its checkpoints, put new ones in their place and remove old ones.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_RUNTIME_CHECKPOINT_FOLDER_H
+#define TBC_RUNTIME_CHECKPOINT_FOLDER_H
+
+#include "runtime/abi/Status.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tbc::checkpoint {
+
+/// "step-00000012".
+std::string nameOf(int64_t step);
+
+/// The steps of the checkpoints in `folder`, the newest first; none where there is no folder.
+std::vector<int64_t> stepsIn(const std::string &folder);
+
+/// Sixteen random hexadecimal digits that tell one run's checkpoints from another's.
+Result<std::string> newRunId();
+
+/// While it lives, this process is the only one that writes to the folder.
+///
+/// The lock is flock(2) on the file `.lock` in the folder, which says who holds it. The system lets
+/// go of it when its process ends, however that ends, so that a lock is never stale. On NFS it
+/// holds between hosts as far as the server's lock service does; `isReliable` is false where the
+/// file system has no locks at all.
+class FolderLock {
+public:
+  /// Makes the folder where there is none, and puts back what a replacement that was cut short left
+  /// away from its place. Errors: Usage, another process holds it, with that process, its host and
+  /// since when; Other, the system's reason.
+  static Result<FolderLock> take(const std::string &folder);
+  FolderLock(FolderLock &&other) noexcept;
+  FolderLock &operator=(FolderLock &&other) noexcept;
+  ~FolderLock();
+
+  bool isReliable() const { return hasLock; }
+
+private:
+  FolderLock(int file, std::string path, bool hasLock)
+      : file(file), path(std::move(path)), hasLock(hasLock) {}
+  int file = -1;
+  std::string path;
+  bool hasLock = false;
+};
+
+/// Gives `temporary`, which is whole and on the disk, the name `finished`. What has the name
+/// already keeps it until the moment in which the new one takes it (renameat2 with
+/// RENAME_EXCHANGE); where the file system cannot exchange names, the old one is first renamed to
+/// "finished.old", which `FolderLock::take` puts back if the process ends in between. Errors:
+/// Other.
+Status replaceFolder(const std::string &temporary, const std::string &finished);
+
+/// Removes the oldest checkpoints of run `run`, so that `keep` of it are left (0: all). Those of
+/// other runs, and those whose index cannot be read, stay. Errors: Other.
+Status prune(const std::string &folder, const std::string &run, int64_t keep);
+
+/// Whether `bytes` more fit on the disk of `folder`. `what` is about to take them, for the error:
+/// Other, with both numbers. Example: "a checkpoint takes 1.5 GiB, and saved has 310.0 MiB left".
+Status checkSpace(const std::string &folder, int64_t bytes, const std::string &what);
+
+} // namespace tbc::checkpoint
+
+#endif // TBC_RUNTIME_CHECKPOINT_FOLDER_H
