@@ -181,7 +181,7 @@ FUNCTIONS = {
     "normalize": lambda x: x / torch.sqrt((x * x).sum(-1, keepdim=True) + 0.1),
     "roll": lambda x: torch.roll(x, 1, -1) - x * 0.3,
     "root": lambda x: torch.sqrt(x * x + 0.5),
-    "softsign": lambda x: x / (1 + x.abs()),
+    "sine": lambda x: torch.sin(x) + 0.3 * x,
     "standardize": lambda x: (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, unbiased=False) + 0.2).sqrt(),
     "where": lambda x: torch.where(x > 0.1, x * 0.5, x - 0.2),
 }
