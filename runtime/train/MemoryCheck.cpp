@@ -23,7 +23,7 @@ Result<std::vector<RankMemoryUse>> gatherMemory(comm::Communicator &communicator
                                                 const RankMemoryUse &mine) {
   const std::vector<int64_t> words = {
       mine.stage, mine.predicted.program, mine.predicted.total, mine.planned,
-      mine.real,  mine.isOfDevice};
+      mine.real,  mine.isOfDevice,        mine.isAsPlanned};
   const int64_t numWords = int64_t(words.size());
   auto all = communicator
                  .allGather(everyoneOf(communicator),
@@ -35,7 +35,7 @@ Result<std::vector<RankMemoryUse>> gatherMemory(comm::Communicator &communicator
   const int64_t *word = all->data<int64_t>().data();
   std::vector<RankMemoryUse> ranks;
   for (int64_t rank = 0; rank < communicator.numRanks(); ++rank, word += numWords)
-    ranks.push_back({word[0], {word[1], word[2]}, word[3], word[4], word[5] != 0});
+    ranks.push_back({word[0], {word[1], word[2]}, word[3], word[4], word[5] != 0, word[6] != 0});
   return ranks;
 }
 
@@ -66,9 +66,14 @@ std::string memoryTable(const std::vector<RankMemoryUse> &ranks) {
     std::snprintf(names, sizeof names, "%4zu %5lld", rank, static_cast<long long>(use.stage));
     text += names + (" " + cell(use.predicted.program)) + " " + cell(use.planned) +
             difference(use.planned, use.predicted.program) + " " + cell(use.predicted.total) + " " +
-            cell(use.real) + difference(use.real, use.predicted.total) + "\n";
+            cell(use.real) + (use.isAsPlanned ? difference(use.real, use.predicted.total) : "") +
+            "\n";
   }
   text += "predicted in all: with the device context and margin of the plan's cluster\n";
+  if (!ranks[0].isAsPlanned)
+    text +=
+        "not compared in all: the plan is for other devices than this machine's CPUs; plan with "
+        "--cluster cpu-local, or with a file of tbc calibrate\n";
   text += isOfDevice ? "real: what is taken of the rank's GPU, by all processes on it\n"
                      : "real: the most that the process had resident, pages of files included\n";
   return text;

@@ -23,6 +23,9 @@ struct RankMemoryUse {
   /// The most that the process had resident, or, of a GPU, what all processes on it have taken.
   int64_t real = 0;
   bool isOfDevice = false; // what `real` is of
+  /// Whether it may be the device of the plan, so that `real` may be compared with what is
+  /// predicted in all.
+  bool isAsPlanned = true;
 };
 
 /// The most that this process ever had resident; 0 where the system does not say.

@@ -44,8 +44,8 @@ std::string lineOf(const StepReport &report, int64_t steps, bool hasTokens) {
           formatted("%.0f", report.tokensPerSecond) + " " + rateName(hasTokens) + "/s";
   if (report.mfu > 0)
     text += "  MFU " + formatted("%.1f", 100 * report.mfu) + " %";
-  return text + "  memory " + mebibytes(report.residentBytes) + " (planned " +
-         mebibytes(report.plannedBytes) + ")";
+  return text + "  process " + mebibytes(report.residentBytes) + ", of it arena " +
+         mebibytes(report.plannedBytes);
 }
 
 std::string jsonOf(const StepReport &report, bool hasTokens) {

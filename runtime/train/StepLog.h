@@ -14,8 +14,8 @@
 
 namespace tbc::train {
 
-/// "step 3/10  loss 4.852100  lr 0.001  gradient 1.2  0.123 s  4166 tokens/s  MFU 1.2 %  memory
-/// 120.0 MiB (planned 80.0 MiB)".
+/// "step 3/10  loss 4.852100  lr 0.001  gradient 1.2  0.123 s  4166 tokens/s  MFU 1.2 %  process
+/// 120.0 MiB, of it arena 80.0 MiB".
 std::string lineOf(const StepReport &report, int64_t steps, bool hasTokens);
 
 /// {"step":3,"loss":4.852…,"lr":…,"epoch":0,"gradient_norm":…,"seconds":…,"tokens_per_second":…,

@@ -327,7 +327,7 @@ Result<bool> Run::step(int64_t step) {
   line.tokensPerSecond = double(feed.globalBatch()) *
                          double(std::max<int64_t>(1, loaded.manifest.tokensPerSample)) /
                          line.seconds;
-  if (loaded.manifest.peakFlopsPerSecond > 0)
+  if (loaded.manifest.peakFlopsPerSecond > 0 && options.isOnPlannedDevices)
     line.mfu = loaded.manifest.modelFlops / (line.seconds * loaded.manifest.peakFlopsPerSecond);
   line.residentBytes = verdict->residentBytes;
   for (const program::Stage &stage : loaded.program.stages)
@@ -455,6 +455,7 @@ Status Run::checkMemory() {
     mine.predicted = loaded.manifest.memory[size_t(mine.stage)];
   mine.real = executor.deviceBytesTaken();
   mine.isOfDevice = mine.real >= 0;
+  mine.isAsPlanned = options.isOnPlannedDevices;
   if (!mine.isOfDevice)
     mine.real = peakResidentBytes();
   Result<std::vector<RankMemoryUse>> all = gatherMemory(communicator, mine);

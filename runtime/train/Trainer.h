@@ -63,7 +63,10 @@ struct TrainOptions {
   ProfileOptions profile;
   OnNotFinite onNotFinite = OnNotFinite::Stop;
   bool detectsAnomalies = false; // see AnomalyDetector
-  bool checksMemory = false;     // calls TrainCallbacks::memory after the last step
+  /// Whether the plan may be for the devices that compute: else its peak says nothing of the run
+  /// (StepReport::mfu is 0), and its memory beside the program's own neither.
+  bool isOnPlannedDevices = true;
+  bool checksMemory = false; // calls TrainCallbacks::memory after the last step
 };
 
 /// A compiled program, as read from its folder.

@@ -44,6 +44,9 @@ TEST(CheckMemory, SaysWhatEveryRankTook) {
     EXPECT_GT(real, planned) << line;
   }
   EXPECT_EQ(ranks, 4) << run.out;
+  // What GPUs take beside the program says nothing of this process.
+  EXPECT_THAT(run.out, HasSubstr("not compared in all: the plan is for other devices"));
+  EXPECT_EQ(run.out.find("MFU"), std::string::npos) << run.out;
   EXPECT_THAT(run.out, HasSubstr("real: the most that the process had resident"));
   EXPECT_EQ(shellIn(folder, TBC_RUN_PROGRAM " program --steps 1").out.find("resident,"),
             std::string::npos);

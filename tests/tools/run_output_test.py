@@ -102,8 +102,8 @@ class RunOutputTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = Path(tempfile.mkdtemp(prefix="tbc-output-"))
-        cls.tbc("plan", SOURCE / "models/tiny-gpt2.onnx", "--gpus", 2, "--mesh", "dp=2", "--batch", 8, "--seq", 16,
-                "--precision", "f32", "--clip-norm", 1, "-o", "plan.json")  # fmt: skip
+        cls.tbc("plan", SOURCE / "models/tiny-gpt2.onnx", "--gpus", 2, "--cluster", "cpu-local", "--mesh",
+                "dp=2", "--batch", 8, "--seq", 16, "--precision", "f32", "--clip-norm", 1, "-o", "plan.json")  # fmt: skip
         cls.tbc("compile", "plan.json", "-o", "program")
 
     @classmethod

@@ -10,6 +10,7 @@
 #include "runtime/exec/GradientReductions.h"
 #include "runtime/exec/Machine.h"
 #include "runtime/launch/LocalJob.h"
+#include "tools/tbc-run/CpuPeak.h"
 #include "tools/tbc-run/GpuChoice.h"
 #include "tools/tbc-run/KernelChoice.h"
 #include "tools/tbc-run/Outputs.h"
@@ -279,6 +280,9 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   if (!machine)
     return machine.error();
   train->machine = *machine;
+  train->isOnPlannedDevices =
+      device ||
+      mayBePlanOfCpus(loaded.manifest.peakFlopsPerSecond / double(numRanks), start.numLocalRanks);
   Result<launch::JobStore> job = start.openStore();
   if (!job)
     return job.error();

@@ -27,9 +27,10 @@ StepReport report(double loss) {
 }
 
 TEST(StepLog, Lines) {
-  EXPECT_EQ(lineOf(report(1.5), 10, true),
-            "step 3/10  loss 1.500000  lr 0.5  0.250 s  1234 tokens/s  memory 3.0 MiB (planned 1.5 "
-            "MiB)");
+  EXPECT_EQ(
+      lineOf(report(1.5), 10, true),
+      "step 3/10  loss 1.500000  lr 0.5  0.250 s  1234 tokens/s  process 3.0 MiB, of it arena "
+      "1.5 MiB");
   EXPECT_EQ(jsonOf(report(0.1), false),
             "{\"step\":3,\"loss\":0.10000000000000001,\"lr\":0.5,\"epoch\":2,"
             "\"seconds\":0.250000,\"samples_per_second\":1234.4,\"resident_bytes\":3145728,"
@@ -47,7 +48,7 @@ TEST(StepLog, WhatIsKnownOfTheStepIsSaid) {
   whole.mfu = 0.125;
   EXPECT_EQ(lineOf(whole, 10, true),
             "step 3/10  loss 1.500000  lr 0.5  gradient 2.25  0.250 s  1234 tokens/s  MFU 12.5 %  "
-            "memory 3.0 MiB (planned 1.5 MiB)");
+            "process 3.0 MiB, of it arena 1.5 MiB");
   EXPECT_NE(jsonOf(whole, true).find(",\"gradient_norm\":2.25,\"seconds\""), std::string::npos);
   EXPECT_NE(jsonOf(whole, true).find(",\"mfu\":0.125,"), std::string::npos);
   std::vector<Scalar> scalars = scalarsOf(whole, true);
