@@ -194,37 +194,54 @@ Result<std::optional<MappedFile>> openExternal(const std::string &tensor,
   return std::optional<MappedFile>(*mapped);
 }
 
-Result<bool> ExternalLedger::claim(const std::string &tensor, const ExternalRange &range,
-                                   int64_t bytes) {
+Result<ExternalLedger::File *> ExternalLedger::find(const std::string &tensor,
+                                                    const std::string &location) {
+  // By components, so that "a//b" and "a/b" are one file.
+  std::string key;
+  for (const std::string &part : components(location))
+    key += (key.empty() ? "" : "/") + part;
+  auto [it, isNew] = files.try_emplace(key);
+  if (isNew) {
+    Result<std::optional<MappedFile>> file = openExternal(tensor, directory, key, root);
+    if (!file)
+      return file.error();
+    it->second.opened = *file;
+  }
+  return &it->second;
+}
+
+Result<std::optional<MappedFile>> ExternalLedger::open(const std::string &tensor,
+                                                       const ExternalRange &range) {
+  Result<File *> file = find(tensor, range.location);
+  if (!file)
+    return file.error();
+  return (*file)->opened;
+}
+
+Result<std::optional<MappedFile>> ExternalLedger::claim(const std::string &tensor,
+                                                        const ExternalRange &range, int64_t bytes) {
   if (range.length >= 0 && range.length != bytes)
     return reject(tensor, "length is " + std::to_string(range.length) + ", but the tensor has " +
                               std::to_string(bytes) + " bytes");
   if (range.offset > std::numeric_limits<int64_t>::max() - bytes)
     return reject(tensor, "offset " + std::to_string(range.offset) + " is out of range");
-  // By components, so that "a//b" and "a/b" are one file.
-  std::string key;
-  for (const std::string &part : components(range.location))
-    key += (key.empty() ? "" : "/") + part;
-  auto [it, isNew] = files.try_emplace(key);
-  auto &[size, claims] = it->second;
-  if (isNew) {
-    Result<std::optional<MappedFile>> file = openExternal(tensor, directory, key, root);
-    if (!file)
-      return file.error();
-    size = *file ? int64_t((**file).size()) : -1;
-  }
+  Result<File *> found = find(tensor, range.location);
+  if (!found)
+    return found.error();
+  File &file = **found;
   int64_t end = range.offset + bytes;
-  if (size >= 0 && end > size)
+  if (file.opened && uint64_t(end) > file.opened->size())
     return reject(tensor, "bytes " + std::to_string(range.offset) + " to " + std::to_string(end) +
-                              " are outside '" + key + "', which has " + std::to_string(size));
+                              " are outside '" + file.opened->path() + "', which has " +
+                              std::to_string(file.opened->size()));
   if (bytes > 0)
-    claims.push_back({range.offset, end, tensor});
-  return size >= 0;
+    file.claims.push_back({range.offset, end, tensor});
+  return file.opened;
 }
 
 Status ExternalLedger::checkOverlaps() const {
   for (const auto &[location, file] : files) {
-    std::vector<Claim> claims = file.second;
+    std::vector<Claim> claims = file.claims;
     std::sort(claims.begin(), claims.end(),
               [](const Claim &a, const Claim &b) { return a.begin < b.begin; });
     for (size_t i = 1; i < claims.size(); ++i)

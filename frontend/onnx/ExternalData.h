@@ -59,8 +59,12 @@ public:
   ExternalLedger(std::string directory, std::string externalDataRoot)
       : directory(std::move(directory)), root(std::move(externalDataRoot)) {}
 
-  /// Claims `bytes` bytes for `tensor`; says whether the file is there.
-  Result<bool> claim(const std::string &tensor, const ExternalRange &range, int64_t bytes);
+  /// Claims `bytes` bytes for `tensor` and returns the file, nothing if it is not there. A file is
+  /// opened once, however many tensors lie in it.
+  Result<std::optional<MappedFile>> claim(const std::string &tensor, const ExternalRange &range,
+                                          int64_t bytes);
+  /// The file alone, without a claim.
+  Result<std::optional<MappedFile>> open(const std::string &tensor, const ExternalRange &range);
 
   /// Says whether any two ranges overlap.
   Status checkOverlaps() const;
@@ -70,9 +74,16 @@ private:
     int64_t begin, end;
     std::string tensor;
   };
+  struct File {
+    std::optional<MappedFile> opened;
+    std::vector<Claim> claims;
+  };
+  /// The file at a location, opened where this is the first time.
+  Result<File *> find(const std::string &tensor, const std::string &location);
+
   std::string directory, root;
-  /// By location: the size of the file, -1 if it is not there, and the claims on it.
-  std::map<std::string, std::pair<int64_t, std::vector<Claim>>> files;
+  /// By location, as components.
+  std::map<std::string, File> files;
 };
 
 } // namespace tbc::frontend

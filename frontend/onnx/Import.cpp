@@ -5,12 +5,16 @@
 
 #include "frontend/onnx/Batch.h"
 #include "frontend/onnx/Bindings.h"
-#include "frontend/onnx/ExternalData.h"
+#include "frontend/onnx/Elements.h"
+#include "frontend/onnx/Merged.h"
 #include "frontend/onnx/ModulePath.h"
 #include "frontend/onnx/NodeContext.h"
 #include "frontend/onnx/Parameters.h"
+#include "frontend/onnx/Roles.h"
 #include "frontend/onnx/Selection.h"
+#include "frontend/onnx/Sources.h"
 #include "frontend/onnx/Wire.h"
+#include "frontend/onnx/ops/Families.h"
 #include "ir/Tbc.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -97,6 +101,7 @@ private:
   void addArguments();
   void countUses();
   const Value &valueOf(const std::string &name);
+  Value bandMask(const ParameterSource &source);
   void dropUse(const std::string &name) {
     if (--usesLeft[name] == 0)
       values.erase(name);
@@ -229,12 +234,37 @@ void GraphImporter::countUses() {
 /// last use: there may be many large ones.
 const Value &GraphImporter::valueOf(const std::string &name) {
   auto [it, isNew] = values.try_emplace(name);
-  if (isNew) {
-    const onnx::TensorProto &tensor = *model.initializers.at(name);
-    it->second = Value::ofKnown(dtypeOfOnnx(tensor.data_type(), "initializer '" + name + "'"),
-                                readTensor(model, tensor));
-  }
+  if (!isNew)
+    return it->second;
+  const onnx::TensorProto &tensor = *model.initializers.at(name);
+  DType dtype = dtypeOfOnnx(tensor.data_type(), "initializer '" + name + "'");
+  auto source = parameters.constantSources.find(name);
+  if (source == parameters.constantSources.end())
+    it->second = Value::ofKnown(dtype, readTensor(model, tensor));
+  else if (parameters.masks.count(name))
+    it->second = bandMask(source->second);
+  else
+    it->second = Value::ofKnown(dtype, readSource(source->second));
   return it->second;
+}
+
+/// A mask as what it says of the positions of queries and keys, which takes no table.
+Value GraphImporter::bandMask(const ParameterSource &source) {
+  MaskBand band = *bandOf(source);
+  const Shape &shape = source.shape;
+  unsigned queries = unsigned(shape.size()) - 2, keys = queries + 1;
+  Formula f{*emitter};
+  auto ahead = [&](const char *predicate, int64_t distance) {
+    return f.compare(predicate, positions(shape, keys),
+                     positions(shape, queries, /*offset=*/distance));
+  };
+  Value kept = Value::ofSplat(DType::Bool, shape, 1);
+  if (band.high < shape[keys])
+    kept = f.both(kept, ahead("le", band.high));
+  if (band.low > -shape[queries])
+    kept = f.both(kept, ahead("ge", band.low));
+  return f.select(kept, Value::ofSplat(source.dtype, shape, 0),
+                  Value::ofSplat(source.dtype, shape, band.hidden));
 }
 
 /// The node's name, inside the module that it is in where the file tells that.
@@ -246,10 +276,10 @@ Location GraphImporter::locationOf(const GraphNode &node, const std::string &suf
 }
 
 void GraphImporter::importNode(const GraphNode &node) {
+  emitter->setLocation(locationOf(node, suffix));
   std::vector<const Value *> inputs;
   for (const std::string &name : node.proto->input())
     inputs.push_back(name.empty() ? nullptr : &valueOf(name));
-  emitter->setLocation(locationOf(node, suffix));
   NodeContext context(
       model, node, *emitter, std::move(inputs),
       [&](const Body &body, const std::vector<Value> &arguments, const std::string &suffix) {
@@ -344,8 +374,8 @@ void GraphImporter::addResults() {
       throw ImportError("graph output '" + output.name() + "' is not defined");
     try {
       selections.requireWhole(output.name());
-      const Value &value = valueOf(output.name());
       emitter->setNode(output.name());
+      const Value &value = valueOf(output.name());
       addResult(emitter->full(value), {emitter->text(kNameAttr, output.name())});
     } catch (const ImportError &error) {
       throw ImportError("graph output '" + output.name() + "': " + error.what());
@@ -387,6 +417,47 @@ void GraphImporter::nameOps() {
     }
     op.setAttr(kIdAttr, builder.getStringAttr(id));
   }
+}
+
+/// The names of the parameters that no gradient can reach: no path of floats leads from them to an
+/// output. A bias that only decides which experts are chosen is such a one.
+std::set<std::string> withoutGradient(func::FuncOp function) {
+  Block &body = function.getBody().front();
+  llvm::DenseSet<mlir::Value> reached;
+  auto isFloat = [](mlir::Value value) {
+    return isa<FloatType>(llvm::cast<RankedTensorType>(value.getType()).getElementType());
+  };
+  for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands()))
+    if (!function.getResultAttr(unsigned(i), kRoleAttr) && isFloat(value))
+      reached.insert(value);
+  for (Operation &op : llvm::reverse(body.without_terminator()))
+    if (llvm::any_of(op.getResults(), [&](mlir::Value value) { return reached.contains(value); }))
+      for (mlir::Value operand : op.getOperands())
+        if (isFloat(operand))
+          reached.insert(operand);
+  std::set<std::string> names;
+  for (BlockArgument argument : body.getArguments()) {
+    auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kRoleAttr);
+    if (role && role.getValue() == "param" && !argument.use_empty() && !reached.contains(argument))
+      names.insert(function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr).str());
+  }
+  return names;
+}
+
+/// Makes state of the parameters `names`.
+void holdParameters(Parameters &parameters, const std::set<std::string> &names) {
+  std::vector<ParameterSource> trained;
+  for (ParameterSource &source : parameters.params) {
+    if (!names.count(source.name)) {
+      trained.push_back(std::move(source));
+      continue;
+    }
+    source.isState = true;
+    parameters.constants.push_back({source.name, source.displayName, source.dtype, source.shape,
+                                    describe(Evidence::NoGradient)});
+    parameters.states.push_back(std::move(source));
+  }
+  parameters.params = std::move(trained);
 }
 
 /// Removes parameters that influence nothing, with their arguments.
@@ -451,46 +522,53 @@ std::string hashOf(const Model &model) {
 ImportedModel importModel(MLIRContext &context, const Model &model, const ImportOptions &options) {
   context.loadDialect<TbcDialect, func::FuncDialect>();
   constexpr int64_t maxWork = int64_t(1) << 26;
-  WorkBudget budget(maxWork, (int64_t(32) << 20) + 3 * int64_t(model.scanned.file.size()));
   checkSupported(model);
-  Bindings bindings = bindInputs(model, options);
   Parameters parameters = findParameters(model, options);
+  int64_t fileBytes = int64_t(model.scanned.file.size());
+  for (const auto &[name, source] : parameters.constantSources)
+    fileBytes += source.isExternal ? source.bytes : 0;
+  WorkBudget budget(maxWork, (int64_t(32) << 20) + 3 * fileBytes);
+  Bindings bindings = bindInputs(model, options);
   std::pair<int64_t, int64_t> markers = chooseMarkers(model, bindings);
   int64_t marker = markers.first, otherMarker = markers.second;
 
   ImportedModel imported;
-  imported.batch = bindings.batch;
-  imported.seq = bindings.seq;
-  imported.hash = hashOf(model);
-  imported.identity = identityOf(model);
-  imported.warnings = bindings.warnings;
-  imported.warnings.insert(imported.warnings.end(), parameters.warnings.begin(),
-                           parameters.warnings.end());
-  imported.parameters = parameters.params;
-  imported.parameters.insert(imported.parameters.end(), parameters.states.begin(),
-                             parameters.states.end());
-
   auto importAt = [&](int64_t at) {
     GraphImporter importer(context, model, bindings, parameters, at);
     OwningOpRef<ModuleOp> module = importer.run();
-    if (at == marker)
-      for (const std::string &text : importer.warnings())
-        imported.warnings.push_back(text);
+    imported.warnings = importer.warnings();
     verifyModule(*module);
-    bindBatch(*module->getOps<func::FuncOp>().begin(), at, bindings.batch);
     return module;
   };
+  auto functionOf = [](OwningOpRef<ModuleOp> &module) {
+    return *module->getOps<func::FuncOp>().begin();
+  };
   imported.module = importAt(marker);
-  auto function = *imported.module->getOps<func::FuncOp>().begin();
+  if (std::set<std::string> names = withoutGradient(functionOf(imported.module)); !names.empty()) {
+    holdParameters(parameters, names);
+    imported.module = importAt(marker);
+  }
+  auto function = functionOf(imported.module);
+  bindBatch(function, marker, bindings.batch);
   {
     OwningOpRef<ModuleOp> check = importAt(otherMarker);
-    if (Operation *op = firstDifference(function, *check->getOps<func::FuncOp>().begin())) {
+    bindBatch(functionOf(check), otherMarker, bindings.batch);
+    if (Operation *op = firstDifference(function, functionOf(check))) {
       auto name = dyn_cast<NameLoc>(op->getLoc());
       throw ImportError((name ? "node '" + name.getName().str() + "'" : "the result") +
                         " computes with the batch size as a number, so the model means something "
                         "else at every batch size; export it without that");
     }
   }
+  imported.batch = bindings.batch;
+  imported.seq = bindings.seq;
+  imported.hash = hashOf(model);
+  for (const auto &list : {openRoleWarnings(parameters), parameters.warnings, bindings.warnings})
+    imported.warnings.insert(imported.warnings.begin(), list.begin(), list.end());
+  imported.constants = parameters.constants;
+  imported.parameters = parameters.params;
+  imported.parameters.insert(imported.parameters.end(), parameters.states.begin(),
+                             parameters.states.end());
   verifyModule(*imported.module);
   describeValues(function, bindings, model, imported);
   dropUnusedParameters(function, imported, imported.inputs.size());
@@ -505,23 +583,25 @@ Result<ImportedModel> importOnnx(MLIRContext &context, const std::string &path,
   if (!model)
     return model.error();
   try {
-    return importModel(context, **model, options);
+    // Of the file as it is, whatever is split.
+    std::string identity = identityOf(**model);
+    std::vector<std::string> notes = splitMerged(**model, options);
+    ImportedModel imported = importModel(context, **model, options);
+    imported.identity = std::move(identity);
+    imported.notes = std::move(notes);
+    return imported;
+  } catch (const UsageError &error) {
+    return Error{ErrorCode::Usage, error.what()};
   } catch (const ImportError &error) {
     return Error{ErrorCode::ModelRejected, path + ": " + error.what()};
   }
 }
 
 Result<MappedFile> openDataOf(const ParameterSource &source) {
-  if (!source.isExternal)
-    return MappedFile::open(source.file);
-  Result<std::optional<MappedFile>> opened =
-      openExternal(source.name, source.directory, source.location, source.externalDataRoot);
-  if (!opened)
-    return opened.error();
-  if (!*opened)
+  if (!source.opened)
     return Error{ErrorCode::ModelRejected, "initializer '" + source.name + "': its data file " +
                                                source.file + " is not there"};
-  return **opened;
+  return *source.opened;
 }
 
 Result<kernels::Tensor> loadParameter(const ParameterSource &source, kernels::Arith arith) {
@@ -531,10 +611,9 @@ Result<kernels::Tensor> loadParameter(const ParameterSource &source, kernels::Ar
   Result<MappedFile> file = openDataOf(source);
   if (!file)
     return file.error();
-  if (source.offset < 0 || source.bytes < 0 ||
-      uint64_t(source.offset) + uint64_t(source.bytes) > file->size())
+  const uint8_t *data = bytesOf(source);
+  if (!data)
     return fail("its data is outside " + source.file);
-  const uint8_t *data = file->data() + source.offset;
   kernels::TensorType type{source.dtype, source.shape};
   try {
     if (source.encoding == ParameterSource::Encoding::Raw)

@@ -11,6 +11,7 @@
 #include "mlir/IR/OwningOpRef.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct ImportOptions {
   bool fixedShapes = false;
   /// "A=B" or "A=B^T": initializer A is parameter B, or its transpose; see Ties.h.
   std::vector<std::string> ties;
+  /// Globs of initializers (names or display names) that are constants, and of those that are
+  /// parameters, whatever they look like; see Roles.h.
+  std::vector<std::string> constants, parameters;
   /// A directory whose files may be external data even as hard links or symbolic links; empty:
   /// none.
   std::string externalDataRoot;
@@ -62,9 +66,22 @@ struct ParameterSource {
   Encoding encoding = Encoding::Raw;
   /// Whether the file is there. A model without its weights can be planned but not run.
   bool present = false;
+  /// The file as the import opened it. Whoever reads the data while the model lives reads it here:
+  /// what stands at the path may be exchanged.
+  std::optional<MappedFile> opened;
   /// The permission under which an external file was named; see ImportOptions.
   bool isExternal = false;
   std::string directory, location, externalDataRoot;
+};
+
+/// A float initializer that is not trained and not state: where its elements matter they are in the
+/// function, as a constant.
+struct ConstantTensor {
+  std::string name, displayName;
+  kernels::DType dtype = kernels::DType::F32;
+  kernels::Shape shape;
+  /// Why it is one, as the end of a sentence: "hides keys of an attention".
+  std::string reason;
 };
 
 /// A graph input or output.
@@ -89,7 +106,11 @@ struct ImportedModel {
   int64_t batch = 0;
   /// The sequence length; 0 if the model has none.
   int64_t seq = 0;
+  /// What is a constant, in the order of the file.
+  std::vector<ConstantTensor> constants;
   std::vector<std::string> warnings;
+  /// What was understood and is worth knowing, but asks for nothing.
+  std::vector<std::string> notes;
   /// SHA-256 of the graph without documentation strings and weights, in hexadecimal.
   std::string hash;
   /// Which model it is, whatever its weights (identityOf).
@@ -101,8 +122,8 @@ struct ImportedModel {
 Result<ImportedModel> importOnnx(mlir::MLIRContext &context, const std::string &path,
                                  const ImportOptions &options);
 
-/// Opens the file that holds a parameter's data, under the same rules as at import. Errors:
-/// ModelRejected, it is not there or the rules forbid it; Usage, it cannot be read.
+/// The file that holds a parameter's data, as the import opened it. Errors: ModelRejected, it was
+/// not there.
 Result<MappedFile> openDataOf(const ParameterSource &source);
 
 /// Reads one tensor from that file.

@@ -22,6 +22,11 @@ struct ImportError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The same for an option that the model does not fit: exit code 2.
+struct UsageError : ImportError {
+  using ImportError::ImportError;
+};
+
 /// Bounds the elements that are computed at import while it is alive, in this thread, and the bytes
 /// of constants that are held at once: a small file can ask for any amount of both. The bounds
 /// count elements and bytes, not seconds, so they are reproducible.

@@ -55,6 +55,8 @@ struct Model {
   /// The initializers in the order of the file, those of bodies last.
   std::vector<const onnx::TensorProto *> initializerOrder;
   std::set<std::string> bodyInitializers;
+  /// Initializers that stand for a part of the readers of another one, and that one; see Merged.h.
+  std::map<std::string, std::string> splitFrom;
   /// Nodes and tensors that were rewritten.
   std::deque<onnx::NodeProto> ownNodes;
   std::deque<onnx::TensorProto> ownTensors;

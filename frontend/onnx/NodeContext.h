@@ -11,6 +11,7 @@
 
 #include "llvm/ADT/ArrayRef.h"
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <set>
@@ -118,6 +119,20 @@ private:
   std::deque<Value> added;
 };
 
+/// What an op does with its operands, for whoever looks for weights.
+struct OperandUse {
+  /// Bit i: operand i holds weights where it is an initializer.
+  uint32_t weights = 0;
+  /// Whether the result holds elements of operand 0, rearranged or converted.
+  bool isView = false;
+};
+
+/// Operands `positions` hold weights.
+template <typename... Positions> constexpr OperandUse weightsAt(Positions... positions) {
+  return {((uint32_t(1) << positions) | ...), false};
+}
+inline constexpr OperandUse kView = {0, true};
+
 /// The importer of one kind of node: reads inputs, sets outputs.
 struct OpImporter {
   const char *domain; // "" is the standard set
@@ -126,6 +141,7 @@ struct OpImporter {
   /// Attributes that the importer may leave unread, separated by spaces: they change nothing in the
   /// forms that it takes.
   const char *unread = "";
+  OperandUse use = {};
 };
 
 /// The families; one file each in ops/, or Control.cpp.

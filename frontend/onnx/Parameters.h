@@ -14,19 +14,30 @@ struct Tie {
   bool isTransposed = false;
 };
 
-/// The parameters and the state of a model, each in the order of the file; every other initializer
-/// is a constant (docs/design.md, section 7).
+/// The parameters and the state of a model, each in the order of the file (see Roles.h); every
+/// other initializer is a constant.
 ///
-/// Running statistics of batch norm are state; so are tables of rotary angles, and large float
-/// tables that are no parameters and whose data is in another file. Checks every reference to
-/// external data. ImportError for tensors whose data does not fit their shape.
+/// State is what is kept as it is beside the parameters: running statistics of batch norm, tables
+/// of rotary angles, and constants that are too large for the function or whose data is not there.
+/// Checks every reference to external data. ImportError for tensors whose data does not fit their
+/// shape.
 struct Parameters {
   std::vector<ParameterSource> params, states;
   /// Initializers that are another parameter.
   std::vector<Tie> ties;
+  /// Constants in files of their own, and masks, by name.
+  std::map<std::string, ParameterSource> constantSources;
+  std::set<std::string> masks;
+  /// What is held as it is: constants in the function and those among `states`.
+  std::vector<ConstantTensor> constants;
+  /// Parameters that may be none.
+  std::set<std::string> open;
   std::vector<std::string> warnings;
 };
 Parameters findParameters(const Model &model, const ImportOptions &options);
+
+/// Names the parameters that may be none, and the options that settle it.
+std::vector<std::string> openRoleWarnings(const Parameters &parameters);
 
 } // namespace tbc::frontend
 

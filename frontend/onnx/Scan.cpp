@@ -25,7 +25,8 @@ enum class Kind {
   Dim,
   OperatorSet,
   StringString,
-  NodeMetadata,
+  ValueRecord,
+  Metadata,
   Function
 };
 
@@ -60,6 +61,7 @@ constexpr Field fields[] = {
     {Kind::Graph, 5, Action::Message, Kind::Tensor},
     {Kind::Graph, 11, Action::Message, Kind::ValueInfo},
     {Kind::Graph, 12, Action::Message, Kind::ValueInfo},
+    {Kind::Graph, 13, Action::Message, Kind::ValueRecord},
     {Kind::Node, 1, Action::Name},
     {Kind::Node, 2, Action::Name},
     {Kind::Node, 3, Action::Name},
@@ -67,7 +69,7 @@ constexpr Field fields[] = {
     {Kind::Node, 5, Action::Message, Kind::Attribute},
     {Kind::Node, 7, Action::Name},
     {Kind::Node, 8, Action::Name},
-    {Kind::Node, 9, Action::Message, Kind::NodeMetadata},
+    {Kind::Node, 9, Action::Message, Kind::Metadata},
     {Kind::Attribute, 1, Action::Name},
     {Kind::Attribute, 2, Action::Scalar},
     {Kind::Attribute, 3, Action::Scalar},
@@ -94,6 +96,9 @@ constexpr Field fields[] = {
     {Kind::Tensor, 11, Action::Payload},
     {Kind::Tensor, 13, Action::Message, Kind::StringString},
     {Kind::Tensor, 14, Action::Scalar},
+    {Kind::Tensor, 16, Action::Message, Kind::Metadata},
+    {Kind::ValueRecord, 1, Action::Name},
+    {Kind::ValueRecord, 4, Action::Message, Kind::Metadata},
     {Kind::ValueInfo, 1, Action::Name},
     {Kind::ValueInfo, 2, Action::Message, Kind::Type},
     {Kind::Type, 1, Action::Message, Kind::TensorType},
@@ -106,8 +111,8 @@ constexpr Field fields[] = {
     {Kind::OperatorSet, 2, Action::Scalar},
     {Kind::StringString, 1, Action::Name},
     {Kind::StringString, 2, Action::Name},
-    {Kind::NodeMetadata, 1, Action::Name},
-    {Kind::NodeMetadata, 2, Action::Text},
+    {Kind::Metadata, 1, Action::Name},
+    {Kind::Metadata, 2, Action::Text},
     {Kind::Function, 1, Action::Name},
     {Kind::Function, 4, Action::Name},
     {Kind::Function, 5, Action::Name},
@@ -139,6 +144,7 @@ const char *nameOf(Kind kind) {
   case Kind::Tensor:
     return "tensor";
   case Kind::ValueInfo:
+  case Kind::ValueRecord:
     return "value info";
   case Kind::Type:
   case Kind::TensorType:
@@ -150,7 +156,7 @@ const char *nameOf(Kind kind) {
   case Kind::OperatorSet:
     return "operator set";
   case Kind::StringString:
-  case Kind::NodeMetadata:
+  case Kind::Metadata:
     return "text entry";
   case Kind::Function:
     return "function";
@@ -261,7 +267,9 @@ private:
     case Action::Message:
       if (field.type != WireType::Bytes)
         throw WireError(field.begin, unexpected(kind, field));
-      if (known->child == Kind::NodeMetadata && !isWantedMetadata(field))
+      if (known->child == Kind::Metadata && !isWantedMetadata(field))
+        return;
+      if (known->child == Kind::ValueRecord && !isWantedRecord(field))
         return;
       return nested(*known, field, graphDepth);
     case Action::RefuseSegment:
@@ -314,15 +322,28 @@ private:
       throw WireError(field.begin, "a list of numbers ends inside a number");
   }
 
-  /// The module paths that exporters leave on nodes; the rest (stack traces) is most of the file.
+  /// The module paths that exporters leave on nodes, and where they say that the values of
+  /// initializers come from; the rest (stack traces) is most of the file.
   bool isWantedMetadata(const WireField &entry) {
     for (uint64_t at = entry.data; at < entry.data + entry.bytes;) {
       WireField field = wire.field(at, entry.data + entry.bytes);
       if (field.number == 1 && field.type == WireType::Bytes) {
         std::string_view key(reinterpret_cast<const char *>(model.file.data()) + field.data,
                              field.bytes);
-        return key == "pkg.torch.onnx.name_scopes" || key == "namespace";
+        return key == "pkg.torch.onnx.name_scopes" || key == "namespace" || key == kInputKindKey ||
+               key == kFoldedFromKey;
       }
+      at = field.next;
+    }
+    return false;
+  }
+
+  /// Whether the value info of a value inside of the graph has such metadata.
+  bool isWantedRecord(const WireField &record) {
+    for (uint64_t at = record.data; at < record.data + record.bytes;) {
+      WireField field = wire.field(at, record.data + record.bytes);
+      if (field.number == 4 && field.type == WireType::Bytes && isWantedMetadata(field))
+        return true;
       at = field.next;
     }
     return false;

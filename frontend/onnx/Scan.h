@@ -20,6 +20,11 @@
 
 namespace tbc::frontend {
 
+/// The keys under which torch.onnx says what a value is to the exported program (PARAMETER, BUFFER,
+/// CONSTANT_TENSOR ...), and the names of the values that it was computed from at export.
+inline constexpr const char *kInputKindKey = "pkg.torch.export.graph_signature.InputSpec.kind";
+inline constexpr const char *kFoldedFromKey = "pkg.onnxscript.optimizer.folded_from";
+
 struct ScanLimits {
   uint64_t fileBytes = uint64_t(2) << 30;
   uint64_t nodes = 1000000;

@@ -2,7 +2,8 @@
 
 #include "frontend/onnx/Ties.h"
 
-#include "frontend/onnx/ExternalData.h"
+#include "frontend/onnx/Elements.h"
+#include "frontend/onnx/Sources.h"
 
 #include <algorithm>
 #include <cstring>
@@ -18,24 +19,9 @@ constexpr int64_t minCopyElements = 64;
 class Elements {
 public:
   explicit Elements(const ParameterSource &source)
-      : columns(source.shape.empty() ? 1 : source.shape.back()),
-        width(kernels::byteWidth(source.dtype)) {
-    if (!source.present || source.encoding != ParameterSource::Encoding::Raw)
-      return;
-    if (source.isExternal) {
-      Result<std::optional<MappedFile>> opened =
-          openExternal(source.name, source.directory, source.location, source.externalDataRoot);
-      if (opened)
-        file = *opened;
-    } else {
-      Result<MappedFile> opened = MappedFile::open(source.file);
-      if (opened)
-        file = *opened;
-    }
-    bool fits = file && source.offset >= 0 && source.bytes >= 0 &&
-                uint64_t(source.offset) + uint64_t(source.bytes) <= file->size();
-    data = fits ? file->data() + source.offset : nullptr;
-  }
+      : data(source.encoding == ParameterSource::Encoding::Raw ? bytesOf(source) : nullptr),
+        columns(source.shape.empty() ? 1 : source.shape.back()),
+        width(kernels::byteWidth(source.dtype)) {}
 
   bool areThere() const { return data != nullptr; }
   const uint8_t *at(int64_t row, int64_t column) const {
@@ -44,8 +30,7 @@ public:
   const uint8_t *begin() const { return data; }
 
 private:
-  std::optional<MappedFile> file;
-  const uint8_t *data = nullptr;
+  const uint8_t *data;
   int64_t columns, width;
 };
 
@@ -62,12 +47,6 @@ bool areEqual(const ParameterSource &source, const Elements &a, const Elements &
       if (std::memcmp(a.at(i, j), b.at(j, i), width) != 0)
         return false;
   return true;
-}
-
-/// Whether it holds one number only, as fresh weights of norms do.
-bool isUniform(const ParameterSource &source, const Elements &elements) {
-  size_t width = kernels::byteWidth(source.dtype);
-  return std::memcmp(elements.begin(), elements.begin() + width, size_t(source.bytes) - width) == 0;
 }
 
 size_t findParameter(const Parameters &parameters, const std::string &name) {
@@ -170,8 +149,8 @@ void warnOfCopies(const Model &model, Parameters &parameters) {
           continue;
         if (bothThere) {
           for (bool isTransposed : {false, true})
-            if ((isTransposed ? transposed(a.shape) : a.shape) == b.shape &&
-                !isUniform(a, elements[i]) && areEqual(b, elements[j], elements[i], isTransposed)) {
+            if ((isTransposed ? transposed(a.shape) : a.shape) == b.shape && !isUniform(a) &&
+                areEqual(b, elements[j], elements[i], isTransposed)) {
               warn(parameters, b, a, isTransposed, "holds the data of");
               copies.insert(j);
               break;

@@ -29,6 +29,7 @@ std::string displayName(const std::string &node, const Metadata &metadata,
   }
   b.output("y");
   ModelRunner runner;
+  runner.options.parameters = {"*"};
   runner.run(b);
   return runner.model->parameters.at(0).displayName;
 }

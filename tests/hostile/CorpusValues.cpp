@@ -209,7 +209,7 @@ void addTensors(Files &files) {
         entry.set_key("location");
         entry.set_value("c.bin");
       },
-      "tensor 'c' is needed at import, but its data is in another file");
+      "tensor 'c' is needed at import, but its data in");
 }
 
 //===- types of values -----------------------------------------------------===//

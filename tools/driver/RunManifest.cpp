@@ -105,7 +105,8 @@ static std::string pathFrom(const std::string &folder, const std::string &file) 
   return error ? file : path.string();
 }
 
-/// The seal of the file that holds a parameter, opened by the rules for files that a model names.
+/// The seal of the file that holds a parameter, as the import opened it: that is what the Program
+/// was made of, and another file may stand at its path by now.
 static Result<program::FileSeal> sealOfData(const frontend::ParameterSource &source,
                                             const std::string &folder) {
   auto file = frontend::openDataOf(source);

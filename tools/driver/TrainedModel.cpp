@@ -4,6 +4,7 @@
 
 #include "frontend/onnx/ExternalData.h"
 #include "frontend/onnx/Identity.h"
+#include "frontend/onnx/Merged.h"
 #include "frontend/onnx/Parameters.h"
 #include "runtime/comm/Wire.h"
 
@@ -241,6 +242,7 @@ Result<TrainedModel> trainedModel(const std::string &modelPath,
     return Error{ErrorCode::Usage, modelPath + " is not the model that the checkpoint is of: their "
                                                "graphs or the shapes of their initializers differ"};
   try {
+    frontend::splitMerged(**model, options);
     frontend::Parameters parameters = frontend::findParameters(**model, options);
     Result<std::map<std::string, Tensor>> found = weights(**model, parameters, checkpoint);
     if (!found)

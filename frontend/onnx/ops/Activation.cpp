@@ -181,7 +181,7 @@ llvm::ArrayRef<OpImporter> activationOps() {
       {"", "HardSwish", importHardSwish},
       {"", "LeakyRelu", importLeakyRelu},
       {"", "Mish", importMish},
-      {"", "PRelu", importPRelu},
+      {"", "PRelu", importPRelu, "", weightsAt(1)},
       {"", "Selu", importSelu},
       {"", "Shrink", importShrink},
       {"", "Softplus", importSoftplus},

@@ -223,9 +223,9 @@ void importCausalConv(NodeContext &node) {
 
 llvm::ArrayRef<OpImporter> convOps() {
   static const OpImporter ops[] = {
-      {"", "CausalConvWithState", importCausalConv},
-      {"", "Conv", importConv},
-      {"", "ConvTranspose", importConvTranspose},
+      {"", "CausalConvWithState", importCausalConv, "", weightsAt(1, 2)},
+      {"", "Conv", importConv, "", weightsAt(1, 2)},
+      {"", "ConvTranspose", importConvTranspose, "", weightsAt(1, 2)},
   };
   return ops;
 }

@@ -192,7 +192,7 @@ llvm::ArrayRef<OpImporter> indexingOps() {
       {"", "ArgMax", [](NodeContext &node) { importArg(node, true); }},
       {"", "ArgMin", [](NodeContext &node) { importArg(node, false); }},
       {"", "Compress", importCompress},
-      {"", "Gather", importGather},
+      {"", "Gather", importGather, "", weightsAt(0)},
       {"", "GatherElements", importGatherElements},
       {"", "GatherND", importGatherNd},
       {"", "NonZero", importNonZero},

@@ -336,9 +336,10 @@ void importEinsum(NodeContext &node) {
 
 llvm::ArrayRef<OpImporter> linearOps() {
   static const OpImporter ops[] = {
-      {"", "Einsum", importEinsum},
-      {"", "Gemm", importGemm, "beta"}, // the factor of an operand that may be absent
-      {"", "MatMul", importMatMul},
+      {"", "Einsum", importEinsum, "", weightsAt(0, 1, 2, 3)},
+      // beta: the factor of an operand that may be absent
+      {"", "Gemm", importGemm, "beta", weightsAt(0, 1, 2)},
+      {"", "MatMul", importMatMul, "", weightsAt(0, 1)},
   };
   return ops;
 }

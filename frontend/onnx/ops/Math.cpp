@@ -330,10 +330,10 @@ llvm::ArrayRef<OpImporter> mathOps() {
       COMPARE("Greater", "gt"),
       COMPARE("GreaterOrEqual", "ge"),
       // Of float8 types, which are refused.
-      {"", "Cast", importCast, "round_mode saturate"},
-      {"", "CastLike", importCastLike, "round_mode saturate"},
+      {"", "Cast", importCast, "round_mode saturate", kView},
+      {"", "CastLike", importCastLike, "round_mode saturate", kView},
       {"", "Clip", importClip},
-      {"", "Identity", importIdentity},
+      {"", "Identity", importIdentity, "", kView},
       {"", "IsNaN", importIsNan},
       {"", "Mean", importMean},
       {"", "Mod", importMod},

@@ -344,22 +344,24 @@ void importRotaryEmbedding(NodeContext &node) {
 
 llvm::ArrayRef<OpImporter> microsoftOps() {
   static const OpImporter ops[] = {
-      {kMicrosoft, "Attention", importAttention},
-      {kMicrosoft, "BiasGelu", [](NodeContext &node) { importBiasGelu(node, "none"); }},
-      {kMicrosoft, "FastGelu", [](NodeContext &node) { importBiasGelu(node, "tanh"); }},
-      {kMicrosoft, "FusedMatMul", importFusedMatMul},
+      {kMicrosoft, "Attention", importAttention, "", weightsAt(1, 2)},
+      {kMicrosoft, "BiasGelu", [](NodeContext &node) { importBiasGelu(node, "none"); }, "",
+       weightsAt(1)},
+      {kMicrosoft, "FastGelu", [](NodeContext &node) { importBiasGelu(node, "tanh"); }, "",
+       weightsAt(1)},
+      {kMicrosoft, "FusedMatMul", importFusedMatMul, "", weightsAt(0, 1)},
       {kMicrosoft, "Gelu",
        [](NodeContext &node) { node.setOutput(0, gelu(node.emitter, node.input(0), "none")); }},
       {kMicrosoft, "GroupQueryAttention", importGroupQueryAttention},
-      {kMicrosoft, "MultiHeadAttention", importMultiHeadAttention},
+      {kMicrosoft, "MultiHeadAttention", importMultiHeadAttention, "", weightsAt(3)},
       {kMicrosoft, "QuickGelu", importQuickGelu},
       {kMicrosoft, "RotaryEmbedding", importRotaryEmbedding},
-      {kMicrosoft, "SimplifiedLayerNormalization", importSimplifiedLayerNorm},
-      {kMicrosoft, "SkipLayerNormalization",
-       [](NodeContext &node) { importSkipNorm(node, false); }},
+      {kMicrosoft, "SimplifiedLayerNormalization", importSimplifiedLayerNorm, "", weightsAt(1)},
+      {kMicrosoft, "SkipLayerNormalization", [](NodeContext &node) { importSkipNorm(node, false); },
+       "", weightsAt(2, 3, 4)},
       {kMicrosoft, "SkipSimplifiedLayerNormalization",
-       [](NodeContext &node) { importSkipNorm(node, true); }},
-      {"", "SimplifiedLayerNormalization", importSimplifiedLayerNorm},
+       [](NodeContext &node) { importSkipNorm(node, true); }, "", weightsAt(2, 3)},
+      {"", "SimplifiedLayerNormalization", importSimplifiedLayerNorm, "", weightsAt(1)},
   };
   return ops;
 }

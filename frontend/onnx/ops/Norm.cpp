@@ -324,16 +324,16 @@ void importLrn(NodeContext &node) {
 
 llvm::ArrayRef<OpImporter> normOps() {
   static const OpImporter ops[] = {
-      {"", "BatchNormalization", importBatchNormalization},
-      {"", "GroupNormalization", importGroupNormalization},
-      {"", "InstanceNormalization", importInstanceNormalization},
-      {"", "LayerNormalization", importLayerNormalization},
-      {"com.microsoft", "LayerNormalization", importLayerNormalization},
+      {"", "BatchNormalization", importBatchNormalization, "", weightsAt(1, 2)},
+      {"", "GroupNormalization", importGroupNormalization, "", weightsAt(1, 2)},
+      {"", "InstanceNormalization", importInstanceNormalization, "", weightsAt(1, 2)},
+      {"", "LayerNormalization", importLayerNormalization, "", weightsAt(1, 2)},
+      {"com.microsoft", "LayerNormalization", importLayerNormalization, "", weightsAt(1, 2)},
       {"", "LogSoftmax", importAlongAxis<logSoftmax>},
       {"", "LpNormalization", importLpNormalization},
       {"", "LRN", importLrn},
       {"", "MeanVarianceNormalization", importMeanVariance},
-      {"", "RMSNormalization", importRmsNormalization},
+      {"", "RMSNormalization", importRmsNormalization, "", weightsAt(1)},
       {"", "Softmax", importAlongAxis<softmax>},
       {"", "Hardmax", importAlongAxis<hardmax>},
   };

@@ -412,9 +412,9 @@ void importGru(NodeContext &node) {
 
 llvm::ArrayRef<OpImporter> recurrentOps() {
   static const OpImporter ops[] = {
-      {"", "GRU", importGru},
-      {"", "LSTM", importLstm},
-      {"", "RNN", importRnn},
+      {"", "GRU", importGru, "", weightsAt(1, 2, 3)},
+      {"", "LSTM", importLstm, "", weightsAt(1, 2, 3, 7)},
+      {"", "RNN", importRnn, "", weightsAt(1, 2, 3)},
   };
   return ops;
 }

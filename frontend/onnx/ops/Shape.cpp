@@ -267,12 +267,18 @@ void importTile(NodeContext &node) {
 
 llvm::ArrayRef<OpImporter> shapeOps() {
   static const OpImporter ops[] = {
-      {"", "Concat", importConcat},       {"", "Expand", importExpand},
-      {"", "Flatten", importFlatten},     {"", "Reshape", importReshape},
-      {"", "Shape", importShape},         {"", "Size", importSize},
-      {"", "Slice", importSlice},         {"", "Split", importSplit, "num_outputs"},
-      {"", "Squeeze", importSqueeze},     {"", "Tile", importTile},
-      {"", "Transpose", importTranspose}, {"", "Unsqueeze", importUnsqueeze},
+      {"", "Concat", importConcat},
+      {"", "Expand", importExpand, "", kView},
+      {"", "Flatten", importFlatten, "", kView},
+      {"", "Reshape", importReshape, "", kView},
+      {"", "Shape", importShape},
+      {"", "Size", importSize},
+      {"", "Slice", importSlice, "", kView},
+      {"", "Split", importSplit, "num_outputs", kView},
+      {"", "Squeeze", importSqueeze, "", kView},
+      {"", "Tile", importTile, "", kView},
+      {"", "Transpose", importTranspose, "", kView},
+      {"", "Unsqueeze", importUnsqueeze, "", kView},
   };
   return ops;
 }

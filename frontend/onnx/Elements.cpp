@@ -1,0 +1,174 @@
+//===- Elements.cpp - What the elements of an initializer say --------------===//
+
+#include "frontend/onnx/Elements.h"
+
+#include "frontend/onnx/Sources.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace tbc::frontend {
+
+namespace {
+
+/// Added to a score, leaves nothing of it after a softmax; as in passes/raise/MaskPredicate.h.
+constexpr double hiddenFrom = -1e4;
+
+bool hides(double element) { return element <= hiddenFrom; }
+
+/// The rows of a table [.., rows, columns], at most the first 65: enough for any doubt.
+std::vector<std::vector<double>> firstRows(const ParameterSource &source) {
+  constexpr size_t maxRows = 65, maxElements = size_t(1) << 22;
+  Shape shape;
+  std::copy_if(source.shape.begin(), source.shape.end(), std::back_inserter(shape),
+               [](int64_t size) { return size != 1; });
+  std::vector<std::vector<double>> rows;
+  if (shape.size() < 2 || kernels::numElements(shape) == 0)
+    return rows;
+  size_t columns = size_t(kernels::numElements(shape) / shape[0]);
+  if (columns > maxElements / maxRows)
+    return rows;
+  forEachElement(source, [&](double element) {
+    if (rows.empty() || rows.back().size() == columns) {
+      if (rows.size() == maxRows)
+        return false;
+      rows.emplace_back();
+      rows.back().reserve(columns);
+    }
+    rows.back().push_back(element);
+    return true;
+  });
+  if (!rows.empty() && rows.back().size() < columns)
+    rows.pop_back();
+  return rows;
+}
+
+/// How far an element may be off: rounding, and the angles' own.
+double toleranceOf(kernels::DType dtype) {
+  return dtype == kernels::DType::BF16 ? 3e-2 : dtype == kernels::DType::F16 ? 4e-3 : 1e-3;
+}
+
+bool obeyRecurrence(const std::vector<std::vector<double>> &rows, double tolerance) {
+  double largest = 0;
+  for (const std::vector<double> &row : rows)
+    for (double element : row)
+      largest = std::max(largest, std::fabs(element));
+  if (!(largest > 0) || !std::isfinite(largest))
+    return false;
+  bool oscillates = false;
+  for (size_t column = 0; column < rows[0].size(); ++column) {
+    auto at = [&](size_t row) { return rows[row][column] / largest; };
+    size_t best = 1;
+    for (size_t row = 1; row + 1 < rows.size(); ++row)
+      if (std::fabs(at(row)) > std::fabs(at(best)))
+        best = row;
+    double factor = at(best) == 0 ? 2 : (at(best + 1) + at(best - 1)) / at(best);
+    if (std::fabs(factor) > 2 + tolerance)
+      return false;
+    for (size_t row = 1; row + 1 < rows.size(); ++row)
+      if (std::fabs(at(row + 1) + at(row - 1) - factor * at(row)) > 4 * tolerance)
+        return false;
+    oscillates |= std::fabs(at(best)) > 0.5 && std::fabs(factor) < 1.99;
+  }
+  return oscillates;
+}
+
+bool haveRowsOfPairs(const std::vector<std::vector<double>> &rows, double tolerance) {
+  bool found = false, differ = false;
+  for (const std::vector<double> &row : rows) {
+    double squares = 0;
+    for (double element : row) {
+      if (!(std::fabs(element) <= 1 + tolerance))
+        return false;
+      squares += element * element;
+    }
+    if (squares == 0)
+      continue;
+    double half = double(row.size()) / 2;
+    if (std::fabs(squares - half) > tolerance * half)
+      return false;
+    differ |= found && row != rows[0];
+    found = true;
+  }
+  return differ;
+}
+
+} // namespace
+
+bool isUniform(const ParameterSource &source) {
+  std::optional<double> first;
+  return forEachElement(source, [&](double element) {
+    first = first.value_or(element);
+    return element == *first;
+  });
+}
+
+bool isAdditiveMask(const ParameterSource &source) {
+  bool hidesSome = false, keepsSome = false;
+  bool areAll = forEachElement(source, [&](double element) {
+    hidesSome |= hides(element);
+    keepsSome |= element == 0;
+    return element == 0 || hides(element);
+  });
+  return areAll && hidesSome && keepsSome;
+}
+
+bool areSinusoids(const ParameterSource &source) {
+  constexpr size_t minRows = 4;
+  std::vector<std::vector<double>> rows = firstRows(source);
+  double tolerance = toleranceOf(source.dtype);
+  return rows.size() >= minRows && rows[0].size() >= 2 &&
+         (obeyRecurrence(rows, tolerance) || haveRowsOfPairs(rows, tolerance));
+}
+
+std::optional<MaskBand> bandOf(const ParameterSource &source) {
+  size_t rank = source.shape.size();
+  if (rank < 2 ||
+      kernels::numElements(source.shape) != source.shape[rank - 2] * source.shape[rank - 1])
+    return std::nullopt;
+  int64_t queries = source.shape[rank - 2], keys = source.shape[rank - 1];
+  // From the first query to the last the keys that are kept; both ends move on with the query.
+  MaskBand band{-queries, keys, 0};
+  int64_t query = 0, key = 0, first = -1, last = -1;
+  bool isBand = forEachElement(source, [&](double element) {
+    if (element == 0) {
+      if (first >= 0 && last != key - 1)
+        return false; // a gap
+      first = first < 0 ? key : first;
+      last = key;
+    } else {
+      if (band.hidden != 0 && band.hidden != element)
+        return false;
+      band.hidden = element;
+    }
+    if (++key < keys)
+      return true;
+    if (first < 0)
+      return false;
+    if (first > 0)
+      band.low = std::max(band.low, first - query);
+    if (last + 1 < keys)
+      band.high = std::min(band.high, last - query);
+    ++query;
+    key = 0;
+    first = last = -1;
+    return true;
+  });
+  if (!isBand || band.hidden == 0)
+    return std::nullopt;
+  // What was found in some rows must hold in all.
+  query = key = 0;
+  bool holds = forEachElement(source, [&](double element) {
+    int64_t ahead = key - query;
+    bool isKept = ahead >= band.low && ahead <= band.high;
+    if (++key == keys) {
+      key = 0;
+      ++query;
+    }
+    return isKept == (element == 0);
+  });
+  return holds ? std::optional(band) : std::nullopt;
+}
+
+} // namespace tbc::frontend

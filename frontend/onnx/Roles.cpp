@@ -1,0 +1,313 @@
+//===- Roles.cpp - What initializers are to training -----------------------===//
+
+#include "frontend/onnx/Roles.h"
+
+#include "frontend/onnx/Elements.h"
+#include "frontend/onnx/ModulePath.h"
+#include "frontend/onnx/Suggest.h"
+
+#include "llvm/Support/GlobPattern.h"
+
+#include <algorithm>
+#include <deque>
+#include <set>
+
+namespace tbc::frontend {
+
+const char *describe(Evidence evidence) {
+  switch (evidence) {
+  case Evidence::Option:
+    return "named by an option";
+  case Evidence::NotTrainable:
+    return "no tensor of floats";
+  case Evidence::Setting:
+    return "a setting of the op that reads it";
+  case Evidence::RunningStatistic:
+    return "running statistics of a norm";
+  case Evidence::RotaryAngles:
+    return "angles of a rotary embedding";
+  case Evidence::OnlySinCos:
+    return "read by sin and cos alone";
+  case Evidence::Declared:
+    return "declared by the exporter";
+  case Evidence::Computed:
+    return "computed by the exporter from no parameter";
+  case Evidence::Reader:
+    return "read as a weight";
+  case Evidence::Scaffold:
+    return "the exporter's own scale of a norm that has another";
+  case Evidence::Mask:
+    return "0 and very negative numbers: a mask";
+  case Evidence::Sinusoids:
+    return "sines and cosines of positions";
+  case Evidence::GeneratedName:
+    return "a name of the exporter's own, and no reader that takes weights";
+  case Evidence::NoGradient:
+    return "no gradient reaches it";
+  case Evidence::Default:
+    return "nothing speaks against a parameter";
+  }
+  return "";
+}
+
+namespace {
+
+//===- readers that take no weights ----------------------------------------===//
+
+template <typename Predicate>
+bool allReads(const Users &users, const std::string &name, Predicate holds) {
+  const std::vector<Use> &list = users.of(name);
+  return !list.empty() && std::all_of(list.begin(), list.end(), [&](const Use &use) {
+    return holds(*use.node->proto, use.input);
+  });
+}
+
+bool isRunningStatistic(const Users &users, const std::string &name) {
+  return allReads(users, name, [](const onnx::NodeProto &node, int input) {
+    return node.op_type() == "BatchNormalization" && input >= 3;
+  });
+}
+
+/// Whether it only holds the angles that rotary ops read: cosines and sines by position.
+bool isRotaryTable(const Users &users, const std::string &name) {
+  return allReads(users, name, [](const onnx::NodeProto &node, int input) {
+    bool isMicrosoft = node.domain() == "com.microsoft";
+    if (node.op_type() == "RotaryEmbedding")
+      return input == (isMicrosoft ? 2 : 1) || input == (isMicrosoft ? 3 : 2);
+    return isMicrosoft && node.op_type() == "GroupQueryAttention" && (input == 7 || input == 8);
+  });
+}
+
+/// Whether a tensor says only what nodes do: Resize's region and scales, the values of OneHot.
+bool isSetting(const Users &users, const std::string &name) {
+  return allReads(users, name, [](const onnx::NodeProto &node, int input) {
+    return (node.op_type() == "Resize" && input >= 1) || (node.op_type() == "OneHot" && input == 2);
+  });
+}
+
+/// Whether everything that depends on a tensor passes through Sin or Cos: rotary frequencies.
+bool reachesOnlySinCos(const Users &users, const std::string &name) {
+  // Frequencies take a handful of nodes; a weight reaches most of the graph, so stop early.
+  constexpr size_t maxNodes = 32;
+  std::deque<std::string> pending{name};
+  std::set<std::string> seen{name};
+  bool found = false;
+  while (!pending.empty()) {
+    std::string value = pending.front();
+    pending.pop_front();
+    if (users.isOutput(value) || seen.size() > maxNodes)
+      return false;
+    for (const Use &use : users.of(value)) {
+      const std::string &type = use.node->proto->op_type();
+      if (type == "Sin" || type == "Cos") {
+        found = true;
+        continue;
+      }
+      for (const std::string &output : use.node->proto->output())
+        if (!output.empty() && seen.insert(output).second)
+          pending.push_back(output);
+    }
+  }
+  return found;
+}
+
+/// Whether a norm reads it whose result has factors of its own: exporters write a group norm as an
+/// instance norm with ones and zeros, and scale that.
+bool isScaffold(const Users &users, const std::vector<Use> &reads) {
+  return !reads.empty() && std::all_of(reads.begin(), reads.end(), [&](const Use &use) {
+    if (use.node->proto->op_type() != "InstanceNormalization" || use.input < 1)
+      return false;
+    auto next = users.readsOf(use.node->proto->output(0));
+    return next && next->size() == 1 && (*next)[0].node->proto->op_type() == "Mul" &&
+           users.of(use.node->proto->output(0))[0].node != (*next)[0].node;
+  });
+}
+
+//===- names ---------------------------------------------------------------===//
+
+bool endsWith(const std::string &text, const std::string &end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+/// The strings in "['a', 'b']", a list as Python prints it.
+std::vector<std::string> stringsOfList(const std::string &text) {
+  std::vector<std::string> strings;
+  for (size_t begin = text.find_first_of("'\""); begin != std::string::npos;) {
+    size_t end = text.find(text[begin], begin + 1);
+    if (end == std::string::npos)
+      break;
+    strings.push_back(text.substr(begin + 1, end - begin - 1));
+    begin = text.find_first_of("'\"", end + 1);
+  }
+  return strings;
+}
+
+/// Whether modules keep parameters under such a name.
+bool isWeightName(const std::string &name) {
+  return endsWith(name, ".weight") || endsWith(name, ".bias");
+}
+
+} // namespace
+
+std::string displayNameOf(const Model &model, const Users &users, const std::string &name) {
+  if (!isGeneratedName(name))
+    return name;
+  auto shape =
+      model.initializers.count(name) ? shapeOfTensor(*model.initializers.at(name)) : Shape();
+  for (const Use &use : users.of(name)) {
+    std::string path = modulePath(*use.node);
+    if (path.empty())
+      continue;
+    const std::string &type = use.node->proto->op_type();
+    bool isProduct = type == "MatMul" || type == "Gemm" || type == "Conv" || type == "Transpose" ||
+                     type == "Einsum" || users.kindOf(use, shape) == UseKind::Affine;
+    return path + (isProduct       ? (use.input < 2 ? ".weight" : ".bias")
+                   : type == "Add" ? ".bias"
+                                   : "." + name);
+  }
+  return name;
+}
+
+//===- decisions -----------------------------------------------------------===//
+
+RoleFinder::RoleFinder(const Model &model, const Users &users, const ImportOptions &options)
+    : model(model), users(users) {
+  auto read = [&](const std::string &name, const auto &entries) {
+    for (const onnx::StringStringEntryProto &entry : entries) {
+      if (entry.key() == kInputKindKey)
+        records[name].kind = entry.value();
+      else if (entry.key() == kFoldedFromKey)
+        records[name].foldedFrom = stringsOfList(entry.value());
+    }
+  };
+  for (const onnx::ValueInfoProto &info : model.graph().value_info())
+    read(info.name(), info.metadata_props());
+  for (const onnx::TensorProto &tensor : model.graph().initializer())
+    read(tensor.name(), tensor.metadata_props());
+  for (const auto &[name, whole] : model.splitFrom)
+    if (auto it = records.find(whole); it != records.end())
+      records[name] = it->second;
+  for (const std::string &text : options.constants)
+    constants.push_back({"--constant", text});
+  for (const std::string &text : options.parameters)
+    parameters.push_back({"--parameter", text});
+}
+
+bool RoleFinder::matches(std::vector<Glob> &globs, const ParameterSource &source) {
+  bool isMatched = false;
+  for (Glob &glob : globs) {
+    llvm::Expected<llvm::GlobPattern> pattern = llvm::GlobPattern::create(glob.text);
+    if (!pattern)
+      throw UsageError(glob.flag + ": the glob '" + glob.text +
+                       "' is malformed: " + llvm::toString(pattern.takeError()));
+    if (pattern->match(source.name) || pattern->match(source.displayName))
+      isMatched = glob.isMatched = true;
+  }
+  return isMatched;
+}
+
+void RoleFinder::requireAllMatched() const {
+  for (const std::vector<Glob> *globs : {&constants, &parameters})
+    for (const Glob &glob : *globs)
+      if (!glob.isMatched) {
+        std::vector<std::string> names;
+        for (const auto &[name, tensor] : model.initializers) {
+          names.push_back(name);
+          names.push_back(displayNameOf(model, users, name));
+        }
+        throw UsageError(glob.flag + ": the model has no float tensor '" + glob.text + "'" +
+                         suggestion(glob.text, names));
+      }
+}
+
+const RoleFinder::Record *RoleFinder::recordOf(const std::string &name) const {
+  auto it = records.find(name);
+  return it == records.end() ? nullptr : &it->second;
+}
+
+/// Whether a tensor that the exporter computed of these values depends on no parameter: all of them
+/// are its own, values of the graph (of which it used the shape), or tensors that are none.
+bool RoleFinder::isComputed(const std::vector<std::string> &names) const {
+  return std::all_of(names.begin(), names.end(), [&](const std::string &name) {
+    if (const Record *record = recordOf(name); record && !record->kind.empty())
+      return record->kind != "PARAMETER";
+    return isGeneratedName(name) || users.producer(name);
+  });
+}
+
+std::optional<RoleDecision> RoleFinder::declared(const std::string &name) const {
+  const Record *record = recordOf(name);
+  if (!record)
+    return std::nullopt;
+  if (record->kind == "PARAMETER")
+    return RoleDecision{Role::Parameter, Evidence::Declared};
+  if (!record->kind.empty())
+    return RoleDecision{Role::Constant, Evidence::Declared};
+  if (!record->foldedFrom.empty() && isComputed(record->foldedFrom))
+    return RoleDecision{Role::Constant, Evidence::Computed};
+  return std::nullopt;
+}
+
+RoleDecision RoleFinder::decide(const onnx::TensorProto &tensor, const ParameterSource &source) {
+  const std::string &name = tensor.name();
+  int64_t elements = kernels::numElements(source.shape);
+  bool isGenerated = isGeneratedName(name);
+  if (!kernels::isFloat(source.dtype))
+    return {Role::Constant, Evidence::NotTrainable};
+  bool isConstant = matches(constants, source), isParameter = matches(parameters, source);
+  if (isConstant && isParameter)
+    throw UsageError("'" + source.displayName + "' is named by --constant and by --parameter");
+  if (isConstant || isParameter)
+    return {isConstant ? Role::Constant : Role::Parameter, Evidence::Option};
+
+  if (isSetting(users, name))
+    return {Role::Constant, Evidence::Setting};
+  if (isRunningStatistic(users, name))
+    return {Role::State, Evidence::RunningStatistic};
+  if (isRotaryTable(users, name))
+    return {Role::State, Evidence::RotaryAngles};
+  if (std::optional<RoleDecision> decision = declared(name))
+    return *decision;
+  if (source.shape.empty())
+    return {Role::Constant, Evidence::NotTrainable};
+
+  std::optional<std::vector<Use>> reads = users.readsOf(name);
+  auto isReadAs = [&](std::initializer_list<UseKind> kinds) {
+    return !reads || std::any_of(reads->begin(), reads->end(), [&](const Use &use) {
+      return std::count(kinds.begin(), kinds.end(), users.kindOf(use, source.shape)) > 0;
+    });
+  };
+  if (isReadAs({UseKind::Weight})) {
+    if (isGenerated && reads && isScaffold(users, *reads) && isUniform(source))
+      return {Role::Constant, Evidence::Scaffold};
+    // A table of positions that indices choose from may be a formula all the same.
+    bool isTable = reads && std::all_of(reads->begin(), reads->end(), [](const Use &use) {
+                     return use.node->proto->op_type() == "Gather";
+                   });
+    if (isTable && areSinusoids(source))
+      return {Role::Constant, Evidence::Sinusoids};
+    return {Role::Parameter, Evidence::Reader};
+  }
+  if (reachesOnlySinCos(users, name))
+    return {Role::Constant, Evidence::OnlySinCos};
+  if (isAdditiveMask(source))
+    return {Role::Constant, Evidence::Mask};
+  if (isReadAs({UseKind::Affine}))
+    return {Role::Parameter, Evidence::Reader};
+  if (elements == 1 && isGenerated)
+    return {Role::Constant, Evidence::NotTrainable};
+  if (isReadAs({UseKind::Scale, UseKind::Bias}))
+    return {Role::Parameter, Evidence::Reader};
+  if (areSinusoids(source))
+    return {Role::Constant, Evidence::Sinusoids};
+  if (const Record *record = recordOf(name); record && !record->foldedFrom.empty()) {
+    bool isOfWeights =
+        std::any_of(record->foldedFrom.begin(), record->foldedFrom.end(), isWeightName);
+    return {Role::Parameter, Evidence::Default, !isOfWeights};
+  }
+  if (isGenerated)
+    return {Role::Constant, Evidence::GeneratedName};
+  return {Role::Parameter, Evidence::Default, !isWeightName(name) && isUniform(source)};
+}
+
+} // namespace tbc::frontend

@@ -1,0 +1,63 @@
+//===- Users.h - Who reads and who makes each value ------------------------===//
+
+#ifndef TBC_FRONTEND_ONNX_USERS_H
+#define TBC_FRONTEND_ONNX_USERS_H
+
+#include "frontend/onnx/Model.h"
+
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace tbc::frontend {
+
+/// One read of a value: the node, and which of its inputs; -1 where one of the node's bodies hands
+/// the value on as an output.
+struct Use {
+  const GraphNode *node = nullptr;
+  int input = 0;
+};
+
+/// What an initializer is to the node that reads it.
+enum class UseKind {
+  /// An operand that holds weights (see OperandUse).
+  Weight,
+  /// A factor of a normalized tensor.
+  Affine,
+  /// One number per channel: a factor of a tensor made with weights, or a term of one.
+  Scale,
+  Bias,
+  Other
+};
+
+/// The edges of a model's graph, bodies included. The model must outlive it and stay as it is.
+class Users {
+public:
+  explicit Users(const Model &model);
+
+  const std::vector<Use> &of(const std::string &value) const;
+  /// The node that makes `value`, or nullptr.
+  const GraphNode *producer(const std::string &value) const;
+  bool isOutput(const std::string &value) const { return outputs.count(value) != 0; }
+
+  /// The reads of `value` behind ops that only rearrange or convert it, those excluded. Nothing if
+  /// there are more than a few hundred.
+  std::optional<std::vector<Use>> readsOf(const std::string &value) const;
+
+  /// What a tensor of `shape` is to `use`.
+  UseKind kindOf(const Use &use, const Shape &shape) const;
+
+private:
+  const GraphNode *producerBehindViews(std::string value) const;
+  bool isRoot(const std::string &value) const;
+  bool isNormalized(const std::string &value) const;
+  bool isMadeWithWeights(const std::string &value) const;
+
+  std::unordered_map<std::string, std::vector<Use>> uses;
+  std::unordered_map<std::string, const GraphNode *> producers;
+  std::unordered_set<std::string> outputs;
+};
+
+} // namespace tbc::frontend
+
+#endif // TBC_FRONTEND_ONNX_USERS_H

@@ -1,0 +1,487 @@
+//===- roles_test.cpp - Which initializers are trained ---------------------===//
+//
+// Models as exporters write them: torch's newer one with what it says of its values, its older one
+// with names alone, and others with neither.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tests/frontend/ModelRunner.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace tbc;
+using namespace tbc::test;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::UnorderedElementsAre;
+
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// What the import made of the initializers of a model.
+struct Roles {
+  std::vector<std::string> parameters, states, constants, warnings, notes;
+  std::map<std::string, std::string> reasons;
+};
+
+Roles rolesOf(const ModelBuilder &b, const frontend::ImportOptions &options = {}) {
+  ModelRunner runner;
+  runner.options = options;
+  runner.run(b);
+  Roles roles;
+  for (const frontend::ParameterSource &source : runner.model->parameters)
+    (source.isState ? roles.states : roles.parameters).push_back(source.displayName);
+  for (const frontend::ConstantTensor &tensor : runner.model->constants) {
+    roles.constants.push_back(tensor.displayName);
+    roles.reasons[tensor.displayName] = tensor.reason;
+  }
+  roles.warnings = runner.model->warnings;
+  roles.notes = runner.model->notes;
+  return roles;
+}
+
+/// What torch's exporter writes about a value.
+void record(ModelBuilder &b, const std::string &name, const std::string &key,
+            const std::string &text) {
+  onnx::ValueInfoProto &info = *b.proto.mutable_graph()->add_value_info();
+  info.set_name(name);
+  onnx::StringStringEntryProto &entry = *info.add_metadata_props();
+  entry.set_key(key);
+  entry.set_value(text);
+}
+void declare(ModelBuilder &b, const std::string &name, const std::string &kind) {
+  record(b, name, "pkg.torch.export.graph_signature.InputSpec.kind", kind);
+}
+void foldedFrom(ModelBuilder &b, const std::string &name, const std::string &list) {
+  record(b, name, "pkg.onnxscript.optimizer.folded_from", list);
+}
+
+std::vector<float> numbers(int64_t count) {
+  std::vector<float> result(size_t(count), 0);
+  for (size_t i = 0; i < result.size(); ++i)
+    result[i] = float((i * 7 + 3) % 11) / 8 - 0.6f;
+  return result;
+}
+
+constexpr int64_t kLength = 6, kWidth = 8;
+
+/// x[batch, 6, 8], a product with "w.weight", and `type` of its result and `table`.
+ModelBuilder combined(const std::string &type, const std::string &table,
+                      const std::vector<int64_t> &dims, const std::vector<float> &values,
+                      bool hasProduct = true) {
+  ModelBuilder b;
+  b.input("x", {"batch", "6", "8"});
+  b.output("y");
+  if (hasProduct) {
+    b.floats("w.weight", {kWidth, kWidth}, numbers(kWidth * kWidth));
+    b.node("MatMul", {"x", "w.weight"}, {"h"}, "product");
+  }
+  b.floats(table, dims, values);
+  b.node(type, {hasProduct ? "h" : "x", table}, {"y"}, "combine");
+  return b;
+}
+
+//===- masks ---------------------------------------------------------------===//
+
+/// Where key <= query + `ahead` and key >= query - `behind`: 0, elsewhere `hidden`.
+std::vector<float> mask(float hidden, int64_t ahead = 0, int64_t behind = kLength) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < kLength; ++i)
+    for (int64_t j = 0; j < kLength; ++j)
+      values.push_back(j <= i + ahead && j >= i - behind ? 0 : hidden);
+  return values;
+}
+
+/// softmax(x x^T + bias) x, where "bias" is made of the initializer "C_49".
+ModelBuilder attention(const std::vector<int64_t> &dims, const std::vector<float> &values,
+                       bool isPlain = true) {
+  ModelBuilder b;
+  b.input("x", {"batch", "6", "8"});
+  b.output("y");
+  b.floats("C_49", dims, values);
+  if (isPlain)
+    b.node("Identity", {"C_49"}, {"bias"});
+  ModelBuilder::attr(b.node("Transpose", {"x"}, {"t"}), "perm", std::vector<int64_t>{0, 2, 1});
+  b.node("MatMul", {"x", "t"}, {"scores"});
+  b.node("Add", {"scores", "bias"}, {"masked"});
+  ModelBuilder::attr(b.node("Softmax", {"masked"}, {"weights"}), "axis", int64_t(-1));
+  b.node("MatMul", {"weights", "x"}, {"y"});
+  return b;
+}
+
+TEST(RolesOfMasks, AreConstantWhateverHides) {
+  for (float hidden : {-1e4f, -1e9f, -65504.0f, -3.4028235e38f, -kInfinity}) {
+    Roles roles = rolesOf(attention({kLength, kLength}, mask(hidden)));
+    EXPECT_THAT(roles.parameters, IsEmpty()) << hidden;
+    EXPECT_THAT(roles.constants, ElementsAre("C_49"));
+    EXPECT_THAT(roles.reasons["C_49"], HasSubstr("a mask"));
+    EXPECT_THAT(roles.warnings, Not(Contains(HasSubstr("C_49"))));
+  }
+}
+
+TEST(RolesOfMasks, WhatIsNoMaskIsTrained) {
+  std::vector<float> values = mask(-1e9f);
+  values[7] = -0.5f; // a bias by distance
+  EXPECT_THAT(rolesOf(attention({kLength, kLength}, values)).parameters, ElementsAre("C_49"));
+  EXPECT_THAT(rolesOf(attention({kLength, kLength}, mask(-30))).parameters, ElementsAre("C_49"));
+  // All hidden, or nothing: no mask.
+  EXPECT_THAT(rolesOf(attention({kLength, kLength}, std::vector<float>(kLength * kLength, -1e9f)))
+                  .parameters,
+              ElementsAre("C_49"));
+}
+
+/// The function computes the same with a mask as positions, as a table and as a parameter.
+TEST(RolesOfMasks, MeanTheSame) {
+  std::vector<float> gaps = mask(-1e9f);
+  gaps[6 * 5 + 2] = -1e9f;
+  for (const std::vector<float> &values :
+       {mask(-1e9f), mask(-1e9f, 0, 2), mask(-1e9f, 1, 1), mask(-1e9f, 2, kLength), gaps}) {
+    ModelBuilder b = attention({1, 1, kLength, kLength}, values);
+    ModelRunner runner;
+    std::vector<double> found = runner.run(b);
+    bool isTable = values == gaps;
+    EXPECT_EQ(runner.count("iota") > 0, !isTable);
+    runner.options.parameters = {"C_49"};
+    std::vector<double> expected = runner.run(b);
+    ASSERT_EQ(runner.model->parameters.size(), 1u);
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i)
+      EXPECT_NEAR(found[i], expected[i], 1e-12 * std::fabs(expected[i])) << i;
+  }
+}
+
+TEST(RolesOfMasks, BehindSlicesCastsAndUnsqueezes) {
+  ModelBuilder b = attention({kLength + 2, kLength + 2}, {}, /*isPlain=*/false);
+  auto &tensor = *b.proto.mutable_graph()->mutable_initializer(0);
+  std::vector<float> larger((kLength + 2) * (kLength + 2));
+  for (int64_t i = 0; i < kLength + 2; ++i)
+    for (int64_t j = 0; j < kLength + 2; ++j)
+      larger[i * (kLength + 2) + j] = j <= i ? 0 : -kInfinity;
+  tensor.set_raw_data(larger.data(), larger.size() * sizeof(float));
+  b.ints("begin", {2}, {0, 0});
+  b.ints("end", {2}, {kLength, kLength});
+  b.ints("axis", {1}, {0});
+  b.node("Slice", {"C_49", "begin", "end"}, {"part"});
+  ModelBuilder::attr(b.node("Cast", {"part"}, {"cast"}), "to", int64_t(1));
+  b.node("Unsqueeze", {"cast", "axis"}, {"bias"});
+  EXPECT_THAT(rolesOf(b).constants, ElementsAre("C_49"));
+}
+
+/// A static export of torch keeps them in the file beside the model.
+TEST(RolesOfMasks, InAFileBesideTheModel) {
+  TemporaryFolder folder;
+  ModelBuilder b = attention({kLength, kLength}, {});
+  b.proto.mutable_graph()->clear_initializer();
+  b.external("C_49", {kLength, kLength}, "m.data", "0", "144");
+  std::vector<float> values = mask(-3.4028235e38f);
+  std::string path = folder.write("m.onnx", b.bytes());
+  folder.write("m.data", std::string(reinterpret_cast<const char *>(values.data()), 144));
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  auto model = frontend::importOnnx(context, path, {});
+  ASSERT_TRUE(bool(model)) << model.error().message;
+  EXPECT_TRUE(model->parameters.empty());
+  ASSERT_EQ(model->constants.size(), 1u);
+  // Without its data nothing shows what it is.
+  std::filesystem::remove(folder.path("m.data"));
+  auto absent = frontend::importOnnx(context, path, {});
+  ASSERT_TRUE(bool(absent)) << absent.error().message;
+  EXPECT_EQ(absent->parameters.size(), 1u);
+}
+
+//===- what the exporter says ----------------------------------------------===//
+
+TEST(RolesByMetadata, AreDecisive) {
+  for (auto [kind, isTrained] : {std::pair("PARAMETER", true), std::pair("BUFFER", false),
+                                 std::pair("CONSTANT_TENSOR", false)}) {
+    ModelBuilder b = combined("Add", "pe", {1, kLength, kWidth}, numbers(kLength * kWidth));
+    declare(b, "pe", kind);
+    Roles roles = rolesOf(b);
+    EXPECT_EQ(roles.parameters.size(), isTrained ? 2u : 1u) << kind;
+    EXPECT_EQ(roles.constants.size(), isTrained ? 0u : 1u) << kind;
+  }
+  // Also against what readers say.
+  ModelBuilder b = combined("MatMul", "basis", {kWidth, kWidth}, numbers(kWidth * kWidth));
+  declare(b, "basis", "BUFFER");
+  EXPECT_THAT(rolesOf(b).constants, ElementsAre("basis"));
+}
+
+TEST(RolesByMetadata, OfInitializersThemselves) {
+  ModelBuilder b = combined("Add", "pe", {1, kLength, kWidth}, numbers(kLength * kWidth));
+  auto &entry = *b.proto.mutable_graph()->mutable_initializer(1)->add_metadata_props();
+  entry.set_key("pkg.torch.export.graph_signature.InputSpec.kind");
+  entry.set_value("BUFFER");
+  EXPECT_THAT(rolesOf(b).constants, ElementsAre("pe"));
+}
+
+TEST(RolesByMetadata, OfWhatWasComputed) {
+  // From numbers and shapes alone.
+  ModelBuilder b = combined("Add", "embedded", {1, kLength, kWidth}, numbers(kLength * kWidth));
+  foldedFrom(b, "embedded", "['h', 'val_3', 'val_4']");
+  EXPECT_THAT(rolesOf(b).constants, ElementsAre("embedded"));
+  // From a weight that is no longer there.
+  ModelBuilder positions =
+      combined("Add", "embedding_1", {kLength, kWidth}, numbers(kLength * kWidth));
+  foldedFrom(positions, "embedding_1", "['arange', 'p.weight', 'val_0']");
+  Roles roles = rolesOf(positions);
+  EXPECT_THAT(roles.parameters, Contains("embedding_1"));
+  EXPECT_THAT(roles.warnings, Not(Contains(HasSubstr("embedding_1"))));
+  // From something that may be a parameter or a buffer: said.
+  ModelBuilder open = combined("Add", "alias", {kLength, kWidth}, numbers(kLength * kWidth));
+  foldedFrom(open, "alias", "['pe']");
+  roles = rolesOf(open);
+  EXPECT_THAT(roles.parameters, Contains("alias"));
+  EXPECT_THAT(roles.warnings, Contains(HasSubstr("--constant 'alias'")));
+  // The transposed weight of a product.
+  ModelBuilder weight = combined("MatMul", "val_7", {kWidth, kWidth}, numbers(kWidth * kWidth));
+  foldedFrom(weight, "val_7", "['q.weight']");
+  EXPECT_EQ(rolesOf(weight).parameters.size(), 2u);
+}
+
+//===- tables --------------------------------------------------------------===//
+
+std::vector<float> sinusoids(int64_t length, int64_t width, bool isInterleaved) {
+  std::vector<float> values;
+  for (int64_t p = 0; p < length; ++p)
+    for (int64_t j = 0; j < width; ++j) {
+      int64_t pair = isInterleaved ? j / 2 : j % (width / 2);
+      double angle = double(p) * std::pow(10000.0, -2.0 * double(pair) / double(width));
+      bool isSine = isInterleaved ? j % 2 == 0 : j < width / 2;
+      values.push_back(float(isSine ? std::sin(angle) : std::cos(angle)));
+    }
+  return values;
+}
+
+TEST(RolesOfTables, SinesAndCosinesAreConstant) {
+  for (bool isInterleaved : {true, false}) {
+    Roles roles = rolesOf(
+        combined("Add", "pe", {1, kLength, kWidth}, sinusoids(kLength, kWidth, isInterleaved)));
+    EXPECT_THAT(roles.constants, ElementsAre("pe"));
+    EXPECT_THAT(roles.reasons["pe"], HasSubstr("sines and cosines"));
+  }
+  // Cosines alone, as rotary embeddings keep them.
+  std::vector<float> cosines;
+  for (int64_t p = 0; p < kLength; ++p)
+    for (int64_t j = 0; j < kWidth; ++j)
+      cosines.push_back(float(std::cos(double(p) * std::pow(0.1, double(j % 4)))));
+  EXPECT_THAT(rolesOf(combined("Mul", "cos", {kLength, kWidth}, cosines)).constants,
+              ElementsAre("cos"));
+}
+
+/// Rows of an image's table count along two sides, and may begin with a class token of zeros.
+TEST(RolesOfTables, SinesOfTwoPositions) {
+  std::vector<float> values(size_t(kWidth), 0.0f);
+  for (int64_t p = 0; p < kLength - 1; ++p)
+    for (double position : {double(p / 3), double(p % 3)})
+      for (double frequency : {1.0, 0.01})
+        for (bool isSine : {true, false})
+          values.push_back(
+              float(isSine ? std::sin(position * frequency) : std::cos(position * frequency)));
+  EXPECT_THAT(rolesOf(combined("Add", "pos_embed", {1, kLength, kWidth}, values)).constants,
+              ElementsAre("pos_embed"));
+}
+
+TEST(RolesOfTables, LearnedOnesAreTrained) {
+  for (float scale : {0.02f, 1.0f}) {
+    std::vector<float> values = numbers(kLength * kWidth);
+    for (float &value : values)
+      value *= scale;
+    Roles roles = rolesOf(combined("Add", "pos_embed", {1, kLength, kWidth}, values));
+    EXPECT_THAT(roles.parameters, UnorderedElementsAre("w.weight", "pos_embed"));
+    EXPECT_THAT(roles.warnings, Not(Contains(HasSubstr("pos_embed"))));
+  }
+}
+
+TEST(RolesOfTables, GeneratedNamesThatNoWeightHas) {
+  Roles roles = rolesOf(combined("Add", "val_9", {kLength, kWidth}, numbers(kLength * kWidth)));
+  EXPECT_THAT(roles.constants, ElementsAre("val_9"));
+  roles = rolesOf(combined("Mul", "val_71", {1}, {0.5f}));
+  EXPECT_THAT(roles.parameters, ElementsAre("w.weight"));
+}
+
+TEST(RolesOfTables, FreshOnesAreNamed) {
+  Roles roles = rolesOf(
+      combined("Add", "cls", {1, kLength, kWidth}, std::vector<float>(kLength * kWidth, 0)));
+  EXPECT_THAT(roles.parameters, Contains("cls"));
+  EXPECT_THAT(roles.warnings, Contains(HasSubstr("--constant 'cls' keeps it as it is, --freeze")));
+}
+
+//===- what weights are read by --------------------------------------------===//
+
+TEST(RolesByReaders, FreshWeightsAreTrained) {
+  // The bias of a product, zeros under a name that says nothing.
+  std::vector<float> zeros(kWidth, 0), ones(kWidth, 1);
+  EXPECT_EQ(rolesOf(combined("Add", "val_5", {kWidth}, zeros)).parameters.size(), 2u);
+  // The factor of a branch.
+  EXPECT_EQ(rolesOf(combined("Mul", "gamma", {kWidth}, ones)).parameters.size(), 2u);
+  EXPECT_THAT(rolesOf(combined("Mul", "gamma", {kWidth}, ones)).warnings, IsEmpty());
+  // One slope for all channels.
+  EXPECT_EQ(rolesOf(combined("PRelu", "val_48", {1, 1, 1}, {0.25f})).parameters.size(), 2u);
+  // A layer of one input and one output.
+  ModelBuilder b;
+  b.input("x", {"batch", "1"});
+  b.floats("val_1", {1, 1}, {0.5f});
+  b.node("MatMul", {"x", "val_1"}, {"y"});
+  b.output("y");
+  EXPECT_EQ(rolesOf(b).parameters.size(), 1u);
+}
+
+/// A group norm as exporters write it: an instance norm with ones and zeros, scaled.
+ModelBuilder groupNorm(int64_t channels, int64_t groups) {
+  ModelBuilder b;
+  std::string size = std::to_string(channels);
+  b.input("x", {"batch", size, "4"});
+  b.output("y");
+  b.floats("val_8", {groups}, std::vector<float>(size_t(groups), 1));
+  b.floats("val_11", {groups}, std::vector<float>(size_t(groups), 0));
+  b.floats("val_20", {channels, 1}, std::vector<float>(size_t(channels), 1));
+  b.floats("val_22", {channels, 1}, std::vector<float>(size_t(channels), 0));
+  b.ints("grouped", {3}, {0, groups, -1});
+  b.ints("whole", {3}, {0, channels, 4});
+  b.node("Reshape", {"x", "grouped"}, {"g"});
+  b.node("InstanceNormalization", {"g", "val_8", "val_11"}, {"n"});
+  b.node("Reshape", {"n", "whole"}, {"r"});
+  b.node("Mul", {"r", "val_20"}, {"m"});
+  b.node("Add", {"m", "val_22"}, {"y"});
+  return b;
+}
+
+TEST(RolesByReaders, GroupNorms) {
+  Roles roles = rolesOf(groupNorm(8, 4));
+  EXPECT_THAT(roles.parameters, ElementsAre("val_20", "val_22"));
+  EXPECT_THAT(roles.constants, ElementsAre("val_8", "val_11"));
+  // Of one channel.
+  roles = rolesOf(groupNorm(1, 1));
+  EXPECT_THAT(roles.parameters, Contains("val_20"));
+  // An instance norm whose ones are its own.
+  ModelBuilder b;
+  b.input("x", {"batch", "3", "4"});
+  b.output("y");
+  b.floats("val_1", {3}, {1, 1, 1});
+  b.floats("val_2", {3}, {0, 0, 0});
+  b.node("InstanceNormalization", {"x", "val_1", "val_2"}, {"n"});
+  b.node("Relu", {"n"}, {"y"});
+  EXPECT_THAT(rolesOf(b).parameters, ElementsAre("val_1", "val_2"));
+}
+
+/// A bias that decides which experts are chosen, and nothing else, gets no gradient.
+TEST(RolesByReaders, WhatNoGradientReachesIsHeld) {
+  ModelBuilder b = combined("Add", "e_score_correction_bias", {kWidth}, numbers(kWidth));
+  b.proto.mutable_graph()->clear_output();
+  b.output("chosen");
+  b.ints("k", {1}, {2});
+  ModelBuilder::attr(b.node("TopK", {"y", "k"}, {"values", "indices"}), "axis", int64_t(-1));
+  ModelBuilder::attr(b.node("GatherElements", {"h", "indices"}, {"chosen"}), "axis", int64_t(-1));
+  Roles roles = rolesOf(b);
+  EXPECT_THAT(roles.parameters, ElementsAre("w.weight"));
+  EXPECT_THAT(roles.states, ElementsAre("e_score_correction_bias"));
+  EXPECT_THAT(roles.reasons["e_score_correction_bias"], HasSubstr("no gradient"));
+  // With the values that it was added to it gets one.
+  b.proto.mutable_graph()->clear_output();
+  b.output("values");
+  EXPECT_EQ(rolesOf(b).parameters.size(), 2u);
+}
+
+//===- options -------------------------------------------------------------===//
+
+TEST(RolesByOption, SettleWhatIsOpen) {
+  ModelBuilder b =
+      combined("Add", "cls", {1, kLength, kWidth}, std::vector<float>(kLength * kWidth, 0));
+  frontend::ImportOptions options;
+  options.constants = {"c*"};
+  Roles roles = rolesOf(b, options);
+  EXPECT_THAT(roles.constants, ElementsAre("cls"));
+  EXPECT_THAT(roles.warnings, IsEmpty());
+  options.constants.clear();
+  options.parameters = {"cls"};
+  roles = rolesOf(b, options);
+  EXPECT_EQ(roles.parameters.size(), 2u);
+  EXPECT_THAT(roles.warnings, IsEmpty());
+}
+
+TEST(RolesByOption, MistakesAreUsageErrors) {
+  TemporaryFolder folder;
+  std::string path = folder.write("m.onnx", combined("Add", "cls", {kWidth}, numbers(8)).bytes());
+  auto errorOf = [&](const std::vector<std::string> &constants,
+                     const std::vector<std::string> &parameters) {
+    frontend::ImportOptions options;
+    options.constants = constants;
+    options.parameters = parameters;
+    mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+    auto model = frontend::importOnnx(context, path, options);
+    EXPECT_FALSE(bool(model));
+    EXPECT_EQ(int(model.error().code), int(ErrorCode::Usage));
+    return model.error().message;
+  };
+  EXPECT_THAT(errorOf({"clz"}, {}), HasSubstr("did you mean 'cls'?"));
+  EXPECT_THAT(errorOf({}, {"w.wight"}), HasSubstr("did you mean 'w.weight'?"));
+  EXPECT_THAT(errorOf({"[a"}, {}), HasSubstr("malformed"));
+  EXPECT_THAT(errorOf({"cls"}, {"c*"}), HasSubstr("--constant and by --parameter"));
+}
+
+//===- merged --------------------------------------------------------------===//
+
+/// Two norms in a row, in nodes with names of scopes, that read one weight and one bias.
+ModelBuilder twoNorms(const std::string &first, const std::string &second,
+                      const std::vector<float> &weight, bool hasCopies) {
+  ModelBuilder b;
+  b.input("x", {"batch", "8"});
+  b.output("y");
+  b.floats("b.0.ln1.weight", {kWidth}, weight);
+  b.floats("b.0.ln1.bias", {kWidth}, std::vector<float>(kWidth, 0));
+  std::string name = "b.0.ln1.weight", other = name;
+  if (hasCopies) {
+    other = "b.0.ln2.weight";
+    b.node("Identity", {name}, {other}, "Identity_76");
+  }
+  b.node("LayerNormalization", {"x", name, "b.0.ln1.bias"}, {"h"}, first);
+  b.node("Relu", {"h"}, {"r"}, "relu");
+  b.node("LayerNormalization", {"r", other, "b.0.ln1.bias"}, {"y"}, second);
+  return b;
+}
+
+TEST(MergedParameters, AreTakenApart) {
+  std::vector<float> ones(kWidth, 1);
+  for (bool hasCopies : {false, true}) {
+    ModelBuilder b = twoNorms("/b.0/ln1/Norm", "/b.0/ln2/Norm", ones, hasCopies);
+    Roles roles = rolesOf(b);
+    EXPECT_THAT(roles.parameters, UnorderedElementsAre("b.0.ln1.weight", "b.0.ln2.weight",
+                                                       "b.0.ln1.bias", "b.0.ln2.bias"));
+    EXPECT_THAT(roles.notes,
+                Contains(HasSubstr("'b.0.ln1.weight' is read by 2 modules (b.0.ln1, b.0.ln2)")));
+  }
+}
+
+TEST(MergedParameters, StayOneWhereTheyAreOne) {
+  // Not equal numbers, so not merged because they were: the weight is shared.
+  Roles roles = rolesOf(twoNorms("/b.0/ln1/Norm", "/b.0/ln2/Norm", numbers(kWidth), false));
+  EXPECT_THAT(roles.parameters,
+              UnorderedElementsAre("b.0.ln1.weight", "b.0.ln1.bias", "b.0.ln2.bias"));
+  // One module that runs twice.
+  std::vector<float> ones(kWidth, 1);
+  roles = rolesOf(twoNorms("/b.0/ln1/Norm", "/b.0/ln1_1/Norm", ones, false));
+  EXPECT_THAT(roles.parameters, UnorderedElementsAre("b.0.ln1.weight", "b.0.ln1.bias"));
+  EXPECT_THAT(roles.notes, IsEmpty());
+  // Nothing says in which module the second is.
+  roles = rolesOf(twoNorms("/b.0/ln1/Norm", "norm_7", ones, false));
+  EXPECT_EQ(roles.parameters.size(), 2u);
+}
+
+TEST(MergedParameters, KeepTheirNumbers) {
+  std::vector<float> halves(kWidth, 0.5f);
+  ModelRunner apart, together;
+  std::vector<double> found = apart.run(twoNorms("/a/Norm", "/c/Norm", halves, false));
+  EXPECT_EQ(apart.model->parameters.size(), 4u);
+  std::vector<double> expected = together.run(twoNorms("", "", halves, false));
+  EXPECT_EQ(together.model->parameters.size(), 2u);
+  EXPECT_EQ(found, expected);
+}
+
+} // namespace
