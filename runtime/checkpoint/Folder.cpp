@@ -104,7 +104,8 @@ static bool isNamed(int file, const std::string &path) {
 static Status putBack(const std::string &folder) {
   std::error_code error;
   for (const fs::directory_entry &entry : fs::directory_iterator(folder, error)) {
-    fs::path old = entry.path(), finished = old;
+    const fs::path &old = entry.path();
+    fs::path finished = old;
     if (old.extension() != ".old" || old.filename().string().rfind("step-", 0) != 0)
       continue;
     finished.replace_extension();

@@ -138,7 +138,7 @@ TEST_F(Run, TheCulpritAloneIsAccused) {
     for (int signal : {SIGSTOP, SIGKILL}) {
       SCOPED_TRACE(std::string(tried.flags) + (signal == SIGSTOP ? ", stopped" : ", killed"));
       Job job = start(folder, program(tried.model, tried.flags),
-                      {"--steps", "1000000", "--timeout", "4", "--threads", "1"});
+                      {"--steps", "1000000", "--timeout", "6", "--threads", "1"});
       waitForText(job.out, "step 2/");
       std::vector<pid_t> ranks = childrenOf(job.pid, tried.ranks);
       ASSERT_EQ(ranks.size(), tried.ranks);
