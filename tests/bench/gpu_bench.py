@@ -117,7 +117,7 @@ def train_tiny(options, folder, ranks, mesh, target, flags=(), plan_flags=()):
     checked([tbc, "plan", model, "--gpus", str(ranks), "--mesh", mesh, "--batch", "8", "--seq", "16", "--precision", "f32", *micro,
              *plan_flags, "-o", f"{name}.json"], cwd=folder)
     checked([tbc, "compile", f"{name}.json", "--target", target, "-o", name], cwd=folder)
-    return run_ranks(tbc, name, ranks, STEPS, f"{name}.jsonl", folder, gpus, flags)
+    return run_ranks(tbc, name, ranks, options.steps, f"{name}.jsonl", folder, gpus, flags)
 
 
 def losses(options, folder):
@@ -128,7 +128,7 @@ def losses(options, folder):
     for ranks, mesh, *flags in [*MESHES, (1, "dp=1", "--offload", "all")]:
         found = train(ranks, mesh, options.target, flags)
         difference = max(abs(a - b) / abs(b) for a, b in zip(found, reference))
-        is_right = len(found) == STEPS and difference <= TOLERANCE
+        is_right = len(found) == options.steps and difference <= TOLERANCE
         failed |= not is_right
         what = " ".join([mesh, *flags])
         report[what] = {"ranks": ranks, "losses": found, "largest_difference": difference, "right": is_right}
@@ -142,9 +142,9 @@ def graphs(options, folder):
     for ranks, mesh in MESHES[:3]:
         lines = {way: train_tiny(options, folder, ranks, mesh, options.target, ["--cuda-graphs", way]) for way in ways}
         found = {way: [line["loss"] for line in lines[way]] for way in ways}
-        seconds = {way: statistics.median(line["seconds"] for line in lines[way][3:]) for way in ways}
+        seconds = {way: statistics.median(line["seconds"] for line in lines[way][min(3, options.steps - 1):]) for way in ways}
         difference = max(abs(a - b) / abs(b) for a, b in zip(*found.values()))
-        is_right = len(found["off"]) == STEPS and difference <= (0 if ranks == 1 else TOLERANCE)
+        is_right = len(found["off"]) == options.steps and difference <= (0 if ranks == 1 else TOLERANCE)
         failed |= not is_right
         report[mesh] = {"losses": found, "seconds": seconds, "largest_difference": difference, "right": is_right}
         print(f"{mesh:12} a step {' and '.join(f'{seconds[way]:.6f} s with graphs {way}' for way in ways)}: "
@@ -157,7 +157,7 @@ def repeats(options, folder):
     for ranks, mesh in MESHES[:2]:
         found = [[line["loss"] for line in train_tiny(options, folder, ranks, mesh, options.target, ["--deterministic"])]
                  for _ in range(2)]
-        is_right = found[0] == found[1] and len(found[0]) == STEPS
+        is_right = found[0] == found[1] and len(found[0]) == options.steps
         failed |= not is_right
         report[mesh] = {"losses": found, "right": is_right}
         print(f"{mesh:12} twice: {'the same bits' if is_right else 'WRONG'}")
@@ -288,6 +288,7 @@ def main():
     parser.add_argument("--json")
     parser.add_argument("--target", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--seconds", type=float, default=100)
+    parser.add_argument("--steps", type=int, default=STEPS, help="of losses, graphs and repeats")
     parser.add_argument("--only", choices=list(SPEED))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -122,6 +122,7 @@ test::FakeDriver &driver() {
       return device.load(image, kernels);
     };
     options.onComplaint = say;
+    options.freeWaits = true;
     options.poll = std::chrono::milliseconds(1);
     options.patience = std::chrono::minutes(10);
     return options;

@@ -1,6 +1,7 @@
 //===- NcclLibrary.cpp - libnccl.so.2 of the emulated GPUs -----------------===//
 //
-// Between processes of one machine. A communicator is a folder in memory (/dev/shm): a rank that
+// Between processes of one machine. A communicator is a folder in memory (/dev/shm, or where
+// TBC_EMULATED_FOLDER says): a rank that
 // comes to a collective writes its bytes there as a file, and goes on once all have. Files appear
 // by renaming, whole. Numbers are those of FakeNccl's reduction.
 //
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <random>
 #include <sstream>
 #include <unistd.h>
 
@@ -76,7 +78,7 @@ struct Endpoint {
   // Of a split: known when all ranks of the parent have come.
   fs::path parent;
   int parentSize = 0, color = 0, number = 0;
-  int64_t numCollectives = 0, numSplits = 0;
+  int64_t numCollectives = 0, numSplits = 0, numRemoved = 0;
   std::map<std::pair<int, bool>, int64_t> numMessages; // by peer, whether sent
 };
 
@@ -202,12 +204,6 @@ bool arrive(Call &call) {
       post(messageOf(endpoint, endpoint.rank, operation.peer, call.number), "", bytes);
     } else {
       post(meetingOf(call, endpoint.rank), headerOf(operation), bytes);
-      // All have come to the one before, and so have read those before that.
-      constexpr int64_t keptCollectives = 16;
-      std::error_code failed;
-      Call old = call;
-      old.number -= keptCollectives;
-      fs::remove(meetingOf(old, endpoint.rank), failed);
     }
   }
   if (operation.kind == Kind::Send)
@@ -267,6 +263,17 @@ Bytes resultOf(const Call &call) {
   return Bytes(all.begin() + share * endpoint.rank, all.begin() + share * (endpoint.rank + 1));
 }
 
+/// All ranks have come to these calls, so all have read the collectives before them.
+void removeBefore(Endpoint &endpoint, const std::vector<Call> &calls) {
+  int64_t first = INT64_MAX;
+  for (const Call &call : calls)
+    if (call.endpoint == &endpoint && call.operation.kind < Kind::Send)
+      first = std::min(first, call.number);
+  std::error_code failed;
+  for (; first != INT64_MAX && endpoint.numRemoved < first; ++endpoint.numRemoved)
+    fs::remove(meetingOf({&endpoint, {}, endpoint.numRemoved}, endpoint.rank), failed);
+}
+
 /// Operations that are under way at once, in one stream.
 void launch(const std::vector<Pending> &list, cuda::StreamHandle stream) {
   auto make = [list] {
@@ -289,6 +296,7 @@ void launch(const std::vector<Pending> &list, cuda::StreamHandle stream) {
       for (const Call &call : *calls) {
         if (call.endpoint->isAborted)
           continue;
+        removeBefore(*call.endpoint, *calls);
         memory.read<char>(call.operation.from, inputBytes(call));
         Bytes result = resultOf(call);
         if (!result.empty())
@@ -333,11 +341,17 @@ struct Calls {
   static NcclCode getUniqueId(cuda::NcclId *id) {
     Guard guard(driver().lock());
     *id = {};
-    fs::path memory = fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
-    std::string text = (memory / "tbc-emulated-nccl-XXXXXX").string();
-    if (!mkdtemp(text.data()))
+    const char *given = std::getenv("TBC_EMULATED_FOLDER");
+    fs::path memory = given                    ? fs::path(given)
+                      : fs::exists("/dev/shm") ? fs::path("/dev/shm")
+                                               : fs::temp_directory_path();
+    std::random_device random;
+    std::string name = "tbc-emulated-nccl-" + std::to_string(getpid()) + "-" +
+                       std::to_string(state().numIds++) + "-" + std::to_string(random());
+    std::string text = (memory / name).string();
+    if (text.size() >= sizeof id->bytes)
       return NcclCode::SystemError;
-    text.copy(id->bytes, sizeof id->bytes - 1);
+    text.copy(id->bytes, text.size());
     return NcclCode::Success;
   }
   static NcclCode initRank(NcclHandle *comm, int numRanks, cuda::NcclId id, int rank,
@@ -348,6 +362,8 @@ struct Calls {
     auto made = std::make_unique<Endpoint>();
     made->folder = id.bytes;
     made->rank = rank, made->size = numRanks;
+    std::error_code failed;
+    fs::create_directory(made->folder, failed);
     post(made->folder / ("joined" + std::to_string(rank)), "", {});
     *comm = add(std::move(made));
     return NcclCode::InProgress;

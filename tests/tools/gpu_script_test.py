@@ -19,14 +19,14 @@ def script(path, text):
     path.chmod(0o755)
 
 
-def run(gpu_sh, folder, **stubs):
+def run(gpu_sh, folder, *flags, **stubs):
     """What the script does where nvidia-smi, the programs and python3 do what the stubs say."""
     for name in ("comm-conformance", "cuda-kernels", "run-reference", "tbc"):
         script(folder / "build" / "bin" / name, stubs.get(name.replace("-", "_"), "echo '90 GB/s'"))
     script(folder / "path" / "nvidia-smi", stubs.get("smi", "exit 0"))
     # Of --json FILE, the last but one word here, it writes one.
     script(folder / "path" / "python3", stubs.get("python", 'while [[ $1 != --json ]]; do shift; done; echo \'{"x": 1}\' >"$2"'))
-    done = subprocess.run(["bash", gpu_sh, folder / "build", folder / "results"], capture_output=True, text=True,
+    done = subprocess.run(["bash", gpu_sh, *flags, folder / "build", folder / "results"], capture_output=True, text=True,
                           env={**os.environ, "PATH": f"{folder / 'path'}:{os.environ['PATH']}"})
     result = folder / "results" / "gpu.json"
     return done, json.loads(result.read_text()) if result.exists() else None
@@ -64,6 +64,13 @@ def main():
         done, result = run(gpu_sh, Path(name), smi="[[ $1 == -L ]] || sleep 60")
         expect(done.returncode == 1, "a part that does not end is a failure")
         expect(result["machine"]["verdict"] == "took longer than 10 s", f"and said: {result['machine']}")
+    with tempfile.TemporaryDirectory() as name:
+        script(Path(name, "build", "emulated-gpu", "libcuda.so.1"), "")
+        done, result = run(gpu_sh, Path(name), "--emulated", smi="exit 9")
+        expect(done.returncode == 0, f"all passed on the emulator: {done.stdout}{done.stderr}")
+        left_out = [part for part in PARTS if result[part]["verdict"].startswith("left out: an emulator has no ")]
+        expect(left_out == ["machine", "bandwidth", "calibration", "speed"], f"what is left out: {left_out}")
+        expect(all(f"{part:12} left out" in done.stdout for part in left_out), "each by name")
 
 
 if __name__ == "__main__":

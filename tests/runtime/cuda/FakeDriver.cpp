@@ -424,9 +424,18 @@ struct FakeCalls : FakeGraphCalls {
     auto found = fake.allocations.find(address);
     if (found == fake.allocations.end())
       return DriverCode::InvalidValue;
-    for (const auto &stream : fake.streams)
-      if (!stream->queue.empty() && stream->device == found->second.device)
-        fake.complain("memory is freed while " + stream->queue.front().name + " has yet to run");
+    int device = found->second.device;
+    auto hasWork = [&](const std::unique_ptr<FakeDriver::Stream> &stream) {
+      return stream->device == device && !stream->queue.empty();
+    };
+    auto isIdle = [&] { return std::none_of(fake.streams.begin(), fake.streams.end(), hasWork); };
+    if (fake.options.freeWaits) {
+      if (DriverCode code = fake.runUntil(isIdle); code != DriverCode::Success)
+        return code;
+    } else if (!isIdle()) {
+      auto stream = std::find_if(fake.streams.begin(), fake.streams.end(), hasWork);
+      fake.complain("memory is freed while " + (*stream)->queue.front().name + " has yet to run");
+    }
     fake.usedBytes[found->second.device] -= found->second.size;
     fake.checker.forget(address, found->second.size);
     if (fake.options.memory)

@@ -69,6 +69,9 @@ struct FakeOptions {
       load = {};
   /// Hears every complaint and race at once; the device is then lost.
   std::function<void(const std::string &)> onComplaint = {};
+  /// Memory is freed once its device has nothing to do, as a driver does; else that is complained
+  /// about, as it is slow.
+  bool freeWaits = false;
   /// How often the operations of other libraries are asked whether they may run, and for how long.
   std::chrono::milliseconds poll{20}, patience{60000};
 };
