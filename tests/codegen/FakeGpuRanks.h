@@ -138,7 +138,7 @@ protected:
                                           *device, options);
     if (!communicator)
       return communicator.error();
-    auto kernels = cuda::KernelModule::load(*device, folder, hash);
+    auto kernels = cuda::KernelModule::load(*device, test::filesIn(folder), hash);
     if (!kernels)
       return kernels.error();
     cuda::CudaOptions machine;

@@ -253,7 +253,9 @@ void checkRun(const test::Model &model, const std::string &mesh, int64_t samples
   std::string path = folder.path(program::kernelsFile);
   auto linked = cpu::compileKernels(compiled->kernels, *target, "0123", path);
   ASSERT_TRUE(linked) << linked.error().message;
-  auto opened = cpu::CompiledKernels::open(path, "0123");
+  auto file = program::OpenFile::open(path);
+  ASSERT_TRUE(file) << file.error().message;
+  auto opened = cpu::CompiledKernels::open(*file, "0123");
   ASSERT_TRUE(opened) << opened.error().message;
   constexpr int numSteps = 2;
   constexpr uint64_t numSeeds = 8; // as in tbc verify
