@@ -127,7 +127,8 @@ void post(const fs::path &path, const std::string &header, const Bytes &bytes) {
   file.write(reinterpret_cast<const char *>(bytes.data()), std::streamsize(bytes.size()));
   file.close();
   std::error_code failed;
-  if (!file)
+  // A rank that aborts removes the folder of all; messages of the others then go nowhere.
+  if (!file && fs::exists(path.parent_path(), failed))
     driver().complain("NCCL: " + whole.string() + " cannot be written");
   fs::rename(whole, path, failed);
 }
