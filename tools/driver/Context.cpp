@@ -37,6 +37,10 @@ static StepOptions stepOptions(const planner::Job &job, const std::string &model
       step.import.fix[key.substr(4)] = value == 0 ? "zeros" : value == 1 ? "ones" : "input";
     else if (key.rfind("tie ", 0) == 0)
       step.import.ties.push_back(key.substr(4));
+    else if (key.rfind("constant ", 0) == 0)
+      step.import.constants.push_back(key.substr(9));
+    else if (key.rfind("parameter ", 0) == 0)
+      step.import.parameters.push_back(key.substr(10));
     else if (key.rfind("freeze ", 0) == 0)
       step.freeze.push_back(key.substr(7));
     else if (key.rfind("no-decay ", 0) == 0)

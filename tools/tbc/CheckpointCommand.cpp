@@ -95,6 +95,8 @@ void addCheckpointCommand(CLI::App &app, const SetAction &setAction) {
       ->required();
   consolidate->add_option("--model", options->model, "For .onnx: the model that was trained");
   consolidate->add_option("--tie", options->import.ties, "For .onnx: as for tbc plan");
+  consolidate->add_option("--constant", options->import.constants, "For .onnx: as for tbc plan");
+  consolidate->add_option("--parameter", options->import.parameters, "For .onnx: as for tbc plan");
   consolidate->add_option("--external-data-root", options->import.externalDataRoot,
                           "For .onnx: as for tbc plan");
   consolidate->add_flag("--optimizer", options->withOptimizer,

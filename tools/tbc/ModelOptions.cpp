@@ -25,6 +25,10 @@ void addModelOptions(CLI::App &command, ModelOptions &options) {
       "Hold an input constant, INPUT=ones|zeros, or keep it, INPUT=input (repeatable)");
   command.add_option("--tie", options.ties,
                      "Initializer A is parameter B, A=B, or its transpose, A=B^T (repeatable)");
+  command.add_option("--constant", options.constants,
+                     "Glob of tensors that are constants, not parameters (repeatable)");
+  command.add_option("--parameter", options.parameters,
+                     "Glob of tensors that are parameters, whatever they look like (repeatable)");
   command.add_option("--external-data-root", options.externalDataRoot,
                      "Directory that may hold the external data as links");
   command.option_defaults()->group("The training step");
@@ -102,6 +106,8 @@ Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
   step.import.seq = options.seq;
   step.import.externalDataRoot = options.externalDataRoot;
   step.import.ties = options.ties;
+  step.import.constants = options.constants;
+  step.import.parameters = options.parameters;
   step.loss = options.loss;
   step.optimizer = options.optimizer;
   step.precision = options.precision;
@@ -135,7 +141,7 @@ Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
 }
 
 /// Bindings in a plan: "seq", "dim NAME", "fix NAME" (0 = zeros, 1 = ones, 2 = kept an input),
-/// "tie A=B", "freeze GLOB" and "no-decay GLOB" (1).
+/// "tie A=B", "constant GLOB", "parameter GLOB", "freeze GLOB" and "no-decay GLOB" (1).
 std::map<std::string, int64_t> toBindings(const driver::StepOptions &options) {
   std::map<std::string, int64_t> bindings;
   if (options.import.seq > 0)
@@ -146,6 +152,10 @@ std::map<std::string, int64_t> toBindings(const driver::StepOptions &options) {
     bindings["fix " + name] = value == "zeros" ? 0 : value == "ones" ? 1 : 2;
   for (const std::string &tie : options.import.ties)
     bindings["tie " + tie] = 1;
+  for (const std::string &glob : options.import.constants)
+    bindings["constant " + glob] = 1;
+  for (const std::string &glob : options.import.parameters)
+    bindings["parameter " + glob] = 1;
   for (const std::string &glob : options.freeze)
     bindings["freeze " + glob] = 1;
   for (const std::string &glob : options.noDecay)

@@ -16,13 +16,15 @@ class App;
 
 namespace tbc::cli {
 
-/// --seq, --dim, --fix, --tie, --external-data-root, --loss, --optimizer and its numbers,
+/// --seq, --dim, --fix, --tie, --constant, --parameter, --external-data-root, --loss, --optimizer
+/// and its numbers,
 /// --precision, --loss-scale, --freeze, --no-decay as given.
 struct ModelOptions {
   std::string model;
   int64_t seq = -1;
   std::vector<std::string> dims;
   std::vector<std::string> fixed, ties;
+  std::vector<std::string> constants, parameters;
   std::string externalDataRoot;
   std::string loss = "cross-entropy";
   std::string optimizer = "adamw";
