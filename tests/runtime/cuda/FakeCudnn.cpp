@@ -191,7 +191,7 @@ struct Value {
     return offset;
   }
   /// The element of which `index`, of larger dims, is a repetition.
-  double at(const Dims &index, const Dims &ofDims) const {
+  const double &at(const Dims &index, const Dims &ofDims) const {
     int64_t number = 0;
     for (size_t d = 0; d < dims.size(); ++d)
       number = number * dims[d] + index[d] / (ofDims[d] / dims[d]);
@@ -347,11 +347,11 @@ private:
     dimsA[rank - 1] = dimsB[rank - 2] = depth;
     for (size_t i = 0; i < c.elements.size(); ++i) {
       Dims index = indexOf(int64_t(i), c.dims), indexA = index, indexB = index;
+      indexA[rank - 1] = indexB[rank - 2] = 0;
+      const double *left = &a.at(indexA, dimsA), *right = &b.at(indexB, dimsB);
       double sum = 0;
-      for (int64_t k = 0; k < depth; ++k) {
-        indexA[rank - 1] = indexB[rank - 2] = k;
-        sum += a.at(indexA, dimsA) * b.at(indexB, dimsB);
-      }
+      for (int64_t k = 0; k < depth; ++k)
+        sum += left[k] * right[k * b.dims[rank - 1]];
       c.elements[i] = sum;
     }
     finish(to, std::move(c));
