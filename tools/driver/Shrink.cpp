@@ -26,8 +26,9 @@ std::string arrow(int64_t from, int64_t to) {
 
 class Shrinker {
 public:
-  Shrinker(const TrainingStep &step, const planner::Plan &plan, int64_t ranks)
-      : step(step), original(plan), ranks(ranks) {
+  /// `each`: as of shrinkTo; 0: as of shrink.
+  Shrinker(const TrainingStep &step, const planner::Plan &plan, int64_t ranks, int64_t each)
+      : step(step), original(plan), ranks(ranks), each(each) {
     result.plan = plan;
   }
 
@@ -46,7 +47,7 @@ private:
 
   const TrainingStep &step;
   const planner::Plan &original;
-  int64_t ranks;
+  int64_t ranks, each;
   FactorSizes oldSizes, sizes;
   Shrunk result;
 };
@@ -122,7 +123,7 @@ void Shrinker::shrinkBatch() {
       plan.schedule == "interleaved" ? 2 * plan.mesh.pp : std::max<int64_t>(2, plan.mesh.pp + 1);
   plan.accumulation = std::min(plan.accumulation, enough);
   if (!sizes.empty())
-    plan.microBatch = std::min<int64_t>(plan.microBatch, 2);
+    plan.microBatch = std::min<int64_t>(plan.microBatch, each == 1 ? 1 : 2);
   plan.job.globalBatch = plan.microBatch * plan.accumulation * plan.mesh.dataRanks();
   if (plan.accumulation != original.accumulation)
     result.notes.push_back("micro-batches " + arrow(original.accumulation, plan.accumulation));
@@ -159,7 +160,7 @@ Status Shrinker::chooseSizes() {
   double flops = 0; // of a step; the graph is that of one micro-batch of another size
   for (const reshard::GraphOp &op : step.step.graph.ops)
     flops += op.flops * double(original.job.globalBatch) / double(step.model.batch);
-  if (parameters <= kFullSizeParameters && flops <= kFullSizeFlops)
+  if (each == 0 && parameters <= kFullSizeParameters && flops <= kFullSizeFlops)
     return Status::ok();
   auto units = unitsOfFactors();
   if (!units)
@@ -173,7 +174,7 @@ Status Shrinker::chooseSizes() {
     // Different sizes, so that a dim taken for another does not fit by chance.
     int64_t wanted = size % 2 ? 5 + 2 * (number % 2) : 4 + 2 * (number % 3);
     ++number;
-    wanted = std::max(2 * unit, (wanted + unit - 1) / unit * unit);
+    wanted = each > 0 ? each * unit : std::max(2 * unit, (wanted + unit - 1) / unit * unit);
     if (wanted < size)
       sizes[factor] = wanted;
   }
@@ -261,7 +262,12 @@ Result<Shrunk> Shrinker::run() {
 } // namespace
 
 Result<Shrunk> shrink(const TrainingStep &step, const planner::Plan &plan, int64_t ranks) {
-  return Shrinker(step, plan, ranks).run();
+  return Shrinker(step, plan, ranks, /*each=*/0).run();
+}
+
+Result<Shrunk> shrinkTo(const TrainingStep &step, const planner::Plan &plan, int64_t ranks,
+                        int64_t each) {
+  return Shrinker(step, plan, ranks, each).run();
 }
 
 } // namespace tbc::driver

@@ -33,6 +33,12 @@ struct Shrunk {
 /// for this model.
 Result<Shrunk> shrink(const TrainingStep &step, const planner::Plan &plan, int64_t ranks);
 
+/// The same, whatever the model's size, with every resizable factor `each` times the number of the
+/// parts that its axes split it into, where that is less than it is. Example: with `each` = 1 the
+/// ff = 64 of a plan with tp=4 becomes 4, 1 on each rank.
+Result<Shrunk> shrinkTo(const TrainingStep &step, const planner::Plan &plan, int64_t ranks,
+                        int64_t each);
+
 } // namespace tbc::driver
 
 #endif // TBC_TOOLS_DRIVER_SHRINK_H

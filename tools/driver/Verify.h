@@ -69,20 +69,24 @@ std::vector<Comparison> compareExactly(const RunRecord &serial, const RunRecord 
 /// Against f64, within the bound of docs/design.md section 4: 4 x the serial program's largest
 /// error, + one ulp of the tensor's largest magnitude, + 2^-24 of the largest magnitude among all
 /// tensors of its kind where that kind is gradients or moments. Second moments are compared by
-/// their roots. `program` says which tensors are which.
+/// their roots. `program` says which tensors are which. `growth` times that for kernels whose
+/// rounding errors may be so much larger.
 std::vector<Comparison> compareFloats(const program::Program &program, const RunRecord &reference,
                                       const std::vector<RunRecord> &serial,
                                       const std::vector<RunRecord> &references,
-                                      const RunRecord &parallel);
+                                      const RunRecord &parallel, double growth = 1);
 
 struct VerifyOptions {
   int steps = 2;
   bool floats = true;
   uint64_t seed = 1;
+  /// What executes kernels in a run; the floats are then computed by them as well. May be empty.
+  runtime::RankMachines machines = {};
 };
 
 struct VerifyReport {
   std::vector<Comparison> residues, floats;
+  std::vector<Comparison> native; // floats by VerifyOptions::machines
   /// Residues again, where the loss is scaled: an overflow is planted in the first step.
   std::vector<Comparison> overflow;
   std::string overflowPlace;       // "NAME.grad[element]"
@@ -97,6 +101,10 @@ struct VerifyReport {
 /// Errors: there is none; what is compared is not finite.
 Result<VerifyReport> verifyPlan(TrainingStep &step, const planner::Plan &plan,
                                 const VerifyOptions &options);
+
+/// The same of a Program that is there already, compiled from the plan.
+Result<VerifyReport> verifyProgram(TrainingStep &step, const planner::Plan &plan,
+                                   const program::Program &program, const VerifyOptions &options);
 
 } // namespace tbc::driver
 

@@ -72,6 +72,13 @@ static bool asksForCudnn(const program::Program &program) {
 Status checkGpuOptions(const train::LoadedProgram &loaded, const RunOptions &options) {
   auto usage = [](const std::string &why) { return Status(Error{ErrorCode::Usage, why}); };
   bool isOnGpus = usesGpus(loaded, options);
+  if (options.checksItself && isOnGpus)
+    return usage(
+        "--self-check compares kernels of CPUs; this program is for GPUs: compile the plan "
+        "with --target cpu to check it");
+  if (options.checksItself && (options.kernels != "native" || options.arith != "native"))
+    return usage("--self-check compares native kernels with the reference kernels; leave out "
+                 "--kernels and --arith");
   if (isOnGpus && options.commDtype == "bf16")
     return usage("--comm-dtype bf16 is for programs for CPUs; this one is for GPUs");
   if (isOnGpus && !options.compression.empty() && options.communicator == "gloo")

@@ -2,7 +2,7 @@
 
 #include "tools/tbc-run/KernelChoice.h"
 
-#include "runtime/cpu/NativeMachine.h"
+#include "runtime/cpu/CheckedMachine.h"
 #include "runtime/launch/Environment.h"
 
 #include <algorithm>
@@ -11,8 +11,9 @@
 
 namespace tbc::cli {
 
-Result<runtime::MachineMaker> machineOf(const train::LoadedProgram &loaded,
-                                        const RunOptions &options, int64_t numLocalRanks) {
+Result<runtime::MachineMaker>
+machineOf(const train::LoadedProgram &loaded, const RunOptions &options, int64_t numLocalRanks,
+          const std::shared_ptr<cpu::KernelComparisons> &comparisons) {
   if (options.kernels == "reference" || options.arith != "native")
     return runtime::MachineMaker(runtime::makeReferenceMachine);
   auto compiled = cpu::compiledKernelsOf(loaded.program, loaded.files, loaded.manifest.programHash);
@@ -23,7 +24,30 @@ Result<runtime::MachineMaker> machineOf(const train::LoadedProgram &loaded,
   native.threads = options.threads > 0
                        ? options.threads
                        : int(std::max<int64_t>(1, launch::numCores() / numLocalRanks));
-  return cpu::nativeMachine(native);
+  if (!options.checksItself)
+    return cpu::nativeMachine(native);
+  cpu::CheckOptions check;
+  check.native = native;
+  check.comparisons = comparisons;
+  check.steps = 1;
+  check.stops = true;
+  return cpu::checkedMachine(check);
+}
+
+void reportSelfCheck(const cpu::KernelComparisons &comparisons) {
+  double worst = 0;
+  int64_t executions = 0;
+  const std::vector<cpu::KernelComparison> kernels = comparisons.list();
+  for (const cpu::KernelComparison &kernel : kernels) {
+    worst = std::max(worst, kernel.worst);
+    executions += kernel.count;
+  }
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "tbc: self-check: all %zu kernels of rank 0 (%lld executions of step 1) agree with "
+                "the reference kernels, the worst at %.2g of its bound\n",
+                kernels.size(), static_cast<long long>(executions), worst);
+  std::cerr << text << std::flush;
 }
 
 void reportKernels(std::vector<runtime::KernelShare> shares, bool isVerbose) {

@@ -187,7 +187,7 @@ launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &opti
           {"program", loaded.manifest.programHash.substr(0, 16)},
           {"seal of the program's folder", loaded.files.sealHash().substr(0, 16)},
           {"arithmetic", options.arith},
-          {"kernels", options.kernels},
+          {"kernels", options.kernels + (options.checksItself ? ", checked" : "")},
           {"type of communicated gradients", options.commDtype},
           {"compression of gradients", options.compression.empty() ? "none" : options.compression},
           {"device", device},
@@ -274,9 +274,10 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
     }
   }
   auto timeout = milliseconds(options.timeoutSeconds * 1000);
+  auto comparisons = std::make_shared<cpu::KernelComparisons>();
   auto machine = device
                      ? gpuMachine(loaded, options, device, nccl ? &*nccl : nullptr, start.rank == 0)
-                     : machineOf(loaded, options, start.numLocalRanks);
+                     : machineOf(loaded, options, start.numLocalRanks, comparisons);
   if (!machine)
     return machine.error();
   train->machine = *machine;
@@ -341,6 +342,8 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   callbacks.end = [&](const std::vector<runtime::KernelShare> &shares) {
     if (output)
       reportKernels(shares, options.isVerbose);
+    if (output && options.checksItself)
+      reportSelfCheck(*comparisons);
   };
   Status status = train::train(loaded, *train, **communicator, start.localRank == 0, callbacks);
   Status written = output ? output->end() : Status::ok();

@@ -31,7 +31,8 @@ struct RunOptions {
   std::string cudaGraphs = "auto";     // or on, off
   std::string matmulPrecision = "own"; // of the operands' types; or fp8
   bool isDeterministic = false, isBenchmark = false;
-  int threads = 0; // of a rank; 0: the cores of the machine, shared out among its ranks
+  bool checksItself = false; // the first step by the reference kernels too
+  int threads = 0;           // of a rank; 0: the cores of the machine, shared out among its ranks
   bool isVerbose = false;
   int tokenBits = 16;
   bool isOrdered = false, isDevRun = false;

@@ -124,6 +124,9 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
                   "native: fast ones; reference: each op by its plain meaning, slow")
       ->check(CLI::IsMember({"native", "reference"}))
       ->capture_default_str();
+  command.add_flag("--self-check", options->checksItself,
+                   "Compute the first step by the reference kernels too, and stop at the first "
+                   "kernel that differs; slow");
   command.add_flag("--deterministic", options->isDeterministic,
                    "On GPUs too, the same numbers bit for bit on every run; slower there");
   command.add_flag("--benchmark", options->isBenchmark,
