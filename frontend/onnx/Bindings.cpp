@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/Bindings.h"
 
+#include "frontend/onnx/Suggest.h"
 #include "frontend/onnx/Value.h"
 
 #include <algorithm>
@@ -147,8 +148,8 @@ std::optional<double> constantFor(const onnx::ValueInfoProto &input, const Impor
       return 0;
     if (it->second == "input")
       return std::nullopt;
-    throw ImportError("--fix " + input.name() + "=" + it->second +
-                      ": expected ones, zeros or input (to keep it)");
+    throw UsageError("--fix " + input.name() + "=" + it->second +
+                     ": expected ones, zeros or input (to keep it)");
   }
   if (options.fixedShapes)
     return std::nullopt;
@@ -202,16 +203,21 @@ Bindings bindInputs(const Model &model, const ImportOptions &options) {
       std::string known;
       for (const std::string &symbol : symbols.all)
         known += (known.empty() ? "" : ", ") + symbol;
-      throw ImportError("--dim " + name + ": the model has no such dim; it has " +
-                        (known.empty() ? "none" : known));
+      throw UsageError("--dim " + name + ": the model has no such dim; it has " +
+                       (known.empty() ? "none" : known) +
+                       suggestion(name, {symbols.all.begin(), symbols.all.end()}));
     }
   auto isInput = [&](const std::string &name) {
     return std::any_of(model.inputs.begin(), model.inputs.end(),
                        [&](const onnx::ValueInfoProto *input) { return input->name() == name; });
   };
+  std::vector<std::string> inputNames;
+  for (const onnx::ValueInfoProto *input : model.inputs)
+    inputNames.push_back(input->name());
   for (const auto &entry : options.fix)
     if (!isInput(entry.first))
-      throw ImportError("--fix " + entry.first + ": the model has no such input");
+      throw UsageError("--fix " + entry.first + ": the model has no such input" +
+                       suggestion(entry.first, inputNames));
   for (const auto &entry : options.known)
     if (!isInput(entry.first))
       throw ImportError("input '" + entry.first + "' is held constant, but the model has none");

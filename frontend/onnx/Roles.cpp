@@ -266,8 +266,10 @@ RoleDecision RoleFinder::decide(const onnx::TensorProto &tensor, const Parameter
     return {Role::State, Evidence::RunningStatistic};
   if (isRotaryTable(users, name))
     return {Role::State, Evidence::RotaryAngles};
-  if (std::optional<RoleDecision> decision = declared(name))
-    return *decision;
+  if (std::optional<RoleDecision> decision = declared(name)) {
+    bool isNumber = decision->role == Role::Constant && elements == 1;
+    return isNumber ? RoleDecision{Role::Constant, Evidence::NotTrainable} : *decision;
+  }
   if (source.shape.empty())
     return {Role::Constant, Evidence::NotTrainable};
 

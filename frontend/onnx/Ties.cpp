@@ -61,7 +61,7 @@ size_t findParameter(const Parameters &parameters, const std::string &name) {
 }
 
 void join(Parameters &parameters, const std::string &text) {
-  auto fail = [&](const std::string &why) { throw ImportError("--tie " + text + ": " + why); };
+  auto fail = [&](const std::string &why) { throw UsageError("--tie " + text + ": " + why); };
   size_t equals = text.find('=');
   if (equals == std::string::npos)
     fail("expected A=B or A=B^T");

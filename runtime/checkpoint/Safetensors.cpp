@@ -155,6 +155,22 @@ static Result<SafetensorsFile> read(const std::string &path, bool isCut) {
     covered += bytes;
     result.entries[name] = std::move(entry);
   }
+  // In the order of the file, each entry must begin where the one before ends: bytes that are there
+  // twice could make up for a hole.
+  std::vector<const Entry *> order;
+  for (const auto &[name, entry] : result.entries)
+    order.push_back(&entry);
+  std::sort(order.begin(), order.end(), [](const Entry *a, const Entry *b) {
+    return std::pair(a->offset, a->bytes) < std::pair(b->offset, b->bytes);
+  });
+  int64_t end = begin;
+  for (const Entry *entry : order) {
+    if (entry->offset != end)
+      return damaged("its entry \"" + entry->name + "\" begins at byte " +
+                     std::to_string(entry->offset) + ", where the one before ends at " +
+                     std::to_string(end));
+    end += entry->bytes;
+  }
   if (covered != size && !isCut)
     return damaged("its entries take " + std::to_string(covered) + " of " + std::to_string(size) +
                    " bytes");

@@ -9,6 +9,7 @@
 #include "runtime/data/MappedFile.h"
 #include "runtime/kernels/DType.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -86,13 +87,17 @@ Result<Array> openArray(const std::string &path) {
     return wrong(path, "it is in Fortran order; write numpy.ascontiguousarray of it");
   if (!parseShape(entry(header, "shape", ")"), array.shape) || array.shape.empty())
     return wrong(path, "its shape cannot be read, or it has no dims");
-  double bytes = double(array.width());
+  int64_t bytes = array.width();
+  bool isEmpty = std::find(array.shape.begin(), array.shape.end(), 0) != array.shape.end();
   for (int64_t size : array.shape)
-    bytes *= double(size);
-  if (double(text.size() - array.begin) != bytes)
+    if (!isEmpty && __builtin_mul_overflow(bytes, size, &bytes))
+      return wrong(path, "its shape needs more than 2^63 bytes of elements; it has " +
+                             std::to_string(text.size() - array.begin));
+  bytes = isEmpty ? 0 : bytes;
+  if (text.size() - array.begin != size_t(bytes))
     return wrong(path, "it has " + std::to_string(text.size() - array.begin) +
                            " bytes of elements from byte " + std::to_string(array.begin) +
-                           " on where its shape needs " + std::to_string(int64_t(bytes)));
+                           " on where its shape needs " + std::to_string(bytes));
   return array;
 }
 

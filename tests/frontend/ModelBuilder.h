@@ -56,7 +56,8 @@ public:
   onnx::ModelProto proto;
 };
 
-/// The error of importing `bytes`, "" if it imports; fails the test unless it is ModelRejected.
+/// The error of importing `bytes`, "" if it imports; fails the test unless it is ModelRejected, or
+/// Usage where an option does not fit the model.
 std::string importError(const std::string &bytes, const frontend::ImportOptions &options = {});
 /// The same for a file.
 std::string importFileError(const std::string &path, const frontend::ImportOptions &options = {});

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -64,6 +65,60 @@ TEST(Check, ReportNamesWhatMatters) {
   cli::printReport(check("gpt2"), out);
   EXPECT_THAT(out.str(), ::testing::HasSubstr("parameters 124,439,808 in 148 tensors"));
   EXPECT_THAT(out.str(), ::testing::HasSubstr("warning: input 'attention_mask' is held at ones"));
+}
+
+/// Twelve blocks take as many lines as one.
+TEST(Check, RepeatedTensorsAreFolded) {
+  std::ostringstream out;
+  cli::printReport(check("gpt2"), out);
+  EXPECT_THAT(out.str(), ::testing::HasSubstr("  transformer.h.*.ln_1.weight x 12  f32  768\n"));
+  EXPECT_THAT(out.str(), ::testing::Not(::testing::HasSubstr("transformer.h.3.")));
+  EXPECT_THAT(out.str(), ::testing::HasSubstr("GFLOP per sample, forward"));
+  std::string text = out.str();
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 40);
+}
+
+TEST(Check, SaysWhatIsFrozen) {
+  driver::StepOptions options;
+  options.modelPath = TBC_SOURCE_DIR "/models/gpt2.onnx";
+  options.freeze = {"lm_head*"};
+  auto report = cli::checkModel(options);
+  ASSERT_TRUE(bool(report)) << report.error().message;
+  std::ostringstream out;
+  cli::printReport(*report, out);
+  EXPECT_THAT(out.str(), ::testing::HasSubstr("  frozen   38,597,376 in 1 tensor\n"));
+  EXPECT_THAT(out.str(), ::testing::HasSubstr("  trained  85,842,432 in 147 tensors\n"));
+  EXPECT_TRUE(nlohmann::json::parse(cli::toJson(*report))["parameter_tensors"].back()["frozen"]);
+}
+
+/// Names that the model does not have are mistakes of the command line, with a suggestion.
+TEST(Check, WrongNamesAreUsageErrors) {
+  auto errorOf = [](const driver::StepOptions &options) {
+    auto report = cli::checkModel(options);
+    if (report)
+      return std::string();
+    EXPECT_EQ(int(report.error().code), int(ErrorCode::Usage));
+    return report.error().message;
+  };
+  driver::StepOptions options;
+  options.modelPath = TBC_SOURCE_DIR "/models/gpt2.onnx";
+  driver::StepOptions changed = options;
+  changed.freeze = {"lm_hed*"};
+  EXPECT_THAT(errorOf(changed), ::testing::HasSubstr("did you mean 'lm_head.weight'?"));
+  changed = options;
+  changed.loss = "focal";
+  EXPECT_THAT(errorOf(changed), ::testing::HasSubstr("expected cross-entropy, mse, or an output"));
+  changed.loss = "cross-entrpy";
+  EXPECT_THAT(errorOf(changed), ::testing::HasSubstr("did you mean 'cross-entropy'?"));
+  changed = options;
+  changed.import.dims["sequence_lenght"] = 3;
+  EXPECT_THAT(errorOf(changed), ::testing::HasSubstr("the model has no such dim; it has"));
+  changed = options;
+  changed.import.fix["atention_mask"] = "ones";
+  EXPECT_THAT(errorOf(changed), ::testing::HasSubstr("did you mean 'attention_mask'?"));
+  changed = options;
+  changed.import.constants = {"transformer.wpe.weigth"};
+  EXPECT_THAT(errorOf(changed), ::testing::HasSubstr("did you mean 'transformer.wpe.weight'?"));
 }
 
 TEST(Check, RepeatedBlocksAreCounted) {

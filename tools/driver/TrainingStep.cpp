@@ -2,6 +2,7 @@
 
 #include "tools/driver/TrainingStep.h"
 
+#include "frontend/onnx/Suggest.h"
 #include "ir/Loss.h"
 #include "ir/Normalization.h"
 #include "ir/Rebatch.h"
@@ -18,6 +19,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -91,6 +94,30 @@ static LogicalResult prepareModel(TrainingStep &result) {
   return success();
 }
 
+/// Errors (Usage): a glob that is malformed or matches none of `names`.
+static Status checkGlobs(const std::string &flag, const std::vector<std::string> &globs,
+                         const std::vector<std::string> &names) {
+  for (const std::string &text : globs) {
+    llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(text);
+    if (!glob)
+      return Error{ErrorCode::Usage, flag + ": the glob '" + text +
+                                         "' is malformed: " + llvm::toString(glob.takeError())};
+    if (llvm::none_of(names, [&](const std::string &name) { return glob->match(name); }))
+      return Error{ErrorCode::Usage, flag + ": the model has no parameter '" + text + "'" +
+                                         frontend::suggestion(text, names)};
+  }
+  return Status::ok();
+}
+
+/// Names and module paths of the parameters.
+static std::vector<std::string> parameterNames(const frontend::ImportedModel &model) {
+  std::vector<std::string> names;
+  for (const frontend::ParameterSource &source : model.parameters)
+    if (!source.isState)
+      names.insert(names.end(), {source.displayName, source.name});
+  return names;
+}
+
 /// From @model to @train and @update.
 static LogicalResult buildStep(TrainingStep &result) {
   ModuleOp module = *result.model.module;
@@ -108,7 +135,10 @@ static LogicalResult buildStep(TrainingStep &result) {
     return failure();
   result.paddedVocabularies.assign(padded->begin(), padded->end());
   AutodiffOptions autodiff;
-  autodiff.freeze = options.freeze;
+  std::vector<std::string> names = parameterNames(result.model);
+  llvm::copy_if(options.freeze, std::back_inserter(autodiff.freeze), [&](const std::string &glob) {
+    return bool(checkGlobs("--freeze", {glob}, names));
+  });
   autodiff.lossScale = lossScale(options);
   if (failed(buildTrainFunction(module, autodiff)) ||
       failed(buildUpdateFunction(module, optimizerOptions(options))))
@@ -138,6 +168,41 @@ static LogicalResult analyse(TrainingStep &result) {
   return success();
 }
 
+Status checkNames(const frontend::ImportedModel &model, const StepOptions &options) {
+  std::vector<std::string> names = parameterNames(model);
+  if (Status status = checkGlobs("--no-decay", options.noDecay, names); !status)
+    return status;
+  // To freeze what is constant anyway is no mistake.
+  for (const frontend::ConstantTensor &tensor : model.constants)
+    names.insert(names.end(), {tensor.displayName, tensor.name});
+  if (Status status = checkGlobs("--freeze", options.freeze, names); !status)
+    return status;
+  std::vector<std::string> outputs;
+  for (const frontend::ModelValue &output : model.outputs)
+    outputs.push_back(output.name);
+  if (parseLossKind(options.loss) || llvm::is_contained(outputs, options.loss))
+    return Status::ok();
+  std::vector<std::string> known = outputs;
+  known.insert(known.end(), {"cross-entropy", "mse"});
+  return Error{ErrorCode::Usage, "--loss " + options.loss +
+                                     ": expected cross-entropy, mse, or an output of the model: " +
+                                     llvm::join(outputs, ", ") +
+                                     frontend::suggestion(options.loss, known)};
+}
+
+/// Whether a loss is to be made of what is one already. Error (Usage): says how to train on it.
+static Status checkLossOutput(const frontend::ImportedModel &model, const StepOptions &options) {
+  auto kind = parseLossKind(options.loss);
+  if (!kind || *kind == LossKind::Output || model.outputs.empty() ||
+      !model.outputs[0].shape.empty())
+    return Status::ok();
+  const std::string &name = model.outputs[0].name;
+  return Error{ErrorCode::Usage, "--loss " + options.loss + ": the output '" + name +
+                                     "' is one number, so the model computes its loss itself; "
+                                     "train on it with --loss " +
+                                     name};
+}
+
 Result<std::unique_ptr<TrainingStep>> buildTrainingStep(MLIRContext &context,
                                                         const StepOptions &options) {
   if (Status status = checkSettings(options); !status)
@@ -157,6 +222,10 @@ buildTrainingStep(MLIRContext &context, frontend::ImportedModel model, const Ste
   auto result = std::make_unique<TrainingStep>();
   result->options = options;
   result->model = std::move(model);
+  if (Status status = checkNames(result->model, options); !status)
+    return status.error();
+  if (Status status = checkLossOutput(result->model, options); !status)
+    return status.error();
 
   DiagnosticCollector diagnostics(context);
   ModuleOp module = *result->model.module;

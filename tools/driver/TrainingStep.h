@@ -57,6 +57,10 @@ Result<std::unique_ptr<TrainingStep>> buildTrainingStep(mlir::MLIRContext &conte
                                                         frontend::ImportedModel model,
                                                         const StepOptions &options);
 
+/// Whether the model has what the options name: outputs for the loss, parameters to freeze and
+/// those whose weights do not decay. Errors: Usage, with a suggestion.
+Status checkNames(const frontend::ImportedModel &model, const StepOptions &options);
+
 /// The same step with factors of other sizes (factors of `step.analysis`). Its parameters of
 /// another shape have no data.
 /// Errors: Other, with the op at which the sizes do not fit.

@@ -12,11 +12,16 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "llvm/Support/GlobPattern.h"
+
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <memory>
+#include <tuple>
 
 using namespace mlir;
 
@@ -163,17 +168,53 @@ static LogicalResult raiseWithWarnings(func::FuncOp function, CheckReport &repor
   return result;
 }
 
+/// Whether a glob of --freeze matches; they are well-formed.
+static bool isFrozen(const frontend::ParameterSource &source,
+                     const std::vector<std::string> &freeze) {
+  return llvm::any_of(freeze, [&](const std::string &text) {
+    llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(text);
+    bool matches = glob && (glob->match(source.name) || glob->match(source.displayName));
+    llvm::consumeError(glob.takeError());
+    return matches;
+  });
+}
+
+static CheckedTensor describeConstant(const frontend::ConstantTensor &constant) {
+  CheckedTensor tensor;
+  tensor.name = constant.name;
+  tensor.displayName = constant.displayName;
+  tensor.dtype = kernels::name(constant.dtype);
+  tensor.shape = constant.shape;
+  for (int64_t size : constant.shape)
+    tensor.factors += (tensor.factors.empty() ? "" : " x ") + std::to_string(size);
+  tensor.reason = constant.reason;
+  return tensor;
+}
+
 Result<CheckReport> checkModel(const std::string &path, const frontend::ImportOptions &options) {
+  driver::StepOptions step;
+  step.modelPath = path;
+  step.import = options;
+  return checkModel(step);
+}
+
+Result<CheckReport> checkModel(const driver::StepOptions &options) {
+  const std::string &path = options.modelPath;
   auto context = driver::makeContext();
-  Result<frontend::ImportedModel> model = frontend::importOnnx(*context, path, options);
+  Result<frontend::ImportedModel> model = frontend::importOnnx(*context, path, options.import);
   if (!model)
     return model.error();
+  if (Status status = driver::checkNames(*model, options); !status)
+    return status.error();
   auto function = *model->module->getOps<func::FuncOp>().begin();
   CheckReport report;
   report.model = path;
   report.hash = model->hash;
   report.seq = model->seq;
   report.warnings = model->warnings;
+  report.notes = model->notes;
+  for (const frontend::ConstantTensor &constant : model->constants)
+    report.constants.push_back(describeConstant(constant));
 
   driver::DiagnosticCollector diagnostics(*context);
   if (failed(raiseWithWarnings(function, report)))
@@ -188,6 +229,7 @@ Result<CheckReport> checkModel(const std::string &path, const frontend::ImportOp
     CheckedTensor tensor =
         describeTensor(body.getArgument(model->inputs.size() + i), analysis, source.name);
     tensor.displayName = source.displayName;
+    tensor.isFrozen = !source.isState && isFrozen(source, options.freeze);
     int64_t elements = kernels::numElements(source.shape);
     report.weightsPresent &= source.present;
     (source.isState ? report.stateElements : report.parameterElements) += elements;
@@ -213,18 +255,84 @@ static std::string grouped(int64_t number) {
   return text;
 }
 
+/// 2.916e+11 as "291.6 GFLOP".
+static std::string readableFlops(double flops) {
+  static constexpr std::array units = {"FLOP",  "kFLOP", "MFLOP", "GFLOP",
+                                       "TFLOP", "PFLOP", "EFLOP"};
+  size_t unit = 0;
+  for (; flops >= 1000 && unit + 1 < units.size(); ++unit)
+    flops /= 1000;
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.4g %s", flops, units[unit]);
+  return text;
+}
+
+/// The name with "*" in place of each component that is a number.
+static std::string withoutNumbers(const std::string &name) {
+  std::string result;
+  for (size_t begin = 0; begin <= name.size();) {
+    size_t end = std::min(name.find('.', begin), name.size());
+    std::string part = name.substr(begin, end - begin);
+    bool isNumber = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    result += (begin > 0 ? "." : "") + (isNumber ? "*" : part);
+    begin = end + 1;
+  }
+  return result;
+}
+
+std::vector<FoldedTensors> foldTensors(const std::vector<CheckedTensor> &tensors) {
+  std::vector<FoldedTensors> folded;
+  std::map<std::tuple<std::string, std::string, std::string, bool, std::string>, size_t> known;
+  for (const CheckedTensor &tensor : tensors) {
+    std::string name = withoutNumbers(tensor.displayName);
+    auto [it, isNew] = known.try_emplace(
+        {name, tensor.dtype, tensor.factors, tensor.isFrozen, tensor.reason}, folded.size());
+    if (isNew)
+      folded.push_back({name, 0, tensor});
+    ++folded[it->second].count;
+  }
+  return folded;
+}
+
 static void printTensors(const char *title, const std::vector<CheckedTensor> &tensors,
                          std::ostream &out) {
   if (tensors.empty())
     return;
   out << title << "\n";
-  for (const CheckedTensor &tensor : tensors) {
-    out << "  " << tensor.displayName;
-    if (tensor.displayName != tensor.name)
+  for (const FoldedTensors &folded : foldTensors(tensors)) {
+    const CheckedTensor &tensor = folded.first;
+    if (folded.count > 1)
+      out << "  " << folded.name << " x " << folded.count;
+    else
+      out << "  " << tensor.displayName;
+    if (folded.count == 1 && tensor.displayName != tensor.name)
       out << " (" << tensor.name << ")";
     out << "  " << tensor.dtype << "  " << (tensor.factors.empty() ? "scalar" : tensor.factors)
-        << "\n";
+        << (tensor.isFrozen ? "  frozen" : "") << (tensor.reason.empty() ? "" : "  ")
+        << tensor.reason << "\n";
   }
+}
+
+/// What is trained and what is not, in a line each.
+static void printRoles(const CheckReport &report, std::ostream &out) {
+  auto count = [&](const char *title, const std::vector<CheckedTensor> &tensors, auto isCounted) {
+    int64_t elements = 0, number = 0;
+    for (const CheckedTensor &tensor : tensors)
+      if (isCounted(tensor)) {
+        elements += kernels::numElements(tensor.shape);
+        ++number;
+      }
+    if (number > 0)
+      out << title << grouped(elements) << " in " << number << " tensor" << (number > 1 ? "s" : "")
+          << "\n";
+    return number;
+  };
+  auto isFrozen = [](const CheckedTensor &tensor) { return tensor.isFrozen; };
+  if (llvm::any_of(report.parameters, isFrozen)) {
+    count("  trained  ", report.parameters, std::not_fn(isFrozen));
+    count("  frozen   ", report.parameters, isFrozen);
+  }
+  count("constant   ", report.constants, [](const CheckedTensor &) { return true; });
 }
 
 static void printCounts(const char *title, const std::map<std::string, int64_t> &counts,
@@ -239,16 +347,15 @@ static void printCounts(const char *title, const std::map<std::string, int64_t> 
 }
 
 void printReport(const CheckReport &report, std::ostream &out) {
-  char flops[32];
-  std::snprintf(flops, sizeof(flops), "%.4g", report.flopsPerSample);
   out << report.model << ": supported\n"
       << "parameters " << grouped(report.parameterElements) << " in " << report.parameters.size()
       << " tensors, " << grouped(report.parameterBytes) << " bytes"
       << (report.weightsPresent ? "" : " (their data is not there)") << "\n";
+  printRoles(report, out);
   if (report.stateElements > 0)
     out << "state      " << grouped(report.stateElements) << " in " << report.states.size()
         << " tensors\n";
-  out << "flops      " << flops << " per sample, forward";
+  out << "flops      " << readableFlops(report.flopsPerSample) << " per sample, forward";
   if (report.seq > 0)
     out << ", at sequence length " << report.seq;
   if (report.composites.count("routed_experts"))
@@ -263,6 +370,9 @@ void printReport(const CheckReport &report, std::ostream &out) {
   printTensors("outputs", report.outputs, out);
   printTensors("parameters, with the factors of their dims", report.parameters, out);
   printTensors("state", report.states, out);
+  printTensors("constants, which are not trained", report.constants, out);
+  for (const std::string &note : report.notes)
+    out << "note: " << note << "\n";
   for (const std::string &warning : report.warnings)
     out << "warning: " << warning << "\n";
 }
@@ -271,12 +381,17 @@ std::string toJson(const CheckReport &report) {
   using Json = nlohmann::ordered_json;
   auto tensors = [](const std::vector<CheckedTensor> &list) {
     Json result = Json::array();
-    for (const CheckedTensor &tensor : list)
+    for (const CheckedTensor &tensor : list) {
       result.push_back({{"name", tensor.name},
                         {"display_name", tensor.displayName},
                         {"dtype", tensor.dtype},
                         {"shape", tensor.shape},
                         {"factors", tensor.factors}});
+      if (tensor.isFrozen)
+        result.back()["frozen"] = true;
+      if (!tensor.reason.empty())
+        result.back()["reason"] = tensor.reason;
+    }
     return result;
   };
   Json blocks = Json::array();
@@ -300,6 +415,8 @@ std::string toJson(const CheckReport &report) {
             {"outputs", tensors(report.outputs)},
             {"parameter_tensors", tensors(report.parameters)},
             {"state_tensors", tensors(report.states)},
+            {"constant_tensors", tensors(report.constants)},
+            {"notes", report.notes},
             {"warnings", report.warnings}};
   return json.dump(2) + "\n";
 }
@@ -326,7 +443,7 @@ void addCheckCommand(CLI::App &app, const SetAction &setAction) {
       Result<driver::StepOptions> step = toStepOptions(options->model);
       if (!step)
         return step.error();
-      Result<CheckReport> report = checkModel(step->modelPath, step->import);
+      Result<CheckReport> report = checkModel(*step);
       if (!report)
         return report.error();
       if (options->json)

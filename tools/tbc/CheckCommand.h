@@ -5,6 +5,7 @@
 
 #include "frontend/onnx/Import.h"
 #include "runtime/abi/Status.h"
+#include "tools/driver/TrainingStep.h"
 
 #include <iosfwd>
 #include <map>
@@ -17,6 +18,9 @@ namespace tbc::cli {
 struct CheckedTensor {
   std::string name, displayName, dtype, factors;
   kernels::Shape shape;
+  /// Of parameters: --freeze names it. Of constants: why it is one.
+  bool isFrozen = false;
+  std::string reason;
 };
 
 /// Modules of one kind: "model.layers" x 32, each with these parameters.
@@ -34,6 +38,8 @@ struct CheckReport {
   std::string model, hash;
   int64_t seq = 0;
   std::vector<CheckedTensor> inputs, outputs, parameters, states;
+  /// Float tensors that are held as they are, those among `states` too.
+  std::vector<CheckedTensor> constants;
   /// Elements of the parameters and of the state; bytes of the parameters as stored.
   int64_t parameterElements = 0, stateElements = 0, parameterBytes = 0;
   /// Whether every weight's data is there.
@@ -43,11 +49,23 @@ struct CheckReport {
   /// Ops by mnemonic, after raising; and those of them that are composites.
   std::map<std::string, int64_t> ops, composites;
   std::vector<RepeatedBlock> blocks;
-  std::vector<std::string> warnings;
+  std::vector<std::string> notes, warnings;
 };
 
-/// Imports `path` and looks at it. Errors: those of the import.
+/// Imports the model and looks at it. Errors: those of the import, and Usage for names that the
+/// model does not have.
+Result<CheckReport> checkModel(const driver::StepOptions &options);
+/// The same with everything else by default.
 Result<CheckReport> checkModel(const std::string &path, const frontend::ImportOptions &options);
+
+/// Tensors whose names differ in numbers alone, as those of repeated blocks do: "h.*.ln.weight" for
+/// "h.0.ln.weight" to "h.11.ln.weight", in the order of the first of each.
+struct FoldedTensors {
+  std::string name;
+  int64_t count = 0;
+  CheckedTensor first;
+};
+std::vector<FoldedTensors> foldTensors(const std::vector<CheckedTensor> &tensors);
 
 void printReport(const CheckReport &report, std::ostream &out);
 /// The same as JSON, schema "tbc.check" version 1.

@@ -131,5 +131,13 @@ TEST(StoredTypes, OfEveryArithmetic) {
   EXPECT_EQ(storedType(DType::Bool, Arith::Native), "BOOL");
 }
 
+/// Two entries over the same bytes, and bytes of nobody: as many in all as there are.
+TEST_F(Safetensors, AnOverlapDoesNotMakeUpForAHole) {
+  std::string one = "{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":";
+  std::string header = "{\"a\":" + one + "[0,4]},\"b\":" + one + "[2,6]},\"c\":" + one + "[8,12]}}";
+  EXPECT_THAT(errorOf(withHeader(header, std::string(12, 'x'))),
+              HasSubstr("its entry \"b\" begins at byte"));
+}
+
 } // namespace
 } // namespace tbc::checkpoint

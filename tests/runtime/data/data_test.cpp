@@ -224,6 +224,8 @@ TEST_F(Files, ArraysThatCannotBe) {
               HasSubstr("cut off at byte 18"));
   EXPECT_THAT(error(writeNpy<float>("cut2", "<f4", "(2, 3)", {1, 2}), y),
               HasSubstr("8 bytes of elements"));
+  EXPECT_THAT(error(writeNpy<float>("huge", "<f4", "(999999999999, 999999999999)", {1, 2}), y),
+              HasSubstr("more than 2^63 bytes"));
   EXPECT_THAT(error(writeNpy<float>("big", ">f4", "(2, 3)", {1, 2, 3, 4, 5, 6}), y),
               HasSubstr("type >f4"));
   EXPECT_THAT(error(writeNpy<float>("f", "<f4", "(2, 3)", {1, 2, 3, 4, 5, 6}, "True"), y),
