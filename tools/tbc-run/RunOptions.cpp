@@ -90,6 +90,9 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
           "--init-weights", options->initWeights,
           "Start from random weights of this seed, or from safetensors: a file, an index of "
           "shards, or a folder of Hugging Face; not from the model's file")
+      ->check([](const std::string &text) {
+        return text.empty() ? std::string("an empty text is no seed and no path") : std::string();
+      })
       ->type_name("SEED|PATH");
   command.option_defaults()->group("Learning rate");
   command.add_option("--lr", train.learningRate.peak, "Learning rate")
