@@ -9,6 +9,7 @@
 
 #include "runtime/comm/Reduce.h"
 #include "tests/emulated/Libraries.h"
+#include "tests/runtime/cuda/NcclTypes.h"
 
 #include <climits>
 #include <filesystem>
@@ -24,38 +25,14 @@ using cuda::NcclCode;
 using cuda::NcclHandle;
 using cuda::NcclOp;
 using cuda::NcclType;
-using kernels::DType;
 using kernels::Tensor;
+using test::dtypeOf;
 using test::FakeAccess;
 using test::FakeDriver;
 using Bytes = std::vector<unsigned char>;
 namespace fs = std::filesystem;
 
 namespace {
-
-DType dtypeOf(NcclType type) {
-  switch (type) {
-  case NcclType::I8:
-    return DType::I8;
-  case NcclType::U8:
-    return DType::U8;
-  case NcclType::I32:
-  case NcclType::U32:
-    return DType::I32;
-  case NcclType::I64:
-  case NcclType::U64:
-    return DType::I64;
-  case NcclType::F16:
-    return DType::F16;
-  case NcclType::F32:
-    return DType::F32;
-  case NcclType::F64:
-    return DType::F64;
-  case NcclType::BF16:
-    return DType::BF16;
-  }
-  return DType::U8;
-}
 
 enum class Kind { AllReduce, Broadcast, AllGather, ReduceScatter, Send, Recv };
 

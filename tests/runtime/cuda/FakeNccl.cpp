@@ -3,6 +3,7 @@
 #include "tests/runtime/cuda/FakeNccl.h"
 
 #include "runtime/comm/Reduce.h"
+#include "tests/runtime/cuda/NcclTypes.h"
 
 #include <stdexcept>
 
@@ -79,29 +80,6 @@ FakeNccl *theNccl = nullptr;
 int indexOf(cuda::NcclHandle handle) { return int(reinterpret_cast<uintptr_t>(handle)) - 1; }
 cuda::NcclHandle handleOf(int index) {
   return reinterpret_cast<cuda::NcclHandle>(static_cast<uintptr_t>(index + 1));
-}
-
-DType dtypeOf(NcclType type) {
-  switch (type) {
-  case NcclType::I8:
-    return DType::I8;
-  case NcclType::I32:
-  case NcclType::U32:
-    return DType::I32;
-  case NcclType::I64:
-  case NcclType::U64:
-    return DType::I64;
-  case NcclType::F16:
-    return DType::F16;
-  case NcclType::F32:
-    return DType::F32;
-  case NcclType::F64:
-    return DType::F64;
-  case NcclType::BF16:
-    return DType::BF16;
-  default:
-    return DType::U8;
-  }
 }
 
 Tensor tensorOf(const Bytes &bytes, NcclType type) {
