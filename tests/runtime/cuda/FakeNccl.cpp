@@ -386,7 +386,7 @@ struct FakeNcclCalls {
   }
 
   /// One or several operations of one communicator that are under way at once.
-  static void launch(State &state, int index, std::vector<Operation> operations,
+  static void launch(State &state, int index, const std::vector<Operation> &operations,
                      cuda::StreamHandle stream) {
     Endpoint *endpoint = state.endpoints.at(index).get();
     // Numbers count when it is made: where the stream is captured, at every launch of the graph.
