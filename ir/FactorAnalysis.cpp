@@ -2,6 +2,7 @@
 
 #include "ir/FactorAnalysis.h"
 
+#include "ir/Reshard.h"
 #include "ir/Tbc.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -47,10 +48,33 @@ Node FactorAnalysis::build(const FactorRule::Dim &dim, ArrayRef<Node> loopNodes)
   return node;
 }
 
+/// A clone made by tbc-recompute has the dims and loops of its original, so that factors have the
+/// same numbers with and without it. Whether there is such an original.
+bool FactorAnalysis::addClone(Operation *clone) {
+  auto forward = clone->getAttrOfType<StringAttr>(kForwardIdAttr);
+  Operation *original = forward ? opById.lookup(forward.getValue()) : nullptr;
+  if (!original || original->getResultTypes() != clone->getResultTypes())
+    return false;
+  loops[clone] = loops.lookup(original);
+  for (auto [from, to] : llvm::zip_equal(original->getResults(), clone->getResults()))
+    if (auto ofOriginal = dims.lookup(from); true)
+      dims[to] = std::move(ofOriginal);
+  return true;
+}
+
 void FactorAnalysis::addOp(Operation *op) {
-  auto shardable = dyn_cast<ShardableOpInterface>(op);
-  if (!shardable)
+  if (auto reshard = dyn_cast<ReshardOp>(op)) {
+    for (unsigned dim = 0; dim < tensorType(reshard.getInput()).getRank(); ++dim)
+      dimNode(reshard.getInput(), dim);
+    auto ofInput = dims.lookup(reshard.getInput()); // apart: the map may grow
+    dims[reshard.getResult()] = std::move(ofInput);
     return;
+  }
+  auto shardable = dyn_cast<ShardableOpInterface>(op);
+  if (!shardable || (op->hasAttr(kRecomputedAttr) && addClone(op)))
+    return;
+  if (auto id = op->getAttrOfType<StringAttr>(kIdAttr))
+    opById.try_emplace(id.getValue(), op);
   FactorRule rule = shardable.getFactorRule();
   SmallVector<Node, 6> nodes;
   for (const FactorRule::Loop &loop : rule.loops)

@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Value.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
 
 #include <optional>
 
@@ -38,6 +39,7 @@ public:
 
 private:
   void addFunctionBoundary(mlir::func::FuncOp func);
+  bool addClone(mlir::Operation *clone);
   void addOp(mlir::Operation *op);
   FactorSpace::Node dimNode(mlir::Value value, unsigned dim);
   FactorSpace::Node build(const FactorRule::Dim &dim, llvm::ArrayRef<FactorSpace::Node> loops);
@@ -47,6 +49,7 @@ private:
   FactorSpace space;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<FactorSpace::Node, 4>> dims;
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<FactorSpace::Node, 6>> loops;
+  llvm::StringMap<mlir::Operation *> opById; // the first op of each id
   std::vector<FactorSpace::Node> all;
   std::optional<reshard::FactorId> batch, sequence;
 };

@@ -4,6 +4,7 @@
 
 #include "ir/Evaluate.h"
 #include "ir/Host.h"
+#include "ir/Reshard.h"
 #include "ir/SimulatedCollectives.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -104,9 +105,10 @@ evaluateOnRanks(func::FuncOp function, ArrayRef<RankTensors> inputs, const resha
     if (isa<func::ReturnOp>(op))
       return operands;
     FailureOr<SmallVector<RankTensors>> results =
-        isa<OffloadOp, FetchOp>(op) ? operands // the same value, elsewhere
-        : isCollective(&op)         ? simulateCollective(&op, operands, mesh)
-                                    : evaluateLocally(&op, operands, numRanks, context);
+        isa<OffloadOp, FetchOp, ReshardOp>(op)
+            ? operands // the same value, elsewhere or otherwise spread
+        : isCollective(&op) ? simulateCollective(&op, operands, mesh)
+                            : evaluateLocally(&op, operands, numRanks, context);
     if (failed(results))
       return failure();
     if (observer)

@@ -34,6 +34,10 @@ struct PartitionedTensor {
 /// collective of several tensors.
 inline constexpr llvm::StringLiteral kBucketAttr = "tbc.bucket";
 
+/// On a module of per-rank IR: the tensors that live outside the blocks, each with its name, role,
+/// whole type and sharding. For people; code generation takes PartitionedStep::tensors.
+inline constexpr llvm::StringLiteral kTensorsAttr = "tbc.tensors";
+
 /// Per-rank IR: for each chunk c the functions @fwd_c, @bwd_c and @wgt_c (empty where the schedule
 /// does not part the backward), for each stage s @update_s, with local shapes and collectives.
 /// Arguments and results carry `tbc.role` and `tbc.name`:

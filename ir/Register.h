@@ -28,6 +28,7 @@ void registerOptimizerOps(TbcDialect &dialect);
 void registerPoolingOps(TbcDialect &dialect);
 void registerRandomOps(TbcDialect &dialect);
 void registerRecurrentOps(TbcDialect &dialect);
+void registerReshardOps(TbcDialect &dialect);
 void registerVocabularyOps(TbcDialect &dialect);
 
 } // namespace tbc

@@ -3,7 +3,9 @@
 #include "ir/StepGraph.h"
 
 #include "ir/Optimizer.h"
+#include "ir/Reshard.h"
 #include "ir/Tbc.h"
+#include "planner/reshard/Recompute.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -22,14 +24,18 @@ namespace {
 
 class Extractor {
 public:
-  Extractor(func::FuncOp train, const FactorAnalysis &analysis)
+  /// Without `analysis`, no layouts and no loops.
+  Extractor(func::FuncOp train, const FactorAnalysis *analysis)
       : train(train), analysis(analysis) {}
 
   FailureOr<StepGraph> run();
 
 private:
   int addValue(Value value, std::string name, ValueRole role);
+  int indexOf(Value value) const { return step.valueIndex.lookup(throughReshards(value)); }
   LogicalResult addOp(Operation *op);
+  LogicalResult addClone(Operation *op);
+  LogicalResult insertClones();
   void addLoops(Operation *op, GraphOp &graphOp, std::vector<std::vector<unsigned>> &ruleLoops);
   bool cutsEverySegment(Operation *op, const Loop &loop) const;
   void addResults();
@@ -40,8 +46,11 @@ private:
   void splitSources(int value, int dim);
 
   func::FuncOp train;
-  const FactorAnalysis &analysis;
-  StepGraph step;
+  const FactorAnalysis *analysis;
+  StepGraph step; // without clones until insertClones
+  std::vector<reshard::ClonedOp> order;
+  std::vector<Operation *> orderedOps; // as `order`
+  llvm::StringMap<int> forwardById;
 };
 
 } // namespace
@@ -59,7 +68,8 @@ static ValueRole roleOf(StringRef role) {
 int Extractor::addValue(Value value, std::string name, ValueRole role) {
   GraphValue graphValue;
   graphValue.name = std::move(name);
-  graphValue.layout = analysis.tensorLayout(value);
+  if (analysis)
+    graphValue.layout = analysis->tensorLayout(value);
   graphValue.role = role;
   graphValue.isFloat = isa<FloatType>(tensorType(value).getElementType());
   graphValue.isF16 = tensorType(value).getElementType().isF16();
@@ -74,7 +84,7 @@ int Extractor::addValue(Value value, std::string name, ValueRole role) {
 /// it cuts every segment.
 bool Extractor::cutsEverySegment(Operation *op, const Loop &loop) const {
   auto isCut = [&](Value value, int dim) {
-    return llvm::all_of(analysis.dimLayout(value, dim).segments, [&](const reshard::Segment &s) {
+    return llvm::all_of(analysis->dimLayout(value, dim).segments, [&](const reshard::Segment &s) {
       return llvm::count_if(s.factors,
                             [&](const reshard::Factor &f) { return f.id == loop.factor; }) == 1;
     });
@@ -118,7 +128,7 @@ void Extractor::addLoops(Operation *op, GraphOp &graphOp,
     auto operandDims = usesOf(i, rule.operands), resultDims = usesOf(i, rule.results);
     if (operandDims.empty() && resultDims.empty())
       continue;
-    for (const reshard::Segment &segment : analysis.loopLayout(op, i).segments) {
+    for (const reshard::Segment &segment : analysis->loopLayout(op, i).segments) {
       for (const reshard::Factor &factor : segment.factors) {
         auto same = llvm::find_if(graphOp.loops, [&](const Loop &loop) {
           return loop.factor == factor.id && (shareADim(loop.operandDims, operandDims) ||
@@ -144,8 +154,15 @@ void Extractor::addLoops(Operation *op, GraphOp &graphOp,
     }
   }
   for (Loop &loop : graphOp.loops)
-    if (!analysis.isShardable(loop.factor) || !cutsEverySegment(op, loop))
+    if (!analysis->isShardable(loop.factor) || !cutsEverySegment(op, loop))
       loop.kind = reshard::LoopKind::Fixed;
+}
+
+static Phase phaseOf(Operation *op) {
+  auto phase = op->getAttrOfType<StringAttr>(kPhaseAttr);
+  if (!phase || phase.getValue() == "fwd")
+    return Phase::Forward;
+  return phase.getValue() == "wgt" ? Phase::Weight : Phase::Backward;
 }
 
 LogicalResult Extractor::addOp(Operation *op) {
@@ -156,21 +173,20 @@ LogicalResult Extractor::addOp(Operation *op) {
   auto id = op->getAttrOfType<StringAttr>(kIdAttr);
   graphOp.id = id ? id.str() : ("op" + std::to_string(step.graph.ops.size()));
   graphOp.kind = op->getName().stripDialect().str();
-  auto phase = op->getAttrOfType<StringAttr>(kPhaseAttr);
-  graphOp.phase = phase && phase.getValue() == "bwd" ? Phase::Backward : Phase::Forward;
-  if (auto stage = op->getAttrOfType<IntegerAttr>(kStageAttr))
-    graphOp.chunk = stage.getInt();
+  graphOp.phase = phaseOf(op);
+  if (auto chunk = op->getAttrOfType<IntegerAttr>(kChunkAttr))
+    graphOp.chunk = chunk.getInt();
   auto shardable = cast<ShardableOpInterface>(op);
   graphOp.additive = shardable.isAdditive();
   graphOp.flops = cost.getFlops();
   graphOp.kernelClass = cost.getKernelClass().str();
   graphOp.generator = llvm::all_of(op->getOperands(), [&](Value operand) {
-    int producer = step.graph.values[step.valueIndex.lookup(operand)].producer;
+    int producer = step.graph.values[indexOf(operand)].producer;
     return producer >= 0 && step.graph.ops[producer].generator;
   });
   int index = step.graph.ops.size();
   for (Value operand : op->getOperands()) {
-    int value = step.valueIndex.lookup(operand);
+    int value = indexOf(operand);
     graphOp.operands.push_back(value);
     std::vector<int> &users = step.graph.values[value].users;
     if (users.empty() || users.back() != index)
@@ -184,10 +200,63 @@ LogicalResult Extractor::addOp(Operation *op) {
     step.graph.values[value].producerResult = result.getResultNumber();
     graphOp.results.push_back(value);
   }
-  addLoops(op, graphOp, step.ruleLoops.emplace_back());
+  step.ruleLoops.emplace_back();
+  if (analysis)
+    addLoops(op, graphOp, step.ruleLoops.back());
+  if (graphOp.phase == Phase::Forward)
+    forwardById[graphOp.id] = index;
+  order.push_back({index, false});
+  orderedOps.push_back(op);
   step.graph.ops.push_back(std::move(graphOp));
   step.ops.push_back(op);
   step.opIndex[op] = index;
+  return success();
+}
+
+/// A clone: what reads its results reads, until insertClones, those of the original.
+LogicalResult Extractor::addClone(Operation *op) {
+  auto forward = op->getAttrOfType<StringAttr>(kForwardIdAttr);
+  auto original = forward ? forwardById.find(forward.getValue()) : forwardById.end();
+  if (original == forwardById.end())
+    return op->emitOpError("is a clone of no forward op");
+  const GraphOp &source = step.graph.ops[original->second];
+  if (source.results.size() != op->getNumResults())
+    return op->emitOpError() << "is no clone of \"" << source.id << "\": it has other results";
+  for (auto [value, result] : llvm::zip_equal(source.results, op->getResults()))
+    step.valueIndex[result] = value;
+  order.push_back({original->second, true});
+  orderedOps.push_back(op);
+  return success();
+}
+
+/// Puts the clones where they stand in the IR.
+LogicalResult Extractor::insertClones() {
+  if (order.size() == step.graph.ops.size())
+    return success();
+  std::vector<int> sources;
+  reshard::Graph graph = reshard::withClones(step.graph, order, nullptr, &sources);
+  StepGraph result;
+  result.values = step.values;
+  result.values.resize(graph.values.size());
+  for (BlockArgument arg : train.getArguments())
+    result.valueIndex[arg] = step.valueIndex.lookup(arg);
+  for (auto [i, op] : llvm::enumerate(orderedOps)) {
+    for (auto [value, operand] : llvm::zip_equal(graph.ops[i].operands, op->getOperands()))
+      if (result.valueIndex.lookup(throughReshards(operand)) != value)
+        return op->emitOpError() << "reads \"" << graph.values[indexOf(operand)].name
+                                 << "\", which is recomputed before it";
+    for (auto [value, made] : llvm::zip_equal(graph.ops[i].results, op->getResults())) {
+      result.values[value] = made;
+      result.valueIndex[made] = value;
+    }
+    if (order[i].isClone)
+      graph.ops[i].phase = phaseOf(op);
+    result.opIndex[op] = i;
+    result.ops.push_back(op);
+    result.ruleLoops.push_back(step.ruleLoops[sources[i]]);
+  }
+  result.graph = std::move(graph);
+  step = std::move(result);
   return success();
 }
 
@@ -198,7 +267,7 @@ void Extractor::addResults() {
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
     auto role = train.getResultAttrOfType<StringAttr>(i, kRoleAttr);
     auto name = train.getResultAttrOfType<StringAttr>(i, kNameAttr);
-    int index = step.valueIndex.lookup(value);
+    int index = indexOf(value);
     if (role && role.getValue() == "loss") {
       step.graph.loss = index;
       step.graph.values[index].role = ValueRole::Loss;
@@ -344,22 +413,29 @@ FailureOr<StepGraph> Extractor::run() {
              roleOf(role ? role.getValue() : "input"));
   }
   for (Operation &op : train.getBody().front().without_terminator())
-    if (failed(addOp(&op)))
+    if (!isa<ReshardOp>(op) && failed(op.hasAttr(kRecomputedAttr) ? addClone(&op) : addOp(&op)))
       return failure();
   addResults();
   linkForward();
-  if (!analysis.batchFactor())
+  if (!analysis) {
+    if (failed(insertClones()))
+      return failure();
+    return std::move(step);
+  }
+  if (!analysis->batchFactor())
     return train.emitError("the batch dims of the inputs are not one factor of their own; some op "
                            "merges the batch with another dim in a way that cannot be undone");
-  step.graph.batchFactor = *analysis.batchFactor();
-  step.graph.sequenceFactor = analysis.sequenceFactor().value_or(-1);
+  step.graph.batchFactor = *analysis->batchFactor();
+  step.graph.sequenceFactor = analysis->sequenceFactor().value_or(-1);
   findExperts();
+  if (failed(insertClones()))
+    return failure();
   return std::move(step);
 }
 
 FailureOr<StepGraph> extractStepGraph(func::FuncOp train, const FactorAnalysis &analysis,
                                       func::FuncOp update) {
-  FailureOr<StepGraph> step = Extractor(train, analysis).run();
+  FailureOr<StepGraph> step = Extractor(train, &analysis).run();
   if (failed(step) || !update)
     return step;
   for (StepTotalOp total : update.getOps<StepTotalOp>())
@@ -372,6 +448,10 @@ FailureOr<StepGraph> extractStepGraph(func::FuncOp train, const FactorAnalysis &
       step->graph.stepStateBytes += tensorType(arg).getElementTypeBitWidth() / 8;
   }
   return step;
+}
+
+FailureOr<StepGraph> extractStructure(func::FuncOp train) {
+  return Extractor(train, nullptr).run();
 }
 
 } // namespace tbc

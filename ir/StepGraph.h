@@ -24,11 +24,18 @@ struct StepGraph {
 
 /// Extracts the graph of the function @train: its ops, layouts from `analysis`, roles from the
 /// argument and result attributes; from @update, if there is one, what it adds up over all ranks.
+/// Clones made by tbc-recompute come out as reshard::withClones makes them, with their values
+/// numbered last. It sees through tbc.reshard.
 ///
-/// Errors: an op without a factor rule; inputs whose batch dim is no factor of its own.
+/// Errors: an op without a factor rule; inputs whose batch dim is no factor of its own; an op that
+/// stands after the clone of a forward op and reads the original.
 mlir::FailureOr<StepGraph> extractStepGraph(mlir::func::FuncOp train,
                                             const FactorAnalysis &analysis,
                                             mlir::func::FuncOp update = {});
+
+/// The same without layouts and loops, which need no factor analysis: who reads what, phases,
+/// chunks, cotangents.
+mlir::FailureOr<StepGraph> extractStructure(mlir::func::FuncOp train);
 
 } // namespace tbc
 

@@ -23,11 +23,13 @@ namespace tbc {
 /// Names of the discardable attributes that ops, function arguments and results carry.
 inline constexpr llvm::StringLiteral kRoleAttr = "tbc.role";
 inline constexpr llvm::StringLiteral kNameAttr = "tbc.name";
-/// On ops: the stable id, "fwd" or "bwd", the pipeline stage, the id of the forward op.
+/// On ops: the stable id; "fwd", "bwd" or (wgrad, where a schedule splits the backward) "wgt"; the
+/// chunk; the id of the forward op; as a unit, that the op is a clone of it made by tbc-recompute.
 inline constexpr llvm::StringLiteral kIdAttr = "tbc.id";
 inline constexpr llvm::StringLiteral kPhaseAttr = "tbc.phase";
-inline constexpr llvm::StringLiteral kStageAttr = "tbc.stage";
+inline constexpr llvm::StringLiteral kChunkAttr = "tbc.chunk";
 inline constexpr llvm::StringLiteral kForwardIdAttr = "tbc.forward";
+inline constexpr llvm::StringLiteral kRecomputedAttr = "tbc.recomputed";
 /// On backward ops: per result [forward op id, result number] of the value it is the cotangent of,
 /// or unit.
 inline constexpr llvm::StringLiteral kCotangentOfAttr = "tbc.cotangent_of";

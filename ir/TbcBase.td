@@ -19,6 +19,11 @@ def Tbc_Dialect : Dialect {
     vector-Jacobian product where it is differentiable, and a reference kernel of the same name in
     `runtime/kernels` that is its meaning.
   }];
+  let useDefaultAttributePrinterParser = 1;
+  let extraClassDeclaration = [{
+    /// Adds the attributes of Plan.td.
+    void registerAttributes();
+  }];
 }
 
 def Tbc_FloatTensor : RankedTensorOf<[F64, F32, F16, BF16]>;

@@ -11,6 +11,7 @@ using namespace mlir;
 namespace tbc {
 
 void TbcDialect::initialize() {
+  registerAttributes();
   registerActivationOps(*this);
   registerAttentionOps(*this);
   registerCollectiveOps(*this);
@@ -27,6 +28,7 @@ void TbcDialect::initialize() {
   registerPoolingOps(*this);
   registerRandomOps(*this);
   registerRecurrentOps(*this);
+  registerReshardOps(*this);
   registerVocabularyOps(*this);
 }
 

@@ -120,11 +120,148 @@ def LowerPrecisionPass : Pass<"tbc-lower-precision", "mlir::func::FuncOp"> {
   let dependentDialects = ["::tbc::TbcDialect"];
 }
 
-def RecomputePass : Pass<"tbc-recompute", "mlir::func::FuncOp"> {
-  let summary = "Repeats forward ops in the backward phase instead of keeping their results";
+def AssignChunksPass : Pass<"tbc-assign-chunks", "mlir::ModuleOp"> {
+  let summary = "Puts every op of @train on a chunk, from the marks on the first op of each";
+  let description = [{
+    A forward op is on the chunk that begins at it or last before it; a backward op on that of its forward
+    op; one without, on that of the forward op whose result it is the cotangent of.
+
+    ```mlir
+    // before
+    %0 = tbc.relu %x {tbc.id = "a", tbc.chunk_begin = 0 : i64} : ...
+    %1 = tbc.relu %0 {tbc.id = "b", tbc.chunk_begin = 1 : i64} : ...
+    %2 = tbc.mul %g, %1 {tbc.id = "b.bwd.0", tbc.forward = "b", tbc.phase = "bwd"} : ...
+    // after
+    %0 = tbc.relu %x {tbc.id = "a", tbc.chunk = 0 : i64} : ...
+    %1 = tbc.relu %0 {tbc.id = "b", tbc.chunk = 1 : i64} : ...
+    %2 = tbc.mul %g, %1 {tbc.id = "b.bwd.0", tbc.forward = "b", tbc.phase = "bwd", tbc.chunk = 1 : i64} : ...
+    ```
+  }];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
+def RecomputePass : Pass<"tbc-recompute", "mlir::ModuleOp"> {
+  let summary = "Clones forward ops marked tbc.recompute into the backward phase";
+  let description = [{
+    Recomputation (activation checkpointing): a backward op that reads a result of a marked op of its chunk
+    reads that of a clone, so that nothing is kept for it from forward to backward. The clone of op "i" has
+    the id "i.recompute". It stands right before the first backward op that needs it, directly or through
+    other clones. Results do not change by a bit.
+
+    ```mlir
+    // before
+    %0 = tbc.relu %x {tbc.id = "a", tbc.phase = "fwd", tbc.recompute} : ...
+    %1 = tbc.mul %g, %0 {tbc.id = "b.bwd.0", tbc.phase = "bwd"} : ...
+    // after
+    %0 = tbc.relu %x {tbc.id = "a", tbc.phase = "fwd"} : ...
+    %2 = tbc.relu %x {tbc.id = "a.recompute", tbc.forward = "a", tbc.phase = "bwd", tbc.recomputed} : ...
+    %1 = tbc.mul %g, %2 {tbc.id = "b.bwd.0", tbc.phase = "bwd"} : ...
+    ```
+
+    Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, https://arxiv.org/abs/1604.06174.
+  }];
   let options = [
-    ListOption<"ids", "ids", "std::string", "ids of the forward ops">,
+    ListOption<"ids", "ids", "std::string", "ids of forward ops to clone beside those marked">,
   ];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
+def SplitBackwardPass : Pass<"tbc-split-backward", "mlir::ModuleOp"> {
+  let summary = "Splits the backward into dgrad and wgrad where tbc.schedule does";
+  let description = [{
+    With a zero-bubble schedule, backward ops for which only gradients of parameters wait get the phase
+    "wgt". With any other schedule, or none, nothing changes.
+
+    ```mlir
+    // before, in a module with tbc.schedule = "zero-bubble"
+    %dw = tbc.einsum %x, %g {tbc.id = "l.bwd.1", tbc.phase = "bwd", ...} : ...
+    // after
+    %dw = tbc.einsum %x, %g {tbc.id = "l.bwd.1", tbc.phase = "wgt", ...} : ...
+    ```
+
+    Source: Qi et al., Zero Bubble Pipeline Parallelism, https://arxiv.org/abs/2401.10241.
+  }];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
+def DeriveShardingsPass : Pass<"tbc-derive-shardings", "mlir::ModuleOp"> {
+  let summary = "Writes the sharding of every value of @train, as its plan gives them";
+  let description = [{
+    Shardings follow from tbc.strategy, tbc.parameter_plan and the mesh by the seven rules of
+    reshard::derive (planner/reshard/Graph.h), by which the planner predicts too. `tbc.sharding` is the
+    home of a value: complete, as later ops find it. `tbc.produced` is that of an op's results before
+    collectives complete or move them; `tbc.wanted` that of its operands after collectives brought them
+    there. Both stand only where they differ from the home.
+
+    ```mlir
+    // before: a matmul whose summed loop is split over tp
+    %y = tbc.einsum %x, %w {tbc.strategy = #tbc.strategy<{0 = ["dp"], 3 = ["tp"]}>, ...} : ...
+    // after
+    %y = tbc.einsum %x, %w {tbc.strategy = #tbc.strategy<{0 = ["dp"], 3 = ["tp"]}>,
+        tbc.produced = [#tbc.sharding<[{f0 = ["dp"]}, {} ], partial = ["tp"]>],
+        tbc.sharding = [#tbc.sharding<[{f0 = ["dp"]}, {} ]>], ...} : ...
+    ```
+  }];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
+def InsertCollectivesPass : Pass<"tbc-insert-collectives", "mlir::ModuleOp"> {
+  let summary = "Makes the collectives of a micro-batch ops, on whole tensors";
+  let description = [{
+    A tbc.reshard for each one that `reshard::derive` makes in a forward or backward: before the op that
+    wants the value otherwise, or after the op that leaves it partial. Ops read its result. Types stay those
+    of whole tensors, and so does the meaning: a tbc.reshard is the identity. Collectives of the update
+    (reductions once per step, gathers of new parameters) are emitted by tbc-partition.
+
+    ```mlir
+    // before: partial sums over tp, completed by a collective that is not there
+    %0 = tbc.einsum %x, %w {tbc.produced = [#tbc.sharding<[{f0 = ["dp"]}, {} ], partial = ["tp"]>], ...} : ...
+    %1 = tbc.add %0, %b : tensor<97x8xf32>
+    // after
+    %0 = tbc.einsum %x, %w {tbc.produced = [#tbc.sharding<[{f0 = ["dp"]}, {} ], partial = ["tp"]>], ...} : ...
+    %1 = tbc.reshard %0 from <[{f0 = ["dp"]}, {} ], partial = ["tp"]> to <[{f0 = ["dp"]}, {} ]>
+        {collectives = ["all_reduce over tp, 512 bytes"], number = 0 : i64, reason = "operand"} : tensor<97x8xf32>
+    %2 = tbc.add %1, %b : tensor<97x8xf32>
+    ```
+  }];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
+def BucketPass : Pass<"tbc-bucket", "mlir::ModuleOp"> {
+  let summary = "Joins reductions of gradients into buckets, and gathers parameters ahead of their use";
+  let description = [{
+    Members of one bucket get its number: tbc-partition makes one collective of them. A gather of a stored
+    parameter moves as many gathers ahead as `tbc.prefetch` says.
+
+    ```mlir
+    // before, with tbc.bucket_bytes = 1048576
+    %1 = tbc.reshard %g0 from <...> to <...> {number = 4 : i64, reason = "gradient", ...} : tensor<8xf32>
+    // after
+    %1 = tbc.reshard %g0 from <...> to <...> {bucket = 0 : i64, number = 4 : i64, reason = "gradient", ...} : tensor<8xf32>
+    ```
+
+    Source: Li et al., PyTorch Distributed, https://arxiv.org/abs/2006.15704, section 3.2 (buckets).
+  }];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
+def PartitionPass : Pass<"tbc-partition", "mlir::ModuleOp"> {
+  let summary = "Makes @train and @update into the functions that each rank executes";
+  let description = [{
+    For each chunk c the functions @fwd_c, @bwd_c and @wgt_c, for each stage s @update_s, with local shapes
+    and explicit collectives (ir/PerRank.h). All comes from the attributes on the IR; shardings and
+    tbc.reshard ops that stand there must be those derived. The module keeps its mesh and lists the tensors that outlive functions in
+    `tbc.tensors`.
+
+    ```mlir
+    // before
+    func.func @train(%w: tensor<8x4xf32> {tbc.role = "param", ...}, %x: tensor<16x8xf32> {...}) ...
+    // after, with dp = 2 and tp = 2
+    func.func @fwd_0(%x: tensor<8x8xf32> {tbc.role = "input", ...}, %w: tensor<8x2xf32> {...}) ... {
+      ...
+      %s = tbc.all_reduce %y {axes = ["tp"], kind = "sum"} : ...
+    ```
+  }];
   let dependentDialects = ["::tbc::TbcDialect"];
 }
 

@@ -39,7 +39,7 @@ bool isInteger(const onnx::TypeProto::Tensor &type) {
          type.elem_type() == onnx::TensorProto::INT32;
 }
 
-/// What the symbols of a model's inputs stand for.
+/// The meaning of the symbols in a model's inputs.
 struct Symbols {
   std::string batch, seq;
   /// Without a batch symbol: the fixed size of the first dim.
@@ -62,7 +62,7 @@ Symbols findSymbols(const Model &model) {
     if (symbols.fixedBatch == 0 && dims[0].dim_param().empty())
       symbols.fixedBatch = dims[0].dim_value();
   }
-  // A length that counts earlier steps is not that of the sequence.
+  // A length of earlier steps is not the sequence length.
   auto mayBeSeq = [&](const std::string &name) {
     return name != symbols.batch && name.find('+') == std::string::npos &&
            name.find("past") == std::string::npos;
@@ -79,8 +79,8 @@ Symbols findSymbols(const Model &model) {
   return symbols;
 }
 
-/// The rows of the smallest table that is indexed by positions: by indices that follow from shapes
-/// and constants alone.
+/// The rows of the smallest table read by positions, i.e. by indices that follow from shapes and
+/// constants alone.
 std::optional<int64_t> positionTableLength(const Model &model) {
   std::set<std::string> fromData;
   for (const onnx::ValueInfoProto *input : model.inputs)
@@ -109,12 +109,12 @@ bool contains(const std::string &text, const std::string &part) {
   return text.find(part) != std::string::npos;
 }
 
-/// Whether an input hands on keys and values of earlier steps, in a dim named after that.
+/// Whether an input has keys and values of earlier steps, by the name of a dim.
 bool isPastDim(const onnx::ValueInfoProto &input, const std::string &symbol) {
   return contains(input.name(), "past") && contains(symbol, "past");
 }
 
-/// The number that a dim called "a + b" has, where `sizeOf` gives each part.
+/// The size of a dim "a + b"; `sizeOf` returns the size of each part.
 std::optional<int64_t>
 sumOf(const std::string &symbol,
       const std::function<std::optional<int64_t>(const std::string &)> &sizeOf) {
@@ -137,7 +137,7 @@ sumOf(const std::string &symbol,
   return sum;
 }
 
-/// What an input is held at, by option or by default.
+/// The constant of an input, by option or by default.
 std::optional<double> constantFor(const onnx::ValueInfoProto &input, const ImportOptions &options,
                                   std::vector<std::string> &warnings) {
   auto it = options.fix.find(input.name());
@@ -165,14 +165,14 @@ std::optional<double> constantFor(const onnx::ValueInfoProto &input, const Impor
   return value;
 }
 
-/// Whether an input is a list of positions that nothing else is said of.
+/// Whether an input is a list of positions without an option.
 bool isPositionIds(const onnx::ValueInfoProto &input, const ImportOptions &options) {
   return !options.fixedShapes && !options.fix.count(input.name()) &&
          contains(input.name(), "position_ids") && isInteger(tensorTypeOf(input)) &&
          tensorTypeOf(input).shape().dim_size() > 0;
 }
 
-/// The elements that `input` is held at; ImportError unless they have its type.
+/// The constant elements of `input`; ImportError unless they have its type.
 Known elementsFor(const BoundInput &input, const kernels::Tensor &tensor) {
   kernels::TensorType type{input.dtype, input.shape};
   if (tensor.type() != type)

@@ -16,7 +16,7 @@ struct BoundInput {
   DType dtype = DType::F32;
   /// At the batch size of the result; see `atBatch`.
   Shape shape;
-  /// Dims that are the batch.
+  /// The dims of the batch.
   std::vector<bool> isBatch;
   /// The dim of the tokens of a sample, or -1.
   int64_t sequenceDim = -1;
@@ -40,14 +40,14 @@ struct Bindings {
   std::vector<std::string> warnings;
 };
 
-/// Binds the inputs' dims. The batch is the symbol of the first dim of the first input that has
-/// one; the sequence is that of dim 1 of a list of integers, or one that says "seq". A dim "a + b"
-/// is the sum; one that says "past", of an input that does, is 0: training starts without a cache.
-/// ImportError
-/// for a symbol that nothing binds, and for options that name no symbol or input.
+/// Binds the inputs' dims. The batch is the symbol of the first dim of the first input with
+/// one; the sequence is the symbol of dim 1 of a list of integers, or one that contains "seq".
+/// A dim "a + b" is the sum. A dim with "past", of an input with "past", is 0: training starts
+/// without a cache. ImportError for an unbound symbol, and for options with an unknown symbol
+/// or input.
 Bindings bindInputs(const Model &model, const ImportOptions &options);
 
-/// Two primes that divide no size in the model: see Emitter.
+/// Two primes that divide no size of the model: see Emitter.
 std::pair<int64_t, int64_t> chooseMarkers(const Model &model, const Bindings &bindings);
 
 } // namespace tbc::frontend

@@ -1,4 +1,4 @@
-//===- Elements.h - What the elements of an initializer say ----------------===//
+//===- Elements.h - Evidence in the elements of an initializer -------------===//
 
 #ifndef TBC_FRONTEND_ONNX_ELEMENTS_H
 #define TBC_FRONTEND_ONNX_ELEMENTS_H
@@ -9,22 +9,22 @@
 
 namespace tbc::frontend {
 
-// All of these say no where the data is not there. They read as few elements as decide.
+// All of these return false without data. They read as few elements as needed.
 
-/// Whether all elements are equal, as those of fresh norms and biases are.
+/// Whether all elements are equal, as in fresh norms and biases.
 bool isUniform(const ParameterSource &source);
 
-/// Whether the elements are 0 and numbers so negative that a score to which they are added is
-/// hidden, both.
+/// Whether the elements are 0 and very negative, both: added to a score, the latter hide
+/// it.
 bool isAdditiveMask(const ParameterSource &source);
 
 /// Whether a table [.., positions, columns] holds sines and cosines of the positions times a
-/// frequency per column. Two tests, of which one suffices:
+/// frequency per column. One of two tests suffices:
 ///
 ///  - every column x obeys x[p+1] + x[p-1] = c x[p] (c = 2 cos of its frequency), and some column
 ///    oscillates: tables for attention and for rotary embeddings;
 ///  - the squares of every row sum to half of the columns, for sin^2 + cos^2 = 1, but for rows of
-///    zeros (class tokens): also the tables of images, of which rows count two positions.
+///    zeros (class tokens): also the tables of images, with two positions per row.
 ///
 /// Example: [[0, 1], [sin 1, cos 1], [sin 2, cos 2], ...]. Rows of random numbers obey neither.
 bool areSinusoids(const ParameterSource &source);
@@ -35,7 +35,7 @@ struct MaskBand {
   double hidden = 0;
 };
 
-/// `source` as a band; nothing if it is none, or if dims in front of the last two are not 1.
+/// `source` as a band; nullopt if it is not one, or if dims before the last two are not 1.
 std::optional<MaskBand> bandOf(const ParameterSource &source);
 
 } // namespace tbc::frontend

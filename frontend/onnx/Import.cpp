@@ -36,7 +36,7 @@ namespace {
 /// Loops are not unrolled to more nodes than this.
 constexpr int64_t maxUnrolledNodes = 32768;
 
-/// Throws if some node has no importer, naming every one.
+/// Throws if nodes have no importer; names all of them.
 void checkSupported(const Model &model) {
   std::map<std::string, std::vector<std::string>> unsupported;
   for (const GraphNode &node : model.nodes) {
@@ -67,7 +67,7 @@ void checkSupported(const Model &model) {
                     "lists those that are supported), or without them");
 }
 
-/// Throws unless the sizes of a node's result are such that no later product of them overflows.
+/// Throws if a product of the sizes of a node's result could overflow.
 void checkResult(const Shape &shape, int64_t marker) {
   constexpr int64_t maxElements = int64_t(1) << 56;
   if (shape.size() > ScanLimits().rank)
@@ -94,7 +94,7 @@ public:
 
   OwningOpRef<ModuleOp> run();
 
-  /// What importers of nodes had to say, one line per kind.
+  /// Warnings of the nodes' importers, one line per kind.
   std::vector<std::string> warnings() const;
 
 private:
@@ -123,14 +123,14 @@ private:
   std::optional<Emitter> emitter;
   std::map<std::string, Value> values;
   Selections selections;
-  /// How many inputs of nodes and outputs of the graph are still to come.
+  /// Remaining uses: inputs of nodes, and outputs of the graph.
   std::map<std::string, int64_t> usesLeft;
   std::map<std::string, mlir::Value> newStates;
   /// Of the bodies around the current node.
   std::string suffix;
   unsigned bodyDepth = 0;
   int64_t unrolledNodes = 0;
-  /// By op type and text: how many nodes, and the first one.
+  /// By op type and text: number of nodes, and the first one.
   std::map<std::pair<std::string, std::string>, std::pair<int, std::string>> nodeWarnings;
 };
 
@@ -230,8 +230,8 @@ void GraphImporter::countUses() {
     ++usesLeft[output.name()];
 }
 
-/// The value called `name`. Constants are read when they are first needed, and dropped with their
-/// last use: there may be many large ones.
+/// The value called `name`. Constants are read at their first use and dropped at their last one:
+/// there may be many large ones.
 const Value &GraphImporter::valueOf(const std::string &name) {
   auto [it, isNew] = values.try_emplace(name);
   if (!isNew)
@@ -248,7 +248,7 @@ const Value &GraphImporter::valueOf(const std::string &name) {
   return it->second;
 }
 
-/// A mask as what it says of the positions of queries and keys, which takes no table.
+/// A mask as a predicate over positions of queries and keys, without a table.
 Value GraphImporter::bandMask(const ParameterSource &source) {
   MaskBand band = *bandOf(source);
   const Shape &shape = source.shape;
@@ -267,7 +267,7 @@ Value GraphImporter::bandMask(const ParameterSource &source) {
                   Value::ofSplat(source.dtype, shape, band.hidden));
 }
 
-/// The node's name, inside the module that it is in where the file tells that.
+/// The node's name, with its module path if the file has it.
 Location GraphImporter::locationOf(const GraphNode &node, const std::string &suffix) {
   Location inside = builder.getUnknownLoc();
   if (std::string module = modulePath(node); !module.empty())
@@ -289,7 +289,7 @@ void GraphImporter::importNode(const GraphNode &node) {
       });
   const OpImporter *importer = findImporter(node.proto->domain(), node.proto->op_type());
   try {
-    // Nodes of the graph itself were checked before; a branch that is not taken may hold anything.
+    // Nodes of the graph were checked before; branches that are not taken are not checked.
     if (!importer)
       throw ImportError("is not supported; docs/onnx-ops.md lists the ops that are");
     context.upgrade();
@@ -395,14 +395,14 @@ void GraphImporter::addResults() {
 }
 
 void GraphImporter::eraseDeadOps() {
-  // The block's own reverse iterators survive the erasure of what they pointed to.
+  // The block's own reverse iterators survive an erasure at their position.
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
     if (op.use_empty() && !op.hasTrait<OpTrait::IsTerminator>())
       op.erase();
 }
 
 void GraphImporter::nameOps() {
-  // The first op of a node has its name, further ones a number behind it.
+  // The first op of a node has its name; others add a number.
   llvm::StringSet<> taken;
   forEachNode(model.nodes, [&](const GraphNode &node) { taken.insert(node.name); });
   llvm::StringMap<unsigned> next;
@@ -419,8 +419,8 @@ void GraphImporter::nameOps() {
   }
 }
 
-/// The names of the parameters that no gradient can reach: no path of floats leads from them to an
-/// output. A bias that only decides which experts are chosen is such a one.
+/// The names of parameters without a gradient: no path of floats leads from them to an output.
+/// Example: a bias that only selects experts.
 std::set<std::string> withoutGradient(func::FuncOp function) {
   Block &body = function.getBody().front();
   llvm::DenseSet<mlir::Value> reached;
@@ -444,7 +444,7 @@ std::set<std::string> withoutGradient(func::FuncOp function) {
   return names;
 }
 
-/// Makes state of the parameters `names`.
+/// Turns the parameters `names` into state.
 void holdParameters(Parameters &parameters, const std::set<std::string> &names) {
   std::vector<ParameterSource> trained;
   for (ParameterSource &source : parameters.params) {
@@ -460,7 +460,7 @@ void holdParameters(Parameters &parameters, const std::set<std::string> &names) 
   parameters.params = std::move(trained);
 }
 
-/// Removes parameters that influence nothing, with their arguments.
+/// Removes parameters without uses, with their arguments.
 void dropUnusedParameters(func::FuncOp function, ImportedModel &imported, size_t firstParameter) {
   Block &body = function.getBody().front();
   llvm::BitVector unused(body.getNumArguments());

@@ -35,15 +35,15 @@ struct ImportOptions {
   bool fixedShapes = false;
   /// "A=B" or "A=B^T": initializer A is parameter B, or its transpose; see Ties.h.
   std::vector<std::string> ties;
-  /// Globs of initializers (names or display names) that are constants, and of those that are
-  /// parameters, whatever they look like; see Roles.h.
+  /// Globs of initializers (names or display names): constants, and parameters, against all other
+  /// evidence; see Roles.h.
   std::vector<std::string> constants, parameters;
-  /// A directory whose files may be external data even as hard links or symbolic links; empty:
-  /// none.
+  /// A directory whose files may be external data even as hard or symbolic links; empty: no
+  /// directory.
   std::string externalDataRoot;
 };
 
-/// Where the bytes of one initializer lie. Weights are never copied.
+/// The location of one initializer's bytes. Weights are never copied.
 struct ParameterSource {
   enum class Encoding {
     /// Little-endian elements.
@@ -57,30 +57,30 @@ struct ParameterSource {
   /// The exporter stored the transpose of the module's parameter: the weight of torch.nn.Linear as
   /// the right operand of a MatMul.
   bool isTransposed = false;
-  /// Running statistics and other tensors that the optimizer leaves alone.
+  /// Running statistics and other tensors without an optimizer.
   bool isState = false;
   kernels::DType dtype = kernels::DType::F32;
   kernels::Shape shape;
   std::string file;
   int64_t offset = 0, bytes = 0;
   Encoding encoding = Encoding::Raw;
-  /// Whether the file is there. A model without its weights can be planned but not run.
+  /// Whether the file exists. A model without its weights can be planned but not run.
   bool present = false;
-  /// The file as the import opened it. Whoever reads the data while the model lives reads it here:
-  /// what stands at the path may be exchanged.
+  /// The file as the import opened it. Read the data here while the model lives: the file at the
+  /// path may have been exchanged.
   std::optional<MappedFile> opened;
   /// The permission under which an external file was named; see ImportOptions.
   bool isExternal = false;
   std::string directory, location, externalDataRoot;
 };
 
-/// A float initializer that is not trained and not state: where its elements matter they are in the
-/// function, as a constant.
+/// A float initializer that is neither trained nor state. If an op reads its elements, they are a
+/// constant of the function.
 struct ConstantTensor {
   std::string name, displayName;
   kernels::DType dtype = kernels::DType::F32;
   kernels::Shape shape;
-  /// Why it is one, as the end of a sentence: "hides keys of an attention".
+  /// The reason, as the end of a sentence. Example: "hides keys of an attention".
   std::string reason;
 };
 
@@ -89,15 +89,15 @@ struct ModelValue {
   std::string name;
   kernels::DType dtype = kernels::DType::F32;
   kernels::Shape shape;
-  /// Which dim is the batch; -1 if none.
+  /// The dim of the batch; -1 without one.
   int64_t batchDim = -1;
 };
 
 /// The module holds one function
 ///     @model(inputs..., params..., state...) -> (outputs..., new state...)
-/// whose arguments carry tbc.role (input|param|state), tbc.name, tbc.display_name, and inputs
-/// tbc.batch_dim; results carry tbc.name, new state tbc.role = "state" and the name of the state it
-/// replaces.
+/// Its arguments carry tbc.role (input|param|state), tbc.name, tbc.display_name, and inputs
+/// tbc.batch_dim. Results carry tbc.name; new state carries tbc.role = "state" and the name of the
+/// replaced state.
 struct ImportedModel {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   /// One per param and state argument, in their order.
@@ -106,24 +106,24 @@ struct ImportedModel {
   int64_t batch = 0;
   /// The sequence length; 0 if the model has none.
   int64_t seq = 0;
-  /// What is a constant, in the order of the file.
+  /// The constants, in the order of the file.
   std::vector<ConstantTensor> constants;
   std::vector<std::string> warnings;
-  /// What was understood and is worth knowing, but asks for nothing.
+  /// Remarks that need no action of the user.
   std::vector<std::string> notes;
   /// SHA-256 of the graph without documentation strings and weights, in hexadecimal.
   std::string hash;
-  /// Which model it is, whatever its weights (identityOf).
+  /// The model's identity without its weights (identityOf).
   std::string identity;
 };
 
-/// Imports `path`. Rejects (ErrorCode::ModelRejected) whatever is malformed or not supported,
-/// naming the file and byte, or the nodes, and what to do.
+/// Imports `path`. Rejects (ErrorCode::ModelRejected) malformed and unsupported models, with the
+/// file and byte, or the nodes, and the next step.
 Result<ImportedModel> importOnnx(mlir::MLIRContext &context, const std::string &path,
                                  const ImportOptions &options);
 
-/// The file that holds a parameter's data, as the import opened it. Errors: ModelRejected, it was
-/// not there.
+/// The file with a parameter's data, as the import opened it. Errors: ModelRejected if it did not
+/// exist.
 Result<MappedFile> openDataOf(const ParameterSource &source);
 
 /// Reads one tensor from that file.

@@ -30,7 +30,7 @@ Value checkIndices(const Value &indices, int64_t size) {
     low = *least, high = *greatest;
   }
   if (known.numElements() > 0 && (low < -size || high >= size)) {
-    // What counts on beyond the end of a table are most often positions of a sequence too long.
+    // Indices beyond the end of a table are mostly positions of a too long sequence.
     bool counts = known.isAffine() && known.numElements() > 1 && low >= 0 && low < size;
     throw ImportError(
         "index " + std::to_string(low < -size ? low : high) +
@@ -51,7 +51,7 @@ Value checkIndices(const Value &indices, int64_t size) {
                         Known::ofInts(known.shape(), std::move(elements)));
 }
 
-/// A dim that known indices count through from `start` in steps of one.
+/// A dim whose known indices are start, start + 1, start + 2, ...
 struct Range {
   unsigned dim;
   int64_t start, size;
@@ -67,8 +67,8 @@ std::optional<Range> asRange(const Value &indices) {
   return std::nullopt;
 }
 
-/// The core dims of affine indices in the order in which they count through rows 0, 1, 2 ... of a
-/// dim of `size`, outermost first; nothing if they do not.
+/// The core dims of affine indices, outermost first, if they count through the rows 0, 1, 2 ... of
+/// a dim of `size`; else nullopt.
 std::optional<std::vector<unsigned>> asFlattened(const Known &known, int64_t size) {
   if (!known.isAffine() || known.offset() != 0)
     return std::nullopt;
@@ -97,7 +97,7 @@ Shape gatheredShape(const Value &data, const Value &indices, unsigned axis) {
   return shape;
 }
 
-/// Where dim `dim` of the data stands in the result, given where dim `axis` goes.
+/// The position in the result of dim `dim` of the data, for a given position of dim `axis`.
 unsigned movedDim(unsigned dim, unsigned axis, unsigned indexRank, unsigned axisTo) {
   if (dim == axis)
     return axisTo;
@@ -169,7 +169,7 @@ Value composeAffine(const Value &data, const Value &indices, unsigned axis, cons
                         Known::affine(coreShape, offset, steps, table.isFloat()));
 }
 
-/// The dims of a gather's result along which it may change.
+/// The dims of a gather's result with changing elements.
 std::vector<unsigned> gatheredDims(const Value &data, const Value &indices, unsigned axis) {
   std::vector<unsigned> dims;
   for (unsigned dim : data.dims)
@@ -181,7 +181,7 @@ std::vector<unsigned> gatheredDims(const Value &data, const Value &indices, unsi
   return dims;
 }
 
-/// Undoes a flattening: dim `axis` becomes the index dims `order`, each at its place.
+/// Undoes a flattening: dim `axis` becomes the index dims `order`, each at its position.
 Value unflatten(Emitter &emitter, const Value &data, const Value &indices, unsigned axis,
                 const std::vector<unsigned> &order, const Shape &shape) {
   Shape split = data.shape;
@@ -275,7 +275,7 @@ Value flatIndices(Emitter &emitter, const Value &indices, const Shape &sizes) {
   int64_t stride = 1;
   for (int64_t k = int64_t(sizes.size()) - 1; k >= 0; --k) {
     Value place = cast(emitter, coordinate(emitter, indices, k), DType::I64);
-    // A list along one dim alone is normalised by whoever reads it.
+    // A list along one dim alone is normalised by its reader.
     if (sizes.size() > 1 || stride > 1)
       place = select(emitter, compare(emitter, "lt", place, number(place, 0)),
                      elementwise(emitter, "add", {place, number(place, double(sizes[k]))}), place);
@@ -287,7 +287,7 @@ Value flatIndices(Emitter &emitter, const Value &indices, const Shape &sizes) {
   return flat;
 }
 
-/// Any coordinates: the dims that they run through become one, of which one index chooses.
+/// Any coordinates: their dims become one dim, with one index.
 static Value gatherFlat(Emitter &emitter, const Value &data, const Value &indices,
                         int64_t batchDims) {
   unsigned depth = indices.shape.back();

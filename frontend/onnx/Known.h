@@ -17,7 +17,7 @@ namespace tbc::frontend {
 using kernels::DType;
 using kernels::Shape;
 
-/// Thrown by the importer of a node and caught at the top, which knows the node.
+/// Thrown by the importer of a node; the caller adds the node's name.
 struct ImportError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -27,9 +27,9 @@ struct UsageError : ImportError {
   using ImportError::ImportError;
 };
 
-/// Bounds the elements that are computed at import while it is alive, in this thread, and the bytes
-/// of constants that are held at once: a small file can ask for any amount of both. The bounds
-/// count elements and bytes, not seconds, so they are reproducible.
+/// Bounds the elements computed at import during its lifetime, in this thread, and the bytes of
+/// constants held at once: a small file can ask for any amount of both. The bounds count elements
+/// and bytes, not seconds, so they are reproducible.
 class WorkBudget {
 public:
   WorkBudget(int64_t elements, int64_t heldBytes);
@@ -47,15 +47,15 @@ int64_t productOf(int64_t a, int64_t b);
 inline double sumOf(double a, double b) { return a + b; }
 inline double productOf(double a, double b) { return a * b; }
 
-/// The product of the sizes, or the largest number there is.
+/// The product of the sizes, or the largest int64_t.
 int64_t saturatedElements(const Shape &shape);
 
 /// Calls `visit` with every index of a tensor of `shape`, in row-major order. Counts as work.
 void forEachIndex(const Shape &shape, const std::function<void(const Shape &index)> &visit);
 
 /// The elements of a tensor: listed, or an affine function of the index. Affine ones (ranges,
-/// positions and what is added and compared to them) cost nothing at any size, and are emitted as
-/// `iota`, never as tables.
+/// positions, sums and comparisons of these) are free at any size, and are emitted as `iota`, never
+/// as tables.
 class Known {
 public:
   static Known ofInts(Shape shape, std::vector<int64_t> elements);
@@ -72,7 +72,7 @@ public:
   int64_t offset() const { return affineOffset; }
   const std::vector<int64_t> &coefficients() const { return affineCoefficients; }
   int64_t numElements() const { return saturatedElements(sizes); }
-  /// The memory that the listed elements take.
+  /// The memory of the listed elements.
   int64_t heldBytes() const { return 8 * int64_t(intElements.size() + realElements.size()); }
 
   int64_t intAt(const Shape &index) const;
@@ -81,8 +81,8 @@ public:
   std::vector<int64_t> ints() const;
   std::vector<double> reals() const;
 
-  /// The same tensor without the dims along which it does not change; `kept` lists the others. A
-  /// listed integer tensor that is affine becomes so.
+  /// The same tensor without the dims along which it is constant; `kept` lists the other dims. A
+  /// listed integer tensor with affine elements becomes affine.
   Known compacted(std::vector<unsigned> &kept) const;
 
 private:

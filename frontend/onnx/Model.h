@@ -20,24 +20,24 @@ namespace tbc::frontend {
 
 struct Body;
 
-/// A node in execution order. Calls of local functions are not among them: their bodies stand in
-/// their place, as nodes named "call/inner".
+/// A node in execution order. Calls of local functions are replaced by their bodies, as nodes named
+/// "call/inner".
 struct GraphNode {
   const onnx::NodeProto *proto = nullptr;
-  /// The node's name, made unique; its op type and number where it has none.
+  /// The node's name, made unique; without one its op type and number.
   std::string name;
-  /// The version of the standard operator set that its op is of.
+  /// The version of the standard operator set of its op.
   int64_t opset = 0;
   /// The graphs among its attributes.
   std::vector<Body> bodies;
-  /// Values of graphs around it that its bodies read, sorted.
+  /// Values of enclosing graphs that its bodies read, sorted.
   std::vector<std::string> captures;
 };
 
 /// A graph inside a node (a branch, a loop's body), its values renamed so that no two values of the
 /// model share a name.
 struct Body {
-  /// The attribute that holds it: "then_branch".
+  /// Its attribute. Example: "then_branch".
   std::string attribute;
   std::vector<std::string> inputs, outputs;
   std::vector<GraphNode> nodes;
@@ -55,7 +55,7 @@ struct Model {
   /// The initializers in the order of the file, those of bodies last.
   std::vector<const onnx::TensorProto *> initializerOrder;
   std::set<std::string> bodyInitializers;
-  /// Initializers that stand for a part of the readers of another one, and that one; see Merged.h.
+  /// Initializers split from another one for a part of its readers, and the other; see Merged.h.
   std::map<std::string, std::string> splitFrom;
   /// Nodes and tensors that were rewritten.
   std::deque<onnx::NodeProto> ownNodes;
@@ -80,19 +80,19 @@ std::string describe(const GraphNode &node);
 void forEachNode(const std::vector<GraphNode> &nodes,
                  const std::function<void(const GraphNode &)> &visit);
 
-/// Puts nodes in an order in which every input is there, keeping theirs where possible. `defined`
-/// are the values from outside. ImportError for a value that is defined twice, for a cycle, and,
-/// unless `isBody`, for a value that nothing defines.
+/// Sorts nodes topologically, in their own order where possible. `defined`: the values from
+/// outside. ImportError for a value that is defined twice, for a cycle, and, unless `isBody`, for a
+/// value that nothing defines.
 void sortNodes(std::vector<GraphNode> &nodes, const std::vector<std::string> &defined, bool isBody);
 
-/// The dtype of an ONNX element type; ImportError naming `what` for those that tbc has not.
+/// The dtype of an ONNX element type; ImportError with `what` for an unsupported one.
 DType dtypeOfOnnx(int32_t elementType, const std::string &what);
 
 /// The sizes of a tensor; ImportError for negative sizes or more than 2^56 elements.
 Shape shapeOfTensor(const onnx::TensorProto &tensor);
 
-/// The elements of a tensor that lies in the model file. ImportError if they are elsewhere, or not
-/// as many as its shape says.
+/// The elements of a tensor in the model file. ImportError if they are elsewhere, or if their
+/// number differs from its shape.
 Known readTensor(const Model &model, const onnx::TensorProto &tensor);
 
 /// Whether the tensor's data is in a file of its own.

@@ -1,4 +1,4 @@
-//===- NodeContext.h - What the importer of one node sees ------------------===//
+//===- NodeContext.h - The view of one node's importer ---------------------===//
 
 #ifndef TBC_FRONTEND_ONNX_NODECONTEXT_H
 #define TBC_FRONTEND_ONNX_NODECONTEXT_H
@@ -19,13 +19,13 @@
 
 namespace tbc::frontend {
 
-/// Runs the nodes of a body on `arguments`, one per input of it, and returns its outputs. `suffix`
-/// tells the ops of one run from those of another.
+/// Runs the nodes of a body on `arguments`, one per input, and returns its outputs. `suffix`
+/// distinguishes the op names of each run.
 using RunBody = std::function<std::vector<Value>(
     const Body &body, const std::vector<Value> &arguments, const std::string &suffix)>;
 
-/// One node with its inputs as values. Getters throw ImportError for what the op's definition
-/// forbids.
+/// One node with its inputs as values. Getters throw ImportError if the op's definition forbids a
+/// value.
 class NodeContext {
 public:
   NodeContext(const Model &model, const GraphNode &graphNode, Emitter &emitter,
@@ -38,7 +38,7 @@ public:
   const int64_t opset;
   const RunBody runBody;
 
-  /// The graph that is attribute `attribute`; ImportError if there is none.
+  /// The graph in attribute `attribute`; ImportError without one.
   const Body &body(llvm::StringRef attribute) const;
 
   size_t numInputs() const { return inputs.size(); }
@@ -49,7 +49,7 @@ public:
     return inputs[i];
   }
   const Value &input(size_t i) const;
-  /// All inputs, none of them omitted.
+  /// All inputs; ImportError if one is omitted.
   std::vector<Value> allInputs() const;
   /// An input that must be known: a list of integers.
   std::vector<int64_t> ints(size_t i) const;
@@ -61,12 +61,12 @@ public:
   size_t numOutputs() const { return outputs.size(); }
   /// Whether the graph names output `i`.
   bool wantsOutput(size_t i) const { return i < outputs.size() && !node.output(int(i)).empty(); }
-  /// The name of input `i`; that of the op for an input that older operator sets have as attribute.
+  /// The name of input `i`; the op's for an attribute of older operator sets.
   const std::string &inputName(size_t i) const {
     return int(i) < node.input_size() ? node.input(int(i)) : node.op_type();
   }
-  /// ImportError if the node has an input or attribute that no one has asked for: one that the op
-  /// has not, or that its importer does not know.
+  /// ImportError if the importer did not read an input or attribute of the node: the op does not
+  /// have it, or its importer does not know it.
   void requireAllAsked(llvm::StringRef unread) const;
   void setOutput(size_t i, Value value) {
     if (i < outputs.size())
@@ -74,7 +74,7 @@ public:
   }
   const std::vector<Value> &results() const { return outputs; }
 
-  /// The value that replaces the state called `name` after a step; also output `output` of the
+  /// The value that replaces the state `name` after a step; also output `output` of the
   /// node.
   void setNewState(const std::string &name, DType dtype, mlir::Value value, size_t output) {
     newStates.push_back({name, value});
@@ -88,7 +88,7 @@ public:
   std::string attrText(llvm::StringRef name, const std::string &defaultValue) const;
   std::vector<int64_t> attrInts(llvm::StringRef name, std::vector<int64_t> defaultValue) const;
   std::vector<double> attrFloats(llvm::StringRef name) const;
-  /// A tensor attribute, which must be there.
+  /// A required tensor attribute.
   Value attrTensor(llvm::StringRef name) const;
   const onnx::AttributeProto *find(llvm::StringRef name) const;
 
@@ -98,7 +98,7 @@ public:
     return hasInput(i) || hasAttr(name);
   }
 
-  /// Tells the user about this kind of node; said once, with the number of such nodes.
+  /// Warns the user about this kind of node: once, with the number of such nodes.
   void warn(const std::string &text) { warnings.push_back(text); }
   std::vector<std::string> warnings;
 
@@ -119,7 +119,7 @@ private:
   std::deque<Value> added;
 };
 
-/// What an op does with its operands, for whoever looks for weights.
+/// How an op uses its operands; evidence of roles (Roles.h).
 struct OperandUse {
   /// Bit i: operand i holds weights where it is an initializer.
   uint32_t weights = 0;
@@ -138,8 +138,8 @@ struct OpImporter {
   const char *domain; // "" is the standard set
   const char *type;
   void (*import)(NodeContext &node);
-  /// Attributes that the importer may leave unread, separated by spaces: they change nothing in the
-  /// forms that it takes.
+  /// Attributes that the importer may leave unread, separated by spaces: they have no effect in the
+  /// supported forms.
   const char *unread = "";
   OperandUse use = {};
 };

@@ -17,8 +17,8 @@ struct Tie {
 /// The parameters and the state of a model, each in the order of the file (see Roles.h); every
 /// other initializer is a constant.
 ///
-/// State is what is kept as it is beside the parameters: running statistics of batch norm, tables
-/// of rotary angles, and constants that are too large for the function or whose data is not there.
+/// State is stored beside the parameters without training: running statistics of batch norm,
+/// tables of rotary angles, and constants that are too large for the function or have no data.
 /// Checks every reference to external data. ImportError for tensors whose data does not fit their
 /// shape.
 struct Parameters {
@@ -28,15 +28,15 @@ struct Parameters {
   /// Constants in files of their own, and masks, by name.
   std::map<std::string, ParameterSource> constantSources;
   std::set<std::string> masks;
-  /// What is held as it is: constants in the function and those among `states`.
+  /// All constants: in the function and among `states`.
   std::vector<ConstantTensor> constants;
-  /// Parameters that may be none.
+  /// Parameters by weak evidence.
   std::set<std::string> open;
   std::vector<std::string> warnings;
 };
 Parameters findParameters(const Model &model, const ImportOptions &options);
 
-/// Names the parameters that may be none, and the options that settle it.
+/// Names the parameters with weak evidence, and the options that settle it.
 std::vector<std::string> openRoleWarnings(const Parameters &parameters);
 
 } // namespace tbc::frontend

@@ -68,7 +68,7 @@ bool isRunningStatistic(const Users &users, const std::string &name) {
   });
 }
 
-/// Whether it only holds the angles that rotary ops read: cosines and sines by position.
+/// Whether all readers are rotary ops: cosines and sines by position.
 bool isRotaryTable(const Users &users, const std::string &name) {
   return allReads(users, name, [](const onnx::NodeProto &node, int input) {
     bool isMicrosoft = node.domain() == "com.microsoft";
@@ -78,14 +78,14 @@ bool isRotaryTable(const Users &users, const std::string &name) {
   });
 }
 
-/// Whether a tensor says only what nodes do: Resize's region and scales, the values of OneHot.
+/// Whether a tensor only configures nodes, e.g. Resize's region and scales, the values of OneHot.
 bool isSetting(const Users &users, const std::string &name) {
   return allReads(users, name, [](const onnx::NodeProto &node, int input) {
     return (node.op_type() == "Resize" && input >= 1) || (node.op_type() == "OneHot" && input == 2);
   });
 }
 
-/// Whether everything that depends on a tensor passes through Sin or Cos: rotary frequencies.
+/// Whether all values that depend on a tensor pass through Sin or Cos: rotary frequencies.
 bool reachesOnlySinCos(const Users &users, const std::string &name) {
   // Frequencies take a handful of nodes; a weight reaches most of the graph, so stop early.
   constexpr size_t maxNodes = 32;
@@ -111,8 +111,8 @@ bool reachesOnlySinCos(const Users &users, const std::string &name) {
   return found;
 }
 
-/// Whether a norm reads it whose result has factors of its own: exporters write a group norm as an
-/// instance norm with ones and zeros, and scale that.
+/// Whether its reader is a norm whose result has other factors: exporters write a group norm as an
+/// instance norm with ones and zeros, then scale its result.
 bool isScaffold(const Users &users, const std::vector<Use> &reads) {
   return !reads.empty() && std::all_of(reads.begin(), reads.end(), [&](const Use &use) {
     if (use.node->proto->op_type() != "InstanceNormalization" || use.input < 1)
@@ -142,7 +142,7 @@ std::vector<std::string> stringsOfList(const std::string &text) {
   return strings;
 }
 
-/// Whether modules keep parameters under such a name.
+/// Whether the name is usual for parameters. Example: "fc1.weight".
 bool isWeightName(const std::string &name) {
   return endsWith(name, ".weight") || endsWith(name, ".bias");
 }
@@ -225,8 +225,8 @@ const RoleFinder::Record *RoleFinder::recordOf(const std::string &name) const {
   return it == records.end() ? nullptr : &it->second;
 }
 
-/// Whether a tensor that the exporter computed of these values depends on no parameter: all of them
-/// are its own, values of the graph (of which it used the shape), or tensors that are none.
+/// Whether a tensor computed by the exporter from these values depends on no parameter: all are
+/// constants of the exporter, values of the graph (by their shape), or tensors without training.
 bool RoleFinder::isComputed(const std::vector<std::string> &names) const {
   return std::all_of(names.begin(), names.end(), [&](const std::string &name) {
     if (const Record *record = recordOf(name); record && !record->kind.empty())
@@ -282,7 +282,7 @@ RoleDecision RoleFinder::decide(const onnx::TensorProto &tensor, const Parameter
   if (isReadAs({UseKind::Weight})) {
     if (isGenerated && reads && isScaffold(users, *reads) && isUniform(source))
       return {Role::Constant, Evidence::Scaffold};
-    // A table of positions that indices choose from may be a formula all the same.
+    // A table of positions that is read by indices may be a formula as well.
     bool isTable = reads && std::all_of(reads->begin(), reads->end(), [](const Use &use) {
                      return use.node->proto->op_type() == "Gather";
                    });

@@ -34,7 +34,7 @@ struct ScanLimits {
   uint64_t nameBytes = 4096;
   uint64_t attributeStringBytes = uint64_t(1) << 20;
   /// Estimated memory of the parsed skeleton: `memoryPerByte` x file + `memoryBase`.
-  uint64_t memoryPerByte = 2, memoryBase = uint64_t(32) << 20;
+  uint64_t memoryPerByte = 2, memoryBase = uint64_t(48) << 20;
   /// Tensor payloads over this many bytes stay in the file.
   uint64_t inlineBytes = 1024;
 };

@@ -17,7 +17,7 @@ namespace {
 /// arithmetic on indices is linear, so the importers of the nodes compute on the codes.
 constexpr int64_t tokenCode = 1, choiceCode = int64_t(1) << 31;
 
-/// How a node may read selected rows.
+/// The use of selected rows by a node.
 enum class Access {
   None,
   /// Each element by itself; several operands broadcast.
@@ -45,7 +45,7 @@ Access accessOf(llvm::StringRef type) {
       .Default(Access::None);
 }
 
-/// The dim of `after` that is dim `dim` of `before`, where both have the same elements in row-major
+/// The dim of `after` for dim `dim` of `before`, if both have the same elements in row-major
 /// order.
 std::optional<unsigned> sameDim(const Shape &before, unsigned dim, const Shape &after) {
   int64_t inFront = 1, product = 1;
@@ -221,8 +221,8 @@ Selections::Selected Selections::gather(const onnx::NodeProto &node, NodeContext
   return result;
 }
 
-/// Adds rows to those of their tokens. Where the node replaces rows, a token is there once (ONNX
-/// forbids the same index twice), and what it replaces is 0, or part of the new row.
+/// Adds rows to the rows of their tokens. If the node replaces rows, each token has one (ONNX
+/// forbids equal indices), and the replaced row is 0 or part of the new row.
 void Selections::scatter(const onnx::NodeProto &node, NodeContext &context) const {
   Emitter &e = context.emitter;
   const Selected &index = *find(node, 1), *rows = find(node, 2);
@@ -286,7 +286,7 @@ Selections::Selected Selections::importRowwise(const onnx::NodeProto &node, Node
                        "tokens. Export the experts in another form (all of them on all tokens "
                        "with a weight that is 0 for those not chosen, or batched weights)");
   };
-  // Sizes stay sizes: what is made of them is known, and only a shape.
+  // Sizes stay sizes: results of them are known, and only used as shapes.
   bool onlySizes = true;
   for (int i = 0; i < node.input_size(); ++i) {
     const Selected *input = find(node, i);
@@ -331,7 +331,7 @@ Selections::Selected Selections::importRowwise(const onnx::NodeProto &node, Node
   };
 
   if (access == Access::Elementwise) {
-    // Counted from the back, the rows of all operands lie along one dim.
+    // Counted from the back, the rows of all operands are along one dim.
     unsigned back = context.input(first).rank() - result.dim;
     const Selected *scaled = nullptr;
     std::optional<Value> scale;
@@ -361,7 +361,7 @@ Selections::Selected Selections::importRowwise(const onnx::NodeProto &node, Node
       }
     }
     if (scaled && type != "Mul") {
-      // acc[rows] + weight * f(x): the rest of the sum is where these rows came from.
+      // acc[rows] + weight * f(x): the other operand is the source of these rows.
       const Selected *other = count == 2 ? find(node, find(node, 0) == scaled ? 1 : 0) : nullptr;
       if (type != "Add" || !other || other->scale || other->origin.empty() || other == scaled)
         throw refuse("is not a weighted sum of");
@@ -381,7 +381,7 @@ Selections::Selected Selections::importRowwise(const onnx::NodeProto &node, Node
     result.dim = context.results()[0].rank() - back;
     return result;
   }
-  // A sum may only be given the shape that it has.
+  // A sum may only be reshaped to its own shape.
   if (result.isSum ? type != "Reshape" && type != "Identity"
                    : access == Access::Product && result.scale)
     throw refuse("goes on with weighted sums of");

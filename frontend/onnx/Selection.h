@@ -1,11 +1,11 @@
 //===- Selection.h - Rows that data selects --------------------------------===//
 //
-// A mixture of experts is often exported as a loop over experts: NonZero finds the tokens that
-// chose an expert, Gather takes their rows, the expert maps each row by itself, and ScatterND or
-// ScatterElements adds the results to the rows of the tokens. How many rows there are depends on
-// data. But each row is computed by itself, so the same follows if the expert maps the rows of all
-// tokens, and those that were not selected are added with the weight 0; a later pass finds the
-// experts in that form and computes only the selected rows again.
+// A mixture of experts is often exported as a loop over experts: NonZero finds the tokens of an
+// expert, Gather takes their rows, the expert maps each row by itself, and ScatterND or
+// ScatterElements adds the results to the rows of the tokens. The number of rows depends on data.
+// But rows are independent, so the result is equal if the expert maps the rows of all tokens and
+// rows that were not selected have weight 0. A later pass finds the experts in this form and
+// computes only the selected rows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,17 +21,17 @@
 
 namespace tbc::frontend {
 
-/// Which values of the graph hold selected rows. Such a value is imported as if every token were
-/// selected. Only nodes that treat each row by itself may read it; anything else is an ImportError.
+/// The values of the graph with selected rows. Such a value is imported as if every token were
+/// selected. Only nodes that treat each row by itself may read it; other nodes are an ImportError.
 class Selections {
 public:
   /// Whether the node selects rows by data or reads selected ones.
   bool concerns(const onnx::NodeProto &node, const NodeContext &context) const;
-  /// Imports such a node. ImportError if its result would depend on which rows were selected.
+  /// Imports such a node. ImportError if its result would depend on the selection of rows.
   void import(const GraphNode &node, NodeContext &context, const OpImporter &importer);
-  /// Forgets what a node of this name made in an earlier run of its body.
+  /// Forgets the results of a node of this name from an earlier run of its body.
   void forget(const std::string &name) { selected.erase(name); }
-  /// ImportError if the value is made of selected rows.
+  /// ImportError if the value has selected rows.
   void requireWhole(const std::string &name) const;
 
 private:
@@ -46,7 +46,7 @@ private:
   enum class Kind {
     /// Integers that are linear in the coordinates of the row; see `tokenCode`.
     Indices,
-    /// What is made of the row of the token alone, times `scale` of the token and choice.
+    /// A function of the token's row alone, times `scale` of the token and choice.
     Rows,
     /// Sizes of such values.
     Sizes,
@@ -54,12 +54,12 @@ private:
   struct Selected {
     std::shared_ptr<const Selection> from;
     Kind kind = Kind::Rows;
-    /// The dim along which the rows lie.
+    /// The dim of the rows.
     unsigned dim = 0;
     /// [tokens, choices]
     std::optional<Value> scale;
-    /// Rows: the value they were gathered from, if nothing has happened to them since; or, if
-    /// `isSum`, the value whose rows were added to these.
+    /// Rows: the value they were gathered from, if they are unchanged; or, if `isSum`, the value
+    /// with the rows that were added to these.
     std::string origin;
     bool isSum = false;
   };

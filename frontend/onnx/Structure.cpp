@@ -133,10 +133,10 @@ Value transpose(Emitter &emitter, const Value &value, const std::vector<unsigned
 
 namespace {
 
-/// Input and output dims of a reshape that hold the same elements.
+/// Input and output dims of a reshape with the same elements.
 struct Span {
   std::vector<unsigned> in, out;
-  /// The factors of the span, and how many make up each dim; empty `sizes` if there is no common
+  /// The factors of the span, and their number per dim; empty `sizes` without a common
   /// split.
   std::vector<int64_t> sizes, inCounts, outCounts;
 };
@@ -177,7 +177,7 @@ void splitSpan(Span &span, const Shape &inShape, const Shape &outShape) {
   countFactors(span.out, outShape, span.outCounts);
 }
 
-/// The finest spans of a reshape, dims of size 1 left out.
+/// The finest spans of a reshape, without dims of size 1.
 std::vector<Span> findSpans(const Shape &inShape, const Shape &outShape) {
   std::vector<Span> spans;
   size_t i = 0, j = 0;
@@ -255,7 +255,7 @@ Value renameDims(const Value &value, const std::vector<Span> &spans, const Shape
 
 } // namespace
 
-/// The product of the sizes; ImportError if it is beyond any tensor.
+/// The product of the sizes; ImportError if it is too large for a tensor.
 static int64_t checkedElements(const Shape &shape) {
   __int128 product = 1;
   for (int64_t size : shape)
@@ -281,7 +281,7 @@ Value reshape(Emitter &emitter, const Value &value, const Shape &shape) {
   if (llvm::any_of(spans, [](const Span &span) { return span.sizes.empty(); }))
     return reshape(emitter, mergeSpans(emitter, value, spans), shape);
 
-  // Dims that repeat stay so unless their span also has dims that do not.
+  // Repeated dims stay repeated, unless their span also has other dims.
   std::vector<unsigned> inDims(value.dims), outDims;
   std::vector<const Span *> moved;
   for (const Span &span : spans) {
@@ -345,7 +345,7 @@ Value slice(Emitter &emitter, const Value &value, unsigned axis, int64_t start, 
   result.shape[axis] = count;
   if (core < 0)
     return result;
-  // Nothing is left, and no tensor of the IR has no elements.
+  // The result is empty, and tensors of the IR are not.
   if (count == 0)
     return Value::ofSplat(value.dtype, result.shape, 0);
   if (count <= 1)

@@ -1,4 +1,4 @@
-//===- Users.h - Who reads and who makes each value ------------------------===//
+//===- Users.h - Readers and producers of values ---------------------------===//
 
 #ifndef TBC_FRONTEND_ONNX_USERS_H
 #define TBC_FRONTEND_ONNX_USERS_H
@@ -11,16 +11,16 @@
 
 namespace tbc::frontend {
 
-/// One read of a value: the node, and which of its inputs; -1 where one of the node's bodies hands
-/// the value on as an output.
+/// One read of a value: the node and its input; -1 if a body of the node has the value as an
+/// output.
 struct Use {
   const GraphNode *node = nullptr;
   int input = 0;
 };
 
-/// What an initializer is to the node that reads it.
+/// The use of an initializer by its reader.
 enum class UseKind {
-  /// An operand that holds weights (see OperandUse).
+  /// An operand with weights (see OperandUse).
   Weight,
   /// A factor of a normalized tensor.
   Affine,
@@ -40,11 +40,11 @@ public:
   const GraphNode *producer(const std::string &value) const;
   bool isOutput(const std::string &value) const { return outputs.count(value) != 0; }
 
-  /// The reads of `value` behind ops that only rearrange or convert it, those excluded. Nothing if
+  /// The reads of `value` behind ops that only rearrange or convert it, without these ops. Empty if
   /// there are more than a few hundred.
   std::optional<std::vector<Use>> readsOf(const std::string &value) const;
 
-  /// What a tensor of `shape` is to `use`.
+  /// The use of a tensor of `shape` in `use`.
   UseKind kindOf(const Use &use, const Shape &shape) const;
 
 private:

@@ -14,10 +14,10 @@
 
 namespace tbc::frontend {
 
-/// An ONNX value: a logical shape, and a *core* that holds only the dims along which the value may
-/// change. Core dim i is logical dim `dims[i]` (increasing); along the others the value repeats.
-/// So Expand and Unsqueeze cost nothing, masks stay [s, s] whatever they are expanded to, and a
-/// value that does not change with the batch never mentions it.
+/// An ONNX value: a logical shape, and a *core* with only the dims along which the value may
+/// change. Core dim i is logical dim `dims[i]` (increasing); along other dims the value repeats. So
+/// Expand and Unsqueeze are free. Example: a mask [s, s] expanded to [b, h, s, s] keeps the core
+/// [s, s].
 ///
 /// The core is one of: known elements, a tensor of the IR, known parts joined along a dim (lists of
 /// coordinates, which would be large as a table), or an op on known values that is emitted when it
@@ -40,28 +40,28 @@ struct Value {
   bool isSplat() const { return known && dims.empty(); }
   unsigned rank() const { return shape.size(); }
   Shape coreShape() const;
-  /// The core dim that is logical dim `dim`, or -1.
+  /// The core dim of logical dim `dim`, or -1.
   int coreDim(unsigned dim) const;
   /// The one element of a splat.
   int64_t splatInt() const { return known->intAt({}); }
   double splatReal() const { return known->realAt({}); }
 
-  /// A known value; dims along which it does not change leave the core.
+  /// A known value; dims without change leave the core.
   static Value ofKnown(DType dtype, Shape shape, std::vector<unsigned> dims, const Known &known);
-  /// The same where `known` has the logical shape.
+  /// The same for a `known` of the logical shape.
   static Value ofKnown(DType dtype, const Known &known);
   static Value ofInts(std::vector<int64_t> elements);
   static Value ofSplat(DType dtype, Shape shape, double value);
-  /// A tensor of the IR that is all of the value.
+  /// A tensor of the IR with the whole value.
   static Value ofTensor(DType dtype, mlir::Value tensor);
-  /// A tensor of the IR that is the core.
+  /// A tensor of the IR with the core.
   static Value ofCore(DType dtype, Shape shape, std::vector<unsigned> dims, mlir::Value tensor);
 };
 
 /// "[10007, 12]"; a dim that is a multiple of `marker` reads "batch" or "12*batch".
 std::string printShape(const Shape &shape, int64_t marker);
 
-/// The shape that values broadcast to; ImportError if they do not.
+/// The broadcast shape of values; ImportError if they do not broadcast.
 Shape broadcastShapes(const std::vector<Value> &values, int64_t marker);
 
 /// Elements of a known value in full, in row-major order. ImportError if there are too many.
@@ -70,8 +70,8 @@ std::vector<double> fullReals(const Value &value);
 /// A known value as elements over its whole shape.
 Known fullKnown(const Value &value);
 
-/// No table computed at import has more elements, and none read from the model's file has more than
-/// the second number.
+/// Limits of tables, in elements: computed at import, and read from the model's
+/// file.
 inline constexpr int64_t kMaxKnownElements = int64_t(1) << 20;
 inline constexpr int64_t kMaxStoredElements = int64_t(1) << 22;
 

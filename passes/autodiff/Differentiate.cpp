@@ -8,7 +8,7 @@
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
 #include "passes/autodiff/FrozenParameters.h"
-#include "passes/recompute/Recompute.h"
+#include "passes/autodiff/RepeatFreeOps.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -71,8 +71,8 @@ void Differentiator::tag(Operation *op) {
   op->setAttr(kPhaseAttr, builder.getStringAttr("bwd"));
   op->setAttr(kForwardIdAttr, forward->getAttr(kIdAttr));
   op->setAttr(kIdAttr, builder.getStringAttr(ids.numbered((getId(forward) + ".bwd").str())));
-  if (Attribute stage = forward->getAttr(kStageAttr))
-    op->setAttr(kStageAttr, stage);
+  if (Attribute stage = forward->getAttr(kChunkAttr))
+    op->setAttr(kChunkAttr, stage);
 }
 
 /// Notes on the op that made `cotangent` that it is one of the forward value `of`; the first note
@@ -200,7 +200,8 @@ LogicalResult Differentiator::run() {
       return failure();
   setResults();
   eraseUnused(train, isBackward);
-  return repeatFreeOps(train);
+  repeatFreeOps(train);
+  return success();
 }
 
 LogicalResult buildTrainFunction(ModuleOp module, const AutodiffOptions &options) {

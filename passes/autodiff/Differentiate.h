@@ -28,7 +28,7 @@ struct AutodiffOptions {
 /// depend on a trained parameter. Backward ops have the phase "bwd", the id "FORWARD.bwd.K", their
 /// forward op's id in tbc.forward, and in tbc.cotangent_of, per result, [id, number] of the forward
 /// result it is a cotangent (or a part of one) of, or unit. Forward ops that cost nothing are
-/// repeated in the backward phase (see applyRecompute). The backward phase starts from the loss
+/// repeated in the backward phase (see repeatFreeOps). The backward phase starts from the loss
 /// scale: a constant, or the argument kLossScaleName, role "opt_state". Errors: no @train; a glob
 /// that matches no parameter; an op on the way that has no derivative.
 mlir::LogicalResult buildTrainFunction(mlir::ModuleOp module, const AutodiffOptions &options = {});

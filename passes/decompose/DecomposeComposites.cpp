@@ -22,7 +22,7 @@ static LogicalResult decomposeOp(Operation *op, OpIds &ids, SmallVectorImpl<Oper
   std::string prefix = getId(op).str();
   InsertionListener listener([&](Operation *inserted) {
     made.push_back(inserted);
-    for (StringRef name : {StringRef(kPhaseAttr), StringRef(kStageAttr), StringRef(kForwardIdAttr)})
+    for (StringRef name : {StringRef(kPhaseAttr), StringRef(kChunkAttr), StringRef(kForwardIdAttr)})
       if (Attribute attr = op->getAttr(name))
         inserted->setAttr(name, attr);
     if (!prefix.empty())

@@ -14,14 +14,8 @@ using reshard::CollectiveKind;
 static ArrayAttr axisNames(OpBuilder &builder, const reshard::Mesh &mesh,
                            const std::vector<reshard::AxisRef> &axes) {
   SmallVector<Attribute> names;
-  for (const reshard::AxisRef &ref : axes) {
-    const reshard::MeshAxis &axis = mesh.axes[ref.axis];
-    std::string name = axis.name;
-    // A part of an axis, pre x size x rest, is written as name:(pre)size, as Shardy does.
-    if (ref.size != axis.size)
-      name += ":(" + std::to_string(ref.pre) + ")" + std::to_string(ref.size);
-    names.push_back(builder.getStringAttr(name));
-  }
+  for (const reshard::AxisRef &axis : axes)
+    names.push_back(builder.getStringAttr(reshard::toString(mesh, {axis})));
   return builder.getArrayAttr(names);
 }
 

@@ -152,7 +152,9 @@ Operation *LocalBlock::emitLocal(int index, ArrayRef<Value> operands) {
   state.addOperands(operands);
   for (int result : op.results)
     state.addTypes(localType(result, in.derivation.raw[result]));
-  state.addAttributes(original->getAttrDictionary().getValue());
+  for (NamedAttribute attr : original->getAttrs())
+    if (!isPlanAttribute(attr.getName()))
+      state.addAttribute(attr.getName(), attr.getValue());
   Operation *local = function.builder().create(state);
   local->setAttr(kIdAttr, function.builder().getStringAttr(op.id));
   resize(local, index);

@@ -3,14 +3,19 @@
 #include "passes/partition/Partition.h"
 
 #include "ir/Tbc.h"
+#include "passes/Passes.h"
 #include "passes/partition/LocalBlock.h"
 #include "passes/partition/LocalUpdate.h"
+#include "passes/plan/InsertCollectives.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
 
 namespace tbc {
+
+#define GEN_PASS_DEF_PARTITIONPASS
+#include "passes/Passes.h.inc"
 
 using reshard::ValueRole;
 
@@ -85,8 +90,13 @@ static LogicalResult collectTensors(const PartitionInput &in, PartitionedStep &r
   return success();
 }
 
-FailureOr<PartitionedStep> partitionStep(const PartitionInput &givenInput) {
-  PartitionInput in = givenInput;
+FailureOr<PartitionedStep> partitionStep(DerivedStep &step) {
+  if (failed(checkShardings(step)) || failed(checkCollectives(step)))
+    return failure();
+  PlannedStep &planned = step.planned;
+  PartitionInput in{
+      planned.train,      planned.update,  *planned.analysis, planned.step,   planned.graph,
+      planned.assignment, step.derivation, step.overlap,      planned.zigzag, {}};
   for (auto [i, op] : llvm::enumerate(in.step.graph.ops))
     in.opById[op.id] = in.step.ops[i];
 
@@ -103,6 +113,55 @@ FailureOr<PartitionedStep> partitionStep(const PartitionInput &givenInput) {
   if (failed(collectTensors(in, result)))
     return failure();
   return std::move(result);
+}
+
+/// The tensors that outlive blocks, as text: name, role, whole type, sharding.
+static ArrayAttr describe(MLIRContext *context, const reshard::Mesh &mesh,
+                          const std::vector<PartitionedTensor> &tensors) {
+  OpBuilder builder(context);
+  SmallVector<Attribute> list;
+  for (const PartitionedTensor &tensor : tensors) {
+    auto type = RankedTensorType::get(tensor.layout.shape(), tensor.elementType);
+    list.push_back(builder.getDictionaryAttr(
+        {builder.getNamedAttr("name", builder.getStringAttr(tensor.name)),
+         builder.getNamedAttr("role", builder.getStringAttr(tensor.role)),
+         builder.getNamedAttr("type", TypeAttr::get(type)),
+         builder.getNamedAttr("sharding",
+                              toAttribute(context, mesh, tensor.sharding, type.getRank()))}));
+  }
+  return builder.getArrayAttr(list);
+}
+
+namespace {
+struct Partition : impl::PartitionPassBase<Partition> {
+  Partition() = default;
+  explicit Partition(std::vector<PartitionedTensor> &tensors) : tensors(&tensors) {}
+  Partition(const Partition &other) : PartitionPassBase(other), tensors(other.tensors) {}
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    FailureOr<DerivedStep> &step = getAnalysis<DerivedStepAnalysis>().step;
+    if (failed(step))
+      return signalPassFailure();
+    FailureOr<PartitionedStep> partitioned = partitionStep(*step);
+    if (failed(partitioned))
+      return signalPassFailure();
+    module->setAttr(kTensorsAttr,
+                    describe(&getContext(), step->planned.assignment.mesh, partitioned->tensors));
+    if (tensors)
+      *tensors = std::move(partitioned->tensors);
+    module.getBody()->clear();
+    module.getBody()->getOperations().splice(module.getBody()->end(),
+                                             partitioned->module->getBody()->getOperations());
+  }
+
+private:
+  std::vector<PartitionedTensor> *tensors = nullptr;
+};
+} // namespace
+
+std::unique_ptr<Pass> createPartitionPass(std::vector<PartitionedTensor> &tensors) {
+  return std::make_unique<Partition>(tensors);
 }
 
 } // namespace tbc

@@ -3,29 +3,26 @@
 #ifndef TBC_PASSES_PARTITION_PARTITION_H
 #define TBC_PASSES_PARTITION_PARTITION_H
 
-#include "ir/FactorAnalysis.h"
 #include "ir/PerRank.h"
-#include "ir/StepGraph.h"
-#include "planner/reshard/Overlap.h"
+#include "passes/plan/DeriveShardings.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "mlir/Pass/Pass.h"
 #include "llvm/ADT/StringMap.h"
 
-#include <string>
+#include <memory>
 #include <vector>
 
 namespace tbc {
 
-/// The step to be partitioned: the functions as built by the passes and the plan's choices.
+/// The step to be partitioned: its functions, and what derives from the plan on them.
 struct PartitionInput {
   mutable mlir::func::FuncOp train;
   mutable mlir::func::FuncOp update;
   const FactorAnalysis &analysis; // of train
-  const StepGraph &step;          // of train, as extracted
-  /// The graph the plan was applied to: `step.graph` rebatched, stages set, re-executed forward ops
-  /// cloned into the backward phase. An op that is not in `step` executes what its forward op does.
-  const reshard::Graph &graph;
+  const StepGraph &step;          // of train, in the sizes of its types
+  const reshard::Graph &graph;    // of step, for the samples of a micro-batch
   const reshard::Assignment &assignment;
   const reshard::Derivation &derivation;
   const reshard::Overlap &overlap; // of it
@@ -36,7 +33,15 @@ struct PartitionInput {
   llvm::StringMap<mlir::Operation *> opById;
 };
 
-mlir::FailureOr<PartitionedStep> partitionStep(const PartitionInput &input);
+/// The per-rank functions of `step` and the tensors that outlive them, in a module of their own.
+/// Shardings and tbc.reshard ops that stand on the IR must be those derived.
+///
+/// Errors: as of checkShardings and checkCollectives; an op that cannot be partitioned as its
+/// strategy says, at the op.
+mlir::FailureOr<PartitionedStep> partitionStep(DerivedStep &step);
+
+/// The pass tbc-partition; `tensors` receives the tensors that outlive the functions.
+std::unique_ptr<mlir::Pass> createPartitionPass(std::vector<PartitionedTensor> &tensors);
 
 } // namespace tbc
 

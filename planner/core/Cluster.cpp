@@ -2,6 +2,7 @@
 
 #include "planner/core/Cluster.h"
 #include "planner/core/ClusterPresets.h"
+#include "runtime/abi/ClosestWord.h"
 
 #include <stdexcept>
 

@@ -189,10 +189,6 @@ bool haveSameDevices(const Cluster &a, const Cluster &b);
 /// are that it names.
 Result<Cluster> parseCluster(const std::string &text, const std::string &source);
 
-/// The one of `candidates` closest to `word` (Levenshtein, at most a third of the letters wrong),
-/// or "".
-std::string closestWord(const std::string &word, const std::vector<std::string> &candidates);
-
 } // namespace tbc::planner
 
 #endif // TBC_PLANNER_CORE_CLUSTER_H

@@ -1,6 +1,7 @@
 //===- Conditions.cpp - Single decisions that a plan shall have or not -----===//
 
 #include "planner/core/Conditions.h"
+#include "runtime/abi/ClosestWord.h"
 #include "runtime/schedule/Schedule.h"
 
 #include <algorithm>

@@ -186,26 +186,40 @@ GroupShape NetworkCost::computeShape(const std::vector<AxisRef> &axes) const {
   shape.perNode = shape.size;
   std::sort(members.begin(), members.end());
 
-  // Every group is a shift of the first one, to a rank that comes first in its group. Shifts by
-  // whole nodes look alike.
-  auto isFirst = [&](int64_t rank) {
-    for (const AxisRef &ref : axes) {
-      int64_t rest = mesh.axes[ref.axis].size / (ref.pre * ref.size);
-      int64_t coordinate = rank / stride[ref.axis] % mesh.axes[ref.axis].size;
-      if (coordinate / rest % ref.size != 0)
-        return false;
-    }
-    return true;
-  };
-  std::vector<bool> seen(size_t(cluster.devicesPerNode), false);
-  for (int64_t first = 0, last = mesh.numRanks() - 1 - members.back(); first <= last; ++first) {
-    size_t offset = size_t(first % cluster.devicesPerNode);
-    if (seen[offset] || !isFirst(first))
-      continue;
-    seen[offset] = true;
+  for (const auto &[offset, first] : firstRanks(axes, stride))
     addGroup(first, members, shape);
-  }
   return shape;
+}
+
+/// A rank that comes first in its group along `axes` for each place within a node at which one
+/// does: every group is a shift of the first one, and shifts by whole nodes look alike. Firsts are
+/// the sums of the digits of the mesh that `axes` leave free, so their places are found digit by
+/// digit, in no more steps than a node has devices for each.
+std::map<int64_t, int64_t> NetworkCost::firstRanks(const std::vector<AxisRef> &axes,
+                                                   const std::vector<int64_t> &stride) const {
+  std::map<int64_t, int64_t> firsts{{0, 0}};
+  auto addDigit = [&](int64_t size, int64_t step) {
+    std::map<int64_t, int64_t> next;
+    for (const auto &[offset, first] : firsts)
+      for (int64_t i = 0; i < std::min(size, cluster.devicesPerNode); ++i)
+        next.try_emplace((offset + i * step) % cluster.devicesPerNode, first + i * step);
+    firsts = std::move(next);
+  };
+  for (size_t axis = 0; axis < mesh.axes.size(); ++axis) {
+    std::map<int64_t, int64_t> taken; // sizes of the parts in `axes`, by what stands before them
+    for (const AxisRef &ref : axes)
+      if (size_t(ref.axis) == axis)
+        taken[ref.pre] = ref.size;
+    int64_t before = 1, rest = mesh.axes[axis].size;
+    for (const auto &[pre, size] : taken) {
+      rest = mesh.axes[axis].size / pre;
+      addDigit(pre / before, rest * stride[axis]);
+      before = pre * size;
+      rest = mesh.axes[axis].size / before;
+    }
+    addDigit(rest, stride[axis]);
+  }
+  return firsts;
 }
 
 GroupShape NetworkCost::groupShape(const std::vector<AxisRef> &axes) const {

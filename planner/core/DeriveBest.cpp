@@ -145,16 +145,20 @@ static Result<ExactCandidate> deriveWithCuts(Searcher &searcher, const Graph &gr
   return best;
 }
 
-/// The best of each group, the best of all first.
-static void keepBestOfGroups(std::vector<ExactCandidate> &exact, MemoryVerdict goal) {
-  if (exact.empty())
-    return;
+void sortExact(std::vector<ExactCandidate> &exact, MemoryVerdict goal) {
   std::sort(exact.begin(), exact.end(), [&](const ExactCandidate &a, const ExactCandidate &b) {
     const Prediction &p = a.plan.prediction, &q = b.plan.prediction;
     if (p.meets(goal) != q.meets(goal))
       return p.meets(goal);
     return std::tie(p.stepSeconds, a.candidate.order) < std::tie(q.stepSeconds, b.candidate.order);
   });
+}
+
+/// The best of each group, the best of all first.
+static void keepBestOfGroups(std::vector<ExactCandidate> &exact, MemoryVerdict goal) {
+  if (exact.empty())
+    return;
+  sortExact(exact, goal);
   std::set<decltype(groupOf(exact[0].candidate))> known;
   auto isKnown = [&](const ExactCandidate &e) {
     return !known.insert(groupOf(e.candidate)).second;

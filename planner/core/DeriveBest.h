@@ -26,6 +26,9 @@ struct DeriveLimits {
   int64_t excessBytes(const Plan &plan) const;
 };
 
+/// By step time, those that meet `goal` before all others; equal times in order of enumeration.
+void sortExact(std::vector<ExactCandidate> &exact, MemoryVerdict goal);
+
 /// Whether a graph is cheap enough to look at closely everywhere.
 bool isSmallGraph(const reshard::Graph &graph);
 

@@ -9,6 +9,7 @@
 #include "planner/core/Time.h"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <set>
 #include <tuple>
@@ -34,10 +35,12 @@ Result<ExplainedPlan> ExplainedPlan::make(const Graph &graph, const Plan &plan) 
 
 namespace {
 
-/// Some bytes of one tensor on a stage.
+/// Some bytes of one tensor on a stage, or of several alike.
 struct Holding {
   std::string tensor, what;
-  double bytes = 0, copies = 1;
+  double bytes = 0, copies = 1; // of each tensor
+  std::string module = {};      // of the op that makes it; "" of a parameter
+  int64_t tensors = 1;
 };
 
 } // namespace
@@ -76,7 +79,8 @@ static void addResiduals(const ExplainedPlan &explained, int stage, double micro
     if (value.producer >= 0 && explained.step.assignment.stageOf(residual.chunk) == stage)
       into.push_back({value.name,
                       residual.isOnHost ? "saved residual on the host" : "saved residual",
-                      double(localBytes(value.layout, residual.sharding)), microBatches});
+                      double(localBytes(value.layout, residual.sharding)), microBatches,
+                      moduleOf(explained.plan.job, graph, value.producer)});
   }
 }
 
@@ -111,6 +115,43 @@ static int64_t microBatchesInFlight(const std::vector<schedule::Action> &actions
   return most;
 }
 
+/// The module of the op that makes `value`; "" of an input of the step.
+static std::string moduleOfValue(const ExplainedPlan &explained, int value) {
+  const Graph &graph = explained.step.graph;
+  const int producer = graph.values[value].producer;
+  return producer < 0 ? "" : moduleOf(explained.plan.job, graph, producer);
+}
+
+/// Sorts `holdings` by size and folds those that differ in the number of their block alone: the
+/// activations of h.0.mlp to h.11.mlp, 192 MiB each, become one of 12 tensors in h.*.mlp.
+static void sortAndFold(std::vector<Holding> &holdings) {
+  auto keyOf = [](const Holding &h) { return std::tie(h.tensor, h.what, h.module); };
+  std::sort(holdings.begin(), holdings.end(), [&](const Holding &a, const Holding &b) {
+    double x = a.bytes * a.copies, y = b.bytes * b.copies;
+    return x != y ? x > y : keyOf(a) < keyOf(b);
+  });
+  std::vector<Holding> folded;
+  std::map<std::tuple<std::string, std::string, double, double>, size_t> places;
+  for (Holding &holding : holdings) {
+    std::string stars;
+    for (char c : holding.module.empty() ? holding.tensor : holding.module)
+      if (!std::isdigit(static_cast<unsigned char>(c)))
+        stars += c;
+      else if (stars.empty() || stars.back() != '*')
+        stars += '*';
+    auto [place, isNew] =
+        places.try_emplace({stars, holding.what, holding.bytes, holding.copies}, folded.size());
+    if (isNew) {
+      folded.push_back(std::move(holding));
+      continue;
+    }
+    Holding &first = folded[place->second];
+    ++first.tensors;
+    (first.module.empty() ? first.tensor : first.module) = stars;
+  }
+  holdings = std::move(folded);
+}
+
 /// What `op` reads and makes, each value once.
 static void addOperandsAndResults(const ExplainedPlan &explained, int op,
                                   std::vector<Holding> &into) {
@@ -121,11 +162,12 @@ static void addOperandsAndResults(const ExplainedPlan &explained, int op,
   for (size_t k = 0; k < operands.size(); ++k)
     if (int value = graph.ops[op].operands[k]; seen.insert(value).second)
       into.push_back({displayName(job, graph.values[value]), "operand there",
-                      double(localBytes(graph.values[value].layout, operands[k].sharding))});
+                      double(localBytes(graph.values[value].layout, operands[k].sharding)), 1,
+                      moduleOfValue(explained, value)});
   for (int value : graph.ops[op].results)
-    into.push_back(
-        {displayName(job, graph.values[value]), "result there",
-         double(localBytes(graph.values[value].layout, explained.derivation.raw[value]))});
+    into.push_back({displayName(job, graph.values[value]), "result there",
+                    double(localBytes(graph.values[value].layout, explained.derivation.raw[value])),
+                    1, moduleOfValue(explained, value)});
 }
 
 Report explainMemory(const ExplainedPlan &explained) {
@@ -160,9 +202,12 @@ Report explainMemory(const ExplainedPlan &explained) {
                  {"tensor", "tensor"},
                  {"what", "as"},
                  {"bytes", "bytes"},
-                 {"copies", "micro-batches"}},
+                 {"copies", "micro-batches"},
+                 {"count", "count"},
+                 {"module", "in"}},
                 {},
-                "operands and results there: of the op at which most is live"};
+                "operands and results there: of the op at which most is live; count: equal tensors "
+                "of repeated blocks, each of so many bytes, of which one is named"};
   const StageDevices devices = stageDevices(explained.plan);
   for (int stage = 0; stage < assignment.numStages; ++stage) {
     const Cluster &cluster = devices.of(stage);
@@ -188,15 +233,13 @@ Report explainMemory(const ExplainedPlan &explained) {
     addResiduals(explained, stage, double(microBatchesInFlight(schedule.actions[stage])), holdings);
     if (peak >= 0)
       addOperandsAndResults(explained, peak, holdings);
-    std::sort(holdings.begin(), holdings.end(), [](const Holding &a, const Holding &b) {
-      double x = a.bytes * a.copies, y = b.bytes * b.copies;
-      return x != y ? x > y : std::tie(a.tensor, a.what) < std::tie(b.tensor, b.what);
-    });
+    sortAndFold(holdings);
     constexpr size_t most = 10;
     for (size_t i = 0; i < holdings.size() && i < most && holdings[i].bytes > 0; ++i)
-      tensors.rows.push_back({Cell::count(stage), Cell::of(holdings[i].tensor),
-                              Cell::of(holdings[i].what), Cell::bytes(holdings[i].bytes),
-                              Cell::count(holdings[i].copies)});
+      tensors.rows.push_back(
+          {Cell::count(stage), Cell::of(holdings[i].tensor), Cell::of(holdings[i].what),
+           Cell::bytes(holdings[i].bytes), Cell::count(holdings[i].copies),
+           Cell::count(double(holdings[i].tensors)), Cell::of(holdings[i].module)});
   }
   report.tables = {stages, lines, tensors};
   return report;

@@ -8,6 +8,7 @@
 #include "planner/core/ModelNames.h"
 #include "planner/core/OpPins.h"
 #include "planner/core/PlanNames.h"
+#include "runtime/abi/ClosestWord.h"
 
 #include <algorithm>
 #include <fnmatch.h>
@@ -283,6 +284,23 @@ private:
 
 } // namespace
 
+/// The parameters that ops of the modules named by `glob` read. Tied weights have the name of one
+/// of their modules only: with `transformer.wte` tied to `lm_head`, "transformer.wte*" gives
+/// lm_head.weight.
+static std::set<int> parametersOfModules(const ExplainedPlan &explained, const std::string &glob) {
+  const Graph &graph = explained.step.graph;
+  std::set<int> values;
+  for (int op = 0; op < int(graph.ops.size()); ++op) {
+    const std::string module = moduleOf(explained.plan.job, graph, op);
+    if (module.empty() || fnmatch(glob.c_str(), module.c_str(), 0) != 0)
+      continue;
+    for (int operand : graph.ops[op].operands)
+      if (graph.values[operand].role == ValueRole::Parameter)
+        values.insert(operand);
+  }
+  return values;
+}
+
 Result<Report> explainTensor(const ExplainedPlan &explained, const std::string &glob) {
   const Graph &graph = explained.step.graph;
   Result<Pins> pins = pinsOf(explained.plan);
@@ -303,6 +321,11 @@ Result<Report> explainTensor(const ExplainedPlan &explained, const std::string &
     if (++found <= most)
       report.add(value);
   }
+  if (found == 0)
+    for (int value : parametersOfModules(explained, glob)) {
+      ++found;
+      report.add(value);
+    }
   if (found > most)
     return Error{ErrorCode::Usage, "--tensor " + glob + " names " + std::to_string(found) +
                                        " tensors; name at most " + std::to_string(most)};

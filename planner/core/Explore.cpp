@@ -4,6 +4,7 @@
 #include "planner/core/CandidateOrder.h"
 #include "planner/core/DeriveBest.h"
 #include "planner/core/Evaluate.h"
+#include "planner/core/Families.h"
 #include "planner/core/LookAhead.h"
 #include "planner/core/Memory.h"
 #include "planner/reshard/SequenceOrder.h"
@@ -18,24 +19,6 @@
 using namespace tbc::reshard;
 
 namespace tbc::planner {
-
-/// Of plans that take the same time, to a thousandth, the simplest comes first: fewest axes, least
-/// ZeRO, no recomputation.
-static void preferSimple(std::vector<ExactCandidate> &exact, MemoryVerdict goal) {
-  if (exact.empty() || !exact.front().plan.prediction.meets(goal))
-    return;
-  auto complexity = [](const ExactCandidate &e) {
-    return std::make_tuple(e.plan.mesh.numAxes(), e.candidate.zero.zero, e.plan.recompute != "none",
-                           e.candidate.zero.keepGathered);
-  };
-  double limit = exact.front().plan.prediction.stepSeconds * 1.001;
-  size_t best = 0;
-  for (size_t i = 1; i < exact.size(); ++i)
-    if (exact[i].plan.prediction.meets(goal) && exact[i].plan.prediction.stepSeconds <= limit &&
-        complexity(exact[i]) < complexity(exact[best]))
-      best = i;
-  std::rotate(exact.begin(), exact.begin() + best, exact.begin() + best + 1);
-}
 
 /// Looks at context parallelism beside the best of what has none, where that is not near its bound
 /// anyhow: the bounds hold for these too, as nothing else about their meshes is new.
@@ -158,6 +141,9 @@ static Status keepBegun(std::vector<Candidate> &candidates, const PinnedOps &pin
                    "its pp times its virtual stages; pin where each of them begins"};
 }
 
+/// How many are scored until one fits, though the deadline is over.
+constexpr int64_t leastScored = 64;
+
 /// How many that cannot fit are scored all the same, for the reasons of the answer.
 constexpr int64_t mostHopeless = 64;
 
@@ -237,9 +223,31 @@ static std::optional<ExactCandidate> withoutMargin(const Graph &graph, const Job
   return std::move(*exact);
 }
 
-/// How much a mode computes again.
-static int strengthOf(const std::string &recompute) {
-  return recompute == "full" ? 2 : recompute == "selective" ? 1 : 0;
+/// Derives the best of families that `exploration.exact` has nothing of, and puts them in their
+/// places there.
+static Status addFamilies(Searcher &searcher, const Graph &graph,
+                          const std::vector<Candidate> &ofFamilies, const DeriveLimits &limits,
+                          const OverlapPins &pins, Exploration &exploration) {
+  if (!exploration.hasFit(limits.goal))
+    return Status::ok();
+  auto isThere = [&](const Candidate &candidate) {
+    return std::any_of(exploration.exact.begin(), exploration.exact.end(),
+                       [&](const ExactCandidate &exact) {
+                         return familyOf(exact.candidate) == familyOf(candidate) &&
+                                exact.plan.prediction.meets(limits.goal);
+                       });
+  };
+  for (const Candidate &candidate : ofFamilies) {
+    if (isThere(candidate) || limits.deadline.isOver())
+      continue;
+    Result<ExactCandidate> exact = deriveExactly(searcher, graph, candidate, limits, pins);
+    if (!exact)
+      return exact.error();
+    exploration.scored.push_back(exact->candidate);
+    exploration.exact.push_back(std::move(*exact));
+  }
+  sortExact(exploration.exact, limits.goal);
+  return Status::ok();
 }
 
 /// The one nearest to fitting of some of `candidates`, none of which can fit, in order of what they
@@ -251,12 +259,12 @@ static std::vector<ExactCandidate> nearestOf(Searcher &searcher, const Graph &gr
   constexpr size_t mostStages = 6;
   int strongest = 0;
   for (const Candidate &candidate : candidates)
-    strongest = std::max(strongest, strengthOf(candidate.recompute));
+    strongest = std::max(strongest, recomputeRank(candidate.recompute));
   std::optional<Candidate> nearest;
   std::set<int64_t> stages;
   for (size_t i = 0; i < candidates.size() && stages.size() < mostStages; ++i) {
     Candidate candidate = candidates[i];
-    if (strengthOf(candidate.recompute) < strongest || stages.count(candidate.mesh.pp) ||
+    if (recomputeRank(candidate.recompute) < strongest || stages.count(candidate.mesh.pp) ||
         !searcher.score(candidate, /*refine=*/false))
       continue;
     stages.insert(candidate.mesh.pp);
@@ -275,7 +283,7 @@ static std::vector<ExactCandidate> nearestOf(Searcher &searcher, const Graph &gr
 static bool isWorseThan(const Candidate &other, const Candidate &candidate) {
   return other.mesh == candidate.mesh && other.zero == candidate.zero &&
          other.microBatch <= candidate.microBatch &&
-         strengthOf(other.recompute) >= strengthOf(candidate.recompute);
+         recomputeRank(other.recompute) >= recomputeRank(candidate.recompute);
 }
 
 Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
@@ -362,6 +370,12 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   }
   // Small graphs are cheap enough to look at closely everywhere.
   bool isSmall = isSmallGraph(graph);
+  std::vector<Candidate> hopelessDdp;
+  if (purpose == Purpose::Answer)
+    std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(hopelessDdp),
+                 [&](const Candidate &candidate) {
+                   return familyOf(candidate).isDdp() && searcher.isHopeless(candidate);
+                 });
   const std::vector<Candidate> dropped =
       dropHopeless(searcher, candidates, purpose == Purpose::Answer ? mostHopeless : 0);
   exploration.lowerBoundSeconds = std::min(leastBound(candidates), leastBound(dropped));
@@ -378,8 +392,11 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
     double limit = int(fastest.size()) >= top ? fastest[size_t(top) - 1] : INFINITY;
     if (candidate.lowerBound > limit)
       break; // and so are all after it
-    if (exploration.numScored >= pins.budget.scored || pins.deadline.isOver()) {
-      exploration.end = pins.deadline.isOver() ? SearchEnd::TimeLimit : SearchEnd::Budget;
+    // An answer that is late is better than none: some are looked at whatever the time.
+    const bool isLate =
+        pins.deadline.isOver() && (!fastest.empty() || exploration.numScored >= leastScored);
+    if (exploration.numScored >= pins.budget.scored || isLate) {
+      exploration.end = isLate ? SearchEnd::TimeLimit : SearchEnd::Budget;
       break;
     }
     const bool isKnown = purpose == Purpose::Suggestion &&
@@ -418,6 +435,12 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
                      "choose another tp, or pin less"};
   if (!pins.deadline.isOver())
     addContexts(searcher, workers, isSmall, int(exploration.numCandidates), exploration, winners);
+  std::vector<Candidate> ofFamilies;
+  if (purpose == Purpose::Answer && !winners.empty() && winners.front().feasible)
+    ofFamilies = bestOfFamilies(
+        searcher,
+        {candidates, hopelessDdp, exploration.scored, winners.front().seconds, pins.tie, top},
+        pins.deadline);
   if (isSmall)
     winners = exploration.scored;
   double scoreSeconds = watch.lap();
@@ -427,6 +450,10 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
     return exact.error();
   double deriveSeconds = watch.lap();
   exploration.exact = std::move(*exact);
+  if (Status status =
+          addFamilies(searcher, graph, ofFamilies, limits, space->overlap(), exploration);
+      !status)
+    return status.error();
   if (exploration.hasFit(goal) && purpose == Purpose::Answer) {
     if (searcher.end() == SearchEnd::Complete)
       exploration.lowerBoundSeconds =
@@ -435,7 +462,7 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
     if (goal == MemoryVerdict::Fits && exploration.end == SearchEnd::Complete)
       exploration.tight = withoutMargin(graph, job, *space, *pinned, workers, limits, exploration);
   }
-  preferSimple(exploration.exact, goal);
+  preferSimplest(exploration.exact, goal, purpose == Purpose::Answer ? pins.tie : 0);
   exploration.counts = searcher.counts().now();
   exploration.counts.boundSeconds = boundSeconds;
   exploration.counts.scoreSeconds = scoreSeconds;

@@ -63,7 +63,7 @@ std::string describe(const Plan &plan);
 /// Of communication between ops on `mesh`, e.g. "tp and cp communication", or, where no axis splits
 /// the model (batch norms are synchronised there as well), "communication between ops".
 std::string betweenOpsName(const MeshShape &mesh);
-/// e.g. "ZeRO-1", "SHARD_GRAD_OP", "no ZeRO".
+/// e.g. "ZeRO-1", "SHARD_GRAD_OP", "DDP".
 std::string zeroName(int zero, bool keepGathered);
 
 /// The blocks of the layer table of `plan`, priced on the step it was applied to: repeated ones

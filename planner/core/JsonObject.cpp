@@ -4,6 +4,7 @@
 
 #include "planner/core/Cluster.h"
 #include "planner/core/IdList.h"
+#include "runtime/abi/ClosestWord.h"
 
 #include <nlohmann/json.hpp>
 

@@ -4,6 +4,7 @@
 #include "planner/core/ModelNames.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/Stages.h"
+#include "runtime/abi/ClosestWord.h"
 
 #include <algorithm>
 #include <fnmatch.h>

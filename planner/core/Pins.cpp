@@ -2,10 +2,12 @@
 
 #include "planner/core/Pins.h"
 #include "planner/core/Conditions.h"
+#include "runtime/abi/ClosestWord.h"
 #include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -31,46 +33,6 @@ const std::vector<std::string> &strategyNames() {
                                                  "zero3", "fsdp", "shard-grad-op", "hybrid-shard",
                                                  "tp",    "pp",   "hybrid"};
   return names;
-}
-
-/// Reads a whole number from the front of `text`; false if there is none or it is too large.
-static bool readNumber(const std::string &text, size_t &at, int64_t &number) {
-  size_t begin = at;
-  number = 0;
-  while (at < text.size() && std::isdigit(static_cast<unsigned char>(text[at]))) {
-    if (number > (int64_t(1) << 58) / 10)
-      return false;
-    number = number * 10 + (text[at++] - '0');
-  }
-  return at > begin;
-}
-
-Result<std::vector<std::pair<std::string, int64_t>>> parseMesh(const std::string &text) {
-  std::vector<std::pair<std::string, int64_t>> mesh;
-  size_t at = 0;
-  while (true) {
-    size_t equals = text.find('=', at);
-    std::string name = text.substr(at, equals == std::string::npos ? equals : equals - at);
-    int64_t size = 0;
-    at = equals + 1;
-    if (equals == std::string::npos || !readNumber(text, at, size))
-      return usage("--mesh " + text + ": expected axis=size, as in dp=2,tp=4");
-    if (std::find(axisNames().begin(), axisNames().end(), name) == axisNames().end())
-      return usage("--mesh " + text + ": \"" + name + "\" is not an axis; axes are " +
-                   joined(axisNames()) + suggest(name, axisNames()));
-    if (size < 1 || size > (1 << 20))
-      return usage("--mesh " + text + ": axis " + name + " must have a size between 1 and 1048576");
-    for (const auto &[other, otherSize] : mesh)
-      if (other == name)
-        return usage("--mesh " + text + ": axis " + name + " is given twice");
-    mesh.push_back({name, size});
-    if (at == text.size())
-      return mesh;
-    if (text[at] != ',')
-      return usage("--mesh " + text + ": expected a comma after " + name + "=" +
-                   std::to_string(size));
-    ++at;
-  }
 }
 
 Result<int64_t> parseBytes(const std::string &text) {
@@ -484,10 +446,10 @@ Status Space::readOverlap() {
   if (pins.prefetch == "none") {
     overlapPins.prefetch = 0;
   } else if (pins.prefetch != "auto") {
-    size_t at = 0;
     int64_t number = 0;
-    if (!readNumber(pins.prefetch, at, number) || at != pins.prefetch.size() || number < 1 ||
-        number > maxPrefetch)
+    const char *last = pins.prefetch.data() + pins.prefetch.size();
+    auto [end, code] = std::from_chars(pins.prefetch.data(), last, number);
+    if (code != std::errc() || end != last || number < 1 || number > maxPrefetch)
       return usage("--prefetch " + pins.prefetch +
                    ": expected auto, none, or a number of gathers from 1 to " +
                    std::to_string(maxPrefetch));

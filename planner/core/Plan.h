@@ -10,6 +10,7 @@
 #include "planner/core/Cluster.h"
 #include "planner/core/SearchLimits.h"
 #include "planner/reshard/Overlap.h"
+#include "planner/reshard/Rebatch.h"
 
 #include <array>
 #include <map>
@@ -308,9 +309,7 @@ struct PlannedStep {
 /// or one that the loop's size does not allow.
 Result<PlannedStep> applyPlan(const reshard::Graph &graph, const Plan &plan);
 
-/// `graph` with its batch factor resized to `batch`: layouts, loops and FLOPs. Identity if the
-/// graph has no batch factor.
-reshard::Graph withBatch(const reshard::Graph &graph, int64_t batch);
+using reshard::withBatch;
 
 } // namespace tbc::planner
 

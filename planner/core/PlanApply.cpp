@@ -1,12 +1,13 @@
 //===- PlanApply.cpp - A plan on the graph of its model --------------------===//
 
-#include "planner/core/PartBackward.h"
 #include "planner/core/Place.h"
 #include "planner/core/Plan.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/StageDevices.h"
 #include "planner/core/Stages.h"
 #include "planner/reshard/SequenceOrder.h"
+#include "planner/reshard/SplitBackward.h"
+#include "runtime/abi/ClosestWord.h"
 #include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
@@ -149,7 +150,7 @@ public:
       return bad("schedule", why);
     auto kind = schedule::parseScheduleKind(plan.schedule);
     if (plan.mesh.pp > 1 && kind && schedule::splitsBackward(*kind))
-      partBackward(step.graph);
+      splitBackward(step.graph);
     if (std::string why = whyStateIsParted(step.graph); !why.empty())
       return bad("stages", why);
     if (std::string why = whyInvalid(step.graph, step.assignment); !why.empty())

@@ -2,9 +2,9 @@
 
 #include "planner/core/Profile.h"
 #include "planner/core/Evaluate.h"
-#include "planner/core/PartBackward.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/Stages.h"
+#include "planner/reshard/SplitBackward.h"
 
 #include <algorithm>
 

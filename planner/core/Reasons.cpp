@@ -2,6 +2,7 @@
 
 #include "planner/core/Reasons.h"
 #include "planner/core/Buckets.h"
+#include "planner/core/Families.h"
 #include "planner/core/Summary.h"
 
 #include <algorithm>
@@ -294,15 +295,36 @@ static std::vector<std::string> assumptionsOf(const Graph &graph, const Job &job
   return lines;
 }
 
+/// The fastest plan, where the answer is a simpler one.
+static const ExactCandidate *fasterThanAnswer(const Exploration &exploration) {
+  const std::vector<ExactCandidate> &exact = exploration.exact;
+  const bool isFaster = exact.size() > 1 &&
+                        exact[1].plan.prediction.stepSeconds < exact[0].plan.prediction.stepSeconds;
+  return isFaster ? &exact[1] : nullptr;
+}
+
+/// e.g. "2 %" for 0.02.
+static std::string percentText(double fraction) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g %%", 100 * fraction);
+  return text;
+}
+
 void explainChoice(const Exploration &exploration, const Graph &graph, const Job &job,
                    const Pins &pins, Plan &plan) {
-  for (size_t i = 1; i < exploration.exact.size() && i < size_t(pins.top); ++i)
-    plan.alternatives.push_back(alternativeOf(exploration.exact[i], plan.prediction));
+  for (const ExactCandidate *other : runnersUp(exploration.exact, size_t(pins.top) - 1))
+    plan.alternatives.push_back(alternativeOf(*other, plan.prediction));
   if (exploration.tight)
     plan.alternatives.push_back(alternativeOf(*exploration.tight, plan.prediction));
   plan.bindingConstraint = bindingConstraint(exploration, plan);
   Reasons(exploration, graph, pins, plan).run();
   plan.assumptions = assumptionsOf(graph, job, plan);
+  if (const ExactCandidate *fastest = fasterThanAnswer(exploration))
+    plan.assumptions.push_back(
+        "the simplest of the plans within " + percentText(pins.tie) +
+        " of the fastest: " + toString(fastest->plan.mesh) + " is " +
+        signedPercent(fastest->plan.prediction.stepSeconds / plan.prediction.stepSeconds) +
+        "; --tie-percent 0 takes it");
 }
 
 } // namespace tbc::planner

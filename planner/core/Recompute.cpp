@@ -5,18 +5,11 @@
 
 #include <algorithm>
 #include <cassert>
-#include <map>
 #include <set>
 
 using namespace tbc::reshard;
 
 namespace tbc::planner {
-
-int numForwardOps(const Graph &graph) {
-  auto isForward = [](const GraphOp &op) { return op.phase == Phase::Forward; };
-  return int(std::partition_point(graph.ops.begin(), graph.ops.end(), isForward) -
-             graph.ops.begin());
-}
 
 /// A value that a forward op computes from data: neither input nor generated.
 static bool isActivation(const Graph &graph, int value) {
@@ -164,94 +157,6 @@ std::vector<bool> offloadFlags(const Graph &graph) {
   for (int op = 0; op < numForwardOps(graph); ++op)
     flags[op] = !graph.ops[op].generator && !resultsAreSmall(graph, graph.ops[op], 64);
   return flags;
-}
-
-/// The flagged ops of chunk `chunk` that produce `value`, and what they need in turn, into
-/// `needed`.
-static void collect(const Graph &graph, const std::vector<bool> &recompute, int value, int chunk,
-                    std::set<int> &needed) {
-  std::vector<int> pending{value};
-  while (!pending.empty()) {
-    int producer = graph.values[pending.back()].producer;
-    pending.pop_back();
-    if (producer < 0 || graph.ops[producer].phase != Phase::Forward || !recompute[producer] ||
-        graph.ops[producer].chunk != chunk || !needed.insert(producer).second)
-      continue;
-    const GraphOp &op = graph.ops[producer];
-    pending.insert(pending.end(), op.operands.begin(), op.operands.end());
-  }
-}
-
-std::vector<int> reexecutedOps(const Graph &graph, const std::vector<bool> &recompute) {
-  std::set<int> needed;
-  for (const GraphOp &op : graph.ops)
-    if (op.phase == Phase::Backward)
-      for (int value : op.operands)
-        collect(graph, recompute, value, op.chunk, needed);
-  return {needed.begin(), needed.end()};
-}
-
-Graph withRecompute(const Graph &graph, const std::vector<bool> &recompute,
-                    std::vector<int> *cloneOf, std::vector<int> *sourceOf) {
-  Graph result = graph;
-  std::vector<int> clones(numForwardOps(graph), -1), sources;
-  for (int i = 0; i < int(clones.size()); ++i)
-    sources.push_back(i);
-  result.ops.resize(clones.size());
-  std::map<int, int> again; // value -> its clone
-  auto rewire = [&](GraphOp &op) {
-    for (int &value : op.operands)
-      if (auto found = again.find(value); found != again.end())
-        value = found->second;
-  };
-  std::set<int> done;
-  for (int i = int(clones.size()); i < int(graph.ops.size()); ++i) {
-    std::set<int> needed;
-    for (int value : graph.ops[i].operands)
-      collect(graph, recompute, value, graph.ops[i].chunk, needed);
-    for (int forward : needed) {
-      if (!done.insert(forward).second)
-        continue;
-      GraphOp clone = graph.ops[forward];
-      clone.id += ".recompute";
-      clone.phase = Phase::Backward;
-      clone.forwardOp = forward;
-      rewire(clone);
-      for (size_t r = 0; r < clone.results.size(); ++r) {
-        GraphValue value = graph.values[clone.results[r]];
-        value.name += ".recompute";
-        value.role = ValueRole::Activation;
-        again[clone.results[r]] = int(result.values.size());
-        clone.results[r] = int(result.values.size());
-        result.values.push_back(std::move(value));
-      }
-      result.ops.push_back(std::move(clone));
-      clones.push_back(forward);
-      sources.push_back(forward);
-    }
-    result.ops.push_back(graph.ops[i]);
-    rewire(result.ops.back());
-    clones.push_back(-1);
-    sources.push_back(i);
-  }
-  for (GraphValue &value : result.values)
-    value.users.clear();
-  for (int i = 0; i < int(result.ops.size()); ++i) {
-    for (size_t r = 0; r < result.ops[i].results.size(); ++r) {
-      result.values[result.ops[i].results[r]].producer = i;
-      result.values[result.ops[i].results[r]].producerResult = int(r);
-    }
-    for (int value : result.ops[i].operands) {
-      std::vector<int> &users = result.values[value].users;
-      if (users.empty() || users.back() != i)
-        users.push_back(i);
-    }
-  }
-  if (cloneOf)
-    *cloneOf = std::move(clones);
-  if (sourceOf)
-    *sourceOf = std::move(sources);
-  return result;
 }
 
 } // namespace tbc::planner

@@ -8,7 +8,8 @@
 #ifndef TBC_PLANNER_CORE_RECOMPUTE_H
 #define TBC_PLANNER_CORE_RECOMPUTE_H
 
-#include "planner/reshard/Graph.h"
+#include "planner/reshard/Chunks.h"
+#include "planner/reshard/Recompute.h"
 
 #include <string>
 #include <vector>
@@ -32,18 +33,9 @@ std::vector<bool> freeToRecompute(const reshard::Graph &graph);
 /// all but generators and those whose results are much smaller than what they come from.
 std::vector<bool> offloadFlags(const reshard::Graph &graph);
 
-/// The forward ops that are executed again in the backward: those flagged whose results a backward
-/// op of the same chunk reads, and, through them, those that they read. Ascending.
-std::vector<int> reexecutedOps(const reshard::Graph &graph, const std::vector<bool> &recompute);
-
-/// `graph` with a clone of every re-executed op in the backward phase, right before the first
-/// backward op that needs it directly or through other clones, clones in the order of their forward
-/// ops. Clone ids end in ".recompute"; forward ops and all values keep their numbers. `cloneOf`
-/// receives, per op of the result, the forward op it is a clone of, or -1; `sourceOf` the op of
-/// `graph` it was (the forward op for a clone).
-reshard::Graph withRecompute(const reshard::Graph &graph, const std::vector<bool> &recompute,
-                             std::vector<int> *cloneOf = nullptr,
-                             std::vector<int> *sourceOf = nullptr);
+using reshard::numForwardOps;
+using reshard::reexecutedOps;
+using reshard::withRecompute;
 
 /// Forward values that alone carry activations from the ops before a position of the forward order
 /// to those after it, by position: cuts[i] is the value between forward op i and the next one, -1
@@ -66,9 +58,6 @@ std::string offloadedBlocks(int64_t blocks, int64_t of);
 bool isOffloadedBlocks(const std::string &text);
 /// The mode that keeps more: selective for full, none for selective.
 std::string weakerMode(const std::string &mode);
-
-/// The number of forward ops; they come first in every graph.
-int numForwardOps(const reshard::Graph &graph);
 
 } // namespace tbc::planner
 

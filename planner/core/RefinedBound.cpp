@@ -8,11 +8,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "planner/core/Evaluate.h"
-#include "planner/core/PartBackward.h"
 #include "planner/core/PipelineRoom.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/Searcher.h"
 #include "planner/core/Stages.h"
+#include "planner/reshard/SplitBackward.h"
 
 #include <algorithm>
 #include <cmath>

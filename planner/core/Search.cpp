@@ -21,7 +21,7 @@ const char *name(SearchEnd end) {
 
 std::string zeroName(int zero, bool keepGathered) {
   if (zero == 0)
-    return "no ZeRO";
+    return "DDP";
   return keepGathered ? "SHARD_GRAD_OP" : "ZeRO-" + std::to_string(zero);
 }
 

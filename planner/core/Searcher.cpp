@@ -64,6 +64,8 @@ bool Searcher::mayRun(const Candidate &candidate) {
 /// `isPossibleOnly`: leaves out meshes of which no candidate can be scored.
 void Searcher::enumerateOn(int64_t devices, bool isPossibleOnly, const Pins &limits,
                            std::vector<Candidate> &candidates) {
+  if (enumerationEnd != SearchEnd::Complete)
+    return;
   int64_t batch = job.globalBatch;
   if (job.batchIsDefault) { // rounded up, so that every data-parallel size divides it
     int64_t ranks = space.meshIsPinned() ? space.pinnedMesh().dataRanks() : devices;
@@ -76,7 +78,7 @@ void Searcher::enumerateOn(int64_t devices, bool isPossibleOnly, const Pins &lim
       continue;
     if (int64_t(candidates.size()) >= limits.budget.candidates)
       enumerationEnd = SearchEnd::Budget;
-    else if (limits.deadline.isOver())
+    else if (!candidates.empty() && limits.deadline.isOver())
       enumerationEnd = SearchEnd::TimeLimit;
     if (enumerationEnd != SearchEnd::Complete)
       return;

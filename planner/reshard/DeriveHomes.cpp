@@ -6,7 +6,7 @@
 
 namespace tbc::reshard {
 
-/// What most uses want; among equals the first in op order.
+/// The sharding of most uses; of equal counts the first in op order.
 Sharding Deriver::majority(int value) const {
   std::vector<const Sharding *> wants = wantsOf(value);
   auto isFirst = [&](const Sharding *want) { return *want == *wants[0]; };
@@ -27,7 +27,7 @@ Sharding Deriver::majority(int value) const {
   return best;
 }
 
-/// The place that every want gives `axis`, or nullptr.
+/// The common place of `axis` in all required shardings, or nullptr.
 static const FactorSharding *commonPlace(const std::vector<const Sharding *> &wants,
                                          const AxisRef &axis) {
   const FactorSharding *common = nullptr;
@@ -48,9 +48,9 @@ static bool startsWith(const std::vector<AxisRef> &list, const std::vector<AxisR
   return list.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), list.begin());
 }
 
-/// Puts the pending axes of `value` where all its users want them: at the end of the list of one
-/// and the same factor, in the users' order. Returns false, and changes nothing, where there is no
-/// such place for any of them; axes without one are completed.
+/// Scatters the partial axes of `value` to the place that all its users require: at the end of one
+/// factor's list, in the users' order. Returns false, without changes, if no axis has such a place;
+/// axes without one are completed by all_reduce.
 bool Deriver::scatter(int value, Sharding &sharding) const {
   std::vector<const Sharding *> wants = wantsOf(value);
   std::vector<Pending> pending = out.raw[value].pending;
@@ -117,7 +117,7 @@ void Deriver::chooseHomes() {
 // Parameters
 //===----------------------------------------------------------------------===//
 
-/// The zero axes over which the parameter is otherwise replicated.
+/// The zero axes over which the parameter is replicated.
 static std::vector<AxisRef> zeroAxesOf(const ParameterPlan &plan, const Sharding &home) {
   std::vector<AxisRef> used = usedAxes(home), result;
   for (const AxisRef &axis : plan.zeroAxes)
@@ -140,7 +140,7 @@ void Deriver::placeParameter(int parameter) {
   for (int user : graph.values[value].users)
     if (!skipped[user])
       stages.insert(assignment.stageOf(graph.ops[user].chunk));
-  // A part that is the cotangent of something else too may be made where nothing uses the
+  // A part that is also another value's cotangent may be on a stage without a use of the
   // parameter.
   for (const GradientParts::Part &part : out.gradientParts[parameter].parts)
     stages.insert(assignment.stageOf(part.chunk));
@@ -149,9 +149,9 @@ void Deriver::placeParameter(int parameter) {
   out.parameterStages.emplace_back(stages.begin(), stages.end());
 }
 
-/// The accumulated gradient: like the parameter, pending over the data axes that every part leaves
-/// pending; with zero >= 2 scattered over the zero axes. What is not added to is complete at once,
-/// so that its reduction may run beside the rest of the backward.
+/// The accumulated gradient: like the parameter, partial over the data axes common to all parts;
+/// with zero >= 2 scattered over the zero axes. A gradient without accumulation is completed at
+/// once, so its reduction may run beside the rest of the backward.
 Sharding Deriver::gradientOf(int parameter) const {
   const ParameterPlan &plan = assignment.parameterPlans[parameter];
   Sharding result = out.home[graph.parameters[parameter].value];

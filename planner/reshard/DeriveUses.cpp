@@ -8,7 +8,7 @@
 
 namespace tbc::reshard {
 
-/// Adds a reshard with its collectives, unless they were given.
+/// Adds a reshard, and derives its collectives if there are none.
 int Deriver::add(Reshard reshard) {
   if (reshard.steps.empty())
     reshard.steps = memo.steps(graph.values[reshard.value].layout, reshard.from, reshard.to);
@@ -76,12 +76,12 @@ Phase phaseHeld(const Graph &graph, const Assignment &assignment, int value, int
   const GraphOp &op = graph.ops[producer];
   if (assignment.stageOf(op.chunk) == assignment.stageOf(chunk))
     return op.phase;
-  // Received: forward values in forward unless the chunk that makes them comes later.
+  // Received: forward values in forward, unless their chunk comes later.
   return op.phase == Phase::Forward && op.chunk < chunk ? Phase::Forward : Phase::Backward;
 }
 
-/// The sharding in which `value` is kept by the block that has it, in sharding `atHand`, for the
-/// other blocks of its stage; chosen at the first use there, which wants it as `wanted`.
+/// The sharding in which the block with `value`, in sharding `atHand`, saves it for other blocks of
+/// its stage; chosen at the first use there, which requires `wanted`.
 const Sharding &Deriver::keep(int value, int chunk, const Sharding &atHand,
                               const Sharding &wanted) {
   auto [it, isNew] = kept.try_emplace({value, chunk}, atHand);
@@ -95,8 +95,8 @@ const Sharding &Deriver::keep(int value, int chunk, const Sharding &atHand,
   return it->second;
 }
 
-/// The sharding in which `value` is at hand where `op` runs: its home, or the one in which another
-/// block of the stage keeps it.
+/// The sharding in which `value` is available to `op`: its home, or the saved sharding of another
+/// block of the stage.
 const Sharding &Deriver::baseOf(int value, int op, const Sharding &wanted) {
   const GraphOp &o = graph.ops[op];
   const Sharding *atHand = &out.home[value];
@@ -107,7 +107,7 @@ const Sharding &Deriver::baseOf(int value, int op, const Sharding &wanted) {
   Phase phase = phaseHeld(graph, assignment, value, holder);
   bool comesBack = phase == Phase::Backward && isForward(value);
   if (comesBack) {
-    // Comes with the cotangents, as its own stage kept it.
+    // Sent with the cotangents, in the saved sharding of its stage.
     atHand = &keep(value, chunkOf(value), *atHand, *atHand);
     transfer(value, holder, Phase::Backward, *atHand);
   }
@@ -116,8 +116,8 @@ const Sharding &Deriver::baseOf(int value, int op, const Sharding &wanted) {
   return keep(value, holder, *atHand, wanted);
 }
 
-/// Makes the whole of a parameter that is stored flat available in the block of `op`. Returns the
-/// reshard that does, or -1 where none is needed.
+/// Gathers a parameter that is stored flat in the block of `op`. Returns the reshard, or -1 if the
+/// parameter is whole already.
 int Deriver::gather(int parameter, int op) {
   const GraphOp &o = graph.ops[op];
   int value = graph.parameters[parameter].value;
@@ -144,8 +144,8 @@ int Deriver::gather(int parameter, int op) {
   return it->second = add(std::move(reshard));
 }
 
-/// Takes a result of `op` from how it was produced to its home, and a part of a gradient on to
-/// where gradients are accumulated.
+/// Reshards a result of `op` from its produced sharding to its home, and a part of a gradient on to
+/// the accumulated sharding.
 void Deriver::complete(int op, int value) {
   if (gradientsFor[value].empty() && out.raw[value] == out.home[value])
     return;
@@ -167,7 +167,7 @@ void Deriver::complete(int op, int value) {
   }
 }
 
-/// Sends a fresh result to the chunks of other stages that use it.
+/// Sends a fresh result to chunks of other stages with a use.
 void Deriver::send(int value) {
   if (assignment.numStages == 1)
     return;

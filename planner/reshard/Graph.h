@@ -20,19 +20,19 @@
 
 namespace tbc::reshard {
 
-/// Weight: what of the backward no other chunk waits for, where a schedule parts it from the rest.
+/// Weight: the wgrad, if a schedule splits it from the rest of the backward.
 enum class Phase { Forward, Backward, Weight };
-/// An OptimizerState is a scalar that only the update writes, the same on every rank (the loss
+/// An OptimizerState is a scalar of the update, equal on every rank (the loss
 /// scale).
 enum class ValueRole { Activation, Parameter, State, Input, Loss, OptimizerState };
-/// Parallel: in the result. Reduction: summed away (the result is pending). Max: reduced by max.
-/// Fixed: may not be sharded. Streamed: only over axes that lie on another loop of the op as well
-/// (queries): the op takes its blocks (of keys) one by one as they go round in a ring, and what it
-/// sums over those axes is complete when they have been round.
+/// Parallel: in the result. Reduction: summed away (the result is partial). Max: reduced by max.
+/// Fixed: may not be sharded. Streamed: only over axes on another loop of the op (queries). The op
+/// takes its blocks (keys) one by one around a ring; its sums over those axes are complete after
+/// one round.
 enum class LoopKind { Parallel, Reduction, Max, Fixed, Streamed };
-/// What ops with several loops over the sequence do when it is split (attention has queries and
-/// keys). Ring: keys circulate block by block. AllGather: keys are gathered. AllToAll: the op is
-/// whole along the sequence and split along another loop (heads) instead.
+/// The form of an op with several loops over a split sequence (attention: queries and keys). Ring:
+/// keys circulate block by block. AllGather: keys are gathered. AllToAll: the op is whole along the
+/// sequence and split along another loop (heads) instead.
 enum class ContextForm { Ring, AllGather, AllToAll };
 
 struct TensorDim {
@@ -56,7 +56,7 @@ struct GraphValue {
   int producer = -1; // op index; -1: an input of the step
   int producerResult = 0;
   bool isFloat = true;
-  /// Of two bytes, f16 rather than bf16: devices may compute in one of them only.
+  /// Two bytes: f16, else bf16. Devices may compute in only one of them.
   bool isF16 = false;
   /// The forward value this is the cotangent of, or -1.
   int cotangentOf = -1;
@@ -67,7 +67,7 @@ struct GraphOp {
   std::string id;
   std::string kind; // the op's mnemonic, for people
   Phase phase = Phase::Forward;
-  /// The piece of the model (virtual stage) that it belongs to; chunks follow each other in
+  /// Its piece of the model (virtual stage); chunks follow each other in
   /// forward.
   int chunk = 0;
   /// The forward op this belongs to (itself for a forward op; -1 if none).
@@ -75,14 +75,14 @@ struct GraphOp {
   std::vector<int> operands;
   std::vector<int> results;
   std::vector<Loop> loops;
-  /// Linear in all operands jointly (add, neg, a cast between floats): pending operands may pass
-  /// through as a pending result when all operands are pending over the same axes.
+  /// Linear in all operands jointly (add, neg, a cast between floats): the result is partial,
+  /// without a reduction, if all operands are partial over the same axes.
   bool additive = false;
-  /// Depends on no input, parameter or state (constants, iota and what is computed from them):
-  /// cloned into every stage that needs it and evaluated replicated, never sent.
+  /// Constant-derived: depends on no input, parameter or state (constants, iota, ops on these).
+  /// Cloned into every stage with a use and evaluated replicated, never sent.
   bool generator = false;
-  /// The loop that counts networks beside each other, each with a part of the work and parameters
-  /// of its own (experts); -1: none. The axis ep lies on it, instead of on the batch.
+  /// The loop over parallel networks, each with its work and parameters (experts); -1 without. The
+  /// axis ep lies on it, instead of on the batch.
   int expertLoop = -1;
   /// Floating-point operations for the sizes in `loops` (all global); sharding a loop divides it.
   double flops = 0;
@@ -91,7 +91,7 @@ struct GraphOp {
   std::string kernelClass = "elementwise";
 };
 
-/// One trained parameter: where its value enters and where its gradient leaves.
+/// One trained parameter: its input value and its gradient value.
 struct GraphParameter {
   int value = -1;
   int gradient = -1; // value index of the completed gradient, -1 if frozen or unused
@@ -104,71 +104,71 @@ struct Graph {
   /// New values of State inputs: {state input value, new value}.
   std::vector<std::pair<int, int>> stateUpdates;
   int loss = -1;
-  /// What the elements of the loss count, where the update corrects for that; -1: each counts as
+  /// The weights of the loss elements, if the update corrects for them; -1: each counts as
   /// one.
   int count = -1;
-  /// The bytes of the scalars that the update adds up over all ranks; the loss is one of them if
-  /// there are any.
+  /// Bytes of the scalars that the update sums over all ranks; if there are any, the loss is
+  /// one.
   int64_t stepTotalBytes = 0;
-  /// The bytes of the scalars that the update keeps on every rank from step to step.
+  /// Bytes of the scalars that the update keeps on every rank between steps.
   int64_t stepStateBytes = 0;
   FactorId batchFactor = -1;
-  /// The tokens of a sample, where the inputs have a dim of them; -1: they have none.
+  /// The tokens of a sample, if the inputs have such a dim; else -1.
   FactorId sequenceFactor = -1;
 };
 
-/// Which axes lie on which loops of one op. Loops not named are not sharded.
+/// The axes on each loop of one op. Loops that are not listed are not sharded.
 struct OpStrategy {
   std::string tag; // e.g. "loop:h" for people; free text
   std::map<int, std::vector<AxisRef>> loopAxes;
 };
 
-/// The ordinary strategies of an op for one more mesh axis: not at all, or on any one loop that may
-/// be sharded and whose size the axis divides (after the axes that `base` puts there).
+/// The ordinary strategies of an op for one more mesh axis: not sharded, or on one shardable loop
+/// whose size the axis divides (after the axes of `base` there). Example: a matmul has up to 4.
 std::vector<OpStrategy> enumerateStrategies(const Graph &graph, int op, const OpStrategy &base,
                                             const AxisRef &axis);
 
-/// Strategy with the batch factor's loops over `dataAxes` and then `expertAxes`; an op with an
-/// expert loop that `expertAxes` divide has them there instead.
+/// Strategy with the batch loops over `dataAxes`, then `expertAxes`; an op with an expert loop that
+/// `expertAxes` divide has them on that loop.
 OpStrategy batchStrategy(const Graph &graph, int op, const std::vector<AxisRef> &dataAxes,
                          const std::vector<AxisRef> &expertAxes = {});
 
-/// What the expert loops of `graph` have in common: the sizes of `ep` that split all of them are
-/// its divisors. 1 where there are none, or one that may not be sharded.
+/// The greatest common divisor of the expert loops of `graph`: sizes of `ep` are its divisors. 1
+/// without such loops, or if one may not be sharded. Example: 8 and 12 give 4.
 int64_t commonExperts(const Graph &graph);
 
 /// "ring", "all-gather", "all-to-all".
 const char *name(ContextForm form);
 std::optional<ContextForm> parseContextForm(const std::string &name);
 
-/// `strategy` with the sequence split over `axes` too: on the op's loop over it, before the axes
-/// that lie there, or for an op with several such loops as `form` says: the first of them, and with
-/// Ring those that stream as well; with AllToAll its first other parallel loop that can be split,
-/// after the axes that lie there. An op for which that is impossible stays as it is.
+/// `strategy` with the sequence split over `axes` too: on the op's loop over it, before its other
+/// axes. For an op with several such loops: the first of them; with Ring also the streamed ones;
+/// with AllToAll instead its first other parallel loop with a divisible size, after its other axes.
+/// An op without such a loop stays as it is.
 OpStrategy contextStrategy(const Graph &graph, int op, const OpStrategy &strategy,
                            const std::vector<AxisRef> &axes, ContextForm form);
 
-/// Why the sequence of `graph` cannot be split into `parts` in this form, naming the op and saying
-/// what else can be, or "".
+/// Why the sequence of `graph` cannot be split into `parts` in this form, with the op and the
+/// possible forms, or "".
 std::string whyNoContext(const Graph &graph, int64_t parts, ContextForm form);
 
-/// How many blocks op `op` takes one after another under `strategy`: 1 but for streamed loops.
+/// The number of blocks that op `op` takes in turn under `strategy`: 1 without streamed loops.
 int64_t streamedBlocks(const Graph &graph, int op, const OpStrategy &strategy);
 
-/// The communication inside op `op`, per execution: each operand that runs along a streamed loop
-/// goes round, once less than there are blocks, and each result along it goes round with them and
-/// then home. Generators are not sent: every rank makes what it needs of them.
+/// The communication inside op `op`, per execution: each operand along a streamed loop travels n -
+/// 1 times for n blocks, and each result along it n times, the last one home. Generators are not
+/// sent: every rank computes its own blocks.
 std::vector<Collective> ringCollectives(const Graph &graph, int op, const OpStrategy &strategy);
 
-/// A backward op does what its forward op did: each of its loops that runs through an operand or a
-/// result of the forward op, or through a cotangent of either, takes the axes of the forward loop
-/// with the same factor at the same place; other loops take the axes of the forward loop with the
-/// same factor, if there is just one. A loop that may not be sharded so stays whole.
+/// A backward op follows its forward op. A loop through an operand or result of the forward op, or
+/// through a cotangent of one, takes the axes of the forward loop with the same factor at the same
+/// position. Other loops take the axes of the forward loop with the same factor, if there is just
+/// one. A loop for which these are not allowed stays whole.
 OpStrategy inheritStrategy(const Graph &graph, int backwardOp,
                            const std::vector<OpStrategy> &strategies);
 
-/// The sharding in which an op wants operand `operand`, and produces result `result` (pending over
-/// the axes of its reduction loops).
+/// The sharding that an op requires of operand `operand`, and gives to result `result` (partial
+/// over the axes of its reduction loops).
 Sharding operandSharding(const Graph &graph, int op, const OpStrategy &strategy, int operand);
 Sharding resultSharding(const Graph &graph, int op, const OpStrategy &strategy, int result);
 
@@ -181,7 +181,7 @@ Sharding resultSharding(const Graph &graph, int op, const OpStrategy &strategy, 
 ///           backward reads it (or kept to the end of backward: keepGathered), gradients
 ///           reduce_scattered each micro-batch
 /// In 1 to 3 the state is flat over zeroAxes, and reduceAxes (other data axes) are all_reduced once
-/// per step on the shard. Zero axes that shard the parameter anyhow are left out.
+/// per step on the shard. Zero axes that already shard the parameter are omitted.
 struct ParameterPlan {
   int zero = 0;
   bool keepGathered = false;
@@ -193,14 +193,14 @@ struct Assignment {
   Mesh mesh;
   int pipelineAxis = -1; // index of the "pp" axis in mesh, or -1
   int numStages = 1;     // coordinates along it
-  /// The stage that holds each chunk; empty: chunk s lies on stage s.
+  /// The stage of each chunk; empty: chunk s on stage s.
   std::vector<int> chunkStage;
   int numChunks() const { return chunkStage.empty() ? numStages : int(chunkStage.size()); }
   int stageOf(int chunk) const { return chunkStage.empty() ? chunk : chunkStage[chunk]; }
   int64_t microBatches = 1;                  // per step and data rank
   std::vector<OpStrategy> strategies;        // one per op
   std::vector<ParameterPlan> parameterPlans; // one per parameter
-  /// Per op, whether what is kept of its results from forward on lies on the host; empty: of none.
+  /// Per op, whether its saved results are offloaded to the host; empty: all stay.
   std::vector<bool> offloadedOps;
   /// Whether optimizer states and master weights lie on the host.
   bool offloadsStates = false;
@@ -209,15 +209,15 @@ struct Assignment {
   }
 };
 
-/// Why `derive` cannot take `assignment`, naming the op or parameter, or "" if it can: a strategy
-/// that the sizes do not allow, an axis used twice, a value that flows to a stage which has gone
-/// by.
+/// Why `assignment` is invalid for `derive`, with the op or parameter, or "": a strategy
+/// that the sizes do not allow, an axis used twice, a value that flows to an earlier
+/// stage.
 std::string whyInvalid(const Graph &graph, const Assignment &assignment);
 
-/// What is added up to the gradient of a parameter: one value per use in a chunk. With one chunk,
-/// just the gradient. Where uses lie in several chunks (tied weights), the backward adds that would
-/// join their gradients across chunks are left out (`skippedAdds`): each stage accumulates the
-/// parts of its chunks, and rule 5 below sums over stages once per step.
+/// The summands of a parameter's gradient: one value per use in a chunk. With one chunk, the
+/// gradient itself. With uses in several chunks (tied weights), the backward adds that would join
+/// gradients across chunks are omitted (`skippedAdds`): each stage accumulates the parts of its
+/// chunks, and rule 5 below sums over stages once per step.
 struct GradientParts {
   struct Part {
     int chunk = 0;
@@ -228,7 +228,7 @@ struct GradientParts {
 };
 GradientParts gradientParts(const Graph &graph, int parameter);
 
-/// Where a piece of communication sits.
+/// The position of a piece of communication.
 enum class Where {
   Operand,       // on an activation: before op `op`, or right after its producer (`op` is -1)
   ParameterUse,  // gather of a stored parameter before `op`, its first use in a block
@@ -253,19 +253,19 @@ struct Reshard {
   bool perStep = false; // else per micro-batch
 };
 
-/// A value kept for another block of the same stage, in the sharding given: an activation or an
-/// input for backward, a cotangent for the weight phase, a gathered parameter with keepGathered,
-/// and what one chunk of a stage hands to another. Generators are evaluated again instead.
+/// A value saved for another block of the same stage, in the given sharding: an activation or an
+/// input for backward, a cotangent for wgrad, a gathered parameter with keepGathered, or a value
+/// between two chunks of a stage. Generators are evaluated again instead.
 struct Residual {
   int value = -1;
   int chunk = 0; // the block that keeps it: of this chunk and phase
   Sharding sharding;
   Phase phase = Phase::Forward;
-  /// It leaves for the host as soon as it is there, and comes back once per block that reads it.
+  /// It is offloaded once computed, and fetched once per block that reads it.
   bool isOnHost = false;
 };
 
-/// A value that crosses from one stage to another, in the sharding given.
+/// A value sent from one stage to another, in the given sharding.
 struct Transfer {
   int value = -1;
   int fromChunk = 0, toChunk = 0;
@@ -273,31 +273,31 @@ struct Transfer {
   Sharding sharding;
 };
 
-/// The chunk, of those that lie with `chunk`, in whose block `value` is computed or received: that
-/// of its producer if it is one of them, else `chunk` itself.
+/// The chunk on the stage of `chunk` in whose block `value` is computed or received: its producer's
+/// if that is on the stage, else `chunk` itself.
 int holderOf(const Graph &graph, const Assignment &assignment, int value, int chunk);
-/// The phase of that block.
+/// The phase of this block.
 Phase phaseHeld(const Graph &graph, const Assignment &assignment, int value, int chunk);
 
 struct Derivation {
-  /// Per op and operand: the sharding required, and the index into `reshards` of the *last* reshard
-  /// that provides it; -1: the value serves as it is at hand (its home or, in backward, what was
-  /// kept of it). No operands for skipped adds.
+  /// Per op and operand: the required sharding, and the index into `reshards` of the *last* reshard
+  /// to it; -1: the value is used in its home or, in backward, saved sharding. No operands for
+  /// skipped adds.
   struct Operand {
     Sharding sharding;
     int reshard = -1;
   };
   std::vector<std::vector<Operand>> operands;
-  /// Per value: as produced, pending included; generators are replicated.
+  /// Per value: as produced, partial axes included; generators are replicated.
   std::vector<Sharding> raw;
-  /// Per value: as kept; complete, unless an additive op takes the pending axes on or no op uses
+  /// Per value: its home; complete, unless an additive op passes the partial axes on or no op uses
   /// the value (as most parts of gradients). The new value of a state has the home of the state.
   std::vector<Sharding> home;
   std::vector<Sharding> stored;   // per parameter (index into graph.parameters)
   std::vector<Sharding> gradient; // per parameter: as accumulated (may be pending)
   std::vector<Sharding> state;    // per parameter: optimizer state and master weights
-  /// Per parameter: the stages that hold a copy, those of its users and of the parts of its
-  /// gradient (0 without any), ascending. One without a part contributes zeros to the sum over
+  /// Per parameter: the stages with a copy, of its users and of the parts of its gradient
+  /// (0 without any), ascending. A stage without a part adds zeros to the sum over
   /// stages.
   std::vector<std::vector<int>> parameterStages;
   std::vector<GradientParts> gradientParts; // per parameter
@@ -306,38 +306,38 @@ struct Derivation {
   std::vector<Transfer> transfers;
 };
 
-/// What every rank does under `assignment`, as collectives; a pure function shared by planner and
+/// The collectives of every rank under `assignment`: a pure function shared by planner and
 /// partitioner. Rules, in order:
-///  1. A value is completed once, right after its producer; that is its home. Pending axes that all
-///     users, forward and backward, want on one and the same factor, right after the axes that the
-///     value has there, are reduce_scattered there; the others are all_reduced. An additive op
-///     whose operands are all pending over the same axes, each used only by it and produced in its
-///     block, and wanted with those axes nowhere, takes them on: sums are deferred and merged.
-///  2. An operand wanted in another sharding is resharded before the op; a second use of the same
+///  1. A value is completed once, right after its producer; the result is its home. If all users,
+///     forward and backward, need the partial axes on one factor, right after the value's axes
+///     there, they are reduce_scattered to it; the others are all_reduced. An additive op passes
+///     partial axes on if all operands are partial over the same axes, used only by it, produced in
+///     its block, and needed with those axes nowhere: sums are deferred and merged.
+///  2. An operand that needs another sharding is resharded before the op; a second use of the same
 ///     value in the same sharding, stage and phase reuses the first.
-///  3. A value that a later block of its stage needs (backward, the weight phase, another chunk
-///     there) is kept in the sharding in which the first user wants it if the block that has it had
-///     it so, else in its home. Another use reshards what was kept. What forward keeps of the
-///     results of Assignment::offloadedOps is kept on the host.
-///  4. The home of an input or a parameter is the sharding that most of its uses want (first in op
-///     order on a tie); with zero 3 the stored parameter is flat over zeroAxes on top, and it is
-///     gathered at the first use in each block.
+///  3. A value that a later block of its stage needs (backward, wgrad, another chunk there) is
+///     saved in the sharding of its first user if its own block has it in that sharding, else in
+///     its home. Another use reshards the saved value. Saved results of Assignment::offloadedOps
+///     lie on the host.
+///  4. The home of an input or a parameter is the sharding of most of its uses (first in op order
+///     on a tie); with zero 3 the stored parameter is flat over zeroAxes on top, and it is gathered
+///     at the first use in each block.
 ///  5. A gradient (each of its gradientParts) is resharded to its parameter's home each micro-batch
-///     (what is pending over data axes, in each of its parts, stays so; with zero >= 2, over those
-///     of reduceAxes only), accumulated, and completed once per step. A parameter held by several
-///     stages has its accumulated gradient, once complete and on the state's shard, all_reduced
-///     over those stages of the pipeline axis. With one micro-batch and one stage a gradient of one
-///     part is completed in the backward, onto the state's shard: nothing is accumulated.
+///     (partial data axes common to all of its parts stay partial; with zero >= 2, only
+///     reduceAxes), accumulated, and completed once per step. The gradient of a parameter held by
+///     several stages, when complete on the state's shard, is all_reduced over these stages of the
+///     pipeline axis. With one micro-batch and one stage a gradient of one part is completed in the
+///     backward, onto the state's shard: nothing is accumulated.
 ///  6. A value used by a chunk of another stage is sent directly, once per receiving chunk, in its
 ///     home sharding: forward values to later chunks in forward, cotangents in backward. (A forward
 ///     value that the backward of an earlier chunk needs is sent in backward too, as it was kept.)
-///     What the weight phase needs is received in backward. Between chunks of one stage nothing is
-///     sent. Inputs are fed to every chunk that uses them; generators are cloned into every block.
+///     Operands of wgrad are received in backward. Between chunks of one stage there is no send.
+///     Inputs are fed to every chunk that uses them; generators are cloned into every block.
 ///  7. The loss, where no op uses it, is completed once per step: with the other scalars of the
 ///  step,
 ///     if there are any, in one all_reduce over every axis of the mesh.
-/// The assignment must be valid (whyInvalid): derive ends the program where it notices that it is
-/// not. `cost` chooses between collectives only; it sees kind, axes, reduce, bytes and numElements.
+/// The assignment must be valid (whyInvalid): derive aborts if it notices an invalid one. `cost`
+/// chooses between collectives only; it sees kind, axes, reduce, bytes and numElements.
 Derivation derive(const Graph &graph, const Assignment &assignment,
                   const CollectiveCost &cost = bytesOnWire);
 
@@ -352,8 +352,8 @@ struct CollectiveCount {
   bool operator==(const CollectiveCount &o) const;
 };
 
-/// The collectives of one step, merged by (kind, axes, stage, bytes) and sorted; ShardSlice left
-/// out. A send is counted at the sending stage with axes "pp".
+/// The collectives of one step, merged by (kind, axes, stage, bytes) and sorted, without
+/// ShardSlice. A send is counted at the sending stage with axes "pp".
 std::vector<CollectiveCount> countCollectives(const Graph &graph, const Assignment &assignment,
                                               const Derivation &derivation);
 

@@ -1,6 +1,6 @@
-//===- Overlap.h - What is communicated together, and what ahead -----------===//
+//===- Overlap.h - Buckets of gradients, and gathers ahead -----------------===//
 //
-// Plain C++. What `derive` says, in how many pieces it is done and when: never what.
+// Plain C++. Joins the collectives of `derive` and moves them; it adds and removes none.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,15 +15,15 @@ namespace tbc::reshard {
 
 /// As in a plan.
 struct OverlapSettings {
-  int64_t bucketBytes = 0; // of reductions of gradients that are joined; 0: none is
-  int64_t prefetch = 0;    // how many gathers ahead of its use a stored parameter is gathered
+  int64_t bucketBytes = 0; // of joined reductions of gradients; 0: no buckets
+  int64_t prefetch = 0;    // gathers by which a parameter is gathered ahead of its use
   bool operator==(const OverlapSettings &o) const {
     return bucketBytes == o.bucketBytes && prefetch == o.prefetch;
   }
 };
 
-/// Reductions whose messages are collectives of several tensors: two reshards or more, by number,
-/// in their order.
+/// Reductions that share collectives of several tensors: indices of two or more reshards, in their
+/// order.
 struct Bucket {
   std::vector<int> reshards;
 };
@@ -32,8 +32,8 @@ struct Overlap {
   std::vector<Bucket> buckets;
   /// By reshard, or empty: the bucket that it is a member of, or -1.
   std::vector<int> bucketOf;
-  /// By reshard, or empty: of a ParameterUse the op, no later than its own, before which it is
-  /// issued; -1: right before its op.
+  /// By reshard, or empty: for a ParameterUse the op before which its gather is issued, its own or
+  /// an earlier one; -1: right before its op.
   std::vector<int> issuedBefore;
 
   /// Of a reshard of `derivation`, by itself.
@@ -42,31 +42,31 @@ struct Overlap {
   }
 };
 
-/// The pure function that planner and partitioner share, after `derive`:
+/// The pure function after `derive`, shared by planner and partitioner:
 ///
 /// Buckets. Reductions of gradients (GradientMicro within a block, GradientStep within a stage's
-/// update) by the same messages over the same axes are joined, in the order in which they are
-/// derived, into buckets of at most `bucketBytes`, by the bytes of their largest message; a larger
-/// one is alone. The messages of a bucket are all_reduces and flat reduce_scatters of several
-/// tensors; slices stay those of one. A bucket runs when its last member is there: in a block after
-/// the op that makes that, in an update where its first member is wanted. Left out are reductions
-/// of which an op of the block reads the result or which a block keeps, those that move along a
-/// dim, and in the update the parameters that several stages hold.
+/// update) with equal messages over equal axes are joined, in the order of derivation, into buckets
+/// of at most `bucketBytes`, by the bytes of their largest message; a larger one is alone. The
+/// messages of a bucket are all_reduces and flat reduce_scatters of several tensors. Slices stay
+/// separate. A bucket runs after its last member: in a block after the op of that member, in an
+/// update before the first use of any. Excluded: results that an op of the block reads or a block
+/// keeps, moves along a dim, and in the update the parameters of several stages. Example: 10, 20,
+/// 30 MiB with 32 MiB are two buckets.
 ///
 /// Gathers ahead. In each block the gather of a stored parameter is issued `prefetch` gathers
-/// ahead: before the op that uses the parameter gathered so many gathers before it, or the first.
+/// ahead. Example: with 2, gather 5 is issued before the op that uses gather 3.
 Overlap planOverlap(const Graph &graph, const Derivation &derivation,
                     const OverlapSettings &settings);
 
 /// The messages of a bucket: each with the bytes and elements of all members.
 std::vector<Collective> jointMessages(const Derivation &derivation, const Bucket &bucket);
 
-/// Calls `visit` for every collective of the reshards as it is executed, slices left out: one for
-/// each message of a bucket, with the bucket's last member, one for each step of what is in none.
+/// Calls `visit` for every executed collective, without slices: once per message of a bucket, with
+/// the bucket's last member, and once per step of a reshard without a bucket.
 void forEachCollective(const Derivation &derivation, const Overlap &overlap,
                        const std::function<void(const Reshard &, const Collective &)> &visit);
 
-/// The collectives of one step, as of Graph.h, with those of buckets joined.
+/// The collectives of one step as in Graph.h, with buckets joined.
 std::vector<CollectiveCount> countCollectives(const Graph &graph, const Assignment &assignment,
                                               const Derivation &derivation, const Overlap &overlap);
 

@@ -1,8 +1,8 @@
 //===- Reshard.cpp - The cheapest collectives between two shardings --------===//
 //
-// Dijkstra over shardings. The mesh axes that `from` and `to` have at the same place (as a common
-// prefix of its list) stay where they are: moving them away and back only makes every other step
-// bigger. What is left is rarely more than two axes, so the search sees tens of shardings.
+// Dijkstra over shardings. Mesh axes at the same place in `from` and `to` (a common prefix of its
+// list) stay: moving them makes every other step larger. Rarely more than two axes remain, so the
+// search sees tens of shardings. Example: [d0@dp] to [d0@dp, d1@tp] keeps dp.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ public:
              from.pending.end();
     };
     scattersFlat = !to.flat.empty() && std::all_of(to.flat.begin(), to.flat.end(), isSum);
-    // Breaks ties in favour of fewer steps, above the rounding of sums of costs.
+    // Breaks ties in favour of fewer steps; larger than rounding errors of cost sums.
     double scale = 0;
     for (const AxisRef &axis : movable) {
       Collective probe;
@@ -55,7 +55,7 @@ private:
   bool isFree(const Sharding &state, const AxisRef &axis) const {
     return !overlap(usedAxes(state), axis);
   }
-  /// How many axes at `place` have to stay.
+  /// The number of axes that stay at `place`.
   size_t numFixed(const Place &place) const;
   bool fits(const Sharding &state, const Place &place, const std::vector<AxisRef> &axes) const;
   std::vector<Place> shardedPlaces(const Sharding &state) const;
@@ -77,10 +77,10 @@ private:
   const CollectiveCost &cost;
   std::vector<AxisRef> movable; // parts whose place may change
   std::vector<Place> places;    // where they may go, flat not among them
-  /// Lists of several axes that `to` has at one place: what may be sliced or scattered at once.
+  /// Lists of several axes at one place of `to`, which one slice or scatter may add.
   std::vector<std::vector<AxisRef>> lists;
-  /// Sums over just the axes over which `to` is flat are scattered there, never completed and cut
-  /// nor scattered along a dim and gathered again, however much padding that moves.
+  /// Sums over exactly the flat axes of `to` are scattered to it, for any padding: never completed
+  /// and cut, nor scattered along a dim and gathered again.
   bool scattersFlat = false;
   double stepPenalty = 0;
 };
@@ -106,8 +106,8 @@ void Search::findMovableAxes() {
   movable.assign(parts.begin(), parts.end());
 }
 
-/// Every factor of every dim, or, where that would make too many shardings, those that `from` or
-/// `to` shard.
+/// Every factor of every dim; with too many shardings, only the factors sharded in `from` or
+/// `to`.
 void Search::findPlaces() {
   std::set<Place> all, named;
   for (size_t dim = 0; dim < layout.dims.size(); ++dim)
@@ -160,7 +160,7 @@ void Search::addAllReduces(const std::vector<AxisRef> &pending, std::vector<Move
   }
 }
 
-/// `axes` one by one, and several at once as `to` has them.
+/// `axes` one by one, and several at once as in `to`.
 void Search::addToPlaces(const Sharding &state, CollectiveKind kind,
                          const std::vector<AxisRef> &axes, std::vector<Move> &result) const {
   auto add = [&](const std::vector<AxisRef> &choice) {
@@ -177,7 +177,7 @@ void Search::addToPlaces(const Sharding &state, CollectiveKind kind,
       add(list);
 }
 
-/// Gathers of the last axes of a list, to nowhere or to another dim.
+/// Gathers of the last axes of a list, or moves of them to another dim.
 void Search::addGathers(const Sharding &state, std::vector<Move> &result) const {
   for (const Place &place : shardedPlaces(state)) {
     const std::vector<AxisRef> &axes = axesAt(state, place);
@@ -191,7 +191,7 @@ void Search::addGathers(const Sharding &state, std::vector<Move> &result) const 
   }
 }
 
-/// Chunks of chunks are chunks only where nothing is padded; else a flat list comes and goes whole.
+/// Chunks of chunks are chunks only without padding; else a flat list is added and removed whole.
 void Search::addFlat(const Sharding &state, const std::vector<AxisRef> &pending,
                      std::vector<Move> &result) const {
   auto isPadded = [&](const Sharding &s) {
@@ -223,7 +223,7 @@ void Search::addFlat(const Sharding &state, const std::vector<AxisRef> &pending,
   }
 }
 
-/// Every step that is possible from `state`, in the order of kinds, axes and places.
+/// All possible steps from `state`, in the order of kinds, axes and places.
 std::vector<Move> Search::moves(const Sharding &state) const {
   std::vector<Move> result;
   std::vector<AxisRef> pending, free;
@@ -248,7 +248,7 @@ std::vector<Move> Search::moves(const Sharding &state) const {
   return result;
 }
 
-/// What it costs to complete and gather everything and to slice what `to` wants: an upper bound.
+/// The cost of completing and gathering all axes, then slicing to `to`: an upper bound.
 double Search::costOfGatheringAll() const {
   Sharding state = from;
   double total = 0;
@@ -332,7 +332,7 @@ std::vector<Move> mergeNeighbours(const std::vector<Move> &path) {
       continue;
     }
     std::vector<AxisRef> &axes = result.back().axes;
-    // A gather takes the last axes first; the others add at the end.
+    // A gather takes the last axes first; other kinds add axes at the end.
     auto where = move.kind == CollectiveKind::AllGather ? axes.begin() : axes.end();
     axes.insert(where, move.axes.begin(), move.axes.end());
     if (move.kind == CollectiveKind::AllReduce)

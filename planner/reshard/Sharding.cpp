@@ -153,7 +153,7 @@ static std::string nameOf(const Mesh &mesh, const AxisRef &axis) {
   const MeshAxis &whole = mesh.axes[axis.axis];
   if (axis.pre == 1 && axis.size == whole.size)
     return whole.name;
-  return whole.name + ":" + std::to_string(axis.pre) + "x" + std::to_string(axis.size);
+  return whole.name + ":(" + std::to_string(axis.pre) + ")" + std::to_string(axis.size);
 }
 
 std::string toString(const Mesh &mesh, const std::vector<AxisRef> &axes) {

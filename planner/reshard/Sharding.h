@@ -169,7 +169,7 @@ std::vector<int64_t> localIndices(const Mesh &mesh, const TensorLayout &layout,
 
 /// e.g. "[d0.3@dp, d1.7@tp] pending{tp} flat{fsdp}": dim, factor id, axes; for messages and tests.
 std::string toString(const Mesh &mesh, const Sharding &sharding);
-/// Axis names joined by "+"; the part pre x size of an axis is written "tp:1x2".
+/// Axis names joined by "+"; the part pre x size of an axis is written "tp:(1)2".
 std::string toString(const Mesh &mesh, const std::vector<AxisRef> &axes);
 
 } // namespace tbc::reshard

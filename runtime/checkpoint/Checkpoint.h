@@ -1,14 +1,14 @@
 //===- Checkpoint.h - A training run on the disk ---------------------------===//
 //
 // Part of tbc. Plain C++. A checkpoint is a folder step-00000012 with
-//   rank-00003.safetensors   the pieces of parameters, states and optimizer states that no lower
-//                            rank holds as well; one file per rank, by the tensors' names; and
-//                            what the rank keeps back where gradients are compressed
-//   index.json               what they are pieces of: mesh, and per tensor type and piece, as in a
-//                            Program; bytes and SHA-256 of every file; where the run was
-// It is written beside and renamed when all of it is on the disk, so that what has the name is
-// whole. A run writes under a lock and removes checkpoints of its own alone (Folder.h). Any Program
-// of the same tensors can be loaded from it: elements are found by their index in the whole tensor.
+//   rank-00003.safetensors   pieces of parameters, states and optimizer states without a copy on a
+//                            lower rank; one file per rank, by the tensors' names; and the
+//                            rank's residuals of compressed gradients
+//   index.json               the whole of these pieces: mesh, and type and piece of each tensor, as
+//                            in a Program; bytes and SHA-256 of every file; where the run was
+// It is written beside its name and renamed when all of it is on the disk, so a named checkpoint is
+// whole. A run writes under a lock and removes only its own checkpoints (Folder.h). Any Program of
+// the same tensors can be loaded from it: elements are found by their index in the whole tensor.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,40 +26,40 @@
 
 namespace tbc::checkpoint {
 
-/// Where a run is, besides its tensors. Random numbers need no more: they are keyed by seed, step
-/// and element.
+/// The position of a run, besides its tensors. Random numbers follow from it: they are keyed by
+/// seed, step and element.
 struct Progress {
   int64_t step = 0; // the last one that is done
   int64_t globalBatch = 0;
-  /// After how many steps, epochs and samples of data without end it became that (see
-  /// data::BatchOrigin).
+  /// Steps, epochs and samples of endless data before globalBatch became this size (see
+  /// data::BatchOrigin). Example: 0, 0, 0 if it never changed.
   int64_t stepsBefore = 0, epochsBefore = 0, samplesBefore = 0;
   uint64_t dataSeed = 0;
   bool isShuffled = true;
-  /// Where gradients are compressed, of which program and how: whose residuals the files hold
-  /// (Executor::gradientResiduals). Empty: there are none.
+  /// With compressed gradients: the program and compression to which the files' residuals belong
+  /// (Executor::gradientResiduals). Empty: no residuals.
   std::string residualsOf = {};
-  /// Whose checkpoint it is: the run that began without one (newRunId), which those that resumed it
-  /// are parts of; and of which model (train::Manifest::model). Empty: not known.
+  /// The run that began without a checkpoint (newRunId), shared by all runs that resumed it; and
+  /// the model (train::Manifest::model). Empty: unknown.
   std::string run = {}, model = {};
 };
 
-/// Writes a checkpoint of `progress.step` into `folder`, in the place of one of that step if there
-/// is one, and then removes all but the `keep` latest of this run (0: none is removed). All ranks
-/// call it. Errors, on all ranks alike: Other, where a rank could not write, with its reason, or
-/// the disk has too little room, with both numbers; notFiniteCode, where a tensor that is to be
-/// written holds a NaN or an infinity. Earlier checkpoints stay as they were.
+/// Writes a checkpoint of `progress.step` into `folder`, replaces one of the same step, and then
+/// removes all but the `keep` latest of this run (0: keeps all). All ranks call it. Errors, equal
+/// on all ranks: Other, if a rank could not write, with its reason, or if the disk is too small,
+/// with both numbers; notFiniteCode, if a tensor to be written holds a NaN or an infinity. Earlier
+/// checkpoints stay.
 Status save(const std::string &folder, const program::Program &program,
             const runtime::Executor &executor, kernels::Arith arith, const Progress &progress,
             int64_t keep, comm::Communicator &communicator);
 
 /// A checkpoint that is written while the run goes on. It appears under its name when it is
-/// finished, as with `save`; before, nothing that has a name changes.
+/// finished, as with `save`; until then, no named checkpoint changes.
 class PendingSave {
 public:
-  /// Copies what this rank is to write, which a thread then writes. All ranks call it. Errors: as
-  /// of `save`.
-  /// Of tensors that may hold infinities and NaNs `mayBeInfinite` has the names.
+  /// Copies the tensors of this rank; a thread then writes the copy. All ranks call it.
+  /// Errors: those of `save`. `mayBeInfinite`: names of tensors that may hold infinities and
+  /// NaNs.
   static Result<PendingSave> begin(const std::string &folder, const program::Program &program,
                                    const runtime::Executor &executor, kernels::Arith arith,
                                    const Progress &progress, comm::Communicator &communicator,
@@ -80,14 +80,14 @@ private:
   std::unique_ptr<Writer> writer;
 };
 
-/// The path of the latest checkpoint in `folder`, or nothing.
+/// The path of the latest checkpoint in `folder`, or nullopt.
 std::optional<std::string> latest(const std::string &folder);
 
-/// The bytes that a checkpoint takes, of all ranks together and nearly: without its headers.
+/// The bytes of a checkpoint over all ranks, without headers.
 int64_t sizeOf(const program::Program &program, kernels::Arith arith);
 
-/// The tensors of parameters and states that this rank holds and that have an element which is no
-/// number, by name: attention masks of -inf, say.
+/// Names of this rank's parameters and states with an element that is not finite. Example: an
+/// attention mask of -inf.
 std::set<std::string> infiniteTensors(const program::Program &program,
                                       const runtime::Executor &executor);
 
@@ -100,8 +100,8 @@ struct StoredTensor {
   std::vector<int64_t> writers; // ranks whose files have a piece
 };
 
-/// A checkpoint opened for reading. Errors of everything here: CheckpointUnreadable, naming the
-/// file and, where that can be known, the tensors that are damaged.
+/// A checkpoint opened for reading. Errors of all its functions: CheckpointUnreadable, with the
+/// file and, if known, the damaged tensors.
 class Checkpoint {
 public:
   static Result<Checkpoint> open(const std::string &path);
@@ -116,7 +116,7 @@ public:
                                 const std::vector<int64_t> &indices,
                                 const kernels::TensorType &local);
 
-  /// What `rank` kept back at this place, `count` elements.
+  /// The residual of `rank` at this place, `count` elements.
   Result<std::vector<float>> residual(int64_t rank, const std::string &place, size_t count);
 
 private:
@@ -137,17 +137,17 @@ private:
   std::vector<StoredTensor> stored;
 };
 
-/// Sets everything that `executor` keeps between steps. Errors: also Usage, where the checkpoint is
+/// Sets all tensors that `executor` keeps between steps. Errors: also Usage, if the checkpoint is
 /// of another model, optimizer or arithmetic.
 Status load(Checkpoint &checkpoint, const program::Program &program, runtime::Executor &executor,
             kernels::Arith arith);
 
-/// Sets what `executor` keeps back of compressed gradients; the checkpoint must have residuals of
-/// its program and its way to compress (Progress::residualsOf). Errors: as of Checkpoint.
+/// Sets the residuals of compressed gradients in `executor`; the checkpoint must have residuals of
+/// its program and compression (Progress::residualsOf). Errors: those of Checkpoint.
 Status loadResiduals(Checkpoint &checkpoint, runtime::Executor &executor);
 
-/// Writes the parameters and states of a checkpoint, whole, to one file; optimizer states too where
-/// asked for. Errors: as above; Other where it cannot be written.
+/// Writes the whole parameters and states of a checkpoint to one file, and optimizer states with
+/// `withOptimizer`. Errors: as above; Other if it cannot be written.
 Status consolidate(const std::string &path, const std::string &output, bool withOptimizer);
 
 } // namespace tbc::checkpoint

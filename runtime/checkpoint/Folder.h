@@ -1,7 +1,7 @@
 //===- Folder.h - The folder that holds a run's checkpoints ------------------===//
 //
-// Part of tbc. Plain C++ on POSIX. What one process does with the folder, rank 0 of a run: hold it
-// against other runs, know its checkpoints, put new ones in their place and remove old ones.
+// Part of tbc. Plain C++ on POSIX. The folder as rank 0 of a run uses it: locks it against other
+// runs, lists its checkpoints, gives new ones their names and removes old ones.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@ namespace tbc::checkpoint {
 /// "step-00000012".
 std::string nameOf(int64_t step);
 
-/// The steps of the checkpoints in `folder`, the newest first; none where there is no folder.
+/// The steps of the checkpoints in `folder`, the newest first; empty without a folder.
 std::vector<int64_t> stepsIn(const std::string &folder);
 
 /// Sixteen random hexadecimal digits that tell one run's checkpoints from another's.
@@ -27,15 +27,15 @@ Result<std::string> newRunId();
 
 /// While it lives, this process is the only one that writes to the folder.
 ///
-/// The lock is flock(2) on the file `.lock` in the folder, which says who holds it. The system lets
-/// go of it when its process ends, however that ends, so that a lock is never stale. On NFS it
-/// holds between hosts as far as the server's lock service does; `isReliable` is false where the
-/// file system has no locks at all.
+/// The lock is flock(2) on the file `.lock` in the folder; its content names the holder. The
+/// system releases it when its process ends, so a lock is never stale. On NFS it holds between
+/// hosts as far as the server's lock service does; `isReliable` is false if the file system has no
+/// locks.
 class FolderLock {
 public:
-  /// Makes the folder where there is none, and puts back what a replacement that was cut short left
-  /// away from its place. Errors: Usage, another process holds it, with that process, its host and
-  /// since when; Other, the system's reason.
+  /// Makes a missing folder, and completes an interrupted replacement. Errors: Usage,
+  /// another process holds it, with its number, host and start time; Other, the system's
+  /// reason.
   static Result<FolderLock> take(const std::string &folder);
   FolderLock(FolderLock &&other) noexcept;
   FolderLock &operator=(FolderLock &&other) noexcept;
@@ -51,19 +51,19 @@ private:
   bool hasLock = false;
 };
 
-/// Gives `temporary`, which is whole and on the disk, the name `finished`. What has the name
-/// already keeps it until the moment in which the new one takes it (renameat2 with
-/// RENAME_EXCHANGE); where the file system cannot exchange names, the old one is first renamed to
-/// "finished.old", which `FolderLock::take` puts back if the process ends in between. Errors:
-/// Other.
+/// Gives `temporary`, whole and on the disk, the name `finished`. A checkpoint of
+/// this name keeps it until the new one takes it (renameat2 with RENAME_EXCHANGE). If
+/// the file system cannot exchange names, the old one is first renamed to
+/// "finished.old"; `FolderLock::take` puts it back if the process ends in between.
+/// Errors: Other.
 Status replaceFolder(const std::string &temporary, const std::string &finished);
 
-/// Removes the oldest checkpoints of run `run`, so that `keep` of it are left (0: all). Those of
-/// other runs, and those whose index cannot be read, stay. Errors: Other.
+/// Removes the oldest checkpoints of run `run`, so that `keep` of it are left (0: all). Checkpoints
+/// of other runs, or without a readable index, stay. Errors: Other.
 Status prune(const std::string &folder, const std::string &run, int64_t keep);
 
-/// Whether `bytes` more fit on the disk of `folder`. `what` is about to take them, for the error:
-/// Other, with both numbers. Example: "a checkpoint takes 1.5 GiB, and saved has 310.0 MiB left".
+/// Whether `bytes` more fit on the disk of `folder`. `what` names their use in the error: Other,
+/// with both numbers. Example: "a checkpoint takes 1.5 GiB, and saved has 310.0 MiB left".
 Status checkSpace(const std::string &folder, int64_t bytes, const std::string &what);
 
 } // namespace tbc::checkpoint

@@ -19,8 +19,8 @@
 
 namespace tbc::checkpoint {
 
-/// A tensor in a file. Floats of the F64 arithmetic are stored as F64, residues as U64, whatever
-/// their dtype is; who reads them knows.
+/// A tensor in a file. Floats of the F64 arithmetic are stored as F64, residues as U64, for every
+/// dtype; the index of the checkpoint names the arithmetic.
 struct Entry {
   std::string name;
   std::string dtype; // "F32", "BF16", "U64" …
@@ -31,11 +31,11 @@ struct Entry {
 /// The dtype under which tensors of `dtype` held in `arith` are stored.
 std::string storedType(kernels::DType dtype, kernels::Arith arith);
 
-/// Whether a file says the sum of each tensor's bytes, so that a damaged one can be named.
+/// Whether a file has the checksum of each tensor's bytes, to name a damaged one.
 enum class Sums { None, PerTensor };
 
-/// Writes a new file, tensor by tensor: `content` gives the bytes of each entry (whose offset and
-/// bytes are worked out here) when its turn comes, and with sums once more before. The file is on
+/// Writes a new file, tensor by tensor: `content` returns the bytes of each entry when its turn
+/// comes, and once more before with sums. Offsets and bytes of entries are set here. The file is on
 /// the disk (fsync) on return. Errors: Other, naming path and reason, also for a full disk; what
 /// `content` returns.
 Status writeSafetensors(const std::string &path, std::vector<Entry> entries,
@@ -52,12 +52,12 @@ struct SafetensorsFile {
   const unsigned char *elements(const Entry &entry) const { return file.data() + entry.offset; }
 };
 
-/// Errors: CheckpointUnreadable, naming the file and what is wrong with it.
+/// Errors: CheckpointUnreadable, with the file and its defect.
 Result<SafetensorsFile> readSafetensors(const std::string &path);
 
-/// Of a file written with sums that is known to be damaged, the tensors that are not what was
-/// written, for a message: "\"fc1.weight\" and 2 more tensors". Empty where its header does not
-/// say.
+/// The damaged tensors of a damaged file with sums, for a message.
+/// Example: "\"fc1.weight\" and 2 more tensors". Empty if its header has
+/// no sums.
 std::string damagedTensors(const std::string &path);
 
 } // namespace tbc::checkpoint

@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 namespace tbc::comm {
@@ -47,6 +48,18 @@ struct Tag {
   int64_t channel = 0;
   int lane = 0;
   Tag(int64_t channel, int lane = 0) : channel(channel), lane(lane) {}
+};
+
+/// The messages from one rank to another in a lane.
+struct MessagePair {
+  int64_t from = 0, to = 0;
+  int lane = 0;
+  bool operator==(const MessagePair &o) const {
+    return from == o.from && to == o.to && lane == o.lane;
+  }
+  bool operator<(const MessagePair &o) const {
+    return std::tie(from, to, lane) < std::tie(o.from, o.to, o.lane);
+  }
 };
 
 /// A communication under way.

@@ -157,8 +157,9 @@ void Diagnosis::answerNow() {
 // Asking
 //===----------------------------------------------------------------------===//
 
-std::string Diagnosis::finding(const Culprits &culprits, const Standings &answers) const {
-  std::string waited = " for " + std::to_string(timeout.count()) + " ms";
+std::string Diagnosis::finding(const Culprits &culprits, const Standings &answers,
+                               milliseconds limit) const {
+  std::string waited = " for " + std::to_string(limit.count()) + " ms";
   if (!culprits.silent.empty())
     return "no answer from " + ranksText(culprits.silent) + waited +
            (culprits.silent.size() == 1
@@ -216,11 +217,30 @@ Error Diagnosis::heard(const std::string &place, const std::string &first) const
                                " (found by rank " + std::to_string(finder) + ")"};
 }
 
-Error Diagnosis::timedOut(const std::string &place, const std::vector<int64_t> &missing) {
+/// The error with which the job was given up meanwhile: it came first.
+std::optional<Error> Diagnosis::heardEnd(const std::string &place) {
+  std::optional<Error> end = store.givenUp();
+  if (end)
+    end->message = "rank " + std::to_string(rank) + " at " + place + ": stops, for " + end->message;
+  return end;
+}
+
+/// Where another rank stands, as it answers until the deadline; 200 ms are always waited.
+std::optional<Standing> Diagnosis::ask(int64_t other, Clock::time_point deadline, bool &hasStore) {
+  auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+  Result<std::string> answer =
+      get("standing/" + std::to_string(other), std::max(left, milliseconds(200)));
+  hasStore = hasStore && (answer || answer.error().code == ErrorCode::HangDetected);
+  return answer ? parseStanding(*answer) : std::nullopt;
+}
+
+Error Diagnosis::timedOut(const std::string &place, const std::vector<int64_t> &missing,
+                          std::optional<milliseconds> waited) {
+  milliseconds limit = waited.value_or(timeout);
   if (!isStarted)
     return {ErrorCode::HangDetected, "rank " + std::to_string(rank) + " at " + place +
                                          ": no answer from " + ranksText(missing) + " for " +
-                                         std::to_string(timeout.count()) + " ms"};
+                                         std::to_string(limit.count()) + " ms"};
   recorder.waitFor(missing);
   Standings answers;
   answers[rank] = recorder.standing();
@@ -229,14 +249,10 @@ Error Diagnosis::timedOut(const std::string &place, const std::vector<int64_t> &
     return heard(place, *first);
   answerNow();
   Clock::time_point deadline = Clock::now() + grace;
-  auto ask = [&](int64_t other) -> std::optional<Standing> {
-    auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-    Result<std::string> answer =
-        get("standing/" + std::to_string(other), std::max(left, milliseconds(200)));
-    hasStore = hasStore && (answer || answer.error().code == ErrorCode::HangDetected);
-    return answer ? parseStanding(*answer) : std::nullopt;
-  };
-  Culprits culprits = findCulprits(rank, missing, ask, answers);
+  Culprits culprits = findCulprits(
+      rank, missing, [&](int64_t other) { return ask(other, deadline, hasStore); }, answers);
+  if (std::optional<Error> end = heardEnd(place))
+    return *end;
   if (!hasStore) {
     // Nobody can be asked: what is known is who was waited for, and who serves the store.
     culprits = {};
@@ -249,7 +265,7 @@ Error Diagnosis::timedOut(const std::string &place, const std::vector<int64_t> &
     if (!answers.count(other))
       if (Result<std::string> answer = get("standing/" + std::to_string(other), milliseconds(0)))
         answers[other] = parseStanding(*answer);
-  std::string found = finding(culprits, answers);
+  std::string found = finding(culprits, answers, limit);
   std::string way;
   if (culprits.path.size() > 1)
     way = "; this rank waits for it by way of " +
@@ -279,6 +295,26 @@ Error Diagnosis::lost(const std::string &place, int64_t peer, bool tellsFirst) {
 
 Error Diagnosis::failed(const Error &error) {
   return conclude("the same time", error, error.message, {});
+}
+
+Error Diagnosis::failedAmong(const Error &error, const std::vector<int64_t> &ranks) {
+  if (!isStarted)
+    return error;
+  bool hasStore = bool(claim("trouble", "of rank " + std::to_string(rank)));
+  answerNow();
+  Standings answers;
+  Clock::time_point deadline = Clock::now() + grace;
+  std::vector<int64_t> silent;
+  for (int64_t other : ranks)
+    if (other != rank && hasStore && !(answers[other] = ask(other, deadline, hasStore)))
+      silent.push_back(other);
+  if (std::optional<Error> end = heardEnd("the same time"))
+    return *end;
+  if (!hasStore || silent.empty())
+    return failed(error);
+  return failed(
+      {error.code, ranksText(silent) + (silent.size() == 1 ? " gives" : " give") +
+                       " no sign of life, and has failed or was killed: " + error.message});
 }
 
 } // namespace tbc::comm

@@ -49,9 +49,9 @@ Culprits findCulprits(int64_t self, const std::vector<int64_t> &waitsFor,
 /// before, every error stays what it is.
 class Diagnosis {
 public:
-  /// `store` and `recorder` outlive this, and nobody else uses the store meanwhile. `servingRank`:
-  /// the rank that serves it, -1 if none does. `say`: told a table of all standings, of the rank
-  /// whose finding counts; may be empty.
+  /// `store` and `recorder` outlive this; nobody else uses the store meanwhile, unless it is a
+  /// SharedStore. `servingRank`: the rank that serves it, -1 if none does. `say`: told a table of
+  /// all standings, of the rank whose finding counts; may be empty.
   Diagnosis(int64_t rank, int64_t numRanks, int64_t servingRank, Store &store,
             FlightRecorder &recorder, std::chrono::milliseconds timeout,
             std::function<void(const std::string &)> say);
@@ -62,19 +62,28 @@ public:
   Diagnosis &operator=(const Diagnosis &) = delete;
 
   /// The error to report in place of "no answer from these ranks within the timeout" at `place`.
-  Error timedOut(const std::string &place, const std::vector<int64_t> &missing);
+  /// `waited`: another time-out than that of most calls.
+  Error timedOut(const std::string &place, const std::vector<int64_t> &missing,
+                 std::optional<std::chrono::milliseconds> waited = std::nullopt);
   /// The same, in place of "the connection to this rank is gone". `tellsFirst`: whether a rank that
   /// gives up has told its finding before its connection breaks.
   Error lost(const std::string &place, int64_t peer, bool tellsFirst);
   /// The same of any other error of this rank, which the others are to learn.
   Error failed(const Error &error);
+  /// The same of an error that does not say which of `ranks` failed: names those that give no sign
+  /// of life, if there are some.
+  Error failedAmong(const Error &error, const std::vector<int64_t> &ranks);
 
 private:
   Result<std::string> claim(const std::string &key, const std::string &value);
   Result<std::string> get(const std::string &key, std::chrono::milliseconds timeout);
   void answer();
   void answerNow();
-  std::string finding(const Culprits &culprits, const Standings &answers) const;
+  std::string finding(const Culprits &culprits, const Standings &answers,
+                      std::chrono::milliseconds waited) const;
+  std::optional<Standing> ask(int64_t other, std::chrono::steady_clock::time_point deadline,
+                              bool &hasStore);
+  std::optional<Error> heardEnd(const std::string &place);
   Error conclude(const std::string &place, const Error &own, const std::string &found,
                  const Standings &answers);
   Error heard(const std::string &place, const std::string &first) const;

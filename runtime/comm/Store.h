@@ -10,6 +10,7 @@
 #include "runtime/abi/Status.h"
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 namespace tbc::comm {
@@ -29,6 +30,9 @@ public:
 
   /// Ends what every rank waits for, now and later, with this error. The first one counts.
   virtual void abort(const Error &error) = 0;
+
+  /// The error with which the job was given up, as far as this process has heard of it.
+  virtual std::optional<Error> givenUp() { return std::nullopt; }
 };
 
 } // namespace tbc::comm

@@ -13,10 +13,9 @@ static std::string versionText(size_t version) {
 
 std::string versionOf(const CublasLt &library) { return versionText(library.getVersion()); }
 
-Result<CublasLt> loadCublasLt() {
+Result<CublasLt> loadCublasLt(const std::vector<std::string> &sonames) {
   Result<SharedLibrary> library =
-      SharedLibrary::open({"cuBLASLt",
-                           {"libcublasLt.so.13", "libcublasLt.so.12"},
+      SharedLibrary::open({"cuBLASLt", sonames,
                            "install CUDA's package libcublas-12-x, or nvidia-cublas-cu12 from PyPI "
                            "and its lib folder in LD_LIBRARY_PATH"});
   if (!library)

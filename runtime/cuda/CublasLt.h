@@ -11,6 +11,8 @@
 #include "runtime/cuda/Driver.h"
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace tbc::cuda {
 
@@ -118,8 +120,9 @@ struct CublasLt {
   const char *(*getStatusString)(CublasCode code) = nullptr; // cublasLtGetStatusString
 };
 
-/// The machine's cuBLASLt. Errors: Other; there is none, or it is older than 12.0.
-Result<CublasLt> loadCublasLt();
+/// The first of these sonames that the machine has, started or not (StartLibraries.h). Errors:
+/// Other; there is none, or it is older than 12.0.
+Result<CublasLt> loadCublasLt(const std::vector<std::string> &sonames);
 
 /// "12.4.5".
 std::string versionOf(const CublasLt &library);

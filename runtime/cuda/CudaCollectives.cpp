@@ -3,6 +3,7 @@
 #include "runtime/cuda/CudaCollectives.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 
 namespace tbc::cuda {
@@ -31,7 +32,10 @@ static void append(std::vector<RowCopy> &copies, DeviceAddress to, DeviceAddress
   }
   RowCopy &last = copies.back();
   int64_t toPitch = int64_t(to - last.to), fromPitch = int64_t(from - last.from);
-  bool isForward = toPitch >= bytes && fromPitch >= bytes; // pitches of a driver are
+  // What a driver takes as pitches: CU_DEVICE_ATTRIBUTE_MAX_PITCH is 2^31 - 1.
+  constexpr int64_t mostPitch = INT32_MAX;
+  bool isForward =
+      toPitch >= bytes && fromPitch >= bytes && toPitch <= mostPitch && fromPitch <= mostPitch;
   if (last.rows == 1 && isForward) {
     last.toPitch = toPitch, last.fromPitch = fromPitch, last.rows = 2;
   } else if (last.rows > 1 && toPitch == last.toPitch * last.rows &&

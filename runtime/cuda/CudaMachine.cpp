@@ -38,7 +38,7 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
       return Error{ErrorCode::Usage, "what is chosen by its time may differ from run to run"};
     if (Status status = options.device->makeCurrent(); !status)
       return status.error();
-    auto streams = Streams::create(options.device, options.timeout);
+    auto streams = Streams::create(options.device, options.timeout, options.watch);
     if (!streams)
       return streams.error();
     std::string what = "the memory plan of stage " + std::to_string(setting.stage);

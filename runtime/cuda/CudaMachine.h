@@ -9,6 +9,7 @@
 
 #include "runtime/cuda/CublasLt.h"
 #include "runtime/cuda/Cudnn.h"
+#include "runtime/cuda/HostWatch.h"
 #include "runtime/cuda/KernelModule.h"
 #include "runtime/cuda/Nccl.h"
 #include "runtime/cuda/StepGraphs.h"
@@ -55,6 +56,8 @@ struct CudaOptions {
   /// The longest wait in which the device does not get on: HangDetected, with the kernels that it
   /// may be; the device is then given up. 0: for ever.
   std::chrono::milliseconds timeout{0};
+  /// The watch of the rank, whose time-out then holds; may be null.
+  std::shared_ptr<HostWatch> watch;
 };
 
 /// The machine whose arena is one allocation of a GPU. The streams of the Program are streams of

@@ -39,4 +39,19 @@ Result<Cudnn> loadCudnn() {
   return functions;
 }
 
+std::string cudnnRefusal(const Cudnn &library, CudnnCode code, const std::string &what) {
+  const char *text = library.getErrorString(code);
+  char details[512] = "";
+  library.getLastError(details, sizeof details);
+  details[sizeof details - 1] = '\0';
+  return what + ": cuDNN says " + (text ? text : "error " + std::to_string(int(code))) +
+         (details[0] ? std::string(" (") + details + ")" : "");
+}
+
+Status checkCudnn(const Cudnn &library, CudnnCode code, const std::string &what) {
+  if (code == CudnnCode::Success)
+    return Status::ok();
+  return Error{ErrorCode::RankFailed, cudnnRefusal(library, code, what)};
+}
+
 } // namespace tbc::cuda

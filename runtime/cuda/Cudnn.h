@@ -196,6 +196,11 @@ std::string versionOf(const Cudnn &library);
 /// Whether the library says that it does not do this, rather than that something is wrong.
 constexpr bool isUnsupported(CudnnCode code) { return int(code) / 1000 == 3; }
 
+/// "WHAT: cuDNN says SENTENCE (DETAILS)".
+std::string cudnnRefusal(const Cudnn &library, CudnnCode code, const std::string &what);
+/// Success, or RankFailed with that sentence.
+Status checkCudnn(const Cudnn &library, CudnnCode code, const std::string &what);
+
 } // namespace tbc::cuda
 
 #endif // TBC_RUNTIME_CUDA_CUDNN_H

@@ -265,22 +265,6 @@ CudnnDescriptor makeOperation(Maker &maker, const CudnnGraph::Operation &o, cons
   return maker.finish(made, "an operation");
 }
 
-/// "what: cuDNN says SENTENCE (DETAILS)".
-std::string refusal(const Cudnn &library, CudnnCode code, const std::string &what) {
-  const char *text = library.getErrorString(code);
-  char details[512] = "";
-  library.getLastError(details, sizeof details);
-  details[sizeof details - 1] = '\0';
-  return what + ": cuDNN says " + (text ? text : "error " + std::to_string(int(code))) +
-         (details[0] ? std::string(" (") + details + ")" : "");
-}
-
-Status checkCudnn(const Cudnn &library, CudnnCode code, const std::string &what) {
-  if (code == CudnnCode::Success)
-    return Status::ok();
-  return Error{ErrorCode::RankFailed, refusal(library, code, what)};
-}
-
 } // namespace
 
 //===----------------------------------------------------------------------===//
@@ -288,7 +272,8 @@ Status checkCudnn(const Cudnn &library, CudnnCode code, const std::string &what)
 //===----------------------------------------------------------------------===//
 
 CudnnPlan::~CudnnPlan() {
-  for (size_t i = descriptors.size(); i-- > 0;)
+  // A plan unloads its kernels, which waits for the device.
+  for (size_t i = descriptors.size(); i-- > 0 && !device->isGivenUp();)
     library.destroyDescriptor(descriptors[i]);
 }
 
@@ -414,12 +399,12 @@ private:
 } // namespace
 
 Result<std::unique_ptr<CudnnPlan>> CudnnPlans::make(const CudnnGraph &graph) {
-  std::unique_ptr<CudnnPlan> made(new CudnnPlan(library));
+  std::unique_ptr<CudnnPlan> made(new CudnnPlan(device, library));
   made->handle = handle;
   Maker maker(library, made->descriptors);
   auto failed = [&](CudnnCode code, const std::string &what) {
     return Error{isUnsupported(code) ? ErrorCode::Usage : ErrorCode::RankFailed,
-                 refusal(library, code, what)};
+                 cudnnRefusal(library, code, what)};
   };
   Descriptors tensors, operations;
   for (size_t i = 0; i < graph.tensors.size(); ++i) {
@@ -442,7 +427,7 @@ Result<std::unique_ptr<CudnnPlan>> CudnnPlans::make(const CudnnGraph &graph) {
   if (maker.code != CudnnCode::Success)
     return failed(maker.code, maker.culprit);
   if (!made->plan)
-    return Error{ErrorCode::Usage, refusal(library, chooser.lastRefusal, "no way to do it")};
+    return Error{ErrorCode::Usage, cudnnRefusal(library, chooser.lastRefusal, "no way to do it")};
   int64_t count = 0;
   CudnnCode code = library.getAttribute(made->plan, CudnnAttribute::PlanWorkspaceBytes,
                                         CudnnAttributeType::Int64, 1, &count, &made->numBytes);

@@ -99,8 +99,9 @@ public:
 
 private:
   friend class CudnnPlans;
-  explicit CudnnPlan(const Cudnn &library) : library(library) {}
+  CudnnPlan(DevicePtr device, const Cudnn &library) : device(std::move(device)), library(library) {}
 
+  const DevicePtr device;
   const Cudnn library;
   CudnnHandle handle = nullptr; // of its CudnnPlans
   std::vector<CudnnDescriptor> descriptors;

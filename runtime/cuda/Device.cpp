@@ -53,6 +53,28 @@ Device::~Device() {
     table.primaryContextRelease(id);
 }
 
+void Device::addGraph(GraphExecHandle graph) {
+  std::lock_guard<std::mutex> lock(graphMutex);
+  graphs.insert(graph);
+}
+
+bool Device::removeGraph(GraphExecHandle graph) {
+  std::lock_guard<std::mutex> lock(graphMutex);
+  return graphs.erase(graph) > 0;
+}
+
+void Device::dropGraphs() {
+  std::set<GraphExecHandle> dropped;
+  {
+    std::lock_guard<std::mutex> lock(graphMutex);
+    dropped.swap(graphs);
+  }
+  if (dropped.empty() || !makeCurrent())
+    return;
+  for (GraphExecHandle graph : dropped)
+    table.graphExecDestroy(graph);
+}
+
 Status Device::makeCurrent() const {
   return check(table.contextSetCurrent(context), "making its context current");
 }

@@ -10,9 +10,12 @@
 
 #include "runtime/cuda/Driver.h"
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 
 namespace tbc::cuda {
 
@@ -32,6 +35,12 @@ public:
   /// before the process ends.
   void giveUp() { hasHung = true; }
   bool isGivenUp() const { return hasHung; }
+  /// Graphs that can be launched. Whoever removes one destroys it.
+  void addGraph(GraphExecHandle graph);
+  bool removeGraph(GraphExecHandle graph);
+  /// Destroys them where they are. One that is under way ends first, and nobody waits for that.
+  /// Source: NVIDIA's "CUDA Driver API", cuGraphExecDestroy.
+  void dropGraphs();
 
   const Driver &driver() const { return table; }
   /// "GPU 0 (NVIDIA H200, sm_90)".
@@ -57,7 +66,9 @@ private:
   const Driver table;
   DeviceId id;
   ContextHandle context = nullptr;
-  bool hasHung = false;
+  std::atomic<bool> hasHung = false;
+  std::mutex graphMutex;
+  std::set<GraphExecHandle> graphs;
   std::string text, modelText;
   int sm = 0, multiprocessors = 0, maxThreads = 0, maxShared = 0, maxGrid = 0;
 };

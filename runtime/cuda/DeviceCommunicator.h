@@ -92,6 +92,12 @@ public:
 
   // For who waits for a stream.
 
+  /// Tells other ranks, where they ask, for what this one waits: the call under way, or where there
+  /// is none `kernels`.
+  virtual void standsAt(const std::string &kernels) = 0;
+  /// It waits no more.
+  virtual void movesOn() = 0;
+
   /// Gets on with what is under way. Errors: of any call, and of the job.
   virtual Status checkCalls() = 0;
   /// A call that has been under way for the whole time-out while somebody waited, after which

@@ -31,6 +31,7 @@ Result<Graph> Graph::endCapture(const DevicePtr &device, const Stream &origin) {
   if (!status)
     return status.error();
   graph.device = device;
+  device->addGraph(graph.exec);
   graph.nodes = int64_t(count);
   return graph;
 }
@@ -43,11 +44,13 @@ Graph &Graph::operator=(Graph &&other) noexcept {
 }
 
 Graph::~Graph() {
-  if (device && !device->isGivenUp())
+  if (device && !device->isGivenUp() && device->removeGraph(exec))
     device->driver().graphExecDestroy(exec);
 }
 
 Status Graph::launch(const Stream &stream) const {
+  if (device->isGivenUp())
+    return Error{ErrorCode::RankFailed, device->name() + ": it is given up"};
   return device->check(device->driver().graphLaunch(exec, stream.handle()),
                        "launching a graph of " + std::to_string(nodes) + " nodes");
 }

@@ -125,7 +125,7 @@ Result<LaunchableKernel> KernelModule::prepare(const std::string &symbol, int64_
 }
 
 KernelModule::~KernelModule() {
-  if (module)
+  if (module && !device->isGivenUp()) // unloading waits for the device
     device->driver().moduleUnload(module);
 }
 

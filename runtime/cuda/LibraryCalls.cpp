@@ -60,15 +60,10 @@ Error LibraryCalls::at(BlockId id, int index, const Error &error) const {
 // Products
 //===----------------------------------------------------------------------===//
 
-Result<EinsumProduct> LibraryCalls::einsumOf(const Instruction &einsum,
-                                             const kernels::TensorType &result) const {
-  return productOf(einsum.attrs, typeOf(einsum.operands[0]), typeOf(einsum.operands[1]), result);
-}
-
 /// An einsum by itself is a product of matrices, maybe.
 Status LibraryCalls::prepareProduct(BlockId id, int index) {
   const Instruction &einsum = instructionAt(id, index);
-  auto found = einsumOf(einsum, typeOf(einsum.results[0]));
+  auto found = einsumProductOf(code(), einsum, typeOf(einsum.results[0]));
   if (!found) {
     ++noProducts[found.error().message];
     return Status::ok();
@@ -113,48 +108,23 @@ Result<Fp8Products::Enqueue> LibraryCalls::inFp8(const Instruction &einsum,
                     gradients[size_t(b)]});
 }
 
-/// What cuBLASLt calls it.
-static CublasEpilogue kindOf(const Epilogue &e) {
-  switch (e.function) {
-  case Epilogue::Function::Identity:
-  case Epilogue::Function::Cast:
-    return e.bias ? CublasEpilogue::Bias : CublasEpilogue::Default;
-  case Epilogue::Function::Gelu:
-    if (e.geluInput)
-      return e.bias ? CublasEpilogue::GeluAuxiliaryBias : CublasEpilogue::GeluAuxiliary;
-    return e.bias ? CublasEpilogue::GeluBias : CublasEpilogue::Gelu;
-  case Epilogue::Function::GeluGradient:
-    return CublasEpilogue::GeluGradient;
-  }
-  return CublasEpilogue::Default;
+/// The product alone, of the same result type.
+static ProductShape withoutEpilogue(ProductShape shape) {
+  shape.epilogue = CublasEpilogue::Default;
+  shape.adds = false;
+  return shape;
 }
 
 /// A product with what follows, if the library can; else the two are done apart.
 Status LibraryCalls::prepareEpilogue(BlockId id, const Epilogue &e) {
   const Instruction &einsum = instructionAt(id, e.einsum);
-  kernels::TensorType type = typeOf(einsum.results[0]);
-  type.dtype = typeOf(e.result).dtype;
-  auto found = einsumOf(einsum, type);
-  if (!found)
-    return Status::ok(); // prepareProduct says why
-  ProductShape shape = found->shape;
-  shape.epilogue = kindOf(e);
-  shape.adds = e.added.has_value();
-  bool isDense = shape.batch == 1 && shape.strideC == shape.n &&
-                 shape.m * shape.n == kernels::numElements(type.shape);
-  if (!isDense && e.function != Epilogue::Function::Cast) {
-    ++apart["a product that is a batch"];
+  auto found = epilogueProductOf(code(), einsum, e);
+  if (!found) {
+    if (!found.error().message.empty()) // else prepareProduct says why
+      ++apart[found.error().message];
     return Status::ok();
   }
-  if (e.bias && kernels::numElements(typeOf(*e.bias).shape) != shape.n) {
-    ++apart["a bias that is not along its rows"];
-    return Status::ok();
-  }
-  constexpr int64_t auxiliaryStep = 8; // of CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD
-  if (e.geluInput && shape.n % auxiliaryStep != 0) {
-    ++apart["rows that are no multiple of 8"];
-    return Status::ok();
-  }
+  const ProductShape &shape = found->shape;
   Fp8Products::Enqueue enqueue;
   if (fp8) {
     auto made = inFp8(einsum, *found, shape);
@@ -162,7 +132,7 @@ Status LibraryCalls::prepareEpilogue(BlockId id, const Epilogue &e) {
       return at(id, e.einsum, made.error());
     // In fp8 without what follows rather than with it in a wider type.
     if (!made) {
-      auto alone = inFp8(einsum, *found, found->shape);
+      auto alone = inFp8(einsum, *found, withoutEpilogue(shape));
       if (!alone && alone.error().code != ErrorCode::Usage)
         return at(id, e.einsum, alone.error());
       if (alone) {
@@ -205,54 +175,13 @@ Status LibraryCalls::prepareEpilogue(BlockId id, const Epilogue &e) {
 // Attention and convolution
 //===----------------------------------------------------------------------===//
 
-/// Whether an attention's places are 0, 1, 2, ... of queries and keys.
-bool LibraryCalls::areIndices(BlockId id, const Instruction &attention) const {
-  if (!attention.attrs.getBool("placed", false))
-    return false;
-  size_t number = attention.operands.size() - (attention.attrs.getBool("drops_out", false) ? 7 : 2);
-  ValueId places = attention.operands[number];
-  if (places != attention.operands[number + 1])
-    return false;
-  for (const Instruction &instruction : code().block(id).instructions)
-    if (instruction.op == "iota" && instruction.results[0] == places)
-      return true;
-  return false;
-}
-
-/// Whether ranks see other samples, so that none has to have another's bits.
-bool LibraryCalls::mayVary() const {
-  for (const program::MeshAxis &axis : program.mesh.axes)
-    if (axis.size > 1 && axis.name != "dp" && axis.name != "fsdp" && axis.name != "ep" &&
-        axis.name != "pp")
-      return false;
-  return true;
-}
-
-CudnnRequest LibraryCalls::requestOf(BlockId id, const Region &region) const {
-  const Instruction &instruction = instructionAt(id, region.first);
-  CudnnRequest request;
-  request.op = instruction.op;
-  request.attrs = instruction.attrs;
-  for (ValueId value : instruction.operands)
-    request.operands.push_back(typeOf(value));
-  std::vector<ValueId> read = program::regionValues(code().block(id), region).results;
-  for (ValueId value : instruction.results) {
-    request.results.push_back(typeOf(value));
-    request.isRead.push_back(std::find(read.begin(), read.end(), value) != read.end());
-  }
-  request.placesAreIndices = areIndices(id, instruction);
-  request.mayVary = mayVary();
-  request.version = plans->version();
-  request.capability = plans->onDevice().capability();
-  return request;
-}
-
 /// Tensors and workspaces begin at multiples of this.
 static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 Status LibraryCalls::prepareCudnn(BlockId id, const Region &region) {
   const Instruction &instruction = instructionAt(id, region.first);
-  Result<CudnnWork> work = cudnnWorkOf(requestOf(id, region));
+  Result<CudnnWork> work = cudnnWorkOf(
+      cudnnRequestOf(program, stage, id, region, plans->version(), plans->onDevice().capability()));
   if (!work) {
     ++notByCudnn[work.error().message];
     return Status::ok();

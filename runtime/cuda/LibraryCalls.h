@@ -7,11 +7,9 @@
 #ifndef TBC_RUNTIME_CUDA_LIBRARYCALLS_H
 #define TBC_RUNTIME_CUDA_LIBRARYCALLS_H
 
-#include "runtime/cuda/CudnnOps.h"
-#include "runtime/cuda/Epilogues.h"
 #include "runtime/cuda/Fp8Products.h"
 #include "runtime/cuda/GradientValues.h"
-#include "runtime/cuda/MatrixProducts.h"
+#include "runtime/cuda/LibraryRequests.h"
 
 #include <functional>
 #include <set>
@@ -66,16 +64,11 @@ private:
 
   Status prepareEpilogue(program::BlockId id, const Epilogue &epilogue);
   Status prepareProduct(program::BlockId id, int index);
-  Result<EinsumProduct> einsumOf(const program::Instruction &einsum,
-                                 const kernels::TensorType &result) const;
 
   Result<Fp8Products::Enqueue> inFp8(const program::Instruction &einsum,
                                      const EinsumProduct &product, const ProductShape &shape) const;
 
   Status prepareCudnn(program::BlockId id, const program::Region &region);
-  CudnnRequest requestOf(program::BlockId id, const program::Region &region) const;
-  bool areIndices(program::BlockId id, const program::Instruction &attention) const;
-  bool mayVary() const;
 
   const program::Program &program;
   int stage;

@@ -264,9 +264,9 @@ Result<bool> MatrixProducts::chooseAlgorithm(MatrixProduct &product) const {
   library.preferenceDestroy(preference);
   if (!status)
     return status.error();
-  // That there is no way is no error. Of fp8 it says so of some epilogues as of what it never
-  // takes.
-  if (code == CublasCode::NotSupported || (product.isScaled && code == CublasCode::InvalidValue))
+  // That there is no way is no error: plain kernels do it. Of some combinations of types, sizes and
+  // epilogues it says so as of what it never takes.
+  if (code == CublasCode::NotSupported || code == CublasCode::InvalidValue)
     return false;
   if (status = checkCublas(library, code, what); !status)
     return status.error();

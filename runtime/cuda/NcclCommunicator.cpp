@@ -154,20 +154,29 @@ static void *pointerTo(const DeviceMemory &memory) {
 /// In the link's stream: the input to the device, the call, the output to the host.
 Status NcclRank::enqueue(Transfer &transfer, const CallFn &function, int64_t inBytes,
                          int64_t outBytes) {
-  const Stream &stream = transfer.link->stream();
-  Buffers &buffers = transfer.buffers;
-  Status status;
-  if (inBytes)
-    status = stream.copyToDevice(buffers.in.address(), buffers.hostIn.data(), inBytes);
-  if (status)
-    status = transfer.link->settle(
-        function(*transfer.link, pointerTo(buffers.in), pointerTo(buffers.out)), transfer.what);
-  if (status && outBytes)
-    status = stream.copyToHost(buffers.hostOut.data(), buffers.out.address(), outBytes);
-  if (status)
-    status = stream.record(buffers.done);
-  transfer.isCalled = bool(status);
-  return status;
+  NcclLink &link = *transfer.link;
+  Status status = link.needStream();
+  if (status && inBytes)
+    status = link.stream().copyToDevice(transfer.buffers.in.address(),
+                                        transfer.buffers.hostIn.data(), inBytes);
+  if (!status)
+    return status;
+  auto begin = [&transfer, function] {
+    return function(*transfer.link, pointerTo(transfer.buffers.in),
+                    pointerTo(transfer.buffers.out));
+  };
+  auto then = [&transfer, outBytes]() -> Status {
+    const Stream &stream = transfer.link->stream();
+    Buffers &buffers = transfer.buffers;
+    Status ended;
+    if (outBytes)
+      ended = stream.copyToHost(buffers.hostOut.data(), buffers.out.address(), outBytes);
+    if (ended)
+      ended = stream.record(buffers.done);
+    transfer.isCalled = bool(ended);
+    return ended;
+  };
+  return link.call({transfer.what, begin, then});
 }
 
 Result<std::unique_ptr<Transfer>> NcclRank::begin(NcclLink &link, Plan plan,
@@ -180,20 +189,17 @@ Result<std::unique_ptr<Transfer>> NcclRank::begin(NcclLink &link, Plan plan,
   transfer->finish = std::move(plan.finish);
   auto buffers = takeBuffers(inBytes, outBytes);
   if (!buffers)
-    return fail({buffers.error().code, transfer->what + ": " + buffers.error().message});
+    return fail(buffers.error(), transfer->what);
   transfer->buffers = std::move(*buffers);
   std::copy(plan.input.begin(), plan.input.end(), transfer->buffers.hostIn.data());
-  Transfer *raw = transfer.get();
-  if (Status status = link.call([this, raw, function = std::move(plan.function), inBytes,
-                                 outBytes] { return enqueue(*raw, function, inBytes, outBytes); });
-      !status)
-    return fail({status.error().code, raw->what + ": " + status.error().message});
+  if (Status status = enqueue(*transfer, plan.function, inBytes, outBytes); !status)
+    return failOfNccl({status.error().code, transfer->what + ": " + status.error().message});
   return transfer;
 }
 
 RequestPtr NcclRank::start(Plan plan, const std::string &place) {
-  if (hasFailed)
-    return ended(failure);
+  if (Status status = watch->status(); !status)
+    return ended(status.error());
   if (Status status = device->makeCurrent(); !status)
     return ended(fail(status.error()));
   auto link = linkOf(plan.group, nameOf(plan.group));

@@ -38,52 +38,181 @@ std::string nameOf(const Group &group) {
   return text;
 }
 
+static WatchOptions watchOptionsOf(const NcclOptions &options) {
+  WatchOptions watch;
+  watch.timeout = options.timeout;
+  return watch;
+}
+
+NcclRank::NcclRank(int64_t self, int64_t size, comm::Store &store, const Nccl &nccl,
+                   DevicePtr device, NcclOptions given)
+    : self(self), size(size), store(store), nccl(nccl), device(std::move(device)),
+      options(std::move(given)),
+      watch(options.watch ? options.watch
+                          : std::make_shared<HostWatch>(this->device, watchOptionsOf(options))),
+      ownRecorder(options.recorder ? nullptr : std::make_unique<comm::FlightRecorder>(self)),
+      ownDiagnosis(options.diagnosis
+                       ? nullptr
+                       : std::make_unique<comm::Diagnosis>(
+                             self, size, /*servingRank=*/-1, this->store,
+                             options.recorder ? *options.recorder : *ownRecorder, options.timeout,
+                             std::function<void(const std::string &)>())),
+      recorder(options.recorder ? *options.recorder : *ownRecorder),
+      diagnosis(options.diagnosis ? *options.diagnosis : *ownDiagnosis) {
+  if (ownDiagnosis)
+    ownDiagnosis->start();
+  watch->join({&this->store, &nccl,
+               [this](const std::string &what, std::chrono::milliseconds waited) {
+                 return isBlocked(what, waited);
+               },
+               [this](const Error &error, bool isOfJob) { return explain(error, isOfJob); }});
+}
+
 Status NcclRank::connect() {
   if (Status status = device->makeCurrent(); !status)
-    return status;
+    return fail(status.error());
+  isConnecting = true;
+  Status status = joinAll();
+  isConnecting = false;
+  return status ? meet() : status;
+}
+
+/// Every rank goes through the same list, in the same order, so that none waits for another that
+/// waits for it.
+Status NcclRank::joinAll() {
   Group all(static_cast<size_t>(size));
   for (int64_t rank = 0; rank < size; ++rank)
-    all[rank] = rank;
+    all[size_t(rank)] = rank;
   auto world = linkOf(all, nameOf(all));
   if (!world)
     return fail(world.error());
   // Parting needs a communicator that is joined.
-  Transfer joining;
-  joining.link = *world;
-  joining.what = "connecting by NCCL";
-  if (!options.partitions.empty()) {
-    joining.isCalled = true; // nothing but joining is waited for
-    if (auto joined = wait(joining); !joined)
-      return joined.error();
+  if (Status status = settle(**world, "connecting by NCCL"); !status)
+    return status;
+  for (const std::vector<Group> &partition : options.partitions)
+    if (Status status = splitWorld(**world, partition); !status)
+      return status;
+  for (const comm::MessagePair &pair : options.messages)
+    if (self == pair.from || self == pair.to) {
+      Group ranks = {pair.from, pair.to};
+      auto link = linkOf(ranks, nameOfMessages(ranks, pair.lane));
+      if (!link)
+        return fail(link.error());
+    }
+  return settleAll("connecting by NCCL");
+}
+
+Status NcclRank::splitWorld(NcclLink &world, const std::vector<Group> &partition) {
+  const Group *mine = nullptr;
+  int color = -1; // NCCL_SPLIT_NOCOLOR
+  bool isOfSeveral = false;
+  for (size_t g = 0; g < partition.size(); ++g) {
+    isOfSeveral |= partition[g].size() > 1;
+    if (std::count(partition[g].begin(), partition[g].end(), self))
+      mine = &partition[g], color = partition[g].size() > 1 ? int(g) : -1;
   }
-  for (const std::vector<Group> &partition : options.partitions) {
-    if (partition.size() == 1 && partition[0] == all)
-      continue; // there already
-    const Group *mine = nullptr;
-    int color = -1; // NCCL_SPLIT_NOCOLOR
-    for (size_t g = 0; g < partition.size(); ++g)
-      if (std::count(partition[g].begin(), partition[g].end(), self))
-        mine = &partition[g], color = int(g);
-    auto link = (*world)->split(mine ? *mine : Group{self}, color, self);
-    if (!link)
-      return fail(link.error());
-    if (mine && !links.count(nameOf(*mine)))
-      links[nameOf(*mine)] = std::move(*link);
-  }
+  if (!isOfSeveral || (partition.size() == 1 && partition[0] == world.group()))
+    return Status::ok();
+  std::unique_ptr<NcclLink> part = NcclLink::partOf(world, mine ? *mine : Group{self}, self);
+  if (Status status = world.split(*part, color); !status)
+    return fail(status.error());
+  if (Status status = settle(world, "connecting by NCCL"); !status)
+    return status;
+  if (color >= 0 && !links.count(nameOf(*mine)))
+    links[nameOf(*mine)] = std::move(part);
   return Status::ok();
 }
 
-/// The link of this name, made where there is none yet. Whoever comes first gives it its id.
-Result<NcclLink *> NcclRank::linkOf(const Group &group, const std::string &name) {
-  if (auto found = links.find(name); found != links.end())
-    return found->second.get();
+/// Moves a byte over every link, all of them in one stream, in the same order on all ranks.
+Status NcclRank::meet() {
+  std::vector<NcclLink *> list;
+  auto add = [&](const Group &group, const std::string &name) {
+    auto found = links.find(name);
+    if (group.size() > 1 && found != links.end() &&
+        std::find(list.begin(), list.end(), found->second.get()) == list.end())
+      list.push_back(found->second.get());
+  };
+  Group all(static_cast<size_t>(size));
+  for (int64_t rank = 0; rank < size; ++rank)
+    all[size_t(rank)] = rank;
+  add(all, nameOf(all));
+  for (const std::vector<Group> &partition : options.partitions)
+    for (const Group &group : partition)
+      add(group, nameOf(group));
+  size_t numGroups = list.size();
+  for (const comm::MessagePair &pair : options.messages)
+    add({pair.from, pair.to}, nameOfMessages({pair.from, pair.to}, pair.lane));
+  if (list.empty())
+    return Status::ok();
+  constexpr int64_t bytes = 256;
+  auto memory = DeviceMemory::allocate(device, bytes, "the first bytes of NCCL");
+  auto stream = Stream::create(device, "first bytes");
+  auto done = Event::create(device);
+  Status status = !memory   ? Status(memory.error())
+                  : !stream ? Status(stream.error())
+                  : !done   ? Status(done.error())
+                            : stream->fill(memory->address(), 0, bytes);
+  if (!status)
+    return fail(status.error());
+  firstBytes = std::move(*memory);
+  void *at = reinterpret_cast<void *>(static_cast<uintptr_t>(firstBytes.address()));
+  const std::string what = "connecting by NCCL";
+  for (size_t i = 0; i < list.size(); ++i) {
+    NcclLink &link = *list[i];
+    bool isSender = link.index() == 0;
+    auto begin = [&]() -> NcclCode {
+      if (i < numGroups)
+        return nccl.allReduce(at, at, 1, NcclType::U8, NcclOp::Max, link.handle(),
+                              stream->handle());
+      return isSender ? nccl.send(at, 1, NcclType::U8, 1, link.handle(), stream->handle())
+                      : nccl.recv(at, 1, NcclType::U8, 0, link.handle(), stream->handle());
+    };
+    if (status = callNow(link, {what, begin, {}}); !status)
+      return status;
+  }
+  if (status = stream->record(*done); !status)
+    return fail(status.error());
+  return waitFor(*done, what);
+}
+
+/// The id of a communicator, hexadecimal. While all connect the first rank of the group makes it,
+/// and the others wait; later whoever comes first does.
+Result<std::string> NcclRank::idFor(const Group &group, const std::string &name) {
+  if (!isConnecting) {
+    Result<std::string> made = store.get("nccl/" + name, std::chrono::milliseconds(0));
+    if (made)
+      return made;
+  } else if (group[0] != self) {
+    std::string what = "connecting by NCCL, to " + describeRanks(group);
+    comm::RecordedCall recorded(&recorder, what);
+    recorder.waitFor({group[0]});
+    std::chrono::milliseconds limit = watch->limit();
+    Clock::time_point deadline = Clock::now() + limit;
+    while (true) {
+      Result<std::string> id = store.get("nccl/" + name, std::chrono::milliseconds(200));
+      if (id || id.error().code != ErrorCode::HangDetected || store.givenUp())
+        return id;
+      if (Status status = progressAll(); !status)
+        return status.error();
+      if (limit.count() > 0 && Clock::now() > deadline)
+        return watch->fail(diagnosis.timedOut(what, {group[0]}, limit));
+    }
+  }
   NcclId id{};
   if (Status status = checkNccl(nccl, nccl.getUniqueId(&id), nullptr, "an id for " + name); !status)
     return status.error();
-  Result<std::string> agreed = store.claim("nccl/" + name, hexOf(id));
+  return store.claim("nccl/" + name, hexOf(id));
+}
+
+/// The link of this name, made where there is none yet.
+Result<NcclLink *> NcclRank::linkOf(const Group &group, const std::string &name) {
+  if (auto found = links.find(name); found != links.end())
+    return found->second.get();
+  // An id has a thread and a socket of its own on the rank that made it.
+  Result<std::string> agreed = idFor(group, name);
   if (!agreed)
     return agreed.error();
-  auto link = NcclLink::join(nccl, device, group, self, idOf(*agreed));
+  auto link = NcclLink::join(nccl, device, *watch, group, self, idOf(*agreed));
   if (!link)
     return link.error();
   return (links[name] = std::move(*link)).get();
@@ -92,12 +221,14 @@ Result<NcclLink *> NcclRank::linkOf(const Group &group, const std::string &name)
 NcclRank::~NcclRank() {
   static_cast<void>(device->makeCurrent());
   // What was sent is on its way before anything is given back.
-  while (!hasFailed && !orphans.empty()) {
+  while (!watch->hasFailed() && !orphans.empty()) {
     std::unique_ptr<Transfer> transfer = std::move(orphans.back());
     orphans.pop_back();
     static_cast<void>(wait(*transfer));
   }
   static_cast<void>(finishMessages());
+  links.clear();
+  watch->leave();
 }
 
 //===----------------------------------------------------------------------===//
@@ -107,13 +238,13 @@ NcclRank::~NcclRank() {
 Status NcclRank::progressAll() {
   for (auto &[name, link] : links)
     if (Status status = link->progress(); !status)
-      return status;
+      return failOfNccl(status.error());
   // Sends that have ended.
   for (size_t i = 0; i < orphans.size();) {
     Result<bool> passed =
         orphans[i]->isCalled ? orphans[i]->buffers.done.hasPassed() : Result<bool>(false);
     if (!passed)
-      return passed.error();
+      return fail(passed.error());
     if (!*passed) {
       ++i;
       continue;
@@ -124,87 +255,158 @@ Status NcclRank::progressAll() {
   return Status::ok();
 }
 
-/// Errors of NCCL, and of the job.
-Status NcclRank::check(Clock::time_point &nextStoreCheck) {
-  if (Status status = progressAll(); !status)
-    return status;
-  // The store is a process elsewhere; ask it seldom.
-  constexpr std::chrono::milliseconds storeEvery(200);
-  if (Clock::now() < nextStoreCheck)
-    return Status::ok();
-  nextStoreCheck = Clock::now() + storeEvery;
-  auto alive = store.claim("nccl/alive." + std::to_string(self), "yes");
-  return alive ? Status::ok() : Status(alive.error());
+namespace {
+/// How long something has been waited for, and the pauses between two looks: short waits are
+/// common, and long ones must not take a core.
+class Patience {
+public:
+  explicit Patience(const HostWatch &watch) : watch(watch) {}
+  /// Whether the time-out is over.
+  bool isOver() const {
+    std::chrono::milliseconds limit = watch.limit();
+    return limit.count() > 0 && Clock::now() - since > limit;
+  }
+  void pause() {
+    if (++turn > 100)
+      std::this_thread::sleep_for(std::chrono::microseconds(std::min(turn, 1000)));
+  }
+
+private:
+  const HostWatch &watch;
+  Clock::time_point since = Clock::now();
+  int turn = 0;
+};
+} // namespace
+
+/// Begins it, and waits until NCCL has taken it over.
+Status NcclRank::callNow(NcclLink &link, NcclLink::Call call) {
+  std::string what = call.what;
+  if (Status status = link.call(std::move(call)); !status)
+    return failOfNccl(status.error());
+  return link.isIdle() ? Status::ok() : settle(link, what);
+}
+
+/// Waits until NCCL has taken over all calls of the link. What others wait for goes on meanwhile.
+Status NcclRank::settle(NcclLink &link, const std::string &what) {
+  comm::RecordedCall recorded(&recorder, what);
+  recorder.waitFor(link.others());
+  for (Patience patience(*watch);; patience.pause()) {
+    Status status = link.progress();
+    if (status && link.isIdle())
+      return status;
+    if (status)
+      status = progressAll();
+    if (!status)
+      return failOfNccl(status.error());
+    if (patience.isOver())
+      return timedOut(link, what);
+  }
+}
+
+Status NcclRank::settleAll(const std::string &what) {
+  for (auto &[name, link] : links)
+    if (!link->isIdle())
+      if (Status status = settle(*link, what); !status)
+        return status;
+  return Status::ok();
+}
+
+Status NcclRank::waitFor(const Event &event, const std::string &what) {
+  comm::RecordedCall recorded(&recorder, what);
+  for (Patience patience(*watch);; patience.pause()) {
+    Result<bool> passed = event.hasPassed();
+    Status status = passed ? watch->status() : Status(passed.error());
+    if (!status)
+      return fail(status.error(), what);
+    if (*passed)
+      return Status::ok();
+    if (patience.isOver())
+      return fail({ErrorCode::HangDetected, device->name() + ", " + what + ": waited " +
+                                                std::to_string(watch->limit().count()) + " ms"});
+  }
 }
 
 Result<Tensor> NcclRank::wait(Transfer &transfer) {
-  if (hasFailed)
-    return failure;
+  if (Status status = watch->status(); !status)
+    return status.error();
   if (Status status = device->makeCurrent(); !status)
     return fail(status.error());
-  auto deadline = Clock::now() + options.timeout;
-  auto nextStoreCheck = Clock::now() + std::chrono::milliseconds(50);
-  for (int turn = 0;; ++turn) {
-    if (Status status = check(nextStoreCheck); !status)
-      return fail({status.error().code, transfer.what + ": " + status.error().message});
-    bool isDone = transfer.isCalled && transfer.link->isJoined();
-    if (isDone && transfer.finish) {
+  comm::RecordedCall recorded(&recorder, transfer.what);
+  recorder.waitFor(transfer.link->others());
+  for (Patience patience(*watch);; patience.pause()) {
+    if (Status status = progressAll(); !status)
+      return status.error();
+    bool isDone = transfer.isCalled;
+    if (isDone) {
       Result<bool> passed = transfer.buffers.done.hasPassed();
       if (!passed)
-        return fail({passed.error().code, transfer.what + ": " + passed.error().message});
+        return fail(passed.error(), transfer.what);
+      // Of a stream that ends because its communicator was aborted.
+      if (Status status = watch->status(); !status)
+        return status.error();
       isDone = *passed;
     }
     if (isDone)
       break;
-    if (Clock::now() > deadline)
-      return fail(timedOut(*transfer.link, transfer.number, transfer.what));
-    // Short waits are common, and long ones must not take a core.
-    if (turn > 100)
-      std::this_thread::sleep_for(std::chrono::microseconds(std::min(turn, 1000)));
+    if (patience.isOver())
+      return timedOut(*transfer.link, transfer.what);
   }
-  // Who was waited for has joined what came before: what was kept for that is not kept longer.
-  if (Status status = progressAll(); !status)
-    return fail({status.error().code, transfer.what + ": " + status.error().message});
-  if (!transfer.finish)
-    return Tensor();
   Result<Tensor> result = transfer.finish(transfer.buffers.hostOut.data());
   spare.push_back(std::move(transfer.buffers));
   return result;
 }
 
-/// Asks, through the store, which ranks of the group wait too.
-Error NcclRank::timedOut(const NcclLink &link, int64_t number, const std::string &what) {
-  std::string key = "nccl/waits." + nameOf(link.group()) + "." + std::to_string(number) + ".";
-  auto claimed = store.claim(key + std::to_string(self), what);
-  if (!claimed)
-    return claimed.error();
-  std::string missing;
-  // All have the same time-out, so those that are here are here by now, give or take.
-  auto grace = std::min<std::chrono::milliseconds>(options.timeout / 4, std::chrono::seconds(2));
-  for (int64_t rank : link.group())
-    if (rank != self && !store.get(key + std::to_string(rank), grace))
-      missing += (missing.empty() ? "rank " : ", rank ") + std::to_string(rank);
-  return {ErrorCode::HangDetected,
-          what + ": waited " + std::to_string(options.timeout.count()) + " ms for " +
-              (missing.empty() ? describeRanks(link.group()) +
-                                     ", which are all here: the network between them is stuck"
-                               : missing)};
+//===----------------------------------------------------------------------===//
+// Failing
+//===----------------------------------------------------------------------===//
+
+/// Asks all ranks who it is that is waited for, and ends the job.
+Error NcclRank::timedOut(const NcclLink &link, const std::string &what) {
+  if (watch->hasFailed())
+    return watch->status().error();
+  return watch->fail(diagnosis.timedOut(what, link.others(), watch->limit()));
+}
+
+Error NcclRank::isBlocked(const std::string &what, std::chrono::milliseconds waited) {
+  std::string place = device->name() + ": " + what + " has not come back for " +
+                      std::to_string(waited.count()) + " ms";
+  std::string call;
+  Group others;
+  {
+    std::lock_guard<std::mutex> lock(oldestMutex);
+    call = oldest;
+    others = oldestOthers;
+  }
+  if (others.empty())
+    return diagnosis.failed({ErrorCode::HangDetected, place});
+  recorder.begin(place);
+  return diagnosis.timedOut(place + "; under way is " + call, others, waited);
+}
+
+Error NcclRank::explain(const Error &error, bool isOfJob) {
+  comm::Standing now = recorder.standing();
+  std::string place = now.numCalls == 0 ? "before its first call" : now.call;
+  if (isOfJob)
+    return {error.code, place + ": stops, for " + error.message};
+  Group others;
+  for (int64_t rank = 0; rank < size; ++rank)
+    if (rank != self)
+      others.push_back(rank);
+  return diagnosis.failedAmong({error.code, place + ": " + error.message}, others);
+}
+
+/// The same of an error of NCCL, which does not say whose fault it is.
+Error NcclRank::failOfNccl(const Error &error) {
+  if (watch->hasFailed())
+    return watch->status().error();
+  return watch->fail(explain(error, /*isOfJob=*/false));
 }
 
 /// Ends all communication, here and of the job; the first error counts.
 Error NcclRank::fail(Error error) {
-  if (hasFailed)
-    return failure;
-  hasFailed = true;
-  failure = std::move(error);
-  for (auto &[name, link] : links) {
-    link->abort();
-    // Buffers are given back from now on. An error here is a consequence of the first.
-    if (!device->isGivenUp())
-      static_cast<void>(link->stream().synchronize());
-  }
-  store.abort(failure);
-  return failure;
+  if (watch->hasFailed())
+    return watch->status().error();
+  return watch->fail(diagnosis.failed(error));
 }
 
 Result<std::unique_ptr<comm::Communicator>> connectNccl(int64_t rank, int64_t numRanks,

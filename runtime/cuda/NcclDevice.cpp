@@ -62,21 +62,15 @@ bool NcclRank::reduces(DType dtype, comm::ReduceKind kind) const {
   return reducedType(dtype, Arith::Native, kind).has_value() && kind != comm::ReduceKind::PremulSum;
 }
 
-/// The link of this name, when all of its ranks have joined.
+/// The link of this name, when all of its ranks have joined and NCCL has taken over all calls.
 Result<NcclLink *> NcclRank::joinedLink(const Group &group, const std::string &name,
                                         const std::string &what) {
   auto link = linkOf(group, name);
   if (!link)
     return fail(link.error(), what);
-  if ((*link)->isJoined())
-    return link;
-  Transfer joining;
-  joining.link = *link;
-  joining.number = (*link)->numCalls;
-  joining.what = what;
-  joining.isCalled = true; // nothing but joining is waited for
-  if (Result<Tensor> joined = wait(joining); !joined)
-    return joined.error();
+  if (!(*link)->isIdle())
+    if (Status status = settle(**link, what); !status)
+      return status.error();
   return link;
 }
 
@@ -110,8 +104,8 @@ Result<std::unique_ptr<DeviceCall>> NcclRank::takeCall(NcclLink &link, const std
 /// Puts a call of the whole group into the stream.
 Status NcclRank::enqueueCall(const Group &group, const std::string &callText, const Stream &stream,
                              const std::string &place, const GroupFn &function) {
-  if (hasFailed)
-    return failure;
+  if (Status status = watch->status(); !status)
+    return status;
   std::string what = place + ", " + callText;
   if (isRecording) {
     auto met = links.find(nameOf(group));
@@ -130,13 +124,14 @@ Status NcclRank::enqueueCall(const Group &group, const std::string &callText, co
     return fail(call.error(), what);
   Status status = stream.record((*call)->begun);
   if (status)
-    status = (*link)->settle(function(**link), what);
+    status = callNow(**link, {what, [&] { return function(**link); }, {}});
   if (status)
     status = stream.record((*call)->done);
   if (!status)
     return fail(status.error());
   (*call)->isEnqueued = true;
   calls.push_back(std::move(*call));
+  noteOldest();
   return Status::ok();
 }
 
@@ -208,8 +203,8 @@ Status NcclRank::enqueueExchange(const Group &group, const std::vector<DevicePar
 
 Status NcclRank::registerMemory(const Group &group, DeviceAddress begin, int64_t bytes,
                                 const std::string &place) {
-  if (hasFailed)
-    return failure;
+  if (Status status = watch->status(); !status)
+    return status;
   if (!nccl.registerMemory || bytes == 0)
     return Status::ok();
   std::string what = place + ", registering the memory plan";
@@ -220,16 +215,18 @@ Status NcclRank::registerMemory(const Group &group, DeviceAddress begin, int64_t
     if (one.link == *link && one.begin == begin)
       return Status::ok();
   void *handle = nullptr;
-  NcclCode code = nccl.registerMemory((*link)->handle(), pointerTo(begin), size_t(bytes), &handle);
-  if (Status status = (*link)->settle(code, what); !status)
-    return fail(status.error());
+  auto call = [&] {
+    return nccl.registerMemory((*link)->handle(), pointerTo(begin), size_t(bytes), &handle);
+  };
+  if (Status status = callNow(**link, {what, call, {}}); !status)
+    return status;
   registrations.push_back({*link, begin, handle});
   return Status::ok();
 }
 
 void NcclRank::deregisterAll() {
   for (const Registration &one : registrations)
-    if (one.link->handle() && one.handle) // neither aborted, nor switched off by NCCL's environment
+    if (!watch->hasFailed() && one.handle) // neither aborted, nor switched off by its environment
       nccl.deregister(one.link->handle(), one.handle);
   registrations.clear();
 }
@@ -258,8 +255,8 @@ static Error noMessage(const std::string &place) {
 /// The copy goes on by itself, in the stream of its link.
 Status NcclRank::enqueueSend(int64_t to, comm::Tag tag, DeviceAddress from, int64_t bytes,
                              const Stream &stream, const std::string &place) {
-  if (hasFailed)
-    return failure;
+  if (Status status = watch->status(); !status)
+    return status;
   if (isRecording)
     return noMessage(place);
   if (bytes == 0)
@@ -284,31 +281,33 @@ Status NcclRank::enqueueSend(int64_t to, comm::Tag tag, DeviceAddress from, int6
     return fail(call.error(), what);
   (*call)->sent = std::move(*memory);
   (*call)->isMessage = true;
-  Status status = stream.copyWithin((*call)->sent.address(), from, bytes);
+  Status status = (*link)->needStream();
+  if (status)
+    status = stream.copyWithin((*call)->sent.address(), from, bytes);
   if (status)
     status = stream.record((*call)->begun);
+  if (status)
+    status = (*link)->stream().waitFor((*call)->begun);
   DeviceCall *raw = call->get();
   calls.push_back(std::move(*call));
+  auto begin = [this, raw, bytes] {
+    return nccl.send(pointerTo(raw->sent.address()), size_t(bytes), NcclType::U8, 1,
+                     raw->link->handle(), raw->link->stream().handle());
+  };
+  auto then = [raw]() -> Status {
+    Status done = raw->link->stream().record(raw->done);
+    raw->isEnqueued = bool(done);
+    return done;
+  };
   if (status)
-    status = (*link)->call([this, raw, bytes]() -> Status {
-      const Stream &own = raw->link->stream();
-      Status done = own.waitFor(raw->begun);
-      if (done)
-        done = raw->link->settle(nccl.send(pointerTo(raw->sent.address()), size_t(bytes),
-                                           NcclType::U8, 1, raw->link->handle(), own.handle()),
-                                 raw->what);
-      if (done)
-        done = own.record(raw->done);
-      raw->isEnqueued = bool(done);
-      return done;
-    });
-  return status ? Status::ok() : Status(fail(status.error()));
+    status = (*link)->call({what, begin, then});
+  return status ? Status::ok() : Status(failOfNccl(status.error()));
 }
 
 Status NcclRank::enqueueRecv(int64_t from, comm::Tag tag, DeviceAddress into, int64_t bytes,
                              const Stream &stream, const std::string &place) {
-  if (hasFailed)
-    return failure;
+  if (Status status = watch->status(); !status)
+    return status;
   if (isRecording)
     return noMessage(place);
   if (bytes == 0)
@@ -327,14 +326,19 @@ Status NcclRank::enqueueRecv(int64_t from, comm::Tag tag, DeviceAddress into, in
   if (!call)
     return fail(call.error(), what);
   // In the link's own stream: messages wait for nothing but their sender, and for the memory.
+  Status status = (*link)->needStream();
+  if (!status)
+    return fail(status.error());
   const Stream &own = (*link)->stream();
-  Status status = stream.record((*call)->begun);
+  status = stream.record((*call)->begun);
   if (status)
     status = own.waitFor((*call)->begun);
+  auto begin = [&] {
+    return nccl.recv(pointerTo(into), size_t(bytes), NcclType::U8, 0, (*link)->handle(),
+                     own.handle());
+  };
   if (status)
-    status = (*link)->settle(
-        nccl.recv(pointerTo(into), size_t(bytes), NcclType::U8, 0, (*link)->handle(), own.handle()),
-        what);
+    status = callNow(**link, {what, begin, {}});
   if (status)
     status = own.record((*call)->done);
   if (status)
@@ -343,6 +347,7 @@ Status NcclRank::enqueueRecv(int64_t from, comm::Tag tag, DeviceAddress into, in
     return fail(status.error());
   (*call)->isEnqueued = true;
   calls.push_back(std::move(*call));
+  noteOldest();
   return Status::ok();
 }
 
@@ -351,8 +356,8 @@ Status NcclRank::enqueueRecv(int64_t from, comm::Tag tag, DeviceAddress into, in
 //===----------------------------------------------------------------------===//
 
 Status NcclRank::beginRecording(std::shared_ptr<const Progress> ofGraph) {
-  if (hasFailed)
-    return failure;
+  if (Status status = watch->status(); !status)
+    return status;
   progress = std::move(ofGraph);
   recordedCalls.clear();
   isRecording = true;
@@ -369,15 +374,15 @@ Status NcclRank::recordCall(NcclLink &link, const std::string &what, const Strea
   Status status = progress->tell(stream, Progress::Collectives, told);
   // NCCL sees that the stream is captured.
   if (status)
-    status = link.settle(function(link), what + ", as part of a graph");
+    status = callNow(link, {what + ", as part of a graph", [&] { return function(link); }, {}});
   if (status)
     status = progress->tell(stream, Progress::Collectives, told + 1);
   return status;
 }
 
 Status NcclRank::launched() {
-  if (hasFailed)
-    return failure;
+  if (Status status = watch->status(); !status)
+    return status;
   // Those of the launch before have ended.
   auto over = std::stable_partition(calls.begin(), calls.end(),
                                     [](const auto &call) { return call->toldBegin == 0; });
@@ -433,21 +438,49 @@ Status NcclRank::pollCalls() {
     calls.erase(calls.begin() + std::ptrdiff_t(i));
     ++numCallsEnded;
   }
+  noteOldest();
   return Status::ok();
 }
 
 Status NcclRank::checkCalls() {
-  if (hasFailed)
-    return failure;
-  Status status = check(nextStoreCheck);
+  Status status = watch->status();
   if (status)
-    status = pollCalls();
-  if (status)
+    status = progressAll();
+  if (!status)
+    return status;
+  if (status = pollCalls(); status)
     return status;
   auto atWork = std::find_if(calls.begin(), calls.end(),
                              [](const auto &call) { return call->hasBegun && !call->isMessage; });
-  std::string what = atWork == calls.end() ? "" : (*atWork)->what + ": ";
-  return fail({status.error().code, what + status.error().message});
+  return atWork == calls.end() ? fail(status.error()) : fail(status.error(), (*atWork)->what);
+}
+
+void NcclRank::standsAt(const std::string &kernels) {
+  auto atWork = std::find_if(calls.begin(), calls.end(),
+                             [](const auto &call) { return call->hasBegun && !call->isMessage; });
+  const std::string &what = atWork == calls.end() ? kernels : (*atWork)->what;
+  if (standing == what)
+    return;
+  movesOn();
+  standing = what;
+  recorder.begin(standing);
+  if (atWork != calls.end())
+    recorder.waitFor((*atWork)->link->others());
+}
+
+void NcclRank::movesOn() {
+  if (!standing.empty())
+    recorder.end();
+  standing.clear();
+}
+
+/// For the watch, which does not ask the driver: it may be what does not answer.
+void NcclRank::noteOldest() {
+  auto first =
+      std::find_if(calls.begin(), calls.end(), [](const auto &call) { return !call->isMessage; });
+  std::lock_guard<std::mutex> lock(oldestMutex);
+  oldest = first == calls.end() ? "" : (*first)->what;
+  oldestOthers = first == calls.end() ? Group() : (*first)->link->others();
 }
 
 bool NcclRank::isAnyUnderWay() const {
@@ -457,20 +490,23 @@ bool NcclRank::isAnyUnderWay() const {
 
 std::optional<Error> NcclRank::hangingCall() {
   for (const auto &call : calls)
-    if (call->hasBegun && !call->isMessage && Clock::now() - call->since > options.timeout)
-      return fail(timedOut(*call->link, call->number, call->what));
+    if (call->hasBegun && !call->isMessage && watch->limit().count() > 0 &&
+        Clock::now() - call->since > watch->limit())
+      return timedOut(*call->link, call->what);
   return std::nullopt;
 }
 
 /// Waits until what was sent has been received.
 Status NcclRank::finishMessages() {
-  auto deadline = Clock::now() + options.timeout;
+  auto deadline = Clock::now() + watch->limit();
   auto isMessage = [](const auto &call) { return call->isMessage; };
-  while (!hasFailed && std::any_of(calls.begin(), calls.end(), isMessage)) {
+  while (!watch->hasFailed() && std::any_of(calls.begin(), calls.end(), isMessage)) {
     if (Status status = checkCalls(); !status)
       return status;
-    if (Clock::now() > deadline)
-      return fail({ErrorCode::HangDetected, "messages were not received"});
+    if (watch->limit().count() > 0 && Clock::now() > deadline) {
+      auto call = std::find_if(calls.begin(), calls.end(), isMessage);
+      return timedOut(*(*call)->link, (*call)->what);
+    }
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   return Status::ok();

@@ -3,7 +3,6 @@
 #include "runtime/cuda/NcclLink.h"
 
 #include <algorithm>
-#include <thread>
 
 namespace tbc::cuda {
 
@@ -20,88 +19,107 @@ static int64_t indexIn(const comm::Group &group, int64_t rank) {
   return std::find(group.begin(), group.end(), rank) - group.begin();
 }
 
+comm::Group NcclLink::others() const {
+  comm::Group list;
+  for (int64_t i = 0; i < int64_t(ranks.size()); ++i)
+    if (i != self)
+      list.push_back(ranks[size_t(i)]);
+  return list;
+}
+
 Result<std::unique_ptr<NcclLink>> NcclLink::join(const Nccl &nccl, const DevicePtr &device,
-                                                 const comm::Group &group, int64_t rank,
-                                                 const NcclId &id) {
-  std::unique_ptr<NcclLink> link(new NcclLink(nccl, device, group, indexIn(group, rank)));
-  auto stream = Stream::create(device, "communication");
-  if (!stream)
-    return stream.error();
-  link->ownStream = std::move(*stream);
+                                                 HostWatch &watch, const comm::Group &group,
+                                                 int64_t rank, const NcclId &id) {
+  std::unique_ptr<NcclLink> link(new NcclLink(nccl, device, watch, group, indexIn(group, rank)));
   NcclConfig config;
   config.blocking = 0;
+  std::string what = "connecting " + link->describe();
+  HostWatch::Call call(&watch, what);
   NcclCode code = nccl.initRank(&link->comm, int(group.size()), id, int(link->self), &config);
   if (Status status = checkNccl(nccl, code, link->comm, link->describe()); !status)
     return status.error();
+  watch.add(link->comm);
   return link;
 }
 
-Result<std::unique_ptr<NcclLink>> NcclLink::split(const comm::Group &group, int color,
-                                                  int64_t rank) const {
-  std::unique_ptr<NcclLink> link(new NcclLink(nccl, device, group, indexIn(group, rank)));
-  auto stream = Stream::create(device, "communication");
-  if (!stream)
-    return stream.error();
-  link->ownStream = std::move(*stream);
+std::unique_ptr<NcclLink> NcclLink::partOf(const NcclLink &whole, const comm::Group &group,
+                                           int64_t rank) {
+  return std::unique_ptr<NcclLink>(
+      new NcclLink(whole.nccl, whole.device, whole.watch, group, indexIn(group, rank)));
+}
+
+Status NcclLink::split(NcclLink &part, int color) {
   NcclConfig config;
   config.blocking = 0;
-  NcclCode code = nccl.split(comm, color, int(link->self), &link->comm, &config);
-  if (Status status = settle(code, "parting " + describe()); !status)
-    return status.error();
-  return link;
+  return call({"parting " + describe(),
+               [this, &part, color, config]() mutable {
+                 return nccl.split(comm, color, int(part.self), &part.comm, &config);
+               },
+               [this, &part]() -> Status {
+                 if (part.comm)
+                   watch.add(part.comm);
+                 return Status::ok();
+               }});
 }
 
 NcclLink::~NcclLink() {
-  if (!comm)
+  if (!comm || !watch.remove(comm))
     return;
   // Where something is still under way, waiting for others may take forever.
-  if (joined)
+  if (isIdle())
     nccl.destroy(comm);
   else
     nccl.abort(comm);
 }
 
-Status NcclLink::settle(NcclCode code, const std::string &what) const {
-  while (code == NcclCode::InProgress) {
-    std::this_thread::yield();
-    if (NcclCode asked = nccl.getAsyncError(comm, &code); asked != NcclCode::Success)
-      code = asked;
-  }
-  return checkNccl(nccl, code, comm, what);
+Status NcclLink::needStream() {
+  if (ownStream.handle())
+    return Status::ok();
+  auto stream = Stream::create(device, "communication");
+  if (!stream)
+    return stream.error();
+  ownStream = std::move(*stream);
+  return Status::ok();
 }
 
-Status NcclLink::call(std::function<Status()> function) {
-  if (joined)
-    return function();
-  kept.push_back(std::move(function));
-  return Status::ok();
+Status NcclLink::call(Call call) {
+  calls.push_back(std::move(call));
+  // NCCL takes over what needs nobody else within some 50 us.
+  constexpr int numLooks = 64;
+  Status status = progress();
+  for (int look = 0; status && !isIdle() && isUnderWay && look < numLooks; ++look)
+    status = progress();
+  return status;
 }
 
 Status NcclLink::progress() {
-  if (!comm)
-    return Status::ok(); // aborted
-  NcclCode code = NcclCode::Success;
-  if (NcclCode asked = nccl.getAsyncError(comm, &code); asked != NcclCode::Success)
-    code = asked;
-  if (Status status = checkNccl(nccl, code, comm, describe()); !status)
+  if (Status status = watch.status(); !status)
     return status;
-  if (code == NcclCode::InProgress)
-    return Status::ok();
-  joined = true;
-  while (!kept.empty()) {
-    std::function<Status()> function = std::move(kept.front());
-    kept.pop_front();
-    if (Status status = function(); !status)
+  while (comm) {
+    NcclCode code = watch.ask(comm);
+    bool isCall = isUnderWay;
+    if (Status status = checkNccl(nccl, code, comm, isCall ? calls.front().what : describe());
+        !status)
+      return status;
+    if (code == NcclCode::InProgress)
+      return Status::ok();
+    joined = true;
+    if (isUnderWay) {
+      isUnderWay = false;
+      Call done = std::move(calls.front());
+      calls.pop_front();
+      if (Status status = done.then ? done.then() : Status::ok(); !status)
+        return status;
+    }
+    if (calls.empty())
+      return Status::ok();
+    isUnderWay = true;
+    HostWatch::Call begun(&watch, calls.front().what);
+    code = calls.front().begin();
+    if (Status status = checkNccl(nccl, code, comm, calls.front().what); !status)
       return status;
   }
   return Status::ok();
-}
-
-void NcclLink::abort() {
-  if (comm)
-    nccl.abort(comm);
-  comm = nullptr;
-  kept.clear();
 }
 
 } // namespace tbc::cuda

@@ -28,8 +28,8 @@ std::string nameOfMessages(const Group &pair, int lane) {
 /// `pair`: sender, receiver.
 RequestPtr NcclRank::message(const Group &pair, comm::Tag tag, Plan plan, const std::string &verb,
                              const std::string &place) {
-  if (hasFailed)
-    return ended(failure);
+  if (Status status = watch->status(); !status)
+    return ended(status.error());
   if (Status status = device->makeCurrent(); !status)
     return ended(fail(status.error()));
   bool isSender = pair[0] == self;

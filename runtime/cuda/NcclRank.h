@@ -10,6 +10,7 @@
 #define TBC_RUNTIME_CUDA_NCCLRANK_H
 
 #include "runtime/comm/Call.h"
+#include "runtime/comm/SharedStore.h"
 #include "runtime/cuda/DeviceCommunicator.h"
 #include "runtime/cuda/NcclCommunicator.h"
 #include "runtime/cuda/NcclLink.h"
@@ -59,9 +60,7 @@ struct DeviceCall {
 class NcclRank : public comm::Communicator, public DeviceCommunicator {
 public:
   NcclRank(int64_t self, int64_t size, comm::Store &store, const Nccl &nccl, DevicePtr device,
-           NcclOptions options)
-      : self(self), size(size), store(store), nccl(nccl), device(std::move(device)),
-        options(std::move(options)) {}
+           NcclOptions options);
   ~NcclRank() override;
 
   Status connect();
@@ -104,6 +103,8 @@ public:
   void deregisterAll() override;
   Status beginRecording(std::shared_ptr<const Progress> progress) override;
   void endRecording() override { isRecording = false; }
+  void standsAt(const std::string &kernels) override;
+  void movesOn() override;
   Status launched() override;
   Status checkCalls() override;
   std::optional<Error> hangingCall() override;
@@ -130,7 +131,11 @@ private:
   comm::RequestPtr start(Plan plan, const std::string &place);
   Result<std::unique_ptr<Transfer>> begin(NcclLink &link, Plan plan, const std::string &place);
   Status enqueue(Transfer &transfer, const CallFn &function, int64_t inBytes, int64_t outBytes);
+  Status joinAll();
+  Status meet();
+  Status splitWorld(NcclLink &world, const std::vector<comm::Group> &partition);
   Result<NcclLink *> linkOf(const comm::Group &group, const std::string &name);
+  Result<std::string> idFor(const comm::Group &group, const std::string &name);
   Result<Buffers> takeBuffers(int64_t inBytes, int64_t outBytes);
 
   comm::RequestPtr hostReduce(const comm::Group &group, comm::Reduction reduction,
@@ -157,24 +162,43 @@ private:
   Result<bool> hasBegun(const DeviceCall &call) const;
   Result<DeviceMemory> takeSent(int64_t bytes);
   Status pollCalls();
+  void noteOldest();
   Status finishMessages();
 
+  Status callNow(NcclLink &link, NcclLink::Call call);
+  Status settle(NcclLink &link, const std::string &what);
+  Status settleAll(const std::string &what);
   Status progressAll();
-  Status check(std::chrono::steady_clock::time_point &nextStoreCheck);
-  Error timedOut(const NcclLink &link, int64_t number, const std::string &what);
+  Status waitFor(const Event &event, const std::string &what);
+  Error isBlocked(const std::string &what, std::chrono::milliseconds waited);
+  Error explain(const Error &error, bool isOfJob);
+  Error timedOut(const NcclLink &link, const std::string &what);
   Error fail(Error error);
+  Error failOfNccl(const Error &error);
   /// Of an error that does not say itself in what it came up.
   Error fail(const Error &error, const std::string &what) {
     return fail({error.code, what + ": " + error.message});
   }
 
   const int64_t self, size;
-  comm::Store &store;
+  comm::SharedStore store;
   const Nccl &nccl;
   const DevicePtr device;
   const NcclOptions options;
+  const std::shared_ptr<HostWatch> watch;
+  std::unique_ptr<comm::FlightRecorder> ownRecorder;
+  std::unique_ptr<comm::Diagnosis> ownDiagnosis;
+  comm::FlightRecorder &recorder;
+  comm::Diagnosis &diagnosis;
+  std::string standing; // as `recorder` has it, of a wait for a stream
+  std::mutex oldestMutex;
+  std::string oldest; // of the calls that may be under way
+  comm::Group oldestOthers;
   std::map<std::string, std::unique_ptr<NcclLink>> links; // by name
   std::vector<std::unique_ptr<Transfer>> orphans;         // sends that nobody waits for
+  /// Of `meet`. Kept until the end: to free memory waits for all that the device does, and it may
+  /// be at work for another thread by then.
+  DeviceMemory firstBytes;
   std::vector<Buffers> spare;
   std::vector<std::unique_ptr<DeviceCall>> calls, spareCalls;
   std::vector<DeviceMemory> spareSent;
@@ -192,10 +216,7 @@ private:
   };
   std::vector<RecordedCall> recordedCalls;
   std::shared_ptr<const Progress> progress; // of the graph
-  bool isRecording = false;
-  std::chrono::steady_clock::time_point nextStoreCheck; // of who waits for a stream
-  bool hasFailed = false;
-  Error failure;
+  bool isRecording = false, isConnecting = false;
   friend class NcclRequest;
 };
 

@@ -152,6 +152,18 @@ void CudaMachine::endBlock(BlockId id) {
     require(streams->order(program::Stream::Communication, program::Stream::Compute));
   require(streams->noteEnd());
   sayGain(id);
+  endFirstStep(id);
+}
+
+/// The first step loads kernels and libraries, on some ranks for longer than on others; the
+/// time-out of steps is of those after it.
+void CudaMachine::endFirstStep(BlockId id) {
+  if (hasEndedFirst || !options.watch || streams->isRecording() ||
+      id.kind != schedule::Action::Kind::Update)
+    return;
+  hasEndedFirst = true;
+  require(streams->wait());
+  options.watch->endFirstStep();
 }
 
 /// A step ends with the block that updates.
@@ -186,7 +198,10 @@ void CudaMachine::follow(BlockId id, int first, int count) {
 
 void CudaMachine::launch(const LaunchableKernel &kernel, void **arguments,
                          const std::string &place) {
-  require(kernel.launch(device, streams->of(now), arguments));
+  {
+    HostWatch::Call call(options.watch.get(), place);
+    require(streams->explain(kernel.launch(device, streams->of(now), arguments)));
+  }
   require(streams->note(place));
   if (options.waitForEach)
     require(streams->wait());
@@ -215,6 +230,7 @@ void CudaMachine::run(BlockId id, int index) {
       return range.begin;
     };
     if (ready.call) {
+      HostWatch::Call call(options.watch.get(), ready.place);
       require((*ready.call)(streams->of(now), addressOf));
       require(streams->note(ready.place));
       if (options.waitForEach)

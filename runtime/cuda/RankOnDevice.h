@@ -42,6 +42,7 @@ public:
     static_cast<void>(device.makeCurrent());
     // The communicator may go next, and the memory plan, that of the host included: copies may be
     // under way there even where nobody communicates.
+    streams->end();
     DeviceCommunicator *communicator = streams->unwatch();
     if (!device.isGivenUp())
       static_cast<void>(streams->wait());
@@ -114,6 +115,7 @@ private:
   Status prepareEvents(program::BlockId id);
   void sayLibraries();
   void sayGain(program::BlockId id);
+  void endFirstStep(program::BlockId id);
   void follow(program::BlockId id, int first, int count);
   void recordEnds();
   DeviceAddress scratchOf(program::Stream stream, int64_t bytes);
@@ -147,7 +149,7 @@ private:
   const PinnedArena &hostArena; // of it too
   std::unique_ptr<Machine> reference;
   LibraryCalls libraries;
-  bool hasSaid = false, hasSaidGain = false;
+  bool hasSaid = false, hasSaidGain = false, hasEndedFirst = false;
   StepGraphs graphs;
   std::vector<kernels::TensorType> keptTypes; // by number
   /// By stream: what `write` has to keep of values that it overwrites, what collectives pack.

@@ -25,10 +25,12 @@ template <typename T> static Status take(Result<T> result, T &to) {
 }
 
 Result<std::shared_ptr<Streams>> Streams::create(const DevicePtr &device,
-                                                 std::chrono::milliseconds timeout) {
+                                                 std::chrono::milliseconds timeout,
+                                                 std::shared_ptr<HostWatch> watch) {
   auto streams = std::make_shared<Streams>();
   streams->device = device;
   streams->timeout = timeout;
+  streams->watched = std::move(watch);
   streams->stages.resize(numStages);
   Status status;
   for (Stage &stage : streams->stages) {
@@ -96,16 +98,19 @@ Status Streams::endCopy() {
 // Waiting
 //===----------------------------------------------------------------------===//
 
-/// A failure of what was launched shows when somebody waits: says which it may be.
 Status Streams::explain(const Status &status) const {
-  if (status || numUnderWay == 0 || status.error().code != ErrorCode::RankFailed)
+  if (status || status.error().code != ErrorCode::RankFailed)
     return status;
-  return Error{status.error().code,
-               status.error().message + "; " +
-                   (numUnderWay == 1 ? "launched since the last wait: " + *oldest
-                                     : "one of the " + std::to_string(numUnderWay) +
-                                           " kernels launched since the last wait, from " +
-                                           *oldest + " to " + *newest)};
+  Error error = status.error();
+  if (numUnderWay > 0)
+    error.message += "; " + (numUnderWay == 1 ? "launched since the last wait: " + *oldest
+                                              : "one of the " + std::to_string(numUnderWay) +
+                                                    " kernels launched since the last wait, from " +
+                                                    *oldest + " to " + *newest);
+  if (isEnding)
+    return error;
+  // No other rank is to wait for this one.
+  return communicator ? communicator->giveUp(error) : watched ? watched->fail(error) : error;
 }
 
 Status Streams::note(const std::string &what) {
@@ -121,7 +126,7 @@ Status Streams::note(const std::string &what) {
 Status Streams::noteEnd() {
   if (mode == Mode::Recording)
     return markRecorded();
-  if (open.count == 0 || timeout.count() == 0)
+  if (open.count == 0 || (timeout.count() == 0 && !watched))
     return Status::ok();
   if (spareEvents.empty()) {
     Result<Event> made = Event::create(device);
@@ -156,39 +161,62 @@ Result<int64_t> Streams::numPassed() {
   return numMarksPassed;
 }
 
-/// Nothing gets on: the kernels that are under way, for communication would have said so. The
-/// device is lost to this process: whoever waited for it would wait for ever.
-Error Streams::hang() {
+/// The oldest that are not known to have ended.
+std::string Streams::kernelsUnderWay() const {
   const Mark &mark = marks.empty() ? open : marks.front();
   std::string kernels = mark.count == 0 ? "copies"
                         : mark.count == 1
                             ? *mark.first
                             : "one of the " + std::to_string(mark.count) + " kernels from " +
                                   *mark.first + " to " + *mark.last;
-  kernels += mark.number > 0 ? ", in the graph of a step" : "";
+  return kernels + (mark.number > 0 ? ", in the graph of a step" : "");
+}
+
+/// Nothing gets on: the kernels that are under way, for communication would have said so. The
+/// device is lost to this process: whoever waited for it would wait for ever.
+Error Streams::hang() {
   device->giveUp();
-  Error error{ErrorCode::HangDetected, device->name() + ": waited " +
-                                           std::to_string(timeout.count()) + " ms for " + kernels +
-                                           "; if that is no more than it takes, raise --timeout"};
-  return communicator ? communicator->giveUp(std::move(error)) : error;
+  Error error{ErrorCode::HangDetected,
+              device->name() + ": waited " + std::to_string(limit().count()) + " ms for " +
+                  kernelsUnderWay() + "; if that is no more than it takes, raise --timeout"};
+  return communicator ? communicator->giveUp(error) : watched ? watched->fail(error) : error;
 }
 
 /// Waits for the event, and as long as something gets on.
 Status Streams::await(const Event &event) {
-  if (!communicator && timeout.count() == 0)
+  if (!communicator && !watched && timeout.count() == 0)
     return event.wait();
+  // Other ranks are told where this one stands for as long as it waits.
+  struct Stand {
+    DeviceCommunicator *communicator;
+    ~Stand() {
+      if (communicator)
+        communicator->movesOn();
+    }
+  } stand{communicator};
+  static const std::string what = "a question to the driver";
+  HostWatch::Call call(watched.get(), what);
   auto since = std::chrono::steady_clock::now();
   int64_t seen = -1;
   for (int turn = 0;; ++turn) {
+    call.getOn();
     Result<bool> passed = event.hasPassed();
-    if (!passed || *passed)
-      return passed ? Status::ok() : Status(passed.error());
+    // A stream also ends because its communicators were aborted.
+    if (passed && *passed && !device->isGivenUp())
+      return Status::ok();
+    if (!passed)
+      return passed.error();
+    if (watched)
+      if (Status status = watched->status(); !status)
+        return status;
     if (communicator) {
       if (Status status = communicator->checkCalls(); !status)
         return status;
       if (std::optional<Error> error = communicator->hangingCall())
         return *error;
     }
+    if (*passed) // and nobody says why the device was given up
+      return Status::ok();
     Result<int64_t> count = numPassed();
     if (!count)
       return count.error();
@@ -197,9 +225,12 @@ Status Streams::await(const Event &event) {
     if (now != seen || (communicator && communicator->isAnyUnderWay())) {
       seen = now;
       since = std::chrono::steady_clock::now();
-    } else if (timeout.count() > 0 && std::chrono::steady_clock::now() - since > timeout) {
+    } else if (limit().count() > 0 && std::chrono::steady_clock::now() - since > limit()) {
       return hang();
     }
+    constexpr int turnsPerNote = 64;
+    if (communicator && turn > 100 && turn % turnsPerNote == 0)
+      communicator->standsAt(device->name() + ": " + kernelsUnderWay());
     // Short waits are common, and long ones must not take a core.
     if (turn > 100)
       std::this_thread::sleep_for(std::chrono::microseconds(std::min(turn / 10, 200)));

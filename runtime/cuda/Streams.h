@@ -11,6 +11,7 @@
 #include "runtime/cuda/DeviceCommunicator.h"
 #include "runtime/cuda/Graph.h"
 #include "runtime/cuda/HostCopies.h"
+#include "runtime/cuda/HostWatch.h"
 #include "runtime/cuda/Progress.h"
 
 #include <chrono>
@@ -28,9 +29,11 @@ namespace tbc::cuda {
 /// Whoever waits looks for errors of the communicator, and at the clock.
 class Streams {
 public:
-  /// `timeout`: the longest wait without anything getting on; 0: for ever.
+  /// `timeout`: the longest wait without anything getting on; 0: for ever. Where `watch` is given
+  /// its time-out holds, and it is told of every failure.
   static Result<std::shared_ptr<Streams>> create(const DevicePtr &device,
-                                                 std::chrono::milliseconds timeout);
+                                                 std::chrono::milliseconds timeout,
+                                                 std::shared_ptr<HostWatch> watch = nullptr);
   ~Streams() { unwatch(); }
 
   const Stream &of(program::Stream stream) const {
@@ -58,6 +61,12 @@ public:
   Status waitUntil(const Event &point);
   /// Zeros, in the compute stream.
   Status clear(DeviceAddress at, int64_t bytes);
+
+  /// The error of a call of the driver, with the kernels whose failure it may show; the watch is
+  /// told of it, if there is one, until `end`.
+  Status explain(const Status &status) const;
+  /// The rank ends, perhaps after an error that says more than those that follow from it.
+  void end() { isEnding = true; }
 
   /// `what`, which has to stay, was launched in a stream of the program: for errors that show
   /// later.
@@ -131,7 +140,8 @@ private:
   Status join();
   Status uploadPieces(DeviceAddress to, const unsigned char *from, int64_t bytes);
   Status downloadPieces(unsigned char *to, DeviceAddress from, int64_t bytes);
-  Status explain(const Status &status) const;
+  std::chrono::milliseconds limit() const { return watched ? watched->limit() : timeout; }
+  std::string kernelsUnderWay() const;
   Result<Stage *> nextStage();
   Status orderStreams(const Stream &before, const Event &event, const Stream &after) const;
   Status beginCopy();
@@ -142,6 +152,7 @@ private:
 
   DevicePtr device;
   std::chrono::milliseconds timeout{0};
+  std::shared_ptr<HostWatch> watched; // may be null
   DeviceCommunicator *communicator = nullptr;
   // Streams last, so that they end before what their operations use is given back.
   std::vector<Stage> stages;
@@ -153,6 +164,7 @@ private:
   std::vector<Event> spareEvents;
   int64_t numMarksPassed = 0;
   bool isCommunicating = false; // something was put into that stream
+  bool isEnding = false;
   Mode mode = Mode::Executing;
   std::shared_ptr<Progress> progress; // when first needed
   std::optional<Recorded> recorded;

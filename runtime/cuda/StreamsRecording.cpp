@@ -103,7 +103,7 @@ Status Streams::markRecorded() {
   Mark &rest = recorded->rest;
   int number = int(recorded->marks.size()) + 1;
   // Without numbers left the event behind the graph stands for all that follows.
-  if (rest.count == 0 || timeout.count() == 0 || number > Progress::most)
+  if (rest.count == 0 || (timeout.count() == 0 && !watched) || number > Progress::most)
     return Status::ok();
   rest.number = number;
   recorded->marks.push_back(std::move(rest));
@@ -175,6 +175,8 @@ Status Streams::launch() {
   if (isReplay && recorded->numGiven != recorded->inputPlaces.size())
     return unrecorded("a step has fewer inputs than the one that was recorded");
   progress->reset();
+  static const std::string what = "launching the graph of a step";
+  HostWatch::Call call(watched.get(), what);
   Status status = recorded->graph.launch(computeStream);
   if (status)
     status = computeStream.record(launched);

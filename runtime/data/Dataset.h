@@ -1,8 +1,8 @@
-//===- Dataset.h - What a model is trained on ------------------------------===//
+//===- Dataset.h - Samples of training and evaluation ----------------------===//
 //
-// Part of tbc. Plain C++. A data set is a number of samples; of each, one value per element of each
-// input of the model. Ranks ask for the elements that they hold, so nothing is read twice, and what
-// a sample holds does not depend on who asks.
+// Part of tbc. Plain C++. A data set is a number of samples, each with one value per element of
+// each input of the model. Ranks ask for their own elements, so no element is read twice. The
+// content of a sample does not depend on the rank.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,14 +28,14 @@ struct Field {
   bool isLabel = false;
   /// Integers must be at least 0 and below this (rows of a table, classes); 0: any.
   int64_t below = 0;
-  /// The label that does not count, which is allowed all the same.
+  /// The label that does not count; it is allowed.
   std::optional<int64_t> ignored;
 };
 
 class Dataset {
 public:
   virtual ~Dataset() = default;
-  /// 0: without end.
+  /// 0: endless.
   virtual int64_t numSamples() const = 0;
   /// Element `element` (row-major within the sample) of field number `field` of sample `sample`.
   /// Integers are exact. Errors: Usage, with file and offset, for a value that the model cannot
@@ -46,13 +46,13 @@ public:
 /// Whether labels are the next tokens: one integer input beside labels of as many elements.
 bool isLanguageModel(const std::vector<Field> &fields);
 
-/// Numbers drawn by Philox, keyed by the seed, at (sample, element, field): uniform in [-1, 1) for
-/// floats, below the bound for integers (2 where there is none). Labels of a language model are the
-/// tokens shifted by one. Without end.
+/// Random numbers of Philox, keyed by the seed, at (sample, element, field): uniform in [-1, 1) for
+/// floats, below the bound for integers (2 without one). Labels of a language model are the tokens
+/// shifted by one. Endless.
 std::unique_ptr<Dataset> makeSynthetic(std::vector<Field> fields, uint64_t seed);
 
-/// Opens what `--data` names: "synthetic"; FILE, raw little-endian tokens of 16 bits (32 with
-/// `wideTokens`) for a language model, of which sample k takes n + 1 from token k * n on; or one
+/// Opens the data of `--data`: "synthetic"; FILE, raw little-endian tokens of 16 bits (32 with
+/// `wideTokens`) for a language model: sample k has n + 1 tokens from token k * n on; or one
 /// "NAME=FILE.npy" per field, with samples along the first dim. Errors: Usage, naming the file and
 /// the place in it.
 Result<std::unique_ptr<Dataset>> openDataset(const std::vector<std::string> &sources,

@@ -1,4 +1,4 @@
-//===- AttentionMask.h - Which keys a query reads, and which it drops ------===//
+//===- AttentionMask.h - The keys of a query, and their dropout ------------===//
 //
 // Part of tbc. Internal to the kernels.
 //
@@ -17,25 +17,25 @@
 
 namespace tbc::kernels {
 
-/// The keys that one query reads.
+/// The keys of one query.
 struct ReadableKeys {
-  /// 1 where key j is read.
+  /// 1 if key j is read.
   std::vector<uint8_t> keys;
-  /// Whether all of them count alike, whatever their scores.
+  /// Whether all of them have equal weights, for any scores.
   bool isFlat = false;
 };
 
 /// The mask of an attention: its attributes and mask operands, as Attention.h says.
 class AttentionMask {
 public:
-  /// How many mask operands `attrs` asks for.
+  /// The number of mask operands for `attrs`.
   static size_t numOperands(const Attrs &attrs);
 
   /// `inputs` holds them from `first` on. KernelError if their shapes do not fit.
   AttentionMask(const Attrs &attrs, const std::vector<Tensor> &inputs, size_t first, int64_t batch,
                 int64_t queries, int64_t keys);
 
-  /// What query `query` of sample `sample` reads.
+  /// The keys of query `query` of sample `sample`.
   ReadableKeys row(int64_t sample, int64_t query) const;
 
 private:
@@ -43,21 +43,21 @@ private:
 
   /// Whether window and order let the query read the key.
   bool isInside(int64_t sample, int64_t query, int64_t key) const;
-  /// Of window and order, key mask, and segments, those that hide the key.
+  /// The subset of window and order, key mask, and segments that hides the key.
   int violations(int64_t sample, int64_t query, int64_t key) const;
 
   int64_t queries, keys;
   bool isCausal;
   int64_t left, right;
-  /// Empty where the attention has none: [batch, keys]; [batch, queries] and [batch, keys].
+  /// Empty without such masks: [batch, keys]; [batch, queries] and [batch, keys].
   Tensor keyMask, querySegments, keySegments, queryPositions, keyPositions;
-  /// Where the window has them: [queries] and [keys].
+  /// Position ids of the window: [queries] and [keys].
   Tensor queryPlaces, keyPlaces;
   bool hasKeyMask = false, hasSegments = false, isOrdered = false, isPlaced = false;
   HiddenRows hiddenRows;
 };
 
-/// The weights of an attention that dropout leaves.
+/// The dropout of an attention's weights.
 class AttentionDropout {
 public:
   /// `inputs` holds its operands, if it has any, from `first` on.
@@ -67,7 +67,7 @@ public:
 
   bool isActive() const { return mask.has_value(); }
 
-  /// Multiplies the weights of one query, one per key; by nothing if the attention drops out none.
+  /// Multiplies the weights of one query, one per key; by 1 without dropout.
   template <typename T> void apply(T *weights, int64_t sample, int64_t head, int64_t query) {
     if (!isActive())
       return;
@@ -78,7 +78,7 @@ public:
   }
 
 private:
-  /// 1 for each key whose weight stays.
+  /// 1 for each key with a remaining weight.
   std::vector<uint8_t> row(int64_t sample, int64_t head, int64_t query);
 
   double ratio = 0;

@@ -34,8 +34,15 @@ struct Abs {
       return isPositive(x) ? x : Neg::apply(x);
   }
 };
+/// Whether relu lets `x` pass: what is positive, and NaN, which shall be seen (as in PyTorch).
+template <typename T> bool passesRelu(T x) {
+  if constexpr (std::is_floating_point_v<T>)
+    return !(x <= 0);
+  else
+    return isPositive(x);
+}
 struct Relu {
-  template <typename T> static T apply(T x) { return isPositive(x) ? x : integer<T>(0); }
+  template <typename T> static T apply(T x) { return passesRelu(x) ? x : integer<T>(0); }
 };
 struct Exp {
   template <typename T> static T apply(T x) { return expOf(x); }
@@ -135,7 +142,7 @@ struct BitwiseXor {
   static int64_t apply(int64_t x, int64_t y) { return x ^ y; }
 };
 struct ReluGrad {
-  template <typename T> static T apply(T x, T dy) { return isPositive(x) ? dy : integer<T>(0); }
+  template <typename T> static T apply(T x, T dy) { return passesRelu(x) ? dy : integer<T>(0); }
 };
 
 //===----------------------------------------------------------------------===//

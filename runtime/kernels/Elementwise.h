@@ -22,7 +22,7 @@
 //   truncates (in
 //                           residues: the centered integer); integer -> float rounds; anything ->
 //                           bool is x != 0; integer -> integer wraps.
-//   relu_grad               x, dy -> x > 0 ? dy : 0.
+//   relu_grad               x, dy -> x <= 0 ? 0 : dy. Floats: NaN passes both, as in PyTorch.
 //
 //===----------------------------------------------------------------------===//
 

@@ -34,29 +34,29 @@ struct KernelContext {
   KernelContext(Arith arith = Arith::Native) : arith(arith) {} // NOLINT: an arithmetic says it all
 
   Arith arith;
-  /// The one residue that stands for a value that is not finite. It has no effect on arithmetic; a
-  /// test plants it by naming a residue that a value will have. This one is as good as none: a
-  /// value hits it with a probability of 2^-61.
+  /// The one residue for "not finite". It has no effect on arithmetic; a test plants it by naming
+  /// the residue of a value. The default is harmless: a value equals it with a probability of
+  /// 2^-61, about 4e-19.
   Residue notFinite{0x0a3c59d7e1b6f284};
 };
 
-/// The results of an op, one per entry of `resultTypes`. Inputs hold their elements as
-/// `context.arith` asks. Throws KernelError for operands that the op's verifier rejects.
+/// The results of an op, one per entry of `resultTypes`. Inputs have elements of `context.arith`.
+/// Throws KernelError for operands that the op's verifier rejects.
 using KernelFn = std::vector<Tensor> (*)(const KernelContext &context, const Attrs &attrs,
                                          const std::vector<Tensor> &inputs,
                                          const std::vector<TensorType> &resultTypes);
 
-/// The kernel of the op called `opMnemonic` (without "tbc."), or nullptr if there is none.
-/// Collectives have none: they are not local.
+/// The kernel of the op called `opMnemonic` (without "tbc."), or nullptr without one. Collectives
+/// have no kernel: they are not local.
 KernelFn findKernel(std::string_view opMnemonic);
 
-/// Whether element i of every result depends on element i of each operand of the result's shape, on
-/// scalar operands and on nothing else, whatever the attributes. Such a kernel may write a result
-/// over an operand of the result's type: what it reads of an element it has read when it writes it.
-/// False for an op without a kernel.
+/// Whether element i of every result depends only on element i of each operand of the result's
+/// shape and on scalar operands, for all attributes. Such a kernel may write a result over an
+/// operand of the result's type: it reads an element before it writes it. False for an op without a
+/// kernel. Example: true for add, false for softmax.
 bool isElementwiseKernel(std::string_view opMnemonic);
 
-/// Every mnemonic that has a kernel, sorted.
+/// Every mnemonic with a kernel, sorted.
 std::vector<std::string> kernelNames();
 
 } // namespace tbc::kernels

@@ -1,12 +1,12 @@
 //===- Products.h - An einsum as matrix products ---------------------------===//
 //
-// Part of tbc. Plain C++. For libraries that multiply matrices: what of an einsum is one product,
-// and what is a loop around it.
+// Part of tbc. Plain C++. For matmul libraries: divides an einsum into one matmul and loops around
+// it.
 //
 // Labels are batch (in both operands and the result), contracted, or of one operand. Labels of a
-// role that lie one in the other in every tensor they stand in become one. Then one label of each
-// operand and one contracted label make a matrix product that reads and writes the tensors where
-// they are; what is left is a loop around it, over contracted labels one that adds up.
+// role that are contiguous in all their tensors are merged. Then one label of each operand and one
+// contracted label make a matmul in place; the other labels are loops around it, which add up for
+// contracted labels. Example: bik,kj->bij is one matmul of (b i) x k x j.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,11 +28,11 @@ using ProductLoops = std::vector<ProductLoop>;
 
 struct ProductRoles {
   ProductLoops batch, contracted, lhsFree, rhsFree;
-  /// A label of one operand alone is summed: no product of matrices.
+  /// A label of one operand alone is summed: no matmul.
   bool sumsOneOperand = false;
 };
 
-/// Of an einsum of dense row-major tensors (runtime/kernels/Einsum.h).
+/// The roles of an einsum of dense row-major tensors (runtime/kernels/Einsum.h).
 ProductRoles productRoles(const Attrs &attrs, const TensorType &lhs, const TensorType &rhs,
                           const TensorType &result);
 
@@ -43,14 +43,14 @@ ProductRoles swapped(ProductRoles roles);
 /// along one of their dims.
 struct ProductPlan {
   ProductLoop m{1, 0, 0, 0}, n{1, 0, 0, 0}, k{1, 0, 0, 0};
-  /// Of batch and free labels: independent of each other.
+  /// Loops over batch and free labels: independent of each other.
   ProductLoops around;
   /// Contracted labels but k.
   ProductLoops summed;
 };
 
-/// Sets `best` to the plan with the largest products; false: there is none. Sums of loops around a
-/// product would be rounded to the result's type in between: only where `maySum`.
+/// Sets `best` to the plan with the largest matmuls; false without a plan. Sums over loops around a
+/// matmul are rounded to the result's type in between: only with `maySum`.
 bool choose(const ProductRoles &roles, bool maySum, ProductPlan &best);
 
 /// Whether a matrix of this many rows and columns at these strides has dense rows (or columns).

@@ -21,7 +21,7 @@ int64_t scalarOf(const Tensor &tensor) {
   return tensor.data<int64_t>()[0];
 }
 
-/// The part of a vocabulary that is here.
+/// The part of a vocabulary on this rank.
 class Vocabulary {
 public:
   Vocabulary(const Tensor &numbers, int64_t last, int64_t size)
@@ -35,17 +35,17 @@ public:
               "the numbers of a vocabulary have to ascend, with padding at the end");
   }
 
-  /// How many entries are no padding.
+  /// The number of entries without padding.
   int64_t valid() const { return count; }
 
-  /// Where number `number` is; -1 if it is elsewhere.
+  /// The position of number `number`; -1 if it is elsewhere.
   int64_t find(int64_t number) const {
     auto end = numbers.begin() + count;
     auto it = std::lower_bound(numbers.begin(), end, number);
     return it == end || *it != number ? -1 : it - numbers.begin();
   }
 
-  /// Where the rows of `indices` are; -1 for those that are elsewhere.
+  /// The positions of the rows `indices`; -1 if elsewhere.
   std::vector<int64_t> findRows(const Tensor &indices) const {
     std::vector<int64_t> places = indices.data<int64_t>();
     for (int64_t &index : places) {
@@ -58,7 +58,7 @@ public:
     return places;
   }
 
-  /// Where the classes of `labels` are; -1 for those that are elsewhere or `ignored`.
+  /// The positions of the classes `labels`; -1 if elsewhere or `ignored`.
   std::vector<int64_t> findClasses(const Tensor &labels, int64_t ignored) const {
     std::vector<int64_t> places = labels.data<int64_t>();
     for (int64_t &label : places) {
@@ -151,7 +151,7 @@ Tensors classMax(const KernelContext &context, const Attrs &, const Tensors &inp
   });
 }
 
-/// What class_sums and its gradient have in common.
+/// Common to class_sums and its gradient.
 struct ClassRows {
   int64_t size, valid;
   std::vector<int64_t> places; // of the labels

@@ -33,13 +33,8 @@ public:
   Result<std::string> get(const std::string &key, Timeout timeout) override {
     Clock::time_point deadline = Clock::now() + timeout;
     while (true) {
-      if (std::ifstream given(path(abortKey)); given) {
-        Result<std::string> text = read(abortKey);
-        if (!text)
-          return text.error();
-        size_t space = text->find(' ');
-        return Error{ErrorCode(std::atoi(text->c_str())), text->substr(space + 1)};
-      }
+      if (std::optional<Error> error = givenUp())
+        return *error;
       if (access(path(key).c_str(), F_OK) == 0)
         return read(key);
       if (Clock::now() >= deadline)
@@ -47,6 +42,16 @@ public:
                      "waited " + std::to_string(timeout.count()) + " ms for \"" + key + "\""};
       std::this_thread::sleep_for(Timeout(10));
     }
+  }
+
+  std::optional<Error> givenUp() override {
+    if (access(path(abortKey).c_str(), F_OK) != 0)
+      return std::nullopt;
+    Result<std::string> text = read(abortKey);
+    if (!text)
+      return text.error();
+    size_t space = text->find(' ');
+    return Error{ErrorCode(std::atoi(text->c_str())), text->substr(space + 1)};
   }
 
   void abort(const Error &error) override {

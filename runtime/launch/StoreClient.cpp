@@ -32,6 +32,7 @@ public:
   Result<std::string> get(const std::string &key, Timeout timeout) override {
     return ask({"get", key, std::to_string(timeout.count())}, timeout, key);
   }
+  std::optional<Error> givenUp() override { return aborted; }
   void abort(const Error &error) override {
     // Whether it is heard or not, the job is over for this rank.
     (void)ask({"abort", std::to_string(int(error.code)), error.message}, Timeout(0), "");
@@ -48,6 +49,7 @@ private:
   Descriptor socket;
   std::string where;
   bool isCutOff = false;
+  std::optional<Error> aborted; // as the server said
 };
 
 /// What an answer may take beyond the time that the server was told to wait.
@@ -109,8 +111,10 @@ Result<std::string> Client::ask(const Fields &request, Timeout timeout, const st
   const Fields &fields = *answer;
   if (fields[0] == "value" && fields.size() == 2)
     return fields[1];
-  if (fields[0] == "aborted" && fields.size() == 3)
-    return Error{ErrorCode(std::atoi(fields[1].c_str())), fields[2]};
+  if (fields[0] == "aborted" && fields.size() == 3) {
+    aborted = Error{ErrorCode(std::atoi(fields[1].c_str())), fields[2]};
+    return *aborted;
+  }
   if (fields[0] == "timeout")
     return Error{ErrorCode::HangDetected,
                  "waited " + std::to_string(timeout.count()) + " ms for \"" + key + "\""};

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t mostPairs = int64_t(1) << 24;
 
-/// Buffers by when they begin, and by when they end.
+/// Buffers by begin, and by end.
 struct Order {
   std::vector<size_t> byFirst, byLast;
 
@@ -31,8 +31,8 @@ struct Order {
   }
 };
 
-/// Calls begin(i) and end(i) for every buffer in order of time, the ends at a time after all begins
-/// at it.
+/// Calls begin(i) and end(i) for every buffer in order of time. At one time all begins come before
+/// all ends.
 template <typename Begin, typename End>
 void sweep(const std::vector<Lifetime> &lifetimes, const Order &order, Begin begin, End end) {
   size_t ended = 0;
@@ -43,7 +43,7 @@ void sweep(const std::vector<Lifetime> &lifetimes, const Order &order, Begin beg
   }
 }
 
-/// Holes of an arena that grows where none is large enough.
+/// Holes of an arena; it grows if every hole is too small.
 class Holes {
 public:
   int64_t take(int64_t bytes) {
@@ -55,7 +55,7 @@ public:
         add(offset + bytes, size - bytes);
       return offset;
     }
-    // The last hole, if it is at the end, is made longer.
+    // A last hole at the end is made longer.
     int64_t offset = end;
     if (!byOffset.empty()) {
       auto [lastOffset, lastSize] = *byOffset.rbegin();
@@ -122,14 +122,14 @@ Layout layOutInTime(const std::vector<Lifetime> &lifetimes, const Order &order) 
   return layout;
 }
 
-/// How many pairs of buffers are live together.
+/// The number of pairs of buffers that are live together.
 int64_t countPairs(const std::vector<Lifetime> &lifetimes, const Order &order) {
   int64_t live = 0, pairs = 0;
   sweep(lifetimes, order, [&](size_t) { pairs += live++; }, [&](size_t) { --live; });
   return pairs;
 }
 
-/// Stretches of bytes, ascending, that neither overlap nor touch.
+/// Disjoint intervals of bytes, ascending, with gaps between them.
 class Stretches {
 public:
   void add(int64_t begin, int64_t end) {
@@ -147,7 +147,7 @@ public:
     list.erase(first + 1, last);
   }
 
-  /// The lowest offset from `offset` on at which `bytes` are free.
+  /// The lowest offset >= `offset` with `bytes` free bytes.
   int64_t lowestFree(int64_t offset, int64_t bytes) const {
     auto next = std::lower_bound(list.begin(), list.end(), offset + 1, endsBefore);
     for (; next != list.end() && next->begin - offset < bytes; ++next)
@@ -164,11 +164,11 @@ private:
   std::vector<Stretch> list;
 };
 
-/// Places buffers one by one, each as low as those before it allow that are live when it is.
+/// Places buffers one by one, each as low as the earlier ones with overlapping lifetimes allow.
 ///
 /// A segment tree over the times at which buffers begin (two that are live together are so at one
-/// of these): a lifetime is a few nodes, and each node knows what is taken through all of its
-/// time, and what at some time of it (Bentley, "Solutions to Klee's rectangle problems", 1977).
+/// of these): a lifetime is a few nodes, and each node has the bytes taken during all of its time,
+/// and at some time of it (Bentley, "Solutions to Klee's rectangle problems", 1977).
 class LowestPlaces {
 public:
   LowestPlaces(const std::vector<Lifetime> &lifetimes, const Order &order) : lifetimes(lifetimes) {
@@ -203,14 +203,14 @@ public:
   }
 
 private:
-  /// The largest nodes that make up `life`, and all above them.
+  /// The largest nodes that make up `life`, and all their ancestors.
   void findNodes(const Lifetime &life) {
     covered.clear();
     above.clear();
     auto rank = [&](auto at) { return size_t(at - times.begin()); };
     const size_t first = rank(std::lower_bound(times.begin(), times.end(), life.first));
     const size_t end = rank(std::upper_bound(times.begin(), times.end(), life.last));
-    // Upwards from both ends: `left` and `right` are those that hold the first and the last time.
+    // Upwards from both ends: `left` and `right` begin at the leaves of the first and last time.
     size_t left = first + numLeaves, right = end - 1 + numLeaves;
     size_t low = left, high = right + 1;
     for (size_t length = 1; left > 0; left /= 2, right /= 2, length *= 2) {
@@ -289,7 +289,7 @@ Layout assignOffsets(const std::vector<Lifetime> &lifetimes, int64_t enough) {
   return best;
 }
 
-/// The fewest instances such that micro-batch m can have number m mod that.
+/// The smallest n such that micro-batch m can use instance m mod n.
 static int64_t ringSize(const std::vector<Lifetime> &instances) {
   int64_t count = int64_t(instances.size());
   std::vector<Lifetime> units;
@@ -314,7 +314,7 @@ static int64_t ringSize(const std::vector<Lifetime> &instances) {
   return count;
 }
 
-/// To the shortest list of which it is a repetition.
+/// Shortens a periodic list to its period. Example: 0, 8, 0, 8 becomes 0, 8.
 static void shorten(std::vector<int64_t> &offsets) {
   for (size_t period = 1; period < offsets.size(); ++period)
     if (std::equal(offsets.begin() + int64_t(period), offsets.end(), offsets.begin())) {
@@ -333,7 +333,7 @@ FrameLayout layOutFrames(const std::vector<std::vector<Lifetime>> &frames) {
       rings.bytes += alignedBytes(instances[0].bytes);
     }
     for (Lifetime instance : instances) {
-      // One that is never live may lie anywhere.
+      // An instance that is never live may have any offset.
       if (instance.first > instance.last)
         instance = {0, 0, 0};
       all.push_back(instance);

@@ -1,7 +1,7 @@
 //===- Streams.h - Instructions that run side by side ----------------------===//
 //
-// Part of tbc. Plain C++ (std only). Used by the planner (what a step will take), by the compiler
-// (when bytes are free) and by the runtime (when results take effect).
+// Part of tbc. Plain C++ (std only). Used by the planner (memory of a step), by the compiler
+// (lifetimes of buffers) and by the runtime (when results take effect).
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,22 +13,22 @@
 
 namespace tbc::memory {
 
-/// An instruction of a list. Those of one stream run in the order of the list, each when those that
-/// it waits for, which stand before it, are done.
+/// An instruction of a list. Instructions of one stream run in list order, each after the earlier
+/// instructions in `waits` are done.
 struct StreamStep {
   int stream = 0;
   std::vector<int> waits;
 };
 
-/// What is known to be done when.
+/// The happens-before of a list of instructions.
 class StreamOrder {
 public:
   explicit StreamOrder(const std::vector<StreamStep> &steps);
 
-  /// Whether step `first` is done when step `second` begins, however long steps take.
+  /// Whether step `first` is done when step `second` begins, for any durations.
   bool isBefore(int first, int second) const;
-  /// The number from which on every step begins when step `index` is done; that of all steps if
-  /// there is none such. At least index + 1.
+  /// The smallest n > index such that all steps from n on begin after step `index` is done; the
+  /// number of steps if there is no such n.
   int settled(int index) const { return settledAt[index]; }
 
 private:
@@ -38,20 +38,20 @@ private:
   std::vector<int> settledAt;
 };
 
-/// What an instruction does, for those who distribute instructions over streams.
+/// The properties of an instruction that decide its stream.
 struct StreamUse {
   bool isCommunication = false;
-  std::vector<int> sources; // the instructions that made what it reads
+  std::vector<int> sources; // the instructions that made its operands
 };
 
 /// Stream 0 computes, stream 1 communicates. Rules:
 ///  1. Communication waits for the computation before it in the list: it may be put early in the
 ///     list, but never runs ahead of its place.
-///  2. Computation waits for the communication that made what it reads.
-///  3. Of communication of which nothing is read in the list (reductions of gradients, sends) one
-///  is
-///     under way at a time, beside the one that follows it: when the next is issued, the next
-///     computation waits for the one before. What it reads would be held to the end otherwise.
+///  2. Computation waits for the communication that made its operands.
+///  3. Communication without a reader in the list (reductions of gradients, sends): one is under
+///     way beside the next.
+///     When the next is issued, the next computation waits for the one before. Otherwise its
+///     operands would be held to the end. Example: for sends A, B and kernel K, K waits for A.
 /// A wait that follows from others is left out.
 std::vector<StreamStep> overlapCommunication(const std::vector<StreamUse> &uses);
 

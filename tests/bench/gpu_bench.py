@@ -18,7 +18,7 @@ repeats: tiny-gpt2 twice with --deterministic, alone and under data parallelism:
 
 speed: seconds of a training step of GPT-2-124M (batch 16 x 1024), a Llama of 1B (batch 4 x 2048) and ResNet-50 (batch 128; needs
 PyTorch and the package onnx for its file), all in bf16, beside torch.compile where PyTorch finds a GPU; the share of the plan's
-peak FLOP/s that the model's take (MFU), what was predicted, and the memory in use beside what was planned; then the same with
+peak FLOP/s that the model's take (MFU), what was predicted for the GPU that is there (gpu_devices.py), and the memory in use beside what was planned; then the same with
 --benchmark, and with --matmul-precision fp8, if there is time. A model that does not
 come to an end in its share of --seconds is said to have not. Goals are printed beside what was reached; missing one is no failure.
 
@@ -36,6 +36,7 @@ import tempfile
 import threading
 import time
 
+import gpu_devices
 import step_bench
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -90,14 +91,14 @@ def free_port():
 
 
 def run_ranks(tbc, program, ranks, steps, log, folder, gpus, flags=()):
-    """As a launcher would: a process a rank, each with the one GPU that it is to see."""
+    """As a launcher would: a process a rank. Only where GPUs are fewer than ranks each rank sees one, and is to NCCL a host of its own."""
     base = {**os.environ, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(free_port()), "TBC_JOB_TOKEN": "of this bench"}
     processes = []
     for rank in range(ranks):
-        environment = {**base, "RANK": str(rank), "LOCAL_RANK": str(rank), "NCCL_HOSTID": f"host{rank}"}
-        if gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = str(rank % gpus)
+        environment = {**base, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        if 0 < gpus < ranks:
+            environment.update(NCCL_HOSTID=f"host{rank}", CUDA_VISIBLE_DEVICES=str(rank % gpus))
         processes.append(subprocess.Popen(
             [tbc, "run", program, "--init-weights", "1", "--steps", str(steps), "--log", log, *flags], cwd=folder, env=environment,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
@@ -195,7 +196,10 @@ def speed_of_tbc(options, name, folder, deadline):
     else:
         code = step_bench.TORCH_BEGIN + step_bench.TORCH_MODELS[case["torch"]]
         checked([sys.executable, "-c", code, "0", "f32", "1", model], timeout=limit())
-    checked([tbc, "plan", model, "--gpus", "1", "--cluster", "h200-sxm" if options.target == "cuda" else "cpu-local",
+    cluster, why = "cpu-local", "the CPUs of this machine"
+    if options.target == "cuda":
+        cluster, why = gpu_devices.cluster_for(gpu_devices.first_device(), options.calibrated)
+    checked([tbc, "plan", model, "--gpus", "1", "--cluster", cluster,
              "--precision", "bf16", *case["plan"], "-o", f"{name}.json"], cwd=folder, timeout=limit())
     with open(os.path.join(folder, f"{name}.json"), encoding="utf-8") as file:
         plan = json.load(file)
@@ -207,7 +211,7 @@ def speed_of_tbc(options, name, folder, deadline):
     checked([tbc, "run", name, "--init-weights", "1", "--steps", "8", "--log", log], cwd=folder, timeout=limit())
     peak = watch.end() if options.target == "cuda" else 0
     seconds = median_step(log)
-    report = {"seconds": seconds, "predicted_seconds": plan["step_seconds"], "planned_peak_bytes": plan["peak_bytes"],
+    report = {"cluster": why, "seconds": seconds, "predicted_seconds": plan["step_seconds"], "planned_peak_bytes": plan["peak_bytes"],
               "peak_bytes": peak}
     peak_flops = plan["cluster"]["peak_flops_per_second"]["bf16"]
     report["mfu"] = plan["prediction"]["model_flops"] / seconds / peak_flops
@@ -259,6 +263,8 @@ def speed(options, folder):
         except subprocess.TimeoutExpired as late:
             found = {"tbc": {"left_out": f"{' '.join(late.cmd[1:3])} did not end in its share of {options.seconds} s"}}
             failed = True
+        except LookupError as wrong:
+            found, failed = {"tbc": {"left_out": str(wrong)}}, True
         except SystemExit as wrong:
             found = {"tbc": {"left_out": str(wrong)}}
             failed |= "new" in SPEED[name]  # without its file, which PyTorch writes, there is nothing to measure
@@ -290,6 +296,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=100)
     parser.add_argument("--steps", type=int, default=STEPS, help="of losses, graphs and repeats")
     parser.add_argument("--only", choices=list(SPEED))
+    parser.add_argument("--calibrated", help="of speed: the cluster file to plan for where the GPU has no preset")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         report, failed = {"losses": losses, "graphs": graphs, "repeats": repeats, "speed": speed}[options.part](options, folder)

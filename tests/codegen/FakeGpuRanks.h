@@ -7,6 +7,7 @@
 #include "codegen/PlanMemory.h"
 #include "runtime/cuda/CudaMachine.h"
 #include "runtime/cuda/NcclCommunicator.h"
+#include "runtime/exec/Peers.h"
 #include "runtime/launch/Stores.h"
 #include "tests/codegen/CudaTraining.h"
 #include "tests/runtime/cuda/FakeNccl.h"
@@ -19,6 +20,8 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <mutex>
+#include <numeric>
 #include <thread>
 
 namespace tbc::test {
@@ -95,12 +98,18 @@ protected:
 
   struct Setting {
     std::chrono::milliseconds timeout = std::chrono::seconds(30);
+    /// How long what is given up may take to end.
+    std::chrono::milliseconds patience = std::chrono::milliseconds(500);
     cuda::GraphUse graphs = cuda::GraphUse::Off;
     int numSteps = 2;
     bool registersMemory = false, isBenchmark = false;
     std::optional<cuda::CublasLt> cublas = {};
     kernels::Arith arith = kernels::Arith::Native;
     std::function<void(const std::string &)> say = {};
+    /// What stands before the store of a rank; nothing: it is used as it is.
+    std::function<comm::Store &(int64_t rank, comm::Store &)> wrap = {};
+    /// Called when a rank has nothing left to do.
+    std::function<void()> ended = {};
     /// What the rank does; nothing: it trains.
     std::function<Result<std::vector<kernels::Tensor>>(int64_t rank, comm::Communicator &,
                                                        const runtime::MachineMaker &)>
@@ -115,8 +124,11 @@ protected:
     Outcome outcome(size_t(program.mesh.numRanks()), std::vector<kernels::Tensor>{});
     std::vector<std::thread> threads;
     for (int64_t rank = 0; rank < program.mesh.numRanks(); ++rank)
-      threads.emplace_back(
-          [&, rank] { outcome[size_t(rank)] = runRank(program, o, rank, store, setting); });
+      threads.emplace_back([&, rank] {
+        outcome[size_t(rank)] = runRank(program, o, rank, store, setting);
+        if (setting.ended)
+          setting.ended();
+      });
     for (std::thread &thread : threads)
       thread.join();
     return outcome;
@@ -132,10 +144,23 @@ protected:
     auto device = cuda::Device::open(FakeDriver::table(), int(rank));
     if (!store || !device)
       return Error{ErrorCode::Other, "no store or device"};
+    cuda::WatchOptions watched;
+    watched.timeout = setting.timeout;
+    watched.connectTimeout = std::chrono::minutes(2); // the machine may be busy
+    watched.patience = setting.patience;
+    watched.report = [&, rank](const Error &error) {
+      std::lock_guard<std::mutex> lock(reportMutex);
+      reports.push_back({rank, error});
+    };
     cuda::NcclOptions options;
     options.timeout = setting.timeout;
-    auto communicator = cuda::connectNccl(rank, program.mesh.numRanks(), **store, FakeNccl::table(),
-                                          *device, options);
+    options.watch = std::make_shared<cuda::HostWatch>(*device, watched);
+    runtime::Peers peers = runtime::peersOf(program);
+    options.partitions = peers.partitions;
+    options.messages = peers.messages;
+    comm::Store &own = setting.wrap ? setting.wrap(rank, **store) : **store;
+    auto communicator =
+        cuda::connectNccl(rank, program.mesh.numRanks(), own, FakeNccl::table(), *device, options);
     if (!communicator)
       return communicator.error();
     auto kernels = cuda::KernelModule::load(*device, test::filesIn(folder), hash);
@@ -145,6 +170,7 @@ protected:
     machine.device = *device;
     machine.kernels = *kernels;
     machine.timeout = setting.timeout;
+    machine.watch = options.watch;
     machine.graphs = setting.graphs;
     machine.cublas = setting.cublas;
     machine.isBenchmark = setting.isBenchmark;
@@ -153,16 +179,44 @@ protected:
     if (rank == 0)
       machine.say = setting.say;
     runtime::MachineMaker maker = cuda::cudaMachine(machine);
-    return setting.body ? setting.body(rank, **communicator, maker)
-                        : trainRank(program, o, rank, **communicator, maker, setting.numSteps,
-                                    setting.arith);
+    auto result = setting.body ? setting.body(rank, **communicator, maker)
+                               : trainRank(program, o, rank, **communicator, maker,
+                                           setting.numSteps, setting.arith);
+    // As a run does: no other rank waits for one that has failed.
+    if (!result && setting.wrap)
+      return options.watch->fail(result.error());
+    return result;
+  }
+
+  /// From the second step on, which is the first that has a time-out, the kernel never ends: on one
+  /// device, or with -1 on all.
+  void hangAfterFirst(const program::Program &program, const program::MlpOptions &o, Gpus &gpus,
+                      Setting &setting, const std::string &kernel, int device) {
+    setting.timeout = std::chrono::seconds(3);
+    setting.body = [&, kernel, device](
+                       int64_t rank, comm::Communicator &communicator,
+                       const runtime::MachineMaker &maker) -> Result<std::vector<kernels::Tensor>> {
+      auto executor = executorOf(program, o, rank, maker);
+      if (!executor)
+        return executor.error();
+      Status status = executor->runStep(communicator, stepInputs(o, 0));
+      comm::Group all(static_cast<size_t>(communicator.numRanks()));
+      std::iota(all.begin(), all.end(), int64_t(0));
+      if (status && all.size() > 1) // every rank has done its first step
+        if (auto met = communicator.barrier(all, "after the first step")->wait(); !met)
+          status = met.error();
+      gpus.driver.hangKernel(kernel, device);
+      for (int step = 1; status && step < 4; ++step)
+        status = executor->runStep(communicator, stepInputs(o, step));
+      return lossOf(*executor, status);
+    };
   }
 
   /// Rank 1 stays away after so many steps: the others name it, and the collective.
   void expectAbsenceIsNamed(const program::Program &program, const program::MlpOptions &o,
                             Setting setting, int steps) {
     std::atomic<bool> isOver = false;
-    setting.timeout = std::chrono::milliseconds(400);
+    setting.timeout = std::chrono::milliseconds(3000);
     setting.body = [&](int64_t rank, comm::Communicator &communicator,
                        const runtime::MachineMaker &maker) -> Result<std::vector<kernels::Tensor>> {
       auto executor = executorOf(program, o, rank, maker);
@@ -189,9 +243,19 @@ protected:
     EXPECT_THAT(outcome[0].error().message,
                 ::testing::AllOf(HasSubstr("stage 0, update block, instruction"),
                                  HasSubstr("all_reduce sum of"),
-                                 HasSubstr("waited 400 ms for rank 1")));
+                                 HasSubstr("no answer from rank 1 for 3000 ms, though it is "
+                                           "alive")));
+    ASSERT_FALSE(reports.empty());
+    EXPECT_EQ(reports[0].error.message, outcome[0].error().message);
   }
 
+  /// What ranks reported, in order.
+  struct Report {
+    int64_t rank;
+    Error error;
+  };
+  std::mutex reportMutex;
+  std::vector<Report> reports;
   std::string folder;
   int numRuns = 0;
 };

@@ -325,7 +325,7 @@ TEST_F(CudaGraphsTest, AKernelOfAGraphThatNeverEndsIsNamed) {
   Program program = programOf(o);
   auto gpus = gpusFor(program);
   Setting setting = recorded(GraphUse::On);
-  setting.timeout = 300ms;
+  setting.timeout = 3s;
   setting.body = [&](int64_t rank, comm::Communicator &communicator,
                      const runtime::MachineMaker &maker) -> Result<std::vector<Tensor>> {
     auto executor = executorOf(program, o, rank, maker);
@@ -341,7 +341,7 @@ TEST_F(CudaGraphsTest, AKernelOfAGraphThatNeverEndsIsNamed) {
   ASSERT_FALSE(outcome[0]);
   EXPECT_EQ(outcome[0].error().code, ErrorCode::HangDetected);
   EXPECT_THAT(outcome[0].error().message,
-              AllOf(HasSubstr("waited 300 ms for one of the "), HasSubstr("backward block"),
+              AllOf(HasSubstr("waited 3000 ms for one of the "), HasSubstr("backward block"),
                     HasSubstr("in the graph of a step"), HasSubstr("--timeout")));
 }
 

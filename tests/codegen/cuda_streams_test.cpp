@@ -195,32 +195,41 @@ TEST_F(CudaStreamsTest, TheHostDoesNotWaitForCollectives) {
 //===----------------------------------------------------------------------===//
 
 TEST_F(CudaStreamsTest, AKernelThatNeverEndsIsNamed) {
-  Program program = programOf(mlp());
+  MlpOptions o = mlp();
+  Program program = programOf(o);
   auto gpus = gpusFor(program);
-  gpus->driver.hangKernel("s0_b1_i2");
   Setting setting;
-  setting.timeout = 300ms;
-  auto begin = std::chrono::steady_clock::now();
-  Outcome outcome = onGpus(program, mlp(), setting);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
+  hangAfterFirst(program, o, *gpus, setting, "s0_b1_i2", -1);
+  Outcome outcome = onGpus(program, o, setting);
   ASSERT_FALSE(outcome[0]);
   EXPECT_EQ(outcome[0].error().code, ErrorCode::HangDetected);
   EXPECT_THAT(outcome[0].error().message,
-              AllOf(HasSubstr("waited 300 ms for one of the "), HasSubstr("backward block"),
+              AllOf(HasSubstr("waited 3000 ms for one of the "), HasSubstr("backward block"),
                     HasSubstr("GPU 0 (Fake, sm_90)"), HasSubstr("--timeout")));
+  ASSERT_EQ(reports.size(), 1u); // behind the place that waited: an input, or the loss
+  EXPECT_THAT(outcome[0].error().message, HasSubstr(reports[0].error.message));
 }
 
 TEST_F(CudaStreamsTest, AHungKernelOfOneRankEndsAll) {
   MlpOptions o = mlp();
   o.dp = 2;
   Program program = programOf(o);
-  auto gpus = gpusFor(program);
-  gpus->driver.hangKernel("s0_b1_i2"); // of both, as a rank's kernels are the same
-  Setting setting;
-  setting.timeout = 300ms;
-  for (const auto &rank : onGpus(program, o, setting)) {
-    ASSERT_FALSE(rank);
-    EXPECT_EQ(rank.error().code, ErrorCode::HangDetected) << rank.error().message;
+  for (int device : {-1, 1}) { // of both, or of rank 1 alone
+    SCOPED_TRACE(device);
+    auto gpus = gpusFor(program);
+    reports.clear();
+    Setting setting;
+    hangAfterFirst(program, o, *gpus, setting, "s0_b1_i2", device);
+    for (const auto &rank : onGpus(program, o, setting)) {
+      ASSERT_FALSE(rank);
+      EXPECT_EQ(rank.error().code, ErrorCode::HangDetected) << rank.error().message;
+    }
+    // Whichever rank found it first names the kernel, or the rank whose kernel it is.
+    ASSERT_EQ(reports.size(), 2u);
+    EXPECT_THAT(reports[0].error.message, HasSubstr("GPU "));
+    if (device == 1)
+      EXPECT_THAT(reports[0].error.message,
+                  AnyOf(HasSubstr("no answer from rank 1"), HasSubstr("GPU 1 (Fake")));
   }
 }
 

@@ -7,7 +7,8 @@ namespace tbc::emulated {
 
 const cuda::Cudnn &cudnnTable() {
   static auto &made = *new test::FakeCudnn(driver());
-  static_cast<void>(made);
+  if (librariesRefuse())
+    made.isOfAnotherMajor();
   return test::FakeCudnn::table();
 }
 

@@ -8,7 +8,12 @@
 #include "runtime/cuda/Nccl.h"
 #include "tests/emulated/Emulator.h"
 
+#include <cstdlib>
+
 namespace tbc::emulated {
+
+/// Whether TBC_EMULATED_REFUSAL has cuBLASLt and cuDNN not start.
+inline bool librariesRefuse() { return std::getenv("TBC_EMULATED_REFUSAL") != nullptr; }
 
 const cuda::CublasLt &cublasTable();
 const cuda::Cudnn &cudnnTable();

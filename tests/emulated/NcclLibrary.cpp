@@ -220,6 +220,8 @@ Bytes resultOf(const Call &call) {
   std::vector<Tensor> inputs;
   for (int rank = 0; rank < endpoint.size; ++rank) {
     auto [header, bytes] = read(meetingOf(call, rank));
+    if (header.empty())
+      return {}; // that rank has aborted meanwhile: its part is gone, and the result undefined
     if (header != headerOf(operation))
       driver().complain("NCCL: rank " + std::to_string(endpoint.rank) + " calls " +
                         headerOf(operation) + ", rank " + std::to_string(rank) + " " + header);

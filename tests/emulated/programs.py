@@ -1,10 +1,11 @@
 """Programs for GPUs on emulated ones: the losses of a few steps equal those of the same model on CPUs.
 
-usage: programs.py BUILD_DIR MODEL [--ranks N --mesh MESH] [--plain] [--precision P] [--steps N] [--tolerance T]
-                   [--plan="FLAGS"] [--run="FLAGS"]
+usage: programs.py BUILD_DIR MODEL [--ranks N --mesh MESH] [--plain | --refusal="LIBRARIES"] [--precision P]
+                   [--steps N] [--tolerance T] [--plan="FLAGS"] [--run="FLAGS"]
 
 --plain hides cuBLASLt and cuDNN, so that kernels of ours do everything; then every kernel of the Program has to
-have been executed. Whatever the emulator finds wrong is a failure. Exit code: 0 or 1.
+have been executed. With --refusal both are installed and do not start, and the run has to say so of LIBRARIES.
+Whatever the emulator finds wrong is a failure. Exit code: 0 or 1.
 """
 
 import argparse
@@ -36,6 +37,8 @@ class Case:
             "TBC_EMULATED_GPUS": str(options.ranks),
             "TBC_EMULATED_FOLDER": str(folder),
         }
+        if options.refusal:
+            self.environment["TBC_EMULATED_REFUSAL"] = "1"
 
     def train(self, ranks, mesh, target):
         """Returns the losses of the steps."""
@@ -49,6 +52,10 @@ class Case:
         said = checked(run, cwd=self.folder, env=self.environment)
         if "emulated GPU:" in said:
             sys.exit(said)
+        if options.refusal and target == "cuda":
+            for library in options.refusal:
+                if f"starting {library}: {library} says" not in said:
+                    sys.exit(f"the run does not say that {library} does not start:\n{said}")
         lines = (self.folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
         return [json.loads(line)["loss"] for line in lines]
 
@@ -68,6 +75,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--mesh", default="dp=1")
     parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--refusal", type=str.split, default=[], help="libraries that the run has to name")
     parser.add_argument("--precision", default="f32")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--tolerance", type=float, default=1e-6)
@@ -77,7 +85,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         case = Case(options, folder)
         reference, found = case.train(1, "dp=1", "cpu"), case.train(options.ranks, options.mesh, "cuda")
-        missing = case.not_executed() if options.plain else []
+        missing = case.not_executed() if options.plain or options.refusal else []
     difference = max(abs(a - b) / abs(b) for a, b in zip(found, reference))
     print(f"losses {found}, on CPUs {reference}: at most {difference:.1e} apart, {options.tolerance:.0e} is allowed")
     if len(found) != options.steps or difference > options.tolerance:

@@ -70,6 +70,18 @@ TEST(HostileModel, TruncatedAnywhere) {
   EXPECT_THAT(importError(whole.substr(0, whole.size() / 2)), HasSubstr("truncated"));
 }
 
+/// As many named nodes as large exports have are no bomb.
+TEST(HostileModel, LongChainsAreRead) {
+  ModelBuilder chain;
+  chain.input("v0", {"batch", "4"});
+  const int length = 100000;
+  for (int i = 0; i < length; ++i)
+    chain.node("Relu", {"v" + std::to_string(i)}, {"v" + std::to_string(i + 1)},
+               "node_" + std::to_string(i));
+  chain.output("v" + std::to_string(length));
+  EXPECT_EQ(importError(chain.bytes()), "");
+}
+
 TEST(HostileModel, Options) {
   frontend::ImportOptions options;
   options.dims["sequenze"] = 4;

@@ -1,7 +1,7 @@
 #include "passes/autodiff/Differentiate.h"
+#include "passes/autodiff/RepeatFreeOps.h"
 #include "passes/decompose/DecomposeComposites.h"
 #include "passes/loss/AttachLoss.h"
-#include "passes/recompute/Recompute.h"
 #include "tests/passes/StepFixture.h"
 
 #include "ir/Contraction.h"

@@ -1,5 +1,6 @@
 #include "passes/OpIds.h"
-#include "passes/recompute/Recompute.h"
+#include "passes/autodiff/RepeatFreeOps.h"
+#include "passes/plan/Recompute.h"
 #include "tests/passes/StepFixture.h"
 
 #include "gmock/gmock.h"
@@ -63,7 +64,7 @@ TEST(Recompute, RepeatsExactlyTheseOps) {
   EXPECT_THAT(residualOps(train), Not(Contains("gelu")));
   EXPECT_THAT(residualOps(train), Contains("norm"));
 
-  Operation *clone = findOp(train, "gelu.rc");
+  Operation *clone = findOp(train, "gelu.recompute");
   EXPECT_TRUE(isBackward(clone));
   EXPECT_EQ(clone->getAttrOfType<StringAttr>(kForwardIdAttr).getValue(), "gelu");
   // It stands right before its first use, and what was repeated before is still there.

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from clusters import cluster_sources, cluster_table
+from design import design_names
 from layers import COMMON_HEADERS, LAYERS, TOP, layer_of
 
 CXX = (".cpp", ".h")
@@ -150,18 +151,48 @@ def words(tree):
     return complaints
 
 
-_LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(#[^)\s]*)?\)")
+
+
+def anchors(text):
+    """Returns what links to the headings of a document end with, as GitHub makes them: "What is it?" is #what-is-it."""
+    headings = re.findall(r"(?m)^#+ +(.*)", re.sub(r"(?ms)^```.*?^```", "", text))
+    return {"#" + re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
 
 def documents(tree):
-    """Every relative link of a document leads to a file or folder."""
-    return [
-        f"{path}:{number}: the link to {target} leads nowhere"
-        for path in tree.ending(".md")
-        for number, line in tree.lines(path)
-        for target in _LINK.findall(line)
-        if "://" not in target and not (tree.root / path).parent.joinpath(target).exists()
-    ]
+    """Every relative link of a document leads to a file or folder, and to a heading if it names one."""
+    complaints = []
+    for path in tree.ending(".md"):
+        for target, anchor in _LINK.findall(tree.text(path).replace("\n", " ")):
+            if "://" in target:
+                continue
+            file = (tree.root / path).parent / target if target else tree.root / path
+            if not file.exists():
+                complaints.append(f"{path}: the link to {target} leads nowhere")
+            elif anchor and file.suffix == ".md" and anchor not in anchors(file.read_text(encoding="utf-8")):
+                complaints.append(f"{path}: {target or path} has no heading {anchor}")
+    return complaints
+
+
+# Rooms, for names of files in documents. Capitals stand for any name: ir/FAMILY.td.
+_ROOMS = ("frontend", "ir", "passes", "planner", "codegen", "runtime", "tools", "tests", "models", "docs", ".ci")
+_NAMED = re.compile(r"`((?:" + "|".join(re.escape(room) for room in _ROOMS) + r")/[\w./{},-]*)")
+
+
+def named_files(tree):
+    """Every file or folder of a room that a document names in backquotes exists: `ir/Loss.{h,cpp}`, `tests/oracle`."""
+    complaints = []
+    for path in tree.ending(".md"):
+        for number, line in tree.lines(path):
+            for name in _NAMED.findall(line):
+                stem, _, endings = name.partition("{")
+                names = [stem + ending for ending in endings.rstrip("}").split(",")] if endings else [name]
+                for each in names:
+                    placeholder = re.search(r"\b([A-Z]{4,}|FooBar)\b", each)
+                    if not placeholder and not (tree.root / each.rstrip("/.")).exists():
+                        complaints.append(f"{path}:{number}: there is no {each}")
+    return complaints
 
 
 def formatting(tree):
@@ -196,4 +227,4 @@ def scripts(tree):
     return complaints
 
 
-CHECKS = (includes, links, sizes, words, documents, formatting, scripts, cluster_sources, cluster_table)
+CHECKS = (includes, links, sizes, words, documents, named_files, design_names, formatting, scripts, cluster_sources, cluster_table)

@@ -6,6 +6,7 @@ import unittest
 from pathlib import Path
 
 import checks
+import layers
 
 
 class ChecksTest(unittest.TestCase):
@@ -94,9 +95,59 @@ class ChecksTest(unittest.TestCase):
     def test_dead_links_are_named(self):
         found = self.complaints(
             checks.documents,
-            files={"docs/a.md": "[a](b.md#top) [x](https://example.com/y) [dead](../c.md)\n", "docs/b.md": ""},
+            files={
+                "docs/a.md": "[a](b.md#what-is-it) [x](https://example.com/y) [dead](../c.md) [b](b.md#no) [c](#no)\n",
+                "docs/b.md": "# `tbc`\n\n## What is it?\n\n```\n# no\n```\n",
+            },
         )
-        self.assertEqual(found, ["docs/a.md:1: the link to ../c.md leads nowhere"])
+        self.assertEqual(
+            found,
+            [
+                "docs/a.md: the link to ../c.md leads nowhere",
+                "docs/a.md: b.md has no heading #no",
+                "docs/a.md: docs/a.md has no heading #no",
+            ],
+        )
+
+    def test_files_that_do_not_exist_are_named(self):
+        found = self.complaints(
+            checks.named_files,
+            files={
+                "a.md": "`ir/Loss.{h,cpp}` `ir/FAMILY.td` `ir/` `ir/Los.td` `tests/gone` `no/room.h`\n",
+                "ir/Loss.h": "",
+            },
+        )
+        self.assertEqual(
+            found, ["a.md:1: there is no " + name for name in ("ir/Loss.cpp", "ir/Los.td", "tests/gone")]
+        )
+
+    def test_a_design_that_names_other_things_than_the_code_is_named(self):
+        rooms = "".join(
+            f"| `{room}` | {', '.join(f'`{use}`' for use in sorted(layer.uses)) or 'nothing'} |\n"
+            for room, layer in layers.LAYERS.items()
+        )
+        page = f"{rooms}\nThe dialect has 2 ops.\n`AOpInterface`\n## 7. Codes\n| 0 | done |\n| 2 | usage |\n## 8. Words\n"
+        code = {
+            "ir/A.td": "def Tbc_AOp : X;\ndef Tbc_BOp\n",
+            "ir/TbcInterfaces.td": "def AOpInterface : X {\n",
+            "runtime/abi/Status.h": "  Usage = 2,\n",
+            "runtime/abi/RunCodes.h": "",
+        }
+        for old, new, expected in (
+            ("", "", []),
+            ("`runtime/memory` | nothing", "`runtime/memory` | `ir`", ["runtime/memory may not use ir"]),
+            ("| `passes` |", "| `pass` |", ["has no row for the room passes"]),
+            ("2 ops", "3 ops", ["the dialect has 2 ops"]),
+            ("AOpInterface", "BOpInterface", ["AOpInterface is defined only", "BOpInterface is named only"]),
+            ("| 2 | usage |", "| 3 | usage |", ["exit code 2 is in the code only", "exit code 3 is in it only"]),
+        ):
+            with self.subTest(new):
+                found = self.complaints(
+                    checks.design_names, files={**code, "docs/design.md": page.replace(old, new) if old else page}
+                )
+                self.assertEqual(len(found), len(expected), found)
+                for line, part in zip(found, expected):
+                    self.assertIn(part, line)
 
     def test_unformatted_files_are_named(self):
         files = {

@@ -49,7 +49,7 @@ LAYERS = {
 }
 
 # The form of an error is common to all of them, and needs nothing.
-COMMON_HEADERS = {"runtime/abi/Status.h"}
+COMMON_HEADERS = {"runtime/abi/ClosestWord.h", "runtime/abi/Status.h"}
 
 # May use everything; nothing but themselves may use them.
 TOP = ("tools", "tests")

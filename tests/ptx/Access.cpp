@@ -155,6 +155,8 @@ void Warp::smallAccess(const Instruction &i, AccessKind kind, SmallMemory &memor
 // Global memory
 //===----------------------------------------------------------------------===//
 
+static constexpr uint64_t sectorBytes = 32;
+
 void Warp::globalAccess(const Instruction &i, AccessKind kind, const uint64_t *addresses, int bytes,
                         unsigned char **pointers) {
   Run &run = block.run;
@@ -181,7 +183,6 @@ void Warp::globalAccess(const Instruction &i, AccessKind kind, const uint64_t *a
   Block *found = run.lastBlock;
   if (!within(found, low, high + uint64_t(bytes)))
     found = run.memory.find(low);
-  constexpr uint64_t sectorBytes = 32;
   if (within(found, low, high + uint64_t(bytes))) {
     run.lastBlock = found;
     unsigned char *data = found->bytes.data();
@@ -191,11 +192,12 @@ void Warp::globalAccess(const Instruction &i, AccessKind kind, const uint64_t *a
     if (isContiguous || isUniform) {
       int first = __builtin_ctz(lanes);
       run.counts.sectors += (high + uint64_t(bytes) - 1) / sectorBytes - low / sectorBytes + 1;
+      measure(kind, isUniform ? uint64_t(bytes) : uint64_t(count) * uint64_t(bytes));
       checkGlobal(i, kind, *found, low, high + uint64_t(bytes) - low, first, bytes);
       return;
     }
   }
-  uint64_t sectors[warpLanes];
+  uint64_t sectors[warpLanes], places[warpLanes];
   int numSectors = 0;
   for (int lane = 0; lane < warpLanes; ++lane) {
     if (!(lanes >> lane & 1))
@@ -209,15 +211,38 @@ void Warp::globalAccess(const Instruction &i, AccessKind kind, const uint64_t *a
     run.lastBlock = found;
     pointers[lane] = found->bytes.data() + (address - found->begin);
     checkGlobal(i, kind, *found, address, uint64_t(bytes), lane, bytes);
+    places[numSectors] = address;
     sectors[numSectors++] = address / sectorBytes;
   }
-  std::sort(sectors, sectors + numSectors);
-  run.counts.sectors += uint64_t(std::unique(sectors, sectors + numSectors) - sectors);
+  auto numDistinct = [&](uint64_t *values) {
+    std::sort(values, values + numSectors);
+    return uint64_t(std::unique(values, values + numSectors) - values);
+  };
+  run.counts.sectors += numDistinct(sectors);
+  if (flight)
+    measure(kind, numDistinct(places) * uint64_t(bytes));
+}
+
+void Warp::measure(AccessKind kind, uint64_t distinctBytes) {
+  if (!flight)
+    return;
+  uint64_t fewest = (distinctBytes + sectorBytes - 1) / sectorBytes;
+  block.run.counts.fewestSectors += fewest;
+  if (kind == AccessKind::Read)
+    flight->load(fewest * sectorBytes);
 }
 
 /// Bytes that consecutive lanes from `lane` on access; or one lane's.
 void Warp::checkGlobal(const Instruction &i, AccessKind kind, Block &found, uint64_t address,
                        uint64_t bytes, int lane, int bytesOfLane) {
+  if (block.run.launch.checksInitialization)
+    checkInitialization(i, kind, found, address, bytes, lane, bytesOfLane);
+  if (block.run.touches)
+    checkRace(i, kind, address, bytes, lane, bytesOfLane);
+}
+
+void Warp::checkInitialization(const Instruction &i, AccessKind kind, Block &found,
+                               uint64_t address, uint64_t bytes, int lane, int bytesOfLane) {
   unsigned char *written = found.written.data() + (address - found.begin);
   auto laneOf = [&](uint64_t byte) {
     for (uint64_t skip = byte / uint64_t(bytesOfLane); skip > 0; --skip)
@@ -234,8 +259,6 @@ void Warp::checkGlobal(const Instruction &i, AccessKind kind, Block &found, uint
     }
   if (kind != AccessKind::Read)
     std::memset(written, 1, bytes);
-  if (block.run.touches)
-    checkRace(i, kind, address, bytes, lane, bytesOfLane);
 }
 
 void Warp::checkRace(const Instruction &i, AccessKind kind, uint64_t address, uint64_t bytes,

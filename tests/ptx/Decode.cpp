@@ -171,6 +171,7 @@ int Decoder::read(const Operand &operand, int bytes) {
       fail(opcode + " of a register of another width: " + operand.text);
     if (operand.isNegated)
       fail(opcode + " of a negated predicate");
+    instruction.reads.push_back(operand.at);
     return operand.at;
   case Operand::Kind::Immediate:
     return frame.constant(operand.bits, bytes, operand.space == Space::Global);
@@ -186,6 +187,7 @@ int Decoder::write(const Operand &operand, int bytes) {
     return frame.add(bytes);
   if (operand.kind != Operand::Kind::Register || operand.width != bytes)
     fail(opcode + " into operand " + operand.text);
+  instruction.writes.push_back(operand.at);
   return operand.at;
 }
 

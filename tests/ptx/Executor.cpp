@@ -7,6 +7,17 @@
 
 namespace tbc::ptx {
 
+Counts &Counts::operator+=(const Counts &o) {
+  warpInstructions += o.warpInstructions, laneInstructions += o.laneInstructions;
+  loads += o.loads, stores += o.stores;
+  loadedBytes += o.loadedBytes, storedBytes += o.storedBytes;
+  sectors += o.sectors, fewestSectors += o.fewestSectors;
+  flightSum += o.flightSum, flightSquares += o.flightSquares;
+  longestWarp = std::max(longestWarp, o.longestWarp);
+  isCut |= o.isCut;
+  return *this;
+}
+
 LoadedModule load(Module module, Memory &memory, uint64_t address) {
   LoadedModule loaded;
   loaded.globals = address;
@@ -146,7 +157,12 @@ Counts Executor::run(LoadedModule &loaded, const std::string &name, const Launch
                       uint32_t(index / launch.blocks.x % launch.blocks.y),
                       uint32_t(index / launch.blocks.x / launch.blocks.y)};
     run.acquired.clear();
-    runBlock(block, files);
+    try {
+      runBlock(block, files);
+    } catch (const BudgetSpent &) {
+      run.counts.isCut = true;
+      break;
+    }
   }
   return run.counts;
 }

@@ -40,6 +40,12 @@ struct Launch {
   /// Instructions of one warp after which it counts as one that does not end.
   uint64_t instructionLimit = uint64_t(1) << 32;
   bool checksRaces = true;
+  /// Off: bytes that nobody wrote are read as they are, so a sample needs no values.
+  bool checksInitialization = true;
+  /// On: the counts below that say so are taken, which makes execution slower.
+  bool measures = false;
+  /// Warp instructions after which execution ends; Counts::isCut says so.
+  uint64_t instructionBudget = UINT64_MAX;
 };
 
 /// What a launch did.
@@ -48,6 +54,17 @@ struct Counts {
   uint64_t loads = 0, stores = 0;            // of warps, to global memory
   uint64_t loadedBytes = 0, storedBytes = 0; // by all lanes
   uint64_t sectors = 0;                      // of 32 bytes, summed over those loads and stores
+  /// Where the launch measures: the fewest sectors that could hold the bytes of each of those
+  /// loads and stores. Example: 32 lanes that read 4 bytes each, 1024 bytes apart, touch 32
+  /// sectors; 4 could hold the 128 bytes.
+  uint64_t fewestSectors = 0;
+  /// Where the launch measures: the mean bytes that a warp waits for at a time (Flight.h).
+  double flightBytes() const { return flightSum > 0 ? flightSquares / flightSum : 0; }
+  double flightSum = 0, flightSquares = 0; // of groups of loads: their bytes, and these squared
+  uint64_t longestWarp = 0;                // instructions of the warp that executed most
+  bool isCut = false;                      // the budget ended it
+
+  Counts &operator+=(const Counts &o);
 };
 
 /// A module that was loaded: its variables lie in memory.

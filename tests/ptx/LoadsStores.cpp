@@ -12,12 +12,12 @@ template <typename Element, typename Register> void load(Warp &warp, const Instr
   warp.addresses(i, i.at[0], addresses);
   warp.access(i, AccessKind::Read, addresses, int(sizeof(Element)) * i.count, pointers);
   for (int element = 0; element < i.count; ++element) {
-    auto *to = warp.at<Register>(i.at[size_t(1 + element)]);
+    auto *to = warp.at<Register>(i.at[size_t(element) + 1]);
     for (int lane = 0; lane < warpLanes; ++lane)
       if (warp.lanes >> lane & 1) {
         Element value;
         std::memcpy(&value, pointers[lane] + size_t(element) * sizeof value, sizeof value);
-        to[lane] = Register(value);
+        to[lane] = Register(value); // NOLINT(bugprone-signed-char-misuse): by its sign
       }
   }
 }
@@ -29,7 +29,7 @@ template <typename Element, typename Register> void store(Warp &warp, const Inst
   warp.access(i, AccessKind::Write, addresses, int(sizeof(Element)) * i.count, pointers);
   for (int pass = 0; pass < 2; ++pass)
     for (int element = 0; element < i.count; ++element) {
-      const auto *from = warp.at<Register>(i.at[size_t(1 + element)]);
+      const auto *from = warp.at<Register>(i.at[size_t(element) + 1]);
       for (int lane = 0; lane < warpLanes; ++lane)
         if (warp.lanes >> lane & 1) {
           auto value = Element(from[lane]);
@@ -52,7 +52,7 @@ void loadParameter(Warp &warp, const Instruction &i) {
   for (int element = 0; element < i.count; ++element) {
     Element value;
     std::memcpy(&value, bytes.data() + begin + size_t(element) * sizeof value, sizeof value);
-    each<Register>(warp, i.at[size_t(1 + element)], [=](int) { return Register(value); });
+    each<Register>(warp, i.at[size_t(element) + 1], [=](int) { return Register(value); });
   }
 }
 
@@ -119,10 +119,12 @@ void decodeAccess(Decoder &d, bool isLoad) {
   if (width == 0)
     width = std::max(bytesOf(type), 2);
   for (int element = 0; element < count; ++element)
-    i.at[size_t(1 + element)] = isLoad ? d.write(elements[size_t(element)], width)
+    i.at[size_t(element) + 1] = isLoad ? d.write(elements[size_t(element)], width)
                                        : d.read(elements[size_t(element)], width);
   Kind kind = !isLoad ? Kind::Store : i.space == Space::Param ? Kind::Parameter : Kind::Load;
   i.action = actionOf(kind, type, width);
+  if (i.space == Space::Global || i.space == Space::Generic)
+    i.traffic = isLoad ? Traffic::Load : Traffic::Store;
   if (!i.action)
     d.fail(d.opcode + " between this type and this register");
 }
@@ -155,6 +157,7 @@ void takeAddress(Decoder &d, size_t index) {
   i.offset = address.offset;
   i.at[0] = address.at;
   if (address.at >= 0) {
+    i.reads.push_back(address.at);
     if (address.width != 4 && address.width != 8)
       d.fail(d.opcode + " of an address of this width");
     i.variant |= address.width == 4 ? 1 : 0;

@@ -44,9 +44,13 @@ inline constexpr uint64_t sharedWindow = 0x7e00000000000000, localWindow = 0x7d0
 /// Dynamic shared memory has offsets from here on, so that nothing static runs into it.
 inline constexpr int dynamicSharedBegin = 1 << 24;
 
+/// What an instruction does with global memory.
+enum class Traffic : uint8_t { None, Load, Store };
+
 struct Instruction {
   Action action = nullptr;
   Control control = Control::None;
+  Traffic traffic = Traffic::None;
   Space space = Space::Generic;
   bool isGuardNegated = false;
   uint8_t bytes = 0;        // of an element in memory
@@ -58,6 +62,8 @@ struct Instruction {
   int64_t offset = 0;       // of an address
   std::array<int, 16> at{}; // offsets in the register file, the results first
   int line = 0;             // of the text, from 1
+  /// The places that it reads and writes, but for its guard: for Flight.
+  std::vector<int> reads = {}, writes = {};
 };
 
 /// A value that the register file holds before the first instruction.

@@ -2,6 +2,7 @@
 
 #include "tests/ptx/Warp.h"
 
+#include <algorithm>
 #include <sstream>
 
 namespace tbc::ptx {
@@ -9,6 +10,8 @@ namespace tbc::ptx {
 Warp::Warp(ThreadBlock &block, int index, uint32_t lanes, unsigned char *file)
     : block(block), index(index), file(file), existing(lanes) {
   stack.push_back({0, -1, lanes});
+  if (block.run.launch.measures)
+    flight = std::make_unique<Flight>(block.run.kernel.fileBytes);
   for (const Constant &constant : block.run.kernel.constants) {
     uint64_t bits = constant.bits + (constant.isGlobal ? block.run.loaded.globals : 0);
     if (constant.bytes == 0)
@@ -178,6 +181,12 @@ bool Warp::run() {
       if (++numExecuted > block.run.launch.instructionLimit)
         fail(i, "the warp does not end: it has executed " + std::to_string(numExecuted - 1) +
                     " instructions");
+      if (counts.warpInstructions > block.run.launch.instructionBudget) {
+        counts.longestWarp = std::max(counts.longestWarp, numExecuted);
+        throw BudgetSpent();
+      }
+      if (flight)
+        flight->step(i);
       switch (i.control) {
       case Control::None:
         if (lanes)
@@ -209,6 +218,9 @@ bool Warp::run() {
     }
   }
   hasEnded = true;
+  counts.longestWarp = std::max(counts.longestWarp, numExecuted);
+  if (flight)
+    flight->addTo(counts);
   return false;
 }
 

@@ -8,6 +8,7 @@
 #define TBC_TESTS_PTX_WARP_H
 
 #include "tests/ptx/Executor.h"
+#include "tests/ptx/Flight.h"
 
 #include <bitset>
 #include <cstring>
@@ -31,6 +32,9 @@ struct Run {
   std::set<uint32_t> acquired = {};
   std::map<uint64_t, std::set<uint32_t>> released = {}; // by address
 };
+
+/// Thrown where a launch has executed as many instructions as it may.
+struct BudgetSpent {};
 
 /// Shared memory of a block of threads, or local memory of a warp.
 struct SmallMemory {
@@ -105,6 +109,10 @@ private:
                    const uint64_t *addresses, uint64_t window, int bytes, unsigned char **pointers);
   void checkGlobal(const Instruction &i, AccessKind kind, Block &found, uint64_t address,
                    uint64_t bytes, int lane, int bytesOfLane);
+  void checkInitialization(const Instruction &i, AccessKind kind, Block &found, uint64_t address,
+                           uint64_t bytes, int lane, int bytesOfLane);
+  /// Counts an access to so many distinct bytes, where the launch measures.
+  void measure(AccessKind kind, uint64_t distinctBytes);
   void checkRace(const Instruction &i, AccessKind kind, uint64_t address, uint64_t bytes, int lane,
                  int bytesOfLane);
   [[noreturn]] void failAccess(const Instruction &i, AccessKind kind, uint64_t address, int bytes,
@@ -114,6 +122,7 @@ private:
   uint32_t existing; // lanes that have not ended
   std::vector<Entry> stack;
   uint64_t numExecuted = 0;
+  std::unique_ptr<Flight> flight; // where the launch measures
 };
 
 //===----------------------------------------------------------------------===//

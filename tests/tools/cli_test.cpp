@@ -61,6 +61,9 @@ int64_t batchOf(const std::string &text) {
   return at == std::string::npos ? 0 : std::strtoll(text.c_str() + at + 8, nullptr, 10);
 }
 
+/// What tbc plan prints but for its last line, which names the commands that come next.
+std::string withoutNext(const std::string &text) { return text.substr(0, text.find("next: ")); }
+
 TEST_F(Cli, FindsTheLargestBatch) {
   for (const char *mesh : {"dp=2", "pp=2", "fsdp=2,tp=2"}) {
     bool isPipeline = std::string(mesh) == "pp=2";
@@ -181,7 +184,7 @@ TEST_F(Cli, PlanVerifyCompileShow) {
   EXPECT_THAT(show.out, HasSubstr("all_gather"));
   Outcome explain = tbc("explain plan.json");
   EXPECT_EQ(explain.code, 0) << explain.err;
-  EXPECT_EQ(explain.out, plan.out);
+  EXPECT_EQ(explain.out, withoutNext(plan.out));
 }
 
 TEST_F(Cli, LayersAreNamedByTheirModules) {
@@ -293,7 +296,7 @@ TEST_F(Cli, F16IsTrainedWithALossScale) {
     Outcome plan = tbc("plan " + model("tiny-mlp") + " --gpus 4 --batch 32 --mesh pp=2,dp=2 " +
                        "--micro-batch 4 -o plan.json " + flags);
     EXPECT_EQ(plan.code, 0) << plan.err;
-    EXPECT_EQ(tbc("explain plan.json").out, plan.out);
+    EXPECT_EQ(tbc("explain plan.json").out, withoutNext(plan.out));
     return plan.out;
   };
   EXPECT_THAT(planAt("--precision bf16"), HasSubstr("  precision bf16\n"));

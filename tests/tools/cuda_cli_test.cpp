@@ -1,5 +1,6 @@
 //===- cuda_cli_test.cpp - Programs for GPUs from the command line ----------===//
 
+#include "tests/runtime/support/MlpProgram.h"
 #include "tests/support/Shell.h"
 #include "tools/tbc-run/GpuChoice.h"
 
@@ -159,6 +160,23 @@ TEST(FixNcclAlgorithms, LeavesWhatTheUserHasChosen) {
   EXPECT_STREQ(getenv("NCCL_PROTO"), "Simple");
   unsetenv("NCCL_ALGO");
   unsetenv("NCCL_PROTO");
+}
+
+TEST(PreparePipelines, SetsVariablesForMessagesAlone) {
+  tbc::program::MlpOptions options;
+  unsetenv("CUDA_MODULE_LOADING");
+  unsetenv("NCCL_RUNTIME_CONNECT");
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "8", 1);
+  tbc::cli::preparePipelines(tbc::program::mlpProgram(options));
+  EXPECT_EQ(getenv("CUDA_MODULE_LOADING"), nullptr);
+  options.pp = 2;
+  tbc::cli::preparePipelines(tbc::program::mlpProgram(options));
+  EXPECT_STREQ(getenv("CUDA_MODULE_LOADING"), "EAGER");
+  EXPECT_STREQ(getenv("NCCL_RUNTIME_CONNECT"), "0");
+  EXPECT_STREQ(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "8");
+  for (const char *name :
+       {"CUDA_MODULE_LOADING", "NCCL_RUNTIME_CONNECT", "CUDA_DEVICE_MAX_CONNECTIONS"})
+    unsetenv(name);
 }
 
 TEST(GpuOfRank, IsTheOneOfItsNumberOrTheOnlyOne) {

@@ -13,6 +13,7 @@
 #include "runtime/abi/Region.h"
 #include "runtime/cuda/CudaMachine.h"
 #include "runtime/cuda/NcclCommunicator.h"
+#include "runtime/exec/Peers.h"
 #include "runtime/launch/Stores.h"
 #include "tests/codegen/cpu/KernelLibrary.h"
 #include "tests/runtime/cuda/FakeCublasLt.h"
@@ -24,6 +25,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -63,11 +66,19 @@ void addRegion(test::FakeDriver &driver, const program::Stage &stage, const prog
 }
 
 /// A rank whose machine talks over NCCL, whatever the executor talks over.
+///
+/// The machines of all ranks are made one after the other, and to connect takes all ranks: that
+/// goes on beside, until a rank first needs it.
 class OverNccl : public runtime::Machine {
 public:
-  OverNccl(std::unique_ptr<comm::Store> store, std::unique_ptr<comm::Communicator> nccl,
-           std::unique_ptr<Machine> inner)
-      : store(std::move(store)), nccl(std::move(nccl)), inner(std::move(inner)) {}
+  using Connection = Result<std::unique_ptr<comm::Communicator>>;
+
+  OverNccl(std::unique_ptr<comm::Store> store,
+           const std::function<Connection(comm::Store &)> &connect, std::unique_ptr<Machine> inner)
+      : store(std::move(store)),
+        connecting(std::async(std::launch::async,
+                              [connect, to = this->store.get()] { return connect(*to); })),
+        inner(std::move(inner)) {}
 
   Status prepare(program::BlockId block) override { return inner->prepare(block); }
   int numAtOnce(program::BlockId block, int index) const override {
@@ -85,6 +96,8 @@ public:
     return way = inner->beginStep(mayBeWhole);
   }
   Result<bool> endRecording(comm::Communicator &, const Status &walked) override {
+    if (Status status = connected(); !status)
+      return status.error();
     Result<bool> isRecorded = inner->endRecording(*nccl, walked);
     way = runtime::StepWay::Execute;
     if (isRecorded && *isRecorded)
@@ -98,14 +111,28 @@ public:
   Result<bool> communicate(comm::Communicator &, program::BlockId block, int index,
                            const runtime::GroupPlace &group, const runtime::MemoryLayout &layout,
                            const std::string &place) override {
+    if (Status status = connected(); !status)
+      return status.error();
     Result<bool> isDone = inner->communicate(*nccl, block, index, group, layout, place);
     EXPECT_TRUE(!isDone || *isDone) << place << " goes by way of the host";
     return isDone;
   }
 
 private:
+  Status connected() {
+    if (connecting.valid()) {
+      Connection made = connecting.get();
+      if (!made)
+        failure = made.error();
+      else
+        nccl = std::move(*made);
+    }
+    return failure;
+  }
   /// Ranks meet after every step, as they do in a run.
   void meet() {
+    Status status = connected();
+    ASSERT_TRUE(status) << status.error().message;
     comm::Group all(static_cast<size_t>(nccl->numRanks()));
     std::iota(all.begin(), all.end(), int64_t(0));
     auto met = nccl->barrier(all, "the end of a step")->wait();
@@ -113,6 +140,8 @@ private:
   }
 
   std::unique_ptr<comm::Store> store;
+  std::future<Connection> connecting;
+  Status failure;
   std::unique_ptr<comm::Communicator> nccl;
   std::unique_ptr<Machine> inner;
   runtime::StepWay way = runtime::StepWay::Execute;
@@ -239,20 +268,22 @@ protected:
     if (numRanks == 1)
       return alone;
     return runtime::MachineMaker(
-        [=, device = *device, folder = folder](
+        [=, device = *device, folder = folder, peers = runtime::peersOf(program)](
             const runtime::MachineSetting &setting) -> Result<std::unique_ptr<runtime::Machine>> {
           auto store = launch::openFileStore(folder, "shared");
           if (!store)
             return store.error();
-          auto nccl = cuda::connectNccl(rank, numRanks, **store, test::FakeNccl::table(), device,
-                                        cuda::NcclOptions());
-          if (!nccl)
-            return nccl.error();
           auto inner = alone(setting);
           if (!inner)
             return inner.error();
+          auto connect = [=](comm::Store &to) {
+            cuda::NcclOptions given; // as a run has them
+            given.partitions = peers.partitions;
+            given.messages = peers.messages;
+            return cuda::connectNccl(rank, numRanks, to, test::FakeNccl::table(), device, given);
+          };
           return std::unique_ptr<runtime::Machine>(
-              std::make_unique<OverNccl>(std::move(*store), std::move(*nccl), std::move(*inner)));
+              std::make_unique<OverNccl>(std::move(*store), connect, std::move(*inner)));
         });
   }
 

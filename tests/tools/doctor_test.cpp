@@ -53,11 +53,45 @@ TEST(DoctorOfGpus, SaysWhatIsThere) {
   EXPECT_EQ(of(findings, "GPU 1").found, "Fake, sm_90, 0.1 GiB, 0.1 GiB free");
   EXPECT_EQ(of(findings, "GPU models").found, "all alike");
   EXPECT_EQ(of(findings, "GPU peer access").found, "between all");
-  EXPECT_EQ(of(findings, "NCCL").found, "2.20.0");
+  EXPECT_EQ(of(findings, "NCCL").found, "2.23.4");
   EXPECT_EQ(of(findings, "cuBLASLt").found, "12.3.0");
   EXPECT_EQ(of(findings, "cuDNN").found, "9.19.0");
   EXPECT_THAT(driver.complaints(), IsEmpty());
   EXPECT_THAT(driver.leaks(), IsEmpty());
+}
+
+TEST(DoctorOfGpus, LibrariesOfAnotherMajorAreProblems) {
+  FakeDriver driver(options(1));
+  FakeNccl nccl(driver);
+  FakeCublasLt cublas(driver);
+  FakeCudnn cudnn(driver);
+  cublas.isOfAnotherMajor();
+  cudnn.isOfAnotherMajor();
+  std::vector<Finding> findings = doctor::examineGpus(fakes());
+  for (const char *name : {"cuBLASLt", "cuDNN"}) {
+    Finding finding = of(findings, name);
+    EXPECT_EQ(finding.state, State::Problem) << name;
+    EXPECT_THAT(finding.found, AllOf(HasSubstr("starting"), HasSubstr("GPU 0"),
+                                     HasSubstr("the driver is for CUDA 12.4")));
+    EXPECT_THAT(finding.advice, AllOf(HasSubstr("does not start"), HasSubstr("plain kernels")));
+  }
+  EXPECT_EQ(of(findings, "NCCL").state, State::Ok);
+  EXPECT_EQ(nccl.numAlive(), 0);
+  EXPECT_THAT(driver.leaks(), IsEmpty());
+}
+
+TEST(DoctorOfGpus, AnNcclThatDoesNotConnectIsAProblem) {
+  FakeDriver driver(options(1));
+  FakeNccl nccl(driver);
+  FakeCublasLt cublas(driver);
+  FakeCudnn cudnn(driver);
+  nccl.failAll(cuda::NcclCode::SystemError);
+  Finding finding = of(doctor::examineGpus(fakes()), "NCCL");
+  EXPECT_EQ(finding.state, State::Problem);
+  EXPECT_THAT(finding.found, AllOf(HasSubstr("GPU 0 (Fake, sm_90), starting NCCL with one rank"),
+                                   HasSubstr("(NCCL 2.23.4; the driver is for CUDA 12.4)")));
+  EXPECT_THAT(finding.advice, HasSubstr("does not start"));
+  EXPECT_EQ(nccl.numAlive(), 0);
 }
 
 TEST(DoctorOfGpus, NothingIsNoProblemWithoutADriver) {

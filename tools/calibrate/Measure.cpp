@@ -4,6 +4,7 @@
 
 #include "runtime/comm/Gloo.h"
 #include "runtime/cuda/NcclCommunicator.h"
+#include "runtime/cuda/StartLibraries.h"
 #include "runtime/launch/LocalJob.h"
 #include "runtime/train/Agreement.h"
 #include "tools/calibrate/Gpu.h"
@@ -114,9 +115,6 @@ static Status inGpuRank(const GpuOptions &options, const launch::LocalRank &star
   auto driver = cuda::loadDriver();
   if (!driver)
     return driver.error();
-  auto cublas = cuda::loadCublasLt();
-  if (!cublas)
-    return cublas.error();
   int count = 0;
   if (Status status = checkDriver(*driver, driver->deviceGetCount(&count), "counting GPUs");
       !status)
@@ -127,6 +125,12 @@ static Status inGpuRank(const GpuOptions &options, const launch::LocalRank &star
   auto device = cuda::Device::open(*driver, int(start.rank));
   if (!device)
     return device.error();
+  std::vector<std::string> refusals;
+  auto cublas = cuda::startedCublasLt(*device, refusals);
+  if (!cublas)
+    return cublas.error();
+  for (const std::string &refusal : refusals)
+    std::cerr << "tbc: cuBLASLt " + versionOf(*cublas) + " is measured instead: " + refusal + "\n";
   auto job = start.openStore();
   if (!job)
     return job.error();

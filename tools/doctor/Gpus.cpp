@@ -2,9 +2,11 @@
 
 #include "tools/doctor/Doctor.h"
 
-#include "runtime/cuda/Device.h"
+#include "runtime/cuda/StartLibraries.h"
 
+#include <chrono>
 #include <cstdio>
+#include <functional>
 #include <optional>
 
 namespace tbc::doctor {
@@ -16,8 +18,12 @@ static std::string gibibytes(size_t bytes) {
 }
 
 GpuLibraries gpuLibraries() {
-  return {cuda::findDriver(), cuda::loadDriver(), cuda::loadNccl(), cuda::loadCublasLt(),
-          cuda::loadCudnn()};
+  Result<cuda::Driver> driver = cuda::loadDriver();
+  int version = 0; // without a driver any cuBLASLt will do
+  if (!driver || driver->driverGetVersion(&version) != cuda::DriverCode::Success)
+    version = 0;
+  return {cuda::findDriver(), driver, cuda::loadNccl(),
+          cuda::loadCublasLt(cuda::cublasSonames(version)), cuda::loadCudnn()};
 }
 
 static Finding driverOf(const GpuLibraries &libraries) {
@@ -86,13 +92,18 @@ static Finding peersOf(const cuda::Driver &driver, int count) {
           "the IOMMU or PCIe ACS where GPUs share a switch"};
 }
 
-/// A library that GPUs are of little use without: `isNeeded` here.
+/// A library that GPUs are of little use without: `isNeeded` here. `start` starts it on a GPU;
+/// empty where no GPU opens.
 template <typename T>
 static Finding libraryOf(const std::string &name, const Result<T> &library, bool isNeeded,
-                         const std::string &use) {
-  if (library)
+                         const std::string &use, const std::function<Status(const T &)> &start) {
+  if (!library)
+    return {name, isNeeded ? State::Problem : State::Missing, library.error().message, use};
+  Status status = start ? start(*library) : Status::ok();
+  if (status)
     return {name, State::Ok, versionOf(*library), ""};
-  return {name, isNeeded ? State::Problem : State::Missing, library.error().message, use};
+  return {name, State::Problem, status.error().message,
+          "it does not start: install one for the CUDA version of the driver; " + use};
 }
 
 std::vector<Finding> examineGpus(const GpuLibraries &libraries) {
@@ -114,14 +125,28 @@ std::vector<Finding> examineGpus(const GpuLibraries &libraries) {
     findings.push_back(modelsOf(models));
     findings.push_back(peersOf(*libraries.driver, count));
   }
-  findings.push_back(libraryOf("NCCL", libraries.nccl, count > 1, "only for several GPUs"));
-  findings.push_back(libraryOf("cuBLASLt", libraries.cublas, count > 0,
-                               count > 0 ? "without it plain kernels multiply matrices, slowly"
-                                         : "only for GPUs"));
-  findings.push_back(libraryOf("cuDNN", libraries.cudnn, /*isNeeded=*/false,
-                               count > 0
-                                   ? "without it plain kernels do attention and convolution, slowly"
-                                   : "only for GPUs"));
+  // They start on the first GPU, if there is one.
+  auto device = count > 0 ? cuda::Device::open(*libraries.driver, 0)
+                          : Result<cuda::DevicePtr>(Error{ErrorCode::Other, "no GPU"});
+  std::function<Status(const cuda::Nccl &)> startNccl;
+  std::function<Status(const cuda::CublasLt &)> startCublas;
+  std::function<Status(const cuda::Cudnn &)> startCudnn;
+  if (device) {
+    constexpr std::chrono::minutes timeout(1);
+    startNccl = [&](const cuda::Nccl &library) { return tryNccl(*device, library, timeout); };
+    startCublas = [&](const cuda::CublasLt &library) { return tryCublasLt(*device, library); };
+    startCudnn = [&](const cuda::Cudnn &library) { return tryCudnn(*device, library); };
+  }
+  findings.push_back(
+      libraryOf("NCCL", libraries.nccl, count > 1, "only for several GPUs", startNccl));
+  findings.push_back(
+      libraryOf("cuBLASLt", libraries.cublas, count > 0,
+                count > 0 ? "without it plain kernels multiply matrices, slowly" : "only for GPUs",
+                startCublas));
+  findings.push_back(libraryOf(
+      "cuDNN", libraries.cudnn, /*isNeeded=*/false,
+      count > 0 ? "without it plain kernels do attention and convolution, slowly" : "only for GPUs",
+      startCudnn));
   return findings;
 }
 

@@ -7,10 +7,10 @@
 #include "codegen/PlanMemory.h"
 #include "codegen/cpu/KernelOp.h"
 #include "codegen/cuda/EmitCudaKernel.h"
-#include "passes/loss/AttachLoss.h"
-#include "passes/partition/Partition.h"
+#include "passes/Pipelines.h"
 #include "planner/core/Time.h"
 #include "runtime/verify/Verify.h"
+#include "tools/driver/ApplyPlan.h"
 
 #include "mlir/IR/Verifier.h"
 
@@ -122,20 +122,9 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan,
       planner::stageMemory(graph, assignment, result.derivation, result.overlap, plan.job,
                            planner::stageDevices(plan), planner::scheduleOf(plan).actions);
 
-  for (func::FuncOp function : {step.train, step.update})
-    setBatchSizes(function, plan.job.globalBatch, plan.microBatch * plan.mesh.dataRanks());
   DiagnosticCollector diagnostics(*step.train.getContext());
-  PartitionInput input{step.train,
-                       step.update,
-                       *step.analysis,
-                       step.step,
-                       graph,
-                       assignment,
-                       result.derivation,
-                       result.overlap,
-                       plan.zigzag ? plan.mesh.cp : 1,
-                       {}};
-  FailureOr<PartitionedStep> partitioned = partitionStep(input);
+  FailureOr<PartitionedStep> partitioned =
+      runPlanPasses(annotatedModule(step, plan, result.planned));
   if (failed(partitioned) || failed(mlir::verify(*partitioned->module)))
     return diagnostics.error(ErrorCode::Other, "the step could not be partitioned");
 

@@ -1,6 +1,7 @@
 //===- ConfigFile.cpp - config.json of Hugging Face's transformers -------------===//
 
 #include "planner/core/Cluster.h"
+#include "runtime/abi/ClosestWord.h"
 #include "tools/new/Architecture.h"
 
 #include <nlohmann/json.hpp>
@@ -255,7 +256,7 @@ Result<Architecture> readConfig(const std::string &text, const std::string &sour
       names.push_back(name);
       all += (all.empty() ? "" : ", ") + name;
     }
-    std::string closest = planner::closestWord(type->get<std::string>(), names);
+    std::string closest = closestWord(type->get<std::string>(), names);
     return usage("model_type \"" + type->get<std::string>().substr(0, 40) +
                  "\" is not one that tbc new writes (" + all + ")" +
                  (closest.empty() ? "" : "; did you mean " + closest + "?") +

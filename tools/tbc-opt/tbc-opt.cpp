@@ -2,6 +2,7 @@
 
 #include "ir/Tbc.h"
 #include "passes/Passes.h"
+#include "tools/driver/ApplyPlan.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
@@ -28,6 +29,7 @@ int main(int argc, char **argv) {
   mlir::registerCSEPass();
   mlir::registerSymbolDCEPass();
   tbc::registerTbcPasses();
+  tbc::driver::registerDriverPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "tbc-opt: passes on tbc IR in text\n", registry));
 }

@@ -6,6 +6,8 @@
 #include "runtime/cuda/CudaMachine.h"
 #include "runtime/cuda/CudnnOps.h"
 #include "runtime/cuda/Nccl.h"
+#include "runtime/cuda/StartLibraries.h"
+#include "runtime/exec/Peers.h"
 #include "runtime/launch/Environment.h"
 
 #include <cstdlib>
@@ -119,40 +121,56 @@ void fixNcclAlgorithms() {
   setenv("NCCL_PROTO", "Simple", /*overwrite=*/0);
 }
 
+void preparePipelines(const program::Program &program) {
+  if (runtime::peersOf(program).messages.empty())
+    return;
+  setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+  setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
+}
+
 bool registersMemory() { return launch::systemVariable("TBC_NCCL_REGISTER").value_or("1") != "0"; }
 
 static void speak(const std::string &what) { std::cerr << "tbc: " + what + "\n" << std::flush; }
 
-/// What computes beside our kernels; of what is not there the speaker says who does it.
+/// Adds the libraries that compute beside our kernels. The speaker says which are missing, and
+/// every rank which does not start on its GPU.
 static Status addLibraries(cuda::CudaOptions &options, const program::Program &program,
                            const RunOptions &runOptions, bool isSpeaker) {
-  auto cublas = cuda::loadCublasLt();
-  if (cublas)
+  std::vector<std::string> refusals;
+  auto cublas = cuda::startedCublasLt(options.device, refusals);
+  if (cublas) {
     options.cublas = *cublas;
-  else if (runOptions.matmulPrecision == "fp8")
+    for (const std::string &refusal : refusals)
+      speak("cuBLASLt " + versionOf(*cublas) + " multiplies matrices instead: " + refusal);
+  } else if (runOptions.matmulPrecision == "fp8")
     return Error{cublas.error().code, "--matmul-precision fp8: " + cublas.error().message};
-  else if (isSpeaker)
+  else if (isSpeaker || !refusals.empty())
     speak(std::string("plain kernels multiply matrices, slowly") +
           (runOptions.isBenchmark ? ", and --benchmark has nothing to time: " : ": ") +
           cublas.error().message);
-  auto cudnn = cuda::loadCudnn();
+  if (!asksForCudnn(program))
+    return Status::ok();
+  auto cudnn = cuda::startedCudnn(options.device);
   if (cudnn)
     options.cudnn = *cudnn;
-  else if (isSpeaker && asksForCudnn(program))
+  else if (isSpeaker || cudnn.error().code == ErrorCode::RankFailed)
     speak("plain kernels do attention and convolution, slowly: " + cudnn.error().message);
   return Status::ok();
 }
 
 Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
                                          const RunOptions &runOptions,
-                                         const cuda::DevicePtr &device, const cuda::Nccl *nccl,
-                                         bool isSpeaker) {
+                                         const cuda::DevicePtr &device,
+                                         const std::shared_ptr<cuda::HostWatch> &watch,
+                                         const cuda::Nccl *nccl, bool isSpeaker) {
   auto kernels = cuda::KernelModule::load(
       device, [&](const std::string &name) { return loaded.files.text(name); },
       loaded.manifest.programHash);
   if (!kernels)
     return kernels.error();
   cuda::CudaOptions options;
+  options.device = device;
   if (runOptions.arith != "native") {
     if (isSpeaker)
       speak("the host executes all kernels, in exact numbers, slowly; memory plan, streams and "
@@ -170,9 +188,8 @@ Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
     speak("steps are not CUDA graphs: --detect-anomaly looks at every result");
   if (isSpeaker)
     options.say = speak;
-  options.device = device;
   options.kernels = *kernels;
-  options.timeout = std::chrono::milliseconds(runOptions.timeoutSeconds * 1000);
+  options.watch = watch;
   options.isDeterministic = runOptions.isDeterministic;
   options.isBenchmark = runOptions.isBenchmark;
   options.multipliesInFp8 = runOptions.matmulPrecision == "fp8";

@@ -3,8 +3,7 @@
 #ifndef TBC_TOOLS_TBC_RUN_GPUCHOICE_H
 #define TBC_TOOLS_TBC_RUN_GPUCHOICE_H
 
-#include "runtime/cuda/Device.h"
-#include "runtime/cuda/Nccl.h"
+#include "runtime/cuda/HostWatch.h"
 #include "tools/tbc-run/RunCommand.h"
 
 namespace tbc::cli {
@@ -33,6 +32,11 @@ Status checkGpuOptions(const train::LoadedProgram &loaded, const RunOptions &opt
 /// environment says how.
 void fixNcclAlgorithms();
 
+/// Sets CUDA_MODULE_LOADING, CUDA_DEVICE_MAX_CONNECTIONS and NCCL_RUNTIME_CONNECT, before CUDA and
+/// NCCL are opened, for programs with messages between ranks (docs/gpus.md, NCCL). Variables of the
+/// user's environment stay as they are.
+void preparePipelines(const program::Program &program);
+
 /// Whether the memory plan is registered with NCCL: unless TBC_NCCL_REGISTER=0 says not.
 bool registersMemory();
 
@@ -41,6 +45,7 @@ bool registersMemory();
 /// Errors: as of KernelModule::load.
 Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
                                          const RunOptions &options, const cuda::DevicePtr &device,
+                                         const std::shared_ptr<cuda::HostWatch> &watch,
                                          const cuda::Nccl *nccl, bool isSpeaker);
 
 } // namespace tbc::cli

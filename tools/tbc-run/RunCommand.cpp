@@ -5,17 +5,21 @@
 #include "runtime/abi/RunCodes.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/comm/Gloo.h"
+#include "runtime/comm/SharedStore.h"
 #include "runtime/cuda/CudaMachine.h"
 #include "runtime/cuda/NcclCommunicator.h"
 #include "runtime/exec/GradientReductions.h"
 #include "runtime/exec/Machine.h"
+#include "runtime/exec/Peers.h"
 #include "runtime/launch/LocalJob.h"
 #include "tools/tbc-run/CpuPeak.h"
 #include "tools/tbc-run/GpuChoice.h"
 #include "tools/tbc-run/KernelChoice.h"
 #include "tools/tbc-run/Outputs.h"
+#include "tools/tbc-run/RankReport.h"
 #include "tools/tbc-run/StepOutput.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -215,44 +219,66 @@ launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &opti
           {"initial weights", options.initWeights.empty() ? "the model's" : options.initWeights}};
 }
 
-/// Over NCCL where `nccl` is given, between GPUs, else over Gloo.
+/// What a rank connects to the others with.
+struct RankParts {
+  comm::Store &store;
+  comm::FlightRecorder &recorder;
+  comm::Diagnosis &diagnosis;
+  cuda::DevicePtr device;
+  std::shared_ptr<cuda::HostWatch> watch;
+  const cuda::Nccl *nccl = nullptr;
+};
+
+/// Between GPUs, with all communicators of the Program.
 Result<std::unique_ptr<comm::Communicator>>
-connect(const RankStart &start, int64_t numRanks, comm::Store &store, milliseconds timeout,
-        const cuda::DevicePtr &device, const cuda::Nccl *nccl, comm::FlightRecorder &recorder,
-        comm::Diagnosis &diagnosis) {
-  if (nccl) {
-    cuda::NcclOptions options;
-    options.timeout = timeout;
-    return cuda::connectNccl(start.rank, numRanks, store, *nccl, device, options);
-  }
+connectGpus(const RankStart &start, const program::Program &program, const RankParts &parts) {
+  cuda::NcclOptions options;
+  options.watch = parts.watch;
+  options.recorder = &parts.recorder;
+  options.diagnosis = &parts.diagnosis;
+  runtime::Peers peers = runtime::peersOf(program);
+  options.partitions = std::move(peers.partitions);
+  options.messages = std::move(peers.messages);
+  parts.diagnosis.start();
+  return cuda::connectNccl(start.rank, program.mesh.numRanks(), parts.store, *parts.nccl,
+                           parts.device, options);
+}
+
+/// Over NCCL where `parts` have it, between GPUs, else over Gloo.
+Result<std::unique_ptr<comm::Communicator>> connect(const RankStart &start,
+                                                    const program::Program &program,
+                                                    milliseconds timeout, const RankParts &parts) {
+  if (parts.nccl)
+    return connectGpus(start, program, parts);
   comm::GlooOptions gloo;
   gloo.host = start.host;
   gloo.timeout = timeout;
   gloo.token = start.token;
-  gloo.recorder = &recorder;
-  gloo.diagnosis = &diagnosis;
+  gloo.recorder = &parts.recorder;
+  gloo.diagnosis = &parts.diagnosis;
   gloo.warn = [&](const std::string &why) {
     std::cerr << "tbc: warning: rank " << start.rank
               << " and the others of its host exchange bytes over sockets, which are slower than "
                  "shared memory: "
               << why << "\n";
   };
-  return comm::connectGloo(start.rank, numRanks, store, gloo);
+  return comm::connectGloo(start.rank, program.mesh.numRanks(), parts.store, gloo);
 }
 
-/// The error of a rank that failed among others, with the file in which its last calls are.
-Error withCalls(Error error, const comm::FlightRecorder &recorder) {
-  bool isOfOthers = error.code == ErrorCode::RankFailed || error.code == ErrorCode::HangDetected;
-  if (!isOfOthers || recorder.standing().numCalls == 0)
-    return error;
-  Result<std::string> file = recorder.write();
-  error.message += file ? "; its last calls are in " + *file : "; " + file.error().message;
-  return error;
+/// Of a rank that ends by itself. No other rank is to wait for it.
+Status ended(const Status &status, cuda::HostWatch *watch, const comm::FlightRecorder &recorder) {
+  if (status)
+    return status;
+  Error error = status.error();
+  bool isOfAll = error.code == ErrorCode::StoppedOnRequest || error.code == notFiniteCode;
+  if (watch && !isOfAll)
+    return watch->fail(error);
+  return watch ? error : withCalls(error, recorder);
 }
 
 /// Everything a rank does, in its own process.
 Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
-               const RankStart &start) {
+               const RankStart &start, RankReport &report) {
   Result<train::TrainOptions> train = trainOptions(options);
   if (!train)
     return train.error();
@@ -260,6 +286,7 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   cuda::DevicePtr device;
   std::optional<cuda::Nccl> nccl; // outlives the communicator
   if (usesGpus(loaded, options)) {
+    preparePipelines(loaded.program);
     auto opened = openGpu(start.localRank, start.isStartedHere);
     if (!opened)
       return opened.error();
@@ -274,10 +301,14 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
     }
   }
   auto timeout = milliseconds(options.timeoutSeconds * 1000);
+  auto connectTimeout = milliseconds(options.connectTimeoutSeconds * 1000);
+  std::shared_ptr<cuda::HostWatch> watch;
+  if (device)
+    watch = watchOf(device, options, report, start.isStoreOfRank0 && start.rank == 0);
   auto comparisons = std::make_shared<cpu::KernelComparisons>();
-  auto machine = device
-                     ? gpuMachine(loaded, options, device, nccl ? &*nccl : nullptr, start.rank == 0)
-                     : machineOf(loaded, options, start.numLocalRanks, comparisons);
+  auto machine =
+      device ? gpuMachine(loaded, options, device, watch, nccl ? &*nccl : nullptr, start.rank == 0)
+             : machineOf(loaded, options, start.numLocalRanks, comparisons);
   if (!machine)
     return machine.error();
   train->machine = *machine;
@@ -301,16 +332,17 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
     factsOfSome = {{"device that the plan calls " + kinds[size_t(stage)], device->model()}};
   }
   if (Status status =
-          launch::checkIn(*job->store, start.rank, numRanks, facts, timeout, factsOfSome);
+          launch::checkIn(*job->store, start.rank, numRanks, facts, connectTimeout, factsOfSome);
       !status)
     return status;
-  comm::FlightRecorder recorder(start.rank);
-  comm::Diagnosis diagnosis(start.rank, numRanks, start.isStoreOfRank0 ? 0 : -1, *job->store,
-                            recorder, timeout, [](const std::string &table) {
+  comm::FlightRecorder &recorder = report.calls();
+  comm::SharedStore store(*job->store);
+  comm::Diagnosis diagnosis(start.rank, numRanks, start.isStoreOfRank0 ? 0 : -1, store, recorder,
+                            timeout, [](const std::string &table) {
                               std::cerr << "tbc: " + table + "\n" << std::flush;
                             });
-  auto communicator = connect(start, numRanks, *job->store, timeout, device,
-                              nccl ? &*nccl : nullptr, recorder, diagnosis);
+  RankParts parts{store, recorder, diagnosis, device, watch, nccl ? &*nccl : nullptr};
+  auto communicator = connect(start, loaded.program, connectTimeout, parts);
   if (!communicator)
     return communicator.error();
 
@@ -347,15 +379,16 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   };
   Status status = train::train(loaded, *train, **communicator, start.localRank == 0, callbacks);
   Status written = output ? output->end() : Status::ok();
-  return status ? written : withCalls(status.error(), recorder);
+  return ended(status ? written : status, watch.get(), recorder);
 }
 
 /// Runs a rank and prints its error, if there is one.
 int rankCode(const train::LoadedProgram &loaded, const RunOptions &options,
              const RankStart &start) {
+  RankReport report(start.rank);
   Error error;
   try {
-    Status status = runRank(loaded, options, start);
+    Status status = runRank(loaded, options, start, report);
     if (status)
       return 0;
     error = status.error();
@@ -364,12 +397,7 @@ int rankCode(const train::LoadedProgram &loaded, const RunOptions &options,
   } catch (const std::exception &exception) {
     error = {ErrorCode::Other, exception.what()};
   }
-  // One line, so that those of several ranks do not mix. All ranks stop alike on request.
-  bool isOfAll = error.code == ErrorCode::StoppedOnRequest || error.code == notFiniteCode;
-  bool isSaid = isOfAll && start.rank != 0;
-  if (!isSaid)
-    std::cerr << "tbc: rank " + std::to_string(start.rank) + ": " + error.message + "\n"
-              << std::flush;
+  report.say(error);
   return int(error.code);
 }
 
@@ -392,7 +420,7 @@ Result<int> launchHere(const train::LoadedProgram &loaded, const RunOptions &opt
     start.openStore = local.openStore;
     return rankCode(loaded, options, start);
   };
-  return launch::launchLocalJob(numRanks, milliseconds(options.timeoutSeconds * 1000), body);
+  return launch::launchLocalJob(numRanks, milliseconds(options.connectTimeoutSeconds * 1000), body);
 }
 
 /// The token that ranks of a launcher share: TBC_JOB_TOKEN, or on one machine the job's name, which
@@ -436,7 +464,7 @@ Result<int> runAsRank(const train::LoadedProgram &loaded, const RunOptions &opti
   start.isStoreOfRank0 = point.kind == MeetingPoint::Kind::Tcp;
   start.openStore = [&] {
     return launch::openJobStore(point, place.rank, *token,
-                                milliseconds(options.timeoutSeconds * 1000));
+                                milliseconds(options.connectTimeoutSeconds * 1000));
   };
   launch::listenForStop();
   int code = rankCode(loaded, options, start);
@@ -447,20 +475,37 @@ Result<int> runAsRank(const train::LoadedProgram &loaded, const RunOptions &opti
     std::filesystem::remove_all(point.path, ignored);
   }
   // A driver would wait at the end of the process for what never ends.
-  if (code == int(ErrorCode::HangDetected) && usesGpus(loaded, options))
+  if (code != 0 && usesGpus(loaded, options)) {
+    std::cout.flush();
+    std::fflush(nullptr);
     std::_Exit(code);
+  }
   return code;
 }
 
 } // namespace
 
-Result<int> runProgram(const RunOptions &options) {
+/// GPUs load kernels and libraries, from file systems that may be slow, and a step of theirs may be
+/// long.
+static void setTimeouts(const train::LoadedProgram &loaded, RunOptions &options) {
+  bool isOnGpus = usesGpus(loaded, options);
+  constexpr int64_t ofCpus = 30, ofGpus = 600;
+  if (options.timeoutSeconds == 0)
+    options.timeoutSeconds = isOnGpus ? ofGpus : ofCpus;
+  if (options.connectTimeoutSeconds == 0)
+    options.connectTimeoutSeconds =
+        isOnGpus ? std::max(ofGpus, options.timeoutSeconds) : options.timeoutSeconds;
+}
+
+Result<int> runProgram(const RunOptions &given) {
+  RunOptions options = given;
   // Before anything is started.
   if (Result<train::TrainOptions> train = trainOptions(options); !train)
     return train.error();
   Result<train::LoadedProgram> loaded = train::loadProgram(options.program);
   if (!loaded)
     return loaded.error();
+  setTimeouts(*loaded, options);
   int64_t numRanks = loaded->program.mesh.numRanks();
   if (Status status = checkGpuOptions(*loaded, options); !status)
     return status.error();

@@ -21,7 +21,8 @@ struct RunOptions {
   int64_t numProcesses = 0; // 0: the launcher's environment, else as many as the program has ranks
   std::string init;
   int64_t rank = -1, numRanks = -1;
-  int64_t timeoutSeconds = 30;
+  /// 0: 30 between CPUs, 600 on GPUs; of connecting the larger of that and `timeoutSeconds`.
+  int64_t timeoutSeconds = 0, connectTimeoutSeconds = 0;
   std::string host, arith = "native", schedule = "constant";
   std::string kernels = "native", onNan = "stop";
   std::string commDtype = "f32";       // of sums of gradients over data axes: or bf16

@@ -2,6 +2,7 @@
 
 #include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc-run/RunCommand.h"
+#include "tools/tbc-run/WordFlags.h"
 
 #include <CLI/CLI.hpp>
 
@@ -26,13 +27,18 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
                      "Address on which this rank is reached (default: the one on the way to the "
                      "meeting point)");
   command
-      .add_option("--timeout", options->timeoutSeconds, "Longest wait for another rank, seconds")
-      ->check(between(1, 86400))
-      ->capture_default_str();
+      .add_option("--timeout", options->timeoutSeconds,
+                  "Longest wait for another rank or a kernel, seconds (default: 30, on GPUs 600)")
+      ->check(between(1, 86400));
+  command
+      .add_option("--connect-timeout", options->connectTimeoutSeconds,
+                  "The same while ranks connect and, on GPUs, in the first step (default: that of "
+                  "--timeout, on GPUs at least 600)")
+      ->check(between(1, 86400));
   command
       .add_option("--communicator", options->communicator,
                   "gloo, or nccl between GPUs (default: nccl where the program is for GPUs)")
-      ->check(CLI::IsMember({"gloo", "nccl"}));
+      ->transform(oneOf({"gloo", "nccl"}));
   command.option_defaults()->group("How long");
   CLI::Option *steps = command.add_option("--steps", train.steps, "Train up to this step")
                            ->check(atLeast(1))
@@ -66,7 +72,7 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
       .add_option("--on-nan", options->onNan,
                   "A step whose loss is NaN or infinite: stop, with exit code 11; skip it, its "
                   "update is applied on no rank")
-      ->check(CLI::IsMember({"stop", "skip"}))
+      ->transform(oneOf({"stop", "skip"}))
       ->capture_default_str();
   command.add_flag("--detect-anomaly", train.detectsAnomalies,
                    "Stop at the first op that makes a NaN or an infinity, and name it; slow");
@@ -120,12 +126,12 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
       .add_option("--arith", options->arith,
                   "native; f64; or exact numbers, to prove the parallel program: residue, modulo "
                   "2^61 - 1; residue251, modulo 251, in the memory and messages of a native run")
-      ->check(CLI::IsMember({"native", "f64", "residue", "residue251"}))
+      ->transform(oneOf({"native", "f64", "residue", "residue251"}))
       ->capture_default_str();
   command
       .add_option("--kernels", options->kernels,
                   "native: fast ones; reference: each op by its plain meaning, slow")
-      ->check(CLI::IsMember({"native", "reference"}))
+      ->transform(oneOf({"native", "reference"}))
       ->capture_default_str();
   command.add_flag("--self-check", options->checksItself,
                    "Compute the first step by the reference kernels too, and stop at the first "
@@ -139,13 +145,13 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
       .add_option("--matmul-precision", options->matmulPrecision,
                   "On GPUs, what matrices are multiplied in: own, their own types; fp8, rounded to "
                   "8 bits right before, where the GPU has that and shapes allow it")
-      ->check(CLI::IsMember({"own", "fp8"}))
+      ->transform(oneOf({"own", "fp8"}))
       ->capture_default_str();
   command
       .add_option("--cuda-graphs", options->cudaGraphs,
                   "Launch each step on a GPU as one graph: auto, where that can be; on, else an "
                   "error; off")
-      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->transform(oneOf({"auto", "on", "off"}))
       ->capture_default_str();
   command
       .add_option("--threads", options->threads,
@@ -156,7 +162,7 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
       .add_option("--comm-dtype", options->commDtype,
                   "What gradients of f32 travel as when they are summed over the data's axes: f32, "
                   "or bf16, which halves the bytes and rounds")
-      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->transform(oneOf({"f32", "bf16"}))
       ->capture_default_str();
   command.add_option("--compress-gradients", options->compression,
                      "topk:SHARE: of the same gradients send only this share of each tensor's "

@@ -36,6 +36,9 @@ void addCheckpointCommand(CLI::App &app, const SetAction &setAction);
 /// Writes `text` to `path` by way of a temporary file beside it, so that no partial file is ever
 /// there; "-" is standard output. Errors: Other, naming the path and the system's reason.
 Status writeFile(const std::string &path, const std::string &text);
+/// Whether writeFile() could begin to, asked before work whose result is for `path`: its error
+/// else.
+Status checkWritable(const std::string &path);
 /// Errors: `code`, naming the path and the system's reason.
 Result<std::string> readFile(const std::string &path, ErrorCode code);
 

@@ -1,4 +1,4 @@
-//===- CompileCommand.cpp - tbc compile, tbc program show ------------------------===//
+//===- CompileCommand.cpp - tbc compile --------------------------------------===//
 
 #include "codegen/cpu/CompileKernels.h"
 #include "codegen/cuda/CompileCudaKernels.h"
@@ -9,8 +9,12 @@
 #include "runtime/verify/Verify.h"
 #include "tools/driver/Compile.h"
 #include "tools/driver/Context.h"
+#include "tools/driver/EmitIr.h"
 #include "tools/driver/RunManifest.h"
+#include "tools/tbc-run/WordFlags.h"
 #include "tools/tbc/Command.h"
+
+#include "llvm/Support/raw_ostream.h"
 
 #include <CLI/CLI.hpp>
 
@@ -28,7 +32,8 @@ using train::programFile;
 namespace {
 
 struct Options {
-  std::string plan, model, output, program;
+  std::string plan, model, output;
+  std::string emitIrAfter; // a pass, "all", or empty
   std::string target = "cpu";
   // Of --target cpu.
   std::string cpu; // empty: native
@@ -170,7 +175,47 @@ static std::string onHost(const program::MemoryPlan &plan, const planner::StageM
          planner::formatBytes(double(predicted.hostBytes()));
 }
 
+/// Prints the IR after one pass, or writes that after each into a folder.
+static Result<int> emitIr(const driver::LoadedPlan &loaded, const Options &options) {
+  bool isAll = options.emitIrAfter == "all";
+  if (isAll == options.output.empty())
+    return Error{ErrorCode::Usage, isAll ? "--emit-ir-after all writes a folder: name it with -o"
+                                         : "--emit-ir-after PASS prints to stdout and takes no -o"};
+  std::error_code error;
+  if (isAll)
+    std::filesystem::create_directories(options.output, error);
+  if (error)
+    return Error{ErrorCode::Other, "cannot create " + options.output + ": " + error.message()};
+  Status status = Status::ok();
+  int number = 0;
+  auto afterPass = [&](llvm::StringRef pass, mlir::ModuleOp module) {
+    if (!isAll && pass != options.emitIrAfter)
+      return;
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    module.print(stream);
+    stream << "\n";
+    if (!isAll) {
+      std::cout << text;
+      return;
+    }
+    char name[96];
+    std::snprintf(name, sizeof name, "%02d-%s.mlir", number++, pass.str().c_str());
+    std::string path = (std::filesystem::path(options.output) / name).string();
+    if (Status written = writeFile(path, text); !written && status)
+      status = written;
+    std::cout << "wrote " << path << "\n";
+  };
+  if (Status passes = driver::runPasses(*loaded.step, loaded.plan, afterPass); !passes)
+    return passes.error();
+  if (!status)
+    return status.error();
+  return 0;
+}
+
 static Result<int> runCompile(const Options &options) {
+  if (options.output.empty() && options.emitIrAfter.empty())
+    return Error{ErrorCode::Usage, "--output is required: the folder of the Program"};
   auto text = readFile(options.plan, ErrorCode::Usage);
   if (!text)
     return text.error();
@@ -179,6 +224,8 @@ static Result<int> runCompile(const Options &options) {
     return loaded.error();
   if (Status status = driver::checkPredictions(*loaded, options.plan); !status)
     return status.error();
+  if (!options.emitIrAfter.empty())
+    return emitIr(*loaded, options);
   auto targets = targetsOf(options);
   if (!targets)
     return targets.error();
@@ -243,36 +290,20 @@ static Result<int> runCompile(const Options &options) {
   return 0;
 }
 
-static Result<int> runShow(const Options &options) {
-  std::filesystem::path path = options.program;
-  Result<std::string> text = std::string();
-  if (std::filesystem::is_directory(path)) {
-    auto files = program::SealedFolder::open(options.program);
-    if (!files)
-      return files.error();
-    path /= programFile;
-    text = files->text(programFile);
-  } else {
-    text = readFile(path.string(), ErrorCode::Usage);
-  }
-  if (!text)
-    return text.error();
-  auto program = program::readProgram(*text);
-  if (!program)
-    return Error{program.error().code, path.string() + ": " + program.error().message};
-  if (Status status = verify::verifyProgram(*program); !status)
-    return Error{ErrorCode::Usage, path.string() + ": " + status.error().message};
-  std::cout << program::show(*program);
-  return 0;
-}
-
 void addCompileCommand(CLI::App &app, const SetAction &setAction) {
   CLI::App *command =
       app.add_subcommand("compile", "Make a plan into the Program that ranks execute");
   auto options = std::make_shared<Options>();
   command->add_option("plan", options->plan, "plan.json")->required();
   command->add_option("--model", options->model, "Model file, if not where the plan says");
-  command->add_option("-o,--output", options->output, "Folder to write")->required();
+  command->add_option("-o,--output", options->output, "Folder to write");
+  std::vector<std::string> passes = driver::passNames();
+  passes.insert(passes.begin(), "all");
+  command
+      ->add_option("--emit-ir-after", options->emitIrAfter,
+                   "Stop after this pass and print the IR; all: write that after each pass to the "
+                   "folder of -o, in numbered files")
+      ->check(CLI::IsMember(passes));
   CLI::Option *cpu = command->add_option(
       "--cpu", options->cpu,
       "CPU to compile kernels for: native (default), x86-64-v2, x86-64-v3, x86-64-v4");
@@ -281,7 +312,7 @@ void addCompileCommand(CLI::App &app, const SetAction &setAction) {
   command->add_flag("--no-kernels", options->noKernels, "Compile none: reference kernels, slow")
       ->excludes(cpu);
   command->add_option("--target", options->target, "What executes kernels: cpu, or cuda for GPUs")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->transform(oneOf({"cpu", "cuda"}))
       ->capture_default_str();
   command->add_option("--arch", options->architectures,
                       "With --target cuda: for these GPUs and later ones (default: sm_80,sm_90)");
@@ -289,16 +320,6 @@ void addCompileCommand(CLI::App &app, const SetAction &setAction) {
                     "With --target cuda: let the host execute what has no kernel there, slowly");
   command->callback(
       [options, setAction] { setAction([options] { return runCompile(*options); }); });
-}
-
-void addProgramCommand(CLI::App &app, const SetAction &setAction) {
-  CLI::App *command = app.add_subcommand("program", "Look at a compiled Program");
-  command->require_subcommand(1);
-  CLI::App *show = command->add_subcommand("show", "Print it as text");
-  auto options = std::make_shared<Options>();
-  show->add_option("program", options->program, "Folder written by tbc compile, or its file")
-      ->required();
-  show->callback([options, setAction] { setAction([options] { return runShow(*options); }); });
 }
 
 } // namespace tbc::cli

@@ -12,12 +12,17 @@
 
 namespace tbc::cli {
 
+/// Where a file is written until it is whole.
+static std::string temporaryFor(const std::string &path) {
+  return path + ".tmp-" + std::to_string(getpid());
+}
+
 Status writeFile(const std::string &path, const std::string &text) {
   if (path == "-") {
     std::cout << text << std::flush;
     return std::cout ? Status::ok() : Status(Error{ErrorCode::Other, "cannot write to stdout"});
   }
-  std::string temporary = path + ".tmp-" + std::to_string(getpid());
+  std::string temporary = temporaryFor(path);
   auto fail = [&](const char *what) {
     int code = errno;
     std::remove(temporary.c_str());
@@ -37,6 +42,18 @@ Status writeFile(const std::string &path, const std::string &text) {
   }
   if (std::rename(temporary.c_str(), path.c_str()) != 0)
     return fail("replace");
+  return Status::ok();
+}
+
+Status checkWritable(const std::string &path) {
+  if (path.empty() || path == "-")
+    return Status::ok();
+  std::string temporary = temporaryFor(path);
+  FILE *file = std::fopen(temporary.c_str(), "wb");
+  if (!file)
+    return Error{ErrorCode::Other, "cannot create " + path + ": " + strerror(errno)};
+  std::fclose(file);
+  std::remove(temporary.c_str());
   return Status::ok();
 }
 

@@ -1,6 +1,7 @@
 //===- JobFile.cpp - tbc plan --job: many configurations, one process ----------===//
 
 #include "planner/core/Cluster.h"
+#include "runtime/abi/ClosestWord.h"
 #include "runtime/abi/Sha256.h"
 #include "tools/driver/Context.h"
 #include "tools/tbc/Command.h"
@@ -65,7 +66,7 @@ static Result<std::vector<std::string>> argumentsOf(const Json &line, const CLI:
       continue;
     }
     if (std::find(names.begin(), names.end(), key) == names.end()) {
-      std::string closest = planner::closestWord(key, names);
+      std::string closest = closestWord(key, names);
       return fail("is no flag of tbc plan" +
                   (closest.empty() ? "" : "; did you mean \"" + closest + "\"?"));
     }

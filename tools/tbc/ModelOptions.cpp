@@ -5,12 +5,34 @@
 #include "planner/core/Plan.h"
 #include "tools/driver/StepSettings.h"
 #include "tools/tbc-run/NumberFlags.h"
+#include "tools/tbc-run/WordFlags.h"
 
 #include <CLI/CLI.hpp>
 
 #include <charconv>
 
 namespace tbc::cli {
+
+/// What PyTorch (dtypes), Lightning (32-true, bf16-mixed), DeepSpeed and Transformers (fp16) call
+/// precisions. Mixed ones keep master weights in f32, as tbc does; Lightning's bf16-true does not.
+static Spellings precisionSpellings() {
+  return {{"fp32", "f32"},
+          {"float32", "f32"},
+          {"32", "f32"},
+          {"32-true", "f32"},
+          {"float", "f32"},
+          {"fp16", "f16"},
+          {"float16", "f16"},
+          {"16", "f16"},
+          {"half", "f16"},
+          {"16-mixed", "f16"},
+          {"fp16-mixed", "f16"},
+          {"bfloat16", "bf16"},
+          {"bf16-mixed", "bf16"},
+          {"torch.float32", "f32"},
+          {"torch.float16", "f16"},
+          {"torch.bfloat16", "bf16"}};
+}
 
 void addModelOptions(CLI::App &command, ModelOptions &options) {
   command.add_option("model", options.model, "ONNX model file");
@@ -36,7 +58,7 @@ void addModelOptions(CLI::App &command, ModelOptions &options) {
                      "cross-entropy, mse, or the name of an output that is the loss");
   command.add_option("--optimizer", options.optimizer, "Optimizer")
       ->capture_default_str()
-      ->check(CLI::IsMember({"adamw", "adam", "sgd", "sgd-momentum"}));
+      ->transform(oneOf({"adamw", "adam", "sgd", "sgd-momentum"}));
   for (const driver::SettingInfo &info : driver::settingInfos()) {
     auto set = [&options, name = info.name](const double &value) {
       options.settings[name] = value;
@@ -57,10 +79,7 @@ void addModelOptions(CLI::App &command, ModelOptions &options) {
           "--precision", options.precision,
           "Precision of parameters and matmuls (default: bf16, or f16 for a model exported in "
           "f16)")
-      ->transform(
-          CLI::Transformer(std::map<std::string, std::string>{{"fp16", "f16"}, {"fp32", "f32"}})
-              .description(""))
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
+      ->transform(oneOf({"f32", "bf16", "f16"}, precisionSpellings()));
   command.add_option("--loss-scale", options.lossScale,
                      "dynamic, none, or the number that gradients are scaled by (default: dynamic "
                      "for f16, else none)");

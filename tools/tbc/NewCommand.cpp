@@ -3,6 +3,7 @@
 #include "planner/core/Cluster.h"
 #include "tools/new/Architecture.h"
 #include "tools/tbc-run/NumberFlags.h"
+#include "tools/tbc-run/WordFlags.h"
 #include "tools/tbc/Command.h"
 
 #include <CLI/CLI.hpp>
@@ -114,7 +115,7 @@ void addNewCommand(CLI::App &app, const SetAction &setAction) {
       ->add_option("kind", options->kind,
                    "Family; sizes that are not given are those of its "
                    "best known member")
-      ->check(CLI::IsMember(newmodel::kinds()));
+      ->transform(oneOf(newmodel::kinds()));
   command->add_option("--from", options->from,
                       "config.json of Hugging Face's transformers; model_type decides the family");
   for (const SizeFlag &flag : sizeFlags) {
@@ -128,7 +129,7 @@ void addNewCommand(CLI::App &app, const SetAction &setAction) {
           "--untied", [options] { options->tied = false; }, "The output has a table of its own")
       ->excludes("--tied");
   command->add_option("--activation", options->activation, "Activation of the MLP")
-      ->check(CLI::IsMember({"gelu", "gelu_new", "silu", "relu", "relu2"}));
+      ->transform(oneOf({"gelu", "gelu_new", "silu", "relu", "relu2"}));
   command->add_flag("--no-alibi", options->withoutAlibi,
                     "Leave ALiBi out: as kernels that have it inside are priced (mpt, bloom)");
   command->add_option("-o,--output", options->output, "ONNX file to write (- for stdout)")

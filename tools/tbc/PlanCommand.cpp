@@ -4,6 +4,7 @@
 #include "planner/core/Summary.h"
 #include "runtime/abi/Sha256.h"
 #include "tools/driver/Context.h"
+#include "tools/driver/EmitIr.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/FindBatch.h"
 #include "tools/tbc/PlanOptions.h"
@@ -25,7 +26,8 @@ namespace {
 
 struct Options : PlanOptions {
   std::string output, jobs;
-  bool json = false, findsBatch = false, triesBatch = false, isVerbose = false;
+  std::string emit; // "ir", or empty
+  bool json = false, isFull = false, findsBatch = false, triesBatch = false, isVerbose = false;
   std::optional<double> timeLimit; // seconds
 };
 
@@ -84,12 +86,27 @@ static void printCounts(const planner::SearchCounts &counts) {
   std::cerr << text.str();
 }
 
+/// Whether the IR of `step` is longer than people read.
+static bool isLarge(const driver::TrainingStep &step) { return step.step.ops.size() > 500; }
+
+/// The commands that come after a plan, which was written to `planPath` if that is not empty.
+static std::string nextCommands(const std::string &planPath) {
+  const std::string plan = planPath.empty() ? "plan.json" : planPath;
+  std::string program = std::filesystem::path(plan).replace_extension().string();
+  if (program == plan)
+    program += ".program";
+  return std::string("next: ") + (planPath.empty() ? "the same with -o plan.json, then " : "") +
+         "tbc verify " + plan + ", tbc compile " + plan + " -o " + program + "\n";
+}
+
 static Result<int> runPlan(const Options &options) {
   if (!options.jobs.empty())
     return runJobs(options.jobs);
   if (options.model.model.empty() || options.gpus == 0)
     return Error{ErrorCode::Usage, std::string(options.gpus == 0 ? "--gpus" : "model") +
                                        " is required; see 'tbc plan --help'"};
+  if (Status status = checkWritable(options.output); !status)
+    return status.error();
   auto pins = toPins(options);
   if (!pins)
     return pins.error();
@@ -159,10 +176,15 @@ static Result<int> runPlan(const Options &options) {
   if (!options.output.empty())
     if (Status status = writeFile(options.output, text); !status)
       return status.error();
-  if (options.json)
+  if (options.emit == "ir") {
+    auto ir = driver::annotatedText(**step, answer->plan, !options.isFull && isLarge(**step));
+    if (!ir)
+      return ir.error();
+    std::cout << *ir;
+  } else if (options.json)
     std::cout << text;
   else if (options.output != "-")
-    std::cout << planner::summarize(answer->plan);
+    std::cout << planner::summarize(answer->plan) << nextCommands(options.output);
   return 0;
 }
 
@@ -172,6 +194,17 @@ void addPlanCommand(CLI::App &app, const SetAction &setAction) {
   addPlanOptions(*command, *options);
   command->add_option("-o,--output", options->output, "Write plan.json here (- for stdout)");
   command->add_flag("--json", options->json, "Print the plan as JSON");
+  CLI::Option *emit =
+      command
+          ->add_option("--emit", options->emit,
+                       "Print this instead of a summary: ir, the training step with the plan as "
+                       "attributes, which tbc-opt reads")
+          ->check(CLI::IsMember({"ir"}))
+          ->excludes("--json");
+  command
+      ->add_flag("--full", options->isFull,
+                 "With --emit ir: print all of a large step, not one of each repeated graph block")
+      ->needs(emit);
   command->add_flag("-v,--verbose", options->isVerbose,
                     "Say on stderr how much the search compared, and in what time");
   command
@@ -194,6 +227,7 @@ void addPlanCommand(CLI::App &app, const SetAction &setAction) {
       ->excludes("model")
       ->excludes("--gpus")
       ->excludes("--output")
+      ->excludes(emit)
       ->excludes(find);
   command->callback([options, setAction] { setAction([options] { return runPlan(*options); }); });
 }

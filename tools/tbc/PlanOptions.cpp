@@ -4,12 +4,32 @@
 
 #include "tools/driver/NameModel.h"
 #include "tools/tbc-run/NumberFlags.h"
+#include "tools/tbc-run/WordFlags.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cctype>
 
 namespace tbc::cli {
+
+/// What PyTorch (FULL_SHARD), Lightning (deepspeed_stage_3) and DeepSpeed (zero-3) call strategies.
+static Spellings strategySpellings() {
+  return {{"full-shard", "fsdp"},
+          {"fsdp2", "fsdp"},
+          {"no-shard", "ddp"},
+          {"dp", "ddp"},
+          {"data-parallel", "ddp"},
+          {"distributed-data-parallel", "ddp"},
+          {"hsdp", "hybrid-shard"},
+          {"zero-1", "zero1"},
+          {"zero-2", "zero2"},
+          {"zero-3", "zero3"},
+          {"deepspeed-stage-1", "zero1"},
+          {"deepspeed-stage-2", "zero2"},
+          {"deepspeed-stage-3", "zero3"},
+          {"tensor-parallel", "tp"},
+          {"pipeline-parallel", "pp"}};
+}
 
 void addPlanOptions(CLI::App &command, PlanOptions &options) {
   addModelOptions(command, options.model);
@@ -31,7 +51,7 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
   command.option_defaults()->group("Decisions (what is not given is searched)");
   command.add_option("--mesh", options.mesh, "Pin the mesh, e.g. dp=2,fsdp=4,tp=2");
   command.add_option("--strategy", options.pins.strategy, "Pin the strategy")
-      ->check(CLI::IsMember(planner::strategyNames()));
+      ->transform(oneOf(planner::strategyNames(), strategySpellings()));
   command.add_option("--zero", options.zero, "Pin the ZeRO stage")->check(between(0, 3));
   command.add_option("--micro-batch", options.microBatch, "Pin the micro-batch in samples")
       ->check(atLeast(1));
@@ -40,17 +60,17 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
                   "Pin the number of model chunks per pipeline stage")
       ->check(atLeast(1));
   command.add_option("--context", options.pins.context, "Pin how attention is split over axis cp")
-      ->check(CLI::IsMember({"ring", "all-gather", "all-to-all"}));
+      ->transform(oneOf({"ring", "all-gather", "all-to-all"}));
   command
       .add_option("--sequence-order", options.pins.sequenceOrder,
                   "Pin how tokens are dealt out over axis cp")
-      ->check(CLI::IsMember({"contiguous", "zigzag"}));
+      ->transform(oneOf({"contiguous", "zigzag"}));
   command
       .add_option("--placement", options.pins.placement,
                   "Pin where chunks lie: loop (round and round), v (there and back)")
-      ->check(CLI::IsMember({"loop", "v"}));
+      ->transform(oneOf({"loop", "v"}));
   command.add_option("--schedule", options.pins.schedule, "Pin the pipeline schedule")
-      ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved", "zero-bubble"}));
+      ->transform(oneOf({"gpipe", "1f1b", "interleaved", "zero-bubble"}));
   command.add_option("--recompute", options.pins.recompute,
                      "Pin what is recomputed: none, selective, full; selective:8 in 8 blocks");
   command.add_option("--offload", options.pins.offload,
@@ -74,6 +94,12 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
                   "altogether (tp), or GLOB=SPEC as of --pin (repeatable)")
       ->allow_extra_args(false);
   command.option_defaults()->group("Answers");
+  command
+      .add_option("--tie-percent", options.tiePercent,
+                  "Plans whose times differ by no more are equals, and the simplest of them is the "
+                  "answer; 0: the fastest")
+      ->check(CLI::Range(0.0, 100.0).description("0..100"))
+      ->capture_default_str();
   command.add_option("--top", options.pins.top, "Answers to keep, the best included")
       ->check(between(1, 50));
 }
@@ -88,7 +114,7 @@ static int64_t defaultBatch(int64_t sequence, int64_t gpus) {
 Result<planner::Pins> toPins(const PlanOptions &options) {
   planner::Pins pins = options.pins;
   if (!options.mesh.empty()) {
-    auto mesh = planner::parseMesh(options.mesh);
+    auto mesh = planner::parseMesh(options.mesh, options.gpus);
     if (!mesh)
       return mesh.error();
     pins.mesh = *mesh;
@@ -103,6 +129,8 @@ Result<planner::Pins> toPins(const PlanOptions &options) {
                                          "MiB or " + options.memoryLimit + "B"};
     pins.memoryLimitBytes = *bytes;
   }
+  constexpr double percent = 0.01;
+  pins.tie = percent * options.tiePercent;
   if (options.takesRisk)
     pins.memoryGoal = planner::MemoryVerdict::Tight;
   for (bool isForbidden : {false, true})

@@ -8,13 +8,25 @@
 
 namespace tbc::cli {
 
+using Clock = std::chrono::steady_clock;
+
 Progress::Progress(const std::string &phase) : text(phase) {
-  if (canRewriteALine())
-    thread = std::thread([this] { run(); });
+  const bool isTerminal = canRewriteALine();
+  thread = std::thread([this, isTerminal] { isTerminal ? rewriteLine() : addLines(); });
 }
 
-void Progress::run() {
-  using Clock = std::chrono::steady_clock;
+void Progress::addLines() {
+  const Clock::time_point start = Clock::now();
+  auto wait = std::chrono::seconds(5);
+  std::unique_lock<std::mutex> lock(mutex);
+  while (!changed.wait_for(lock, wait, [&] { return done; })) {
+    double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    std::fprintf(stderr, "tbc: %s (%.0f s)\n", text.c_str(), seconds);
+    wait *= 2;
+  }
+}
+
+void Progress::rewriteLine() {
   const Clock::time_point start = Clock::now();
   auto wait = std::chrono::milliseconds(1000);
   bool shown = false;

@@ -1,5 +1,6 @@
 //===- main.cpp - The tbc program ----------------------------------------------===//
 
+#include "runtime/abi/ClosestWord.h"
 #include "tools/tbc-run/Shell.h"
 #include "tools/tbc/Command.h"
 
@@ -22,8 +23,14 @@ static std::vector<std::string> knownWords(const CLI::App &app) {
   for (const CLI::Option *option : app.get_options())
     for (const std::string &name : option->get_lnames())
       words.push_back("--" + name);
-  for (const CLI::App *sub : app.get_subcommands({}))
-    words.push_back(sub->get_name());
+  for (const CLI::App *sub : app.get_subcommands({})) {
+    if (!sub->get_name().empty()) {
+      words.push_back(sub->get_name());
+      continue;
+    }
+    for (std::string &word : knownWords(*sub)) // of a group of options, which has no name
+      words.push_back(std::move(word));
+  }
   return words;
 }
 
@@ -43,7 +50,7 @@ static void usageError(const CLI::App &app, const CLI::ParseError &error,
     bool flag = word.rfind("--", 0) == 0;
     if (known || (!flag && current != &app))
       continue;
-    std::string suggestion = planner::closestWord(word, words);
+    std::string suggestion = closestWord(word, words);
     if (!suggestion.empty())
       said = "unknown " + std::string(flag ? "flag " : "subcommand ") + word + "; did you mean " +
              suggestion + "?";

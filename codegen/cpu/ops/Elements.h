@@ -81,6 +81,11 @@ struct Elements {
     return isFloat(x) ? make<mlir::arith::CmpFOp>(mlir::arith::CmpFPredicate::OLT, x, y)
                       : make<mlir::arith::CmpIOp>(mlir::arith::CmpIPredicate::slt, x, y);
   }
+  /// Whether `x` is at most 0; a NaN is not.
+  Value notPositive(Value x) const {
+    return isFloat(x) ? make<mlir::arith::CmpFOp>(mlir::arith::CmpFPredicate::OLE, x, number(x, 0))
+                      : make<mlir::arith::CmpIOp>(mlir::arith::CmpIPredicate::sle, x, number(x, 0));
+  }
   /// The larger one; the first of equals, and where one is not a number.
   Value larger(Value x, Value y) const { return select(less(x, y), y, x); }
 };

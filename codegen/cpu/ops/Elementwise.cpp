@@ -29,7 +29,7 @@ TBC_ELEMENT(TanhOp, e.make<math::TanhOp>(x[0]))
 TBC_ELEMENT(ErfOp, e.make<math::ErfOp>(x[0]))
 // exp(-x) of a very negative x is infinite and gives 0, as it should.
 TBC_ELEMENT(SigmoidOp, e.div(e.number(x[0], 1), e.add(e.number(x[0], 1), e.exp(e.neg(x[0])))))
-TBC_ELEMENT(ReluOp, e.larger(e.number(x[0], 0), x[0]))
+TBC_ELEMENT(ReluOp, e.select(e.notPositive(x[0]), e.number(x[0], 0), x[0]))
 // Straight to libm: the polynomials are only good near zero, positions are not.
 TBC_ELEMENT(SinOp, e.make<LLVM::SinOp>(x[0]))
 TBC_ELEMENT(CosOp, e.make<LLVM::CosOp>(x[0]))
@@ -52,7 +52,7 @@ TBC_ELEMENT(BitwiseXorOp, e.make<arith::XOrIOp>(x[0], x[1]))
 TBC_ELEMENT(NotOp, e.make<arith::XOrIOp>(x[0], e.number(x[0], 1)))
 TBC_ELEMENT(IsNanOp, e.make<arith::CmpFOp>(arith::CmpFPredicate::UNO, x[0], x[0]))
 TBC_ELEMENT(SelectOp, e.select(x[0], x[1], x[2]))
-TBC_ELEMENT(ReluGradOp, e.select(e.less(e.number(x[0], 0), x[0]), x[1], e.number(x[0], 0)))
+TBC_ELEMENT(ReluGradOp, e.select(e.notPositive(x[0]), e.number(x[0], 0), x[1]))
 #undef TBC_ELEMENT
 
 Value buildCompareOp(CompareOp op, const Elements &e, ValueRange x) {

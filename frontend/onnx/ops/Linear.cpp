@@ -11,8 +11,8 @@ namespace tbc::frontend {
 
 namespace {
 
-/// `value`, whose dims are labelled `labels`, with exactly the dims `wanted` in their order; those
-/// it lacks have size 1.
+/// `value` with dims `labels`, changed to the dims `wanted` in their order; missing dims have size
+/// 1.
 Value arranged(Emitter &emitter, const Value &value, const std::vector<int64_t> &labels,
                const std::vector<int64_t> &wanted) {
   std::vector<unsigned> permutation, added;
@@ -52,7 +52,7 @@ Value einsum(Emitter &emitter, const Value &a, const std::vector<int64_t> &aLabe
                       std::string(kernels::name(b.dtype)));
   if (!kernels::isFloat(a.dtype))
     return integerEinsum(emitter, a, aLabels, b, bLabels, outLabels);
-  // A summed dim along which both repeat must be there once for its terms to be counted.
+  // A summed dim along which both repeat must exist once, to count its terms.
   auto coreLabels = [](const Value &value, const std::vector<int64_t> &labels) {
     std::vector<int64_t> result;
     for (unsigned dim : value.dims)
@@ -207,7 +207,7 @@ std::vector<int64_t> parseTerm(const std::string &term, int64_t ellipsisRank) {
   return labels;
 }
 
-/// The rank of what an ellipsis in `term` stands for in a tensor of rank `rank`.
+/// The rank of the ellipsis of `term` in a tensor of rank `rank`.
 int64_t ellipsisRank(const std::string &term, unsigned rank) {
   if (term.find("...") == std::string::npos)
     return 0;
@@ -287,7 +287,7 @@ void repeatEllipses(Emitter &emitter, const std::vector<std::vector<int64_t>> &l
   }
 }
 
-/// Diagonals first, then one product after the other; each sums what nothing after it needs.
+/// Diagonals first, then one matmul after the other; each sums labels without later uses.
 void importEinsum(NodeContext &node) {
   Emitter &e = node.emitter;
   std::vector<Value> values = node.allInputs();

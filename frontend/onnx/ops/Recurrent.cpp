@@ -1,9 +1,9 @@
 //===- Recurrent.cpp - RNN, LSTM and GRU -----------------------------------===//
 //
-// What does not depend on the state is computed for all positions at once. LSTM and GRU in their
-// usual form become one op per direction; RNN, peepholes, other activations, clipping and samples
-// of different lengths a step per position of the sequence, in matrix products and elementwise ops.
-// Source: ONNX's definitions of the three operators.
+// Terms without the state are computed for all positions at once. LSTM and GRU in their usual form
+// become one op per direction. RNN, peepholes, other activations, clipping and samples of different
+// lengths become a step per position of the sequence, in matmuls and elementwise ops. Source:
+// ONNX's definitions of the three operators.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,7 +52,7 @@ struct Activation {
   }
 };
 
-/// An activation's own parameters where the node gives none, and how many it has.
+/// An activation's default parameters, and their number.
 struct Defaults {
   const char *name;
   int parameters;
@@ -63,8 +63,8 @@ constexpr Defaults activationDefaults[] = {
     {"ScaledTanh", 2, 1, 1}, {"HardSigmoid", 2, 0.2, 0.5}, {"Elu", 1, 1, 0},
 };
 
-/// The node's activations, `defaults` in each direction if it names none. Given parameters go to
-/// the activations that have some, in order.
+/// The node's activations; without any, `defaults` in each direction. Given parameters go to the
+/// activations with parameters, in order.
 std::vector<Activation> readActivations(NodeContext &node, const std::vector<std::string> &defaults,
                                         size_t directions) {
   std::vector<std::string> names;
@@ -97,7 +97,7 @@ std::vector<Activation> readActivations(NodeContext &node, const std::vector<std
   return result;
 }
 
-/// What the three ops have in common: shapes, weights by direction, the loop over the sequence.
+/// Common to the three ops: shapes, weights by direction, the loop over the sequence.
 class Recurrence {
 public:
   Recurrence(NodeContext &node, int64_t gates, const std::vector<std::string> &activations)
@@ -153,7 +153,7 @@ public:
     return bias ? f.add(value, *bias) : value;
   }
 
-  /// Whether the node computes what tbc.lstm and tbc.gru do.
+  /// Whether the node is a tbc.lstm or tbc.gru.
   bool isPlain() const {
     auto isUsual = [](const Activation &activation) {
       return activation.name == "Sigmoid" || activation.name == "Tanh";
@@ -166,11 +166,11 @@ public:
            node.attrInt("input_forget", 0) == 0;
   }
 
-  /// Runs the composite `mnemonic` in each direction and sets the outputs. Its operands are the
-  /// inputs of the gates, to which the recurrence's biases of the first `biased` gates are added,
-  /// then what `operands(direction)` gives, then the first state; results are
-  /// the states of all steps, for an LSTM the cells, then what is saved for the gradient, of
-  /// `saved` times the size of a state each.
+  /// Runs the composite `mnemonic` in each direction and sets the outputs. Operands: the
+  /// inputs of the gates, plus the recurrence's biases of the first `biased` gates;
+  /// `operands(direction)`; the first state. Results: the states of all steps; for an LSTM
+  /// the cells; the values saved for the gradient, each of `saved` times the size of a
+  /// state.
   template <typename Operands>
   void runWhole(const char *mnemonic, bool hasCell, int64_t biased, std::vector<int64_t> saved,
                 const Attributes &attributes, Operands operands) {
@@ -240,7 +240,7 @@ public:
   }
 
 private:
-  /// What the gates get from outside at all steps, [seq, batch, gates * hidden].
+  /// The inputs of the gates at all steps, [seq, batch, gates * hidden].
   Value projected(size_t direction) {
     Value value =
         einsum(f.emitter, x, {0, 1, 3}, ofDirection(node.input(1), direction), {2, 3}, {0, 1, 2});
@@ -277,7 +277,7 @@ private:
     clip = node.attrFloat("clip", 0);
   }
 
-  /// Initial state `input` of a direction, [batch, hidden]; zero if it is not there.
+  /// Initial state `input` of a direction, [batch, hidden]; zero without the input.
   Value initial(size_t input, size_t direction) {
     if (!node.hasInput(input))
       return Value::ofSplat(x.dtype, {batch, hidden}, 0);

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/cuda/LibraryCalls.h"
+#include "runtime/cuda/StartLibraries.h"
 #include "runtime/cuda/Streams.h"
 #include "runtime/kernels/Kernel.h"
 #include "tests/runtime/cuda/FakeCublasLt.h"
@@ -96,7 +97,9 @@ protected:
     auto made = cuda::Streams::create(device, std::chrono::milliseconds(0));
     ASSERT_TRUE(made) << made.error().message;
     streams = *made;
-    auto cublas = isReal ? cuda::loadCublasLt() : Result<cuda::CublasLt>(FakeCublasLt::table());
+    std::vector<std::string> refusals;
+    auto cublas = isReal ? cuda::startedCublasLt(device, refusals)
+                         : Result<cuda::CublasLt>(FakeCublasLt::table());
     ASSERT_TRUE(cublas) << cublas.error().message;
     auto someProducts = cuda::MatrixProducts::create(device, *cublas);
     ASSERT_TRUE(someProducts) << someProducts.error().message;

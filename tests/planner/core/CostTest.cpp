@@ -7,7 +7,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
+#include <vector>
 
 using namespace tbc;
 using namespace tbc::planner;
@@ -54,6 +58,64 @@ TEST(NetworkCost, OddAxesStraddleNodes) {
   GroupShape shape = NetworkCost(cluster, mesh).groupShape({wholeAxis(mesh, 1)});
   EXPECT_EQ(shape.nodes, 2); // ranks 6 to 11 lie on nodes 0 and 1
   EXPECT_EQ(shape.perNode, 2);
+}
+
+/// The same by looking at every rank.
+static std::vector<int64_t> shapeByEnumeration(const Mesh &mesh, const std::vector<AxisRef> &axes,
+                                               int64_t perNode) {
+  std::map<std::vector<int64_t>, std::vector<int64_t>> groups; // by what the axes leave free
+  for (int64_t rank = 0; rank < mesh.numRanks(); ++rank) {
+    std::vector<int64_t> place = mesh.coordinates(rank);
+    for (const AxisRef &ref : axes) {
+      int64_t rest = mesh.axes[size_t(ref.axis)].size / (ref.pre * ref.size);
+      int64_t &c = place[size_t(ref.axis)];
+      c -= c / rest % ref.size * rest;
+    }
+    groups[place].push_back(rank);
+  }
+  int64_t nodes = 0, least = mesh.numRanks();
+  for (const auto &[place, ranks] : groups) {
+    std::map<int64_t, int64_t> onNode;
+    for (int64_t rank : ranks)
+      ++onNode[rank / perNode];
+    nodes = std::max(nodes, int64_t(onNode.size()));
+    for (const auto &[node, count] : onNode)
+      least = std::min(least, count);
+  }
+  return {int64_t(groups.begin()->second.size()), nodes, least};
+}
+
+TEST(NetworkCost, GroupShapesEqualEnumeration) {
+  Cluster cluster = h100();
+  int cases = 0;
+  for (int64_t perNode : {1, 3, 4, 8, 10})
+    for (const std::vector<int64_t> &sizes :
+         {std::vector<int64_t>{2, 4, 4}, {3, 2, 5}, {6, 4, 2}, {12, 1, 3}, {7, 9, 2}}) {
+      cluster.devicesPerNode = perNode;
+      Mesh mesh;
+      std::vector<AxisRef> parts; // whole axes, and the two halves of what is even
+      for (size_t axis = 0; axis < sizes.size(); ++axis) {
+        mesh.axes.push_back({std::string(1, char('a' + axis)), sizes[axis]});
+        parts.push_back({int(axis), 1, sizes[axis]});
+        if (sizes[axis] % 2 == 0) {
+          parts.push_back({int(axis), 1, 2});
+          parts.push_back({int(axis), 2, sizes[axis] / 2});
+        }
+      }
+      NetworkCost network(cluster, mesh);
+      for (size_t i = 0; i < parts.size(); ++i)
+        for (size_t k = 0; k < parts.size(); ++k) {
+          std::vector<AxisRef> axes{parts[i]};
+          if (k != i && !overlap(parts[i], parts[k]))
+            axes.push_back(parts[k]);
+          GroupShape shape = network.groupShape(axes);
+          EXPECT_EQ((std::vector<int64_t>{shape.size, shape.nodes, shape.perNode}),
+                    shapeByEnumeration(mesh, axes, perNode))
+              << perNode << " per node, " << toString(mesh, axes);
+          ++cases;
+        }
+    }
+  EXPECT_GT(cases, 400);
 }
 
 TEST(NetworkCost, TreesInsideANode) {

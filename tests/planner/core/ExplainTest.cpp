@@ -204,7 +204,7 @@ TEST(Explain, WhyKeepsWhatWasPinned) {
   ASSERT_TRUE(explained);
   Result<Report> report = explainWhy(*explained, "recompute=full");
   ASSERT_TRUE(report) << report.error().message;
-  EXPECT_THAT(factOf(*report, "other"), HasSubstr("pp=2 dp=4, no ZeRO"));
+  EXPECT_THAT(factOf(*report, "other"), HasSubstr("pp=2 dp=4, DDP"));
   EXPECT_THAT(factOf(*report, "other"), HasSubstr("1f1b"));
   // Another axis is another mesh.
   report = explainWhy(*explained, "pp=4");

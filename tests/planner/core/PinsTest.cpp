@@ -310,3 +310,49 @@ TEST(OpPins, AreKeptWhereAnotherDecisionIsTried) {
 }
 
 } // namespace
+
+//===----------------------------------------------------------------------===//
+// Spellings of meshes
+//===----------------------------------------------------------------------===//
+
+static std::string meshText(const std::string &text, int64_t gpus = 0) {
+  auto mesh = parseMesh(text, gpus);
+  if (!mesh)
+    return mesh.error().message;
+  std::string said;
+  for (const auto &[name, size] : *mesh)
+    said += (said.empty() ? "" : ",") + name + "=" + std::to_string(size);
+  return said;
+}
+
+TEST(ParseMesh, TakesTheNamesOfOtherFrameworks) {
+  EXPECT_EQ(meshText("dp=2,tp=4"), "dp=2,tp=4");
+  EXPECT_EQ(meshText("data=2,tensor=2"), "dp=2,tp=2");
+  EXPECT_EQ(meshText("dp_replicate=2,dp_shard=4,cp=2"), "dp=2,fsdp=4,cp=2");
+  EXPECT_EQ(meshText("pipeline=2,expert=4,context=2"), "pp=2,ep=4,cp=2");
+  EXPECT_EQ(meshText(R"([[2,2],["fsdp","tp"]])"), "fsdp=2,tp=2");
+  EXPECT_EQ(meshText("[[2, 2], ['fsdp', 'tp']]"), "fsdp=2,tp=2");
+  EXPECT_EQ(meshText("[[2,2],[dp_shard,tp]]"), "fsdp=2,tp=2");
+}
+
+TEST(ParseMesh, MinusOneIsTheRest) {
+  EXPECT_EQ(meshText("dp=-1,tp=2", 8), "dp=4,tp=2");
+  EXPECT_EQ(meshText("[[-1,2],[fsdp,tp]]", 6), "fsdp=3,tp=2");
+  EXPECT_THAT(meshText("dp=-1,tp=2"), HasSubstr("which needs --gpus"));
+  EXPECT_THAT(meshText("dp=-1,tp=4", 6),
+              HasSubstr("the others have 4 ranks, which do not divide --gpus 6"));
+  EXPECT_THAT(meshText("dp=-1,tp=-1", 8), HasSubstr("one axis alone can be -1, not dp and tp"));
+}
+
+TEST(ParseMesh, SaysWhatIsWrong) {
+  EXPECT_THAT(meshText("dp"), HasSubstr("expected axis=size, as in dp=2,tp=4"));
+  EXPECT_THAT(meshText("dp=2,"), HasSubstr("expected axis=size"));
+  EXPECT_THAT(meshText("dp=2x"), HasSubstr("expected axis=size"));
+  EXPECT_THAT(meshText("dp=0"), HasSubstr("must have a size between 1 and 1048576"));
+  EXPECT_THAT(meshText("dp=99999999999999999999"), HasSubstr("expected axis=size"));
+  EXPECT_THAT(meshText("dp=2,data=2"), HasSubstr("axis dp is given twice"));
+  EXPECT_THAT(meshText("fdsp=2"), HasSubstr("did you mean fsdp?"));
+  EXPECT_THAT(meshText("[[2,2],[fsdp]]"), HasSubstr("of equal length"));
+  EXPECT_THAT(meshText("[[2,2]"), HasSubstr("[[sizes], [names]]"));
+  EXPECT_THAT(meshText("[[2.5],[dp]]"), HasSubstr("[[sizes], [names]]"));
+}

@@ -168,7 +168,31 @@ TEST(Search, EndsAtItsBudgetOrInTimeAndSaysSo) {
   }
   pins.budget = {};
   pins.deadline = Deadline::after(0); // over before anything is looked at
-  EXPECT_THAT(errorOf(graph, job, pins, ErrorCode::NoFeasiblePlan), HasSubstr("--time-limit"));
+  Result<SearchAnswer> late = search(graph, job, smallCluster(), pins);
+  ASSERT_TRUE(late) << late.error().message;
+  EXPECT_EQ(late->plan.searchEnd, SearchEnd::TimeLimit);
+  EXPECT_LE(late->plan.lowerBoundSeconds, whole->plan.prediction.stepSeconds);
+}
+
+/// Pinned so that only a search could tell that nothing fits.
+TEST(Search, SaysThatTimeWasShortWhereNothingFitsYet) {
+  Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
+  Pins pins;
+  Result<SearchAnswer> fits = search(graph, jobFor(8, 16), smallCluster(), pins);
+  ASSERT_TRUE(fits);
+  pins.deadline = Deadline::after(0);
+  int unproven = 0;
+  for (int64_t memory = fits->plan.prediction.peakBytes; memory > 1000; memory = memory * 9 / 10) {
+    Result<SearchAnswer> answer = search(graph, jobFor(8, 16), smallCluster(memory), pins);
+    if (answer)
+      continue;
+    EXPECT_EQ(answer.error().code, ErrorCode::NoFeasiblePlan);
+    const bool isProven = answer.error().message.find("no plan exists") != std::string::npos;
+    unproven += !isProven;
+    if (!isProven)
+      EXPECT_THAT(answer.error().message, HasSubstr("--time-limit"));
+  }
+  EXPECT_GT(unproven, 0);
 }
 
 TEST(Search, MoreBandwidthIsNeverSlower) {

@@ -124,7 +124,7 @@ TEST(Reshard, FlatCollectiveKnowsItsPadding) {
 TEST(Reshard, PartOfAnAxisIsGatheredAlone) {
   AxisRef major{2, 1, 2}, minor{2, 2, 2};
   EXPECT_EQ(steps(activation(), {{{1, S, {tp}}}, {}, {}}, {{{1, S, {major}}}, {}, {}}),
-            "all_gather(tp:2x2,d1,8192)");
+            "all_gather(tp:(2)2,d1,8192)");
   EXPECT_EQ(steps(activation(), {{{1, S, {major, minor}}}, {}, {}}, {}), "all_gather(tp,d1,16384)");
 }
 

@@ -171,14 +171,18 @@ static Result<Tensor> runHostProcess(int64_t rank, int64_t numRanks, const std::
                    "host " + std::to_string(rank / 2));
 }
 
-/// NCCL refuses two ranks of one host on one GPU, so each says that it is a host of its own, and
-/// they talk over sockets.
-static Result<Tensor> runDeviceProcess(int64_t rank, int64_t numRanks, const std::string &folder,
-                                       const RankFn &function, const RunOptions &options) {
+/// NCCL refuses two ranks of one host on one GPU. Where there are fewer GPUs than ranks, each says
+/// that it is a host of its own, and they talk over sockets; else NCCL takes what lies between the
+/// GPUs.
+static void shareGpus(int64_t rank) {
   setenv("NCCL_HOSTID", ("tbc-" + std::to_string(rank)).c_str(), 1);
   setenv("NCCL_NET", "Socket", 1);
   setenv("NCCL_P2P_DISABLE", "1", 1);
   setenv("NCCL_SHM_DISABLE", "1", 1);
+}
+
+static Result<Tensor> runDeviceProcess(int64_t rank, int64_t numRanks, const std::string &folder,
+                                       const RankFn &function, const RunOptions &options) {
   auto driver = cuda::loadDriver();
   auto nccl = driver ? cuda::loadNccl() : Result<cuda::Nccl>(driver.error());
   if (!nccl)
@@ -187,6 +191,8 @@ static Result<Tensor> runDeviceProcess(int64_t rank, int64_t numRanks, const std
   driver->deviceGetCount(&numDevices);
   if (numDevices == 0)
     return Error{ErrorCode::Other, "there is no GPU"};
+  if (numRanks > numDevices)
+    shareGpus(rank);
   auto device = cuda::Device::open(*driver, int(rank) % numDevices);
   auto store = launch::openFileStore(folder, "shared");
   if (!device || !store)

@@ -89,6 +89,28 @@ TEST(NativeLoops, ExtremesOfExp) {
   EXPECT_TRUE(std::isnan(got[6]));
 }
 
+/// A loss that is NaN has to be seen, so no activation may hide it.
+TEST(NativeLoops, ReluLetsNanPass) {
+  const std::vector<double> numbers = {-1, -0.0, 0, 2, std::nan(""), -INFINITY, INFINITY};
+  auto operand = [&](const std::vector<double> &values) {
+    return Tensor::fromDoubles({DType::F32, {7}}, kernels::Arith::Native, values);
+  };
+  test::NativeCase testCase;
+  testCase.results = {{DType::F32, {7}}};
+  for (const char *op : {"relu", "relu_grad"}) {
+    testCase.op = op;
+    testCase.operands = {operand(numbers)};
+    if (testCase.op == "relu_grad")
+      testCase.operands.push_back(operand(std::vector<double>(7, 5)));
+    auto expected = kernels::findKernel(op)({kernels::Arith::Native}, {}, testCase.operands,
+                                            testCase.results)[0];
+    Tensor made = test::runNative(testCase)[0];
+    EXPECT_TRUE(bitwiseEqual(made, expected)) << op;
+    EXPECT_TRUE(testCase.op == "relu" ? std::isnan(made.toDoubles()[4]) : made.toDoubles()[4] == 5);
+    EXPECT_EQ(made.toDoubles()[1], 0);
+  }
+}
+
 TEST(NativeLoops, CastsRoundAsTheReference) {
   for (auto [from, to] :
        {std::pair(DType::F32, DType::BF16), {DType::BF16, DType::F32}, {DType::F32, DType::F32}}) {

@@ -121,6 +121,8 @@ struct FakeCublasCalls {
 
   static CublasCode create(cuda::CublasHandle *handle) {
     TBC_ENTER(create);
+    if (theCublas->startsNot)
+      return CublasCode(1); // CUBLAS_STATUS_NOT_INITIALIZED
     ++theCublas->alive;
     *handle = reinterpret_cast<cuda::CublasHandle>(1);
     return CublasCode::Success;
@@ -378,7 +380,9 @@ struct FakeCublasCalls {
 #undef TBC_ENTER
   static size_t getVersion() { return 120300; }
   static const char *getStatusString(CublasCode code) {
-    return int(code) == 13 ? "execution failed" : "invalid value";
+    return int(code) == 1    ? "not initialized"
+           : int(code) == 13 ? "execution failed"
+                             : "invalid value";
   }
 };
 

@@ -34,6 +34,8 @@ public:
   /// There is none for fp8 with gelu or its gradient, which it says by this code.
   void refusesFp8WithGelu(cuda::CublasCode code) { ofFp8WithGelu = code; }
   void fail(const std::string &function) { failing = function; }
+  /// It is built for another major of CUDA than the driver, and does not start.
+  void isOfAnotherMajor() { startsNot = true; }
   /// From now on there are so many ways for each product, in this order: the seconds that each
   /// takes; negative, it is refused when it is to multiply.
   void hasWays(std::vector<double> secondsOfEach) { ways = std::move(secondsOfEach); }
@@ -64,7 +66,7 @@ public:
 private:
   friend struct FakeCublasCalls;
   FakeDriver &driver;
-  bool isUnable = false, hasNoEpilogues = false;
+  bool isUnable = false, hasNoEpilogues = false, startsNot = false;
   std::map<std::pair<cuda::CublasEpilogue, bool>, int> epilogues;
   std::optional<cuda::CublasCode> ofFp8WithGelu;
   std::string failing;

@@ -484,6 +484,8 @@ struct FakeCudnnCalls {
   }
   static CudnnCode create(cuda::CudnnHandle *handle) {
     TBC_ENTER(create);
+    if (theCudnn->startsNot)
+      return CudnnCode(1001); // CUDNN_STATUS_NOT_INITIALIZED
     ++theCudnn->alive;
     *handle = reinterpret_cast<cuda::CudnnHandle>(++theCudnn->numCreated);
     return CudnnCode::Success;
@@ -612,7 +614,9 @@ struct FakeCudnnCalls {
 #undef TBC_ENTER
   static size_t getVersion() { return theCudnn ? theCudnn->version : FakeCudnn::newest; }
   static const char *getErrorString(CudnnCode code) {
-    return cuda::isUnsupported(code) ? "not supported" : "execution failed";
+    return int(code) == 1001           ? "not initialized"
+           : cuda::isUnsupported(code) ? "not supported"
+                                       : "execution failed";
   }
   static void getLastError(char *text, size_t bytes) {
     std::snprintf(text, bytes, "%s", theCudnn->isUnable ? "no engine" : "");

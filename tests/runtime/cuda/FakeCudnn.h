@@ -37,6 +37,8 @@ public:
   /// From now on it has no way to do anything, or the function of this name fails.
   void hasNoWay() { isUnable = true; }
   void fail(const std::string &function) { failing = function; }
+  /// It is built for another major of CUDA than the driver, and does not start.
+  void isOfAnotherMajor() { startsNot = true; }
   void setVersion(size_t number) { version = number; }
   /// How often it was asked how to do a graph, and did one; by which way (from 0) the last.
   int numAsked() const { return asked; }
@@ -53,7 +55,7 @@ public:
 private:
   friend struct FakeCudnnCalls;
   FakeDriver &driver;
-  bool isUnable = false;
+  bool isUnable = false, startsNot = false;
   std::string failing;
   size_t version = newest;
   int asked = 0, executed = 0, way = -1, alive = 0;

@@ -51,7 +51,10 @@ void FakeDriver::failKernel(const std::string &name, DriverCode code) {
   kernelFailures[name] = code;
 }
 
-void FakeDriver::hangKernel(const std::string &name) { hangingKernels.insert(name); }
+void FakeDriver::hangKernel(const std::string &name, int device) {
+  std::lock_guard<std::recursive_mutex> guard(mutex);
+  hangingKernels[name] = device;
+}
 
 void FakeDriver::ignoreWait(int number) { ignoredWait = number; }
 
@@ -247,6 +250,8 @@ bool FakeDriver::runOne() {
       }
     }
     stream.numDone = operation.clock.of(lane);
+    operation = Operation();
+    bury();
     changed.notify_all();
     return true;
   }
@@ -263,6 +268,12 @@ DriverCode FakeDriver::runUntil(const std::function<bool()> &isDone) {
     changed.wait_for(mutex, options.poll);
   }
   return sticky;
+}
+
+void FakeDriver::runWhileWaiting(const std::function<bool()> &isDone) {
+  while (!isDone() && sticky == DriverCode::Success)
+    if (!runOne())
+      changed.wait_for(mutex, options.poll);
 }
 
 bool FakeDriver::isPinned(const void *memory, size_t bytes) const {
@@ -502,7 +513,8 @@ struct FakeCalls : FakeGraphCalls {
     TBC_ENTER(cuMemcpy2DAsync_v2, true);
     cuda::Copy2D copy = *given;
     if (copy.fromType != cuda::MemoryType::Device || copy.toType != cuda::MemoryType::Device ||
-        copy.widthBytes > copy.fromPitchBytes || copy.widthBytes > copy.toPitchBytes)
+        copy.widthBytes > copy.fromPitchBytes || copy.widthBytes > copy.toPitchBytes ||
+        copy.fromPitchBytes > INT32_MAX || copy.toPitchBytes > INT32_MAX)
       return DriverCode::InvalidValue;
     return fake.push(stream,
                      {"copy of rows", {}, {}, [=](FakeAccess &memory) {
@@ -623,6 +635,14 @@ struct FakeCalls : FakeGraphCalls {
   }
   static DriverCode moduleUnload(cuda::ModuleHandle module) {
     TBC_ENTER(cuModuleUnload, true);
+    // As a driver does: until all that the context has under way has ended.
+    auto isIdle = [&](const auto &stream) {
+      return stream->device != currentDevice || stream->queue.empty();
+    };
+    if (DriverCode code = fake.runUntil(
+            [&] { return std::all_of(fake.streams.begin(), fake.streams.end(), isIdle); });
+        code != DriverCode::Success)
+      return code;
     return fake.modules.erase(indexOf(module)) ? DriverCode::Success : DriverCode::InvalidHandle;
   }
   static DriverCode moduleGetFunction(cuda::FunctionHandle *function, cuda::ModuleHandle,
@@ -663,9 +683,11 @@ struct FakeCalls : FakeGraphCalls {
       auto *bytes = static_cast<const unsigned char *>(arguments[i]);
       values.emplace_back(bytes, bytes + kernel.argumentBytes[i]);
     }
-    std::function<bool()> isReady;
-    if (fake.hangingKernels.count(name))
-      isReady = [] { return false; };
+    auto isReady = [&fake, name, device = currentDevice] {
+      auto hanging = fake.hangingKernels.find(name);
+      return hanging == fake.hangingKernels.end() ||
+             (hanging->second >= 0 && hanging->second != device);
+    };
     return fake.push(stream, {"kernel " + name, {}, isReady, [=, &fake](FakeAccess &memory) {
                                 auto failure = fake.kernelFailures.find(name);
                                 if (failure != fake.kernelFailures.end()) {

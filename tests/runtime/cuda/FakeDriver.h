@@ -142,8 +142,9 @@ public:
   /// The kernel fails when it runs; from then on every call does, with this code.
   void failKernel(const std::string &name, cuda::DriverCode code);
 
-  /// The kernel never ends once it is launched, nor does what comes after it in its stream.
-  void hangKernel(const std::string &name);
+  /// From now on the kernel never ends, also as part of a graph, nor does what comes after it in
+  /// its stream: on one device, or with -1 on all.
+  void hangKernel(const std::string &name, int device = -1);
   /// The wait of a stream for an event of this number, counted from 0, does nothing.
   void ignoreWait(int number);
   /// Of streams for events, so far.
@@ -184,8 +185,13 @@ public:
   bool isCapturing(cuda::StreamHandle stream);
   /// What is in the stream now took so long, for events that are timed.
   void pass(cuda::StreamHandle stream, double seconds);
+  /// What may run next does.
+  void passTime() { runOne(); }
   /// Something that isReady looks at has changed.
   void wake();
+  /// Runs what may run until `isDone`, or the device is lost, for as long as it takes. With the
+  /// lock held once.
+  void runWhileWaiting(const std::function<bool()> &isDone);
   /// The bytes at a device address, as isReady may see them; nothing of what is outside of memory.
   std::vector<unsigned char> peek(cuda::DeviceAddress address, size_t bytes) const;
   /// Adds a complaint.
@@ -258,6 +264,8 @@ private:
   EventState record(int lane);
   void waitIn(int lane, const EventState &state);
   void launch(const Executable &executable, int lane);
+  bool isUnderWay(const Executable &executable) const;
+  void bury();
   Stream *find(cuda::StreamHandle stream);
   /// Runs what may run, at random, until `isDone`; waits for other threads where nothing may.
   cuda::DriverCode runUntil(const std::function<bool()> &isDone);
@@ -271,7 +279,7 @@ private:
   std::map<std::string, FakeKernel> kernels;
   std::map<std::string, std::deque<cuda::DriverCode>> callFailures;
   std::map<std::string, cuda::DriverCode> kernelFailures;
-  std::set<std::string> hangingKernels;
+  std::map<std::string, int> hangingKernels; // where
   int numWaits = 0, ignoredWait = -1;
   cuda::DriverCode sticky = cuda::DriverCode::Success;
 
@@ -295,7 +303,8 @@ private:
   std::map<int, Capture> captures; // under way
   std::map<int, std::shared_ptr<const Capture>> graphs;
   std::map<int, Executable> executables;
-  std::vector<int> contexts; // how often each device's is retained
+  std::vector<Executable> dying; // destroyed while they were under way
+  std::vector<int> contexts;     // how often each device's is retained
 };
 
 } // namespace tbc::test

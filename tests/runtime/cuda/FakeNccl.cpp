@@ -5,7 +5,10 @@
 #include "runtime/comm/Reduce.h"
 #include "tests/runtime/cuda/NcclTypes.h"
 
+#include <algorithm>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 namespace tbc::test {
 
@@ -52,6 +55,16 @@ struct World {
   /// Of split: the parts of the k-th, by color.
   std::map<std::pair<int64_t, int>, std::shared_ptr<World>> parts;
   std::map<int64_t, std::map<int, int>> splitCalls; // by rank, the color
+  /// Who has called its first collective, and which first messages are called (from, to, whether
+  /// that is the sender): NCCL connects then, which takes all of them.
+  std::set<int> ranksInCollectives;
+  std::set<std::tuple<int, int, bool>> messageEnds;
+};
+
+/// Calls of one endpoint that NCCL has yet to take over.
+struct Taken {
+  std::vector<Operation> operations;
+  cuda::StreamHandle stream = nullptr;
 };
 
 /// One rank's access to it.
@@ -64,6 +77,8 @@ struct Endpoint {
   std::function<bool()> isSplitDone;                   // where it was made by a split
   std::map<cuda::DeviceAddress, size_t> registered;    // memory
   std::vector<std::weak_ptr<int>> graphs;              // of its operations that are part of some
+  std::optional<Taken> pending;
+  int64_t numUnderWay = 0; // in streams
 };
 
 /// Operations between groupStart and groupEnd of this thread.
@@ -108,12 +123,24 @@ struct FakeNccl::State {
   int numRegistered = 0;                                // calls with registered memory
   int numIds = 0, numSplits = 0, numOps = firstMadeOp;
   NcclCode failure = NcclCode::Success;
+  int numAborting = 0;
+  bool isEnding = false; // nobody waits in abort any longer
 };
 
 FakeNccl::FakeNccl(FakeDriver &driver) : state(new State{driver, {}, {}, {}, {}}) {
   theNccl = this;
 }
-FakeNccl::~FakeNccl() { theNccl = nullptr; }
+FakeNccl::~FakeNccl() {
+  std::unique_lock<std::recursive_mutex> guard(state->driver.lock());
+  state->isEnding = true;
+  state->driver.wake();
+  while (state->numAborting > 0) {
+    guard.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    guard.lock();
+  }
+  theNccl = nullptr;
+}
 
 int FakeNccl::numAlive() const {
   std::lock_guard<std::recursive_mutex> guard(state->driver.lock());
@@ -139,7 +166,7 @@ struct FakeNcclCalls {
   // -- Communicators
 
   static NcclCode getVersion(int *version) {
-    *version = 22000;
+    *version = 22304;
     return NcclCode::Success;
   }
   static NcclCode getUniqueId(cuda::NcclId *id) {
@@ -206,10 +233,23 @@ struct FakeNcclCalls {
     State &state = *theNccl->state;
     Guard guard(state.driver.lock());
     Endpoint &endpoint = *state.endpoints.at(indexOf(comm));
+    if (!endpoint.isAlive)
+      state.driver.complain("a communicator is aborted that is gone");
     endpoint.isAlive = false;
     endpoint.isAborted = true;
+    endpoint.pending.reset();
     state.driver.wake();
+    // NCCL's kernels end by themselves, what is before them in the user's streams does not; and it
+    // waits until nobody can launch a graph that holds the communicator.
+    ++state.numAborting;
+    state.driver.runWhileWaiting(
+        [&] { return state.isEnding || (endpoint.numUnderWay == 0 && !isInGraph(endpoint)); });
+    --state.numAborting;
     return NcclCode::Success;
+  }
+  static bool isInGraph(const Endpoint &endpoint) {
+    return std::any_of(endpoint.graphs.begin(), endpoint.graphs.end(),
+                       [](const std::weak_ptr<int> &graph) { return !graph.expired(); });
   }
   static bool isJoined(const Endpoint &endpoint) {
     return endpoint.isSplitDone ? endpoint.isSplitDone()
@@ -218,10 +258,48 @@ struct FakeNcclCalls {
   static NcclCode getAsyncError(cuda::NcclHandle comm, NcclCode *code) {
     State &state = *theNccl->state;
     Guard guard(state.driver.lock());
-    *code = state.failure != NcclCode::Success             ? state.failure
-            : isJoined(*state.endpoints.at(indexOf(comm))) ? NcclCode::Success
-                                                           : NcclCode::InProgress;
+    Endpoint &endpoint = *state.endpoints.at(indexOf(comm));
+    if (endpoint.isAborted) {
+      state.driver.complain("a communicator is asked that is aborted");
+      return NcclCode::InvalidArgument;
+    }
+    state.driver.passTime();
+    *code = state.failure != NcclCode::Success                     ? state.failure
+            : isJoined(endpoint) && takeOver(state, indexOf(comm)) ? NcclCode::Success
+                                                                   : NcclCode::InProgress;
     return NcclCode::Success;
+  }
+  /// Puts what was called into its stream, once all are there whom NCCL connects with.
+  static bool takeOver(State &state, int index) {
+    Endpoint &endpoint = *state.endpoints.at(size_t(index));
+    if (!endpoint.pending)
+      return true;
+    World &world = *endpoint.world;
+    for (const Operation &operation : endpoint.pending->operations) {
+      bool isSend = operation.kind == Kind::Send;
+      if (!isSend && operation.kind != Kind::Recv) {
+        world.ranksInCollectives.insert(endpoint.rank);
+        continue;
+      }
+      int from = isSend ? endpoint.rank : operation.peer;
+      int to = isSend ? operation.peer : endpoint.rank;
+      world.messageEnds.insert({from, to, isSend});
+    }
+    for (const Operation &operation : endpoint.pending->operations) {
+      bool isSend = operation.kind == Kind::Send;
+      int from = isSend ? endpoint.rank : operation.peer;
+      int to = isSend ? operation.peer : endpoint.rank;
+      bool isMet = isSend || operation.kind == Kind::Recv
+                       ? world.messageEnds.count({from, to, true}) > 0 &&
+                             world.messageEnds.count({from, to, false}) > 0
+                       : int(world.ranksInCollectives.size()) == world.size;
+      if (!isMet)
+        return false;
+    }
+    Taken taken = std::move(*endpoint.pending);
+    endpoint.pending.reset();
+    launch(state, index, taken.operations, taken.stream);
+    return true;
   }
   static const char *getErrorString(NcclCode code) {
     return code == NcclCode::RemoteError ? "remote process exited" : "an error";
@@ -339,10 +417,18 @@ struct FakeNcclCalls {
     return int(meeting.inputs.size()) == world.size;
   }
 
+  /// Where ranks call with different sizes, NCCL's result is undefined: here as if with zeros.
   static Bytes reduced(State &state, const World::Meeting &meeting, const Operation &operation) {
-    std::vector<Tensor> inputs;
+    size_t largest = operation.count * widthOf(operation) *
+                     (operation.kind == Kind::ReduceScatter ? meeting.inputs.size() : 1);
     for (const auto &[rank, bytes] : meeting.inputs)
-      inputs.push_back(tensorOf(bytes, operation.type));
+      largest = std::max(largest, bytes.size());
+    std::vector<Tensor> inputs;
+    for (const auto &[rank, bytes] : meeting.inputs) {
+      Bytes input = bytes;
+      input.resize(largest);
+      inputs.push_back(tensorOf(input, operation.type));
+    }
     int op = int(operation.op);
     comm::Reduction reduction = op >= 100
                                     ? comm::Reduction(ReduceKind::PremulSum, state.factors[op])
@@ -405,6 +491,7 @@ struct FakeNcclCalls {
         calls.back().operation.isInGraph = isInGraph;
       }
       static_cast<void>(user); // held by what holds this
+      ++endpoint->numUnderWay;
       return workOf(state, endpoint, calls);
     };
     state.driver.enqueue(stream, "NCCL of rank " + std::to_string(endpoint->rank), make);
@@ -421,11 +508,15 @@ struct FakeNcclCalls {
       return areAllHere;
     };
     auto run = [&state, endpoint, calls](FakeAccess &memory) {
+      --endpoint->numUnderWay;
       if (endpoint->isAborted)
         return;
       for (const Numbered &call : calls) {
         memory.read<char>(call.operation.from, inputBytes(call.operation, endpoint->world->size));
         Bytes result = resultOf(state, *endpoint, call);
+        size_t own = call.operation.count * widthOf(call.operation) *
+                     size_t(call.operation.kind == Kind::AllGather ? endpoint->world->size : 1);
+        result.resize(std::min(result.size(), own));
         if (!result.empty())
           std::memcpy(memory.write<char>(call.operation.to, result.size()), result.data(),
                       result.size());
@@ -447,11 +538,25 @@ struct FakeNcclCalls {
     operation.isFromRegistered = isRegistered(endpoint, operation.from);
     operation.isToRegistered = isRegistered(endpoint, operation.to);
     state.numRegistered += operation.isFromRegistered || operation.isToRegistered;
-    if (groupDepth > 0)
-      grouped.push_back({indexOf(comm), operation, stream});
-    else
-      launch(state, indexOf(comm), {operation}, stream);
-    return NcclCode::Success;
+    grouped.push_back({indexOf(comm), operation, stream});
+    return groupDepth > 0 ? NcclCode::Success : callGrouped(state);
+  }
+  /// As from NCCL 2.23 on, a thread of its own puts them into the stream: not yet.
+  static NcclCode callGrouped(State &state) {
+    Taken taken;
+    int index = grouped[0].endpoint;
+    for (const Pending &pending : grouped) {
+      if (pending.endpoint != index || pending.stream != grouped[0].stream)
+        throw std::logic_error("groups of several communicators are not faked");
+      taken.operations.push_back(pending.operation);
+    }
+    taken.stream = grouped[0].stream;
+    grouped.clear();
+    Endpoint &endpoint = *state.endpoints.at(size_t(index));
+    if (endpoint.pending)
+      state.driver.complain("NCCL is called while it answers InProgress");
+    endpoint.pending = std::move(taken);
+    return NcclCode::InProgress;
   }
   static NcclCode groupStart() {
     ++groupDepth;
@@ -462,15 +567,7 @@ struct FakeNcclCalls {
     Guard guard(state.driver.lock());
     if (--groupDepth > 0 || grouped.empty())
       return NcclCode::Success;
-    std::vector<Operation> operations;
-    for (const Pending &pending : grouped) {
-      if (pending.endpoint != grouped[0].endpoint || pending.stream != grouped[0].stream)
-        throw std::logic_error("groups of several communicators are not faked");
-      operations.push_back(pending.operation);
-    }
-    launch(state, grouped[0].endpoint, operations, grouped[0].stream);
-    grouped.clear();
-    return NcclCode::Success;
+    return callGrouped(state);
   }
 
   static cuda::DeviceAddress addressOf(const void *pointer) {

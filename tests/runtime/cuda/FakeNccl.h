@@ -1,8 +1,13 @@
 //===- FakeNccl.h - NCCL between ranks of this process ---------------------===//
 //
-// A table of functions for runtime/cuda on the streams of the FakeDriver. As NCCL does, it matches
-// calls of a communicator by their order, waits in the stream and not in the call, and answers
-// InProgress while ranks are still joining. Calls that do not match are complaints of the driver.
+// A table of functions for runtime/cuda on the streams of the FakeDriver, as strict as NCCL 2.23:
+//  - It matches calls of a communicator by their order, and waits in the stream and not in the
+//    call. Calls that do not match are complaints of the driver.
+//  - A call answers InProgress, and is put into its stream when the caller asks how far it is. The
+//    first collective of a communicator is so until all ranks have made theirs, and the first
+//    message of a pair until both ends have. Source: NCCL, src/group.cc, src/enqueue.cc.
+//  - ncclCommAbort returns when the streams of the user have ended in which its kernels are, and
+//    every graph is destroyed that holds it. Source: NCCL, src/init.cc, commDestroySync.
 //
 //===----------------------------------------------------------------------===//
 

@@ -37,6 +37,13 @@ TEST(RowCopies, EqualRowsAtEqualDistancesAreOne) {
   EXPECT_EQ(copies[0].fromPitch, 8);
 }
 
+TEST(RowCopies, PitchesAreThoseOfADriver) {
+  constexpr int64_t most = INT32_MAX;
+  EXPECT_EQ(cuda::rowCopies({{1000, 16}}, {{0, 8}, {most, 8}}).size(), 1u);
+  EXPECT_EQ(cuda::rowCopies({{1000, 16}}, {{0, 8}, {most + 1, 8}}).size(), 2u);
+  EXPECT_EQ(cuda::rowCopies({{0, 8}, {most + 1, 8}}, {{1000, 16}}).size(), 2u);
+}
+
 TEST(RowCopies, OthersAreNot) {
   EXPECT_EQ(cuda::rowCopies({{1000, 24}}, {{0, 8}, {32, 8}, {80, 8}}).size(), 2u); // distances
   EXPECT_EQ(cuda::rowCopies({{1000, 20}}, {{0, 8}, {32, 8}, {64, 4}}).size(), 2u); // sizes

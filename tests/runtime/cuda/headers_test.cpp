@@ -49,7 +49,9 @@ constexpr Nccl nccl;
 #define TBC_CHECK(name, symbol, ...)                                                               \
   static_assert(isCalledAlike(decltype(nccl.name)(), decltype (&::symbol)()), #symbol);
 TBC_NCCL_FUNCTIONS(TBC_CHECK)
+#if NCCL_VERSION_CODE >= 21900
 TBC_NCCL_REGISTRATION(TBC_CHECK)
+#endif
 #undef TBC_CHECK
 static_assert(isCalledAlike(decltype(nccl.getErrorString)(), &::ncclGetErrorString));
 static_assert(isCalledAlike(decltype(nccl.getLastError)(), &::ncclGetLastError));

@@ -1,10 +1,8 @@
 //===- Rebatch.cpp - The same graph for another batch ----------------------===//
 
-#include "planner/core/Plan.h"
+#include "planner/reshard/Rebatch.h"
 
-using namespace tbc::reshard;
-
-namespace tbc::planner {
+namespace tbc::reshard {
 
 Graph withBatch(const Graph &graph, int64_t batch) {
   Graph result = graph;
@@ -27,4 +25,4 @@ Graph withBatch(const Graph &graph, int64_t batch) {
   return result;
 }
 
-} // namespace tbc::planner
+} // namespace tbc::reshard

@@ -1,14 +1,23 @@
-//===- Words.cpp - The closest word, for suggestions -----------------------===//
+//===- ClosestWord.h - The closest word, for suggestions -------------------===//
+//
+// Plain C++, in the header alone: every room may use it, as Status.h.
+//
+//===----------------------------------------------------------------------===//
 
-#include "planner/core/Cluster.h"
+#ifndef TBC_RUNTIME_ABI_CLOSESTWORD_H
+#define TBC_RUNTIME_ABI_CLOSESTWORD_H
 
 #include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
 
-namespace tbc::planner {
+namespace tbc {
 
 /// Letters to insert, delete, replace or swap with their neighbour to turn `a` into `b` (optimal
 /// string alignment: Damerau 1964, Levenshtein 1966).
-static size_t editDistance(const std::string &a, const std::string &b) {
+inline size_t editDistance(const std::string &a, const std::string &b) {
   std::vector<size_t> before, above(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j)
     row[j] = j;
@@ -25,7 +34,12 @@ static size_t editDistance(const std::string &a, const std::string &b) {
   return row[b.size()];
 }
 
-std::string closestWord(const std::string &word, const std::vector<std::string> &candidates) {
+/// Returns the one of `candidates` that is closest to `word` by optimal string alignment (Damerau
+/// 1964, Levenshtein 1966), or "" if more than a third of the letters differ.
+///
+/// Example: "fdsp" among {"dp", "fsdp", "tp"} is "fsdp", one swap away.
+inline std::string closestWord(const std::string &word,
+                               const std::vector<std::string> &candidates) {
   std::string best;
   size_t bestDistance = std::max<size_t>(1, word.size() / 3) + 1;
   for (const std::string &candidate : candidates) {
@@ -38,4 +52,6 @@ std::string closestWord(const std::string &word, const std::vector<std::string> 
   return best;
 }
 
-} // namespace tbc::planner
+} // namespace tbc
+
+#endif // TBC_RUNTIME_ABI_CLOSESTWORD_H

@@ -1,10 +1,8 @@
-//===- PartBackward.cpp - What of the backward can wait --------------------===//
+//===- SplitBackward.cpp - Splits the backward into dgrad and wgrad ---------===//
 
-#include "planner/core/PartBackward.h"
+#include "planner/reshard/SplitBackward.h"
 
-using namespace tbc::reshard;
-
-namespace tbc::planner {
+namespace tbc::reshard {
 
 /// Forward values that depend on an input or a state.
 static std::vector<bool> dataValues(const Graph &graph) {
@@ -42,11 +40,11 @@ std::vector<bool> weightOps(const Graph &graph) {
   return canWait;
 }
 
-void partBackward(Graph &graph) {
+void splitBackward(Graph &graph) {
   std::vector<bool> canWait = weightOps(graph);
   for (size_t op = 0; op < graph.ops.size(); ++op)
     if (canWait[op])
       graph.ops[op].phase = Phase::Weight;
 }
 
-} // namespace tbc::planner
+} // namespace tbc::reshard

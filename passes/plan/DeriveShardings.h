@@ -1,0 +1,39 @@
+//===- DeriveShardings.h - The sharding of every value ---------------------===//
+
+#ifndef TBC_PASSES_PLAN_DERIVESHARDINGS_H
+#define TBC_PASSES_PLAN_DERIVESHARDINGS_H
+
+#include "ir/PlannedStep.h"
+
+namespace tbc {
+
+/// An annotated step and what follows from its plan: the shardings of all values and every
+/// collective, and in how many pieces those are done.
+struct DerivedStep {
+  PlannedStep planned;
+  reshard::Derivation derivation;
+  reshard::Overlap overlap;
+};
+
+/// Reads the plan on `module` and derives the rest (reshard::derive, reshard::planOverlap).
+/// Errors: as of readPlannedStep.
+mlir::FailureOr<DerivedStep> deriveStep(mlir::ModuleOp module);
+
+/// deriveStep as an analysis of the pass manager: tbc-derive-shardings leaves it for tbc-partition.
+struct DerivedStepAnalysis {
+  explicit DerivedStepAnalysis(mlir::Operation *module);
+  mlir::FailureOr<DerivedStep> step;
+};
+
+/// Writes the derived shardings on arguments and ops of @train: `tbc.sharding`, `tbc.produced`,
+/// `tbc.wanted`, `tbc.used`, `tbc.gradient` and `tbc.state` (ir/Plan.h).
+void writeShardings(DerivedStep &step);
+
+/// Compares the shardings on @train, as far as there are any, with those derived.
+/// Errors: at the op, a sharding that is impossible for its tensor (reshard::whyInvalid), or that
+/// the strategies on the IR do not give: the plan decides on strategies, shardings follow.
+mlir::LogicalResult checkShardings(DerivedStep &step);
+
+} // namespace tbc
+
+#endif // TBC_PASSES_PLAN_DERIVESHARDINGS_H

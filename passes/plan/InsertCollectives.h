@@ -1,0 +1,28 @@
+//===- InsertCollectives.h - Collectives on whole tensors ------------------===//
+
+#ifndef TBC_PASSES_PLAN_INSERTCOLLECTIVES_H
+#define TBC_PASSES_PLAN_INSERTCOLLECTIVES_H
+
+#include "passes/plan/DeriveShardings.h"
+
+namespace tbc {
+
+/// Puts a tbc.reshard into @train for every derived reshard of a micro-batch: before the op that
+/// wants it, or after the op that makes the value. Ops read its result instead. Those of the update
+/// are not ops yet: tbc-partition emits them.
+/// Error: @train has a tbc.reshard already.
+mlir::LogicalResult insertCollectives(DerivedStep &step);
+
+/// Gives the members of buckets their `bucket`, and moves gathers of parameters ahead of their use,
+/// as reshard::planOverlap says.
+/// Error: as of checkCollectives.
+mlir::LogicalResult bucketCollectives(DerivedStep &step);
+
+/// Compares the tbc.reshard ops of @train, if there are any, with the derivation.
+/// Errors, at the op: one that is derived no more, or otherwise, or twice; a bucket that is not
+/// derived. At @train: one that is missing.
+mlir::LogicalResult checkCollectives(DerivedStep &step);
+
+} // namespace tbc
+
+#endif // TBC_PASSES_PLAN_INSERTCOLLECTIVES_H

@@ -1,0 +1,17 @@
+//===- Rebatch.h - The same graph for another batch ------------------------===//
+
+#ifndef TBC_PLANNER_RESHARD_REBATCH_H
+#define TBC_PLANNER_RESHARD_REBATCH_H
+
+#include "planner/reshard/Graph.h"
+
+namespace tbc::reshard {
+
+/// `graph` with its batch factor resized to `batch`: layouts, loops and FLOPs. Identity if the
+/// graph has no batch factor. Example: 97 samples become 8; a matmul of 97 * 2mnk FLOPs then has
+/// 8 * 2mnk.
+Graph withBatch(const Graph &graph, int64_t batch);
+
+} // namespace tbc::reshard
+
+#endif // TBC_PLANNER_RESHARD_REBATCH_H

@@ -1,0 +1,141 @@
+//===- LibraryRequests.cpp - What NVIDIA's libraries are asked to do -------===//
+
+#include "runtime/cuda/LibraryRequests.h"
+
+#include <algorithm>
+
+namespace tbc::cuda {
+
+using program::BlockId;
+using program::Instruction;
+using program::Region;
+using program::ValueId;
+
+//===----------------------------------------------------------------------===//
+// Attention and convolution
+//===----------------------------------------------------------------------===//
+
+/// Whether an attention's places are 0, 1, 2, ... of queries and keys.
+static bool areIndices(const program::Block &block, const Instruction &attention) {
+  if (!attention.attrs.getBool("placed", false))
+    return false;
+  size_t number = attention.operands.size() - (attention.attrs.getBool("drops_out", false) ? 7 : 2);
+  ValueId places = attention.operands[number];
+  if (places != attention.operands[number + 1])
+    return false;
+  return std::any_of(block.instructions.begin(), block.instructions.end(),
+                     [&](const Instruction &instruction) {
+                       return instruction.op == "iota" && instruction.results[0] == places;
+                     });
+}
+
+/// Whether ranks see other samples, so that none has to have another's bits.
+static bool mayVary(const program::Mesh &mesh) {
+  return std::all_of(mesh.axes.begin(), mesh.axes.end(), [](const program::MeshAxis &axis) {
+    return axis.size <= 1 || axis.name == "dp" || axis.name == "fsdp" || axis.name == "ep" ||
+           axis.name == "pp";
+  });
+}
+
+CudnnRequest cudnnRequestOf(const program::Program &program, int stage, BlockId id,
+                            const Region &region, size_t version, int capability) {
+  const program::Stage &code = program.stages[size_t(stage)];
+  const program::Block &block = code.block(id);
+  const Instruction &instruction = block.instructions[size_t(region.first)];
+  CudnnRequest request;
+  request.op = instruction.op;
+  request.attrs = instruction.attrs;
+  for (ValueId value : instruction.operands)
+    request.operands.push_back(code.values[size_t(value)]);
+  std::vector<ValueId> read = program::regionValues(block, region).results;
+  for (ValueId value : instruction.results) {
+    request.results.push_back(code.values[size_t(value)]);
+    request.isRead.push_back(std::find(read.begin(), read.end(), value) != read.end());
+  }
+  request.placesAreIndices = areIndices(block, instruction);
+  request.mayVary = mayVary(program.mesh);
+  request.version = version;
+  request.capability = capability;
+  return request;
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+Result<EinsumProduct> einsumProductOf(const program::Stage &stage, const Instruction &einsum,
+                                      const kernels::TensorType &result) {
+  return productOf(einsum.attrs, stage.values[size_t(einsum.operands[0])],
+                   stage.values[size_t(einsum.operands[1])], result);
+}
+
+/// What cuBLASLt calls it.
+static CublasEpilogue kindOf(const Epilogue &e) {
+  switch (e.function) {
+  case Epilogue::Function::Identity:
+  case Epilogue::Function::Cast:
+    return e.bias ? CublasEpilogue::Bias : CublasEpilogue::Default;
+  case Epilogue::Function::Gelu:
+    if (e.geluInput)
+      return e.bias ? CublasEpilogue::GeluAuxiliaryBias : CublasEpilogue::GeluAuxiliary;
+    return e.bias ? CublasEpilogue::GeluBias : CublasEpilogue::Gelu;
+  case Epilogue::Function::GeluGradient:
+    return CublasEpilogue::GeluGradient;
+  }
+  return CublasEpilogue::Default;
+}
+
+Result<EinsumProduct> epilogueProductOf(const program::Stage &stage, const Instruction &einsum,
+                                        const Epilogue &e) {
+  kernels::TensorType type = stage.values[size_t(einsum.results[0])];
+  type.dtype = stage.values[size_t(e.result)].dtype;
+  auto found = einsumProductOf(stage, einsum, type);
+  if (!found)
+    return Error{ErrorCode::Usage, ""};
+  ProductShape &shape = found->shape;
+  shape.epilogue = kindOf(e);
+  shape.adds = e.added.has_value();
+  bool isDense = shape.batch == 1 && shape.strideC == shape.n &&
+                 shape.m * shape.n == kernels::numElements(type.shape);
+  if (!isDense && e.function != Epilogue::Function::Cast)
+    return Error{ErrorCode::Usage, "a product that is a batch"};
+  if (e.bias && kernels::numElements(stage.values[size_t(*e.bias)].shape) != shape.n)
+    return Error{ErrorCode::Usage, "a bias that is not along its rows"};
+  constexpr int64_t auxiliaryStep = 8; // of CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD
+  if (e.geluInput && shape.n % auxiliaryStep != 0)
+    return Error{ErrorCode::Usage, "rows that are no multiple of 8"};
+  return found;
+}
+
+//===----------------------------------------------------------------------===//
+// Blocks
+//===----------------------------------------------------------------------===//
+
+const char *name(Library library) { return library == Library::CublasLt ? "cuBLASLt" : "cuDNN"; }
+
+LibraryUse libraryUseOf(const program::Program &program, int stage, BlockId id, int capability) {
+  constexpr size_t version = 91900; // of the newest cuDNN whose engines were asked: 9.19
+  const program::Stage &code = program.stages[size_t(stage)];
+  const program::Block &block = code.block(id);
+  LibraryUse use;
+  for (const Epilogue &epilogue : findEpilogues(code, block).list) {
+    if (!epilogueProductOf(code, block.instructions[size_t(epilogue.einsum)], epilogue))
+      continue;
+    use.leftOut.insert(epilogue.leftOut.begin(), epilogue.leftOut.end());
+    use.regions[epilogue.region.first] = Library::CublasLt;
+  }
+  for (const Region &region : block.regions) {
+    const Instruction &instruction = block.instructions[size_t(region.first)];
+    if (region.count != 1 || use.leftOut.count(region.first))
+      continue;
+    if (instruction.op == "einsum" &&
+        einsumProductOf(code, instruction, code.values[size_t(instruction.results[0])]))
+      use.regions[region.first] = Library::CublasLt;
+    if (isCudnnOp(instruction.op) &&
+        cudnnWorkOf(cudnnRequestOf(program, stage, id, region, version, capability)))
+      use.regions[region.first] = Library::Cudnn;
+  }
+  return use;
+}
+
+} // namespace tbc::cuda

@@ -1,0 +1,29 @@
+//===- ApplyPlan.h - A plan's decisions on the IR of a step ----------------===//
+
+#ifndef TBC_TOOLS_DRIVER_APPLYPLAN_H
+#define TBC_TOOLS_DRIVER_APPLYPLAN_H
+
+#include "passes/plan/AnnotatePlan.h"
+#include "planner/core/Plan.h"
+#include "tools/driver/TrainingStep.h"
+
+#include "mlir/Pass/Pass.h"
+
+namespace tbc::driver {
+
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "tools/driver/Passes.h.inc"
+
+/// `plan` as the passes take it, on the graph of its step. `planned` is the plan applied to that
+/// graph.
+StepPlan toStepPlan(const planner::Plan &plan, const planner::PlannedStep &planned);
+
+/// A copy of the step's module with `plan` as attributes, after tbc-apply-plan.
+mlir::OwningOpRef<mlir::ModuleOp> annotatedModule(const TrainingStep &step,
+                                                  const planner::Plan &plan,
+                                                  const planner::PlannedStep &planned);
+
+} // namespace tbc::driver
+
+#endif // TBC_TOOLS_DRIVER_APPLYPLAN_H

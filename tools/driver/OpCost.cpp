@@ -1,0 +1,101 @@
+//===- OpCost.cpp - What an instruction of a Program computes ----------------===//
+
+#include "tools/driver/OpCost.h"
+
+#include "ir/Evaluate.h"
+#include "ir/Tbc.h"
+#include "tools/driver/Context.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+
+namespace tbc::driver {
+
+using kernels::DType;
+
+/// The inverse of toKernelDType.
+static Type elementTypeOf(DType dtype, Builder &builder) {
+  switch (dtype) {
+  case DType::F64:
+    return builder.getF64Type();
+  case DType::F32:
+    return builder.getF32Type();
+  case DType::F16:
+    return builder.getF16Type();
+  case DType::BF16:
+    return builder.getBF16Type();
+  case DType::I64:
+    return builder.getI64Type();
+  case DType::I32:
+    return builder.getI32Type();
+  case DType::I16:
+    return builder.getIntegerType(16);
+  case DType::I8:
+    return builder.getIntegerType(8);
+  case DType::U8:
+    return builder.getIntegerType(8, /*isSigned=*/false);
+  case DType::Bool:
+    return builder.getI1Type();
+  }
+  return {};
+}
+
+/// The inverse of toKernelAttrs, for all but dense values.
+static Attribute attributeOf(const kernels::AttrValue &value, Builder &builder) {
+  struct Visitor {
+    Builder &builder;
+    Attribute operator()(bool value) const { return builder.getBoolAttr(value); }
+    Attribute operator()(int64_t value) const { return builder.getI64IntegerAttr(value); }
+    Attribute operator()(double value) const { return builder.getF64FloatAttr(value); }
+    Attribute operator()(const std::string &value) const { return builder.getStringAttr(value); }
+    Attribute operator()(const std::vector<int64_t> &value) const {
+      return builder.getDenseI64ArrayAttr(value);
+    }
+    Attribute operator()(const std::vector<double> &value) const {
+      return builder.getDenseF64ArrayAttr(value);
+    }
+    Attribute operator()(const std::vector<std::string> &value) const {
+      SmallVector<StringRef> list(value.begin(), value.end());
+      return builder.getStrArrayAttr(list);
+    }
+  };
+  return std::visit(Visitor{builder}, value);
+}
+
+OpCosts::OpCosts() : context(makeContext()) {}
+
+Result<roofline::OpCost> OpCosts::of(const program::Stage &stage,
+                                     const program::Instruction &instruction) const {
+  if (instruction.op == "constant")
+    return roofline::OpCost{0, "none"}; // its value is a dense one
+  auto refuse = [&](const std::string &why) {
+    return Error{ErrorCode::Usage, instruction.op + " " + why};
+  };
+  Builder builder(context.get());
+  Location location = builder.getUnknownLoc();
+  OperationState state(location, "tbc." + instruction.op);
+  if (!state.name.isRegistered())
+    return refuse("is no op of this tbc; compile the plan again");
+  auto typeOf = [&](program::ValueId value) -> Type {
+    const kernels::TensorType &type = stage.values[size_t(value)];
+    return RankedTensorType::get(type.shape, elementTypeOf(type.dtype, builder));
+  };
+  mlir::Block arguments;
+  for (program::ValueId value : instruction.operands)
+    state.operands.push_back(arguments.addArgument(typeOf(value), location));
+  for (program::ValueId value : instruction.results)
+    state.types.push_back(typeOf(value));
+  for (const auto &[name, value] : instruction.attrs.entries())
+    state.addAttribute(name, attributeOf(value, builder));
+  OwningOpRef<Operation *> op = Operation::create(state);
+  FailureOr<kernels::Attrs> attrs = toKernelAttrs(op.get());
+  if (failed(attrs) || !(*attrs == instruction.attrs))
+    return refuse("has attributes that this tbc does not know; compile the plan again");
+  auto cost = dyn_cast<CostOpInterface>(op.get());
+  if (!cost)
+    return refuse("has no cost");
+  return roofline::OpCost{cost.getFlops(), cost.getKernelClass().str()};
+}
+
+} // namespace tbc::driver

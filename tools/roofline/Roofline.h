@@ -1,0 +1,92 @@
+//===- Roofline.h - How long launches take at the roofline of a device -----===//
+//
+// Plain C++.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_TOOLS_ROOFLINE_ROOFLINE_H
+#define TBC_TOOLS_ROOFLINE_ROOFLINE_H
+
+#include "tools/roofline/Launches.h"
+#include "tools/roofline/Processor.h"
+
+#include <functional>
+#include <map>
+
+namespace tbc::roofline {
+
+/// What an instruction computes, as the planner counts it.
+struct OpCost {
+  double flops = 0;
+  std::string kernelClass; // "matmul", "elementwise", ... (ir/TbcInterfaces.td)
+};
+using CostOf =
+    std::function<Result<OpCost>(const program::Stage &stage, const program::Instruction &)>;
+
+/// What keeps a launch from being faster.
+enum class Bound { Memory, Flops, Launch, Blocks, Host };
+
+/// "memory", "flops", "launch", "blocks", "host".
+const char *name(Bound bound);
+
+/// One execution of a launch.
+struct Estimate {
+  Launch launch;
+  double bytes = 0; // of operands and results
+  double flops = 0;
+  int64_t blocks = 0; // of the kernel; 0 where that is not known
+  double seconds = 0;
+  Bound bound = Bound::Memory;
+};
+
+/// The peaks of a device. h100-sxm: 3350 GB/s, 989 TFLOP/s in bf16, 132 multiprocessors.
+struct Machine {
+  planner::Cluster cluster;
+  std::optional<Processor> processor; // nothing: kernels count as filling the device
+};
+
+/// Seconds of every launch:
+///
+///     max(launch, max(bytes / bandwidth, flops / rate) / min(1, blocks / multiprocessors))
+///
+/// `launch` is the cluster's launch_seconds, `rate` that of the ops' class for libraries and for
+/// CPUs, and that of the vector units for kernels on GPUs. No efficiency is applied: these are
+/// bounds, not predictions (tbc plan predicts). A kernel of fewer blocks than multiprocessors has
+/// their share of bandwidth and arithmetic. Gathers and views count no more bytes of an operand
+/// than their results have. Ops without a kernel move their bytes over the host's link.
+///
+/// Example: a column sum of 25 MB by 1 block on h100-sxm: 25e6 / 3.35e12 = 7.5 us at full
+/// bandwidth, 132 times that by one multiprocessor, 0.99 ms: bound by "blocks".
+///
+/// Errors: those of `costOf`, at the instruction.
+Result<std::vector<Estimate>> estimate(const program::Program &program,
+                                       const program::CudaKernels *kernels, const Machine &machine,
+                                       const CostOf &costOf);
+
+/// Launches of one kind, summed over a step: the same ops of one stage by the same.
+struct Kind {
+  int stage = 0;
+  std::string what;
+  By by = By::Kernel;
+  int64_t launches = 0;
+  double bytes = 0, flops = 0, seconds = 0;
+  std::map<Bound, double> bySeconds; // seconds by bound
+  int64_t fewestBlocks = 0;          // of launches bound by blocks; 0: there are none
+  Bound bound() const;
+};
+
+/// By stage, and within one by falling seconds.
+std::vector<Kind> kindsOf(const std::vector<Estimate> &estimates);
+
+struct TableOptions {
+  bool all = false; // a row per launch in place of one per kind
+  bool json = false;
+};
+
+/// For people, or as JSON: {"format": "tbc-roofline", "version": 1, ...}.
+std::string tableOf(const program::Program &program, const std::vector<Estimate> &estimates,
+                    const Machine &machine, bool isCuda, const TableOptions &options);
+
+} // namespace tbc::roofline
+
+#endif // TBC_TOOLS_ROOFLINE_ROOFLINE_H

@@ -1,0 +1,51 @@
+//===- RankReport.cpp - How a rank says why it ends --------------------------===//
+
+#include "tools/tbc-run/RankReport.h"
+
+#include "runtime/abi/RunCodes.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <thread>
+
+namespace tbc::cli {
+
+void RankReport::say(const Error &error) {
+  std::lock_guard<std::mutex> lock(mutex);
+  // All ranks stop alike on request.
+  bool isOfAll = error.code == ErrorCode::StoppedOnRequest || error.code == notFiniteCode;
+  if (hasSaid || (isOfAll && rank != 0))
+    return;
+  hasSaid = true;
+  // One line, so that those of several ranks do not mix.
+  std::cerr << "tbc: rank " + std::to_string(rank) + ": " + error.message + "\n" << std::flush;
+}
+
+Error withCalls(Error error, const comm::FlightRecorder &recorder) {
+  bool isOfOthers = error.code == ErrorCode::RankFailed || error.code == ErrorCode::HangDetected;
+  if (!isOfOthers || recorder.standing().numCalls == 0)
+    return error;
+  Result<std::string> file = recorder.write();
+  error.message += file ? "; its last calls are in " + *file : "; " + file.error().message;
+  return error;
+}
+
+std::shared_ptr<cuda::HostWatch> watchOf(const cuda::DevicePtr &device, const RunOptions &options,
+                                         RankReport &report, bool isStoreOfRank) {
+  cuda::WatchOptions watch;
+  watch.timeout = std::chrono::seconds(options.timeoutSeconds);
+  watch.connectTimeout = std::chrono::seconds(options.connectTimeoutSeconds);
+  watch.report = [&report](const Error &error) { report.say(withCalls(error, report.calls())); };
+  watch.exit = [isStoreOfRank](ErrorCode code) {
+    constexpr std::chrono::seconds farewell(2);
+    if (isStoreOfRank)
+      std::this_thread::sleep_for(farewell);
+    std::fflush(nullptr);
+    std::_Exit(int(code));
+  };
+  return std::make_shared<cuda::HostWatch>(device, watch);
+}
+
+} // namespace tbc::cli
