@@ -160,10 +160,10 @@ Status checkLocation(const std::string &tensor, const std::string &location) {
   return Status::ok();
 }
 
-Result<std::optional<MappedFile>> openExternal(const std::string &tensor,
-                                               const std::string &directory,
-                                               const std::string &location,
-                                               const std::string &externalDataRoot) {
+Result<std::optional<data::MappedFile>> openExternal(const std::string &tensor,
+                                                     const std::string &directory,
+                                                     const std::string &location,
+                                                     const std::string &externalDataRoot) {
   if (Status status = checkLocation(tensor, location); !status)
     return status.error();
   auto [folder, path] = anchor(directory, location, externalDataRoot);
@@ -173,7 +173,7 @@ Result<std::optional<MappedFile>> openExternal(const std::string &tensor,
                  "cannot open the folder " + folder + ": " + std::strerror(errno)};
   Descriptor file(openBeneath(base.get(), path, !externalDataRoot.empty()));
   if (file.get() < 0 && errno == ENOENT)
-    return std::optional<MappedFile>();
+    return std::optional<data::MappedFile>();
   std::string hint = externalDataRoot.empty()
                          ? "; if you trust it, name a folder above it with --external-data-root"
                          : "";
@@ -188,10 +188,11 @@ Result<std::optional<MappedFile>> openExternal(const std::string &tensor,
     return reject(tensor, "'" + location + "' is not a regular file");
   if (status.st_nlink != 1 && externalDataRoot.empty())
     return reject(tensor, "'" + location + "' is a hard link to another file" + hint);
-  Result<MappedFile> mapped = MappedFile::fromDescriptor(file.release(), location);
+  Result<data::MappedFile> mapped =
+      data::MappedFile::fromDescriptor(file.release(), location, ErrorCode::Usage);
   if (!mapped)
     return reject(tensor, mapped.error().message);
-  return std::optional<MappedFile>(*mapped);
+  return std::optional<data::MappedFile>(*mapped);
 }
 
 Result<ExternalLedger::File *> ExternalLedger::find(const std::string &tensor,
@@ -202,7 +203,7 @@ Result<ExternalLedger::File *> ExternalLedger::find(const std::string &tensor,
     key += (key.empty() ? "" : "/") + part;
   auto [it, isNew] = files.try_emplace(key);
   if (isNew) {
-    Result<std::optional<MappedFile>> file = openExternal(tensor, directory, key, root);
+    Result<std::optional<data::MappedFile>> file = openExternal(tensor, directory, key, root);
     if (!file)
       return file.error();
     it->second.opened = *file;
@@ -210,16 +211,16 @@ Result<ExternalLedger::File *> ExternalLedger::find(const std::string &tensor,
   return &it->second;
 }
 
-Result<std::optional<MappedFile>> ExternalLedger::open(const std::string &tensor,
-                                                       const ExternalRange &range) {
+Result<std::optional<data::MappedFile>> ExternalLedger::open(const std::string &tensor,
+                                                             const ExternalRange &range) {
   Result<File *> file = find(tensor, range.location);
   if (!file)
     return file.error();
   return (*file)->opened;
 }
 
-Result<std::optional<MappedFile>> ExternalLedger::claim(const std::string &tensor,
-                                                        const ExternalRange &range, int64_t bytes) {
+Result<std::optional<data::MappedFile>>
+ExternalLedger::claim(const std::string &tensor, const ExternalRange &range, int64_t bytes) {
   if (range.length >= 0 && range.length != bytes)
     return reject(tensor, "length is " + std::to_string(range.length) + ", but the tensor has " +
                               std::to_string(bytes) + " bytes");

@@ -18,8 +18,8 @@
 #ifndef TBC_FRONTEND_ONNX_EXTERNALDATA_H
 #define TBC_FRONTEND_ONNX_EXTERNALDATA_H
 
-#include "frontend/onnx/MappedFile.h"
 #include "runtime/abi/Status.h"
+#include "runtime/data/MappedFile.h"
 
 #include <map>
 #include <optional>
@@ -47,10 +47,10 @@ Status checkLocation(const std::string &tensor, const std::string &location);
 
 /// Opens `location` as named by a model in `directory`; nothing if there is no such file. Errors
 /// (ModelRejected): a location or file that the rules above forbid.
-Result<std::optional<MappedFile>> openExternal(const std::string &tensor,
-                                               const std::string &directory,
-                                               const std::string &location,
-                                               const std::string &externalDataRoot);
+Result<std::optional<data::MappedFile>> openExternal(const std::string &tensor,
+                                                     const std::string &directory,
+                                                     const std::string &location,
+                                                     const std::string &externalDataRoot);
 
 /// Collects the ranges that a model's tensors claim and rejects those outside their file or
 /// overlapping.
@@ -61,10 +61,11 @@ public:
 
   /// Claims `bytes` bytes for `tensor` and returns the file, nothing if it is not there. A file is
   /// opened once, however many tensors lie in it.
-  Result<std::optional<MappedFile>> claim(const std::string &tensor, const ExternalRange &range,
-                                          int64_t bytes);
+  Result<std::optional<data::MappedFile>> claim(const std::string &tensor,
+                                                const ExternalRange &range, int64_t bytes);
   /// The file alone, without a claim.
-  Result<std::optional<MappedFile>> open(const std::string &tensor, const ExternalRange &range);
+  Result<std::optional<data::MappedFile>> open(const std::string &tensor,
+                                               const ExternalRange &range);
 
   /// Says whether any two ranges overlap.
   Status checkOverlaps() const;
@@ -75,7 +76,7 @@ private:
     std::string tensor;
   };
   struct File {
-    std::optional<MappedFile> opened;
+    std::optional<data::MappedFile> opened;
     std::vector<Claim> claims;
   };
   /// The file at a location, opened where this is the first time.

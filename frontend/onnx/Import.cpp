@@ -597,7 +597,7 @@ Result<ImportedModel> importOnnx(MLIRContext &context, const std::string &path,
   }
 }
 
-Result<MappedFile> openDataOf(const ParameterSource &source) {
+Result<data::MappedFile> openDataOf(const ParameterSource &source) {
   if (!source.opened)
     return Error{ErrorCode::ModelRejected, "initializer '" + source.name + "': its data file " +
                                                source.file + " is not there"};
@@ -608,7 +608,7 @@ Result<kernels::Tensor> loadParameter(const ParameterSource &source, kernels::Ar
   auto fail = [&](const std::string &why) {
     return Error{ErrorCode::ModelRejected, "initializer '" + source.name + "': " + why};
   };
-  Result<MappedFile> file = openDataOf(source);
+  Result<data::MappedFile> file = openDataOf(source);
   if (!file)
     return file.error();
   const uint8_t *data = bytesOf(source);

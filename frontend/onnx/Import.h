@@ -3,8 +3,8 @@
 #ifndef TBC_FRONTEND_ONNX_IMPORT_H
 #define TBC_FRONTEND_ONNX_IMPORT_H
 
-#include "frontend/onnx/MappedFile.h"
 #include "runtime/abi/Status.h"
+#include "runtime/data/MappedFile.h"
 #include "runtime/kernels/Tensor.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -68,7 +68,7 @@ struct ParameterSource {
   bool present = false;
   /// The file as the import opened it. Read the data here while the model lives: the file at the
   /// path may have been exchanged.
-  std::optional<MappedFile> opened;
+  std::optional<data::MappedFile> opened;
   /// The permission under which an external file was named; see ImportOptions.
   bool isExternal = false;
   std::string directory, location, externalDataRoot;
@@ -124,7 +124,7 @@ Result<ImportedModel> importOnnx(mlir::MLIRContext &context, const std::string &
 
 /// The file with a parameter's data, as the import opened it. Errors: ModelRejected if it did not
 /// exist.
-Result<MappedFile> openDataOf(const ParameterSource &source);
+Result<data::MappedFile> openDataOf(const ParameterSource &source);
 
 /// Reads one tensor from that file.
 Result<kernels::Tensor> loadParameter(const ParameterSource &source, kernels::Arith arith);

@@ -164,7 +164,7 @@ void readGraph(Model &model) {
 } // namespace
 
 Result<std::unique_ptr<Model>> loadModel(const std::string &path) {
-  Result<MappedFile> file = MappedFile::open(path);
+  Result<data::MappedFile> file = data::MappedFile::open(path, ErrorCode::Usage);
   if (!file)
     return file.error();
   Result<ScannedModel> scanned = scanModel(*file);

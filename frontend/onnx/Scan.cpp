@@ -406,7 +406,7 @@ private:
 
 } // namespace
 
-Result<ScannedModel> scanModel(MappedFile file, const ScanLimits &limits) {
+Result<ScannedModel> scanModel(data::MappedFile file, const ScanLimits &limits) {
   auto reject = [&](const std::string &message) {
     return Error{ErrorCode::ModelRejected, file.path() + ": " + message};
   };

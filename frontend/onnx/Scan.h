@@ -13,7 +13,7 @@
 #ifndef TBC_FRONTEND_ONNX_SCAN_H
 #define TBC_FRONTEND_ONNX_SCAN_H
 
-#include "frontend/onnx/MappedFile.h"
+#include "runtime/data/MappedFile.h"
 
 #include <map>
 #include <string>
@@ -47,7 +47,7 @@ struct Payload {
 };
 
 struct ScannedModel {
-  MappedFile file;
+  data::MappedFile file;
   /// A ModelProto. A tensor with a payload carries `segment` = {begin = offset, end = offset +
   /// bytes} in the file, the key of `payloads`.
   std::string skeleton;
@@ -55,7 +55,7 @@ struct ScannedModel {
 };
 
 /// Scans `file`. Rejects what is not an ONNX model, naming the byte, the message and the limit.
-Result<ScannedModel> scanModel(MappedFile file, const ScanLimits &limits = {});
+Result<ScannedModel> scanModel(data::MappedFile file, const ScanLimits &limits = {});
 
 } // namespace tbc::frontend
 

@@ -42,9 +42,9 @@ ParameterSource Sources::external(const onnx::TensorProto &tensor) {
     throw ImportError(range.error().message);
   // A part of a merged initializer lies where the whole does.
   auto whole = model.splitFrom.find(tensor.name());
-  Result<std::optional<MappedFile>> file = whole != model.splitFrom.end()
-                                               ? ledger.open(tensor.name(), *range)
-                                               : ledger.claim(tensor.name(), *range, source.bytes);
+  Result<std::optional<data::MappedFile>> file =
+      whole != model.splitFrom.end() ? ledger.open(tensor.name(), *range)
+                                     : ledger.claim(tensor.name(), *range, source.bytes);
   if (!file)
     throw ImportError(file.error().message);
   source.isExternal = true;

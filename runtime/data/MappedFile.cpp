@@ -94,35 +94,44 @@ static std::string kindOf(mode_t mode) {
                           : "something else";
 }
 
+static Error cannotRead(const std::string &path, const std::string &why, ErrorCode code) {
+  return Error{code, "cannot read " + path + ": " + why};
+}
+
 Result<MappedFile> MappedFile::open(const std::string &path, ErrorCode code) {
-  auto failed = [&](const std::string &why) {
-    return Error{code, "cannot read " + path + ": " + why};
-  };
   // Without O_NONBLOCK a pipe would wait for its other end.
-  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor >= 0)
+    return fromDescriptor(descriptor, path, code);
+  int reason = errno;
   struct stat entry{};
-  if (fd < 0) {
-    int reason = errno;
-    bool isSocket = stat(path.c_str(), &entry) == 0 && S_ISSOCK(entry.st_mode);
-    return failed(isSocket ? "it is a socket, not a regular file" : strerror(reason));
-  }
-  if (fstat(fd, &entry) != 0 || !S_ISREG(entry.st_mode)) {
-    ::close(fd);
+  bool isSocket = stat(path.c_str(), &entry) == 0 && S_ISSOCK(entry.st_mode);
+  return cannotRead(path, isSocket ? "it is a socket, not a regular file" : strerror(reason), code);
+}
+
+Result<MappedFile> MappedFile::fromDescriptor(int descriptor, const std::string &path,
+                                              ErrorCode code) {
+  auto failed = [&](const std::string &why) {
+    ::close(descriptor);
+    return cannotRead(path, why, code);
+  };
+  struct stat entry{};
+  if (fstat(descriptor, &entry) != 0)
+    return failed(strerror(errno));
+  if (!S_ISREG(entry.st_mode))
     return failed("it is " + kindOf(entry.st_mode) + ", not a regular file");
-  }
   MappedFile file;
   file.filePath = path;
   file.numBytes = size_t(entry.st_size);
   file.modified = int64_t(entry.st_mtim.tv_sec) * 1000000000 + entry.st_mtim.tv_nsec;
   if (file.numBytes == 0) {
-    ::close(fd);
+    ::close(descriptor);
     return file;
   }
-  void *address = mmap(nullptr, file.numBytes, PROT_READ, MAP_PRIVATE, fd, 0);
-  int reason = errno;
-  ::close(fd);
+  void *address = mmap(nullptr, file.numBytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
   if (address == MAP_FAILED)
-    return failed(strerror(reason));
+    return failed(strerror(errno));
+  ::close(descriptor);
   size_t size = file.numBytes;
   Watched *watched = watch(reinterpret_cast<uintptr_t>(address), size, path, code);
   file.bytes.reset(static_cast<const unsigned char *>(address),

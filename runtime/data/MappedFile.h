@@ -27,6 +27,9 @@ public:
   /// Errors: `code`, naming the path and the system's reason. Folders, pipes, sockets and devices
   /// are refused, without waiting for their other end.
   static Result<MappedFile> open(const std::string &path, ErrorCode code);
+  /// Maps an open file, and closes `descriptor` in any case. `path` is for messages. Errors: as
+  /// those of `open`.
+  static Result<MappedFile> fromDescriptor(int descriptor, const std::string &path, ErrorCode code);
 
   const unsigned char *data() const { return bytes.get(); }
   size_t size() const { return numBytes; }

@@ -43,7 +43,7 @@ LAYERS = {
     "planner/core": _layer("planner/reshard runtime/memory runtime/schedule", "nlohmann toml++"),
     # The compiler.
     "ir": _layer("planner/reshard runtime/kernels", llvm=True),
-    "frontend/onnx": _layer("ir runtime/abi runtime/kernels", "google onnx", llvm=True),
+    "frontend/onnx": _layer("ir runtime/abi runtime/data runtime/kernels", "google onnx", llvm=True),
     "passes": _layer("ir planner/reshard runtime/schedule", llvm=True),
     "codegen": _layer("ir runtime/abi runtime/memory runtime/schedule", llvm=True),
 }
