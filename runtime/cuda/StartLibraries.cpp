@@ -34,26 +34,26 @@ static Status withVersions(const Status &status, const Device &device, const std
                status.error().message + " (" + library + ofDriver(device) + ")"};
 }
 
-Status tryCublasLt(const DevicePtr &device, const CublasLt &library) {
+/// Creates a handle of `library` and destroys it. `check` turns the library's code into a Status.
+template <typename Handle, typename Library, typename Check>
+static Status tryHandle(const DevicePtr &device, const Library &library, Check check,
+                        const std::string &name) {
   if (Status status = device->makeCurrent(); !status)
     return status;
-  CublasHandle handle = nullptr;
-  CublasCode code = library.create(&handle);
-  if (code == CublasCode::Success)
+  Handle handle = nullptr;
+  auto code = library.create(&handle);
+  if (code == decltype(code)::Success)
     code = library.destroy(handle);
-  return withVersions(checkCublas(library, code, device->name() + ", starting cuBLASLt"), *device,
-                      "cuBLASLt " + versionOf(library));
+  return withVersions(check(library, code, device->name() + ", starting " + name), *device,
+                      name + " " + versionOf(library));
+}
+
+Status tryCublasLt(const DevicePtr &device, const CublasLt &library) {
+  return tryHandle<CublasHandle>(device, library, checkCublas, "cuBLASLt");
 }
 
 Status tryCudnn(const DevicePtr &device, const Cudnn &library) {
-  if (Status status = device->makeCurrent(); !status)
-    return status;
-  CudnnHandle handle = nullptr;
-  CudnnCode code = library.create(&handle);
-  if (code == CudnnCode::Success)
-    code = library.destroy(handle);
-  return withVersions(checkCudnn(library, code, device->name() + ", starting cuDNN"), *device,
-                      "cuDNN " + versionOf(library));
+  return tryHandle<CudnnHandle>(device, library, checkCudnn, "cuDNN");
 }
 
 /// Waits until the communicator is made.

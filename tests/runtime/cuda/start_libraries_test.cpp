@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 namespace tbc::test {
 namespace {
 
@@ -88,6 +90,38 @@ TEST_F(StartLibraries, IfNoneStartsAllReasonsAreTold) {
   EXPECT_THAT(found.error().message,
               AllOf(HasSubstr("cannot be loaded; GPU 0"), HasSubstr("starting cuBLASLt")));
   EXPECT_EQ(refusals.size(), 1u);
+}
+
+/// Each soname is there, missing, or refuses to start: nine cases.
+TEST_F(StartLibraries, EveryCombinationOfMissingAndRefusingIsNamed) {
+  const std::vector<std::string> sonames{"libcublasLt.so.12", "libcublasLt.so.13"};
+  enum State { There, Missing, Refuses };
+  for (State first : {There, Missing, Refuses})
+    for (State second : {There, Missing, Refuses}) {
+      SCOPED_TRACE(std::to_string(first) + " " + std::to_string(second));
+      const std::map<std::string, State> states{{sonames[0], first}, {sonames[1], second}};
+      refusals.clear();
+      auto found = cuda::startedCublasLt(device, refusals, [&](const std::string &soname) {
+        switch (states.at(soname)) {
+        case There:
+          return Result<cuda::CublasLt>(FakeCublasLt::table());
+        case Refuses:
+          return Result<cuda::CublasLt>(refusing());
+        case Missing:
+          break;
+        }
+        return Result<cuda::CublasLt>(Error{ErrorCode::Other, soname + " cannot be loaded"});
+      });
+      bool isStarted = first == There || second == There;
+      ASSERT_EQ(bool(found), isStarted);
+      size_t numRefusals = first == There ? 0 : (first == Refuses) + (second == Refuses);
+      EXPECT_EQ(refusals.size(), numRefusals);
+      if (isStarted)
+        continue;
+      for (const auto &[soname, state] : states)
+        EXPECT_THAT(found.error().message, HasSubstr(state == Missing ? soname + " cannot be loaded"
+                                                                      : "starting cuBLASLt"));
+    }
 }
 
 TEST_F(StartLibraries, ADriverWithoutAVersionIsAnError) {
