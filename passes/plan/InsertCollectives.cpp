@@ -78,13 +78,15 @@ public:
       : step(step), planned(step.planned), graph(planned.graph), reshards(step.derivation.reshards),
         builder(planned.train.getContext()), made(reshards.size()) {}
 
-  void run() {
+  LogicalResult run() {
     for (auto [number, reshard] : llvm::enumerate(reshards))
       if (isInserted(reshard))
         insert(int(number));
     for (size_t op = 0; op < graph.ops.size(); ++op)
-      rewire(int(op));
+      if (failed(rewire(int(op))))
+        return failure();
     rewireGradients();
+    return success();
   }
 
 private:
@@ -148,19 +150,24 @@ private:
     return !value.getDefiningOp() || value.getDefiningOp()->isBeforeInBlock(op);
   }
 
-  void rewire(int index) {
+  LogicalResult rewire(int index) {
     const reshard::GraphOp &op = graph.ops[index];
     const auto &operands = step.derivation.operands[index];
     if (op.generator || operands.size() != op.operands.size())
-      return; // generators are whole everywhere; skipped adds are not executed
+      return success(); // generators are whole everywhere; skipped adds are not executed
     Operation *original = planned.step.ops[index];
     Place place{op.chunk, planned.assignment.stageOf(op.chunk), op.phase};
     for (auto [k, need] : llvm::enumerate(operands)) {
       Value value =
           need.reshard >= 0 ? made[need.reshard] : find(op.operands[k], need.sharding, place);
-      if (value && isBefore(value, original))
-        original->setOperand(unsigned(k), value);
+      if (!value)
+        continue; // not in @train: once per step, or nothing to move
+      if (!isBefore(value, original))
+        return original->emitOpError()
+               << "operand " << k << ": its tbc.reshard stands after the op that reads it";
+      original->setOperand(unsigned(k), value);
     }
+    return success();
   }
 
   /// @train returns gradients as they are accumulated.
@@ -189,8 +196,7 @@ LogicalResult insertCollectives(DerivedStep &step) {
   SmallVector<ReshardOp> present = reshardOps(step);
   if (!present.empty())
     return present.front().emitOpError("is there already; tbc-insert-collectives runs once");
-  Inserter(step).run();
-  return success();
+  return Inserter(step).run();
 }
 
 //===----------------------------------------------------------------------===//
