@@ -1,4 +1,4 @@
-//===- AssignStreams.cpp - What runs beside what -----------------------------===//
+//===- AssignStreams.cpp - Overlap communication with kernels ----------------===//
 
 #include "codegen/AssignStreams.h"
 

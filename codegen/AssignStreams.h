@@ -1,4 +1,4 @@
-//===- AssignStreams.h - What runs beside what -------------------------------===//
+//===- AssignStreams.h - Overlap communication with kernels ------------------===//
 
 #ifndef TBC_CODEGEN_ASSIGNSTREAMS_H
 #define TBC_CODEGEN_ASSIGNSTREAMS_H
@@ -7,8 +7,9 @@
 
 namespace tbc {
 
-/// Puts the communication of every block on a stream beside its kernels and slices, with the waits
-/// of memory::overlapCommunication. The order of instructions stays, so collectives meet as before.
+/// Moves the communication of every block to a stream beside the compute stream of its kernels and
+/// slices, and adds the waits of `memory::overlapCommunication`. The instruction order stays, so
+/// all ranks still meet in the same order of collectives.
 void assignStreams(program::Program &program);
 
 } // namespace tbc

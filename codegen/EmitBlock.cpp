@@ -36,8 +36,9 @@ void StageEmitter::address(program::Communication &comm, StringRef name, int fro
   std::string key = (isForward ? "fwd " : "bwd ") + name.str();
   comm.channel = channels.insert({{key, from, to}, int64_t(channels.size())}).first->second;
   comm.peerStage = pipeline.chunkStage[chunk == from ? to : from];
-  // From one block to another messages are in order; those of different blocks are, too, where a
-  // stage has one chunk: it sends to another in one phase only.
+  // Messages from one block to another arrive in order. With one chunk per stage, messages of
+  // different blocks do too, because a stage sends to another in one phase only. Several chunks per
+  // stage need one lane per (from, to, phase).
   if (pipeline.numChunks() > pipeline.numStages)
     comm.lane = 2 * (from * pipeline.numChunks() + to) + (isForward ? 0 : 1);
 }
@@ -73,7 +74,8 @@ FailureOr<int> StageEmitter::slot(StringRef role, StringRef name, kernels::Tenso
     if (result.tensor < 0)
       return emitError(loc) << "there is no tensor \"" << slotName << "\" for role \"" << role
                             << "\"";
-    // Accumulators have the type the optimizer wants, which may be wider than one contribution.
+    // Gradient accumulators have the optimizer's type, which may be wider than one contribution.
+    // Example: f32 for bf16 gradients.
     if (*slotRole == Role::Gradient)
       result.type.dtype = program.tensors[result.tensor].type.dtype;
   }
@@ -231,7 +233,7 @@ LogicalResult StageEmitter::emitOp(Operation &op) {
       return failure();
     instruction.results.push_back(*value);
   }
-  // A collective of a bucket goes with the one before it that is of the same message.
+  // A collective joins the one before it if both belong to the same bucket.
   auto bucket = op.getAttrOfType<DenseI64ArrayAttr>(kBucketAttr);
   Operation *before = op.getPrevNode();
   if (bucket && before && before->getAttr(kBucketAttr) == bucket) {

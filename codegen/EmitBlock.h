@@ -21,10 +21,11 @@ class StageEmitter {
 public:
   StageEmitter(program::Program &program, program::Stage &stage, ChannelTable &channels);
 
-  /// The op that each instruction of the last block was made of; null for sends and receives.
+  /// The source op of each instruction of the last block; null for sends and receives.
   std::vector<mlir::Operation *> origins;
 
-  /// `chunk`: which of the model's it belongs to; of an update, any.
+  /// Emits `func` as block `id`. `chunk`: the model chunk that `func` belongs to; ignored for an
+  /// update.
   mlir::LogicalResult emit(mlir::func::FuncOp func, program::BlockId id, int chunk);
 
 private:
@@ -33,10 +34,10 @@ private:
   mlir::LogicalResult emitOp(mlir::Operation &op);
   mlir::LogicalResult emitResults();
   mlir::LogicalResult emitCommunication(mlir::Operation &op, program::Instruction &instruction);
-  /// The slot for `name` in `role` (made on first use), which holds values of `type`.
+  /// Returns the slot for `name` in `role`, for values of `type`. Makes it on first use.
   mlir::FailureOr<int> slot(llvm::StringRef role, llvm::StringRef name, kernels::TensorType type,
                             mlir::DictionaryAttr attrs, mlir::Location loc);
-  /// Fills in whom a message of `name` goes from and to, by chunks of the model.
+  /// Fills in the sender and receiver of a message of `name`; `from` and `to` are model chunks.
   void address(program::Communication &comm, llvm::StringRef name, int from, int to);
 
   program::Program &program;
@@ -50,7 +51,8 @@ private:
   llvm::DenseMap<mlir::Value, program::ValueId> ids;
 };
 
-/// Adds the pipeline axis to `pending` of gradients for which more than one stage has a slot.
+/// Adds the pipeline axis to `pending` (partial over these axes) of gradients with slots on several
+/// stages.
 void markGradientsOfSeveralStages(program::Program &program, int pipelineAxis);
 
 } // namespace tbc

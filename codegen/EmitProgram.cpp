@@ -59,7 +59,8 @@ static program::Role tensorRole(StringRef role) {
       .Default(program::Role::Input);
 }
 
-/// The name of a tensor in the Program: gradients would otherwise have that of their parameter.
+/// Returns the name of a tensor in the Program. Gradients get the suffix ".grad"; otherwise they
+/// would share their parameter's name.
 static std::string tensorName(const PartitionedTensor &tensor) {
   return tensor.role == "grad" ? tensor.name + ".grad" : tensor.name;
 }
@@ -91,7 +92,7 @@ FailureOr<program::Program> emitProgram(PartitionedStep &step, const EmitOptions
   result.metadata = options.metadata;
   for (const reshard::MeshAxis &axis : options.mesh.axes)
     result.mesh.axes.push_back({axis.name, axis.size});
-  if (result.mesh.axes.empty()) // one device; a Program's mesh has an axis all the same
+  if (result.mesh.axes.empty()) // one device: a Program's mesh still needs an axis
     result.mesh.axes.push_back({"dp", 1});
   result.pipelineAxis = options.pipelineAxis;
   result.microBatches = options.microBatches;

@@ -21,14 +21,14 @@ struct EmitOptions {
   std::map<std::string, std::string> metadata;
 };
 
-/// By stage and block, the op that each instruction was made of; null for sends and receives.
+/// The source op of each instruction, by stage and block; null for sends and receives.
 using EmittedOps = std::vector<std::map<program::BlockId, std::vector<mlir::Operation *>>>;
 
 /// Translates per-rank IR one to one: functions to blocks, ops to kernel instructions of the same
 /// name, collectives to communication, roles of arguments and results to slots.
 ///
-/// Errors: an op attribute or type that a Program cannot hold, at the op.
-/// `origins`, if given, is told where instructions come from.
+/// Errors: an op attribute or type that a Program cannot hold, at the op. `origins`, if given,
+/// receives the source op of every instruction.
 mlir::FailureOr<program::Program> emitProgram(PartitionedStep &step, const EmitOptions &options,
                                               EmittedOps *origins = nullptr);
 

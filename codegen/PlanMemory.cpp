@@ -1,4 +1,4 @@
-//===- PlanMemory.cpp - Where everything of a Program lies ------------------===//
+//===- PlanMemory.cpp - Memory layout of a Program --------------------------===//
 
 #include "codegen/PlanMemory.h"
 
@@ -25,11 +25,11 @@ using program::ValueId;
 
 namespace {
 
-/// The slots that the same blocks write and read, and when an instance of them is live.
+/// Slots written and read by the same blocks, and the lifetimes of their instances.
 struct Group {
   std::vector<int> slots;
   int64_t bytes = 0;
-  std::vector<Lifetime> instances; // by micro-batch; times are numbers of actions
+  std::vector<Lifetime> instances; // by micro-batch; times are action indices
 };
 
 class StagePlanner {
@@ -130,10 +130,10 @@ private:
   // Values
   //===--------------------------------------------------------------------===//
 
-  /// Arguments, and results that can be computed where they go.
+  /// Places arguments, and results that can be computed in their slot.
   void placeInSlots(const Block &block, const memory::StreamOrder &order) {
     struct Reads {
-      std::set<int> instructions; // that read arguments of a slot
+      std::set<int> instructions; // readers of a slot's arguments
       bool isPassedOn = false;
     };
     std::map<int, Reads> reads; // by slot

@@ -1,6 +1,6 @@
-//===- PlanMemory.h - Where everything of a Program lies --------------------===//
+//===- PlanMemory.h - Memory layout of a Program ----------------------------===//
 //
-// Plain C++. No IR: what it plans by is the Program itself.
+// Plain C++, without IR: the Program itself is the input.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,22 +11,21 @@
 
 namespace tbc {
 
-/// Gives every stage its memory plan, in place of any that it has. The program must be well formed
-/// but for that, and its dataflow right (verify::checkDataflow).
+/// Replaces the memory plan of every stage. The program must be well formed apart from its memory
+/// plan, and must pass `verify::checkDataflow`.
 ///
 /// The arena of a stage, from its beginning:
-///  1. slots that live longer than a micro-batch, one after the other;
-///  2. frames, each of the slots that the same blocks write and read. Where the micro-batches of
-///     which a frame is live at once follow each other, as under every generated schedule, its
-///     instances are a ring. Where frames are largest at different times, they share bytes instead
-///     if that takes less;
-///  3. the values of the blocks, which all share these bytes, each block's by liveness
-///     (memory::assignOffsets): from the instruction that makes one to the last before all to come
-///     begin when nobody is at work on it any longer (memory::StreamOrder::settled). Those of
-///     update begin at 2: no micro-batch is in flight then.
-/// A result of a block that is written to a slot is computed there, if nothing reads any longer
-/// what the slot held, or only the instruction that makes the result and may overwrite it.
-/// Deterministic.
+///   1. Slots that outlive a micro-batch, one after the other.
+///   2. Frames. A frame holds the slots written and read by the same blocks. Generated schedules keep
+///      a frame live for consecutive micro-batches, so its instances form a ring. Example: with 3
+///      micro-batches in flight, micro-batch i uses instance i % 3. If frames peak at different times,
+///      they share bytes instead if that takes less.
+///   3. Values of the blocks. All blocks share these bytes; each block is packed by liveness
+///      (memory::assignOffsets). A value lives from its instruction until no stream still uses it
+///      (memory::StreamOrder::settled). Values of update begin at 2, as no micro-batch is then live.
+///
+/// A result that goes to a slot is computed in the slot in two cases: the old content has no more
+/// readers, or its only reader is the instruction itself and may overwrite it. Deterministic.
 void planMemory(program::Program &program);
 
 } // namespace tbc

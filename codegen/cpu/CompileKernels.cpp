@@ -1,4 +1,4 @@
-//===- CompileKernels.cpp - From the sources of kernels to a shared object --===//
+//===- CompileKernels.cpp - Compile kernel sources to a shared object -------===//
 
 #include "codegen/cpu/CompileKernels.h"
 
@@ -17,7 +17,7 @@
 namespace tbc::cpu {
 namespace {
 
-/// A folder that is gone when it is out of scope.
+/// A temporary folder, removed at the end of its scope.
 class TemporaryFolder {
 public:
   TemporaryFolder() { error = llvm::sys::fs::createUniqueDirectory("tbc-kernels", folder); }
@@ -47,7 +47,7 @@ Status writeBytes(const std::string &path, const std::string &bytes) {
   return Status::ok();
 }
 
-/// The objects of all sources, in their order; `numFound`: how many the cache had.
+/// Returns the objects of all sources, in order. `numFound`: the number of cache hits.
 Result<std::vector<std::string>> lowerAll(const std::vector<KernelSource> &sources,
                                           const CpuTarget &target, const KernelCache *cache,
                                           size_t &numFound) {

@@ -1,4 +1,4 @@
-//===- CompileKernels.h - From the sources of kernels to a shared object ----===//
+//===- CompileKernels.h - Compile kernel sources to a shared object ---------===//
 
 #ifndef TBC_CODEGEN_CPU_COMPILEKERNELS_H
 #define TBC_CODEGEN_CPU_COMPILEKERNELS_H
@@ -8,10 +8,9 @@
 
 namespace tbc::cpu {
 
-/// Compiles `sources`, on all of this machine's cores, and links them to the shared object `path`
-/// for the program whose file has the SHA-256 `programHash` (runtime/abi/CompiledKernel.h). The
-/// same input is the same bytes, whether `cache`, if there is one, has some of them already or not.
-/// Returns how many it had.
+/// Compiles `sources` on all cores of this machine and links them to the shared object `path`.
+/// `programHash`: the SHA-256 of the Program's file (runtime/abi/CompiledKernel.h). The same input
+/// gives the same bytes, with or without hits in `cache`. Returns the number of cache hits.
 ///
 /// Errors: there is no linker (ld.lld); the file cannot be written; a kernel cannot be compiled,
 /// which is a bug of the compiler.

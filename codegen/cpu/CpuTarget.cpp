@@ -1,4 +1,4 @@
-//===- CpuTarget.cpp - What CPU kernels are compiled for --------------------===//
+//===- CpuTarget.cpp - Target CPUs of compiled kernels ----------------------===//
 
 #include "codegen/cpu/CpuTarget.h"
 
@@ -18,7 +18,7 @@ static const std::vector<CpuTarget> &levels() {
   return list;
 }
 
-/// What LLVM calls the features that tell the levels apart.
+/// Whether this machine has the level, by LLVM's names of the distinguishing features.
 static bool isOnHost(const CpuTarget &target) {
   auto features = llvm::sys::getHostCPUFeatures();
   auto has = [&](llvm::StringRef feature) { return features.lookup(feature); };

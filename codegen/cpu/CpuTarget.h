@@ -1,4 +1,4 @@
-//===- CpuTarget.h - What CPU kernels are compiled for ----------------------===//
+//===- CpuTarget.h - Target CPUs of compiled kernels ------------------------===//
 
 #ifndef TBC_CODEGEN_CPU_CPUTARGET_H
 #define TBC_CODEGEN_CPU_CPUTARGET_H
@@ -10,16 +10,16 @@
 
 namespace tbc::cpu {
 
-/// A level of the x86-64 psABI: kernels are the same on every machine that has it.
+/// A level of the x86-64 psABI. Kernels give the same results on every machine with the level.
 struct CpuTarget {
   std::string name; // "x86-64-v3"
   int lanes = 4;    // f32 in a vector register
-  /// What the level asks of a CPU, as the kernel names it in /proc/cpuinfo, separated by spaces.
+  /// The CPU features of the level, by their names in /proc/cpuinfo, separated by spaces.
   std::string features;
 };
 
-/// "native": the highest level that this machine has; or a level by its name.
-/// Errors, code Usage: another name; native on a machine of another architecture.
+/// Returns a level by its name; "native" is the highest level of this machine. Errors, code Usage:
+/// another name; native on a machine of another architecture.
 Result<CpuTarget> findCpuTarget(const std::string &name);
 
 /// "native", "x86-64-v2" ...

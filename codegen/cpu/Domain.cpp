@@ -1,4 +1,4 @@
-//===- Domain.cpp - The loops that the values of a kernel have in common ----===//
+//===- Domain.cpp - Common loops of the values of a kernel ------------------===//
 
 #include "codegen/cpu/Domain.h"
 
@@ -65,7 +65,7 @@ SmallVector<int64_t> Domain::strides(Value value) const {
 
 namespace {
 
-/// Loops that turn out to be the same, or products of others.
+/// Loops with union and split: two loops may turn out equal, or one a product of others.
 class LoopTable {
 public:
   int add(int64_t size) {
@@ -74,7 +74,7 @@ public:
   }
   int64_t size(int loop) const { return loops[loop].size; }
 
-  /// `list` in loops that are not made of others, without those of size 1.
+  /// Returns `list` in terms of unsplit loops, without those of size 1.
   Loops resolve(ArrayRef<int> list) const {
     Loops result;
     for (int loop : list)
@@ -85,8 +85,8 @@ public:
     return result;
   }
 
-  /// Makes two lists the same, outermost first: splits loops at common products. Failure if there
-  /// is no such product.
+  /// Unifies two loop lists, outermost first, by splitting loops at common factors. Fails if there
+  /// is no common factor. Example: [12] and [3, 4] become [3, 4].
   LogicalResult unify(ArrayRef<int> left, ArrayRef<int> right) {
     while (true) {
       Loops a = resolve(left), b = resolve(right);
@@ -151,7 +151,7 @@ private:
   LogicalResult unify(Value value, ArrayRef<FactorRule::Dim> dims, ArrayRef<int> numbers) {
     Loops list;
     for (const FactorRule::Dim &dim : dims) {
-      if (dim.size() != 1) // a sum: parts of it come from different places
+      if (dim.size() != 1) // a sum: its parts come from different positions
         return failure();
       for (unsigned loop : dim[0])
         list.push_back(numbers[loop]);
@@ -195,7 +195,7 @@ private:
     return success();
   }
 
-  /// Which loops a reduction runs over; none where they are of size 1.
+  /// Returns the loops of a reduction, without those of size 1.
   Loops reducedBy(Operation &op) const {
     Loops result;
     const Loops kept = domain.loops.lookup(op.getResult(0));
@@ -224,7 +224,7 @@ private:
       for (Value result : op.getResults())
         domain.ready[result] = ready;
     }
-    // Without a reduction, in the order of what is written.
+    // Without a reduction, the loops follow the order of the results.
     for (Value value : returned())
       if (const Loops list = domain.loops.lookup(value);
           allReduced.empty() && list.size() > order.size())
@@ -232,7 +232,8 @@ private:
     return success();
   }
 
-  /// Whether the last `count` loops of the order lie so in `value`, as its last ones or not at all.
+  /// Whether the last `count` loops of the order are the last ones of `value`, in order, or are
+  /// absent from it.
   bool isContiguous(Value value, size_t count) const {
     ArrayRef<int> suffix = ArrayRef<int>(order).take_back(count);
     const Loops list = domain.loops.lookup(value);
@@ -258,14 +259,14 @@ private:
            isInMemory(count + 1))
       ++count;
     if (!order.empty() && count == 0)
-      return failure(); // something is read or written across
+      return failure(); // iterations read or write each other's elements
     domain.vector.assign(order.end() - count, order.end());
     for (int loop : ArrayRef<int>(order).drop_back(count))
       (allReduced.count(loop) ? domain.reduced : domain.rows).push_back(loop);
     return success();
   }
 
-  /// Every iteration writes what is its own.
+  /// Checks that different iterations write different elements.
   LogicalResult checkResults() {
     for (Value value : returned()) {
       const Loops list = domain.loops.lookup(value);

@@ -1,4 +1,4 @@
-//===- Domain.h - The loops that the values of a kernel have in common ------===//
+//===- Domain.h - Common loops of the values of a kernel --------------------===//
 
 #ifndef TBC_CODEGEN_CPU_DOMAIN_H
 #define TBC_CODEGEN_CPU_DOMAIN_H
@@ -8,56 +8,57 @@
 
 namespace tbc::cpu {
 
-/// A kernel's function seen as one nest of loops: every value is an array over some of them, in
-/// some order; a reduction runs over those that its operand has and its result has not. Loops of
-/// size 1 are left out.
+/// A kernel's function as one nest of loops. Every value is an array over some of the loops, in
+/// some order. A reduction runs over the loops of its operand that its result lacks. Loops of size
+/// 1 are left out.
 ///
 /// There are two kinds of kernels. In both, an iteration of the parallel loop does all of `rows`
 /// for one index, or a part of the vector loop for it:
-///  - The innermost loop is reduced: vectors run along it, and are reduced to a scalar at its end
-///    (softmax, norms over the last dim).
-///  - It is not: each lane of a vector is an element of its own (elementwise chains, sums over
-///  rows).
+///   - The innermost loop is reduced: vectors run along it and are reduced to a scalar at its end.
+///     Example: softmax or a norm over the last dim.
+///   - It is not reduced: each lane of a vector is a separate element. Example: elementwise chains,
+///     sums over rows.
 struct Domain {
   using Loops = llvm::SmallVector<int, 4>;
 
   llvm::SmallVector<int64_t> sizes; // of each loop
-  /// The loops of every value of the function, outermost first, as it lies in memory.
+  /// The loops of every value, outermost first, in memory order.
   llvm::DenseMap<mlir::Value, Loops> loops;
-  /// Of every value, how many passes over the reduced loops must be over before it can be computed.
+  /// The number of passes over the reduced loops that each value has to wait for. Example: in
+  /// softmax, the row max is ready after pass 1 and the row sum after pass 2.
   llvm::DenseMap<mlir::Value, int> ready;
   int numPasses = 0;
 
   Loops rows;    // parallel, outside
   Loops reduced; // sequential, outside of `vector`
-  Loops vector;  // what vectors run along, all of it contiguous in memory where a value has it
+  Loops vector;  // the loops of vectors; contiguous in memory in every value with them
   bool isVectorReduced = false;
 
-  /// What a pass over the reduced loops does at every index: combine, and write.
+  /// The work of one pass over the reduced loops at every index: combine, and write.
   struct Pass {
     llvm::SmallVector<mlir::Operation *> reductions;
-    llvm::SmallVector<int> results; // of those that the function returns
+    llvm::SmallVector<int> results; // indices of returned values
     bool isEmpty() const { return reductions.empty() && results.empty(); }
   };
-  /// Pass `number`, from 0 to numPasses, of the function this is the domain of.
+  /// Returns pass `number`, 0 to `numPasses`, of `function`, the one of this domain.
   Pass passOf(mlir::func::FuncOp function, int number) const;
-  /// The results without reduced loops: they are written once, behind all passes.
+  /// Returns the results without reduced loops. They are written once, after all passes.
   llvm::SmallVector<int> resultsBehindPasses(mlir::func::FuncOp function) const;
 
   int64_t product(llvm::ArrayRef<int> of) const;
-  /// Whether `op` makes one element of many: not where what it reduces has size 1.
+  /// Whether `op` combines several elements into one; false for a reduction over size 1.
   bool isReduction(mlir::Operation &op) const;
   bool hasVector(mlir::Value value) const;
   /// Whether `value` has one of the reduced loops.
   bool hasReduced(mlir::Value value) const;
-  /// Elements between neighbours along the loops of `value`, in their order.
+  /// Returns the strides of `value`, in elements, in the order of its loops.
   llvm::SmallVector<int64_t> strides(mlir::Value value) const;
 };
 
-/// The loops of `function`, whose ops all have KernelOpInterface and one element per index, and
-/// which returns what the kernel writes. Failure (without a diagnostic: there are other ways to
-/// execute it) if it is not one nest of loops, if it is empty, or if parts of it would be written
-/// by several iterations.
+/// Returns the loops of `function`. Its ops must have KernelOpInterface and one element per index;
+/// it returns the kernel's outputs. Fails without a diagnostic, since there are other ways to
+/// execute it, in these cases: it is not one nest of loops; it is empty; several iterations would
+/// write the same element.
 mlir::FailureOr<Domain> findDomain(mlir::func::FuncOp function);
 
 } // namespace tbc::cpu

@@ -1,4 +1,4 @@
-//===- EmitKernel.cpp - From a function of tbc ops to loops over vectors ----===//
+//===- EmitKernel.cpp - Lower a function of tbc ops to loops over vectors ---===//
 
 #include "codegen/cpu/EmitKernel.h"
 
@@ -17,21 +17,21 @@ using namespace mlir;
 namespace tbc::cpu {
 namespace {
 
-/// Elements that an iteration of an elementwise kernel does: enough that a thread need not ask for
-/// the next at once, few enough that all threads have something.
+/// Elements per iteration of an elementwise kernel. Large enough that threads rarely fetch the next
+/// iteration, small enough that all threads get work.
 constexpr int64_t blockElements = 4096;
-/// Kernels of more ops than this keep fewer elements in registers at a time.
+/// Kernels with more ops keep fewer elements in registers at a time.
 constexpr int smallKernelOps = 8;
 
-/// Where code is computed: once per call, per iteration, per vector, per index of the reduced
-/// loops, per vector of those. What a scope has computed, inner ones use.
+/// The scope of a computation: once per call, per iteration, per vector, per index of the reduced
+/// loops, per vector of the reduced loops. Inner scopes reuse values of outer ones.
 enum Level { Call, Row, Lanes, Reduced, Inner };
 constexpr int numLevels = 5;
 
 struct Scope {
   bool isOpen = false;
   Block *block = nullptr;
-  Block::iterator point; // where what is missing is added
+  Block::iterator point; // insertion point of values added later
   DenseMap<Value, Value> values, splats;
 };
 
@@ -92,9 +92,9 @@ private:
     scope.point = hasTerminator ? std::prev(block->end()) : block->end();
     builder.setInsertionPoint(block, scope.point);
   }
-  /// What the scopes around still need goes before `op`, which is in the innermost of them.
+  /// Moves the insertion point of scope `level` before `op`, the op of the next inner scope.
   void nest(Level level, Operation *op) { scopes[level].point = Block::iterator(op); }
-  /// Back in the scope, behind everything it has.
+  /// Moves the insertion point back to the end of the scope.
   void resume(Level level) {
     Scope &scope = scopes[level];
     bool hasTerminator =
@@ -135,7 +135,7 @@ private:
   // Values
   //===--------------------------------------------------------------------===//
 
-  /// An element, or a vector of them, of `value` at the indices of the scopes that are open.
+  /// Returns an element of `value`, or a vector of them, at the indices of the open scopes.
   Value evaluate(Value value) {
     Level level = openLevel(levelOf(value));
     Scope &scope = scopes[level];
@@ -158,7 +158,7 @@ private:
     return scopes[level].values[value];
   }
 
-  /// Some kernels lack scopes; what belongs there is computed in the one around.
+  /// Returns the nearest open scope at or outside of `level`; some kernels lack scopes.
   Level openLevel(Level level) const {
     while (!scopes[level].isOpen)
       level = Level(level - 1);
@@ -172,7 +172,7 @@ private:
       elements.push_back(evaluate(operand));
       anyVector |= isa<VectorType>(elements.back().getType());
     }
-    // Operands without dims stay scalars, so that what depends on them alone is computed once.
+    // Operands without dims stay scalars, so values derived from them alone are computed once.
     bool isScalarOp = tensorType(op.getResult(0)).getRank() == 0;
     for (auto [operand, element] : llvm::zip_equal(op.getOperands(), elements))
       if (anyVector && (isScalarOp || tensorType(operand).getRank() > 0))
@@ -194,7 +194,7 @@ private:
     return known;
   }
 
-  /// Where the element of `value` at the current indices lies, in elements from its begin.
+  /// Returns the offset, in elements, of `value` at the current indices.
   Value offsetOf(Value value) {
     Value offset = integer(0);
     bool hasVector = domain.hasVector(value);
@@ -209,8 +209,8 @@ private:
     return access.load(buffer, offsetOf(value), domain.hasVector(value) ? width : 0, valid);
   }
 
-  /// Writes these of the results at the current indices. All are computed before the first is
-  /// stored: one of them may lie over an operand that another one reads (mayOverwrite).
+  /// Stores these results at the current indices. All are computed before the first store, because
+  /// a result may lie over another one's operand (`mayOverwrite`).
   void store(ArrayRef<int> results) {
     SmallVector<Value> elements;
     for (int result : results) {
@@ -254,7 +254,7 @@ private:
     emitRow(loop.getInductionVar());
   }
 
-  /// The indices of `loops` out of `index`, which counts them all, the last one fastest.
+  /// Splits the linear `index` into the indices of `loops`; the last loop is the fastest.
   void splitIndex(ArrayRef<int> loops, Value index) {
     for (int i = int(loops.size()) - 1; i >= 0; --i) {
       Value size = integer(domain.sizes[loops[i]]);
@@ -298,7 +298,7 @@ private:
       emitTail(blockNumber, whole);
   }
 
-  /// What is left behind the whole vectors, in the iteration of the last block.
+  /// Emits the tail after the whole vectors, in the iteration of the last block.
   void emitTail(Value blockNumber, int64_t whole) {
     Value isLast =
         e.make<arith::CmpIOp>(arith::CmpIPredicate::eq, blockNumber, integer(numBlocks - 1));
@@ -316,7 +316,7 @@ private:
   // Passes over the reduced loops
   //===--------------------------------------------------------------------===//
 
-  /// All passes, and then what is written once. `level`: the scope that is open.
+  /// Emits all passes, then the results written once. `level`: the open scope.
   void emitPasses(Level level) {
     for (pass = 0; pass <= domain.numPasses; ++pass)
       if (Domain::Pass work = domain.passOf(function, pass); !work.isEmpty())
@@ -355,7 +355,8 @@ private:
         arith::FastMathFlags::reassoc);
   }
 
-  /// A loop in `outer`; `body` gets its index and what it carries and gives what it carries on.
+  /// Emits a loop inside `outer`. `body` maps its index and the carried values to the next carried
+  /// values.
   SmallVector<Value> emitLoop(Level outer, Level inner, int64_t end, int64_t step,
                               ArrayRef<Value> carried,
                               llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body) {
@@ -404,14 +405,14 @@ private:
     return sums;
   }
 
-  /// A scope of its own in the block of another one, behind what that has.
+  /// Opens the scope `inner` in the block of `outer`, after the current content of `outer`.
   void openBehind(Level inner, Level outer) {
     Scope &scope = scopes[inner];
     scope = Scope();
     scope.isOpen = true;
     scope.block = scopes[outer].block;
     scope.point = scopes[outer].point;
-    // What `outer` still lacks has to come before: behind a marker that is folded away.
+    // Values added to `outer` later go before a marker, which is folded away.
     Operation *marker = integer(0).getDefiningOp();
     nest(outer, marker);
     scope.point = std::next(Block::iterator(marker));
@@ -435,9 +436,10 @@ private:
     return sums;
   }
 
-  /// A result may lie over an operand that is read at the same index, and in no pass after the one
-  /// that writes: within a pass, `store` reads all before it writes anything. For example, with
-  /// t = f(a), x = g(b), y = h(t), x may lie over a, though y is returned, and so stored, behind x.
+  /// Returns for each (result, operand) whether the result may lie over the operand. It may if the
+  /// operand is read at the same index, and not in a later pass than the write. Within a pass,
+  /// `store` reads all operands before it writes. Example: with t = f(a), x = g(b), y = h(t), x may
+  /// lie over a although y is stored after x.
   std::vector<std::vector<bool>> mayOverwrite() {
     std::vector<std::vector<bool>> answer;
     for (auto [i, value] : llvm::enumerate(returned())) {

@@ -1,4 +1,4 @@
-//===- FormRegions.cpp - Which kernels of a Program are compiled together ---===//
+//===- FormRegions.cpp - Choose the kernels of a Program to compile together -===//
 
 #include "codegen/cpu/FormRegions.h"
 
@@ -19,7 +19,7 @@ using program::ValueId;
 
 namespace {
 
-/// Longer ones take long to compile and gain nothing.
+/// Longer regions take long to compile and run no faster.
 constexpr int maxRegionInstructions = 48;
 constexpr size_t symbolHashDigits = 24;
 
@@ -33,7 +33,7 @@ public:
       if (!ops[i])
         continue;
       const program::Instruction &instruction = block.instructions[i];
-      // A collective of several tensors is as many ops in a row.
+      // A collective of n tensors comes from n ops in a row.
       size_t operand = 0, result = 0;
       for (Operation *op = ops[i];
            operand < instruction.operands.size() || result < instruction.results.size();
@@ -78,9 +78,9 @@ private:
     return module && succeeded(findDomain(functionOf(*module)));
   }
 
-  /// How many instructions from `first` on are one nest of loops, with every prefix. A prefix that
-  /// is none, since what it writes is still missing its readers, may become one: two steps are
-  /// looked ahead.
+  /// Returns the number of instructions from `first` on that form one nest of loops, as does every
+  /// shorter run. A run may fail only because the readers of its values are missing, so the search
+  /// looks two instructions ahead.
   int longestNest(int first) const {
     constexpr int lookahead = 2;
     int longest = 0;
@@ -95,7 +95,7 @@ private:
     return longest;
   }
 
-  /// Compiles the region unless its kernel does not go with the memory plan.
+  /// Adds the region for compilation; false if its kernel conflicts with the memory plan.
   bool addRegion(Region region) {
     program::RegionValues values = regionValues(block, region);
     if (values.results.empty())
@@ -127,7 +127,7 @@ private:
     return true;
   }
 
-  /// The name of the function, which is new or that of an equal one.
+  /// Returns the function's name; equal functions share one.
   std::string symbolOf(ModuleOp module) {
     auto print = [&] {
       std::string text;

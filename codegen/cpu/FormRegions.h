@@ -1,4 +1,4 @@
-//===- FormRegions.h - Which kernels of a Program are compiled together -----===//
+//===- FormRegions.h - Choose the kernels of a Program to compile together --===//
 
 #ifndef TBC_CODEGEN_CPU_FORMREGIONS_H
 #define TBC_CODEGEN_CPU_FORMREGIONS_H
@@ -11,28 +11,27 @@
 
 namespace tbc::cpu {
 
-/// A function to be compiled, as text: the module of emitKernel with the function's name in it.
+/// The source text of a kernel: the module of `emitKernel` with the function renamed.
 struct KernelSource {
   std::string symbol;
   std::string text;
 };
 
-/// Gives every block of `program` its regions and returns the distinct functions they need, in the
-/// order of their first use. `origins`: of emitProgram; the context must be prepared
-/// (prepareContext). The program must have its memory plan: regions are such that their kernels are
-/// right with it.
+/// Gives every block of `program` its regions. Returns the distinct functions of these regions, in
+/// the order of their first use. `origins`: from `emitProgram`; its context must be prepared
+/// (`prepareContext`). The program must have its memory plan, as regions must be correct under it.
 ///
-/// From each instruction on, a region is the longest run of kernels that is one nest of loops
-/// (findDomain) and whose results lie over no operand that the kernel still needs; a run that is
-/// too long for the memory plan is cut short.
+/// A region is the longest run of kernels from an instruction on that satisfies two conditions: it
+/// is one nest of loops (`findDomain`), and its results lie over no operand still read by the
+/// kernel. A run that conflicts with the memory plan is cut short. Example: matmul, add, gelu,
+/// matmul gives one region, {add, gelu}.
 std::vector<KernelSource> formRegions(program::Program &program, const EmittedOps &origins,
                                       const CpuTarget &target);
 
-/// Makes the kernel of a function whose loops are found; failure (without a diagnostic) if it
-/// cannot.
+/// Makes the kernel of a function, given its loops; fails without a diagnostic if it cannot.
 using EmitFn = std::function<mlir::FailureOr<Kernel>(mlir::func::FuncOp, const Domain &)>;
 
-/// The same with kernels of another kind.
+/// The same with another kernel emitter.
 std::vector<KernelSource> formRegions(program::Program &program, const EmittedOps &origins,
                                       const EmitFn &emit);
 

@@ -1,4 +1,4 @@
-//===- KernelCache.cpp - Objects of kernels that were compiled before -------===//
+//===- KernelCache.cpp - Cache of compiled kernel objects -------------------===//
 
 #include "codegen/cpu/KernelCache.h"
 #include "runtime/abi/CompiledKernel.h"
@@ -37,7 +37,7 @@ std::optional<KernelCache> KernelCache::ofUser() {
   return KernelCache(base / "tbc" / "kernels");
 }
 
-/// What differs between builds of this program.
+/// Returns a fingerprint of this build of the compiler.
 static std::string thisCompiler() {
   struct stat file{};
   if (stat("/proc/self/exe", &file) != 0)
@@ -65,7 +65,7 @@ std::optional<std::string> KernelCache::find(const std::string &key) const {
   if (whole.compare(0, hashLength, sha256Hex(object)) != 0)
     return std::nullopt;
   std::error_code ignored;
-  fs::last_write_time(pathOf(key), fs::file_time_type::clock::now(), ignored); // it was used
+  fs::last_write_time(pathOf(key), fs::file_time_type::clock::now(), ignored); // mark as used
   return object;
 }
 

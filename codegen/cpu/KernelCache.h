@@ -1,8 +1,8 @@
-//===- KernelCache.h - Objects of kernels that were compiled before ---------===//
+//===- KernelCache.h - Cache of compiled kernel objects ---------------------===//
 //
-// A folder with one file per object, named by the SHA-256 of all that it follows from. Files appear
-// whole under their names and carry the SHA-256 of what is in them; one that is damaged is as good
-// as none. A cache that cannot be read or written costs time, never a compilation.
+// A folder with one file per object, named by the SHA-256 of all of the object's inputs. Files
+// appear atomically and carry the SHA-256 of their content; a damaged file counts as a miss. A
+// cache that cannot be read or written costs time but never fails a compilation.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,26 +17,26 @@
 
 namespace tbc::cpu {
 
-/// Used by several threads and processes at once.
+/// Safe for use by several threads and processes at once.
 class KernelCache {
 public:
   static constexpr int64_t defaultBytes = int64_t(256) << 20;
 
-  /// `maxBytes`: what trim() leaves. The folder need not be there.
+  /// `maxBytes`: the size that `trim` shrinks the cache to. The folder may be missing.
   explicit KernelCache(std::string folder, int64_t maxBytes = defaultBytes)
       : folder(std::move(folder)), maxBytes(maxBytes) {}
 
-  /// tbc/kernels in $XDG_CACHE_HOME, or in .cache in $HOME; nothing where neither is an absolute
-  /// path.
+  /// Returns the cache in $XDG_CACHE_HOME/tbc/kernels, else $HOME/.cache/tbc/kernels; null if
+  /// neither variable is an absolute path.
   static std::optional<KernelCache> ofUser();
 
-  /// The name of the object that this compiler makes of `text` for `target`: another for every
-  /// build of the compiler.
+  /// Returns the key of the object compiled from `text` for `target`. It differs between builds of
+  /// the compiler.
   static std::string keyOf(const std::string &text, const CpuTarget &target);
 
   std::optional<std::string> find(const std::string &key) const;
   void put(const std::string &key, const std::string &object) const;
-  /// Removes what was not used for the longest time, until what is left takes no more than it may.
+  /// Removes the least recently used files until the rest takes at most `maxBytes`.
   void trim() const;
 
 private:

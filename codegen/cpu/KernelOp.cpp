@@ -1,4 +1,4 @@
-//===- KernelOp.cpp - What code generation asks of an op --------------------===//
+//===- KernelOp.cpp - Interface of ops for code generation ------------------===//
 
 #include "codegen/cpu/KernelOp.h"
 

@@ -1,4 +1,4 @@
-//===- KernelOp.h - What code generation asks of an op ----------------------===//
+//===- KernelOp.h - Interface of ops for code generation --------------------===//
 
 #ifndef TBC_CODEGEN_CPU_KERNELOP_H
 #define TBC_CODEGEN_CPU_KERNELOP_H
@@ -9,7 +9,7 @@
 
 namespace tbc::cpu {
 
-/// How a reduction makes one element of many.
+/// How a reduction combines several elements into one.
 enum class Combiner { None, Sum, Max };
 
 } // namespace tbc::cpu
@@ -18,8 +18,8 @@ enum class Combiner { None, Sum, Max };
 
 namespace tbc::cpu {
 
-/// Loads the dialects that kernels are made of and attaches KernelOpInterface to the ops of tbc,
-/// once. The tbc dialect must be loaded.
+/// Loads the dialects of kernels and attaches KernelOpInterface to the ops of tbc, once. The tbc
+/// dialect must be loaded.
 void prepareContext(mlir::MLIRContext &context);
 
 /// One per family of ops, in codegen/cpu/ops.

@@ -1,4 +1,4 @@
-//===- KernelPasses.cpp - What lowering kernels has in common ---------------===//
+//===- KernelPasses.cpp - Common parts of kernel lowering -------------------===//
 
 #include "codegen/cpu/KernelPasses.h"
 

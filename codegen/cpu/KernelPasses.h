@@ -1,4 +1,4 @@
-//===- KernelPasses.h - What lowering kernels has in common -----------------===//
+//===- KernelPasses.h - Common parts of kernel lowering ---------------------===//
 
 #ifndef TBC_CODEGEN_CPU_KERNELPASSES_H
 #define TBC_CODEGEN_CPU_KERNELPASSES_H
@@ -14,17 +14,18 @@ class TargetMachine;
 
 namespace tbc::cpu {
 
-/// The dialects of emitted kernels, with their translation to LLVM.
+/// Returns the dialects of emitted kernels, with their translation to LLVM.
 mlir::DialectRegistry kernelDialects();
 
-/// Products may be fused into sums: half an ulp less rounding, which no bound of ours misses.
+/// Allows fused multiply-add. It saves half an ulp of rounding, well within the tolerances of
+/// tests.
 void allowContraction(mlir::ModuleOp module);
 
-/// From emitted kernels to the dialect of LLVM. exp, log, tanh, erf and atan of f32 become
+/// Lowers emitted kernels to the LLVM dialect. exp, log, tanh, erf and atan of f32 become
 /// polynomials.
 void addKernelPasses(mlir::PassManager &passes);
 
-/// LLVM's own optimisations, at their highest level.
+/// Runs LLVM's own optimisations, at their highest level.
 void optimizeKernels(llvm::Module &module, llvm::TargetMachine &machine);
 
 } // namespace tbc::cpu

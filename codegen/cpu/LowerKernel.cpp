@@ -1,4 +1,4 @@
-//===- LowerKernel.cpp - From the text of a kernel to an object file --------===//
+//===- LowerKernel.cpp - Compile the text of a kernel to an object file -----===//
 
 #include "codegen/cpu/LowerKernel.h"
 
@@ -59,7 +59,7 @@ struct KernelLowering::State {
   void setAttributes(llvm::Module &module, const llvm::TargetMachine &machine) const {
     module.setTargetTriple(triple);
     module.setDataLayout(machine.createDataLayout());
-    // Vectors are made as wide as the machine's; left to itself LLVM halves those of 512 bits.
+    // Sets the vector width to the machine's. By default LLVM halves vectors of 512 bits.
     std::string bits = std::to_string(32 * target.lanes);
     for (llvm::Function &function : module) {
       if (function.isDeclaration())

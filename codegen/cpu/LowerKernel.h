@@ -1,4 +1,4 @@
-//===- LowerKernel.h - From the text of a kernel to an object file ----------===//
+//===- LowerKernel.h - Compile the text of a kernel to an object file -------===//
 
 #ifndef TBC_CODEGEN_CPU_LOWERKERNEL_H
 #define TBC_CODEGEN_CPU_LOWERKERNEL_H
@@ -13,19 +13,19 @@
 
 namespace tbc::cpu {
 
-/// Lowers modules of arith, math, vector, scf and llvm to machine code. Each has a context of its
-/// own, so several may work at the same time; one alone is not to be used by two threads.
+/// Lowers modules of arith, math, vector, scf and llvm to machine code. Each instance has its own
+/// context: several may work in parallel, but each only in one thread.
 class KernelLowering {
 public:
   explicit KernelLowering(CpuTarget target);
   ~KernelLowering();
 
-  /// The bytes of the ELF object that defines what `text`, a module, defines. The same text is the
-  /// same bytes. exp, log, tanh, erf and atan of f32 become polynomials; other functions calls of
-  /// libm. Errors (bugs of the compiler) name what LLVM or MLIR says.
+  /// Returns the bytes of the ELF object of `text`, a module. The same text gives the same bytes.
+  /// exp, log, tanh, erf and atan of f32 become polynomials; other functions become calls of libm.
+  /// Errors (bugs of the compiler) quote the message of LLVM or MLIR.
   Result<std::string> lower(const std::string &text);
 
-  /// The object that defines these symbols as constant texts that end with a zero.
+  /// Returns an object that defines these (symbol, text) pairs as constant zero-terminated strings.
   Result<std::string> defineTexts(const std::vector<std::pair<std::string, std::string>> &texts);
 
 private:

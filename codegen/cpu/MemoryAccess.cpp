@@ -1,4 +1,4 @@
-//===- MemoryAccess.cpp - Elements of kernels in memory ---------------------===//
+//===- MemoryAccess.cpp - Load and store elements in kernels ----------------===//
 
 #include "codegen/cpu/MemoryAccess.h"
 
@@ -81,8 +81,8 @@ Value MemoryAccess::widen(Value x) const {
   return e.make<arith::ExtSIOp>(as(builder.getI64Type()), x);
 }
 
-/// To nearest, ties to even, as the reference rounds; not by an instruction of some CPUs that takes
-/// subnormal numbers for zero.
+/// Rounds to nearest, ties to even, as the reference does. The bf16 instructions of some CPUs are
+/// not used, as they flush subnormal numbers to zero.
 Value MemoryAccess::roundToBFloat(Value x) const {
   Elements e{builder, loc};
   Type word = Elements::typeLike(x, builder.getI32Type());

@@ -1,4 +1,4 @@
-//===- MemoryAccess.h - Elements of kernels in memory -----------------------===//
+//===- MemoryAccess.h - Load and store elements in kernels ------------------===//
 
 #ifndef TBC_CODEGEN_CPU_MEMORYACCESS_H
 #define TBC_CODEGEN_CPU_MEMORYACCESS_H
@@ -7,19 +7,19 @@
 
 namespace tbc::cpu {
 
-/// Reads and writes elements of one type: as they lie in memory (bf16 as 2 bytes, booleans as 1),
-/// and as kernels compute with them (f32, i64, i1).
+/// Loads and stores elements of one type. Converts between the form in memory (bf16 as 2 bytes,
+/// booleans as 1) and the form in kernels (f32, i64, i1).
 class MemoryAccess {
 public:
-  /// `element`: of a tensor of tbc. f64 has none. `alignment`: bytes to whose multiples all that is
-  /// accessed is aligned, if more than those of an element.
+  /// `element`: the element type of a tensor of tbc; f64 is not supported. `alignment`: bytes, a
+  /// guaranteed alignment of all accesses beyond that of an element.
   MemoryAccess(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type element,
                unsigned alignment = 1);
 
-  /// What begins `offset` elements (i64) behind `pointer`: a scalar where `width` is 0, else a
-  /// vector of `width`, of which only the first `valid` are read; the others are 0.
+  /// Loads from `offset` elements (i64) after `pointer`. `width` 0 gives a scalar, else a vector of
+  /// `width` lanes; only the first `valid` lanes are read, the others are 0.
   mlir::Value load(mlir::Value pointer, mlir::Value offset, int width, int valid) const;
-  /// The inverse; writes only the first `valid`.
+  /// The inverse of `load`: stores only the first `valid` lanes.
   void store(mlir::Value value, mlir::Value pointer, mlir::Value offset, int valid) const;
 
   static bool isSupported(mlir::Type element);
@@ -33,7 +33,7 @@ private:
   mlir::OpBuilder &builder;
   mlir::Location loc;
   mlir::Type element;
-  mlir::Type storage; // integers of the same width for what is no float of the machine
+  mlir::Type storage; // integers of the same width for floats without machine support
   unsigned alignment; // bytes
 };
 

@@ -1,4 +1,4 @@
-//===- RegionFunction.cpp - Some ops as a function of their own -------------===//
+//===- RegionFunction.cpp - Outline ops into a function ---------------------===//
 
 #include "codegen/cpu/RegionFunction.h"
 
@@ -25,8 +25,8 @@ bool mayBeCompiled(Operation *op) {
   return (kernel ? kernel.isSupported() : isa<CompositeOpInterface>(op)) && hasTypes(op);
 }
 
-/// Replaces `op` by what it is made of. Failure if it is not made of anything, or not of all that
-/// is used of it.
+/// Replaces `op` by its decomposition. Fails if it has none, or if the decomposition lacks a used
+/// result.
 static LogicalResult takeApart(Operation *op) {
   OpBuilder builder(op);
   SmallVector<Value> results;
@@ -44,7 +44,7 @@ static LogicalResult takeApart(Operation *op) {
   return success();
 }
 
-/// Takes composites apart until all ops are ones that kernels do.
+/// Decomposes composites until kernels support every op.
 static LogicalResult expand(func::FuncOp function) {
   Block &block = function.getBody().front();
   for (auto it = block.begin(); it != std::prev(block.end());) {
@@ -54,7 +54,7 @@ static LogicalResult expand(func::FuncOp function) {
     bool isFirst = it == block.begin();
     Block::iterator before = isFirst ? it : std::prev(it);
     if (succeeded(takeApart(op)))
-      it = isFirst ? block.begin() : std::next(before); // what it is made of may be composite too
+      it = isFirst ? block.begin() : std::next(before); // its decomposition may contain composites
     else if (isa<KernelOpInterface>(op))
       ++it;
     else

@@ -1,4 +1,4 @@
-//===- RegionFunction.h - Some ops as a function of their own ---------------===//
+//===- RegionFunction.h - Outline ops into a function -----------------------===//
 
 #ifndef TBC_CODEGEN_CPU_REGIONFUNCTION_H
 #define TBC_CODEGEN_CPU_REGIONFUNCTION_H
@@ -9,18 +9,18 @@
 
 namespace tbc::cpu {
 
-/// Whether a kernel might do `op`: it has KernelOpInterface or decomposes, and no operand or result
-/// is of a type that kernels do not have.
+/// Whether a kernel might do `op`: it has KernelOpInterface or decomposes, and kernels support the
+/// types of all its operands and results.
 bool mayBeCompiled(mlir::Operation *op);
 
-/// A module with one function, of `operands`, that does copies of `ops` and returns `results`; with
-/// composites taken apart until every op has KernelOpInterface. Null (without a diagnostic) if that
-/// cannot be.
+/// Returns a module with one function that takes `operands`, executes copies of `ops` and returns
+/// `results`. Composites are decomposed until every op has KernelOpInterface. Null (without a
+/// diagnostic) on failure.
 mlir::OwningOpRef<mlir::ModuleOp> makeRegionFunction(llvm::ArrayRef<mlir::Operation *> ops,
                                                      mlir::ValueRange operands,
                                                      mlir::ValueRange results);
 
-/// The function of such a module.
+/// Returns the function of a module of `makeRegionFunction`.
 mlir::func::FuncOp functionOf(mlir::ModuleOp module);
 
 } // namespace tbc::cpu

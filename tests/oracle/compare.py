@@ -8,7 +8,7 @@ The bound is that of docs/design.md, section 4: per array
 
     4 × the largest |f32 − f64| of PyTorch's own runs over some input seeds
     + one f32 ulp of the array's largest magnitude
-    + 2^-24 of the largest magnitude among all arrays of its kind, for moments
+    + 2^-24 of the largest magnitude among all arrays of its kind, for moments, times the steps that they sum
 
 Second moments are compared by their roots. No number here was tuned to a model.
 """
@@ -55,7 +55,8 @@ def bounds(exact, noise):
     result = {}
     for name, array in exact.items():
         error = max(largest(compared(name, single[name]) - compared(name, double[name])) for single, double in noise)
-        floor = largest_of_kind.get((kind_of(name), name.rsplit(" ", 1)[-1]), 0.0) * 2.0**-24
+        step = name.rsplit(" ", 1)[-1]
+        floor = largest_of_kind.get((kind_of(name), step), 0.0) * 2.0**-24 * int(step)
         result[name] = 4 * error + ulp(largest(compared(name, array))) + floor
     return result
 

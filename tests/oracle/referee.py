@@ -12,6 +12,7 @@ import samples
 from models import BATCH
 from subject import STEPS
 
+PERTURBATIONS = 16
 NOISE_SEEDS = 8  # input seeds over which f32 is compared with f64, as `tbc verify` does
 
 
@@ -116,6 +117,25 @@ def judge(model, optimizer, inputs, labels, noise_inputs):
     for more in noise_inputs:
         noise.append(tuple(train(model, optimizer, *more, dtype) for dtype in (torch.float32, torch.float64)))
     return exact, noise
+
+
+def perturbed(model, optimizer, inputs, labels, exact):
+    """Pairs as those of `judge`: runs in f32 from weights with random errors of one ulp, and `exact`.
+
+    Other inputs do not show how sensitive these inputs are. Example: where a norm divides by a small deviation, errors of
+    one rounding grow by its inverse, and any other order of summation is such an error. Source: stochastic arithmetic,
+    Vignes, "A stochastic arithmetic for reliable scientific computation", 1993.
+    """
+    pairs = []
+    for draw in range(PERTURBATIONS):
+        generator = torch.Generator().manual_seed(draw)
+        other = copy.deepcopy(model)
+        with torch.no_grad():
+            for parameter in other.module.parameters():
+                ulps = torch.randint(-1, 2, parameter.shape, generator=generator)
+                parameter.mul_(1 + ulps * 2.0**-23)
+        pairs.append((train(other, optimizer, inputs, labels, torch.float32), exact))
+    return pairs
 
 
 def constants(model):

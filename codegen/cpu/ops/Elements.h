@@ -1,6 +1,6 @@
 //===- Elements.h - Arithmetic on elements of kernels -----------------------===//
 //
-// Scalars or vectors of f32, i64 or i1.
+// Elements are scalars or vectors of f32, i64 or i1.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,8 +16,8 @@
 
 namespace tbc::cpu {
 
-/// Builds arithmetic that reads like the formula of an op. Where both are meant, an operation is of
-/// floats or of integers as its operands are.
+/// Builds arithmetic that reads like the formula of an op. The operands decide between float and
+/// integer forms of an operation.
 struct Elements {
   using Value = mlir::Value;
 
@@ -29,9 +29,9 @@ struct Elements {
   }
   static bool isFloat(Value x) { return llvm::isa<mlir::FloatType>(mlir::getElementTypeOrSelf(x)); }
 
-  /// The number `value` in the type of `like`.
+  /// Returns the constant `value` in the type of `like`.
   Value number(Value like, double value) const { return constant(like.getType(), value); }
-  /// In scalars or vectors of `element`, as `like` is.
+  /// Returns the scalar or vector type of `element`, in the shape of `like`.
   static mlir::Type typeLike(Value like, mlir::Type element) {
     auto vector = llvm::dyn_cast<mlir::VectorType>(like.getType());
     return vector ? mlir::Type(mlir::VectorType::get(vector.getShape(), element)) : element;
@@ -48,13 +48,13 @@ struct Elements {
     return make<mlir::arith::ConstantOp>(attr);
   }
 
-  /// `x`, in each place of a vector where `like` is one and it is not.
+  /// Broadcasts the scalar `x` to a vector if `like` is one.
   Value splat(Value x, Value like) const {
     if (llvm::isa<mlir::VectorType>(x.getType()) || !llvm::isa<mlir::VectorType>(like.getType()))
       return x;
     return make<mlir::vector::SplatOp>(typeLike(like, x.getType()), x);
   }
-  /// FloatOp or IntOp, of a scalar in each place where the other one is a vector.
+  /// Builds FloatOp or IntOp; a scalar operand is broadcast if the other one is a vector.
   template <typename FloatOp, typename IntOp> Value binary(Value x, Value y) const {
     Value left = splat(x, y), right = splat(y, x);
     return isFloat(x) ? make<FloatOp>(left, right) : make<IntOp>(left, right);
@@ -81,16 +81,16 @@ struct Elements {
     return isFloat(x) ? make<mlir::arith::CmpFOp>(mlir::arith::CmpFPredicate::OLT, x, y)
                       : make<mlir::arith::CmpIOp>(mlir::arith::CmpIPredicate::slt, x, y);
   }
-  /// Whether `x` is at most 0; a NaN is not.
+  /// Whether `x` is at most 0; false for a NaN.
   Value notPositive(Value x) const {
     return isFloat(x) ? make<mlir::arith::CmpFOp>(mlir::arith::CmpFPredicate::OLE, x, number(x, 0))
                       : make<mlir::arith::CmpIOp>(mlir::arith::CmpIPredicate::sle, x, number(x, 0));
   }
-  /// The larger one; the first of equals, and where one is not a number.
+  /// Returns the larger operand; `x` if they are equal or one is a NaN.
   Value larger(Value x, Value y) const { return select(less(x, y), y, x); }
 };
 
-/// Attaches KernelOpInterface to an op by a function that builds an element of its one result.
+/// Attaches KernelOpInterface to an op with one result, given a function that builds an element.
 template <typename Op> using ElementFn = mlir::Value (*)(Op, const Elements &, mlir::ValueRange);
 
 enum class Types { Floats, All };

@@ -11,7 +11,7 @@ using namespace mlir;
 namespace tbc::cpu {
 namespace {
 
-/// An element of OP's result: EXPRESSION of x[0], x[1] ..., e and op.
+/// Builds an element of OP's result as EXPRESSION of x[0], x[1] ..., e and op.
 #define TBC_ELEMENT(OP, EXPRESSION)                                                                \
   Value build##OP(OP op, const Elements &e, ValueRange x) {                                        \
     (void)op;                                                                                      \
@@ -27,10 +27,10 @@ TBC_ELEMENT(RsqrtOp, e.div(e.number(x[0], 1), e.sqrt(x[0])))
 TBC_ELEMENT(ReciprocalOp, e.div(e.number(x[0], 1), x[0]))
 TBC_ELEMENT(TanhOp, e.make<math::TanhOp>(x[0]))
 TBC_ELEMENT(ErfOp, e.make<math::ErfOp>(x[0]))
-// exp(-x) of a very negative x is infinite and gives 0, as it should.
+// For a very negative x, exp(-x) is infinite and the result is 0, as it should be.
 TBC_ELEMENT(SigmoidOp, e.div(e.number(x[0], 1), e.add(e.number(x[0], 1), e.exp(e.neg(x[0])))))
 TBC_ELEMENT(ReluOp, e.select(e.notPositive(x[0]), e.number(x[0], 0), x[0]))
-// Straight to libm: the polynomials are only good near zero, positions are not.
+// Calls libm: the polynomials are only accurate near zero, and positions are large.
 TBC_ELEMENT(SinOp, e.make<LLVM::SinOp>(x[0]))
 TBC_ELEMENT(CosOp, e.make<LLVM::CosOp>(x[0]))
 TBC_ELEMENT(AtanOp, e.make<math::AtanOp>(x[0]))
@@ -103,7 +103,8 @@ Value buildCastOp(CastOp op, const Elements &e, ValueRange x) {
   return fromBool ? e.make<arith::ExtUIOp>(type, x[0]) : x[0];
 }
 
-/// The reference refuses floats that no integer can hold; kernels could not, so they do none.
+/// The reference refuses floats outside of the integer range. Kernels cannot report errors, so they
+/// leave such casts to the reference.
 struct CastModel : KernelOpInterface::ExternalModel<CastModel, CastOp> {
   SmallVector<Value, 1> buildElement(Operation *op, OpBuilder &builder, ValueRange x) const {
     return {buildCastOp(cast<CastOp>(op), Elements{builder, op->getLoc()}, x)};
@@ -144,7 +145,8 @@ void attachElementwiseKernels(MLIRContext &context) {
   TBC_FLOATS(RoundOp);
   TBC_FLOATS(ReluGradOp);
   TBC_FLOATS(IsNanOp);
-  // The reference refuses a division by zero and a negative power of integers; kernels cannot.
+  // The reference refuses integer division by zero and negative integer powers. Kernels cannot
+  // report errors, so they do not support these ops on integers.
   TBC_FLOATS(DivOp);
   TBC_FLOATS(PowOp);
   TBC_ALL(NegOp);

@@ -1,6 +1,6 @@
 //===- Movement.cpp - Broadcasts, reshapes and constants in kernels ---------===//
 //
-// Where an element comes from is the factor rule's; it is the same element.
+// The factor rule of these ops gives the source of each element; its value does not change.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,7 +33,7 @@ struct ConstantModel : KernelOpInterface::ExternalModel<ConstantModel, ConstantO
   }
 };
 
-/// What a mean divides by: a number that is known by now.
+/// The divisor of a mean, a constant after partitioning.
 Value buildFactorSize(FactorSizeOp op, const Elements &e, ValueRange) {
   return e.constant(e.builder.getF32Type(), double(op.getCount()) * double(op.getSamples()));
 }

@@ -1,6 +1,6 @@
 //===- Optimizer.cpp - Parameter updates in compiled kernels ----------------===//
 //
-// In f32, as PyTorch computes them; what depends on the step alone in f64, once per call.
+// In f32, like PyTorch. Scalars derived from the step alone are computed in f64, once per call.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,7 +44,8 @@ struct SgdMomentumModel : KernelOpInterface::ExternalModel<SgdMomentumModel, Sgd
   }
 };
 
-/// 1 - beta^step, which f32 would cancel, as an element of the kind of `step`.
+/// Returns 1 - beta^step in the type of `step`. In f32 the subtraction would cancel. Example: 1 -
+/// 0.999^1 = 0.001 keeps only 4 digits in f32.
 Value biasCorrection(const Elements &e, double beta, Value step, bool takeRoot) {
   Type wide = Elements::typeLike(step, e.builder.getF64Type());
   Value exponent = e.make<arith::SIToFPOp>(wide, step);

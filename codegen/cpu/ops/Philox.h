@@ -8,7 +8,7 @@
 namespace tbc::cpu {
 
 /// Whether dropout of this ratio keeps element `number` (i64, a scalar or a vector) in step `step`
-/// (an i64 scalar): the same decision as tbc::kernels::DropoutMask's.
+/// (an i64 scalar). Makes the same decisions as `tbc::kernels::DropoutMask`.
 mlir::Value keepsElement(const Elements &e, mlir::Value number, mlir::Value step, int64_t key,
                          int64_t seed, double ratio);
 

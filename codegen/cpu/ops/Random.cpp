@@ -18,14 +18,14 @@ struct Words {
   Value high(Value x) const { return word(e.make<arith::ShRUIOp>(x, e.number(x, 32))); }
   Value bits(Value like, uint32_t value) const { return e.number(like, double(int32_t(value))); }
   Value exclusiveOr(Value x, Value y) const { return e.make<arith::XOrIOp>(x, y); }
-  /// The product of a word and a number below 2^32, in 64 bits.
+  /// Returns the 64-bit product of a word and a number below 2^32.
   Value product(uint32_t factor, Value x) const {
     Value wide = e.make<arith::ExtUIOp>(Elements::typeLike(x, e.builder.getI64Type()), x);
     return e.mul(wide, e.number(wide, double(factor)));
   }
 };
 
-/// Word number % 4 of block number / 4 of Philox 4x32-10, as tbc::kernels::philox has it.
+/// Returns word number % 4 of block number / 4 of Philox 4x32-10, like `tbc::kernels::philox`.
 /// Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (2011).
 Value philoxWord(const Elements &e, Value number, Value step, int64_t op, int64_t seed) {
   Words w{e};
