@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What accuracy.py makes of a row: where frameworks cut their pipelines, and what they keep beside tbc's program."""
+"""Tests of accuracy.py: pipeline cuts of frameworks, and the memory they keep beside tbc's program.
+"""
 
 import unittest
 
@@ -25,8 +26,9 @@ class Cuts(unittest.TestCase):
         self.assertIsNone(accuracy.chunk_layers({**row, "vpp": "5"}))
 
     def test_by_cost(self):
-        """A layer of the small model costs 67.1 M, its head 4 times as much: 20 layers' worth, of which a stage takes its share and what
-        is begun."""
+        """A layer of the small model costs 67.1 M, and its head 4 times as much. A stage takes
+        layers until their cost passes its share of 20 layers.
+        """
         self.assertEqual(accuracy.chunk_layers({**SMALL, "pp": "2"}), ([11, 5], []))
         self.assertEqual(accuracy.chunk_layers({**SMALL, "pp": "4"}), ([6, 5, 5], ["model.norm.*"]))
         self.assertEqual(accuracy.chunk_layers({**SMALL, "pp": "8"}), ([3, 3, 2, 3, 2, 3], ["model.norm.*", "loss*"]))
@@ -42,7 +44,9 @@ class Kept(unittest.TestCase):
         return sum(more for where, _, more in frameworks.kept(row, stage(**other), {"gradients": 4 * 10**6}) if part in where)
 
     def test_megatron(self):
-        """Of the 34 bytes of a token, element of its width and layer, tbc keeps 28 with norms made again: Korthikanti et al., equation 4."""
+        """Korthikanti et al., equation 4: a layer keeps 34 bytes per token and element of its
+        width. tbc keeps 28 if norms are recomputed.
+        """
         self.assertEqual(self.bytes("korthikanti", "activations", tp=8, sequence=8), (34 - 28) * 4096 * 2048 * 3 / 8)
         self.assertEqual(self.bytes("korthikanti", "activations", tp=8), 2 * 4096 * 2048 * 3)
 

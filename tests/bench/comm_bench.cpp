@@ -1,13 +1,15 @@
-//===- comm_bench.cpp - How fast ranks of one machine exchange bytes --------===//
+//===- comm_bench.cpp - Bandwidth of collectives between local ranks --------===//
 //
 // Run: ninja -C build comm-bench && build/bin/comm-bench [RANKS [MIB [HOSTS]]]
 //
 // RANKS processes (default 2) call all_reduce, reduce_scatter and all_gather of f32 up to MIB
-// (default 64) through shared memory and through sockets, in turns. Per size and way: the shortest
-// time of a call, GB/s of the buffer, and processor seconds of rank 0 per GB. The buffer is the
-// full one: what all_reduce works on, reduce_scatter takes and all_gather gives. With HOSTS, into
-// which the ranks are told apart, all_reduce goes host by host and straight, in turns, and the
-// bytes that cross between hosts stand beside, of all ranks and per byte of the buffer.
+// (default 64), in turns through shared memory and through sockets. Prints per size and transport:
+// the shortest time of a call, GB/s of the full buffer, and processor seconds of rank 0 per GB. The
+// full buffer is the operand of all_reduce and reduce_scatter, and the result of all_gather.
+//
+// With HOSTS, the ranks pretend to be on that many hosts. all_reduce then runs hierarchically and
+// flat, in turns. Also prints the bytes sent between hosts by all ranks, in total and per byte of
+// the buffer.
 //
 //===----------------------------------------------------------------------===//
 
@@ -65,7 +67,7 @@ struct Setting {
   }
 };
 
-/// What all ranks have sent to other hosts so far.
+/// Returns the bytes that all ranks have sent to other hosts so far.
 int64_t bytesAcross(comm::Communicator &communicator, const comm::Group &group) {
   const kernels::TensorType one{kernels::DType::I64, {1}};
   auto sum =
@@ -102,7 +104,7 @@ int measure(const launch::LocalRank &start, const Setting &setting) {
       int64_t across = bytesAcross(**communicator, group);
       if (!call(**communicator, group, kind, buffer, share))
         return 1;
-      // Without what the sum of these counts itself takes.
+      // Subtracts the traffic of counting itself.
       int64_t after = bytesAcross(**communicator, group);
       across = 2 * after - across - bytesAcross(**communicator, group);
       for (int64_t run = 0; run < std::clamp<int64_t>((1 << 28) / bytes, 3, 200); ++run) {

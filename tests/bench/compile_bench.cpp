@@ -1,11 +1,11 @@
-//===- compile_bench.cpp - How long a plan takes to compile -----------------===//
+//===- compile_bench.cpp - Time to compile a plan ---------------------------===//
 //
 // Run: ninja -C build compile-bench && build/bin/compile-bench [MODEL MESH [SECONDS [GIB]]]
 //
-// Imports MODEL (default models/gpt2.onnx; weights are not read), plans it on MESH (default
-// fsdp=8) and compiles that plan to a checked Program, as `tbc compile` does from the file. Prints
-// the seconds of processor time of each part and the peak of memory. Exit code 1 if import and
-// compilation take SECONDS (default 10) or more, or GIB (default 4) or more.
+// Imports MODEL (default models/gpt2.onnx; weights are not read), plans it on MESH (default fsdp=8)
+// and compiles that plan to a checked Program, as `tbc compile` does from the file. Prints the
+// processor seconds of each part and the peak memory. Exit code 1 if import and compilation take
+// SECONDS (default 10) or more, or GIB (default 4) or more.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,13 +22,13 @@ using namespace tbc;
 
 namespace {
 
-/// Of the processor, so that other work on the machine does not count.
+/// Processor time, so other work on the machine does not count.
 double seconds(std::clock_t since) { return double(std::clock() - since) / CLOCKS_PER_SEC; }
 
 double peakGiB() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  return double(usage.ru_maxrss) / (1 << 20); // in KiB
+  return double(usage.ru_maxrss) / (1 << 20); // from KiB
 }
 
 Result<planner::Plan> plan(const driver::TrainingStep &step, const std::string &mesh) {

@@ -1,26 +1,29 @@
 #!/usr/bin/env python3
-"""Training on GPUs: whether it is right, and how fast. tests/bench/gpu.sh runs all of it.
+"""Checks training on GPUs and measures its speed. tests/bench/gpu.sh runs all of it.
 
     tests/bench/gpu_bench.py losses --tbc build/bin/tbc [--json FILE] [--target cuda|cpu]
     tests/bench/gpu_bench.py graphs --tbc build/bin/tbc [--json FILE] [--target cuda|cpu]
     tests/bench/gpu_bench.py repeats --tbc build/bin/tbc [--json FILE] [--target cuda|cpu]
     tests/bench/gpu_bench.py speed --tbc build/bin/tbc [--json FILE] [--target cuda|cpu] [--seconds S] [--only NAME]
 
-losses: tiny-gpt2 for ten steps under data, sharded data, tensor and pipeline parallelism and a hybrid, and with states and
-residuals on the host, each rank a process, two
-and four of them sharing a GPU where there are no more (to NCCL each is a host of its own); every loss must be that of one
-process on CPUs within 1e-4 of it.
+losses: tiny-gpt2 for ten steps under data, sharded data, tensor and pipeline parallelism, a hybrid,
+and with states and residuals offloaded to the host. Each rank is a process. Two or four of them
+share a GPU if there are no more; to NCCL each is a host of its own. Every loss must be within 1e-4
+of one process on CPUs.
 
-graphs: tiny-gpt2 with --cuda-graphs off and on, alone and under data and sharded data parallelism: the same losses within 1e-4 of
-them (alone: the same bits), and the seconds of a step of each.
+graphs: tiny-gpt2 with --cuda-graphs off and on, alone and under data and sharded data parallelism.
+Losses must be within 1e-4 of each other (alone: equal bits). Prints the seconds of a step of each.
 
-repeats: tiny-gpt2 twice with --deterministic, alone and under data parallelism: the same losses bit for bit.
+repeats: tiny-gpt2 twice with --deterministic, alone and under data parallelism. Losses must be
+equal bit for bit.
 
-speed: seconds of a training step of GPT-2-124M (batch 16 x 1024), a Llama of 1B (batch 4 x 2048) and ResNet-50 (batch 128; needs
-PyTorch and the package onnx for its file), all in bf16, beside torch.compile where PyTorch finds a GPU; the share of the plan's
-peak FLOP/s that the model's take (MFU), what was predicted for the GPU that is there (gpu_devices.py), and the memory in use beside what was planned; then the same with
---benchmark, and with --matmul-precision fp8, if there is time. A model that does not
-come to an end in its share of --seconds is said to have not. Goals are printed beside what was reached; missing one is no failure.
+speed: seconds of a training step of GPT-2-124M (batch 16 x 1024), a Llama of 1B (batch 4 x 2048)
+and ResNet-50 (batch 128; needs PyTorch and the package onnx for its file), all in bf16, beside
+torch.compile if PyTorch finds a GPU. Also prints the model's share of the plan's peak FLOP/s (MFU),
+the prediction for this GPU (gpu_devices.py), and the memory in use beside the planned memory. Then
+the same with --benchmark, and with --matmul-precision fp8, if there is time. A model that does not
+finish in its share of --seconds is reported as such. Goals are printed beside the results; missing
+one is no failure.
 
 --target cpu runs the same on CPUs, to try this program out.
 """
@@ -91,7 +94,9 @@ def free_port():
 
 
 def run_ranks(tbc, program, ranks, steps, log, folder, gpus, flags=()):
-    """As a launcher would: a process a rank. Only where GPUs are fewer than ranks each rank sees one, and is to NCCL a host of its own."""
+    """Runs one process per rank, as a launcher would. If there are fewer GPUs than ranks, each rank
+    sees one GPU and is a host of its own to NCCL.
+    """
     base = {**os.environ, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(free_port()), "TBC_JOB_TOKEN": "of this bench"}
     processes = []
@@ -110,7 +115,7 @@ def run_ranks(tbc, program, ranks, steps, log, folder, gpus, flags=()):
 
 
 def train_tiny(options, folder, ranks, mesh, target, flags=(), plan_flags=()):
-    """What the log says of each step of tiny-gpt2."""
+    """Trains tiny-gpt2 and returns the log's entry of each step."""
     tbc, model = os.path.abspath(options.tbc), os.path.join(ROOT, "models", "tiny-gpt2.onnx")
     gpus = number_of_gpus() if target == "cuda" else 0
     name = "-".join([mesh.replace(",", "-"), target, *plan_flags]).replace("--", "")
@@ -166,7 +171,7 @@ def repeats(options, folder):
 
 
 class PeakOfGpu(threading.Thread):
-    """The most memory in use on GPU 0, asked ten times a second."""
+    """Samples the memory in use on GPU 0 ten times a second and keeps its peak."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -227,7 +232,9 @@ def median_step(log):
 
 
 def speed_with(flags, prefix, tbc, name, folder, limit):
-    """The same with these flags, if there is time for it; what the run says of them too, which begins so."""
+    """Returns the seconds per step with `flags`, if there is time, and the first line of the output
+    that begins with `prefix`.
+    """
     log = os.path.join(folder, f"{name}{flags[0]}.jsonl")
     try:
         done = subprocess.run([tbc, "run", name, "--init-weights", "1", "--steps", "8", *flags, "--log", log], cwd=folder,
@@ -267,7 +274,8 @@ def speed(options, folder):
             found, failed = {"tbc": {"left_out": str(wrong)}}, True
         except SystemExit as wrong:
             found = {"tbc": {"left_out": str(wrong)}}
-            failed |= "new" in SPEED[name]  # without its file, which PyTorch writes, there is nothing to measure
+            # Models without "new" need a file from PyTorch; without it there is no measurement.
+            failed |= "new" in SPEED[name]
         if options.target == "cuda":
             try:
                 found["torch"] = speed_of_torch(name, deadline)

@@ -1,11 +1,14 @@
-"""Which cluster file describes the GPU that is there: a preset, by the name that nvidia-smi prints, else a calibrated file."""
+"""Chooses the cluster file of this machine's GPU: a preset by the name that nvidia-smi prints, else
+a calibrated file.
+"""
 
 import os
 import re
 import subprocess
 
-# From the more special to the more general. Names as of nvidia-smi: "NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe",
-# "NVIDIA A100-SXM4-40GB", "NVIDIA A100 80GB PCIe", "Tesla V100-SXM2-32GB", "NVIDIA GeForce RTX 4090".
+# From the more specific to the more general. Example names of nvidia-smi: "NVIDIA H100 80GB HBM3",
+# "NVIDIA H100 PCIe", "NVIDIA A100-SXM4-40GB", "NVIDIA A100 80GB PCIe", "Tesla V100-SXM2-32GB",
+# "NVIDIA GeForce RTX 4090".
 PRESETS = [
     (r"\bGB200\b", "gb200-nvl72"),
     (r"\bB200\b", "b200"),
@@ -24,7 +27,9 @@ PRESETS = [
 
 
 def preset_of(device):
-    """The preset of a device. Example: "h100-sxm" of "NVIDIA H100 80GB HBM3"; None of "NVIDIA T4"."""
+    """Returns the preset of a device. Example: "h100-sxm" for "NVIDIA H100 80GB HBM3"; None for
+    "NVIDIA T4".
+    """
     for pattern, preset in PRESETS:
         if re.search(pattern, device):
             return preset
@@ -32,7 +37,7 @@ def preset_of(device):
 
 
 def first_device():
-    """The name of GPU 0, or "" where nvidia-smi gives none."""
+    """Returns the name of GPU 0, or "" if nvidia-smi gives no name."""
     command = ["nvidia-smi", "-i", "0", "--query-gpu=name", "--format=csv,noheader"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -41,7 +46,9 @@ def first_device():
 
 
 def cluster_for(device, calibrated):
-    """The cluster to plan for, and a sentence. Raises LookupError where there is none."""
+    """Returns the cluster to plan for and a sentence that explains it. Raises LookupError if there
+    is no cluster.
+    """
     preset = preset_of(device)
     if preset:
         return preset, f"{device} is the preset {preset}"

@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
-"""Training on several GPUs as a user starts it. tests/bench/gpu.sh runs all of it.
+"""Trains on several GPUs as a user starts it. tests/bench/gpu.sh runs all of it.
 
     tests/bench/gpu_node.py meshes  --tbc build/bin/tbc --ranks 8 [--json FILE]
     tests/bench/gpu_node.py killed  --tbc build/bin/tbc --ranks 8 [--json FILE]
     tests/bench/gpu_node.py stopped --tbc build/bin/tbc --ranks 8 [--json FILE]
     tests/bench/gpu_node.py nodes   --tbc build/bin/tbc --folder SHARED [--pretend 2] [--json FILE]
 
-meshes: `tbc run` starts the ranks, each on a GPU of its own, so NCCL takes NVLink where that is there. Every loss of
-tiny-gpt2 must be within 1e-4 of one process on CPUs. A mesh that fails is run again without graphs, without
-registered memory and without peer access: the first that then passes says where to look.
+meshes: `tbc run` starts the ranks, each on a GPU of its own, so NCCL uses NVLink if available.
+Every loss of tiny-gpt2 must be within 1e-4 of one process on CPUs. A failing mesh is run again without
+graphs, without registered memory and without peer access. The first variant that passes tells
+where to look.
 
-killed, stopped: one rank gets SIGKILL or SIGSTOP in the middle of a run. The job must end within its time-out and
-name that rank.
+killed, stopped: one rank gets SIGKILL or SIGSTOP in the middle of a run. The job must end within
+its time-out and name that rank.
 
-nodes: the ranks of a launcher over several nodes (torchrun --no-python, srun), each of which runs this. Rank 0
-compiles into SHARED, a folder that all nodes see. With --pretend N this machine stands for N nodes of one rank.
+nodes: the ranks of a launcher over several nodes (torchrun --no-python, srun), each of which runs
+this program. Rank 0 compiles into SHARED, a folder that all nodes see. With --pretend N this
+machine stands for N nodes of one rank.
 
 --target cpu runs the same on CPUs.
 """
@@ -34,9 +36,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "models" / "tiny-gpt2.onnx"
 TOLERANCE = 1e-4
-# Seconds beyond the time-out in which a job has ended: reports, aborts, and the launcher's own patience.
+# Seconds beyond the time-out within which a job must end: reports, aborts, and the launcher's own
+# delay.
 GRACE = 60
-# What is left out of a mesh that fails, and what it accuses.
+# Features turned off in turn for a failing mesh: (name, flags, variables).
 VARIANTS = [
     ("graphs", ["--cuda-graphs", "off"], {}),
     ("registered memory", [], {"TBC_NCCL_REGISTER": "0"}),
@@ -45,7 +48,9 @@ VARIANTS = [
 
 
 def meshes_of(ranks):
-    """The meshes of so many ranks. Of 8: data, sharded, tensor and pipeline parallel, and all at once."""
+    """Returns meshes of `ranks` ranks. Example: for 8, data, sharded, tensor and pipeline parallel,
+    and all at once.
+    """
     meshes = [f"dp={ranks}", f"fsdp={ranks}", f"tp={min(ranks, 4)}" + (f",dp={ranks // 4}" if ranks > 4 else "")]
     if ranks % 2 == 0:
         meshes.append(f"pp=2,dp={ranks // 2}" if ranks > 2 else "pp=2")
@@ -70,7 +75,9 @@ def checked(command, **options):
 
 
 def compiled(tbc, folder, mesh, ranks, target):
-    """The folder of tiny-gpt2's Program. Its global batch is that of `batch_of(ranks)` for all of them."""
+    """Returns the folder of tiny-gpt2's compiled Program. The global batch is `batch_of(ranks)`
+    under every mesh.
+    """
     name = f"{mesh.replace(',', '-').replace('=', '')}-{target}"
     sizes = ["--batch", str(batch_of(ranks)), "--seq", "16"] + (["--micro-batch", "2"] if "pp" in mesh else [])
     product = 1
@@ -89,7 +96,9 @@ LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR
 
 
 def trained(options, folder, program, flags=(), variables=None, alone=False):
-    """The losses of a run whose ranks `tbc run` starts, or the launcher above; `alone`: this process in spite of one."""
+    """Returns the losses of a run. `tbc run` starts its ranks, or the launcher above; `alone`
+    ignores the launcher.
+    """
     log = Path(folder, f"{program}.jsonl")
     log.unlink(missing_ok=True)
     command = [options.tbc, "run", program, "--init-weights", "1", "--steps", options.steps, "--timeout", options.timeout, "--log", log]
@@ -105,7 +114,7 @@ def difference(found, reference):
 
 
 def passes(options, folder, program, reference, flags=(), variables=None):
-    """Whether a run has the reference's losses, and a sentence."""
+    """Returns whether a run has the reference's losses, and a sentence."""
     try:
         found = difference(trained(options, folder, program, flags, variables), reference)
     except (Failed, subprocess.TimeoutExpired) as wrong:
@@ -114,7 +123,7 @@ def passes(options, folder, program, reference, flags=(), variables=None):
 
 
 def accused(options, folder, program, reference):
-    """Which of the variants a mesh fails on: the first without which it passes."""
+    """Returns the feature that makes a mesh fail: the first variant without it that passes."""
     for what, flags, variables in VARIANTS:
         if passes(options, folder, program, reference, flags, variables)[0]:
             return what
@@ -136,13 +145,15 @@ def meshes(options, folder):
 
 
 def children_of(parent):
-    """The process ids of its children, those of earlier ranks first."""
+    """Returns the process ids of a process's children, earlier ranks first."""
     listed = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="utf-8")
     return [int(word) for word in listed.split()]
 
 
 def disturbed(options, folder, which):
-    """A job in which a rank gets a signal after three steps: its exit code, seconds from there, and output."""
+    """Sends a signal to a rank of a job after three steps. Returns its exit code, the seconds from
+    there, and its output.
+    """
     program = compiled(options.tbc, folder, f"dp={options.ranks}", options.ranks, options.target)
     log, said = Path(folder, "disturbed.jsonl"), Path(folder, "disturbed.txt")
     command = [options.tbc, "run", program, "--init-weights", "1", "--steps", "1000000", "--timeout", str(options.fault_timeout), "--log", log]
@@ -167,7 +178,7 @@ def disturbed(options, folder, which):
 
 
 def end(job):
-    """Ends a job and its ranks, stopped ones too."""
+    """Ends a job and its ranks, including stopped ones."""
     if job.poll() is not None:
         return
     for rank in children_of(job.pid):
@@ -202,7 +213,7 @@ def waited_for(path, seconds):
 
 
 def nodes(options, folder):
-    """One rank of a launcher's job; all ranks run this. Only rank 0 judges."""
+    """Runs one rank of a launcher's job. Only rank 0 judges."""
     if options.pretend:
         return pretended(options, folder)
     numbers = [os.environ.get(name, os.environ.get(slurm)) for name, slurm in (("RANK", "SLURM_PROCID"), ("WORLD_SIZE", "SLURM_NTASKS"))]
@@ -237,7 +248,7 @@ def nodes(options, folder):
 
 
 def pretended(options, folder):
-    """Starts so many ranks, each as the only one of its node."""
+    """Starts `options.pretend` ranks, each as the only one of its node."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
@@ -252,7 +263,7 @@ def pretended(options, folder):
 
 
 def follow(options, folder, program, variables):
-    """A rank beside rank 0, which writes the log."""
+    """Runs a rank other than rank 0, which writes the log."""
     command = [options.tbc, "run", program, "--init-weights", "1", "--steps", options.steps, "--timeout", options.timeout]
     command += ["--log", f"{program}.jsonl"]
     checked(command, cwd=folder, env={**os.environ, **variables}, timeout=options.timeout + GRACE)

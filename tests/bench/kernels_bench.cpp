@@ -2,10 +2,12 @@
 //
 //   kernels-bench [SECONDS]      time per kernel, 0.2 unless given
 //
-// One thread. For each kernel of a GPT-2-small-shaped step (1,024 tokens, width 768; attention over
-// 4 x 256 tokens): microseconds of the native kernel, how many times as long the reference kernel
-// takes, and the bytes of operands and results per second as a share of what copying memory of that
-// size reaches in the same run; of products GFLOP/s. Times are the least of all repetitions.
+// One thread. Measures each kernel of a GPT-2-small-shaped step (1,024 tokens, width 768; attention
+// over 4 x 256 tokens). Prints:
+// - microseconds of the native kernel, the least of all repetitions;
+// - the reference kernel's time as a multiple of it;
+// - bytes of operands and results per second, as a share of the run's memcpy of that size;
+// - GFLOP/s of matmuls.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,7 +39,7 @@ struct Case {
   std::string op;
   Attrs attrs;
   Types operands, results;
-  double flops = 0; // of products
+  double flops = 0; // of matmuls
 };
 
 struct Free {
@@ -56,7 +58,7 @@ Memory memoryOf(int64_t bytes) {
   return memory;
 }
 
-/// The least seconds of one call of `work`.
+/// Returns the least seconds of one call of `work`.
 double leastSeconds(double total, const std::function<void()> &work) {
   using Clock = std::chrono::steady_clock;
   auto secondsOf = [&] {
@@ -64,7 +66,7 @@ double leastSeconds(double total, const std::function<void()> &work) {
     work();
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
-  double least = secondsOf(); // the first one warms up
+  double least = secondsOf(); // the first call warms up
   for (double spent = least, last = 0; spent < total; spent += last) {
     last = secondsOf();
     least = std::min(least, last);
@@ -80,7 +82,8 @@ double copySeconds(int64_t bytes, double total) {
   });
 }
 
-/// Numbers in [0.5, 1): no kernel meets a denormal or a branch that training does not.
+/// Returns numbers in [0.5, 1), so that no kernel meets a denormal or a branch that training does
+/// not take.
 Tensor operandOf(const TensorType &type) {
   std::vector<double> values(size_t(kernels::numElements(type.shape)));
   for (size_t i = 0; i < values.size(); ++i)

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""How long the planner takes, and whether its plans are what they say. Python standard library only.
+"""Measures the planner's time and checks its plans. Python standard library only.
 
 usage: planner_bench.py [--tbc PROGRAM] [--only NAME ..] [--models FOLDER] [--curves] [--rate] [--verify] [--json FILE]
 
-Ten jobs, each planned once, import included: CPU seconds and seconds by the clock, the most memory, step time, gap to
-the proven bound; and how many evaluations the search did for each CPU second that it spent on them (docs/planning.md).
---curves plans one Llama with 8 to 128 layers, and on 8 to 4096 devices. --rate costs configurations of one model by
-`plan --job` and says how many a second. --verify runs every plan shrunk against the serial program (`tbc verify`, which
-also compares the collectives of the Program with those predicted); exit code 1 where one is not what it should be.
+Plans ten jobs once each, import included. Prints CPU seconds, wall seconds, peak memory, step time,
+the gap to the proven bound, and the search's evaluations per CPU second spent on them
+(docs/planning.md).
 
-Models are made by `tbc new`, or read from models/; --models names a folder of exports that are taken where it has them.
-The search runs on all cores (`taskset -c 0` gives it one). Compare times with others of the same machine and run only,
-and those by the clock where nothing else ran.
+--curves plans one Llama with 8 to 128 layers, and on 8 to 4096 devices.
+--rate costs configurations of one model by `plan --job` and prints how many per second.
+--verify runs every plan shrunk against the serial program (`tbc verify`, which also compares the
+collectives of the Program with the predicted ones). Exit code 1 if one differs.
+
+Models are made by `tbc new`, or read from models/. --models names a folder of exports, which are
+preferred. The search runs on all cores (`taskset -c 0` gives it one). Compare times only within one
+machine and run, and wall times only on an idle machine.
 """
 
 import argparse
@@ -36,9 +39,10 @@ NEW = {
     "mixtral-8x7b": ["llama", "--layers", "32", "--hidden", "4096", "--heads", "32", "--kv-heads", "8", "--ffn", "14336", "--vocab", "32000",
                      "--experts", "8", "--experts-per-token", "2"],
 }
-# Exports of these under another name.
+# Models with an export of another name.
 EXPORTS = {"mixtral-8x7b": "mixtral-8x7b-dense"}
-# The model and what is asked. resnet50 has no kind in `tbc new`: without an export the small one of models/ stands for it.
+# The model and the flags of each job. resnet50 has no kind in `tbc new`: without an export the
+# small one of models/ replaces it.
 JOBS = {
     "gpt2/16": ("gpt2", "--gpus 16"),
     "gpt2-xl/16": ("gpt2-xl", "--gpus 16"),
@@ -54,7 +58,7 @@ JOBS = {
 
 
 class Models:
-    """Files of models, made where there is none."""
+    """Finds model files, and makes missing ones."""
 
     def __init__(self, tbc, folder, exports):
         self.tbc, self.folder, self.exports = tbc, Path(folder), exports
@@ -75,7 +79,9 @@ class Models:
 
 
 def measured(command, **options):
-    """The finished process with its output, its CPU seconds, those by the clock, and the most memory it had, in MiB."""
+    """Runs a command. Returns the finished process with its output, CPU seconds, wall seconds, and
+    peak memory in MiB.
+    """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         begin = time.monotonic()
         process = subprocess.Popen(command, stdout=out, stderr=err, **options)
@@ -90,7 +96,7 @@ def measured(command, **options):
 
 
 def plan(tbc, model, flags, to):
-    """One plan: a row of the table, or what went wrong."""
+    """Makes one plan. Returns a row of the table, or the error."""
     code, _, err, seconds, wall, mib = measured([tbc, "plan", str(model), *flags, "-o", str(to), "--verbose"])
     if code:
         return {"error": err.strip().splitlines()[0] if err.strip() else f"exit code {code}", "cpu_seconds": seconds, "wall_seconds": wall, "peak_mib": mib}
@@ -114,7 +120,7 @@ def show(name, row):
 
 
 def curves(tbc, models, folder):
-    """Seconds against layers on 64 devices, and against devices with 32 layers."""
+    """Prints seconds against layers on 64 devices, and against devices with 32 layers."""
     print("\nSeconds against layers and devices: Llama, 4096 wide, vocabulary 32000")
     rows = {}
     for layers, gpus in [(n, 64) for n in (8, 16, 32, 64, 128)] + [(32, n) for n in (8, 32, 128, 512, 2048, 4096)]:
@@ -126,7 +132,7 @@ def curves(tbc, models, folder):
 
 
 def rate(tbc, models, folder):
-    """Pinned configurations a CPU second, of one model in one process."""
+    """Prints pinned configurations per CPU second, of one model in one process."""
     jobs = [{"model": str(models.of("llama3-8b")), "gpus": dp * tp * pp, "mesh": f"pp={pp},dp={dp},tp={tp}", "zero": 1, "batch": 64 * dp,
              "micro-batch": micro, "seq": 4096, "recompute": again, **({"schedule": "1f1b"} if pp > 1 else {})}
             for tp in (1, 2, 4, 8) for pp in (1, 2, 4) for dp in (2, 4, 8) for micro in (1, 2) for again in ("none", "full")]
@@ -142,7 +148,8 @@ def rate(tbc, models, folder):
 
 
 def verify(tbc, name, to):
-    """Whether the plan runs as the serial program does, shrunk, with the collectives that it promised."""
+    """Returns whether the shrunk plan equals the serial program and has the predicted collectives.
+    """
     code, out, err, seconds, _, _ = measured([tbc, "verify", str(to), "--residues-only"])
     lines = [line for line in out.splitlines() if "verified" in line or "FAILED" in line or "collectives per step" in line]
     lines = lines or (err.strip() or out.strip() or "no output").splitlines()[:3]

@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""Predicted beside measured step times of ten plans on this machine, of 2 and 4 processes.
+"""Compares predicted with measured step times of ten plans on this machine, of 2 and 4 processes.
 
     tests/bench/predicted_vs_measured.py --tbc build/bin/tbc [--steps 5] [--rounds 2] [--cluster FILE]
 
-Calibrates this machine first, with as many ranks as a plan has (what a rank gets depends on how many share the cores), unless a
-cluster file is given. A GPT of 4 layers, width 256, is trained under each plan; all
-plans run in turns, in each round once. Measured is the median over all steps but the first of every run, predicted what
-plan.json says. Beside it stands what a step took of the cores, the CPU time of all ranks over the cores that they can have: on a
-machine with other work it is what a step would take alone, but for the time in which no rank can go on (a pipeline's bubble).
-Printed are the error of each, their mean, and how many of the 45 pairs are in the order predicted: pairs that lie within 5 % of
-each other measured are left out and counted.
+Calibrates this machine first, unless a cluster file is given. It does so with as many ranks as each
+plan has, because ranks share the cores. Trains a GPT of 4 layers and width 256 under each plan; all
+plans run in turns, once per round. Measured is the median over all steps but the first of every
+run; predicted is the value in plan.json.
+
+Also prints the share of the cores per step: CPU time of all ranks / cores available to them. On a
+busy machine it is the step's time alone, except for the time in which every rank waits (a
+pipeline's bubble).
+
+Prints the error of each plan, their mean, and how many of the 45 pairs are in the predicted order.
+Pairs measured within 5 % of each other are left out and counted.
 """
 
 import argparse
@@ -46,7 +50,7 @@ def checked(command, **options):
 
 
 def calibrate(tbc, folder):
-    """A cluster file for each number of processes."""
+    """Returns a cluster file for each number of processes."""
     clusters = {}
     for ranks in sorted({ranks for ranks, _, _ in PLANS}):
         clusters[ranks] = os.path.join(folder, f"{ranks}.toml")
@@ -55,7 +59,7 @@ def calibrate(tbc, folder):
 
 
 def prepare(tbc, folder, clusters):
-    """Compiles all plans; the predicted seconds of each."""
+    """Compiles all plans and returns their predicted seconds."""
     checked([tbc, "new", "gpt2", "--layers", "4", "--hidden", "256", "--ffn", "1024", "--heads", "4", "--vocab", "8192", "--seq",
              str(SEQUENCE), "-o", "model.onnx"], cwd=folder)
     predicted = []
@@ -70,7 +74,7 @@ def prepare(tbc, folder, clusters):
 
 
 def run(tbc, folder, number, steps):
-    """Seconds by the clock, and CPU seconds of all ranks, of each step but the first."""
+    """Returns wall seconds, and CPU seconds of all ranks, of each step but the first."""
     log = os.path.join(folder, "log.jsonl")
     command = [tbc, "run", f"program{number}", "--init-weights", "1", "--steps", str(1 + steps), "--log", log]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
@@ -84,7 +88,8 @@ def run(tbc, folder, number, steps):
 
 
 def measure(tbc, folder, steps, rounds):
-    """The median seconds of a step under each plan, by the clock and by what it took of the cores."""
+    """Returns the median seconds of a step under each plan, by wall time and by CPU time per core.
+    """
     cores = len(os.sched_getaffinity(0))
     seconds, shares = [[] for _ in PLANS], [[] for _ in PLANS]
     for _ in range(rounds):
@@ -96,7 +101,7 @@ def measure(tbc, folder, steps, rounds):
 
 
 def verdict(predicted, measured):
-    """Mean error, and how many pairs are in the order predicted."""
+    """Returns the mean error, and the number of pairs in the predicted order."""
     errors = [abs(p / m - 1) for p, m in zip(predicted, measured)]
     pairs = [(a, b) for a, b in itertools.combinations(range(len(PLANS)), 2)
              if abs(measured[a] - measured[b]) > 0.05 * max(measured[a], measured[b])]

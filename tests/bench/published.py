@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Whether the planner's own plan is at least as fast as the layouts that others published. Python standard library only.
+"""Checks that the planner's own plan is at least as fast as published layouts. Standard library only.
 
 usage: published.py [--tbc PROGRAM] [--only NAME ..] [--plans FOLDER]
 
-Each job is planned twice by the same cost model: with its published layout pinned (what it leaves open, recomputation,
-for one, is chosen for it), and free. Prints both and how far the
-free plan is from its proven bound; exit code 1 where a published layout is faster than the free plan, or does not fit.
+Plans each job twice by the same cost model: free, and with its published layout pinned. Decisions
+that the layout leaves open, e.g. recomputation, are chosen for it. Prints both, and the gap of the
+free plan to its proven bound. Exit code 1 if a published layout is faster than the free plan, or
+does not fit.
 """
 
 import argparse
@@ -22,7 +23,7 @@ MODELS = {
     "llama3-8b": [*LLAMA3, "--layers", "32", "--hidden", "4096", "--heads", "32", "--ffn", "14336"],
     "llama3-70b": [*LLAMA3, "--layers", "80", "--hidden", "8192", "--heads", "64", "--ffn", "28672"],
 }
-# Name, model, what is asked, the published layout and where it stands.
+# Name, model, flags of the job, flags of the published layout, and its source.
 JOBS = [
     ("gpt3-175b/1024", "gpt3-175b", "--cluster a100-80gb-sxm --gpus 1024 --batch 1536 --seq 2048",
      "--mesh pp=8,dp=16,tp=8 --schedule interleaved --virtual-stages 3",
@@ -40,7 +41,7 @@ JOBS = [
 
 
 def plan(tbc, model, flags, path):
-    """The plan as JSON and the CPU seconds, or the error as text."""
+    """Returns (plan as JSON, CPU seconds), or (error text, 0)."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     run = subprocess.run([tbc, "plan", model, *flags, "-o", path], capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

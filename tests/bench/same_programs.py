@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Model, devices, flags: each strategy, schedule, way to recompute and offload once or more.
+# Model, devices, flags. They cover each strategy, schedule, recompute mode and offload.
 CASES = [
     ("tiny-mlp", 1, "--batch 8"),
     ("tiny-gpt2", 4, "--batch 8 --mesh dp=2,tp=2"),
@@ -42,7 +42,7 @@ def run(command):
 
 
 def program_of(tbc, case, folder):
-    """Returns the files that `tbc` makes of `case`, by name, or its refusal by {"error": text}."""
+    """Returns the files that `tbc` makes of `case` by name, or {"error": text} if it refuses."""
     model, gpus, flags = case
     folder.mkdir(parents=True)
     plan = folder / "plan.json"
@@ -74,7 +74,7 @@ def main():
         if options.only not in name:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            # In the same folder one after the other: files name paths relative to it.
+            # Both use the same folder, because files name paths relative to it.
             results = []
             for tbc in (options.before, options.after):
                 results.append(program_of(tbc.resolve(), case, Path(folder) / "case"))

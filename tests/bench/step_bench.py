@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
-"""A training step beside PyTorch's, on the same cores, in one run.
+"""Compares a training step with PyTorch's, on the same cores, in one run.
 
     tests/bench/step_bench.py --tbc build/bin/tbc [--model gpt2|resnet50] [--cases one,compiled,dp,fsdp,tp,pp]
                               [--precision f32|bf16] [--steps 2] [--rounds 2]
 
-gpt2: GPT-2-small-shaped, 12 layers, width 768, vocabulary 50257, untied head; batch 4, sequence 256 (1,024 tokens). resnet50:
-batch 8, 224 x 224, 1000 classes, batch norm in training mode; PyTorch writes its ONNX file (which needs the package onnx), or
---onnx FILE names one. Both with AdamW. Cases: `one` process beside PyTorch's eager mode, and beside torch.compile (`compiled`); two
-processes beside DistributedDataParallel (`dp`), fully_shard (`fsdp`), DTensor's tensor parallelism (`tp`) and
-torch.distributed.pipelining (`pp`, 1F1B with a micro-batch of one sample); the last three are of gpt2 alone.
+gpt2: GPT-2-small-shaped, 12 layers, width 768, vocabulary 50257, untied head; batch 4, sequence 256
+(1,024 tokens). resnet50: batch 8, 224 x 224, 1000 classes, batch norm in training mode; PyTorch
+writes its ONNX file (which needs the package onnx), or --onnx FILE names one. Both use AdamW.
 
-Every case is run by the two in turns. Printed are tokens (images) per second and, steadier on a busy machine, per CPU second of
-all processes, over the steps after the first (with torch.compile, the third), and the peak of resident memory, summed over
-processes. Of several rounds the one of least CPU time counts. PyTorch is
-left out, and that is said, where it cannot be imported.
+Cases:
+- `one` process beside PyTorch's eager mode, and beside torch.compile (`compiled`);
+- two processes beside DistributedDataParallel (`dp`), fully_shard (`fsdp`), DTensor's tensor
+  parallelism (`tp`) and torch.distributed.pipelining (`pp`, 1F1B with a micro-batch of one sample);
+  the last three exist only for gpt2.
+
+tbc and PyTorch run every case in turns. Prints tokens (images) per second and, steadier on a busy
+machine, per CPU second of all processes, over the steps after the first (with torch.compile, the
+third). Also prints the peak of resident memory, summed over processes. The round with the least CPU
+time counts. If PyTorch cannot be imported, it is left out and the output says so.
 """
 
 import argparse
@@ -110,7 +114,7 @@ torch.set_num_threads(threads)
 torch.manual_seed(1)
 """
 
-# The flags of the plan; how many processes.
+# Flags of the plan; number of processes.
 CASES = {
     "one": ([], 1),
     "compiled": ([], 1),
@@ -129,7 +133,7 @@ def checked(command, **options):
 
 
 def model_file(options, tbc, folder):
-    """The path of the ONNX file, and what its plan is told."""
+    """Returns the path of the ONNX file, and the flags of its plan."""
     model = os.path.join(folder, "model.onnx")
     if options.model == "gpt2":
         checked([tbc, "new", "gpt2", "--untied", "--seq", "1024", "-o", model])
@@ -151,7 +155,7 @@ def prepare(options, tbc, folder, cases):
 
 
 def cpu_seconds(pid):
-    """Of a process and its children, whether they have ended or not."""
+    """Returns the CPU seconds of a process and its children, running or ended."""
     def fields(of):
         with open(f"/proc/{of}/stat", encoding="utf-8") as file:
             return [int(word) for word in file.read().rsplit(")", 1)[1].split()[11:15]]
@@ -162,25 +166,25 @@ def cpu_seconds(pid):
         try:
             ticks += sum(fields(child)[:2])
         except OSError:
-            pass  # it has ended since, and its parent has its time
+            pass  # it has ended, so its time is in its parent's
     return (ticks + sum(fields(pid))) / os.sysconf("SC_CLK_TCK")
 
 
 def tbc_step(tbc, folder, case, options):
-    """Wall and CPU seconds of the steps after the first, and the peak of memory."""
+    """Returns wall and CPU seconds of the steps after the first, and the peak memory in bytes."""
     ranks = CASES[case][1]
     log = os.path.join(folder, "log.jsonl")
     command = [tbc, "run", case, "--init-weights", "1", "--steps", str(1 + options.steps), "--threads",
                str(max(1, options.threads // ranks)), "--log", log]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
-        # A line comes at the end of a step.
+        # A line is printed at the end of each step.
         cpu = [cpu_seconds(job.pid) for line in job.stdout if line.startswith("step ")]
         errors = job.stderr.read()
     if job.returncode != 0:
         sys.exit(f"{' '.join(command)} failed:\n{errors}")
     with open(log, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
-    # Of the rank that takes most: they are alike, but for the stages of a pipeline.
+    # The largest of the ranks, times the ranks: they are alike except for pipeline stages.
     peak = ranks * max(line["resident_bytes"] for line in lines)
     return sum(line["seconds"] for line in lines[1:]), cpu[-1] - cpu[0], peak
 
@@ -192,7 +196,7 @@ def free_port():
 
 
 def torch_step(case, options):
-    """The same of PyTorch; None, and a word on it, where it cannot be run."""
+    """Returns the same for PyTorch, or None with a message if it cannot run."""
     ranks = CASES[case][1]
     code = TORCH_BEGIN + TORCH_MODELS[options.model] + torch_steps.CASES[case] + torch_steps.STEPS
     words = [str(options.steps), options.precision, str(max(1, options.threads // ranks))]

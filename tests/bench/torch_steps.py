@@ -1,13 +1,18 @@
-"""What step_bench.py runs as PyTorch's side: the end of a program that begins with a model (step_bench.TORCH_MODELS), by case.
+"""PyTorch's side of step_bench.py: per case, the end of a program that begins with a model
+(`step_bench.TORCH_MODELS`).
 
-Each is given `model`, `x`, `labels`, `precision` and `steps`, and prints the wall and CPU seconds of its steps after those that warm
-it up, and the peak of its resident memory in bytes. Those of several processes find rank and meeting place in the environment, and are
-PyTorch's own ways: DistributedDataParallel, fully_shard of every block and of the whole, DTensor's tensor parallelism (columns, then
-rows; the embedding and the head split along the vocabulary, the logits gathered), and a pipeline of two stages under 1F1B with a
-micro-batch of one sample.
+Each program gets `model`, `x`, `labels`, `precision` and `steps`. It prints the wall and CPU
+seconds of its steps after the warm-up, and its peak resident memory in bytes. Programs of several
+processes read rank and rendezvous address from the environment and use PyTorch's own APIs:
+
+- DistributedDataParallel;
+- fully_shard of every block and of the whole model;
+- DTensor's tensor parallelism: columns, then rows; embedding and head split along the vocabulary,
+  logits gathered;
+- a pipeline of two stages under 1F1B with a micro-batch of one sample.
 """
 
-# Before the model's step is made: `forward_backward` runs one and leaves gradients.
+# Runs before the model's step is made: `forward_backward` runs one and leaves gradients.
 ONE = r"""
 def forward_backward():
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
@@ -15,7 +20,7 @@ def forward_backward():
     F.cross_entropy(logits.float().flatten(0, -2), labels.flatten()).backward()
 """
 
-# Compiles in the first steps.
+# The first steps compile.
 COMPILED = "model, warm = torch.compile(model), 3\n" + ONE
 
 SEVERAL = r"""
@@ -25,7 +30,7 @@ dist.init_process_group("gloo")
 rank, ranks = dist.get_rank(), dist.get_world_size()
 """
 
-# Of the data axes: each rank has its share of the samples.
+# Data axes: each rank has its share of the samples.
 SHARE = r"""
 x, labels = (t.chunk(ranks)[rank].contiguous() for t in (x, labels))
 """

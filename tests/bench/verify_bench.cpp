@@ -1,10 +1,10 @@
-//===- verify_bench.cpp - How long the checkers take ------------------------===//
+//===- verify_bench.cpp - Time of the Program checkers ----------------------===//
 //
 // Run: ninja -C build verify-bench && build/bin/verify-bench [INSTRUCTIONS]
 //
-// Prints, for Programs of INSTRUCTIONS instructions (default 10^6) and half of that, the seconds of
-// processor time of each checker. Exit code 1 if a whole verification of the larger takes 2 s or
-// more, or if it takes more than three times as long as the smaller.
+// Prints the processor seconds of each checker, for Programs of INSTRUCTIONS instructions (default
+// 10^6) and half as many. Exit code 1 if a whole verification of the larger takes 2 s or more, or
+// over three times as long as the smaller.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,10 +29,10 @@ int64_t numInstructions(const Program &program) {
   return count;
 }
 
-/// Of the processor, so that other work on the machine does not count.
+/// Processor time, so other work on the machine does not count.
 double seconds(std::clock_t since) { return double(std::clock() - since) / CLOCKS_PER_SEC; }
 
-/// Seconds of verifyProgram; prints those of each checker.
+/// Returns the seconds of `verifyProgram`, and prints the seconds of each checker.
 double measure(const char *what, Program program) {
   std::printf("%s: %lld instructions, %d stages, %lld micro-batches\n", what,
               (long long)numInstructions(program), program.numStages(),
@@ -71,7 +71,7 @@ double measure(const char *what, Program program) {
   return all;
 }
 
-/// Adds instructions and slots by their numbers.
+/// Adds instructions and slots to a stage, and numbers them.
 class StageWriter {
 public:
   StageWriter(Program &program, int stage)
@@ -123,7 +123,8 @@ public:
   Stage &stage;
 };
 
-/// Layers with weights in flat pieces, over 8 stages: 10 instructions and 4 slots each.
+/// Returns a Program of layers with weights in flat pieces, over 8 stages: 10 instructions and 4
+/// slots each.
 Program deepProgram(int64_t count) {
   constexpr int numStages = 8;
   Program program;
@@ -192,7 +193,7 @@ Program deepProgram(int64_t count) {
   return program;
 }
 
-/// One block of nothing but messages between two stages, `count` instructions in all.
+/// Returns one block of messages between two stages, `count` instructions in all.
 Program chattyProgram(int64_t count) {
   Program program;
   program.mesh.axes = {{"pp", 64}};
