@@ -51,8 +51,8 @@ DataSet readInputs(const std::filesystem::path &folder, const frontend::Model &m
   return data;
 }
 
-/// The choices of inputs to hold constant, in the order in which they are tried. The first holds
-/// none; each holds more than those before it or others.
+/// Returns the choices of inputs to hold constant, in the order in which they are tried. The first
+/// holds only empty inputs. `choice[i]` is true if input i is held.
 std::vector<std::vector<bool>> choicesOf(const DataSet &data) {
   size_t count = data.inputs.size();
   std::vector<std::vector<bool>> choices;
@@ -83,7 +83,7 @@ Tensor inF64(const std::filesystem::path &folder, size_t i) {
   return readTensorFile(folder / ("input_" + std::to_string(i) + ".pb"), Arith::F64);
 }
 
-/// The arguments of the imported function: the inputs that are not held, then the parameters.
+/// Returns the arguments of the imported function: inputs that are not held, then parameters.
 llvm::SmallVector<Tensor> argumentsOf(const frontend::ImportedModel &model, const DataSet &data) {
   llvm::SmallVector<Tensor> arguments;
   for (const frontend::ModelValue &input : model.inputs) {
@@ -122,7 +122,7 @@ Verdict evaluateAndCompare(mlir::MLIRContext &context, const frontend::ImportedM
   return {Outcome::Passed, ""};
 }
 
-/// One data set, with the first choice of held inputs that the importer takes.
+/// Runs one data set, with the first choice of held inputs that the importer accepts.
 Verdict runDataSet(const std::filesystem::path &path, const DataSet &data) {
   Verdict refused{Outcome::Refused, ""};
   for (const std::vector<bool> &choice : choicesOf(data)) {
@@ -146,7 +146,7 @@ Verdict runDataSet(const std::filesystem::path &path, const DataSet &data) {
         verdict.text += " (" + held + ")";
       return verdict;
     }
-    // The first refusal that speaks of no constant says most.
+    // Keeps the last choice's message.
     refused.text = model.error().message.substr(path.string().size() + 2);
   }
   return refused;

@@ -12,16 +12,16 @@ enum class Outcome { Passed, Refused, Failed };
 
 struct Verdict {
   Outcome outcome = Outcome::Failed;
-  /// Why it did not pass; for a pass which inputs were held constant.
+  /// Why it did not pass. For a pass: the inputs that were held constant.
   std::string text;
 };
 
 /// Imports `folder`/model.onnx, evaluates it on every test_data_set_K with the reference
-/// interpreter in the precision of its types, and compares. README.md says which inputs may be held
-/// constant.
+/// interpreter in the precision of its types, and compares. README.md defines the inputs that may
+/// be held constant.
 Verdict runTest(const std::filesystem::path &folder);
 
-/// The same in a process of its own: a crash, or more than `seconds` of processor time, is a
+/// Runs the test in its own process. A crash, or more than `seconds` of processor time, is a
 /// failure.
 Verdict runIsolated(const std::filesystem::path &folder, unsigned seconds);
 

@@ -19,7 +19,7 @@ using kernels::DType;
 using kernels::Tensor;
 using kernels::TensorType;
 
-/// UnsupportedData if tbc has no such element type.
+/// Throws `UnsupportedData` if tbc has no such element type.
 static DType dtypeOf(int32_t type, const std::string &what) {
   try {
     return frontend::dtypeOfOnnx(type, what);
@@ -85,7 +85,7 @@ std::vector<std::filesystem::path> listTensorFiles(const std::filesystem::path &
   }
 }
 
-/// NaN where NaN is expected, the same infinity, or near enough.
+/// Returns whether both are NaN, the same infinity, or within the tolerance.
 static bool agree(double found, double expected, double relative) {
   if (std::isnan(expected) || std::isnan(found))
     return std::isnan(expected) && std::isnan(found);

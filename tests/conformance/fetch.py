@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes ONNX's backend tests in a cache folder, once.
 
-They come out of the `onnx` package, which pip installs with pinned versions into a folder that is
-removed afterwards. With --print the folder is printed and nothing is made.
+The source is the `onnx` package. pip installs it with pinned versions into a temporary folder.
+--print only prints the folder.
 
-Exit code 77 (skipped) where the package cannot be had, 1 if the environment says CI=true.
+Exit code 77 (skipped) if the package is unavailable, 1 if the environment says CI=true.
 """
 
 import os
@@ -22,13 +22,13 @@ PACKAGES = [
     "protobuf==7.36.2",
     "typing_extensions==4.16.0",
 ]
-# Raised whenever generate.py writes something else.
+# Increase whenever generate.py writes something else.
 LAYOUT = 1
 SKIPPED = 77
 
 
 def target_folder():
-    """Returns where the tests of this version lie, outside every build folder."""
+    """Returns the folder of this version's tests, outside every build folder."""
     cache = os.environ.get("TBC_CACHE_DIR") or Path(
         os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "tbc"
     )
@@ -36,7 +36,7 @@ def target_folder():
 
 
 def generate(target):
-    """Fills the folder `target`; raises CalledProcessError if that does not work."""
+    """Fills the folder `target`. Raises CalledProcessError on failure."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="onnx-tests.") as scratch:
         packages, tests = Path(scratch, "packages"), Path(scratch, "tests")
@@ -51,13 +51,14 @@ def generate(target):
                 env={**os.environ, "PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"},
                 check=True,
             )
-        # Another build may do the same at the same time: nobody may see half a folder.
+        # Another build may do the same at the same time; the rename makes the folder appear
+        # complete.
         try:
             tests.rename(target)
         except OSError:
             if not target.is_dir():
                 raise
-    # Folders of older versions and layouts are of no more use.
+    # Folders of older versions and layouts are unused.
     for other in target.parent.glob("onnx-tests-*"):
         if other != target:
             shutil.rmtree(other, ignore_errors=True)

@@ -48,8 +48,9 @@ def write_case(folder, case):
 
 
 def write_light(folder):
-    """The light models come without inputs: each input counts up from zero and is scaled to [0, 1), as in
-    the package's own runner."""
+    """Writes the light models, which come without inputs. Each input counts up from zero and is
+    scaled to [0, 1), as in the package's own runner.
+    """
     for path in sorted((PACKAGE_DATA / "light").glob("*.onnx")):
         case = folder / f"test_{path.stem}"
         data = case / "test_data_set_0"

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Turns what `conformance` printed into the list of excluded tests.
+"""Turns the output of `conformance` into the list of excluded tests.
 
 usage: conformance FOLDER excluded.txt > run.txt; list_excluded.py run.txt > excluded.txt
 
-Tests that do not pass are grouped by reason: a class of REASONS where one fits, else the importer's message
-with names and numbers left out. Read the difference before committing it: a test that passed before must not
-appear in it.
+Groups the tests that do not pass by reason: a class of REASONS if one fits, else the importer's
+message without names and numbers. Read the difference before committing it: it must not contain a
+test that passed before.
 """
 
 import re
@@ -27,7 +27,7 @@ HEADER = """\
 # The tests that do not pass, by reason; README.md says how this list is checked and made again.
 """
 
-# Tests whose result differs, or that have no counterpart, for a reason of their own.
+# Tests with a reason of their own for another result, or for having no counterpart.
 TESTS = [
     (r"test_attention_4d_causal_fp16", "f16: ONNX's reference rounds after every step of the attention, tbc once"),
     (r"test_attention_4d_with_past_and_present_qk_matmul_bias_.*causal",

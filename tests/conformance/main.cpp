@@ -2,8 +2,8 @@
 //
 // conformance [--brief] FOLDER EXCLUDED [KIND [SUBSTRING]]
 //
-// Prints a line per test (not with --brief), what is not as EXCLUDED says, and the counts.
-// README.md beside this file says what counts.
+// Prints a line per test (not with --brief), contradictions to EXCLUDED, and the counts. README.md
+// beside this file defines them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -76,8 +76,8 @@ const char *word(Outcome outcome) {
   return outcome == Outcome::Passed ? "pass" : outcome == Outcome::Refused ? "refused" : "FAILED";
 }
 
-/// What contradicts the list: tests that pass and are on it, tests that do not and are not, and
-/// patterns that match nothing.
+/// Contradictions to the list: listed tests that pass, unlisted tests that do not, and patterns
+/// without a match.
 struct Contradictions {
   std::vector<std::string> lines;
 

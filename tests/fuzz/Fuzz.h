@@ -1,8 +1,8 @@
-//===- Fuzz.h - What a fuzz target is -------------------------------------===//
+//===- Fuzz.h - The promise check of fuzz targets -------------------------===//
 //
-// Part of tbc. A target is one function over any bytes. It ends the process where a promise is
-// broken; that the input is refused is no breach. With the sanitizers' preset it is linked with
-// libFuzzer; otherwise with Replay.cpp, which runs the files of the kept corpus.
+// Part of tbc. A fuzz target is one function over any bytes. It aborts if a promise is broken;
+// refusing the input is correct. With the sanitizers' preset it is linked with libFuzzer, otherwise
+// with Replay.cpp, which runs the files of the kept corpus.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 namespace tbc::fuzz {
 
-/// Ends the process with `what` unless `holds`.
+/// Aborts with the message `what` unless `holds`.
 inline void require(bool holds, const char *what) {
   if (holds)
     return;

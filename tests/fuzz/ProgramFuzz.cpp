@@ -1,6 +1,6 @@
 //===- ProgramFuzz.cpp - Any bytes as the payload of a Program ------------===//
 //
-// The frame with the hash is put around the input: without it nothing but the hash would be tried.
+// Wraps the input in the frame with the hash. Without it only the hash check would be tested.
 //
 //===----------------------------------------------------------------------===//
 

@@ -2,7 +2,7 @@
 //
 // usage: fuzz-TARGET FILE-OR-FOLDER...
 //
-// What main of libFuzzer does without fuzzing, for builds without it.
+// Replaces libFuzzer's main, without fuzzing, in builds without libFuzzer.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,7 +36,7 @@ int main(int argc, char **argv) {
       std::fprintf(stderr, "cannot read %s\n", file.c_str());
       return 2;
     }
-    std::fprintf(stderr, "%s\n", file.filename().c_str()); // the last one printed is the culprit
+    std::fprintf(stderr, "%s\n", file.filename().c_str()); // the last one is the culprit
     std::string bytes = text.str();
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size());
   }

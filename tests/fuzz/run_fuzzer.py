@@ -2,10 +2,11 @@
 
 usage: run_fuzzer.py PROGRAM CORPUS WORK
 
-Fuzzes for TBC_FUZZ_SECONDS (default 60), from TBC_FUZZ_SEED (default 1: the same build tries the same
-inputs in the same order; 0: another seed each time). What it finds new goes to WORK/NAME-corpus and is the start of
-the next run as well; an input that breaks something is left in WORK and named. `-merge=1` of libFuzzer
-makes a small corpus to keep out of a large one:
+Fuzzes for TBC_FUZZ_SECONDS (default 60), from TBC_FUZZ_SEED (default 1: the same build tries the
+same inputs in the same order; 0: another seed each time). New inputs go to WORK/NAME-corpus, which
+the next run starts from as well. An input that breaks a promise stays in WORK and is named.
+
+`-merge=1` of libFuzzer extracts a small corpus from a large one. Example:
     PROGRAM -merge=1 tests/fuzz/corpus/NAME WORK/NAME-corpus
 """
 

@@ -1,4 +1,4 @@
-//===- Corpus.h - Model files made to harm -----------------------------------===//
+//===- Corpus.h - Malicious model files ---------------------------------------===//
 //
 // Part of tbc. For tests. Every file is made by code, the same bytes each time.
 //
@@ -15,20 +15,20 @@
 
 namespace tbc::test {
 
-/// A model file and what the import has to say about it.
+/// A model file and the expected answer of the import.
 struct HostileFile {
   std::string name, bytes;
-  /// A part of the message with which it is refused; empty if the model is right after all.
+  /// A part of the error message; empty if the model is valid.
   std::string expected;
 };
 
-/// A message of the wire format under construction. Nothing is checked: that is the point.
+/// A message of the wire format under construction. Checks nothing, so it can build malformed ones.
 class RawMessage {
 public:
   RawMessage &varint(unsigned field, uint64_t value);
   RawMessage &bytes(unsigned field, const std::string &value);
   RawMessage &message(unsigned field, const RawMessage &value) { return bytes(field, value.text); }
-  /// A tag of any wire type.
+  /// Adds a tag of any wire type.
   RawMessage &tag(unsigned field, unsigned wireType);
   RawMessage &append(const std::string &more) {
     text += more;
@@ -38,16 +38,17 @@ public:
   std::string text;
 };
 
-/// relu(x) over x: [batch, 4], in the node "the_relu"; its result is "y".
+/// Returns relu(x) over x: [batch, 4], in the node "the_relu"; its result is "y".
 ModelBuilder reluModel();
 
-/// By what is wrong with them: the bytes, the names and edges, the numbers, the amounts.
+/// The files by their fault: bytes, names and edges, numbers, amounts.
 std::vector<HostileFile> wireFiles();
 std::vector<HostileFile> graphFiles();
 std::vector<HostileFile> valueFiles();
 std::vector<HostileFile> bombFiles();
 
-/// All of them. External data is in external_test.cpp, since it takes files beside the model.
+/// Returns all of them. External data is in external_test.cpp, because it takes files beside the
+/// model.
 std::vector<HostileFile> hostileFiles();
 
 } // namespace tbc::test

@@ -1,4 +1,4 @@
-//===- CorpusBombs.cpp - Small files that ask for much --------------------===//
+//===- CorpusBombs.cpp - Small files with large demands -------------------===//
 
 #include "tests/hostile/Corpus.h"
 
@@ -13,7 +13,7 @@ void add(Files &files, const std::string &name, const ModelBuilder &model,
   files.push_back({name, model.bytes(), expected});
 }
 
-/// Objects of a few bytes each, which protobuf makes a hundred times as large.
+/// Objects of a few bytes each that protobuf makes a hundred times as large.
 void addManyObjects(Files &files) {
   ModelBuilder nodes = reluModel();
   for (int i = 0; i < 400000; ++i)
@@ -67,7 +67,7 @@ void addManyObjects(Files &files) {
   add(files, "int64-data-3000000", data, "");
 }
 
-/// Work or memory that grows faster than the file.
+/// Work or memory grows faster than the file.
 void addAmplification(Files &files) {
   ModelBuilder names;
   names.input("x", {"batch", "4"});
@@ -80,7 +80,7 @@ void addAmplification(Files &files) {
   names.output(last);
   add(files, "nodes-of-one-name-20000", names, "");
 
-  // A node is called like the number another one would be given.
+  // Each second node has the name that numbering would give the node before it.
   ModelBuilder numbered;
   numbered.input("x", {"batch", "4"});
   for (int i = 0; i < 10000; ++i) {
@@ -111,7 +111,7 @@ void addAmplification(Files &files) {
   doubling("concat-of-data-70", 70, false, "too large");
   doubling("concat-of-data-500", 500, false, "too large");
 
-  // What the dims of a doubled parameter are made of doubles too.
+  // The dims of a parameter are derived from one that is doubled again and again.
   std::string value;
   auto meanOf = [](ModelBuilder &model, const std::string &value) {
     ModelBuilder::attr(model.node("ReduceMean", {value}, {"mean"}, "the_mean"), "keepdims",
@@ -158,7 +158,7 @@ void addAmplification(Files &files) {
   loop("loop-of-concats-70", "Concat", 70, "more than 2^56");
   loop("loop-of-sums-2^62", "Add", int64_t(1) << 62, "unrolls to more than 32768 nodes");
 
-  // And from the other end: the halves of a dim are one dim, and so on.
+  // The reverse: a dim is split into halves again and again.
   ModelBuilder halves = reluModel();
   int64_t length = int64_t(1) << 26;
   halves.external("w", {4, length}, "w.bin", "", "");
@@ -176,7 +176,7 @@ void addAmplification(Files &files) {
   halves.output("h24");
   add(files, "halves-of-a-dim-24", halves, "");
 
-  // Expressions that patterns look into, each op of which reads the one before twice.
+  // Expressions examined by patterns, each op of which reads the previous one twice.
   for (const char *type : {"Mul", "Add"}) {
     ModelBuilder model = reluModel();
     value = "y";
@@ -250,7 +250,7 @@ void addAmplification(Files &files) {
   squares.output(value);
   add(files, "squares-70", squares, "overflows");
 
-  // Arithmetic on constants as large as allowed, over and over.
+  // Arithmetic on constants of the largest allowed size, again and again.
   ModelBuilder work = reluModel();
   std::vector<int64_t> elements(1 << 15);
   for (size_t i = 0; i < elements.size(); ++i)
@@ -280,7 +280,7 @@ void addAmplification(Files &files) {
   gather.output(value);
   add(files, "gather-chain", gather, "");
 
-  // Initializer dims that are multiples of the primes that stand for the batch.
+  // Initializer dims are multiples of the primes that represent the batch.
   ModelBuilder primes = reluModel();
   std::vector<int64_t> sizes;
   for (int64_t candidate = 10007; sizes.size() < 4000; candidate += 2) {

@@ -52,7 +52,7 @@ void addDims(Files &files) {
   input("dim-min", {2, INT64_MIN}, "dim 1 of input 'x' is -9223372036854775808");
   input("dim-zero", {2, 0}, "dim 1 of input 'x' is 0; expected 1 to 2^40");
   input("dim-negative", {2, -1}, "dim 1 of input 'x' is -1");
-  // Some exporters write a batch that may vary as 0 or -1.
+  // Some exporters write a dynamic batch as 0 or -1.
   input("batch-negative", {-1, 4}, "");
   input("batch-zero", {0, 4}, "");
   input("batch-max", {INT64_MAX, 4}, "the batch is 9223372036854775807");
@@ -239,7 +239,7 @@ void addTypes(Files &files) {
   typed("of-type-max",
         RawMessage().message(1, RawMessage().varint(1, INT32_MAX).message(2, RawMessage())),
         "input 'extra' has element type 2147483647");
-  // GraphProto.sparse_initializer is not read; what reads its name finds nothing.
+  // The import does not read GraphProto.sparse_initializer, so its name is undefined.
   ModelBuilder sparse = reluModel();
   sparse.proto.mutable_graph()->add_sparse_initializer()->mutable_values()->set_name("w");
   sparse.node("Add", {"y", "w"}, {"z"}, "the_add");
@@ -248,12 +248,12 @@ void addTypes(Files &files) {
 
 //===- attributes ----------------------------------------------------------===//
 
-/// y is [batch, 4]; the node reads it and more, and its result is an output.
+/// Adds models with one node. It reads y, [batch, 4], and more; its result is an output.
 class Nodes {
 public:
   explicit Nodes(Files &files) : files(files) {}
 
-  /// A node of `type` over `inputs` (default: y) with what `fill` gives it.
+  /// Adds a node of `type` over `inputs` (default: y), completed by `fill`.
   void add(const std::string &name, const std::string &type, std::vector<std::string> inputs,
            const std::function<void(ModelBuilder &, onnx::NodeProto &)> &fill,
            const std::string &expected) {
@@ -269,7 +269,7 @@ public:
     model.output("z");
     files.push_back({"node-" + name, model.bytes(), expected});
   }
-  /// One integer attribute.
+  /// Adds a node with one integer attribute.
   void integer(const std::string &type, const std::string &attribute, int64_t value,
                const std::string &expected, std::vector<std::string> inputs = {"y"}) {
     add(
@@ -292,7 +292,7 @@ public:
         [&](ModelBuilder &, onnx::NodeProto &node) { floatAttribute(node, attribute, value); },
         expected);
   }
-  /// The second input is a constant list.
+  /// Adds a node with a constant list as the second input.
   void ints(const std::string &name, const std::string &type, const std::vector<int64_t> &values,
             const std::string &expected, const std::string &data = "y") {
     add(

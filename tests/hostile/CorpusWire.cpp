@@ -42,8 +42,8 @@ ModelBuilder reluModel() {
 
 namespace {
 
-/// Adds where every field of the message in [begin, end) begins, where its content begins, and the
-/// same for the fields inside it. A field is taken for a message if it reads as one.
+/// Adds the offsets at which each field of the message in [begin, end), and its content, begins.
+/// Does the same for fields inside it; a field counts as a message if it parses as one.
 void addBoundaries(const std::string &bytes, uint64_t begin, uint64_t end,
                    std::set<uint64_t> &boundaries) {
   Wire wire(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size());
@@ -64,7 +64,7 @@ void addBoundaries(const std::string &bytes, uint64_t begin, uint64_t end,
   boundaries.insert(end);
 }
 
-/// The model cut at every boundary.
+/// Adds the model truncated at every boundary.
 void addTruncated(std::vector<HostileFile> &files) {
   ModelBuilder model = reluModel();
   model.floats("w", {4}, {1, 2, 3, 4});
@@ -77,7 +77,7 @@ void addTruncated(std::vector<HostileFile> &files) {
   for (uint64_t at = 0; at < whole.size(); at = wire.field(at, whole.size()).next)
     top.insert(at);
   for (uint64_t at : boundaries) {
-    // Between two fields of the model itself there is nothing to see but what is missing.
+    // A cut between two fields of the model itself shows only as missing fields.
     const char *expected = at == 0               ? "the file is empty"
                            : at == whole.size()  ? ""
                            : at == *top.rbegin() ? "uses operator set 0"
@@ -87,7 +87,7 @@ void addTruncated(std::vector<HostileFile> &files) {
   }
 }
 
-/// ModelProto {ir_version, graph, opset_import}.
+/// Returns ModelProto {ir_version, graph, opset_import}.
 RawMessage rawModel(const RawMessage &graph) {
   return RawMessage().varint(1, 8).message(7, graph).message(8, RawMessage().varint(2, 18));
 }
@@ -96,7 +96,7 @@ RawMessage rawNode() {
   return RawMessage().bytes(1, "x").bytes(2, "y").bytes(3, "the_relu").bytes(4, "Relu");
 }
 
-/// GraphProto.input "x" with the given tensor type.
+/// Returns GraphProto.input "x" with the given tensor type.
 RawMessage rawInput(const RawMessage &tensorType) {
   return RawMessage().bytes(1, "x").message(2, RawMessage().message(1, tensorType));
 }
@@ -107,7 +107,7 @@ RawMessage rawType() {
   return RawMessage().varint(1, 1).message(2, shape);
 }
 
-/// A graph around `node`, and `more` behind it.
+/// Returns a graph around `node`, followed by `more`.
 RawMessage rawGraph(const RawMessage &node, const RawMessage &more = {}) {
   return RawMessage()
       .message(1, node)
@@ -146,7 +146,7 @@ std::vector<HostileFile> wireFiles() {
       "at byte 0");
   add("ones", RawMessage().append(std::string(100, '\xff')), "at byte 0: not an ONNX model");
 
-  // Wire types that are not, at every level; groups are gone since protobuf 2.
+  // Invalid wire types, at every level; groups are gone since protobuf 2.
   for (unsigned wireType : {3u, 4u, 6u, 7u}) {
     std::string expected = "wire type " + std::to_string(wireType);
     RawMessage group = RawMessage().tag(15, wireType);
@@ -180,7 +180,7 @@ std::vector<HostileFile> wireFiles() {
   add("last-length-over-the-file", rawModel(rawGraph(rawNode())).tag(20, 2).append("\x7f"),
       "the file is truncated: field 20 has 127 bytes, but only 0 are left");
 
-  // Messages that are numbers, and numbers that are messages.
+  // Numbers in place of messages, and messages in place of numbers.
   add("graph-is-a-number", rawModel(RawMessage()).varint(7, 1),
       "field 7 of a model has wire type 0");
   addGraph("node-is-a-number", RawMessage().varint(1, 1), "field 1 of a graph has wire type 0");

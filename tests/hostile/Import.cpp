@@ -1,4 +1,4 @@
-//===- Import.cpp - Imports a file and watches the clock ------------------===//
+//===- Import.cpp - Imports a file and measures its time ------------------===//
 
 #include "tests/hostile/Import.h"
 
@@ -11,8 +11,7 @@
 
 namespace tbc::test {
 
-/// The processor time of this thread: unlike the clock on the wall, it does not depend on what else
-/// runs on the machine.
+/// Returns the processor time of this thread. It does not depend on other work of the machine.
 static double processorSeconds() {
   struct timespec time = {};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

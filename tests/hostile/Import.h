@@ -1,4 +1,4 @@
-//===- Import.h - Imports a file and watches the clock --------------------===//
+//===- Import.h - Imports a file and measures its time --------------------===//
 
 #ifndef TBC_TESTS_HOSTILE_IMPORT_H
 #define TBC_TESTS_HOSTILE_IMPORT_H
@@ -7,7 +7,7 @@
 
 namespace tbc::test {
 
-/// How an import ended. `code` is the exit code that it means: 0 or that of the error.
+/// How an import ended. `code` is the exit code: 0 or that of the error.
 struct ImportOutcome {
   int code = 0;
   std::string message;
@@ -18,14 +18,14 @@ struct ImportOutcome {
 /// Imports the file at `path` with the default options.
 ImportOutcome importOutcome(const std::string &path);
 
-/// Whether an error says where: a byte of the file, a node, tensor or value by name, or a part of
-/// the model that there is once.
+/// Returns whether an error names its location: a byte of the file, a node, tensor or value by
+/// name, or a unique part of the model.
 bool namesAPlace(const std::string &message);
 
-/// Processor seconds that nothing may take longer than. Sanitizers slow everything down.
+/// Returns the limit in processor seconds. It is larger under sanitizers.
 double maxSeconds();
 
-/// The number in the environment variable `name`, or `otherwise`.
+/// Returns the number in the environment variable `name`, or `otherwise`.
 int numberFromEnvironment(const char *name, int otherwise);
 
 } // namespace tbc::test

@@ -10,18 +10,17 @@
 namespace tbc::test {
 
 struct ProcessOutcome {
-  /// The exit code, or minus the number of the signal that ended it.
+  /// The exit code, or minus the signal that ended it.
   int code = -1;
   std::string out, err;
   /// Processor time.
   double seconds = 0;
-  /// The most memory it held at once.
+  /// The peak memory.
   int64_t peakBytes = 0;
 };
 
-/// Runs `arguments[0]` with the rest, in `folder`, without input; it is ended after 60 seconds.
-/// Writes over out.txt, err.txt and measured.txt there; output goes to `outputPath` if that is
-/// given.
+/// Runs `arguments[0]` with the rest, in `folder`, without input, for at most 60 seconds.
+/// Overwrites out.txt, err.txt and measured.txt there. Output goes to `outputPath` if given.
 ProcessOutcome runProcess(const std::vector<std::string> &arguments, const std::string &folder,
                           const std::string &outputPath = "");
 

@@ -1,4 +1,4 @@
-//===- RealModels.cpp - The models of the project, with something changed -===//
+//===- RealModels.cpp - Mutations of the project's models ------------------===//
 
 #include "tests/hostile/RealModels.h"
 
@@ -41,7 +41,7 @@ std::string mutatedModel(size_t which, int i, std::string &what) {
     std::string change;
     try {
       mutated = mutate(mutated, other, random, change);
-    } catch (const std::runtime_error &) { // no message any more: changed enough
+    } catch (const std::runtime_error &) { // no longer a message: changed enough
       break;
     }
     what += (what.empty() ? "" : "; ") + change;

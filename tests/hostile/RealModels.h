@@ -1,4 +1,4 @@
-//===- RealModels.h - The models of the project, with something changed ---===//
+//===- RealModels.h - Mutations of the project's models --------------------===//
 
 #ifndef TBC_TESTS_HOSTILE_REALMODELS_H
 #define TBC_TESTS_HOSTILE_REALMODELS_H
@@ -8,11 +8,11 @@
 
 namespace tbc::test {
 
-/// The names of the models in models/, the small ones first.
+/// Returns the names of the models in models/, the small ones first.
 const std::vector<std::string> &realModels();
 
-/// Mutation number `i` of a model: one to three changes, the same ones each time. `what` says
-/// which.
+/// Returns mutation number `i` of a model: one to three changes, the same ones each time. Describes
+/// them in `what`.
 std::string mutatedModel(size_t which, int i, std::string &what);
 
 } // namespace tbc::test

@@ -60,7 +60,7 @@ std::string encoded(unsigned number, const std::string &content) {
   return text + content;
 }
 
-/// A message with one field changed, at this level or further in.
+/// Returns a message with one field changed, at this level or deeper.
 std::string mutateField(const std::string &message, Random &random, std::string &what) {
   std::vector<WireField> fields = fieldsOf(message);
   if (fields.empty())
@@ -72,7 +72,7 @@ std::string mutateField(const std::string &message, Random &random, std::string 
   };
   what += "." + std::to_string(field.number);
   std::string content = message.substr(field.data, field.bytes);
-  // Most of what is in a model lies a few levels down.
+  // Most of a model's content lies a few levels down.
   if (field.type == WireType::Bytes && content.size() > 1 && random.below(8) != 0) {
     try {
       std::string inner = what;

@@ -26,7 +26,8 @@ int64_t peakOfVersion(const TemporaryFolder &folder) {
   return version.peakBytes;
 }
 
-/// Exit code, one message, ten seconds, and 4 x file + 64 MiB above what tbc takes anyway.
+/// Bounds: the exit code, one message, ten seconds, and 4 x file size + 64 MiB above tbc's own
+/// memory.
 TEST(HostileProgram, CheckOfEveryFileKeepsItsBounds) {
   TemporaryFolder folder;
   int64_t base = peakOfVersion(folder);
@@ -62,7 +63,7 @@ TEST(HostileProgram, CheckOfEveryFileKeepsItsBounds) {
             << base / mebibyte << " MiB\n";
 }
 
-/// Mutations of the small models through everything up to a plan.
+/// Runs mutations of the small models through all steps up to a plan.
 TEST(HostileProgram, PlanOfMutatedModels) {
   TemporaryFolder folder;
   int planned = 0, refused = 0, count = numberFromEnvironment("TBC_MUTATIONS", 200) / 40;

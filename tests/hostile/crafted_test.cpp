@@ -1,4 +1,4 @@
-//===- crafted_test.cpp - Every file of the corpus is refused, and rightly ----===//
+//===- crafted_test.cpp - Every corpus file is refused for its fault ----------===//
 
 #include "tests/hostile/Corpus.h"
 #include "tests/hostile/Import.h"
@@ -59,7 +59,7 @@ TEST(HostileCorpus, EachIsRefusedWithItsReason) {
   std::cout << "slowest: " << slowest << ", " << worst << " s\n";
 }
 
-/// Cut after every byte: each prefix is refused or, where it ends between two fields, a model.
+/// Truncates after every byte. Each prefix is refused, or is a model if it ends between two fields.
 TEST(HostileModel, TruncatedAnywhere) {
   std::string whole = readWhole(TBC_SOURCE_DIR "/models/tiny-mlp.onnx");
   ASSERT_GT(whole.size(), 1000u);
@@ -70,7 +70,7 @@ TEST(HostileModel, TruncatedAnywhere) {
   EXPECT_THAT(importError(whole.substr(0, whole.size() / 2)), HasSubstr("truncated"));
 }
 
-/// As many named nodes as large exports have are no bomb.
+/// As many named nodes as in large exports are accepted.
 TEST(HostileModel, LongChainsAreRead) {
   ModelBuilder chain;
   chain.input("v0", {"batch", "4"});
@@ -92,7 +92,7 @@ TEST(HostileModel, Options) {
 }
 
 TEST(HostileModel, BatchAsANumberIsRefusedAtItsNode) {
-  // y = x * batch: means something else at every batch size.
+  // y = x * batch has another meaning at every batch size.
   ModelBuilder model;
   model.input("x", {"batch", "4"});
   ModelBuilder::attr(model.node("Shape", {"x"}, {"shape"}, "shape"), "end", int64_t(1));
@@ -103,7 +103,7 @@ TEST(HostileModel, BatchAsANumberIsRefusedAtItsNode) {
   EXPECT_THAT(importError(model.bytes()), HasSubstr("node 'the_mul' computes with the batch size"));
 }
 
-/// Writes the corpus to the folder in TBC_CORPUS_FOLDER, to look at or to fuzz from.
+/// Writes the corpus to the folder in TBC_CORPUS_FOLDER, for inspection or fuzzing.
 TEST(HostileCorpus, CanBeWritten) {
   const char *folder = std::getenv("TBC_CORPUS_FOLDER");
   if (!folder)

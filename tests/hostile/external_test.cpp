@@ -1,4 +1,4 @@
-//===- external_test.cpp - Models that name files beside them -------------===//
+//===- external_test.cpp - Models with external data files ----------------===//
 
 #include "frontend/onnx/ExternalData.h"
 #include "tests/hostile/Corpus.h"
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 namespace {
 
-/// A model with one external weight of four floats at `location`, in a folder of its own.
+/// A model with one external weight of four floats at `location`, in its own folder.
 class External : public ::testing::Test {
 protected:
   std::string importWith(const std::string &location, const std::string &offset = "0",
@@ -68,7 +68,7 @@ TEST_F(External, Links) {
   EXPECT_THAT(importWith("folder/w.bin"), HasSubstr("symbolic link"));
   EXPECT_THAT(importWith("hard"), HasSubstr("hard link"));
 
-  // Permitted beneath a root that the user names, and only there.
+  // Links are permitted only beneath a root named by the user.
   options.externalDataRoot = folder.path("");
   EXPECT_EQ(importWith("hard"), "");
   EXPECT_EQ(importWith("soft"), "");
@@ -102,7 +102,7 @@ TEST_F(External, Overlaps) {
   EXPECT_THAT(importFileError(path), HasSubstr("overlap those of tensor 'v'"));
 }
 
-/// What the import opened is what is read from then on, whatever stands at the path.
+/// After the import, weights are read from the file opened by it, even if the path changes.
 TEST_F(External, SwappedAfterTheImport) {
   folder.write("m/w.bin", sixteen);
   folder.write("secret", std::string(16, 's'));
@@ -121,12 +121,12 @@ TEST_F(External, SwappedAfterTheImport) {
   auto after = frontend::loadParameter(source, kernels::Arith::Native);
   ASSERT_TRUE(bool(after)) << after.error().message;
   EXPECT_EQ(before->toDoubles(), after->toDoubles());
-  // Whoever imports anew sees the link.
+  // A new import sees the link.
   EXPECT_THAT(importWith("w.bin"), HasSubstr("symbolic link"));
 }
 
-/// What stands at a path is exchanged, at any moment, between the model's own file and something
-/// else; whatever is opened is the own file or nothing.
+/// Exchanges the model's own file at a path with a foreign one, at any moment. Each open must give
+/// the own file or fail.
 class Exchanged : public External {
 protected:
   void run(const std::string &foreign) {
@@ -137,12 +137,12 @@ protected:
       while (!stop) {
         exchanges +=
             ::renameat2(AT_FDCWD, own.c_str(), AT_FDCWD, foreign.c_str(), RENAME_EXCHANGE) == 0;
-        if (exchanges % 61 == 0) // odd: either may be there meanwhile
+        if (exchanges % 61 == 0) // odd: either file may be at the path meanwhile
           std::this_thread::yield();
       }
     });
     int opened = 0, refused = 0, foreignRead = 0;
-    // Four seconds, and on a busy machine until both threads have had their turns.
+    // Runs for four seconds; on a busy machine until both threads have had their turns.
     using std::chrono::seconds;
     auto begin = std::chrono::steady_clock::now();
     auto isWithin = [&](seconds limit) { return std::chrono::steady_clock::now() < begin + limit; };
@@ -163,7 +163,7 @@ protected:
     attacker.join();
     std::cout << opened << " opened, " << refused << " refused, " << exchanges << " exchanges\n";
     EXPECT_EQ(foreignRead, 0);
-    // Both sides must have been seen, or nothing was tried.
+    // Both outcomes must have been seen, else the test was void.
     EXPECT_GT(opened, 0);
     EXPECT_GT(refused, 0);
     EXPECT_GT(exchanges.load(), 100);

@@ -1,4 +1,4 @@
-//===- measure.cpp - Runs a program and says what it took -----------------===//
+//===- measure.cpp - Runs a program and reports its time and memory -------===//
 //
 // usage: measure REPORT SECONDS PROGRAM ARGUMENTS...
 //

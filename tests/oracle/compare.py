@@ -1,16 +1,18 @@
-"""How far two trainings of one model may be from each other, and whether they are farther.
+"""Decides whether two trainings of one model differ by more than rounding.
 
-A *record* maps names to arrays of f64: "loss 1" … "loss 3", "norm 1" … (of all gradients, before they are clipped),
-"P after 1", "P after 3" of every parameter and buffer P, and the optimizer's "P.m after 1" (SGD's momentum, Adam's
-first moment: the gradient itself times a known factor) and "P.v after 1" (Adam's second moment), and so after step 3.
+A *record* maps names to arrays of f64, for steps 1 to 3:
+- "loss 1", "norm 1": the norm is of all gradients, before clipping;
+- "P after 1", "P after 3": every parameter and buffer P;
+- "P.m after 1": SGD's momentum or Adam's first moment, i.e. the gradient times a known factor;
+- "P.v after 1": Adam's second moment. Both moments also after step 3.
 
-The bound is that of docs/design.md, section 4: per array
+The bound is that of docs/design.md, section 4. Per array:
 
     4 × the largest |f32 − f64| of PyTorch's own runs over some input seeds
     + one f32 ulp of the array's largest magnitude
     + 2^-24 of the largest magnitude among all arrays of its kind, for moments, times the steps that they sum
 
-Second moments are compared by their roots. No number here was tuned to a model.
+Second moments are compared by their square roots. No number here was tuned to a model.
 """
 
 import math
@@ -19,17 +21,21 @@ import numpy as np
 
 
 class Difference(Exception):
-    """Raised for the first array that is missing, of another shape, not finite, or beyond its bound."""
+    """Raised for the first array that is missing, of another shape, not finite, or beyond its
+    bound.
+    """
 
 
 def kind_of(name):
-    """"m" or "v" of a moment, "loss" or "" of anything else. Example: `kind_of("fc.weight.m after 1")` is "m"."""
+    """Returns "m" or "v" for a moment, "loss" or "" for others. Example: `kind_of("fc.weight.m
+    after 1")` is "m".
+    """
     tensor = name.rsplit(" after ", 1)[0] if " after " in name else ""
     return tensor[-1] if tensor.endswith((".m", ".v")) else ""
 
 
 def compared(name, array):
-    """What is compared of an array: itself, or of second moments the roots."""
+    """Returns the array to compare: itself, or the square roots of a second moment."""
     array = np.asarray(array, dtype=np.float64)
     return np.sqrt(array) if kind_of(name) == "v" else array
 
@@ -39,12 +45,14 @@ def largest(array):
 
 
 def ulp(magnitude):
-    """One unit in the last place of an f32. Example: `ulp(1.0)` is 2^-23."""
+    """Returns one unit in the last place of an f32. Example: `ulp(1.0)` is 2^-23."""
     return float(np.spacing(np.float32(min(magnitude, 3e38))))
 
 
 def bounds(exact, noise):
-    """The bound of every array of `exact`. `noise`: pairs of records of PyTorch in f32 and f64, one per input seed."""
+    """Returns the bound of every array of `exact`. `noise`: pairs of records of PyTorch in f32 and
+    f64, one per input seed.
+    """
     largest_of_kind = {}
     for name, array in exact.items():
         kind = kind_of(name)
@@ -62,7 +70,7 @@ def bounds(exact, noise):
 
 
 def order(name):
-    """Sorts records so that what is computed first comes first: step, then loss, norm, moments, parameters."""
+    """Returns a sort key in order of computation: step, then loss, norm, moments, parameters."""
     step = int(name.rsplit(" ", 1)[1])
     rank = 0 if name.startswith("loss ") else 1 if name.startswith("norm ") else 2 if kind_of(name) else 3
     return step, rank, name

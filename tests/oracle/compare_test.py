@@ -1,7 +1,7 @@
 """usage: compare_test.py
 
-That the oracle can fail: faults planted in records that PyTorch made, and in how they were run, are all found.
-Needs python3-torch; exits with 77, saying so, without it.
+Checks that the oracle can fail: it must find every fault planted in PyTorch's records and runs.
+Needs python3-torch; without it prints so and exits with 77.
 """
 
 import sys
@@ -21,7 +21,7 @@ except (ImportError, SystemExit) as error:
     print(f"skipped: {error}; install Debian's python3-torch and run /usr/bin/python3")
     sys.exit(77)
 
-SEED = 3  # two convolutions that share weights, and a linear head
+SEED = 3  # two convolutions with shared weights, and a linear head
 
 
 def judged(seed, optimizer):
@@ -76,7 +76,9 @@ class Compare(unittest.TestCase):
             compare.check(self.exact, self.limits, made)
 
     def test_other_runs_differ(self):
-        """A missing 1/N, a batch in another order, a step without clipping, SGD for Adam, a weight that is not shared."""
+        """Plants a missing 1/N, a batch in another order, a step without clipping, SGD for Adam, an
+        unshared weight.
+        """
         model = models.make(SEED)
         inputs, labels = referee.data(model, SEED)
         half = referee.Optimizer("adam", 0.01, 0.02, 0.25 * self.adam.clip)

@@ -1,7 +1,8 @@
 """usage: initial_weights_test.py TBC
 
-The weights that PyTorch saves start a Program as the same weights in the model's own file do: two models of one
-class, exported by torch.onnx with the weights of linear layers transposed under generated names, one of them square.
+Weights saved by PyTorch start a Program like the same weights in the model's own file. Tests two
+models of one class, exported by torch.onnx. Their linear layers have transposed weights under
+generated names, one of them square.
 """
 
 import json
@@ -36,7 +37,7 @@ class Model(torch.nn.Module):
 
 
 def save(path, model):
-    """The format of safetensors: header length, header, elements."""
+    """Writes the safetensors format: header length, header, elements."""
     header, data = {}, b""
     for name, tensor in model.state_dict().items():
         elements = tensor.numpy().astype("<f4").tobytes()

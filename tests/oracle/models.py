@@ -1,10 +1,11 @@
 """Random models in PyTorch, each from its seed alone.
 
-A model is a chain of layers over one value, which is an image [b, c, h, w], a sequence [b, s, d] or rows [b, d];
-a layer may change the kind. Sizes are small and mostly odd. Parameters are what `module.parameters()` yields, and
-nothing else is trained: masks and tables are buffers or constants.
+A model is a chain of layers over one value: an image [b, c, h, w], a sequence [b, s, d] or rows [b,
+d]. A layer may change the kind. Sizes are small and mostly odd. Only `module.parameters()` is
+trained: masks and tables are buffers or constants.
 
-Example: `make(7)` returns a `Model` whose `module(x)` takes `x` of shape [BATCH, *model.input_shape].
+Example: `make(7)` returns a `Model` whose `module(x)` takes `x` of shape [BATCH,
+*model.input_shape].
 """
 
 import math
@@ -20,11 +21,12 @@ BATCH = 4
 
 @dataclass
 class Model:
-    """A module with the input it takes and the loss it is trained with.
+    """A module with its input and its loss.
 
-    `vocabulary` > 0: inputs are token numbers below it, else floats. `classes` > 0: the loss is cross-entropy over
-    so many classes along the last dim of the output, else the mean of squared differences to labels like the output.
-    `layers` names what the model is made of, for reports. `has_batch_norm`: a micro-batch must be the whole batch.
+    `vocabulary` > 0: inputs are token numbers below it, else floats. `classes` > 0: the loss is
+    cross-entropy over that many classes along the last dim of the output. `classes` = 0: it is the
+    mean squared difference to labels of the output's shape. `layers` names the model's layers, for
+    reports. `has_batch_norm`: a micro-batch must be the whole batch.
     """
 
     module: nn.Module
@@ -69,7 +71,7 @@ class Scaled(nn.Module):
 
 
 class Concat(nn.Module):
-    """x and body(x) side by side along `dim`."""
+    """Concatenates x and body(x) along `dim`."""
 
     def __init__(self, body, dim):
         super().__init__()
@@ -80,7 +82,7 @@ class Concat(nn.Module):
 
 
 class Twice(nn.Module):
-    """The same layer applied twice: shared weights."""
+    """Applies the same layer twice: shared weights."""
 
     def __init__(self, body):
         super().__init__()
@@ -91,8 +93,11 @@ class Twice(nn.Module):
 
 
 class Attention(nn.Module):
-    """Self-attention over [b, s, d]; `causal` hides later positions by a buffer of -inf or by a large negative
-    number that is added to the scores; `kv_heads` < heads shares keys and values among heads."""
+    """Self-attention over [b, s, d].
+
+    `causal` masks later positions by a buffer of -inf, or by a large negative number added to the
+    scores. `kv_heads` < heads shares keys and values among heads.
+    """
 
     def __init__(self, width, heads, kv_heads, length, causal):
         super().__init__()
@@ -124,7 +129,7 @@ class Attention(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """An RNN, GRU or LSTM over [b, s, d], all its outputs."""
+    """An RNN, GRU or LSTM over [b, s, d] with all its outputs."""
 
     def __init__(self, cell):
         super().__init__()
@@ -135,7 +140,7 @@ class Recurrent(nn.Module):
 
 
 class Positions(nn.Module):
-    """A learnt vector per position is added."""
+    """Adds a learnt vector per position."""
 
     def __init__(self, length, width):
         super().__init__()
@@ -146,7 +151,7 @@ class Positions(nn.Module):
 
 
 class Scale(nn.Module):
-    """A learnt factor per element of the last dim, or one for all."""
+    """Multiplies by a learnt factor per element of the last dim, or by one for all."""
 
     def __init__(self, width):
         super().__init__()
@@ -157,7 +162,7 @@ class Scale(nn.Module):
 
 
 class Gate(nn.Module):
-    """x times the sigmoid of a learnt mixture of its last dim, by an einsum."""
+    """Multiplies x by the sigmoid of a learnt mixture of its last dim, by an einsum."""
 
     def __init__(self, width):
         super().__init__()
@@ -167,7 +172,7 @@ class Gate(nn.Module):
         return x * torch.sigmoid(torch.einsum("...i,ij->...j", x, self.mix))
 
 
-# Functions of a value of any kind along its last dim, which keep its shape: names for reports.
+# Functions along the last dim that keep the shape, by their name in reports.
 FUNCTIONS = {
     "abs": lambda x: torch.abs(x) + 0.1 * x,
     "clamp": lambda x: x.clamp(-0.8, 1.2),
@@ -207,7 +212,7 @@ class RmsNorm(nn.Module):
 
 
 class TiedHead(nn.Module):
-    """A token model whose classes are scored by its embedding table."""
+    """A token model that scores classes by its embedding table."""
 
     def __init__(self, embedding, body):
         super().__init__()
@@ -218,7 +223,7 @@ class TiedHead(nn.Module):
 
 
 class Maker:
-    """Draws one model. `shape` is that of the value so far, without the batch."""
+    """Draws one model. `shape` is the current value's, without the batch."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -495,10 +500,10 @@ class Maker:
 
 
 def make(seed):
-    """The model of a seed: the same on every machine with the same PyTorch."""
+    """Returns the model of a seed, the same on every machine with the same PyTorch."""
     torch.manual_seed(seed)
     model = Maker(seed).make()
-    with torch.no_grad():  # no parameter at a value that hides what it does, as biases of zero would
+    with torch.no_grad():  # noise on all parameters, because a bias of zero would hide its effect
         for parameter in model.module.parameters():
             parameter.add_(torch.randn(parameter.shape) * 0.1)
     return model

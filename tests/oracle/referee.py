@@ -12,17 +12,18 @@ import samples
 from models import BATCH
 from subject import STEPS
 
-PERTURBATIONS = 16
-NOISE_SEEDS = 8  # input seeds over which f32 is compared with f64, as `tbc verify` does
+PERTURBATIONS = 16  # of the weights, for a second judgement
+NOISE_SEEDS = 8  # input seeds for comparing f32 with f64, as in `tbc verify`
 
 
 @dataclass(frozen=True)
 class Optimizer:
     """An optimizer by its name in tbc, with all its numbers.
 
-    Adam's epsilon equals its rate here. A step is rate * m / (sqrt(v) + epsilon), which passes an error of the gradient on
-    times rate / epsilon at most, so here as it is. At PyTorch's 1e-8 a gradient that is truly zero, computed as rounding
-    noise of 1e-9, would make steps of a tenth of the rate in a random direction, and nothing could be compared.
+    Adam's epsilon equals its rate here. A step is rate * m / (sqrt(v) + epsilon), so it scales an
+    error of the gradient by at most rate / epsilon = 1. At PyTorch's 1e-8, rounding noise of 1e-9
+    in a gradient of zero would become steps of a tenth of the rate in a random direction. The
+    results could not be compared.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Optimizer:
     clip: float
 
     def flags(self):
-        """For `tbc plan`."""
+        """Returns the flags of `tbc plan`."""
         flags = ["--optimizer", self.name, "--weight-decay", str(self.decay), "--clip-norm", str(self.clip)]
         if self.name == "sgd-momentum":
             return [*flags, "--momentum", "0.9"]
@@ -45,13 +46,13 @@ class Optimizer:
 
 
 def optimizers(seed):
-    """The three optimizers that a seed is trained with; half of the seeds clip."""
+    """Returns the three optimizers that a seed is trained with; half of the seeds clip."""
     clip = 0.5 if seed % 2 else 1e30
     return [Optimizer("sgd-momentum", 0.05, 0.01, clip), Optimizer("adam", 0.01, 0.02, clip), Optimizer("adamw", 0.01, 0.1, clip)]
 
 
 def label_shape(model):
-    """Of STEPS global batches."""
+    """Returns the shape of the labels of STEPS global batches."""
     with torch.no_grad():
         count = STEPS * BATCH
         inputs = torch.zeros(count, *model.input_shape, dtype=torch.int64 if model.vocabulary else torch.float32)
@@ -60,7 +61,9 @@ def label_shape(model):
 
 
 def data(model, seed):
-    """Inputs and labels of STEPS global batches, as numpy arrays with samples along the first dim."""
+    """Returns inputs and labels of STEPS global batches, as numpy arrays with samples along the
+    first dim.
+    """
     shapes = (STEPS * BATCH, *model.input_shape), label_shape(model)
     inputs, labels = samples.batches(seed, shapes[0], model.vocabulary, shapes[1], model.classes)
     types = [np.int64 if below else np.float32 for below in (model.vocabulary, model.classes)]
@@ -74,7 +77,7 @@ def loss_of(model, output, labels):
 
 
 def train(model, optimizer, inputs, labels, dtype):
-    """The record (compare.py) of STEPS steps from the model's initial weights."""
+    """Returns the record (compare.py) of STEPS steps from the model's initial weights."""
     module = copy.deepcopy(model.module).to(dtype).train()
     named = dict(module.named_parameters())
     stepper = optimizer.make(list(named.values()))
@@ -111,7 +114,9 @@ def numpy_of(tensor):
 
 
 def judge(model, optimizer, inputs, labels, noise_inputs):
-    """The exact record, and pairs of records in f32 and f64: of these inputs and of `noise_inputs`."""
+    """Returns the exact record, and pairs of records in f32 and f64 for these inputs and
+    `noise_inputs`.
+    """
     exact = train(model, optimizer, inputs, labels, torch.float64)
     noise = [(train(model, optimizer, inputs, labels, torch.float32), exact)]
     for more in noise_inputs:
@@ -139,7 +144,9 @@ def perturbed(model, optimizer, inputs, labels, exact):
 
 
 def constants(model):
-    """Names of buffers of floats that are no batch-norm statistics: constants, which ONNX does not tell from weights."""
+    """Returns the names of float buffers other than batch-norm statistics. ONNX does not
+    distinguish these constants from weights.
+    """
     return [name for name, buffer in model.module.named_buffers()
             if buffer.is_floating_point() and not name.endswith(("running_mean", "running_var"))]
 
@@ -147,7 +154,8 @@ def constants(model):
 def export(model, inputs, path):
     """Writes the ONNX file, in training form, with a dynamic batch.
 
-    Tracing runs the model once, which moves running statistics; the file holds the moved ones, so `model` gets them.
+    Tracing runs the model once and so updates running statistics. The file holds the updated ones,
+    so `model` gets them too.
     """
     module = copy.deepcopy(model.module).train()
     with warnings.catch_warnings():

@@ -1,12 +1,16 @@
 """usage: run.py --tbc build/bin/tbc [--seeds A:B] [--jobs N] [--resume FILE] [--keep FOLDER] [--meshes N] [--quiet]
               [--table FOLDER]
 
-Trains random models with tbc and with PyTorch's autograd and compares: losses, norms, moments (so: every gradient),
-parameters and running statistics of three steps. Each seed is run serially and on --meshes meshes of 2 to 4 ranks,
-with SGD, Adam and AdamW in turn, by native and compiled kernels. One JSON line per seed goes to stdout, and to
---resume FILE, whose seeds are not run again. --keep FOLDER keeps the files of seeds that differ. --table FOLDER
-writes models and PyTorch's losses and norms of these seeds, which table_test.py compares where PyTorch is missing.
+Trains random models with tbc and with PyTorch's autograd and compares losses, norms, moments (so:
+every gradient), parameters and running statistics of three steps. Each seed is run serially and on
+--meshes meshes of 2 to 4 ranks, with SGD, Adam and AdamW in turn, by native and compiled kernels.
 
+- One JSON line per seed goes to stdout, and to --resume FILE; seeds in that file are skipped.
+- --keep FOLDER keeps the files of seeds that differ.
+- --table FOLDER writes the models of these seeds with PyTorch's losses and norms. table_test.py
+  compares with them without PyTorch.
+
+Example:
     python3 tests/oracle/run.py --tbc build/bin/tbc --seeds 0:200 --jobs 2 --resume oracle.jsonl
 
 Exit code: 0 all agree, 1 some differ or fail, 2 usage, 77 PyTorch is missing (said).
@@ -43,7 +47,9 @@ MESHES = [("dp=2", 2, 2), ("fsdp=2", 2, 2), ("tp=2", 2, 1), ("pp=2", 2, 1), ("dp
 
 
 def runs_of(seed, count):
-    """Which meshes and optimizers a seed is run with: all optimizers in turn, `count` meshes beside the serial run."""
+    """Returns the (mesh, optimizer) runs of a seed: `count` meshes beside the serial run, with the
+    optimizers in turn.
+    """
     first = seed * 3 % len(MESHES)
     meshes = [SERIAL, *itertools.islice(itertools.cycle(MESHES[first:] + MESHES[:first]), 0, 2 * count, 2)]
     kinds = referee.optimizers(seed)
@@ -51,12 +57,14 @@ def runs_of(seed, count):
 
 
 def micro_batch(model, data_ranks):
-    """Samples per rank: the whole share where statistics run over the batch, else one."""
+    """Returns the samples per micro-batch: the rank's whole share if statistics run over the batch,
+    else one.
+    """
     return models.BATCH // data_ranks if model.has_batch_norm else 1
 
 
 def run_seed(seed, program, count, keep, cache, table):
-    """The line of a seed."""
+    """Returns the JSON line of a seed."""
     begin = time.time()
     line = {"seed": seed, "result": "equal", "runs": []}
     folder = Path(tempfile.mkdtemp(prefix=f"oracle-{seed}-"))
@@ -138,7 +146,7 @@ def loss_name(model):
 
 
 def entry_of(model, mesh, optimizer, judged):
-    """A run as the table has it: its flags, and losses and norms with their bounds."""
+    """Returns a run's entry of the table: flags, and losses and norms with their bounds."""
     name, ranks, data_ranks = mesh
     exact, limits = judged
     wanted = {key: [float(f"{float(exact[key]):.9g}"), float(f"{limits[key]:.3g}")] for key in exact
@@ -210,7 +218,7 @@ def main():
 
 
 def summarize(lines, options):
-    """Prints counts and what does not agree; returns the exit code."""
+    """Prints counts and disagreements; returns the exit code."""
     counts = {}
     refusals = sum(one["result"] == "refused" for line in lines for one in line["runs"])
     runs = sum(len(line["runs"]) for line in lines)
@@ -225,7 +233,7 @@ def summarize(lines, options):
                   f"--keep /tmp/oracle --seeds {line['seed']}:{line['seed'] + 1}", file=sys.stderr)
     summary = ", ".join(f"{count} {result}" for result, count in sorted(counts.items()))
     print(f"{len(lines)} seeds: {summary}; {runs} runs, {refusals} of them refused with a reason", file=sys.stderr)
-    # A refusal is an answer, but an oracle that is refused most of the time proves nothing.
+    # A refusal is an answer, but an oracle that is refused most of the time proves little.
     bad = sum(line["result"] in ("differs", "failed") for line in lines)
     return 1 if bad or 10 * refusals > 3 * max(1, runs) else 0
 

@@ -3,11 +3,11 @@
 import random
 import struct
 
-FRACTION = 64  # floats are multiples of 1/64, which every float type holds
+FRACTION = 64  # floats are multiples of 1/64, exact in every float type
 
 
 def draw(seed, count, below):
-    """`count` integers in [0, below), or, if `below` is 0, normal floats."""
+    """Returns `count` integers in [0, below), or normal floats if `below` is 0."""
     source = random.Random(seed)
     if below:
         return [source.randrange(below) for _ in range(count)]
@@ -15,8 +15,9 @@ def draw(seed, count, below):
 
 
 def batches(seed, input_shape, vocabulary, label_shape, classes):
-    """Flat lists of inputs and labels; shapes include the samples. Example: `batches(1, (12, 3), 0, (12,), 5)` is 36
-    floats and 12 labels below 5."""
+    """Returns flat lists of inputs and labels; shapes include the samples. Example: `batches(1,
+    (12, 3), 0, (12,), 5)` is 36 floats and 12 labels below 5.
+    """
     return draw(2 * seed, product(input_shape), vocabulary), draw(2 * seed + 1, product(label_shape), classes)
 
 
@@ -28,7 +29,7 @@ def product(shape):
 
 
 def write_npy(path, shape, values, is_float):
-    """A version 1.0 .npy of f32 or i64."""
+    """Writes a version 1.0 .npy of f32 or i64."""
     header = f"{{'descr': '{'<f4' if is_float else '<i8'}', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
     header = header.ljust(117) + "\n"
     content = struct.pack(f"<{len(values)}{'f' if is_float else 'q'}", *values)

@@ -1,4 +1,4 @@
-"""tbc as the subject: plans, compiles and runs a model, and reads back what it computed."""
+"""tbc as the subject: plans, compiles and runs a model, and reads back its results."""
 
 import json
 import os
@@ -7,25 +7,29 @@ import shutil
 import subprocess
 
 STEPS = 3
-SECONDS = 900  # after which a command counts as hanging; machines may be busy
+SECONDS = 900  # a command counts as hanging after this; machines may be busy
 
 
 class Refused(Exception):
-    """Raised where tbc does not take the model or the mesh and says why (exit codes 3 and 4)."""
+    """Raised if tbc refuses the model or the mesh with a reason (exit codes 3 and 4)."""
 
 
 class Failed(Exception):
-    """Raised where a command fails in any other way; the text has the command and what it printed."""
+    """Raised if a command fails in any other way; the text has the command and its output."""
 
 
 def refusal(code, text):
-    """The reason in one line if this is one, else None. A pin that a model cannot have is a usage error of `plan`."""
+    """Returns the reason of a refusal in one line; None for other exit codes. An impossible pin is
+    a usage error of `plan`.
+    """
     lines = [line for line in text.splitlines() if line.strip()]
     return (lines[0] if lines else "no reason") if code in (3, 4) else None
 
 
 class Tbc:
-    """Commands of one program, in a folder of their own. `cache`: where compiled kernels are kept between them."""
+    """Commands of one program, in their own folder. `cache`: folder of compiled kernels, kept
+    between commands.
+    """
 
     def __init__(self, program, folder, cache):
         self.program, self.folder = str(program), folder
@@ -45,7 +49,7 @@ class Tbc:
         return done.stdout
 
     def trained(self, constants):
-        """Those of `constants` that tbc would train, to be frozen."""
+        """Returns the `constants` that tbc would train; they must be frozen."""
         if not constants:
             return []
         report = json.loads(self.run("check", "model.onnx", "--json"))
@@ -53,8 +57,9 @@ class Tbc:
         return [name for name in constants if name in names]
 
     def train(self, mesh, ranks, batch, micro_batch, flags, rate, loss, frozen):
-        """Trains model.onnx on x.npy and labels.npy in the folder: STEPS lines in log.jsonl, checkpoints in `saved`.
-        Returns the lines. `flags`: of `tbc plan`, for the optimizer."""
+        """Trains model.onnx on x.npy and labels.npy in the folder. Returns the STEPS lines of
+        log.jsonl; checkpoints are in `saved`. `flags`: of `tbc plan`, for the optimizer.
+        """
         for leftover in ("saved", "program"):
             shutil.rmtree(self.folder / leftover, ignore_errors=True)
         (self.folder / "log.jsonl").unlink(missing_ok=True)
@@ -68,8 +73,8 @@ class Tbc:
         return [json.loads(line) for line in (self.folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
 
     def record(self, lines):
-        """The record (compare.py) of what `train` has left."""
-        import numpy as np  # not needed where a table is compared (table_test.py)
+        """Returns the record (compare.py) of the last `train`."""
+        import numpy as np  # not needed by table_test.py
 
         record = {}
         for entry in lines:
@@ -84,7 +89,7 @@ class Tbc:
 
 
 def read_safetensors(path, np):
-    """The f32 tensors of a file, as f64."""
+    """Returns the f32 tensors of a file, as f64."""
     content = path.read_bytes()
     size = int.from_bytes(content[:8], "little")
     tensors = {}

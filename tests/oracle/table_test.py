@@ -1,7 +1,8 @@
 """usage: table_test.py TBC
 
-Runs tbc on the models of table/ and compares losses and norms of gradients of three steps with those that PyTorch's
-autograd gave in f64, within the bounds that run.py derived. Needs neither PyTorch nor NumPy. The table is written by
+Runs tbc on the models of table/ and compares losses and gradient norms of three steps with
+PyTorch's autograd in f64, within the bounds derived by run.py. Needs neither PyTorch nor NumPy. To write the
+table:
 
     /usr/bin/python3 tests/oracle/run.py --tbc build/bin/tbc --seeds A:B --table tests/oracle/table
 """
@@ -19,7 +20,7 @@ TABLE = Path(__file__).parent / "table"
 
 
 def differences(tbc, entry):
-    """What differs in any run of an entry, one sentence each."""
+    """Yields the differences in the runs of an entry, one sentence each."""
     frozen = tbc.trained(entry["constants"])
     for run in entry["runs"]:
         lines = tbc.train(run["mesh"], run["ranks"], entry["batch"], run["micro_batch"], run["flags"], run["rate"],

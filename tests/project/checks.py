@@ -1,4 +1,6 @@
-"""Checks over the whole repository. Each function takes a Tree and returns complaints, one sentence each."""
+"""Checks over the whole repository. Each function takes a Tree and returns complaints, one sentence
+each.
+"""
 
 import re
 import shutil
@@ -12,16 +14,18 @@ from layers import COMMON_HEADERS, LAYERS, TOP, layer_of
 CXX = (".cpp", ".h")
 CODE = (*CXX, ".td", ".mlir", ".py", ".cmake")
 MAX_LINES = 1000
-# Above these a file is worth a second look: suffix, lines.
+# Files above these numbers of lines are listed as large.
 WORTH_A_LOOK = {".cpp": 600, ".h": 180, ".td": 600, ".mlir": 150, ".py": 600}
 
 
 class Skip(Exception):
-    """Raised by a check that this machine cannot do; the text says why."""
+    """Raised by a check that cannot run on this machine; the text gives the reason."""
 
 
 class Tree:
-    """The files of a checkout: what git tracks and what it would track, or all but build folders."""
+    """The files of a checkout: all that git tracks or would track. Without git, all but build
+    folders.
+    """
 
     def __init__(self, root):
         self.root = Path(root)
@@ -43,19 +47,19 @@ class Tree:
         return (self.root / path).read_text(encoding="utf-8")
 
     def lines(self, path):
-        """Yields (number from 1, line)."""
+        """Yields (line number from 1, line)."""
         return enumerate(self.text(path).splitlines(), start=1)
 
 
 # -- Layers --------------------------------------------------------------------------------------------
 
 _INCLUDE = re.compile(r'\s*#\s*include\s+(["<])([^">]+)[">]')
-# System headers of C and POSIX have slashes too.
+# System headers of C and POSIX with slashes in their names.
 _SYSTEM = {"sys", "linux", "netinet", "arpa", "bits"}
 
 
 def includes(tree):
-    """Every include stays within what its layer may use (layers.py)."""
+    """Every include stays within its layer's permissions (layers.py)."""
     complaints = []
     for path in tree.ending(*CXX):
         layer = layer_of(path)
@@ -90,7 +94,7 @@ _LIBRARY = re.compile(r"tbc_library\(\s*([\w-]+)(.*?)\)", re.DOTALL)
 
 
 def links(tree):
-    """Every library links only what its layer may use, and pure layers link no MLIR."""
+    """Every library links only libraries permitted to its layer, and pure layers link no MLIR."""
     libraries, complaints = {}, []
     for path in tree.ending("CMakeLists.txt"):
         text = "\n".join(line.split("#")[0] for line in tree.text(path).splitlines())
@@ -112,7 +116,7 @@ def links(tree):
 
 
 def sizes(tree):
-    """No file of code has more than MAX_LINES lines. Long ones are printed."""
+    """No code file has more than MAX_LINES lines. Long ones are printed."""
     complaints = []
     for path in tree.ending(*CODE):
         count = sum(1 for _ in tree.lines(path))
@@ -123,7 +127,7 @@ def sizes(tree):
     return complaints
 
 
-# What must not stay in a file, and why.
+# Patterns that must not stay in a file, with the reason.
 _FORBIDDEN = [
     (re.compile(r"(?<![\w.}/])/(root|home|work|Users)/"), "a path of one machine"),
     (re.compile(r"\.\./shared"), "a path outside the repository"),
@@ -132,12 +136,12 @@ _FORBIDDEN = [
     (re.compile(r"\bissue #?\d", re.IGNORECASE), "a reference that only a tracker understands"),
 ]
 _BINARY = (".onnx", ".npz", ".pb", ".png", ".data")
-# These files spell the words out.
+# These files contain the words.
 _EXEMPT = ("tests/project/checks.py", "tests/project/checks_test.py")
 
 
 def words(tree):
-    """No file speaks of one machine, one package index, or unfinished work."""
+    """No file mentions one machine, one package index, or unfinished work."""
     complaints = []
     for path in tree.files:
         if path.endswith(_BINARY) or path in _EXEMPT:
@@ -155,13 +159,17 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(#[^)\s]*)?\)")
 
 
 def anchors(text):
-    """Returns what links to the headings of a document end with, as GitHub makes them: "What is it?" is #what-is-it."""
+    """Returns the anchors of a document's headings, as GitHub makes them. Example: "How does it
+    work?" is #how-does-it-work.
+    """
     headings = re.findall(r"(?m)^#+ +(.*)", re.sub(r"(?ms)^```.*?^```", "", text))
     return {"#" + re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
 
 def documents(tree):
-    """Every relative link of a document leads to a file or folder, and to a heading if it names one."""
+    """Every relative link of a document leads to a file or folder, and to a heading if it names
+    one.
+    """
     complaints = []
     for path in tree.ending(".md"):
         for target, anchor in _LINK.findall(tree.text(path).replace("\n", " ")):
@@ -175,13 +183,15 @@ def documents(tree):
     return complaints
 
 
-# Rooms, for names of files in documents. Capitals stand for any name: ir/FAMILY.td.
+# Rooms, for file names in documents. Capitals represent any name: ir/FAMILY.td.
 _ROOMS = ("frontend", "ir", "passes", "planner", "codegen", "runtime", "tools", "tests", "models", "docs", ".ci")
 _NAMED = re.compile(r"`((?:" + "|".join(re.escape(room) for room in _ROOMS) + r")/[\w./{},-]*)")
 
 
 def named_files(tree):
-    """Every file or folder of a room that a document names in backquotes exists: `ir/Loss.{h,cpp}`, `tests/oracle`."""
+    """Every file or folder of a room that a document names in backquotes exists. Example:
+    `ir/Loss.{h,cpp}`, `tests/oracle`.
+    """
     complaints = []
     for path in tree.ending(".md"):
         for number, line in tree.lines(path):
@@ -196,7 +206,7 @@ def named_files(tree):
 
 
 def formatting(tree):
-    """Every C++ file is as clang-format leaves it."""
+    """Every C++ file is formatted by clang-format."""
     tool = shutil.which("clang-format-19")
     if tool is None:
         raise Skip("clang-format-19 is not installed (./bootstrap installs it)")

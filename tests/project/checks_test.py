@@ -1,4 +1,4 @@
-"""Plants one violation per rule in a small tree and expects the check to name it, and nothing else."""
+"""Plants one violation per rule in a small tree. The check must name it and no other."""
 
 import shutil
 import tempfile
@@ -15,7 +15,7 @@ class ChecksTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.root)
 
     def complaints(self, check, **files):
-        """Returns what `check` says about a tree of `files`, given as {"path": "text"}."""
+        """Returns the complaints of `check` about a tree of `files`, given as {"path": "text"}."""
         for path, text in files["files"].items():
             file = self.root / path
             file.parent.mkdir(parents=True, exist_ok=True)

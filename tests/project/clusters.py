@@ -1,4 +1,6 @@
-"""Checks over the cluster presets: every number has its source, and docs/clusters.md says what they say."""
+"""Checks of the cluster presets: every number has its source, and docs/clusters.md agrees with the
+files.
+"""
 
 import re
 from pathlib import Path
@@ -8,8 +10,8 @@ DOCUMENT = "docs/clusters.md"
 
 _NUMBER = re.compile(r"([\w-]+)\s*=\s*[-+]?[\d.]")
 _HEADER = re.compile(r"\[([\w.-]+)\]")
-# What a source looks like: a document of a maker, a paper, a repository with its commit or thread, or the
-# confession that there is none.
+# The forms of a source: a maker's document, a paper, a repository with commit or thread, or a
+# statement that the number is assumed or measured.
 _SOURCE = re.compile(
     r"data sheet|white paper|documentation|arXiv|by the standard|\bassumed?\b|\bmeasured\b"
     r"|[\w.-]+/[\w.-]+(#\d+| [0-9a-f]{7,40}\b)",
@@ -20,15 +22,15 @@ _PRESET = re.compile(r"\b(?:as for|see) ([a-z][a-z0-9-]*\d[a-z0-9-]*)", re.IGNOR
 
 
 def presets(tree):
-    """The paths of all presets by name, sorted."""
+    """Returns the paths of all presets by name, sorted."""
     return {Path(path).stem: path for path in tree.files if path.startswith(FOLDER) and path.endswith(".toml")}
 
 
 def cluster_sources(tree):
-    """Above every number of a preset stands a comment with its source.
+    """Every number of a preset has a comment with its source above it.
 
-    A comment covers the lines below it up to the next comment or empty line. "As for NAME" and "see NAME"
-    point to another preset, "same table" to a source further up.
+    A comment covers the lines below it up to the next comment or empty line. "As for NAME" and "see
+    NAME" refer to another preset, "same table" to an earlier source of the file.
     """
     names = presets(tree)
     complaints = [] if names else [f"{FOLDER} holds no preset"]
@@ -51,7 +53,7 @@ def cluster_sources(tree):
 
 
 def _why_not(comment, cited, name, names):
-    """Why `comment` is not the source of a number of preset `name`, or None."""
+    """Returns why `comment` is not the source of a number of preset `name`, or None if it is."""
     if not comment.strip():
         return "has no comment above it"
     others = _PRESET.findall(comment)
@@ -85,7 +87,7 @@ def cluster_table(tree):
 
 
 def values(text):
-    """The numbers of a preset by dotted key."""
+    """Returns the numbers of a preset by dotted key."""
     section, result = "", {}
     for line in text.splitlines():
         if header := _HEADER.match(line):

@@ -1,4 +1,4 @@
-"""Checks that docs/design.md names what the code has: rooms, ops, interfaces, exit codes."""
+"""Checks that docs/design.md agrees with the code: rooms, ops, interfaces, exit codes."""
 
 import re
 
@@ -9,7 +9,9 @@ _NAME = re.compile(r"`([^`]+)`")
 
 
 def design_names(tree):
-    """The table of rooms is layers.py; the number of ops, the interfaces and the exit codes are those of the code."""
+    """The table of rooms is layers.py. The number of ops, the interfaces and the exit codes are
+    those of the code.
+    """
     text = tree.text(DOCUMENT)
     return _rooms(text) + _ops(text, tree) + _interfaces(text, tree) + _exit_codes(text, tree)
 

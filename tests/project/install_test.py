@@ -1,6 +1,6 @@
 """usage: install_test.py CMAKE BUILD_DIR MODEL
 
-Installs a build and uses it from elsewhere: nothing in it may depend on the build or source folder, the
+Installs a build and uses it from elsewhere. It must not depend on the build or source folder, the
 current directory, or the environment.
 """
 
@@ -26,7 +26,7 @@ class InstallTest(unittest.TestCase):
             check=True,
             capture_output=True,
         )
-        # Moved: a path fixed at installation would show.
+        # The installation is moved, so a path fixed at installation shows.
         cls.prefix = cls.folder / "moved"
         (cls.folder / "first").rename(cls.prefix)
         shutil.copy(MODEL, cls.folder / "model.onnx")

@@ -2,11 +2,12 @@
 
 Measures how comments and documents read, and compares with the ratchet in language.json.
 
-Exit code 0: every ratio is at least as good as the ratchet; 1: one is worse. `--update` writes today's values into
-the ratchet. `--list` shows the N files (10 unless given) that have most of each of the counted words.
+Exit code 0: every ratio is at least as good as the ratchet; 1: one is worse. `--update` writes
+today's values into the ratchet. `--list` shows the N files (default 10) with most counted words.
 
-A ratio is of all comments together, or of all documents together. Example: 12 uses of "what" in 1,500 words of
-comments are 8.0 per 1,000. The ratchet may be exceeded by SLACK of itself, so that one honest sentence fails nobody.
+A ratio is of all comments together, or of all documents together. Example: 12 uses of "what" in
+1,500 words of comments are 8.0 per 1,000. A value may exceed the ratchet by SLACK of itself, so one
+honest sentence never fails the check.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from checks import Tree
 
-# Pages that are made of comments of the code, which are measured there.
+# Pages generated from comments of the code, which are measured there.
 GENERATED = {"docs/ir.md"}
 RATCHET = Path(__file__).with_name("language.json")
 SLACK = 0.02
@@ -42,7 +43,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])|\n\n+")
 
 HEADINGS, CODE_BLOCKS = "headings", "code blocks"
 PICTURES, LONG_LINES = "pictures", f"% of lines over {MAX_COLUMNS} columns"
-# More of these is better, less of all others.
+# For these more is better, for all others less.
 MORE_IS_BETTER = {"for example", HEADINGS, CODE_BLOCKS, PICTURES}
 
 AIMS = {
@@ -96,7 +97,9 @@ class Count:
 
 
 def count_prose(text):
-    """Counts words and sentences of plain text. A name in backquotes is one word and none of the counted ones."""
+    """Counts words and sentences of plain text. A name in backquotes is one word and is never a
+    counted one.
+    """
     text = re.sub(r"`[^`\n]*`", "`name`", text)
     sentences = [sentence.strip(" *-#>|\"'") for sentence in _SENTENCE.split(text)]
     sentences = [sentence for sentence in sentences if re.search(r"\w", sentence)]
@@ -107,13 +110,15 @@ def count_prose(text):
 
 # -- Comments ------------------------------------------------------------------------------------------
 
-# A string or character literal (skipped, so that "//" in it is no comment), or a comment.
+# A comment, or a string or character literal (skipped, so that "//" in it is no comment).
 _CXX_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TD_TEXT = re.compile(r'(?:description|summary)\s*=\s*(?:\[\{(.*?)\}\]|"((?:\\.|[^"\\])*)")', re.DOTALL)
 
 
 def cxx_comments(text):
-    """Returns the comments of C++ or TableGen code, lines of one comment joined, comments parted by an empty line."""
+    """Returns the comments of C++ or TableGen code. Joins the lines of one comment; an empty line
+    separates comments.
+    """
     parts, end = [], -1
     for match in _CXX_COMMENT.finditer(text):
         comment = match.group(0)
@@ -153,7 +158,7 @@ def count_comments(path, text):
 
 
 def count_document(text):
-    """Counts a Markdown page. Blocks of code hold no prose, and their lines may be long."""
+    """Counts a Markdown page. Code blocks contain no prose, and their lines may be long."""
     count, prose, is_code = Count(), [], False
     for line in text.splitlines():
         if line.lstrip().startswith("```"):
@@ -183,14 +188,14 @@ def measure(tree):
 
 
 def ratios(counts):
-    """Returns {"comments": {name: value}, "docs": ...} of what `measure` returned."""
+    """Returns {"comments": {name: value}, "docs": ...} from the result of `measure`."""
     return {
         kind: {name: sum(files.values(), Count()).ratio(name) for name in AIMS[kind]} for kind, files in counts.items()
     }
 
 
 def complaints(today, ratchet):
-    """Returns a sentence for every ratio that is worse than the ratchet, or that it lacks."""
+    """Returns a sentence for every ratio that is worse than the ratchet or missing from it."""
     found = []
     for kind, values in today.items():
         for name, value in values.items():
@@ -210,7 +215,9 @@ def complaints(today, ratchet):
 
 
 def worst(counts, number):
-    """Yields lines that name, for each ratio, the files that have most of it (least of it, where more is better)."""
+    """Yields lines that name, for each ratio, the files with the most of it (the least if more is
+    better).
+    """
     for kind, files in counts.items():
         for name in AIMS[kind]:
             if name in MORE_IS_BETTER:

@@ -1,4 +1,4 @@
-"""Small trees whose ratios are known, and ratchets that they meet or miss."""
+"""Tests of the ratios of small trees, and of ratchets that they meet or miss."""
 
 import shutil
 import subprocess

@@ -1,6 +1,6 @@
-"""Who may include and link whom: the table of docs/design.md, section 1, as data.
+"""The permitted includes and links of each layer: the table of docs/design.md, section 1, as data.
 
-A layer is a folder. Below it, every folder belongs to it unless it is a layer itself.
+A layer is a folder. It contains every folder below it that is no layer itself.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,9 @@ LLVM = frozenset({"llvm", "mlir"})
 @dataclass(frozen=True)
 class Layer:
     """`uses`: layers whose headers it may include and whose libraries it may link, directly.
-    `outside`: first components of third-party headers that it may include, besides the C and C++ libraries.
+
+    `outside`: first components of third-party headers that it may include, besides the C and C++
+    libraries.
     """
 
     uses: frozenset = field(default_factory=frozenset)
@@ -23,7 +25,7 @@ def _layer(uses="", outside="", llvm=False):
 
 
 LAYERS = {
-    # Plain C++: what a cluster node needs, and what planner and passes share.
+    # Plain C++: the runtime, and code shared by planner and passes.
     "runtime/kernels": _layer(),
     "runtime/memory": _layer(),
     "runtime/schedule": _layer(),
@@ -48,15 +50,15 @@ LAYERS = {
     "codegen": _layer("ir runtime/abi runtime/memory runtime/schedule", llvm=True),
 }
 
-# The form of an error is common to all of them, and needs nothing.
+# The form of an error is common to all layers and has no dependencies.
 COMMON_HEADERS = {"runtime/abi/ClosestWord.h", "runtime/abi/Status.h"}
 
-# May use everything; nothing but themselves may use them.
+# These may use everything; only they may use each other.
 TOP = ("tools", "tests")
 
 
 def layer_of(path):
-    """Returns the layer of a file or header, "tools" or "tests" for those, None for anything else."""
+    """Returns the layer of a file or header: "tools" or "tests" for those, None for others."""
     parts = path.split("/")
     for depth in (2, 1):
         folder = "/".join(parts[:depth])

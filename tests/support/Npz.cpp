@@ -61,7 +61,7 @@ int64_t NpyArray::numElements() const {
 // .npy
 //===----------------------------------------------------------------------===//
 
-/// Returns what follows `key` in the header, a Python dictionary in NumPy's fixed spelling.
+/// Returns the text after `key` in the header, a Python dictionary in NumPy's fixed spelling.
 static std::string headerValue(const std::string &header, const std::string &key,
                                const std::string &name) {
   size_t at = header.find("'" + key + "':");

@@ -1,4 +1,4 @@
-//===- Shell.h - Programs run as users run them ------------------------------===//
+//===- Shell.h - Runs shell commands as users do -----------------------------===//
 
 #ifndef TBC_TESTS_SUPPORT_SHELL_H
 #define TBC_TESTS_SUPPORT_SHELL_H
@@ -12,13 +12,13 @@
 
 namespace tbc::test {
 
-/// How a program ended, and what it said.
+/// The exit code and output of a program.
 struct Outcome {
   int code = -1; // minus the signal that killed it
   std::string out, err;
 };
 
-/// Empty where there is no such file.
+/// Returns the file's content, or "" if there is no such file.
 inline std::string readAll(const std::filesystem::path &path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
@@ -26,12 +26,13 @@ inline std::string readAll(const std::filesystem::path &path) {
   return text.str();
 }
 
-/// Of the status that `wait` and `std::system` give.
+/// Returns the exit code, or minus the signal, from a status of `wait` or `std::system`. Example:
+/// -9 after SIGKILL.
 inline int codeOf(int status) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/// Runs a shell line in `folder`, where it leaves out.txt and err.txt.
+/// Runs a shell line in `folder`. Leaves out.txt and err.txt there.
 inline Outcome shellIn(const std::filesystem::path &folder, const std::string &line) {
   std::string whole =
       "cd '" + folder.string() + "' && { " + line + "; } >out.txt 2>err.txt </dev/null";

@@ -80,7 +80,7 @@ TEST(Npz, ReadsDeflatedReferenceGradients) {
   EXPECT_EQ(weight.dtype, "f4");
   EXPECT_THAT(weight.shape, ElementsAre(64, 64));
 
-  // The two precisions hold the same gradient, so a slip in either reader would show.
+  // Both files hold the same gradient in two precisions, so a fault of either reader shows.
   auto exact = readNpz(references + "tiny-mlp/grads_step1_f64.npz");
   double squares = 0;
   for (const auto &[name, array] : exact) {
