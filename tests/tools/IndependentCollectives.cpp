@@ -1,4 +1,4 @@
-//===- IndependentCollectives.cpp - What a step must communicate -------------===//
+//===- IndependentCollectives.cpp - The expected collectives of a step -------===//
 
 #include "tests/tools/IndependentCollectives.h"
 

@@ -1,18 +1,16 @@
-//===- IndependentCollectives.h - What a step must communicate ---------------===//
+//===- IndependentCollectives.h - The expected collectives of a step ---------===//
 //
-// A second derivation of the list of collectives, from the step graph and the strategies chosen for
-// its ops, by the rules written down in planner/reshard/Graph.h and docs/design.md, section 3. It
-// shares no code with `derive` and `countCollectives`, which the planner and the passes use: a bug
-// there would be in the prediction and in the Program alike, but not here. Where Graph.h leaves
-// room, this is what is meant:
-//  - rule 1: an axis is reduce_scattered onto a factor where all users want it right after the axes
-//    that the value has there already; repeated until no pending axis fits. Sums are deferred only
-//    if the additive op wants none of the pending axes on a factor, and makes nothing that lies on
-//    one.
-//  - rule 5: what stays pending until the end of the step is pending in every part of the gradient
-//    and over a data axis; with zero >= 2 only over reduceAxes.
-//  - among sequences of collectives that are equally cheap and equally long any will do, but equal
-//    changes of sharding are made in the same way.
+// A second derivation of the list of collectives, from the step graph and the strategies of its
+// ops. It follows the rules in planner/reshard/Graph.h and docs/design.md, section 3. It shares no
+// code with `derive` and `countCollectives`, which planner and passes use. So a bug there, wrong in
+// prediction and Program alike, shows as a difference. Interpretations of Graph.h:
+//  - rule 1: an axis is reduce-scattered onto a factor if all users want it there, right after the
+//    axes that the factor already has. This repeats until no partial axis fits. Sums are deferred
+//    only if the additive op wants no partial axis on a factor, and no result of it lies on one.
+//  - rule 5: a gradient stays partial until the end of the step over an axis if all its parts are
+//    partial over it and it is a data axis; with zero >= 2 only over reduceAxes.
+//  - among sequences of collectives of equal cost and length any is accepted, but equal changes of
+//    sharding are made in the same way.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,7 +33,7 @@ struct ResidentBytes {
   int64_t gradients = 0;
   int64_t optimizerState = 0;
   int64_t state = 0;              // running statistics
-  int64_t hostOptimizerState = 0; // in the memory of its host
+  int64_t hostOptimizerState = 0; // in host memory
   bool operator==(const ResidentBytes &o) const {
     return parameters == o.parameters && gradients == o.gradients &&
            optimizerState == o.optimizerState && state == o.state &&
@@ -43,7 +41,7 @@ struct ResidentBytes {
   }
 };
 
-/// What the slots of a compiled stage hold.
+/// Returns the bytes of the slots of a compiled stage.
 ResidentBytes residentBytes(const program::Stage &stage);
 
 /// For messages.
@@ -52,30 +50,32 @@ std::ostream &operator<<(std::ostream &out, const ResidentBytes &bytes);
 struct StepSignature {
   /// Merged by kind, axes (in mesh order, joined by "+"), stage and bytes; sorted.
   std::vector<reshard::CollectiveCount> collectives;
-  /// Where sequences of collectives are equally cheap and equally long there is no saying which is
-  /// meant: per change of sharding (the same one is made the same way everywhere), the lists that
-  /// each of its ways adds to `collectives`.
+  /// Sequences of collectives of equal cost and length: per change of sharding, the lists that each
+  /// alternative adds to `collectives`. Equal changes use the same alternative everywhere.
   std::vector<std::vector<std::vector<reshard::CollectiveCount>>> ties;
   std::vector<ResidentBytes> resident; // by stage
-  /// Which value is moved where, in words, for messages.
+  /// A text per move (value, from, to), for messages.
   std::vector<std::string> moves;
 };
 
-/// What one step of `graph` under `assignment` executes on a rank of each stage, and holds.
-/// `stateBytesPerElement`: of the optimizer, per parameter element; a parameter narrower than f32
-/// has a master copy besides. `bucketBytes`: of reductions of gradients that are joined; 0: none.
-/// Ends the program with a message where an assignment is beyond it: sub-axes, and values wanted by
-/// a stage that has gone by.
+/// Returns the collectives of one step of `graph` under `assignment` and the resident bytes, per
+/// rank of each stage.
+///
+/// `stateBytesPerElement`: optimizer state per parameter element; a parameter narrower than f32
+/// also has a master copy. `bucketBytes`: limit of joined gradient reductions; 0: no joining.
+/// Aborts with a message if the assignment is unsupported: sub-axes, or a cotangent wanted by a
+/// later stage.
 StepSignature expectedSignature(const reshard::Graph &graph, const reshard::Assignment &assignment,
                                 int64_t stateBytesPerElement, int64_t bucketBytes);
 
-/// Empty if `actual` is the list of the signature, with one way for each of the ties; else one line
-/// per collective that is in one list only (with the first way of each tie).
+/// Returns "" if `actual` is the list of the signature with one alternative of each tie. Else
+/// returns one line per collective that is in one list only (using the first alternative of each
+/// tie).
 std::string difference(const reshard::Mesh &mesh, const StepSignature &expected,
                        const std::vector<reshard::CollectiveCount> &actual);
 
-/// Empty if the Program has the collectives and the resident bytes that the plan's shardings call
-/// for; else what differs, and which moves were expected.
+/// Returns "" if the Program has the collectives and resident bytes that the plan's shardings
+/// require. Else returns the differences and the expected moves.
 std::string signatureDifference(const driver::CompiledPlan &compiled, const planner::Plan &plan);
 
 } // namespace tbc::test

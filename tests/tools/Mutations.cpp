@@ -18,7 +18,7 @@ using Kind = schedule::Action::Kind;
 
 namespace {
 
-/// A place for a mutation: a block of a stage and an index in it.
+/// The position of a mutation: a block of a stage and an index in it.
 struct Place {
   int stage;
   BlockId id;
@@ -33,7 +33,7 @@ bool sameType(const Program &p, int stage, ValueId a, ValueId b) {
   return values[a].dtype == values[b].dtype && values[a].shape == values[b].shape;
 }
 
-/// Everything that reads `from` reads `to` instead.
+/// Replaces all uses of `from` by `to`.
 void replaceUses(Block &block, ValueId from, ValueId to) {
   for (Instruction &instruction : block.instructions)
     std::replace(instruction.operands.begin(), instruction.operands.end(), from, to);
@@ -42,8 +42,8 @@ void replaceUses(Block &block, ValueId from, ValueId to) {
       result.value = to;
 }
 
-/// Takes an instruction out; its result is its first operand, of a collective of several tensors
-/// each its own.
+/// Removes an instruction and replaces its result by its first operand. For a collective of several
+/// tensors, each result is replaced by its own operand.
 void bypass(Program &p, Place place) {
   Block &block = place.block(p);
   Instruction taken = block.instructions[place.index];
@@ -131,8 +131,8 @@ private:
     }
   }
 
-  /// A collective of several tensors: one that is not among them, one that stands twice in the
-  /// place of another, two whose results change places.
+  /// Mutates a collective of several tensors: leaves one out, puts one twice in place of another,
+  /// swaps two results.
   void visitBucket(Place place, const Instruction &instruction) {
     for (size_t i = 0; i < instruction.operands.size(); ++i) {
       if (sameType(p, place.stage, instruction.operands[i], instruction.results[i]))
@@ -158,7 +158,7 @@ private:
     }
   }
 
-  /// Blocks of a ring: a stale one, one of the rank after next, and one that went the other way.
+  /// Mutates the blocks of a ring: stale, from the rank after next, or sent the other way.
   void visitPermute(Place place, const Instruction &instruction) {
     add("block not passed on", place, [place](Program &m) { bypass(m, place); });
     add("block passed twice", place, [place](Program &m) { repeatCollective(m, place); });
@@ -170,7 +170,7 @@ private:
       });
   }
 
-  /// What all ranks sum up is summed up by those of each stage alone.
+  /// Reduces a sum over all ranks only within each stage.
   void visitStages(Place place, const Instruction &instruction) {
     std::vector<program::AxisRef> inside;
     for (const program::AxisRef &axis : instruction.comm.axes)
@@ -188,7 +188,7 @@ private:
     for (size_t s = 0; s < segments.size(); ++s)
       if (segments[s].k > 1 && segments[s].outer == 1)
         add("shards in the wrong order", place, [place, s](Program &m) {
-          // Interleaved instead of in runs: outer and k change places.
+          // Interleaved instead of in segments: swaps outer and k.
           auto &segment = place.instruction(m).comm.segments[s];
           std::swap(segment.outer, segment.k);
         });
@@ -268,7 +268,7 @@ private:
       visitOverflowFlag(place, instruction);
   }
 
-  /// Each rank goes by its own gradients.
+  /// Each rank uses its own gradients' overflow flag.
   void visitOverflowFlag(Place place, const Instruction &instruction) {
     const Block &block = p.stages[place.stage].block(place.id);
     for (size_t j = place.index + 1; j < block.instructions.size(); ++j) {
@@ -282,7 +282,7 @@ private:
     }
   }
 
-  /// An operand is some earlier value of the same type.
+  /// Replaces an operand by an earlier value of the same type.
   void visitStaleOperand(Place place, const Instruction &instruction) {
     const Block &block = p.stages[place.stage].block(place.id);
     for (size_t j = place.index; j-- > 0;)
@@ -319,7 +319,7 @@ private:
     }
   }
 
-  /// What virtual stages and a parted backward may have wrong.
+  /// Plants faults of virtual stages and of a split backward.
   void visitSchedule(int stage) {
     const auto &chunks = p.stages[stage].chunks;
     for (int chunk = 0; chunk < int(chunks.size()); ++chunk) {
@@ -344,7 +344,7 @@ private:
           [stage](Program &m) { std::swap(m.stages[stage].chunks[0], m.stages[stage].chunks[1]); });
   }
 
-  /// The schedule of a stage as a list that may be edited.
+  /// Returns the schedule of a stage as an editable list.
   static std::vector<schedule::Action> &tableOf(Program &m, int stage) {
     if (m.schedule.table.empty()) {
       for (int s = 0; s < m.numStages(); ++s)

@@ -13,17 +13,17 @@ namespace tbc::test {
 
 /// One wrong Program, made from a right one.
 struct Mutant {
-  std::string kind;  // what kind of miscompile
-  std::string place; // the stage, block and instruction
+  std::string kind;  // kind of miscompile
+  std::string place; // stage, block and instruction
   std::function<void(program::Program &)> apply;
 };
 
-/// Every place in `program` where one of the known kinds of miscompile can be planted: a collective
-/// dropped, doubled, over the wrong axis or with the wrong reduction; a missing 1/N; a gradient not
-/// accumulated; a parameter that keeps its old value; swapped operands, swapped residuals, swapped
-/// messages; shards joined in the wrong order; a slice that is off by one; blocks of
-/// a ring that are stale or come the wrong way; members of a bucket that are missing, there twice
-/// or at the offset of another.
+/// Returns every possible miscompile of a known kind in `program`:
+/// - a collective dropped, doubled, over the wrong axis or with the wrong reduction; a missing 1/N;
+/// - a gradient not accumulated; a parameter that keeps its old value;
+/// - swapped operands, residuals or messages; shards joined in the wrong order; a slice off by one;
+/// - blocks of a ring that are stale or come the wrong way;
+/// - members of a bucket that are missing, doubled or at another's offset.
 std::vector<Mutant> enumerateMutants(const program::Program &program);
 
 } // namespace tbc::test

@@ -12,21 +12,21 @@
 
 namespace tbc::test {
 
-/// A model's step, with the context it lives in.
+/// The step of a model, with its context.
 struct Model {
   std::unique_ptr<mlir::MLIRContext> context;
   std::unique_ptr<driver::TrainingStep> step;
 };
 
-/// models/NAME.onnx with sequences of `tokens` where it has any. Aborts with a message if it is
-/// refused. The input `kept`, if there is one, stays an input (it would be held at a constant).
+/// Loads models/NAME.onnx, with sequences of `tokens` if it has any. Aborts with a message if it is
+/// refused. The input `kept` stays an input; else it would be held at a constant.
 Model loadModel(const std::string &name, const std::string &optimizer = "adamw",
                 const std::map<std::string, double> &settings = {}, const std::string &kept = "",
                 const std::string &precision = "f32", int64_t tokens = 8);
 
-/// What a plan is pinned to. Sizes are small: 8 samples per step.
+/// The pins of a plan. Sizes are small: 8 samples per step.
 struct PlanRequest {
-  std::string mesh; // "dp=4"; its product is the number of devices
+  std::string mesh; // e.g. "dp=4"; its product is the number of devices
   std::string strategy = "auto";
   std::string schedule = "";
   std::string recompute = "none";
@@ -41,7 +41,7 @@ struct PlanRequest {
   std::string prefetch = "auto";
 };
 
-/// The planner's answer on the preset for this machine.
+/// Returns the planner's plan for `cpu-local`, the preset for this machine.
 Result<planner::Plan> makePlan(const Model &model, const PlanRequest &request);
 
 } // namespace tbc::test

@@ -110,7 +110,7 @@ void RandomModelMaker::addInputs() {
       dims.push_back({{elementsOf(dims) > 60 ? 2 : someSize()}});
     int64_t at = oneIn(5) ? below(int64_t(dims.size())) : 0;
     std::swap(dims[0], dims[size_t(at)]);
-    // The first input has the tokens, where one of its dims can be split in two.
+    // The first input has the tokens, if one of its dims can be split in two.
     int64_t tokens = -1;
     for (int64_t dim = 0; i == 0 && dim < int64_t(dims.size()); ++dim)
       if (dim != at && dims[size_t(dim)].size() % 2 == 0 && dims[size_t(dim)].size() >= 4)
@@ -223,7 +223,7 @@ RandomValue RandomModelMaker::reduced(const RandomValue &value, bool withBatch) 
   return dims.empty() ? parted : op("reduce_sum", {parted}, left, "dims = " + arrayText(dims));
 }
 
-/// Classes of an old value with a batch, in the last dim.
+/// Returns class scores from an old value with a batch, in the last dim.
 RandomValue RandomModelMaker::logits() {
   std::vector<int64_t> batched;
   for (size_t i = 0; i < values.size(); ++i)
@@ -231,7 +231,7 @@ RandomValue RandomModelMaker::logits() {
       if (dim.hasBatch() && (values[i].uses == 0 || batched.empty()))
         batched.push_back(int64_t(i));
   RandomValue x = use(batched.back());
-  // A dim that starts with the batch may stay as it is.
+  // A dim that starts with the batch may stay merged.
   for (const RandomDim &dim : x.dims)
     if (dim.hasBatch() && (dim.parts[0] != batch || oneIn(2))) {
       x = partBatch(x);
@@ -259,7 +259,7 @@ RandomValue RandomModelMaker::logits() {
                 ", out_labels = " + arrayText(out));
 }
 
-/// Adds a sum of whatever nothing else uses to the logits, so that all of it has a gradient.
+/// Adds a sum of all unused values to the logits, so that each has a gradient.
 void RandomModelMaker::joinLeaves(RandomValue &logits) {
   int64_t batchDim = -1;
   for (size_t i = 0; i < logits.dims.size(); ++i)
@@ -294,7 +294,7 @@ std::string RandomModelMaker::make() {
   RandomValue result = logits();
   joinLeaves(result);
   if (oneIn(3))
-    newParameter({RandomDim{{someSize()}}}); // of no use
+    newParameter({RandomDim{{someSize()}}}); // unused
   std::vector<std::string> names;
   for (const frontend::ParameterSource &source : parameters)
     if (!source.isState)

@@ -1,10 +1,12 @@
 //===- RandomModel.h - Random training graphs, for end-to-end tests ----------===//
 //
-// Models of 20 to 60 ops that nobody would train: matmuls and contractions of two values,
-// elementwise ops, norms, softmax, attention, convolutions, batch norm, experts, reductions,
-// reshapes that merge and split dims (the batch among them), transposes, concats and slices,
-// embeddings and gathers, dropout; values used often and late, shared and unused parameters,
-// several inputs, branches without a batch. Put through the same passes as an imported model.
+// Random models of 20 to 60 ops, put through the same passes as an imported model:
+// - matmuls and contractions of two values, elementwise ops, norms, softmax, attention,
+//   convolutions, batch norm, experts, reductions;
+// - reshapes that merge and split dims (including the batch), transposes, concats and slices,
+//   embeddings and gathers, dropout;
+// - values used often and late, shared and unused parameters, several inputs, branches without a
+//   batch.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,8 +27,8 @@ struct RandomModel {
   int64_t numOps = 0;
 };
 
-/// The same seed gives the same model, optimizer and settings. Errors: what a pass refuses, which
-/// is a bug.
+/// Returns the model of a seed. The same seed gives the same model, optimizer and settings. Errors:
+/// a pass refused the model, which is a bug.
 Result<RandomModel> makeRandomModel(uint64_t seed);
 
 } // namespace tbc::test

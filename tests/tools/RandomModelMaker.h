@@ -1,7 +1,7 @@
 //===- RandomModelMaker.h - The parts of a random model ----------------------===//
 //
-// Internal to RandomModel.h. RandomModel.cpp draws what there is and joins it to a loss,
-// RandomModelOps.cpp knows the single kinds of ops.
+// Internal to RandomModel.h. RandomModel.cpp draws arguments and joins values to a loss;
+// RandomModelOps.cpp has the kinds of ops.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@
 
 namespace tbc::test {
 
-/// A dim as the product of its parts; the part `batch` stands for the batch and for nothing else.
+/// A dim as the product of its parts. The part `batch` represents only the batch.
 struct RandomDim {
   std::vector<int64_t> parts;
   int64_t size() const;
@@ -27,7 +27,7 @@ struct RandomDim {
 };
 using RandomDims = std::vector<RandomDim>;
 
-/// A value of the function, of 32-bit floats unless said otherwise.
+/// A value of the function, by default of 32-bit floats.
 struct RandomValue {
   std::string name;
   RandomDims dims;
@@ -43,7 +43,7 @@ public:
   /// The size of the batch in all types.
   static constexpr int64_t batch = 97;
 
-  /// The text of @model. Fills what follows.
+  /// Returns the text of @model and fills the fields below.
   std::string make();
   std::vector<frontend::ParameterSource> parameters;
   std::string loss, frozen;
@@ -57,15 +57,15 @@ private:
   }
   int64_t someSize() { return oneOf(std::vector<int64_t>{2, 3, 4, 4, 5, 6, 6, 8, 8, 12}); }
 
-  // What there is.
+  // Arguments.
   RandomValue argument(const std::string &role, RandomDims dims, const std::string &element = "f32",
                        int64_t batchDim = -1, int64_t sequenceDim = -1);
-  /// A parameter of this shape: an old one, or a new one.
+  /// Returns a parameter of this shape: an old or a new one.
   RandomValue parameter(const RandomDims &dims);
   RandomValue newParameter(const RandomDims &dims, bool isState = false);
   void addInputs();
 
-  /// Writes an op; its result is not among `values` until keep().
+  /// Writes an op. Its result joins `values` only by keep().
   RandomValue op(const std::string &mnemonic, const std::vector<RandomValue> &operands,
                  RandomDims result, const std::string &attributes = "",
                  const std::string &element = "f32");
@@ -74,13 +74,13 @@ private:
                                const std::vector<RandomDims> &results,
                                const std::string &attributes, const std::string &element = "f32");
   bool keep(RandomValue value);
-  /// An old value, often a recent one or one without uses; counts as a use.
+  /// Returns an old value, often a recent or unused one; counts as a use.
   RandomValue pick();
-  /// The index of an old value of exactly these dims, or -1.
+  /// Returns the index of an old value of exactly these dims, or -1.
   int64_t findLike(const RandomDims &dims);
   RandomValue use(int64_t index);
 
-  // Kinds of ops; false where the value drawn does not suit.
+  // Each adds an op of its kind; false if the drawn value does not suit.
   bool addOp();
   bool unary();
   bool binary();
@@ -110,12 +110,13 @@ private:
 
   RandomValue broadcast(const RandomValue &value, const RandomDims &dims,
                         const std::vector<int64_t> &at);
-  /// `in`: the parts of each dim of `value`; `out`: how many of them each dim of the result takes.
+  /// Reshapes `value`. `in`: the parts of each of its dims; `out`: the number of parts in each dim
+  /// of the result.
   RandomValue regroup(const RandomValue &value, const std::vector<std::vector<int64_t>> &in,
                       const std::vector<int64_t> &out);
-  /// With the batch as a dim of its own.
+  /// Makes the batch a dim of its own.
   RandomValue partBatch(const RandomValue &value);
-  /// Sums everything but the batch away; all of it if `withBatch`.
+  /// Sums over all dims but the batch; over all dims if `withBatch`.
   RandomValue reduced(const RandomValue &value, bool withBatch);
   RandomValue logits();
   void joinLeaves(RandomValue &logits);
@@ -127,14 +128,14 @@ private:
   std::map<std::string, std::vector<std::string>> byType; // parameters
   std::string inputs, params, states, body;
   int64_t numArguments = 0;
-  /// Either the batch is merged with other dims, or dims are sums of parts. With both the batch
-  /// could not be told apart any more, and the model would be refused.
+  /// Either the batch is merged with other dims, or dims are sums of parts. With both, the batch
+  /// could not be identified, and the model would be refused.
   bool mergesBatch = false;
 };
 
-/// "array<i64: 1, 2>".
+/// Example: "array<i64: 1, 2>".
 std::string arrayText(const std::vector<int64_t> &numbers);
-int64_t elementsOf(const RandomDims &dims); // the batch counts once
+int64_t elementsOf(const RandomDims &dims); // the batch counts as 1
 bool isSame(const RandomDim &a, const RandomDim &b);
 bool areSame(const RandomDims &a, const RandomDims &b);
 

@@ -77,7 +77,8 @@ RandomValue RandomModelMaker::broadcast(const RandomValue &value, const RandomDi
   return op("broadcast", {value}, dims, "dims = " + arrayText(at), value.element);
 }
 
-/// Where the dims of `small` lie among those of `large`, in order; nothing if they do not.
+/// Returns the positions of the dims of `small` among those of `large`, in order; {-1} if they are
+/// not there.
 static std::vector<int64_t> placesOf(const RandomDims &small, const RandomDims &large) {
   std::vector<int64_t> at;
   for (size_t i = 0; i < large.size() && at.size() < small.size(); ++i)
@@ -92,7 +93,7 @@ bool RandomModelMaker::binary() {
   for (size_t i = 0; i < values.size(); ++i)
     if (placesOf(values[i].dims, x.dims) != std::vector<int64_t>{-1})
       candidates.push_back(int64_t(i));
-  RandomValue y = use(oneOf(candidates)); // x itself, if nothing else
+  RandomValue y = use(oneOf(candidates)); // x itself, if there is no other
   y = broadcast(y, x.dims, placesOf(y.dims, x.dims));
   const std::string mnemonic = oneOf(std::vector<std::string>{
       "add", "add", "sub", "mul", "mul", "div", "maximum", "minimum", "swiglu"});
@@ -143,7 +144,7 @@ bool RandomModelMaker::matmul() {
   RandomValue x = pick();
   std::vector<int64_t> free = freeDims(x.dims);
   std::shuffle(free.begin(), free.end(), random);
-  // The first of them are summed over, the next are the weight's too but stay.
+  // The first are summed over. The next are also the weight's, but stay.
   size_t summed = free.empty() ? 0 : size_t(1 + (free.size() > 1 && oneIn(4)));
   size_t batched = free.size() > summed && oneIn(6) ? 1 : 0;
   struct Part {
@@ -178,7 +179,7 @@ bool RandomModelMaker::matmul() {
   return keep(op("einsum", {x, parameter(weightDims)}, outDims, labelsText(left, right, result)));
 }
 
-/// Of two values: dims of one size may be one, those with the batch must.
+/// Contracts two values. Dims of equal size may be shared; dims with the batch must be.
 bool RandomModelMaker::contraction() {
   RandomValue x = pick(), y = pick();
   std::vector<int64_t> left(x.dims.size()), right(y.dims.size(), -1), out;
@@ -205,7 +206,7 @@ bool RandomModelMaker::contraction() {
       continue;
     right[j] = next++;
     if (y.dims[j].hasBatch() && xHasBatch && !isBatchShared)
-      return false; // every sample by every sample
+      return false; // would pair every sample with every sample
     if (y.dims[j].hasBatch() || !oneIn(6))
       out.push_back(right[j]), dims.push_back(y.dims[j]);
   }
@@ -304,7 +305,7 @@ bool RandomModelMaker::reduction() {
   std::vector<int64_t> dims;
   RandomDims left;
   for (size_t i = 0; i < x.dims.size(); ++i) {
-    // Rarely over the batch: what all samples share.
+    // Rarely over the batch: a value shared by all samples.
     if (x.dims[i].hasBatch() ? oneIn(12) : oneIn(2))
       dims.push_back(int64_t(i));
     else
@@ -355,7 +356,7 @@ bool RandomModelMaker::reshape() {
   std::vector<int64_t> out;
   for (const RandomDim &dim : x.dims) {
     in.push_back(dim.parts);
-    // A part in two.
+    // Splits a part in two.
     for (size_t i = 0; i < in.back().size() && oneIn(3); ++i)
       for (int64_t divisor : {2, 3})
         if (int64_t part = in.back()[i];
@@ -488,7 +489,7 @@ bool RandomModelMaker::positions() {
   return keep(op("gather", {parameter({rows, h}), counted}, {s, h}, number("dim", 0)));
 }
 
-/// Some elements of a dim of a computed value, by constant numbers.
+/// Takes elements of a dim of a computed value by constant indices.
 bool RandomModelMaker::gather() {
   RandomValue x = pick();
   std::vector<int64_t> free = freeDims(x.dims);

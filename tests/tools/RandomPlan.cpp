@@ -1,4 +1,4 @@
-//===- RandomPlan.cpp - Plans that the planner would never choose ------------===//
+//===- RandomPlan.cpp - Random valid plans -----------------------------------===//
 
 #include "tests/tools/RandomPlan.h"
 
@@ -43,7 +43,7 @@ public:
     decideRecompute();
     decideOffload();
     decideOverlap();
-    // Of 100 ops, how many are drawn; the others split the batch and nothing else.
+    // The percentage of ops with a drawn strategy; the others split only the batch.
     int changes = below(3) ? 1 + below(30) : 1 + below(100);
     for (int op = 0; op < int(graph.ops.size()); ++op) {
       if (!planner::choosesForItself(graph, op) || graph.ops[op].generator)
@@ -77,8 +77,8 @@ private:
       plan.stages.push_back(begins[cut]);
   }
 
-  /// One chunk per stage, or several round and round, there and back or anywhere, under a schedule
-  /// that takes them.
+  /// Draws one chunk per stage, or several (looped, V-shaped or anywhere), and a schedule that
+  /// accepts them.
   void placeChunks(int numPlaces) {
     int stages = int(plan.mesh.pp);
     const char *simple[] = {"1f1b", "gpipe", "zero-bubble"};
@@ -119,18 +119,18 @@ private:
       plan.offload.residuals = "all";
   }
 
-  /// Buckets of a few tensors or of all, gathers a few uses ahead or all at once.
+  /// Draws buckets of a few tensors or of all; gathers a few uses ahead or all at once.
   void decideOverlap() {
     plan.overlap.bucketBytes = below(3) ? int64_t(256) << below(14) : 0;
     plan.overlap.prefetch = below(3) ? 1 << below(7) : 0;
   }
 
-  /// Axes one after the other on any loop that takes them, or on none.
+  /// Puts each axis on a random loop that accepts it, or on no loop.
   OpStrategy draw(int op, OpStrategy strategy) {
     std::vector<AxisRef> order = axes;
     if (below(3) == 0)
       strategy = {}; // the batch whole, or over another axis
-    else             // what the batch could not take may lie elsewhere
+    else             // axes that the batch could not take may lie elsewhere
       order.erase(std::remove_if(order.begin(), order.end(),
                                  [&](const AxisRef &axis) { return isUsed(strategy, axis); }),
                   order.end());
@@ -185,7 +185,7 @@ planner::Plan withRandomDecisions(planner::Plan plan, const Graph &graph, uint64
   return Decider(std::move(plan), graph, seed).make();
 }
 
-/// Splits the sequence over two ranks more, in any form and order that the model allows.
+/// Splits the sequence over two more ranks, in any form and order that the model allows.
 static void addContext(planner::Plan &plan, const Graph &graph, int64_t maxRanks,
                        std::mt19937_64 &random) {
   constexpr int64_t parts = 2;
@@ -230,7 +230,7 @@ planner::Plan randomPlan(const driver::TrainingStep &step, int64_t maxRanks, uin
   uint64_t seedOfDecisions = random();
   planner::Plan made = withRandomDecisions(plan, graph, seedOfDecisions);
   auto applied = planner::applyPlan(step.step.graph, made);
-  // Beside the axes drawn for an op there may be no room for cp; then it goes.
+  // The axes drawn for an op may exclude cp; then cp is dropped.
   if (applied || applied.error().message.find("cannot be split over cp") == std::string::npos)
     return made;
   plan.mesh.cp = 1;

@@ -1,7 +1,8 @@
-//===- RandomPlan.h - Plans that the planner would never choose --------------===//
+//===- RandomPlan.h - Random valid plans -------------------------------------===//
 //
-// Whatever is legal: any strategy of any op, ZeRO per parameter over any of its data axes, stages
-// cut anywhere, chunks placed anywhere under any schedule, any forward op computed again.
+// Plans that the planner would never choose, but that are legal: any strategy of any op, ZeRO per
+// parameter over any of its data axes, stages cut anywhere, chunks placed anywhere under any
+// schedule, any forward op recomputed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,15 +16,15 @@
 
 namespace tbc::test {
 
-/// `plan` with its mesh, batch and accumulation, all other decisions drawn. `graph`: of its model,
-/// at the plan's batch. The same seed gives the same plan.
+/// Returns `plan` with its mesh, batch and accumulation; all other decisions are drawn. `graph`: of
+/// its model, at the plan's batch. The same seed gives the same plan.
 planner::Plan withRandomDecisions(planner::Plan plan, const reshard::Graph &graph, uint64_t seed);
 
-/// A plan for `step` on a mesh of at most `maxRanks` ranks, axes of 2 to 4; micro-batches of 1 or 2
-/// samples, 1 to 3 per step, or as many as a schedule needs.
+/// Returns a plan for `step` on a mesh of at most `maxRanks` ranks, with axes of 2 to 4,
+/// micro-batches of 1 or 2 samples, and 1 to 3 per step or as many as the schedule needs.
 planner::Plan randomPlan(const driver::TrainingStep &step, int64_t maxRanks, uint64_t seed);
 
-/// What a plan is, in one line, for messages.
+/// Returns a one-line description of a plan, for messages.
 std::string describe(const planner::Plan &plan);
 
 } // namespace tbc::test

@@ -1,4 +1,4 @@
-//===- Reseal.h - Seals of folders that were changed on purpose --------------===//
+//===- Reseal.h - Seals modified Program folders -----------------------------===//
 
 #ifndef TBC_TESTS_TOOLS_RESEAL_H
 #define TBC_TESTS_TOOLS_RESEAL_H
@@ -13,8 +13,8 @@
 
 namespace tbc::test {
 
-/// Seals a Program's folder as it is now, with the files of tbc compile that are there: what
-/// whoever changes it on purpose can do, for a seal is no signature.
+/// Seals a Program's folder with its current content. Covers the files of `tbc compile` that exist.
+/// Anyone who edits a Program can do so, because a seal is no signature.
 inline void resealFolder(const std::string &folder) {
   std::string path = folder + "/" + program::sealFile;
   Result<program::Seal> seal = program::readSeal(readAll(path));

@@ -1,4 +1,4 @@
-//===- RunFixture.h - Programs compiled and run as users run them ------------===//
+//===- RunFixture.h - Compiles and runs Programs as users do -----------------===//
 
 #ifndef TBC_TESTS_TOOLS_RUNFIXTURE_H
 #define TBC_TESTS_TOOLS_RUNFIXTURE_H
@@ -15,7 +15,7 @@
 
 namespace tbc::test {
 
-/// Plans and programs are made once, in a folder that all tests share.
+/// Plans and programs are made once, in a folder shared by all tests.
 class Run : public testing::Test {
 protected:
   static void SetUpTestSuite() {
@@ -37,7 +37,7 @@ protected:
     return (isGiven ? "" : "--precision f32 ") + flags;
   }
 
-  /// The folder of a compiled program, planned with `flags`; in f32 unless they say otherwise.
+  /// Returns the folder of a compiled program, planned with `flags`; in f32 by default.
   static std::string program(const std::string &model, const std::string &flags) {
     std::string name = model + " " + flags;
     for (char &c : name)
@@ -60,7 +60,7 @@ protected:
     return shell(environment + " " TBC_RUN_PROGRAM " '" + program + "' " + flags);
   }
 
-  /// The log without what depends on time.
+  /// Returns the log without its timings.
   std::string losses(const std::string &log) {
     std::istringstream lines(readAll(folder + "/" + log));
     std::string line, text;

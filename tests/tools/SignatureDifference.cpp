@@ -1,4 +1,4 @@
-//===- SignatureDifference.cpp - One list of collectives against another -----===//
+//===- SignatureDifference.cpp - Compares two lists of collectives -----------===//
 
 #include "tests/tools/IndependentCollectives.h"
 
@@ -14,7 +14,7 @@ namespace tbc::test {
 /// Executions by kind, axes, stage and bytes.
 using Lines = std::map<std::tuple<CollectiveKind, std::string, int, int64_t>, int64_t>;
 
-/// Axes in mesh order: all_gathers over "tp+dp" and "dp+tp" are one among the same ranks.
+/// Puts axes in mesh order: all_gathers over "tp+dp" and "dp+tp" have the same ranks.
 static Lines canonical(const Mesh &mesh, const std::vector<CollectiveCount> &list) {
   Lines merged;
   for (const CollectiveCount &line : list) {
@@ -33,7 +33,7 @@ static Lines canonical(const Mesh &mesh, const std::vector<CollectiveCount> &lis
   return merged;
 }
 
-/// Takes `list` away from `lines`; false if it is not in there.
+/// Subtracts `list` from `lines`; returns false if it is not contained.
 static bool subtract(Lines &lines, const Lines &list) {
   for (const auto &[key, count] : list) {
     auto found = lines.find(key);
@@ -46,7 +46,7 @@ static bool subtract(Lines &lines, const Lines &list) {
   return true;
 }
 
-/// Whether `rest` is one way of each tie from number `first` on.
+/// Returns whether `rest` is the sum of one alternative of each tie from index `first` on.
 static bool isSumOfWays(const std::vector<std::vector<Lines>> &ties, size_t first,
                         const Lines &rest) {
   if (first == ties.size())

@@ -1,4 +1,4 @@
-//===- StepMessages.cpp - The collectives of a step, added up ----------------===//
+//===- StepMessages.cpp - Sums up the collectives of a step ------------------===//
 
 #include "tests/tools/StepMessages.h"
 

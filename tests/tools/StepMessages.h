@@ -1,4 +1,4 @@
-//===- StepMessages.h - The collectives of a step, added up ------------------===//
+//===- StepMessages.h - Sums up the collectives of a step --------------------===//
 
 #ifndef TBC_TESTS_TOOLS_STEPMESSAGES_H
 #define TBC_TESTS_TOOLS_STEPMESSAGES_H
@@ -21,11 +21,11 @@ public:
 
   void add(reshard::CollectiveKind kind, const std::vector<int> &axes, int stage, int64_t bytes,
            int64_t count);
-  /// Adds `count` times what brings the value from one placement to another.
+  /// Adds `count` times the collectives that reshard the value.
   void move(int value, const Placement &from, const Placement &to, int stage, int64_t count);
-  /// The ways of doing so, equally cheap and equally long.
+  /// Returns the alternatives for it, of equal cost and length.
   const std::vector<Messages> &waysOf(int value, const Placement &from, const Placement &to);
-  /// Notes a move, for messages.
+  /// Records a move, for messages.
   void explain(int value, const Placement &from, const Placement &to, int stage,
                const std::vector<Messages> &possible);
 
@@ -40,7 +40,7 @@ private:
   static std::string layoutText(const reshard::TensorLayout &layout);
   std::string axesText(const std::vector<int> &axes) const;
   std::string describe(const Placement &placement) const;
-  /// Equal texts are equal changes of sharding.
+  /// Returns a key: equal texts are equal changes of sharding.
   std::string changeText(int value, const Placement &from, const Placement &to) const;
 
   const reshard::Graph &graph;
@@ -48,7 +48,7 @@ private:
   TensorMoves moves;
   Lines lines;
   std::map<std::string, std::vector<Messages>> ways;   // by change of sharding
-  std::map<std::string, std::map<size_t, Lines>> ties; // where there are several, by way
+  std::map<std::string, std::map<size_t, Lines>> ties; // if there are several, by alternative
   std::vector<std::string> explained;
 };
 

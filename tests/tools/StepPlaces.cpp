@@ -1,4 +1,4 @@
-//===- StepPlaces.cpp - Where the values of a step lie -----------------------===//
+//===- StepPlaces.cpp - The placements of a step's values --------------------===//
 
 #include "tests/tools/StepPlaces.h"
 
@@ -34,7 +34,7 @@ StepPlaces::StepPlaces(const Graph &graph, const Assignment &assignment)
     placeParameter(p);
 }
 
-// What the strategies say.
+// Placements from strategies.
 
 std::vector<int> StepPlaces::axisNumbers(const std::vector<AxisRef> &axes) const {
   std::vector<int> result;
@@ -75,13 +75,14 @@ Placement StepPlaces::produced(int op, int result) const {
         loop.kind == LoopKind::Streamed)
       return;
     for (int axis : axes)
-      if (!goesRound(op, result, axis)) // else it is summed on its way
+      if (!goesRound(op, result, axis)) // otherwise it is summed while it travels
         placement.pending[axis] = loop.kind == LoopKind::Max ? ReduceKind::Max : ReduceKind::Sum;
   });
   return placement;
 }
 
-/// Whether the result lies along a streamed loop, which goes round the axis.
+/// Returns whether the result travels around the ring of `axis`, i.e. lies along a streamed loop
+/// split over it.
 bool StepPlaces::goesRound(int op, int result, int axis) const {
   bool round = false;
   forEachSplitLoop(op, [&](const Loop &loop, const std::vector<int> &axes) {
@@ -93,7 +94,7 @@ bool StepPlaces::goesRound(int op, int result, int axis) const {
 
 // Gradients.
 
-/// The chunks whose work is summed up in `value`, looking through sums of cotangents.
+/// Returns the chunks with terms of `value`, looking through sums of cotangents.
 std::set<int> StepPlaces::contributors(int value) const {
   int producer = graph.values[value].producer;
   if (!isCotangentSum(producer))
@@ -112,7 +113,8 @@ bool StepPlaces::isCotangentSum(int op) const {
                      [&](int operand) { return graph.values[operand].users.size() == 1; });
 }
 
-/// Whether something wants the sum whole: another op, or (of an operand of a sum) a parameter.
+/// Returns whether the complete sum is needed: by another op, or (for an operand of a sum) by a
+/// parameter.
 bool StepPlaces::isWantedWhole(int value, bool isOperand) const {
   bool isGradient =
       std::any_of(graph.parameters.begin(), graph.parameters.end(),
@@ -175,7 +177,8 @@ bool StepPlaces::sameBlock(int a, int b) const {
   return graph.ops[a].chunk == graph.ops[b].chunk && graph.ops[a].phase == graph.ops[b].phase;
 }
 
-/// What an additive op's operands are all pending over, if it can add them up as they are.
+/// Returns the axes over which all operands of an additive op are partial, if it can add them
+/// unreduced; else {}.
 std::map<int, ReduceKind> StepPlaces::deferred(int op) const {
   const GraphOp &sum = graph.ops[op];
   if (!sum.additive || sum.operands.empty())
@@ -193,7 +196,7 @@ std::map<int, ReduceKind> StepPlaces::deferred(int op) const {
       if (kind != ReduceKind::Sum || test::uses(wanted(op, i), axis))
         return {};
   }
-  // Repeated along an axis, a partial sum would be none any more.
+  // A result repeated along an axis would no longer be a partial sum over it.
   for (int i = 0; i < int(sum.results.size()); ++i)
     for (const auto &[axis, kind] : pending)
       if (test::uses(produced(op, i), axis))
@@ -244,7 +247,7 @@ Placement StepPlaces::completed(int value) const {
   return placement;
 }
 
-/// The place where all users want the axis right after those that are there.
+/// Returns the factor on which all users want the axis, right after the axes already there.
 std::optional<Place> StepPlaces::commonPlace(int value, const Placement &have, int axis) const {
   std::optional<Place> common;
   for (const Use &use : uses[value]) {
@@ -275,7 +278,7 @@ void StepPlaces::placeParameter(size_t p) {
     places.stored.flat = places.zeroAxes;
   if (plan.zero >= 1)
     places.state.flat = places.zeroAxes;
-  // One part of one micro-batch is the whole gradient: nothing waits for the update.
+  // A gradient of one part and one micro-batch is complete: no reduction waits for the update.
   bool isWhole =
       places.parts.size() == 1 && assignment.microBatches == 1 && assignment.numStages == 1;
   if (plan.zero >= 2 || (plan.zero == 1 && isWhole))
@@ -288,7 +291,7 @@ void StepPlaces::placeParameter(size_t p) {
   places.stages.assign(stages.begin(), stages.end());
   if (stages.empty())
     places.stages = {0};
-  // Completed once per step: data axes over which every part is a partial sum.
+  // Reduced once per step: data axes over which every part is a partial sum.
   if (!places.parts.empty() && !isWhole)
     for (const auto &[axis, kind] : home[places.parts[0].second].pending) {
       bool isLate =

@@ -1,7 +1,7 @@
-//===- StepPlaces.h - Where the values of a step lie -------------------------===//
+//===- StepPlaces.h - The placements of a step's values ----------------------===//
 //
-// What IndependentCollectives knows before it walks the step: the placements in which ops want
-// their operands and make their results, the home of every value, and where parameters are kept.
+// Computes the facts that IndependentCollectives needs before it walks the step: the placements of
+// ops' operands and results, the home of every value, and the placements of parameters.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,14 +20,14 @@
 
 namespace tbc::test {
 
-/// Ends the program: the assignment has what the derivation does not know.
+/// Aborts: the assignment is beyond this derivation.
 [[noreturn]] void beyond(const std::string &what);
 
-/// What is known of a parameter before the walk.
+/// The placements of a parameter.
 struct ParameterPlaces {
   Placement home, stored, accumulated, state;
-  std::vector<int> zeroAxes;              // without those that split the home
-  std::vector<int> stages;                // that hold a copy
+  std::vector<int> zeroAxes;              // without the axes that split the home
+  std::vector<int> stages;                // with a copy
   std::vector<std::pair<int, int>> parts; // of the gradient: chunk, value
 };
 
@@ -35,10 +35,11 @@ class StepPlaces {
 public:
   StepPlaces(const reshard::Graph &graph, const reshard::Assignment &assignment);
 
-  /// What the op's strategy says of an operand, and of a result before anything completes it.
+  /// Returns the placement of an operand by the op's strategy, and of a result before its
+  /// reduction.
   Placement wanted(int op, int operand) const;
   Placement produced(int op, int result) const;
-  /// Calls function(loop, axes) for the op's loops that mesh axes split.
+  /// Calls function(loop, axes) for each loop of the op that mesh axes split.
   template <typename Function> void forEachSplitLoop(int op, Function function) const {
     for (const auto &[number, axes] : assignment.strategies[op].loopAxes) {
       std::vector<int> whole = axisNumbers(axes);
@@ -50,7 +51,7 @@ public:
   int stageOf(int chunk) const { return assignment.stageOf(chunk); }
   bool isGenerated(int value) const;
   bool isForward(int value) const;
-  /// Its elements may be wider than the parameter's.
+  /// The gradient's elements may be wider than the parameter's.
   const reshard::TensorLayout &gradientLayout(size_t parameter) const {
     return graph.values[graph.parameters[parameter].gradient].layout;
   }
@@ -63,9 +64,9 @@ public:
   const reshard::Assignment &assignment;
   std::vector<bool> skipped;                               // sums of cotangents across stages
   std::vector<std::vector<Use>> uses;                      // by value, in the order of the ops
-  std::vector<Placement> raw, home;                        // by value: as it is made, as it is kept
-  std::vector<std::map<int, reshard::ReduceKind>> takesOn; // per op: sums it adds up unfinished
-  std::vector<int> parameterOf;                            // by value; -1: none
+  std::vector<Placement> raw, home;                        // by value: as produced, as kept
+  std::vector<std::map<int, reshard::ReduceKind>> takesOn; // per op: axes of its unreduced sums
+  std::vector<int> parameterOf;                            // by value; -1: no parameter
   std::vector<ParameterPlaces> parameters;
 
 private:
@@ -90,7 +91,7 @@ private:
   std::vector<bool> isPart; // by value: of a parameter's gradient
 };
 
-/// Whether the tensor (an operand or a result, by number) has one of the dims.
+/// Returns whether the tensor (index of an operand or a result) has one of the dims.
 bool isAlong(const std::vector<reshard::TensorDim> &dims, int tensor);
 
 } // namespace tbc::test

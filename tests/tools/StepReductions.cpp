@@ -1,4 +1,4 @@
-//===- StepReductions.cpp - Which gradients are reduced together -------------===//
+//===- StepReductions.cpp - Joins gradient reductions in buckets -------------===//
 
 #include "tests/tools/StepWalk.h"
 
@@ -8,7 +8,7 @@ using namespace tbc::reshard;
 
 namespace tbc::test {
 
-/// Whether nobody reads it before others are reduced with it.
+/// Returns whether the reduction can wait to be joined: it has no earlier reader.
 bool StepWalk::mayWait(const Reduction &reduction) {
   const Messages &sent = messages.waysOf(reduction.value, reduction.from, reduction.to).front();
   for (const auto &[key, placement] : keptAs)
@@ -25,11 +25,11 @@ bool StepWalk::mayWait(const Reduction &reduction) {
   });
 }
 
-/// What a reduction has in common with those that it may go with.
+/// The key of a bucket: reductions with equal keys may be joined.
 using Kin =
     std::tuple<int, int, Phase, int64_t, std::vector<std::pair<CollectiveKind, std::vector<int>>>>;
 
-/// Buckets: reductions of gradients that wait for each other.
+/// Fills buckets: reductions of gradients that wait for each other.
 void StepWalk::joinReductions() {
   struct Waiting {
     int64_t bytes = 0;

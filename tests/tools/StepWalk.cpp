@@ -1,4 +1,4 @@
-//===- StepWalk.cpp - A step as a rank runs it -------------------------------===//
+//===- StepWalk.cpp - Walks a step as a rank runs it -------------------------===//
 
 #include "tests/tools/StepWalk.h"
 
@@ -40,8 +40,8 @@ void StepWalk::execute(int op) {
   }
 }
 
-/// What lies along a streamed loop goes round its axes: operands stop where they would come home,
-/// results go home.
+/// Adds the permutes of a streamed loop. Operands along it travel n - 1 hops. Results also return
+/// to their rank: n hops.
 void StepWalk::sendRound(int op) {
   const GraphOp &node = graph.ops[op];
   int stage = places.stageOf(node.chunk);
@@ -80,10 +80,10 @@ void StepWalk::bring(int value, int chunk, Phase phase, const Placement &want) {
   if (atHand[{value, chunk, phase}].insert(want).second)
     messages.move(value, have, want, places.stageOf(chunk), assignment.microBatches);
   else
-    readReductions.insert({value, chunk, phase, want}); // if it is one
+    readReductions.insert({value, chunk, phase, want}); // counts only if it is a reduction
 }
 
-/// The stored parameter made whole at its first use in a block.
+/// Gathers the stored parameter at its first use in a block.
 void StepWalk::gather(int p, int chunk, Phase phase) {
   const ParameterPlaces &parameter = places.parameters[p];
   if (parameter.stored == parameter.home || (phase != Phase::Forward && isKeptGathered(p, chunk)))
@@ -98,9 +98,9 @@ bool StepWalk::isKeptGathered(int p, int chunk) const {
   return plan.zero >= 3 && plan.keepGathered && gathered.count({p, chunk, Phase::Forward});
 }
 
-/// The block that computes or receives a value for the chunk. Inputs, and what comes from an
-/// earlier chunk, are there in forward; what another chunk of the same stage computes is taken from
-/// it.
+/// Returns the block in which `chunk` has the value. Values of another chunk of the same stage are
+/// in the block that computes them. Inputs, and forward values of earlier chunks, arrive in
+/// forward; others in backward.
 StepWalk::Block StepWalk::blockWith(int value, int chunk) const {
   int producer = graph.values[value].producer;
   if (producer < 0)
@@ -112,16 +112,16 @@ StepWalk::Block StepWalk::blockWith(int value, int chunk) const {
   return {chunk, inForward ? Phase::Forward : Phase::Backward};
 }
 
-/// In what placement a value lies in its block before it is resharded there.
+/// Returns the placement of a value in its block before it is resharded there.
 Placement StepWalk::arrived(int value, int chunk) {
   int producer = graph.values[value].producer;
   bool comesBack = producer >= 0 && places.isForward(value) && graph.ops[producer].chunk > chunk &&
                    places.stageOf(graph.ops[producer].chunk) != places.stageOf(chunk);
-  // Sent in backward as it was kept there.
+  // It is sent in backward, as kept there.
   return comesBack ? kept(value, graph.ops[producer].chunk) : places.home[value];
 }
 
-/// In what placement the block of `chunk` that has a value keeps it for the others.
+/// Returns the placement in which the block of `chunk` keeps a value for other blocks.
 Placement StepWalk::kept(int value, int chunk) {
   if (places.parameterOf[value] >= 0)
     return places.home[value];
@@ -133,14 +133,14 @@ Placement StepWalk::kept(int value, int chunk) {
 
 Placement StepWalk::choose(int value, int chunk) {
   Block block = blockWith(value, chunk);
-  for (const StepPlaces::Use &use : places.uses[value]) { // the first outside decides
+  for (const StepPlaces::Use &use : places.uses[value]) { // the first use outside the block decides
     const GraphOp &user = graph.ops[use.op];
     if (user.generator || places.stageOf(user.chunk) != places.stageOf(chunk)) {
       bool back = !user.generator && places.isForward(value) && user.chunk < chunk &&
                   block.second == Phase::Forward && graph.values[value].producer >= 0 &&
                   graph.ops[graph.values[value].producer].chunk == chunk;
       if (back)
-        return places.home[value]; // sent back: nobody else has asked before
+        return places.home[value]; // sent back; no earlier use
       continue;
     }
     if (blockWith(value, user.chunk) != block || block == Block(user.chunk, user.phase))

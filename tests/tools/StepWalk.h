@@ -1,7 +1,7 @@
-//===- StepWalk.h - A step as a rank runs it ---------------------------------===//
+//===- StepWalk.h - Walks a step as a rank runs it ---------------------------===//
 //
-// The step is walked block by block as a rank would run it, with a table of what is at hand: an
-// operand that is not there in the placement its op wants must be brought there.
+// Walks the step block by block, as a rank would run it, with a table of available placements. An
+// operand that is not available in the placement wanted by its op must be resharded.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,21 +21,21 @@ namespace tbc::test {
 
 class StepWalk {
 public:
-  /// `bucketBytes` as in expectedSignature.
+  /// `bucketBytes` as in `expectedSignature`.
   StepWalk(const StepPlaces &places, int64_t bucketBytes)
       : places(places), graph(places.graph), assignment(places.assignment),
         bucketBytes(bucketBytes), moves(assignment.mesh), messages(graph, assignment.mesh) {}
 
-  /// What the step communicates. Once.
+  /// Returns the communication of the step. Call it once.
   StepMessages run();
 
 private:
   /// Chunk and phase.
   using Block = std::pair<int, reshard::Phase>;
 
-  /// A gradient that is completed after the op that makes it, alone or with others.
+  /// A gradient's reduction after its op, alone or joined with others.
   struct Reduction {
-    int value, stage, chunk; // chunk -1: in the update
+    int value, stage, chunk; // -1: in the update
     reshard::Phase phase;
     Placement from, to;
     int64_t count;
@@ -65,8 +65,8 @@ private:
   TensorMoves moves;
   StepMessages messages;
   std::map<std::tuple<int, int, reshard::Phase>, std::set<Placement>>
-      atHand;                                      // besides what serves as it is
-  std::map<std::pair<int, int>, Placement> keptAs; // by value and chunk that keeps it
+      atHand;                                      // besides the home placement
+  std::map<std::pair<int, int>, Placement> keptAs; // by value and the chunk that keeps it
   std::set<std::tuple<int, int, reshard::Phase>> gathered;
   std::vector<Reduction> reductions; // of gradients, in order
   std::set<std::tuple<int, int, reshard::Phase, Placement>> readReductions; // by ops of the block

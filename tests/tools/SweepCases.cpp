@@ -14,7 +14,7 @@ using reshard::LoopKind;
 
 namespace {
 
-/// The decision for `op`, or one that splits the batch alone.
+/// Returns the decision for `op`, or one that splits only the batch.
 planner::OpDecision decisionFor(const planner::Plan &plan, const Graph &graph, const GraphOp &op) {
   for (const planner::OpDecision &decision : plan.ops)
     if (std::find(decision.ops.begin(), decision.ops.end(), op.id) != decision.ops.end()) {
@@ -53,8 +53,8 @@ bool canSplit(const planner::Plan &plan, const reshard::Loop &loop) {
          loop.size % plan.mesh.tp == 0;
 }
 
-/// Embedding tables, logits and the sums of the cross entropy by classes (which are the vocabulary
-/// of a classifier).
+/// Splits embedding tables, logits, and the cross entropy's sums over classes (a classifier's
+/// vocabulary).
 Result<planner::Plan> splitVocabulary(planner::Plan plan, const Graph &graph) {
   reshard::FactorId vocabulary = -1;
   for (const GraphOp &op : graph.ops)
@@ -75,7 +75,8 @@ Result<planner::Plan> splitVocabulary(planner::Plan plan, const Graph &graph) {
   return plan;
 }
 
-/// The tokens of a sample: the second dim of an input of indices. -1: there is none.
+/// Returns the factor of a sample's tokens, the second dim of an input of indices; -1 if there is
+/// none.
 reshard::FactorId tokensOf(const Graph &graph) {
   for (const reshard::GraphValue &value : graph.values) {
     const std::vector<reshard::DimLayout> &dims = value.layout.dims;
@@ -86,7 +87,7 @@ reshard::FactorId tokensOf(const Graph &graph) {
   return -1;
 }
 
-/// Between the matmuls of tensor parallelism: norms and elementwise ops by tokens.
+/// Splits norms and elementwise ops between the matmuls of tensor parallelism by tokens.
 Result<planner::Plan> splitSequence(planner::Plan plan, const Graph &graph) {
   const reshard::FactorId tokens = tokensOf(graph);
   int count = 0;
@@ -107,7 +108,7 @@ Result<planner::Plan> splitSequence(planner::Plan plan, const Graph &graph) {
   return plan;
 }
 
-/// Full recomputation of the first half of the ops alone: k of n layers.
+/// Recomputes the first half of the ops: k of n layers.
 Result<planner::Plan> recomputeHalf(planner::Plan plan, const Graph &graph) {
   int numForward = planner::numForwardOps(graph);
   std::map<std::string, int> places;
@@ -186,7 +187,7 @@ std::vector<SweepRow> makeRows() {
     request.context = c.form;
     request.sequenceOrder = c.order;
     std::map<std::string, std::string> excluded = withoutSequence;
-    if (std::string(c.order) == "zigzag") // learnt positions, which have a table of their own
+    if (std::string(c.order) == "zigzag") // it has a table of learnt positions
       for (const char *model : {"gpt2-8l", "moe-8l"})
         excluded[model] = "has an entry for every place of the sequence";
     add(std::string("context ") + c.mesh + " " + c.form + " " + c.order, request, nullptr,
@@ -204,7 +205,7 @@ std::vector<SweepRow> makeRows() {
   struct Overlap {
     const char *mesh, *strategy, *bucketSize, *prefetch;
   };
-  // Of the parameters of a layer some go together in 16 KiB, all of a model in 1 GiB.
+  // A bucket of 16 KiB holds some parameters of a layer; 1 GiB holds all of a model.
   for (const Overlap &o :
        {Overlap{"dp=2", "ddp", "none", "none"}, Overlap{"dp=2", "ddp", "16KiB", "none"},
         Overlap{"dp=2", "zero1", "1GiB", "none"}, Overlap{"dp=2", "zero2", "16KiB", "none"},

@@ -1,7 +1,7 @@
 //===- SweepCases.h - Every strategy on every model of eight layers ----------===//
 //
-// The table of the sweep: a row is a way to train, and applies to every model but those it
-// excludes, for a reason that is checked. A new way to train is a new row in SweepCases.cpp.
+// The table of the sweep. A row is a way to train. It applies to every model except the excluded
+// ones, whose reason is checked. A new way to train is a new row in SweepCases.cpp.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,8 +16,8 @@
 
 namespace tbc::test {
 
-/// Changes a plan of the planner into one that it need not choose. `graph`: of the model, at the
-/// plan's batch. Errors: what the model lacks for that.
+/// Edits a plan of the planner. `graph`: of the model, at the plan's batch. Errors: properties that
+/// the model lacks for the edit.
 using PlanEdit = Result<planner::Plan> (*)(planner::Plan plan, const reshard::Graph &graph);
 
 struct SweepRow {
@@ -31,7 +31,7 @@ struct SweepRow {
 const std::vector<std::string> &sweepModels();
 const std::vector<SweepRow> &sweepRows();
 
-/// The plan of a row for a model.
+/// Returns the plan of a row for a model.
 Result<planner::Plan> sweepPlan(const Model &model, const SweepRow &row);
 
 } // namespace tbc::test

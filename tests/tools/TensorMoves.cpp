@@ -52,8 +52,8 @@ int64_t TensorMoves::localBytes(const TensorLayout &layout, const Placement &pla
   return localElements(layout, placement) * layout.elementBytes;
 }
 
-/// Dijkstra over placements by (bytes on the wire, steps). Both grow with every step or stay, and
-/// the second grows, so all best ways to a placement are known when it is left.
+/// Dijkstra over placements by (bytes on the wire, steps). Each step adds at least 0 bytes and 1
+/// step. So all best paths to a placement are known when it is left.
 struct TensorMoves::Search {
   using Price = std::pair<int64_t, int64_t>;
   struct Node {
@@ -65,7 +65,7 @@ struct TensorMoves::Search {
   const TensorLayout &layout;
   const Placement &origin, &goal;
   std::map<Place, int64_t> places; // size of each factor that may be split
-  std::vector<int> axes;           // that origin or goal name
+  std::vector<int> axes;           // named by origin or goal
   int64_t scale;                   // makes costs whole numbers
   std::map<Placement, Node> nodes;
   std::set<std::pair<Price, Placement>> open;
@@ -84,7 +84,7 @@ struct TensorMoves::Search {
 
   void findPlaces() {
     for (int dim = 0; dim < int(layout.dims.size()); ++dim) {
-      std::map<FactorId, size_t> holders; // as many as segments: once in each
+      std::map<FactorId, size_t> holders; // equal to the number of segments: once in each
       std::map<FactorId, int64_t> sizes;
       const std::vector<Segment> &segments = layout.dims[dim].segments;
       for (const Segment &segment : segments)
@@ -113,7 +113,7 @@ struct TensorMoves::Search {
     std::abort();
   }
 
-  /// Bytes that a rank sends, times `scale`.
+  /// Returns the bytes sent by a rank, times `scale`.
   int64_t cost(const Message &message) const {
     int64_t n = moves.ranks(message.axes);
     int64_t share = message.bytes * (n - 1) * (scale / n);
@@ -122,8 +122,8 @@ struct TensorMoves::Search {
     return message.kind == CollectiveKind::AllReduce ? 2 * share : share;
   }
 
-  /// One step. `fullSide`: where the tensor is full along `axes`; it is padded to a multiple of
-  /// `padTo`.
+  /// Takes one step to `there`. `fullSide`: the placement that is full along the axes `along`; its
+  /// elements are padded to a multiple of `padTo`.
   void go(CollectiveKind kind, std::vector<int> along, const Placement &there,
           const Placement &fullSide, int64_t padTo = 1) {
     std::sort(along.begin(), along.end());
@@ -147,7 +147,7 @@ struct TensorMoves::Search {
     }
   }
 
-  /// All orders of all non-empty subsets of `from`.
+  /// Returns all orders of all non-empty subsets of `from`.
   static std::vector<std::vector<int>> sequences(const std::vector<int> &from) {
     std::vector<std::vector<int>> result;
     for (unsigned mask = 1; mask < (1u << from.size()); ++mask) {
@@ -162,7 +162,7 @@ struct TensorMoves::Search {
     return result;
   }
 
-  /// The axes that a step may still complete, and those free to be put anywhere.
+  /// Returns the axes that a step may still reduce, and those free to be put anywhere.
   std::vector<int> reducible(const Placement &here) const {
     std::vector<int> result;
     for (const auto &[axis, kind] : here.pending)
@@ -178,7 +178,8 @@ struct TensorMoves::Search {
     return result;
   }
 
-  /// How many of the last axes at a place may go: not those that already are where they should be.
+  /// Returns the number of last axes of a factor that may be removed. Axes already in their final
+  /// position stay.
   size_t removable(const Placement &here, const Place &place) const {
     const std::vector<int> &have = here.split.at(place);
     auto wanted = goal.split.find(place);
@@ -215,7 +216,7 @@ struct TensorMoves::Search {
     reduce(here);
     flatten(here);
     if (!here.flat.empty())
-      return; // chunks of a flat tensor know nothing of dims
+      return; // flat chunks do not follow dims
     for (const auto &[place, size] : places) {
       for (const std::vector<int> &more : sequences(unused(here)))
         if (fits(here, place, more)) {
@@ -249,7 +250,8 @@ struct TensorMoves::Search {
       }
   }
 
-  /// A sum over all axes over which the goal is flat is scattered there and nowhere else.
+  /// Returns whether a sum over all axes over which the goal is flat must be scattered to flat
+  /// chunks.
   bool mustFlatten(const Placement &here, const std::vector<int> &group) const {
     if (goal.flat.empty() || !here.flat.empty())
       return false;
@@ -274,14 +276,14 @@ struct TensorMoves::Search {
     }
   }
 
-  /// Chunks of chunks are chunks over both groups where nothing is padded.
+  /// Chunks of chunks are chunks over both groups if there is no padding.
   bool cutsEvenly(const std::vector<int> &flat) const {
     Placement whole = goal;
     whole.flat.clear();
     return moves.localElements(layout, whole) % moves.ranks(flat) == 0;
   }
 
-  /// Whether chunks are as they should be up to flat axis `index`, and may stay so.
+  /// Returns whether the chunks are right up to flat axis `index`, and may stay so.
   bool isRight(const Placement &here, size_t index) const {
     if (here.split != goal.split || index >= goal.flat.size() ||
         !std::equal(here.flat.begin(), here.flat.begin() + index + 1, goal.flat.begin()))

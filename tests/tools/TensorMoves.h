@@ -1,7 +1,7 @@
 //===- TensorMoves.h - Cheapest collectives, enumerated a second time --------===//
 //
-// Written without planner/reshard's own search, to be compared with it: a placement names whole
-// mesh axes, and every step that a tensor could take is tried.
+// Written without planner/reshard's own search, to be compared with it. A placement names whole
+// mesh axes, and every possible step of a tensor is tried.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,11 +22,11 @@ namespace tbc::test {
 /// A factor of a dim.
 using Place = std::pair<int, reshard::FactorId>;
 
-/// Where a tensor is: mesh axes by number. Entries of `split` are never empty.
+/// The sharding of a tensor, with mesh axes as indices. Entries of `split` are never empty.
 struct Placement {
   std::map<Place, std::vector<int>> split;    // the first axis is the slowest
-  std::map<int, reshard::ReduceKind> pending; // by axis
-  std::vector<int> flat;                      // chunks of what `split` leaves
+  std::map<int, reshard::ReduceKind> pending; // partial sums, by axis
+  std::vector<int> flat;                      // chunks of the rest that `split` leaves
 
   bool operator==(const Placement &o) const {
     return split == o.split && pending == o.pending && flat == o.flat;
@@ -38,14 +38,14 @@ struct Placement {
 };
 
 bool names(const std::vector<int> &axes, int axis);
-/// Whether the placement names the axis anywhere.
+/// Returns whether the placement names the axis anywhere.
 bool uses(const Placement &placement, int axis);
 
-/// A communication as the list of collectives shows it; `axes` ascending.
+/// A collective as in the list; `axes` ascending.
 struct Message {
   reshard::CollectiveKind kind;
   std::vector<int> axes;
-  int64_t bytes = 0; // of the side where the tensor is full along `axes`
+  int64_t bytes = 0; // of the side that is full along `axes`
   bool operator<(const Message &o) const {
     return std::tie(kind, axes, bytes) < std::tie(o.kind, o.axes, o.bytes);
   }
@@ -55,19 +55,20 @@ struct Message {
 };
 using Messages = std::vector<Message>;
 
-/// Sizes of a tensor on the ranks of one mesh, and the cheapest way between two placements.
+/// Sizes of a tensor on the ranks of one mesh, and the cheapest path between two placements.
 class TensorMoves {
 public:
   explicit TensorMoves(const reshard::Mesh &mesh) : mesh(mesh) {}
 
   int64_t ranks(const std::vector<int> &axes) const;
-  /// Elements that a rank holds; for a flat placement the chunk, padding included.
+  /// Returns the elements that a rank holds; for a flat placement the chunk, padding included.
   int64_t localElements(const reshard::TensorLayout &layout, const Placement &placement) const;
   int64_t localBytes(const reshard::TensorLayout &layout, const Placement &placement) const;
 
-  /// Every sequence of steps that is cheapest in bytes on the wire and, of those, shortest (a local
-  /// slice is a step), as its sorted communications; sorted, each once. `to` keeps what it names of
-  /// `from.pending`. Ends the program where there is no way.
+  /// Returns every sequence of steps that is cheapest in bytes on the wire and, among those,
+  /// shortest (a local slice is a step). Each is given once by its sorted communications; the
+  /// result is sorted. `to` keeps the axes of `from.pending` that it names. Aborts if there is no
+  /// path.
   std::vector<Messages> cheapest(const reshard::TensorLayout &layout, const Placement &from,
                                  const Placement &to) const;
 

@@ -1,4 +1,4 @@
-//===- batch_change_test.cpp - Accumulation that grows between epochs -------===//
+//===- batch_change_test.cpp - Accumulation grows between epochs ------------===//
 
 #include "tests/support/Shell.h"
 
@@ -42,7 +42,7 @@ protected:
   Outcome run(const std::string &line) {
     return shellIn(folder, TBC_RUN_PROGRAM " " + line + " --data tokens.bin --arith residue");
   }
-  /// The log without what depends on time.
+  /// Returns the log without its timings.
   std::string losses(const std::string &log) {
     std::istringstream lines(readAll(folder + "/" + log));
     std::string line, text;
@@ -71,7 +71,7 @@ TEST_F(BatchChange, IsAnotherProgramFromTheEndOfAnEpochOn) {
     EXPECT_THAT(log, HasSubstr(line));
   EXPECT_NE(log.find("\"epoch\":2"), std::string::npos) << log;
 
-  // The batches are those of any plan, and a checkpoint knows where theirs began.
+  // Batches are the same under any plan, and a checkpoint stores where its batches began.
   Outcome other = run("piped --epochs 3 --checkpoint copy --resume --log other");
   ASSERT_EQ(other.code, 0) << other.err;
   EXPECT_EQ(losses("other"), log.substr(log.find("{\"step\":7")));

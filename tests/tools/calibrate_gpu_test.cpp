@@ -1,4 +1,4 @@
-//===- calibrate_gpu_test.cpp - Measuring GPUs that are faked ---------------===//
+//===- calibrate_gpu_test.cpp - Measuring fake GPUs --------------------------===//
 
 #include "planner/core/Cluster.h"
 #include "runtime/cuda/CublasLt.h"
@@ -31,7 +31,7 @@ protected:
   }
   ~CalibrateGpu() override { std::filesystem::remove_all(folder); }
 
-  /// What each rank measures.
+  /// Returns the measurements of each rank.
   std::vector<Result<Measurements>> measure(int numRanks) {
     std::vector<Result<Measurements>> all(static_cast<size_t>(numRanks), Measurements{});
     std::vector<std::thread> threads;
@@ -88,7 +88,7 @@ TEST_F(CalibrateGpu, MeasuresCopiesProductsAndCollectives) {
   EXPECT_EQ(m.collectives.size(), 8u);
   for (const calibrate::CollectivePoint &point : m.collectives)
     EXPECT_GT(point.seconds, 0) << point.kind << " " << point.ranks;
-  // All ranks say the same.
+  // All ranks agree.
   for (const auto &other : all)
     EXPECT_EQ(other->collectives.back().seconds, m.collectives.back().seconds);
   EXPECT_THAT(driver.complaints(), IsEmpty());
@@ -133,8 +133,8 @@ TEST(CalibrateGpus, WithoutADriverItSaysWhatToInstall) {
   EXPECT_THAT(measured.error().message, HasSubstr("install NVIDIA's driver"));
 }
 
-// What plans count for the device's context is assumed (docs/clusters.md). At its least it has room
-// for what the runtime allocates beside the memory plan, and half a gibibyte for NCCL.
+// The device context's memory in plans is an assumption (docs/clusters.md). Its lower end must hold
+// the runtime's allocations beside the memory plan, and half a GiB for NCCL.
 TEST(ContextOfGpus, HasRoomForWhatTheRuntimeWorksIn) {
   int numPresets = 0;
   for (const std::string &name : planner::clusterPresets()) {

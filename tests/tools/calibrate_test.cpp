@@ -30,7 +30,7 @@ TEST(Fit, NothingIsNegative) {
   EXPECT_GT(found[1], 1);
 }
 
-/// A machine as the planner thinks of one: what is measured on it gives it back.
+/// Measurements of a machine modelled by the planner give back that machine.
 TEST(ClusterText, OfAKnownMachineIsThatMachine) {
   Measurements m;
   m.ranks = 4;

@@ -16,7 +16,7 @@ using tbc::test::Outcome;
 using tbc::test::shellIn;
 using testing::HasSubstr;
 
-// What was predicted of the program is what was planned, to 2 %, and a rank takes no less.
+// The program's predicted memory equals the planned memory to 2 %, and a rank takes no less.
 TEST(CheckMemory, SaysWhatEveryRankTook) {
   std::string folder = (fs::temp_directory_path() / "tbc-memory-XXXXXX").string();
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
@@ -44,7 +44,7 @@ TEST(CheckMemory, SaysWhatEveryRankTook) {
     EXPECT_GT(real, planned) << line;
   }
   EXPECT_EQ(ranks, 4) << run.out;
-  // What GPUs take beside the program says nothing of this process.
+  // The memory of GPUs beside the program does not apply to this process.
   EXPECT_THAT(run.out, HasSubstr("not compared in all: the plan is for other devices"));
   EXPECT_EQ(run.out.find("MFU"), std::string::npos) << run.out;
   EXPECT_THAT(run.out, HasSubstr("real: the most that the process had resident"));

@@ -55,13 +55,13 @@ protected:
   fs::path folder;
 };
 
-/// The batch of the plan in `text`, as JSON has it.
+/// Returns the batch of the plan in `text`, a number in JSON.
 int64_t batchOf(const std::string &text) {
   size_t at = text.find("\"batch\":");
   return at == std::string::npos ? 0 : std::strtoll(text.c_str() + at + 8, nullptr, 10);
 }
 
-/// What tbc plan prints but for its last line, which names the commands that come next.
+/// Returns the output of `tbc plan` without its last line, which names the next commands.
 std::string withoutNext(const std::string &text) { return text.substr(0, text.find("next: ")); }
 
 TEST_F(Cli, FindsTheLargestBatch) {
@@ -76,7 +76,7 @@ TEST_F(Cli, FindsTheLargestBatch) {
     EXPECT_THAT(found.out, HasSubstr("of 1.00 GiB per device, most of it "));
     int64_t batch = batchOf(readAll(folder / "plan.json"));
     ASSERT_GT(batch, 2);
-    // Two units more do not fit; the batch itself does.
+    // Two more units do not fit; the batch itself does.
     for (int64_t more : {0, 4}) {
       std::string all = std::to_string(batch + more);
       Outcome plan =
@@ -94,7 +94,7 @@ TEST_F(Cli, FindBatchSizeRefusals) {
   Outcome small = tbc(flags + "--cluster cpu-local --memory-limit 1MiB --find-batch-size");
   EXPECT_EQ(small.code, 4);
   EXPECT_THAT(small.err, HasSubstr("a batch of 2 would take"));
-  // What is planned for other devices is not tried here.
+  // Plans for other devices are not tried on this machine.
   Outcome large = tbc(flags + "--cluster b200 --find-batch-size --trial");
   EXPECT_EQ(large.code, 2);
   EXPECT_THAT(large.err, HasSubstr("this machine has"));
@@ -110,7 +110,7 @@ TEST_F(Cli, ABatchIsTriedBeforeItIsAnsweredWith) {
   EXPECT_THAT(found.out, HasSubstr("on the fullest rank, predicted"));
 }
 
-/// A stage on one type of device and one on another: planned, read, proven and run on this machine.
+/// One stage on each of two device types: planned, read, verified and run on this machine.
 TEST_F(Cli, StagesOnUnlikeDevices) {
   std::ofstream(folder / "mixed.toml")
       << "name = \"mixed\"\ndescription = \"two types\"\n[[nodes]]\ncluster = \"l40s\"\ncount = 1\n"
@@ -125,7 +125,7 @@ TEST_F(Cli, StagesOnUnlikeDevices) {
   EXPECT_THAT(plan.out,
               HasSubstr("  stages 0 to 1 on 1 x l40s each\n  stages 2 to 3 on 1 x l4 each\n"));
   EXPECT_EQ(tbc("explain plan.json --memory").code, 0);
-  for (const char *ranks : {"", " --ranks 2"}) { // stages merged, perhaps of several types
+  for (const char *ranks : {"", " --ranks 2"}) { // merged stages, possibly of several types
     Outcome verify = tbc(std::string("verify plan.json") + ranks);
     EXPECT_EQ(verify.code, 0) << verify.err << verify.out;
     EXPECT_THAT(verify.out, HasSubstr("verified"));
@@ -142,8 +142,8 @@ static constexpr bool isSanitized = __has_feature(address_sanitizer);
 static constexpr bool isSanitized = false;
 #endif
 
-/// A trial on unlike devices holds each rank to what its own stage may take: the first to twice as
-/// much as the second, which is nearer to its limit.
+/// A trial on heterogeneous devices holds each rank to its own stage's limit. The first has twice
+/// the memory of the second, which is nearer to its limit.
 TEST_F(Cli, TrialsOnUnlikeDevices) {
   if (isSanitized)
     GTEST_SKIP() << "ranks hold what a sanitizer takes besides";
@@ -188,7 +188,7 @@ TEST_F(Cli, PlanVerifyCompileShow) {
 }
 
 TEST_F(Cli, LayersAreNamedByTheirModules) {
-  // The first two as torch's newer exporter writes them, the others as its older one.
+  // The first two have names of torch's newer exporter, the others of its older one.
   for (auto [name, row] :
        {std::pair("tiny-gpt2", "  transformer.h.*                         2"),
         std::pair("llama-8l", "  model.layers.*                          7"),
@@ -263,7 +263,7 @@ TEST_F(Cli, JobsAreCostedLineByLine) {
   EXPECT_THAT(lines[2], HasSubstr("\"code\":2"));
   EXPECT_THAT(lines[3], HasSubstr("no JSON object"));
   EXPECT_THAT(lines[4], HasSubstr("\"fits\":false")); // costed all the same
-  // As tbc plan says it.
+  // Equal to the output of `tbc plan`.
   ASSERT_EQ(planMlp("--mesh fsdp=4").code, 0);
   std::string plan = readAll(folder / "plan.json");
   size_t at = plan.find("\"step_seconds\": ", plan.find("\"stages\""));
@@ -490,7 +490,7 @@ TEST_F(Cli, ModelsThatAreNoneAreRejected) {
     EXPECT_THAT(outcome.err, HasSubstr(name));
     EXPECT_EQ(tbc(std::string("check ") + name).code, 3) << name;
   }
-  EXPECT_EQ(tbc("plan absent.onnx --gpus 4").code, 2); // not a model that is wrong, a path
+  EXPECT_EQ(tbc("plan absent.onnx --gpus 4").code, 2); // a wrong path, not a wrong model
   EXPECT_FALSE(fs::exists(folder / "plan.json"));
 }
 
@@ -510,7 +510,7 @@ TEST_F(Cli, KernelsAreCompiledUnlessTheyAreNotWanted) {
   EXPECT_THAT(compile.out, HasSubstr("regions with "));
   EXPECT_THAT(compile.out, HasSubstr("for x86-64-v3"));
   EXPECT_TRUE(fs::exists(folder / "program/kernels.so"));
-  // An instruction of a region; it has a number where the block has streams beside each other.
+  // An instruction of a region. It has a number if the block has concurrent streams.
   EXPECT_THAT(tbc("program show program").out, testing::ContainsRegex("\n    [|] ([0-9]+: )?%"));
   std::string library = readAll(folder / "program/kernels.so");
   EXPECT_EQ(tbc("compile plan.json --cpu x86-64-v3 -o again").code, 0);
@@ -565,7 +565,7 @@ TEST_F(Cli, PlansThatAreNoneAreRefused) {
 TEST_F(Cli, EditedPredictionsAreRefused) {
   ASSERT_EQ(planMlp().code, 0);
   std::string plan = readAll(folder / "plan.json");
-  // A value of which the file alone cannot tell that it was edited.
+  // The edit of this value cannot be recognised from the file alone.
   const std::string key = "\"mfu\": ";
   size_t at = plan.find(key);
   ASSERT_NE(at, std::string::npos);
@@ -582,7 +582,7 @@ TEST_F(Cli, EditedPredictionsAreRefused) {
   EXPECT_FALSE(fs::exists(folder / "program"));
   EXPECT_EQ(tbc("explain edited.json --derive derived.json").code, 0);
   EXPECT_EQ(readAll(folder / "derived.json"), plan);
-  // Without the model it is compared with itself alone.
+  // Without the model, the plan is only compared with itself.
   fs::create_directory(folder / "elsewhere");
   write("elsewhere/edited.json", readAll(folder / "edited.json"));
   Outcome alone = tbc("explain elsewhere/edited.json");
