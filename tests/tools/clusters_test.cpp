@@ -15,7 +15,7 @@ using namespace tbc::planner;
 
 namespace {
 
-/// A model as `tbc plan` sees it.
+/// A model as in `tbc plan`.
 class Planned : public testing::Test {
 protected:
   void load(const std::string &name) {
@@ -28,7 +28,7 @@ protected:
     step = std::move(*built);
   }
 
-  /// The plan of `batch` samples a step on `gpus` devices of `preset`.
+  /// Returns the plan of `batch` samples a step on `gpus` devices of `preset`.
   Result<Plan> plan(const std::string &preset, int64_t gpus, int64_t batch = 512) {
     auto cluster = loadCluster(preset);
     if (!cluster)
@@ -69,7 +69,7 @@ TEST_F(Planned, EachPresetPlansGpt2OnEightDevices) {
   }
 }
 
-// Node sizes that nothing divides, one device, several racks.
+// One device, several racks, and node sizes that do not divide.
 TEST_F(Planned, MoreDevicesAreNeverAnError) {
   load("tiny-mlp");
   for (const std::string &preset : clusterPresets())
@@ -92,13 +92,13 @@ TEST_F(Planned, BetterPartsAreNeverSlower) {
     for (const char *preset : {worse, better})
       if (!seconds.count(preset))
         seconds[preset] = stepSeconds(preset, 8);
-    // The search is exact up to the gap that it prints, a quarter of the step here, where launches
-    // are most of it; what it leaves is in how stages are cut, and less than this.
+    // The search is exact up to its printed gap: here a quarter of the step, which is mostly
+    // launches. The rest comes from stage cuts and is less than 2 %.
     EXPECT_LE(seconds[better], seconds[worse] * 1.02) << better << " against " << worse;
   }
 }
 
-// The devices of a rack lie in one NVLink domain, those of eight nodes do not.
+// The devices of a rack share one NVLink domain; those of eight nodes do not.
 TEST_F(Planned, ARackIsOneNode) {
   load("gpt2-8l");
   EXPECT_LT(stepSeconds("gb200-nvl72", 64), 0.9 * stepSeconds("b200", 64));

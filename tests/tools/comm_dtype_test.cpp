@@ -1,12 +1,13 @@
-//===- comm_dtype_test.cpp - Gradients that travel as bf16 --------------------===//
+//===- comm_dtype_test.cpp - Gradients sent as bf16 --------------------------===//
 //
-// Each rank is a process and talks over Gloo; it trains once with sums of gradients in f32 and once
-// with those that travel as bf16.
+// Each rank is a process over Gloo. It trains once with gradients summed in f32 and once with
+// gradients sent as bf16.
 //
-// The bound: with u = 2^-8, bf16 takes a term g of rank r for g (1 + d), |d| <= u, and rounds the
-// sum once more. So the sum s of the terms is off by at most ((1 + u)^2 - 1) sum_r |g_r|, and a
-// step of gradient descent moves each parameter by at most the learning rate times that, times what
-// makes of the sum over all labels a mean over those that count.
+// The bound: let u = 2^-8. bf16 rounds the term g of rank r to g (1 + d), |d| <= u, and rounds the
+// sum once more. So the sum of the terms is off by at most ((1 + u)^2 - 1) sum_r |g_r|. A step of
+// gradient descent moves a parameter off by at most rate * factor * this; the factor turns the mean
+// over all labels into the mean over those not ignored. Example: terms of 1 and 1 are off by at
+// most 0.016.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +27,7 @@ using Doubles = std::vector<double>;
 
 namespace {
 
-/// A plan of tiny-gpt2 with gradient descent, and what it is trained on.
+/// A plan of tiny-gpt2 with gradient descent, and its training data.
 struct Training {
   test::Model model;
   driver::CompiledPlan compiled;
@@ -65,7 +66,7 @@ Result<runtime::Executor> executorOf(const Training &training, int64_t rank, boo
   return status ? std::move(executor) : Result<runtime::Executor>(status.error());
 }
 
-/// Runs a step; the bytes that this rank has sent in it.
+/// Runs a step and returns the bytes that this rank sent in it.
 Result<int64_t> step(const Training &training, runtime::Executor &executor, size_t number,
                      comm::Communicator &communicator) {
   runtime::StepInputs inputs;
@@ -78,7 +79,7 @@ Result<int64_t> step(const Training &training, runtime::Executor &executor, size
   return after.withinHost + after.acrossHosts - before.withinHost - before.acrossHosts;
 }
 
-/// Of all_reduce and reduce_scatter.
+/// Returns the bytes of all_reduce and reduce_scatter.
 int64_t reducedBytes(const runtime::Executor &executor) {
   int64_t bytes = 0;
   for (const auto &[key, count] : executor.collectives())
@@ -88,7 +89,7 @@ int64_t reducedBytes(const runtime::Executor &executor) {
   return bytes;
 }
 
-/// The elementwise sum over all ranks, of magnitudes if asked for.
+/// Returns the elementwise sum over all ranks, of magnitudes if `ofMagnitudes`.
 Result<Doubles> sumOf(const Tensor &tensor, bool ofMagnitudes, comm::Communicator &communicator) {
   Doubles values = tensor.toDoubles();
   for (double &value : values)
@@ -105,7 +106,7 @@ Result<Doubles> sumOf(const Tensor &tensor, bool ofMagnitudes, comm::Communicato
   return sum ? Result<Doubles>(sum->toDoubles()) : Result<Doubles>(sum.error());
 }
 
-/// Of every parameter with its gradient: fn(parameter, gradient), by tensor index.
+/// Calls fn(parameter, gradient) with the tensor indices of every parameter and its gradient.
 template <typename Fn> Status forParameters(const program::Program &program, Fn fn) {
   for (size_t t = 0; t < program.tensors.size(); ++t) {
     if (program.tensors[t].role != program::Role::Parameter)
@@ -119,8 +120,8 @@ template <typename Fn> Status forParameters(const program::Program &program, Fn 
   return Status::ok();
 }
 
-/// By what the step multiplies sums, which are over all labels: their number by that of those that
-/// are not ignored.
+/// Returns the step's factor on sums over all labels: labels / labels that are not ignored.
+/// Example: 32 labels, 8 of them ignored, give 4/3.
 double labelFactor(const Training &training, size_t number) {
   double all = 0, counted = 0;
   for (const auto &microBatch : training.data->steps[number])
@@ -133,9 +134,10 @@ double labelFactor(const Training &training, size_t number) {
 
 enum Figure { Worst, Largest, LossExcess, Reduced, ReducedNarrow, Sent, SentNarrow, NumFigures };
 
-/// A rank of a plan that holds whole replicas: how much of its bound the worst parameter is off
-/// after a step, and how much at all; by how much more than its bound the loss of the second step
-/// is off; and what was reduced and sent in the first.
+/// Runs both variants on a rank of a plan with whole replicas and returns figures by `Figure`.
+/// These are the worst error of a parameter after a step, relative to its bound and absolute; the
+/// excess of the second loss's error over its bound; and the bytes reduced and sent in the first
+/// step.
 Result<Tensor> compare(const Training &training, comm::Communicator &communicator) {
   auto exact = executorOf(training, communicator.rank(), false),
        narrow = executorOf(training, communicator.rank(), true);
@@ -161,7 +163,7 @@ Result<Tensor> compare(const Training &training, comm::Communicator &communicato
     Doubles one = exact->held(parameter).toDoubles(), other = narrow->held(parameter).toDoubles();
     for (size_t i = 0; i < one.size(); ++i) {
       double error = std::fabs(one[i] - other[i]);
-      // And the roundings of the update, in f32.
+      // Plus the roundings of the update, in f32.
       double bound = rate * ((1 + u) * (1 + u) - 1) * (*magnitudes)[i] +
                      0x1p-22 * (std::fabs(one[i]) + rate * (*magnitudes)[i]);
       bounds[parameter].push_back(bound);
@@ -175,8 +177,8 @@ Result<Tensor> compare(const Training &training, comm::Communicator &communicato
   for (runtime::Executor *executor : {&*exact, &*narrow})
     if (auto done = step(training, *executor, 1, communicator); !done)
       return done.error();
-  // To first order the loss is off by its gradient times what the parameters are off; twice that
-  // leaves room for the second order, of steps as short as these.
+  // To first order the loss is off by its gradient times the parameters' errors. Twice that leaves
+  // headroom for the second order, for steps as short as these.
   double losses[] = {exact->loss().toDoubles()[0], narrow->loss().toDoubles()[0]};
   double bound = 1e-6 * std::fabs(losses[0]), factor = labelFactor(training, 1);
   status = forParameters(training.program(), [&](int parameter, int gradient) -> Status {
@@ -213,10 +215,10 @@ TEST_P(CommDType, KeepsToItsBoundAndHalvesTheBytes) {
     EXPECT_LE(figures[Worst], 1);
     EXPECT_GT(figures[Largest], 0); // it does round
     EXPECT_LE(figures[LossExcess], 0);
-    // Nothing but the gradients got shorter: the loss is summed as it was.
+    // Only the gradients got narrower; the loss is still summed in f32.
     EXPECT_EQ(figures[Reduced] - figures[ReducedNarrow], double(gradientBytes) / 2);
     EXPECT_GT(figures[ReducedNarrow], double(gradientBytes) / 2);
-    if (numRanks == 2) // of two, each sends the other as many bytes as a gradient has
+    if (numRanks == 2) // each of two ranks sends the other as many bytes as a gradient has
       EXPECT_EQ(figures[Sent] - figures[SentNarrow], double(gradientBytes) / 2);
     else
       EXPECT_LT(figures[SentNarrow], 0.6 * figures[Sent]);
@@ -225,7 +227,7 @@ TEST_P(CommDType, KeepsToItsBoundAndHalvesTheBytes) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CommDType, testing::Values(2, 4));
 
-/// What a rank holds of all parameters after two steps, one after the other.
+/// Returns all parameters of a rank after two steps, concatenated.
 Result<Tensor> trained(const Training &training, comm::Communicator &communicator) {
   auto executor = executorOf(training, communicator.rank(), true);
   if (!executor)

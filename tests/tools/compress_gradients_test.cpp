@@ -1,7 +1,7 @@
-//===- compress_gradients_test.cpp - Runs that send the largest elements ------===//
+//===- compress_gradients_test.cpp - Runs with top-k gradients ----------------===//
 //
-// The arithmetic is that of sparse_sum_test; here are real processes: what they learn, what they
-// send, and what their checkpoints hold.
+// sparse_sum_test checks the arithmetic. Here real processes are checked: their learning, their
+// messages, and their checkpoints.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ class CompressedRun : public tbc::test::Run {
 protected:
   static void SetUpTestSuite() {
     Run::SetUpTestSuite();
-    // A text of a period of four: the next token follows from the last.
+    // A text of period four: the next token follows from the last.
     std::ofstream file(shared + "/tokens.bin", std::ios::binary);
     for (int i = 0; i < 2000; ++i) {
       uint16_t token = uint16_t(10 + i % 4);
@@ -36,7 +36,7 @@ protected:
     }
   }
 
-  /// The folder of tiny-gpt2 compiled as planned with `flags`.
+  /// Returns the folder of tiny-gpt2 compiled with a plan of `flags`.
   static std::string program(const std::string &flags) {
     return Run::program("tiny-gpt2", "--seq 16 " + flags);
   }
@@ -57,7 +57,7 @@ protected:
 };
 
 TEST_F(CompressedRun, Learns) {
-  // Clipping comes after the sum, of what was sent.
+  // Clipping comes after the sum, and applies to the sent elements.
   for (auto [flags, rate] :
        {std::pair("--gpus 2 --mesh dp=2", "0.01"),
         std::pair("--gpus 2 --mesh fsdp=2 --micro-batch 2", "0.01"),
@@ -138,7 +138,7 @@ TEST_F(CompressedRun, WhatAnotherRunKeptBackIsDroppedAloud) {
 
 TEST_F(CompressedRun, ADamagedResidualIsNamed) {
   ASSERT_EQ(run(replicas(), "--steps 2 --checkpoint saved --compress-gradients topk:0.01").code, 0);
-  // Of a replica, which writes nothing else.
+  // This file of a replica contains only the residual.
   std::string path = folder + "/saved/step-00000002/rank-00001.safetensors";
   std::string bytes = readAll(path);
   EXPECT_THAT(bytes.substr(0, 4000), HasSubstr("gradient residual of stage 0, "));

@@ -1,7 +1,7 @@
-//===- compressed_bytes_test.cpp - What compressed gradients take on the wire -===//
+//===- compressed_bytes_test.cpp - Bytes of compressed gradients on the wire --===//
 //
-// Each rank is a process and talks over Gloo; it trains a step with whole gradients and one with
-// their largest elements.
+// Each rank is a process over Gloo. It trains a step with whole gradients and one with their
+// largest elements.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,14 +24,14 @@ constexpr double share = 0.01;
 
 enum Figure { Dense, Sparse, CountedDense, CountedSparse, Given, Moved, NumFigures };
 
-/// The sum over ranks of what a rank has kept back, and of how far parameters have moved.
+/// Returns the sum of `mine` over both ranks.
 Result<double> sumOf(double mine, comm::Communicator &communicator) {
   Tensor value = Tensor::fromDoubles({DType::F64, {1}}, Arith::Native, {mine});
   auto sum = communicator.allReduce({0, 1}, comm::ReduceKind::Sum, value, "the test")->wait();
   return sum ? Result<double>(sum->toDoubles()[0]) : Result<double>(sum.error());
 }
 
-/// The sum of all elements of all parameters that this rank holds.
+/// Returns the sum of all elements of all parameters that this rank holds.
 double sumOfParameters(const program::Program &program, const runtime::Executor &executor) {
   double sum = 0;
   for (size_t t = 0; t < program.tensors.size(); ++t)
@@ -41,8 +41,9 @@ double sumOfParameters(const program::Program &program, const runtime::Executor 
   return sum;
 }
 
-/// The figures of a rank: bytes sent, and those that the executor counts, in a step with whole and
-/// with compressed gradients; what it kept back; by how much less its parameters have moved.
+/// Returns the figures of a rank. For a step with whole and one with compressed gradients: the
+/// bytes sent, and those counted by the executor. Also the sum of elements kept back, and the
+/// difference of its parameters' movement.
 Result<Tensor> measure(const program::Program &program, const driver::RunData &data,
                        comm::Communicator &communicator) {
   Doubles figures(NumFigures);
@@ -88,7 +89,8 @@ TEST(CompressedGradients, SendLessAndKeepTheRest) {
   ASSERT_TRUE(compiled) << compiled.error().message;
   auto data = driver::makeRunData(*model.step, *plan, 1, Arith::Native, 1);
   ASSERT_TRUE(data) << data.error().message;
-  // Of two ranks each sends the other what a gradient has, or of one hundredth index and value.
+  // Each of two ranks sends the other a whole gradient, or the index and value of a hundredth of
+  // it.
   double saved = 0;
   for (const program::GlobalTensor &tensor : compiled->program.tensors)
     if (tensor.role == program::Role::Gradient) {
@@ -113,7 +115,7 @@ TEST(CompressedGradients, SendLessAndKeepTheRest) {
     EXPECT_EQ(figures[CountedDense] - figures[CountedSparse], saved);
     EXPECT_LT(figures[Sparse], 0.05 * figures[Dense]);
     // Parameters lack the part of their step that was kept back. Some 10^5 of them, of about 0.02,
-    // are rounded: together that is about 10^-7.
+    // are rounded: together about 10^-7.
     double expected = data->learningRate * labels / counted * figures[Given];
     EXPECT_GT(std::fabs(expected), 1e-4);
     EXPECT_NEAR(figures[Moved], expected, 1e-2 * std::fabs(expected));

@@ -1,7 +1,8 @@
 //===- context_test.cpp - Sequences split over cp -----------------------------===//
 //
-// What each form of context parallelism communicates, from the shapes of the attentions alone; and
-// what is refused. That the results are those of the serial program is in verify_plans_test.cpp.
+// The communication of each form of context parallelism, derived only from the shapes of the
+// attentions, and the refused cases. verify_plans_test.cpp checks that results equal the serial
+// program's.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +32,7 @@ void PrintTo(const Traffic &traffic, std::ostream *out) {
 }
 using Traffics = std::map<CollectiveKind, Traffic>;
 
-/// Whether `value` has one row per token of a sample and is the same for all samples.
+/// Returns whether `value` has one row per token of a sample and is the same for all samples.
 bool hasSequence(const reshard::Graph &graph, int value) {
   bool perToken = false, perSample = false;
   for (const reshard::DimLayout &dim : graph.values[value].layout.dims)
@@ -47,7 +48,7 @@ int64_t bytesOfAll(const reshard::Graph &graph, int value) {
   return graph.values[value].layout.numElements() * floatBytes;
 }
 
-/// What the attentions and position tables of `graph` say to each other per step, with one sample
+/// Returns the traffic of the attentions and position tables of `graph` per step, with one sample
 /// per micro-batch.
 Traffics closedForm(const reshard::Graph &graph, const std::string &form, int64_t ranks,
                     int64_t microBatches) {
@@ -57,8 +58,8 @@ Traffics closedForm(const reshard::Graph &graph, const std::string &form, int64_
     expected[kind].count += count * microBatches;
   };
   for (const reshard::GraphOp &op : graph.ops) {
-    // A position table is whole on every rank, each reads its rows, and the gradients of all rows
-    // are joined with each micro-batch.
+    // A position table is whole on every rank and each rank reads its rows. The gradients of all
+    // rows are gathered in each micro-batch.
     bool readsTable = op.phase == reshard::Phase::Forward && !op.operands.empty() &&
                       graph.values[op.operands[0]].role == reshard::ValueRole::Parameter;
     if (readsTable && hasSequence(graph, op.results[0]))
@@ -69,7 +70,7 @@ Traffics closedForm(const reshard::Graph &graph, const std::string &form, int64_
       std::vector<int64_t> shape = graph.values[value].layout.shape();
       return shape[1] * shape[2] * shape[3] * floatBytes;
     };
-    // What is only another way to read a value is made again in backward, and then moved again.
+    // A view of a value is recomputed in backward, and then communicated again.
     auto isView = [&](int index) { return index >= 0 && graph.ops[index].kernelClass == "none"; };
     auto again = [&](int operand) {
       return isView(graph.values[op.operands[operand]].producer) ? 1 : 0;
@@ -77,7 +78,8 @@ Traffics closedForm(const reshard::Graph &graph, const std::string &form, int64_
     for (int operand : {1, 2}) { // keys and values
       int64_t whole = bytesOf(op.operands[operand]);
       if (form == "ring") {
-        // Round in forward, round again in backward, and their gradients round and home.
+        // n - 1 hops in forward and again in backward; their gradients take n hops, back to their
+        // rank.
         add(CollectiveKind::Permute, whole / ranks, 2 * (ranks - 1) + ranks);
       } else if (form == "all-gather") {
         add(CollectiveKind::AllGather, whole, 1 + again(operand));
@@ -141,7 +143,7 @@ const Case cases[] = {
 
 INSTANTIATE_TEST_SUITE_P(Forms, ContextTraffic, testing::ValuesIn(cases));
 
-/// The message with which a plan is refused.
+/// Returns the message with which a plan is refused.
 std::string refusal(const char *model, const test::PlanRequest &request,
                     const std::string &kept = "") {
   test::Model loaded = test::loadModel(model, "adamw", {}, kept);
@@ -159,7 +161,7 @@ TEST(ContextErrors, SayWhatCannotBeSplit) {
               HasSubstr("do not divide by twice 8"));
   EXPECT_THAT(refusal("tiny-gpt2", requestOf({"", "ring", "zigzag", 2})),
               HasSubstr("has an entry for every place of the sequence"));
-  // Padding that leaves a row of BERT without keys makes it read all of them.
+  // A row of BERT whose keys are all padding attends to all of them.
   EXPECT_THAT(refusal("masked-bert", requestOf({"", "ring", "", 2}), "attention_mask"),
               HasSubstr("cannot take the sequence block by block"));
 }

@@ -52,7 +52,7 @@ TEST_F(CudaCli, CompilesImagesForEveryArchitecture) {
                            "program/kernels.cuda.json", "program/run.json"})
     EXPECT_TRUE(isThere(file)) << file;
   EXPECT_THAT(readAll(folder + "/program/run.json"), HasSubstr("\"target\": \"cuda\""));
-  // The same plan is the same program; another target leaves nothing of it.
+  // The same plan gives the same program; compiling for another target removes its files.
   std::string images = readAll(folder + "/program/kernels.cuda.json");
   ASSERT_EQ(tbc("compile plan.json -o program --target cuda").code, 0);
   EXPECT_EQ(readAll(folder + "/program/kernels.cuda.json"), images);
@@ -64,7 +64,7 @@ TEST_F(CudaCli, CompilesImagesForEveryArchitecture) {
 }
 
 TEST_F(CudaCli, WhatHasNoKernelIsRefusedOrSaid) {
-  // What a query reads whose keys are all padding.
+  // Fully masked rows: queries whose keys are all padding.
   Outcome refused = compile("masked-bert", "--gpus 1 --fix attention_mask=input", "--target cuda");
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, AllOf(HasSubstr("no kernel for GPUs"), HasSubstr("attention: "),
@@ -144,7 +144,7 @@ TEST_F(CudaCli, AMachineWithoutADriverIsTold) {
   // Its instructions are those of any program.
   Outcome reference = tbc("run program --steps 1 --kernels reference");
   EXPECT_EQ(reference.code, 0) << reference.err;
-  // So are its exact numbers, which are to be those of GPUs.
+  // So are its residues, which must equal those on GPUs.
   run = tbc("run program --steps 1 --arith residue251");
   EXPECT_EQ(run.code, 1);
   EXPECT_THAT(run.err, AllOf(HasSubstr("compiled for GPUs"), HasSubstr("--kernels reference")));

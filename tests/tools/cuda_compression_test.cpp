@@ -1,7 +1,7 @@
 //===- cuda_compression_test.cpp - Compressed gradients on fake GPUs --------===//
 //
-// Programs whose kernels are the reference's, on the fake driver with ranks over a faked NCCL: with
-// compressed gradients they have, bit for bit, what they have on CPUs.
+// Programs with reference kernels on the fake driver, with ranks over a fake NCCL. With compressed
+// gradients their state equals the one on CPUs bit for bit.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,9 +33,9 @@ namespace {
 
 constexpr const char *programHash = "of the program";
 constexpr double share = 0.02;
-constexpr int numSteps = 3; // of graphs: executed, recorded, replayed
+constexpr int numSteps = 3; // with graphs: executed, recorded, replayed
 
-/// What a rank has in the end: the bytes of all that it holds, and what it keeps back, by name.
+/// The final state of a rank: the bytes of all its tensors and its gradient residuals, by name.
 using Held = std::map<std::string, std::vector<unsigned char>>;
 
 class CompressedOnDevices : public testing::Test {
@@ -68,7 +68,7 @@ protected:
     return executor.runStep(communicator, inputs);
   }
 
-  /// Trains on a rank. Half way what is kept back is taken out and put in again.
+  /// Trains on a rank. Halfway, the gradient residuals are taken out and put in again.
   Held train(comm::Communicator &communicator, const program::Program &program,
              const runtime::MachineMaker &machine) {
     Held held;
@@ -196,7 +196,7 @@ TEST_F(CompressedOnDevices, AllReducesAreThoseOfCpus) { check("tiny-mlp", "dp=3"
 
 TEST_F(CompressedOnDevices, ReduceScattersAreThoseOfCpus) { check("tiny-mlp", "fsdp=2"); }
 
-/// Asks for steps that are executed.
+/// Requests executed steps while `isThere` is true.
 struct Onlooker : runtime::Observer {
   bool isThere = false;
   Status executed(const runtime::Executed &) override { return Status::ok(); }
@@ -206,8 +206,8 @@ struct Onlooker : runtime::Observer {
   }
 };
 
-/// What a step packs that comes between replays may take more memory than there was: the graph
-/// goes on with what it was recorded with, on every rank.
+/// Packing for a step between replays may need more memory than before. The graph keeps the memory
+/// that it was recorded with, on every rank.
 TEST_F(CompressedOnDevices, AGraphKeepsTheMemoryItWasRecordedWith) {
   compile("tiny-mlp", "dp=2");
   onDevices([&](comm::Communicator &communicator, const program::Program &program,
@@ -230,7 +230,7 @@ TEST_F(CompressedOnDevices, AGraphKeepsTheMemoryItWasRecordedWith) {
     EXPECT_TRUE(std::isfinite(executor->loss().toDoubles()[0]));
     return Held();
   });
-  EXPECT_EQ(numCaptures, 2); // once a rank
+  EXPECT_EQ(numCaptures, 2); // once per rank
 }
 
 TEST_F(CompressedOnDevices, AProgramWithoutTheKernelsIsRefused) {

@@ -1,7 +1,7 @@
-//===- cuda_fp8_test.cpp - Products in fp8 on fake GPUs ---------------------===//
+//===- cuda_fp8_test.cpp - fp8 matmuls on fake GPUs --------------------------===//
 //
-// The kernels that quantise are those of GPUs in their form for hosts; a faked cuBLASLt multiplies
-// what they make. All else of a program is done by the reference kernels.
+// The quantising kernels are those of GPUs, in their form for hosts. A fake cuBLASLt multiplies
+// their results. Reference kernels run the rest of a program.
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,7 +46,7 @@ protected:
   }
   ~Fp8OnDevices() override { std::filesystem::remove_all(folder); }
 
-  /// A device with the kernels of `list` and those of fp8.
+  /// Opens a device with the kernels of `list` and those of fp8.
   void open(program::CudaKernels list, mlir::MLIRContext &context) {
     cuda::prepareContext(context);
     std::vector<cpu::KernelSource> sources;
@@ -81,7 +81,7 @@ protected:
     cublas.emplace(*driver);
   }
 
-  /// A plan of one device for a small model.
+  /// Makes a plan of one device for a small model and compiles it.
   void compile(const std::string &name, const std::string &precision, int numSteps) {
     model.step.reset(); // before its context
     model = test::loadModel(name, "sgd", {}, "", precision, tokens);
@@ -160,8 +160,9 @@ protected:
 // Products
 //===----------------------------------------------------------------------===//
 
-/// How far a number of this tensor may be from what it is quantised to: half of the distance to the
-/// next one, of normal numbers and of those below them.
+/// Returns the largest quantisation error of `x` in a tensor with largest magnitude `amax`: half
+/// the distance to the next number, for normal and subnormal numbers. Example: 0x1p-4 of |x| for a
+/// normal number in e4m3.
 double errorOf(double x, double amax, fp8::Format format) {
   bool isE4M3 = format == fp8::Format::E4M3;
   double most = isE4M3 ? 448 : 57344, half = isE4M3 ? 0x1p-4 : 0x1p-3;
@@ -246,9 +247,9 @@ TEST_F(Fp8OnDevices, ProductsAreAsFarOffAsTheirFormatsAllow) {
         EXPECT_LE(std::fabs(found[size_t(i)] - exact), bound) << i;
         largest = std::max(largest, std::fabs(found[size_t(i)] - exact));
       }
-      EXPECT_GT(largest, 0); // it is no product of f32
+      EXPECT_GT(largest, 0); // it is no f32 matmul
     }
-    // Shapes that it does not take are told by what is wrong with them.
+    // The error of an unsupported shape names the reason.
     cuda::ProductShape odd;
     odd.m = 24, odd.n = odd.k = 16;
     auto refused = inFp8->find({odd, 24 * 16, 16 * 16, false, false});
@@ -260,7 +261,7 @@ TEST_F(Fp8OnDevices, ProductsAreAsFarOffAsTheirFormatsAllow) {
   kernels = nullptr, device = nullptr;
 }
 
-/// A block with the product of bf16 matrices [16, depth] and [depth, 16], and gelu after it.
+/// Returns a block with the matmul of bf16 matrices [16, depth] and [depth, 16], and gelu after it.
 program::Program productWithGelu(int64_t depth) {
   using Ints = std::vector<int64_t>;
   program::Program program;
@@ -290,7 +291,7 @@ program::Program productWithGelu(int64_t depth) {
   return program;
 }
 
-/// What a GPU of the fake driver's 64 MiB has to multiply in fp8.
+/// The objects for fp8 matmuls on a GPU of the fake driver, with 64 MiB.
 struct Opened {
   Opened(const cuda::DevicePtr &device, const std::shared_ptr<const cuda::KernelModule> &kernels)
       : streams(*cuda::Streams::create(device, std::chrono::milliseconds(0))),
@@ -342,7 +343,7 @@ TEST_F(Fp8OnDevices, WhatFindsNoMemoryStaysInItsOwnTypes) {
     EXPECT_THAT(calls.sentences(), AllOf(Contains(AllOf(HasSubstr("in fp8: 0 of the products"),
                                                         HasSubstr("not 1 no memory to work in"))),
                                          Contains("with their product, by cuBLASLt: 1 gelu")));
-    // What was found before works as it did.
+    // Matmuls found before still work.
     auto small = opened.find(16);
     ASSERT_TRUE(small) << small.error().message;
     int64_t bytes = opened.inFp8->bytes();
@@ -378,18 +379,19 @@ TEST_F(Fp8OnDevices, MemoryThatIsLostIsAnError) {
   {
     Opened opened(device, kernels);
     ASSERT_TRUE(opened.find(16));
-    // With gelu it has no way, without there is neither room for it nor for what was there.
+    // fp8 with gelu is unsupported. Without gelu there is no memory for it, nor for restoring the
+    // earlier buffers.
     cublas->refusesFp8WithGelu(cuda::CublasCode::InvalidValue);
     program::Program given = productWithGelu(32);
     cuda::LibraryCalls calls(given, 0, opened.products, nullptr, opened.inFp8);
-    constexpr int ofSizes = 2; // of both operands, before
+    constexpr int ofSizes = 2; // the sizes of both operands, allocated before
     driver->failCall("cuMemAlloc_v2", cuda::DriverCode::OutOfMemory, ofSizes);
     driver->failCall("cuMemAlloc_v2", cuda::DriverCode::OutOfMemory);
     Status status = calls.prepare(schedule::Action::Kind::Forward);
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, ErrorCode::RankFailed);
     EXPECT_THAT(status.error().message, HasSubstr("matrices in fp8"));
-    // There is memory again: nothing works where there was none.
+    // With memory available again, the allocation succeeds.
     auto small = opened.find(16);
     ASSERT_TRUE(small) << small.error().message;
     EXPECT_GT(opened.inFp8->bytes(), fp8::numWarps * 4);
@@ -403,11 +405,10 @@ TEST_F(Fp8OnDevices, MemoryThatIsLostIsAnError) {
 // Programs
 //===----------------------------------------------------------------------===//
 
-// What is rounded to e4m3 is off by at most 2^-4 of it, to e5m2 by 2^-3, evenly spread: in the mean
-// (of squares) by these / sqrt(3). So is the length of a product's result by at most
-// sqrt(2^-8 + 2^-6) / sqrt(3) = 0.08, and that of a gradient, which comes out of some 14 products
-// in a row that are off at random, by sqrt(14) * 0.08. A loss that is near that of a guess changes
-// by parts of a thousand.
+// Rounding to e4m3 is off by at most 2^-4 of a number, to e5m2 by 2^-3, evenly spread: root mean
+// square = these / sqrt(3). So the length of a matmul's result is off by at most sqrt(2^-8 + 2^-6)
+// / sqrt(3) = 0.08. A gradient comes out of some 14 matmuls in a row with random errors: sqrt(14) *
+// 0.08. A loss near that of a guess changes by some thousandths.
 constexpr double lossTolerance = 0.01, gradientTolerance = 0.3;
 
 double lengthOf(const Doubles &list) {

@@ -1,9 +1,8 @@
 //===- cuda_plans_test.cpp - Plans on fake GPUs equal the serial program ----===//
 //
 // Plans are compiled for GPUs, with every kernel in its form for the host, and run on the fake
-// driver: the same regions, memory plan, launches, streams and copies as on a GPU, and the same
-// code of each thread; ranks talk over a faked NCCL. What is not here is the shuffles of warps, and
-// PTX.
+// driver. Regions, memory plan, launches, streams, copies and the code of each thread are those of
+// a GPU. Ranks talk over a fake NCCL. Warp shuffles and PTX are not covered.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,7 +40,7 @@ namespace {
 
 constexpr const char *programHash = "of the program";
 
-/// Gives the fake driver a kernel that does what the compiled one of a region does.
+/// Gives the fake driver a kernel that does the work of a region's compiled one.
 void addRegion(test::FakeDriver &driver, const program::Stage &stage, const program::Block &block,
                const program::Region &region, program::CompiledKernel compiled) {
   program::RegionValues values = regionValues(block, region);
@@ -65,10 +64,10 @@ void addRegion(test::FakeDriver &driver, const program::Stage &stage, const prog
   driver.addKernel(region.symbol, kernel);
 }
 
-/// A rank whose machine talks over NCCL, whatever the executor talks over.
+/// A rank whose machine uses NCCL, independent of the executor's communicator.
 ///
-/// The machines of all ranks are made one after the other, and to connect takes all ranks: that
-/// goes on beside, until a rank first needs it.
+/// The machines of all ranks are made one after the other, but connecting needs all ranks. So it
+/// runs in a thread, until a rank first needs the connection.
 class OverNccl : public runtime::Machine {
 public:
   using Connection = Result<std::unique_ptr<comm::Communicator>>;
@@ -129,7 +128,7 @@ private:
     }
     return failure;
   }
-  /// Ranks meet after every step, as they do in a run.
+  /// Ranks meet after every step, as in a run.
   void meet() {
     Status status = connected();
     ASSERT_TRUE(status) << status.error().message;
@@ -155,8 +154,8 @@ protected:
   }
   ~CudaPlans() override { std::filesystem::remove_all(folder); }
 
-  /// Compiles the plan, runs it on fake GPUs and compares with the serial program, in f64 and as it
-  /// is, within the bound of docs/design.md, section 4.
+  /// Compiles the plan, runs it on fake GPUs, and compares with the serial program in f64 and
+  /// natively, within the bound of docs/design.md, section 4.
   void check(const std::string &name, const std::string &mesh, const std::string &optimizer,
              const std::map<std::string, double> &settings = {},
              const std::string &precision = "f32", bool hasLibraries = false) {
@@ -219,8 +218,8 @@ protected:
 
   void compare(driver::TrainingStep &step, const planner::Plan &plan,
                const program::Program &program) {
-    // AdamW makes full steps of noise where gradients are zero: one step, and its loss and
-    // gradients, are what can be compared.
+    // AdamW takes full steps of noise where gradients are zero. So only one step, its loss and its
+    // gradients are comparable.
     bool isAdaptive = step.options.optimizer == "adamw";
     std::vector<driver::RunRecord> native, exact;
     for (uint64_t seed = 1; seed <= 3; ++seed)
@@ -246,7 +245,7 @@ protected:
     }
   }
 
-  /// Of several ranks over NCCL.
+  /// Several ranks use NCCL.
   Result<runtime::MachineMaker> machineOf(int64_t rank, const program::Program &program) const {
     auto device = cuda::Device::open(test::FakeDriver::table(), int(rank));
     if (!device)
@@ -277,7 +276,7 @@ protected:
           if (!inner)
             return inner.error();
           auto connect = [=](comm::Store &to) {
-            cuda::NcclOptions given; // as a run has them
+            cuda::NcclOptions given; // as in a run
             given.partitions = peers.partitions;
             given.messages = peers.messages;
             return cuda::connectNccl(rank, numRanks, to, test::FakeNccl::table(), device, given);
@@ -291,7 +290,7 @@ protected:
   std::string offload = "none";
   std::vector<test::FakeDriver::Ran> ran; // of the last check
   bool usesLibraries = false, isBenchmark = false;
-  /// Of all checks with libraries: products by epilogue, and whether a matrix was added; operations
+  /// Of all checks with libraries: matmuls by epilogue and whether a matrix was added; operations
   /// of cuDNN's graphs.
   std::map<std::pair<cuda::CublasEpilogue, bool>, int> products;
   std::map<cuda::CudnnKind, int> operations;
@@ -357,7 +356,7 @@ TEST_F(CudaPlans, CopiesToTheHostAndBackGoOnBesideKernels) {
     check("tiny-mlp", "dp=2", "sgd", {{"momentum", 0.5}}, "f32", /*hasLibraries=*/true);
     check("tiny-gpt2", "fsdp=2", "adamw");
   }
-  // A copy that is still to come while what was put into another stream after it has run.
+  // Counts copies still pending after a later operation of another stream has run.
   int64_t latest = 0;
   int numBeside = 0;
   for (const test::FakeDriver::Ran &one : ran) {
@@ -368,7 +367,7 @@ TEST_F(CudaPlans, CopiesToTheHostAndBackGoOnBesideKernels) {
   EXPECT_GT(numBeside, 0);
 }
 
-/// In residues the host executes kernels, whose operands have been on the host and back.
+/// In residues the host executes kernels, after their operands were offloaded and fetched.
 TEST_F(CudaPlans, ResiduesGoToTheHostAndComeBack) {
   test::Model model = test::loadModel("tiny-mlp", "sgd", {{"momentum", 0.5}});
   test::PlanRequest request;
@@ -404,7 +403,7 @@ TEST_F(CudaPlans, ResiduesGoToTheHostAndComeBack) {
 }
 
 TEST_F(CudaPlans, OpsWithoutAKernelAreNamed) {
-  // What a query reads whose keys are all padding.
+  // Fully masked rows: queries whose keys are all padding.
   test::Model model = test::loadModel("masked-bert", "sgd", {}, "attention_mask");
   test::PlanRequest request;
   request.mesh = "dp=1";

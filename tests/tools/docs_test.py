@@ -1,15 +1,17 @@
 """usage: docs_test.py TBC SOURCE_DIR [--write]
 
-The documentation says what tbc does:
+The documentation agrees with tbc:
 
-- Every transcript (a block that begins with "$ ") of README.md and of docs/index.md, tutorial.md, faq.md and commands/*.md
-  is run, one folder for each page. Lines below a command are what it prints; "…" stands for any text of a line, and alone on a
-  line for any lines. A command without lines below it must succeed, its output is left out. Warnings may be left out.
-- A table of docs/commands/NAME.md lists a flag exactly if `tbc NAME --help` does, with all of its choices.
-- Blocks of Python in tutorial.md compile, and run where PyTorch and transformers are installed.
-- Every flag that any page names exists, and docs/index.md leads to every page.
+- Every transcript (a block that begins with "$ ") of README.md and of docs/index.md, tutorial.md,
+  faq.md and commands/*.md is run, one folder for each page. Lines below a command are its expected
+  output. "…" matches any text of a line; alone on a line it matches any lines. A command without
+  lines below it must succeed, its output is left out. Warnings may be left out.
+- A table of docs/commands/NAME.md lists a flag exactly if `tbc NAME --help` does, with all of its
+  choices.
+- Blocks of Python in tutorial.md compile, and run if PyTorch and transformers are installed.
+- Every flag named by a page exists, and docs/index.md links to every page.
 
-With --write, transcripts that differ become what is printed.
+With --write, differing transcripts are replaced by the actual output.
 """
 
 import os
@@ -26,11 +28,11 @@ PYTHON_BLOCK = re.compile(r"(?m)^```python\n(.*?)^```\n", re.DOTALL)
 BLOCK = re.compile(r"(?m)^```\n(\$ .*?)^```\n", re.DOTALL)
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
-# Pages whose commands are another name than their own.
+# Pages whose commands have another name than the page.
 COMMANDS = {"compile": ["compile", "program show"], "checkpoint": ["checkpoint consolidate"]}
-# Where a page leaves flags to another one.
+# Pages that leave flags to another page.
 SHARED = {"check": "plan"}
-# Flags of other programs that the pages name.
+# Flags of other programs named by the pages.
 OTHERS = {
     "--preset", "--no-tests", "--no-install", "--target", "--build",  # ctest, cmake, bootstrap
     "--gpus", "--no-python", "--nproc-per-node", "--master_addr", "--signal", "--nnodes", "--rdzv-endpoint",  # docker, torchrun, srun
@@ -45,7 +47,7 @@ def transcript_pages():
 
 
 def steps(transcript):
-    """Yields (command as it stands, lines below it)."""
+    """Yields (command as written, lines below it)."""
     command, below = None, []
     for line in transcript.splitlines():
         if command is not None and command.endswith("\\"):
@@ -60,7 +62,7 @@ def steps(transcript):
 
 
 def matches(expected, printed):
-    """Whether the lines are those, "…" standing for any text, or for any lines."""
+    """Returns whether the output has the expected lines; "…" matches any text, or any lines."""
     pattern = ""
     for line in expected:
         if line.strip() == "…":
@@ -71,7 +73,7 @@ def matches(expected, printed):
 
 
 def replayed(transcript, folder, complain):
-    """The transcript, with what is printed where that differs."""
+    """Returns the transcript with the actual output if it differs."""
     text = ""
     environment = {**os.environ, "COLUMNS": "100", "LC_ALL": "C.UTF-8", "PATH": f"{TBC.parent}:{os.environ['PATH']}"}
     for command, below in steps(transcript):
@@ -106,9 +108,9 @@ def help_of(command):
 
 
 def flags_of(command):
-    """Returns {flag: [choices]} of what --help lists."""
+    """Returns {flag: [choices]} as listed by --help."""
     found = {}
-    # An option begins a line; choices may go on in the next one.
+    # An option begins a line; its choices may continue on the next one.
     for spec in re.findall(r"(?m)^ +((?:-\w,)?--[a-z][^\n]*(?:\{[^}]*\})?)", re.sub(r",\n\s+", ",", help_of(command))):
         flag = FLAG.search(spec).group(0)
         choices = re.match(r"\S+ [A-Z|]+:\{([^}]*)\}", spec)
@@ -118,7 +120,9 @@ def flags_of(command):
 
 
 def rows(page):
-    """Returns {flag: row} of the tables of a page: flags in the first cell. A row without a first cell goes on."""
+    """Returns {flag: row} of the tables of a page. Flags are in the first cell; a row with an empty
+    first cell continues the last one.
+    """
     found, flags = {}, []
     for line in page.read_text().splitlines():
         if line.startswith("| `-"):

@@ -1,4 +1,4 @@
-//===- doctor_test.cpp - What tbc doctor says of GPUs ------------------------===//
+//===- doctor_test.cpp - tbc doctor's findings on GPUs -----------------------===//
 
 #include "runtime/cuda/Device.h"
 #include "tests/runtime/cuda/FakeCublasLt.h"
@@ -26,7 +26,7 @@ GpuLibraries fakes() {
           FakeCudnn::table()};
 }
 
-/// The finding of this name; there must be one.
+/// Returns the finding of this name; it must exist.
 Finding of(const std::vector<Finding> &findings, const std::string &name) {
   for (const Finding &finding : findings)
     if (finding.name == name)
@@ -137,7 +137,7 @@ TEST(DoctorOfGpus, SaysWhatIsWrongAndHowToMendIt) {
   libraries.nccl = none;
   libraries.cublas = none;
   libraries.cudnn = none;
-  // A quarter of GPU 2 is taken by somebody.
+  // Another process has taken a quarter of GPU 2.
   auto device = cuda::Device::open(FakeDriver::table(), 2);
   auto taken = cuda::DeviceMemory::allocate(*device, int64_t(odd.deviceBytes / 4), "a test");
   std::vector<Finding> findings = doctor::examineGpus(libraries);

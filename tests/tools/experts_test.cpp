@@ -1,6 +1,6 @@
-//===- experts_test.cpp - Expert parallelism is what its closed form says ----===//
+//===- experts_test.cpp - Expert parallelism equals its closed form ----------===//
 //
-// docs/design.md, section 3, "Routed experts", computed here from the shapes of the model alone.
+// Checks docs/design.md, section 3, "Experts", derived only from the shapes of the model.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,7 @@ using Lines = std::map<std::tuple<CollectiveKind, std::string, int64_t>, int64_t
 struct Form {
   const char *mesh;
   int64_t dp, fsdp, ep;
-  double capacityFactor; // 0: none
+  double capacityFactor; // 0: no capacity
 };
 
 void PrintTo(const Form &form, std::ostream *out) {
@@ -63,7 +63,7 @@ test::Model loadModel(const Form &form) {
   return test::loadModel("moe-8l", "sgd", settings);
 }
 
-/// What each layer of experts says per micro-batch of one sample per rank.
+/// Adds the collectives of each layer of experts, per micro-batch of one sample per rank.
 void addLayers(const test::Model &model, const Form &form, int64_t microBatches, Lines &lines) {
   auto add = [&](CollectiveKind kind, int64_t bytes, int64_t count) {
     lines[{kind, "ep", bytes}] += count * microBatches;
@@ -74,14 +74,14 @@ void addLayers(const test::Model &model, const Form &form, int64_t microBatches,
     int64_t tokens = layer.getInput().getType().getDimSize(0) / batch;
     int64_t width = layer.getInput().getType().getDimSize(1);
     int64_t experts = layer.getWeights().getType().getDimSize(1);
-    // Tokens come together and results are scattered; in backward again, as only a rank's own are
-    // kept, and their cotangents.
+    // Tokens are gathered and results scattered. Backward gathers tokens again, because only a
+    // rank's own are kept, and gathers their cotangents.
     add(CollectiveKind::AllGather, form.ep * tokens * width * floatBytes, 3);
     add(CollectiveKind::ReduceScatter, form.ep * tokens * width * floatBytes, 2);
-    // Every rank learns who asks for its experts; and the gradient of that comes back.
+    // Router weights go to the ranks of their experts, and their gradient comes back.
     add(CollectiveKind::AllToAll, tokens * experts * floatBytes, 2);
   }
-  for (DispatchOp deal : train.getOps<DispatchOp>()) // there and back, in both phases two
+  for (DispatchOp deal : train.getOps<DispatchOp>()) // both ways, in both phases
     add(CollectiveKind::AllToAll, deal.getType().getNumElements() / batch * floatBytes, 2);
 }
 
@@ -92,7 +92,7 @@ TEST_P(Experts, CollectivesAndBytesAreTheClosedForm) {
   test::Model model = loadModel(form);
   test::PlanRequest request;
   request.mesh = form.mesh;
-  request.bucketSize = "none"; // parameter by parameter; of buckets: overlap_test.cpp
+  request.bucketSize = "none"; // parameter by parameter; overlap_test.cpp tests buckets
   auto plan = test::makePlan(model, request);
   ASSERT_TRUE(plan) << plan.error().message;
   const int64_t microBatches = plan->accumulation;
@@ -123,7 +123,7 @@ TEST_P(Experts, CollectivesAndBytesAreTheClosedForm) {
     }
   }
   EXPECT_EQ(experts, 16);
-  // The step's own scalars: the loss and the labels that count.
+  // The step's own scalars: the loss and the count of labels that are not ignored.
   expected[{CollectiveKind::AllReduce, axes(form, true), 2 * floatBytes}] += 1;
 
   for (const reshard::CollectiveCount &line : driver::countInstructions(compiled->program))
@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, Experts,
                                          Form{"dp=2,ep=2", 2, 1, 2, 0.75},
                                          Form{"fsdp=2,ep=4", 1, 2, 4, 0.75}));
 
-/// The losses of one step without a partition, with experts of this capacity.
+/// Returns the loss of one serial step, with experts of this capacity.
 kernels::Tensor serialLoss(double capacityFactor) {
   test::Model model = loadModel({"ep=2", 1, 1, 2, capacityFactor});
   test::PlanRequest request;

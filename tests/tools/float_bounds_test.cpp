@@ -1,4 +1,4 @@
-//===- float_bounds_test.cpp - How far floats may be from f64 ---------------===//
+//===- float_bounds_test.cpp - Bounds of floats against f64 -----------------===//
 
 #include "tools/driver/Verify.h"
 
@@ -47,8 +47,8 @@ driver::Comparison compareOne(const std::string &name, double exact, double seri
   return {};
 }
 
-/// The gradient of b is truly zero. The serial program left 1.4e-10 of it, the parallel
-/// one 3.5e-10: within the bound of a gradient, so the second moment, 0.001 of the square, is too.
+/// The gradient of b is truly zero. The serial program leaves 1.4e-10, the parallel one 3.5e-10,
+/// within the bound of a gradient. So the second moment, 0.001 of the square, is too.
 TEST(FloatBounds, SecondMomentsOfZeroGradients) {
   double serial = 0.001 * 1.4e-10 * 1.4e-10, parallel = 0.001 * 3.5e-10 * 3.5e-10;
   EXPECT_GT(parallel, 4 * serial);
@@ -65,7 +65,7 @@ TEST(FloatBounds, SecondMomentsAreOffByTheirUlps) {
   EXPECT_FALSE(compareOne("b.v", v, v, 1.01 * v, 0).equal);
 }
 
-/// The serial program cancels to exactly zero, the parallel one leaves the rounding of a term.
+/// The serial program cancels to exactly zero; the parallel one leaves the rounding of a term.
 TEST(FloatBounds, GradientsThatCancelHaveAFloor) {
   EXPECT_TRUE(compareOne("b.grad", 0, 0, 0.9 * 0x1p-24, 1).equal);
   EXPECT_FALSE(compareOne("b.grad", 0, 0, 1.1 * 0x1p-24, 1).equal);
@@ -74,7 +74,7 @@ TEST(FloatBounds, GradientsThatCancelHaveAFloor) {
   EXPECT_FALSE(compareOne("b.m", 0, 0, 0.11 * 0x1p-24, 0.1).equal);
 }
 
-/// Parameters have neither roots nor floors, whatever they are called.
+/// Parameters have neither roots nor floors, whatever their name.
 TEST(FloatBounds, ParametersHaveNoFloor) {
   EXPECT_FALSE(compareOne("attention.v", -1e-6, -1e-6, -1e-6 + 1e-9, 1).equal);
   EXPECT_TRUE(compareOne("attention.v", -1, -1 - 1e-7, -1 + 4e-7, 1).equal);

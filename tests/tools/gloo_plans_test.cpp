@@ -1,9 +1,9 @@
 //===- gloo_plans_test.cpp - Plans on real processes equal the serial program ===//
 //
-// Each rank is a process and talks over Gloo. It compares what it holds with its pieces of the
-// serial run's tensors, which the interpreter computed before the processes were forked: bit for
-// bit in residues of both kinds. Those modulo 251 lie in the arena and travel as the true numbers
-// do, byte for byte. This proves transport, packing and schedule as they are in a real run.
+// Each rank is a process over Gloo. It compares its tensors with its pieces of the serial run's
+// tensors, bit for bit in residues of both kinds. The interpreter computed them before the
+// processes were forked. Residues modulo 251 lie in the arena and travel exactly as floats do, byte
+// for byte. This checks transport, packing and schedule as in a real run.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,13 +32,13 @@ void PrintTo(const Case &testCase, std::ostream *out) {
 
 class GlooPlans : public testing::TestWithParam<std::tuple<Case, kernels::Arith>> {};
 
-/// What this rank holds of `tensor`, summed over the ranks that hold partial sums of it.
+/// Returns this rank's part of `tensor`, summed over the ranks with partial sums of it.
 Result<Tensor> completed(const runtime::Executor &executor, const program::Program &program,
                          int index, comm::Communicator &communicator) {
   const program::GlobalTensor &tensor = program.tensors[index];
   Tensor held = executor.held(index);
   std::vector<program::AxisRef> axes;
-  // Stages hold other tensors, so that only those that hold this one may be called together.
+  // Stages hold other tensors, so only the ranks with this one may be called.
   for (const program::AxisRef &axis : tensor.pending)
     if (axis.axis != program.pipelineAxis)
       axes.push_back(axis);
@@ -49,7 +49,7 @@ Result<Tensor> completed(const runtime::Executor &executor, const program::Progr
   return communicator.allReduce(group, comm::ReduceKind::Sum, held, "the test")->wait();
 }
 
-/// A rank: runs all steps and returns how many tensors it compared, or the first that differs.
+/// Runs all steps on a rank. Returns the number of compared tensors, or the first difference.
 Result<Tensor> runRank(const program::Program &program, const driver::RunData &data,
                        const driver::RunRecord &serial, kernels::Arith arith,
                        comm::Communicator &communicator) {
@@ -93,7 +93,7 @@ Result<Tensor> runRank(const program::Program &program, const driver::RunData &d
     std::vector<int64_t> indices = program::ownedIndices(program.mesh, tensor.piece, coordinates);
     Tensor whole = serial.at(tensor.name);
     Tensor expected = runtime::pick(whole, indices, mine->type());
-    // Padding may hold anything.
+    // Padding may have any content.
     Tensor cleaned =
         runtime::pick(runtime::place({*mine}, {indices}, tensor.type), indices, mine->type());
     ++numCompared;
@@ -125,7 +125,7 @@ TEST_P(GlooPlans, EqualTheSerialProgram) {
       options);
   for (size_t rank = 0; rank < results.size(); ++rank) {
     ASSERT_TRUE(results[rank]) << "rank " << rank << ": " << results[rank].error().message;
-    // Its loss twice, and parameters with their gradients and moments.
+    // The loss of both steps, and parameters with their gradients and moments.
     EXPECT_GT(results[rank]->data<int64_t>()[0], 8);
   }
 }

@@ -1,6 +1,6 @@
 """usage: gpu_script_test.py gpu.sh
 
-Runs tests/bench/gpu.sh without a GPU, and with programs that stand for those that it runs.
+Runs tests/bench/gpu.sh without a GPU, and with stubs in place of the programs that it runs.
 """
 
 import json
@@ -36,11 +36,13 @@ def script(path, text):
 
 
 def run(gpu_sh, folder, *flags, **stubs):
-    """What the script does where nvidia-smi, the programs and python3 do what the stubs say."""
+    """Runs the script with stubs for nvidia-smi, the programs and python3. Returns the process and
+    its JSON result, or None.
+    """
     for name in ("comm-conformance", "cuda-kernels", "run-reference", "tbc"):
         script(folder / "build" / "bin" / name, stubs.get(name.replace("-", "_"), "echo '90 GB/s'"))
     script(folder / "path" / "nvidia-smi", stubs.get("smi", TWO_GPUS))
-    # Of --json FILE, the last but one word here, it writes one.
+    # Writes FILE of --json FILE, the last words but one here.
     script(folder / "path" / "python3", stubs.get("python", 'while [[ $1 != --json ]]; do shift; done; echo \'{"x": 1}\' >"$2"'))
     done = subprocess.run(["bash", gpu_sh, *flags, folder / "build", folder / "results"], capture_output=True, text=True,
                           env={**os.environ, "PATH": f"{folder / 'path'}:{os.environ['PATH']}"})
@@ -54,7 +56,7 @@ def expect(condition, what):
 
 
 def check_devices(bench, folder):
-    """The cluster to plan for is that of the GPU that is there."""
+    """The cluster to plan for is that of this machine's GPU."""
     sys.path.insert(0, str(bench))
     import gpu_devices
 

@@ -1,9 +1,8 @@
 //===- independent_collectives_test.cpp - Two derivations of one list --------===//
 //
-// Where no strategy is named there is no closed form. So the collectives of the compiled Program,
-// by kind, axes, bytes, count and stage, and the bytes it keeps on a rank must be those that
-// follow from the shardings of the single ops; IndependentCollectives works them out a second
-// time.
+// A plan without a named strategy has no closed form. So the collectives of the compiled Program
+// (by kind, axes, bytes, count and stage) and its resident bytes per rank must equal those derived
+// from the shardings of single ops. `IndependentCollectives` derives them a second time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,16 +28,16 @@ struct Case {
   const char *optimizer = "adamw";
 };
 
-/// For the name that CTest shows.
+/// For the test name in CTest.
 void PrintTo(const Case &testCase, std::ostream *out) {
   *out << testCase.model << " " << testCase.request.mesh << " " << testCase.request.strategy << " "
        << testCase.request.schedule << " " << testCase.request.recompute;
 }
 
-/// Of the optimizer, per parameter element.
+/// Returns the optimizer state in bytes per parameter element.
 int64_t stateBytes(const planner::Plan &plan) { return plan.job.stateBytesPerElement(); }
 
-/// What was looked at, over several plans.
+/// Counts of compared things, over several plans.
 struct Compared {
   int64_t lines = 0, executions = 0, ties = 0;
   std::set<reshard::CollectiveKind> kinds;
@@ -103,8 +102,7 @@ TEST_P(IndependentCollectives, ProgramHasTheListAndTheBytes) {
             << compared.ties << " ties\n";
 }
 
-// The planner's own choices are few and tidy. Plans edited at random reach what it would not
-// choose.
+// The planner's own choices are few and regular. Randomly edited plans reach the others.
 
 class RandomlyEdited : public testing::TestWithParam<Case> {};
 
@@ -142,7 +140,7 @@ TEST_P(RandomlyEdited, ParallelEqualsSerial) {
   }
 }
 
-// A comparison that cannot fail proves nothing.
+// Checks that the comparison can fail.
 
 using Noticed = testing::TestWithParam<const char *>;
 
@@ -199,7 +197,7 @@ TEST_P(Noticed, AnotherStrategyOfOneOp) {
     noticed += isNoticed();
     assignment.strategies[op].loopAxes = whole;
   }
-  // What a replicated op costs nothing to give (the broadcast of a bias) is not seen.
+  // A broadcast (e.g. of a bias) is free to replicate, so its change is not seen.
   EXPECT_GE(noticed * 10, changed * 9) << noticed << " of " << changed;
   EXPECT_GT(changed, 0);
 }

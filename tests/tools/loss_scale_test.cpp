@@ -1,7 +1,7 @@
 //===- loss_scale_test.cpp - Loss scaling on many ranks ----------------------===//
 //
-// An overflow on one rank is one for all: every rank skips the step and lowers the scale, and the
-// flag costs no collective of its own.
+// An overflow on one rank counts for all: every rank skips the step and lowers the scale. The flag
+// needs no collective of its own.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,7 +25,7 @@ struct Case {
   const char *precision = "f16";
 };
 
-/// For the name that CTest shows.
+/// For the test name in CTest.
 void PrintTo(const Case &testCase, std::ostream *out) {
   *out << testCase.model << " " << testCase.request.mesh << " " << testCase.request.strategy;
 }
@@ -52,7 +52,7 @@ TEST_P(LossScalePlans, ParallelEqualsSerial) {
   }
 }
 
-/// Of a stage, a parameter that no other has.
+/// Returns a parameter that only this stage has.
 std::string parameterOf(const driver::CompiledPlan &compiled, int stage) {
   const reshard::Graph &graph = compiled.planned.graph;
   for (size_t p = 0; p < graph.parameters.size(); ++p)
@@ -62,7 +62,7 @@ std::string parameterOf(const driver::CompiledPlan &compiled, int stage) {
   return "";
 }
 
-/// Planted in the first step; that is skipped on every rank, the second is not.
+/// The overflow is planted in the first step. Every rank skips that step, but not the second.
 TEST_P(LossScalePlans, AnOverflowOnOneRankIsOneForAll) {
   test::Model model = load(GetParam());
   auto plan = test::makePlan(model, GetParam().request);
@@ -103,16 +103,16 @@ TEST_P(LossScalePlans, AnOverflowOnOneRankIsOneForAll) {
   }
 }
 
-/// Per stage, collectives by what they are; bytes of the step's scalars by stage.
+/// Collectives by stage, kind and axes; bytes of the step's scalars by stage.
 struct Lists {
   std::map<std::tuple<int, CollectiveKind, std::string>, int64_t> counts;
   std::map<int, std::vector<int64_t>> scalarBytes;
 };
 
-/// `stages`: where they begin; the planner's choice where it is empty, and then set to that.
+/// `stages`: first modules of the stages; if empty, it is set to the planner's choice.
 Lists listsOf(const Case &testCase, std::vector<std::string> &stages) {
   test::Model model = load(testCase);
-  // One schedule and one cut for both, whatever is a little faster with or without.
+  // One schedule and one cut for both, even if another is a little faster.
   test::PlanRequest request = testCase.request;
   if (request.mesh.find("pp") != std::string::npos)
     request.schedule = "1f1b";
@@ -121,7 +121,7 @@ Lists listsOf(const Case &testCase, std::vector<std::string> &stages) {
   if (stages.empty())
     stages = plan->stages;
   plan->stages = stages;
-  auto compiled = driver::compilePlan(*model.step, *plan); // which compares with the prediction
+  auto compiled = driver::compilePlan(*model.step, *plan); // compares with the prediction
   EXPECT_TRUE(compiled) << compiled.error().message;
   std::string all;
   for (const auto &axis : compiled->program.mesh.axes)
@@ -136,7 +136,7 @@ Lists listsOf(const Case &testCase, std::vector<std::string> &stages) {
   return lists;
 }
 
-/// Loss and labels that count, the flag, the sum of squares: 4 bytes each, over every axis.
+/// The scalars: loss, count of labels, flag, sum of squares: 4 bytes each, over every axis.
 TEST_P(LossScalePlans, TheFlagTravelsWithTheOtherScalars) {
   Case scaled = GetParam(), plain = scaled;
   plain.settings = {{"loss_scale", 0}};
@@ -201,13 +201,13 @@ std::string modelInF16() {
   w.set_data_type(onnx::TensorProto::FLOAT16);
   w.clear_float_data();
   std::string bytes;
-  for (int i = 0; i < 32; ++i) // 0.125 and what follows it
+  for (int i = 0; i < 32; ++i) // 0.125 and the numbers after it
     bytes += {char(i), char(i % 2 ? 0x30 : 0xb0)};
   w.set_raw_data(bytes);
   return builder.bytes();
 }
 
-/// Nothing is narrowed, and still there are master weights and a scale.
+/// The model needs no narrowing, but still gets master weights and a scale.
 TEST(LossScaleModel, AnF16FileIsTrainedInF16) {
   test::TemporaryFolder folder;
   test::Model model;
@@ -226,8 +226,8 @@ TEST(LossScaleModel, AnF16FileIsTrainedInF16) {
     std::map<std::string, int64_t> lines;
     for (const planner::MemoryLine &line : plan->prediction.stages[0].lines)
       lines[line.name] = line.bytes;
-    // A master copy and two moments; the scale, its tracker and Adam's count, which are computed
-    // beside what they replace. Each begins at a multiple of 256 bytes.
+    // Optimizer state: a master copy and two moments; the scale, its tracker and Adam's count,
+    // which are computed beside the old values. Each begins at a multiple of 256 bytes.
     const reshard::Graph &graph = model.step->step.graph;
     int64_t master = 0, count = int64_t(graph.parameters.size());
     for (const reshard::GraphParameter &parameter : graph.parameters)
@@ -243,7 +243,7 @@ TEST(LossScaleModel, AnF16FileIsTrainedInF16) {
   }
 }
 
-/// A scale at which f16 overflows: floats are compared at one at which it does not.
+/// f16 overflows at this scale. Floats are compared at a lower one, without overflow.
 TEST(LossScaleVerify, FloatsRunWhereNothingOverflows) {
   Case testCase = {"tiny-mlp", {"dp=2"}, "sgd", {{"loss_scale", 0x1p60}}};
   test::Model model = load(testCase);

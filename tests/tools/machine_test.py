@@ -1,6 +1,6 @@
 """usage: machine_test.py TBC SOURCE_DIR
 
-What tbc says of this machine: doctor and calibrate.
+Tests the commands that examine this machine: doctor and calibrate.
 """
 
 import json
@@ -72,7 +72,7 @@ class MachineTest(unittest.TestCase):
         self.assertEqual((cluster["name"], cluster["devices_per_node"]), ("here", 2))
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self.assertEqual(cluster["device"]["memory_bytes"], total // 2)
-        # What any machine of the last twenty years lies between.
+        # Wide bounds that hold for any machine of the last twenty years.
         peak = cluster["device"]["peak_flops_per_second"]["f32"]
         self.assertTrue(1e7 < peak < 1e14, peak)
         self.assertTrue(1e8 < cluster["device"]["memory_bytes_per_second"] < 1e13)

@@ -1,7 +1,7 @@
-//===- memory_test.cpp - The memory that is predicted is the memory planned --===//
+//===- memory_test.cpp - Predicted memory equals planned memory --------------===//
 //
-// The planner predicts what every stage of the compiled Program owns (planner/core/Memory.h); the
-// Program's memory plan says what it is. Compiled, not run.
+// The planner predicts the memory of every stage of the compiled Program (planner/core/Memory.h).
+// The Program's memory plan has the actual sizes. Programs are compiled, not run.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@ using namespace tbc;
 
 namespace {
 
-/// Of the memory plan, for people: by role of slot, frames, the rest.
+/// Describes a stage's memory plan, for messages: by role of slot, frames, the rest.
 std::string describe(const program::Stage &stage) {
   std::map<std::string, int64_t> bytes;
   int64_t known = 0;
@@ -47,7 +47,8 @@ std::string describe(const planner::StageMemory &memory) {
   return text;
 }
 
-/// The largest |predicted - planned| / planned of any stage; more than 2 % fails.
+/// Returns the largest |predicted - planned| / planned of any stage; more than 2 % fails. Example:
+/// 102 MiB predicted and 100 MiB planned give 0.02.
 double compare(const driver::CompiledPlan &compiled, const std::string &what) {
   double largest = 0;
   for (size_t s = 0; s < compiled.program.stages.size(); ++s) {
@@ -93,7 +94,7 @@ std::string nameOf(const Case &c) {
 }
 void PrintTo(const Case &c, std::ostream *out) { *out << nameOf(c); }
 
-/// The error, or nothing where there is no such plan.
+/// Returns the error, or nullopt if there is no such plan.
 std::optional<double> compileAndCompare(const test::Model &model, const Case &c) {
   auto plan = test::makePlan(model, c.request);
   if (!plan)
@@ -173,7 +174,7 @@ std::string caseName(const testing::TestParamInfo<Case> &info) {
 
 INSTANTIATE_TEST_SUITE_P(Plans, MemoryPrediction, testing::ValuesIn(someCases()), caseName);
 
-/// Meshes, ways to store and to recompute, schedules and sizes at random.
+/// Random meshes, ZeRO stages, recompute modes, schedules and sizes.
 TEST(RandomPlans, MemoryPredictedIsMemoryPlanned) {
   std::mt19937 random(17);
   auto pick = [&](auto list) { return *(list.begin() + int64_t(random() % list.size())); };
@@ -227,7 +228,7 @@ TEST(RandomPlans, MemoryPredictedIsMemoryPlanned) {
       c.request.globalBatch = 64;
       auto error = compileAndCompare(model, c);
       if (!error)
-        continue; // this model is not cut so
+        continue; // this model cannot be cut so
       ++count;
       sum += *error;
       largest = std::max(largest, *error);

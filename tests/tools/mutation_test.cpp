@@ -1,8 +1,8 @@
 //===- mutation_test.cpp - The referee catches planted miscompiles ------------===//
 //
-// Mutants of compiled Programs. One that changes the f64 result is a miscompile, and each of those
-// must be caught: rejected by the checkers that read only the Program, refused by the ranks, or
-// found different by the residues.
+// Mutants of compiled Programs. A mutant with another f64 result is a miscompile. Each one must be
+// caught: rejected by the checkers that read only the Program, refused by the ranks, or found by
+// the residues.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +38,7 @@ bool differ(const driver::RunRecord &a, const driver::RunRecord &b) {
       largest = std::max(largest, std::abs(x[i]));
       difference = std::max(difference, std::abs(x[i] - y[i]));
     }
-    // Rounding in f64 is far below, a miscompile far above.
+    // f64 rounding is far below this bound, a miscompile far above.
     if (!(difference <= 1e-9 * std::max(largest, 1e-12)))
       return true;
   }
@@ -56,8 +56,8 @@ struct Case {
   const char *model;
   test::PlanRequest request;
   size_t sample; // mutants tried per kind
-  /// In f16, with an overflow in the first of two steps: of the gradient of this parameter alone,
-  /// which is 0 and multiplies the input.
+  /// If set, trains in f16 with an overflow in the first of two steps. Only the gradient of this
+  /// parameter overflows; the parameter is 0 and multiplies the input.
   const char *overflow = nullptr;
   std::map<std::string, double> settings = {};
 };
@@ -67,8 +67,8 @@ struct Tally {
   std::map<std::string, int> byKind;
 };
 
-/// Makes an element of each sample of the first step so large that its product with the scaled
-/// cotangent is none in f64, but not in forward, where it is multiplied by 0.
+/// Sets an element of each sample of the first step so high that its product with the scaled
+/// cotangent is not finite in f64. Forward stays finite, because it multiplies the element by 0.
 void overflow(driver::RunData &data, const std::string &parameter) {
   kernels::Tensor &weight = data.initial.at(parameter);
   weight = kernels::Tensor::fromDoubles(weight.type(), kernels::Arith::F64, {0});
@@ -87,14 +87,14 @@ void tryMutants(const Case &testCase, Tally &tally) {
                                       testCase.overflow ? "f16" : "f32");
   auto plan = test::makePlan(model, testCase.request);
   ASSERT_TRUE(plan) << plan.error().message;
-  // As `tbc verify` does: large models are shrunk.
+  // Shrinks large models, like `tbc verify`.
   auto small = driver::shrink(*model.step, *plan, 16);
   ASSERT_TRUE(small) << small.error().message;
   driver::TrainingStep &step = *small->step;
   plan = small->plan;
   auto compiled = driver::compilePlan(step, *plan);
   ASSERT_TRUE(compiled) << compiled.error().message;
-  // Mutants have values that no memory plan knows; plans of memory have mutants of their own.
+  // Mutants have new values, so the memory plan does not fit. Memory plans have their own mutants.
   for (program::Stage &stage : compiled->program.stages)
     stage.memory = {};
   auto residues = driver::makeRunData(step, *plan, 2, kernels::Arith::Residue61, seed);
@@ -123,7 +123,7 @@ void tryMutants(const Case &testCase, Tally &tally) {
       continue;
     program::Program wrong = compiled->program;
     mutant.apply(wrong);
-    // It has other instructions: what runs beside what follows from them.
+    // The instructions changed, so streams are assigned again.
     assignStreams(wrong);
     std::string where = std::string(testCase.model) + " " + testCase.request.mesh + ": " +
                         mutant.kind + " at " + mutant.place;
@@ -131,8 +131,8 @@ void tryMutants(const Case &testCase, Tally &tally) {
       ++tally.malformed;
       continue;
     }
-    // Run it even if the checkers would not let it: it is a miscompile if its f64 result is another
-    // (or ranks that should agree do not).
+    // Runs it even if the checkers reject it. It is a miscompile if its f64 result differs, or if
+    // ranks that should agree do not.
     auto result = driver::runParallel(wrong, *doubles, kernels::Arith::F64);
     if (result && !differ(*right, *result)) {
       ++tally.harmless;

@@ -1,6 +1,7 @@
 """usage: new_model_test.py TBC SOURCE_DIR
 
-tbc new: as many parameters as published, models that import and are raised like exports, errors that say what to do.
+Tests `tbc new`: published parameter counts, models that import and are raised like exports, errors
+that say what to do.
 """
 
 import json
@@ -12,7 +13,7 @@ from pathlib import Path
 
 TBC, SOURCE = (Path(sys.argv.pop(1)).resolve(), Path(sys.argv.pop(1))) if len(sys.argv) > 2 else (None, None)
 
-# Parameters as published: by Hugging Face's safetensors headers of the repository named.
+# Published parameter counts, from the safetensors headers of the named Hugging Face repositories.
 PUBLISHED = [
     ("gpt2", 124_439_808),  # openai-community/gpt2
     ("gpt2 --layers 48 --hidden 1600 --heads 25 --ffn 6400", 1_557_611_200),  # openai-community/gpt2-xl
@@ -28,7 +29,7 @@ PUBLISHED = [
     ("vit --layers 24 --hidden 1024 --heads 16 --ffn 4096", 304_326_632),  # google/vit-large-patch16-224
 ]
 
-# What decides about the graph in the config.json of these repositories.
+# The entries of these repositories' config.json that define the graph.
 CONFIGS = {
     "mistralai/Mixtral-8x7B-v0.1": (46_702_792_704, {
         "model_type": "mixtral", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
@@ -54,7 +55,7 @@ CONFIGS = {
 }
 
 SMALL = "--layers 2 --hidden 64 --heads 4 --ffn 128"
-# Two layers of every family, and the composites that the importer is to find in them.
+# Two layers of every family, and the composites that the importer must find in them.
 SMALL_MODELS = {
     f"gpt2 {SMALL} --vocab 100 --seq 32": {"attention": 2, "layer_norm": 5, "gelu": 2},
     f"llama {SMALL} --kv-heads 2 --vocab 100": {"attention": 2, "rms_norm": 5, "rotary": 4},
@@ -116,7 +117,7 @@ class NewModelTest(unittest.TestCase):
         self.assertEqual(verify.returncode, 0, verify.stderr)
 
     def test_alibi_is_written(self):
-        """Its scores get a bias, for which there is no composite."""
+        """ALiBi adds a bias to the scores, for which there is no composite."""
         for kind in ("mpt", "bloom"):
             self.parameters(*f"{kind} {SMALL} --vocab 100".split())
             run = self.tbc("check", "m.onnx", "--json")

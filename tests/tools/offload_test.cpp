@@ -1,9 +1,9 @@
-//===- offload_test.cpp - What lies on the host, and what that costs --------===//
+//===- offload_test.cpp - Offloaded tensors and their cost -------------------===//
 //
-// Closed forms: with --offload optimizer a device keeps of all states the scalars of the whole
-// step; with --offload residuals it keeps none but what is small; each is copied once there and
-// once back for every block that reads it. That the numbers stay the same: sweep_test,
-// random_graphs_test.
+// Closed forms. With --offload optimizer a device keeps only the step's scalars of all states. With
+// --offload residuals it keeps only small residuals. Each tensor is copied once to the host, and
+// back once for every block that reads it. sweep_test and random_graphs_test check that results
+// stay the same.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,7 +30,7 @@ planner::Plan planned(const test::Model &model, const char *mesh, const char *of
   return plan ? *plan : planner::Plan();
 }
 
-/// After a step of the plan's Program, of rank 0.
+/// Returns the memory use of rank 0 after a step of the plan's Program.
 runtime::MemoryUse useOf(const test::Model &model, const planner::Plan &plan) {
   auto compiled = driver::compilePlan(*model.step, plan);
   EXPECT_TRUE(compiled) << compiled.error().message;
@@ -45,7 +45,7 @@ runtime::MemoryUse useOf(const test::Model &model, const planner::Plan &plan) {
   return cluster->executor(0).memory();
 }
 
-/// Copies in one step of a rank of stage 0, by kind: how often, and bytes.
+/// Returns (count, bytes) of copies in one step of a rank of stage 0, by kind.
 std::map<program::InstructionKind, std::pair<int64_t, int64_t>>
 copiesOf(const program::Program &program) {
   std::map<program::InstructionKind, std::pair<int64_t, int64_t>> copies;
@@ -81,7 +81,7 @@ TEST(OffloadOptimizer, LeavesTheScalarsOfTheStepOnTheDevice) {
   auto copies = copiesOf(compiled->program);
   EXPECT_EQ(copies[program::InstructionKind::Fetch], each);
   EXPECT_EQ(copies[program::InstructionKind::Offload], each);
-  // What those take by the cluster's constants is what the step takes longer.
+  // The step takes longer by the copies' time according to the cluster's constants.
   planner::Plan without = planned(model, "fsdp=2", "none");
   double seconds = 2 * (double(each.first) * plan.cluster.launchSeconds +
                         double(each.second) / plan.cluster.hostBytesPerSecond);
@@ -110,7 +110,7 @@ TEST(OffloadResiduals, LeaveOnceAndComeBackOnce) {
   runtime::MemoryUse before = useOf(model, kept), after = useOf(model, away);
   EXPECT_EQ(before.hostResidualPeakBytes, 0);
   EXPECT_EQ(after.residualPeakBytes + after.hostResidualPeakBytes, before.residualPeakBytes);
-  // What is small stays.
+  // Small residuals stay on the device.
   EXPECT_LT(after.residualPeakBytes, before.residualPeakBytes / 10);
 
   auto compiled = driver::compilePlan(*model.step, away);
@@ -155,7 +155,7 @@ TEST(OffloadPins, AreChecked) {
   }
 }
 
-/// A job that lacks `share` of the memory that it takes on the device.
+/// Plans a job with a memory limit of `share` of its peak without a limit.
 Result<planner::Plan> planWithin(const test::Model &model, double share, const char *offload) {
   planner::Plan free = planned(model, "dp=2", "none");
   planner::Pins pins;
@@ -171,7 +171,7 @@ Result<planner::Plan> planWithin(const test::Model &model, double share, const c
   return answer->plan;
 }
 
-/// Without the context, which is more than all else of so small a model.
+/// A model small enough that the context would exceed all its other memory.
 test::Model smallModel() { return test::loadModel("gpt2-8l"); }
 
 double shareOf(const planner::Plan &plan, std::initializer_list<const char *> names, double part) {

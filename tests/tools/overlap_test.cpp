@@ -1,8 +1,8 @@
-//===- overlap_test.cpp - What Programs do beside their kernels -------------===//
+//===- overlap_test.cpp - Overlap of communication with kernels -------------===//
 //
-// That compiled Programs begin gathers ahead of their use and reduce gradients beside the backward,
-// and that checkers refuse what is used before it is there. That the numbers stay the same:
-// sweep_test, random_graphs_test.
+// Compiled Programs begin gathers ahead of their use and reduce gradients beside the backward. The
+// checkers refuse a use before its wait. sweep_test and random_graphs_test check that results stay
+// the same.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,7 +47,8 @@ bool reads(const Instruction &reader, const Instruction &maker) {
   });
 }
 
-/// The kernels of `block` that may run while its instruction `index` is under way.
+/// Returns the number of kernels of `block` that may run while its instruction `index` is in
+/// flight.
 int kernelsBeside(const Block &block, size_t index) {
   memory::StreamOrder order(streamStepsOf(block));
   int count = 0;
@@ -57,7 +58,7 @@ int kernelsBeside(const Block &block, size_t index) {
   return count;
 }
 
-/// Of the gathers of a forward block: how many kernels may run while they are under way.
+/// Returns, per gather of a forward block, the number of kernels that may run beside it.
 std::vector<int> besideGathers(const program::Program &program) {
   std::vector<int> beside;
   const Block &block = program.stages[0].block({Kind::Forward, 0});
@@ -78,7 +79,7 @@ TEST(Overlap, GathersRunBesideTheKernelsBefore) {
     int64_t kernels = 0;
     for (int n : beside)
       kernels += n;
-    // The first of a block has nothing before it, and two may be of one op.
+    // The first gather of a block has no kernel before it, and two may be of one op.
     if (std::string(prefetch) == "none")
       EXPECT_LT(hidden, int64_t(beside.size()) / 4) << "a gather right before its use";
     else
@@ -115,7 +116,7 @@ TEST(Overlap, AGatherIsNotUsedBeforeItsWait) {
   EXPECT_GT(mutants, 8);
 }
 
-/// The collectives of more than one tensor of a block.
+/// Returns the number of collectives of a block with more than one tensor.
 int numJoint(const Block &block) {
   return int(
       std::count_if(block.instructions.begin(), block.instructions.end(), [](const Instruction &i) {
@@ -142,7 +143,7 @@ TEST(Overlap, OneMicroBatchIsReducedBesideItsBackward) {
       if (backward.instructions[i].kind != InstructionKind::Kernel)
         beside += kernelsBeside(backward, i) > 0;
     EXPECT_GE(beside, numReductions(backward) - 2) << strategy << ": all but the last ones";
-    // The embedding, which is tied to the last layer, and the scalars of the step.
+    // The embedding, tied to the last layer, and the scalars of the step.
     EXPECT_LE(numReductions(program.stages[0].update), 2) << strategy;
   }
 }

@@ -1,7 +1,7 @@
 """usage: plan_schema_test.py TBC SOURCE_DIR
 
-docs/plan.schema.json against the plans that tbc writes and reads: what is written is described, what is not described is
-refused by both.
+Compares docs/plan.schema.json with the plans that tbc writes and reads. Every written key is
+described; both refuse an undescribed key.
 """
 
 import copy
@@ -16,8 +16,8 @@ import jsonschema  # Debian: python3-jsonschema
 
 TBC, SOURCE = (Path(sys.argv.pop(1)).resolve(), Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 2 else (None, None)
 
-# Between them they have every key: stages, chunks, tp, ZeRO over two axes, recomputation, offload, a loss scale, bindings, and a
-# cluster with what presets leave out, and one of several kinds of nodes.
+# Together these plans have every key: stages, chunks, tp, ZeRO over two axes, recompute, offload, a
+# loss scale, bindings, a cluster with keys that presets omit, and one with several kinds of nodes.
 JOBS = {
     "data": "tiny-mlp --gpus 4 --batch 32 --precision f32 --optimizer sgd-momentum --momentum 0.8",
     "hybrid-shard": "tiny-gpt2 --gpus 8 --batch 16 --mesh dp=2,fsdp=2,tp=2 --precision f16 --freeze *.bias",
@@ -28,7 +28,7 @@ JOBS = {
 
 
 def objects(json_value, path=()):
-    """Every object in a JSON value, with where it is."""
+    """Yields (path, object) of every object in a JSON value."""
     if isinstance(json_value, dict):
         yield path, json_value
         for key, value in json_value.items():
@@ -88,13 +88,14 @@ class PlanSchemaTest(unittest.TestCase):
                 self.assertTrue(self.is_read(plan))
 
     def test_the_plans_have_every_key_that_is_described(self):
-        """So no description is of a key that is never written."""
+        """No description is of a key that is never written."""
         written = {key for plan in self.plans.values() for _, value in objects(plan) for key in value}
         described = {
             key for _, value in objects(self.schema) if isinstance(value.get("properties"), dict)
             for key in value["properties"]
         }
-        # Written where cp is more than 1, where users set single parameters apart, and where a search ended early.
+        # These are written only if cp > 1, if users treat single parameters specially, or if a
+        # search ended early.
         self.assertEqual(described - written, {"context", "sequence_order", "names", "search_end"})
 
     def test_every_key_has_a_description(self):
@@ -104,7 +105,8 @@ class PlanSchemaTest(unittest.TestCase):
                     self.assertTrue(entry.get("description", "").endswith("."), (path, key))
 
     def test_unknown_keys_are_refused_by_both(self):
-        # In maps the keys are names; a name that the model does not have is refused when the plan is applied.
+        # In maps the keys are names. A name unknown to the model is refused when the plan is
+        # applied.
         maps = {("job", "bindings"), ("job", "settings"), ("cluster", "kernels"), ("cluster", "peak_flops_per_second"),
                 ("cluster", "intra_node", "group_bytes_per_second")}
         maps |= {("cluster", "groups", 0, *path) for path in maps}
@@ -139,7 +141,7 @@ class PlanSchemaTest(unittest.TestCase):
                 continue
             for key in value:
                 if key in ("bucket_bytes", "prefetch", "memory", "warnings"):
-                    continue  # plans from before there were any have neither
+                    continue  # plans of older versions lack them
                 edited = copy.deepcopy(plan)
                 del at(edited, path)[key]
                 with self.subTest((*path, key)):

@@ -1,7 +1,7 @@
 //===- planned_ir_test.cpp - Plans on the IR ----------------------------------===//
 //
-// That the IR says all of a plan: the graph and the assignment that passes read from it are those
-// of the planner, to the last number, so that both derive the same collectives.
+// The IR contains the whole plan. The graph and the assignment that passes read from it equal the
+// planner's, to the last number, so both derive the same collectives.
 //
 //===----------------------------------------------------------------------===//
 
@@ -106,7 +106,7 @@ std::string describe(const reshard::TensorLayout &layout) {
   return text;
 }
 
-/// Everything of a graph, a line per value and op.
+/// Describes a whole graph, one line per value and op.
 std::string describe(const reshard::Graph &graph) {
   std::ostringstream text;
   for (const reshard::GraphValue &value : graph.values)
@@ -154,7 +154,7 @@ std::string describe(const reshard::Assignment &assignment) {
   return text.str();
 }
 
-/// Calls `check` with the module as pass `wanted` leaves it.
+/// Calls `check` with the module after pass `wanted`.
 void afterPass(const test::Model &model, const planner::Plan &plan, const char *wanted,
                const std::function<void(ModuleOp)> &check) {
   bool isCalled = false;
@@ -216,7 +216,7 @@ TEST(PlannedIr, StaysTheSameThroughItsText) {
   EXPECT_EQ(functions, again);
 }
 
-/// The functions of each rank, partitioned from this text alone.
+/// Returns the functions of each rank, partitioned only from this text.
 std::string partitioned(const test::Model &model, const std::string &text) {
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, model.context.get());
   EXPECT_TRUE(module);
@@ -257,7 +257,7 @@ TEST(PlannedIr, FoldsLargeSteps) {
   EXPECT_THAT(*folded, HasSubstr("tbc.mesh = #tbc.mesh<\"dp\"=2, \"tp\"=2>"));
 }
 
-/// The diagnostics of a partition after `edit` of the sharded module.
+/// Returns the diagnostics of a partition after `edit` of the sharded module.
 std::string refusal(const std::function<void(func::FuncOp)> &edit) {
   test::Model model = test::loadModel("tiny-mlp");
   auto plan = test::makePlan(model, request("dp=2", "ddp", "", "none"));
@@ -274,7 +274,7 @@ std::string refusal(const std::function<void(func::FuncOp)> &edit) {
   return message;
 }
 
-/// The first op that has this attribute.
+/// Returns the first op with this attribute.
 Operation *findWith(func::FuncOp train, StringRef name) {
   for (Operation &op : train.getBody().front())
     if (op.hasAttr(name))

@@ -1,7 +1,7 @@
 """usage: progress_test.py TBC SOURCE_DIR
 
-What a long command says on stderr: one rewritten line on a terminal, which is gone at the end; elsewhere a line
-after five seconds, and ever fewer.
+Tests the progress of a long command on stderr. On a terminal it is one rewritten line, removed at
+the end. Elsewhere it is a line after five seconds, then at growing intervals.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ TBC, SOURCE = (Path(sys.argv.pop(1)).resolve(), Path(sys.argv.pop(1))) if len(sy
 
 
 class ProgressTest(unittest.TestCase):
-    # With much to search. It may still take less than the second after which something is said.
+    # A large search. It may still end before the first second, after which progress is printed.
     PLAN = [TBC, "plan", SOURCE / "models/gpt2.onnx", "--gpus", "1024", "--batch", "4096"]
 
     def test_a_terminal_gets_one_line_that_is_gone_at_the_end(self):
@@ -33,7 +33,7 @@ class ProgressTest(unittest.TestCase):
         # So many meshes that the search ends by its time limit.
         plan = [TBC, "plan", SOURCE / "models/tiny-gpt2.onnx", "--gpus", "720720", "--time-limit", "8"]
         run = subprocess.run(plan, capture_output=True, timeout=300, text=True)
-        self.assertEqual(run.returncode, 0, run.stderr)  # an answer all the same
+        self.assertEqual(run.returncode, 0, run.stderr)  # it answers nevertheless
         said = [line for line in run.stderr.splitlines() if not line.startswith("tbc: warning: ")]
         self.assertRegex(said[0], r"^tbc: searching.* \(5 s\)$")
         for line in said:

@@ -1,8 +1,7 @@
 //===- random_graphs_test.cpp - Random plans on random graphs ----------------===//
 //
-// Graphs that nobody would train under plans that nobody would choose: residues are those of the
-// serial program bit for bit, and the collectives are those that follow from the shardings of the
-// single ops (IndependentCollectives).
+// Random graphs under random plans. Residues equal the serial program's bit for bit. The
+// collectives equal those derived from the shardings of single ops (`IndependentCollectives`).
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +21,7 @@ using namespace tbc;
 
 namespace {
 
-/// What was tried, over several plans.
+/// Counts over all plans.
 struct Tried {
   int64_t graphs = 0, ops = 0, plans = 0, collectives = 0;
   std::set<std::string> schedules, meshes;
@@ -48,7 +47,7 @@ void tryPlan(driver::TrainingStep &step, const planner::Plan &plan, Tried &tried
   tried.meshes.insert(planner::toString(plan.mesh));
 }
 
-constexpr int numShares = 8; // that CTest may run side by side
+constexpr int numShares = 8; // CTest may run them side by side
 constexpr int plansPerGraph = 5;
 
 class RandomGraphs : public testing::TestWithParam<int> {};
@@ -56,7 +55,7 @@ class RandomGraphs : public testing::TestWithParam<int> {};
 TEST_P(RandomGraphs, ParallelEqualsSerial) {
   // 2,000 plans on 400 graphs with TBC_FULL_TESTS.
   const int numGraphs = test::sampleSize(10, 50);
-  const char *only = std::getenv("TBC_RANDOM_GRAPH"); // the number of one, to try it again
+  const char *only = std::getenv("TBC_RANDOM_GRAPH"); // the number of one graph, to repeat it
   Tried tried;
   for (int i = 0; i < numGraphs; ++i) {
     uint64_t seed = uint64_t(GetParam() + numShares * i);

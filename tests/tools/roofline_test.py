@@ -1,7 +1,7 @@
 """usage: roofline_test.py TBC SOURCE_DIR
 
-`tbc program show --roofline`: FLOPs are those of the planner, bytes those of operands and results, and the seconds
-of every launch follow the formula of tools/roofline/Roofline.h.
+Tests `tbc program show --roofline`. FLOPs are those of the planner, bytes those of operands and
+results. The seconds of every launch follow the formula of tools/roofline/Roofline.h.
 """
 
 import json
@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 TBC, SOURCE = sys.argv[1], sys.argv[2]
-# What the FLOPs of a model are counted over (docs/design.md, section 7).
+# The ops that count for a model's FLOPs (docs/design.md, section 7).
 COUNTED = ("einsum", "conv", "attention", "routed_experts", "dispatch", "combine")
 MODELS = {
     "tiny-gpt2": "--batch 4 --seq 16",
@@ -61,7 +61,7 @@ class Roofline(unittest.TestCase):
         bounds = set()
         for kernel in self.kernels("--all"):
             if kernel["by"] != "kernel" and "+" in kernel["kernel"]:
-                continue  # with what follows a product, at another rate
+                continue  # with an epilogue, at another rate
             rate = 6.7e13 if kernel["by"] == "kernel" else 9.89e14
             seconds = max(kernel["bytes"] / 3.35e12, kernel["flops"] / rate)
             share = min(1, kernel["blocks"] / 132) if kernel.get("blocks") else 1
@@ -91,7 +91,7 @@ class Roofline(unittest.TestCase):
     def test_bytes_of_a_table_are_the_rows_that_are_read(self):
         self.program("tiny-gpt2", "--batch 1 --seq 16 --mesh dp=1 --precision f32", ["--no-kernels"], "cpu-local")
         reads = [kernel for kernel in self.kernels("--all") if kernel["kernel"] == "embedding"]
-        # 16 rows of 64 f32 that are read and written, and the numbers of the rows.
+        # 16 rows of 64 f32, read and written, and the row numbers.
         rows = 16 * 64 * 4
         self.assertTrue(reads)
         for read in reads:

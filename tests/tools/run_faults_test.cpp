@@ -44,7 +44,7 @@ Job start(const std::string &folder, const std::string &program,
   Job job;
   job.out = folder + "/job-out.txt";
   job.err = folder + "/job-err.txt";
-  fs::remove(job.out); // of an earlier one
+  fs::remove(job.out); // of an earlier job
   job.pid = fork();
   if (job.pid == 0) {
     if (!freopen(job.out.c_str(), "w", stdout) || !freopen(job.err.c_str(), "w", stderr) ||
@@ -61,7 +61,7 @@ Job start(const std::string &folder, const std::string &program,
   return job;
 }
 
-/// The processes that `parent` started, in order; once there are `count`.
+/// Returns the processes started by `parent`, in order, once there are `count`.
 std::vector<pid_t> childrenOf(pid_t parent, size_t count) {
   std::string path =
       "/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children";
@@ -114,7 +114,8 @@ TEST_F(Run, AStoppedRankIsAHang) {
     EXPECT_FALSE(isThere(rank));
 }
 
-/// The ranks that messages accuse: those behind "no answer from", and those that "are gone".
+/// Returns the ranks that messages accuse: after "no answer from", or before "is gone" or "gives
+/// no".
 std::set<std::string> accusedIn(const std::string &text) {
   std::set<std::string> accused;
   std::regex words("no answer from (rank [0-9]+)|(rank [0-9]+) is gone|(rank [0-9]+) gives no");
@@ -213,7 +214,7 @@ TEST_F(Run, AKillAnywhereInACheckpointLosesNothing) {
           "--steps 6 --checkpoint saved --every 2 --keep 1 --resume --log log" + std::string(async);
       Outcome killed = run(mlp(), flags, "TBC_KILL_AT=" + std::string(point));
       EXPECT_EQ(killed.code, 6) << killed.err;
-      // Until it is through; it may be killed at the same point of the next checkpoint again.
+      // The resumed run finishes; it may be killed at the same point of the next checkpoint.
       Outcome resumed = run(mlp(), flags);
       EXPECT_EQ(resumed.code, 0) << resumed.err;
       EXPECT_EQ(losses("log"), losses("whole"));
@@ -235,7 +236,7 @@ TEST_F(Run, AnAsynchronousCheckpointIsWhatWasThereThen) {
     EXPECT_FALSE(now.empty());
     EXPECT_EQ(now, readAll(folder + "/later" + name));
   }
-  // The one before the last is complete too, and so is the last.
+  // The last checkpoint and the one before it are complete.
   for (const char *step : {"4", "6"})
     EXPECT_TRUE(fs::exists(folder + "/later/step-0000000" + step + "/index.json"));
 }
@@ -243,7 +244,7 @@ TEST_F(Run, AnAsynchronousCheckpointIsWhatWasThereThen) {
 TEST_F(Run, AFullDiskLosesNothing) {
   ASSERT_EQ(run(mlp(), "--steps 2 --checkpoint saved").code, 0);
   for (const char *async : {"", " --async-checkpoint --every 3"}) {
-    // A limit on the size of files stands for it.
+    // A limit on file sizes replaces a full disk.
     Outcome full = shell("trap '' XFSZ; ulimit -f 16; " TBC_RUN_PROGRAM " '" + mlp() +
                          "' --steps 4 --checkpoint saved --resume" + async);
     EXPECT_EQ(full.code, 1);
@@ -258,7 +259,7 @@ TEST_F(Run, AFullDiskLosesNothing) {
 TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeItTaken) {
   ASSERT_EQ(run(mlp(), "--steps 6 --log whole").code, 0);
   ASSERT_EQ(run(mlp(), "--steps 4 --checkpoint saved --every 2 --log log").code, 0);
-  // Ranks 2 and 3 hold the same as 0 and 1, which wrote it.
+  // Ranks 2 and 3 hold the same tensors as 0 and 1, which wrote this checkpoint.
   fs::resize_file(folder + "/saved/step-00000004/rank-00001.safetensors", 5000);
   Outcome joined = shell(TBC_PROGRAM " checkpoint consolidate saved -o all.safetensors");
   EXPECT_EQ(joined.code, 0) << joined.err;
@@ -269,7 +270,7 @@ TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeItTaken) {
   EXPECT_THAT(outcome.err, HasSubstr(", in \"fc"));
   EXPECT_THAT(outcome.err, HasSubstr("going on from saved/step-00000002"));
   EXPECT_EQ(losses("log"), losses("whole"));
-  // All of them.
+  // All checkpoints.
   for (const auto &entry : fs::directory_iterator(folder + "/saved"))
     fs::resize_file(entry.path() / "index.json", 100);
   EXPECT_EQ(run(mlp(), "--steps 8 --checkpoint saved --resume").code, 9);
@@ -281,7 +282,7 @@ TEST_F(Run, AFolderWithCheckpointsIsResumedOrRefused) {
   EXPECT_EQ(again.code, 2);
   EXPECT_THAT(again.err, HasSubstr("--checkpoint saved holds checkpoints already, the newest of "
                                    "step 2; give --resume"));
-  // Ranks that others started find it out by themselves.
+  // Ranks without a common launcher detect it by themselves.
   std::string ranks = TBC_RUN_PROGRAM " '" + mlpOnTwo() +
                       "' --steps 4 --checkpoint saved --ranks 2 "
                       "--init file://" +
@@ -305,7 +306,7 @@ TEST_F(Run, TwoRunsDoNotWriteToOneFolder) {
 
 TEST_F(Run, ACheckpointOfAnotherModelIsRefused) {
   ASSERT_EQ(run(mlp(), "--steps 2 --checkpoint saved").code, 0);
-  // The same parameters, and another function.
+  // The same parameters, but another function.
   std::string model = readAll(TBC_SOURCE_DIR "/models/tiny-mlp.onnx");
   for (size_t at = model.find("Relu"); at != std::string::npos; at = model.find("Relu", at))
     model.replace(at, 4, "Tanh");
@@ -329,7 +330,7 @@ TEST_F(Run, ALossThatIsNoNumberEndsTheRunAndKeepsWhatWasGood) {
     EXPECT_EQ(outcome.code, 11) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("NaN or"));
     EXPECT_EQ(outcome.err.find("rank 1:"), std::string::npos) << "one rank says it";
-    // Whatever is left was written before.
+    // Each remaining checkpoint was complete before.
     for (const auto &entry : fs::directory_iterator(folder + "/saved"))
       EXPECT_TRUE(fs::exists(entry.path() / "index.json"));
     fs::remove_all(folder + "/saved");
@@ -337,7 +338,7 @@ TEST_F(Run, ALossThatIsNoNumberEndsTheRunAndKeepsWhatWasGood) {
 }
 
 TEST_F(Run, StepsThatAreNotFiniteAreLeftOut) {
-  // Data of which the samples of every other batch are no numbers.
+  // In every other batch the samples are NaN.
   std::string plan = program("tiny-mlp", "--gpus 4 --mesh pp=2,dp=2 --micro-batch 2");
   std::string flags = " --no-shuffle --data input=x.npy labels=y.npy --lr 0.01 --steps 4 ";
   auto write = [&](const std::string &name, const std::string &type, const std::string &shape,
@@ -364,7 +365,7 @@ TEST_F(Run, StepsThatAreNotFiniteAreLeftOut) {
   ASSERT_THAT(manifest, HasSubstr("\"name\": \"input\""));
   write("y.npy", "<i8", "(32,)", std::string(size_t(samples) * 8, '\0'));
   write("x.npy", "<f4", "(32, 32)", inputs(true));
-  // Whether the loss shows it at once or not, what is spoilt is not saved.
+  // Damaged parameters are not saved, even if the loss shows it late.
   Outcome stopped = run(plan, flags + "--checkpoint stopped");
   EXPECT_EQ(stopped.code, 11) << stopped.err;
   EXPECT_EQ(readAll(folder + "/stopped/step-00000004/index.json"), "");
@@ -378,7 +379,7 @@ TEST_F(Run, StepsThatAreNotFiniteAreLeftOut) {
     EXPECT_EQ(line.find("\"skipped\":true") != std::string::npos, number == 2) << line;
   }
   EXPECT_EQ(number, 4);
-  // Where nothing is to be skipped, a step that asks is any other step.
+  // With finite data, --on-nan skip changes no step.
   write("x.npy", "<f4", "(32, 32)", inputs(false));
   ASSERT_EQ(run(plan, flags + "--log plain").code, 0);
   ASSERT_EQ(run(plan, flags + "--on-nan skip --log asked").code, 0);

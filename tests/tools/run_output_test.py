@@ -1,6 +1,7 @@
 """usage: run_output_test.py TBC SOURCE_DIR
 
-What a training run leaves for others to read: TensorBoard's event files, JSON lines, a bar on a terminal.
+Tests the output of a training run: TensorBoard's event files, JSON lines, a progress bar on a
+terminal.
 """
 
 import array
@@ -24,7 +25,7 @@ TBC, SOURCE = (Path(sys.argv.pop(1)).resolve(), Path(sys.argv.pop(1)).resolve())
 
 
 def crc32c(data):
-    """Bit by bit, as RFC 3720 defines it."""
+    """Returns the CRC-32C of `data`, computed bit by bit as in RFC 3720."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -53,7 +54,7 @@ def records(path):
 
 
 def fields(message):
-    """The fields of a protobuf message, as (number, value)."""
+    """Returns the fields of a protobuf message, as (number, value)."""
 
     def varint(at):
         value = shift = 0
@@ -82,7 +83,7 @@ def fields(message):
 
 
 def scalars(path):
-    """{(step, tag): value} of an event file, and the steps at which runs began again."""
+    """Returns {(step, tag): value} of an event file, and the steps at which runs started."""
     values, starts = {}, []
     for number, record in enumerate(records(path)):
         event = dict(fields(record))
@@ -153,7 +154,8 @@ class RunOutputTest(unittest.TestCase):
         self.assertEqual(self.losses("both.jsonl"), self.losses("plain.jsonl"))
         evaluated = self.losses("both.jsonl", "evaluation_loss")
         self.assertEqual([step for step, _ in evaluated], [2, 4])
-        # With a learning rate of 0 every batch keeps its loss: evaluation is the mean of both.
+        # With a learning rate of 0 every batch keeps its loss, so evaluation gives the mean of
+        # both.
         self.tbc("run", "program", *data, "--lr", 0, "--log", "still.jsonl", "--eval-data", "text.bin")
         still = self.losses("still.jsonl")
         ((_, mean),) = self.losses("still.jsonl", "evaluation_loss")
@@ -191,7 +193,8 @@ class RunOutputTest(unittest.TestCase):
         self.assertEqual(len(self.losses("pp.jsonl", "gradient_norm")), 2)
 
     def test_epochs_are_steps(self):
-        self.tokens("epochs.bin", 20 * 16 + 1)  # two global batches of 8, four samples are left over
+        # two global batches of 8, four samples are left over
+        self.tokens("epochs.bin", 20 * 16 + 1)
         self.tbc("run", "program", "--data", "epochs.bin", "--epochs", 3, "--log", "epochs.jsonl", "--lr-schedule",
                  "linear")  # fmt: skip
         self.assertEqual(self.losses("epochs.jsonl", "epoch"), [(1, 0), (2, 0), (3, 1), (4, 1), (5, 2), (6, 2)])
@@ -220,7 +223,7 @@ class RunOutputTest(unittest.TestCase):
                 continue
             self.assertEqual(set(event), {"name", "cat", "ph", "ts", "dur", "pid", "tid", "args"})
             self.assertGreaterEqual(event["dur"], 0)
-            # What one thread does is one after the other.
+            # Events of one thread do not overlap.
             place = event["pid"], event["tid"]
             self.assertGreaterEqual(event["ts"], ends.get(place, 0) - 0.01, event)
             ends[place] = event["ts"] + event["dur"]
@@ -230,7 +233,7 @@ class RunOutputTest(unittest.TestCase):
                              ["forward", "backward", "update"])  # fmt: skip
             self.assertTrue(any(event["args"].get("op") == "all_reduce" for event in mine))
             self.assertTrue(all(event["args"]["bytes"] > 0 for event in mine if event["cat"] == "communication"))
-        # The ranks of one all_reduce are in it at the same time, on one clock.
+        # The ranks of one all_reduce overlap in time, on one clock.
         last = {event["pid"]: event for event in events if event.get("cat") == "communication"}
         self.assertEqual(last[0]["name"], last[1]["name"])
         self.assertLess(last[0]["ts"], last[1]["ts"] + last[1]["dur"])
@@ -266,7 +269,7 @@ class RunOutputTest(unittest.TestCase):
                  "--clip-norm", 1, "-o", "again.json")  # fmt: skip
         self.tbc("compile", "again.json", "-o", "again")
         self.tbc("run", "again", "--steps", 1, "--log", "again.jsonl")
-        # Its first step sees what the evaluation of the trained weights saw.
+        # Its first step has the loss of the trained weights' evaluation.
         ((_, evaluated),) = self.losses("trained.jsonl", "evaluation_loss")
         self.assertEqual(self.losses("again.jsonl"), [(1, evaluated)])
         before, after = self.losses("trained.jsonl")[0][1], evaluated

@@ -1,7 +1,7 @@
-//===- run_reference_test.cpp - tbc run against PyTorch's losses -------------===//
+//===- run_reference_test.cpp - tbc run beside PyTorch's losses --------------===//
 //
 // models/reference holds the inputs and losses of 20 steps by PyTorch, in float32 and float64 from
-// the same weights. Real processes are given the inputs as .npy files, in order.
+// the same weights. Real processes read the inputs as .npy files, in order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,7 +40,7 @@ std::string readAll(const std::string &path) {
   return text.str();
 }
 
-/// Arrays of all steps, one after the other along the first dim, as one .npy file.
+/// Writes the arrays of all steps, concatenated along the first dim, as one .npy file.
 void writeNpy(const std::string &path, const std::map<std::string, test::NpyArray> &arrays,
               const std::string &prefix) {
   std::string elements, shape;
@@ -88,7 +88,7 @@ void checkLosses(const Case &c) {
   for (int step = 0; step < numSteps; ++step) {
     ASSERT_TRUE(std::getline(log, text));
     double loss = std::strtod(text.c_str() + text.find("\"loss\":") + 7, nullptr);
-    // PyTorch's own rounding over all steps is the yardstick, with a floor of some ulps.
+    // The tolerance is 8 times PyTorch's own rounding over all steps, with a floor of some ulps.
     double yardstick = 0;
     for (int other = 0; other < numSteps; ++other)
       yardstick = std::max(yardstick, std::abs(single[other] - exact[other]));
@@ -100,7 +100,7 @@ void checkLosses(const Case &c) {
 class RunReference : public testing::TestWithParam<Case> {};
 TEST_P(RunReference, LossesArePyTorchs) { checkLosses(GetParam()); }
 
-/// The same on a GPU; run where TBC_GPU_TESTS=1 asks for it.
+/// The same on a GPU; runs only with TBC_GPU_TESTS=1.
 class RunReferenceOnGpu : public testing::TestWithParam<Case> {};
 TEST_P(RunReferenceOnGpu, LossesArePyTorchs) {
   const char *asked = std::getenv("TBC_GPU_TESTS");

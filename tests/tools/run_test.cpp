@@ -103,8 +103,8 @@ TEST_F(Run, GradientsMayTravelAsBF16) {
   ASSERT_EQ(exact.size(), 5u);
   EXPECT_EQ(narrow[0], exact[0]); // before the first sum
   EXPECT_NE(narrow, exact);
-  // What training has gained so far differs by less than a tenth (comm_dtype_test has the bound of
-  // a step).
+  // The gain of training so far differs by less than a tenth (comm_dtype_test has the bound of a
+  // step).
   for (size_t i = 1; i < 5; ++i)
     EXPECT_LT(std::fabs(narrow[i] - exact[i]), 0.1 * std::fabs(exact[0] - exact[i])) << i;
 }
@@ -121,7 +121,7 @@ TEST_F(Run, WhatARankReportsIsOneLinePerStep) {
 }
 
 TEST_F(Run, TokensAreLearnt) {
-  // A text of a period of four: the next token follows from the last.
+  // A text of period four: the next token follows from the last.
   std::ofstream file(folder + "/tokens.bin", std::ios::binary);
   for (int i = 0; i < 2000; ++i) {
     uint16_t token = uint16_t(10 + i % 4);
@@ -221,7 +221,7 @@ TEST_F(Run, NativeKernelsGiveTheLossesOfTheReference) {
       values.push_back(std::stod(line.substr(line.find("\"loss\":") + 7)));
     return values;
   };
-  // The weights of bf16 differ by a rounding, of one part in 256, here and there.
+  // Weights in bf16 differ by a rounding, one part in 256, in some elements.
   for (auto [precision, tolerance] : {std::pair("f32", 1e-5), {"bf16", 1e-2}}) {
     std::string gpt =
         program("tiny-gpt2", std::string("--gpus 1 --seq 32 --precision ") + precision);
@@ -274,7 +274,7 @@ TEST_F(Run, KernelsAreListedWhereAsked) {
 // Start
 //===----------------------------------------------------------------------===//
 
-/// A port that was free just now.
+/// Returns a port that was free just now.
 int freePort() {
   int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -306,7 +306,7 @@ TEST_F(Run, TheEnvironmentOfLaunchersIsRead) {
   std::string slurm = "SLURM_NTASKS=2 SLURM_JOB_ID=7 SLURM_STEP_NUM_NODES=1 TMPDIR=" + folder;
   std::string open =
       "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=5 TMPDIR=" + folder;
-  // MPICH gives the job no name; the shell that starts both ranks stands for its process manager.
+  // MPICH gives the job no name; the shell that starts both ranks replaces its process manager.
   std::string mpich = "PMI_SIZE=2 MPI_LOCALNRANKS=2 TMPDIR=" + folder;
   for (auto [environment, rank] :
        {std::pair(torch, "RANK"), std::pair(slurm, "SLURM_PROCID"),
@@ -364,7 +364,7 @@ TEST_F(Run, AnotherTokenAndATakenPortAreRefused) {
   EXPECT_THAT(port.err, HasSubstr("in use"));
 }
 
-/// Two network namespaces of this machine stand for two hosts.
+/// Two network namespaces of this machine act as two hosts.
 class TwoHosts : public Run {
 protected:
   void SetUp() override {

@@ -1,7 +1,7 @@
-//===- running_doc_test.cpp - The commands of docs/running.md ----------------===//
+//===- running_doc_test.cpp - Runs the commands of docs/running.md -----------===//
 //
-// Runs every line "$ …" of the page's blocks, in order, in one folder. A command of a launcher that
-// is not installed is left out and said.
+// Runs every line "$ …" of the page's blocks, in order, in one folder. If a command's launcher is
+// not installed, it is skipped with a message.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,8 +32,8 @@ static std::vector<std::string> commandsOf(const std::string &path) {
   return commands;
 }
 
-/// Whether a launcher is installed and starts a process. The torchrun of Debian 12's python3-torch
-/// does not: it is from before the Python that is there.
+/// Returns whether a launcher is installed and starts a process. The torchrun of Debian 12's
+/// python3-torch does not: it is older than the installed Python.
 static bool canStart(const std::string &launcher) {
   std::string trial = launcher == "torchrun" ? "torchrun --no-python --nproc-per-node 1 true"
                                              : "command -v " + launcher;

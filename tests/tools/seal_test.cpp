@@ -1,4 +1,4 @@
-//===- seal_test.cpp - Damaged and mutated Programs are not run --------------===//
+//===- seal_test.cpp - Damaged and mutated Programs are refused --------------===//
 
 #include "runtime/abi/ProgramFile.h"
 #include "runtime/abi/Sha256.h"
@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 class Sealed : public Run {
 protected:
-  /// A copy of a compiled Program, with its model beside it.
+  /// Returns a copy of a compiled Program, with its model beside it.
   std::string copyOf(const std::string &program) {
     std::string copy = folder + "/program";
     fs::remove_all(copy);
@@ -32,7 +32,7 @@ protected:
   static void write(const std::string &path, const std::string &content) {
     std::ofstream(path, std::ios::binary) << content;
   }
-  /// As a rank loads it: the folder and the initial weights.
+  /// Loads the folder and the initial weights, like a rank.
   static Status load(const std::string &program) {
     auto loaded = train::loadProgram(program);
     if (!loaded)
@@ -43,7 +43,7 @@ protected:
   }
 };
 
-/// One bit of any file that a run reads, drawn evenly over files and then over their bits.
+/// Flips one bit of a file that a run reads, drawn evenly over files and then over their bits.
 TEST_F(Sealed, NoBitFlipsUnseen) {
   std::string model = folder + "/model.onnx";
   fs::copy(std::string(TBC_SOURCE_DIR) + "/models/tiny-gpt2.onnx", model);
@@ -117,8 +117,8 @@ std::vector<verify::NamedMutator> allMutators() {
   return all;
 }
 
-/// What changes on purpose has a seal that fits: the checkers refuse it. Each mutator at random
-/// places of real Programs, their hashes made right.
+/// Deliberate changes with a correct seal are refused by the checkers. Applies each mutator at
+/// random places of real Programs, with corrected hashes.
 TEST_F(Sealed, MutatedProgramsAreRefused) {
   std::vector<std::string> folders = {
       mlp(), mlpOnTwo(), program("tiny-gpt2", "--gpus 4 --mesh pp=2,tp=2 --seq 16"),

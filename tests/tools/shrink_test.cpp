@@ -107,7 +107,7 @@ TEST(Shrink, FullSizeModels) {
   }
 }
 
-/// Nothing inside an expert is bound to another size, so that mixtures of any size can shrink.
+/// All inner sizes of an expert are independent, so mixtures of any size can shrink.
 TEST(Shrink, AllOfAnExpertMayShrink) {
   test::Model model = test::loadModel("moe-8l");
   FactorSizes sizes = resizableFactors(model.step->train, *model.step->analysis);

@@ -1,8 +1,9 @@
-//===- signature_test.cpp - A strategy is what its closed form says ----------===//
+//===- signature_test.cpp - Strategies equal their closed forms --------------===//
 //
-// Replicating everything would also equal the serial program. So where a strategy is named, the
-// collectives of the compiled Program and the bytes resident on a rank must be those of the table
-// in docs/design.md, section 3, computed here from the parameters' shapes alone.
+// Replicating everything also equals the serial program. So for a named strategy, the collectives
+// of the compiled Program and its resident bytes per rank must equal the table in docs/design.md,
+// section 3. They are derived here only from the parameters' shapes. Example: zero1 over 4 ranks
+// has one all_gather and one reduce_scatter per parameter.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,19 +27,19 @@ struct Form {
   const char *strategy;
   const char *mesh;
   int64_t shardRanks; // over which ZeRO shards
-  /// How often each collective runs on every parameter, per step of A micro-batches.
-  int64_t allReduces, reduceScatters, allGathers; // see times()
+  /// Executions of each collective per parameter, per step of A micro-batches; see times().
+  int64_t allReduces, reduceScatters, allGathers;
   const char *allReduceAxes;
   const char *shardAxes;
   bool parametersSharded, gradientsSharded, stateSharded;
 };
 
-/// For the name that CTest shows.
+/// For the test name in CTest.
 void PrintTo(const Form &form, std::ostream *out) { *out << form.strategy << " " << form.mesh; }
 
 constexpr int64_t perMicroBatch = -1;
-/// In forward, and again in backward where backward reads the parameter at all (no bias is read
-/// there, nor the weight of a first layer, whose input needs no gradient).
+/// In forward, and again in backward if backward reads the parameter. It reads no bias, and no
+/// weight of a first layer, whose input needs no gradient.
 constexpr int64_t perUse = -2;
 
 int64_t times(int64_t count, int64_t microBatches, bool readInBackward) {
@@ -65,12 +66,13 @@ const Form forms[] = {
     {"hybrid-shard", "dp=2,fsdp=2", 2, 1, perMicroBatch, perUse, "dp", "fsdp", true, true, true},
 };
 
-/// Bytes of the padded whole of a parameter that is cut into `ranks` chunks.
+/// Returns the padded bytes of a parameter that is cut into `ranks` chunks. Example: 10 elements in
+/// 4 chunks are padded to 12, i.e. 48 bytes.
 int64_t paddedBytes(int64_t elements, int64_t ranks) {
   return (elements + ranks - 1) / ranks * ranks * floatBytes;
 }
 
-/// The last: whether all gradients are reduced in one bucket, as the one tensor that they are then.
+/// The last parameter: whether all gradients are reduced in one bucket, as one tensor.
 class Signature : public testing::TestWithParam<std::tuple<std::string, Form, bool>> {};
 
 TEST_P(Signature, CollectivesAndBytesAreTheClosedForm) {
@@ -116,9 +118,9 @@ TEST_P(Signature, CollectivesAndBytesAreTheClosedForm) {
     gradients += form.gradientsSharded ? shard : elements * floatBytes;
     state += 2 * (form.stateSharded ? shard : elements * floatBytes);
   }
-  // The step's own scalars: the loss and the labels that count, over all ranks.
+  // The step's own scalars: the loss and the count of labels that are not ignored, over all ranks.
   const int64_t stepBytes = 2 * floatBytes;
-  // The number of steps taken, an i64 that every rank holds.
+  // The number of steps taken, an i64 on every rank.
   const int64_t stepStateBytes = 8;
   expected[CollectiveKind::AllReduce].first += stepBytes;
   expected[CollectiveKind::AllReduce].second += 1;
@@ -134,7 +136,7 @@ TEST_P(Signature, CollectivesAndBytesAreTheClosedForm) {
   }
   EXPECT_EQ(actual, expected);
 
-  // What really lies on each rank.
+  // The actual bytes on each rank.
   auto data = driver::makeRunData(*model.step, *plan, 1, kernels::Arith::Native, 1);
   ASSERT_TRUE(data) << data.error().message;
   auto cluster = runtime::SimulatedCluster::create(compiled->program, {});

@@ -1,4 +1,4 @@
-//===- spellings_test.cpp - Words that people have from elsewhere -----------===//
+//===- spellings_test.cpp - Spellings of other frameworks -------------------===//
 
 #include "tests/support/Shell.h"
 

@@ -1,6 +1,6 @@
-//===- stage_cuts_test.cpp - Where a pipeline stage may begin ----------------===//
+//===- stage_cuts_test.cpp - Possible cuts of pipeline stages ----------------===//
 //
-// The planner cuts only where the stages can be compiled, and nowhere else is a cut refused.
+// The planner cuts exactly at positions where the stages can be compiled.
 //
 //===----------------------------------------------------------------------===//
 

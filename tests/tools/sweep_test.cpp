@@ -1,10 +1,11 @@
-//===- sweep_test.cpp - Every strategy is provably the serial program --------===//
+//===- sweep_test.cpp - Every strategy equals the serial program -------------===//
 //
-// Residues bit for bit, floats within the bound, the collectives and resident bytes that follow
-// from the shardings (IndependentCollectives; signature_test has the closed forms), and PyTorch's
-// losses with dropout off. Dropout and tied weights are on where the model has them.
+// Compares residues bit for bit, floats within the bound, collectives and resident bytes with those
+// derived from the shardings, and losses with PyTorch's with dropout off. `IndependentCollectives`
+// derives the collectives; signature_test has the closed forms. Dropout and tied weights are on if
+// the model has them.
 //
-// A seeded sample; all of it with TBC_FULL_TESTS (ctest -C full -L full -R sweep).
+// A seeded sample; all cases with TBC_FULL_TESTS (ctest -C full -L full -R sweep).
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +30,7 @@ struct Case {
   const test::SweepRow *row;
 };
 
-/// For the name that CTest shows.
+/// For the test name in CTest.
 void PrintTo(const Case &testCase, std::ostream *out) {
   *out << testCase.model << " " << testCase.row->name;
 }
@@ -43,8 +44,8 @@ constexpr int verifiedSteps = 2;
 constexpr int numSeeds = 8; // docs/design.md, 4.2
 constexpr uint64_t firstSeed = 1;
 
-/// A model, and its serial runs by what they depend on: samples per micro-batch on all ranks, and
-/// micro-batches. Many rows share them.
+/// A model, and its serial runs by (samples per micro-batch on all ranks, micro-batches). Many rows
+/// share them.
 struct Serial {
   driver::RunRecord residues;
   std::vector<driver::RunRecord> native, exact;
@@ -62,7 +63,7 @@ Verified &verifiedModel(const std::string &name) {
   return entry;
 }
 
-/// The serial run in one arithmetic on the inputs of one seed.
+/// Returns the serial run in one arithmetic on the inputs of one seed.
 driver::RunRecord runOnce(Verified &entry, const planner::Plan &plan, kernels::Arith arith,
                           uint64_t seed) {
   auto data = driver::makeRunData(*entry.model.step, plan, verifiedSteps, arith, seed);
@@ -127,7 +128,7 @@ std::string referencePath(const std::string &model, const std::string &file) {
   return std::string(TBC_SOURCE_DIR) + "/models/reference/" + model + "/" + file;
 }
 
-/// Samples first .. first + count - 1 of an array, as a tensor.
+/// Returns samples first .. first + count - 1 of an array, as a tensor.
 kernels::Tensor samples(const test::NpyArray &array, int64_t first, int64_t count) {
   kernels::TensorType type{array.isFloat() ? kernels::DType::F32 : kernels::DType::I64,
                            array.shape};
@@ -142,7 +143,7 @@ kernels::Tensor samples(const test::NpyArray &array, int64_t first, int64_t coun
              : kernels::Tensor::fromInts(type, part(array.ints));
 }
 
-/// Replaces the inputs of `data` by those that PyTorch was given.
+/// Replaces the inputs of `data` by PyTorch's.
 void feedReference(driver::RunData &data, const driver::TrainingStep &step,
                    const planner::Plan &plan, std::map<std::string, test::NpyArray> &reference) {
   int64_t each = plan.microBatch * plan.mesh.dataRanks();

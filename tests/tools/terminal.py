@@ -9,7 +9,7 @@ import time
 
 
 def hold_back(run):
-    """Lets a process run for 20 ms at a time, with a fifth of a second between, in its first seconds."""
+    """Lets a process run for 20 ms at a time, with pauses of 200 ms, in its first five seconds."""
     for _ in range(25):
         time.sleep(0.02)
         if run.poll() is not None:
@@ -20,7 +20,9 @@ def hold_back(run):
 
 
 def on_terminal(arguments, term="xterm", cwd=None, is_slow=False):
-    """What `arguments` write to a terminal on stderr, and to a pipe on stdout; held back if `is_slow`."""
+    """Returns the exit code of `arguments`, its stdout (a pipe), and its stderr (a terminal).
+    `is_slow`: slows its first seconds down.
+    """
     main, other = pty.openpty()
     run = subprocess.Popen(arguments, cwd=cwd, stdout=subprocess.PIPE, stderr=other, stdin=subprocess.DEVNULL,
                            env={**os.environ, "TERM": term})  # fmt: skip

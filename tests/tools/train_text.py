@@ -1,11 +1,11 @@
 """usage: train_text.py --tbc PATH [--model ONNX | --layers N --hidden N --heads N] [--steps N] [--batch N] [--seq N]
                     [--mesh MESH] [--lr RATE] [--seed N] [--bigrams]
 
-Trains a language model on bytes of English text (the licences that Debian's base-files ships) from random
-weights, in two processes; kills a rank at a step drawn from a seed, resumes, and compares the loss curve with
-that of a run that was not interrupted: they must be equal to the last bit. The loss must fall below the entropy
-of the text's bytes; with --bigrams, below that of a byte given the one before, which is what a character-level
-model with some layers is to be trained for. Without --mesh the planner chooses.
+Trains a language model on bytes of English text (the licences of Debian's base-files) from random
+weights, in two processes. Kills a rank at a step drawn from a seed, resumes, and compares the loss
+curve with an uninterrupted run's: they must be equal to the last bit. The loss must fall below the
+entropy of the text's bytes; with --bigrams, below the entropy of a byte given the one before it, a
+goal for a character-level model of some layers. Without --mesh the planner chooses.
 """
 
 import argparse

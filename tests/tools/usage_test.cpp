@@ -1,4 +1,4 @@
-//===- usage_test.cpp - What users read first: help, and what was wrong ------===//
+//===- usage_test.cpp - Help texts and usage errors --------------------------===//
 
 #include "tests/support/Shell.h"
 
@@ -114,7 +114,8 @@ TEST_F(Usage, WhatIsNoProgramIsSaid) {
   EXPECT_THAT(run.err, HasSubstr("name a folder that tbc compile wrote"));
 }
 
-// All ranks would find the same, after some of them have begun; or after the last step.
+// Otherwise every rank would find the same error, some of them after others have begun, or after
+// the last step.
 TEST_F(Usage, FilesAreLookedAtOnceBeforeARun) {
   ASSERT_NO_FATAL_FAILURE(compile());
   ASSERT_EQ(shellIn(folder, "touch file && mkdir folder").code, 0);
@@ -137,7 +138,7 @@ TEST_F(Usage, FilesAreLookedAtOnceBeforeARun) {
   Outcome good = tbc("run program --checkpoint saved --log log.jsonl --tensorboard events");
   EXPECT_EQ(good.code, 0) << good.err;
   EXPECT_TRUE(fs::exists(folder + "/saved/step-00000001"));
-  // Of what was tried nothing is left.
+  // Trial files are removed.
   for (const char *where : {".", "saved", "events"})
     for (const auto &entry : fs::directory_iterator(fs::path(folder) / where))
       EXPECT_NE(entry.path().filename().string().rfind(".tbc-", 0), 0u) << entry.path();

@@ -1,7 +1,7 @@
 //===- verify_plans_test.cpp - Parallel equals serial, plan by plan ----------===//
 //
 // Every pinned mesh on every small model: residues bit for bit, floats within the bound, and the
-// Program's collectives those predicted (compilePlan fails otherwise).
+// Program's collectives equal the predicted ones (`compilePlan` fails otherwise).
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@ struct Case {
   test::PlanRequest request;
   const char *optimizer = "adamw"; // with sgd, floats compare the updated parameters too
   std::map<std::string, double> settings = {};
-  std::string kept = ""; // an input
+  std::string kept = ""; // name of an input to keep
 };
 
 std::string describe(const driver::Comparison &line) {
@@ -26,7 +26,7 @@ std::string describe(const driver::Comparison &line) {
          std::to_string(line.bound);
 }
 
-/// For the name that CTest shows.
+/// For the test name in CTest.
 void PrintTo(const Case &testCase, std::ostream *out) {
   *out << testCase.model << " " << testCase.request.mesh << " " << testCase.request.strategy << " "
        << testCase.request.schedule << " " << testCase.request.recompute << " "
@@ -50,8 +50,8 @@ TEST_P(VerifyPlans, ParallelEqualsSerial) {
     EXPECT_TRUE(line.equal) << describe(line);
 }
 
-/// Several chunks per stage, round and round and there and back, and the backward parted; tied
-/// weights, long skips, states, experts and dropout among them.
+/// Several chunks per stage, looped and V-shaped, and a split backward. Covers tied weights, long
+/// skips, states, experts and dropout.
 void addSchedules(std::vector<Case> &cases) {
   struct Schedule {
     const char *name;
@@ -73,7 +73,7 @@ void addSchedules(std::vector<Case> &cases) {
       };
       add("pp=2", "none");
       add("pp=4", "none");
-      // The others in turns.
+      // The others in turn.
       add(number % 2 ? "pp=2,tp=2" : "pp=2,fsdp=2", number % 3 ? "none" : "full");
       ++number;
     }
@@ -86,8 +86,8 @@ void addSchedules(std::vector<Case> &cases) {
     }
 }
 
-/// Sequences split in every form and order, alone and beside each of the other axes; grouped heads
-/// and dropout among them.
+/// Sequences split in every form and order, alone and with each of the other axes. Covers grouped
+/// heads and dropout.
 void addContexts(std::vector<Case> &cases) {
   const char *others[] = {"dp=2,cp=2", "fsdp=2,cp=2", "cp=2,tp=2", "pp=2,cp=2"};
   int number = 0;
@@ -100,7 +100,7 @@ void addContexts(std::vector<Case> &cases) {
   for (const char *model : {"tiny-gpt2", "tiny-llama"})
     for (const char *form : {"ring", "all-gather", "all-to-all"})
       for (const char *order : {"contiguous", "zigzag"}) {
-        // A table with a row for every place keeps the original order.
+        // A table with a row for every position keeps the original order.
         if (model == std::string("tiny-gpt2") && order == std::string("zigzag"))
           continue;
         add(model, "cp=2", form, order);
@@ -116,7 +116,7 @@ void addContexts(std::vector<Case> &cases) {
   for (const char *form : {"ring", "all-gather"})
     add("gpt2-8l", "cp=4", form, "contiguous"); // dropout
   add("gpt2-8l", "dp=2,cp=2", "all-to-all", "contiguous");
-  // Every form of recomputation, and gradients that are kept in shards.
+  // Every form of recompute, and sharded gradients.
   for (const char *recompute : {"selective", "full"}) {
     test::PlanRequest request{"cp=2,fsdp=2", "auto", "", recompute};
     request.context = "ring";
@@ -136,8 +136,7 @@ std::vector<Case> allCases() {
   }
   for (const char *mesh : {"dp=2,tp=2", "tp=4", "pp=2,fsdp=2"})
     cases.push_back({"moe-8l", {mesh}, "sgd"});
-  // Experts over ep: all tokens seen by all experts, and experts that drop what they have no slot
-  // for.
+  // Experts over ep: without a capacity, and with experts that drop tokens beyond their slots.
   for (const char *mesh : {"ep=2", "ep=4", "dp=2,ep=2", "fsdp=2,ep=2", "ep=2,tp=2", "ep=4,tp=2",
                            "pp=2,ep=2", "dp=2,fsdp=2,ep=2"}) {
     cases.push_back({"moe-8l", {mesh}, "sgd"});
@@ -148,15 +147,15 @@ std::vector<Case> allCases() {
   cases.push_back(
       {"moe-8l", {"pp=2,ep=2", "auto", "zero-bubble"}, "sgd", {{"capacity_factor", 1}}});
   cases.push_back({"moe-8l", {"tp=2", "auto"}, "sgd", {{"capacity_factor", 1}}});
-  // Some blocks compute again, the others keep more.
+  // Some blocks recompute, the others keep more.
   cases.push_back({"gpt2-8l", {"pp=2", "auto", "1f1b", "full:5"}, "sgd"});
   cases.push_back({"llama-8l", {"dp=2,tp=2", "auto", "", "selective:3"}, "sgd"});
   cases.push_back({"unet-8l", {"fsdp=2", "auto", "", "full:2"}, "sgd"});
   for (const char *strategy : {"zero1", "zero2", "zero3", "shard-grad-op"})
     cases.push_back({"tiny-gpt2", {"fsdp=2", strategy}});
   cases.push_back({"tiny-gpt2", {"dp=2,fsdp=2", "hybrid-shard"}});
-  // Clipping by norm: every element of every gradient counts once, whatever holds it how often.
-  // Once below the norm and once above.
+  // Clipping by norm: each element of each gradient counts once, even if replicated. One limit is
+  // below the norm, one above.
   for (const char *mesh : {"dp=4", "fsdp=4", "tp=4", "pp=2,dp=2", "fsdp=2,tp=2,pp=2"})
     for (double norm : {0.01, 1000.0})
       cases.push_back({"tiny-gpt2", {mesh}, "sgd", {{"clip_norm", norm}}});

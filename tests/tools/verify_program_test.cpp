@@ -21,8 +21,8 @@ class VerifyProgram : public Run {
 protected:
   Outcome tbc(const std::string &arguments) { return shell(TBC_PROGRAM " " + arguments); }
 
-  /// A copy of a compiled Program whose kernels.so is built of changed code: in the first kernel
-  /// that has `from`, it is `to`. Sealed again.
+  /// Copies a compiled Program and builds its kernels.so of changed code: replaces `from` by `to`
+  /// in the first kernel with `from`. Seals the copy again.
   void plant(const std::string &program, const std::string &from, const std::string &to) {
     std::string copy = folder + "/planted";
     fs::copy(program, copy);
@@ -69,7 +69,7 @@ TEST_F(VerifyProgram, APlanIsCompiledForIt) {
                                  HasSubstr("  native    x")));
 }
 
-/// What the proof in residues cannot see: the Program is right, its machine code is not.
+/// The proof in residues cannot see this: the Program is right, its machine code is not.
 TEST_F(VerifyProgram, AWrongCompiledKernelIsFound) {
   std::string gpt = program("tiny-gpt2", "--gpus 2 --mesh dp=2 --seq 16");
   ASSERT_NO_FATAL_FAILURE(plant(gpt, "arith.addf", "arith.subf"));
@@ -77,7 +77,7 @@ TEST_F(VerifyProgram, AWrongCompiledKernelIsFound) {
   EXPECT_EQ(verify.code, 5) << verify.out << verify.err;
   EXPECT_THAT(verify.out, AllOf(HasSubstr("differs: "), HasSubstr("the compiled kernel ("),
                                 HasSubstr("the reference kernel gives "), HasSubstr("FAILED: ")));
-  // The run itself does not notice, unless it is told to look.
+  // The run itself notices only with --self-check.
   EXPECT_EQ(run("planted", "--steps 1").code, 0);
   Outcome checked = run("planted", "--steps 1 --self-check");
   EXPECT_EQ(checked.code, 5) << checked.err;

@@ -1,8 +1,8 @@
 //===- vocabulary_test.cpp - Vocabulary parallelism ---------------------------===//
 //
-// The rows of the embedding table and the classes of the cross entropy on `tp`, and nothing else:
-// the collectives are those of Megatron-LM's parallel embedding and parallel cross entropy (Shoeybi
-// et al. 2019, section 3), and no rank has the whole table or all logits of a token.
+// Only the rows of the embedding table and the classes of the cross entropy are on `tp`. The
+// collectives are those of Megatron-LM's parallel embedding and parallel cross entropy (Shoeybi et
+// al. 2019, section 3). No rank has the whole table or all logits of a token.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,7 @@ const reshard::GraphOp *findOp(const reshard::Graph &graph, const std::string &k
   return nullptr;
 }
 
-/// The loop that embedding sums away.
+/// Returns the loop over which embedding sums.
 int vocabularyLoop(const reshard::GraphOp &embedding) {
   for (size_t loop = 0; loop < embedding.loops.size(); ++loop)
     if (embedding.loops[loop].kind == reshard::LoopKind::Reduction)
@@ -34,7 +34,7 @@ int vocabularyLoop(const reshard::GraphOp &embedding) {
   return -1;
 }
 
-/// The bytes of a collective over `value` as it is on a rank of `dataRanks`.
+/// Returns the bytes of a collective over `value` on one of `dataRanks` ranks.
 int64_t bytesOf(const reshard::Graph &graph, int value, int64_t dataRanks) {
   return graph.values[value].layout.numElements() * graph.values[value].layout.elementBytes /
          dataRanks;
@@ -43,7 +43,7 @@ int64_t bytesOf(const reshard::Graph &graph, int value, int64_t dataRanks) {
 struct VocabularyCase {
   const char *model;
   const char *mesh;
-  bool isTied; // the table is the last matrix too
+  bool isTied; // the table is also the last matrix
   int padTo = 1;
 };
 void PrintTo(const VocabularyCase &c, std::ostream *out) {
@@ -63,7 +63,7 @@ TEST_P(Vocabulary, IsSummedOverItsShards) {
   const reshard::GraphOp *embedding = findOp(graph, "embedding");
   const reshard::GraphOp *sums = findOp(graph, "class_sums");
   ASSERT_TRUE(embedding && sums);
-  // Tied or not, both are numbered apart, so the last matrix has a factor of its own.
+  // Tied or not, both vocabularies are numbered separately, so the last matrix has its own factor.
   std::vector<reshard::FactorId> vocabulary = {embedding->loops[vocabularyLoop(*embedding)].factor,
                                                sums->loops[vocabularyLoop(*sums)].factor};
   plan.ops.clear();
@@ -91,7 +91,7 @@ TEST_P(Vocabulary, IsSummedOverItsShards) {
   expect(findOp(graph, "class_max")->results[0]);
   expect(sums->results[0]);
   expect(sums->results[1]);
-  // Back through the last matrix: the gradient of its other operand.
+  // Backward through the last matrix: the gradient of its other operand.
   expect(embedding->results[0]);
   if (dp == 1) // the step's own scalars travel over every axis
     expected[graph.stepTotalBytes] += 1;
@@ -127,7 +127,7 @@ TEST_P(Vocabulary, IsSummedOverItsShards) {
     EXPECT_TRUE(line.equal) << "residue differs: " << line.name;
 }
 
-/// 256 classes in 258: on the second rank two are padding.
+/// 256 classes padded to 258: two on the second rank are padding.
 TEST(PaddedVocabulary, TrainsAsTheOriginal) {
   test::Model original = test::loadModel("tiny-llama", "adamw");
   test::Model padded = test::loadModel("tiny-llama", "adamw", {{"pad_vocabulary", 258}});
@@ -155,7 +155,7 @@ TEST(PaddedVocabulary, TrainsAsTheOriginal) {
       const kernels::Tensor &with = results->at(name);
       const kernels::Shape &shape = tensor.shape();
       numPadded += with.shape() != shape;
-      // Matrices at most have a padded dim; what is behind the original is zero.
+      // Only matrices have a padded dim. Elements after the original ones are zero.
       auto same = [&](const auto &elements, const auto &wanted) {
         int64_t columns = with.shape().empty() ? 1 : with.shape().back();
         int64_t kept = shape.empty() ? 1 : shape.back();
