@@ -51,7 +51,7 @@ CLUSTERS = {
 NODE_GBIT = {"a100-80gb-sxm": 1600, "a100-40gb-sxm": 1600, "h100-sxm": 3200, "h200-sxm": 3200, "v100-32gb": 800, "v100-16gb": 800, "b200": 3200}
 PRECISIONS = {"bf16": "bf16", "fp16": "f16", "fp32": "f32"}
 SCHEDULES = {"": "1f1b", "1f1b": "1f1b", "interleaved-1f1b": "interleaved", "zb-1p": "zero-bubble"}
-# The MLP activation of each model kind. Kinds with their own default need no flag.
+# The MLP activation of each model kind. Rows with another one are unsupported.
 FFN_KINDS = {"gpt2": "gelu", "llama": "swiglu", "mpt": "gelu", "neox": "gelu", "bloom": "gelu", "nemotron": "relu2", "grok": "geglu"}
 # Unfused attention that writes its scores in two bytes each, like Megatron's kernels. Forward
 # writes them, scales, masks, normalises, applies dropout and multiplies: 13 bytes per score.

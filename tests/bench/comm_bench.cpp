@@ -1,4 +1,4 @@
-//===- comm_bench.cpp - Bandwidth of collectives between local ranks --------===//
+//===- comm_bench.cpp - Bandwidth of collectives between local ranks ------===//
 //
 // Run: ninja -C build comm-bench && build/bin/comm-bench [RANKS [MIB [HOSTS]]]
 //

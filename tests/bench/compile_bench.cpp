@@ -1,4 +1,4 @@
-//===- compile_bench.cpp - Time to compile a plan ---------------------------===//
+//===- compile_bench.cpp - Time to compile a plan -------------------------===//
 //
 // Run: ninja -C build compile-bench && build/bin/compile-bench [MODEL MESH [SECONDS [GIB]]]
 //

@@ -7,8 +7,8 @@
     tests/bench/gpu_bench.py speed --tbc build/bin/tbc [--json FILE] [--target cuda|cpu] [--seconds S] [--only NAME]
 
 losses: tiny-gpt2 for ten steps under data, sharded data, tensor and pipeline parallelism, a hybrid,
-and with states and residuals offloaded to the host. Each rank is a process. Two or four of them
-share a GPU if there are no more; to NCCL each is a host of its own. Every loss must be within 1e-4
+and with states and residuals offloaded to the host. Each rank is a process. If there are
+fewer GPUs, two or four ranks share one; to NCCL each is a host of its own. Every loss must be within 1e-4
 of one process on CPUs.
 
 graphs: tiny-gpt2 with --cuda-graphs off and on, alone and under data and sharded data parallelism.

@@ -48,8 +48,8 @@ VARIANTS = [
 
 
 def meshes_of(ranks):
-    """Returns meshes of `ranks` ranks. Example: for 8, data, sharded, tensor and pipeline parallel,
-    and all at once.
+    """Returns the meshes of `ranks` ranks. Example: 8 ranks give dp=8, fsdp=8, tp=4 x dp=2, pp=2 x
+    dp=4, and two meshes of three axes.
     """
     meshes = [f"dp={ranks}", f"fsdp={ranks}", f"tp={min(ranks, 4)}" + (f",dp={ranks // 4}" if ranks > 4 else "")]
     if ranks % 2 == 0:

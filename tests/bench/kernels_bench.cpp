@@ -1,4 +1,4 @@
-//===- kernels_bench.cpp - Native kernels beside the reference and memory ----===//
+//===- kernels_bench.cpp - Native kernels beside the reference and memory -===//
 //
 //   kernels-bench [SECONDS]      time per kernel, 0.2 unless given
 //

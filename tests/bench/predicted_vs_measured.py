@@ -8,9 +8,9 @@ plan has, because ranks share the cores. Trains a GPT of 4 layers and width 256 
 plans run in turns, once per round. Measured is the median over all steps but the first of every
 run; predicted is the value in plan.json.
 
-Also prints the share of the cores per step: CPU time of all ranks / cores available to them. On a
-busy machine it is the step's time alone, except for the time in which every rank waits (a
-pipeline's bubble).
+Also prints the CPU time of a step: that of all ranks divided by the cores available to them.
+Example: 2 ranks with 1 s of CPU time each, on 2 cores, took 1 s. On a busy machine this is the time
+of the step alone, except for the time in which every rank waits (a pipeline's bubble).
 
 Prints the error of each plan, their mean, and how many of the 45 pairs are in the predicted order.
 Pairs measured within 5 % of each other are left out and counted.
@@ -88,8 +88,7 @@ def run(tbc, folder, number, steps):
 
 
 def measure(tbc, folder, steps, rounds):
-    """Returns the median seconds of a step under each plan, by wall time and by CPU time per core.
-    """
+    """Returns the median seconds of a step under each plan, by wall time and by CPU time."""
     cores = len(os.sched_getaffinity(0))
     seconds, shares = [[] for _ in PLANS], [[] for _ in PLANS]
     for _ in range(rounds):

@@ -184,7 +184,7 @@ def tbc_step(tbc, folder, case, options):
         sys.exit(f"{' '.join(command)} failed:\n{errors}")
     with open(log, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
-    # The largest of the ranks, times the ranks: they are alike except for pipeline stages.
+    # The largest rank's peak times the number of ranks: they are alike except for pipeline stages.
     peak = ranks * max(line["resident_bytes"] for line in lines)
     return sum(line["seconds"] for line in lines[1:]), cpu[-1] - cpu[0], peak
 

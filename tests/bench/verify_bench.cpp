@@ -1,4 +1,4 @@
-//===- verify_bench.cpp - Time of the Program checkers ----------------------===//
+//===- verify_bench.cpp - Time of the Program checkers --------------------===//
 //
 // Run: ninja -C build verify-bench && build/bin/verify-bench [INSTRUCTIONS]
 //

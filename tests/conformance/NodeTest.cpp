@@ -1,4 +1,4 @@
-//===- NodeTest.cpp - Runs one of ONNX's backend tests ---------------------===//
+//===- NodeTest.cpp - Runs one of ONNX's backend tests --------------------===//
 
 #include "tests/conformance/NodeTest.h"
 

@@ -1,4 +1,4 @@
-//===- NodeTest.h - Runs one of ONNX's backend tests -----------------------===//
+//===- NodeTest.h - Runs one of ONNX's backend tests ----------------------===//
 
 #ifndef TBC_TESTS_CONFORMANCE_NODETEST_H
 #define TBC_TESTS_CONFORMANCE_NODETEST_H

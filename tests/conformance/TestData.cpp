@@ -1,4 +1,4 @@
-//===- TestData.cpp - The tensors of ONNX's backend tests ------------------===//
+//===- TestData.cpp - The tensors of ONNX's backend tests -----------------===//
 
 #include "tests/conformance/TestData.h"
 

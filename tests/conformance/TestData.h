@@ -1,4 +1,4 @@
-//===- TestData.h - The tensors of ONNX's backend tests --------------------===//
+//===- TestData.h - The tensors of ONNX's backend tests -------------------===//
 
 #ifndef TBC_TESTS_CONFORMANCE_TESTDATA_H
 #define TBC_TESTS_CONFORMANCE_TESTDATA_H

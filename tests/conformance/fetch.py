@@ -51,8 +51,8 @@ def generate(target):
                 env={**os.environ, "PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"},
                 check=True,
             )
-        # Another build may do the same at the same time; the rename makes the folder appear
-        # complete.
+        # Another build may do the same at the same time. The rename makes a complete folder appear
+        # at once.
         try:
             tests.rename(target)
         except OSError:

@@ -1,4 +1,4 @@
-//===- main.cpp - Runs ONNX's backend tests through the interpreter --------===//
+//===- main.cpp - Runs ONNX's backend tests through the interpreter -------===//
 //
 // conformance [--brief] FOLDER EXCLUDED [KIND [SUBSTRING]]
 //

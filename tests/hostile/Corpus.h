@@ -1,4 +1,4 @@
-//===- Corpus.h - Malicious model files ---------------------------------------===//
+//===- Corpus.h - Malicious model files -----------------------------------===//
 //
 // Part of tbc. For tests. Every file is made by code, the same bytes each time.
 //

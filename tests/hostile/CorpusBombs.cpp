@@ -80,7 +80,7 @@ void addAmplification(Files &files) {
   names.output(last);
   add(files, "nodes-of-one-name-20000", names, "");
 
-  // Each second node has the name that numbering would give the node before it.
+  // The names `n#0`, `n#1` ... collide with those that numbering gives to the nodes called `n`.
   ModelBuilder numbered;
   numbered.input("x", {"batch", "4"});
   for (int i = 0; i < 10000; ++i) {
@@ -111,7 +111,7 @@ void addAmplification(Files &files) {
   doubling("concat-of-data-70", 70, false, "too large");
   doubling("concat-of-data-500", 500, false, "too large");
 
-  // The dims of a parameter are derived from one that is doubled again and again.
+  // A parameter doubled 26 times: its dim has twice as many segments after each Concat.
   std::string value;
   auto meanOf = [](ModelBuilder &model, const std::string &value) {
     ModelBuilder::attr(model.node("ReduceMean", {value}, {"mean"}, "the_mean"), "keepdims",
@@ -176,7 +176,7 @@ void addAmplification(Files &files) {
   halves.output("h24");
   add(files, "halves-of-a-dim-24", halves, "");
 
-  // Expressions examined by patterns, each op of which reads the previous one twice.
+  // Expressions that patterns examine. Each op reads the previous one twice.
   for (const char *type : {"Mul", "Add"}) {
     ModelBuilder model = reluModel();
     value = "y";

@@ -1,4 +1,4 @@
-//===- CorpusGraph.cpp - Files whose names and edges are wrong -----------------===//
+//===- CorpusGraph.cpp - Files with wrong names and edges -----------------===//
 
 #include "tests/hostile/Corpus.h"
 

@@ -1,4 +1,4 @@
-//===- CorpusValues.cpp - Files whose numbers are wrong -------------------===//
+//===- CorpusValues.cpp - Files with wrong numbers ------------------------===//
 
 #include "tests/hostile/Corpus.h"
 

@@ -1,4 +1,4 @@
-//===- CorpusWire.cpp - Files whose bytes are wrong -----------------------===//
+//===- CorpusWire.cpp - Files with wrong bytes ----------------------------===//
 
 #include "tests/hostile/Corpus.h"
 

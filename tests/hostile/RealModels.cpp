@@ -1,4 +1,4 @@
-//===- RealModels.cpp - Mutations of the project's models ------------------===//
+//===- RealModels.cpp - Mutations of the project's models -----------------===//
 
 #include "tests/hostile/RealModels.h"
 

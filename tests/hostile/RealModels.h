@@ -1,4 +1,4 @@
-//===- RealModels.h - Mutations of the project's models --------------------===//
+//===- RealModels.h - Mutations of the project's models -------------------===//
 
 #ifndef TBC_TESTS_HOSTILE_REALMODELS_H
 #define TBC_TESTS_HOSTILE_REALMODELS_H

@@ -1,4 +1,4 @@
-//===- crafted_test.cpp - Every corpus file is refused for its fault ----------===//
+//===- crafted_test.cpp - Every corpus file is refused for its fault ------===//
 
 #include "tests/hostile/Corpus.h"
 #include "tests/hostile/Import.h"

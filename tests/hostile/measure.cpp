@@ -2,9 +2,11 @@
 //
 // usage: measure REPORT SECONDS PROGRAM ARGUMENTS...
 //
-// Writes "CODE PROCESSOR_SECONDS PEAK_KIB" to REPORT; a program ended by a signal has the code
-// -SIGNAL, and it is ended after SECONDS. A program of its own because the kernel counts the pages
-// of whoever starts a process among those of the process: this one has few.
+// Writes "CODE PROCESSOR_SECONDS PEAK_KIB" to REPORT. Ends the program after SECONDS. A program
+// ended by a signal has the code -SIGNAL. Example: "-9 10.02 51200".
+//
+// This is a separate program because the kernel counts the pages of the parent as those of a new
+// process, and this one has few.
 //
 //===----------------------------------------------------------------------===//
 

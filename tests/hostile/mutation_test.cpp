@@ -1,6 +1,6 @@
-//===- mutation_test.cpp - Real models with something changed -----------------===//
+//===- mutation_test.cpp - Mutated real models are refused or imported ----===//
 //
-// TBC_MUTATIONS says how many in all; 5000 are all that the project promises.
+// TBC_MUTATIONS sets the total number; 5000 covers the project's promise.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,7 +49,7 @@ TEST_P(MutatedModel, IsImportedOrRefusedWithAPlace) {
   }
   std::cout << count << " mutations of " << name << ": " << refused << " refused, slowest " << worst
             << " s\n";
-  // A mutator that changes nothing, or everything, would prove nothing.
+  // A mutator without any effect, or one that breaks every file, would make the test void.
   if (count >= 20) {
     EXPECT_GT(refused, count / 20);
     EXPECT_LT(refused, count);

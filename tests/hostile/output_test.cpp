@@ -1,4 +1,4 @@
-//===- output_test.cpp - Plans, Programs and disks that are no good -------===//
+//===- output_test.cpp - Damaged plans and Programs, full disks -----------===//
 
 #include "tests/frontend/ModelBuilder.h"
 #include "tests/hostile/Import.h"
@@ -37,7 +37,8 @@ std::string repeated(const std::string &text, int times) {
   return result;
 }
 
-/// One change to a text: a byte, a piece removed or repeated, a number replaced.
+/// Returns `text` with one change: a byte changed, a piece removed or repeated, or a number
+/// replaced.
 std::string mutateText(const std::string &text, Random &random) {
   std::string changed = text;
   uint64_t at = random.below(text.size());
@@ -70,7 +71,7 @@ protected:
     arguments.insert(arguments.begin(), TBC_PROGRAM);
     return runProcess(arguments, folder.path(""), output);
   }
-  /// Exit code 2 with one message that names the file, soon.
+  /// Expects exit code 2 within 10 s, with one message that names the file.
   void expectRefused(const ProcessOutcome &outcome, const std::string &file) {
     EXPECT_EQ(outcome.code, int(ErrorCode::Usage)) << outcome.err;
     EXPECT_EQ(outcome.err.rfind("tbc: ", 0), 0u) << outcome.err;
@@ -151,7 +152,7 @@ TEST_F(HostileInput, MutatedProgramsAreReadOrRefused) {
     SCOPED_TRACE(i);
     Random random(9000 + uint64_t(i));
     std::string changed = mutateText(payload, random);
-    // With a hash that is right, so that the reader has to look closer.
+    // The hash is right, so the reader must check the content.
     folder.write("bad.json", frame + sha256Hex(changed) + std::string(program::filePayload) +
                                  changed + std::string(program::fileEnd));
     ProcessOutcome outcome = tbc({"program", "show", "bad.json"});
@@ -179,7 +180,7 @@ TEST_F(HostileInput, AResultThatCannotBePrintedIsAFailure) {
   }
 }
 
-/// On a file system of one page, in a name space of the test's own.
+/// Uses a file system of one page, in the test's own namespace.
 TEST_F(HostileInput, AFullDiskKeepsWhatWasThere) {
   std::string script = folder.write("full.sh", "set -e\n"
                                                "mkdir full\n"

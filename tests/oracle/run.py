@@ -13,7 +13,7 @@ every gradient), parameters and running statistics of three steps. Each seed is 
 Example:
     python3 tests/oracle/run.py --tbc build/bin/tbc --seeds 0:200 --jobs 2 --resume oracle.jsonl
 
-Exit code: 0 all agree, 1 some differ or fail, 2 usage, 77 PyTorch is missing (said).
+Exit code: 0 all agree, 1 some differ or fail, 2 usage, 77 PyTorch is missing (prints so).
 """
 
 import argparse

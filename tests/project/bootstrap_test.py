@@ -1,6 +1,6 @@
 """usage: bootstrap_test.py BOOTSTRAP
 
-How ./bootstrap answers, without building anything: help, mistakes, missing packages, no root.
+Tests the answers of ./bootstrap without building: help, mistakes, missing packages, no root.
 """
 
 import os
@@ -15,7 +15,7 @@ BOOTSTRAP = sys.argv.pop(1) if len(sys.argv) > 1 else None
 
 class BootstrapTest(unittest.TestCase):
     def run_bootstrap(self, *arguments, **programs):
-        """Runs it where `programs` ({name: shell text}) hide those of the machine."""
+        """Runs ./bootstrap with `programs` ({name: shell text}) ahead of the machine's in PATH."""
         with tempfile.TemporaryDirectory() as folder:
             for name, text in programs.items():
                 file = Path(folder, name.replace("_", "-"))
@@ -46,7 +46,7 @@ class BootstrapTest(unittest.TestCase):
     def test_missing_packages_are_named_and_not_installed_when_told_so(self):
         run = self.run_bootstrap(
             "--no-install",
-            # As if everything but ninja-build were installed.
+            # As if all packages but ninja-build were installed.
             dpkg_query='shift 3; for p; do [ "$p" = ninja-build ] || echo "$p installed"; done',
             apt_get="echo called >&2; exit 1",
         )

@@ -23,8 +23,8 @@ class Skip(Exception):
 
 
 class Tree:
-    """The files of a checkout: all that git tracks or would track. Without git, all but build
-    folders.
+    """The files of a checkout: tracked ones, and untracked ones that git does not ignore. Without
+    git, all but build folders.
     """
 
     def __init__(self, root):

@@ -1,6 +1,6 @@
 """The permitted includes and links of each layer: the table of docs/design.md, section 1, as data.
 
-A layer is a folder. It contains every folder below it that is no layer itself.
+A layer is a folder. It contains every folder below it except other layers.
 """
 
 from dataclasses import dataclass, field
@@ -10,10 +10,10 @@ LLVM = frozenset({"llvm", "mlir"})
 
 @dataclass(frozen=True)
 class Layer:
-    """`uses`: layers whose headers it may include and whose libraries it may link, directly.
+    """`uses`: layers; it may include their headers and link their libraries directly.
 
-    `outside`: first components of third-party headers that it may include, besides the C and C++
-    libraries.
+    `outside`: first path components of permitted third-party headers, besides the C and C++
+    libraries. Example: "nlohmann".
     """
 
     uses: frozenset = field(default_factory=frozenset)

@@ -1,7 +1,7 @@
 """usage: run_check.py CHECK [ROOT]
 
-Runs one check of checks.py over the repository. Exit code: 0 no complaints, 1 complaints (one per
-line), 77 not possible on this machine.
+Runs one check of checks.py over the repository. Exit code: 0 passed, 1 complaints (one per line),
+77 not possible on this machine.
 """
 
 import sys

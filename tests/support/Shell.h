@@ -1,4 +1,4 @@
-//===- Shell.h - Runs shell commands as users do -----------------------------===//
+//===- Shell.h - Runs shell commands as users do --------------------------===//
 
 #ifndef TBC_TESTS_SUPPORT_SHELL_H
 #define TBC_TESTS_SUPPORT_SHELL_H

@@ -1,4 +1,4 @@
-//===- IndependentCollectives.cpp - The expected collectives of a step -------===//
+//===- IndependentCollectives.cpp - The expected collectives of a step ----===//
 
 #include "tests/tools/IndependentCollectives.h"
 

@@ -1,4 +1,4 @@
-//===- IndependentCollectives.h - The expected collectives of a step ---------===//
+//===- IndependentCollectives.h - The expected collectives of a step ------===//
 //
 // A second derivation of the list of collectives, from the step graph and the strategies of its
 // ops. It follows the rules in planner/reshard/Graph.h and docs/design.md, section 3. It shares no

@@ -1,4 +1,4 @@
-//===- Mutations.cpp - Planted miscompiles --------------------------------------===//
+//===- Mutations.cpp - Planted miscompiles --------------------------------===//
 
 #include "tests/tools/Mutations.h"
 

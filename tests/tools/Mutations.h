@@ -1,4 +1,4 @@
-//===- Mutations.h - Planted miscompiles ----------------------------------------===//
+//===- Mutations.h - Planted miscompiles ----------------------------------===//
 
 #ifndef TBC_TESTS_TOOLS_MUTATIONS_H
 #define TBC_TESTS_TOOLS_MUTATIONS_H

@@ -1,4 +1,4 @@
-//===- PlanSupport.h - Plans for the small models, for end-to-end tests ------===//
+//===- PlanSupport.h - Plans for the small models, for end-to-end tests ---===//
 
 #ifndef TBC_TESTS_TOOLS_PLANSUPPORT_H
 #define TBC_TESTS_TOOLS_PLANSUPPORT_H

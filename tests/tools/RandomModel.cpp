@@ -1,4 +1,4 @@
-//===- RandomModel.cpp - Random training graphs, for end-to-end tests --------===//
+//===- RandomModel.cpp - Random training graphs, for end-to-end tests -----===//
 
 #include "tests/tools/RandomModel.h"
 

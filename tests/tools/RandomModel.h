@@ -1,4 +1,4 @@
-//===- RandomModel.h - Random training graphs, for end-to-end tests ----------===//
+//===- RandomModel.h - Random training graphs, for end-to-end tests -------===//
 //
 // Random models of 20 to 60 ops, put through the same passes as an imported model:
 // - matmuls and contractions of two values, elementwise ops, norms, softmax, attention,

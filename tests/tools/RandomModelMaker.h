@@ -1,4 +1,4 @@
-//===- RandomModelMaker.h - The parts of a random model ----------------------===//
+//===- RandomModelMaker.h - The parts of a random model -------------------===//
 //
 // Internal to RandomModel.h. RandomModel.cpp draws arguments and joins values to a loss;
 // RandomModelOps.cpp has the kinds of ops.

@@ -1,4 +1,4 @@
-//===- RandomModelOps.cpp - The kinds of ops of a random model ---------------===//
+//===- RandomModelOps.cpp - The kinds of ops of a random model ------------===//
 
 #include "tests/tools/RandomModelMaker.h"
 

@@ -1,4 +1,4 @@
-//===- RandomPlan.cpp - Random valid plans -----------------------------------===//
+//===- RandomPlan.cpp - Random valid plans --------------------------------===//
 
 #include "tests/tools/RandomPlan.h"
 

@@ -1,4 +1,4 @@
-//===- RandomPlan.h - Random valid plans -------------------------------------===//
+//===- RandomPlan.h - Random valid plans ----------------------------------===//
 //
 // Plans that the planner would never choose, but that are legal: any strategy of any op, ZeRO per
 // parameter over any of its data axes, stages cut anywhere, chunks placed anywhere under any

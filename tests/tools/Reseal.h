@@ -1,4 +1,4 @@
-//===- Reseal.h - Seals modified Program folders -----------------------------===//
+//===- Reseal.h - Seals modified Program folders --------------------------===//
 
 #ifndef TBC_TESTS_TOOLS_RESEAL_H
 #define TBC_TESTS_TOOLS_RESEAL_H

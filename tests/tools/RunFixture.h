@@ -1,4 +1,4 @@
-//===- RunFixture.h - Compiles and runs Programs as users do -----------------===//
+//===- RunFixture.h - Compiles and runs Programs as users do --------------===//
 
 #ifndef TBC_TESTS_TOOLS_RUNFIXTURE_H
 #define TBC_TESTS_TOOLS_RUNFIXTURE_H

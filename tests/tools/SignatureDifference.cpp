@@ -1,4 +1,4 @@
-//===- SignatureDifference.cpp - Compares two lists of collectives -----------===//
+//===- SignatureDifference.cpp - Compares two lists of collectives --------===//
 
 #include "tests/tools/IndependentCollectives.h"
 

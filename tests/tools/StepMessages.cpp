@@ -1,4 +1,4 @@
-//===- StepMessages.cpp - Sums up the collectives of a step ------------------===//
+//===- StepMessages.cpp - Sums up the collectives of a step ---------------===//
 
 #include "tests/tools/StepMessages.h"
 

@@ -1,4 +1,4 @@
-//===- StepMessages.h - Sums up the collectives of a step --------------------===//
+//===- StepMessages.h - Sums up the collectives of a step -----------------===//
 
 #ifndef TBC_TESTS_TOOLS_STEPMESSAGES_H
 #define TBC_TESTS_TOOLS_STEPMESSAGES_H

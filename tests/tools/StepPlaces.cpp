@@ -1,4 +1,4 @@
-//===- StepPlaces.cpp - The placements of a step's values --------------------===//
+//===- StepPlaces.cpp - The placements of a step's values -----------------===//
 
 #include "tests/tools/StepPlaces.h"
 

@@ -1,4 +1,4 @@
-//===- StepPlaces.h - The placements of a step's values ----------------------===//
+//===- StepPlaces.h - The placements of a step's values -------------------===//
 //
 // Computes the facts that IndependentCollectives needs before it walks the step: the placements of
 // ops' operands and results, the home of every value, and the placements of parameters.
@@ -65,7 +65,7 @@ public:
   std::vector<bool> skipped;                               // sums of cotangents across stages
   std::vector<std::vector<Use>> uses;                      // by value, in the order of the ops
   std::vector<Placement> raw, home;                        // by value: as produced, as kept
-  std::vector<std::map<int, reshard::ReduceKind>> takesOn; // per op: axes of its unreduced sums
+  std::vector<std::map<int, reshard::ReduceKind>> takesOn; // per op: axes of partial operands
   std::vector<int> parameterOf;                            // by value; -1: no parameter
   std::vector<ParameterPlaces> parameters;
 

@@ -1,4 +1,4 @@
-//===- StepReductions.cpp - Joins gradient reductions in buckets -------------===//
+//===- StepReductions.cpp - Joins gradient reductions in buckets ----------===//
 
 #include "tests/tools/StepWalk.h"
 

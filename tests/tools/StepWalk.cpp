@@ -1,4 +1,4 @@
-//===- StepWalk.cpp - Walks a step as a rank runs it -------------------------===//
+//===- StepWalk.cpp - Walks a step as a rank runs it ----------------------===//
 
 #include "tests/tools/StepWalk.h"
 

@@ -1,4 +1,4 @@
-//===- StepWalk.h - Walks a step as a rank runs it ---------------------------===//
+//===- StepWalk.h - Walks a step as a rank runs it ------------------------===//
 //
 // Walks the step block by block, as a rank would run it, with a table of available placements. An
 // operand that is not available in the placement wanted by its op must be resharded.

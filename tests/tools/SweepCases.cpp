@@ -1,4 +1,4 @@
-//===- SweepCases.cpp - Every strategy on every model of eight layers --------===//
+//===- SweepCases.cpp - Every strategy on every model of eight layers -----===//
 
 #include "tests/tools/SweepCases.h"
 

@@ -1,4 +1,4 @@
-//===- SweepCases.h - Every strategy on every model of eight layers ----------===//
+//===- SweepCases.h - Every strategy on every model of eight layers -------===//
 //
 // The table of the sweep. A row is a way to train. It applies to every model except the excluded
 // ones, whose reason is checked. A new way to train is a new row in SweepCases.cpp.

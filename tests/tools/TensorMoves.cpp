@@ -1,4 +1,4 @@
-//===- TensorMoves.cpp - Cheapest collectives, enumerated a second time ------===//
+//===- TensorMoves.cpp - Cheapest collectives, enumerated a second time ---===//
 
 #include "tests/tools/TensorMoves.h"
 

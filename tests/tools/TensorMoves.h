@@ -1,4 +1,4 @@
-//===- TensorMoves.h - Cheapest collectives, enumerated a second time --------===//
+//===- TensorMoves.h - Cheapest collectives, enumerated a second time -----===//
 //
 // Written without planner/reshard's own search, to be compared with it. A placement names whole
 // mesh axes, and every possible step of a tensor is tried.

@@ -1,4 +1,4 @@
-//===- batch_change_test.cpp - Accumulation grows between epochs ------------===//
+//===- batch_change_test.cpp - Accumulation grows between epochs ----------===//
 
 #include "tests/support/Shell.h"
 

@@ -1,4 +1,4 @@
-//===- calibrate_gpu_test.cpp - Measuring fake GPUs --------------------------===//
+//===- calibrate_gpu_test.cpp - Measuring fake GPUs -----------------------===//
 
 #include "planner/core/Cluster.h"
 #include "runtime/cuda/CublasLt.h"

@@ -1,4 +1,4 @@
-//===- calibrate_test.cpp - From measurements to a cluster -------------------===//
+//===- calibrate_test.cpp - From measurements to a cluster ----------------===//
 
 #include "planner/core/Cluster.h"
 #include "tools/calibrate/Calibrate.h"

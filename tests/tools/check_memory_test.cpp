@@ -1,4 +1,4 @@
-//===- check_memory_test.cpp - tbc run --check-memory -----------------------===//
+//===- check_memory_test.cpp - tbc run --check-memory ---------------------===//
 
 #include "tests/support/Shell.h"
 

@@ -1,4 +1,4 @@
-//===- cli_test.cpp - The command line: exit codes, messages, files ----------===//
+//===- cli_test.cpp - The command line: exit codes, messages, files -------===//
 
 #include "tests/support/Shell.h"
 

@@ -1,4 +1,4 @@
-//===- clusters_test.cpp - A real model planned on every cluster preset ------===//
+//===- clusters_test.cpp - A real model planned on every cluster preset ---===//
 
 #include "planner/core/Search.h"
 #include "tools/driver/Context.h"

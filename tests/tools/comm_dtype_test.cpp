@@ -1,4 +1,4 @@
-//===- comm_dtype_test.cpp - Gradients sent as bf16 --------------------------===//
+//===- comm_dtype_test.cpp - Gradients sent as bf16 -----------------------===//
 //
 // Each rank is a process over Gloo. It trains once with gradients summed in f32 and once with
 // gradients sent as bf16.

@@ -1,4 +1,4 @@
-//===- compress_gradients_test.cpp - Runs with top-k gradients ----------------===//
+//===- compress_gradients_test.cpp - Runs with top-k gradients ------------===//
 //
 // sparse_sum_test checks the arithmetic. Here real processes are checked: their learning, their
 // messages, and their checkpoints.

@@ -1,4 +1,4 @@
-//===- compressed_bytes_test.cpp - Bytes of compressed gradients on the wire --===//
+//===- compressed_bytes_test.cpp - Bytes of compressed gradients on the wire -===//
 //
 // Each rank is a process over Gloo. It trains a step with whole gradients and one with their
 // largest elements.

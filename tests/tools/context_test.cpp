@@ -1,4 +1,4 @@
-//===- context_test.cpp - Sequences split over cp -----------------------------===//
+//===- context_test.cpp - Sequences split over cp -------------------------===//
 //
 // The communication of each form of context parallelism, derived only from the shapes of the
 // attentions, and the refused cases. verify_plans_test.cpp checks that results equal the serial

@@ -1,4 +1,4 @@
-//===- cuda_compression_test.cpp - Compressed gradients on fake GPUs --------===//
+//===- cuda_compression_test.cpp - Compressed gradients on fake GPUs ------===//
 //
 // Programs with reference kernels on the fake driver, with ranks over a fake NCCL. With compressed
 // gradients their state equals the one on CPUs bit for bit.

@@ -1,4 +1,4 @@
-//===- cuda_fp8_test.cpp - fp8 matmuls on fake GPUs --------------------------===//
+//===- cuda_fp8_test.cpp - fp8 matmuls on fake GPUs -----------------------===//
 //
 // The quantising kernels are those of GPUs, in their form for hosts. A fake cuBLASLt multiplies
 // their results. Reference kernels run the rest of a program.
@@ -291,7 +291,7 @@ program::Program productWithGelu(int64_t depth) {
   return program;
 }
 
-/// The objects for fp8 matmuls on a GPU of the fake driver, with 64 MiB.
+/// The objects for fp8 matmuls on the fake driver's GPU of 64 MiB.
 struct Opened {
   Opened(const cuda::DevicePtr &device, const std::shared_ptr<const cuda::KernelModule> &kernels)
       : streams(*cuda::Streams::create(device, std::chrono::milliseconds(0))),
@@ -391,7 +391,7 @@ TEST_F(Fp8OnDevices, MemoryThatIsLostIsAnError) {
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, ErrorCode::RankFailed);
     EXPECT_THAT(status.error().message, HasSubstr("matrices in fp8"));
-    // With memory available again, the allocation succeeds.
+    // With memory available again, `find` allocates anew.
     auto small = opened.find(16);
     ASSERT_TRUE(small) << small.error().message;
     EXPECT_GT(opened.inFp8->bytes(), fp8::numWarps * 4);

@@ -1,4 +1,4 @@
-//===- cuda_plans_test.cpp - Plans on fake GPUs equal the serial program ----===//
+//===- cuda_plans_test.cpp - Plans on fake GPUs equal the serial program --===//
 //
 // Plans are compiled for GPUs, with every kernel in its form for the host, and run on the fake
 // driver. Regions, memory plan, launches, streams, copies and the code of each thread are those of
@@ -356,7 +356,7 @@ TEST_F(CudaPlans, CopiesToTheHostAndBackGoOnBesideKernels) {
     check("tiny-mlp", "dp=2", "sgd", {{"momentum", 0.5}}, "f32", /*hasLibraries=*/true);
     check("tiny-gpt2", "fsdp=2", "adamw");
   }
-  // Counts copies still pending after a later operation of another stream has run.
+  // Counts copies to the host that run after a kernel enqueued later.
   int64_t latest = 0;
   int numBeside = 0;
   for (const test::FakeDriver::Ran &one : ran) {

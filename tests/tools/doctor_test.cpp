@@ -1,4 +1,4 @@
-//===- doctor_test.cpp - tbc doctor's findings on GPUs -----------------------===//
+//===- doctor_test.cpp - tbc doctor's findings on GPUs --------------------===//
 
 #include "runtime/cuda/Device.h"
 #include "tests/runtime/cuda/FakeCublasLt.h"

@@ -1,4 +1,4 @@
-//===- experts_test.cpp - Expert parallelism equals its closed form ----------===//
+//===- experts_test.cpp - Expert parallelism equals its closed form -------===//
 //
 // Checks docs/design.md, section 3, "Experts", derived only from the shapes of the model.
 //

@@ -1,4 +1,4 @@
-//===- float_bounds_test.cpp - Bounds of floats against f64 -----------------===//
+//===- float_bounds_test.cpp - Bounds of floats against f64 ---------------===//
 
 #include "tools/driver/Verify.h"
 
@@ -74,7 +74,7 @@ TEST(FloatBounds, GradientsThatCancelHaveAFloor) {
   EXPECT_FALSE(compareOne("b.m", 0, 0, 0.11 * 0x1p-24, 0.1).equal);
 }
 
-/// Parameters have neither roots nor floors, whatever their name.
+/// Parameters have neither roots nor floors, even if named like a moment.
 TEST(FloatBounds, ParametersHaveNoFloor) {
   EXPECT_FALSE(compareOne("attention.v", -1e-6, -1e-6, -1e-6 + 1e-9, 1).equal);
   EXPECT_TRUE(compareOne("attention.v", -1, -1 - 1e-7, -1 + 4e-7, 1).equal);

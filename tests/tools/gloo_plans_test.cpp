@@ -1,4 +1,4 @@
-//===- gloo_plans_test.cpp - Plans on real processes equal the serial program ===//
+//===- gloo_plans_test.cpp - Plans on real processes equal the serial program -===//
 //
 // Each rank is a process over Gloo. It compares its tensors with its pieces of the serial run's
 // tensors, bit for bit in residues of both kinds. The interpreter computed them before the

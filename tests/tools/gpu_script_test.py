@@ -42,7 +42,7 @@ def run(gpu_sh, folder, *flags, **stubs):
     for name in ("comm-conformance", "cuda-kernels", "run-reference", "tbc"):
         script(folder / "build" / "bin" / name, stubs.get(name.replace("-", "_"), "echo '90 GB/s'"))
     script(folder / "path" / "nvidia-smi", stubs.get("smi", TWO_GPUS))
-    # Writes FILE of --json FILE, the last words but one here.
+    # Writes FILE of `--json FILE`.
     script(folder / "path" / "python3", stubs.get("python", 'while [[ $1 != --json ]]; do shift; done; echo \'{"x": 1}\' >"$2"'))
     done = subprocess.run(["bash", gpu_sh, *flags, folder / "build", folder / "results"], capture_output=True, text=True,
                           env={**os.environ, "PATH": f"{folder / 'path'}:{os.environ['PATH']}"})

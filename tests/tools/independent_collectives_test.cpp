@@ -1,4 +1,4 @@
-//===- independent_collectives_test.cpp - Two derivations of one list --------===//
+//===- independent_collectives_test.cpp - Two derivations of one list -----===//
 //
 // A plan without a named strategy has no closed form. So the collectives of the compiled Program
 // (by kind, axes, bytes, count and stage) and its resident bytes per rank must equal those derived

@@ -1,4 +1,4 @@
-//===- loss_scale_test.cpp - Loss scaling on many ranks ----------------------===//
+//===- loss_scale_test.cpp - Loss scaling on many ranks -------------------===//
 //
 // An overflow on one rank counts for all: every rank skips the step and lowers the scale. The flag
 // needs no collective of its own.

@@ -1,4 +1,4 @@
-//===- memory_test.cpp - Predicted memory equals planned memory --------------===//
+//===- memory_test.cpp - Predicted memory equals planned memory -----------===//
 //
 // The planner predicts the memory of every stage of the compiled Program (planner/core/Memory.h).
 // The Program's memory plan has the actual sizes. Programs are compiled, not run.

@@ -1,4 +1,4 @@
-//===- mutation_test.cpp - The referee catches planted miscompiles ------------===//
+//===- mutation_test.cpp - The referee catches planted miscompiles --------===//
 //
 // Mutants of compiled Programs. A mutant with another f64 result is a miscompile. Each one must be
 // caught: rejected by the checkers that read only the Program, refused by the ranks, or found by

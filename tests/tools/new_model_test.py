@@ -1,7 +1,7 @@
 """usage: new_model_test.py TBC SOURCE_DIR
 
 Tests `tbc new`: published parameter counts, models that import and are raised like exports, errors
-that say what to do.
+that name the remedy.
 """
 
 import json
@@ -117,7 +117,7 @@ class NewModelTest(unittest.TestCase):
         self.assertEqual(verify.returncode, 0, verify.stderr)
 
     def test_alibi_is_written(self):
-        """ALiBi adds a bias to the scores, for which there is no composite."""
+        """ALiBi adds a bias to the scores; this attention has no composite."""
         for kind in ("mpt", "bloom"):
             self.parameters(*f"{kind} {SMALL} --vocab 100".split())
             run = self.tbc("check", "m.onnx", "--json")

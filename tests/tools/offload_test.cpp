@@ -1,4 +1,4 @@
-//===- offload_test.cpp - Offloaded tensors and their cost -------------------===//
+//===- offload_test.cpp - Offloaded tensors and their cost ----------------===//
 //
 // Closed forms. With --offload optimizer a device keeps only the step's scalars of all states. With
 // --offload residuals it keeps only small residuals. Each tensor is copied once to the host, and
@@ -171,7 +171,7 @@ Result<planner::Plan> planWithin(const test::Model &model, double share, const c
   return answer->plan;
 }
 
-/// A model small enough that the context would exceed all its other memory.
+/// The device context exceeds all other memory of this model.
 test::Model smallModel() { return test::loadModel("gpt2-8l"); }
 
 double shareOf(const planner::Plan &plan, std::initializer_list<const char *> names, double part) {

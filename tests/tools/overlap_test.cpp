@@ -1,4 +1,4 @@
-//===- overlap_test.cpp - Overlap of communication with kernels -------------===//
+//===- overlap_test.cpp - Overlap of communication with kernels -----------===//
 //
 // Compiled Programs begin gathers ahead of their use and reduce gradients beside the backward. The
 // checkers refuse a use before its wait. sweep_test and random_graphs_test check that results stay

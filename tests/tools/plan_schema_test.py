@@ -88,7 +88,7 @@ class PlanSchemaTest(unittest.TestCase):
                 self.assertTrue(self.is_read(plan))
 
     def test_the_plans_have_every_key_that_is_described(self):
-        """No description is of a key that is never written."""
+        """Otherwise a key would be described that is never written."""
         written = {key for plan in self.plans.values() for _, value in objects(plan) for key in value}
         described = {
             key for _, value in objects(self.schema) if isinstance(value.get("properties"), dict)

@@ -1,4 +1,4 @@
-//===- planned_ir_test.cpp - Plans on the IR ----------------------------------===//
+//===- planned_ir_test.cpp - Plans on the IR ------------------------------===//
 //
 // The IR contains the whole plan. The graph and the assignment that passes read from it equal the
 // planner's, to the last number, so both derive the same collectives.

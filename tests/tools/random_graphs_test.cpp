@@ -1,4 +1,4 @@
-//===- random_graphs_test.cpp - Random plans on random graphs ----------------===//
+//===- random_graphs_test.cpp - Random plans on random graphs -------------===//
 //
 // Random graphs under random plans. Residues equal the serial program's bit for bit. The
 // collectives equal those derived from the shardings of single ops (`IndependentCollectives`).

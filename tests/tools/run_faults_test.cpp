@@ -1,4 +1,4 @@
-//===- run_faults_test.cpp - tbc run: faults, checkpoints --------------------===//
+//===- run_faults_test.cpp - tbc run: faults, checkpoints -----------------===//
 
 #include "tests/tools/RunFixture.h"
 
@@ -214,7 +214,7 @@ TEST_F(Run, AKillAnywhereInACheckpointLosesNothing) {
           "--steps 6 --checkpoint saved --every 2 --keep 1 --resume --log log" + std::string(async);
       Outcome killed = run(mlp(), flags, "TBC_KILL_AT=" + std::string(point));
       EXPECT_EQ(killed.code, 6) << killed.err;
-      // The resumed run finishes; it may be killed at the same point of the next checkpoint.
+      // The resumed run is not killed and has the losses of an uninterrupted run.
       Outcome resumed = run(mlp(), flags);
       EXPECT_EQ(resumed.code, 0) << resumed.err;
       EXPECT_EQ(losses("log"), losses("whole"));

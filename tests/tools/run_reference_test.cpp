@@ -1,4 +1,4 @@
-//===- run_reference_test.cpp - tbc run beside PyTorch's losses --------------===//
+//===- run_reference_test.cpp - tbc run beside PyTorch's losses -----------===//
 //
 // models/reference holds the inputs and losses of 20 steps by PyTorch, in float32 and float64 from
 // the same weights. Real processes read the inputs as .npy files, in order.

@@ -1,4 +1,4 @@
-//===- run_test.cpp - tbc run: training, kernels, start ----------------------===//
+//===- run_test.cpp - tbc run: training, kernels, start -------------------===//
 
 #include "tests/tools/Reseal.h"
 #include "tests/tools/RunFixture.h"

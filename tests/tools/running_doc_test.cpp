@@ -1,4 +1,4 @@
-//===- running_doc_test.cpp - Runs the commands of docs/running.md -----------===//
+//===- running_doc_test.cpp - Runs the commands of docs/running.md --------===//
 //
 // Runs every line "$ …" of the page's blocks, in order, in one folder. If a command's launcher is
 // not installed, it is skipped with a message.

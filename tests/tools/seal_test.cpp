@@ -1,4 +1,4 @@
-//===- seal_test.cpp - Damaged and mutated Programs are refused --------------===//
+//===- seal_test.cpp - Damaged and mutated Programs are refused -----------===//
 
 #include "runtime/abi/ProgramFile.h"
 #include "runtime/abi/Sha256.h"

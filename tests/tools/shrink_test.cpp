@@ -1,4 +1,4 @@
-//===- shrink_test.cpp - Large plans made small enough to verify -------------===//
+//===- shrink_test.cpp - Large plans made small enough to verify ----------===//
 
 #include "ir/Resize.h"
 #include "ir/Tbc.h"

@@ -1,4 +1,4 @@
-//===- signature_test.cpp - Strategies equal their closed forms --------------===//
+//===- signature_test.cpp - Strategies equal their closed forms -----------===//
 //
 // Replicating everything also equals the serial program. So for a named strategy, the collectives
 // of the compiled Program and its resident bytes per rank must equal the table in docs/design.md,

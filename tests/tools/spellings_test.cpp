@@ -1,4 +1,4 @@
-//===- spellings_test.cpp - Spellings of other frameworks -------------------===//
+//===- spellings_test.cpp - Spellings of other frameworks -----------------===//
 
 #include "tests/support/Shell.h"
 

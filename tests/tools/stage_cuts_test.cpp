@@ -1,4 +1,4 @@
-//===- stage_cuts_test.cpp - Possible cuts of pipeline stages ----------------===//
+//===- stage_cuts_test.cpp - Possible cuts of pipeline stages -------------===//
 //
 // The planner cuts exactly at positions where the stages can be compiled.
 //

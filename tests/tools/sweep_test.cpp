@@ -1,9 +1,11 @@
-//===- sweep_test.cpp - Every strategy equals the serial program -------------===//
+//===- sweep_test.cpp - Every strategy equals the serial program ----------===//
 //
-// Compares residues bit for bit, floats within the bound, collectives and resident bytes with those
-// derived from the shardings, and losses with PyTorch's with dropout off. `IndependentCollectives`
-// derives the collectives; signature_test has the closed forms. Dropout and tied weights are on if
-// the model has them.
+// Every strategy on every model is compared with:
+// - the serial program: residues bit for bit, floats within the bound;
+// - the collectives and resident bytes that `IndependentCollectives` derives from the shardings
+//   (signature_test has the closed forms);
+// - PyTorch's losses, with dropout off; otherwise dropout and tied weights are on if the model has
+//   them.
 //
 // A seeded sample; all cases with TBC_FULL_TESTS (ctest -C full -L full -R sweep).
 //

@@ -1,4 +1,4 @@
-//===- usage_test.cpp - Help texts and usage errors --------------------------===//
+//===- usage_test.cpp - Help texts and usage errors -----------------------===//
 
 #include "tests/support/Shell.h"
 

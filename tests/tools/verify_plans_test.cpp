@@ -1,4 +1,4 @@
-//===- verify_plans_test.cpp - Parallel equals serial, plan by plan ----------===//
+//===- verify_plans_test.cpp - Parallel equals serial, plan by plan -------===//
 //
 // Every pinned mesh on every small model: residues bit for bit, floats within the bound, and the
 // Program's collectives equal the predicted ones (`compilePlan` fails otherwise).

@@ -1,4 +1,4 @@
-//===- verify_program_test.cpp - tbc verify of Programs, run --self-check ----===//
+//===- verify_program_test.cpp - tbc verify of Programs, run --self-check -===//
 
 #include "codegen/cpu/CompileKernels.h"
 #include "runtime/abi/CompiledKernel.h"

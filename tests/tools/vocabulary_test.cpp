@@ -1,4 +1,4 @@
-//===- vocabulary_test.cpp - Vocabulary parallelism ---------------------------===//
+//===- vocabulary_test.cpp - Vocabulary parallelism -----------------------===//
 //
 // Only the rows of the embedding table and the classes of the cross entropy are on `tp`. The
 // collectives are those of Megatron-LM's parallel embedding and parallel cross entropy (Shoeybi et
