@@ -20,8 +20,8 @@ namespace tbc::test {
 /// its model, at the plan's batch. The same seed gives the same plan.
 planner::Plan withRandomDecisions(planner::Plan plan, const reshard::Graph &graph, uint64_t seed);
 
-/// Returns a plan for `step` on a mesh of at most `maxRanks` ranks, with axes of 2 to 4,
-/// micro-batches of 1 or 2 samples, and 1 to 3 per step or as many as the schedule needs.
+/// Returns a plan for `step` on a mesh of at most `maxRanks` ranks, with axes of 2 to 4.
+/// Micro-batches have 1 or 2 samples. A step has 1 to 3 of them, or as many as the schedule needs.
 planner::Plan randomPlan(const driver::TrainingStep &step, int64_t maxRanks, uint64_t seed);
 
 /// Returns a one-line description of a plan, for messages.
