@@ -1,6 +1,6 @@
-//===- BlockNames.h - What people call a piece of the graph ----------------===//
+//===- BlockNames.h - Display names for pieces of the graph ---------------===//
 //
-// Plain C++. Names are for people alone: no decision depends on one.
+// Plain C++. Names are for people only: no decision depends on one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,18 +17,19 @@
 
 namespace tbc::planner {
 
-/// Names of blocks by the modules (components joined by dots) that their ops are
-/// in.
+/// Names blocks by the modules of their ops. A module is a path of components joined by dots.
 class BlockNames {
 public:
   BlockNames(const reshard::Graph &graph, const Job &job);
 
-  /// Of a repeated block what the modules of its repeats have in common, "transformer.h.*"; of
-  /// another one the modules that lie in it whole, and of the others the innermost that its ops are
-  /// in: "transformer.ln_f, lm_head". Empty where no op tells its module.
+  /// Returns the display name of `block`; empty if no op tells its module.
+  /// - A repeated block: the common part of the modules of its repeats. Example: "transformer.h.*".
+  /// - Another block: the modules that lie wholly in it, and the innermost modules of its other
+  ///   ops. Example: "transformer.ln_f, lm_head".
   std::string modulesOf(const Block &block) const;
 
-  /// What `a` and `b` have in common, with a star where they differ.
+  /// Returns the common part of `a` and `b`, with a star where they differ. Example: "h.0.mlp" and
+  /// "h.1.mlp" give "h.*.mlp".
   static std::string common(const std::string &a, const std::string &b);
 
 private:

@@ -1,7 +1,7 @@
-//===- Buckets.h - How much is reduced together, how early is gathered -----===//
+//===- Buckets.h - Bucket sizes of reductions, and prefetch depth ---------===//
 //
-// Plain C++. The plan decisions `bucket_bytes` and `prefetch`: which there are to choose from, and
-// what they save. What they do is reshard::planOverlap.
+// Plain C++. The plan decisions `bucket_bytes` and `prefetch`: their choices, and the time they
+// save. reshard::planOverlap carries them out.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,39 +18,40 @@
 
 namespace tbc::planner {
 
-/// The most gathers ahead: more than any block has is as good as all.
+/// The largest prefetch depth in gathers. It exceeds the gathers of any block, so it means all.
 inline constexpr int64_t maxPrefetch = 4096;
 
-/// "none" or, e.g., "25.0 MiB".
+/// Returns "none" or a size. Example: "25.0 MiB".
 std::string bucketText(int64_t bucketBytes);
 
-/// --bucket-size and --prefetch; open where they are auto.
+/// --bucket-size and --prefetch; open if auto.
 struct OverlapPins {
   std::optional<int64_t> bucketBytes, prefetch;
 };
 
-/// The number of buckets that reductions of `seconds` (without starts) are best divided into, each
-/// of which takes `startSeconds` to start. A bucket cannot be reduced before its last gradient is
-/// there, so the last one is not hidden: n buckets cost n starts and 1/n of the transfer, and
+/// Returns the best number of buckets for reductions of `seconds` in total (without starts), with
+/// `startSeconds` to start each. A bucket starts after its last gradient is ready, so the last
+/// bucket is not hidden. So n buckets cost n starts and 1/n of the transfer,
 ///     n start + transfer / n
-/// is least at n = sqrt(transfer / start). With G bytes at B bytes per second that is buckets of
+/// with the minimum at n = sqrt(transfer / start). With G bytes at B bytes per second, a bucket has
 ///     sqrt(G start B)
-/// bytes. At least 1. (Larger buckets hide worse, smaller ones start too often: Li et al.,
-/// "PyTorch Distributed", VLDB 2020, section 3.2.3 and figure 7, measure that curve.)
+/// bytes. At least 1. Example: 10 ms of transfer and 0.1 ms per start give 10 buckets. Larger
+/// buckets hide worse and smaller ones start too often: Li et al., "PyTorch Distributed", VLDB
+/// 2020, section 3.2.3 and figure 7, measure that curve.
 double bestNumBuckets(double seconds, double startSeconds);
 
-/// The number of collectives that `count` reductions of `bytes` together take: `bucketBytes` as
+/// Returns the number of collectives for `count` reductions of `bytes` in total. `bucketBytes`: as
 /// pinned.
 double numReductions(const std::optional<int64_t> &bucketBytes, double count, double bytes,
                      double transferSeconds, double startSeconds);
 
-/// The least number of collectives that `count` reductions take in any plan: one where they may be
-/// joined, for what is larger than a bucket, and how large buckets are, is up to the plan.
+/// Returns the least number of collectives for `count` reductions in any plan. It is one if they
+/// may be joined, because the plan chooses the bucket size and the limit for joining.
 double leastReductions(const std::optional<int64_t> &bucketBytes, double count);
 
-/// The choices that `pins` leave for a step, the fastest first. Where something is open the last is
-/// without it, which takes the least memory. Buckets of the best size for the reductions that move
-/// most, in whole MiB, then a quarter of it.
+/// Returns the choices for a step under `pins`, the fastest first. If something is open, the last
+/// choice is without it and takes the least memory. Bucket sizes: the best size for the kind of
+/// reduction that moves most, in whole MiB, and a quarter of it.
 std::vector<reshard::OverlapSettings> overlapChoices(const OverlapPins &pins,
                                                      const reshard::Graph &graph,
                                                      const reshard::Derivation &derivation,

@@ -14,13 +14,13 @@
 
 namespace tbc::planner {
 
-/// Instructions that read and make buffers. A buffer is named by its number, what lies in a slot by
-/// `inSlot`.
+/// Instructions with the buffers that they read and make. A buffer is named by its index; `inSlot`
+/// stands for a value in a slot.
 class BufferList {
 public:
   static constexpr int inSlot = -1;
 
-  /// Begins an instruction; op: for which it is there.
+  /// Begins an instruction for graph op `op`.
   void next(int op = -1, bool isCommunication = false) {
     buffers.opOf.push_back(op);
     uses.push_back({isCommunication, {}});
@@ -37,14 +37,15 @@ public:
     usersOf.push_back({now()});
     return int(buffers.kinds.size()) - 1;
   }
-  /// It is made in a slot, not beside.
+  /// Marks `buffer` as made in a slot, so it takes no bytes of its own.
   void moveToSlot(int buffer) {
     if (buffer != inSlot)
       buffers.lifetimes[buffer].bytes = 0;
   }
 
-  /// One instruction per step of a resharding of `elements` elements in `from`; returns the last
-  /// result, `from` if there are no steps. `lastKind`: of that; others are Collective.
+  /// Adds one instruction per step of a resharding of `elements` elements in `from`. Returns the
+  /// last result, or `from` if there are no steps. The last result has kind `lastKind`, the others
+  /// Collective.
   int addSteps(const std::vector<reshard::Collective> &steps, int from, int64_t elements,
                int64_t elementBytes, BufferKind lastKind, int op = -1) {
     for (size_t i = 0; i < steps.size(); ++i) {
@@ -57,7 +58,7 @@ public:
     return from;
   }
 
-  /// A member of a bucket: what it has so far, from which its next step goes on.
+  /// A member of a bucket: its current buffer, the source of its next step.
   struct Member {
     const reshard::Reshard *reshard;
     int buffer;
@@ -65,8 +66,8 @@ public:
     size_t at = 0; // into its steps
   };
 
-  /// The reshards of a bucket: slices one by one, messages together. Leaves in `members` what they
-  /// give.
+  /// Adds the reshards of a bucket: slices one by one, messages together. Leaves the results in
+  /// `members`.
   void addBucket(std::vector<Member> &members, int op = -1) {
     auto isAtMessage = [](const Member &member) {
       return member.at < member.reshard->steps.size();
@@ -83,7 +84,7 @@ public:
     for (;;) {
       std::for_each(members.begin(), members.end(), skipSlices);
       if (members.empty() || !isAtMessage(members.front()))
-        return; // all have as many messages
+        return; // all members have the same number of messages
       next(op, /*isCommunication=*/true);
       for (const Member &member : members)
         read(member.buffer);
@@ -94,8 +95,8 @@ public:
     }
   }
 
-  /// The buffers, each alive until whatever follows is known to begin after all that work on it:
-  /// communication runs beside what comes after it.
+  /// Returns the buffers. Communication runs beside later instructions, so a buffer lives until the
+  /// next instruction is known to begin after all its users.
   BlockBuffers finish() {
     memory::StreamOrder order(memory::overlapCommunication(uses));
     for (size_t buffer = 0; buffer < usersOf.size(); ++buffer)
@@ -106,7 +107,7 @@ public:
   }
 
 private:
-  /// Makes the result of the member's step in the instruction under way.
+  /// Makes the result of the member's step in the current instruction.
   void takeStep(Member &member) {
     member.elements = elementsAfter(member.reshard->steps[member.at], member.elements);
     member.buffer = make(double(member.elements * member.elementBytes), BufferKind::Collective);
@@ -114,7 +115,7 @@ private:
 
   int now() const { return int(buffers.opOf.size()) - 1; }
 
-  /// The elements that a rank has after a step, of `elements` before it.
+  /// Returns the elements of a rank after a step, from `elements` before it.
   static int64_t elementsAfter(const reshard::Collective &step, int64_t elements) {
     int64_t n = reshard::groupSize(step.axes);
     switch (step.kind) {
@@ -134,7 +135,7 @@ private:
 
   BlockBuffers buffers;
   std::vector<memory::StreamUse> uses;   // by instruction
-  std::vector<std::vector<int>> usersOf; // by buffer: what makes it, then what reads it
+  std::vector<std::vector<int>> usersOf; // by buffer: its maker, then its readers
 };
 
 } // namespace tbc::planner

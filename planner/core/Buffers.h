@@ -1,8 +1,8 @@
-//===- Buffers.h - What the blocks of a step allocate ----------------------===//
+//===- Buffers.h - Buffers allocated by the blocks of a step --------------===//
 //
-// Plain C++. The partitioner's walk over the step, without its IR: which buffers every block makes,
-// in the order of its instructions, and so how long each lives. What comes out is what the memory
-// plan of the compiled Program is made from.
+// Plain C++. Repeats the partitioner's walk over the step without its IR. It lists the buffers of
+// every block in the order of its instructions, and so their lifetimes. The memory plan of the
+// compiled Program is made from the same buffers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,31 +19,32 @@
 
 namespace tbc::planner {
 
-/// Values of the block; parameters gathered from their stored shards; operands in another sharding
-/// than their value's home, and what collectives make on the way.
+/// Transient: values of the block. Gathered: parameters gathered from their stored shards.
+/// Collective: operands in another sharding than their value's home, and intermediate results of
+/// collectives.
 enum class BufferKind { Transient, Gathered, Collective };
 inline constexpr int numBufferKinds = 3;
 
-/// The buffers that one block makes beside what slots hold.
+/// The buffers of one block, without the contents of slots.
 struct BlockBuffers {
-  /// By buffer; times are numbers of instructions.
+  /// By buffer; times are indices of instructions.
   std::vector<memory::Lifetime> lifetimes;
   std::vector<BufferKind> kinds;
-  /// By instruction: the graph op for which it is there; -1: the first of the block, if any.
+  /// By instruction: its graph op; -1: the first op of the block, if any.
   std::vector<int> opOf;
 };
 
-/// A piece of the model and a phase of it.
+/// A chunk of the model and one of its phases.
 using BlockKey = std::pair<int, reshard::Phase>; // chunk, phase
 
-/// What a stage keeps for a micro-batch, in one slot.
+/// A value kept by a stage for a micro-batch, in one slot.
 struct KeptSlot {
   enum class Kind { Input, Residual, Gathered };
   Kind kind = Kind::Residual;
   int stage = 0;
   int64_t bytes = 0;
   bool isOnHost = false;
-  std::set<BlockKey> users; // that write or read it: each copies it once where it is on the host
+  std::set<BlockKey> users; // its writers and readers; each copies it once if it is on the host
 };
 
 struct StepBuffers {
@@ -56,10 +57,10 @@ StepBuffers stepBuffers(const reshard::Graph &graph, const reshard::Assignment &
                         const reshard::Derivation &derivation,
                         const reshard::Overlap &overlap = {});
 
-/// The buffers of a stage's update: of each parameter in turn the gradient completed and scaled,
-/// the old and the new value on the state's shard, the new moments where the step may be skipped.
-/// States that lie on the host have their old and new value there as well.
-/// With clipping by norm or loss scaling all completed gradients live until they are used.
+/// Returns the buffers of the update of stage `stage`. For each parameter in turn: the completed
+/// and scaled gradient, the old and the new value on the state's shard, and the new moments if the
+/// step may be skipped. States on the host also have their old and new value there. With clipping
+/// by norm or loss scaling, all completed gradients live until their use.
 BlockBuffers updateBuffers(const reshard::Graph &graph, const reshard::Assignment &assignment,
                            const reshard::Derivation &derivation, const reshard::Overlap &overlap,
                            const Job &job, int stage);

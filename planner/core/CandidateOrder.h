@@ -1,4 +1,4 @@
-//===- CandidateOrder.h - Which candidate is the better one ----------------===//
+//===- CandidateOrder.h - The order of candidates -------------------------===//
 
 #ifndef TBC_PLANNER_CORE_CANDIDATEORDER_H
 #define TBC_PLANNER_CORE_CANDIDATEORDER_H
@@ -9,12 +9,13 @@
 
 namespace tbc::planner {
 
-/// Candidates that differ in no more than micro-batch and schedule compete for one place.
+/// Candidates of one group differ only in micro-batch and schedule, and compete for one place.
+/// Example: dp=8 with micro-batch 1 and dp=8 with micro-batch 2.
 inline auto groupOf(const Candidate &c) {
   return std::make_tuple(c.mesh.sizes(), c.context, c.zero.zero, c.zero.keepGathered, c.recompute);
 }
 
-/// By time those that fit, then by how far they are from fitting those that do not.
+/// Orders by fit, then by time if both fit, else by peak memory.
 inline bool isBetter(const Candidate &a, bool aFits, const Candidate &b, bool bFits) {
   if (aFits != bFits)
     return aFits;

@@ -1,4 +1,4 @@
-//===- Conditions.h - Single decisions that a plan shall have or not -------===//
+//===- Conditions.h - Single decisions required or forbidden by the user --===//
 
 #ifndef TBC_PLANNER_CORE_CONDITIONS_H
 #define TBC_PLANNER_CORE_CONDITIONS_H
@@ -7,20 +7,20 @@
 
 namespace tbc::planner {
 
-/// Whether no condition about `decision` rules `value` out.
+/// Whether all conditions about `decision` allow `value`.
 bool meets(const std::vector<Condition> &conditions, const std::string &decision,
            const std::string &value);
-/// Whether no condition about an axis rules `mesh` out.
+/// Whether all conditions about axes allow `mesh`.
 bool meets(const std::vector<Condition> &conditions, const MeshShape &mesh);
 
-/// Errors: Usage, naming both, where a condition contradicts a pin or another condition.
+/// Errors: Usage, naming both, if a condition contradicts a pin or another condition.
 Status checkConditions(const Pins &pins);
 
-/// What --pin and --forbid said when `plan` was made, as its reasons have it. Errors: Usage for
-/// reasons that were edited and cannot be read.
+/// Returns the --pin and --forbid arguments of `plan`, read from its reasons. Errors: Usage if
+/// edited reasons cannot be read.
 Result<Pins> pinsOf(const Plan &plan);
 
-/// How a condition names a choice: "0" to "3", "shard-grad-op".
+/// Returns the word of a choice in a condition: "0" to "3", "shard-grad-op".
 std::string zeroWord(const ZeroChoice &choice);
 
 } // namespace tbc::planner

@@ -1,7 +1,8 @@
-//===- CutBound.h - What parts that are not divided cost a pipeline --------===//
+//===- CutBound.h - Bound on pipelines of indivisible parts ---------------===//
 //
-// Plain C++. A bound of the makespan over all ways to put parts of a model on the stages of a
-// pipeline. PipelineBound.h bounds the waits of a schedule; here it is the longest stage.
+// Plain C++. A lower bound on the makespan over all assignments of indivisible parts of a model to
+// pipeline stages. PipelineBound.h bounds the waits of a schedule; this file bounds the longest
+// stage.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,29 +16,32 @@
 
 namespace tbc::planner {
 
-/// Parts of a model in forward order, none of which is divided among stages: how evenly can they
-/// be shared out?
+/// Parts of a model in forward order, each on one stage. Bounds how evenly they can be divided.
 class CutBound {
 public:
-  /// `ops` by forward op, in seconds for one micro-batch; a stage may begin where `mayBegin` says.
+  /// `ops` by forward op, in seconds for one micro-batch; a stage may begin at the ops flagged in
+  /// `mayBegin`.
   CutBound(const std::vector<WorkShare> &ops, const std::vector<bool> &mayBegin);
 
   struct Pipeline {
     int64_t stages = 1, accumulation = 1;
-    bool hasOneChunk = true;    // per stage, so a stage is a run of parts
+    bool hasOneChunk = true;    // each stage is then a run of consecutive parts
     bool partsBackward = false; // zero-bubble
     double sendSeconds = 0;     // from one stage to the next, at least
   };
 
-  /// No way to share out the parts has a makespan below this, which is at least `least` and no more
-  /// than `limit`: beyond that nobody asks.
+  /// Returns a lower bound on the makespan over all assignments of the parts, between `least` and
+  /// `limit`. The search stops at `limit`, because no caller needs more.
   ///
-  /// With one chunk per stage, stage s begins when the first micro-batch has passed the forward of
-  /// all stages before it, and without parted backwards ends before its last one has passed them
-  /// back; in between it runs all of its own. Of all ways to cut, taking as much as goes onto each
-  /// stage in turn is best: what it takes less it leaves to the stages after it, and those wait for
-  /// no more than that. With several chunks the stages are bins, of any parts: the bound of
-  /// Martello and Toth (Discrete Applied Mathematics 28 (1990), L2) says how many those take.
+  /// With one chunk per stage, stage s begins after the first micro-batch has passed forward
+  /// through all stages before it. Unless backward is split, it ends before its last micro-batch
+  /// has passed back through them. In between it runs all its own work. The greedy cut is optimal:
+  /// it puts as many parts as possible on each stage in turn. Taking fewer leaves more to later
+  /// stages, and their waits do not shrink.
+  ///
+  /// With several chunks per stage, the stages are bins of any parts. Their number is bounded by
+  /// Martello and Toth (Discrete Applied Mathematics 28 (1990), L2). Example: parts of 3, 3 and 3 s
+  /// in bins of 5 s take 3 bins.
   double leastSeconds(const Pipeline &pipeline, double least, double limit) const;
 
 private:
@@ -45,7 +49,7 @@ private:
   int64_t leastBins(double capacity) const;
 
   std::vector<WorkShare> parts;
-  std::vector<double> sizes, sums; // of parts, descending, and of those before each
+  std::vector<double> sizes, sums; // of parts, descending; prefix sums of `sizes`
 };
 
 } // namespace tbc::planner

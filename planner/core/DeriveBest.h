@@ -1,4 +1,4 @@
-//===- DeriveBest.h - The best candidates, op by op -------------------------===//
+//===- DeriveBest.h - Exact derivation of the best candidates -------------===//
 
 #ifndef TBC_PLANNER_CORE_DERIVEBEST_H
 #define TBC_PLANNER_CORE_DERIVEBEST_H
@@ -10,42 +10,42 @@
 
 namespace tbc::planner {
 
-/// What derived plans are measured against, and how many there may be.
+/// The limits for derived plans, and the number of derivations.
 struct DeriveLimits {
-  const Cluster &cluster;       // as it is: the searcher may know it at its upper end
+  const Cluster &cluster;       // unchanged: the searcher may use it at its upper end
   int64_t memoryLimitBytes = 0; // as in a plan
-  /// The verdict that they shall have. "Fits" below means that they have it.
+  /// The required verdict. "Fits" below means this verdict or a better one.
   MemoryVerdict goal = MemoryVerdict::Fits;
-  size_t top = 1;   // that are derived anyway
+  size_t top = 1;   // always derived
   size_t most = 16; // until one fits; small graphs have more
   const Deadline &deadline;
 
-  /// What a device may hold.
+  /// Returns the memory limit in bytes of a device.
   int64_t limitBytes(const Cluster &devices) const;
-  /// How far `plan` is from fitting; less than 0 where it fits.
+  /// Returns the bytes by which `plan` exceeds the limit; negative if it fits.
   int64_t excessBytes(const Plan &plan) const;
 };
 
-/// By step time, those that meet `goal` before all others; equal times in order of enumeration.
+/// Sorts by step time, plans that meet `goal` first; ties in order of enumeration.
 void sortExact(std::vector<ExactCandidate> &exact, MemoryVerdict goal);
 
-/// Whether a graph is cheap enough to look at closely everywhere.
+/// Whether a graph is small enough to derive candidates exhaustively.
 bool isSmallGraph(const reshard::Graph &graph);
 
 /// Derives the best of `scored` candidates exactly: the first `top`, and more while the next might
-/// still be better or nothing fits yet. The best comes first, and each group of candidates
-/// (groupOf) once.
+/// be better or no plan fits. Returns the best first, and each group of candidates (groupOf) once.
 ///
-/// Scores are off by little; what is within that of the best is looked at. Of single tensors they
-/// know less, and in a small graph those count: there, where `scored` is all that was scored and
-/// not the best of each group, more is looked at, and in a very small one everything, with its cuts
-/// moved one at a time, before nothing fits.
+/// Scores have a small error, so all candidates within that error of the best are derived. Scores
+/// know less about single tensors, and these count in a small graph. There `scored` has all scored
+/// candidates, not only the best of each group, and more are derived. In a very small graph every
+/// candidate is derived, and its cuts are moved one at a time, before the search reports that no
+/// plan fits.
 Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &workers,
                                                const reshard::Graph &graph,
                                                std::vector<Candidate> scored,
                                                const DeriveLimits &limits, const OverlapPins &pins);
 
-/// One candidate op by op, as deriveBest.
+/// Derives one candidate op by op, as deriveBest.
 Result<ExactCandidate> deriveExactly(Searcher &searcher, const reshard::Graph &graph,
                                      Candidate candidate, const DeriveLimits &limits,
                                      const OverlapPins &pins);

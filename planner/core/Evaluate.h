@@ -14,7 +14,7 @@
 
 namespace tbc::planner {
 
-/// Seconds of every op of a derived step and of the communication that goes with it, per execution.
+/// Seconds per execution of every op of a derived step and of its communication.
 struct OpSeconds {
   std::vector<double> kernel;
   std::vector<double> operands;    // collectives between ops
@@ -26,18 +26,17 @@ struct OpSeconds {
   std::vector<double> sendForward, sendBackward;
 };
 
-/// `isInOrder`: the ranks that share a sequence have parts of it in the order in which it comes,
-/// not in zigzag order.
+/// `isInOrder`: the ranks of a sequence have its parts in order, not zigzag.
 OpSeconds opSeconds(const reshard::Graph &graph, const reshard::Assignment &assignment,
                     const reshard::Derivation &derivation, const StageDevices &devices,
                     bool isInOrder, const reshard::Overlap &overlap = {});
 
-/// The bytes that an update of `owned` elements moves: parameter, gradient, master and state, each
-/// read once and all but the gradient written once.
+/// Returns the bytes moved by an update of `owned` elements: parameter, gradient, master and state
+/// are read once, and all but the gradient written once.
 double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t gradientBytes);
 
-/// The seconds of every chunk, from those of its ops. What a stage does once per step stands with
-/// its first chunk.
+/// Returns the seconds of every chunk, summed over its ops. Work once per step of a stage is added
+/// to its first chunk.
 std::vector<StageSeconds> chunkSeconds(const PlannedStep &step,
                                        const reshard::Derivation &derivation,
                                        const reshard::Overlap &overlap, const Job &job,
@@ -47,9 +46,9 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step,
 double collectiveSeconds(const StageNetworks &networks, const reshard::Mesh &mesh,
                          const reshard::CollectiveCount &count);
 
-/// Everything predicted about one plan, exactly: derives the step and prices all of it.
+/// Derives the step and returns the exact prediction for one plan.
 Prediction predictStep(const PlannedStep &step, const Plan &plan);
-/// The same, of a step that is derived already.
+/// The same, for a derived step.
 Prediction predictStep(const PlannedStep &step, const Plan &plan,
                        const reshard::Derivation &derivation);
 

@@ -1,7 +1,7 @@
-//===- Explain.h - What is behind a plan -----------------------------------===//
+//===- Explain.h - Details behind a plan ----------------------------------===//
 //
-// Plain C++. Everything is derived again from the plan and the model's graph, by the code that
-// priced the plan.
+// Plain C++. Derives everything from the plan and the model's graph, with the code that priced the
+// plan.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,40 +18,40 @@ namespace tbc::planner {
 
 /// A plan on the graph of its model, derived.
 struct ExplainedPlan {
-  const reshard::Graph &graph; // as the model has it
+  const reshard::Graph &graph; // of the unchanged model
   const Plan &plan;
   PlannedStep step;
   reshard::Derivation derivation;
   reshard::Overlap overlap;
-  Prediction prediction; // of the plan as it stands
+  Prediction prediction; // of the plan in its current form
 
-  /// Errors: as of applyPlan.
+  /// Errors: those of applyPlan.
   static Result<ExplainedPlan> make(const reshard::Graph &graph, const Plan &plan);
 };
 
-/// Per stage: every line, the op at which most is live, and the largest tensors there.
+/// Reports per stage: every memory line, the op at the peak, and the largest tensors there.
 Report explainMemory(const ExplainedPlan &plan);
 
-/// The collectives of a step by kind and axes, exposed and hidden, and what causes them.
+/// Reports the collectives of a step by kind and axes, exposed and hidden, with their causes.
 Report explainCommunication(const ExplainedPlan &plan);
 
-/// The layer table with every repeat on a line of its own.
+/// Reports the layer table with every repeat on its own line.
 Report explainLayers(const ExplainedPlan &plan);
 
-/// The tensors whose name, display name or op id `glob` matches: layout, shardings, bytes of a
-/// rank, collectives, and who decided that.
-/// Errors: Usage where there is none, with a suggestion.
+/// Reports the tensors whose name, display name or op id matches `glob`: layout, shardings, bytes
+/// of a rank, collectives, and the origin of each decision. Errors: Usage if there is no match,
+/// with a suggestion.
 Result<Report> explainTensor(const ExplainedPlan &plan, const std::string &glob);
 
-/// What `condition` ("tp=8", "recompute=none") costs: the best plan of the same job with it, and
-/// with what else was pinned; who asks for an axis lets go of a pinned mesh. Where the plan has it
-/// already: the best one without it. A plan that cannot be had is an answer too. Errors: Usage for
-/// a condition that is malformed.
+/// Reports the cost of `condition` ("tp=8", "recompute=none"): the best plan of the same job with
+/// it and with the other pins. A condition on an axis releases a pinned mesh. If the plan already
+/// satisfies the condition, reports the best plan without it. An infeasible condition is a valid
+/// answer. Errors: Usage for a malformed condition.
 Result<Report> explainWhy(const ExplainedPlan &plan, const std::string &condition,
                           const Progress &progress = {});
 
-/// What differs between two plans, in what was asked, decided and predicted; no rows if nothing
-/// does.
+/// Reports the differences between two plans in request, decisions and predictions; no rows if they
+/// are equal.
 Report explainDifferences(const Plan &plan, const Plan &other);
 
 } // namespace tbc::planner

@@ -1,4 +1,4 @@
-//===- Explore.h - One pass over the space ---------------------------------===//
+//===- Explore.h - One pass over the search space -------------------------===//
 
 #ifndef TBC_PLANNER_CORE_EXPLORE_H
 #define TBC_PLANNER_CORE_EXPLORE_H
@@ -11,72 +11,74 @@
 
 namespace tbc::planner {
 
-/// A candidate that was derived op by op.
+/// A candidate derived op by op.
 struct ExactCandidate {
   Candidate candidate;
   Plan plan; // with its prediction
 };
 
 struct Exploration {
-  /// By exact step time, ties in order of enumeration; those that fit before those that do not.
+  /// By exact step time, ties in order of enumeration; fitting plans first.
   std::vector<ExactCandidate> exact;
-  std::vector<Candidate> scored; // every candidate scored, in order of lower bounds
+  std::vector<Candidate> scored; // all scored candidates, in order of lower bounds
   double lowerBoundSeconds = 0;  // the least over all candidates
-  /// Where the best one fits: the best of the same configurations if memory were planned without
-  /// its margin, if that is faster.
+  /// If the best one fits: the best of the same configurations when memory is planned without its
+  /// margin, if it is faster.
   std::optional<ExactCandidate> tight;
-  /// Whether no plan fits, by a bound: `exact` has then the nearest of those with least bounds, or
-  /// if the goal was Fits, nothing.
+  /// Whether a bound proves that no plan fits. `exact` then has the nearest of the candidates with
+  /// the least bounds, or is empty if the goal was Fits.
   bool provesNothingFits = false;
-  double leastBytes = 0; // that any plan takes on its fullest device, by the same bound
+  double leastBytes = 0; // lower bound on the fullest device of any plan
   SearchEnd end = SearchEnd::Complete;
-  int64_t numCandidates = 0, numScored = 0; // listed, and scored in their turn
-  std::string leftOut;                      // what was left out because numbers are too large
+  int64_t numCandidates = 0, numScored = 0; // enumerated, and scored in their turn
+  std::string leftOut;                      // the reason for omitted candidates, if numbers are too
+                                            // large
   SearchCounts counts;
 
-  /// Whether something has the verdict `goal` or a better one.
+  /// Whether some plan has the verdict `goal` or a better one.
   bool hasFit(MemoryVerdict goal) const {
     return !exact.empty() && exact.front().plan.prediction.meets(goal);
   }
 };
 
-/// What an exploration is for.
+/// The purpose of an exploration.
 enum class Purpose {
   Answer,     ///< the best plan, its runners-up and its bound
-  Cost,       ///< the best plan alone
-  Suggestion, ///< a plan that fits, near the best, within a small budget
+  Cost,       ///< the best plan only
+  Suggestion, ///< a fitting plan near the best, within a small budget
 };
 
-/// Scores what bounds do not exclude, then derives the `top` best of different configurations
-/// exactly, and more while the next might still be better or nothing fits yet. "Fits" is to have
-/// the verdict `pins.memoryGoal`.
+/// Scores the candidates left by the bounds. Then derives the `top` best of different
+/// configurations exactly, and more while the next might be better or no plan fits. "Fits" means
+/// the verdict `pins.memoryGoal` or a better one.
 Result<Exploration> explore(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
                             const Pins &pins, int top, Purpose purpose,
                             const Progress &progress = {});
 
-/// Why nothing fits and what would change that. `exploration` has no exact candidate that fits.
+/// Explains why no plan fits, and suggests changes. `exploration` has no fitting exact candidate.
 Error explainInfeasible(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
                         const Pins &pins, const Exploration &exploration);
 
-/// e.g. "dp=2 fsdp=4, ZeRO-3, micro-batch 2 x 4, 1f1b, recompute none".
+/// Describes `plan` in one line. Example: "dp=2 fsdp=4, ZeRO-3, micro-batch 2 x 4, 1f1b, recompute
+/// none".
 std::string describe(const Plan &plan);
-/// Of communication between ops on `mesh`, e.g. "tp and cp communication", or, where no axis splits
-/// the model (batch norms are synchronised there as well), "communication between ops".
+/// Names the communication between ops on `mesh`. Example: "tp and cp communication". If no axis
+/// splits the model: "communication between ops", because batch norms may still be synchronised.
 std::string betweenOpsName(const MeshShape &mesh);
-/// e.g. "ZeRO-1", "SHARD_GRAD_OP", "DDP".
+/// Names a ZeRO mode. Example: "ZeRO-1", "SHARD_GRAD_OP", "DDP".
 std::string zeroName(int zero, bool keepGathered);
 
-/// The blocks of the layer table of `plan`, priced on the step it was applied to: repeated ones
-/// once, or if not `folded` every repeat by itself.
+/// Returns the blocks of the layer table of `plan`, priced on its applied step. Repeated blocks
+/// appear once if `folded`, else each repeat separately.
 std::vector<BlockRow> blockRows(const reshard::Graph &graph, const PlannedStep &step,
                                 const Plan &plan, bool folded = true);
 
-/// The modules in which the ops `ids` are, or where the graph has none for one, its id.
+/// Returns the modules of the ops `ids`; an op without a module gives its id.
 std::vector<std::string> stageNames(const reshard::Graph &graph, const Job &job,
                                     const std::vector<std::string> &ids);
 
-/// The kinds of forward ops that `step` does not split over tp, where they are a twentieth of the
-/// FLOPs or more: one line each, for people.
+/// Returns the kinds of forward ops without a tp split in `step`, if they are at least a twentieth
+/// of the FLOPs: one line each, for people.
 std::vector<std::string> unsplitWork(const PlannedStep &step);
 
 } // namespace tbc::planner

@@ -1,7 +1,7 @@
 //===- Fold.h - Repeated blocks of the forward order -----------------------===//
 //
-// Plain C++. Structural hashing, names excluded: for the layer table, and for bounds.
-// The plan that is found does not depend on it.
+// Plain C++. Structural hashing without names, for the layer table and for bounds. The plan found
+// does not depend on it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,33 +15,35 @@
 
 namespace tbc::planner {
 
-/// `count` runs, one after the other, of `length` forward ops of equal structure each.
+/// `count` consecutive runs of `length` forward ops each, of equal structure.
 struct Block {
   int first = 0;
   int length = 1;
   int count = 1;
 };
 
-/// Hashes of the forward ops: of two ops they are equal if the ops have the same kind, class, loops
-/// and layouts, and operands that come from as many ops before, or are inputs or parameters of the
-/// same role. Names of ops, values and factors do not enter.
+/// Returns hashes of the forward ops. Two hashes are equal if the ops have the same kind, class,
+/// loops and layouts, and matching operands. Operands match if they are produced at the same
+/// distance in ops, or are inputs or parameters of the same role. Names of ops, values and factors
+/// do not enter.
 std::vector<uint64_t> structuralHashes(const reshard::Graph &graph);
 
-/// The forward order as blocks, repeated ones folded: at each place the period and count that cover
-/// the most ops, the shortest period among equals; ops between repeats are blocks of their own,
-/// joined.
+/// Returns the forward order as blocks, with repeats folded. At each position it takes the period
+/// and count that cover the most ops, and the shortest period among equals. Ops between repeats are
+/// joined into blocks of their own. Example: ops a b c b c b c d give a, (b c) x 3, d.
 std::vector<Block> foldBlocks(const reshard::Graph &graph);
 
-/// A part of the graph that occurs several times: the ops of one occurrence, forward and backward.
+/// A repeated part of the graph: the ops of one occurrence, forward and backward.
 struct Repeat {
   std::vector<bool> ops; // by op of the graph
-  /// By forward op of an occurrence that counts: the op of `ops` in its place. Else -1.
+  /// By forward op: for a counted occurrence, the corresponding op of `ops`. Else -1.
   std::vector<int> like;
-  int64_t count = 0; // occurrences of equal structure, without an op in common; 0: none
+  int64_t count = 0; // disjoint occurrences of equal structure; 0: no repeat
 };
 
-/// The block that covers most of the forward order, in an occurrence with others before and after
-/// it. Those are counted whose backward ops are of the same kinds and sizes too.
+/// Returns the block with the largest share of the forward order, as an occurrence with others
+/// before and after it. Counts only occurrences whose backward ops have the same kinds and sizes
+/// too.
 Repeat largestRepeat(const reshard::Graph &graph);
 
 } // namespace tbc::planner

@@ -10,12 +10,13 @@
 
 namespace tbc::planner {
 
-/// The set `ids` as patterns: "h.{0..11}.fc" stands for h.0.fc to h.11.fc, "n{3..30..9}" for n3,
-/// n12, n21, n30; a brace of a name is doubled. Sorted; depends on the set alone.
+/// Returns the set `ids` as patterns. Example: "h.{0..11}.fc" stands for h.0.fc to h.11.fc, and
+/// "n{3..30..9}" for n3, n12, n21, n30. A brace in a name is doubled. Sorted; depends only on the
+/// set.
 std::vector<std::string> compressIds(const std::vector<std::string> &ids);
 
-/// The ids that `patterns` stand for, sorted, each once. Errors: Other, naming the pattern that is
-/// malformed or stands for too many.
+/// Returns the ids that match `patterns`, sorted, each once. Errors: Other, naming a pattern that
+/// is malformed or has too many ids.
 Result<std::vector<std::string>> expandIds(const std::vector<std::string> &patterns);
 
 } // namespace tbc::planner

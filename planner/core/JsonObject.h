@@ -1,4 +1,4 @@
-//===- JsonObject.h - An object of a JSON text, read and checked -----------===//
+//===- JsonObject.h - Checked reading of a JSON object --------------------===//
 
 #ifndef TBC_PLANNER_CORE_JSONOBJECT_H
 #define TBC_PLANNER_CORE_JSONOBJECT_H
@@ -22,15 +22,15 @@ struct KeyProblem {
   }
 };
 
-/// One object being read: every key must be asked for, and every key asked for must be there. What
-/// is wrong is reported, and read as a default.
+/// Reads one object: every key must be requested, and every requested key must exist. An invalid
+/// value is reported and read as a default.
 class JsonObject {
 public:
   using Json = nlohmann::json;
 
-  /// `path`: of its key; "" is the whole text.
+  /// `path`: of the object's key; "" is the whole text.
   JsonObject(const Json &json, std::string path, KeyProblem &problem);
-  /// Reports a key that nobody asked for.
+  /// Reports keys that were never requested.
   ~JsonObject();
   JsonObject(const JsonObject &) = delete;
   JsonObject &operator=(const JsonObject &) = delete;
@@ -38,23 +38,23 @@ public:
   std::string at(const std::string &key) const { return path.empty() ? key : path + "." + key; }
 
   const Json &get(const std::string &key);
-  /// Whether a key is there that need not be.
+  /// Whether an optional key exists.
   bool has(const std::string &key) const;
 
   std::string text(const std::string &key);
   std::string word(const std::string &key, const std::vector<std::string> &words);
   int64_t integer(const std::string &key, int64_t low, int64_t high);
-  /// Between 0 and `high`.
+  /// Returns a number between 0 and `high`.
   double number(const std::string &key, double high = 1e30);
-  /// One that need not be there.
+  /// Returns an optional number.
   double numberOr(const std::string &key, double otherwise, double high = 1e30);
   double positive(const std::string &key, double high = 1e30);
   bool flag(const std::string &key);
   std::vector<std::string> texts(const std::string &key);
-  /// As IdList.h writes them.
+  /// Returns ids in the format of IdList.h.
   std::vector<std::string> ids(const std::string &key);
 
-  /// Calls `function` with every item of an array and its path.
+  /// Calls `function` for every item of an array and its path.
   void forEach(const std::string &key,
                const std::function<void(const Json &item, const std::string &path)> &function);
 

@@ -1,6 +1,6 @@
-//===- KeepBound.h - What it costs at least to keep little for backward ----===//
+//===- KeepBound.h - Least cost of keeping little for backward ------------===//
 //
-// Plain C++. A bound over every set of forward ops that the backward may compute again.
+// Plain C++. A bound over every choice of recomputed forward ops (activation checkpointing).
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,35 +16,36 @@
 
 namespace tbc::planner {
 
-/// A value that the backward reads is kept, or the op that makes it is run again, and so on for
-/// what that op reads. How little time can that add where what is kept may take so many bytes?
+/// Bounds the least added time under a budget for kept bytes. A value read by backward is either
+/// kept, or its op is recomputed; the op's operands are then treated the same way.
 ///
-/// Of a repeated block alone, as often as it is there: what comes from elsewhere costs nothing. The
-/// budget is relaxed by a multiplier (Lagrange); with it the best choice is a minimum cut (Picard,
-/// "Maximal closure of a graph", Management Science 22 (1976)), and the best multiplier is found
-/// from the lines of the cuts (Eisner and Severance, JACM 23 (1976)).
+/// Considers only a repeated block, times its count; values from outside the block cost nothing.
+/// The budget is relaxed by a multiplier (Lagrange). For a fixed multiplier the best choice is a
+/// minimum cut (Picard, "Maximal closure of a graph", Management Science 22 (1976)). The best
+/// multiplier is found from the lines of the cuts (Eisner and Severance, JACM 23 (1976)).
 ///
-/// Running an elementwise op again may save time: what it makes is then read in one phase alone,
-/// and may be part of its reader's kernel there (isFused). So the answer may be below 0.
+/// Recomputing an elementwise op can save time: its result is then read in one phase only, and may
+/// be fused into its reader's kernel (isFused). So the bound may be negative.
 ///
-/// For any number of threads.
+/// Thread-safe.
 class KeepBound {
 public:
-  /// `parts`: devices over which all work and all values of a micro-batch are divided.
+  /// `parts`: number of devices that share the work and the values of a micro-batch.
   KeepBound(const reshard::Graph &graph, const Cluster &cluster, const Repeat &repeat,
             double parts);
 
-  /// Seconds that are added to one micro-batch, of all stages together, where what they keep of it
-  /// may take `bytes` on one device each, together; infinite where nothing takes so little.
+  /// Returns the least seconds added to one micro-batch, summed over all stages, if the stages keep
+  /// at most `bytes` of it in total, counted on one device of each stage. Infinite if no choice
+  /// keeps so little.
   double leastSeconds(double bytes);
 
-  /// What is kept where memory is free, of the repeated block or, where there is none, of all:
-  /// bytes by forward op of the graph. More of a block than these is of no use.
+  /// Returns the kept bytes by forward op with unlimited memory, for the repeated block, or for the
+  /// whole graph without one. Keeping more of a block has no benefit.
   std::vector<double> keptWhereFree() const;
 
 private:
   struct Cut {
-    double seconds = 0, bytes = 0; // of a choice that is best for its multiplier
+    double seconds = 0, bytes = 0; // of the best choice for its multiplier
   };
   struct Value {
     int maker = -1;      // index into ops
@@ -52,42 +53,41 @@ private:
     bool isRead = false; // by the backward
   };
   struct Op {
-    double seconds = 0;        // of running it again, less what that saves
+    double seconds = 0;        // to recompute it, less the saving
     std::vector<int> operands; // indices into values
   };
 
-  /// By value and then by op: whether it must be at hand, or is run again.
+  /// Returns by value and then by op: whether the value is needed in backward, or the op
+  /// recomputed.
   std::vector<bool> sidesAt(double multiplier) const;
   const Cut &cutAt(double multiplier);
   Cut computeCut(double multiplier) const;
 
   std::vector<Value> values;
   std::vector<Op> ops;
-  std::vector<int> numbers; // of ops, in the graph
+  std::vector<int> numbers; // indices of ops in the graph
   int numForward = 0;
   double count = 1;          // of the block
-  double outsideSeconds = 0; // what running ops outside of it again may save
+  double outsideSeconds = 0; // possible saving by recomputing ops outside the block
   double unitSeconds = 1, unitBytes = 1;
   OnceMap<double, Cut> cuts; // by multiplier
 };
 
-/// What may change in the kernels of a micro-batch where op `op` is run again, at the most that is
-/// saved and the least that is added: a result that then is read once in a phase need not go
-/// through memory there.
+/// Optimistic changes in the kernels of a micro-batch if an op is recomputed: the largest saving
+/// and the least added time. A result then read once in a phase need not go through memory there.
 struct AgainSeconds {
   double lessForward = 0;                      // of the op's own forward
   double moreBackward = 0;                     // for running it
-  int forwardReader = -1, backwardReader = -1; // ops that then find its result in registers,
-  double foundForward = 0, foundBackward = 0;  // and what those save
+  int forwardReader = -1, backwardReader = -1; // ops that then read its result from registers
+  double foundForward = 0, foundBackward = 0;  // saving of those readers
 };
-/// By forward op, where all is divided over `parts` devices. Less all that is saved, what is added
-/// is what KeepBound counts.
+/// Returns the changes by forward op, with all work divided over `parts` devices. KeepBound uses
+/// the added time less all savings.
 std::vector<AgainSeconds> secondsOfRunningAgain(const reshard::Graph &graph, const Cluster &cluster,
                                                 double parts);
 
-/// The most that running ops again saves in a micro-batch, whichever they are: `launchSeconds`, and
-/// `movementSeconds` for each sample where all of it is on one device. `graph` is that of one
-/// sample.
+/// The largest saving in a micro-batch by any choice of recomputed ops: `launchSeconds`, plus
+/// `movementSeconds` per sample if the whole sample is on one device. `graph` has one sample.
 struct MostSaved {
   double launchSeconds = 0, movementSeconds = 0;
 };

@@ -1,4 +1,4 @@
-//===- LookAhead.h - Scores of candidates that will be asked for -----------===//
+//===- LookAhead.h - Parallel scoring of candidates ahead of use ----------===//
 
 #ifndef TBC_PLANNER_CORE_LOOKAHEAD_H
 #define TBC_PLANNER_CORE_LOOKAHEAD_H
@@ -12,23 +12,24 @@
 
 namespace tbc::planner {
 
-/// Scores candidates of a list on several threads, some before it is known whether they are needed.
-/// Who asks for one after the other gets the answers that the searcher would give by itself, so
-/// what a search finds does not depend on the number of threads, nor on how fast each is.
+/// Scores candidates of a list on several threads, some before they are known to be needed. A
+/// caller that requests one after another gets the same results as from the searcher itself. So the
+/// result of a search does not depend on the number or speed of threads.
 class LookAhead {
 public:
   /// `refine`: as Searcher::score.
   LookAhead(Searcher &searcher, Workers &workers, std::vector<Candidate> &candidates, bool refine)
       : searcher(searcher), workers(workers), candidates(candidates), refine(refine) {}
 
-  /// Whether no plan of candidate `i` takes less than `limit` by Searcher::refinedBound; with an
-  /// infinite limit false. Looks ahead, at those that follow whose lowerBound allows it.
+  /// Whether Searcher::refinedBound proves that candidate `i` takes at least `limit` seconds; false
+  /// with an infinite limit. Also looks ahead at later candidates whose lowerBound is below the
+  /// limit.
   bool isRuledOut(size_t i, double limit);
 
-  /// Searcher::score of candidate `i`, in the list.
+  /// Calls Searcher::score on candidate `i` of the list.
   bool score(size_t i);
 
-  /// Scores all of the list ahead.
+  /// Scores the whole list ahead.
   void scoreAll() { look(0, candidates.size(), std::numeric_limits<double>::infinity()); }
 
 private:
@@ -42,7 +43,7 @@ private:
   Workers &workers;
   std::vector<Candidate> &candidates;
   const bool refine;
-  std::map<size_t, Scored> scored; // not asked for yet
+  std::map<size_t, Scored> scored; // not requested yet
   size_t lookedUntil = 0;
   double lookedLimit = 0;
 };

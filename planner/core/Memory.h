@@ -1,4 +1,4 @@
-//===- Memory.h - What every stage holds, line by line ---------------------===//
+//===- Memory.h - Memory of every stage, line by line ---------------------===//
 
 #ifndef TBC_PLANNER_CORE_MEMORY_H
 #define TBC_PLANNER_CORE_MEMORY_H
@@ -14,52 +14,54 @@
 
 namespace tbc::planner {
 
-/// Bytes that are live while an op runs, beside residuals and what lasts the whole step. By op.
+/// Live bytes while an op runs, by op, without residuals and data of the whole step.
 struct LiveBytes {
   std::vector<double> transients; // values of the block
   std::vector<double> gathered;   // parameters gathered from their stored shards
   std::vector<double> buffers;    // operands in another sharding than their value's home
 };
 
-/// When most is live of what is there for each op (stepBuffers).
+/// Returns the peak over the instructions of each op (stepBuffers).
 LiveBytes liveBytes(const reshard::Graph &graph, const reshard::Assignment &assignment,
                     const reshard::Derivation &derivation, const reshard::Overlap &overlap = {});
 
-/// What every stage does in one step.
+/// The actions of every stage in one step.
 using StageActions = std::vector<std::vector<schedule::Action>>;
 
-/// The bytes that a stage holds all through the step, and (inputs) those of one micro-batch.
+/// The bytes held by a stage throughout the step, and (`inputs`) those of one micro-batch.
 struct StaticBytes {
   double parameters = 0, master = 0, gradients = 0, state = 0, modelState = 0, inputs = 0;
-  double hostMaster = 0, hostState = 0; // of master and state, what lies on the host
+  double hostMaster = 0, hostState = 0; // the parts of master and state on the host
 };
 std::vector<StaticBytes> staticBytes(const reshard::Graph &graph,
                                      const reshard::Assignment &assignment,
                                      const reshard::Derivation &derivation, const Job &job);
 
-/// The named lines of every stage of a derived step: what the program's memory plan will have,
-/// buffer by buffer and laid out as there; then context and allocator margin by the
-/// constants of the stage's cluster. Inputs, residuals and gathered parameters that are kept for
-/// backward are those of all micro-batches in flight. Transients, gathered parameters and
-/// collective buffers are those at the instruction where most is live, holes between them counted
-/// as transients; what an update takes beyond all that, in the place of what lives for a
-/// micro-batch, too.
+/// Returns the named memory lines of every stage of a derived step. They follow the program's
+/// memory plan, buffer by buffer and with the same layout, then add context and allocator margin
+/// from the stage's cluster.
+///
+/// - Inputs, residuals and gathered parameters kept for backward count once per micro-batch in
+///   flight.
+/// - Transients, gathered parameters and collective buffers are taken at the peak instruction.
+///   Holes between them count as transients.
+/// - An update reuses the memory of micro-batch data; its excess over that counts as well.
 std::vector<StageMemory> stageMemory(const reshard::Graph &graph,
                                      const reshard::Assignment &assignment,
                                      const reshard::Derivation &derivation,
                                      const reshard::Overlap &overlap, const Job &job,
                                      const StageDevices &devices, const StageActions &actions);
 
-/// The least and the most that a stage may take: what the program owns is exact, context and margin
-/// are as sure as the cluster file says, and neither is less than nothing.
+/// Returns the lower and upper end of a stage's memory in bytes. The program's share is exact;
+/// context and margin have the uncertainty of the cluster file, and are at least 0.
 std::pair<int64_t, int64_t> memoryInterval(const StageMemory &memory, const Cluster &cluster);
 
-/// `cluster` with device context and allocator margin at the upper ends of their intervals, on
-/// which a plan whose middle fits is one that fits on `cluster`. With a context of 1.2 GiB +- 0.4
-/// GiB and a margin of 3 % +- 2 % these are 1.6 GiB and 5 %, both sure.
+/// Returns `cluster` with device context and allocator margin at the upper ends of their intervals.
+/// A plan whose middle estimate fits there fits on `cluster`. Example: a context of 1.2 GiB +- 0.4
+/// GiB and a margin of 3 % +- 2 % become 1.6 GiB and 5 %, both exact.
 Cluster atUpperEnd(const Cluster &cluster);
 
-/// What the program owns on the device: all lines but device context and allocator margin.
+/// Returns the program's bytes on the device: all lines except device context and allocator margin.
 int64_t programBytes(const StageMemory &memory);
 
 } // namespace tbc::planner

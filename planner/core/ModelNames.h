@@ -1,6 +1,6 @@
-//===- ModelNames.h - What people call the parts of a model ----------------===//
+//===- ModelNames.h - Display names for the parts of a model --------------===//
 //
-// Plain C++. Beside the graph, for no decision depends on it; plan.json does not have it.
+// Plain C++. Kept beside the graph, because no decision depends on it; plan.json does not have it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,15 +15,15 @@
 namespace tbc::planner {
 
 struct ModelNames {
-  /// By op id, the module that the op is in, e.g. "transformer.h.0.attn".
+  /// By op id: the module of the op. Example: "transformer.h.0.attn".
   std::map<std::string, std::string> modules;
-  /// By the name of a parameter or state, its module path.
+  /// By name of a parameter or state: its module path.
   std::map<std::string, std::string> parameters;
 };
 
-/// The module of op `op` of `graph`, or of its forward op; empty where the model does not tell.
+/// Returns the module of op `op` of `graph`, or of its forward op; empty if unknown.
 std::string moduleOf(const Job &job, const reshard::Graph &graph, int op);
-/// A value's module path, or else its name.
+/// Returns a value's module path, or else its name.
 std::string displayName(const Job &job, const reshard::GraphValue &value);
 
 } // namespace tbc::planner

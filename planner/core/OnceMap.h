@@ -1,7 +1,7 @@
-//===- OnceMap.h - What is made when it is first asked for -----------------===//
+//===- OnceMap.h - Values made at their first request ---------------------===//
 //
-// Plain C++. Caches of several threads. What is made must follow from its key alone, so that it
-// does not matter who asks first.
+// Plain C++. Caches shared by threads. A value must follow from its key alone, so the order of
+// requests does not matter.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,8 +15,8 @@
 
 namespace tbc::planner {
 
-/// A value made by the first who asks; who asks meanwhile waits. Making one may ask for others, in
-/// no circle.
+/// A value made by the first caller; concurrent callers wait. Making one may request others,
+/// without cycles.
 template <typename Value> class Once {
 public:
   /// `make()` returns the value.
@@ -30,7 +30,7 @@ private:
   std::optional<Value> value;
 };
 
-/// The same by key. Values stay where they are.
+/// The same by key. References to values stay valid.
 template <typename Key, typename Value> class OnceMap {
 public:
   template <typename Make> Value &get(const Key &key, Make &&make) {

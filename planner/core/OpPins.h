@@ -1,4 +1,4 @@
-//===- OpPins.h - What the user has decided about single ops ---------------===//
+//===- OpPins.h - The user's decisions about single ops -------------------===//
 
 #ifndef TBC_PLANNER_CORE_OPPINS_H
 #define TBC_PLANNER_CORE_OPPINS_H
@@ -9,8 +9,11 @@
 
 namespace tbc::planner {
 
-/// How an op lies on an axis, as bits: not split by it; by a loop through the results of a matrix
-/// of parameters that it reads, or by one that is summed over; by another loop.
+/// How an axis splits an op, as bits:
+/// - WholeOp: not at all;
+/// - ColumnSplit: by a loop through the results of a parameter matrix it reads;
+/// - RowSplit: by a summed loop of that matrix;
+/// - OtherSplit: by another loop.
 enum SplitKind : unsigned {
   WholeOp = 1,
   ColumnSplit = 2,
@@ -19,42 +22,44 @@ enum SplitKind : unsigned {
   AnySplit = 15
 };
 
-/// The kind of split that `strategy` has over mesh axis `axis` (-1: the mesh has it not).
+/// Returns the kind of split of `strategy` over mesh axis `axis` (-1: not in the mesh).
 SplitKind splitKind(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy,
                     int axis);
 
-/// Whether `value` is a parameter with dims to multiply by.
+/// Whether `value` is a parameter with dims used in a matmul.
 bool isParameterMatrix(const reshard::Graph &graph, int value);
 
-/// Pins of ops, found in a graph. Backward ops do what their forward op does.
+/// Pins of ops, resolved in a graph. Backward ops follow their forward op.
 struct PinnedOps {
   enum class Keep { Open, Keep, Recompute };
 
-  std::vector<unsigned> splits; // by op: the SplitKinds it may have; empty: any
+  std::vector<unsigned> splits; // by op: the allowed SplitKinds; empty: any
   std::vector<Keep> keep;       // by op; empty: open
-  /// The forward ops with which the stages after the first begin, ascending; empty: open.
+  /// The first forward ops of the stages after the first, ascending; empty: open.
   std::vector<int> begins;
-  /// The first pin that asks for a split over tp, or null.
+  /// The first pin for a split over tp, or null.
   const OpPin *splitter = nullptr;
-  /// The first pin that says where a stage begins, or null.
+  /// The first pin for the beginning of a stage, or null.
   const OpPin *beginner = nullptr;
 
-  /// Errors: Usage, where a glob matches nothing (with a suggestion), no op that it matches can do
-  /// what is asked, two pins leave an op nothing to do (both are named), or begin one stage.
+  /// Errors: Usage if
+  /// - a glob has no match (with a suggestion);
+  /// - no matching op can satisfy the pin;
+  /// - two pins leave an op without a choice (both are named), or begin the same stage.
   static Result<PinnedOps> make(const reshard::Graph &graph, const Job &job,
                                 const std::vector<OpPin> &pins);
 
   bool allows(int op, SplitKind kind) const { return splits.empty() || (splits[op] & kind) != 0; }
-  /// Whether `strategies`, with tp as axis `axis` of their mesh, are as pinned.
+  /// Whether `strategies`, with tp as axis `axis` of their mesh, satisfy the pins.
   bool areMetBy(const reshard::Graph &graph, const std::vector<reshard::OpStrategy> &strategies,
                 int axis) const;
-  /// Sets what is pinned of `recompute`, a flag per op.
+  /// Sets the pinned entries of `recompute`, a flag per op.
   void applyTo(std::vector<bool> &recompute) const;
 };
 
-/// The ops of `graph` that `glob` matches: by their id, their module, the module and the kind of
-/// the op ("h.0.mlp.gelu"), or a parameter that they read, by either of its names. Forward ops,
-/// ascending; generators are none.
+/// Returns the forward ops of `graph` that match `glob`, ascending, without generators. A glob may
+/// match the op's id, its module, its module and kind ("h.0.mlp.gelu"), or either name of a
+/// parameter it reads.
 std::vector<int> matchingOps(const reshard::Graph &graph, const Job &job, const std::string &glob);
 
 } // namespace tbc::planner

@@ -1,4 +1,4 @@
-//===- Partition.h - Where pipeline stages are cut -------------------------===//
+//===- Partition.h - Cutting the model into pipeline stages ---------------===//
 
 #ifndef TBC_PLANNER_CORE_PARTITION_H
 #define TBC_PLANNER_CORE_PARTITION_H
@@ -14,41 +14,41 @@
 
 namespace tbc::planner {
 
-/// Positions of the forward order (numbers of ops before a cut) at which a stage may begin, with 0
-/// and the end: in a short graph all at which one may begin; in a long one, in each of `buckets`
-/// spans of equal time, the one of them that the fewest bytes cross.
+/// Returns candidate cuts: positions of the forward order (number of ops before a cut) where a
+/// stage may begin, with 0 and the end. A short graph gives all of them. A long one gives one for
+/// each of `buckets` spans of equal time, the one crossed by the fewest bytes.
 std::vector<int> cutPositions(const Profile &profile, int buckets);
 
-/// Cuts the forward order into stages so that the longest one is as short as can be, by dynamic
-/// programming over `positions`; exact for that goal. For any number of threads.
+/// Cuts the forward order into stages with the shortest longest stage, by dynamic programming over
+/// `positions`. Exact for this goal. Thread-safe.
 class StageCutter {
 public:
-  /// `sendSeconds(bytes)` prices a send to the next stage; `counted` (null: nobody) is told how
-  /// many stages are compared, and outlives this.
+  /// `sendSeconds(bytes)` prices a send to the next stage. `counted` (may be null) is incremented
+  /// by the number of compared stages, and must outlive this.
   StageCutter(const Profile &profile, std::vector<int> positions,
               const std::function<double(double)> &sendSeconds,
               std::atomic<int64_t> *counted = nullptr)
       : StageCutter({&profile}, {}, std::move(positions), sendSeconds, counted) {}
 
-  /// The same where stages run on unlike devices: one profile for each kind of them, all of the
-  /// same ops. `kindOf`: by stage, the number of its profile; empty: the first for all.
+  /// The same for stages on heterogeneous devices: one profile of the same ops for each kind of
+  /// device. `kindOf`: by stage, the index of its profile; empty: the first for all.
   StageCutter(const std::vector<const Profile *> &profiles, std::vector<int> kindOf,
               std::vector<int> positions, const std::function<double(double)> &sendSeconds,
               std::atomic<int64_t> *counted = nullptr);
 
-  /// The first op of each stage, if the order has enough positions. Known after the first time.
+  /// Returns the first op of each stage, if there are enough positions. Cached.
   const std::optional<std::vector<int>> &cut(int numStages) const;
 
-  /// The same, where stage s may hold at most `limitBytes`: `bytes(first, last, s)` as
-  /// profiledBytes, with `moments[s]` on the devices of its kind.
+  /// The same with at most `limitBytes` per stage: `bytes(first, last, s)` is profiledBytes with
+  /// `moments[s]` on the devices of stage s.
   std::optional<std::vector<int>>
   cutWithin(const std::vector<schedule::Moments> &moments, double limitBytes,
             const std::function<double(int, int, int)> &bytes) const;
 
-  /// The same where stages hold several chunks, at most `limitBytes` together: `bytes(spans)` is
-  /// what the stage holds of the chunks of it that have been cut, {chunk, first, last} each, and
-  /// grows with each of them. A search by depth that keeps the best it has found when it has asked
-  /// for bytes `maxTries` times; exact if it ends before.
+  /// The same for stages with several chunks, at most `limitBytes` together. `bytes(spans)` returns
+  /// the bytes of a stage's chunks cut so far, {chunk, first, last} each, and grows with each
+  /// chunk. A depth-first search; it keeps the best cut found after `maxTries` calls of `bytes`,
+  /// and is exact if it ends earlier.
   struct Span {
     int chunk, first, last;
   };
@@ -59,22 +59,22 @@ public:
 private:
   class Together;
 
-  /// `lowest(s)`: by position, the first one from which stage s may reach it; null: any.
+  /// `lowest(s)`: by position, the first position from which stage s may reach it; null: any.
   std::optional<std::vector<int>>
   run(int numStages, const std::function<const std::vector<int> *(int)> &lowest) const;
 
-  /// By chunk and position: the longest of this chunk and those after it if it begins there, at
-  /// best, memory aside. Known after the first time.
+  /// By chunk and position: the best possible longest stage from this chunk on, if it begins there,
+  /// without memory limits. Cached.
   const std::vector<std::vector<double>> &restOf(int numChunks) const;
   std::vector<std::vector<double>> computeRest(int numChunks) const;
 
   int kindAt(int stage) const { return kindOf.empty() ? 0 : kindOf[size_t(stage)]; }
-  /// Of stage `stage` from position i to position j.
+  /// Seconds of stage `stage` from position i to position j.
   double at(int stage, int i, int j) const {
     return seconds[size_t(kindAt(stage))][size_t(i) * positions.size() + j];
   }
 
-  std::vector<int> kindOf; // by stage; empty: all are of the first
+  std::vector<int> kindOf; // by stage; empty: all use the first
   std::vector<int> positions;
   std::vector<std::vector<double>> seconds; // by kind: of a stage from one position to another
   std::vector<double> send;                 // by position
