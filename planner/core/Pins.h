@@ -1,4 +1,4 @@
-//===- Pins.h - What the user's decisions leave open -----------------------===//
+//===- Pins.h - The choices left open by the user's decisions -------------===//
 
 #ifndef TBC_PLANNER_CORE_PINS_H
 #define TBC_PLANNER_CORE_PINS_H
@@ -11,7 +11,7 @@
 
 namespace tbc::planner {
 
-/// One way to spread parameters over data ranks.
+/// One way to distribute parameters over data ranks.
 struct ZeroChoice {
   int zero = 0;
   bool keepGathered = false;
@@ -20,13 +20,14 @@ struct ZeroChoice {
   }
 };
 
-/// A pipeline schedule and where its chunks lie.
+/// A pipeline schedule and the placement of its chunks.
 struct ScheduleChoice {
   std::string schedule = "none";
   int chunksPerStage = 1;
   bool thereAndBack = false;
 
-  /// As in a plan: empty for one chunk per stage.
+  /// Returns the stage of each chunk, as in a plan: empty for one chunk per stage. Example: 2
+  /// stages with 2 V-shaped chunks each give 0, 1, 1, 0.
   std::vector<int> chunkStage(int64_t stages) const;
   bool operator==(const ScheduleChoice &o) const {
     return schedule == o.schedule && chunksPerStage == o.chunksPerStage &&
@@ -34,46 +35,46 @@ struct ScheduleChoice {
   }
 };
 
-/// The pins, checked against the job and against each other.
+/// The pins, checked against the job and against each other: the search space.
 class Space {
 public:
-  /// `experts`: what the sizes of axis ep have to divide (reshard::commonExperts).
+  /// `experts`: the sizes of axis ep divide this number (reshard::commonExperts).
   ///
-  /// Errors: Usage, naming both of two pins that contradict each other.
+  /// Errors: Usage, naming both of two contradictory pins.
   static Result<Space> make(const Job &job, const Pins &pins, int64_t experts = 1);
 
-  /// The meshes to look at on `devices` devices, in a fixed order.
+  /// Returns the possible meshes on `devices` devices, in a fixed order.
   std::vector<MeshShape> meshes(int64_t devices) const;
-  /// The ways to spread parameters on `mesh`.
+  /// Returns the ways to distribute parameters on `mesh`.
   std::vector<ZeroChoice> zeroChoices(const MeshShape &mesh) const;
-  /// Micro-batches that divide `batch` over the mesh's data ranks, ascending; empty if none does.
+  /// Returns the micro-batches that divide `batch` over the mesh's data ranks, ascending; may be
+  /// empty. Example: a batch of 24 on 4 data ranks gives 1, 2, 3, 6.
   std::vector<int64_t> microBatches(const MeshShape &mesh, int64_t batch) const;
   std::vector<std::string> recomputeModes() const;
-  /// Whether blocks may differ in what they recompute: where that is open, or a number of them is
-  /// pinned.
+  /// Whether blocks may differ in recomputation: if it is open, or a number of blocks is pinned.
   bool mayRecomputeInPart() const { return pins.recompute == "auto" || blocks; }
   bool recomputeIsOpen() const { return recompute == "auto"; }
-  /// The number of graph blocks that are pinned to recompute.
+  /// The pinned number of recomputed graph blocks.
   std::optional<int64_t> blocksAgain() const { return blocks; }
-  /// What lies on the host. Where that is open (auto), nothing does: see search().
+  /// Whether states or residuals are offloaded to the host. If open (auto), false: see search().
   bool offloadsStates() const { return offload == "optimizer" || offload == "all"; }
   bool offloadsResiduals() const { return offload == "residuals" || offload == "all"; }
   bool offloadsAsNeeded() const { return pins.offloadsAsNeeded && !away; }
-  /// The number of graph blocks whose residuals are pinned to lie there; none: all.
+  /// The pinned number of graph blocks with offloaded residuals; unset: all.
   std::optional<int64_t> blocksAway() const { return away; }
-  /// What is pinned of buckets and gathers ahead.
+  /// The pins of buckets and prefetch.
   const OverlapPins &overlap() const { return overlapPins; }
   std::vector<ScheduleChoice> schedules(const MeshShape &mesh) const;
-  /// The forms of context parallelism that the pins allow; one without meaning without cp.
+  /// Returns the allowed forms of context parallelism; without cp one arbitrary form.
   std::vector<reshard::ContextForm> contexts(const MeshShape &mesh) const;
-  /// Whether --strategy speaks of such a mesh.
+  /// Whether `mesh` agrees with --strategy.
   bool allowed(const MeshShape &mesh) const;
   bool orderIsOpen() const { return pins.sequenceOrder.empty(); }
   bool isZigzag() const { return pins.sequenceOrder == "zigzag"; }
   bool meshIsPinned() const { return !pins.mesh.empty(); }
-  /// Whether the user asked for tensor parallelism by name.
+  /// Whether the user requested tensor parallelism (TP) by name.
   bool tensorAxisIsPinned() const;
-  /// Whether meshes with every size of tp are looked at.
+  /// Whether every size of tp is tried.
   bool tensorAxisIsOpen() const;
   const MeshShape &pinnedMesh() const { return pinned; }
 
@@ -103,10 +104,10 @@ private:
   OverlapPins overlapPins;
 };
 
-/// The way to spread parameters that a --strategy stands for, if it does.
+/// Returns the parameter distribution of a --strategy, if it defines one.
 std::optional<ZeroChoice> zeroOfStrategy(const std::string &strategy);
 
-/// The divisors of `n`, ascending.
+/// Returns the divisors of `n`, ascending.
 std::vector<int64_t> divisorsOf(int64_t n);
 
 } // namespace tbc::planner

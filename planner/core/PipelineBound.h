@@ -1,6 +1,6 @@
-//===- PipelineBound.h - No cut of a model makes a schedule shorter --------===//
+//===- PipelineBound.h - Makespan bound over all cuts of a model ----------===//
 //
-// Plain C++. A bound of the makespan of a pipeline schedule over all ways to cut the model.
+// Plain C++. A lower bound on the makespan of a pipeline schedule, over all cuts of the model.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,23 +13,23 @@
 
 namespace tbc::planner {
 
-/// What a part of the model takes for one micro-batch, wherever it lies. Parts are not divided.
+/// Seconds of an indivisible part of the model for one micro-batch, on any chunk.
 struct WorkShare {
   double forward = 0, backward = 0, weight = 0; // seconds in each phase
-  double anyPhase = 0;                          // seconds in a phase that is not known
-  // What may change where ops are run again (savedByRunningAgain). By phase, where it finds what it
-  // reads in registers, as ops before it are run again:
+  double anyPhase = 0;                          // seconds in an unknown phase
+  // Possible changes by recomputation (savedByRunningAgain). By phase: the saving if the part reads
+  // recomputed operands from registers.
   double foundForward = 0, foundBackward = 0, foundWeight = 0;
-  // Where it is run again itself: what forward no longer takes, and what backward takes more.
+  // If the part itself is recomputed: the saving in forward, and the extra time in backward.
   double lessForward = 0, moreBackward = 0;
 
   void add(const WorkShare &o, double times);
-  /// Where whatever saves most is run again, in the phases that save.
+  /// The least work: every saving recomputation taken, in the phases that it shortens.
   WorkShare least() const;
   double seconds() const { return forward + backward + weight + anyPhase; }
 };
 
-/// The parts of a model in forward order, of which many are alike.
+/// The parts of a model in forward order; many are alike.
 struct WorkInOrder {
   std::vector<WorkShare> kinds;
   std::vector<int> kindOf;    // by part
@@ -40,31 +40,34 @@ struct WorkInOrder {
   WorkInOrder(const std::vector<WorkShare> &parts, std::vector<bool> mayBegin);
 };
 
-/// How often the phases of each chunk lie on chains of actions of one schedule that must follow
-/// each other, in a mixture of such chains. The step takes at least the seconds of any chain, so of
-/// any mixture, so whatever lies on whatever chunk, at least the sum over all parts of the least
-/// that any chunk makes of it.
+/// A weighted mean of chains of actions that must follow each other in one schedule, given as the
+/// mean count of each phase of each chunk. The step takes at least the seconds of any chain, so
+/// also of any mean of chains. This holds for any assignment of parts to chunks. So the step takes
+/// at least the sum over all parts of each part's least cost on any chunk.
 class ChainMixture {
 public:
-  /// A mixture that is good for work of the proportions of `total`: fictitious play (Brown 1951)
-  /// of who cuts the model against who picks the longest chain. `isFine`: of more rounds.
+  /// Builds a mixture for work with the proportions of `total`, by fictitious play (Brown 1951):
+  /// one player cuts the model, the other picks the longest chain. `isFine`: more rounds.
   ChainMixture(const PipelineSchedule &schedule, const WorkShare &total, bool isFine = false);
 
-  /// No cut of `work` into the chunks of the schedule has a shorter makespan, where `anywhere`
-  /// seconds more are in phases that are not known and what one stage sends to another takes at
-  /// least `sendSeconds`, whichever parts are run again so that all of that together adds
-  /// `againSeconds` to a micro-batch, or more. Infinite where there are too few parts.
+  /// Returns a lower bound on the makespan over all cuts of `work` into the schedule's chunks;
+  /// infinite if there are too few parts.
+  /// - `anywhere`: additional seconds in unknown phases.
+  /// - `sendSeconds`: least seconds of a send from one stage to another.
+  /// - `againSeconds`: least seconds that recomputation of parts adds to a micro-batch, with all
+  ///   effects.
   ///
-  /// What running parts again changes counts as often as the phases do in which it changes; of that
-  /// the same number l of times is `againSeconds` each, wherever it falls, and what is beyond l the
-  /// least that any part and chunk can make of it. This holds for each l; the best of a few is
-  /// taken. `isInOrder`: of all cuts, chunks in the order of the model, by dynamic programming;
-  /// else each part counts as on the chunk that is best for it, which takes less to work out.
+  /// A change by recomputation counts as often as its phase. For a number l, l of these occurrences
+  /// cost `againSeconds` each, on any chunk. The rest costs at least the minimum over parts and
+  /// chunks. This holds for each l, and the best of a few is taken.
+  ///
+  /// `isInOrder`: bounds over cuts with chunks in model order, by dynamic programming. Otherwise
+  /// each part counts on its cheapest chunk, a weaker bound that is faster to compute.
   double leastSeconds(const WorkInOrder &work, double anywhere, double sendSeconds,
                       double againSeconds, bool isInOrder) const;
 
-  /// The shortest makespan that was found for `total` as one part that can be divided in any way,
-  /// sends aside: no mixture proves more of it.
+  /// The shortest makespan found for `total` as one freely divisible part, without sends. No
+  /// mixture proves more for `total`.
   double mostSeconds() const { return most; }
 
 private:
@@ -79,12 +82,12 @@ private:
   bool partsBackward;
   std::vector<Counts> chunks;
   double most = 0;
-  double sends = 0; // from stage to stage on a chain, in the mean
+  double sends = 0; // mean number of stage boundaries on a chain
 };
 
-/// The shortest makespan of all cuts of `ops` (by forward op) into the chunks of `schedule`, at the
-/// places where a stage may begin; infinite where there are too few. 0, not known, where there are
-/// more than `mostCuts`.
+/// Returns the shortest makespan over all cuts of `ops` (by forward op) into the chunks of
+/// `schedule`, at the ops flagged in `mayBegin`. Infinite if there are too few of these. Returns 0,
+/// unknown, if there are more than `mostCuts` cuts.
 double shortestCutSeconds(const PipelineSchedule &schedule, const std::vector<WorkShare> &ops,
                           const std::vector<bool> &mayBegin, double sendSeconds, int64_t mostCuts);
 

@@ -1,6 +1,6 @@
-//===- PipelineRoom.h - What the stages of a pipeline can keep together -----===//
+//===- PipelineRoom.h - Total kept bytes of a pipeline's stages -----------===//
 //
-// Plain C++. A bound over every way to cut a model of repeated blocks into stages.
+// Plain C++. An upper bound over all cuts of a model of repeated blocks into stages.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,32 +12,36 @@
 
 namespace tbc::planner {
 
-/// What goes with one forward op of a repeated block, on one of the devices of a model.
+/// The share of one forward op of a repeated block, on one of the devices of a model.
 struct BlockPart {
-  double seconds = 0;   // of it and its backward, for one micro-batch, at least
-  double keptBytes = 0; // of one micro-batch from its forward to its backward, if not made again
-  double crossingBytes = 0; // of what is kept, that crosses to the ops after it
-  double fixedBytes = 0;    // of its parameters, at least, with what belongs to them
+  double seconds = 0;       // of it and its backward, for one micro-batch, at least
+  double keptBytes = 0;     // of one micro-batch from forward to backward, without recomputation
+  double crossingBytes = 0; // of the kept bytes, the part that crosses to the ops after it
+  double fixedBytes = 0;    // of its parameters and their states, at least
 };
 
-/// A pipeline that holds `count` such blocks one after the other.
+/// A pipeline of `count` such blocks in sequence.
 struct PipelineRoom {
-  std::vector<BlockPart> block; // in forward order; together they take time and keep something
+  std::vector<BlockPart> block; // in forward order; their sums of seconds and of kept bytes are
+                                // positive
   double count = 0;
-  /// By stage: of how many micro-batches it keeps at least, of whatever is kept there.
+  /// By stage: the least number of micro-batches whose values it keeps.
   std::vector<double> inFlight;
   double chunksPerStage = 1;
   double usableBytes = 0; // of one device
-  /// No stage may take longer for one micro-batch, what saves time aside.
+  /// The longest a stage may take for one micro-batch, without savings by recomputation.
   double mostSeconds = 0;
 
-  /// The most bytes of one micro-batch that all stages together can keep of the blocks; below 0
-  /// where no cut holds all of them.
+  /// Returns the most bytes of one micro-batch that all stages together can keep of the blocks;
+  /// negative if no cut holds all of them.
   ///
-  /// A stage with n blocks, as its seconds count, keeps no more than what they have to keep, and no
-  /// more than (usable - n * fixed) / inFlight: two lines in n, one rising and one falling, each up
-  /// to what a chunk may hold beyond its share, for it may begin and end within a block. Of all
-  /// ways to divide the blocks the greedy one is best, as the least of two lines is concave.
+  /// The number n of blocks on a stage is measured by its seconds. A stage keeps at most the bytes
+  /// of its blocks, and at most (usable - n * fixed) / inFlight. These are two lines in n, one
+  /// rising and one falling. Each has a margin for a chunk that begins and ends within a block. The
+  /// minimum of two lines is concave, so the greedy division of the blocks is optimal.
+  ///
+  /// Example: 1 stage with 10 GB usable, 1 GB fixed per block, 4 blocks and 2 micro-batches in
+  /// flight keeps at most (10 - 4) / 2 = 3 GB of one micro-batch.
   double mostKeptBytes() const;
 };
 

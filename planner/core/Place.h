@@ -1,4 +1,4 @@
-//===- Place.h - Strategies of all ops for one more mesh axis --------------===//
+//===- Place.h - Strategies of all ops on one more mesh axis --------------===//
 
 #ifndef TBC_PLANNER_CORE_PLACE_H
 #define TBC_PLANNER_CORE_PLACE_H
@@ -14,62 +14,61 @@ namespace tbc::planner {
 struct Placement {
   /// One per op, on a mesh of the single axis number 0.
   std::vector<reshard::OpStrategy> strategies;
-  double seconds = 0;    // of one micro-batch, forward and backward, by the pairwise model
+  double seconds = 0;    // of one micro-batch, forward and backward, in the pairwise model
   double lowerBound = 0; // of the pairwise model
   bool exact = false;
   int64_t nodes = 0;
-  int64_t compared = 0; // strategies of an op beside those of its neighbours
+  int64_t compared = 0; // pairs of strategies of neighbouring ops
 };
 
-/// The cheapest strategies of all ops of `graph` on `axisSize` adjacent devices.
+/// Returns the cheapest strategies of all ops of `graph` on `axisSize` adjacent devices.
 ///
-/// A forward op chooses among those of `enumerateStrategies` that are tensor parallelism: not by
-/// the batch, and, where it reads a parameter matrix, by a loop of that matrix. Its backward ops
-/// inherit; backward sums of several cotangents choose for themselves. Costs: kernels on nodes,
-/// reshards between producer and user on edges. A value with several users that may be pending has
-/// a node of its own for its home, so that completing it is paid once. `derive` may do slightly
-/// better (it merges), never worse in kind.
+/// A forward op chooses among the tensor-parallel strategies of `enumerateStrategies`: never by the
+/// batch, and, if it reads a parameter matrix, by a loop of that matrix. Its backward ops inherit
+/// the choice; backward sums of several cotangents choose for themselves. Costs are kernels on
+/// nodes and reshards between producer and user on edges. A value with several users that may be
+/// partial has a node of its own for its home, so completing it is paid once. `derive` merges
+/// reshards, so it may do slightly better.
 ///
-/// `mustSplit`: the user asked for the axis, so ops that multiply with a parameter matrix split it
-/// wherever they can, even if repeating the work on every device is faster.
+/// `mustSplit`: the user requested the axis. Ops that multiply with a parameter matrix then split
+/// it if they can, even if repeating the work on every device is faster.
 ///
-/// `updatesPerMicroBatch` weighs the optimizer's work on a parameter, which shrinks with its shard,
-/// against kernels: one over the number of micro-batches of a step.
+/// `updatesPerMicroBatch` weighs the optimizer's time for a parameter, which shrinks with its
+/// shard, against kernels. It is 1 / micro-batches per step. Example: 0.25 with 4 micro-batches.
 ///
-/// `pinned`: forward ops choose only among the splits that it allows, as far as they have any.
+/// `pinned`: forward ops choose only among the allowed splits, if they have any of these.
 Placement place(const reshard::Graph &graph, int64_t axisSize, const Job &job,
                 const Cluster &cluster, double updatesPerMicroBatch, bool mustSplit = false,
                 const PinnedOps &pinned = {});
 
-/// A lower bound of the seconds that `place` finds for the ops of `part` (by op) and what passes
-/// between them, the optimizer's work not counted: the problem of those ops alone, so that bounds
-/// of parts without an op in common add up.
+/// Returns a lower bound on the seconds of `place` for the ops of `part` (a flag by op) and the
+/// reshards between them, without the optimizer. It solves the problem of these ops alone, so
+/// bounds of disjoint parts add up.
 double placementBound(const reshard::Graph &graph, const std::vector<bool> &part, int64_t axisSize,
                       const Job &job, const Cluster &cluster, bool mustSplit);
 
-/// The strategies of all ops when forward ops have `forward`: backward ops inherit unless `chosen`
-/// says that entry of `forward` is their own.
+/// Returns the strategies of all ops, given those of the forward ops. Backward ops inherit, except
+/// ops that choose for themselves (choosesForItself); these keep their entry.
 std::vector<reshard::OpStrategy> completeStrategies(const reshard::Graph &graph,
                                                     std::vector<reshard::OpStrategy> strategies);
 
-/// `strategies`, which have no other axes than tp, with the batch or, where an op has them, the
-/// experts split over `axes` before that (batchStrategy). An op that cannot have both is not split
-/// over tp.
+/// Returns `strategies`, which use no axis but tp, with the batch or, in ops with experts, the
+/// experts split over `axes` first (batchStrategy). An op that cannot have both loses its tp split.
 std::vector<reshard::OpStrategy> withExperts(const reshard::Graph &graph,
                                              const std::vector<reshard::OpStrategy> &strategies,
                                              const std::vector<reshard::AxisRef> &axes);
 
-/// Splits the sequence over `axes` in every op of `strategies` that chooses for itself and has none
-/// of these axes yet (contextStrategy), and completes the others. Returns "", or why the form
-/// cannot be, naming the op.
+/// Splits the sequence over `axes` (contextStrategy) in every op of `strategies` that chooses for
+/// itself and has none of these axes yet. Completes the other ops. Returns "", or the reason
+/// against the form with the name of the op.
 std::string addContext(const reshard::Graph &graph, std::vector<reshard::OpStrategy> &strategies,
                        const std::vector<reshard::AxisRef> &axes, reshard::ContextForm form);
 
-/// Whether a backward op chooses for itself instead of doing what its forward op did.
+/// Whether a backward op chooses for itself instead of inheriting from its forward op.
 bool choosesForItself(const reshard::Graph &graph, int op);
 
-/// Whether splitting `factor` takes the queries of `op` apart from their keys, which stay whole or
-/// stream: that is context parallelism.
+/// Whether splitting `factor` separates the queries of `op` from its keys, while the keys stay
+/// whole or stream: context parallelism (CP).
 bool partsQueries(const reshard::GraphOp &op, reshard::FactorId factor);
 
 } // namespace tbc::planner

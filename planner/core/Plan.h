@@ -1,4 +1,4 @@
-//===- Plan.h - The whole answer of the planner, and its file --------------===//
+//===- Plan.h - The planner's answer, and its file ------------------------===//
 //
 // Plain C++. plan.json: canonical, versioned, editable by hand.
 //
@@ -22,22 +22,22 @@ namespace tbc::planner {
 
 struct ModelNames;
 
-/// What is to be trained, apart from the graph.
+/// The training job, without the graph.
 struct Job {
-  std::string modelPath;                   // as it shall stand in the plan: relative to it
+  std::string modelPath;                   // as written in the plan: relative to it
   std::string modelHash;                   // of the model file
   std::string stepHash;                    // of the canonical step functions
-  std::map<std::string, int64_t> bindings; // --dim NAME=VALUE and what else was bound
+  std::map<std::string, int64_t> bindings; // --dim NAME=VALUE and other bindings
   std::string task = "train";
   std::string loss = "cross-entropy";
   std::string optimizer = "adamw"; // adamw, adam, sgd-momentum, sgd
-  /// Numbers of the step that were given: of the optimizer, the loss, clipping.
+  /// Given numbers of the step: of the optimizer, the loss, clipping.
   std::map<std::string, double> settings;
   std::string precision = "bf16"; // bf16, f16 or f32
   int64_t gpus = 1;
   int64_t globalBatch = 1;     // samples per step
-  bool batchIsDefault = false; // then it may be rounded up to fit the mesh
-  int64_t sequence = 0;        // tokens per sample, 0 where the model has none
+  bool batchIsDefault = false; // true: it may be rounded up to fit the mesh
+  int64_t sequence = 0;        // tokens per sample; 0 for a model without sequences
 
   /// For people; may be null.
   std::shared_ptr<const ModelNames> names;
@@ -46,8 +46,8 @@ struct Job {
   int64_t stateBytesPerElement() const;
 };
 
-/// Bytes of the f32 master copy per element of a parameter of `parameterBytes` each: 0 for those
-/// that need none.
+/// Returns the bytes per element of the f32 master copy of a parameter with `parameterBytes` per
+/// element. Example: 4 for bf16, 0 for f32.
 int64_t masterBytes(int64_t parameterBytes);
 
 /// The axes of the mesh, in the order of ranks: pp slowest, tp fastest.
@@ -59,9 +59,9 @@ struct MeshShape {
     return {{{"pp", pp}, {"dp", dp}, {"fsdp", fsdp}, {"ep", ep}, {"cp", cp}, {"tp", tp}}};
   }
   std::array<int64_t, 6> sizes() const { return {pp, dp, fsdp, ep, cp, tp}; }
-  /// The size of the axis called `name`, or nullptr.
+  /// Returns the size of the axis `name`, or nullptr.
   int64_t *find(const std::string &name);
-  /// How many axes are longer than 1.
+  /// Returns the number of axes longer than 1.
   int numAxes() const {
     int count = 0;
     for (int64_t size : sizes())
@@ -69,26 +69,26 @@ struct MeshShape {
     return count;
   }
   int64_t numRanks() const { return pp * dataRanks() * cp * tp; }
-  /// Ranks that have different samples.
+  /// The number of ranks with different samples.
   int64_t dataRanks() const { return dp * fsdp * ep; }
-  /// Ranks that have different tokens: a gradient is a sum over them.
+  /// The number of ranks with different tokens; a gradient is a sum over them.
   int64_t tokenRanks() const { return dataRanks() * cp; }
   bool operator==(const MeshShape &o) const { return sizes() == o.sizes(); }
-  /// The mesh of the axes longer than 1.
+  /// Returns the mesh with only the axes longer than 1.
   reshard::Mesh mesh() const;
 };
 
-/// The names of all axes, of those that the batch lies on, and of those with tokens of their own.
+/// The names of all axes, of the batch axes, and of the axes that split tokens.
 const std::vector<std::string> &axisNames();
 const std::vector<std::string> &dataAxisNames();
 const std::vector<std::string> &tokenAxisNames();
 
-/// e.g. "dp=2 fsdp=4 tp=2"; "one device" for a mesh of one.
+/// Describes a mesh. Example: "dp=2 fsdp=4 tp=2"; "one device" for a mesh of one.
 std::string toString(const MeshShape &mesh);
 
-/// Axes by name on the loops of some forward ops. Ops named by no decision split their batch loops
-/// over dp, fsdp and ep and nothing else; backward ops do what their forward op does. Decisions
-/// that do not name cp leave it to the plan's form of context parallelism.
+/// Axes by name on the loops of some forward ops. An op without a decision splits its batch loops
+/// over dp, fsdp and ep and nothing else. Backward ops follow their forward op. A decision that
+/// does not name cp leaves it to the plan's form of context parallelism.
 struct OpDecision {
   std::map<int, std::vector<std::string>> loopAxes;
   std::vector<std::string> ops; // ids
@@ -110,18 +110,18 @@ struct ParameterOverride {
   std::vector<std::string> parameters; // names
 };
 
-/// What lies in the memory of the host instead of the device's, by the words of --offload.
+/// Data in host memory instead of device memory, in the terms of --offload.
 struct Offload {
   bool optimizer = false; ///< states and master weights, but for scalars of the whole step
-  /// What forward keeps for the backward, of which graph blocks: "none", "all", or a number of them
-  /// such as "3/8". For people; `ops` decides.
+  /// Graph blocks with offloaded residuals: "none", "all", or a number. Example: "3/8". For people
+  /// only; `ops` decides.
   std::string residuals = "none";
-  std::vector<std::string> ops; ///< forward ops, what is kept of whose results is on the host
+  std::vector<std::string> ops; ///< forward ops whose kept results are on the host
 
   bool isNone() const { return !optimizer && residuals == "none" && ops.empty(); }
 };
 
-/// "none", "optimizer", "residuals", "residuals 3/8", "optimizer and residuals".
+/// Returns "none", "optimizer", "residuals", "residuals 3/8" or "optimizer and residuals".
 std::string offloadText(const Offload &offload);
 
 /// A line of the memory table of one stage.
@@ -132,16 +132,15 @@ struct MemoryLine {
 
 struct StageMemory {
   std::vector<MemoryLine> lines; // of the device
-  std::vector<MemoryLine> host;  // of its share of the host's memory; none where nothing is there
+  std::vector<MemoryLine> host;  // in its share of the host's memory; empty if unused
   int64_t totalBytes() const;
   int64_t hostBytes() const;
 };
 
-/// Seconds of one step on the slowest rank, by what they are spent on; they add up to the step
-/// time.
+/// Seconds of one step on the slowest rank, by purpose. They add up to the step time.
 struct TimeSplit {
   double compute = 0;    // forward and backward kernels
-  double recompute = 0;  // forward kernels run again
+  double recompute = 0;  // recomputed forward kernels
   double operands = 0;   // exposed collectives between ops (tensor parallelism)
   double data = 0;       // exposed gathers of parameters and reductions of gradients
   double pipeline = 0;   // sends and bubble
@@ -157,15 +156,16 @@ struct CollectiveLine {
   double seconds = 0;
 };
 
-/// Whether a device has the memory that a plan needs, the surest first. The need is an interval
-/// (memoryInterval), e.g. 182 to 194 GiB with the middle at 188 GiB.
+/// Whether the memory for a plan suffices, the surest first. The need is an interval
+/// (memoryInterval). Example: 182 to 194 GiB with the middle at 188 GiB; a limit of 190 GiB is
+/// Tight.
 enum class MemoryVerdict {
   Fits,      ///< the upper end of the interval is within the limit
-  Tight,     ///< the middle is, the upper end is not
+  Tight,     ///< only the middle is
   DoesNotFit ///< not even the middle is
 };
 
-/// "fits", "tight", "does not fit": the words of plan.json.
+/// Returns the word of plan.json: "fits", "tight", "does not fit".
 const char *name(MemoryVerdict verdict);
 
 struct Prediction {
@@ -174,9 +174,9 @@ struct Prediction {
   int64_t peakBytes = 0; // on the fullest stage, context and margins included
   int64_t lowBytes = 0, highBytes = 0;
   int64_t limitBytes = 0;
-  int64_t hostBytes = 0, hostLimitBytes = 0;        // the same of a device's share of the host
+  int64_t hostBytes = 0, hostLimitBytes = 0;        // the same for a device's share of the host
   MemoryVerdict memory = MemoryVerdict::DoesNotFit; // of both
-  double modelFlops = 0; // of one step over all ranks, recomputation not counted
+  double modelFlops = 0; // of one step over all ranks, without recomputation
   double mfu = 0;
   std::vector<StageMemory> stages;
   TimeSplit time;
@@ -189,7 +189,7 @@ struct Prediction {
   bool meets(MemoryVerdict goal) const { return memory <= goal; }
 };
 
-/// Another configuration that was scored, and what it loses.
+/// Another scored configuration, with its disadvantage.
 struct Alternative {
   MeshShape mesh;
   ParameterDecision data;
@@ -229,9 +229,10 @@ struct Plan {
   Job job;
   Cluster cluster;
   MeshShape mesh;
-  /// How ops with several loops over the sequence are split over cp (only with cp > 1).
+  /// The form of context parallelism for ops with several loops over the sequence (only with cp >
+  /// 1).
   reshard::ContextForm context = reshard::ContextForm::AllGather;
-  bool zigzag = false; // the order of the sequence over cp; else that in which it comes
+  bool zigzag = false; // the order of the sequence over cp; false: contiguous
   int64_t idleDevices = 0;
   int64_t memoryLimitBytes = 0;  // --memory-limit; 0: what the cluster allows
   int64_t microBatch = 1;        // samples per data rank
@@ -242,71 +243,75 @@ struct Plan {
   std::vector<OpDecision> ops;
   ParameterDecision parameterDefault;
   std::vector<ParameterOverride> parameterOverrides;
-  /// The id of the first forward op of each chunk, in the order of the forward ops; the first entry
-  /// is the first op of all. Without virtual stages a chunk is a stage.
+  /// The id of the first forward op of each chunk, in forward order; the first entry is the first
+  /// op of all. Without virtual stages a chunk is a stage.
   std::vector<std::string> stages;
-  /// For people: the modules in which they begin; none, or as many as `stages`.
+  /// For people: the module at the start of each chunk; empty, or as many as `stages`.
   std::vector<std::string> stageNames;
   std::string recompute = "none";        // none, selective, full
-  std::vector<std::string> recomputeOps; // forward ops whose results are not kept
+  std::vector<std::string> recomputeOps; // forward ops with recomputed results
   Offload offload;
   reshard::OverlapSettings overlap;
 
   Prediction prediction;
-  /// No plan for this job with this verdict on memory, or a better one, is faster in this cost
-  /// model.
+  /// Lower bound on the step time, in this cost model, of any plan for this job with this memory
+  /// verdict or a better one.
   double lowerBoundSeconds = 0;
   SearchEnd searchEnd = SearchEnd::Complete;
   std::string bindingConstraint;
   std::vector<BlockRow> blocks;
   std::vector<Alternative> alternatives;
-  std::vector<std::string> warnings; // what to know before the plan is used: shown first
+  std::vector<std::string> warnings; // shown first, before the plan
   std::vector<std::string> assumptions;
   std::vector<Reason> reasons;
 
   int64_t numChunks() const { return chunkStage.empty() ? mesh.pp : int64_t(chunkStage.size()); }
-  /// What one device may hold: the pinned limit, or what the cluster leaves usable if that is less.
+  /// Returns the memory limit of one device: the pinned limit, or the cluster's usable memory if
+  /// less.
   int64_t limitBytes() const { return limitBytes(cluster); }
-  /// The same of a stage on `devices`.
+  /// The same for a stage on `devices`.
   int64_t limitBytes(const Cluster &devices) const;
 };
 
-/// The canonical text of plan.json: sorted keys, shortest numbers that read back equal, final
-/// newline.
+/// Returns the canonical text of plan.json: sorted keys, shortest numbers that read back equal,
+/// final newline.
 std::string writePlan(const Plan &plan);
 
-/// A cluster as canonical JSON, with the keys that it has in a plan.
+/// Returns a cluster as canonical JSON, with the same keys as in a plan.
 std::string writeCluster(const Cluster &cluster);
 
 /// Reads plan.json. `source` names it in messages.
-/// Errors: Usage, naming the key: not JSON, truncated, of another version, a key unknown, missing,
-/// or of the wrong type or range; predictions that contradict each other (PlanCheck.h).
+/// Errors: Usage with the key if the text is not JSON, is truncated or has another version. The
+/// same if a key is unknown, missing, or has the wrong type or range, or if predictions contradict
+/// each other (PlanCheck.h).
 Result<Plan> readPlan(const std::string &text, const std::string &source);
 
-/// Why the plan's schedule does not go with its stages, chunks and micro-batches, or "".
+/// Returns the contradiction between the plan's schedule and its stages, chunks and micro-batches,
+/// or "".
 std::string whyInvalidSchedule(const Plan &plan);
 
-/// e.g. "1f1b", "interleaved x2" (two chunks per stage), "zero-bubble V" (there and back).
+/// Names the schedule. Example: "1f1b", "interleaved x2" (two chunks per stage), "zero-bubble V"
+/// (V-shaped).
 std::string scheduleText(const Plan &plan);
 
-/// A plan applied to the graph of its model: everything that `derive` needs.
+/// A plan applied to the graph of its model: the complete input of `derive`.
 struct PlannedStep {
-  /// Rebatched to microBatch * dataRanks, chunks set, the backward parted where the schedule does,
-  /// and with the re-executed ops cloned into the backward phase.
+  /// Rebatched to microBatch * dataRanks, with chunks set. Backward is split into dgrad and wgrad
+  /// if the schedule requires it. Recomputed ops are cloned into the backward phase.
   reshard::Graph graph;
   reshard::Assignment assignment;
-  /// The ranks that share a sequence have parts of it in zigzag order.
+  /// The ranks of a sequence have its parts in zigzag order.
   bool isZigzag = false;
-  /// Indices of forward ops that the backward executes again, ascending, in the graph that went in
-  /// (and with the same numbers in `graph`).
+  /// Indices of the recomputed forward ops, ascending, in the input graph. `graph` has the same
+  /// indices.
   std::vector<int> reexecuted;
-  /// Per op of `graph`: the forward op that it is a clone of, or -1.
+  /// Per op of `graph`: the forward op of a clone, else -1.
   std::vector<int> cloneOf;
   bool isRecomputed(int op) const { return cloneOf[op] >= 0; }
 };
 
-/// Errors: Usage where the plan names an op, parameter, axis or loop that the graph does not have,
-/// or one that the loop's size does not allow.
+/// Errors: Usage if the plan names an op, parameter, axis or loop that is not in the graph, or a
+/// split that the loop's size does not allow.
 Result<PlannedStep> applyPlan(const reshard::Graph &graph, const Plan &plan);
 
 using reshard::withBatch;

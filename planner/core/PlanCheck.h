@@ -1,4 +1,4 @@
-//===- PlanCheck.h - Whether a plan's predictions are its own --------------===//
+//===- PlanCheck.h - Consistency of a plan's predictions ------------------===//
 
 #ifndef TBC_PLANNER_CORE_PLANCHECK_H
 #define TBC_PLANNER_CORE_PLANCHECK_H
@@ -7,16 +7,17 @@
 
 namespace tbc::planner {
 
-/// Why the predictions of `plan` contradict each other, beginning with the key of plan.json, or "":
-/// a time or a peak outside of its interval, a peak that no stage's lines add up to, parts of the
-/// step that do not add up to it, a step faster than the proven bound.
+/// Returns the first contradiction among the predictions of `plan`, beginning with the key of
+/// plan.json, or "". Examples: a time or a peak outside its interval; a peak that differs from the
+/// sum of every stage's lines; parts of the step that do not add up to it; a step faster than the
+/// proven bound.
 ///
 /// Example: "peak_bytes" edited to 1 gives `key "peak_bytes" is 1, outside of its interval of
 /// 863000000 to 1720000000 (prediction.low_bytes, high_bytes)`.
 std::string whyInconsistent(const Plan &plan);
 
-/// The first prediction in `plan` that is not what `derived`, the prediction for its decisions,
-/// says, with both values, or "". Numbers may differ by a rounding: 1 part in 10^9.
+/// Compares the predictions in `plan` with `derived`, the prediction for its decisions. Returns the
+/// first difference with both values, or "". Numbers may differ by rounding: 1 part in 10^9.
 std::string whyNotDerived(const Plan &plan, const Prediction &derived);
 
 } // namespace tbc::planner

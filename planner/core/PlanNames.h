@@ -7,7 +7,7 @@
 
 namespace tbc::planner {
 
-/// Of plan.json: a tbc reads plans of its own version.
+/// The version of plan.json; only plans of this version are read.
 constexpr int planVersion = 5;
 
 inline const char *name(Origin origin) {

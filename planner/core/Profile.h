@@ -1,7 +1,7 @@
-//===- Profile.h - What ranges of forward ops cost, for scoring ------------===//
+//===- Profile.h - Costs of ranges of forward ops, for scoring ------------===//
 //
-// Plain C++. One placement on tp devices at one micro-batch, with one way to recompute, as sums
-// over the forward order, so that a stage is priced without looking at its ops.
+// Plain C++. Prefix sums over the forward order for one placement on tp devices, one micro-batch
+// and one choice of recomputation. A stage is then priced without visiting its ops.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@
 
 namespace tbc::planner {
 
-/// Of parameters, at the first op that uses each: local bytes after tp and ep.
+/// Sums of parameters, each counted at its first user: local bytes after tp and ep.
 struct ParameterSums {
   double gathersForward = 0, gatherForwardBytes = 0;   // used by forward ops
   double gathersBackward = 0, gatherBackwardBytes = 0; // used by backward ops
@@ -31,29 +31,28 @@ struct ParameterSums {
   void add(const ParameterSums &o, double sign);
 };
 
-/// Sums over forward ops [0, i), each with the backward ops that go with it.
+/// Sums over forward ops [0, i), each with its backward ops.
 struct RangeSums {
   double forward = 0, backward = 0, recompute = 0;
   double operandsForward = 0, operandsBackward = 0;
   double residualBytes = 0;
-  // Of the backward, what a schedule may part from it: of the kernels, the recomputation and the
-  // collectives between ops; of the residuals, those that it reads; and the cotangents that it
-  // reads, which are kept for it.
+  // The part of the backward that a schedule may split off as wgrad: its kernels, recomputation and
+  // collectives between ops; its residuals; and its cotangents, kept for it.
   double weight = 0, recomputeWeight = 0, operandsWeight = 0;
   double weightResidualBytes = 0, cotangentBytes = 0;
-  /// Parameters that every rank along ep holds, and those that ep splits.
+  /// Parameters whole on every rank along ep, and parameters split by ep.
   std::array<ParameterSums, 2> parameters;
 
   RangeSums operator-(const RangeSums &o) const;
   void operator+=(const RangeSums &o);
 };
 
-/// The largest of any range of values, in constant time (sparse table).
+/// The maximum of any range of values, in constant time (sparse table).
 class RangeMaximum {
 public:
   RangeMaximum() = default;
   explicit RangeMaximum(std::vector<double> values);
-  /// Of values [first, last); 0 if there are none.
+  /// Returns the maximum of values [first, last); 0 if empty.
   double operator()(int first, int last) const;
 
 private:
@@ -63,9 +62,9 @@ private:
 struct Profile {
   int numForward = 0;
   std::vector<RangeSums> sums;       // numForward + 1 entries
-  RangeMaximum liveBytes;            // by forward op: the most that is live in it or its backward
+  RangeMaximum liveBytes;            // by forward op: the peak in it or its backward
   RangeMaximum largestParameter;     // by forward op: bytes of the parameters it uses
-  std::vector<double> crossingBytes; // by forward op: what is sent if a stage ends after it
+  std::vector<double> crossingBytes; // by forward op: bytes sent if a stage ends after it
   std::vector<bool> stageMayBegin;   // by forward op
   double modelStateBytes = 0, inputBytes = 0;
   bool lossIsSplit = false;   // over tp: it is summed once per step
@@ -73,7 +72,7 @@ struct Profile {
   int64_t stepStateBytes = 0; // of the scalars that every rank keeps
 };
 
-/// A graph, at its micro-batch, with what its backward computes again: what all placements share.
+/// A graph with its micro-batch and its recomputation: shared by all placements.
 struct ProfiledGraph {
   ProfiledGraph(const reshard::Graph &graph, const std::vector<bool> &recompute);
   std::vector<int> cloneOf, sourceOf; // by op, as withRecompute
@@ -83,16 +82,16 @@ struct ProfiledGraph {
   std::vector<bool> mayBegin; // by forward op, as stageMayBegin
 };
 
-/// Profiles `profiled` with `strategies`, one per op of the graph that it was made of, on `mesh`,
-/// which has the axes ep, cp and tp where they are longer than 1: adjacent devices. `isInOrder`: as
-/// opKernelSeconds.
+/// Profiles `profiled` with `strategies`, one per op of its source graph, on `mesh`. The mesh has
+/// adjacent devices and the axes ep, cp and tp, as far as they are longer than 1. `isInOrder`: as
+/// in opKernelSeconds.
 Profile makeProfile(const ProfiledGraph &profiled, const reshard::Mesh &mesh,
                     const std::vector<reshard::OpStrategy> &strategies, const Job &job,
                     const Cluster &cluster, bool isInOrder);
 
-/// How parameters and gradients are spread over data ranks, with the group shapes that come of it.
+/// The distribution of parameters and gradients over data ranks, with the resulting group shapes.
 struct DataMode {
-  /// The ranks that hold the same parameters.
+  /// The ranks with the same parameters.
   struct Groups {
     GroupShape zero;   // of one rank for zero 0
     GroupShape reduce; // the others
@@ -100,21 +99,21 @@ struct DataMode {
 
   int zero = 0;
   bool keepGathered = false;
-  bool keepsGradientShards = false;   // of what is reduced right away
-  bool offloadsStates = false;        // optimizer states and master weights are on the host
+  bool keepsGradientShards = false;   // gradients reduced immediately
+  bool offloadsStates = false;        // optimizer states and master weights
   std::optional<int64_t> bucketBytes; // as pinned
   std::array<Groups, 2> groups;       // as RangeSums::parameters
 };
 
-/// Two profiles of one placement: ranges begin with ops as in `again`, which recomputes more, and
-/// end with ops as in `kept`.
+/// Two profiles of one placement: `again` recomputes more. A range uses `again` for its first ops
+/// and `kept` for its last ops.
 struct Mix {
   const Profile *again;
   const Profile *kept;
   Mix(const Profile &profile) : again(&profile), kept(&profile) {}
   Mix(const Profile &again, const Profile &kept) : again(&again), kept(&kept) {}
 
-  /// Of forward ops [first, last), those before `middle` as in `again`.
+  /// Sums over forward ops [first, last), with those before `middle` from `again`.
   RangeSums sums(int first, int middle, int last) const {
     RangeSums range = again->sums[middle] - again->sums[first];
     range += kept->sums[last] - kept->sums[middle];
@@ -122,24 +121,25 @@ struct Mix {
   }
 };
 
-/// Seconds of a chunk of these sums. `parts`: the schedule parts the backward.
+/// Returns the seconds of a chunk with these sums. `parts`: the schedule splits backward into dgrad
+/// and wgrad.
 StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
                              const NetworkCost &network, const Cluster &cluster, bool parts);
 
-/// Forward ops [first, last), those before `middle` recomputing more; what is kept of those before
-/// `away` is on the host.
+/// Forward ops [first, last). Those before `middle` recompute more; those before `away` have
+/// offloaded residuals.
 struct ChunkRange {
   int first = 0, middle = 0, last = 0;
   int away = 0;
 
-  /// Of what is kept of [begin, end), which lies within the range.
+  /// Sums over [begin, end), which lies within the range.
   RangeSums sums(const Mix &mix, int begin, int end) const {
     return mix.sums(begin, std::clamp(middle, begin, end), end);
   }
 };
 
-/// Bytes of a stage of these chunks, when it holds most of `moments`, each of as many chunks at
-/// least; margins and context included.
+/// Returns the peak bytes of a stage with these chunks, over its `moments`, with margins and
+/// context. `moments` has at least these chunks.
 double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
                      const schedule::Moments &moments, const DataMode &mode, const Job &job,
                      const Cluster &cluster);

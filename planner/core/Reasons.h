@@ -1,4 +1,4 @@
-//===- Reasons.h - Why a plan is as it is ------------------------------------===//
+//===- Reasons.h - Reasons for the decisions of a plan --------------------===//
 
 #ifndef TBC_PLANNER_CORE_REASONS_H
 #define TBC_PLANNER_CORE_REASONS_H
@@ -9,13 +9,14 @@
 
 namespace tbc::planner {
 
-/// Adds to `plan`, the first of `exploration.exact`, what `exploration` says of it: its runners-up,
-/// at most `pins.top` with itself, why each decision was taken, what keeps it from being faster,
-/// and what it assumes.
+/// Completes `plan`, the first of `exploration.exact`, from `exploration`: at most `pins.top`
+/// runners-up with itself, the reason for each decision, the binding constraint, and the
+/// assumptions.
 void explainChoice(const Exploration &exploration, const reshard::Graph &graph, const Job &job,
                    const Pins &pins, Plan &plan);
 
-/// What a ratio is above 1, "+5.5 %"; "+0.0 %" also for what is below by less than is shown.
+/// Returns the excess of a ratio over 1. Example: 1.055 gives "+5.5 %". A ratio slightly below 1
+/// that rounds to 0 gives "+0.0 %".
 std::string signedPercent(double ratio);
 
 } // namespace tbc::planner

@@ -1,7 +1,7 @@
 //===- Report.h - Tables for people and for programs -----------------------===//
 //
-// Plain C++. What a command says beside the plan itself: the same content as text for a terminal
-// and as JSON.
+// Plain C++. The output of a command beside the plan: the same content as text for a terminal and
+// as JSON.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,8 +15,7 @@
 
 namespace tbc::planner {
 
-/// One entry: in JSON a string or a plain number (bytes, seconds, a share of 1), in text with its
-/// unit.
+/// One entry. JSON has a string or a plain number (bytes, seconds, a share of 1); text has a unit.
 struct Cell {
   enum class Kind { Text, Count, Bytes, Seconds, Share };
   Kind kind = Kind::Text;
@@ -29,11 +28,11 @@ struct Cell {
   static Cell seconds(double number) { return {Kind::Seconds, "", number}; }
   static Cell share(double number) { return {Kind::Share, "", number}; }
 
-  /// As a terminal shows it.
+  /// Returns the terminal form. Example: bytes(1.5 * 2^30) gives "1.50 GiB".
   std::string toText() const;
 };
 
-/// A heading and its key in JSON.
+/// A heading, and its key in JSON.
 struct Column {
   std::string key, heading;
 };

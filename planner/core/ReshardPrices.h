@@ -1,4 +1,4 @@
-//===- ReshardPrices.h - What it costs to move between shardings -----------===//
+//===- ReshardPrices.h - Costs of moves between shardings -----------------===//
 
 #ifndef TBC_PLANNER_CORE_RESHARDPRICES_H
 #define TBC_PLANNER_CORE_RESHARDPRICES_H
@@ -12,24 +12,23 @@
 
 namespace tbc::planner {
 
-/// Shardings of values of one layout get small numbers, and the cost between two numbers is
-/// computed once. Layouts that differ only in the names of their factors share them, so repeated
-/// blocks do too.
+/// Gives each sharding of a layout a small number, and computes the cost between two numbers once.
+/// Layouts that differ only in the names of their factors share numbers, and so do repeated blocks.
 class ReshardPrices {
 public:
   ReshardPrices(const reshard::Mesh &mesh, const Cluster &cluster)
       : mesh(mesh), network(cluster, mesh) {}
 
-  /// The number of `sharding` for values laid out as `layout`.
+  /// Returns the number of `sharding` for values with layout `layout`.
   int intern(const reshard::TensorLayout &layout, const reshard::Sharding &sharding);
 
-  /// Seconds from one to the other, both of the same layout; infinite if `to` is pending and `from`
-  /// not.
+  /// Returns the seconds from one sharding to another of the same layout; infinite if `to` is
+  /// partial and `from` is not.
   double seconds(int from, int to);
 
   int64_t localElements(int number) const;
 
-  /// Sharding `number` for a value of another layout of the same structure.
+  /// Returns sharding `number` for a value of another layout of the same structure.
   reshard::Sharding shardingFor(int number, const reshard::TensorLayout &layout) const;
 
 private:

@@ -1,4 +1,4 @@
-//===- SearchCounts.h - What a search has compared -------------------------===//
+//===- SearchCounts.h - Counts of the work of a search --------------------===//
 
 #ifndef TBC_PLANNER_CORE_SEARCHCOUNTS_H
 #define TBC_PLANNER_CORE_SEARCHCOUNTS_H
@@ -8,26 +8,27 @@
 
 namespace tbc::planner {
 
-/// How much a search has looked at. What is done ahead on other threads counts when it is done, so
-/// that with several all numbers but the first depend on them; with one they do not.
+/// Counts of the work of a search. Work ahead on other threads counts when it is done. So with
+/// several threads all counts but the first depend on timing; with one thread they are
+/// reproducible.
 struct SearchCounts {
-  /// Complete candidates (mesh, micro-batch, ZeRO, schedule, recomputation) that got a lower bound.
+  /// Complete candidates (mesh, micro-batch, ZeRO, schedule, recomputation) with a lower bound.
   int64_t bounded = 0;
-  /// Of these, with their strategies and stage cuts, those priced in closed form, time and memory:
-  /// each other cut or share of recomputation that is tried is one more.
+  /// Candidates with strategies and stage cuts, priced in closed form for time and memory. Each
+  /// other cut or share of recomputation counts as one more.
   int64_t priced = 0;
-  /// Of these, those derived op by op.
+  /// Candidates derived op by op.
   int64_t derived = 0;
-  /// Parts of candidates compared in tables: strategies of an op beside those of its neighbours
-  /// (entries of the tables of solve()), and stages from one place to another (steps of
-  /// StageCutter). Not counted: the tables that bounds are made of.
+  /// Compared parts of candidates: strategies of an op beside its neighbours' (table entries of
+  /// solve()), and stages between two positions (steps of StageCutter). Tables for bounds do not
+  /// count.
   int64_t strategies = 0, cuts = 0;
-  /// CPU seconds of the process meanwhile: until all candidates have their first bound; of what is
-  /// priced, with the placements, profiles and tighter bounds that takes; of derivations; of the
-  /// proof of how good the answer is.
+  /// CPU seconds of the process: for the first bounds of all candidates; for pricing, with its
+  /// placements, profiles and tighter bounds; for derivations; and for the proof of the answer's
+  /// gap.
   double boundSeconds = 0, scoreSeconds = 0, deriveSeconds = 0, proofSeconds = 0;
 
-  /// Complete candidates bounded or priced.
+  /// Candidates bounded or priced.
   int64_t evaluations() const { return bounded + priced; }
 
   SearchCounts &operator+=(const SearchCounts &other) {
@@ -44,7 +45,7 @@ struct SearchCounts {
   }
 };
 
-/// The same while it runs, for any thread.
+/// The counts during a search; thread-safe.
 struct RunningCounts {
   std::atomic<int64_t> bounded{0}, priced{0}, derived{0}, strategies{0}, cuts{0};
 

@@ -1,4 +1,4 @@
-//===- SearchLimits.h - How far a search may go ----------------------------===//
+//===- SearchLimits.h - The limits of a search ----------------------------===//
 
 #ifndef TBC_PLANNER_CORE_SEARCHLIMITS_H
 #define TBC_PLANNER_CORE_SEARCHLIMITS_H
@@ -9,17 +9,15 @@
 
 namespace tbc::planner {
 
-/// Counts instead of seconds, so that a plan does not depend on the machine or its load.
+/// Limits are counts instead of seconds, so a plan does not depend on the machine or its load.
 struct SearchBudget {
-  /// Candidates that are listed and bounded. The largest job of tests/bench/planner_bench.py has
-  /// 319,650.
+  /// Candidates listed and bounded. The largest job of tests/bench/planner_bench.py has 319,650.
   int64_t candidates = int64_t(1) << 19;
-  /// Of these, the ones that are scored, in order of their bounds. The same jobs score at most a
-  /// few thousand.
+  /// Candidates scored, in order of their bounds. The same jobs score at most a few thousand.
   int64_t scored = 20000;
 };
 
-/// A point in time after which a search takes the best that it has; by default never.
+/// A time limit for a search, by default never. The search then returns its best plan.
 class Deadline {
 public:
   Deadline() = default;
@@ -37,14 +35,14 @@ private:
   std::optional<std::chrono::steady_clock::time_point> end;
 };
 
-/// Why a search ended.
+/// The reason for the end of a search.
 enum class SearchEnd {
-  Complete,  ///< everything was looked at, or ruled out by its bound
+  Complete,  ///< everything was examined, or excluded by its bound
   Budget,    ///< SearchBudget was used up
-  TimeLimit, ///< the deadline was over
+  TimeLimit, ///< the deadline passed
 };
 
-/// "complete", "budget", "time limit": the words of plan.json.
+/// Returns the word of plan.json: "complete", "budget", "time limit".
 const char *name(SearchEnd end);
 
 } // namespace tbc::planner

@@ -1,4 +1,4 @@
-//===- Searcher.h - Scoring of candidates, with what they share kept -------===//
+//===- Searcher.h - Scoring of candidates, with shared results ------------===//
 
 #ifndef TBC_PLANNER_CORE_SEARCHER_H
 #define TBC_PLANNER_CORE_SEARCHER_H
@@ -29,29 +29,29 @@
 
 namespace tbc::planner {
 
-/// One complete configuration, bounded and then scored.
+/// One complete configuration, first bounded and then scored.
 struct Candidate {
   MeshShape mesh;
   ZeroChoice zero;
-  int64_t batch = 1; // global, perhaps rounded up
+  int64_t batch = 1; // global, possibly rounded up
   int64_t microBatch = 1, accumulation = 1;
   ScheduleChoice schedule;
   reshard::ContextForm context = reshard::ContextForm::AllGather; // with cp > 1
   std::string recompute;
   bool offloadsStates = false, offloadsResiduals = false;
-  double lowerBound = 0;  // no plan that the search makes of it is faster
-  double provenBound = 0; // nor any other with its mesh, micro-batch and schedule
-  double leastBytes = 0;  // that its fullest device holds at least
+  double lowerBound = 0;  // of every plan that the search makes from it
+  double provenBound = 0; // of every plan with its mesh, micro-batch and schedule
+  double leastBytes = 0;  // lower bound on its fullest device
   int order = 0;          // of enumeration
 
   // Set by scoring.
   std::vector<int> firstOps;
-  /// Where not all blocks recompute alike: by stage, the blocks that do as `recompute` says, and by
-  /// chunk the op at which those end. Else empty.
+  /// If blocks differ in recomputation: by stage, the number of blocks with mode `recompute`, and
+  /// by chunk the op at the end of these. Else empty.
   std::vector<int64_t> blocksAgain;
   std::vector<int> again;
-  /// Where residuals are on the host: by stage, the blocks whose are, and by chunk the op at which
-  /// those end.
+  /// If residuals are offloaded: by stage, the number of such blocks, and by chunk the op at their
+  /// end.
   std::vector<int64_t> blocksAway;
   std::vector<int> away;
   double seconds = 0;
@@ -60,108 +60,109 @@ struct Candidate {
   bool feasible = false;
 };
 
-/// No plan of the job takes less on its fullest device: everything that belongs to parameters
-/// divided over all devices, with context and margin. E.g. 16 bytes for each of 8.03e9 parameters
-/// on 8 devices are 15 GiB each.
+/// Returns a lower bound on the fullest device of any plan of the job: all parameter-related bytes
+/// divided over all devices, plus context and margin. Example: 16 bytes for each of 8.03e9
+/// parameters on 8 devices are 15 GiB each.
 double leastBytesAnywhere(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
                           bool offloadsStates);
 
-/// Scores candidates of one job in closed form. What is said to be for any thread may be asked by
-/// several at once: all that candidates share is made once, and follows from what it is made for
-/// alone, so that no answer depends on who asked what before.
+/// Scores candidates of one job in closed form. Shared results are made once and depend only on
+/// their key, so no answer depends on the order of calls. Functions marked thread-safe may be
+/// called concurrently.
 class Searcher {
 public:
   Searcher(const reshard::Graph &graph, const Job &job, const Cluster &cluster, const Space &space,
            int64_t limitBytes, PinnedOps pinned, Workers &workers);
 
-  /// Every candidate with its lower bound, cheapest bound first, ties in order of enumeration. The
-  /// budget and the deadline of `limits` may end it early (end()). Where none can fit by its
-  /// leastBytes, they have no bounds, and come in order of those bytes.
+  /// Returns every candidate with its lower bound, cheapest bound first, ties in order of
+  /// enumeration. The budget and the deadline of `limits` may end it early (end()). If every
+  /// candidate's `leastBytes` is over the limit, they have no bounds and are ordered by
+  /// `leastBytes`.
   std::vector<Candidate> enumerate(const Pins &limits);
-  /// Whether it ended early, and why.
+  /// Whether enumerate() ended early, and the reason.
   SearchEnd end() const { return enumerationEnd; }
-  /// Whether no plan fits: none of what enumerate() listed can, nor any other that the pins allow.
+  /// Whether no plan fits: neither a listed candidate nor any other allowed by the pins.
   bool provesNothingFits() const { return nothingFits; }
-  /// What the fullest device of any plan holds at least.
+  /// Lower bound on the fullest device of any plan.
   double leastBytesOfAll() const { return leastOfAll; }
-  /// Whether what is proven of the candidate has to hold for meshes with cp as well, which are not
-  /// listed: with a part of tp on cp, or of the data axes, where no other candidate stands for
-  /// that. Larger micro-batches are no worse over data ranks.
+  /// Whether the candidate's bound must also hold for unlisted meshes with cp. Such a mesh takes a
+  /// factor of tp or of the data axes for cp, and no other candidate covers it. Larger
+  /// micro-batches are better split over data ranks.
   bool mayBeContext(const Candidate &candidate) const;
-  /// Whether `candidate` cannot fit.
+  /// Whether memory rules out `candidate`.
   bool isHopeless(const Candidate &candidate) const {
     return candidate.leastBytes > double(limitBytes);
   }
-  /// No plan of the job on so many devices takes less: matrix products at the peak rate.
+  /// Lower bound on any plan of the job on this many devices: its matmuls at the peak rate.
   double peakRateSeconds() const;
-  /// What was left out because numbers would be too large, or "".
+  /// The reason for omitted candidates with too large numbers, or "".
   const std::string &leftOut() const { return whyLeftOut; }
 
-  /// Fills in the rest. False where the graph has too few places for the stages, or where tp, not
-  /// being pinned, would split nothing. `refine`: looks for better stage cuts by pricing their
-  /// neighbours. For any thread.
+  /// Scores `candidate`. Returns false if the graph has too few positions for the stages, or if an
+  /// unpinned tp would split nothing. `refine`: improves stage cuts by pricing neighbouring cuts.
+  /// Thread-safe.
   bool score(Candidate &candidate, bool refine);
-  /// Makes what scoring these will ask for, on all threads.
+  /// Prepares the shared results for scoring these candidates, on all threads.
   void prepare(const std::vector<const Candidate *> &candidates);
-  /// Whether pins say where stages begin: then no cut may be moved.
+  /// Whether pins fix the beginnings of stages, so cuts may not move.
   bool cutsArePinned() const { return !pinned.begins.empty(); }
   RunningCounts &counts() { return counted; }
-  /// Lets chunk `chunk` of a scored candidate begin with forward op `first`, which lies between the
-  /// beginnings of its neighbours, and scores it again.
+  /// Moves the beginning of chunk `chunk` of a scored candidate to forward op `first`, between its
+  /// neighbours' beginnings, and scores it again.
   void moveCut(Candidate &candidate, size_t chunk, int first);
-  /// Makes a candidate that recomputes nothing, though it is open what, one of the next stronger
-  /// mode, as yet in no block: for recomputeMore(). False if it is none.
+  /// If the candidate recomputes nothing and recomputation is open, gives it the next stronger
+  /// mode, at first for no block: the start for recomputeMore(). Returns false otherwise.
   bool recomputeSome(Candidate &candidate) const;
 
-  /// Recomputes as many blocks more as make up for what is missing, at least one, wherever
-  /// `roomBytes` (by stage) is negative; for a candidate that recomputes in part. False where all
-  /// is recomputed that can be.
+  /// For a partially recomputing candidate: recomputes enough further blocks, at least one, on each
+  /// stage with negative `roomBytes` (its headroom). Returns false if no further block can be
+  /// recomputed.
   bool recomputeMore(Candidate &candidate, const std::vector<double> &roomBytes);
 
-  /// Recomputes as many blocks fewer as have room for what they keep in `roomBytes` (by stage).
-  /// False where that is none. As those before and after for any thread.
+  /// Recomputes fewer blocks, as many as their kept values fit in the headroom `roomBytes` (by
+  /// stage). Returns false if there is no such block. Thread-safe, like the functions around it.
   bool recomputeLess(Candidate &candidate, const std::vector<double> &roomBytes);
-  /// Puts the residuals of a block more on the host wherever `roomBytes` (by stage) is negative, of
-  /// a candidate that has as few there as fit. False where all are.
+  /// Offloads the residuals of one more block on each stage with negative headroom `roomBytes`, for
+  /// a candidate that offloads as few as fit. Returns false if all are offloaded.
   bool offloadMore(Candidate &candidate, const std::vector<double> &roomBytes) const;
 
-  /// A tighter provenBound of `candidate`, and dearer; `limit` where it is no less than that: only
-  /// plans that are faster matter. What was found for another limit before serves, if it says as
-  /// much.
+  /// Returns a tighter and more expensive provenBound of `candidate`, or `limit` if the bound
+  /// reaches it, because only faster plans matter. Reuses the result for an earlier limit if it is
+  /// as strong.
   double refinedBound(const Candidate &candidate, double limit);
-  /// What refinedBound() would say, which it then need not work out. For any thread, though not
-  /// beside refinedBound().
+  /// Computes the result of refinedBound() ahead. Thread-safe, but not concurrently with
+  /// refinedBound().
   double boundAhead(const Candidate &candidate, double limit);
 
-  /// The number of graph blocks that may be recomputed or not.
+  /// The number of graph blocks that may be recomputed or kept.
   int64_t numBlocks() const { return int64_t(starts.size()); }
 
-  /// The plan that `candidate` stands for, without predictions. For any thread.
+  /// Returns the plan of `candidate`, without predictions. Thread-safe.
   Plan planOf(const Candidate &candidate);
-  /// Whether sequences split over `cp` ranks stand in zigzag order: where that is left open, where
-  /// it spares work and can be.
+  /// Whether sequences over `cp` ranks are in zigzag order. If open: whether it saves work and is
+  /// possible.
   bool takesZigzag(int64_t cp) const;
 
-  /// Why a schedule that was asked for does not go with some number of micro-batches, or "".
+  /// The reason why a requested schedule does not allow some number of micro-batches, or "".
   const std::string &refusedSchedule() const { return whyNoSchedule; }
-  /// Why every mesh of all devices that is open has a stage with devices of several types, if so.
+  /// An error if every open mesh of all devices has a stage with devices of several types.
   Status checkTypes() const;
-  /// Why the candidate's form of context parallelism does not go with the model, or "".
+  /// Returns why the candidate's form of context parallelism does not suit the model, or "".
   const std::string &refusedContext(const Candidate &candidate);
 
-  /// `candidate`, which has no cp, with a part of one of its other axes on cp instead, in every
-  /// form that the model and the pins allow. Only with one sample per micro-batch: larger ones are
-  /// better split over data ranks, which says nothing between ops.
+  /// Returns variants of `candidate`, which has no cp, with a factor of another axis moved to cp,
+  /// in every form allowed by the model and the pins. Only with one sample per micro-batch: larger
+  /// ones are better split over data ranks, which need no communication between ops.
   std::vector<Candidate> withContext(const Candidate &candidate);
 
 private:
   void measureGraph();
   const reshard::Graph &graphFor(int64_t microBatch);
-  /// `hasExperts`: the experts lie on ep, and tp splits what is inside each.
+  /// `hasExperts`: the experts lie on ep, and tp splits the inner dims of each.
   const Placement &placementFor(int64_t tp, int64_t microBatch, bool hasExperts);
   const std::vector<bool> &flagsFor(const std::string &recompute, int64_t microBatch);
-  /// How ops are split on devices that hold one model: tp, ep, cp and, with cp, its form. On ep
-  /// each has a micro-batch of its own.
+  /// The split of ops on the devices of one model: tp, ep, cp and, with cp, its form. Each rank on
+  /// ep has a micro-batch of its own.
   struct ModelSplit {
     int64_t tp, ep, cp;
     reshard::ContextForm form;
@@ -172,7 +173,7 @@ private:
   static ModelSplit splitOf(const Candidate &candidate);
   static ModelSplit withoutContext(ModelSplit split);
   static reshard::Mesh meshOf(const ModelSplit &split);
-  /// The strategies of all ops on meshOf(split); none where the form does not go with the model.
+  /// Returns the strategies of all ops on meshOf(split); null if the form does not suit the model.
   const std::vector<reshard::OpStrategy> *strategiesFor(const ModelSplit &split,
                                                         int64_t microBatch);
   struct KnownStrategies {
@@ -181,19 +182,20 @@ private:
   };
   const KnownStrategies &splitStrategies(const ModelSplit &split, int64_t microBatch);
   const ProfiledGraph &profiledGraphFor(int64_t microBatch, const std::string &recompute);
-  /// On the devices of stage `stage` of the candidate: what is placed and kept is the same on all.
+  /// Profile on the devices of stage `stage` of the candidate. Placement and kept values are the
+  /// same on all.
   const Profile &profileOf(const Candidate &candidate, const std::string &recompute, int stage = 0);
   const WholeWork &wholeWorkFor(int64_t samples);
   double idealSecondsOf(int64_t samples, int64_t devices, const std::vector<bool> *part);
   double idealSeconds(int64_t devices, int64_t samples);
-  /// Of so many samples, forward and backward, under any placement over tp: the repeated block's
-  /// own.
+  /// Lower bound on the seconds of forward and backward of `samples` samples, for any placement
+  /// over tp, from the repeated block's own bound.
   double leastSeconds(int64_t tp, int64_t samples);
-  /// Of a micro-batch on each rank along ep, with cp and ep, which split at best everything.
+  /// The same for a micro-batch on each rank along ep, if cp and ep split everything perfectly.
   double leastSeconds(const MeshShape &mesh, int64_t microBatch);
   // BatchSums.cpp
-  /// What completing BatchSums over the data ranks takes in a micro-batch, of forward ops [0, i)
-  /// and of their backward.
+  /// Seconds to complete BatchSums over the data ranks in a micro-batch, for forward ops [0, i) and
+  /// for their backward.
   struct BatchSumSeconds {
     std::vector<double> forward, backward;
     double total() const { return forward.back() + backward.back(); }
@@ -202,20 +204,20 @@ private:
   const BatchSumSeconds &batchSumSeconds(const MeshShape &shape, const NetworkCost &network,
                                          const StageKind &kind);
   // SearcherBound.cpp
-  /// Of parameters; bytes are of all, of those that forward reads and that backward does, and of
-  /// those that are trained.
+  /// Sums over parameters: bytes of all, of those read in forward, of those read in backward, and
+  /// of those trained.
   struct ParameterTotals {
     double bytes = 0, inForward = 0, forwardBytes = 0, inBackward = 0, backwardBytes = 0;
     double trained = 0, trainedBytes = 0, gradientBytes = 0, stateBytes = 0, updateBytes = 0;
   };
-  /// Of those that every rank along ep holds, and of those of experts.
+  /// Totals of parameters whole on every rank along ep, and of experts' parameters.
   const std::array<ParameterTotals, 2> &totals() const { return knownTotals; }
   std::array<ParameterTotals, 2>
   computeTotals(const std::function<bool(const reshard::GraphParameter &)> &isCounted) const;
   static double partsOf(const MeshShape &mesh, bool isExpert);
   double leastUpdateSeconds(const Candidate &candidate, const DataMode &mode);
   double reduceStepSeconds(const Candidate &candidate, const DataMode &mode);
-  /// As of PipelineSchedule.
+  /// As in PipelineSchedule.
   static bool reducesInBackward(const Candidate &candidate) {
     return candidate.accumulation == 1 && candidate.mesh.pp == 1;
   }
@@ -225,8 +227,8 @@ private:
   double leastScalarSeconds(const MeshShape &shape);
   double expertSeconds(const MeshShape &shape, int64_t microBatch);
   // LeastMemory.cpp
-  /// The sums over parameters that have a factor which tp divides, and over the others, which every
-  /// device of a tp group holds whole.
+  /// Totals of parameters with a factor divided by tp, and of the others, which are whole on every
+  /// device of a tp group.
   struct DividedTotals {
     std::array<ParameterTotals, 2> divided, whole;
   };
@@ -249,7 +251,7 @@ private:
                 const reshard::GraphParameter &parameter, int first,
                 std::vector<BlockPart> &block) const;
   KeepBound &keepBoundFor(const MeshShape &mesh, int64_t microBatch);
-  /// Forward ops, each with its backward: what they take if they divide over `parts` devices.
+  /// Seconds of forward ops, each with its backward, divided over `parts` devices.
   struct Work {
     std::vector<WorkShare> byOp;
     std::vector<WorkShare> leastByOp; // as WorkShare::least
@@ -263,7 +265,7 @@ private:
   double placedBeyondBlocks(int64_t tp, int64_t samples);
   double computePlacedBeyondBlocks(int64_t tp, int64_t samples);
   const ChainMixture &mixtureFor(const Candidate &candidate, const WorkShare &total, bool isFine);
-  /// What crosses a place where a stage may begin.
+  /// Bytes across a position where a stage may begin.
   struct Crossing {
     double bytesPerSample = 0, bytes = 0;
   };
@@ -279,7 +281,7 @@ private:
   double scheduleSeconds(const Candidate &candidate, const Work &known, double more, double again,
                          double least, double limit);
   double computeRefinedBound(const Candidate &candidate, double limit);
-  /// refinedBound() as if nothing were known. For any thread.
+  /// Computes refinedBound() without cached results. Thread-safe.
   double boundWithContexts(const Candidate &candidate, double limit);
   // SearcherStages.cpp
   /// The devices of the stages of one mesh.
@@ -288,27 +290,27 @@ private:
     std::unique_ptr<StageNetworks> networks;
   };
   const Stages &stagesFor(const MeshShape &mesh);
-  /// Whether the types of devices let the stages of `mesh` be.
+  /// Whether the stages of `mesh` have devices of one type each.
   bool mayLie(const MeshShape &mesh) const;
   const Cluster &clusterOf(const Candidate &candidate, int stage);
-  /// What a stage holds as a share of what it may, in bytes of the largest limit: `limitBytes`.
+  /// Returns the bytes of a stage, scaled from its own limit to the largest limit, `limitBytes`.
   double scaled(const Candidate &candidate, int stage, double bytes);
   bool fits(const Candidate &candidate, const Mix &mix, const DataMode &mode, int stage) {
     return stageBytes(candidate, mix, mode, stage) <= double(limitBytes);
   }
-  /// `mix` and `mode`, which are those of stage 0, on another stage.
+  /// Returns `mix` and `mode` of stage 0 for another stage.
   Mix mixOn(const Candidate &candidate, const Mix &mix, int stage);
   DataMode modeOn(const Candidate &candidate, const DataMode &mode, int stage);
   static int cutBuckets(int64_t chunks);
   const StageCutter &cutterFor(const Candidate &candidate, const Profile &profile);
   double unlikeStagesBound(const Candidate &candidate);
-  /// Of one on devices that are all as good as the best of a mixed cluster, for bounds.
+  /// The network with all devices as good as the best of a mixed cluster, for bounds.
   const NetworkCost &networkFor(const MeshShape &mesh);
   DataMode dataMode(const Candidate &candidate) {
     return dataMode(candidate, networkFor(candidate.mesh));
   }
   DataMode dataMode(const Candidate &candidate, const NetworkCost &network);
-  /// As stage 0 has it.
+  /// The mode of stage 0.
   DataMode firstMode(const Candidate &candidate) {
     return dataMode(candidate, stagesFor(candidate.mesh).networks->of(0));
   }
@@ -317,9 +319,9 @@ private:
                      int last, StageSeconds &chunk);
   void refineCuts(Candidate &candidate, const Mix &mix, const DataMode &mode);
   // PartialRecompute.cpp
-  /// Of what `candidate` recomputes and of the next weaker mode.
+  /// The profiles of the candidate's recomputation mode and of the next weaker mode.
   Mix mixOf(const Candidate &candidate);
-  /// Where the chunks of a schedule lie.
+  /// The placement of a schedule's chunks.
   struct KnownChunks {
     std::vector<int> stageOf;               // by chunk
     std::vector<std::vector<int>> chunksOf; // by stage
@@ -330,7 +332,7 @@ private:
     return chunksFor(candidate).chunksOf[size_t(stage)];
   }
   int endOf(const Candidate &candidate, int chunk) const;
-  /// The first and the last but one of `starts` that lie in the chunk.
+  /// The first and the past-the-end index of the `starts` in the chunk.
   std::pair<size_t, size_t> startsIn(const Candidate &candidate, int chunk) const;
   int64_t blocksOn(const Candidate &candidate, int stage) const;
   std::vector<std::pair<int, int>> endsOf(const Candidate &candidate, int stage,
@@ -338,11 +340,11 @@ private:
   int64_t share(const Candidate &candidate, int stage, int64_t blocks) const;
   void setAgain(Candidate &candidate, int stage, int64_t blocks) const;
   void setAway(Candidate &candidate, int stage, int64_t blocks) const;
-  /// Sets `away` to all blocks, to those that are pinned, or to the fewest that fit.
+  /// Sets `away` to all blocks, to the pinned number, or to the fewest that fit.
   void chooseAway(Candidate &candidate, const Mix &mix, const DataMode &mode);
   Offload offloadOf(const Candidate &candidate);
-  /// Sets `again` to the fewest blocks per stage that fit, or to those that are pinned. False where
-  /// no block recomputes.
+  /// Sets `again` to the fewest blocks per stage that fit, or to the pinned number. Returns false
+  /// if no block recomputes.
   bool chooseAgain(Candidate &candidate, const Mix &mix, const DataMode &mode);
   std::vector<bool> flagsOf(const Candidate &candidate);
   std::string recomputeOf(const Candidate &candidate) const;
@@ -354,12 +356,13 @@ private:
   void boundAll(std::vector<Candidate> &candidates, const Deadline &deadline);
   void enumerateOn(int64_t devices, bool isPossibleOnly, const Pins &limits,
                    std::vector<Candidate> &candidates);
-  /// Where stages may be cut: where pins say, else the places that a graph of this size offers.
+  /// Returns the possible stage cuts: the pinned ones, else positions suited to the size of the
+  /// graph.
   std::vector<int> cutPlaces(const Profile &profile, int64_t chunks) const;
   std::optional<std::vector<int>> cut(const Candidate &candidate, const Profile &profile,
                                       const DataMode &mode);
-  /// A schedule with what its stages keep: run for so few micro-batches that no more are kept of
-  /// any number.
+  /// A schedule with the peaks of its stages, for enough micro-batches that more do not raise the
+  /// peaks.
   struct KnownSchedule {
     PipelineSchedule schedule;
     std::vector<schedule::Moments> moments; // by stage
@@ -389,10 +392,10 @@ private:
   bool nothingFits = false;
   double leastOfAll = 0;
   std::string whyLeftOut;
-  int64_t numPlaces = 0;                        // where a stage may begin
-  std::vector<int64_t> loopSizes;               // that tp may divide, each once
+  int64_t numPlaces = 0;                        // positions where a stage may begin
+  std::vector<int64_t> loopSizes;               // possibly divided by tp, each once
   double mostBytesPerSample = 0;                // of one value
-  double mostResultPerSample = 0;               // of one matrix product in forward, bytes
+  double mostResultPerSample = 0;               // bytes of one matmul in forward
   OnceMap<int64_t, DividedTotals> knownDivided; // by tp
 
   OnceMap<int64_t, reshard::Graph> graphs;
@@ -408,8 +411,8 @@ private:
   OnceMap<std::pair<std::array<int64_t, 6>, StageKind>, BatchSumSeconds> knownBatchSums;
   OnceMap<std::array<int64_t, 6>, std::unique_ptr<NetworkCost>> networks;
   OnceMap<std::array<int64_t, 6>, std::unique_ptr<Stages>> stages;
-  /// By profile, number of chunks, whether they are on several nodes, and on unlike devices by
-  /// ranks of a stage, chunks of a stage and whether those go there and back.
+  /// By profile, number of chunks and whether they span several nodes. For heterogeneous devices
+  /// also by ranks of a stage, chunks of a stage and whether these are V-shaped.
   OnceMap<std::tuple<const Profile *, int64_t, bool, std::array<int64_t, 3>>,
           std::unique_ptr<StageCutter>>
       cutters;
@@ -421,23 +424,23 @@ private:
   OnceMap<std::pair<int64_t, int64_t>, double> beyondBlocks, expertExchanges;
   Once<std::vector<Crossing>> crossing;
   Once<std::vector<std::pair<Crossing, int64_t>>> readAcross;
-  /// Of schedules, for work of some proportions.
+  /// Mixtures by schedule and by proportions of the work.
   OnceMap<std::tuple<std::string, int, bool, int64_t, int64_t, std::array<int, 3>, bool>,
           ChainMixture>
       mixtures;
 
-  /// All that a refined bound depends on but its limit.
+  /// All inputs of a refined bound except its limit.
   using BoundKey =
       std::tuple<std::array<int64_t, 6>, int64_t, int64_t, int, bool, std::string, int, bool>;
   static BoundKey boundKeyOf(const Candidate &candidate);
   struct RefinedBound {
     double seconds = 0, limit = 0;
-    /// Whether more may be found for `limit`.
+    /// Whether a larger `limit` may give a better bound.
     bool isTooLow(double newLimit) const { return seconds >= limit && limit < newLimit; }
   };
-  std::map<BoundKey, RefinedBound> refinedBounds;              // as asked for, one after the other
+  std::map<BoundKey, RefinedBound> refinedBounds;              // requested one after another
   OnceMap<std::pair<BoundKey, double>, double> preparedBounds; // by limit
-  std::string whyNoSchedule; // the first pipeline that was left out
+  std::string whyNoSchedule;                                   // for the first omitted pipeline
   RunningCounts counted;
 };
 

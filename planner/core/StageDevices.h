@@ -1,8 +1,8 @@
-//===- StageDevices.h - What each pipeline stage runs on -------------------===//
+//===- StageDevices.h - The devices of each pipeline stage ----------------===//
 //
 // Plain C++. Ranks fill the nodes of a cluster in order, and pp is the slowest axis of the mesh, so
-// a stage is a run of ranks. The devices of a stage are all of one type; those of two stages need
-// not be.
+// a stage is a run of ranks. The devices of one stage have one type; two stages may have different
+// types.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,9 +19,9 @@
 
 namespace tbc::planner {
 
-/// What stages with the same costs have in common: the devices of a group (the first with such
-/// devices), how many of them share a node as far as collectives of a stage can tell, and whether
-/// its nodes are of several groups.
+/// The cost-relevant properties of a stage: its group (the first group with such devices), the
+/// devices per node as seen by collectives of a stage, and whether its nodes belong to several
+/// groups.
 struct StageKind {
   int group = 0;
   int64_t devicesPerNode = 1;
@@ -38,27 +38,27 @@ struct StageKind {
 /// The homogeneous cluster of each pipeline stage.
 class StageDevices {
 public:
-  /// All stages on `cluster`, which is not mixed and outlives this.
+  /// All stages on `cluster`, which is not mixed and must outlive this.
   StageDevices(const Cluster &cluster);
 
-  /// `stages` stages of `ranksPerStage` ranks on `cluster`, which outlives this. On a mixed one
-  /// nodes of several sizes count, for the collectives of a stage, as nodes of the size that
-  /// divides all of them.
-  /// Errors: Usage where the cluster has fewer devices; or a stage would have devices of several
-  /// types: the stage, its ranks, their types, and the numbers of stages that keep them apart.
+  /// Divides `cluster`, which must outlive this, into `stages` stages of `ranksPerStage` ranks. On
+  /// a mixed cluster, the collectives of a stage treat nodes of several sizes as nodes of their
+  /// common divisor. Example: nodes of 8 and 4 devices count as nodes of 4. Errors: Usage if the
+  /// cluster has too few devices, or a stage would have devices of several types. The message then
+  /// names the stage, its ranks, their types, and the numbers of stages that avoid this.
   static Result<StageDevices> make(const Cluster &cluster, int64_t stages, int64_t ranksPerStage);
 
-  /// Whether there is one cluster for all.
+  /// Whether one cluster serves all stages.
   bool isUniform() const { return kinds.empty(); }
   const Cluster &of(int stage) const { return isUniform() ? *whole : *clusters[size_t(stage)]; }
   const StageKind &kindOf(int stage) const { return kinds[size_t(stage)]; }
 
-  /// Only of a mixed cluster: how a group of one rank of each of `stages` lies on nodes, the ranks
-  /// with the same coordinates beside pp; and the network of the worst of those, the slower one of
-  /// different groups.
+  /// Only for a mixed cluster: the shape of a group with one rank of each of `stages`, with the
+  /// same coordinates except pp; and the network of the worst such group, the slower of different
+  /// groups.
   GroupShape shapeOf(const std::vector<int> &stages) const;
   Network networkOf(const std::vector<int> &stages) const;
-  /// The same of all ranks: a network as slow as the slowest, between nodes that divide all.
+  /// The same for all ranks: the slowest network, and a node size that divides all nodes.
   const Cluster &slowest() const { return *all; }
 
 private:
@@ -77,33 +77,34 @@ private:
   std::shared_ptr<const Cluster> all;
 };
 
-/// Whether no stage has devices of several types; there are as many devices as that.
+/// Whether every stage has devices of one type; the cluster must have enough devices.
 bool keepsTypesApart(const Cluster &cluster, int64_t stages, int64_t ranksPerStage);
 
-/// The devices of the stages of `plan`, which outlives them, and was applied to a graph.
+/// Returns the devices of the stages of `plan`. The plan must outlive them, and be applied to a
+/// graph.
 StageDevices stageDevices(const Plan &plan);
 
-/// Prices collectives on the devices of the stages that they run on.
+/// Prices collectives on the devices of their stages.
 class StageNetworks {
 public:
   /// `devices` outlives this.
   StageNetworks(const StageDevices &devices, const reshard::Mesh &mesh, int pipelineAxis);
 
-  /// Of collectives within stage `stage`.
+  /// The cost of collectives within stage `stage`.
   const NetworkCost &of(int stage) const {
     return *networks[devices.isUniform() ? 0 : size_t(stage)];
   }
-  /// `collective` as stage `stage` takes part in it.
+  /// Returns the seconds of `collective` for stage `stage`.
   double seconds(const reshard::Collective &collective, int stage) const;
-  /// The same, over the whole `axes`, perhaps pp among them.
+  /// The same, over the whole `axes`, which may include pp.
   double seconds(reshard::CollectiveKind kind, const std::vector<reshard::AxisRef> &axes, int stage,
                  double bytes) const;
   double sendSeconds(int from, int to, double bytes) const;
-  /// To a neighbour of stage `from`, whichever is the farther.
+  /// Returns the seconds of a send to the farther neighbour of stage `from`.
   double sendSeconds(int from, double bytes) const;
 
 private:
-  /// How ranks of several stages lie, and on what.
+  /// The distribution of the ranks of several stages, and their network.
   struct Group {
     GroupShape shape;
     Network network;
@@ -118,7 +119,7 @@ private:
   mutable OnceMap<std::vector<int>, Group> groups;          // by stages
 };
 
-/// Why `job`, on the mesh that is pinned if one is, does not go with the devices of `cluster`.
+/// Returns an error if `job`, on the pinned mesh if any, does not suit the devices of `cluster`.
 Status checkDevices(const Cluster &cluster, const Job &job, const MeshShape *pinned);
 
 } // namespace tbc::planner

@@ -1,4 +1,4 @@
-//===- Stages.h - Pipeline stages of ops -----------------------------------===//
+//===- Stages.h - Pipeline stages of ops ----------------------------------===//
 
 #ifndef TBC_PLANNER_CORE_STAGES_H
 #define TBC_PLANNER_CORE_STAGES_H
@@ -13,16 +13,16 @@ namespace tbc::planner {
 using reshard::forwardAnchors;
 using reshard::setChunks;
 
-/// Per forward op, whether a stage may begin with it: nothing in backward would be wanted by a
-/// later stage than the one that makes it (as where a view of a value is made again in backward),
-/// and no state be used on another stage than it is updated on. Nor with a generator or the first
-/// op that is none: every stage has ops of its own.
+/// Returns, per forward op, whether a stage may begin with it. A backward value must not be needed
+/// on a later stage than its producer's (for example a view rebuilt in backward). A state must be
+/// updated on the stage of its uses. Generators and the first other op do not begin a stage, so
+/// every stage has ops of its own.
 std::vector<bool> stageMayBegin(const reshard::Graph &graph);
 
-/// The first op that is no generator.
+/// Returns the first op that is not a generator.
 int firstOwnOp(const reshard::Graph &graph);
 
-/// "" or why the stages of `graph` part a state's uses from its update.
+/// Returns the reason if the stages of `graph` separate a state's uses from its update, else "".
 std::string whyStateIsParted(const reshard::Graph &graph);
 
 } // namespace tbc::planner

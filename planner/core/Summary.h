@@ -13,10 +13,10 @@ namespace tbc::planner {
 /// communication by kind, binding constraint, reasons, runners-up, assumptions.
 std::string summarize(const Plan &plan);
 
-/// The stage of `plan`, which is applied, with the least room below its limit of memory.
+/// Returns the stage of `plan`, which is applied, with the least headroom below its memory limit.
 size_t fullestStage(const Plan &plan);
 
-/// e.g. "1.50 GiB", "384 MiB"; "12.3 ms", "1.20 s".
+/// Format with units. Example: "1.50 GiB", "384 MiB"; "12.3 ms", "1.20 s".
 std::string formatBytes(double bytes);
 std::string formatSeconds(double seconds);
 

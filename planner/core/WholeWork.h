@@ -1,4 +1,4 @@
-//===- WholeWork.h - What ops take where nothing is split ------------------===//
+//===- WholeWork.h - Kernel seconds without any split ---------------------===//
 
 #ifndef TBC_PLANNER_CORE_WHOLEWORK_H
 #define TBC_PLANNER_CORE_WHOLEWORK_H
@@ -10,14 +10,14 @@
 
 namespace tbc::planner {
 
-/// What the ops of a graph move and compute where nothing is split, of ops that are alike once: a
-/// model is a few kinds of ops, often repeated, and bounds ask for many numbers of devices.
+/// The FLOPs and bytes of the ops of an unsplit graph, equal ops stored once. A model has a few
+/// kinds of ops, often repeated, and bounds ask for many numbers of devices.
 class WholeWork {
 public:
   explicit WholeWork(const reshard::Graph &graph);
 
-  /// By op, the seconds of its kernel if it divided evenly over the `devices` of a model: no
-  /// strategy is faster.
+  /// Returns by op the seconds of its kernel, divided evenly over the `devices` of a model: a lower
+  /// bound on every strategy.
   std::vector<double> dividedSeconds(const Cluster &cluster, int64_t devices) const;
 
 private:

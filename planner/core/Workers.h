@@ -1,4 +1,4 @@
-//===- Workers.h - Threads that share out tasks ----------------------------===//
+//===- Workers.h - Threads that share tasks -------------------------------===//
 
 #ifndef TBC_PLANNER_CORE_WORKERS_H
 #define TBC_PLANNER_CORE_WORKERS_H
@@ -13,12 +13,11 @@
 
 namespace tbc::planner {
 
-/// Threads for tasks that do not depend on each other. They begin when there is something to share
-/// out, and end with this.
+/// Threads for independent tasks. They start with the first shared task and end with this object.
 class Workers {
 public:
-  /// `count`: threads at most, the one that calls among them; 0: one for each core that the process
-  /// may run on, up to eight.
+  /// `count`: the most threads, including the caller; 0: one for each core of the process, up to
+  /// eight.
   explicit Workers(int count = 0);
   ~Workers();
   Workers(const Workers &) = delete;
@@ -27,8 +26,8 @@ public:
   int count() const { return numThreads; }
 
   /// Calls task(i) for each i in [0, number), on any thread and in any order, and returns when all
-  /// are done. Not from within a task. What a task throws is thrown here, of several the first in
-  /// their order, when no other is under way; those after it may not have been called.
+  /// are done. Must not be called within a task. If tasks throw, rethrows the exception of the
+  /// first in order, after all running tasks end; later tasks may not have been called.
   void run(size_t number, const std::function<void(size_t)> &task);
 
 private:
