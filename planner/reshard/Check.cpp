@@ -1,4 +1,4 @@
-//===- Check.cpp - Whether an assignment makes sense for a graph -----------===//
+//===- Check.cpp - Validity of an assignment for a graph ------------------===//
 
 #include "planner/reshard/Graph.h"
 
@@ -6,7 +6,7 @@
 
 namespace tbc::reshard {
 
-/// Whether a loop that does not stream has `axis` too.
+/// Whether another loop, not streamed, has `axis` too.
 static bool isOnAnotherLoop(const GraphOp &op, const OpStrategy &strategy, const AxisRef &axis) {
   return std::any_of(strategy.loopAxes.begin(), strategy.loopAxes.end(), [&](const auto &entry) {
     return op.loops[entry.first].kind != LoopKind::Streamed &&
@@ -44,7 +44,7 @@ static std::string whyInvalidStrategy(const Graph &graph, const Assignment &assi
 }
 
 /// Activations flow to the same and later chunks in forward, cotangents to the same and earlier
-/// ones; nothing leaves the weight phase of a chunk.
+/// ones. Results of the weight phase stay in their chunk.
 static std::string whyInvalidChunk(const Graph &graph, const Assignment &assignment, int op) {
   const GraphOp &o = graph.ops[op];
   if (o.chunk < 0 || o.chunk >= assignment.numChunks())
@@ -69,7 +69,7 @@ static std::string whyInvalidChunk(const Graph &graph, const Assignment &assignm
   return "";
 }
 
-/// Chunks lie on stages that there are.
+/// Checks that chunks lie on existing stages.
 static std::string whyInvalidPlacement(const Assignment &assignment) {
   for (int stage : assignment.chunkStage)
     if (stage < 0 || stage >= assignment.numStages)

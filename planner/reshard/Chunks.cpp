@@ -37,7 +37,7 @@ std::vector<int> forwardAnchors(const Graph &graph) {
         anchors[index] =
             anchors[index] < 0 ? anchors[producer] : std::min(anchors[index], anchors[producer]);
     }
-    if (anchors[index] < 0) // reads only inputs and generated values: begins the backward
+    if (anchors[index] < 0) // reads only inputs and constant-derived values: begins the backward
       anchors[index] = std::max(0, numForwardOps(graph) - 1);
   }
   return anchors;

@@ -12,9 +12,9 @@ namespace tbc::reshard {
 /// The number of forward ops; they come first in every graph.
 int numForwardOps(const Graph &graph);
 
-/// Per op, the forward op that it goes with when stages are cut: itself for a forward op; its
-/// forward op for a backward op; for a backward op without one, the forward op whose result it is
-/// the cotangent of, else the earliest one among those of its operands' producers (never -1).
+/// Returns, per op, the forward op of the same chunk (its anchor); never -1. A forward op is its
+/// own anchor. A backward op has its forward op. Without one, it has the producer of the forward
+/// value for its cotangent, else the earliest anchor among its operands' producers.
 std::vector<int> forwardAnchors(const Graph &graph);
 
 /// Sets the chunk of every op, where forward ops `firstOps[c]` up to the next entry are chunk c

@@ -1,6 +1,6 @@
-//===- Collective.h - The collectives between two shardings ----------------===//
+//===- Collective.h - Collectives between two shardings -------------------===//
 //
-// Plain C++. What the planner prices and what the passes emit.
+// Plain C++. The planner prices these collectives, and the passes emit them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,10 +27,10 @@ enum class CollectiveKind {
 
 const char *name(CollectiveKind kind);
 
-/// One segment of a dim as a collective sees it: the full dim has outer x (n*k) x inner elements of
-/// it, the local one outer x k x inner (n = group size). Group index g holds k-indices g*k ..
-/// g*k+k-1. "Full" and "local" are meant along the collective's own axes: other axes may shard the
-/// same dim.
+/// One segment of a dim in a collective: the full dim has outer x (n*k) x inner elements, the local
+/// one outer x k x inner (n = group size). Group index g holds k-indices g*k .. g*k+k-1. "Full" and
+/// "local" refer to the collective's own axes; other axes may shard the same dim. Example: n = 4, k
+/// = 2: the full dim has 8 k-indices, and group index 1 holds 2 and 3.
 struct SegmentShape {
   int64_t outer = 1;
   int64_t k = 1;
@@ -65,38 +65,36 @@ struct Collective {
   /// all_gather: the result; reduce_scatter: the input, padding included; all_to_all, send and
   /// permute: the local tensor). The NCCL convention for message sizes.
   int64_t bytes = 0;
-  /// For a group along the pipeline axis (tied weights): the stages that take part; for a send: its
-  /// two ends. Empty otherwise.
+  /// The participating stages: for a group along the pipeline axis (tied weights), or the two ends
+  /// of a send. Empty otherwise.
   std::vector<int> stages;
 };
 
-/// Seconds that a collective takes; 0 for ShardSlice is usual.
+/// Returns the seconds of a collective; usually 0 for ShardSlice.
 using CollectiveCost = std::function<double(const Collective &)>;
 
-/// How many ranks take part: the group along `axes`, or `stages` if there are any.
+/// Returns the number of participating ranks: the group along `axes`, or `stages` if not empty.
 int64_t numParticipants(const Collective &collective);
 
-/// The bytes each rank sends in a ring or pairwise exchange: all_reduce 2(n-1)/n, all_gather,
-/// reduce_scatter and all_to_all (n-1)/n of `bytes`, send and permute all of it,
-/// ShardSlice 0.
+/// Returns the bytes sent by each rank in a ring or pairwise exchange: 2(n-1)/n of `bytes` for
+/// all_reduce, (n-1)/n for all_gather, reduce_scatter and all_to_all, all of it for send and
+/// permute, 0 for ShardSlice. Example: an all_reduce of 8 MB over 4 ranks sends 12 MB.
 double bytesOnWire(const Collective &collective);
 
-/// The cheapest sequence of collectives that takes a tensor from sharding `from` to sharding `to`,
-/// by Dijkstra over intermediate shardings under `cost`; on a tie the one with fewer steps, then by
-/// the order of kinds, axes and places, so the answer does not depend on anything else. Empty if
-/// the two are equal.
+/// Returns the cheapest sequence of collectives from sharding `from` to sharding `to`, by Dijkstra
+/// over intermediate shardings under `cost`. Ties go to fewer steps, then to the order of kinds,
+/// axes and positions, so the answer is deterministic. Empty if the two are equal. Example: partial
+/// over tp to replicated is one all_reduce over tp.
 ///
-/// 1. `to` may keep pending axes that `from` has (they are left alone) but may not add one. Every
-///    intermediate sharding is valid. A call that breaks this ends the program with a message.
-/// 2. Of several axes on one factor only the last ones can be gathered or moved away, and axes are
-/// added
-///    at the end: anything else would be a permutation of the data.
-/// 3. Where only pending axes differ the answer is one all_reduce over all of them.
-/// 4. Neighbouring steps of one kind at one place are one collective over all their axes.
-/// 5. A sum over all the axes over which `to` is flat is reduce_scattered, however small the tensor
-///    and large the padding: gradients are reduced in one way whatever their size.
-/// 6. Axes that neither sharding names are not brought in. Axes that are already where `to` wants
-/// them stay there.
+/// 1. `to` may keep partial axes of `from` (they stay untouched) but not add one. Every
+///    intermediate sharding is valid. A call against this rule ends the program with a message.
+/// 2. Only the last of several axes on one factor can be gathered or moved away, and axes are added
+///    at the end. Anything else would permute the data.
+/// 3. If only partial axes differ, the answer is one all_reduce over all of them.
+/// 4. Neighbouring steps of one kind at one position become one collective over all their axes.
+/// 5. A sum over exactly the flat axes of `to` is reduce_scattered, for any size and padding. So
+///    all gradients are reduced in the same way.
+/// 6. Only axes named by one of the shardings are used. Axes already at their final position stay.
 std::vector<Collective> reshard(const Mesh &mesh, const TensorLayout &layout, const Sharding &from,
                                 const Sharding &to, const CollectiveCost &cost = bytesOnWire);
 

@@ -1,4 +1,4 @@
-//===- Context.cpp - The sequence of a sample split over ranks -------------===//
+//===- Context.cpp - Context parallelism: split sequences -----------------===//
 
 #include "planner/reshard/Split.h"
 
@@ -47,7 +47,7 @@ OpStrategy contextStrategy(const Graph &graph, int op, const OpStrategy &strateg
         break;
     return result;
   }
-  // One loop takes the axes, a parallel one before one that is summed over.
+  // One loop takes the axes; parallel loops go before summed ones.
   bool isSplit = false;
   for (LoopKind kind : {LoopKind::Parallel, LoopKind::Reduction, LoopKind::Max})
     for (int loop : loops)

@@ -1,4 +1,4 @@
-//===- Derive.cpp - What each op wants and produces ------------------------===//
+//===- Derive.cpp - Required and produced shardings of each op ------------===//
 
 #include "planner/reshard/Derive.h"
 
@@ -55,7 +55,7 @@ const std::vector<Collective> &ReshardMemo::steps(const TensorLayout &layout, co
 }
 
 //===----------------------------------------------------------------------===//
-// Wants and results
+// Required and produced shardings
 //===----------------------------------------------------------------------===//
 
 Deriver::Deriver(const Graph &graph, const Assignment &assignment, const CollectiveCost &cost)
@@ -95,7 +95,7 @@ void Deriver::index() {
     stateFor[updated] = state;
 }
 
-/// Generators are evaluated replicated, whatever their strategy says.
+/// Generators are evaluated replicated, regardless of their strategy.
 void Deriver::findWanted() {
   out.operands.resize(graph.ops.size());
   for (size_t i = 0; i < graph.ops.size(); ++i) {
@@ -127,7 +127,7 @@ bool Deriver::isUsed(int value) const {
   return std::any_of(users.begin(), users.end(), [&](int user) { return !skipped[user]; });
 }
 
-/// Whether additive op `op` takes on the sums that its operands leave pending.
+/// Whether additive op `op` passes on the partial sums of its operands.
 bool Deriver::defers(int op) const {
   const GraphOp &o = graph.ops[op];
   if (!o.additive || o.generator || o.operands.empty())
@@ -142,7 +142,7 @@ bool Deriver::defers(int op) const {
         graph.ops[producer].phase != o.phase || graph.ops[producer].chunk != o.chunk)
       return false;
   }
-  // The axes must be free in what the op wants and makes.
+  // The axes must be unused in the required and produced shardings of the op.
   auto isFree = [&](const Sharding &sharding) {
     std::vector<AxisRef> used = usedAxes(sharding);
     return std::none_of(pending.begin(), pending.end(),

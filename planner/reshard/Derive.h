@@ -1,7 +1,7 @@
-//===- Derive.h - The parts of derive --------------------------------------===//
+//===- Derive.h - Internals of derive -------------------------------------===//
 //
-// Plain C++, internal to planner/reshard. The numbers in comments are those of the rules at
-// `derive` in Graph.h.
+// Plain C++, internal to planner/reshard. Rule numbers in comments refer to the rules at `derive`
+// in Graph.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@
 
 namespace tbc::reshard {
 
-/// Answers of `reshard` for one mesh and cost, each computed once.
+/// Caches results of `reshard` for one mesh and cost.
 class ReshardMemo {
 public:
   ReshardMemo(const Mesh &mesh, const CollectiveCost &cost) : mesh(mesh), cost(cost) {}
@@ -36,13 +36,13 @@ public:
   Derivation run();
 
 private:
-  // Derive.cpp: what each op wants and produces.
+  // Derive.cpp: required and produced shardings of each op.
   void index();
   void findWanted();
   void produce(int op);      // rule 1, deferral
   bool defers(int op) const; // rule 1, deferral
   bool isUsed(int value) const;
-  /// What every use of `value` by an op wants, in op order.
+  /// Returns the required shardings of `value` at every use by an op, in op order.
   std::vector<const Sharding *> wantsOf(int value) const;
 
   // DeriveHomes.cpp
@@ -87,13 +87,13 @@ private:
   ReshardMemo memo;
   Derivation out;
 
-  std::vector<bool> skipped;                  // per op
-  std::vector<bool> deferred;                 // per value: an additive op takes its pending on
-  std::vector<int> parameterOf;               // per value: the parameter that it is, or -1
-  std::vector<std::vector<int>> gradientsFor; // per value: parameters whose gradient it is part of
-  std::vector<int> stateFor;                  // per value: the state input that it replaces, or -1
-  std::vector<std::vector<Copy>> copies;      // per value: what `reshards` provide
-  std::map<std::pair<int, int>, Sharding> kept;        // value, chunk -> residual
+  std::vector<bool> skipped;    // per op
+  std::vector<bool> deferred;   // per value: an additive op passes on its partial axes
+  std::vector<int> parameterOf; // per value: its parameter, or -1
+  std::vector<std::vector<int>> gradientsFor;   // per value: the parameters of its gradient sums
+  std::vector<int> stateFor;                    // per value: the state input replaced by it, or -1
+  std::vector<std::vector<Copy>> copies;        // per value: results of `reshards`
+  std::map<std::pair<int, int>, Sharding> kept; // value, chunk -> residual
   std::map<std::tuple<int, int, Phase>, int> gathered; // parameter, chunk, phase -> reshard
   std::set<std::tuple<int, int, Phase>> sent;          // value, chunk, phase
 };

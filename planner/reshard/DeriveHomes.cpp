@@ -1,4 +1,4 @@
-//===- DeriveHomes.cpp - Where values, parameters and gradients live -------===//
+//===- DeriveHomes.cpp - Homes of values, parameters and gradients --------===//
 
 #include "planner/reshard/Derive.h"
 
@@ -6,7 +6,7 @@
 
 namespace tbc::reshard {
 
-/// The sharding of most uses; of equal counts the first in op order.
+/// Returns the sharding of most uses; the first in op order on a tie.
 Sharding Deriver::majority(int value) const {
   std::vector<const Sharding *> wants = wantsOf(value);
   auto isFirst = [&](const Sharding *want) { return *want == *wants[0]; };

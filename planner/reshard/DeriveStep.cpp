@@ -1,11 +1,11 @@
-//===- DeriveStep.cpp - What happens once per step -------------------------===//
+//===- DeriveStep.cpp - Communication once per step -----------------------===//
 
 #include "planner/reshard/Derive.h"
 
 namespace tbc::reshard {
 
-/// Completes the gradient on every stage that holds the parameter, sums it over those stages, and
-/// spreads the new parameter.
+/// Completes the gradient on every stage with the parameter, sums it over these stages, and
+/// redistributes the new parameter.
 void Deriver::finishParameter(int parameter) {
   const GraphParameter &p = graph.parameters[parameter];
   if (p.gradient < 0)
@@ -45,7 +45,7 @@ void Deriver::finishParameter(int parameter) {
   }
 }
 
-/// The scalars of the step: every stage takes part, and learns the sums.
+/// Sums the scalars of the step over all stages.
 void Deriver::totalStep() {
   Collective sum;
   for (size_t axis = 0; axis < assignment.mesh.axes.size(); ++axis)

@@ -1,4 +1,4 @@
-//===- DeriveUses.cpp - How values reach the ops that use them -------------===//
+//===- DeriveUses.cpp - Communication of values to their users ------------===//
 
 #include "planner/reshard/Derive.h"
 
@@ -8,7 +8,7 @@
 
 namespace tbc::reshard {
 
-/// Adds a reshard, and derives its collectives if there are none.
+/// Adds a reshard, and derives its collectives if they are not given.
 int Deriver::add(Reshard reshard) {
   if (reshard.steps.empty())
     reshard.steps = memo.steps(graph.values[reshard.value].layout, reshard.from, reshard.to);
@@ -116,8 +116,8 @@ const Sharding &Deriver::baseOf(int value, int op, const Sharding &wanted) {
   return keep(value, holder, *atHand, wanted);
 }
 
-/// Gathers a parameter that is stored flat in the block of `op`. Returns the reshard, or -1 if the
-/// parameter is whole already.
+/// Gathers a flat stored parameter in the block of `op`. Returns the reshard, or -1 if the
+/// parameter is already whole.
 int Deriver::gather(int parameter, int op) {
   const GraphOp &o = graph.ops[op];
   int value = graph.parameters[parameter].value;

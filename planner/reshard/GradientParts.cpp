@@ -1,4 +1,4 @@
-//===- GradientParts.cpp - Which values add up to a gradient ---------------===//
+//===- GradientParts.cpp - The summands of a gradient ---------------------===//
 
 #include "planner/reshard/Graph.h"
 
@@ -6,13 +6,14 @@
 
 namespace tbc::reshard {
 
-/// The chunk in which `value` is produced, or -1 for an input.
+/// Returns the chunk of the producer of `value`, or -1 for an input.
 static int chunkOf(const Graph &graph, int value) {
   int producer = graph.values[value].producer;
   return producer < 0 ? -1 : graph.ops[producer].chunk;
 }
 
-/// Whether `value` only joins others: an additive backward op is their only user.
+/// Whether `value` is a pure sum: the result of an additive backward op that is the only user of
+/// its operands.
 static bool isJoin(const Graph &graph, int value) {
   int producer = graph.values[value].producer;
   if (producer < 0)
@@ -24,8 +25,8 @@ static bool isJoin(const Graph &graph, int value) {
                      [&](int operand) { return graph.values[operand].users.size() == 1; });
 }
 
-/// Whether anything that is joined to `value` is made in another chunk than `chunk`: not the
-/// operands alone, for a weight that is used often has a chain of joins.
+/// Whether `value` or any summand joined to it is produced in another chunk than `chunk`. Follows
+/// chains of joins, because a weight with many uses has a chain.
 static bool crosses(const Graph &graph, int value, int chunk) {
   if (chunkOf(graph, value) != chunk)
     return true;
@@ -41,13 +42,13 @@ static bool isGradient(const Graph &graph, int value) {
                      [&](const GraphParameter &parameter) { return parameter.gradient == value; });
 }
 
-/// The chunks of everything that flows into `value` through joins across chunks.
+/// Collects the summands of `value` with their chunks, through joins across chunks.
 static void collect(const Graph &graph, int value, GradientParts &parts) {
   int producer = graph.values[value].producer;
   parts.skippedAdds.push_back(producer);
   for (int operand : graph.ops[producer].operands) {
     int chunk = chunkOf(graph, operand);
-    // One that is the gradient of another parameter has to be there whole.
+    // The gradient of another parameter must be complete.
     if (isJoin(graph, operand) && crosses(graph, operand, chunk) && !isGradient(graph, operand))
       collect(graph, operand, parts);
     else
@@ -60,7 +61,7 @@ GradientParts gradientParts(const Graph &graph, int parameter) {
   int gradient = graph.parameters[parameter].gradient;
   if (gradient < 0)
     return parts;
-  // One that is the cotangent of something else too is wanted whole.
+  // A gradient that is also another value's cotangent must be complete.
   int chunk = chunkOf(graph, gradient);
   if (isJoin(graph, gradient) && crosses(graph, gradient, chunk) &&
       graph.values[gradient].users.empty())

@@ -294,7 +294,7 @@ struct Derivation {
   /// the value (as most parts of gradients). The new value of a state has the home of the state.
   std::vector<Sharding> home;
   std::vector<Sharding> stored;   // per parameter (index into graph.parameters)
-  std::vector<Sharding> gradient; // per parameter: as accumulated (may be pending)
+  std::vector<Sharding> gradient; // per parameter: as accumulated (may be partial)
   std::vector<Sharding> state;    // per parameter: optimizer state and master weights
   /// Per parameter: the stages with a copy, of its users and of the parts of its gradient
   /// (0 without any), ascending. A stage without a part adds zeros to the sum over
@@ -333,9 +333,8 @@ struct Derivation {
 ///     value that the backward of an earlier chunk needs is sent in backward too, as it was kept.)
 ///     Operands of wgrad are received in backward. Between chunks of one stage there is no send.
 ///     Inputs are fed to every chunk that uses them; generators are cloned into every block.
-///  7. The loss, where no op uses it, is completed once per step: with the other scalars of the
-///  step,
-///     if there are any, in one all_reduce over every axis of the mesh.
+///  7. The loss, if no op uses it, is completed once per step: in one all_reduce over every axis of
+///     the mesh, together with the other scalars of the step, if any.
 /// The assignment must be valid (whyInvalid): derive aborts if it notices an invalid one. `cost`
 /// chooses between collectives only; it sees kind, axes, reduce, bytes and numElements.
 Derivation derive(const Graph &graph, const Assignment &assignment,

@@ -72,7 +72,7 @@ Sharding apply(const Sharding &before, const Move &move) {
   return after;
 }
 
-/// The elements that a rank holds; of a flat sharding, padding included.
+/// Returns the elements on a rank; for a flat sharding, padding included.
 static int64_t numLocalElements(const TensorLayout &layout, const Sharding &sharding) {
   int64_t count = layout.numElements();
   for (const FactorSharding &f : sharding.factors) // they divide every segment
@@ -81,7 +81,7 @@ static int64_t numLocalElements(const TensorLayout &layout, const Sharding &shar
   return (count + n - 1) / n;
 }
 
-/// The segments of `place` as a tensor sharded as `local` (where it is local there) sees them.
+/// Returns the segments at `place` for a tensor with sharding `local`, the local side.
 static std::vector<SegmentShape> segmentsAt(const TensorLayout &layout, const Sharding &local,
                                             const Place &place) {
   std::vector<SegmentShape> result;
@@ -102,7 +102,7 @@ static std::vector<SegmentShape> segmentsAt(const TensorLayout &layout, const Sh
   return result;
 }
 
-/// The place at which a move gathers, scatters or slices.
+/// Returns the position of the gather, scatter or slice of a move.
 static const Place &placeOf(const Move &move) {
   return move.kind == CollectiveKind::AllGather || move.kind == CollectiveKind::AllToAll ? move.from
                                                                                          : move.to;
@@ -168,7 +168,7 @@ std::vector<AxisRef> joinParts(const std::vector<AxisRef> &axes) {
   return result;
 }
 
-/// The bounds at which the parts of axis number `axis` must be cut, or nothing if they do not nest.
+/// Returns the cuts of axis number `axis` into common parts; empty if the parts do not nest.
 static std::vector<int64_t> cutsOf(int axis, const std::vector<AxisRef> &used) {
   std::set<int64_t> cuts;
   for (const AxisRef &ref : used)

@@ -1,7 +1,7 @@
 //===- Move.h - One step between two shardings -----------------------------===//
 //
-// Plain C++, internal to planner/reshard. A move says which mesh axes go from where to where;
-// `apply` gives the sharding after it, `describe` the collective that does it.
+// Plain C++, internal to planner/reshard. A move takes mesh axes from one position to another;
+// `apply` returns the sharding after it, `describe` its collective.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,35 +23,36 @@ struct Place {
   bool operator<(const Place &o) const { return dim != o.dim ? dim < o.dim : factor < o.factor; }
 };
 
-/// AllReduce: `axes` leave pending. ReduceScatter: they go from pending to the end of `to`.
-/// ShardSlice: from nowhere to the end of `to`. AllGather: from the end of `from` to nowhere.
-/// AllToAll: from the end of `from` to the end of `to`, in another dim.
+/// AllReduce: `axes` leave `pending`. ReduceScatter: from `pending` to the end of `to`. ShardSlice:
+/// new at the end of `to`. AllGather: removed from the end of `from`. AllToAll: from the end of
+/// `from` to the end of `to`, in another dim.
 struct Move {
   CollectiveKind kind = CollectiveKind::AllReduce;
   std::vector<AxisRef> axes;
   Place from, to;
 };
 
-/// The axes at `place`, slowest first.
+/// Returns the axes at `place`, slowest first.
 const std::vector<AxisRef> &axesAt(const Sharding &sharding, const Place &place);
 
 Sharding apply(const Sharding &before, const Move &move);
 
-/// The collective for `move` without its segments: all that decides its cost.
+/// Returns the collective for `move` without its segments; it has all inputs of the cost.
 Collective describeSize(const TensorLayout &layout, const Sharding &before, const Move &move);
 
-/// The collective for `move` on a tensor laid out as `layout` and sharded as `before`.
+/// Returns the collective for `move` on a tensor with layout `layout` and sharding `before`.
 Collective describe(const TensorLayout &layout, const Sharding &before, const Move &move);
 
-/// Joins adjacent parts of one axis into a bigger part.
+/// Joins adjacent parts of one axis into a bigger part. Example: on an axis of 8, parts 1 x 2 and 2
+/// x 4 become the whole axis.
 std::vector<AxisRef> joinParts(const std::vector<AxisRef> &axes);
 
-/// Splits the axes of both shardings into common parts, so that equal places compare equal. Axes
-/// that are read in ways that do not nest (2 x 3 and 3 x 2) are left whole.
+/// Splits the axes of both shardings into common parts, so that equal positions compare equal. Axes
+/// with parts that do not nest (2 x 3 and 3 x 2) stay whole.
 void splitIntoCommonParts(const Mesh &mesh, Sharding &a, Sharding &b);
 
-/// Ends the program with a message: for calls that break a documented contract, which no user input
-/// can cause.
+/// Ends the program with a message: for calls that break a documented contract, never caused by
+/// user input.
 [[noreturn]] void brokenContract(const std::string &message);
 
 } // namespace tbc::reshard

@@ -1,4 +1,4 @@
-//===- Overlap.cpp - What is communicated together, and what ahead ---------===//
+//===- Overlap.cpp - Buckets of reductions, and prefetched gathers --------===//
 
 #include "planner/reshard/Overlap.h"
 
@@ -27,7 +27,7 @@ static bool mayBeJoint(const Collective &step) {
 
 namespace {
 
-/// What members of a bucket have in common.
+/// The common properties of the members of a bucket.
 struct Likeness {
   Where where;
   int stage, chunk;
@@ -123,8 +123,8 @@ private:
   const Derivation &derivation;
   int64_t limit;
   Overlap &out;
-  std::set<int> read;               // reshards that ops read
-  std::set<int> shared;             // gradients of parameters that several stages hold
+  std::set<int> read;               // reshards read by ops
+  std::set<int> shared;             // gradients of parameters on several stages
   std::map<int, int> numParameters; // by gradient
 };
 
@@ -171,8 +171,7 @@ void forEachCollective(const Derivation &derivation, const Overlap &overlap,
 //===----------------------------------------------------------------------===//
 
 static void gatherAhead(const Derivation &derivation, size_t ahead, Overlap &out) {
-  std::map<std::pair<int, Phase>, std::vector<int>>
-      usesOf; // by block: the ops that gathers are for
+  std::map<std::pair<int, Phase>, std::vector<int>> usesOf; // by block: the ops of its gathers
   for (size_t r = 0; r < derivation.reshards.size(); ++r) {
     const Reshard &reshard = derivation.reshards[r];
     if (reshard.where != Where::ParameterUse)

@@ -9,8 +9,8 @@
 
 namespace tbc::reshard {
 
-/// The flagged ops of chunk `chunk` that produce `value`, and what they need in turn, into
-/// `needed`.
+/// Adds the flagged ops of chunk `chunk` that produce `value` to `needed`, with their flagged
+/// inputs in turn.
 static void collect(const Graph &graph, const std::vector<bool> &recompute, int value, int chunk,
                     std::set<int> &needed) {
   std::vector<int> pending{value};
@@ -51,7 +51,7 @@ std::vector<ClonedOp> recomputeOrder(const Graph &graph, const std::vector<bool>
   return order;
 }
 
-/// Sets who makes and who reads each value.
+/// Sets the producer and the users of each value.
 static void linkValues(Graph &graph) {
   for (GraphValue &value : graph.values)
     value.users.clear();
@@ -73,7 +73,7 @@ Graph withClones(const Graph &graph, const std::vector<ClonedOp> &order, std::ve
   Graph result = graph;
   result.ops.clear();
   std::vector<int> clones, sources;
-  std::map<int, int> cloned; // value -> that of its clone
+  std::map<int, int> cloned; // value -> the clone's value
   for (const ClonedOp &entry : order) {
     GraphOp op = graph.ops[entry.source];
     for (int &value : op.operands)

@@ -14,26 +14,26 @@
 
 namespace tbc::reshard {
 
-/// The forward ops that the backward executes again: those flagged (one flag per op) whose results
-/// a backward op of the same chunk reads, and, through them, those that they read. Ascending.
+/// Returns the recomputed forward ops: the flagged ops (one flag per op) whose results are read by
+/// a backward op of the same chunk or by another recomputed op. Ascending.
 std::vector<int> reexecutedOps(const Graph &graph, const std::vector<bool> &recompute);
 
-/// An op of a graph with clones: op `source` of the graph without them, or its clone.
+/// An op in the order with clones: op `source` of the original graph, or its clone.
 struct ClonedOp {
   int source = -1;
   bool isClone = false;
 };
 
-/// The ops of `graph` in order, with a clone of every re-executed op right before the first
-/// backward op that needs it, directly or through other clones. Clones at one place stand in the
+/// Returns the ops of `graph` in order, with a clone of every recomputed op right before the first
+/// backward op that needs it, directly or through other clones. Clones at one position keep the
 /// order of their forward ops. Example: bwd reads C = f(B), B = g(A), and B and C are flagged: the
 /// clones B', C' stand before bwd, and B' reads A.
 std::vector<ClonedOp> recomputeOrder(const Graph &graph, const std::vector<bool> &recompute);
 
-/// `graph` with its ops as `order` says. Ids and value names of clones end in ".recompute";
-/// forward ops and all values keep their numbers, values of clones follow. An op that stands after
-/// a clone reads its results instead of the original's. `cloneOf` receives, per op of the result,
-/// the forward op that it is a clone of, or -1; `sourceOf` the op of `graph` that it was.
+/// Returns `graph` with its ops in `order`. Ids and value names of clones end in ".recompute".
+/// Forward ops and all values keep their indices; values of clones follow. An op after a clone
+/// reads the clone's results instead of the original's. Per op of the result, `cloneOf` receives
+/// the forward op of a clone, or -1, and `sourceOf` the original op of `graph`.
 Graph withClones(const Graph &graph, const std::vector<ClonedOp> &order,
                  std::vector<int> *cloneOf = nullptr, std::vector<int> *sourceOf = nullptr);
 
@@ -41,7 +41,7 @@ Graph withClones(const Graph &graph, const std::vector<ClonedOp> &order,
 Graph withRecompute(const Graph &graph, const std::vector<bool> &recompute,
                     std::vector<int> *cloneOf = nullptr, std::vector<int> *sourceOf = nullptr);
 
-/// What the ids of clones end in.
+/// The suffix of the ids of clones.
 inline constexpr const char *cloneSuffix = ".recompute";
 
 } // namespace tbc::reshard

@@ -75,12 +75,12 @@ private:
   const TensorLayout &layout;
   const Sharding &from, &to;
   const CollectiveCost &cost;
-  std::vector<AxisRef> movable; // parts whose place may change
-  std::vector<Place> places;    // where they may go, flat not among them
-  /// Lists of several axes at one place of `to`, which one slice or scatter may add.
+  std::vector<AxisRef> movable; // parts with changing positions
+  std::vector<Place> places;    // their possible positions, without flat
+  /// Lists of several axes at one position of `to`, added by a single slice or scatter.
   std::vector<std::vector<AxisRef>> lists;
-  /// Sums over exactly the flat axes of `to` are scattered to it, for any padding: never completed
-  /// and cut, nor scattered along a dim and gathered again.
+  /// Whether sums over exactly the flat axes of `to` are scattered to it, for any padding. They are
+  /// then never completed and cut, nor scattered along a dim and gathered.
   bool scattersFlat = false;
   double stepPenalty = 0;
 };
@@ -160,7 +160,7 @@ void Search::addAllReduces(const std::vector<AxisRef> &pending, std::vector<Move
   }
 }
 
-/// `axes` one by one, and several at once as in `to`.
+/// Adds `axes` one by one, and lists of several as in `to`.
 void Search::addToPlaces(const Sharding &state, CollectiveKind kind,
                          const std::vector<AxisRef> &axes, std::vector<Move> &result) const {
   auto add = [&](const std::vector<AxisRef> &choice) {
@@ -177,7 +177,7 @@ void Search::addToPlaces(const Sharding &state, CollectiveKind kind,
       add(list);
 }
 
-/// Gathers of the last axes of a list, or moves of them to another dim.
+/// Adds gathers of the last axes of a list, and moves of them to another dim.
 void Search::addGathers(const Sharding &state, std::vector<Move> &result) const {
   for (const Place &place : shardedPlaces(state)) {
     const std::vector<AxisRef> &axes = axesAt(state, place);
@@ -191,7 +191,8 @@ void Search::addGathers(const Sharding &state, std::vector<Move> &result) const 
   }
 }
 
-/// Chunks of chunks are chunks only without padding; else a flat list is added and removed whole.
+/// A chunk of a chunk is a valid chunk only without padding. With padding, a flat list is added and
+/// removed whole.
 void Search::addFlat(const Sharding &state, const std::vector<AxisRef> &pending,
                      std::vector<Move> &result) const {
   auto isPadded = [&](const Sharding &s) {
@@ -279,7 +280,7 @@ double Search::costOfGatheringAll() const {
 }
 
 std::vector<Move> Search::run() {
-  std::map<Sharding, Node> nodes; // its keys stay where they are
+  std::map<Sharding, Node> nodes; // keys have stable addresses
   const double bound = costOfGatheringAll() * (1 + 1e-9);
   using Entry = std::tuple<double, int64_t, const Sharding *>;
   auto later = [](const Entry &a, const Entry &b) {
@@ -320,7 +321,7 @@ std::vector<Move> Search::run() {
   return path;
 }
 
-/// Makes one step of neighbours of the same kind at the same place (see reshard).
+/// Merges neighbouring steps of the same kind at the same position (see reshard).
 std::vector<Move> mergeNeighbours(const std::vector<Move> &path) {
   std::vector<Move> result;
   for (const Move &move : path) {

@@ -1,4 +1,4 @@
-//===- SequenceOrder.cpp - In which order the tokens of a sequence stand ---===//
+//===- SequenceOrder.cpp - Order of the tokens of a sequence --------------===//
 
 #include "planner/reshard/SequenceOrder.h"
 
@@ -15,8 +15,8 @@ static int64_t countOf(const Segment &segment, FactorId factor) {
                        [&](const Factor &f) { return f.id == factor; });
 }
 
-/// Whether tokens are a factor of a dim of `layout`, and whether they are so in a way that could be
-/// put in another order.
+/// Whether tokens are a factor of a dim of `layout`. Clears `isPlain` if their position prevents
+/// reordering.
 static bool hasTokens(const TensorLayout &layout, FactorId factor, bool &isPlain) {
   bool has = false;
   for (const DimLayout &dim : layout.dims)

@@ -1,9 +1,9 @@
-//===- SequenceOrder.h - In which order the tokens of a sequence stand -----===//
+//===- SequenceOrder.h - Order of the tokens of a sequence ----------------===//
 //
-// Plain C++. Split over n ranks in the order in which they come, the last tokens of a causal
-// attention have n times the work of the first. In zigzag order rank r has of 2n equal parts r and
-// 2n-1-r, and all have the same. Source: Zhu, "ring-flash-attention" (zigzag), after Brandon et
-// al., "Striped Attention", arXiv 2311.09431.
+// Plain C++. If a sequence is split over n ranks in order, the last tokens of a causal attention
+// have up to n times the work of the first. In zigzag order the sequence has 2n equal parts, and
+// rank r has parts r and 2n-1-r. All ranks then have equal work. Source: Zhu,
+// "ring-flash-attention" (zigzag), after Brandon et al., "Striped Attention", arXiv 2311.09431.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,13 +14,14 @@
 
 namespace tbc::reshard {
 
-/// Which of the 2 * ranks parts of the original order stands at `place` in zigzag order.
+/// Returns the part of the original order (0 to 2 * ranks - 1) at position `place` in zigzag order.
+/// Example: with 2 ranks, positions 0, 1, 2, 3 have parts 0, 3, 1, 2.
 int64_t zigzagPart(int64_t place, int64_t ranks);
 
-/// Why the tokens of `graph` may not stand in the zigzag order of `ranks` ranks, naming the op or
-/// tensor, or "". Ops that are the same for every order have loops over the sequence that may be
-/// split, or generators that say where a token is. Not so: an op that looks at neighbours, and a
-/// parameter or state with an entry per place.
+/// Returns why the tokens of `graph` cannot be in the zigzag order of `ranks` ranks, with the op or
+/// tensor, or "". An op is independent of the order if its loops over the sequence can be split, or
+/// if generators give it position ids. An op that reads neighbours depends on the order, and so
+/// does a parameter or state with an entry per position.
 std::string whyNoZigzag(const Graph &graph, int64_t ranks);
 
 } // namespace tbc::reshard

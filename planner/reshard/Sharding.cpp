@@ -46,7 +46,7 @@ AxisRef wholeAxis(const Mesh &mesh, int axis) { return {axis, 1, mesh.axes[axis]
 bool overlap(const AxisRef &a, const AxisRef &b) {
   if (a.axis != b.axis)
     return false;
-  // Digits of a mixed-radix number: apart only if one starts at or after the other's end.
+  // Digits of a mixed-radix number: disjoint only if one starts at or after the other's end.
   return b.pre % (a.pre * a.size) != 0 && a.pre % (b.pre * b.size) != 0;
 }
 
@@ -163,7 +163,7 @@ std::string toString(const Mesh &mesh, const std::vector<AxisRef> &axes) {
   return text;
 }
 
-/// Why the axes of a sharding cannot be what they are, whatever the tensor.
+/// Returns why the axes of a sharding are invalid for any tensor, or "".
 static std::string whyInvalidAxes(const Mesh &mesh, const Sharding &sharding) {
   std::vector<AxisRef> axes = usedAxes(sharding);
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -236,7 +236,7 @@ std::vector<int64_t> localShape(const TensorLayout &layout, const Sharding &shar
   return {(local.numElements() + n - 1) / n};
 }
 
-/// The length that `sharding` leaves of dim `d`.
+/// Returns the local length of dim `d` under `sharding`.
 static int64_t localLength(const DimLayout &dim, int d, const Sharding &sharding) {
   int64_t sum = 0;
   for (const Segment &segment : dim.segments) {
@@ -258,7 +258,7 @@ int64_t localBytes(const TensorLayout &layout, const Sharding &sharding) {
   return layout.elementBytes * ((elements + n - 1) / n);
 }
 
-/// The global indices within one segment (starting at `base`) that the rank holds: each factor
+/// Appends the rank's global indices within one segment, starting at `base`. Each factor
 /// contributes the digits of its share.
 static void appendSegment(const Mesh &mesh, const Segment &segment, const Sharding &sharding,
                           int dim, const std::vector<int64_t> &coordinates, int64_t base,

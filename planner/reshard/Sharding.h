@@ -1,7 +1,7 @@
-//===- Sharding.h - How a tensor is spread over a mesh ---------------------===//
+//===- Sharding.h - The distribution of a tensor over a mesh --------------===//
 //
 // Plain C++. A tensor's dims are ordered sums of segments, each an ordered product of factors
-// (docs/design.md, section 2); a sharding says which mesh axes lie on which factor of which dim.
+// (docs/design.md, section 2). A sharding assigns mesh axes to the factors of dims.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,19 +19,21 @@ struct MeshAxis {
   int64_t size = 1;
 };
 
-/// A device mesh. Ranks are numbered in row-major order, the first axis slowest.
+/// A device mesh. Ranks are numbered in row-major order, the first axis slowest. Example: dp=2,
+/// tp=4: rank 5 has coordinates (1, 1).
 struct Mesh {
   std::vector<MeshAxis> axes;
 
   int64_t numRanks() const;
-  /// The index of the axis called `name`, or -1.
+  /// Returns the index of the axis `name`, or -1.
   int axisIndex(const std::string &name) const;
-  /// The coordinate of `rank` along every axis.
+  /// Returns the coordinate of `rank` along every axis.
   std::vector<int64_t> coordinates(int64_t rank) const;
   int64_t rankOf(const std::vector<int64_t> &coordinates) const;
 };
 
-/// A whole mesh axis, or the part of it that is left when the axis is read as pre x size x rest.
+/// A whole mesh axis, or the middle part of an axis read as pre x size x rest. Example: on an axis
+/// of size 8, pre = 2 and size = 2 stand for the middle bit.
 struct AxisRef {
   int axis = 0;
   int64_t pre = 1;
@@ -47,15 +49,15 @@ struct AxisRef {
   }
 };
 
-/// The whole axis number `axis` of `mesh`.
+/// Returns the whole axis number `axis` of `mesh`.
 AxisRef wholeAxis(const Mesh &mesh, int axis);
-/// Whether two references name parts of one axis that are not apart (conservative for parts that do
-/// not nest, e.g. 2 x 3 and 3 x 2 of an axis of size 6).
+/// Whether two references name overlapping parts of one axis (conservative for parts that do not
+/// nest, e.g. 2 x 3 and 3 x 2 of an axis of size 6).
 bool overlap(const AxisRef &a, const AxisRef &b);
 bool overlap(const std::vector<AxisRef> &axes, const AxisRef &axis);
-/// The number of ranks that `axes` span.
+/// Returns the number of ranks spanned by `axes`.
 int64_t groupSize(const std::vector<AxisRef> &axes);
-/// The index of a rank within its group along `axes`, the first axis slowest.
+/// Returns the index of a rank within its group along `axes`, the first axis slowest.
 int64_t groupIndex(const Mesh &mesh, const std::vector<AxisRef> &axes,
                    const std::vector<int64_t> &coordinates);
 
@@ -89,8 +91,8 @@ struct TensorLayout {
 };
 
 /// `axes` (the first is the slowest) split factor `factor` of dim `dim`. Every segment of the dim
-/// must hold the factor, and hold it once: a segment without it would be a replica within a sharded
-/// tensor, which a sum over the dim would count once per rank.
+/// must hold the factor exactly once. A segment without it would be replicated within a sharded
+/// tensor, and a sum over the dim would count it once per rank.
 struct FactorSharding {
   int dim = 0;
   FactorId factor = 0;
@@ -108,7 +110,7 @@ struct FactorSharding {
 
 enum class ReduceKind { Sum, Max };
 
-/// The tensor is, along `axis`, a partial result that a reduction of kind `kind` completes.
+/// The tensor is a partial result along `axis`, completed by a reduction of kind `kind`.
 struct Pending {
   AxisRef axis;
   ReduceKind kind = ReduceKind::Sum;
@@ -118,11 +120,13 @@ struct Pending {
   }
 };
 
-/// A tensor's place on the mesh. Axes named nowhere hold replicas. Kept sorted (see normalize) so
-/// that equal shardings compare equal.
+/// The distribution of a tensor over the mesh. Unnamed axes hold replicas. Kept sorted (see
+/// normalize), so equal shardings compare equal.
 ///
-/// `flat`: the local tensor that `factors` leave is flattened, padded at its end to a multiple of
-/// groupSize(flat) and cut into that many equal chunks, chunk i on group index i: how ZeRO and FSDP
+/// `flat`: the local tensor after `factors` is flattened, padded at its end to a multiple of
+/// groupSize(flat), and cut into equal chunks, chunk i on group index i. ZeRO and FSDP store
+/// parameters, gradients and optimizer state in this form, for any shape. Example: 10 elements over
+/// 4 ranks are chunks of 3 with 2 elements of padding.
 /// store parameters, gradients and optimizer state, whatever their shape.
 struct Sharding {
   std::vector<FactorSharding> factors;
@@ -143,33 +147,35 @@ struct Sharding {
 /// Sorts `factors` and `pending` and drops axes of size 1 and empty entries.
 void normalize(Sharding &sharding);
 
-/// Every axis that a sharding names: on factors, pending, flat.
+/// Returns every axis named by a sharding: on factors, partial, flat.
 std::vector<AxisRef> usedAxes(const Sharding &sharding);
-/// The entry for one factor of one dim, or nullptr.
+/// Returns the entry for one factor of one dim, or nullptr.
 const FactorSharding *find(const Sharding &sharding, int dim, FactorId factor);
 
-/// Why `sharding` is impossible for a tensor laid out as `layout`, or "" if it is possible: an axis
-/// used twice (on factors, pending or flat), a factor that is not in every segment of the dim, a
-/// factor size that the axes do not divide, sums and maxima pending at once.
+/// Returns why `sharding` is impossible for a tensor with layout `layout`, or "": an axis used
+/// twice (on factors, partial or flat), a factor missing from a segment of the dim, a factor size
+/// not divisible by its axes, or partial sums and maxima at once.
 std::string whyInvalid(const Mesh &mesh, const TensorLayout &layout, const Sharding &sharding);
 
-/// The shape every rank holds: for a flat sharding the one-dimensional chunk, padding included.
+/// Returns the shape on every rank: for a flat sharding the one-dimensional chunk, padding
+/// included.
 std::vector<int64_t> localShape(const TensorLayout &layout, const Sharding &sharding);
 int64_t localBytes(const TensorLayout &layout, const Sharding &sharding);
 
-/// The layout of what `factors` leave on a rank (flat and pending ignored): same structure, local
+/// Returns the layout on a rank after `factors` (flat and pending ignored): same structure, local
 /// sizes.
 TensorLayout localLayout(const TensorLayout &layout, const Sharding &sharding);
 
-/// The global indices along dim `dim` that the rank with these coordinates holds, in local order.
-/// `flat` is not looked at.
+/// Returns the global indices along dim `dim` on the rank with these coordinates, in local order.
+/// Ignores `flat`.
 std::vector<int64_t> localIndices(const Mesh &mesh, const TensorLayout &layout,
                                   const Sharding &sharding, int dim,
                                   const std::vector<int64_t> &coordinates);
 
-/// e.g. "[d0.3@dp, d1.7@tp] pending{tp} flat{fsdp}": dim, factor id, axes; for messages and tests.
+/// Format for messages and tests: dim, factor id, axes. Example: "[d0.3@dp, d1.7@tp] pending{tp}
+/// flat{fsdp}".
 std::string toString(const Mesh &mesh, const Sharding &sharding);
-/// Axis names joined by "+"; the part pre x size of an axis is written "tp:(1)2".
+/// Axis names joined by "+". Example: "dp+tp"; the part pre x size of an axis is written "tp:(1)2".
 std::string toString(const Mesh &mesh, const std::vector<AxisRef> &axes);
 
 } // namespace tbc::reshard

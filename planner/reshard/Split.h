@@ -7,8 +7,8 @@
 
 namespace tbc::reshard {
 
-/// Puts `axes` at the end of loop `loop` of `strategy`, or before all that lie there, if sizes,
-/// layouts and the kind of the loop allow it; returns whether they did.
+/// Puts `axes` at the end of loop `loop` of `strategy`, or before its other axes, if sizes, layouts
+/// and the kind of the loop allow it. Returns whether they did.
 bool trySplit(const Graph &graph, int op, OpStrategy &strategy, int loop,
               const std::vector<AxisRef> &axes, bool inFront = false);
 

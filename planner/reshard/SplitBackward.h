@@ -9,13 +9,13 @@
 
 namespace tbc::reshard {
 
-/// Per op, whether it is of the backward and only gradients of parameters, and the ops that sum
-/// them up, wait for it: no result is, or goes into, the cotangent of a value that depends on the
-/// data, or is wanted by another chunk. Zero-bubble schedules run these ops later (Qi et al., 2023,
-/// "Zero Bubble Pipeline Parallelism", section 2).
+/// Returns, per op, whether it is wgrad: a backward op needed only by gradients of parameters and
+/// their sums. Its results do not go into the cotangent of a data-dependent value, or to another
+/// chunk. Zero-bubble schedules run these ops later (Qi et al., 2023, "Zero Bubble Pipeline
+/// Parallelism", section 2). Example: in y = x w, dw = x' dy can wait, and dx = dy w' cannot.
 std::vector<bool> weightOps(const Graph &graph);
 
-/// Puts those ops into the weight phase.
+/// Puts these ops into the weight phase.
 void splitBackward(Graph &graph);
 
 } // namespace tbc::reshard

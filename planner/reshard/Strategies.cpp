@@ -1,4 +1,4 @@
-//===- Strategies.cpp - Which axes may lie on which loops ------------------===//
+//===- Strategies.cpp - Possible axes on the loops of an op ---------------===//
 
 #include "planner/reshard/Split.h"
 
@@ -17,7 +17,7 @@ static const std::vector<AxisRef> &axesOn(const OpStrategy &strategy, int loop) 
   return it == strategy.loopAxes.end() ? none : it->second;
 }
 
-/// Adds the entries for the dims of tensor number `tensor`. Returns whether there were any.
+/// Adds the entries for the dims of tensor number `tensor`. Returns whether there are any.
 static bool addDims(const std::vector<TensorDim> &dims, int tensor, FactorId factor,
                     const std::vector<AxisRef> &axes, Sharding &sharding) {
   bool found = false;
@@ -59,7 +59,7 @@ Sharding resultSharding(const Graph &graph, int op, const OpStrategy &strategy, 
     if (runsThrough || (l.kind != LoopKind::Reduction && l.kind != LoopKind::Max))
       continue;
     ReduceKind kind = l.kind == LoopKind::Max ? ReduceKind::Max : ReduceKind::Sum;
-    // A result that goes round with the blocks is summed on the way.
+    // A result that circulates with the blocks is summed on the way.
     for (const AxisRef &axis : axes)
       if (!streamsOver(graph.ops[op], strategy, result, axis))
         sharding.pending.push_back({axis, kind});
@@ -81,7 +81,7 @@ static bool canSplit(const DimLayout &dim, FactorId id, int64_t n) {
   return !dim.segments.empty();
 }
 
-/// Whether no axis is used twice in `sharding` and every factor of `layout` can be split so.
+/// Whether each axis is used once in `sharding` and every factor of `layout` can be split this way.
 static bool isPossible(const TensorLayout &layout, const Sharding &sharding) {
   std::vector<AxisRef> axes = usedAxes(sharding);
   for (size_t i = 0; i < axes.size(); ++i)
@@ -96,7 +96,7 @@ static bool isPossible(const TensorLayout &layout, const Sharding &sharding) {
   });
 }
 
-/// Whether loop `loop` is no streamed one, or has only axes that another one has, too.
+/// Whether loop `loop` is not streamed, or all its axes are also on another loop.
 static bool mayStream(const GraphOp &op, const OpStrategy &strategy, int loop) {
   if (op.loops[loop].kind != LoopKind::Streamed)
     return true;
@@ -197,8 +197,8 @@ static int loopAt(const std::vector<Loop> &loops, std::vector<TensorDim> Loop::*
   return -1;
 }
 
-/// The loop of forward op `op` that runs factor `factor` through dim `dim` of `value`: as an
-/// operand, a result, or the cotangent of either. -1 if there is none.
+/// Returns the loop of forward op `op` that runs factor `factor` through dim `dim` of `value`, as
+/// an operand, a result, or the cotangent of either; -1 without one.
 static int forwardLoop(const Graph &graph, const GraphOp &op, int value, int dim, FactorId factor) {
   for (int v : {value, graph.values[value].cotangentOf}) {
     if (v < 0)
@@ -235,7 +235,8 @@ static int forwardLoop(const Graph &graph, const GraphOp &forward, const GraphOp
 
 static bool isStreamed(const Loop &loop) { return loop.kind == LoopKind::Streamed; }
 
-/// Where queries and keys are one value, it does not tell their loops apart; that keys stream does.
+/// If queries and keys are the same value, it does not distinguish their loops. The streamed loop
+/// is the keys'.
 static int loopLike(const GraphOp &forward, const Loop &loop) {
   for (size_t i = 0; i < forward.loops.size(); ++i)
     if (forward.loops[i].factor == loop.factor && isStreamed(forward.loops[i]) == isStreamed(loop))
