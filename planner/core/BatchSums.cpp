@@ -1,4 +1,4 @@
-//===- BatchSums.cpp - What all samples have to say within a micro-batch ---===//
+//===- BatchSums.cpp - Sums over the samples of a micro-batch -------------===//
 
 #include "planner/core/BatchSums.h"
 #include "planner/core/Searcher.h"

@@ -1,4 +1,4 @@
-//===- BlockNames.cpp - What people call a piece of the graph --------------===//
+//===- BlockNames.cpp - Display names for pieces of the graph -------------===//
 
 #include "planner/core/BlockNames.h"
 #include "planner/core/Explore.h"
@@ -42,7 +42,7 @@ std::string BlockNames::common(const std::string &a, const std::string &b) {
   return a.substr(0, prefix) + "*" + a.substr(a.size() - suffix);
 }
 
-/// "layer" of "layer12", "" of "12"; nothing of a word without a number at its end.
+/// Returns "layer" for "layer12", "" for "12", nullopt for a word without a number at its end.
 static std::optional<std::string> stemOf(const std::string &word) {
   size_t end = word.find_last_not_of("0123456789*") + 1; // npos + 1 is 0
   if (end == word.size())
@@ -50,8 +50,8 @@ static std::optional<std::string> stemOf(const std::string &word) {
   return word.substr(0, end);
 }
 
-/// The components that two paths have in common. Where they differ in a number, it becomes a star,
-/// and what follows stays if it is equal; at any other difference they end.
+/// Returns the common components of two paths. At a differing number it puts a star and keeps an
+/// equal rest; at any other difference it ends. Example: h.0.mlp and h.1.mlp give h.*.mlp.
 static Path commonPath(const Path &a, const Path &b) {
   Path path;
   size_t shorter = std::min(a.size(), b.size()), at = 0;
@@ -92,7 +92,7 @@ std::string BlockNames::repeated(const Block &block) const {
     for (int repeat = 1; repeat < block.count; ++repeat)
       path = commonPath(path, modules[op + repeat * block.length]);
     if (starOf(path) == path.size())
-      continue; // the same in all repeats, or of no module
+      continue; // the same in all repeats, or without a module
     if (name.empty()) {
       name = path;
       continue;
@@ -126,7 +126,7 @@ std::string BlockNames::listed(const Block &block) const {
   }
   std::string text;
   for (const std::string &name : names) {
-    // What is outside of the named modules is named by the module around them only if alone.
+    // A surrounding module is listed only if no inner module is.
     bool isAround = std::any_of(names.begin(), names.end(), [&](const std::string &other) {
       return other.rfind(name + ".", 0) == 0;
     });

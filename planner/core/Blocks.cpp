@@ -14,8 +14,8 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-/// How the ops of one repeat split over tp: by a loop that is in the result (column) or one that is
-/// summed away (row); and how many of them are split by experts.
+/// Describes the tp splits of one repeat: the number of ops split by a loop in the result (column),
+/// by a summed loop (row), and by experts.
 static std::string splitText(const PlannedStep &step, const Block &block) {
   int axis = step.assignment.mesh.axisIndex("tp"), experts = step.assignment.mesh.axisIndex("ep");
   int column = 0, row = 0, byExperts = 0;
@@ -40,7 +40,7 @@ static std::string splitText(const PlannedStep &step, const Block &block) {
   return text.empty() ? "batch" : text + " of " + std::to_string(block.length) + " ops";
 }
 
-/// Every repeat as a block of its own.
+/// Returns every repeat as a block of its own.
 static std::vector<Block> unfolded(const std::vector<Block> &blocks) {
   std::vector<Block> result;
   for (const Block &block : blocks)
@@ -76,7 +76,7 @@ std::vector<BlockRow> blockRows(const Graph &graph, const PlannedStep &step, con
   BlockNames names(graph, plan.job);
   for (const Block &block : folded ? foldBlocks(graph) : unfolded(foldBlocks(graph))) {
     BlockRow row;
-    int named = block.first; // numbers that are made for an op have no name of their own
+    int named = block.first; // constant-derived ops have no name of their own
     while (named + 1 < block.first + block.length && graph.ops[named].generator)
       ++named;
     row.name = names.modulesOf(block);

@@ -1,4 +1,4 @@
-//===- Buckets.cpp - How much is reduced together, how early is gathered ---===//
+//===- Buckets.cpp - Bucket sizes of reductions, and prefetch depth -------===//
 
 #include "planner/core/Buckets.h"
 
@@ -34,7 +34,8 @@ double leastReductions(const std::optional<int64_t> &bucketBytes, double count) 
   return bucketBytes == 0 ? count : std::min(count, 1.0);
 }
 
-/// In whole MiB; 0 where no two reductions go together.
+/// Returns the best bucket size in bytes, a multiple of 1 MiB; 0 if no two reductions can be
+/// joined.
 static int64_t bestBucketBytes(const Graph &graph, const Derivation &derivation,
                                const NetworkCost &network) {
   OverlapSettings all;
@@ -57,7 +58,7 @@ static int64_t bestBucketBytes(const Graph &graph, const Derivation &derivation,
 std::vector<OverlapSettings> overlapChoices(const OverlapPins &pins, const Graph &graph,
                                             const Derivation &derivation,
                                             const NetworkCost &network) {
-  // Few are the parameters of a layer; the gather of a large one is to hide behind some kernels.
+  // A layer has few parameters, and the gather of a large one needs some kernels to hide behind.
   constexpr int64_t usualPrefetch = 4;
   bool gathers =
       std::any_of(derivation.reshards.begin(), derivation.reshards.end(),

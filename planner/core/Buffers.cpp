@@ -1,6 +1,6 @@
-//===- Buffers.cpp - What the blocks of a step allocate --------------------===//
+//===- Buffers.cpp - Buffers allocated by the blocks of a step ------------===//
 //
-// Step by step what passes/partition/LocalBlock.cpp emits: a test compares the two.
+// Follows the output of passes/partition/LocalBlock.cpp step by step; a test compares the two.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,15 +13,15 @@ namespace tbc::planner {
 
 namespace {
 
-/// What belongs to each block, of what is listed for all of them.
+/// The entries of one block, taken from the derivation's lists.
 struct BlockLists {
   std::vector<int> ops;
   std::map<int, std::vector<const Reshard *>> reshards; // by value
   std::vector<const Transfer *> received, sent;
-  std::vector<int> residuals;          // kept by it, by number
-  std::multimap<int, int> offloaded;   // of those, on the host, by value
+  std::vector<int> residuals;          // indices of the residuals it keeps
+  std::multimap<int, int> offloaded;   // the offloaded ones, by value
   std::multimap<int, int> gradientsOf; // parameters, by the value to be added to their gradient
-  std::multimap<int, const Reshard *> gathersBefore; // those ahead of their use, by op
+  std::multimap<int, const Reshard *> gathersBefore; // prefetched gathers, by op
 };
 
 class StepWalk {
@@ -52,7 +52,7 @@ public:
 
 private:
   //===--------------------------------------------------------------------===//
-  // What belongs to whom
+  // Entries by block
   //===--------------------------------------------------------------------===//
 
   void index() {
@@ -152,8 +152,8 @@ private:
     emitted.insert(index);
   }
 
-  /// An op that takes blocks one by one holds the next one while it works on this one, and a
-  /// partial result beside the sum of those before.
+  /// An op with a streamed loop holds the next block while it computes on the current one, and a
+  /// partial result beside the accumulated one.
   void holdBlocks(int index) {
     const GraphOp &o = graph.ops[index];
     const OpStrategy &strategy = assignment.strategies[index];
@@ -193,7 +193,7 @@ private:
     return nullptr;
   }
 
-  /// Those of which all members are there.
+  /// Reduces the buckets with all members present.
   void reduceFullBuckets() {
     for (auto it = waiting.begin(); it != waiting.end();) {
       const std::vector<int> &reshards = overlap.buckets[it->first].reshards;
@@ -227,7 +227,7 @@ private:
   }
 
   //===--------------------------------------------------------------------===//
-  // How values are at hand
+  // Sources of values
   //===--------------------------------------------------------------------===//
 
   int remember(int value, const Sharding &sharding, int buffer) {
@@ -266,7 +266,7 @@ private:
     return source(value, sharding);
   }
 
-  /// A value that comes from outside the block, or from a generator.
+  /// A value from outside the block, or from a generator.
   int source(int value, const Sharding &sharding) {
     const GraphValue &graphValue = graph.values[value];
     int holder = holderOf(graph, assignment, value, block.first);
@@ -292,7 +292,7 @@ private:
     }
     int producer = graphValue.producer;
     if (!graph.ops[producer].generator || emitted.count(producer))
-      return remember(value, sharding, BufferList::inSlot); // the derivation would be wrong
+      return remember(value, sharding, BufferList::inSlot); // only with a wrong derivation
     emit(producer);
     return get(value, sharding);
   }
@@ -325,15 +325,15 @@ private:
   std::map<SlotKey, KeptSlot> slots;
   StepBuffers result;
 
-  // Of the block under way.
+  // State of the current block.
   BlockKey block;
   BlockLists *here = nullptr;
   BufferList list;
-  /// By value: how it is at hand, as the derivation says it, and where.
+  /// By value: its available shardings, as in the derivation, and their buffers.
   std::vector<std::vector<std::pair<const Sharding *, int>>> cache;
-  std::vector<int> cached; // the values of which something is
+  std::vector<int> cached; // the values in `cache`
   std::set<int> emitted;
-  std::map<int, std::set<const Reshard *>> waiting; // by bucket: members that are there
+  std::map<int, std::set<const Reshard *>> waiting; // by bucket: members present
   int op = -1;
 };
 

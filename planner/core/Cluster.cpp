@@ -6,15 +6,15 @@
 
 #include <stdexcept>
 
-// The parser states what it expects of its input as assertions, which a release build turns into
-// assumptions: undefined behaviour where a table header is malformed. Here they stay checks.
+// The parser states its input requirements as assertions. A release build turns these into
+// assumptions, so a malformed table header is undefined behaviour. Here they remain checks.
 #undef NDEBUG
 #define TOML_ASSERT(condition)                                                                     \
   ((condition) ? void(0) : throw std::logic_error("malformed name of a table or key"))
 #define TOML_HEADER_ONLY 1
 #define TOML_EXCEPTIONS 1
-// toml++ 3.3 takes it for impossible that the tables of its character classes lack a letter, such
-// as one of U+00A1 to U+0499 where white space may stand: those are in no class.
+// toml++ 3.3 assumes that the tables of its character classes cover every letter. Some letters from
+// U+00A1 to U+0499 are in no class, if they stand in the place of white space.
 #include <toml++/impl/preprocessor.h>
 #pragma push_macro("TOML_UNREACHABLE")
 #undef TOML_UNREACHABLE
@@ -104,11 +104,10 @@ bool haveSameDevices(const Cluster &a, const Cluster &b) {
 
 namespace {
 
-/// What a number in a cluster file may be.
+/// The allowed range of a number in a cluster file.
 enum class Range { Positive, NotNegative, Fraction };
 
-/// Reads one file; remembers the first error, and the keys that were asked for, so that every other
-/// key is unknown.
+/// Reads one file. Remembers the first error and the requested keys; every other key is unknown.
 class ClusterReader {
 public:
   explicit ClusterReader(const std::string &source) : source(source) {}
@@ -171,7 +170,7 @@ public:
     return *node->as_table();
   }
 
-  /// Every key of `table` must have been asked for under `path`.
+  /// Checks that every key of `table` was requested under `path`.
   void closeTable(const toml::table &table, const std::string &path) {
     std::vector<std::string> known;
     for (const auto &[knownPath, key] : asked)
@@ -187,7 +186,7 @@ public:
     }
   }
 
-  /// `key` may be there under `path`.
+  /// Marks `key` under `path` as allowed.
   void ask(const std::string &path, const std::string &key) { asked.insert({path, key}); }
 
   void fail(const toml::node &node, const std::string &message) {
@@ -237,7 +236,7 @@ static KernelEfficiency readKernel(ClusterReader &reader, const toml::table &tab
   return kernel;
 }
 
-/// The number in a key such as "4", or 0 if it is none between 1 and 2^20.
+/// Returns the number in a key such as "4", or 0 if it is not a number from 1 to 2^20.
 static int64_t deviceCount(const std::string &key) {
   bool digits = !key.empty() && key.size() <= 7 && key[0] != '0' &&
                 std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -295,7 +294,7 @@ static void readDevice(ClusterReader &reader, const toml::table &device, Cluster
   reader.closeTable(device, "device");
 }
 
-/// The text of a preset, if `name` is one.
+/// Returns the text of preset `name`, or nullptr.
 static const std::string *presetText(const std::string &name) {
   for (const auto &[preset, text] : clusterPresetTexts())
     if (preset == name)
@@ -305,11 +304,11 @@ static const std::string *presetText(const std::string &name) {
 
 static Result<Cluster> loadPreset(const std::string &name, const std::string &text);
 
-/// A file that names its nodes by kind is read only where it may.
+/// Reads a file. A file with kinds of nodes is allowed only if `mayHaveGroups`.
 static Result<Cluster> loadFile(const std::string &path, bool mayHaveGroups);
 
-/// The cluster that a table of [[nodes]] names: a preset, or a file, where `folder` is the one that
-/// names it.
+/// Returns the cluster of one [[nodes]] table: a preset, or a file relative to `folder`, the folder
+/// of the file with the table.
 static Result<Cluster> readNodes(ClusterReader &reader, const toml::table &table,
                                  const std::filesystem::path &folder) {
   std::string name = reader.text(table, "nodes", "cluster");
@@ -319,7 +318,7 @@ static Result<Cluster> readNodes(ClusterReader &reader, const toml::table &table
   reader.ask("nodes", "devices_per_node");
   reader.closeTable(table, "nodes");
   if (!reader.error.empty() || !reader.missing.empty())
-    return Error{ErrorCode::Usage, ""}; // the reader's is the message
+    return Error{ErrorCode::Usage, ""}; // the reader has the message
   const std::string *preset = presetText(name);
   Result<Cluster> cluster =
       preset ? loadPreset(name, *preset)
@@ -332,7 +331,7 @@ static Result<Cluster> readNodes(ClusterReader &reader, const toml::table &table
   return cluster;
 }
 
-/// A file with [[nodes]].
+/// Reads a file with [[nodes]].
 static Result<Cluster> readGroups(ClusterReader &reader, const toml::table &root,
                                   const std::filesystem::path &folder) {
   std::string name = reader.text(root, "", "name"),
@@ -430,8 +429,8 @@ static Cluster readAll(ClusterReader &reader, const toml::table &root) {
   return cluster;
 }
 
-/// The first line that begins like a table header but has no name in it; the last line if none
-/// does.
+/// Returns the first line that begins like a table header without a name; the last line if there is
+/// none.
 static int64_t lineOfBadHeader(const std::string &text) {
   std::istringstream lines(text);
   std::string line;
@@ -493,7 +492,7 @@ std::vector<std::string> clusterPresets() {
   return names;
 }
 
-/// The presets that `word` may mean: the closest by letters, else all that contain it.
+/// Returns the presets similar to `word`: the closest by letters, else all that contain it.
 static std::string nearestPresets(std::string word) {
   std::transform(word.begin(), word.end(), word.begin(),
                  [](unsigned char c) { return char(std::tolower(c)); });

@@ -1,4 +1,4 @@
-//===- ClusterGroups.cpp - Clusters of unlike nodes ------------------------===//
+//===- ClusterGroups.cpp - Clusters of heterogeneous nodes ----------------===//
 
 #include "planner/core/Cluster.h"
 
@@ -42,8 +42,8 @@ NetworkLevel slowerOf(const NetworkLevel &a, const NetworkLevel &b) {
     for (const auto &[devices, bytesPerSecond] : *groups)
       slower.groupBytesPerSecond[devices] = std::min(a.bandwidth(devices), b.bandwidth(devices));
   slower.smallFraction = std::min(a.smallFraction, b.smallFraction);
-  // Without rings on one side there are none, nor a switch, which takes steps of a ring: it is one
-  // more way, and the fastest counts.
+  // Without rings on one side the result has no rings and no switch. The switch uses ring steps; it
+  // is an additional algorithm, and the fastest counts.
   bool differ = (a.ringStepSeconds > 0) != (b.ringStepSeconds > 0);
   slower.ringStepSeconds = differ ? 0 : std::max(a.ringStepSeconds, b.ringStepSeconds);
   slower.switchBytesPerSecond =
@@ -53,7 +53,7 @@ NetworkLevel slowerOf(const NetworkLevel &a, const NetworkLevel &b) {
 
 Network slowerOf(const Network &a, const Network &b) {
   Network slower{slowerOf(a.intraNode, b.intraNode), slowerOf(a.interNode, b.interNode)};
-  // Rings between nodes go round inside them too, where they would now take no time.
+  // Rings between nodes also run inside them, at zero cost here without this.
   if ((a.intraNode.ringStepSeconds > 0) != (b.intraNode.ringStepSeconds > 0))
     slower.interNode.ringStepSeconds = 0;
   return slower;
@@ -61,7 +61,7 @@ Network slowerOf(const Network &a, const Network &b) {
 
 namespace {
 
-/// The most, or the least, that any group has of something.
+/// Returns the largest, or the smallest, value of any group.
 template <typename Get> auto mostOf(const std::vector<Cluster> &groups, Get get) {
   auto most = get(groups[0]);
   for (const Cluster &group : groups)
@@ -75,8 +75,8 @@ template <typename Get> auto leastOf(const std::vector<Cluster> &groups, Get get
   return least;
 }
 
-/// What kernels of a class may have as their peak: of matrix units by precision, or the vectors'.
-/// "default" stands for classes of both.
+/// Returns the possible peaks of kernels of a class: matrix units by precision, or vector units.
+/// "default" stands for classes of both kinds.
 std::vector<double (*)(const Cluster &)> peaksOf(const std::string &kernelClass) {
   std::vector<double (*)(const Cluster &)> peaks;
   if (isMatrixClass(kernelClass) || kernelClass == "default")
@@ -88,7 +88,7 @@ std::vector<double (*)(const Cluster &)> peaksOf(const std::string &kernelClass)
   return peaks;
 }
 
-/// Fractions of peaks that together are no less than what any group reaches of its own.
+/// Returns fractions of the peaks of `best`, at least as fast as the kernels of every group.
 KernelEfficiency bestKernel(const std::vector<Cluster> &groups, const Cluster &best,
                             const std::string &kernelClass) {
   auto kernelOf = [&](const Cluster &group) -> const KernelEfficiency & {
@@ -114,8 +114,8 @@ KernelEfficiency bestKernel(const std::vector<Cluster> &groups, const Cluster &b
   return kernel;
 }
 
-/// One level, as all devices in one node would have it with the best of every level: whichever way
-/// a group lies on nodes, and whichever algorithm is the faster there, this one is no slower.
+/// Returns one level for all devices in one node, with the best constants of every level. It is at
+/// least as fast as any group of devices, with any distribution over nodes and any algorithm.
 NetworkLevel bestNetwork(const std::vector<Cluster> &groups,
                          const std::optional<NetworkLevel> &between) {
   std::vector<NetworkLevel> levels;
@@ -126,10 +126,10 @@ NetworkLevel bestNetwork(const std::vector<Cluster> &groups,
   if (between)
     levels.push_back(*between);
   NetworkLevel best = levels[0];
-  best.ringStepSeconds = 0; // as short steps as any, and log2(n) of them, not n
+  best.ringStepSeconds = 0; // tree steps are as short, and log2(n) of them instead of n
   best.smallFraction = 1;
   best.groupBytesPerSecond.clear();
-  // Rings go round in nodes too where they do between them.
+  // Rings between nodes also run inside the nodes.
   bool spanNodes = between && between->ringStepSeconds > 0;
   for (const Cluster &group : groups)
     spanNodes |= group.interNode.ringStepSeconds > 0;
@@ -149,7 +149,7 @@ NetworkLevel bestNetwork(const std::vector<Cluster> &groups,
   return best;
 }
 
-/// Of every number the best that any group has.
+/// Returns the best value of any group for every number.
 Cluster bestOf(const std::vector<Cluster> &groups, const std::optional<NetworkLevel> &between) {
   Cluster best = groups[0];
   auto most = [&](auto Cluster::*number) {
@@ -175,7 +175,7 @@ Cluster bestOf(const std::vector<Cluster> &groups, const std::optional<NetworkLe
   for (const std::string &kernelClass : classes)
     best.kernels[kernelClass] = bestKernel(groups, best, kernelClass);
   best.intraNode = best.interNode = bestNetwork(groups, between);
-  best.interNode.switchBytesPerSecond = 0; // there is none between nodes
+  best.interNode.switchBytesPerSecond = 0; // the switch works only inside a node
   most(&Cluster::hostMemoryBytes);
   most(&Cluster::hostBytesPerSecond);
   most(&Cluster::overlapFraction);

@@ -1,4 +1,4 @@
-//===- Conditions.cpp - Single decisions that a plan shall have or not -----===//
+//===- Conditions.cpp - Decisions required or forbidden by the user -------===//
 
 #include "planner/core/Conditions.h"
 #include "runtime/abi/ClosestWord.h"
@@ -29,7 +29,7 @@ bool Condition::isIn(const Plan &plan) const {
     return std::to_string(plan.microBatch) == value;
   if (decision == "accumulation")
     return std::to_string(plan.accumulation) == value;
-  if (decision == "recompute") // whatever the number of blocks
+  if (decision == "recompute") // for any number of blocks
     return plan.recompute.substr(0, plan.recompute.find(' ')) == value;
   if (decision == "schedule")
     return plan.schedule == value;
@@ -48,7 +48,7 @@ std::string toString(const std::vector<Condition> &conditions) {
   return text;
 }
 
-/// As the user gave it, or in words.
+/// Returns the flag as given by the user, or the condition in words.
 static std::string flagOf(const Condition &condition) {
   return condition.flag.empty() ? words(condition) : condition.flag;
 }
@@ -57,7 +57,7 @@ Status checkConditions(const Pins &pins) {
   auto contradict = [](const Condition &condition, const std::string &other) {
     return Error{ErrorCode::Usage, flagOf(condition) + " contradicts " + other};
   };
-  // By decision: what a flag of its own pins it to, and that flag.
+  // By decision: its pinned value, and the flag for it.
   std::map<std::string, std::pair<std::string, std::string>> pinned;
   if (!pins.mesh.empty()) {
     std::string mesh;
@@ -115,7 +115,7 @@ bool meets(const std::vector<Condition> &conditions, const MeshShape &mesh) {
   });
 }
 
-/// The values that a decision may have; none: a number.
+/// Returns the possible values of a decision; empty for a number.
 static std::vector<std::string> valuesOf(const std::string &decision) {
   if (decision == "zero")
     return {"0", "1", "2", "3", "shard-grad-op"};
@@ -150,7 +150,8 @@ static bool isDecision(const std::string &word) {
   return std::find(decisions.begin(), decisions.end(), word) != decisions.end();
 }
 
-/// What `decision` is where it decides nothing: "" if it always does.
+/// Returns the neutral value of `decision`, or "" without one. Example: "1" for an axis, "0" for
+/// zero.
 static std::string valueOfNone(const std::string &decision) {
   if (isAxis(decision) || decision == "virtual-stages" || decision == "accumulation")
     return "1";

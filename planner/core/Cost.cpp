@@ -1,4 +1,4 @@
-//===- Cost.cpp - How long an op and a collective take ---------------------===//
+//===- Cost.cpp - Seconds of an op and of a collective --------------------===//
 
 #include "planner/core/Cost.h"
 
@@ -14,7 +14,7 @@ static double fullBytes(const Graph &graph, int value) {
   return double(layout.numElements()) * double(layout.elementBytes);
 }
 
-/// Whether `op` is nothing but another way to read its one operand.
+/// Whether `op` is only another view of its one operand.
 static bool isView(const GraphOp &op) {
   return op.kernelClass == "none" && op.operands.size() == 1 && op.results.size() == 1;
 }
@@ -37,8 +37,8 @@ bool isFused(const Graph &graph, int value) {
   }
 }
 
-/// The bytes that are read for operand `value`: of a view, no more than of what it views; nothing
-/// of what a fused producer hands over, or what is made of numbers alone.
+/// Returns the bytes read for operand `value`: for a view, at most those of its source; 0 for a
+/// fused producer or a constant-derived value.
 static double readBytes(const Graph &graph, int value) {
   double bytes = fullBytes(graph, value);
   for (;;) {
@@ -61,7 +61,7 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy)
   work.flops = op.flops;
   work.isFused = op.results.size() == 1 && isFused(graph, op.results[0]);
   std::vector<double> operandBytes, resultBytes;
-  double most = 0; // of the elements of a float operand
+  double most = 0; // elements of a float operand
   for (int value : op.operands) {
     const TensorLayout &layout = graph.values[value].layout;
     operandBytes.push_back(readBytes(graph, value));
@@ -77,7 +77,7 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy)
   for (int value : op.results)
     resultBytes.push_back(work.isFused ? 0 : fullBytes(graph, value));
 
-  // Of loops that may not be split there is no telling which are summed over.
+  // Loops of kind Fixed do not tell if they are summed, so the depth comes from the FLOPs.
   if (op.kernelClass == "matmul" && !op.results.empty())
     work.depth = op.flops / (2 * double(graph.values[op.results[0]].layout.numElements()));
   for (const auto &[loop, axes] : strategy.loopAxes) {
@@ -122,7 +122,7 @@ double kernelSeconds(const Cluster &cluster, const std::string &kernelClass,
   return work.isFused ? busy : std::max(cluster.floorSeconds, cluster.launchSeconds + busy);
 }
 
-/// In how many parts `strategy` splits the sequence that op `op` runs along.
+/// Returns the number of parts into which `strategy` splits the sequence of op `op`.
 static double sequenceParts(const Graph &graph, int op, const OpStrategy &strategy) {
   double parts = 1;
   for (const auto &[loop, axes] : strategy.loopAxes)
@@ -146,7 +146,8 @@ double updateSeconds(const Cluster &cluster, double bytes, int64_t tensors) {
          bytes / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
 }
 
-/// Worsens `shape` to the way in which the group that begins at rank `first` lies on nodes.
+/// Updates `shape` to the worse of itself and the distribution of the group that begins at rank
+/// `first`.
 void NetworkCost::addGroup(int64_t first, const std::vector<int64_t> &members,
                            GroupShape &shape) const {
   int64_t nodes = 0, fewest = shape.size, run = 0, node = -1;
@@ -171,7 +172,7 @@ GroupShape NetworkCost::computeShape(const std::vector<AxisRef> &axes) const {
   for (size_t axis = mesh.axes.size(); axis-- > 1;)
     stride[axis - 1] = stride[axis] * mesh.axes[axis].size;
 
-  // The ranks of the group of rank 0, relative to the group's first rank.
+  // The ranks of rank 0's group, relative to the group's first rank.
   std::vector<int64_t> members{0};
   for (const AxisRef &ref : axes) {
     int64_t rest = mesh.axes[ref.axis].size / (ref.pre * ref.size);
@@ -191,10 +192,10 @@ GroupShape NetworkCost::computeShape(const std::vector<AxisRef> &axes) const {
   return shape;
 }
 
-/// A rank that comes first in its group along `axes` for each place within a node at which one
-/// does: every group is a shift of the first one, and shifts by whole nodes look alike. Firsts are
-/// the sums of the digits of the mesh that `axes` leave free, so their places are found digit by
-/// digit, in no more steps than a node has devices for each.
+/// Returns, for each position within a node of a group's first rank along `axes`, one such rank.
+/// Every group is a shift of the first one, and shifts by whole nodes are equivalent. First ranks
+/// are sums of the mesh digits not in `axes`. So their positions are found digit by digit, each
+/// with at most devicesPerNode steps.
 std::map<int64_t, int64_t> NetworkCost::firstRanks(const std::vector<AxisRef> &axes,
                                                    const std::vector<int64_t> &stride) const {
   std::map<int64_t, int64_t> firsts{{0, 0}};
@@ -206,7 +207,7 @@ std::map<int64_t, int64_t> NetworkCost::firstRanks(const std::vector<AxisRef> &a
     firsts = std::move(next);
   };
   for (size_t axis = 0; axis < mesh.axes.size(); ++axis) {
-    std::map<int64_t, int64_t> taken; // sizes of the parts in `axes`, by what stands before them
+    std::map<int64_t, int64_t> taken; // sizes of the parts in `axes`, by `pre`
     for (const AxisRef &ref : axes)
       if (size_t(ref.axis) == axis)
         taken[ref.pre] = ref.size;
@@ -261,7 +262,7 @@ static double reduceOrGather(const NetworkLevel &intra, const NetworkLevel &inte
                  across * inter.latencySeconds;
   double best = outer.startSeconds + passes * trees + wire / (bandwidth * outer.smallFraction);
   if (outer.ringStepSeconds > 0) {
-    // All_reduces of several nodes go round in each node, and between nodes up and down trees.
+    // All_reduces over several nodes use a ring in each node and trees between nodes.
     bool hasTree = kind == CollectiveKind::AllReduce;
     double round = (hasTree ? inNode - 1 : n - nodes) * intra.ringStepSeconds +
                    (hasTree ? across : nodes - 1) * inter.ringStepSeconds;
@@ -290,8 +291,8 @@ double networkSeconds(const NetworkLevel &intra, const NetworkLevel &inter, Coll
   case CollectiveKind::ReduceScatter:
     return reduceOrGather(intra, inter, kind, group, bytes);
   case CollectiveKind::AllToAll: {
-    // Each rank has bytes/n for every other: those on its node by the inner network, the rest by
-    // its card.
+    // Each rank has bytes/n for every other rank. Ranks on its node use the inner network, the
+    // others its network card.
     double outside = spans ? (n - double(group.perNode)) / n : 0;
     return start + steps + ((n - 1) / n - outside) * bytes / inside +
            outside * bytes / inter.bytesPerSecond;

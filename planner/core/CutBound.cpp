@@ -1,4 +1,4 @@
-//===- CutBound.cpp - What parts that are not divided cost a pipeline ------===//
+//===- CutBound.cpp - Bound on pipelines of indivisible parts -------------===//
 
 #include "planner/core/CutBound.h"
 
@@ -8,7 +8,7 @@
 
 namespace tbc::planner {
 
-/// For rounding: a cut that takes a hair longer counts as one that does not.
+/// Tolerance for rounding: a slightly longer cut counts as equal.
 static constexpr double hair = 1e-9;
 
 CutBound::CutBound(const std::vector<WorkShare> &ops, const std::vector<bool> &mayBegin) {
@@ -29,8 +29,8 @@ int64_t CutBound::leastBins(double capacity) const {
   if (sizes.empty())
     return 0;
   if (sizes[0] > capacity)
-    return int64_t(sizes.size()) + 1; // no number of bins
-  // How many parts are larger than `size`.
+    return int64_t(sizes.size()) + 1; // no number of bins suffices
+  // Returns the number of parts larger than `size`.
   auto larger = [&](double size) {
     return size_t(
         std::partition_point(sizes.begin(), sizes.end(), [&](double of) { return of > size; }) -
@@ -38,7 +38,7 @@ int64_t CutBound::leastBins(double capacity) const {
   };
   const size_t half = larger(capacity / 2);
   int64_t most = int64_t(half);
-  // Parts from some size up: beside those of more than the rest of a bin nothing fits.
+  // Uses the parts down to some size. None of them fits beside a part larger than capacity - size.
   for (size_t last = half; last < sizes.size(); ++last) {
     if (last + 1 < sizes.size() && sizes[last + 1] == sizes[last])
       continue;

@@ -1,4 +1,4 @@
-//===- DeriveBest.cpp - The best candidates, op by op -----------------------===//
+//===- DeriveBest.cpp - Exact derivation of the best candidates -----------===//
 
 #include "planner/core/DeriveBest.h"
 #include "planner/core/CandidateOrder.h"
@@ -31,7 +31,7 @@ int64_t DeriveLimits::excessBytes(const Plan &plan) const {
   return (goal == MemoryVerdict::Fits ? p.highBytes : p.peakBytes) - p.limitBytes;
 }
 
-/// `candidate` op by op, with the largest buckets and the earliest gathers with which it fits.
+/// Derives `candidate` op by op, with the largest buckets and the earliest prefetch that fit.
 static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
                                          const Candidate &candidate, const DeriveLimits &limits,
                                          const OverlapPins &pins) {
@@ -52,7 +52,7 @@ static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
     exact.plan.prediction = predictStep(*step, exact.plan, derivation);
     return exact.plan.prediction.meets(limits.goal);
   };
-  // What does not fit with the last, which takes the least memory, fits with none.
+  // If it does not fit with the last choice, which takes the least memory, it fits with no choice.
   if (fitsWith(choices.front()) || choices.size() == 1 || !fitsWith(choices.back()))
     return exact;
   const Prediction least = exact.plan.prediction;
@@ -64,8 +64,8 @@ static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
   return exact;
 }
 
-/// `candidate` op by op. One that recomputes as few blocks as fit by its score, which is off by
-/// little, recomputes more where it must, and fewer where it can.
+/// Derives `candidate` op by op. If it recomputes as few blocks as fit by its score, the small
+/// error of the score is corrected: it recomputes more blocks if necessary, fewer if possible.
 Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph, Candidate candidate,
                                      const DeriveLimits &limits, const OverlapPins &pins) {
   constexpr int mostTries = 8;
@@ -84,7 +84,7 @@ Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph, Can
   auto fits = [&](const Result<ExactCandidate> &derived) {
     return derived->plan.prediction.meets(limits.goal);
   };
-  // By its score it fits as it is; where that is off, as one that recomputes.
+  // It fits by its score. If the score is wrong, try it with recomputation.
   if (exact && !fits(exact) && candidate.feasible)
     searcher.recomputeSome(candidate);
   for (int tries = 0; exact && !fits(exact) && tries < mostTries; ++tries) {
@@ -97,7 +97,7 @@ Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph, Can
     if (!searcher.recomputeLess(candidate, roomOf(exact->plan)))
       break;
     Result<ExactCandidate> fewer = deriveOnce(searcher, graph, candidate, limits, pins);
-    // What there was room for in buckets may be worth more.
+    // The headroom may be worth more for buckets.
     if (!fewer || !fits(fewer) ||
         fewer->plan.prediction.stepSeconds > exact->plan.prediction.stepSeconds)
       break;
@@ -106,8 +106,8 @@ Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph, Can
   return exact;
 }
 
-/// The same in a very small graph: the cuts are moved, one at a time and to any place, while that
-/// helps.
+/// The same for a very small graph: also moves the cuts, one at a time and to any position, as long
+/// as this helps.
 static Result<ExactCandidate> deriveWithCuts(Searcher &searcher, const Graph &graph,
                                              Candidate candidate, const DeriveLimits &limits,
                                              const OverlapPins &pins) {
@@ -130,7 +130,7 @@ static Result<ExactCandidate> deriveWithCuts(Searcher &searcher, const Graph &gr
       for (int op = beginOf(chunk - 1) + 1; op < beginOf(chunk + 1); ++op) {
         if (!mayBegin[op] || op == beginOf(chunk))
           continue;
-        Candidate moved = candidate; // without what the cuts before made it recompute
+        Candidate moved = candidate; // without the recomputation chosen for the earlier cuts
         searcher.moveCut(moved, chunk, op);
         Result<ExactCandidate> there = deriveExactly(searcher, graph, moved, limits, pins);
         if (!there)
@@ -154,7 +154,7 @@ void sortExact(std::vector<ExactCandidate> &exact, MemoryVerdict goal) {
   });
 }
 
-/// The best of each group, the best of all first.
+/// Keeps the best of each group, the best of all first.
 static void keepBestOfGroups(std::vector<ExactCandidate> &exact, MemoryVerdict goal) {
   if (exact.empty())
     return;
@@ -173,27 +173,27 @@ Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &work
   const bool isSmall = isSmallGraph(graph), isTiny = isVerySmallGraph(graph);
   const double timeError = isTiny ? 0.3 : 0.02, memoryError = isTiny ? 1.0 : isSmall ? 0.5 : 0;
   const size_t top = limits.top, most = isSmall ? 256 : limits.most;
-  // Where nothing fits: how many are tried, and how many times the room they may want by their
-  // score. Brute force has found nothing that these leave out; without them it took minutes to say
-  // that a limit is hopeless.
+  // If no plan fits: the number of candidates tried, and the largest ratio of needed to available
+  // memory by their score. Brute force found no plan outside these limits. Without them, a hopeless
+  // limit took minutes to report.
   constexpr size_t mostHopes = 512;
   constexpr double mostShort = 4;
   const Cluster upper = atUpperEnd(limits.cluster);
   const auto limit = double(limits.limitBytes(limits.cluster));
   const auto context =
       double(limits.goal == MemoryVerdict::Fits ? upper.contextBytes : limits.cluster.contextBytes);
-  const double room = limit - context; // what the program itself may take
+  const double room = limit - context; // for the program itself
   auto mayFit = [&](const Candidate &candidate) {
     return candidate.feasible || candidate.peakBytes <= limit * (1 + memoryError);
   };
   std::sort(scored.begin(), scored.end(), [&](const Candidate &a, const Candidate &b) {
     return isBetter(a, mayFit(a), b, mayFit(b));
   });
-  double best = INFINITY; // of those looked at, in their order
+  double best = INFINITY; // of the examined ones, in their order
   auto isWanted = [&](size_t i) {
     if (i >= scored.size() || i < top)
       return i < scored.size();
-    // Until something fits, whatever is not hopeless.
+    // Until a plan fits, take every candidate that is not hopeless.
     if (!std::isfinite(best) && isTiny)
       return i < mostHopes && scored[i].peakBytes - context <= mostShort * room;
     bool mayWin = !std::isfinite(best) || scored[i].seconds < best * (1 + timeError);

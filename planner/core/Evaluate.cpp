@@ -22,7 +22,7 @@ static bool touchesData(const Mesh &mesh, const std::vector<AxisRef> &axes) {
   });
 }
 
-/// The op that communication `reshard` is charged to.
+/// Returns the op charged for the communication `reshard`.
 static int chargedOp(const Graph &graph, const Reshard &reshard) {
   return reshard.op >= 0 ? reshard.op : graph.values[reshard.value].producer;
 }
@@ -37,7 +37,8 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
     const Cluster &cluster = devices.of(stage);
     const OpStrategy &strategy = assignment.strategies[op];
     seconds.kernel.push_back(opKernelSeconds(cluster, graph, op, strategy, isInOrder));
-    // Blocks go round while the kernel of the one before runs: behind all but the last.
+    // A block travels while the kernel of the previous one runs, so all kernels but the last can
+    // hide it.
     double round = 0, blocks = double(streamedBlocks(graph, op, strategy));
     for (const Collective &step : ringCollectives(graph, op, strategy))
       round += networks.seconds(step, stage);
@@ -96,7 +97,7 @@ double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t
   return owned * (parameter + 2 * master + 2 * state + double(gradientBytes));
 }
 
-/// Residuals on the host leave once and come back once for each block that reads them.
+/// Residuals on the host are copied out once, and back once for each block that reads them.
 static void addResidualCopies(const PlannedStep &step, const Derivation &derivation,
                               const StageDevices &devices, std::vector<StageSeconds> &chunks) {
   bool any = std::any_of(derivation.residuals.begin(), derivation.residuals.end(),
@@ -114,7 +115,7 @@ static void addResidualCopies(const PlannedStep &step, const Derivation &derivat
   }
 }
 
-/// The seconds in which the states of `owned` elements of a parameter come from the host and go
+/// Returns the seconds to copy the states of `owned` elements of a parameter from the host and
 /// back.
 static double stateCopySeconds(const Job &job, const Cluster &cluster, double owned,
                                int64_t parameterBytes) {
@@ -152,7 +153,7 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
       stage.reduceMicro += ops.reduceMicro[op];
     }
   }
-  // What a stage does once per step stands with its first chunk.
+  // Work once per step of a stage is added to its first chunk.
   std::vector<int> firstChunk(assignment.numStages, 0);
   for (int chunk = assignment.numChunks() - 1; chunk >= 0; --chunk)
     firstChunk[assignment.stageOf(chunk)] = chunk;
@@ -205,9 +206,9 @@ const char *name(MemoryVerdict verdict) {
                                            : "does not fit";
 }
 
-/// What the stages take of memory, and whether each has that much. The numbers of one device are
-/// those of the stage that is nearest to its limit, or most beyond it; the upper end of their
-/// interval is as far beyond that limit as any stage's is beyond its own.
+/// Predicts the memory of the stages and the verdict. The numbers of one device are those of the
+/// stage with the least headroom. The upper end of their interval exceeds that stage's limit by the
+/// largest excess of any stage over its own limit.
 static void predictRoom(const Plan &plan, const StageDevices &devices, Prediction &prediction) {
   bool middleFits = true;
   int64_t mostBeyond = std::numeric_limits<int64_t>::min() / 2; // at worst
@@ -226,7 +227,7 @@ static void predictRoom(const Plan &plan, const StageDevices &devices, Predictio
       prediction.hostBytes = host;
       prediction.hostLimitBytes = hostLimit;
     }
-    // Another stage may be less sure, and so exceed its limit by more.
+    // Another stage may be less certain, and exceed its limit by more.
     mostBeyond = std::max(mostBeyond, memoryInterval(memory, cluster).second - limit);
   }
   prediction.highBytes = std::max(prediction.highBytes, prediction.limitBytes + mostBeyond);
@@ -260,7 +261,7 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan, const Derivati
                                   devices, schedule.actions);
   predictRoom(plan, devices, prediction);
 
-  double flops = 0; // clones are not counted: they are work, but not the model's
+  double flops = 0; // without clones: they are work, but not the model's
   double f16Flops = 0;
   for (size_t op = 0; op < step.graph.ops.size(); ++op)
     if (!step.isRecomputed(int(op))) {
@@ -271,7 +272,7 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan, const Derivati
       }
     }
   prediction.modelFlops = flops * double(plan.accumulation);
-  // A model exported in f16 computes in f16 whatever the job narrows.
+  // A model exported in f16 computes in f16 even if the job's precision is another.
   bool isF16 = 2 * f16Flops > flops;
   auto peakOf = [&](int stage) {
     return devices.of(stage).peakFlops("matmul", plan.job.precision == "f32" && !isF16 ? 4 : 2,

@@ -1,4 +1,4 @@
-//===- ExplainComms.cpp - What a plan sends, and for whom ------------------===//
+//===- ExplainComms.cpp - Collectives of a plan, and their causes ---------===//
 
 #include "planner/core/Cost.h"
 #include "planner/core/Evaluate.h"
@@ -14,7 +14,8 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-/// "transformer.h.3.attn" as "transformer.h.*.attn": what repeats has one line.
+/// Replaces numbers by stars, so repeats share one line. Example: "transformer.h.3.attn" gives
+/// "transformer.h.*.attn".
 static std::string starred(const std::string &name) {
   std::string text;
   for (size_t begin = 0; begin <= name.size();) {
@@ -49,7 +50,7 @@ static const char *purposeOf(Where where) {
   return "";
 }
 
-/// What a reshard is for: a parameter's name, or the op that asks for the value or makes it.
+/// Returns the cause of a reshard: a parameter's name, or the op that reads or produces the value.
 static std::string causeOf(const Job &job, const Graph &graph,
                            const std::map<int, int> &parameterOfGradient, const Reshard &reshard) {
   if (reshard.where == Where::StepTotal || reshard.value < 0)
@@ -128,7 +129,7 @@ Report explainCommunication(const ExplainedPlan &explained) {
   };
   forEachCollective(explained.derivation, explained.overlap, add);
   std::vector<std::pair<Cause, Sum>> order(causes.begin(), causes.end());
-  // Causes differ, so this is one order.
+  // Causes are distinct, so the order is unique.
   std::sort(order.begin(), order.end(), [](const auto &a, const auto &b) {
     return a.second.seconds != b.second.seconds ? a.second.seconds > b.second.seconds
                                                 : a.first < b.first;

@@ -1,4 +1,4 @@
-//===- ExplainDiff.cpp - What differs between two plans --------------------===//
+//===- ExplainDiff.cpp - Differences between two plans --------------------===//
 
 #include "planner/core/Buckets.h"
 #include "planner/core/Explain.h"
@@ -14,7 +14,7 @@ namespace tbc::planner {
 
 namespace {
 
-/// Rows of what differs.
+/// Rows of the differences.
 class Differences {
 public:
   Differences(const Plan &a, const Plan &b) : a(a), b(b) {}
@@ -118,7 +118,7 @@ private:
     addGroups("parameters", x, y, "as the others");
   }
 
-  /// The names whose entries differ, grouped by both entries; what has none is `other`.
+  /// The names with different entries, grouped by both entries; a missing entry is `other`.
   void addGroups(const std::string &what, const std::map<std::string, std::string> &x,
                  const std::map<std::string, std::string> &y, const std::string &other) {
     std::set<std::string> names;

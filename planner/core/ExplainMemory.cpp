@@ -1,4 +1,4 @@
-//===- ExplainMemory.cpp - Where the bytes of a plan are -------------------===//
+//===- ExplainMemory.cpp - Memory of a plan by tensor ---------------------===//
 
 #include "planner/core/Evaluate.h"
 #include "planner/core/Explain.h"
@@ -35,17 +35,17 @@ Result<ExplainedPlan> ExplainedPlan::make(const Graph &graph, const Plan &plan) 
 
 namespace {
 
-/// Some bytes of one tensor on a stage, or of several alike.
+/// Bytes of one tensor on a stage, or of several similar tensors.
 struct Holding {
   std::string tensor, what;
   double bytes = 0, copies = 1; // of each tensor
-  std::string module = {};      // of the op that makes it; "" of a parameter
+  std::string module = {};      // of its op; "" for a parameter
   int64_t tensors = 1;
 };
 
 } // namespace
 
-/// What a stage holds all through the step, parameter by parameter.
+/// Adds the data held by a stage throughout the step, parameter by parameter.
 static void addParameters(const ExplainedPlan &explained, int stage, std::vector<Holding> &into) {
   const Graph &graph = explained.step.graph;
   const Derivation &derivation = explained.derivation;
@@ -84,7 +84,7 @@ static void addResiduals(const ExplainedPlan &explained, int stage, double micro
   }
 }
 
-/// Per stage the op at which most is live beside what lasts, the first of equals; -1 without ops.
+/// Returns per stage the op with the peak of live bytes, the first of equals; -1 without ops.
 static std::vector<int> peakOps(const Graph &graph, const Assignment &assignment,
                                 const LiveBytes &live) {
   std::vector<int> peak(assignment.numStages, -1);
@@ -97,9 +97,9 @@ static std::vector<int> peakOps(const Graph &graph, const Assignment &assignment
   return peak;
 }
 
-/// The most micro-batches of which a stage has run something and not all.
+/// Returns the largest number of micro-batches with some but not all actions of a stage done.
 static int64_t microBatchesInFlight(const std::vector<schedule::Action> &actions) {
-  std::map<int64_t, int64_t> all, left; // actions, and those to come, by micro-batch
+  std::map<int64_t, int64_t> all, left; // total and remaining actions, by micro-batch
   for (const schedule::Action &action : actions)
     if (action.kind != schedule::Action::Kind::Update)
       ++all[action.microBatch];
@@ -115,15 +115,15 @@ static int64_t microBatchesInFlight(const std::vector<schedule::Action> &actions
   return most;
 }
 
-/// The module of the op that makes `value`; "" of an input of the step.
+/// Returns the module of the op of `value`; "" for an input of the step.
 static std::string moduleOfValue(const ExplainedPlan &explained, int value) {
   const Graph &graph = explained.step.graph;
   const int producer = graph.values[value].producer;
   return producer < 0 ? "" : moduleOf(explained.plan.job, graph, producer);
 }
 
-/// Sorts `holdings` by size and folds those that differ in the number of their block alone: the
-/// activations of h.0.mlp to h.11.mlp, 192 MiB each, become one of 12 tensors in h.*.mlp.
+/// Sorts `holdings` by size and folds those that differ only in the number of their block. Example:
+/// the activations of h.0.mlp to h.11.mlp, 192 MiB each, become one of 12 tensors in h.*.mlp.
 static void sortAndFold(std::vector<Holding> &holdings) {
   auto keyOf = [](const Holding &h) { return std::tie(h.tensor, h.what, h.module); };
   std::sort(holdings.begin(), holdings.end(), [&](const Holding &a, const Holding &b) {
@@ -152,7 +152,7 @@ static void sortAndFold(std::vector<Holding> &holdings) {
   holdings = std::move(folded);
 }
 
-/// What `op` reads and makes, each value once.
+/// Adds the operands and results of `op`, each value once.
 static void addOperandsAndResults(const ExplainedPlan &explained, int op,
                                   std::vector<Holding> &into) {
   const Graph &graph = explained.step.graph;

@@ -1,4 +1,4 @@
-//===- ExplainTensor.cpp - Where a tensor lies, and why --------------------===//
+//===- ExplainTensor.cpp - Shardings of a tensor, with reasons ------------===//
 
 #include "planner/core/Conditions.h"
 #include "planner/core/Cost.h"
@@ -19,7 +19,8 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-/// e.g. "50304 x 12*64": dims by "x", segments of one by "+", factors of those by "*".
+/// Describes a layout: dims joined by "x", segments of a dim by "+", factors of a segment by "*".
+/// Example: "50304 x 12*64".
 static std::string layoutText(const TensorLayout &layout) {
   std::string text;
   for (const DimLayout &dim : layout.dims) {
@@ -36,7 +37,7 @@ static std::string layoutText(const TensorLayout &layout) {
   return text.empty() ? "scalar" : text;
 }
 
-/// e.g. "dim 1 factor 64 over tp; flat over fsdp"; "whole".
+/// Describes a sharding. Example: "dim 1, factor of 64, over tp; flat over fsdp"; "whole".
 static std::string shardingText(const Mesh &mesh, const TensorLayout &layout,
                                 const Sharding &sharding) {
   std::string text;
@@ -69,7 +70,7 @@ public:
     for (const OpDecision &decision : explained.plan.ops)
       decided.insert(decision.ops.begin(), decision.ops.end());
     for (const OpPin &pin : pins)
-      if (pin.spec != "begin") // which says nothing of how an op is split
+      if (pin.spec != "begin") // says nothing about splits
         for (int op : matchingOps(explained.graph, explained.plan.job, pin.glob))
           pinned.emplace(graph.ops[op].id, toString(pin));
   }
@@ -122,7 +123,7 @@ private:
                               Cell::bytes(double(localBytes(layout, sharding))), Cell::of(why)});
   }
 
-  /// Who decided how `op` is split.
+  /// Returns the origin of the split of `op`.
   std::string originOf(int op) const {
     const GraphOp &graphOp = graph.ops[op];
     if (auto found = pinned.find(graphOp.id); found != pinned.end())
@@ -284,9 +285,9 @@ private:
 
 } // namespace
 
-/// The parameters that ops of the modules named by `glob` read. Tied weights have the name of one
-/// of their modules only: with `transformer.wte` tied to `lm_head`, "transformer.wte*" gives
-/// lm_head.weight.
+/// Returns the parameters read by ops of the modules that match `glob`. Tied weights have the name
+/// of only one of their modules. Example: with `transformer.wte` tied to `lm_head`,
+/// "transformer.wte*" gives lm_head.weight.
 static std::set<int> parametersOfModules(const ExplainedPlan &explained, const std::string &glob) {
   const Graph &graph = explained.step.graph;
   std::set<int> values;

@@ -1,4 +1,4 @@
-//===- Reasons.cpp - Why a plan is as it is ----------------------------------===//
+//===- Reasons.cpp - Reasons for the decisions of a plan ------------------===//
 
 #include "planner/core/Reasons.h"
 #include "planner/core/Buckets.h"
@@ -20,7 +20,7 @@ std::string signedPercent(double ratio) {
   return text;
 }
 
-/// What `other` loses against the answer, in a few words.
+/// Returns the disadvantage of `other` against the answer, in a few words.
 static std::string lossOf(const Prediction &answer, const Prediction &other,
                           const MeshShape &mesh) {
   if (other.memory == MemoryVerdict::DoesNotFit)
@@ -64,8 +64,7 @@ static Alternative alternativeOf(const ExactCandidate &exact, const Prediction &
 
 namespace {
 
-/// Says why one decision was taken, from what the scored candidates that differ in nothing else
-/// would have given.
+/// Gives the reason of one decision, from the scored candidates that differ only in this decision.
 class Reasons {
 public:
   Reasons(const Exploration &exploration, const Graph &graph, const Pins &pins, Plan &plan)
@@ -115,7 +114,7 @@ public:
   }
 
 private:
-  /// Only where there is something to join, or to gather ahead.
+  /// Adds bucket size and prefetch, if there is something to join or to prefetch.
   void addOverlap() {
     auto add = [&](const char *decision, const std::string &value, const std::string &asked,
                    const std::string &text) {
@@ -137,7 +136,7 @@ private:
     });
   }
 
-  /// What --pin and --forbid said, as they can be said again.
+  /// Adds the --pin and --forbid arguments in a form that can be given again.
   void addPins() {
     auto pinned = [&](const std::string &flag, const std::string &text) {
       size_t space = flag.find(' ');
@@ -180,9 +179,8 @@ private:
     plan.reasons.push_back({decision, value, faster ? Origin::Forced : Origin::Solved, text});
   }
 
-  /// The time of `c` against that of the plan: that of the runners-up where `c` is among what was
-  /// looked at op by op, else as both were scored, but not below the plan, which was the best of
-  /// what scores as well as that.
+  /// Returns the time of `c` relative to the plan. Uses the exact time if `c` was derived op by op.
+  /// Otherwise uses both scores, at least 1, because the plan is the best among similar scores.
   double ratioOf(const Candidate &c) const {
     for (const ExactCandidate &other : exploration.exact)
       if (other.candidate.order == c.order &&
@@ -201,7 +199,7 @@ private:
     if (decision == "micro-batch")
       return "micro-batch " + std::to_string(c.microBatch);
     if (decision == "schedule") {
-      Plan of; // as far as scheduleText() reads it
+      Plan of; // with the fields read by scheduleText()
       of.mesh = c.mesh;
       of.schedule = c.schedule.schedule;
       of.chunkStage = c.schedule.chunkStage(c.mesh.pp);
@@ -231,7 +229,7 @@ private:
 
 } // namespace
 
-/// The one thing that keeps the step from being faster.
+/// Returns the main limit of the step time.
 static std::string bindingConstraint(const Exploration &exploration, const Plan &plan) {
   const Candidate *faster = nullptr;
   for (const Candidate &c : exploration.scored)
@@ -295,7 +293,7 @@ static std::vector<std::string> assumptionsOf(const Graph &graph, const Job &job
   return lines;
 }
 
-/// The fastest plan, where the answer is a simpler one.
+/// Returns the fastest plan if the answer is a simpler one, else null.
 static const ExactCandidate *fasterThanAnswer(const Exploration &exploration) {
   const std::vector<ExactCandidate> &exact = exploration.exact;
   const bool isFaster = exact.size() > 1 &&
@@ -303,7 +301,7 @@ static const ExactCandidate *fasterThanAnswer(const Exploration &exploration) {
   return isFaster ? &exact[1] : nullptr;
 }
 
-/// e.g. "2 %" for 0.02.
+/// Format of a fraction. Example: 0.02 gives "2 %".
 static std::string percentText(double fraction) {
   char text[32];
   std::snprintf(text, sizeof text, "%g %%", 100 * fraction);

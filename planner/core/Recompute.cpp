@@ -1,4 +1,4 @@
-//===- Recompute.cpp - Forward ops that the backward executes again --------===//
+//===- Recompute.cpp - Choice of recomputed forward ops -------------------===//
 
 #include "planner/core/Recompute.h"
 #include "planner/core/Cluster.h"
@@ -11,7 +11,7 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-/// A value that a forward op computes from data: neither input nor generated.
+/// Whether `value` is computed from data by a forward op: neither input nor constant-derived.
 static bool isActivation(const Graph &graph, int value) {
   int producer = graph.values[value].producer;
   return producer >= 0 && graph.ops[producer].phase == Phase::Forward &&
@@ -53,7 +53,7 @@ static double bytesOf(const Graph &graph, int value) {
   return double(layout.numElements()) * double(layout.elementBytes);
 }
 
-/// Whether keeping the results of `op` costs less than 1/ratio of the activations it reads.
+/// Whether keeping the results of `op` takes less than 1/ratio of the bytes of its activations.
 static bool resultsAreSmall(const Graph &graph, const GraphOp &op, double ratio) {
   double in = 0, out = 0;
   for (int value : op.operands)
@@ -68,8 +68,8 @@ static bool isViewOp(const GraphOp &op) {
   return op.kernelClass == "none" && op.operands.size() == 1 && op.results.size() == 1;
 }
 
-/// Whether one op reads `value` in forward and one in backward, seen through views, and both are
-/// such as have what they read in registers.
+/// Whether `value`, seen through views, has one reader in forward and one in backward, both able to
+/// read it from registers.
 static bool mayStayInRegisters(const Graph &graph, int value) {
   int readers[] = {0, 0};
   std::vector<int> pending{value};
@@ -109,7 +109,7 @@ std::vector<bool> freeToRecompute(const Graph &graph) {
       if (!isActivation(graph, value))
         continue;
       ++activations;
-      // What comes from registers itself would have to be made again as well.
+      // An operand from registers would have to be recomputed as well.
       isFree &= graph.ops[graph.values[value].producer].kernelClass != "elementwise" &&
                 bytesOf(graph, value) <= bytesOf(graph, op.results[0]);
     }
@@ -136,7 +136,7 @@ std::vector<bool> recomputeFlags(const Graph &graph, const std::string &mode) {
     bool keeps = false;
     for (int value : op.results)
       keeps |= joints.count(value) != 0;
-    // A joint that a light op computes from joints alone is as good as kept.
+    // A joint computed by a light op from joints only need not be kept.
     if (keeps && !isHeavy(op)) {
       bool fromJoints = true;
       for (int value : op.operands)

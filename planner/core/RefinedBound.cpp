@@ -1,9 +1,11 @@
-//===- RefinedBound.cpp - No plan of a candidate is faster, closely ---------===//
+//===- RefinedBound.cpp - Expensive lower bound on the step time ----------===//
 //
-// The dear bound, for the few candidates that could still be better than what the search has found:
-// kernels divided evenly, or the placement's own bound; what memory forces to be computed again,
-// by what all stages can keep together; collectives that kernels cannot hide, with their starts;
-// the schedule's bubble and its sends whatever the cut; and the end of the step.
+// The expensive bound, for the few candidates that may beat the best plan found so far. It adds:
+// - kernels divided evenly, or the placement's own bound;
+// - recomputation forced by memory, from the most that all stages can keep together;
+// - collectives that kernels cannot hide, with their starts;
+// - the schedule's bubble and sends, for any cut;
+// - the end of the step.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,8 +37,8 @@ KeepBound &Searcher::keepBoundFor(const MeshShape &mesh, int64_t microBatch) {
   });
 }
 
-/// What belongs to parameters on all devices of a model together, at least, of which `of` says the
-/// sums.
+/// Returns a lower bound on the parameter-related bytes on all devices of a model together, for
+/// parameters with the sums `of`.
 double Searcher::fixedBytes(const Candidate &candidate, const DataMode &mode,
                             const ParameterTotals &of, bool isExpert) const {
   int zero = candidate.zero.zero;
@@ -48,9 +50,9 @@ double Searcher::fixedBytes(const Candidate &candidate, const DataMode &mode,
   return bytes / partsOf(candidate.mesh, isExpert);
 }
 
-/// What all stages may keep of one micro-batch of the candidate, together: each keeps at least what
-/// it has of the micro-batch that it takes back first. What may lie on the host takes of its memory
-/// too. In a plan of less than `limit` seconds.
+/// Returns an upper bound on the bytes of one micro-batch kept by all stages together, in a plan of
+/// less than `limit` seconds. Each stage keeps at least its part of the micro-batch whose backward
+/// comes first. Offloaded residuals use host memory as well.
 double Searcher::mostKeptBytes(const Candidate &candidate, const DataMode &mode, double limit) {
   const MeshShape &mesh = candidate.mesh;
   double usable =
@@ -60,7 +62,7 @@ double Searcher::mostKeptBytes(const Candidate &candidate, const DataMode &mode,
     fixed += fixedBytes(candidate, mode, totals()[isExpert], isExpert);
   double host = candidate.offloadsResiduals ? double(cluster.usableHostBytes()) : 0;
   double kept = double(mesh.pp) * (usable + host) - fixed;
-  // Schedules of thousands of stages are long, and bounded closely enough without.
+  // Schedules of thousands of stages are long, and the simple bound is close enough there.
   constexpr int64_t mostChunks = 512;
   if (mesh.pp == 1 || mesh.pp * candidate.schedule.chunksPerStage > mostChunks ||
       candidate.offloadsResiduals || repeat.count == 0 || kept < 0)
@@ -83,7 +85,7 @@ double Searcher::mostKeptBytes(const Candidate &candidate, const DataMode &mode,
   return std::min(kept, room.mostKeptBytes());
 }
 
-/// The last forward op that reads `value`, through views too.
+/// Returns the last forward op that reads `value`, also through views.
 static int lastReader(const Graph &graph, int value) {
   int last = -1;
   for (int user : graph.values[value].users) {
@@ -98,8 +100,8 @@ static int lastReader(const Graph &graph, int value) {
   return last;
 }
 
-/// By op of the repeated block, in forward order, what goes with it; none where the block is not
-/// all that lies between its first and its last occurrence, or nothing is kept of it.
+/// Returns the parts of the repeated block by op, in forward order. Empty if other ops lie between
+/// its first and its last occurrence, or if it keeps nothing.
 std::vector<BlockPart> Searcher::blockPartsFor(const Candidate &candidate, const DataMode &mode) {
   const MeshShape &mesh = candidate.mesh;
   int64_t devices = mesh.tp * mesh.cp * mesh.ep, samples = candidate.microBatch * mesh.ep;
@@ -135,7 +137,7 @@ std::vector<BlockPart> Searcher::blockPartsFor(const Candidate &candidate, const
     int last = op;
     for (int value : graph.ops[op].results)
       last = std::max(last, lastReader(graph, value));
-    for (int at = op; at < last; ++at) // between ops of this block and the ones after it
+    for (int at = op; at < last; ++at) // between ops of this block and later ones
       block[size_t((at - first) % length)].crossingBytes += kept[size_t(op)];
   }
   for (const GraphParameter &parameter : graph.parameters)
@@ -143,7 +145,8 @@ std::vector<BlockPart> Searcher::blockPartsFor(const Candidate &candidate, const
   return keptBytes > 0 ? block : std::vector<BlockPart>();
 }
 
-/// Adds `parameter` to the first op of `block` that reads it, if no op outside of the block does.
+/// Adds `parameter` to the first op of `block` that reads it, unless an op outside the block reads
+/// it.
 void Searcher::addFixed(const Candidate &candidate, const DataMode &mode,
                         const GraphParameter &parameter, int first,
                         std::vector<BlockPart> &block) const {
@@ -179,7 +182,7 @@ const Searcher::Work &Searcher::workOf(int64_t parts, int64_t samples) {
 
 Searcher::Work Searcher::computeWork(int64_t parts, int64_t samples) {
   Work work;
-  const Graph &batched = graphFor(samples); // in which nothing is run again yet
+  const Graph &batched = graphFor(samples); // without recomputation
   const std::vector<double> seconds = wholeWorkFor(samples).dividedSeconds(cluster, parts);
   const std::vector<int> anchors = forwardAnchors(batched);
   const std::vector<bool> canWait = weightOps(batched), mayBegin = stageMayBegin(batched);
@@ -213,8 +216,8 @@ Searcher::Work Searcher::computeWork(int64_t parts, int64_t samples) {
   return work;
 }
 
-/// What the ops outside of repeated blocks take over tp beyond their kernels divided evenly, at
-/// least: the placement's own bound of them alone.
+/// Returns the least seconds of the ops outside of repeated blocks over tp, beyond their evenly
+/// divided kernels: the placement's own bound for these ops.
 double Searcher::placedBeyondBlocks(int64_t tp, int64_t samples) {
   if (tp == 1)
     return 0;
@@ -236,7 +239,8 @@ double Searcher::computePlacedBeyondBlocks(int64_t tp, int64_t samples) {
   return std::max(0.0, placed - idealSecondsOf(samples, tp, &outside));
 }
 
-/// Work of the proportions of `total`, roughly: so many candidates share one.
+/// Returns a mixture for work with roughly the proportions of `total`, so many candidates share
+/// one.
 const ChainMixture &Searcher::mixtureFor(const Candidate &candidate, const WorkShare &total,
                                          bool isFine) {
   constexpr double parts = 128;
@@ -254,11 +258,13 @@ const ChainMixture &Searcher::mixtureFor(const Candidate &candidate, const WorkS
                       });
 }
 
-/// The least that the longest send between stages takes. All that crosses the first cut comes from
-/// the first stage; where a stage has several chunks, some of that may be for another chunk of it.
-/// And wherever two chunks that follow each other are on different stages, the one sends what its
-/// last ops make and the first ones of the other read: those places are as many as the chunks have,
-/// so the largest of these sends is no less than that one of all places that comes so far up.
+/// Returns a lower bound on the seconds of the longest send between stages, the larger of two
+/// bounds.
+/// - (1) With one chunk per stage: the first stage sends all bytes live across the first cut, at
+///   least those of the cheapest cut.
+/// - (2) The chunks have `hops` stage boundaries at distinct cut positions. At each, a value made
+///   by the last ops before it is read by the first ops after it. So one boundary costs at least
+///   the `hops`-th cheapest position. Example: cuts of 1, 2, 4 MiB and 2 hops give at least 2 MiB.
 double Searcher::leastSendSeconds(const Candidate &candidate) {
   const double samples = double(candidate.microBatch);
   auto bytesOf = [&](const Crossing &at) { return at.bytesPerSample * samples + at.bytes; };
@@ -268,7 +274,7 @@ double Searcher::leastSendSeconds(const Candidate &candidate) {
       least = std::min(least, bytesOf(at));
   if (least == infinity)
     least = 0;
-  std::vector<std::pair<double, int64_t>> sent; // with the number of such places
+  std::vector<std::pair<double, int64_t>> sent; // with the number of such positions
   for (const auto &[at, count] : readAcross.get([&] { return readAcrossCuts(graph); }))
     sent.push_back({bytesOf(at), count});
   std::sort(sent.begin(), sent.end());
@@ -285,7 +291,7 @@ double Searcher::leastSendSeconds(const Candidate &candidate) {
   return network.seconds(CollectiveKind::Send, network.stageGroupShape({0, 1}), least / parts);
 }
 
-/// How often a micro-batch goes from one stage to another in its forward.
+/// Returns the number of moves of a micro-batch from one stage to another in its forward.
 int64_t Searcher::numHops(const Candidate &candidate) const {
   const std::vector<int> &stageOf = chunksFor(candidate).stageOf;
   int64_t hops = 0;
@@ -294,7 +300,7 @@ int64_t Searcher::numHops(const Candidate &candidate) const {
   return hops;
 }
 
-/// What one sample has of `value`, and what it has whatever the samples, in bytes.
+/// Returns the bytes per sample of `value`, and its bytes independent of the number of samples.
 static std::pair<double, double> bytesBySample(const Graph &graph, int value) {
   const TensorLayout &layout = graph.values[value].layout;
   const double bytes = double(layout.numElements() * layout.elementBytes);
@@ -306,9 +312,8 @@ static std::pair<double, double> bytesBySample(const Graph &graph, int value) {
   return {0, bytes};
 }
 
-/// By place where a stage may begin, those that are alike together: of what the ops make that no
-/// cut parts from the one before it, the largest value that one of those reads that no cut parts
-/// from the one after it.
+/// Returns the bytes read across each position where a stage may begin, with counts of equal ones.
+/// A position gets the largest value made since the previous position and read before the next.
 std::vector<std::pair<Searcher::Crossing, int64_t>> Searcher::readAcrossCuts(const Graph &graph) {
   const int numForward = numForwardOps(graph);
   const std::vector<bool> mayBegin = stageMayBegin(graph);
@@ -352,7 +357,7 @@ std::vector<Searcher::Crossing> Searcher::leastCrossing(const Graph &graph) {
     end.bytesPerSample -= perSample;
     end.bytes -= bytes;
   }
-  // Of those that are alike one is enough.
+  // Equal ones appear once.
   std::map<std::pair<double, double>, bool> seen;
   std::vector<Crossing> result;
   Crossing at;
@@ -370,8 +375,8 @@ std::vector<Searcher::Crossing> Searcher::leastCrossing(const Graph &graph) {
 // The bound
 //===----------------------------------------------------------------------===//
 
-/// The candidates with cp that this one stands for, see mayBeContext: with a part of tp on cp, or
-/// where meshes with every tp are not looked at, of a data axis.
+/// Returns the candidates with cp covered by this one, see mayBeContext: with a factor of tp on cp,
+/// or, if not every tp is tried, of a data axis.
 std::vector<Candidate> Searcher::contextVariants(const Candidate &candidate) const {
   std::vector<Candidate> variants;
   if (!mayBeContext(candidate))
@@ -403,7 +408,7 @@ std::vector<Candidate> Searcher::contextVariants(const Candidate &candidate) con
 }
 
 Searcher::BoundKey Searcher::boundKeyOf(const Candidate &candidate) {
-  // Whatever is recomputed, so the same for every mode.
+  // The bound holds for any recomputation, so it is shared by all modes.
   const ScheduleChoice &of = candidate.schedule;
   return {candidate.mesh.sizes(),      candidate.microBatch,
           candidate.accumulation,      candidate.zero.zero,
@@ -435,13 +440,14 @@ double Searcher::boundAhead(const Candidate &candidate, double limit) {
   return isKnown ? known->second.seconds : boundWithContexts(candidate, limit);
 }
 
-/// What of a transfer counts that hides behind kernels as far as those allow. Of several together
-/// it is no more than of each alone, for it is convex.
+/// Returns the exposed part of a `transfer`-second collective that overlaps with `kernels` seconds
+/// of compute. It is convex in `transfer`, so the exposed time of a sum is at most the sum of the
+/// exposed times.
 double Searcher::exposedSeconds(double transfer, double kernels) const {
   return cluster.exposedSeconds(transfer, cluster.overlapFraction * kernels);
 }
 
-/// Of the gathers and reductions of each micro-batch, what the kernels cannot hide, by phase.
+/// Returns the exposed part of the gathers and reductions of each micro-batch, by phase.
 double Searcher::exposedData(const Candidate &candidate, const DataMode &mode,
                              const WorkShare &total, double again) {
   double forward = 0, backward = 0;
@@ -459,16 +465,16 @@ double Searcher::exposedData(const Candidate &candidate, const DataMode &mode,
          exposedSeconds(backward, total.backward + total.weight + again);
 }
 
-/// One micro-batch, of `seconds`, passes all chunks there and back, but for what is parted from the
-/// backward.
+/// Returns the seconds of one micro-batch of `seconds` through all chunks forward and backward,
+/// without wgrad if the schedule splits it off.
 double Searcher::passSeconds(const Candidate &candidate, const Work &known, double seconds) {
   bool parts = candidate.schedule.schedule == "zero-bubble";
   return (parts ? known.least.forward + known.least.backward : seconds) +
          2 * double(numHops(candidate)) * leastSendSeconds(candidate);
 }
 
-/// What a pipeline takes, whatever the cut: `least` or more, looking for no more than `limit`.
-/// `more` than `known` lies somewhere, and what runs again adds `again`.
+/// Returns a lower bound on the pipeline's seconds for any cut: `least` or more; stops at `limit`.
+/// `more`: seconds beyond `known` in unknown positions. `again`: seconds added by recomputation.
 double Searcher::scheduleSeconds(const Candidate &candidate, const Work &known, double more,
                                  double again, double least, double limit) {
   const ScheduleChoice &choice = candidate.schedule;
@@ -492,7 +498,7 @@ double Searcher::scheduleSeconds(const Candidate &candidate, const Work &known, 
       break;
     if (mixture.mostSeconds() * seconds >= limit)
       least = std::max(least, mixture.leastSeconds(known.inOrder, more, send, again, true));
-    // Of more rounds where those may find that nothing is faster.
+    // More rounds, if they may prove that no cut is faster than `limit`.
     if (least >= limit || mixture.mostSeconds() * seconds < limit)
       break;
   }
@@ -520,14 +526,14 @@ double Searcher::computeRefinedBound(const Candidate &candidate, double limit) {
                    (mostSaved(double(samples), 1) - mostSaved(double(samples), double(devices)));
   if (mesh.ep == 1 || !space.tensorAxisIsPinned())
     between += placedBeyondBlocks(mesh.tp, samples) / double(mesh.cp * mesh.ep);
-  // Wherever it falls.
+  // In any position.
   const double more = std::max(0.0, between) + batchSumSeconds(mesh).total() +
                       expertSeconds(mesh, candidate.microBatch) +
                       exposedData(candidate, mode, total, std::max(0.0, again));
   double accumulation = double(candidate.accumulation);
   const double seconds = kernels + more + again;
   const ScheduleChoice &choice = candidate.schedule;
-  // No op is divided among stages.
+  // Each op lies wholly on one stage.
   double least = std::max(seconds * accumulation / double(mesh.pp), known.largest * accumulation);
   if (choice.schedule != "interleaved" && choice.schedule != "zero-bubble")
     least = std::max(least, pipelineLowerBound(seconds, mesh.pp, candidate.accumulation));

@@ -46,7 +46,7 @@ static Json jsonOf(const Cell &cell) {
   return nullptr;
 }
 
-/// Names wider than this are cut in a table; JSON has them whole.
+/// The largest width of a name in a table; longer names are cut. JSON has them whole.
 constexpr size_t widest = 60;
 
 static std::string shown(const Cell &cell) {

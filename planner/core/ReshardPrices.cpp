@@ -1,4 +1,4 @@
-//===- ReshardPrices.cpp - What it costs to move between shardings ---------===//
+//===- ReshardPrices.cpp - Costs of moves between shardings ---------------===//
 
 #include "planner/core/ReshardPrices.h"
 
@@ -65,8 +65,8 @@ Sharding ReshardPrices::shardingFor(int number, const TensorLayout &layout) cons
   return carried(entries[number], layout);
 }
 
-/// The factors of `dim` that are longer than 1, segment by segment: a parameter and its gradient
-/// may differ in the others.
+/// Returns the factors of `dim` longer than 1, segment by segment. A parameter and its gradient may
+/// differ in the others.
 static std::vector<FactorId> splittable(const DimLayout &dim) {
   std::vector<FactorId> ids;
   for (const Segment &segment : dim.segments)
@@ -76,8 +76,8 @@ static std::vector<FactorId> splittable(const DimLayout &dim) {
   return ids;
 }
 
-/// The sharding of `entry` with the factor names of `layout`, which has the same structure: the
-/// two may come from different blocks.
+/// Returns the sharding of `entry` with the factor names of `layout`, a layout of the same
+/// structure. The two may come from different blocks.
 Sharding ReshardPrices::carried(const Entry &entry, const TensorLayout &layout) {
   Sharding sharding = entry.sharding;
   std::map<FactorId, FactorId> carry;
@@ -99,7 +99,7 @@ double ReshardPrices::compute(const Entry &from, const Entry &toEntry) {
     if (std::find(from.sharding.pending.begin(), from.sharding.pending.end(), pending) ==
         from.sharding.pending.end())
       return infinity;
-  double total = 0; // of the sequence that derive will choose too
+  double total = 0; // of the same sequence as in derive
   for (const Collective &step : reshard::reshard(mesh, from.layout, from.sharding, to))
     total += network.seconds(step);
   return total;

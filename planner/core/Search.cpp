@@ -51,7 +51,7 @@ std::string describe(const Plan &plan) {
 
 namespace {
 
-/// What is asked, but for the pins.
+/// The request, without the pins.
 struct Question {
   const Graph &graph;
   const Job &job;
@@ -66,9 +66,9 @@ struct Question {
 
 } // namespace
 
-/// As explore. Where nothing fits in a small graph, whose single tensors count, also without the
-/// ops that run again for their speed alone: what they read is kept, which may be more than what
-/// they make.
+/// Explores. If no plan fits in a small graph, also explores without recomputation for speed only:
+/// it keeps the operands of the recomputed op, which may be larger than its result. Single tensors
+/// count in a small graph.
 static Result<Exploration> exploreKept(const Question &question, const Pins &pins,
                                        const Progress &progress = {}) {
   Result<Exploration> exploration = question.explore(pins, progress);
@@ -87,8 +87,8 @@ static Result<Exploration> exploreKept(const Question &question, const Pins &pin
   return tried;
 }
 
-/// The same; where --offload is auto and nothing fits otherwise, with what may lie on the host
-/// there, whichever is fastest.
+/// The same. If --offload is auto and no plan fits without it, tries every kind of offload and
+/// takes the fastest.
 static Result<Exploration> exploreOffload(const Question &question, const Pins &pins,
                                           const Progress &progress) {
   Result<Exploration> exploration = exploreKept(question, pins, progress);
@@ -106,7 +106,7 @@ static Result<Exploration> exploreOffload(const Question &question, const Pins &
                          exploration->exact.front().plan.prediction.stepSeconds);
     if (tried)
       counts += tried->counts;
-    // One that might fit says more than a proof that another cannot.
+    // A result that might fit is better than a proof that another cannot.
     if (isFaster || (tried && exploration->provesNothingFits && !tried->provesNothingFits))
       exploration = std::move(tried);
   }
@@ -114,8 +114,8 @@ static Result<Exploration> exploreOffload(const Question &question, const Pins &
   return exploration;
 }
 
-/// The same, for the best verdict on memory that there is: sets `pins.memoryGoal` to it, or where
-/// nothing fits, to Tight.
+/// The same for the best possible memory verdict. Sets `pins.memoryGoal` to it, or to Tight if no
+/// plan fits.
 static Result<Exploration> exploreForVerdict(const Question &question, Pins &pins,
                                              const Progress &progress = {}) {
   Result<Exploration> exploration = exploreOffload(question, pins, progress);
@@ -132,7 +132,7 @@ static Result<Exploration> exploreForVerdict(const Question &question, Pins &pin
   return exploration;
 }
 
-/// What to know of the memory of `plan` before it is used, if its verdict is Tight.
+/// Adds a warning to `plan` if its memory verdict is Tight.
 static void warnOfMemory(const Pins &asked, Plan &plan) {
   const Prediction &p = plan.prediction;
   if (p.memory != MemoryVerdict::Tight)

@@ -1,4 +1,4 @@
-//===- Searcher.cpp - Scoring of candidates, with what they share kept -----===//
+//===- Searcher.cpp - Scoring of candidates, with shared results ----------===//
 
 #include "planner/core/Searcher.h"
 #include "planner/core/Evaluate.h"
@@ -22,8 +22,8 @@ Searcher::Searcher(const Graph &graph, const Job &job, const Cluster &cluster, c
   measureGraph();
 }
 
-/// Whether the candidate shards what belongs to a parameter over the axis called `name`: over all
-/// with tokens of their own, but not over dp beside fsdp.
+/// Whether the candidate shards parameter-related data over the axis `name`: over all axes that
+/// split tokens, except dp beside fsdp.
 static bool isZeroAxis(const Candidate &candidate, const std::string &name) {
   return candidate.zero.zero > 0 && (name != "dp" || candidate.mesh.fsdp == 1);
 }
@@ -47,7 +47,7 @@ DataMode Searcher::dataMode(const Candidate &candidate, const NetworkCost &netwo
   return mode;
 }
 
-/// Whether the candidate's schedule goes with its micro-batches.
+/// Whether the candidate's schedule allows its number of micro-batches.
 bool Searcher::mayRun(const Candidate &candidate) {
   auto kind = schedule::parseScheduleKind(candidate.schedule.schedule);
   if (!kind) // no pipeline
@@ -61,7 +61,7 @@ bool Searcher::mayRun(const Candidate &candidate) {
   return why.empty();
 }
 
-/// `isPossibleOnly`: leaves out meshes of which no candidate can be scored.
+/// `isPossibleOnly`: skips meshes without scorable candidates.
 void Searcher::enumerateOn(int64_t devices, bool isPossibleOnly, const Pins &limits,
                            std::vector<Candidate> &candidates) {
   if (enumerationEnd != SearchEnd::Complete)
@@ -115,9 +115,9 @@ void Searcher::enumerateOn(int64_t devices, bool isPossibleOnly, const Pins &lim
 std::vector<Candidate> Searcher::enumerate(const Pins &limits) {
   std::vector<Candidate> candidates;
   enumerateOn(job.gpus, /*isPossibleOnly=*/!space.meshIsPinned(), limits, candidates);
-  if (candidates.empty()) // then scoring says why
+  if (candidates.empty()) // then scoring gives the reason
     enumerateOn(job.gpus, /*isPossibleOnly=*/false, limits, candidates);
-  // Devices may stay idle where their number does not divide anything well.
+  // Devices may stay idle if their number has no good divisors.
   if (!space.meshIsPinned()) {
     std::vector<int64_t> fewer;
     int64_t power = 1;
@@ -166,8 +166,8 @@ double Searcher::heldBytes(const Candidate &candidate, const Mix &mix, const Dat
                        clusterOf(candidate, stage));
 }
 
-/// Chunks of equal time if they fit, else the best cut that fits and is found, else the former
-/// again.
+/// Returns chunks of equal time if they fit, else the best fitting cut found, else chunks of equal
+/// time.
 std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const Profile &profile,
                                               const DataMode &mode) {
   int64_t pp = candidate.mesh.pp, numChunks = pp * candidate.schedule.chunksPerStage;
@@ -182,14 +182,15 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
   even.firstOps = *balanced;
   if (candidate.offloadsResiduals)
     chooseAway(even, profile, mode);
-  // Looked at as if everything were on the host that may be: what is not need not be.
+  // Assumes the largest offload; a stage may offload less.
   auto away = [&](int last) { return candidate.offloadsResiduals ? last : 0; };
   for (int64_t s = 0; s < pp; ++s)
     isEnough &= fits(even, profile, mode, int(s));
   if (isEnough)
     return balanced;
   const std::vector<schedule::Moments> &kept = momentsOf(candidate);
-  // All stages together hold no less than one would that keeps what the emptiest of them keeps.
+  // Lower bound on all stages together: one stage with the smallest number of micro-batches in
+  // flight.
   schedule::InFlight least = kept[0][0][0];
   for (const schedule::Moments &stage : kept)
     for (const schedule::InFlight &chunk : stage[0]) {
@@ -227,8 +228,8 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
   return within ? within : balanced;
 }
 
-/// The sum of the scalar loss over the ranks that hold parts of it, or of the step's scalars over
-/// all.
+/// Returns the seconds to sum the scalar loss over the ranks with parts of it, or the step's
+/// scalars over all ranks.
 double Searcher::lossSeconds(const Candidate &candidate, const Profile &profile) {
   Mesh mesh = candidate.mesh.mesh();
   bool isTotal = profile.stepTotalBytes > 0;
@@ -265,7 +266,7 @@ bool Searcher::score(Candidate &candidate, bool refine) {
     if (!chooseAgain(candidate, mix, mode)) {
       if (!refine)
         return false;          // the weaker mode is a candidate of its own
-      candidate.again.clear(); // all, which may be faster for a small graph
+      candidate.again.clear(); // recompute all, possibly faster for a small graph
       candidate.blocksAgain.clear();
       mix = profile;
     }
@@ -312,7 +313,7 @@ std::vector<Candidate> Searcher::withContext(const Candidate &candidate) {
 
 void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode) {
   ++counted.priced;
-  const Profile &profile = *mix.kept; // where they are alike
+  const Profile &profile = *mix.kept; // for the fields equal in both
   const Stages &known = stagesFor(candidate.mesh);
   std::vector<StageSeconds> chunks;
   int64_t pp = candidate.mesh.pp;
@@ -356,12 +357,12 @@ void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode)
     }
   }
   chunks.back().parameterStep += lossSeconds(candidate, profile);
-  // Running the schedule is exact, and cheap where it is short.
+  // Simulating the schedule is exact, and cheap if it is short.
   if (int64_t(chunks.size()) * candidate.accumulation <= 512) {
     const KnownSchedule &run = scheduleFor(candidate, candidate.accumulation);
     candidate.seconds = simulatedStepTime(known.devices, chunks, run.schedule).seconds;
   } else {
-    PipelineSchedule outline; // what the closed form reads
+    PipelineSchedule outline; // the input of the closed form
     outline.kind = schedule::parseScheduleKind(candidate.schedule.schedule)
                        .value_or(schedule::ScheduleKind::OneFOneB);
     outline.pipeline.numStages = int(pp);
@@ -372,8 +373,8 @@ void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode)
   candidate.feasible = candidate.peakBytes <= double(limitBytes);
 }
 
-/// The cut with the shortest longest stage is not the fastest where the schedule is short,
-/// reductions are long or sends differ: moves one cut at a time, to any place, while that helps.
+/// Moves one cut at a time, to any position, as long as this helps. The cut with the shortest
+/// longest stage is not the fastest if the schedule is short, reductions are long or sends differ.
 void Searcher::refineCuts(Candidate &candidate, const Mix &mix, const DataMode &mode) {
   const Profile &profile = *mix.kept;
   std::vector<int> positions = cutPlaces(profile, int64_t(candidate.firstOps.size()));
@@ -441,7 +442,7 @@ Plan Searcher::planOf(const Candidate &candidate) {
   plan.recompute = recomputeOf(candidate);
   plan.offload = offloadOf(candidate);
 
-  // Ops with axes beyond the batch and the experts, those with the same axes together.
+  // Decisions for ops with axes beyond the batch and the experts; ops with the same axes share one.
   const ModelSplit split = withoutContext(splitOf(candidate));
   const Graph &batched = graphFor(candidate.microBatch * split.ep);
   const std::vector<OpStrategy> &strategies = *strategiesFor(split, candidate.microBatch);

@@ -1,7 +1,7 @@
-//===- SearcherBound.cpp - No plan of a candidate is faster ------------------===//
+//===- SearcherBound.cpp - Cheap lower bound on the step time -------------===//
 //
 // The cheap bound, for every candidate: kernels divided evenly (with tp the placement's own bound),
-// the schedule's bubble whatever the cut, and the update. RefinedBound.cpp has the dear one.
+// the schedule's bubble for any cut, and the update. RefinedBound.cpp has the expensive bound.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,8 +20,8 @@ const WholeWork &Searcher::wholeWorkFor(int64_t samples) {
   return wholeWorks.get(samples, [&] { return WholeWork(graphFor(samples)); });
 }
 
-/// Kernels of the ops of `part` (null: all) in one micro-batch if each divided evenly over the
-/// devices of a model: no strategy is faster.
+/// Returns the seconds of the ops of `part` (null: all) in one micro-batch, each kernel divided
+/// evenly over the devices of a model. It is a lower bound on every strategy.
 double Searcher::idealSecondsOf(int64_t samples, int64_t devices, const std::vector<bool> *part) {
   const std::vector<double> seconds = wholeWorkFor(samples).dividedSeconds(cluster, devices);
   double total = 0;
@@ -51,14 +51,14 @@ double Searcher::leastSeconds(int64_t tp, int64_t microBatch) {
 double Searcher::leastSeconds(const MeshShape &mesh, int64_t microBatch) {
   int64_t parts = mesh.cp * mesh.ep, samples = microBatch * mesh.ep;
   double ideal = idealSeconds(mesh.tp * parts, samples);
-  // Where tp has to split what it can, it can no less inside of experts.
+  // A pinned tp splits all it can, but inside experts it may split less.
   if (mesh.ep > 1 && space.tensorAxisIsPinned())
     return ideal;
-  // A part of a kernel or of a collective takes no less than that part of its time.
+  // The n-th part of a kernel or collective takes at least an n-th of its time.
   return std::max(ideal, leastSeconds(mesh.tp, samples) / double(parts));
 }
 
-/// Of all stages together, what no plan of the candidate avoids once per step.
+/// Returns a lower bound on the update and the reductions of a step, averaged over the stages.
 double Searcher::leastUpdateSeconds(const Candidate &candidate, const DataMode &mode) {
   const MeshShape &mesh = candidate.mesh;
   double bytes = 0;
@@ -69,7 +69,7 @@ double Searcher::leastUpdateSeconds(const Candidate &candidate, const DataMode &
     bytes += of.updateBytes / (partsOf(mesh, isExpert) * shards);
     trained += int64_t(of.trained);
   }
-  // Every stage has as much on average; the step ends with the one that has most.
+  // Every stage has the average share; the step ends with the stage with the largest share.
   double seconds = updateSeconds(cluster, bytes, trained);
   if (candidate.zero.zero == 1 || candidate.zero.zero == 2)
     seconds += transferSeconds(candidate, mode, CollectiveKind::AllGather,
@@ -79,8 +79,8 @@ double Searcher::leastUpdateSeconds(const Candidate &candidate, const DataMode &
   return seconds / double(mesh.pp);
 }
 
-/// Reductions of gradients once per step, of all stages together, in as few buckets as there can
-/// be.
+/// Returns the seconds of gradient reductions once per step, of all stages together, in the fewest
+/// possible buckets.
 double Searcher::reduceStepSeconds(const Candidate &candidate, const DataMode &mode) {
   const NetworkCost &network = networkFor(candidate.mesh);
   double seconds = 0;
@@ -101,8 +101,8 @@ double Searcher::reduceStepSeconds(const Candidate &candidate, const DataMode &m
   return seconds;
 }
 
-/// Of the scalars that are summed once per step over all devices, or of the loss over the data
-/// ranks, on one of the stages.
+/// Returns the seconds to sum the step's scalars over all devices, or the loss over the data ranks,
+/// on one stage.
 double Searcher::leastScalarSeconds(const MeshShape &shape) {
   const Mesh mesh = shape.mesh();
   const bool isTotal = graph.stepTotalBytes > 0;
@@ -116,9 +116,9 @@ double Searcher::leastScalarSeconds(const MeshShape &shape) {
                          isTotal ? double(graph.stepTotalBytes) : lossBytes);
 }
 
-/// What goes to the experts along ep and comes back in a micro-batch on each rank, as far as no
-/// choice of ops that run again can do without: values of forward within forward, and cotangents.
-/// How ops are split over ep is no choice where there is no tp beside it.
+/// Returns the least seconds of exchanges with the experts along ep, of a micro-batch on each rank.
+/// It counts only values needed with any recomputation: forward values within forward, and
+/// cotangents. Without tp the split of ops over ep is fixed; otherwise it returns 0.
 double Searcher::expertSeconds(const MeshShape &shape, int64_t microBatch) {
   if (shape.ep == 1 || shape.tp > 1 || shape.cp > 1)
     return 0;
@@ -148,13 +148,13 @@ double Searcher::expertSeconds(const MeshShape &shape, int64_t microBatch) {
   });
 }
 
-/// Over how many devices a model splits its parameters at most.
+/// Returns the largest number of devices over which a model splits its parameters.
 double Searcher::partsOf(const MeshShape &mesh, bool isExpert) {
   return double(mesh.tp) * (isExpert ? double(mesh.ep) : 1);
 }
 
-/// Of collectives over the zero group, one for each of the parameters that `count` counts, but
-/// reductions may go together, each rank with its part of their `bytes`.
+/// Returns the seconds of collectives over the zero group, one for each counted parameter
+/// (`count`); reductions may be joined. Each rank has its share of their `bytes`.
 double Searcher::transferSeconds(const Candidate &candidate, const DataMode &mode,
                                  CollectiveKind kind, double ParameterTotals::*count,
                                  double ParameterTotals::*bytes) {
@@ -209,15 +209,15 @@ Searcher::computeTotals(const std::function<bool(const GraphParameter &)> &isCou
   return totals;
 }
 
-/// The most that computing ops again saves in a micro-batch of `samples` divided over `parts`.
+/// Returns the largest saving by recomputation in a micro-batch of `samples` divided over `parts`.
 double Searcher::mostSaved(double samples, double parts) {
   const MostSaved &saved =
       saving.get([&] { return mostSavedByRunningAgain(graphFor(1), cluster); });
   return saved.launchSeconds + saved.movementSeconds * samples / parts;
 }
 
-/// leastSeconds() where ops may be computed again. Kernels divided over fewer devices than all
-/// save more of their time, but take more to begin with; next to collectives that may be worth it.
+/// Returns leastSeconds() for any recomputation. Kernels divided over fewer devices than all can
+/// save more, but also take more in the first place; beside collectives this may be worthwhile.
 double Searcher::secondsWhateverIsKept(const MeshShape &mesh, int64_t microBatch) {
   return std::max(idealWhateverIsKept(mesh, microBatch),
                   leastSeconds(mesh, microBatch) - mostSaved(double(microBatch * mesh.ep), 1));
@@ -234,7 +234,7 @@ bool Searcher::mayBeContext(const Candidate &candidate) const {
 }
 
 void Searcher::boundAll(std::vector<Candidate> &candidates, const Deadline &deadline) {
-  if (workers.count() > 1) { // first what many of them share
+  if (workers.count() > 1) { // first the values shared by many candidates
     std::set<int64_t> samples{1};
     std::map<std::array<int64_t, 4>, const Candidate *> parts;
     for (const Candidate &candidate : candidates) {
@@ -256,9 +256,9 @@ void Searcher::boundAll(std::vector<Candidate> &candidates, const Deadline &dead
     });
   }
   std::atomic<bool> isOver{false};
-  const double least = peakRateSeconds(); // of what there is no time to bound
+  const double least = peakRateSeconds(); // for candidates without time to bound
   counted.bounded += int64_t(candidates.size());
-  constexpr size_t number = 256; // that one thread takes at once
+  constexpr size_t number = 256; // candidates per task
   workers.run((candidates.size() + number - 1) / number, [&](size_t part) {
     size_t end = std::min(candidates.size(), (part + 1) * number);
     if (deadline.isOver())
@@ -273,12 +273,12 @@ void Searcher::boundAll(std::vector<Candidate> &candidates, const Deadline &dead
     enumerationEnd = SearchEnd::TimeLimit;
 }
 
-/// The bound that holds for every plan with the candidate's mesh, micro-batch, ZeRO and schedule,
-/// and the one for those with chunks of equal length on a stage, which are what the search looks
-/// at.
+/// Sets both bounds. `provenBound` holds for every plan with the candidate's mesh, micro-batch,
+/// ZeRO and schedule. `lowerBound` holds for plans with chunks of equal length on a stage; the
+/// search considers only these.
 void Searcher::bound(Candidate &candidate) {
   const MeshShape &mesh = candidate.mesh;
-  // With cp there would be fewer data ranks.
+  // A variant with cp has fewer data ranks.
   double seconds =
       secondsWhateverIsKept(mesh, candidate.microBatch) + batchSumSeconds(mesh).total();
   double proven =
@@ -286,7 +286,7 @@ void Searcher::bound(Candidate &candidate) {
   const ScheduleChoice &choice = candidate.schedule;
   int64_t stages = mesh.pp, accumulation = candidate.accumulation;
   double update = leastUpdateSeconds(candidate, dataMode(candidate));
-  double unlike = unlikeStagesBound(candidate); // 0 where all devices are alike
+  double unlike = unlikeStagesBound(candidate); // 0 if all devices are alike
   if (choice.schedule != "interleaved" && choice.schedule != "zero-bubble") {
     candidate.provenBound =
         std::max(pipelineLowerBound(proven, stages, accumulation), unlike) + update;
@@ -295,14 +295,14 @@ void Searcher::bound(Candidate &candidate) {
     return;
   }
   bool parts = choice.schedule == "zero-bubble";
-  // However long the chunks: a stage has its share of the work, and one micro-batch passes all of
-  // them there and back, but for what is parted from the backward, at most half of the work.
+  // For any chunk lengths: a stage has its share of the work, and one micro-batch passes all stages
+  // forward and backward. wgrad is excluded if it is split off; it is at most half of the work.
   candidate.provenBound =
       std::max(proven * std::max(double(accumulation) / double(stages), parts ? 0.5 : 1.0),
                unlike) +
       update;
-  // What a stage waits for first is one chunk of each stage before it, and with weight parts to
-  // fill the end of the step the forward of that alone: with recomputation a fourth of the chunk.
+  // A stage first waits for one chunk of each earlier stage. With wgrad to fill the end of the
+  // step, it waits only for the chunk's forward: with recomputation a fourth of the chunk.
   double waits = (parts ? 0.25 : 1.0) / double(choice.chunksPerStage);
   candidate.lowerBound = std::max(
       candidate.provenBound, pipelineLowerBound(seconds, stages, accumulation, waits) + update);

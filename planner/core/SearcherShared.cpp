@@ -1,6 +1,6 @@
-//===- SearcherShared.cpp - What candidates share --------------------------===//
+//===- SearcherShared.cpp - Results shared by candidates ------------------===//
 //
-// Made by the first candidate that asks for it, on any thread.
+// Made by the first candidate with a request, on any thread.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@ const Graph &Searcher::graphFor(int64_t microBatch) {
 }
 
 const Placement &Searcher::placementFor(int64_t tp, int64_t microBatch, bool hasExperts) {
-  // One device: nothing to place.
+  // On one device all placements are the same.
   auto key = std::make_tuple(tp, tp == 1 ? 0 : microBatch, tp > 1 && hasExperts);
   return placements.get(key, [&] {
     Graph inside;
@@ -29,7 +29,7 @@ const Placement &Searcher::placementFor(int64_t tp, int64_t microBatch, bool has
         if (op.expertLoop >= 0)
           op.loops[op.expertLoop].kind = LoopKind::Fixed;
     }
-    // One placement for all: of unlike devices, the first speak for the others.
+    // One placement for all; on heterogeneous devices, the first group determines it.
     const Cluster &devices = cluster.isMixed() ? cluster.groups[0] : cluster;
     Placement placement =
         place(hasExperts ? inside : graphFor(microBatch), tp, job, devices,
@@ -89,7 +89,7 @@ const Searcher::KnownStrategies &Searcher::splitStrategies(const ModelSplit &spl
     Mesh mesh = meshOf(split);
     KnownStrategies known;
     known.ofOps = placementFor(split.tp, microBatch, split.ep > 1).strategies;
-    for (OpStrategy &strategy : known.ofOps) // where tp is not the only axis
+    for (OpStrategy &strategy : known.ofOps) // tp may not be the only axis
       for (auto &[loop, axes] : strategy.loopAxes)
         for (AxisRef &axis : axes)
           axis.axis = mesh.axisIndex("tp");
@@ -126,7 +126,7 @@ const Searcher::KnownSchedule &Searcher::scheduleFor(const Candidate &candidate,
 }
 
 const std::vector<schedule::Moments> &Searcher::momentsOf(const Candidate &candidate) {
-  // Longer schedules hold no more, but for GPipe's.
+  // Longer schedules hold the same, except GPipe's.
   int64_t enough = 4 * candidate.mesh.pp * candidate.schedule.chunksPerStage;
   bool holdsAll = candidate.schedule.schedule == "gpipe";
   return scheduleFor(candidate,
@@ -142,9 +142,9 @@ static bool splitsAnything(const Placement &placement) {
   return false;
 }
 
-/// Whether the ops can do what the candidate asks of them.
+/// Whether the ops allow the candidate's split.
 bool Searcher::mayPlace(const Candidate &candidate) {
-  // Devices that do what others do as well are idle in all but name.
+  // Devices that repeat the work of others are effectively idle.
   if (candidate.mesh.tp > 1 && !space.meshIsPinned() &&
       !splitsAnything(placementFor(candidate.mesh.tp, candidate.microBatch, candidate.mesh.ep > 1)))
     return false;
@@ -154,7 +154,7 @@ bool Searcher::mayPlace(const Candidate &candidate) {
   return strategies && pinned.areMetBy(graph, *strategies, tensorAxis);
 }
 
-/// Whether the candidate may recompute in some blocks alone.
+/// Whether only some blocks of the candidate may recompute.
 bool Searcher::isPartial(const Candidate &candidate) const {
   return candidate.recompute != "none" && space.mayRecomputeInPart();
 }

@@ -1,8 +1,8 @@
-//===- SearcherStages.cpp - Candidates whose stages have unlike devices -----===//
+//===- SearcherStages.cpp - Stages on heterogeneous devices ---------------===//
 //
-// On a mixed cluster each stage is priced on its own devices. Bounds take the best of all of them
-// for each constant, which no plan beats; unlikeStagesBound() says how much of the work the slower
-// stages have to do.
+// On a mixed cluster each stage is priced on its own devices. Bounds use the best value of all
+// groups for each constant, so they hold for every plan. unlikeStagesBound() adds the share of the
+// work that the slower stages must do.
 //
 //===----------------------------------------------------------------------===//
 
@@ -88,7 +88,7 @@ double Searcher::scaled(const Candidate &candidate, int stage, double bytes) {
   if (!isMixed)
     return bytes;
   int64_t limit = std::min(limitBytes, clusterOf(candidate, stage).usableBytes());
-  // What just fits there just fits here, whatever rounding makes of it.
+  // Exactly at its own limit stays within the common limit, despite rounding.
   return bytes <= double(limit)
              ? std::min(bytes * (double(limitBytes) / double(limit)), double(limitBytes))
              : std::max(bytes * (double(limitBytes) / double(limit)), double(limitBytes) + 1);
@@ -98,7 +98,7 @@ const Cluster &Searcher::clusterOf(const Candidate &candidate, int stage) {
   return isMixed ? stagesFor(candidate.mesh).devices.of(stage) : cluster;
 }
 
-/// Enough places for each chunk to end near where it should.
+/// Returns enough buckets for each chunk to end near its ideal position.
 int Searcher::cutBuckets(int64_t chunks) { return int(std::clamp<int64_t>(chunks * 6, 48, 256)); }
 
 std::vector<int> Searcher::cutPlaces(const Profile &profile, int64_t chunks) const {
@@ -146,10 +146,11 @@ const StageCutter &Searcher::cutterFor(const Candidate &candidate, const Profile
   });
 }
 
-/// Seconds that the kernels of all micro-batches take on one stage at least, whichever ops are
-/// where. With any weights of the stages that add up to 1 the longest of them takes no less than
-/// their weighted mean, and in that no op takes less than where its weight times its time is least.
-/// Weights are the stages' speeds: if all ops differed by the same factor, that would be exact.
+/// Returns a lower bound on the kernel seconds of the slowest stage in a step, for any assignment
+/// of ops to stages. For any stage weights with sum 1, the slowest stage takes at least the
+/// weighted mean. In this mean, an op costs at least its minimum of weight times time. The weights
+/// are the stages' speeds; this is exact if all ops differ by the same factor. Example: stages of
+/// speed 1 and 3 share 4 s of work of the slower one: at least 1 s.
 double Searcher::unlikeStagesBound(const Candidate &candidate) {
   const MeshShape &mesh = candidate.mesh;
   const StageDevices &devices = stagesFor(mesh).devices;
@@ -184,7 +185,7 @@ double Searcher::unlikeStagesBound(const Candidate &candidate) {
             ofOp = std::min(ofOp, kind.ofOps[op] / kind.total / speeds);
           least += ofOp;
         }
-        for (const auto &[group, kind] : kinds) // computing again what may be may save that
+        for (const auto &[group, kind] : kinds) // recomputation may save this
           least -= kind.saved / kind.total / speeds;
         return least;
       });

@@ -29,7 +29,7 @@ struct Table {
   std::vector<double> costs;
 };
 
-/// Variable elimination: takes nodes out one by one, leaving a table over their neighbours.
+/// Variable elimination: removes nodes one by one, and leaves a table over their neighbours.
 class Elimination {
 public:
   Elimination(const PairwiseProblem &problem, size_t maxTable)
@@ -43,7 +43,7 @@ public:
       queue.insert({tableSize(node), int(node)});
   }
 
-  /// False where a table would grow beyond the limit.
+  /// Returns false if a table would exceed the limit.
   bool run(PairwiseSolution &solution) {
     while (!queue.empty()) {
       auto [size, node] = *queue.begin();
@@ -183,8 +183,7 @@ private:
 class MessagePassing {
 public:
   explicit MessagePassing(const PairwiseProblem &original) : problem(original) {
-    // Messages subtract costs, so a forbidden choice becomes one dearer than everything else
-    // together.
+    // Messages subtract costs, so a forbidden choice gets a cost above the sum of all others.
     double total = 1;
     forEachCost([&](double &cost) {
       if (std::isfinite(cost))
@@ -256,7 +255,7 @@ private:
       b[j] += toB[index][j];
   }
 
-  /// The dual at the present messages: a bound whatever they are.
+  /// Returns the dual at the current messages: a lower bound for any messages.
   double lowerBound() const {
     double bound = 0;
     for (const std::vector<double> &belief : beliefs)

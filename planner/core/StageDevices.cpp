@@ -1,4 +1,4 @@
-//===- StageDevices.cpp - What each pipeline stage runs on -----------------===//
+//===- StageDevices.cpp - The devices of each pipeline stage --------------===//
 
 #include "planner/core/StageDevices.h"
 
@@ -24,12 +24,13 @@ int64_t StageDevices::nodeOf(int64_t rank) const {
   return firstNode[group] + (rank - firstRank[group]) / whole->groups[group].devicesPerNode;
 }
 
-/// The most ranks of which every run shares a node, if ranks [first, last) are cut into such runs.
+/// Returns the largest run length such that every run shares a node, if ranks [first, last) are cut
+/// into runs of this length.
 int64_t StageDevices::commonNode(int64_t first, int64_t last) const {
   int64_t common = 0;
   for (size_t group = size_t(groupOf(first)); group <= size_t(groupOf(last - 1)); ++group) {
     int64_t size = whole->groups[group].devicesPerNode, begin = firstRank[group];
-    // The first two ends of nodes after `first` say all: the others follow in steps of a node.
+    // The first two node ends after `first` suffice: the others follow in steps of a node.
     int64_t end = begin + (std::max(first, begin) - begin) / size * size;
     for (int64_t i = 0; i < 3; ++i, end += size)
       if (end > first && end < last && end <= firstRank[group + 1])
@@ -38,7 +39,7 @@ int64_t StageDevices::commonNode(int64_t first, int64_t last) const {
   return common > 0 ? common : last - first;
 }
 
-/// The names of the devices of ranks [first, last), in their order.
+/// Returns the names of the devices of ranks [first, last), in order.
 std::string StageDevices::typesOf(int64_t first, int64_t last) const {
   std::string text;
   for (int group = groupOf(first), end = groupOf(last - 1); group <= end; ++group) {
@@ -62,7 +63,8 @@ bool keepsTypesApart(const Cluster &cluster, int64_t stages, int64_t ranksPerSta
   return true;
 }
 
-/// "pp=2, pp=4": the fewest stages that keep the types of the first `ranks` devices apart.
+/// Returns the smallest numbers of stages with one device type per stage, for the first `ranks`
+/// devices. Example: "pp=2, pp=4".
 static std::string possibleStages(const Cluster &cluster, int64_t ranks, int64_t but) {
   std::string text;
   int found = 0;
@@ -93,7 +95,7 @@ Result<StageDevices> StageDevices::make(const Cluster &cluster, int64_t stages,
     devices.firstRank.push_back(devices.firstRank.back() + group.numNodes * group.devicesPerNode);
     devices.firstNode.push_back(devices.firstNode.back() + group.numNodes);
   }
-  std::vector<int> same; // by group, the first with its devices
+  std::vector<int> same; // by group: the first group with the same devices
   for (const Cluster &group : groups)
     same.push_back(int(std::find_if(groups.begin(), groups.end(),
                                     [&](const Cluster &o) { return haveSameDevices(o, group); }) -
@@ -132,7 +134,7 @@ Result<StageDevices> StageDevices::make(const Cluster &cluster, int64_t stages,
     devices.kinds.push_back(kind);
     devices.clusters.push_back(of);
   }
-  // Groups that the ranks do not reach have no say.
+  // Groups beyond the used ranks are ignored.
   const int used = devices.groupOf(ranks - 1) + 1;
   auto slowest = std::make_shared<Cluster>(groups[0]);
   Network network = networkIn(groups[0]);
@@ -179,7 +181,8 @@ Network StageDevices::networkOf(const std::vector<int> &stages) const {
   Network link = slowerOf(first, last);
   if (!whole->betweenGroups)
     return link;
-  // Ranks of two stages with one group each lie on nodes of both; others perhaps on two of one.
+  // If each of two stages lies in one group, their ranks are on nodes of both groups. Otherwise two
+  // ranks may be on two nodes of one group.
   bool isApart = stages.size() == 2 && !isParted;
   link.interNode =
       isApart ? *whole->betweenGroups : slowerOf(link.interNode, *whole->betweenGroups);

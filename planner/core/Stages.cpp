@@ -9,7 +9,7 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-/// The backward sums that make up gradients: across stages they are left out (gradientParts).
+/// Returns the backward sums of gradients; across stages they are omitted (gradientParts).
 static std::vector<bool> gradientSums(const Graph &graph) {
   std::vector<bool> sums(graph.ops.size(), false);
   for (const GraphParameter &parameter : graph.parameters) {
@@ -66,7 +66,7 @@ std::vector<bool> stageMayBegin(const Graph &graph) {
   std::vector<bool> mayBegin(numForward);
   for (int op = 0, held = 0; op < numForward; ++op)
     mayBegin[op] = (held += change[op]) == 0 && (op == 0 || !graph.ops[op].generator);
-  // Generators run wherever they are needed: no stage is there for them alone.
+  // Generators run in every stage with a use: no stage consists only of them.
   if (int first = firstOwnOp(graph); first > 0 && first < numForward)
     mayBegin[first] = false;
   return mayBegin;

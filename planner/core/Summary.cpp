@@ -51,7 +51,7 @@ std::string formatSeconds(double seconds) {
   return format("%.1f us", seconds * 1e6);
 }
 
-/// e.g. 4.27 M.
+/// Format of a count. Example: "4.27 M".
 static std::string formatCount(double count) {
   static const char *const units[] = {"", " k", " M", " G", " T"};
   int unit = 0;
@@ -78,7 +78,7 @@ size_t fullestStage(const Plan &plan) {
   return fullest;
 }
 
-/// `text` in at most `width` columns, its end cut off.
+/// Returns `text` in at most `width` columns, its end cut off.
 static std::string clipped(const std::string &text, size_t width) {
   return text.size() <= width ? text : text.substr(0, width - 3) + "...";
 }
@@ -172,7 +172,7 @@ private:
     line("  precision " + plan.job.precision + lossScale());
   }
 
-  /// Of a mixed cluster, which stages are on which devices.
+  /// Lists the devices of the stages of a mixed cluster.
   void unlikeDevices() {
     const StageDevices devices = stageDevices(plan);
     const int64_t stages = plan.mesh.pp, ranks = plan.mesh.numRanks() / stages;
@@ -192,7 +192,7 @@ private:
     }
   }
 
-  /// How the worst of the groups along an axis lies on nodes.
+  /// Returns the distribution over nodes of the worst group along an axis.
   GroupShape shapeOf(const StageDevices &devices, const StageNetworks &networks, const Mesh &axes,
                      int axis) const {
     if (!devices.isUniform() && axis == axes.axisIndex("pp")) {
@@ -209,7 +209,7 @@ private:
     return worst;
   }
 
-  /// ", loss scale ..", where the step has one.
+  /// Returns ", loss scale .." if the step has one.
   std::string lossScale() const {
     auto setting = [&](const char *name) {
       auto found = plan.job.settings.find(name);
@@ -258,7 +258,7 @@ private:
       return;
     line("");
     line("  layers                              count  parameters   fwd+bwd     kept  split");
-    // The rows that cost most, in their order.
+    // The most expensive rows, in their order.
     constexpr size_t most = 8;
     std::vector<size_t> order;
     for (size_t i = 0; i < plan.blocks.size(); ++i)
@@ -318,7 +318,7 @@ private:
   }
 
   void communication() {
-    // By kind and axes, on the stage that has most of it.
+    // By kind and axes, on the stage with the largest share.
     struct Sum {
       double bytes = 0, count = 0, seconds = 0;
     };
@@ -372,7 +372,7 @@ private:
     for (const Alternative &other : plan.alternatives) {
       if (shown++ == 5)
         break;
-      Plan chosen; // as far as describe() reads it
+      Plan chosen; // with the fields read by describe()
       chosen.mesh = other.mesh;
       chosen.parameterDefault = other.data;
       chosen.context = other.context;

@@ -1,4 +1,4 @@
-//===- Time.cpp - From the seconds of its parts to the seconds of a step ---===//
+//===- Time.cpp - From the seconds of stages to the seconds of a step -----===//
 
 #include "planner/core/Time.h"
 
@@ -43,7 +43,7 @@ PipelineSchedule PipelineSchedule::make(const std::string &name, int64_t stages,
   if (!chunkStage.empty())
     result.pipeline.chunkStage = chunkStage;
   result.accumulation = accumulation;
-  // One stage keeps no more of many micro-batches than of one.
+  // One stage holds the same for many micro-batches as for one.
   result.actions =
       schedule::schedules(result.kind, result.pipeline, stages == 1 ? 1 : accumulation);
   return result;
@@ -86,7 +86,7 @@ ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage,
   return out;
 }
 
-/// Divides `seconds` among what the slowest stage spends it on; what is left is waiting.
+/// Divides `seconds` among the activities of the slowest stage; the rest is waiting.
 static TimeSplit splitOf(const StageSeconds &stage, const ExposedSeconds &exposed,
                          int64_t accumulation, double seconds) {
   double a = double(accumulation);
@@ -98,14 +98,14 @@ static TimeSplit splitOf(const StageSeconds &stage, const ExposedSeconds &expose
   split.update = stage.updateStep;
   split.host = exposed.host;
   split.hiddenData = exposed.hidden;
-  // Rounding may leave a hair less than nothing.
+  // Rounding may give a slightly negative value.
   split.pipeline = std::max(0.0, seconds - split.total());
   return split;
 }
 
 namespace {
 
-/// The chunks of each stage taken together.
+/// The chunks of each stage, added up.
 struct Stages {
   std::vector<StageSeconds> seconds;
   std::vector<ExposedSeconds> exposed;

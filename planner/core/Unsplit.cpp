@@ -1,4 +1,4 @@
-//===- Unsplit.cpp - Work that tp was meant to share and cannot ------------===//
+//===- Unsplit.cpp - Work not split over tp -------------------------------===//
 
 #include "planner/core/Explore.h"
 #include "planner/core/Recompute.h"
@@ -10,7 +10,8 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-/// Sizes of loops of `op` that might be split but do not divide by `n`, e.g. "25" or "25 and 3".
+/// Returns the sizes of splittable loops of `op` that `n` does not divide. Example: "25" or "25 and
+/// 3".
 static std::string undivided(const Graph &graph, const GraphOp &op, int64_t n) {
   std::string text;
   for (const Loop &loop : op.loops)

@@ -1,7 +1,7 @@
-//===- UpdateBuffers.cpp - What an update allocates ------------------------===//
+//===- UpdateBuffers.cpp - Buffers allocated by an update -----------------===//
 //
-// Step by step what passes/optimizer/BuildUpdate.cpp builds and passes/partition/LocalUpdate.cpp
-// emits: a test compares the two.
+// Follows passes/optimizer/BuildUpdate.cpp and the output of passes/partition/LocalUpdate.cpp step
+// by step; a test compares the two.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ public:
   }
 
   BlockBuffers run() {
-    // The totals of a step: the loss, what it counts, then what is added up over gradients.
+    // The totals of a step: the loss, its count, then the sums over gradients.
     bool counts = graph.count >= 0;
     int64_t parts = graph.stepTotalBytes / wideBytes;
     bool sumsGradients = parts > 1 + int64_t(counts);
@@ -48,7 +48,7 @@ public:
         if (buffer != unknown)
           list.read(buffer);
     }
-    // Scalars that all parameters read: the factor of gradients, whether to step, Adam's count.
+    // Scalars read by all parameters: the factor of gradients, whether to step, Adam's count.
     list.next();
     int numScalars = int(isScaled) + int(maySkip) + int(job.stateBytesPerElement() > wideBytes);
     for (int i = 0; i < numScalars; ++i)
@@ -68,7 +68,7 @@ private:
            std::find(stages.begin(), stages.end(), stage) != stages.end();
   }
 
-  /// Takes what a slot holds as `from` to `to`, as derived, and then by what moves nothing.
+  /// Reshards the contents of a slot from `from` to `to`: first as derived, then by local steps.
   int apply(Where where, int value, int64_t elementBytes, int buffer, const Sharding &from,
             const Sharding &to) {
     const TensorLayout &layout = graph.values[value].layout;
@@ -89,8 +89,8 @@ private:
                          elements(), elementBytes, BufferKind::Transient);
   }
 
-  /// All reductions of the bucket, of gradients that lie in their slots, where `wanted` is the
-  /// first of them.
+  /// Returns the reduced gradient of `wanted`. The first call for a bucket reduces all its members,
+  /// from gradients in their slots.
   int reduceBucket(const Reshard &wanted) {
     if (!reduced.count(&wanted)) {
       std::vector<BufferList::Member> members;
@@ -109,7 +109,7 @@ private:
     return reduced.at(&wanted);
   }
 
-  /// The gradient on the state's shard.
+  /// Returns the gradient on the state's shard.
   int complete(int p) {
     int gradient = graph.parameters[p].gradient;
     const TensorLayout &layout = graph.values[gradient].layout;
@@ -117,7 +117,7 @@ private:
     bool hasPart = std::any_of(parts.begin(), parts.end(), [&](const GradientParts::Part &part) {
       return assignment.stageOf(part.chunk) == stage;
     });
-    // A stage without a part gives zeros to the sum over stages.
+    // A stage without a part adds zeros to the sum over stages.
     int own =
         hasPart ? BufferList::inSlot : make(double(localBytes(layout, derivation.gradient[p])), {});
     return apply(Where::GradientStep, gradient, layout.elementBytes, own, derivation.gradient[p],
@@ -131,7 +131,7 @@ private:
     return list.make(bytes, BufferKind::Transient);
   }
 
-  /// The new value or the old one, where the step may be skipped.
+  /// Selects the new value or the old one, if the step may be skipped.
   int chosen(int fresh, int old, bool inSlot, double bytes) {
     list.next();
     list.read(fresh);
@@ -173,7 +173,8 @@ private:
     std::vector<int> oldMoments, moments;
     for (int64_t m = 0; m < numMoments; ++m)
       oldMoments.push_back(onHost ? make(wide, {}) : BufferList::inSlot);
-    // Where the step may not be skipped, results go to their slots at once, if those are here.
+    // If the step cannot be skipped, results go to their slots at once, unless these are on the
+    // host.
     bool inSlot = hasMaster ? !onHost : isWhole;
     list.next();
     for (int scalar : scalars)
@@ -207,7 +208,7 @@ private:
       fresh =
           isWhole ? BufferList::inSlot : list.make(elements * double(own), BufferKind::Transient);
     }
-    // Gathered where the parameter is stored.
+    // Gathered to the stored sharding of the parameter.
     list.moveToSlot(apply(Where::ParameterStep, parameter.value, own, fresh, derivation.state[p],
                           derivation.stored[p]));
   }

@@ -1,4 +1,4 @@
-//===- WholeWork.cpp - What ops take where nothing is split ----------------===//
+//===- WholeWork.cpp - Kernel seconds without any split -------------------===//
 
 #include "planner/core/WholeWork.h"
 

@@ -1,4 +1,4 @@
-//===- Workers.cpp - Threads that share out tasks --------------------------===//
+//===- Workers.cpp - Threads that share tasks -----------------------------===//
 
 #include "planner/core/Workers.h"
 
@@ -10,7 +10,7 @@
 
 namespace tbc::planner {
 
-/// The cores that this process may run on.
+/// Returns the number of cores available to this process.
 static int numCores() {
 #ifdef __linux__
   cpu_set_t set;
