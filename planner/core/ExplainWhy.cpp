@@ -1,4 +1,4 @@
-//===- ExplainWhy.cpp - What another decision would cost -------------------===//
+//===- ExplainWhy.cpp - Cost of another decision --------------------------===//
 
 #include "planner/core/Conditions.h"
 #include "planner/core/Explain.h"
@@ -10,8 +10,8 @@
 
 namespace tbc::planner {
 
-/// What the user decided about `plan`, but for what is asked about; who asks for an axis asks for
-/// another mesh, and for the way to shard that goes with it. Errors: as of pinsOf().
+/// Returns the user's pins of `plan`, without those about the asked decisions. A condition on an
+/// axis also releases the mesh and the way to shard. Errors: those of pinsOf().
 static Result<Pins> keptPins(const Plan &plan, const std::vector<Condition> &asked) {
   auto isAsked = [&](const std::string &decision) {
     return std::any_of(asked.begin(), asked.end(),
@@ -55,7 +55,7 @@ static Result<Pins> keptPins(const Plan &plan, const std::vector<Condition> &ask
   return kept;
 }
 
-/// Both step times and peaks by what they are made of.
+/// Compares step times and peaks by their parts.
 static Table comparison(const Prediction &plan, const Prediction &other) {
   Table table{"parts",
               "where the difference is",

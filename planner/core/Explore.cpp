@@ -1,4 +1,4 @@
-//===- Explore.cpp - One pass over the space --------------------------------===//
+//===- Explore.cpp - One pass over the search space -----------------------===//
 
 #include "planner/core/Explore.h"
 #include "planner/core/CandidateOrder.h"
@@ -20,8 +20,9 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-/// Looks at context parallelism beside the best of what has none, where that is not near its bound
-/// anyhow: the bounds hold for these too, as nothing else about their meshes is new.
+/// Tries context parallelism for the best candidates without it, unless the best is already near
+/// its bound. The bounds hold for these variants too, because only the cp axis of their meshes is
+/// new.
 static void addContexts(Searcher &searcher, Workers &workers, bool refine, int nextOrder,
                         Exploration &exploration, std::vector<Candidate> &winners) {
   constexpr size_t mostMeshes = 4;
@@ -50,7 +51,7 @@ static void addContexts(Searcher &searcher, Workers &workers, bool refine, int n
             [](const Candidate &a, const Candidate &b) { return isBetter(a, b); });
 }
 
-/// Whether the model can be split as a pinned cp axis asks.
+/// Whether the model allows the split of a pinned cp axis.
 static Status checkContext(const Graph &graph, const Space &space, const Pins &pins) {
   int64_t cp = space.pinnedMesh().cp;
   if (cp == 1)
@@ -76,9 +77,8 @@ static double leastBound(const std::vector<Candidate> &candidates) {
   return least;
 }
 
-/// The least of all bounds, those that are below `seconds` made as tight as they can be, the least
-/// first. It is no more than `seconds`, which some plan takes.
-/// After `deadline` they stay as they are.
+/// Returns the least of all bounds, at most `seconds`, the time of some plan. First tightens the
+/// bounds below `seconds`, least first, until `deadline`.
 static double refineBounds(Searcher &searcher, Workers &workers,
                            const std::vector<Candidate> &candidates,
                            const std::vector<Candidate> &others, double seconds,
@@ -95,7 +95,7 @@ static double refineBounds(Searcher &searcher, Workers &workers,
   size_t ahead = 0;
   for (size_t i = 0; i < loose.size() && loose[i]->provenBound < least; ++i) {
     if (deadline.isOver())
-      return std::min(least, loose[i]->provenBound); // no other is less
+      return std::min(least, loose[i]->provenBound); // later bounds are no less
     if (i >= ahead && workers.count() > 1) {
       ahead = std::min(loose.size(), i + size_t(workers.count()));
       workers.run(ahead - i, [&](size_t k) { searcher.boundAhead(*loose[i + k], seconds); });
@@ -110,7 +110,7 @@ namespace {
 /// CPU seconds of the process.
 class Stopwatch {
 public:
-  /// Since it was made or asked last.
+  /// Seconds since the previous lap, or since construction.
   double lap() {
     std::clock_t now = std::clock();
     return double(now - std::exchange(begin, now)) / CLOCKS_PER_SEC;
@@ -122,7 +122,7 @@ private:
 
 } // namespace
 
-/// Drops the candidates that have another number of chunks than are pinned to begin.
+/// Drops candidates whose number of chunks differs from the pinned beginnings.
 static Status keepBegun(std::vector<Candidate> &candidates, const PinnedOps &pinned) {
   auto wanted = int64_t(pinned.begins.size()) + 1;
   if (wanted == 1 || candidates.empty())
@@ -141,15 +141,15 @@ static Status keepBegun(std::vector<Candidate> &candidates, const PinnedOps &pin
                    "its pp times its virtual stages; pin where each of them begins"};
 }
 
-/// How many are scored until one fits, though the deadline is over.
+/// Number of candidates scored even after the deadline, until one fits.
 constexpr int64_t leastScored = 64;
 
-/// How many that cannot fit are scored all the same, for the reasons of the answer.
+/// Number of hopeless candidates scored anyway, for the reasons of the answer.
 constexpr int64_t mostHopeless = 64;
 
-/// Leaves of `candidates`, which are in order of their bounds, all that may fit and the first
-/// `kept` that cannot; where none may, those that hold least. Returns what went of which the bounds
-/// still count: they stand for meshes with cp.
+/// Keeps the candidates that may fit and the first `kept` hopeless ones; if all are hopeless, those
+/// with the least memory. `candidates` is in order of bounds. Returns the dropped candidates whose
+/// bounds still count, because they also cover meshes with cp.
 static std::vector<Candidate> dropHopeless(const Searcher &searcher,
                                            std::vector<Candidate> &candidates, int64_t kept) {
   constexpr size_t mostNearest = 256;
@@ -181,9 +181,9 @@ static std::vector<Candidate> dropHopeless(const Searcher &searcher,
   return dropped;
 }
 
-/// The best that the configurations of `exploration` come to without a margin of memory, if that is
-/// faster: what the margin costs. A few that are fast by their scores, which are then derived from
-/// their scores on `cluster` as it is.
+/// Returns the best plan of the same configurations without a memory margin, if it is faster: the
+/// cost of the margin. Takes a few configurations with fast scores, and derives them on `cluster`
+/// itself.
 static std::optional<ExactCandidate> withoutMargin(const Graph &graph, const Job &job,
                                                    const Space &space, const PinnedOps &pinned,
                                                    Workers &workers, DeriveLimits limits,
@@ -223,8 +223,8 @@ static std::optional<ExactCandidate> withoutMargin(const Graph &graph, const Job
   return std::move(*exact);
 }
 
-/// Derives the best of families that `exploration.exact` has nothing of, and puts them in their
-/// places there.
+/// Derives the best candidates of families missing in `exploration.exact`, and inserts them in
+/// order.
 static Status addFamilies(Searcher &searcher, const Graph &graph,
                           const std::vector<Candidate> &ofFamilies, const DeriveLimits &limits,
                           const OverlapPins &pins, Exploration &exploration) {
@@ -250,9 +250,9 @@ static Status addFamilies(Searcher &searcher, const Graph &graph,
   return Status::ok();
 }
 
-/// The one nearest to fitting of some of `candidates`, none of which can fit, in order of what they
-/// hold at least: of each number of stages, of which the bound knows little, the first that
-/// computes most again.
+/// Returns the hopeless candidate nearest to fitting. `candidates` is in order of least memory. For
+/// each number of stages, takes the first candidate with the strongest recomputation, because the
+/// bound says little about stages.
 static std::vector<ExactCandidate> nearestOf(Searcher &searcher, const Graph &graph,
                                              const std::vector<Candidate> &candidates,
                                              const DeriveLimits &limits, const OverlapPins &pins) {
@@ -278,8 +278,8 @@ static std::vector<ExactCandidate> nearestOf(Searcher &searcher, const Graph &gr
   return exact;
 }
 
-/// Whether `candidate` will not fit either where `other` does not: it differs in no more than a
-/// larger micro-batch and in computing less again.
+/// Whether `candidate` cannot fit if `other` does not: it differs only by a larger micro-batch and
+/// weaker recomputation.
 static bool isWorseThan(const Candidate &other, const Candidate &candidate) {
   return other.mesh == candidate.mesh && other.zero == candidate.zero &&
          other.microBatch <= candidate.microBatch &&
@@ -292,7 +292,7 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   if (!pinned)
     return pinned.error();
   Pins pins = asked;
-  if (pinned->splitter) // the others are ruled out before they are looked at
+  if (pinned->splitter) // the others are excluded before scoring
     pins.conditions.push_back({"tp", "1", true, toString(*pinned->splitter)});
   Result<Space> space = Space::make(job, pins, commonExperts(graph));
   if (!space)
@@ -311,7 +311,7 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
                       pins.deadline};
   if (Status status = checkContext(graph, *space, pins); !status)
     return status.error();
-  // What is worked out ahead is often for nothing.
+  // Work ahead of use is often wasted.
   Workers workers(purpose == Purpose::Suggestion ? 1 : pins.threads);
   Stopwatch watch;
   Searcher searcher(graph, job, planned, *space, limits.limitBytes(cluster), *pinned, workers);
@@ -368,7 +368,7 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
     exploration.counts = searcher.counts().now();
     return exploration;
   }
-  // Small graphs are cheap enough to look at closely everywhere.
+  // Small graphs are cheap enough to score exhaustively.
   bool isSmall = isSmallGraph(graph);
   std::vector<Candidate> hopelessDdp;
   if (purpose == Purpose::Answer)
@@ -383,7 +383,7 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
     exploration.lowerBoundSeconds =
         std::min(exploration.lowerBoundSeconds, searcher.peakRateSeconds());
   std::map<decltype(groupOf(candidates[0])), size_t> best; // of each group, into scored
-  std::vector<double> fastest; // of the groups that have something that fits, ascending
+  std::vector<double> fastest; // of the groups with a fitting candidate, ascending
   LookAhead ahead(searcher, workers, candidates, isSmall);
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (progress)
@@ -391,8 +391,8 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
     const Candidate &candidate = candidates[i];
     double limit = int(fastest.size()) >= top ? fastest[size_t(top) - 1] : INFINITY;
     if (candidate.lowerBound > limit)
-      break; // and so are all after it
-    // An answer that is late is better than none: some are looked at whatever the time.
+      break; // and all later ones too
+    // A late answer is better than no answer: score some candidates regardless of the time.
     const bool isLate =
         pins.deadline.isOver() && (!fastest.empty() || exploration.numScored >= leastScored);
     if (exploration.numScored >= pins.budget.scored || isLate) {

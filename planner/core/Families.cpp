@@ -29,14 +29,14 @@ Family familyOf(const MeshShape &mesh, const ZeroChoice &zero) {
   return {dataFamilyOf(mesh, zero), mesh.pp > 1, mesh.ep > 1, mesh.cp > 1, mesh.tp > 1};
 }
 
-/// The number of free tenths of memory, by the upper end of the estimate.
+/// Returns the number of free tenths of memory, by the upper end of the estimate.
 static int64_t freeTenths(const Prediction &prediction) {
   constexpr int64_t parts = 10;
   int64_t limit = std::max<int64_t>(1, prediction.limitBytes);
   return std::max<int64_t>(0, limit - prediction.highBytes) * parts / limit;
 }
 
-/// The place of a schedule among all, which are listed from simple to complicated.
+/// Returns the rank of a schedule in the list from simple to complicated.
 static size_t scheduleRank(const Plan &plan) {
   const std::vector<std::string> &names = schedule::scheduleNames();
   return plan.mesh.pp == 1
@@ -124,8 +124,8 @@ private:
     return families;
   }
 
-  /// Scores members of `family` until their bounds exclude a better one. Beyond the tie it is about
-  /// a runner-up, for which a few are enough.
+  /// Scores members of `family` until their bounds exclude a better one. Beyond the tie it is only
+  /// a runner-up, so a few are enough.
   void scan(const Family &family) {
     constexpr int mostScored = 8;
     int scored = 0;
@@ -147,7 +147,8 @@ private:
     }
   }
 
-  /// The DDP that holds least, of those that cannot fit, where no other is known.
+  /// Returns the DDP candidate with the least memory among the hopeless ones, if no other DDP
+  /// candidate is known.
   std::optional<Candidate> hopelessDdp() {
     const Candidate *least = nullptr;
     for (const auto &[family, candidate] : best)
@@ -172,7 +173,7 @@ private:
   const FamilyQuestion &question;
   const Deadline &deadline;
   std::map<Family, std::vector<const Candidate *>> members;
-  std::vector<Family> order; // by the least bound of their members
+  std::vector<Family> order; // by the least bound of the members
   std::map<Family, Candidate> best;
   std::set<int> known; // by Candidate::order
   std::vector<Candidate> fresh;

@@ -34,7 +34,7 @@ private:
   uint64_t state = 14695981039346656037u;
 };
 
-/// Gives factors numbers in the order in which one op meets them.
+/// Numbers factors in the order of their appearance in one op.
 class LocalNames {
 public:
   uint64_t operator()(FactorId id) { return names.emplace(id, names.size()).first->second; }
@@ -76,7 +76,7 @@ std::vector<uint64_t> structuralHashes(const Graph &graph) {
       const GraphValue &operand = graph.values[value];
       addLayout(hash, operand, names);
       hash.add(operand.producer < 0 ? (uint64_t(1) << 32) + uint64_t(operand.role)
-               // Generated values may lie far before every block that uses them.
+               // Constant-derived values may be far before the blocks that use them.
                : graph.ops[operand.producer].generator ? uint64_t(1) << 33
                                                        : uint64_t(index - operand.producer));
     }
@@ -102,7 +102,7 @@ std::vector<Block> foldBlocks(const Graph &graph) {
   for (int i = 0; i < n; ++i)
     places[hashes[i]].push_back(i);
 
-  /// How many times the `period` ops at `first` follow each other.
+  /// Returns the number of consecutive repeats of the `period` ops at `first`.
   auto repeats = [&](int first, int period) {
     int same = 0;
     while (first + period + same < n && hashes[first + same] == hashes[first + period + same])
@@ -132,7 +132,7 @@ std::vector<Block> foldBlocks(const Graph &graph) {
   return blocks;
 }
 
-/// What an op is, whatever it is connected to.
+/// Returns a hash of an op without its connections.
 static uint64_t hashAlone(const Graph &graph, const GraphOp &op) {
   Hash hash;
   LocalNames names;

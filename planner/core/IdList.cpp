@@ -20,12 +20,12 @@ struct Number {
   int64_t value = 0;
 };
 
-/// Ids that differ in one number alone: what stands before and after it.
+/// Ids that differ in one number: the text before and after it.
 using Template = std::pair<std::string, std::string>;
 
 } // namespace
 
-/// The numbers of `id` that read back as they are written.
+/// Returns the numbers of `id` without leading zeros.
 static std::vector<Number> numbersOf(const std::string &id) {
   std::vector<Number> numbers;
   for (size_t i = 0; i < id.size();) {
@@ -50,7 +50,8 @@ static std::string escaped(const std::string &text) {
   return out;
 }
 
-/// The longest run of equal steps among ascending `values`, the first of equals.
+/// Returns the first index and the length of the longest run of equal steps among ascending
+/// `values`, the first of equals.
 static std::pair<size_t, size_t> longestProgression(const std::vector<int64_t> &values) {
   std::pair<size_t, size_t> best{0, 1};
   for (size_t first = 0; first + 1 < values.size();) {
@@ -106,7 +107,7 @@ std::vector<std::string> compressIds(const std::vector<std::string> &ids) {
   return patterns;
 }
 
-/// Reads "a..b" or "a..b..step" up to the closing brace; false if it is not that.
+/// Reads "a..b" or "a..b..step" up to the closing brace; returns false for other text.
 static bool readRange(const std::string &text, size_t &at, int64_t &first, int64_t &last,
                       int64_t &step) {
   auto number = [&](int64_t &value) {

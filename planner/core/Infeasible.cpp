@@ -1,4 +1,4 @@
-//===- Infeasible.cpp - What is short, and what would make it fit ----------===//
+//===- Infeasible.cpp - Reasons why no plan fits, and remedies ------------===//
 
 #include "planner/core/Explore.h"
 #include "planner/core/StageDevices.h"
@@ -14,7 +14,7 @@ namespace tbc::planner {
 
 namespace {
 
-/// A change of the question, tried before it is proposed.
+/// A change of the request, tested before it is suggested.
 struct Change {
   std::string text;
   Job job;
@@ -23,8 +23,8 @@ struct Change {
 
 } // namespace
 
-/// Whether a plan with `change` has the verdict `goal`; `how` says which. `mostScored`: candidates
-/// that may be scored, less those that were.
+/// Whether some plan with `change` has the verdict `goal`; `how` describes it. `mostScored`: the
+/// remaining number of candidates to score; it is reduced.
 static bool helps(const Graph &graph, const Cluster &cluster, const Change &change,
                   MemoryVerdict goal, int64_t &mostScored, std::string &how) {
   Pins pins = change.pins;
@@ -45,7 +45,7 @@ static bool helps(const Graph &graph, const Cluster &cluster, const Change &chan
   return true;
 }
 
-/// Pins let go one by one, then more devices: in the order of what they cost.
+/// Returns possible changes by increasing cost: released pins, then more devices.
 static std::vector<Change> changesFor(const Graph &graph, const Job &job, const Cluster &cluster,
                                       const Pins &pins, double limitBytes) {
   std::vector<Change> changes;
@@ -99,7 +99,7 @@ static std::vector<Change> changesFor(const Graph &graph, const Job &job, const 
   return changes;
 }
 
-/// The largest parameters by name.
+/// Returns the largest parameters by name.
 static std::string largestTensors(const Graph &graph) {
   std::vector<std::pair<double, std::string>> sizes;
   for (const GraphParameter &parameter : graph.parameters) {
@@ -113,7 +113,7 @@ static std::string largestTensors(const Graph &graph) {
   return text;
 }
 
-/// The first line: that no plan exists, which is proven, or that none was found.
+/// Returns the first line: that no plan exists (proven), or that no plan was found.
 static std::string headline(const Job &job, const Cluster &cluster, const Pins &pins,
                             const Exploration &exploration, int64_t limitBytes) {
   const std::string devices =
@@ -181,10 +181,10 @@ Error explainInfeasible(const Graph &graph, const Job &job, const Cluster &clust
 
   int found = 0;
   constexpr int mostFound = 3;
-  int64_t mostScored = 96; // some seconds for all of them together, whatever the model
+  int64_t mostScored = 96; // some seconds in total, for any model
   std::string how;
   std::set<std::string> known;
-  bool hasMoreDevices = false; // more of the same would only be dearer
+  bool hasMoreDevices = false; // a larger number would only be more expensive
   for (MemoryVerdict goal : {MemoryVerdict::Fits, MemoryVerdict::Tight})
     for (const Change &change :
          changesFor(graph, job, cluster, pins, double(limits.limitBytes()))) {

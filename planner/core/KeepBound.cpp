@@ -1,4 +1,4 @@
-//===- KeepBound.cpp - What it costs at least to keep little for backward --===//
+//===- KeepBound.cpp - Least cost of keeping little for backward ----------===//
 
 #include "planner/core/KeepBound.h"
 #include "planner/core/Cost.h"
@@ -35,7 +35,7 @@ public:
     edges.push_back({from, 0});
   }
 
-  /// The nodes on the side of node 0.
+  /// Returns the nodes on the side of node 0.
   std::vector<bool> run() {
     while (findLevels()) {
       next.assign(edgesOf.size(), 0);
@@ -85,14 +85,14 @@ private:
     return 0;
   }
 
-  std::vector<Edge> edges; // and, after each, the one back
+  std::vector<Edge> edges; // each followed by its reverse edge
   std::vector<std::vector<int>> edgesOf;
   std::vector<int> level;
   std::vector<size_t> next;
 };
 
 //===----------------------------------------------------------------------===//
-// What running an op again costs and saves
+// Cost and saving of recomputing an op
 //===----------------------------------------------------------------------===//
 
 double bytesOf(const Graph &graph, int value) {
@@ -107,7 +107,7 @@ bool isViewOp(const GraphOp &op) {
 /// A value seen through views.
 struct Source {
   int value;
-  double bytes; // no more than any of the views has
+  double bytes; // the minimum over the views
 };
 
 Source sourceOf(const Graph &graph, int value) {
@@ -126,15 +126,15 @@ bool mayFuse(const GraphOp &op) {
   return op.kernelClass == "elementwise" || op.kernelClass == "reduction";
 }
 
-/// Prices single ops. Bytes that an op may find in registers are not counted as read.
+/// Prices single ops. Bytes that may come from registers do not count as read.
 class Prices {
 public:
   Prices(const Graph &graph, const Cluster &cluster, double parts)
       : graph(graph), cluster(cluster), parts(parts) {}
 
-  /// The least seconds of running op `index` again, less what that saves elsewhere: where it is
-  /// elementwise and one reader is left in a phase that may have its result in registers, that is
-  /// written and read no more.
+  /// Returns the least seconds to recompute op `index`, minus the saving elsewhere. An elementwise
+  /// op saves if one reader is left in a phase and may take its result from registers: then the
+  /// result is neither written nor read there.
   double net(int index) const {
     MostSaved saved = savedBy(index);
     return again(index) - saved.launchSeconds - saved.movementSeconds;
@@ -161,8 +161,8 @@ public:
     return seconds;
   }
 
-  /// What op `index` of a graph of one sample saves on one device, as far as it outweighs what it
-  /// costs and grows with the samples.
+  /// Returns the net saving of op `index` of a graph of one sample on one device: savings minus
+  /// costs, each at least 0. Bytes count as a cost only if they grow with the samples.
   MostSaved netSaved(int index) const {
     MostSaved saved = savedBy(index);
     if (saved.launchSeconds + saved.movementSeconds == 0)
@@ -242,14 +242,14 @@ private:
     });
   }
 
-  /// Ops that read a value in one phase, seen through views.
+  /// The ops that read a value in one phase, seen through views.
   struct Readers {
     int count = 0;
     bool mayAllFuse = true;
-    double secondsPerByte = 0; // of what one of them need not read; 0 where none may fuse
+    double secondsPerByte = 0; // bytes not read by one of them; 0 if no reader can fuse
   };
 
-  /// `kept`: those that in backward read a view which forward makes, and may keep.
+  /// `kept`: backward readers of a view that forward makes and may keep.
   void addReaders(int value, Phase phase, Readers &readers, Readers &kept) const {
     for (int user : graph.values[value].users) {
       const GraphOp &op = graph.ops[user];
@@ -266,8 +266,8 @@ private:
     }
   }
 
-  /// Where one op alone may read `value` in `phase` and have it in registers, what that saves it
-  /// by byte; else 0.
+  /// Returns the saved seconds per byte if a single op may read `value` in `phase` and take it from
+  /// registers; else 0.
   double savedByReader(int value, Phase phase) const {
     Readers readers, kept;
     addReaders(value, phase, readers, kept);
@@ -281,7 +281,7 @@ private:
     return 1 / (cluster.memoryBytesPerSecond * cluster.kernel(kernelClass).memoryFraction);
   }
 
-  /// The op that reads `value` in `phase`, through views; -1 if none does.
+  /// Returns the op that reads `value` in `phase`, through views; -1 if there is no reader.
   int readerOf(int value, Phase phase) const {
     for (int user : graph.values[value].users) {
       const GraphOp &op = graph.ops[user];
@@ -357,7 +357,7 @@ KeepBound::KeepBound(const Graph &graph, const Cluster &cluster, const Repeat &r
         ops.back().operands.push_back(operand);
       }
   }
-  // What the backward reads, in every occurrence of the block.
+  // The values read by backward, in every occurrence of the block.
   std::map<int, double> readBytes;
   for (int op = numForward; op < int(graph.ops.size()); ++op)
     for (int value : graph.ops[op].operands) {
@@ -388,7 +388,7 @@ KeepBound::KeepBound(const Graph &graph, const Cluster &cluster, const Repeat &r
 }
 
 std::vector<bool> KeepBound::sidesAt(double multiplier) const {
-  // Side 0: a value that must be at hand; an op that is run again.
+  // Side 0: values needed in backward, and recomputed ops.
   int numValues = int(values.size());
   auto nodeOf = [&](int op) { return 2 + numValues + op; };
   MinimumCut problem(2 + numValues + int(ops.size()));
@@ -436,7 +436,7 @@ std::vector<double> KeepBound::keptWhereFree() const {
 
 double KeepBound::leastSeconds(double bytes) {
   const double scale = unitSeconds / unitBytes; // of multipliers
-  // What a multiplier proves, and a hair less for rounding.
+  // Returns the bound for a multiplier, slightly reduced for rounding.
   auto proven = [&](double multiplier, const Cut &cut) {
     double value = cut.seconds + multiplier * scale * (cut.bytes - bytes);
     return value - 1e-9 * count * unitSeconds + outsideSeconds;

@@ -1,7 +1,7 @@
-//===- LeastMemory.cpp - What every plan holds at least --------------------===//
+//===- LeastMemory.cpp - Lower bounds on memory ---------------------------===//
 //
-// Bounds in closed form that say, before anything is placed or priced, that nothing can fit, and
-// which candidates a graph or its numbers rule out.
+// Closed-form bounds before any placement or pricing. They prove that no plan can fit, and exclude
+// candidates because of the graph or too large numbers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,9 +15,9 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-/// One with more micro-batches on a rank takes more steps to list than anybody would wait for.
+/// Listing the steps of more micro-batches per rank would take too long.
 constexpr int64_t mostMicroBatches = int64_t(1) << 20;
-/// Beyond, products of sizes leave the range of 64 bits. On 2^20 devices it is a tebibyte on each.
+/// Beyond this, products of sizes exceed 64 bits. On 2^20 devices it is 1 TiB on each.
 constexpr double mostValueBytes = double(int64_t(1) << 60);
 
 static double bytesOf(const TensorLayout &layout) {
@@ -36,12 +36,12 @@ static bool hasFactor(const TensorLayout &layout, FactorId id) {
   return false;
 }
 
-/// What the rest of this file asks of the graph for every candidate.
+/// Measures the graph once for all candidates, for the functions of this file.
 void Searcher::measureGraph() {
   const std::vector<bool> mayBegin = stageMayBegin(graph);
   numPlaces = std::count(mayBegin.begin(), mayBegin.end(), true);
   if (!mayBegin.empty() && !mayBegin[0])
-    ++numPlaces; // the first stage begins there all the same
+    ++numPlaces; // the first stage begins there anyway
   double batch = 1;
   for (const GraphOp &op : graph.ops)
     for (const Loop &loop : op.loops) {
@@ -65,16 +65,16 @@ void Searcher::measureGraph() {
   }
 }
 
-/// Whether the graph has a place for the beginning of every stage.
+/// Whether the graph has a position for the beginning of every stage.
 bool Searcher::mayHoldStages(const MeshShape &mesh) const { return mesh.pp <= numPlaces; }
 
-/// Whether tp devices could share any loop but the batch's.
+/// Whether tp divides any loop except the batch's.
 bool Searcher::mayDivide(int64_t tp) const {
   return tp == 1 || std::any_of(loopSizes.begin(), loopSizes.end(),
                                 [&](int64_t size) { return size % tp == 0; });
 }
 
-/// Whether the schedule is too long or a value too large to be reckoned with; says so once.
+/// Whether the schedule is too long or a value too large for the search; records the first reason.
 bool Searcher::isTooLarge(const Candidate &candidate) {
   const double samples = double(candidate.microBatch) * double(candidate.mesh.dataRanks());
   const bool isWide = samples * mostBytesPerSample > mostValueBytes;
@@ -114,8 +114,8 @@ const Searcher::DividedTotals &Searcher::dividedTotals(int64_t tp) {
   });
 }
 
-/// What belongs to parameters on all stages of one model together, at least: as fixedBytes, but tp
-/// divides no parameter without a factor that it divides.
+/// Returns a lower bound on the parameter-related bytes on all stages of one model together. As
+/// fixedBytes, but tp divides only parameters with a divisible factor.
 double Searcher::leastFixedBytes(const Candidate &candidate, const DataMode &mode) {
   const DividedTotals &of = dividedTotals(candidate.mesh.tp);
   double bytes = 0;
@@ -125,10 +125,10 @@ double Searcher::leastFixedBytes(const Candidate &candidate, const DataMode &mod
   return bytes;
 }
 
-/// What the fullest device of the candidate holds at least: its share of parameters, gradients and
-/// states, the stages having as much on average, and in one stage beside them the largest result of
-/// a matrix product. Context and margin included. E.g. 1.27 TiB of GPT-3 175B on two devices, which
-/// has 16 bytes for each of 174.6e9 parameters.
+/// Returns a lower bound in bytes on the fullest device of the candidate, with context and margin:
+/// the average stage's share of parameters, gradients and states, and beside it in one stage the
+/// largest matmul result. Example: 1.27 TiB for GPT-3 175B on two devices, with 16 bytes for each
+/// of 174.6e9 parameters.
 double Searcher::leastBytes(const Candidate &candidate) {
   const MeshShape &mesh = candidate.mesh;
   const double fixed = leastFixedBytes(candidate, dataMode(candidate)) / double(mesh.pp);
@@ -156,7 +156,7 @@ double leastBytesAnywhere(const Graph &graph, const Job &job, const Cluster &clu
   return owned / double(job.gpus) * (1 + cluster.allocatorFraction) + double(cluster.contextBytes);
 }
 
-/// Fills in leastBytes, and finds out whether anything may fit at all.
+/// Sets `leastBytes`, and determines if any plan may fit.
 void Searcher::boundMemory(std::vector<Candidate> &candidates) {
   const bool mayHaveContext = !space.meshIsPinned() && graph.sequenceFactor >= 0;
   leastOfAll = mayHaveContext ? leastBytesAnywhere(graph, job, cluster, space.offloadsStates())

@@ -1,4 +1,4 @@
-//===- LookAhead.cpp - Scores of candidates that will be asked for ---------===//
+//===- LookAhead.cpp - Parallel scoring of candidates ahead of use --------===//
 
 #include "planner/core/LookAhead.h"
 
@@ -8,7 +8,7 @@
 namespace tbc::planner {
 
 bool LookAhead::isRuledOut(size_t i, double limit) {
-  constexpr size_t farPerThread = 4; // some of what lies ahead is for nothing
+  constexpr size_t farPerThread = 4; // some work ahead is wasted
   if (i >= lookedUntil || limit != lookedLimit)
     look(i, farPerThread * size_t(workers.count()), limit);
   return std::isfinite(limit) && searcher.refinedBound(candidates[i], limit) >= limit;
@@ -28,7 +28,7 @@ void LookAhead::look(size_t first, size_t number, double limit) {
   lookedLimit = limit;
   lookedUntil = std::min(candidates.size(), first + number);
   if (workers.count() == 1)
-    return; // by itself nobody is ahead
+    return; // a single thread does not look ahead
   std::vector<size_t> next;
   for (size_t i = first; i < lookedUntil && candidates[i].lowerBound <= limit; ++i)
     next.push_back(i);

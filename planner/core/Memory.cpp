@@ -1,4 +1,4 @@
-//===- Memory.cpp - What every stage holds, line by line -------------------===//
+//===- Memory.cpp - Memory of every stage, line by line -------------------===//
 
 #include "planner/core/Memory.h"
 #include "planner/core/Buffers.h"
@@ -51,7 +51,7 @@ Cluster atUpperEnd(const Cluster &cluster) {
   upper.allocatorUncertainty = 0;
   for (Cluster &group : upper.groups)
     group = atUpperEnd(group);
-  // Those of a mixed cluster itself are the least of its groups.
+  // A mixed cluster's own values are the least of its groups.
   for (size_t i = 0; i < upper.groups.size(); ++i) {
     const Cluster &group = upper.groups[i];
     upper.contextBytes =
@@ -64,7 +64,7 @@ Cluster atUpperEnd(const Cluster &cluster) {
 
 static double aligned(int64_t bytes) { return double(memory::alignedBytes(bytes)); }
 
-/// Of `owned` elements: each moment is a buffer of its own.
+/// Returns the bytes of the moments of `owned` elements; each moment is a buffer of its own.
 static double momentBytes(const Job &job, int64_t owned) {
   constexpr int64_t bytesPerMoment = 4;
   return double(job.stateBytesPerElement() / bytesPerMoment) * aligned(owned * bytesPerMoment);
@@ -76,7 +76,7 @@ using KindBytes = std::array<double, numBufferKinds>;
 
 double total(const KindBytes &bytes) { return bytes[0] + bytes[1] + bytes[2]; }
 
-/// What is live at each instruction of a block, by kind of buffer.
+/// Returns the live bytes at each instruction of a block, by kind of buffer.
 std::vector<KindBytes> liveAt(const BlockBuffers &block) {
   std::vector<KindBytes> live(block.opOf.size() + 1, KindBytes{});
   for (size_t b = 0; b < block.lifetimes.size(); ++b) {
@@ -142,7 +142,7 @@ std::vector<StaticBytes> staticBytes(const Graph &graph, const Assignment &assig
       (onHost ? stages[stage].hostState : stages[stage].state) += momentBytes(job, owned);
     }
   }
-  // The scalars that the update keeps, of at most 8 bytes each, and the learning rate.
+  // The scalars kept by the update, of at most 8 bytes each, and the learning rate.
   constexpr int64_t mostScalarBytes = 8;
   int64_t numScalars = (graph.stepStateBytes + mostScalarBytes - 1) / mostScalarBytes + 1;
   for (StaticBytes &stage : stages)
@@ -163,7 +163,7 @@ std::vector<StaticBytes> staticBytes(const Graph &graph, const Assignment &assig
     for (int user : graphValue.users)
       users.insert(assignment.stageOf(graph.ops[user].chunk));
     if (users.empty() && graphValue.role == ValueRole::State)
-      users.insert(0); // part of the model all the same
+      users.insert(0); // still part of the model
     double bytes = aligned(localBytes(graphValue.layout, derivation.home[value]));
     for (int stage : users)
       (graphValue.role == ValueRole::State ? stages[stage].modelState : stages[stage].inputs) +=
@@ -180,14 +180,14 @@ schedule::Action::Kind kindOf(Phase phase) {
                                     : schedule::Action::Kind::Weight;
 }
 
-/// What a stage keeps for micro-batches, of all in flight.
+/// Bytes kept by a stage for all micro-batches in flight.
 struct KeptBytes {
   double inputs = 0, residuals = 0, gathered = 0;
   double all() const { return inputs + residuals + gathered; }
 };
 
-/// Slots that the same blocks use make a frame, and frames are laid out, as the memory plan does:
-/// those on the device, or those on the host.
+/// Returns the kept bytes on the device, or on the host if `onHost`. As in the memory plan, slots
+/// used by the same blocks form a frame, and the frames are laid out.
 KeptBytes keptBytes(const std::vector<KeptSlot> &slots, bool onHost, int stage,
                     const std::vector<int> &chunks, const std::vector<schedule::Action> &actions) {
   std::map<std::set<BlockKey>, std::array<double, 3>> frames; // bytes by KeptSlot::Kind
@@ -215,7 +215,7 @@ KeptBytes keptBytes(const std::vector<KeptSlot> &slots, bool onHost, int stage,
     }
   }
   memory::FrameLayout layout = memory::layOutFrames(instances);
-  // By the shares of their rings; where frames share bytes all shrink alike.
+  // Divide by the shares of their rings; overlaps between frames reduce all in proportion.
   std::array<double, 3> rings{};
   size_t f = 0;
   for (const auto &[users, bytes] : frames) {
@@ -230,7 +230,8 @@ KeptBytes keptBytes(const std::vector<KeptSlot> &slots, bool onHost, int stage,
           rings[size_t(KeptSlot::Kind::Gathered)] * share};
 }
 
-/// The bytes that the values of a stage's blocks share, by what they are at the peak.
+/// Returns the peak of the values of a stage's blocks, by kind of buffer. The blocks share this
+/// memory.
 KindBytes blockPeak(const StepBuffers &buffers, const std::vector<int> &chunks) {
   KindBytes peak{};
   for (const auto &[key, block] : buffers.blocks) {
@@ -240,7 +241,7 @@ KindBytes blockPeak(const StepBuffers &buffers, const std::vector<int> &chunks) 
     for (const KindBytes &live : liveAt(block))
       if (total(live) > total(most))
         most = live;
-    // One that takes no more than another is not the peak, however tightly it may be packed.
+    // A block with a smaller upper bound than the peak so far cannot be the peak, for any packing.
     double bytes =
         double(memory::assignOffsets(block.lifetimes, /*enough=*/int64_t(total(peak))).bytes);
     most[size_t(BufferKind::Transient)] += bytes - total(most); // holes
@@ -266,7 +267,7 @@ StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const Kept
   add("model state", fixed.modelState);
   add("inputs", kept.inputs);
   add("saved residuals", kept.residuals);
-  // Nothing of a micro-batch is left when the update runs.
+  // Micro-batch data is free when the update runs.
   add("transients",
       peak[size_t(BufferKind::Transient)] + std::max(0.0, update - kept.all() - total(peak)));
   add("gathered parameters", peak[size_t(BufferKind::Gathered)] + kept.gathered);
@@ -298,7 +299,7 @@ std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assig
     BlockBuffers update = updateBuffers(graph, assignment, derivation, overlap, job, stage);
     KeptBytes kept = keptBytes(buffers.kept, /*onHost=*/false, stage, chunks, actions[stage]);
     KindBytes peak = blockPeak(buffers, chunks);
-    auto enough = int64_t(kept.all() + total(peak)); // what it takes beyond that counts
+    auto enough = int64_t(kept.all() + total(peak)); // only the excess counts
     double updateBytes = double(memory::assignOffsets(update.lifetimes, enough).bytes);
     stages.push_back(
         linesOf(devices.of(stage), fixed[stage], kept,

@@ -1,4 +1,4 @@
-//===- ModelNames.cpp - What people call the parts of a model --------------===//
+//===- ModelNames.cpp - Display names for the parts of a model ------------===//
 
 #include "planner/core/ModelNames.h"
 

@@ -1,8 +1,8 @@
-//===- OffloadBlocks.cpp - As much in host memory as need be ---------------===//
+//===- OffloadBlocks.cpp - Offloading of the fewest blocks ----------------===//
 //
-// A candidate that keeps residuals on the host does so with those of the first blocks of each
-// chunk: of all, of as many as are pinned, or of as few as its stage must to fit. The first, since
-// what they keep is kept longest.
+// A candidate with offloaded residuals offloads those of the first blocks of each chunk: all
+// blocks, the pinned number, or the fewest that fit. The first blocks are chosen because their
+// residuals are kept longest.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,7 @@ std::string offloadText(const Offload &offload) {
   return text.empty() ? "none" : text;
 }
 
-/// A stage without blocks of its own has all it may there.
+/// A stage without blocks offloads all its residuals.
 void Searcher::setAway(Candidate &candidate, int stage, int64_t blocks) const {
   candidate.away.resize(candidate.firstOps.size());
   candidate.blocksAway.resize(candidate.mesh.pp);

@@ -1,4 +1,4 @@
-//===- OpPins.cpp - What the user has decided about single ops -------------===//
+//===- OpPins.cpp - The user's decisions about single ops -----------------===//
 
 #include "planner/core/OpPins.h"
 #include "planner/core/ModelNames.h"
@@ -30,7 +30,7 @@ bool isParameterMatrix(const Graph &graph, int value) {
          graph.values[value].layout.dims.size() > 1;
 }
 
-/// Where a split by `loop` takes op `op`.
+/// Returns the kind of a split of op `op` by `loop`.
 static SplitKind kindOf(const Graph &graph, const GraphOp &op, const Loop &loop) {
   bool isInMatrix =
       std::any_of(loop.operandDims.begin(), loop.operandDims.end(), [&](const TensorDim &place) {
@@ -50,7 +50,7 @@ SplitKind splitKind(const Graph &graph, int op, const OpStrategy &strategy, int 
   return WholeOp;
 }
 
-/// All kinds of split that the loops of `op` have to offer, but for what the batch is split by.
+/// Returns all kinds of split offered by the loops of `op`, except the batch's.
 static unsigned offeredSplits(const Graph &graph, const GraphOp &op) {
   unsigned kinds = WholeOp;
   for (const Loop &loop : op.loops)
@@ -83,8 +83,8 @@ std::vector<int> matchingOps(const Graph &graph, const Job &job, const std::stri
   return ops;
 }
 
-/// `glob` with the parts between dots that no name has replaced by the closest that one has; "" if
-/// that helps nothing.
+/// Returns `glob` with each unknown part between dots replaced by the closest known one; "" if it
+/// still has no match.
 static std::string closestGlob(const Graph &graph, const Job &job, const std::string &glob) {
   std::set<std::string> known;
   auto addParts = [&](const std::string &name) {
@@ -116,7 +116,7 @@ static std::string closestGlob(const Graph &graph, const Job &job, const std::st
   return other == glob || matchingOps(graph, job, other).empty() ? "" : other;
 }
 
-/// The splits that `spec` names; 0 if it is about recomputation.
+/// Returns the splits named by `spec`; 0 for other pins.
 static unsigned splitsOf(const std::string &spec) {
   if (spec == "tp")
     return ColumnSplit | RowSplit | OtherSplit;
@@ -125,7 +125,7 @@ static unsigned splitsOf(const std::string &spec) {
 
 namespace {
 
-/// Narrows what ops may do, pin by pin.
+/// Restricts the choices of ops, pin by pin.
 class Narrowing {
 public:
   Narrowing(const Graph &graph, const Job &job, const std::vector<OpPin> &pins)
@@ -157,7 +157,7 @@ private:
   }
 
   Error contradict(const OpPin &pin, int op, unsigned bits) const {
-    const OpPin *other = nullptr; // the last that leaves nothing of `bits`, else the last of all
+    const OpPin *other = nullptr; // the last pin against `bits`, else the last of all
     for (auto [of, before, allowed] : narrowed)
       if (of == op && (!other || (allowed & bits) == 0))
         other = before;
@@ -165,8 +165,8 @@ private:
                          "\" matches both");
   }
 
-  /// Those of `ops` that `pin` is about: a split is of ops that multiply with parameters, or of all
-  /// where none does; what is forbidden or asked to stay whole is of all.
+  /// Returns the ops affected by `pin`. A split affects the ops that multiply with parameters, or
+  /// all splittable ops if there are no such ops. If whole ops are allowed, it affects all ops.
   std::vector<int> concerned(const OpPin &pin, const std::vector<int> &ops,
                              unsigned allowed) const {
     if (allowed & WholeOp)
@@ -220,7 +220,7 @@ private:
     return Status::ok();
   }
 
-  /// A stage begins with the first of `ops` that can be the first of one.
+  /// Pins the beginning of a stage to the first of `ops` that may begin one.
   Status begin(const OpPin &pin, const std::vector<int> &ops) {
     if (pin.isForbidden)
       return fail(pin, "where a stage begins can be pinned, not forbidden");
@@ -251,7 +251,7 @@ private:
   PinnedOps found;
   std::vector<Narrowed> narrowed;
   std::vector<const OpPin *> keptBy; // by op
-  std::vector<bool> mayBegin;        // by forward op; empty: nobody asked yet
+  std::vector<bool> mayBegin;        // by forward op; empty: not computed yet
   std::map<int, const OpPin *> beginOf;
 };
 

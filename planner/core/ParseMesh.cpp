@@ -1,4 +1,4 @@
-//===- ParseMesh.cpp - Meshes as people write them ---------------------------===//
+//===- ParseMesh.cpp - Meshes in the notations of users -------------------===//
 
 #include "planner/core/Search.h"
 #include "runtime/abi/ClosestWord.h"
@@ -16,9 +16,9 @@ using Axes = std::vector<std::pair<std::string, int64_t>>;
 /// The largest size of an axis.
 constexpr int64_t largestAxis = mostDevices;
 
-/// What other frameworks call the axes: PyTorch's DeviceMesh (dp_replicate, dp_shard: torchtitan's
-/// parallel_dims.py), JAX (data, fsdp, tensor, expert: MaxText), Megatron (tensor, pipeline,
-/// context, expert), Lightning's ModelParallelStrategy (data_parallel, tensor_parallel).
+/// Names of the axes in other frameworks: PyTorch's DeviceMesh (dp_replicate, dp_shard:
+/// torchtitan's parallel_dims.py), JAX (data, fsdp, tensor, expert: MaxText), Megatron (tensor,
+/// pipeline, context, expert), Lightning's ModelParallelStrategy (data_parallel, tensor_parallel).
 static const std::map<std::string, std::string> &axisSpellings() {
   static const std::map<std::string, std::string> spellings = {
       {"data", "dp"},         {"data_parallel", "dp"},
@@ -54,7 +54,7 @@ private:
     return {ErrorCode::Usage, "--mesh " + text + ": " + message};
   }
 
-  /// "dp=2,tp=-1"
+  /// Reads "dp=2,tp=-1".
   Status readPairs() {
     size_t begin = 0;
     while (true) {
@@ -73,8 +73,8 @@ private:
     }
   }
 
-  /// [[2, 4], ["dp", "fsdp"]]: sizes and names, as in init_device_mesh(device, sizes,
-  /// mesh_dim_names=names); without quotes too, which shells take away.
+  /// Reads [[2, 4], ["dp", "fsdp"]]: sizes and names, as in init_device_mesh(device, sizes,
+  /// mesh_dim_names=names). Quotes are optional, because shells remove them.
   Status readArrays() {
     nlohmann::json json = nlohmann::json::parse(withQuotes(), nullptr, /*allow_exceptions=*/false);
     const bool isPair = json.is_array() && json.size() == 2 && json[0].is_array() &&
@@ -90,7 +90,7 @@ private:
     return Status::ok();
   }
 
-  /// `text` with every bare word in quotes.
+  /// Returns `text` with every bare word in quotes.
   std::string withQuotes() const {
     auto isWord = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; };
     std::string quoted;
@@ -134,7 +134,7 @@ private:
     return Status::ok();
   }
 
-  /// Replaces -1 by what is left of the devices.
+  /// Replaces -1 by the remaining number of devices.
   Status fillRest() {
     int64_t others = 1;
     std::pair<std::string, int64_t> *rest = nullptr;

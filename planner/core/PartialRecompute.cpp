@@ -1,9 +1,9 @@
-//===- PartialRecompute.cpp - Recomputing as many blocks as need be --------===//
+//===- PartialRecompute.cpp - Recomputation of the fewest blocks ----------===//
 //
-// A candidate that recomputes "selective" or "full" does so in the first blocks of each chunk, as
-// many as its stage must to fit; the other blocks do what the next weaker mode does. The first,
-// since what they keep is kept longest, and what they compute again they need when the others have
-// let go of theirs.
+// A candidate with recomputation "selective" or "full" uses it in the first blocks of each chunk,
+// as many as its stage needs to fit. The other blocks use the next weaker mode. The first blocks
+// are chosen because their values are kept longest, and they recompute when the others have freed
+// theirs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +31,7 @@ std::vector<int> blockStarts(const Graph &graph) {
         starts.push_back(op);
     return starts;
   }
-  // A period may begin anywhere in a layer; of its joints, the one with the fewest bytes.
+  // A period may begin anywhere in a layer; take the joint with the fewest elements.
   int at = best.first;
   int64_t fewest = -1;
   for (int op = best.first; op < best.first + best.length; ++op) {
@@ -125,14 +125,13 @@ int64_t Searcher::blocksOn(const Candidate &candidate, int stage) const {
   return blocks;
 }
 
-/// By chunk of the stage, the op at which the first blocks of each chunk end that are `blocks`
-/// together.
+/// Returns, by chunk of the stage, the op at the end of its first blocks, `blocks` in total.
 std::vector<std::pair<int, int>> Searcher::endsOf(const Candidate &candidate, int stage,
                                                   int64_t blocks) const {
   std::vector<std::pair<int, int>> ends;
   int64_t total = blocksOn(candidate, stage), seen = 0;
   for (int chunk : chunksOf(candidate, stage)) {
-    // In proportion, so that the chunks of a stage stay alike.
+    // In proportion, so the chunks of a stage stay similar.
     auto [first, last] = startsIn(candidate, chunk);
     int64_t until = seen + int64_t(last - first);
     int64_t share = total == 0 ? 0 : blocks * until / total - blocks * seen / total;
@@ -153,7 +152,7 @@ void Searcher::setAgain(Candidate &candidate, int stage, int64_t blocks) const {
     candidate.again[chunk] = end;
 }
 
-/// Of `blocks` of the whole model, those on a stage.
+/// Returns the stage's share of `blocks` of the whole model.
 int64_t Searcher::share(const Candidate &candidate, int stage, int64_t blocks) const {
   int64_t before = 0, all = int64_t(starts.size());
   for (int other = 0; other < stage; ++other)
@@ -168,7 +167,7 @@ bool Searcher::chooseAgain(Candidate &candidate, const Mix &mix, const DataMode 
     if (std::optional<int64_t> pinned = space.blocksAgain()) {
       low = share(candidate, stage, *pinned);
     } else {
-      while (low < high) { // the fewest that fit; all of them if none do
+      while (low < high) { // the fewest that fit; all of them if it never fits
         int64_t middle = (low + high) / 2;
         setAgain(candidate, stage, middle);
         bool isEnough = fits(candidate, mix, mode, stage);
@@ -197,7 +196,7 @@ Mix Searcher::mixOf(const Candidate &candidate) {
 
 bool Searcher::recomputeMore(Candidate &candidate, const std::vector<double> &roomBytes) {
   if (candidate.blocksAgain.empty() || space.blocksAgain())
-    return false; // the number is the user's
+    return false; // the number is pinned
   Mix mix = mixOf(candidate);
   DataMode mode = firstMode(candidate);
   bool any = false;
@@ -218,7 +217,8 @@ bool Searcher::recomputeMore(Candidate &candidate, const std::vector<double> &ro
 bool Searcher::recomputeLess(Candidate &candidate, const std::vector<double> &roomBytes) {
   if (candidate.blocksAgain.empty() || space.blocksAgain())
     return false;
-  // Of what a block keeps, by how much a score is off: what misses by that is worth a look.
+  // Error of a score, as a fraction of a block's kept bytes; a smaller excess is worth a
+  // derivation.
   constexpr double tolerance = 0.05;
   Mix mix = mixOf(candidate);
   DataMode mode = firstMode(candidate);

@@ -1,4 +1,4 @@
-//===- Partition.cpp - Where pipeline stages are cut -----------------------===//
+//===- Partition.cpp - Cutting the model into pipeline stages -------------===//
 
 #include "planner/core/Partition.h"
 
@@ -13,7 +13,7 @@ static double secondsOf(const RangeSums &range) {
          range.operandsBackward;
 }
 
-/// Of what lies between two sums.
+/// Returns the seconds between two prefix sums.
 static double secondsOf(const RangeSums &before, const RangeSums &after) {
   return (after.forward - before.forward) + (after.backward - before.backward) +
          (after.recompute - before.recompute) + (after.operandsForward - before.operandsForward) +
@@ -83,7 +83,7 @@ StageCutter::run(int numStages, const std::function<const std::vector<int> *(int
         double seconds = at(s, i, j);
         ++compared;
         if (seconds - send[i] >= longest[j])
-          break; // stages that begin earlier are only longer, but for the send
+          break; // stages with an earlier begin are longer, except for the send
         double value = std::max(before[i], seconds);
         if (value >= longest[j])
           continue;
@@ -112,9 +112,9 @@ const std::optional<std::vector<int>> &StageCutter::cut(int numStages) const {
 std::optional<std::vector<int>>
 StageCutter::cutWithin(const std::vector<schedule::Moments> &moments, double limitBytes,
                        const std::function<double(int, int, int)> &bytes) const {
-  // By stage that keeps differently from those before it, or is of another kind, and position: the
-  // first position from which one may reach it. A stage that begins later or ends earlier holds no
-  // more, so the answers ascend.
+  // By kind of stage (its moments and its devices) and position: the first position from which such
+  // a stage may reach it. A stage with a later begin or an earlier end holds no more, so the
+  // positions ascend.
   int n = int(positions.size());
   std::vector<std::vector<int>> lowest(moments.size());
   auto lowestOf = [&](int s) {
@@ -144,13 +144,13 @@ std::vector<std::vector<double>> StageCutter::computeRest(int numChunks) const {
   rest[numChunks][last] = 0;
   for (int c = numChunks; c-- > 0;)
     for (int i = c == 0 ? 0 : 1; i < last; ++i)
-      // Chunks that end later are only longer, but for the send.
+      // Chunks with a later end are longer, except for the send.
       for (int j = i + 1; j <= last && at(c, i, j) - send[j] < rest[c][i]; ++j)
         rest[c][i] = std::min(rest[c][i], std::max(at(c, i, j), rest[c + 1][j]));
   return rest;
 }
 
-/// Chunk after chunk, the best ends first.
+/// Depth-first search over chunks, the best ends first.
 class StageCutter::Together {
 public:
   Together(const StageCutter &cutter, const std::vector<int> &chunkStage, double limitBytes,
@@ -175,7 +175,7 @@ private:
       bestSeconds = longest;
       return;
     }
-    std::vector<std::pair<double, int>> ends; // by the least that they lead to
+    std::vector<std::pair<double, int>> ends; // by their lower bound
     for (int j = i + 1; j <= last; ++j)
       if (double least = std::max({longest, cutter.at(chunk, i, j), (*rest)[chunk + 1][j]});
           least < bestSeconds)

@@ -1,4 +1,4 @@
-//===- Pins.cpp - What the user's decisions leave open ---------------------===//
+//===- Pins.cpp - The choices left open by the user's decisions -----------===//
 
 #include "planner/core/Pins.h"
 #include "planner/core/Conditions.h"
@@ -85,7 +85,7 @@ Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts) {
   if (Status status = checkConditions(pins); !status)
     return status.error();
   Space space(job, pins, experts);
-  // Asked for by name, all blocks recompute, not as few as fit.
+  // If requested by name, all blocks recompute, instead of the fewest that fit.
   for (const Condition &condition : pins.conditions)
     if (condition.decision == "recompute" && !condition.isForbidden && pins.recompute == "auto")
       space.pins.recompute = condition.value;
@@ -145,7 +145,7 @@ Status Space::readMesh() {
   return Status::ok();
 }
 
-/// The ZeRO mode that a strategy stands for, or -1.
+/// Returns the ZeRO mode of a strategy, or -1.
 static int zeroOf(const std::string &strategy) {
   if (strategy == "ddp")
     return 0;
@@ -277,7 +277,7 @@ bool Space::allowed(const MeshShape &mesh) const {
   const std::string &strategy = pins.strategy;
   int axes = mesh.numAxes();
   int64_t n = mesh.numRanks();
-  bool free = meshIsPinned(); // a pinned mesh may add axes that the strategy does not speak of
+  bool free = meshIsPinned(); // a pinned mesh may add axes not named by the strategy
   if (strategy == "auto")
     return true;
   if (strategy == "tp")
@@ -296,7 +296,7 @@ bool Space::allowed(const MeshShape &mesh) const {
   return (free ? mesh.tokenRanks() > 1 : mesh.dp == n) || n == 1;
 }
 
-/// The entries of `all` that `keep` holds of.
+/// Returns the entries of `all` accepted by `keep`.
 template <typename T, typename Keep> static std::vector<T> filtered(std::vector<T> all, Keep keep) {
   all.erase(std::remove_if(all.begin(), all.end(), [&](const T &x) { return !keep(x); }),
             all.end());
@@ -362,7 +362,7 @@ std::vector<ZeroChoice> Space::allZeroChoices(const MeshShape &mesh) const {
     zero = mesh.fsdp > 1 ? 3 : 0;
   bool both = mesh.dp > 1 && mesh.fsdp > 1;
   if (zero >= 0) {
-    // Modes over one axis of either name are the same: open meshes name it as users do.
+    // Modes over one axis of either name are equal: open meshes use the usual name.
     bool strategyNamesAxis = zeroOf(pins.strategy) >= 0;
     if (!meshIsPinned() && !both && !strategyNamesAxis && (zero == 3) != (mesh.fsdp > 1))
       return {};
@@ -388,7 +388,7 @@ std::vector<int64_t> Space::allMicroBatches(const MeshShape &mesh, int64_t batch
   return {*pins.microBatch};
 }
 
-/// A number of graph blocks, at least 1; none: `digits` is something else.
+/// Returns a number of graph blocks, at least 1; unset for other text.
 static std::optional<int64_t> blockNumber(const std::string &digits) {
   bool isNumber = !digits.empty() && digits.size() < 9 &&
                   digits.find_first_not_of("0123456789") == std::string::npos;
@@ -397,7 +397,7 @@ static std::optional<int64_t> blockNumber(const std::string &digits) {
   return std::stoll(digits);
 }
 
-/// "selective" or "full" may be followed by ":" and a number of graph blocks.
+/// Reads --recompute; "selective" or "full" may be followed by ":" and a number of graph blocks.
 Status Space::readRecompute() {
   const std::vector<std::string> modes = {"auto", "none", "selective", "full"};
   size_t colon = pins.recompute.find(':');
@@ -414,7 +414,7 @@ Status Space::readRecompute() {
   return Status();
 }
 
-/// Reads --offload: what lies on the host, and of how many graph blocks.
+/// Reads --offload: the offloaded data, and its number of graph blocks.
 Status Space::readOffload() {
   const std::vector<std::string> choices = {"none", "optimizer", "residuals", "all", "auto"};
   size_t colon = pins.offload.find(':');
@@ -479,7 +479,7 @@ std::vector<ScheduleChoice> Space::allSchedules(const MeshShape &mesh) const {
     add("interleaved", chunks, false);
   add("zero-bubble", 1, false);
   add("zero-bubble", 2, true);
-  // Others only where they are asked for.
+  // Other numbers of chunks only on request.
   if (int chunks = int(pins.virtualStages.value_or(2)); chunks > 1) {
     bool isLoop = pins.placement != "v", isVee = pins.placement != "loop";
     if (pins.schedule != "zero-bubble" && (pins.virtualStages || !pins.placement.empty()))

@@ -1,4 +1,4 @@
-//===- PipelineBound.cpp - No cut of a model makes a schedule shorter ------===//
+//===- PipelineBound.cpp - Makespan bound over all cuts of a model --------===//
 
 #include "planner/core/PipelineBound.h"
 
@@ -45,7 +45,7 @@ WorkShare WorkShare::least() const {
 
 namespace {
 
-/// The actions of a schedule in an order in which each comes after those it waits for.
+/// The actions of a schedule in topological order.
 class Chains {
 public:
   explicit Chains(const PipelineSchedule &schedule)
@@ -79,9 +79,9 @@ public:
     }
   }
 
-  /// The chain that takes longest where chunk c has `share[c]` of `total`: how often each phase of
-  /// each chunk lies on it is added to `counts` (forward, backward, weight, by chunk). Returns how
-  /// often it goes from one stage to another.
+  /// Finds the longest chain if chunk c has `share[c]` of `total`. Adds the number of times each
+  /// phase of each chunk is on it to `counts` (forward, backward, weight, by chunk). Returns its
+  /// number of moves from one stage to another.
   int addLongest(const std::vector<double> &share, const WorkShare &total,
                  std::vector<std::array<double, 3>> &counts) {
     end.resize(actions.size());
@@ -109,16 +109,16 @@ public:
     return sends;
   }
 
-  /// What the chain that was looked for last takes.
+  /// Returns the seconds of the last chain found.
   double seconds() const { return *std::max_element(end.begin(), end.end()); }
 
 private:
   using Kind = schedule::Action::Kind;
   static constexpr int numKinds = 3;
-  static constexpr int none = 0; // an action that takes no time, for those that wait for nothing
+  static constexpr int none = 0; // an action without time, for actions without predecessors
   struct Node {
     int place;           // of its chunk and kind, as secondsOf
-    int onStage, before; // the actions it waits for: of its stage, and for its input
+    int onStage, before; // its predecessors: on its stage, and for its input
   };
 
   int &number(Kind kind, int chunk, int64_t microBatch) {
@@ -126,7 +126,7 @@ private:
                    (kind == Kind::Forward ? 0 : 1)];
   }
 
-  /// Whether what `action` waits for has a number, which `before` receives.
+  /// Whether the input of `action` has a number; sets `before` to it.
   bool isReady(const schedule::Action &action, int chunk, int &before) {
     before = none;
     if (action.kind == Kind::Forward && chunk == 0)
@@ -144,7 +144,7 @@ private:
   const std::vector<int> &stageOf; // by chunk
   std::vector<int> numbers;
   std::vector<Node> actions;
-  // Of the chain that was looked for last.
+  // State of the last chain found.
   std::vector<double> end;       // by action
   std::vector<double> secondsOf; // by chunk and kind
 };
@@ -153,7 +153,8 @@ private:
 
 double ChainMixture::Counts::least() const { return std::min({forward, backward, weight}); }
 
-/// What `share` adds at least, beyond what running it again adds to `agains` micro-batches.
+/// Returns the least seconds added by `share`, beyond the cost of recomputing it in `agains`
+/// micro-batches.
 double ChainMixture::Counts::of(const WorkShare &share, double agains) const {
   double kept = forward * share.forward + backward * share.backward + weight * share.weight +
                 least() * share.anyPhase;
@@ -174,8 +175,8 @@ ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &to
     return counts[chunk][0] * total.forward + counts[chunk][1] * total.backward +
            weight * total.weight;
   };
-  // Who cuts puts more where the chains so far were short: multiplicative weights, with a rate that
-  // falls as what is known grows.
+  // The player who cuts puts more work on chunks with short chains so far: multiplicative weights,
+  // with a falling rate.
   const int64_t mostActions = isFine ? 24'000'000 : 8'000'000, mostRounds = isFine ? 1000 : 160;
   int64_t actions = int64_t(numChunks) * schedule.accumulation * (partsBackward ? 3 : 2);
   const int rounds = int(std::clamp<int64_t>(mostActions / actions, 60, mostRounds));
@@ -199,7 +200,7 @@ ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &to
         {forward / rounds, backward / rounds, (partsBackward ? weight : backward) / rounds});
 }
 
-/// By kind and chunk, what a part of it adds there (Counts::of).
+/// Returns by kind and chunk the seconds added by one part there (Counts::of).
 std::vector<double> ChainMixture::byKind(const WorkInOrder &work, double agains) const {
   std::vector<double> seconds;
   for (const WorkShare &kind : work.kinds)
@@ -208,7 +209,7 @@ std::vector<double> ChainMixture::byKind(const WorkInOrder &work, double agains)
   return seconds;
 }
 
-/// Each part on the chunk that is best for it.
+/// Puts each part on its cheapest chunk.
 double ChainMixture::anyhow(const WorkInOrder &work, const std::vector<double> &byKind) const {
   std::vector<double> least;
   for (size_t kind = 0; kind < work.kinds.size(); ++kind) {
@@ -221,9 +222,9 @@ double ChainMixture::anyhow(const WorkInOrder &work, const std::vector<double> &
   return total;
 }
 
-/// The best of all cuts.
+/// Returns the minimum over all cuts.
 double ChainMixture::inOrder(const WorkInOrder &work, const std::vector<double> &byKind) const {
-  // By chunk, of the parts so far where the last of them lies on it.
+  // By chunk: the least seconds of the parts so far, if the last of them lies on it.
   std::vector<double> least(chunks.size(), infinity);
   least[0] = 0;
   for (size_t part = 0; part < work.kindOf.size(); ++part) {
@@ -255,7 +256,7 @@ double ChainMixture::leastSeconds(const WorkInOrder &work, double anywhere, doub
     best = total;
     bestByKind = std::move(seconds);
   }
-  // What is beyond the parts is as before.
+  // Only the seconds of the parts change.
   return isInOrder ? best + (inOrder(work, bestByKind) - anyhow(work, bestByKind)) : best;
 }
 

@@ -1,4 +1,4 @@
-//===- PipelineRoom.cpp - What the stages of a pipeline can keep together ---===//
+//===- PipelineRoom.cpp - Total kept bytes of a pipeline's stages ---------===//
 
 #include "planner/core/PipelineRoom.h"
 
@@ -7,8 +7,8 @@
 
 namespace tbc::planner {
 
-/// The most that any run of parts, across the ends of blocks too, has of `member` beyond its share
-/// by seconds; for `sign` -1 the most that it lacks.
+/// Returns the largest excess of `member` over its share by seconds, for any run of parts, also
+/// across the ends of blocks. With `sign` -1, the largest deficit.
 static double mostBeyondShare(const std::vector<BlockPart> &block, double BlockPart::*member,
                               double sign, double perSecond) {
   double most = 0;
@@ -33,7 +33,7 @@ double PipelineRoom::mostKeptBytes() const {
   }
   double perChunk = mostBeyondShare(block, &BlockPart::keptBytes, 1,
                                     whole.keptBytes / whole.seconds) +
-                    whole.crossingBytes; // kept where it arrives, not where it is made
+                    whole.crossingBytes; // kept on the receiving chunk, not on the producing one
   double keptBeyond = chunksPerStage * perChunk;
   double usable = usableBytes + chunksPerStage * mostBeyondShare(block, &BlockPart::fixedBytes, -1,
                                                                  whole.fixedBytes / whole.seconds);
@@ -45,7 +45,7 @@ double PipelineRoom::mostKeptBytes() const {
     return -1;
 
   double placed = 0, kept = 0;
-  std::vector<double> on; // blocks, by stage: as many as it can keep all of
+  std::vector<double> on; // blocks by stage: the most that it can keep entirely
   for (double copies : inFlight) {
     double all = (usable - copies * keptBeyond) / (copies * whole.keptBytes + whole.fixedBytes);
     on.push_back(std::clamp(all, 0.0, most));
@@ -53,7 +53,7 @@ double PipelineRoom::mostKeptBytes() const {
     kept += std::min(on.back() * whole.keptBytes + keptBeyond,
                      (usable - on.back() * whole.fixedBytes) / copies);
   }
-  // Each block more takes of what is kept, least where most copies are.
+  // Each further block reduces the kept bytes, least on stages with the most copies.
   std::vector<size_t> stages(inFlight.size());
   std::iota(stages.begin(), stages.end(), size_t(0));
   std::sort(stages.begin(), stages.end(), [&](size_t a, size_t b) {

@@ -1,4 +1,4 @@
-//===- Place.cpp - Strategies of all ops for one more mesh axis ------------===//
+//===- Place.cpp - Strategies of all ops on one more mesh axis ------------===//
 
 #include "planner/core/Place.h"
 #include "planner/core/Evaluate.h"
@@ -31,7 +31,7 @@ public:
       gradientOf[parameter.value] = parameter.gradient;
   }
 
-  /// Of the problem of the ops of `part` alone.
+  /// Returns the bound for the problem of the ops of `part` only.
   double lowerBound(const std::vector<bool> &part) {
     isRelaxed = true;
     build(&part);
@@ -67,7 +67,7 @@ private:
     int deferred = -1;           // the choice that lets partial sums pass
   };
 
-  /// `part`: the ops to place, null for all.
+  /// `part`: the ops to place; null for all.
   void build(const std::vector<bool> *part) {
     std::vector<int> ops;
     for (int op = 0; op < int(graph.ops.size()); ++op)
@@ -87,8 +87,8 @@ private:
         connect(value);
   }
 
-  /// Whether ops outside of `part` read parameter `value` too: where it is kept is not for the part
-  /// to say.
+  /// Whether ops outside of `part` read parameter `value` too. The part then does not decide its
+  /// home.
   bool isSharedBeyond(int value, const std::vector<bool> &part) const {
     const std::vector<int> &users = graph.values[value].users;
     return graph.values[value].role == ValueRole::Parameter &&
@@ -109,7 +109,7 @@ private:
     int deferred = -1;
     if (canDefer(op) && pinned.allows(op, WholeOp)) {
       deferred = int(choices.size());
-      choices.push_back(OpStrategy()); // as nothing sharded, but on partial sums
+      choices.push_back(OpStrategy()); // whole, but on partial sums
     }
     nodeOf[op] = int(nodes.size());
     nodes.push_back({{}, deferred});
@@ -119,7 +119,7 @@ private:
 
   bool isMatrix(int value) const { return isParameterMatrix(graph, value); }
 
-  /// Leaves an op only what it is pinned to; all where that is nothing it can do on this axis.
+  /// Restricts an op to its pinned splits; keeps all if it has none of them on this axis.
   void keepPinned(int op, std::vector<OpStrategy> &choices) const {
     std::vector<OpStrategy> allowed;
     for (const OpStrategy &choice : choices)
@@ -129,8 +129,8 @@ private:
       choices = std::move(allowed);
   }
 
-  /// Leaves an op that multiplies with a parameter matrix only the strategies that split it, if it
-  /// has any.
+  /// Restricts an op that multiplies with a parameter matrix to the strategies that split it, if
+  /// any.
   void dropUnsplit(int op, std::vector<OpStrategy> &choices) const {
     const GraphOp &graphOp = graph.ops[op];
     bool multiplies =
@@ -144,8 +144,8 @@ private:
       choices.erase(std::remove_if(choices.begin(), choices.end(), unsplit), choices.end());
   }
 
-  /// Whether `strategy` puts the axis where docs/design.md, section 3, has tp: the batch lies on
-  /// the data axes alone, and an op that reads a parameter matrix splits the matrix.
+  /// Whether `strategy` is tensor parallelism as in docs/design.md, section 3: the axis does not
+  /// split the batch, and an op that reads a parameter matrix splits the matrix.
   bool isTensorParallel(int op, const OpStrategy &strategy) const {
     const GraphOp &graphOp = graph.ops[op];
     bool readsMatrix = false, splitsMatrix = false, splits = false;
@@ -218,7 +218,8 @@ private:
     return nodes[node].members[index];
   }
 
-  /// Who wants a value: per user node and choice of it, the distinct shardings, each paid once.
+  /// The required shardings of a value: per user node and choice of it, the distinct ones, each
+  /// paid once.
   using Wishes = std::map<int, std::vector<std::vector<int>>>;
 
   Wishes wishesFor(int value) const {
@@ -249,10 +250,10 @@ private:
     if (graphValue.producer < 0) {
       if (graphValue.role == ValueRole::Parameter || graphValue.role == ValueRole::State)
         connectParameter(value, wishes);
-      return; // inputs arrive as they are wanted
+      return; // inputs arrive in the required sharding
     }
     if (nodeOf[graphValue.producer] < 0)
-      return; // generated where it is needed
+      return; // evaluated on the stage of its use
     const Member &producer = memberFor(graphValue.producer);
     int producerNode = nodeOf[graphValue.producer];
     std::vector<int> raw;
@@ -270,8 +271,8 @@ private:
       addEdge(producerNode, raw, node, perChoice, wishes.size());
   }
 
-  /// The first user's wish is where a parameter is kept; other users reshard it, and its gradient
-  /// comes there every micro-batch.
+  /// Gives a parameter the sharding required by its first user as its home. Other users reshard it,
+  /// and its gradient goes there every micro-batch.
   void connectParameter(int value, const Wishes &wishes) {
     int home = wishes.begin()->first;
     std::vector<int> kept;
@@ -295,7 +296,7 @@ private:
     }
     if (gradientValue.producer < 0 || nodeOf[gradientValue.producer] < 0)
       return;
-    // The gradient may have another element type: the same sharding, of its own layout.
+    // The gradient may have another element type: the same sharding in its own layout.
     std::vector<std::vector<int>> wanted;
     for (int sharding : kept)
       wanted.push_back(sharding < 0 ? std::vector<int>()
@@ -308,8 +309,7 @@ private:
     addEdge(nodeOf[gradientValue.producer], raw, home, wanted, 1);
   }
 
-  /// A node of its own for where the value is kept: completed once, or scattered as all users want
-  /// it.
+  /// Adds a node for the home of the value: completed once, or scattered as all users require.
   void connectHome(int value, int producerNode, const std::vector<int> &raw, const Wishes &wishes) {
     const GraphValue &graphValue = graph.values[value];
     const Member &producer = memberFor(graphValue.producer);
@@ -346,7 +346,7 @@ private:
       }
     problem.edges.push_back(std::move(edge));
     for (const auto &[node, perChoice] : wishes) {
-      // A user that also produces the value cannot be joined to itself, but to its home it can.
+      // A user that also produces the value has no edge to itself, but it has one to the home.
       PairwiseProblem::Edge out{home, node, {}};
       for (const State &state : states)
         for (const std::vector<int> &list : perChoice) {
@@ -360,7 +360,7 @@ private:
     }
   }
 
-  /// Shardings that every user wants under some choice, ascending.
+  /// Returns the shardings required by every user under some choice, ascending.
   static std::vector<int> commonWishes(const Wishes &wishes) {
     std::set<int> common;
     bool first = true;
@@ -379,9 +379,9 @@ private:
     return {common.begin(), common.end()};
   }
 
-  /// What a user pays for a value at hand as `have`, which it wants as each of `list`. As a bound
-  /// it is charged less: what several of the value's `numUsers` users want alike is made once for
-  /// all of them, and what it wants second may come of what it wanted first.
+  /// Returns the cost of a user that requires each sharding of `list` of a value in sharding
+  /// `have`. In a bound the cost is lower: a reshard is shared by up to `numUsers` users with the
+  /// same requirement, and the second sharding may be derived from the first.
   double wishSeconds(int have, const std::vector<int> &list, size_t numUsers) {
     double total = 0, most = 0;
     for (int wish : list) {

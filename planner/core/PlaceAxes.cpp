@@ -1,4 +1,4 @@
-//===- PlaceAxes.cpp - Strategies that follow from those of tp -------------===//
+//===- PlaceAxes.cpp - Strategies derived from those of tp ----------------===//
 
 #include "planner/core/Place.h"
 #include "planner/reshard/Split.h"
@@ -63,7 +63,7 @@ std::string addContext(const Graph &graph, std::vector<OpStrategy> &strategies,
     if (!choosesForItself(graph, op) || splits(strategies[op]))
       continue;
     strategies[op] = contextStrategy(graph, op, strategies[op], axes, form);
-    // What goes with one axis may not go with another one beside it.
+    // An op may have a split for one axis alone, but not beside another axis.
     if (!splits(strategies[op]) && splits(contextStrategy(graph, op, OpStrategy(), axes, form)) &&
         hasSeveralLoops(graph.ops[op], graph.sequenceFactor))
       return "op \"" + graph.ops[op].id + "\" (" + graph.ops[op].kind +

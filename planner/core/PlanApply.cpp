@@ -100,7 +100,7 @@ std::string scheduleText(const Plan &plan) {
 
 namespace {
 
-/// Applies one plan; the first thing that does not fit the graph is the error.
+/// Applies one plan; reports the first mismatch with the graph.
 class Applier {
 public:
   Applier(const Graph &graph, const Plan &plan) : plan(plan) {
@@ -211,7 +211,7 @@ private:
       if (name == "pp" || !MeshShape().find(name))
         fail(key, "\"" + name + "\" is not an axis that tensors may lie on (any but pp)");
       int axis = step.assignment.mesh.axisIndex(name);
-      if (axis >= 0) // an axis of size 1 is no axis
+      if (axis >= 0) // an axis of size 1 is not in the mesh
         axes.push_back(wholeAxis(step.assignment.mesh, axis));
     }
     return axes;
@@ -277,7 +277,7 @@ private:
     result.keepGathered = decision.keepGathered;
     result.zeroAxes = axesOf(key, decision.zeroAxes);
     result.reduceAxes = axesOf(key, decision.reduceAxes);
-    if (result.zeroAxes.empty()) { // over one rank, every mode is the same
+    if (result.zeroAxes.empty()) { // over one rank, all modes are equal
       result.zero = 0;
       result.keepGathered = false;
     }
@@ -301,7 +301,7 @@ private:
     }
   }
 
-  /// By op, whether it is one of `ids`, which are forward ops.
+  /// Returns, by op, whether it is one of `ids`. These must be forward ops.
   std::vector<bool> flagsOf(const std::string &key, const std::vector<std::string> &ids) {
     std::vector<bool> flags(step.graph.ops.size(), false);
     int numForward = numForwardOps(step.graph);

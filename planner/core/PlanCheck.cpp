@@ -1,4 +1,4 @@
-//===- PlanCheck.cpp - Whether a plan's predictions are its own ------------===//
+//===- PlanCheck.cpp - Consistency of a plan's predictions ----------------===//
 
 #include "planner/core/PlanCheck.h"
 
@@ -10,7 +10,7 @@ namespace tbc::planner {
 
 using Json = nlohmann::json;
 
-/// Compilers and processors may round differently.
+/// Tolerance: compilers and processors may round differently.
 static constexpr double roundingFraction = 1e-9;
 
 static bool isAbout(double a, double b) {
@@ -21,7 +21,7 @@ static bool isWithin(double value, double low, double high) {
   return (value >= low || isAbout(value, low)) && (value <= high || isAbout(value, high));
 }
 
-/// A number as JSON has it.
+/// Returns a number in JSON form.
 static std::string text(double value) { return Json(value).dump(); }
 static std::string text(int64_t value) { return std::to_string(value); }
 
@@ -58,7 +58,7 @@ std::string whyInconsistent(const Plan &plan) {
   return "";
 }
 
-/// The first leaf in which `b` differs from `a`: its key, or "".
+/// Returns the key of the first leaf of `a` with another value in `b`, or "".
 static std::string firstDifference(const Json &a, const Json &b, const std::string &key) {
   if (a.is_number() && b.is_number())
     return isAbout(a.get<double>(), b.get<double>()) ? "" : key;
@@ -85,7 +85,7 @@ static std::string firstDifference(const Json &a, const Json &b, const std::stri
   return a == b ? "" : key;
 }
 
-/// The value at a path as firstDifference writes it; a list or object by its size.
+/// Returns the value at a path of firstDifference; for a list or object, its size.
 static std::string valueAt(const Json &json, const std::string &path) {
   const Json *at = &json;
   for (size_t begin = 0; begin < path.size();) {
@@ -106,7 +106,7 @@ std::string whyNotDerived(const Plan &plan, const Prediction &derived) {
   again.prediction = derived;
   Json said = Json::parse(writePlan(plan)), made = Json::parse(writePlan(again));
   std::string key;
-  // Those that everybody reads first.
+  // The most prominent keys first.
   for (const char *name : {"step_seconds", "peak_bytes", "fits", "memory"})
     if (key.empty())
       key = firstDifference(said.at(name), made.at(name), name);

@@ -1,4 +1,4 @@
-//===- PlanRead.cpp - plan.json, read and checked --------------------------===//
+//===- PlanRead.cpp - Reading and checking plan.json ----------------------===//
 
 #include "planner/core/Buckets.h"
 #include "planner/core/JsonObject.h"
@@ -54,7 +54,7 @@ public:
       plan.recomputeOps = recompute.ids("ops");
     }
     readOffload(root);
-    // Plans from before there were any have neither.
+    // Plans from older versions lack both keys.
     if (root.has("bucket_bytes"))
       plan.overlap.bucketBytes = root.integer("bucket_bytes", 0, maxBytes);
     if (root.has("prefetch"))
@@ -109,8 +109,8 @@ private:
     return words;
   }
 
-  /// The verdict on memory of `object`. Plans from before there were three have "fits" alone, which
-  /// is then `otherwise` if true.
+  /// Returns the memory verdict of `object`. Older plans have only "fits"; true then means
+  /// `otherwise`.
   MemoryVerdict verdict(JsonObject &object, MemoryVerdict otherwise) {
     const bool fits = object.flag("fits");
     if (!object.has("memory"))
@@ -150,7 +150,7 @@ private:
     return text;
   }
 
-  /// There with cp alone.
+  /// Reads the form of context parallelism, present only with cp.
   reshard::ContextForm context(JsonObject &object, const MeshShape &shape) {
     if (shape.cp == 1 && !object.has("context"))
       return Plan().context;
@@ -158,7 +158,7 @@ private:
     return reshard::parseContextForm(object.word("context", words)).value_or(Plan().context);
   }
 
-  /// The stage of each chunk; none is one chunk per stage.
+  /// Reads the stage of each chunk; empty means one chunk per stage.
   std::vector<int> placement(JsonObject &object) {
     std::vector<int> chunkStage;
     if (object.has("placement"))
@@ -291,7 +291,7 @@ private:
       problem.report("cluster.groups", cluster.error().message);
   }
 
-  /// Of a cluster whose devices and nodes are alike.
+  /// Reads a cluster with equal devices and nodes.
   void readConstants(JsonObject &object, Cluster &cluster) {
     cluster.devicesPerNode = object.integer("devices_per_node", 1, 1 << 20);
     cluster.memoryBytes = object.integer("memory_bytes", 1, maxBytes);
@@ -494,7 +494,7 @@ private:
     });
   }
 
-  /// What no single key can get wrong.
+  /// Checks relations between keys.
   void checkWhole(JsonObject &root) {
     if (!problem.text.empty())
       return;
@@ -538,7 +538,7 @@ Result<Plan> readPlan(const std::string &text, const std::string &source) {
         source + ": not a plan: the text is not JSON, or is cut off; write it again with tbc plan"};
   if (!json.is_object() || !json.contains("format") || json["format"] != "tbc-plan")
     return Error{ErrorCode::Usage, source + ": not a plan: key \"format\" must be \"tbc-plan\""};
-  // Only a number is printed: anything else may be as long, or as deep, as the file.
+  // Prints only a number: another value may be as long or as deep as the file.
   const Json version =
       json.contains("version") && json["version"].is_number() ? json["version"] : Json();
   if (version != planVersion)

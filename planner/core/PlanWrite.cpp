@@ -1,4 +1,4 @@
-//===- PlanWrite.cpp - plan.json, written ----------------------------------===//
+//===- PlanWrite.cpp - Writing plan.json ----------------------------------===//
 
 #include "planner/core/IdList.h"
 #include "planner/core/Plan.h"
@@ -11,7 +11,7 @@ namespace tbc::planner {
 // Objects of this type keep their keys sorted.
 using Json = nlohmann::json;
 
-/// Keys that need not be there are, where their value is not the one that they have otherwise.
+/// Writes an optional key, unless it has its default value.
 template <typename Number>
 static void putUnless(Json &json, const char *key, Number value, Number otherwise) {
   if (value != otherwise)
@@ -36,7 +36,7 @@ static Json nodeNetworkJson(const NetworkLevel &level) {
   return json;
 }
 
-/// The constants of a cluster whose devices and nodes are alike.
+/// Returns the constants of a cluster with equal devices and nodes.
 static Json alikeJson(const Cluster &cluster) {
   Json kernels = Json::object();
   for (const auto &[name, kernel] : cluster.kernels) {
@@ -73,7 +73,8 @@ static Json alikeJson(const Cluster &cluster) {
   return json;
 }
 
-/// Of a cluster with groups their constants alone: its own follow from them.
+/// For a cluster with groups, writes only the constants of the groups; its own are derived from
+/// them.
 static Json clusterJson(const Cluster &cluster) {
   if (cluster.groups.empty())
     return alikeJson(cluster);

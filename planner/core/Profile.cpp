@@ -1,4 +1,4 @@
-//===- Profile.cpp - What ranges of forward ops cost, for scoring ----------===//
+//===- Profile.cpp - Costs of ranges of forward ops, for scoring ----------===//
 
 #include "planner/core/Profile.h"
 #include "planner/core/Evaluate.h"
@@ -94,7 +94,7 @@ public:
     assignment.mesh = mesh;
     for (int source : profiled.sourceOf)
       assignment.strategies.push_back(strategies[source]);
-    ParameterPlan plan; // gradients are summed over ep and cp with those of the data ranks, later
+    ParameterPlan plan; // gradients are later summed over ep and cp together with the data ranks
     for (const char *name : {"ep", "cp"})
       if (int axis = mesh.axisIndex(name); axis >= 0)
         plan.reduceAxes.push_back(wholeAxis(mesh, axis));
@@ -166,15 +166,15 @@ private:
           canWait[value.producer] || graph.ops[value.producer].generator || !isWaitedFor(value))
         continue;
       int keeper = anchors[value.producer];
-      for (int user : value.users) // where it is kept: a cotangent may come from the chunk after
+      for (int user : value.users) // the keeping chunk: a cotangent may come from the next chunk
         if (canWait[user])
           keeper = std::min(keeper, anchors[user]);
       at[keeper].cotangentBytes += double(localBytes(value.layout, keptForWeights(int(v))));
     }
   }
 
-  /// How a value of the backward is kept for what may be parted from it: as the first such op wants
-  /// it where the rest of the backward makes that anyhow, else as it is at home (Deriver::keep).
+  /// Returns the sharding of a backward value kept for wgrad: the one required by the first wgrad
+  /// op if the rest of the backward makes it too, else its home (Deriver::keep).
   const Sharding &keptForWeights(int v) const {
     const Sharding *wanted = nullptr;
     auto forEachUse = [&](bool byWeights, auto &&visit) {
@@ -189,7 +189,7 @@ private:
     return isAtHand ? *wanted : derivation.home[v];
   }
 
-  /// Whether something reads it that may be parted from the backward.
+  /// Whether a wgrad op reads `value`.
   bool isWaitedFor(const GraphValue &value) const {
     return std::any_of(value.users.begin(), value.users.end(),
                        [&](int user) { return canWait[user]; });
@@ -284,14 +284,14 @@ Profile makeProfile(const ProfiledGraph &profiled, const Mesh &mesh,
   return Profiler(profiled, mesh, strategies, job, cluster, isInOrder).run();
 }
 
-/// `count` collectives of `bytes` together.
+/// Returns the seconds of `count` collectives of `bytes` in total.
 static double together(const NetworkCost &network, CollectiveKind kind, const GroupShape &group,
                        double count, double bytes) {
   double start = network.seconds(kind, group, 0);
   return start * count + (network.seconds(kind, group, bytes) - start);
 }
 
-/// The same of reductions, which are joined into buckets.
+/// The same for reductions, joined into buckets.
 static double inBuckets(const NetworkCost &network, CollectiveKind kind, const GroupShape &group,
                         double count, double bytes, const DataMode &mode) {
   double start = network.seconds(kind, group, 0);
@@ -314,7 +314,7 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
     const DataMode::Groups &groups = mode.groups[kind];
     double shards = double(groups.zero.size);
     trained += of.trained;
-    stage.updateStep += of.updateBytes / shards; // bytes, so far
+    stage.updateStep += of.updateBytes / shards; // bytes; converted to seconds below
     if (mode.zero == 0) {
       stage.reduceStep += inBuckets(network, CollectiveKind::AllReduce, groups.reduce, of.trained,
                                     of.gradientBytes, mode);
@@ -351,7 +351,7 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
 
 namespace {
 
-/// The sums of which memory is made, and no others: cuts ask for those of very many ranges.
+/// The sums for memory only: cuts need them for very many ranges.
 class BytesOfRange {
 public:
   BytesOfRange(const Mix &mix, int first, int middle, int last)

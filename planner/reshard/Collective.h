@@ -92,7 +92,7 @@ double bytesOnWire(const Collective &collective);
 ///    at the end. Anything else would permute the data.
 /// 3. If only partial axes differ, the answer is one all_reduce over all of them.
 /// 4. Neighbouring steps of one kind at one position become one collective over all their axes.
-/// 5. A sum over exactly the flat axes of `to` is reduce_scattered, for any size and padding. So
+/// 5. A sum over all flat axes of `to` is reduce_scattered, for any size and padding. So
 ///    all gradients are reduced in the same way.
 /// 6. Only axes named by one of the shardings are used. Axes already at their final position stay.
 std::vector<Collective> reshard(const Mesh &mesh, const TensorLayout &layout, const Sharding &from,

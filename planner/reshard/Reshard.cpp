@@ -79,7 +79,7 @@ private:
   std::vector<Place> places;    // their possible positions, without flat
   /// Lists of several axes at one position of `to`, added by a single slice or scatter.
   std::vector<std::vector<AxisRef>> lists;
-  /// Whether sums over exactly the flat axes of `to` are scattered to it, for any padding. They are
+  /// Whether sums over all flat axes of `to` are scattered to it, for any padding. They are
   /// then never completed and cut, nor scattered along a dim and gathered.
   bool scattersFlat = false;
   double stepPenalty = 0;
