@@ -13,8 +13,8 @@
   ((condition) ? void(0) : throw std::logic_error("malformed name of a table or key"))
 #define TOML_HEADER_ONLY 1
 #define TOML_EXCEPTIONS 1
-// toml++ 3.3 assumes that the tables of its character classes cover every letter. Some letters from
-// U+00A1 to U+0499 are in no class, if they stand in the place of white space.
+// toml++ 3.3 assumes that its tables of character classes contain every letter. Letters such as
+// U+00A1 to U+0499 in the place of white space are in no class.
 #include <toml++/impl/preprocessor.h>
 #pragma push_macro("TOML_UNREACHABLE")
 #undef TOML_UNREACHABLE

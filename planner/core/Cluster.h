@@ -47,7 +47,7 @@ struct KernelEfficiency {
 struct NetworkLevel {
   double latencySeconds = 0; // of one step of a collective's algorithm
   double bytesPerSecond = 0; // bus bandwidth of one device, one direction
-  double startSeconds = 0;   // per collective, whatever its size
+  double startSeconds = 0;   // per collective, for any size
   /// Bus bandwidth of smaller groups, by number of devices, if no switch gives every group the
   /// same. A group takes the entry of the smallest size at least its own, else `bytesPerSecond`.
   /// Example: with entries for 2 and 4, a group of 3 takes the entry for 4.

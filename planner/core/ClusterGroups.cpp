@@ -53,7 +53,7 @@ NetworkLevel slowerOf(const NetworkLevel &a, const NetworkLevel &b) {
 
 Network slowerOf(const Network &a, const Network &b) {
   Network slower{slowerOf(a.intraNode, b.intraNode), slowerOf(a.interNode, b.interNode)};
-  // Rings between nodes also run inside them, at zero cost here without this.
+  // Rings between nodes also run inside them. There they would be free without ring steps.
   if ((a.intraNode.ringStepSeconds > 0) != (b.intraNode.ringStepSeconds > 0))
     slower.interNode.ringStepSeconds = 0;
   return slower;

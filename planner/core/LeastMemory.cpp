@@ -125,8 +125,8 @@ double Searcher::leastFixedBytes(const Candidate &candidate, const DataMode &mod
   return bytes;
 }
 
-/// Returns a lower bound in bytes on the fullest device of the candidate, with context and margin:
-/// the average stage's share of parameters, gradients and states, and beside it in one stage the
+/// Returns a lower bound in bytes on the fullest device of the candidate, with context and margin.
+/// A stage holds on average its share of parameters, gradients and states. One stage also holds the
 /// largest matmul result. Example: 1.27 TiB for GPT-3 175B on two devices, with 16 bytes for each
 /// of 174.6e9 parameters.
 double Searcher::leastBytes(const Candidate &candidate) {

@@ -40,8 +40,8 @@ struct PipelineRoom {
   /// rising and one falling. Each has a margin for a chunk that begins and ends within a block. The
   /// minimum of two lines is concave, so the greedy division of the blocks is optimal.
   ///
-  /// Example: 1 stage with 10 GB usable, 1 GB fixed per block, 4 blocks and 2 micro-batches in
-  /// flight keeps at most (10 - 4) / 2 = 3 GB of one micro-batch.
+  /// Example: one stage with 10 GB usable, 4 blocks of 1 GB fixed each and 2 micro-batches in
+  /// flight. It keeps at most (10 - 4) / 2 = 3 GB of one micro-batch.
   double mostKeptBytes() const;
 };
 

@@ -253,7 +253,7 @@ private:
       return; // inputs arrive in the required sharding
     }
     if (nodeOf[graphValue.producer] < 0)
-      return; // evaluated on the stage of its use
+      return; // evaluated at its use
     const Member &producer = memberFor(graphValue.producer);
     int producerNode = nodeOf[graphValue.producer];
     std::vector<int> raw;

@@ -8,9 +8,11 @@
 namespace tbc::planner {
 
 /// Returns the first contradiction among the predictions of `plan`, beginning with the key of
-/// plan.json, or "". Examples: a time or a peak outside its interval; a peak that differs from the
-/// sum of every stage's lines; parts of the step that do not add up to it; a step faster than the
-/// proven bound.
+/// plan.json, or "". It checks that
+/// - times and peaks lie in their intervals;
+/// - the lines of some stage add up to the peak;
+/// - the parts of the step add up to it;
+/// - the step is not faster than the proven bound.
 ///
 /// Example: "peak_bytes" edited to 1 gives `key "peak_bytes" is 1, outside of its interval of
 /// 863000000 to 1720000000 (prediction.low_bytes, high_bytes)`.

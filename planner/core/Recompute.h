@@ -18,9 +18,12 @@ namespace tbc::planner {
 
 /// Returns the flags, one per op, for `mode`:
 /// - none: nothing is recomputed.
-/// - selective: all results are recomputed, except those of matmuls, convolutions and attention,
-///   values that alone join two parts of the graph, and results much smaller than their operands.
-/// - full: all results are recomputed, except values that alone join two parts of the graph.
+/// - selective: recomputes all results except those of matmuls, convolutions and attention, joints,
+///   and results less than a fourth of the size of their operands.
+/// - full: recomputes all results except joints, and results less than 1/64 of their operands.
+///
+/// A joint is a value that alone joins two parts of the graph (singleValueCuts). A joint computed
+/// by a light op from other joints is recomputed too.
 std::vector<bool> recomputeFlags(const reshard::Graph &graph, const std::string &mode);
 
 /// Returns flags, by op, of forward ops whose recomputation saves time. Such an op is elementwise,
@@ -36,9 +39,9 @@ using reshard::numForwardOps;
 using reshard::reexecutedOps;
 using reshard::withRecompute;
 
-/// Returns, by position of the forward order, the value that alone carries activations across it.
-/// cuts[i] is the value between forward op i and the next one, or -1 if there is no value or
-/// several. Inputs, parameters and constant-derived values do not count.
+/// Returns, by position of the forward order, the value that alone carries activations across it:
+/// `cuts[i]` for the position after forward op i. The entry is -1 if no value or several values
+/// cross. Inputs, parameters and constant-derived values do not count.
 std::vector<int> singleValueCuts(const reshard::Graph &graph);
 
 /// Returns the first ops of the graph blocks that may be recomputed or kept. These are the repeated

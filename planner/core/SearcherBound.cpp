@@ -295,8 +295,8 @@ void Searcher::bound(Candidate &candidate) {
     return;
   }
   bool parts = choice.schedule == "zero-bubble";
-  // For any chunk lengths: a stage has its share of the work, and one micro-batch passes all stages
-  // forward and backward. wgrad is excluded if it is split off; it is at most half of the work.
+  // For any chunk lengths, a stage has its share of the work. One micro-batch passes all stages
+  // forward and backward, without wgrad if it is split off; wgrad is at most half of the work.
   candidate.provenBound =
       std::max(proven * std::max(double(accumulation) / double(stages), parts ? 0.5 : 1.0),
                unlike) +

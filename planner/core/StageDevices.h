@@ -20,8 +20,7 @@
 namespace tbc::planner {
 
 /// The cost-relevant properties of a stage: its group (the first group with such devices), the
-/// devices per node as seen by collectives of a stage, and whether its nodes belong to several
-/// groups.
+/// devices per node as seen by its collectives, and whether its nodes belong to several groups.
 struct StageKind {
   int group = 0;
   int64_t devicesPerNode = 1;
@@ -53,9 +52,9 @@ public:
   const Cluster &of(int stage) const { return isUniform() ? *whole : *clusters[size_t(stage)]; }
   const StageKind &kindOf(int stage) const { return kinds[size_t(stage)]; }
 
-  /// Only for a mixed cluster: the shape of a group with one rank of each of `stages`, with the
-  /// same coordinates except pp; and the network of the worst such group, the slower of different
-  /// groups.
+  /// Only for a mixed cluster. Return the shape and the network of the worst group with one rank of
+  /// each of `stages`, with the same coordinates except pp. The network is the slower of those of
+  /// different groups.
   GroupShape shapeOf(const std::vector<int> &stages) const;
   Network networkOf(const std::vector<int> &stages) const;
   /// The same for all ranks: the slowest network, and a node size that divides all nodes.

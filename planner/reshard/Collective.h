@@ -76,9 +76,12 @@ using CollectiveCost = std::function<double(const Collective &)>;
 /// Returns the number of participating ranks: the group along `axes`, or `stages` if not empty.
 int64_t numParticipants(const Collective &collective);
 
-/// Returns the bytes sent by each rank in a ring or pairwise exchange: 2(n-1)/n of `bytes` for
-/// all_reduce, (n-1)/n for all_gather, reduce_scatter and all_to_all, all of it for send and
-/// permute, 0 for ShardSlice. Example: an all_reduce of 8 MB over 4 ranks sends 12 MB.
+/// Returns the bytes sent by each rank in a ring or pairwise exchange, as a share of `bytes`:
+/// - all_reduce: 2(n-1)/n;
+/// - all_gather, reduce_scatter, all_to_all: (n-1)/n;
+/// - send, permute: 1; ShardSlice: 0.
+///
+/// Example: an all_reduce of 8 MB over 4 ranks sends 12 MB.
 double bytesOnWire(const Collective &collective);
 
 /// Returns the cheapest sequence of collectives from sharding `from` to sharding `to`, by Dijkstra

@@ -141,9 +141,13 @@ int64_t commonExperts(const Graph &graph);
 const char *name(ContextForm form);
 std::optional<ContextForm> parseContextForm(const std::string &name);
 
-/// `strategy` with the sequence split over `axes` too: on the op's loop over it, before its other
-/// axes. For an op with several such loops: the first of them; with Ring also the streamed ones;
-/// with AllToAll instead its first other parallel loop with a divisible size, after its other axes.
+/// Returns `strategy` with the sequence split over `axes` too: on the op's loop over it, before its
+/// other axes. If the op has several such loops:
+/// - AllGather splits the first of them;
+/// - Ring also splits the streamed ones;
+/// - AllToAll instead splits the first other parallel loop with a divisible size, after its other
+///   axes.
+///
 /// An op without such a loop stays as it is.
 OpStrategy contextStrategy(const Graph &graph, int op, const OpStrategy &strategy,
                            const std::vector<AxisRef> &axes, ContextForm form);
@@ -209,15 +213,15 @@ struct Assignment {
   }
 };
 
-/// Why `assignment` is invalid for `derive`, with the op or parameter, or "": a strategy
-/// that the sizes do not allow, an axis used twice, a value that flows to an earlier
+/// Returns why `assignment` is invalid for `derive`, with the op or parameter, or "". Examples: a
+/// strategy that the sizes do not allow, an axis used twice, a value that flows to an earlier
 /// stage.
 std::string whyInvalid(const Graph &graph, const Assignment &assignment);
 
 /// The summands of a parameter's gradient: one value per use in a chunk. With one chunk, the
-/// gradient itself. With uses in several chunks (tied weights), the backward adds that would join
-/// gradients across chunks are omitted (`skippedAdds`): each stage accumulates the parts of its
-/// chunks, and rule 5 below sums over stages once per step.
+/// gradient itself. With uses in several chunks (tied weights), backward adds across chunks are
+/// omitted (`skippedAdds`). Each stage then accumulates the parts of its chunks, and rule 5 below
+/// sums over stages once per step.
 struct GradientParts {
   struct Part {
     int chunk = 0;
@@ -253,9 +257,13 @@ struct Reshard {
   bool perStep = false; // else per micro-batch
 };
 
-/// A value saved for another block of the same stage, in the given sharding: an activation or an
-/// input for backward, a cotangent for wgrad, a gathered parameter with keepGathered, or a value
-/// between two chunks of a stage. Generators are evaluated again instead.
+/// A value saved for another block of the same stage, in the given sharding. It is one of
+/// - an activation or an input for backward;
+/// - a cotangent for wgrad;
+/// - a gathered parameter with keepGathered;
+/// - a value between two chunks of a stage.
+///
+/// Generators are evaluated again instead.
 struct Residual {
   int value = -1;
   int chunk = 0; // the block that keeps it: of this chunk and phase

@@ -44,9 +44,9 @@ struct Overlap {
 
 /// The pure function after `derive`, shared by planner and partitioner:
 ///
-/// Buckets. Reductions of gradients (GradientMicro within a block, GradientStep within a stage's
-/// update) with equal messages over equal axes are joined, in the order of derivation, into buckets
-/// of at most `bucketBytes`, by the bytes of their largest message; a larger one is alone. The
+/// Buckets. Reductions of gradients with equal messages over equal axes are joined, in the order of
+/// derivation: GradientMicro within a block, GradientStep within a stage's update. A bucket has at
+/// most `bucketBytes`, by the bytes of the largest message; a larger reduction is alone. The
 /// messages of a bucket are all_reduces and flat reduce_scatters of several tensors. Slices stay
 /// separate. A bucket runs after its last member: in a block after the op of that member, in an
 /// update before the first use of any. Excluded: results that an op of the block reads or a block

@@ -127,7 +127,7 @@ struct Pending {
 /// groupSize(flat), and cut into equal chunks, chunk i on group index i. ZeRO and FSDP store
 /// parameters, gradients and optimizer state in this form, for any shape. Example: 10 elements over
 /// 4 ranks are chunks of 3 with 2 elements of padding.
-/// store parameters, gradients and optimizer state, whatever their shape.
+/// store parameters, gradients and optimizer state, for any shape.
 struct Sharding {
   std::vector<FactorSharding> factors;
   std::vector<Pending> pending;
@@ -152,9 +152,11 @@ std::vector<AxisRef> usedAxes(const Sharding &sharding);
 /// Returns the entry for one factor of one dim, or nullptr.
 const FactorSharding *find(const Sharding &sharding, int dim, FactorId factor);
 
-/// Returns why `sharding` is impossible for a tensor with layout `layout`, or "": an axis used
-/// twice (on factors, partial or flat), a factor missing from a segment of the dim, a factor size
-/// not divisible by its axes, or partial sums and maxima at once.
+/// Returns why `sharding` is impossible for a tensor with layout `layout`, or "":
+/// - an axis used twice (on factors, partial or flat);
+/// - a factor missing from a segment of the dim;
+/// - a factor size not divisible by its axes;
+/// - partial sums and maxima at once.
 std::string whyInvalid(const Mesh &mesh, const TensorLayout &layout, const Sharding &sharding);
 
 /// Returns the shape on every rank: for a flat sharding the one-dimensional chunk, padding
