@@ -25,6 +25,8 @@ CutBound::CutBound(const std::vector<WorkShare> &ops, const std::vector<bool> &m
     sums.push_back(sums.back() + size);
 }
 
+/// Returns a lower bound on the number of bins of `capacity` seconds for all parts (Martello and
+/// Toth, L2).
 int64_t CutBound::leastBins(double capacity) const {
   if (sizes.empty())
     return 0;
@@ -50,6 +52,8 @@ int64_t CutBound::leastBins(double capacity) const {
   return most;
 }
 
+/// Whether the bound allows a makespan of `seconds`: fills each stage greedily, minus its waits for
+/// the stages before it.
 bool CutBound::mayTake(const Pipeline &pipeline, double seconds) const {
   seconds *= 1 + hair;
   const double accumulation = double(pipeline.accumulation);

@@ -182,6 +182,8 @@ public:
   }
 
 private:
+  /// Returns the least seconds to recompute op `index`: a roofline without the bytes that may come
+  /// from registers.
   double again(int index) const {
     const GraphOp &op = graph.ops[index];
     if (op.kernelClass == "none" || op.generator)

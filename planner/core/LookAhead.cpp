@@ -24,6 +24,8 @@ bool LookAhead::score(size_t i) {
   return isPossible;
 }
 
+/// Scores up to `number` candidates from `first` on all threads, except those excluded by their
+/// bounds.
 void LookAhead::look(size_t first, size_t number, double limit) {
   lookedLimit = limit;
   lookedUntil = std::min(candidates.size(), first + number);

@@ -166,6 +166,7 @@ std::optional<ZeroChoice> zeroOfStrategy(const std::string &strategy) {
   return ZeroChoice{zero, strategy == "shard-grad-op"};
 }
 
+/// Checks --strategy and --zero against each other and against the pinned mesh.
 Status Space::checkStrategy() {
   const std::string &strategy = pins.strategy;
   const auto &names = strategyNames();
@@ -191,6 +192,8 @@ Status Space::checkStrategy() {
   return Status::ok();
 }
 
+/// Checks --schedule, --virtual-stages and --placement against each other and against the pinned
+/// mesh.
 Status Space::checkSchedule() const {
   const std::vector<std::string> &schedules = schedule::scheduleNames();
   const std::string &name = pins.schedule;
@@ -223,6 +226,7 @@ Status Space::checkSchedule() const {
   return Status::ok();
 }
 
+/// Checks --sequence-order and --context. A pinned mesh must then have axis cp.
 Status Space::checkContext() const {
   const std::vector<std::string> orders = {"contiguous", "zigzag"};
   if (!pins.sequenceOrder.empty() && pins.sequenceOrder != orders[0] &&

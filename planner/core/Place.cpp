@@ -95,6 +95,7 @@ private:
            !std::all_of(users.begin(), users.end(), [&](int user) { return part[user]; });
   }
 
+  /// Adds a node for an op that chooses for itself, with its tensor-parallel strategies.
   void addChooser(int op) {
     if (!choosesForItself(graph, op) || graph.ops[op].generator)
       return;
@@ -187,6 +188,8 @@ private:
     addMember(node, op, std::move(strategies));
   }
 
+  /// Adds op `op` to a node: its kernel cost per choice, and the shardings of its operands and
+  /// results. The `deferred` choice has partial operands and results.
   void addMember(int node, int op, std::vector<OpStrategy> strategies) {
     const GraphOp &graphOp = graph.ops[op];
     Member member{op, std::move(strategies), {}, {}};
@@ -242,6 +245,8 @@ private:
     return wishes;
   }
 
+  /// Adds the edges from the producer of `value` to its users; via a home node if the value may be
+  /// partial and has several users.
   void connect(int value) {
     const GraphValue &graphValue = graph.values[value];
     Wishes wishes = wishesFor(value);

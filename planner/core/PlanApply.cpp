@@ -180,6 +180,7 @@ private:
     return -1;
   }
 
+  /// Returns the first op of each chunk. They must be forward ops, ascending, beginning with op 0.
   std::vector<int> findStages() {
     if (int64_t(plan.stages.size()) != plan.numChunks()) {
       fail("stages", std::to_string(plan.stages.size()) + " stages, but " +
@@ -217,6 +218,8 @@ private:
     return axes;
   }
 
+  /// Sets all strategies: batch axes, then the plan's decisions, then inheritance, then context
+  /// parallelism.
   void applyOps() {
     std::vector<AxisRef> dataAxes = axesOf("mesh", {"dp", "fsdp"});
     std::vector<AxisRef> expertAxes = axesOf("mesh", {"ep"});
@@ -244,6 +247,7 @@ private:
         fail("sequence_order", "zigzag: " + why + "; use contiguous");
   }
 
+  /// Returns the strategy of a decision on one op, after checking loops, axes and sizes.
   OpStrategy strategyOf(int index, const OpDecision &decision) {
     const GraphOp &op = step.graph.ops[index];
     OpStrategy strategy;

@@ -127,6 +127,7 @@ public:
   }
 
 private:
+  /// Adds kernels, collectives between ops, and live bytes at each op's anchor.
   void addOps() {
     OpSeconds ops = opSeconds(graph, assignment, derivation, cluster, isInOrder);
     LiveBytes live = liveBytes(graph, assignment, derivation);
@@ -150,6 +151,8 @@ private:
     profile.liveBytes = RangeMaximum(std::move(most));
   }
 
+  /// Adds residuals at their producer. Cotangents kept for wgrad are added at the chunk that keeps
+  /// them.
   void addResiduals() {
     for (const Residual &residual : derivation.residuals) {
       const GraphValue &value = graph.values[residual.value];
@@ -195,6 +198,7 @@ private:
                        [&](int user) { return canWait[user]; });
   }
 
+  /// Adds each parameter at its first user.
   void addParameters() {
     std::vector<double> largest(at.size(), 0);
     for (size_t p = 0; p < graph.parameters.size(); ++p) {
@@ -238,6 +242,7 @@ private:
            overlap(usedAxes(derivation.stored[parameter]), wholeAxis(assignment.mesh, axis));
   }
 
+  /// Sums the values live after each forward op.
   void addCrossings() {
     std::vector<double> change(at.size() + 1, 0);
     for (size_t v = 0; v < graph.values.size(); ++v) {

@@ -151,6 +151,8 @@ private:
              std::to_string(matchingOps(graph, plan.job, pin.glob).size()) + " ops match");
   }
 
+  /// Adds the reason of `decision`, from the best candidates accepted by `differs`: the fastest
+  /// fitting one, and the fastest one without enough memory. The latter makes the decision forced.
   template <typename Differs>
   void add(const char *decision, const std::string &value, bool pinned, Differs differs) {
     if (pinned) {

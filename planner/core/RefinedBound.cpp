@@ -180,6 +180,8 @@ const Searcher::Work &Searcher::workOf(int64_t parts, int64_t samples) {
   return works.get({parts, samples}, [&] { return computeWork(parts, samples); });
 }
 
+/// Sums the divided kernel seconds by forward op (with its backward ops) and phase, and the
+/// possible changes by recomputation.
 Searcher::Work Searcher::computeWork(int64_t parts, int64_t samples) {
   Work work;
   const Graph &batched = graphFor(samples); // without recomputation
@@ -337,6 +339,9 @@ std::vector<std::pair<Searcher::Crossing, int64_t>> Searcher::readAcrossCuts(con
   return result;
 }
 
+/// Returns the bytes live across each position where a stage may begin, without duplicates: values
+/// made before it and read in forward after it. Example: a residual stream of 8 MB per sample
+/// crosses every layer boundary.
 std::vector<Searcher::Crossing> Searcher::leastCrossing(const Graph &graph) {
   int numForward = numForwardOps(graph);
   std::vector<bool> mayBegin = stageMayBegin(graph);
@@ -510,6 +515,9 @@ double Searcher::scheduleSeconds(const Candidate &candidate, const Work &known, 
   return least;
 }
 
+/// Returns the expensive bound of one candidate; infinite if its kept values cannot fit. `kernels`
+/// are divided evenly, `more` is communication in unknown positions, `again` is recomputation, and
+/// `end` is the end of the step.
 double Searcher::computeRefinedBound(const Candidate &candidate, double limit) {
   const MeshShape &mesh = candidate.mesh;
   const DataMode mode = dataMode(candidate);

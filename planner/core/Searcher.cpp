@@ -311,6 +311,9 @@ std::vector<Candidate> Searcher::withContext(const Candidate &candidate) {
   return result;
 }
 
+/// Sets the seconds and the peak bytes of a candidate with known cuts. Sums each chunk's profile,
+/// then simulates the schedule, or uses the closed form for long schedules (more than 512 chunk
+/// executions).
 void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode) {
   ++counted.priced;
   const Profile &profile = *mix.kept; // for the fields equal in both

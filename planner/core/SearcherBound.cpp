@@ -173,6 +173,7 @@ double Searcher::transferSeconds(const Candidate &candidate, const DataMode &mod
   return seconds;
 }
 
+/// Sums the parameters accepted by `isCounted`: index 0 without experts, index 1 with experts.
 std::array<Searcher::ParameterTotals, 2>
 Searcher::computeTotals(const std::function<bool(const GraphParameter &)> &isCounted) const {
   std::array<ParameterTotals, 2> totals;
@@ -233,6 +234,7 @@ bool Searcher::mayBeContext(const Candidate &candidate) const {
          (candidate.mesh.tp > 1 || !space.tensorAxisIsOpen());
 }
 
+/// Bounds all candidates on all threads. Candidates after the deadline get the peak-rate bound.
 void Searcher::boundAll(std::vector<Candidate> &candidates, const Deadline &deadline) {
   if (workers.count() > 1) { // first the values shared by many candidates
     std::set<int64_t> samples{1};

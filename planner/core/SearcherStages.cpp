@@ -110,6 +110,8 @@ std::vector<int> Searcher::cutPlaces(const Profile &profile, int64_t chunks) con
   return places;
 }
 
+/// Returns the cutter for the stages of the candidate. Cutters are shared by candidates with the
+/// same profile, number of chunks and devices.
 const StageCutter &Searcher::cutterFor(const Candidate &candidate, const Profile &profile) {
   const int64_t pp = candidate.mesh.pp, numChunks = pp * candidate.schedule.chunksPerStage;
   const Stages &of = stagesFor(candidate.mesh);

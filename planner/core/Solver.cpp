@@ -123,6 +123,8 @@ private:
     }
   }
 
+  /// Minimizes over the choices of `node`. Leaves a table over its neighbours, and remembers its
+  /// best choice for each of their choices.
   void eliminate(int node) {
     Step step{node, {neighbours[node].begin(), neighbours[node].end()}, {}};
     std::vector<int> scope = step.scope;
@@ -230,6 +232,7 @@ private:
         function(cost);
   }
 
+  /// Recomputes the messages of one edge from the beliefs of its ends.
   void update(size_t index) {
     const PairwiseProblem::Edge &edge = problem.edges[index];
     std::vector<double> &a = beliefs[edge.a], &b = beliefs[edge.b];

@@ -144,6 +144,8 @@ private:
     list.read(buffer);
   }
 
+  /// Adds the instructions of one parameter: the gradient widened, scaled and clipped; the
+  /// optimizer; the selection if the step may be skipped; the cast and the gather of the new value.
   void step(int p) {
     const GraphParameter &parameter = graph.parameters[p];
     const TensorLayout &layout = graph.values[parameter.value].layout;

@@ -155,6 +155,8 @@ bool Deriver::defers(int op) const {
                      [&](int value) { return isFree(out.raw[value]); });
 }
 
+/// Sets the produced shardings of `op`. A deferring op takes partial operands and gives partial
+/// results.
 void Deriver::produce(int op) {
   const GraphOp &o = graph.ops[op];
   if (skipped[op] || o.generator)

@@ -36,6 +36,8 @@ void Deriver::emit(int op) {
   }
 }
 
+/// Provides one operand of `op` in its required sharding. A second use of the same value, sharding,
+/// chunk and phase reuses the first reshard.
 void Deriver::use(int op, int operand) {
   const GraphOp &o = graph.ops[op];
   int value = o.operands[operand];
@@ -182,6 +184,7 @@ void Deriver::send(int value) {
       transfer(value, to, phase, out.home[value]);
 }
 
+/// Adds a send of `value` to chunk `toChunk`, once per value, chunk and phase.
 void Deriver::transfer(int value, int toChunk, Phase phase, const Sharding &sharding) {
   if (!sent.insert({value, toChunk, phase}).second)
     return;

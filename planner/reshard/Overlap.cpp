@@ -56,6 +56,8 @@ public:
       }
   }
 
+  /// Fills buckets per likeness in order of derivation, and closes a bucket before it exceeds the
+  /// limit.
   void run() {
     struct Open {
       Bucket bucket;
@@ -80,6 +82,7 @@ public:
   }
 
 private:
+  /// Whether the reshard is a reduction of a gradient that may share messages (see planOverlap).
   bool isJoinable(int index) const {
     const Reshard &reshard = derivation.reshards[index];
     bool isStep = reshard.where == Where::GradientStep;

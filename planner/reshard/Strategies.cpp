@@ -109,6 +109,8 @@ static bool mayStream(const GraphOp &op, const OpStrategy &strategy, int loop) {
   });
 }
 
+/// Whether loop sizes, streamed loops, and the shardings of all operands and results allow
+/// `strategy`.
 static bool isPossible(const Graph &graph, int op, const OpStrategy &strategy) {
   const GraphOp &o = graph.ops[op];
   for (const auto &[loop, axes] : strategy.loopAxes)
