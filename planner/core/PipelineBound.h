@@ -17,8 +17,8 @@ namespace tbc::planner {
 struct WorkShare {
   double forward = 0, backward = 0, weight = 0; // seconds in each phase
   double anyPhase = 0;                          // seconds in an unknown phase
-  // Possible changes by recomputation (savedByRunningAgain). By phase: the saving if the part reads
-  // recomputed operands from registers.
+  // Possible changes by recomputation (secondsOfRunningAgain). By phase: the saving if the part
+  // reads recomputed operands from registers.
   double foundForward = 0, foundBackward = 0, foundWeight = 0;
   // If the part itself is recomputed: the saving in forward, and the extra time in backward.
   double lessForward = 0, moreBackward = 0;
