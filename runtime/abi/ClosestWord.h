@@ -1,6 +1,6 @@
 //===- ClosestWord.h - The closest word, for suggestions -------------------===//
 //
-// Plain C++, in the header alone: every room may use it, as Status.h.
+// Plain C++, header only. Every room may use it, as it may use Status.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,8 +15,8 @@
 
 namespace tbc {
 
-/// Letters to insert, delete, replace or swap with their neighbour to turn `a` into `b` (optimal
-/// string alignment: Damerau 1964, Levenshtein 1966).
+/// Returns the number of letters to insert, delete, replace or swap with their neighbour to turn
+/// `a` into `b`: the optimal string alignment (Damerau 1964, Levenshtein 1966).
 inline size_t editDistance(const std::string &a, const std::string &b) {
   std::vector<size_t> before, above(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j)

@@ -1,4 +1,4 @@
-//===- CudaKernels.cpp - What compiled kernels and GPUs agree on ------------===//
+//===- CudaKernels.cpp - The contract of compiled GPU kernels -------------===//
 
 #include "runtime/abi/CudaKernels.h"
 
@@ -48,7 +48,7 @@ std::string writeCudaKernels(const CudaKernels &kernels) {
 
 namespace {
 
-/// Reads fields; the first error is kept.
+/// Reads fields; keeps the first error.
 class Reader {
 public:
   std::string error;
@@ -67,7 +67,7 @@ public:
     fail("\"" + std::string(key) + "\" is no text");
     return {};
   }
-  /// At least `least`, at most what an int holds.
+  /// An integer from `least` to the largest int.
   int integer(const Json &object, const char *key, int least) {
     const Json &json = field(object, key);
     if (json.is_number_integer() && json >= least && json <= std::numeric_limits<int>::max())

@@ -1,19 +1,19 @@
-//===- CudaKernels.h - What compiled kernels and GPUs agree on --------------===//
+//===- CudaKernels.h - The contract of compiled GPU kernels ---------------===//
 //
-// Part of tbc. Plain C++. Beside program.json of a program for GPUs lies `cudaKernelsFile`, which
-// lists its kernels and how each is launched, and beside that the images with their code: one text
-// of PTX per architecture, each with all of them, and maybe the same as machine code. A driver
-// translates the PTX of an architecture for any later one; machine code is executed by devices of
-// its major version from its minor version on.
+// Part of tbc. Plain C++. A program for GPUs has the file `cudaKernelsFile` beside program.json. It
+// lists the kernels and the launch parameters of each. Beside it are images with the code: PTX text
+// for each architecture, and optionally machine code (cubin). Each image has all kernels. A driver
+// translates PTX of an architecture for any later one. Machine code runs on devices of its major
+// version and the same or a later minor version.
 //
-// A kernel does a region (program::Region) at once. Its parameters are the addresses of
-// regionValues' operands, then of its results, each dense and row-major, aligned to 256 bytes, with
-// elements as wide as their dtype (bf16 two bytes, bool one, 0 or 1). Where the memory plan has a
-// result at the place of an operand, both are the same address; otherwise no result shares bytes
-// with an operand or another result.
+// A kernel does a whole region (`program::Region`). Its parameters are the addresses of the
+// operands of `regionValues`, then of its results. Each tensor is dense and row-major, aligned to
+// 256 bytes, with elements as wide as their dtype (bf16 two bytes; bool one byte, 0 or 1). If the
+// memory plan has a result at the bytes of an operand, both are the same address. Otherwise a
+// result shares no bytes with an operand or another result.
 //
-// An accumulator adds to a slot: its parameters are the address of the slot, that of the value and
-// the number of elements (64 bits); it is right for any number of blocks.
+// An accumulator adds to a slot. Its parameters are the address of the slot, the address of the
+// value and the number of elements (64 bits). It is correct for any number of blocks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,7 +41,8 @@ struct CudaImage {
   std::string sha256; // of its bytes
 };
 
-/// Whether a device of this compute capability, 10 major + minor, executes it.
+/// Whether a device of this compute capability can execute `image`. `capability` is 10 * major +
+/// minor. Example: 90 is sm_90, which executes PTX for sm_80 but no cubin for sm_80.
 bool isExecutedBy(const CudaImage &image, int capability);
 
 struct CudaKernel {
@@ -62,20 +63,20 @@ struct CudaKernels {
   std::vector<CudaImage> images;
   std::vector<CudaKernel> kernels;
   std::vector<CudaAccumulator> accumulators;
-  /// The ops of kernels that no region does, and sums (sumName) without accumulator: whoever
-  /// compiled the program allowed the host to execute them. Of other ops without kernel nothing may
-  /// be executed.
+  /// Ops of kernels outside all regions, and sums (`sumName`) without an accumulator. The host may
+  /// execute these ops, because the user who compiled the program allowed it. Any other op without
+  /// a kernel cannot be executed.
   std::vector<std::string> hostOps;
 };
 
-/// "sum of f32 and bf16": what an accumulator does.
+/// The name of an accumulator's operation, as "sum of f32 and bf16".
 std::string sumName(kernels::DType slot, kernels::DType value);
 
-/// Its text, as JSON; the same kernels are the same bytes.
+/// Returns the JSON text; equal kernels give equal bytes.
 std::string writeCudaKernels(const CudaKernels &kernels);
 
-/// The inverse. Errors: Usage; it is no such text, is of another version, or lacks something, or
-/// names a file of another folder.
+/// The inverse. Errors: Usage; it is not such a text, has another version, lacks a field, or names
+/// a file of another folder.
 Result<CudaKernels> readCudaKernels(std::string_view text);
 
 } // namespace tbc::program

@@ -1,23 +1,28 @@
-//===- Fp8Kernels.h - The kernels that make matrices of fp8 on GPUs ---------===//
+//===- Fp8Kernels.h - GPU kernels that quantise matrices to fp8 -----------===//
 //
-// Part of tbc. Plain C++. A program for GPUs has beside the kernels of its regions (CudaKernels.h)
-// those by which a run may multiply its matrices in fp8. All parameters are addresses; sizes lie in
-// memory.
+// Part of tbc. Plain C++. Kernels for matmuls in fp8. A program for GPUs has them beside the
+// kernels of its regions (CudaKernels.h). All parameters are addresses; sizes lie in memory.
 //
-// A matrix of a product, maybe one per index of a batch, is read where it lies, element (b, r, d)
-// at b * batchStride + r * rowStride + d * depthStride, d being what is summed over, a multiple of
-// 16; it is written dense, as [batch][rows][depth]. i64 `sizes` = {elements in all, batch, rows,
-// depth, batchStride, rowStride, depthStride, whether neighbouring threads take neighbouring rows}.
+// The operand of a matmul is a matrix, or one per index of a batch. It is read in place: element
+// (b, r, d) lies at b * batchStride + r * rowStride + d * depthStride. d is the contracted index;
+// its size is a multiple of 16. The result is dense, as [batch][rows][depth]. i64 `sizes` = {total
+// number of elements, batch, rows, depth, batchStride, rowStride, depthStride, whether neighbouring
+// threads take neighbouring rows}.
 //
-//   amax_T        elements T, sizes, partials i32 [numWarps]: the largest magnitude, by its bits
-//   scale_F       partials, scales f32 [2]: what undoes it, and the power of two by which elements
-//                 are multiplied, the largest by which none exceeds the largest number of F; both
-//                 from 2^-126 to 2^126. Where all are 0 both are 1. Where one is infinite or no
-//                 number what undoes it is no number, and so is every element of the product.
-//   quantise_F_T  elements T, sizes, scales, result u8: each multiplied and rounded to the nearest
-//                 number of F, of two the even one; the result's address is a multiple of 16
+//   amax_T        elements T, sizes, partials i32 [numWarps]: the largest magnitude, as its bits
+//   scale_F       partials, scales f32 [2]: {dequantisation factor, quantisation factor}
+//   quantise_F_T  elements T, sizes, scales, result u8: each element is multiplied by the
+//                 quantisation factor and rounded to the nearest number of F, ties to even; the
+//                 address of the result is a multiple of 16
 //
-// F: e4m3 (4 bits of exponent, 3 of mantissa, to 448) or e5m2 (to 57344). T: f32, bf16 or f16.
+// The quantisation factor is the largest power of two such that no element exceeds the largest
+// number of F. The dequantisation factor is its inverse. Both are from 2^-126 to 2^126. If all
+// elements are 0, both are 1. If one is infinite or NaN, the dequantisation factor is NaN, and so
+// is every element of the matmul. Example: elements up to 3 in e4m3 get the factor 2^7, because 384
+// <= 448 < 768.
+//
+// F: e4m3 (4 bits of exponent, 3 of mantissa, up to 448) or e5m2 (up to 57344). T: f32, bf16 or
+// f16.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,12 +52,13 @@ inline std::string quantiseSymbol(Format format, kernels::DType type) {
   return "tbc_fp8_quantise_" + nameOf(format) + "_" + std::string(name(type));
 }
 
-/// Of a launch, but for `scale`, which is one warp; the same for any sizes. Many quantise, for each
-/// waits for what it reads; few find the largest, for one warp reads what they found.
+/// Threads of a launch, for any sizes. `scale` is an exception: it is one warp. Quantising takes
+/// many threads to hide the latency of reads. `amax` takes few, because one warp reads all its
+/// partials.
 inline constexpr int64_t numThreads = int64_t(1) << 16, numQuantiseThreads = int64_t(1) << 18;
 inline constexpr int64_t numWarps = numThreads / 32;
 
-/// What a thread quantises at a time, and sizes of matrices have to be multiples of.
+/// Elements that one thread quantises at a time; sizes of matrices must be multiples of it.
 inline constexpr int64_t step = 16;
 inline constexpr int64_t numSizes = 8;
 

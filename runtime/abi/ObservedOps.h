@@ -1,4 +1,4 @@
-//===- ObservedOps.h - Ops whose results a run looks at ---------------------===//
+//===- ObservedOps.h - Ops with results that a run reports ----------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -11,8 +11,8 @@
 
 namespace tbc::program {
 
-/// The id of the instruction of the update that computes the norm of all gradients. It is in no
-/// region: what only a region reads is nowhere to be seen.
+/// The id of the update's instruction that computes the norm of all gradients. It is never in a
+/// region, because a value inside a region cannot be read from outside.
 inline constexpr std::string_view gradientNormId = "gradient_norm";
 
 } // namespace tbc::program

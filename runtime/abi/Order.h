@@ -1,4 +1,4 @@
-//===- Order.h - What is done when an instruction begins -------------------===//
+//===- Order.h - The instructions of a block by stream --------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -12,7 +12,8 @@
 
 namespace tbc::program {
 
-/// The instructions of a block by stream, for memory::StreamOrder.
+/// Returns the stream and the waits of each instruction of a block, as `memory::StreamOrder` takes
+/// them.
 std::vector<memory::StreamStep> streamStepsOf(const Block &block);
 
 } // namespace tbc::program

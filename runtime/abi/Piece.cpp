@@ -135,7 +135,7 @@ int64_t unzigzag(int64_t index, int64_t size, int64_t ranks) {
 }
 
 namespace {
-/// One dim as a rank sees it: the global indices along the dim, in local order.
+/// The global indices along one dim of the rank's elements, in local order.
 std::vector<int64_t> dimIndices(const Mesh &mesh, const PieceDim &dim,
                                 const std::vector<int64_t> &coordinates) {
   std::vector<int64_t> indices;
@@ -197,9 +197,8 @@ std::string whyInvalid(const Mesh &mesh, const Piece &piece, const std::vector<i
   if (piece.dims.size() != shape.size())
     return "the piece has " + std::to_string(piece.dims.size()) + " dims, the tensor " +
            std::to_string(shape.size());
-  // Factors of one dim are distinct, so an axis may be used once among them; a segmented dim uses
-  // the same axis in each segment that holds the factor, so axes are collected over one segment at
-  // a time.
+  // Factors of one dim are distinct, so a segment uses an axis at most once. A segmented dim uses
+  // the same axis in each segment that has the factor. So axes are collected per segment.
   std::vector<AxisRef> usedByDims;
   for (size_t d = 0; d < piece.dims.size(); ++d) {
     std::vector<AxisRef> usedByDim;

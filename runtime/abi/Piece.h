@@ -1,6 +1,6 @@
 //===- Piece.h - The piece of a global tensor that a rank holds ------------===//
 //
-// Part of tbc. Plain C++. What a Program says about shardings, in the words of ranks and indices.
+// Part of tbc. Plain C++. Shardings as a Program stores them: in ranks and indices.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,8 +32,9 @@ struct Mesh {
   bool operator==(const Mesh &o) const { return axes == o.axes; }
 };
 
-/// Axis number `axis` read as pre x size x rest, of which this is the middle part. The whole axis
-/// has pre = 1 and size = the axis' size.
+/// Part of the mesh axis `axis`. The axis is read as pre x size x rest, and this is the middle
+/// part. The whole axis has pre = 1 and size = the axis' size. Example: an axis of 8 as 2 x 4 x 1;
+/// its part {pre 2, size 4} is "dp:(2)4".
 struct AxisRef {
   int axis = 0;
   int64_t pre = 1;
@@ -46,7 +47,7 @@ struct AxisRef {
 AxisRef wholeAxis(const Mesh &mesh, int axis);
 /// "dp" for a whole axis, "dp:(2)4" for the part with pre 2 and size 4.
 std::string toString(const Mesh &mesh, const AxisRef &axis);
-/// The same, joined by "+"; "" for none.
+/// The same, joined by "+"; "" for an empty list.
 std::string toString(const Mesh &mesh, const std::vector<AxisRef> &axes);
 
 /// The number of ranks that `axes` span.
@@ -57,31 +58,37 @@ int64_t groupIndex(const Mesh &mesh, const std::vector<AxisRef> &axes,
 /// The ranks that differ from `coordinates` along `axes` only, in the order of their group index.
 std::vector<int64_t> groupRanks(const Mesh &mesh, const std::vector<AxisRef> &axes,
                                 const std::vector<int64_t> &coordinates);
-/// Why `axes` cannot name a group of `mesh`, or "": an axis out of range, a part that does not
-/// divide its axis, overlapping parts.
+/// Why `axes` cannot name a group of `mesh`, or "". Reasons: an axis out of range, a part that does
+/// not divide its axis, overlapping parts.
 std::string whyInvalid(const Mesh &mesh, const std::vector<AxisRef> &axes);
 
-/// A factor of a dim: `axes` (the first is the slowest) cut it into groupSize(axes) equal runs.
+/// A factor of a dim, cut by `axes` (the first is the slowest) into groupSize(axes) equal runs.
 struct PieceFactor {
   int64_t size = 1;
   std::vector<AxisRef> axes;
-  /// Of how many ranks this is the zigzag order, in which the factor's elements stand before they
-  /// are cut: of 2n equal parts of the original order, rank r has part r and then part 2n-1-r, so
-  /// that each has early and late ones. 1: the original order.
+  /// The number `n` of ranks of the zigzag order, or 1 for the original order. The factor's
+  /// elements stand in that order before they are cut. Of 2n equal parts of the original order,
+  /// rank r has part r and then part 2n - 1 - r. So each rank has early and late elements, and
+  /// equal work under a causal mask. Example: n = 2 has the parts 0, 3 on rank 0 and 1, 2 on rank
+  /// 1.
   int64_t zigzag = 1;
   bool operator==(const PieceFactor &o) const {
     return size == o.size && axes == o.axes && zigzag == o.zigzag;
   }
 };
-/// An ordered product of factors, the first slowest; none means one element.
+/// An ordered product of factors, the first slowest; an empty one is a single element.
 using PieceSegment = std::vector<PieceFactor>;
 /// A dim: the concatenation of its segments.
 using PieceDim = std::vector<PieceSegment>;
 
-/// How a rank's local tensor is cut from the global one: a rank takes its run of every factor of
-/// every segment of every dim. Then, if `flat` is not empty, what is left is flattened, padded at
-/// its end to a multiple of groupSize(flat) and cut into that many chunks, chunk i on group index
-/// i. Axes named nowhere hold replicas.
+/// The cut of a global tensor into local ones.
+///
+/// (1) A rank takes its run of every factor of every segment of every dim.
+/// (2) If `flat` is not empty, the rest is flattened and padded at its end to a multiple of
+///     groupSize(flat). It is cut into that many chunks; chunk i is on group index i.
+///
+/// Axes that are not named hold replicas. Example: [4, 6] with dim 0 on `tp` of 2 and flat {dp of
+/// 8}: each rank has 2 of 16 elements, of which the last 4 are padding.
 struct Piece {
   std::vector<PieceDim> dims;
   std::vector<AxisRef> flat;
@@ -93,20 +100,21 @@ Piece wholePiece(const std::vector<int64_t> &shape);
 
 /// The shape of the global tensor.
 std::vector<int64_t> globalShape(const Piece &piece);
-/// The shape every rank holds; for a flat piece the chunk, padding included: {ceil(numel / n)}.
+/// The local shape, equal on all ranks. A flat piece has {ceil(numel / n)}, padding included.
 std::vector<int64_t> localShape(const Piece &piece);
 
-/// Why no tensor of `shape` is cut so on `mesh`, or "": the factors do not multiply up to the
-/// shape, the axes do not divide a factor, an axis is used twice.
+/// Why a tensor of `shape` cannot be cut like this on `mesh`, or "". Reasons: the factors do not
+/// multiply up to the shape, the axes do not divide a factor, an axis is used twice.
 std::string whyInvalid(const Mesh &mesh, const Piece &piece, const std::vector<int64_t> &shape);
 
-/// The row-major index in the global tensor of each element that the rank at `coordinates` holds,
-/// in local order; -1 for the padding of a flat piece. The piece must be valid.
+/// Returns the row-major index in the global tensor of each local element of the rank at
+/// `coordinates`, in local order. Padding of a flat piece is -1. The piece must be valid.
 std::vector<int64_t> ownedIndices(const Mesh &mesh, const Piece &piece,
                                   const std::vector<int64_t> &coordinates);
 
-/// The place in the original order of element `index` of `size` that stand in the zigzag order of
-/// `ranks` ranks; 2 * ranks divides size, or ranks is 1.
+/// Returns the original position of element `index` of `size` elements in the zigzag order of
+/// `ranks` ranks. `2 * ranks` divides `size`, or `ranks` is 1. Example: size 8, 2 ranks: elements 0
+/// to 7 come from 0, 1, 6, 7, 2, 3, 4, 5.
 int64_t unzigzag(int64_t index, int64_t size, int64_t ranks);
 
 /// e.g. "[16@dp, 3*12@tp*64] flat{fsdp}"; zigzag order of 2 ranks is written "16~2@cp".

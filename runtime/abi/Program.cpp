@@ -1,4 +1,4 @@
-//===- Program.cpp - What ranks execute ------------------------------------===//
+//===- Program.cpp - Groups, result times and sizes of a Program ----------===//
 
 #include "runtime/abi/Program.h"
 #include "runtime/abi/Order.h"
@@ -139,7 +139,7 @@ std::vector<int> resultTimes(const Stage &stage, const Block &block) {
   std::vector<bool> isPassedOn(stage.values.size(), false);
   for (const BlockResult &result : block.results)
     isPassedOn[result.value] = true;
-  // By slot, the last read of an argument of it on each stream.
+  // The last read of an argument of each slot, by stream.
   std::map<int, std::array<int, numStreams>> slotReads;
   for (const Argument &argument : block.arguments) {
     auto &last = slotReads.try_emplace(argument.slot, neverRead).first->second;
@@ -158,7 +158,7 @@ std::vector<int> resultTimes(const Stage &stage, const Block &block) {
         time = std::max({time, order.settled(index), order.settled(last)});
     times.push_back(time);
   }
-  // What is written to one slot, or added to it, one after the other.
+  // Writes and additions to one slot happen one after the other.
   std::map<int, std::vector<std::pair<int, size_t>>> ofSlot;
   for (size_t r = 0; r < times.size(); ++r)
     ofSlot[block.results[r].slot].push_back({times[r], r});

@@ -1,30 +1,37 @@
-//===- Program.h - What ranks execute --------------------------------------===//
+//===- Program.h - The Program: blocks, slots and schedule of each rank ---===//
 //
-// Part of tbc. Plain C++. Program format v4: a table of global tensors, and per pipeline stage its
-// slots (named storage), its straight-line blocks and, through a schedule, their order. Every rank
-// of a stage executes the same blocks; what differs is its coordinates, which select its pieces and
-// its groups.
+// Part of tbc. Plain C++. Program format v4 has a table of global tensors. For each pipeline stage
+// it has slots (named storage), straight-line blocks and, through a schedule, their order. All
+// ranks of a stage execute the same blocks. Only their coordinates differ; they select the pieces
+// and groups of a rank.
 //
 // One step on a rank:
-//  1. Slots of role Gradient and Loss are set to zero.
-//  2. The stage's actions (actionsOf) run in order: `forward`, `backward` and, where the schedule
-//     parts it from backward, `weight` once per chunk and micro-batch, `update` once. A block's
-//     arguments are what its slots hold when it begins, which is when the block before it has
-//     ended; it runs the instructions of each stream in order, each when those that it waits for
-//     are done, and writes each result to a slot as soon as nothing in the block reads any longer
-//     what the slot held (resultTimes): as if all reads of slots came before all writes.
-//  3. Slots of role Residual and Input have one instance per micro-batch, which is dropped when the
+//
+// (1) Slots of role Gradient and Loss are set to zero.
+// (2) The stage's actions (`actionsOf`) run in order: `forward` and `backward` once per chunk and
+//     micro-batch, `update` once. If the schedule splits backward, `weight` (wgrad) also runs once
+//     per chunk and micro-batch.
+// (3) Slots of role Residual and Input have one instance per micro-batch. It is dropped after the
 //     last block that reads it has run for the micro-batch.
 //
-// Memory: where the stages have a memory plan, all of this lies in one arena per rank, on its
-// device, but for slots on the host, which lie in a second one there. What is on the host is read
-// by `fetch` alone and written by `offload` alone.
+// One block:
+//
+// - It begins when the block before it has ended. Its arguments are the contents of its slots at
+//   that time.
+// - Each stream runs its instructions in order. An instruction begins when the instructions in its
+//   `waits` are done.
+// - A result is written to its slot as soon as no later read of the old content is left in the
+//   block (`resultTimes`). The effect is as if all reads of slots came before all writes.
+//
+// Memory: with a memory plan, everything lies in one arena per rank on its device. Slots on the
+// host lie in a second arena there. Only `fetch` reads from the host, and only `offload` writes to
+// it.
 //
 // Messages: `send` is buffered (it never waits); `recv` waits for its message. Between an ordered
-// pair of stages the messages of a lane arrive in the order in which they were sent, so the two
-// stages must send and receive them in the same order; lanes do not wait for each other (stages of
-// several chunks send in both phases and for any chunk in one direction, in an order that is not
-// that of their receipt). All other collectives wait for their whole group.
+// pair of stages, the messages of a lane arrive in the order in which they were sent. So both
+// stages must send and receive them in the same order. Lanes do not wait for each other: a stage
+// with several chunks sends in both phases and for any chunk, in another order than the receipt.
+// All other collectives wait for their whole group.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,7 +52,7 @@
 
 namespace tbc::program {
 
-/// What a tensor or slot is for, and so how long it lives.
+/// The purpose of a tensor or slot; it decides the lifetime.
 enum class Role {
   Parameter,      ///< lives as long as the program
   State,          ///< the same; written by forward blocks (running statistics)
@@ -61,36 +68,36 @@ inline constexpr int numRoles = 8;
 /// "parameter", "state", "optimizer_state", "gradient", "loss", "input", "residual", "scalar".
 std::string_view name(Role role);
 
-/// A global tensor, of which ranks hold pieces. Roles: Parameter, State, OptimizerState, Gradient,
-/// Input.
+/// A global tensor; each rank holds a piece of it. Roles: Parameter, State, OptimizerState,
+/// Gradient, Input.
 struct GlobalTensor {
   std::string name;
   Role role = Role::Parameter;
-  /// The ONNX initialiser that a parameter, state or master weight starts from (converted to its
-  /// type); empty: all elements start at `fill`.
+  /// The ONNX initializer with the initial value of a parameter, state or master weight (converted
+  /// to its type). Empty: all elements start at `fill`.
   std::string initializer;
-  /// Of an Input: all samples of one micro-batch, over all data-parallel ranks.
+  /// For an Input: all samples of one micro-batch, over all data-parallel ranks.
   kernels::TensorType type;
   Piece piece;
-  /// Pieces of a Gradient that are partial sums over these axes; a gradient held by several stages
-  /// is a partial sum over them when the pipeline axis is among these.
+  /// The pieces of a Gradient are partial sums over these axes. If the pipeline axis is among them,
+  /// the gradient is also a partial sum over the stages that hold it.
   std::vector<AxisRef> pending;
   double fill = 0;
 };
 
-/// Where bytes are: on the rank's device, or in the memory of its host.
+/// Memory of the rank's device, or of its host.
 enum class Location { Device, Host };
 
-/// A place on a rank where a value outlives its block. `type` has the local shape; a name is unique
-/// among the slots of one role of a stage.
+/// Storage on a rank for a value that outlives its block. `type` has the local shape. A name is
+/// unique among the slots of one role of a stage.
 struct Slot {
   std::string name;
   Role role = Role::Residual;
-  /// The index of the GlobalTensor this is a piece of; -1 for Residual, Loss, Scalar and for
-  /// gradients that nobody asks for by name.
+  /// Index of the GlobalTensor that this is a piece of. It is -1 for Residual, Loss, Scalar and for
+  /// gradients that are not requested by name.
   int tensor = -1;
   kernels::TensorType type;
-  /// Host: of roles OptimizerState and Residual alone (mayBeOnHost).
+  /// Host is allowed for the roles OptimizerState and Residual only (`mayBeOnHost`).
   Location location = Location::Device;
 };
 
@@ -119,15 +126,16 @@ std::string_view name(InstructionKind kind);
 constexpr bool isHostCopy(InstructionKind kind) {
   return kind == InstructionKind::Offload || kind == InstructionKind::Fetch;
 }
-/// Whether it has a Communication: it moves something between ranks, or cuts it as if it did.
+/// Whether it has a Communication: it moves data between ranks, or cuts a tensor as if it did.
 constexpr bool isCommunication(InstructionKind kind) {
   return kind != InstructionKind::Kernel && !isHostCopy(kind);
 }
 
 enum class ReduceKind { Sum, Max };
 
-/// A segment of a dim as a collective of a group of n ranks sees it: the full dim has
-/// outer*(n*k)*inner elements of it, the local one outer*k*inner.
+/// A segment of a dim in a collective of a group of `n` ranks. The full dim has outer * (n * k) *
+/// inner elements of it; the local dim has outer * k * inner. Example: 8 columns per row, 4 ranks:
+/// the full segment is 1 * (4 * 2) * 1, the local one 1 * 2 * 1.
 struct SegmentShape {
   int64_t outer = 1;
   int64_t k = 1;
@@ -147,14 +155,16 @@ struct SegmentShape {
 ///   Permute        axes (not the pipeline's): the tensor of group index i goes to i + 1, the last
 ///                  to the first
 ///   Send, Recv     peerStage, channel: the rank with the same coordinates at that stage
-/// An AllReduce, and a flat AllGather or ReduceScatter, may be of several tensors: its results in
-/// the order of its operands, each as if it were alone. dim = flatDim: the full tensor is
-/// flattened, padded to n * ceil(numel / n) and cut into chunks; the local tensor has shape
-/// {ceil(numel / n)}; segments are empty.
+/// An AllReduce may have several tensors, and so may a flat AllGather or ReduceScatter. The results
+/// are in the order of the operands; each is as if it were alone.
+///
+/// Flat (`dim == flatDim`): the full tensor is flattened, padded to n * ceil(numel / n) and cut
+/// into n chunks. The local tensor has shape {ceil(numel / n)}; `segments` is empty. Example: 10
+/// elements on 4 ranks are padded to 12; each rank has {3}.
 struct Communication {
   std::vector<AxisRef> axes;
   /// For a group along the pipeline axis that is not the whole axis (tied parameters): its stages,
-  /// in ascending order; `axes` still names the pipeline axis. Else empty.
+  /// ascending. `axes` still names the pipeline axis. Otherwise empty.
   std::vector<int> stages;
   ReduceKind reduce = ReduceKind::Sum;
   int dim = -1;
@@ -164,14 +174,14 @@ struct Communication {
   int peerStage = -1;
   /// Names the message on both sides; the same for every micro-batch.
   int64_t channel = -1;
-  /// Of a send or receive: messages between two stages are in order within a lane.
+  /// For Send and Recv: messages between two stages are in order within a lane.
   int lane = 0;
 
   static constexpr int flatDim = -1;
 };
 
-/// What executes instructions. Those of one stream run one after the other, in the order of the
-/// block; streams run side by side, and come together at the end of every block.
+/// A queue of instructions. One stream runs its instructions one after the other, in the order of
+/// the block. Streams run concurrently, and join at the end of every block.
 enum class Stream { Compute, Communication };
 inline constexpr int numStreams = 2;
 
@@ -179,11 +189,11 @@ inline constexpr int numStreams = 2;
 std::string_view name(Stream stream);
 
 struct Instruction {
-  /// The op id: the ONNX node's name made unique, backward ops with a suffix. For messages and
+  /// The op id: the ONNX node's name made unique, backward ops with a suffix. Used in messages and
   /// diffs.
   std::string id;
   InstructionKind kind = InstructionKind::Kernel;
-  /// Of a Kernel: the op's mnemonic ("einsum") and attributes.
+  /// For a Kernel: the op's mnemonic ("einsum") and attributes.
   std::string op;
   kernels::Attrs attrs;
   Communication comm;
@@ -191,8 +201,8 @@ struct Instruction {
   std::vector<ValueId> results;
   /// Kernels and slices: Compute.
   Stream stream = Stream::Compute;
-  /// Instructions of the block before it, of other streams, that are done before it begins;
-  /// ascending.
+  /// Indices, ascending, of earlier instructions of other streams that must be done before it
+  /// begins.
   std::vector<int> waits = {};
 };
 
@@ -201,24 +211,24 @@ struct Argument {
   int slot = 0;
 };
 
-/// A block's result is written to a slot, or added to it (after a cast to the slot's type:
-/// accumulators may be wider than what they gather).
+/// A block's result is written to a slot, or added to it after a cast to the slot's type. An
+/// accumulator may be wider than its terms, for example f32 for bf16 gradients.
 struct BlockResult {
   ValueId value = 0;
   int slot = 0;
   bool accumulate = false;
 };
 
-/// Instructions that one compiled kernel does: `count` consecutive kernels of a block from `first`
-/// on. It says how they may be executed and changes nothing of what they mean: whoever has no
-/// compiled kernels, and every checker, reads the instructions. See runtime/abi/Region.h.
+/// The `count` consecutive kernels of a block from `first` on, done by one compiled kernel. A
+/// region is only a way to execute these kernels; it does not change their meaning. Checkers, and
+/// executors without compiled kernels, read the instructions. See runtime/abi/Region.h.
 struct Region {
   int first = 0;
   int count = 0;
-  /// The function of the program's shared object (runtime/abi/CompiledKernel.h). Regions that
-  /// compute the same share one.
+  /// A function of the program's shared object (runtime/abi/CompiledKernel.h). Regions with the
+  /// same computation share one function.
   std::string symbol;
-  /// The iterations of its parallel loop, which may be done in any order and at the same time.
+  /// Iterations of its parallel loop. They may run in any order and concurrently.
   int64_t extent = 1;
 };
 
@@ -241,36 +251,37 @@ struct BlockId {
   }
 };
 
-/// Slots that live for a micro-batch and are kept together: an instance of the frame is taken when
-/// the first block runs for the micro-batch that writes or reads one of them, and is free when the
-/// last has run. All of them are at one location.
+/// A group of slots that live for a micro-batch and are allocated together, all at one location. An
+/// instance is taken when the first block that writes or reads one of them runs for the
+/// micro-batch. It is free after the last such block.
 struct Frame {
   int64_t bytes = 0;
-  /// Where the instance of micro-batch m begins: offsets[m mod the number of offsets].
+  /// The instance of micro-batch `m` begins at offsets[m mod offsets.size()].
   std::vector<int64_t> offsets;
 };
 
-/// Where a slot lies: at `offset` of its frame, or of the arena of its location (frame -1: slots
-/// that live longer than a micro-batch).
+/// The position of a slot: `offset` in its frame, or in the arena of its location. `frame` is -1
+/// for slots that live longer than a micro-batch.
 struct SlotPlace {
   int frame = -1;
   int64_t offset = 0;
   bool operator==(const SlotPlace &o) const { return frame == o.frame && offset == o.offset; }
 };
 
-/// Where a value lies: in a slot, of which it is an argument, or a result for which it is computed
-/// in place; or (slot -1) at `offset` of the arena, from its instruction to the last that reads it
-/// or, if it is a result, to the time of that. One on the host lies in a slot there.
+/// The position of a value. In a slot: the value is an argument of that slot, or a result computed
+/// in place. Otherwise `slot` is -1 and the value lies at `offset` of the arena. It lives from its
+/// instruction to its last read or, for a result, to its time in `resultTimes`. A value on the host
+/// always lies in a slot there.
 struct ValuePlace {
   int slot = -1;
   int64_t offset = 0;
   bool operator==(const ValuePlace &o) const { return slot == o.slot && offset == o.offset; }
 };
 
-/// The static memory plan of a stage: an offset in bytes for everything that its program owns on a
-/// rank, in one arena on its device and one on its host. Two things share bytes only where the
-/// streams' order says that one is done with before the other begins. Not in it: what kernels and
-/// transports need for themselves, such as the copy that a send makes.
+/// The static memory plan of a stage: an offset in bytes for every slot and value of a rank, in one
+/// arena on its device and one on its host. Two things share bytes only if the order of the streams
+/// ends the life of one before the other begins. Workspace of kernels and transports is not in it,
+/// for example the copy that a send makes.
 struct MemoryPlan {
   int64_t arenaBytes = 0;
   int64_t hostArenaBytes = 0;
@@ -278,23 +289,23 @@ struct MemoryPlan {
   std::vector<SlotPlace> slots;   // one per slot
   std::vector<ValuePlace> values; // one per value
 
-  /// Whether there is none: everything is allocated as it comes.
+  /// Whether there is no plan: everything is allocated when it is needed.
   bool isEmpty() const {
     return arenaBytes == 0 && hostArenaBytes == 0 && frames.empty() && slots.empty() &&
            values.empty();
   }
 };
 
-/// The blocks of one piece of the model. `weight` is empty where the schedule does not part it from
+/// The blocks of one piece of the model. `weight` (wgrad) is empty unless the schedule splits
 /// backward.
 struct Chunk {
   Block forward, backward, weight;
 };
 
-/// What the ranks of one coordinate along the pipeline axis execute.
+/// The blocks, slots and values of the ranks at one coordinate of the pipeline axis.
 struct Stage {
-  /// The type (local shape) of each value; each belongs to one block, where it is an argument or
-  /// the result of one instruction.
+  /// The type (local shape) of each value. A value belongs to one block, as an argument or as the
+  /// result of one instruction.
   std::vector<kernels::TensorType> values;
   std::vector<Slot> slots;
   /// Its pieces of the model, in the order of forward; at least one.
@@ -304,25 +315,25 @@ struct Stage {
 
   const Block &block(BlockId id) const;
   Block &block(BlockId id);
-  /// All blocks in an order in which they can run: forward by ascending chunk, backward by
-  /// descending chunk, weight likewise, update.
+  /// All blocks in a valid order: forward by ascending chunk, backward by descending chunk, weight
+  /// likewise, update.
   std::vector<BlockId> blocks() const;
 };
 
-/// The order of blocks: a generator of runtime/schedule by name, or "table" with one list per
+/// The order of blocks: the name of a generator of runtime/schedule, or "table" with one list per
 /// stage.
 struct ScheduleSpec {
   std::string generator = "1f1b";
   std::vector<std::vector<schedule::Action>> table;
-  /// The stage of each chunk of the model, in the order of forward; empty: chunk s on stage s.
+  /// The stage of each chunk of the model, in forward order. Empty: chunk `s` is on stage `s`.
   std::vector<int> chunkStage;
 };
 
 struct Program {
-  /// Where it came from, e.g. "model", "plan": for people, nothing is decided by it.
+  /// The origin, e.g. "model" and "plan". It is for people; no decision depends on it.
   std::map<std::string, std::string> metadata;
   Mesh mesh;
-  /// The axis along which stages lie, its coordinate = the stage; -1 without a pipeline.
+  /// The axis of pipeline stages; a rank's coordinate on it is its stage. -1 without a pipeline.
   int pipelineAxis = -1;
   int64_t microBatches = 1;
   ScheduleSpec schedule;
@@ -336,19 +347,24 @@ struct Program {
   int tensorIndex(const std::string &name) const;
 };
 
-/// Which stage runs which chunk.
+/// The stage of each chunk.
 schedule::Pipeline pipelineOf(const Program &program);
 
 /// The actions of one step of `stage`. The program must be well formed.
 std::vector<schedule::Action> actionsOf(const Program &program, int stage);
 
-/// When the results of a block take effect, in their order: after the instruction of this index, on
-/// its stream, or before the first (-1), or after all of them (their number). A result is written
-/// once its value is there and no instruction to come, nor one that may be under way, reads an
-/// argument of its slot. Where such an argument is
-/// passed on as a result itself, what is written to the slot is written after all instructions; of
-/// several results at that time all values are read before any is written. Results of one time are
-/// written in their order.
+/// Returns when each result of a block takes effect, in the order of `block.results`: the index of
+/// an instruction (after it, on its stream), -1 (before the first) or the number of instructions
+/// (after all).
+///
+/// - A result is written once its value exists and no running or later instruction reads an
+///   argument of its slot.
+/// - If an argument of its slot is itself a result of the block, the write comes after all
+///   instructions. At that time all values are read before any is written.
+/// - Results with equal times are written in their order.
+///
+/// Example: instruction 2 computes a result, and instruction 5 of the same stream is the last to
+/// read an argument of its slot. The result is written after instruction 5.
 std::vector<int> resultTimes(const Stage &stage, const Block &block);
 
 /// Whether slots of this role have one instance per micro-batch.
@@ -359,53 +375,56 @@ constexpr bool mayBeOnHost(Role role) {
   return role == Role::OptimizerState || role == Role::Residual;
 }
 
-/// By value of the stage, whether it is on the host: an argument of a slot there, or what an
-/// offload makes.
+/// Returns for each value of the stage whether it is on the host: an argument from a slot there, or
+/// the result of an offload.
 std::vector<bool> valuesOnHost(const Stage &stage);
 
-/// Where the slot's instance for a micro-batch begins in the arena of its location, of a stage with
-/// a memory plan.
+/// Returns the offset in bytes of a slot's instance for `microBatch`, in the arena of its location.
+/// The stage must have a memory plan.
 int64_t slotOffset(const Stage &stage, int slot, int64_t microBatch);
 
 /// Whether an instruction may write a result over an operand of the same type
 /// (kernels::isElementwiseKernel).
 bool mayOverwriteOperands(const Instruction &instruction);
 
-/// The ranks with which the rank at `coordinates` executes a collective, in the order of group
-/// indices, itself included.
+/// Returns the ranks of the collective's group that contains the rank at `coordinates`, in the
+/// order of group indices.
 std::vector<int64_t> groupOf(const Program &program, const Communication &comm,
                              const std::vector<int64_t> &coordinates);
 
-/// The number of ranks of groupOf: the n of SegmentShape.
+/// The number of ranks of `groupOf`, which is the n of SegmentShape.
 int64_t groupSizeOf(const Communication &comm, int pipelineAxis);
 
-/// The bytes of a communication: of its buffer on the side where the tensor is full along `axes`
-/// (all_reduce: the tensor; all_gather: the result, reduce_scatter: the input, both with the
-/// padding of a flat one; all_to_all, permute, send and recv: the local tensor), 0 for ShardSlice;
-/// of offload and fetch those that they copy.
-/// NCCL's convention.
+/// Returns the bytes of a communication by NCCL's convention, the buffer on the side of the full
+/// tensor:
+///
+/// - all_reduce: the tensor;
+/// - all_gather: the result; reduce_scatter: the input (both with the padding of a flat one);
+/// - all_to_all, permute, send, recv: the local tensor;
+/// - offload, fetch: the copied bytes; shard_slice: 0.
+///
+/// Example: an all_gather of 1 MiB per rank over 8 ranks has 8 MiB.
 int64_t messageBytes(const Program &program, const Stage &stage, const Instruction &instruction);
 
 /// Bytes of all elements of a tensor of this type.
 int64_t sizeBytes(const kernels::TensorType &type);
 
-/// Whether every index, count and shape of `program` is in its bounds, so that it can be executed
-/// or analysed without further checks of this kind; nothing is said about its meaning
-/// (runtime/verify does that). Errors name the stage, block and instruction; code Usage.
+/// Checks that every index, count and shape of `program` is in its bounds. An executor or checker
+/// can then index without further tests. The meaning of the program is checked by runtime/verify.
+/// Errors name the stage, block and instruction; code Usage.
 Status checkWellFormed(const Program &program);
 
-/// "stage 1, backward block", and where the stage has several chunks "stage 1, backward block of
-/// chunk 0".
+/// "stage 1, backward block" or, with several chunks, "stage 1, backward block of chunk 0".
 std::string describe(const Program &program, int stage, BlockId block);
 
-/// "stage 1, backward block, instruction 7 (fc1.bwd.0, all_reduce)": how errors name a place.
+/// "stage 1, backward block, instruction 7 (fc1.bwd.0, all_reduce)", as used in error messages.
 std::string describe(const Program &program, int stage, BlockId block, int instruction);
 
-/// The canonical text of `program`: the same program is the same bytes. It is JSON with a hash of
-/// its payload. The program must be well formed.
+/// Returns the canonical text of a well-formed `program`: JSON with a hash of its payload. Equal
+/// programs give equal bytes.
 std::string writeProgram(const Program &program);
 
-/// The inverse of writeProgram. Any other text is an error of code Usage: not a Program, another
+/// The inverse of `writeProgram`. Any other text is an error of code Usage: no Program, another
 /// version, damaged (any byte), truncated, out of bounds.
 Result<Program> readProgram(std::string_view text);
 

@@ -1,7 +1,7 @@
 //===- ProgramFile.cpp - The canonical text of a Program: writing ----------===//
 //
-// One line per tensor, value, slot and instruction, so that two programs can be compared line by
-// line.
+// Each tensor, value, slot and instruction is one line, so line-based tools can compare two
+// programs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,14 +18,15 @@ namespace {
 using Json = nlohmann::ordered_json;
 using kernels::AttrValue;
 
-/// JSON has no infinities: those are strings.
+/// JSON has no infinities and no NaN; they are strings.
 Json toJson(double value) {
   if (std::isfinite(value))
     return value;
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
-/// Lists and non-finite numbers carry their kind ("i", "f", "s"): an empty list would not show it.
+/// Lists and non-finite numbers carry their kind ("i", "f", "s"), because an empty list does not
+/// show it.
 struct AttrToJson {
   Json operator()(bool value) const { return value; }
   Json operator()(int64_t value) const { return value; }
@@ -50,8 +51,8 @@ Json toJson(const Mesh &mesh, const std::vector<AxisRef> &axes) {
   return list;
 }
 
-/// dims > segments > factors; a factor is [size, axis..., {"zigzag": ranks}], the last where the
-/// order is that.
+/// dims > segments > factors. A factor is [size, axis..., {"zigzag": ranks}]; the last item is
+/// there only for the zigzag order.
 Json toJson(const Mesh &mesh, const Piece &piece) {
   Json dims = Json::array();
   for (const PieceDim &dim : piece.dims) {
@@ -192,7 +193,7 @@ void addBlock(Lines &lines, const Mesh &mesh, const Block &block) {
   lines.text += "}";
 }
 
-/// A place of its own is its offset, another a list.
+/// A position in the arena is its offset; one in a frame or slot is a list.
 Json toJson(const SlotPlace &place) {
   return place.frame < 0 ? Json(place.offset) : Json::array({place.frame, place.offset});
 }

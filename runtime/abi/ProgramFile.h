@@ -2,7 +2,7 @@
 //
 // Part of tbc. Plain C++. A Program file is, byte for byte,
 //   fileBegin VERSION fileHash SHA-256-OF-PAYLOAD filePayload PAYLOAD fileEnd
-// so that it is one JSON object and yet damage of any byte shows before anything is parsed.
+// It is one JSON object, and damage of any byte is found before anything is parsed.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,7 +1,7 @@
 //===- ProgramReader.cpp - The canonical text of a Program: reading --------===//
 //
-// The text is not trusted: the frame and hash are checked first, then nesting, then every field;
-// the first error is kept and the rest is read as defaults. checkWellFormed has the last word.
+// The text is not trusted. The frame and hash are checked first, then the nesting, then every
+// field. The first error is kept, and the rest is read as defaults. `checkWellFormed` runs last.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ public:
       error = place + ": " + why;
   }
 
-  /// Where the reader is, for errors; set by whoever goes down a level.
+  /// The position of the reader, for errors; set by the caller before it descends a level.
   std::string place = "program";
 
   const Json &field(const Json &object, const char *key) {
@@ -80,7 +80,7 @@ public:
     fail("a list is expected");
     return none;
   }
-  /// A list of exactly `size` items, or nothing.
+  /// Returns a list of exactly `size` items, or null.
   const Json *tuple(const Json &json, size_t size) {
     if (json.is_array() && json.size() == size)
       return &json;
@@ -351,7 +351,7 @@ MemoryPlan readMemory(Reader &in, const Json &json) {
   return memory;
 }
 
-/// Of a slot: on the device unless it says otherwise.
+/// The location of a slot: the device, unless the text says otherwise.
 Location readLocation(Reader &in, const Json &json) {
   if (!Reader::has(json, "location"))
     return Location::Device;
@@ -474,7 +474,7 @@ bool consume(std::string_view &text, std::string_view prefix) {
   return true;
 }
 
-/// Whether brackets nest deeper than any Program's do.
+/// Whether brackets are nested deeper than in any Program.
 bool isTooDeep(std::string_view text) {
   int depth = 0;
   bool inString = false;
@@ -495,7 +495,7 @@ bool isTooDeep(std::string_view text) {
   return false;
 }
 
-/// The payload of a file whose frame and hash are right.
+/// Returns the payload of a file with a correct frame and hash.
 Result<std::string_view> payloadOf(std::string_view text) {
   if (text.size() > maxFileBytes)
     return notAProgram("it is larger than " + std::to_string(maxFileBytes) + " bytes");

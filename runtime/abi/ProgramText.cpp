@@ -169,7 +169,7 @@ private:
           << result.value << "\n";
   }
 
-  /// Its number, by which others wait for it, and for which it waits.
+  /// Prints the index of the instruction and the indices in its `waits`.
   void showStream(const Instruction &instruction, int number) {
     out << (instruction.stream == Stream::Compute ? "" : "~ ") << number << ": ";
     for (size_t i = 0; i < instruction.waits.size(); ++i)

@@ -38,8 +38,8 @@ RegionValues regionValues(const Block &block, const Region &region) {
 
 namespace {
 
-/// Where a value lies. Offsets count from the arena, or, of a slot of a frame, from the frame:
-/// frames and the values of blocks never share bytes while a block runs.
+/// The bytes of a value. Offsets count from the frame for a slot of a frame, and otherwise from the
+/// arena. Frames and the values of blocks never share bytes while a block runs.
 struct Extent {
   int frame = -1;
   int64_t begin = 0, end = 0;
@@ -72,7 +72,8 @@ std::vector<SharedPlace> sharedPlaces(const Stage &stage, const Block &block,
   if (stage.memory.isEmpty())
     return shared;
   RegionValues values = regionValues(block, region);
-  // What is there before the region and written to a slot while it runs has to stay until it ends.
+  // A value that exists before the region and is written to a slot while the region runs must stay
+  // intact until the region ends.
   std::vector<ValueId> staying = values.operands;
   std::set<ValueId> operands(values.operands.begin(), values.operands.end());
   std::set<ValueId> results(values.results.begin(), values.results.end());

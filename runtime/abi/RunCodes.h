@@ -1,6 +1,6 @@
-//===- RunCodes.h - Exit codes that only runs have ---------------------------===//
+//===- RunCodes.h - Exit codes of runs only -------------------------------===//
 //
-// Part of tbc. Plain C++. Beside those of Status.h, and of the same documented interface.
+// Part of tbc. Plain C++. They extend the codes of Status.h, under the same documented interface.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,7 +11,7 @@
 
 namespace tbc {
 
-/// The loss of a training step, or what a checkpoint would hold, is NaN or infinite.
+/// The loss of a training step is NaN or infinite, or a value of a checkpoint would be.
 inline constexpr ErrorCode notFiniteCode = ErrorCode(11);
 
 } // namespace tbc

@@ -1,4 +1,4 @@
-//===- Seal.cpp - What the files of a Program's folder were ----------------===//
+//===- Seal.cpp - Hashes of the files of a Program's folder ---------------===//
 
 #include "runtime/abi/Seal.h"
 #include "runtime/abi/Sha256.h"
@@ -47,7 +47,7 @@ std::string writeSeal(const Seal &seal) {
   return json.dump(1) + "\n";
 }
 
-/// The files of one list; an exception of the JSON library where it is none.
+/// The files of one list. The JSON library throws if `list` has another form.
 static std::vector<FileSeal> filesOf(const Json &list) {
   std::vector<FileSeal> files;
   for (const Json &line : list) {
@@ -90,7 +90,7 @@ Result<Seal> readSeal(std::string_view text) {
 
 Result<OpenFile> OpenFile::open(const std::string &path) {
   auto failed = [&](const std::string &why) { return usage("cannot read " + path + ": " + why); };
-  // A pipe without a writer would be waited for.
+  // O_NONBLOCK: opening a pipe without a writer would wait forever.
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0)
     return failed(strerror(errno));
@@ -247,7 +247,7 @@ Result<std::string> SealedFolder::text(const std::string &name) const {
   Result<std::string> content = files.at(name).read();
   if (!content)
     return content.error();
-  // Of the bytes that are handed out, so that nothing can change between.
+  // The hash is taken of the returned bytes, so a change of the file in between cannot go unseen.
   std::string why = sizeDifference(int64_t(content->size()), (*entry)->bytes);
   if (why.empty())
     why = hashDifference(sha256Hex(*content), (*entry)->sha256);

@@ -60,9 +60,9 @@ bool hasShaInstructions() {
   return __get_cpuid_count(leaf, 0, &a, &b, &c, &d) != 0 && (b & shaBit) != 0;
 }
 
-/// `foldBlock` of several blocks by the SHA extensions. Source: Intel 64 and IA-32 Architectures
-/// Software Developer's Manual, SHA256RNDS2: the state is kept as two vectors, {a, b, e, f} and
-/// {c, d, g, h}, from the highest element down.
+/// `foldBlock` of `count` blocks by the SHA extensions. Source: Intel 64 and IA-32 Architectures
+/// Software Developer's Manual, SHA256RNDS2. The state is kept as two vectors, {a, b, e, f} and {c,
+/// d, g, h}, from the highest element down.
 __attribute__((target("sha,sse4.1"))) void
 foldBlocksByInstructions(const unsigned char *blocks, size_t count, std::array<uint32_t, 8> &hash) {
   const __m128i bigEndian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
@@ -128,7 +128,7 @@ void Sha256::add(std::string_view bytes) {
 }
 
 std::string Sha256::hex() const {
-  // The rest, a 1 bit, zeros, and the length in bits, big-endian, at the end of the last block.
+  // The last blocks: the remaining bytes, a 1 bit, zeros, and the length in bits, big-endian.
   std::string tail = rest;
   tail += '\x80';
   tail.resize((tail.size() + 8 + blockBytes - 1) / blockBytes * blockBytes, '\0');
@@ -151,7 +151,7 @@ std::string sha256Hex(std::string_view bytes) {
   return sum.hex();
 }
 
-/// The bytes that pairs of hexadecimal digits stand for.
+/// Returns the bytes of pairs of hexadecimal digits.
 static std::string fromHex(const std::string &digits) {
   auto value = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
   std::string bytes;

@@ -15,20 +15,20 @@
 
 namespace tbc {
 
-/// The SHA-256 of bytes that come in parts. Source: FIPS 180-4.
+/// The SHA-256 of bytes added in parts. Source: FIPS 180-4.
 class Sha256 {
 public:
-  /// `mayUseInstructions`: by the SHA extensions of x86-64 where the processor has them, which is
-  /// some five times as fast and gives the same.
+  /// `mayUseInstructions`: use the SHA extensions of x86-64 if the processor has them. The result
+  /// is the same, about five times as fast.
   explicit Sha256(bool mayUseInstructions = true);
   void add(std::string_view bytes);
-  /// Of all bytes so far, as 64 lower-case hexadecimal digits.
+  /// The hash of all bytes so far, as 64 lower-case hexadecimal digits.
   std::string hex() const;
 
 private:
   static constexpr size_t blockBytes = 64;
   std::array<uint32_t, 8> hash;
-  std::string rest; // behind the last whole block
+  std::string rest; // bytes after the last whole block
   uint64_t numBytes = 0;
   bool mayUseInstructions;
 };
@@ -39,7 +39,7 @@ std::string sha256Hex(std::string_view bytes);
 /// The HMAC-SHA-256 of `message` under `key`, in the same form. Source: RFC 2104.
 std::string hmacSha256Hex(std::string_view key, std::string_view message);
 
-/// Whether two texts are equal, in a time that does not tell where they differ.
+/// Whether two texts are equal. The time taken does not reveal the position of a difference.
 bool equalInConstantTime(std::string_view a, std::string_view b);
 
 } // namespace tbc

@@ -30,7 +30,7 @@ enum class ErrorCode : int {
   DifferencesFound = 10,
 };
 
-/// An error: what went wrong, naming the culprit, and what to do about it.
+/// An error. The message names the culprit, the cause and the remedy.
 struct Error {
   ErrorCode code = ErrorCode::Other;
   std::string message;

@@ -1,7 +1,7 @@
-//===- WellFormed.cpp - Whether a Program is in its bounds -----------------===//
+//===- WellFormed.cpp - Whether a Program is within its bounds ------------===//
 //
-// Everything an executor or checker would otherwise have to test before it indexes. What a program
-// means is the business of runtime/verify.
+// All that an executor or checker would otherwise have to test before it indexes. The meaning of a
+// program is checked by runtime/verify.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +34,7 @@ constexpr int maxChunks = 1 << 14;
 constexpr int64_t maxChunkActions = int64_t(1) << 24;
 constexpr size_t maxTensorDims = 16;
 
-/// Each check returns why it fails, or "".
+/// Each check returns the reason why it fails, or "".
 std::string whyInvalid(const kernels::TensorType &type) {
   if (type.shape.size() > maxTensorDims)
     return "a tensor has more than " + std::to_string(maxTensorDims) + " dims";
@@ -89,7 +89,7 @@ std::string whyInvalidSchedule(const Program &program) {
     return "it has more than 2^14 chunks";
   if (!spec.chunkStage.empty() && pipeline.numChunks() * program.microBatches > maxChunkActions)
     return "its chunks run more than 2^24 times in a step";
-  // Whatever the generator, chunks must lie somewhere, and every stage must have one.
+  // With any generator, every chunk must have a stage, and every stage a chunk.
   if (std::string why =
           schedule::whyInvalid(schedule::ScheduleKind::ZeroBubble, pipeline, program.microBatches);
       !why.empty())

@@ -1,6 +1,6 @@
 //===- WellFormed.h - Parts of checkWellFormed -----------------------------===//
 //
-// Of the WellFormed*.cpp alone. Functions `why…` return why a check fails, or "".
+// Used by WellFormed*.cpp only. Functions named `why…` return the reason why a check fails, or "".
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,15 +19,16 @@ constexpr int64_t maxTensorElements = int64_t(1) << 48;
 
 std::string quoted(std::string_view text);
 
-/// The error that says where what is wrong.
+/// Returns an error with the place and the reason.
 Status malformed(const std::string &where, const std::string &why);
 
 bool usesAxis(const std::vector<AxisRef> &axes, int axis);
 
-/// Instructions, regions and bindings of a block. Values and slots are well-formed.
+/// Checks instructions, regions and bindings of a block. Values and slots are well-formed.
 Status checkBlock(const Program &program, int stage, BlockId id);
 
-/// Where slots and values of a stage lie, if it says so. All else of the stage is well-formed.
+/// Checks the positions of slots and values if the stage has a memory plan. The rest of the stage
+/// is well-formed.
 Status checkMemoryPlan(const Program &program, int stage);
 
 } // namespace tbc::program

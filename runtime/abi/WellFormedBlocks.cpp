@@ -1,4 +1,4 @@
-//===- WellFormedBlocks.cpp - Whether a block is in its bounds ------------===//
+//===- WellFormedBlocks.cpp - Whether a block is within its bounds --------===//
 
 #include "runtime/abi/WellFormed.h"
 
@@ -10,8 +10,8 @@ namespace {
 constexpr int maxLanes = 1 << 30;
 constexpr size_t maxSymbolLength = 256;
 
-/// The number of elements of all segments of a dim, full (n = group size) or local (n = 1); -1 if a
-/// count is out of bounds.
+/// Returns the number of elements of all segments of a dim, full (n = group size) or local (n = 1),
+/// or -1 if a count is out of bounds.
 int64_t segmentsSize(const std::vector<SegmentShape> &segments, int64_t n) {
   int64_t total = 0;
   for (const SegmentShape &segment : segments) {
@@ -28,7 +28,8 @@ int64_t segmentsSize(const std::vector<SegmentShape> &segments, int64_t n) {
   return total;
 }
 
-/// `full` and `local` differ along `dim` only, where they are as `segments` says.
+/// Why `local` is not the part of `full` that `segments` describe, or "": they may differ along
+/// `dim` only.
 std::string whyNotCut(const kernels::TensorType &full, const kernels::TensorType &local, int dim,
                       const std::vector<SegmentShape> &segments, int64_t n) {
   if (dim == Communication::flatDim) {
@@ -90,7 +91,7 @@ std::string whyInvalidPeer(const Program &program, int stage, const Communicatio
   return comm.channel < 0 ? "its channel is negative" : "";
 }
 
-/// A collective that may be of several tensors, each of which it takes on its own.
+/// Whether it is a collective that may have several tensors, each handled on its own.
 bool mayJoinTensors(const Instruction &instruction) {
   bool isFlat = instruction.comm.dim == Communication::flatDim;
   return instruction.kind == InstructionKind::AllReduce ||
@@ -169,7 +170,7 @@ std::string whyInvalidTensor(const Program &program, const Instruction &instruct
   case InstructionKind::ShardSlice:
     return whyNotCut(in, out, comm.dim, comm.segments, n);
   default: {
-    // The tensor that is full along both dims.
+    // The tensor in its full size along both dims.
     kernels::TensorType full = in;
     if (comm.dim < 0 || comm.dim >= int(in.shape.size()) || comm.dim == comm.splitDim ||
         out.shape.size() != in.shape.size())
@@ -185,7 +186,7 @@ std::string whyInvalidTensor(const Program &program, const Instruction &instruct
   }
 }
 
-/// Why the stream of instruction `index`, or what it waits for, is wrong.
+/// Why the stream or the waits of instruction `index` are wrong, or "".
 /// `overlaps`: the block has a communication stream.
 std::string whyInvalidWaits(const Block &block, int index, bool overlaps) {
   const Instruction &instruction = block.instructions[index];
@@ -193,7 +194,7 @@ std::string whyInvalidWaits(const Block &block, int index, bool overlaps) {
       !isCommunication(instruction.kind) || instruction.kind == InstructionKind::ShardSlice;
   if (computes && instruction.stream != Stream::Compute)
     return "it computes, on the stream of " + std::string(name(instruction.stream));
-  // Streams are threads, and a communicator is used by one at a time.
+  // Streams are threads, and a communicator is used by one thread at a time.
   if (!computes && overlaps && instruction.stream == Stream::Compute)
     return "it communicates beside a communication stream";
   int before = -1;
@@ -208,7 +209,7 @@ std::string whyInvalidWaits(const Block &block, int index, bool overlaps) {
   return "";
 }
 
-/// `mayConvert`: what is added to a slot may be of another float type than the slot.
+/// `mayConvert`: a value that is added to a slot may have another float type than the slot.
 std::string whyInvalidBinding(const Stage &stage, ValueId value, int slot,
                               bool mayConvert = false) {
   if (value < 0 || size_t(value) >= stage.values.size())
@@ -224,7 +225,7 @@ std::string whyInvalidBinding(const Stage &stage, ValueId value, int slot,
   return "";
 }
 
-/// `done`: the instructions that earlier regions end with.
+/// `done`: the instruction at which earlier regions end.
 std::string whyInvalid(const Block &block, const Region &region, int done) {
   int size = int(block.instructions.size());
   if (region.first < done || region.count < 1 || region.first > size - region.count)

@@ -1,4 +1,4 @@
-//===- WellFormedMemory.cpp - Whether a memory plan is in its bounds ------===//
+//===- WellFormedMemory.cpp - Whether a memory plan is within its bounds ---===//
 
 #include "runtime/abi/WellFormed.h"
 #include "runtime/memory/Arena.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t maxArenaBytes = int64_t(1) << 56;
 
-/// Whether `bytes` from `offset` on lie within `limit`, aligned.
+/// Why `bytes` from `offset` on are not aligned or not within `limit`, or "".
 std::string whyOutside(int64_t offset, int64_t bytes, int64_t limit) {
   if (offset < 0 || offset > limit || bytes > limit - offset)
     return "bytes " + std::to_string(offset) + " to " + std::to_string(offset) + " + " +
@@ -24,7 +24,7 @@ int64_t arenaBytes(const MemoryPlan &plan, Location location) {
   return location == Location::Host ? plan.hostArenaBytes : plan.arenaBytes;
 }
 
-/// By frame, where its slots are; frames without any are on the device.
+/// Sets the location of each frame's slots; a frame without slots is on the device.
 std::string whyInvalid(const Stage &stage, std::vector<Location> &ofFrames) {
   ofFrames.assign(stage.memory.frames.size(), Location::Device);
   std::vector<int> first(stage.memory.frames.size(), -1);
