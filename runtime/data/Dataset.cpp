@@ -1,4 +1,4 @@
-//===- Dataset.cpp - What a model is trained on ----------------------------===//
+//===- Dataset.cpp - Samples of training and evaluation -------------------===//
 
 #include "runtime/data/Dataset.h"
 #include "runtime/kernels/Random.h"
@@ -7,7 +7,7 @@
 
 namespace tbc::data {
 
-/// The one integer input that is no label, or -1.
+/// The only integer input that is not a label, or -1.
 static int tokenField(const std::vector<Field> &fields) {
   int found = -1;
   for (size_t i = 0; i < fields.size(); ++i) {

@@ -21,8 +21,8 @@ namespace tbc::data {
 
 namespace {
 
-/// A mapping that the handler of SIGBUS knows. Nodes are used again and never freed, because the
-/// handler may walk the list at any time.
+/// A mapping known to the handler of SIGBUS. Nodes are reused and never freed, because the handler
+/// may walk the list at any time.
 struct Watched {
   std::atomic<uintptr_t> begin{0}; // 0: free
   size_t bytes = 0;
@@ -32,11 +32,11 @@ struct Watched {
 };
 
 std::atomic<Watched *> watchedFiles{nullptr};
-std::mutex watchMutex; // of who adds and removes
+std::mutex watchMutex; // for adding and removing
 struct sigaction previousAction;
 
-/// Names the file whose page is not there and ends the process with the file's exit code. Calls
-/// only functions that POSIX allows in a signal handler.
+/// Writes the name of the file with the missing page and ends the process with the file's exit
+/// code. It calls only functions that POSIX allows in a signal handler.
 void onBusError(int signal, siginfo_t *info, void *) {
   auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   for (Watched *file = watchedFiles.load(); file; file = file->next) {
@@ -44,12 +44,13 @@ void onBusError(int signal, siginfo_t *info, void *) {
     if (begin == 0 || address < begin || address - begin >= file->bytes)
       continue;
     ssize_t written = ::write(STDERR_FILENO, file->message.data(), file->message.size());
-    static_cast<void>(written); // there is nobody else to tell
+    static_cast<void>(written); // an error of writing cannot be reported
     _exit(file->exitCode);
   }
-  // Not of ours: it happens again when this returns, and ends as it would have.
+  // The address is not in our mappings. The fault repeats when this returns, and then has its usual
+  // effect.
   sigaction(signal, &previousAction, nullptr);
-  if (info->si_code <= 0) // sent by a process, so that it does not happen again
+  if (info->si_code <= 0) // sent by a process, so the fault does not repeat
     raise(signal);
 }
 

@@ -17,11 +17,10 @@
 
 namespace tbc::data {
 
-/// Read-only; copies share the mapping.
+/// A read-only mapping of a file; copies share it.
 ///
-/// A file that is truncated while it is mapped ends the process at the first read of a page that is
-/// gone: a handler of SIGBUS writes the file's path to stderr and exits with the code that `open`
-/// was given.
+/// If the file is truncated while it is mapped, the first read of a missing page ends the process.
+/// A handler of SIGBUS writes the file's path to stderr and exits with the `code` passed to `open`.
 class MappedFile {
 public:
   /// Errors: `code`, naming the path and the system's reason. Folders, pipes, sockets and devices

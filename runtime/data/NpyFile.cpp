@@ -1,4 +1,4 @@
-//===- NpyFile.cpp - Arrays as NumPy writes them ---------------------------===//
+//===- NpyFile.cpp - Arrays in NumPy's format -----------------------------===//
 //
 // Format: numpy.lib.format, versions 1.0 and 2.0: "\x93NUMPY", two bytes of version, the length of
 // the header (2 or 4 bytes), a Python dict in text, the elements.
@@ -29,7 +29,7 @@ Error wrong(const std::string &path, const std::string &why) {
   return {ErrorCode::Usage, path + ": " + why};
 }
 
-/// The text behind 'key': in a header, up to `end`.
+/// Returns the text after 'key': in a header, up to `end`.
 std::string entry(const std::string &header, const std::string &key, const std::string &end) {
   size_t at = header.find("'" + key + "':");
   if (at == std::string::npos)

@@ -1,4 +1,4 @@
-//===- Sampler.cpp - Which samples a step takes ----------------------------===//
+//===- Sampler.cpp - The samples of each step -----------------------------===//
 
 #include "runtime/data/Sampler.h"
 #include "runtime/kernels/Random.h"
@@ -56,14 +56,15 @@ int64_t Sampler::sample(int64_t step, int64_t place) {
   return order[size_t(index)];
 }
 
-/// Fisher and Yates, by Philox at (position, epoch).
+/// The Fisher-Yates shuffle, with Philox at (position, epoch).
 void Sampler::shuffle(int64_t epoch) {
   order.resize(size_t(numSamples));
   std::iota(order.begin(), order.end(), int64_t(0));
   for (uint64_t i = uint64_t(numSamples) - 1; i > 0; --i) {
     auto words = kernels::philox({uint32_t(i), uint32_t(i >> 32), uint32_t(epoch), 0x53616d70},
                                  {uint32_t(seed), uint32_t(seed >> 32)});
-    // 64 random bits over at most 2^63 places: the bias is below 2^-20 for any set of 2^44 samples.
+    // 64 random bits over at most 2^63 positions: the bias is below 2^-20 for any set of 2^44
+    // samples.
     uint64_t random = uint64_t(words[0]) << 32 | words[1];
     std::swap(order[i], order[random % (i + 1)]);
   }

@@ -1,4 +1,4 @@
-//===- Sampler.h - Which samples a step takes ------------------------------===//
+//===- Sampler.h - The samples of each step -------------------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -15,8 +15,8 @@
 
 namespace tbc::data {
 
-/// Where a run began to take its present number of samples per step: after so many steps and epochs
-/// and, of data without end, samples.
+/// The point at which a run began to use its present global batch size: the steps and epochs before
+/// it. For endless data it is also the number of samples before it.
 struct BatchOrigin {
   int64_t steps = 0, epochs = 0, samples = 0;
   bool operator==(const BatchOrigin &o) const {
@@ -25,29 +25,32 @@ struct BatchOrigin {
 };
 
 /// The order of samples, the same on every rank and under every plan. An epoch is a permutation of
-/// all samples, cut into global batches; the samples that do not fill one are left out of it. A
-/// data set without end is taken in order.
+/// all samples, cut into global batches; a remainder smaller than a batch is left out. Endless data
+/// is taken in order. Example: 10 samples in global batches of 4: an epoch has 2 steps and leaves
+/// out 2 samples.
 class Sampler {
 public:
-  /// Errors: Usage, where there are fewer samples than a global batch takes.
+  /// Errors: Usage, if the data has fewer samples than one global batch.
   static Result<Sampler> create(int64_t numSamples, int64_t globalBatch, bool isShuffled,
                                 uint64_t seed);
 
-  /// Steps behind `origin.steps` take global batches of this size, from there on; the steps before
-  /// took others, and are not asked for. Without a call it is the first step.
+  /// Steps after `origin.steps` use global batches of this size, counted from `origin`. Earlier
+  /// steps used another size and cannot be asked for. Without a call, the origin is before the
+  /// first step.
   void beginAt(const BatchOrigin &origin) { begin = origin; }
   const BatchOrigin &origin() const { return begin; }
-  /// The origin of another size of batch behind step `step` of this one's: within data that ends
-  /// there is one at the end of an epoch alone.
+  /// Returns the origin for another batch size after step `step`. For finite data there is one only
+  /// at the end of an epoch.
   std::optional<BatchOrigin> originAfter(int64_t step) const;
-  /// The last step of so many epochs; for data that ends.
+  /// The last step of the first `epochs` epochs, for finite data.
   int64_t lastStepOf(int64_t epochs) const;
 
-  /// The sample at place `place` (0 .. globalBatch - 1) of the global batch of step `step`, from 1.
+  /// Returns the sample at index `place` (0 .. globalBatch - 1) of the global batch of step `step`,
+  /// from 1.
   int64_t sample(int64_t step, int64_t place);
-  /// Of an epoch; 0 without end.
+  /// The steps of an epoch; 0 for endless data.
   int64_t numSteps() const { return stepsPerEpoch; }
-  /// From 0; always 0 without end.
+  /// The epoch of a step, from 0; always 0 for endless data.
   int64_t epoch(int64_t step) const;
 
 private:

@@ -55,7 +55,7 @@ public:
         add(offset + bytes, size - bytes);
       return offset;
     }
-    // A last hole at the end is made longer.
+    // A hole at the end is enlarged.
     int64_t offset = end;
     if (!byOffset.empty()) {
       auto [lastOffset, lastSize] = *byOffset.rbegin();
@@ -129,7 +129,7 @@ int64_t countPairs(const std::vector<Lifetime> &lifetimes, const Order &order) {
   return pairs;
 }
 
-/// Disjoint intervals of bytes, ascending, with gaps between them.
+/// Disjoint byte intervals, ascending, with gaps between them.
 class Stretches {
 public:
   void add(int64_t begin, int64_t end) {
@@ -166,9 +166,10 @@ private:
 
 /// Places buffers one by one, each as low as the earlier ones with overlapping lifetimes allow.
 ///
-/// A segment tree over the times at which buffers begin (two that are live together are so at one
-/// of these): a lifetime is a few nodes, and each node has the bytes taken during all of its time,
-/// and at some time of it (Bentley, "Solutions to Klee's rectangle problems", 1977).
+/// It uses a segment tree over the times at which buffers begin; two buffers that are live together
+/// are so at one of these times. A lifetime is a few nodes. Each node has two sets: the bytes taken
+/// during all of its time, and at some time of it (Bentley, "Solutions to Klee's rectangle
+/// problems", 1977).
 class LowestPlaces {
 public:
   LowestPlaces(const std::vector<Lifetime> &lifetimes, const Order &order) : lifetimes(lifetimes) {
@@ -203,7 +204,7 @@ public:
   }
 
 private:
-  /// The largest nodes that make up `life`, and all their ancestors.
+  /// Finds the largest nodes that make up `life`, and all their ancestors.
   void findNodes(const Lifetime &life) {
     covered.clear();
     above.clear();
@@ -300,7 +301,7 @@ static int64_t ringSize(const std::vector<Lifetime> &instances) {
   for (int64_t size = least; size < count; ++size) {
     bool fits = true;
     for (int64_t m = 0; fits && m < size; ++m) {
-      std::vector<std::pair<int64_t, int64_t>> turns; // of those of one number, in order of time
+      std::vector<std::pair<int64_t, int64_t>> turns; // for one ring instance, in order of time
       for (int64_t n = m; n < count; n += size)
         if (instances[size_t(n)].first <= instances[size_t(n)].last)
           turns.push_back({instances[size_t(n)].first, instances[size_t(n)].last});

@@ -23,9 +23,9 @@ constexpr int64_t alignedBytes(int64_t bytes) {
   return (bytes + alignmentBytes - 1) / alignmentBytes * alignmentBytes;
 }
 
-/// A buffer that must keep its contents from time `first` to time `last`, both included. Times are
-/// any ordered numbers. Two buffers may share bytes if one's last is before the other's first.
-/// Example: [0, 2] and [3, 5] may.
+/// A buffer that keeps its contents from time `first` to time `last`, both included. Times are any
+/// ordered numbers. Two buffers may share bytes if the last of one is before the first of the
+/// other. Example: [0, 2] and [3, 5] may.
 struct Lifetime {
   int64_t bytes = 0; // >= 0
   int64_t first = 0, last = 0;
@@ -36,32 +36,37 @@ struct Layout {
   int64_t bytes = 0;            // of the arena
 };
 
-/// The largest sum of aligned bytes that are live at one time: a lower bound for every layout.
+/// The largest sum of aligned bytes that are live at one time, a lower bound for every layout.
+/// Example: 256 bytes over [0, 2] and 512 bytes over [2, 3] give 768, at time 2.
 int64_t mostLiveBytes(const std::vector<Lifetime> &lifetimes);
 
-/// Offsets such that two buffers that are live at one time share no bytes. Minimising the arena is
-/// NP-hard; the smallest of three heuristics is taken, the first that reaches mostLiveBytes at
-/// once:
-///  1. in order of time, into the smallest hole that is large enough;
-///  2. by falling bytes, 3. by falling bytes x time, each as low as the buffers before it allow.
-/// The latter two run if at most 2^24 pairs of buffers are live together.
-/// Source: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural
-/// Net Inference", MLSys 2020 workshop ("greedy by size"). About O(n
-/// log n), more with many holes. Deterministic.
-/// `enough`: the first layout of at most this many bytes
-/// is taken.
+/// Returns offsets such that two buffers that are live at one time share no bytes. Minimising the
+/// arena is NP-hard, so the smallest of three heuristics is taken. A layout that reaches
+/// `mostLiveBytes` ends the search.
+///
+/// (1) Best fit: in order of time, into the smallest hole that is large enough.
+/// (2) By falling bytes, each as low as the earlier buffers allow.
+/// (3) By falling bytes x time, likewise.
+///
+/// The last two run if at most 2^24 pairs of buffers are live together. The first layout of at most
+/// `enough` bytes also ends the search. Deterministic; about O(n log n), more with many holes.
+/// Source: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", MLSys
+/// 2020 workshop ("greedy by size").
 Layout assignOffsets(const std::vector<Lifetime> &lifetimes, int64_t enough = 0);
 
 struct FrameLayout {
-  /// By frame: the instance of micro-batch m begins at offsets[m mod the number of offsets].
+  /// For each frame: the instance of micro-batch m begins at offsets[m mod offsets.size()].
   std::vector<std::vector<int64_t>> offsets;
   int64_t bytes = 0;
 };
 
-/// Offsets for frames, each with one instance per micro-batch: frames[f][m], of one size for all m.
-/// An instance that is never live has last < first. Every frame becomes a ring of the fewest
-/// instances n such that micro-batch m may use instance m mod n. If all rings together take more
-/// than is ever live, all instances are laid out by assignOffsets if that takes less.
+/// Returns offsets for frames. frames[f][m] is the instance of frame f for micro-batch m; its size
+/// is the same for all m. An instance that is never live has last < first. Every frame becomes a
+/// ring with the fewest instances n such that micro-batch m can use instance m mod n. If all rings
+/// together exceed the bytes that are live at one time, `assignOffsets` of all instances is tried,
+/// and the smaller layout is taken.
+///
+/// Example: micro-batches live over [0, 2], [1, 3], [4, 6] and [5, 7] need a ring of 2.
 FrameLayout layOutFrames(const std::vector<std::vector<Lifetime>> &frames);
 
 } // namespace tbc::memory

@@ -1,4 +1,4 @@
-//===- Streams.cpp - Instructions that run side by side --------------------===//
+//===- Streams.cpp - The order of instructions on concurrent streams ------===//
 
 #include "runtime/memory/Streams.h"
 
@@ -29,7 +29,7 @@ StreamOrder::StreamOrder(const std::vector<StreamStep> &steps) {
       follow(before);
     ofStream[own].push_back(i);
   }
-  // Along a stream what is known only grows.
+  // Along a stream, the set of steps known to be done only grows.
   settledAt.resize(n);
   for (int i = 0; i < n; ++i) {
     settledAt[i] = i + 1;

@@ -34,7 +34,7 @@ public:
   }
 
 private:
-  /// Micro-batches pass a chunk in ascending order, so counts say which are done.
+  /// Micro-batches pass a chunk in ascending order, so two counters per kind describe the progress.
   struct Chunk {
     int64_t begun[3] = {0, 0, 0}; // by kind
     int64_t done[3] = {0, 0, 0};
@@ -42,7 +42,7 @@ private:
   struct Stage {
     std::vector<int> chunks;
     int64_t freeAt = 0;
-    int running = -1; // the place in `chunks` of what runs until freeAt
+    int running = -1; // index in `chunks` of the action that runs until freeAt
     Kind kind = Kind::Forward;
   };
 
@@ -76,8 +76,8 @@ private:
     return false;
   }
 
-  /// Whether the stage may take on another micro-batch: those between the forward of its first
-  /// chunk and the backward of it.
+  /// Whether the stage may start another micro-batch. A micro-batch is in flight from the forward
+  /// to the backward of the stage's first chunk.
   bool hasRoom(const Stage &stage) const {
     const Chunk &first = chunks[stage.chunks.front()];
     return first.begun[int(Kind::Forward)] - first.done[int(Kind::Backward)] < pipeline.numChunks();

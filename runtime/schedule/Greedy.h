@@ -11,14 +11,19 @@
 
 namespace tbc::schedule {
 
-/// List scheduling with every forward, backward and weight part one tick long (a backward that is
-/// not parted two): at each tick a free stage runs, of what can run, a backward before a forward
-/// before a weight part; among those the chunk furthest along, then the lowest micro-batch. A stage
-/// has at most numChunks micro-batches under way, as a 1F1B pipeline of so many stages would, and
-/// runs a weight part first once as many of them wait.
+/// List scheduling in ticks. Forward, backward and weight part (wgrad) take one tick each; a
+/// backward that is not split takes two. At each tick, a free stage runs one of the actions with
+/// all inputs there:
 ///
-/// What is under way is never held back, so every action gets its turn; and an order in which
-/// everything ran once, its inputs there, cannot deadlock.
+/// (1) a backward before a forward before a weight part;
+/// (2) then the chunk furthest along;
+/// (3) then the lowest micro-batch.
+///
+/// Limits: a stage has at most numChunks micro-batches in flight, like a 1F1B pipeline of that many
+/// stages. Once that many weight parts wait, one of them runs first.
+///
+/// A micro-batch in flight is never held back, so every action gets its turn. The order cannot
+/// deadlock, because everything ran in it once with its inputs there.
 std::vector<std::vector<Action>> greedySchedules(const Pipeline &pipeline, int64_t numMicroBatches,
                                                  bool splitsBackward);
 

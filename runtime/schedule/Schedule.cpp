@@ -125,8 +125,9 @@ struct Orders {
 };
 } // namespace
 
-/// `warmUp` forwards, then a forward and a backward in turns, then the backwards left; the weight
-/// part of a backward `lag` backwards after it (if there are weight parts: lag >= 0).
+/// `warmUp` forwards, then a forward and a backward in turns, then the remaining backwards. The
+/// weight part of a backward comes `lag` backwards after it; lag < 0 means no weight parts.
+/// Example: 4 micro-batches with a warm-up of 1: F0 F1 B0 F2 B1 F3 B2 B3.
 static std::vector<Action> inTurns(const Orders &orders, int64_t warmUp, int64_t lag = -1) {
   const int64_t total = int64_t(orders.forwards.size());
   std::vector<Action> actions;
@@ -165,7 +166,7 @@ static Orders ascending(int64_t numMicroBatches) {
   return orders;
 }
 
-/// Groups of one micro-batch per stage pass chunk after chunk.
+/// Groups of numStages micro-batches pass chunk after chunk.
 static Orders interleaved(const Pipeline &pipeline, int64_t numMicroBatches) {
   int64_t p = pipeline.numStages, v = pipeline.numChunks() / pipeline.numStages;
   Orders orders;
@@ -178,9 +179,9 @@ static Orders interleaved(const Pipeline &pipeline, int64_t numMicroBatches) {
   return orders;
 }
 
-/// ZB-V. For fewer than 2 p - 1 micro-batches: what is left of the schedule for so many.
-/// Source: the paper's figure 3; the counts of each part as in PyTorch's ScheduleZBVZeroBubble
-/// (torch/distributed/pipelining/schedules.py).
+/// ZB-V. Fewer than 2 p - 1 micro-batches use the schedule for 2 p - 1, without the actions of the
+/// others. Source: figure 3 of the paper; the number of actions of each part as in PyTorch's
+/// ScheduleZBVZeroBubble (torch/distributed/pipelining/schedules.py).
 static std::vector<Action> zeroBubbleV(int64_t numStages, int64_t numMicroBatches, int64_t stage) {
   int64_t total = std::max(2 * numStages - 1, numMicroBatches);
   std::vector<Action> actions;
@@ -252,7 +253,7 @@ std::vector<Action> schedule(ScheduleKind kind, const Pipeline &pipeline, int64_
   }
   if (isZbV(pipeline))
     return zeroBubbleV(p, numMicroBatches, stage);
-  // ZB-H1: weight parts wait so long that every stage keeps as many micro-batches as the first.
+  // ZB-H1: weight parts are delayed until every stage keeps as many micro-batches as the first.
   return inTurns(ascending(numMicroBatches), after, stage);
 }
 
@@ -273,8 +274,8 @@ bool hasWeightParts(const std::vector<Action> &actions) {
                      [](const Action &action) { return action.kind == Kind::Weight; });
 }
 
-/// Calls `visit(held)` at each forward and each backward or weight part, with what is held
-/// meanwhile: what an action frees it frees at its end, and what it makes it makes before.
+/// Calls `visit(held)` at each forward, backward and weight part, with the counts of held
+/// micro-batches during the action. An action allocates before it begins and frees when it ends.
 template <typename Visit>
 void forEachMoment(const std::vector<Action> &actions, int numChunks, const Visit &visit) {
   bool splits = hasWeightParts(actions);
@@ -330,7 +331,8 @@ Moments fullestMoments(const std::vector<Action> &actions, int numChunks) {
     if (best.empty() || sumOf(held, &InFlight::weight) > sumOf(best, &InFlight::weight))
       best = held;
   });
-  // From the most forward down: a corner holds more weight than those before it, and turns left.
+  // From the most forward down: each corner of the convex hull holds more weight than those before
+  // it, and turns left.
   struct Corner {
     int64_t forward, weight;
     const std::vector<InFlight> *held;
@@ -340,7 +342,7 @@ Moments fullestMoments(const std::vector<Action> &actions, int numChunks) {
     Corner next{it->first, sumOf(it->second, &InFlight::weight), &it->second};
     if (!hull.empty() && next.weight <= hull.back().weight)
       continue;
-    auto isInside = [&] { // the last, between the one before it and `next`
+    auto isInside = [&] { // the last corner, between the one before it and `next`
       const Corner &a = hull[hull.size() - 2], &b = hull.back();
       return (a.forward - b.forward) * (next.weight - b.weight) >=
              (b.weight - a.weight) * (b.forward - next.forward);

@@ -1,4 +1,4 @@
-//===- Timeline.cpp - How long a schedule takes ----------------------------===//
+//===- Timeline.cpp - The duration of a schedule --------------------------===//
 
 #include "runtime/schedule/Schedule.h"
 
@@ -85,8 +85,8 @@ private:
 };
 } // namespace
 
-/// Runs all actions, each as soon as it can be computed, and hands the events of a stage to
-/// `record` in their order. Returns the makespan.
+/// Runs all actions, each as soon as it can run, and passes the events of a stage to `record` in
+/// their order. Returns the makespan in seconds.
 template <typename RecordFn>
 static double runAll(const std::vector<std::vector<Action>> &actions, const Pipeline &pipeline,
                      const std::vector<ChunkTimes> &times, int64_t numMicroBatches,

@@ -1,4 +1,4 @@
-//===- Agreement.cpp - What ranks tell each other after a step --------------===//
+//===- Agreement.cpp - The exchange of ranks after a step -----------------===//
 
 #include "runtime/train/Agreement.h"
 
@@ -76,7 +76,7 @@ comm::Group everyoneOf(const comm::Communicator &communicator) {
 }
 
 int64_t residentBytes() {
-  std::ifstream file("/proc/self/statm"); // in pages: the size, what of it is resident
+  std::ifstream file("/proc/self/statm"); // in pages: the size, then the resident part
   int64_t size = 0, resident = 0;
   file >> size >> resident;
   return resident * sysconf(_SC_PAGESIZE);

@@ -1,4 +1,4 @@
-//===- Agreement.h - What ranks tell each other after a step ----------------===//
+//===- Agreement.h - The exchange of ranks after a step -------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -11,21 +11,21 @@
 
 namespace tbc::train {
 
-/// What a rank has to say, and what is so for all of them.
+/// The state of a rank after a step, or the combined state of all ranks.
 struct Verdict {
-  bool stops = false;        // on any rank
-  bool isWritten = true;     // on all: what a checkpoint under way waits for
-  kernels::Tensor loss;      // a scalar; without value where no rank has it
-  int64_t residentBytes = 0; // of the rank that has most
+  bool stops = false;        // whether any rank stops
+  bool isWritten = true;     // whether all ranks have written the pending checkpoint
+  kernels::Tensor loss;      // a scalar; without value if no rank has it
+  int64_t residentBytes = 0; // the largest of all ranks
 };
 
-/// All ranks agree on the loss of a step and on whether to go on. Errors: VerificationFailed, where
-/// ranks have different losses; the communicator's.
+/// Combines the verdicts of all ranks: the loss of a step and whether to go on. Errors:
+/// VerificationFailed, if ranks have different losses; those of the communicator.
 Result<Verdict> agree(comm::Communicator &communicator, const Verdict &mine, kernels::Arith arith);
 
 comm::Group everyoneOf(const comm::Communicator &communicator);
 
-/// What this process takes of the machine's memory now; 0 where the system does not say.
+/// The resident bytes of this process now; 0 if the system does not report it.
 int64_t residentBytes();
 
 } // namespace tbc::train

@@ -1,4 +1,4 @@
-//===- Anomaly.cpp - Where the first NaN comes from -------------------------===//
+//===- Anomaly.cpp - The origin of the first NaN --------------------------===//
 
 #include "runtime/train/Anomaly.h"
 #include "runtime/kernels/Kernel.h"

@@ -1,4 +1,4 @@
-//===- Anomaly.h - Where the first NaN comes from ---------------------------===//
+//===- Anomaly.h - The origin of the first NaN ----------------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -14,19 +14,20 @@
 
 namespace tbc::train {
 
-/// Ends a step at the first instruction of this rank that makes a NaN, or by arithmetic on each
-/// element or a matmul an infinity that none of its operands has. (Others may mean it: what masks
-/// scores is -inf in many models.) Reads every result, so that a step takes longer.
+/// Ends a step at the first instruction of this rank that makes a NaN. An infinity also ends it if
+/// an elementwise op or a matmul makes it from finite operands. Other ops may make infinities on
+/// purpose: many models mask scores with -inf. It reads every result, so steps take longer.
 class AnomalyDetector : public runtime::Observer {
 public:
-  /// Error: RankFailed, with what it made and where in the result.
+  /// Error: RankFailed, with the kind of value and its index in the result.
   Status executed(const runtime::Executed &executed) override;
 
 private:
   bool hasInfiniteOperand(const runtime::Executed &executed, int index) const;
   void remember(const runtime::Executed &executed, program::ValueId value, bool isInfinite);
 
-  // Operands may be overwritten by results when this is told of them.
+  // Operands may already be overwritten by results when `executed` is called, so this is
+  // remembered.
   std::set<program::ValueId> infiniteValues;
   std::set<std::pair<int, int64_t>> infiniteSlots; // slot, micro-batch (0 if it lives longer)
 };

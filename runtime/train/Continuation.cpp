@@ -1,4 +1,4 @@
-//===- Continuation.cpp - The checkpoints that a run writes and goes on from -===//
+//===- Continuation.cpp - Writing checkpoints and resuming from them ------===//
 
 #include "runtime/train/Continuation.h"
 
@@ -46,7 +46,7 @@ Result<std::optional<checkpoint::FolderLock>> claimFolder(comm::Communicator &co
 Result<int64_t> loadNewest(comm::Communicator &communicator, const std::string &folder,
                            const std::function<Status(const std::string &path, int64_t step)> &load,
                            const WarnFn &warn) {
-  // As rank 0 sees them; more than so many in a row are not damaged by chance.
+  // The steps as rank 0 sees them. More damaged checkpoints in a row than this are not an accident.
   constexpr size_t most = 16;
   std::vector<int64_t> steps;
   if (communicator.rank() == 0)

@@ -31,13 +31,13 @@ uint32_t crc32c(std::string_view bytes) {
 }
 
 template <typename T> static void appendRaw(std::string &text, T value) {
-  char bytes[sizeof value]; // little-endian, as all that tbc runs on is
+  char bytes[sizeof value]; // little-endian, like all supported platforms
   std::memcpy(bytes, &value, sizeof value);
   text.append(bytes, sizeof value);
 }
 
-/// A file of records with plain checksums in it would have checksums of checksums: so they are
-/// rotated and shifted.
+/// A file of records may contain checksums as data. They are rotated and shifted, because a
+/// checksum of plain checksums is weak.
 static uint32_t masked(uint32_t crc) { return (crc >> 15 | crc << 17) + 0xa282ead8u; }
 
 std::string tfRecord(std::string_view data) {
@@ -116,7 +116,7 @@ Result<EventFile> EventFile::create(const std::string &folder, int64_t done) {
   std::filesystem::create_directories(folder, error);
   char host[256] = "localhost";
   gethostname(host, sizeof host - 1);
-  // Two runs of one second and process number do not share a file.
+  // The step makes names differ for two runs with the same second and process id.
   std::string name = "events.out.tfevents." + std::to_string(int64_t(wallSeconds())) + "." + host +
                      "." + std::to_string(getpid()) + "." + std::to_string(done);
   std::string path = (std::filesystem::path(folder) / name).string();

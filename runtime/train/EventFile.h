@@ -2,10 +2,10 @@
 //
 // Part of tbc. Plain C++.
 //
-// An event file is a sequence of TFRecords: the length of the data (64 bits, little-endian), the
-// masked CRC-32C of that, the data, the masked CRC-32C of it. The data is an Event in protobuf's
-// wire format. Sources: tensorflow/core/lib/io/record_writer.cc, core/util/event.proto,
-// core/framework/summary.proto.
+// An event file is a sequence of TFRecords. A record is the length of the data (64 bits,
+// little-endian), the masked CRC-32C of the length, the data, and the masked CRC-32C of the data.
+// The data is an Event in protobuf's wire format. Sources: tensorflow/core/lib/io/record_writer.cc,
+// core/util/event.proto, core/framework/summary.proto.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,8 +23,8 @@
 
 namespace tbc::train {
 
-/// CRC-32C (Castagnoli, reflected polynomial 0x82f63b78) of `bytes`. Source: RFC 3720, appendix
-/// B.4.
+/// CRC-32C (Castagnoli, reflected polynomial 0x82f63b78) of `bytes`. Example: "123456789" has
+/// 0xe3069283. Source: RFC 3720, appendix B.4.
 uint32_t crc32c(std::string_view bytes);
 
 /// `data` as a TFRecord.
@@ -38,9 +38,9 @@ std::string scalarEvent(double wallSeconds, int64_t step, const std::vector<Scal
 /// The event file of one run.
 class EventFile {
 public:
-  /// A new file in `folder`, which is created. TensorBoard reads all files of a folder; what those
-  /// of earlier runs have on steps behind `done` it forgets, as if this run had not stopped.
-  /// Errors: Other, with path and reason.
+  /// Creates a new file in `folder`, and the folder. TensorBoard reads all files of a folder. It
+  /// drops the events of earlier runs after step `done`, as if this run had not stopped. Errors:
+  /// Other, with path and reason.
   static Result<EventFile> create(const std::string &folder, int64_t done);
   EventFile() = default;
   EventFile(EventFile &&o) noexcept { *this = std::move(o); }

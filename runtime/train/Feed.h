@@ -17,7 +17,7 @@
 
 namespace tbc::train {
 
-/// Where the data comes from.
+/// The sources of the data.
 struct DataOptions {
   std::vector<std::string> sources; // see data::openDataset
   bool wideTokens = false;
@@ -25,7 +25,7 @@ struct DataOptions {
   uint64_t seed = 1;
 };
 
-/// Fills the inputs of a step: a rank asks for its own elements only, and every plan sees the same
+/// Fills the inputs of a step. A rank asks for its own elements only, and every plan sees the same
 /// global batches.
 class Feed {
 public:
@@ -33,34 +33,34 @@ public:
   static Result<Feed> open(const program::Program &program, const Manifest &manifest,
                            const DataOptions &options, kernels::Arith arith);
 
-  /// The inputs of step `step`, from 1; valid as long as this.
+  /// Returns the inputs of step `step`, from 1; valid as long as this object.
   runtime::StepInputs inputs(int64_t step, double learningRate);
-  /// Those of the step's samples for forward blocks alone. They are told that it is step 0, in
-  /// which nothing is dropped at random.
+  /// Returns the inputs of an evaluation step, for forward blocks only. The Program sees step
+  /// number 0, at which dropout is off.
   runtime::StepInputs evaluationInputs(int64_t step);
 
   int64_t globalBatch() const { return samplesPerMicroBatch * numMicroBatches; }
   int64_t epoch(int64_t step) const { return sampler->epoch(step); }
-  /// Of an epoch; 0 for data without end.
+  /// The steps of an epoch; 0 for endless data.
   int64_t stepsPerEpoch() const { return sampler->numSteps(); }
-  /// The last step of so many epochs, of data that ends.
+  /// The last step of the first `epochs` epochs, for finite data.
   int64_t lastStepOf(int64_t epochs) const { return sampler->lastStepOf(epochs); }
 
-  /// Where steps began to take global batches of this size.
+  /// The point from which steps take global batches of this size.
   const data::BatchOrigin &origin() const { return sampler->origin(); }
   void beginAt(const data::BatchOrigin &origin) { sampler->beginAt(origin); }
-  /// Goes on with this size of batch after step `step` of a run whose batches had `globalBatch`
-  /// samples from `was` on. Errors: Usage, where that step does not end an epoch.
+  /// Continues with this batch size after step `step` of a run with global batches of `globalBatch`
+  /// samples from `was` on. Errors: Usage, if that step does not end an epoch.
   Status changeBatchAfter(int64_t step, int64_t globalBatch, const data::BatchOrigin &was);
 
 private:
   Feed() = default;
-  /// What a tensor of the program is.
+  /// The source of an input tensor of the program.
   struct Source {
     Input input;
     int field = -1; // of the data set
   };
-  /// Which samples a step takes, and which it is told that it is.
+  /// `number` selects the samples; `told` is the step number that the Program sees.
   struct Step {
     int64_t number, told;
   };

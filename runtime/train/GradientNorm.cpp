@@ -1,4 +1,4 @@
-//===- GradientNorm.cpp - The norm that the step computes -------------------===//
+//===- GradientNorm.cpp - The norm of all gradients of a step -------------===//
 
 #include "runtime/train/GradientNorm.h"
 

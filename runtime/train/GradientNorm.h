@@ -1,4 +1,4 @@
-//===- GradientNorm.h - The norm that the step computes ---------------------===//
+//===- GradientNorm.h - The norm of all gradients of a step ---------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -13,7 +13,7 @@
 
 namespace tbc::train {
 
-/// Keeps the result of the op of the update that computes the norm of all gradients.
+/// Keeps the result of the update's op that computes the norm of all gradients.
 class GradientNorm : public runtime::Observer {
 public:
   /// `op`: its id; empty if the step does not compute it.
@@ -24,7 +24,7 @@ public:
                const program::Instruction &instruction) const override {
     return !op.empty() && kind == schedule::Action::Kind::Update && instruction.id == op;
   }
-  /// Of the last step; nothing in residues.
+  /// The norm of the last step; empty in residues.
   std::optional<double> value() const { return last; }
 
 private:

@@ -1,4 +1,4 @@
-//===- Manifest.cpp - What a run needs besides the Program -----------------===//
+//===- Manifest.cpp - Data of a run besides the Program -------------------===//
 
 #include "runtime/train/Manifest.h"
 
@@ -71,7 +71,7 @@ std::string writeManifest(const Manifest &manifest) {
 
 namespace {
 
-/// Reads fields; the first error is kept, and what follows are defaults.
+/// Reads fields. The first error is kept; after it, fields have defaults.
 class Reader {
 public:
   std::string error, place;
@@ -111,7 +111,7 @@ public:
     fail("\"" + std::string(key) + "\" must be a number of at least 0");
     return 0;
   }
-  /// A field that is left out where it is false.
+  /// Reads an optional field; false if it is missing.
   bool flag(const Json &object, const char *key) {
     if (!object.is_object() || !object.contains(key))
       return false;
@@ -226,16 +226,16 @@ Manifest Reader::manifest(const Json &json) {
   if (json.contains("model"))
     manifest.model = text(json, "model");
   static constexpr std::array targets = {"cpu", "cuda"};
-  if (json.contains("target")) // not in those for CPUs
+  if (json.contains("target")) // missing in programs for CPUs
     manifest.target = Target(oneOf(json, "target", targets));
   manifest.tokensPerSample = number(json, "tokens_per_sample", 0);
   manifest.modelFlops = quantity(json, "model_flops");
   manifest.peakFlopsPerSecond = quantity(json, "peak_flops_per_second");
   manifest.gradientNorm = text(json, "gradient_norm");
-  if (json.contains("predicted_memory")) // not in those of programs that nobody planned
+  if (json.contains("predicted_memory")) // missing in programs without a prediction
     for (const Json &stage : list(json, "predicted_memory"))
       manifest.memory.push_back({number(stage, "program", 0), number(stage, "total", 0)});
-  if (json.contains("stage_devices")) // only of plans for devices of several types
+  if (json.contains("stage_devices")) // only in plans for heterogeneous devices
     for (const Json &stage : list(json, "stage_devices")) {
       if (!stage.is_string())
         fail("\"stage_devices\" must be a list of texts");

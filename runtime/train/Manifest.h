@@ -1,7 +1,7 @@
-//===- Manifest.h - What a run needs besides the Program -------------------===//
+//===- Manifest.h - Data of a run besides the Program ---------------------===//
 //
-// Part of tbc. Plain C++. `tbc compile` writes it beside the Program, as run.json: what the inputs
-// are, and where the model's file has the initial values, so that whoever runs reads no ONNX.
+// Part of tbc. Plain C++. `tbc compile` writes it beside the Program, as run.json. It describes the
+// inputs, and the position of the initial values in the model's files. So a run reads no ONNX.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,74 +18,75 @@
 
 namespace tbc::train {
 
-/// What an input tensor of the Program holds.
+/// The content of an input tensor of the Program.
 enum class InputKind {
   Data,
   Label,
   Step,  ///< the number of the step, from 1
-  Sample ///< the places of the micro-batch's samples in the global batch, from 0
+  Sample ///< the indices of the micro-batch's samples in the global batch, from 0
 };
 
 struct Input {
-  std::string name; // of the Program's tensor
+  std::string name; // the Program's tensor
   InputKind kind = InputKind::Data;
-  /// The dim of the tensor along which samples lie; -1 if none does (Step).
+  /// The dim of samples, or -1 if there is no such dim (Step).
   int batchDim = 0;
-  /// Of integers: what they stay below; 0: any. Of labels: the one that does not count.
+  /// Integers must be below this bound; 0: any. `ignored` is the label that the loss ignores.
   int64_t below = 0;
   std::optional<int64_t> ignored;
 };
 
-/// How a parameter starts where it is not read from a file.
+/// The initial values of a parameter that is not read from a file.
 enum class Start { Normal, Ones, Zeros };
 
-/// An initialiser of the model.
+/// An initializer of the model.
 struct Initializer {
   std::string name;
-  kernels::TensorType type; // in the file; the Program's may be larger, with zeros behind
+  kernels::TensorType type; // in the file; the Program's type may be larger, padded with zeros
   Start start = Start::Normal;
-  int file = -1; // index in `files`, -1: the model comes without its weights
+  int file = -1; // index in `files`; -1: the model comes without its weights
   int64_t offset = 0, bytes = 0;
   /// 16-bit floats as protobuf varints of their bits, instead of little-endian elements.
   bool isVarint = false;
-  /// Where the initializer is in the model's modules ("h.0.fc.weight"), if that is not its name.
+  /// The path of the initializer in the model's modules ("h.0.fc.weight"), if it differs from its
+  /// name.
   std::string path;
-  /// The exporter stored the transpose of the parameter that frameworks call `path`.
+  /// The exporter stored the transpose of the parameter with this `path`.
   bool isTransposed = false;
   /// Not trained: a running statistic or a table.
   bool isState = false;
 };
 
-/// A file that holds initial values; its path is relative to the folder of the manifest, or
-/// absolute.
+/// A file with initial values. Its path is relative to the folder of the manifest, or absolute.
 using SourceFile = program::FileSeal;
 
-/// What the kernels of the Program's regions are compiled for: `kernels.so`, as in
-/// runtime/abi/CompiledKernel.h, or the images of runtime/abi/CudaKernels.h.
+/// The target of the compiled regions: `kernels.so` (runtime/abi/CompiledKernel.h), or the images
+/// of runtime/abi/CudaKernels.h.
 enum class Target { Cpu, Cuda };
 
-/// What the planner says that a rank of a stage takes of its device: its memory plan, and with the
-/// context of device and libraries and what an allocator loses.
+/// Bytes of device memory that the planner predicts for a rank of a stage. `program` is its memory
+/// plan. `total` adds the context of device and libraries, and the allocator's loss.
 struct PredictedMemory {
   int64_t program = 0, total = 0; // bytes
 };
 
 struct Manifest {
   std::string programHash; // SHA-256 of the Program's file
-  /// Which model is trained, whatever its weights and however it is parallelized: checkpoints of
-  /// another one are refused. Empty in Programs that were compiled before there was one.
+  /// Identifies the trained model, for any weights and any parallelization. A checkpoint of another
+  /// model is refused. Empty in Programs compiled before this field existed.
   std::string model;
   Target target = Target::Cpu;
   /// Tokens of a sample, for tokens per second; 0 if samples have none.
   int64_t tokensPerSample = 0;
-  /// What a step computes over all ranks, recomputation not counted, and what the plan's cluster
-  /// could; 0 where it is not known.
+  /// The FLOPs of a step over all ranks, without recomputation, and the peak FLOP/s of the plan's
+  /// cluster; 0 if unknown.
   double modelFlops = 0, peakFlopsPerSecond = 0;
-  /// The op of the Program's update that computes the norm of all gradients (before they are
-  /// clipped); empty where the step does not clip by norm.
+  /// The id of the update's op for the norm of all gradients (before clipping); empty if the step
+  /// does not clip by norm.
   std::string gradientNorm;
-  std::vector<PredictedMemory> memory; // by stage; empty where nobody predicted it
-  /// By stage, what the plan calls its devices, where those are of several types; else empty.
+  std::vector<PredictedMemory> memory; // by stage; empty without a prediction
+  /// The plan's name for the devices of each stage, if the cluster is heterogeneous; otherwise
+  /// empty.
   std::vector<std::string> stageDevices;
   std::vector<Input> inputs;
   std::vector<SourceFile> files;
@@ -96,10 +97,10 @@ inline constexpr int manifestVersion = 2;
 inline constexpr const char *manifestFile = "run.json";
 inline constexpr const char *programFile = "program.json";
 
-/// Canonical JSON.
+/// Returns canonical JSON.
 std::string writeManifest(const Manifest &manifest);
 
-/// The inverse. Errors: Usage, naming the field, for anything else.
+/// The inverse. Errors: Usage, naming the field, for any other text.
 Result<Manifest> readManifest(std::string_view text);
 
 } // namespace tbc::train

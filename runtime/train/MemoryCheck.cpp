@@ -45,7 +45,7 @@ static std::string cell(int64_t bytes) {
   return text;
 }
 
-/// " +1.2 %", of what is as large as `expected`.
+/// The deviation of `value` from `expected`, as " +1.2 %".
 static std::string difference(int64_t value, int64_t expected) {
   char text[32];
   std::snprintf(text, sizeof text, " %+7.1f %%",

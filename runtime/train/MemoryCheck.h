@@ -18,24 +18,24 @@ namespace tbc::train {
 /// One rank's memory, in bytes.
 struct RankMemoryUse {
   int64_t stage = 0;
-  PredictedMemory predicted; // 0 where nobody predicted it
+  PredictedMemory predicted; // 0 without a prediction
   int64_t planned = 0;       // the arena of its memory plan
-  /// The most that the process had resident, or, of a GPU, what all processes on it have taken.
+  /// The peak resident bytes of the process or, on a GPU, the bytes taken by all processes on it.
   int64_t real = 0;
-  bool isOfDevice = false; // what `real` is of
-  /// Whether it may be the device of the plan, so that `real` may be compared with what is
-  /// predicted in all.
+  bool isOfDevice = false; // whether `real` is device memory
+  /// Whether the device may be that of the plan. Only then is `real` compared with the predicted
+  /// total.
   bool isAsPlanned = true;
 };
 
-/// The most that this process ever had resident; 0 where the system does not say.
+/// The peak resident bytes of this process; 0 if the system does not report it.
 int64_t peakResidentBytes();
 
-/// What all ranks have to say, in their order. All ranks call it.
+/// Gathers the memory of all ranks, in rank order. All ranks call it.
 Result<std::vector<RankMemoryUse>> gatherMemory(comm::Communicator &communicator,
                                                 const RankMemoryUse &mine);
 
-/// A table of it with a line per rank, and what it says.
+/// Returns a table with a line per rank, and a summary.
 std::string memoryTable(const std::vector<RankMemoryUse> &ranks);
 
 } // namespace tbc::train

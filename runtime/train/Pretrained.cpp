@@ -26,7 +26,7 @@ static Error usage(const std::string &message) {
   return {ErrorCode::Usage, "--init-weights: " + message};
 }
 
-/// The files that an index lists, each once.
+/// The files listed in an index, each once.
 static Result<std::vector<std::string>> readIndex(const std::string &path) {
   Result<data::MappedFile> file = data::MappedFile::open(path, ErrorCode::Usage);
   if (!file)
@@ -61,7 +61,7 @@ static Result<std::vector<std::string>> filesOf(const std::string &path) {
   return usage("the folder " + path + " has neither " + indexName + " nor " + singleName);
 }
 
-/// Whether `longer` is `shorter` behind some modules: "a.b.weight" and "b.weight".
+/// Whether `longer` is `shorter` with leading modules: "a.b.weight" and "b.weight".
 static bool endsWithModules(const std::string &longer, const std::string &shorter) {
   return longer.size() > shorter.size() + 1 &&
          longer.compare(longer.size() - shorter.size(), shorter.size(), shorter) == 0 &&
@@ -79,8 +79,8 @@ using Tensors = std::map<std::string, Tensor>;
 
 } // namespace
 
-/// The tensor for `name`: the one of that name, else the only one that differs in leading modules.
-/// Errors: Usage where there are several of those.
+/// Returns the tensor called `name`, otherwise the only one that differs in leading modules.
+/// Errors: Usage, if several differ so.
 static Result<const Tensor *> find(const Tensors &tensors, const std::string &name) {
   auto exact = tensors.find(name);
   if (exact != tensors.end())

@@ -1,6 +1,6 @@
 //===- Pretrained.h - Initial values from safetensors ----------------------===//
 //
-// Part of tbc. Plain C++. Reads the files in which Hugging Face stores a model's weights.
+// Part of tbc. Plain C++. Reads a model's weights from files of Hugging Face.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,13 +16,14 @@
 
 namespace tbc::train {
 
-/// Initial values by name, from one safetensors file or from the shards that an index lists.
+/// Initial values by name, from one safetensors file or from the shards listed in an index.
 ///
-/// An initializer takes the tensor with its name, else the tensor with its module path
-/// (Initializer::path). Two names also match when one is the other with leading modules left out,
-/// and no other tensor matches so: "transformer.h.0.mlp.c_fc.weight" takes "h.0.mlp.c_fc.weight".
-/// An initializer that the exporter stored transposed (Initializer::isTransposed) takes the
-/// transpose of a matrix that it found by path; otherwise shapes have to be equal.
+/// - An initializer takes the tensor with its name, otherwise the tensor with its module path
+///   (`Initializer::path`).
+/// - Two names also match if one is the other without its leading modules, and the match is unique.
+///   Example: "transformer.h.0.mlp.c_fc.weight" takes "h.0.mlp.c_fc.weight".
+/// - If the exporter stored an initializer transposed (`Initializer::isTransposed`), it takes the
+///   transpose of a matrix found by path. Otherwise shapes must be equal.
 class Pretrained {
 public:
   /// `path`: a .safetensors file, an index (model.safetensors.index.json), or a folder with
@@ -32,13 +33,14 @@ public:
   /// no tensor or several; shape or element type differ.
   static Result<Pretrained> open(const std::string &path, const Manifest &manifest);
 
-  /// Whether initializer `number` of the manifest has a tensor. Only a state may have none.
+  /// Whether initializer `number` of the manifest has a tensor. Only a state may lack one.
   bool has(size_t number) const { return tensors[number].has_value(); }
 
-  /// Element `element` of initializer `number`, in row-major order of the initializer's shape.
+  /// Returns element `element` of initializer `number`, in row-major order of the initializer's
+  /// shape.
   double at(size_t number, int64_t element) const;
 
-  /// Tensors of the files that no initializer takes, sorted.
+  /// Unused tensors of the files, sorted.
   const std::vector<std::string> &unused() const { return leftOver; }
 
 private:

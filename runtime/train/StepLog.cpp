@@ -1,4 +1,4 @@
-//===- StepLog.cpp - What a run says about its steps -----------------------===//
+//===- StepLog.cpp - The log of a run's steps -----------------------------===//
 
 #include "runtime/train/StepLog.h"
 
@@ -101,7 +101,7 @@ std::vector<Scalar> scalarsOf(const EvaluationReport &report) {
   return {{"evaluation/loss", float(report.loss)}};
 }
 
-/// The complete lines of a log about steps up to `done`.
+/// Returns the complete lines of a log for steps up to `done`.
 static std::string keptLines(const std::string &path, int64_t done) {
   std::ifstream file(path, std::ios::binary);
   std::string kept, line;

@@ -1,4 +1,4 @@
-//===- Trace.cpp - When what was executed ------------------------------------===//
+//===- Trace.cpp - A timeline of executed instructions --------------------===//
 
 #include "runtime/train/Trace.h"
 
@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 using kernels::DType;
 using kernels::Tensor;
 
-/// Apart from those of Programs, whose channels count from 0.
+/// Above all channels of Programs, which count from 0.
 static constexpr int64_t traceChannel = int64_t(1) << 40;
 
 static double secondsOf(Clock::time_point time) {
@@ -28,7 +28,7 @@ static double secondsOf(Clock::time_point time) {
 
 static constexpr const char *clockPlace = "comparing clocks";
 
-/// Answers rank 0 with the time, `count` times.
+/// Answers rank 0 with the current time, `count` times.
 static Status tellTime(comm::Communicator &communicator, int count) {
   const kernels::TensorType type{DType::F64, {1}};
   for (int i = 0; i < count; ++i) {
@@ -92,7 +92,7 @@ Status Trace::executed(const runtime::Executed &executed) {
     return Status::ok();
   const program::Instruction &instruction = executed.instruction(executed.first);
   using Kind = program::InstructionKind;
-  // A slice moves elements on its rank alone.
+  // A slice moves elements within its rank.
   bool isKernel = instruction.kind == Kind::Kernel || instruction.kind == Kind::ShardSlice;
   Event event;
   event.name = instruction.id;
@@ -127,7 +127,7 @@ Status Trace::executed(const runtime::Executed &executed) {
     whole.bytes = 0;
     events.push_back(whole);
   }
-  // Side by side one may have begun before another that has ended first.
+  // On concurrent streams, an instruction may begin before another one and end after it.
   double end = std::max(events[block].begin + events[block].seconds, event.begin + event.seconds);
   events[block].begin = std::min(events[block].begin, event.begin);
   events[block].seconds = end - events[block].begin;
@@ -175,7 +175,7 @@ std::string Trace::text(double offset) const {
   return text;
 }
 
-/// Of rank 0, which receives the others' texts: all of them.
+/// On rank 0: receives the texts of the other ranks and joins them.
 static Result<std::string> receiveTexts(comm::Communicator &communicator) {
   std::string all;
   for (int64_t rank = 1; rank < communicator.numRanks(); ++rank) {
@@ -209,7 +209,7 @@ static Status sendText(comm::Communicator &communicator, const std::string &text
 
 Status Trace::write(comm::Communicator &communicator, const std::vector<double> &offsets,
                     const std::string &path) const {
-  // Every rank knows its own offset, as only rank 0 has measured them.
+  // Only rank 0 has measured the offsets; each rank receives its own.
   Tensor all =
       Tensor::fromDoubles({DType::F64, {int64_t(offsets.size())}}, kernels::Arith::Native, offsets);
   comm::Group everyone;

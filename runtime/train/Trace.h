@@ -1,4 +1,4 @@
-//===- Trace.h - When what was executed --------------------------------------===//
+//===- Trace.h - A timeline of executed instructions ----------------------===//
 //
 // Part of tbc. Plain C++. Format: "Trace Event Format" of Chromium (complete events, times in
 // microseconds), which Perfetto and chrome://tracing read. A process is a rank; its threads are the
@@ -17,14 +17,14 @@
 
 namespace tbc::train {
 
-/// Seconds by which the clock of every rank (steady_clock) is ahead of that of rank 0; all ranks
-/// call it, rank 0 has the answer. By Cristian's method: of some exchanges of messages the fastest
-/// bounds the offset to half of its round trip; an offset that this cannot tell from none is 0, as
-/// it is between ranks of one host. Source: F. Cristian, "Probabilistic clock synchronization",
-/// Distributed Computing 3 (1989).
+/// Returns on rank 0 the seconds by which each rank's clock (steady_clock) is ahead of rank 0's.
+/// All ranks call it. Cristian's method: the fastest of several message exchanges bounds the error
+/// of the offset by half its round trip. An offset within that error is returned as 0, as between
+/// ranks of one host. Example: a round trip of 20 us and a measured offset of 8 us give 0. Source:
+/// F. Cristian, "Probabilistic clock synchronization", Distributed Computing 3 (1989).
 Result<std::vector<double>> clockOffsets(comm::Communicator &communicator);
 
-/// Records what one rank executes while it is on.
+/// Records the instructions that one rank executes while `isOn`.
 class Trace : public runtime::Observer {
 public:
   Trace(const program::Program &program, int64_t rank) : program(program), rank(rank) {}
@@ -33,8 +33,9 @@ public:
   bool looksAtOnce() const override { return isOn; }
   bool looksAt(schedule::Action::Kind, const program::Instruction &) const override { return isOn; }
 
-  /// Joins the events of all ranks, on the clock of rank 0, whose `path` gets them; all ranks call
-  /// it. `offsets`: of clockOffsets. Errors: Other, with path and reason, on rank 0.
+  /// Joins the events of all ranks on the clock of rank 0 and writes them to `path` there. All
+  /// ranks call it. `offsets` come from clockOffsets. Errors: Other, with path and reason, on rank
+  /// 0.
   Status write(comm::Communicator &communicator, const std::vector<double> &offsets,
                const std::string &path) const;
 

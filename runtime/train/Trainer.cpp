@@ -70,7 +70,7 @@ public:
 
   Status start(bool isLocalFirst);
   Status steps();
-  /// Data of its own for evaluation.
+  /// Sets separate data for evaluation.
   void evaluateOn(Feed evaluation) { evaluationFeed.emplace(std::move(evaluation)); }
 
 private:
@@ -104,8 +104,8 @@ private:
   LearningRate rate;
   int64_t lastStep, numDone = 0, lastSaved = -1;
   int64_t numSkipped = 0;                     // steps in a row
-  const bool scalesLoss;                      // and skips steps that overflow by itself
-  std::optional<checkpoint::FolderLock> lock; // of rank 0, where checkpoints are written
+  const bool scalesLoss;                      // it also skips overflowing steps by itself
+  std::optional<checkpoint::FolderLock> lock; // on rank 0, if checkpoints are written
   std::string runId;
   std::set<std::string> infinite; // tensors that were not finite at the start
   std::optional<checkpoint::PendingSave> pending;
@@ -116,7 +116,7 @@ private:
   std::vector<double> clocks; // of the ranks, for the profile
 };
 
-/// Which residuals of compressed gradients this run has; empty: none.
+/// Identifies the gradient residuals of this run (compressed gradients); "" if it has no residuals.
 static std::string residualsOf(const LoadedProgram &loaded, const TrainOptions &options) {
   if (options.gradientShare == 0)
     return "";
@@ -178,7 +178,8 @@ Status Run::resume(const std::string &path, int64_t step) {
   return resumeResiduals(*opened, path);
 }
 
-/// Gradients that were not sent yet are of one program and one share; another run begins without.
+/// Loads the gradient residuals. They belong to one program and one share; a run with another share
+/// starts without them.
 Status Run::resumeResiduals(checkpoint::Checkpoint &checkpoint, const std::string &path) {
   const std::string &was = checkpoint.progress().residualsOf, now = residualsOf(loaded, options);
   if (was == now)
@@ -215,7 +216,7 @@ Status Run::initialize(bool isLocalFirst) {
           const kernels::TensorType &local) { return weights->piece(tensor, indices, local); });
 }
 
-/// Claims the folder of checkpoints, and goes on from the newest where that is asked for.
+/// Claims the checkpoint folder, and resumes from the newest checkpoint if requested.
 Status Run::takeFolder() {
   const CheckpointOptions &to = options.checkpoint;
   if (to.folder.empty())
@@ -235,7 +236,7 @@ Status Run::takeFolder() {
   }
   if (!runId.empty())
     return Status::ok();
-  Result<std::string> drawn = checkpoint::newRunId(); // what counts is that of rank 0
+  Result<std::string> drawn = checkpoint::newRunId(); // all ranks use the id of rank 0
   if (!drawn)
     return drawn.error();
   runId = *drawn;
@@ -266,7 +267,7 @@ Error dataWithoutEnd() {
   return {ErrorCode::Usage, "--epochs: this data has no end; give --steps"};
 }
 
-/// Which step is the last one.
+/// Determines the last step.
 Status Run::countSteps() {
   if (options.epochs > 0) {
     if (feed.stepsPerEpoch() == 0)
@@ -280,7 +281,7 @@ Status Run::countSteps() {
   return Status::ok();
 }
 
-/// Who looks at what is executed.
+/// Registers the observers of executed instructions.
 Status Run::observe() {
   executor.observe(norm);
   if (options.detectsAnomalies)
@@ -301,7 +302,7 @@ Status Run::observe() {
   return Status::ok();
 }
 
-/// Whether the run is to stop after it.
+/// Runs a step; returns whether the run is to stop after it.
 Result<bool> Run::step(int64_t step) {
   auto begin = std::chrono::steady_clock::now();
   trace.isOn = step == profiledStep;
@@ -333,7 +334,7 @@ Result<bool> Run::step(int64_t step) {
   for (const program::Stage &stage : loaded.program.stages)
     line.plannedBytes = std::max(line.plannedBytes, stage.memory.arenaBytes);
   bool isFinite = kernels::isFinite(verdict->loss);
-  // A step that scales its loss leaves out by itself what overflows.
+  // A step that scales its loss skips overflows by itself.
   line.isSkipped = !isApplied || (!isFinite && scalesLoss);
   callbacks.report(line);
   if (pending && verdict->isWritten)
@@ -344,7 +345,7 @@ Result<bool> Run::step(int64_t step) {
   return verdict->stops;
 }
 
-/// One step of training; where that is asked for, without its update if it is not finite.
+/// Runs one training step. If requested, the update is left out when the step is not finite.
 Status Run::runStep(int64_t step, bool &isApplied) {
   runtime::StepInputs inputs = feed.inputs(step, rate.at(step));
   if (options.onNotFinite == OnNotFinite::Stop || scalesLoss || kernels::isModular(options.arith))
@@ -355,12 +356,12 @@ Status Run::runStep(int64_t step, bool &isApplied) {
     Result<Verdict> verdict = agree(communicator, mine, options.arith);
     if (!verdict)
       return verdict.error();
-    isApplied = !verdict->stops; // on any rank
+    isApplied = !verdict->stops; // if any rank stops
     return isApplied;
   });
 }
 
-/// Ends a run that learns nothing any more. All ranks have the same report.
+/// Ends a run that no longer learns. All ranks have the same report.
 Status Run::checkLoss(const StepReport &report, bool isFinite) {
   constexpr int64_t mostInARow = 10;
   numSkipped = report.isSkipped ? numSkipped + 1 : 0;
@@ -396,7 +397,7 @@ Status Run::save(int64_t step, bool isLast) {
   return options.checkpoint.isAsync && !isLast ? Status::ok() : finishSave();
 }
 
-/// Waits for the checkpoint under way, if there is one.
+/// Waits for the checkpoint that is being written, if any.
 Status Run::finishSave() {
   if (!pending)
     return Status::ok();
@@ -405,7 +406,7 @@ Status Run::finishSave() {
   return finished;
 }
 
-/// The mean loss over the global batches of the other data.
+/// Computes the mean loss over the global batches of the evaluation data.
 Status Run::evaluate(int64_t step) {
   auto begin = std::chrono::steady_clock::now();
   EvaluationReport report;
@@ -432,7 +433,7 @@ Status Run::evaluate(int64_t step) {
   return Status::ok();
 }
 
-/// What is due between steps; `isLast`: none comes after it.
+/// Does the work that is due after a step; `isLast`: after the last one.
 Status Run::afterStep(int64_t step, bool isLast) {
   auto isDue = [&](int64_t every) { return isLast || (every > 0 && step % every == 0); };
   if (step == profiledStep)
@@ -445,7 +446,7 @@ Status Run::afterStep(int64_t step, bool isLast) {
   return isDue(options.checkpoint.every) ? save(step, isLast) : Status::ok();
 }
 
-/// What all ranks took beside what was predicted and planned.
+/// Gathers the predicted, planned and real memory of all ranks.
 Status Run::checkMemory() {
   const program::Program &program = loaded.program;
   RankMemoryUse mine;
@@ -470,7 +471,7 @@ Status Run::steps() {
   for (int64_t number = numDone + 1; number <= lastStep; ++number) {
     Result<bool> stops = step(number);
     if (!stops && stops.error().code == notFiniteCode)
-      if (Status finished = finishSave(); !finished) // of a step before it
+      if (Status finished = finishSave(); !finished) // of an earlier step
         return finished;
     if (!stops)
       return Error{stops.error().code,
@@ -486,15 +487,15 @@ Status Run::steps() {
       return checked;
   if (callbacks.end)
     callbacks.end(executor.kernelShares());
-  // Nobody leaves while another still reads what it sent.
+  // All ranks leave together, because others may still read sent data.
   auto done = communicator.barrier(everyoneOf(communicator), "the end of the run")->wait();
   return done ? Status::ok() : Status(done.error());
 }
 
 } // namespace
 
-/// The data of evaluation, in its order. Errors: also for steps whose forward is not what
-/// evaluation means.
+/// Opens the data of evaluation, in its order. Errors: Usage; in residues, which have no mean, and
+/// for endless data without a number of batches.
 static Result<Feed> openEvaluation(const LoadedProgram &loaded, const TrainOptions &options) {
   auto failed = [](const std::string &why) {
     return Error{ErrorCode::Usage, "--eval-data: " + why};

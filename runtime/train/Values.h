@@ -13,7 +13,7 @@
 
 namespace tbc::train {
 
-/// A tensor of these elements; none: a tensor without elements. Integers must be exact.
+/// Returns a tensor with these elements, or zeros if `values` is empty. Integers must be exact.
 inline kernels::Tensor tensorOf(const kernels::TensorType &type, kernels::Arith arith,
                                 const std::vector<double> &values) {
   if (values.empty())

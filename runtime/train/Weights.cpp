@@ -1,4 +1,4 @@
-//===- Weights.cpp - Where parameters start --------------------------------===//
+//===- Weights.cpp - Initial values of parameters -------------------------===//
 
 #include "runtime/train/Weights.h"
 #include "runtime/abi/Sha256.h"
@@ -22,7 +22,7 @@ Weights::Weights(const Manifest &manifest, kernels::Arith arith)
     byName[manifest.initializers[i].name] = i;
 }
 
-/// 16-bit floats from the varints of their bits.
+/// Decodes 16-bit floats, stored as varints of their bits.
 static std::optional<std::vector<uint16_t>> decodeVarints(const unsigned char *bytes, int64_t size,
                                                           int64_t count) {
   std::vector<uint16_t> values;
@@ -49,7 +49,7 @@ Result<Weights> Weights::open(const Manifest &manifest, const std::string &folde
                               std::shared_ptr<const Pretrained> pretrained) {
   Weights weights(manifest, arith);
   weights.pretrained = pretrained;
-  // Files of which nothing is read need not be there.
+  // Unused files may be missing.
   auto isRead = [&](size_t number) { return !(pretrained && pretrained->has(number)); };
   for (size_t i = 0; i < manifest.initializers.size(); ++i)
     if (const Initializer &initializer = manifest.initializers[i];
@@ -126,7 +126,7 @@ double Weights::drawn(size_t number, int64_t element) const {
   const Initializer &initializer = manifest.initializers[number];
   if (initializer.start != Start::Normal)
     return initializer.start == Start::Ones ? 1 : 0;
-  // Box and Muller, of one counter per element.
+  // The Box-Muller transform, with one counter per element.
   std::array<uint32_t, 4> words = kernels::philox(
       {uint32_t(element), uint32_t(uint64_t(element) >> 32), uint32_t(number), 0x57656967},
       {uint32_t(seed), uint32_t(seed >> 32)});
@@ -139,8 +139,8 @@ double Weights::drawn(size_t number, int64_t element) const {
   return float(deviation * std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v));
 }
 
-/// The number in a tensor of `inner` shape of element `index` of a tensor of `outer` shape, of
-/// which it is the corner; -1 outside.
+/// A tensor of `inner` shape is the corner of a tensor of `outer` shape. Returns the index in it of
+/// element `index` of the outer one, or -1 outside.
 static int64_t within(int64_t index, const Shape &outer, const Shape &inner) {
   int64_t number = 0, stride = 1;
   for (size_t d = outer.size(); d-- > 0;) {

@@ -1,4 +1,4 @@
-//===- Weights.h - Where parameters start ----------------------------------===//
+//===- Weights.h - Initial values of parameters ---------------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -17,26 +17,27 @@
 
 namespace tbc::train {
 
-/// Gives ranks their pieces of the initial values: from the model's files, of which only what is
-/// asked for is read, or drawn from a seed.
+/// Gives ranks their pieces of the initial values: read from the model's files (only the requested
+/// elements), or drawn from a seed.
 class Weights {
 public:
-  /// From files; `folder` is that of the manifest. With `checksHashes` every file is read in full
-  /// and compared; else its size alone is. Errors: Usage, naming the file, where it is missing or
-  /// has changed, or where the model has no weights.
+  /// Reads from files; `folder` is that of the manifest. With `checksHashes` every file is read in
+  /// full and compared with its hash; otherwise only its size is. Errors: Usage; a file is missing
+  /// or has changed, or the model has no weights.
   ///
-  /// With `pretrained`, only the initializers that it does not have come from the model's files;
-  /// the others need no data there.
+  /// With `pretrained`, the model's files supply only the initializers that it lacks. The others
+  /// need no data there.
   static Result<Weights> open(const Manifest &manifest, const std::string &folder,
                               kernels::Arith arith, bool checksHashes,
                               std::shared_ptr<const Pretrained> pretrained = nullptr);
 
-  /// Drawn from Philox at the number of the element in the model's tensor, so the same under every
-  /// plan: ones or zeros where the manifest says so, else normal with the deviation
-  /// sqrt(2 / (first dim + product of the others)). Source: Glorot and Bengio (2010).
+  /// Draws from Philox, keyed by the index of the element in the model's tensor, so values are
+  /// equal under every plan. They are ones or zeros if the manifest says so. Otherwise they are
+  /// normal with the deviation sqrt(2 / (first dim + product of the others)). Example: a [300, 500]
+  /// matrix has the deviation 0.05. Source: Glorot and Bengio (2010).
   static Weights draw(const Manifest &manifest, kernels::Arith arith, uint64_t seed);
 
-  /// For Executor::loadPieces; valid as long as this.
+  /// The callback of Executor::loadPieces; valid as long as this object.
   Result<kernels::Tensor> piece(const program::GlobalTensor &tensor,
                                 const std::vector<int64_t> &indices,
                                 const kernels::TensorType &local) const;
