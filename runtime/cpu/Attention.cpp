@@ -1,10 +1,12 @@
 //===- Attention.cpp - Native attention by tiles --------------------------------===//
 //
-// Scores are never whole: a piece of work takes `tileQueries` queries of one head and goes over the
-// keys they may read, `tileKeys` at a time, with a running maximum and denominator. Source: Dao et
-// al., "FlashAttention" (2022), algorithm 1; Milakov and Gimelshein, "Online normalizer calculation
-// for softmax" (2018). The gradient takes the scores again, per tile, from the saved statistics
-// (algorithm 4); one piece is one key head, so that its keys' gradients are summed in one order.
+// Flash attention: the score matrix is never stored as a whole. A piece of work takes `tileQueries`
+// queries of one head and iterates over the keys they may read, `tileKeys` at a time, with a
+// running row max and row sum. Source: Dao et al., "FlashAttention" (2022), algorithm 1; Milakov
+// and Gimelshein, "Online normalizer calculation for softmax" (2018).
+//
+// The gradient recomputes the scores of a tile from the saved statistics (algorithm 4). One piece
+// is one key head, so the gradients of its keys are summed in one order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +33,7 @@ struct Sizes {
   int64_t keyHead(int64_t head) const { return head / (heads / keyHeads); }
 };
 
-/// A product whose operands are f32, or bf16.
+/// Runs a matmul with operands of f32 or bf16.
 void multiply(MatmulShape shape, DType dtype, const void *a, const void *b, float *c) {
   shape.input = dtype;
   std::shared_ptr<const Matmul> product = Matmul::find(shape);
@@ -47,12 +49,12 @@ MatmulShape shapeOf(int64_t m, int64_t n, int64_t k, int64_t strideA, int64_t st
   return shape;
 }
 
-/// A tile of f32 as an operand of a product: itself, or rounded to bf16.
+/// A tile of f32 as an operand of a matmul: used in place, or rounded to bf16.
 class TileOperand {
 public:
   TileOperand(DType dtype, int64_t elements)
       : isF32(dtype == DType::F32), bits(isF32 ? 0 : size_t(elements)) {}
-  /// Of rows at a stride, which stays.
+  /// Converts rows with the given stride; the result has the same stride.
   const void *of(const float *tile, int64_t rows, int64_t columns, int64_t stride) {
     if (isF32)
       return tile;
@@ -66,7 +68,7 @@ private:
   std::vector<uint16_t> bits;
 };
 
-/// Everything that attention and its gradient share.
+/// The state shared by attention and its gradient.
 struct Prepared {
   Sizes sizes;
   AttentionMasking masking;
@@ -77,7 +79,7 @@ struct Prepared {
   const char *head(const void *base, int64_t index, int64_t rows, int64_t columns) const {
     return static_cast<const char *>(base) + index * rows * columns * width();
   }
-  /// scores[rows x keys] = q * k^T * scale, with rows at tileKeys.
+  /// Computes scores[rows x keys] = q * k^T * scale, with a row stride of tileKeys.
   void scores(const char *q, int64_t rows, const char *k, int64_t first, int64_t count,
               float *scores) const {
     MatmulShape shape = shapeOf(rows, count, sizes.width, sizes.width, sizes.width, tileKeys);
@@ -98,7 +100,7 @@ public:
       : prepared(prepared), buffers(buffers), scores(size_t(tileQueries * tileKeys)),
         probabilities(prepared.dtype, tileQueries * tileKeys) {}
 
-  /// The tile of queries from `first` of a sample, for some heads.
+  /// Processes the tile of queries from `first` of a sample, for heads [firstHead, endHead).
   void run(int64_t sample, int64_t first, int64_t firstHead, int64_t endHead) {
     const Sizes &sizes = prepared.sizes;
     int64_t rows = std::min(tileQueries, sizes.queries - first);
@@ -134,7 +136,8 @@ private:
     finish(index, first, rows);
   }
 
-  /// Turns a row's scores of some keys into exponentials, with what came before.
+  /// Replaces a row's scores of some keys by exponentials, and updates the running row max and row
+  /// sum.
   void addRow(const AttentionTile &tile, int64_t row, int64_t key, int64_t count) {
     float *z = scores.data() + row * tileKeys;
     if (!tile.mask(row, key, count, z, -std::numeric_limits<float>::infinity())) {
@@ -174,7 +177,7 @@ private:
   TileOperand probabilities;
 };
 
-/// Heads that share a tile's mask: what a mask costs is spread over them.
+/// Heads that share the mask of a tile, to spread its cost.
 constexpr int64_t headsPerPiece = 4;
 
 NativeKernel attention(const Prepared &prepared) {
@@ -202,7 +205,7 @@ public:
         pOperand(prepared.dtype, tileQueries * tileKeys),
         dsOperand(prepared.dtype, tileQueries * tileKeys) {}
 
-  /// All queries that read the keys of one head.
+  /// Processes all queries that read the keys of one head.
   void run(int64_t sample, int64_t keyHead) {
     const Sizes &sizes = prepared.sizes;
     int64_t group = sizes.heads / sizes.keyHeads, keyIndex = sample * sizes.keyHeads + keyHead;
@@ -248,7 +251,7 @@ private:
       tile.drop(head, key, count, ds.data());
       for (int64_t row = 0; row < rows; ++row) {
         float *line = ds.data() + row * tileKeys;
-        // Where z is 0 whatever the operands are, they have no gradient.
+        // If z is 0 for any operands, their gradient is 0.
         if (tile.isFlat(row))
           std::fill_n(line, count, 0.0f);
         else
@@ -337,7 +340,7 @@ NativeKernel attentionMerge(const Types &operands) {
   };
 }
 
-/// Data of one type, of which products exist here, and statistics in f32.
+/// Whether `data` have one type with matmuls on this CPU, and `statistics` are f32.
 bool isSupported(const Types &types, std::initializer_list<size_t> data,
                  std::initializer_list<size_t> statistics) {
   DType dtype = types[*data.begin()].dtype;

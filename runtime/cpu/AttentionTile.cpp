@@ -1,4 +1,4 @@
-//===- AttentionTile.cpp - What a tile of queries reads -------------------------===//
+//===- AttentionTile.cpp - The keys that a tile of queries reads ----------===//
 
 #include "runtime/cpu/AttentionTile.h"
 
@@ -46,7 +46,7 @@ AttentionTile::AttentionTile(const AttentionMasking &masking, const Buffers &buf
     : masking(masking), buffers(buffers), sample(sample), first(firstQuery), rows(rows) {
   if (!takeRanges())
     takeConditions();
-  // Whole vectors, so that products have few shapes.
+  // Whole vectors, so matmuls have few shapes.
   begin = begin / 64 * 64;
   end = std::min(masking.keys, (end + 63) / 64 * 64);
   if (masking.dropout < 0)
@@ -56,7 +56,7 @@ AttentionTile::AttentionTile(const AttentionMasking &masking, const Buffers &buf
     dropped.emplace(masking.ratio, masking.seed, masking.key, step);
 }
 
-/// The keys that the window lets a query read, where keys stand one after the other.
+/// Returns the keys in the window of a query. The positions of keys are consecutive.
 AttentionTile::Range AttentionTile::windowOf(int64_t query, const int64_t *queryPlaces,
                                              const int64_t *keyPlaces) const {
   // ahead = key - middle
@@ -72,7 +72,9 @@ AttentionTile::Range AttentionTile::windowOf(int64_t query, const int64_t *query
   return range;
 }
 
-/// Where each query reads a range of keys and the window alone says which, or false.
+/// Sets a range of keys for each query. Returns false if there are other conditions than the
+/// window, if positions of keys are not consecutive, or if fully masked rows need other treatment
+/// than zeros.
 bool AttentionTile::takeRanges() {
   if (masking.keyMask >= 0 || masking.segments >= 0 || masking.order >= 0)
     return false;
@@ -101,7 +103,7 @@ bool AttentionTile::takeRanges() {
   return true;
 }
 
-/// Every condition for every key: the rule of kernels::AttentionMask.
+/// Evaluates every condition for every key, by the rule of kernels::AttentionMask.
 void AttentionTile::takeConditions() {
   using HiddenRows = AttentionMasking::HiddenRows;
   int64_t keys = masking.keys;

@@ -1,6 +1,6 @@
-//===- AttentionTile.h - What a tile of queries reads ---------------------------===//
+//===- AttentionTile.h - The keys that a tile of queries reads ------------===//
 //
-// Part of tbc. Plain C++. The conditions stand in runtime/kernels/Attention.h.
+// Part of tbc. Plain C++. runtime/kernels/Attention.h defines the masking conditions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,17 +14,18 @@
 
 namespace tbc::cpu {
 
-/// Queries and keys that are worked on at a time: scores of 64 x 256 floats stay in the cache of
-/// the second level beside what they are made of.
+/// Queries and keys processed at a time. Scores of 64 x 256 floats stay in the second-level cache
+/// beside their operands.
 inline constexpr int64_t tileQueries = 64, tileKeys = 256;
 
-/// The attributes of an attention that say which keys a query reads, and which operands they have.
+/// The masking attributes of an attention: the keys that each query reads, and the indices of the
+/// mask operands.
 class AttentionMasking {
 public:
   AttentionMasking(const kernels::Attrs &attrs, const Types &operands, size_t firstMask,
                    int64_t queries, int64_t keys);
 
-  /// Whether the operands are integers as wide as the conditions ask for.
+  /// Whether the mask operands are integers of the required width.
   bool isSupported() const { return isWide; }
 
 private:
@@ -35,32 +36,32 @@ private:
   bool isCausal;
   int64_t left, right;
   HiddenRows hiddenRows = HiddenRows::Zero;
-  /// Where the operands stand; -1 for those that there are not.
+  /// Index of each operand; -1 if it is absent.
   int keyMask = -1, segments = -1, order = -1, places = -1, dropout = -1;
   double ratio = 0;
   int64_t seed = 0, key = 0;
   bool isWide = true;
 };
 
-/// Some queries of one sample.
+/// A range of queries of one sample.
 class AttentionTile {
 public:
   AttentionTile(const AttentionMasking &masking, const Buffers &buffers, int64_t sample,
                 int64_t firstQuery, int64_t rows);
 
-  /// The keys that any of the queries reads lie in [firstKey, endKey).
+  /// Every key read by any of the queries lies in [firstKey, endKey).
   int64_t firstKey() const { return begin; }
   int64_t endKey() const { return end; }
 
-  /// Whether the query takes all keys that it reads alike: z = 0.
+  /// Whether the query gives equal weight to all keys that it reads (z = 0).
   bool isFlat(int64_t row) const { return !flat.empty() && flat[size_t(row)]; }
 
-  /// Sets the scores of keys [key, key + count) that the query does not read to `hidden`, and where
-  /// it is flat those that it reads to 0. Whether it reads any of them.
+  /// Masks the scores of keys [key, key + count). Scores of keys that the query does not read
+  /// become `hidden`. If the row is flat, the other scores become 0. Returns whether the query
+  /// reads any of these keys.
   bool mask(int64_t row, int64_t key, int64_t count, float *scores, float hidden) const;
 
-  /// Multiplies weights by what dropout makes of them: rows of `tileKeys`, for keys [key, key +
-  /// count).
+  /// Applies dropout to weights of keys [key, key + count), in rows of `tileKeys`.
   void drop(int64_t head, int64_t key, int64_t count, float *weights);
 
 private:
@@ -79,8 +80,8 @@ private:
   const Buffers &buffers;
   int64_t sample, first, rows;
   int64_t begin = 0, end = 0;
-  std::vector<Range> ranges;  // by row; where a window is all there is
-  std::vector<uint8_t> keeps; // by row and key, else
+  std::vector<Range> ranges;  // by row; only if the window is the only condition
+  std::vector<uint8_t> keeps; // by row and key; otherwise
   std::vector<uint8_t> flat;
   std::optional<kernels::DropoutMask> dropped;
 };

@@ -1,4 +1,4 @@
-//===- CheckedMachine.cpp - Kernels compared as they are executed ------------===//
+//===- CheckedMachine.cpp - A backend that checks every kernel it runs ----===//
 
 #include "runtime/cpu/CheckedMachine.h"
 #include "runtime/cpu/NativeKernel.h"
@@ -21,7 +21,7 @@ using Kind = KernelComparison::Kind;
 
 namespace {
 
-/// Bytes at an address as odd as a kernel allows, with a guard on either side.
+/// Memory at the least aligned address that a kernel allows, with a guard on either side.
 class Guarded {
 public:
   explicit Guarded(int64_t bytes)
@@ -71,7 +71,7 @@ public:
   std::vector<runtime::KernelShare> shares() const override { return inner->shares(); }
 
 private:
-  /// What is worked out once per kernel.
+  /// Data computed once per kernel.
   struct Checked {
     KernelWork work;
     std::string key, name;
@@ -168,7 +168,7 @@ const CheckedMachine::Checked &CheckedMachine::checkedOf(BlockId id, int index) 
   return checked;
 }
 
-/// The kernel on copies of its operands; `why` says where it wrote what is not its own.
+/// Runs the kernel on copies of its operands. `why` reports writes outside its results.
 std::vector<Tensor> CheckedMachine::runApart(const Checked &checked,
                                              const std::vector<Tensor> &operands,
                                              std::string &why) const {

@@ -1,4 +1,4 @@
-//===- CheckedMachine.h - Kernels compared as they are executed --------------===//
+//===- CheckedMachine.h - A backend that checks every kernel it runs ------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -15,16 +15,18 @@ namespace tbc::cpu {
 struct CheckOptions {
   NativeOptions native;
   std::shared_ptr<KernelComparisons> comparisons;
-  int64_t steps = 0;  // of training, the first ones, in which kernels are compared; 0: all
-  bool stops = false; // at the first difference, with VerificationFailed
+  int64_t steps = 0;  // compared training steps, from the first; 0: all
+  bool stops = false; // with VerificationFailed at the first difference
 };
 
-/// nativeMachine, with every kernel that it executes compared with the reference kernels, from the
-/// operands that it was given. Each is executed twice:
-///  - where the memory plan has its operands and results, as a run does;
-///  - on copies that begin 64 bytes behind a multiple of 128, the least alignment that a kernel may
-///    rely on, with guards around them, compiled regions in some 64 pieces from the last to the
-///    first.
+/// `nativeMachine` with a check: every kernel is compared with the reference kernels on the same
+/// operands. Each kernel runs twice:
+///
+/// - on operands and results at their positions in the memory plan, as in a run;
+/// - on copies between guard bytes. The copies begin 64 bytes after a multiple of 128, the least
+///   alignment that a kernel may rely on. Compiled regions run in about 64 pieces, from the last to
+///   the first.
+///
 /// Sums in slots are compared as well.
 runtime::MachineMaker checkedMachine(const CheckOptions &options);
 

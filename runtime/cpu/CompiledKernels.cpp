@@ -1,4 +1,4 @@
-//===- CompiledKernels.cpp - The shared object of a program --------------------===//
+//===- CompiledKernels.cpp - The compiled kernels of a program, loaded ----===//
 
 #include "runtime/cpu/CompiledKernels.h"
 
@@ -9,7 +9,7 @@
 
 namespace tbc::cpu {
 
-/// What /proc/cpuinfo says of the first processor.
+/// Returns the features of the first processor in /proc/cpuinfo.
 static std::string presentFeatures() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)

@@ -1,4 +1,4 @@
-//===- CompiledKernels.h - The shared object of a program ----------------------===//
+//===- CompiledKernels.h - The compiled kernels of a program, loaded ------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -20,25 +20,25 @@ namespace tbc::cpu {
 /// A loaded shared object; see runtime/abi/CompiledKernel.h.
 class CompiledKernels {
 public:
-  /// Loads `file` by its descriptor, so that what was checked is what is loaded. `programHash` is
-  /// the SHA-256 of the program.json that it must belong to. Errors: Usage, naming the file: it
-  /// cannot be loaded, is of another version or another program, or needs features that this CPU
-  /// lacks.
+  /// Loads `file` by its descriptor, so the loaded code is the checked code. `programHash` is the
+  /// SHA-256 of the program.json that it must belong to. Errors: Usage, naming the file: it cannot
+  /// be loaded, is of another version or program, or needs features that this CPU lacks.
   static Result<std::shared_ptr<const CompiledKernels>> open(const program::OpenFile &file,
                                                              const std::string &programHash);
 
-  /// Nothing if it has no such function.
+  /// Returns the function, or null if it is missing.
   program::CompiledKernel find(const std::string &symbol) const;
 
-  /// Of `features`, separated by spaces, those that do not stand in `present`, likewise.
+  /// Returns the words of `features` that are missing in `present`; words are separated by spaces.
+  /// Example: "avx2 fma" and "sse avx2" give "fma".
   static std::string missingFeatures(const std::string &features, const std::string &present);
 
 private:
   struct Unload {
     void operator()(void *library) const;
   };
-  // The loader knows libraries by their paths: the number of the descriptor must not be another
-  // file's while it is loaded.
+  // The loader identifies libraries by path. The descriptor stays open while the library is loaded,
+  // so its number in /proc/self/fd is not reused for another file.
   std::optional<program::OpenFile> file;
   std::unique_ptr<void, Unload> library;
 };

@@ -1,9 +1,10 @@
 //===- Convolution.cpp - Native convolution and its two gradients -------------===//
 //
-// A convolution is cut into boxes of samples and channels, each a piece of work: channels of the
-// result, or groups where there are several. Where boxes of a gradient of the weights share a
-// place, as those of different samples do, each has a sum of its own, and these are added up in the
-// order of the samples. How the cut is made depends on the shape alone.
+// A convolution is cut into boxes of samples and channels; each is a piece of work. It cuts
+// channels of the result or, if there are several, groups. Several boxes of a gradient of the
+// weights may add to the same elements, for example those of different samples. Each then has its
+// own partial sum, and these are added in the order of the samples. The cut depends on the shape
+// alone.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +25,7 @@ using kernels::TensorType;
 
 namespace {
 
-/// [0, total) in ranges of one size, the last of which may be smaller.
+/// [0, total) in ranges of equal size; the last may be smaller. Example: {10, 4} is 4, 4, 2.
 struct Cut {
   int64_t total, size;
 
@@ -39,13 +40,13 @@ Cut cutInto(int64_t total, int64_t count, int64_t multiple = 1) {
 }
 
 constexpr int64_t piecesWanted = 16;
-/// Work that is worth handing to another thread.
+/// FLOPs that are worth a piece of their own.
 constexpr int64_t pieceFlops = 4 << 20;
-/// Channels that a box has at least: fewer would read the other operand too often.
+/// The least channels of a box; with fewer the other operand is read too often.
 constexpr int64_t leastChannels = 64;
-/// What the sums of a gradient of the weights may take beside the result.
+/// Largest size of the partial sums of a gradient of the weights.
 constexpr int64_t mostPartialBytes = 32 << 20;
-/// Positions of a sample from which on its box is large enough by itself.
+/// A sample with at least so many positions is a box of its own.
 constexpr int64_t manyPositions = 256;
 
 class Convolution {
@@ -104,14 +105,14 @@ private:
     return 2 * whole.samples * channelsOut() * positions * whole.inChannels * taps;
   }
 
-  /// Decides what a box is.
+  /// Chooses the boxes.
   void cut() {
     int64_t wanted = std::clamp<int64_t>(flops() / pieceFlops, 1, piecesWanted);
     int64_t channels = cutsInputs() ? channelsIn() : channelsOut();
     int64_t mostSlices = std::clamp<int64_t>(channels / leastChannels, 1, wanted);
     int64_t numSlices, numSamples;
     if (whole.kind != ConvolutionKind::WeightGradient && positions >= manyPositions) {
-      // A sample by itself: the less is brought into another layout at a time.
+      // Samples are processed separately, so less is reordered at a time.
       int64_t flopsPerSample = std::max<int64_t>(1, flops() / whole.samples);
       int64_t each = std::clamp<int64_t>(pieceFlops / flopsPerSample, 1, whole.samples);
       numSamples = (whole.samples + each - 1) / each;
@@ -123,7 +124,7 @@ private:
     if (whole.kind == ConvolutionKind::WeightGradient)
       numSamples = std::clamp<int64_t>(mostPartialBytes / 4 / numWeights(), 1, numSamples);
     samples = cutInto(whole.samples, numSamples);
-    // Whole blocks of channels, whatever the processor's are.
+    // Whole blocks of channels, for any processor's block size.
     slices = isGrouped() ? cutInto(whole.groups, std::min(whole.groups, numSlices))
                          : cutInto(channels, numSlices, 16);
   }
@@ -144,7 +145,7 @@ private:
     return *parts[samples.isLast(n)][slices.isLast(c)];
   }
 
-  // Where a box begins in x, y and w.
+  // The offset of a box in x, y and w.
   int64_t inputAt(int64_t n, int64_t c) const {
     int64_t channel = isGrouped()    ? c * slices.size * whole.inChannels
                       : cutsInputs() ? c * slices.size
@@ -184,11 +185,11 @@ private:
   ConvolutionShape whole;
   int64_t inputs, positions, taps;
   Cut samples{1, 1}, slices{1, 1};                    // slices: of channels, or of groups
-  std::shared_ptr<const ConvolutionPart> parts[2][2]; // last samples, last channels
+  std::shared_ptr<const ConvolutionPart> parts[2][2]; // [is last of samples][is last of channels]
 };
 
-/// Whether windows over `x` with `w` have the positions of `y`: anything else is the reference
-/// kernel's to refuse.
+/// Whether windows over `x` with `w` have the positions of `y`. Other shapes are left to the
+/// reference kernel, which refuses them.
 bool fits(const ConvolutionShape &shape) {
   for (size_t d = 0; d < shape.input.size(); ++d) {
     if (shape.strides[d] < 1 || shape.dilations[d] < 1 || shape.lowPads[d] < 0 ||
@@ -233,7 +234,7 @@ NativeKernel convolution(ConvolutionKind kind, const Attrs &attrs, const TensorT
     const TensorType &result = kind == ConvolutionKind::Forward         ? y
                                : kind == ConvolutionKind::InputGradient ? x
                                                                         : w;
-    // Sums of nothing.
+    // Empty sums are 0.
     return [bytes = size_t(numElements(result.shape)) * 4](Threads &, const Buffers &buffers) {
       if (bytes > 0)
         std::memset(buffers.results[0], 0, bytes);

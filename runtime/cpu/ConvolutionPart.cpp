@@ -1,4 +1,4 @@
-//===- ConvolutionPart.cpp - A convolution of some channels by oneDNN ---------===//
+//===- ConvolutionPart.cpp - A convolution of a box of channels by oneDNN ---===//
 
 #include "runtime/cpu/ConvolutionPart.h"
 #include "runtime/cpu/Dnnl.h"
@@ -19,7 +19,7 @@ memory::desc described(const memory::dims &dims, const memory::dims &strides) {
   return {dims, memory::data_type::f32, strides};
 }
 
-/// [n, c, spatial..] whose samples lie apart.
+/// [n, c, spatial..] with a stride between samples.
 memory::desc dataView(int64_t samples, int64_t channels, const Shape &spatial,
                       int64_t sampleStride) {
   memory::dims dims{samples, channels};
@@ -27,13 +27,14 @@ memory::desc dataView(int64_t samples, int64_t channels, const Shape &spatial,
   memory::dims strides(dims.size(), 1);
   for (size_t d = dims.size() - 1; d-- > 0;)
     strides[d] = strides[d + 1] * dims[d + 1];
-  // What one sample has as stride is of no account, but descriptions are compared.
+  // The stride of a single sample has no effect, but descriptions are compared, so it stays at its
+  // default.
   if (samples > 1)
     strides[0] = sampleStride;
   return described(dims, strides);
 }
 
-/// [g, o, i, window..], without g where there is one group.
+/// [g, o, i, window..], without g if there is one group.
 memory::desc weightView(const ConvolutionShape &shape, int64_t outChannelStride) {
   memory::dims dims{shape.outChannels, shape.inChannels};
   dims.insert(dims.end(), shape.window.begin(), shape.window.end());
@@ -49,7 +50,7 @@ memory::desc weightView(const ConvolutionShape &shape, int64_t outChannelStride)
   return described(dims, strides);
 }
 
-/// Whether products on plain tensors are the faster ones: see ConvolutionPart.
+/// Whether matmuls on plain tensors are faster: see ConvolutionPart.
 bool isFasterPlain(const ConvolutionShape &shape) {
   auto isAll = [](const Shape &sizes, int64_t value) {
     return std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size == value; });
@@ -63,7 +64,7 @@ bool isFasterPlain(const ConvolutionShape &shape) {
 
 size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/// Brings a tensor from one layout into another; nothing where they are the same.
+/// Copies a tensor from one layout to another; empty if both are the same.
 class Reorder {
 public:
   Reorder() = default;
@@ -98,7 +99,7 @@ struct Layouts {
   memory::desc x, w, y;
 };
 
-/// A convolution's primitive, and what its tensors look like.
+/// The primitive of a convolution, and the layouts of its tensors.
 struct Primitive {
   Layouts layouts;
   memory::desc scratch;
@@ -118,7 +119,7 @@ Primitive makePrimitive(const ConvolutionShape &shape, const Layouts &layouts) {
   memory::dims strides = shape.strides, dilations = shape.dilations;
   memory::dims low = shape.lowPads, high = shape.highPads;
   for (int64_t &dilation : dilations)
-    --dilation; // oneDNN counts what lies between two taps
+    --dilation; // oneDNN counts the elements between two taps
   const auto direct = dnnl::algorithm::convolution_direct;
   const dnnl::primitive_attr attributes = withOwnScratchpad();
   const dnnl::engine &engine = dnnlEngine();
@@ -204,7 +205,7 @@ public:
   }
 
   void run(const void *first, const void *second, float *result) const override {
-    // One piece of memory: what reorders need, what the primitive needs, tensors inside.
+    // One allocation: scratch of reorders, scratch of the primitive, tensors in its layouts.
     size_t reorderBytes = 0;
     for (const Side &side : sides)
       reorderBytes = std::max(reorderBytes, aligned(side.change.scratchBytes()));
@@ -236,7 +237,8 @@ public:
   }
 
 private:
-  /// An operand or the result, as the primitive has it; `change` brings it there, or back.
+  /// An operand or the result, in the primitive's layout; `change` reorders it to that layout or
+  /// back.
   struct Side {
     memory::desc inside;
     Reorder change;
@@ -249,7 +251,7 @@ private:
     sides[2] = {result, std::move(resultChange)};
   }
 
-  /// Whether `run` changes the layout of a side: packed weights have theirs.
+  /// Whether `run` reorders a side. Packed weights already have their layout.
   bool isBrought(size_t side) const {
     bool isPacked = side == 1 && kind != ConvolutionKind::WeightGradient;
     return !isPacked && bool(sides[side].change);

@@ -1,6 +1,6 @@
-//===- ConvolutionPart.h - A convolution of some channels by oneDNN -----------===//
+//===- ConvolutionPart.h - A convolution of a box of channels by oneDNN ---===//
 //
-// Part of tbc. Plain C++; includes none of oneDNN's headers.
+// Part of tbc. Plain C++; includes no header of oneDNN.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,17 +17,21 @@ namespace tbc::cpu {
 
 enum class ConvolutionKind { Forward, InputGradient, WeightGradient };
 
-/// A convolution (runtime/kernels/Convolution.h) of f32, or one of its gradients, of some samples
-/// and channels of larger tensors: x [samples, groups * inChannels, input..], w [groups *
-/// outChannels, inChannels, window..], y [samples, groups * outChannels, output..]. 1 to 3 spatial
-/// dims, no size 0, no pad below 0.
+/// An f32 convolution (runtime/kernels/Convolution.h), or one of its gradients, on a box of samples
+/// and channels of larger tensors:
+///
+/// - x [samples, groups * inChannels, input..];
+/// - w [groups * outChannels, inChannels, window..];
+/// - y [samples, groups * outChannels, output..].
+///
+/// It has 1 to 3 spatial dims, no size 0 and no negative pad.
 struct ConvolutionShape {
   ConvolutionKind kind = ConvolutionKind::Forward;
   int64_t samples = 1, groups = 1, inChannels = 1, outChannels = 1; // channels per group
   kernels::Shape input, output, window, strides, dilations, lowPads, highPads;
-  /// Elements from one sample to the next in x and y; channels lie one after the other.
+  /// Stride between samples in x and y, in elements; channels are dense.
   int64_t sampleX = 0, sampleY = 0;
-  /// Elements from one output channel to the next in w.
+  /// Stride between output channels in w, in elements.
   int64_t outChannelW = 0;
 
   auto key() const {
@@ -37,14 +41,14 @@ struct ConvolutionShape {
   bool operator<(const ConvolutionShape &o) const { return key() < o.key(); }
 };
 
-/// A convolution of one shape, generated for this processor. Sums are taken in f32, in an order
-/// that depends on the shape alone. May be used by several threads at once, each of which keeps the
-/// scratch memory it takes.
+/// A convolution of one shape, compiled for this processor. Sums are in f32, in an order that
+/// depends on the shape alone. Several threads may use it at once; each keeps its own scratch
+/// memory.
 ///
-/// Tensors are brought into the layout that oneDNN's kernels want (channels in blocks) and back,
-/// but where its products on plain tensors are faster. oneDNN 2.6.3 as in Debian 12, GFLOP/s of one
-/// thread of an EPYC of family 25 (Zen 3, AVX2; registers alone reach 100), bringing included,
-/// forward / gradient of x / gradient of w of one sample:
+/// Tensors are reordered to the blocked layout of oneDNN's kernels and back, unless its matmuls on
+/// plain tensors are faster. Measured with oneDNN 2.6.3 of Debian 12, in GFLOP/s of one thread of
+/// an EPYC of family 25 (Zen 3, AVX2; registers alone reach 100). Reordering is included. The
+/// columns are forward / gradient of x / gradient of w, for one sample:
 ///
 ///                                  in blocks        plain
 ///   1 x 1,  64 -> 64, 56 x 56      71 / 64 / 55     94 / 74 / 73
@@ -58,7 +62,7 @@ class ConvolutionPart {
 public:
   virtual ~ConvolutionPart() = default;
 
-  /// What packed weights take, of Forward and InputGradient; 0: they are used as they lie.
+  /// Bytes of packed weights, for Forward and InputGradient; 0: weights are used in place.
   virtual size_t packedBytes() const = 0;
   virtual void pack(const float *w, void *packed) const = 0;
 
@@ -66,7 +70,7 @@ public:
   /// dy -> dw.
   virtual void run(const void *first, const void *second, float *result) const = 0;
 
-  /// Parts of the same shape are the same object. Nothing where oneDNN has no fast kernel for it.
+  /// Returns the shared object of this shape, or null if oneDNN has no fast kernel for it.
   static std::shared_ptr<const ConvolutionPart> find(const ConvolutionShape &shape);
 };
 

@@ -1,4 +1,4 @@
-//===- Dnnl.cpp - What kernels by oneDNN have in common -------------------------===//
+//===- Dnnl.cpp - Common parts of kernels by oneDNN -----------------------===//
 
 #include "runtime/cpu/Dnnl.h"
 #include "runtime/cpu/ScratchMemory.h"

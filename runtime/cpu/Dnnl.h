@@ -1,6 +1,6 @@
-//===- Dnnl.h - What kernels by oneDNN have in common ---------------------------===//
+//===- Dnnl.h - Common parts of kernels by oneDNN -------------------------===//
 //
-// Part of tbc. Includes oneDNN's headers: for the .cpp files that wrap it alone.
+// Part of tbc. Includes oneDNN's headers, so only the .cpp files that wrap it include this.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,22 +19,21 @@ namespace tbc::cpu {
 /// The engine of this process.
 const dnnl::engine &dnnlEngine();
 
-/// The stream of this thread. Streams on CPUs hold no state, but each thread gets its own all the
-/// same.
+/// The stream of this thread. Streams on CPUs hold no state, but each thread still gets its own.
 dnnl::stream &dnnlStream();
 
-/// ScratchMemory of this thread. For scratchpads too: oneDNN's own may only be used by the thread
-/// that made the primitive.
+/// Scratch memory of this thread. It is used for scratchpads too, because only the thread that made
+/// a primitive may use oneDNN's own scratchpad.
 char *threadScratch(size_t bytes);
 
-/// Attributes of a primitive whose scratchpad is the caller's.
+/// Attributes of a primitive with a scratchpad supplied by the caller.
 dnnl::primitive_attr withOwnScratchpad();
 
-/// oneDNN has a plain loop for what it has no kernel for: ours is no slower, and exact.
+/// Whether it is oneDNN's plain fallback loop. Our reference loops are as fast, and exact.
 bool isPlainLoop(const char *implementation);
 
-/// The primitive of a shape, made by Made(shape) when it is first asked for. Nothing where oneDNN
-/// lacks it or has plain loops only. May be called by several threads.
+/// Returns the primitive of a shape, made by Made(shape) on the first request. Returns null if
+/// oneDNN lacks it or has only plain loops. Several threads may call it.
 template <class Primitive, class Made, class Shape>
 std::shared_ptr<const Primitive> primitiveOf(const Shape &shape) {
   static std::mutex mutex;
@@ -42,7 +41,7 @@ std::shared_ptr<const Primitive> primitiveOf(const Shape &shape) {
   std::lock_guard<std::mutex> lock(mutex);
   if (auto found = known.find(shape); found != known.end())
     return found->second;
-  // How many threads a primitive is made for is settled here: one.
+  // oneDNN fixes the number of threads of a primitive here: one.
   keepLibrariesSerial();
   std::shared_ptr<const Primitive> made;
   try {

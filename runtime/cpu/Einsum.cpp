@@ -1,7 +1,7 @@
-//===- Einsum.cpp - Products summed over labels, as matrix products -----------===//
+//===- Einsum.cpp - Einsum as matmuls -------------------------------------===//
 //
-// The plan of the product is that of runtime/kernels/Products.h. Only where no choice gives the
-// matrices a unit stride are tensors copied into the order of the product.
+// runtime/kernels/Products.h makes the plan of the matmuls. Tensors are copied into the order of
+// the matmul only if no choice gives the matrices a unit stride.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,20 +29,20 @@ using Loops = kernels::ProductLoops;
 using Plan = kernels::ProductPlan;
 using Roles = kernels::ProductRoles;
 
-/// Largest tile of a matrix product, the unit of work of a thread. Smaller tiles share the work
-/// better, larger ones pack each operand fewer times. They do not depend on the number of threads,
-/// so that results do not.
+/// Largest tile of a matmul, the unit of work of a thread. Smaller tiles balance the work better;
+/// larger ones pack each operand fewer times. The size does not depend on the number of threads, so
+/// results do not either.
 ///
-/// oneDNN's AVX2 GEMM reads its operands in place, at half the speed, where 1/rows + 1/columns >=
-/// 0.0038 (nocopy_checker_avx2 in src/cpu/x64/gemm/gemm_driver.cpp): 512 x 512 does, 512 x 1024
-/// does not.
+/// oneDNN's AVX2 GEMM reads its operands in place, at half the speed, if 1/rows + 1/columns >=
+/// 0.0038 (nocopy_checker_avx2 in src/cpu/x64/gemm/gemm_driver.cpp). Example: 512 x 512 does, 512 x
+/// 1024 does not.
 constexpr int64_t tileRows = 512, tileColumns = 1024;
 
 struct Tiles {
   int64_t count, size;
 };
 
-/// Tiles of nearly equal size, in whole vectors.
+/// Returns tiles of nearly equal size, in whole vectors.
 Tiles tilesOf(int64_t size, int64_t most) {
   int64_t count = (size + most - 1) / most;
   int64_t each = (size + count - 1) / count;
@@ -74,7 +74,7 @@ public:
     int64_t tiles = rows.count * columns.count, around = 1;
     for (const Loop &loop : plan.around)
       around *= loop.size;
-    // Small products go several to a piece.
+    // Several small matmuls form a piece.
     int64_t flopsPerTile = 2 * rows.size * columns.size * plan.k.size;
     int64_t grain = std::max<int64_t>(1, minFlops / std::max<int64_t>(1, flopsPerTile));
     threads.runRanges(around * tiles, grain, [&](int64_t begin, int64_t end) {
@@ -94,7 +94,7 @@ private:
     shape.m = lastRow ? plan.m.size - (rows.count - 1) * rows.size : rows.size;
     shape.n = lastColumn ? plan.n.size - (columns.count - 1) * columns.size : columns.size;
     shape.k = plan.k.size;
-    // Whether columns are dense depends on the whole, so that tiles are alike.
+    // The orientation depends on the whole matrix, so all tiles are alike.
     shape.transposedA = !isDense(plan.m.size, plan.m.lhs, plan.k.size, plan.k.lhs);
     shape.transposedB = !isDense(plan.k.size, plan.k.rhs, plan.n.size, plan.n.rhs);
     auto stride = [](int64_t stride, int64_t columns) { return std::max(stride, columns); };
@@ -136,16 +136,16 @@ private:
   Plan plan;
   int64_t width, resultWidth;
   Tiles rows, columns;
-  std::shared_ptr<const Matmul> products[2][2][2]; // last row of tiles, last column, adding
+  std::shared_ptr<const Matmul> products[2][2][2]; // [last row of tiles][last column][adds]
 };
 
-/// A tensor in an order of its own: what a plan without unit strides reads or writes.
+/// A dense copy of a tensor in the order of the loops, for plans without unit strides.
 struct Staged {
   Shape sizes, from, to; // strides
   int64_t elements = 1;
 };
 
-/// The loops one after the other, dense; `which` is their stride in the tensor.
+/// The loops in their order, dense; `which` is their stride in the tensor.
 Staged stagedOf(std::initializer_list<const Loops *> lists, int64_t Loop::*which) {
   Staged staged;
   for (const Loops *loops : lists)
@@ -165,7 +165,7 @@ int64_t product(const Loops &loops) {
   return size;
 }
 
-/// One product per index of all batch labels, on copies of both operands and the result.
+/// One matmul per index of all batch labels, on copies of both operands and the result.
 NativeKernel copiedEinsum(const Roles &roles, DType input, DType result) {
   Staged lhs = stagedOf({&roles.batch, &roles.lhsFree, &roles.contracted}, &Loop::lhs);
   Staged rhs = stagedOf({&roles.batch, &roles.contracted, &roles.rhsFree}, &Loop::rhs);

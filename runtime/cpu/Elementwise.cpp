@@ -13,10 +13,10 @@ using kernels::DType;
 
 namespace {
 
-/// Applies the loop to the first operands; all of them and the results have one shape.
+/// Applies the loop to the first operands. All operands and results have one shape.
 void apply(Threads &threads, const Buffers &buffers, const NamedLoop &loop, const Types &operands,
            const Types &results, const float *parameters) {
-  // Chunks that stay in the first-level cache while they are converted.
+  // Chunks stay in the first-level cache while they are converted.
   constexpr int64_t chunk = 2048;
   int64_t size = kernels::numElements(results[0].shape);
   threads.runRanges(size, pieceBytes / 4, [&](int64_t begin, int64_t end) {
@@ -95,7 +95,7 @@ NativeKernel makeCast(const kernels::TensorType &from, const kernels::TensorType
   };
 }
 
-/// Rows of x rotate by the angles of their position.
+/// Rotates rows of x by the angles of their position.
 NativeKernel makeRotary(const Attrs &attrs, const Types &operands, const Types &results) {
   const kernels::Shape &shape = operands[0].shape, &table = operands[1].shape;
   if (operands.size() != 3 || !areNativeFloats(operands) || !areNativeFloats(results) ||

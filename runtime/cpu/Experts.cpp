@@ -1,9 +1,8 @@
 //===- Experts.cpp - Native kernels of a mixture of experts --------------------===//
 //
-// The tokens of an expert are rows that follow each other, in the order of the tokens; experts
-// follow each other too, some at a time, so that what is kept of a row is kept of some thousand
-// rows. Each piece of work is a tile of rows of one expert, or of a matrix of one expert. A token's
-// sums are taken in the order of the experts.
+// The rows of an expert are its tokens, in token order. Experts follow each other, a group at a
+// time, so intermediate values are kept for a few thousand rows only. Each piece of work is a tile
+// of the rows, or of a matrix, of one expert. The sums of a token are in the order of the experts.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +25,7 @@ namespace {
 constexpr int64_t tileRows = 64;
 constexpr int64_t tileOfMatrix = 256;
 constexpr int64_t columnsPerPiece = 256;
-/// Rows that are kept at once, but for an expert with more.
+/// Rows kept at once; a single expert may have more.
 constexpr int64_t rowsAtOnce = 2048;
 
 bool areF32(const Types &types) {
@@ -34,7 +33,7 @@ bool areF32(const Types &types) {
                      [](const TensorType &type) { return type.dtype == DType::F32; });
 }
 
-/// c[m x n] = a[m x k] * b[k x n]; of a transposed one the columns are dense.
+/// c[m x n] = a[m x k] * b[k x n]; the columns of a transposed operand are dense.
 void multiply(int64_t m, int64_t n, int64_t k, const float *a, bool transposedA, int64_t strideA,
               const float *b, bool transposedB, int64_t strideB, float *c) {
   MatmulShape shape;
@@ -44,7 +43,7 @@ void multiply(int64_t m, int64_t n, int64_t k, const float *a, bool transposedA,
   multiplyOnce(shape, a, b, c);
 }
 
-/// Of routed_experts; `gradient` is null where there is none.
+/// The sizes of routed_experts; `gradient` is null in the forward.
 struct Layer {
   int64_t t, h, e, f, o;
   bool isGated;
@@ -53,7 +52,7 @@ struct Layer {
   int64_t width() const { return isGated ? 2 * f : f; }
 };
 
-/// A token of an expert.
+/// A token of an expert, with its weight.
 struct Row {
   int64_t token, expert;
   float weight;
@@ -65,7 +64,7 @@ struct Tile {
   int64_t size() const { return end - begin; }
 };
 
-/// All rows, expert by expert, and where those of each expert begin.
+/// All rows, expert by expert, and the first row of each expert.
 struct Routes {
   std::vector<Row> rows;
   std::vector<int64_t> begins;
@@ -83,7 +82,7 @@ struct Routes {
   int64_t numRows(int64_t first, int64_t last) const {
     return begins[size_t(last)] - begins[size_t(first)];
   }
-  /// The end of the experts from `first` on that are done at once.
+  /// Returns the end of the group of experts that begins at `first`.
   int64_t lastOf(int64_t first) const {
     auto last = first + 1;
     while (last + 1 < int64_t(begins.size()) && numRows(first, last + 1) <= rowsAtOnce)
@@ -99,7 +98,7 @@ struct Routes {
   }
 };
 
-/// What a tile of rows makes of its tokens.
+/// The intermediate values of a tile of rows.
 struct Activations {
   std::vector<float> gate, up, activated, inner;
 
@@ -129,7 +128,7 @@ void gather(const std::vector<Row> &rows, const Tile &tile, const float *matrix,
     std::copy_n(matrix + rows[size_t(row)].token * width, width, to);
 }
 
-/// to[token] += factor(row) * from[row] for the rows from `begin` on, by columns.
+/// Computes to[token] += factor(row) * from[row] for rows [begin, end), in pieces of columns.
 template <typename Fn>
 void addRows(Threads &threads, const std::vector<Row> &rows, int64_t begin, int64_t end,
              const float *from, int64_t width, float *to, Fn factor) {
@@ -169,7 +168,7 @@ NativeKernel routedExperts(const Layer &layer) {
   };
 }
 
-/// The gradients: what is kept of the rows of some experts.
+/// Computes the gradients; keeps the intermediate values of a group of experts.
 class Gradients {
 public:
   Gradients(const Layer &layer, const Buffers &buffers)
@@ -231,7 +230,7 @@ private:
              dxs + at * layer.h);
   }
 
-  /// The gradients of the matrices, by tiles of their rows.
+  /// Computes the gradients of the matrices, by tiles of their rows.
   void matrices(Threads &threads, int64_t first, int64_t last) {
     int64_t width = layer.width();
     int64_t tilesIn = (width + tileOfMatrix - 1) / tileOfMatrix;
@@ -248,7 +247,7 @@ private:
     });
   }
 
-  /// A tile of the rows of left^T * right.
+  /// Computes a tile of the rows of left^T * right.
   static void product(int64_t rows, int64_t tile, const float *left, int64_t leftWidth,
                       const float *right, int64_t rightWidth, float *result) {
     int64_t first = tile * tileOfMatrix, count = std::min(leftWidth - first, tileOfMatrix);
@@ -264,7 +263,7 @@ private:
   const float *dy, *x, *in, *out;
   float *dx, *dw, *din, *dout;
   Routes routes;
-  int64_t begin = 0; // the first row that is kept
+  int64_t begin = 0; // the first row kept
   float *xs = nullptr, *dxs = nullptr, *dys = nullptr, *inners = nullptr, *dfirsts = nullptr;
 };
 
@@ -295,14 +294,15 @@ NativeKernel routed(std::string_view op, const Attrs &attrs, const Types &operan
       [layer](Threads &threads, const Buffers &buffers) { Gradients(layer, buffers).run(threads); };
 }
 
-/// Which token has which slot: the tokens of a group in order, while an expert has slots left.
+/// The assignment of tokens to slots: the tokens of a group in order, until an expert has no slot
+/// left.
 struct Deal {
   int64_t g, t, e, c, h;
 
   struct Entry {
-    int64_t weight, token, slot; // places in the weights, and of rows of tokens and slots
+    int64_t weight, token, slot; // indices of the weight, of the token's row and of the slot's row
   };
-  /// In the order of the tokens.
+  /// Returns the entries in the order of the tokens.
   std::vector<Entry> entries(const float *weights) const {
     std::vector<Entry> list;
     std::vector<int64_t> used(static_cast<size_t>(e));

@@ -1,7 +1,7 @@
 //===- Families.h - The makers of native kernels --------------------------------===//
 //
-// Part of tbc. Plain C++. One per family of ops; each gives an empty kernel for ops that are not of
-// its family, and for what it does not do.
+// Part of tbc. Plain C++. One maker per family of ops. It returns an empty kernel for ops of other
+// families, and for cases that it does not support.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,7 +12,7 @@
 
 namespace tbc::cpu {
 
-/// einsum as matrix products (Matmul) over strided operands.
+/// einsum as matmuls (Matmul) over strided operands.
 NativeKernel makeEinsum(std::string_view op, const kernels::Attrs &attrs, const Types &operands,
                         const Types &results);
 
@@ -45,7 +45,7 @@ NativeKernel makeExperts(std::string_view op, const kernels::Attrs &attrs, const
 NativeKernel makeNormalization(std::string_view op, const kernels::Attrs &attrs,
                                const Types &operands, const Types &results);
 
-/// embedding and its gradient, the class sums of a cross entropy.
+/// embedding and its gradient, class sums of a cross entropy.
 NativeKernel makeVocabulary(std::string_view op, const kernels::Attrs &attrs, const Types &operands,
                             const Types &results);
 

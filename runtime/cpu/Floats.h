@@ -1,4 +1,4 @@
-//===- Floats.h - Stretches of f32 and bf16 as f32 -----------------------------===//
+//===- Floats.h - Ranges of f32 and bf16 elements as f32 ------------------===//
 //
 // Part of tbc. Plain C++. Internal to the native kernels, which compute in f32.
 //
@@ -24,15 +24,15 @@ inline bool areNativeFloats(const Types &types) {
                      [](const kernels::TensorType &type) { return isNativeFloat(type.dtype); });
 }
 
-/// A piece of work of this many bytes is worth handing to another thread.
+/// Bytes of a piece of work that is worth a handover to another thread.
 inline constexpr int64_t pieceBytes = 1 << 18;
 
-/// How many rows of `rowElements` make a piece.
+/// Returns the number of rows of `rowElements` floats in a piece.
 inline int64_t rowsPerPiece(int64_t rowElements) {
   return std::max<int64_t>(1, pieceBytes / 4 / std::max<int64_t>(1, rowElements));
 }
 
-/// Elements of an operand, converted where they are bf16.
+/// Reads elements of an operand; bf16 is converted to f32.
 class FloatsIn {
 public:
   FloatsIn(const void *base, kernels::DType dtype)
@@ -53,12 +53,12 @@ private:
   std::vector<float> buffer;
 };
 
-/// Elements of a result, which are written as f32 and then rounded where they are bf16.
+/// Writes elements of a result as f32; bf16 is rounded afterwards.
 class FloatsOut {
 public:
   FloatsOut(void *base, kernels::DType dtype) : base(base), isF32(dtype == kernels::DType::F32) {}
 
-  /// Where to write elements [offset, offset + n); `finish` ends it.
+  /// Returns the buffer for elements [offset, offset + n); `finish` completes the write.
   float *at(int64_t offset, int64_t n) {
     start = offset, count = n;
     if (isF32)

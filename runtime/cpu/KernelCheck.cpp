@@ -1,4 +1,4 @@
-//===- KernelCheck.cpp - A kernel's results beside the reference kernels' ----===//
+//===- KernelCheck.cpp - Comparison of a kernel with the reference kernels ---===//
 
 #include "runtime/cpu/KernelCheck.h"
 #include "runtime/kernels/Kernel.h"
@@ -20,7 +20,7 @@ namespace {
 
 using Values = std::map<ValueId, Tensor>;
 
-/// All values of `work` by the reference kernels, in `arith`.
+/// Computes all values of `work` by the reference kernels, in `arith`.
 Values evaluate(const KernelWork &work, const std::vector<Tensor> &operands, Arith arith) {
   Values values;
   for (size_t i = 0; i < operands.size(); ++i)
@@ -68,7 +68,7 @@ double largestMagnitude(const Tensor &tensor) {
   return largest;
 }
 
-/// Infinite where one is not finite and the other is not the same.
+/// Infinite if one value is not finite and the other differs from it.
 double difference(double a, double b) {
   if (a == b || (std::isnan(a) && std::isnan(b)))
     return 0;
@@ -82,9 +82,9 @@ double ulp(DType type, double magnitude) {
   return std::max(unit * magnitude, least);
 }
 
-/// The terms of the longest sum that an instruction may take: of a sum along dims, the elements of
-/// an operand for each of the smallest result; of products, as many as [m, k] x [k, n] -> [m, n]
-/// has.
+/// Returns the number of terms of the longest sum in an instruction. A sum over dims has (elements
+/// of an operand) / (elements of the smallest result) terms. A matmul has as many as [m, k] x [k,
+/// n] -> [m, n].
 double termsOf(const program::Stage &stage, const program::Instruction &instruction) {
   auto elements = [&](ValueId value) {
     return std::max(1.0, double(kernels::numElements(stage.values[size_t(value)].shape)));
@@ -123,7 +123,7 @@ ReferenceResults evaluateReference(const KernelWork &work, const std::vector<Ten
          evaluate(work, inF64(operands, /*asMagnitudes=*/true), Arith::F64))
       largest = std::max(largest, largestMagnitude(tensor));
   } catch (const kernels::KernelError &) {
-    // Of magnitudes the op has no meaning; the values themselves bound it.
+    // The op has no meaning on magnitudes; the values themselves are the bound.
   }
   constexpr double roundingsOfComposite = 24, deviations = 8, unit = 0x1p-24;
   for (int i = work.first; i < work.first + work.count; ++i)
@@ -160,7 +160,7 @@ ReferenceResults addedByReference(const kernels::TensorType &slot,
     return {{Tensor::zeros(slot, Arith::Native)}, {Tensor::zeros(slot, Arith::F64)}, {0}};
   reference.native.push_back(Tensor::fromDoubles(slot, Arith::Native, a));
   reference.exact.push_back(Tensor::fromDoubles(slot, Arith::F64, a));
-  // One rounding of each term to the slot's type, and one of the sum.
+  // Each term is rounded once to the slot's type, and the sum once.
   reference.bounds.push_back(3 * ulp(slot.dtype, 2 * largest));
   return reference;
 }
@@ -173,7 +173,8 @@ double worstOf(const ReferenceResults &reference, const std::vector<Tensor> &mad
                         exact = reference.exact[r].toDoubles(), got = made[r].toDoubles();
     bool isFloat = kernels::isFloat(made[r].dtype());
     for (size_t i = 0; i < got.size(); ++i) {
-      // An infinity of the result's type is none in f64.
+      // A value that overflows to infinity in the result's type is finite in f64, so it is left
+      // out.
       if (isFloat ? !std::isfinite(native[i]) && difference(got[i], native[i]) == 0
                   : native[i] != exact[i])
         continue;

@@ -1,4 +1,4 @@
-//===- Matmul.cpp - A matrix product by oneDNN --------------------------------===//
+//===- Matmul.cpp - A matmul by oneDNN ------------------------------------===//
 
 #include "runtime/cpu/Matmul.h"
 #include "runtime/cpu/Dnnl.h"

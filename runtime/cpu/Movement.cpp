@@ -15,7 +15,7 @@ using kernels::TensorType;
 
 namespace {
 
-/// A part of the operand that becomes a part of the result; offsets count elements.
+/// Copies a part of the operand to a part of the result; offsets count elements.
 struct Move {
   StridedCopy copy;
   int64_t fromOffset, toOffset;

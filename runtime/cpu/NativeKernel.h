@@ -19,9 +19,10 @@ namespace tbc::cpu {
 
 using Types = std::vector<kernels::TensorType>;
 
-/// Where operands and results lie: dense, row-major, each element in the width of its dtype,
-/// aligned to 64 bytes at least. A result of an op that is elementwise
-/// (kernels::isElementwiseKernel) may lie where an operand of its type does; no others overlap.
+/// Addresses of operands and results. Each is dense, row-major, with elements as wide as their
+/// dtype, and aligned to at least 64 bytes. A result of an elementwise op
+/// (kernels::isElementwiseKernel) may have the address of an operand of its type. No other buffers
+/// overlap.
 struct Buffers {
   std::vector<const void *> operands;
   std::vector<void *> results;
@@ -32,17 +33,17 @@ struct Buffers {
   template <typename T> T *result(size_t i) const { return static_cast<T *>(results[i]); }
 };
 
-/// An op with its attributes and types: all that is worked out once. The result does not depend on
-/// the number of threads.
+/// An op with its attributes and types, prepared once. The result does not depend on the number of
+/// threads.
 using NativeKernel = std::function<void(Threads &threads, const Buffers &buffers)>;
 
-/// The kernel of an op, or an empty one where there is none for these attributes and types: it is
-/// then executed by its reference kernel, whose contract it has, but for rounding: f32 and bf16
-/// are computed in f32. The attributes and types are those of a well-typed op.
+/// Returns the kernel of an op, or an empty one if these attributes and types are not supported;
+/// the reference kernel then runs. A native kernel has the contract of the reference kernel except
+/// for rounding: f32 and bf16 are computed in f32. The op must be well-typed.
 NativeKernel findNativeKernel(std::string_view op, const kernels::Attrs &attrs,
                               const Types &operands, const Types &results);
 
-/// A family's part of the above.
+/// The part of one family in `findNativeKernel`.
 using NativeKernelMaker = NativeKernel (*)(std::string_view op, const kernels::Attrs &attrs,
                                            const Types &operands, const Types &results);
 

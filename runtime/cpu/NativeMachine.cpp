@@ -1,4 +1,4 @@
-//===- NativeMachine.cpp - Kernels on the bytes of an arena -------------------===//
+//===- NativeMachine.cpp - The CPU backend --------------------------------===//
 
 #include "runtime/cpu/NativeMachine.h"
 #include "runtime/abi/Region.h"
@@ -24,7 +24,7 @@ using runtime::SlotWrite;
 
 namespace {
 
-/// The reference kernel of an op on bytes.
+/// Wraps the reference kernel of an op to run on bytes.
 NativeKernel wrapped(kernels::KernelFn kernel, const kernels::KernelContext &context,
                      const kernels::Attrs &attrs, const Types &operands, const Types &results) {
   return [=](Threads &, const Buffers &buffers) {
@@ -54,14 +54,14 @@ public:
   int numAtOnce(BlockId id, int index) const override { return prepared.at(id)[index].count; }
   void run(BlockId id, int index) override;
   void write(const std::vector<SlotWrite> &writes) override;
-  /// Values lie at places of their own, which kernels of others do not touch.
+  /// Each value has its own bytes, which kernels of other values do not touch.
   bool allowsCommunicationThread() const override { return true; }
   std::vector<KernelShare> shares() const override;
 
 private:
-  /// An instruction, or a region at its first.
+  /// An instruction, or a whole region at its first instruction.
   struct Prepared {
-    NativeKernel kernel; // none within a region
+    NativeKernel kernel; // empty within a region
     int count = 1;
     std::vector<ValueId> operands, results;
     KernelShare *share = nullptr;
@@ -72,7 +72,7 @@ private:
   Status prepareRegion(BlockId id, const program::Region &region);
   KernelShare *shareOf(const std::string &op, Source source);
   Types typesOf(const std::vector<ValueId> &values) const;
-  /// What adds to a slot, and whom its time is counted to.
+  /// The kernel that adds to a slot, and the share that counts its time.
   struct Adder {
     NativeKernel kernel;
     KernelShare *share = nullptr;
@@ -158,8 +158,8 @@ Status NativeMachine::prepareRegion(BlockId id, const program::Region &region) {
   for (const std::vector<ValueId> *list : {&values.operands, &values.results})
     for (ValueId value : *list)
       bytes += program::sizeBytes(code.values[value]);
-  // What an iteration writes does not depend on how they are shared out, so that may depend on the
-  // number of threads; a few pieces each even out what the system does meanwhile.
+  // The results do not depend on the cut into pieces, so it may depend on the number of threads. A
+  // few pieces per thread even out disturbances by the system.
   constexpr int64_t leastBytes = 1 << 16, piecesPerThread = 4;
   int64_t most = std::min(piecesPerThread * threads.count(), bytes / leastBytes);
   int64_t pieces = std::clamp<int64_t>(most, 1, std::max<int64_t>(1, region.extent));
@@ -194,7 +194,7 @@ void NativeMachine::run(BlockId id, int index) {
 /// slot = slot + value, in the slot's type.
 NativeMachine::Adder NativeMachine::adderOf(const TensorType &slot, const TensorType &value) {
   const std::string name = "sums in slots";
-  // What is wider than the slot is rounded before it is added.
+  // A value wider than the slot is rounded before it is added.
   if (value.dtype == slot.dtype || slot.dtype == kernels::DType::F32)
     if (NativeKernel kernel = findNativeKernel("add", {}, {slot, value}, {slot}))
       return {kernel, shareOf(name, Source::Native)};
@@ -222,7 +222,7 @@ void NativeMachine::add(int slot, const TensorType &type, const void *value) {
 }
 
 void NativeMachine::write(const std::vector<SlotWrite> &writes) {
-  // A value may lie in a slot that an earlier one of these is written to.
+  // A value may lie in a slot that an earlier write of this list overwrites.
   std::vector<std::vector<unsigned char>> copies(writes.size());
   std::vector<const unsigned char *> sources;
   for (size_t i = 0; i < writes.size(); ++i) {

@@ -1,4 +1,4 @@
-//===- NativeMachine.h - Kernels on the bytes of an arena ---------------------===//
+//===- NativeMachine.h - The CPU backend ----------------------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -14,21 +14,21 @@ namespace tbc::cpu {
 
 struct NativeOptions {
   int threads = 1;
-  /// Of the program's regions; nothing: their instructions are executed one by one.
+  /// The kernels of the program's regions; null: their instructions run one by one.
   std::shared_ptr<const CompiledKernels> compiled;
 };
 
-/// The compiled kernels in the folder of a program.json with this SHA-256; nothing where the
-/// program has no regions. Errors: as of CompiledKernels and of the seal; regions without a shared
-/// object.
+/// Returns the compiled kernels in the folder of the program.json with the hash `programHash`, or
+/// null if the program has no regions. Errors: those of CompiledKernels and of the seal; regions
+/// without a shared object.
 Result<std::shared_ptr<const CompiledKernels>>
 compiledKernelsOf(const program::Program &program, const program::SealedFolder &folder,
                   const std::string &programHash);
 
-/// The machine that executes kernels where the memory plan has their operands and results, in the
-/// precision of their types, by native kernels; an op that has none is executed by its reference
-/// kernel, and so counted (KernelShare). Its executor must run in Native arithmetic. Errors: Usage,
-/// a Program without memory plan, an op without any kernel.
+/// The backend that runs native kernels on operands and results at their positions in the memory
+/// plan, in the precision of their types. An op without a native kernel runs its reference kernel,
+/// and is counted so (KernelShare). The executor must use Native arithmetic. Errors: Usage, a
+/// Program without memory plan, an op without any kernel.
 runtime::MachineMaker nativeMachine(const NativeOptions &options);
 
 } // namespace tbc::cpu

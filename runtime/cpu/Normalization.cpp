@@ -13,7 +13,7 @@ using kernels::TensorType;
 
 namespace {
 
-/// Columns that a piece of a sum over rows does.
+/// Columns in a piece of a sum over rows.
 constexpr int64_t columnsPerPiece = 256;
 
 struct Rows {
@@ -26,7 +26,7 @@ Rows rowsOf(const TensorType &type) {
 }
 
 NativeKernel layerNorm(const Attrs &attrs, const Types &operands, const Types &results) {
-  // Statistics are f32 beside bf16 data too.
+  // Statistics are f32 for bf16 data too.
   if (results[1].dtype != DType::F32 || results[2].dtype != DType::F32)
     return nullptr;
   Rows rows = rowsOf(operands[0]);
@@ -71,11 +71,11 @@ NativeKernel layerNormGrad(const Types &operands, const Types &results) {
   };
 }
 
-/// add(row, first column, columns, totals) for every row, in their order, by columns.
+/// Calls add(row, first column, columns, totals) for every row in order, in pieces of columns.
 template <typename Fn>
 void sumColumns(Threads &threads, const Rows &rows, void *result, DType dtype, Fn add) {
   threads.runRanges(rows.width, columnsPerPiece, [&](int64_t begin, int64_t end) {
-    // Sums of sums keep the error of many rows that of their root.
+    // Sums of sums: the error of many rows grows like that of the square root of their number.
     constexpr int64_t rowsPerSum = 64;
     std::vector<float> totals(size_t(end - begin), 0), part(totals.size());
     for (int64_t first = 0; first < rows.count; first += rowsPerSum) {
@@ -107,7 +107,7 @@ NativeKernel normScaleGrad(const Types &operands, const Types &results) {
   };
 }
 
-/// Sums over the last dims: rows, of which each piece does some.
+/// Sums over the last dims; each piece has some rows.
 NativeKernel sumOfRows(const Rows &rows, DType from, DType to) {
   return [=](Threads &threads, const Buffers &buffers) {
     threads.runRanges(rows.count, rowsPerPiece(rows.width), [&](int64_t begin, int64_t end) {
@@ -128,7 +128,7 @@ NativeKernel sumOfRows(const Rows &rows, DType from, DType to) {
   };
 }
 
-/// Over leading dims or trailing ones; others are rare.
+/// Supports sums over leading or trailing dims; others are rare.
 NativeKernel reduceSum(const Attrs &attrs, const TensorType &from, const TensorType &to) {
   std::vector<int64_t> dims = attrs.getInts("dims");
   std::sort(dims.begin(), dims.end());

@@ -1,8 +1,8 @@
 //===- Pooling.cpp - Native pooling and its gradients ---------------------------===//
 //
-// Planes (one channel of one sample) are shared out; in a plane, rows of the result are done tap by
-// tap, so that the inner loop runs along the row. Taps follow each other in the order of the
-// reference kernel: which of equals is the largest, and what becomes of NaN, is the same.
+// Threads share planes (one channel of one sample). In a plane, rows of the result are computed tap
+// by tap, so the inner loop runs along the row. Taps have the order of the reference kernel, so
+// ties and NaN give the same result.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,13 +27,14 @@ struct Range {
 };
 
 /// Windows along one spatial dim: tap t at position p reads p * stride + t * dilation - low.
+/// Example: stride 2, low 1: tap 0 at position 3 reads 5.
 struct Dim {
   int64_t input = 1, output = 1, taps = 1, stride = 1, dilation = 1, low = 0;
 
   int64_t at(int64_t position, int64_t tap) const {
     return position * stride + tap * dilation - low;
   }
-  /// The taps that read the input at a position.
+  /// Returns the taps at a position that read inside the input.
   Range tapsAt(int64_t position) const {
     Range range;
     while (range.begin < taps && at(position, range.begin) < 0)
@@ -43,7 +44,7 @@ struct Dim {
       ++range.end;
     return range;
   }
-  /// The positions at which a tap reads the input.
+  /// Returns the positions at which a tap reads inside the input.
   Range positionsOf(int64_t tap) const {
     Range range;
     while (range.begin < output && at(range.begin, tap) < 0)
@@ -55,10 +56,11 @@ struct Dim {
   }
 };
 
-/// Windows over planes of up to three dims; dims that are missing have size 1.
+/// Windows over planes of up to three dims; missing dims have size 1.
 class Planes {
 public:
-  /// Whether `set` finds windows with a member each; anything else is the reference kernel's.
+  /// Sets the windows. Returns false if a window would be empty or shapes do not fit; the reference
+  /// kernel then runs.
   bool set(const Attrs &attrs, const TensorType &x, const TensorType &y) {
     size_t rank = x.shape.size();
     if (rank < 3 || rank > 5 || y.shape.size() != rank || x.shape[0] != y.shape[0] ||
@@ -84,7 +86,7 @@ public:
       if (window > padded || (padded - window) / dim.stride + 1 != dim.output)
         return false;
     }
-    // The dims of a plane do not depend on each other, nor do the taps along them.
+    // The dims of a plane are independent, and so are the taps along them.
     for (size_t d = 0; d < 3; ++d)
       for (int64_t position = 0; position < dims[d].output; ++position) {
         tapRanges[d].push_back(dims[d].tapsAt(position));
@@ -101,7 +103,7 @@ public:
   int64_t taps() const { return dims[0].taps * dims[1].taps * dims[2].taps; }
   int64_t width() const { return dims[2].output; }
 
-  /// body(first plane, last plane) on some thread.
+  /// Calls body(first plane, last plane) on the threads.
   template <typename Fn> void run(Threads &threads, Fn body) const {
     int64_t work = std::max<int64_t>(1, outputs() * taps());
     threads.runRanges(count, std::max<int64_t>(1, pieceBytes / 4 / work), body);
@@ -109,13 +111,13 @@ public:
 
   /// A row of the result.
   struct Row {
-    int64_t at;         // of its first element in the plane of the result
-    int64_t first;      // of the row of the plane that its first taps read
-    int64_t numOutside; // taps of the other dims that read the input
+    int64_t at;         // its first element in the plane of the result
+    int64_t first;      // the row of the plane that its first taps read
+    int64_t numOutside; // taps of the other dims inside the input
   };
 
-  /// begin(row), then tap(row of the plane, positions, column of the first of them, step) for every
-  /// tap, then end(row); for all rows of the result.
+  /// For each row of the result: begin(row), then tap(row of the plane, positions, column of the
+  /// first position, step) for every tap, then end(row).
   template <typename Begin, typename Tap, typename End>
   void forRows(Begin begin, Tap tap, End end) const {
     const Dim &depth = dims[0], &height = dims[1], &width = dims[2];
@@ -137,7 +139,7 @@ public:
       }
   }
 
-  /// The column that the first tap of a position reads, and how many do.
+  /// The column read by the first tap of a position, and the number of its taps.
   int64_t firstColumn(int64_t position) const {
     return dims[2].at(position, tapRanges[2][size_t(position)].begin);
   }
@@ -208,7 +210,7 @@ NativeKernel maxPoolGrad(const Planes &planes) {
   };
 }
 
-/// What divides the sum of a window.
+/// Returns the divisor of the sum of a window.
 float divisor(const Planes &planes, bool countsPads, const Planes::Row &row, int64_t position) {
   return float(countsPads ? planes.taps() : row.numOutside * planes.numColumns(position));
 }

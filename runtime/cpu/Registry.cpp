@@ -1,4 +1,4 @@
-//===- Registry.cpp - Which native kernel an op has ----------------------------===//
+//===- Registry.cpp - The native kernel of each op ------------------------===//
 
 #include "runtime/cpu/Families.h"
 #include "runtime/cpu/Floats.h"
@@ -27,7 +27,7 @@ Types widened(Types types) {
   return types;
 }
 
-/// The elements of a bf16 tensor as f32, or those of an f32 one as bf16.
+/// Converts the elements of a bf16 tensor to f32, or of an f32 tensor to bf16.
 void convert(Threads &threads, const void *from, void *to, int64_t size, bool widens) {
   threads.runRanges(size, pieceBytes / 4, [&](int64_t begin, int64_t end) {
     if (widens)
@@ -39,7 +39,7 @@ void convert(Threads &threads, const void *from, void *to, int64_t size, bool wi
   });
 }
 
-/// A kernel of f32 on f32 copies of what is bf16.
+/// Wraps a kernel of f32: bf16 operands and results are converted copies.
 NativeKernel onCopies(const NativeKernel &kernel, const Types &operands, const Types &results) {
   return [=](Threads &threads, const Buffers &buffers) {
     std::vector<std::vector<float>> copies;
@@ -74,7 +74,7 @@ NativeKernel findNativeKernel(std::string_view op, const kernels::Attrs &attrs,
   Types wideOperands = widened(operands), wideResults = widened(results);
   if (wideOperands == operands && wideResults == results)
     return nullptr;
-  // Families that do bf16 have refused it: this processor has no products of it.
+  // Families with bf16 have refused it: this processor has no bf16 matmul.
   if (NativeKernel kernel = findExactly(op, attrs, wideOperands, wideResults))
     return onCopies(kernel, operands, results);
   return nullptr;

@@ -1,4 +1,4 @@
-//===- ScratchMemory.h - Memory that is kept for the next user ----------------===//
+//===- ScratchMemory.h - Scratch memory that is reused --------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -14,11 +14,11 @@
 
 namespace tbc::cpu {
 
-/// Memory that grows to the most that was asked for, so that who asks again touches no new pages.
+/// Memory that only grows, so repeated requests touch no new pages.
 class ScratchMemory {
 public:
-  /// At least so many bytes of undefined contents, aligned to a page; valid until the next call.
-  /// Throws bad_alloc.
+  /// Returns at least `bytes` bytes of undefined contents, aligned to a page; valid until the next
+  /// call. Throws bad_alloc.
   char *atLeast(size_t bytes) {
     if (bytes > size) {
       memory.reset();

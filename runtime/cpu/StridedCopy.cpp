@@ -1,4 +1,4 @@
-//===- StridedCopy.cpp - Boxes of elements from one layout to another --------===//
+//===- StridedCopy.cpp - Copies of boxes between strided layouts ----------===//
 
 #include "runtime/cpu/StridedCopy.h"
 
@@ -9,7 +9,7 @@ namespace tbc::cpu {
 
 namespace {
 
-/// A piece of work for one thread: enough to hide the hand-over, little enough to share.
+/// Bytes of a piece of work for one thread: enough to hide the handover, few enough to share.
 constexpr int64_t pieceBytes = 1 << 18;
 
 struct Plane {
@@ -18,7 +18,7 @@ struct Plane {
 };
 
 template <typename T> void copyRow(int64_t n, const char *from, int64_t step, char *to) {
-  // A result's rows are dense: `to` runs along them.
+  // Rows of a result are dense, so the loop runs along `to`.
   T *out = reinterpret_cast<T *>(to);
   if (step == 0)
     std::fill_n(out, n, *reinterpret_cast<const T *>(from));
@@ -27,11 +27,11 @@ template <typename T> void copyRow(int64_t n, const char *from, int64_t step, ch
       out[i] = *reinterpret_cast<const T *>(from + i * step);
 }
 
-/// As many elements as a line of the cache has.
+/// Elements in a cache line.
 template <typename T> constexpr int64_t tileSize = 64 / int64_t(sizeof(T));
 
-/// A whole tile of a transposition, by way of a copy: so each line of either side is read or
-/// written once, even where all of them fall into one set of the cache.
+/// Transposes a whole tile through a copy. Each line of either side is read or written once, even
+/// if all of them map to one set of the cache.
 template <typename T> void transposeTile(const Plane &plane, const char *from, char *to) {
   constexpr int64_t tile = tileSize<T>;
   T copy[tile][tile]; // by column and row
@@ -45,7 +45,8 @@ template <typename T> void transposeTile(const Plane &plane, const char *from, c
   }
 }
 
-/// Neither side is dense along both: small tiles keep the lines of both in the cache.
+/// For a plane that is not dense along one dim on both sides: small tiles keep the lines of both in
+/// the cache.
 template <typename T> void copyTiles(const Plane &plane, const char *from, char *to) {
   constexpr int64_t tile = tileSize<T>;
   bool isTransposition = plane.fromRow == sizeof(T) && plane.toColumn == sizeof(T);
@@ -90,15 +91,16 @@ StridedCopy::StridedCopy(int64_t elementBytes, const kernels::Shape &shape,
     Dim dim{shape[d], fromStrides[d] * elementBytes, toStrides[d] * elementBytes};
     if (dim.size == 1)
       continue;
-    // A dim that goes on where the one before steps is one with it.
+    // A dim that continues the one before is merged with it.
     if (!dims.empty() && dims.back().from == dim.size * dim.from &&
         dims.back().to == dim.size * dim.to)
       dims.back() = {dims.back().size * dim.size, dim.from, dim.to};
     else
       dims.push_back(dim);
   }
-  // The columns are the dim along which the result is densest, the rows that of the operand (of
-  // what is left the widest), so that a transposition goes by tiles.
+  // Columns are the dim with the smallest stride in the result. Rows are the remaining dim with the
+  // smallest stride in the operand, or the widest if the columns are dense there. So a
+  // transposition is copied in tiles.
   auto take = [&](auto isBetter, Dim &into) {
     if (dims.empty())
       return;
@@ -114,8 +116,8 @@ StridedCopy::StridedCopy(int64_t elementBytes, const kernels::Shape &shape,
   outer = dims;
   for (const Dim &dim : outer)
     numOuter *= dim.size;
-  // What goes by tiles is cut along both, or a piece of a wide plane would have less than a tile's
-  // rows, and read a line for each element.
+  // A tiled plane is cut along both dims. Otherwise a piece of a wide plane would have fewer rows
+  // than a tile, and would read a cache line for each element.
   bool isTiled = columns.to != elementBytes || (columns.from != elementBytes && columns.from != 0);
   constexpr int64_t tiledRows = 64;
   int64_t most = std::max<int64_t>(1, pieceBytes / elementBytes);
@@ -135,7 +137,7 @@ void StridedCopy::run(Threads &threads, const void *from, void *to) const {
           std::memcpy(static_cast<char *>(to) + begin, static_cast<const char *>(from) + begin,
                       size_t(end - begin));
         });
-  // Small planes go several to a piece.
+  // Several small planes form a piece.
   int64_t planeBytes = rows.size * columns.size * elementBytes;
   int64_t planesPerPiece = std::clamp<int64_t>(pieceBytes / planeBytes, 1, numOuter);
   int64_t piecesPerRow = (columns.size + columnsPerPiece - 1) / columnsPerPiece;

@@ -1,4 +1,4 @@
-//===- StridedCopy.h - Boxes of elements from one layout to another ----------===//
+//===- StridedCopy.h - Copies of boxes between strided layouts ------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -12,8 +12,9 @@
 
 namespace tbc::cpu {
 
-/// Copies to[sum i_d * toStrides[d]] = from[sum i_d * fromStrides[d]] for every index of a shape.
-/// Strides count elements; those of `from` may be 0 (repetition), those of `to` lead nowhere twice.
+/// Copies to[sum i_d * toStrides[d]] = from[sum i_d * fromStrides[d]] for every index i of a shape.
+/// Strides count elements. A stride of `from` may be 0 (repetition). The elements of `to` must be
+/// distinct. Example: shape [2, 3], fromStrides [1, 2], toStrides [3, 1] transposes a 3 x 2 matrix.
 class StridedCopy {
 public:
   StridedCopy(int64_t elementBytes, const kernels::Shape &shape, const kernels::Shape &fromStrides,
@@ -27,7 +28,7 @@ private:
   };
 
   int64_t elementBytes;
-  /// Outer to inner; the last two are copied by `copyPlane`, the others are pieces.
+  /// Outer to inner. The last two dims are copied by `copyPlane`, the others are pieces.
   std::vector<Dim> outer;
   Dim rows{1, 0, 0}, columns{1, 0, 0};
   int64_t numOuter = 1, rowsPerPiece = 1, columnsPerPiece = 1;

@@ -70,7 +70,7 @@ private:
     }
   }
 
-  /// Does pieces until none is left. Pieces are large, so that a lock per piece costs nothing.
+  /// Runs pieces until all are taken. Pieces are large, so a lock per piece is cheap.
   void takePieces(std::unique_lock<std::mutex> &lock) {
     while (next < pieces) {
       int64_t piece = next++;

@@ -1,4 +1,4 @@
-//===- Vector.cpp - Which loops this CPU runs -----------------------------------===//
+//===- Vector.cpp - The vectorized loops for this CPU ---------------------===//
 
 #include "runtime/cpu/Vector.h"
 
@@ -11,7 +11,7 @@ extern const VectorLoops vectorLoopsV3, vectorLoopsV4;
 
 const VectorLoops &vectors() {
 #ifdef TBC_VECTOR_LEVELS
-  // The features of x86-64-v4 and -v3 that the loops are compiled with; see the System V ABI for
+  // The features of x86-64-v4 and -v3, the levels of the compiled loops. Source: System V ABI for
   // AMD64, "Micro-Architecture Levels".
   static const VectorLoops &chosen = [&]() -> const VectorLoops & {
     bool isV3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&

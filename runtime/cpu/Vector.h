@@ -1,8 +1,8 @@
-//===- Vector.h - Loops over floats, in vectors --------------------------------===//
+//===- Vector.h - Vectorized loops over floats ----------------------------===//
 //
-// Part of tbc. Plain C++. The loops are compiled once per level of instruction sets; `vectors()`
-// are those for this CPU. Formulas: the headers of runtime/kernels. Sums are taken in 16 partial
-// sums of f32, whatever the level.
+// Part of tbc. Plain C++. The loops are compiled once per instruction set level; `vectors()`
+// returns those for this CPU. runtime/kernels defines the formulas. Sums have 16 partial sums of
+// f32 at every level.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,17 +25,19 @@ struct NamedLoop {
 };
 
 struct VectorLoops {
-  /// Ends with a null name. rotate is x1, x2, cos, sin -> y1, y2 with the sign of sin. gelu and its
-  /// gradient appear as gelu_none, gelu_tanh ...; adamw and adam are p, g, m, v -> p', m', v' with
-  /// the parameters of AdamParameters.
+  /// Ends with a null name. Special entries:
+  ///
+  /// - rotate: x1, x2, cos, sin -> y1, y2 with the sign of sin;
+  /// - gelu_none, gelu_tanh, ...: gelu and its gradient;
+  /// - adamw, adam: p, g, m, v -> p', m', v' with AdamParameters.
   const NamedLoop *elementwise;
 
   float (*largest)(const float *x, int64_t n); // n >= 1
   float (*sum)(const float *x, int64_t n);
   float (*dot)(const float *x, const float *y, int64_t n);
-  /// x_i = exp(x_i - m); their sum.
+  /// Sets x_i = exp(x_i - m); returns their sum.
   float (*expSum)(float *x, int64_t n, float m);
-  /// The sum of exp(x_i - m).
+  /// Returns the sum of exp(x_i - m).
   float (*sumOfExp)(const float *x, int64_t n, float m);
   /// out_i = factor * exp(x_i - m) + term
   void (*scaledExp)(const float *x, float *out, int64_t n, float m, float factor, float term);
@@ -45,7 +47,7 @@ struct VectorLoops {
   void (*addScaled)(const float *x, float *y, int64_t n, float factor);
   /// ds_i = p_i * (ds_i - d) * factor
   void (*softmaxGrad)(const float *p, float *ds, int64_t n, float d, float factor);
-  /// One row of layer_norm: y, and mean and rstd.
+  /// One row of layer_norm: writes y, and mean and rstd to `statistics`.
   void (*layerNorm)(const float *x, const float *w, const float *b, float *y, float *statistics,
                     int64_t n, float epsilon);
   void (*layerNormGrad)(const float *dy, const float *x, const float *w, float *dx, int64_t n,
@@ -58,7 +60,7 @@ struct VectorLoops {
   void (*fromBF16)(const uint16_t *bits, float *x, int64_t n);
 };
 
-/// What an Adam step multiplies by: see runtime/kernels/Optimizer.h.
+/// The factors of an Adam step: see runtime/kernels/Optimizer.h.
 struct AdamParameters {
   float beta1, oneMinusBeta1, beta2, oneMinusBeta2;
   float epsilon;

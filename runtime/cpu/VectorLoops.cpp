@@ -1,8 +1,8 @@
-//===- VectorLoops.cpp - Loops over floats, in vectors -------------------------===//
+//===- VectorLoops.cpp - Vectorized loops over floats ---------------------===//
 //
-// Compiled once per level of instruction sets (CMakeLists.txt), each time with another name for
-// what it exports. It may use nothing inline of other headers: the linker keeps one copy of that,
-// which may be the one with instructions that a CPU lacks.
+// Compiled once per instruction set level (CMakeLists.txt), each time with other names for its
+// exports. It may use no inline function of other headers: the linker keeps one copy of such a
+// function, possibly with instructions that a CPU lacks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,7 +39,7 @@ inline void storePart(float *x, V v, int64_t n) {
 inline V maxOf(V a, V b) { return a < b ? b : a; }
 inline V bitsOf(I x) { return reinterpret_cast<V>(x); }
 
-/// Always the same tree.
+/// Sums the lanes in a fixed tree.
 inline float total(V v) {
   for (int half = width / 2; half > 0; half /= 2)
     for (int i = 0; i < half; ++i)
@@ -51,11 +51,11 @@ inline float total(V v) {
 // Functions. Polynomials: S. L. Moshier, Cephes (expf, tanhf, ndtrf).
 //===----------------------------------------------------------------------===//
 
-/// Within 2 ulp; 0 where the result is below the normal numbers.
+/// Within 2 ulp; 0 if the result is subnormal.
 inline V expOf(V x) {
   V clamped = x < -87.3f ? splat(-87.3f) : x;
   clamped = clamped > 88.8f ? splat(88.8f) : clamped;
-  const float magic = 12582912.0f; // 1.5 * 2^23: what is added to it is rounded to an integer
+  const float magic = 12582912.0f; // 1.5 * 2^23: adding it rounds to an integer
   V n = (clamped * 1.44269504088896341f + magic) - magic;
   V r = clamped - n * 0.693359375f;
   r = r - n * -2.12194440e-4f;
@@ -66,7 +66,7 @@ inline V expOf(V x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
-  // 2^n in two steps, so that n = 128 overflows in the product only.
+  // 2^n in two steps, so n = 128 overflows only in the product.
   I whole = __builtin_convertvector(n, I);
   I half = whole >> 1;
   V scaled = p * bitsOf((half + 127) << 23) * bitsOf((whole - half + 127) << 23);
@@ -141,7 +141,7 @@ inline V sqrtOf(V x) {
 // Elementwise loops
 //===----------------------------------------------------------------------===//
 
-/// fn(V in[], V out[]) over all elements.
+/// Applies fn(V in[], V out[]) to all elements.
 template <int numIn, int numOut, typename Fn>
 inline void map(const float *const *in, float *const *out, int64_t n, Fn fn) {
   V x[numIn], y[numOut];
@@ -176,7 +176,7 @@ LOOP(mul, 2, 1, y[0] = x[0] * x[1];)
 LOOP(div, 2, 1, y[0] = x[0] / x[1];)
 LOOP(neg, 1, 1, y[0] = -x[0];)
 LOOP(absolute, 1, 1, y[0] = absOf(x[0]);)
-// A NaN passes.
+// NaN passes through.
 LOOP(relu, 1, 1, y[0] = x[0] <= 0.0f ? splat(0.0f) : x[0];)
 LOOP(reluGrad, 2, 1, y[0] = x[0] <= 0.0f ? splat(0.0f) : x[1];)
 LOOP(exponential, 1, 1, y[0] = expOf(x[0]);)
@@ -250,7 +250,8 @@ const NamedLoop elementwise[] = {{"add", 2, 1, add},
 // Rows
 //===----------------------------------------------------------------------===//
 
-/// The sum of fn(i, load) over a row: fn gives a vector, 0 where `load` has nothing.
+/// Returns the sum of fn(i, load) over a row. `fn` returns a vector with 0 in the lanes that `load`
+/// lacks.
 template <typename Fn> inline float sumOver(int64_t n, Fn fn) {
   V sum = splat(0);
   int64_t i = 0;
@@ -303,7 +304,7 @@ float sumOfExp(const float *x, int64_t n, float m) {
   return sumOver(n, [=](int64_t i, int64_t count) { return expOf(take(x + i, count) - m); });
 }
 
-/// out(i, count) for every vector of a row.
+/// Calls fn(i, count) for every vector of a row.
 template <typename Fn> inline void forRow(int64_t n, Fn fn) {
   int64_t i = 0;
   for (; i + width <= n; i += width)
@@ -373,7 +374,7 @@ void addNormScale(const float *dy, const float *x, float *dw, int64_t n, float m
 inline H roundedBits(V x) {
   U bits = reinterpret_cast<U>(x);
   U rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  // Rounding must not make an infinity of what is no number.
+  // Rounding must not turn a NaN into infinity.
   rounded = x == x ? rounded : (bits >> 16) | 0x40u;
   return __builtin_convertvector(rounded, H);
 }

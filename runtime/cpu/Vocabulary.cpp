@@ -14,7 +14,7 @@ using kernels::TensorType;
 
 namespace {
 
-/// The part of a vocabulary that is here: ascending numbers, then padding.
+/// The local part of a vocabulary: ascending numbers, then padding.
 class Numbers {
 public:
   Numbers(const int64_t *numbers, int64_t size) : numbers(numbers) {
@@ -24,14 +24,14 @@ public:
 
   int64_t valid() const { return count; }
 
-  /// Where a number is; -1 if it is elsewhere.
+  /// Returns the index of a number; -1 if it is on another rank.
   int64_t find(int64_t number) const {
     const int64_t *found = std::lower_bound(numbers, numbers + count, number);
     return found == numbers + count || *found != number ? -1 : found - numbers;
   }
 
-  /// Where the rows of indices are; -1 for those that are elsewhere. KernelError for one that no
-  /// rank has.
+  /// Returns the rows of indices; -1 for those on other ranks. KernelError for an index beyond the
+  /// vocabulary.
   std::vector<int64_t> findRows(const int64_t *indices, int64_t numIndices, int64_t last) const {
     std::vector<int64_t> places(size_t(numIndices), -1);
     for (int64_t i = 0; i < numIndices; ++i) {
@@ -45,7 +45,7 @@ public:
     return places;
   }
 
-  /// Where a label's class is; -1 if it is elsewhere or `ignored`.
+  /// Returns the index of a label's class; -1 if it is on another rank or `ignored`.
   int64_t findClass(int64_t label, int64_t ignored, int64_t last) const {
     require(label == ignored || (label >= 0 && label <= last), [&] {
       return "label " + std::to_string(label) + " is neither one of the " +
@@ -73,7 +73,7 @@ bool hasLongNumbers(const Types &operands, std::initializer_list<size_t> which) 
                      [&](size_t i) { return operands[i].dtype == DType::I64; });
 }
 
-/// Of any dtype.
+/// The embedding of any dtype.
 NativeKernel embedding(const Types &operands) {
   Table table = tableOf(operands[0]);
   int64_t bytes = table.width * byteWidth(operands[0].dtype);
@@ -94,7 +94,7 @@ NativeKernel embedding(const Types &operands) {
   };
 }
 
-/// Threads share out the rows of the table: each adds up a row's updates in their order.
+/// Threads share the rows of the table. Each adds the updates of a row in their order.
 NativeKernel embeddingGrad(const Types &operands, const Types &results) {
   Table table = tableOf(results[0]);
   int64_t numIndices = kernels::numElements(operands[1].shape);
@@ -128,10 +128,11 @@ NativeKernel embeddingGrad(const Types &operands, const Types &results) {
   };
 }
 
-/// Classes that are converted at a time.
+/// Classes converted at a time.
 constexpr int64_t chunk = 4096;
 
-/// fn(row, x, first class, classes) for every row and its valid classes, in order.
+/// Calls begin(row), then fn(row, x, first class, classes) for its valid classes in order, then
+/// end(row), for every row.
 template <typename Begin, typename Fn, typename End>
 void forRows(Threads &threads, const TensorType &logits, const void *x, int64_t valid, Begin begin,
              Fn fn, End end) {
@@ -162,7 +163,7 @@ NativeKernel classMax(const Types &operands) {
   };
 }
 
-/// The constants of class_sums{..}.
+/// The attributes of class_sums{..}.
 struct ClassWeights {
   float onLabel, onAll;
   int64_t ignored;
