@@ -2,9 +2,8 @@
 //
 // Part of tbc.
 //
-// Elementwise composites. With c = sqrt(1/2) = 0.7071067811865476, k = 2/sqrt(pi)
-// = 1.1283791670955126, t = sqrt(2/pi) = 0.7978845608028654, a = 0.044715 (composite constants, see
-// Kernel.h):
+// Elementwise composites. Composite constants (see Kernel.h): c = sqrt(1/2) = 0.7071067811865476,
+// k = 2/sqrt(pi) = 1.1283791670955126, t = sqrt(2/pi) = 0.7978845608028654, a = 0.044715.
 //
 //   gelu{none}        u = x * c;  y = 0.5 * x * (1 + erf(u))
 //   gelu_grad{none}   dx = dy * (0.5 * (1 + erf(u)) + 0.5 * x * c * k * exp(-(u * u)))
@@ -16,8 +15,8 @@
 //   swiglu            x, u -> y = x * sigmoid(x) * u
 //   swiglu_grad       x, u, dy -> dx = dy * u * (s + x * s * (1 - s)), du = dy * (x * s)
 //
-// The gradients are the VJPs of the formulas when erf has the derivative k * exp(-(u * u)), tanh 1
-// - h * h and sigmoid s * (1 - s). "none" and "tanh" are the values of the attribute `approximate`.
+// The gradients are the VJPs of the formulas, with these derivatives: erf has k * exp(-(u * u)),
+// tanh 1 - h * h, sigmoid s * (1 - s). "none" and "tanh" are values of the attribute `approximate`.
 //
 //===----------------------------------------------------------------------===//
 

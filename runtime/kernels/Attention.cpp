@@ -60,7 +60,7 @@ std::vector<T> scores(const AttentionSizes &sizes, const T *q, const T *k, T sca
   return z;
 }
 
-/// What every query of a sample reads.
+/// The readable keys of every query of a sample.
 std::vector<ReadableKeys> rowsOf(const AttentionMask &mask, const AttentionSizes &sizes,
                                  int64_t sample) {
   std::vector<ReadableKeys> rows;
@@ -69,13 +69,13 @@ std::vector<ReadableKeys> rowsOf(const AttentionMask &mask, const AttentionSizes
   return rows;
 }
 
-/// Scores of 0 where a row takes all keys alike.
+/// Sets the scores of a flat row to 0.
 template <typename T> void flatten(T *row, const ReadableKeys &readable) {
   if (readable.isFlat)
     std::fill(row, row + readable.keys.size(), integer<T>(0));
 }
 
-/// Turns one row of scores into e_ij = exp(z_ij - m), 0 for the unreadable ones.
+/// Replaces one row of scores by e_ij = exp(z_ij - m), 0 for unreadable keys.
 template <typename T> void exponentiate(T *row, const ReadableKeys &readable, T m) {
   for (size_t j = 0; j < readable.keys.size(); ++j)
     row[j] = readable.keys[j] ? expOf(row[j] - m) : integer<T>(0);
@@ -147,7 +147,7 @@ Tensors attention(const KernelContext &context, const Attrs &attrs, const Tensor
   });
 }
 
-/// The gradient for the heads of one arithmetic, accumulating dk and dv over the heads of a group.
+/// The gradient for the heads of one sample; dk and dv are summed over the heads of a group.
 template <typename T> struct AttentionGrad {
   using Totals = std::vector<typename Total<T>::Type>;
 
@@ -229,7 +229,7 @@ Tensors attentionGrad(const KernelContext &context, const Attrs &attrs, const Te
   });
 }
 
-/// What each of two attentions counts for, as parts of their common denominator.
+/// Joins two attentions, weighted by their shares of the common row sum.
 Tensors attentionMerge(const KernelContext &context, const Attrs &, const Tensors &inputs,
                        const Types &resultTypes) {
   requireCounts(inputs, 6, resultTypes, 3);
@@ -243,7 +243,8 @@ Tensors attentionMerge(const KernelContext &context, const Attrs &, const Tensor
   requireShape("l", inputs[2].shape(), rows);
   return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
-    // A part's quotient is lost where its sum of weights is 0, which of 251 one is by chance.
+    // The quotient of a part is lost if its row sum is 0, which happens by chance for 1 of 251
+    // residues.
     require(!std::is_same_v<T, Residue251>,
             "attention around a ring has no residues modulo 251; take --arith residue");
     Operand<T> o1(inputs[0]), m1(inputs[1]), l1(inputs[2]);
@@ -252,7 +253,7 @@ Tensors attentionMerge(const KernelContext &context, const Attrs &, const Tensor
     std::vector<T> o(o1.size()), m(m1.size()), l(l1.size());
     for (int64_t row = 0; row < int64_t(m.size()); ++row) {
       bool first = !(l1[row] == zero), second = !(l2[row] == zero);
-      // Of residues every maximum is 0.
+      // In residues every row max is 0.
       m[row] = first ? m1[row] : m2[row];
       if constexpr (!isResidue<T>)
         if (first && second)

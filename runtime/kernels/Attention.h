@@ -4,37 +4,51 @@
 //
 //   attention{scale, causal, left, right, key_mask, segments, ordered, placed, hidden_rows}
 //       q[b,h,s,d], k[b,hk,t,d], v[b,hk,t,e], masks... -> o[b,h,s,e], m[b,h,s], l[b,h,s]
-//       Query head i reads key head i / (h / hk). Query i may read key j, with a = j - (i + t - s),
-//       or if placed a = key_places[j] - query_places[i], where all of these hold:
+//       Query head i reads key head i / (h / hk). The row max is m, the row sum is l:
+//         z_ij = (sum_d q_id * k_jd) * scale
+//         m_i  = stabilizer_max of z_ij over the readable j
+//         e_ij = exp(z_ij - m_i) for readable j, else 0
+//         l_i  = sum_j e_ij;  p_ij = e_ij / l_i;  o_i = sum_j p_ij * v_j
+//
+//       Query i may read key j if all of these hold. a = j - (i + t - s), or if placed
+//       a = key_places[j] - query_places[i]:
 //         window     a <= 0 if causal; a >= -left if left >= 0; a <= right if right >= 0
 //         key_mask   mask[b, j] != 0
 //         segments   query_segments[b, i] == key_segments[b, j]
 //         ordered    key_positions[b, j] <= query_positions[b, i]
-//       The masks are bool[b,t] if key_mask, then integers [b,s] and [b,t] if segments, and the
-//       same if ordered, then integers [s] and [t] if placed. z_ij = (sum_d q_id * k_jd) * scale;
-//       m_i = stabilizer_max of z_ij over the readable j e_ij = exp(z_ij - m_i) for readable j,
-//       else 0;  l_i = sum_j e_ij;  p_ij = e_ij / l_i o_i = sum_j p_ij * v_j A query that may read
-//       no key at all, by hidden_rows:
+//       Mask operands, in this order: bool[b,t] if key_mask; integers [b,s] and [b,t] if segments;
+//       the same if ordered; integers [s] and [t] if placed.
+//
+//       Fully masked rows (queries without a readable key), by hidden_rows:
 //         zero       m = l = o = 0
 //         mean       reads every key, with z = 0: o is the mean of the values
-//         window     the same over the keys that the window holds
-//         nearest    the same over the keys that break the fewest conditions, where window and
-//                    ordered are one
+//         window     the same over the keys in the window
+//         nearest    the same over the keys that break the fewest conditions; window and ordered
+//                    count as one condition
 //         scores     reads every key by its score
-//       With drops_out, then step and a vector of indices for each of b, h, s and t: p_ij is first
-//       multiplied by c_ij, as dropout_train{dropout, dropout_seed, dropout_key} does it. Without,
-//       `dropout` says nothing.
+//
+//       drops_out adds the operands step and one index vector for each of b, h, s and t. Then p_ij
+//       is first multiplied by c_ij, as in dropout_train{dropout, dropout_seed, dropout_key}.
+//       Without drops_out, `dropout` has no effect.
+//
 //   attention_grad{...}   do, q, k, v, o, m, l, masks... -> dq, dk, dv, with p as above:
-//       D_i = sum_e do_ie * o_ie;  dp_ij = c_ij * sum_e do_ie * v_je;  ds_ij = p_ij * (dp_ij -
-//       D_i), but 0 in the rows of which z is 0; dq_i = (sum_j ds_ij * k_j) * scale; dk_j = (sum_i
-//       ds_ij * q_i) * scale;  dv_j = sum_i c_ij * p_ij * do_i (dk and dv summed over the query
-//       heads that share the key head)
-//   attention_merge   o1, m1, l1, o2, m2, l2 -> o, m, l: attention to the keys of both, with
-//       m = max(m1, m2), li' = li * exp(mi - m): l = l1' + l2', o = (l1' * o1 + l2' * o2) / l;
-//       where one l is 0, what the other has
+//         D_i   = sum_e do_ie * o_ie;  dp_ij = c_ij * sum_e do_ie * v_je
+//         ds_ij = p_ij * (dp_ij - D_i), but 0 in rows with z = 0
+//         dq_i  = (sum_j ds_ij * k_j) * scale;  dk_j = (sum_i ds_ij * q_i) * scale
+//         dv_j  = sum_i c_ij * p_ij * do_i
+//       dk and dv are summed over the query heads that share the key head.
+//
+//   attention_merge   o1, m1, l1, o2, m2, l2 -> o, m, l: attention to the keys of both parts:
+//         m = max(m1, m2);  li' = li * exp(mi - m)
+//         l = l1' + l2';  o = (l1' * o1 + l2' * o2) / l
+//       If one l is 0, the result is the other part.
+//
 //   rotary{inverse}   x[..,s,d], cos[s,d/2], sin[s,d/2] -> y, halves x1, x2 of the last dim:
-//       y1 = x1 * cos - x2 * sin;  y2 = x2 * cos + x1 * sin;  inverse negates sin (the gradient).
-//       Tables [b,s,d/2] are one for each index b of the first dim of x.
+//         y1 = x1 * cos - x2 * sin;  y2 = x2 * cos + x1 * sin
+//       inverse negates sin (the gradient). Tables [b,s,d/2] are one for each index b of the first
+//       dim of x.
+//
+// Example: causal with s = 2 and t = 4: query 0 reads keys 0 to 2, query 1 reads keys 0 to 3.
 //
 // `scale` is a composite constant (see Kernel.h).
 //

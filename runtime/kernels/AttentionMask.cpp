@@ -1,4 +1,4 @@
-//===- AttentionMask.cpp - Which keys a query reads ------------------------===//
+//===- AttentionMask.cpp - The keys of a query, and their dropout ---------===//
 //
 // Part of tbc. The formulas stand in Attention.h.
 //

@@ -25,7 +25,7 @@ struct ReadableKeys {
   bool isFlat = false;
 };
 
-/// The mask of an attention: its attributes and mask operands, as Attention.h says.
+/// The mask of an attention: its attributes and mask operands, as defined in Attention.h.
 class AttentionMask {
 public:
   /// The number of mask operands for `attrs`.
@@ -43,7 +43,7 @@ private:
 
   /// Whether window and order let the query read the key.
   bool isInside(int64_t sample, int64_t query, int64_t key) const;
-  /// The subset of window and order, key mask, and segments that hides the key.
+  /// The conditions that hide the key, as a bit set: window and order, key mask, segments.
   int violations(int64_t sample, int64_t query, int64_t key) const;
 
   int64_t queries, keys;

@@ -15,13 +15,13 @@
 
 namespace tbc::kernels {
 
-/// The elements of a `constant` op stand under "value" as a vector<double> or vector<int64_t>; one
-/// element means a splat.
+/// The value of an attribute. A `constant` op has its elements under "value" as a vector<double> or
+/// vector<int64_t>; a single element fills the tensor.
 using AttrValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>,
                                std::vector<double>, std::vector<std::string>>;
 
-/// Attributes by name, in the order of the names. A getter throws KernelError naming the attribute
-/// if it is missing or of another kind; those with a default only if it is of another kind.
+/// Attributes by name, sorted. A getter throws KernelError with the attribute's name if it is
+/// missing or of another kind. A getter with a default throws only for another kind.
 class Attrs {
 public:
   using Map = std::map<std::string, AttrValue>;

@@ -2,8 +2,8 @@
 //
 // Part of tbc.
 //
-// Per sample and group all three are matrix products with the patch matrix: row (channel, tap),
-// column position.
+// Per sample and group all three are matmuls with the patch matrix: row (channel, tap), column
+// position.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,7 @@ struct ConvSizes {
   Windows windows;
 
   int64_t patch() const { return inChannels * windows.taps; }
-  /// Where sample `n`, group `g` begins in x and in y, and group `g` in w.
+  /// The offset of sample `n`, group `g` in x and in y, and of group `g` in w.
   int64_t inputAt(int64_t n, int64_t g) const {
     return (n * groups + g) * inChannels * windows.inputs;
   }
@@ -104,7 +104,8 @@ Tensors convGradInput(const KernelContext &context, const Attrs &attrs, const Te
         std::fill(patches.begin(), patches.end(), Type(0));
         multiplyAdd<T>(sizes.patch(), windows.positions, sizes.outChannels, transposed.data(),
                        dy.begin() + sizes.outputAt(n, g), patches.data());
-        // The inverse of gatherPatches: every patch element goes back to where it was read.
+        // The inverse of gatherPatches: every patch element is added to the element that it was
+        // read from.
         Type *target = dx.data() + sizes.inputAt(n, g);
         const Type *cursor = patches.data();
         for (int64_t channel = 0; channel < sizes.inChannels; ++channel, target += windows.inputs)

@@ -2,16 +2,16 @@
 //
 // Part of tbc.
 //
-//   cross_entropy{ignore_index, label_smoothing}   logits x[..,v], labels[..] -> loss[..], m[..],
-//   l[..]:
-//       m = stabilizer_max(x);  l = sum exp(x - m)  over the last dim, at every row
-//       loss = m + log(l) - (1 - s) x[label] - s / v sum(x);  0 where label = ignore_index
+//   cross_entropy{ignore_index, label_smoothing}
+//       logits x[..,v], labels[..] -> loss[..], m[..], l[..]; over the last dim, at every row:
+//       m = stabilizer_max(x), the row max;  l = sum exp(x - m), the row sum
+//       loss = m + log(l) - (1 - s) x[label] - s / v sum(x);  0 if label = ignore_index
 //   cross_entropy_grad{ignore_index, label_smoothing}   x, labels, m, l, dloss[..] -> dx[..,v]:
-//       dx_j = dloss * (exp(x_j - m) / l - (1 - s) [j = label] - s / v);  0 in rows where label =
+//       dx_j = dloss * (exp(x_j - m) / l - (1 - s) [j = label] - s / v);  0 in rows with label =
 //       ignore_index
 //
-// s is label_smoothing, 0 unless given. ignore_index is -100 unless given. Any other label outside
-// 0 .. v - 1 is an error.
+// s is label_smoothing, by default 0. ignore_index is by default -100. Any other label outside 0 ..
+// v - 1 is an error.
 //
 //===----------------------------------------------------------------------===//
 

@@ -29,8 +29,8 @@ constexpr DTypeFacts facts[] = {{DType::F64, "f64", 8, true},   {DType::F32, "f3
                                 {DType::I16, "i16", 2, false},  {DType::I8, "i8", 1, false},
                                 {DType::U8, "u8", 1, false},    {DType::Bool, "bool", 1, false}};
 
-/// `value` rounded to `significandBits` bits (ties to even) with exponents from `minExponent`
-/// (frexp's convention, below it subnormal) up to `maxExponent`.
+/// `value` rounded to `significandBits` bits (ties to even). Exponents are in frexp's convention:
+/// below `minExponent` numbers are subnormal, above `maxExponent` infinite.
 double roundSignificand(double value, int significandBits, int minExponent, int maxExponent) {
   if (value == 0 || !std::isfinite(value))
     return value;

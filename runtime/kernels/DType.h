@@ -24,15 +24,15 @@ int64_t byteWidth(DType dtype);
 /// "f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "u8" or "bool".
 std::string_view name(DType dtype);
 
-/// The inverse of `name`; nothing for any other text.
+/// The inverse of `name`; empty for other texts.
 std::optional<DType> parseDType(std::string_view text);
 
-/// The value nearest to `value` that `dtype` (a float type) holds; ties go to the even significand,
-/// overflow to infinity. A double is rounded once, not through f32.
+/// Returns the nearest value in `dtype`, a float type. Ties go to the even significand, overflow to
+/// infinity. A double is rounded once, not through f32. Example: 257 in bf16 is 256.
 double roundTo(DType dtype, double value);
 
-/// The low bits of `value` read as `dtype` (an integer type or Bool): two's complement wrap-around;
-/// Bool is 1 for everything but 0.
+/// The low bits of `value` read as `dtype` (an integer type or Bool), in two's complement. Bool is
+/// 0 for 0, otherwise 1. Example: 200 as I8 is -56.
 int64_t wrapTo(DType dtype, int64_t value);
 
 /// The 16-bit patterns of bf16 and f16, rounding to nearest even, and their exact values.

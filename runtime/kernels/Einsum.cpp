@@ -2,8 +2,8 @@
 //
 // Part of tbc.
 //
-// Every einsum becomes a batch of matrix products: labels are batch (in both operands and the
-// result), contracted (in both operands only), or of one operand.
+// Every einsum becomes a batch of matmuls. Labels are batch (in both operands and the result),
+// contracted (in both operands only), or of one operand.
 //
 //===----------------------------------------------------------------------===//
 
@@ -85,7 +85,7 @@ Plan makePlan(const Labels &lhs, const Labels &rhs, const Labels &out, const Sha
 }
 
 /// The elements of `x` (dims labelled `from`) in the order of dims `to`, summed over the labels
-/// `summed` that `to` lacks. Nothing is copied where the order is the same already.
+/// `summed` that `to` lacks. No copy is made if the order is already the same.
 template <typename T> class Arranged {
 public:
   Arranged(const Tensor &tensor, const Labels &from, const Labels &to, const Labels &summed) {

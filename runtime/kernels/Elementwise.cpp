@@ -19,7 +19,7 @@ using Types = std::vector<TensorType>;
 // The functions
 //===----------------------------------------------------------------------===//
 
-// Integer arithmetic is carried out modulo 2^64, where overflow is defined.
+// Integer arithmetic is modulo 2^64, because signed overflow is undefined.
 int64_t wrapping(uint64_t value) { return int64_t(value); }
 
 struct Neg {
@@ -34,7 +34,7 @@ struct Abs {
       return isPositive(x) ? x : Neg::apply(x);
   }
 };
-/// Whether relu lets `x` pass: what is positive, and NaN, which shall be seen (as in PyTorch).
+/// Whether relu keeps `x`: positive values, and NaN, so it stays visible (as in PyTorch).
 template <typename T> bool passesRelu(T x) {
   if constexpr (std::is_floating_point_v<T>)
     return !(x <= 0);
@@ -212,7 +212,8 @@ Tensors binary(const KernelContext &context, const Attrs &, const Tensors &input
   });
 }
 
-/// Residue division with one inversion per run of equal divisors: most divisors were broadcast.
+/// Divides residues with one inversion per run of equal divisors, because most divisors were
+/// broadcast.
 template <typename T> Tensors divideResidues(const Tensors &inputs, const Types &resultTypes) {
   const std::vector<T> &x = inputs[0].data<T>(), &y = inputs[1].data<T>();
   std::vector<T> z(x.size());
@@ -245,7 +246,7 @@ Tensors binaryInt(const KernelContext &context, const Attrs &, const Tensors &in
 }
 
 //===----------------------------------------------------------------------===//
-// Kernels of their own
+// Special kernels
 //===----------------------------------------------------------------------===//
 
 Tensors isNan(const KernelContext &, const Attrs &, const Tensors &inputs,
@@ -262,8 +263,8 @@ Tensors isNan(const KernelContext &, const Attrs &, const Tensors &inputs,
   });
 }
 
-/// Whether `predicate` admits each of x < y, x == y and x > y. A NaN is unordered: only "ne" admits
-/// it.
+/// Whether `predicate` holds for each of x < y, x == y and x > y. NaN is unordered: only "ne"
+/// holds.
 struct Outcomes {
   bool less, equal, greater, unordered = less && greater;
 };

@@ -32,7 +32,7 @@ public:
     requireShape("the first layer", in.shape(), {e, (gated ? 2 : 1) * f, h});
   }
 
-  /// The tokens that expert `expert` computes, and what it makes of them.
+  /// The tokens of expert `expert`, and its intermediate values for them.
   struct Visit {
     Ints tokens;
     std::vector<T> weights;
@@ -106,7 +106,7 @@ public:
   int64_t t, h, e, o, f;
 
 private:
-  /// Matrix number `expert` of a tensor of rank 3.
+  /// Matrix `expert` of a tensor of rank 3.
   Tensor slab(const Tensor &stack, int64_t expert) const {
     Shape shape(stack.shape().begin() + 1, stack.shape().end());
     return call("slice", {{"dim", int64_t(0)}, {"offset", expert}, {"size", int64_t(1)}}, {stack},
@@ -194,9 +194,10 @@ Tensors routedExpertsGrad(const KernelContext &context, const Attrs &attrs, cons
   });
 }
 
-/// Which token has which slot: the tokens of a group in order, while an expert has slots left.
+/// The assignment of tokens to slots: the tokens of a group in order, until an expert has no slot
+/// left.
 struct Deal {
-  /// Of tokens[g, t, h], slots[g, e, c, h] and weights[g, t, e].
+  /// The shapes are tokens[g, t, h], slots[g, e, c, h] and weights[g, t, e].
   Deal(const Shape &tokens, const Shape &slots, const Shape &weights) {
     require(weights.size() == 3 && slots.size() == 4, "tokens are dealt out by weights of rank 3");
     g = weights[0], t = weights[1], e = weights[2], c = slots[2], h = slots[3];
@@ -204,7 +205,7 @@ struct Deal {
     requireShape("the tokens", tokens, {g, t, h});
   }
 
-  /// visit(place in weights, first element of the token, first element of the slot)
+  /// Calls visit(index in weights, first element of the token, first element of the slot).
   template <typename T, typename Visit>
   void forEach(const Operand<T> &weights, Visit &&visit) const {
     std::vector<int64_t> used(e);

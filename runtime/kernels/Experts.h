@@ -10,8 +10,8 @@
 //   combine{weighted}            slots[g, e, c, h], weights[g, t, e] -> y[g, t, h]
 //   combine_weights_grad         dy[g, t, h], slots[g, e, c, h], weights[g, t, e] -> dw[g, t, e]
 //
-// ir/Experts.td has the formulas. An expert sees only the tokens with a weight that is not 0, with
-// a capacity the first of them; what it computes of them are other kernels' results.
+// ir/Experts.td has the formulas. An expert reads only the tokens with a nonzero weight; with a
+// capacity, the first of these. Its layers are computed by other kernels.
 //
 //===----------------------------------------------------------------------===//
 

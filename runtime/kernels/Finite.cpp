@@ -1,4 +1,4 @@
-//===- Finite.cpp - Whether all elements are numbers -------------------------===//
+//===- Finite.cpp - Whether all elements are finite -----------------------===//
 
 #include "runtime/kernels/Finite.h"
 

@@ -1,4 +1,4 @@
-//===- Finite.h - Whether all elements are numbers ---------------------------===//
+//===- Finite.h - Whether all elements are finite -------------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -11,8 +11,8 @@
 
 namespace tbc::kernels {
 
-/// Whether a tensor of floats has no NaN and no infinity. Of integers, of residues and of a tensor
-/// without value: true.
+/// Whether a float tensor has no NaN and no infinity. True for integers, residues and a tensor
+/// without value.
 bool isFinite(const Tensor &tensor);
 
 } // namespace tbc::kernels

@@ -14,10 +14,9 @@
 
 namespace tbc::kernels {
 
-/// How products of T are added up: floats in double, residues unreduced in 128 bits (those
-/// modulo 251 in 32), integers
-/// modulo 2^64. `fold` bounds the total again after at most `foldEvery` products; `result` rounds
-/// or reduces it.
+/// The accumulator for products of T. Floats add in double, residues unreduced in 128 bits (modulo
+/// 251 in 32 bits), integers modulo 2^64. `fold` bounds the total again; it must be called after at
+/// most `foldEvery` products. `result` rounds or reduces it.
 template <typename T> struct Total {
   using Type = double;
   using Term = double;
@@ -55,13 +54,14 @@ template <> struct Total<int64_t> {
 };
 
 /// totals[m x n] += a[m x k] * b[k x n], all row-major and dense. Every total adds its k products
-/// in ascending order whatever the blocking, so float results do not depend on m and n.
+/// in ascending order under any blocking. So float results do not depend on m and n.
 template <typename T>
 void multiplyAdd(int64_t m, int64_t n, int64_t k, const T *a, const T *b,
                  typename Total<T>::Type *totals) {
   using Type = typename Total<T>::Type;
   using Term = typename Total<T>::Term;
-  // A tile of totals stays in registers and L1 while its rows of `a` meet a panel of `b`.
+  // A tile of totals stays in registers and L1 while it is computed from rows of `a` and a panel of
+  // `b`.
   constexpr int64_t rows = 4, columns = isResidue<T> ? 16 : 64;
   Type tile[rows][columns];
   Term line[columns];

@@ -16,7 +16,7 @@ namespace {
 using Tensors = std::vector<Tensor>;
 using Types = std::vector<TensorType>;
 
-/// The shape of gather's result: `indices` in the place of dim `dim` of `table`.
+/// The shape of gather's result: `table` with dim `dim` replaced by `indices`.
 Shape gatheredShape(const Shape &table, const Shape &indices, int64_t dim) {
   requireDim(dim, table.size());
   Shape shape(table.begin(), table.begin() + dim);
@@ -85,7 +85,7 @@ Tensors scatterAdd(const KernelContext &context, const Attrs &attrs, const Tenso
   });
 }
 
-/// Whether two shapes agree beside dim `dim`.
+/// Whether two shapes agree except in dim `dim`.
 bool agreesBeside(Shape a, Shape b, int64_t dim) {
   requireDim(dim, a.size());
   requireDim(dim, b.size());
@@ -111,7 +111,7 @@ Tensors topk(const KernelContext &context, const Attrs &attrs, const Tensors &in
       for (int64_t inner = 0; inner < from.inner; ++inner) {
         auto at = [&](int64_t i) { return x[(outer * from.size + i) * from.inner + inner]; };
         std::iota(order.begin(), order.end(), 0);
-        // Equal elements in the order of their indices: the sort needs no stability then.
+        // Equal elements have the order of their indices, so the sort need not be stable.
         std::partial_sort(order.begin(), order.begin() + to.size, order.end(),
                           [&](int64_t a, int64_t b) {
                             T first = at(a), second = at(b);

@@ -4,15 +4,16 @@
 //
 //   gather{dim}         table, indices -> the table with dim replaced by the dims of indices, which
 //                       select along it.
-//   scatter_add{dim}    updates, indices -> of the table's shape; each update is added where gather
-//                       would have read it, zeros elsewhere. The gradient of gather.
+//   scatter_add{dim}    updates, indices -> the table's shape; each update is added to the element
+//                       that gather would read; zeros elsewhere. The gradient of gather.
 //   topk{dim,largest}   input -> the first elements along dim in descending (ascending) order and
-//                       their indices; as many as the results have. The lower index first of
-//                       equals.
-//   gather_elements{dim}       table, indices -> of the indices' shape, which is the table's but
-//   for
-//                              dim: each index selects along dim at its own place.
-//   scatter_elements_add{dim}  updates, indices -> of the table's shape: its gradient.
+//                       their indices; as many as the results have. Among equals, the lower index
+//                       is first.
+//   gather_elements{dim}       table, indices -> the indices' shape, which differs from the table's
+//                              in dim only: each index selects along dim at its own position.
+//   scatter_elements_add{dim}  updates, indices -> the table's shape: its gradient.
+//
+// Example: gather{0} of [a, b, c] and indices [2, 0] is [c, a].
 //
 // A negative index counts from the end; one outside -size .. size - 1 is an error.
 //

@@ -1,4 +1,4 @@
-//===- KernelError.h - What a kernel throws on impossible operands ---------===//
+//===- KernelError.h - The exception of kernels for invalid operands ------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -12,9 +12,9 @@
 
 namespace tbc::kernels {
 
-/// Thrown for operands or attributes that no verified module produces (missing attribute, wrong
-/// shape), and for data that has no meaning (a gather index out of range, a non-finite residue).
-/// The message names the culprit. Executors catch it at the op and add the op's name.
+/// Thrown for operands or attributes that cannot occur in a verified module (missing attribute,
+/// wrong shape). Also thrown for data without a meaning (a gather index out of range, a non-finite
+/// residue). The message names the culprit. Executors catch it at the op and add the op's name.
 class KernelError : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error;

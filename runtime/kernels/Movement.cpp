@@ -15,14 +15,14 @@ namespace {
 using Tensors = std::vector<Tensor>;
 using Types = std::vector<TensorType>;
 
-/// The tensor whose element at index i is the input's at offset sum(i[d] * strides[d]).
+/// Returns the tensor with element i = the input's element at offset sum(i[d] * strides[d]).
 Tensor stridedView(const KernelContext &context, const Tensor &input, const TensorType &resultType,
                    const Shape &strides) {
   return dispatch(input, [&](auto zero) {
     using T = decltype(zero);
     const T *x = input.data<T>().data();
     std::vector<T> y(numElements(resultType.shape));
-    // The last dim in the inner loop, the others as a list of offsets.
+    // The last dim is the inner loop; the others are a list of offsets.
     Shape outerShape = resultType.shape, outerStrides = strides;
     int64_t innerSize = 1, innerStride = 0;
     if (!outerShape.empty()) {

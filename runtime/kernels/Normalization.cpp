@@ -17,7 +17,7 @@ using Types = std::vector<TensorType>;
 // Softmax
 //===----------------------------------------------------------------------===//
 
-/// 0 for residues, the largest of the `count` elements `stride` apart for floats.
+/// Returns 0 for residues, for floats the largest of `count` elements with stride `stride`.
 template <typename T> T stabilizer(const T *x, int64_t count, int64_t stride) {
   T largest = integer<T>(0);
   if constexpr (!isResidue<T>) {

@@ -2,8 +2,8 @@
 //
 // Part of tbc.
 //
-// Sums without further mark run over the normalised dim, whose size is n; statistics are broadcast
-// back. n is exact, epsilon and momentum are composite constants (see Kernel.h), rsqrt(u) = 1 /
+// Sums run over the normalised dim of size n, unless marked otherwise. Statistics are broadcast
+// back. n is exact; epsilon and momentum are composite constants (see Kernel.h). rsqrt(u) = 1 /
 // sqrt(u).
 //
 //   softmax{dim}        x -> y:  e = exp(x - stabilizer_max(x));  y = e / sum(e)
@@ -22,13 +22,13 @@
 //       dx = rstd * (g - h * (sum(g * h) / n))
 //   rms_scale_grad       dy, x, rstd -> dw = sum over rows of dy * (x * rstd)
 //
-//   batch_norm{epsilon}  x[n,c,*], scale, bias, mean, var -> y = (x - mean) * rsqrt(var + epsilon)
-//   * scale + bias batch_norm_train{epsilon, momentum}   x, scale, bias, rmean, rvar -> y,
-//   new_rmean, new_rvar; per
-//       channel, sums over its n > 1 elements:
+//   batch_norm{epsilon}  x[n,c,*], scale, bias, mean, var -> y:
+//       y = (x - mean) * rsqrt(var + epsilon) * scale + bias
+//   batch_norm_train{epsilon, momentum}   x, scale, bias, rmean, rvar -> y, new_rmean, new_rvar;
+//       per channel, sums over its n > 1 elements:
 //       mean = sum(x) / n;  var = sum((x - mean) * (x - mean)) / n;  y as above
 //       new_rmean = momentum * rmean + (1 - momentum) * mean
-//       new_rvar = momentum * rvar + (1 - momentum) * (var * n / (n - 1)), or var alone where the
+//       new_rvar = momentum * rvar + (1 - momentum) * (var * n / (n - 1)), or var alone if the
 //       attribute unbiased is false
 //
 // The gradients are the VJPs of these formulas when rsqrt has the derivative -0.5 * r * r * r.

@@ -24,7 +24,7 @@ void checkUpdate(const Tensors &inputs, size_t numInputs, size_t numLike, const 
     requireShape("a result", type.shape, inputs[0].shape());
 }
 
-/// fn(W()) for the type in which an update of `parameter` is computed.
+/// Calls fn(W()) for the type W in which an update of `parameter` is computed.
 template <typename Fn> auto dispatchWide(const Tensor &parameter, Fn &&fn) {
   return dispatchFloat(parameter, [&](auto zero) {
     if constexpr (isResidue<decltype(zero)>)
@@ -78,7 +78,7 @@ Tensors sgdMomentum(const KernelContext &context, const Attrs &attrs, const Tens
   });
 }
 
-/// Weight decay acts on the parameter beside the step (AdamW), or is part of the gradient (Adam).
+/// Weight decay acts on the parameter directly (AdamW), or is part of the gradient (Adam).
 enum class Decay { Decoupled, InGradient };
 
 template <Decay kind>
@@ -111,7 +111,7 @@ Tensors adam(const KernelContext &context, const Attrs &attrs, const Tensors &in
 }
 
 //===----------------------------------------------------------------------===//
-// What a step does to all gradients together
+// Ops over all gradients of a step
 //===----------------------------------------------------------------------===//
 
 Tensors squareSum(const KernelContext &context, const Attrs &, const Tensors &inputs,
@@ -133,12 +133,12 @@ Tensors squareSum(const KernelContext &context, const Attrs &, const Tensors &in
   return context.arith == Arith::Residue251 ? total(Residue251()) : total(double());
 }
 
-/// In a float's own width: what is a number in double may be none in f32.
+/// Checks in the float's own width: a finite double may overflow in f32.
 template <typename T> bool isFinite(const KernelContext &context, T x) {
   if constexpr (std::is_same_v<T, Residue>)
     return x != context.notFinite;
   else if constexpr (isResidue<T>)
-    return true; // none of 251 can be spared
+    return true; // no residue modulo 251 can be reserved
   else
     return std::isfinite(x);
 }
@@ -180,7 +180,7 @@ Tensors updateLossScale(const KernelContext &context, const Attrs &attrs, const 
   });
 }
 
-/// Summing over ranks is the partitioner's business: a single rank has the whole.
+/// The partitioner inserts the sum over ranks; a single rank has the whole.
 Tensors stepTotal(const KernelContext &, const Attrs &, const Tensors &inputs,
                   const Types &resultTypes) {
   requireCounts(inputs, inputs.size(), resultTypes, inputs.size());

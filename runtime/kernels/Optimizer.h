@@ -2,35 +2,36 @@
 //
 // Part of tbc.
 //
-// Elementwise over tensors of any shape; lr is a float scalar, step an integer scalar, 1 at the
-// first step. Floats are computed in double and rounded once per result. Attributes count with
-// their full value.
+// Elementwise over tensors of any shape. lr is a float scalar; step is an integer scalar, 1 at the
+// first step. Floats are computed in double and rounded once per result. Attributes are not rounded
+// to f32.
 //
 //   sgd{weight_decay}   p, g, lr -> p':   g' = g + weight_decay * p;  p' = p - lr * g'
-//   sgd_momentum{momentum, nesterov, weight_decay}   p, g, buf, lr -> p', buf'  (torch.optim.SGD
-//   without
-//       dampening; buf starts at 0):   buf' = momentum * buf + g'
+//   sgd_momentum{momentum, nesterov, weight_decay}   p, g, buf, lr -> p', buf'
+//       (torch.optim.SGD without dampening; buf starts at 0):
+//       buf' = momentum * buf + g'
 //       p' = p - lr * (nesterov ? g' + momentum * buf' : buf')
 //   adamw{beta1, beta2, epsilon, weight_decay}   p, g, m, v, lr, step -> p', m', v'
-//   (torch.optim.AdamW):
+//       (torch.optim.AdamW):
 //       m' = beta1 * m + (1 - beta1) * g;  v' = beta2 * v + (1 - beta2) * g * g
 //       p' = p * (1 - lr * weight_decay)
 //            - lr * (m' / (1 - beta1^step)) / (sqrt(v') / sqrt(1 - beta2^step) + epsilon)
 //   adam   the same (torch.optim.Adam), with the decay in the gradient: g + weight_decay * p for g,
 //       and no factor at p
 //   square_sum   g .. -> scalar: the sum of g^2 over all elements
-//   count_not_finite   g .. -> scalar: how many elements are infinite or no number; in residues,
-//   are
-//       KernelContext::notFinite
+//   count_not_finite   g .. -> scalar: the number of infinite or NaN elements; in residues, of
+//       elements equal to KernelContext::notFinite
 //   update_loss_scale{growth_factor, backoff_factor, growth_interval}   scale, tracker, is_finite
 //       -> scale', tracker' (torch.amp.GradScaler.update):
 //       scale * backoff_factor, 0          if not is_finite
 //       scale * growth_factor, 0           if tracker + 1 = growth_interval (scale if that is
 //                                          infinite)
 //       scale, tracker + 1                 else
-//   step_total   s .. -> s ..: the sums over all ranks, of which there is one
+//   step_total   s .. -> s ..: the sums over all ranks; here there is one rank
 //   scale_by   x, s -> x * s;   clip_value{limit}   x -> min(max(x, -limit), limit)
 //   update_if   old, new, condition -> new if the condition holds, else old
+//
+// Example: sgd with p = 1, g = 0.5, lr = 0.1, weight_decay = 0.1: g' = 0.6, p' = 0.94.
 //
 //===----------------------------------------------------------------------===//
 

@@ -20,8 +20,8 @@ Windows poolWindows(const Attrs &attrs, const Shape &x, const Shape &y) {
   return makeWindows(attrs, attrs.getInts("kernel"), spatialDims(x), spatialDims(y));
 }
 
-/// fn(position in y, the window's input indices, ascending) for every position of every plane of x;
-/// the indices are into the whole of x.
+/// Calls fn(position in y, the window's ascending indices in the whole of x) for every position of
+/// every plane of x.
 template <typename Fn> void forEachWindow(const Windows &windows, int64_t planes, Fn &&fn) {
   std::vector<int64_t> members;
   for (int64_t position = 0; position < windows.positions; ++position) {
@@ -93,7 +93,7 @@ Tensors maxPoolGrad(const KernelContext &context, const Attrs &attrs, const Tens
   });
 }
 
-/// The divisor of a window with so many members inside the input.
+/// The divisor of a window with `members` elements inside the input.
 int64_t divisor(const Attrs &attrs, const Windows &windows, size_t members) {
   return attrs.getBool("count_include_pad", false) ? windows.taps : int64_t(members);
 }

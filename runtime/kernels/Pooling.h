@@ -2,16 +2,17 @@
 //
 // Part of tbc.
 //
-// x [n, c, spatial..], y [n, c, positions..]; attributes kernel, strides, pads (all low, then all
-// high) and dilations (max_pool; ones for avg_pool unless given). Windows are those of
-// Convolution.h; every window meets the input.
+// Shapes: x [n, c, spatial..], y [n, c, positions..]. Attributes: kernel, strides, pads (all low,
+// then all high) and dilations (max_pool; optional ones for avg_pool, default 1). Windows are those
+// of Convolution.h; every window overlaps the input.
 //
-//   max_pool       x     -> y     the largest element in the window; padding takes no part;
-//   residues in the
-//                                 order of orderKey.
-//   max_pool_grad  x, dy -> dx    dy goes to the window's largest element, the lowest index of
-//   equals. avg_pool       x     -> y     sum / count; count = all taps if count_include_pad, else
-//   those inside x. avg_pool_grad  dy    -> dx    dy / count to every element of the window.
+//   max_pool       x     -> y     the largest element in the window, without padding; residues in
+//                                 the order of orderKey.
+//   max_pool_grad  x, dy -> dx    dy goes to the window's largest element, the lowest index among
+//                                 equals.
+//   avg_pool       x     -> y     sum / count; count = all taps if count_include_pad, else those
+//                                 inside x.
+//   avg_pool_grad  dy    -> dx    dy / count to every element of the window.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,4 +1,4 @@
-//===- Products.cpp - An einsum as matrix products -------------------------===//
+//===- Products.cpp - An einsum as matmuls --------------------------------===//
 
 #include "runtime/kernels/Products.h"
 #include "runtime/kernels/Support.h"
@@ -14,7 +14,8 @@ static int64_t strideOf(int64_t label, const Labels &labels, const Shape &stride
   return found == labels.end() ? -1 : strides[found - labels.begin()];
 }
 
-/// Appends the label to the loops, as part of the last one where it lies in it everywhere.
+/// Appends the label to the loops, merged with the last one if it is contiguous with it in all
+/// tensors.
 static void append(ProductLoops &loops, const ProductLoop &loop) {
   if (loop.size == 1)
     return;
@@ -67,7 +68,8 @@ static bool isFeasible(const ProductPlan &plan) {
          isDense(m.size, m.out, n.size, n.out);
 }
 
-/// Every choice of one of the loops, or of none if there are none; the others go to `rest`.
+/// Calls fn for every choice of one loop; the others go to its second argument. Without loops, a
+/// loop of size 1 is chosen.
 template <typename Fn> static void forEachChoice(const ProductLoops &loops, Fn &&fn) {
   if (loops.empty())
     return fn(ProductLoop{1, 0, 0, 0}, ProductLoops());

@@ -1,12 +1,13 @@
-//===- Products.h - An einsum as matrix products ---------------------------===//
+//===- Products.h - An einsum as matmuls ----------------------------------===//
 //
 // Part of tbc. Plain C++. For matmul libraries: divides an einsum into one matmul and loops around
 // it.
 //
-// Labels are batch (in both operands and the result), contracted, or of one operand. Labels of a
-// role that are contiguous in all their tensors are merged. Then one label of each operand and one
-// contracted label make a matmul in place; the other labels are loops around it, which add up for
-// contracted labels. Example: bik,kj->bij is one matmul of (b i) x k x j.
+// Roles of labels: batch (in both operands and the result), contracted, or free (in one operand and
+// the result). Labels of a role that are contiguous in all their tensors are merged. One label of
+// each operand and one contracted label then make a matmul in place. The other labels are loops
+// around it; loops over contracted labels add up. Example: bik,kj->bij is one matmul of (b i) x k x
+// j.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +21,8 @@
 
 namespace tbc::kernels {
 
-/// Some labels that are one loop. Strides count elements; 0 where a tensor does not have it.
+/// One or several labels as a single loop. Strides count elements; 0 if the tensor lacks the
+/// labels.
 struct ProductLoop {
   int64_t size, lhs, rhs, out;
 };
@@ -28,32 +30,33 @@ using ProductLoops = std::vector<ProductLoop>;
 
 struct ProductRoles {
   ProductLoops batch, contracted, lhsFree, rhsFree;
-  /// A label of one operand alone is summed: no matmul.
+  /// Whether a label of a single operand is summed; then there is no matmul.
   bool sumsOneOperand = false;
 };
 
-/// The roles of an einsum of dense row-major tensors (runtime/kernels/Einsum.h).
+/// Returns the roles of an einsum of dense row-major tensors (runtime/kernels/Einsum.h).
 ProductRoles productRoles(const Attrs &attrs, const TensorType &lhs, const TensorType &rhs,
                           const TensorType &result);
 
-/// With the operands in the other order.
+/// Returns the roles with the operands exchanged.
 ProductRoles swapped(ProductRoles roles);
 
-/// A product c[m x n] (+)= a[m x k] * b[k x n] inside loops, c with unit stride along n, a and b
-/// along one of their dims.
+/// A matmul c[m x n] (+)= a[m x k] * b[k x n] inside loops. c has unit stride along n; a and b have
+/// it along one of their dims.
 struct ProductPlan {
   ProductLoop m{1, 0, 0, 0}, n{1, 0, 0, 0}, k{1, 0, 0, 0};
   /// Loops over batch and free labels: independent of each other.
   ProductLoops around;
-  /// Contracted labels but k.
+  /// Contracted labels except k.
   ProductLoops summed;
 };
 
-/// Sets `best` to the plan with the largest matmuls; false without a plan. Sums over loops around a
-/// matmul are rounded to the result's type in between: only with `maySum`.
+/// Sets `best` to the plan with the largest matmuls; returns false if there is no plan. Sums over
+/// loops around a matmul round to the result's type in between, so they are used only with
+/// `maySum`.
 bool choose(const ProductRoles &roles, bool maySum, ProductPlan &best);
 
-/// Whether a matrix of this many rows and columns at these strides has dense rows (or columns).
+/// Whether a matrix of this size has dense rows: unit stride along columns.
 bool isDense(int64_t rows, int64_t rowStride, int64_t columns, int64_t columnStride);
 
 } // namespace tbc::kernels

@@ -50,7 +50,7 @@ Tensors dropout(const KernelContext &, const Attrs &, const Tensors &inputs,
   return inputs;
 }
 
-/// The number of every element in the global batch, in row-major order.
+/// The index of every element in the global batch, in row-major order.
 std::vector<int64_t> elementNumbers(const Shape &shape, const Tensors &inputs) {
   std::vector<int64_t> numbers = {0};
   for (size_t dim = 0; dim < shape.size(); ++dim) {

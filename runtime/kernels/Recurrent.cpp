@@ -24,13 +24,13 @@ struct Recurrence {
   int64_t count, s = 0, b = 0, h = 0;
   bool reverse;
 
-  /// Step number i forwards in time.
+  /// The index in time of step `i`.
   int64_t step(int64_t i) const { return reverse ? s - 1 - i : i; }
   Shape states() const { return {s, b, h}; }
   Shape state() const { return {b, h}; }
   Shape gates() const { return {s, b, count * h}; }
   Shape weight() const { return {count * h, h}; }
-  /// Places of an element of a step: in states, and of gate `gate` in gates.
+  /// The index of an element of a step: in states, and of gate `gate` in gates.
   int64_t at(int64_t t, int64_t sample, int64_t i) const { return (t * b + sample) * h + i; }
   int64_t gate(int64_t t, int64_t sample, int64_t number, int64_t i) const {
     return ((t * b + sample) * count + number) * h + i;
@@ -49,7 +49,7 @@ template <typename T> T product(const Operand<T> &weight, int64_t row, const T *
   return sum.result();
 }
 
-/// Column `column` of rows `first` to before `last` of R, times `gates`, which are those rows'.
+/// Column `column` of rows [first, last) of R, times `gates` of those rows.
 template <typename T>
 T transposed(const Operand<T> &weight, int64_t first, int64_t last, int64_t column, const T *gates,
              int64_t h) {

@@ -13,8 +13,7 @@ namespace {
 using Tensors = std::vector<Tensor>;
 using Types = std::vector<TensorType>;
 
-/// Where the reduced elements of each result stand: result i reads kept[i] + every entry of
-/// `reduced`.
+/// The offsets of the reduced elements: result i reads kept[i] + every entry of `reduced`.
 struct Reduced {
   std::vector<int64_t> kept, reduced;
 };

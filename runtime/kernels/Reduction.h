@@ -2,13 +2,16 @@
 //
 // Part of tbc.
 //
-//   reduce_sum{dims}        the sum over dims, which the result lacks; 0 over nothing.
-//   reduce_max{dims}        the largest element, in residues by orderKey; over nothing an error.
-//   stabilizer_max{dims}    what is subtracted before exp so that it cannot overflow: reduce_max,
-//                           and 0 in residues (any value is right there, and 0 is the same on every
+//   reduce_sum{dims}        the sum over dims, which the result lacks; an empty sum is 0.
+//   reduce_max{dims}        the largest element, in residues by orderKey; an error if empty.
+//   stabilizer_max{dims}    the row max that is subtracted before exp to avoid overflow:
+//   reduce_max,
+//                           and 0 in residues (any value is valid there, and 0 is the same on every
 //                           shard).
 //   running_sum{dim, exclusive, reverse}   y_i = the sum of x_j along dim over j <= i; reverse:
 //                           j >= i; exclusive: without j = i.
+//
+// Example: running_sum of [1, 2, 3] is [1, 3, 6], exclusive [0, 1, 3], reverse [6, 5, 3].
 //
 //===----------------------------------------------------------------------===//
 

@@ -13,8 +13,8 @@ using namespace tbc::kernels;
 
 namespace {
 
-// Arbitrary odd constants. They are part of the meaning of residue results: every rank and every
-// tool must agree on them.
+// Arbitrary odd constants. They define residue results: every rank and every tool must use the
+// same.
 constexpr uint64_t orderMultiplier = 0x0b5d2f1c9e3779b9;
 constexpr uint64_t hashSeed = 0x9e3779b97f4a7c15;
 
@@ -56,7 +56,7 @@ Residue tbc::kernels::power(Residue base, int64_t exponent) {
 }
 
 Residue tbc::kernels::inverse(Residue a) {
-  // Extended Euclid on (p, a), keeping x * a = r (mod p); for a = 0 the loop leaves x = 0 at once.
+  // Extended Euclid on (p, a), keeping x * a = r (mod p); for a = 0 the result is x = 0.
   int64_t r0 = int64_t(Residue::modulus), r1 = int64_t(a.v), x0 = 0, x1 = 1;
   if (r1 == 0)
     return {0};

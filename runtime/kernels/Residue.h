@@ -2,9 +2,8 @@
 //
 // Part of tbc. Plain C++.
 //
-// In the residue arithmetic every float value is an element of Z/p, p = 2^61 - 1, so sums are
-// independent of their order and a parallel program equals the serial one bit for bit
-// (docs/design.md, section 4).
+// In residue arithmetic every float value is an element of Z/p, p = 2^61 - 1. Sums do not depend on
+// their order, so a parallel program equals the serial one bit for bit (docs/design.md, section 4).
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +23,8 @@ struct Residue {
   /// n mod p.
   static Residue fromInt(int64_t n);
 
-  /// The exact value m * 2^e of `x`, modulo p. Throws KernelError unless `x` is finite.
+  /// The exact value m * 2^e of `x`, modulo p. Example: 0.5 is 2^60, because 2 * 2^60 = 1 mod p.
+  /// Throws KernelError unless `x` is finite.
   static Residue fromDouble(double x);
 
   /// v mod p for any 128-bit v.
@@ -52,7 +52,8 @@ inline bool operator==(Residue a, Residue b) { return a.v == b.v; }
 inline bool operator!=(Residue a, Residue b) { return a.v != b.v; }
 inline Residue &operator+=(Residue &a, Residue b) { return a = a + b; }
 
-/// `base` to the power `exponent`; a negative exponent takes the inverse, anything to the 0 is 1.
+/// `base` to the power `exponent`. A negative exponent takes the inverse; any base to the power 0
+/// is 1.
 Residue power(Residue base, int64_t exponent);
 
 /// The multiplicative inverse; inv(0) = 0.
@@ -61,13 +62,13 @@ Residue inverse(Residue a);
 /// a * inverse(b), so x / 0 = 0.
 Residue operator/(Residue a, Residue b);
 
-/// Where `a` stands in the order by which residues are compared: r * a mod p for a fixed random r,
-/// as a centered integer. Zero stands at 0 and -a at minus the place of a, so about half of all
-/// residues are "negative" and comparisons with 0 take both branches.
+/// The sort key by which residues are compared: r * a mod p for a fixed random r, as a centered
+/// integer. Zero has key 0, and -a has minus the key of a. So about half of all residues are
+/// "negative", and comparisons with 0 take both branches.
 int64_t orderKey(Residue a);
 
-/// The scalar functions that residues replace by a keyed hash. The key names the function, never
-/// the op.
+/// The scalar functions that residue arithmetic replaces by a keyed hash. The key names the
+/// function, never the op.
 enum class FunctionKey : uint64_t {
   Exp = 1,
   Log,
@@ -88,7 +89,7 @@ enum class FunctionKey : uint64_t {
 /// atan, floor, ceil, round: 0).
 Residue applyHash(FunctionKey function, Residue x);
 
-/// The hash of two arguments, for pow with an exponent that is no small integer.
+/// The hash of two arguments, for pow unless the exponent is a small integer.
 Residue applyHash(FunctionKey function, Residue x, Residue y);
 
 } // namespace tbc::kernels

@@ -12,7 +12,7 @@
 
 using namespace tbc::kernels;
 
-/// Arbitrary; part of the meaning of results, as in Residue.cpp.
+/// Arbitrary; it defines results, as in Residue.cpp.
 static constexpr uint8_t orderMultiplier = 95;
 
 Residue251 Residue251::fromDouble(double x) {
@@ -35,7 +35,7 @@ Residue251 tbc::kernels::power(Residue251 base, int64_t exponent) {
 Residue251 tbc::kernels::inverse(Residue251 a) {
   static const std::array<uint8_t, Residue251::modulus> table = [] {
     std::array<uint8_t, Residue251::modulus> inverses{};
-    // Fermat: a^(p - 2) is the inverse, and 0 of 0.
+    // Fermat: a^(p - 2) is the inverse, and 0 for a = 0.
     for (uint32_t i = 0; i < Residue251::modulus; ++i)
       inverses[i] = power(Residue251(uint8_t(i)), Residue251::modulus - 2).v;
     return inverses;

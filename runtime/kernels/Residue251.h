@@ -2,10 +2,9 @@
 //
 // Part of tbc. Plain C++.
 //
-// The small sister of Residue.h: numbers 0 .. 250, which every float type holds exactly, so that a
-// program computes with them in the memory and the messages of its true run, byte for byte
-// (docs/design.md, section 4). One value in 251 is 0 by chance: a formula must not depend on more
-// than inv(0) = 0.
+// The small sister of Residue.h: numbers 0 .. 250, exact in every float type. A program computes
+// with them in the memory and messages of its real run, byte for byte (docs/design.md, section 4).
+// One value in 251 is 0 by chance, so a formula must depend on no more than inv(0) = 0.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +33,8 @@ struct Residue251 {
     return Residue251(uint8_t(remainder < 0 ? remainder + int64_t(modulus) : remainder));
   }
 
-  /// The exact value m * 2^e of `x`, modulo 251. Throws KernelError unless `x` is finite.
+  /// The exact value m * 2^e of `x`, modulo 251. Example: 0.5 is 126, because 2 * 126 = 1 mod 251.
+  /// Throws KernelError unless `x` is finite.
   static Residue251 fromDouble(double x);
 
   static Residue251 reduce(uint64_t v) { return Residue251(uint8_t(v % modulus)); }
@@ -57,7 +57,8 @@ inline bool operator==(Residue251 a, Residue251 b) { return a.v == b.v; }
 inline bool operator!=(Residue251 a, Residue251 b) { return a.v != b.v; }
 inline Residue251 &operator+=(Residue251 &a, Residue251 b) { return a = a + b; }
 
-/// `base` to the power `exponent`; a negative exponent takes the inverse, anything to the 0 is 1.
+/// `base` to the power `exponent`. A negative exponent takes the inverse; any base to the power 0
+/// is 1.
 Residue251 power(Residue251 base, int64_t exponent);
 
 /// The multiplicative inverse; inv(0) = 0.
@@ -66,7 +67,7 @@ Residue251 inverse(Residue251 a);
 /// a * inverse(b), so x / 0 = 0.
 Residue251 operator/(Residue251 a, Residue251 b);
 
-/// As for Residue: -125 .. 125, zero at 0, and -a at minus the place of a.
+/// The sort key, as for Residue: -125 .. 125, zero at 0, and -a at minus the key of a.
 int64_t orderKey(Residue251 a);
 
 /// The hash of Residue.h, modulo 251.

@@ -1,6 +1,6 @@
-//===- Scalar.h - One vocabulary for floats and residues -------------------===//
+//===- Scalar.h - Scalar functions for floats and residues ----------------===//
 //
-// Part of tbc. Internal to the kernels: with these overloads one formula serves every arithmetic.
+// Part of tbc. Internal to the kernels. With these overloads one formula works in every arithmetic.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,8 +38,8 @@ template <typename T> T real(double value) {
     return T(value);
 }
 
-/// The constant `value` of a composite over elements of `dtype`: what the decomposed graph holds in
-/// a `constant` op, which has f32 precision unless it computes in f64.
+/// The constant `value` of a composite over elements of `dtype`. It is rounded to f32 unless the op
+/// computes in f64, as in the `constant` op of a decomposed graph.
 template <typename T> T compositeConstant(DType dtype, double value) {
   return real<T>(dtype == DType::F64 ? value : double(float(value)));
 }
@@ -54,7 +54,7 @@ template <typename T> IfFloat<T> cosOf(T x) { return std::cos(x); }
 template <typename T> IfFloat<T> atanOf(T x) { return std::atan(x); }
 template <typename T> IfFloat<T> floorOf(T x) { return std::floor(x); }
 template <typename T> IfFloat<T> ceilOf(T x) { return std::ceil(x); }
-/// Rounds halves to even, whatever the rounding mode is.
+/// Rounds halves to even, in any rounding mode.
 template <typename T> IfFloat<T> roundOf(T x) { return x - std::remainder(x, T(1)); }
 template <typename T> IfFloat<T> powOf(T x, T y) { return std::pow(x, y); }
 template <typename T> IfFloat<T> powerOf(T x, int64_t n) { return std::pow(x, T(n)); }
@@ -81,8 +81,8 @@ template <typename T> IfResidue<T> roundOf(T x) { return applyHash(FunctionKey::
 template <typename T> IfResidue<T> sigmoidOf(T x) { return applyHash(FunctionKey::Sigmoid, x); }
 template <typename T> IfResidue<T> powerOf(T x, int64_t n) { return power(x, n); }
 
-/// Repeated multiplication where the exponent is an integer of at most 2^20 in magnitude (which a
-/// random residue is not), a hash of both otherwise.
+/// Repeated multiplication if the exponent is an integer of at most 2^20 in magnitude, otherwise a
+/// hash of both. A random residue is not such an integer.
 inline Residue powOf(Residue x, Residue y) {
   constexpr int64_t largest = 1 << 20;
   int64_t n = y.centered();
@@ -95,8 +95,8 @@ inline Residue251 powOf(Residue251 x, Residue251 y) { return power(x, y.centered
 /// 1 / sqrt(x), in residues too.
 template <typename T> T rsqrtOf(T x) { return integer<T>(1) / sqrtOf(x); }
 
-/// Divides many values by one: a residue's inverse, which costs about a hundred products, is taken
-/// once.
+/// Divides many values by one. For residues the inverse is computed once; it costs about a hundred
+/// multiplications.
 template <typename T> class Divisor {
 public:
   explicit Divisor(T value) : value(isResidue<T> ? integer<T>(1) / value : value) {}
@@ -121,15 +121,15 @@ template <typename T> bool less(T x, T y) {
 
 template <typename T> bool isPositive(T x) { return less(integer<T>(0), x); }
 
-/// The larger one; the first of equals.
+/// Returns the larger one; the first if they are equal.
 template <typename T> T larger(T x, T y) { return less(x, y) ? y : x; }
 
 //===----------------------------------------------------------------------===//
 // Sums
 //===----------------------------------------------------------------------===//
 
-/// A running sum: in double for floats, rounded once at the end; lazily reduced for residues;
-/// modulo 2^64 for integers.
+/// A running sum. Floats add in double and round once at the end; residues are reduced lazily;
+/// integers wrap modulo 2^64.
 template <typename T> class Sum {
 public:
   void add(T x) { value += double(x); }
@@ -142,7 +142,7 @@ private:
 
 template <> class Sum<Residue> {
 public:
-  void add(Residue x) { value += x.v; } // 2^64 of them fit
+  void add(Residue x) { value += x.v; } // 2^64 terms fit
   void addProduct(Residue x, Residue y) { value += (x * y).v; }
   Residue result() const { return Residue::reduce(value); }
 
@@ -153,7 +153,7 @@ private:
 template <> class Sum<Residue251> {
 public:
   void add(Residue251 x) { value += x.v; }
-  void addProduct(Residue251 x, Residue251 y) { value += uint64_t(x.v) * y.v; } // 2^48 of them fit
+  void addProduct(Residue251 x, Residue251 y) { value += uint64_t(x.v) * y.v; } // 2^48 terms fit
   Residue251 result() const { return Residue251::reduce(value); }
 
 private:

@@ -22,7 +22,7 @@ struct KernelEntry {
 };
 using KernelTable = std::vector<KernelEntry>;
 
-/// fn(T()) for the T in which a tensor of `dtype` is held in `arith`.
+/// Calls fn(T()) for the T that represents a tensor of `dtype` in `arith`.
 template <typename Fn> auto dispatch(Arith arith, DType dtype, Fn &&fn) {
   if (!isFloat(dtype))
     return fn(int64_t());
@@ -35,7 +35,7 @@ template <typename Fn> auto dispatch(Arith arith, DType dtype, Fn &&fn) {
   return fn(float());
 }
 
-/// fn(T()) for the T in which the elements of `tensor` are held.
+/// Calls fn(T()) for the T that represents the elements of `tensor`.
 template <typename Fn> auto dispatch(const Tensor &tensor, Fn &&fn) {
   if (tensor.holds<float>())
     return fn(float());
@@ -62,8 +62,8 @@ template <typename Fn> auto dispatchFloat(const Tensor &tensor, Fn &&fn) {
   return fn(Residue251());
 }
 
-/// Reads a float operand as T. Floats of another width (a f32 statistic beside f64 data) are
-/// converted; residues and floats do not mix.
+/// Reads a float operand as T. Floats of another width are converted, for example an f32 statistic
+/// beside f64 data. Residues and floats do not mix.
 template <typename T> class Operand {
 public:
   explicit Operand(const Tensor &tensor) : tensor(tensor) {
@@ -93,7 +93,8 @@ private:
   const T *elements;
 };
 
-/// The tensor of `type` with these elements, converted where `type` is held in another float width.
+/// Returns the tensor of `type` with these elements, converted if `type` is held in another float
+/// width.
 template <typename T>
 Tensor makeResult(const KernelContext &context, const TensorType &type, std::vector<T> elements) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -106,17 +107,17 @@ Tensor makeResult(const KernelContext &context, const TensorType &type, std::vec
   return Tensor(type, std::move(elements));
 }
 
-/// Throws KernelError unless there are exactly so many operands and results.
+/// Throws KernelError unless the counts of operands and results are equal to these.
 void requireCounts(const std::vector<Tensor> &inputs, size_t numInputs,
                    const std::vector<TensorType> &resultTypes, size_t numResults);
 
 /// Throws KernelError unless `shape` is `expected`; `what` names the offender.
 void requireShape(const char *what, const Shape &shape, const Shape &expected);
 
-/// `dim` if it is one of a tensor with `numDims` dims, otherwise KernelError.
+/// Returns `dim` if it is one of a tensor with `numDims` dims; throws KernelError otherwise.
 int64_t requireDim(int64_t dim, size_t numDims);
 
-/// Elements between neighbours along each dim of a row-major tensor.
+/// Strides in elements along each dim of a row-major tensor. Example: {2, 3, 4} has {12, 4, 1}.
 Shape rowMajorStrides(const Shape &shape);
 
 /// The offsets sum(index[d] * strides[d]) for every index of `shape`, in row-major order.
@@ -126,8 +127,8 @@ std::vector<int64_t> listOffsets(const Shape &shape, const Shape &strides);
 Shape without(const Shape &shape, const std::vector<int64_t> &dims);
 Shape only(const Shape &shape, const std::vector<int64_t> &dims);
 
-/// A tensor seen as outer x size x inner around one dim: element (o, i, n) stands at
-/// (o * size + i) * inner + n.
+/// A tensor seen as outer x size x inner around one dim. Element (o, i, n) has the index (o * size
+/// + i) * inner + n. Example: {2, 3, 4} at dim 1 is 2 x 3 x 4, at dim 2 it is 6 x 4 x 1.
 struct DimSplit {
   int64_t outer, size, inner;
 };

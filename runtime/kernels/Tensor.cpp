@@ -27,7 +27,7 @@ std::string tbc::kernels::toString(const TensorType &type) {
 
 namespace {
 
-/// Rounds bf16 and f16 elements and wraps integers; everything else is held as it is.
+/// Rounds bf16 and f16 elements and wraps integers; other elements stay.
 template <typename T> void roundInPlace(DType dtype, std::vector<T> &elements) {
   if constexpr (std::is_same_v<T, float>) {
     if (dtype == DType::BF16)

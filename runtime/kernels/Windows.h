@@ -11,8 +11,8 @@
 
 namespace tbc::kernels {
 
-/// Which input element each tap of a window reads at each output position, over the spatial dims of
-/// one channel flattened in row-major order.
+/// The input element read by each tap of a window at each output position, over the spatial dims of
+/// one channel, flattened in row-major order.
 struct Windows {
   int64_t positions = 0, taps = 0, inputs = 0;
   /// At [tap * positions + position]: the flat input index, or -1 in the padding. For one position
@@ -22,13 +22,13 @@ struct Windows {
   int64_t at(int64_t tap, int64_t position) const { return inputIndex[tap * positions + position]; }
 };
 
-/// The windows of size `kernel` over `input`, by the attributes "strides", "pads" (all low, then
-/// all high) and "dilations" (ones where absent). KernelError unless they produce exactly the
-/// positions `output`.
+/// Returns the windows of size `kernel` over `input`, by the attributes "strides", "pads" (all low,
+/// then all high) and "dilations" (default 1). KernelError unless the positions are exactly
+/// `output`.
 Windows makeWindows(const Attrs &attrs, const Shape &kernel, const Shape &input,
                     const Shape &output);
 
-/// The dims of [n, c, spatial..] behind the first two.
+/// The dims of [n, c, spatial..] after the first two.
 Shape spatialDims(const Shape &shape);
 
 } // namespace tbc::kernels
