@@ -88,7 +88,7 @@ using PieceDim = std::vector<PieceSegment>;
 ///     groupSize(flat). It is cut into that many chunks; chunk i is on group index i.
 ///
 /// Axes that are not named hold replicas. Example: [4, 6] with dim 0 on `tp` of 2 and flat {dp of
-/// 8}: each rank has 2 of 16 elements, of which the last 4 are padding.
+/// 8}: each rank has 2 of 16 elements; the last 4 elements are padding.
 struct Piece {
   std::vector<PieceDim> dims;
   std::vector<AxisRef> flat;

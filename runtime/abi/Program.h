@@ -114,7 +114,7 @@ enum class InstructionKind {
   Recv,
   Permute,
   Offload, ///< device -> host: a copy of its operand, which lies in a slot on the host
-  Fetch,   ///< host -> device: a copy of what such a slot holds
+  Fetch,   ///< host -> device: a copy of such a slot
 };
 inline constexpr int numInstructionKinds = 11;
 

@@ -251,7 +251,7 @@ private:
       tile.drop(head, key, count, ds.data());
       for (int64_t row = 0; row < rows; ++row) {
         float *line = ds.data() + row * tileKeys;
-        // If z is 0 for any operands, their gradient is 0.
+        // A flat row has z = 0 for any operands, so its scores have no gradient.
         if (tile.isFlat(row))
           std::fill_n(line, count, 0.0f);
         else

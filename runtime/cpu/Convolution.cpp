@@ -46,7 +46,7 @@ constexpr int64_t pieceFlops = 4 << 20;
 constexpr int64_t leastChannels = 64;
 /// Largest size of the partial sums of a gradient of the weights.
 constexpr int64_t mostPartialBytes = 32 << 20;
-/// A sample with at least so many positions is a box of its own.
+/// From this number of positions on, a single sample is large enough for a box.
 constexpr int64_t manyPositions = 256;
 
 class Convolution {
@@ -112,7 +112,7 @@ private:
     int64_t mostSlices = std::clamp<int64_t>(channels / leastChannels, 1, wanted);
     int64_t numSlices, numSamples;
     if (whole.kind != ConvolutionKind::WeightGradient && positions >= manyPositions) {
-      // Samples are processed separately, so less is reordered at a time.
+      // Few samples at a time, so less is reordered at a time.
       int64_t flopsPerSample = std::max<int64_t>(1, flops() / whole.samples);
       int64_t each = std::clamp<int64_t>(pieceFlops / flopsPerSample, 1, whole.samples);
       numSamples = (whole.samples + each - 1) / each;

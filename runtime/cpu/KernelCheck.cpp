@@ -83,8 +83,8 @@ double ulp(DType type, double magnitude) {
 }
 
 /// Returns the number of terms of the longest sum in an instruction. A sum over dims has (elements
-/// of an operand) / (elements of the smallest result) terms. A matmul has as many as [m, k] x [k,
-/// n] -> [m, n].
+/// of an operand) / (elements of the smallest result) terms. A matmul [m, k] x [k, n] -> [m, n] has
+/// k = sqrt(m k * k n / (m n)). Example: operands of 6 and 12 elements, a result of 8: 3 terms.
 double termsOf(const program::Stage &stage, const program::Instruction &instruction) {
   auto elements = [&](ValueId value) {
     return std::max(1.0, double(kernels::numElements(stage.values[size_t(value)].shape)));

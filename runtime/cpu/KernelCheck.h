@@ -42,8 +42,8 @@ struct ReferenceResults {
 /// - m: the largest magnitude of the exact result;
 /// - M: the largest magnitude of any operand, intermediate and result, and of the results of the
 ///   same instructions on the magnitudes of the operands. The latter bounds sums that cancel;
-/// - s: the roundings that add up. Each instruction has 24 of 4 u, the longest chain of a
-///   composite. A sum of n terms adds 8 sqrt(n).
+/// - s: the roundings that add up. Each instruction counts 24 roundings of 4 u, the longest
+///   chain of a composite. A sum of n terms adds 8 sqrt(n).
 ///
 /// Uncorrelated rounding errors exceed 8 sqrt(n) u with a probability below 10^-13. Source: Higham
 /// and Mary, "A new approach to probabilistic rounding error analysis", 2019, theorem 2.4.

@@ -16,7 +16,7 @@
 namespace tbc::data {
 
 /// The point at which a run began to use its present global batch size: the steps and epochs before
-/// it. For endless data it is also the number of samples before it.
+/// it and, for endless data, the samples before it.
 struct BatchOrigin {
   int64_t steps = 0, epochs = 0, samples = 0;
   bool operator==(const BatchOrigin &o) const {

@@ -147,7 +147,7 @@ Tensors attention(const KernelContext &context, const Attrs &attrs, const Tensor
   });
 }
 
-/// The gradient for the heads of one sample; dk and dv are summed over the heads of a group.
+/// The gradient, added head by head; dk and dv are summed over the query heads of a key head.
 template <typename T> struct AttentionGrad {
   using Totals = std::vector<typename Total<T>::Type>;
 

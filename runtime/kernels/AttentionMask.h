@@ -43,7 +43,7 @@ private:
 
   /// Whether window and order let the query read the key.
   bool isInside(int64_t sample, int64_t query, int64_t key) const;
-  /// The conditions that hide the key, as a bit set: window and order, key mask, segments.
+  /// The number of conditions that hide the key: window and order (one), key mask, segments.
   int violations(int64_t sample, int64_t query, int64_t key) const;
 
   int64_t queries, keys;

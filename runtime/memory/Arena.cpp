@@ -122,7 +122,7 @@ Layout layOutInTime(const std::vector<Lifetime> &lifetimes, const Order &order) 
   return layout;
 }
 
-/// The number of pairs of buffers that are live together.
+/// The number of pairs of buffers with overlapping lifetimes.
 int64_t countPairs(const std::vector<Lifetime> &lifetimes, const Order &order) {
   int64_t live = 0, pairs = 0;
   sweep(lifetimes, order, [&](size_t) { pairs += live++; }, [&](size_t) { --live; });
@@ -166,10 +166,10 @@ private:
 
 /// Places buffers one by one, each as low as the earlier ones with overlapping lifetimes allow.
 ///
-/// It uses a segment tree over the times at which buffers begin; two buffers that are live together
-/// are so at one of these times. A lifetime is a few nodes. Each node has two sets: the bytes taken
-/// during all of its time, and at some time of it (Bentley, "Solutions to Klee's rectangle
-/// problems", 1977).
+/// It uses a segment tree over the times at which buffers begin; two overlapping
+/// lifetimes have one of these times in common. A lifetime is a few nodes. Each node has two sets:
+/// the bytes taken during all of its time, and at some time of it (Bentley, "Solutions to Klee's
+/// rectangle problems", 1977).
 class LowestPlaces {
 public:
   LowestPlaces(const std::vector<Lifetime> &lifetimes, const Order &order) : lifetimes(lifetimes) {
@@ -334,7 +334,7 @@ FrameLayout layOutFrames(const std::vector<std::vector<Lifetime>> &frames) {
       rings.bytes += alignedBytes(instances[0].bytes);
     }
     for (Lifetime instance : instances) {
-      // An instance that is never live may have any offset.
+      // An instance without a lifetime may have any offset.
       if (instance.first > instance.last)
         instance = {0, 0, 0};
       all.push_back(instance);

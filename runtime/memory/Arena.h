@@ -18,14 +18,14 @@ namespace tbc::memory {
 /// the needs of vector loads, tensor cores and collective libraries.
 inline constexpr int64_t alignmentBytes = 256;
 
-/// The bytes that a buffer of `bytes` takes in an arena: the next multiple of alignmentBytes.
+/// The bytes of a buffer of `bytes` in an arena: the next multiple of alignmentBytes.
 constexpr int64_t alignedBytes(int64_t bytes) {
   return (bytes + alignmentBytes - 1) / alignmentBytes * alignmentBytes;
 }
 
-/// A buffer that keeps its contents from time `first` to time `last`, both included. Times are any
-/// ordered numbers. Two buffers may share bytes if the last of one is before the first of the
-/// other. Example: [0, 2] and [3, 5] may.
+/// A buffer with contents from time `first` to time `last`, both included. Times are any ordered
+/// numbers. Two buffers may share bytes if the last of one is before the first of the other.
+/// Example: [0, 2] and [3, 5] may.
 struct Lifetime {
   int64_t bytes = 0; // >= 0
   int64_t first = 0, last = 0;
@@ -36,15 +36,15 @@ struct Layout {
   int64_t bytes = 0;            // of the arena
 };
 
-/// The largest sum of aligned bytes that are live at one time, a lower bound for every layout.
+/// The largest sum of aligned bytes live at one time, a lower bound for every layout.
 /// Example: 256 bytes over [0, 2] and 512 bytes over [2, 3] give 768, at time 2.
 int64_t mostLiveBytes(const std::vector<Lifetime> &lifetimes);
 
-/// Returns offsets such that two buffers that are live at one time share no bytes. Minimising the
-/// arena is NP-hard, so the smallest of three heuristics is taken. A layout that reaches
+/// Returns offsets such that two buffers live at one time share no bytes. Minimising the arena
+/// is NP-hard, so the smallest of three heuristics is taken. A layout that reaches
 /// `mostLiveBytes` ends the search.
 ///
-/// (1) Best fit: in order of time, into the smallest hole that is large enough.
+/// (1) Best fit: in order of time, into the smallest hole of sufficient size.
 /// (2) By falling bytes, each as low as the earlier buffers allow.
 /// (3) By falling bytes x time, likewise.
 ///
@@ -61,9 +61,9 @@ struct FrameLayout {
 };
 
 /// Returns offsets for frames. frames[f][m] is the instance of frame f for micro-batch m; its size
-/// is the same for all m. An instance that is never live has last < first. Every frame becomes a
+/// is the same for all m. An instance with last < first is never live. Every frame becomes a
 /// ring with the fewest instances n such that micro-batch m can use instance m mod n. If all rings
-/// together exceed the bytes that are live at one time, `assignOffsets` of all instances is tried,
+/// together exceed the bytes live at one time, `assignOffsets` of all instances is tried,
 /// and the smaller layout is taken.
 ///
 /// Example: micro-batches live over [0, 2], [1, 3], [4, 6] and [5, 7] need a ring of 2.

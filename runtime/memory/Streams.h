@@ -39,17 +39,17 @@ private:
   std::vector<int> settledAt;
 };
 
-/// The properties of an instruction that decide its stream.
+/// The properties of an instruction for the choice of its stream.
 struct StreamUse {
   bool isCommunication = false;
-  std::vector<int> sources; // the instructions that made its operands
+  std::vector<int> sources; // the producers of its operands
 };
 
 /// Assigns streams and waits: stream 0 computes, stream 1 communicates. Rules:
 ///
 /// (1) Communication waits for the computation before it in the list. So it may be put early in the
 ///     list, but never runs ahead of its position.
-/// (2) Computation waits for the communication that made its operands.
+/// (2) Computation waits for the communication of its operands.
 /// (3) Communication without a reader in the list (reductions of gradients, sends) overlaps with
 ///     the next such communication only. When the next is issued, the following computation waits
 ///     for the one before. Otherwise its operands would be held to the end. Example: for sends A, B

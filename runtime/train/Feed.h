@@ -35,8 +35,8 @@ public:
 
   /// Returns the inputs of step `step`, from 1; valid as long as this object.
   runtime::StepInputs inputs(int64_t step, double learningRate);
-  /// Returns the inputs of an evaluation step, for forward blocks only. The Program sees step
-  /// number 0, at which dropout is off.
+  /// Returns the inputs for forward blocks only, with the samples of step `step`. The Program sees
+  /// step number 0, which turns dropout off.
   runtime::StepInputs evaluationInputs(int64_t step);
 
   int64_t globalBatch() const { return samplesPerMicroBatch * numMicroBatches; }

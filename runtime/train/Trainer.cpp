@@ -104,7 +104,7 @@ private:
   LearningRate rate;
   int64_t lastStep, numDone = 0, lastSaved = -1;
   int64_t numSkipped = 0;                     // steps in a row
-  const bool scalesLoss;                      // it also skips overflowing steps by itself
+  const bool scalesLoss;                      // the step scales its loss and skips overflows
   std::optional<checkpoint::FolderLock> lock; // on rank 0, if checkpoints are written
   std::string runId;
   std::set<std::string> infinite; // tensors that were not finite at the start

@@ -139,8 +139,8 @@ double Weights::drawn(size_t number, int64_t element) const {
   return float(deviation * std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v));
 }
 
-/// A tensor of `inner` shape is the corner of a tensor of `outer` shape. Returns the index in it of
-/// element `index` of the outer one, or -1 outside.
+/// A tensor of `inner` shape is the corner of a tensor of `outer` shape. Returns the index in
+/// the inner tensor of element `index` of the outer one, or -1 outside.
 static int64_t within(int64_t index, const Shape &outer, const Shape &inner) {
   int64_t number = 0, stride = 1;
   for (size_t d = outer.size(); d-- > 0;) {
