@@ -20,7 +20,7 @@ namespace tbc::program {
 /// bytes; bool one byte, 0 or 1). If the memory plan has a result at the bytes of an operand, both
 /// are the same buffer. Otherwise a result shares no bytes with an operand or another result.
 /// Values inside the region have no buffer.
-/// the region are nowhere.
+///
 /// Every iteration writes its own part of the results, so threads may share the iterations without
 /// communication. The result of an iteration does not depend on how they are shared. Together they
 /// write all elements. Otherwise the function is pure: no global state, no allocation, no failure.

@@ -24,14 +24,14 @@
 //   block (`resultTimes`). The effect is as if all reads of slots came before all writes.
 //
 // Memory: with a memory plan, everything lies in one arena per rank on its device. Slots on the
-// host lie in a second arena there. Only `fetch` reads from the host, and only `offload` writes to
-// it.
+// host lie in a second arena, in host memory. Only `fetch` reads from the host, and only `offload`
+// writes to it.
 //
 // Messages: `send` is buffered (it never waits); `recv` waits for its message. Between an ordered
 // pair of stages, the messages of a lane arrive in the order in which they were sent. So both
-// stages must send and receive them in the same order. Lanes do not wait for each other: a stage
-// with several chunks sends in both phases and for any chunk, in another order than the receipt.
-// All other collectives wait for their whole group.
+// stages must send and receive them in the same order. Lanes do not wait for each
+// other: a stage with several chunks sends in both phases and for any chunk, so its messages may be
+// received in another order. All other collectives wait for their whole group.
 //
 //===----------------------------------------------------------------------===//
 
@@ -155,6 +155,7 @@ struct SegmentShape {
 ///   Permute        axes (not the pipeline's): the tensor of group index i goes to i + 1, the last
 ///                  to the first
 ///   Send, Recv     peerStage, channel: the rank with the same coordinates at that stage
+///
 /// An AllReduce may have several tensors, and so may a flat AllGather or ReduceScatter. The results
 /// are in the order of the operands; each is as if it were alone.
 ///
