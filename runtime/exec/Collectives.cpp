@@ -39,7 +39,7 @@ static std::vector<Indices> allShards(const kernels::Shape &full, int dim,
   return shards;
 }
 
-/// The parts of a buffer of n equal parts.
+/// Splits a buffer into n equal parts.
 static std::vector<Tensor> equalParts(const Tensor &buffer, int64_t n) {
   std::vector<Tensor> parts;
   int64_t share = buffer.numElements() / n;
@@ -48,7 +48,7 @@ static std::vector<Tensor> equalParts(const Tensor &buffer, int64_t n) {
   return parts;
 }
 
-/// The shards of `tensor` that `shards` names, one after the other.
+/// Concatenates the given shards of `tensor`.
 static Tensor packShards(const Tensor &tensor, const std::vector<Indices> &shards) {
   Indices all;
   for (const Indices &shard : shards)
@@ -92,8 +92,8 @@ static Result<Tensor> allToAll(comm::Communicator &communicator, const Communica
                         allShards(resultType.shape, comm.dim, comm.segments, n), resultType);
 }
 
-/// A send to the next of the group and a receive from the one before, which any backend has. They
-/// are the only messages between ranks of one stage, in the order of the program on both sides.
+/// Sends to the next rank of the group and receives from the previous one; any backend can do this.
+/// These are the only messages between ranks of one stage, in program order on both sides.
 static Result<Tensor> permute(comm::Communicator &communicator, const GroupPlace &group,
                               const Tensor &input, const std::string &place) {
   int64_t n = static_cast<int64_t>(group.ranks.size());
@@ -111,8 +111,8 @@ static Result<Tensor> permute(comm::Communicator &communicator, const GroupPlace
 // Several tensors at once
 //===----------------------------------------------------------------------===//
 
-/// `joint` holds n times, for each rank in turn, `sizes[t]` elements of each tensor t: those of
-/// tensor `t`, one part per rank.
+/// Returns the parts of tensor `t`, one per rank. For each rank in turn, `joint` holds `sizes[t]`
+/// elements of each tensor t.
 static std::vector<Tensor> partsOf(const Tensor &joint, int64_t n,
                                    const std::vector<int64_t> &sizes, size_t t) {
   int64_t before = std::accumulate(sizes.begin(), sizes.begin() + int64_t(t), int64_t(0));
@@ -123,7 +123,7 @@ static std::vector<Tensor> partsOf(const Tensor &joint, int64_t n,
   return parts;
 }
 
-/// What every rank gives to rank after rank: of each tensor the rank's chunk.
+/// Concatenates, rank after rank, this rank's chunk of each tensor.
 static Tensor packChunks(const std::vector<Tensor> &tensors, int64_t n) {
   std::vector<Tensor> chunks;
   for (int64_t rank = 0; rank < n; ++rank)
@@ -140,7 +140,7 @@ static std::vector<int64_t> sizesOf(const std::vector<TensorType> &types) {
   return sizes;
 }
 
-/// A collective of several tensors: of one buffer that holds them all.
+/// Executes a collective of several tensors as one collective of a joint buffer.
 static Result<std::vector<Tensor>>
 communicateJointly(comm::Communicator &communicator, const program::Instruction &instruction,
                    const GroupPlace &group, const std::vector<Tensor> &inputs,
@@ -176,7 +176,7 @@ communicateJointly(comm::Communicator &communicator, const program::Instruction 
 // Instructions
 //===----------------------------------------------------------------------===//
 
-/// Of one tensor, or (a receive) of none.
+/// Executes the instruction for one tensor; a receive has no input.
 static Result<Tensor> communicateOne(comm::Communicator &communicator,
                                      const program::Instruction &instruction,
                                      const GroupPlace &group, const Tensor &input,

@@ -12,18 +12,18 @@
 
 namespace tbc::runtime {
 
-/// A rank among its group.
+/// A group of ranks, and this rank's index in it.
 struct GroupPlace {
   comm::Group ranks;
   int64_t index = 0;
 };
 
-/// The group of a collective instruction, or of a send or recv the peer's rank alone.
+/// Returns the group of a collective instruction; for a send or recv, the peer's rank alone.
 GroupPlace groupPlace(const program::Program &program, const program::Instruction &instruction,
                       const std::vector<int64_t> &coordinates);
 
-/// Executes a collective, slice, send or recv: packs `inputs` (none for a recv), exchanges once,
-/// unpacks into `resultTypes`. `place` is for errors.
+/// Executes a collective, slice, send or recv. It packs `inputs` (empty for a recv), exchanges once
+/// and unpacks into `resultTypes`. Errors name `place`.
 Result<std::vector<kernels::Tensor>>
 communicate(comm::Communicator &communicator, const program::Instruction &instruction,
             const GroupPlace &group, const std::vector<kernels::Tensor> &inputs,

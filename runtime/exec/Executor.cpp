@@ -86,7 +86,7 @@ Executor::typesOf(const std::vector<program::ValueId> &values) const {
   return types;
 }
 
-/// Sorts results by when they take effect, and values by when they are no longer needed.
+/// Sorts results by the time at which they take effect, and values by their last use.
 void Executor::prepareTimes(BlockId id) {
   const Block &block = stageCode->block(id);
   PreparedBlock &ready = prepared[id];
@@ -114,7 +114,7 @@ void Executor::prepareTimes(BlockId id) {
                        : ready.instructions[times[r]].results)
         .push_back(r);
   }
-  // What both streams use stays until the block ends.
+  // Values used by both streams stay until the block ends.
   for (size_t value = 0; value < lastUse.size(); ++value)
     if (lastUse[value] >= 0 && lastUse[value] < end &&
         !(ready.isOverlapped && isCommunicated[value]))
@@ -122,7 +122,7 @@ void Executor::prepareTimes(BlockId id) {
   ready.peakBytes = valuePeakBytes(block, lastUse);
 }
 
-/// The most that values of the block take at once, in the order of its instructions.
+/// Returns the peak bytes of the block's values, in the order of its instructions.
 int64_t Executor::valuePeakBytes(const Block &block, const std::vector<int> &lastUse) const {
   int end = int(block.instructions.size());
   std::vector<int64_t> freed(size_t(end) + 1, 0);
@@ -220,7 +220,7 @@ Status Executor::beginStep(const StepInputs &inputs) {
   return Status::ok();
 }
 
-/// Loads what the block reads and no block has read yet.
+/// Loads the block's inputs that no earlier block has loaded.
 Status Executor::loadInputs(const StepInputs &inputs, const Action &action) {
   int64_t microBatch = action.microBatch;
   for (int i : readSlots.at(action)) {
@@ -257,7 +257,7 @@ Status Executor::walkStep(comm::Communicator &communicator, const StepInputs &in
                           const UpdateGate *gate) {
   if (Status status = beginStep(inputs); !status)
     return status;
-  // Forward blocks write running statistics.
+  // Saved for a refused update, because forward blocks write running statistics.
   std::map<int, Tensor> states = gate ? slotsOf(Role::State) : std::map<int, Tensor>();
   for (const Action &action : program::actionsOf(*program, stageIndex)) {
     if (gate && action.kind == Kind::Update) {
@@ -297,8 +297,8 @@ bool Executor::areGradientsFinite() const {
                      [](const auto &entry) { return kernels::isFinite(entry.second); });
 }
 
-/// Completes the loss as an evaluation does, and asks. If the update is applied, everything is as
-/// before; if not, the complete loss stays.
+/// Completes the loss as an evaluation does, and asks the gate. If the update is applied, the
+/// overwritten slots are restored first; if not, the completed loss stays.
 Result<bool> Executor::askGate(comm::Communicator &communicator, const UpdateGate &gate) {
   std::vector<bool> slice = lossSlice(*program, stageIndex);
   std::map<int, Tensor> before = overwritten(slice), losses = slotsOf(Role::Loss);
@@ -323,7 +323,7 @@ Status Executor::runForward(comm::Communicator &communicator, const StepInputs &
   std::vector<bool> slice = lossSlice(*program, stageIndex);
   if (Status status = beginStep(inputs); !status)
     return status;
-  std::map<int64_t, size_t> numLeft; // forward blocks of a micro-batch
+  std::map<int64_t, size_t> numLeft; // remaining forward blocks per micro-batch
   for (int64_t m = 0; m < program->microBatches; ++m)
     numLeft[m] = stageCode->chunks.size();
   for (const Action &action : program::actionsOf(*program, stageIndex)) {
@@ -348,8 +348,8 @@ Status Executor::runForward(comm::Communicator &communicator, const StepInputs &
   return Status::ok();
 }
 
-/// What those slots hold that instructions of the update of this part compute results for in place,
-/// but for the loss.
+/// Saves the slots, except the loss, that the update's instructions in `part` overwrite by
+/// computing results in place.
 std::map<int, Tensor> Executor::overwritten(const std::vector<bool> &part) const {
   std::map<int, Tensor> held;
   if (stageCode->memory.isEmpty())
@@ -412,7 +412,7 @@ Status Executor::runInOrder(comm::Communicator &communicator, const Action &acti
   return tellMachine(action, &Machine::endBlock);
 }
 
-/// That a block begins or ends.
+/// Tells the machine that a block begins or ends.
 Status Executor::tellMachine(const Action &action, void (Machine::*function)(BlockId)) {
   try {
     (machine.get()->*function)(action);
@@ -422,7 +422,7 @@ Status Executor::tellMachine(const Action &action, void (Machine::*function)(Blo
   }
 }
 
-/// Tells the observers of instructions `first` to `end`.
+/// Calls the observers for instructions `first` to `end`.
 Status Executor::tell(const Action &action, int first, int end,
                       std::chrono::steady_clock::time_point begin) {
   if (observers.empty())
@@ -446,7 +446,7 @@ Status Executor::tell(const Action &action, int first, int end,
   return Status::ok();
 }
 
-/// What follows instruction `index`.
+/// Does the work due after instruction `index`: writes its results and drops dead values.
 Status Executor::settle(const Action &action, int index, const std::vector<bool> *part) {
   const Prepared &done = prepared.at(action).instructions[index];
   if (Status status = writePart(action, done.results, part); !status)
@@ -456,7 +456,8 @@ Status Executor::settle(const Action &action, int index, const std::vector<bool>
   return Status::ok();
 }
 
-/// Of results of a block of which only a part is executed, those to slots of role Loss.
+/// Writes results. If only a part of the block is executed, it writes only those to slots of role
+/// Loss.
 Status Executor::writePart(const Action &action, std::vector<int> results,
                            const std::vector<bool> *part) {
   const Block &block = stageCode->block(action);
@@ -472,7 +473,7 @@ Status Executor::writePart(const Action &action, std::vector<int> results,
 // Results
 //===----------------------------------------------------------------------===//
 
-/// Writes the results of these numbers, after all of them are read.
+/// Writes the results with these numbers, after all of them are read.
 Status Executor::writeResults(const Action &action, const std::vector<int> &results) {
   const Block &block = stageCode->block(action);
   std::vector<SlotWrite> writes;
@@ -488,7 +489,7 @@ Status Executor::writeResults(const Action &action, const std::vector<int> &resu
       return failed(
           describe(*program, stageIndex, action) + ", result to slot \"" + slot.name + "\"", why);
     };
-    // The memory plan may have it in its slot already.
+    // The memory plan may have computed it in its slot.
     bool isThere = contents->isIn(result.value, result.slot);
     if (!isThere && !contents->hasValue(result.value))
       return failedHere("value %" + std::to_string(result.value) + " has no value");
@@ -496,7 +497,7 @@ Status Executor::writeResults(const Action &action, const std::vector<int> &resu
       return failedHere("it is added to before it is written");
     if (!result.accumulate && slot.role == Role::Residual) {
       if (numReaders[result.slot] == 0)
-        continue; // nobody will read it
+        continue; // it has no reader
       residualBytesOf(slot) += isHeld ? 0 : program::sizeBytes(slot.type);
     }
     if (isThere && !result.accumulate)
@@ -517,7 +518,7 @@ Status Executor::writeResults(const Action &action, const std::vector<int> &resu
   return Status::ok();
 }
 
-/// Drops what the last of its readers has read.
+/// Drops slots after their last read.
 void Executor::dropRead(const Action &action) {
   for (int i : readSlots.at(action)) {
     if (++numReads[{i, action.microBatch}] == numReaders[i])

@@ -1,7 +1,7 @@
 //===- Executor.h - One rank of a Program ----------------------------------===//
 //
-// Part of tbc. Plain C++. Walks the schedule and the blocks; a Machine executes the kernels.
-//
+// Part of tbc. Plain C++. The `Executor` walks the schedule and the blocks; a `Machine` executes
+// the kernels.
 //===----------------------------------------------------------------------===//
 
 #ifndef TBC_RUNTIME_EXEC_EXECUTOR_H
@@ -25,38 +25,38 @@
 
 namespace tbc::runtime {
 
-/// The whole tensor that a file holds under this (ONNX initialiser) name, in the run's arithmetic.
-/// May be called from several threads at once. May throw KernelError.
+/// Returns the whole tensor stored under an ONNX initializer's name, in the run's arithmetic. May
+/// be called from several threads at once. May throw KernelError.
 using TensorProvider = std::function<kernels::Tensor(const std::string &name)>;
 
-/// A rank's piece of a tensor: element i is that of row-major index indices[i] of the whole tensor,
-/// 0 where that is -1 (padding). The piece has type `local`, in the run's arithmetic. May throw
-/// KernelError.
+/// Returns a rank's piece of a tensor, of type `local`, in the run's arithmetic. Element i of the
+/// piece has row-major index indices[i] in the whole tensor; it is 0 if that index is -1 (padding).
+/// Example: indices {4, 5, -1} give elements 4 and 5 and a zero. May throw KernelError.
 using PieceProvider = std::function<Result<kernels::Tensor>(const program::GlobalTensor &tensor,
                                                             const std::vector<int64_t> &indices,
                                                             const kernels::TensorType &local)>;
 
-/// The same of an input, for one micro-batch.
+/// The same for an input, for one micro-batch.
 using InputPieceProvider = std::function<Result<kernels::Tensor>(
     int64_t microBatch, const program::GlobalTensor &tensor, const std::vector<int64_t> &indices,
     const kernels::TensorType &local)>;
 
-/// What one step is given from outside.
+/// The data of one step that comes from outside.
 struct StepInputs {
-  /// Where each rank provides for itself: its pieces, instead of `microBatches`.
+  /// If set, each rank provides its own pieces and `microBatches` is unused.
   InputPieceProvider pieces;
-  /// Per micro-batch, by the name of the input: all samples of the micro-batch, over all data
-  /// ranks.
+  /// Per micro-batch, by input name: all samples of the micro-batch, over all data ranks.
   std::vector<std::map<std::string, kernels::Tensor>> microBatches;
   double learningRate = 0;
 };
 
-/// Asked on every rank before the update of a step, when the loss of the step is complete (without
-/// value on stages that have none): whether the update is applied. All ranks give one answer.
+/// Decides whether the update of a step is applied. It is called on every rank before the update,
+/// when the loss is complete (a tensor without value on stages without a loss). All ranks must
+/// return the same answer.
 using UpdateGate = std::function<Result<bool>(const kernels::Tensor &loss)>;
 
-/// One line of the list of collectives of a rank; see program::messageBytes. Slices are left out; a
-/// send is counted where it is sent, with the pipeline axis.
+/// The key of one line in a rank's list of collectives; see program::messageBytes. Slices are not
+/// counted. A send is counted on the sending stage, with the pipeline axis.
 struct CollectiveKey {
   program::InstructionKind kind = program::InstructionKind::AllReduce;
   std::string axes; // joined by "+"
@@ -67,84 +67,85 @@ struct CollectiveKey {
   }
   bool operator==(const CollectiveKey &o) const { return !(*this < o) && !(o < *this); }
 };
-/// How often each was executed.
+/// The number of executions per key.
 using CollectiveCounts = std::map<CollectiveKey, int64_t>;
 
-/// Bytes on one rank, each element in the width of its dtype.
+/// Bytes on one rank. Each element takes the width of its dtype.
 struct MemoryUse {
   int64_t parameterBytes = 0;
   int64_t stateBytes = 0;
   int64_t optimizerStateBytes = 0;
   int64_t gradientBytes = 0;
-  /// Of these, on the host and not counted above; of residuals as below.
+  /// Bytes on the host. They are not part of the fields above and below.
   int64_t hostOptimizerStateBytes = 0;
   int64_t hostResidualPeakBytes = 0;
-  /// The most that residuals of all micro-batches in flight took at once.
+  /// The peak of all residuals on the device, over all micro-batches in flight.
   int64_t residualPeakBytes = 0;
-  /// The most that values produced by the instructions of one block took at once, each from its
-  /// instruction to its last use or, if the block results in it, to when that takes effect.
+  /// The peak of the values produced within one block. A value lives from its instruction to its
+  /// last use or, for a block result, until the result takes effect.
   int64_t valuePeakBytes = 0;
 };
 
-/// Executes the blocks of one rank, by the memory plan of its stage if that has one (RankMemory).
-/// Used by one thread at a time, which executes the kernels; a thread of its own executes the
-/// communication stream of blocks in which that can run beside kernels.
+/// Executes the blocks of one rank, by the memory plan of its stage if there is one (`RankMemory`).
+/// One thread at a time uses it and executes the kernels. If a block's communication stream can run
+/// beside kernels, a separate thread executes it.
 class Executor {
 public:
-  /// The program must be well formed and outlive the executor. Errors: those of the machine, a
-  /// kernel that does not exist.
+  /// The program must be well formed and outlive the executor. Errors: those of the machine; an
+  /// unknown kernel.
   static Result<Executor> create(const program::Program &program, int64_t rank,
                                  const kernels::KernelContext &context,
                                  const MachineMaker &makeMachine = makeReferenceMachine);
 
   /// Sets parameters, states and optimizer states to their initial values.
   Status load(const TensorProvider &provider);
-  /// The same from the pieces of this rank alone; tensors without an initializer are not asked for.
+  /// The same from this rank's pieces alone. Tensors without an initializer are not requested.
   Status loadPieces(const PieceProvider &provider);
 
-  /// From now on sums of gradients over ranks that have other data (gradientReductions) travel as
-  /// bf16: every rank's terms are rounded to it, added as the communicator adds bf16, and the sums
-  /// are what all have, in f32. Errors: Usage, where floats are not computed in Native arithmetic
-  /// in the memory of this process.
+  /// From now on, gradient sums over data-parallel ranks (`gradientReductions`) travel as bf16.
+  /// Every rank rounds its terms to bf16, the communicator adds them as bf16, and every rank gets
+  /// the sums in f32. Errors: Usage, unless floats are computed in Native arithmetic in this
+  /// process's memory.
   Status sumGradientsInBF16();
-  /// From now on of these sums only this share of (0, 1] of each tensor travels, and each rank
-  /// keeps the rest for the next (SparseSum). Errors: Usage, as above, and what whyNotCompressed
-  /// says.
+  /// From now on only this share, in (0, 1], of each tensor of these sums travels. Each rank keeps
+  /// the rest as a residual for the next step (`SparseSum`). Example: share 0.01 of 1,000,000
+  /// elements sends 10,000 of them. Errors: Usage, as above or with the reason from
+  /// `whyNotCompressed`.
   Status compressGradients(double share);
-  /// How many elements this rank keeps back between steps, by the place of the sum in the program;
-  /// of those sums alone that travel compressed.
+  /// Returns the number of residual elements that this rank keeps between steps, by the place of
+  /// the sum in the program. Only compressed sums are listed.
   std::map<std::string, size_t> gradientResiduals() const;
-  /// What it keeps back at such a place; as many elements in place of them. KernelError if the
-  /// machine has lost its memory.
+  /// Gets or replaces the residual of the sum at `place`; the size must stay the same. KernelError
+  /// if the machine has lost its memory.
   std::vector<float> gradientResidual(const std::string &place) const;
   void setGradientResidual(const std::string &place, std::vector<float> residual);
 
-  /// Runs one step; errors name stage, block, instruction and micro-batch.
+  /// Runs one step. Errors name the stage, block, instruction and micro-batch.
   Status runStep(comm::Communicator &communicator, const StepInputs &inputs);
-  /// The same, but that `gate` decides on the update. Where it says no, parameters, states and
-  /// optimizer states are what they were before the step. The loss is completed twice, so that its
-  /// collectives are made twice; a machine does not take such a step as a whole.
+  /// Runs one step, but `gate` decides on the update. If it refuses, parameters, states and
+  /// optimizer states stay as before the step. The loss is completed twice, so its collectives run
+  /// twice. A machine does not record or replay such a step.
   Status runGatedStep(comm::Communicator &communicator, const StepInputs &inputs,
                       const UpdateGate &gate);
-  /// Whether the gradients that this rank holds after the backward blocks are all numbers.
+  /// Returns whether the gradients on this rank are all finite after the backward blocks.
   bool areGradientsFinite() const;
 
-  /// Runs the forward blocks of a step and completes its loss as `runStep` does: no parameter and
-  /// no optimizer state changes, gradients are zero. Residuals are dropped as soon as the forward
-  /// blocks of their micro-batch are done. Errors: as of runStep; Usage, where forward blocks write
-  /// states.
+  /// Runs the forward blocks of a step and completes its loss as `runStep` does. Parameters and
+  /// optimizer states do not change; gradients are zero. Residuals are dropped as soon as the
+  /// forward blocks of their micro-batch are done. Errors: as `runStep`; Usage if forward blocks
+  /// write states.
   Status runForward(comm::Communicator &communicator, const StepInputs &inputs);
 
-  /// From now on `observer`, which outlives this, is told of what is executed.
+  /// From now on `observer` is called for everything executed. It must outlive the executor.
   void observe(Observer &observer) { observers.push_back(&observer); }
 
-  /// What the rank holds of a global tensor (parameters, states, gradients of the last step), or a
-  /// tensor without value if it holds none of it. KernelError if the machine has lost its memory.
+  /// Returns this rank's piece of a global tensor (parameter, state, or gradient of the last step).
+  /// It has no value if the rank holds no piece. KernelError if the machine has lost its memory.
   kernels::Tensor held(int tensor) const;
-  /// Replaces what the rank holds of a global tensor; the type must be the slot's.
+  /// Replaces this rank's piece of a global tensor; the type must be the slot's.
   Status set(int tensor, const kernels::Tensor &value);
-  /// The loss of the last step, or a tensor without value if this stage has none. KernelError: as
-  /// for `held`.
+  /// Returns the loss of the last step, without value on stages without a loss. KernelError: as for
+  /// `held`.
   kernels::Tensor loss() const;
 
   int64_t rank() const { return self; }
@@ -152,25 +153,25 @@ public:
   const CollectiveCounts &collectives() const { return counts; }
   MemoryUse memory() const { return use; }
   std::vector<KernelShare> kernelShares() const { return machine->shares(); }
-  int64_t deviceBytesTaken() const { return machine->deviceBytesTaken(); } // as of Machine
+  int64_t deviceBytesTaken() const { return machine->deviceBytesTaken(); } // see Machine
 
 private:
   using Kind = schedule::Action::Kind;
-  /// What is worked out once per instruction.
+  /// Computed once per instruction.
   struct Prepared {
-    GroupPlace group;                       // of communication
-    MemoryLayout layout;                    // of communication and slices
-    bool isNarrow = false;                  // a sum of f32 that travels as bf16; so is its layout
-    std::unique_ptr<SparseLayout> sparse;   // of a sum of which a share travels
-    std::unique_ptr<SparseSum> sparseSum;   // where the machine does not do it
-    std::vector<program::ValueId> lastUses; // values that nothing needs after it
-    std::vector<int> results;               // of the block, that take effect after it
+    GroupPlace group;                       // for communication
+    MemoryLayout layout;                    // for communication and slices
+    bool isNarrow = false;                  // f32 sum sent as bf16; `layout` is then for bf16
+    std::unique_ptr<SparseLayout> sparse;   // for a compressed sum
+    std::unique_ptr<SparseSum> sparseSum;   // if the machine does not execute it
+    std::vector<program::ValueId> lastUses; // values without a use after it
+    std::vector<int> results;               // of the block, taking effect after it
   };
   struct PreparedBlock {
     std::vector<Prepared> instructions;
-    std::vector<int> resultsBefore, resultsAfter;  // that take effect before or after all of them
+    std::vector<int> resultsBefore, resultsAfter;  // taking effect before or after all of them
     std::vector<int> streams[program::numStreams]; // instructions of each, in order
-    bool isOverlapped = false;                     // something may run beside a kernel
+    bool isOverlapped = false;                     // communication may run beside a kernel
     int64_t peakBytes = 0;                         // MemoryUse::valuePeakBytes
   };
 
@@ -197,7 +198,8 @@ private:
   Status keepFor(Observer &observer, const schedule::Action &action, int first, int end);
   Status tellKept();
   Status loadInputs(const StepInputs &inputs, const schedule::Action &action);
-  /// Of its instructions only those of `part`, if given, and its results to slots of role Loss.
+  /// Saves the slots that a partial run of the update would overwrite in place. `part` selects the
+  /// executed instructions; slots of role Loss are left out.
   std::map<int, kernels::Tensor> overwritten(const std::vector<bool> &part) const;
   Status runBlock(comm::Communicator &communicator, const schedule::Action &action,
                   const std::vector<bool> *part = nullptr);
@@ -226,7 +228,7 @@ private:
   Status writeResults(const schedule::Action &action, const std::vector<int> &results);
   void dropRead(const schedule::Action &action);
   void drop(int slot, int64_t microBatch);
-  /// Of residuals where the slot is.
+  /// Returns the counter of residual bytes for the slot's memory, device or host.
   int64_t &residualBytesOf(const program::Slot &slot) {
     return slot.location == program::Location::Host ? hostResidualBytes : residualBytes;
   }
@@ -240,27 +242,28 @@ private:
   int stageIndex;
   kernels::Arith arith;
   std::map<program::BlockId, PreparedBlock> prepared;
-  /// Of what lives for a micro-batch: the slots that a block reads; by slot the blocks that do.
+  /// For slots that live for a micro-batch: the slots read by each block, and the number of reading
+  /// blocks by slot.
   std::map<program::BlockId, std::set<int>> readSlots;
   std::vector<int> numReaders;
-  std::map<std::pair<int, int64_t>, int> numReads; // of this step, by slot and micro-batch
-  std::unique_ptr<RankMemory> contents;            // of which the machine knows the place
+  std::map<std::pair<int, int64_t>, int> numReads; // in this step, by slot and micro-batch
+  std::unique_ptr<RankMemory> contents;            // its address is known to the machine
   std::unique_ptr<Machine> machine;
   std::vector<Observer *> observers;
   CollectiveCounts counts;
   MemoryUse use;
-  /// Of a step that the machine records or replays.
+  /// An observed instruction range of a step that the machine records or replays.
   struct Kept {
     Observer *observer;
     schedule::Action action;
     int first, end;
-    std::map<program::ValueId, int> numbers; // by which the machine knows them
+    std::map<program::ValueId, int> numbers; // the machine's ids of the kept values
   };
   bool isRecording = false;
   std::vector<Kept> keptValues;
   CollectiveCounts recordedCounts;
   int64_t residualBytes = 0, hostResidualBytes = 0;
-  std::unique_ptr<StreamThread> communicationThread; // when it is first needed
+  std::unique_ptr<StreamThread> communicationThread; // created on first use
 };
 
 } // namespace tbc::runtime

@@ -1,4 +1,4 @@
-//===- ExecutorGradients.cpp - How sums of gradients travel -----------------===//
+//===- ExecutorGradients.cpp - Bf16 and compressed sums of gradients --------===//
 
 #include "runtime/exec/Executor.h"
 #include "runtime/exec/GradientReductions.h"
@@ -8,14 +8,14 @@ namespace tbc::runtime {
 using program::Block;
 using program::Instruction;
 
-/// Types of f32 as bf16.
+/// Returns the types with bf16 in place of f32.
 static std::vector<kernels::TensorType> narrowed(std::vector<kernels::TensorType> types) {
   for (kernels::TensorType &type : types)
     type.dtype = kernels::DType::BF16;
   return types;
 }
 
-/// Whether floats are computed as such, in the memory of this process.
+/// Returns an error unless floats are computed as such, in the memory of this process.
 Status Executor::checkOwnPrecision(const std::string &what) const {
   if (arith == kernels::Arith::Native && contents->hasBytes())
     return Status::ok();
@@ -82,7 +82,8 @@ std::map<std::string, size_t> Executor::gradientResiduals() const {
   return counts;
 }
 
-/// The compressed sum of this place, and where that is; null: there is none.
+/// Returns the compressed sum at this place and sets its block and index; null if there is no such
+/// sum.
 const Executor::Prepared *Executor::findSparse(const std::string &place, program::BlockId &block,
                                                int &index) const {
   for (const auto &[id, ready] : prepared)

@@ -14,7 +14,8 @@ using program::Instruction;
 using program::InstructionKind;
 using schedule::Action;
 
-/// What instructions `begin` to `end` read of what those before them defined must be there.
+/// Checks that operands of instructions `begin` to `end` have values, except operands defined
+/// within this range.
 Status Executor::checkOperands(const Action &action, int begin, int end) const {
   const Block &block = stageCode->block(action);
   for (int i = begin; i < end; ++i)
@@ -30,7 +31,8 @@ Status Executor::checkOperands(const Action &action, int begin, int end) const {
   return Status::ok();
 }
 
-/// Executes instruction `index` and those that the machine executes with it; the one after them.
+/// Executes instruction `index` and those that the machine executes with it. Returns the index
+/// after them.
 Result<int> Executor::runInstructions(comm::Communicator &communicator, const Action &action,
                                       int index) {
   const Block &block = stageCode->block(action);
@@ -63,7 +65,7 @@ Status Executor::communicateOne(comm::Communicator &communicator, const Action &
   return status;
 }
 
-/// Where the memory plan has its operands and results.
+/// Communicates in place, at the planned addresses of operands and results.
 Status Executor::communicateBytes(comm::Communicator &communicator, const Action &action,
                                   int index) {
   const Instruction &instruction = stageCode->block(action).instructions[index];

@@ -10,7 +10,7 @@ using program::Role;
 using program::Slot;
 using schedule::Action;
 
-/// With the code of a device that failed.
+/// Uses the code of a failed device if the machine reported one.
 static Error failedStep(const std::string &what, const kernels::KernelError &error) {
   auto *ofMachine = dynamic_cast<const MachineError *>(&error);
   return Error{ofMachine ? ofMachine->code() : ErrorCode::RankFailed, what + ": " + error.what()};
@@ -53,7 +53,7 @@ Status Executor::recordStep(comm::Communicator &communicator, const StepInputs &
   try {
     walked = walkStep(communicator, inputs);
   } catch (const kernels::KernelError &error) {
-    walked = failedStep("recording a step", error); // which has to be ended
+    walked = failedStep("recording a step", error); // the recording still has to be ended
   }
   isRecording = false;
   Result<bool> isRecorded = machine->endRecording(communicator, walked);
@@ -69,7 +69,7 @@ Status Executor::recordStep(comm::Communicator &communicator, const StepInputs &
   return tellKept();
 }
 
-/// Gives the machine what the step is given from outside, in the order in which a walk does.
+/// Stores the step's inputs, in the same order as a walk through the schedule, and replays.
 Status Executor::replayStep(const StepInputs &inputs) {
   if (Status status = checkInputs(inputs); !status)
     return status;
@@ -81,7 +81,7 @@ Status Executor::replayStep(const StepInputs &inputs) {
     if (Status status = loadInputs(inputs, action); !status)
       return status;
   machine->replay();
-  // As after the last of its readers.
+  // As after the last read in a normal step.
   for (int i = 0; i < int(stageCode->slots.size()); ++i)
     if (livesAMicroBatch(stageCode->slots[size_t(i)].role))
       contents->clear(i);
@@ -90,7 +90,8 @@ Status Executor::replayStep(const StepInputs &inputs) {
   return tellKept();
 }
 
-/// What the observer will be told of instructions `first` to `end`, which were just recorded.
+/// Records the values that the observer will need for instructions `first` to `end`, which were
+/// just recorded.
 Status Executor::keepFor(Observer &observer, const Action &action, int first, int end) {
   const program::Block &block = stageCode->block(action);
   Kept kept{&observer, action, first, end, {}};

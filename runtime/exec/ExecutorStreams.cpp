@@ -8,9 +8,9 @@ using program::Block;
 using program::InstructionKind;
 using schedule::Action;
 
-/// Communication runs on a thread of its own. Where one side fails the other stops when it next
-/// waits; a collective that is under way ends before this returns: with its peers, which have all
-/// that they need for it, or with the error of those who failed.
+/// Runs communication on a separate thread. If one side fails, the other stops at its next wait. A
+/// running collective ends before this returns: either with its peers, which have everything they
+/// need for it, or with the error of a failed peer.
 Status Executor::runSideBySide(comm::Communicator &communicator, const Action &action) {
   StreamProgress progress;
   if (!communicationThread)
@@ -21,7 +21,7 @@ Status Executor::runSideBySide(comm::Communicator &communicator, const Action &a
       if (!status)
         progress.fail(status.error());
       return status;
-    } catch (const std::exception &error) { // out of memory, say
+    } catch (const std::exception &error) { // e.g., out of memory
       Error failure{ErrorCode::RankFailed,
                     describe(*program, stageIndex, action) + ": " + error.what()};
       progress.fail(failure);
@@ -49,7 +49,8 @@ Status Executor::runCommunication(comm::Communicator &communicator, const Action
       if (Status status = tell(action, i, i + 1, begin); !status)
         return status;
     }
-    // Only the machine writes to slots. What follows need not wait for a kernel that is under way.
+    // Only the machine writes to slots. Instructions without results for slots need not wait for a
+    // running kernel.
     std::unique_lock lock(progress.machine, std::defer_lock);
     if (!prepared.at(action).instructions[i].results.empty())
       lock.lock();
@@ -62,7 +63,7 @@ Status Executor::runCommunication(comm::Communicator &communicator, const Action
   return Status::ok();
 }
 
-/// The kernels (and slices, which need no peer).
+/// Runs the kernels (and slices, which need no peer).
 Status Executor::runKernels(comm::Communicator &communicator, const Action &action,
                             StreamProgress &progress) {
   const Block &block = stageCode->block(action);

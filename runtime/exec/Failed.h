@@ -13,7 +13,7 @@ inline Error failed(const std::string &place, const std::string &why) {
   return Error{ErrorCode::RankFailed, place + ": " + why};
 }
 
-/// With the code of a device that failed.
+/// Uses the code of a failed device if the machine reported one.
 inline Error failed(const std::string &place, const kernels::KernelError &error) {
   auto *ofMachine = dynamic_cast<const MachineError *>(&error);
   return Error{ofMachine ? ofMachine->code() : ErrorCode::RankFailed, place + ": " + error.what()};

@@ -1,4 +1,4 @@
-//===- GradientReductions.cpp - Which communication sums gradients ----------===//
+//===- GradientReductions.cpp - The collectives that sum gradients ----------===//
 
 #include "runtime/exec/GradientReductions.h"
 
@@ -11,7 +11,7 @@ using program::Instruction;
 using program::InstructionKind;
 using program::ValueId;
 
-/// The axes along which ranks have different data.
+/// Returns the axes along which ranks have different data.
 static std::set<int> dataAxes(const program::Program &program) {
   std::set<int> axes;
   auto add = [&](const std::vector<program::AxisRef> &list) {
@@ -34,7 +34,7 @@ std::vector<bool> gradientReductions(const program::Program &program, int stageI
                                      program::BlockId id) {
   const program::Stage &stage = program.stages[stageIndex];
   const program::Block &block = stage.block(id);
-  std::set<ValueId> read, written; // of gradients
+  std::set<ValueId> read, written; // values of gradient slots
   for (const program::Argument &argument : block.arguments)
     if (stage.slots[argument.slot].role == program::Role::Gradient)
       read.insert(argument.value);
@@ -65,7 +65,7 @@ std::vector<bool> gradientReductions(const program::Program &program, int stageI
   return list;
 }
 
-/// Whether some kernel of the program is this op.
+/// Returns whether some kernel of the program is this op.
 static bool hasKernel(const program::Program &program, const std::string &op) {
   for (const program::Stage &stage : program.stages)
     for (program::BlockId id : stage.blocks())

@@ -1,4 +1,4 @@
-//===- GradientReductions.h - Which communication sums gradients ------------===//
+//===- GradientReductions.h - The collectives that sum gradients ------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -14,19 +14,20 @@
 
 namespace tbc::runtime {
 
-/// By instruction of a block, whether it sums gradients of f32 over ranks that have other data: a
-/// sum (all_reduce or reduce_scatter) over axes along which inputs are cut, either of nothing but
-/// what slots of role Gradient hold, or into nothing but such slots.
+/// Returns, by instruction of a block, whether it sums f32 gradients over ranks with different
+/// data. Such a sum is an all_reduce or reduce_scatter over axes that cut inputs. In addition,
+/// either all its operands are read from slots of role Gradient, or all its results are written to
+/// such slots.
 std::vector<bool> gradientReductions(const program::Program &program, int stage,
                                      program::BlockId block);
 
-/// Whether the program scales its loss and leaves out, by itself, the update of a step whose
-/// gradients overflow.
+/// Returns whether the program scales its loss and skips the update of a step with overflowing
+/// gradients by itself.
 bool skipsOverflow(const program::Program &program);
 
-/// Why the gradients of a program cannot be compressed with a memory of what was not sent; empty if
-/// they can: it scales its loss and skips steps that overflow, which would be remembered; or has no
-/// such sum of more than one rank.
+/// Returns why the gradients of a program cannot be compressed with residuals, or an empty string
+/// if they can. Reasons: (1) the program scales its loss and skips steps with overflow, and the
+/// residuals would keep the overflow; (2) it has no gradient sum over more than one rank.
 std::string whyNotCompressed(const program::Program &program);
 
 } // namespace tbc::runtime

@@ -1,4 +1,4 @@
-//===- LargestElements.cpp - The largest of many numbers --------------------===//
+//===- LargestElements.cpp - Top-k selection by magnitude -------------------===//
 
 #include "runtime/exec/LargestElements.h"
 
@@ -7,7 +7,7 @@
 
 namespace tbc::runtime {
 
-/// The bits of its magnitude, which as integers have the order of magnitudes.
+/// Returns the bits of the magnitude. As integers they have the order of the magnitudes.
 static uint32_t keyOf(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
@@ -18,8 +18,9 @@ static uint32_t keyOf(float value) {
 static constexpr int lowBits = 15;
 static constexpr uint32_t numHigh = 1u << 16, numLow = 1u << lowBits;
 
-/// Walks down the digits until the `left` largest are counted: the digit of the last of them.
-/// `left` becomes how many of those with this digit are among them.
+/// Returns the digit of the `left`-th largest key, from the counts per digit. `left` becomes how
+/// many keys with this digit are taken. Example: counts {5, 2, 3} and left = 4 give digit 1 and
+/// left = 1.
 static uint32_t lastDigit(const std::vector<uint32_t> &counts, int64_t &left) {
   uint32_t digit = uint32_t(counts.size()) - 1;
   for (; left > counts[digit]; --digit)
@@ -33,7 +34,7 @@ void takeLargest(float *values, int64_t count, int64_t k, int32_t *indices, floa
   std::vector<uint32_t> high(numHigh, 0), low(numLow, 0);
   for (int64_t i = 0; i < count; ++i)
     ++high[keyOf(values[i]) >> lowBits];
-  int64_t numEqual = k; // of those that are taken, at last: whose key is the threshold
+  int64_t numEqual = k; // finally: how many keys equal to the threshold are taken
   uint32_t prefix = lastDigit(high, numEqual);
   for (int64_t i = 0; i < count; ++i)
     if (uint32_t key = keyOf(values[i]); key >> lowBits == prefix)

@@ -1,4 +1,4 @@
-//===- LossSlice.cpp - What of an update completes the loss -----------------===//
+//===- LossSlice.cpp - The part of an update that completes the loss --------===//
 
 #include "runtime/exec/LossSlice.h"
 
@@ -27,7 +27,7 @@ std::vector<bool> lossSlice(const program::Program &program, int stageIndex) {
   for (const program::BlockResult &result : block.results)
     if (stage.slots[result.slot].role == program::Role::Loss)
       isNeeded[result.value] = true;
-  // Backwards, so that who needs a value comes before who defines it; a region is as one.
+  // Backwards, so that uses come before definitions. A region counts as one instruction.
   auto region = block.regions.rbegin();
   for (int end = int(block.instructions.size()); end > 0;) {
     int first = end - 1;

@@ -1,4 +1,4 @@
-//===- LossSlice.h - What of an update completes the loss -------------------===//
+//===- LossSlice.h - The part of an update that completes the loss ----------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -11,10 +11,11 @@
 
 namespace tbc::runtime {
 
-/// Which instructions of the stage's update block complete the loss of a step over its ranks: those
-/// that its results to slots of role Loss need, and those that communicate between stages, with
-/// what these need, so that all stages make the same calls. A region is in it whole or not at all,
-/// so that there may be instructions in it that compute results for other slots too.
+/// Returns, by instruction of the stage's update block, whether it is needed to complete the loss
+/// of a step over the ranks. Two kinds are needed: instructions that feed results to slots of role
+/// Loss, and communication between stages with its inputs, so that all stages make the same calls.
+/// A region is taken whole or not at all, so some instructions may also compute results for other
+/// slots.
 std::vector<bool> lossSlice(const program::Program &program, int stage);
 
 } // namespace tbc::runtime

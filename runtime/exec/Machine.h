@@ -1,8 +1,8 @@
-//===- Machine.h - What executes the kernels of a rank ---------------------===//
+//===- Machine.h - The backend that executes the kernels of a rank ---------===//
 //
-// Part of tbc. Plain C++. The seam between the Executor, which walks a Program, and what computes:
-// the reference machine here, the native one in runtime/cpu.
-//
+// Part of tbc. Plain C++. The interface between the `Executor`, which walks a Program, and the
+// backend that computes: the reference machine here, the native one in runtime/cpu, the GPU in
+// runtime/cuda.
 //===----------------------------------------------------------------------===//
 
 #ifndef TBC_RUNTIME_EXEC_MACHINE_H
@@ -21,14 +21,15 @@
 
 namespace tbc::runtime {
 
-/// A value that a slot takes: over what it held, or added to it (in the slot's type).
+/// A value written to a slot: it replaces the slot's content or is added to it (in the slot's
+/// type).
 struct SlotWrite {
   program::ValueId value = 0;
   int slot = 0;
   bool accumulate = false;
 };
 
-/// What a machine throws where its device fails: an error with its code.
+/// Thrown by a machine when its device fails: an error with its code.
 class MachineError : public kernels::KernelError {
 public:
   explicit MachineError(const Error &error)
@@ -39,100 +40,101 @@ private:
   ErrorCode errorCode;
 };
 
-/// How a machine takes a step of training.
+/// How a machine executes a training step.
 enum class StepWay {
   Execute, // instruction by instruction
-  Record,  // the same calls; nothing is executed before `endRecording`
-  Replay,  // as recorded: what the step is given from outside is stored, then `replay` called
+  Record,  // the same calls, but nothing runs before `endRecording`
+  Replay,  // stores the step's inputs, then calls `replay`
 };
 
-/// What the kernels of one op took so far.
+/// The accumulated time of the kernels of one op.
 struct KernelShare {
   std::string op;
-  bool isReference = false; // executed by its reference kernel, for want of a better one
+  bool isReference = false; // executed by its reference kernel, as there is no better one
   int64_t count = 0;
   double seconds = 0;
 };
 
-/// Executes kernels on what a RankMemory holds. Its functions may throw KernelError; the executor
-/// says where that was.
+/// Executes kernels on the contents of a `RankMemory`. Its functions may throw KernelError; the
+/// executor adds the place to the message.
 class Machine {
 public:
   virtual ~Machine() = default;
 
-  /// Works out once how the kernels of a block are executed. Errors: Usage, one that does not
-  /// exist.
+  /// Prepares the kernels of a block once. Errors: Usage, an unknown kernel.
   virtual Status prepare(program::BlockId block) = 0;
 
-  /// How many instructions of the block, from kernel `index` on, are executed by one call of `run`;
-  /// at least 1.
+  /// Returns how many instructions of the block one call of `run` executes, starting at kernel
+  /// `index`; at least 1.
   virtual int numAtOnce(program::BlockId block, int index) const { return 1; }
 
-  /// Executes kernel `index` of the block under way (and those that go with it): defines their
-  /// results from their operands, which have values.
+  /// Executes kernel `index` of the current block, together with the others of `numAtOnce`.
+  /// Operands have values; results become defined.
   virtual void run(program::BlockId block, int index) = 0;
 
-  /// Writes to instances of the block's micro-batch, as if all values were read before any slot is
-  /// written. A slot that is added to holds something.
+  /// Writes to slots of the block's micro-batch. All values count as read before any slot is
+  /// written. An accumulated slot already holds a value.
   virtual void write(const std::vector<SlotWrite> &writes) = 0;
 
-  /// What follows is of this block, until `endBlock`; all that was called before is done before it.
+  /// The following calls belong to this block until `endBlock`. All earlier calls finish before
+  /// them.
   virtual void beginBlock(program::BlockId block) {}
-  /// All of the block's instructions are done before what follows.
+  /// All instructions of the block finish before the following calls.
   virtual void endBlock(program::BlockId block) {}
 
-  /// Executes a communication, slice or copy of the block on memory of the machine's own and
-  /// defines its results; what `run` and `write` are called for later is in order with it, by the
-  /// streams and waits of the Program. `place` is for errors. False: the machine cannot, and the
-  /// executor does it.
+  /// Executes a communication, slice or copy of the block on the machine's own memory and defines
+  /// its results. Later `run` and `write` calls are ordered after it by the streams and waits of
+  /// the Program. Errors name `place`. Returns false if the machine cannot do it; the executor then
+  /// does.
   virtual Result<bool> communicate(comm::Communicator &communicator, program::BlockId block,
                                    int index, const GroupPlace &group, const MemoryLayout &layout,
                                    const std::string &place) {
     return false;
   }
 
-  /// From now on `communicate` of this sum sends the largest elements alone, and keeps residuals in
-  /// memory of the machine's own, 0 at first. `layout` outlives the machine. False: the machine
-  /// does not communicate, and the executor does it. Errors: Usage, the Program lacks what that
-  /// takes; RankFailed, of memory.
+  /// From now on `communicate` sends only the largest elements of this sum and keeps residuals,
+  /// initially 0, in the machine's memory. `layout` outlives the machine. Returns false if the
+  /// machine does not communicate; the executor then does it. Errors: Usage, if the Program lacks
+  /// the needed parts; RankFailed, if memory is short.
   virtual Result<bool> compress(program::BlockId block, int index, const SparseLayout &layout) {
     return false;
   }
-  /// The residuals of such a sum, and others in place of them (SparseSum).
+  /// Gets or replaces the residuals of a compressed sum (`SparseSum`).
   virtual std::vector<float> residuals(program::BlockId block, int index) const { return {}; }
   virtual void setResiduals(program::BlockId block, int index, const std::vector<float> &elements) {
   }
 
-  /// Whether another thread may communicate meanwhile: read values from the RankMemory and define
-  /// others, which no call of the machine that is under way is about. Calls of the machine itself
-  /// follow each other, whichever thread makes them.
+  /// Returns whether another thread may communicate at the same time. That thread reads and defines
+  /// values of the `RankMemory` that no running call of the machine uses. Calls of the machine
+  /// itself are serialized, from either thread.
   virtual bool allowsCommunicationThread() const { return false; }
 
-  /// A step of training comes; what was called before is done before it. `mayBeWhole`: nobody looks
-  /// at values before its end but by `keep`. Not called before the forward blocks of an evaluation.
+  /// Begins a training step; earlier calls finish before it. `mayBeWhole`: values are read before
+  /// its end only through `keep`. Not called for the forward blocks of an evaluation.
   virtual StepWay beginStep(bool mayBeWhole) { return StepWay::Execute; }
-  /// While a step is recorded: what `value`, which was just defined, holds now, for `kept` after
-  /// each replay: its number.
+  /// While a step is recorded: keeps the current content of `value`, which was just defined, for
+  /// `kept` after each replay. Returns its id.
   virtual int keep(program::ValueId value) { return -1; }
-  /// Of the step that was executed last.
+  /// Returns a kept value of the last executed step.
   virtual kernels::Tensor kept(int number) { return {}; }
-  /// All of the step was called for, or until an error, `walked`. All ranks call it. True: the step
-  /// is under way as it was recorded. False: none of it was executed, and will be when it is called
-  /// for again. Errors: of the communicator; RankFailed, where recording is what was asked for.
+  /// Ends a recording after all calls of the step, or after the error in `walked`. All ranks call
+  /// it. Returns true if the recorded step is now running. Returns false if nothing was executed;
+  /// the executor then executes the step by calls. Errors: those of the communicator; RankFailed if
+  /// the user required recording.
   virtual Result<bool> endRecording(comm::Communicator &communicator, const Status &walked) {
     return false;
   }
   virtual void replay() {}
 
-  /// By op; empty where nobody measures.
+  /// By op; empty if times are not measured.
   virtual std::vector<KernelShare> shares() const { return {}; }
 
-  /// Bytes of its device that are taken now, by all processes on it; -1 where its memory is that of
-  /// the process.
+  /// Returns the bytes in use on its device, by all processes; -1 if its memory is that of the
+  /// process.
   virtual int64_t deviceBytesTaken() const { return -1; }
 };
 
-/// What a machine works on; outlives it.
+/// The arguments of a machine; they outlive it.
 struct MachineSetting {
   const program::Program &program;
   int stage;
@@ -143,8 +145,8 @@ struct MachineSetting {
 /// Errors: Usage, a Program that the machine cannot execute.
 using MachineMaker = std::function<Result<std::unique_ptr<Machine>>(const MachineSetting &)>;
 
-/// The machine that executes every kernel by its reference meaning (runtime/kernels), in any
-/// arithmetic.
+/// Returns the machine that executes every kernel by its reference implementation
+/// (runtime/kernels), in any arithmetic.
 Result<std::unique_ptr<Machine>> makeReferenceMachine(const MachineSetting &setting);
 
 } // namespace tbc::runtime

@@ -30,7 +30,7 @@ static void append(Stretches &list, Stretch next) {
     list.push_back(next);
 }
 
-/// How many elements of a flat cut index `index` holds, without padding.
+/// Returns how many elements of a flat cut index `index` holds, without padding.
 static int64_t flatCount(int64_t numElements, int64_t n, int64_t index) {
   int64_t chunk = (numElements + n - 1) / n;
   return std::clamp<int64_t>(numElements - index * chunk, 0, chunk);
@@ -67,7 +67,7 @@ static Stretches wholeOf(const TensorType &type) {
   return list;
 }
 
-/// Of each tensor the shard of one index.
+/// Returns the shard of one index for each tensor.
 static std::vector<Stretches> shardsOf(const std::vector<TensorType> &types, int dim,
                                        const std::vector<program::SegmentShape> &segments,
                                        int64_t n, int64_t index) {
@@ -78,7 +78,8 @@ static std::vector<Stretches> shardsOf(const std::vector<TensorType> &types, int
   return list;
 }
 
-/// Of each local tensor what is no padding: as much as this index holds of the full one.
+/// Returns the part of each local tensor without padding: as many elements as this index holds of
+/// the full one.
 static std::vector<Stretches> localsOf(const std::vector<TensorType> &local,
                                        const std::vector<TensorType> &full, int dim, int64_t n,
                                        int64_t index) {
@@ -154,7 +155,7 @@ static std::vector<Runs> partsOf(const std::vector<std::vector<Stretches>> &part
   return list;
 }
 
-/// What a flat cut has behind the elements of the last indices is 0.
+/// Zeroes the padding of a flat cut, behind the elements of the last indices.
 static void clearPadding(const std::vector<Stretches> &part,
                          const std::vector<PlacedTensor> &tensors) {
   for (size_t t = 0; t < part.size(); ++t) {
@@ -170,8 +171,8 @@ static void copyRuns(const Runs &from, const Runs &to) {
     comm::pack(cutter.next(run.bytes), run.data);
 }
 
-/// Whether writing a result may spoil an operand: they share bytes and are not one and the same
-/// tensor of an all_reduce.
+/// Returns whether writing a result may overwrite an operand: they share bytes, and are not the
+/// same tensor of an all_reduce.
 static bool isSpoilt(const std::vector<PlacedTensor> &inputs,
                      const std::vector<PlacedTensor> &results, bool isElementwise) {
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -185,7 +186,7 @@ static bool isSpoilt(const std::vector<PlacedTensor> &inputs,
   return false;
 }
 
-/// See `permute` of Collectives.cpp.
+/// See `permute` in Collectives.cpp.
 static Status permute(comm::Communicator &communicator, const GroupPlace &group,
                       kernels::Arith arith, const PlacedTensor &input, const PlacedTensor &result,
                       const std::string &place) {
@@ -259,7 +260,7 @@ Status communicateOnMemory(comm::Communicator &communicator, const Instruction &
 // In another type
 //===----------------------------------------------------------------------===//
 
-/// Of bf16, where `tensors` are of f32.
+/// Allocates bf16 copies of the f32 `tensors` in `memory`.
 static std::vector<PlacedTensor> narrowTwins(const std::vector<PlacedTensor> &tensors,
                                              std::vector<std::vector<uint16_t>> &memory) {
   std::vector<PlacedTensor> twins;

@@ -1,4 +1,4 @@
-//===- Observer.h - Who sees what an executor does -------------------------===//
+//===- Observer.h - A callback for executed instructions -------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -14,13 +14,15 @@
 
 namespace tbc::runtime {
 
-/// Instructions `first` to `end` of a block, executed at once: one, or those of a region.
+/// Instructions `first` to `end` of a block that were executed by one call: a single one, or those
+/// of a region.
 struct Executed {
   const program::Stage &stage;
   const schedule::Action &action;
   int first = 0, end = 0;
   std::chrono::steady_clock::time_point begin, finish;
-  /// What one of their results holds; a tensor without value where it is nowhere (inside a region).
+  /// Returns the content of one of their results; without value if it is not stored (inside a
+  /// region).
   std::function<kernels::Tensor(program::ValueId)> value;
 
   const program::Instruction &instruction(int index) const {
@@ -28,18 +30,17 @@ struct Executed {
   }
 };
 
-/// Is told of all that an executor has executed, on the thread that did it.
+/// Is called for everything that an executor has executed, on the executing thread.
 class Observer {
 public:
   virtual ~Observer() = default;
-  /// An error ends the step.
+  /// Called after execution. An error ends the step.
   virtual Status executed(const Executed &executed) = 0;
 
-  /// Whether it has to be told while the step is under way; asked before each step. If nobody has
-  /// to, a machine may execute the step as a whole, and who looks at an instruction is told of it
-  /// afterwards.
+  /// Returns whether it must be called during the step; asked before each step. If no observer
+  /// must, a machine may execute the step as a whole, and the observers are called afterwards.
   virtual bool looksAtOnce() const { return true; }
-  /// Whether it then wants to be told of this instruction.
+  /// Returns whether it wants to be called for this instruction in a step executed as a whole.
   virtual bool looksAt(schedule::Action::Kind, const program::Instruction &) const { return true; }
 };
 

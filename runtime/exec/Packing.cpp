@@ -12,7 +12,7 @@ using kernels::Residue251;
 using kernels::Tensor;
 using kernels::TensorType;
 
-/// The indices along a dim that group index `index` of n holds, in local order.
+/// Returns the indices along a dim held by index `index` of n, in local order.
 static Indices dimIndices(const std::vector<program::SegmentShape> &segments, int64_t n,
                           int64_t index) {
   Indices indices;

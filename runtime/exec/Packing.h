@@ -1,8 +1,7 @@
 //===- Packing.h - Shards of tensors as lists of indices -------------------===//
 //
-// Part of tbc. Plain C++. Every pack and unpack around a collective is: which elements, in which
+// Part of tbc. Plain C++. Every pack and unpack around a collective is a list of elements in an
 // order.
-//
 //===----------------------------------------------------------------------===//
 
 #ifndef TBC_RUNTIME_EXEC_PACKING_H
@@ -18,25 +17,26 @@ namespace tbc::runtime {
 
 using Indices = std::vector<int64_t>;
 
-/// The row-major index in a tensor of shape `full` of each element that group index `index` of n
-/// holds when the tensor is cut along `dim` by `segments`, in the order of the local tensor; -1 for
-/// the padding of a flat cut (dim = Communication::flatDim).
+/// Returns the row-major index in a tensor of shape `full` of each element held by index `index` of
+/// n. The tensor is cut along `dim` by `segments`; the order is that of the local tensor. The
+/// padding of a flat cut (dim = Communication::flatDim) has index -1. Example: a flat cut of 5
+/// elements over n = 2 gives {0, 1, 2} and {3, 4, -1}.
 Indices shardIndices(const kernels::Shape &full, int dim,
                      const std::vector<program::SegmentShape> &segments, int64_t n, int64_t index);
 
-/// A tensor of type `type` whose i-th element is element indices[i] of `tensor`; 0 where that is
-/// -1.
+/// Returns a tensor of type `type`. Its element i is element indices[i] of `tensor`, or 0 if that
+/// index is -1.
 kernels::Tensor pick(const kernels::Tensor &tensor, const Indices &indices,
                      const kernels::TensorType &type);
 
-/// The inverse of picks: element i of part p becomes element indices[p][i] of the result; those
-/// with index -1 are dropped. Elements that no part has are 0.
+/// Inverts several calls of `pick`: element i of part p becomes element indices[p][i] of the
+/// result. Elements with index -1 are dropped. Elements in no part are 0.
 kernels::Tensor place(const std::vector<kernels::Tensor> &parts,
                       const std::vector<Indices> &indices, const kernels::TensorType &type);
 
-/// `tensor` as a tensor of `type`, which has the same shape; between float types a conversion as
-/// the arithmetic has it. KernelError if the tensor has another shape, is not held in `arith`, or
-/// turns a float into an integer or back.
+/// Returns `tensor` as a tensor of `type`, with the same shape. Conversions between float types
+/// follow the arithmetic. KernelError if the shapes differ, the tensor is not held in `arith`, or
+/// the conversion is between float and integer.
 kernels::Tensor convert(const kernels::Tensor &tensor, const kernels::TensorType &type,
                         kernels::Arith arith);
 

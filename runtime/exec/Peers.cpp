@@ -1,4 +1,4 @@
-//===- Peers.cpp - Who communicates with whom in a Program -------------------===//
+//===- Peers.cpp - The groups and messages of a Program ----------------------===//
 
 #include "runtime/exec/Peers.h"
 
@@ -27,7 +27,7 @@ static bool isCollective(const Instruction &instruction) {
   }
 }
 
-/// Communication instructions of a stage with other ranks, each only once.
+/// Returns the instructions of a stage that communicate with other ranks, without duplicates.
 static std::vector<const Instruction *> distinct(const program::Stage &stage) {
   std::vector<const Instruction *> list;
   auto isSame = [](const Instruction &a, const Instruction &b) {
@@ -61,7 +61,7 @@ Peers peersOf(const program::Program &program) {
   std::vector<std::vector<const Instruction *>> byStage;
   for (const program::Stage &stage : program.stages)
     byStage.push_back(distinct(stage));
-  std::vector<comm::Group> groups; // in the order in which they are met
+  std::vector<comm::Group> groups; // in the order of first use
   std::set<comm::Group> known;
   std::set<comm::MessagePair> messages;
   for (int64_t rank = 0; rank < program.mesh.numRanks(); ++rank) {

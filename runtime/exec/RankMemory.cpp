@@ -1,4 +1,4 @@
-//===- RankMemory.cpp - What a rank holds ----------------------------------===//
+//===- RankMemory.cpp - The slots and values of a rank ---------------------===//
 
 #include "runtime/exec/RankMemory.h"
 
@@ -20,12 +20,12 @@ using kernels::TensorType;
 
 void HostArena::Unmap::operator()(unsigned char *memory) const { munmap(memory, bytes); }
 
-/// Whether an element has 8 bytes, whatever its dtype.
+/// Returns whether an element has 8 bytes for every dtype.
 static bool isWide(Arith arith) { return arith == Arith::F64 || arith == Arith::Residue61; }
 
 HostArena::HostArena(int64_t bytes, Arith arith)
     : arith(arith), scale(isWide(arith) ? int64_t(sizeof(Residue)) : 1) {
-  // Pages that are never touched take no memory.
+  // Untouched pages take no memory.
   size_t size = size_t(std::max<int64_t>(bytes, 1)) * size_t(scale);
   void *pages = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -34,7 +34,7 @@ HostArena::HostArena(int64_t bytes, Arith arith)
   memory = std::unique_ptr<unsigned char, Unmap>(static_cast<unsigned char *>(pages), {size});
 }
 
-/// Every element, of 8 bytes, `copies` times.
+/// Writes every 8-byte element `copies` times.
 template <typename T>
 static void spread(const std::vector<T> &elements, int64_t copies, unsigned char *to) {
   static_assert(sizeof(T) == sizeof(Residue), "an element has 8 bytes");
@@ -86,7 +86,7 @@ Tensor HostArena::load(int64_t offset, const TensorType &type) const {
 }
 
 void HostArena::zero(int64_t offset, const TensorType &type) {
-  // In every arithmetic zero is bytes of zero.
+  // In every arithmetic, zero is a sequence of zero bytes.
   std::memset(at(offset), 0, size_t(program::sizeBytes(type) * scale));
 }
 

@@ -1,4 +1,4 @@
-//===- RankMemory.h - What a rank holds ------------------------------------===//
+//===- RankMemory.h - The slots and values of a rank -----------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -15,30 +15,30 @@
 
 namespace tbc::runtime {
 
-/// One piece of memory that holds the elements of tensors at offsets in bytes.
+/// A piece of memory that stores tensors at byte offsets.
 class Arena {
 public:
   virtual ~Arena() = default;
   virtual void store(int64_t offset, const kernels::Tensor &tensor) = 0;
   /// May throw KernelError.
   virtual kernels::Tensor load(int64_t offset, const kernels::TensorType &type) const = 0;
-  /// Zeros, in the arena's arithmetic.
+  /// Stores zeros, in the arena's arithmetic.
   virtual void zero(int64_t offset, const kernels::TensorType &type) = 0;
 };
 
-/// One in the memory of this process. In Native arithmetic and in Residue251 every element takes
-/// the width of its dtype. In the others, whose elements have 8 bytes whatever the dtype, the arena
-/// is 8 times as large, and an element of w bytes fills its 8 w bytes with w copies: whatever is
-/// stored over a part of an element shows.
+/// An arena in the memory of this process. In Native arithmetic and Residue251 an element takes the
+/// width of its dtype. In the others an element has 8 bytes for every dtype, and the arena is 8
+/// times as large. An element of w bytes then fills its 8 w bytes with w copies, so an overwrite of
+/// any part of it is detected. Example: a bf16 element takes 16 bytes and has two copies.
 class HostArena : public Arena {
 public:
   HostArena(int64_t bytes, kernels::Arith arith);
   void store(int64_t offset, const kernels::Tensor &tensor) override;
-  /// KernelError if something was stored over a part of an element.
+  /// KernelError if a part of an element was overwritten.
   kernels::Tensor load(int64_t offset, const kernels::TensorType &type) const override;
   void zero(int64_t offset, const kernels::TensorType &type) override;
 
-  /// Where the element at this offset of the memory plan lies.
+  /// Returns the address of the element at this offset of the memory plan.
   unsigned char *at(int64_t offset) const { return memory.get() + offset * scale; }
 
 private:
@@ -48,55 +48,55 @@ private:
     size_t bytes;
     void operator()(unsigned char *memory) const;
   };
-  std::unique_ptr<unsigned char, Unmap> memory; // zeros, from the begin of a page
+  std::unique_ptr<unsigned char, Unmap> memory; // zeroed, page-aligned
 };
 
-/// The contents of a rank's slots, and the values of the block under way. Where the stage has a
-/// memory plan, all of them lie in an arena at their places, that of the device or that of the
-/// host, and nowhere else: a plan by which two things that are needed at one time share bytes gives
-/// wrong numbers. Where it has none, each is a tensor by itself.
+/// The contents of a rank's slots, and the values of the current block. If the stage has a memory
+/// plan, all of them lie in an arena at their planned offsets, that of the device or of the host,
+/// and nowhere else. So a plan with two live buffers in the same bytes gives wrong numbers. Without
+/// a plan each is a separate tensor.
 ///
-/// A slot that lives longer than a micro-batch has one instance, for which any micro-batch stands.
+/// A slot that lives longer than a micro-batch has one instance, the same for all micro-batches.
 class RankMemory {
 public:
   RankMemory(const program::Stage &stage, kernels::Arith arith);
 
   bool holds(int slot, int64_t microBatch = 0) const;
-  /// What the slot holds; a tensor without value if it holds nothing.
+  /// Returns the content of the slot; a tensor without value if it is empty.
   kernels::Tensor slot(int slot, int64_t microBatch = 0) const;
   void setSlot(int slot, int64_t microBatch, const kernels::Tensor &value);
-  /// Of a slot that lives longer than a micro-batch.
+  /// For a slot that lives longer than a micro-batch.
   void setZero(int slot);
-  /// Whether it held something.
+  /// Empties the slot; returns whether it had a content.
   bool drop(int slot, int64_t microBatch);
-  /// Of all micro-batches.
+  /// Empties the slot for all micro-batches.
   void clear(int slot);
 
-  /// Forgets all values; those of the next block belong to `microBatch`.
+  /// Forgets all values. Values of the next block belong to `microBatch`.
   void beginBlock(int64_t microBatch);
   int64_t microBatchOfBlock() const { return microBatch; }
-  /// From now on the value is what the slot holds.
+  /// From now on the value is the content of the slot.
   void bind(program::ValueId value, int slot);
   void define(program::ValueId value, kernels::Tensor tensor);
   void forget(program::ValueId value) { values[value] = Held(); }
-  /// Whether it is defined, and what it is bound to is still there.
+  /// Returns whether the value is defined and the slot it is bound to still has its content.
   bool hasValue(program::ValueId value) const;
-  /// A tensor without value if !hasValue. KernelError if something was stored over a part of it.
+  /// Returns a tensor without value if !hasValue. KernelError if a part of it was overwritten.
   kernels::Tensor value(program::ValueId value) const;
-  /// Whether the value lies in the slot already, as the memory plan has it.
+  /// Returns whether the memory plan already puts the value into the slot.
   bool isIn(program::ValueId value, int slot) const;
-  /// What was computed in the place of the slot is what the slot holds.
+  /// Marks the slot as filled, after its content was computed in place.
   void settle(int slot);
 
-  /// Whether there is a memory plan, and so an arena.
+  /// Returns whether there is a memory plan, and so an arena.
   bool hasArena() const { return arena != nullptr; }
-  /// Where a value or a slot's instance begins in the arena. Who writes there says so by
-  /// `defineInPlace` or `settle`.
+  /// Returns the offset of a value, or of a slot's instance, in the arena. After writing there,
+  /// call `defineInPlace` or `settle`.
   int64_t offsetOf(program::ValueId value) const;
   int64_t offsetOfSlot(int slot) const { return slotOffset(*stage, slot, microBatch); }
-  /// Whether these places are memory of this process with each element in the width of its dtype:
-  /// in Native arithmetic and in Residue251, and unless a machine has brought an arena of its own.
-  /// Then they are:
+  /// Returns whether these places are memory of this process with elements in the width of their
+  /// dtype. This holds in Native arithmetic and Residue251, unless a machine has set its own arena.
+  /// Then the following functions return their addresses.
   bool hasBytes() const {
     return host && (arith == kernels::Arith::Native || arith == kernels::Arith::Residue251);
   }
@@ -105,18 +105,18 @@ public:
   }
   unsigned char *bytesOfSlot(int slot) const { return host->at(offsetOfSlot(slot)); }
 
-  /// From now on everything of the device lies in `other`, whose memory is a machine's own. Before
-  /// anything is held, and with a memory plan only.
+  /// From now on everything on the device lies in `other`, the machine's own memory. Call it before
+  /// anything is stored, and only with a memory plan.
   void useArena(std::unique_ptr<Arena> other);
-  /// The same of what lies on the host.
+  /// The same for everything on the host.
   void useHostArena(std::unique_ptr<Arena> other);
   void defineInPlace(program::ValueId value) { values[value] = {true, -1, kernels::Tensor()}; }
 
 private:
   struct Held {
     bool exists = false;
-    int slot = -1;          // bound to it
-    kernels::Tensor tensor; // without an arena
+    int slot = -1;          // the slot it is bound to
+    kernels::Tensor tensor; // if there is no arena
   };
 
   bool isOffloaded(program::ValueId value) const {
@@ -129,11 +129,11 @@ private:
 
   const program::Stage *stage;
   kernels::Arith arith;
-  std::unique_ptr<Arena> arena;       // of the device
-  HostArena *host = nullptr;          // `arena`, if it is one
-  std::unique_ptr<Arena> offloaded;   // of what lies on the host; where there is an arena
-  HostArena *offloadedHost = nullptr; // `offloaded`, if it is one
-  /// By slot and instance; with an arena, tensors without value.
+  std::unique_ptr<Arena> arena;       // for the device
+  HostArena *host = nullptr;          // `arena`, if it is a HostArena
+  std::unique_ptr<Arena> offloaded;   // for slots on the host, if there is an arena
+  HostArena *offloadedHost = nullptr; // `offloaded`, if it is a HostArena
+  /// By slot and instance. With an arena, the tensors have no value.
   std::vector<std::map<int64_t, kernels::Tensor>> slots;
   std::vector<Held> values;
   int64_t microBatch = 0;

@@ -78,7 +78,7 @@ void ReferenceMachine::run(BlockId id, int index) {
   }
 }
 
-/// slot + value, in the slot's type.
+/// Returns slot + value, in the slot's type.
 Tensor ReferenceMachine::added(const Tensor &slot, Tensor value) const {
   if (value.dtype() != slot.dtype())
     value = kernels::findKernel("cast")(context, {}, {value}, {slot.type()})[0];

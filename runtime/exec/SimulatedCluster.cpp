@@ -42,7 +42,7 @@ Status SimulatedCluster::load(const TensorProvider &provider) {
   return Status::ok();
 }
 
-/// One rank's thread: whatever goes wrong ends the wait of the others.
+/// The thread of one rank. Any failure ends the waits of the others.
 static void runRank(Executor &executor, ExecutorCall call, comm::SimulatedWorld &world,
                     const StepInputs &inputs) {
   try {
@@ -99,7 +99,7 @@ struct Part {
 };
 } // namespace
 
-/// The index of the first element in which two tensors of one type and arithmetic differ.
+/// Returns the index of the first element in which two tensors of one type and arithmetic differ.
 static int64_t firstDifference(const Tensor &a, const Tensor &b) {
   int64_t i = 0;
   while (i < a.numElements() && bitwiseEqual(comm::cutFlat(a, i, 1), comm::cutFlat(b, i, 1)))
@@ -107,7 +107,7 @@ static int64_t firstDifference(const Tensor &a, const Tensor &b) {
   return i;
 }
 
-/// Joins the parts; an error if an element is in none of them, or not the same in all that hold it.
+/// Joins the parts. Error if an element is in no part, or differs between the parts that hold it.
 static Result<Tensor> join(const std::vector<Part> &parts, const kernels::TensorType &type) {
   std::vector<Tensor> tensors;
   std::vector<Indices> indices;
@@ -127,7 +127,7 @@ static Result<Tensor> join(const std::vector<Part> &parts, const kernels::Tensor
 
   Tensor whole = place(tensors, indices, type);
   for (const Part &part : parts) {
-    // Through the same picks, so that padding is 0 on both sides.
+    // Both sides go through the same picks, so that padding is 0 on both.
     Tensor mine =
         pick(place({part.tensor}, {part.indices}, type), part.indices, part.tensor.type());
     Tensor all = pick(whole, part.indices, part.tensor.type());
@@ -141,7 +141,7 @@ static Result<Tensor> join(const std::vector<Part> &parts, const kernels::Tensor
   return whole;
 }
 
-/// The sum over the ranks that hold partial sums of the same piece.
+/// Returns the sum over the ranks that hold partial sums of the same piece.
 static Tensor completed(const std::vector<Executor> &executors, const program::Program &program,
                         const program::GlobalTensor &tensor, int index, int64_t rank) {
   std::vector<Tensor> terms;

@@ -17,38 +17,38 @@ namespace tbc::runtime {
 /// Executor::runStep or Executor::runForward.
 using ExecutorCall = Status (Executor::*)(comm::Communicator &, const StepInputs &);
 
-/// What executes the kernels of each rank.
+/// Returns the machine that executes the kernels of a rank.
 using RankMachines = std::function<Result<MachineMaker>(int64_t rank)>;
 
 struct ClusterOptions {
   kernels::KernelContext context;
-  /// The longest wait for another rank.
+  /// The longest time to wait for another rank.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  /// What executes the kernels of all ranks, unless `machineOf` says which.
+  /// Executes the kernels of all ranks, unless `machineOf` is set.
   MachineMaker machine = makeReferenceMachine;
   RankMachines machineOf = {};
 };
 
-/// Runs every rank of a Program as a thread. Results do not depend on the threads' timing.
+/// Runs every rank of a Program as a thread. Results do not depend on the timing of the threads.
 class SimulatedCluster {
 public:
-  /// Errors: the program is not well formed, or names a kernel that does not exist; those of the
-  /// machines.
+  /// Errors: the program is not well formed, or has an unknown kernel; those of the machines.
   static Result<SimulatedCluster> create(program::Program program, ClusterOptions options = {});
 
   /// Loads the ranks' pieces of parameters, states and optimizer states.
   Status load(const TensorProvider &provider);
 
-  /// Runs one step and returns its loss (a tensor without value if no stage has one). Errors: a
-  /// rank failed or hangs; ranks disagree on the loss (VerificationFailed).
+  /// Runs one step and returns its loss (without value if no stage has one). Errors: a rank failed
+  /// or hangs; ranks disagree on the loss (VerificationFailed).
   Result<kernels::Tensor> step(const StepInputs &inputs);
 
-  /// The loss of such a step, without taking it (Executor::runForward). Errors: as of `step`.
+  /// Returns the loss of such a step without updating parameters (Executor::runForward). Errors: as
+  /// for `step`.
   Result<kernels::Tensor> evaluate(const StepInputs &inputs);
 
-  /// A parameter, state, optimizer state or gradient (of the last step) as a global tensor; partial
-  /// sums are added up. Errors: replicas that are not bitwise equal (VerificationFailed), no such
-  /// tensor.
+  /// Returns a parameter, state, optimizer state or gradient (of the last step) as a global tensor.
+  /// Partial sums are added up. Errors: replicas are not bitwise equal (VerificationFailed); no
+  /// such tensor.
   Result<kernels::Tensor> gather(const std::string &name) const;
 
   const program::Program &program() const { return *code; }

@@ -1,4 +1,4 @@
-//===- SparseSum.cpp - Sums of the largest elements of gradients -------------===//
+//===- SparseSum.cpp - Compressed sums of gradients --------------------------===//
 
 #include "runtime/exec/SparseSum.h"
 #include "runtime/exec/LargestElements.h"
@@ -26,13 +26,14 @@ static int64_t countOf(const Stretches &stretches) {
   return bytes / floatBytes;
 }
 
-/// See above. `count`: of the tensor's largest slice.
+/// Returns whether compression saves bytes; see SparseSum.h. `count` is the size of the tensor's
+/// largest slice.
 static bool pays(bool isAllReduce, int64_t count, int64_t numEntries, int64_t n) {
   bool isShorter = isAllReduce ? n * numEntries < count : 2 * numEntries < count;
   return n > 1 && isShorter && count < int64_t(1) << 31;
 }
 
-/// The places of these tensors alone.
+/// Returns the entries of these tensors alone.
 static std::vector<std::vector<Stretches>> only(const std::vector<size_t> &tensors,
                                                 const std::vector<std::vector<Stretches>> &parts) {
   std::vector<std::vector<Stretches>> list;
@@ -49,7 +50,7 @@ SparseLayout::SparseLayout(const program::Instruction &instruction, GroupPlace p
                            const std::vector<kernels::TensorType> &inputs, double share)
     : isAllReduce(instruction.kind == program::InstructionKind::AllReduce),
       group(std::move(place)) {
-  std::vector<int64_t> numEntries(inputs.size(), 0); // 0: goes whole
+  std::vector<int64_t> numEntries(inputs.size(), 0); // 0: sent uncompressed
   for (size_t t = 0; t < inputs.size(); ++t) {
     int64_t count = 0;
     for (const std::vector<Stretches> &part : layout.inputs)
@@ -94,7 +95,7 @@ void SparseSum::addGradient(const Slice &slice, const PlacedTensor &input) {
   }
 }
 
-/// What each place is sent: one message in an all_reduce, else one per index of the group.
+/// Returns the messages to send: one in an all_reduce, else one per index of the group.
 std::vector<SparseSum::Message> SparseSum::takeMessages() {
   std::vector<Message> messages(layout.numMessages());
   std::vector<float> values;
@@ -129,11 +130,11 @@ static Runs runsOf(std::vector<int32_t> &words) {
   return {{reinterpret_cast<unsigned char *>(words.data()), int64_t(words.size() * 4)}};
 }
 
-/// What this rank is sent, by index of the group.
+/// Returns the messages that this rank receives, by index of the group.
 Result<std::vector<SparseSum::Message>> SparseSum::exchange(comm::Communicator &communicator,
                                                             std::vector<Message> messages,
                                                             const std::string &place) const {
-  // Values travel by their bits.
+  // Values travel as their bits.
   const ElementType words{kernels::DType::I32, kernels::Arith::Native};
   std::vector<Message> received(layout.group.ranks.size(), Message(layout.messageWords));
   std::vector<Runs> from, to;
@@ -154,8 +155,8 @@ struct Entry {
 };
 } // namespace
 
-/// The entries of one slice, which begin at word `first` of every message, by index; those of one
-/// index in the order of the group.
+/// Returns the entries of one slice, sorted by index; entries of one index are in group order. The
+/// slice begins at word `first` of every message.
 static std::vector<Entry> merged(const std::vector<std::vector<int32_t>> &messages, size_t first,
                                  size_t numEntries) {
   std::vector<Entry> before, ofRank, both;
@@ -196,7 +197,7 @@ void SparseSum::addUp(const std::vector<Message> &messages,
 
 Status SparseSum::run(comm::Communicator &communicator, const std::vector<PlacedTensor> &inputs,
                       const std::vector<PlacedTensor> &results, const std::string &place) {
-  // Results are written when all operands that they may lie over are read.
+  // Results are written after all operands that they may overlap are read.
   for (const Slice &slice : layout.slices)
     addGradient(slice, inputs[slice.tensor]);
   std::vector<Message> messages = takeMessages();

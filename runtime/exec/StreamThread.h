@@ -18,23 +18,23 @@
 
 namespace tbc::runtime {
 
-/// How far the streams of one execution of a block have come. What was done before `finish` is seen
-/// by who has waited for it.
+/// The progress of the streams in one execution of a block. `finish` happens before the return of
+/// the matching `waitFor` (in the memory model).
 class StreamProgress {
 public:
   StreamProgress() { done.fill(-1); }
 
-  /// Instruction `index` of the stream, and those before it there, are done.
+  /// Marks instruction `index` of the stream, and all before it there, as done.
   void finish(program::Stream stream, int index);
-  /// Nobody waits any longer; the first error stays.
+  /// Ends all waits with an error; the first error is kept.
   void fail(Error error);
   /// Returns when instruction `index` of the stream is done, or with the error of either side.
   Status waitFor(program::Stream stream, int index);
 
-  /// Held while kernels run and results are written to slots, of either stream: machines take one
+  /// Held by either stream while kernels run and results are written to slots: machines take one
   /// call at a time.
   std::mutex machine;
-  /// Held while observers are told; after `machine`, where both are.
+  /// Held during calls of observers. Locked after `machine` if both are needed.
   std::mutex observers;
 
 private:
@@ -44,18 +44,18 @@ private:
   std::optional<Error> error;
 };
 
-/// A thread that does one job after the other, and sleeps in between.
+/// A thread that runs one job after another and sleeps in between.
 class StreamThread {
 public:
   StreamThread();
-  /// Waits for the job under way.
+  /// Waits for the running job.
   ~StreamThread();
   StreamThread(const StreamThread &) = delete;
   StreamThread &operator=(const StreamThread &) = delete;
 
-  /// Begins a job when the one before it is done.
+  /// Starts a job after the previous one is done.
   void start(std::function<void()> job);
-  /// Waits for the job under way, if there is one.
+  /// Waits for the running job, if there is one.
   void finish();
 
 private:
@@ -63,7 +63,7 @@ private:
 
   std::mutex mutex;
   std::condition_variable changed;
-  std::function<void()> job; // none: idle
+  std::function<void()> job; // empty: idle
   bool isStopped = false;
   std::thread thread;
 };
