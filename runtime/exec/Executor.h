@@ -2,6 +2,7 @@
 //
 // Part of tbc. Plain C++. The `Executor` walks the schedule and the blocks; a `Machine` executes
 // the kernels.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef TBC_RUNTIME_EXEC_EXECUTOR_H

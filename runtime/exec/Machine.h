@@ -3,6 +3,7 @@
 // Part of tbc. Plain C++. The interface between the `Executor`, which walks a Program, and the
 // backend that computes: the reference machine here, the native one in runtime/cpu, the GPU in
 // runtime/cuda.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef TBC_RUNTIME_EXEC_MACHINE_H

@@ -3,6 +3,7 @@
 // Part of tbc. Plain C++. Collectives.h for operands and results that lie in memory, each element
 // in the width of its dtype. No packing is needed, because a Communicator takes stretches of
 // memory.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef TBC_RUNTIME_EXEC_MEMORYCOLLECTIVES_H

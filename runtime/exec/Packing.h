@@ -2,6 +2,7 @@
 //
 // Part of tbc. Plain C++. Every pack and unpack around a collective is a list of elements in an
 // order.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef TBC_RUNTIME_EXEC_PACKING_H

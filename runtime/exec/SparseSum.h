@@ -22,6 +22,7 @@
 // reduce_scatter. Compressed, it sends 8 k (n - 1) bytes per slice. Tensors whose indices need more
 // than 31 bits are also sent uncompressed. Example: m = 1000, n = 4: an all_reduce saves bytes if k
 // < 250.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef TBC_RUNTIME_EXEC_SPARSESUM_H
