@@ -1,4 +1,4 @@
-//===- Call.cpp - The kind of a collective call ----------------------------===//
+//===- Call.cpp - What a rank calls a group for ----------------------------===//
 
 #include "runtime/comm/Call.h"
 

@@ -12,10 +12,10 @@
 
 namespace tbc::comm {
 
-/// The shared state of a ring, in front of its bytes; initially zero. Each word has its own cache
-/// line.
+/// What both sides see of a ring, in front of its bytes; all zero at first. Each word is on a line
+/// of caches of its own.
 struct RingHead {
-  alignas(64) std::atomic<uint64_t> written; // in bytes, since the beginning
+  alignas(64) std::atomic<uint64_t> written; // bytes, since the begin
   alignas(64) std::atomic<uint64_t> read;
   alignas(64) std::atomic<uint32_t> readerSleeps;
   alignas(64) std::atomic<uint32_t> writerSleeps;
@@ -24,25 +24,24 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
                   std::atomic<uint32_t>::is_always_lock_free,
               "what processes share takes no locks");
 
-/// One side of a ring. A side announces its sleep and then checks once more. The other side wakes
-/// it after it has moved bytes.
+/// One side of a ring. A side that is about to sleep says so and looks again; the other one then
+/// wakes it when it has moved something.
 class Ring {
 public:
   Ring() = default;
-  /// `capacity`: the bytes behind the head, a power of two.
+  /// `capacity`: a power of two, of the bytes behind the head.
   Ring(void *memory, int64_t capacity)
       : head(static_cast<RingHead *>(memory)),
         bytes(static_cast<unsigned char *>(memory) + sizeof(RingHead)), capacity(capacity) {}
 
-  /// Copies as many of the bytes as fit now, and returns their number.
+  /// How many of the bytes fit now; they are copied.
   int64_t write(const unsigned char *from, int64_t count);
-  /// Copies available bytes and returns their number; negative if the other side's counter is
-  /// invalid.
+  /// How many bytes were there to copy; negative: what the other side wrote makes no sense.
   int64_t read(unsigned char *into, int64_t count);
 
   void announceReaderSleep() { announce(head->readerSleeps); }
   void announceWriterSleep() { announce(head->writerSleeps); }
-  /// Returns whether to wake the other side; true once per sleep.
+  /// Whether the other side is to be woken; once for each time that it sleeps.
   bool mustWakeReader() { return mustWake(head->readerSleeps); }
   bool mustWakeWriter() { return mustWake(head->writerSleeps); }
 

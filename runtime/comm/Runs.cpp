@@ -1,4 +1,4 @@
-//===- Runs.cpp - Segments of memory with elements -------------------------===//
+//===- Runs.cpp - Elements where they lie ----------------------------------===//
 
 #include "runtime/comm/Runs.h"
 

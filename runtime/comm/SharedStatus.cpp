@@ -1,4 +1,4 @@
-//===- SharedStatus.cpp - Agreement on success of all ranks ------------------===//
+//===- SharedStatus.cpp - Whether all ranks succeeded ------------------------===//
 
 #include "runtime/comm/SharedStatus.h"
 
@@ -9,7 +9,7 @@ namespace tbc::comm {
 
 using kernels::Tensor;
 
-/// The limit for a message sent to others; paths may be long.
+/// Bytes of a message that others see: paths may be long.
 constexpr int64_t textBytes = 2048;
 
 Status shareStatus(Communicator &communicator, const Status &mine, const std::string &place) {

@@ -1,4 +1,4 @@
-//===- SharedStore.cpp - A thread-safe store ---------------------------------===//
+//===- SharedStore.cpp - A store that threads of a rank share ----------------===//
 
 #include "runtime/comm/SharedStore.h"
 

@@ -1,4 +1,4 @@
-//===- GradientValues.cpp - The gradients among a stage's values -----------===//
+//===- GradientValues.cpp - Which values of a stage are gradients ----------===//
 
 #include "runtime/cuda/GradientValues.h"
 
@@ -13,7 +13,7 @@ using program::InstructionKind;
 
 std::vector<bool> gradientsOf(const program::Stage &stage) {
   std::vector<bool> values(stage.values.size()), slots(stage.slots.size());
-  for (BlockId id : stage.blocks()) { // in a possible order of execution
+  for (BlockId id : stage.blocks()) { // in an order in which they can run
     if (id.kind == schedule::Action::Kind::Forward)
       continue;
     const Block &block = stage.block(id);

@@ -297,8 +297,8 @@ bool Executor::areGradientsFinite() const {
                      [](const auto &entry) { return kernels::isFinite(entry.second); });
 }
 
-/// Completes the loss as an evaluation does, and asks the gate. If the update is applied, the
-/// overwritten slots are restored first; if not, the completed loss stays.
+/// Completes the loss as an evaluation does, and asks the gate. The overwritten slots are restored
+/// in any case, the loss only if the update is applied.
 Result<bool> Executor::askGate(comm::Communicator &communicator, const UpdateGate &gate) {
   std::vector<bool> slice = lossSlice(*program, stageIndex);
   std::map<int, Tensor> before = overwritten(slice), losses = slotsOf(Role::Loss);

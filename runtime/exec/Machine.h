@@ -105,9 +105,9 @@ public:
   virtual void setResiduals(program::BlockId block, int index, const std::vector<float> &elements) {
   }
 
-  /// Returns whether another thread may communicate at the same time. That thread reads and defines
-  /// values of the `RankMemory` that no running call of the machine uses. Calls of the machine
-  /// itself are serialized, from either thread.
+  /// Returns whether another thread may communicate at the same time. The other thread reads and
+  /// defines only values of the `RankMemory` not used by a running call of the machine. Calls of
+  /// the machine itself are serialized, from either thread.
   virtual bool allowsCommunicationThread() const { return false; }
 
   /// Begins a training step; earlier calls finish before it. `mayBeWhole`: values are read before

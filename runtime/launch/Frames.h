@@ -1,8 +1,7 @@
 //===- Frames.h - Lists of texts over a socket -----------------------------===//
 //
-// Part of tbc. Internal to the stores. A frame is its length in 4 bytes, little-endian, followed by
-// its fields. Each field is its length in 4 bytes and its bytes. Example: the one field "get" gives
-// a frame of 4 + 4 + 3 bytes, whose length is 7.
+// Part of tbc. Internal to the stores. A frame is its length in 4 bytes, little-endian, and its
+// fields: each its length in 4 bytes, and its bytes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,9 +18,9 @@ namespace tbc::launch {
 
 using Fields = std::vector<std::string>;
 
-/// No key or value is longer than this, so a longer frame is invalid.
+/// No key or value is longer than this, so a longer frame is not one of ours.
 inline constexpr uint32_t maxFrameBytes = 1 << 20;
-/// The limit for a client without a proven token.
+/// What one may send who has not shown the token yet.
 inline constexpr uint32_t maxGreetingBytes = 512;
 
 inline void appendLength(std::string &text, size_t length) {
@@ -47,7 +46,7 @@ inline std::string frameOf(const Fields &fields) {
   return frame + body;
 }
 
-/// Returns the fields of a frame without its length; nullopt if they do not fill it exactly.
+/// The fields of a frame without its length; nothing if they do not fill it exactly.
 inline std::optional<Fields> fieldsOf(const std::string &body) {
   Fields fields;
   size_t position = 0;

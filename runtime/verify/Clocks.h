@@ -1,6 +1,7 @@
-//===- Clocks.h - Finished instructions when an instruction begins ---------===//
+//===- Clocks.h - What has been done when an instruction begins ------------===//
 //
-// Part of tbc. Internal to runtime/verify. Independent of the planner's own stream order.
+// Part of tbc. Internal to runtime/verify, and by itself: it shares nothing with what the compiler
+// plans by.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,7 +16,7 @@
 
 namespace tbc::verify {
 
-/// The number of the last finished instruction of each stream; -1 before the first.
+/// Of each stream how many of the block's instructions, up to which number, are done.
 using Clock = std::array<int, program::numStreams>;
 
 /// Vector clocks of a block (Mattern, "Virtual Time and Global States of Distributed Systems",

@@ -25,7 +25,7 @@ using schedule::Action;
 
 std::string percent(ValueId value) { return "%" + std::to_string(value); }
 
-/// The values of one stage: the places of their definitions and reads.
+/// The values of one stage: where each is defined and read.
 class ValueChecker {
 public:
   ValueChecker(const Program &program, int stageIndex)
@@ -80,8 +80,8 @@ private:
     return checkUsed(id, isRead);
   }
 
-  /// Every result must be read. A kernel outside update may have unread results, if one of its
-  /// results is read.
+  /// A result that nobody reads was meant for somebody. In all but update a kernel may have
+  /// some of that kind beside one that is read.
   Status checkUsed(BlockId id, const std::vector<bool> &isRead) {
     const Block &block = stage.block(id);
     for (size_t i = 0; i < block.instructions.size(); ++i) {
@@ -89,7 +89,7 @@ private:
       auto isUnread = [&](ValueId value) { return !isRead[value]; };
       auto unread = std::find_if(instruction.results.begin(), instruction.results.end(), isUnread);
       bool mayHaveSome = id.kind != Kind::Update && instruction.kind == InstructionKind::Kernel;
-      // A stage without gradients and losses takes part in sums over stages only for the others.
+      // A stage without gradients and losses takes part in sums over stages for the others alone.
       if (id.kind == Kind::Update && isAmongStages(instruction) && !trains())
         continue;
       if (id.kind == Kind::Update && instruction.id == program::gradientNormId) // the run reads it
@@ -105,7 +105,7 @@ private:
     return Status::ok();
   }
 
-  /// Returns whether the stage contributes a gradient or a loss to the sums over stages.
+  /// Whether the stage has something to update, or to report, by what is summed up.
   bool trains() const {
     return std::any_of(stage.slots.begin(), stage.slots.end(), [](const Slot &slot) {
       return slot.role == Role::Gradient || slot.role == Role::Loss;
@@ -124,10 +124,10 @@ private:
   int stageIndex;
   const Stage &stage;
   std::vector<bool> isDefined;
-  std::vector<int> madeBy; // by value: its defining instruction
+  std::vector<int> madeBy; // by value: the instruction
 };
 
-/// Returns whether blocks of this kind may write slots of this role.
+/// Whether blocks of this kind may write slots of this role.
 bool mayWrite(Kind kind, Role role) {
   switch (role) {
   case Role::Parameter:
@@ -150,7 +150,7 @@ bool mayWrite(Kind kind, Role role) {
 
 bool gathersMicroBatches(Role role) { return role == Role::Gradient || role == Role::Loss; }
 
-/// The slots read and written by a block.
+/// What a block reads and writes, slot by slot.
 struct SlotUse {
   std::vector<bool> isRead, isWritten; // by slot
 
@@ -163,7 +163,7 @@ struct SlotUse {
   }
 };
 
-/// The order in which a stage runs its blocks for one and the same micro-batch.
+/// Which block of a stage runs before which, for one and the same micro-batch.
 class BlockOrder {
 public:
   BlockOrder(const Program &program, int stage) : numMicroBatches(program.microBatches) {
@@ -175,7 +175,7 @@ public:
     }
   }
 
-  /// Returns whether `first` runs before `second` for every micro-batch.
+  /// Whether `first` has run for every micro-batch before `second` does.
   bool isBefore(BlockId first, BlockId second) {
     auto [found, isNew] = known.try_emplace({first, second}, true);
     if (!isNew)
@@ -193,7 +193,7 @@ private:
   std::map<std::pair<BlockId, BlockId>, bool> known;
 };
 
-/// Checks how a stage's blocks use its slots. The order of blocks matters only for residuals.
+/// What a stage's blocks do to its slots. Which of them runs first matters for residuals alone.
 class SlotChecker {
 public:
   SlotChecker(const Program &program, int stageIndex, bool isTraining)
@@ -223,7 +223,7 @@ private:
     return rejected(slotPlace(program, stageIndex, id, slot), why);
   }
 
-  /// Finds the writer of each residual; there must be only one.
+  /// A residual has one writer.
   Status findWriters(BlockId id) {
     for (size_t slot = 0; slot < stage.slots.size(); ++slot) {
       if (stage.slots[slot].role != Role::Residual || !use.at(id).isWritten[slot] ||
@@ -274,8 +274,8 @@ private:
     return checkAccumulation(id);
   }
 
-  /// A value that overwrites a gradient or the loss must be computed from the old content. A value
-  /// added to it must not be, because the old content would count twice.
+  /// What is written over a gradient or the loss is made from what it held; what is added to it is
+  /// not, which would count that twice.
   Status checkAccumulation(BlockId id) {
     const Block &block = stage.block(id);
     std::set<int> slots;
@@ -299,7 +299,7 @@ private:
 
   static constexpr int none = -1, several = -2;
 
-  /// Returns, per value, the slot of `slots` from which it is computed.
+  /// Per value, from which of `slots` it is computed.
   std::vector<int> valuesMadeFrom(const Block &block, const std::set<int> &slots) const {
     std::vector<int> from(stage.values.size(), none);
     for (const program::Argument &argument : block.arguments) {
@@ -318,8 +318,8 @@ private:
     return from;
   }
 
-  /// A gradient or loss read by update must have been accumulated before. A gradient accumulated in
-  /// backward must be read by update, and some block must write the loss.
+  /// A gradient or loss that update reads has been gathered before, what backward gathers is read
+  /// by update, and somebody writes the loss.
   Status checkGathered() {
     for (const program::Argument &argument : stage.update.arguments) {
       if (gathersMicroBatches(stage.slots[argument.slot].role) && !gathers(argument.slot))
@@ -336,7 +336,7 @@ private:
     return Status::ok();
   }
 
-  /// Returns whether a block that runs for every micro-batch writes the slot.
+  /// Whether a block that runs for every micro-batch writes the slot.
   bool gathers(int slot) const {
     for (const auto &[id, ofBlock] : use)
       if (id.kind != Kind::Update && ofBlock.isWritten[slot])
@@ -350,11 +350,10 @@ private:
   const Stage &stage;
   std::map<BlockId, SlotUse> use;
   BlockOrder order;
-  std::vector<std::optional<BlockId>> writerOf; // by slot, for residuals
+  std::vector<std::optional<BlockId>> writerOf; // by slot, of residuals
 };
 
-/// Checks the actions of a stage: each forward, backward and, if backward is split, wgrad runs
-/// once, in this order, then update.
+/// Each forward, backward and, if there is any, weight part once, in that order, then update.
 class ActionChecker {
 public:
   ActionChecker(const Program &program, int stage)
@@ -380,7 +379,7 @@ public:
   }
 
 private:
-  /// Returns whether backward is split: some weight (wgrad) block is not empty.
+  /// Whether a weight block does anything.
   bool isParted() const {
     for (const program::Chunk &chunk : program.stages[stage].chunks)
       if (!chunk.weight.instructions.empty() || !chunk.weight.results.empty())
@@ -414,7 +413,7 @@ private:
 } // namespace
 
 Status checkDataflow(const Program &program) {
-  // A Program may compute gradients only; then all its updates are empty.
+  // A Program may be for gradients only: then no stage has an update.
   bool isTraining =
       std::any_of(program.stages.begin(), program.stages.end(),
                   [](const Stage &stage) { return !stage.update.instructions.empty(); });
