@@ -1,7 +1,6 @@
-//===- Clocks.h - What has been done when an instruction begins ------------===//
+//===- Clocks.h - Finished instructions when an instruction begins ---------===//
 //
-// Part of tbc. Internal to runtime/verify, and by itself: it shares nothing with what the compiler
-// plans by.
+// Part of tbc. Internal to runtime/verify. Independent of the planner's own stream order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +15,7 @@
 
 namespace tbc::verify {
 
-/// Of each stream how many of the block's instructions, up to which number, are done.
+/// The number of the last finished instruction of each stream; -1 before the first.
 using Clock = std::array<int, program::numStreams>;
 
 /// Vector clocks of a block (Mattern, "Virtual Time and Global States of Distributed Systems",

@@ -25,7 +25,7 @@ using schedule::Action;
 
 std::string percent(ValueId value) { return "%" + std::to_string(value); }
 
-/// The values of one stage: where each is defined and read.
+/// The values of one stage: the places of their definitions and reads.
 class ValueChecker {
 public:
   ValueChecker(const Program &program, int stageIndex)
@@ -80,8 +80,8 @@ private:
     return checkUsed(id, isRead);
   }
 
-  /// A result that nobody reads was meant for somebody. In all but update a kernel may have
-  /// some of that kind beside one that is read.
+  /// Every result must be read. A kernel outside update may have unread results, if one of its
+  /// results is read.
   Status checkUsed(BlockId id, const std::vector<bool> &isRead) {
     const Block &block = stage.block(id);
     for (size_t i = 0; i < block.instructions.size(); ++i) {
@@ -89,7 +89,7 @@ private:
       auto isUnread = [&](ValueId value) { return !isRead[value]; };
       auto unread = std::find_if(instruction.results.begin(), instruction.results.end(), isUnread);
       bool mayHaveSome = id.kind != Kind::Update && instruction.kind == InstructionKind::Kernel;
-      // A stage without gradients and losses takes part in sums over stages for the others alone.
+      // A stage without gradients and losses takes part in sums over stages only for the others.
       if (id.kind == Kind::Update && isAmongStages(instruction) && !trains())
         continue;
       if (id.kind == Kind::Update && instruction.id == program::gradientNormId) // the run reads it
@@ -105,7 +105,7 @@ private:
     return Status::ok();
   }
 
-  /// Whether the stage has something to update, or to report, by what is summed up.
+  /// Returns whether the stage contributes a gradient or a loss to the sums over stages.
   bool trains() const {
     return std::any_of(stage.slots.begin(), stage.slots.end(), [](const Slot &slot) {
       return slot.role == Role::Gradient || slot.role == Role::Loss;
@@ -124,10 +124,10 @@ private:
   int stageIndex;
   const Stage &stage;
   std::vector<bool> isDefined;
-  std::vector<int> madeBy; // by value: the instruction
+  std::vector<int> madeBy; // by value: its defining instruction
 };
 
-/// Whether blocks of this kind may write slots of this role.
+/// Returns whether blocks of this kind may write slots of this role.
 bool mayWrite(Kind kind, Role role) {
   switch (role) {
   case Role::Parameter:
@@ -150,7 +150,7 @@ bool mayWrite(Kind kind, Role role) {
 
 bool gathersMicroBatches(Role role) { return role == Role::Gradient || role == Role::Loss; }
 
-/// What a block reads and writes, slot by slot.
+/// The slots read and written by a block.
 struct SlotUse {
   std::vector<bool> isRead, isWritten; // by slot
 
@@ -163,7 +163,7 @@ struct SlotUse {
   }
 };
 
-/// Which block of a stage runs before which, for one and the same micro-batch.
+/// The order in which a stage runs its blocks for one and the same micro-batch.
 class BlockOrder {
 public:
   BlockOrder(const Program &program, int stage) : numMicroBatches(program.microBatches) {
@@ -175,7 +175,7 @@ public:
     }
   }
 
-  /// Whether `first` has run for every micro-batch before `second` does.
+  /// Returns whether `first` runs before `second` for every micro-batch.
   bool isBefore(BlockId first, BlockId second) {
     auto [found, isNew] = known.try_emplace({first, second}, true);
     if (!isNew)
@@ -193,7 +193,7 @@ private:
   std::map<std::pair<BlockId, BlockId>, bool> known;
 };
 
-/// What a stage's blocks do to its slots. Which of them runs first matters for residuals alone.
+/// Checks how a stage's blocks use its slots. The order of blocks matters only for residuals.
 class SlotChecker {
 public:
   SlotChecker(const Program &program, int stageIndex, bool isTraining)
@@ -223,7 +223,7 @@ private:
     return rejected(slotPlace(program, stageIndex, id, slot), why);
   }
 
-  /// A residual has one writer.
+  /// Finds the writer of each residual; there must be only one.
   Status findWriters(BlockId id) {
     for (size_t slot = 0; slot < stage.slots.size(); ++slot) {
       if (stage.slots[slot].role != Role::Residual || !use.at(id).isWritten[slot] ||
@@ -274,8 +274,8 @@ private:
     return checkAccumulation(id);
   }
 
-  /// What is written over a gradient or the loss is made from what it held; what is added to it is
-  /// not, which would count that twice.
+  /// A value that overwrites a gradient or the loss must be computed from the old content. A value
+  /// added to it must not be, because the old content would count twice.
   Status checkAccumulation(BlockId id) {
     const Block &block = stage.block(id);
     std::set<int> slots;
@@ -299,7 +299,7 @@ private:
 
   static constexpr int none = -1, several = -2;
 
-  /// Per value, from which of `slots` it is computed.
+  /// Returns, per value, the slot of `slots` from which it is computed.
   std::vector<int> valuesMadeFrom(const Block &block, const std::set<int> &slots) const {
     std::vector<int> from(stage.values.size(), none);
     for (const program::Argument &argument : block.arguments) {
@@ -318,8 +318,8 @@ private:
     return from;
   }
 
-  /// A gradient or loss that update reads has been gathered before, what backward gathers is read
-  /// by update, and somebody writes the loss.
+  /// A gradient or loss read by update must have been accumulated before. A gradient accumulated in
+  /// backward must be read by update, and some block must write the loss.
   Status checkGathered() {
     for (const program::Argument &argument : stage.update.arguments) {
       if (gathersMicroBatches(stage.slots[argument.slot].role) && !gathers(argument.slot))
@@ -336,7 +336,7 @@ private:
     return Status::ok();
   }
 
-  /// Whether a block that runs for every micro-batch writes the slot.
+  /// Returns whether a block that runs for every micro-batch writes the slot.
   bool gathers(int slot) const {
     for (const auto &[id, ofBlock] : use)
       if (id.kind != Kind::Update && ofBlock.isWritten[slot])
@@ -350,10 +350,11 @@ private:
   const Stage &stage;
   std::map<BlockId, SlotUse> use;
   BlockOrder order;
-  std::vector<std::optional<BlockId>> writerOf; // by slot, of residuals
+  std::vector<std::optional<BlockId>> writerOf; // by slot, for residuals
 };
 
-/// Each forward, backward and, if there is any, weight part once, in that order, then update.
+/// Checks the actions of a stage: each forward, backward and, if backward is split, wgrad runs
+/// once, in this order, then update.
 class ActionChecker {
 public:
   ActionChecker(const Program &program, int stage)
@@ -379,7 +380,7 @@ public:
   }
 
 private:
-  /// Whether a weight block does anything.
+  /// Returns whether backward is split: some weight (wgrad) block is not empty.
   bool isParted() const {
     for (const program::Chunk &chunk : program.stages[stage].chunks)
       if (!chunk.weight.instructions.empty() || !chunk.weight.results.empty())
@@ -413,7 +414,7 @@ private:
 } // namespace
 
 Status checkDataflow(const Program &program) {
-  // A Program may be for gradients only: then no stage has an update.
+  // A Program may compute gradients only; then all its updates are empty.
   bool isTraining =
       std::any_of(program.stages.begin(), program.stages.end(),
                   [](const Stage &stage) { return !stage.update.instructions.empty(); });

@@ -1,4 +1,4 @@
-//===- Events.cpp - What stages say to each other --------------------------===//
+//===- Events.cpp - Communication between stages ---------------------------===//
 
 #include "runtime/verify/Events.h"
 #include "runtime/verify/Places.h"
@@ -38,7 +38,7 @@ public:
   }
 
 private:
-  /// The events of one block, without the micro-batch.
+  /// Returns the events of one block, without the micro-batch.
   std::vector<Event> eventsOfBlock(int stage, BlockId block) {
     std::vector<Event> list;
     const std::vector<Instruction> &instructions = program.stages[stage].block(block).instructions;
@@ -96,8 +96,8 @@ private:
   std::map<std::pair<std::vector<std::tuple<int, int64_t, int64_t>>, std::vector<int>>, int> groups;
 };
 
-/// Whoever comes last to where others wait takes them along, so each stage is looked at only when
-/// something that it may have waited for has happened.
+/// Runs the events. The stage that completes a meeting or sends a message makes the waiting stages
+/// ready. So a stage is visited only after an event it may wait for.
 class Run {
 public:
   Run(const Events &events, SendSemantics semantics)
@@ -177,7 +177,7 @@ private:
   const Events &events;
   SendSemantics semantics;
   std::vector<size_t> next;
-  std::vector<bool> hasArrived;  // the stage has been counted where it waits to meet
+  std::vector<bool> hasArrived;  // the stage is counted at the meeting where it waits
   std::vector<int64_t> inFlight; // by lane
   std::vector<size_t> arrived;   // by group
   std::vector<int> ready;

@@ -1,10 +1,9 @@
-//===- Events.h - What stages say to each other ----------------------------===//
+//===- Events.h - Communication between stages -----------------------------===//
 //
 // Part of tbc. Internal to runtime/verify.
 //
-// Ranks of one stage execute the same instructions and meet within the stage in lockstep, so only
-// what crosses stages can fail to match or deadlock, and ranks with the same other coordinates
-// stand for all.
+// Ranks of one stage execute the same instructions in lockstep. So only communication between
+// stages can fail to match or deadlock. Ranks with the same other coordinates stand for all.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,38 +23,38 @@ struct Event {
   enum class Kind { Send, Recv, Meet };
   Kind kind = Kind::Meet;
   int peer = -1; // of a send or receive
-  /// Of a send or receive: the number of its lane, of one ordered pair of stages. Of a meeting: the
-  /// index of its group.
+  /// Send or receive: the number of its lane, unique per ordered pair of stages. Meeting: the index
+  /// of its group.
   int lane = -1;
   schedule::Action action;
   int instruction = 0;
 };
 
-/// Those who meet: along the pipeline axis these stages, ascending; along the other axes all.
+/// The members of a meeting: these stages, ascending, along the pipeline axis, and all ranks along
+/// the other axes.
 struct MeetingGroup {
   std::vector<program::AxisRef> axes;
   std::vector<int> stages;
 };
 
 struct Events {
-  /// The events of one step, per stage in the order in which it comes to them.
+  /// The events of one step, per stage in its order.
   std::vector<std::vector<Event>> ofStage;
   std::vector<MeetingGroup> groups;
-  int numLanes = 0; // of all senders and receivers
+  int numLanes = 0; // over all senders and receivers
 };
 
 Events eventsOf(const program::Program &program);
 
-/// "stage 0, forward block, instruction 3 (...), micro-batch 1".
+/// Returns, for example, "stage 0, forward block, instruction 3 (...), micro-batch 1".
 std::string describe(const program::Program &program, int stage, const Event &event);
 
-/// Runs the events until nobody can go on. Returns how far each stage has come: the number of its
-/// events if it has come to its end, else the index of the event at which it waits forever.
-/// Meetings of one group happen in the order in which each stage comes to them. Linear in the
-/// number of events.
+/// Runs the events until no stage can go on. Returns the progress of each stage: the number of its
+/// events if it finishes, else the index of the event that blocks it forever. Meetings of one group
+/// happen in the order of each stage. Linear in the number of events.
 ///
-/// An event never disables another, so the outcome does not depend on the order in which they are
-/// run.
+/// An event never disables another, so the outcome does not depend on the order in which they run.
+/// Example: two stages of 3 events that both receive first return {0, 0}.
 std::vector<size_t> runEvents(const Events &events, SendSemantics semantics);
 
 } // namespace tbc::verify

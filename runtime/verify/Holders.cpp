@@ -1,10 +1,9 @@
 //===- Holders.cpp - Stages that hold the same tensor update it alike -------===//
 //
-// Tied parameters and their optimizer states are held by several stages, each of which updates its
-// own copy. The copies stay equal if every holder computes the same expression: what is compared is
-// its structure, op by op, down to the slots it reads. The result of a collective among stages is
-// the same on all of them whatever each contributes, so there the comparison ends: it has to be the
-// same meeting.
+// Tied parameters and their optimizer states are held by several stages. Each of them updates its
+// own copy. The copies stay equal if all holders compute the same expression. So the check compares
+// its structure, op by op, down to the slots it reads. A collective among stages gives all of them
+// the same result for any contributions, so the comparison ends there: it must be the same meeting.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,7 +44,7 @@ void print(std::ostream &out, const std::vector<program::SegmentShape> &segments
     out << " " << s.outer << "*" << s.k << "*" << s.inner;
 }
 
-/// Numbers expressions: equal numbers mean equal expressions, whatever the stage.
+/// Numbers expressions: equal numbers mean equal expressions, on any stage.
 class HolderChecker {
 public:
   explicit HolderChecker(const Program &program) : program(program), events(eventsOf(program)) {}
@@ -83,7 +82,7 @@ private:
       number[argument.value] = numberOf(slotText(stageIndex, stage.slots[argument.slot]));
     for (size_t i = 0; i < block.instructions.size(); ++i) {
       const Instruction &instruction = block.instructions[i];
-      if (isHostCopy(instruction.kind)) { // the same, elsewhere
+      if (isHostCopy(instruction.kind)) { // the same value in another memory
         number[instruction.results[0]] = number[instruction.operands[0]];
         source[instruction.results[0]] = int(i);
         continue;
@@ -113,7 +112,8 @@ private:
     return Status::ok();
   }
 
-  /// The collectives among stages in update, by instruction: the k-th of their group.
+  /// Returns the collectives among stages in update, by instruction: their position in the list of
+  /// their group.
   std::map<int, std::string> meetingsOf(int stage) const {
     std::map<int, int> countOf; // group -> meetings so far
     std::map<int, std::string> meetings;
@@ -163,7 +163,7 @@ private:
 
   const Program &program;
   Events events;
-  std::map<std::string, int> numbers; // of an expression, its operands by their numbers
+  std::map<std::string, int> numbers; // the expressions name their operands by number
   std::map<int, Update> updates;      // by tensor
 };
 

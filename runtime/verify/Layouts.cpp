@@ -1,13 +1,15 @@
 //===- Layouts.cpp - Pieces fit where they are stored -----------------------===//
 //
-// For every value: how is it cut from its global tensor? What a block reads from the slot of a
-// tensor is that tensor's piece. Gathers undo the last cut along their axes, in its order and at
-// its place; scatters and slices add one; the kernels of update, which work element by element,
-// and sums keep what all their operands have. What is written to the slot of a tensor must be cut
-// as that.
+// Tracks, for every value, how it is cut from its global tensor. A block reads the tensor's piece
+// from its slot. Gathers undo the last cut along their axes, in its order and at its place;
+// scatters and slices add a cut. Sums, and the kernels of update, which are elementwise, keep the
+// common cut of their operands. A value written to a tensor's slot must be cut as the tensor's
+// piece.
 //
-// Of what other kernels make it is not known how it was cut before, but the cuts that collectives
-// add to that are: such a layout is relative, and is compared with a slot's in its own axes only.
+// Results of other kernels have an unknown cut. Only the cuts added later by collectives are known.
+// Such a layout is *relative*: it is compared with a slot's layout only along its own axes.
+// Example: an unknown value after a reduce_scatter over dp along dim 0 is only known to be cut over
+// dp there.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,8 +33,8 @@ using program::Slot;
 using program::Stage;
 using program::ValueId;
 
-/// A part of a segment: a run of `size` elements here, or (axis.size > 1) what the ranks along
-/// `axis` have one of each; the first part is the slowest.
+/// A part of a segment. It is either `size` consecutive elements on this rank, or (if axis.size >
+/// 1) a cut with one element per rank along `axis`. The first part is the slowest.
 struct Part {
   int64_t size = 1;
   AxisRef axis{-1, 1, 1};
@@ -42,8 +44,8 @@ struct Part {
 };
 using Parts = std::vector<Part>;
 
-/// Adds a part in the one way to write it: neighbours of one kind are joined, and what has one
-/// element only is left out.
+/// Appends a part in canonical form: it joins neighbours of one kind and skips parts with a single
+/// element.
 void addPart(Parts &parts, const Part &part) {
   if (part.size == 1 && !part.isCut())
     return;
@@ -82,7 +84,7 @@ int64_t localSize(const Parts &parts) {
   return size;
 }
 
-/// Neighbouring segments without cuts are one run.
+/// Joins neighbouring segments without cuts into one.
 void joinSegments(std::vector<Parts> &dim) {
   std::vector<Parts> joined;
   for (Parts &segment : dim) {
@@ -116,15 +118,15 @@ Layout layoutOf(const program::Piece &piece) {
   return layout;
 }
 
-/// Of a value of which nothing is known.
+/// Returns the layout of a value with unknown cuts.
 Layout relativeLayout(const kernels::TensorType &type) {
   Layout layout = layoutOf(program::wholePiece(type.shape));
   layout.isRelative = true;
   return layout;
 }
 
-/// Takes the cuts `axes` out of a segment of which `outer` elements are slower than they; false if
-/// they are not there.
+/// Removes the cuts `axes` from a segment, with `outer` slower elements before them. Returns false
+/// if they are not there.
 bool removeCuts(Parts &segment, const Parts &axes, const SegmentShape &shape) {
   int64_t outer = 1;
   for (size_t i = 0; i + axes.size() <= segment.size(); ++i) {
@@ -143,7 +145,8 @@ bool removeCuts(Parts &segment, const Parts &axes, const SegmentShape &shape) {
   return false;
 }
 
-/// Cuts a segment where `shape.outer` elements are slower; false if runs are in the way.
+/// Inserts the cuts `axes` into a segment, behind `shape.outer` slower elements. Returns false if
+/// the sizes of the parts do not divide.
 bool insertCuts(Parts &segment, const Parts &axes, const SegmentShape &shape) {
   int64_t n = 1;
   for (const Part &axis : axes)
@@ -182,7 +185,7 @@ bool insertCuts(Parts &segment, const Parts &axes, const SegmentShape &shape) {
   return true;
 }
 
-/// Null: of the value nothing is known, and no collective has cut it.
+/// Null: the cut is unknown and no collective has added one.
 using LayoutPtr = std::shared_ptr<const Layout>;
 
 class LayoutChecker {
@@ -247,7 +250,7 @@ private:
     return rejected(place + ", result to slot \"" + slot.name + "\"", why);
   }
 
-  /// What a collective made of a layout. Layers are alike, so the next one is often the same.
+  /// The result of a collective on a layout. Layers repeat, so the next call often has the same.
   struct Moved {
     LayoutPtr operand;
     const kernels::Shape *shape;
@@ -267,7 +270,7 @@ private:
     if (instruction.results.empty() || (id.kind != Kind::Update && instruction.op != "add"))
       return Status::ok();
     const kernels::Shape &shape = stage.values[instruction.results[0]].shape;
-    LayoutPtr known; // the operand of which most is known
+    LayoutPtr known; // the most precise layout among the operands
     for (ValueId operand : instruction.operands) {
       const LayoutPtr &layout = values[operand];
       if (!layout || stage.values[operand].shape != shape)
@@ -276,7 +279,7 @@ private:
       const LayoutPtr &more = isMore ? layout : known, &less = isMore ? known : layout;
       if (less && less != more && !fits(*less, *more)) {
         if (more->isRelative && !nameTheSameAxes(*less, *more)) {
-          // Each may have, unseen, the cuts that only the other is known to have.
+          // Each may have, unknown here, the cuts that only the other is known to have.
           known = nullptr;
           break;
         }
@@ -300,7 +303,7 @@ private:
     return Status::ok();
   }
 
-  /// What it makes of its tensor number `i`.
+  /// Computes the layout of the collective's result number `i`.
   Status communicate(BlockId id, int index, size_t i) {
     const Instruction &instruction = stage.block(id).instructions[index];
     const Communication &comm = instruction.comm;
@@ -352,7 +355,7 @@ private:
       product *= axis.axis.size;
     return product;
   }
-  /// Before it was flattened.
+  /// The number of elements before flattening.
   static int64_t elements(const Layout &layout) {
     int64_t product = 1;
     for (const std::vector<Parts> &dim : layout.dims) {
@@ -386,11 +389,11 @@ private:
     joinSegments(parts);
     return true;
   }
-  /// The full dim may be one run, of which the segments are parts.
+  /// If the full dim is one uncut segment, it is first divided into `segments`.
   static bool scatter(Layout &layout, const Parts &axes, int dim,
                       const std::vector<SegmentShape> &segments) {
     if (dim == Communication::flatDim) {
-      // Chunks of chunks are those of all axes where no cut pads.
+      // Chunks of chunks equal chunks over all axes, provided no cut pads.
       bool isEven =
           layout.flat.empty() || elements(layout) % (ranks(layout.flat) * ranks(axes)) == 0;
       layout.flat.insert(layout.flat.end(), axes.begin(), axes.end());
@@ -450,7 +453,7 @@ private:
     return allIn(a, b) && allIn(b, a);
   }
 
-  /// Whether a value may be stored as, or put together with, one of which as much or more is known.
+  /// Returns whether `value` agrees with `slot`, whose layout is at least as well known.
   static bool fits(const Layout &value, const Layout &slot) {
     if (!value.isRelative || slot.isRelative)
       return value == slot;
@@ -477,8 +480,8 @@ private:
   const Stage &stage;
   std::vector<LayoutPtr> values;
   std::vector<Moved> recent;
-  std::vector<LayoutPtr> slots; // of those of no tensor, what was written last
-  std::vector<int> source;      // by value: the instruction that made it, -1 of arguments
+  std::vector<LayoutPtr> slots; // for slots without a tensor: the layout written last
+  std::vector<int> source;      // by value: its defining instruction, -1 for arguments
 };
 
 } // namespace

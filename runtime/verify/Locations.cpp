@@ -1,4 +1,4 @@
-//===- Locations.cpp - What is on the host goes there and back by copies ----===//
+//===- Locations.cpp - Host slots are filled and read by copies -------------===//
 
 #include "runtime/verify/Places.h"
 #include "runtime/verify/Verify.h"

@@ -14,7 +14,7 @@ using program::Instruction;
 using program::InstructionKind;
 using program::Program;
 
-/// An event with the instruction it stands for.
+/// An event and its stage.
 struct Side {
   int stage = 0;
   const Event *event = nullptr;
@@ -58,7 +58,7 @@ private:
     return rejected(place(a), why + " at " + place(b));
   }
 
-  /// A channel names one message: of the sends of a stage to another, and of its receives.
+  /// A channel names one message among the sends of a stage to another, and one among its receives.
   Status checkChannels(int stage) const {
     std::map<std::tuple<InstructionKind, int, int64_t>, std::pair<BlockId, int>> named;
     for (BlockId block : program.stages[stage].blocks()) {
@@ -116,8 +116,8 @@ private:
     return Status::ok();
   }
 
-  /// Groups of the same stages are looked at together, so that a collective over other axes is
-  /// found where it is missed.
+  /// Checks groups of the same stages together. So a collective over wrong axes is reported where
+  /// its counterpart is missing.
   Status checkMeetings() const {
     std::map<std::vector<int>, std::map<int, std::vector<Side>>> meetings; // stages -> stage
     std::vector<std::map<int, std::vector<Side>> *> ofGroup;

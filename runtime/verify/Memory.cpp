@@ -1,7 +1,7 @@
 //===- Memory.cpp - No two live buffers share bytes ------------------------===//
 //
-// Lifetimes are taken from the blocks and the schedule; of the memory plan nothing is used but
-// where it puts things.
+// Lifetimes are derived from the blocks and the schedule. From the memory plan, only offsets are
+// used.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,8 +25,8 @@ using program::Stage;
 using program::ValueId;
 using schedule::Action;
 
-/// What lies at some bytes: a slot that lasts, an instance of a frame, or a value. Values lie on
-/// the device; those on the host are in slots (checkWellFormed).
+/// The owner of some bytes: a slot outliving a micro-batch, an instance of a frame, or a value.
+/// Values lie on the device; host data is always in slots (checkWellFormed).
 struct Owner {
   int slot = -1;
   int frame = -1;
@@ -34,10 +34,10 @@ struct Owner {
   ValueId value = -1;
 };
 
-/// Bytes taken, none of them twice.
+/// The set of bytes in use, each with one owner.
 class Taken {
 public:
-  /// The owner of a byte of [begin, end), or null.
+  /// Returns the owner of a byte in [begin, end), or null.
   const Owner *find(int64_t begin, int64_t end) const {
     auto after = owners.lower_bound(begin);
     if (after != owners.end() && after->first < end)
@@ -46,7 +46,7 @@ public:
       return &std::prev(after)->second.second;
     return nullptr;
   }
-  /// Takes them, or returns who has a byte of them.
+  /// Takes the bytes, or returns the owner of a byte already taken.
   const Owner *take(int64_t begin, int64_t end, const Owner &owner) {
     if (begin == end)
       return nullptr;
@@ -58,7 +58,7 @@ public:
   void give(int64_t begin) { owners.erase(begin); }
 
 private:
-  std::map<int64_t, std::pair<int64_t, Owner>> owners; // by the first byte
+  std::map<int64_t, std::pair<int64_t, Owner>> owners; // by first byte
 };
 
 std::string percent(ValueId value) { return "%" + std::to_string(value); }
@@ -98,7 +98,7 @@ private:
     return owner.frame < 0 ? text : text + " of micro-batch " + std::to_string(owner.microBatch);
   }
 
-  /// When each value of the block is defined and used for the last time. Each belongs to one block.
+  /// Finds the definition and last use of each value of the block. Each value belongs to one block.
   void findLifetimes(const Block &block) {
     for (const program::Argument &argument : block.arguments)
       argumentSlot[argument.value] = argument.slot;
@@ -117,7 +117,8 @@ private:
     return clock;
   }
 
-  /// An instruction of `uses` that may not be done when `index` begins, or is to come; -1: none.
+  /// Returns an instruction of `uses` at or after `index`, or one possibly still running when
+  /// `index` begins; -1 if there is neither.
   static int lastAtWork(const Clock &uses, int index, const Clocks &clocks) {
     for (int use : uses)
       if (use >= index || (use >= 0 && !clocks.isDone(use, index)))
@@ -129,14 +130,14 @@ private:
   // Within a block
   //===--------------------------------------------------------------------===//
 
-  /// What a block does with what a slot held.
+  /// How a block uses the initial content of a slot.
   struct SlotReads {
     Clock last = never(); // instructions
     bool isPassedOn = false;
-    std::vector<ValueId> written; // to the slot
+    std::vector<ValueId> written; // values written to the slot
   };
 
-  /// Values that lie in slots: arguments, and results that are computed there.
+  /// Checks values in slots: arguments, and results computed in place.
   Status checkInSlots(BlockId id, const Clocks &clocks) {
     const Block &block = stage.block(id);
     std::vector<SlotReads> reads(stage.slots.size());
@@ -185,7 +186,7 @@ private:
     bool readsItself = false;
     for (int &reader : others)
       if (reader == index) {
-        reader = -1; // those before it on its stream are done
+        reader = -1; // earlier instructions of its stream are done
         readsItself = true;
       }
     if (reads.isPassedOn || lastAtWork(others, index, clocks) >= 0)
@@ -195,7 +196,7 @@ private:
     return Status::ok();
   }
 
-  /// Values that are live at once, and the bytes that any value of the block takes.
+  /// Checks values live at the same time, and collects the bytes used by any value of the block.
   Status checkBlock(BlockId id, const Clocks &clocks) {
     const Block &block = stage.block(id);
     std::vector<int> times = resultTimes(stage, block);
@@ -236,8 +237,8 @@ private:
     return Status::ok();
   }
 
-  /// A compiled kernel does a region at once: what gives way in the middle of it, is there to its
-  /// end.
+  /// A compiled kernel executes a region as a whole. So a value dying inside it must not share its
+  /// bytes with a result of the region.
   Status checkRegions(BlockId id) const {
     const Block &block = stage.block(id);
     for (const program::Region &region : block.regions)
@@ -250,7 +251,7 @@ private:
     return Status::ok();
   }
 
-  /// Sorted, and those that touch or overlap made one.
+  /// Sorts the extents, and merges touching or overlapping ones.
   static void join(std::vector<std::pair<int64_t, int64_t>> &extents) {
     std::sort(extents.begin(), extents.end());
     size_t count = 0;
@@ -267,7 +268,7 @@ private:
   // Among blocks
   //===--------------------------------------------------------------------===//
 
-  /// Slots of one frame do not share bytes.
+  /// Slots of one frame must not share bytes.
   Status checkFrames() {
     std::vector<Taken> frames(plan.frames.size());
     slotsOf.resize(plan.frames.size());
@@ -285,7 +286,7 @@ private:
     return Status::ok();
   }
 
-  /// Of a frame, by micro-batch, the first and the last action that has to do with it.
+  /// Returns, by frame and micro-batch, the first and the last action on the frame.
   std::vector<std::vector<std::pair<int64_t, int64_t>>> frameLives() const {
     std::map<BlockId, std::vector<int>> framesOf;
     for (BlockId id : stage.blocks()) {
@@ -316,7 +317,7 @@ private:
     return Status::ok();
   }
 
-  /// Of one arena.
+  /// Walks the schedule for one arena.
   Status checkSchedule(Location location) {
     Taken taken;
     for (size_t i = 0; i < stage.slots.size(); ++i) {
@@ -373,7 +374,7 @@ private:
                         ", which is live");
   }
 
-  /// A value of the action's block shares bytes with something that is live: which.
+  /// Returns the error for a value of the action's block that shares bytes with a live buffer.
   Status reject(const Taken &taken, const Action &action) const {
     const Block &block = stage.block(action);
     for (size_t i = 0; i < block.instructions.size(); ++i)
@@ -397,7 +398,7 @@ private:
   const MemoryPlan &plan;
   std::vector<Action> actions;
   std::vector<int> definedAt, argumentSlot; // by value
-  std::vector<Clock> lastUse;               // by value; times are those of resultTimes
+  std::vector<Clock> lastUse;               // by value; numbered as in resultTimes
   std::map<BlockId, std::vector<std::pair<int64_t, int64_t>>> extentsOf;
   std::vector<std::vector<int>> slotsOf; // by frame
 };

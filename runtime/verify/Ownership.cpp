@@ -13,12 +13,12 @@ using program::Role;
 using program::Stage;
 
 namespace {
-/// Who holds a tensor, and whether they write it.
+/// A stage updating the tensor, and a stage only holding it; -1 if there is no such stage.
 struct Holders {
   int updatingStage = -1, otherStage = -1;
 };
 
-/// The slots that some block of the stage writes.
+/// Returns the slots that some block of the stage writes.
 std::vector<bool> writtenSlots(const Stage &stage) {
   std::vector<bool> isWritten(stage.slots.size(), false);
   for (BlockId block : stage.blocks()) {
@@ -28,7 +28,8 @@ std::vector<bool> writtenSlots(const Stage &stage) {
   return isWritten;
 }
 
-/// Adds a stage's slots to `holders` (by tensor). Two slots of one tensor would be two truths.
+/// Adds a stage's slots to `holders` (by tensor). Two slots of one tensor on a stage are an error,
+/// because they could differ.
 Status addHolders(const Program &program, int stageIndex, std::vector<Holders> &holders) {
   const Stage &stage = program.stages[stageIndex];
   std::vector<bool> isWritten = writtenSlots(stage);

@@ -28,7 +28,7 @@ inline std::string actionName(const schedule::Action &action) {
   std::string text(name(action.kind));
   if (action.kind == Kind::Update)
     return text;
-  // Stages of one chunk, which most are, do not speak of chunks.
+  // The common case of one chunk per stage needs no chunk in the message.
   if (action.chunk > 0)
     text += " of chunk " + std::to_string(action.chunk);
   return text + " of micro-batch " + std::to_string(action.microBatch);

@@ -1,11 +1,12 @@
 //===- Replicas.cpp - Replicas stay equal ----------------------------------===//
 //
-// For every value: along which mesh axes may ranks hold different ones? Inputs and stored tensors
-// differ along the axes that cut them; kernels join what their operands have; collectives take axes
-// away or add them. The pipeline axis counts too: of the stages that hold the same tensor.
+// Tracks, for every value, the mesh axes along which ranks may hold different ones. Inputs and
+// stored tensors differ along their cut axes. Kernels take the union over their operands.
+// Collectives remove or add axes. The pipeline axis is included, for stages with the same tensor.
 //
-// A value made from nothing (a constant, an index) or repeated into new dims may stand for a shard
-// without differing from the other shards: `isUniform` says that equality proves nothing about it.
+// A value without inputs (a constant, an index), or a value repeated into new dims, may stand for a
+// shard and yet be equal on all ranks. `isUniform` marks values whose equality proves no
+// replication.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,8 +35,9 @@ using program::ValueId;
 using AxisSet = uint64_t;
 constexpr AxisSet all = ~AxisSet(0);
 
-/// The mesh axes, each cut at every place where the program cuts it into parts, as bits of an
-/// AxisSet. Parts of size 1 have no bit: nothing differs along them.
+/// The mesh axes as bits of an AxisSet. Each axis is split at every place where the program splits
+/// it into parts. Parts of size 1 have no bit, because no two ranks differ along them. Example: an
+/// axis of 8 that is used as 8 and as parts 2 x 4 has two bits.
 class AxisAtoms {
 public:
   explicit AxisAtoms(const Program &program) : mesh(program.mesh), cuts(mesh.axes.size()) {
@@ -63,7 +65,7 @@ public:
     }
   }
 
-  /// Whether the program cuts its axes into more parts than an AxisSet has bits.
+  /// Returns whether the program splits its axes into more parts than an AxisSet has bits.
   bool isTooFine() const { return atoms.size() > maxAtoms; }
 
   AxisSet of(const std::vector<AxisRef> &axes) const {
@@ -113,11 +115,11 @@ private:
   std::vector<Atom> atoms;
 };
 
-/// What is known of a value.
+/// The knowledge about a value.
 struct Knowledge {
   AxisSet differs = 0;
-  /// The axes along which it is the same, but may stand for shards and partial sums: that of a
-  /// constant is the constant. A collective settles it.
+  /// The axes along which it is equal but may stand for shards or partial sums: a shard of a
+  /// constant is the constant. A collective over an axis removes it from this set.
   AxisSet uniform = 0;
   /// The axes over which it is a chunk of a flattened tensor.
   AxisSet flat = 0;
@@ -149,7 +151,7 @@ public:
   }
 
 private:
-  /// The axes along which the contents of a slot may differ.
+  /// Returns the axes along which the contents of a slot may differ.
   AxisSet allowed(const Slot &slot) const {
     if (slot.tensor < 0)
       return slot.role == Role::Loss ? pipeline : ~AxisSet(0);
@@ -174,20 +176,20 @@ private:
     }
   }
 
-  /// What a block waits for: a message (from, to, channel), or what another block of its stage
-  /// writes to a slot (stage, -1, slot).
+  /// A message (from, to, channel), or a slot written by another block of the stage (stage, -1,
+  /// slot).
   using Need = std::tuple<int, int, int64_t>;
   struct Item {
     int stage;
     BlockId block;
   };
 
-  /// Runs the blocks of a kind on all stages, each when what it receives and reads is known. One
-  /// micro-batch stands for all: what it leaves in slots adds nothing to what a second one would.
+  /// Runs the blocks of a kind on all stages, each as soon as its received messages and read slots
+  /// are known. One micro-batch stands for all: a second one would add no knowledge about slots.
   Status runBlocks(Kind kind) {
     std::vector<Item> items;
     std::vector<bool> isDone;
-    std::multimap<Need, size_t> waiting; // of items
+    std::multimap<Need, size_t> waiting; // indices of items
     for (int stage = 0; stage < program.numStages(); ++stage)
       for (BlockId block : program.stages[stage].blocks())
         if (block.kind == kind)
@@ -235,7 +237,7 @@ private:
                     "it receives from a block that waits for it");
   }
 
-  /// The slots that live for a micro-batch and that one of the blocks writes.
+  /// Collects the micro-batch slots written by one of the blocks.
   void findWriters(const std::vector<Item> &items) {
     unwritten.clear();
     for (const Item &item : items)
@@ -245,7 +247,7 @@ private:
           unwritten.insert({item.stage, result.slot});
   }
 
-  /// Something that the block reads or receives and of which nothing is known yet.
+  /// Returns a slot or message needed by the block and still unknown.
   std::optional<Need> missingNeed(const Item &item) const {
     const Block &block = program.stages[item.stage].block(item.block);
     for (const program::Argument &argument : block.arguments)
@@ -263,12 +265,12 @@ private:
     const Stage &stage = program.stages[stageIndex];
     const Block &block = stage.block(id);
     std::vector<Knowledge> values(stage.values.size());
-    std::vector<int> source(stage.values.size(), -1); // the instruction that made it
+    std::vector<int> source(stage.values.size(), -1); // the defining instruction
     for (const program::Argument &argument : block.arguments)
       values[argument.value] = slots[stageIndex][argument.slot];
     for (size_t i = 0; i < block.instructions.size(); ++i) {
       const Instruction &instruction = block.instructions[i];
-      // Of a collective of several tensors each by itself.
+      // A collective of several tensors handles each separately.
       bool isJoint = instruction.kind != InstructionKind::Kernel &&
                      instruction.operands.size() == instruction.results.size();
       Knowledge result;
@@ -305,8 +307,8 @@ private:
     return Status::ok();
   }
 
-  /// The axes over which the contents of a slot are chunks; those of `value` where the slot takes
-  /// any.
+  /// Returns the axes over which the contents of a slot are chunks. A slot without a tensor accepts
+  /// those of `value`.
   AxisSet flatOf(const Slot &slot, const Knowledge &value) const {
     return slot.tensor < 0 ? value.flat : atoms.of(program.tensors[slot.tensor].piece.flat);
   }
@@ -319,7 +321,7 @@ private:
     return describe(program, stage, id, source) + ", result to " + slot;
   }
 
-  /// `tensor`: of several that a collective takes, which.
+  /// `tensor` is the index among several tensors of a collective.
   Status evaluate(int stage, BlockId id, int index, const std::vector<Knowledge> &values,
                   Knowledge &result, size_t tensor) {
     const Instruction &instruction = program.stages[stage].block(id).instructions[index];
@@ -377,8 +379,8 @@ private:
     return Status::ok();
   }
 
-  /// The operands of an elementwise kernel are chunks over the same axes; in update, where all are
-  /// pieces of one parameter's shape, they differ along the same axes at all.
+  /// All operands of an elementwise kernel must be chunks over the same axes. In update, where all
+  /// of them are pieces of one parameter's shape, they must also differ along the same axes.
   Status checkOperands(int stage, BlockId id, int index,
                        const std::vector<Knowledge> &values) const {
     const Instruction &instruction = program.stages[stage].block(id).instructions[index];
@@ -408,7 +410,7 @@ private:
     if (instruction.operands.empty())
       return {0, all};
     const kernels::Shape &shape = stage.values[instruction.results[0]].shape;
-    // Of a product of square matrices too all have one shape.
+    // Equal shapes alone prove nothing: a matmul of square matrices has them too.
     bool isElementwise = program::mayOverwriteOperands(instruction);
     AxisSet anyUniform = 0, allUniform = all;
     Knowledge result;
@@ -417,7 +419,7 @@ private:
       bool sameShape = stage.values[operand].shape == shape;
       isElementwise &= sameShape;
       result.differs |= known.differs;
-      if (sameShape) // an operand of the result's own shape shows how the result is cut
+      if (sameShape) // an operand of the result's shape shows how the result is cut
         result.flat |= known.flat;
       anyUniform |= known.uniform;
       allUniform &= known.uniform;
@@ -448,7 +450,7 @@ private:
   std::vector<int> numHolders;               // the number of stages that hold a tensor
   std::vector<std::vector<Knowledge>> slots; // by stage
   std::map<Need, Knowledge> messages;        // (from, to, channel)
-  /// Of the kind of blocks that runs: (stage, slot).
+  /// (stage, slot), for the kind of blocks being run
   std::set<std::pair<int, int>> unwritten;
 };
 
