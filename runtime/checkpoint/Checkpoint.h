@@ -1,14 +1,16 @@
 //===- Checkpoint.h - A training run on the disk ---------------------------===//
 //
-// Part of tbc. Plain C++. A checkpoint is a folder step-00000012 with
-//   rank-00003.safetensors   pieces of parameters, states and optimizer states without a copy on a
-//                            lower rank; one file per rank, by the tensors' names; and the
-//                            rank's residuals of compressed gradients
-//   index.json               the whole of these pieces: mesh, and type and piece of each tensor, as
-//                            in a Program; bytes and SHA-256 of every file; where the run was
+// Part of tbc. Plain C++. A checkpoint is a folder, for example step-00000012, with
+//
+//   rank-00003.safetensors   one file per rank: its pieces of parameters, states and optimizer
+//                            states, except copies of a lower rank's; and its residuals of
+//                            compressed gradients
+//   index.json               how the pieces fit together: mesh, and type and piece of each tensor,
+//                            as in a Program; bytes and SHA-256 of every file; position of the run
+//
 // It is written beside its name and renamed when all of it is on the disk, so a named checkpoint is
-// whole. A run writes under a lock and removes only its own checkpoints (Folder.h). Any Program of
-// the same tensors can be loaded from it: elements are found by their index in the whole tensor.
+// complete. A run writes under a lock and removes only its own checkpoints (Folder.h). Any Program
+// with the same tensors can load it: elements are found by their index in the whole tensor.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +31,7 @@ namespace tbc::checkpoint {
 /// The position of a run, besides its tensors. Random numbers follow from it: they are keyed by
 /// seed, step and element.
 struct Progress {
-  int64_t step = 0; // the last one that is done
+  int64_t step = 0; // the last finished one
   int64_t globalBatch = 0;
   /// Steps, epochs and samples of endless data before globalBatch became this size (see
   /// data::BatchOrigin). Example: 0, 0, 0 if it never changed.
@@ -45,16 +47,17 @@ struct Progress {
 };
 
 /// Writes a checkpoint of `progress.step` into `folder`, replaces one of the same step, and then
-/// removes all but the `keep` latest of this run (0: keeps all). All ranks call it. Errors, equal
-/// on all ranks: Other, if a rank could not write, with its reason, or if the disk is too small,
-/// with both numbers; notFiniteCode, if a tensor to be written holds a NaN or an infinity. Earlier
-/// checkpoints stay.
+/// removes all but the `keep` latest of this run (0: keeps all). All ranks call it. Earlier
+/// checkpoints survive an error. Errors, equal on all ranks:
+///
+/// - Other: a rank could not write, with its reason; or the disk is too small, with both numbers;
+/// - notFiniteCode: a tensor to be written holds a NaN or an infinity.
 Status save(const std::string &folder, const program::Program &program,
             const runtime::Executor &executor, kernels::Arith arith, const Progress &progress,
             int64_t keep, comm::Communicator &communicator);
 
-/// A checkpoint that is written while the run goes on. It appears under its name when it is
-/// finished, as with `save`; until then, no named checkpoint changes.
+/// A checkpoint written while the run continues. It appears under its name when it is finished, as
+/// with `save`; until then, no named checkpoint changes.
 class PendingSave {
 public:
   /// Copies the tensors of this rank; a thread then writes the copy. All ranks call it.
@@ -68,7 +71,7 @@ public:
   PendingSave &operator=(PendingSave &&) noexcept;
   ~PendingSave();
 
-  /// Whether `finish` need not wait for this rank's thread.
+  /// Returns whether this rank's thread has finished, so that `finish` need not wait for it.
   bool isWritten() const;
   /// Waits for the threads of all ranks, gives the checkpoint its name and removes old ones, as
   /// `save` does. All ranks call it, once. Errors: those of `save`.
@@ -80,18 +83,18 @@ private:
   std::unique_ptr<Writer> writer;
 };
 
-/// The path of the latest checkpoint in `folder`, or nullopt.
+/// Returns the path of the latest checkpoint in `folder`, or nullopt.
 std::optional<std::string> latest(const std::string &folder);
 
-/// The bytes of a checkpoint over all ranks, without headers.
+/// Returns the bytes of a checkpoint over all ranks, without headers.
 int64_t sizeOf(const program::Program &program, kernels::Arith arith);
 
-/// Names of this rank's parameters and states with an element that is not finite. Example: an
-/// attention mask of -inf.
+/// Returns the names of this rank's parameters and states with an element that is not finite.
+/// Example: an attention mask of -inf.
 std::set<std::string> infiniteTensors(const program::Program &program,
                                       const runtime::Executor &executor);
 
-/// A tensor as the index describes it.
+/// A tensor in the index.
 struct StoredTensor {
   std::string name;
   program::Role role = program::Role::Parameter;
@@ -110,13 +113,13 @@ public:
   kernels::Arith arith() const { return heldIn; }
   const std::vector<StoredTensor> &tensors() const { return stored; }
 
-  /// The elements at `indices` (-1: padding, 0) of the tensor called `name`, as a tensor of type
+  /// Returns the elements at `indices` (-1: padding, 0) of the tensor `name`, as a tensor of type
   /// `local`. Files are checked against their hash when first read.
   Result<kernels::Tensor> piece(const std::string &name, const kernels::TensorType &whole,
                                 const std::vector<int64_t> &indices,
                                 const kernels::TensorType &local);
 
-  /// The residual of `rank` at this place, `count` elements.
+  /// Returns the residual of `rank` at this place, `count` elements.
   Result<std::vector<float>> residual(int64_t rank, const std::string &place, size_t count);
 
 private:

@@ -100,8 +100,8 @@ std::string writeIndex(const Index &index) {
 // Reading
 //===----------------------------------------------------------------------===//
 
-// The hash comes first, so that what follows was written by writeIndex; what is read is checked all
-// the same, for an index may be made by hand.
+// The hash is checked first, so the text usually comes from writeIndex. All values are checked all
+// the same, because an index may be made by hand.
 namespace {
 
 struct Malformed {
@@ -209,11 +209,11 @@ Index indexOf(const Json &json) {
     index.progress.epochsBefore = number(field(since, "epoch"), 0, index.progress.stepsBefore);
     index.progress.samplesBefore = number(field(since, "sample"), 0);
   }
-  int64_t samples = 0; // that its steps took; who goes on counts them
+  int64_t samples = 0; // of its steps; a resumed run adds to them
   if (__builtin_mul_overflow(index.progress.step, index.progress.globalBatch, &samples) ||
       __builtin_add_overflow(index.progress.samplesBefore, samples, &samples))
     throw Malformed{"its steps took too many samples"};
-  // Not in checkpoints of earlier versions, which belong to no run and fit any model.
+  // Missing in checkpoints of earlier versions, which belong to no run and fit any model.
   if (json.contains("run"))
     index.progress.run = text(json["run"]);
   if (json.contains("model"))

@@ -27,19 +27,19 @@ struct Index {
   std::vector<StoredTensor> tensors;
 };
 
-/// "rank-00003.safetensors".
+/// Returns, for example, "rank-00003.safetensors".
 std::string shardName(int64_t rank);
 
-/// The name, in a rank's file, of what it keeps back of compressed gradients at this place.
+/// Returns the name, in a rank's file, of the residual of compressed gradients at this place.
 std::string residualName(const std::string &place);
 
-/// Which group of each factor, and of the flat cut, a rank is: ranks with the same list hold the
-/// same elements.
+/// Returns a rank's group index for each factor, and for the flat cut. Ranks with equal lists hold
+/// the same elements.
 std::vector<int64_t> placeIn(const program::Mesh &mesh, const program::Piece &piece, int64_t rank);
 
-/// Canonical JSON, closed by a SHA-256 of what stands before.
+/// Writes canonical JSON, followed by a SHA-256 of the text before it.
 std::string writeIndex(const Index &index);
-/// The inverse; a sentence saying what is wrong in place of an index.
+/// Inverts `writeIndex`. The error is a sentence about the defect.
 Result<Index> readIndex(std::string_view text);
 
 } // namespace tbc::checkpoint

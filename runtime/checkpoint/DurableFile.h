@@ -17,14 +17,14 @@ namespace tbc::checkpoint {
 /// A file being written. Errors: Other, naming path and the system's reason.
 class DurableFile {
 public:
-  /// Replaces what is there.
+  /// Replaces an existing file.
   static Result<DurableFile> create(const std::string &path);
   DurableFile(DurableFile &&o) noexcept;
   DurableFile &operator=(DurableFile &&) = delete;
   ~DurableFile();
 
   Status write(std::string_view bytes);
-  /// Brings it to the disk and closes it; a file that is not finished may hold anything.
+  /// Flushes the file to the disk and closes it. The content of an unfinished file is undefined.
   Status finish();
 
 private:
@@ -34,12 +34,12 @@ private:
 };
 
 Status writeDurably(const std::string &path, std::string_view text);
-/// Brings a folder's entries to the disk.
+/// Flushes a folder's entries to the disk.
 Status syncFolder(const std::string &path);
 Status renameDurably(const std::string &from, const std::string &to);
 
-/// Kills this process where the environment has TBC_KILL_AT=POINT:RANK: how tests cut a checkpoint
-/// short. Points: "shard-begun", "shard-written", "index-written", "renamed", "pruned".
+/// Kills this process if the environment has TBC_KILL_AT=POINT:RANK, so that tests can interrupt a
+/// checkpoint. Points: "shard-begun", "shard-written", "index-written", "renamed", "pruned".
 void reach(const char *point, long rank);
 
 } // namespace tbc::checkpoint

@@ -93,14 +93,14 @@ static std::string ownerIn(int file) {
   return owner.empty() ? "another process" : owner;
 }
 
-/// Whether `path` still names the open file: who let go of it may have removed it meanwhile.
+/// Returns whether `path` still names the open file; a previous holder may have removed it.
 static bool isNamed(int file, const std::string &path) {
   struct stat open{}, named{};
   return fstat(file, &open) == 0 && stat(path.c_str(), &named) == 0 &&
          open.st_dev == named.st_dev && open.st_ino == named.st_ino;
 }
 
-/// Puts back checkpoints whose replacement was cut short between two renames.
+/// Restores checkpoints whose replacement was interrupted between two renames.
 static Status putBack(const std::string &folder) {
   std::error_code error;
   for (const fs::directory_entry &entry : fs::directory_iterator(folder, error)) {
@@ -109,7 +109,7 @@ static Status putBack(const std::string &folder) {
     if (old.extension() != ".old" || old.filename().string().rfind("step-", 0) != 0)
       continue;
     finished.replace_extension();
-    if (fs::exists(finished)) // it was replaced
+    if (fs::exists(finished)) // the replacement succeeded
       fs::remove_all(old, error);
     else if (Status status = renameDurably(old, finished); !status)
       return status;
@@ -122,7 +122,7 @@ Result<FolderLock> FolderLock::take(const std::string &folder) {
   bool isNew = fs::create_directories(folder, error);
   if (error)
     return Error{ErrorCode::Other, "cannot create " + folder + ": " + error.message()};
-  if (isNew) { // its own name has to be on the disk too
+  if (isNew) { // its own name must be on the disk too
     fs::path parent = fs::path(folder).lexically_normal().parent_path();
     if (parent == folder || fs::path(folder).filename().empty())
       parent = parent.parent_path();
@@ -167,7 +167,7 @@ FolderLock &FolderLock::operator=(FolderLock &&other) noexcept {
 
 FolderLock::~FolderLock() {
   if (hasLock && isNamed(file, path))
-    unlink(path.c_str()); // while it is held, so that nobody else's is removed
+    unlink(path.c_str()); // while it is held, so that no other process's lock is removed
   if (file >= 0)
     ::close(file);
 }
@@ -186,10 +186,10 @@ static Status removeAll(const std::string &path) {
 
 Status replaceFolder(const std::string &temporary, const std::string &finished) {
   if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, finished.c_str(), RENAME_EXCHANGE) == 0)
-    return removeAll(temporary); // which is the old one now
+    return removeAll(temporary); // now the old one
   if (errno == ENOENT)
     return renameDurably(temporary, finished);
-  // NFS and others know no exchange.
+  // E.g., NFS cannot exchange names.
   std::string old = finished + ".old";
   if (Status status = removeAll(old); !status)
     return status;
@@ -200,7 +200,7 @@ Status replaceFolder(const std::string &temporary, const std::string &finished) 
   return removeAll(old);
 }
 
-/// The run that a checkpoint is of; empty where that cannot be known.
+/// Returns the run id of a checkpoint; empty if it is unknown.
 static std::string runOf(const std::string &path) {
   auto file = data::MappedFile::open(path + "/" + indexFile, ErrorCode::CheckpointUnreadable);
   if (!file)
@@ -217,7 +217,7 @@ Status prune(const std::string &folder, const std::string &run, int64_t keep) {
     std::string path = (fs::path(folder) / nameOf(step)).string();
     if (runOf(path) != run || ++numOwn <= keep)
       continue;
-    // Its name goes first, so that nobody takes a half-removed one for a checkpoint.
+    // Its name goes first, so that a half-removed checkpoint never has a valid name.
     if (Status status = renameDurably(path, path + ".tmp"); !status)
       return status;
     if (Status status = removeAll(path + ".tmp"); !status)

@@ -68,7 +68,7 @@ Result<Tensor> Checkpoint::piece(const std::string &name, const kernels::TensorT
                                        ", the program as " + toString(whole)};
   size_t width = size_t(comm::wireWidth(whole.dtype, heldIn));
   std::string dtype = storedType(whole.dtype, heldIn);
-  // Where an element goes, by its index in the whole tensor.
+  // The destination of each element, by its index in the whole tensor.
   std::vector<int64_t> wanted(size_t(kernels::numElements(whole.shape)), -1);
   size_t numMissing = 0;
   for (size_t i = 0; i < indices.size(); ++i) {

@@ -25,7 +25,7 @@ std::string storedType(DType dtype, Arith arith) {
   return name;
 }
 
-/// 0 for a type that there is none of.
+/// Returns the bytes per element, or 0 for an unknown type.
 static int64_t widthOf(const std::string &stored) {
   static const std::map<std::string, int64_t> widths = {
       {"F64", 8}, {"F32", 4}, {"BF16", 2}, {"F16", 2}, {"I64", 8}, {"U64", 8},
@@ -41,8 +41,8 @@ static std::string lengthText(uint64_t length) {
   return text;
 }
 
-/// A sum of bytes in which any single damaged byte shows: FNV-1a over words of 8 bytes, the last
-/// one filled up with zeros.
+/// Returns a checksum that detects any single damaged byte: FNV-1a over words of 8 bytes, the last
+/// word padded with zeros.
 static std::string sumOf(const unsigned char *bytes, size_t size) {
   uint64_t sum = 14695981039346656037u;
   for (size_t i = 0; i < size; i += 8) {
@@ -155,8 +155,8 @@ static Result<SafetensorsFile> read(const std::string &path, bool isCut) {
     covered += bytes;
     result.entries[name] = std::move(entry);
   }
-  // In the order of the file, each entry must begin where the one before ends: bytes that are there
-  // twice could make up for a hole.
+  // In file order, each entry must begin at the end of the previous one. Without this check,
+  // overlapping entries could make up for a gap.
   std::vector<const Entry *> order;
   for (const auto &[name, entry] : result.entries)
     order.push_back(&entry);

@@ -28,16 +28,16 @@ struct Entry {
   int64_t offset = 0, bytes = 0; // of its elements, in the file
 };
 
-/// The dtype under which tensors of `dtype` held in `arith` are stored.
+/// Returns the dtype under which tensors of `dtype` held in `arith` are stored.
 std::string storedType(kernels::DType dtype, kernels::Arith arith);
 
-/// Whether a file has the checksum of each tensor's bytes, to name a damaged one.
+/// Whether a file has a checksum per tensor, to identify a damaged one.
 enum class Sums { None, PerTensor };
 
-/// Writes a new file, tensor by tensor: `content` returns the bytes of each entry when its turn
-/// comes, and once more before with sums. Offsets and bytes of entries are set here. The file is on
-/// the disk (fsync) on return. Errors: Other, naming path and reason, also for a full disk; what
-/// `content` returns.
+/// Writes a new file, tensor by tensor. `content` returns the bytes of each entry in turn, and once
+/// more before this with sums. Offsets and bytes of entries are set here. The file is on the disk
+/// (fsync) on return. Errors: Other, with path and reason, also for a full disk; those of
+/// `content`.
 Status writeSafetensors(const std::string &path, std::vector<Entry> entries,
                         const std::map<std::string, std::string> &metadata,
                         const std::function<Result<std::vector<unsigned char>>(size_t)> &content,
@@ -55,9 +55,8 @@ struct SafetensorsFile {
 /// Errors: CheckpointUnreadable, with the file and its defect.
 Result<SafetensorsFile> readSafetensors(const std::string &path);
 
-/// The damaged tensors of a damaged file with sums, for a message.
-/// Example: "\"fc1.weight\" and 2 more tensors". Empty if its header has
-/// no sums.
+/// Returns the damaged tensors of a damaged file with sums, for a message. Example: "\"fc1.weight\"
+/// and 2 more tensors". Empty if its header has no sums.
 std::string damagedTensors(const std::string &path);
 
 } // namespace tbc::checkpoint

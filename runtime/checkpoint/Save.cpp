@@ -32,7 +32,7 @@ static bool holds(const program::Program &program, int64_t rank, int tensor) {
   return false;
 }
 
-/// The ranks that write a piece of `tensor`: of all that hold the same piece the lowest.
+/// Returns the ranks that write a piece of `tensor`: the lowest of all ranks with the same piece.
 static std::vector<int64_t> writersOf(const program::Program &program, int tensor) {
   std::vector<int64_t> writers;
   std::vector<std::vector<int64_t>> places;
@@ -48,7 +48,7 @@ static std::vector<int64_t> writersOf(const program::Program &program, int tenso
   return writers;
 }
 
-/// What a checkpoint of the program holds.
+/// Returns the contents of a checkpoint of the program.
 static std::vector<StoredTensor> storedTensors(const program::Program &program) {
   std::vector<StoredTensor> list;
   for (size_t t = 0; t < program.tensors.size(); ++t) {
@@ -100,7 +100,7 @@ public:
       thread.join();
   }
 
-  /// Makes the folder, copies what this rank writes, and begins to write it.
+  /// Creates the folder, copies this rank's tensors, and begins to write them.
   Status begin(const runtime::Executor &executor, const std::set<std::string> &mayBeInfinite) {
     copyTensors(executor);
     Status begun = checkFinite(mayBeInfinite);
@@ -145,7 +145,7 @@ private:
       if (Status enough = checkSpace(folder, sizeOf(program, index.arith), "it"); !enough)
         return enough;
     if (!error)
-      fs::remove_all(temporary, error); // of a run that was killed
+      fs::remove_all(temporary, error); // left by a killed run
     if (!error)
       fs::create_directory(temporary, error);
     if (error)
@@ -172,7 +172,7 @@ private:
     }
   }
 
-  /// A run that goes on from it would never have a finite loss again.
+  /// A run resumed from such a checkpoint would never have a finite loss again.
   Status checkFinite(const std::set<std::string> &mayBeInfinite) const {
     for (size_t i = 0; i < tensors.size(); ++i)
       if (!kernels::isFinite(tensors[i]) && !mayBeInfinite.count(entries[i].name))
@@ -197,7 +197,7 @@ private:
     return Status::ok();
   }
 
-  /// Every rank's bytes and hash, for the index.
+  /// Gathers every rank's bytes and hash for the index.
   Status gatherShards() {
     std::vector<int64_t> words = {own.bytes};
     for (char c : own.sha256)
@@ -235,12 +235,12 @@ private:
   }
 
   void giveUp() const {
-    std::error_code ignored; // the error that led here is the one to tell
+    std::error_code ignored; // the error that led here is the one to report
     if (rank == 0)
       fs::remove_all(temporary, ignored);
   }
 
-  /// All ranks succeed or all fail, with the reason of the first that did.
+  /// Makes all ranks succeed, or all fail with the reason of the first failed one.
   Status agree(const Status &mine, const std::string &what) {
     Status all = comm::shareStatus(communicator, mine, "writing a checkpoint, to " + what);
     if (all)
