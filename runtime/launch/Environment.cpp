@@ -37,7 +37,7 @@ static Error wrong(const std::string &name, const std::string &value, const std:
   return {ErrorCode::Usage, "the environment says " + name + "=" + value + "; " + wanted};
 }
 
-/// Reads a variable that must be a number where it is set; `otherwise` where it is not.
+/// Reads a variable that must be a number if it is set; returns `otherwise` if it is not.
 static Result<int64_t> number(const GetVariable &get, const std::string &name, int64_t otherwise) {
   std::optional<std::string> text = get(name);
   if (!text)
@@ -49,7 +49,7 @@ static Result<int64_t> number(const GetVariable &get, const std::string &name, i
 }
 
 namespace {
-/// The variables of one kind of launcher; an empty name is one that it does not have.
+/// The variables of one kind of launcher; an empty name means it has no such variable.
 struct Dialect {
   const char *launcher, *rank, *size, *localRank, *localSize, *job;
 };
@@ -66,7 +66,7 @@ static const Dialect dialects[] = {
     {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID"},
 };
 
-/// Where torchrun and hand-made environments meet.
+/// Returns the rendezvous of torchrun and hand-made environments.
 static Result<std::optional<MeetingPoint>> masterOf(const GetVariable &get) {
   std::optional<std::string> host = get("MASTER_ADDR"), port = get("MASTER_PORT");
   if (!host && !port)
@@ -78,20 +78,21 @@ static Result<std::optional<MeetingPoint>> masterOf(const GetVariable &get) {
     return wrong("MASTER_PORT", *port, "it must be a port");
   MeetingPoint point;
   point.host = *host;
-  // Under torchrun the port itself is taken by its agent's own store.
+  // Under torchrun its agent's own store occupies MASTER_PORT.
   bool hasAgent = get("TORCHELASTIC_USE_AGENT_STORE") == std::optional<std::string>("True");
   point.port = int(*value) + (hasAgent ? 1 : 0);
   return std::optional<MeetingPoint>(point);
 }
 
-/// Whether LSF gave the job one host: it lists "host slots host slots …".
+/// Returns whether LSF gave the job one host; its list is "host slots host slots …".
 static bool isOneLsfHost(const GetVariable &get) {
   std::istringstream list(get("LSB_MCPU_HOSTS").value_or(""));
   std::string host, slots;
   return list >> host >> slots && !(list >> host);
 }
 
-/// Slurm tells the hosts; the port is made of the job's number, the same on all of them.
+/// Returns the rendezvous under Slurm: its first host, and a port computed from the job number, the
+/// same on all hosts.
 static std::optional<MeetingPoint> slurmMeeting(const GetVariable &get, const std::string &job) {
   std::optional<std::string> hosts = get("SLURM_STEP_NODELIST");
   if (!hosts)
@@ -104,12 +105,12 @@ static std::optional<MeetingPoint> slurmMeeting(const GetVariable &get, const st
   return point;
 }
 
-/// The parent of a process and when it started, in ticks since the machine did; nothing if it is
-/// gone.
+/// Returns the parent of a process and its start time in ticks since boot; nullopt if the process
+/// is gone.
 static std::optional<std::pair<pid_t, std::string>> parentAndStart(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text(std::istreambuf_iterator<char>(file), {});
-  size_t end = text.rfind(')'); // the name before it may hold anything
+  size_t end = text.rfind(')'); // the name before it may contain any character
   if (end == std::string::npos)
     return std::nullopt;
   std::istringstream fields(text.substr(end + 1));
@@ -128,9 +129,10 @@ static bool hasVariable(pid_t pid, const std::string &name) {
   return text.find('\0' + name + "=") != std::string::npos;
 }
 
-/// Names the process that started the ranks of this host: the nearest ancestor that has no
-/// `rankVariable` itself, so that shells and wrappers between the two do not count. Its number and
-/// start are the same for all of its ranks and for those of no other job, as "1234-567890".
+/// Returns the id of the process that started the ranks of this host, as "1234-567890": its process
+/// number and start time. It is the nearest ancestor without `rankVariable` in its environment, so
+/// shells and wrappers in between do not count. The id is equal for all ranks of the job and
+/// differs between jobs.
 static std::string starterOf(const std::string &rankVariable) {
   pid_t pid = getppid();
   std::optional<std::pair<pid_t, std::string>> found = parentAndStart(pid);
@@ -143,7 +145,7 @@ static std::string starterOf(const std::string &rankVariable) {
 
 Result<std::optional<RankPlace>> placeFromEnvironment(const GetVariable &get) {
   for (const Dialect &dialect : dialects) {
-    // The size alone is there for a shell in an allocation too.
+    // The size alone is also set for a shell in an allocation.
     if (!get(dialect.rank) || !get(dialect.size))
       continue;
     RankPlace place;
@@ -166,7 +168,7 @@ Result<std::optional<RankPlace>> placeFromEnvironment(const GetVariable &get) {
     // MPICH's process manager names no job.
     if (place.launcher == "PMI" && place.isOneHost && place.job.empty())
       place.job = starterOf(dialect.rank);
-    // Its operator sets what torchrun sets, but for what a pod has one of.
+    // Kubeflow's operator sets torchrun's variables except LOCAL_RANK, because a pod has one rank.
     if (place.launcher == "torchrun" && get("KUBERNETES_PORT") && !get("LOCAL_RANK"))
       place.launcher = "Kubeflow";
     if (place.launcher == "LSF")
@@ -235,7 +237,7 @@ int64_t numLocalRanks(const RankPlace &place, const GetVariable &get) {
   for (const Dialect &dialect : dialects) {
     if (place.launcher != dialect.launcher)
       continue;
-    // Slurm has "4" or "4(x2),3" for nodes that differ: the first is as good as any.
+    // Slurm has "4", or "4(x2),3" for nodes that differ; the first number is good enough.
     std::string name = *dialect.localSize ? dialect.localSize : "SLURM_STEP_TASKS_PER_NODE";
     std::string text = get(name).value_or("");
     std::optional<int64_t> value = wholeNumber(text.substr(0, text.find_first_of("(,")));

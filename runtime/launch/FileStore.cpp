@@ -17,8 +17,8 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-/// A value is a file of the key's name: the HMAC of both, a newline, the value. It appears by
-/// link(2), which one of several ranks wins.
+/// A value is a file with the key's name: the HMAC of both, a newline, the value. It appears by
+/// link(2), which succeeds for only one of several ranks.
 class FileStore : public comm::Store {
 public:
   FileStore(std::string folder, std::string token)
@@ -116,7 +116,7 @@ Result<std::unique_ptr<comm::Store>> openFileStore(const std::string &folder,
   struct stat entry{};
   if (stat(folder.c_str(), &entry) != 0 || !S_ISDIR(entry.st_mode))
     return Error{ErrorCode::RankFailed, "the rendezvous " + folder + " is not a folder"};
-  // Who may write there may pass for a rank.
+  // Anyone with write access could impersonate a rank.
   if (entry.st_uid != geteuid() || (entry.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     return Error{ErrorCode::RankFailed, "the rendezvous folder " + folder +
                                             " can be written by others; take one of your own"};

@@ -1,7 +1,8 @@
 //===- Frames.h - Lists of texts over a socket -----------------------------===//
 //
-// Part of tbc. Internal to the stores. A frame is its length in 4 bytes, little-endian, and its
-// fields: each its length in 4 bytes, and its bytes.
+// Part of tbc. Internal to the stores. A frame is its length in 4 bytes, little-endian, followed by
+// its fields. Each field is its length in 4 bytes and its bytes. Example: the one field "get" gives
+// a frame of 4 + 4 + 3 bytes with length 7.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,9 +19,9 @@ namespace tbc::launch {
 
 using Fields = std::vector<std::string>;
 
-/// No key or value is longer than this, so a longer frame is not one of ours.
+/// No key or value is longer than this, so a longer frame is invalid.
 inline constexpr uint32_t maxFrameBytes = 1 << 20;
-/// What one may send who has not shown the token yet.
+/// The limit for a client without a proven token.
 inline constexpr uint32_t maxGreetingBytes = 512;
 
 inline void appendLength(std::string &text, size_t length) {
@@ -46,7 +47,7 @@ inline std::string frameOf(const Fields &fields) {
   return frame + body;
 }
 
-/// The fields of a frame without its length; nothing if they do not fill it exactly.
+/// Returns the fields of a frame without its length; nullopt if they do not fill it exactly.
 inline std::optional<Fields> fieldsOf(const std::string &body) {
   Fields fields;
   size_t position = 0;

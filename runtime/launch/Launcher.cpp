@@ -34,7 +34,7 @@ struct Child {
   pid_t pid = -1;
   bool isRunning = false;
   int code = 0;
-  bool wasKilled = false; // by a signal that was not ours
+  bool wasKilled = false; // by a signal that the launcher did not send
 };
 
 class Family {
@@ -58,7 +58,7 @@ private:
   const LaunchOptions options;
   std::vector<Child> children;
   std::optional<Clock::time_point> killAt;
-  int numStops = 0; // signals to stop, but for early warnings
+  int numStops = 0; // stop signals, without early warnings
   bool isStopping = false, hasKilled = false;
 };
 
@@ -80,11 +80,11 @@ bool Family::start(const RankBody &body) {
       return false;
     }
     if (pid == 0) {
-      // Ends with its parent, however that ends.
+      // The rank dies with its parent, however the parent ends.
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent)
         _exit(int(ErrorCode::RankFailed));
-      // A terminal sends Ctrl-C to everyone; the launcher passes it on.
+      // A terminal sends Ctrl-C to all processes; only the launcher's SIGTERM shall count.
       listenForStop();
       std::signal(SIGINT, SIG_IGN);
       std::signal(SIGHUP, SIG_IGN);
@@ -123,8 +123,8 @@ void Family::reap() {
 }
 
 int Family::outcome() const {
-  // The cause rather than what followed from it: who was killed, then who found a hang, then the
-  // first other code that is not itself a report of somebody else's failure.
+  // Reports the cause rather than its consequences, in this order: a rank killed by a signal; a
+  // hang; the first other code that does not itself report another rank's failure.
   auto any = [&](auto has) {
     for (const Child &child : children)
       if (has(child))
@@ -149,8 +149,8 @@ int Family::outcome() const {
   return isCutShort ? int(ErrorCode::StoppedOnRequest) : 0;
 }
 
-/// A signal that asks for the end of the run. Schedulers send SIGUSR1 or SIGUSR2 as an early
-/// warning and SIGTERM when the time is up, so a warning is not the first of two stops.
+/// Handles a signal to stop the run. Schedulers send SIGUSR1 or SIGUSR2 as an early warning and
+/// SIGTERM when the time is up, so a warning is not the first of two stops.
 void Family::heed(int signal) {
   bool isWarning = signal == SIGUSR1 || signal == SIGUSR2;
   numStops += isWarning ? 0 : 1;

@@ -1,4 +1,4 @@
-//===- LocalJob.cpp - Ranks on this machine, and where they meet ------------===//
+//===- LocalJob.cpp - A job with all ranks on this machine ------------------===//
 
 #include "runtime/launch/LocalJob.h"
 
@@ -9,7 +9,7 @@ Result<int> launchLocalJob(int64_t numRanks, Timeout timeout,
   Result<std::string> token = randomToken();
   if (!token)
     return token.error();
-  // The port is bound before anybody is told of it.
+  // The port is bound before it is announced.
   auto server = StoreServer::listen("127.0.0.1", 0, *token);
   if (!server)
     return server.error();

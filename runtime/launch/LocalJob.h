@@ -1,4 +1,4 @@
-//===- LocalJob.h - Ranks on this machine, and where they meet --------------===//
+//===- LocalJob.h - A job with all ranks on this machine --------------------===//
 //
 // Part of tbc. Plain C++ on POSIX.
 //
@@ -12,17 +12,18 @@
 
 namespace tbc::launch {
 
-/// What a rank is told by whoever starts it.
+/// The start data of a rank.
 struct LocalRank {
   int64_t rank = 0;
-  /// A secret that the ranks share.
+  /// A secret shared by the ranks.
   std::string token;
   /// Opens the job's store, in the rank's own process.
   std::function<Result<JobStore>()> openStore;
 };
 
 /// Runs `body` in one forked process per rank (see `launch`), with a store on a free port of the
-/// loopback interface. The code of `launch`; errors: Other, where there is no port or no secret.
+/// loopback interface. Returns the code of `launch`. Errors: Other, without a free port or a
+/// secret.
 Result<int> launchLocalJob(int64_t numRanks, Timeout timeout,
                            const std::function<int(const LocalRank &)> &body);
 

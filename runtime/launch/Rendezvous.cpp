@@ -12,7 +12,7 @@ using Clock = std::chrono::steady_clock;
 
 static std::string rankKey(int64_t rank) { return "rank/" + std::to_string(rank); }
 
-/// "HOST, process 123".
+/// Returns "HOST, process 123".
 static std::string describeProcess() {
   char name[256] = {};
   if (gethostname(name, sizeof name - 1) != 0)
@@ -20,7 +20,8 @@ static std::string describeProcess() {
   return std::string(name) + ", process " + std::to_string(getpid());
 }
 
-/// The line of a check-in that begins with "NAME=", without that; `otherwise` if there is none.
+/// Returns the value of the line "NAME=value" in a rank's handshake; `otherwise` if there is no
+/// such line.
 static std::string factOf(const std::string &text, const std::string &name,
                           const std::string &otherwise = "nothing") {
   std::string lines = "\n" + text;
@@ -49,7 +50,7 @@ Status checkIn(comm::Store &store, int64_t rank, int64_t numRanks, const Facts &
   if (!here)
     return here.error();
   if (*here != mine)
-    // The job of the first one goes on.
+    // The job of the first one continues.
     return Error{ErrorCode::Usage, "rank " + std::to_string(rank) + " is taken by " +
                                        factOf(*here, "process") + "; this is " + describeProcess()};
   Clock::time_point deadline = Clock::now() + timeout;
@@ -76,7 +77,7 @@ Status checkIn(comm::Store &store, int64_t rank, int64_t numRanks, const Facts &
         if (Status agreed = check(name, value, list == &facts); !agreed)
           return agreed;
   }
-  // Whoever is here now has been checked by everyone who is.
+  // Every rank that gets this far has checked all ranks. Wait until all have.
   std::string all = "all/" + std::to_string(rank);
   if (Result<std::string> done = store.claim(all, "agreed"); !done)
     return done.error();
@@ -117,7 +118,7 @@ Result<JobStore> openJobStore(const MeetingPoint &point, int64_t rank, const std
 Result<std::string> ownAddress(const MeetingPoint &point) {
   if (point.kind == MeetingPoint::Kind::File || isLoopback(point.host))
     return std::string("127.0.0.1");
-  // Connecting a datagram socket sends nothing; it makes the system choose an address.
+  // Connecting a datagram socket sends no packet; it makes the system choose an address.
   char text[NI_MAXHOST] = {};
   auto socket = firstOf(point.host, point.port, ErrorCode::RankFailed, "find a way to",
                         [&](const addrinfo &address) {

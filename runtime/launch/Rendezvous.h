@@ -15,27 +15,28 @@
 
 namespace tbc::launch {
 
-/// What must be the same on every rank: a name for messages and the value.
+/// The configuration fingerprint: values that must be equal on every rank, with names for messages.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-/// Waits until every rank is here and all agree; on `factsOfSome` those ranks that have one of the
-/// name. Errors, on every rank: a rank is here twice, ranks disagree on a fact (both values are
-/// named; Usage), a rank does not come within `timeout` (HangDetected).
+/// The handshake of a job: waits until every rank is here and all facts agree. Ranks may omit facts
+/// of `factsOfSome`; the ranks that have them must agree. Errors, on every rank: Usage, if a rank
+/// appears twice or ranks disagree on a fact (both values are named); HangDetected, if a rank does
+/// not come within `timeout`.
 Status checkIn(comm::Store &store, int64_t rank, int64_t numRanks, const Facts &facts,
                Timeout timeout, const Facts &factsOfSome = {});
 
-/// The store of a job, and its server where this process is the one to run it.
+/// The store of a job, and its server if this process runs it.
 struct JobStore {
   std::unique_ptr<StoreServer> server;
   std::unique_ptr<comm::Store> store;
 };
 
-/// Opens the store at `point`; rank 0 serves it if it is on TCP.
+/// Opens the store at `point`. Rank 0 serves it if it is on TCP.
 Result<JobStore> openJobStore(const MeetingPoint &point, int64_t rank, const std::string &token,
                               Timeout timeout);
 
-/// The address under which this host is reached by others that meet at `point`: loopback if that
-/// is, else the one that the system takes on the way there.
+/// Returns the address of this host for others that meet at `point`: loopback if `point` is
+/// loopback, else the local address of the route to it.
 Result<std::string> ownAddress(const MeetingPoint &point);
 
 } // namespace tbc::launch

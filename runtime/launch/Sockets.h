@@ -46,8 +46,8 @@ private:
   int fd = -1;
 };
 
-/// Calls `use` with each address that host:port stands for until it gives a descriptor. Errors:
-/// `code`, with host, port and the system's reason of the last.
+/// Calls `use` with each address of host:port until it returns a descriptor. Errors: `code`, with
+/// host, port and the system's reason for the last one.
 inline Result<Descriptor> firstOf(const std::string &host, int port, ErrorCode code,
                                   const std::string &action,
                                   const std::function<int(const addrinfo &)> &use) {

@@ -20,10 +20,10 @@ public:
   Client(Descriptor socket, std::string where)
       : socket(std::move(socket)), where(std::move(where)) {}
 
-  /// Proves to each other that both know the token. Waits for no answer beyond `deadline`.
+  /// Proves to each other that both know the token. Does not wait beyond `deadline`.
   Status greet(const std::string &token, Clock::time_point deadline);
-  /// Whether the server closed the connection before it had said anything of substance: it had too
-  /// many clients that had not shown the token, and another try is worth while.
+  /// Returns whether the server closed the connection before it said anything of substance. It then
+  /// had too many clients without a proven token, so the client should try again.
   bool wasCutOff() const { return isCutOff; }
 
   Result<std::string> claim(const std::string &key, const std::string &value) override {
@@ -34,7 +34,7 @@ public:
   }
   std::optional<Error> givenUp() override { return aborted; }
   void abort(const Error &error) override {
-    // Whether it is heard or not, the job is over for this rank.
+    // Even if it is not heard, the job is over for this rank.
     (void)ask({"abort", std::to_string(int(error.code)), error.message}, Timeout(0), "");
   }
 
@@ -49,10 +49,10 @@ private:
   Descriptor socket;
   std::string where;
   bool isCutOff = false;
-  std::optional<Error> aborted; // as the server said
+  std::optional<Error> aborted; // as reported by the server
 };
 
-/// What an answer may take beyond the time that the server was told to wait.
+/// The extra time for an answer, beyond the time that the server was told to wait.
 constexpr Timeout slack(10000);
 
 Result<Fields> Client::receive(Timeout patience) {
@@ -124,7 +124,7 @@ Result<std::string> Client::ask(const Fields &request, Timeout timeout, const st
 Status Client::greet(const std::string &token, Clock::time_point deadline) {
   auto left = [&] {
     auto time = std::chrono::duration_cast<Timeout>(deadline - Clock::now());
-    return std::max(time, Timeout(1)); // 0 would mean for ever
+    return std::max(time, Timeout(1)); // 0 would mean forever
   };
   Result<Fields> hello = receive(left());
   if (!hello)
@@ -148,8 +148,8 @@ Status Client::greet(const std::string &token, Clock::time_point deadline) {
 
 } // namespace
 
-/// Whether a socket is connected to itself: where nobody listens on a port of this host, the system
-/// may take just that port for the client's end, which then keeps the server from it.
+/// Returns whether a socket is connected to itself. If no server listens on a local port yet, the
+/// system may choose this port for the client's end, which then keeps the server from it.
 static bool isOwnEnd(int socket) {
   sockaddr_storage own{}, other{};
   socklen_t ownLength = sizeof own, otherLength = sizeof other;

@@ -40,16 +40,16 @@ Result<std::string> randomToken() {
 
 namespace {
 
-/// How long one may be connected without having shown the token. A rank that is cut off connects
-/// again (connectStore).
+/// The time limit for a client to prove the token. A rank that is cut off connects again
+/// (connectStore).
 constexpr std::chrono::seconds greetingTime(5);
-/// How long ranks may take to hear that the job was given up.
+/// The time for ranks to hear that the job was given up.
 constexpr std::chrono::seconds farewellTime(2);
 constexpr size_t maxClients = 4096;
 
-/// How many may be connected without having shown the token: at most 256, and few enough that most
-/// of the process's file descriptors are left to the job. Example: a limit of 128 descriptors gives
-/// 32.
+/// Returns the limit for clients without a proven token: at most 256, and at most a quarter of the
+/// process's file descriptors, to leave the rest to the job. Example: a limit of 128 descriptors
+/// gives 32.
 size_t maxStrangers() {
   rlimit limit{};
   bool isKnown = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
@@ -61,7 +61,7 @@ struct Client {
   std::string in, out, nonce;
   bool isTrusted = false, isClosing = false;
   Clock::time_point greetUntil;
-  /// Waited for, if not empty.
+  /// The key it waits for; empty if it does not wait.
   std::string key;
   Clock::time_point getUntil;
 };
@@ -75,7 +75,7 @@ public:
       return;
     isStopping = true;
     if (::write(wakeWrite.get(), "", 1) < 0)
-      std::perror("tbc: store"); // it would be found at the next event all the same
+      std::perror("tbc: store"); // the next event would also wake the thread
     thread.join();
   }
   int port() const override { return boundPort; }
@@ -107,15 +107,15 @@ private:
   std::string token;
   std::thread thread;
   std::atomic<bool> isStopping{false};
-  std::list<Client> clients; // the oldest first
+  std::list<Client> clients; // oldest first
   const size_t strangerLimit = maxStrangers();
-  bool isFull = false; // no descriptor is left for another client
+  bool isFull = false; // no descriptor left for another client
   std::map<std::string, std::string> values;
-  Fields aborted; // the reply once the job was given up
+  Fields aborted; // the reply after the job was given up
 };
 
 bool Server::mayStop(Clock::time_point stopBegan) const {
-  // Whoever waits is told why before the server goes.
+  // Waiting clients get the reason before the server stops.
   bool everyoneKnows = aborted.empty() || clients.empty();
   return everyoneKnows || Clock::now() - stopBegan > farewellTime;
 }
@@ -127,7 +127,8 @@ void Server::serve() {
       stopBegan = Clock::now();
     if (isStopping && mayStop(stopBegan))
       return;
-    // A negative descriptor is not looked at: who waits there would wake this thread in vain.
+    // poll ignores a negative descriptor. Otherwise clients that cannot be accepted would wake this
+    // thread in vain.
     std::vector<pollfd> polled = {{isFull ? -1 : socket.get(), POLLIN, 0},
                                   {wakeRead.get(), POLLIN, 0}};
     isFull = false;
@@ -157,15 +158,14 @@ void Server::serve() {
   }
 }
 
-/// Takes in who waits, some at a time, so that the greetings of those before them are read between.
+/// Accepts waiting clients in batches, so that greetings of earlier ones are read in between.
 void Server::accept() {
   constexpr int most = 64;
   for (int i = 0; i < most && acceptOne(); ++i)
     ;
 }
 
-/// Closes the connection of the client that is here for the longest time without having shown the
-/// token; false if there is none.
+/// Closes the oldest connection without a proven token; returns false if there is none.
 bool Server::dropOldestStranger() {
   auto oldest = std::find_if(clients.begin(), clients.end(),
                              [](const Client &client) { return !client.isTrusted; });
@@ -175,7 +175,7 @@ bool Server::dropOldestStranger() {
   return true;
 }
 
-/// Whether somebody was taken in, so that there may be more.
+/// Returns whether a client was taken from the queue, so that there may be more.
 bool Server::acceptOne() {
   int fd = accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) {
@@ -190,7 +190,7 @@ bool Server::acceptOne() {
                                            [](const Client &client) { return !client.isTrusted; }));
   if (numStrangers >= strangerLimit || clients.size() >= maxClients)
     if (!dropOldestStranger())
-      return true; // as many ranks as can be served
+      return true; // already as many ranks as can be served
   Result<std::string> nonce = randomToken();
   if (!nonce)
     return true;
