@@ -1,4 +1,4 @@
-//===- Call.cpp - What a rank calls a group for ----------------------------===//
+//===- Call.cpp - The kind of a collective call ----------------------------===//
 
 #include "runtime/comm/Call.h"
 

@@ -1,4 +1,4 @@
-//===- Call.h - What a rank calls a group for ------------------------------===//
+//===- Call.h - The kind of a collective call ------------------------------===//
 //
 // Part of tbc. Plain C++. Common to the backends: calls that meet must be equal.
 //
@@ -15,8 +15,8 @@ enum class CallKind { AllReduce, Broadcast, AllGather, ReduceScatter, AllToAll, 
 
 struct Call {
   CallKind kind = CallKind::Barrier;
-  Reduction reduction = ReduceKind::Sum; // of AllReduce
-  int64_t root = 0;                      // of Broadcast: its index in the group
+  Reduction reduction = ReduceKind::Sum; // for AllReduce
+  int64_t root = 0;                      // for Broadcast: its index in the group
 
   Call() = default;
   explicit Call(CallKind kind, int64_t root = 0) : kind(kind), root(root) {}
@@ -27,8 +27,8 @@ struct Call {
   bool operator!=(const Call &o) const { return !(*this == o); }
 };
 
-/// "all_reduce sum", "all_reduce premul_sum by 0.5", "broadcast from index 1", "all_gather",
-/// "reduce_scatter", "all_to_all", "barrier".
+/// Returns "all_reduce sum", "all_reduce premul_sum by 0.5", "broadcast from index 1",
+/// "all_gather", "reduce_scatter", "all_to_all" or "barrier".
 std::string describe(const Call &call);
 
 } // namespace tbc::comm

@@ -17,7 +17,7 @@ size_t indexIn(const Group &group, int64_t rank) {
   return index;
 }
 
-/// The elements of the largest part: tensors have parts of one size.
+/// Returns the elements of the largest part, because tensors have parts of one size.
 static int64_t largestShare(const std::vector<Runs> &parts, const ElementType &type) {
   int64_t most = 0;
   for (const Runs &part : parts)
@@ -25,7 +25,7 @@ static int64_t largestShare(const std::vector<Runs> &parts, const ElementType &t
   return most;
 }
 
-/// The parts in a row, each filled up with zeros.
+/// Returns the parts in a row, each padded with zeros.
 static Tensor joined(const std::vector<Runs> &parts, const ElementType &type, int64_t share) {
   std::vector<Tensor> tensors;
   for (const Runs &part : parts)

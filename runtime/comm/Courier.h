@@ -1,7 +1,7 @@
-//===- Courier.h - Bytes between the ranks of a group ----------------------===//
+//===- Courier.h - A transport between the ranks of a group ----------------===//
 //
-// Part of tbc. Plain C++. Internal to the backends that move bytes: below, how (over connections,
-// through memory); above, which (Courses.h).
+// Part of tbc. Plain C++. Internal to the backends that move bytes. A transport moves bytes over
+// connections or through memory. The algorithms above it choose the bytes (Courses.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,22 +13,20 @@
 
 namespace tbc::comm {
 
-/// Moves bytes between this rank and the other indices of a group during one call. What is sent to
-/// an index arrives, in order, where that asked for it to be received, in the same portions; none
-/// is empty. Nothing waits but the functions that say so, and these let everything go on that was
-/// asked for.
+/// The transport of one call: moves bytes between this rank and the other indices of a group.
+/// Portions sent to an index arrive in order and must be received there in the same sizes; they are
+/// not empty. Only the wait functions block, and they keep all portions in progress moving.
 class Courier {
 public:
   virtual ~Courier() = default;
 
-  /// In how many bytes a long message is best cut; a multiple of 64.
+  /// Returns the best portion size for long messages, in bytes; a multiple of 64.
   virtual int64_t portionBytes() const = 0;
 
-  /// The memory stays as it is until the portion is waited for.
+  /// The memory must stay unchanged until the portion is waited for.
   virtual Status send(size_t index, const Runs &from) = 0;
   virtual Status receive(size_t index, const Runs &into) = 0;
-  /// Until the first `number` portions that were asked for have come from this index, or left for
-  /// it.
+  /// Waits until the first `number` requested portions have come from this index, or left for it.
   virtual Status waitReceived(size_t index, int64_t number) = 0;
   virtual Status waitSent(size_t index, int64_t number) = 0;
 };

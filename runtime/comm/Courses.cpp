@@ -1,4 +1,4 @@
-//===- Courses.cpp - The courses that collectives take ----------------------===//
+//===- Courses.cpp - The algorithms of collectives --------------------------===//
 
 #include "runtime/comm/Courses.h"
 #include "runtime/comm/ReduceRuns.h"
@@ -12,7 +12,7 @@ namespace {
 
 using Bytes = std::vector<unsigned char>;
 
-/// How many portions are asked for ahead of the one that is waited for.
+/// The number of portions requested ahead of the awaited one.
 constexpr int64_t numAhead = 3;
 
 std::vector<Cutter> cutters(const std::vector<Runs> &parts) {
@@ -22,7 +22,7 @@ std::vector<Cutter> cutters(const std::vector<Runs> &parts) {
   return list;
 }
 
-/// A reduce_scatter that may be followed, portion by portion, by an all_gather.
+/// A reduce_scatter, optionally followed by an all_gather, portion by portion.
 class Reducer {
 public:
   Reducer(const Course &course, const Reduction &reduction, const ElementType &type,
@@ -51,7 +51,7 @@ public:
         return status;
       if (Status status = begin(k + numAhead); !status)
         return status;
-      // What was packed to be sent is given back in time.
+      // Frees the packed copies of sent portions in time.
       if (Status status = traffic.waitUntilLeft(4 * numAhead); !status)
         return status;
     }
@@ -63,7 +63,7 @@ private:
     return scratch[size_t(portion % depth) * course.numRanks + index];
   }
 
-  /// Portion k of every other part leaves, and that of the own one is asked for.
+  /// Sends portion k of every other part, and requests portion k of the own part.
   Status begin(int64_t k) {
     if (k >= mostPortions)
       return Status::ok();
@@ -126,8 +126,8 @@ private:
   std::vector<Cutter> outgoing, passedOn;
   Cutter ownInput, ownOutput;
   std::vector<size_t> others;
-  std::vector<std::vector<int64_t>> arrival; // by index and portion: its number
-  std::vector<Bytes> scratch;                // by portion in turn, and index
+  std::vector<std::vector<int64_t>> arrival; // the portion's number, by index and portion
+  std::vector<Bytes> scratch;                // by portion modulo `depth`, and index
   Bytes packed;
   int64_t ownBytes = 0, ownPortions = 0, mostPortions = 0, depth = 1;
 };

@@ -1,4 +1,4 @@
-//===- Diagnosis.cpp - Which rank the others wait for ------------------------===//
+//===- Diagnosis.cpp - Finds the rank that the others wait for ---------------===//
 
 #include "runtime/comm/Diagnosis.h"
 
@@ -28,7 +28,7 @@ Culprits findCulprits(int64_t self, const std::vector<int64_t> &waitsFor,
                       const std::function<std::optional<Standing>(int64_t rank)> &ask,
                       Standings &answers) {
   Culprits culprits;
-  std::map<int64_t, int64_t> cameFrom; // by rank reached, the one that waits for it
+  std::map<int64_t, int64_t> cameFrom; // by reached rank: the rank that waits for it
   std::vector<int64_t> queue;
   auto reach = [&](int64_t from, const std::vector<int64_t> &ranks) {
     for (int64_t rank : ranks)
@@ -47,7 +47,7 @@ Culprits findCulprits(int64_t self, const std::vector<int64_t> &waitsFor,
       reach(rank, answer->waitsFor);
   }
   std::sort(culprits.silent.begin(), culprits.silent.end());
-  // What is busy for a moment is on its way; of those that are, the longest counts.
+  // A rank that is busy only briefly is probably making progress; the longest busy ones count.
   double longest = 0;
   for (int64_t rank : culprits.busy)
     longest = std::max(longest, answers[rank]->seconds);
@@ -71,7 +71,7 @@ Culprits findCulprits(int64_t self, const std::vector<int64_t> &waitsFor,
 // Answering
 //===----------------------------------------------------------------------===//
 
-/// How long a rank has for its answer: several times what it may take to look (see `answer`).
+/// Returns how long a rank may take to answer: several times its polling interval (see `answer`).
 static milliseconds graceOf(milliseconds timeout, int64_t numRanks) {
   return std::clamp<milliseconds>(timeout, milliseconds(2000), milliseconds(5000)) +
          milliseconds(4 * numRanks);
@@ -109,7 +109,7 @@ Result<std::string> Diagnosis::claim(const std::string &key, const std::string &
 Result<std::string> Diagnosis::get(const std::string &key, milliseconds limit) {
   Clock::time_point deadline = Clock::now() + limit;
   while (true) {
-    // In short turns, so that the other thread has its turn.
+    // In short turns, so that the other thread gets the lock.
     constexpr milliseconds turn(100);
     auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     std::unique_lock<std::mutex> lock(storeMutex);
@@ -120,7 +120,7 @@ Result<std::string> Diagnosis::get(const std::string &key, milliseconds limit) {
   }
 }
 
-/// Looks from time to time whether somebody asks; more often while this rank waits itself.
+/// Polls for questions of other ranks, more often while this rank itself waits.
 void Diagnosis::answer() {
   std::unique_lock<std::mutex> lock(mutex);
   while (!isClosing && !hasAnswered) {
@@ -149,7 +149,7 @@ void Diagnosis::answerNow() {
     hasAnswered = true;
   }
   changed.notify_all();
-  // Who does not hear it takes this rank for silent, and there is no other way to tell.
+  // A failed claim leaves this rank silent; there is no other way to report it.
   static_cast<void>(claim("standing/" + std::to_string(rank), toText(recorder.standing())));
 }
 
@@ -190,7 +190,7 @@ std::string Diagnosis::table(const Standings &answers) const {
   return text;
 }
 
-/// Makes `own` known, unless there is a finding already. What all report.
+/// Publishes `own`, unless there is a finding already. Returns the error that all ranks report.
 Error Diagnosis::conclude(const std::string &place, const Error &own, const std::string &found,
                           const Standings &answers) {
   if (!isStarted)
@@ -206,7 +206,7 @@ Error Diagnosis::conclude(const std::string &place, const Error &own, const std:
   return heard(place, *first);
 }
 
-/// Of a finding that another rank made.
+/// Returns the error for a finding of another rank.
 Error Diagnosis::heard(const std::string &place, const std::string &first) const {
   char *end = nullptr;
   long code = std::strtol(first.c_str(), &end, 10);
@@ -217,7 +217,7 @@ Error Diagnosis::heard(const std::string &place, const std::string &first) const
                                " (found by rank " + std::to_string(finder) + ")"};
 }
 
-/// The error with which the job was given up meanwhile: it came first.
+/// Returns the error with which the job was already given up, if it was.
 std::optional<Error> Diagnosis::heardEnd(const std::string &place) {
   std::optional<Error> end = store.givenUp();
   if (end)
@@ -225,7 +225,7 @@ std::optional<Error> Diagnosis::heardEnd(const std::string &place) {
   return end;
 }
 
-/// Where another rank stands, as it answers until the deadline; 200 ms are always waited.
+/// Returns the standing of another rank, if it answers by the deadline; waits at least 200 ms.
 std::optional<Standing> Diagnosis::ask(int64_t other, Clock::time_point deadline, bool &hasStore) {
   auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
   Result<std::string> answer =
@@ -254,7 +254,7 @@ Error Diagnosis::timedOut(const std::string &place, const std::vector<int64_t> &
   if (std::optional<Error> end = heardEnd(place))
     return *end;
   if (!hasStore) {
-    // Nobody can be asked: what is known is who was waited for, and who serves the store.
+    // No rank can be asked. Known are only the awaited ranks and the one that serves the store.
     culprits = {};
     culprits.silent = missing;
     if (servingRank >= 0 && servingRank != rank)
@@ -276,7 +276,7 @@ Error Diagnosis::timedOut(const std::string &place, const std::vector<int64_t> &
 }
 
 Error Diagnosis::lost(const std::string &place, int64_t peer, bool tellsFirst) {
-  // Gloo closes connections before it says that a wait was too long; who waited tells of trouble at
+  // Gloo closes connections before it reports a time-out. A rank that timed out sets "trouble" at
   // once, and its finding follows.
   milliseconds patience(isStarted ? tellsFirst ? 0 : 1000 : -1);
   if (patience.count() >= 0) {

@@ -1,12 +1,12 @@
-//===- Diagnosis.h - Which rank the others wait for --------------------------===//
+//===- Diagnosis.h - Finds the rank that the others wait for -----------------===//
 //
-// Part of tbc. Plain C++. When a rank waits too long, or loses a connection, it asks the others
-// through the job's store where they stand, follows who waits for whom, and names the rank at the
-// end. All ranks then report the first such finding, so that none accuses another that itself
-// waits.
+// Part of tbc. Plain C++. A rank that waits too long, or loses a connection, asks the others
+// through the job's store for their standing. It follows the wait-for graph and names the ranks at
+// its end. All ranks then report the first such finding, so that a rank that itself waits is not
+// accused.
 //
-// Keys of the store: "trouble", set once by whoever has some; "standing/N", what rank N answers;
-// "finding", the first one that was made.
+// Keys of the store: "trouble", set once by the first rank in trouble; "standing/N", the answer of
+// rank N; "finding", the first finding.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,55 +23,55 @@
 
 namespace tbc::comm {
 
-/// What ranks said of themselves; a rank that is asked and does not answer has nothing.
+/// The answers of ranks about themselves; nullopt for a rank that does not answer.
 using Standings = std::map<int64_t, std::optional<Standing>>;
 
-/// Who is at the end of what `self` waits for.
+/// The ranks at the end of the wait-for graph from `self`.
 struct Culprits {
-  /// Gave no answer: stopped, gone, or cut off.
+  /// No answer: stopped, gone, or cut off.
   std::vector<int64_t> silent;
-  /// Answered, and wait for nobody: they compute, or are blocked by something else.
+  /// Answered and wait for no rank: they compute, or are blocked by something else.
   std::vector<int64_t> busy;
-  /// Wait for each other, where nobody is at an end.
+  /// Wait for each other, if there is no end.
   std::vector<int64_t> cycle;
-  /// From the first rank that `self` waits for to the first culprit, if that is another.
+  /// From the first rank that `self` waits for to the first culprit, if they differ.
   std::vector<int64_t> path;
 };
 
-/// Follows the wait-for graph from `self`, asking each rank that is reached once. `ask(rank)`:
-/// where it stands, or nothing. Example: 0 waits for 1, 1 waits for 2, and 2 does not answer:
-/// silent {2}, path {1, 2}.
+/// Follows the wait-for graph from `self`. `ask(rank)` returns the standing of a rank or nullopt;
+/// it is called once per reached rank. Example: 0 waits for 1, 1 waits for 2, and 2 does not
+/// answer: silent {2}, path {1, 2}.
 Culprits findCulprits(int64_t self, const std::vector<int64_t> &waitsFor,
                       const std::function<std::optional<Standing>(int64_t rank)> &ask,
                       Standings &answers);
 
-/// Of a rank, for its communicator. From `start` on it answers others by a thread of its own;
-/// before, every error stays what it is.
+/// The diagnosis of one rank, for its communicator. From `start` on, a separate thread answers
+/// other ranks. Before it, errors are reported unchanged.
 class Diagnosis {
 public:
-  /// `store` and `recorder` outlive this; nobody else uses the store meanwhile, unless it is a
-  /// SharedStore. `servingRank`: the rank that serves it, -1 if none does. `say`: told a table of
-  /// all standings, of the rank whose finding counts; may be empty.
+  /// `store` and `recorder` outlive this. The store must not be used elsewhere meanwhile, unless it
+  /// is a SharedStore. `servingRank`: the rank that serves the store, or -1. `say`, which may be
+  /// empty, receives a table of all standings on the rank with the first finding.
   Diagnosis(int64_t rank, int64_t numRanks, int64_t servingRank, Store &store,
             FlightRecorder &recorder, std::chrono::milliseconds timeout,
             std::function<void(const std::string &)> say);
-  /// Where this rank serves the store, waits until the others have had time to read its finding.
+  /// If this rank serves the store, waits until the others have had time to read its finding.
   ~Diagnosis();
   void start();
   Diagnosis(const Diagnosis &) = delete;
   Diagnosis &operator=(const Diagnosis &) = delete;
 
-  /// The error to report in place of "no answer from these ranks within the timeout" at `place`.
-  /// `waited`: another time-out than that of most calls.
+  /// Returns the error to report instead of "no answer from these ranks within the timeout" at
+  /// `place`. `waited`: the time-out, if it is not the usual one.
   Error timedOut(const std::string &place, const std::vector<int64_t> &missing,
                  std::optional<std::chrono::milliseconds> waited = std::nullopt);
-  /// The same, in place of "the connection to this rank is gone". `tellsFirst`: whether a rank that
-  /// gives up has told its finding before its connection breaks.
+  /// Returns the error to report instead of "the connection to this rank is gone". `tellsFirst`:
+  /// whether a failing rank publishes its finding before its connection breaks.
   Error lost(const std::string &place, int64_t peer, bool tellsFirst);
-  /// The same of any other error of this rank, which the others are to learn.
+  /// Returns the error to report for any other error of this rank, and publishes it.
   Error failed(const Error &error);
-  /// The same of an error that does not say which of `ranks` failed: names those that give no sign
-  /// of life, if there are some.
+  /// Returns the error to report for an error of unknown origin among `ranks`. It names those
+  /// without a sign of life, if there are any.
   Error failedAmong(const Error &error, const std::vector<int64_t> &ranks);
 
 private:

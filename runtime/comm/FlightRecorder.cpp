@@ -1,4 +1,4 @@
-//===- FlightRecorder.cpp - What a rank called last --------------------------===//
+//===- FlightRecorder.cpp - The last calls of a rank -------------------------===//
 
 #include "runtime/comm/FlightRecorder.h"
 
@@ -40,7 +40,7 @@ std::optional<Standing> parseStanding(const std::string &text) {
       return std::nullopt;
     standing.waitsFor.push_back(rank);
   }
-  in.get(); // the space
+  in.get(); // skip the space
   std::getline(in, standing.call);
   return standing;
 }
@@ -134,7 +134,7 @@ Result<std::string> FlightRecorder::write() const {
   auto failed = [&] {
     return Error{ErrorCode::Other, "cannot write " + path + ": " + std::strerror(errno)};
   };
-  constexpr int suffixLength = 6; // of ".jsonl"
+  constexpr int suffixLength = 6; // the length of ".jsonl"
   int descriptor = mkstemps(path.data(), suffixLength);
   FILE *file = descriptor < 0 ? nullptr : fdopen(descriptor, "w");
   if (!file)

@@ -1,4 +1,4 @@
-//===- FlightRecorder.h - What a rank called last ----------------------------===//
+//===- FlightRecorder.h - The last calls of a rank ---------------------------===//
 //
 // Part of tbc. Plain C++. Always on: a call takes a fraction of a microsecond, and the memory is
 // that of the last 256 events.
@@ -20,37 +20,38 @@
 
 namespace tbc::comm {
 
-/// Where a rank stands.
+/// The current position of a rank.
 struct Standing {
-  int64_t numCalls = 0; // that it has begun so far
-  std::string call;     // the one under way, or the last one: place, kind and type
+  int64_t numCalls = 0; // begun so far
+  std::string call;     // the current or last call: place, kind and type
   bool isInCall = false;
   std::vector<int64_t> waitsFor; // in a call: the ranks that have not done their part
-  double seconds = 0;            // since the call began or, where none is under way, ended
-  double cpuSeconds = 0;         // of this process in that time
+  double seconds = 0;            // since the call began or, between calls, since the last one ended
+  double cpuSeconds = 0;         // CPU time of this process in that time
 };
 
-/// One line that `parseStanding` reads.
+/// Writes one line, which `parseStanding` reads.
 std::string toText(const Standing &standing);
 std::optional<Standing> parseStanding(const std::string &text);
 
-/// "in call 17, step 3, stage 0, …, all_reduce, for 4.1 s; it waits for rank 2".
+/// Returns, for example, "in call 17, step 3, stage 0, …, all_reduce, for 4.1 s; it waits for rank
+/// 2".
 std::string describe(const Standing &standing);
 
-/// A ring buffer of the calls of one rank on others. Any thread may call it.
+/// A ring buffer of one rank's calls on others. Thread-safe.
 class FlightRecorder {
 public:
   explicit FlightRecorder(int64_t rank, size_t capacity = 256)
       : rank(rank), capacity(capacity), start(Clock::now()) {}
 
   void begin(const std::string &call);
-  /// The ranks that the call under way cannot do without now.
+  /// Sets the ranks that the current call waits for.
   void waitFor(std::vector<int64_t> ranks);
   void end();
 
   Standing standing() const;
-  /// Writes the events, one JSON object per line, the oldest first, into a new file in the folder
-  /// for temporary files, whose path is the result. Errors: Other.
+  /// Writes the events to a new file in the folder for temporary files, one JSON object per line,
+  /// oldest first. Returns its path. Errors: Other.
   Result<std::string> write() const;
 
 private:
@@ -60,7 +61,7 @@ private:
     bool isEnd;
     double seconds; // since the recorder was made
     std::string call;
-    std::vector<int64_t> waitedFor; // of an end: the ranks that were waited for last
+    std::vector<int64_t> waitedFor; // at an end: the ranks waited for last
   };
   void add(Event event);
   static double cpuTime();
@@ -75,7 +76,7 @@ private:
   double cpuSince = 0;
 };
 
-/// A call, from here to the end of the scope. `recorder` may be null.
+/// Records a call until the end of the scope. `recorder` may be null.
 class RecordedCall {
 public:
   RecordedCall(FlightRecorder *recorder, const std::string &call) : recorder(recorder) {

@@ -1,8 +1,8 @@
-//===- Fold.h - A reduction, one term after the other -----------------------===//
+//===- Fold.h - A reduction, term by term -----------------------------------===//
 //
-// Part of tbc. Plain C++. Internal to the arithmetic of collectives: what is reduced at once
-// (Reduce.h) and what is handed on from host to host (ReduceRuns.h) goes by these formulas, so both
-// have the same bits.
+// Part of tbc. Plain C++. Internal to the arithmetic of collectives. Reductions of all terms at
+// once (Reduce.h) and reductions passed on from host to host (ReduceRuns.h) use these formulas, so
+// both have the same bits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,13 +14,13 @@
 
 namespace tbc::comm {
 
-/// What the terms so far have become, before it is rounded: double for floats, of which it holds
-/// every one; all 64 bits for integers.
+/// The unrounded state after some terms: double for floats, which represents each of them exactly;
+/// all 64 bits for integers.
 template <typename T> struct Folded {
   using Type = std::conditional_t<std::is_floating_point_v<T>, double, T>;
 };
 
-/// Adds, multiplies or compares without the undefined overflow of signed integers.
+/// Adds or multiplies without the undefined overflow of signed integers.
 template <typename S> S plus(S a, S b) {
   if constexpr (std::is_same_v<S, int64_t>)
     return S(uint64_t(a) + uint64_t(b));
@@ -34,7 +34,8 @@ template <typename S> S times(S a, S b) {
     return a * b;
 }
 
-/// The state after a first term. Sums begin with +0, so that those of zeros have one sign.
+/// Returns the state after a first term. Sums begin with +0, so that sums of zeros have one sign.
+/// Example: the sum of -0 and -0 is +0.
 template <typename T, typename S = typename Folded<T>::Type>
 S beginFold(const Reduction &reduction, T term) {
   switch (reduction.kind) {
@@ -48,7 +49,7 @@ S beginFold(const Reduction &reduction, T term) {
   }
 }
 
-/// The state after another term. The bitwise kinds are for integers.
+/// Returns the state after another term. The bitwise kinds are for integers.
 template <typename T, typename S = typename Folded<T>::Type>
 S fold(const Reduction &reduction, S state, T term) {
   switch (reduction.kind) {
@@ -75,7 +76,7 @@ S fold(const Reduction &reduction, S state, T term) {
   return state;
 }
 
-/// The result of so many terms, rounded to T.
+/// Returns the result after `numTerms` terms, rounded to T.
 template <typename T, typename S = typename Folded<T>::Type>
 T endFold(const Reduction &reduction, S state, int64_t numTerms) {
   if (reduction.kind == ReduceKind::Avg)

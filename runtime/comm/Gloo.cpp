@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-/// Keys and values as Gloo wants to see them: errors are exceptions.
+/// Adapts a store to Gloo, which expects exceptions for errors.
 class StoreForGloo : public gloo::rendezvous::Store {
 public:
   StoreForGloo(comm::Store &store, milliseconds timeout) : store(store), timeout(timeout) {}
@@ -51,7 +51,7 @@ private:
 } // namespace
 
 Status GlooCommunicator::connect(Store &store) {
-  // A peer that is gone must be an error of write, not the end of this process.
+  // Writing to a closed connection must be an error, not the end of this process.
   std::signal(SIGPIPE, SIG_IGN);
   Result<std::string> nonce =
       store.claim("gloo/nonce", sha256Hex(std::to_string(self) + "/" +
@@ -79,11 +79,11 @@ Status GlooCommunicator::connect(Store &store) {
   Status status = linkHost(*nonce);
   numSent = SentBytes();
   if (status && options.diagnosis)
-    options.diagnosis->start(); // from now on nothing else uses the store
+    options.diagnosis->start(); // from now on only the diagnosis uses the store
   return status;
 }
 
-/// Both ends of every connection prove that they know the token, and who they are.
+/// Both ends of every connection prove their rank and their knowledge of the token.
 Status GlooCommunicator::handshake(const std::string &nonce) {
   auto proof = [&](int64_t from, int64_t to) {
     return hmacSha256Hex(options.token, "tbc pair " + std::to_string(from) + " " +
@@ -110,7 +110,7 @@ Status GlooCommunicator::handshake(const std::string &nonce) {
   return Status::ok();
 }
 
-/// Texts of one length, by rank.
+/// Exchanges texts of one length; returns them by rank.
 Result<std::vector<std::string>> GlooCommunicator::everybodys(const std::string &text,
                                                               const std::string &place) {
   Group all;
@@ -128,8 +128,8 @@ Result<std::vector<std::string>> GlooCommunicator::everybodys(const std::string 
   return texts;
 }
 
-/// Finds out which ranks are of one host, and links this rank to the others of its own. Where that
-/// fails for one of them, all use sockets.
+/// Finds the ranks of each host, and links this rank to the others of its host. If this fails for
+/// one of them, all of the host use sockets.
 Status GlooCommunicator::linkHost(const std::string &nonce) {
   std::string key = sha256Hex(options.hostKey.empty() ? localHostKey() : options.hostKey);
   if (options.hostKey.empty() && localHostKey().empty())
@@ -145,7 +145,7 @@ Status GlooCommunicator::linkHost(const std::string &nonce) {
   if (!all)
     return all.error();
   std::map<int64_t, std::string> ofHost;
-  std::map<std::string, int64_t> firstRanks; // by the host's key
+  std::map<std::string, int64_t> firstRanks; // by host key
   std::vector<int64_t> hostOf;
   for (int64_t rank = 0; rank < size; ++rank) {
     std::string theirs = (*all)[size_t(rank)].substr(0, key.size());
@@ -165,7 +165,7 @@ Status GlooCommunicator::linkHost(const std::string &nonce) {
     areAll = areAll && (*outcomes)[size_t(rank)] == "y";
   if (linked && areAll)
     links = std::move(*linked);
-  else if (!linked && options.warn) // who failed says why
+  else if (!linked && options.warn) // a failed rank reports its own reason
     options.warn(linked.error().message);
   return Status::ok();
 }
@@ -182,7 +182,7 @@ GlooCommunicator::~GlooCommunicator() {
       changed.wait_for(lock, options.timeout, [&] { return underWay.empty(); });
     isClosing = true;
     changed.notify_all();
-    // The one that the reaper waits for fails when connections close.
+    // Ends the reaper's current wait, instead of waiting for the connections to close.
     if (context && !underWay.empty() && underWay.front()) {
       for (BufferPtr *buffer : {&underWay.front()->headerBuffer, &underWay.front()->contentBuffer})
         if (*buffer)
@@ -204,12 +204,12 @@ void GlooCommunicator::reap() {
     lock.unlock();
     bool isSent = true;
     try {
-      // As long as it takes: a receiver may be busy for longer than a wait for it may take.
+      // Without a time-out: a receiver may be busy for longer than the usual limit.
       for (BufferPtr *buffer : {&front->headerBuffer, &front->contentBuffer})
         if (*buffer && isSent)
           isSent = (*buffer)->waitSend(std::chrono::hours(24));
     } catch (const std::exception &) {
-      isSent = false; // the connection is gone: who next waits for this peer finds out and says so
+      isSent = false; // the connection is gone; the next wait for this peer reports it
     }
     lock.lock();
     if (!isSent && isClosing)

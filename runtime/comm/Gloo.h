@@ -1,14 +1,14 @@
 //===- Gloo.h - Ranks as processes that talk over TCP ----------------------===//
 //
-// Part of tbc. Plain C++; Gloo's own headers stay in this library's sources.
+// Part of tbc. Plain C++. Gloo's own headers stay in this library's sources.
 //
-// Between ranks of one host the bytes of collectives go through shared memory (LocalLinks.h), and a
-// long all_reduce over several hosts goes host by host where that spares bytes (HostCourse.h).
+// Ranks of one host exchange the bytes of collectives through shared memory (LocalLinks.h). A long
+// all_reduce over several hosts is hierarchical if this saves bytes (HostCourse.h).
 //
-// Gloo gives the mesh of connections and messages on them. The collectives are made of those here:
-// Gloo's own have neither groups, nor all_to_all of all types, nor a fixed order of sums, and an
-// uneven call of theirs ends the process. Each message is preceded by a header that says what its
-// sender calls, so that calls that do not match are errors that name both sides.
+// Gloo provides the mesh of connections and messages on them. Collectives are implemented here,
+// because Gloo's lack groups, an all_to_all of all types, and a fixed order of sums. Gloo's also
+// end the process if sizes differ between ranks. Each message follows a header with its sender's
+// call, so mismatched calls give errors that name both sides.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,38 +25,36 @@
 
 namespace tbc::comm {
 
-/// When a long all_reduce over several hosts goes host by host; the bits are the same either way.
+/// When to use the hierarchical all_reduce; the bits are the same either way.
 enum class ByHost { WhereItPays, Always, Never };
 
 struct GlooOptions {
-  /// The address (numeric or a name) that this rank listens on and is reached at.
+  /// The address (numeric or a name) at which this rank listens and is reached.
   std::string host = "127.0.0.1";
-  /// The longest wait for another rank; HangDetected, naming it, when it is over.
+  /// The longest wait for another rank; then HangDetected, naming the rank.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
-  /// Whether ranks of one host exchange the bytes of collectives through memory that they share,
-  /// where all of them can. Which are of one host, `hostKey` tells, if it is not empty, and else
-  /// the kernel.
+  /// Whether ranks of one host exchange the bytes of collectives through shared memory, if all of
+  /// them can. `hostKey` identifies the host; if it is empty, the kernel's boot id does.
   bool sharesMemory = true;
   std::string hostKey;
-  /// The same for all ranks.
+  /// Must be equal on all ranks.
   ByHost byHost = ByHost::WhereItPays;
-  /// Told why this rank and the others of its host use sockets although they were to share memory.
+  /// Receives the reason if this rank's host falls back from shared memory to sockets.
   std::function<void(const std::string &why)> warn;
-  /// Told of every call, and asked what a failure means; outlive the communicator. May be null.
+  /// Record every call and explain failures. They outlive the communicator and may be null.
   FlightRecorder *recorder = nullptr;
   Diagnosis *diagnosis = nullptr;
-  /// What ranks prove to each other that they know before anything else is said.
+  /// The secret that ranks prove to each other before any other exchange.
   std::string token;
 };
 
-/// Connects this rank to all others. Every rank of the job calls it with the same store. The
-/// communicator is used by one thread at a time, and gives the same bits as SimulatedWorld: sums
-/// are taken in group order and rounded once. Its destructor waits until what was sent is on its
-/// way.
+/// Connects this rank to all others. Every rank of the job calls it with the same store. One thread
+/// at a time uses the communicator. Its results have the same bits as SimulatedWorld: sums are
+/// taken in group order and rounded once. Its destructor waits until all messages have left.
 ///
-/// A rank that has died shows as RankFailed at once, one that hangs as HangDetected; with a
-/// diagnosis, all ranks name the same one. After the first error every call returns it again.
-/// Errors of connecting: a rank that does not come, or does not know the token.
+/// A dead rank shows as RankFailed at once, a hanging one as HangDetected. With a diagnosis, all
+/// ranks name the same rank. After the first error every call returns it again. Errors of
+/// connecting: a rank is missing, or does not know the token.
 Result<std::unique_ptr<Communicator>> connectGloo(int64_t rank, int64_t numRanks, Store &store,
                                                   const GlooOptions &options);
 

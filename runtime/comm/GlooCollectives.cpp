@@ -58,7 +58,7 @@ Status GlooCommunicator::run(const Calling &calling, const CourseFn &course) {
   return course({courier, own, calling.group.size()});
 }
 
-/// Up to so many bytes an all_reduce is one round.
+/// Up to this size in bytes, an all_reduce is one round.
 constexpr int64_t smallBytes = 1 << 14;
 
 std::optional<HostShape> GlooCommunicator::shapeOf(const Group &group, const ElementType &type,
@@ -74,7 +74,7 @@ std::optional<HostShape> GlooCommunicator::shapeOf(const Group &group, const Ele
   return options.byHost == ByHost::Always || paysByHost(*shape, type) ? shape : std::nullopt;
 }
 
-/// Within hosts through memory where their ranks share it.
+/// Within hosts, it goes through memory if the ranks share it.
 Status GlooCommunicator::allReduceByHost(const Calling &calling, const HostShape &shape,
                                          const Runs &input, const Runs &output) {
   size_t own = indexIn(calling.group, self);
@@ -82,7 +82,7 @@ Status GlooCommunicator::allReduceByHost(const Calling &calling, const HostShape
     return failure;
   auto [header, what] = describeCall(calling);
   RecordedCall recorded(options.recorder, what);
-  // All meet, so that calls that do not match are found before anybody waits for bytes.
+  // All ranks meet first, so that mismatched calls are found before any wait for bytes.
   GlooCourier everybody(*this, calling.group, what);
   if (Status status = everybody.meet(header); !status)
     return status;
@@ -136,7 +136,7 @@ Status GlooCommunicator::allReduceRuns(const Group &group, Reduction reduction,
   if (std::optional<HostShape> shape = shapeOf(group, type, bytes))
     return allReduceByHost(calling, *shape, input, output);
   return run(calling, [&](const Course &course) {
-    // Small ones travel whole, in one round. Either way sums are the same.
+    // Small inputs travel whole, in one round. Sums are the same either way.
     if (course.numRanks == 1 || bytes <= smallBytes)
       return reduceSmall(course, reduction, type, input, output);
     std::vector<Runs> results = equalParts(output, type, course.numRanks);
@@ -184,7 +184,7 @@ Status GlooCommunicator::allToAllRuns(const Group &group, const ElementType &typ
 
 namespace {
 
-/// The bytes of tensors that are communicated.
+/// The encoded bytes of a communicated tensor.
 struct Encoded {
   explicit Encoded(const Tensor &tensor)
       : type{tensor.dtype(), arithOf(tensor)}, bytes(encode(tensor)) {}

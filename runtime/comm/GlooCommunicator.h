@@ -1,9 +1,9 @@
 //===- GlooCommunicator.h - A rank's connections to the others --------------===//
 //
-// Part of tbc. Plain C++. For the sources of tbc-comm-gloo alone: it includes Gloo's headers.
+// Part of tbc. Plain C++. Only for the sources of tbc-comm-gloo: it includes Gloo's headers.
 //
-// Gloo.cpp connects, waits and fails; GlooCollectives.cpp and GlooMessages.cpp are what is called;
-// GlooCourier.cpp is how the bytes of a collective go.
+// Gloo.cpp connects, waits and handles failures. GlooCollectives.cpp and GlooMessages.cpp implement
+// the calls. GlooCourier.cpp is the transport of collectives.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,22 +36,22 @@ using BufferPtr = std::unique_ptr<gloo::transport::UnboundBuffer>;
 
 inline std::string rankName(int64_t rank) { return "rank " + std::to_string(rank); }
 
-/// A message on its way.
+/// A message being sent.
 struct Outgoing {
   Header header;
   Bytes content;
   int64_t to = 0;
-  // Before their memory goes, they go.
+  // Declared last, so that the buffers are destroyed before the memory they use.
   BufferPtr headerBuffer, contentBuffer;
 };
 
-/// A message that was asked for.
+/// A requested message.
 struct Incoming {
   int64_t from = 0;
   Tag tag{0};
   kernels::TensorType type;
   std::string place;
-  unsigned char *into = nullptr; // where it goes; null: to `content`
+  unsigned char *into = nullptr; // the destination; null: `content`
   bool isDone = false;
   Status status;
   kernels::Arith arith = kernels::Arith::Native;
@@ -99,13 +99,13 @@ public:
                    unsigned char *into, const std::string &place) override;
   std::optional<SentBytes> sent() const override { return numSent; }
 
-  /// Completes what was asked for in the lane of `incoming`, up to it.
+  /// Completes the requests in the lane of `incoming`, up to and including it.
   Status complete(Incoming &incoming);
 
 private:
   friend class GlooCourier;
 
-  /// What a rank calls its group for, and with how many elements.
+  /// A call of this rank on its group, and its number of elements.
   struct Calling {
     const Group &group;
     Call call;
@@ -114,11 +114,11 @@ private:
     const std::string &place;
   };
   using CourseFn = std::function<Status(const Course &course)>;
-  /// The header that the group meets with, and what errors call it.
+  /// Returns the header with which the group meets, and the name of the call for errors.
   static std::pair<Header, std::string> describeCall(const Calling &calling);
   std::unique_ptr<SharedCourier> sharedCourier(const Group &group, const Header &header,
                                                const std::string &what);
-  /// Lets the group meet for the call, then takes the course.
+  /// Lets the group meet for the call, then runs the algorithm.
   Status run(const Calling &calling, const CourseFn &course);
   Status post(int64_t to, Tag tag, std::unique_ptr<Outgoing> outgoing, const std::string &place);
   Status receive(Incoming &incoming);
@@ -126,7 +126,7 @@ private:
   Status linkHost(const std::string &nonce);
   Result<std::vector<std::string>> everybodys(const std::string &text, const std::string &place);
   bool isLinked(const Group &group) const;
-  /// The shape of a group over whose hosts an all_reduce of so many bytes pays.
+  /// Returns the shape of a group if a hierarchical all_reduce of this size saves bytes.
   std::optional<HostShape> shapeOf(const Group &group, const ElementType &type,
                                    int64_t bytes) const;
   Status allReduceByHost(const Calling &calling, const HostShape &shape, const Runs &input,
@@ -136,15 +136,15 @@ private:
     (isNear ? numSent.withinHost : numSent.acrossHosts) += bytes;
   }
 
-  /// Waits for something that `peer` must do: waitFn(limit) throws when it has not come by then.
+  /// Waits for an action of `peer`. waitFn(limit) throws if it has not happened within the limit.
   Status wait(const std::function<void(std::chrono::milliseconds limit)> &waitFn, int64_t peer,
               Clock::time_point deadline, const std::string &what);
-  /// Keeps the first error, which every call returns from now on.
+  /// Stores the first error; every call returns it from now on.
   Error fail(const Error &error);
-  /// The same, where the connection to a peer broke at `place`: one of ours, which is closed behind
-  /// what is to be said, or one of Gloo's.
+  /// The same for a connection to a peer that broke at `place`. `isOurs`: the connection is tbc's
+  /// own, closed only after all findings are published, and not one of Gloo's.
   Error lost(int64_t peer, const std::string &place, bool isOurs = false);
-  /// The same, where these ranks did not do their part in time.
+  /// The same for ranks that did not do their part in time.
   Error timedOut(const std::vector<int64_t> &missing, const std::string &place);
   Error settle(const Error &error);
   void reap();
@@ -152,15 +152,15 @@ private:
   const int64_t self, size;
   const GlooOptions options;
   std::shared_ptr<gloo::rendezvous::Context> context;
-  LocalLinks links;           // of this host; none, or all of its ranks
-  std::vector<int64_t> hosts; // by rank, the first rank of its host; none while connecting
+  LocalLinks links;           // of this host: empty, or all of its ranks
+  std::vector<int64_t> hosts; // by rank, the first rank of its host; empty while connecting
   SentBytes numSent;
   std::map<std::pair<int64_t, int>, std::deque<std::shared_ptr<Incoming>>> mailboxes;
   std::map<int, std::deque<std::unique_ptr<Outgoing>>> ownMessages; // by lane
   bool hasFailed = false;
   Error failure;
 
-  // Sends are waited for in the background, so that their memory is given back.
+  // A background thread waits for sends, so that their memory is freed.
   std::thread reaper;
   std::mutex mutex;
   std::condition_variable changed;
@@ -168,7 +168,7 @@ private:
   bool isClosing = false;
 };
 
-/// The bytes of one collective, as messages of Gloo.
+/// The transport of one collective over Gloo's messages.
 class GlooCourier : public Courier {
 public:
   /// `what`: place and call, for errors.
@@ -176,7 +176,7 @@ public:
       : owner(owner), group(group), slots(slotsOf(group)), what(std::move(what)),
         peers(group.size()) {}
 
-  /// Tells the others what this rank calls; an error where one of them calls something else.
+  /// Sends this rank's call to the others; an error if one of them makes another call.
   Status meet(const Header &header);
 
   int64_t portionBytes() const override { return 1 << 20; }
@@ -186,14 +186,14 @@ public:
   Status waitSent(size_t index, int64_t number) override;
 
 private:
-  /// A portion under way. What is not one run goes by way of memory of its own.
+  /// A portion in flight. If it is not one contiguous run, it is copied through memory of its own.
   struct Portion {
     Bytes packed;
-    Runs into; // where it is unpacked to
+    Runs into; // the destination after unpacking
     BufferPtr buffer;
   };
   struct Peer {
-    std::deque<Portion> sent, received; // the last ones, which were not waited for
+    std::deque<Portion> sent, received; // the last portions, not waited for yet
     int64_t numSent = 0, numReceived = 0;
   };
 
@@ -204,7 +204,7 @@ private:
   std::vector<Peer> peers; // by index
 };
 
-/// Some of the indices of another courier, as indices from 0 on.
+/// A transport between some indices of another transport, numbered from 0.
 class SelectedCourier : public Courier {
 public:
   SelectedCourier(Courier &of, std::vector<size_t> indices) : of(of), indices(std::move(indices)) {}

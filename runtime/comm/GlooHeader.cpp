@@ -1,4 +1,4 @@
-//===- GlooHeader.cpp - What stands before every message over Gloo ----------===//
+//===- GlooHeader.cpp - The header of every message over Gloo ---------------===//
 
 #include "runtime/comm/GlooHeader.h"
 

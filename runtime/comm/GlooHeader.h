@@ -1,4 +1,4 @@
-//===- GlooHeader.h - What stands before every message over Gloo ------------===//
+//===- GlooHeader.h - The header of every message over Gloo -----------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -14,9 +14,9 @@
 
 namespace tbc::comm {
 
-/// What the sender of a message calls, so that calls that do not match are errors that name both
-/// sides. Both ranks run on machines of one byte order and word size (all that tbc supports are
-/// little-endian with 64 bits).
+/// The call of a message's sender, so that mismatched calls give errors that name both sides. Both
+/// ranks must have the same byte order and word size (all supported machines are little-endian with
+/// 64 bits).
 struct Header {
   uint64_t group = 0; // hashOf
   int64_t kind = 0;   // CallKind, or pointToPoint
@@ -28,28 +28,28 @@ struct Header {
   int64_t arith = 0;
   int64_t numElements = 0;
   int64_t numDims = 0;
-  int64_t shape[16] = {}; // for messages of errors; a longer shape is cut
+  int64_t shape[16] = {}; // for error messages; a longer shape is cut
   char place[216] = {};
 };
 constexpr int64_t pointToPoint = 100;
 
 void setTensor(Header &header, const kernels::TensorType &type, kernels::Arith arith);
-/// A tensor of one dim.
+/// Sets a tensor of one dim.
 void setElements(Header &header, const ElementType &type, int64_t numElements);
-/// Cuts what is too long.
+/// Truncates long places.
 void setPlace(Header &header, const std::string &place);
 std::string placeOf(const Header &header);
-/// The type of the message's tensor, or "nothing".
+/// Returns the type of the message's tensor, or "nothing".
 std::string tensorOf(const Header &header);
 std::string callOf(const Header &header);
 bool sameCall(const Header &a, const Header &b);
-/// `self` at `what` meets another call of `peer`, which says `theirs`.
+/// Returns the error for a mismatch: `self` at `what` meets another call `theirs` of `peer`.
 Error mismatch(int64_t self, const std::string &what, const Header &theirs, int64_t peer);
-/// FNV-1a over the ranks of a group.
+/// Returns FNV-1a over the ranks of a group.
 uint64_t hashOf(const Group &group);
 
-/// Gloo keeps messages of one slot in order; headers and contents have a slot each, and so have
-/// groups and lanes, so that nobody takes what is meant for another.
+/// Gloo keeps messages of one slot in order. Headers and contents have separate slots, and so have
+/// groups and lanes, so that no message is taken for another.
 struct Slots {
   uint64_t header, content;
 };

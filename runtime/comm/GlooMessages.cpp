@@ -115,7 +115,8 @@ Status GlooCommunicator::recvBytes(int64_t from, Tag tag, const TensorType &type
 }
 
 Status GlooCommunicator::complete(Incoming &incoming) {
-  // Messages of a lane come in the order in which they were asked for, whoever waits first.
+  // Messages of a lane are received in the order of their requests, even if a later one is waited
+  // for first.
   std::deque<std::shared_ptr<Incoming>> &mailbox = mailboxes[{incoming.from, incoming.tag.lane}];
   while (!incoming.isDone) {
     std::shared_ptr<Incoming> first = mailbox.front();
@@ -156,7 +157,7 @@ Status GlooCommunicator::receive(Incoming &incoming) {
     return status;
   }
   bool isArith = header.arith >= 0 && header.arith < kernels::numAriths;
-  // What is to lie in memory has the arithmetic that the memory is of; of integers all are one.
+  // Received memory must have the sender's arithmetic. For integers all arithmetics are the same.
   bool fits = !incoming.into || header.arith == int64_t(incoming.arith) ||
               !kernels::isFloat(incoming.type.dtype);
   if (header.kind != pointToPoint || header.channel != incoming.tag.channel ||

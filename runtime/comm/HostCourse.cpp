@@ -1,4 +1,4 @@
-//===- HostCourse.cpp - An all_reduce over several hosts --------------------===//
+//===- HostCourse.cpp - A hierarchical all_reduce over several hosts --------===//
 
 #include "runtime/comm/HostCourse.h"
 #include "runtime/comm/ReduceRuns.h"
@@ -13,16 +13,16 @@ namespace {
 using Bytes = std::vector<unsigned char>;
 
 constexpr int64_t portionBytes = 1 << 18;
-/// How many portions this rank sends to another host before it waits for the first of them.
+/// The number of portions that this rank sends to another host before it waits for the first.
 constexpr int64_t numAhead = 4;
 
 Runs runOf(Bytes &bytes) {
   return bytes.empty() ? Runs() : Runs{{bytes.data(), int64_t(bytes.size())}};
 }
 
-/// Takes a rank's elements portion by portion. All ranks take the same steps in the same order, and
-/// none needs of another what that does after its own step of the same number; what is sent within
-/// a host has left before anything of another host is waited for. So nobody waits forever.
+/// Processes a rank's elements portion by portion. It cannot deadlock, for three reasons: (1) all
+/// ranks take the same steps in the same order; (2) no rank waits for a later step of another; (3)
+/// portions within a host have left before any wait for another host.
 class HostReducer {
 public:
   HostReducer(const HostShape &shape, const Course &within, const Course &across,
@@ -40,7 +40,7 @@ public:
   }
 
   Status run() {
-    // A result comes back when its sum has been to the last host.
+    // A result comes back after its sum has reached the last host.
     int64_t lag = 2 * int64_t(shape.numHosts - 1);
     for (int64_t step = 0; step < numSteps + lag; ++step) {
       if (Status status = step < numSteps ? sum(step) : Status::ok(); !status)
@@ -57,20 +57,21 @@ private:
   bool isFirst() const { return host == 0; }
   bool isLast() const { return host + 1 == shape.numHosts; }
 
-  /// Elements of a portion of the own part.
+  /// Returns the elements of a portion of the own part.
   int64_t countOf(int64_t step) const {
     int64_t most = portionBytes / type.width();
     return std::clamp<int64_t>(ownElements - step * most, 0, most);
   }
 
-  /// Until no more than `left` of so many portions are under way to the host after or before.
+  /// Waits until at most `left` of `number` portions are in flight to the next (1) or previous (-1)
+  /// host.
   Status untilSent(int direction, int64_t number, int64_t left) {
     if (direction > 0 ? isLast() : isFirst())
       return Status::ok();
     return remote.waitSent(size_t(int64_t(host) + direction), std::max<int64_t>(0, number - left));
   }
 
-  /// Adds this host's terms of a portion to the sum of the hosts before it, and hands that on.
+  /// Adds this host's terms of a portion to the sum of the hosts before it, and sends it on.
   Status sum(int64_t step) {
     int64_t count = countOf(step);
     for (size_t index = 0; index < shape.numLocal; ++index) {
@@ -88,7 +89,7 @@ private:
     if (Status status = local.waitUntilLeft(0); !status || count == 0)
       return status;
     if (Status status = untilSent(1, numSums, numAhead - 1); !status)
-      return status; // the state whose memory is taken again
+      return status; // so that its state memory can be reused
     Bytes &state = states[size_t(step % numAhead)];
     state.resize(size_t(count * stateWidth(type)));
     if (!isFirst()) {
@@ -105,7 +106,7 @@ private:
     return isLast() ? finish(state, count) : remote.send(host + 1, runOf(state));
   }
 
-  /// Rounds the whole sum of a portion.
+  /// Rounds the final sum of a portion.
   Status finish(const Bytes &state, int64_t count) {
     Bytes result(size_t(count * type.width()));
     int64_t numTerms = int64_t(shape.numHosts * shape.numLocal);
@@ -115,8 +116,8 @@ private:
     return Status::ok();
   }
 
-  /// Takes the result of a portion from the host after this one, and gives it to the one before and
-  /// to everybody of this host.
+  /// Receives the result of a portion from the next host, and sends it to the previous one and to
+  /// all ranks of this host.
   Status spread(int64_t step) {
     Runs result;
     if (countOf(step) > 0) {
@@ -152,8 +153,8 @@ private:
   Courier &remote;
   const int64_t ownElements;
   std::vector<Cutter> leaving, arriving; // by index within the host
-  std::vector<Bytes> terms, states;      // by index within the host; by step, in turns
-  std::vector<Runs> finished;            // of the last host: the own results
+  std::vector<Bytes> terms, states;      // by index within the host; by step modulo `numAhead`
+  std::vector<Runs> finished;            // on the last host: its own results
   int64_t numSteps = 0, numSums = 0, numResults = 0;
 };
 
@@ -182,7 +183,7 @@ bool paysByHost(const HostShape &shape, const ElementType &type) {
   int64_t numHosts = int64_t(shape.numHosts), numLocal = int64_t(shape.numLocal);
   if (numHosts < 2 || numLocal < 2)
     return false;
-  // Of two hosts each sends in one direction only.
+  // With two hosts, each sends in one direction only.
   int64_t most =
       numHosts == 2 ? std::max(stateWidth(type), type.width()) : stateWidth(type) + type.width();
   return most * numHosts < 2 * type.width() * numLocal * (numHosts - 1);

@@ -1,4 +1,4 @@
-//===- LocalLinks.cpp - Ranks of one host that share memory -----------------===//
+//===- LocalLinks.cpp - Shared memory between ranks of one host -------------===//
 
 #include "runtime/comm/LocalLinks.h"
 #include "runtime/abi/Sha256.h"
@@ -38,7 +38,7 @@ Descriptor &Descriptor::operator=(Descriptor &&other) noexcept {
 void UnmapShared::operator()(void *memory) const { munmap(memory, bytes); }
 
 void LocalLink::wake() {
-  // A full socket has wake-ups enough; that the other rank is gone shows when it is waited for.
+  // A full socket already has wake-ups. A wait notices if the other rank is gone.
   static_cast<void>(::send(socket.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
@@ -74,7 +74,8 @@ static Error failed(const std::string &what) {
   return {ErrorCode::Other, what + ": " + std::strerror(errno)};
 }
 
-/// Names of sockets that begin with 0 are in no folder, and end with their socket.
+/// Makes an abstract socket address: the name begins with 0, is in no folder, and ends with its
+/// socket.
 static socklen_t addressOf(const std::string &name, sockaddr_un &address) {
   address = {};
   address.sun_family = AF_UNIX;
@@ -100,7 +101,7 @@ std::string LocalLinker::listen() {
   return name;
 }
 
-/// Reads all of them, by the deadline.
+/// Reads exactly `bytes` bytes, by the deadline.
 Status LocalLinker::fill(int descriptor, void *into, size_t bytes) const {
   for (size_t done = 0; done < bytes;) {
     auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
@@ -124,7 +125,7 @@ static Status sendAll(int descriptor, const std::string &text) {
   return Status::ok();
 }
 
-/// Connects and says who this is. The other one may listen to that later.
+/// Connects and sends this rank's number and proof. The peer may read them later.
 Status LocalLinker::greet(int64_t peer, const std::string &name, LocalLink &link) {
   sockaddr_un address;
   socklen_t length = addressOf(name, address);
@@ -137,8 +138,8 @@ Status LocalLinker::greet(int64_t peer, const std::string &name, LocalLink &link
   return sendAll(link.socket.get(), hello + proof(self, peer));
 }
 
-/// Until all ranks above this one are here. Who is none of them, or does not know the token, is
-/// sent away.
+/// Waits for all ranks above this one. Strangers, and peers that do not know the token, are
+/// disconnected.
 Status LocalLinker::accept(const std::map<int64_t, std::string> &addresses, LocalLinks &links) {
   size_t numMissing = size_t(std::distance(addresses.upper_bound(self), addresses.end()));
   while (numMissing > 0) {
@@ -165,11 +166,11 @@ Status LocalLinker::accept(const std::map<int64_t, std::string> &addresses, Loca
   return Status::ok();
 }
 
-/// Both rings of a link, the one of the lower rank's words first.
+/// Sets up both rings of a link; the ring written by the lower rank comes first.
 Status LocalLinker::share(int64_t peer, LocalLink &link, Descriptor memory, int64_t ringBytes) {
   int64_t each = int64_t(sizeof(RingHead)) + ringBytes;
   void *mapped = mmap(nullptr, size_t(2 * each), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(),
-                      0); // stays when the descriptor goes
+                      0); // survives the descriptor
   if (mapped == MAP_FAILED)
     return failed("mmap");
   link.memory = std::unique_ptr<void, UnmapShared>(mapped, {size_t(2 * each)});
@@ -179,10 +180,10 @@ Status LocalLinker::share(int64_t peer, LocalLink &link, Descriptor memory, int6
   return Status::ok();
 }
 
-/// So that a host full of ranks takes no more than some hundred MiB.
+/// Limits a host full of ranks to some hundred MiB.
 static int64_t ringBytesFor(size_t numRanks) { return numRanks <= 4 ? 1 << 21 : 1 << 19; }
 
-/// A memory without name, all of it there, that cannot shrink.
+/// Makes an anonymous, fully allocated memory that cannot shrink.
 static Result<Descriptor> makeMemory(int64_t bytes) {
   Descriptor memory(memfd_create("tbc", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory.isOpen() || ftruncate(memory.get(), bytes) != 0 ||
@@ -219,7 +220,7 @@ static Status sendMemory(int descriptor, int memory) {
                                                                  : Status(failed("sendmsg"));
 }
 
-/// From a rank below this one, which proves who it is as this one did.
+/// Receives the memory from a rank below this one, which proves its identity as this one did.
 Status LocalLinker::receiveMemory(int64_t peer, LocalLink &link) {
   std::string known = proof(peer, self), said(known.size(), ' ');
   if (Status status = fill(link.socket.get(), said.data(), said.size()); !status)

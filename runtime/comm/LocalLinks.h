@@ -1,9 +1,9 @@
-//===- LocalLinks.h - Ranks of one host that share memory -------------------===//
+//===- LocalLinks.h - Shared memory between ranks of one host ---------------===//
 //
 // Part of tbc. Plain C++. Internal to tbc-comm-gloo.
 //
-// Two ranks of a host share a memory that has no name, and so ends with them, and two connected
-// sockets, over which they wake each other and learn that the other one is gone.
+// Two ranks of a host share an anonymous memory, which ends with them. They also have two connected
+// sockets to wake each other and to notice the end of the other.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@
 
 namespace tbc::comm {
 
-/// What closes when it goes.
+/// A file descriptor that is closed on destruction.
 class Descriptor {
 public:
   explicit Descriptor(int number = -1) : number(number) {}
@@ -41,40 +41,40 @@ struct UnmapShared {
   void operator()(void *memory) const;
 };
 
-/// To another rank of this host.
+/// A link to another rank of this host.
 struct LocalLink {
   Descriptor socket;
   std::unique_ptr<void, UnmapShared> memory;
   Ring out, in;
-  bool isGone = false; // the other rank, or what connected it
+  bool isGone = false; // the other rank, or its end of the link
 
   void wake();
   /// From now on the other rank sees this one as gone.
   void part();
-  /// Takes note of wake-ups, and of the other rank's end.
+  /// Reads pending wake-ups, and notices the end of the other rank.
   void drain();
 };
 
 /// By rank.
 using LocalLinks = std::map<int64_t, std::unique_ptr<LocalLink>>;
 
-/// What ranks have in common that can share memory: the run of the kernel, and its name spaces.
-/// Empty if that cannot be found out.
+/// Returns a key that is equal on ranks that can share memory: a hash of the kernel's boot id and
+/// network name space. Empty if they are unknown.
 std::string localHostKey();
 
-/// Links ranks of one host in two steps, between which all learn each other's address.
+/// Links ranks of one host in two steps; in between, all ranks learn each other's addresses.
 class LocalLinker {
 public:
   using ProofFn = std::function<std::string(int64_t from, int64_t to)>;
-  /// `proof`: what rank `from` says to rank `to`, that no stranger knows; all have one length.
+  /// `proof` returns the secret text from rank `from` to rank `to`; all texts have one length.
   LocalLinker(int64_t self, ProofFn proof, std::chrono::milliseconds timeout)
       : self(self), proof(std::move(proof)), timeout(timeout) {}
 
   static constexpr size_t addressBytes = 33;
-  /// Where it listens: a name that nobody could guess before. Empty if it cannot.
+  /// Starts to listen at an unguessable name and returns it; empty if this fails.
   std::string listen();
-  /// Links this rank to the others of its host, by rank with their addresses. Errors: that fails,
-  /// for any of them.
+  /// Links this rank to the others of its host, given their addresses by rank. Fails if any link
+  /// fails.
   Result<LocalLinks> link(const std::map<int64_t, std::string> &addresses);
 
 private:

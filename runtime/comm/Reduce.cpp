@@ -38,7 +38,7 @@ std::string_view name(ReduceKind kind) {
 
 namespace {
 
-/// One element of the result, from the elements of all inputs in order.
+/// Returns one element of the result, from the elements of all inputs in order.
 template <typename T> T reduceElement(const Reduction &reduction, const std::vector<T> &terms) {
   auto state = beginFold(reduction, terms[0]);
   for (size_t i = 1; i < terms.size(); ++i)
@@ -71,7 +71,7 @@ Tensor reduce(Reduction reduction, const std::vector<Tensor> &inputs) {
     for (const Tensor &input : inputs)
       rows.push_back(input.data<T>().data());
     std::vector<T> result(first.numElements()), terms(inputs.size());
-    // The one that gradients take: without a detour per element.
+    // The path of gradients: without the indirection per element.
     for (size_t i = 0; reduction.kind == ReduceKind::Sum && i < result.size(); ++i) {
       kernels::Sum<T> sum;
       for (const T *row : rows)

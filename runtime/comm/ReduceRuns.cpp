@@ -1,7 +1,7 @@
 //===- ReduceRuns.cpp - The arithmetic of collectives on bytes -------------===//
 //
-// Sums of floats have loops of their own, written so that compilers make vectors of them. They
-// begin with +0 as kernels::Sum does, so that zeros have the same sign.
+// Sums of floats have their own loops, written for vectorization. They begin with +0 as
+// `kernels::Sum` does, so that zeros have the same sign.
 //
 //===----------------------------------------------------------------------===//
 
@@ -53,13 +53,14 @@ struct F16 {
   static uint16_t store(float value) { return kernels::encodeF16(value); }
 };
 
-constexpr int64_t blockElements = 1024; // partial sums that stay in the first cache
+constexpr int64_t blockElements = 1024; // partial sums that fit in the L1 cache
 
 template <typename Stored> const Stored *elements(const unsigned char *bytes) {
   return reinterpret_cast<const Stored *>(bytes);
 }
 
-/// Of two floats the sum in f32 is that in f64, rounded once (f64 has more than twice the digits).
+/// Adds two floats in f32. This equals the f64 sum rounded once, because f64 has more than twice
+/// the digits.
 template <typename Type>
 void addTwo(const unsigned char *first, const unsigned char *second, unsigned char *output,
             int64_t count) {
@@ -89,7 +90,7 @@ template <typename Type> void addAll(const Inputs &inputs, unsigned char *output
   }
 }
 
-/// By tensors, a block after the other.
+/// Reduces by way of tensors, block by block.
 void reduceAny(const Reduction &reduction, const ElementType &type, const Inputs &inputs,
                unsigned char *output, int64_t count) {
   constexpr int64_t tensorElements = 1 << 14;
@@ -136,7 +137,7 @@ void widenFromBF16(const unsigned char *from, unsigned char *into, int64_t count
 
 namespace {
 
-/// Sums of floats, in loops that compilers make vectors of.
+/// Sums floats in loops that compilers vectorize.
 template <typename Type>
 void addTo(double *sums, const unsigned char *before, const Inputs &inputs, int64_t count) {
   using Stored = typename Type::Stored;

@@ -7,7 +7,7 @@
 
 namespace tbc::comm {
 
-/// So much at once, so that the other side need not wait for the whole.
+/// The most bytes moved at once, so that the other side can start earlier.
 constexpr int64_t stepBytes = 1 << 16;
 
 int64_t Ring::write(const unsigned char *from, int64_t count) {
@@ -37,7 +37,7 @@ int64_t Ring::read(unsigned char *into, int64_t count) {
   return step;
 }
 
-// Either the one that sleeps sees what was moved, or the one that moved it sees that it sleeps.
+// Either the sleeping side sees the moved bytes, or the moving side sees the sleep.
 
 void Ring::announce(std::atomic<uint32_t> &sleeps) {
   sleeps.store(1, std::memory_order_relaxed);

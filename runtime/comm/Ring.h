@@ -12,10 +12,10 @@
 
 namespace tbc::comm {
 
-/// What both sides see of a ring, in front of its bytes; all zero at first. Each word is on a line
-/// of caches of its own.
+/// The shared state of a ring, in front of its bytes; initially zero. Each word has its own cache
+/// line.
 struct RingHead {
-  alignas(64) std::atomic<uint64_t> written; // bytes, since the begin
+  alignas(64) std::atomic<uint64_t> written; // in bytes, since the beginning
   alignas(64) std::atomic<uint64_t> read;
   alignas(64) std::atomic<uint32_t> readerSleeps;
   alignas(64) std::atomic<uint32_t> writerSleeps;
@@ -24,24 +24,25 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
                   std::atomic<uint32_t>::is_always_lock_free,
               "what processes share takes no locks");
 
-/// One side of a ring. A side that is about to sleep says so and looks again; the other one then
-/// wakes it when it has moved something.
+/// One side of a ring. A side announces its sleep and then checks once more. The other side wakes
+/// it after it has moved bytes.
 class Ring {
 public:
   Ring() = default;
-  /// `capacity`: a power of two, of the bytes behind the head.
+  /// `capacity`: the bytes behind the head, a power of two.
   Ring(void *memory, int64_t capacity)
       : head(static_cast<RingHead *>(memory)),
         bytes(static_cast<unsigned char *>(memory) + sizeof(RingHead)), capacity(capacity) {}
 
-  /// How many of the bytes fit now; they are copied.
+  /// Copies as many of the bytes as fit now, and returns their number.
   int64_t write(const unsigned char *from, int64_t count);
-  /// How many bytes were there to copy; negative: what the other side wrote makes no sense.
+  /// Copies available bytes and returns their number; negative if the other side's counter is
+  /// invalid.
   int64_t read(unsigned char *into, int64_t count);
 
   void announceReaderSleep() { announce(head->readerSleeps); }
   void announceWriterSleep() { announce(head->writerSleeps); }
-  /// Whether the other side is to be woken; once for each time that it sleeps.
+  /// Returns whether to wake the other side; true once per sleep.
   bool mustWakeReader() { return mustWake(head->readerSleeps); }
   bool mustWakeWriter() { return mustWake(head->writerSleeps); }
 

@@ -1,4 +1,4 @@
-//===- Runs.cpp - Elements where they lie ----------------------------------===//
+//===- Runs.cpp - Segments of memory with elements -------------------------===//
 
 #include "runtime/comm/Runs.h"
 

@@ -1,7 +1,7 @@
-//===- Runs.h - Elements where they lie ------------------------------------===//
+//===- Runs.h - Segments of memory with elements ---------------------------===//
 //
-// Part of tbc. Plain C++. What the calls of a Communicator on memory take: elements of one type in
-// the encoding of Wire.h, in one or several stretches of memory.
+// Part of tbc. Plain C++. The arguments of a Communicator's calls on memory: elements of one type
+// in the encoding of Wire.h, in one or several segments of memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,30 +21,30 @@ struct ElementType {
   int64_t width() const { return wireWidth(dtype, arith); }
 };
 
-/// A stretch of memory that holds whole elements.
+/// A segment of memory with whole elements.
 struct Run {
   unsigned char *data = nullptr;
   int64_t bytes = 0;
 };
-/// One after the other. Of an input they are only read.
+/// Consecutive segments. Those of an input are only read.
 using Runs = std::vector<Run>;
 
 int64_t sizeBytes(const Runs &runs);
 
-/// Their bytes as one stretch, and the inverse; `packed` holds sizeBytes(runs).
+/// Copies the segments to contiguous memory, and back; `packed` holds sizeBytes(runs).
 void pack(const Runs &runs, unsigned char *packed);
 void unpack(const unsigned char *packed, const Runs &runs);
 
-/// The elements of runs as a tensor of `count` elements, with zeros behind them.
+/// Returns the elements of `runs` as a tensor of `count` elements, padded with zeros.
 kernels::Tensor toTensor(const Runs &runs, const ElementType &type, int64_t count);
-/// The inverse of `encode`, of as many elements as the runs hold.
+/// Writes the encoded elements of `tensor`, as many as the segments hold.
 void fromTensor(const kernels::Tensor &tensor, const Runs &runs);
 
-/// Cuts runs into pieces from the first byte on.
+/// Cuts segments into pieces, beginning with the first byte.
 class Cutter {
 public:
   explicit Cutter(const Runs &runs) : runs(&runs) {}
-  /// The next `bytes`, or what is left.
+  /// Returns the next `bytes` bytes, or the rest.
   Runs next(int64_t bytes);
 
 private:
@@ -53,7 +53,8 @@ private:
   int64_t offset = 0; // within the run
 };
 
-/// `runs` in n equal parts of whole elements; the last ones may have fewer.
+/// Returns `runs` in n equal parts of whole elements; the last parts may be shorter. Example: 5
+/// elements in 2 parts are 3 and 2.
 std::vector<Runs> equalParts(const Runs &runs, const ElementType &type, size_t n);
 
 } // namespace tbc::comm

@@ -1,4 +1,4 @@
-//===- SharedCourier.cpp - The bytes of a collective through memory ----------===//
+//===- SharedCourier.cpp - A transport through shared memory -----------------===//
 
 #include "runtime/comm/SharedCourier.h"
 
@@ -41,7 +41,7 @@ Status SharedCourier::receive(size_t index, const Runs &into) {
   return Status::ok();
 }
 
-// The header is a portion too.
+// The header counts as a portion.
 Status SharedCourier::waitReceived(size_t index, int64_t number) {
   return waitUntil([&] { return peers[index].in.numDone >= number + 1; });
 }
@@ -85,7 +85,7 @@ template <typename MoveFn> Result<bool> SharedCourier::Queue::advance(MoveFn mov
   return hasMoved;
 }
 
-/// Moves what can be moved, and wakes who waits for it.
+/// Moves as many bytes as possible, and wakes waiting peers.
 Result<bool> SharedCourier::progress() {
   bool hasMoved = false;
   for (Peer &peer : peers) {
@@ -143,7 +143,7 @@ template <typename DoneFn> Status SharedCourier::waitUntil(DoneFn isDone) {
   }
 }
 
-/// Until one of the others has moved something, or is gone.
+/// Sleeps until another rank has moved bytes or is gone.
 Status SharedCourier::sleep(Clock::time_point deadline) {
   std::vector<pollfd> waited;
   std::vector<Peer *> of;
@@ -164,7 +164,7 @@ Status SharedCourier::sleep(Clock::time_point deadline) {
     return moved.error();
   if (*moved)
     return Status::ok();
-  // It has written nothing since it was seen to be gone.
+  // All bytes sent by a rank before it was gone have been read here.
   for (Peer *peer : of)
     if (peer->link->isGone)
       return owner.lost(peer->rank, what);
@@ -179,7 +179,7 @@ Status SharedCourier::sleep(Clock::time_point deadline) {
   return Status::ok();
 }
 
-/// The ranks that have not done their part.
+/// Returns the ranks that have not done their part.
 std::vector<int64_t> SharedCourier::missing() const {
   std::vector<int64_t> ranks;
   for (const Peer &peer : peers)

@@ -1,4 +1,4 @@
-//===- SharedCourier.h - The bytes of a collective through memory ------------===//
+//===- SharedCourier.h - A transport through shared memory -------------------===//
 //
 // Part of tbc. Plain C++. Internal to tbc-comm-gloo.
 //
@@ -16,12 +16,12 @@
 
 namespace tbc::comm {
 
-/// Of a group whose ranks share memory. Bytes move while this rank waits, in both directions and
-/// with all others at once; where nothing can move it sleeps. What the ranks call goes ahead of the
-/// rest in the same streams, and is looked at as soon as it is there.
+/// The transport of a group whose ranks share memory. Bytes move while this rank waits, in both
+/// directions and with all others at once; it sleeps if no byte can move. The header with the
+/// rank's call precedes the data in the same streams, and is checked as soon as it arrives.
 class SharedCourier : public Courier {
 public:
-  /// What the courier cannot know: how errors are kept, and bytes counted.
+  /// The owner's part: error handling and byte counts.
   struct Owner {
     std::function<Error(Error)> fail;
     std::function<Error(int64_t peer, const std::string &what)> lost;
@@ -37,17 +37,17 @@ public:
   Status receive(size_t index, const Runs &into) override;
   Status waitReceived(size_t index, int64_t number) override;
   Status waitSent(size_t index, int64_t number) override;
-  /// Until every other rank has said what it calls, and everything has left.
+  /// Waits until every other rank's call has arrived and all bytes have left.
   Status finish();
 
 private:
-  /// Portions under way in one direction.
+  /// Portions in flight in one direction.
   struct Queue {
     std::deque<Runs> portions;
-    size_t run = 0;     // of the first portion
-    int64_t offset = 0; // within it
+    size_t run = 0;     // within the first portion
+    int64_t offset = 0; // within the run
     int64_t numDone = 0;
-    /// Moves what can be moved, by move(data, count) -> moved; whether anything was.
+    /// Moves as many bytes as possible, by move(data, count) -> moved. Returns whether any moved.
     template <typename MoveFn> Result<bool> advance(MoveFn move);
   };
   struct Peer {

@@ -1,4 +1,4 @@
-//===- SharedStatus.cpp - Whether all ranks succeeded ------------------------===//
+//===- SharedStatus.cpp - Agreement on success of all ranks ------------------===//
 
 #include "runtime/comm/SharedStatus.h"
 
@@ -9,7 +9,7 @@ namespace tbc::comm {
 
 using kernels::Tensor;
 
-/// Bytes of a message that others see: paths may be long.
+/// The limit for a message sent to others; paths may be long.
 constexpr int64_t textBytes = 2048;
 
 Status shareStatus(Communicator &communicator, const Status &mine, const std::string &place) {

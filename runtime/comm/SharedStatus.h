@@ -1,4 +1,4 @@
-//===- SharedStatus.h - Whether all ranks succeeded --------------------------===//
+//===- SharedStatus.h - Agreement on success of all ranks --------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -11,9 +11,9 @@
 
 namespace tbc::comm {
 
-/// Every rank says whether it succeeded, and all learn the same: success if all of them did, else
-/// the error of the lowest rank that did not, with its code, on the other ranks behind "rank N: ".
-/// All ranks call it; `place` is for errors of the communicator, which come back as they are.
+/// Shares the status of all ranks. Every rank gets success if all succeeded. Otherwise every rank
+/// gets the error of the lowest failed rank, with its code; other ranks see it with the prefix
+/// "rank N: ". All ranks call it. Errors of the communicator name `place` and come back unchanged.
 Status shareStatus(Communicator &communicator, const Status &mine, const std::string &place);
 
 } // namespace tbc::comm

@@ -1,4 +1,4 @@
-//===- SharedStore.cpp - A store that threads of a rank share ----------------===//
+//===- SharedStore.cpp - A thread-safe store ---------------------------------===//
 
 #include "runtime/comm/SharedStore.h"
 

@@ -1,4 +1,4 @@
-//===- SharedStore.h - A store that threads of a rank share ------------------===//
+//===- SharedStore.h - A thread-safe store -----------------------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -13,11 +13,11 @@
 
 namespace tbc::comm {
 
-/// Any thread may call it. A `get` waits in turns of 100 ms, so that `abort` of another thread
-/// waits no longer than one of them.
+/// A store for several threads of a rank. A `get` waits in turns of 100 ms, so `abort` on another
+/// thread waits for at most one turn.
 class SharedStore : public Store {
 public:
-  /// `store` outlives this, and is used through this alone.
+  /// `store` outlives this, and is used only through it.
   explicit SharedStore(Store &store) : store(store) {}
 
   Result<std::string> claim(const std::string &key, const std::string &value) override;

@@ -11,7 +11,7 @@ namespace tbc::comm {
 using kernels::Tensor;
 using Lock = std::unique_lock<std::mutex>;
 
-/// One rank's view. All calls block, so all requests have ended.
+/// One rank's view. All calls block, so every request is finished when it is returned.
 class SimulatedWorld::Endpoint : public Communicator {
 public:
   Endpoint(SimulatedWorld &world, int64_t rank) : world(world), self(rank) {}
@@ -156,7 +156,7 @@ template <typename ReadyFn>
 Status SimulatedWorld::waitUntil(Lock &lock, int64_t rank, ReadyFn isReady) {
   if (isReady() && !hasFailed)
     return Status::ok();
-  // Whoever makes it ready sets the rank running again, so that a rank that has only not woken up
+  // A rank is set running by the call that makes it ready. So a ready rank that has not woken up
   // yet does not count as stuck.
   ranks[rank].activity = Activity::Waiting;
   if (isStuck())
@@ -183,7 +183,7 @@ std::string SimulatedWorld::whyMismatch(const Meeting &meeting, const Group &gro
          typeOf(theirs) + " of " + rankName(group[first]) + " at " + meeting.places[first];
 }
 
-/// The elements of one of n equal parts.
+/// Returns the elements of one of n equal parts.
 static int64_t shareOf(const Tensor &tensor, size_t n) {
   kernels::require(tensor.numElements() % int64_t(n) == 0,
                    "the buffer of a collective is not cut into equal parts by its group");

@@ -2,11 +2,12 @@
 //
 // Part of tbc. Plain C++.
 //
-// Who blocks: a collective until its whole group has called it, `recv` until the message is there;
-// `send` never. What ends a wait early, for all ranks at once:
-//  - a rank fails (fail, or a call that does not match): RankFailed;
-//  - every rank waits or has finished, so that nothing can happen any more: HangDetected, at once;
-//  - a wait lasts longer than the time-out (a rank computes forever): HangDetected.
+// A collective blocks until its whole group has called it, and `recv` until the message is there.
+// `send` never blocks. Three events end all waits early, on all ranks:
+//
+// - a rank fails (`fail`, or a call that does not match): RankFailed;
+// - every rank waits or has finished, so that no progress is possible: HangDetected, at once;
+// - a wait lasts longer than the time-out (e.g., a rank computes forever): HangDetected.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,8 +25,8 @@
 
 namespace tbc::comm {
 
-/// Where the ranks of one process meet. Each rank's communicator is used by one thread; sums are
-/// taken in group order, so results are the same on every run.
+/// The meeting point of the ranks of one process. One thread uses each rank's communicator. Sums
+/// are taken in group order, so results are the same in every run.
 class SimulatedWorld {
 public:
   explicit SimulatedWorld(int64_t numRanks,
@@ -34,14 +35,14 @@ public:
   SimulatedWorld(const SimulatedWorld &) = delete;
   SimulatedWorld &operator=(const SimulatedWorld &) = delete;
 
-  /// The communicator of `rank`, which lives as long as the world.
+  /// Returns the communicator of `rank`, valid as long as the world.
   Communicator &communicator(int64_t rank);
 
-  /// To be called by a rank's thread when it has no more to do: nobody can wait for it from now on.
+  /// Called by a rank's thread after its last call: a later wait for it cannot succeed.
   void finish(int64_t rank);
-  /// Ends the wait of every rank. The first failure is the one that is reported.
+  /// Ends the waits of every rank. The first failure is the reported one.
   void fail(int64_t rank, const Error &error);
-  /// The first failure, or success.
+  /// Returns the first failure, or success.
   Status status() const;
 
 private:
@@ -57,7 +58,7 @@ private:
     bool isDone = false;
     size_t numTaken = 0;
   };
-  using MeetingKey = std::pair<Group, int64_t>; // group, how many calls on it came before
+  using MeetingKey = std::pair<Group, int64_t>; // the group, and the number of earlier calls on it
   struct Message {
     int64_t channel = 0;
     kernels::Tensor tensor;
@@ -70,8 +71,8 @@ private:
     std::map<Group, int64_t> numCalls;
     const Meeting *meeting = nullptr; // waited for
     const Group *group = nullptr;
-    int64_t from = -1; // whose message is waited for
-    int lane = 0;      // in which lane
+    int64_t from = -1; // the sender of the awaited message
+    int lane = 0;      // its lane
   };
 
   Result<kernels::Tensor> meet(int64_t rank, const Group &group, const Call &call,
@@ -81,7 +82,7 @@ private:
   void deliver(int64_t rank, int64_t to, Tag tag, const kernels::Tensor &input,
                const std::string &place);
 
-  // All of these with the mutex held.
+  // All of these need the mutex.
   std::string whyMismatch(const Meeting &meeting, const Group &group, const Call &call,
                           const kernels::Tensor &input) const;
   void complete(Meeting &meeting, const Group &group);

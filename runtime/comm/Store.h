@@ -1,6 +1,6 @@
-//===- Store.h - Where ranks find each other -------------------------------===//
+//===- Store.h - The key-value store of a job ------------------------------===//
 //
-// Part of tbc. Plain C++. Implemented by runtime/launch; a backend leaves its addresses here.
+// Part of tbc. Plain C++. Implemented by runtime/launch; backends publish their addresses here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,23 +15,23 @@
 
 namespace tbc::comm {
 
-/// Small values by key that every rank of a job sees. A key is set once.
+/// Small values by key, visible to every rank of a job. A key is set once.
 class Store {
 public:
   virtual ~Store() = default;
 
-  /// Sets `key` unless it is set already; returns its value, which is `value` for whoever was
-  /// first. Errors: the store cannot be reached; the job was given up (abort).
+  /// Sets `key` unless it is set already, and returns its value: `value` for the first caller.
+  /// Errors: the store cannot be reached; the job was given up (`abort`).
   virtual Result<std::string> claim(const std::string &key, const std::string &value) = 0;
 
-  /// The value of `key`, once somebody has set it. Errors: as for claim; HangDetected, naming the
-  /// key, if that takes longer than `timeout`.
+  /// Returns the value of `key` as soon as it is set. Errors: as for `claim`; HangDetected, naming
+  /// the key, after `timeout`.
   virtual Result<std::string> get(const std::string &key, std::chrono::milliseconds timeout) = 0;
 
-  /// Ends what every rank waits for, now and later, with this error. The first one counts.
+  /// Ends all current and later waits of every rank with this error. The first call counts.
   virtual void abort(const Error &error) = 0;
 
-  /// The error with which the job was given up, as far as this process has heard of it.
+  /// Returns the error with which the job was given up, as far as this process knows it.
   virtual std::optional<Error> givenUp() { return std::nullopt; }
 };
 

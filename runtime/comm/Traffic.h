@@ -1,6 +1,6 @@
-//===- Traffic.h - Portions under way in a course --------------------------===//
+//===- Traffic.h - Portions in flight in a collective ----------------------===//
 //
-// Part of tbc. Plain C++. Internal to the courses of collectives.
+// Part of tbc. Plain C++. Internal to the algorithms of collectives.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,13 +13,14 @@
 
 namespace tbc::comm {
 
-/// Portions of the parts of a call, and how many were asked for.
+/// The portions of a call, with the number of requested ones.
 class Traffic {
 public:
   explicit Traffic(const Course &course)
       : course(course), sent(course.numRanks), received(course.numRanks) {}
 
-  /// The other indices, from the next one on, so that not all ranks begin with the same.
+  /// Returns the other indices, starting behind the own one, so that ranks begin with different
+  /// peers. Example: index 1 of 4 gives {2, 3, 0}.
   std::vector<size_t> others() const {
     std::vector<size_t> list;
     for (size_t i = 1; i < course.numRanks; ++i)
@@ -41,7 +42,7 @@ public:
   }
   int64_t numReceived(size_t index) const { return received[index]; }
 
-  /// Until no more than so many portions of any index are under way.
+  /// Waits until at most `left` portions of each index are in flight.
   Status waitUntilLeft(int64_t left) {
     for (size_t index : others()) {
       if (Status status = course.courier.waitReceived(index, received[index] - left); !status)

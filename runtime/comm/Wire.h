@@ -1,7 +1,7 @@
 //===- Wire.h - Tensors as bytes between ranks -----------------------------===//
 //
-// Part of tbc. Plain C++. An element takes its dtype's width as in files; floats of the F64
-// arithmetic and residues modulo 2^61 - 1 take 8 bytes, whatever their dtype is.
+// Part of tbc. Plain C++. An element takes its dtype's width, as in files. Floats of the F64
+// arithmetic and residues modulo 2^61 - 1 take 8 bytes for every dtype.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,16 +14,16 @@
 
 namespace tbc::comm {
 
-/// The arithmetic in which `tensor` is held; Native for integers and booleans.
+/// Returns the arithmetic in which `tensor` is held; Native for integers and booleans.
 kernels::Arith arithOf(const kernels::Tensor &tensor);
 
-/// Bytes of one element of `dtype` held in `arith`.
+/// Returns the bytes of one element of `dtype` held in `arith`.
 int64_t wireWidth(kernels::DType dtype, kernels::Arith arith);
 
 std::vector<unsigned char> encode(const kernels::Tensor &tensor);
 
-/// The inverse of `encode`: reads numElements * wireWidth bytes. KernelError for bytes that are no
-/// residue modulo 251.
+/// Inverts `encode`: reads numElements * wireWidth bytes. KernelError for a byte that is no residue
+/// modulo 251.
 kernels::Tensor decode(const kernels::TensorType &type, kernels::Arith arith, const void *bytes);
 
 } // namespace tbc::comm
