@@ -1,11 +1,11 @@
-//===- CublasLt.cpp - The functions of cuBLASLt that are used --------------===//
+//===- CublasLt.cpp - The used functions of cuBLASLt -----------------------===//
 
 #include "runtime/cuda/CublasLt.h"
 #include "runtime/cuda/SharedLibrary.h"
 
 namespace tbc::cuda {
 
-/// From 12.0 on 10000 major + 100 minor + patch.
+/// From 12.0 on, a version is 10000 major + 100 minor + patch. Example: 120405 is 12.4.5.
 static std::string versionText(size_t version) {
   return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
          std::to_string(version % 100);

@@ -1,7 +1,7 @@
-//===- CublasLt.h - The functions of cuBLASLt that are used ----------------===//
+//===- CublasLt.h - The used functions of cuBLASLt -------------------------===//
 //
-// Part of tbc. Plain C++: own declarations of a part of cublasLt.h, which a test compares with it
-// where it is installed.
+// Part of tbc. Plain C++. Own declarations of a part of cublasLt.h. A test compares them with it if
+// it is installed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,13 +36,13 @@ enum class MatmulAttribute : int {
   BiasPointer = 8,
   AuxiliaryPointer = 11,
   AuxiliaryStride = 12, // CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD
-  // Of matrices in fp8: the f32 on the device by which the product is multiplied.
+  // For fp8 matrices: the f32 on the device that scales the result.
   ScalePointerA = 17,
   ScalePointerB = 18,
 };
 
-/// cublasLtEpilogue_t. Its gelu is the tanh form. `Auxiliary`: what gelu is applied to is written,
-/// as another matrix; its gradient reads that.
+/// cublasLtEpilogue_t. Its gelu is the tanh form. `Auxiliary`: the input of gelu is written as
+/// another matrix, for the gradient to read.
 enum class CublasEpilogue : uint32_t {
   Default = 1,
   Bias = 4,
@@ -59,11 +59,11 @@ enum class LayoutAttribute : int { Order = 1, BatchCount = 5, StridedBatchOffset
 /// cublasLtMatmulPreferenceAttributes_t.
 enum class PreferenceAttribute : int { MaxWorkspaceBytes = 1, ReductionSchemeMask = 3 };
 
-/// cublasLtReductionScheme_t, of sums in parts that are taken side by side: only this is asked for.
+/// cublasLtReductionScheme_t for sums split over thread blocks: only no splitting is requested.
 inline constexpr uint32_t reductionSchemeNone = 0;
 
-/// What products work in on every device, in bytes: what NVIDIA's "cuBLAS" recommends for Hopper,
-/// and enough for all before. Plans count it to the device's context.
+/// The workspace of matmuls on every device, in bytes: the size that NVIDIA's "cuBLAS" recommends
+/// for Hopper, and enough for older devices. Plans count it as part of the device context.
 inline constexpr int64_t cublasWorkspaceBytes = int64_t(32) << 20;
 
 using CublasHandle = struct CublasTag *;         // cublasLtHandle_t
@@ -111,7 +111,7 @@ struct MatmulChoice {
     const void *cData, LayoutHandle c, void *dData, LayoutHandle d,                                \
     const MatmulAlgorithm *algorithm, void *workspace, size_t workspaceBytes, StreamHandle stream)
 
-/// cuBLASLt as a table of functions. Their meaning is in NVIDIA's "cuBLAS".
+/// cuBLASLt as a table of functions. NVIDIA's "cuBLAS" describes them.
 struct CublasLt {
 #define TBC_DECLARE(name, symbol, ...) CublasCode (*name)(__VA_ARGS__) = nullptr;
   TBC_CUBLASLT_FUNCTIONS(TBC_DECLARE)
@@ -120,11 +120,11 @@ struct CublasLt {
   const char *(*getStatusString)(CublasCode code) = nullptr; // cublasLtGetStatusString
 };
 
-/// The first of these sonames that the machine has, started or not (StartLibraries.h). Errors:
-/// Other; there is none, or it is older than 12.0.
+/// Loads the first of these sonames that the machine has, without starting it (StartLibraries.h).
+/// Errors: Other, if it is missing or older than 12.0.
 Result<CublasLt> loadCublasLt(const std::vector<std::string> &sonames);
 
-/// "12.4.5".
+/// Returns, for example, "12.4.5".
 std::string versionOf(const CublasLt &library);
 
 } // namespace tbc::cuda

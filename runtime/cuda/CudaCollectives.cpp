@@ -23,7 +23,7 @@ static int64_t sizeBytes(const DeviceRuns &runs) {
                          [](int64_t sum, const DeviceRun &run) { return sum + run.bytes; });
 }
 
-/// Appends a copy, as further rows of the last one where it is that.
+/// Appends a copy, as another row of the last one if it continues its pattern.
 static void append(std::vector<RowCopy> &copies, DeviceAddress to, DeviceAddress from,
                    int64_t bytes) {
   if (copies.empty() || copies.back().rowBytes != bytes) {
@@ -32,7 +32,7 @@ static void append(std::vector<RowCopy> &copies, DeviceAddress to, DeviceAddress
   }
   RowCopy &last = copies.back();
   int64_t toPitch = int64_t(to - last.to), fromPitch = int64_t(from - last.from);
-  // What a driver takes as pitches: CU_DEVICE_ATTRIBUTE_MAX_PITCH is 2^31 - 1.
+  // The driver's limit for pitches: CU_DEVICE_ATTRIBUTE_MAX_PITCH is 2^31 - 1.
   constexpr int64_t mostPitch = INT32_MAX;
   bool isForward =
       toPitch >= bytes && fromPitch >= bytes && toPitch <= mostPitch && fromPitch <= mostPitch;
@@ -87,10 +87,10 @@ static bool overlap(const DeviceTensor &a, const DeviceTensor &b) {
 
 namespace {
 
-/// Scratch memory of one instruction, taken at once when it is known how much there is of it.
+/// The scratch memory of one instruction, allocated at once when its size is known.
 class Pieces {
 public:
-  /// The number of a new piece.
+  /// Returns the number of a new piece.
   size_t add(int64_t bytes) {
     begins.push_back(total);
     total += (bytes + 255) / 256 * 256;
@@ -105,7 +105,7 @@ private:
   DeviceAddress base = 0;
 };
 
-/// Numbers of tensors, and of the pieces that stand for them.
+/// Pairs of a tensor's number and the number of its piece.
 using TensorPieces = std::vector<std::pair<size_t, size_t>>;
 
 /// One instruction.
@@ -122,16 +122,17 @@ struct Work {
   const std::string &place;
 
   int64_t numRanks() const { return int64_t(group.ranks.size()); }
-  /// Whether writing a result may spoil an operand that is not exactly at `mayShare` of it.
+  /// Returns whether writing a result may overwrite an operand, unless the operand begins at
+  /// `mayShare`.
   bool isSpoilt(size_t input, DeviceAddress mayShare, size_t result) const {
     return inputs[input].address != mayShare && overlap(inputs[input], results[result]);
   }
   Status copyWhole(DeviceAddress to, const DeviceTensor &tensor) const {
     return copyRuns(stream, {{tensor.address, tensor.bytes()}}, {{to, tensor.bytes()}});
   }
-  /// Copies inputs to pieces, and reads them there from now on.
+  /// Copies inputs to pieces and reads them there from now on.
   Status moveAside(const TensorPieces &copied, const Pieces &pieces);
-  /// The shorter side is `shorter`: the inputs or the results.
+  /// Returns the operands, with the element counts of `shorter`: the inputs or the results.
   std::vector<DeviceOperand> operandsCountedIn(const std::vector<DeviceTensor> &shorter) const;
 
   Status allReduce();
@@ -148,7 +149,7 @@ struct Work {
 // Instructions
 //===----------------------------------------------------------------------===//
 
-/// Whether the parts of a tensor are equal shares of it, one after the other.
+/// Returns whether the parts of a tensor are consecutive equal shares of it.
 static bool areShares(const std::vector<std::vector<Stretches>> &parts, size_t tensor,
                       int64_t shareBytes) {
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -183,7 +184,7 @@ std::vector<DeviceOperand> Work::operandsCountedIn(const std::vector<DeviceTenso
 }
 
 Status Work::allReduce() {
-  // Results may lie over other operands.
+  // Results may overlap other operands.
   Pieces pieces;
   TensorPieces copied;
   for (size_t t = 0; t < inputs.size(); ++t)
@@ -210,7 +211,7 @@ Status Work::allGather() {
       scattered.push_back({t, pieces.add(n * share)});
     DeviceAddress own = results[t].address + DeviceAddress(group.index * share);
     for (size_t r = 0; r < results.size(); ++r)
-      // At its own part it may lie, which is another on each rank.
+      // The input may lie at its own part, but this offset differs between ranks.
       if (isSpoilt(t, t == r && isDirect && !isUniform ? own : 0, r)) {
         copied.push_back({t, pieces.add(share)});
         break;
@@ -328,7 +329,7 @@ Status Work::slice() {
   }
   for (size_t t = 0; t < inputs.size(); ++t) {
     Status status = from[t] == to[t] ? Status::ok() : copyRuns(stream, from[t], to[t]);
-    // What a flat cut has behind the elements of the last indices is 0.
+    // Zeroes the padding of a flat cut, behind the elements of the last indices.
     int64_t bytes = sizeBytes(to[t]), rest = results[t].bytes() - bytes;
     if (status && rest > 0)
       status = stream.fill(results[t].address + DeviceAddress(bytes), 0, rest);

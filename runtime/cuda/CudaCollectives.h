@@ -1,7 +1,7 @@
 //===- CudaCollectives.h - A Program's communication on a GPU --------------===//
 //
-// Part of tbc. Plain C++. The same as runtime/exec/MemoryCollectives.h where operands and results
-// lie in the memory of a device: everything is put into a stream, and nobody waits.
+// Part of tbc. Plain C++. runtime/exec/MemoryCollectives.h for operands and results in device
+// memory. Every call only enqueues work in a stream; it never waits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,11 +22,11 @@ struct DeviceTensor {
   int64_t bytes() const { return program::sizeBytes(type); }
 };
 
-/// Memory of a device at an address that is good until the next call for the same stream, `bytes`
-/// large. KernelError: there is none.
+/// Returns `bytes` of device memory, valid until the next call for the same stream. KernelError if
+/// memory is short.
 using ScratchFn = std::function<DeviceAddress(int64_t bytes)>;
 
-/// A stretch of a device's memory.
+/// A range of device memory.
 struct DeviceRun {
   DeviceAddress address = 0;
   int64_t bytes = 0;
@@ -34,30 +34,33 @@ struct DeviceRun {
 };
 using DeviceRuns = std::vector<DeviceRun>;
 
-/// `rows` rows of `rowBytes` each.
+/// A copy of `rows` rows of `rowBytes` each.
 struct RowCopy {
   DeviceAddress to = 0, from = 0;
   int64_t toPitch = 0, fromPitch = 0, rowBytes = 0, rows = 1;
 };
 
-/// The fewest copies of equal rows at equal distances, in order, that move the bytes of one list to
-/// the places of another of the same size.
+/// Returns the fewest strided copies that move the bytes of one list, in order, to another list of
+/// the same size. Each has equal rows at equal distances. Example: 3 runs of 8 bytes, 32 bytes
+/// apart, to contiguous memory are one copy of 3 rows.
 std::vector<RowCopy> rowCopies(const DeviceRuns &from, const DeviceRuns &to);
 Status copyRuns(const Stream &stream, const DeviceRuns &from, const DeviceRuns &to);
 
-/// A part of what begins at `base`.
+/// Returns the ranges of a part of a tensor that begins at `base`.
 DeviceRuns runsOf(const runtime::Stretches &part, DeviceAddress base);
 
-/// Whether `communicateOnDevice` executes it: a collective, slice or message, of types that the
-/// communicator reduces; of residues there are none. Copies from and to the host are not.
+/// Returns whether `communicateOnDevice` can execute the instruction: a collective, slice or
+/// message of types that the communicator reduces. It cannot reduce residues. Copies to and from
+/// the host are excluded.
 bool canCommunicateOnDevice(const DeviceCommunicator *communicator,
                             const program::Instruction &instruction,
                             const std::vector<DeviceTensor> &inputs,
                             kernels::Arith arith = kernels::Arith::Native);
 
-/// Puts it into the stream. Slices need no communicator. Results may lie over operands; what NCCL
-/// cannot take as it lies goes by way of scratch memory. `isUniform`: then it does so on all ranks
-/// of the group alike, which have one memory plan, as registered memory wants it.
+/// Enqueues the instruction in the stream. Slices need no communicator. Results may overlap
+/// operands. Layouts that NCCL cannot take directly go through scratch memory. `isUniform`: all
+/// ranks of the group have one memory plan, so they choose scratch memory alike, as registered
+/// memory requires.
 Status communicateOnDevice(DeviceCommunicator *communicator,
                            const program::Instruction &instruction,
                            const runtime::GroupPlace &group, const runtime::MemoryLayout &layout,

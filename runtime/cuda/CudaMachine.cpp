@@ -1,4 +1,4 @@
-//===- CudaMachine.cpp - Kernels on a GPU ----------------------------------===//
+//===- CudaMachine.cpp - The backend of a rank on a GPU --------------------===//
 
 #include "runtime/cuda/CudaMachine.h"
 #include "runtime/cuda/NcclCommunicator.h"
@@ -10,7 +10,7 @@ namespace tbc::cuda {
 
 using runtime::MachineSetting;
 
-/// The same without anything that computes on the device.
+/// Returns the options without any computation on the device.
 static CudaOptions onHost(CudaOptions options) {
   options.kernels = nullptr;
   options.allowHost = true;

@@ -1,4 +1,4 @@
-//===- CudaMachine.h - Kernels on a GPU ------------------------------------===//
+//===- CudaMachine.h - The backend of a rank on a GPU ----------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -23,56 +23,61 @@ namespace tbc::cuda {
 
 struct CudaOptions {
   DevicePtr device;
-  /// Of the program's regions and of slots that are added to; null: there are none.
+  /// For the program's regions and for accumulated slots; null: no kernels.
   std::shared_ptr<const KernelModule> kernels;
-  /// What the device has no kernel for is executed on the host by its reference kernel, its
-  /// operands and results copied there and back: slow, and right. Without, that is so for the host
-  /// ops that `kernels` lists alone; others are refused.
+  /// Whether ops without a device kernel run on the host by their reference kernels. Operands and
+  /// results are copied between the two: slow but correct. If false, only the host ops listed in
+  /// `kernels` do so, and others are refused.
   bool allowHost = false;
-  /// Waits for every kernel, so that one that fails is named by its own instruction. Without, the
-  /// error says which kernels it may be.
+  /// Waits for every kernel, so that an error names the failing instruction. Otherwise the error
+  /// lists the possible kernels.
   bool waitForEach = false;
-  /// Multiplies matrices, where it can; the program's own kernels do what it cannot.
+  /// Executes matmuls, if it can; the program's own kernels are the fallback.
   std::optional<CublasLt> cublas;
-  /// Does attention and convolution, where it can; the program's own kernels do what it cannot.
+  /// Executes attention and convolution, if it can; the program's own kernels are the fallback.
   std::optional<Cudnn> cudnn;
-  /// The same numbers on every run, on the same devices and libraries: cuBLASLt takes no sum in
-  /// parts side by side, and `cudnn`, whose ways may, is not used.
+  /// Gives the same numbers on every run, with the same devices and libraries. cuBLASLt then uses
+  /// no split sums, and `cudnn` is not used, because its algorithms may split them.
   bool isDeterministic = false;
-  /// Of the best few ways that cuBLASLt knows for a product, the first step times each and takes
-  /// the fastest. Not together with isDeterministic: which is the fastest may differ.
+  /// The first step times the best few cuBLASLt algorithms of each matmul and keeps the fastest. It
+  /// excludes isDeterministic, because the fastest one may differ between runs.
   bool isBenchmark = false;
-  /// Products of matrices are done in fp8, where their shapes allow it (Fp8Products). With
-  /// `cublas`.
+  /// Executes matmuls in fp8 if their shapes allow it (`Fp8Products`). Needs `cublas`.
   bool multipliesInFp8 = false;
-  /// Told once, before the first block, what the libraries do and what not, and why; and after the
-  /// first step what timing products saves of it.
+  /// Receives messages: before the first block, the work of the libraries and the reasons for the
+  /// rest; after the first step, the time saved by timing matmuls.
   std::function<void(const std::string &)> say;
-  /// Where it can register memory and is given, the memory plan is allocated by it and registered
-  /// with the communicators of groups that lie in one stage. Outlives the machine.
+  /// If it is given and can register memory, it allocates the memory plan. The memory is registered
+  /// with the communicators of groups within one stage. Outlives the machine.
   const Nccl *registrar = nullptr;
-  /// On: a step that cannot be recorded is an error, of code Usage where that is seen before any.
+  /// On: a step that cannot be recorded is an error, with code Usage if this is known before any
+  /// step.
   GraphUse graphs = GraphUse::Off;
-  /// The longest wait in which the device does not get on: HangDetected, with the kernels that it
-  /// may be; the device is then given up. 0: for ever.
+  /// The longest wait without progress of the device; then HangDetected, with the possible kernels,
+  /// and the device is given up. 0: forever.
   std::chrono::milliseconds timeout{0};
-  /// The watch of the rank, whose time-out then holds; may be null.
+  /// The watch of the rank, whose time-out then applies; may be null.
   std::shared_ptr<HostWatch> watch;
 };
 
-/// The machine whose arena is one allocation of a GPU. The streams of the Program are streams of
-/// the device, and its waits events: kernels are launched in one, collectives are put into the
-/// other and work on the arena itself, and nothing waits for them but who asks for what is in the
-/// arena. Where the communicator is no DeviceCommunicator, or cannot reduce a type, collectives are
-/// called by the host, which waits. A communicator that it has called outlives it.
+/// Returns the machine whose arena is one allocation of a GPU. The streams of the Program are
+/// streams of the device, and its waits are events. Kernels are launched in one stream; collectives
+/// are enqueued in the other and work on the arena itself. Only a read of the arena waits for them.
 ///
-/// Its executor runs in Native arithmetic, or in Residue251: then the host executes all kernels, of
-/// `options` no library is used and no graph made, and NCCL moves what it reduces otherwise. The
-/// memory plan, the streams, messages and communicators are the same.
+/// If the communicator is no DeviceCommunicator, or cannot reduce a type, the host calls the
+/// collectives and waits. A used communicator outlives the machine.
 ///
-/// Errors: Usage, isBenchmark with isDeterministic, multipliesInFp8 where that cannot be, a Program
-/// without memory plan, a region without kernel, and unless allowHost an instruction that no region
-/// does and the host may not; RankFailed, what the driver refuses.
+/// Its executor runs in Native arithmetic or in Residue251. In Residue251 the host executes all
+/// kernels, without libraries and graphs, and NCCL gathers instead of reducing. Memory plan,
+/// streams, messages and communicators stay the same.
+///
+/// Errors: RankFailed, for refusals of the driver; Usage, for
+///
+/// - isBenchmark with isDeterministic;
+/// - multipliesInFp8 without support;
+/// - a Program without memory plan;
+/// - a region without kernel;
+/// - unless allowHost, an instruction outside all regions that is not a host op.
 runtime::MachineMaker cudaMachine(const CudaOptions &options);
 
 } // namespace tbc::cuda

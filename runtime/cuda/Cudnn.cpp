@@ -1,11 +1,11 @@
-//===- Cudnn.cpp - The functions of cuDNN that are used --------------------===//
+//===- Cudnn.cpp - The used functions of cuDNN -----------------------------===//
 
 #include "runtime/cuda/Cudnn.h"
 #include "runtime/cuda/SharedLibrary.h"
 
 namespace tbc::cuda {
 
-/// From 9.0 on 10000 major + 100 minor + patch.
+/// From 9.0 on, a version is 10000 major + 100 minor + patch. Example: 90600 is 9.6.0.
 static std::string versionText(size_t version) {
   return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
          std::to_string(version % 100);
@@ -24,7 +24,7 @@ Result<Cudnn> loadCudnn() {
   Cudnn functions;
   if (Status status = library->bind("cudnnGetVersion", functions.getVersion); !status)
     return status.error();
-  // Before, sums of an attention's gradient have to be set to zero by whoever calls.
+  // Older versions expect the caller to zero the sums of an attention's gradient.
   constexpr size_t least = 90600;
   size_t version = functions.getVersion();
   if (Status status = library->checkVersion(long(version), versionText(version), long(least),

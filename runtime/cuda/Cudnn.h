@@ -1,7 +1,7 @@
-//===- Cudnn.h - The functions of cuDNN that are used ----------------------===//
+//===- Cudnn.h - The used functions of cuDNN -------------------------------===//
 //
-// Part of tbc. Plain C++: own declarations of a part of cudnn_graph.h, which a test compares with
-// it where it is installed.
+// Part of tbc. Plain C++. Own declarations of a part of cudnn_graph.h. A test compares them with it
+// if it is installed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,7 +14,7 @@
 
 namespace tbc::cuda {
 
-/// cudnnStatus_t: 0 is success, 3000 to 3999 are reasons why something is not supported.
+/// cudnnStatus_t: 0 is success; 3000 to 3999 are reasons for missing support.
 enum class CudnnCode : int { Success = 0, BadParameter = 2000, NotSupported = 3000 };
 
 /// cudnnDataType_t.
@@ -177,7 +177,7 @@ using CudnnDescriptor = void *;        // cudnnBackendDescriptor_t
     void *elements)                                                                                \
   X(execute, cudnnBackendExecute, CudnnHandle handle, CudnnDescriptor plan, CudnnDescriptor pack)
 
-/// cuDNN as a table of functions. Their meaning is in NVIDIA's "cuDNN backend API".
+/// cuDNN as a table of functions. NVIDIA's "cuDNN backend API" describes them.
 struct Cudnn {
 #define TBC_DECLARE(name, symbol, ...) CudnnCode (*name)(__VA_ARGS__) = nullptr;
   TBC_CUDNN_FUNCTIONS(TBC_DECLARE)
@@ -187,18 +187,18 @@ struct Cudnn {
   void (*getLastError)(char *text, size_t bytes) = nullptr; // cudnnGetLastErrorString
 };
 
-/// The machine's cuDNN. Errors: Other; there is none, or it is older than 9.6.
+/// Loads the machine's cuDNN. Errors: Other, if it is missing or older than 9.6.
 Result<Cudnn> loadCudnn();
 
-/// "9.6.0".
+/// Returns, for example, "9.6.0".
 std::string versionOf(const Cudnn &library);
 
-/// Whether the library says that it does not do this, rather than that something is wrong.
+/// Returns whether the code means missing support rather than an error.
 constexpr bool isUnsupported(CudnnCode code) { return int(code) / 1000 == 3; }
 
-/// "WHAT: cuDNN says SENTENCE (DETAILS)".
+/// Returns "WHAT: cuDNN says SENTENCE (DETAILS)".
 std::string cudnnRefusal(const Cudnn &library, CudnnCode code, const std::string &what);
-/// Success, or RankFailed with that sentence.
+/// Returns success, or RankFailed with that sentence.
 Status checkCudnn(const Cudnn &library, CudnnCode code, const std::string &what);
 
 } // namespace tbc::cuda

@@ -1,4 +1,4 @@
-//===- CudnnGraph.cpp - Operations that cuDNN does at once -----------------===//
+//===- CudnnGraph.cpp - Graphs of cuDNN operations -------------------------===//
 
 #include "runtime/cuda/CudnnGraph.h"
 
@@ -50,7 +50,7 @@ void CudnnGraph::convolve(CudnnKind kind, int x, int w, int y, const Window &win
                         window.dilations});
 }
 
-/// As text that tells any two numbers apart.
+/// Returns the bits as text, because equal decimal texts may stand for different numbers.
 static std::string bitsOf(float value) {
   uint32_t bits = 0;
   std::memcpy(&bits, &value, sizeof bits);
@@ -95,7 +95,7 @@ Dims denseStrides(const Dims &dims) {
 
 namespace {
 
-/// Makes descriptors one after the other, as long as nothing is refused.
+/// Makes descriptors in sequence; stops at the first refusal.
 class Maker {
 public:
   Maker(const Cudnn &library, std::vector<CudnnDescriptor> &made) : library(library), made(made) {}
@@ -157,7 +157,7 @@ public:
 };
 
 CudnnDescriptor makeTensor(Maker &maker, const CudnnGraph::Tensor &tensor, int number) {
-  constexpr int64_t alignment = 16; // bytes; what the library's fastest kernels ask for
+  constexpr int64_t alignment = 16; // bytes; required by the library's fastest kernels
   CudnnDescriptor descriptor = maker.create(CudnnKind::Tensor);
   maker.set(descriptor, CudnnAttribute::TensorType, tensor.type);
   maker.set(descriptor, CudnnAttribute::TensorDims, tensor.dims);
@@ -272,7 +272,7 @@ CudnnDescriptor makeOperation(Maker &maker, const CudnnGraph::Operation &o, cons
 //===----------------------------------------------------------------------===//
 
 CudnnPlan::~CudnnPlan() {
-  // A plan unloads its kernels, which waits for the device.
+  // Destroying a plan unloads its kernels, which waits for the device.
   for (size_t i = descriptors.size(); i-- > 0 && !device->isGivenUp();)
     library.destroyDescriptor(descriptors[i]);
 }
@@ -309,13 +309,13 @@ Status CudnnPlan::enqueue(const Stream &stream, const std::map<int, DeviceAddres
 
 namespace {
 
-/// Chooses how to do a graph: the first of the library's ways, best first, that may be taken.
+/// Chooses the execution plan of a graph: the first allowed one in the library's order, best first.
 class Chooser {
 public:
   Chooser(Maker &maker, const CudnnGraph &graph, CudnnDescriptor descriptor)
       : maker(maker), graph(graph), descriptor(descriptor) {}
 
-  /// Null: there is none; `lastRefusal` says why the last was not taken.
+  /// Null: there is no plan; `lastRefusal` is the code of the last refusal.
   CudnnDescriptor run() {
     for (CudnnHeuristic mode : {CudnnHeuristic::A, CudnnHeuristic::Fallback})
       for (CudnnDescriptor config : configs(mode))
@@ -327,7 +327,7 @@ public:
   CudnnCode lastRefusal = CudnnCode::NotSupported;
 
 private:
-  /// A step of the search that may fail without an end to all.
+  /// Checks a step of the search whose failure only rejects one candidate.
   bool succeeds(CudnnCode code) {
     if (code == CudnnCode::Success)
       return true;
@@ -486,7 +486,7 @@ Status CudnnPlans::reserve(int64_t bytes) {
       memory = std::move(*made);
     return made ? Status::ok() : Status(made.error());
   };
-  memory = DeviceMemory(); // both may be more than there is
+  memory = DeviceMemory(); // frees the old workspace first: both may exceed the memory
   Status status = allocate(bytes);
   if (status)
     return status;

@@ -1,4 +1,4 @@
-//===- CudnnGraph.h - Operations that cuDNN does at once -------------------===//
+//===- CudnnGraph.h - Graphs of cuDNN operations ---------------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -16,8 +16,8 @@
 
 namespace tbc::cuda {
 
-/// Operations on tensors, in the order in which each needs the others, as cuDNN's graphs have them.
-/// Tensors are numbers here; all arithmetic is in f32 unless said.
+/// A cuDNN graph: operations on tensors in topological order. Tensors are numbers here. All
+/// arithmetic is in f32 unless stated otherwise.
 class CudnnGraph {
 public:
   using Dims = std::vector<int64_t>;
@@ -26,53 +26,55 @@ public:
     CudnnType type;
     Dims dims, strides;
     Where where;
-    float value; // of a constant
+    float value; // for a constant
   };
   struct Operation {
     CudnnKind kind;
-    int mode = 0; // of a pointwise operation or reduction
+    int mode = 0; // for a pointwise operation or reduction
     CudnnType type = CudnnType::F32;
-    int64_t axis = -1; // of an index
+    int64_t axis = -1; // for an index
     std::vector<int> tensors = {};
-    Dims strides = {}, prePads = {}, postPads = {}, dilations = {}; // of a convolution
+    Dims strides = {}, prePads = {}, postPads = {}, dilations = {}; // for a convolution
   };
 
-  /// In memory, at an address that an execution says.
+  /// Adds a tensor in memory; each execution gives its address.
   int given(CudnnType type, const Dims &dims, const Dims &strides) {
     return add({type, dims, strides, Where::Given, 0});
   }
-  /// Known within the graph alone.
+  /// Adds a tensor that exists only within the graph.
   int inner(const Dims &dims, const Dims &strides, CudnnType type = CudnnType::F32) {
     return add({type, dims, strides, Where::Virtual, 0});
   }
-  /// A number, as a tensor of this rank with one element.
+  /// Adds a number, as a tensor of this rank with one element.
   int constant(float value, size_t rank) {
     return add({CudnnType::F32, Dims(rank, 1), Dims(rank, 1), Where::Constant, value});
   }
 
-  /// y = mode(x), mode(x, b) or, of Select, t ? x : b.
+  /// y = mode(x), mode(x, b) or, for Select, t ? x : b.
   void pointwise(CudnnPointwise mode, const std::vector<int> &xbt, int y,
                  CudnnType type = CudnnType::F32);
   /// y = the index of each element of x along `axis`.
   void index(int x, int64_t axis, int y);
-  /// c = a b, over the last two dims; others of one element are repeated.
+  /// c = a b, over the last two dims. Other dims of one element are broadcast.
   void matmul(int a, int b, int c);
-  /// Along the dims of x that have one element in y.
+  /// Reduces the dims of x that have one element in y.
   void reduce(CudnnReduction mode, int x, int y);
-  /// The same bytes with other dims and strides.
+  /// y = the bytes of x with other dims and strides.
   void reshape(int x, int y);
   struct Window {
     Dims strides, prePads, postPads, dilations;
   };
-  /// Of tensors [n, c, ...]: y from x and w; dx from dy and w; dw from x and dy.
+  /// Adds a convolution of tensors [n, c, ...]: y from x and w; dx from dy and w; or dw from x and
+  /// dy.
   void convolve(CudnnKind kind, int x, int w, int y, const Window &window);
 
   std::vector<Tensor> tensors;
   std::vector<Operation> operations;
-  /// Engines are left out that give other bits on another run, or that round f32 to be faster.
+  /// isDeterministic excludes engines with run-to-run differences; isExact those that round f32 to
+  /// be faster.
   bool isDeterministic = true, isExact = false;
 
-  /// The same for equal graphs.
+  /// Returns a key, the same for equal graphs.
   std::string key() const;
 
 private:
@@ -82,10 +84,10 @@ private:
   }
 };
 
-/// The strides of a dense row-major tensor.
+/// Returns the strides of a dense row-major tensor. Example: dims {2, 3, 4} give {12, 4, 1}.
 CudnnGraph::Dims denseStrides(const CudnnGraph::Dims &dims);
 
-/// A graph as cuDNN does it best.
+/// The execution plan of a graph, chosen by cuDNN.
 class CudnnPlan {
 public:
   ~CudnnPlan();
@@ -93,7 +95,7 @@ public:
   CudnnPlan &operator=(const CudnnPlan &) = delete;
 
   int64_t workspaceBytes() const { return numBytes; }
-  /// Puts it into the stream. `addresses`: of every given tensor, by its number.
+  /// Enqueues the graph in the stream. `addresses` has every given tensor, by number.
   Status enqueue(const Stream &stream, const std::map<int, DeviceAddress> &addresses,
                  DeviceAddress workspace) const;
 
@@ -103,27 +105,27 @@ private:
 
   const DevicePtr device;
   const Cudnn library;
-  CudnnHandle handle = nullptr; // of its CudnnPlans
+  CudnnHandle handle = nullptr; // owned by its CudnnPlans
   std::vector<CudnnDescriptor> descriptors;
   CudnnDescriptor plan = nullptr;
   int64_t numBytes = 0;
   std::map<int, float> constants;
 };
 
-/// The plans of a device, used in one stream: they share the memory that they work in.
+/// The plans of a device, used in one stream: they share one workspace.
 class CudnnPlans {
 public:
-  /// Errors: RankFailed, what cuDNN refuses.
+  /// Errors: RankFailed, for refusals of cuDNN.
   static Result<std::shared_ptr<CudnnPlans>> create(const DevicePtr &device, const Cudnn &library);
   ~CudnnPlans();
   CudnnPlans(const CudnnPlans &) = delete;
   CudnnPlans &operator=(const CudnnPlans &) = delete;
 
-  /// How to do it is asked once per graph; this keeps what it finds. An error of code Usage: the
-  /// library has no way, and why. Others: RankFailed, what it refuses otherwise.
+  /// Returns the plan of a graph. cuDNN is asked once per graph, and the answer is cached. Errors:
+  /// Usage, if the library does not support it, with the reason; RankFailed for other refusals.
   Result<const CudnnPlan *> find(const CudnnGraph &graph);
-  /// Sees to it that there is so much memory to work in. Nothing is under way that works in it.
-  /// Errors: Usage, there is not so much: what there was is there again.
+  /// Ensures that the workspace has this size. No running work may use it. Errors: Usage, if memory
+  /// is short; the old workspace is then restored.
   Status reserve(int64_t bytes);
   DeviceAddress workspace() const { return memory.address(); }
 

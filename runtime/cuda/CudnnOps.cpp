@@ -1,4 +1,4 @@
-//===- CudnnOps.cpp - Ops as cuDNN's graphs --------------------------------===//
+//===- CudnnOps.cpp - Ops as cuDNN graphs ----------------------------------===//
 
 #include "runtime/cuda/CudnnOps.h"
 
@@ -31,7 +31,7 @@ static Error none(const std::string &why) { return {ErrorCode::Usage, why}; }
 // Convolution
 //===----------------------------------------------------------------------===//
 
-/// With a dim of one element in front of a single spatial dim, which cuDNN has no convolution for.
+/// Adds a dim of one element before a single spatial dim, because cuDNN has no 1-D convolution.
 static Dims withTwoSpatialDims(Dims dims, size_t before, int64_t value) {
   if (dims.size() == before + 1)
     dims.insert(dims.begin() + std::ptrdiff_t(before), value);
@@ -96,7 +96,7 @@ public:
         d(q[3]), dv(v[3]), type(typeOf(r.operands[size_t(first)].dtype)), r(r), first(first),
         isCausal(r.attrs.getBool("causal", false)), scale(float(r.attrs.getDouble("scale"))) {}
 
-  /// Why cuDNN is not asked; empty if it is.
+  /// Returns why cuDNN is not asked; empty if it is.
   std::string whyNot() const {
     for (const char *flag : {"key_mask", "segments", "ordered"})
       if (r.attrs.getBool(flag, false))
@@ -120,13 +120,13 @@ public:
     return "";
   }
 
-  /// A tensor [b, heads, rows, columns] in memory.
+  /// Adds a tensor [b, heads, rows, columns] in memory.
   int given(int64_t heads, int64_t rows, int64_t columns, CudnnWork::Place place,
             bool isF32 = false) {
     Dims dims = {b, heads, rows, columns};
     return given(dims, denseStrides(dims), place, isF32);
   }
-  /// The same with its last two dims exchanged.
+  /// The same with its last two dims swapped.
   int givenTransposed(int64_t heads, int64_t rows, int64_t columns, CudnnWork::Place place) {
     return given({b, heads, columns, rows}, {heads * rows * columns, rows * columns, 1, columns},
                  place, false);
@@ -136,13 +136,13 @@ public:
     step.places[number] = place;
     return number;
   }
-  /// Numbers by row, [b, h, s, 1].
+  /// The dims of one number per row, [b, h, s, 1].
   Dims rowDims() const { return {b, h, s, 1}; }
   int rows(CudnnWork::Place place) {
     return given(rowDims(), denseStrides(rowDims()), place, /*isF32=*/true);
   }
   int innerRows() { return step.graph.inner(rowDims(), denseStrides(rowDims())); }
-  /// Of queries and keys, [b, h, s, t].
+  /// Adds an inner tensor over queries and keys, [b, h, s, t].
   int inner(CudnnType type = CudnnType::F32) {
     Dims dims = {b, h, s, t};
     return step.graph.inner(dims, denseStrides(dims), type);
@@ -160,7 +160,7 @@ public:
   }
   int number(float value) { return step.graph.constant(value, 4); }
 
-  /// Scores that a causal query does not see become what exp makes 0 of.
+  /// Replaces the scores hidden from a causal query by a value whose exp is 0.
   int masked(int scores) {
     if (!isCausal)
       return scores;
@@ -169,7 +169,7 @@ public:
     step.graph.index(scores, 3, column);
     int sees = pairwise(CudnnPointwise::GreaterOrEqual, {row, column}, CudnnType::Boolean,
                         CudnnType::Boolean);
-    // As NVIDIA's frontend has it: before 9.10 softmax wants a number.
+    // As in NVIDIA's frontend: before 9.10 softmax needs a finite number.
     constexpr size_t takesInfinity = 91000;
     float hidden = r.version < takesInfinity ? std::numeric_limits<float>::lowest()
                                              : -std::numeric_limits<float>::infinity();
@@ -186,8 +186,8 @@ public:
   CudnnWork::Step step;
 };
 
-/// Numbers by row, in a graph of their own: as channels, the order that the library's engines for
-/// pointwise operations ask for.
+/// A separate graph of numbers per row. They are laid out as channels, because the library's
+/// engines for pointwise operations require this order.
 class RowGraph {
 public:
   explicit RowGraph(const AttentionGraph &a) : count(a.b * a.h * a.s) {}
@@ -211,7 +211,7 @@ private:
   Dims strides() const { return {count, 1, count, count}; }
 };
 
-/// l = 1 where `m` holds all there is to say: exp(m - m).
+/// Writes l = 1 in the shape of `m`, as exp(m - m).
 CudnnWork::Step onesOf(const AttentionGraph &a, CudnnWork::Place m, CudnnWork::Place l) {
   RowGraph rows(a);
   int x = rows.given(m);
@@ -232,7 +232,7 @@ Result<CudnnWork> attention(const CudnnRequest &r) {
   int key = a.givenTransposed(a.hk, a.t, a.d, {Of::Operand, 1});
   int value = a.given(a.hk, a.t, a.dv, {Of::Operand, 2});
   int out = a.given(a.h, a.s, a.dv, {Of::Result, 0});
-  // Of the rows' statistics, which l = 1 makes of m.
+  // The rows' statistics; with l = 1 they are all in m.
   CudnnWork::Place m = {Of::Result, 1};
   if (r.isRead[2] && !r.isRead[1]) {
     m = {Of::Scratch, 0};
@@ -259,7 +259,7 @@ Result<CudnnWork> attention(const CudnnRequest &r) {
 constexpr int cotangentOperand = 0, resultOperand = 4, maximumOperand = 5, denominatorOperand = 6;
 constexpr int logSumScratch = 0, rowSumScratch = 1, querySumScratch = 2;
 
-/// The statistics as cuDNN has them: m + log l.
+/// Writes cuDNN's statistics, m + log l.
 CudnnWork::Step logSumOf(const AttentionGraph &a) {
   RowGraph rows(a);
   int m = rows.given({Of::Operand, maximumOperand});
@@ -269,14 +269,14 @@ CudnnWork::Step logSumOf(const AttentionGraph &a) {
   return std::move(rows.step);
 }
 
-/// x^T of [b, h, s, t], as the 16-bit operand of a product.
+/// Returns x^T of [b, h, s, t], as the 16-bit operand of a matmul.
 int transposedOf(AttentionGraph &a, int x) {
   int y = a.step.graph.inner({a.b, a.h, a.t, a.s}, {a.h * a.s * a.t, a.s * a.t, 1, a.t}, *a.type);
   a.step.graph.reshape(x, y);
   return y;
 }
 
-/// The gradient of keys or values, summed over the query heads that share a head.
+/// Computes the gradient of keys or values, summed over the query heads that share a head.
 void addHeadSums(AttentionGraph &a, int left, int right, int64_t columns, int result) {
   if (a.h == a.hk)
     return a.step.graph.matmul(left, right, result);
@@ -338,8 +338,8 @@ Result<CudnnWork> attentionGrad(const CudnnRequest &r) {
   dz = a.pairwise(CudnnPointwise::Mul, {dz, scale});
   addHeadSums(a, transposedOf(a, dz), query, a.d, dk);
 
-  // dq = scale * dz k: added up in memory, or for the same bits on every run by one after the
-  // other.
+  // dq = scale * dz k: accumulated in memory by several blocks or, to get the same bits on every
+  // run, by one.
   Dims keyDims = {a.b, a.hk, a.t, a.d};
   int key = g.inner(keyDims, denseStrides(keyDims), *a.type);
   g.reshape(keyT, key);

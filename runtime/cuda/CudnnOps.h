@@ -1,4 +1,4 @@
-//===- CudnnOps.h - Ops as cuDNN's graphs ----------------------------------===//
+//===- CudnnOps.h - Ops as cuDNN graphs ------------------------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -13,22 +13,22 @@
 
 namespace tbc::cuda {
 
-/// An instruction, and what of the device and the program its graphs depend on.
+/// An instruction, with the properties of device and program that its graphs depend on.
 struct CudnnRequest {
   std::string op;
   kernels::Attrs attrs;
   std::vector<kernels::TensorType> operands, results;
-  /// Which results somebody reads; others have no memory.
+  /// Which results are read; others have no memory.
   std::vector<bool> isRead;
-  /// Of an attention with places: whether those of queries and keys are both 0, 1, 2, ...
+  /// For an attention with position ids: whether those of queries and keys are both 0, 1, 2, ...
   bool placesAreIndices = false;
-  /// Whether no other rank computes the same and has to get the same bits.
+  /// Whether no other rank computes the same and needs the same bits.
   bool mayVary = false;
   size_t version = 0; // of cuDNN
   int capability = 0; // of the device
 };
 
-/// Graphs that do an instruction, one after the other.
+/// The graphs of an instruction, in order of execution.
 struct CudnnWork {
   struct Place {
     enum class Of { Operand, Result, Scratch } of;
@@ -42,18 +42,20 @@ struct CudnnWork {
   std::vector<int64_t> scratchBytes; // by number
 };
 
-/// Whether cuDNN may do it: attention and convolution, and their gradients.
+/// Returns whether cuDNN may execute the op: attention, convolution, and their gradients.
 bool isCudnnOp(const std::string &op);
 
-/// Errors: Usage; why it is not asked.
+/// Returns the graphs of an instruction. Errors: Usage, with the reason why cuDNN is not asked.
 ///
-/// Attention (16-bit types, dense tensors, all keys or causal, grouped queries): the statistics
-/// that cuDNN has are s = m + log l; written are m = s and l = 1, which mean the same (p = exp(z -
-/// m) / l), and what a gradient reads are any m and l. Convolution: any that has no negative pads,
-/// of one to three spatial dims; sums are of f32, of f32 operands unrounded.
+/// Attention: 16-bit types, dense tensors, all keys or causal, grouped queries. cuDNN's statistics
+/// are s = m + log l (logsumexp) of the row max m and row sum l. They are written as m = s and l =
+/// 1, which is equivalent: p = exp(z - m) / l. A gradient accepts any m and l.
 ///
-/// Source: the order of operations is that which NVIDIA's cudnn-frontend (MIT) gives graphs of
-/// scaled dot product attention, by which the library knows them.
+/// Convolution: one to three spatial dims, without negative pads. Sums are in f32, and f32 operands
+/// are not rounded.
+///
+/// Source: NVIDIA's cudnn-frontend (MIT) orders the operations of its graphs for scaled dot product
+/// attention like this, and the library recognizes them by this order.
 Result<CudnnWork> cudnnWorkOf(const CudnnRequest &request);
 
 } // namespace tbc::cuda

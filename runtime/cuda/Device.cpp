@@ -1,4 +1,4 @@
-//===- Device.cpp - A GPU, and what is made on it --------------------------===//
+//===- Device.cpp - A GPU and its driver objects ---------------------------===//
 
 #include "runtime/cuda/Device.h"
 

@@ -1,7 +1,7 @@
-//===- Device.h - A GPU, and what is made on it ----------------------------===//
+//===- Device.h - A GPU and its driver objects -----------------------------===//
 //
-// Part of tbc. Plain C++. Owners of the driver's objects; all errors are of code RankFailed and say
-// what was tried (checkDriver).
+// Part of tbc. Plain C++. Owners of the driver's objects. All errors have code RankFailed and name
+// the attempted call (checkDriver).
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,11 +19,12 @@
 
 namespace tbc::cuda {
 
-/// A GPU with its primary context, which is shared with NVIDIA's libraries. Whatever is made on it
-/// keeps it open. Threads that use it make it current first.
+/// A GPU with its primary context, shared with NVIDIA's libraries. Objects made on it keep it open.
+/// Threads make it current before they use it.
 class Device {
 public:
-  /// Errors: there is no device of this number (from 0, as CUDA_VISIBLE_DEVICES leaves them).
+  /// Opens the device with this number, counted from 0 within CUDA_VISIBLE_DEVICES. Errors: there
+  /// is no such device.
   static Result<std::shared_ptr<Device>> open(const Driver &driver, int ordinal);
   ~Device();
   Device(const Device &) = delete;
@@ -31,27 +32,27 @@ public:
 
   Status makeCurrent() const;
 
-  /// What runs on it never ends: from now on nothing waits for it, and nothing of it is given back
-  /// before the process ends.
+  /// Marks the device as hung: from now on no call waits for it, and its objects are freed only at
+  /// the end of the process.
   void giveUp() { hasHung = true; }
   bool isGivenUp() const { return hasHung; }
-  /// Graphs that can be launched. Whoever removes one destroys it.
+  /// Registers or unregisters an executable graph. The caller of removeGraph destroys it.
   void addGraph(GraphExecHandle graph);
   bool removeGraph(GraphExecHandle graph);
-  /// Destroys them where they are. One that is under way ends first, and nobody waits for that.
+  /// Destroys the registered graphs. A running graph ends first, but the call does not wait for it.
   /// Source: NVIDIA's "CUDA Driver API", cuGraphExecDestroy.
   void dropGraphs();
 
   const Driver &driver() const { return table; }
-  /// "GPU 0 (NVIDIA H200, sm_90)".
+  /// Returns, for example, "GPU 0 (NVIDIA H200, sm_90)".
   const std::string &name() const { return text; }
-  /// "NVIDIA H200, sm_90": equal devices have equal ones.
+  /// Returns, for example, "NVIDIA H200, sm_90". Equal devices have equal models.
   const std::string &model() const { return modelText; }
-  /// 10 major + minor: 90 for sm_90.
+  /// 10 major + minor. Example: 90 for sm_90.
   int capability() const { return sm; }
   int numMultiprocessors() const { return multiprocessors; }
   int maxThreadsPerBlock() const { return maxThreads; }
-  /// Of a block, dynamic and static.
+  /// Per block, dynamic and static.
   int maxSharedBytes() const { return maxShared; }
   int64_t maxBlocks() const { return maxGrid; }
 
@@ -75,14 +76,15 @@ private:
 
 using DevicePtr = std::shared_ptr<Device>;
 
-/// Memory of a device, not initialised.
+/// Device memory, uninitialized.
 class DeviceMemory {
 public:
-  /// Gives it back.
+  /// Frees the memory.
   using ReleaseFn = std::function<void(DeviceAddress)>;
-  /// `what` is for errors: "the arena of stage 0". No bytes are none at all, at address 0.
+  /// `what` is for errors, e.g. "the arena of stage 0". 0 bytes allocate no memory and give address
+  /// 0.
   static Result<DeviceMemory> allocate(DevicePtr device, int64_t bytes, const std::string &what);
-  /// What another library has allocated.
+  /// Takes ownership of another library's allocation.
   static DeviceMemory own(DevicePtr device, DeviceAddress begin, int64_t bytes, ReleaseFn release);
   DeviceMemory() = default;
   DeviceMemory(DeviceMemory &&other) noexcept { *this = std::move(other); }
@@ -96,10 +98,10 @@ private:
   DevicePtr device;
   DeviceAddress begin = 0;
   int64_t size = 0;
-  ReleaseFn release; // empty: the driver does
+  ReleaseFn release; // empty: the driver frees it
 };
 
-/// Memory of the host that a device copies from and to by itself.
+/// Page-locked host memory, for asynchronous copies by the device.
 class PinnedMemory {
 public:
   static Result<PinnedMemory> allocate(DevicePtr device, int64_t bytes);
@@ -120,7 +122,7 @@ private:
 /// A point of a stream.
 class Event {
 public:
-  /// `isTimed`: it says when it was passed, which makes it dearer.
+  /// `isTimed`: records the time, at a higher cost.
   static Result<Event> create(DevicePtr device, bool isTimed = false);
   Event() = default;
   Event(Event &&other) noexcept { *this = std::move(other); }
@@ -128,11 +130,11 @@ public:
   ~Event();
 
   EventHandle handle() const { return event; }
-  /// Waits until the stream has got there; at once if it was never recorded.
+  /// Waits until the stream has reached the event; returns at once if it was never recorded.
   Status wait() const;
-  /// Whether it has.
+  /// Returns whether the stream has reached the event.
   Result<bool> hasPassed() const;
-  /// The device's seconds from another one to this; both are timed, and passed.
+  /// Returns the device's seconds from `begin` to this event. Both are timed, and passed.
   Result<double> secondsSince(const Event &begin) const;
 
 private:
@@ -140,10 +142,10 @@ private:
   EventHandle event = nullptr;
 };
 
-/// Operations in order, beside those of other streams.
+/// Operations in order, concurrent to other streams.
 class Stream {
 public:
-  /// `name` is for errors: "compute".
+  /// `name` is for errors, e.g. "compute".
   static Result<Stream> create(DevicePtr device, std::string name);
   Stream() = default;
   Stream(Stream &&other) noexcept { *this = std::move(other); }
@@ -151,17 +153,17 @@ public:
   ~Stream();
 
   StreamHandle handle() const { return stream; }
-  /// The event is where the stream is now.
+  /// Places the event at the current end of the stream.
   Status record(const Event &event) const;
-  /// What comes now waits for what the event was recorded for last.
+  /// Makes later operations wait for the last recorded point of the event.
   Status waitFor(const Event &event) const;
-  /// Waits until all of it is done.
+  /// Waits for all operations of the stream.
   Status synchronize() const;
 
   Status copyToDevice(DeviceAddress to, const void *pinned, int64_t bytes) const;
   Status copyToHost(void *pinned, DeviceAddress from, int64_t bytes) const;
   Status copyWithin(DeviceAddress to, DeviceAddress from, int64_t bytes) const;
-  /// `rows` rows of `rowBytes`, that begin `toPitch` and `fromPitch` bytes after each other.
+  /// Copies `rows` rows of `rowBytes`; rows begin every `toPitch` and `fromPitch` bytes.
   Status copyRows(DeviceAddress to, int64_t toPitch, DeviceAddress from, int64_t fromPitch,
                   int64_t rowBytes, int64_t rows) const;
   Status fill(DeviceAddress to, unsigned char value, int64_t bytes) const;

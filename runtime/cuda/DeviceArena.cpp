@@ -1,4 +1,4 @@
-//===- DeviceArena.cpp - The memory plan of a rank on its GPU --------------===//
+//===- DeviceArena.cpp - The arenas of a rank with a GPU -------------------===//
 
 #include "runtime/cuda/DeviceArena.h"
 #include "runtime/exec/Machine.h"

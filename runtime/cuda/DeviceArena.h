@@ -1,4 +1,4 @@
-//===- DeviceArena.h - The memory plan of a rank on its GPU ----------------===//
+//===- DeviceArena.h - The arenas of a rank with a GPU ---------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -12,16 +12,16 @@
 
 namespace tbc::cuda {
 
-/// One allocation of a device, that holds what a rank holds. A tensor is moved when it is stored or
-/// loaded; kernels find it by its address.
+/// The device memory of a rank, one allocation. Tensors are copied when they are stored or loaded;
+/// kernels use addresses.
 class DeviceArena : public runtime::Arena {
 public:
-  /// `memory`: all of it. `arith`: Native or Residue251, whose numbers lie in the bytes of their
+  /// `memory`: the whole arena. `arith`: Native, or Residue251 with numbers in the bytes of their
   /// types.
   static std::unique_ptr<DeviceArena> create(DeviceMemory memory, std::shared_ptr<Streams> streams,
                                              kernels::Arith arith);
 
-  // These throw KernelError with what the driver says.
+  // These throw KernelError with the driver's message.
   void store(int64_t offset, const kernels::Tensor &tensor) override;
   kernels::Tensor load(int64_t offset, const kernels::TensorType &type) const override;
   void zero(int64_t offset, const kernels::TensorType &type) override;
@@ -38,14 +38,14 @@ private:
   const kernels::Arith arith;
 };
 
-/// What the rank holds in pinned memory of its host, which copies of the Program fill and read.
+/// The pinned host memory of a rank, filled and read by copies of the Program.
 class PinnedArena : public runtime::Arena {
 public:
   static Result<std::unique_ptr<PinnedArena>> create(const DevicePtr &device,
                                                      std::shared_ptr<Streams> streams,
                                                      int64_t bytes, kernels::Arith arith);
 
-  // These wait for copies under way, and throw KernelError with what the driver says.
+  // These wait for running copies, and throw KernelError with the driver's message.
   void store(int64_t offset, const kernels::Tensor &tensor) override;
   kernels::Tensor load(int64_t offset, const kernels::TensorType &type) const override;
   void zero(int64_t offset, const kernels::TensorType &type) override;

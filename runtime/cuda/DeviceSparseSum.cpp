@@ -1,4 +1,4 @@
-//===- DeviceSparseSum.cpp - Sums of the largest elements on a GPU ----------===//
+//===- DeviceSparseSum.cpp - Compressed sums of gradients on a GPU ----------===//
 
 #include "runtime/cuda/DeviceSparseSum.h"
 #include "runtime/abi/SparseKernels.h"
@@ -15,7 +15,7 @@ static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 // Preparation
 //===----------------------------------------------------------------------===//
 
-// The numbers of a slice, i64: those of its kernels, each where it begins.
+// The layout of a slice's i64 numbers: the first index of each kernel's part.
 static constexpr int sizesAt = 0, stateAt = 2, sumAt = 5, numNumbers = 10;
 static constexpr int numStates = sumAt - stateAt;
 
@@ -26,7 +26,7 @@ static DeviceAddress part(DeviceAddress numbers, int at) {
   return numbers + DeviceAddress(at) * sizeof(int64_t);
 }
 
-/// Of all slices, in order.
+/// Returns the numbers of all slices, in order.
 static std::vector<int64_t> tableOf(const runtime::SparseLayout &layout) {
   std::vector<int64_t> numbers;
   size_t index = 0;
@@ -34,7 +34,7 @@ static std::vector<int64_t> tableOf(const runtime::SparseLayout &layout) {
   for (const runtime::SparseLayout::Slice &slice : layout.slices) {
     first = slice.index == index ? first : 0;
     index = slice.index;
-    int64_t numSteps = 1; // that halve numEntries + 1 places to one
+    int64_t numSteps = 1; // halvings of numEntries + 1 places to one
     while ((int64_t(1) << numSteps) <= slice.numEntries)
       ++numSteps;
     for (int64_t number : {slice.count, slice.numEntries,                          // sizes
@@ -94,14 +94,14 @@ Status DeviceSparseSum::setResiduals(Streams &streams, const std::vector<float> 
 
 Status DeviceSparseSum::addGradients(const std::vector<DeviceTensor> &inputs, const Stream &stream,
                                      const ScratchFn &scratch, const LaunchFn &launch) const {
-  int64_t most = 0; // of what does not lie in one piece
+  int64_t most = 0; // bytes of the largest non-contiguous slice
   for (const Slice &slice : layout.slices)
     if (slice.elements.size() > 1)
       most = std::max(most, slice.count * 4);
   DeviceAddress packed = most ? scratch(most) : 0;
   for (size_t s = 0; s < layout.slices.size(); ++s) {
     const Slice &slice = layout.slices[s];
-    if (slice.count == 0) // nothing but padding
+    if (slice.count == 0) // only padding
       continue;
     DeviceRuns from = runsOf(slice.elements, inputs[slice.tensor].address);
     DeviceAddress gradient = from.size() == 1 ? from[0].address : packed;
@@ -116,7 +116,7 @@ Status DeviceSparseSum::addGradients(const std::vector<DeviceTensor> &inputs, co
 Status DeviceSparseSum::takeMessages(const Places &at, const Stream &stream,
                                      const LaunchFn &launch) const {
   auto sentBytes = int64_t(layout.numMessages()) * messageBytes();
-  // An index of -1 stands for none; what value goes with it nobody asks.
+  // An index of -1 marks an empty entry; its value is not read.
   if (Status status = stream.fill(at.sent, 0xff, sentBytes); !status)
     return status;
   DeviceAddress next = at.sent;
@@ -143,7 +143,7 @@ Status DeviceSparseSum::takeMessages(const Places &at, const Stream &stream,
 Status DeviceSparseSum::exchange(DeviceCommunicator &communicator, const Places &at,
                                  const Stream &stream, const std::string &place) const {
   const comm::Group &group = layout.group.ranks;
-  if (layout.isAllReduce) // values travel by their bits
+  if (layout.isAllReduce) // values travel as their bits
     return communicator.enqueueAllGather(
         group, {{at.sent, at.received, int64_t(layout.messageWords), kernels::DType::I32}}, stream,
         place);
@@ -176,7 +176,7 @@ Status DeviceSparseSum::run(DeviceCommunicator &communicator,
                             const std::vector<DeviceTensor> &results, bool isUniform,
                             const Stream &stream, const ScratchFn &scratch, const LaunchFn &launch,
                             const std::string &place) const {
-  // Results are written when all operands that they may lie over are read.
+  // Results are written after all operands that they may overlap are read.
   if (Status status = addGradients(inputs, stream, scratch, launch); !status)
     return status;
   if (!layout.wholes.empty()) {

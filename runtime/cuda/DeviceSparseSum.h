@@ -1,8 +1,8 @@
-//===- DeviceSparseSum.h - Sums of the largest elements on a GPU ------------===//
+//===- DeviceSparseSum.h - Compressed sums of gradients on a GPU ------------===//
 //
-// Part of tbc. Plain C++. The same as runtime/exec/SparseSum.h, to the bit, where operands, results
-// and residuals lie in the memory of a device and messages go over its communicator: everything is
-// put into a stream, and nobody waits.
+// Part of tbc. Plain C++. runtime/exec/SparseSum.h for operands, results and residuals in device
+// memory, with the same bits. Messages use its communicator. Every call only enqueues work in a
+// stream; it never waits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,25 +18,25 @@ namespace tbc::cuda {
 
 class DeviceSparseSum {
 public:
-  /// `layout` and `kernels` outlive it; residuals are 0. They take 4 bytes an element of the
-  /// device's memory, beside the memory plan. Errors: Usage, the Program was compiled without the
-  /// kernels; RankFailed, of memory.
+  /// `layout` and `kernels` outlive it; residuals are 0. The residuals take 4 bytes per element of
+  /// device memory, beside the memory plan. Errors: Usage, if the Program was compiled without the
+  /// kernels; RankFailed, if memory is short.
   static Result<std::unique_ptr<DeviceSparseSum>> create(const DevicePtr &device,
                                                          const KernelModule &kernels,
                                                          const runtime::SparseLayout &layout,
                                                          Streams &streams);
 
-  /// Puts a kernel with these arguments, all of which are addresses, into the stream.
+  /// Enqueues a kernel whose arguments are all addresses.
   using LaunchFn = std::function<void(const LaunchableKernel &, std::vector<DeviceAddress>)>;
 
-  /// Executes it once, with the other arguments as of communicateOnDevice. What it sends lies in
-  /// scratch memory. Results may lie over operands.
+  /// Executes the sum once; the other arguments are those of communicateOnDevice. Messages lie in
+  /// scratch memory. Results may overlap operands.
   Status run(DeviceCommunicator &communicator, const program::Instruction &instruction,
              const std::vector<DeviceTensor> &inputs, const std::vector<DeviceTensor> &results,
              bool isUniform, const Stream &stream, const ScratchFn &scratch, const LaunchFn &launch,
              const std::string &place) const;
 
-  /// All its residuals, as they are after what is in the streams.
+  /// Returns all residuals after the enqueued work.
   Result<std::vector<float>> residuals(Streams &streams) const;
   Status setResiduals(Streams &streams, const std::vector<float> &elements);
 
@@ -45,7 +45,7 @@ private:
   struct Kernels {
     const LaunchableKernel *add, *count, *choose, *tally, *take, *sum;
   };
-  /// Where things are in scratch memory.
+  /// Addresses in scratch memory.
   struct Places {
     DeviceAddress state, counts, tallies, warpTallies, sent, received;
   };
@@ -55,7 +55,8 @@ private:
   DeviceAddress residualOf(const Slice &slice) const {
     return memory.address() + DeviceAddress(slice.begin * 4);
   }
-  /// The numbers of a slice (SparseKernels.h): its sizes, its first state, those of its sum.
+  /// Returns the address of a slice's numbers (SparseKernels.h): its sizes, its initial state, and
+  /// those of its sum.
   DeviceAddress numbersOf(size_t slice) const;
   Status addGradients(const std::vector<DeviceTensor> &inputs, const Stream &stream,
                       const ScratchFn &scratch, const LaunchFn &launch) const;

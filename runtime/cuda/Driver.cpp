@@ -1,4 +1,4 @@
-//===- Driver.cpp - The functions of the CUDA driver that are used ---------===//
+//===- Driver.cpp - The used functions of the CUDA driver ------------------===//
 
 #include "runtime/cuda/Driver.h"
 #include "runtime/cuda/SharedLibrary.h"
@@ -11,7 +11,7 @@ static std::string versionText(int version) {
   return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-/// Of the right version, not initialised.
+/// Opens a driver of a supported version, without initializing it.
 static Result<Driver> openDriver() {
   Result<SharedLibrary> library = SharedLibrary::open(
       {"the CUDA driver",
@@ -53,7 +53,7 @@ std::string versionOf(const Driver &driver) {
   return driver.driverGetVersion(&version) == DriverCode::Success ? versionText(version) : "";
 }
 
-/// What to do about it, or nothing.
+/// Returns the remedy for an error, or an empty text.
 static const char *remedyOf(DriverCode code) {
   switch (code) {
   case DriverCode::OutOfMemory:

@@ -1,7 +1,7 @@
-//===- Driver.h - The functions of the CUDA driver that are used -----------===//
+//===- Driver.h - The used functions of the CUDA driver --------------------===//
 //
-// Part of tbc. Plain C++: own declarations of a part of cuda.h, which a test compares with it where
-// it is installed. Tests put another table in its place (tests/runtime/cuda/FakeDriver.h).
+// Part of tbc. Plain C++. Own declarations of a part of cuda.h. A test compares them with it if it
+// is installed. Tests replace the table by another one (tests/runtime/cuda/FakeDriver.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,7 +15,7 @@
 
 namespace tbc::cuda {
 
-/// CUresult: those that are asked for by name; a driver may return others.
+/// CUresult: the codes used by name; a driver may return others.
 enum class DriverCode : int {
   Success = 0,
   InvalidValue = 1,
@@ -32,11 +32,11 @@ enum class DriverCode : int {
   IllegalAddress = 700,
   LaunchOutOfResources = 701,
   LaunchFailed = 719,
-  CaptureUnsupported = 900, // what cannot be done while a stream is captured
-  CaptureInvalidated = 901, // by an error before
-  CaptureUnjoined = 904,    // a stream that was captured along was not joined
-  CaptureIsolation = 905,   // what is captured depends on what is not
-  CapturedEvent = 907,      // an event that was recorded last in a captured stream
+  CaptureUnsupported = 900, // not allowed while a stream is captured
+  CaptureInvalidated = 901, // by an earlier error
+  CaptureUnjoined = 904,    // a captured stream was not joined
+  CaptureIsolation = 905,   // captured work depends on work outside
+  CapturedEvent = 907,      // the event was recorded last in a captured stream
 };
 
 /// CUdevice_attribute.
@@ -79,7 +79,7 @@ enum class CaptureMode : int { Global = 0, ThreadLocal = 1, Relaxed = 2 };
 /// CUmemorytype.
 enum class MemoryType : int { Device = 2 };
 
-/// CUDA_MEMCPY2D: `rows` rows of `widthBytes`, from and to places in the memory of a device.
+/// CUDA_MEMCPY2D: copies `rows` rows of `widthBytes` within device memory.
 struct Copy2D {
   size_t fromXBytes = 0, fromY = 0;
   MemoryType fromType = MemoryType::Device;
@@ -96,8 +96,8 @@ struct Copy2D {
   size_t widthBytes = 0, rows = 0;
 };
 
-/// X(name here, symbol of the driver, parameters ...). The symbols are those that cuda.h's macros
-/// stand for; a driver keeps them all for good.
+/// X(name here, symbol of the driver, parameters ...). The symbols are those behind the macros of
+/// cuda.h; drivers keep them forever.
 #define TBC_CUDA_DRIVER_FUNCTIONS(X)                                                               \
   X(init, cuInit, unsigned flags)                                                                  \
   X(driverGetVersion, cuDriverGetVersion, int *version)                                            \
@@ -158,26 +158,26 @@ struct Copy2D {
     unsigned gridZ, unsigned blockX, unsigned blockY, unsigned blockZ, unsigned sharedBytes,       \
     StreamHandle stream, void **arguments, void **extra)
 
-/// The driver as a table of functions. Their meaning is in NVIDIA's "CUDA Driver API".
+/// The driver as a table of functions. NVIDIA's "CUDA Driver API" describes them.
 struct Driver {
 #define TBC_DECLARE(name, symbol, ...) DriverCode (*name)(__VA_ARGS__) = nullptr;
   TBC_CUDA_DRIVER_FUNCTIONS(TBC_DECLARE)
 #undef TBC_DECLARE
 };
 
-/// Whether this machine has a driver that will do; does not start it, so that processes may still
-/// be forked. Errors: Other; there is none, or it is older than CUDA 12.0.
+/// Checks for a usable driver without starting it, so that processes may still be forked. Errors:
+/// Other, if it is missing or older than CUDA 12.0.
 Status findDriver();
 
-/// The machine's driver, initialised. Errors: Other; there is none, it is older than CUDA 12.0, or
-/// it finds no device.
+/// Loads and initializes the machine's driver. Errors: Other, if it is missing, is older than CUDA
+/// 12.0, or it finds no device.
 Result<Driver> loadDriver();
 
-/// "CUDA 12.4": the latest that the driver supports; empty if it does not say.
+/// Returns the latest CUDA supported by the driver, e.g. "CUDA 12.4"; empty if it is unknown.
 std::string versionOf(const Driver &driver);
 
-/// Success, or an error of code RankFailed: `what`, then the driver's own name and sentence for the
-/// code, and what to do where that is known.
+/// Returns success or RankFailed. The message has `what`, the driver's name and sentence for the
+/// code, and a remedy if one is known.
 Status checkDriver(const Driver &driver, DriverCode code, const std::string &what);
 
 } // namespace tbc::cuda

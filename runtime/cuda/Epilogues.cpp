@@ -1,4 +1,4 @@
-//===- Epilogues.cpp - What can be done at the end of a product ------------===//
+//===- Epilogues.cpp - Epilogues of matmuls --------------------------------===//
 
 #include "runtime/cuda/Epilogues.h"
 
@@ -42,7 +42,7 @@ std::string describe(const std::map<std::string, int64_t> &counts) {
 
 namespace {
 
-/// What a region does, in order, to a product that it reads.
+/// Reads a region as a sequence of steps on a matmul's result.
 class Reader {
 public:
   Reader(const Stage &stage, const Block &block, const Region &region, ValueId product)
@@ -54,7 +54,8 @@ public:
         sources[value] = value;
   }
 
-  /// Sets `epilogue`; false: it does something else, `why` if it is worth a word.
+  /// Sets `epilogue`. Returns false if the region has another form, with a reason in `why` if it is
+  /// worth reporting.
   bool read(Epilogue &epilogue, std::string &why) {
     for (int i = region.first; i < region.first + region.count; ++i)
       if (const Instruction &instruction = block.instructions[size_t(i)]; !step(instruction)) {
@@ -102,7 +103,7 @@ private:
     return true;
   }
 
-  /// Along new dims in front.
+  /// Accepts a broadcast along new leading dims.
   bool broadcast(const Instruction &instruction) {
     auto source = sources.find(instruction.operands[0]);
     const std::vector<int64_t> &dims = instruction.attrs.getInts("dims");
@@ -196,12 +197,12 @@ private:
   const Block &block;
   const Region &region;
   const program::RegionValues values;
-  const TensorType &type; // of the product
+  const TensorType &type; // of the matmul
   Epilogue made;
-  std::map<ValueId, int> levels; // of values made of the product: after how many steps
+  std::map<ValueId, int> levels; // by value computed from the matmul: number of steps
   int last = 0, geluLevel = -1;
-  std::map<ValueId, ValueId> sources; // of values that are another under another name
-  std::map<ValueId, ValueId> biases;  // of broadcasts: what is repeated
+  std::map<ValueId, ValueId> sources; // by renamed value: the original
+  std::map<ValueId, ValueId> biases;  // by broadcast: its operand
   std::string reason;
 };
 
@@ -256,8 +257,8 @@ private:
     }
   }
 
-  /// The einsum that makes a value which this region alone reads, and the reshapes between; empty
-  /// if there is none.
+  /// Returns the einsum whose result only this region reads, with the reshapes in between; empty if
+  /// there is no such einsum.
   std::vector<int> productBefore(const Region &region, ValueId value) const {
     std::vector<int> chain;
     auto isReadByRegion = [&](int reader) {
@@ -282,7 +283,7 @@ private:
     }
   }
 
-  /// Whether the memory plan lets the product be done with its region.
+  /// Returns whether the memory plan allows the matmul to run with its region.
   bool fits(const Epilogue &e) const {
     const Instruction &einsum = block.instructions[size_t(e.einsum)];
     std::vector<ValueId> reads = einsum.operands, writes = {e.result};
@@ -301,7 +302,7 @@ private:
     return mayWait(e);
   }
 
-  /// Whether the einsum's operands are still there where the region begins.
+  /// Returns whether the einsum's operands are still intact where the region begins.
   bool mayWait(const Epilogue &e) const {
     int end = e.region.first + e.region.count;
     const std::vector<ValueId> &operands = block.instructions[size_t(e.einsum)].operands;
@@ -319,7 +320,7 @@ private:
           if (program::shareBytes(stage, result, operand))
             return false;
     }
-    // A slot that is written meanwhile.
+    // A slot written in between.
     for (size_t r = 0; r < times.size(); ++r)
       if (times[r] >= e.einsum && times[r] < end)
         for (ValueId operand : operands)

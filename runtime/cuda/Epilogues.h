@@ -1,4 +1,4 @@
-//===- Epilogues.h - What can be done at the end of a product --------------===//
+//===- Epilogues.h - Epilogues of matmuls ----------------------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -16,43 +16,44 @@
 
 namespace tbc::cuda {
 
-/// A product (an einsum that is a region by itself) and the region after it, which one call of
-/// cuBLASLt may do: result = f(product + added + bias), where all that has a value is used.
+/// A matmul (an einsum in a region of its own) and the region after it, executed by one call of
+/// cuBLASLt. result = f(matmul + added + bias); terms without a value are left out. Example: gelu(x
+/// w + bias).
 struct Epilogue {
   enum class Function {
     Identity,
-    Cast,         ///< of bf16 or f16 to f32, alone
+    Cast,         ///< bf16 or f16 to f32, alone
     Gelu,         ///< the tanh form
-    GeluGradient, ///< product * gelu'(geluInput), alone; the tanh form
+    GeluGradient, ///< matmul * gelu'(geluInput), alone; the tanh form
   };
 
   int einsum = 0; ///< instruction
   program::Region region;
   Function function = Function::Identity;
   program::ValueId result = 0;
-  /// Along the last dims of the result; of the result's type, as all others.
+  /// The bias lies along the last dims of the result. All have the result's type.
   std::optional<program::ValueId> bias, added;
-  /// What gelu is applied to: read by its gradient, and written by gelu where others read it.
+  /// The input of gelu: read by its gradient, and written by gelu if it is read later.
   std::optional<program::ValueId> geluInput;
-  /// The einsum, and reshapes of what it makes: instructions that are done with the region.
+  /// The instructions executed with the region: the einsum, and reshapes of its result.
   std::vector<int> leftOut;
 
-  /// "bias and gelu".
+  /// Returns, for example, "bias and gelu".
   std::string name() const;
 };
 
 struct Epilogues {
   std::vector<Epilogue> list;
-  /// Of regions that add a bias to a product, or the like, and are none: why, how often.
+  /// Regions after a matmul that cannot be epilogues: reasons, with their counts.
   std::map<std::string, int64_t> apart;
 };
 
-/// The epilogues of a block with a memory plan. The product is done where its region begins, so
-/// between the two nothing may take the place of its operands; what the region writes may share
-/// bytes with nothing that is read, but for `added` at exactly its place.
+/// Finds the epilogues of a block with a memory plan. The matmul is executed where its region
+/// begins, so its operands must not be overwritten in between. The outputs of the region must not
+/// share bytes with its inputs, except `added` at exactly its place.
 Epilogues findEpilogues(const program::Stage &stage, const program::Block &block);
 
-/// "12 bias, 12 bias and gelu": of these, with how often.
+/// Returns the names with their counts, e.g. "12 bias, 12 bias and gelu".
 std::string describe(const std::map<std::string, int64_t> &counts);
 
 } // namespace tbc::cuda

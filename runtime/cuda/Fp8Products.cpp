@@ -1,4 +1,4 @@
-//===- Fp8Products.cpp - Products of matrices in fp8 ------------------------===//
+//===- Fp8Products.cpp - Matmuls in fp8 -------------------------------------===//
 
 #include "runtime/cuda/Fp8Products.h"
 
@@ -11,7 +11,7 @@ using fp8::Format;
 
 static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// The memory, before the matrices.
+// The workspace in front of the matrices.
 static constexpr int64_t scalesAt = fp8::numWarps * 4, scaleBytes = 256,
                          matricesAt = scalesAt + 2 * scaleBytes;
 
@@ -35,10 +35,10 @@ Fp8Products::create(const DevicePtr &device, std::shared_ptr<const KernelModule>
   return made;
 }
 
-/// Elements of the matrices of an operand, as it is quantised.
+/// Returns the sizes of an operand's matrices, for quantization.
 static std::vector<int64_t> sizesOf(int64_t count, int64_t batch, int64_t rows, int64_t depth,
                                     int64_t batchStride, int64_t stride, bool isTransposed) {
-  // Threads beside each other read what lies beside each other.
+  // Neighbouring threads read neighbouring elements.
   return {count,
           batch,
           rows,
@@ -79,16 +79,16 @@ Result<Fp8Products::Operand> Fp8Products::operandOf(kernels::DType type, Format 
   return operand;
 }
 
-/// Before anything runs that works in it.
+/// Grows the workspace. No running work may use it.
 Status Fp8Products::reserve(int64_t bytes) {
-  // What no plan of memory knows of stays small beside a device's.
+  // Memory outside all plans stays small compared with a device's memory.
   constexpr int64_t mostBytes = int64_t(2) << 30;
   int64_t before = memory.bytes();
   if (bytes <= before)
     return Status::ok();
   if (bytes > mostBytes)
     return Error{ErrorCode::Usage, "matrices that take more than 2 GiB"};
-  if (Status status = streams->wait(); !status) // for what was uploaded
+  if (Status status = streams->wait(); !status) // for uploads
     return status;
   auto allocate = [&](int64_t size) {
     auto made = DeviceMemory::allocate(device, size, "matrices in fp8");
@@ -96,7 +96,7 @@ Status Fp8Products::reserve(int64_t bytes) {
       memory = std::move(*made);
     return made ? Status::ok() : Status(made.error());
   };
-  memory = DeviceMemory(); // both may be more than there is
+  memory = DeviceMemory(); // frees the old one first: both may exceed the memory
   if (allocate(bytes))
     return Status::ok();
   if (Status again = before > 0 ? allocate(before) : Status::ok(); !again)
@@ -134,7 +134,7 @@ Result<Fp8Products::Enqueue> Fp8Products::find(const Request &request) {
   if (batchA * given.m * given.k != request.elementsA ||
       batchB * given.n * given.k != request.elementsB)
     return none("operands of which a part is read");
-  // cuBLASLt takes the type of a bias from the result, but for f32.
+  // cuBLASLt derives the type of a bias from the result, except for f32.
   if (given.epilogue != CublasEpilogue::Default && given.result == kernels::DType::F32)
     return none("what comes with a product in f32");
 
@@ -170,7 +170,7 @@ Result<Fp8Products::Enqueue> Fp8Products::find(const Request &request) {
     DeviceAddress scalesB = scalesA + DeviceAddress(scaleBytes);
     at.a = memory.address() + DeviceAddress(matricesAt);
     at.b = at.a + DeviceAddress(roomA);
-    at.scaleA = scalesA, at.scaleB = scalesB; // what undoes them is there first
+    at.scaleA = scalesA, at.scaleB = scalesB; // their inverses come first
     Status status = quantise(a, stream, addresses.a, at.a, scalesA);
     if (status)
       status = quantise(b, stream, addresses.b, at.b, scalesB);

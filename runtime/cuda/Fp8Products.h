@@ -1,9 +1,9 @@
-//===- Fp8Products.h - Products of matrices in fp8 --------------------------===//
+//===- Fp8Products.h - Matmuls in fp8 ---------------------------------------===//
 //
-// Part of tbc. Plain C++. As the "Transformer Engine" of NVIDIA has it, with scales of the tensors
-// as they are (not of steps before): right before a product its operands are scaled and rounded to
-// fp8, each tensor by one scale, and laid out as cuBLASLt wants them; sums are taken in f32, the
-// result has the type that it has without.
+// Part of tbc. Plain C++. Like NVIDIA's "Transformer Engine", but scales come from the current
+// tensors (not from earlier steps). Right before a matmul its operands are scaled and rounded to
+// fp8, with one scale per tensor, and laid out for cuBLASLt. Sums are in f32; the result type is
+// the same as without fp8.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,22 +15,21 @@
 
 namespace tbc::cuda {
 
-/// The products in fp8 of a device, used in one stream: they share the memory that they work in,
-/// which lies beside the memory plan.
+/// The fp8 matmuls of a device, used in one stream: they share a workspace beside the memory plan.
 class Fp8Products {
 public:
-  /// Errors: Usage, a device before compute capability 8.9, which has no fp8; a program compiled
-  /// without the kernels.
+  /// Errors: Usage, for a device before compute capability 8.9, which has no fp8, and for a program
+  /// compiled without the kernels.
   static Result<std::shared_ptr<Fp8Products>> create(const DevicePtr &device,
                                                      std::shared_ptr<const KernelModule> kernels,
                                                      std::shared_ptr<MatrixProducts> products,
                                                      std::shared_ptr<Streams> streams);
 
   using Enqueue = std::function<Status(const Stream &, const ProductAddresses &)>;
-  /// How to do the product of this shape, of operands of so many elements. `isGradient`, of a and
-  /// b: these are rounded to e5m2, which reaches further, others to e4m3. Errors: Usage, what
-  /// products cannot be so, for a list of them, also for lack of memory, what was found before
-  /// being as it was; RankFailed.
+  /// Returns how to execute a matmul of this shape, whose operands have elementsA and elementsB
+  /// elements. Gradients (`isGradient`) are rounded to e5m2, which has more range, others to e4m3.
+  /// Errors: Usage, with the reason for a list, if it cannot be in fp8, also for lack of memory
+  /// (earlier matmuls stay valid); RankFailed.
   struct Request {
     ProductShape shape;
     int64_t elementsA = 0, elementsB = 0;
@@ -38,11 +37,11 @@ public:
   };
   Result<Enqueue> find(const Request &request);
 
-  /// What is allocated beside the memory plan.
+  /// Returns the bytes allocated beside the memory plan.
   int64_t bytes() const { return memory.bytes() + sizesBytes; }
 
 private:
-  /// An operand, as it is quantised.
+  /// How an operand is quantized.
   struct Operand {
     const LaunchableKernel *amax = nullptr, *scale = nullptr, *quantise = nullptr;
     std::shared_ptr<DeviceMemory> sizes;
@@ -63,7 +62,7 @@ private:
   std::shared_ptr<Streams> streams;
   std::map<std::vector<int64_t>, std::shared_ptr<DeviceMemory>> sizesOnDevice;
   int64_t sizesBytes = 0;
-  DeviceMemory memory; // partials, scales of both, a, b of the product that works in it
+  DeviceMemory memory; // partial maxima, both scales, a and b of the current matmul
 };
 
 } // namespace tbc::cuda

@@ -1,4 +1,4 @@
-//===- GradientValues.cpp - Which values of a stage are gradients ----------===//
+//===- GradientValues.cpp - The gradients among a stage's values -----------===//
 
 #include "runtime/cuda/GradientValues.h"
 
@@ -13,7 +13,7 @@ using program::InstructionKind;
 
 std::vector<bool> gradientsOf(const program::Stage &stage) {
   std::vector<bool> values(stage.values.size()), slots(stage.slots.size());
-  for (BlockId id : stage.blocks()) { // in an order in which they can run
+  for (BlockId id : stage.blocks()) { // in a possible order of execution
     if (id.kind == schedule::Action::Kind::Forward)
       continue;
     const Block &block = stage.block(id);

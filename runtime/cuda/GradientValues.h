@@ -1,4 +1,4 @@
-//===- GradientValues.h - Which values of a stage are gradients ------------===//
+//===- GradientValues.h - The gradients among a stage's values -------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -13,9 +13,10 @@
 
 namespace tbc::cuda {
 
-/// Of each value of the stage whether it is a gradient, or what was computed from one: in a block
-/// other than forward what a backward op makes, what a later stage sends, what is computed from
-/// such, and what an earlier block kept of it. What is computed again for backward is none.
+/// Returns, for each value of the stage, whether it is a gradient or computed from one. In blocks
+/// other than forward these are: results of backward ops, values sent by a later stage, values
+/// computed from them, and those kept from an earlier block. Recomputed forward values are not
+/// gradients.
 std::vector<bool> gradientsOf(const program::Stage &stage);
 
 } // namespace tbc::cuda

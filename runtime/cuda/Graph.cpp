@@ -1,4 +1,4 @@
-//===- Graph.cpp - Operations that are launched together ---------------------===//
+//===- Graph.cpp - A captured CUDA graph -------------------------------------===//
 
 #include "runtime/cuda/Graph.h"
 
@@ -7,7 +7,7 @@
 namespace tbc::cuda {
 
 Status Graph::beginCapture(const DevicePtr &device, const Stream &origin) {
-  // Not Global: NCCL's threads, which put its kernels into our streams, may allocate memory.
+  // Not Global: NCCL's threads, which enqueue its kernels in these streams, may allocate memory.
   return device->check(
       device->driver().streamBeginCapture(origin.handle(), CaptureMode::ThreadLocal),
       "beginning to capture a graph");

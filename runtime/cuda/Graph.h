@@ -1,4 +1,4 @@
-//===- Graph.h - Operations that are launched together -----------------------===//
+//===- Graph.h - A captured CUDA graph ---------------------------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -11,15 +11,16 @@
 
 namespace tbc::cuda {
 
-/// What was captured from streams, to be launched any number of times. Errors are of code
+/// Operations captured from streams, to be launched any number of times. Errors have code
 /// RankFailed. Source: NVIDIA's "CUDA Driver API", Stream Management and Graph Management.
 class Graph {
 public:
-  /// From now on what is put into `origin`, and into streams that wait for what was put there, is
-  /// not executed but captured. Meanwhile this thread may neither allocate memory nor give it back
-  /// nor wait for the device nor ask it anything; other threads may.
+  /// From now on operations in `origin`, and in streams that wait for them, are captured instead of
+  /// executed. Meanwhile this thread must not allocate or free memory, wait for the device or query
+  /// it; other threads may.
   static Status beginCapture(const DevicePtr &device, const Stream &origin);
-  /// Ends it, whatever else fails; `origin` has to wait for all streams that were captured along.
+  /// Ends the capture, even after an error. `origin` must have waited for all streams that were
+  /// captured along.
   static Result<Graph> endCapture(const DevicePtr &device, const Stream &origin);
 
   Graph() = default;
@@ -27,7 +28,7 @@ public:
   Graph &operator=(Graph &&other) noexcept;
   ~Graph();
 
-  /// After what is in the stream, and after the launch before.
+  /// Runs after the current work of the stream, and after the previous launch.
   Status launch(const Stream &stream) const;
   int64_t numNodes() const { return nodes; }
 

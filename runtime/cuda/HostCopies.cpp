@@ -1,4 +1,4 @@
-//===- HostCopies.cpp - Copies to the host and back beside kernels ---------===//
+//===- HostCopies.cpp - Copies between device and host beside kernels ------===//
 
 #include "runtime/cuda/HostCopies.h"
 
@@ -6,8 +6,8 @@
 
 namespace tbc::cuda {
 
-// So many are looked through for what overlaps; a stream that has so many before it is behind the
-// link anyway.
+// The limit of the search for overlaps. A stream with more unfinished copies ahead of it is limited
+// by the link anyway.
 static constexpr size_t mostCopies = 128;
 
 Result<HostCopies> HostCopies::create(const DevicePtr &device) {
@@ -52,7 +52,7 @@ Status HostCopies::note(const DeviceRange &range, bool isWrite) {
 // Order
 //===----------------------------------------------------------------------===//
 
-/// The copies run one after the other: who waits for one waits for those before it.
+/// Copies run one after another, so a wait for one includes all earlier ones.
 Status HostCopies::beforeUse(program::Stream which, const Stream &user, const DeviceRange &range,
                              bool isWrite) {
   int64_t &last = waited[size_t(which)];
@@ -82,10 +82,10 @@ void HostCopies::noteOrder(program::Stream before, program::Stream after) {
   retire();
 }
 
-/// Forgets those that nobody has to wait for any more.
+/// Forgets copies for which all streams have waited.
 void HostCopies::retire() {
   int64_t all = waited[size_t(program::Stream::Compute)];
-  if (isCommunicating) // else it comes after the other stream first
+  if (isCommunicating) // else it first follows the compute stream
     all = std::min(all, waited[size_t(program::Stream::Communication)]);
   while (!copies.empty() && copies.front().number <= all) {
     spare.push_back(std::move(copies.front().end));
@@ -99,7 +99,7 @@ void HostCopies::forget() {
 }
 
 //===----------------------------------------------------------------------===//
-// What a copy waits for
+// Waits of a copy
 //===----------------------------------------------------------------------===//
 
 std::vector<int> lastUsers(const program::Stage &stage, const program::Block &block, int index,
@@ -116,7 +116,7 @@ std::vector<int> lastUsers(const program::Stage &stage, const program::Block &bl
   auto isAnyAt = [&](const std::vector<program::ValueId> &values) {
     return std::any_of(values.begin(), values.end(), isAt);
   };
-  // Results that take effect after an instruction are part of it.
+  // A result that takes effect after an instruction counts as part of it.
   std::vector<int> times = resultTimes(stage, block);
   auto writesAt = [&](int instruction) {
     for (size_t r = 0; r < times.size(); ++r) {

@@ -1,4 +1,4 @@
-//===- HostCopies.h - Copies to the host and back beside kernels -----------===//
+//===- HostCopies.h - Copies between device and host beside kernels --------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -16,7 +16,7 @@
 
 namespace tbc::cuda {
 
-/// Bytes of a device.
+/// A range of device memory.
 struct DeviceRange {
   DeviceAddress begin = 0;
   int64_t bytes = 0;
@@ -25,27 +25,26 @@ struct DeviceRange {
   }
 };
 
-/// What the Program copies between the device and pinned memory of the host: in a stream of its
-/// own, one copy after the other, beside the streams of the Program. Who uses memory of the device
-/// says so before, and his stream then waits for the copies that are still at it, and for no
-/// others.
+/// The Program's copies between device memory and pinned host memory. They run one after another in
+/// a separate stream, beside the Program's streams. Each user of device memory announces its range
+/// first; its stream then waits only for the copies that still use this range.
 class HostCopies {
 public:
   static Result<HostCopies> create(const DevicePtr &device);
 
-  /// A copy comes after what this waits for by then.
+  /// A copy runs after everything that this stream waits for by then.
   const Stream &stream() const { return own; }
   Status toHost(unsigned char *to, const DeviceRange &from);
   Status toDevice(const DeviceRange &to, const unsigned char *from);
 
-  /// `user`, which is stream `which`, is about to read the bytes, or to write them.
+  /// Announces that `user`, the Program's stream `which`, will read or write the bytes.
   Status beforeUse(program::Stream which, const Stream &user, const DeviceRange &range,
                    bool isWrite);
-  /// The same of a stream that comes after the compute stream.
+  /// The same for a stream that follows the compute stream.
   Status beforeUseBy(const Stream &user, const DeviceRange &range, bool isWrite) const;
-  /// What comes in `after` comes after all that is in `before`.
+  /// Records that later work in `after` waits for the current work in `before`.
   void noteOrder(program::Stream before, program::Stream after);
-  /// All of the Program's streams wait for all copies, in whatever way: none is looked at any more.
+  /// Called when all of the Program's streams wait for all copies: no copy is tracked any more.
   void forget();
   bool isAny() const { return !copies.empty(); }
 
@@ -60,19 +59,19 @@ private:
   void retire();
 
   DevicePtr device;
-  std::deque<Copy> copies; // that a stream may have to wait for, the oldest first
+  std::deque<Copy> copies; // not yet waited for by all streams, oldest first
   std::vector<Event> spare;
   int64_t numCopies = 0;
-  /// By stream of the Program: the number of the last copy that it waits for.
+  /// By stream of the Program: the number of the last copy it waits for.
   std::array<int64_t, program::numStreams> waited = {0, 0};
   bool isCommunicating = false;
-  Stream own; // last, so that it ends before what its copies use is given back
+  Stream own; // last, so that it ends before the memory of its copies is freed
 };
 
-/// Of each stream the last instruction before `index` of a block that reads or writes the bytes, or
-/// of a copy that only reads them, writes them; none: whatever does comes before the block. Copies
-/// of the Program to the host and back are left out. `addressOf` and `addressOfSlot` are of the
-/// device, for the micro-batch of the block.
+/// Returns, for each stream, the last instruction before `index` that conflicts with a copy of the
+/// bytes. A conflict is a read or write or, if the copy only reads them, a write. A stream without
+/// a conflict in the block has no entry. Copies of the Program between host and device are ignored.
+/// `addressOf` and `addressOfSlot` give device addresses for the block's micro-batch.
 std::vector<int> lastUsers(const program::Stage &stage, const program::Block &block, int index,
                            const DeviceRange &range, bool isWrite,
                            const std::function<DeviceAddress(program::ValueId)> &addressOf,

@@ -39,7 +39,7 @@ Error HostWatch::fail(Error error) {
     if (isOver)
       return failure;
     failure = error;
-    // First of all, so that who sees the failure waits for nothing on the device.
+    // First, so that a thread that sees the failure does not wait for the device.
     device->giveUp();
     isOver = true;
   }
@@ -55,7 +55,7 @@ Error HostWatch::fail(Error error) {
 }
 
 namespace {
-/// How many threads are still at it.
+/// The number of threads still running.
 struct Endings {
   std::mutex mutex;
   std::condition_variable changed;
@@ -68,8 +68,9 @@ struct Endings {
 };
 } // namespace
 
-/// All at once: one that waits for another rank must not keep the next from ending what that rank
-/// waits for. Who does not end within `patience` goes on beside, until the process ends.
+/// Aborts all communicators at once. One that waits for another rank must not block the abort for
+/// which that rank waits. Threads that do not finish within `patience` continue until the process
+/// ends.
 void HostWatch::abortAll() {
   auto endings = std::make_shared<Endings>();
   std::vector<NcclHandle> handles;
@@ -150,8 +151,7 @@ bool HostWatch::remove(NcclHandle communicator) {
 }
 
 NcclCode HostWatch::ask(NcclHandle communicator) {
-  // The thread that asks is that of the rank, or that of the watch with jobMutex held: the job is
-  // there.
+  // The caller is the rank's thread, or the watch's thread holding jobMutex, so `job` exists.
   std::lock_guard<std::mutex> lock(mutex);
   if (isOver)
     return NcclCode::InProgress;
@@ -167,7 +167,7 @@ NcclCode HostWatch::ask(NcclHandle communicator) {
 void HostWatch::run() {
   std::unique_lock<std::mutex> lock(mutex);
   while (!isClosing) {
-    // Time-outs are of seconds and more; short ones are of tests.
+    // Time-outs are seconds or more; only tests have short ones.
     auto pause = limitNow == 0 ? milliseconds(200)
                                : std::clamp(limit() / 10, milliseconds(10), milliseconds(200));
     changed.wait_for(lock, pause, [&] { return isClosing; });
@@ -213,8 +213,9 @@ void HostWatch::lookAtCall() {
   fail(std::move(error));
 }
 
-/// Whether the job was given up, or its store is gone for longer than the end of a run takes: the
-/// rank that serves it may be the first to leave.
+/// Returns an error if the job was given up, or if its store has been unreachable for too long. A
+/// short absence is normal at the end of a run, because the rank that serves the store may leave
+/// first.
 Status HostWatch::askStore() {
   auto alive = job->store->claim("nccl/alive", "yes");
   if (alive || job->store->givenUp()) {
@@ -226,7 +227,7 @@ Status HostWatch::askStore() {
   return Clock::now() - lostSince > options.patience ? Status(alive.error()) : Status::ok();
 }
 
-/// Errors of NCCL, and of the job. The store is a process elsewhere, and asked seldom.
+/// Checks for errors of NCCL and of the job. The store is in another process and is asked rarely.
 void HostWatch::lookAtJob() {
   constexpr milliseconds every(200);
   if (Clock::now() < nextLook)

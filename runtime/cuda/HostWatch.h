@@ -23,60 +23,64 @@
 namespace tbc::cuda {
 
 struct WatchOptions {
-  /// The longest wait in which nothing gets on; 0: for ever.
+  /// The longest wait without any progress; 0: forever.
   std::chrono::milliseconds timeout{0};
   /// The same while ranks connect and in the first step, which loads kernels and chooses
   /// algorithms; at least `timeout`.
   std::chrono::milliseconds connectTimeout{0};
-  /// How long communicators may take to abort. A rank whose own thread has not come back after
-  /// twice that time is ended by `exit`.
+  /// The time that communicators get to abort. If the rank's own thread has not returned after
+  /// twice this time, `exit` ends the rank.
   std::chrono::milliseconds patience = std::chrono::seconds(5);
-  /// Told the error once, before anything else is done about it, by the thread that found it.
+  /// Receives the error once, on the thread that found it, before any other reaction.
   std::function<void(const Error &)> report;
-  /// Ends the process; empty: the rank's thread is waited for as long as it takes.
+  /// Ends the process. Empty: waits for the rank's thread without limit.
   std::function<void(ErrorCode)> exit;
 };
 
-/// The clock of a rank, and how it fails. A thread of its own asks the job's store and NCCL for
-/// errors, and looks for calls of the driver and of NCCL that do not come back.
+/// The watchdog of a rank. A separate thread asks the job's store and NCCL for errors, and looks
+/// for calls of the driver and of NCCL that do not return.
 ///
-/// A failure has one order: (1) the device is given up, so that nothing waits for it any more;
-/// (2) the error is reported; (3) the job is given up in the store, which ends the other ranks;
-/// (4) graphs are dropped, as a communicator ends after those that hold it, and all communicators
-/// are aborted at once, each by a thread of its own: ncclCommAbort waits for the streams of the
-/// user, so one of them may never return. Source: NCCL, src/init.cc, ncclCommAbort,
-/// commDestroySync; src/enqueue.cc, finishPlan.
+/// A failure has one order:
 ///
-/// Example: a kernel of rank 1 hangs. Rank 1 names the kernel after `timeout`, rank 0 the
-/// collective and rank 1; both end with HangDetected, though no abort ever returns.
+/// 1. The device is given up, so that no call waits for it any more.
+/// 2. The error is reported.
+/// 3. The job is given up in the store, which ends the other ranks.
+/// 4. Graphs are dropped, because a communicator ends after the graphs that hold it. Then all
+///    communicators are aborted at once, each by its own thread: ncclCommAbort waits for the user's
+///    streams, so it may never return. Source: NCCL, src/init.cc, ncclCommAbort, commDestroySync;
+///    src/enqueue.cc, finishPlan.
+///
+/// Example: a kernel of rank 1 hangs. After `timeout`, rank 1 names the kernel, and rank 0 names
+/// the collective and rank 1. Both end with HangDetected, even if no abort ever returns.
 class HostWatch {
 public:
   HostWatch(DevicePtr device, WatchOptions options);
-  /// Waits for a failure under way, but not for communicators that do not abort.
+  /// Waits for a running failure, but not for communicators that do not abort.
   ~HostWatch();
   HostWatch(const HostWatch &) = delete;
   HostWatch &operator=(const HostWatch &) = delete;
 
-  /// The time-out that holds now; 0: none.
+  /// Returns the current time-out; 0: no limit.
   std::chrono::milliseconds limit() const { return milliseconds(limitNow); }
-  /// From now on `timeout` holds.
+  /// From now on `timeout` applies.
   void endFirstStep() { limitNow = options.timeout.count(); }
 
   bool hasFailed() const { return isOver; }
-  /// Success, or the failure.
+  /// Returns success, or the failure.
   Status status() const;
-  /// Ends this rank and its job with this error; the one that counts, which may be an earlier one.
+  /// Ends this rank and its job with this error. Returns the job's error, which may be an earlier
+  /// one.
   Error fail(Error error);
 
-  /// A call of the rank's thread that may block, from here to the end of the scope, for which
-  /// `what` stays. `watch` may be null.
+  /// A call of the rank's thread that may block, until the end of the scope. `what` must outlive
+  /// it. `watch` may be null.
   class Call {
   public:
     Call(HostWatch *watch, const std::string &what);
     ~Call();
     Call(const Call &) = delete;
     Call &operator=(const Call &) = delete;
-    /// The call is at work: its clock begins anew.
+    /// Reports progress of the call: its clock starts again.
     void getOn();
 
   private:
@@ -86,24 +90,24 @@ public:
 
   // For the communicators of the rank.
 
-  /// What the communicators know of a failure.
+  /// The communicators' knowledge about failures.
   struct Job {
     comm::Store *store;
     const Nccl *nccl;
-    /// The error of a call of the host that has not come back for so long.
+    /// Returns the error for a call of the host that has been blocked for this long.
     std::function<Error(const std::string &what, std::chrono::milliseconds waited)> isBlocked;
-    /// The error to report in place of one that NCCL or the store gave, which does not say where
-    /// this rank was, nor which rank failed.
+    /// Returns a better error for one from NCCL or the store, which names neither the position of
+    /// this rank nor the failed rank.
     std::function<Error(const Error &error, bool isOfJob)> explain;
   };
-  /// Its parts outlive the call of `leave`.
+  /// The parts of `job` outlive the call of `leave`.
   void join(Job job);
   void leave();
-  /// From now on it is asked for errors, and aborted by `fail`.
+  /// From now on the communicator is asked for errors, and aborted by `fail`.
   void add(NcclHandle communicator);
-  /// Whether the caller is to destroy it; else it is aborted.
+  /// Returns whether the caller must destroy it; otherwise it is aborted.
   bool remove(NcclHandle communicator);
-  /// The communicator's state; InProgress after a failure, when it may be gone.
+  /// Returns the communicator's state; InProgress after a failure, because it may be gone by then.
   NcclCode ask(NcclHandle communicator);
 
 private:
@@ -120,19 +124,19 @@ private:
   std::atomic<int64_t> limitNow;
   std::atomic<bool> isOver = false;
 
-  mutable std::mutex mutex; // of what follows
+  mutable std::mutex mutex; // for the following members
   std::condition_variable changed;
   bool isClosing = false;
   Error failure;
   std::set<NcclHandle> communicators;
   const std::string *call = nullptr;
-  int64_t numCalls = 0; // begun, ended or at work
-  // Of the watch's own thread.
+  int64_t numCalls = 0; // begun, ended or progressed
+  // Used only by the watch's own thread.
   int64_t numSeen = -1;
   Clock::time_point seenSince, nextLook, failedSince, lostSince;
   bool hasExited = false;
 
-  std::mutex jobMutex; // held while the job is asked something
+  std::mutex jobMutex; // held during questions to the job
   std::unique_ptr<Job> job;
   std::thread thread;
 };

@@ -39,7 +39,7 @@ KernelModule::load(DevicePtr device, const FolderFiles &files, const std::string
       return prepared.error();
     module->kernels[kernel.symbol] = *prepared;
   }
-  // A few blocks for each multiprocessor: enough to keep it busy, and each does several elements.
+  // A few blocks per multiprocessor keep it busy; each block handles several elements.
   constexpr int64_t blocksEach = 8;
   for (const program::CudaAccumulator &accumulator : list->accumulators) {
     auto prepared =
@@ -52,8 +52,8 @@ KernelModule::load(DevicePtr device, const FolderFiles &files, const std::string
   return std::shared_ptr<const KernelModule>(module);
 }
 
-/// Loads the image of the latest architecture that the device executes, as machine code if there is
-/// any.
+/// Loads the image of the latest architecture that the device supports, as machine code if
+/// available.
 Status KernelModule::loadImage(const program::CudaKernels &list, const FolderFiles &files) {
   const program::CudaImage *best = nullptr;
   std::string all;
@@ -79,7 +79,7 @@ Status KernelModule::loadImage(const program::CudaKernels &list, const FolderFil
       "loading " + best->file);
 }
 
-/// Finds a kernel and compares its launch with what the device and its registers allow.
+/// Finds a kernel and checks its launch against the limits of the device and its registers.
 Result<LaunchableKernel> KernelModule::prepare(const std::string &symbol, int64_t blocks,
                                                int threads, int sharedBytes) const {
   const Driver &driver = device->driver();
@@ -109,7 +109,7 @@ Result<LaunchableKernel> KernelModule::prepare(const std::string &symbol, int64_
     return beyond(blocks, "blocks", device->maxBlocks());
   if (staticBytes + sharedBytes > device->maxSharedBytes())
     return beyond(staticBytes + sharedBytes, "bytes of shared memory", device->maxSharedBytes());
-  // More than this has to be asked for.
+  // More shared memory than this must be requested.
   constexpr int plainSharedBytes = 48 << 10;
   if (staticBytes + sharedBytes > plainSharedBytes)
     if (Status status = device->check(

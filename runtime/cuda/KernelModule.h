@@ -15,7 +15,7 @@
 
 namespace tbc::cuda {
 
-/// A kernel that the device has and whose launch it allows.
+/// A kernel that is on the device and within its launch limits.
 struct LaunchableKernel {
   FunctionHandle function = nullptr;
   unsigned blocks = 1, threads = 1, sharedBytes = 0;
@@ -25,25 +25,26 @@ struct LaunchableKernel {
   Status launch(const Device &device, const Stream &stream, void **arguments) const;
 };
 
-/// The content of a file in a program's folder, by its name.
+/// Returns the content of a file in a program's folder, by its name.
 using FolderFiles = std::function<Result<std::string>(const std::string &name)>;
 
 /// The kernels of runtime/abi/CudaKernels.h, loaded for one device.
 class KernelModule {
 public:
-  /// Of a program whose program.json has the SHA-256 `programHash`; `files` gives the content of
-  /// files in its folder. Errors: those of `files`; Usage, a file that is malformed, damaged or of
-  /// another program; no image that the device can execute; a launch beyond the device's limits,
-  /// all by name. RankFailed: what the driver refuses.
+  /// Loads the kernels of a program whose program.json has the SHA-256 `programHash`. `files` reads
+  /// files in its folder. Errors: those of `files`; Usage, for a file that is malformed, damaged or
+  /// of another program, for no image that the device can execute, and for launches beyond the
+  /// device's limits, all by name; RankFailed, for refusals of the driver.
   static Result<std::shared_ptr<const KernelModule>>
   load(DevicePtr device, const FolderFiles &files, const std::string &programHash);
   ~KernelModule();
   KernelModule(const KernelModule &) = delete;
   KernelModule &operator=(const KernelModule &) = delete;
 
-  /// Null if there is none of this name.
+  /// Returns null if there is no kernel of this name.
   const LaunchableKernel *find(const std::string &symbol) const;
-  /// Of any number of blocks. Null if there is none for these types.
+  /// Returns the kernel that adds values to slots, for any number of blocks; null if there is no
+  /// kernel for these types.
   const LaunchableKernel *findAccumulator(kernels::DType slot, kernels::DType value) const;
 
   /// Ops that the program leaves to the host (CudaKernels).

@@ -1,4 +1,4 @@
-//===- LibraryCalls.cpp - What NVIDIA's libraries do of a program ----------===//
+//===- LibraryCalls.cpp - Regions executed by NVIDIA's libraries -----------===//
 
 #include "runtime/cuda/LibraryCalls.h"
 
@@ -57,10 +57,10 @@ Error LibraryCalls::at(BlockId id, int index, const Error &error) const {
 }
 
 //===----------------------------------------------------------------------===//
-// Products
+// Matmuls
 //===----------------------------------------------------------------------===//
 
-/// An einsum by itself is a product of matrices, maybe.
+/// Prepares an einsum as a matmul, if it is one.
 Status LibraryCalls::prepareProduct(BlockId id, int index) {
   const Instruction &einsum = instructionAt(id, index);
   auto found = einsumProductOf(code(), einsum, typeOf(einsum.results[0]));
@@ -98,7 +98,7 @@ Status LibraryCalls::prepareProduct(BlockId id, int index) {
   return Status::ok();
 }
 
-/// A product of this shape, which is that of the einsum with what follows it.
+/// Returns the fp8 matmul of this shape: that of the einsum with its epilogue.
 Result<Fp8Products::Enqueue> LibraryCalls::inFp8(const Instruction &einsum,
                                                  const EinsumProduct &product,
                                                  const ProductShape &shape) const {
@@ -108,19 +108,19 @@ Result<Fp8Products::Enqueue> LibraryCalls::inFp8(const Instruction &einsum,
                     gradients[size_t(b)]});
 }
 
-/// The product alone, of the same result type.
+/// Returns the shape of the matmul alone, with the same result type.
 static ProductShape withoutEpilogue(ProductShape shape) {
   shape.epilogue = CublasEpilogue::Default;
   shape.adds = false;
   return shape;
 }
 
-/// A product with what follows, if the library can; else the two are done apart.
+/// Prepares a matmul with its epilogue if the library supports it. Otherwise both run separately.
 Status LibraryCalls::prepareEpilogue(BlockId id, const Epilogue &e) {
   const Instruction &einsum = instructionAt(id, e.einsum);
   auto found = epilogueProductOf(code(), einsum, e);
   if (!found) {
-    if (!found.error().message.empty()) // else prepareProduct says why
+    if (!found.error().message.empty()) // else prepareProduct gives the reason
       ++apart[found.error().message];
     return Status::ok();
   }
@@ -130,14 +130,14 @@ Status LibraryCalls::prepareEpilogue(BlockId id, const Epilogue &e) {
     auto made = inFp8(einsum, *found, shape);
     if (!made && made.error().code != ErrorCode::Usage)
       return at(id, e.einsum, made.error());
-    // In fp8 without what follows rather than with it in a wider type.
+    // fp8 without the epilogue is preferred to a wider type with it.
     if (!made) {
       auto alone = inFp8(einsum, *found, withoutEpilogue(shape));
       if (!alone && alone.error().code != ErrorCode::Usage)
         return at(id, e.einsum, alone.error());
       if (alone) {
         ++apart[made.error().message + ", in fp8"];
-        return Status::ok(); // prepareProduct does it
+        return Status::ok(); // prepareProduct prepares it
       }
     }
     if (made)
@@ -175,7 +175,7 @@ Status LibraryCalls::prepareEpilogue(BlockId id, const Epilogue &e) {
 // Attention and convolution
 //===----------------------------------------------------------------------===//
 
-/// Tensors and workspaces begin at multiples of this.
+/// Tensors and workspaces begin at multiples of 256 bytes.
 static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 Status LibraryCalls::prepareCudnn(BlockId id, const Region &region) {
@@ -199,7 +199,7 @@ Status LibraryCalls::prepareCudnn(BlockId id, const Region &region) {
     found.push_back(*plan);
     bytes = std::max(bytes, aligned((*plan)->workspaceBytes()));
   }
-  // What no plan of memory knows of stays small beside a device's.
+  // Memory outside all plans stays small compared with a device's memory.
   constexpr int64_t mostBytes = int64_t(2) << 30;
   for (int64_t each : work->scratchBytes)
     scratch += aligned(each);
@@ -217,7 +217,7 @@ Status LibraryCalls::prepareCudnn(BlockId id, const Region &region) {
   blocks[id].calls[region.first] =
       [plans = plans.get(), work = *work, found, bytes, operands = instruction.operands,
        results = instruction.results](const Stream &stream, const AddressOf &addressOf) {
-        // Graphs work at the beginning, what one leaves to the next comes after.
+        // The graphs' workspace comes first, followed by the tensors passed between them.
         std::vector<DeviceAddress> scratch;
         DeviceAddress next = plans->workspace() + DeviceAddress(bytes);
         for (int64_t each : work.scratchBytes) {

@@ -1,4 +1,4 @@
-//===- LibraryCalls.h - What NVIDIA's libraries do of a program ------------===//
+//===- LibraryCalls.h - Regions executed by NVIDIA's libraries -------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -16,16 +16,16 @@
 
 namespace tbc::cuda {
 
-/// For each region of a stage whether a library does it, in place of its kernel. What a library
-/// cannot do its kernel does.
+/// Decides for each region of a stage whether a library executes it instead of its kernel. The
+/// kernel is the fallback.
 class LibraryCalls {
 public:
   using AddressOf = std::function<DeviceAddress(program::ValueId)>;
-  /// Puts a region's work into a stream.
+  /// Enqueues a region's work in a stream.
   using Call = std::function<Status(const Stream &, const AddressOf &)>;
 
-  /// `products`: null without cuBLASLt; `plans`: null without cuDNN; `fp8`: null where no product
-  /// is to be in fp8.
+  /// `products`: null without cuBLASLt. `plans`: null without cuDNN. `fp8`: null if no matmul is to
+  /// be in fp8.
   LibraryCalls(const program::Program &program, int stage, std::shared_ptr<MatrixProducts> products,
                std::shared_ptr<CudnnPlans> plans = nullptr,
                std::shared_ptr<Fp8Products> fp8 = nullptr)
@@ -35,16 +35,16 @@ public:
       gradients = gradientsOf(code());
   }
 
-  /// Decides for a block. Errors: RankFailed, what a library refuses though it said it could.
+  /// Decides for a block. Errors: RankFailed, if a library refuses work that it had accepted.
   Status prepare(program::BlockId id);
-  /// Null: the kernel of the region that begins there does it.
+  /// Returns null if the kernel of the region that begins there executes it.
   const Call *find(program::BlockId id, int first) const;
-  /// Whether the call of a region to come does it.
+  /// Returns whether the call of a later region executes it.
   bool isLeftOut(program::BlockId id, int instruction) const;
 
-  /// What the libraries do of all blocks that were prepared, what not, and why.
+  /// Describes the libraries' work in all prepared blocks, and the reasons for the rest.
   std::vector<std::string> sentences() const;
-  /// What timing products saves of those that were done so far; empty where none was timed.
+  /// Describes the time saved by timing the matmuls so far; empty without timing.
   std::string gain() const { return products ? products->gain() : ""; }
 
 private:
@@ -77,12 +77,12 @@ private:
   std::shared_ptr<Fp8Products> fp8;
   std::vector<bool> gradients; // by value, for fp8
   std::map<program::BlockId, BlockCalls> blocks;
-  int64_t numProducts = 0;                   // einsums that cuBLASLt does
-  std::map<std::string, int64_t> noProducts; // why others are not, how often
+  int64_t numProducts = 0;                   // einsums executed by cuBLASLt
+  std::map<std::string, int64_t> noProducts; // reasons for other einsums, with counts
   std::map<std::string, int64_t> epilogues, apart;
-  int64_t numInFp8 = 0;                               // of the products
-  std::map<std::string, int64_t> notInFp8;            // why, how often
-  std::map<std::string, int64_t> byCudnn, notByCudnn; // ops, reasons
+  int64_t numInFp8 = 0;                               // of the matmuls
+  std::map<std::string, int64_t> notInFp8;            // reasons, with counts
+  std::map<std::string, int64_t> byCudnn, notByCudnn; // ops; reasons
 };
 
 } // namespace tbc::cuda

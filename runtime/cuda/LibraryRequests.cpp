@@ -1,4 +1,4 @@
-//===- LibraryRequests.cpp - What NVIDIA's libraries are asked to do -------===//
+//===- LibraryRequests.cpp - Requests to NVIDIA's libraries ----------------===//
 
 #include "runtime/cuda/LibraryRequests.h"
 
@@ -15,7 +15,7 @@ using program::ValueId;
 // Attention and convolution
 //===----------------------------------------------------------------------===//
 
-/// Whether an attention's places are 0, 1, 2, ... of queries and keys.
+/// Returns whether an attention's position ids are 0, 1, 2, ... for queries and keys.
 static bool areIndices(const program::Block &block, const Instruction &attention) {
   if (!attention.attrs.getBool("placed", false))
     return false;
@@ -29,7 +29,7 @@ static bool areIndices(const program::Block &block, const Instruction &attention
                      });
 }
 
-/// Whether ranks see other samples, so that none has to have another's bits.
+/// Returns whether all ranks see different samples, so that no two need the same bits.
 static bool mayVary(const program::Mesh &mesh) {
   return std::all_of(mesh.axes.begin(), mesh.axes.end(), [](const program::MeshAxis &axis) {
     return axis.size <= 1 || axis.name == "dp" || axis.name == "fsdp" || axis.name == "ep" ||
@@ -60,7 +60,7 @@ CudnnRequest cudnnRequestOf(const program::Program &program, int stage, BlockId 
 }
 
 //===----------------------------------------------------------------------===//
-// Products
+// Matmuls
 //===----------------------------------------------------------------------===//
 
 Result<EinsumProduct> einsumProductOf(const program::Stage &stage, const Instruction &einsum,
@@ -69,7 +69,7 @@ Result<EinsumProduct> einsumProductOf(const program::Stage &stage, const Instruc
                    stage.values[size_t(einsum.operands[1])], result);
 }
 
-/// What cuBLASLt calls it.
+/// Returns cuBLASLt's name of the epilogue.
 static CublasEpilogue kindOf(const Epilogue &e) {
   switch (e.function) {
   case Epilogue::Function::Identity:
@@ -101,7 +101,7 @@ Result<EinsumProduct> epilogueProductOf(const program::Stage &stage, const Instr
     return Error{ErrorCode::Usage, "a product that is a batch"};
   if (e.bias && kernels::numElements(stage.values[size_t(*e.bias)].shape) != shape.n)
     return Error{ErrorCode::Usage, "a bias that is not along its rows"};
-  constexpr int64_t auxiliaryStep = 8; // of CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD
+  constexpr int64_t auxiliaryStep = 8; // for CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD
   if (e.geluInput && shape.n % auxiliaryStep != 0)
     return Error{ErrorCode::Usage, "rows that are no multiple of 8"};
   return found;
@@ -114,7 +114,7 @@ Result<EinsumProduct> epilogueProductOf(const program::Stage &stage, const Instr
 const char *name(Library library) { return library == Library::CublasLt ? "cuBLASLt" : "cuDNN"; }
 
 LibraryUse libraryUseOf(const program::Program &program, int stage, BlockId id, int capability) {
-  constexpr size_t version = 91900; // of the newest cuDNN whose engines were asked: 9.19
+  constexpr size_t version = 91900; // the newest cuDNN whose engines were queried: 9.19
   const program::Stage &code = program.stages[size_t(stage)];
   const program::Block &block = code.block(id);
   LibraryUse use;

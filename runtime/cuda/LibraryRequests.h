@@ -1,7 +1,8 @@
-//===- LibraryRequests.h - What NVIDIA's libraries are asked to do ---------===//
+//===- LibraryRequests.h - Requests to NVIDIA's libraries ------------------===//
 //
-// Part of tbc. Plain C++. Which regions of a program go to a library, and in which form. Needs no
-// library: what it refuses when it is asked, kernels of the program do (LibraryCalls.h).
+// Part of tbc. Plain C++. The regions of a program that are offered to a library, and their form.
+// Needs no library. If a library refuses a request, the program's kernels are used
+// (LibraryCalls.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,31 +18,31 @@
 
 namespace tbc::cuda {
 
-/// What cuDNN of this version, on a device of this compute capability (10 major + minor), is asked
-/// of a region of one instruction.
+/// Returns the request to cuDNN for a region of one instruction, for this version and compute
+/// capability (10 major + minor).
 CudnnRequest cudnnRequestOf(const program::Program &program, int stage, program::BlockId id,
                             const program::Region &region, size_t version, int capability);
 
-/// The einsum at `index` of a block as one product with a result of this type. Errors: Usage, as
-/// of productOf.
+/// Returns the einsum at `index` of a block as one matmul with a result of this type. Errors:
+/// Usage, as for productOf.
 Result<EinsumProduct> einsumProductOf(const program::Stage &stage,
                                       const program::Instruction &einsum,
                                       const kernels::TensorType &result);
 
-/// A product with what follows it. Errors: Usage; why the two are apart, empty where the einsum
-/// alone is no product either.
+/// Returns a matmul with its epilogue. Errors: Usage, with the reason for keeping them apart; empty
+/// if the einsum alone is no matmul either.
 Result<EinsumProduct> epilogueProductOf(const program::Stage &stage,
                                         const program::Instruction &einsum, const Epilogue &e);
 
 enum class Library { CublasLt, Cudnn };
 
-/// "cuBLASLt", "cuDNN".
+/// Returns "cuBLASLt" or "cuDNN".
 const char *name(Library library);
 
-/// What libraries do of a block where they refuse nothing that they are asked.
+/// The libraries' part of a block, if they refuse no request.
 struct LibraryUse {
   std::map<int, Library> regions; // by the first instruction of the region
-  std::set<int> leftOut;          // regions that the call of a later region does too
+  std::set<int> leftOut;          // regions included in the call of a later region
 };
 LibraryUse libraryUseOf(const program::Program &program, int stage, program::BlockId id,
                         int capability);

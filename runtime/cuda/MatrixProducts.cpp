@@ -29,7 +29,7 @@ static bool isMultiplied(DType input, DType result) {
 }
 
 static ProductShape shapeOf(const ProductPlan &plan) {
-  // Of a dim of one element no stride counts, but a library wants one that could be.
+  // The stride of a dim of one element is irrelevant, but the library requires a valid one.
   auto stride = [](int64_t stride, int64_t columns) { return std::max(stride, columns); };
   ProductShape shape;
   shape.m = plan.m.size, shape.n = plan.n.size, shape.k = plan.k.size;
@@ -73,7 +73,7 @@ Result<EinsumProduct> productOf(const kernels::Attrs &attrs, const kernels::Tens
 }
 
 //===----------------------------------------------------------------------===//
-// A product
+// A matmul
 //===----------------------------------------------------------------------===//
 
 static CudaType typeOf(DType dtype, std::optional<program::fp8::Format> format = {}) {
@@ -116,14 +116,14 @@ Status MatrixProduct::place(const ProductAddresses &at) const {
     status = set(MatmulAttribute::BiasPointer, at.bias);
   if (status && hasAuxiliary(epilogue))
     status = set(MatmulAttribute::AuxiliaryPointer, at.auxiliary);
-  // Column-major matrices are row-major ones transposed: c' = b' a'.
+  // Column-major matrices are transposed row-major ones: c' = b' a'.
   if (status && isScaled)
     status = set(MatmulAttribute::ScalePointerA, at.scaleB);
   return status && isScaled ? set(MatmulAttribute::ScalePointerB, at.scaleA) : status;
 }
 
 Status MatrixProduct::enqueue(const Stream &stream, const ProductAddresses &at) {
-  // A product of one shape is done at many places; a call keeps what the descriptor says then.
+  // Several matmuls may share one shape; a call uses the descriptor's current addresses.
   Status status = place(at);
   if (status && !candidates.empty() && !timedIn->isRecording())
     status = chooseFastest(stream, at);
@@ -138,7 +138,7 @@ void MatrixProduct::take(const MatmulChoice &choice) {
   workspaceBytes = choice.workspaceBytes;
 }
 
-/// With bias and auxiliary matrix where the descriptor says.
+/// Enqueues the matmul. Bias and auxiliary matrix are in the descriptor.
 CublasCode MatrixProduct::multiply(const Stream &stream, const ProductAddresses &at) const {
   const float one = 1, beta = at.added ? 1 : 0;
   void *out = const_cast<void *>(pointerTo(at.c));
@@ -148,7 +148,7 @@ CublasCode MatrixProduct::multiply(const Stream &stream, const ProductAddresses 
                         const_cast<void *>(pointerTo(workspace)), workspaceBytes, stream.handle());
 }
 
-/// A matrix in memory as cuBLASLt sees it: the rows of a row-major one are its columns.
+/// Describes a matrix to cuBLASLt: the rows of a row-major one are its columns.
 static Status makeLayout(const CublasLt &library, LayoutHandle &layout, CudaType type,
                          int64_t memoryRows, int64_t memoryColumns, int64_t stride, int64_t batch,
                          int64_t batchStride) {
@@ -169,8 +169,8 @@ static Status makeLayout(const CublasLt &library, LayoutHandle &layout, CudaType
                 : status;
 }
 
-/// What comes at the end, if anything. The library looks at how pointers are aligned when it is
-/// asked how to multiply: every tensor's are as the workspace's.
+/// Sets the epilogue, if any. The library checks the alignment of pointers when it chooses an
+/// algorithm, so they get the workspace's alignment, which all tensors share.
 Status MatrixProducts::describeEpilogue(MatrixProduct &product, const ProductShape &s) const {
   product.epilogue = s.epilogue;
   ProductAddresses somewhere;
@@ -236,7 +236,7 @@ Result<std::unique_ptr<MatrixProduct>> MatrixProducts::make(const ProductShape &
   return *hasWay ? std::move(product) : nullptr;
 }
 
-/// False: the library has none.
+/// Returns false if the library has no algorithm.
 Result<bool> MatrixProducts::chooseAlgorithm(MatrixProduct &product) const {
   const char *what = "asking how to multiply";
   PreferenceHandle preference = nullptr;
@@ -264,8 +264,8 @@ Result<bool> MatrixProducts::chooseAlgorithm(MatrixProduct &product) const {
   library.preferenceDestroy(preference);
   if (!status)
     return status.error();
-  // That there is no way is no error: plain kernels do it. Of some combinations of types, sizes and
-  // epilogues it says so as of what it never takes.
+  // A missing algorithm is no error, because plain kernels are the fallback. For some combinations
+  // of types, sizes and epilogues the library returns InvalidValue instead of NotSupported.
   if (code == CublasCode::NotSupported || code == CublasCode::InvalidValue)
     return false;
   if (status = checkCublas(library, code, what); !status)

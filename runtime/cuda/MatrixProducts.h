@@ -1,4 +1,4 @@
-//===- MatrixProducts.h - Einsums by cuBLASLt ------------------------------===//
+//===- MatrixProducts.h - Einsums as matmuls of cuBLASLt -------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -20,23 +20,23 @@
 
 namespace tbc::cuda {
 
-/// c = a * b for each index of a batch: all row-major, or of a transposed one column-major. Sums
-/// are taken in f32. What cuBLASLt is told is the same product of the transposed matrices, as its
-/// own are column-major.
+/// A matmul c = a * b for each index of a batch. Matrices are row-major, or column-major if
+/// transposed. Sums are in f32. cuBLASLt, whose matrices are column-major, gets the same product of
+/// the transposed matrices. Example: a [4 x 8] times b [8 x 3] has m = 4, n = 3, k = 8.
 struct ProductShape {
   int64_t m = 0, n = 0, k = 0, batch = 1;
-  /// Elements from one row to the next, of a transposed one from column to column.
+  /// Elements from one row to the next; for a transposed matrix, from column to column.
   int64_t strideA = 0, strideB = 0, strideC = 0;
-  /// Elements from one index of the batch to the next; of an operand that has none, 0.
+  /// Elements from one index of the batch to the next; 0 for an operand without batch.
   int64_t batchA = 0, batchB = 0, batchC = 0;
   bool transposedA = false, transposedB = false;
   kernels::DType input = kernels::DType::F32, result = kernels::DType::F32;
-  /// c = epilogue(a * b + added), without a batch and with dense rows of c; a bias lies along n. Of
-  /// c's type and, but for the bias, its places are all others.
+  /// c = epilogue(a * b + added), without a batch and with dense rows of c. A bias lies along n.
+  /// All other operands have c's type and layout.
   CublasEpilogue epilogue = CublasEpilogue::Default;
   bool adds = false;
-  /// Of both operands or of none, of which `input` is then what they were: a is [m][k] and b, which
-  /// is transposed, [n][k].
+  /// Set for both operands or neither. `input` is then their type before rounding. a is [m][k] and
+  /// b, which is transposed, is [n][k].
   std::optional<program::fp8::Format> formatA = {}, formatB = {};
 
   auto key() const {
@@ -46,9 +46,9 @@ struct ProductShape {
   bool operator<(const ProductShape &o) const { return key() < o.key(); }
 };
 
-/// What an einsum is as one product; `swaps`: of its operands in the other order. An error of code
-/// Usage says why it is none: a sum over several loops, several loops around it, types that have no
-/// product (f64, integers), nothing to multiply.
+/// An einsum as one matmul; `swaps`: with its operands swapped. Errors: Usage, with the reason if
+/// it is not one matmul. Reasons: a sum over several loops, several batch loops, types without
+/// matmul (f64, integers), or no loop to sum over.
 struct EinsumProduct {
   ProductShape shape;
   bool swaps = false;
@@ -56,24 +56,24 @@ struct EinsumProduct {
 Result<EinsumProduct> productOf(const kernels::Attrs &attrs, const kernels::TensorType &lhs,
                                 const kernels::TensorType &rhs, const kernels::TensorType &result);
 
-/// Where the matrices of a product are; 0 for what it does not have. `added` may be c. Scales: an
-/// f32 by which elements of fp8 are multiplied.
+/// The addresses of a matmul's matrices; 0 for absent ones. `added` may be c. The scales are f32
+/// factors of fp8 operands.
 struct ProductAddresses {
   DeviceAddress a = 0, b = 0, c = 0;
   DeviceAddress bias = 0, auxiliary = 0, added = 0;
   DeviceAddress scaleA = 0, scaleB = 0;
 };
 
-/// A product of one shape, as cuBLASLt does it best: as it says, or as its first call finds where
-/// that is to time it (ProductBenchmark.cpp).
+/// A matmul of one shape with its algorithm. The library's heuristic chooses it, or the first call
+/// does by timing (ProductBenchmark.cpp).
 class MatrixProduct {
 public:
   ~MatrixProduct();
   MatrixProduct(const MatrixProduct &) = delete;
   MatrixProduct &operator=(const MatrixProduct &) = delete;
 
-  /// Puts it into the stream. Addresses are multiples of 256. A first call that times the ways to
-  /// do it waits for the stream; no other does.
+  /// Enqueues the matmul in the stream. Addresses are multiples of 256. Only a first call that
+  /// times algorithms waits for the stream.
   Status enqueue(const Stream &stream, const ProductAddresses &addresses);
   Status enqueue(const Stream &stream, DeviceAddress a, DeviceAddress b, DeviceAddress c) {
     return enqueue(stream, {a, b, c});
@@ -87,11 +87,11 @@ private:
   Status chooseFastest(const Stream &stream, const ProductAddresses &addresses);
   Result<std::optional<double>> timeOf(const MatmulChoice &choice, const Stream &stream,
                                        const ProductAddresses &addresses);
-  /// Tells the library where bias, auxiliary matrix and scales are.
+  /// Sets the addresses of bias, auxiliary matrix and scales.
   Status place(const ProductAddresses &addresses) const;
 
   const CublasLt library;
-  CublasHandle handle = nullptr; // of its MatrixProducts
+  CublasHandle handle = nullptr; // owned by its MatrixProducts
   MatmulHandle matmul = nullptr;
   LayoutHandle layoutA = nullptr, layoutB = nullptr, layoutC = nullptr;
   MatmulAlgorithm algorithm{};
@@ -101,23 +101,22 @@ private:
   bool isScaled = false;
   int64_t resultBytes = 0;
 
-  // Where products are timed.
+  // For timing.
   DevicePtr device;
   std::shared_ptr<Streams> timedIn;
-  std::vector<MatmulChoice> candidates; // the library's first before others; empty: it is chosen
+  std::vector<MatmulChoice> candidates; // the heuristic's choice first; empty: decided
   bool isTimed = false, hasNoRoom = false;
-  double firstSeconds = 0, seconds = 0; // of one product: the library's first, the one chosen
+  double firstSeconds = 0, seconds = 0; // per matmul: of the heuristic's choice, of the fastest
   int64_t numCalls = 0;                 // so far
 };
 
-/// The products of a device, used in one stream: they share the memory that they work in.
+/// The matmuls of a device, used in one stream: they share one workspace.
 class MatrixProducts {
 public:
-  /// `isDeterministic`: no sum is taken in parts side by side. Errors: RankFailed, what cuBLASLt or
-  /// the driver refuses.
-  /// `timedIn`: where it is given, the library is asked for its best few ways to do a shape, and
-  /// the first product of it, which is in one of these streams, times them. Outside of a step that
-  /// is recorded, which cannot wait: there the library's first is taken.
+  /// `isDeterministic`: no split sums. Errors: RankFailed, for refusals of cuBLASLt or the driver.
+  /// `timedIn`: if it is given, the first matmul of each shape, in one of these streams, times the
+  /// library's best few algorithms. A recorded step cannot wait; there the heuristic's choice is
+  /// used.
   static Result<std::shared_ptr<MatrixProducts>> create(const DevicePtr &device,
                                                         const CublasLt &library,
                                                         bool isDeterministic = false,
@@ -126,12 +125,12 @@ public:
   MatrixProducts(const MatrixProducts &) = delete;
   MatrixProducts &operator=(const MatrixProducts &) = delete;
 
-  /// How to do it is asked once per shape; this keeps what it finds. Null: the library has none.
-  /// Errors: RankFailed, what it refuses otherwise.
+  /// Returns the matmul of this shape; the library is asked once per shape. Null: the library has
+  /// no algorithm. Errors: RankFailed for other refusals.
   Result<MatrixProduct *> find(const ProductShape &shape);
-  /// What timing saves of the products that were done so far; empty where none was timed.
+  /// Describes the time saved by timing the matmuls so far; empty without timing.
   std::string gain() const;
-  /// How many shapes were asked for.
+  /// Returns the number of requested shapes.
   size_t numShapes() const { return products.size(); }
 
 private:
@@ -152,7 +151,7 @@ private:
   std::map<ProductShape, std::unique_ptr<MatrixProduct>> products;
 };
 
-/// Success, or an error of code RankFailed: `what` and the library's sentence for the code.
+/// Returns success, or RankFailed with `what` and the library's sentence for the code.
 Status checkCublas(const CublasLt &library, CublasCode code, const std::string &what);
 
 } // namespace tbc::cuda

@@ -1,11 +1,12 @@
-//===- Nccl.cpp - The functions of NCCL that are used ----------------------===//
+//===- Nccl.cpp - The used functions of NCCL -------------------------------===//
 
 #include "runtime/cuda/Nccl.h"
 #include "runtime/cuda/SharedLibrary.h"
 
 namespace tbc::cuda {
 
-/// 10000 major + 100 minor + patch, from version 2.9 on; before, 1000 major + 100 minor + patch.
+/// A version is 10000 major + 100 minor + patch from 2.9 on; before, 1000 major + 100 minor +
+/// patch. Example: 21805 is 2.18.5.
 static std::string versionText(int version) {
   int unit = version < 10000 ? 1000 : 10000;
   return std::to_string(version / unit) + "." + std::to_string(version % unit / 100) + "." +
@@ -21,7 +22,7 @@ Result<Nccl> loadNccl() {
   if (!library)
     return library.error();
   Nccl functions;
-  // First of all the version: an old one lacks some of the functions.
+  // The version comes first: an old library lacks some of the functions.
   if (Status status = library->bind("ncclGetVersion", functions.getVersion); !status)
     return status.error();
   int version = 0;
@@ -51,7 +52,7 @@ std::string versionOf(const Nccl &nccl) {
 }
 
 Status checkNccl(const Nccl &nccl, NcclCode code, NcclHandle comm, const std::string &what) {
-  // A communicator that does not block answers so while it is at work.
+  // A non-blocking communicator returns InProgress while it works.
   if (code == NcclCode::Success || code == NcclCode::InProgress)
     return Status::ok();
   const char *text = nccl.getErrorString(code);

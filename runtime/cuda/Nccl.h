@@ -1,7 +1,7 @@
-//===- Nccl.h - The functions of NCCL that are used ------------------------===//
+//===- Nccl.h - The used functions of NCCL ---------------------------------===//
 //
-// Part of tbc. Plain C++: own declarations of a part of nccl.h, which a test compares with it where
-// it is installed. Tests put another table in its place (tests/runtime/cuda/FakeNccl.h).
+// Part of tbc. Plain C++. Own declarations of a part of nccl.h. A test compares them with it if it
+// is installed. Tests replace the table by another one (tests/runtime/cuda/FakeNccl.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,7 +40,7 @@ enum class NcclType : int {
   BF16 = 9,
 };
 
-/// ncclRedOp_t; others are made by NCCL.
+/// ncclRedOp_t; NCCL makes others.
 enum class NcclOp : int { Sum = 0, Product = 1, Max = 2, Min = 3, Avg = 4 };
 
 /// ncclScalarResidence_t.
@@ -52,8 +52,8 @@ struct NcclId {
   char bytes[128];
 };
 
-/// ncclConfig_t as version 2.18 has it, the oldest that splits communicators; newer ones read this
-/// form too, by its size and version.
+/// ncclConfig_t of version 2.18, the oldest that splits communicators. Newer versions also read
+/// this form, by its size and version.
 struct NcclConfig {
   size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeef;
@@ -95,31 +95,31 @@ struct NcclConfig {
   X(groupStart, ncclGroupStart)                                                                    \
   X(groupEnd, ncclGroupEnd)
 
-/// Those that versions before 2.19 lack.
+/// Missing in versions before 2.19.
 #define TBC_NCCL_REGISTRATION(X)                                                                   \
   X(memAlloc, ncclMemAlloc, void **memory, size_t bytes)                                           \
   X(memFree, ncclMemFree, void *memory)                                                            \
   X(registerMemory, ncclCommRegister, NcclHandle comm, void *memory, size_t bytes, void **handle)  \
   X(deregister, ncclCommDeregister, NcclHandle comm, void *handle)
 
-/// NCCL as a table of functions. Their meaning is in NVIDIA's "NCCL API".
+/// NCCL as a table of functions. NVIDIA's "NCCL API" describes them.
 struct Nccl {
 #define TBC_DECLARE(name, symbol, ...) NcclCode (*name)(__VA_ARGS__) = nullptr;
   TBC_NCCL_FUNCTIONS(TBC_DECLARE)
-  TBC_NCCL_REGISTRATION(TBC_DECLARE) // all of them, or none
+  TBC_NCCL_REGISTRATION(TBC_DECLARE) // all of them, or all null
 #undef TBC_DECLARE
   const char *(*getErrorString)(NcclCode code) = nullptr; // ncclGetErrorString
   const char *(*getLastError)(NcclHandle comm) = nullptr; // ncclGetLastError
 };
 
-/// The machine's NCCL. Errors: Other; there is none, or it is older than 2.18.
+/// Loads the machine's NCCL. Errors: Other, if it is missing or older than 2.18.
 Result<Nccl> loadNccl();
 
-/// "2.21.5"; empty if it does not say.
+/// Returns, for example, "2.21.5"; empty if the version is unknown.
 std::string versionOf(const Nccl &nccl);
 
-/// Success, or an error of code RankFailed: `what`, NCCL's sentence for the code, and the last that
-/// it said about the communicator (null: none).
+/// Returns success, or RankFailed with `what`, NCCL's sentence for the code, and its last error
+/// about the communicator (null: no communicator).
 Status checkNccl(const Nccl &nccl, NcclCode code, NcclHandle comm, const std::string &what);
 
 } // namespace tbc::cuda

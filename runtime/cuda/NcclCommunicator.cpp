@@ -71,7 +71,7 @@ NcclOp plainOp(ReduceKind kind) {
   }
 }
 
-/// A scalar of a float type as NCCL reads it.
+/// Returns a scalar of a float type in NCCL's encoding.
 static std::vector<unsigned char> scalarBytes(NcclType type, double value) {
   DType dtype = type == NcclType::F64    ? DType::F64
                 : type == NcclType::BF16 ? DType::BF16
@@ -98,7 +98,7 @@ Result<DeviceMemory> allocateRegistrable(const Nccl &nccl, const DevicePtr &devi
                              [release = nccl.memFree](DeviceAddress begin) {
                                release(reinterpret_cast<void *>(uintptr_t(begin)));
                              });
-  // The driver says how much there is.
+  // The driver's error gives the free memory.
   if (auto plain = DeviceMemory::allocate(device, bytes, what); !plain)
     return plain.error();
   Status status = checkNccl(nccl, code, nullptr, device->name() + ": " + what);
@@ -110,8 +110,8 @@ Result<DeviceMemory> allocateRegistrable(const Nccl &nccl, const DevicePtr &devi
 // Calls
 //===----------------------------------------------------------------------===//
 
-/// Of at least these sizes. Used ones are kept: giving memory back waits for all that the device
-/// does, also for a message whose receiver waits for us.
+/// Returns buffers of at least these sizes. Used ones are kept: freeing memory waits for all work
+/// of the device, possibly for a message whose receiver waits for this rank.
 Result<Buffers> NcclRank::takeBuffers(int64_t inBytes, int64_t outBytes) {
   auto sizeOf = [](int64_t bytes) {
     int64_t size = bytes ? 256 : 0;
@@ -151,7 +151,7 @@ static void *pointerTo(const DeviceMemory &memory) {
   return reinterpret_cast<void *>(static_cast<uintptr_t>(memory.address()));
 }
 
-/// In the link's stream: the input to the device, the call, the output to the host.
+/// Enqueues in the link's stream: the input to the device, the call, the output to the host.
 Status NcclRank::enqueue(Transfer &transfer, const CallFn &function, int64_t inBytes,
                          int64_t outBytes) {
   NcclLink &link = *transfer.link;
@@ -214,7 +214,7 @@ RequestPtr NcclRank::start(Plan plan, const std::string &place) {
   return std::make_unique<NcclRequest>(*this, std::move(*transfer));
 }
 
-/// Moves bytes, whatever they mean.
+/// Returns the plan of a call that moves bytes without interpreting them.
 NcclRank::Plan NcclRank::movement(const Group &group, const Call &call, const Tensor &input,
                                   int64_t outBytes, const kernels::Shape &outShape,
                                   CallFn function) const {
@@ -253,7 +253,7 @@ RequestPtr NcclRank::allReduce(const Group &group, comm::Reduction reduction, co
                             return code;
                           NcclCode code = nccl.allReduce(from, to, count, *type, op, link.handle(),
                                                          link.stream().handle());
-                          nccl.destroyOp(op, link.handle()); // what is under way keeps it
+                          nccl.destroyOp(op, link.handle()); // running calls keep it
                           return code;
                         }),
                place);
@@ -306,7 +306,7 @@ RequestPtr NcclRank::allToAll(const Group &group, const Tensor &input, const std
   return start(
       movement(group, Call(CallKind::AllToAll), input, int64_t(bytes), {input.numElements()},
                [this, n, part](const NcclLink &link, void *from, void *to) {
-                 // One group, so that all of them go at once.
+                 // One NCCL group, so that all transfers run at once.
                  NcclCode code = nccl.groupStart();
                  for (int peer = 0; peer < n && code == NcclCode::Success; ++peer) {
                    code = nccl.send(static_cast<char *>(from) + size_t(peer) * part, part,
@@ -333,7 +333,7 @@ RequestPtr NcclRank::barrier(const Group &group, const std::string &place) {
   return start(std::move(plan), place);
 }
 
-/// What NCCL cannot reduce: all inputs to all ranks.
+/// Performs the reductions that NCCL lacks: gathers all inputs on all ranks.
 RequestPtr NcclRank::hostReduce(const Group &group, comm::Reduction reduction, const Tensor &input,
                                 const std::string &place, bool isScattered) {
   int64_t n = int64_t(group.size()), bytes = int64_t(comm::encode(input).size());

@@ -2,14 +2,14 @@
 //
 // Part of tbc. Plain C++.
 //
-// Sums of floats are NCCL's: in an order of its own, rounded at every step in their type; the same
-// on every rank, and on every run with the same ranks and devices. What NCCL has no reduction for
-// (bitwise ones, 16-bit integers, averages of integers, residues) is gathered and reduced on the
-// host, in group order. Messages are of tensors in Native arithmetic.
+// NCCL sums floats in its own order, rounded at every step in their type. The result is the same on
+// every rank, and on every run with the same ranks and devices. Reductions that NCCL lacks (bitwise
+// ones, 16-bit integers, averages of integers, residues) gather and reduce on the host, in group
+// order. Messages are of tensors in Native arithmetic.
 //
-// Every pair of ranks and lane has a communicator of its own, and so has every group: messages wait
-// for nothing but their receiver. NCCL's environment (NCCL_DEBUG, NCCL_SOCKET_IFNAME, NCCL_IB_HCA,
-// ...) is NCCL's to read.
+// Every group, and every pair of ranks and lane, has a separate communicator. So messages wait only
+// for their receiver. NCCL reads its own environment (NCCL_DEBUG, NCCL_SOCKET_IFNAME, NCCL_IB_HCA,
+// ...).
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,42 +25,43 @@
 namespace tbc::cuda {
 
 struct NcclOptions {
-  /// The longest wait for other ranks; HangDetected, naming those that did not come, when it is
-  /// over. Of `watch`, where that is given.
+  /// The longest wait for other ranks; then HangDetected, naming the missing ranks. If `watch` is
+  /// given, its time-out applies.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
-  /// The watch of the rank; null: one of the communicator's own.
+  /// The watch of the rank; null: the communicator makes its own.
   std::shared_ptr<HostWatch> watch;
-  /// Where this rank stands, and how it asks others; outlive the communicator. Null: its own.
+  /// The standing of this rank, and questions to others; they outlive the communicator. Null: its
+  /// own.
   comm::FlightRecorder *recorder = nullptr;
   comm::Diagnosis *diagnosis = nullptr;
-  /// Groups that are joined at the start by splitting the communicator of all ranks, which is
-  /// cheaper than later one by one: per mesh axis, say, the list of its groups, each rank in at
-  /// most one of a list. The same on all ranks.
+  /// Groups joined at the start by splitting the communicator of all ranks, which is cheaper than
+  /// joining them later one by one. Each list has disjoint groups, e.g. the groups of one mesh
+  /// axis. The same on all ranks.
   std::vector<std::vector<comm::Group>> partitions;
   /// Messages whose communicators are joined at the start. The same on all ranks.
   std::vector<comm::MessagePair> messages;
-  /// Whether ranks tell each other what they call before each call, so that calls that do not match
-  /// are errors that name both. Costs a round trip each; without, such calls hang or worse.
-  /// Programs that were verified have none.
+  /// Whether ranks compare their calls before each call, so that mismatched calls give errors that
+  /// name both. It costs a round trip each. Without it, such calls hang or corrupt data; verified
+  /// programs have no such calls.
   bool checksCalls = false;
 };
 
-/// Memory that can be registered (DeviceCommunicator::registerMemory); `nccl`, which can, outlives
-/// it. Errors: RankFailed.
+/// Allocates memory that can be registered (DeviceCommunicator::registerMemory). `nccl` must
+/// support it and outlives it. Errors: RankFailed.
 Result<DeviceMemory> allocateRegistrable(const Nccl &nccl, const DevicePtr &device, int64_t bytes,
                                          const std::string &what);
 
 /// Connects this rank, which computes on `device`, to all others. Every rank of the job calls it
-/// with the same store, which is used by this alone until it ends, or is a comm::SharedStore.
-/// `nccl` outlives it. Used by one thread at a time.
+/// with the same store. Only the communicator uses the store until it ends, unless it is a
+/// comm::SharedStore. `nccl` outlives it. One thread at a time uses it.
 ///
-/// The communicator of all ranks, those of `partitions` and those of `messages` are joined, and
-/// each has moved a byte, before this returns. So no later call of theirs waits on the host for
-/// another rank: from NCCL 2.22 on the first collective of a communicator does, and the first
-/// message of a pair always. Source: NCCL, src/enqueue.cc, ncclPrepareTasks; src/transport.cc.
+/// Before it returns, the communicators of all ranks, of `partitions` and of `messages` are joined,
+/// and each has moved a byte. So no later call on them waits on the host for another rank.
+/// Otherwise the first message of a pair would, and from NCCL 2.22 on also the first collective of
+/// a communicator. Source: NCCL, src/enqueue.cc, ncclPrepareTasks; src/transport.cc.
 ///
-/// After the first error every call returns it (HostWatch::fail). A rank that does not come is
-/// found by asking all others where they stand (comm::Diagnosis).
+/// After the first error every call returns it (HostWatch::fail). Missing ranks are found by asking
+/// all others for their standing (comm::Diagnosis).
 Result<std::unique_ptr<comm::Communicator>> connectNccl(int64_t rank, int64_t numRanks,
                                                         comm::Store &store, const Nccl &nccl,
                                                         const DevicePtr &device,

@@ -1,4 +1,4 @@
-//===- NcclConnection.cpp - How a rank with a GPU is connected, and waits -===//
+//===- NcclConnection.cpp - Connection and waits of a rank with a GPU -----===//
 
 #include "runtime/cuda/NcclRank.h"
 
@@ -77,8 +77,7 @@ Status NcclRank::connect() {
   return status ? meet() : status;
 }
 
-/// Every rank goes through the same list, in the same order, so that none waits for another that
-/// waits for it.
+/// Every rank goes through the same list in the same order, so that no cycle of waits arises.
 Status NcclRank::joinAll() {
   Group all(static_cast<size_t>(size));
   for (int64_t rank = 0; rank < size; ++rank)
@@ -86,7 +85,7 @@ Status NcclRank::joinAll() {
   auto world = linkOf(all, nameOf(all));
   if (!world)
     return fail(world.error());
-  // Parting needs a communicator that is joined.
+  // Splitting needs a joined communicator.
   if (Status status = settle(**world, "connecting by NCCL"); !status)
     return status;
   for (const std::vector<Group> &partition : options.partitions)
@@ -175,8 +174,8 @@ Status NcclRank::meet() {
   return waitFor(*done, what);
 }
 
-/// The id of a communicator, hexadecimal. While all connect the first rank of the group makes it,
-/// and the others wait; later whoever comes first does.
+/// Returns the hexadecimal id of a communicator. At the start the first rank of the group makes it
+/// and the others wait; later the first rank to arrive makes it.
 Result<std::string> NcclRank::idFor(const Group &group, const std::string &name) {
   if (!isConnecting) {
     Result<std::string> made = store.get("nccl/" + name, std::chrono::milliseconds(0));
@@ -204,11 +203,11 @@ Result<std::string> NcclRank::idFor(const Group &group, const std::string &name)
   return store.claim("nccl/" + name, hexOf(id));
 }
 
-/// The link of this name, made where there is none yet.
+/// Returns the link of this name; makes it on first use.
 Result<NcclLink *> NcclRank::linkOf(const Group &group, const std::string &name) {
   if (auto found = links.find(name); found != links.end())
     return found->second.get();
-  // An id has a thread and a socket of its own on the rank that made it.
+  // An id occupies a thread and a socket on the rank that made it.
   Result<std::string> agreed = idFor(group, name);
   if (!agreed)
     return agreed.error();
@@ -220,7 +219,7 @@ Result<NcclLink *> NcclRank::linkOf(const Group &group, const std::string &name)
 
 NcclRank::~NcclRank() {
   static_cast<void>(device->makeCurrent());
-  // What was sent is on its way before anything is given back.
+  // Sent messages must have left before memory is freed.
   while (!watch->hasFailed() && !orphans.empty()) {
     std::unique_ptr<Transfer> transfer = std::move(orphans.back());
     orphans.pop_back();
@@ -256,12 +255,12 @@ Status NcclRank::progressAll() {
 }
 
 namespace {
-/// How long something has been waited for, and the pauses between two looks: short waits are
-/// common, and long ones must not take a core.
+/// The time of a wait, and the pauses between two checks: short waits are common, and long ones
+/// must not occupy a core.
 class Patience {
 public:
   explicit Patience(const HostWatch &watch) : watch(watch) {}
-  /// Whether the time-out is over.
+  /// Returns whether the time-out has passed.
   bool isOver() const {
     std::chrono::milliseconds limit = watch.limit();
     return limit.count() > 0 && Clock::now() - since > limit;
@@ -278,7 +277,7 @@ private:
 };
 } // namespace
 
-/// Begins it, and waits until NCCL has taken it over.
+/// Begins a call and waits until NCCL has accepted it.
 Status NcclRank::callNow(NcclLink &link, NcclLink::Call call) {
   std::string what = call.what;
   if (Status status = link.call(std::move(call)); !status)
@@ -286,7 +285,7 @@ Status NcclRank::callNow(NcclLink &link, NcclLink::Call call) {
   return link.isIdle() ? Status::ok() : settle(link, what);
 }
 
-/// Waits until NCCL has taken over all calls of the link. What others wait for goes on meanwhile.
+/// Waits until NCCL has accepted all calls of the link. Other pending work advances meanwhile.
 Status NcclRank::settle(NcclLink &link, const std::string &what) {
   comm::RecordedCall recorded(&recorder, what);
   recorder.waitFor(link.others());
@@ -341,7 +340,7 @@ Result<Tensor> NcclRank::wait(Transfer &transfer) {
       Result<bool> passed = transfer.buffers.done.hasPassed();
       if (!passed)
         return fail(passed.error(), transfer.what);
-      // Of a stream that ends because its communicator was aborted.
+      // A stream may also end because its communicator was aborted.
       if (Status status = watch->status(); !status)
         return status.error();
       isDone = *passed;
@@ -360,7 +359,7 @@ Result<Tensor> NcclRank::wait(Transfer &transfer) {
 // Failing
 //===----------------------------------------------------------------------===//
 
-/// Asks all ranks who it is that is waited for, and ends the job.
+/// Finds the missing ranks by asking all ranks, and ends the job.
 Error NcclRank::timedOut(const NcclLink &link, const std::string &what) {
   if (watch->hasFailed())
     return watch->status().error();
@@ -395,7 +394,7 @@ Error NcclRank::explain(const Error &error, bool isOfJob) {
   return diagnosis.failedAmong({error.code, place + ": " + error.message}, others);
 }
 
-/// The same of an error of NCCL, which does not say whose fault it is.
+/// The same for an error of NCCL, which does not name the failed rank.
 Error NcclRank::failOfNccl(const Error &error) {
   if (watch->hasFailed())
     return watch->status().error();

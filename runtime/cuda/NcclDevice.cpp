@@ -1,4 +1,4 @@
-//===- NcclDevice.cpp - Collectives on memory of a GPU ---------------------===//
+//===- NcclDevice.cpp - Collectives on device memory -----------------------===//
 
 #include "runtime/cuda/NcclRank.h"
 
@@ -21,7 +21,7 @@ static void *pointerTo(DeviceAddress address) {
 // Collectives
 //===----------------------------------------------------------------------===//
 
-/// "all_gather of 4xf32, 6xf32": the elements of one rank's part.
+/// Returns, for example, "all_gather of 4xf32, 6xf32", with the elements of one rank's part.
 static std::string describeTensors(const std::string &call,
                                    const std::vector<DeviceOperand> &tensors) {
   std::string text;
@@ -31,7 +31,7 @@ static std::string describeTensors(const std::string &call,
   return call + text;
 }
 
-/// A type as wide, for what is only moved.
+/// Returns a type of the same width, for calls that only move elements.
 static NcclType movedType(DType dtype) {
   switch (kernels::byteWidth(dtype)) {
   case 8:
@@ -45,7 +45,7 @@ static NcclType movedType(DType dtype) {
   }
 }
 
-/// Calls `function` with each, as one group where they are several.
+/// Calls `function` for each tensor, as one NCCL group if there are several.
 static NcclCode callAll(const Nccl &nccl, const std::vector<DeviceOperand> &tensors,
                         const std::function<NcclCode(const DeviceOperand &)> &function) {
   if (tensors.size() == 1)
@@ -53,7 +53,7 @@ static NcclCode callAll(const Nccl &nccl, const std::vector<DeviceOperand> &tens
   NcclCode code = nccl.groupStart();
   for (size_t t = 0; t < tensors.size() && code == NcclCode::Success; ++t)
     if (code = function(tensors[t]); code == NcclCode::InProgress)
-      code = NcclCode::Success; // the end of the group says
+      code = NcclCode::Success; // the end of the group reports it
   NcclCode end = nccl.groupEnd();
   return code == NcclCode::Success ? end : code;
 }
@@ -62,7 +62,8 @@ bool NcclRank::reduces(DType dtype, comm::ReduceKind kind) const {
   return reducedType(dtype, Arith::Native, kind).has_value() && kind != comm::ReduceKind::PremulSum;
 }
 
-/// The link of this name, when all of its ranks have joined and NCCL has taken over all calls.
+/// Returns the link of this name after all of its ranks have joined and NCCL has accepted all
+/// calls.
 Result<NcclLink *> NcclRank::joinedLink(const Group &group, const std::string &name,
                                         const std::string &what) {
   auto link = linkOf(group, name);
@@ -74,7 +75,7 @@ Result<NcclLink *> NcclRank::joinedLink(const Group &group, const std::string &n
   return link;
 }
 
-/// A call that nothing was done for yet.
+/// Returns an unused call.
 Result<std::unique_ptr<DeviceCall>> NcclRank::takeCall(NcclLink &link, const std::string &what) {
   constexpr size_t manyCalls = 64;
   if (calls.size() >= manyCalls)
@@ -101,7 +102,7 @@ Result<std::unique_ptr<DeviceCall>> NcclRank::takeCall(NcclLink &link, const std
   return call;
 }
 
-/// Puts a call of the whole group into the stream.
+/// Enqueues a call of the whole group in the stream.
 Status NcclRank::enqueueCall(const Group &group, const std::string &callText, const Stream &stream,
                              const std::string &place, const GroupFn &function) {
   if (Status status = watch->status(); !status)
@@ -183,7 +184,7 @@ Status NcclRank::enqueueExchange(const Group &group, const std::vector<DevicePar
   return enqueueCall(
       group, what + " of " + std::to_string(bytes) + " bytes", stream, place,
       [&](const NcclLink &link) {
-        // One group, so that all of them go at once.
+        // One NCCL group, so that all transfers run at once.
         NcclCode code = nccl.groupStart();
         auto isGood = [&] { return code == NcclCode::Success || code == NcclCode::InProgress; };
         for (size_t i = 0; i < sent.size() && isGood(); ++i)
@@ -226,7 +227,7 @@ Status NcclRank::registerMemory(const Group &group, DeviceAddress begin, int64_t
 
 void NcclRank::deregisterAll() {
   for (const Registration &one : registrations)
-    if (!watch->hasFailed() && one.handle) // neither aborted, nor switched off by its environment
+    if (!watch->hasFailed() && one.handle) // neither aborted, nor disabled by its environment
       nccl.deregister(one.link->handle(), one.handle);
   registrations.clear();
 }
@@ -235,7 +236,7 @@ void NcclRank::deregisterAll() {
 // Messages
 //===----------------------------------------------------------------------===//
 
-/// Of at least so many bytes, used by nothing.
+/// Returns unused memory of at least this size.
 Result<DeviceMemory> NcclRank::takeSent(int64_t bytes) {
   for (DeviceMemory &memory : spareSent)
     if (memory.bytes() >= bytes && memory.bytes() <= 2 * bytes) {
@@ -247,12 +248,13 @@ Result<DeviceMemory> NcclRank::takeSent(int64_t bytes) {
   return DeviceMemory::allocate(device, bytes, "the copy of a message");
 }
 
-/// Each goes on beside the rest of a step, which CUDA does not promise of the branches of a graph.
+/// A message runs concurrently to the rest of a step. CUDA does not guarantee this for branches of
+/// a graph.
 static Error noMessage(const std::string &place) {
   return Error{ErrorCode::Usage, place + ": a message cannot be part of a graph"};
 }
 
-/// The copy goes on by itself, in the stream of its link.
+/// The copy is sent concurrently, in the stream of its link.
 Status NcclRank::enqueueSend(int64_t to, comm::Tag tag, DeviceAddress from, int64_t bytes,
                              const Stream &stream, const std::string &place) {
   if (Status status = watch->status(); !status)
@@ -325,7 +327,7 @@ Status NcclRank::enqueueRecv(int64_t from, comm::Tag tag, DeviceAddress into, in
   auto call = takeCall(**link, what);
   if (!call)
     return fail(call.error(), what);
-  // In the link's own stream: messages wait for nothing but their sender, and for the memory.
+  // In the link's own stream: messages wait only for their sender, and for the memory.
   Status status = (*link)->needStream();
   if (!status)
     return fail(status.error());
@@ -364,7 +366,7 @@ Status NcclRank::beginRecording(std::shared_ptr<const Progress> ofGraph) {
   return Status::ok();
 }
 
-/// Puts a call into the stream that is captured.
+/// Enqueues a call in the captured stream.
 Status NcclRank::recordCall(NcclLink &link, const std::string &what, const Stream &stream,
                             const GroupFn &function) {
   int told = 2 * int(recordedCalls.size()) + 1;
@@ -372,7 +374,7 @@ Status NcclRank::recordCall(NcclLink &link, const std::string &what, const Strea
     return Error{ErrorCode::Usage, "a step has too many collectives to be one graph"};
   recordedCalls.push_back({&link, what});
   Status status = progress->tell(stream, Progress::Collectives, told);
-  // NCCL sees that the stream is captured.
+  // NCCL detects the capture.
   if (status)
     status = callNow(link, {what + ", as part of a graph", [&] { return function(link); }, {}});
   if (status)
@@ -383,7 +385,7 @@ Status NcclRank::recordCall(NcclLink &link, const std::string &what, const Strea
 Status NcclRank::launched() {
   if (Status status = watch->status(); !status)
     return status;
-  // Those of the launch before have ended.
+  // The calls of the previous launch have ended.
   auto over = std::stable_partition(calls.begin(), calls.end(),
                                     [](const auto &call) { return call->toldBegin == 0; });
   numCallsEnded += calls.end() - over;
@@ -401,7 +403,7 @@ Status NcclRank::launched() {
 }
 
 //===----------------------------------------------------------------------===//
-// For who waits
+// Waits on a stream
 //===----------------------------------------------------------------------===//
 
 Result<bool> NcclRank::hasEnded(const DeviceCall &call) const {
@@ -416,7 +418,7 @@ Result<bool> NcclRank::hasBegun(const DeviceCall &call) const {
   return call.begun.hasPassed();
 }
 
-/// Sees which calls have begun and which have ended.
+/// Updates which calls have begun and which have ended.
 Status NcclRank::pollCalls() {
   for (size_t i = 0; i < calls.size();) {
     DeviceCall &call = *calls[i];
@@ -474,7 +476,7 @@ void NcclRank::movesOn() {
   standing.clear();
 }
 
-/// For the watch, which does not ask the driver: it may be what does not answer.
+/// For the watch, which does not call the driver: the driver may be the one that hangs.
 void NcclRank::noteOldest() {
   auto first =
       std::find_if(calls.begin(), calls.end(), [](const auto &call) { return !call->isMessage; });
@@ -496,7 +498,7 @@ std::optional<Error> NcclRank::hangingCall() {
   return std::nullopt;
 }
 
-/// Waits until what was sent has been received.
+/// Waits until all sent messages have been received.
 Status NcclRank::finishMessages() {
   auto deadline = Clock::now() + watch->limit();
   auto isMessage = [](const auto &call) { return call->isMessage; };

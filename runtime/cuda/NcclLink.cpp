@@ -1,4 +1,4 @@
-//===- NcclLink.cpp - One communicator of NCCL -----------------------------===//
+//===- NcclLink.cpp - One NCCL communicator --------------------------------===//
 
 #include "runtime/cuda/NcclLink.h"
 
@@ -65,7 +65,7 @@ Status NcclLink::split(NcclLink &part, int color) {
 NcclLink::~NcclLink() {
   if (!comm || !watch.remove(comm))
     return;
-  // Where something is still under way, waiting for others may take forever.
+  // With pending calls, destroying could wait for other ranks forever.
   if (isIdle())
     nccl.destroy(comm);
   else
@@ -84,7 +84,7 @@ Status NcclLink::needStream() {
 
 Status NcclLink::call(Call call) {
   calls.push_back(std::move(call));
-  // NCCL takes over what needs nobody else within some 50 us.
+  // NCCL accepts a call that needs no other rank within about 50 us.
   constexpr int numLooks = 64;
   Status status = progress();
   for (int look = 0; status && !isIdle() && isUnderWay && look < numLooks; ++look)

@@ -1,4 +1,4 @@
-//===- NcclLink.h - One communicator of NCCL -------------------------------===//
+//===- NcclLink.h - One NCCL communicator ----------------------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -15,21 +15,22 @@
 
 namespace tbc::cuda {
 
-/// The ranks of a group, joined by a communicator that does not block. Joining goes on by itself,
-/// and so does a call: NCCL answers InProgress until it has put its kernel into the stream, which
-/// the first call of a communicator, and the first message of a pair, do when the other ranks have
-/// made theirs. Calls wait for those before them.
+/// A group of ranks, joined by a non-blocking communicator. Joining and calls advance in the
+/// background: NCCL answers InProgress until it has enqueued its kernel. For the first call of a
+/// communicator, and the first message of a pair, this happens after the other ranks have made
+/// their calls. Calls wait for earlier ones.
 class NcclLink {
 public:
-  /// Begins to join; every rank of the group does, with the same id. `watch` outlives it.
+  /// Begins to join; every rank of the group calls it with the same id. `watch` outlives it.
   static Result<std::unique_ptr<NcclLink>> join(const Nccl &nccl, const DevicePtr &device,
                                                 HostWatch &watch, const comm::Group &group,
                                                 int64_t rank, const NcclId &id);
-  /// Part of the ranks of another link; `split` joins it.
+  /// Returns a link for a part of another link's ranks; `split` joins it.
   static std::unique_ptr<NcclLink> partOf(const NcclLink &whole, const comm::Group &group,
                                           int64_t rank);
-  /// Begins to part the ranks of this link; all of them do, in the same order. Ranks of one part
-  /// have the same `color`; -1: this rank is in none, and `part` stays without communicator.
+  /// Begins to split the ranks of this link; all of them call it, in the same order. Ranks of one
+  /// part have the same `color`. With -1 this rank is in no part, and `part` stays without
+  /// communicator.
   Status split(NcclLink &part, int color);
   ~NcclLink();
 
@@ -38,25 +39,25 @@ public:
   comm::Group others() const;
   int64_t index() const { return self; }
   NcclHandle handle() const { return comm; }
-  /// Its own; after `needStream`.
+  /// The link's own stream; call `needStream` before.
   const Stream &stream() const { return ownStream; }
   Status needStream();
-  /// How many calls were made on it, for errors.
+  /// The number of calls made on it, for errors.
   int64_t numCalls = 0;
 
-  /// A call of NCCL, and what comes next once NCCL has taken it over.
+  /// A call of NCCL, and the action after NCCL has accepted it.
   struct Call {
     std::string what;
     std::function<NcclCode()> begin;
     std::function<Status()> then; // may be empty
   };
-  /// Begins it now, or when those before it have been taken over. Errors: as `progress`.
+  /// Begins the call now, or after NCCL has accepted the earlier ones. Errors: as for `progress`.
   Status call(Call call);
-  /// Gets on with joining and with calls. Errors: of both, of communication under way, and the
-  /// failure of the rank.
+  /// Advances joining and calls. Errors: those of both, of running communication, and the failure
+  /// of the rank.
   Status progress();
   bool isJoined() const { return joined; }
-  /// Whether it is joined, and NCCL has taken over every call.
+  /// Returns whether it is joined, and NCCL has accepted every call.
   bool isIdle() const { return joined && calls.empty(); }
 
 private:
@@ -75,7 +76,7 @@ private:
   Stream ownStream;
 };
 
-/// "ranks 0, 2, 4".
+/// Returns, for example, "ranks 0, 2, 4".
 std::string describeRanks(const comm::Group &group);
 
 } // namespace tbc::cuda

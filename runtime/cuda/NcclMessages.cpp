@@ -1,4 +1,4 @@
-//===- NcclMessages.cpp - Messages between GPUs, and calls that must match ===//
+//===- NcclMessages.cpp - Messages between GPUs, and comparison of calls --===//
 
 #include "runtime/comm/Wire.h"
 #include "runtime/cuda/NcclRank.h"
@@ -47,7 +47,7 @@ RequestPtr NcclRank::message(const Group &pair, comm::Tag tag, Plan plan, const 
   auto request = std::make_unique<NcclRequest>(*this, std::move(*transfer));
   if (!isSender)
     return request;
-  request.reset(); // it goes on by itself
+  request.reset(); // the send continues in the background
   return ended(Tensor());
 }
 
@@ -131,7 +131,7 @@ Status NcclRank::compareCalls(NcclLink &link, const std::string &callText,
   return Status::ok();
 }
 
-/// The sender says what comes; the receiver compares.
+/// The sender describes its message; the receiver compares.
 Status NcclRank::compareMessage(NcclLink &link, const std::string &callText, bool isSender,
                                 const std::string &place) {
   Plan plan;

@@ -1,8 +1,8 @@
-//===- NcclRank.h - A rank with a GPU, and what it has under way ------------===//
+//===- NcclRank.h - A rank with a GPU and its running calls -----------------===//
 //
-// Part of tbc. Plain C++. Internal to runtime/cuda: how a rank is connected and waits is in
-// NcclConnection.cpp, calls on tensors in NcclCommunicator.cpp, messages in NcclMessages.cpp, calls
-// on memory of the device in NcclDevice.cpp.
+// Part of tbc. Plain C++. Internal to runtime/cuda. NcclConnection.cpp connects and waits. Calls on
+// tensors are in NcclCommunicator.cpp, messages in NcclMessages.cpp, and calls on device memory in
+// NcclDevice.cpp.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,20 +20,20 @@
 
 namespace tbc::cuda {
 
-/// Where a tensor is while it travels.
+/// The memory of a tensor in transit.
 struct Buffers {
   PinnedMemory hostIn, hostOut;
   DeviceMemory in, out;
   Event done;
 };
 
-/// What ranks tell each other of a call.
+/// A rank's description of a call, for comparison.
 struct Header {
   char call[128];
   char place[128];
 };
 
-/// Bytes on their way, and what becomes of them.
+/// Bytes in transit, and the action on arrival.
 struct Transfer {
   NcclLink *link = nullptr;
   int64_t number = 0; // of the call on the link
@@ -43,17 +43,17 @@ struct Transfer {
   std::function<Result<kernels::Tensor>(const unsigned char *)> finish;
 };
 
-/// A call on memory of the device that is in a stream.
+/// A call on device memory, enqueued in a stream.
 struct DeviceCall {
   NcclLink *link = nullptr;
   int64_t number = 0; // of the call on the link
   std::string what;   // place and call, for errors
   Event begun, done;
-  DeviceMemory sent;       // a copy of what a message holds
-  bool isMessage = false;  // that is sent, and waits for nobody
+  DeviceMemory sent;       // a copy of a message's content
+  bool isMessage = false;  // a sent message, which waits for no other rank
   bool isEnqueued = false; // NCCL has it, and `done` is recorded
-  bool hasBegun = false;   // since `since`, as far as somebody looked
-  int toldBegin = 0;       // of a graph: what it tells in place of events; its end is the next
+  bool hasBegun = false;   // seen to have begun, at `since`
+  int toldBegin = 0;       // in a graph: the number told at its begin; its end tells the next
   std::chrono::steady_clock::time_point since;
 };
 
@@ -116,12 +116,12 @@ public:
   Result<kernels::Tensor> wait(Transfer &transfer);
 
 private:
-  /// What NCCL is asked for, from and to these addresses.
+  /// Makes the NCCL call, from and to these addresses.
   using CallFn = std::function<NcclCode(const NcclLink &link, void *from, void *to)>;
   struct Plan {
     comm::Group group;
     comm::Call call;
-    std::string callText; // "all_reduce sum of 4xf32"
+    std::string callText; // e.g. "all_reduce sum of 4xf32"
     std::vector<unsigned char> input;
     int64_t outBytes = 0;
     CallFn function;
@@ -175,7 +175,7 @@ private:
   Error timedOut(const NcclLink &link, const std::string &what);
   Error fail(Error error);
   Error failOfNccl(const Error &error);
-  /// Of an error that does not say itself in what it came up.
+  /// For an error that does not name its call.
   Error fail(const Error &error, const std::string &what) {
     return fail({error.code, what + ": " + error.message});
   }
@@ -190,14 +190,14 @@ private:
   std::unique_ptr<comm::Diagnosis> ownDiagnosis;
   comm::FlightRecorder &recorder;
   comm::Diagnosis &diagnosis;
-  std::string standing; // as `recorder` has it, of a wait for a stream
+  std::string standing; // as in `recorder`, for a wait on a stream
   std::mutex oldestMutex;
-  std::string oldest; // of the calls that may be under way
+  std::string oldest; // the oldest of the possibly running calls
   comm::Group oldestOthers;
   std::map<std::string, std::unique_ptr<NcclLink>> links; // by name
-  std::vector<std::unique_ptr<Transfer>> orphans;         // sends that nobody waits for
-  /// Of `meet`. Kept until the end: to free memory waits for all that the device does, and it may
-  /// be at work for another thread by then.
+  std::vector<std::unique_ptr<Transfer>> orphans;         // sends without a waiting request
+  /// The bytes of `meet`. They are kept until the end, because freeing memory waits for all work of
+  /// the device, possibly that of another thread.
   DeviceMemory firstBytes;
   std::vector<Buffers> spare;
   std::vector<std::unique_ptr<DeviceCall>> calls, spareCalls;
@@ -209,7 +209,7 @@ private:
     void *handle;
   };
   std::vector<Registration> registrations;
-  /// Of the graph, in order; what they tell is 2 i + 1 and 2 i + 2.
+  /// The calls of the graph, in order. Call i tells 2 i + 1 at its begin and 2 i + 2 at its end.
   struct RecordedCall {
     NcclLink *link;
     std::string what;
@@ -220,7 +220,7 @@ private:
   friend class NcclRequest;
 };
 
-/// Belongs to a communicator, which outlives it.
+/// A request of a communicator, which outlives it.
 class NcclRequest : public comm::Request {
 public:
   NcclRequest(NcclRank &owner, std::unique_ptr<Transfer> transfer)
@@ -240,24 +240,24 @@ private:
   std::unique_ptr<Transfer> transfer;
 };
 
-/// A request that has ended so.
+/// Returns a finished request with this result.
 inline comm::RequestPtr ended(Result<kernels::Tensor> result) {
   return std::make_unique<comm::EndedRequest>(std::move(result));
 }
 
-/// "group.0.2": what a group's link is called.
+/// Returns the name of a group's link. Example: "group.0.2".
 std::string nameOf(const comm::Group &group);
-/// "message.0.1.0" (from, to, lane): what that of messages is called.
+/// Returns the name of the link for messages (from, to, lane). Example: "message.0.1.0".
 std::string nameOfMessages(const comm::Group &pair, int lane);
 
-/// "4x6xf32", with the arithmetic unless that is the type's own.
+/// Returns, for example, "4x6xf32", with the arithmetic unless it is the type's own.
 std::string describeType(const kernels::TensorType &type, kernels::Arith arith);
 
-/// The type that NCCL reduces elements of this one as; nothing: it cannot.
+/// Returns the NCCL type that reduces elements of this one; nullopt if NCCL cannot.
 std::optional<NcclType> reducedType(kernels::DType dtype, kernels::Arith arith,
                                     comm::ReduceKind kind);
 
-/// Of a kind other than PremulSum.
+/// For kinds other than PremulSum.
 NcclOp plainOp(comm::ReduceKind kind);
 
 } // namespace tbc::cuda

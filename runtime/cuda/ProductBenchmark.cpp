@@ -1,4 +1,4 @@
-//===- ProductBenchmark.cpp - The fastest way to do a product --------------===//
+//===- ProductBenchmark.cpp - Timing of matmul algorithms ------------------===//
 
 #include "runtime/cuda/MatrixProducts.h"
 
@@ -7,14 +7,14 @@
 
 namespace tbc::cuda {
 
-/// The device's seconds for one product by this algorithm; nothing where the library refuses it
-/// after all.
+/// Returns the device's seconds for one matmul with this algorithm; nullopt if the library refuses
+/// it after all.
 Result<std::optional<double>> MatrixProduct::timeOf(const MatmulChoice &choice,
                                                     const Stream &stream,
                                                     const ProductAddresses &at) {
   constexpr int numTimed = 3;
   take(choice);
-  // The first one loads the kernel.
+  // The first call also loads the kernel.
   CublasCode code = multiply(stream, at);
   if (code == CublasCode::NotSupported)
     return std::optional<double>();
@@ -42,15 +42,15 @@ Result<std::optional<double>> MatrixProduct::timeOf(const MatmulChoice &choice,
   return std::optional<double>(*all / numTimed);
 }
 
-/// On the operands of the product that is to be done, whose result each of these products makes
-/// again. Where it is added to, they make it elsewhere.
+/// Times the algorithms on the operands of the current matmul; each run computes its result again.
+/// An accumulating matmul uses a separate result.
 Status MatrixProduct::chooseFastest(const Stream &stream, const ProductAddresses &addresses) {
   std::vector<MatmulChoice> choices = std::move(candidates);
   candidates.clear();
   ProductAddresses at = addresses;
   DeviceMemory elsewhere;
   if (at.added == at.c) {
-    // What is no part of the memory plan may find no room.
+    // Memory outside the memory plan may not be available.
     auto memory = DeviceMemory::allocate(device, resultBytes, "a product that is timed");
     if (!memory) {
       hasNoRoom = true;
@@ -75,7 +75,7 @@ Status MatrixProduct::chooseFastest(const Stream &stream, const ProductAddresses
     }
   }
   isTimed = fastest != nullptr;
-  firstSeconds = first.value_or(seconds); // refused: there is nothing to compare with
+  firstSeconds = first.value_or(seconds); // refused: no comparison
   take(fastest ? *fastest : choices[0]);
   return Status::ok();
 }

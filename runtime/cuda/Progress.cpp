@@ -1,4 +1,4 @@
-//===- Progress.cpp - How far a device has got -----------------------------===//
+//===- Progress.cpp - Progress reports of a device -------------------------===//
 
 #include "runtime/cuda/Progress.h"
 
@@ -9,7 +9,7 @@
 namespace tbc::cuda {
 
 static constexpr int64_t wordBytes = sizeof(int32_t);
-// The words of different lines do not share a line of a cache.
+// The words of different lines do not share a cache line.
 static constexpr int64_t wordPitch = 128;
 
 Result<std::shared_ptr<Progress>> Progress::create(const DevicePtr &device) {
@@ -18,7 +18,7 @@ Result<std::shared_ptr<Progress>> Progress::create(const DevicePtr &device) {
   if (!numbers)
     return numbers.error();
   progress->numbers = std::move(*numbers);
-  // First to bring the numbers there.
+  // First used to upload the numbers.
   auto words = PinnedMemory::allocate(device, most * wordBytes);
   if (!words)
     return words.error();
@@ -47,7 +47,7 @@ Status Progress::tell(const Stream &stream, Line line, int number) const {
 }
 
 int Progress::seen(Line line) const {
-  // A device writes it meanwhile.
+  // The device may be writing it.
   return __atomic_load_n(reinterpret_cast<const int32_t *>(wordOf(line)), __ATOMIC_ACQUIRE);
 }
 

@@ -1,4 +1,4 @@
-//===- Progress.h - How far a device has got -------------------------------===//
+//===- Progress.h - Progress reports of a device ---------------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -11,23 +11,23 @@
 
 namespace tbc::cuda {
 
-/// Numbers that streams tell the host on their way: where they are part of a graph, events cannot
-/// say how far its launch has got. A number is 4 bytes that are copied to memory of the host.
+/// Numbers that streams report to the host. Within a graph, events cannot show how far its launch
+/// has come. A report copies a number of 4 bytes to host memory.
 class Progress {
 public:
-  /// Two that are told apart: of kernels, and of collectives.
+  /// Separate counters for kernels and collectives.
   enum Line { Kernels, Collectives, numLines };
   /// Numbers go from 1 to this.
   static constexpr int most = 1 << 16;
 
-  /// Waits until the device has what it needs. Errors: RankFailed.
+  /// Waits until the device has its data. Errors: RankFailed.
   static Result<std::shared_ptr<Progress>> create(const DevicePtr &device);
 
-  /// Puts into the stream that the host is told `number`.
+  /// Enqueues the report of `number` to the host.
   Status tell(const Stream &stream, Line line, int number) const;
-  /// What was told last since `reset`; 0: nothing.
+  /// Returns the last reported number since `reset`; 0 before the first.
   int seen(Line line) const;
-  /// When no stream tells anything.
+  /// Call it only while no stream reports.
   void reset();
 
 private:

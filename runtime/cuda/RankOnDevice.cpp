@@ -1,4 +1,4 @@
-//===- RankOnDevice.cpp - The machine of a rank on its GPU ------------------===//
+//===- RankOnDevice.cpp - The backend of a rank on its GPU ------------------===//
 
 #include "runtime/cuda/RankOnDevice.h"
 #include "runtime/abi/Region.h"
@@ -108,7 +108,7 @@ void CudaMachine::sayLibraries() {
     options.say(sentence);
 }
 
-/// What is added to a slot has a kernel too.
+/// Checks that every accumulated slot has a kernel.
 Status CudaMachine::prepareWrites(BlockId id) const {
   for (const program::BlockResult &result : code.block(id).results)
     if (result.accumulate && !accumulator({result.value, result.slot, result.accumulate}) &&
@@ -155,8 +155,8 @@ void CudaMachine::endBlock(BlockId id) {
   endFirstStep(id);
 }
 
-/// The first step loads kernels and libraries, on some ranks for longer than on others; the
-/// time-out of steps is of those after it.
+/// The first step loads kernels and libraries, with different times on different ranks. The
+/// time-out of steps applies after it.
 void CudaMachine::endFirstStep(BlockId id) {
   if (hasEndedFirst || !options.watch || streams->isRecording() ||
       id.kind != schedule::Action::Kind::Update)
@@ -166,7 +166,7 @@ void CudaMachine::endFirstStep(BlockId id) {
   options.watch->endFirstStep();
 }
 
-/// A step ends with the block that updates.
+/// Reports the gain of timing, at the end of a step: with the update block.
 void CudaMachine::sayGain(BlockId id) {
   if (hasSaidGain || !options.say || id.kind != schedule::Action::Kind::Update)
     return;
@@ -175,7 +175,7 @@ void CudaMachine::sayGain(BlockId id) {
     options.say(gain);
 }
 
-/// Those of the instructions under way are done, and their results in their slots.
+/// Records the end events of the current instructions; their results are in their slots.
 void CudaMachine::recordEnds() {
   for (; numDone > 0; ++firstDone, --numDone)
     if (auto end = prepared.at(block).ends.find(firstDone); end != prepared.at(block).ends.end()) {
@@ -184,7 +184,7 @@ void CudaMachine::recordEnds() {
     }
 }
 
-/// Instructions `first` to `first + count` come next, in their stream, after what they wait for.
+/// Switches to instructions `first` to `first + count` and their stream, behind all waits.
 void CudaMachine::follow(BlockId id, int first, int count) {
   recordEnds();
   const program::Block &code = this->code.block(id);
@@ -207,7 +207,7 @@ void CudaMachine::launch(const LaunchableKernel &kernel, void **arguments,
     require(streams->wait());
 }
 
-/// A kernel whose parameters are addresses.
+/// Launches a kernel whose parameters are addresses.
 void CudaMachine::launchOn(const LaunchableKernel &kernel, std::vector<DeviceAddress> addresses,
                            const std::string &place) {
   std::vector<void *> arguments;
@@ -223,7 +223,7 @@ void CudaMachine::run(BlockId id, int index) {
   if (!ready.kernel)
     return reference->run(id, index);
   if (ready.call || ready.isLeftOut) {
-    // What has no value yet is what it writes.
+    // A value without content is an output.
     auto addressOf = [&](ValueId value) {
       DeviceRange range = rangeOf(value);
       beforeUse(range, !memory.hasValue(value));
@@ -339,15 +339,15 @@ void CudaMachine::setResiduals(BlockId id, int index, const std::vector<float> &
 // Copies to the host and back
 //===----------------------------------------------------------------------===//
 
-/// Whether all of them have the same memory plan.
+/// Returns whether all of its ranks have the same memory plan.
 bool CudaMachine::isWithinStage(const comm::Group &group) const {
   return std::all_of(group.begin(), group.end(), [&](int64_t rank) {
     return program.stageOf(program.mesh.coordinates(rank)) == stage;
   });
 }
 
-/// Beside what the Program's streams do: after those who used its bytes of the device last, and
-/// before those who use them next (beforeUse).
+/// Copies concurrently to the Program's streams: after the last users of its device bytes, and
+/// before their next users (beforeUse).
 void CudaMachine::copyAside(BlockId id, int index) {
   const program::Instruction &instruction = code.block(id).instructions[size_t(index)];
   bool isFetch = instruction.kind == InstructionKind::Fetch;
@@ -364,7 +364,7 @@ void CudaMachine::copyAside(BlockId id, int index) {
       require(made ? Status::ok() : Status(made.error()));
       end = std::move(*made);
     }
-    if (!isRecorded[size_t(user)]) { // nobody knew that it would be needed: later than need be
+    if (!isRecorded[size_t(user)]) { // recorded too late: waits for more than needed
       require(streams->of(code.block(id).instructions[size_t(user)].stream).record(end));
       isRecorded[size_t(user)] = true;
     }
@@ -387,7 +387,7 @@ const std::vector<int> &CudaMachine::usersBefore(BlockId id, int index, ValueId 
       code, block, index, rangeOf(onDevice), isFetch,
       [&](ValueId value) { return arena.at(memory.offsetOf(value)); },
       [&](int slot) { return arena.at(memory.offsetOfSlot(slot)); });
-  // What a library's call does later has used its operands then.
+  // An operand of a left-out instruction is in use until the library's call that includes it.
   for (int &user : found->second)
     for (int i = index - 1; libraries.isLeftOut(id, user) && i > user; --i)
       if (!libraries.isLeftOut(id, i) &&
@@ -417,7 +417,7 @@ kernels::Tensor CudaMachine::kept(int number) {
 }
 
 Result<bool> CudaMachine::endRecording(comm::Communicator &communicator, const Status &walked) {
-  numDone = 0; // of a walk that failed
+  numDone = 0; // after a failed walk
   now = program::Stream::Compute;
   return graphs.endRecording(communicator, walked);
 }
@@ -437,16 +437,16 @@ CudaMachine::Move CudaMachine::moveOf(const SlotWrite &write) const {
           kernels::numElements(type.shape)};
 }
 
-/// Of at least so many bytes. What the stream does with it is done before its next use.
+/// Returns scratch memory of at least this size. The stream finishes each use before the next.
 DeviceAddress CudaMachine::scratchOf(program::Stream stream, int64_t bytes) {
   DeviceMemory &memory = scratch[size_t(stream)];
   if (bytes > memory.bytes()) {
-    // A graph goes on with what it was recorded with: that a rank drops it the others would have to
-    // know.
+    // A recorded graph keeps using its old memory. Dropping the graph would need agreement with the
+    // other ranks.
     if (streams->hasRecording() && !streams->isRecording())
       outgrown.push_back(std::move(memory));
     else
-      require(streams->wait()); // for what uses the old one
+      require(streams->wait()); // for users of the old one
     memory = DeviceMemory();
     Result<DeviceMemory> larger = DeviceMemory::allocate(options.device, bytes, "scratch memory");
     if (!larger)
@@ -456,7 +456,7 @@ DeviceAddress CudaMachine::scratchOf(program::Stream stream, int64_t bytes) {
   return memory.address();
 }
 
-/// Copies to scratch memory what is read after something was written over it.
+/// Copies values to scratch memory if they would be overwritten before they are read.
 void CudaMachine::stageOverwritten(std::vector<Move> &moves) {
   std::vector<size_t> overwritten;
   int64_t bytes = 0;
@@ -479,7 +479,7 @@ void CudaMachine::stageOverwritten(std::vector<Move> &moves) {
   }
 }
 
-/// Whether one of them can only be done on the host; then all are.
+/// Returns whether any of them needs the host; then all are done there.
 bool CudaMachine::isHostWrite(const std::vector<SlotWrite> &writes) const {
   return std::any_of(writes.begin(), writes.end(), [&](const SlotWrite &write) {
     return write.accumulate && !accumulator(write);

@@ -1,4 +1,4 @@
-//===- RankOnDevice.h - The machine of a rank on its GPU --------------------===//
+//===- RankOnDevice.h - The backend of a rank on its GPU --------------------===//
 //
 // Part of tbc. Plain C++. See CudaMachine.h, which makes it.
 //
@@ -16,7 +16,7 @@
 
 namespace tbc::cuda {
 
-/// Errors of a machine are thrown.
+/// Throws an error as a machine does.
 inline void require(const Status &status) {
   if (!status)
     throw runtime::MachineError(status.error());
@@ -38,17 +38,17 @@ public:
         graphs(std::move(graphs)) {}
 
   ~CudaMachine() override {
-    // What is given back now is the device's. If that is lost, all of it is gone anyway.
+    // The freed objects belong to the device. If the device is lost, so are they.
     static_cast<void>(device.makeCurrent());
-    // The communicator may go next, and the memory plan, that of the host included: copies may be
-    // under way there even where nobody communicates.
+    // The communicator may be destroyed next, and so may the memory plan with its host part. Copies
+    // may still be running there even without communication.
     streams->end();
     DeviceCommunicator *communicator = streams->unwatch();
     if (!device.isGivenUp())
       static_cast<void>(streams->wait());
     if (communicator && options.registrar)
       communicator->deregisterAll();
-    streams->forgetRecording(); // NCCL waits for graphs to be gone
+    streams->forgetRecording(); // NCCL waits for the end of graphs
   }
 
   Status prepare(program::BlockId id) override;
@@ -82,23 +82,23 @@ public:
   void replay() override { graphs.replay(); }
 
 private:
-  /// An instruction, or a region at its first.
+  /// An instruction, or a region at its first instruction.
   struct Prepared {
     const LaunchableKernel *kernel = nullptr; // null: executed on the host
-    const LibraryCalls::Call *call = nullptr; // in place of the kernel
-    bool isLeftOut = false;                   // the call of a later region does it
+    const LibraryCalls::Call *call = nullptr; // replaces the kernel
+    bool isLeftOut = false;                   // the call of a later region executes it
     int count = 1;
     std::vector<program::ValueId> operands, results;
     std::string place; // for errors that show later
   };
   struct PreparedBlock {
     std::vector<Prepared> instructions;
-    /// Of instructions that others wait for: where they are done.
+    /// The ends of instructions that others wait for.
     std::map<int, Event> ends;
-    bool isCommunicating = false; // something is on that stream
+    bool isCommunicating = false; // it uses the communication stream
     bool isCopying = false;       // to the host or back
-    Event begun;                  // where it is copying
-    /// Of copies, by micro-batch: what they wait for (lastUsers).
+    Event begun;                  // its begin, if it copies
+    /// For copies, by micro-batch: the instructions they wait for (lastUsers).
     std::map<std::pair<int, int64_t>, std::vector<int>> usersBefore;
   };
   struct Move {
@@ -108,7 +108,7 @@ private:
     int64_t count;                       // of elements
   };
 
-  /// Whether the host may execute it, where the device does not.
+  /// Returns whether the host may execute it if the device does not.
   bool isHostOp(const std::string &op) const;
   Status prepareRegion(program::BlockId id, const program::Region &region);
   Status prepareWrites(program::BlockId id) const;
@@ -146,18 +146,18 @@ private:
   const Device &device;
   std::shared_ptr<Streams> streams;
   const DeviceArena &arena;     // of `memory`
-  const PinnedArena &hostArena; // of it too
+  const PinnedArena &hostArena; // of `memory` too
   std::unique_ptr<Machine> reference;
   LibraryCalls libraries;
   bool hasSaid = false, hasSaidGain = false, hasEndedFirst = false;
   StepGraphs graphs;
   std::vector<kernels::TensorType> keptTypes; // by number
-  /// By stream: what `write` has to keep of values that it overwrites, what collectives pack.
+  /// By stream: copies of values overwritten by `write`, and packed collectives.
   std::array<DeviceMemory, program::numStreams> scratch;
-  std::vector<DeviceMemory> outgrown; // what was scratch memory, which a graph works in
+  std::vector<DeviceMemory> outgrown; // former scratch memory, still used by a graph
   std::map<std::pair<program::BlockId, int>, std::unique_ptr<DeviceSparseSum>> sparseSums;
   std::map<program::BlockId, PreparedBlock> prepared;
-  // Of the block under way.
+  // For the current block.
   program::Stream now = program::Stream::Compute; // of the last instruction
   program::BlockId block = program::BlockId(schedule::Action::Kind::Forward);
   int firstDone = 0, numDone = 0; // instructions whose ends are to be recorded

@@ -1,7 +1,7 @@
-//===- SharedLibrary.h - Libraries that are opened at run time -------------===//
+//===- SharedLibrary.h - Libraries opened at run time ----------------------===//
 //
-// Part of tbc. Plain C++. NVIDIA's libraries are no part of the build: where one is missing or too
-// old, whoever needs it gets a sentence that says what to install, and all else works.
+// Part of tbc. Plain C++. NVIDIA's libraries are not part of the build. If one is missing or too
+// old, its users get an error that says how to install it, and everything else works.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,24 +15,25 @@
 
 namespace tbc::cuda {
 
-/// Where a library may be found, and what to say where it is not.
+/// The possible names of a library, and the error if it is missing.
 struct LibrarySpec {
-  /// "the CUDA driver": how errors name it.
+  /// The name in errors, e.g. "the CUDA driver".
   std::string what;
   /// Tried in this order.
   std::vector<std::string> sonames;
-  /// What mends it: "install …".
+  /// The remedy, as "install …".
   std::string remedy;
 };
 
-/// An open shared library. It stays open until the process ends: NVIDIA's have threads and exit
-/// handlers of their own.
+/// An open shared library. It stays open until the process ends, because NVIDIA's libraries have
+/// their own threads and exit handlers.
 class SharedLibrary {
 public:
-  /// Errors: Other, with what the loader says of each soname, and the remedy.
+  /// Errors: Other, with the loader's message for each soname, and the remedy.
   static Result<SharedLibrary> open(const LibrarySpec &spec);
 
-  /// Sets `function` to the symbol. Errors: Other, the library lacks it: it is too old or broken.
+  /// Sets `function` to the symbol. Errors: Other, if the library lacks it: it is too old or
+  /// broken.
   template <typename Function> Status bind(const char *symbol, Function *&function) const {
     Result<void *> address = find(symbol);
     if (!address)
@@ -41,7 +42,8 @@ public:
     return Status::ok();
   }
 
-  /// Errors: Other, unless found >= least. The texts are the versions as people know them.
+  /// Errors: Other, unless found >= least. The texts are the usual version names. Example: found
+  /// 90500, "9.5.0", least 90600, "9.6".
   Status checkVersion(long found, const std::string &foundText, long least,
                       const std::string &leastText) const;
 
@@ -51,12 +53,12 @@ private:
   Result<void *> find(const char *symbol) const;
 
   LibrarySpec spec;
-  std::string soname; // of spec.sonames, that was found
+  std::string soname; // the one of spec.sonames that was found
   void *handle;
 };
 
-/// An entry (name, symbol, …) of a table's list of functions, where the table is loaded: sets
-/// `functions`.name to the symbol of `library`, or returns the error from where it stands.
+/// An entry (name, symbol, …) in a table's list of functions, used to load the table. It sets
+/// `functions`.name to the symbol of `library`, or returns the error from the enclosing function.
 #define TBC_BIND(name, symbol, ...)                                                                \
   if (Status status = library->bind(#symbol, functions.name); !status)                             \
     return status.error();

@@ -1,4 +1,4 @@
-//===- StartLibraries.cpp - NVIDIA's libraries as they start on a device -----===//
+//===- StartLibraries.cpp - Starting NVIDIA's libraries on a device ----------===//
 
 #include "runtime/cuda/StartLibraries.h"
 #include "runtime/cuda/MatrixProducts.h"
@@ -26,7 +26,7 @@ std::vector<std::string> cublasSonames(int driverVersion) {
   return names;
 }
 
-/// The error with the versions of the library and of the driver.
+/// Adds the versions of the library and of the driver to an error.
 static Status withVersions(const Status &status, const Device &device, const std::string &library) {
   if (status)
     return status;

@@ -1,4 +1,4 @@
-//===- StartLibraries.h - NVIDIA's libraries as they start on a device -------===//
+//===- StartLibraries.h - Starting NVIDIA's libraries on a device ------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -17,13 +17,13 @@
 
 namespace tbc::cuda {
 
-/// The sonames of cuBLASLt in the order of trying them, for a driver of this CUDA version (12040 is
-/// 12.4): the major of the driver, then older majors, then newer ones. Example: 12040 gives
-/// {"libcublasLt.so.12", "libcublasLt.so.13"}.
+/// Returns the sonames of cuBLASLt to try, in order, for a driver of this CUDA version (12040 is
+/// 12.4). The major of the driver comes first, then older majors, then newer ones. Example: 12040
+/// gives {"libcublasLt.so.12", "libcublasLt.so.13"}.
 std::vector<std::string> cublasSonames(int driverVersion);
 
-/// Creates a handle of the library on the device and destroys it. A library that is built for a
-/// newer CUDA than the driver fails here. Errors: RankFailed, with the library's sentence and both
+/// Creates a handle of the library on the device and destroys it. This fails for a library built
+/// for a newer CUDA than the driver. Errors: RankFailed, with the library's sentence and both
 /// versions.
 Status tryCublasLt(const DevicePtr &device, const CublasLt &library);
 Status tryCudnn(const DevicePtr &device, const Cudnn &library);
@@ -34,12 +34,13 @@ Status tryNccl(const DevicePtr &device, const Nccl &library, std::chrono::millis
 using CublasLoader = std::function<Result<CublasLt>(const std::string &soname)>;
 Result<CublasLt> loadCublasLtBySoname(const std::string &soname);
 
-/// The first cuBLASLt in the order of cublasSonames that starts on the device. `refusals` gets the
-/// error of each one before it that is installed and does not start. Errors: Other, with the reason
-/// for every soname.
+/// Returns the first cuBLASLt, in the order of cublasSonames, that starts on the device. `refusals`
+/// gets the errors of earlier ones that are installed but do not start. Errors: Other, with the
+/// reason for every soname.
 Result<CublasLt> startedCublasLt(const DevicePtr &device, std::vector<std::string> &refusals,
                                  const CublasLoader &load = loadCublasLtBySoname);
-/// This machine's cuDNN. Errors: Other, it is not installed; RankFailed, it does not start.
+/// Returns this machine's cuDNN. Errors: Other, if it is not installed; RankFailed, if it does not
+/// start.
 Result<Cudnn> startedCudnn(const DevicePtr &device);
 
 } // namespace tbc::cuda

@@ -1,4 +1,4 @@
-//===- StepGraphs.cpp - Which steps are launched as graphs -----------------===//
+//===- StepGraphs.cpp - Steps launched as CUDA graphs ----------------------===//
 
 #include "runtime/cuda/StepGraphs.h"
 
@@ -11,7 +11,7 @@ using kernels::Tensor;
 using program::InstructionKind;
 using runtime::StepWay;
 
-// What observers look at are a few scalars.
+// Observers read a few scalars.
 static constexpr int64_t keptBytes = int64_t(64) << 10;
 
 static void require(const Status &status) {
@@ -35,7 +35,7 @@ StepWay StepGraphs::begin(bool mayBeWhole) {
     return StepWay::Replay;
   }
   isRecording = true;
-  // The other ranks try too, and are told at the end.
+  // The other ranks also try, and learn of the refusal at the end.
   if (Status status = streams->beginRecording(inputBytes, keptBytes); !status)
     refusal = status.error().message;
   return StepWay::Record;
@@ -46,7 +46,7 @@ Status StepGraphs::check() const {
                                                 : Status::ok();
 }
 
-/// Whether it is so on all ranks.
+/// Returns whether `isSo` is true on all ranks.
 static Result<bool> isSoOnAll(comm::Communicator &communicator, bool isSo) {
   if (communicator.numRanks() == 1)
     return isSo;
@@ -103,7 +103,8 @@ std::string whyNotRecorded(
       const program::Block &block = program.stages[size_t(s)].block(id);
       for (int i = 0; i < int(block.instructions.size()); ++i) {
         const program::Instruction &instruction = block.instructions[size_t(i)];
-        // Each goes on beside the rest, which CUDA does not promise of the branches of a graph.
+        // A message runs concurrently to the rest. CUDA does not guarantee this for branches of a
+        // graph.
         if (instruction.kind == InstructionKind::Send || instruction.kind == InstructionKind::Recv)
           return "stages send messages to each other";
         if (instruction.kind == InstructionKind::Kernel && isHostKernel(block, i))

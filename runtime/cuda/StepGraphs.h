@@ -1,4 +1,4 @@
-//===- StepGraphs.h - Which steps are launched as graphs -------------------===//
+//===- StepGraphs.h - Steps launched as CUDA graphs ------------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -14,22 +14,22 @@
 
 namespace tbc::cuda {
 
-/// Whether steps are recorded once and then launched as graphs of CUDA.
+/// Whether steps are recorded once and then launched as CUDA graphs.
 enum class GraphUse {
   Off,
-  Auto, // where that can be, and says why where it cannot
-  On,   // an error says why it cannot be
+  Auto, // if possible; otherwise says why not
+  On,   // an error if it is impossible
 };
 
-/// What decides it on a rank: the first step is executed instruction by instruction, so that
-/// libraries have what they need, the second is recorded, and those after it are replayed. Steps of
-/// which somebody looks at values or times are executed. All ranks replay, or none.
+/// Decides for a rank how each step runs. The first step is executed instruction by instruction, so
+/// that libraries are set up. The second is recorded, and later ones are replayed. Steps with
+/// observed values or times are executed. All ranks replay, or all execute.
 class StepGraphs {
 public:
   using SayFn = std::function<void(const std::string &)>;
 
-  /// `refusal`: why steps of the Program cannot be recorded, the same on all ranks; empty: they
-  /// can. `inputBytes`, `keptBytes`: of Streams::beginRecording. `say` may be empty.
+  /// `refusal`: the reason why steps of the Program cannot be recorded, the same on all ranks;
+  /// empty if they can. `inputBytes`: see Streams::beginRecording. `say` may be empty.
   StepGraphs(GraphUse use, std::shared_ptr<Streams> streams, std::string refusal,
              int64_t inputBytes, SayFn say)
       : use(use), streams(std::move(streams)), refusal(std::move(refusal)), inputBytes(inputBytes),
@@ -40,8 +40,7 @@ public:
   Result<bool> endRecording(comm::Communicator &communicator, const Status &walked);
   void replay();
 
-  /// An error: of the step that comes nothing can be recorded, and it goes straight to
-  /// `endRecording`.
+  /// Returns an error if the next step cannot be recorded; it then goes straight to `endRecording`.
   Status check() const;
 
 private:
@@ -55,13 +54,14 @@ private:
   bool hasSaid = false, isWarm = false, isRecording = false;
 };
 
-/// Why no step of the Program can be recorded: messages between stages, kernels of the host;
-/// empty: it can. `isHostKernel`: whether the host executes this instruction.
+/// Returns why no step of the Program can be recorded (messages between stages, host kernels);
+/// empty if it can. `isHostKernel`: whether the host executes this instruction.
 std::string whyNotRecorded(
     const program::Program &program,
     const std::function<bool(const program::Block &block, int instruction)> &isHostKernel);
 
-/// The most that a step of the stage is given from outside, each tensor a multiple of 256 bytes.
+/// Returns the most input bytes of a step of the stage, with each tensor rounded up to a multiple
+/// of 256.
 int64_t stepInputBytes(const program::Program &program, int stage);
 
 } // namespace tbc::cuda

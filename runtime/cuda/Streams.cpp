@@ -9,14 +9,14 @@
 
 namespace tbc::cuda {
 
-// Large enough for a link's full speed, small enough that packing the next piece overlaps.
+// Large enough for the link's full speed, and small enough to overlap with packing the next piece.
 static constexpr int64_t stageBytes = int64_t(4) << 20;
 static constexpr int numStages = 3;
 
-// Of so many kernels one event tells whether the device gets on.
+// The number of kernels per event that shows progress of the device.
 static constexpr int64_t kernelsPerMark = 32;
 
-/// Sets `to` to what `result` holds.
+/// Moves the value of `result` to `to`.
 template <typename T> static Status take(Result<T> result, T &to) {
   if (!result)
     return result.error();
@@ -55,8 +55,8 @@ Result<std::shared_ptr<Streams>> Streams::create(const DevicePtr &device,
 }
 
 DeviceCommunicator *Streams::unwatch() {
-  // Also for collectives whose other ranks never come: after an error of the communicator nothing
-  // of it is under way any longer.
+  // Also for collectives whose other ranks never come: after an error of the communicator, none of
+  // its calls is running.
   if (communicator && !device->isGivenUp())
     static_cast<void>(wait());
   return std::exchange(communicator, nullptr);
@@ -81,14 +81,14 @@ Status Streams::order(program::Stream before, program::Stream after) {
                       of(after));
 }
 
-/// The copy stream after those of the program.
+/// Makes the copy stream wait for the program's streams.
 Status Streams::beginCopy() {
   Status status = orderStreams(computeStream, computed, copyStream);
   return status && isCommunicating ? orderStreams(communicationStream, communicated, copyStream)
                                    : status;
 }
 
-/// Those of the program after the copy stream.
+/// Makes the program's streams wait for the copy stream.
 Status Streams::endCopy() {
   Status status = orderStreams(copyStream, copied, computeStream);
   return status && isCommunicating ? communicationStream.waitFor(copied) : status;
@@ -109,7 +109,7 @@ Status Streams::explain(const Status &status) const {
                                                     *oldest + " to " + *newest);
   if (isEnding)
     return error;
-  // No other rank is to wait for this one.
+  // No other rank shall wait for this one.
   return communicator ? communicator->giveUp(error) : watched ? watched->fail(error) : error;
 }
 
@@ -142,7 +142,7 @@ Status Streams::noteEnd() {
   return status;
 }
 
-/// How many marks have been passed so far.
+/// Returns the number of marks passed so far.
 Result<int64_t> Streams::numPassed() {
   while (!marks.empty()) {
     const Mark &mark = marks.front();
@@ -161,7 +161,7 @@ Result<int64_t> Streams::numPassed() {
   return numMarksPassed;
 }
 
-/// The oldest that are not known to have ended.
+/// Names the oldest kernels that may still be running.
 std::string Streams::kernelsUnderWay() const {
   const Mark &mark = marks.empty() ? open : marks.front();
   std::string kernels = mark.count == 0 ? "copies"
@@ -172,8 +172,8 @@ std::string Streams::kernelsUnderWay() const {
   return kernels + (mark.number > 0 ? ", in the graph of a step" : "");
 }
 
-/// Nothing gets on: the kernels that are under way, for communication would have said so. The
-/// device is lost to this process: whoever waited for it would wait for ever.
+/// Handles a lack of progress: names the running kernels, because communication would have reported
+/// its own error. The device is lost to this process: any wait for it would last forever.
 Error Streams::hang() {
   device->giveUp();
   Error error{ErrorCode::HangDetected,
@@ -182,11 +182,11 @@ Error Streams::hang() {
   return communicator ? communicator->giveUp(error) : watched ? watched->fail(error) : error;
 }
 
-/// Waits for the event, and as long as something gets on.
+/// Waits for the event, as long as there is progress.
 Status Streams::await(const Event &event) {
   if (!communicator && !watched && timeout.count() == 0)
     return event.wait();
-  // Other ranks are told where this one stands for as long as it waits.
+  // During the wait, other ranks can ask for the standing of this one.
   struct Stand {
     DeviceCommunicator *communicator;
     ~Stand() {
@@ -201,7 +201,7 @@ Status Streams::await(const Event &event) {
   for (int turn = 0;; ++turn) {
     call.getOn();
     Result<bool> passed = event.hasPassed();
-    // A stream also ends because its communicators were aborted.
+    // A stream also ends if its communicators were aborted.
     if (passed && *passed && !device->isGivenUp())
       return Status::ok();
     if (!passed)
@@ -215,13 +215,13 @@ Status Streams::await(const Event &event) {
       if (std::optional<Error> error = communicator->hangingCall())
         return *error;
     }
-    if (*passed) // and nobody says why the device was given up
+    if (*passed) // the device was given up without a known reason
       return Status::ok();
     Result<int64_t> count = numPassed();
     if (!count)
       return count.error();
     int64_t now = *count + (communicator ? communicator->numEnded() : 0);
-    // While a call is under way it is the one that is waited for.
+    // A running call is the awaited one, with its own time-out.
     if (now != seen || (communicator && communicator->isAnyUnderWay())) {
       seen = now;
       since = std::chrono::steady_clock::now();
@@ -231,7 +231,7 @@ Status Streams::await(const Event &event) {
     constexpr int turnsPerNote = 64;
     if (communicator && turn > 100 && turn % turnsPerNote == 0)
       communicator->standsAt(device->name() + ": " + kernelsUnderWay());
-    // Short waits are common, and long ones must not take a core.
+    // Short waits are common, and long ones must not occupy a core.
     if (turn > 100)
       std::this_thread::sleep_for(std::chrono::microseconds(std::min(turn / 10, 200)));
   }
@@ -265,7 +265,7 @@ Status Streams::waitUntil(const Event &point) {
 // Copies
 //===----------------------------------------------------------------------===//
 
-/// The next piece of pinned memory, when nothing uses it any longer.
+/// Returns the next piece of pinned memory after its last use has ended.
 Result<Streams::Stage *> Streams::nextStage() {
   Stage &stage = stages[numStaged++ % stages.size()];
   if (Status status = await(stage.done); !status)
@@ -339,7 +339,7 @@ Status Streams::downloadPieces(unsigned char *to, DeviceAddress from, int64_t by
     Stage *stage;
     int64_t begin, count;
   };
-  std::vector<Piece> pieces; // under way, the oldest first
+  std::vector<Piece> pieces; // in flight, oldest first
   auto finish = [&]() -> Status {
     Piece piece = pieces.front();
     pieces.erase(pieces.begin());

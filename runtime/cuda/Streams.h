@@ -21,16 +21,16 @@
 
 namespace tbc::cuda {
 
-/// The streams of a rank: those of the Program, kernels in one and communication in the other, one
-/// for the Program's copies to the host and back beside them, and one for what is uploaded and
-/// downloaded, through pinned memory, a piece after the other, so that packing one and moving
-/// another go on at the same time. Used by one thread at a time, any.
+/// The streams of a rank. Two are the Program's, for kernels and communication. One is for the
+/// Program's copies between host and device. One is for uploads and downloads, which go through
+/// pinned memory piece by piece, so that packing and moving overlap. One thread at a time uses
+/// them, any thread.
 ///
-/// Whoever waits looks for errors of the communicator, and at the clock.
+/// Every wait checks for errors of the communicator, and the clock.
 class Streams {
 public:
-  /// `timeout`: the longest wait without anything getting on; 0: for ever. Where `watch` is given
-  /// its time-out holds, and it is told of every failure.
+  /// `timeout`: the longest wait without any progress; 0: forever. If `watch` is given, its
+  /// time-out applies, and it learns of every failure.
   static Result<std::shared_ptr<Streams>> create(const DevicePtr &device,
                                                  std::chrono::milliseconds timeout,
                                                  std::shared_ptr<HostWatch> watch = nullptr);
@@ -39,64 +39,64 @@ public:
   const Stream &of(program::Stream stream) const {
     return stream == program::Stream::Compute ? computeStream : communicationStream;
   }
-  /// What comes in `after` now waits for what is in `before` now.
+  /// Makes later work in `after` wait for the current work in `before`.
   Status order(program::Stream before, program::Stream after);
 
   HostCopies &hostCopies() { return copies; }
-  /// What comes next in that stream reads the bytes, or writes them.
+  /// Announces that the next work in this stream reads or writes the bytes.
   Status beforeUse(program::Stream stream, const DeviceRange &range, bool isWrite) {
     return copies.isAny() ? copies.beforeUse(stream, of(stream), range, isWrite) : Status::ok();
   }
-  /// Waits for all copies of the Program to the host and back.
+  /// Waits for all of the Program's copies between host and device.
   Status finishHostCopies();
 
-  /// After what is in the program's streams now, and before what comes there next. The bytes may
-  /// change as soon as it returns.
+  /// Copies after the current work of the program's streams, and before their later work. The bytes
+  /// may change as soon as it returns.
   Status upload(DeviceAddress to, const unsigned char *from, int64_t bytes);
-  /// After what is in the program's streams now; waits for it.
+  /// Copies after the current work of the program's streams, and waits.
   Status download(unsigned char *to, DeviceAddress from, int64_t bytes);
-  /// Waits for all that is in the program's streams.
+  /// Waits for all work in the program's streams.
   Status wait();
   /// Waits for a point of one of the program's streams.
   Status waitUntil(const Event &point);
-  /// Zeros, in the compute stream.
+  /// Enqueues zeros in the compute stream.
   Status clear(DeviceAddress at, int64_t bytes);
 
-  /// The error of a call of the driver, with the kernels whose failure it may show; the watch is
-  /// told of it, if there is one, until `end`.
+  /// Returns the error of a driver call, with the kernels that may have caused it. Reports it to
+  /// the watch, if there is one, until `end`.
   Status explain(const Status &status) const;
-  /// The rank ends, perhaps after an error that says more than those that follow from it.
+  /// Begins the end of the rank. Later errors may only follow from an earlier one, and are not
+  /// reported.
   void end() { isEnding = true; }
 
-  /// `what`, which has to stay, was launched in a stream of the program: for errors that show
-  /// later.
+  /// Notes that `what`, which must stay valid, was launched in a stream of the program: for errors
+  /// that show later.
   Status note(const std::string &what);
-  /// A block has ended: what follows is looked at by itself when somebody waits.
+  /// Notes the end of a block: waits report later launches separately.
   Status noteEnd();
-  /// From now on, until `unwatch`, who waits looks after these calls too.
+  /// From now on, until `unwatch`, waits also check these calls.
   void watch(DeviceCommunicator &calls) { communicator = &calls; }
-  /// Waits once more for all of them: whose they were; null: nobody's.
+  /// Waits once more for all calls. Returns their communicator, or null.
   DeviceCommunicator *unwatch();
 
-  // A step as one graph (StreamsRecording.cpp). While it is recorded nothing is executed of what is
-  // put into the streams; what would wait for the device is an error of code Usage.
+  // A step as one graph (StreamsRecording.cpp). During recording, enqueued work is not executed,
+  // and calls that would wait for the device are errors of code Usage.
 
-  /// `inputBytes`: the most that is uploaded; `keptBytes`: that is kept. Each tensor counts as a
-  /// multiple of 256.
+  /// `inputBytes` and `keptBytes`: the most bytes to be uploaded and kept. Each tensor counts as a
+  /// multiple of 256. Example: tensors of 4 and 300 bytes count as 768.
   Status beginRecording(int64_t inputBytes, int64_t keptBytes);
-  /// Ends it, also after an error; then there is nothing recorded.
+  /// Ends the recording. After an error there is no recording.
   Status endRecording();
   bool isRecording() const { return mode == Mode::Recording; }
-  /// What the bytes are at this point of the stream, at each launch: the number by which `kept`
-  /// knows them.
+  /// Keeps, at each launch, the bytes at this point of the stream. Returns their id for `kept`.
   Result<int> keep(program::Stream stream, DeviceAddress from, int64_t bytes);
-  /// Waits for the last launch. They stay until the next one.
+  /// Waits for the last launch. The bytes are valid until the next one.
   Result<const unsigned char *> kept(int number);
   bool hasRecording() const { return recorded.has_value(); }
-  /// How many nodes its graph has.
+  /// Returns the number of nodes of its graph.
   int64_t numNodes() const { return recorded->graph.numNodes(); }
   void forgetRecording() { recorded.reset(); }
-  /// From now on, until `launch`, uploads are those that were recorded, in the same order.
+  /// From now on, until `launch`, uploads must be those of the recording, in the same order.
   Status beginReplay();
   Status launch();
 
@@ -104,16 +104,16 @@ private:
   enum class Mode { Executing, Recording, Replaying };
   struct Stage {
     PinnedMemory memory;
-    Event done; // what its bytes were used for last
+    Event done; // the last use of its bytes
   };
-  /// Kernels of the compute stream, and where they end.
+  /// Kernels of the compute stream, and their end.
   struct Mark {
     const std::string *first = nullptr, *last = nullptr;
     int64_t count = 0;
     Event end;
-    int number = 0; // of a graph: what it tells in place of the event
+    int number = 0; // in a graph: the number reported in place of the event
   };
-  /// A stretch of pinned memory of a recording.
+  /// A range of pinned memory of a recording.
   struct Stretch {
     DeviceAddress address = 0;
     int64_t begin = 0, bytes = 0;
@@ -122,10 +122,10 @@ private:
     PinnedMemory inputs, kept;
     std::vector<Stretch> inputPlaces, keptPlaces;
     std::vector<Mark> marks; // without events
-    Mark rest;               // after those
+    Mark rest;               // after `marks`
     int64_t numKernels = 0;
-    Graph graph;         // last: it ends before what it uses is given back
-    size_t numGiven = 0; // of the inputs, for the launch that comes
+    Graph graph;         // last: it ends before its memory is freed
+    size_t numGiven = 0; // inputs given so far for the next launch
     int64_t inputBytes() const { return inputPlaces.empty() ? 0 : endOf(inputPlaces.back()); }
     int64_t keptBytes() const { return keptPlaces.empty() ? 0 : endOf(keptPlaces.back()); }
     static int64_t endOf(const Stretch &last) {
@@ -154,19 +154,19 @@ private:
   std::chrono::milliseconds timeout{0};
   std::shared_ptr<HostWatch> watched; // may be null
   DeviceCommunicator *communicator = nullptr;
-  // Streams last, so that they end before what their operations use is given back.
+  // Streams are last, so that they end before the memory of their operations is freed.
   std::vector<Stage> stages;
   size_t numStaged = 0;
   const std::string *oldest = nullptr, *newest = nullptr; // noted since the last wait
   int64_t numUnderWay = 0;
   Mark open;              // not closed yet
-  std::deque<Mark> marks; // closed, under way, the oldest first
+  std::deque<Mark> marks; // closed and running, oldest first
   std::vector<Event> spareEvents;
   int64_t numMarksPassed = 0;
-  bool isCommunicating = false; // something was put into that stream
+  bool isCommunicating = false; // the communication stream was used
   bool isEnding = false;
   Mode mode = Mode::Executing;
-  std::shared_ptr<Progress> progress; // when first needed
+  std::shared_ptr<Progress> progress; // created on first use
   std::optional<Recorded> recorded;
   Event launched; // behind the last launch
   Event computed, communicated, copied, copiedAside;

@@ -15,7 +15,7 @@ static Error unrecorded(const std::string &why) { return Error{ErrorCode::Usage,
 // Recording
 //===----------------------------------------------------------------------===//
 
-/// What is in the other streams, and what comes there, after the compute stream.
+/// Makes all other streams wait for the compute stream.
 Status Streams::fork() {
   Status status = computeStream.record(computed);
   for (const Stream *stream :
@@ -25,7 +25,7 @@ Status Streams::fork() {
   return status;
 }
 
-/// The compute stream after all others, which come after it before they do anything.
+/// Makes the compute stream wait for all others; they follow it before their next work.
 Status Streams::join() {
   Status status = orderStreams(communicationStream, communicated, computeStream);
   if (status)
@@ -55,7 +55,7 @@ Status Streams::beginRecording(int64_t inputBytes, int64_t keptBytes) {
       return made.error();
     progress = std::move(*made);
   }
-  // What is captured may not depend on what is not.
+  // Captured work must not depend on work outside the capture.
   if (status = join(); !status)
     return status;
   if (communicator)
@@ -80,7 +80,7 @@ Status Streams::endRecording() {
   mode = Mode::Executing;
   if (communicator)
     communicator->endRecording();
-  // Also after an error: only this ends it.
+  // Even after an error: only this call ends the capture.
   auto graph = Graph::endCapture(device, computeStream);
   for (const Status &one : {status, joined, graph ? Status::ok() : Status(graph.error())})
     if (!one) {
@@ -102,7 +102,7 @@ Status Streams::noteRecorded(const std::string &what) {
 Status Streams::markRecorded() {
   Mark &rest = recorded->rest;
   int number = int(recorded->marks.size()) + 1;
-  // Without numbers left the event behind the graph stands for all that follows.
+  // Without numbers left, the event behind the graph covers the rest.
   if (rest.count == 0 || (timeout.count() == 0 && !watched) || number > Progress::most)
     return Status::ok();
   rest.number = number;
@@ -144,7 +144,7 @@ Result<int> Streams::keep(program::Stream stream, DeviceAddress from, int64_t by
 
 Status Streams::beginReplay() {
   Status status = device->makeCurrent();
-  if (status) // what the launch before reads of the inputs
+  if (status) // the previous launch may still read its inputs
     status = explain(await(launched));
   if (!status)
     return status;
