@@ -172,7 +172,8 @@ private:
     }
   }
 
-  /// A run resumed from such a checkpoint would never have a finite loss again.
+  /// Refuses values that are not finite. A run resumed from them would never have a finite loss
+  /// again.
   Status checkFinite(const std::set<std::string> &mayBeInfinite) const {
     for (size_t i = 0; i < tensors.size(); ++i)
       if (!kernels::isFinite(tensors[i]) && !mayBeInfinite.count(entries[i].name))

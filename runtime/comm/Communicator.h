@@ -133,7 +133,8 @@ public:
   // differ in size between indices, but all ranks agree on the size of each index. Outputs do not
   // overlap inputs or each other, except as stated. Errors: as above.
 
-  /// An output run may be the input run with its number; runs of equal number have equal sizes.
+  /// output = the reduction of the inputs. An output run may be the input run with its number; runs
+  /// of equal number have equal sizes.
   virtual Status allReduceRuns(const Group &group, Reduction reduction, const ElementType &type,
                                const Runs &input, const Runs &output, const std::string &place);
   /// outputs[i] = the input of index i. outputs[own index] may be the input itself.

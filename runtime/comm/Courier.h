@@ -23,7 +23,7 @@ public:
   /// Returns the best portion size for long messages, in bytes; a multiple of 64.
   virtual int64_t portionBytes() const = 0;
 
-  /// The memory must stay unchanged until the portion is waited for.
+  /// Sends or receives a portion. The memory must stay unchanged until the portion is waited for.
   virtual Status send(size_t index, const Runs &from) = 0;
   virtual Status receive(size_t index, const Runs &into) = 0;
   /// Waits until the first `number` requested portions have come from this index, or left for it.

@@ -49,7 +49,7 @@ struct LocalLink {
   bool isGone = false; // the other rank, or its end of the link
 
   void wake();
-  /// From now on the other rank sees this one as gone.
+  /// Shuts the link down: the other rank sees this one as gone.
   void part();
   /// Reads pending wake-ups, and notices the end of the other rank.
   void drain();

@@ -85,8 +85,8 @@ public:
 
   // Graphs. A collective must be part of a graph on all of its ranks or on no rank.
 
-  /// From now on calls become part of a graph, and run when it is launched. They report their begin
-  /// and end to the host. Errors: Usage, for calls that cannot be recorded: messages, and calls of
+  /// Makes later calls part of a graph; they run when it is launched. They report their begin and
+  /// end to the host. Errors: Usage, for calls that cannot be recorded: messages, and calls of
   /// groups that have not met yet.
   virtual Status beginRecording(std::shared_ptr<const Progress> progress) = 0;
   virtual void endRecording() = 0;

@@ -91,7 +91,7 @@ private:
     return false;
   }
 
-  /// A reshape is its operand under another name.
+  /// Treats a reshape as its operand under another name.
   bool pass(const Instruction &instruction) {
     ValueId from = instruction.operands[0], to = instruction.results[0];
     if (levels.count(from))

@@ -15,9 +15,9 @@ namespace tbc::cuda {
 /// RankFailed. Source: NVIDIA's "CUDA Driver API", Stream Management and Graph Management.
 class Graph {
 public:
-  /// From now on operations in `origin`, and in streams that wait for them, are captured instead of
-  /// executed. Meanwhile this thread must not allocate or free memory, wait for the device or query
-  /// it; other threads may.
+  /// Captures later operations in `origin`, and in streams that wait for them, instead of executing
+  /// them. Meanwhile this thread must not allocate or free memory, wait for the device or query it;
+  /// other threads may.
   static Status beginCapture(const DevicePtr &device, const Stream &origin);
   /// Ends the capture, even after an error. `origin` must have waited for all streams that were
   /// captured along.

@@ -62,7 +62,7 @@ public:
 
   /// Returns the current time-out; 0: no limit.
   std::chrono::milliseconds limit() const { return milliseconds(limitNow); }
-  /// From now on `timeout` applies.
+  /// Switches to `timeout`.
   void endFirstStep() { limitNow = options.timeout.count(); }
 
   bool hasFailed() const { return isOver; }
@@ -100,10 +100,10 @@ public:
     /// this rank nor the failed rank.
     std::function<Error(const Error &error, bool isOfJob)> explain;
   };
-  /// The parts of `job` outlive the call of `leave`.
+  /// Sets the job. Its parts outlive the call of `leave`.
   void join(Job job);
   void leave();
-  /// From now on the communicator is asked for errors, and aborted by `fail`.
+  /// Watches the communicator: asks it for errors, and aborts it on `fail`.
   void add(NcclHandle communicator);
   /// Returns whether the caller must destroy it; otherwise it is aborted.
   bool remove(NcclHandle communicator);

@@ -254,7 +254,7 @@ static Error noMessage(const std::string &place) {
   return Error{ErrorCode::Usage, place + ": a message cannot be part of a graph"};
 }
 
-/// The copy is sent concurrently, in the stream of its link.
+/// Sends a copy concurrently, in the stream of its link.
 Status NcclRank::enqueueSend(int64_t to, comm::Tag tag, DeviceAddress from, int64_t bytes,
                              const Stream &stream, const std::string &place) {
   if (Status status = watch->status(); !status)
@@ -476,7 +476,8 @@ void NcclRank::movesOn() {
   standing.clear();
 }
 
-/// For the watch, which does not call the driver: the driver may be the one that hangs.
+/// Notes the oldest call for the watch, which does not call the driver, because the driver may
+/// hang.
 void NcclRank::noteOldest() {
   auto first =
       std::find_if(calls.begin(), calls.end(), [](const auto &call) { return !call->isMessage; });

@@ -131,7 +131,7 @@ Status NcclRank::compareCalls(NcclLink &link, const std::string &callText,
   return Status::ok();
 }
 
-/// The sender describes its message; the receiver compares.
+/// Compares a message's calls: the sender describes its own, and the receiver checks it.
 Status NcclRank::compareMessage(NcclLink &link, const std::string &callText, bool isSender,
                                 const std::string &place) {
   Plan plan;

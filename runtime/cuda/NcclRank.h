@@ -175,7 +175,7 @@ private:
   Error timedOut(const NcclLink &link, const std::string &what);
   Error fail(Error error);
   Error failOfNccl(const Error &error);
-  /// For an error that does not name its call.
+  /// Fails with an error that does not name its call.
   Error fail(const Error &error, const std::string &what) {
     return fail({error.code, what + ": " + error.message});
   }
@@ -257,7 +257,7 @@ std::string describeType(const kernels::TensorType &type, kernels::Arith arith);
 std::optional<NcclType> reducedType(kernels::DType dtype, kernels::Arith arith,
                                     comm::ReduceKind kind);
 
-/// For kinds other than PremulSum.
+/// Returns NCCL's operation for a kind other than PremulSum.
 NcclOp plainOp(comm::ReduceKind kind);
 
 } // namespace tbc::cuda

@@ -155,8 +155,8 @@ void CudaMachine::endBlock(BlockId id) {
   endFirstStep(id);
 }
 
-/// The first step loads kernels and libraries, with different times on different ranks. The
-/// time-out of steps applies after it.
+/// Ends the first step. It loads kernels and libraries, with different times on different ranks, so
+/// the time-out of steps applies only afterwards.
 void CudaMachine::endFirstStep(BlockId id) {
   if (hasEndedFirst || !options.watch || streams->isRecording() ||
       id.kind != schedule::Action::Kind::Update)

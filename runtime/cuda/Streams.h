@@ -74,7 +74,7 @@ public:
   Status note(const std::string &what);
   /// Notes the end of a block: waits report later launches separately.
   Status noteEnd();
-  /// From now on, until `unwatch`, waits also check these calls.
+  /// Makes waits also check these calls, until `unwatch`.
   void watch(DeviceCommunicator &calls) { communicator = &calls; }
   /// Waits once more for all calls. Returns their communicator, or null.
   DeviceCommunicator *unwatch();
@@ -96,7 +96,7 @@ public:
   /// Returns the number of nodes of its graph.
   int64_t numNodes() const { return recorded->graph.numNodes(); }
   void forgetRecording() { recorded.reset(); }
-  /// From now on, until `launch`, uploads must be those of the recording, in the same order.
+  /// Begins a replay: until `launch`, uploads must be those of the recording, in the same order.
   Status beginReplay();
   Status launch();
 

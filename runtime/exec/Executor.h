@@ -92,8 +92,8 @@ struct MemoryUse {
 /// beside kernels, a separate thread executes it.
 class Executor {
 public:
-  /// The program must be well formed and outlive the executor. Errors: those of the machine; an
-  /// unknown kernel.
+  /// Makes the executor of a rank. The program must be well formed and outlive it. Errors: those of
+  /// the machine; an unknown kernel.
   static Result<Executor> create(const program::Program &program, int64_t rank,
                                  const kernels::KernelContext &context,
                                  const MachineMaker &makeMachine = makeReferenceMachine);
@@ -103,13 +103,13 @@ public:
   /// The same from this rank's pieces alone. Tensors without an initializer are not requested.
   Status loadPieces(const PieceProvider &provider);
 
-  /// From now on, gradient sums over data-parallel ranks (`gradientReductions`) travel as bf16.
-  /// Every rank rounds its terms to bf16, the communicator adds them as bf16, and every rank gets
-  /// the sums in f32. Errors: Usage, unless floats are computed in Native arithmetic in this
+  /// Makes gradient sums over data-parallel ranks (`gradientReductions`) travel as bf16 from now
+  /// on. Every rank rounds its terms to bf16, the communicator adds them as bf16, and every rank
+  /// gets the sums in f32. Errors: Usage, unless floats are computed in Native arithmetic in this
   /// process's memory.
   Status sumGradientsInBF16();
-  /// From now on only this share, in (0, 1], of each tensor of these sums travels. Each rank keeps
-  /// the rest as a residual for the next step (`SparseSum`). Example: share 0.01 of 1,000,000
+  /// Makes only this share, in (0, 1], of each tensor of these sums travel from now on. Each rank
+  /// keeps the rest as a residual for the next step (`SparseSum`). Example: share 0.01 of 1,000,000
   /// elements sends 10,000 of them. Errors: Usage, as above or with the reason from
   /// `whyNotCompressed`.
   Status compressGradients(double share);
@@ -137,7 +137,7 @@ public:
   /// write states.
   Status runForward(comm::Communicator &communicator, const StepInputs &inputs);
 
-  /// From now on `observer` is called for everything executed. It must outlive the executor.
+  /// Calls `observer` for everything executed from now on. It must outlive the executor.
   void observe(Observer &observer) { observers.push_back(&observer); }
 
   /// Returns this rank's piece of a global tensor (parameter, state, or gradient of the last step).

@@ -77,10 +77,10 @@ public:
   /// written. An accumulated slot already holds a value.
   virtual void write(const std::vector<SlotWrite> &writes) = 0;
 
-  /// The following calls belong to this block until `endBlock`. All earlier calls finish before
-  /// them.
+  /// Begins a block: the following calls belong to it until `endBlock`. All earlier calls finish
+  /// before them.
   virtual void beginBlock(program::BlockId block) {}
-  /// All instructions of the block finish before the following calls.
+  /// Ends the block: all its instructions finish before the following calls.
   virtual void endBlock(program::BlockId block) {}
 
   /// Executes a communication, slice or copy of the block on the machine's own memory and defines
@@ -93,8 +93,8 @@ public:
     return false;
   }
 
-  /// From now on `communicate` sends only the largest elements of this sum and keeps residuals,
-  /// initially 0, in the machine's memory. `layout` outlives the machine. Returns false if the
+  /// Makes `communicate` send only the largest elements of this sum from now on. Residuals,
+  /// initially 0, are in the machine's memory. `layout` outlives the machine. Returns false if the
   /// machine does not communicate; the executor then does it. Errors: Usage, if the Program lacks
   /// the needed parts; RankFailed, if memory is short.
   virtual Result<bool> compress(program::BlockId block, int index, const SparseLayout &layout) {
@@ -127,7 +127,7 @@ public:
   }
   virtual void replay() {}
 
-  /// By op; empty if times are not measured.
+  /// Returns the times by op; empty if they are not measured.
   virtual std::vector<KernelShare> shares() const { return {}; }
 
   /// Returns the bytes in use on its device, by all processes; -1 if its memory is that of the

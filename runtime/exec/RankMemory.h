@@ -65,7 +65,7 @@ public:
   /// Returns the content of the slot; a tensor without value if it is empty.
   kernels::Tensor slot(int slot, int64_t microBatch = 0) const;
   void setSlot(int slot, int64_t microBatch, const kernels::Tensor &value);
-  /// For a slot that lives longer than a micro-batch.
+  /// Zeroes a slot that lives longer than a micro-batch.
   void setZero(int slot);
   /// Empties the slot; returns whether it had a content.
   bool drop(int slot, int64_t microBatch);
@@ -75,7 +75,7 @@ public:
   /// Forgets all values. Values of the next block belong to `microBatch`.
   void beginBlock(int64_t microBatch);
   int64_t microBatchOfBlock() const { return microBatch; }
-  /// From now on the value is the content of the slot.
+  /// Binds the value to the content of the slot.
   void bind(program::ValueId value, int slot);
   void define(program::ValueId value, kernels::Tensor tensor);
   void forget(program::ValueId value) { values[value] = Held(); }
@@ -105,8 +105,8 @@ public:
   }
   unsigned char *bytesOfSlot(int slot) const { return host->at(offsetOfSlot(slot)); }
 
-  /// From now on everything on the device lies in `other`, the machine's own memory. Call it before
-  /// anything is stored, and only with a memory plan.
+  /// Puts everything on the device into `other`, the machine's own memory, from now on. Call it
+  /// before anything is stored, and only with a memory plan.
   void useArena(std::unique_ptr<Arena> other);
   /// The same for everything on the host.
   void useHostArena(std::unique_ptr<Arena> other);

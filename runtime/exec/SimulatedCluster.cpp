@@ -42,7 +42,7 @@ Status SimulatedCluster::load(const TensorProvider &provider) {
   return Status::ok();
 }
 
-/// The thread of one rank. Any failure ends the waits of the others.
+/// Runs one rank on its thread. Any failure ends the waits of the others.
 static void runRank(Executor &executor, ExecutorCall call, comm::SimulatedWorld &world,
                     const StepInputs &inputs) {
   try {

@@ -18,10 +18,10 @@ namespace tbc::launch {
 /// The configuration fingerprint: values that must be equal on every rank, with names for messages.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-/// The handshake of a job: waits until every rank is here and all facts agree. Ranks may omit facts
-/// of `factsOfSome`; the ranks that have them must agree. Errors, on every rank: Usage, if a rank
-/// appears twice or ranks disagree on a fact (both values are named); HangDetected, if a rank does
-/// not come within `timeout`.
+/// Performs the handshake of a job: waits until every rank is here and all facts agree. Ranks may
+/// omit facts of `factsOfSome`; the ranks that have them must agree. Errors, on every rank: Usage,
+/// if a rank appears twice or ranks disagree on a fact (both values are named); HangDetected, if a
+/// rank does not come within `timeout`.
 Status checkIn(comm::Store &store, int64_t rank, int64_t numRanks, const Facts &facts,
                Timeout timeout, const Facts &factsOfSome = {});
 

@@ -31,7 +31,7 @@ public:
   virtual ~StoreServer() = default;
   virtual int port() const = 0;
   virtual void start() = 0;
-  /// In a forked child: closes the socket, which stays open in the parent.
+  /// Closes the socket in a forked child; it stays open in the parent.
   virtual void forget() = 0;
 };
 

@@ -40,7 +40,7 @@ public:
     }
   }
 
-  /// Whether instruction `first` is done when `second` begins.
+  /// Returns whether instruction `first` is done when `second` begins.
   bool isDone(int first, int second) const {
     return begin[second][int(block.instructions[first].stream)] >= first;
   }

@@ -274,8 +274,8 @@ private:
     return checkAccumulation(id);
   }
 
-  /// A value that overwrites a gradient or the loss must be computed from the old content. A value
-  /// added to it must not be, because the old content would count twice.
+  /// Checks writes of gradients and the loss. A value that overwrites one must be computed from its
+  /// old content. A value added to it must not be, because the old content would count twice.
   Status checkAccumulation(BlockId id) {
     const Block &block = stage.block(id);
     std::set<int> slots;
@@ -318,8 +318,8 @@ private:
     return from;
   }
 
-  /// A gradient or loss read by update must have been accumulated before. A gradient accumulated in
-  /// backward must be read by update, and some block must write the loss.
+  /// Checks accumulation. A gradient or loss read by update must have been accumulated before. A
+  /// gradient accumulated in backward must be read by update, and some block must write the loss.
   Status checkGathered() {
     for (const program::Argument &argument : stage.update.arguments) {
       if (gathersMicroBatches(stage.slots[argument.slot].role) && !gathers(argument.slot))

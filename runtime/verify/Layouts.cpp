@@ -355,7 +355,7 @@ private:
       product *= axis.axis.size;
     return product;
   }
-  /// The number of elements before flattening.
+  /// Returns the number of local elements before flattening.
   static int64_t elements(const Layout &layout) {
     int64_t product = 1;
     for (const std::vector<Parts> &dim : layout.dims) {

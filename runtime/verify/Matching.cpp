@@ -58,7 +58,8 @@ private:
     return rejected(place(a), why + " at " + place(b));
   }
 
-  /// A channel names one message among the sends of a stage to another, and one among its receives.
+  /// Checks channels: each names one message among the sends of a stage to another, and one among
+  /// its receives.
   Status checkChannels(int stage) const {
     std::map<std::tuple<InstructionKind, int, int64_t>, std::pair<BlockId, int>> named;
     for (BlockId block : program.stages[stage].blocks()) {

@@ -237,8 +237,8 @@ private:
     return Status::ok();
   }
 
-  /// A compiled kernel executes a region as a whole. So a value dying inside it must not share its
-  /// bytes with a result of the region.
+  /// Checks regions. A compiled kernel executes a region as a whole, so a value dying inside it
+  /// must not share its bytes with a result of the region.
   Status checkRegions(BlockId id) const {
     const Block &block = stage.block(id);
     for (const program::Region &region : block.regions)
