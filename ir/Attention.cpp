@@ -44,7 +44,7 @@ static bool areOperandsOfAttention(RankedTensorType q, RankedTensorType k, Ranke
          k.getDimSize(2) == v.getDimSize(2);
 }
 
-/// Whether the mask operands have the types that the flags ask for.
+/// Checks that the mask operands have the types of the flags.
 template <typename Adaptor>
 static LogicalResult verifyMasks(std::optional<Location> loc, Adaptor adaptor) {
   auto q = tensorType(adaptor.getQuery());
@@ -164,16 +164,16 @@ template <typename Op> static bool hasWindow(Op op) {
   return op.getCausal() || int64_t(op.getLeft()) >= 0 || int64_t(op.getRight()) >= 0;
 }
 
-/// Whether what a query reads of some keys does not depend on the others, so that keys may come in
-/// blocks: where it may attend to no key it must read nothing.
+/// Returns true if keys may come in blocks: the read of some keys must not depend on the others. So
+/// fully masked rows must read no key.
 template <typename Op> static bool takesBlocks(Op op) { return op.getHiddenRows() == "zero"; }
 
 namespace {
 
-/// The factor rule's dims of everything that an attention reads or writes.
+/// The factor rule's dims of all operands and results of an attention.
 struct AttentionDims {
-  /// `shared`: the kind of loops that keys and values do not have: the query heads of one key head
-  /// and, where they may be split, the queries.
+  /// `shared` is the kind of the loops without keys and values: the query heads of one key head
+  /// and, if they may be split, the queries.
   template <typename Op>
   AttentionDims(FactorRule &rule, Op op, const Sizes &sizes, LoopKind shared) {
     unsigned b = rule.addLoop(sizes.b), hk = rule.addLoop(sizes.hk);
@@ -208,9 +208,9 @@ struct AttentionDims {
     if (op.getDropsOut())
       rule.operands.append(numbers);
   }
-  /// Of the places of queries and keys.
+  /// The positions of queries and keys.
   SmallVector<SmallVector<FactorRule::Dim, 4>, 2> places;
-  /// Of the step and the indices of dropout.
+  /// The step and the indices of dropout.
   SmallVector<SmallVector<FactorRule::Dim, 4>, 5> numbers;
   SmallVector<FactorRule::Dim, 4> query, key, value, result, statistic, byQuery, byKey;
 };
@@ -228,7 +228,7 @@ FactorRule AttentionOp::getFactorRule() {
 
 FactorRule AttentionGradOp::getFactorRule() {
   FactorRule rule;
-  // The gradients of keys and values are sums over the queries, of all heads that share them.
+  // The gradients of keys and values are sums over the queries of all heads that share them.
   AttentionDims dims(rule, *this, Sizes(getQuery(), getKey(), getValue()), LoopKind::Reduction);
   rule.operands = {dims.result, dims.query,     dims.key,      dims.value,
                    dims.result, dims.statistic, dims.statistic};
@@ -239,7 +239,8 @@ FactorRule AttentionGradOp::getFactorRule() {
 
 void AttentionOp::resizeLoops(ArrayRef<int64_t>) {}
 void AttentionGradOp::resizeLoops(ArrayRef<int64_t>) {}
-/// Where queries read the keys before them and no others, a kernel may skip about half of the work.
+/// The kernel class. If queries read only the keys before them, a kernel may skip about half of the
+/// work.
 template <typename Op> static StringRef attentionClass(Op op) {
   bool isCausal = op.getCausal() && int64_t(op.getLeft()) < 0;
   return isCausal ? "causal_attention" : "attention";
@@ -265,7 +266,7 @@ double AttentionMergeOp::getFlops() {
          8.0 * double(tensorType(getMaximum()).getNumElements());
 }
 
-/// 2 FLOPs for each of `qk` products over d and `pv` products over dv.
+/// Returns 2 FLOPs for each multiply-add of `qk` matmuls over d and `pv` matmuls over dv.
 static double attentionFlops(const Sizes &n, double qk, double pv) {
   return 2.0 * double(n.b) * double(n.hk * n.g) * double(n.s) * double(n.t) *
          (qk * double(n.d) + pv * double(n.dv));
@@ -358,14 +359,14 @@ public:
   Value where(Value value, double otherwise) {
     return allowed ? f.select(allowed, value, f.number(value, otherwise)) : value;
   }
-  /// `value`, scores or their gradient, but 0 in rows that read keys alike.
+  /// Returns `value`, scores or their gradient, with 0 in rows that read keys alike.
   Value zeroWhereFlat(Value value) {
     if (!hidden || hiddenRows == "zero" || hiddenRows == "scores")
       return value;
     Value isFlat = spread(hidden, scores, {0, 3});
     return f.select(isFlat, f.number(value, 0), value);
   }
-  /// The statistic `value`, [b, hk, g, s], but `otherwise` in rows that read nothing.
+  /// Returns the statistic `value`, [b, hk, g, s], with `otherwise` in rows that read no key.
   Value whereRead(Value value, double otherwise) {
     if (!hidden || hiddenRows != "zero")
       return value;
@@ -414,7 +415,7 @@ private:
     return spread(inWindow, cube, {1, 2});
   }
 
-  /// Sets `hidden` and adds to `allowed` what such rows read.
+  /// Sets `hidden` and adds the keys of fully masked rows to `allowed`.
   void readHiddenRows() {
     Type integer = f.builder.getI64Type();
     Value count = f.sum(f.cast(allowed, integer), {2});
@@ -443,15 +444,15 @@ private:
   SmallVector<Value> conditions;
   /// [b, s, t]; null: everywhere.
   Value window;
-  /// Of the shape of the scores, [b, hk, g, s, t]; null: all.
+  /// Has the shape of the scores, [b, hk, g, s, t]; null: all keys are allowed.
   Value allowed;
-  /// [b, s]; null: none.
+  /// The fully masked rows, [b, s]; null: there are no such rows.
   Value hidden;
 };
 
 } // namespace
 
-/// The weights [b, hk, g, s, t] that dropout leaves.
+/// The weights [b, hk, g, s, t] after dropout.
 template <typename Op> static Value dropOut(Formula &f, Op op, Value weights, const Sizes &n) {
   if (!op.getDropsOut())
     return weights;
@@ -563,8 +564,8 @@ SmallVector<Value> AttentionOp::buildStreamed(OpBuilder &builder, BlockStream &s
   return sum;
 }
 
-/// With the statistics of all keys, each block of them has its own part of every gradient: that of
-/// the queries is summed here, those of keys and values on their way with the block.
+/// With the statistics of all keys, each block of keys has its own part of every gradient. The
+/// gradient of the queries is summed here; those of keys and values travel with their block.
 SmallVector<Value> AttentionGradOp::buildStreamed(OpBuilder &builder, BlockStream &stream) {
   Formula f{builder, getLoc()};
   Value query, key, value;

@@ -13,45 +13,58 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Str
   let resizesFixedLoops = "true";
   let summary = "softmax(scale * q k^T) v over q[b, h, s, d], k[b, hk, t, d], v[b, hk, t, dv]";
   let description = [{
-    Query head i reads key and value head i / (h / hk). With z = scale * (q . k):
-    m = stabilizer_max(z) over the allowed keys, p = exp(z - m) at allowed keys and 0 elsewhere, l = sum(p),
-    o = (p v) / l. m and l are the statistics that the gradient needs: f32, or f64 for f64 operands.
+    Query head i reads key and value head i / (h / hk). Example: 8 query heads and 2 key heads;
+    query heads 0 to 3 read key head 0.
+    With z = scale * (q . k):
+    m = row max of z over the allowed keys, p = exp(z - m) at allowed keys and 0 elsewhere, l =
+    sum(p) (the row sum), o = (p v) / l.
+    The gradient needs the statistics m and l: f32, or f64 for f64 operands.
 
-    The mask is a predicate; no tensor over queries and keys stands for it. Query i of sample b may attend to key j
-    where all of these hold:
-    - the window: with a = j - (i + (t - s)), a <= 0 if `causal`, a >= -left and a <= right where these are not -1;
-      if `placed`, with a = the place of key j - the place of query i, which the masks after all of the following
-      hold, integers [s] and [t]: queries or keys may then be a part of a sequence, in any order;
+    The mask is a predicate and never a tensor over queries and keys. Query i of sample b may attend
+    to key j if all of these hold:
+    - the window: with a = j - (i + (t - s)), a <= 0 if `causal`, a >= -left and a <= right (-1: no
+      limit). If `placed`, a = position of key j - position of query i. The positions are integers
+      [s] and [t], given after the other masks below. Queries or keys may then be a part of a
+      sequence, in any order;
     - the key mask, if `key_mask`: masks[0], bool[b, t], is true at key j (padding is false);
-    - the segments, if `segments`: the next two masks, integers [b, s] and [b, t], are equal at i and j (documents
-      packed into one sequence);
-    - the order, if `ordered`: of the last two masks, integers [b, s] and [b, t], that at j is not larger than that at i
-      (positions that are data).
+    - the segments, if `segments`: the next two masks, integers [b, s] and [b, t], are equal at i
+      and j (documents packed into one sequence);
+    - the order, if `ordered`: two masks, integers [b, s] and [b, t] (positions that are data); the
+      second at j is at most the first at i.
 
-    `hidden_rows` says what a query reads that may attend to no key. Exporters differ there:
-    - zero: nothing, o = m = l = 0. What masks of -inf give where the NaN is replaced by 0, as in ONNX's Attention.
-    - mean: every key alike, z = 0. What one mask gives that adds the lowest finite number, or puts it in the place
-      of scores: nothing of the score survives.
-    - window: the same over the keys in the window. What masks give that hide positions twice, or by -inf.
-    - nearest: the same over the keys that break the fewest conditions, for masks added one by one; window and order
-      are one condition.
-    - scores: every key by its score, for one mask of a moderate number such as -10000, which leaves differences.
-    Such a row gives q and k a gradient only where it reads by scores.
+    `hidden_rows` is the treatment of fully masked rows, in which a query may attend to no key.
+    Exporters differ there:
+    - zero: the query reads no key, o = m = l = 0. Masks of -inf give this if the NaN is replaced by
+      0, as in ONNX's Attention.
+    - mean: every key counts alike, z = 0. One mask gives this if it adds the lowest finite number,
+      or replaces the scores by it: no difference between scores survives.
+    - window: the same over the keys in the window. Masks give this if they hide positions twice, or
+      by -inf.
+    - nearest: the same over the keys that break the fewest conditions, for masks added one by one;
+      window and order are one condition.
+    - scores: every key by its score, for one mask of a moderate number such as -10000, which leaves
+      differences.
+    Such a row gives q and k a gradient only if it reads by scores.
 
-    `dropout` is the ratio of weights p / l that are dropped while the model trains; as imported that is nothing. If
-    `drops_out`, they are those that dropout_train with `dropout_seed` and `dropout_key` drops, and the last five masks
-    are its step and its indices for the dims of [b, h, s, t]. Where a weight is dropped is not kept for the gradient.
+    `dropout` is the ratio of weights p / l that training drops; as imported the op drops no weight.
+    If `drops_out`, it drops the weights that dropout_train with `dropout_seed` and `dropout_key`
+    drops. The last five masks are then its step and its indices for the dims of [b, h, s, t]. The
+    positions of dropped weights are not saved for the gradient.
 
-    FLOPs: 2 b h s t (d + dv), whatever the mask and without the dropout. b and heads are parallel, where the h of q is a product (hk, h / hk);
-    d and dv are fixed, s is parallel unless it has a window that is not `placed`. Then keys may stream: t is taken
-    block by block, each by an attention of its own, and attention_merge joins them; not where `hidden_rows` looks at
-    all keys together.
+    FLOPs: 2 b h s t (d + dv), for every mask and without the dropout. b and heads are parallel (the
+    h of q is a product (hk, h / hk)); d and dv are fixed; s is parallel unless it has a window and
+    is not `placed`.
+    With a parallel s, keys may stream: t is taken block by block, an attention per block, and
+    attention_merge joins them. Keys cannot stream if `hidden_rows` looks at all keys together.
 
     Constraints:
-    (C1) q, k and v have rank 4 and one element type; they agree in b, k with q in d, k with v in hk and t.
+    (C1) q, k and v have rank 4 and one element type; they agree in b, k with q in d, k with v in hk
+         and t.
     (C2) hk divides h.
-    (C3) With a window that is not `placed`, t is at least s, so that it leaves every query a key; left and right are -1 or more.
-    (C4) The masks are those that `key_mask`, `segments`, `ordered`, `placed` and `drops_out` ask for, in this order, of the types above.
+    (C3) With a window and without `placed`, t is at least s, so every query has a key; left and
+         right are -1 or more.
+    (C4) The masks are those of `key_mask`, `segments`, `ordered`, `placed` and `drops_out`, in this
+         order, of the types above.
     (C5) `hidden_rows` is zero, mean, window (if not `ordered`), nearest or scores.
     (C6) `dropout` is at least 0 and less than 1.
   }];
@@ -71,16 +84,17 @@ def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMe
   let resizesFixedLoops = "true";
   let summary = "The gradients of attention with respect to q, k and v";
   let description = [{
-    With p = exp(scale * (q . k) - m) / l at the keys that attention reads and 0 elsewhere: dv = p^T do,
-    dp = do v^T, dz = p * (dp - sum(do * o)), dq = scale * (dz k), dk = scale * (dz^T q); dk and dv are summed over
-    the query heads that share a key head. Weights that attention dropped are dropped from p in dv, and their dp is 0,
-    the others' larger by the same factor. dz is 0 in rows that read keys alike (`hidden_rows` of attention).
+    With p = exp(scale * (q . k) - m) / l at the keys that attention reads and 0 elsewhere: dv = p^T
+    do, dp = do v^T, dz = p * (dp - sum(do * o)), dq = scale * (dz k), dk = scale * (dz^T q).
+    dk and dv are summed over the query heads that share a key head. If attention drops a weight,
+    its p is 0 in dv and its dp is 0; the other weights are larger by the dropout factor. dz is 0 in
+    rows that read keys alike (`hidden_rows` of attention).
 
-    FLOPs: five products, 2 b h s t (3 d + 2 dv).
+    FLOPs: five matmuls, 2 b h s t (3 d + 2 dv).
 
     Constraints:
-    (C1) attention of query, key, value and masks gives the types of result, maximum and denominator; cotangent has
-    that of result.
+    (C1) attention of query, key, value and masks gives the types of result, maximum and
+         denominator; cotangent has the type of result.
   }];
   let arguments = (ins Tbc_FloatTensor:$cotangent, Tbc_FloatTensor:$query, Tbc_FloatTensor:$key,
       Tbc_FloatTensor:$value, Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator,
@@ -98,15 +112,17 @@ def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMe
 def Tbc_AttentionMergeOp : Tbc_InferredOp<"attention_merge"> {
   let summary = "Attention to two sets of keys, from attention to each of them";
   let description = [{
-    Made by the partitioner of attention whose keys stream. o, m and l of each are those of attention to its keys,
-    o in the element type of m and l. With m = max(m1, m2) and li' = li * exp(mi - m): l = l1' + l2' and
-    o = (l1' * o1 + l2' * o2) / l; where l1 or l2 is 0 (a query that reads none of its keys) all are those of the other.
+    Joins the attention of a query to two blocks of keys; the partitioner makes it if keys stream.
+    o, m and l of each block are results of its attention, with o in the element type of m and l.
+    With m = max(m1, m2) and li' = li * exp(mi - m): l = l1' + l2' and o = (l1' * o1 + l2' * o2) /
+    l. If l1 is 0 (a query reads no key of block 1), the result is that of block 2, and vice versa.
 
     Shapes: o is [b, h, s, dv], m and l are [b, h, s]; every dim is parallel.
     FLOPs: 4 per element of o and 8 per element of l.
 
     Constraints:
-    (C1) both have the same types; o has rank 4, m and l its shape without the last dim, and all one element type.
+    (C1) Both have the same types; o has rank 4, m and l its shape without the last dim, and all one
+         element type.
   }];
   let arguments = (ins Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator,
       Tbc_FloatTensor:$other_result, Tbc_FloatTensor:$other_maximum, Tbc_FloatTensor:$other_denominator);

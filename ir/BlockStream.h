@@ -1,4 +1,4 @@
-//===- BlockStream.h - What runs along a streamed loop, block by block -----===//
+//===- BlockStream.h - The operands of a streamed loop, block by block ----===//
 
 #ifndef TBC_IR_BLOCKSTREAM_H
 #define TBC_IR_BLOCKSTREAM_H
@@ -10,18 +10,18 @@
 
 namespace tbc {
 
-/// The ring that an op with a streamed loop is in, as one rank sees it.
+/// One rank's view of the ring of an op with a streamed loop.
 class BlockStream {
 public:
   virtual ~BlockStream() = default;
 
   virtual int64_t numBlocks() const = 0;
-  /// The operands with the block that is here after `block` passes; the rank's own at 0. Ask in
-  /// ascending order.
+  /// The op's operands with the block that arrives after `block` passes; 0 is the rank's own block.
+  /// Must be called in ascending order of `block`.
   virtual llvm::SmallVector<mlir::Value> operands(int64_t block) = 0;
   /// The local types of the op's results.
   virtual llvm::ArrayRef<mlir::Type> resultTypes() const = 0;
-  /// Gives `value` to the next rank; what comes from the one before.
+  /// Sends `value` to the next rank and returns the value of the previous rank.
   virtual mlir::Value pass(mlir::Value value) = 0;
 };
 

@@ -1,4 +1,4 @@
-//===- Collective.cpp - What ranks exchange --------------------------------===//
+//===- Collective.cpp - Collectives between ranks -------------------------===//
 
 #include "ir/Collective.h"
 

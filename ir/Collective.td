@@ -1,4 +1,4 @@
-//===- Collective.td - What ranks exchange (per-rank IR only) --------------===//
+//===- Collective.td - Collectives between ranks (per-rank IR only) ---------===//
 
 #ifndef TBC_IR_COLLECTIVE
 #define TBC_IR_COLLECTIVE
@@ -15,8 +15,8 @@ class Tbc_CollectiveOp<string mnemonic> : Op<Tbc_Dialect, mnemonic, []> {
 def Tbc_AllReduceOp : Tbc_CollectiveOp<"all_reduce"> {
   let summary = "Sums (or takes the maximum of) a tensor over the ranks that differ along `axes`";
   let description = [{
-    `stages` restricts a group along the pipeline axis to those stages (a parameter that several stages
-    hold).
+    `stages` restricts a group along the pipeline axis to these stages, for a parameter of several
+    stages.
 
     Constraints:
     (C1) `axes` is not empty and names no axis twice.

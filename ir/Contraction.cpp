@@ -192,8 +192,9 @@ double EinsumOp::getFlops() {
 }
 StringRef EinsumOp::getKernelClass() { return "matmul"; }
 
-/// The cotangent of one operand of an einsum: cotangent x other operand, with the operand's labels
-/// out. Labels that only this operand has were summed: the cotangent is repeated along them.
+/// Returns the cotangent of one operand of an einsum: cotangent x other operand, with the operand's
+/// labels out. The einsum summed over labels of this operand alone, so the cotangent is repeated
+/// along them.
 static Value einsumCotangent(OpBuilder &builder, Location loc, Value cotangent, Value other,
                              RankedTensorType type, ArrayRef<int64_t> labels,
                              ArrayRef<int64_t> otherLabels, ArrayRef<int64_t> outLabels) {
@@ -248,8 +249,8 @@ LogicalResult GatherOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
   return success();
 }
 
-/// The loops of a gather or its transpose: the table's other dims and those of the indices; the
-/// gathered dim may not be sharded by this rule (a row may be on any rank).
+/// The loops of a gather or its transpose: the table's other dims and the dims of the indices. This
+/// rule does not shard the gathered dim, because a row may be on any rank.
 static void gatherRule(FactorRule &rule, RankedTensorType table, RankedTensorType indices,
                        int64_t dim, LoopKind indexKind, SmallVector<FactorRule::Dim, 4> &tableDims,
                        SmallVector<FactorRule::Dim, 4> &indexDims,

@@ -168,8 +168,8 @@ void ConvGradInputOp::resizeLoops(ArrayRef<int64_t> sizes) { setGroups(sizes[1])
 void ConvGradWeightOp::resizeLoops(ArrayRef<int64_t> sizes) { setGroups(sizes[1]); }
 
 double convolutionFlops(const FactorRule &rule) {
-  // The input's spatial loops, which stand before the weight's and the output's, are not loops of
-  // the computation: each is a position plus an offset in the window.
+  // The input's spatial loops stand before those of the weight and the output. They are not loops
+  // of the computation: each is a position plus an offset in the window.
   size_t numSpatial = (rule.loops.size() - 4) / 3;
   double product = 2;
   for (auto [i, loop] : llvm::enumerate(rule.loops))

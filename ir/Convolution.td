@@ -5,7 +5,7 @@
 
 include "ir/TbcBase.td"
 
-/// What all three have in common: the geometry of the window.
+/// The geometry of the window, which all three ops share.
 class Tbc_ConvolutionOp<string mnemonic, list<Trait> traits = []> : Tbc_Op<mnemonic, traits> {
   let familyDefinition = [{
     double $cppClass::getFlops() { return ::tbc::convolutionFlops(getFactorRule()); }

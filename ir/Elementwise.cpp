@@ -9,7 +9,7 @@ using namespace mlir;
 
 namespace tbc {
 
-/// The VJP of a unary op: the cotangent times DERIVATIVE, which may use x, y (the result), f,
+/// The VJP of a unary op: the cotangent times DERIVATIVE, an expression in x, y (the result), f and
 /// builder.
 #define TBC_UNARY_VJP(OP, DERIVATIVE)                                                              \
   LogicalResult OP::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,                       \

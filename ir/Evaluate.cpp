@@ -85,7 +85,7 @@ static kernels::AttrValue denseValue(DenseElementsAttr elements) {
   return ints;
 }
 
-/// `attr` as kernels see it, or nothing.
+/// Returns `attr` as an attribute of kernels, or nullopt.
 static std::optional<kernels::AttrValue> toKernelAttr(Attribute attr) {
   // A bool is an integer attribute too.
   if (auto value = dyn_cast<BoolAttr>(attr))

@@ -17,20 +17,24 @@
 
 namespace tbc {
 
-/// The element type that kernels know as `type`, or nothing.
+/// Returns the element type of kernels for `type`, or nullopt.
 std::optional<kernels::DType> toKernelDType(mlir::Type type);
 
-/// `type` as kernels see it; nothing for a dynamic shape or an element type that no tensor has.
+/// Returns the tensor type of kernels for `type`; nullopt for a dynamic shape or an element type
+/// outside tbc.
 std::optional<kernels::TensorType> toKernelType(mlir::Type type);
 
-/// The attributes of `op` as kernels see them; those with a dialect prefix (tbc.id ...) are left
-/// out. A dense value stands as doubles or ints, one element for a splat. Errors: an attribute of a
-/// kind that kernels do not know, at the op.
+/// Returns the attributes of `op` for kernels, without those with a dialect prefix (tbc.id ...). A
+/// dense value becomes doubles or ints, one element for a splat. Error: an attribute of a kind
+/// unknown to kernels, at the op.
 mlir::FailureOr<kernels::Attrs> toKernelAttrs(mlir::Operation *op);
 
-/// The results of `op` on `operands`, by the reference kernel of its name.
-/// Errors, at the op: there is no kernel of that name (collectives have none: they are not local),
-/// the kernel refuses the operands, or its results are not of the op's result types.
+/// Returns the results of `op` on `operands`, by the reference kernel of the op's name.
+///
+/// Errors, at the op:
+/// - there is no kernel of this name, e.g. for collectives, which are not local;
+/// - the kernel refuses the operands;
+/// - its results differ from the op's result types.
 mlir::FailureOr<llvm::SmallVector<kernels::Tensor>>
 evaluateOp(mlir::Operation *op, llvm::ArrayRef<kernels::Tensor> operands,
            const kernels::KernelContext &context);

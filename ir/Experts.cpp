@@ -27,7 +27,7 @@ struct Sizes {
   int64_t t, h, e, o, f, parts;
 };
 
-/// The factor rule's dims of everything that a layer of experts reads or writes.
+/// The factor rule's dims of all operands and results of a layer of experts.
 struct ExpertDims {
   /// `rows`: the kind of the loops over tokens and the width out.
   ExpertDims(FactorRule &rule, const Sizes &n, LoopKind rows) {
@@ -45,7 +45,7 @@ struct ExpertDims {
   SmallVector<FactorRule::Dim, 4> input, weights, in, out, result;
 };
 
-/// What both decompositions compute, in the wide element type.
+/// The common part of both decompositions, in the wide element type.
 struct Forward {
   Value x, w, in, out;
   /// The first layer's gate and the rest (null unless gated), act(gate), and the inner values.
@@ -105,7 +105,7 @@ LogicalResult RoutedExpertsGradOp::inferReturnTypes(MLIRContext *, std::optional
   return success();
 }
 
-/// The sizes of what is dealt out, each from the operand that has it; absent ones are 0.
+/// The sizes of a dispatch or combine, each from an operand that has it; absent ones are 0.
 struct Deal {
   Deal(Value tokens, Value slots, Value weights) {
     auto sizes = tensorType(weights);
@@ -184,7 +184,8 @@ FactorRule RoutedExpertsOp::getFactorRule() {
 
 FactorRule RoutedExpertsGradOp::getFactorRule() {
   FactorRule rule;
-  // The gradients of the experts are sums over tokens, that of the tokens one over the width out.
+  // The gradients of the experts are sums over tokens; the gradient of the tokens is a sum over the
+  // width out.
   ExpertDims dims(rule, Sizes(getInput(), getOut(), getGated()), LoopKind::Reduction);
   rule.operands = {dims.result, dims.input, dims.weights, dims.in, dims.out};
   rule.results = {dims.input, dims.weights, dims.in, dims.out};
@@ -196,7 +197,8 @@ void RoutedExpertsGradOp::resizeLoops(ArrayRef<int64_t>) {}
 StringRef RoutedExpertsOp::getKernelClass() { return "matmul"; }
 StringRef RoutedExpertsGradOp::getKernelClass() { return "matmul"; }
 
-/// 2 FLOPs for each of `in` products with the first layer and `out` with the second.
+/// Returns 2 FLOPs for each multiply-add of `in` matmuls with the first layer and `out` with the
+/// second.
 static double expertFlops(const Sizes &n, int64_t top, double in, double out) {
   return 2.0 * double(n.t) * double(top) * double(n.f) *
          (in * double(n.parts * n.h) + out * double(n.o));
@@ -212,7 +214,7 @@ unsigned RoutedExpertsOp::getExpertLoop() { return E; }
 ExpertRole RoutedExpertsOp::getExpertRole() { return ExpertRole::Computes; }
 
 namespace {
-/// The dims of tokens, slots and weights; `experts` and `width` are the kinds of those loops.
+/// The dims of tokens, slots and weights; `experts` and `width` are the kinds of these two loops.
 struct DealDims {
   DealDims(FactorRule &rule, const Deal &n, LoopKind experts, LoopKind width) {
     unsigned g = rule.addLoop(n.g), e = rule.addLoop(n.e, experts), h = rule.addLoop(n.h, width);
@@ -223,7 +225,7 @@ struct DealDims {
   }
   SmallVector<FactorRule::Dim, 4> tokens, slots, weights;
 };
-/// The number of the loop over experts, and of that over slots.
+/// The numbers of the loops over experts and over slots.
 constexpr unsigned kDealtExpert = 1, kSlot = 4;
 } // namespace
 

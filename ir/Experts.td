@@ -11,12 +11,15 @@ def Tbc_RoutedExpertsOp
                                         DeclareOpInterfaceMethods<ExpertOpInterface>]> {
   let summary = "y[t, o] = sum over e of weights[t, e] * expert_e(x[t])";
   let description = [{
-    Each expert is a network of two layers: p = in[e] x, a = act(p), expert_e(x) = out[e] a. If `gated`,
-    p has two halves, the gate in front, and a = act(gate) * up. The token t is routed to the experts
-    with a weight that is not 0: at most `top` of them, and only those are computed. Nothing is dropped.
+    Each expert is a network of two layers: p = in[e] x, a = act(p), expert_e(x) = out[e] a. If
+    `gated`, p has two halves, the gate in front, and a = act(gate) * up.
+    The token t is routed to the experts with a weight other than 0: at most `top` of them. Only
+    these are computed, and no token is dropped.
 
-    FLOPs: 2 t top f (g h + o), where g is 2 if gated, else 1. t and o are parallel; e and f are summed over, so
-    that a rank with some of the experts, or with a part of each, makes a partial sum; h is fixed.
+    FLOPs: 2 t top f (g h + o), where g is 2 if gated, else 1. Example: t = 4 tokens, top 2, f = 8,
+    h = o = 3, gated: 2 * 4 * 2 * 8 * (2 * 3 + 3) = 1152.
+    t and o are parallel; e and f are summed over; h is fixed. So a rank with some of the experts,
+    or with a part of each, makes a partial sum.
 
     Constraints:
     (C1) x[t, h], weights[t, e], in[e, g * f, h] and out[e, o, f] agree, also in their element type.
@@ -25,17 +28,18 @@ def Tbc_RoutedExpertsOp
   let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$weights, Tbc_FloatTensor:$in,
       Tbc_FloatTensor:$out, StrAttr:$activation, BoolAttr:$gated, I64Attr:$top);
   let results = (outs Tbc_FloatTensor:$result);
-  let resizesFixedLoops = "true"; // h is that of no other size
+  let resizesFixedLoops = "true"; // h is equal to no other size
 }
 
 def Tbc_RoutedExpertsGradOp
     : Tbc_InferredOp<"routed_experts_grad", [DeclareOpInterfaceMethods<CompositeOpInterface>]> {
   let summary = "The gradients of routed_experts with respect to its four operands";
   let description = [{
-    The first layer is computed again: what it makes of a token depends on the experts that the token went
-    to, and is larger than the token. With da = out[e]^T dy: d weights[t, e] = a . da where the weight is
-    not 0 and 0 elsewhere, d out[e] = sum over t of weights[t, e] dy a^T, dp by the derivative of the
-    activation from weights[t, e] * da, d in[e] = sum over t of dp x^T, dx = sum over e of in[e]^T dp.
+    Recomputes the first layer, because its result depends on the experts of the token and is larger
+    than the token.
+    With da = out[e]^T dy: d weights[t, e] = a . da if the weight is not 0, else 0; d out[e] = sum
+    over t of weights[t, e] dy a^T; dp by the derivative of the activation from weights[t, e] * da;
+    d in[e] = sum over t of dp x^T; dx = sum over e of in[e]^T dp.
 
     FLOPs: 2 t top f (3 g h + 2 o).
 
@@ -50,10 +54,12 @@ def Tbc_RoutedExpertsGradOp
   let resizesFixedLoops = "true";
 }
 
-// Experts with a capacity. The tokens of a group g come in order t; a token with a weight that is not
-// 0 takes the next of the c slots that its expert e has for the group, and none once they are full:
-// then the expert does not see it. Who has which slot follows from `weights` alone, group by group
-// and expert by expert, so g and e may be split over ranks, t and c may not.
+// Experts with a capacity. The tokens of a group g come in order t. Each expert e has c slots per
+// group, and a token with a weight other than 0 takes the next one. If the slots are full, the
+// expert drops the token. Example: c = 2 and tokens 0, 3, 5 of a group want expert 1; it drops
+// token 5.
+// The slots follow from `weights` alone, group by group and expert by expert. So g and e may be
+// split over ranks, t and c may not.
 
 def Tbc_DispatchOp
     : Tbc_InferredOp<"dispatch", [DeclareOpInterfaceMethods<DifferentiableOpInterface>,

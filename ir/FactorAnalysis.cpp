@@ -1,4 +1,4 @@
-//===- FactorAnalysis.cpp - What every dim of a function is made of --------===//
+//===- FactorAnalysis.cpp - The factors of every dim of a function ---------===//
 
 #include "ir/FactorAnalysis.h"
 
@@ -48,8 +48,8 @@ Node FactorAnalysis::build(const FactorRule::Dim &dim, ArrayRef<Node> loopNodes)
   return node;
 }
 
-/// A clone made by tbc-recompute has the dims and loops of its original, so that factors have the
-/// same numbers with and without it. Whether there is such an original.
+/// Gives a clone made by tbc-recompute the dims and loops of its original, so factors have the same
+/// numbers with and without it. Returns false if there is no such original.
 bool FactorAnalysis::addClone(Operation *clone) {
   auto forward = clone->getAttrOfType<StringAttr>(kForwardIdAttr);
   Operation *original = forward ? opById.lookup(forward.getValue()) : nullptr;
@@ -101,7 +101,7 @@ void FactorAnalysis::addFunctionBoundary(func::FuncOp func) {
     if (!attr)
       continue;
     int64_t dim = attr.getInt();
-    // All inputs have the same batch, also those that meet nowhere.
+    // All inputs have the same batch, also inputs that never meet in an op.
     if (!firstBatch)
       firstBatch = {arg, dim};
     else if (auto [first, firstDim] = *firstBatch;
@@ -122,7 +122,7 @@ void FactorAnalysis::addFunctionBoundary(func::FuncOp func) {
   }
 }
 
-/// The one factor of the dims of arguments that `attribute` marks.
+/// Returns the one factor of the argument dims marked by `attribute`.
 std::optional<reshard::FactorId> FactorAnalysis::findMarked(func::FuncOp func, StringRef attribute,
                                                             bool ofUnused) {
   std::optional<reshard::FactorId> found;

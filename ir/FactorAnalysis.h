@@ -1,4 +1,4 @@
-//===- FactorAnalysis.h - What every dim of a function is made of ----------===//
+//===- FactorAnalysis.h - The factors of every dim of a function -----------===//
 
 #ifndef TBC_IR_FACTORANALYSIS_H
 #define TBC_IR_FACTORANALYSIS_H
@@ -23,18 +23,19 @@ class FactorAnalysis {
 public:
   explicit FactorAnalysis(mlir::func::FuncOp func);
 
-  /// The layout of one dim of `value`, a sum of products of factors.
+  /// The layout of one dim of `value`, a sum of products of factors. Example: the 24 columns of q,
+  /// k and v in one weight, of 2 heads with 4 elements each, are 3 segments (heads, head_dim).
   reshard::DimLayout dimLayout(mlir::Value value, unsigned dim) const;
   reshard::TensorLayout tensorLayout(mlir::Value value) const;
   /// The layout of one loop of the op's factor rule.
   reshard::DimLayout loopLayout(mlir::Operation *op, unsigned loop) const;
   bool isShardable(reshard::FactorId factor) const { return space.isShardable(factor); }
 
-  /// The factor b: that of the dims marked by `tbc.batch_dim` on the inputs. None if no input is
-  /// marked, or if inputs disagree or some op made the batch inseparable from another factor.
+  /// The batch factor b: the factor of the input dims marked by `tbc.batch_dim`. Null if no input
+  /// is marked, if inputs disagree, or if some op made the batch inseparable from another factor.
   std::optional<reshard::FactorId> batchFactor() const { return batch; }
-  /// The factor of the tokens of a sample: that of the dims marked by `tbc.sequence_dim` on the
-  /// inputs that are used. None as for the batch.
+  /// The factor of the tokens of a sample: the factor of the dims marked by `tbc.sequence_dim` on
+  /// used inputs. Null in the same cases as the batch.
   std::optional<reshard::FactorId> sequenceFactor() const { return sequence; }
 
 private:

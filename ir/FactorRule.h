@@ -34,9 +34,9 @@ struct FactorRule {
     loops.push_back({size, kind});
     return loops.size() - 1;
   }
-  /// A dim that is just one loop.
+  /// A dim of one loop.
   static Dim dim(unsigned loop) { return Dim{Product{loop}}; }
-  /// A dim that is a product of loops; none means size 1.
+  /// A dim of a product of loops; an empty product has size 1.
   static Dim dim(llvm::ArrayRef<unsigned> product) { return Dim{Product(product)}; }
   /// Dims that are one loop each.
   static llvm::SmallVector<Dim, 4> dims(llvm::ArrayRef<unsigned> loops) {
@@ -47,8 +47,8 @@ struct FactorRule {
   }
 };
 
-/// What an op of a mixture of experts does: the work of the experts themselves, or, token by token,
-/// what comes before and after it.
+/// The part of an op in a mixture of experts: the work of the experts, or dispatch before it and
+/// combination after it, token by token.
 enum class ExpertRole { Computes, Deals, Collects };
 
 } // namespace tbc

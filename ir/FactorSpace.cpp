@@ -21,8 +21,8 @@ Node FactorSpace::add(Kind kind, int64_t size, std::vector<Node> children) {
   return Node(entries.size()) - 1;
 }
 
-/// Whether more than maxLeaves leaves are under `node`. Every node that waits has at least one, so
-/// that is known after as many steps.
+/// Returns true if `node` has more than `maxLeaves` leaves. Every node on the stack has at least
+/// one, so the search ends after as many steps.
 bool FactorSpace::hasManyLeaves(Node node) const {
   std::vector<Node> pending{node};
   for (size_t leaves = 0; !pending.empty();) {
@@ -116,7 +116,7 @@ bool FactorSpace::contains(Node tree, Node leaf) const {
 }
 
 void FactorSpace::bind(Node leaf, Node other) {
-  // A leaf inside its own image: the other factors have size 1, and which is which cannot be told.
+  // A leaf inside its own image: the other factors have size 1, and the two cannot be told apart.
   if (contains(other, leaf))
     return;
   if (entries[leaf].opaque)
@@ -201,7 +201,7 @@ bool FactorSpace::unifyProducts(Node a, Node b) {
       ++i, ++j;
       continue;
     }
-    // Factors of size 1 that face something else say nothing.
+    // Factors of size 1 that face another size carry no information.
     if (xs == 1 || ys == 1) {
       xs == 1 ? ++i : ++j;
       continue;
@@ -274,8 +274,8 @@ bool FactorSpace::unifySums(Node a, Node b) {
   return true;
 }
 
-/// `product` = n x rest meets a sum whose terms are all multiples of `rest`: n becomes a sum
-/// itself, and the product the sum of its parts.
+/// `product` = n x rest meets a sum of multiples of `rest`: n becomes a sum itself, and the product
+/// the sum of its parts. Example: 5 x 2 meets 4 + 6, so n = 5 becomes 2 + 3.
 bool FactorSpace::splitLeadingFactor(Node productNode, Node sumNode) {
   std::vector<Node> list = factors(productNode), parts = terms(sumNode);
   size_t lead = 0;

@@ -17,20 +17,21 @@
 namespace tbc {
 
 /// A space of dims. Each node is a leaf (one factor), an ordered product or an ordered sum of
-/// nodes. Unifying two nodes says that they are the same dim: structure known of one becomes known
-/// of the other, splitting leaves where a product or a sum on one side meets a leaf on the other.
-/// Identity is never inferred from equal sizes, only from `unify`.
+/// nodes. Unifying two nodes says that they are the same dim: each gets the structure of the other,
+/// and leaves split if they meet a product or a sum. Identity is never inferred from equal sizes,
+/// only from `unify`. Example: unifying the leaf 24 with the product 6 x 4 splits it into leaves 6
+/// and 4.
 ///
-/// Where two structures have no common refinement (6 x 4 against 4 x 6), the span becomes one
-/// opaque leaf, and every leaf under it is marked unshardable, since no sharding of it could be
-/// told apart. So does a dim of more than `maxLeaves` leaves: nodes share children, so 26 nodes can
-/// say "x twice" 26 times over, which is a sum of 2^26 terms. All work is linear in the nodes.
+/// If two structures have no common refinement (6 x 4 against 4 x 6), the span becomes one opaque
+/// leaf. Every leaf under it is then unshardable, since its shardings could not be told apart. A
+/// dim of more than `maxLeaves` leaves becomes opaque too: nodes share children, so 26 nodes can
+/// say "x twice" 26 times over, a sum of 2^26 terms. All work is linear in the nodes.
 class FactorSpace {
 public:
   using Node = int;
 
-  /// Leaves of one dim, counted as often as they occur. A sequence that is put together step by
-  /// step has one per step.
+  /// Limit for the leaves of one dim, counted with repetition. A sequence built step by step has
+  /// one leaf per step.
   static constexpr size_t maxLeaves = 1024;
 
   Node leaf(int64_t size);
@@ -39,7 +40,7 @@ public:
   /// The concatenation of `nodes`.
   Node sum(std::vector<Node> nodes);
 
-  /// Says that `a` and `b`, of equal size, are the same dim.
+  /// Makes `a` and `b`, of equal size, the same dim.
   void unify(Node a, Node b);
   /// Marks every leaf under `node` as unshardable.
   void makeOpaque(Node node);
@@ -48,12 +49,12 @@ public:
   /// True if the leaf with this id may be sharded.
   bool isShardable(reshard::FactorId factor) const;
 
-  /// `node` as an ordered sum of ordered products of leaves; the id of a factor is the number of
-  /// its representative leaf. Must not be called before `seal`.
+  /// Returns `node` as an ordered sum of ordered products of leaves. The id of a factor is the
+  /// number of its representative leaf. Must not be called before `seal`.
   reshard::DimLayout layout(Node node) const;
 
-  /// Makes every node that cannot be written as a sum of products of leaves (a product with a sum
-  /// behind its first factor) opaque. Call once after the last unify, with all nodes of interest.
+  /// Makes a node opaque if it is no sum of products of leaves: a product with a sum behind its
+  /// first factor. Must be called once after the last `unify`, with all nodes of interest.
   void seal(const std::vector<Node> &nodes);
 
 private:
@@ -83,7 +84,7 @@ private:
   bool isSealable(Node node);
 
   std::vector<Entry> entries;
-  /// Per node, the last walk that came by; so that a walk visits what is shared once.
+  /// Per node, the number of the last walk that visited it, so a walk visits shared nodes once.
   mutable std::vector<unsigned> visited;
   mutable unsigned walk = 0;
   /// Per node, whether it was found to be sealable.

@@ -1,4 +1,4 @@
-//===- Formula.h - Gradients and decompositions that read like formulas ----===//
+//===- Formula.h - Formulas for gradients and decompositions ---------------===//
 
 #ifndef TBC_IR_FORMULA_H
 #define TBC_IR_FORMULA_H
@@ -70,7 +70,7 @@ struct Formula {
 
   Value sum(Value a, Dims dims) { return dims.empty() ? a : make<ReduceSumOp>(a, dims); }
 
-  /// Broadcasts `a`, which lacks the dims `dims` of `like`, to the shape of `like`.
+  /// Broadcasts `a` to the shape of `like`; `dims` are the dims of `like` missing in `a`.
   Value repeat(Value a, Value like, Dims dims) {
     llvm::SmallVector<int64_t> kept;
     for (int64_t dim = 0; dim < tensorType(like).getRank(); ++dim)

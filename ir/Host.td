@@ -15,15 +15,15 @@ class Tbc_HostCopyOp<string mnemonic> : Op<Tbc_Dialect, mnemonic, [SameOperandsA
 def Tbc_OffloadOp : Tbc_HostCopyOp<"offload"> {
   let summary = "Copies a tensor from the device to the memory of its host";
   let description = [{
-    Its result is what the function returns for storage on the host ("tbc.on_host") and nothing else.
-    Bytes: those of the tensor, once over the link between the two.
+    Its result is stored on the host: the function returns it with "tbc.on_host", and it has no
+    other use.
+    Bytes: the size of the tensor, once over the link between host and device.
   }];
 }
 def Tbc_FetchOp : Tbc_HostCopyOp<"fetch"> {
   let summary = "Copies a tensor from the memory of the host to the device";
   let description = [{
-    Its operand is an argument that lies on the host ("tbc.on_host").
-    Bytes: as of offload.
+    Its operand is an argument on the host ("tbc.on_host"). Bytes: as for offload.
   }];
 }
 

@@ -16,8 +16,8 @@ static bool agreesBeside(RankedTensorType type, RankedTensorType like, int64_t d
   return true;
 }
 
-/// The rule of an op between a table and what is chosen from it along `dim`: that dim of the table
-/// may not be sharded (an element may be on any rank), the other dims are parallel.
+/// The rule of an op between a table and the elements chosen from it along `dim`. This dim of the
+/// table is not sharded (an element may be on any rank); the other dims are parallel.
 static void choiceRule(FactorRule &rule, RankedTensorType table, int64_t chosen,
                        LoopKind chosenKind, int64_t dim, SmallVector<FactorRule::Dim, 4> &tableDims,
                        SmallVector<FactorRule::Dim, 4> &chosenDims) {

@@ -8,9 +8,10 @@ include "ir/TbcBase.td"
 def Tbc_TopKOp : Tbc_Op<"topk", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "The largest (or smallest) elements along one dim, and where they stand";
   let description = [{
-    The results have k elements along `dim`, sorted from the largest (smallest, unless `largest`) on.
-    Equal elements are taken in the order of their indices. In residues the order is that of
-    `orderKey` (runtime/kernels/Residue.h).
+    The results have k elements along `dim`, sorted from the largest (smallest, unless `largest`)
+    on. Equal elements are taken in the order of their indices. Example: the largest 2 of [3, 7, 7]
+    are values [7, 7] with indices [1, 2].
+    Residues are ordered by `orderKey` (runtime/kernels/Residue.h).
 
     Constraints:
     (C1) `dim` is a dim of `input`.

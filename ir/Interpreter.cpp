@@ -17,7 +17,7 @@ namespace tbc {
 
 namespace {
 
-/// The values of a block that are still to be used.
+/// The values of a block with uses to come.
 class Environment {
 public:
   void define(Value value, RankTensors tensors) {

@@ -28,11 +28,11 @@ using RankTensors = llvm::SmallVector<kernels::Tensor>;
 /// Called after each op with its results.
 using Observer = std::function<void(mlir::Operation *, llvm::ArrayRef<RankTensors>)>;
 
-/// The results of `function`, one straight-line block, on `inputs` (one per argument).
+/// Returns the results of `function`, one straight-line block, on `inputs` (one per argument).
 ///
-/// A value is freed after its last use, except for inputs that the caller keeps.
-/// Errors: too few inputs, an input of another type than its argument, or an op that cannot be
-/// evaluated, each at its location.
+/// Frees a value after its last use, except for inputs kept by the caller. Errors, each at its
+/// location: too few inputs, an input of another type than its argument, or an op that cannot be
+/// evaluated.
 mlir::FailureOr<llvm::SmallVector<kernels::Tensor>>
 evaluateFunction(mlir::func::FuncOp function, llvm::ArrayRef<kernels::Tensor> inputs,
                  const kernels::KernelContext &context);

@@ -90,12 +90,13 @@ LogicalResult CrossEntropyOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotan
   return success();
 }
 
-/// Where a label is not the one that is ignored.
+/// True for labels other than `ignoreIndex`.
 static Value isCounted(Formula &f, Value labels, int64_t ignoreIndex) {
   return f.compare(labels, f.number(labels, double(ignoreIndex)), "ne");
 }
 
-/// What the target takes of the label's class, and of every class: 1 - s and s / v.
+/// The target weights of the label's class and of every class: 1 - s and s / v. Example: s = 0.1
+/// and 10 classes give 0.9 and 0.01.
 static std::pair<double, double> targetWeights(const APFloat &smoothing, int64_t classes) {
   double s = smoothing.convertToDouble();
   return {1 - s, s / double(classes)};

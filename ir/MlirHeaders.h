@@ -1,7 +1,7 @@
-//===- MlirHeaders.h - Headers of MLIR that are compiled once --------------===//
+//===- MlirHeaders.h - Precompiled headers of MLIR -------------------------===//
 //
-// Precompiled for everything that links MLIR; no source includes this file. Only headers of LLVM,
-// MLIR and the standard library belong here: a change of ours would compile everything again.
+// Precompiled for every target that links MLIR; no source includes this file. It has only headers
+// of LLVM, MLIR and the standard library: a change in a tbc header would compile everything again.
 //
 //===----------------------------------------------------------------------===//
 

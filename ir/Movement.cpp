@@ -57,7 +57,7 @@ FactorRule BroadcastOp::getFactorRule() {
 }
 void BroadcastOp::resizeLoops(ArrayRef<int64_t>) {}
 double BroadcastOp::getFlops() { return 0; }
-// Fused into whatever reads it.
+// Fused into its users.
 StringRef BroadcastOp::getKernelClass() { return "none"; }
 
 LogicalResult BroadcastOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
@@ -186,9 +186,8 @@ LogicalResult ReshapeOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents
 
 //===- slice, pad, concat --------------------------------------------------===//
 
-/// The rule of an op whose `whole` tensor has, along `dim`, `low` elements before and `high` behind
-/// the middle that its other tensor, `part`, has too. Loops: those of the part, then low, then
-/// high.
+/// The rule of an op between a tensor `part` and a tensor `whole`: along `dim`, `whole` has `low`
+/// more elements before it and `high` behind it. Loops: those of the part, then low, then high.
 static void windowRule(FactorRule &rule, RankedTensorType part, int64_t dim, int64_t low,
                        int64_t high, SmallVector<FactorRule::Dim, 4> &partDims,
                        SmallVector<FactorRule::Dim, 4> &wholeDims) {

@@ -31,9 +31,10 @@ let additive = "true" in
 def Tbc_ReshapeOp : Tbc_InferredOp<"reshape", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Regroups factors into other dims";
   let description = [{
-    `sizes` lists the factors of the tensor in row-major order. Input dim i is the product of the next
-    `in[i]` of them, result dim j of the next `out[j]`; a dim of none has size 1. A reshape is never a
-    target shape: when the batch or a local shard has another size, only `sizes` changes.
+    `sizes` lists the factors of the tensor in row-major order. Input dim i is the product of the
+    next `in[i]` factors, result dim j of the next `out[j]`; a dim of no factor has size 1. Example:
+    [2, 12] to [24] is sizes [2, 12], in [1, 1], out [2].
+    A reshape never names a target shape: for another batch or local shard only `sizes` changes.
 
     Constraints:
     (C1) `in` has one entry per input dim, and `in` and `out` each add up to the number of `sizes`.
@@ -86,11 +87,12 @@ def Tbc_ConstantOp : Tbc_Op<"constant"> {
 }
 
 def Tbc_FactorSizeOp : Tbc_Op<"factor_size"> {
-  let summary = "The number of elements that a mean over the global batch divides by";
+  let summary = "The divisor of a mean over the global batch, in elements";
   let description = [{
-    A rank-0 float whose value is `count` x `samples`: `count` loss elements per sample and the samples of
-    the global batch. It stays an op, not a folded reciprocal, so that 1/N is one exact division
-    in every arithmetic and rebatching changes it in one place.
+    A rank-0 float of value `count` x `samples`: loss elements per sample times samples of the
+    global batch. Example: 128 tokens per sample and 32 samples give 4096. It stays an op and is not
+    folded into a reciprocal: 1/N is one exact division in every arithmetic, and rebatching changes
+    it in one place.
   }];
   let arguments = (ins I64Attr:$count, I64Attr:$samples);
   let results = (outs Tbc_FloatScalar:$result);

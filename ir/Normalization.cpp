@@ -67,8 +67,8 @@ static LogicalResult checkNorm(std::optional<Location> loc, Value x, ValueRange 
   return success();
 }
 
-/// The cotangent of the first result, or an error if a statistic has one: statistics are saved for
-/// the gradient and have none of their own.
+/// Returns the cotangent of the first result, or an error if a statistic has one. Statistics are
+/// saved for the gradient and have no cotangent.
 static FailureOr<Value> onlyFirst(Operation *op, ArrayRef<Value> cotangents) {
   for (Value cotangent : cotangents.drop_front())
     if (cotangent)

@@ -1,7 +1,7 @@
 //===- Ops.h - Every family of ops -------------------------------------------===//
 //
-// For code that really speaks of many families; a family's own header compiles faster and is
-// compiled again less often.
+// For code about many families of ops. The header of one family compiles faster and changes less
+// often.
 //
 //===----------------------------------------------------------------------===//
 

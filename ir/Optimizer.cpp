@@ -8,8 +8,8 @@ using namespace mlir;
 
 namespace tbc {
 
-/// Checks that all of `tensors` have the parameter's shape; the results are those that an update
-/// replaces.
+/// Checks that all of `tensors` have the parameter's shape. The results have the types of
+/// `replaced`.
 static LogicalResult inferUpdate(std::optional<Location> loc, Value parameter, ValueRange tensors,
                                  ValueRange replaced, SmallVectorImpl<Type> &types) {
   for (Value tensor : tensors)
@@ -120,7 +120,7 @@ void CountNotFiniteOp::resizeLoops(ArrayRef<int64_t>) {}
 double CountNotFiniteOp::getFlops() { return countElements(getGradients()); }
 StringRef CountNotFiniteOp::getKernelClass() { return "reduction"; }
 
-/// Of an op on scalars.
+/// The rule of an op on scalars.
 static FactorRule scalarRule(Operation *op) {
   FactorRule rule;
   rule.operands.resize(op->getNumOperands());
@@ -144,7 +144,7 @@ FactorRule optimizerRule(Operation *op) {
   auto parameter = cast<RankedTensorType>(op->getOperand(0).getType());
   for (int64_t size : parameter.getShape())
     loops.push_back(rule.addLoop(size));
-  // What does not have the parameter's shape is a scalar.
+  // Operands without the parameter's shape are scalars.
   for (Type type : op->getOperandTypes()) {
     bool isScalar = cast<RankedTensorType>(type).getRank() == 0;
     rule.operands.push_back(isScalar ? SmallVector<FactorRule::Dim, 4>() : FactorRule::dims(loops));

@@ -75,13 +75,13 @@ def Tbc_AdamwOp : Tbc_AdaptiveOp<"adamw"> {
 }
 
 //===----------------------------------------------------------------------===//
-// What a step does to all gradients together
+// Ops over all gradients of a step
 //===----------------------------------------------------------------------===//
 
 def Tbc_SquareSumOp : Tbc_InferredOp<"square_sum"> {
   let summary = "The sum of the squares of all elements of all gradients";
   let description = [{
-    A f32 scalar. In the update of one stage the operands are the elements that the rank owns, so that the
+    A f32 scalar. In the update of one stage the operands are the elements owned by the rank, so the
     sum over all ranks counts each element once. FLOPs: 2 per element.
   }];
   let arguments = (ins Variadic<Tbc_FloatTensor>:$gradients);
@@ -91,8 +91,8 @@ def Tbc_SquareSumOp : Tbc_InferredOp<"square_sum"> {
 def Tbc_CountNotFiniteOp : Tbc_InferredOp<"count_not_finite"> {
   let summary = "How many elements of all gradients are infinite or no number";
   let description = [{
-    A f32 scalar, for a step that is skipped unless it is 0. Of which elements: as for square_sum. In residues,
-    one reserved residue counts as not finite. FLOPs: 1 per element.
+    A f32 scalar; the step is skipped unless it is 0. The operands are the same elements as for
+    square_sum. In residues, one reserved residue counts as not finite. FLOPs: 1 per element.
   }];
   let arguments = (ins Variadic<Tbc_FloatTensor>:$gradients);
   let results = (outs Tbc_FloatScalar:$result);
@@ -101,9 +101,11 @@ def Tbc_CountNotFiniteOp : Tbc_InferredOp<"count_not_finite"> {
 def Tbc_UpdateLossScaleOp : Tbc_InferredOp<"update_loss_scale"> {
   let summary = "The loss scale of the next step, as PyTorch's GradScaler chooses it";
   let description = [{
-    A step whose gradients were not all finite multiplies the scale by `backoff_factor`. The last of `growth_interval`
-    steps in a row with finite ones multiplies it by `growth_factor`, unless that overflows. `tracker` counts
-    the steps in a row so far. Source: torch.amp.GradScaler, _amp_update_scale_.
+    After a step with a gradient that is not finite, the new scale is scale * `backoff_factor`.
+    After `growth_interval` finite steps in a row it is scale * `growth_factor`, unless that
+    overflows. `tracker` counts the finite steps in a row.
+    Example: scale 65536, backoff 0.5: an overflow makes it 32768.
+    Source: torch.amp.GradScaler, _amp_update_scale_.
 
     Constraints:
     (C1) `growth_interval` is positive.
@@ -143,7 +145,7 @@ def Tbc_ClipValueOp : Tbc_UpdateOp<"clip_value"> {
 }
 
 def Tbc_UpdateIfOp : Tbc_UpdateOp<"update_if"> {
-  let summary = "The new value where the scalar condition holds, else the old one: a step that may be skipped";
+  let summary = "The new value if the scalar condition holds, else the old one: skips a step";
   let description = [{
     Constraints:
     (C1) Old and new value have the same type.

@@ -1,4 +1,4 @@
-//===- PerRank.h - What the partitioner hands to code generation -----------===//
+//===- PerRank.h - From the partitioner to code generation -----------------===//
 
 #ifndef TBC_IR_PERRANK_H
 #define TBC_IR_PERRANK_H
@@ -13,29 +13,30 @@
 
 namespace tbc {
 
-/// A tensor that lives outside the blocks, and how it lies on the mesh.
+/// A tensor outside the blocks, and its sharding on the mesh.
 struct PartitionedTensor {
   std::string name;
   std::string role; // param, state, opt_state, grad, input
   reshard::TensorLayout layout;
   reshard::Sharding sharding;
   mlir::Type elementType;
-  /// The factor of the tokens of a sample, and of how many ranks it stands in the zigzag order
-  /// (runtime/abi/Piece.h); 1: in its own.
+  /// The factor of the tokens of a sample, and the number of ranks of its zigzag order
+  /// (runtime/abi/Piece.h); 1: the original order.
   reshard::FactorId sequenceFactor = -1;
   int64_t zigzag = 1;
-  /// For an optimizer state that starts as a copy of a parameter (master weights): its name.
+  /// For an optimizer state that starts as a copy of a parameter (master weights): the parameter's
+  /// name.
   std::string copyOf;
-  /// What all elements of an optimizer state start at otherwise.
+  /// The initial value of all elements of an optimizer state otherwise.
   double initial = 0;
 };
 
-/// Of a collective of the per-rank IR: {bucket, message}. Neighbours with the same are one
+/// On a collective of the per-rank IR: {bucket, message}. Neighbours with equal values are one
 /// collective of several tensors.
 inline constexpr llvm::StringLiteral kBucketAttr = "tbc.bucket";
 
-/// On a module of per-rank IR: the tensors that live outside the blocks, each with its name, role,
-/// whole type and sharding. For people; code generation takes PartitionedStep::tensors.
+/// On a module of per-rank IR: the tensors outside the blocks, each with its name, role, whole type
+/// and sharding. It is for people; code generation takes PartitionedStep::tensors.
 inline constexpr llvm::StringLiteral kTensorsAttr = "tbc.tensors";
 
 /// Per-rank IR: for each chunk c the functions @fwd_c, @bwd_c and @wgt_c (empty where the schedule

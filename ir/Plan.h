@@ -1,7 +1,6 @@
 //===- Plan.h - A plan as attributes of the IR -----------------------------===//
 //
-// The attributes of Plan.td, the names under which they stand, and the one place where they are
-// made from, and into, the types of planner/reshard.
+// The attributes of Plan.td, their names, and the conversions from and to planner/reshard.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,14 +17,15 @@
 
 namespace tbc {
 
-/// On the module: the mesh, the samples of a micro-batch over all data ranks, those of a step, the
-/// micro-batches of a step.
+/// On the module: the mesh, the samples of a micro-batch over all data ranks, the samples of a
+/// step, the micro-batches of a step. Example: 2 data ranks with 4 samples each and 3 micro-batches
+/// have `tbc.batch` 8 and `tbc.global_batch_size` 24.
 inline constexpr llvm::StringLiteral kMeshAttr = "tbc.mesh";
 inline constexpr llvm::StringLiteral kBatchAttr = "tbc.batch";
 inline constexpr llvm::StringLiteral kGlobalBatchSizeAttr = "tbc.global_batch_size";
 inline constexpr llvm::StringLiteral kMicroBatchesAttr = "tbc.micro_batches";
 /// On the module, only with a pipeline: the schedule by its name in runtime/schedule, and the stage
-/// of each chunk where that is not its number.
+/// of each chunk if it differs from the chunk's number.
 inline constexpr llvm::StringLiteral kScheduleAttr = "tbc.schedule";
 inline constexpr llvm::StringLiteral kChunkStageAttr = "tbc.chunk_stage";
 /// On the module: the bytes of a gradient bucket, and how many gathers ahead parameters are
@@ -38,30 +38,33 @@ inline constexpr llvm::StringLiteral kZigzagAttr = "tbc.zigzag";
 inline constexpr llvm::StringLiteral kOffloadStatesAttr = "tbc.offload_states";
 /// On arguments of @train: a ParameterPlanAttr.
 inline constexpr llvm::StringLiteral kParameterPlanAttr = "tbc.parameter_plan";
-/// On ops of @train: the axes on its loops; on the first forward op of a chunk, the chunk's number;
-/// as units, that the backward executes it again, and that its residuals are on the host.
+/// On ops of @train:
+/// - `tbc.strategy`: the axes on its loops;
+/// - `tbc.chunk_begin`: the chunk's number, on its first forward op;
+/// - `tbc.recompute`, a unit: the backward recomputes the op;
+/// - `tbc.offload`, a unit: its residuals are offloaded.
 inline constexpr llvm::StringLiteral kStrategyAttr = "tbc.strategy";
 inline constexpr llvm::StringLiteral kChunkBeginAttr = "tbc.chunk_begin";
 inline constexpr llvm::StringLiteral kRecomputeAttr = "tbc.recompute";
 inline constexpr llvm::StringLiteral kOffloadAttr = "tbc.offload";
-/// Written by tbc-derive-shardings. On arguments of @train the sharding in which the tensor is
-/// held; on ops an array with the sharding of each result, as kept (its home).
+/// Written by tbc-derive-shardings. On arguments of @train: the sharding of the stored tensor. On
+/// ops: an array with the sharding of each result as kept (its home).
 inline constexpr llvm::StringLiteral kShardingAttr = "tbc.sharding";
-/// On ops: the shardings of results as produced, and those in which operands are wanted, where one
-/// of them is not the home: a collective is between them.
+/// On ops: the shardings of results as produced, and of operands as wanted. They stand only if one
+/// of them differs from the home; a collective is then between them.
 inline constexpr llvm::StringLiteral kProducedAttr = "tbc.produced";
 inline constexpr llvm::StringLiteral kWantedAttr = "tbc.wanted";
-/// On arguments that are parameters: the shardings in which ops use them, in which their gradient
-/// is accumulated, and of their optimizer state.
+/// On arguments that are parameters: the shardings of their uses in ops, of their accumulated
+/// gradient, and of their optimizer state.
 inline constexpr llvm::StringLiteral kUsedAttr = "tbc.used";
 inline constexpr llvm::StringLiteral kGradientAttr = "tbc.gradient";
 inline constexpr llvm::StringLiteral kStateShardingAttr = "tbc.state";
 
-/// Whether `name` is that of an attribute of ops that a plan leaves there: one of those above.
+/// Returns true if `name` is one of the attributes above that a plan puts on ops.
 bool isPlanAttribute(llvm::StringRef name);
 
-/// `mesh` and its parts. The functions that take an attribute fail with an error at `loc` that
-/// names the axis where the mesh has no such axis or part.
+/// Conversions of `mesh` and its parts. From an attribute they fail with an error at `loc` if the
+/// mesh lacks a named axis or part.
 MeshAttr toAttribute(mlir::MLIRContext *context, const reshard::Mesh &mesh);
 reshard::Mesh toMesh(MeshAttr mesh);
 mlir::ArrayAttr toAttribute(mlir::MLIRContext *context, const reshard::Mesh &mesh,
@@ -72,7 +75,7 @@ StrategyAttr toAttribute(mlir::MLIRContext *context, const reshard::Mesh &mesh,
                          const reshard::OpStrategy &strategy);
 mlir::FailureOr<reshard::OpStrategy> toStrategy(mlir::Location loc, const reshard::Mesh &mesh,
                                                 StrategyAttr strategy);
-/// Of a tensor of rank `rank`.
+/// For a tensor of rank `rank`.
 ShardingAttr toAttribute(mlir::MLIRContext *context, const reshard::Mesh &mesh,
                          const reshard::Sharding &sharding, int64_t rank);
 mlir::FailureOr<reshard::Sharding> toSharding(mlir::Location loc, const reshard::Mesh &mesh,

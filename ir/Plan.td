@@ -43,11 +43,11 @@ def Tbc_MeshAttr : Tbc_Attr<"Mesh", "mesh"> {
 }
 
 def Tbc_StrategyAttr : Tbc_Attr<"Strategy", "strategy"> {
-  let summary = "Which mesh axes split which loops of an op";
+  let summary = "The mesh axes that split each loop of an op";
   let description = [{
-    On ops, as `tbc.strategy`. A loop is numbered as in the planner's graph (ir/StepGraph.h): the
-    factors of the loops of the op's factor rule, in order. Loops that are not named are whole on each
-    rank; of several axes on one loop the first is the slowest.
+    On ops, as `tbc.strategy`. Loops are numbered as in the planner's graph (ir/StepGraph.h): the
+    factors of the loops of the op's factor rule, in order. A loop without an entry is whole on each
+    rank. If several axes split one loop, the first is the slowest.
 
     ```mlir
     #tbc.strategy<{0 = ["dp"], 2 = ["tp"]}>  // batch over dp, columns of the weight over tp
@@ -58,7 +58,7 @@ def Tbc_StrategyAttr : Tbc_Attr<"Strategy", "strategy"> {
 }
 
 def Tbc_FactorAxesAttr : Tbc_Attr<"FactorAxes", "factor_axes"> {
-  let summary = "One factor of a dim and the axes that split it: the entries of #tbc.sharding";
+  let summary = "One factor of a dim and its mesh axes: an entry of #tbc.sharding";
   let description = [{
     Factors are numbered as by the factor analysis (ir/FactorAnalysis.h); `f7` is factor 7.
 
@@ -73,10 +73,14 @@ def Tbc_FactorAxesAttr : Tbc_Attr<"FactorAxes", "factor_axes"> {
 def Tbc_ShardingAttr : Tbc_Attr<"Sharding", "sharding"> {
   let summary = "How a tensor lies on the mesh";
   let description = [{
-    `dims`: per dim the factors that are split, each with its axes, the slowest first. Axes named
-    nowhere hold replicas. `partial` (or `partial_max`): axes along which every rank holds a partial sum
-    (or maximum). `flat`: what the factors leave on a rank is flattened, padded and cut into equal
-    chunks over these axes, as ZeRO and FSDP store parameters. An axis stands at most once.
+    - `dims`: per dim its split factors, each with its axes, the slowest first. All other axes hold
+      replicas.
+    - `partial` (or `partial_max`): axes along which every rank holds a partial sum (or maximum).
+    - `flat`: the local part of the tensor is flattened, padded and cut into equal chunks over these
+      axes, as ZeRO and FSDP store parameters. Example: 10 elements over 4 ranks are padded to 12, 3
+      per rank.
+
+    An axis stands at most once.
 
     ```mlir
     #tbc.sharding<[{f0 = ["dp"]}, {}, {f7 = ["tp"]} ]>       // rows over dp, columns over tp
@@ -94,9 +98,11 @@ def Tbc_ShardingAttr : Tbc_Attr<"Sharding", "sharding"> {
 def Tbc_ParameterPlanAttr : Tbc_Attr<"ParameterPlan", "parameter_plan"> {
   let summary = "How a parameter is stored, gathered, and its gradient reduced";
   let description = [{
-    On arguments of @train with role "param", as `tbc.parameter_plan`. `zero`: 0 to 3 as of ZeRO;
-    `keep_gathered`: a gathered parameter is kept from forward to backward; `zero_axes`: the group that
-    shares the state; `reduce_axes`: the other data axes.
+    On arguments of @train with role "param", as `tbc.parameter_plan`.
+    - `zero`: the ZeRO stage, 0 to 3.
+    - `keep_gathered`: the gathered parameter is kept from forward to backward.
+    - `zero_axes`: the group that shares the state.
+    - `reduce_axes`: the other data axes.
 
     ```mlir
     #tbc.parameter_plan<zero = 3, keep_gathered, zero_axes = ["fsdp"], reduce_axes = ["dp"]>

@@ -63,8 +63,8 @@ static bool areAxes(ArrayAttr axes) {
   return axes && llvm::all_of(axes, [](Attribute attr) { return llvm::isa<AxisAttr>(attr); });
 }
 
-/// Whether a whole axis stands beside another use of the same one, or one use stands twice. Parts
-/// that overlap in another way are found where the mesh is known (reshard::whyInvalid).
+/// Checks that no use of an axis stands twice, and no whole axis beside another use of it. Other
+/// overlaps of parts are found once the mesh is known (`reshard::whyInvalid`).
 static LogicalResult verifyUnique(EmitError emitError, ArrayRef<AxisAttr> axes) {
   llvm::StringSet<> names, whole;
   llvm::DenseSet<AxisAttr> seen;
@@ -165,7 +165,7 @@ LogicalResult StrategyAttr::verify(EmitError emitError, ArrayRef<int64_t> loops,
       return emitError() << "loop " << loop << " has no list of axes";
     if (loop < 0 || !seen.insert(loop).second)
       return emitError() << "loop " << loop << " is negative or stands twice";
-    // One axis may lie on several loops: those that stream (reshard::LoopKind::Streamed).
+    // One axis may lie on several loops if they stream (`reshard::LoopKind::Streamed`).
     SmallVector<AxisAttr> ofLoop;
     append(ofLoop, list);
     if (failed(verifyUnique(emitError, ofLoop)))

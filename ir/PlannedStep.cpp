@@ -10,7 +10,7 @@ using namespace mlir;
 
 namespace tbc {
 
-/// The attribute `name` of `op`, null if it has none. Error: one of another kind.
+/// Returns the attribute `name` of `op`, null if it is absent. Error: an attribute of another kind.
 template <typename Attr> static FailureOr<Attr> find(Operation *op, StringRef name) {
   Attribute attr = op->getAttr(name);
   if (!attr || isa<Attr>(attr))
@@ -18,7 +18,7 @@ template <typename Attr> static FailureOr<Attr> find(Operation *op, StringRef na
   return op->emitError() << "attribute " << name << " is " << attr << ", of another kind";
 }
 
-/// Reads an integer of at least `least` into `value`, which stays if there is none.
+/// Reads an integer of at least `least` into `value`. Keeps `value` if there is no attribute.
 static LogicalResult readInteger(ModuleOp module, StringRef name, int64_t least, int64_t &value) {
   FailureOr<IntegerAttr> attr = find<IntegerAttr>(module, name);
   if (failed(attr))

@@ -14,7 +14,7 @@
 
 namespace tbc {
 
-/// Everything that `reshard::derive` and the partitioner need, from an annotated module alone.
+/// The input of `reshard::derive` and the partitioner, from an annotated module alone.
 struct PlannedStep {
   mlir::func::FuncOp train, update;
   std::unique_ptr<FactorAnalysis> analysis; // of train
@@ -23,23 +23,27 @@ struct PlannedStep {
   reshard::Graph graph;
   reshard::Assignment assignment;
   reshard::OverlapSettings overlap;
-  /// Of how many ranks this is the zigzag order, in which the tokens of a sequence stand; 1: the
-  /// original order.
+  /// The number of ranks of the zigzag order of the tokens of a sequence; 1: the original order.
+  /// Example: with 2 ranks, rank 0 has parts 0 and 3 of four.
   int64_t zigzag = 1;
 };
 
 /// Reads the attributes of Plan.h on `module`, its functions @train and @update and their ops. An
-/// op without `tbc.strategy` is whole on every rank; a parameter without `tbc.parameter_plan` is
-/// held by every rank that uses it.
+/// op without `tbc.strategy` is whole on every rank. Every rank that uses a parameter without
+/// `tbc.parameter_plan` holds it whole.
 ///
-/// Errors: a module without @train, @update or `tbc.mesh`; an attribute of another kind; as of
-/// extractStepGraph; a plan that `derive` cannot take (reshard::whyInvalid).
+/// Errors:
+/// - a module without @train, @update or `tbc.mesh`;
+/// - an attribute of another kind;
+/// - the errors of `extractStepGraph`;
+/// - an invalid plan (`reshard::whyInvalid`).
 mlir::FailureOr<PlannedStep> readPlannedStep(mlir::ModuleOp module);
 
-/// The mesh of an annotated module. Error: there is none, with the pass that writes it.
+/// Returns the mesh of an annotated module. If it is missing, the error names the pass that writes
+/// it.
 mlir::FailureOr<reshard::Mesh> readMesh(mlir::ModuleOp module);
 
-/// A function of the module. Error: there is none of that name.
+/// Returns the function `name` of the module, or an error if it is missing.
 mlir::FailureOr<mlir::func::FuncOp> findFunction(mlir::ModuleOp module, llvm::StringRef name);
 
 } // namespace tbc

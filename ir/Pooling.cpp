@@ -9,9 +9,9 @@ using namespace mlir;
 
 namespace tbc {
 
-/// Checks that every window reads an element of the input. Windows overlap the input by now, so one
-/// can miss it only where it steps over all of it: for example, a kernel of 2 with a dilation of 3
-/// and a pad of 1 reads places -1 and 2 of an input of 2 elements, which has places 0 and 1.
+/// Checks that every window reads an element of the input. Windows overlap the input by now, so a
+/// window misses it only by stepping over all of it. Example: a kernel of 2 with a dilation of 3
+/// and a pad of 1 reads positions -1 and 2 of an input of 2 elements, with positions 0 and 1.
 static LogicalResult checkTaps(std::optional<Location> loc, const Window &window,
                                ArrayRef<int64_t> sizes, ArrayRef<int64_t> positions) {
   for (size_t dim = 0; dim < sizes.size(); ++dim) {

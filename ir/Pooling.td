@@ -48,8 +48,8 @@ def Tbc_AvgPoolOp : Tbc_PoolOp<"avg_pool", [InferTypeOpAdaptor,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Mean over windows of x[n, c, *]";
   let description = [{
-    Divides by the size of the window, or, unless `count_include_pad`, by the number of its elements that
-    are not padding.
+    Divides by the size of the window if `count_include_pad`, else by the number of its elements
+    outside the padding. Example: a window of 4 with 1 element in the padding divides by 4 or by 3.
 
     Constraints:
     (C1) x has rank 3 or more; `kernel` and `strides` are positive, one per spatial dim; `pads` is not negative,

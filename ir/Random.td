@@ -24,10 +24,13 @@ def Tbc_DropoutTrainOp : Tbc_InferredOp<"dropout_train",
     [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Zero with probability `ratio`, else the element divided by 1 - ratio";
   let description = [{
-    Random numbers come from Philox 4x32-10, keyed by `seed`, on the counter (n, step, key). n is the number of the
-    element in the global batch: the sum over the dims of `indices[dim][i]` at the element's place i. Shards are given
-    shards of `indices`, so an element is dropped or not whatever rank holds it; the gradient is the op itself on
-    the cotangent. Every dim is a parallel loop. FLOPs: 40 per element.
+    Random numbers come from Philox 4x32-10, keyed by `seed`, on the counter (n, step, key). n is
+    the number of the element in the global batch: the sum over the dims of `indices[dim][i]`, where
+    i is the element's position. Example: indices [0, 8] and [0, 1, 2] give element (1, 2) the
+    number 10.
+    Shards are given shards of `indices`, so all ranks drop the same elements under every sharding.
+    The gradient is the op itself on the cotangent. Every dim is a parallel loop. FLOPs: 40 per
+    element.
     Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (2011).
 
     Constraints:

@@ -7,10 +7,10 @@
 
 namespace tbc {
 
-/// Changes the size of the batch factor b throughout `func` to `batch`; nothing else changes.
+/// Changes the size of the batch factor b throughout `func` to `batch`, and no other size.
 ///
-/// Errors: the inputs' batch dims are not one factor of their own, or a constant that is not the
-/// same everywhere has a batch dim, at the op.
+/// Errors: the inputs' batch dims are not one factor of their own; a constant with a batch dim is
+/// not a splat (at the op).
 mlir::LogicalResult rebatch(mlir::func::FuncOp func, int64_t batch);
 
 } // namespace tbc

@@ -27,7 +27,7 @@ struct Sizes {
   int64_t count, s = 0, b = 0, h = 0;
 };
 
-/// The dims of what a recurrence reads and writes.
+/// The dims of the operands and results of a recurrence.
 struct RecurrentDims {
   RecurrentDims(FactorRule &rule, const Sizes &n) {
     unsigned s = rule.addLoop(n.s, LoopKind::Fixed), b = rule.addLoop(n.b);
@@ -107,7 +107,7 @@ Value statesBefore(Formula &f, Value states, Value first, bool reverse) {
   return f.make<ConcatOp>(reverse ? ValueRange{others, first} : ValueRange{first, others}, 0);
 }
 
-/// The gradient of R: `gates` are the cotangents of its products with `states`.
+/// The gradient of R: `gates` are the cotangents of its matmuls with `states`.
 Value weightGrad(Formula &f, Value gates, Value states) {
   return f.einsum(gates, states, kAllGates, kStates, kWeight);
 }
@@ -240,7 +240,7 @@ FactorRule GruGradOp::getFactorRule() {
   return rule;
 }
 
-/// A product of each state with R.
+/// Returns the FLOPs of a matmul of each state with R.
 static double recurrentFlops(const Sizes &n) {
   return 2.0 * double(n.count * n.h) * double(n.h) * double(n.s) * double(n.b);
 }

@@ -17,14 +17,14 @@ class Tbc_RecurrentOp<string mnemonic, list<Trait> traits = []>
 def Tbc_LstmOp : Tbc_RecurrentOp<"lstm", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "One layer of an LSTM over a sequence";
   let description = [{
-    `input` x[s, b, 4 h] is what the gates get from outside, biases included, in the order i, o, f, g;
-    `weight` R[4 h, h]; `hidden` and `cell` [b, h] are the state before the first step. Each step t, from
-    the last one on if `reverse`:
+    `input` x[s, b, 4 h] is the input part of the gates, biases included, in the order i, o, f, g;
+    `weight` R[4 h, h]; `hidden` and `cell` [b, h] are the state before the first step. Each step t,
+    from the last one on if `reverse`:
 
         i, o, f = sigmoid, g = tanh of x[t] + R h;    c = f * c + i * g;    h = o * tanh(c).
 
-    `result` and `cells` [s, b, h] are h and c after each step, `gates` [s, b, 4 h] is i, o, f, g: saved
-    for the gradient, which so needs neither the inputs nor the products again.
+    `result` and `cells` [s, b, h] are h and c after each step, `gates` [s, b, 4 h] is i, o, f, g.
+    They are saved for the gradient, which therefore needs no inputs and recomputes no matmul.
 
     FLOPs: 8 s b h^2. b is parallel; a step needs all of h, and the one before it.
     Source: Hochreiter, Schmidhuber, "Long short-term memory" (1997), with the forget gate of Gers (1999).
@@ -40,9 +40,10 @@ def Tbc_LstmOp : Tbc_RecurrentOp<"lstm", [DeclareOpInterfaceMethods<Differentiab
 def Tbc_LstmGradOp : Tbc_RecurrentOp<"lstm_grad"> {
   let summary = "The gradients of lstm with respect to its inputs and its first state";
   let description = [{
-    `cotangent` and `cells_cotangent` [s, b, h] are those of the results; `cells` and `gates` are results
-    of the forward op. `gates_cotangent` [s, b, 4 h] is that of what the gates' functions are applied to,
-    hence of the inputs; that of R is a product of it with the states before each step.
+    `cotangent` and `cells_cotangent` [s, b, h] belong to the results; `cells` and `gates` are
+    results of the forward op. `gates_cotangent` [s, b, 4 h] is the cotangent of the gates before
+    their activations, and so of the inputs. The cotangent of R is its matmul with the states before
+    each step.
 
     FLOPs: 8 s b h^2.
 
@@ -59,9 +60,9 @@ def Tbc_LstmGradOp : Tbc_RecurrentOp<"lstm_grad"> {
 def Tbc_GruOp : Tbc_RecurrentOp<"gru", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "One layer of a GRU over a sequence";
   let description = [{
-    `input` x[s, b, 3 h] is what the gates get from outside, in the order z, r, n; `weight` R[3 h, h] is
-    R_z, R_r and R_n; `bias` b[h]; `hidden` [b, h] is the state before the first step. Each step t, from
-    the last one on if `reverse`:
+    `input` x[s, b, 3 h] is the input part of the gates, in the order z, r, n; `weight` R[3 h, h] is
+    R_z, R_r and R_n; `bias` b[h]; `hidden` [b, h] is the state before the first step. Each step t,
+    from the last one on if `reverse`:
 
         z, r = sigmoid of x[t] + R h;    h = (1 - z) * n + z * h,
         n = tanh(x[t] + r * u) with u = R_n h + b if `reset_after`,
@@ -85,9 +86,10 @@ def Tbc_GruOp : Tbc_RecurrentOp<"gru", [DeclareOpInterfaceMethods<Differentiable
 def Tbc_GruGradOp : Tbc_RecurrentOp<"gru_grad"> {
   let summary = "The gradients of gru with respect to its inputs and its first state";
   let description = [{
-    `cotangent` is that of the result; `states`, `gates` and `product` are results of the forward op.
-    `gates_cotangent` [s, b, 3 h] is that of what the gates' functions are applied to, and
-    `product_cotangent` [s, b, h] that of R_n's product plus b; the gradients of R and b follow.
+    `cotangent` belongs to the result; `states`, `gates` and `product` are results of the forward
+    op. `gates_cotangent` [s, b, 3 h] is the cotangent of the gates before their activations.
+    `product_cotangent` [s, b, h] is the cotangent of R_n times its operand plus b. The gradients of
+    R and b follow.
 
     FLOPs: 6 s b h^2.
 

@@ -10,7 +10,8 @@
 
 namespace tbc {
 
-/// The value that `value` is, seen through tbc.reshard: whole tensors do not change there.
+/// Returns the operand behind a chain of tbc.reshard ops, or `value` itself: a tbc.reshard does not
+/// change the whole tensor.
 mlir::Value throughReshards(mlir::Value value);
 
 } // namespace tbc

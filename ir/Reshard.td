@@ -8,12 +8,12 @@ include "ir/Plan.td"
 def Tbc_ReshardOp : Op<Tbc_Dialect, "reshard", [SameOperandsAndResultType]> {
   let summary = "Takes a tensor from one sharding to another by collectives; its value is the same";
   let description = [{
-    Created by tbc-insert-collectives in @train, one for each reshard of a micro-batch that
-    `reshard::derive` makes; the types are those of whole tensors. tbc-partition emits the collectives.
+    tbc-insert-collectives creates one in @train for each reshard of a micro-batch from
+    `reshard::derive`. The types are of whole tensors. tbc-partition emits the collectives.
 
-    - `number`: its place in the derivation.
-    - `reason`: "operand" (wanted so by an op, or completed after its producer), "parameter_use",
-      "gradient", "stage" (a send).
+    - `number`: its index in the derivation.
+    - `reason`: "operand" (for an op, or to complete a partial result), "parameter_use", "gradient",
+      "stage" (a send).
     - `collectives`: the steps, for people: kind, axes, bytes.
     - `bucket`: written by tbc-bucket; members of one bucket are one collective.
 

@@ -65,7 +65,7 @@ int64_t resized(const DimLayout &layout, const FactorSizes &sizes) {
   return total;
 }
 
-/// For every index of the resized dim, the index that it was.
+/// For every index of the resized dim, the index before.
 static SmallVector<int64_t> oldIndices(const DimLayout &layout, const FactorSizes &sizes) {
   SmallVector<int64_t> result;
   int64_t offset = 0;
@@ -87,7 +87,7 @@ static SmallVector<int64_t> oldIndices(const DimLayout &layout, const FactorSize
   return result;
 }
 
-/// The elements of `constant` that are left.
+/// Returns the remaining elements of `constant`.
 static FailureOr<DenseElementsAttr> sliced(ConstantOp constant, const FactorAnalysis &analysis,
                                            const FactorSizes &sizes, RankedTensorType type) {
   SmallVector<SmallVector<int64_t>> indices;

@@ -30,7 +30,7 @@ static std::string argRole(func::FuncOp function, unsigned i) {
   return text(function.getArgAttr(i, kRoleAttr));
 }
 
-/// `value` with elements of another type, by the kernel of the op of that name.
+/// Returns `value` converted to `type`, by the kernel of the cast op.
 static Tensor convert(const Tensor &value, const kernels::TensorType &type, Arith arith) {
   if (value.type() == type)
     return value;

@@ -1,6 +1,6 @@
 //===- SerialTrainer.h - The training step, serially -----------------------===//
 //
-// The serial program that every parallel one is measured against.
+// The serial program is the reference for every parallel one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,25 +30,26 @@ public:
 
   SerialTrainer(mlir::ModuleOp module, const kernels::KernelContext &context);
 
-  /// Sets a parameter, a state or the loss scale. A float value of another width is converted; its
-  /// master copy, if it has one, takes the value as given. Errors: a name that @train does not
-  /// have; a value of another shape.
+  /// Sets a parameter, a state or the loss scale. Converts a float value of another width; the
+  /// master copy, if there is one, takes the value as given. Errors: a name unknown to @train; a
+  /// value of another shape.
   mlir::LogicalResult set(const std::string &name, const kernels::Tensor &value);
 
-  /// One step: losses, counts and gradients of the micro-batches (inputs and labels by name) are
-  /// added up, states go from one to the next, then the parameters are updated. Returns the loss,
-  /// of the parameters before the update. Errors: a missing value; an op that cannot be evaluated.
+  /// Executes one step. It adds up losses, counts and gradients of the micro-batches (inputs and
+  /// labels by name), hands states from one to the next, and then updates the parameters. Returns
+  /// the loss of the parameters before the update. Errors: a missing value; an op that cannot be
+  /// evaluated.
   mlir::FailureOr<double> step(llvm::ArrayRef<Tensors> microBatches, double learningRate);
 
   /// Parameters, states and optimizer states as they are now.
   const Tensors &values() const { return current; }
   /// The gradients of the last step, by parameter.
   const Tensors &gradients() const { return sums; }
-  /// The loss of the last step: a mean over what counts.
+  /// The loss of the last step: the mean over the counted elements.
   const kernels::Tensor &loss() const { return lossSum; }
 
 private:
-  /// What an argument of role "opt_state" holds.
+  /// Returns the value of an argument of role "opt_state".
   kernels::Tensor optimizerState(mlir::func::FuncOp function, unsigned argument);
   mlir::LogicalResult runMicroBatch(const Tensors &batch);
   mlir::LogicalResult update(double learningRate);

@@ -20,8 +20,8 @@ struct Group {
   size_t index = 0;
 };
 
-/// A dim that is cut over a group: its size on one rank and as a whole, and which indices of the
-/// whole a rank has. dim = -1: the flattened tensor, padded at its end.
+/// A dim cut over a group: its size on one rank and as a whole, and the indices of a rank. dim =
+/// -1: the flattened tensor, padded at its end.
 struct Cut {
   int64_t dim = -1;
   SmallVector<int64_t> segments;
@@ -42,8 +42,8 @@ struct Cut {
 
 } // namespace
 
-/// The indices of the whole dim that group member `groupIndex` has, in its order; those of padding
-/// are past the end.
+/// Returns the indices of the whole dim on group member `groupIndex`, in its order; padding has
+/// indices past the end.
 SmallVector<int64_t> Cut::indices(int64_t groupSize, int64_t groupIndex) const {
   SmallVector<int64_t> result;
   if (dim == -1) {
@@ -104,7 +104,7 @@ static FailureOr<SmallVector<Group>> findGroups(Operation *op, const reshard::Me
   return groups;
 }
 
-/// fn(T()) for the T in which `tensor` holds its elements.
+/// Returns fn(T()) for the element type T of `tensor`.
 template <typename Fn> static Tensor dispatchHeld(const Tensor &tensor, Fn &&fn) {
   if (tensor.holds<float>())
     return fn(float());
@@ -141,7 +141,7 @@ static Tensor reduceGroup(const RankTensors &input, const Group &group, bool isM
 }
 
 /// Copies between the tensor and its share along `cut`: calls copy(whole offset, share offset) for
-/// every element of the share that is not padding.
+/// every element of the share outside the padding.
 template <typename Fn>
 static void forEachShared(const kernels::Shape &whole, const Cut &cut, const Group &group,
                           size_t index, Fn &&copy) {
@@ -177,7 +177,7 @@ static Tensor takeShare(const Tensor &whole, const Cut &cut, const Group &group)
   });
 }
 
-/// The tensor of shape `shape` whose shares the group has.
+/// Joins the group's shares into a tensor of shape `shape`.
 static Tensor joinShares(const RankTensors &input, const Cut &cut, const Group &group,
                          const kernels::Shape &shape) {
   const Tensor &first = input[group.members[0]];

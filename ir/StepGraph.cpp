@@ -80,8 +80,8 @@ int Extractor::addValue(Value value, std::string name, ValueRole role) {
   return index;
 }
 
-/// Whether the loop's factor is once in each segment of every dim it runs through, so that sharding
-/// it cuts every segment.
+/// Returns true if the loop's factor is once in each segment of every dim it runs through, so that
+/// sharding it cuts every segment.
 bool Extractor::cutsEverySegment(Operation *op, const Loop &loop) const {
   auto isCut = [&](Value value, int dim) {
     return llvm::all_of(analysis->dimLayout(value, dim).segments, [&](const reshard::Segment &s) {
@@ -110,8 +110,8 @@ static void addDims(std::vector<reshard::TensorDim> &to,
       to.push_back(use);
 }
 
-/// One loop per factor of each of the rule's loops; those of one factor in one dim (segments) are
-/// one loop, since a shard of the dim takes a shard of each segment.
+/// Adds one loop per factor of each of the rule's loops. Segments, loops of one factor in one dim,
+/// become one loop, since a shard of the dim takes a shard of each segment.
 void Extractor::addLoops(Operation *op, GraphOp &graphOp,
                          std::vector<std::vector<unsigned>> &ruleLoops) {
   FactorRule rule = cast<ShardableOpInterface>(op).getFactorRule();
@@ -213,7 +213,7 @@ LogicalResult Extractor::addOp(Operation *op) {
   return success();
 }
 
-/// A clone: what reads its results reads, until insertClones, those of the original.
+/// Adds a clone. Until `insertClones`, readers of its results read those of the original.
 LogicalResult Extractor::addClone(Operation *op) {
   auto forward = op->getAttrOfType<StringAttr>(kForwardIdAttr);
   auto original = forward ? forwardById.find(forward.getValue()) : forwardById.end();
@@ -291,7 +291,7 @@ void Extractor::addResults() {
   }
 }
 
-/// Resolves the names by which backward ops refer to forward ops and values.
+/// Resolves the names of forward ops and values in backward ops.
 void Extractor::linkForward() {
   llvm::StringMap<int> byId;
   for (auto [i, op] : llvm::enumerate(step.graph.ops))
@@ -322,7 +322,7 @@ void Extractor::linkForward() {
 
 //===- experts ----------------------------------------------------------===//
 
-/// The op's loop that is rule loop `ruleLoop` and nothing else; -1 if there is none.
+/// Returns the op's loop that is rule loop `ruleLoop` alone; -1 if there is no such loop.
 int Extractor::loopOf(int op, unsigned ruleLoop) const {
   int found = -1;
   for (auto [i, loops] : llvm::enumerate(step.ruleLoops[op])) {
@@ -335,7 +335,8 @@ int Extractor::loopOf(int op, unsigned ruleLoop) const {
   return found;
 }
 
-/// The only loop that runs through dim `dim` of tensor `tensor`, by number; -1 if there are others.
+/// Returns the number of the only loop through dim `dim` of tensor `tensor`; -1 if there are
+/// others.
 static int loopThrough(const GraphOp &op, std::vector<reshard::TensorDim> Loop::*dims, int tensor,
                        int dim) {
   int found = -1;
@@ -350,17 +351,17 @@ static int loopThrough(const GraphOp &op, std::vector<reshard::TensorDim> Loop::
   return found;
 }
 
-/// The dim of `value`, or of what it is the cotangent of, that numbers experts; -1 if none.
+/// Returns the dim over experts of `value`, or of its forward value; -1 if there is no such dim.
 int Extractor::dealtDim(const std::vector<int> &dealt, int value) const {
   int of = step.graph.values[value].cotangentOf;
   return dealt[value] >= 0 || of < 0 ? dealt[value] : dealt[of];
 }
 
-/// Finds the ops that experts do: those that say so, and what lies between an op that deals tokens
-/// out and one that collects them. Of the backward, sums of cotangents of what lies there: its
-/// other ops do what their forward op does.
+/// Finds the ops of experts: the ops with the interface, and those between an op that dispatches
+/// tokens and one that combines them. In the backward these are the sums of cotangents of such
+/// values; its other ops follow their forward op.
 void Extractor::findExperts() {
-  std::vector<int> dealt(step.graph.values.size(), -1); // the dim that numbers experts
+  std::vector<int> dealt(step.graph.values.size(), -1); // the dim over experts
   auto deal = [&](const GraphOp &op, int loop) {
     if (loop >= 0)
       for (const reshard::TensorDim &use : op.loops[loop].resultDims)
@@ -388,7 +389,7 @@ void Extractor::findExperts() {
         splitSources(op.operands[use.tensor], use.dim);
 }
 
-/// What is made of parameters alone, and wanted expert by expert, is made so.
+/// Splits values computed from parameters alone by experts, if they are wanted that way.
 void Extractor::splitSources(int value, int dim) {
   const GraphValue &source = step.graph.values[value];
   if (source.producer < 0)

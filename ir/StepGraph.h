@@ -17,23 +17,23 @@ struct StepGraph {
   llvm::DenseMap<mlir::Operation *, int> opIndex;
   std::vector<mlir::Value> values;    // per graph value
   std::vector<mlir::Operation *> ops; // per graph op
-  /// Per graph op and loop: the loops of the op's factor rule that it is (a factor of); several
-  /// where they are segments of one dim, which are sharded together.
+  /// Per graph op and loop: the loops of the op's factor rule with this loop as a factor. There are
+  /// several if they are segments of one dim, which are sharded together.
   std::vector<std::vector<std::vector<unsigned>>> ruleLoops;
 };
 
 /// Extracts the graph of the function @train: its ops, layouts from `analysis`, roles from the
-/// argument and result attributes; from @update, if there is one, what it adds up over all ranks.
-/// Clones made by tbc-recompute come out as reshard::withClones makes them, with their values
-/// numbered last. It sees through tbc.reshard.
+/// argument and result attributes. If there is an @update, its sums over all ranks are read too.
+/// Clones made by tbc-recompute are equal to those of `reshard::withClones`, with their values
+/// numbered last. tbc.reshard ops are skipped.
 ///
-/// Errors: an op without a factor rule; inputs whose batch dim is no factor of its own; an op that
-/// stands after the clone of a forward op and reads the original.
+/// Errors: an op without a factor rule; inputs with a batch dim that is no factor of its own; an op
+/// after the clone of a forward op that reads the original.
 mlir::FailureOr<StepGraph> extractStepGraph(mlir::func::FuncOp train,
                                             const FactorAnalysis &analysis,
                                             mlir::func::FuncOp update = {});
 
-/// The same without layouts and loops, which need no factor analysis: who reads what, phases,
+/// The same without layouts and loops, so without a factor analysis: uses of values, phases,
 /// chunks, cotangents.
 mlir::FailureOr<StepGraph> extractStructure(mlir::func::FuncOp train);
 

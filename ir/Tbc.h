@@ -20,11 +20,12 @@
 
 namespace tbc {
 
-/// Names of the discardable attributes that ops, function arguments and results carry.
+/// Names of the discardable attributes of ops, function arguments and results.
 inline constexpr llvm::StringLiteral kRoleAttr = "tbc.role";
 inline constexpr llvm::StringLiteral kNameAttr = "tbc.name";
-/// On ops: the stable id; "fwd", "bwd" or (wgrad, where a schedule splits the backward) "wgt"; the
-/// chunk; the id of the forward op; as a unit, that the op is a clone of it made by tbc-recompute.
+/// On ops: the stable id; the phase "fwd", "bwd" or "wgt" (wgrad, if a schedule splits the
+/// backward); the chunk; the id of the forward op; as a unit, that tbc-recompute made the op as a
+/// clone.
 inline constexpr llvm::StringLiteral kIdAttr = "tbc.id";
 inline constexpr llvm::StringLiteral kPhaseAttr = "tbc.phase";
 inline constexpr llvm::StringLiteral kChunkAttr = "tbc.chunk";
@@ -33,19 +34,19 @@ inline constexpr llvm::StringLiteral kRecomputedAttr = "tbc.recomputed";
 /// On backward ops: per result [forward op id, result number] of the value it is the cotangent of,
 /// or unit.
 inline constexpr llvm::StringLiteral kCotangentOfAttr = "tbc.cotangent_of";
-/// On arguments of @update with role "opt_state": the parameter it belongs to (none: a scalar of
-/// the whole step, which every rank holds); whether it is that parameter's master copy.
+/// On arguments of @update with role "opt_state": the parameter it belongs to (absent for a scalar
+/// of the whole step, held by every rank); whether it is that parameter's master copy.
 inline constexpr llvm::StringLiteral kParameterAttr = "tbc.parameter";
 inline constexpr llvm::StringLiteral kMasterAttr = "tbc.master";
-/// On arguments with role "opt_state" that do not start at 0: the value that all elements start at.
+/// On arguments with role "opt_state": the initial value of all elements, unless it is 0.
 inline constexpr llvm::StringLiteral kInitialAttr = "tbc.initial";
 /// On arguments and results of per-rank functions with role "recv" and "send": the other stage.
 inline constexpr llvm::StringLiteral kPeerAttr = "tbc.peer";
-/// On arguments and results of per-rank functions: that their storage is on the host.
+/// On arguments and results of per-rank functions: a unit; the storage is on the host.
 inline constexpr llvm::StringLiteral kOnHostAttr = "tbc.on_host";
-/// On function arguments: which dim is the batch.
+/// On function arguments: the number of the batch dim.
 inline constexpr llvm::StringLiteral kBatchDimAttr = "tbc.batch_dim";
-/// On function arguments: which dim is that of the tokens of a sample.
+/// On function arguments: the number of the dim of the tokens of a sample.
 inline constexpr llvm::StringLiteral kSequenceDimAttr = "tbc.sequence_dim";
 
 inline mlir::RankedTensorType tensorType(mlir::Value value) {
@@ -59,8 +60,8 @@ double convolutionFlops(const FactorRule &rule);
 FactorRule poolingRule(mlir::Operation *op);
 double poolingFlops(mlir::Operation *op, llvm::ArrayRef<int64_t> kernel);
 FactorRule optimizerRule(mlir::Operation *op);
-/// Whether `value` is an argument of the function, perhaps moved around or cast: numbers that a
-/// user gives, and that fit tables of any size.
+/// Returns true if `value` is an argument of the function, perhaps moved around or cast. The user
+/// gives its numbers, and they fit tables of any size.
 bool isPlainInput(mlir::Value value);
 
 /// A rank-0 constant of the given element type.
@@ -69,7 +70,8 @@ mlir::Value scalarConstant(mlir::OpBuilder &builder, mlir::Location loc, mlir::T
 /// `value` everywhere in a tensor of type `type`: a scalar constant, broadcast.
 mlir::Value splat(mlir::OpBuilder &builder, mlir::Location loc, mlir::RankedTensorType type,
                   double value);
-/// Broadcasts `input` so that its dims become `dims` of a tensor of shape `shape`.
+/// Broadcasts `input` to `shape`; its dims become the dims `dims` of the result. Example: shape [3,
+/// 4] and dims [1] repeat a vector of 4 in 3 rows.
 mlir::Value broadcastTo(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value input,
                         llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> dims);
 

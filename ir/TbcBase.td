@@ -13,11 +13,13 @@ def Tbc_Dialect : Dialect {
   let cppNamespace = "::tbc";
   let summary = "Tensor programs for distributed training";
   let description = [{
-    About seventy tensor ops with static shapes and no implicit broadcasting. Beside its verifier each op
-    carries what the rest of the compiler asks of it: a factor rule (how its loops run through the dims
-    of operands and results, from which shardings, local shapes and collectives follow), a cost, a
-    vector-Jacobian product where it is differentiable, and a reference kernel of the same name in
-    `runtime/kernels` that is its meaning.
+    119 tensor ops with static shapes and no implicit broadcasting. Beside its verifier each op
+    answers the questions of the compiler:
+    - a factor rule: how its loops run through the dims of operands and results. Shardings, local
+      shapes and collectives follow from it;
+    - a cost;
+    - a vector-Jacobian product, if it is differentiable;
+    - a reference kernel of the same name in `runtime/kernels`, which is its meaning.
   }];
   let useDefaultAttributePrinterParser = 1;
   let extraClassDeclaration = [{
@@ -48,9 +50,9 @@ class Tbc_Op<string mnemonic, list<Trait> traits = []>
          DeclareOpInterfaceMethods<CostOpInterface>])> {
   /// A C++ expression: whether the op is linear in all operands jointly.
   string additive = "false";
-  /// A C++ expression: whether loops that cannot be sharded may be resized all the same.
+  /// A C++ expression: whether loops of kind `Fixed` may be resized all the same.
   string resizesFixedLoops = "false";
-  /// Definitions that all ops of a family share.
+  /// Definitions shared by all ops of a family.
   code familyDefinition = "";
   let extraClassDefinition =
       "bool $cppClass::isAdditive() { return " # additive # "; }\n" #
@@ -60,8 +62,8 @@ class Tbc_Op<string mnemonic, list<Trait> traits = []>
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
-/// An op whose result types follow from operands and attributes: the one function that infers them is
-/// also its verifier.
+/// An op with inferred result types. One function infers them from operands and attributes, and is
+/// also the verifier.
 class Tbc_InferredOp<string mnemonic, list<Trait> traits = []>
     : Tbc_Op<mnemonic, !listconcat(traits, [InferTypeOpAdaptor])>;
 

@@ -1,4 +1,4 @@
-//===- TbcInterfaces.td - What the compiler asks of an op ------------------===//
+//===- TbcInterfaces.td - Questions of the compiler to an op ----------------===//
 
 #ifndef TBC_IR_INTERFACES
 #define TBC_IR_INTERFACES
@@ -13,36 +13,37 @@ def ShardableOpInterface : OpInterface<"ShardableOpInterface"> {
   }];
   let methods = [
     InterfaceMethod<[{
-      Returns the op's loops and, for every dim of every operand and result, the ordered sum of products
-      of loops that it is made of.
+      Returns the op's loops. Every dim of every operand and result is an ordered sum of products of
+      these loops. Example: a reshape from [6, 4] to [24] has two loops; its result dim is their
+      product.
     }], "::tbc::FactorRule", "getFactorRule", (ins)>,
     InterfaceMethod<[{
-      Adapts the attributes that hold sizes to new sizes of the loops, one per loop of the factor rule
-      (on a rank: its local sizes). Operand and result types are changed by the caller.
+      Adapts attributes with sizes to new sizes of the loops, one per loop of the factor rule (on a
+      rank: its local sizes). The caller changes operand and result types.
     }], "void", "resizeLoops", (ins "::llvm::ArrayRef<int64_t>":$sizes), "", "">,
     InterfaceMethod<[{
-      Returns true if loop number `loop` may have another size while the others keep theirs. False where
-      arithmetic binds sizes to each other (a convolution's window, the halves of a rotary dim); by
-      default that is assumed of loops that cannot be sharded.
+      Returns true if loop number `loop` may have another size while the others keep theirs. Returns
+      false if arithmetic binds sizes to each other (a convolution's window, the halves of a rotary
+      dim). The default is false for loops of kind `Fixed`.
     }], "bool", "isResizable", (ins "unsigned":$loop), "", [{
       return $_op.getFactorRule().loops[loop].kind != ::tbc::LoopKind::Fixed;
     }]>,
     InterfaceMethod<[{
-      Returns true if the op is linear in all its operands jointly, so that partial sums of the operands
-      give a partial sum of the result.
+      Returns true if the op is linear in all its operands jointly: partial sums of the operands
+      give a partial sum of the result. Example: add is, mul is not.
     }], "bool", "isAdditive", (ins), "", "return false;">,
   ];
 }
 
 def CostOpInterface : OpInterface<"CostOpInterface"> {
   let cppNamespace = "::tbc";
-  let description = "What one execution of an op costs; any local shape follows from the loops.";
+  let description = "The cost of one execution of an op; the cost of a local shape follows from the loops.";
   let methods = [
     InterfaceMethod<"Returns the floating-point operations of one execution.", "double", "getFlops",
                     (ins)>,
     InterfaceMethod<[{
       Returns the kernel class for the cost model: "matmul", "conv", "attention", "elementwise",
-      "reduction", "gather", or "none" for what costs nothing.
+      "reduction", "gather", or "none" for an op without cost.
     }], "::llvm::StringRef", "getKernelClass", (ins)>,
   ];
 }
@@ -52,12 +53,12 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
   let description = "The vector-Jacobian product of an op, in tbc ops.";
   let methods = [
     InterfaceMethod<[{
-      Builds the cotangents of the operands for which `needed` is true from those of the results.
+      Builds the cotangents of the operands with `needed` from those of the results.
 
-      `cotangents` has one entry per result, null where nothing depends on that result. On success
-      `operandCotangents[i]` is set where needed, or left null where the cotangent is zero. Cotangents
-      of different operands are independent ops wherever one may be wanted without the other.
-      The forward operands and results that the new ops use become residuals.
+      - `cotangents` has one entry per result; null if the loss does not depend on it.
+      - `operandCotangents[i]` is set if needed, or left null if the cotangent is zero.
+      - Cotangents of different operands are independent ops if one may be needed without the other.
+      - Forward operands and results used by the new ops become residuals.
     }], "::mlir::LogicalResult", "buildVjp",
         (ins "::mlir::OpBuilder &":$builder, "::llvm::ArrayRef<::mlir::Value>":$cotangents,
              "::llvm::ArrayRef<bool>":$needed,
@@ -68,17 +69,17 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
 def DropoutOpInterface : OpInterface<"DropoutOpInterface"> {
   let cppNamespace = "::tbc";
   let description = [{
-    An op that drops out elements while a model trains. As imported it drops out nothing; its training form
-    knows the number of every element in the global batch.
+    An op that drops out elements during training. As imported it drops no element; its training
+    form knows the number of every element in the global batch.
   }];
   let methods = [
     InterfaceMethod<[{
-      Returns the dims of the tensor whose elements are to be dropped, each as a dim of some operand; none if
-      the op drops out nothing, or is in its training form already.
+      Returns the dims of the tensor with the elements to drop, each as a dim of some operand. Empty
+      if the op drops no element, or is in its training form already.
     }], "::llvm::SmallVector<std::pair<::mlir::Value, unsigned>>", "getDroppedDims", (ins)>,
     InterfaceMethod<[{
-      Builds the training form and returns what replaces the op's results. `indices` has a vector per dropped
-      dim; the number of an element is their sum at its place.
+      Builds the training form and returns the new results of the op. `indices` has a vector per
+      dropped dim; the number of an element is the sum of its entries.
     }], "::llvm::SmallVector<::mlir::Value>", "buildTrainingDropout",
         (ins "::mlir::OpBuilder &":$builder, "::mlir::Value":$step, "::mlir::ValueRange":$indices,
              "int64_t":$seed, "int64_t":$key)>,
@@ -90,12 +91,12 @@ def DropoutOpInterface : OpInterface<"DropoutOpInterface"> {
 def StreamedOpInterface : OpInterface<"StreamedOpInterface"> {
   let cppNamespace = "::tbc";
   let description = [{
-    An op with a streamed loop: of what runs along it a rank holds one block, and works on the blocks of all ranks
-    of a ring one after another. The partitioner asks for the ops that do so.
+    An op with a streamed loop: a rank holds one block along it, and works on the blocks of all
+    ranks of a ring one after another. The partitioner asks the ops for this form.
   }];
   let methods = [
     InterfaceMethod<[{
-      Builds, with local types, what gives the rank's results, one per result of the op. `stream` provides the
+      Builds the rank's results with local types, one per result of the op. `stream` provides the
       operands block by block and passes results on.
     }], "::llvm::SmallVector<::mlir::Value>", "buildStreamed",
         (ins "::mlir::OpBuilder &":$builder, "::tbc::BlockStream &":$stream)>,
@@ -105,8 +106,8 @@ def StreamedOpInterface : OpInterface<"StreamedOpInterface"> {
 def CompositeOpInterface : OpInterface<"CompositeOpInterface"> {
   let cppNamespace = "::tbc";
   let description = [{
-    An op that stays whole while a better kernel or a smaller footprint exists for it. Its meaning is
-    its decomposition; in residue arithmetic exactly so.
+    An op that stays whole while a better kernel or a smaller footprint exists for it. Its
+    decomposition is its meaning: exactly in residue arithmetic.
   }];
   let methods = [
     InterfaceMethod<[{
@@ -119,9 +120,9 @@ def CompositeOpInterface : OpInterface<"CompositeOpInterface"> {
 def ExpertOpInterface : OpInterface<"ExpertOpInterface"> {
   let cppNamespace = "::tbc";
   let description = [{
-    An op of a mixture of experts, networks beside each other of which each has a part of the tokens.
-    Ops without the interface that lie between one that deals tokens out and one that collects
-    them are done by experts too.
+    An op of a mixture of experts: parallel networks that each get a part of the tokens. The experts
+    also execute the ops without the interface between an op that dispatches tokens and an op that
+    combines them.
   }];
   let methods = [
     InterfaceMethod<"Returns the loop of the factor rule that numbers the experts.", "unsigned",

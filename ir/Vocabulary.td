@@ -5,18 +5,18 @@
 
 include "ir/TbcBase.td"
 
-// The vocabulary v is a loop that may be sharded: `numbers[v]` says which row or class each index
-// of it is, and a shard of the other operands comes with the same shard of `numbers`. Negative
-// numbers are padding. `last` is the highest number on any rank.
+// The vocabulary v is a loop that may be sharded. `numbers[v]` is the number of the row or class at
+// each index, and is sharded like the other operands. Example: rank 1 of 2 with 4 rows has
+// `numbers` [2, 3]. Negative numbers are padding. `last` is the highest number on any rank.
 
 def Tbc_EmbeddingOp : Tbc_Op<"embedding", [InferTypeOpAdaptor,
                                            DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "result[i.., d..] = table[v, d..] where numbers[v] is indices[i..]; 0 where no row "
                 "has that number";
   let description = [{
-    A lookup of a table whose rows may lie on several ranks: each contributes the rows that it has, so the
-    result is a sum over v. Negative indices count from the end.
-    FLOPs: 0. i and d are parallel, v is summed away.
+    Looks up a table, whose rows may lie on several ranks. Each rank contributes its own rows, so
+    the result is a sum over v. Negative indices count from the end. FLOPs: 0. i and d are parallel,
+    v is reduced.
 
     Constraints:
     (C1) `table` has a dim; `numbers` has its rows, `last` no dims.
@@ -29,10 +29,10 @@ def Tbc_EmbeddingOp : Tbc_Op<"embedding", [InferTypeOpAdaptor,
 }
 
 def Tbc_EmbeddingGradOp : Tbc_Op<"embedding_grad"> {
-  let summary = "The gradient of embedding: adds every row of `updates` into the row of a zero "
+  let summary = "The gradient of embedding: adds each row of `updates` to the row of a zero "
                 "table that has its number";
   let description = [{
-    FLOPs: 1 per update. v and d are parallel, i is summed away.
+    FLOPs: 1 per update. v and d are parallel, i is reduced.
 
     Constraints:
     (C1) embedding of the result at `indices` gives the type of `updates`.
@@ -46,11 +46,11 @@ def Tbc_EmbeddingGradOp : Tbc_Op<"embedding_grad"> {
 }
 
 def Tbc_ClassMaxOp : Tbc_InferredOp<"class_max"> {
-  let summary = "stabilizer_max over the classes that are no padding";
+  let summary = "Row max over the classes, without padding";
   let description = [{
-    For every row of logits[.., v] the largest, in f32, or f64 for f64 logits; the lowest finite number where all
-    classes are padding. In residues 0, and without a gradient: nothing may depend on a stabilizer.
-    FLOPs: 1 per logit. Rows are parallel, the maximum is taken over v.
+    The largest of every row of logits[.., v], in f32, or f64 for f64 logits; the lowest finite
+    number if all classes are padding. In residues it is 0. It has no gradient, because the loss
+    does not depend on it. FLOPs: 1 per logit. Rows are parallel, v is reduced by maximum.
 
     Constraints:
     (C1) logits has rank 1 or more; numbers has the classes.
@@ -61,18 +61,18 @@ def Tbc_ClassMaxOp : Tbc_InferredOp<"class_max"> {
 
 def Tbc_ClassSumsOp : Tbc_Op<"class_sums", [InferTypeOpAdaptor,
                                             DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
-  let summary = "The two sums over the classes that cross entropy needs";
+  let summary = "The two sums over the classes for cross entropy";
   let description = [{
-    For every row of logits x[.., v] with its stabilizer m:
+    For every row of logits x[.., v] with its row max m:
       denominator = sum_v exp(x_v - m)
       target      = sum_v x_v * (class_weight + label_weight * [numbers_v = label])
-    so that cross entropy is m + log(denominator) - target. Where label is ignore_index no class is the label.
-    Both results are f32, or f64 for f64 logits. The gradient takes m for a constant: it cancels in the loss.
-    FLOPs: 5 per logit. Rows are parallel, v is summed away.
+    So cross entropy is m + log(denominator) - target. If the label is ignore_index, no class is the
+    label. Both results are f32, or f64 for f64 logits. The gradient takes m for a constant: it
+    cancels in the loss. FLOPs: 5 per logit. Rows are parallel, v is reduced.
 
     Constraints:
-    (C1) logits has rank 1 or more; labels has its shape without the last dim, and so has maximum, in the wide
-         element type; numbers has the classes, `last` no dims.
+    (C1) logits has rank 1 or more; labels and maximum have its shape without the last dim, maximum
+         in the wide element type; numbers has the classes, `last` no dims.
   }];
   let arguments = (ins Tbc_FloatTensor:$logits, Tbc_FloatTensor:$maximum, Tbc_IntTensor:$labels,
       Tbc_IntTensor:$numbers, Tbc_IntTensor:$last, I64Attr:$ignore_index, F64Attr:$label_weight,

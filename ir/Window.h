@@ -9,7 +9,7 @@
 
 namespace tbc {
 
-/// A window that slides over the spatial dims of x[n, c, *].
+/// A sliding window over the spatial dims of x[n, c, *].
 struct Window {
   llvm::ArrayRef<int64_t> kernel, strides, pads, dilations;
 };

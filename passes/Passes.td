@@ -47,7 +47,7 @@ def PadVocabulariesPass : Pass<"tbc-pad-vocabularies", "mlir::func::FuncOp"> {
 }
 
 def LimitExpertsPass : Pass<"tbc-limit-experts", "mlir::func::FuncOp"> {
-  let summary = "Gives experts a capacity, per sample, and drops the tokens that come too late";
+  let summary = "Gives experts a capacity per sample, and drops the tokens beyond it";
   let description = [{
     tbc.routed_experts becomes tbc.dispatch of the tokens of each sample to [g, e, c, h], the experts' two layers as
     einsums over e, and tbc.combine.
@@ -68,17 +68,21 @@ def UseDropoutPass : Pass<"tbc-use-dropout", "mlir::func::FuncOp"> {
 }
 
 def PlaceTokensPass : Pass<"tbc-place-tokens", "mlir::func::FuncOp"> {
-  let summary = "Gives attention windows the places of tokens, so that sequences can be split";
+  let summary = "Gives attention windows the position ids of tokens, so that sequences can be split";
   let dependentDialects = ["::tbc::TbcDialect"];
 }
 
 def DifferentiatePass : Pass<"tbc-differentiate", "mlir::ModuleOp"> {
-  let summary = "Adds the backward phase to @train, which then returns the gradients too";
+  let summary = "Adds the backward phase to @train, which then also returns the gradients";
   let description = [{
-    A reverse sweep over the forward ops, through values that depend on a trained parameter. Backward ops
-    have the id "FORWARD.bwd.K", their forward op's id in tbc.forward, and what their results are the
-    cotangents of in tbc.cotangent_of. Forward ops that cost nothing (views, generators) are repeated in
-    the backward phase, so their results are no residuals.
+    A reverse sweep over the forward ops, through the values that depend on a trained parameter.
+    Backward ops get three attributes:
+    - the id "FORWARD.bwd.K";
+    - `tbc.forward`: the id of the forward op;
+    - `tbc.cotangent_of`: the values of the results' cotangents.
+
+    Forward ops without cost (views, data-independent values) are repeated in the backward phase, so
+    their results are no residuals.
   }];
   let options = [
     ListOption<"freeze", "freeze", "std::string", "globs of parameters that are not trained">,
@@ -123,8 +127,8 @@ def LowerPrecisionPass : Pass<"tbc-lower-precision", "mlir::func::FuncOp"> {
 def AssignChunksPass : Pass<"tbc-assign-chunks", "mlir::ModuleOp"> {
   let summary = "Puts every op of @train on a chunk, from the marks on the first op of each";
   let description = [{
-    A forward op is on the chunk that begins at it or last before it; a backward op on that of its forward
-    op; one without, on that of the forward op whose result it is the cotangent of.
+    A forward op is on the chunk that begins at it or last before it. A backward op is on the chunk
+    of its forward op. Without a forward op, it is on the chunk of the op of `tbc.cotangent_of`.
 
     ```mlir
     // before
@@ -143,10 +147,10 @@ def AssignChunksPass : Pass<"tbc-assign-chunks", "mlir::ModuleOp"> {
 def RecomputePass : Pass<"tbc-recompute", "mlir::ModuleOp"> {
   let summary = "Clones forward ops marked tbc.recompute into the backward phase";
   let description = [{
-    Recomputation (activation checkpointing): a backward op that reads a result of a marked op of its chunk
-    reads that of a clone, so that nothing is kept for it from forward to backward. The clone of op "i" has
-    the id "i.recompute". It stands right before the first backward op that needs it, directly or through
-    other clones. Results do not change by a bit.
+    Recomputation (activation checkpointing): a backward op that reads a result of a marked op of
+    its chunk reads that of a clone. So no residual is kept for it from forward to backward. The
+    clone of op "i" has the id "i.recompute". It stands right before the first backward op that
+    needs it, directly or through other clones. Results are equal bit for bit.
 
     ```mlir
     // before
@@ -169,8 +173,8 @@ def RecomputePass : Pass<"tbc-recompute", "mlir::ModuleOp"> {
 def SplitBackwardPass : Pass<"tbc-split-backward", "mlir::ModuleOp"> {
   let summary = "Splits the backward into dgrad and wgrad where tbc.schedule does";
   let description = [{
-    With a zero-bubble schedule, backward ops for which only gradients of parameters wait get the phase
-    "wgt". With any other schedule, or none, nothing changes.
+    With a zero-bubble schedule, backward ops get the phase "wgt" (wgrad) if only gradients of
+    parameters depend on them. Without such a schedule the module does not change.
 
     ```mlir
     // before, in a module with tbc.schedule = "zero-bubble"
@@ -188,10 +192,12 @@ def DeriveShardingsPass : Pass<"tbc-derive-shardings", "mlir::ModuleOp"> {
   let summary = "Writes the sharding of every value of @train, as its plan gives them";
   let description = [{
     Shardings follow from tbc.strategy, tbc.parameter_plan and the mesh by the seven rules of
-    reshard::derive (planner/reshard/Graph.h), by which the planner predicts too. `tbc.sharding` is the
-    home of a value: complete, as later ops find it. `tbc.produced` is that of an op's results before
-    collectives complete or move them; `tbc.wanted` that of its operands after collectives brought them
-    there. Both stand only where they differ from the home.
+    reshard::derive (planner/reshard/Graph.h). The planner predicts with the same rules.
+    - `tbc.sharding` is the home of a value: complete, as later ops find it.
+    - `tbc.produced` is the sharding of an op's results before collectives complete or move them.
+    - `tbc.wanted` is the sharding of its operands after collectives.
+
+    The last two stand only if they differ from the home.
 
     ```mlir
     // before: a matmul whose summed loop is split over tp
@@ -208,10 +214,10 @@ def DeriveShardingsPass : Pass<"tbc-derive-shardings", "mlir::ModuleOp"> {
 def InsertCollectivesPass : Pass<"tbc-insert-collectives", "mlir::ModuleOp"> {
   let summary = "Makes the collectives of a micro-batch ops, on whole tensors";
   let description = [{
-    A tbc.reshard for each one that `reshard::derive` makes in a forward or backward: before the op that
-    wants the value otherwise, or after the op that leaves it partial. Ops read its result. Types stay those
-    of whole tensors, and so does the meaning: a tbc.reshard is the identity. Collectives of the update
-    (reductions once per step, gathers of new parameters) are emitted by tbc-partition.
+    Inserts a tbc.reshard for each one from `reshard::derive` in a forward or backward: before an op
+    that wants the value otherwise, or after an op that leaves it partial. Ops read its result.
+    Types stay those of whole tensors, and a tbc.reshard means the identity. tbc-partition emits the
+    collectives of the update: reductions once per step, gathers of new parameters.
 
     ```mlir
     // before: partial sums over tp, completed by a collective that is not there
@@ -246,12 +252,12 @@ def BucketPass : Pass<"tbc-bucket", "mlir::ModuleOp"> {
 }
 
 def PartitionPass : Pass<"tbc-partition", "mlir::ModuleOp"> {
-  let summary = "Makes @train and @update into the functions that each rank executes";
+  let summary = "Makes @train and @update into the functions of each rank";
   let description = [{
-    For each chunk c the functions @fwd_c, @bwd_c and @wgt_c, for each stage s @update_s, with local shapes
-    and explicit collectives (ir/PerRank.h). All comes from the attributes on the IR; shardings and
-    tbc.reshard ops that stand there must be those derived. The module keeps its mesh and lists the tensors that outlive functions in
-    `tbc.tensors`.
+    Makes @fwd_c, @bwd_c and @wgt_c for each chunk c and @update_s for each stage s, with local
+    shapes and explicit collectives (ir/PerRank.h). The attributes on the IR are the only source.
+    Shardings and tbc.reshard ops on the IR must be the derived ones. The module keeps its mesh and
+    lists the tensors that outlive functions in `tbc.tensors`.
 
     ```mlir
     // before
@@ -268,11 +274,12 @@ def PartitionPass : Pass<"tbc-partition", "mlir::ModuleOp"> {
 def RaiseCompositesPass : Pass<"tbc-raise-composites", "mlir::func::FuncOp"> {
   let summary = "Finds attention, norms and activations that an exporter took apart";
   let description = [{
-    Replaces ops that compute a composite by that composite: layer_norm, rms_norm, gelu, silu, swiglu, softmax,
-    rotary, and attention with its scale, mask and shared key heads. Patterns look at what is computed, not at how
-    an exporter writes it: operands may be swapped, constants fused or split, reshapes, transposes and
-    broadcasts in between. A mask is recognised by what it lets through: a window of positions, keys, documents. An
-    attention whose mask is not understood stays as it is, with a remark that says why.
+    Replaces the ops of a composite by that composite: layer_norm, rms_norm, gelu, silu, swiglu,
+    softmax, rotary, and attention with its scale, mask and shared key heads.
+    Patterns match the computed function, not one exporter's spelling: operands may be swapped,
+    constants fused or split, and there may be reshapes, transposes and broadcasts in between.
+    A mask is recognised by the pairs that it lets through: a window of positions, keys, documents.
+    An attention with an unknown mask stays as it is, and a remark gives the reason.
   }];
   let options = [
     ListOption<"ops", "ops", "std::string", "mnemonics to raise; none: all">,
