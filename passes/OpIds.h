@@ -14,12 +14,12 @@
 
 namespace tbc {
 
-/// The `tbc.id` of `op`, "" if it has none.
+/// Returns the `tbc.id` of `op`, or "".
 llvm::StringRef getId(mlir::Operation *op);
 /// Whether the op's `tbc.phase` is "bwd".
 bool isBackward(mlir::Operation *op);
 
-/// Hands out ids that no op of a function has. They depend on the order of the calls alone.
+/// Hands out ids that are unused in a function. They depend on the order of the calls alone.
 class OpIds {
 public:
   explicit OpIds(mlir::func::FuncOp function);
@@ -28,7 +28,7 @@ public:
   std::string unique(llvm::StringRef base);
   /// "PREFIX.K" for the first free K from 0.
   std::string numbered(llvm::StringRef prefix);
-  /// Gives every op of the function that has no id one after its mnemonic.
+  /// Gives every op without an id one after its mnemonic.
   void assignMissing(mlir::func::FuncOp function);
 
 private:
@@ -36,7 +36,7 @@ private:
   llvm::StringMap<unsigned> nextNumber;
 };
 
-/// Tells of every op that a builder makes, while it is alive.
+/// Calls back for every op that a builder inserts during its life.
 class InsertionListener : public mlir::OpBuilder::Listener {
 public:
   explicit InsertionListener(std::function<void(mlir::Operation *)> inserted)
@@ -49,7 +49,7 @@ private:
   std::function<void(mlir::Operation *)> inserted;
 };
 
-/// Erases ops of the function whose results nobody uses, and that `mayErase` allows.
+/// Erases unused ops of the function for which `mayErase` returns true.
 void eraseUnused(mlir::func::FuncOp function,
                  llvm::function_ref<bool(mlir::Operation *)> mayErase = nullptr);
 

@@ -14,12 +14,12 @@
 
 namespace tbc {
 
-/// Adds the passes that make a module annotated by tbc-apply-plan into per-rank functions, in their
-/// order. Each reads its input from the IR alone, so that any number of them may run in one tool
-/// and the rest in another. `tensors` receives those that outlive the functions.
+/// Adds the passes from a module annotated by tbc-apply-plan to per-rank functions, in their order.
+/// Each reads its input from the IR alone, so one tool may run the first passes and another one the
+/// rest. `tensors` receives the tensors that outlive the functions.
 void addPlanPasses(mlir::OpPassManager &manager, std::vector<PartitionedTensor> &tensors);
 
-/// The names of those passes, in order, as tbc-opt and --emit-ir-after have them.
+/// The names of these passes, in order, as for tbc-opt and --emit-ir-after.
 std::vector<std::string> planPassNames();
 
 /// Called after each pass with its name and the module as the pass left it.

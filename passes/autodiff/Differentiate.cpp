@@ -59,7 +59,7 @@ void Differentiator::findActive() {
     if (isTrained[arg.getArgNumber()])
       active.insert(arg);
   for (Operation &op : train.getBody().front().without_terminator())
-    // Nothing depends on a stabilizer: it cancels out.
+    // The loss does not depend on a row max: it cancels out.
     if (!isa<StabilizerMaxOp, ClassMaxOp>(op) &&
         llvm::any_of(op.getOperands(), [&](Value v) { return isActive(v); }))
       for (Value result : op.getResults())
@@ -75,8 +75,8 @@ void Differentiator::tag(Operation *op) {
     op->setAttr(kChunkAttr, stage);
 }
 
-/// Notes on the op that made `cotangent` that it is one of the forward value `of`; the first note
-/// stays.
+/// Marks the op that made `cotangent` as the producer of a cotangent of the forward value `of`. An
+/// earlier mark stays.
 void Differentiator::markCotangent(Value cotangent, Value of) {
   auto made = dyn_cast<OpResult>(cotangent);
   auto result = dyn_cast<OpResult>(of);
@@ -93,8 +93,8 @@ void Differentiator::markCotangent(Value cotangent, Value of) {
   op->setAttr(kCotangentOfAttr, builder.getArrayAttr(marks));
 }
 
-/// Adds `part`, which `user` contributes, to the cotangent of `value`. Gradients of parameters
-/// narrower than f32 are added up in f32, over the uses here as over the micro-batches later.
+/// Adds `part`, the contribution of `user`, to the cotangent of `value`. Gradients of parameters
+/// narrower than f32 are accumulated in f32, over the uses here as over the micro-batches later.
 void Differentiator::accumulate(Value value, Value part, Operation *user) {
   auto type = tensorType(part);
   if (isa<BlockArgument>(value) && type.getElementTypeBitWidth() < 32) {
@@ -104,7 +104,7 @@ void Differentiator::accumulate(Value value, Value part, Operation *user) {
   }
   Value &sum = cotangents[value];
   if (sum) {
-    // The sum belongs to the op that made the value; that of a parameter, to its user.
+    // The sum belongs to the producer of the value; for a parameter, to its user.
     forward = value.getDefiningOp() ? value.getDefiningOp() : user;
     markCotangent(part, value);
     part = builder.create<AddOp>(user->getLoc(), sum, part);
@@ -113,7 +113,7 @@ void Differentiator::accumulate(Value value, Value part, Operation *user) {
   sum = part;
 }
 
-/// Builds the cotangents of the op's operands from those of its results.
+/// Builds the cotangents of the op's operands from the cotangents of its results.
 LogicalResult Differentiator::sweep(Operation *op) {
   SmallVector<Value> resultCotangents;
   for (Value result : op->getResults())

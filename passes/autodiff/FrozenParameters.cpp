@@ -1,4 +1,4 @@
-//===- FrozenParameters.cpp - Which parameters are trained -----------------===//
+//===- FrozenParameters.cpp - Trained and frozen parameters ----------------===//
 
 #include "passes/autodiff/FrozenParameters.h"
 

@@ -1,4 +1,4 @@
-//===- RepeatFreeOps.cpp - Forward ops that cost nothing, in the backward --===//
+//===- RepeatFreeOps.cpp - Forward ops without cost, in the backward -------===//
 
 #include "passes/autodiff/RepeatFreeOps.h"
 
@@ -31,7 +31,7 @@ llvm::SetVector<Value> residuals(func::FuncOp train) {
   return result;
 }
 
-/// Clones `op` for the backward ops that use its results, if there are any.
+/// Clones `op` for backward ops that use its results, if there are any.
 static void repeat(Operation *op) {
   Operation *first = nullptr;
   for (Operation *user : op->getUsers())
@@ -48,7 +48,7 @@ static void repeat(Operation *op) {
     from.replaceUsesWithIf(to, [](OpOperand &use) { return isBackward(use.getOwner()); });
 }
 
-/// Whether `op` costs nothing, or only makes a wider copy of what it reads.
+/// Returns true if `op` has no cost, or only makes a wider copy of its operand.
 static bool isFree(Operation *op) {
   if (auto cast = dyn_cast<CastOp>(op))
     return tensorType(cast.getInput()).getElementTypeBitWidth() <
@@ -71,7 +71,7 @@ void repeatFreeOps(func::FuncOp train) {
     if (isGenerator || isFree(&op))
       freeOps.push_back(&op);
   }
-  // From the last: by then the clones that use an op's results are there.
+  // In reverse order: clones that use an op's results exist by then.
   for (Operation *op : llvm::reverse(freeOps))
     repeat(op);
 }

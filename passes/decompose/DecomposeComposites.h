@@ -8,9 +8,9 @@
 
 namespace tbc {
 
-/// Replaces every op that has a decomposition and that `wanted` names by it. An op with id "i"
-/// becomes ops with the ids "i.0", "i.1" .. and its phase; decompositions are decomposed further if
-/// wanted. Errors: an op that is wanted and cannot be decomposed, at the op.
+/// Replaces every op with a decomposition, for which `wanted` returns true, by that decomposition.
+/// An op with id "i" becomes ops with the ids "i.0", "i.1" .. and its phase. Decompositions are
+/// decomposed further if wanted. Error: a wanted op cannot be decomposed, at the op.
 mlir::LogicalResult decomposeComposites(mlir::func::FuncOp function,
                                         llvm::function_ref<bool(mlir::Operation *)> wanted);
 

@@ -23,7 +23,7 @@ namespace tbc {
 /// Labels of the dims: group (a sample), expert, slot, width in, inner dim, width out.
 enum Label : int64_t { G, E, C, H, F, O };
 
-/// The samples that the tokens of `op` come from, if they come one sample after the other.
+/// Returns the number of samples of the tokens of `op`, if the tokens are ordered sample by sample.
 static std::optional<int64_t> numSamples(RoutedExpertsOp op, const FactorAnalysis &analysis) {
   reshard::DimLayout tokens = analysis.dimLayout(op.getInput(), 0);
   if (!analysis.batchFactor() || tokens.segments.size() != 1)
@@ -59,7 +59,7 @@ static Value grouped(Formula &f, Value value, int64_t groups) {
       ArrayRef<int64_t>{2, 1}, ArrayRef<int64_t>{1, 1, 1});
 }
 
-/// Builds what replaces the result of `op`.
+/// Builds the new result of `op`.
 static Value buildLimited(OpBuilder &builder, RoutedExpertsOp op, int64_t samples,
                           int64_t capacity) {
   Formula f{builder, op.getLoc()};

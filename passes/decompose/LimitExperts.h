@@ -9,7 +9,7 @@
 
 namespace tbc {
 
-/// What the experts of one size may take.
+/// The capacity of experts of one size.
 struct ExpertCapacity {
   int64_t experts = 0, top = 0; // each token asks for `top` of the experts
   int64_t tokens = 0;           // of a sample
@@ -19,17 +19,19 @@ struct ExpertCapacity {
   }
 };
 
-/// Lets each expert of `function` compute at most ceil(factor x top x tokens / experts) tokens of a
-/// sample, the first that ask for it, and at least one; what comes later is dropped: the expert
-/// adds nothing to it. Replaces each routed_experts by dispatch, two layers as einsums over the
-/// experts, and combine. Tokens of different samples do not compete, so that who is dropped depends
-/// on no batch, mesh or micro-batch.
+/// Limits each expert of `function` to ceil(factor x top x tokens / experts) tokens of a sample,
+/// and at least one. An expert computes the first tokens that ask for it and adds 0 to the dropped
+/// ones. Example: factor 1.25, top 2, 64 tokens and 8 experts give 20.
+///
+/// Replaces each routed_experts by dispatch, two layers as einsums over the experts, and combine.
+/// Tokens of different samples do not compete, so the dropped tokens depend on no batch, mesh or
+/// micro-batch.
 ///
 /// Source: D. Lepikhin et al., "GShard: Scaling Giant Models with Conditional Computation and
 /// Automatic Sharding" (2020), section 2.2: expert capacity and local groups.
 ///
-/// Before autodiff. Returns the capacities, each once. Errors: experts whose tokens are not those
-/// of one sample after the other, at the op; a function without routed experts.
+/// Must run before autodiff. Returns the capacities, each once. Errors: the tokens are not ordered
+/// sample by sample, at the op; a function without routed experts.
 mlir::FailureOr<llvm::SmallVector<ExpertCapacity>> limitExperts(mlir::func::FuncOp function,
                                                                 double factor);
 

@@ -1,4 +1,4 @@
-//===- PadVocabulary.cpp - Vocabularies that devices divide ----------------===//
+//===- PadVocabulary.cpp - Vocabularies divisible by devices ---------------===//
 
 #include "passes/decompose/PadVocabulary.h"
 
@@ -20,7 +20,7 @@ namespace tbc {
 using reshard::DimLayout;
 using reshard::FactorId;
 
-/// The operand of `op` that numbers a vocabulary, or null.
+/// Returns the operand of `op` with the numbers of a vocabulary, or null.
 static Value numbersOf(Operation *op) {
   if (auto embedding = dyn_cast<EmbeddingOp>(op))
     return embedding.getNumbers();
@@ -39,7 +39,7 @@ static bool contains(const DimLayout &layout, FactorId factor) {
   return false;
 }
 
-/// Whether `layout` is `factor` alone, or has nothing of it.
+/// Returns true if `layout` is `factor` alone, or does not contain it.
 static bool isAloneOrAbsent(const DimLayout &layout, FactorId factor) {
   return !contains(layout, factor) ||
          (layout.segments.size() == 1 && layout.segments[0].factors.size() == 1);
@@ -103,7 +103,7 @@ static bool mayPad(func::FuncOp train, const FactorAnalysis &analysis, FactorId 
          llvm::all_of(body, [&](Operation &op) { return allowsPadding(&op, analysis, factor); });
 }
 
-/// Numbers that are padding become -1.
+/// Sets the numbers of padding to -1.
 static void markPadding(IotaOp iota, int64_t size) {
   OpBuilder builder(iota->getContext());
   builder.setInsertionPointAfter(iota);

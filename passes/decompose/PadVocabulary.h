@@ -1,4 +1,4 @@
-//===- PadVocabulary.h - Vocabularies that devices divide ------------------===//
+//===- PadVocabulary.h - Vocabularies divisible by devices -----------------===//
 
 #ifndef TBC_PASSES_DECOMPOSE_PADVOCABULARY_H
 #define TBC_PASSES_DECOMPOSE_PADVOCABULARY_H
@@ -13,15 +13,17 @@ struct PaddedVocabulary {
   int64_t size = 0, paddedSize = 0;
 };
 
-/// Rounds the vocabularies of `train`'s embeddings and class sums up to multiples of `multiple`,
-/// as Megatron-LM's --make-vocab-size-divisible-by does: GPT-2's 50257 rows cannot be split over
-/// devices, 50304 can. Parameters with such a dim get the padded type; what is added must be zero
-/// initially and stays zero, since padding has negative numbers, which the ops take for nothing.
-/// So the step computes the same, and serially just as in parallel.
+/// Rounds the vocabularies of `train`'s embeddings and class sums up to multiples of `multiple`, as
+/// Megatron-LM's --make-vocab-size-divisible-by does. Example: GPT-2's 50257 rows cannot be split
+/// over devices, 50304 can.
 ///
-/// Only where that adds less than 1/64, and every op has the vocabulary as a dim of its own that
-/// it treats index by index (no constants or inputs along it). Before autodiff. Returns what was
-/// padded, each pair of sizes once.
+/// Parameters with such a dim get the padded type. The added rows must be zero initially and stay
+/// zero: padding has negative numbers, and the ops skip it. So the step computes the same, and
+/// serially just as in parallel.
+///
+/// Pads only if that adds less than 1/64, and if the vocabulary is a dim of its own in every op,
+/// treated index by index (no constants or inputs along it). Must run before autodiff. Returns the
+/// padded sizes, each pair once.
 mlir::FailureOr<llvm::SmallVector<PaddedVocabulary>> padVocabularies(mlir::func::FuncOp train,
                                                                      int64_t multiple);
 

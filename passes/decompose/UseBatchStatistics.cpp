@@ -38,7 +38,7 @@ static void returnStates(func::FuncOp function,
 
 LogicalResult useBatchStatistics(func::FuncOp function) {
   llvm::MapVector<BlockArgument, Value> states;
-  // The latest value of a state, or null if `value` is none.
+  // The latest value of a state, or null if `value` is no state.
   auto stateOf = [&](Value value) -> Value * {
     auto argument = dyn_cast<BlockArgument>(value);
     if (!argument)

@@ -30,8 +30,8 @@ std::optional<LossKind> parseLossKind(StringRef text) {
 
 namespace {
 
-/// Where the batch lies in a tensor: `dim` is the batch, or the batch times `inner` (a flattened
-/// one).
+/// The position of the batch in a tensor: `dim` is the batch, or a flattened dim, the batch times
+/// `inner`.
 struct BatchDim {
   unsigned dim = 0;
   int64_t size = 1;
@@ -62,7 +62,7 @@ private:
   const LossOptions &options;
   OpBuilder builder;
   Location loc;
-  Value weights; // what each element counts, where it is not 1 for all
+  Value weights; // the weight of each element; null if all weights are 1
   Value loss;    // the micro-batch's share of the mean over the global batch
   Value count;   // the micro-batch's share of the elements counted; null if all count
 };
@@ -74,7 +74,7 @@ bool LossAttacher::isState(func::FuncOp function, unsigned result) {
   return role && role.getValue() == "state";
 }
 
-/// The number of the result that the loss is made from.
+/// Returns the number of the result for the loss.
 FailureOr<unsigned> LossAttacher::findOutput() {
   std::string names;
   for (unsigned i = 0; i < train.getNumResults(); ++i) {
@@ -129,8 +129,8 @@ static Value summedUp(Value value) {
              : Value();
 }
 
-/// The elements that a scalar is the mean of, with their `weights` if they do not all count as one;
-/// the scalar itself where it is no mean over the batch.
+/// If `output` is a mean over the batch, returns its elements, with their `weights` if they differ
+/// from 1. Otherwise returns `output` itself.
 Value LossAttacher::meanOf(Value output) {
   Value scalar = output;
   while (auto cast = scalar.getDefiningOp<CastOp>())
@@ -207,8 +207,8 @@ Value LossAttacher::sumOverAll(Value tensor) {
 
 void LossAttacher::addMean(Value losses, const BatchDim &batch) {
   auto type = tensorType(losses);
-  // Divided before it is summed: the sum then stays pending over data ranks and is completed once
-  // per step, not once per micro-batch in front of a division.
+  // The division comes before the sum. So the sum stays partial over data ranks and is completed
+  // once per step, not once per micro-batch in front of a division.
   int64_t samples = options.samples ? options.samples : batch.size;
   Value size = builder.create<FactorSizeOp>(loc, RankedTensorType::get({}, type.getElementType()),
                                             type.getNumElements() / batch.size, samples);

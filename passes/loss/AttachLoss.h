@@ -12,8 +12,8 @@
 
 namespace tbc {
 
-/// On the factor_size of the loss: its samples are those of the global batch. Those of every other
-/// factor_size (batch statistics) are those of one execution of @train.
+/// On the factor_size of the loss: it counts the samples of the global batch. Every other
+/// factor_size (batch statistics) counts the samples of one execution of @train.
 inline constexpr llvm::StringLiteral kGlobalBatchAttr = "tbc.global_batch";
 
 enum class LossKind {
@@ -21,37 +21,40 @@ enum class LossKind {
   CrossEntropy,
   /// (output - label)^2, labels of the shape of the output.
   MeanSquaredError,
-  /// The output itself is the loss of each sample (or of each of its parts), or a scalar that is
-  /// their
-  /// mean, weighted or not.
+  /// The output itself is the loss of each sample (or of each of its parts), or a scalar: the mean
+  /// of these losses, weighted or not.
   Output,
 };
 
-/// The inverse of "cross-entropy", "mse", "output"; nothing for any other text.
+/// The inverse of "cross-entropy", "mse", "output"; nullopt for any other text.
 std::optional<LossKind> parseLossKind(llvm::StringRef text);
 
 struct LossOptions {
   LossKind kind = LossKind::CrossEntropy;
   /// The name of the model's output to take; empty: its first.
   std::string output;
-  /// Of cross-entropy: the part of the target that is spread over all classes, 0 to 1, and the
-  /// label that does not count.
+  /// For cross-entropy: the part of the target spread over all classes, 0 to 1, and the ignored
+  /// label.
   double labelSmoothing = 0;
   int64_t ignoreIndex = -100;
   /// Samples in the global batch; 0: as many as the types say (one micro-batch).
   int64_t samples = 0;
 };
 
-/// Adds @train, a clone of @model with the argument "labels" behind the others (none for Output)
-/// that returns (loss, [count], new states ..). Every op has an id and the phase "fwd".
+/// Adds @train, a clone of @model that returns (loss, [count], new states ..). It has the argument
+/// "labels" behind the others, except for Output. Every op has an id and the phase "fwd".
 ///
 /// loss = sum over the elements of the micro-batch / factor_size{elements per sample, samples}, in
-/// f32 or f64: the losses of all micro-batches and data ranks add up to the mean over the global
-/// batch. Where elements may count differently (cross-entropy: not at all if their label is
-/// ignored)
-/// @train also returns what those of the micro-batch count, f32, role "count": factor_size stands
-/// for the sum of all counts, and the update corrects it. Errors: no @model; an unknown output; an
-/// output whose batch dim cannot be told from the others.
+/// f32 or f64. So the losses of all micro-batches and data ranks add up to the mean over the global
+/// batch. Example: 2 micro-batches of 2 samples with losses 1, 2 and 3, 6 return 3/4 and 9/4,
+/// together 3.
+///
+/// If elements may count differently (for cross-entropy, ignored labels count 0), @train also
+/// returns the count of the micro-batch, f32, role "count". factor_size then stands for the sum of
+/// all counts, and the update corrects it.
+///
+/// Errors: no @model; an unknown output; an output with a batch dim that cannot be told from the
+/// others.
 mlir::LogicalResult attachLoss(mlir::ModuleOp module, const LossOptions &options);
 
 /// Sets the samples of every factor_size of @train or @update: the loss is a mean over

@@ -30,12 +30,12 @@ std::optional<OptimizerKind> parseOptimizerKind(StringRef text) {
 
 namespace {
 
-/// A scalar that @update keeps.
+/// A scalar state of @update.
 struct StepState {
   Value value, newValue;
 };
 
-/// What @update has for one parameter.
+/// The values of @update for one parameter.
 struct Parameter {
   std::string name;
   RankedTensorType type;
@@ -80,11 +80,12 @@ private:
   const OptimizerOptions &options;
   OpBuilder builder;
   func::FuncOp update;
-  /// Of @update, by argument: one by one they would be copied as often as there are arguments.
+  /// Attributes of the arguments of @update. Set one by one, they would be copied as often as there
+  /// are arguments.
   SmallVector<NamedAttrList> argumentAttrs;
   SmallVector<Parameter> parameters;
   Value rate;
-  StepState scale, tracker, stepsTaken; // null where there is none
+  StepState scale, tracker, stepsTaken; // null if absent
   Value step;                           // Adam's: from 1
   Value loss, count;                    // arguments, where the update has to do with them
   Value newLoss, newCount;              // of the whole step
@@ -100,7 +101,7 @@ static std::string stringAttr(Attribute attr) {
   return text ? text.str() : "";
 }
 
-/// The parameters that have a gradient.
+/// Finds the parameters with a gradient.
 LogicalResult UpdateBuilder::findParameters() {
   llvm::StringMap<BlockArgument> arguments;
   for (BlockArgument arg : train.getArguments())
@@ -164,7 +165,7 @@ void UpdateBuilder::addArguments() {
     p.gradient = addArgument(p.gradientType, p.value.getLoc(), "grad", p.name);
   for (Parameter &p : parameters) {
     Location loc = p.value.getLoc();
-    // The optimizer computes at least in f32, whatever the parameter is stored in.
+    // The optimizer computes at least in f32, for every stored type of the parameter.
     auto wide = RankedTensorType::get(p.type.getShape(), wideElementType(p.type));
     for (StringRef moment : momentNames())
       p.states.push_back(
@@ -216,7 +217,8 @@ void UpdateBuilder::addStepArguments() {
     count = addArgument(countType, train.getLoc(), "loss", "count");
 }
 
-/// What concerns all parameters: totals over ranks, the factor of the gradients, whether to step.
+/// Builds the values for all parameters: totals over ranks, the factor of the gradients, and the
+/// condition of the step.
 void UpdateBuilder::buildTotals() {
   if (!loss)
     return;
@@ -243,7 +245,8 @@ void UpdateBuilder::buildTotals() {
     clipByNorm(f, *next++);
 }
 
-/// The loss was divided by the elements of the global batch, not by those that count.
+/// Corrects the divisor: the loss was divided by all elements of the global batch, not by the
+/// counted ones.
 void UpdateBuilder::correctByCount(Formula &f, Value total) {
   auto sizes = train.getOps<FactorSizeOp>();
   auto size = llvm::find_if(sizes, [](Operation *op) { return op->hasAttr(kGlobalBatchAttr); });
@@ -255,7 +258,7 @@ void UpdateBuilder::correctByCount(Formula &f, Value total) {
   newCount = f.cast(total, tensorType(count).getElementType());
 }
 
-/// Gradients are those of the loss times its scale.
+/// Divides the gradients by the loss scale.
 void UpdateBuilder::unscale(Formula &f, Value notFinite) {
   Value isFinite = f.compare(notFinite, f.number(notFinite, 0), "eq");
   condition = condition ? f.make<AndOp>(condition, isFinite) : isFinite;
@@ -267,12 +270,12 @@ void UpdateBuilder::unscale(Formula &f, Value notFinite) {
     updateLossScale(f, isFinite);
 }
 
-/// `replacement` where the scalar `when` holds, or where there is none.
+/// Returns `replacement` if the scalar `when` holds or is null, else `old`.
 Value UpdateBuilder::chosen(Formula &f, Value old, Value replacement, Value when) const {
   return when ? f.select(when, replacement, old) : replacement;
 }
 
-/// A step that counts nothing says nothing about the scale.
+/// Updates the loss scale, unless the step counts no element.
 void UpdateBuilder::updateLossScale(Formula &f, Value isFinite) {
   const LossScale &s = options.lossScale;
   auto next = builder.create<UpdateLossScaleOp>(
@@ -282,7 +285,7 @@ void UpdateBuilder::updateLossScale(Formula &f, Value isFinite) {
   tracker.newValue = chosen(f, tracker.value, next.getNewTracker(), countsAny);
 }
 
-/// Adam counts the steps that are taken.
+/// Counts the executed steps for Adam.
 void UpdateBuilder::countStep() {
   if (!stepsTaken.value)
     return;
@@ -296,7 +299,7 @@ void UpdateBuilder::clipByNorm(Formula &f, Value squares) {
   if (factor)
     norm = f.mul(norm, factor);
   norm.getDefiningOp()->setAttr(kIdAttr, builder.getStringAttr(kGradientNormId));
-  // What keeps PyTorch's clip_grad_norm_ from dividing by 0.
+  // The constant with which PyTorch's clip_grad_norm_ avoids a division by 0.
   constexpr double smallest = 1e-6;
   Value ratio = f.div(f.number(norm, options.clipNorm), f.add(norm, f.number(norm, smallest)));
   Value coefficient = f.make<MinimumOp>(ratio, f.number(ratio, 1));
@@ -348,7 +351,7 @@ void UpdateBuilder::buildStep(Parameter &p) {
   }
 }
 
-/// Returns the new parameters, then the new states, then what became of loss and count.
+/// Returns the new parameters, then the new states, then loss and count.
 void UpdateBuilder::setResults() {
   SmallVector<Value> values;
   SmallVector<DictionaryAttr> attrs;

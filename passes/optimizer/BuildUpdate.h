@@ -15,7 +15,7 @@ namespace tbc {
 
 enum class OptimizerKind { Sgd, Adam, AdamW };
 
-/// The inverse of "sgd", "adam" and "adamw"; nothing for any other text.
+/// The inverse of "sgd", "adam" and "adamw"; nullopt for any other text.
 std::optional<OptimizerKind> parseOptimizerKind(llvm::StringRef text);
 
 /// Defaults are PyTorch's for AdamW; SGD uses momentum, nesterov and weightDecay. Adam and SGD add
@@ -28,36 +28,41 @@ struct OptimizerOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weightDecay = 0.01;
-  /// Globs of parameters (initialiser or module path) whose weights do not decay.
+  /// Globs of parameters (initialiser or module path) without weight decay.
   std::vector<std::string> noDecay;
   /// The largest norm of all gradients together, and of one of their elements; 0: not clipped.
   double clipNorm = 0, clipValue = 0;
-  /// That of the backward phase (AutodiffOptions).
+  /// The loss scale of the backward phase (AutodiffOptions).
   LossScale lossScale;
 };
 
-/// The id of the op of @update that computes the norm of all gradients, before they are clipped.
+/// The id of the op of @update that computes the norm of all gradients, before clipping.
 inline constexpr llvm::StringLiteral kGradientNormId = "gradient_norm";
 
 /// Adds @update(params .., grads .., optimizer states .., [loss, [count]], lr) -> (params ..,
-/// optimizer states .., [loss, [count]]), for the parameters that @train returns gradients of, in
-/// that order.
+/// optimizer states .., [loss, [count]]), for the parameters with a gradient from @train, in the
+/// same order.
 ///
-/// Where @train returns a count, gradients are clipped by their norm, or the loss is scaled, what
-/// concerns the whole step goes through one tbc.step_total: the sum of squares of all gradients,
-/// the count, the number of elements that are not finite, and the loss. Loss and gradients are then
-/// multiplied by factor_size / count, and a step that counts nothing changes no parameter and no
-/// state. Gradients are divided by the loss scale; a step that has some that are not finite changes
-/// no parameter and no state but those of the scale. The norm is clipped as
-/// torch.nn.utils.clip_grad_norm_ does: gradients times min(1, clipNorm / (norm + 1e-6)).
+/// Totals. One tbc.step_total has the values of the whole step: the sum of squares of all
+/// gradients, the count, the number of elements that are not finite, and the loss. It exists if
+/// @train returns a count, gradients are clipped by their norm, or the loss is scaled.
+/// - Loss and gradients are multiplied by factor_size / count. A step with a count of 0 changes no
+///   parameter and no state.
+/// - Gradients are divided by the loss scale. A step with a gradient that is not finite changes
+///   only the states of the scale.
+/// - The norm is clipped as by torch.nn.utils.clip_grad_norm_: gradients times min(1, clipNorm /
+///   (norm + 1e-6)). Example: norm 4 and clipNorm 1 multiply by 0.25.
 ///
-/// States of parameter P, role "opt_state", start at 0: "P.m" (SGD's momentum buffer, Adam's first
-/// moment), "P.v" (second moment). For a parameter narrower than f32 also "P.master", marked by
-/// tbc.master, its f32 copy: the optimizer steps on it and the parameter is cast from it. Momentum
-/// 0 needs no buffer. States of the whole step, scalars, come last: those of LossScale.h. `lr` is a
-/// f32 scalar. Errors: no
-/// @train, or one that returns no gradients; a glob that matches no trained parameter; both kinds
-/// of clipping.
+/// States of parameter P, role "opt_state"; the first two start at 0:
+/// - "P.m": SGD's momentum buffer (absent for momentum 0), Adam's first moment;
+/// - "P.v": second moment;
+/// - "P.master", marked by tbc.master, for a parameter narrower than f32: its f32 copy. The
+///   optimizer steps on it and the parameter is cast from it.
+///
+/// States of the whole step, scalars, come last: those of LossScale.h. `lr` is a f32 scalar.
+///
+/// Errors: no @train, or one without gradients; a glob that matches no trained parameter; both
+/// kinds of clipping.
 mlir::LogicalResult buildUpdateFunction(mlir::ModuleOp module, const OptimizerOptions &options);
 
 } // namespace tbc

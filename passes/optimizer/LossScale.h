@@ -1,4 +1,4 @@
-//===- LossScale.h - What keeps gradients in the range of f16 --------------===//
+//===- LossScale.h - Scaling of the loss for f16 gradients -----------------===//
 
 #ifndef TBC_PASSES_OPTIMIZER_LOSSSCALE_H
 #define TBC_PASSES_OPTIMIZER_LOSSSCALE_H
@@ -10,17 +10,17 @@
 namespace tbc {
 
 /// The optimizer states of a step with a dynamic loss scale: the scale (f32), and the number of
-/// steps in a row whose gradients were finite (i64).
+/// finite steps in a row (i64).
 inline constexpr llvm::StringLiteral kLossScaleName = "tbc.loss_scale";
 inline constexpr llvm::StringLiteral kGrowthTrackerName = "tbc.growth_tracker";
 /// Adam's: how many steps were taken (i64).
 inline constexpr llvm::StringLiteral kStepsTakenName = "tbc.steps_taken";
 
 /// The backward phase starts from `scale` instead of 1, and the update divides the gradients by it.
-/// A step whose gradients are not all finite is skipped. Defaults are those of
-/// torch.amp.GradScaler, but for the scale itself.
+/// A step with a gradient that is not finite is skipped. Defaults are from torch.amp.GradScaler,
+/// except for the scale itself.
 struct LossScale {
-  /// Where it starts; 0: there is none.
+  /// The initial scale; 0: no scaling.
   double initial = 0;
   double growthFactor = 2, backoffFactor = 0.5;
   /// After so many finite steps in a row it grows; 0: it stays as it is.

@@ -72,8 +72,8 @@ static int64_t extent(const std::vector<reshard::SegmentShape> &segments, int64_
   return total;
 }
 
-/// The shape that `collective` makes of a tensor of shape `shape`; `unflattened` is the shape of
-/// the whole that a flat gather restores.
+/// Returns the shape after `collective` of a tensor of shape `shape`. `unflattened` is the whole
+/// shape that a flat gather restores.
 static SmallVector<int64_t> shapeAfter(const Collective &collective, ArrayRef<int64_t> shape,
                                        ArrayRef<int64_t> unflattened) {
   int64_t n = reshard::groupSize(collective.axes);
@@ -102,11 +102,11 @@ static SmallVector<int64_t> shapeAfter(const Collective &collective, ArrayRef<in
   llvm_unreachable("unknown kind of collective");
 }
 
-/// Emits step `collective` of `reshard` on what the steps before it made.
+/// Emits step `collective` of `reshard` on the result of the steps before it.
 static Value emitStep(OpBuilder &builder, Location loc, Value value, const Collective &collective,
                       const reshard::Reshard &reshard, const reshard::TensorLayout &layout,
                       const reshard::Mesh &mesh) {
-  // A flat shard is one of the tensor that the factors of its sharding leave.
+  // A flat shard is a part of the local tensor under the factors of its sharding.
   reshard::Sharding unflat = reshard.from.flat.empty() ? reshard.to : reshard.from;
   unflat.flat.clear();
   SmallVector<int64_t> whole(llvm::to_vector(reshard::localShape(layout, unflat)));

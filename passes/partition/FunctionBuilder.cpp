@@ -1,4 +1,4 @@
-//===- FunctionBuilder.cpp - Functions whose signature grows ---------------===//
+//===- FunctionBuilder.cpp - Functions with a growing signature ------------===//
 
 #include "passes/partition/LocalBlock.h"
 

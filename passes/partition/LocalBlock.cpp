@@ -49,7 +49,7 @@ LocalBlock::LocalBlock(const PartitionInput &input, ModuleOp module, Phase phase
 }
 
 RankedTensorType LocalBlock::localType(int value, const Sharding &sharding) const {
-  // The element type is that of the IR value; a re-executed op has the values of its original.
+  // The element type is that of the IR value; a recomputed op has the values of its original.
   int producer = in.graph.values[value].producer;
   Value original;
   if (producer < 0)
@@ -65,13 +65,13 @@ Location LocalBlock::locOf(int value) const {
   return producer < 0 ? in.train.getLoc() : templateOf(producer)->getLoc();
 }
 
-/// The phase in which a gradient, or a part of one, is made.
+/// Returns the phase that computes a gradient, or a part of one.
 Phase LocalBlock::phaseOf(int value) const {
   int producer = in.graph.values[value].producer;
   return producer < 0 ? Phase::Backward : in.graph.ops[producer].phase;
 }
 
-/// The op of @train that graph op `op` is, or that it executes again.
+/// Returns the op of @train for graph op `op`, or for its original if it is a clone.
 Operation *LocalBlock::templateOf(int op) const {
   const GraphOp &graphOp = in.graph.ops[op];
   auto it = in.opById.find(graphOp.id);
@@ -94,7 +94,7 @@ LogicalResult LocalBlock::build() {
     for (int result : op.results)
       emitGradients(result);
   }
-  // Those of which no op of the block is the producer.
+  // Gradients without a producer in this block.
   while (!gradientsOf.empty())
     emitGradients(gradientsOf.begin()->first);
   emitResults();
@@ -102,7 +102,7 @@ LogicalResult LocalBlock::build() {
   return failure(failed);
 }
 
-/// Takes what chunks of other stages send, in the order in which they send it.
+/// Receives values from chunks of other stages, in the order of their sends.
 void LocalBlock::receive() {
   for (const reshard::Transfer &transfer : in.derivation.transfers)
     if (transfer.toChunk == chunk && transfer.phase == phase)
@@ -128,7 +128,7 @@ LogicalResult LocalBlock::emitOp(int index) {
   return success();
 }
 
-/// A generator is whole on every rank, and runs in each block that needs it.
+/// Emits a data-independent op. It is whole on every rank, and runs in each block that needs it.
 LogicalResult LocalBlock::emitGenerator(int index) {
   const GraphOp &op = in.graph.ops[index];
   if (generated.count(op.results[0]))
@@ -161,7 +161,7 @@ Operation *LocalBlock::emitLocal(int index, ArrayRef<Value> operands) {
   return local;
 }
 
-/// Gives the attributes of `local` that hold sizes their local values.
+/// Sets the sizes in the attributes of `local` to the local sizes.
 void LocalBlock::resize(Operation *local, int index) {
   Operation *original = templateOf(index);
   const GraphOp &op = in.graph.ops[index];
@@ -191,8 +191,8 @@ void LocalBlock::resize(Operation *local, int index) {
   shardable.resizeLoops(sizes);
 }
 
-/// From now on `made` is what `value` is in this sharding. What the block keeps on the host leaves
-/// at once, so that the copy has as long as the block takes.
+/// Records `made` as `value` in this sharding. An offloaded value leaves at once, so its copy can
+/// take as long as the block.
 Value LocalBlock::remember(int value, const Sharding &sharding, Value made) {
   if (auto kept = onHost.find({value, sharding}); kept != onHost.end())
     kept->second = function.offload(made);
@@ -225,8 +225,8 @@ Value LocalBlock::get(int value, const Sharding &sharding) {
   return result;
 }
 
-/// A value that comes from outside the block, or from a generator, which every block runs for
-/// itself.
+/// Returns a value from outside the block, or from a data-independent op, which every block runs
+/// for itself.
 Value LocalBlock::source(int value, const Sharding &sharding) {
   const GraphValue &graphValue = in.graph.values[value];
   RankedTensorType type = localType(value, sharding);
@@ -249,7 +249,7 @@ Value LocalBlock::source(int value, const Sharding &sharding) {
   return inSequenceOrder(value, generated.at(value));
 }
 
-/// The name of a residual's slot, which all chunks of a stage see.
+/// Returns the name of a residual's slot, which all chunks of a stage share.
 std::string LocalBlock::nameOf(const reshard::Residual &residual) const {
   std::string name = residualName(in.graph, in.assignment.mesh, residual.value, residual.sharding);
   if (in.assignment.numChunks() > in.assignment.numStages)
@@ -290,8 +290,8 @@ void LocalBlock::emitForwardResults() {
         function.addResult(value, "loss_acc", name);
 }
 
-/// Adds `value`, just made, to the accumulators of the gradients that it is a part of: at once, so
-/// that it lives no longer than it must, above all as it is before it is reduced.
+/// Adds `value`, just computed, to the accumulators of its gradients. Doing so at once ends its
+/// lifetime early, above all that of the gradient before its reduction.
 void LocalBlock::emitGradients(int value) {
   auto [first, last] = gradientsOf.equal_range(value);
   for (auto it = first; it != last; ++it) {
@@ -311,7 +311,7 @@ void LocalBlock::addGradient(int value, int parameter) {
     function.addResult(part, "acc", in.graph.values[in.graph.parameters[parameter].value].name);
 }
 
-/// The reshard that makes `sharding` of `value` as part of a bucket, if there is one.
+/// Returns the bucketed reshard of `value` to `sharding`, or null.
 const reshard::Reshard *LocalBlock::bucketed(int value, const Sharding &sharding) {
   for (const reshard::Reshard *reshard : reshards[value])
     if (reshard->to == sharding && in.overlap.bucket(in.derivation, *reshard) >= 0)
@@ -319,7 +319,7 @@ const reshard::Reshard *LocalBlock::bucketed(int value, const Sharding &sharding
   return nullptr;
 }
 
-/// Reduces the buckets whose members are all there.
+/// Reduces the buckets with all members computed.
 void LocalBlock::emitFullBuckets() {
   for (auto it = waiting.begin(); it != waiting.end();) {
     const std::vector<int> &indices = in.overlap.buckets[it->first].reshards;

@@ -22,7 +22,7 @@ public:
   mlir::Value addArgument(mlir::Type type, llvm::StringRef role, llvm::StringRef name,
                           int peer = -1);
   void addResult(mlir::Value value, llvm::StringRef role, llvm::StringRef name, int peer = -1);
-  /// An argument that is stored on the host, copied to the device.
+  /// Adds an argument that is stored on the host, and copies it to the device.
   mlir::Value fetchArgument(mlir::Type type, llvm::StringRef role, llvm::StringRef name);
   /// Copies a value to the host now; the result is for addHostResult.
   mlir::Value offload(mlir::Value value);
@@ -45,12 +45,12 @@ mlir::Value emitCollective(mlir::OpBuilder &builder, mlir::Location loc, mlir::V
                            const reshard::Collective &collective, const reshard::Mesh &mesh,
                            llvm::ArrayRef<int64_t> resultShape);
 
-/// Emits `reshard` on `value`, which lies as reshard.from says.
+/// Emits `reshard` on `value`, which has the sharding reshard.from.
 mlir::Value emitReshard(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value,
                         const reshard::Reshard &reshard, const reshard::TensorLayout &layout,
                         const reshard::Mesh &mesh);
 
-/// A reshard of a bucket, and the value that it takes.
+/// A reshard of a bucket, and its operand.
 struct BucketMember {
   mlir::Location loc;
   mlir::Value value;
@@ -58,8 +58,8 @@ struct BucketMember {
   const reshard::TensorLayout *layout;
 };
 
-/// Emits the reshards of bucket `bucket`, message by message: those of all members stand together
-/// and carry kBucketAttr. Leaves in `members` what they give.
+/// Emits the reshards of bucket `bucket`, message by message. The reshards of all members stand
+/// together and carry kBucketAttr. Leaves the results in `members`.
 void emitBucket(mlir::OpBuilder &builder, llvm::MutableArrayRef<BucketMember> members, int bucket,
                 const reshard::Mesh &mesh);
 
@@ -102,18 +102,18 @@ private:
   int chunk;
   FunctionBuilder function;
   std::map<Key, mlir::Value> cache;
-  std::map<Key, mlir::Value> onHost; // what the block keeps there, null until it is there
+  std::map<Key, mlir::Value> onHost; // offloaded values of the block, null until computed
   std::map<int, std::vector<const reshard::Reshard *>> reshards; // of this block, by value
   std::set<int> skipped;                                         // adds that join stages
-  std::multimap<int, const reshard::Reshard *> gathersBefore;    // those ahead of their use, by op
+  std::multimap<int, const reshard::Reshard *> gathersBefore;    // issued ahead of their use, by op
   std::multimap<int, int> gradientsOf; // parameters, by the value to be added to their gradient
-  /// By bucket: members whose value is there, with the parameters whose gradient they are part of.
+  /// By bucket: members with a computed value, and the parameters of their gradients.
   std::map<int, std::map<const reshard::Reshard *, llvm::SmallVector<int>>> waiting;
   std::map<int, mlir::Value> generated; // results of generators, in the original order
   bool failed = false;
 };
 
-/// The name under which a residual in a given sharding is kept.
+/// The name of a residual in a given sharding.
 std::string residualName(const reshard::Graph &graph, const reshard::Mesh &mesh, int value,
                          const reshard::Sharding &sharding);
 

@@ -25,7 +25,8 @@ LocalUpdate::LocalUpdate(const PartitionInput &input, ModuleOp module, int stage
   assignParameters();
 }
 
-/// Whether `op` adds up something of every element of every gradient: on a rank, of what it owns.
+/// Returns true if `op` sums over every element of every gradient: on a rank, over the elements
+/// that it owns.
 static bool isOwnedSum(Operation &op) { return isa<SquareSumOp, CountNotFiniteOp>(op); }
 
 static StringRef argAttr(func::FuncOp func, unsigned index, StringRef attr) {
@@ -81,7 +82,7 @@ bool LocalUpdate::hasPart(int parameter) const {
                       });
 }
 
-/// What a stage without a part gives to the sum over stages.
+/// Returns the contribution of a stage without a part to the sum over stages.
 Value LocalUpdate::zeros(int parameter, Type elementType) {
   const reshard::TensorLayout &layout =
       in.graph.values[in.graph.parameters[parameter].value].layout;
@@ -106,7 +107,7 @@ Value LocalUpdate::apply(Value value, int graphValue, Where where, const Shardin
   }
   if (current == to)
     return value;
-  // What is left is cutting a replicated tensor into shards, which moves nothing.
+  // The rest cuts a replicated tensor into shards, which moves no data.
   reshard::Reshard rest;
   rest.from = current;
   rest.to = to;
@@ -123,8 +124,8 @@ Value LocalUpdate::apply(Value value, int graphValue, Where where, const Shardin
                      in.assignment.mesh);
 }
 
-/// What `wanted` makes of the gradient of its parameter: all reductions of its bucket are emitted
-/// where the first is wanted.
+/// Returns the result of `wanted` on the gradient of its parameter. The first one emits all
+/// reductions of its bucket.
 Value LocalUpdate::reduceBucket(const reshard::Reshard &wanted) {
   if (Value known = reduced.lookup(&wanted))
     return known;
@@ -224,7 +225,7 @@ static Value withDims(Formula &f, Value value, int64_t dims) {
   return f.make<ReshapeOp>(value, ArrayRef<int64_t>{}, in, out);
 }
 
-/// The axes along which ranks of one stage hold the same, where what they hold lies as `sharding`.
+/// Returns the axes along which ranks of one stage hold replicas of a tensor with this sharding.
 std::vector<reshard::AxisRef> LocalUpdate::replicatedAxes(const Sharding &sharding) const {
   const reshard::Mesh &mesh = in.assignment.mesh;
   std::vector<reshard::AxisRef> used = reshard::usedAxes(sharding), axes;
@@ -236,8 +237,8 @@ std::vector<reshard::AxisRef> LocalUpdate::replicatedAxes(const Sharding &shardi
   return axes;
 }
 
-/// A scalar that ranks along `axes` have alike, on the first of them; 0 on the others, so that a
-/// sum over all ranks counts it once.
+/// Returns a scalar, equal on ranks along `axes`, on the first of them and 0 on the others. So a
+/// sum over all ranks counts it once. Example: 3 on 4 ranks becomes 3, 0, 0, 0.
 Value LocalUpdate::onFirst(Value scalar, const std::vector<reshard::AxisRef> &axes) {
   if (axes.empty())
     return scalar;
@@ -250,7 +251,7 @@ Value LocalUpdate::onFirst(Value scalar, const std::vector<reshard::AxisRef> &ax
   return withDims(f, chunk, 0);
 }
 
-/// The rank's part of the step's loss or count, which one stage has.
+/// Returns the rank's part of the step's loss or count, which lies on one stage.
 Value LocalUpdate::scalarArgument(BlockArgument arg, StringRef name) {
   auto type = tensorType(arg);
   int value = name == "count" ? in.graph.count : in.graph.loss;
@@ -260,15 +261,15 @@ Value LocalUpdate::scalarArgument(BlockArgument arg, StringRef name) {
                  replicatedAxes(in.derivation.home[value]));
 }
 
-/// Over the gradients that this stage owns: a parameter that several stages hold belongs to the
-/// first. Those that lie on the same axes are added up together.
+/// Sums over the gradients owned by this stage; a parameter of several stages belongs to the first.
+/// Gradients on the same axes are added up together.
 LogicalResult LocalUpdate::emitOwnedSum(Operation &op) {
   std::map<std::vector<reshard::AxisRef>, SmallVector<Value>> owned; // by replicated axes
   for (Value gradient : op.getOperands()) {
     int parameter = parameterOf.lookup(gradient);
     if (!holds(parameter))
       continue;
-    // Completed by all that hold it, in the same place of their order of collectives.
+    // All ranks that hold it complete it, at the same position of their order of collectives.
     Value part = operandOf(gradient);
     if (!part)
       return failure();
@@ -364,8 +365,8 @@ LogicalResult LocalUpdate::emitOp(Operation &op, int parameter) {
   return success();
 }
 
-/// Takes a new parameter to where parameters are stored as soon as it is there, so that not all of
-/// them wait on the state's shards.
+/// Gathers a new parameter to its stored sharding as soon as it is computed, so that gathers do not
+/// all wait for the state's shards.
 void LocalUpdate::emitNewParameters(Operation &op, int p) {
   for (Value value : op.getResults()) {
     auto name = newParameters.find(value);
@@ -377,8 +378,8 @@ void LocalUpdate::emitNewParameters(Operation &op, int p) {
   }
 }
 
-/// New states go back to the host as soon as they are there, so that no two parameters' are on the
-/// device. Those of the whole step stay: they are scalars.
+/// Offloads new states as soon as they are computed, so that the states of two parameters are never
+/// on the device together. Scalars of the whole step stay.
 void LocalUpdate::offloadNewStates(Operation &op) {
   if (!in.assignment.offloadsStates)
     return;
@@ -422,7 +423,7 @@ void LocalUpdate::emitLoss() {
   function.addResult(total, "loss", "loss");
 }
 
-/// What nothing of the step reads is held all the same: it is part of the model.
+/// Holds the tensors of the model that the step does not read.
 void LocalUpdate::holdUnused() {
   auto hold = [&](int value, StringRef role, const Sharding &sharding) {
     const reshard::GraphValue &unused = in.graph.values[value];
@@ -460,8 +461,8 @@ LogicalResult LocalUpdate::build() {
   emitLoss();
   holdUnused();
   function.finish();
-  // What only other stages want of the step's scalars. The norm of the gradients stays: the first
-  // stage tells it, also where it has no parameter that is clipped by it.
+  // Drops scalars of the step that only other stages want. The norm of the gradients stays on the
+  // first stage, which reports it even without a clipped parameter.
   auto isObserved = [&](Operation &op) {
     auto id = op.getAttrOfType<StringAttr>(kIdAttr);
     return stage == 0 && id && id.getValue() == kGradientNormId;

@@ -7,10 +7,10 @@
 
 namespace tbc {
 
-/// Builds @update_s: accumulated gradients are completed and brought to the state's sharding, the
-/// optimizer runs on that shard, and the new parameters are gathered to their stored sharding. Ops
-/// on scalars run on every stage; what they start from is what the rank owns of the whole step,
-/// until tbc.step_total, which becomes an all_reduce.
+/// Builds @update_s: completes accumulated gradients and brings them to the state's sharding, runs
+/// the optimizer on that shard, and gathers the new parameters to their stored sharding. Ops on
+/// scalars run on every stage. Before tbc.step_total, which becomes an all_reduce, they work on the
+/// rank's own part of the step.
 class LocalUpdate {
 public:
   LocalUpdate(const PartitionInput &input, mlir::ModuleOp module, int stage);

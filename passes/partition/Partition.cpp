@@ -31,7 +31,7 @@ static void addStepState(func::FuncOp update, BlockArgument arg, PartitionedStep
   result.tensors.push_back(std::move(tensor));
 }
 
-/// The tensors that outlive blocks, with their shardings.
+/// Collects the tensors that outlive blocks, with their shardings.
 static LogicalResult collectTensors(const PartitionInput &in, PartitionedStep &result) {
   auto elementType = [&](int value) { return tensorType(in.step.values[value]).getElementType(); };
   auto add = [&](StringRef name, StringRef role, int value, const reshard::Sharding &sharding,
@@ -58,7 +58,7 @@ static LogicalResult collectTensors(const PartitionInput &in, PartitionedStep &r
           elementType(i))
           ->zigzag = in.zigzag;
 
-  // Gradients and optimizer states: those that @update names, beside the parameter they belong to.
+  // Gradients and optimizer states: the arguments of @update, beside their parameter.
   func::FuncOp update = in.update;
   for (BlockArgument arg : update.getArguments()) {
     auto role = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
@@ -115,7 +115,7 @@ FailureOr<PartitionedStep> partitionStep(DerivedStep &step) {
   return std::move(result);
 }
 
-/// The tensors that outlive blocks, as text: name, role, whole type, sharding.
+/// Returns the tensors that outlive blocks as text: name, role, whole type, sharding.
 static ArrayAttr describe(MLIRContext *context, const reshard::Mesh &mesh,
                           const std::vector<PartitionedTensor> &tensors) {
   OpBuilder builder(context);

@@ -1,4 +1,4 @@
-//===- Partition.h - From the whole step to what each stage's ranks execute ===//
+//===- Partition.h - From the whole step to the functions of each rank =====//
 
 #ifndef TBC_PASSES_PARTITION_PARTITION_H
 #define TBC_PASSES_PARTITION_PARTITION_H
@@ -16,7 +16,7 @@
 
 namespace tbc {
 
-/// The step to be partitioned: its functions, and what derives from the plan on them.
+/// The step to be partitioned: its functions, and the shardings and collectives of its plan.
 struct PartitionInput {
   mutable mlir::func::FuncOp train;
   mutable mlir::func::FuncOp update;
@@ -26,18 +26,17 @@ struct PartitionInput {
   const reshard::Assignment &assignment;
   const reshard::Derivation &derivation;
   const reshard::Overlap &overlap; // of it
-  /// Of how many ranks this is the zigzag order, in which the tokens of a sequence stand; 1: the
-  /// original order.
+  /// The number of ranks of the zigzag order of the tokens of a sequence; 1: the original order.
   int64_t zigzag = 1;
   /// The ops of `train` by id.
   llvm::StringMap<mlir::Operation *> opById;
 };
 
-/// The per-rank functions of `step` and the tensors that outlive them, in a module of their own.
-/// Shardings and tbc.reshard ops that stand on the IR must be those derived.
+/// Returns the per-rank functions of `step` and the tensors that outlive them, in a module of their
+/// own. Shardings and tbc.reshard ops on the IR must be the derived ones.
 ///
-/// Errors: as of checkShardings and checkCollectives; an op that cannot be partitioned as its
-/// strategy says, at the op.
+/// Errors: as for checkShardings and checkCollectives; an op that cannot be partitioned by its
+/// strategy, at the op.
 mlir::FailureOr<PartitionedStep> partitionStep(DerivedStep &step);
 
 /// The pass tbc-partition; `tensors` receives the tensors that outlive the functions.

@@ -21,7 +21,8 @@ static Value zigzag(Formula &f, Value value, int64_t dim, int64_t ranks) {
   return f.make<ConcatOp>(parts, dim);
 }
 
-/// Generators number a sequence in its original order; the others have it in that of the plan.
+/// Data-independent ops number a sequence in its original order; other values have the plan's
+/// order.
 Value LocalBlock::inSequenceOrder(int value, Value generated) {
   if (in.zigzag == 1)
     return generated;

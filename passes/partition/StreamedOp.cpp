@@ -1,4 +1,4 @@
-//===- StreamedOp.cpp - Ops that take their operands block by block --------===//
+//===- StreamedOp.cpp - Ops on operands that arrive block by block ---------===//
 
 #include "passes/partition/LocalBlock.h"
 
@@ -15,10 +15,10 @@ using reshard::GraphOp;
 
 namespace {
 
-/// The ranks along some axes, of which each gives its block to the next.
+/// The ring of ranks along some axes; each rank sends its block to the next.
 class Ring : public BlockStream {
 public:
-  /// What an operand of numbers alone is cut from, so that it need not go round.
+  /// A constant-derived operand: each rank cuts its block from `whole`, so that it need not travel.
   struct Generated {
     unsigned operand = 0;
     Value whole;
@@ -58,7 +58,7 @@ public:
   }
 
 private:
-  /// Passes the block that is here, unless it is on its way already.
+  /// Sends the current block to the next rank, unless it is on its way already.
   void sendOn() {
     if (!coming.empty())
       return;
@@ -67,7 +67,7 @@ private:
       coming[operand] = pass(current[operand]);
   }
 
-  /// The whole of an operand, such that a rank's share is the block that has passed `block` ranks.
+  /// Rotates an operand: a rank's share is then the block that has passed `block` ranks.
   Value shifted(const Generated &operand, int64_t block) {
     int64_t size = tensorType(operand.whole).getDimSize(operand.dim);
     int64_t last = block * (size / numBlocks());
@@ -88,7 +88,7 @@ private:
 
 } // namespace
 
-/// Emits op `index`, which streams, on its own blocks `operands`.
+/// Emits the streamed op `index` on its own blocks `operands`.
 LogicalResult LocalBlock::emitStreamed(int index, ArrayRef<Value> operands) {
   const GraphOp &op = in.graph.ops[index];
   Operation *original = templateOf(index);

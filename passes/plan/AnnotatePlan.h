@@ -14,7 +14,7 @@
 namespace tbc {
 
 /// A plan's decisions for one step, on the graph that extractStepGraph makes of its @train. The
-/// driver makes it of plan.json; passes know no plan files.
+/// driver makes it from plan.json; passes do not read plan files.
 struct StepPlan {
   reshard::Mesh mesh;
   std::string schedule;        // of runtime/schedule; "none" without a pipeline
@@ -31,8 +31,8 @@ struct StepPlan {
   reshard::OverlapSettings overlap;
 };
 
-/// Writes `plan` as attributes (ir/Plan.h) on `module` and its @train, whose graph is `step`, in
-/// the place of those that are there, and gives tbc.factor_size its batch sizes.
+/// Writes `plan` as attributes (ir/Plan.h) on `module` and its @train, the function of graph
+/// `step`. Replaces earlier attributes, and gives tbc.factor_size its batch sizes.
 void annotatePlan(mlir::ModuleOp module, const StepGraph &step, const StepPlan &plan);
 
 } // namespace tbc

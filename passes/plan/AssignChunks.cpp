@@ -15,7 +15,7 @@ namespace tbc {
 #define GEN_PASS_DEF_ASSIGNCHUNKSPASS
 #include "passes/Passes.h.inc"
 
-/// The numbers of the ops that are marked.
+/// Returns the numbers of the marked ops.
 static FailureOr<std::vector<int>> findBegins(const StepGraph &step) {
   std::vector<int> begins;
   for (auto [i, op] : llvm::enumerate(step.ops)) {

@@ -8,10 +8,10 @@
 namespace tbc {
 
 /// Puts `tbc.chunk` on every op of `train`, from the marks `tbc.chunk_begin` on the first forward
-/// op of each chunk, and removes the marks (reshard::setChunks). Without marks, nothing changes.
+/// op of each chunk, and removes the marks (reshard::setChunks). Without marks the function does
+/// not change.
 ///
-/// Errors: marks that do not count 0, 1, 2 … in the order of the forward ops, the first on the
-/// first op.
+/// Error: the marks do not count 0, 1, 2 … in the order of the forward ops, with 0 on the first op.
 mlir::LogicalResult assignChunks(mlir::func::FuncOp train);
 
 } // namespace tbc

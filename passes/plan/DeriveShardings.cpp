@@ -30,8 +30,8 @@ DerivedStepAnalysis::DerivedStepAnalysis(Operation *module)
 
 namespace {
 
-/// Visits every place that has shardings: a function argument or an op, the name of an attribute,
-/// the values it is of, and their shardings; none where the attribute says nothing new.
+/// Visits every function argument and op with shardings: the attribute's name, its values, and
+/// their shardings. The shardings are empty if the attribute would repeat another one.
 class ShardingWalk {
 public:
   using Values = std::vector<int>;

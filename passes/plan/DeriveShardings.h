@@ -7,8 +7,8 @@
 
 namespace tbc {
 
-/// An annotated step and what follows from its plan: the shardings of all values and every
-/// collective, and in how many pieces those are done.
+/// An annotated step and the result of its plan: the shardings of all values, every collective, and
+/// its pieces.
 struct DerivedStep {
   PlannedStep planned;
   reshard::Derivation derivation;
@@ -29,9 +29,9 @@ struct DerivedStepAnalysis {
 /// `tbc.wanted`, `tbc.used`, `tbc.gradient` and `tbc.state` (ir/Plan.h).
 void writeShardings(DerivedStep &step);
 
-/// Compares the shardings on @train, as far as there are any, with those derived.
-/// Errors: at the op, a sharding that is impossible for its tensor (reshard::whyInvalid), or that
-/// the strategies on the IR do not give: the plan decides on strategies, shardings follow.
+/// Compares the shardings on @train, if there are any, with the derived ones. Errors, at the op: a
+/// sharding that is impossible for its tensor (reshard::whyInvalid), or that does not follow from
+/// the strategies on the IR. The plan decides on strategies; shardings follow.
 mlir::LogicalResult checkShardings(DerivedStep &step);
 
 } // namespace tbc

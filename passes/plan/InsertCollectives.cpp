@@ -71,7 +71,7 @@ static SmallVector<ReshardOp> reshardOps(DerivedStep &step) {
 
 namespace {
 
-/// Inserts reshards in the order of the derivation, and rewires the ops that read them.
+/// Inserts reshards in the order of the derivation, and rewires their readers.
 class Inserter {
 public:
   explicit Inserter(DerivedStep &step)
@@ -90,7 +90,7 @@ public:
   }
 
 private:
-  /// Where a value is read: in the block of one chunk and phase.
+  /// The block of a read: one chunk and phase.
   struct Place {
     int chunk, stage;
     reshard::Phase phase;
@@ -252,9 +252,9 @@ static int issuedBefore(const DerivedStep &step, size_t number) {
   return step.overlap.issuedBefore.empty() ? -1 : step.overlap.issuedBefore[number];
 }
 
-/// By op: the operation before which gathers stand that are issued ahead of the op. It is the first
-/// tbc.reshard made for the op that is not issued ahead itself, else the op. Example: op "add"
-/// reads parameter p, but wants it otherwise than it is gathered:
+/// By op: the operation before which gathers issued ahead of the op stand. It is the first
+/// tbc.reshard for the op without early issue, else the op. Example: op "add" reads parameter p in
+/// another sharding than the gathered one:
 ///
 ///   %whole = tbc.reshard %p       // the gather of p
 ///   %wanted = tbc.reshard %whole  // gathers issued ahead of "add" stand before this one

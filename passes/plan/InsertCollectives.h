@@ -8,9 +8,8 @@
 namespace tbc {
 
 /// Puts a tbc.reshard into @train for every derived reshard of a micro-batch: before the op that
-/// wants it, or after the op that makes the value. Ops read its result instead. Those of the update
-/// are not ops yet: tbc-partition emits them.
-/// Error: @train has a tbc.reshard already.
+/// wants it, or after the op that makes the value. Ops then read its result. tbc-partition emits
+/// the reshards of the update. Error: @train has a tbc.reshard already.
 mlir::LogicalResult insertCollectives(DerivedStep &step);
 
 /// Gives the members of buckets their `bucket`, and moves gathers of parameters ahead of their use,
@@ -18,9 +17,9 @@ mlir::LogicalResult insertCollectives(DerivedStep &step);
 /// Error: as of checkCollectives.
 mlir::LogicalResult bucketCollectives(DerivedStep &step);
 
-/// Compares the tbc.reshard ops of @train, if there are any, with the derivation.
-/// Errors, at the op: one that is derived no more, or otherwise, or twice; a bucket that is not
-/// derived. At @train: one that is missing.
+/// Compares the tbc.reshard ops of @train, if there are any, with the derivation. Errors, at the
+/// op: it is not derived, is derived otherwise, or stands twice; its bucket is not derived. At
+/// @train: a derived one is missing.
 mlir::LogicalResult checkCollectives(DerivedStep &step);
 
 } // namespace tbc

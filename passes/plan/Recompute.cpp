@@ -17,7 +17,7 @@ namespace tbc {
 #define GEN_PASS_DEF_RECOMPUTEPASS
 #include "passes/Passes.h.inc"
 
-/// Per op, whether it is to be recomputed; removes the marks that say so.
+/// Returns per op whether it is recomputed, and removes the marks.
 static FailureOr<std::vector<bool>> takeMarks(func::FuncOp train, const StepGraph &step,
                                               const llvm::StringSet<> &ids) {
   std::vector<bool> flags(step.ops.size(), false);

@@ -9,13 +9,13 @@
 
 namespace tbc {
 
-/// Recomputes (activation checkpointing) the forward ops of `train` marked `tbc.recompute`, and
-/// those with these ids: a backward op of their chunk that reads their results reads those of a
-/// clone instead. The clone of op "i" has the id "i.recompute", the phase "bwd", "i" in tbc.forward
-/// and the mark tbc.recomputed. Clones stand where reshard::recomputeOrder puts them, as in the
-/// planner's graph. The marks `tbc.recompute` are removed; results do not change by a bit.
+/// Recomputes (activation checkpointing) the forward ops of `train` marked `tbc.recompute`, and the
+/// ops with these ids: backward ops of their chunk read the results of a clone instead. The clone
+/// of op "i" has the id "i.recompute", the phase "bwd", "i" in tbc.forward and the mark
+/// tbc.recomputed. reshard::recomputeOrder decides the positions of clones, as in the planner's
+/// graph. Removes the marks `tbc.recompute`. Results are equal bit for bit.
 ///
-/// Errors: an id that no forward op has; as of extractStructure.
+/// Errors: an id without a forward op; as for extractStructure.
 mlir::LogicalResult applyRecompute(mlir::func::FuncOp train, const llvm::StringSet<> &ids = {});
 
 } // namespace tbc

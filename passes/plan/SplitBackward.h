@@ -7,9 +7,8 @@
 
 namespace tbc {
 
-/// Gives the backward ops for which only gradients of parameters wait the phase "wgt"
-/// (reshard::weightOps).
-/// Error: as of extractStructure.
+/// Splits backward into dgrad and wgrad: gives the phase "wgt" to backward ops that only gradients
+/// of parameters depend on (reshard::weightOps). Error: as for extractStructure.
 mlir::LogicalResult splitBackward(mlir::func::FuncOp train);
 
 } // namespace tbc

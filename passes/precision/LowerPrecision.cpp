@@ -22,12 +22,12 @@ namespace tbc {
 
 namespace {
 
-/// In what precision an op computes (docs/precision.md has the table).
+/// The precision of an op (docs/precision.md has the table).
 enum class Policy {
   Narrow, // bf16 or f16 operands
   Wide,   // f32 operands
   Follow, // narrow if all its float operands are, generators aside
-  Keep,   // says itself what it makes
+  Keep,   // sets its own result type
 };
 
 class PrecisionLowerer {
@@ -59,13 +59,13 @@ private:
 static Policy policyOf(Operation *op) {
   if (isa<CastOp, ConstantOp, FactorSizeOp>(op))
     return Policy::Keep;
-  // These compute in f32 inside, whatever they read, and keep their statistics in f32.
+  // These compute in f32 inside for every operand type, and keep their statistics in f32.
   if (isa<SoftmaxOp, LayerNormOp, RmsNormOp>(op))
     return Policy::Narrow;
   if (isa<ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, DivOp, PowOp, ErfOp, SinOp, CosOp,
           ReduceSumOp, StabilizerMaxOp, BatchNormOp, BatchNormTrainOp, CrossEntropyOp>(op))
     return Policy::Wide;
-  // So what experts see and what becomes of it is narrow with a capacity just as without.
+  // So the experts' operands and results are narrow with and without a capacity.
   if (isa<ExpertOpInterface>(op))
     return Policy::Narrow;
   StringRef kernelClass = cast<CostOpInterface>(op).getKernelClass();
@@ -122,7 +122,7 @@ Value PrecisionLowerer::castTo(Value value, Type elementType, Operation *before)
   return cached;
 }
 
-/// Gives the results of `op` the types that follow from its new operands.
+/// Sets the result types of `op` by its new operands.
 LogicalResult PrecisionLowerer::setResultTypes(Operation *op, Type elementType) {
   SmallVector<Type> types;
   if (auto infer = dyn_cast<InferTypeOpInterface>(op)) {

@@ -1,4 +1,4 @@
-//===- Dims.cpp - What dims are made of, across reshapes and transposes ----===//
+//===- Dims.cpp - The atoms of dims, across reshapes and transposes --------===//
 
 #include "passes/raise/Dims.h"
 
@@ -35,7 +35,7 @@ bool DimTable::unify(ArrayRef<unsigned> listA, ArrayRef<unsigned> listB) {
       ++i;
     if (i == a.size() || i == b.size())
       return a.size() == b.size();
-    // Of two that are the same, the older one stays.
+    // The older of two equal atoms stays.
     unsigned large = a[i], small = b[i];
     if (std::pair(size(large), large) < std::pair(size(small), small))
       std::swap(large, small);
@@ -54,7 +54,7 @@ DimList View::atoms(const DimTable &table) const {
   return result;
 }
 
-/// The atoms of the input dims of a reshape, given those of its result dims.
+/// The atoms of a reshape's input dims, from those of its result dims.
 static bool stepThroughReshape(DimTable &table, ReshapeOp reshape, SmallVectorImpl<DimList> &dims) {
   SmallVector<DimList> factors;
   for (int64_t size : reshape.getSizes())
@@ -108,7 +108,7 @@ static SmallVector<int64_t> sizesOf(const DimTable &table, ArrayRef<unsigned> at
   return sizes;
 }
 
-/// Whether every group is one atom, so that a reshape between atoms and groups does nothing.
+/// Returns true if every group is one atom, so a reshape between atoms and groups is the identity.
 static bool areSingles(ArrayRef<int64_t> counts) {
   return llvm::all_of(counts, [](int64_t count) { return count == 1; });
 }

@@ -1,4 +1,4 @@
-//===- Dims.h - What dims are made of, across reshapes and transposes ------===//
+//===- Dims.h - The atoms of dims, across reshapes and transposes ---------===//
 
 #ifndef TBC_PASSES_RAISE_DIMS_H
 #define TBC_PASSES_RAISE_DIMS_H
@@ -11,11 +11,12 @@
 
 namespace tbc::raise {
 
-/// An ordered product of atoms, outermost first: what one dim is made of. A dim of size 1 is empty.
+/// The atoms of one dim: an ordered product, outermost first. A dim of size 1 is empty.
 using DimList = llvm::SmallVector<unsigned, 2>;
 
 /// Atoms: pieces of dims that keep their identity through reshapes and transposes. An atom is split
-/// when some tensor on the way takes it apart.
+/// if some tensor on the way splits it. Example: a reshape from [8, 768] to [8, 12, 64] splits the
+/// atom of 768 into 12 and 64.
 class DimTable {
 public:
   /// A dim of its own.
@@ -25,20 +26,20 @@ public:
   /// The atoms in their finest known pieces.
   DimList expand(llvm::ArrayRef<unsigned> list) const;
 
-  /// Says that both lists are the same dim, splitting atoms as needed; false if their products have
+  /// Makes both lists the same dim, splitting atoms as needed. Returns false if their products have
   /// no common refinement.
   bool unify(llvm::ArrayRef<unsigned> a, llvm::ArrayRef<unsigned> b);
 
 private:
   struct Atom {
     int64_t size;
-    /// What it was split into, or the one atom it is the same as.
+    /// The atoms after a split, or the one equal atom.
     DimList parts;
   };
   std::vector<Atom> atoms;
 };
 
-/// A value and what its dims are made of.
+/// A value and the atoms of its dims.
 struct View {
   mlir::Value value;
   llvm::SmallVector<DimList> dims;
@@ -47,12 +48,12 @@ struct View {
   DimList atoms(const DimTable &table) const;
 };
 
-/// Steps from `view` to the operand of the transpose, reshape or broadcast that made it; dims that
-/// a broadcast adds are dropped. False, leaving it as it is, where something else made it.
+/// Steps from `view` to the operand of its transpose, reshape or broadcast, without the dims added
+/// by a broadcast. Returns false for any other op, and leaves `view` as it is.
 bool stepThroughView(DimTable &table, View &view);
 
-/// The value of `view` with its atoms regrouped: dim i of the result is the product of `groups[i]`.
-/// The groups hold each atom of the view once.
+/// Returns the value of `view` with its atoms regrouped: dim i of the result is the product of
+/// `groups[i]`. The groups hold each atom of the view once.
 mlir::Value regroup(mlir::OpBuilder &builder, mlir::Location loc, const DimTable &table,
                     const View &view, llvm::ArrayRef<DimList> groups);
 

@@ -1,4 +1,4 @@
-//===- Experts.cpp - What the forms of a mixture of experts share ----------===//
+//===- Experts.cpp - Common patterns of all forms of a mixture of experts --===//
 
 #include "passes/raise/Experts.h"
 
@@ -106,7 +106,7 @@ std::optional<Layer> matchLayer(const Labelled &value, int64_t summed) {
   return layer;
 }
 
-//===- what the router chose -----------------------------------------------===//
+//===- choices of the router -----------------------------------------------===//
 
 bool isOneHotAlong(Value value, int64_t dim) {
   while (auto cast = definedBy<CastOp>(value))
@@ -188,7 +188,7 @@ Value buildRoutedExperts(PatternRewriter &rewriter, Operation *root, const Exper
       if (!bias)
         return splat(rewriter, loc, type, 0);
       Labelled all = *bias;
-      // A bias that is the same for all experts has no dim of theirs.
+      // A bias equal for all experts lacks their dim.
       if (!all.has(kExpert))
         return broadcastTo(rewriter, loc, all.value, type.getShape(), {1});
       return ordered(all, {kExpert, kInner});

@@ -1,4 +1,4 @@
-//===- Experts.h - What the forms of a mixture of experts have in common ---===//
+//===- Experts.h - Common patterns of all forms of a mixture of experts ---===//
 
 #ifndef TBC_PASSES_RAISE_EXPERTS_H
 #define TBC_PASSES_RAISE_EXPERTS_H
@@ -12,8 +12,8 @@
 
 namespace tbc::raise {
 
-/// What stands between the two layers of an expert: act(gate), or act(gate) * up. Where both are
-/// parts of one value along one dim, gate in front, `gate` is that value.
+/// The part between the two layers of an expert: act(gate), or act(gate) * up. If both are halves
+/// of one value along one dim, gate in front, `gate` is that value.
 struct Inner {
   std::string activation;
   mlir::Value gate, up;
@@ -22,7 +22,7 @@ struct Inner {
 };
 std::optional<Inner> matchInner(mlir::Value value);
 
-/// A tensor whose dims have labels.
+/// A tensor with labelled dims.
 struct Labelled {
   mlir::Value value;
   llvm::SmallVector<int64_t> labels;
@@ -30,11 +30,11 @@ struct Labelled {
   bool has(int64_t label) const { return llvm::is_contained(labels, label); }
   int64_t dimOf(int64_t label) const { return llvm::find(labels, label) - labels.begin(); }
   int64_t sizeOf(int64_t label) const { return tensorType(value).getDimSize(dimOf(label)); }
-  /// Looks through broadcasts; the labels of dims that the value then lacks are gone.
+  /// Looks through broadcasts, and removes the labels of the broadcast dims.
   Labelled stripped() const;
 };
 
-/// A sum of products over one label, plus a bias if there is one.
+/// A matmul over one label, plus a bias if there is one.
 struct Layer {
   Labelled left, right;
   /// Label of the sum; `bias` lacks it.
@@ -46,15 +46,16 @@ std::optional<Layer> matchLayer(const Labelled &value, int64_t summed);
 /// Float casts between element types of floats, removed.
 mlir::Value stripFloatCasts(mlir::Value value);
 
-/// Whether `value` is 1 (or true) where an index equals the position along dim `dim`, and 0
-/// elsewhere: one element of that dim at most.
+/// Returns true if `value` is one-hot along dim `dim`: 1 (or true) at the index equal to the
+/// position, and 0 elsewhere; one element of that dim at most.
 bool isOneHotAlong(mlir::Value value, int64_t dim);
 
-/// How many elements of each row of the matrix `weights` may differ from 0, along its dim `dim`;
-/// nothing if that does not follow from how it is made.
+/// Returns the number of elements of each row of the matrix `weights`, along its dim `dim`, that
+/// may differ from 0; nullopt if the ops that make it do not fix that. Example: 2 for weights
+/// scattered from a top-2.
 std::optional<int64_t> chosenPerRow(mlir::Value weights, int64_t dim);
 
-/// Labels of what a mixture of experts reads: token, expert, inner dim, width in and out.
+/// Labels of the dims in a mixture of experts: token, expert, inner dim, width in and out.
 enum ExpertLabel : int64_t { kToken, kExpert, kInner, kIn, kOut };
 
 /// The operands of routed_experts with their dims in any order, and biases.
@@ -63,7 +64,7 @@ struct ExpertLayers {
   Labelled tokens;
   /// [token, expert]
   Labelled weights;
-  /// [expert, inner, in]: that of the gate, or of gate and up in one, and that of up alone.
+  /// [expert, inner, in]: the gate, or gate and up in one; and up alone.
   Labelled gate;
   std::optional<Labelled> up;
   /// [expert, out, inner]
@@ -75,8 +76,8 @@ struct ExpertLayers {
   int64_t top = 0;
 };
 
-/// y[token, out]. A bias of the first layer is one more element of each token, which is 1; one of
-/// the second is added as weights times biases.
+/// Builds y[token, out]. A bias of the first layer becomes one more element of each token, equal to
+/// 1. A bias of the second layer is added as weights times biases.
 mlir::Value buildRoutedExperts(mlir::PatternRewriter &rewriter, mlir::Operation *root,
                                const ExpertLayers &layers);
 

@@ -1,4 +1,4 @@
-//===- MaskPredicate.cpp - What an attention mask lets through -------------===//
+//===- MaskPredicate.cpp - The predicate of an attention mask --------------===//
 
 #include "passes/raise/MaskPredicate.h"
 
@@ -38,8 +38,9 @@ Affine combine(const Affine &a, int64_t factorA, const Affine &b, int64_t factor
   return result;
 }
 
-/// The op that made `value`, if it only moves elements, and how an index of its result becomes one
-/// of its operand: operand dim d reads result dim `dims[d]` (-1: element 0) plus `offsets[d]`.
+/// The producer of `value`, if it only moves elements, and its map of indices: operand dim d reads
+/// result dim `dims[d]` (-1: element 0) plus `offsets[d]`. Example: a slice from 3 of a vector has
+/// dims [0] and offsets [3].
 struct Movement {
   Value operand;
   SmallVector<int64_t> dims, offsets;
@@ -90,7 +91,7 @@ Affine throughMovement(const Affine &inner, const Movement &movement, int64_t nu
   return result;
 }
 
-/// A listed vector whose elements are equally spaced integers.
+/// Reads a listed vector of equally spaced integers, e.g. [4, 6, 8] as 4 + 2 i.
 std::optional<Affine> affineOfVector(ConstantOp constant) {
   auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
   if (!dense || !isa<IntegerType>(dense.getElementType()) || constant.getType().getRank() != 1)
@@ -116,7 +117,7 @@ std::pair<int64_t, int64_t> rangeOf(const Affine &f, ArrayRef<int64_t> shape) {
   return {least, greatest};
 }
 
-/// Without those that always hold; a single one that never holds if there is such.
+/// Drops the half-planes that always hold. If one never holds, returns it alone.
 HalfPlanes simplify(const HalfPlanes &planes, ArrayRef<int64_t> shape) {
   HalfPlanes result;
   for (const HalfPlane &plane : planes) {
@@ -129,7 +130,7 @@ HalfPlanes simplify(const HalfPlanes &planes, ArrayRef<int64_t> shape) {
   return result;
 }
 
-/// Where `planes` does not hold; nothing if that is no conjunction.
+/// Returns the negation of `planes`; nullopt if it is no conjunction.
 std::optional<HalfPlanes> negate(const HalfPlanes &given, ArrayRef<int64_t> shape) {
   HalfPlanes planes = simplify(given, shape);
   if (planes.empty())
@@ -141,7 +142,7 @@ std::optional<HalfPlanes> negate(const HalfPlanes &given, ArrayRef<int64_t> shap
   return simplify({opposite}, shape);
 }
 
-/// Where a - b compares to 0 as `predicate` says.
+/// Returns the half-planes in which a - b compares to 0 by `predicate`.
 std::optional<HalfPlanes> compare(const Affine &a, const Affine &b, StringRef predicate,
                                   ArrayRef<int64_t> shape) {
   Affine greaterEqual = combine(a, 1, b, -1), lessEqual = combine(a, -1, b, 1);
@@ -167,14 +168,14 @@ struct TwoValued {
   double onTrue = 0, onFalse = 0;
 };
 
-/// Reads values made of indices and numbers. A value that is an operand twice is read twice, so
-/// what takes too many steps is not understood.
+/// Reads values of indices and numbers. A value that is an operand twice is read twice, so the
+/// number of steps has a limit.
 class SymbolicReader {
 public:
   /// `value` as an affine function of its index.
   std::optional<Affine> affineOf(Value value);
   std::optional<TwoValued> twoValuedOf(Value value);
-  /// `value`, a boolean tensor, as the half-planes that all hold where it is true.
+  /// Reads `value`, a boolean tensor, as a conjunction of half-planes.
   std::optional<HalfPlanes> halfPlanesOf(Value value);
 
 private:
@@ -339,7 +340,7 @@ public:
         return std::nullopt;
       operands.push_back(*tensor);
     }
-    // An op that cannot be evaluated is no error here: its value just stays unknown.
+    // An op that cannot be evaluated is no error here: its value stays unknown.
     ScopedDiagnosticHandler silent(op->getContext(), [](Diagnostic &) { return success(); });
     auto results = evaluateOp(op, operands, kernels::Arith::F64);
     if (failed(results))
@@ -396,8 +397,8 @@ static int64_t floorDivide(int64_t a, int64_t b) { return a >= 0 ? a / b : -((b 
 
 namespace {
 
-/// Narrows `window` to offsets of keys from `least` to `greatest`; false if that takes a query its
-/// own position.
+/// Narrows `window` to offsets of keys from `least` to `greatest`. Returns false if a query would
+/// lose its own position.
 bool narrow(MaskWindow &window, std::optional<int64_t> least, std::optional<int64_t> greatest) {
   if ((least && *least > 0) || (greatest && *greatest < 0))
     return false;
@@ -408,11 +409,11 @@ bool narrow(MaskWindow &window, std::optional<int64_t> least, std::optional<int6
   return true;
 }
 
-/// Narrows `window` to what `table` allows; false if that is no window.
+/// Narrows `window` to the pairs allowed by `table`. Returns false if the result is no window.
 bool narrowToTable(MaskWindow &window, const std::vector<bool> &table, int64_t numQueries,
                    int64_t numKeys) {
   int64_t shift = numKeys - numQueries;
-  std::optional<int64_t> least, greatest; // of what is allowed
+  std::optional<int64_t> least, greatest; // of the allowed pairs
   for (int64_t i = 0; i < numQueries; ++i)
     for (int64_t j = 0; j < numKeys; ++j)
       if (table[i * numKeys + j]) {

@@ -1,4 +1,4 @@
-//===- MaskPredicate.h - What an attention mask lets through ---------------===//
+//===- MaskPredicate.h - The predicate of an attention mask ----------------===//
 
 #ifndef TBC_PASSES_RAISE_MASKPREDICATE_H
 #define TBC_PASSES_RAISE_MASKPREDICATE_H
@@ -10,7 +10,8 @@
 
 namespace tbc::raise {
 
-/// Where sum of coefficients[d] * index[d] + offset >= 0, in the dims of some tensor.
+/// The region sum of coefficients[d] * index[d] + offset >= 0, in the dims of some tensor. Example:
+/// the causal mask, key <= query, has coefficients [1, -1] and offset 0.
 struct HalfPlane {
   llvm::SmallVector<int64_t> coefficients;
   int64_t offset = 0;
@@ -22,20 +23,20 @@ struct Predicate {
   llvm::SmallVector<HalfPlane> halfPlanes;
   /// And where this is true: row-major in the shape of the tensor; empty: everywhere.
   std::vector<bool> table;
-  /// Of a bias: what it adds where this is false.
+  /// For a bias: the number that it adds if the predicate is false.
   double hiddenNumber = 0;
 };
 
-/// Numbers below this, added to a score, leave nothing of it after a softmax.
+/// A score plus a number below this has no weight after a softmax.
 inline constexpr double kHidden = -1e4;
 
-/// `value`, a boolean tensor made of constants and indices alone: symbolically, at any size, or
-/// else evaluated by the reference kernels. Nothing if it depends on the function's arguments or is
-/// too large to evaluate.
+/// Returns the predicate of `value`, a boolean tensor of constants and indices: symbolic, for any
+/// size, or else evaluated by the reference kernels. Returns nullopt if it depends on the
+/// function's arguments or is too large to evaluate.
 std::optional<Predicate> predicateOf(mlir::Value value);
 
-/// Where `value` is 0, if it is below kHidden everywhere else: what is added to scores as a mask.
-/// Otherwise nothing.
+/// Returns the predicate of the zeros of `value`, a mask that is added to scores. Returns nullopt
+/// unless it is below kHidden everywhere else.
 std::optional<Predicate> biasPredicateOf(mlir::Value value);
 
 /// A predicate on query i < numQueries and key j < numKeys.
@@ -56,7 +57,8 @@ struct MaskWindow {
   int64_t left = -1, right = -1;
 };
 
-/// The window that `predicate` is; nothing if it is none, or one that leaves a query no key.
+/// Returns the window equal to `predicate`; nullopt if there is none, or if it leaves a query no
+/// key.
 std::optional<MaskWindow> windowOf(const PairPredicate &predicate, int64_t numQueries,
                                    int64_t numKeys);
 

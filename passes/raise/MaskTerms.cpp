@@ -1,4 +1,4 @@
-//===- MaskTerms.cpp - What a mask is made of ------------------------------===//
+//===- MaskTerms.cpp - The terms of a mask ---------------------------------===//
 
 #include "passes/raise/MaskTerms.h"
 
@@ -64,7 +64,7 @@ struct TwoNumbers {
   double onTrue = 0, onFalse = 0;
 
   bool isConstant() const { return where.kind == Truth::Kind::Always; }
-  /// Whether it is a bias that hides; then `kept` is where it does not.
+  /// Returns true if it is a hiding bias; `kept` then selects the visible elements.
   bool isBias() const {
     return (onTrue == 0 && onFalse < kHidden) || (onFalse == 0 && onTrue < kHidden);
   }
@@ -75,7 +75,7 @@ struct TwoNumbers {
 /// Reads tensors of two numbers and masks made of them.
 class NumberReader {
 public:
-  /// Integers that are data may stand for booleans only if `readsFlags`.
+  /// Integer data may stand for booleans only if `readsFlags`.
   NumberReader(DimTable &table, bool readsFlags) : table(table), readsFlags(readsFlags) {}
 
   std::optional<TwoNumbers> read(View view) {
@@ -192,12 +192,12 @@ std::optional<std::vector<MaskStep>> masksOfBias(DimTable &table, const View &bi
 
 namespace {
 
-/// What dims of a mask run over, as bits.
+/// The roles of a mask's dims, as bits.
 enum Role : unsigned { kSample = 1, kQuery = 2, kKey = 4, kOther = 8 };
 
 bool isWithin(unsigned roles, unsigned allowed) { return (roles & ~allowed) == 0; }
 
-/// The comparison that holds where `predicate` does not, of integers.
+/// Returns the comparison opposite to `predicate`, of integers.
 StringRef negationOf(StringRef predicate) {
   return predicate == "eq"   ? "ne"
          : predicate == "ne" ? "eq"
@@ -265,7 +265,7 @@ private:
       return fail("its mask differs between heads, or between parts of a sequence");
     if (isWithin(which, kSample | kKey) || isWithin(which, kSample | kQuery))
       return addLeaf({view, false, isNegated});
-    // A product of masks as numbers, cast back.
+    // A conjunction as a product of masks, cast back.
     if (auto cast = dyn_cast_or_null<CastOp>(op))
       if (auto numbers = NumberReader(table, false).read({cast.getInput(), view.dims});
           numbers && !numbers->isConstant() && (numbers->onTrue != 0) != (numbers->onFalse != 0))
@@ -338,7 +338,7 @@ private:
     return true;
   }
 
-  /// The roles of the dims that `value` depends on.
+  /// Returns the roles of the dims that `value` depends on.
   unsigned rolesOf(View view) {
     if (++steps > kMaxSteps)
       return kOther;
@@ -383,14 +383,14 @@ private:
   int steps = 0;
 };
 
-/// What a tensor made of positions lets through, by query and key.
+/// Adds the predicate of a mask of positions, by query and key.
 bool TermReader::addPositions(View view, bool isBoolean, bool isNegated) {
   while (stepThroughView(table, view))
     ;
   auto which = isBoolean ? predicateOf(view.value) : biasPredicateOf(view.value);
   if (!which || (isNegated && which->halfPlanes.size() > 1))
     return fail("its mask is no predicate of the positions of query and key");
-  // Per dim of the mask: 0 it runs over queries, 1 over keys, nothing if it has size 1.
+  // Per dim of the mask: 0 for queries, 1 for keys, nullopt for size 1.
   SmallVector<std::optional<unsigned>> dims;
   for (const DimList &dim : view.dims) {
     DimList atoms = table.expand(dim);
@@ -473,8 +473,8 @@ bool addTerms(DimTable &table, const MaskRoles &roles, const Truth &truth, MaskT
 
 //===- building ------------------------------------------------------------===//
 
-/// `view`, which depends on nothing but `samples` and `sequence`, as a tensor over both: the ops
-/// that spread it over more are made again without.
+/// Builds `view`, which depends on `samples` and `sequence` alone, as a tensor over both. Builds
+/// its ops anew, without the broadcasts to other dims.
 static Value build(OpBuilder &builder, Location loc, DimTable &table, ArrayRef<unsigned> samples,
                    ArrayRef<unsigned> sequence, View view) {
   while (stepThroughView(table, view))

@@ -1,9 +1,11 @@
-//===- MaskTerms.h - What a mask is made of --------------------------------===//
+//===- MaskTerms.h - The terms of a mask -----------------------------------===//
 //
-// A mask over samples, queries and keys is read as a conjunction of terms: a predicate of the
-// positions of query and key, booleans per key, booleans per query, and integers per query and per
-// key that are equal (segments) or ordered (positions). All but the first hold data, and none of
-// them has both sequences as dims.
+// A mask over samples, queries and keys is read as a conjunction of terms:
+// - a predicate of the positions of query and key;
+// - booleans per key, or per query;
+// - integers per query and per key that are equal (segments) or ordered (positions).
+//
+// All but the first hold data, and no term has both sequences as dims.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,24 +43,24 @@ struct Truth {
 /// A mask as it changes scores: they stay where `kept` holds and are hidden elsewhere.
 struct MaskStep {
   Truth kept;
-  /// What hides: the number that is added, or that stands in place of the score.
+  /// The mask's number: it is added to the score, or replaces it.
   double number = 0;
   bool replacesScores = false;
 };
 
-/// What `bias`, added to scores, does to them: one step for each mask in a sum of them. Nothing if
-/// it is not made of masks.
+/// Returns the effect of `bias`, added to scores: one step for each mask in a sum of masks. Returns
+/// nullopt for any other bias.
 std::optional<std::vector<MaskStep>> masksOfBias(DimTable &table, const View &bias);
 
 /// The boolean tensor `view` as it is, or where it is false.
 Truth truthOf(const View &view, bool isNegated);
 
-/// What the dims of an attention's scores stand for.
+/// The roles of the dims of an attention's scores.
 struct MaskRoles {
   DimList samples, queries, keys;
 };
 
-/// A boolean (or integers, not 0) that has no more dims than it says, or its negation.
+/// A boolean (or integers, compared to 0) without broadcast dims, or its negation.
 struct MaskTerm {
   View view;
   bool isNonzero = false, isNegated = false;
@@ -68,7 +70,7 @@ struct MaskTerms {
   PairPredicate positions;
   /// Over samples and keys; over samples and queries.
   std::vector<MaskTerm> keys, queries;
-  /// Integers per query and per key: equal; that of the key not larger.
+  /// Integers per query and per key: equal (segments), or the key's at most the query's (orders).
   std::vector<std::pair<View, View>> segments, orders;
 
   bool haveData() const {

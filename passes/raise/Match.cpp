@@ -1,4 +1,4 @@
-//===- Match.cpp - What raising patterns look for --------------------------===//
+//===- Match.cpp - Matchers of the raising patterns ------------------------===//
 
 #include "passes/raise/Match.h"
 
@@ -65,8 +65,8 @@ static Polynomial plus(Polynomial a, const Polynomial &b, double sign) {
   return a;
 }
 
-/// What patterns look for takes a handful of ops. A value that is an operand twice is walked twice,
-/// so a chain of those would be walked for ever: a larger expression is not understood.
+/// Limit for the steps of a match; patterns take a handful of ops. A value that is an operand twice
+/// is walked twice, so a long chain of these would take exponential time.
 static constexpr int kMaxSteps = 256;
 
 static std::optional<Polynomial> polynomialIn(Value value, Value x, int &steps) {
@@ -121,7 +121,7 @@ bool isClose(const Polynomial &actual, const Polynomial &expected) {
   });
 }
 
-/// Beyond the limit what is left stays one factor.
+/// Beyond the limit the rest stays one factor.
 static void flattenInto(Product &product, Value value, Value stop, bool isTop, int &steps) {
   if ((value != stop || isTop) && ++steps <= kMaxSteps) {
     if (auto number = splatNumber(value)) {
@@ -174,7 +174,7 @@ Spread &Spread::strip() {
       for (int64_t dim : broadcast.getDims())
         inner.push_back(dims[dim]);
     } else if (auto reshape = dyn_cast<ReshapeOp>(op); reshape && changesUnitDimsOnly(reshape)) {
-      // Dims with a factor correspond in order; a removed dim of size 1 is spread along nothing.
+      // Dims with a factor correspond in order; a removed dim of size 1 is broadcast along no dim.
       SmallVector<int64_t> kept;
       for (auto [dim, count] : llvm::enumerate(reshape.getOut()))
         if (count == 1)
@@ -193,7 +193,7 @@ Spread &Spread::strip() {
 
 Spread Spread::operand(Value operand) const { return {operand, dims}; }
 
-/// The input of a sum over its last dim, divided by the size of that dim.
+/// Returns the input of a sum over its last dim, divided by the size of that dim.
 Value meanOverLastDim(Spread spread, int64_t numDims) {
   double factor = 1;
   while (true) {

@@ -25,7 +25,7 @@ void addExpertGatherPatterns(mlir::RewritePatternSet &patterns);
 void addAttentionPatterns(mlir::RewritePatternSet &patterns);
 void addEmbeddingPatterns(mlir::RewritePatternSet &patterns);
 
-/// Remarks, at each attention that stays decomposed, why.
+/// Emits a remark with the reason at each attention that stays decomposed.
 void explainAttentions(mlir::func::FuncOp function);
 
 } // namespace tbc::raise

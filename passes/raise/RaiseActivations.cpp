@@ -21,7 +21,8 @@ struct Gate {
   StringRef approximate;
 };
 
-/// Values from which `value` is made by arithmetic with numbers: what it may be a polynomial in.
+/// Collects the values from which `value` is computed by arithmetic with numbers: candidates for
+/// the variable of a polynomial.
 void collectVariables(Value value, SmallVectorImpl<Value> &variables, unsigned depth = 0) {
   if (splatNumber(value) || llvm::is_contained(variables, value))
     return;
@@ -32,7 +33,7 @@ void collectVariables(Value value, SmallVectorImpl<Value> &variables, unsigned d
       collectVariables(operand, variables, depth + 1);
 }
 
-/// The gate that `value` is: 1 + erf(x / sqrt(2)) or 1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)).
+/// Matches a gate: 1 + erf(x / sqrt(2)) or 1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)).
 std::optional<Gate> matchGate(Value value) {
   auto add = definedBy<AddOp>(value);
   if (!add)
@@ -138,7 +139,7 @@ struct RaiseSiluQuotient : OpRewritePattern<DivOp> {
   }
 };
 
-/// silu(gate) * up, where silu(gate) is wanted for nothing else and `up` is a tensor of its own.
+/// Raises silu(gate) * up, if silu(gate) has no other use and `up` is a separate tensor.
 struct RaiseSwiglu : OpRewritePattern<MulOp> {
   using OpRewritePattern::OpRewritePattern;
 

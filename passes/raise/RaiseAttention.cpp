@@ -1,10 +1,10 @@
-//===- RaiseAttention.cpp - Attention, however it is spelled ---------------===//
+//===- RaiseAttention.cpp - Attention in all its spellings -----------------===//
 //
-// From the product of weights and values upwards: weights are a softmax, of scores, of a product of
-// queries and keys. On the way stand, in any order and place, factors, masks, casts, and reshapes,
-// transposes and broadcasts. What every dim is made of is followed through all of them, so the
-// roles of the pieces (sample, head, query, key ...) follow from where they occur and from nothing
-// else.
+// The match goes upwards from the matmul of weights and values. The weights are a softmax of
+// scores, and the scores a matmul of queries and keys. Between them stand, in any order: factors,
+// masks, casts, reshapes, transposes and broadcasts. The atoms of every dim are followed through
+// all of them. So the roles of the atoms (sample, head, query, key ...) follow from their positions
+// alone.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,7 +35,7 @@ bool contains(ArrayRef<unsigned> list, unsigned atom) { return llvm::is_containe
 
 bool isFloatCast(Operation *op) { return isa<CastOp>(op) && cast<CastOp>(op).isAdditive(); }
 
-/// The value that `select` returns, but 0 where it is not a number, or null.
+/// Returns x if `select` is a guard against NaN, select(isnan(x), 0, x), else null.
 Value guardedAgainstNan(SelectOp select) {
   Value pred = select.getPred(), kept = select.getOnFalse(), replacement = select.getOnTrue();
   if (auto negation = definedBy<NotOp>(pred)) {
@@ -46,15 +46,15 @@ Value guardedAgainstNan(SelectOp select) {
   return isNan && isNan.getInput() == kept && splatNumber(replacement) == 0.0 ? kept : Value();
 }
 
-/// Everything that makes up one attention.
+/// The pieces of one attention.
 class Attention {
 public:
   explicit Attention(EinsumOp product) : product(product) {}
 
-  /// Whether the product is weights times values; then all of the below is set.
+  /// Returns true if the matmul is weights times values; all members below are then set.
   bool match();
 
-  /// Says why an attention that was found cannot be raised; empty: it can.
+  /// The reason why an attention cannot be raised; empty: it can.
   std::string reason;
 
   Value build(PatternRewriter &rewriter);
@@ -100,9 +100,9 @@ private:
   double scale = 1;
   /// From the softmax upwards, so the last of them is applied first.
   std::vector<MaskStep> masks;
-  /// Where weights are not replaced by 0 after the softmax.
+  /// The weights that are not replaced by 0 after the softmax.
   std::vector<Truth> keptWeights;
-  /// The ratio of weights that are dropped while the model trains.
+  /// The ratio of weights dropped in training.
   double dropout = 0;
   /// Whether a NaN of the softmax is replaced by 0.
   bool replacesNan = false;
@@ -137,7 +137,7 @@ bool Attention::match() {
   return false;
 }
 
-/// Up from the weights as the product reads them to the softmax.
+/// Walks up from the weights, as the matmul reads them, to the softmax.
 bool Attention::matchWeights(View weights) {
   while (true) {
     if (auto softmax = definedBy<SoftmaxOp>(weights.value)) {
@@ -175,13 +175,13 @@ bool Attention::matchWeights(View weights) {
   }
 }
 
-/// A number above which scores are kept by a mask that replaces the others.
+/// Returns true for the number of hidden scores in a mask that replaces scores.
 bool isHidden(Value value) {
   auto number = splatNumber(value);
   return number && *number < kHidden;
 }
 
-/// A mask below factors that were found before it.
+/// Adds a mask. Its number is multiplied by the factors found so far.
 bool Attention::addStep(MaskStep step) {
   step.number *= scale;
   if (!(step.number < kHidden))
@@ -190,7 +190,8 @@ bool Attention::addStep(MaskStep step) {
   return reason.empty();
 }
 
-/// One step up through scores: a factor, a mask, a cast or a view. False where none of them is.
+/// Walks one step up through scores: a factor, a mask, a cast or a view. Returns false for any
+/// other op.
 bool Attention::stepThroughScores(View &scores) {
   Operation *op = scores.value.getDefiningOp();
   if (!op)
@@ -220,7 +221,7 @@ bool Attention::stepThroughScores(View &scores) {
     reason = "what is added to its scores is no mask";
     return false;
   }
-  // A bound on what masks add: whatever is hidden is hidden alike.
+  // A lower bound on masked scores: all hidden scores become equal.
   if (auto maximum = dyn_cast<MaximumOp>(op)) {
     bool isLeft = isHidden(maximum.getLhs());
     if (!isLeft && !isHidden(maximum.getRhs()))
@@ -259,13 +260,13 @@ void Attention::stepThroughFactors(View &view) {
   }
 }
 
-/// Up from the scores that the softmax reads to queries and keys.
+/// Walks up from the scores, as the softmax reads them, to queries and keys.
 bool Attention::matchScores(View scores) {
   scale = 1;
   masks.clear();
   while (!definedBy<EinsumOp>(scores.value))
     if (!stepThroughScores(scores))
-      // Something was found between two products: say what is wrong with it.
+      // Both matmuls were found, with something unknown between them: report it.
       return !reason.empty();
   auto einsum = definedBy<EinsumOp>(scores.value);
   Labels lists;
@@ -307,7 +308,7 @@ bool Attention::assignRoles() {
     if (contains(inKey, atom))
       (samples.empty() ? samples : keyHeads).push_back(atom);
     else
-      // Heads whose keys are copies of each other's; queries have no copies.
+      // Heads that share copies of one key head; queries have no copies.
       (contains(keyAtomsBefore, atom) ? groups : queries).push_back(atom);
   }
   for (unsigned atom : inQuery)
@@ -333,7 +334,7 @@ bool Attention::assignRoles() {
          elementType(query.value) == elementType(value.value);
 }
 
-/// Heads that share nothing but their keys are told from queries by the mask, which knows queries.
+/// Separates heads from queries. Both occur beside the same keys, but only queries are in masks.
 void Attention::separateGroups() {
   std::vector<const Truth *> stack;
   for (const MaskStep &step : masks)
@@ -363,7 +364,7 @@ void Attention::separateGroups() {
   }
 }
 
-/// What the masks let through, as one predicate with operands.
+/// Joins the masks into one predicate with operands.
 bool Attention::readMasks() {
   separateGroups();
   MaskRoles roles{samples, queries, keys};
@@ -393,16 +394,16 @@ bool Attention::readMasks() {
   return true;
 }
 
-/// Nothing is left of a score beside such a number, in its type.
+/// Returns true if a score plus `number` is `number`, after rounding in its type.
 bool isAbsorbing(double number, Type element) { return number < (element.isF16() ? -6e4 : -1e30); }
 
-/// What the masks make of a row that they hide as a whole.
+/// Chooses `hiddenRows`, the treatment of fully masked rows, from the masks.
 bool Attention::chooseHiddenRows(ArrayRef<MaskTerms> steps) {
   if (!keptWeights.empty())
     return readKeptWeights();
   if (!mask.haveData())
     return true;
-  // Those that hide anything, the one applied last in front.
+  // The masks that hide any key, the last applied one first.
   SmallVector<unsigned> active;
   bool areAllInfinite = true, areAllAbsorbing = true, isBounded = false;
   Type element = tensorType(probabilities.value).getElementType();
@@ -410,7 +411,7 @@ bool Attention::chooseHiddenRows(ArrayRef<MaskTerms> steps) {
     bool isBound = step.kept.kind == Truth::Kind::Always;
     if (!isBound && !steps[i].haveData() && steps[i].positions.isEmpty())
       continue;
-    // What a bound makes alike, the masks inside need not tell apart.
+    // A bound makes all hidden scores equal, so the masks inside it do not matter.
     if (!isBounded)
       active.push_back(i);
     isBounded |= isBound;
@@ -425,7 +426,7 @@ bool Attention::chooseHiddenRows(ArrayRef<MaskTerms> steps) {
     return false;
   }
   if (areAllInfinite) {
-    // Not a number, unless that is replaced.
+    // NaN, unless it is replaced.
     hiddenRows = "zero";
   } else if (active.size() == 1 && !std::isinf(masks[active[0]].number)) {
     hiddenRows = areAllAbsorbing || replaces(active[0]) ? "mean" : "scores";
@@ -442,9 +443,9 @@ bool Attention::chooseHiddenRows(ArrayRef<MaskTerms> steps) {
   return true;
 }
 
-/// Whether keys outside the window are hidden more than all others in rows that are hidden as a
-/// whole: by -inf, or once more by the one step that hides by data too. `areEqual`: every step adds
-/// the same number.
+/// Returns true if in fully masked rows the keys outside the window are hidden more than all
+/// others: by -inf, or once more by the one step that also hides by data. `areEqual`: every step
+/// adds the same number.
 bool Attention::areAllInWindow(ArrayRef<MaskTerms> steps, ArrayRef<unsigned> active,
                                bool areEqual) {
   if (!mask.orders.empty())
@@ -482,8 +483,8 @@ bool Attention::areOneConditionEach(ArrayRef<MaskTerms> steps) {
   return windows <= 1 && keyMasks <= 1 && segments <= 1;
 }
 
-/// Weights that become 0 after the softmax: that changes nothing where their scores are hidden, but
-/// for rows that are hidden as a whole, which become 0.
+/// Reads weights that become 0 after the softmax. Weights of hidden scores do not change, except in
+/// fully masked rows, which become 0.
 bool Attention::readKeptWeights() {
   MaskRoles roles{samples, queries, keys};
   MaskTerms kept;
@@ -513,7 +514,7 @@ SmallVector<Value> Attention::buildMasks(PatternRewriter &rewriter) {
   if (!mask.segments.empty()) {
     addPair(mask.segments.front());
   } else if (!mask.queries.empty()) {
-    // Queries that read nothing are of no key's segment.
+    // Queries that read no key are in no key's segment.
     Value reads = buildTerms(rewriter, loc, table, samples, queries, mask.queries);
     Type integer = rewriter.getI64Type();
     auto typeLike = [&](Value value) {
@@ -528,7 +529,8 @@ SmallVector<Value> Attention::buildMasks(PatternRewriter &rewriter) {
   return operands;
 }
 
-/// A factor that is one over the root of the head's width but for rounding is meant to be that.
+/// Returns one over the root of the head's width if `scale` is equal to it after rounding, else
+/// `scale`.
 double cleanScale(double scale, int64_t width) {
   double usual = 1 / std::sqrt(double(width));
   return isClose(scale, usual) ? usual : scale;

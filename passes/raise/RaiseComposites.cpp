@@ -21,8 +21,8 @@ namespace tbc {
 
 namespace {
 
-/// One group of patterns, run to its fixed point before the next: a layer norm holds what looks
-/// like an RMS norm, attention a softmax, experts what looks like a swiglu.
+/// One group of patterns, run to its fixed point before the next. A layer norm contains an RMS
+/// norm, attention a softmax, experts a swiglu.
 struct Phase {
   StringRef op;
   void (*add)(RewritePatternSet &patterns);
@@ -46,7 +46,7 @@ const Phase phases[] = {
 
 } // namespace
 
-/// New ops that stand in for no single old op are named after their node.
+/// Names new ops without an old counterpart after their node.
 static void nameNewOps(func::FuncOp function) {
   OpIds ids(function);
   for (Operation &op : function.getBody().front().without_terminator()) {

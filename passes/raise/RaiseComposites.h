@@ -8,10 +8,9 @@
 
 namespace tbc {
 
-/// Replaces ops of `function` that compute a composite by that composite, for the composites whose
-/// mnemonics `ops` lists (none: all). What is not understood stays as it is, with a remark where a
-/// reader would expect an attention. A composite has the id and location of the op that it
-/// replaces.
+/// Replaces ops of `function` that compute a composite by that composite, for the mnemonics in
+/// `ops` (empty: all). Unknown forms stay as they are; an attention that stays gets a remark. A
+/// composite has the id and location of the op that it replaces.
 mlir::LogicalResult raiseComposites(mlir::func::FuncOp function,
                                     llvm::ArrayRef<std::string> ops = {});
 

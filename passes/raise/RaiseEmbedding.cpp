@@ -11,8 +11,8 @@ namespace tbc::raise {
 
 namespace {
 
-/// Rows of a parameter. What a model computes may be gathered by rows too, but nothing is gained by
-/// having it in shards.
+/// Raises a gather of rows of a parameter. Rows of a computed tensor could be gathered too, but
+/// sharding them gains no memory.
 struct RaiseEmbedding : OpRewritePattern<GatherOp> {
   using OpRewritePattern::OpRewritePattern;
 

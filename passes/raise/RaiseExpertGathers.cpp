@@ -1,9 +1,9 @@
-//===- RaiseExpertGathers.cpp - Experts whose weights are gathered ---------===//
+//===- RaiseExpertGathers.cpp - Experts with gathered weights -------------===//
 //
-// Each choice of each token is a row of its own, with its own copy of its expert's weights: the
-// weights of the experts are gathered by the router's indices and multiplied as a batch, weighted,
-// and the choices of a token are added. The same as routed experts, whose weights of the router are
-// scattered to the places that its indices name; without the copies.
+// Each choice of each token is a row with its own copy of its expert's weights. The weights of the
+// experts are gathered by the router's indices and multiplied as a batch. The results are weighted,
+// and the choices of a token are added. This equals routed experts, without the copies: the
+// router's weights are scattered to the positions of its indices.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@ namespace tbc::raise {
 
 namespace {
 
-/// The matrix [tokens, choices] that `value` is, or that it lists in row-major order.
+/// Returns `value` as a matrix [tokens, choices], also if it lists one in row-major order.
 Value asChoices(PatternRewriter &rewriter, Location loc, Value value, int64_t tokens,
                 int64_t choices) {
   SmallVector<int64_t> shape{tokens, choices};
@@ -78,7 +78,7 @@ std::optional<RowLayer> matchRowLayer(Value value, int64_t from, int64_t to) {
   return result;
 }
 
-/// The tokens [t, h] of which `rows` has `choices` copies each, one behind the other; or null.
+/// Returns the tokens [t, h] if `rows` has `choices` copies of each, one behind the other; or null.
 Value tokensOf(Value rows, int64_t choices) {
   auto reshape = definedBy<ReshapeOp>(rows);
   if (!reshape || reshape.getIn() != ArrayRef<int64_t>{1, 1, 1} ||

@@ -1,8 +1,8 @@
 //===- RaiseExpertLoops.cpp - Experts one by one ---------------------------===//
 //
-// Each expert has weights of its own, maps all tokens, and the results are added with weights per
-// token that are 0 where the router did not choose the expert: a loop that was unrolled. The
-// weights are stacked and the experts become one op.
+// An unrolled loop over experts: each has its own weights and maps all tokens. The results are
+// added with weights per token, which are 0 unless the router chose the expert. The weights are
+// stacked and the experts become one op.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,16 +23,16 @@ namespace tbc::raise {
 
 namespace {
 
-/// Stands for the dim along which experts are counted, in the dims of a Spread.
+/// The dim of experts, in the dims of a Spread.
 constexpr int64_t kExpertDim = 1 << 20;
 
-/// Where a mask holds: at the places of `index`, spread over the mask, that are `expert`.
+/// A mask: true at the elements of `index`, spread over the mask, that are `expert`.
 struct Choice {
   Spread index;
   int64_t expert = 0;
 };
 
-/// Looks through what only rearranges a mask or writes it in another type.
+/// Looks through ops that only rearrange a mask or cast it.
 std::optional<Choice> matchChoice(Value mask) {
   Spread at = Spread::of(mask);
   std::optional<int64_t> expert;
@@ -77,7 +77,7 @@ std::optional<Choice> matchChoice(Value mask) {
   return std::nullopt;
 }
 
-/// What `value` was before it was reshaped and got its shape back.
+/// Returns `value` before a reshape that a second reshape reverted.
 Value stripReshapes(Value value) {
   Value from = value;
   while (auto reshape = definedBy<ReshapeOp>(from)) {
@@ -88,8 +88,9 @@ Value stripReshapes(Value value) {
   return value;
 }
 
-/// How much of an expert each token gets, [tokens], and why few experts matter to a token: one
-/// column of a matrix of weights, or the weights of those choices that are the expert.
+/// The weight of an expert per token, [tokens], and the proof that few experts matter to a token.
+/// It is one column of a matrix of weights, or the sum of the weights of the choices equal to the
+/// expert.
 struct Column {
   Value value;
   int64_t expert = 0;
@@ -160,7 +161,7 @@ std::optional<Layer> matchOwnLayer(Value value, int64_t from, int64_t to) {
   return layer;
 }
 
-/// One expert: what it makes of the tokens, times its column.
+/// One expert: its output on the tokens, times its column.
 struct Term {
   Column column;
   Inner inner;
@@ -300,7 +301,7 @@ Value buildLoop(PatternRewriter &rewriter, Operation *root, ArrayRef<Term> found
   return buildRoutedExperts(rewriter, root, experts);
 }
 
-/// The operands of a tree of sums that ends in terms: experts, and whatever else is added.
+/// Collects the operands of a tree of sums: experts, and all other terms.
 void collect(Value value, std::vector<Term> &terms, SmallVectorImpl<Value> &others) {
   if (auto term = matchTerm(value)) {
     terms.push_back(*term);

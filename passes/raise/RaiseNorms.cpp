@@ -20,7 +20,7 @@ struct RootMeanSquare {
   double epsilon = 0;
 };
 
-/// `value` as x times a factor that normalizes it, or x divided by its root mean square.
+/// Matches `value` as x times its normalizing factor, or x divided by its root mean square.
 std::optional<RootMeanSquare> matchNormalized(Value value) {
   Operation *op = value.getDefiningOp();
   if (!op || !isa<MulOp, DivOp>(op))
@@ -59,7 +59,7 @@ Value matchCentred(Value value) {
 /// A value scaled along its last dim: normalized * weight, where a cast may stand in between.
 struct Scaled {
   RootMeanSquare normalized;
-  /// The vector; null: none.
+  /// The vector of weights, or null.
   Value weight;
 };
 
@@ -88,7 +88,7 @@ Value vectorLike(PatternRewriter &rewriter, Location loc, Value x, double number
                RankedTensorType::get(type.getShape().take_back(), type.getElementType()), number);
 }
 
-/// `x` in the element type `elementType`: what it was cast from, or itself.
+/// Returns `x` in the element type `elementType`: the operand of its cast, or itself.
 Value inElementType(Value x, Type elementType) {
   if (tensorType(x).getElementType() == elementType)
     return x;

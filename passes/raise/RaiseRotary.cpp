@@ -19,7 +19,7 @@ namespace {
 
 //===- halves --------------------------------------------------------------===//
 
-/// The elements of `dense`, whose halves along `dim` are equal, of one half; empty if they are not.
+/// Returns the elements of one half of `dense`, if its halves along `dim` are equal; else empty.
 SmallVector<Attribute> halfOfElements(DenseElementsAttr dense, int64_t dim) {
   auto shape = dense.getType().getShape();
   int64_t block = shape[dim] / 2;
@@ -65,8 +65,8 @@ bool hasEqualHalves(Value value, int64_t dim) {
          llvm::all_of(op->getOperands(), [&](Value v) { return hasEqualHalves(v, dim); });
 }
 
-/// The first half along `dim` of a tensor with equal halves: what makes the tensor, on half as
-/// much.
+/// Returns the first half along `dim` of a tensor with equal halves: repeats its ops on half of the
+/// operands.
 Value firstHalf(OpBuilder &builder, Value value, int64_t dim) {
   Operation *op = value.getDefiningOp();
   Location loc = op->getLoc();
@@ -102,7 +102,7 @@ Value firstHalf(OpBuilder &builder, Value value, int64_t dim) {
   return builder.create(state)->getResult(0);
 }
 
-/// A slice of half of the last dim: which half, and of what.
+/// A slice of half of the last dim: the half and the sliced value.
 struct Half {
   Value whole;
   bool isSecond = false;
@@ -136,8 +136,8 @@ Value matchRotatedHalf(Value value) {
 
 //===- tables --------------------------------------------------------------===//
 
-/// A table over positions and the last dim, or samples (dim 0 of x) in front of them, and the dim
-/// of x that positions are.
+/// A table over positions and the last dim, or also over samples (dim 0 of x) in front; and the dim
+/// of x for positions.
 struct Table {
   Value value;
   int64_t positions;
@@ -149,7 +149,7 @@ std::optional<Table> matchTable(Value value) {
   int64_t numDims = tensorType(value).getRank();
   Spread spread = Spread::of(value).strip();
   ArrayRef<int64_t> dims = spread.dims;
-  // Dims of size 1 that strip passed over are spread along nothing.
+  // Dims of size 1 that strip removed are broadcast along no dim.
   if (dims.size() < 2 || dims.back() != numDims - 1 || llvm::is_contained(dims, -1))
     return std::nullopt;
   int64_t positions = dims[dims.size() - 2];
@@ -181,7 +181,7 @@ void replaceByRotary(Operation *root, Value x, Value cos, Value sin, int64_t pos
   rewriter.replaceOp(root, result);
 }
 
-/// x * cos + [-x2, x1] * sin, with tables over the whole last dim whose halves are equal.
+/// Raises x * cos + [-x2, x1] * sin, with tables over the whole last dim that have equal halves.
 struct RaiseRotateHalf : OpRewritePattern<AddOp> {
   using OpRewritePattern::OpRewritePattern;
 

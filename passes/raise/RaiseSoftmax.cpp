@@ -15,8 +15,8 @@ namespace tbc::raise {
 
 namespace {
 
-/// The dim along which `spread` repeats a tensor of rank `numDims`, if it is one and the rest
-/// stands in order.
+/// Returns the dim along which `spread` repeats a tensor of rank `numDims`, if there is one and the
+/// rest is in order.
 std::optional<int64_t> repeatedDim(const Spread &spread, int64_t numDims) {
   if (int64_t(spread.dims.size()) != numDims - 1)
     return std::nullopt;
@@ -29,7 +29,7 @@ std::optional<int64_t> repeatedDim(const Spread &spread, int64_t numDims) {
   return missing;
 }
 
-/// The dim over which `value` is the sum of `summand`, repeated.
+/// Returns the dim over which `value` is the sum of `summand`, repeated.
 std::optional<int64_t> repeatedSumOf(Value value, Value summand) {
   Spread spread = Spread::of(value).strip();
   auto sum = definedBy<ReduceSumOp>(spread.value);

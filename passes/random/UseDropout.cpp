@@ -99,8 +99,9 @@ void DropoutUser::addInputs() {
   step = add(RankedTensorType::get({}, builder.getI64Type()), kStepRole, kStepName, false);
 }
 
-/// What each index of a dim adds to the number of an element: the number of the sample times the
-/// elements of a sample, and the place in the sample, in which the dim has the given stride.
+/// Returns the part of each index of a dim in the number of an element: the sample's number times
+/// `perSample`, plus the position in the sample, in which the dim has stride `stride`. Example:
+/// sample 2 with 100 elements per sample and index 3 of a dim with stride 10 is 230.
 Value DropoutUser::indicesOf(Formula &f, const BatchPlace &place, int64_t stride,
                              int64_t perSample) {
   auto vector = [&](int64_t size, int64_t by) {
@@ -120,7 +121,7 @@ Value DropoutUser::indicesOf(Formula &f, const BatchPlace &place, int64_t stride
   return f.make<ReshapeOp>(sum, shape, ArrayRef<int64_t>{1, 1, 1}, ArrayRef<int64_t>{3});
 }
 
-/// FNV-1a of the op's id, or the next number that no other op has.
+/// Returns FNV-1a of the op's id, or the next number unused by other ops.
 int64_t DropoutUser::keyOf(Operation *op) {
   uint32_t hash = 2166136261u;
   for (unsigned char c : getId(op))
@@ -130,7 +131,7 @@ int64_t DropoutUser::keyOf(Operation *op) {
   return hash;
 }
 
-/// The ops of `model` that drop out elements once it trains.
+/// The ops of `model` with dropout in training.
 static SmallVector<DropoutOpInterface> opsWithDropout(func::FuncOp model) {
   SmallVector<DropoutOpInterface> ops;
   for (auto op : model.getOps<DropoutOpInterface>())
@@ -139,7 +140,7 @@ static SmallVector<DropoutOpInterface> opsWithDropout(func::FuncOp model) {
   return ops;
 }
 
-/// Puts `values` in the place of the results of `op`; the op that makes them takes over its id.
+/// Replaces the results of `op` by `values`; their producer takes over its id.
 static void replace(Operation *op, ArrayRef<Value> values) {
   Operation *made = values[0].getDefiningOp();
   if (made && made->getNextNode() == op && getId(made).empty())
@@ -159,7 +160,7 @@ LogicalResult DropoutUser::run() {
   }
   addInputs();
   for (auto [op, dims] : llvm::zip_equal(ops, places)) {
-    // Numbered anew for every op: a vector that several stages share would be sent between them.
+    // Each op gets its own vectors: a vector shared by several stages would be sent between them.
     builder.setInsertionPoint(op);
     Formula f{builder, op.getLoc()};
     int64_t perSample = 1;

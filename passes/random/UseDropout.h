@@ -8,17 +8,17 @@
 
 namespace tbc {
 
-/// The roles, and names, of the inputs by which dropout knows where it is: the number in the global
-/// batch of every sample of the execution, and the number of the step, from 1. Both i64.
+/// The roles and names of the two inputs of dropout: the number of every sample in the global
+/// batch, and the number of the step, from 1. Both are i64.
 inline constexpr llvm::StringLiteral kSampleRole = "sample";
 inline constexpr llvm::StringLiteral kSampleName = "tbc.sample";
 inline constexpr llvm::StringLiteral kStepRole = "step";
 inline constexpr llvm::StringLiteral kStepName = "tbc.step";
 
-/// Makes every dropout a dropout_train that numbers its elements by sample and place in the sample,
-/// and gives `model` the two inputs, if it has any dropout. A tensor without the batch has the same
-/// mask for all samples. Errors: a dropout over a tensor whose batch cannot be told from its other
-/// dims.
+/// Makes every dropout a dropout_train, which numbers its elements by sample and position in the
+/// sample. Gives `model` the two inputs if it has any dropout. A tensor without the batch has the
+/// same mask for all samples. Error: a dropout over a tensor with a batch that cannot be told from
+/// its other dims.
 mlir::LogicalResult useDropout(mlir::func::FuncOp model, int64_t seed);
 
 /// Takes every dropout out.

@@ -1,4 +1,4 @@
-//===- PlaceTokens.cpp - Ops that know the places of their tokens ------===//
+//===- PlaceTokens.cpp - Position ids for ops over sequences -----------===//
 
 #include "passes/sequence/PlaceTokens.h"
 
@@ -16,8 +16,8 @@ namespace tbc {
 #define GEN_PASS_DEF_PLACETOKENSPASS
 #include "passes/Passes.h.inc"
 
-/// Numbers every key, and every query by the key that is its own: the last queries go with the last
-/// keys.
+/// Gives every key its index as position, and every query the position of its own key: the last
+/// queries go with the last keys. Example: 2 queries and 5 keys have positions 3, 4 and 0 to 4.
 static void place(AttentionOp attention) {
   OpBuilder builder(attention);
   Formula f{builder, attention.getLoc()};
@@ -45,7 +45,7 @@ void placeTokens(func::FuncOp model) {
   if (!hasTokens)
     return;
   for (auto attention : llvm::make_early_inc_range(model.getOps<AttentionOp>())) {
-    // A window that is not placed leaves every query a key.
+    // A window without `placed` leaves every query a key.
     if (!attention.getKeyMask() && !attention.getSegments() && !attention.getOrdered() &&
         !attention.getPlaced())
       attention.setHiddenRows("zero");

@@ -1,4 +1,4 @@
-//===- PlaceTokens.h - Ops that know the places of their tokens ------------===//
+//===- PlaceTokens.h - Position ids for ops over sequences -----------------===//
 
 #ifndef TBC_PASSES_SEQUENCE_PLACETOKENS_H
 #define TBC_PASSES_SEQUENCE_PLACETOKENS_H
@@ -7,10 +7,10 @@
 
 namespace tbc {
 
-/// Makes ops for which it matters where a token stands in its sequence read that from vectors of
-/// indices, so that they mean the same for a part of a sequence in any order; if an input of
-/// `model` has a dim of tokens: attention with a window has the places of its queries and keys as
-/// operands. Where no query can be left without a key, `hidden_rows` becomes zero, which says so.
+/// Gives position ids to ops that depend on the position of a token in its sequence, if an input of
+/// `model` has a dim of tokens. Such an op then means the same for a part of a sequence in any
+/// order. Attention with a window gets the positions of its queries and keys as operands. If every
+/// query has a key, `hidden_rows` becomes zero, because no row is fully masked.
 void placeTokens(mlir::func::FuncOp model);
 
 } // namespace tbc
