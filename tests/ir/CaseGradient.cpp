@@ -40,7 +40,7 @@ static void differentiate(ParsedModule &module, const std::vector<unsigned> &wan
     ASSERT_TRUE(!cotangent || needed[operand]) << "operand " << operand;
     if (!needed[operand])
       continue;
-    // A cotangent that is left out is zero.
+    // A missing cotangent is zero.
     if (!cotangent)
       cotangent = splat(builder, op->getLoc(), tensorType(op->getOperand(operand)), 0);
     ASSERT_EQ(cotangent.getType(), op->getOperand(operand).getType()) << "operand " << operand;

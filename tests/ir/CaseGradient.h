@@ -11,11 +11,11 @@ namespace tbc {
 
 using Tensors = std::vector<kernels::Tensor>;
 
-/// An op case in f64, and what its VJP says.
+/// An op case in f64, and its VJP.
 struct CaseGradient {
   std::unique_ptr<ParsedModule> forward;
   Tensors operands;
-  /// Of the first result; random.
+  /// Belongs to the first result; random.
   kernels::Tensor cotangent;
   /// The operands with a gradient, and their gradients.
   std::vector<unsigned> wanted;

@@ -1,6 +1,6 @@
 //===- OpCases.h - One small example of every interesting op ---------------===//
 //
-// The table that the tests of gradients, decompositions and factor rules run over.
+// The table of cases for the tests of gradients, decompositions and factor rules.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,14 +25,15 @@ struct OpCase {
   std::string results;
   /// Without braces.
   std::string attributes = "";
-  /// Operand values lie in +-[0.2, 1.5], or, where the op or its derivative needs that, above 0.2.
+  /// Operand values lie in +-[0.2, 1.5], or above 0.2 if the op or its derivative needs that, e.g.
+  /// for log.
   bool positive = false;
   /// The operands with a gradient; without: every float operand.
   std::optional<std::vector<unsigned>> differentiated = std::nullopt;
   /// The values of integer operands, where any others would be wrong.
   std::map<unsigned, std::vector<int64_t>> integers = {};
 
-  /// A function @f that applies the op to its arguments and returns its results.
+  /// Returns a function @f that applies the op to its arguments and returns its results.
   std::string module() const;
 };
 void PrintTo(const OpCase &opCase, std::ostream *stream);
@@ -44,8 +45,9 @@ const std::vector<OpCase> &compositeCases();
 /// The one op of @f.
 mlir::Operation *theOp(ParsedModule &module);
 
-/// Values for the arguments of @f, the same in every arithmetic: floats as OpCase says, integers 0
-/// to 2 but the first -100 where the op ignores that label, unless the case gives them.
+/// Returns values for the arguments of @f, the same in every arithmetic: floats by OpCase, integers
+/// 0 to 2. If the op ignores label -100, the first integer is -100. The case may give other
+/// integers.
 std::vector<kernels::Tensor> operandsFor(const OpCase &opCase, ParsedModule &module,
                                          kernels::Arith arith);
 
@@ -56,7 +58,7 @@ llvm::SmallVector<mlir::Value> addArguments(mlir::func::FuncOp function,
 /// Makes @f return `values`.
 void setResults(mlir::func::FuncOp function, llvm::ArrayRef<mlir::Value> values);
 
-/// Whether some case of `cases` has each registered op with `interface`; returns those missing.
+/// Returns the registered ops with `interface` that have no case in `cases`.
 template <typename Interface>
 std::vector<std::string> opsWithout(const std::vector<OpCase> &cases, mlir::MLIRContext &context) {
   std::vector<std::string> missing;

@@ -12,7 +12,7 @@ using namespace tbc;
 
 namespace {
 
-/// Checks that the dims of `type` are the sums of products of loop sizes that the rule says.
+/// Checks that the dims of `type` are equal to the rule's sums of products of loop sizes.
 void expectFits(const FactorRule &rule, ArrayRef<FactorRule::Dim> dims, Type type,
                 const std::string &what) {
   auto shape = cast<RankedTensorType>(type).getShape();
@@ -81,8 +81,8 @@ TEST_P(Rule, FitsTheTypes) {
     expectFits(rule, rule.results[i], type, "result " + std::to_string(i));
 }
 
-/// The loops that `dims` run through. A dim that is a sum counts only if `withSums`: a slice leaves
-/// segments out.
+/// Returns the loops that run through `dims`. A dim that is a sum counts only if `withSums`: a
+/// slice leaves segments out.
 std::set<unsigned> loopsOf(ArrayRef<FactorRule::Dim> dims, bool withSums) {
   std::set<unsigned> loops;
   for (const FactorRule::Dim &dim : dims)

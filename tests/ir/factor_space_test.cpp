@@ -95,7 +95,7 @@ TEST(FactorSpace, ASumBehindAFactorIsUnshardable) {
   auto batch = space.leaf(8);
   auto tokens = space.sum({space.leaf(1), space.leaf(196)});
   auto rows = space.product({batch, tokens});
-  auto own = space.product({tokens, space.leaf(3)}); // the sum in front is fine by itself
+  auto own = space.product({tokens, space.leaf(3)}); // the sum in front alone would be sealable
   space.seal({rows, own});
   EXPECT_FALSE(space.isShardable(space.layout(batch).segments[0].factors[0].id));
   EXPECT_EQ(sizes(space.layout(rows)), (Sizes{{8 * 197}}));
@@ -119,7 +119,7 @@ TEST(FactorSpace, OpaqueLeavesStayOpaqueWhenSplit) {
     EXPECT_FALSE(space.isShardable(factor.id));
 }
 
-/// 40 nodes, of 2^41 leaves if those of a shared child are counted as often as it occurs.
+/// 40 nodes with 2^41 leaves, if the leaves of a shared child are counted once per use.
 TEST(FactorSpace, ASumOfTooManyTermsIsOneOpaqueDim) {
   FactorSpace space;
   auto part = space.leaf(4), dim = part;
@@ -135,7 +135,7 @@ TEST(FactorSpace, ASumOfTooManyTermsIsOneOpaqueDim) {
   EXPECT_FALSE(space.isShardable(space.layout(part).segments[0].factors[0].id));
 }
 
-/// The same from the other end: a dim is twice its half, again and again.
+/// The same from the other end: a dim is twice its half, 30 times over.
 TEST(FactorSpace, ADimOfTooManyHalvesIsOneOpaqueDim) {
   FactorSpace space;
   auto whole = space.leaf(int64_t(1) << 40), half = whole;

@@ -69,7 +69,8 @@ TEST(Interpreter, PassesOnWhatTheKernelRefuses) {
 
 //===- several ranks -------------------------------------------------------===//
 
-/// What every rank of a dp=2, tp=2 mesh gets from `body`, whose argument %x holds inputs[rank].
+/// Returns the result of `body` on every rank of a dp=2, tp=2 mesh; its argument %x is
+/// inputs[rank].
 std::vector<std::vector<double>> onFourRanks(const std::string &signature, const std::string &body,
                                              kernels::Shape shape,
                                              std::vector<std::vector<double>> inputs) {

@@ -12,7 +12,7 @@ using namespace tbc;
 
 namespace {
 
-/// The sizes of the factors that may change.
+/// The sizes of the resizable factors.
 std::multiset<int64_t> resizableSizes(ParsedModule &module) {
   auto function = module.function("f");
   FactorAnalysis analysis(function);

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Writes tests/ir/torch_gradients.txt: what PyTorch says the gradients of the op cases are.
+"""Writes tests/ir/torch_gradients.txt: PyTorch's gradients of the op cases.
 
     TBC_PRINT_GRADIENT_CASES=cases.txt build/bin/op-tests --gtest_filter="*TorchGradient*"
     python3 tests/ir/torch_gradients.py cases.txt > tests/ir/torch_gradients.txt
 
-Needs PyTorch (any version from 1.13 on, CPU), and only whoever adds a differentiable op runs it: the table is
-committed. A case is a line `CASE mnemonic|operand types|attributes`, the operands (f64), and the cotangent of the first
-result. For each the table repeats the first line and gives the cotangents of the operands that have one.
+Needs PyTorch (any version from 1.13 on, CPU). Run it after adding a differentiable op; the table is
+committed. A case is a line `CASE mnemonic|operand types|attributes`, the operands (f64), and the cotangent of the
+first result. For each the table repeats the first line and gives the cotangents of the operands that have one.
+Example: `CASE mul|2xf32,2xf32|` with operands 1 2 and 3 4 and the cotangent 1 1 gives 3 4 and 1 2.
 
-Each function below says in PyTorch's own words what an op means; none is taken from tbc.
+Each function below defines an op in PyTorch's own terms, without code of tbc.
 """
 
 import inspect
@@ -130,7 +131,7 @@ def gather(a, table, indices):
 
 
 def here(numbers, wanted):
-    """One where an entry that is no padding has a wanted number: [wanted.., v]."""
+    """One at the entries with a wanted number, padding aside: [wanted.., v]."""
     return (numbers == wanted.unsqueeze(-1)).double() * (numbers >= 0)
 
 
@@ -293,7 +294,7 @@ def cross_entropy(a, logits, labels):
 
 @op
 def conv_grad_input(a, cotangent, w, result):
-    # The transposed convolution, whose result leaves out what no window reaches, inside the padding.
+    # The transposed convolution. Its result lacks elements inside the padding that no window reaches.
     spatial = len(a["strides"])
     function = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}[spatial]
     x = function(cotangent, w, stride=a["strides"], groups=a["groups"], dilation=a["dilations"])

@@ -1,6 +1,7 @@
-//===- torch_gradients_test.cpp - Gradients against PyTorch's --------------===//
+//===- torch_gradients_test.cpp - Gradients against PyTorch ----------------===//
 //
-// PyTorch's are in torch_gradients.txt, which torch_gradients.py makes from the cases printed here.
+// torch_gradients.py computes PyTorch's gradients (torch_gradients.txt) from the cases printed
+// here.
 //
 //===----------------------------------------------------------------------===//
 
