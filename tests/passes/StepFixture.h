@@ -11,8 +11,8 @@
 
 namespace tbc {
 
-/// Two layers with a gelu and a layer norm between them, a tied scale and an unused parameter:
-/// x[4, 3] -> logits[4, 5]. One op of every kind that autodiff treats differently.
+/// Two layers with a gelu and a layer norm between them, a tied scale and an unused parameter: x[4,
+/// 3] -> logits[4, 5]. It has one op of every kind with a treatment of its own in autodiff.
 extern const char *const kMlp;
 
 /// x[4, 3, 2] through a convolution and a batch norm to logits[4, 2].
@@ -30,15 +30,15 @@ std::vector<kernels::Tensor> evaluate(ParsedModule &module, llvm::StringRef name
                                       const std::vector<kernels::Tensor> &inputs,
                                       kernels::Arith arith);
 
-/// The number of the argument or result of `function` with this role and name; fails the test if
-/// none.
+/// Returns the number of the argument or result of `function` with this role and name. Fails the
+/// test if it is missing.
 unsigned argument(mlir::func::FuncOp function, llvm::StringRef role, llvm::StringRef name);
 unsigned result(mlir::func::FuncOp function, llvm::StringRef role, llvm::StringRef name);
 
 /// The names of the results with this role, in order.
 std::vector<std::string> resultNames(mlir::func::FuncOp function, llvm::StringRef role);
 
-/// The op with this id; fails the test if there is none.
+/// Returns the op with this id. Fails the test if it is missing.
 mlir::Operation *findOp(mlir::func::FuncOp function, llvm::StringRef id);
 
 /// The ids of the ops of `function`, in order.

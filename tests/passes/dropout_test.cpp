@@ -124,7 +124,7 @@ TEST(UseDropout, AttentionDropsWhatItsDecompositionDrops) {
   std::vector<double> whole = evaluateAt({0, 1}, 1);
   EXPECT_TRUE(llvm::any_of(whole, [](double value) { return value == 0 || value > 1; }));
   EXPECT_NE(whole, evaluateAt({0, 1}, 2));
-  // What is dropped belongs to the sample.
+  // The dropped elements belong to the sample.
   std::vector<double> swapped = evaluateAt({1, 0}, 1);
   EXPECT_TRUE(std::equal(whole.begin(), whole.begin() + 24, swapped.begin() + 24));
   EXPECT_TRUE(

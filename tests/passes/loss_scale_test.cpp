@@ -1,4 +1,4 @@
-// Training with a loss scale: which steps are skipped, and what a skipped step leaves as it was.
+// Training with a loss scale: the skipped steps, and the values that a skipped step keeps.
 
 #include "ir/SerialTrainer.h"
 #include "passes/autodiff/Differentiate.h"
@@ -94,7 +94,8 @@ void expectEqual(const SerialTrainer::Tensors &a, const SerialTrainer::Tensors &
     EXPECT_TRUE(bitwiseEqual(value, b.at(name))) << name;
 }
 
-/// In residues and in f64, where a power of two loses nothing, a scale changes no result.
+/// In residues and in f64 a scale changes no result: a power of two is exact there. Example: (64 g)
+/// / 64 is g.
 TEST(LossScale, ChangesNothingButTheRangeOfGradients) {
   for (double interval : {0, 2000})
     for (Arith arith : {Arith::F64, Arith::Residue61}) {
@@ -121,7 +122,7 @@ TEST(LossScale, GradientsAreClippedUnscaled) {
   }
 }
 
-/// A scale that f32 cannot hold the gradients at: the first steps overflow, then one does not.
+/// With this scale the gradients overflow f32: the first steps are skipped, then one is not.
 TEST(LossScale, BacksOffUntilGradientsAreFinite) {
   Training training(kMlp, scaled(0x1p127), Arith::Native);
   SerialTrainer::Tensors before = training.trainer->values();
@@ -157,7 +158,7 @@ TEST(LossScale, GrowsAfterFiniteStepsInARow) {
 }
 
 /// In residues an overflow is planted, in f16 it comes from a huge input. PyTorch updates running
-/// statistics in forward, whatever becomes of the step; so do we.
+/// statistics in forward, also in a skipped step; so does tbc.
 TEST(LossScale, ASkippedStepUpdatesRunningStatistics) {
   for (bool isStatic : {false, true}) {
     OptimizerOptions options = scaled(64, isStatic ? 0 : 2000);
@@ -178,7 +179,7 @@ TEST(LossScale, ASkippedStepUpdatesRunningStatistics) {
     if (isStatic)
       continue;
     EXPECT_EQ(planted.value("tbc.loss_scale").data<kernels::Residue>()[0].v, 32u);
-    // At that scale gradients have other residues: the next step is taken.
+    // With the new scale gradients have other residues: the next step is taken.
     planted.step();
     EXPECT_EQ(planted.number("tbc.steps_taken"), 1);
     EXPECT_FALSE(bitwiseEqual(before.at("w"), planted.value("w")));
@@ -209,7 +210,7 @@ TEST(LossScale, AHugeInputIsSkippedInF16) {
   EXPECT_FALSE(bitwiseEqual(before.at("w.master"), training.value("w.master")));
 }
 
-/// Adam's correction of its bias counts the steps that were taken.
+/// Adam's bias correction counts the steps taken.
 TEST(LossScale, AStepThatCountsNothingIsNone) {
   for (double initial : {0.0, 64.0}) {
     Training training(kMlp, scaled(initial), Arith::Residue61);

@@ -1,6 +1,6 @@
 //===- plan_passes_test.cpp - Passes between a plan and per-rank functions ----===//
 //
-// That the passes on whole tensors do not change the step by a bit, and refuse edited collectives.
+// Passes on whole tensors keep the step equal bit for bit, and refuse edited collectives.
 //
 //===----------------------------------------------------------------------===//
 
@@ -120,7 +120,7 @@ TEST(PlanPasses, GatherAheadAndJoinReductions) {
   EXPECT_GT(joined, 1);
 }
 
-/// The strategies that split one loop of an op of kMlp over "fsdp", as pairs of op and strategy.
+/// Returns the strategies that split one loop of an op of kMlp over "fsdp": pairs (op, strategy).
 std::vector<std::pair<int, reshard::OpStrategy>> singleSplits() {
   std::vector<std::pair<int, reshard::OpStrategy>> splits;
   ParsedModule module(kMlp);
@@ -133,8 +133,8 @@ std::vector<std::pair<int, reshard::OpStrategy>> singleSplits() {
   return splits;
 }
 
-// An op may want a parameter otherwise than it is gathered. The gather then stands before the
-// reshard that reads it, and so do gathers issued ahead of the op.
+// An op may want a parameter in another sharding than the gathered one. The gather then stands
+// before the reshard that reads it, and so do gathers issued ahead of the op.
 TEST(PlanPasses, IssueGathersBeforeTheReshardsThatReadThem) {
   int chains = 0;
   for (const auto &[changed, strategy] : singleSplits()) {

@@ -52,7 +52,7 @@ TEST(LowerPrecision, InputsStatesAndResultsKeepTheirTypes) {
   EXPECT_TRUE(isF32(findOp(model, "bn")->getResult(0).getType()));
 }
 
-/// Casts between floats are the identity in residues, so nothing may change there; in floats every
+/// Casts between floats are the identity in residues, so the results must be equal. In floats every
 /// result moves by a few roundings to bf16 (8 bits) at most.
 TEST(LowerPrecision, ComputesTheSame) {
   for (const char *text : {kMlp, kConvNet}) {

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 
-/// The ids of the ops whose results are residuals.
+/// The ids of the ops with residuals as results.
 std::vector<std::string> residualOps(func::FuncOp train) {
   std::vector<std::string> ids;
   for (Value value : residuals(train))
@@ -67,7 +67,7 @@ TEST(Recompute, RepeatsExactlyTheseOps) {
   Operation *clone = findOp(train, "gelu.recompute");
   EXPECT_TRUE(isBackward(clone));
   EXPECT_EQ(clone->getAttrOfType<StringAttr>(kForwardIdAttr).getValue(), "gelu");
-  // It stands right before its first use, and what was repeated before is still there.
+  // It stands right before its first use, and the ops repeated before are still there.
   EXPECT_TRUE(llvm::is_contained(clone->getNextNode()->getOperands(), clone->getResult(0)));
   EXPECT_THAT(idsOf(train), Contains("scale.rc"));
 }

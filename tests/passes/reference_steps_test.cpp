@@ -1,4 +1,4 @@
-// What PyTorch makes of given gradients and logits (models/steps.py).
+// Results of PyTorch for given gradients and logits (models/steps.py).
 
 #include "ir/Evaluate.h"
 #include "ir/Interpreter.h"
@@ -65,7 +65,7 @@ std::vector<OptimizerCase> optimizerCases() {
 
 class OptimizerReference : public testing::TestWithParam<OptimizerCase> {};
 
-/// @train returns its inputs as loss and gradient, so that the test chooses the gradient.
+/// @train returns its inputs as loss and gradient, so the test chooses the gradient.
 TEST_P(OptimizerReference, StepsAsPyTorch) {
   ParsedModule module(R"(
     func.func @train(%p: tensor<2x3xf64> {tbc.role = "param", tbc.name = "p"},
@@ -259,7 +259,7 @@ void LossReference::run(const std::vector<int64_t> &labels, Arith arith,
   values = trainer.values();
 }
 
-/// The mean is over the labels that count, however they fall on micro-batches.
+/// The mean is over the counted labels, for every split into micro-batches.
 TEST_P(LossReference, IsPyTorchsMean) {
   run(data["labels"].ints, Arith::F64, optionsOf(OptimizerKind::Sgd, 0));
   const std::string &name = std::get<0>(GetParam());

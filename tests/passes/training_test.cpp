@@ -276,7 +276,7 @@ TEST(TinyGpt2, ClipsGradientsAsPyTorch) {
   c.isClipped = true;
   auto exact = test::readCsv(referencePath(c.model, "losses_adamw_clip_accum_f64.csv"));
   ASSERT_EQ(exact["loss"].size(), size_t(kSteps));
-  // Else the test would say nothing.
+  // Clipping must take effect.
   EXPECT_GT(*std::max_element(exact["grad_norm"].begin(), exact["grad_norm"].end()), 1);
   std::vector<double> losses = Training(c, Arith::F64).run(kSteps);
   ASSERT_EQ(losses.size(), size_t(kSteps));
@@ -284,7 +284,7 @@ TEST(TinyGpt2, ClipsGradientsAsPyTorch) {
     EXPECT_NEAR(losses[i], exact["loss"][i], 5e-9 + f64Tolerance(c.model)) << "step " << i + 1;
 }
 
-// Not the resnet: its batch statistics are those of a micro-batch.
+// Without the resnet: its batch statistics are those of a micro-batch.
 TEST(TinyModelResidues, MicroBatchesAddUpBitForBit) {
   for (const char *model : {"tiny-mlp", "tiny-gpt2", "tiny-llama", "moe-8l"})
     expectSameStep({model, "adamw", 1}, {model, "adamw", 4}, Arith::Residue61);
@@ -297,7 +297,7 @@ TEST(TinyModelResidues, RecomputeChangesNoBit) {
 }
 
 /// The first loss is off by less than one rounding to bf16 (8 bits), since single roundings average
-/// out; after that the runs drift apart, by less than ten.
+/// out. After that the runs drift apart, by less than ten roundings.
 TEST(TinyModelNarrow, TrainsInBF16) {
   for (const char *model : {"tiny-mlp", "tiny-gpt2", "tiny-llama", "tiny-resnet", "moe-8l"}) {
     Case c{model, "adamw", 1, true};

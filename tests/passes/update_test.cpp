@@ -85,7 +85,7 @@ TEST(BuildUpdate, AdamHasTheDecayInTheGradient) {
   OptimizerOptions options;
   options.kind = OptimizerKind::Adam;
   options.beta1 = 0.5, options.beta2 = 0.75, options.epsilon = 0, options.weightDecay = 0.5;
-  // -4 + 0.5 * 4 = -2, whose sign alone moves the parameter.
+  // -4 + 0.5 * 4 = -2; its sign alone moves the parameter.
   Step step = runUpdate("f32", options, {4, -4, 0, 0}, 0.25, 1);
   EXPECT_THAT(step.values, ElementsAre(4 + 0.25, -1, 1, 1));
   EXPECT_THAT(step.names, ElementsAre("p.m", "p.v", "tbc.steps_taken"));

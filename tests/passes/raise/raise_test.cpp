@@ -1,6 +1,7 @@
-//===- raise_test.cpp - Raising keeps what a function computes -------------===//
+//===- raise_test.cpp - Raising keeps the results of a function ------------===//
 //
-// Every example of the text tests beside this file, and the models, before and after, in f64.
+// Compares every example of the text tests beside this file, and the models, before and after, in
+// f64.
 //
 //===----------------------------------------------------------------------===//
 
@@ -72,7 +73,7 @@ void expectClose(ArrayRef<Tensor> before, ArrayRef<Tensor> after, double toleran
   }
 }
 
-/// Raises `function` and checks that it returns what it did, for `numInputs` random inputs.
+/// Raises `function` and checks that its results stay equal for `numInputs` random inputs.
 void expectSameAfterRaising(func::FuncOp function, double tolerance, int64_t classes = 2,
                             unsigned numInputs = 1) {
   auto evaluate = [&](unsigned seed) {
@@ -103,9 +104,9 @@ TEST_P(Example, MeansTheSameAfterwards) {
     ASSERT_TRUE(module) << module.messages;
     for (auto function : module->getOps<func::FuncOp>()) {
       SCOPED_TRACE(function.getName().str());
-      // Those have constants that f32 rounds in another way than the composite's.
+      // Constants in these functions are rounded to f32 in another way than those of the composite.
       bool isRounded = function.getName().ends_with("_rounded");
-      // Masks that are inputs hide whole rows in some of the 16.
+      // Masks that are inputs hide whole rows in some of the 16 inputs.
       expectSameAfterRaising(function, isRounded ? 1e-6 : 1e-12, 2, 16);
     }
   }
@@ -122,10 +123,10 @@ INSTANTIATE_TEST_SUITE_P(All, Example,
 struct ModelCase {
   const char *name;
   int64_t attentions, layerNorms, rmsNorms, gelus, swiglus, rotaries, experts, softmaxes;
-  /// The input beside input_ids that the mask follows from.
+  /// The input beside input_ids that determines the mask.
   const char *maskInput = nullptr;
   bool isCausal = true, keyMask = false, isPacked = false;
-  /// Of the attention's weights.
+  /// The dropout ratio of the attention's weights.
   double dropout = 0;
 };
 void PrintTo(const ModelCase &model, std::ostream *stream) { *stream << model.name; }
@@ -172,7 +173,7 @@ TEST_P(Model, IsRaisedWhole) {
     EXPECT_EQ(attention.getOrdered(), GetParam().isPacked);
     EXPECT_FLOAT_EQ(attention.getDropout().convertToDouble(), GetParam().dropout);
   }
-  // Nothing of size s x s is left.
+  // No tensor of size s x s is left.
   for (Operation &op : function.getBody().front())
     for (Type type : op.getResultTypes()) {
       auto shape = cast<RankedTensorType>(type).getShape();
@@ -190,7 +191,7 @@ TEST_P(Model, HasUniqueIds) {
   }
 }
 
-/// With random weights; gpt2 has those of a laptop's whole memory in f64.
+/// Models with random weights; gpt2's would take a laptop's whole memory in f64.
 class SmallModel : public Model {};
 
 TEST_P(SmallModel, MeansTheSameAfterwards) {
