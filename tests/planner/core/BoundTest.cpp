@@ -102,7 +102,8 @@ TEST(ChainMixture, IsBelowEveryCut) {
     EXPECT_GE(leastWithSends, least);
     EXPECT_GE(inOrder, least);
     for (int round = 0; round < 400; ++round) {
-      // In order, as models are cut, evenly or not, and in none.
+      // Cuts in the order of the model, as the planner makes them, even or uneven; and cuts in no
+      // order.
       std::vector<int> chunkOf;
       for (size_t p = 0; p < parts.size(); ++p)
         chunkOf.push_back(round == 0 ? int(p) * numChunks / int(parts.size())
@@ -121,7 +122,7 @@ TEST(ChainMixture, IsBelowEveryCut) {
   EXPECT_GT(tightest, 0.99) << "it says something";
 }
 
-// Parts that run again save in one phase and cost in another, some of it in other parts.
+// Recomputed parts save memory in one phase and cost time in another, partly in other parts.
 TEST(ChainMixture, IsBelowEveryCutWhateverRunsAgain) {
   std::mt19937 random(23);
   auto uniform = [&] { return double(random() % 1000 + 1) / 1000; };
@@ -135,7 +136,7 @@ TEST(ChainMixture, IsBelowEveryCutWhateverRunsAgain) {
     const size_t numParts = size_t(4 * numChunks);
     std::vector<WorkShare> parts;
     WorkShare total;
-    std::vector<double> found; // of the part after each, where it runs again, in each phase
+    std::vector<double> found; // in each phase, of the recomputed part after each
     for (size_t p = 0; p < numParts; ++p) {
       WorkShare part{1 + uniform(), 1 + uniform(), 1 + uniform()};
       part.lessForward = 0.5 * uniform();
@@ -180,7 +181,7 @@ TEST(ChainMixture, IsBelowEveryCutWhateverRunsAgain) {
   EXPECT_GT(tightest, 0.85) << "it says something";
 }
 
-// Parts that are not divided, on one chunk or several of each stage.
+// Indivisible parts, on one chunk or several of each stage.
 TEST(CutBound, IsBelowEveryCut) {
   std::mt19937 random(29);
   auto uniform = [&] { return double(random() % 1000 + 1) / 1000; };
@@ -252,7 +253,7 @@ TEST(ShortestCut, IsTheShortestOfAllCuts) {
       mayBegin.push_back(op != 4);
     }
     double least = shortestCutSeconds(schedule, ops, mayBegin, 0.1, 10000), best = INFINITY;
-    // Every way to go on to the next chunk at an op or not, those that end on the last chunk.
+    // All subsets of ops at which a next chunk may begin, if they end on the last chunk.
     for (int cuts = 0; cuts < 1 << 8; ++cuts) {
       std::vector<int> chunkOf{0};
       for (int op = 1; op < 9; ++op)
@@ -267,7 +268,7 @@ TEST(ShortestCut, IsTheShortestOfAllCuts) {
 }
 
 //===----------------------------------------------------------------------===//
-// What a pipeline keeps, against random cuts
+// Bytes kept by a pipeline, against random cuts
 //===----------------------------------------------------------------------===//
 
 TEST(PipelineRoom, IsAboveEveryCutThatFits) {
@@ -315,7 +316,7 @@ TEST(PipelineRoom, IsAboveEveryCutThatFits) {
       ++cuts;
       best = std::max(best, kept);
       EXPECT_LE(kept, most * (1 + 1e-9)) << "round " << round;
-      // And among those that take no longer than this one.
+      // The same for plans that take no longer than this one.
       PipelineRoom timed = room;
       timed.mostSeconds = longest;
       within = timed.mostKeptBytes();
@@ -329,11 +330,12 @@ TEST(PipelineRoom, IsAboveEveryCutThatFits) {
 }
 
 //===----------------------------------------------------------------------===//
-// What is kept, against all sets of ops that may be run again
+// Kept bytes, against all sets of ops that may be recomputed
 //===----------------------------------------------------------------------===//
 
-/// The shortest step on one device with any micro-batch and any ops run again, by peak of memory:
-/// pairs of what fits in how many bytes, ascending.
+/// Returns the shortest step on one device over all micro-batches and all sets of recomputed ops,
+/// by peak memory: pairs (bytes, seconds), ascending. A plan fits if its peak is at most these
+/// bytes.
 std::vector<std::pair<int64_t, double>> everyPlan(const Graph &graph, const Job &job,
                                                   const Cluster &cluster) {
   std::vector<std::pair<int64_t, double>> found;
@@ -395,7 +397,7 @@ TEST(KeepBound, IsBelowEveryRecomputationThatFits) {
           best = std::min(best, seconds);
       Pins pins;
       pins.memoryLimitBytes = limit;
-      pins.memoryGoal = MemoryVerdict::Tight; // as `bytes`, which is the middle
+      pins.memoryGoal = MemoryVerdict::Tight; // as for `bytes`, the middle of the interval
       Result<SearchAnswer> answer = search(graph, job, cluster, pins);
       if (!answer) // whole ops alone are looked at; the bound is not for them alone
         continue;
@@ -450,7 +452,7 @@ double shortestOnMeshes(const Graph &graph, const Job &job, const Cluster &clust
           plan.stages = {graph.ops[0].id};
           if (pp == 1)
             look(plan);
-          // Of stages of two chunks, the cuts that leave an op or two on each of three of them.
+          // Stages of two chunks: the cuts that leave an op or two on each of three chunks.
           for (int cut = 1; pp == 2 && mode == 0 && cut + 2 < numForwardOps(graph); ++cut)
             for (int next = cut + 1; next <= cut + 2; ++next)
               for (int last = next + 1; last <= next + 2 && last < numForwardOps(graph); ++last) {
@@ -477,7 +479,7 @@ TEST(Bound, CountsLaunchesAndLatenciesButNoMoreThanTheBestPlanHas) {
   for (int round = 0; round < 24; ++round) {
     std::vector<int64_t> widths;
     for (size_t i = 0; i < 3 + random() % 2; ++i)
-      widths.push_back(int64_t(3 + 2 * (random() % 40))); // odd: nothing for tp to split
+      widths.push_back(int64_t(3 + 2 * (random() % 40))); // odd: tp cannot split them
     Graph graph = makeMlp(1, widths);
     Cluster cluster = *loadCluster("h100-sxm");
     cluster.devicesPerNode = round % 2 ? 2 : 8;
@@ -515,7 +517,7 @@ TEST(Bound, CountsLaunchesAndLatenciesButNoMoreThanTheBestPlanHas) {
   EXPECT_GT(tight, cases / 4) << "it says something";
 }
 
-/// Models of layers that follow each other, with a bias that the next op may have in registers.
+/// Models of successive layers; the next op may have the bias in registers.
 TEST(KeepBound, WhatSavesTimeIsRunAgain) {
   Graph graph = makeMlp(1, {64, 256, 256, 32}, 4, /*hasBias=*/true);
   Job job;

@@ -23,8 +23,9 @@ using namespace tbc;
 using namespace tbc::planner;
 using namespace tbc::planner::test;
 
-/// Every plan of a small job without tp: meshes, ZeRO modes, micro-batches, recomputation, all
-/// stage cuts, gradients reduced one by one or together. Writes the fastest one into `found`: of
+/// Returns the time of the best plan of a small job without tp, over all meshes, ZeRO modes,
+/// micro-batches, recomputation and stage cuts, with gradients reduced one by one or together.
+/// Writes the fastest plan that fits into `found`; if no plan fits, the fastest tight one.
 /// those that fit, or if there are none, of the tight ones.
 static double bruteForce(const Graph &graph, const Job &job, const Cluster &cluster, Plan &found) {
   double best = INFINITY;
@@ -146,7 +147,7 @@ static Graph randomGraph(std::mt19937_64 &random, int numOps,
       live.push_back(multiply(from, random() % 3));
     }
   }
-  // What nobody has read yet comes together in the loss.
+  // The loss joins all values that are still unread.
   FactorId classes = builder.factor(width());
   int logits = -1;
   for (size_t i = 1; i < live.size(); ++i) {
@@ -161,7 +162,7 @@ static Graph randomGraph(std::mt19937_64 &random, int numOps,
   return builder.finish(batch);
 }
 
-/// A chain, or a graph whose values are shared.
+/// A chain, or a graph with shared values.
 static Graph graphOfRound(std::mt19937_64 &random, int round) {
   // Odd widths leave tp the batch alone, where it is data parallelism by another name.
   auto width = [&] { return int64_t(3 + 2 * (random() % 40)); };
@@ -291,8 +292,8 @@ TEST(Search, EqualsBruteForceOnUnlikeDevices) {
     for (size_t stage = 0; stage < prediction.stages.size(); ++stage)
       EXPECT_LE(prediction.stages[stage].totalBytes(), devices.of(int(stage)).usableBytes());
 
-    // With better devices in the place of some, no plan is slower. (Devices of one type that became
-    // two need pipeline stages.)
+    // Better devices in the place of some make no plan slower. (If devices of one type become two
+    // types, they need pipeline stages.)
     if (round % 2 == 0 || haveSameDevices(cluster.groups[0], cluster.groups[1]))
       continue;
     std::vector<Cluster> better = cluster.groups;
@@ -342,7 +343,7 @@ TEST(Search, TensorParallelPlacementEqualsBruteForce) {
         for (const auto &[loop, axes] : strategy.loopAxes)
           if (sized.ops[op].loops[loop].factor != sized.batchFactor)
             loops[op].push_back(loop);
-      // A pinned tp axis splits every weight that it can.
+      // A pinned tp axis splits every weight with a loop that it divides.
       if (graph.ops[op].kernelClass == "matmul" && loops[op].size() > 1)
         loops[op].erase(loops[op].begin());
     }

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// A cluster whose collectives are slow to start.
+/// A cluster with a high latency of collectives.
 Cluster slowToStart(int64_t memoryBytes = int64_t(1) << 30) {
   Cluster cluster = *loadCluster("h100-sxm");
   cluster.memoryBytes = memoryBytes;
@@ -118,7 +118,7 @@ TEST(Prefetch, IsForStoredParametersAlone) {
   EXPECT_LE(one->plan.prediction.peakBytes, all->plan.prediction.peakBytes);
 }
 
-/// The most bytes of gathered parameters that are there at one time in forward.
+/// Returns the peak of the gathered parameters in forward, in bytes.
 int64_t mostGathered(const reshard::Graph &graph, const Plan &plan, int64_t prefetch) {
   Result<PlannedStep> step = applyPlan(graph, plan);
   EXPECT_TRUE(step) << step.error().message;

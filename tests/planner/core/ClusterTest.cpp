@@ -56,7 +56,7 @@ TEST(Cluster, EveryPresetLoads) {
   EXPECT_TRUE(loadCluster(defaultClusterName));
 }
 
-// Marketing and units: what a slip of a factor of two or 1.024 would break.
+// Catches slips of a factor of two or 1.024, from marketing and units.
 TEST(Cluster, PresetsAreWithinPhysics) {
   for (const std::string &name : clusterPresets()) {
     Cluster cluster = *loadCluster(name);
@@ -156,7 +156,7 @@ TEST(Cluster, ErrorsNameFileLineAndKey) {
 
 TEST(Cluster, HostileTextIsAnErrorAndNothingElse) {
   std::string good = presetText("h100-sxm");
-  constexpr size_t lastNumber = 8; // which reads as another when it is cut off
+  constexpr size_t lastNumber = 8; // cut off, it reads as another number
   for (size_t length = 0; length + lastNumber < good.size(); length += 37)
     EXPECT_NE(errorOf(good.substr(0, length)), "no error") << length;
   for (const char *text : {"", "\0", "[", "a = ", "name = 3", "[[device]]", "device = 1",

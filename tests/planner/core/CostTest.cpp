@@ -63,7 +63,7 @@ TEST(NetworkCost, OddAxesStraddleNodes) {
 /// The same by looking at every rank.
 static std::vector<int64_t> shapeByEnumeration(const Mesh &mesh, const std::vector<AxisRef> &axes,
                                                int64_t perNode) {
-  std::map<std::vector<int64_t>, std::vector<int64_t>> groups; // by what the axes leave free
+  std::map<std::vector<int64_t>, std::vector<int64_t>> groups; // by coordinates outside the axes
   for (int64_t rank = 0; rank < mesh.numRanks(); ++rank) {
     std::vector<int64_t> place = mesh.coordinates(rank);
     for (const AxisRef &ref : axes) {
@@ -93,7 +93,7 @@ TEST(NetworkCost, GroupShapesEqualEnumeration) {
          {std::vector<int64_t>{2, 4, 4}, {3, 2, 5}, {6, 4, 2}, {12, 1, 3}, {7, 9, 2}}) {
       cluster.devicesPerNode = perNode;
       Mesh mesh;
-      std::vector<AxisRef> parts; // whole axes, and the two halves of what is even
+      std::vector<AxisRef> parts; // whole axes, and both halves of even ones
       for (size_t axis = 0; axis < sizes.size(); ++axis) {
         mesh.axes.push_back({std::string(1, char('a' + axis)), sizes[axis]});
         parts.push_back({int(axis), 1, sizes[axis]});
@@ -187,7 +187,7 @@ TEST(NetworkCost, BetweenNodesTheCardsOfAGroupAddUp) {
   EXPECT_NEAR(eight, 2 * 15.0 / 16 * 1e10 / 3.6e11, 0.01 * eight);
 }
 
-// A pair of a mesh has one link of seven: the bandwidth that two devices reach, whatever lies idle.
+// In a full mesh of 8 devices a pair has one link of seven: the other links are idle.
 TEST(NetworkCost, AGroupOfAMeshHasTheLinksBetweenItsDevices) {
   Cluster cluster = *loadCluster("mi300x");
   auto seconds = [&](CollectiveKind kind, int64_t ranks) {
@@ -263,7 +263,8 @@ TEST(Kernel, ShortSumsReachLessOfThePeak) {
   EXPECT_EQ(localWork(graph, 0, split).depth, 4);
 }
 
-// Of n parts of a sequence in order the last skips an n-th of what the whole skips.
+// Causal attention on n parts of a sequence in order: the last rank skips 1/n of the whole's
+// skipped work. Example: with 4 ranks and half the work hidden, it skips 1/8 instead of 1/2.
 TEST(Kernel, CausalAttentionSkipsWhatIsHidden) {
   Cluster cluster = h100();
   cluster.launchSeconds = 0;
@@ -347,7 +348,7 @@ TEST(Memory, IsAsSureAsContextAndAllocatorAre) {
                   {"allocator margin", 300}};
   ASSERT_EQ(programBytes(memory), 10000);
   EXPECT_EQ(memoryInterval(memory, cluster), std::make_pair(int64_t(10400), int64_t(11200)));
-  // Nothing takes less than nothing.
+  // The lower end is never below the bytes of the Program.
   cluster.contextUncertaintyBytes = 800;
   cluster.allocatorUncertainty = 0.5;
   EXPECT_EQ(memoryInterval(memory, cluster), std::make_pair(int64_t(10000), int64_t(16600)));
@@ -435,7 +436,7 @@ TEST(Step, DataCommunicationHidesBehindCompute) {
   ExposedSeconds hidden = expose(cluster, stage, once);
   EXPECT_EQ(hidden.stepEnd, 0);
   EXPECT_EQ(hidden.hidden, 1);
-  // Of several micro-batches, or of a pipeline, they are a part of the update.
+  // With several micro-batches, or a pipeline, they are a part of the update.
   for (const PipelineSchedule &late :
        {PipelineSchedule::make("none", 1, {}, 2), PipelineSchedule::make("1f1b", 2, {}, 1)}) {
     EXPECT_EQ(expose(cluster, stage, late).stepEnd, 1);

@@ -1,4 +1,4 @@
-//===- ExplainTest.cpp - What is behind a plan -----------------------------===//
+//===- ExplainTest.cpp - The reasons of a plan ----------------------------===//
 
 #include "planner/core/Explain.h"
 #include "planner/core/Memory.h"
@@ -178,7 +178,7 @@ TEST(Explain, WhyAsksForAnotherDecision) {
     // The free plan is at least as fast.
     EXPECT_GE(answer->plan.prediction.stepSeconds * 1.001, plan.prediction.stepSeconds);
   }
-  // What cannot be is an answer too.
+  // An impossible choice has an answer too.
   Result<Report> never = explainWhy(*explained, "tp=7,dp=2");
   ASSERT_TRUE(never) << never.error().message;
   EXPECT_EQ(factOf(*never, "possible"), "no");

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// A plan that fits on a device of which it takes half.
+/// A plan that takes half of its device.
 Plan planOn(const char *mesh, int zero = 0, bool keepGathered = false) {
   Plan plan;
   const auto axes = parseMesh(mesh);

@@ -60,8 +60,8 @@ TEST(Fold, DifferentSizesAreDifferentBlocks) {
   EXPECT_TRUE(repeats);
 }
 
-/// The names of the blocks of a chain whose forward ops lie in `moduleOf(layer, op of the layer)`;
-/// ops outside of the layers are those of layer -1 and of the first layer that is none.
+/// The names of the blocks of a chain with forward ops in `moduleOf(layer, op of the layer)`. Ops
+/// before and behind the layers have layer -1 and the number of layers.
 static std::vector<std::string> namesOf(int layers,
                                         const std::function<std::string(int, int)> &moduleOf) {
   Graph graph = makeChain({layers});
@@ -114,7 +114,7 @@ TEST(BlockNames, WithoutModulesThereIsNoName) {
 }
 
 TEST(BlockNames, RepeatsOfTheSameModuleAreNamedByIt) {
-  // Weights that several repeats share leave no number to tell them apart.
+  // Repeats with shared weights have no number to tell them apart.
   EXPECT_EQ(
       namesOf(3, [](int layer, int) { return layer < 0 || layer >= 3 ? "a" : "shared.block"; })[1],
       "shared");

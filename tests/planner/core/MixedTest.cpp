@@ -101,13 +101,13 @@ TEST(Mixed, FilesOfDevicesStandBesideTheOneThatNamesThem) {
   Result<Cluster> cluster = loadCluster(mix);
   ASSERT_TRUE(cluster) << cluster.error().message;
   EXPECT_EQ(cluster->groups[0].name, "own");
-  // A file that names itself, or one with kinds of its own, is refused.
+  // A file is refused if it names itself, or if it has kinds of its own.
   std::string loop = write("loop.toml", header() + nodes("loop.toml", 1));
   EXPECT_THAT(loadCluster(loop).error().message, HasSubstr("its own nodes are of several kinds"));
   std::filesystem::remove_all(folder);
 }
 
-/// "l4" is the preset, "./l4" a file beside the one that names it.
+/// "l4" is the preset, "./l4" a file in the folder of the file that names it.
 TEST(Mixed, PathsAreNotTakenForPresets) {
   std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("tbc-paths-" + std::to_string(getpid()));
@@ -248,7 +248,7 @@ TEST(Mixed, ThereAreNotTooManyGroups) {
   Result<Cluster> more = clusterOfGroups("mix", "", groups, std::nullopt);
   ASSERT_FALSE(more);
   EXPECT_EQ(more.error().message, "nodes must be of at most 64 kinds");
-  // Nor in a plan that was edited.
+  // The same holds for an edited plan.
   Pins pins;
   pins.mesh = *parseMesh("pp=2");
   Graph graph = makeChain({2, 1, 16, 4, 8, 64, 96});
@@ -289,7 +289,7 @@ TEST(Mixed, TheSlowerNetworkIsSlower) {
     }
 }
 
-/// What a stage takes and holds is what it does on a cluster of its devices alone.
+/// A stage has the time and memory that it has on a cluster of its devices alone.
 TEST(Mixed, StagesArePricedOnTheirOwnDevices) {
   Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
   Cluster cluster = smallMix({{"fast", 1, 4, 4}, {"slow", 1, 4, 1}});
@@ -309,7 +309,8 @@ TEST(Mixed, StagesArePricedOnTheirOwnDevices) {
   EXPECT_THAT(summarize(answer->plan), HasSubstr("  stage 0 on 4 x fast\n  stage 1 on 4 x slow\n"));
 }
 
-/// The interval ends as far beyond the limit as that of any stage, though another is fuller.
+/// The memory interval ends as far beyond the limit as that of the least certain stage, though
+/// another stage is fuller.
 TEST(Mixed, TheLeastSureStageEndsTheInterval) {
   Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
   std::vector<Cluster> groups = smallMix({{"sure", 1, 1, 1}, {"unsure", 1, 1, 1}}).groups;
@@ -395,7 +396,7 @@ TEST(Mixed, TheWholeIsAsGoodAsTheBest) {
 // The search
 //===----------------------------------------------------------------------===//
 
-/// The number of blocks of the chain that begin on each stage.
+/// Returns the number of blocks of the chain that begin on each stage.
 static std::vector<int> blocksByStage(const Graph &graph, const Plan &plan) {
   std::vector<int> blocks(size_t(plan.mesh.pp), 0);
   int chunk = -1;
@@ -447,7 +448,7 @@ TEST(Mixed, PlansReadBackAsWritten) {
   EXPECT_TRUE(read->cluster == answer->plan.cluster);
   EXPECT_EQ(writePlan(*read), text);
   EXPECT_EQ(predict(graph, *read)->stepSeconds, answer->plan.prediction.stepSeconds);
-  // One that was edited into types within a stage, or more ranks than there are.
+  // Edited plans: two types within a stage, or more ranks than devices.
   Plan edited = answer->plan;
   edited.cluster = smallMix({{"fast", 1, 3, 4}, {"slow", 1, 5, 1}});
   Result<Plan> refused = readPlan(writePlan(edited), "plan.json");

@@ -36,7 +36,7 @@ struct RandomOrder {
   double weigh(int first, int last) const {
     return std::accumulate(weight.begin() + first, weight.begin() + last, 0.0);
   }
-  /// Of chunk c, which keeps 1 + c % 3 times as much.
+  /// The bytes of a chunk; chunk c keeps 1 + c % 3 times as much.
   double bytes(const std::vector<StageCutter::Span> &spans) const {
     double sum = 0;
     for (const StageCutter::Span &span : spans)
@@ -68,7 +68,7 @@ struct RandomOrder {
     }
     return true;
   }
-  /// The shortest of all cuts that fit; infinite if there is none.
+  /// Returns the shortest of all cuts that fit, or infinity.
   double best(std::vector<int> firstOps, const std::vector<int> &chunkStage, double limit) const {
     if (firstOps.size() == chunkStage.size())
       return fits(firstOps, chunkStage, limit) ? seconds(firstOps)

@@ -99,7 +99,7 @@ TEST(OpPins, ForbidIsTheOtherWayRound) {
   EXPECT_NE(splitOf(graph, answer->plan, "h.0.down"), WholeOp);
 }
 
-/// A free mesh has an axis tp that divides what is pinned to be split, by parameters' names too.
+/// A free mesh gets an axis tp that divides the pinned splits, also if they name parameters.
 TEST(OpPins, MakeAnAxis) {
   Graph graph = makeChain(sizes);
   Result<SearchAnswer> open = planWith(graph, {}), pinned = planWith(graph, {{"h.*.up.w=tp"}});
@@ -189,7 +189,7 @@ TEST(OpPins, SayWhatCannotBe) {
               AllOf(HasSubstr("--pin *.up=tp"), HasSubstr("--mesh dp=4")));
   EXPECT_THAT(errorWith(graph, {{"*.up=tp"}, {"tp"}}),
               AllOf(HasSubstr("--pin *.up=tp"), HasSubstr("--forbid tp")));
-  // 4 heads of 8, 64 wide, 96 classes: nothing that 5 divides.
+  // 4 heads of 8, 64 wide, 96 classes: 5 divides no size.
   Pins five = onMesh("tp=5");
   Result<SearchAnswer> answer = planWith(graph, {{"*.up=tp"}}, five, 5);
   ASSERT_FALSE(answer);
@@ -288,7 +288,7 @@ TEST(DecisionPins, WordsThatAreNoneAreNamed) {
   EXPECT_TRUE(pins.conditions.empty() && pins.ops.empty());
 }
 
-/// --why keeps what was pinned of ops, and says so.
+/// --why keeps the pins of ops, and reports them.
 TEST(OpPins, AreKeptWhereAnotherDecisionIsTried) {
   Graph graph = makeChain(sizes);
   Result<SearchAnswer> answer = planWith(graph, {{"h.1.up=row", "micro-batch=4"}}, onMesh("tp=4"));

@@ -28,8 +28,7 @@ TEST(Repeat, IsOneLayerWithItsBackward) {
       ++(graph.ops[op].phase == tbc::reshard::Phase::Forward ? forward : backward);
   EXPECT_EQ(forward, 12);
   EXPECT_GT(backward, forward);
-  // The first layer's backward differs: nothing adds to the embedding's cotangent what comes back
-  // past it.
+  // The first layer's backward differs: the embedding's cotangent gets no sum with a residual path.
   EXPECT_GE(repeat.count, 4);
   EXPECT_LE(repeat.count, 6);
   EXPECT_EQ(largestRepeat(makeMlp(8, {16, 32, 64, 16})).count, 0);

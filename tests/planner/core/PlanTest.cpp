@@ -65,7 +65,7 @@ TEST(Plan, RoundTripIsByteIdentical) {
     Result<Plan> read = readPlan(text, "plan.json");
     ASSERT_TRUE(read) << read.error().message;
     EXPECT_EQ(writePlan(*read), text);
-    // What was read predicts what was written.
+    // The plan as read has the prediction of the plan as written.
     Result<Prediction> again = predict(graph, *read);
     ASSERT_TRUE(again) << again.error().message;
     EXPECT_EQ(again->stepSeconds, plan.prediction.stepSeconds);
@@ -86,7 +86,7 @@ TEST(Plan, ErrorsNameTheKey) {
   EXPECT_THAT(errorOf(replaced(good, "\"version\": 5", "\"version\": 1")),
               HasSubstr("key \"version\" is 1"));
   EXPECT_THAT(errorOf(replaced(good, "\"tbc-plan\"", "\"other\"")), HasSubstr("\"format\""));
-  // A key too many is unknown, with the key that was perhaps meant; a key misspelt is one missing.
+  // An added key is unknown, and the error suggests a similar key. A misspelt key is a missing one.
   EXPECT_THAT(errorOf(replaced(good, "\"fits\":", "\"fts\": 1,\n\"fits\":")),
               HasSubstr("key \"fts\" is unknown; did you mean \"fits\"?"));
   EXPECT_THAT(errorOf(replaced(good, "\"idle_devices\"", "\"idel_devices\"")),
@@ -298,7 +298,7 @@ TEST(Summary, FormatsUnits) {
   EXPECT_EQ(formatSeconds(5e-6), "5.0 us");
 }
 
-/// What the fuzzer starts from; a corpus of an older form would only be refused.
+/// The corpus of the fuzzer; it would refuse plans of an older form at once.
 TEST(Plan, KeptPlansAreReadable) {
   int count = 0;
   for (const auto &entry :

@@ -1,4 +1,4 @@
-//===- RecomputeTest.cpp - Which ops run again, and where ------------------===//
+//===- RecomputeTest.cpp - Recomputed ops and their positions ---------------===//
 
 #include "planner/core/Recompute.h"
 #include "planner/core/Plan.h"
@@ -26,7 +26,7 @@ static int opCalled(const Graph &graph, const std::string &id) {
   return 0;
 }
 
-/// Forward values that the backward reads from the forward, not from clones.
+/// The forward values that the backward reads directly, not from clones.
 static std::set<int> residualsOf(const Graph &graph) {
   std::set<int> values;
   for (const GraphOp &op : graph.ops)
@@ -115,7 +115,7 @@ TEST(Recompute, StopsAtStageBoundaries) {
     for (int value : cloned.ops[op].operands) {
       int producer = cloned.values[value].producer;
       if (producer >= 0 && cloned.ops[producer].chunk != cloned.ops[op].chunk)
-        EXPECT_LT(producer, numForwardOps(cloned)); // what was received is kept, not made again
+        EXPECT_LT(producer, numForwardOps(cloned)); // received values are kept, not recomputed
     }
   }
 }
@@ -139,7 +139,8 @@ TEST(Stages, AnOpWithoutForwardOpGoesWhereItsValueBelongs) {
   int &primal = graph.values[graph.ops[sum].results[0]].cotangentOf;
   primal = graph.ops[opCalled(graph, "h.0.add2")].results[0];
   EXPECT_EQ(forwardAnchors(graph)[sum], opCalled(graph, "h.0.add2"));
-  // Without that, where the backward gets to last of what it adds up.
+  // Without a primal value: the earliest forward op among the terms of the sum, which the backward
+  // reaches last.
   primal = -1;
   int earliest = numForwardOps(graph);
   for (int value : graph.ops[sum].operands)

@@ -25,7 +25,7 @@ static std::string errorOf(const Graph &graph, const Job &job, const Pins &pins,
   return answer.error().message;
 }
 
-/// Reshapes leave factors of size 1 in a parameter's dims that its gradient's do not have.
+/// Reshapes leave factors of size 1 in a parameter's dims that are absent in its gradient's dims.
 TEST(Search, FactorsOfOneElementDoNotMatter) {
   StepBuilder builder;
   FactorId b = builder.factor(8), h = builder.factor(8),
@@ -73,7 +73,7 @@ TEST(Search, MoreMemoryIsNeverSlower) {
   EXPECT_GT(answers, 4);
 }
 
-/// The least memory by the bound, which is never more than what a plan takes.
+/// The bound on memory is at most the memory of every plan.
 TEST(Search, NoPlanTakesLessThanTheBoundOnMemory) {
   Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
   for (const char *mesh :
@@ -129,7 +129,7 @@ TEST(Search, MemoryHasAMarginUnlessRiskIsAskedFor) {
   EXPECT_EQ(risky->plan.recompute, "none");
   EXPECT_LT(risky->plan.prediction.stepSeconds, sure->plan.prediction.stepSeconds);
   EXPECT_THAT(risky->plan.warnings, testing::Contains(HasSubstr("without --memory-risk")));
-  // What the margin costs is said as an alternative.
+  // The cost of the margin is reported as an alternative.
   EXPECT_THAT(sure->plan.alternatives,
               testing::Contains(testing::Field(&Alternative::memory, MemoryVerdict::Tight)));
   EXPECT_LE(sure->plan.lowerBoundSeconds, sure->plan.prediction.stepSeconds);
@@ -160,7 +160,7 @@ TEST(Search, EndsAtItsBudgetOrInTimeAndSaysSo) {
     ASSERT_TRUE(some) << some.error().message;
     EXPECT_EQ(some->plan.searchEnd, SearchEnd::Budget);
     EXPECT_GE(some->plan.prediction.stepSeconds, whole->plan.prediction.stepSeconds * (1 - 2e-3));
-    // The bound holds for what was not looked at as well.
+    // The bound also holds for candidates outside the budget.
     EXPECT_LE(some->plan.lowerBoundSeconds, whole->plan.prediction.stepSeconds);
     Result<Plan> read = readPlan(writePlan(some->plan), "plan.json");
     ASSERT_TRUE(read) << read.error().message;
@@ -174,7 +174,7 @@ TEST(Search, EndsAtItsBudgetOrInTimeAndSaysSo) {
   EXPECT_LE(late->plan.lowerBoundSeconds, whole->plan.prediction.stepSeconds);
 }
 
-/// Pinned so that only a search could tell that nothing fits.
+/// The pins leave a case in which only a search could find that no plan fits.
 TEST(Search, SaysThatTimeWasShortWhereNothingFitsYet) {
   Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
   Pins pins;
@@ -226,7 +226,7 @@ TEST(Search, PinnedIsNeverBetterThanFree) {
   }
 }
 
-// Where attention skips what is hidden, and the order of the sequence is left open.
+// Attention skips hidden keys, and the order of the sequence is free.
 TEST(Search, SequencesAreSplitSoThatAllRanksSkipAlike) {
   Graph graph = makeChain({2, 1, 16, 4, 8, 64, 96});
   graph.sequenceFactor =
@@ -234,7 +234,7 @@ TEST(Search, SequencesAreSplitSoThatAllRanksSkipAlike) {
   for (reshard::GraphOp &op : graph.ops)
     if (op.kernelClass == "attention") {
       op.kernelClass = "causal_attention";
-      for (reshard::Loop &loop : op.loops) // as of rows that were each by itself
+      for (reshard::Loop &loop : op.loops) // as if rows were independent
         if (loop.factor == graph.sequenceFactor)
           loop.kind = reshard::LoopKind::Parallel;
     }
@@ -256,7 +256,7 @@ TEST(Search, SequencesAreSplitSoThatAllRanksSkipAlike) {
   EXPECT_FALSE(inOrder.zigzag);
   EXPECT_LT(open.prediction.stepSeconds, inOrder.prediction.stepSeconds);
   EXPECT_EQ(plan("zigzag", 0.5).prediction.stepSeconds, open.prediction.stepSeconds);
-  // It spares nothing where nothing is skipped.
+  // Zigzag saves no time without skipped work.
   EXPECT_FALSE(plan("", 1).zigzag);
   EXPECT_GT(plan("contiguous", 1).prediction.stepSeconds, inOrder.prediction.stepSeconds);
 }
@@ -296,7 +296,7 @@ TEST(Search, RecomputesAsManyBlocksAsNeedBe) {
     EXPECT_EQ(pinned->plan.recomputeOps, found.recomputeOps);
     Result<SearchAnswer> fewer = plan("selective:" + std::to_string(blocks - 1), limit);
     EXPECT_FALSE(fewer && fewer->plan.prediction.fits()) << blocks;
-    // As a file it is read again, and with another number it is not.
+    // A written plan can be read back, but not with another version number.
     std::string text = writePlan(found);
     EXPECT_TRUE(readPlan(text, "plan.json"));
     size_t at = text.find(found.recompute, text.find("\"mode\""));
@@ -454,8 +454,7 @@ TEST(Strategies, HaveTheirClosedForms) {
   EXPECT_EQ(run("ddp"), (Sums{{"all_reduce dp", p}}));
   EXPECT_EQ(run("zero1"), (Sums{{"reduce_scatter dp", p}, {"all_gather dp", p}}));
   EXPECT_EQ(run("zero2"), (Sums{{"reduce_scatter dp", 4 * p}, {"all_gather dp", p}}));
-  // The first layer's weight is not needed in the backward: nothing is asked for the input's
-  // gradient.
+  // The backward does not need the first layer's weight: the input has no gradient.
   double backward = 4.0 * 256 * 32;
   EXPECT_EQ(run("fsdp")["reduce_scatter fsdp"], 4 * p);
   EXPECT_GE(run("fsdp")["all_gather fsdp"], 4 * (p + backward));
@@ -550,7 +549,7 @@ TEST(Search, RoundsUpADefaultBatchAndSaysSo) {
 }
 
 TEST(Search, SaysWhichDevicesStayIdle) {
-  Graph graph = makeMlp(1, {8, 8, 8}); // 7 divides nothing in it
+  Graph graph = makeMlp(1, {8, 8, 8}); // 7 divides no size
   Result<SearchAnswer> answer = search(graph, jobFor(7, 512), smallCluster(), {});
   ASSERT_TRUE(answer) << answer.error().message;
   EXPECT_EQ(answer->plan.idleDevices, 7 - answer->plan.mesh.numRanks());
@@ -559,7 +558,7 @@ TEST(Search, SaysWhichDevicesStayIdle) {
 }
 
 TEST(Search, LeavesNoAxisWithoutWork) {
-  Graph graph = makeMlp(1, {7, 11, 5}); // nothing that 2 divides but the batch
+  Graph graph = makeMlp(1, {7, 11, 5}); // 2 divides only the batch
   Result<SearchAnswer> answer = search(graph, jobFor(4, 64), smallCluster(), {});
   ASSERT_TRUE(answer) << answer.error().message;
   EXPECT_EQ(answer->plan.mesh.tp, 1);
@@ -601,7 +600,7 @@ TEST(Infeasible, APlanThatCannotExistIsNotFoundAndOneThatMayIs) {
   pins.memoryLimitBytes = 200 * 1024;
   EXPECT_THAT(errorOf(graph, job, pins, ErrorCode::NoFeasiblePlan),
               HasSubstr("on the mesh that is pinned"));
-  // What only the search knows is said so.
+  // The error says so if only the search can know it.
   pins.microBatch = 4;
   pins.recompute = "none";
   Pins ample = pins;

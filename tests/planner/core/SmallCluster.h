@@ -1,4 +1,4 @@
-//===- SmallCluster.h - Jobs on which everything in a small model matters --===//
+//===- SmallCluster.h - A slow cluster for small models --------------------===//
 
 #ifndef TBC_TESTS_PLANNER_CORE_SMALLCLUSTER_H
 #define TBC_TESTS_PLANNER_CORE_SMALLCLUSTER_H
@@ -16,7 +16,7 @@ inline Job jobFor(int64_t gpus, int64_t batch) {
   return job;
 }
 
-/// A cluster on which everything in a small model matters: slow devices, slow network, little
+/// A cluster on which every decision counts in a small model: slow devices, slow network, little
 /// memory.
 inline Cluster smallCluster(int64_t memoryBytes = int64_t(1) << 30) {
   Cluster cluster = *loadCluster("h100-sxm");

@@ -103,7 +103,7 @@ public:
     return y;
   }
 
-  /// By statistics over all but the last dim, which all samples have a part in.
+  /// Normalizes by statistics over all but the last dim, so every sample contributes to them.
   int batchNorm(const std::string &id, int x) {
     Dims last = {dimsOf[x].back()};
     int statistics = op(id + ".statistics", "batch_mean", "reduction", {x}, {last})[0];
@@ -290,8 +290,9 @@ private:
   int sums = 0;
 };
 
-/// Layers of matmul and gelu, then a loss. Widths: in, hidden.., out. `hasBias`: something is done
-/// to what each layer but the last makes before the gelu reads it.
+/// Layers of matmul and gelu, then a loss. Widths: in, hidden.., out. Example: {16, 32, 8} has two
+/// matmuls with a gelu between them. `hasBias` puts an op between each matmul but the last and its
+/// gelu.
 inline Graph makeMlp(int64_t batch, const std::vector<int64_t> &widths, int64_t elementBytes = 4,
                      bool hasBias = false) {
   StepBuilder b;

@@ -17,7 +17,7 @@ using namespace tbc;
 using namespace tbc::planner;
 using namespace tbc::planner::test;
 
-/// Slow devices and a slow network, so that everything in a small model matters.
+/// Slow devices and a slow network, so every decision counts in a small model.
 static Cluster slowCluster() {
   Cluster cluster = *loadCluster("h100-sxm");
   cluster.devicesPerNode = 4;
@@ -31,7 +31,7 @@ static Cluster slowCluster() {
   return cluster;
 }
 
-/// The plan with all that was found out about it, or why there is none.
+/// The plan as text with its explanations, or the error.
 static std::string answerOf(const Graph &graph, int64_t gpus, int64_t batch, Pins pins,
                             int threads) {
   Job job;
@@ -45,7 +45,7 @@ static std::string answerOf(const Graph &graph, int64_t gpus, int64_t batch, Pin
   return writePlan(answer->plan) + std::to_string(answer->counts.bounded) + " bounded";
 }
 
-/// Returns the answer of one thread, which is that of more.
+/// Returns the answer of one thread. Fails if more threads give another one.
 static std::string sameAnswer(const Graph &graph, int64_t gpus, int64_t batch,
                               const Pins &pins = {}) {
   std::string alone = answerOf(graph, gpus, batch, pins, 1);
@@ -61,7 +61,7 @@ TEST(Threads, DoNotChangeThePlan) {
   EXPECT_NE(deep.find("\"lower_bound_seconds\""), std::string::npos) << deep;
 }
 
-/// One thread does what is asked for and no more, always in the same order.
+/// One thread does only the requested work, always in the same order.
 TEST(Threads, OneCountsAlike) {
   Graph graph = makeChain({12, 1, 64, 4, 8, 64, 96});
   Job job;
@@ -86,7 +86,7 @@ TEST(Threads, OneCountsAlike) {
   EXPECT_LT(split.bounded, open.bounded);
   EXPECT_GT(split.strategies, 0);
   EXPECT_GT(split.cuts, 0);
-  pins.mesh = *parseMesh("dp=8"); // where there is nothing to split or to cut
+  pins.mesh = *parseMesh("dp=8"); // no axis to split, no stages to cut
   SearchCounts whole = countsWith(pins);
   EXPECT_GT(whole.priced, 0);
   EXPECT_EQ(whole.strategies, 0);

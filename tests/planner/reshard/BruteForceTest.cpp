@@ -1,7 +1,7 @@
 //===- BruteForceTest.cpp - No sequence of up to three steps is cheaper ----===//
 //
-// All sequences of collectives, written down from their documentation and without regard to what
-// the library would try. Prices are bytes on the wire, counted here from local shapes.
+// Tries all sequences of collectives, written from their documentation and independent of the
+// library's own search. Prices are bytes on the wire, counted here from local shapes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -145,7 +145,7 @@ private:
   const Mesh &mesh;
   const TensorLayout &layout;
   const Sharding &to;
-  std::vector<AxisRef> named; // axes that neither sharding names are not brought in
+  std::vector<AxisRef> named; // axes of the two shardings; no others are tried
   std::map<std::pair<Sharding, int>, double> known;
 };
 
@@ -163,8 +163,8 @@ TEST_P(ReshardOptimal, NoSequenceOfThreeStepsIsCheaper) {
     for (const Collective &c : reshard(mesh, layout, from, to))
       price += bytesOnWire(c);
     double best = BruteForce(mesh, layout, from, to).search(from, 3);
-    // Sums over the axes of a flat target are scattered by rule, also where padding makes that
-    // dear.
+    // Partial sums over the axes of a flat target are scattered by rule, even if padding makes that
+    // expensive.
     auto isPending = [&](const AxisRef &axis) {
       return std::any_of(from.pending.begin(), from.pending.end(),
                          [&](const Pending &p) { return p.axis == axis; });

@@ -1,4 +1,4 @@
-//===- CheckTest.cpp - Assignments that cannot be ---------------------------===//
+//===- CheckTest.cpp - Invalid assignments ----------------------------------===//
 
 #include "tests/planner/reshard/GraphBuilder.h"
 

@@ -1,4 +1,4 @@
-//===- ClosedFormTest.cpp - Data parallelism costs what the books say ------===//
+//===- ClosedFormTest.cpp - Closed forms of data parallelism ---------------===//
 //
 // The closed forms of docs/design.md, section 3, against derive and countCollectives. Expected
 // lists are written from the table alone.

@@ -68,7 +68,7 @@ TEST(ContextStrategy, SplitsHeadsInstead) {
   Attention a;
   EXPECT_EQ(operandSharding(a.g.graph, a.forward(), a.strategy(ContextForm::AllToAll), 1),
             at(0, 'h', {cp}));
-  // After what lies there already: an all_to_all appends its axis.
+  // It goes after the axes that lie there already: an all_to_all appends its axis.
   OpStrategy base;
   test::shard(a.g.graph, base, a.forward(), 'h', {tp});
   EXPECT_EQ(operandSharding(a.g.graph, a.forward(), a.strategy(ContextForm::AllToAll, base), 1),

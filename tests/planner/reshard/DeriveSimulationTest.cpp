@@ -1,7 +1,7 @@
 //===- DeriveSimulationTest.cpp - Derived programs compute the same --------===//
 //
-// Random steps under random strategies: what derive says, executed on all ranks, equals the serial
-// run to the last bit. This holds the rules together; the tests of single rules are in
+// Random steps under random strategies: the derived program, executed on all ranks, equals the
+// serial run bit for bit. This tests the rules together; the tests of single rules are in
 // DeriveTest.cpp.
 //
 //===----------------------------------------------------------------------===//
@@ -131,7 +131,7 @@ private:
   int count = 0;
 };
 
-/// Random strategies from those that the library offers; generators in backward keep their phase.
+/// Random strategies from those of the library; data-independent ops in backward keep their phase.
 Assignment randomAssignment(RandomShardings &random, const Graph &graph, const Mesh &mesh,
                             int numStages) {
   Assignment a = test::replicated(graph, mesh);
@@ -167,7 +167,7 @@ void placeChunks(RandomShardings &random, Assignment &a) {
     a.chunkStage.push_back(static_cast<int>(random.below(a.numStages)));
 }
 
-/// Parts from the backward some of what no other block waits for.
+/// Moves some backward ops that no other block depends on to the phase wgt. Returns their number.
 int partBackward(RandomShardings &random, Graph &graph) {
   std::vector<bool> isSkipped(graph.ops.size(), false);
   for (size_t p = 0; p < graph.parameters.size(); ++p)
@@ -210,7 +210,7 @@ TEST_P(DeriveSimulation, EqualsTheSerialStep) {
   EXPECT_GT(reshards, 400);
 }
 
-// Chunks of one stage hand values to each other; the weight phase reads what the others keep.
+// Chunks of one stage hand values to each other; the wgrad phase reads values kept by the others.
 TEST_P(DeriveSimulation, EqualsTheSerialStepWithVirtualStages) {
   RandomShardings random(GetParam() * 104729 + 3);
   const std::vector<Mesh> meshes = {{{{"dp", 2}, {"tp", 2}}}, {{{"dp", 4}}}};

@@ -109,7 +109,7 @@ TEST(TensorParallel, ZeroAxisThatShardsTheParameterAnyhowIsLeftOut) {
 }
 
 TEST(TensorParallel, GradientPendingOverTpIsCompletedEachMicroBatch) {
-  // Rows of s on tp (sequence parallel weights of a norm): dw is pending over tp and dp.
+  // Rows of s on tp (sequence parallel weights of a norm): dw is partial over tp and dp.
   GraphBuilder g({{'b', 4}, {'s', 8}, {'d', 8}});
   g.graph.batchFactor = 'b';
   int x = g.input("x", "bsd"), w = g.parameter("w", "d");
@@ -188,7 +188,7 @@ TEST(TensorParallel, VocabularyParallelEmbeddingIsOneAllReduce) {
 // Rule 1: completion
 //===----------------------------------------------------------------------===//
 
-/// A pending value with two users.
+/// A partial value with two users.
 struct TwoUsers {
   GraphBuilder g{{{'s', 8}, {'f', 8}, {'d', 8}}};
   Assignment a;
@@ -261,7 +261,7 @@ TEST(Completion, UnusedValueIsLeftPending) {
 }
 
 TEST(Completion, NewStateComesHome) {
-  // Running statistics: a mean over the batch, kept like the state that it replaces.
+  // Running statistics: a mean over the batch, with the sharding of the state that it replaces.
   GraphBuilder g({{'b', 8}, {'c', 8}});
   int x = g.input("x", "bc"), mean = g.state("mean", "c");
   g.forward("normalise", "bc,c->bc", {x, mean});
@@ -336,7 +336,7 @@ TEST(Residuals, AreKeptAsBackwardWantsThemIfForwardHadThem) {
 
 TEST(Residuals, AreKeptAtHomeElseAndReshardedInBackward) {
   Kept k;
-  // Backward wants d on tp, which forward never had.
+  // Backward wants d on tp; forward never had it.
   for (const char *id : {"first.bwd", "second.bwd"}) {
     int op = k.g.opIndex(id);
     k.a.strategies[op] = {};

@@ -11,9 +11,9 @@
 
 namespace tbc::reshard::test {
 
-/// Builds a Graph op by op. A tensor is a string with a letter per dim; every letter is a factor
-/// with a size, and the letters of an op are its loops: "bi,io->bo" is a matmul whose loop i is a
-/// reduction.
+/// Builds a Graph op by op. A tensor is a string with a letter per dim. Every letter is a factor
+/// with a size, and the letters of an op are its loops. Example: "bi,io->bo" is a matmul with the
+/// reduction i.
 class GraphBuilder {
 public:
   explicit GraphBuilder(std::map<char, int64_t> sizes) : sizes(std::move(sizes)) {}
@@ -31,13 +31,13 @@ public:
 
   /// Adds a forward op and returns its first result.
   int forward(const std::string &id, const std::string &spec, std::vector<int> operands);
-  /// Adds a backward op of the forward op that produces `of`; results are cotangents of
-  /// `cotangentsOf`, in order.
+  /// Adds a backward op of the producer of `of`; its results are cotangents of `cotangentsOf`, in
+  /// order.
   int backward(const std::string &id, int of, const std::string &spec, std::vector<int> operands,
                std::vector<int> cotangentsOf = {});
   /// The sum of two or more values of the same dims, in the phase given.
   int sum(const std::string &id, Phase phase, std::vector<int> operands);
-  /// A value that depends on nothing.
+  /// A data-independent value.
   int generator(const std::string &id, const std::string &dims);
 
   GraphOp &opOf(int value) { return graph.ops[graph.values[value].producer]; }
@@ -64,7 +64,7 @@ private:
 void shard(const Graph &graph, OpStrategy &strategy, int op, char letter,
            const std::vector<AxisRef> &axes);
 
-/// An assignment with nothing sharded.
+/// An assignment without sharded tensors.
 Assignment replicated(const Graph &graph, const Mesh &mesh);
 /// The batch on `axes` in every op.
 Assignment dataParallel(const Graph &graph, const Mesh &mesh, const std::vector<AxisRef> &axes);

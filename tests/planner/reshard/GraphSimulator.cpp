@@ -30,7 +30,7 @@ static std::vector<int64_t> stridesOf(const GraphOp &op, std::vector<TensorDim> 
 
 static int64_t positive(int64_t value) { return (value % kPrime + kPrime) % kPrime; }
 
-/// Executes `op` on local operands; `shapes` are those of the local results.
+/// Executes `op` on local operands; `shapes` are the shapes of the local results.
 static std::vector<LocalTensor> evaluate(const GraphOp &op,
                                          const std::vector<const LocalTensor *> &operands,
                                          const std::vector<std::vector<int64_t>> &shapes) {
@@ -74,7 +74,7 @@ static std::vector<LocalTensor> evaluate(const GraphOp &op,
   return results;
 }
 
-/// What an input of the step, or a generated value, holds.
+/// Returns an input of the step, or a data-independent value.
 static LocalTensor given(const Graph &graph, int value) {
   LocalTensor tensor{graph.values[value].layout.shape(), {}};
   for (int64_t i = 0; i < product(tensor.shape); ++i)
@@ -138,7 +138,7 @@ const GraphSimulator::Ranks *GraphSimulator::get(const Block &block, int value,
   auto found = blocks[block].find({value, sharding});
   if (found != blocks[block].end())
     return &found->second;
-  // Another block of the same stage may keep it: one that runs before.
+  // An earlier block of the same stage may keep it.
   for (const Residual &r : derivation.residuals) {
     Block keeper{r.chunk, r.phase};
     bool isBefore = keeper.phase != block.phase     ? keeper.phase < block.phase
@@ -265,7 +265,7 @@ static void addTo(std::vector<LocalTensor> &sum, const std::vector<LocalTensor> 
       sum[rank].data[i] = (sum[rank].data[i] + more[rank].data[i]) % kPrime;
 }
 
-/// Adds up the parts on every stage, then does what the update does.
+/// Adds up the parts on every stage, then does the reductions of the update.
 void GraphSimulator::finishGradient(int p) {
   const GraphParameter &parameter = graph.parameters[p];
   if (parameter.gradient < 0)

@@ -1,8 +1,8 @@
 //===- GraphSimulator.h - Executes a derivation on many ranks --------------===//
 //
-// Runs a graph twice, in integers modulo a prime: serially, and on all ranks as a Derivation says,
-// with nothing but what it provides. Every op is a sum of products over its loops; one without
-// reduction is then squared, so that an incomplete sum cannot pass through unnoticed.
+// Runs a graph twice, in integers modulo a prime: serially, and on all ranks by a Derivation alone.
+// Every op is a sum of products over its loops. An op without reduction is then squared, so an
+// incomplete sum cannot pass unnoticed: (1 + 2)^2 is not 1^2 + 2^2.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ public:
   GraphSimulator(const Graph &graph, const Assignment &assignment, const Derivation &derivation);
 
   /// Runs forward, backward and the reductions of the update, and compares gradients, states and
-  /// loss with the serial run. Returns what is wrong first, or "".
+  /// loss with the serial run. Returns the first difference, or "".
   std::string run();
 
 private:

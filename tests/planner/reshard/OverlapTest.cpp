@@ -60,7 +60,7 @@ TEST(Buckets, JoinTheReductionsOfAStep) {
   ASSERT_EQ(messages.size(), 1u);
   EXPECT_EQ(messages[0].kind, CollectiveKind::AllReduce);
   EXPECT_EQ(messages[0].bytes, 140 + 28 + 84 + 12);
-  // That and the loss.
+  // The bucket and the loss.
   EXPECT_EQ(test::show(step.counts(overlap)),
             "stage 0 all_reduce(dp+fsdp) 4 x 1\nstage 0 all_reduce(dp+fsdp) 264 x 1\n");
 }
@@ -122,7 +122,7 @@ TEST(Buckets, HoldNoMoreThanTheirSizeInTheOrderOfTheReductions) {
 }
 
 TEST(Buckets, LeaveOutWhatSeveralStagesHold) {
-  // A weight tied over two stages, and two that are not.
+  // A weight tied over two stages, and two untied ones.
   GraphBuilder g({{'b', 8}, {'d', 4}, {'e', 4}});
   g.graph.batchFactor = 'b';
   int x = g.input("x", "bd"), w = g.parameter("w", "de"), v = g.parameter("v", "ed"),
@@ -192,7 +192,7 @@ TEST(Prefetch, IssuesGathersSoManyAhead) {
         continue;
       }
       if (reshard.phase != Phase::Forward) {
-        // w2 alone is read there, and nothing comes before it.
+        // Only w2 is read there, and no op comes before it.
         EXPECT_EQ(overlap.issuedBefore[r], ahead == 0 ? -1 : reshard.op);
         continue;
       }

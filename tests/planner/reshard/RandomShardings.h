@@ -20,9 +20,10 @@ public:
   Mesh mesh(int maxAxes);
   /// Up to three dims, two segments per dim and 4000 elements; some factors are in several dims.
   TensorLayout layout(int maxDims, bool segmented);
-  /// Whole axes, or with `split` parts of them, on factors, pending or flat.
+  /// Whole axes, or parts of them with `split`, on factors, partial or flat.
   Sharding sharding(const Mesh &mesh, const TensorLayout &layout, bool split, bool flat);
-  /// A sharding that `from` can be taken to: keeps some of its pending axes and adds none.
+  /// A sharding that `from` can be resharded to: keeps some of its partial axes and adds no new
+  /// one.
   Sharding target(const Mesh &mesh, const TensorLayout &layout, const Sharding &from, bool split,
                   bool flat);
 

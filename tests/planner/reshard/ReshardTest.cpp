@@ -136,7 +136,7 @@ TEST(Reshard, SegmentsAreGatheredOneByOne) {
 }
 
 TEST(Reshard, CostDecides) {
-  // Under a cost that forbids all_to_all the move is a gather and a slice.
+  // Under a cost that forbids all_to_all, the move is a gather and a slice.
   CollectiveCost noAllToAll = [](const Collective &c) {
     return bytesOnWire(c) + (c.kind == CollectiveKind::AllToAll ? 1e12 : 0);
   };
@@ -218,7 +218,7 @@ TEST_P(ReshardRandom, SequencesDoWhatTheShardingsSay) {
 INSTANTIATE_TEST_SUITE_P(Seeds, ReshardRandom, testing::Range(0, 6));
 
 TEST(Simulator, NoticesWrongData) {
-  // The check can fail: a value that is not where the sharding says, or a sum not completed.
+  // The check can fail: for a value in another sharding, or an incomplete sum.
   auto ranks = test::distribute(mesh, activation(), {{{1, S, {tp}}}, {}, {}});
   EXPECT_EQ(test::difference(mesh, activation(), {{{1, S, {tp}}}, {}, {}}, ranks), "");
   EXPECT_NE(test::difference(mesh, activation(), {{{1, S, {fsdp}}}, {}, {}}, ranks), "");

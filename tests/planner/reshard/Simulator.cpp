@@ -29,7 +29,7 @@ static bool isMax(const Sharding &sharding) {
   return !sharding.pending.empty() && sharding.pending.front().kind == ReduceKind::Max;
 }
 
-/// Global linear indices of what a rank holds before flattening, row-major.
+/// Returns the global linear indices of a rank's elements before flattening, row-major.
 static std::vector<int64_t> globalIndices(const Mesh &mesh, const TensorLayout &layout,
                                           const Sharding &sharding,
                                           const std::vector<int64_t> &coordinates) {
@@ -53,7 +53,7 @@ static std::vector<int64_t> chunkOf(std::vector<int64_t> flat, int64_t n, int64_
   return {flat.begin() + index * chunk, flat.begin() + (index + 1) * chunk};
 }
 
-/// Indices of what a rank holds, flattened if the sharding says so; -1 for padding.
+/// Returns the indices of a rank's elements, flattened if the sharding is flat; -1 for padding.
 static std::vector<int64_t> heldIndices(const Mesh &mesh, const TensorLayout &layout,
                                         const Sharding &sharding,
                                         const std::vector<int64_t> &coordinates) {
@@ -63,7 +63,7 @@ static std::vector<int64_t> heldIndices(const Mesh &mesh, const TensorLayout &la
   return chunkOf(indices, groupSize(sharding.flat), groupIndex(mesh, sharding.flat, coordinates));
 }
 
-/// Part `index` of `n` of a pending value: arbitrary, but together they are the value.
+/// Returns part `index` of `n` of a partial value: arbitrary, but the parts reduce to the value.
 static int64_t partOf(int64_t value, int64_t globalIndex, int64_t index, int64_t n, bool maximum) {
   auto noise = [&](int64_t i) { return (globalIndex * 31 + i * 17 + 5) % 1009; };
   if (maximum)
@@ -96,7 +96,7 @@ std::vector<LocalTensor> distribute(const Mesh &mesh, const TensorLayout &layout
 // The collectives
 //===----------------------------------------------------------------------===//
 
-/// For every element of a full dim: the group index that holds it and its place in that local dim.
+/// For every element of a full dim: the group index of its rank and its position in the local dim.
 static std::vector<std::pair<int64_t, int64_t>>
 ownersAlong(const std::vector<SegmentShape> &segments, int64_t n) {
   std::vector<std::pair<int64_t, int64_t>> result;
@@ -214,7 +214,8 @@ static LocalTensor resultOn(const Collective &c, const Group &group, int64_t ind
   return mine;
 }
 
-/// The ranks that differ from `rank` only along `axes`, by group index.
+/// Returns the ranks that differ from `rank` only along `axes`, by group index. Example: with dp=2,
+/// tp=2 and axes {dp}, the group of rank 1 is 1, 3.
 static std::vector<int64_t> groupOf(const Mesh &mesh, const std::vector<AxisRef> &axes,
                                     int64_t rank) {
   std::vector<int64_t> mine = mesh.coordinates(rank), members(groupSize(axes), -1);

@@ -16,8 +16,9 @@ using test::GraphBuilder;
 const Mesh mesh{{{"pp", 2}, {"dp", 2}, {"fsdp", 4}}};
 const AxisRef dp = wholeAxis(mesh, 1), fsdp = wholeAxis(mesh, 2);
 
-/// A language model on two stages: embedding and a layer, then a layer and the head, which shares
-/// the embedding's table. A mask is used on both; the labels on the second. b x s tokens, d wide.
+/// A language model on two stages. Stage 0 has the embedding and a layer; stage 1 a layer and the
+/// head, which shares the embedding's table. Both use a mask; stage 1 uses the labels. b x s
+/// tokens, d wide.
 struct TiedModel {
   GraphBuilder g{{{'b', 16}, {'s', 4}, {'d', 6}, {'v', 10}}};
   Assignment a;
@@ -100,10 +101,10 @@ TEST(Stages, TiedGradientIsSummedOverStagesOncePerStep) {
     }
 }
 
-/// y = tanh(w) + p without a batch: the gradient of p is the cotangent of y, which the backward of
-/// tanh reads too.
+/// y = tanh(w) + p without a batch. The gradient of p is the cotangent of y, and the backward of
+/// tanh reads it too.
 struct BatchFree {
-  /// `outStage`: of what is made of y.
+  /// `outStage`: the stage of the ops behind y.
   explicit BatchFree(int outStage) {
     w = g.parameter("w", "d"), p = g.parameter("p", "d");
     int t = g.forward("tanh", "d->d", {w});
@@ -176,7 +177,7 @@ TEST(Gradients, ThatSomethingElseReadsAreNotParted) {
   EXPECT_TRUE(parts.skippedAdds.empty());
 }
 
-/// A weight that is used often has a chain of sums; the last one need not be where stages meet.
+/// A weight with many uses has a chain of sums; the last sum need not be where stages meet.
 TEST(Stages, PartsOfAGradientLieBelowSumsOfOneStage) {
   TiedModel m;
   GraphBuilder &g = m.g;
@@ -230,7 +231,7 @@ TEST(Stages, ForwardValueForAnEarlierBackwardComesWithTheCotangents) {
   g.stage = 1;
   int z = g.forward("z", "s->s", {y});
   g.stage = 0;
-  g.backward("y.bwd", y, "s->s", {z}); // reads what only stage 1 has
+  g.backward("y.bwd", y, "s->s", {z}); // reads a value of stage 1 alone
   Assignment a = test::replicated(g.graph, mesh);
   Derivation d = derive(g.graph, a);
   ASSERT_EQ(d.transfers.size(), 2u);
@@ -259,8 +260,8 @@ TEST(Stages, PendingValuesAreNotDeferredAcrossStages) {
 }
 
 TEST(Derive, IsTheSameEveryTimeAndFastOnManyOps) {
-  // 2000 layers of 5 ops each. The bound is far above what it takes (tens of milliseconds), and
-  // below what anything quadratic would.
+  // 2000 layers of 5 ops each. The bound is far above the measured time (tens of milliseconds), and
+  // below the time of a quadratic algorithm.
   Mesh tpMesh{{{"dp", 4}, {"tp", 4}}};
   AxisRef tp = wholeAxis(tpMesh, 1);
   GraphBuilder g({{'b', 16}, {'d', 32}, {'f', 64}});

@@ -1,4 +1,4 @@
-//===- StrategiesTest.cpp - Which axes may lie on which loops --------------===//
+//===- StrategiesTest.cpp - The axes allowed on each loop ------------------===//
 
 #include "tests/planner/reshard/GraphBuilder.h"
 
@@ -120,7 +120,7 @@ TEST(BatchStrategy, LeavesWholeWhatTheAxesDoNotDivide) {
 // Backward ops
 //===----------------------------------------------------------------------===//
 
-/// A convolution whose input and output channels are one factor, c, as residual networks force it.
+/// A convolution with one factor c for input and output channels, as residual networks force it.
 struct Convolution {
   GraphBuilder g{{{'n', 8}, {'o', 8}, {'c', 8}, {'x', 5}, {'k', 3}}};
   int dx, dw;
@@ -136,7 +136,7 @@ struct Convolution {
     dx = g.backward("conv.bwd.x", y, "nox,ock->ncx", {dy, w}, {x});
     dw = g.backward("conv.bwd.w", y, "ncx,nox->ock", {x, dy}, {w});
   }
-  /// The loop of op `op` that runs through dim `dim` of operand `operand`.
+  /// Returns the loop of op `op` through dim `dim` of operand `operand`.
   int loopAt(int op, int operand, int dim) const {
     const std::vector<Loop> &loops = g.graph.ops[op].loops;
     for (size_t i = 0; i < loops.size(); ++i)
