@@ -10,7 +10,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-/// Writes one node after the other and names what it makes.
+/// Writes one node after the other and names its results.
 class Writer {
 public:
   explicit Writer(int64_t opset) : model(opset) {}

@@ -1,6 +1,6 @@
 //===- Architectures.h - Published architectures without weights -----------===//
 //
-// As plain ONNX graphs whose weights are external data that is not there.
+// Plain ONNX graphs; their weights are missing external data.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,9 +16,9 @@ struct TransformerSizes {
   int64_t layers, width, heads, keys, inner, vocabulary;
 };
 
-/// ResNet-50 in the form that strides in its 3x3 convolutions, "V1.5": input [batch, 3, 224, 224],
-/// logits [batch, 1000]. Source: He et al., "Deep residual learning for image recognition" (2015),
-/// table 1.
+/// ResNet-50 with the stride in its 3x3 convolutions, "V1.5": input [batch, 3, 224, 224], logits
+/// [batch, 1000]. Source: He et al., "Deep residual learning for image recognition" (2015), table
+/// 1.
 ModelBuilder makeResNet50();
 
 /// An encoder with the masked-token head of BERT: input_ids [batch, seq], logits per token. The

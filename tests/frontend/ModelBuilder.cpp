@@ -131,7 +131,7 @@ std::string importFileError(const std::string &path, const frontend::ImportOptio
   Result<frontend::ImportedModel> model = frontend::importOnnx(context, path, options);
   if (model)
     return "";
-  // Options that the model does not fit are mistakes of the command line.
+  // Options that do not fit the model are errors of the command line.
   if (model.error().code == ErrorCode::Usage)
     return model.error().message;
   EXPECT_EQ(int(model.error().code), int(ErrorCode::ModelRejected)) << model.error().message;

@@ -13,7 +13,7 @@
 
 namespace tbc::test {
 
-/// A folder that is removed with all that is in it.
+/// A folder that is removed with its content.
 class TemporaryFolder {
 public:
   TemporaryFolder();

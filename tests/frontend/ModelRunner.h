@@ -17,12 +17,12 @@ namespace tbc::test {
 class ModelRunner {
 public:
   frontend::ImportOptions options;
-  /// Elements of inputs by name; those that are not here are 0, 1, 2 ...
+  /// Elements of inputs by name; absent inputs are 0, 1, 2 ...
   std::map<std::string, std::vector<double>> inputs;
 
   /// The output number `output`. Throws the error of the import.
   std::vector<double> run(const ModelBuilder &builder, unsigned output = 0);
-  /// Of the last model: its function, and how many ops of a name that has.
+  /// The function of the last model, and the number of its ops with a name.
   mlir::func::FuncOp function();
   unsigned count(llvm::StringRef mnemonic);
 

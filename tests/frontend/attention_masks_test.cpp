@@ -1,7 +1,8 @@
 //===- attention_masks_test.cpp - Masks of exporters become operands -------===//
 //
-// Attention as exporters and their fused ops write it, with a mask that is an input: one attention
-// with as many key heads as the model has, the mask beside it, and nothing over queries and keys.
+// Attention as exporters and their fused ops write it, with a mask that is an input. It must become
+// one attention with the model's number of key heads and the mask as operand, and no tensor over
+// queries and keys.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +27,7 @@ namespace {
 
 constexpr int64_t kSeq = 6, kWidth = 8;
 
-/// What an attention says of its mask.
+/// The mask attributes of an attention.
 struct Expected {
   bool causal = false, keyMask = false, segments = false, ordered = false;
   std::string hiddenRows = "zero";
@@ -109,7 +110,7 @@ TEST(AttentionMasks, LengthsOfTheStandardOp) {
   ModelBuilder b = withProjections(kWidth, "mask", {"batch"});
   standard(b, {"q", "k", "v", "", "", "", "mask"});
   expectAttention(b, {false, true});
-  // The last query of a causal sample is that of its last key.
+  // The last query of a causal sample attends up to its last key.
   ModelBuilder causal = withProjections(kWidth, "mask", {"batch"});
   ModelBuilder::attr(standard(causal, {"q", "k", "v", "", "", "", "mask"}), "is_causal",
                      int64_t(1));
@@ -159,7 +160,8 @@ void decomposed(ModelBuilder &b, const std::string &bias) {
   b.node("MatMul", {"weights", "vh"}, {"y"}, "attended");
 }
 
-/// The extended mask of BERT: (1 - mask[:, None, None, :]) * `number`.
+/// The extended mask of BERT: (1 - mask[:, None, None, :]) * `number`. Example: mask 0 and number
+/// -10000 add -10000.
 void extendedMask(ModelBuilder &b, float number) {
   b.ints("axes", {2}, {1, 2});
   b.node("Unsqueeze", {"mask", "axes"}, {"mask4"});

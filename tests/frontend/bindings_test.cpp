@@ -25,7 +25,7 @@ ModelBuilder fixedModel(const std::string &batch, const std::vector<int64_t> &ta
   return b;
 }
 
-/// What a file exported at one batch gives at another is what each sample gives by itself.
+/// A file exported at one batch gives, at another batch, the results of its samples one by one.
 TEST(FixedBatch, ReshapesAreRebatched) {
   struct Case {
     std::string exported;

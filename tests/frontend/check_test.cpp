@@ -1,4 +1,4 @@
-//===- check_test.cpp - What tbc check says ---------------------------------===//
+//===- check_test.cpp - The output of tbc check ------------------------------===//
 
 #include "frontend/onnx/NodeContext.h"
 #include "tools/tbc/CheckCommand.h"
@@ -91,7 +91,7 @@ TEST(Check, SaysWhatIsFrozen) {
   EXPECT_TRUE(nlohmann::json::parse(cli::toJson(*report))["parameter_tensors"].back()["frozen"]);
 }
 
-/// Names that the model does not have are mistakes of the command line, with a suggestion.
+/// Names missing in the model are errors of the command line, with a suggestion.
 TEST(Check, WrongNamesAreUsageErrors) {
   auto errorOf = [](const driver::StepOptions &options) {
     auto report = cli::checkModel(options);
@@ -141,7 +141,8 @@ TEST(Check, RepeatedBlocksAreCounted) {
   EXPECT_EQ(blocks[0].count, 2);
 }
 
-/// After binding no op computes a shape: integers are positions, tokens and what is made of them.
+/// After binding no op computes a shape: integers are positions, tokens and values computed from
+/// them.
 TEST(Check, NoShapeArithmeticIsLeft) {
   for (const char *name : {"gpt2", "gpt2-8l", "llama-8l", "tiny-gpt2", "tiny-llama", "tiny-mlp",
                            "tiny-resnet", "resnet-8b", "unet-8l"}) {
@@ -162,7 +163,7 @@ TEST(Check, NoShapeArithmeticIsLeft) {
   }
 }
 
-/// docs/onnx-ops.md lists what the importer's tables have.
+/// docs/onnx-ops.md lists the importer's tables.
 TEST(Check, DocumentedOpsAreTheImportedOnes) {
   std::set<std::string> imported, documented;
   for (llvm::ArrayRef<frontend::OpImporter> family : frontend::opFamilies())

@@ -26,8 +26,8 @@ onnx::NodeProto &bools(ModelBuilder &b, const std::string &name, bool value) {
   return cast;
 }
 
-/// The branch follows from a shape; both read values of the graph around, and one has a name that
-/// is also there.
+/// A shape decides the branch. Both branches read values of the outer graph, and one has a name
+/// that exists there too.
 TEST(If, TakesTheBranchThatShapesDecide) {
   for (const std::string size : {"2", "3"}) {
     ModelBuilder b = withInput({"batch", size});
@@ -74,7 +74,7 @@ TEST(If, AConditionOfDataIsRefused) {
               HasSubstr("node 'choice' (If): the condition is computed from data"));
 }
 
-/// A weight that only a branch reads is a parameter, under its own name.
+/// A weight read only by a branch is a parameter, under its own name.
 TEST(If, WeightsInsideAreParameters) {
   ModelBuilder b = withInput();
   b.floats("outer", {2}, {10, 20});

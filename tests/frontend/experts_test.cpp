@@ -1,7 +1,7 @@
 //===- experts_test.cpp - Mixtures of experts in the forms of exporters -----===//
 //
-// The files of experts/, which PyTorch's exporters wrote, against what PyTorch computes, before and
-// after raising; and selections by data that are refused.
+// Compares the files of experts/, written by PyTorch's exporters, with PyTorch's results, before
+// and after raising. Data-dependent selections are refused.
 //
 //===----------------------------------------------------------------------===//
 
@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(All, ExpertForms, ::testing::ValuesIn(readForms()),
                            return name;
                          });
 
-/// Tokens x [batch, 4] of which those with a positive sum are selected: `index` [rows, 1].
+/// Selects the tokens x [batch, 4] with a positive sum: `index` [rows, 1].
 class Selected : public ::testing::Test {
 protected:
   Selected() : model(18) {

@@ -26,7 +26,7 @@ cli::CheckReport check(const ModelBuilder &model, int64_t seq = -1) {
   return checkFile(folder.write("model.onnx", model.bytes()), seq);
 }
 
-/// Forward FLOPs of GPT-2 per sample: four products per layer, scores and their use, the head.
+/// Forward FLOPs of GPT-2 per sample: four matmuls per layer, scores and their use, the head.
 TEST(Check, FlopsOfGpt2AreTheClosedForm) {
   double layers = 12, h = 768, v = 50257;
   for (double s : {1024.0, 256.0}) {
@@ -36,7 +36,7 @@ TEST(Check, FlopsOfGpt2AreTheClosedForm) {
   }
 }
 
-/// Each token goes to 2 of 4 experts, whose first layer has a gate.
+/// Each token goes to 2 of 4 experts; their first layer has a gate.
 TEST(Check, FlopsOfRoutedExpertsAreThoseOfTheirTopK) {
   double layers = 8, h = 24, v = 64, f = 32, experts = 4, top = 2, s = 16;
   double attention = 2 * s * (h * 3 * h + h * h) + 2 * 2 * s * s * h;
@@ -75,7 +75,7 @@ TEST(Check, FlopsOfLlama3Of8BAreTheClosedForm) {
 }
 
 /// BERT large: four projections and two layers of 4 h, scores and their use, the head's own layer
-/// and its product with the token table.
+/// and its matmul with the token table.
 TEST(Check, FlopsOfBertLargeAreTheClosedForm) {
   ModelBuilder model = makeBert({24, 1024, 16, 1024, 4096, 30522});
   for (double s : {512.0, 128.0}) {
@@ -88,9 +88,9 @@ TEST(Check, FlopsOfBertLargeAreTheClosedForm) {
   }
 }
 
-/// ResNet-50: a product per position and weight of each convolution. A stage of inner width w and
-/// side s has n blocks of w*in + 9 w*w + 4 w*w weights, the first 1x1 of a stage at the side
-/// before.
+/// ResNet-50: a multiply-add per position and weight of each convolution. A stage of inner width w
+/// and side s has n blocks of w*in + 9 w*w + 4 w*w weights. The first 1x1 of a stage runs at the
+/// side of the stage before.
 TEST(Check, FlopsOfResNet50AreTheClosedForm) {
   double products = 112.0 * 112 * 7 * 7 * 3 * 64 + 2048 * 1000, before = 56, channels = 64;
   const double blocks[] = {3, 4, 6, 3}, sides[] = {56, 28, 14, 7};

@@ -14,7 +14,7 @@ namespace {
 
 const char kDomain[] = "local";
 
-/// Adds a function of `kDomain` that uses operator set 18.
+/// Adds a function of `kDomain` with operator set 18.
 onnx::FunctionProto &addFunction(ModelBuilder &builder, const std::string &name,
                                  const std::vector<std::string> &inputs,
                                  const std::vector<std::string> &outputs,
@@ -121,8 +121,8 @@ TEST(Functions, AnOutputMayBeAnInput) {
   EXPECT_THAT(ModelRunner().run(b), ElementsAre(0, -1, -2, -3));
 }
 
-/// ReduceSum of operator set 11 ... 12 had axes as an attribute, 13 on as input: here Split, whose
-/// num_outputs came with 18.
+/// ReduceSum had axes as an attribute in operator sets 11 and 12, and as an input from 13 on. Split
+/// got num_outputs in 18.
 TEST(Functions, KeepTheirOwnOperatorSet) {
   ModelBuilder b(13);
   b.input("x", {"batch", "2"});
@@ -137,7 +137,7 @@ TEST(Functions, KeepTheirOwnOperatorSet) {
   EXPECT_THAT(importError(b.bytes()), HasSubstr("function 'local.MeanOf18' uses operator set 99"));
 }
 
-/// A function that the model defines is meant, also where tbc has an op of that name.
+/// A function of the model comes first, even if tbc has an op of the same name.
 TEST(Functions, ComeBeforeOpsOfTheSameName) {
   ModelBuilder b = withInput();
   addFunction(b, "Relu", {"a"}, {"r"}, {makeNode("Neg", {"a"}, {"r"})}).set_domain("");

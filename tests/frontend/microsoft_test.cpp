@@ -172,7 +172,7 @@ TEST(Microsoft, Attention) {
     plain.node("Greater", {"mask", "zero"}, {"read"});
     plain.node("Unsqueeze", {"read", "axes"}, {"read4"});
     standardAttention(plain, 2, 2, isCausal, "read4");
-    // The mask of sample 0 is 0, 1, 2: its first key is hidden, so query 0 reads none if causal.
+    // The mask of sample 0 is 0, 1, 2: its first key is hidden, so a causal query 0 reads no key.
     expectEqual(fused, plain);
   }
 }
@@ -319,7 +319,7 @@ TEST(Microsoft, GroupQueryAttentionReadsLengths) {
   EXPECT_NE(runner.run(fused), reference.run(plain));
 }
 
-/// Lengths that are not read are not passed over in silence.
+/// Unread lengths are reported.
 TEST(Microsoft, GroupQueryAttentionWithACacheSaysWhatItDoesNotRead) {
   for (bool hasLengths : {false, true}) {
     ModelBuilder b = withSequence();

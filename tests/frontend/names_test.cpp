@@ -1,4 +1,4 @@
-//===- names_test.cpp - Module paths from what exporters write --------------===//
+//===- names_test.cpp - Module paths from the names of exporters ------------===//
 
 #include "tests/frontend/ModelRunner.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
-/// The display name of a weight with a generated name that a MatMul called `node` reads.
+/// Returns the display name of a weight with a generated name, read by a MatMul called `node`.
 std::string displayName(const std::string &node, const Metadata &metadata,
                         const std::string &type = "MatMul") {
   ModelBuilder b;

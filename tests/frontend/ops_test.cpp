@@ -1,4 +1,4 @@
-//===- ops_test.cpp - What single nodes mean -------------------------------===//
+//===- ops_test.cpp - Results of single nodes ------------------------------===//
 
 #include "ir/Interpreter.h"
 #include "tests/frontend/ModelBuilder.h"
@@ -59,7 +59,7 @@ protected:
   kernels::Shape shape;
 };
 
-/// A model with input x[batch, dims...] whose output is y.
+/// A model with input x[batch, dims...] and output y.
 ModelBuilder withInput(const std::vector<std::string> &dims, int64_t opset = 18) {
   ModelBuilder builder(opset);
   std::vector<std::string> all{"batch"};
@@ -286,7 +286,7 @@ TEST_F(Ops, ReductionsOldAndNew) {
   EXPECT_THAT(shape, ElementsAre(2, 1));
 }
 
-/// A mean over the batch divides by a factor size, which follows the batch.
+/// A mean over the batch divides by a factor size, so it follows the batch.
 TEST_F(Ops, MeanOverTheBatch) {
   ModelBuilder b = withInput({"2"});
   ModelBuilder::attr(b.node("ReduceMean", {"x"}, {"y"}), "keepdims", int64_t(0));
@@ -388,7 +388,7 @@ TEST_F(Ops, OldFormsAreUpgraded) {
   ModelBuilder::attr(slice, "axes", std::vector<int64_t>{2});
   ModelBuilder::attr(b.node("Unsqueeze", {"s"}, {"u"}), "axes", std::vector<int64_t>{3});
   b.node("Softmax", {"u"}, {"y"});
-  // Each sample holds two numbers that differ by 2.
+  // Each sample holds two numbers; their difference is 2.
   double low = 1 / (1 + std::exp(2)), high = 1 - low;
   EXPECT_THAT(run(b), ::testing::Pointwise(::testing::DoubleNear(1e-12),
                                            std::vector<double>{low, high, low, high}));
@@ -418,7 +418,8 @@ TEST_F(Ops, LstmOverASymbolicBatch) {
   EXPECT_EQ(shape, (kernels::Shape{2, 2, 1, 1}));
 }
 
-/// Windows that overlap by two: what a convolution reads twice a transposed one writes twice.
+/// Windows overlap by two: a convolution reads these elements twice, a transposed one writes them
+/// twice.
 TEST_F(Ops, ConvTransposeOverASymbolicBatch) {
   ModelBuilder b = withInput({"1", "2"});
   b.floats("w", {1, 1, 3}, {1, 10, 100});
@@ -436,7 +437,7 @@ TEST_F(Ops, EinsumOfThreeWithADiagonal) {
   EXPECT_THAT(run(b), ElementsAre(30, 60, 74, 148));
 }
 
-/// T5 takes the logarithm of distance 0 for an index, which it does not use.
+/// T5 takes the logarithm of distance 0 for an index, and does not use it.
 TEST_F(Ops, WhatNoIntegerHoldsIsTheLowest) {
   for (auto [type, lowest] : {std::pair(onnx::TensorProto::INT32, -2147483648.0),
                               std::pair(onnx::TensorProto::INT64, -9223372036854775808.0)}) {
@@ -453,7 +454,7 @@ TEST_F(Ops, WhatNoIntegerHoldsIsTheLowest) {
   }
 }
 
-/// What an importer does not read would change what the node means, unseen.
+/// An ignored input or attribute would change the node's meaning unseen.
 TEST_F(Ops, UnknownInputsAndAttributesAreErrors) {
   ModelBuilder more = withInput({"1"});
   more.node("Relu", {"x", "x"}, {"y"}, "r");

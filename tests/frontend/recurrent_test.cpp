@@ -28,7 +28,7 @@ void PrintTo(const Layer &layer, std::ostream *stream) {
 
 class RecurrentLayer : public ::testing::TestWithParam<Layer> {
 protected:
-  /// A layer of two units over three steps; with a `clip` that clips nothing it is unrolled.
+  /// A layer of two units over three steps. With a `clip` without effect it is unrolled.
   ModelBuilder build(const std::string &output, bool isUnrolled) {
     const Layer &layer = GetParam();
     int64_t directions = std::string(layer.direction) == "bidirectional" ? 2 : 1;

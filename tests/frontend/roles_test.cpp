@@ -1,6 +1,6 @@
-//===- roles_test.cpp - Which initializers are trained ---------------------===//
+//===- roles_test.cpp - Trained and constant initializers ------------------===//
 //
-// Models as exporters write them: torch's newer one with what it says of its values, its older one
+// Models as exporters write them: torch's newer exporter with metadata of values, its older one
 // with names alone, and others with neither.
 //
 //===----------------------------------------------------------------------===//
@@ -26,7 +26,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// What the import made of the initializers of a model.
+/// The roles of a model's initializers after import.
 struct Roles {
   std::vector<std::string> parameters, states, constants, warnings, notes;
   std::map<std::string, std::string> reasons;
@@ -48,7 +48,7 @@ Roles rolesOf(const ModelBuilder &b, const frontend::ImportOptions &options = {}
   return roles;
 }
 
-/// What torch's exporter writes about a value.
+/// Writes the metadata of a value as torch's exporter does.
 void record(ModelBuilder &b, const std::string &name, const std::string &key,
             const std::string &text) {
   onnx::ValueInfoProto &info = *b.proto.mutable_graph()->add_value_info();
@@ -73,7 +73,7 @@ std::vector<float> numbers(int64_t count) {
 
 constexpr int64_t kLength = 6, kWidth = 8;
 
-/// x[batch, 6, 8], a product with "w.weight", and `type` of its result and `table`.
+/// x[batch, 6, 8], a matmul with "w.weight", and `type` of its result and `table`.
 ModelBuilder combined(const std::string &type, const std::string &table,
                       const std::vector<int64_t> &dims, const std::vector<float> &values,
                       bool hasProduct = true) {
@@ -91,7 +91,7 @@ ModelBuilder combined(const std::string &type, const std::string &table,
 
 //===- masks ---------------------------------------------------------------===//
 
-/// Where key <= query + `ahead` and key >= query - `behind`: 0, elsewhere `hidden`.
+/// 0 if key <= query + `ahead` and key >= query - `behind`, else `hidden`.
 std::vector<float> mask(float hidden, int64_t ahead = 0, int64_t behind = kLength) {
   std::vector<float> values;
   for (int64_t i = 0; i < kLength; ++i)
@@ -132,7 +132,7 @@ TEST(RolesOfMasks, WhatIsNoMaskIsTrained) {
   values[7] = -0.5f; // a bias by distance
   EXPECT_THAT(rolesOf(attention({kLength, kLength}, values)).parameters, ElementsAre("C_49"));
   EXPECT_THAT(rolesOf(attention({kLength, kLength}, mask(-30))).parameters, ElementsAre("C_49"));
-  // All hidden, or nothing: no mask.
+  // A table that hides all keys, or no key, is no mask.
   EXPECT_THAT(rolesOf(attention({kLength, kLength}, std::vector<float>(kLength * kLength, -1e9f)))
                   .parameters,
               ElementsAre("C_49"));
@@ -189,14 +189,14 @@ TEST(RolesOfMasks, InAFileBesideTheModel) {
   ASSERT_TRUE(bool(model)) << model.error().message;
   EXPECT_TRUE(model->parameters.empty());
   ASSERT_EQ(model->constants.size(), 1u);
-  // Without its data nothing shows what it is.
+  // Without its data it cannot be recognised.
   std::filesystem::remove(folder.path("m.data"));
   auto absent = frontend::importOnnx(context, path, {});
   ASSERT_TRUE(bool(absent)) << absent.error().message;
   EXPECT_EQ(absent->parameters.size(), 1u);
 }
 
-//===- what the exporter says ----------------------------------------------===//
+//===- metadata of the exporter ---------------------------------------------===//
 
 TEST(RolesByMetadata, AreDecisive) {
   for (auto [kind, isTrained] : {std::pair("PARAMETER", true), std::pair("BUFFER", false),
@@ -207,7 +207,7 @@ TEST(RolesByMetadata, AreDecisive) {
     EXPECT_EQ(roles.parameters.size(), isTrained ? 2u : 1u) << kind;
     EXPECT_EQ(roles.constants.size(), isTrained ? 0u : 1u) << kind;
   }
-  // Also against what readers say.
+  // Metadata overrides the evidence of readers.
   ModelBuilder b = combined("MatMul", "basis", {kWidth, kWidth}, numbers(kWidth * kWidth));
   declare(b, "basis", "BUFFER");
   EXPECT_THAT(rolesOf(b).constants, ElementsAre("basis"));
@@ -226,20 +226,20 @@ TEST(RolesByMetadata, OfWhatWasComputed) {
   ModelBuilder b = combined("Add", "embedded", {1, kLength, kWidth}, numbers(kLength * kWidth));
   foldedFrom(b, "embedded", "['h', 'val_3', 'val_4']");
   EXPECT_THAT(rolesOf(b).constants, ElementsAre("embedded"));
-  // From a weight that is no longer there.
+  // From a removed weight.
   ModelBuilder positions =
       combined("Add", "embedding_1", {kLength, kWidth}, numbers(kLength * kWidth));
   foldedFrom(positions, "embedding_1", "['arange', 'p.weight', 'val_0']");
   Roles roles = rolesOf(positions);
   EXPECT_THAT(roles.parameters, Contains("embedding_1"));
   EXPECT_THAT(roles.warnings, Not(Contains(HasSubstr("embedding_1"))));
-  // From something that may be a parameter or a buffer: said.
+  // From a value that may be a parameter or a buffer: a warning.
   ModelBuilder open = combined("Add", "alias", {kLength, kWidth}, numbers(kLength * kWidth));
   foldedFrom(open, "alias", "['pe']");
   roles = rolesOf(open);
   EXPECT_THAT(roles.parameters, Contains("alias"));
   EXPECT_THAT(roles.warnings, Contains(HasSubstr("--constant 'alias'")));
-  // The transposed weight of a product.
+  // The transposed weight of a matmul.
   ModelBuilder weight = combined("MatMul", "val_7", {kWidth, kWidth}, numbers(kWidth * kWidth));
   foldedFrom(weight, "val_7", "['q.weight']");
   EXPECT_EQ(rolesOf(weight).parameters.size(), 2u);
@@ -313,10 +313,10 @@ TEST(RolesOfTables, FreshOnesAreNamed) {
   EXPECT_THAT(roles.warnings, Contains(HasSubstr("--constant 'cls' keeps it as it is, --freeze")));
 }
 
-//===- what weights are read by --------------------------------------------===//
+//===- readers of weights ---------------------------------------------------===//
 
 TEST(RolesByReaders, FreshWeightsAreTrained) {
-  // The bias of a product, zeros under a name that says nothing.
+  // The bias of a matmul, zeros under a meaningless name.
   std::vector<float> zeros(kWidth, 0), ones(kWidth, 1);
   EXPECT_EQ(rolesOf(combined("Add", "val_5", {kWidth}, zeros)).parameters.size(), 2u);
   // The factor of a branch.
@@ -357,10 +357,10 @@ TEST(RolesByReaders, GroupNorms) {
   Roles roles = rolesOf(groupNorm(8, 4));
   EXPECT_THAT(roles.parameters, ElementsAre("val_20", "val_22"));
   EXPECT_THAT(roles.constants, ElementsAre("val_8", "val_11"));
-  // Of one channel.
+  // One channel.
   roles = rolesOf(groupNorm(1, 1));
   EXPECT_THAT(roles.parameters, Contains("val_20"));
-  // An instance norm whose ones are its own.
+  // An instance norm with ones of its own.
   ModelBuilder b;
   b.input("x", {"batch", "3", "4"});
   b.output("y");
@@ -371,7 +371,7 @@ TEST(RolesByReaders, GroupNorms) {
   EXPECT_THAT(rolesOf(b).parameters, ElementsAre("val_1", "val_2"));
 }
 
-/// A bias that decides which experts are chosen, and nothing else, gets no gradient.
+/// A bias that only decides the choice of experts gets no gradient.
 TEST(RolesByReaders, WhatNoGradientReachesIsHeld) {
   ModelBuilder b = combined("Add", "e_score_correction_bias", {kWidth}, numbers(kWidth));
   b.proto.mutable_graph()->clear_output();
@@ -383,7 +383,7 @@ TEST(RolesByReaders, WhatNoGradientReachesIsHeld) {
   EXPECT_THAT(roles.parameters, ElementsAre("w.weight"));
   EXPECT_THAT(roles.states, ElementsAre("e_score_correction_bias"));
   EXPECT_THAT(roles.reasons["e_score_correction_bias"], HasSubstr("no gradient"));
-  // With the values that it was added to it gets one.
+  // If the sums with it are an output too, it gets one.
   b.proto.mutable_graph()->clear_output();
   b.output("values");
   EXPECT_EQ(rolesOf(b).parameters.size(), 2u);
@@ -428,7 +428,7 @@ TEST(RolesByOption, MistakesAreUsageErrors) {
 
 //===- merged --------------------------------------------------------------===//
 
-/// Two norms in a row, in nodes with names of scopes, that read one weight and one bias.
+/// Two norms in a row that read one weight and one bias, in nodes with names of scopes.
 ModelBuilder twoNorms(const std::string &first, const std::string &second,
                       const std::vector<float> &weight, bool hasCopies) {
   ModelBuilder b;
@@ -469,7 +469,7 @@ TEST(MergedParameters, StayOneWhereTheyAreOne) {
   roles = rolesOf(twoNorms("/b.0/ln1/Norm", "/b.0/ln1_1/Norm", ones, false));
   EXPECT_THAT(roles.parameters, UnorderedElementsAre("b.0.ln1.weight", "b.0.ln1.bias"));
   EXPECT_THAT(roles.notes, IsEmpty());
-  // Nothing says in which module the second is.
+  // The module of the second norm is unknown.
   roles = rolesOf(twoNorms("/b.0/ln1/Norm", "norm_7", ones, false));
   EXPECT_EQ(roles.parameters.size(), 2u);
 }

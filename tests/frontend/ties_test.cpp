@@ -1,4 +1,4 @@
-//===- ties_test.cpp - Parameters that are stored twice --------------------===//
+//===- ties_test.cpp - Parameters stored twice -----------------------------===//
 
 #include "tests/frontend/ModelRunner.h"
 
@@ -20,7 +20,8 @@ namespace {
 
 constexpr int64_t vocabulary = 16, width = 8;
 
-/// Embedding, a layer, and a head that is the embedding's transpose stored once more (or not).
+/// Embedding, a layer, and a head. If `isCopy`, the head is the embedding's transpose, stored once
+/// more.
 ModelBuilder tiedModel(const std::string &headName, bool isCopy) {
   ModelBuilder b;
   b.input("tokens", {"batch", "seq"}, /*isFloat=*/false);
@@ -71,7 +72,7 @@ TEST_F(Ties, DifferentDataIsNoCopy) {
   EXPECT_THAT(runner.model->warnings, Not(Contains(HasSubstr("holds the data"))));
 }
 
-/// Without data, only the tracing exporter's name for a transposed weight gives it away.
+/// Without data only the tracing exporter's name for a transposed weight shows the tie.
 TEST_F(Ties, NamesSuggestACopyWhereTheDataIsAbsent) {
   for (auto [name, isSuspect] : {std::pair("onnx::MatMul_99", true), std::pair("val_99", false)}) {
     ModelBuilder b = tiedModel(name, true);

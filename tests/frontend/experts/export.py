@@ -4,7 +4,7 @@
     tests/frontend/experts/export.py        every .onnx of this folder, and expected.txt
 
 Needs the environment of models/make-venv; tests read only the files. expected.txt has a line per file: the
-file, then what PyTorch's module makes of the input 0.05 * ((7 i) mod 41) - 1 at place i.
+file, then the result of PyTorch's module on the input 0.05 * ((7 i) mod 41) - 1 at position i.
 
 Shape letters: B batch, T sequence, D width, F width of an expert, E experts, K chosen.
 """
@@ -117,7 +117,7 @@ class Scattered(Mixture):
 
 
 class Masked(Mixture):
-    """The same, by the weights of the choices that are the expert; and a shared expert (Qwen2-MoE)."""
+    """The same, by the weights of the choices equal to the expert; and a shared expert (Qwen2-MoE)."""
 
     def __init__(self):
         super().__init__()
@@ -171,7 +171,7 @@ class Gathered(Mixture):
 
 
 class Dense(Mixture):
-    """All experts on all tokens with stacked weights, as batched products; gate and up apart."""
+    """All experts on all tokens with stacked weights, as batched matmuls; gate and up apart."""
 
     def __init__(self):
         super().__init__()
@@ -201,7 +201,7 @@ FORMS = {
 
 
 def strip(path):
-    """Removes metadata that names files of the machine that exported."""
+    """Removes metadata with file names of the machine that exported."""
     model = onnx.load(path)
     for node in model.graph.node:
         for entry in [entry for entry in node.metadata_props if entry.key in DROPPED]:
