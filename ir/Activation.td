@@ -81,8 +81,8 @@ def Tbc_RotaryOp : Tbc_InferredOp<"rotary", [DeclareOpInterfaceMethods<Composite
 
     Constraints:
     (C1) x has rank 2 or more and an even last dim.
-    (C2) cos and sin have the shape [s, d / 2], or [b, s, d / 2] where b is the first dim of x and its rank is 3 or more
-    (positions that differ between samples), and x's element type.
+    (C2) cos and sin have x's element type and the shape [s, d / 2]. If x has rank 3 or more, also
+         [b, s, d / 2] with its first dim b, for positions that differ between samples.
   }];
   let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$cos, Tbc_FloatTensor:$sin, BoolAttr:$inverse);
   let results = (outs Tbc_FloatTensor:$result);

@@ -35,7 +35,7 @@ struct Sizes {
 
 } // namespace
 
-/// Whether q, k and v go together.
+/// Returns true if q, k and v have the types of one attention.
 static bool areOperandsOfAttention(RankedTensorType q, RankedTensorType k, RankedTensorType v) {
   return q.getRank() == 4 && k.getRank() == 4 && v.getRank() == 4 &&
          q.getElementType() == k.getElementType() && q.getElementType() == v.getElementType() &&
@@ -355,7 +355,7 @@ public:
     allowed = spread(allowed, scores, {0, 3, 4});
   }
 
-  /// `value`, scores or weights, where a key is read; `otherwise` elsewhere.
+  /// Returns `value`, scores or weights, at the read keys, and `otherwise` elsewhere.
   Value where(Value value, double otherwise) {
     return allowed ? f.select(allowed, value, f.number(value, otherwise)) : value;
   }
@@ -379,7 +379,7 @@ private:
     return broadcastTo(f.builder, f.loc, value, shape, dims);
   }
 
-  /// How the two masks from `next` on compare at key and query.
+  /// Compares the two masks from `next` on at key and query.
   Value compareMasks(OperandRange masks, unsigned &next, StringRef predicate) {
     Value query = spread(masks[next++], cube, {0, 1});
     Value key = spread(masks[next++], cube, {0, 2});

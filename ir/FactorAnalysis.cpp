@@ -131,7 +131,7 @@ std::optional<reshard::FactorId> FactorAnalysis::findMarked(func::FuncOp func, S
     if (!attr || (arg.use_empty() && !ofUnused))
       continue;
     reshard::DimLayout layout = dimLayout(arg, attr.getInt());
-    // Factors of size 1 beside it are no part of it.
+    // Factors of size 1 beside it do not count.
     std::vector<reshard::Factor> factors;
     for (const reshard::Factor &factor : layout.segments[0].factors)
       if (factor.size != 1 || layout.segments[0].factors.size() == 1)

@@ -17,8 +17,8 @@ namespace tbc {
 
 /// The factors of every dim of every value of a function, from the factor rules of its ops.
 ///
-/// Results with role "grad" or "state" are the same dims as the argument with their name, and the
-/// batch dims of inputs are one. Dims of one size are not therefore the same: only ops say so.
+/// Results with role "grad" or "state" have the dims of the argument with their name. The batch
+/// dims of inputs are one. Dims are never identified by equal sizes, only by ops.
 class FactorAnalysis {
 public:
   explicit FactorAnalysis(mlir::func::FuncOp func);

@@ -40,7 +40,7 @@ bool FactorSpace::hasManyLeaves(Node node) const {
   return false;
 }
 
-/// Makes `node` opaque if it has more than maxLeaves leaves, and says whether it has.
+/// Makes `node` opaque if it has more than `maxLeaves` leaves, and returns true if so.
 bool FactorSpace::becomesWide(Node node) {
   node = find(node);
   if (!entries[node].wide && hasManyLeaves(node)) {
@@ -172,7 +172,7 @@ void FactorSpace::unify(Node a, Node b) {
     return bind(a, b);
   if (entries[b].kind == Kind::Leaf)
     return bind(b, a);
-  // Leaves below may have become structures since the node was made.
+  // Leaves below may have got structure since the node was made.
   bool isWide = becomesWide(a);
   if (becomesWide(b) || isWide)
     return merge(a, b);

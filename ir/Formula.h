@@ -26,7 +26,7 @@ inline mlir::RankedTensorType statisticType(mlir::RankedTensorType type,
   return mlir::RankedTensorType::get(shape, wideElementType(type));
 }
 
-/// Builds ops at one place.
+/// Builds ops at one location.
 struct Formula {
   using Value = mlir::Value;
   using Dims = llvm::ArrayRef<int64_t>;
@@ -50,7 +50,7 @@ struct Formula {
   Value sigmoid(Value a) { return make<SigmoidOp>(a); }
   Value rsqrt(Value a) { return make<RsqrtOp>(a); }
 
-  /// `value` in a tensor of the type of `like`.
+  /// A splat of `value` with the type of `like`.
   Value number(Value like, double value) { return splat(builder, loc, tensorType(like), value); }
 
   /// `a` with another element type.
@@ -84,7 +84,7 @@ struct Formula {
     return broadcastTo(builder, loc, a, tensorType(like).getShape(), {dim});
   }
 
-  /// The mean over `dims`: a sum divided by the number of elements as it is in the serial program.
+  /// The mean over `dims`: a sum divided by the number of elements in the serial program.
   Value mean(Value a, Dims dims) {
     int64_t count = 1;
     for (int64_t dim : dims)

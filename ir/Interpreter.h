@@ -37,7 +37,7 @@ mlir::FailureOr<llvm::SmallVector<kernels::Tensor>>
 evaluateFunction(mlir::func::FuncOp function, llvm::ArrayRef<kernels::Tensor> inputs,
                  const kernels::KernelContext &context);
 
-/// The same on all ranks of `mesh` in lock-step: every rank runs `function`, `inputs[i][r]` is
+/// The same on all ranks of `mesh` in lock-step. Every rank runs `function`, `inputs[i][r]` is
 /// argument i on rank r, and collectives exchange values between the ranks.
 mlir::FailureOr<llvm::SmallVector<RankTensors>>
 evaluateOnRanks(mlir::func::FuncOp function, llvm::ArrayRef<RankTensors> inputs,

@@ -348,7 +348,7 @@ LogicalResult IotaOp::verify() { return checkDim(getLoc(), getDim(), getType());
 FactorRule IotaOp::getFactorRule() {
   FactorRule rule;
   auto loops = addLoops(rule, getType().getShape());
-  // A shard of it would have to know its offset: it is made whole and sliced.
+  // A shard of it would need its offset, so the whole is made and sliced.
   rule.loops[loops[getDim()]].kind = LoopKind::Fixed;
   rule.results.push_back(FactorRule::dims(loops));
   return rule;

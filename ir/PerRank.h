@@ -39,13 +39,13 @@ inline constexpr llvm::StringLiteral kBucketAttr = "tbc.bucket";
 /// and sharding. It is for people; code generation takes PartitionedStep::tensors.
 inline constexpr llvm::StringLiteral kTensorsAttr = "tbc.tensors";
 
-/// Per-rank IR: for each chunk c the functions @fwd_c, @bwd_c and @wgt_c (empty where the schedule
-/// does not part the backward), for each stage s @update_s, with local shapes and collectives.
-/// Arguments and results carry `tbc.role` and `tbc.name`:
+/// Per-rank IR: for each chunk c the functions @fwd_c, @bwd_c and @wgt_c (empty unless the schedule
+/// splits the backward), for each stage s @update_s, with local shapes and collectives. Arguments
+/// and results carry `tbc.role` and `tbc.name`:
 ///   argument   param state input residual recv acc opt_state lr loss_acc
 ///   result     residual send acc state loss_acc param opt_state loss
-/// loss_acc and loss are the "loss" and, where elements may count differently, the "count" of a
-/// step. A recv or send has the chunk of its peer in `tbc.peer`; residuals are named by value and
+/// loss_acc and loss are the "loss" of a step and, if elements may count differently, its "count".
+/// A recv or send has the chunk of its peer in `tbc.peer`. Residuals are named by value and
 /// sharding.
 struct PartitionedStep {
   mlir::OwningOpRef<mlir::ModuleOp> module;

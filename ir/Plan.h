@@ -28,8 +28,8 @@ inline constexpr llvm::StringLiteral kMicroBatchesAttr = "tbc.micro_batches";
 /// of each chunk if it differs from the chunk's number.
 inline constexpr llvm::StringLiteral kScheduleAttr = "tbc.schedule";
 inline constexpr llvm::StringLiteral kChunkStageAttr = "tbc.chunk_stage";
-/// On the module: the bytes of a gradient bucket, and how many gathers ahead parameters are
-/// gathered.
+/// On the module: the bytes of a gradient bucket, and the number of gathers of parameters issued
+/// ahead of their use.
 inline constexpr llvm::StringLiteral kBucketBytesAttr = "tbc.bucket_bytes";
 inline constexpr llvm::StringLiteral kPrefetchAttr = "tbc.prefetch";
 /// On the module, as units: ranks of "cp" hold their sequence in zigzag order; optimizer states are

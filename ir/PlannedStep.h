@@ -19,7 +19,7 @@ struct PlannedStep {
   mlir::func::FuncOp train, update;
   std::unique_ptr<FactorAnalysis> analysis; // of train
   StepGraph step;                           // of train, in the sizes of its types
-  /// The graph of `step` with as many samples as `tbc.batch` says.
+  /// The graph of `step` for `tbc.batch` samples.
   reshard::Graph graph;
   reshard::Assignment assignment;
   reshard::OverlapSettings overlap;

@@ -15,7 +15,7 @@ LogicalResult rebatch(func::FuncOp func, int64_t batch) {
     return func.emitError("cannot change the batch size: the batch dims of the inputs are not one "
                           "factor of their own");
   FactorSizes sizes{{*analysis.batchFactor(), batch}};
-  // A part of the batch's constants would mean another model.
+  // A part of the batch's constants would change the model.
   for (auto constant : func.getBody().front().getOps<ConstantOp>())
     if (!constant.getValue().isSplat())
       for (unsigned dim = 0; dim < constant.getType().getRank(); ++dim)

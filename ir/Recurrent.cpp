@@ -116,7 +116,7 @@ Value weightGrad(Formula &f, Value gates, Value states) {
 
 //===- types ---------------------------------------------------------------===//
 
-/// Whether each of `values` has the shape beside it, and all of them one element type.
+/// Checks that each of `values` has the shape beside it, and all of them one element type.
 static LogicalResult checkShapes(std::optional<Location> loc,
                                  ArrayRef<std::pair<Value, SmallVector<int64_t>>> values) {
   Type element = tensorType(values[0].first).getElementType();

@@ -9,14 +9,15 @@
 
 namespace tbc {
 
-/// A size for some factors.
+/// New sizes of some factors.
 using FactorSizes = std::map<reshard::FactorId, int64_t>;
 
 /// Returns the resizable factors of `func` with their sizes: every op lets them vary on their own
 /// (ShardableOpInterface::isResizable). The batch is not among them; see Rebatch.h.
 FactorSizes resizableFactors(mlir::func::FuncOp func, const FactorAnalysis &analysis);
 
-/// The size of `layout` when factors have `sizes`.
+/// The size of `layout` with factors of `sizes`. Example: a dim of segments (2 x 3) and 4 with the
+/// factor 3 resized to 5 has size 14.
 int64_t resized(const reshard::DimLayout &layout, const FactorSizes &sizes);
 
 /// Gives factors of `func` other sizes, throughout. `analysis` is the analysis of `func` before the

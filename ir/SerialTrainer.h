@@ -20,9 +20,9 @@ namespace tbc {
 
 /// Runs @train on every micro-batch and then @update, with the reference kernels.
 ///
-/// Parameters and states must be set before the first step; optimizer states start at their
-/// tbc.initial or 0, master copies at their parameter's value (before it was rounded, if it is
-/// given in f32).
+/// Parameters and states must be set before the first step. Optimizer states start at their
+/// tbc.initial or 0. Master copies start at their parameter's value, before rounding if it is given
+/// in f32.
 class SerialTrainer {
 public:
   /// By argument name.

@@ -7,7 +7,7 @@
 
 namespace tbc {
 
-/// Whether `op` exchanges values between ranks, or depends on the rank (shard_slice).
+/// Returns true if `op` exchanges values between ranks, or depends on the rank (shard_slice).
 bool isCollective(mlir::Operation *op);
 
 /// Returns the result of a collective on every rank of `mesh`. Sums run over the group in ascending

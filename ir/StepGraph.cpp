@@ -229,7 +229,7 @@ LogicalResult Extractor::addClone(Operation *op) {
   return success();
 }
 
-/// Puts the clones where they stand in the IR.
+/// Inserts the clones at their positions in the IR.
 LogicalResult Extractor::insertClones() {
   if (order.size() == step.graph.ops.size())
     return success();

@@ -10,7 +10,7 @@
 
 namespace tbc {
 
-/// The step as planner and partitioner see it, with the way back to the IR.
+/// The step for planner and partitioner, with the map back to the IR.
 struct StepGraph {
   reshard::Graph graph;
   llvm::DenseMap<mlir::Value, int> valueIndex;

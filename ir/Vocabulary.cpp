@@ -28,7 +28,7 @@ int64_t vocabularySize(Value numbers) {
   return size;
 }
 
-/// Whether `numbers` and `last` number a vocabulary of `size`.
+/// Returns true if `numbers` and `last` are the numbers of a vocabulary of `size`.
 static bool isNumbering(Value numbers, Value last, int64_t size) {
   return tensorType(numbers).getShape() == ArrayRef<int64_t>(size) &&
          tensorType(last).getRank() == 0;
@@ -36,7 +36,7 @@ static bool isNumbering(Value numbers, Value last, int64_t size) {
 
 //===- embedding -----------------------------------------------------------===//
 
-/// The shape of rows of `table` in the places of `indices`.
+/// Returns the shape of rows of `table` at the positions of `indices`.
 static SmallVector<int64_t> embeddedShape(RankedTensorType table, RankedTensorType indices) {
   SmallVector<int64_t> shape(indices.getShape());
   llvm::append_range(shape, table.getShape().drop_front());

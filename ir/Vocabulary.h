@@ -16,7 +16,7 @@ struct VocabularyNumbers {
 };
 VocabularyNumbers numberVocabulary(mlir::OpBuilder &builder, mlir::Location loc, int64_t size);
 
-/// How many of `numbers`, made by numberVocabulary and perhaps padded, are no padding.
+/// Returns the number of `numbers` outside the padding; they are made by numberVocabulary.
 int64_t vocabularySize(mlir::Value numbers);
 
 } // namespace tbc

@@ -18,8 +18,9 @@ struct Window {
 mlir::LogicalResult checkWindow(std::optional<mlir::Location> loc, const Window &window,
                                 int64_t numSpatial);
 
-/// The number of positions of the window in each of the spatial dims `sizes`:
-/// (size + low + high - dilation * (kernel - 1) - 1) / stride + 1. An error where it does not fit.
+/// Returns the number of positions of the window in each of the spatial dims `sizes`: (size + low +
+/// high - dilation * (kernel - 1) - 1) / stride + 1. Error: the window does not fit. Example: size
+/// 5, pads 1 and 1, kernel 3, dilation 1, stride 2 give 3.
 mlir::FailureOr<llvm::SmallVector<int64_t>> windowPositions(std::optional<mlir::Location> loc,
                                                             const Window &window,
                                                             llvm::ArrayRef<int64_t> sizes);
