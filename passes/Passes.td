@@ -8,9 +8,9 @@ include "mlir/Pass/PassBase.td"
 def AttachLossPass : Pass<"tbc-attach-loss", "mlir::ModuleOp"> {
   let summary = "Makes @train out of @model: the loss of a micro-batch";
   let description = [{
-    Clones @model to @train, adds the argument "labels" and returns the loss in front of the new states.
-    The loss of a micro-batch is the sum over its elements divided by the number of elements in the
-    global batch, so losses and gradients of micro-batches and data ranks add up.
+    Clones @model to @train, adds the argument "labels" and returns the loss in front of the new
+    states. The loss of a micro-batch is the sum over its elements divided by the number of elements
+    in the global batch. So losses and gradients of micro-batches and data ranks add up.
   }];
   let options = [
     Option<"loss", "loss", "std::string", "\"cross-entropy\"", "cross-entropy, mse or output">,

@@ -25,8 +25,7 @@ std::vector<std::string> planPassNames();
 /// Called after each pass with its name and the module as the pass left it.
 using AfterPass = std::function<void(llvm::StringRef pass, mlir::ModuleOp module)>;
 
-/// Runs these passes on `module`.
-/// Errors: as of the passes, with their diagnostics.
+/// Runs these passes on `module`. Errors: those of the passes, with their diagnostics.
 mlir::FailureOr<PartitionedStep> runPlanPasses(mlir::OwningOpRef<mlir::ModuleOp> module,
                                                const AfterPass &afterPass = nullptr);
 

@@ -45,14 +45,14 @@ static bool isAloneOrAbsent(const DimLayout &layout, FactorId factor) {
          (layout.segments.size() == 1 && layout.segments[0].factors.size() == 1);
 }
 
-/// Whether only the numbers of vocabularies are made of `iota`.
+/// Returns true if `iota` is used for numbers of vocabularies alone.
 static bool onlyNumbers(IotaOp iota) {
   return llvm::all_of(iota.getResult().getUsers(), [&](Operation *user) {
     return numbersOf(user) == iota.getResult() || isa<ReduceMaxOp>(user);
   });
 }
 
-/// Whether `op` takes the indices of `factor` one by one, or knows padding.
+/// Returns true if `op` treats the indices of `factor` one by one, or skips padding.
 static bool allowsPadding(Operation *op, const FactorAnalysis &analysis, FactorId factor) {
   for (Value result : op->getResults())
     for (unsigned dim = 0; dim < tensorType(result).getRank(); ++dim)

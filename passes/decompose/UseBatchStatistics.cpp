@@ -49,7 +49,7 @@ LogicalResult useBatchStatistics(func::FuncOp function) {
     return &states.insert({argument, argument}).first->second;
   };
 
-  // ONNX says population variance, PyTorch trains with the other.
+  // ONNX asks for the population variance; PyTorch trains with the unbiased one.
   for (BatchNormTrainOp norm : function.getOps<BatchNormTrainOp>())
     norm.setUnbiased(true);
   SmallVector<BatchNormOp> norms(function.getOps<BatchNormOp>());

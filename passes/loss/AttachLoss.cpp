@@ -148,8 +148,8 @@ Value LossAttacher::meanOf(Value output) {
   return elements;
 }
 
-/// The argument "labels" as a value of `type`; where the batch is flattened together with another
-/// dim the argument has the two apart.
+/// Returns the argument "labels" as a value of `type`. If the batch is flattened together with
+/// another dim, the argument has two separate dims.
 Value LossAttacher::addLabels(RankedTensorType type, const BatchDim &batch) {
   SmallVector<int64_t> shape(type.getShape());
   if (batch.inner > 1) {

@@ -37,7 +37,7 @@ struct LossOptions {
   /// label.
   double labelSmoothing = 0;
   int64_t ignoreIndex = -100;
-  /// Samples in the global batch; 0: as many as the types say (one micro-batch).
+  /// Samples in the global batch; 0: those of the types (one micro-batch).
   int64_t samples = 0;
 };
 
@@ -57,9 +57,9 @@ struct LossOptions {
 /// others.
 mlir::LogicalResult attachLoss(mlir::ModuleOp module, const LossOptions &options);
 
-/// Sets the samples of every factor_size of @train or @update: the loss is a mean over
-/// `globalBatch` samples, one execution is to have `samples` of them on all data ranks together.
-/// Types are not changed.
+/// Sets the samples of every factor_size of @train or @update. The loss becomes a mean over
+/// `globalBatch` samples, and one execution has `samples` of them on all data ranks together. Types
+/// are not changed.
 void setBatchSizes(mlir::func::FuncOp function, int64_t globalBatch, int64_t samples);
 
 } // namespace tbc

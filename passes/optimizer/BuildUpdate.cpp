@@ -200,7 +200,7 @@ void UpdateBuilder::addStepStates() {
     stepsTaken.value = addStepState(kStepsTakenName, builder.getI64Type());
 }
 
-/// Loss and count of the step, where the update adds anything up over all ranks.
+/// Adds loss and count of the step as arguments, if the update has totals over all ranks.
 void UpdateBuilder::addStepArguments() {
   Type lossType, countType;
   for (unsigned i = 0; i < train.getNumResults(); ++i) {

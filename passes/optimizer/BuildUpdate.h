@@ -30,7 +30,7 @@ struct OptimizerOptions {
   double weightDecay = 0.01;
   /// Globs of parameters (initialiser or module path) without weight decay.
   std::vector<std::string> noDecay;
-  /// The largest norm of all gradients together, and of one of their elements; 0: not clipped.
+  /// The limits of the norm of all gradients together, and of one element; 0: no clipping.
   double clipNorm = 0, clipValue = 0;
   /// The loss scale of the backward phase (AutodiffOptions).
   LossScale lossScale;

@@ -13,7 +13,7 @@ namespace tbc {
 /// finite steps in a row (i64).
 inline constexpr llvm::StringLiteral kLossScaleName = "tbc.loss_scale";
 inline constexpr llvm::StringLiteral kGrowthTrackerName = "tbc.growth_tracker";
-/// Adam's: how many steps were taken (i64).
+/// Adam's state: the number of steps taken (i64).
 inline constexpr llvm::StringLiteral kStepsTakenName = "tbc.steps_taken";
 
 /// The backward phase starts from `scale` instead of 1, and the update divides the gradients by it.
@@ -23,7 +23,7 @@ struct LossScale {
   /// The initial scale; 0: no scaling.
   double initial = 0;
   double growthFactor = 2, backoffFactor = 0.5;
-  /// After so many finite steps in a row it grows; 0: it stays as it is.
+  /// The number of finite steps in a row after which it grows; 0: it never changes.
   int64_t growthInterval = 2000;
 
   bool isOn() const { return initial != 0; }

@@ -13,7 +13,7 @@
 
 namespace tbc {
 
-/// A function under construction: arguments and results are added as they turn out to be needed.
+/// A function under construction: arguments and results are added on demand.
 class FunctionBuilder {
 public:
   FunctionBuilder(mlir::ModuleOp module, std::string name);
@@ -63,7 +63,7 @@ struct BucketMember {
 void emitBucket(mlir::OpBuilder &builder, llvm::MutableArrayRef<BucketMember> members, int bucket,
                 const reshard::Mesh &mesh);
 
-/// The forward, the backward or the weight function of one chunk.
+/// The forward, backward or wgrad function of one chunk.
 class LocalBlock {
 public:
   LocalBlock(const PartitionInput &input, mlir::ModuleOp module, reshard::Phase phase, int chunk);
@@ -84,8 +84,8 @@ private:
   void addGradient(int value, int parameter);
   void emitFullBuckets();
   const reshard::Reshard *bucketed(int value, const reshard::Sharding &sharding);
-  /// Graph value `value` as `sharding` says, resharded, received or read if it is not here yet.
-  /// Null, with a diagnostic, if the derivation does not provide it.
+  /// Returns graph value `value` in `sharding`. If it is not in the block yet, it is resharded,
+  /// received or read. Returns null, with a diagnostic, if the derivation does not provide it.
   mlir::Value get(int value, const reshard::Sharding &sharding);
   mlir::Value source(int value, const reshard::Sharding &sharding);
   mlir::Value remember(int value, const reshard::Sharding &sharding, mlir::Value made);

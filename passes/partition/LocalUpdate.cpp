@@ -34,8 +34,8 @@ static StringRef argAttr(func::FuncOp func, unsigned index, StringRef attr) {
   return value ? value.getValue() : "";
 }
 
-/// Finds for each value of @update the parameter it belongs to: by the name of parameter and
-/// gradient arguments, then through the ops.
+/// Finds the parameter of each value of @update: by the names of parameter and gradient arguments,
+/// then through the ops.
 void LocalUpdate::assignParameters() {
   llvm::StringMap<int> byName;
   for (auto [p, parameter] : llvm::enumerate(in.graph.parameters))
@@ -74,7 +74,7 @@ bool LocalUpdate::holds(int parameter) const {
   return llvm::is_contained(in.derivation.parameterStages[parameter], stage);
 }
 
-/// Whether blocks of this stage make a part of the gradient.
+/// Returns true if blocks of this stage compute a part of the gradient.
 bool LocalUpdate::hasPart(int parameter) const {
   return llvm::any_of(in.derivation.gradientParts[parameter].parts,
                       [&](const reshard::GradientParts::Part &part) {
@@ -147,7 +147,7 @@ Value LocalUpdate::reduceBucket(const reshard::Reshard &wanted) {
   return reduced.lookup(&wanted);
 }
 
-/// The gradient of a parameter as the blocks of this stage accumulate it.
+/// Returns the gradient of a parameter as accumulated by the blocks of this stage.
 Value LocalUpdate::accumulated(int p) {
   Value &known = gradients[p];
   if (known)
@@ -163,7 +163,7 @@ Value LocalUpdate::accumulated(int p) {
              function.addArgument(type, "acc", argAttr(in.update, arg.getArgNumber(), kNameAttr));
 }
 
-/// The local value of an argument of @update, as the optimizer wants it: on the state's shard.
+/// Returns the local value of an argument of @update on the state's shard, for the optimizer.
 Value LocalUpdate::argument(BlockArgument arg) {
   if (Value known = local.lookup(arg))
     return known;
@@ -219,7 +219,7 @@ int LocalUpdate::stageOf(int graphValue) const {
   return producer < 0 ? 0 : in.assignment.stageOf(in.graph.ops[producer].chunk);
 }
 
-/// Takes a tensor of one element to a scalar, or (`dims` 1) a scalar to a vector.
+/// Reshapes a tensor of one element to a scalar, or (`dims` 1) a scalar to a vector.
 static Value withDims(Formula &f, Value value, int64_t dims) {
   SmallVector<int64_t> in(tensorType(value).getRank(), 0), out(dims, 0);
   return f.make<ReshapeOp>(value, ArrayRef<int64_t>{}, in, out);
@@ -408,7 +408,7 @@ void LocalUpdate::emitResults() {
   }
 }
 
-/// Completes the step's loss over data ranks, once, where it is not one of the step's totals.
+/// Completes the step's loss over data ranks once, unless it is one of the step's totals.
 void LocalUpdate::emitLoss() {
   int loss = in.graph.loss;
   if (loss < 0 || in.graph.stepTotalBytes > 0 || in.graph.values[loss].producer < 0 ||

@@ -34,7 +34,7 @@ private:
   void emitResults();
   void emitLoss();
   void holdUnused();
-  /// `value` taken through every reshard of `parameter` at `where`, from sharding `from` to `to`.
+  /// Applies every reshard of `parameter` at `where` to `value`, from sharding `from` to `to`.
   mlir::Value apply(mlir::Value value, int graphValue, reshard::Where where,
                     const reshard::Sharding &from, const reshard::Sharding &to);
   mlir::Value reduceBucket(const reshard::Reshard &wanted);

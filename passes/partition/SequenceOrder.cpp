@@ -30,7 +30,7 @@ Value LocalBlock::inSequenceOrder(int value, Value generated) {
   const reshard::TensorLayout &layout = in.graph.values[value].layout;
   SmallVector<int64_t> shape(tensorType(generated).getShape());
   for (auto [d, dimLayout] : llvm::enumerate(layout.dims)) {
-    // A factor among others of its dim gets a dim of its own for the while.
+    // If the dim has other factors too, the factor gets a dim of its own in between.
     int64_t outer = 1, inner = 1, tokens = 0;
     if (dimLayout.segments.size() == 1)
       for (const reshard::Factor &factor : dimLayout.segments[0].factors) {

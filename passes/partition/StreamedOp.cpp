@@ -41,7 +41,7 @@ public:
   Value pass(Value value) override {
     return emitCollective(f.builder, f.loc, value, step, mesh, tensorType(value).getShape());
   }
-  /// The block after it is on its way before anything works on this one: both run side by side.
+  /// Sends this block on before any op works on it, so transfer and compute overlap.
   SmallVector<Value> operands(int64_t block) override {
     for (; at < block; ++at) {
       sendOn();

@@ -103,7 +103,7 @@ void writeShardings(DerivedStep &step) {
   ShardingWalk(step).visit(onArgument, onOp);
 }
 
-/// Whether `found` is possible for graph value `value` and is `derived`.
+/// Checks that `found` is possible for graph value `value` and equal to `derived`.
 static LogicalResult checkSharding(DerivedStep &step, Location loc, StringRef name, int value,
                                    Attribute found, const reshard::Sharding &derived) {
   const PlannedStep &planned = step.planned;

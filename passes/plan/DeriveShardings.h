@@ -15,8 +15,8 @@ struct DerivedStep {
   reshard::Overlap overlap;
 };
 
-/// Reads the plan on `module` and derives the rest (reshard::derive, reshard::planOverlap).
-/// Errors: as of readPlannedStep.
+/// Reads the plan on `module` and derives the rest (reshard::derive, reshard::planOverlap). Errors:
+/// those of readPlannedStep.
 mlir::FailureOr<DerivedStep> deriveStep(mlir::ModuleOp module);
 
 /// deriveStep as an analysis of the pass manager: tbc-derive-shardings leaves it for tbc-partition.

@@ -122,8 +122,8 @@ private:
     byValue[reshard.value].push_back(number);
   }
 
-  /// Graph value `value` in `sharding` for a reader at `place`: sent there, resharded in its block,
-  /// or kept by an earlier one; else as its producer made it.
+  /// Returns graph value `value` in `sharding` for a reader at `place`: sent there, resharded in
+  /// its block, or kept by an earlier block; otherwise the result of its producer.
   Value find(int value, const reshard::Sharding &sharding, const Place &place) const {
     int best = -1, bestRank = 0;
     auto found = byValue.find(value);
@@ -203,7 +203,7 @@ LogicalResult insertCollectives(DerivedStep &step) {
 // Buckets and checks
 //===----------------------------------------------------------------------===//
 
-/// Why `op` is not as derived, or "".
+/// Returns the difference of `op` from the derivation, or "".
 static std::string whyOther(DerivedStep &step, ReshardOp op) {
   const std::vector<Reshard> &reshards = step.derivation.reshards;
   size_t number = op.getNumber();
@@ -282,7 +282,7 @@ LogicalResult bucketCollectives(DerivedStep &step) {
     int bucket = step.overlap.bucket(step.derivation, step.derivation.reshards[number]);
     if (bucket >= 0)
       op.setBucketAttr(builder.getI64IntegerAttr(bucket));
-    // Only ahead: a reshard before the op may read the gather.
+    // Gathers move only ahead: a reshard before the op may read the gather.
     if (int before = issuedBefore(step, number); before >= 0 && points[before]->isBeforeInBlock(op))
       op->moveBefore(points[before]);
   }

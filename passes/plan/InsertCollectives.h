@@ -12,9 +12,8 @@ namespace tbc {
 /// the reshards of the update. Error: @train has a tbc.reshard already.
 mlir::LogicalResult insertCollectives(DerivedStep &step);
 
-/// Gives the members of buckets their `bucket`, and moves gathers of parameters ahead of their use,
-/// as reshard::planOverlap says.
-/// Error: as of checkCollectives.
+/// Gives the members of buckets their `bucket`, and moves gathers of parameters ahead of their use
+/// (reshard::planOverlap). Errors: those of checkCollectives.
 mlir::LogicalResult bucketCollectives(DerivedStep &step);
 
 /// Compares the tbc.reshard ops of @train, if there are any, with the derivation. Errors, at the

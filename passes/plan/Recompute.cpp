@@ -36,7 +36,7 @@ static FailureOr<std::vector<bool>> takeMarks(func::FuncOp train, const StepGrap
                            << "\" to recompute";
 }
 
-/// Clones `op` at the builder's place, with operands as `cloned` has them.
+/// Clones `op` at the builder's position, with operands mapped by `cloned`.
 static void clone(OpBuilder &builder, Operation *op, IRMapping &cloned) {
   Operation *copy = builder.clone(*op, cloned);
   copy->setAttr(kForwardIdAttr, op->getAttr(kIdAttr));

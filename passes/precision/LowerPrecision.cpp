@@ -80,7 +80,7 @@ bool PrecisionLowerer::isGenerator(Value value) const {
   return value.getDefiningOp() && generators.contains(value.getDefiningOp());
 }
 
-/// Whether `op` is to compute in the narrow type.
+/// Returns true if `op` must compute in the narrow type.
 bool PrecisionLowerer::isNarrow(Operation *op) const {
   switch (policyOf(op)) {
   case Policy::Narrow:
@@ -149,7 +149,7 @@ LogicalResult PrecisionLowerer::lower(Operation *op) {
   auto floats = llvm::make_filter_range(op->getOpOperands(), [&](OpOperand &operand) {
     return isF32(operand.get()) || isNarrowed(operand.get());
   });
-  // An op on f64, or on the other narrow type, is not ours.
+  // An op on f64, or on the other narrow type, is left as it is.
   if (policyOf(op) == Policy::Keep || floats.empty())
     return success();
   Type elementType = isNarrow(op) ? Type(narrow) : Type(builder.getF32Type());

@@ -19,11 +19,11 @@ using DimList = llvm::SmallVector<unsigned, 2>;
 /// atom of 768 into 12 and 64.
 class DimTable {
 public:
-  /// A dim of its own.
+  /// Adds a new dim and returns its atom.
   DimList add(int64_t size);
   int64_t size(unsigned atom) const { return atoms[atom].size; }
 
-  /// The atoms in their finest known pieces.
+  /// Returns the atoms of `list`, split as far as known.
   DimList expand(llvm::ArrayRef<unsigned> list) const;
 
   /// Makes both lists the same dim, splitting atoms as needed. Returns false if their products have

@@ -40,10 +40,10 @@ struct Layer {
   /// Label of the sum; `bias` lacks it.
   std::optional<Labelled> bias;
 };
-/// `value` as a layer; its dims are labelled, and the dim summed over gets the label `summed`.
+/// Matches `value` as a layer. Its dims are labelled, and the summed dim gets the label `summed`.
 std::optional<Layer> matchLayer(const Labelled &value, int64_t summed);
 
-/// Float casts between element types of floats, removed.
+/// Strips casts between float types.
 mlir::Value stripFloatCasts(mlir::Value value);
 
 /// Returns true if `value` is one-hot along dim `dim`: 1 (or true) at the index equal to the

@@ -80,7 +80,7 @@ std::optional<Movement> movementOf(Value value) {
   return movement;
 }
 
-/// A function of the operand's index as one of the result's.
+/// Converts a function of the operand's index to one of the result's index.
 Affine throughMovement(const Affine &inner, const Movement &movement, int64_t numDims) {
   Affine result = constantAffine(numDims, inner.offset);
   for (auto [d, coefficient] : llvm::enumerate(inner.coefficients)) {
@@ -162,7 +162,7 @@ std::optional<HalfPlanes> compare(const Affine &a, const Affine &b, StringRef pr
   return negate({greaterEqual, lessEqual}, shape);
 }
 
-/// A tensor of two numbers: one where the half-planes hold, another elsewhere.
+/// A tensor of two numbers: one if the half-planes hold, the other if not.
 struct TwoValued {
   HalfPlanes planes;
   double onTrue = 0, onFalse = 0;

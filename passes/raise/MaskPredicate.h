@@ -19,9 +19,9 @@ struct HalfPlane {
 
 /// A boolean function of the index into some tensor.
 struct Predicate {
-  /// True where all of them hold.
+  /// True if all of them hold.
   llvm::SmallVector<HalfPlane> halfPlanes;
-  /// And where this is true: row-major in the shape of the tensor; empty: everywhere.
+  /// And true only at these elements: row-major in the shape of the tensor; empty: everywhere.
   std::vector<bool> table;
   /// For a bias: the number that it adds if the predicate is false.
   double hiddenNumber = 0;

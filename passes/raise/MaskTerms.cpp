@@ -17,10 +17,10 @@ namespace tbc::raise {
 
 namespace {
 
-/// Masks are small expressions; a larger one is not understood rather than walked for ever.
+/// Limit for the steps of a match. Masks are small expressions; larger ones are not recognised.
 constexpr int kMaxSteps = 4096;
 
-/// Whether `value` is made of anything but constants and indices.
+/// Returns true unless `value` is computed from constants and indices alone.
 bool holdsData(Value value) {
   llvm::SmallPtrSet<Operation *, 32> seen;
   SmallVector<Value> stack{value};
@@ -113,7 +113,7 @@ private:
     Truth pred = truthOf({select.getPred(), view.dims}, false);
     if (a->isConstant() && b->isConstant())
       return TwoNumbers{pred, a->onTrue, b->onTrue};
-    // Hidden by one condition or by the other.
+    // Hidden if either of two conditions hides.
     if (a->isConstant() && a->onTrue < kHidden && b->isBias())
       return TwoNumbers{conjunctionOf(negationOf(pred), b->kept()), 0, a->onTrue};
     if (b->isConstant() && b->onTrue < kHidden && a->isBias())
@@ -503,7 +503,7 @@ static Value build(OpBuilder &builder, Location loc, DimTable &table, ArrayRef<u
     made->setLoc(loc);
     return made->getResult(0);
   }
-  // A sequence or the samples are there as a whole or not at all.
+  // The sequence and the samples are each present as a whole or absent.
   SmallVector<DimList> groups;
   SmallVector<int64_t> dims;
   const ArrayRef<unsigned> both[] = {samples, sequence};

@@ -40,7 +40,7 @@ struct Truth {
   std::vector<Truth> operands;
 };
 
-/// A mask as it changes scores: they stay where `kept` holds and are hidden elsewhere.
+/// The effect of a mask on scores: they stay if `kept` holds and are hidden otherwise.
 struct MaskStep {
   Truth kept;
   /// The mask's number: it is added to the score, or replaces it.
@@ -52,7 +52,7 @@ struct MaskStep {
 /// nullopt for any other bias.
 std::optional<std::vector<MaskStep>> masksOfBias(DimTable &table, const View &bias);
 
-/// The boolean tensor `view` as it is, or where it is false.
+/// Returns `view`, a boolean tensor, or its negation.
 Truth truthOf(const View &view, bool isNegated);
 
 /// The roles of the dims of an attention's scores.
@@ -76,11 +76,12 @@ struct MaskTerms {
   bool haveData() const {
     return !keys.empty() || !queries.empty() || !segments.empty() || !orders.empty();
   }
-  /// Whether every term with data is also one of `other`.
+  /// Returns true if every term with data is also a term of `other`.
   bool isDataWithin(const MaskTerms &other) const;
 };
 
-/// Adds the terms of `truth` to `terms`; false, with the reason, if it is no such conjunction.
+/// Adds the terms of `truth` to `terms`. If it is no such conjunction, returns false and sets
+/// `reason`.
 bool addTerms(DimTable &table, const MaskRoles &roles, const Truth &truth, MaskTerms &terms,
               std::string &reason);
 

@@ -18,7 +18,8 @@ namespace tbc::raise {
 /// cast between floats.
 std::optional<double> splatNumber(mlir::Value value);
 
-/// Whether two constants of a formula are meant to be the same: equal but for the rounding of f32.
+/// Returns true if two constants are the same formula constant: equal up to rounding to f32.
+/// Example: 0.70710677 and sqrt(0.5).
 bool isClose(double actual, double expected);
 
 /// Returns the producer of `value` if it is of type Op, or null.
@@ -70,7 +71,8 @@ mlir::Value squareRoot(mlir::Value value);
 /// null.
 mlir::Value vectorOfLastDim(mlir::Value value);
 
-/// u and epsilon where the spread is 1 / sqrt(u + epsilon); or sqrt(u + epsilon) if `inverse`.
+/// u and epsilon of a spread 1 / sqrt(u + epsilon), for `reciprocalRoot`, or sqrt(u + epsilon), for
+/// `root`.
 struct RootOfSum {
   Spread sum;
   double epsilon = 0;

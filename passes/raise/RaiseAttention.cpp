@@ -98,7 +98,7 @@ private:
   DimList keyAtomsBefore, keys;
   SmallVector<DimList> resultDims;
   double scale = 1;
-  /// From the softmax upwards, so the last of them is applied first.
+  /// In order from the softmax upwards: the first one was applied last.
   std::vector<MaskStep> masks;
   /// The weights that are not replaced by 0 after the softmax.
   std::vector<Truth> keptWeights;
@@ -388,7 +388,7 @@ bool Attention::readMasks() {
   window = *found;
   if (!chooseHiddenRows(steps))
     return false;
-  // Masks may have taken dims further apart.
+  // Masks may have split atoms further.
   for (DimList *list : {&samples, &keyHeads, &groups, &queries, &keys, &width, &valueWidth})
     *list = table.expand(*list);
   return true;

@@ -72,8 +72,8 @@ LogicalResult raiseComposites(func::FuncOp function, ArrayRef<std::string> ops) 
   }
   if (ops.empty() || llvm::is_contained(ops, "attention"))
     raise::explainAttentions(function);
-  // Old ops have ids of their own and stay; equal new ones, such as the tables of all layers,
-  // become one.
+  // Old ops have ids of their own and stay. Equal new ops, such as the tables of all layers, become
+  // one.
   IRRewriter rewriter(function.getContext());
   DominanceInfo dominance(function);
   eliminateCommonSubExpressions(rewriter, dominance, function);

@@ -97,7 +97,7 @@ struct Column {
   /// The matrix and its dim of experts.
   Value matrix;
   int64_t matrixDim = 0;
-  /// The sum over dim `choicesDim` of `weights` where the choice is this expert.
+  /// The sum over dim `choicesDim` of `weights` at the choices of this expert.
   Choice choice;
   Spread weights;
   int64_t choicesDim = 0, choices = 0;
@@ -199,7 +199,7 @@ std::optional<Term> matchTerm(Value value) {
   for (auto [each, weight] : {std::pair(product.getLhs(), product.getRhs()),
                               std::pair(product.getRhs(), product.getLhs())}) {
     Spread spread = Spread::of(weight).strip();
-    // Back to one number per token: a column keeps its dim of size 1.
+    // One number per token: a column keeps its dim of size 1.
     Value per = spread.value;
     bool isColumn = !spread.dims.empty() && llvm::is_contained(spread.dims, 0) &&
                     tensorType(per).getNumElements() == tensorType(value).getDimSize(0);
@@ -212,7 +212,7 @@ std::optional<Term> matchTerm(Value value) {
   return std::nullopt;
 }
 
-/// At most so many columns of a token differ from 0.
+/// Returns the limit for the columns of a token that differ from 0.
 std::optional<int64_t> chosenOf(ArrayRef<Term> terms) {
   llvm::SmallSetVector<int64_t, 16> experts;
   for (const Term &term : terms)

@@ -56,7 +56,7 @@ Value matchCentred(Value value) {
   return x == sub.getLhs() ? x : Value();
 }
 
-/// A value scaled along its last dim: normalized * weight, where a cast may stand in between.
+/// A value scaled along its last dim: normalized * weight, perhaps with a cast in between.
 struct Scaled {
   RootMeanSquare normalized;
   /// The vector of weights, or null.

@@ -120,7 +120,7 @@ std::optional<Half> matchHalf(Value value) {
   return Half{slice.getInput(), offset != 0};
 }
 
-/// x where `value` is [-x2, x1], its halves swapped and the first negated.
+/// Returns x if `value` is [-x2, x1], its halves swapped and the first negated.
 Value matchRotatedHalf(Value value) {
   auto concat = definedBy<ConcatOp>(value);
   if (!concat || concat.getInputs().size() != 2 ||
@@ -158,7 +158,7 @@ std::optional<Table> matchTable(Value value) {
                                          : std::nullopt;
 }
 
-/// rotary(x) at the place of `root`, where the tables hold one half of the last dim.
+/// Replaces `root` by rotary(x); the tables have one half of the last dim.
 void replaceByRotary(Operation *root, Value x, Value cos, Value sin, int64_t positions,
                      PatternRewriter &rewriter) {
   Location loc = root->getLoc();

@@ -55,7 +55,7 @@ LogicalResult raise(Operation *root, Value e, Value denominator, PatternRewriter
   auto dim = exp ? repeatedSumOf(denominator, e) : std::nullopt;
   if (!dim)
     return failure();
-  // Subtracting the maximum is for stability alone; without it the result is the same.
+  // Subtracting the maximum is for numerical stability alone and does not change the result.
   Value x = exp.getInput();
   if (auto sub = definedBy<SubOp>(x); sub && isRepeatedMaximum(sub.getRhs(), sub.getLhs(), *dim))
     x = sub.getLhs();
