@@ -56,8 +56,8 @@ public:
   onnx::ModelProto proto;
 };
 
-/// The error of importing `bytes`, "" if it imports; fails the test unless it is ModelRejected, or
-/// Usage where an option does not fit the model.
+/// Returns the error of importing `bytes`, or "". Fails the test unless the error is ModelRejected,
+/// or Usage for an option that does not fit the model.
 std::string importError(const std::string &bytes, const frontend::ImportOptions &options = {});
 /// The same for a file.
 std::string importFileError(const std::string &path, const frontend::ImportOptions &options = {});

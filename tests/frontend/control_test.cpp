@@ -134,7 +134,7 @@ TEST(Loop, HugeCountsAreRefused) {
                 HasSubstr("node 'loop' (Loop): unrolls to more than 32768 nodes"));
 }
 
-/// Doubles a number until it is no more below 20; no trip count.
+/// Doubles a number until it is at least 20; there is no trip count.
 TEST(Loop, EndsByAKnownCondition) {
   ModelBuilder b = withInput();
   b.ints("one", {}, {1});
@@ -210,8 +210,8 @@ TEST(Scan, OverTheBatchIsRefused) {
   EXPECT_THAT(importError(b.bytes()), HasSubstr("node 'scan' (Scan): scans over the batch"));
 }
 
-/// A function with control flow inside, called twice: bodies keep apart, and an attribute of the
-/// call reaches into the body.
+/// A function with control flow inside, called twice: the bodies stay separate, and an attribute of
+/// the call reaches into the body.
 TEST(If, InsideAFunction) {
   ModelBuilder b = withInput();
   onnx::NodeProto leaky = makeNode("LeakyRelu", {"m"}, {"r"});

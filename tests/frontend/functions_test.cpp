@@ -65,7 +65,7 @@ TEST(Functions, AreInlinedWithScopedNames) {
   EXPECT_THAT(ids, ElementsAre("outer/first/add", "outer/second/add", "last/add"));
 }
 
-/// t and r mean something else inside and outside.
+/// t and r have different meanings inside and outside.
 TEST(Functions, NamesOfCallerAndFunctionAreApart) {
   ModelBuilder b = withInput();
   addFunction(b, "F", {"y"}, {"r"},

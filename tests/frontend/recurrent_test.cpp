@@ -18,7 +18,7 @@ struct Layer {
   const char *direction;
   /// linear_before_reset of a GRU; layout.
   int64_t resetAfter, layout;
-  /// Biases and first states are there.
+  /// Has biases and first states.
   bool isFull;
 };
 void PrintTo(const Layer &layer, std::ostream *stream) {

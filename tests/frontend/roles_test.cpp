@@ -100,7 +100,7 @@ std::vector<float> mask(float hidden, int64_t ahead = 0, int64_t behind = kLengt
   return values;
 }
 
-/// softmax(x x^T + bias) x, where "bias" is made of the initializer "C_49".
+/// softmax(x x^T + bias) x; "bias" is computed from the initializer "C_49".
 ModelBuilder attention(const std::vector<int64_t> &dims, const std::vector<float> &values,
                        bool isPlain = true) {
   ModelBuilder b;
@@ -138,7 +138,7 @@ TEST(RolesOfMasks, WhatIsNoMaskIsTrained) {
               ElementsAre("C_49"));
 }
 
-/// The function computes the same with a mask as positions, as a table and as a parameter.
+/// The function computes the same for a mask as positions, as a table and as a parameter.
 TEST(RolesOfMasks, MeanTheSame) {
   std::vector<float> gaps = mask(-1e9f);
   gaps[6 * 5 + 2] = -1e9f;
@@ -460,7 +460,7 @@ TEST(MergedParameters, AreTakenApart) {
 }
 
 TEST(MergedParameters, StayOneWhereTheyAreOne) {
-  // Not equal numbers, so not merged because they were: the weight is shared.
+  // The weights are shared, not merged for equal numbers.
   Roles roles = rolesOf(twoNorms("/b.0/ln1/Norm", "/b.0/ln2/Norm", numbers(kWidth), false));
   EXPECT_THAT(roles.parameters,
               UnorderedElementsAre("b.0.ln1.weight", "b.0.ln1.bias", "b.0.ln2.bias"));

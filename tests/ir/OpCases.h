@@ -28,9 +28,9 @@ struct OpCase {
   /// Operand values lie in +-[0.2, 1.5], or above 0.2 if the op or its derivative needs that, e.g.
   /// for log.
   bool positive = false;
-  /// The operands with a gradient; without: every float operand.
+  /// The operands with a gradient; absent: every float operand.
   std::optional<std::vector<unsigned>> differentiated = std::nullopt;
-  /// The values of integer operands, where any others would be wrong.
+  /// The values of integer operands, if all others would be wrong.
   std::map<unsigned, std::vector<int64_t>> integers = {};
 
   /// Returns a function @f that applies the op to its arguments and returns its results.

@@ -12,8 +12,8 @@ using kernels::Tensor;
 
 namespace {
 
-/// Half the distance of a central difference, and how far its quotient may be from the gradient:
-/// its error is of the order of step^2, plus 1e-16 / step.
+/// Half the distance of a central difference, and the tolerance of its quotient. Its error is of
+/// the order of step^2, plus 1e-16 / step.
 constexpr double kStep = 1e-5, kTolerance = 1e-7;
 
 double dot(const Tensor &a, const Tensor &b) {

@@ -99,7 +99,7 @@ std::vector<Tensor> trainInputs(ParsedModule &module, Arith arith) {
     auto name = train.getArgAttrOfType<StringAttr>(i, kNameAttr).getValue();
     std::vector<double> values;
     for (int64_t k = 0; k < kernels::numElements(type.shape); ++k) {
-      // Multiples of 1/64: the same number in every arithmetic, bf16 included.
+      // Multiples of 1/64 are the same number in every arithmetic, bf16 included.
       double value = double(13 + generator() % 64) / 64;
       bool isNegative = generator() % 2 && name != "running_var";
       values.push_back(kernels::isFloat(type.dtype) ? (isNegative ? -value : value)

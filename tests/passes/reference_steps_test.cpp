@@ -111,7 +111,7 @@ std::vector<OptimizerCase> scaledCases() {
 
 class ScaledReference : public testing::TestWithParam<OptimizerCase> {};
 
-/// As above, with gradients scaled as a backward phase scales them. Some are not finite.
+/// As above, with gradients multiplied by a loss scale. Some are not finite.
 TEST_P(ScaledReference, StepsAsPyTorchsGradScaler) {
   ParsedModule module(R"(
     func.func @train(%p: tensor<2x3xf64> {tbc.role = "param", tbc.name = "p"},
@@ -149,7 +149,7 @@ TEST_P(ScaledReference, StepsAsPyTorchsGradScaler) {
 INSTANTIATE_TEST_SUITE_P(All, ScaledReference, testing::ValuesIn(scaledCases()),
                          [](const auto &info) { return info.param.name; });
 
-/// The whole way in f16: the first scales are too large, the fifth input is, then it recovers.
+/// All in f16: the first scales and the fifth input are too large, then it recovers.
 TEST(HalfReference, OverflowsAndRecoversAsPyTorch) {
   ParsedModule module(R"(
     func.func @model(%x: tensor<4x3xf32> {tbc.role = "input", tbc.name = "x",

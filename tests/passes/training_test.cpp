@@ -190,9 +190,9 @@ TEST_P(TinyModel, TrainsToTheLossesOfPyTorch) {
     EXPECT_NEAR(losses[i], exact[i], bound) << "step " << i + 1;
 }
 
-/// How far our f64 may be from PyTorch's. The constants of GPT-2's gelu, and the root of the
-/// attention scale of a head of 6 or 8, are f32 numbers in the ONNX file, 3e-8 beside the ones
-/// PyTorch used in f64; with PyTorch's constants they agree to 1e-9 too.
+/// The tolerance between our f64 and PyTorch's. Some constants are f32 numbers in the ONNX file,
+/// 3e-8 beside PyTorch's in f64: those of GPT-2's gelu, and the root of the attention scale of a
+/// head of 6 or 8. With PyTorch's constants they agree to 1e-9 too.
 double f64Tolerance(const std::string &model) {
   bool hasRoundedConstants = model == "tiny-gpt2" || model == "gpt2-8l" || model == "llama-8l" ||
                              model == "unet-8l" || model == "moe-8l";
@@ -260,7 +260,7 @@ INSTANTIATE_TEST_SUITE_P(Models, TinyModelGradients,
                            return testName(info.param);
                          });
 
-/// One step of `a` and of `b` leads to the same bits.
+/// Checks that one step of `a` and of `b` gives the same bits.
 void expectSameStep(const Case &a, const Case &b, Arith arith) {
   Training left(a, arith), right(b, arith);
   ASSERT_EQ(left.run(1).size(), 1u);

@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(All, Example,
                            return std::string(info.param);
                          });
 
-/// How many composites a model has.
+/// The number of composites of a model.
 struct ModelCase {
   const char *name;
   int64_t attentions, layerNorms, rmsNorms, gelus, swiglus, rotaries, experts, softmaxes;

@@ -21,7 +21,7 @@ using namespace tbc::planner::test;
 
 namespace {
 
-/// The makespan where part p lies on chunk `chunkOf[p]`.
+/// Returns the makespan if part p lies on chunk `chunkOf[p]`.
 double makespanOf(const PipelineSchedule &schedule, const std::vector<WorkShare> &parts,
                   const std::vector<int> &chunkOf, double sendSeconds = 0) {
   std::vector<schedule::ChunkTimes> times(schedule.pipeline.chunkStage.size());
@@ -418,8 +418,8 @@ TEST(KeepBound, IsBelowEveryRecomputationThatFits) {
 // Launches and latencies, against every mesh of two or four devices
 //===----------------------------------------------------------------------===//
 
-/// The shortest step of all data-parallel meshes, ways to spread parameters, micro-batches and,
-/// with pipelines of two stages, schedules and cuts.
+/// Returns the shortest step over all data-parallel meshes, ways to shard parameters and
+/// micro-batches. With pipelines of two stages also over schedules and cuts.
 double shortestOnMeshes(const Graph &graph, const Job &job, const Cluster &cluster) {
   double best = INFINITY;
   auto look = [&](Plan plan) {
@@ -541,7 +541,7 @@ TEST(KeepBound, WhatSavesTimeIsRunAgain) {
 
 } // namespace
 
-// Sums over all samples are completed in any plan: the score, the bound and the exact time agree.
+// Every plan completes sums over all samples, so the score, the bound and the exact time agree.
 TEST(BatchSums, CountInScoreAndBound) {
   StepBuilder builder;
   FactorId b = builder.factor(16), h = builder.factor(7), c = builder.factor(5);

@@ -23,10 +23,10 @@ using namespace tbc;
 using namespace tbc::planner;
 using namespace tbc::planner::test;
 
-/// Returns the time of the best plan of a small job without tp, over all meshes, ZeRO modes,
-/// micro-batches, recomputation and stage cuts, with gradients reduced one by one or together.
-/// Writes the fastest plan that fits into `found`; if no plan fits, the fastest tight one.
-/// those that fit, or if there are none, of the tight ones.
+/// Writes the best plan of a small job without tp into `found` and returns its time. Tries all
+/// meshes, ZeRO modes, micro-batches, recomputation and stage cuts, with gradients reduced one by
+/// one or together. The best is the fastest plan that fits or, if no plan fits, the fastest tight
+/// one.
 static double bruteForce(const Graph &graph, const Job &job, const Cluster &cluster, Plan &found) {
   double best = INFINITY;
   found.prediction.memory = MemoryVerdict::DoesNotFit;
@@ -93,8 +93,8 @@ static double bruteForce(const Graph &graph, const Job &job, const Cluster &clus
   return best;
 }
 
-/// Ops one after the other, beside each other and around each other: some results are read by
-/// several ops, some parameters by two, and no op is repeated as a block. `width` makes the sizes.
+/// Random ops in sequence, in parallel and with skips. Several ops read some results, two ops read
+/// some parameters, and no op is repeated as a block. `width` makes the sizes.
 static Graph randomGraph(std::mt19937_64 &random, int numOps,
                          const std::function<int64_t()> &width) {
   StepBuilder builder;
@@ -164,7 +164,7 @@ static Graph randomGraph(std::mt19937_64 &random, int numOps,
 
 /// A chain, or a graph with shared values.
 static Graph graphOfRound(std::mt19937_64 &random, int round) {
-  // Odd widths leave tp the batch alone, where it is data parallelism by another name.
+  // Odd widths leave tp only the batch, and splitting it is data parallelism by another name.
   auto width = [&] { return int64_t(3 + 2 * (random() % 40)); };
   if (round % 2 != 0)
     return randomGraph(random, int(2 + random() % 4), width);

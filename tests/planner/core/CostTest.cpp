@@ -160,7 +160,7 @@ TEST(NetworkCost, LargeMessagesGoRoundOrAreAddedUpByTheSwitch) {
               seconds(CollectiveKind::AllReduce, 1.5 * bytes));
 }
 
-// From node to node a gather goes step by step, a reduction up and down a tree.
+// Between nodes a gather goes step by step, a reduction up and down a tree.
 TEST(NetworkCost, RingsPassEveryNode) {
   Cluster cluster = plainH100();
   cluster.intraNode.ringStepSeconds = 1e-6;
@@ -277,7 +277,7 @@ TEST(Kernel, CausalAttentionSkipsWhatIsHidden) {
   EXPECT_NEAR(kernelSeconds(cluster, "causal_attention", work), 0.5 * full, 1e-12);
   work.partsInOrder = 4;
   EXPECT_NEAR(kernelSeconds(cluster, "causal_attention", work), 7.0 / 8 * full, 1e-12);
-  // Without a class of its own it is attention like any other.
+  // Without a class of its own it is priced as attention.
   cluster.kernels.erase("causal_attention");
   EXPECT_EQ(kernelSeconds(cluster, "causal_attention", work),
             kernelSeconds(cluster, "attention", work));
@@ -513,7 +513,7 @@ TEST(Fusion, WhatStaysInRegistersIsNotMoved) {
   EXPECT_EQ(bytes(product), 2 * whole);
   EXPECT_EQ(kernelSeconds(h100(), "elementwise", localWork(graph, 2 + 1, {})), 0);
 
-  // A user in backward makes a residual of it.
+  // With a user in backward it is a residual.
   graph.ops[graph.values[scaled].producer].phase = Phase::Backward;
   EXPECT_FALSE(isFused(graph, sum));
   EXPECT_EQ(bytes(sum), 2 * whole + row);

@@ -141,7 +141,7 @@ TEST(Explain, ATensorIsNamedByItsNameOrAGlob) {
   for (const char *part : {"stored", "flat over fsdp", "used by", "whole", "optimizer state",
                            "gradient", "pinned: ZeRO-3"})
     EXPECT_THAT(text, HasSubstr(part));
-  // Stored: a quarter of it.
+  // Stored: a quarter of the parameter.
   const tbc::reshard::TensorLayout &layout =
       explained->step.graph.values[graph.parameters[1].value].layout;
   EXPECT_EQ(shardings.rows[0][columnOf(shardings, "bytes")].number,

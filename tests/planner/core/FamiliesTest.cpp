@@ -140,7 +140,7 @@ TEST(Families, RunnersUpAreTheBestOfEach) {
   EXPECT_THAT(places(9), ElementsAre(1, 2, 3, 4, 5));
 }
 
-/// The claim against every mesh and ZeRO stage by itself: no simpler one is within the tie.
+/// Checks every mesh and ZeRO stage by itself: no simpler one is within the tie.
 TEST(Families, NoSimplerStrategyIsWithinTheTie) {
   std::set<std::string> answers;
   int moved = 0;

@@ -45,7 +45,7 @@ static std::string errorOf(const std::string &text) {
   return cluster ? "no error" : cluster.error().message;
 }
 
-/// Groups of the small cluster: {name, nodes, devices of a node, how fast}.
+/// Groups of the small cluster: {name, nodes, devices of a node, relative speed}.
 struct SmallGroup {
   const char *name;
   int64_t nodes, size;
@@ -216,8 +216,8 @@ TEST(Mixed, TypesInOneStageAreRefusedByName) {
               HasSubstr("16 ranks are more than the 12 devices"));
 }
 
-/// Stage 0 lies on two of the three first nodes, stage 1 on the third and the last: some pairs of
-/// ranks have the network of the first group between them.
+/// Stage 0 lies on the first and second of the three first nodes, stage 1 on the third and the
+/// last. So some pairs of ranks use the network of the first group.
 TEST(Mixed, PartedStagesMeetInsideGroupsToo) {
   std::vector<Cluster> groups = smallMix({{"one", 3, 4, 1}, {"one", 1, 4, 1}}).groups;
   NetworkLevel fast = groups[0].interNode;
@@ -261,7 +261,7 @@ TEST(Mixed, ThereAreNotTooManyGroups) {
   EXPECT_THAT(read.error().message, HasSubstr("\"cluster.groups\" must have at most 64 entries"));
 }
 
-/// No collective of the slower of two networks is faster than on either.
+/// No collective on the slower of two networks is faster than on either one.
 TEST(Mixed, TheSlowerNetworkIsSlower) {
   std::vector<Cluster> clusters;
   for (const std::string &name : clusterPresets())
@@ -351,7 +351,7 @@ TEST(Mixed, ShortMemoryIsNamedByStageAndDevice) {
   EXPECT_THAT(answer.error().message, HasSubstr("stage 1, on slow, needs "));
 }
 
-/// No collective and no kernel is slower by the numbers of the whole than on any of its groups.
+/// No collective and no kernel is slower on the whole cluster's numbers than on any of its groups.
 TEST(Mixed, TheWholeIsAsGoodAsTheBest) {
   std::mt19937_64 random(3);
   const std::vector<std::string> names = clusterPresets();
@@ -427,7 +427,7 @@ TEST(Mixed, FasterStagesGetMoreBlocks) {
   EXPECT_EQ(blocks[0] + blocks[1], 12);
   EXPECT_GE(blocks[0], blocks[1] + 2) << blocks[0] << " and " << blocks[1];
   EXPECT_LE(answer->plan.lowerBoundSeconds, answer->plan.prediction.stepSeconds);
-  // The other way round the second stage gets more.
+  // In the opposite order the second stage gets more.
   cluster = parsed(header() + nodes("a100-80gb-sxm", 1) + nodes("h100-sxm", 1));
   Result<SearchAnswer> turned = search(graph, job, cluster, pins);
   ASSERT_TRUE(turned);

@@ -14,7 +14,7 @@
 namespace tbc::planner {
 namespace {
 
-/// Ops of random length and weight, sends of random size, any op the first of a stage.
+/// Ops of random length and weight, sends of random size; any op may begin a stage.
 struct RandomOrder {
   explicit RandomOrder(unsigned seed, int numOps) : random(seed) {
     profile.numForward = numOps;
@@ -113,7 +113,7 @@ TEST(Partition, SeveralChunksPerStageAreCutAsByBruteForce) {
     bound += order.seconds(*free) < expected;
     EXPECT_GT(order.counted, 0);
   }
-  // Else the limit would be no matter.
+  // Otherwise the limit would have no effect.
   EXPECT_GT(feasible, 30);
   EXPECT_GT(infeasible, 30);
   EXPECT_GT(bound, 30);

@@ -54,7 +54,7 @@ Pins onMesh(const char *mesh) {
   return pins;
 }
 
-/// How tp lies on op `id` of the plan.
+/// Returns the split of op `id` over tp in the plan.
 SplitKind splitOf(const Graph &graph, const Plan &plan, const std::string &id) {
   Result<PlannedStep> step = applyPlan(graph, plan);
   EXPECT_TRUE(step) << step.error().message;
@@ -142,7 +142,7 @@ TEST(OpPins, DecideWhatIsKept) {
   EXPECT_LT(most->plan.prediction.time.recompute, all->plan.prediction.time.recompute);
 }
 
-/// Stages begin where pins say, and nowhere else, also where other cuts would be faster.
+/// Stages begin only at pinned ops, even if other cuts would be faster.
 TEST(OpPins, DecideWhereStagesBegin) {
   Graph graph = makeChain(sizes);
   Result<SearchAnswer> open = planWith(graph, {}, onMesh("pp=2,dp=2")),
@@ -157,7 +157,7 @@ TEST(OpPins, DecideWhereStagesBegin) {
     EXPECT_LE(plan->lowerBoundSeconds, plan->prediction.stepSeconds);
     EXPECT_EQ(predict(graph, *plan)->stepSeconds, plan->prediction.stepSeconds);
   }
-  // A free mesh gets a pipeline, of as many stages.
+  // A free mesh gets a pipeline with as many stages.
   Result<SearchAnswer> free = planWith(graph, {{"h.1.*=begin", "h.2.*=begin"}}, {}, 6);
   ASSERT_TRUE(free) << free.error().message;
   EXPECT_EQ(free->plan.stages.size(), 3u);

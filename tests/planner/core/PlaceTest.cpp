@@ -65,6 +65,6 @@ TEST(PlacementBound, PartsAddUpToLessThanTheWhole) {
     EXPECT_LE(bound, whole.seconds * (1 + 1e-12)) << "round " << round;
     tightest = std::max(tightest, bound / whole.seconds);
   }
-  // It says something: most of a deep chain's time is in its layers.
+  // The test is meaningful: most of a deep chain's time is in its layers.
   EXPECT_GT(tightest, 0.6);
 }

@@ -273,7 +273,7 @@ TEST(Summary, BeginsWithTheVerdictOnMemoryAndWarnings) {
   plan.warnings = {"the first", std::string(60, 'a') + " " + std::string(60, 'b')};
   std::string text = summarize(plan);
   EXPECT_THAT(text, StartsWith("tight: 950 MiB"));
-  // Long ones go on in the next line.
+  // Long lists continue in the next line.
   EXPECT_THAT(text, HasSubstr("\nthe first\n" + std::string(60, 'a') + "\n  " +
                               std::string(60, 'b') + "\n\nplan: "));
   plan.prediction.memory = MemoryVerdict::DoesNotFit;

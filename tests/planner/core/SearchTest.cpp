@@ -91,7 +91,7 @@ TEST(Search, NoPlanTakesLessThanTheBoundOnMemory) {
         ASSERT_FALSE(found->exact.empty());
         for (const ExactCandidate &exact : found->exact) {
           EXPECT_GT(exact.candidate.leastBytes, 0);
-          // With the margin at its upper end, as the goal is Fits.
+          // With the margin at its upper end, because the goal is Fits.
           EXPECT_LE(exact.candidate.leastBytes, double(exact.plan.prediction.highBytes))
               << describe(exact.plan);
         }
@@ -134,7 +134,7 @@ TEST(Search, MemoryHasAMarginUnlessRiskIsAskedFor) {
               testing::Contains(testing::Field(&Alternative::memory, MemoryVerdict::Tight)));
   EXPECT_LE(sure->plan.lowerBoundSeconds, sure->plan.prediction.stepSeconds);
   EXPECT_LE(risky->plan.lowerBoundSeconds, risky->plan.prediction.stepSeconds);
-  // Pinned, it is taken: it may fit.
+  // A pinned plan is taken if it may fit.
   Result<SearchAnswer> pinned = plan(limit, MemoryVerdict::Fits, "none");
   ASSERT_TRUE(pinned) << pinned.error().message;
   EXPECT_EQ(pinned->plan.prediction.memory, MemoryVerdict::Tight);
@@ -290,7 +290,7 @@ TEST(Search, RecomputesAsManyBlocksAsNeedBe) {
     int blocks = 0;
     ASSERT_EQ(std::sscanf(found.recompute.c_str(), "selective %d/12", &blocks), 1)
         << found.recompute;
-    // By name it is the same plan; and one block less does not fit.
+    // The same plan by name; with one block less it does not fit.
     Result<SearchAnswer> pinned = plan("selective:" + std::to_string(blocks), limit);
     ASSERT_TRUE(pinned);
     EXPECT_EQ(pinned->plan.recomputeOps, found.recomputeOps);
@@ -588,7 +588,7 @@ TEST(Infeasible, SaysWhatIsShortAndWhatHelps) {
   EXPECT_THAT(message, HasSubstr("leave out --memory-limit"));
 }
 
-// By a bound, before anything is scored.
+// Decided by a bound, before any candidate is scored.
 TEST(Infeasible, APlanThatCannotExistIsNotFoundAndOneThatMayIs) {
   Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
   Job job = jobFor(4, 16);

@@ -36,8 +36,8 @@ inline Cluster smallCluster(int64_t memoryBytes = int64_t(1) << 30) {
   return cluster;
 }
 
-/// The same, where kernels have a floor and sums a length, communication slows them down, and small
-/// messages go by other ways than large ones.
+/// The same with all terms of the cost: a minimum kernel time, slower short sums (`halfDepth`),
+/// kernels slowed by communication, and other algorithms for small messages than for large ones.
 inline Cluster everyTerm(Cluster cluster) {
   cluster.floorSeconds = 3e-7;
   cluster.kernels["matmul"].halfDepth = 16;

@@ -86,7 +86,8 @@ TEST(ContextStrategy, StreamsKeysAndSumsTheirGradientsOnTheWay) {
   OpStrategy backward = inheritStrategy(a.g.graph, a.backward(), all);
   EXPECT_EQ(resultSharding(a.g.graph, a.backward(), backward, 0), at(1, 's', {cp}));
   EXPECT_EQ(resultSharding(a.g.graph, a.backward(), backward, 1), at(1, 's', {cp}));
-  // k goes round, three passes; dk goes round and home. Places are numbers: they stay.
+  // k makes three passes around the ring, dk four, back to its rank. Positions are constant-derived
+  // and do not travel.
   EXPECT_EQ(ringCollectives(a.g.graph, a.forward(), strategy).size(), 3u);
   std::vector<Collective> steps = ringCollectives(a.g.graph, a.backward(), backward);
   ASSERT_EQ(steps.size(), 3u + 4u);

@@ -233,7 +233,7 @@ TEST(Completion, BackwardUsersCountToo) {
 }
 
 TEST(Completion, ScatteredAxisGoesBehindTheOthersOnItsFactor) {
-  // s lies on dp already; users want [dp, tp]: tp may be appended. [tp, dp] they may not.
+  // s lies on dp already. Users want [dp, tp], so tp may be appended; for [tp, dp] it may not.
   for (bool appended : {true, false}) {
     TwoUsers t;
     int p = t.g.opIndex("p");

@@ -20,7 +20,7 @@ public:
 
   /// Makes letter `letter` another loop over the factor of `factor`.
   void alias(char letter, char factor) { factors[letter] = factor; }
-  /// May not be sharded, in ops added from now on.
+  /// Makes `letter` unshardable in ops added from now on.
   void fix(char letter) { kinds[letter] = LoopKind::Fixed; }
 
   int input(const std::string &name, const std::string &dims);
@@ -73,7 +73,7 @@ Assignment dataParallel(const Graph &graph, const Mesh &mesh, const std::vector<
 /// b.
 GraphBuilder mlp(int64_t b, int64_t i, int64_t h, int64_t o);
 
-/// Sum of the executions of one kind over one set of axes ("" for any), over all stages.
+/// Returns the executions of one kind over one set of axes ("" for any), summed over all stages.
 int64_t executions(const std::vector<CollectiveCount> &counts, CollectiveKind kind,
                    const std::string &axes = "");
 std::string show(const std::vector<CollectiveCount> &counts);

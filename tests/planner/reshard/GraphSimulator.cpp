@@ -17,7 +17,7 @@ static int64_t product(const std::vector<int64_t> &sizes) {
   return result;
 }
 
-/// How far apart neighbours along each loop are in tensor number `tensor`.
+/// Returns the stride of tensor number `tensor` along each loop.
 static std::vector<int64_t> stridesOf(const GraphOp &op, std::vector<TensorDim> Loop::*dims,
                                       int tensor, const std::vector<int64_t> &shape) {
   std::vector<int64_t> strides(op.loops.size(), 0);
@@ -109,7 +109,8 @@ GraphSimulator::GraphSimulator(const Graph &graph, const Assignment &assignment,
                                const Derivation &derivation)
     : graph(graph), assignment(assignment), derivation(derivation), serial(runSerially(graph)) {}
 
-/// Parameters as stored in every block of their stages, inputs in every forward, generators in all.
+/// Provides parameters as stored to every block of their stages, inputs to every forward, and
+/// data-independent values to all blocks.
 void GraphSimulator::provideInputs() {
   for (size_t i = 0; i < graph.values.size(); ++i) {
     int value = static_cast<int>(i);

@@ -44,7 +44,7 @@ private:
 
   void provideInputs();
   void runOp(int op);
-  /// Runs the reshards at the cursor for as long as `mine` says.
+  /// Runs the reshards at the cursor while `mine` returns true.
   void runReshards(const std::function<bool(const Reshard &)> &mine);
   Ranks reshardTensor(const Reshard &reshard, Ranks ranks);
   const Ranks *get(const Block &block, int value, const Sharding &sharding);

@@ -63,8 +63,8 @@ TEST(Stages, ValuesAreSentDirectlyAndOnce) {
   for (const Transfer &t : d.transfers)
     sends.push_back(m.nameOf(t.value) + " " + std::to_string(t.fromChunk) + "->" +
                     std::to_string(t.toChunk) + (t.phase == Phase::Forward ? " f" : " b"));
-  // The mask is a generator, the labels are fed: neither travels; the table's gradient is summed
-  // once per step instead.
+  // The mask is data-independent and the labels are fed, so neither travels. The table's gradient
+  // is summed once per step instead.
   EXPECT_EQ(sends,
             (std::vector<std::string>{"embed 0->1 f", "layer0 0->1 f", "layer1.bwd.x 1->0 b"}));
   for (const Transfer &t : d.transfers)

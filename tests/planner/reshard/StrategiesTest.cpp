@@ -67,7 +67,7 @@ TEST(EnumerateStrategies, OffersEveryLoopThatTheAxisDivides) {
   g.forward("mm", "bi,io->bo", {g.input("x", "bi"), g.parameter("w", "io")});
   EXPECT_EQ(tags(enumerateStrategies(g.graph, 0, {}, tp)),
             (std::vector<std::string>{"", loopTag('b'), loopTag('o')})); // 4 does not divide 6
-  // On top of the batch: 8 / 2 is still divisible by 4, and 8 / 4 / 4 is not.
+  // After the batch: 8 / 2 is still divisible by 4, and 8 / 4 / 4 is not.
   OpStrategy base = batchStrategy(g.graph, 0, {dp});
   EXPECT_TRUE(base.loopAxes.empty()); // no batch factor named
   g.graph.batchFactor = 'b';
