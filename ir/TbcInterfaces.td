@@ -37,7 +37,7 @@ def ShardableOpInterface : OpInterface<"ShardableOpInterface"> {
 
 def CostOpInterface : OpInterface<"CostOpInterface"> {
   let cppNamespace = "::tbc";
-  let description = "The cost of one execution of an op; the cost of a local shape follows from the loops.";
+  let description = "The cost of one execution of an op; any local shape follows from the loops.";
   let methods = [
     InterfaceMethod<"Returns the floating-point operations of one execution.", "double", "getFlops",
                     (ins)>,
