@@ -161,7 +161,7 @@ void decomposed(ModelBuilder &b, const std::string &bias) {
 }
 
 /// The extended mask of BERT: (1 - mask[:, None, None, :]) * `number`. Example: mask 0 and number
-/// -10000 add -10000.
+/// -20000 add -20000.
 void extendedMask(ModelBuilder &b, float number) {
   b.ints("axes", {2}, {1, 2});
   b.node("Unsqueeze", {"mask", "axes"}, {"mask4"});
