@@ -3,6 +3,7 @@
 #include "frontend/onnx/Elements.h"
 
 #include "frontend/onnx/Sources.h"
+#include "ir/HidingNumber.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,11 +12,6 @@
 namespace tbc::frontend {
 
 namespace {
-
-/// Added to a score, leaves nothing of it after a softmax; as in passes/raise/MaskPredicate.h.
-constexpr double hiddenFrom = -1e4;
-
-bool hides(double element) { return element <= hiddenFrom; }
 
 /// The rows of a table [.., rows, columns], at most the first 65: enough for any doubt.
 std::vector<std::vector<double>> firstRows(const ParameterSource &source) {
@@ -107,9 +103,9 @@ bool isUniform(const ParameterSource &source) {
 bool isAdditiveMask(const ParameterSource &source) {
   bool hidesSome = false, keepsSome = false;
   bool areAll = forEachElement(source, [&](double element) {
-    hidesSome |= hides(element);
+    hidesSome |= hidesScores(element);
     keepsSome |= element == 0;
-    return element == 0 || hides(element);
+    return element == 0 || hidesScores(element);
   });
   return areAll && hidesSome && keepsSome;
 }

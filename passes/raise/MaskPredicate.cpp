@@ -6,6 +6,7 @@
 #include "passes/raise/Match.h"
 
 #include "ir/Elementwise.h"
+#include "ir/HidingNumber.h"
 #include "ir/Movement.h"
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/DenseMap.h"
@@ -372,9 +373,9 @@ std::optional<Predicate> biasPredicateOf(Value value) {
   auto shape = tensorType(value).getShape();
   if (auto number = SymbolicReader().twoValuedOf(value)) {
     std::optional<HalfPlanes> planes;
-    if (number->onTrue == 0 && (number->onFalse == 0 || number->onFalse < kHidden))
+    if (number->onTrue == 0 && (number->onFalse == 0 || hidesScores(number->onFalse)))
       planes = number->onFalse == 0 ? HalfPlanes{} : number->planes;
-    else if (number->onFalse == 0 && number->onTrue < kHidden)
+    else if (number->onFalse == 0 && hidesScores(number->onTrue))
       planes = negate(number->planes, shape);
     if (planes)
       return Predicate{simplify(*planes, shape), {}, number->onTrue + number->onFalse};
@@ -384,7 +385,7 @@ std::optional<Predicate> biasPredicateOf(Value value) {
     return std::nullopt;
   Predicate predicate;
   for (double element : tensor->data<double>()) {
-    if (element != 0 && !(element < kHidden))
+    if (element != 0 && !hidesScores(element))
       return std::nullopt;
     predicate.hiddenNumber = std::min(predicate.hiddenNumber, element);
     predicate.table.push_back(element == 0);

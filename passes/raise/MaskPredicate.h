@@ -27,16 +27,13 @@ struct Predicate {
   double hiddenNumber = 0;
 };
 
-/// A score plus a number below this has no weight after a softmax.
-inline constexpr double kHidden = -1e4;
-
 /// Returns the predicate of `value`, a boolean tensor of constants and indices: symbolic, for any
 /// size, or else evaluated by the reference kernels. Returns nullopt if it depends on the
 /// function's arguments or is too large to evaluate.
 std::optional<Predicate> predicateOf(mlir::Value value);
 
 /// Returns the predicate of the zeros of `value`, a mask that is added to scores. Returns nullopt
-/// unless it is below kHidden everywhere else.
+/// unless it hides scores (ir/HidingNumber.h) everywhere else.
 std::optional<Predicate> biasPredicateOf(mlir::Value value);
 
 /// A predicate on query i < numQueries and key j < numKeys.

@@ -5,6 +5,7 @@
 #include "passes/raise/Match.h"
 
 #include "ir/Elementwise.h"
+#include "ir/HidingNumber.h"
 #include "ir/Movement.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -66,7 +67,7 @@ struct TwoNumbers {
   bool isConstant() const { return where.kind == Truth::Kind::Always; }
   /// Returns true if it is a hiding bias; `kept` then selects the visible elements.
   bool isBias() const {
-    return (onTrue == 0 && onFalse < kHidden) || (onFalse == 0 && onTrue < kHidden);
+    return (onTrue == 0 && hidesScores(onFalse)) || (onFalse == 0 && hidesScores(onTrue));
   }
   Truth kept() const { return onTrue == 0 ? where : negationOf(where); }
   double hidden() const { return onTrue == 0 ? onFalse : onTrue; }
@@ -114,9 +115,9 @@ private:
     if (a->isConstant() && b->isConstant())
       return TwoNumbers{pred, a->onTrue, b->onTrue};
     // Hidden if either of two conditions hides.
-    if (a->isConstant() && a->onTrue < kHidden && b->isBias())
+    if (a->isConstant() && hidesScores(a->onTrue) && b->isBias())
       return TwoNumbers{conjunctionOf(negationOf(pred), b->kept()), 0, a->onTrue};
-    if (b->isConstant() && b->onTrue < kHidden && a->isBias())
+    if (b->isConstant() && hidesScores(b->onTrue) && a->isBias())
       return TwoNumbers{conjunctionOf(pred, a->kept()), 0, b->onTrue};
     return std::nullopt;
   }

@@ -17,6 +17,7 @@
 #include "ir/Attention.h"
 #include "ir/Contraction.h"
 #include "ir/Elementwise.h"
+#include "ir/HidingNumber.h"
 #include "ir/Movement.h"
 #include "ir/Normalization.h"
 #include "ir/Random.h"
@@ -178,14 +179,14 @@ bool Attention::matchWeights(View weights) {
 /// Returns true for the number of hidden scores in a mask that replaces scores.
 bool isHidden(Value value) {
   auto number = splatNumber(value);
-  return number && *number < kHidden;
+  return number && hidesScores(*number);
 }
 
 /// Adds a mask. Its number is multiplied by the factors found so far.
 bool Attention::addStep(MaskStep step) {
   step.number *= scale;
-  if (!(step.number < kHidden))
-    reason = "what its masks add is too small to hide keys";
+  if (!hidesScores(step.number))
+    reason = "its masks add a number too small to hide keys: hiding takes -9984 or less";
   masks.push_back(step);
   return reason.empty();
 }

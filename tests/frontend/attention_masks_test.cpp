@@ -177,10 +177,13 @@ TEST(AttentionMasks, ExtendedMaskOfBert) {
   extendedMask(b, -3.40282347e38f);
   decomposed(b, "bias");
   expectAttention(b, {false, true, false, false, "mean"});
-  ModelBuilder moderate = withProjections();
-  extendedMask(moderate, -20000.0f);
-  decomposed(moderate, "bias");
-  expectAttention(moderate, {false, true, false, false, "scores"});
+  // As BERT was written, in f32 and rounded to bf16, and a larger one.
+  for (float number : {-10000.0f, -9984.0f, -20000.0f}) {
+    ModelBuilder moderate = withProjections();
+    extendedMask(moderate, number);
+    decomposed(moderate, "bias");
+    expectAttention(moderate, {false, true, false, false, "scores"});
+  }
 }
 
 TEST(AttentionMasks, DocumentsOfAPackedSequence) {

@@ -140,7 +140,7 @@ func.func @scaled_away(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi1>) -> tensor
   %z0 = tbc.select %keys, %z, %lowest : (tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
   %z1 = tbc.mul %z0, %small : tensor<2x2x3x3xf32>
   %p = tbc.softmax %z1 {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
-  // expected-remark@+1 {{what its masks add is too small to hide keys}}
+  // expected-remark@+1 {{its masks add a number too small to hide keys: hiding takes -9984 or less}}
   %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
   return %o : tensor<2x2x3x4xf32>
 }
