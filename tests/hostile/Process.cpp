@@ -15,7 +15,7 @@ static std::string readWhole(const std::string &path) {
   return text.str();
 }
 
-static std::string quoted(const std::string &word) {
+static std::string inShellQuotes(const std::string &word) {
   std::string text = "'";
   for (char c : word)
     text += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -25,10 +25,10 @@ static std::string quoted(const std::string &word) {
 ProcessOutcome runProcess(const std::vector<std::string> &arguments, const std::string &folder,
                           const std::string &outputPath) {
   std::string out = outputPath.empty() ? folder + "/out.txt" : outputPath;
-  std::string line = "cd " + quoted(folder) + " && " TBC_MEASURE " measured.txt 60";
+  std::string line = "cd " + inShellQuotes(folder) + " && " TBC_MEASURE " measured.txt 60";
   for (const std::string &argument : arguments)
-    line += " " + quoted(argument);
-  line += " >" + quoted(out) + " 2>err.txt </dev/null";
+    line += " " + inShellQuotes(argument);
+  line += " >" + inShellQuotes(out) + " 2>err.txt </dev/null";
   if (int status = std::system(line.c_str()); status != 0)
     throw std::runtime_error("cannot run " + line + ": " + std::to_string(status));
   ProcessOutcome outcome;

@@ -17,7 +17,7 @@ bool isMessage(const Instruction &it, const Site &) {
 bool pickMessage(Mutant &m, Random &random, Site &site) {
   if (!pickSite(m.program, random, isMessage, site))
     return false;
-  m.names = {quoted(site.in(m.program).id)};
+  m.names = {inQuotes(site.in(m.program).id)};
   addNames(m, counterparts(m.program, site));
   return true;
 }
@@ -26,7 +26,7 @@ bool pickMeeting(Mutant &m, Random &random, Site &site) {
   auto fits = [&](const Instruction &it, const Site &) { return isMeeting(m.program, it); };
   if (!pickSite(m.program, random, fits, site))
     return false;
-  m.names = {quoted(site.in(m.program).id)};
+  m.names = {inQuotes(site.in(m.program).id)};
   addNames(m, counterparts(m.program, site));
   return true;
 }
@@ -76,7 +76,7 @@ bool swapMessages(Mutant &m, Random &random) {
   if (pairs.empty())
     return false;
   auto [a, b] = pairs[below(random, pairs.size())];
-  m.names = {quoted(a.in(m.program).id), quoted(b.in(m.program).id)};
+  m.names = {inQuotes(a.in(m.program).id), inQuotes(b.in(m.program).id)};
   addNames(m, counterparts(m.program, a));
   std::swap(a.in(m.program).comm.channel, b.in(m.program).comm.channel);
   return true;
@@ -97,7 +97,7 @@ bool shareChannel(Mutant &m, Random &random) {
     return false;
   auto [a, b] = pairs[below(random, pairs.size())];
   int64_t from = a.in(m.program).comm.channel, to = b.in(m.program).comm.channel;
-  m.names = {quoted(a.in(m.program).id), quoted(b.in(m.program).id)};
+  m.names = {inQuotes(a.in(m.program).id), inQuotes(b.in(m.program).id)};
   addNames(m, counterparts(m.program, a));
   for (const Site &site : sites) {
     Communication &comm = site.in(m.program).comm;
@@ -232,7 +232,7 @@ bool swapMeetings(Mutant &m, Random &random) {
       std::vector<std::string> readers = readersOf(m.program, a, a.in(m.program).results[0], true);
       bool depends = false;
       for (size_t i = a.index + 1; i <= b.index; ++i) {
-        std::string id = quoted(a.block(m.program).instructions[i].id);
+        std::string id = inQuotes(a.block(m.program).instructions[i].id);
         depends |= std::count(readers.begin(), readers.end(), id) != 0;
       }
       if (!depends)
@@ -241,7 +241,7 @@ bool swapMeetings(Mutant &m, Random &random) {
   if (pairs.empty())
     return false;
   auto [a, b] = pairs[below(random, pairs.size())];
-  m.names = {quoted(a.in(m.program).id), quoted(b.in(m.program).id)};
+  m.names = {inQuotes(a.in(m.program).id), inQuotes(b.in(m.program).id)};
   addNames(m, counterparts(m.program, a));
   for (const Site &site : {a, b})
     addNames(m, readersOf(m.program, site, site.in(m.program).results[0], true));
@@ -298,7 +298,7 @@ bool crossMessages(Mutant &m, Random &random) {
     }
     std::vector<Instruction> &list = m.program.stages[stage].update.instructions;
     list.insert(list.begin(), first.begin(), first.end());
-    addNames(m, {quoted("early" + suffix), quoted("meet" + suffix)});
+    addNames(m, {inQuotes("early" + suffix), inQuotes("meet" + suffix)});
   }
   return true;
 }

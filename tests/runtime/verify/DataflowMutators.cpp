@@ -25,7 +25,7 @@ bool dropInstruction(Mutant &m, Random &random) {
     // What it sent may have no other reader.
     for (const Instruction &it : site.block(m.program).instructions)
       if (!it.results.empty() && it.results[0] == site.in(m.program).operands[0])
-        m.names.push_back(quoted(it.id));
+        m.names.push_back(inQuotes(it.id));
   }
   erase(m.program, site);
   return true;
@@ -35,7 +35,7 @@ bool doubleInstruction(Mutant &m, Random &random) {
   Site site;
   if (!pickSite(m.program, random, anyInstruction, site))
     return false;
-  m.names = {quoted(site.in(m.program).id)};
+  m.names = {inQuotes(site.in(m.program).id)};
   std::vector<Instruction> &list = site.block(m.program).instructions;
   size_t at = site.index + below(random, list.size() - site.index + 1);
   list.insert(list.begin() + int64_t(at), Instruction(list[site.index]));
@@ -70,7 +70,7 @@ bool readUndefined(Mutant &m, Random &random) {
   Site site;
   if (!pickSite(m.program, random, hasOperands, site))
     return false;
-  m.names = {quoted(site.in(m.program).id)};
+  m.names = {inQuotes(site.in(m.program).id)};
   size_t which = below(random, site.in(m.program).operands.size());
   ValueId old = site.in(m.program).operands[which];
   ValueId fresh = newValue(m.program, site.stage, m.program.stages[site.stage].values[old]);
@@ -93,7 +93,7 @@ bool readOtherBlock(Mutant &m, Random &random) {
             theirs.push_back(value);
   if (theirs.empty())
     return false;
-  m.names = {quoted(site.in(m.program).id)};
+  m.names = {inQuotes(site.in(m.program).id)};
   operand = theirs[below(random, theirs.size())];
   return true;
 }
@@ -160,7 +160,7 @@ void nameResult(Mutant &m, const Site &block, const BlockResult &result) {
   m.names.push_back(slotName(m.program, block.stage, result.slot));
   for (const Instruction &it : block.block(m.program).instructions)
     if (std::count(it.results.begin(), it.results.end(), result.value))
-      m.names.push_back(quoted(it.id));
+      m.names.push_back(inQuotes(it.id));
 }
 
 bool dropResult(Mutant &m, Random &random) {
@@ -262,7 +262,7 @@ bool ignoreCollective(Mutant &m, Random &random) {
   if (!pickSite(m.program, random, keepsType, site))
     return false;
   const Instruction &it = site.in(m.program);
-  m.names = {quoted(it.id)};
+  m.names = {inQuotes(it.id)};
   replaceReads(site.block(m.program), it.results[0], it.operands[0], site.index);
   return true;
 }
@@ -295,7 +295,7 @@ bool ignoreKernel(Mutant &m, Random &random) {
   if (places.empty())
     return false;
   size_t at = below(random, places.size());
-  m.names = {quoted(ids[at])};
+  m.names = {inQuotes(ids[at])};
   places[at].first.in(m.program).operands[operandOf[at]] = places[at].second;
   return true;
 }
@@ -342,7 +342,7 @@ bool forgetUpdate(Mutant &m, Random &random) {
   }
   if (m.program.tensorIndex(weight) < 0)
     return false;
-  m.names = {"slot " + quoted(weight + ".grad"), quoted(weight)};
+  m.names = {"slot " + inQuotes(weight + ".grad"), inQuotes(weight)};
   auto isGone = [&](const BlockResult &result) { return slots.count(result.slot) != 0; };
   block.results.erase(std::remove_if(block.results.begin(), block.results.end(), isGone),
                       block.results.end());
@@ -448,7 +448,7 @@ bool otherOrder(Mutant &m, Random &random) {
          bool isMessage = it.kind == InstructionKind::Send || it.kind == InstructionKind::Recv;
          return isMessage && (at.stage == stage || it.comm.peerStage == stage);
        }))
-    m.names.push_back(quoted(site.in(m.program).id));
+    m.names.push_back(inQuotes(site.in(m.program).id));
   return true;
 }
 

@@ -84,7 +84,7 @@ bool offloadForTheDevice(Mutant &m, Random &random) {
   for (const BlockResult &result : site.block(m.program).results)
     if (result.value == made) {
       Slot &slot = m.program.stages[size_t(site.stage)].slots[size_t(result.slot)];
-      m.names.push_back(quoted(slot.name));
+      m.names.push_back(inQuotes(slot.name));
       slot.location = Location::Device;
     }
   // Whoever fetches it now reads what is on the device.
@@ -117,7 +117,7 @@ bool neverOffload(Mutant &m, Random &random) {
       continue;
     for (size_t i = 0; i < block.instructions.size(); ++i)
       if (block.instructions[i].results == std::vector<ValueId>{first->value})
-        m.names.push_back(quoted(block.instructions[i].id));
+        m.names.push_back(inQuotes(block.instructions[i].id));
     block.results.erase(first);
     any = true;
   }

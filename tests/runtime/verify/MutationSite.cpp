@@ -9,9 +9,9 @@ namespace tbc::verify {
 
 using namespace tbc::program;
 
-std::string quoted(const std::string &name) { return "\"" + name + "\""; }
+std::string inQuotes(const std::string &name) { return "\"" + name + "\""; }
 std::string slotName(const Program &p, int stage, int slot) {
-  return "slot " + quoted(p.stages[size_t(stage)].slots[size_t(slot)].name);
+  return "slot " + inQuotes(p.stages[size_t(stage)].slots[size_t(slot)].name);
 }
 
 std::vector<Site> sitesOf(Program &p, const SitePredicate &fits) {
@@ -61,7 +61,7 @@ std::vector<std::string> counterparts(const Program &p, const Site &site) {
          return isMessage && self.kind != it.kind && it.comm.peerStage == site.stage &&
                 at.stage == self.comm.peerStage;
        }))
-    ids.push_back(quoted(other.in(q).id));
+    ids.push_back(inQuotes(other.in(q).id));
   return ids;
 }
 
@@ -76,7 +76,7 @@ static std::vector<std::string> readersOf(const Program &p, const Site &at, Valu
                              [&](ValueId operand) { return values.count(operand) != 0; });
     if (!reads)
       continue;
-    names.push_back(quoted(instruction.id));
+    names.push_back(inQuotes(instruction.id));
     if (isDeep)
       values.insert(instruction.results.begin(), instruction.results.end());
   }
@@ -110,7 +110,7 @@ void addNames(Mutant &m, const std::vector<std::string> &names) {
 }
 
 void nameSite(Mutant &m, const Site &site, bool isDeep) {
-  m.names.push_back(quoted(site.in(m.program).id));
+  m.names.push_back(inQuotes(site.in(m.program).id));
   for (ValueId result : site.in(m.program).results)
     addNames(m, readersOf(m.program, site, result, isDeep));
 }

@@ -25,7 +25,7 @@ struct Site {
 
 inline unsigned below(std::mt19937 &random, size_t n) { return unsigned(random() % n); }
 
-std::string quoted(const std::string &name);
+std::string inQuotes(const std::string &name);
 std::string slotName(const program::Program &p, int stage, int slot);
 
 using SitePredicate = std::function<bool(const program::Instruction &, const Site &)>;

@@ -44,7 +44,7 @@ std::vector<int> holdersOf(const Program &p, int tensor) {
 bool addOrphan(Mutant &m, Random &random) {
   static const Role roles[] = {Role::Parameter, Role::State, Role::OptimizerState};
   m.program.tensors.push_back({"orphan", roles[below(random, 3)], "", {}, wholePiece({}), {}});
-  m.names = {quoted("orphan")};
+  m.names = {inQuotes("orphan")};
   return true;
 }
 
@@ -53,7 +53,7 @@ bool doubleOwner(Mutant &m, Random &random) {
   if (!pickSlot(m, random, stage, index))
     return false;
   Slot slot = m.program.stages[stage].slots[index];
-  m.names = {quoted(m.program.tensors[slot.tensor].name)};
+  m.names = {inQuotes(m.program.tensors[slot.tensor].name)};
   slot.name += " again";
   m.program.stages[stage].slots.push_back(slot);
   return true;
@@ -76,9 +76,9 @@ bool retargetSlot(Mutant &m, Random &random) {
   }
   if (others.empty())
     return false;
-  m.names = {quoted(m.program.tensors[slot.tensor].name)};
+  m.names = {inQuotes(m.program.tensors[slot.tensor].name)};
   slot.tensor = others[below(random, others.size())];
-  m.names.push_back(quoted(m.program.tensors[slot.tensor].name));
+  m.names.push_back(inQuotes(m.program.tensors[slot.tensor].name));
   return true;
 }
 
@@ -105,7 +105,7 @@ bool pickTiedStep(Mutant &m, Random &random, Site &site, int &weightSlot) {
     return false;
   std::tie(site, weightSlot) = steps[below(random, steps.size())];
   const std::string &weight = m.program.stages[site.stage].slots[weightSlot].name;
-  m.names = {quoted(weight), quoted(weight + ".buf"), quoted(site.in(m.program).id)};
+  m.names = {inQuotes(weight), inQuotes(weight + ".buf"), inQuotes(site.in(m.program).id)};
   return true;
 }
 
@@ -279,8 +279,8 @@ bool cutTensorOtherwise(Mutant &m, Random &random) {
         if (m.program.stages[s].slots[argument.slot].tensor == slot.tensor)
           addNames(m, readersOf(m.program, block, argument.value, true));
     }
-  m.names.push_back("slot " + quoted(slot.name));
-  m.names.push_back("tensor " + quoted(tensor.name));
+  m.names.push_back("slot " + inQuotes(slot.name));
+  m.names.push_back("tensor " + inQuotes(tensor.name));
   return true;
 }
 
@@ -294,7 +294,7 @@ bool forgetPending(Mutant &m, Random &random) {
   GlobalTensor &tensor = m.program.tensors[tensors[below(random, tensors.size())]];
   tensor.pending = realAxes(tensor.pending);
   tensor.pending.erase(tensor.pending.begin() + int64_t(below(random, tensor.pending.size())));
-  m.names = {"slot " + quoted(tensor.name)};
+  m.names = {"slot " + inQuotes(tensor.name)};
   return true;
 }
 
@@ -363,7 +363,7 @@ bool sumTwice(Mutant &m, Random &random) {
   if (!pickSite(m.program, random, fits, site))
     return false;
   Instruction again = site.in(m.program);
-  m.names = {quoted(again.id + ".again")};
+  m.names = {inQuotes(again.id + ".again")};
   again.id += ".again";
   ValueId result = again.results[0];
   ValueId second = newValue(m.program, site.stage, m.program.stages[site.stage].values[result]);
@@ -385,7 +385,7 @@ bool addOwnShare(Mutant &m, Random &random) {
   ValueId own =
       insertKernel(m.program, site, "add", {it.results[0], it.operands[0]},
                    kernels::TensorType(m.program.stages[site.stage].values[it.results[0]]));
-  m.names.push_back(quoted("inserted"));
+  m.names.push_back(inQuotes("inserted"));
   replaceReads(site.block(m.program), it.results[0], own, site.index);
   return true;
 }
