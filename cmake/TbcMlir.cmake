@@ -10,8 +10,10 @@ separate_arguments(TBC_LLVM_DEFS NATIVE_COMMAND ${LLVM_DEFINITIONS})
 # mlir_tablegen reads the directory property, not a target's include directories.
 include_directories(SYSTEM ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
 
-# The headers that everything with MLIR includes, compiled once.
-file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/mlir-headers.cpp CONTENT "")
-add_library(tbc-mlir-headers STATIC ${PROJECT_BINARY_DIR}/mlir-headers.cpp)
+tbc_headers(tbc-mlir-headers HEADERS ${PROJECT_SOURCE_DIR}/ir/MlirHeaders.h)
 target_compile_definitions(tbc-mlir-headers PRIVATE ${TBC_LLVM_DEFS})
-target_precompile_headers(tbc-mlir-headers PRIVATE ${PROJECT_SOURCE_DIR}/ir/MlirHeaders.h)
+if(TBC_BUILD_TESTS)
+  tbc_headers(tbc-mlir-test-headers HEADERS ${PROJECT_SOURCE_DIR}/ir/MlirHeaders.h <gmock/gmock.h> <gtest/gtest.h>
+    DEPS GTest::gtest GTest::gmock)
+  target_compile_definitions(tbc-mlir-test-headers PRIVATE ${TBC_LLVM_DEFS})
+endif()

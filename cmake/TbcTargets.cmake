@@ -22,6 +22,22 @@ if(TBC_SANITIZE)
 endif()
 include_directories(${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 
+# tbc_headers(NAME HEADERS .. [DEPS ..])
+#
+# Headers that many targets include, compiled once; targets take them by REUSE_FROM. No header of ours
+# belongs here: a change of it would compile everything again. Sources still include what they use:
+# -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON builds without.
+function(tbc_headers name)
+  cmake_parse_arguments(A "" "" "HEADERS;DEPS" ${ARGN})
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${name}.cpp CONTENT "")
+  add_library(${name} STATIC ${PROJECT_BINARY_DIR}/${name}.cpp)
+  target_link_libraries(${name} PRIVATE ${A_DEPS})
+  target_precompile_headers(${name} PRIVATE ${A_HEADERS})
+endfunction()
+
+set(_standard_headers <algorithm> <cstdint> <functional> <map> <memory> <optional> <set> <string> <utility> <vector>)
+tbc_headers(tbc-standard-headers HEADERS ${_standard_headers})
+
 # tbc_library(NAME [MLIR] SOURCES .. [DEPS ..] [TABLEGEN ..])
 #
 # A static library. MLIR: compiled and linked against the shared MLIR and LLVM. TABLEGEN: targets whose
@@ -35,6 +51,8 @@ function(tbc_library name)
     target_include_directories(${name} SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
     target_link_libraries(${name} PUBLIC MLIR LLVM)
     target_precompile_headers(${name} REUSE_FROM tbc-mlir-headers)
+  else()
+    target_precompile_headers(${name} REUSE_FROM tbc-standard-headers)
   endif()
   if(A_TABLEGEN)
     add_dependencies(${name} ${A_TABLEGEN})
@@ -44,12 +62,15 @@ endfunction()
 # tbc_test(NAME [MLIR] SOURCES .. [DEPS ..])
 #
 # A GoogleTest program; every TEST in it becomes a CTest test named NAME.Suite.Case. Tests read their
-# data from TBC_SOURCE_DIR.
+# data from TBC_SOURCE_DIR. Test code is optimised less: it takes long to compile and little to run.
 function(tbc_test name)
   cmake_parse_arguments(A "MLIR" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${A_SOURCES})
+  target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
   if(A_MLIR)
-    target_precompile_headers(${name} REUSE_FROM tbc-mlir-headers)
+    target_precompile_headers(${name} REUSE_FROM tbc-mlir-test-headers)
+  else()
+    target_precompile_headers(${name} REUSE_FROM tbc-test-headers)
   endif()
   target_link_libraries(${name} PRIVATE ${A_DEPS} GTest::gtest GTest::gtest_main GTest::gmock)
   target_compile_definitions(${name} PRIVATE TBC_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
