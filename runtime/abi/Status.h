@@ -28,6 +28,8 @@ enum class ErrorCode : int {
   StoppedOnRequest = 8,
   CheckpointUnreadable = 9,
   DifferencesFound = 10,
+  /// The loss of a training step, or a tensor to be saved, is NaN or infinite.
+  NotFinite = 11,
 };
 
 /// An error. The message names the culprit, the cause and the remedy.

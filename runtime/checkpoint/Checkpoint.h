@@ -51,7 +51,7 @@ struct Progress {
 /// checkpoints survive an error. Errors, equal on all ranks:
 ///
 /// - Other: a rank could not write, with its reason; or the disk is too small, with both numbers;
-/// - notFiniteCode: a tensor to be written holds a NaN or an infinity.
+/// - NotFinite: a tensor to be written holds a NaN or an infinity.
 Status save(const std::string &folder, const program::Program &program,
             const runtime::Executor &executor, kernels::Arith arith, const Progress &progress,
             int64_t keep, comm::Communicator &communicator);

@@ -1,6 +1,5 @@
 //===- Save.cpp - Writing a checkpoint -------------------------------------===//
 
-#include "runtime/abi/RunCodes.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/checkpoint/CheckpointIndex.h"
 #include "runtime/checkpoint/DurableFile.h"
@@ -177,7 +176,7 @@ private:
   Status checkFinite(const std::set<std::string> &mayBeInfinite) const {
     for (size_t i = 0; i < tensors.size(); ++i)
       if (!kernels::isFinite(tensors[i]) && !mayBeInfinite.count(entries[i].name))
-        return Error{notFiniteCode,
+        return Error{ErrorCode::NotFinite,
                      "\"" + entries[i].name + "\" holds a NaN or an infinity; it is not written"};
     return Status::ok();
   }

@@ -375,7 +375,7 @@ Status Run::checkLoss(const StepReport &report, bool isFinite) {
                         : "the loss is NaN or infinite";
   if (lastSaved > 0)
     why += "; --resume goes on from the checkpoint of step " + std::to_string(lastSaved);
-  return Error{notFiniteCode,
+  return Error{ErrorCode::NotFinite,
                why +
                    ". --detect-anomaly names the op that begins it; a lower --lr, "
                    "or gradients clipped by tbc plan --clip-norm, may prevent it" +
@@ -470,7 +470,7 @@ Status Run::checkMemory() {
 Status Run::steps() {
   for (int64_t number = numDone + 1; number <= lastStep; ++number) {
     Result<bool> stops = step(number);
-    if (!stops && stops.error().code == notFiniteCode)
+    if (!stops && stops.error().code == ErrorCode::NotFinite)
       if (Status finished = finishSave(); !finished) // of an earlier step
         return finished;
     if (!stops)

@@ -8,11 +8,10 @@
 #define TBC_RUNTIME_TRAIN_TRAINER_H
 
 #include "runtime/abi/Seal.h"
+#include "runtime/abi/Status.h"
 #include "runtime/train/Feed.h"
 #include "runtime/train/LearningRate.h"
 #include "runtime/train/MemoryCheck.h"
-
-#include "runtime/abi/RunCodes.h"
 
 #include <functional>
 #include <optional>
@@ -29,7 +28,7 @@ struct CheckpointOptions {
 
 /// The reaction to a step with a NaN or infinite loss or gradient.
 enum class OnNotFinite {
-  Stop, // end with notFiniteCode
+  Stop, // end with NotFinite
   Skip, // leave out its update, on all ranks
 };
 
@@ -135,7 +134,7 @@ Status checkData(const LoadedProgram &loaded, const TrainOptions &options);
 ///
 /// - those of Executor, the communicator and checkpoints;
 /// - StoppedOnRequest, after a checkpoint if they are enabled;
-/// - notFiniteCode, on all ranks: the loss is not finite and such steps are not skipped, or 10
+/// - NotFinite, on all ranks: the loss is not finite and such steps are not skipped, or 10
 ///   steps in a row were skipped.
 Status train(const LoadedProgram &loaded, const TrainOptions &options,
              comm::Communicator &communicator, bool isLocalFirst, const TrainCallbacks &callbacks);

@@ -131,7 +131,6 @@ class ChecksTest(unittest.TestCase):
             "ir/A.td": "def Tbc_AOp : X;\ndef Tbc_BOp\n",
             "ir/TbcInterfaces.td": "def AOpInterface : X {\n",
             "runtime/abi/Status.h": "  Usage = 2,\n",
-            "runtime/abi/RunCodes.h": "",
         }
         for old, new, expected in (
             ("", "", []),

@@ -47,9 +47,7 @@ def _interfaces(text, tree):
 
 
 def _exit_codes(text, tree):
-    codes = {0}
-    for path in ("runtime/abi/Status.h", "runtime/abi/RunCodes.h"):
-        codes |= {int(number) for number in re.findall(r"(?:\b[A-Z]\w* = |ErrorCode\()(\d+)[,)]", tree.text(path))}
+    codes = {0} | {int(number) for number in re.findall(r"\b[A-Z]\w* = (\d+),", tree.text("runtime/abi/Status.h"))}
     section = text.split("## 7.")[1].split("\n## ")[0]
     listed = {int(number) for number in re.findall(r"(?m)^\| (\d+) \|", section)}
     return [f"{DOCUMENT}: exit code {code} is in {'it' if code in listed else 'the code'} only"

@@ -2,8 +2,6 @@
 
 #include "tools/tbc-run/RankReport.h"
 
-#include "runtime/abi/RunCodes.h"
-
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -15,7 +13,7 @@ namespace tbc::cli {
 void RankReport::say(const Error &error) {
   std::lock_guard<std::mutex> lock(mutex);
   // All ranks stop alike on request.
-  bool isOfAll = error.code == ErrorCode::StoppedOnRequest || error.code == notFiniteCode;
+  bool isOfAll = error.code == ErrorCode::StoppedOnRequest || error.code == ErrorCode::NotFinite;
   if (hasSaid || (isOfAll && rank != 0))
     return;
   hasSaid = true;

@@ -2,7 +2,6 @@
 
 #include "tools/tbc-run/RunCommand.h"
 
-#include "runtime/abi/RunCodes.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/comm/Gloo.h"
 #include "runtime/comm/SharedStore.h"
@@ -270,7 +269,7 @@ Status ended(const Status &status, cuda::HostWatch *watch, const comm::FlightRec
   if (status)
     return status;
   Error error = status.error();
-  bool isOfAll = error.code == ErrorCode::StoppedOnRequest || error.code == notFiniteCode;
+  bool isOfAll = error.code == ErrorCode::StoppedOnRequest || error.code == ErrorCode::NotFinite;
   if (watch && !isOfAll)
     return watch->fail(error);
   return watch ? error : withCalls(error, recorder);

@@ -1,6 +1,5 @@
 //===- checkpoint_test.cpp - A training run on the disk --------------------===//
 
-#include "runtime/abi/RunCodes.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/checkpoint/CheckpointIndex.h"
 #include "runtime/comm/SimulatedWorld.h"
@@ -310,7 +309,7 @@ TEST_F(Checkpoints, WhatIsNotFiniteIsNotWritten) {
   }
   Status failed = job.save(folder, 2);
   ASSERT_FALSE(bool(failed));
-  EXPECT_EQ(failed.error().code, notFiniteCode);
+  EXPECT_EQ(failed.error().code, ErrorCode::NotFinite);
   EXPECT_THAT(failed.error().message, HasSubstr("\"" + tensor.name + "\" holds a NaN"));
   EXPECT_THAT(stepsIn(folder), testing::ElementsAre(1));
   EXPECT_THAT(infiniteTensors(job.program, job.executors[0]), testing::ElementsAre(tensor.name));
