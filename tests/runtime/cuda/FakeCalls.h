@@ -1,4 +1,4 @@
-//===- FakeCalls.h - What the functions of the fake driver share -----------===//
+//===- FakeCalls.h - Helpers of the fake driver's functions ----------------===//
 //
 // Internal to FakeDriver.
 //
@@ -11,7 +11,7 @@
 
 namespace tbc::test {
 
-/// The one whose context is current in this thread.
+/// The device whose context is current in this thread.
 extern thread_local int currentDevice;
 
 /// Handles are small numbers, counted from 1.
@@ -22,7 +22,7 @@ template <typename Handle> int indexOf(Handle handle) {
   return int(reinterpret_cast<uintptr_t>(handle)) - 1;
 }
 
-/// The begin of every function: `fake` is the driver, locked; what was told to fail does.
+/// Begins every function: locks the driver as `fake` and returns the code of an injected failure.
 #define TBC_ENTER(symbol, needsContext)                                                            \
   FakeDriver &fake = FakeDriver::current();                                                        \
   std::lock_guard<std::recursive_mutex> guard(fake.lock());                                        \
@@ -30,7 +30,7 @@ template <typename Handle> int indexOf(Handle handle) {
       code != cuda::DriverCode::Success)                                                           \
   return code
 
-/// Of events and graphs (FakeGraphs.cpp).
+/// Functions for events and graphs (FakeGraphs.cpp).
 struct FakeGraphCalls {
   static cuda::DriverCode eventRecord(cuda::EventHandle event, cuda::StreamHandle handle);
   static cuda::DriverCode streamWaitEvent(cuda::StreamHandle handle, cuda::EventHandle event,

@@ -1,4 +1,4 @@
-//===- FakeCublasLt.cpp - cuBLASLt that multiplies in this process ---------===//
+//===- FakeCublasLt.cpp - cuBLASLt computed in this process ----------------===//
 
 #include "tests/runtime/cuda/FakeCublasLt.h"
 
@@ -36,7 +36,7 @@ struct Matmul {
   bool isGradient() const { return epilogue == cuda::CublasEpilogue::GeluGradient; }
 };
 
-/// gelu in its tanh form, as NVIDIA's "cuBLAS" has it, and its derivative.
+/// gelu in its tanh form (source: NVIDIA's "cuBLAS" manual), and its derivative.
 constexpr double geluRoot = 0.7978845608028654, geluCube = 0.044715; // sqrt(2 / pi)
 double gelu(double x) { return 0.5 * x * (1 + std::tanh(geluRoot * (x + geluCube * x * x * x))); }
 double geluDerivative(double x) {
@@ -44,7 +44,7 @@ double geluDerivative(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * geluRoot * (1 + 3 * geluCube * x * x);
 }
 
-/// Column-major.
+/// A column-major matrix, or a batch of them.
 struct Layout {
   CudaType type;
   int64_t rows, columns, leading;
@@ -65,7 +65,7 @@ template <typename T, typename Handle> T &of(Handle handle) {
   return *reinterpret_cast<T *>(handle);
 }
 
-/// The columns of one index of the batch, as numbers.
+/// Returns the columns of the matrix at this batch index as doubles.
 std::vector<std::vector<double>> read(FakeAccess &memory, cuda::DeviceAddress address,
                                       const Layout &layout, int64_t index) {
   DType dtype = dtypeOf(layout.type);
@@ -106,7 +106,7 @@ void write(FakeAccess &memory, cuda::DeviceAddress address, const Layout &layout
 }
 
 constexpr size_t workspaceNeeded = 4096;
-constexpr uint64_t firstWay = 42; // what an algorithm says
+constexpr uint64_t firstWay = 42; // id of the first algorithm
 
 } // namespace
 
@@ -232,7 +232,7 @@ struct FakeCublasCalls {
     return CublasCode::Success;
   }
 
-  /// What is wrong with the descriptors, or null.
+  /// Returns the fault of the descriptors, or null if they are valid.
   static const char *wrong(const Matmul &matmul, const Layout &a, const Layout &b,
                            const Layout &c) {
     int64_t m = matmul.transposesA ? a.columns : a.rows;
@@ -247,7 +247,7 @@ struct FakeCublasCalls {
     if (a.batch != c.batch || b.batch != c.batch)
       return "batches do not fit";
     if (isFp8(a.type) || isFp8(b.type)) {
-      // As NVIDIA's "cuBLAS" lists them for devices from compute capability 8.9 on.
+      // Layouts that NVIDIA's "cuBLAS" manual lists for compute capability 8.9 and later.
       if (!isFp8(a.type) || !isFp8(b.type) || isFp8(c.type) ||
           (a.type == CudaType::E5M2 && b.type == CudaType::E5M2))
         return "types of fp8 do not fit";

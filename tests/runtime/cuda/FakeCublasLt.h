@@ -1,10 +1,13 @@
-//===- FakeCublasLt.h - cuBLASLt that multiplies in this process -----------===//
+//===- FakeCublasLt.h - cuBLASLt computed in this process ------------------===//
 //
-// A table of functions for runtime/cuda on the streams of the FakeDriver. What a product is stands
-// in its descriptors alone: the operation reads and writes the elements that these say, column by
-// column, so that a wrong one is a wrong number. What the library would refuse or get wrong
-// silently (leading dimensions, dims that do not fit, addresses of little alignment, a workspace
-// that is too small) is refused, and complained about.
+// A table of functions for runtime/cuda on the streams of the FakeDriver. A matmul is defined by
+// its descriptors alone. The fake reads and writes exactly the elements described, column by
+// column, so a wrong descriptor gives a wrong number. It refuses everything the library would
+// refuse or silently compute wrongly, and adds a complaint:
+//
+// - leading dimensions or dims that do not fit
+// - addresses with too little alignment
+// - a workspace that is too small
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +21,7 @@
 
 namespace tbc::test {
 
-/// One at a time in a process, with a FakeDriver that outlives it.
+/// At most one exists in a process. Its FakeDriver must outlive it.
 class FakeCublasLt {
 public:
   explicit FakeCublasLt(FakeDriver &driver);
@@ -28,31 +31,31 @@ public:
 
   static const cuda::CublasLt &table();
 
-  /// From now on there is no way to multiply, or the function of this name fails.
+  /// From now on the heuristics find no algorithm, or the function of this name fails.
   void hasNoWay() { isUnable = true; }
   void hasNoWayWithEpilogues() { hasNoEpilogues = true; }
-  /// There is none for fp8 with gelu or its gradient, which it says by this code.
+  /// The heuristics return this code for an fp8 matmul with gelu or its gradient.
   void refusesFp8WithGelu(cuda::CublasCode code) { ofFp8WithGelu = code; }
   void fail(const std::string &function) { failing = function; }
-  /// It is built for another major of CUDA than the driver, and does not start.
+  /// Pretends to be built for another CUDA major than the driver's, and does not start.
   void isOfAnotherMajor() { startsNot = true; }
-  /// From now on there are so many ways for each product, in this order: the seconds that each
-  /// takes; negative, it is refused when it is to multiply.
+  /// From now on every matmul has these algorithms, in this order. `secondsOfEach` is the time of
+  /// each. A negative time: the algorithm fails when it runs.
   void hasWays(std::vector<double> secondsOfEach) { ways = std::move(secondsOfEach); }
-  /// How often a way was taken.
+  /// Returns how often algorithm `way` ran.
   int numProductsBy(size_t way) const {
     auto found = productsByWay.find(way);
     return found == productsByWay.end() ? 0 : found->second;
   }
-  /// How often it was asked how to multiply, and did.
+  /// Returns the number of heuristic queries, and of matmuls that ran.
   int numAsked() const { return asked; }
   int numProducts() const { return multiplied; }
   int numProductsInFp8() const { return multipliedInFp8; }
-  /// Of these, with a matrix in e5m2.
+  /// Returns how many of the fp8 matmuls had an e5m2 operand.
   int numGradientsInFp8() const { return gradientsInFp8; }
-  /// Of how many it was said that no sum may be taken in parts.
+  /// Returns how many matmuls forbade split sums (split-K).
   int numWithoutParts() const { return withoutParts; }
-  /// How often with an epilogue, and with a matrix that is added or not.
+  /// Counts of matmuls by epilogue and by whether a matrix is added (beta).
   const std::map<std::pair<cuda::CublasEpilogue, bool>, int> &productsByEpilogue() const {
     return epilogues;
   }
@@ -60,7 +63,7 @@ public:
     auto found = epilogues.find({epilogue, adds});
     return found == epilogues.end() ? 0 : found->second;
   }
-  /// Handles, descriptors and layouts that were made and not given back.
+  /// Returns the number of handles, descriptors and layouts not yet destroyed.
   int numAlive() const { return alive; }
 
 private:

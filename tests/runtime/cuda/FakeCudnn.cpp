@@ -31,7 +31,7 @@ struct Descriptor {
   bool isFinished = false;
   std::map<CudnnAttribute, std::pair<CudnnAttributeType, std::vector<unsigned char>>> attributes =
       {};
-  int way = -1;                      // of a config or an engine
+  int way = -1;                      // of an engine or a config
   const Descriptor *graph = nullptr; // of a config
 
   bool has(CudnnAttribute attribute) const { return attributes.count(attribute) > 0; }
@@ -49,7 +49,7 @@ struct Descriptor {
 
 Descriptor &of(cuda::CudnnDescriptor descriptor) { return *static_cast<Descriptor *>(descriptor); }
 
-/// What an attribute's elements are, and how wide.
+/// Returns the type and the width in bytes of an attribute's elements.
 std::pair<CudnnAttributeType, size_t> typeOf(CudnnAttribute attribute) {
   switch (attribute) {
   case CudnnAttribute::TensorType:
@@ -100,7 +100,7 @@ std::pair<CudnnAttributeType, size_t> typeOf(CudnnAttribute attribute) {
   }
 }
 
-/// What a finished descriptor of a kind has to have.
+/// Returns the attributes that a finished descriptor of this kind must have.
 std::vector<CudnnAttribute> neededOf(CudnnKind kind) {
   using A = CudnnAttribute;
   switch (kind) {
@@ -156,7 +156,8 @@ int64_t product(const Dims &dims) {
   return count;
 }
 
-/// The indices of an element in row-major order.
+/// Returns the indices of element `number` in row-major order. Example: element 4 of [2, 3] is at
+/// (1, 1).
 Dims indexOf(int64_t number, const Dims &dims) {
   Dims index(dims.size());
   for (size_t d = dims.size(); d-- > 0;) {
@@ -166,7 +167,7 @@ Dims indexOf(int64_t number, const Dims &dims) {
   return index;
 }
 
-/// Elements by number, in row-major order of the dims, whatever the strides.
+/// Elements in row-major order of the dims. The order does not depend on the strides.
 struct Value {
   CudnnType type = CudnnType::F32;
   Dims dims, strides;
@@ -190,7 +191,7 @@ struct Value {
       offset += index[d] * strides[d];
     return offset;
   }
-  /// The element of which `index`, of larger dims, is a repetition.
+  /// Returns the element that broadcasting repeats at `index` of the larger dims `ofDims`.
   const double &at(const Dims &index, const Dims &ofDims) const {
     int64_t number = 0;
     for (size_t d = 0; d < dims.size(); ++d)
@@ -203,7 +204,7 @@ struct Value {
       last += (dims[d] - 1) * strides[d];
     return last + 1;
   }
-  /// As the type holds them.
+  /// Rounds the elements to the type.
   void round() {
     if (type == CudnnType::I32 || type == CudnnType::Boolean)
       return;
@@ -232,7 +233,7 @@ struct Value {
 // Operations
 //===----------------------------------------------------------------------===//
 
-/// A graph while it is computed.
+/// The execution of one graph.
 class Run {
 public:
   Run(FakeAccess &memory, std::map<int64_t, const void *> pointers,
@@ -388,7 +389,8 @@ private:
     finish(to, std::move(y));
   }
 
-  /// Adds every product of an element of x, w and y to the one of them (0, 1, 2) that is made.
+  /// Accumulates all products of x, w and y into the result. `made` is the result: 0 for x, 1 for
+  /// w, 2 for y.
   void convolve(const Descriptor &o, CudnnAttribute roleX, CudnnAttribute roleW,
                 CudnnAttribute roleY, CudnnAttribute roleWindow, int made) {
     const Descriptor &window = o.other(roleWindow);
@@ -433,7 +435,7 @@ private:
   std::map<int64_t, Value> values;
 };
 
-/// Descriptors that a descriptor refers to.
+/// Returns the descriptors referenced by a descriptor.
 std::vector<const Descriptor *> othersOf(const Descriptor &descriptor) {
   std::vector<const Descriptor *> others;
   for (const auto &[attribute, value] : descriptor.attributes)
@@ -443,7 +445,7 @@ std::vector<const Descriptor *> othersOf(const Descriptor &descriptor) {
   return others;
 }
 
-/// The tensors of a graph, by id.
+/// Returns the tensors of a graph by id.
 std::map<int64_t, const Descriptor *> tensorsOf(const Descriptor &graph) {
   std::map<int64_t, const Descriptor *> tensors;
   for (const Descriptor *operation : othersOf(graph))
@@ -453,7 +455,7 @@ std::map<int64_t, const Descriptor *> tensorsOf(const Descriptor &graph) {
   return tensors;
 }
 
-/// What each way says of itself.
+/// The numerical notes of each engine.
 const std::vector<std::vector<cuda::CudnnNote>> notesOfWays = {
     {cuda::CudnnNote::Nondeterministic},
     {cuda::CudnnNote::TensorCore},

@@ -1,11 +1,15 @@
 //===- FakeCudnn.h - cuDNN that computes graphs in this process ------------===//
 //
-// A table of functions for runtime/cuda on the streams of the FakeDriver. What a graph is stands in
-// its descriptors alone: each operation is done element by element by their dims, strides and
-// attributes, so that a wrong one is a wrong number. What the library would refuse (attributes of
-// another type, descriptors that are not finished, tensors without an address) is refused, and
-// complained about. Which patterns of operations it has engines for is not here: it has them for
-// all.
+// A table of functions for runtime/cuda on the streams of the FakeDriver. A graph is defined by its
+// descriptors alone. Each operation runs element by element with their dims, strides and
+// attributes, so a wrong descriptor gives a wrong number. The fake refuses, with a complaint,
+// everything the library would refuse:
+//
+// - attributes of another type
+// - unfinished descriptors
+// - tensors without an address
+//
+// The library has engines for some patterns of operations only; the fake has them for all patterns.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,9 +26,14 @@
 
 namespace tbc::test {
 
-/// One at a time in a process, with a FakeDriver that outlives it. It has five ways to do a graph,
-/// in this order: one that varies from run to run, one by tensor cores, one that rounds operands,
-/// one that rounds sums, and a plain one.
+/// At most one exists in a process. Its FakeDriver must outlive it. It has five engines for a
+/// graph, in this order:
+///
+/// 0. nondeterministic
+/// 1. uses tensor cores
+/// 2. rounds operands
+/// 3. rounds sums
+/// 4. plain
 class FakeCudnn {
 public:
   explicit FakeCudnn(FakeDriver &driver);
@@ -34,19 +43,19 @@ public:
 
   static const cuda::Cudnn &table();
 
-  /// From now on it has no way to do anything, or the function of this name fails.
+  /// From now on the heuristics find no engine, or the function of this name fails.
   void hasNoWay() { isUnable = true; }
   void fail(const std::string &function) { failing = function; }
-  /// It is built for another major of CUDA than the driver, and does not start.
+  /// Pretends to be built for another CUDA major than the driver's, and does not start.
   void isOfAnotherMajor() { startsNot = true; }
   void setVersion(size_t number) { version = number; }
-  /// How often it was asked how to do a graph, and did one; by which way (from 0) the last.
+  /// Returns the number of heuristic queries, of executed graphs, and the last engine (from 0).
   int numAsked() const { return asked; }
   int numExecuted() const { return executed; }
   int lastWay() const { return way; }
-  /// Of the graphs that were done: how many operations of this kind.
+  /// Returns how many operations of this kind the executed graphs had.
   int numOperations(cuda::CudnnKind kind) const;
-  /// Handles and descriptors that were made and not given back.
+  /// Returns the number of handles and descriptors not yet destroyed.
   int numAlive() const { return alive; }
 
   static constexpr int64_t workspaceBytes = 1000;

@@ -11,18 +11,18 @@ namespace tbc::test {
 using cuda::DriverCode;
 
 namespace {
-/// The only one.
+/// The only instance.
 FakeDriver *theDriver = nullptr;
 
-/// Thrown by an operation that leaves its memory.
+/// Thrown when an operation accesses bytes outside of its memory.
 struct OutsideOfMemory {};
 } // namespace
 
-/// The one whose context is current in this thread.
+/// The device whose context is current in this thread.
 thread_local int currentDevice = -1;
 
 //===----------------------------------------------------------------------===//
-// What tests see
+// Interface for tests
 //===----------------------------------------------------------------------===//
 
 FakeDriver::FakeDriver(FakeOptions options)
@@ -225,7 +225,7 @@ std::vector<unsigned char> FakeDriver::peek(cuda::DeviceAddress address, size_t 
   return std::vector<unsigned char>(from, from + bytes);
 }
 
-/// Runs one operation, any that may run. False: there is none.
+/// Runs one operation, taken at random from those ready. Returns false if there are none.
 bool FakeDriver::runOne() {
   std::vector<int> lanes;
   for (int lane = 0; lane < int(streams.size()); ++lane)
@@ -295,7 +295,7 @@ DriverCode FakeDriver::enter(const char *symbol, bool needsContext) {
   }
   if (sticky != DriverCode::Success)
     return sticky;
-  // What NVIDIA calls potentially unsafe, of what is used here.
+  // The functions used here that NVIDIA calls potentially unsafe during a capture.
   static const std::set<std::string> unsafe = {
       "cuMemAlloc_v2", "cuMemFree_v2",       "cuMemHostAlloc",     "cuMemFreeHost",
       "cuEventQuery",  "cuEventSynchronize", "cuModuleLoadDataEx", "cuStreamSynchronize"};
@@ -418,7 +418,7 @@ struct FakeCalls : FakeGraphCalls {
     fake.usedBytes[currentDevice] += bytes;
     *address = fake.nextAddress;
     fake.nextAddress += (bytes + 511) / 256 * 256;
-    // What is not written yet is not zero.
+    // Fresh memory is not zero.
     FakeDriver::Allocation &made = fake.allocations[*address];
     made = {currentDevice, bytes, nullptr, nullptr};
     if (fake.options.memory) {
@@ -552,7 +552,7 @@ struct FakeCalls : FakeGraphCalls {
     FakeDriver::Stream *stream = fake.find(handle);
     if (!stream)
       return DriverCode::InvalidHandle;
-    stream->isAlive = false; // what is in it still runs
+    stream->isAlive = false; // queued operations still run
     return DriverCode::Success;
   }
   static DriverCode streamSynchronize(cuda::StreamHandle handle) {

@@ -1,19 +1,22 @@
 //===- FakeDriver.h - A CUDA driver whose devices are this process ---------===//
 //
-// A table of functions for runtime/cuda that needs no GPU and is stricter than one:
-//  - Device memory is host memory at addresses that the host cannot follow.
-//  - Streams are lazy. An operation runs when somebody waits for what comes after it, and of those
-//    that may run the next is taken at random: where an event is missing, sooner or later a number
-//    is wrong.
-//  - Every operation says which bytes it touches, and two that are not ordered are a race, whether
-//    or not they ran in the wrong order this time (RaceChecker).
-//  - What a real driver leaves undefined or slow is complained about: the default stream, copies
-//    from memory that is not pinned, addresses outside of an allocation, what is never freed.
-//  - Streams are captured into graphs, whose operations run as lazily, on lanes of their own; what
-//    may not be done meanwhile fails, and what is not joined at the end.
-//  - Any function can be told to fail, and any kernel; after a failed kernel all fails.
+// A table of functions for runtime/cuda. It needs no GPU and is stricter than one:
 //
-// One at a time in a process; used by any number of threads.
+// - Device memory is host memory at addresses that the host cannot dereference.
+// - Streams are lazy. An operation runs only when the host waits for it or for a later one. The
+//   next
+// operation is taken at random from those ready, so a missing event sooner or later gives a wrong
+// number.
+// - Every operation declares the bytes it touches. Two unordered operations on the same bytes are a
+// race, even if they ran in the right order this time (RaceChecker).
+// - Behaviour that a real driver leaves undefined or slow is a complaint: the default stream,
+//   copies
+// from pageable memory, addresses outside of an allocation, leaked memory.
+// - Streams are captured into graphs. Their operations run as lazily, on lanes of their own. Calls
+// forbidden during a capture fail, and so does a capture with unjoined streams at its end.
+// - Any function and any kernel can be told to fail. After a failed kernel every call fails.
+//
+// At most one exists in a process. Any number of threads may use it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,49 +42,51 @@ namespace tbc::test {
 
 struct FakeKernel;
 
-/// Device memory that somebody else holds.
+/// An owner of device memory outside of the fake.
 class FakeMemory {
 public:
   virtual ~FakeMemory() = default;
-  /// So many bytes of the host, for this address of a device. Throws std::bad_alloc.
+  /// Allocates `bytes` bytes of the host for this device address. Throws std::bad_alloc.
   virtual unsigned char *allocate(cuda::DeviceAddress address, size_t bytes) = 0;
   virtual void release(cuda::DeviceAddress address) = 0;
-  /// An operation that is no kernel of an image is about to write these bytes.
+  /// Called before an operation that is no kernel of an image writes these bytes.
   virtual void willWrite(cuda::DeviceAddress address, size_t bytes) = 0;
 };
 
 struct FakeOptions {
   int numDevices = 1;
   size_t deviceBytes = size_t(1) << 26;
-  int capability = 90;                                  // 10 major + minor
-  std::map<int, int> capabilities = {};                 // of devices with another
+  int capability = 90;                                  // 10 * major + minor
+  std::map<int, int> capabilities = {};                 // of the other devices, by device
   std::set<std::pair<int, int>> withoutPeerAccess = {}; // from, to
   uint64_t seed = 1;
-  /// Streams wait for no event: what depends on one has to show.
+  /// Streams do not wait for events. A test uses this to show that a missing wait is detected.
   bool ignoresWaits = false;
-  /// Whether memory of the host is given back only when its device has nothing to do: where all of
-  /// a rank ends.
+  /// Freeing host memory while its device is busy is a complaint. For tests in which a whole rank
+  /// ends.
   bool keepsHostMemoryWhileBusy = false;
   std::string name = "Fake"; // of every device
   FakeMemory *memory = nullptr;
-  /// Reads an image into the kernels that it has; empty: every module has those of addKernel.
+  /// Reads an image and returns its kernels. If empty: every module has the kernels of addKernel.
   std::function<cuda::DriverCode(const char *image, std::map<std::string, FakeKernel> &kernels)>
       load = {};
-  /// Hears every complaint and race at once; the device is then lost.
+  /// Called at every complaint and race. The device is then lost.
   std::function<void(const std::string &)> onComplaint = {};
-  /// Memory is freed once its device has nothing to do, as a driver does; else that is complained
-  /// about, as it is slow.
+  /// Memory is freed once its device is idle, as a driver does. If false, freeing the memory of a
+  /// busy device is a complaint, because it is slow.
   bool freeWaits = false;
-  /// How often the operations of other libraries are asked whether they may run, and for how long.
+  /// `poll`: how often the operations of other libraries are asked whether they may run.
+  /// `patience`: for how long.
   std::chrono::milliseconds poll{20}, patience{60000};
 };
 
 class FakeDriver;
 
-/// What an operation sees while it runs. Addresses outside of an allocation end it.
+/// The memory access of a running operation. An address outside of an allocation ends the
+/// operation.
 class FakeAccess {
 public:
-  /// `count` elements at a device address.
+  /// Returns `count` elements at a device address.
   template <typename T> const T *read(cuda::DeviceAddress address, size_t count) {
     return static_cast<const T *>(touch(address, count * sizeof(T), false));
   }
@@ -89,7 +94,7 @@ public:
     return static_cast<T *>(touch(address, count * sizeof(T), true));
   }
 
-  /// Pinned memory of the host, for the race checker: what the host itself does there is not seen.
+  /// Tells the race checker of an access to pinned host memory. Accesses by the host are not seen.
   void touchHost(const void *memory, size_t bytes, bool isWrite);
 
 private:
@@ -120,7 +125,7 @@ struct FakeLaunch {
 struct FakeKernel {
   std::vector<size_t> argumentBytes;
   std::function<void(FakeLaunch &)> run;
-  int maxThreads = 1024; // as its registers allow
+  int maxThreads = 1024; // as limited by its registers
   int staticSharedBytes = 0;
 };
 
@@ -132,25 +137,26 @@ public:
   FakeDriver &operator=(const FakeDriver &) = delete;
 
   static const cuda::Driver &table();
-  /// The one there is.
+  /// Returns the only instance.
   static FakeDriver &current();
 
-  /// Every module has it.
+  /// Adds a kernel to every module.
   void addKernel(const std::string &name, FakeKernel kernel);
   /// The function of this symbol returns `code` instead of working, after `skip` more calls.
+  /// Example: skip = 1 lets the next call succeed and fails the one after.
   void failCall(const std::string &symbol, cuda::DriverCode code, int skip = 0);
-  /// The kernel fails when it runs; from then on every call does, with this code.
+  /// The kernel fails when it runs. From then on every call returns this code.
   void failKernel(const std::string &name, cuda::DriverCode code);
 
-  /// From now on the kernel never ends, also as part of a graph, nor does what comes after it in
-  /// its stream: on one device, or with -1 on all.
+  /// From now on the kernel never ends, also inside a graph. Later operations of its stream do not
+  /// run either. `device` = -1 means all devices.
   void hangKernel(const std::string &name, int device = -1);
-  /// The wait of a stream for an event of this number, counted from 0, does nothing.
+  /// Stream wait `number`, counted from 0, is skipped.
   void ignoreWait(int number);
-  /// Of streams for events, so far.
+  /// Returns the number of stream waits for events so far.
   int numStreamWaits() const { return numWaits; }
 
-  /// Operations in the order in which they ran, with their numbers in the order of the calls.
+  /// An operation that ran. The list is in execution order; `number` counts the calls.
   struct Ran {
     std::string name;
     int device;
@@ -158,41 +164,41 @@ public:
   };
   std::vector<Ran> ran() const;
 
-  /// All calls by symbol, in order; what `enqueue` put into a stream by its name.
+  /// Returns all calls by symbol, in order. An `enqueue` is listed by the name of its operation.
   std::vector<std::string> calls() const;
   int numCalls(const std::string &symbol) const;
-  /// Races, and what else a real driver would not have told.
+  /// Returns races and other faults that a real driver would not have reported.
   std::vector<std::string> complaints() const;
-  /// What was made and not given back.
+  /// Returns the objects not yet destroyed.
   std::vector<std::string> leaks() const;
-  /// The images of modules that were loaded.
+  /// Returns the images of loaded modules.
   std::vector<std::string> images() const;
 
-  /// What an operation does: it may run from when `isReady` says so, asked when it is the next of
-  /// its stream. Both are called with the driver's lock held.
+  /// An operation of another library. It may run once `isReady` returns true, which is asked when
+  /// it is the next of its stream. Both functions are called with the driver's lock held.
   struct Work {
     std::function<bool()> isReady;
     std::function<void(FakeAccess &)> run;
   };
-  /// For other libraries on the same streams (FakeNccl): an operation. `make` says what it does:
-  /// now, or where the stream is captured at every launch of the graph.
+  /// Adds an operation of another library on the same streams (FakeNccl). `make` returns its work.
+  /// It is called now, or at every launch of the graph if the stream is captured.
   void enqueue(cuda::StreamHandle stream, const std::string &name, std::function<Work()> make);
-  /// One that does the same each time.
+  /// Adds an operation with the same work each time.
   void enqueue(cuda::StreamHandle stream, const std::string &name, std::function<bool()> isReady,
                std::function<void(FakeAccess &)> run) {
     enqueue(stream, name, [work = Work{std::move(isReady), std::move(run)}] { return work; });
   }
   bool isCapturing(cuda::StreamHandle stream);
-  /// What is in the stream now took so long, for events that are timed.
+  /// Adds `seconds` to the stream's time, for timed events.
   void pass(cuda::StreamHandle stream, double seconds);
-  /// What may run next does.
+  /// Runs one ready operation.
   void passTime() { runOne(); }
-  /// Something that isReady looks at has changed.
+  /// Called when the state read by an `isReady` has changed.
   void wake();
-  /// Runs what may run until `isDone`, or the device is lost, for as long as it takes. With the
-  /// lock held once.
+  /// Runs ready operations until `isDone` returns true or the device is lost, without a time limit.
+  /// The caller holds the lock once.
   void runWhileWaiting(const std::function<bool()> &isDone);
-  /// The bytes at a device address, as isReady may see them; nothing of what is outside of memory.
+  /// Returns the bytes at a device address, for `isReady`. Outside of memory it returns no bytes.
   std::vector<unsigned char> peek(cuda::DeviceAddress address, size_t bytes) const;
   /// Adds a complaint.
   void complain(const std::string &text);
@@ -209,7 +215,7 @@ private:
     int lane = -1; // -1: never recorded, which counts as done
     int64_t number = 0;
     Clock clock;
-    int capture = -1; // -1: it was not recorded in a captured stream
+    int capture = -1; // -1: not recorded in a captured stream
     int item = 0;     // of the capture
     double seconds = 0;
   };
@@ -220,40 +226,40 @@ private:
     std::function<void(FakeAccess &)> run;
     int64_t number = 0;
   };
-  /// What was put into streams while they were captured, in the order of the calls.
+  /// Operations put into streams during a capture, in the order of the calls.
   struct Capture {
     struct Item {
       int lane;
-      int event = -1; // it waits for this item, which is where an event was recorded
+      int event = -1; // -1, or the item whose event record this one waits for
       std::string name;
-      std::function<Work()> make; // empty: an event is recorded, or waited for
+      std::function<Work()> make; // empty: records an event, or waits for one
     };
     int origin = 0; // lane
     std::thread::id thread;
     std::set<int> lanes;
-    std::map<int, Clock> clocks; // of lanes: how many items of each lane they come after
+    std::map<int, Clock> clocks; // by lane: the number of its items that precede
     std::vector<Item> items;
     bool isValid = true;
   };
   struct Executable {
     std::shared_ptr<const Capture> graph;
     int device;
-    std::map<int, int> lanes; // of the capture: where its operations run
+    std::map<int, int> lanes; // by lane of the capture: the lane that runs its operations
   };
   struct Stream {
-    int capture = -1; // -1: it is not captured
+    int capture = -1; // -1: not captured
     int device = 0;
     std::deque<Operation> queue;
-    Clock clock;         // of what was enqueued
-    int64_t numDone = 0; // in the lane's numbers
-    double seconds = 0;  // that it took so far
+    Clock clock;         // of the enqueued operations
+    int64_t numDone = 0; // highest finished number of the lane
+    double seconds = 0;  // elapsed so far
     bool isAlive = true;
   };
   struct Allocation {
     int device = 0;
     size_t size = 0;
     unsigned char *data = nullptr;
-    std::unique_ptr<unsigned char[]> own = {}; // where no FakeMemory holds it
+    std::unique_ptr<unsigned char[]> own = {}; // unless a FakeMemory holds it
   };
 
   cuda::DriverCode enter(const char *symbol, bool needsContext);
@@ -267,7 +273,8 @@ private:
   bool isUnderWay(const Executable &executable) const;
   void bury();
   Stream *find(cuda::StreamHandle stream);
-  /// Runs what may run, at random, until `isDone`; waits for other threads where nothing may.
+  /// Runs ready operations at random until `isDone`. Waits for other threads if no operation is
+  /// ready.
   cuda::DriverCode runUntil(const std::function<bool()> &isDone);
   bool runOne();
   void hearRaces();
@@ -279,7 +286,7 @@ private:
   std::map<std::string, FakeKernel> kernels;
   std::map<std::string, std::deque<cuda::DriverCode>> callFailures;
   std::map<std::string, cuda::DriverCode> kernelFailures;
-  std::map<std::string, int> hangingKernels; // where
+  std::map<std::string, int> hangingKernels; // by name: the device, or -1
   int numWaits = 0, ignoredWait = -1;
   cuda::DriverCode sticky = cuda::DriverCode::Success;
 
@@ -289,7 +296,7 @@ private:
   RaceChecker checker;
   size_t numRacesHeard = 0;
   Clock hostClock;
-  std::vector<std::unique_ptr<Stream>> streams; // lane = index
+  std::vector<std::unique_ptr<Stream>> streams; // index = lane
   std::map<int, EventState> events;
   std::set<int> timedEvents;
   std::map<cuda::DeviceAddress, Allocation> allocations;
@@ -300,11 +307,11 @@ private:
   std::vector<std::string> functions; // by handle
   std::set<int> modules;
   int numModules = 0, numEvents = 0, numCaptures = 0, numExecutables = 0;
-  std::map<int, Capture> captures; // under way
+  std::map<int, Capture> captures; // in progress
   std::map<int, std::shared_ptr<const Capture>> graphs;
   std::map<int, Executable> executables;
-  std::vector<Executable> dying; // destroyed while they were under way
-  std::vector<int> contexts;     // how often each device's is retained
+  std::vector<Executable> dying; // destroyed while running
+  std::vector<int> contexts;     // by device: the retain count
 };
 
 } // namespace tbc::test

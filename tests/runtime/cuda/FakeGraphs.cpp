@@ -13,7 +13,7 @@ using cuda::DriverCode;
 // Order
 //===----------------------------------------------------------------------===//
 
-/// The capture that this thread has begun.
+/// Returns the capture begun by this thread.
 FakeDriver::Capture *FakeDriver::captureOfThread() {
   for (auto &[index, capture] : captures)
     if (capture.thread == std::this_thread::get_id())
@@ -21,7 +21,7 @@ FakeDriver::Capture *FakeDriver::captureOfThread() {
   return nullptr;
 }
 
-/// Where the lane is now.
+/// Records the present position of the lane.
 FakeDriver::EventState FakeDriver::record(int lane) {
   pushTo(lane, {"event", {}, {}, {}});
   const Stream &stream = *streams[size_t(lane)];
@@ -32,7 +32,7 @@ void FakeDriver::pass(cuda::StreamHandle stream, double seconds) {
   find(stream)->seconds += seconds;
 }
 
-/// What comes in the lane now waits for that.
+/// Makes later operations of the lane wait for `state`.
 void FakeDriver::waitIn(int lane, const EventState &state) {
   streams[size_t(lane)]->clock.join(state.clock);
   Stream *other = streams[size_t(state.lane)].get();
@@ -64,7 +64,7 @@ DriverCode FakeGraphCalls::streamWaitEvent(cuda::StreamHandle handle, cuda::Even
   auto found = fake.events.find(indexOf(event));
   if (!stream || found == fake.events.end())
     return DriverCode::InvalidHandle;
-  // What it was recorded for last, by now; never recorded is no wait at all.
+  // The latest record counts. An event that was never recorded is no wait.
   FakeDriver::EventState state = found->second;
   if (state.lane < 0) {
     fake.complain("a stream waits for an event that was never recorded");
@@ -81,7 +81,7 @@ DriverCode FakeGraphCalls::streamWaitEvent(cuda::StreamHandle handle, cuda::Even
     fake.captures.at(stream->capture).isValid = false;
     return DriverCode::CaptureIsolation;
   }
-  if (!fake.captures.count(state.capture)) // that is over
+  if (!fake.captures.count(state.capture)) // that capture is over
     return DriverCode::CapturedEvent;
   FakeDriver::Capture &capture = fake.captures.at(state.capture);
   stream->capture = state.capture;
@@ -169,15 +169,15 @@ DriverCode FakeGraphCalls::graphInstantiate(cuda::GraphExecHandle *exec, cuda::G
     executable.lanes[lane] = int(fake.streams.size());
     fake.streams.push_back(std::make_unique<FakeDriver::Stream>());
     fake.streams.back()->device = currentDevice;
-    fake.streams.back()->isAlive = false; // nobody has a handle to it
+    fake.streams.back()->isAlive = false; // it has no handle
   }
   *exec = handleOf<cuda::GraphExecHandle>(fake.numExecutables);
   fake.executables[fake.numExecutables++] = std::move(executable);
   return DriverCode::Success;
 }
 
-/// All of it after what is in the lane, and before what comes there. Its lanes order it behind the
-/// launch before.
+/// Runs the graph after the present operations of the lane and before later ones. Its own lanes
+/// order it behind the previous launch.
 void FakeDriver::launch(const Executable &executable, int lane) {
   EventState begin = record(lane);
   for (auto [captured, own] : executable.lanes)
@@ -214,7 +214,7 @@ DriverCode FakeGraphCalls::graphExecDestroy(cuda::GraphExecHandle exec) {
   auto found = fake.executables.find(indexOf(exec));
   if (found == fake.executables.end())
     return DriverCode::InvalidHandle;
-  // One that is under way is freed when it has ended; nobody waits for that.
+  // A running graph is freed when it has ended. The caller does not wait for this.
   if (fake.isUnderWay(found->second))
     fake.dying.push_back(std::move(found->second));
   fake.executables.erase(found);

@@ -28,57 +28,57 @@ enum class Kind { AllReduce, Broadcast, AllGather, ReduceScatter, Send, Recv };
 struct Operation {
   Kind kind = Kind::AllReduce;
   cuda::DeviceAddress from = 0, to = 0;
-  size_t count = 0; // of elements: of the input, of ReduceScatter of the output
+  size_t count = 0; // elements: of the output for ReduceScatter, else of the input
   NcclType type = NcclType::U8;
   NcclOp op = NcclOp::Sum;
-  int peer = 0; // of messages, and the root of Broadcast
+  int peer = 0; // peer of a message, or root of a Broadcast
   bool isInGraph = false;
   bool isFromRegistered = false, isToRegistered = false;
 };
 
-/// What the ranks of a communicator have in common.
+/// State shared by the ranks of a communicator.
 struct World {
   int size = 0;
   std::set<int> joined;
-  /// The k-th collective: who is there, with which bytes.
+  /// The k-th collective: its ranks so far, with their bytes.
   struct Meeting {
     Operation operation;
     std::map<int, Bytes> inputs;
   };
   std::map<int64_t, Meeting> meetings;
-  /// The k-th message from a rank to another: its bytes, and whether it is awaited.
+  /// The k-th message from one rank to another: its bytes, and whether it is awaited.
   struct Message {
     std::optional<Bytes> bytes;
     bool isAwaited = false;
   };
   std::map<std::tuple<int, int, int64_t>, Message> messages;
-  /// Of split: the parts of the k-th, by color.
+  /// The communicators made by the k-th split, by color.
   std::map<std::pair<int64_t, int>, std::shared_ptr<World>> parts;
-  std::map<int64_t, std::map<int, int>> splitCalls; // by rank, the color
-  /// Who has called its first collective, and which first messages are called (from, to, whether
-  /// that is the sender): NCCL connects then, which takes all of them.
+  std::map<int64_t, std::map<int, int>> splitCalls; // by split and rank: the color
+  /// The ranks that called their first collective, and the ends of first messages that were called:
+  /// (from, to, is the sender). NCCL connects at the first call, which needs all of them.
   std::set<int> ranksInCollectives;
   std::set<std::tuple<int, int, bool>> messageEnds;
 };
 
-/// Calls of one endpoint that NCCL has yet to take over.
+/// Calls of one endpoint that wait for NCCL's thread.
 struct Taken {
   std::vector<Operation> operations;
   cuda::StreamHandle stream = nullptr;
 };
 
-/// One rank's access to it.
+/// One rank's end of a communicator.
 struct Endpoint {
   std::shared_ptr<World> world;
   int rank = 0;
   bool isAlive = true, isAborted = false;
   int64_t numCollectives = 0, numSplits = 0;
-  std::map<std::pair<int, bool>, int64_t> numMessages; // by peer, whether sent
-  std::function<bool()> isSplitDone;                   // where it was made by a split
+  std::map<std::pair<int, bool>, int64_t> numMessages; // by peer and whether sent
+  std::function<bool()> isSplitDone;                   // set if a split made it
   std::map<cuda::DeviceAddress, size_t> registered;    // memory
-  std::vector<std::weak_ptr<int>> graphs;              // of its operations that are part of some
+  std::vector<std::weak_ptr<int>> graphs;              // graphs that contain its operations
   std::optional<Taken> pending;
-  int64_t numUnderWay = 0; // in streams
+  int64_t numUnderWay = 0; // operations in streams
 };
 
 /// Operations between groupStart and groupEnd of this thread.
@@ -103,10 +103,10 @@ Tensor tensorOf(const Bytes &bytes, NcclType type) {
                            Arith::Native, bytes.data());
 }
 
-constexpr int firstMadeOp = 100; // of createPremulSum
+constexpr int firstMadeOp = 100; // first result of createPremulSum
 
 bool agree(const Operation &a, const Operation &b) {
-  bool areMade = int(a.op) >= firstMadeOp && int(b.op) >= firstMadeOp; // each rank's own
+  bool areMade = int(a.op) >= firstMadeOp && int(b.op) >= firstMadeOp; // each rank has its own
   return a.kind == b.kind && a.count == b.count && a.type == b.type && (a.op == b.op || areMade) &&
          a.peer == b.peer && a.isInGraph == b.isInGraph &&
          a.isFromRegistered == b.isFromRegistered && a.isToRegistered == b.isToRegistered;
@@ -118,13 +118,13 @@ struct FakeNccl::State {
   FakeDriver &driver;
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   std::map<std::string, std::shared_ptr<World>> worlds; // by id
-  std::map<int, double> factors;                        // of ops that were made
+  std::map<int, double> factors;                        // of ops made by createPremulSum
   std::map<cuda::DeviceAddress, size_t> memory;         // of memAlloc
   int numRegistered = 0;                                // calls with registered memory
   int numIds = 0, numSplits = 0, numOps = firstMadeOp;
   NcclCode failure = NcclCode::Success;
   int numAborting = 0;
-  bool isEnding = false; // nobody waits in abort any longer
+  bool isEnding = false; // abort stops waiting
 };
 
 FakeNccl::FakeNccl(FakeDriver &driver) : state(new State{driver, {}, {}, {}, {}}) {
@@ -225,7 +225,7 @@ struct FakeNcclCalls {
     Endpoint &endpoint = *state.endpoints.at(indexOf(comm));
     endpoint.isAlive = false;
     for (const std::weak_ptr<int> &graph : endpoint.graphs)
-      if (!graph.expired()) // NCCL would wait for it
+      if (!graph.expired()) // NCCL would wait for the graph
         state.driver.complain("a communicator is destroyed before a graph that it is part of");
     return NcclCode::Success;
   }
@@ -239,8 +239,8 @@ struct FakeNcclCalls {
     endpoint.isAborted = true;
     endpoint.pending.reset();
     state.driver.wake();
-    // NCCL's kernels end by themselves, what is before them in the user's streams does not; and it
-    // waits until nobody can launch a graph that holds the communicator.
+    // NCCL's kernels end by themselves, but earlier operations of the user's streams do not. NCCL
+    // also waits until every graph with the communicator is destroyed.
     ++state.numAborting;
     state.driver.runWhileWaiting(
         [&] { return state.isEnding || (endpoint.numUnderWay == 0 && !isInGraph(endpoint)); });
@@ -269,7 +269,8 @@ struct FakeNcclCalls {
                                                                    : NcclCode::InProgress;
     return NcclCode::Success;
   }
-  /// Puts what was called into its stream, once all are there whom NCCL connects with.
+  /// Puts the pending calls into their stream once all ranks needed for the connection have called.
+  /// Returns false if some are missing.
   static bool takeOver(State &state, int index) {
     Endpoint &endpoint = *state.endpoints.at(size_t(index));
     if (!endpoint.pending)
@@ -383,13 +384,14 @@ struct FakeNcclCalls {
                                                  : bytes;
   }
 
-  /// An operation with its number in the order of its kind.
+  /// An operation and its index among the operations of its kind.
   struct Numbered {
     Operation operation;
     int64_t number;
   };
 
-  /// Says that the rank has got there, with its bytes; whether all whom it needs are there too.
+  /// Records that the rank has arrived, with its bytes. Returns true if all ranks it needs have
+  /// arrived too.
   static bool arrive(State &state, Endpoint &endpoint, const Numbered &call) {
     World &world = *endpoint.world;
     const Operation &operation = call.operation;
@@ -417,7 +419,7 @@ struct FakeNcclCalls {
     return int(meeting.inputs.size()) == world.size;
   }
 
-  /// Where ranks call with different sizes, NCCL's result is undefined: here as if with zeros.
+  /// If ranks call with different sizes, NCCL's result is undefined. The fake pads with zeros.
   static Bytes reduced(State &state, const World::Meeting &meeting, const Operation &operation) {
     size_t largest = operation.count * widthOf(operation) *
                      (operation.kind == Kind::ReduceScatter ? meeting.inputs.size() : 1);
@@ -471,11 +473,12 @@ struct FakeNcclCalls {
     }
   }
 
-  /// One or several operations of one communicator that are under way at once.
+  /// Launches operations of one communicator that run at once.
   static void launch(State &state, int index, const std::vector<Operation> &operations,
                      cuda::StreamHandle stream) {
     Endpoint *endpoint = state.endpoints.at(index).get();
-    // Numbers count when it is made: where the stream is captured, at every launch of the graph.
+    // The operations get their numbers when they are made: now, or at every launch of the graph if
+    // the stream is captured.
     bool isInGraph = state.driver.isCapturing(stream);
     auto user = std::make_shared<int>();
     if (isInGraph)
@@ -490,7 +493,7 @@ struct FakeNcclCalls {
         calls.push_back({operation, number++});
         calls.back().operation.isInGraph = isInGraph;
       }
-      static_cast<void>(user); // held by what holds this
+      static_cast<void>(user); // kept alive by the closure
       ++endpoint->numUnderWay;
       return workOf(state, endpoint, calls);
     };
@@ -541,7 +544,7 @@ struct FakeNcclCalls {
     grouped.push_back({indexOf(comm), operation, stream});
     return groupDepth > 0 ? NcclCode::Success : callGrouped(state);
   }
-  /// As from NCCL 2.23 on, a thread of its own puts them into the stream: not yet.
+  /// From NCCL 2.23 on a thread of its own puts the calls into the stream later.
   static NcclCode callGrouped(State &state) {
     Taken taken;
     int index = grouped[0].endpoint;

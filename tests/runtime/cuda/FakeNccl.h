@@ -1,13 +1,16 @@
 //===- FakeNccl.h - NCCL between ranks of this process ---------------------===//
 //
 // A table of functions for runtime/cuda on the streams of the FakeDriver, as strict as NCCL 2.23:
-//  - It matches calls of a communicator by their order, and waits in the stream and not in the
-//    call. Calls that do not match are complaints of the driver.
-//  - A call answers InProgress, and is put into its stream when the caller asks how far it is. The
-//    first collective of a communicator is so until all ranks have made theirs, and the first
-//    message of a pair until both ends have. Source: NCCL, src/group.cc, src/enqueue.cc.
-//  - ncclCommAbort returns when the streams of the user have ended in which its kernels are, and
-//    every graph is destroyed that holds it. Source: NCCL, src/init.cc, commDestroySync.
+//
+// - It matches calls of a communicator by their order. It waits in the stream, not in the call.
+//   Calls
+// that do not match are complaints of the driver.
+// - A call answers InProgress and enters its stream when the caller polls. The first collective of
+//   a
+// communicator stays in progress until all ranks have called theirs. The first message of a pair
+// waits for both ends. Source: NCCL, src/group.cc, src/enqueue.cc.
+// - ncclCommAbort waits until the user's streams with its kernels have ended and every graph with
+// the communicator is destroyed. Source: NCCL, src/init.cc, commDestroySync.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +22,7 @@
 
 namespace tbc::test {
 
-/// One at a time in a process, with a FakeDriver that outlives it.
+/// At most one exists in a process. Its FakeDriver must outlive it.
 class FakeNccl {
 public:
   explicit FakeNccl(FakeDriver &driver);
@@ -29,10 +32,10 @@ public:
 
   static const cuda::Nccl &table();
 
-  /// Communicators that were made, and neither destroyed nor aborted.
+  /// Returns the number of communicators neither destroyed nor aborted.
   int numAlive() const;
   int numSplits() const;
-  /// Calls that read or write registered memory, so far.
+  /// Returns the number of calls so far with registered memory.
   int numRegisteredCalls() const;
   /// From now on every communicator has this error, as after a lost connection.
   void failAll(cuda::NcclCode code);

@@ -1,4 +1,4 @@
-//===- Fp8Numbers.h - What codes of fp8 stand for ---------------------------===//
+//===- Fp8Numbers.h - The values of fp8 codes -------------------------------===//
 
 #ifndef TBC_TESTS_RUNTIME_CUDA_FP8NUMBERS_H
 #define TBC_TESTS_RUNTIME_CUDA_FP8NUMBERS_H
@@ -10,8 +10,8 @@
 
 namespace tbc::test {
 
-/// As of the "OCP 8-bit Floating Point Specification": sign, exponent, mantissa. e4m3 has no
-/// infinity, and what is no number only as all ones.
+/// Decodes sign, exponent and mantissa. e4m3 has no infinity, and its only NaN is all ones.
+/// Example: 0x38 in e4m3 is 1. Source: "OCP 8-bit Floating Point Specification".
 inline double numberOf(uint8_t code, program::fp8::Format format) {
   bool isE4M3 = format == program::fp8::Format::E4M3;
   int mantissaBits = isE4M3 ? 3 : 2, bias = isE4M3 ? 7 : 15;

@@ -33,7 +33,7 @@ inline kernels::DType dtypeOf(cuda::NcclType type) {
   case NcclType::BF16:
     return DType::BF16;
   }
-  return DType::U8; // a number that is no type: counted in bytes
+  return DType::U8; // not an element type: counted in bytes
 }
 
 } // namespace tbc::test

@@ -1,4 +1,4 @@
-//===- OptionKernels.cpp - Kernels that options of a run need -----------------===//
+//===- OptionKernels.cpp - Kernels for options of a run -----------------------===//
 
 #include "tests/runtime/cuda/OptionKernels.h"
 
@@ -14,7 +14,7 @@ using program::CompiledKernel;
 
 namespace {
 
-/// A launch whose arguments are addresses, of which the kernel gets memory of the host.
+/// A launch whose arguments are device addresses. The kernel gets the host memory behind them.
 struct Call {
   FakeLaunch &launch;
   std::vector<void *> buffers = {};
@@ -25,7 +25,7 @@ struct Call {
     return data;
   }
   void write(int64_t bytes) { buffers.push_back(launch.memory.write<char>(next(), size_t(bytes))); }
-  /// A number of an argument that is yet to come.
+  /// Reads element `number` of an argument that is not added yet.
   int64_t peek(size_t argument, size_t number) {
     auto address = launch.argument<cuda::DeviceAddress>(argument);
     return launch.memory.read<int64_t>(address, number + 1)[number];
@@ -36,7 +36,7 @@ private:
   cuda::DeviceAddress next() { return launch.argument<cuda::DeviceAddress>(buffers.size()); }
 };
 
-/// One more than the largest index that the slice's entries have.
+/// Returns one more than the largest index in the slice's entries. Example: indices 0, 7, 3 give 8.
 int64_t lengthOf(const int32_t *words, int64_t numRanks, int64_t numEntries, int64_t stride,
                  int64_t first) {
   int64_t length = 0;
@@ -46,7 +46,7 @@ int64_t lengthOf(const int32_t *words, int64_t numRanks, int64_t numEntries, int
   return length;
 }
 
-/// Adds the kernel of this symbol, if there is one; `touch` says what it reads and writes.
+/// Adds the kernel of this symbol, if it was compiled. `touch` declares its reads and writes.
 void add(FakeDriver &driver, const std::string &symbol, CompiledKernel compiled,
          size_t numArguments, std::function<void(Call &)> touch) {
   if (!compiled)

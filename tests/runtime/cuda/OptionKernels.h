@@ -8,13 +8,13 @@
 
 namespace tbc::test {
 
-/// Gives `driver` the kernels of runtime/abi/SparseKernels.h, which `find` has in their form for
-/// hosts, of `numThreads` threads.
+/// Adds the kernels of runtime/abi/SparseKernels.h to `driver`. `find` returns their host form.
+/// Each runs with `numThreads` threads.
 void addSparseKernels(FakeDriver &driver,
                       const std::function<program::CompiledKernel(const std::string &)> &find,
                       int64_t numThreads);
 
-/// The same for those of runtime/abi/Fp8Kernels.h; without those that `find` does not have.
+/// Adds the kernels of runtime/abi/Fp8Kernels.h, except the ones that `find` lacks.
 void addFp8Kernels(FakeDriver &driver,
                    const std::function<program::CompiledKernel(const std::string &)> &find,
                    int64_t numThreads);

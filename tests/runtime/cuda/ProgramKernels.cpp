@@ -34,7 +34,7 @@ static void writeTensor(FakeAccess &memory, cuda::DeviceAddress address, const T
   std::copy(bytes.begin(), bytes.end(), memory.write<unsigned char>(address, bytes.size()));
 }
 
-/// A kernel that does the instructions of a region by their reference kernels.
+/// Returns a kernel that runs the instructions of a region by their reference kernels.
 static FakeKernel regionKernel(const program::Stage &stage, const Block &block,
                                const Region &region) {
   program::RegionValues values = program::regionValues(block, region);
@@ -87,7 +87,7 @@ static FakeKernel accumulatorKernel(DType slotType, DType valueType) {
   return kernel;
 }
 
-/// Whether a kernel that does all of it at once is right under the memory plan.
+/// Returns whether one kernel for the whole region is correct under the memory plan.
 static bool isSafe(const program::Stage &stage, const Block &block, const Region &region) {
   std::vector<program::SharedPlace> shared = program::sharedPlaces(stage, block, region);
   return std::all_of(shared.begin(), shared.end(), [](const auto &pair) { return pair.isSame; });

@@ -10,24 +10,23 @@
 
 namespace tbc::test {
 
-/// Gives every block of `program`, which has its memory plan, regions that together do all of its
-/// kernels, of one to `mostInstructions` each, and `driver` a kernel for each of them that does its
-/// instructions by their reference kernels, and for everything that is added to a slot. Returns the
-/// list of them, of one image for sm_80.
+/// Divides the kernels of every block of `program`, whose memory plan exists, into regions of 1 to
+/// `mostInstructions` instructions. Adds to `driver` one kernel per region, made of reference
+/// kernels, and one per accumulation into a slot. Returns their list, with one image for sm_80.
 program::CudaKernels addProgramKernels(FakeDriver &driver, program::Program &program,
                                        int mostInstructions);
 
-/// Gives `driver` the accumulators of the list.
+/// Adds the accumulators of the list to `driver`.
 void addAccumulators(FakeDriver &driver, const program::CudaKernels &list);
 
-/// The list with one image for sm_80, which writeKernels writes.
+/// Returns the list with the sm_80 image that `writeKernels` writes.
 program::CudaKernels withFakeImage(program::CudaKernels list);
 
-/// Writes the list and its image to `folder`, for a program.json of this hash.
+/// Writes the list and its image to `folder`. `programHash` is the hash of program.json.
 void writeKernels(program::CudaKernels kernels, const std::string &folder,
                   const std::string &programHash);
 
-/// The files of a folder that has no seal.
+/// Returns the files of an unsealed folder.
 cuda::FolderFiles filesIn(const std::string &folder);
 
 } // namespace tbc::test

@@ -1,4 +1,4 @@
-//===- RaceChecker.cpp - What is ordered by nothing ------------------------===//
+//===- RaceChecker.cpp - Finds unordered accesses --------------------------===//
 
 #include "tests/runtime/cuda/RaceChecker.h"
 
@@ -32,7 +32,8 @@ void RaceChecker::touch(int lane, const Clock &clock, const std::string &name, u
     if (std::find(found.begin(), found.end(), text) == found.end())
       found.push_back(text);
   }
-  // What a later operation is in order with this one, it is with those this one has overwritten.
+  // This write replaces the earlier touches it covers. An operation ordered after this write is
+  // also ordered after them.
   if (isWrite)
     touches.erase(std::remove_if(touches.begin(), touches.end(),
                                  [&](const Touch &earlier) {

@@ -1,7 +1,7 @@
-//===- RaceChecker.h - What is ordered by nothing --------------------------===//
+//===- RaceChecker.h - Finds unordered accesses ----------------------------===//
 //
-// Finds two operations that touch the same bytes, at least one of them writing, of which neither
-// happens before the other.
+// Finds pairs of operations on the same bytes, at least one of them a write, that are unordered:
+// neither happens before the other.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,29 +14,30 @@
 
 namespace tbc::test {
 
-/// How many operations of each lane (a stream) happen before some point. Of an operation of lane l,
-/// clock[l] is its own number, from 1.
+/// A vector clock: how many operations of each lane (a stream) happen before some point. For an
+/// operation of lane l, clock[l] is its own number, from 1.
 class Clock {
 public:
   int64_t of(int lane) const { return lane < int(numbers.size()) ? numbers[lane] : 0; }
   void tick(int lane);
-  /// What happens before either happens before this.
+  /// Includes everything that happens before `other`: the maximum per lane.
   void join(const Clock &other);
 
 private:
   std::vector<int64_t> numbers;
 };
 
-/// Looks at operations in an order in which they were executed.
+/// Checks operations, given in an order in which they were executed.
 class RaceChecker {
 public:
   /// An operation of `lane` touches bytes [begin, begin + bytes).
   void touch(int lane, const Clock &clock, const std::string &name, uint64_t begin, uint64_t bytes,
              bool isWrite);
-  /// These bytes are no longer memory; what comes there next is something else.
+  /// These bytes are freed. Later accesses there belong to another allocation.
   void forget(uint64_t begin, uint64_t bytes);
 
-  /// One sentence each, with the names of both; each pair of names once.
+  /// Returns one sentence per race, with the names of both operations. Each pair of names appears
+  /// once.
   const std::vector<std::string> &races() const { return found; }
 
 private:

@@ -1,4 +1,4 @@
-//===- benchmark_test.cpp - Products by the fastest of several ways --------===//
+//===- benchmark_test.cpp - Matmuls by the fastest algorithm ---------------===//
 
 #include "runtime/cuda/MatrixProducts.h"
 #include "runtime/kernels/Tensor.h"
@@ -37,7 +37,7 @@ protected:
   cuda::DeviceAddress a() const { return memory.address(); }
   cuda::DeviceAddress b() const { return a() + tensorStep; }
   cuda::DeviceAddress c() const { return b() + tensorStep; }
-  /// first, first + 1, ...
+  /// Uploads first, first + 1, ...
   void put(cuda::DeviceAddress at, int64_t count, double first) {
     std::vector<double> values(static_cast<size_t>(count));
     std::iota(values.begin(), values.end(), first);
@@ -49,7 +49,7 @@ protected:
     EXPECT_TRUE(streams->download(bytes.data(), c(), int64_t(bytes.size())));
     return Tensor::fromBytes({DType::F32, {m * n}}, Arith::Native, bytes.data()).toDoubles();
   }
-  /// a b, and what c was at first.
+  /// Returns a b, plus the first content of c if `adds`.
   static std::vector<double> expected(bool adds) {
     std::vector<double> values;
     for (int64_t i = 0; i < m; ++i)
@@ -86,7 +86,7 @@ protected:
 TEST_F(BenchmarkTest, TheFastestWayIsTakenFromTheFirstCallOn) {
   cublas.hasWays({3e-3, 1e-3, 2e-3});
   ASSERT_TRUE(multiply());
-  // Each once to begin with and three times timed.
+  // Each runs once for warm-up and three times timed.
   EXPECT_EQ(cublas.numProductsBy(0), 4);
   EXPECT_EQ(cublas.numProductsBy(1), 4 + 1);
   EXPECT_EQ(cublas.numProductsBy(2), 4);

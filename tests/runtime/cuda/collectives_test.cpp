@@ -57,7 +57,7 @@ struct Case {
   std::string name;
   Instruction instruction;
   std::vector<TensorType> inputs, results;
-  /// Results begin here behind the begin of the operands; nothing: elsewhere.
+  /// Offset of the results relative to the operands, in bytes. If empty: no overlap.
   std::optional<int64_t> overlap;
 };
 
@@ -183,7 +183,7 @@ protected:
   }
 
   std::string folder;
-  bool isUniform = false; // and in registered memory
+  bool isUniform = false; // and all memory is registered
 };
 
 Instruction instructionOf(InstructionKind kind, int dim = 0) {
@@ -193,7 +193,7 @@ Instruction instructionOf(InstructionKind kind, int dim = 0) {
   return instruction;
 }
 
-/// Of n ranks: every kind, direct and by way of scratch memory, in place and over others.
+/// Returns cases for n ranks: every kind, direct and through scratch memory, in place and not.
 std::vector<Case> casesOf(int64_t n) {
   const DType f = DType::F32;
   std::vector<Case> cases;
@@ -232,11 +232,11 @@ std::vector<Case> casesOf(int64_t n) {
     add("slice" + at, slice, {{f, full}}, {{f, local}});
     add("slice in place" + at, slice, {{f, full}}, {{f, local}}, 4);
   }
-  // Two segments, cut by themselves.
+  // Two segments, each divided by itself.
   Instruction segments = instructionOf(InstructionKind::AllGather, 1);
   segments.comm.segments = {plain, second};
   add("gather segments", segments, {{DType::I64, {2, 7}}}, {{DType::I64, {2, 7 * n}}});
-  // Flat, with padding behind the last.
+  // Flat tensors with padding after the last element.
   Instruction gatherFlat = instructionOf(InstructionKind::AllGather, flat);
   int64_t chunk = (7 + n - 1) / n, other = (12 + n - 1) / n;
   add("gather flat", gatherFlat, {{f, {chunk}}, {f, {other}}}, {{f, {7}}, {f, {12}}});
@@ -275,7 +275,7 @@ TEST_P(DeviceCollectives, GiveWhatThoseOfHostsDo) {
   }
 }
 
-// The fake complains where a call has registered memory on some ranks and other memory on others.
+// The fake complains if a call has registered memory on only some of the ranks.
 TEST_P(DeviceCollectives, TakeRegisteredMemoryOnAllRanksOrOnNone) {
   int64_t n = GetParam();
   isUniform = true;

@@ -1,7 +1,7 @@
 //===- cudnn_headers_test.cpp - Our declarations against cuDNN's headers ----===//
 //
-// Compiled only where the headers are installed. All is checked at compile time: the values of
-// enumerators, and of every function the number of parameters and how each is passed.
+// Compiled only if the headers are installed. All checks happen at compile time: the values of
+// enumerators, and for every function the number of parameters and how each is passed.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,6 +1,6 @@
-//===- cudnn_test.cpp - Attention and convolution by a cuDNN that is faked -===//
+//===- cudnn_test.cpp - Attention and convolution by a faked cuDNN ---------===//
 //
-// What the descriptors mean is what the reference kernels make.
+// Compares the results of the descriptors with those of the reference kernels.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,7 +39,7 @@ Attrs attentionAttrs(bool isCausal) {
           {"dropout_key", int64_t(0)}};
 }
 
-/// b = 2, h = 4 heads over 2 heads of keys, 24 wide, values 8 wide.
+/// b = 2, h = 4 query heads, 2 key heads; queries and keys are 24 wide, values 8 wide.
 struct AttentionShapes {
   int64_t s, t, heads = 4, keyHeads = 2;
   Shape q() const { return {2, heads, s, 24}; }
@@ -64,7 +64,7 @@ protected:
     return Tensor::fromDoubles(type, Arith::Native, values);
   }
 
-  /// A program of one instruction, which is a region.
+  /// Returns a program with one instruction, in one region.
   static program::Program programOf(const std::string &op, const Attrs &attrs,
                                     const std::vector<TensorType> &operands,
                                     const std::vector<TensorType> &results,
@@ -93,7 +93,7 @@ protected:
     return program;
   }
 
-  /// What the library makes of the operands; nothing if it does not do it.
+  /// Returns the library's results for the operands, or no tensors if it refuses the op.
   std::vector<Tensor> run(const program::Program &program, const std::vector<Tensor> &operands) {
     const program::Stage &stage = program.stages[0];
     const program::Instruction &instruction = stage.chunks[0].forward.instructions[0];
@@ -143,7 +143,7 @@ protected:
       ASSERT_NEAR(a[i], b[i], tolerance * (1 + std::abs(b[i]))) << "element " << i;
   }
 
-  /// Checks an op whose results have one meaning.
+  /// Compares an op with its reference, for ops with only one valid result.
   void check(const std::string &op, const Attrs &attrs, const std::vector<TensorType> &types,
              const std::vector<TensorType> &results, double tolerance) {
     program::Program program = programOf(op, attrs, types, results);
@@ -194,7 +194,7 @@ TEST_F(CudnnTest, ConvolutionsMeanTheirDescriptors) {
       double tolerance = dtype == DType::F32 ? 1e-5 : 2e-2;
       TensorType x{dtype, c.x}, w{dtype, c.w}, y{dtype, c.y};
       check("conv", c.attrs, {x, w}, {y}, tolerance);
-      // f32 is not rounded to be faster; nothing varies from run to run.
+      // f32 is not rounded for speed, and the engine is deterministic.
       EXPECT_EQ(cudnn.lastWay(), dtype == DType::F32 ? 4 : 1);
       check("conv_grad_input", c.attrs, {y, w}, {x}, tolerance);
       check("conv_grad_weight", c.attrs, {x, y}, {w}, tolerance);
@@ -230,7 +230,7 @@ TEST_F(CudnnTest, AttentionAndItsGradient) {
       std::vector<Tensor> made = run(program, operands), expected = reference(program, operands);
       ASSERT_EQ(made.size(), 3u) << ::testing::PrintToString(said);
       expectNear(made[0], expected[0], 2e-2);
-      // The statistics mean the same: m + log l.
+      // Different statistics are equal in m + log l.
       auto logSums = [](const Tensor &m, const Tensor &l) {
         std::vector<double> sums = m.toDoubles(), parts = l.toDoubles();
         for (size_t i = 0; i < sums.size(); ++i)
@@ -240,7 +240,7 @@ TEST_F(CudnnTest, AttentionAndItsGradient) {
       expectNear(logSums(made[1], made[2]), logSums(expected[1], expected[2]), 1e-5);
       for (double l : made[2].toDoubles())
         ASSERT_EQ(l, 1);
-      // A gradient takes the one's statistics as well as the other's.
+      // The gradient accepts the statistics of the library and of the reference.
       program::Program gradient =
           programOf("attention_grad", attrs, {o, q, k, v, o, m, m}, {q, k, v});
       for (const std::vector<Tensor> *saved : {&made, &expected}) {
@@ -251,7 +251,7 @@ TEST_F(CudnnTest, AttentionAndItsGradient) {
         for (size_t i = 0; i < grads.size(); ++i)
           expectNear(grads[i], right[i], 4e-2);
       }
-      EXPECT_EQ(cudnn.lastWay(), 0); // the sums of dq may come in any order
+      EXPECT_EQ(cudnn.lastWay(), 0); // dq is summed in any order
     }
   EXPECT_THAT(said, ElementsAre("by cuDNN: 1 attention_grad"));
 }
@@ -293,7 +293,7 @@ TEST_F(CudnnTest, WhatNobodyReadsIsNotWritten) {
 }
 
 //===----------------------------------------------------------------------===//
-// What it is not asked for, or does not do
+// Requests not made, or refused
 //===----------------------------------------------------------------------===//
 
 class CudnnRefusals : public CudnnTest {
@@ -367,7 +367,7 @@ TEST_F(CudnnRefusals, WithoutMemoryToWorkInThereIsTheKernel) {
   driver.failCall("cuMemAlloc_v2", cuda::DriverCode::OutOfMemory);
   EXPECT_THAT(refusal(attentionAttrs(true), {16, 16}),
               HasSubstr("1 attention that finds no memory to work in"));
-  // What others work in stays, where one wants more than there is.
+  // The workspace stays valid if a request for more memory fails.
   TensorType x{DType::F32, {1, 2, 5, 5}}, w{DType::F32, {3, 2, 3, 3}}, y{DType::F32, {1, 3, 3, 3}};
   check("conv", windowAttrs({1, 1}, {0, 0, 0, 0}, {1, 1}, 1), {x, w}, {y}, 1e-5);
   DeviceAddress before = plans->workspace();

@@ -1,4 +1,4 @@
-//===- epilogues_test.cpp - Products with what follows, by a faked cuBLASLt -===//
+//===- epilogues_test.cpp - Matmuls with epilogues, by a faked cuBLASLt -----===//
 
 #include "runtime/cuda/LibraryCalls.h"
 #include "runtime/cuda/Streams.h"
@@ -34,8 +34,7 @@ using ::testing::UnorderedElementsAre;
 constexpr int64_t m = 6, n = 8, k = 5;
 const program::BlockId forward(Action::Kind::Forward);
 
-/// A block whose first instruction is a product of arguments, p[m, n]. Every value has a place of
-/// its own.
+/// A block whose first instruction is a matmul of arguments, p[m, n]. No two values share memory.
 class Example {
 public:
   explicit Example(DType dtype = DType::F32) : dtype(dtype) {
@@ -67,10 +66,10 @@ public:
     return add("gelu", {x}, shape, {{"approximate", std::string(form)}});
   }
   ValueId reshape(ValueId x, const Shape &shape) { return add("reshape", {x}, shape); }
-  /// What comes next is another region.
+  /// Begins another region.
   void endRegion() { ends.push_back(int(block().instructions.size()) - 1); }
 
-  /// Ends the block; `results` are read by others.
+  /// Ends the block. `results` are read outside of it.
   void finish(const std::vector<ValueId> &results) {
     endRegion();
     int first = 0;
@@ -106,7 +105,7 @@ private:
   }
 
   DType dtype;
-  std::vector<int> ends; // of regions: their last instructions
+  std::vector<int> ends; // the last instruction of each region
 };
 
 class EpiloguesTest : public testing::Test {
@@ -117,8 +116,7 @@ protected:
     products = *cuda::MatrixProducts::create(device, FakeCublasLt::table());
   }
 
-  /// Has the libraries do the block, which they must do all of, and compares what others read with
-  /// what its instructions make.
+  /// Runs the block by libraries only, and compares its results with those of its instructions.
   void run(Example &example, double tolerance = 1e-5) {
     std::map<ValueId, Tensor> known;
     auto memory = cuda::DeviceMemory::allocate(device, example.stage().memory.arenaBytes, "arena");
@@ -260,7 +258,7 @@ TEST_F(EpiloguesTest, TheGradientOfGeluAfterOtherWork) {
 TEST_F(EpiloguesTest, ACastToF32) {
   Example e(DType::BF16);
   e.finish({e.add("cast", {e.product}, {m, n}, {}, DType::F32)});
-  run(e, 1e-2); // which the reference rounds in between
+  run(e, 1e-2); // the reference rounds in between
   EXPECT_EQ(cublas.numProducts(), 1);
 }
 
@@ -288,10 +286,10 @@ TEST_F(EpiloguesTest, WhatTheLibraryCannotDoIsDoneApart) {
 }
 
 //===----------------------------------------------------------------------===//
-// What is none
+// No epilogue
 //===----------------------------------------------------------------------===//
 
-/// The epilogue of a bias, whose sum `change` may use in another way.
+/// Returns a block with a bias epilogue. `change` may add another use of the sum.
 Example biased(const std::function<std::vector<ValueId>(Example &, ValueId)> &change) {
   Example e;
   ValueId bias = e.argument({n});
@@ -303,12 +301,12 @@ Example biased(const std::function<std::vector<ValueId>(Example &, ValueId)> &ch
 TEST(Epilogues, WhatOthersReadStaysApart) {
   EXPECT_THAT(biased([](Example &, ValueId sum) { return std::vector<ValueId>{sum}; }).find().list,
               ::testing::SizeIs(1));
-  // The product itself is a result.
+  // The matmul's own result is a result of the block.
   EXPECT_THAT(biased([](Example &e, ValueId sum) { return std::vector<ValueId>{sum, e.product}; })
                   .find()
                   .list,
               IsEmpty());
-  // Another kernel reads it.
+  // Another kernel reads the matmul's result.
   EXPECT_THAT(biased([](Example &e, ValueId sum) {
                 e.endRegion();
                 return std::vector<ValueId>{sum, e.add("exp", {e.product}, {m, n})};
@@ -329,7 +327,7 @@ TEST(Epilogues, OtherFunctionsStayApartAndAreNamed) {
                         }).find();
   EXPECT_THAT(erf.list, IsEmpty());
   EXPECT_THAT(erf.apart, UnorderedElementsAre(Pair("a gelu that is not the tanh form", 1)));
-  // Both of what it makes are read.
+  // Both the sum and its successor are read.
   EXPECT_THAT(biased([](Example &e, ValueId sum) {
                 ValueId twice = e.add("add", {sum, e.argument({m, n})}, {m, n});
                 return std::vector<ValueId>{sum, twice};
@@ -349,13 +347,13 @@ TEST(Epilogues, ABiasAlongAnotherDimIsNone) {
 
 TEST(Epilogues, TheMemoryPlanMayKeepThemApart) {
   auto plain = [](Example &, ValueId sum) { return std::vector<ValueId>{sum}; };
-  // The result lies where an operand of the product was.
+  // The result overlaps an operand of the matmul.
   Example over = biased(plain);
   ValueId sum = over.block().results[0].value;
   over.stage().memory.values[size_t(sum)] = over.stage().memory.values[0];
   EXPECT_THAT(over.find().list, IsEmpty());
   EXPECT_THAT(over.find().apart, UnorderedElementsAre(Pair("the memory plan", 1)));
-  // Something between the two takes the place of an operand.
+  // A value computed in between overlaps an operand.
   auto withOther = [] {
     Example e;
     ValueId bias = e.argument({n}), x = e.argument({m, n});
@@ -370,11 +368,11 @@ TEST(Epilogues, TheMemoryPlanMayKeepThemApart) {
   ValueId other = between.block().results[0].value;
   between.stage().memory.values[size_t(other)] = between.stage().memory.values[1];
   EXPECT_THAT(between.find().list, IsEmpty());
-  // A slot is written meanwhile.
+  // A slot is written in between.
   Example slot = withOther();
   slot.stage().memory.slots[0] = {-1, slot.stage().memory.values[1].offset};
   EXPECT_THAT(slot.find().list, IsEmpty());
-  // Communication beside it writes there.
+  // Concurrent communication writes there.
   Example beside = withOther();
   beside.block().instructions[1].stream = program::Stream::Communication;
   beside.stage().memory.values[size_t(other)] = beside.stage().memory.values[1];

@@ -1,4 +1,4 @@
-//===- fake_driver_test.cpp - The fake driver finds what it is there for ---===//
+//===- fake_driver_test.cpp - The fake driver finds faults -----------------===//
 
 #include "tests/runtime/cuda/FakeDriver.h"
 
@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// One device with two streams and some memory, on the bare table.
+/// One device with two streams and some memory, accessed through the bare table.
 class FakeDriverTest : public testing::Test {
 public:
   explicit FakeDriverTest(uint64_t seed = 1) : fake(options(seed)) {
@@ -112,7 +112,7 @@ TEST_F(FakeDriverTest, TwoReadsAreNoRace) {
   EXPECT_EQ(cu.streamSynchronize(first), DriverCode::Success);
   EXPECT_EQ(cu.streamSynchronize(second), DriverCode::Success);
   EXPECT_THAT(fake.complaints(), IsEmpty());
-  // But two writes to the host are one.
+  // But two unordered writes to the host are a race.
   EXPECT_EQ(download(first), DriverCode::Success);
   EXPECT_EQ(download(second), DriverCode::Success);
   EXPECT_EQ(cu.streamSynchronize(first), DriverCode::Success);
@@ -122,7 +122,7 @@ TEST_F(FakeDriverTest, TwoReadsAreNoRace) {
 
 TEST_F(FakeDriverTest, AFailedKernelLosesTheDevice) {
   fake.failKernel("write", DriverCode::LaunchFailed);
-  EXPECT_EQ(launch(7, first), DriverCode::Success); // nobody knows yet
+  EXPECT_EQ(launch(7, first), DriverCode::Success); // not noticed yet
   EXPECT_EQ(cu.streamSynchronize(first), DriverCode::LaunchFailed);
   EXPECT_EQ(launch(7, second), DriverCode::LaunchFailed);
 }
@@ -150,7 +150,7 @@ TEST_F(FakeDriverTest, CallsFailWhenTheyAreTold) {
   EXPECT_EQ(fake.numCalls("cuEventRecord"), 3);
 }
 
-// Without an event, both orders come about.
+// Without an event, both orders occur.
 TEST(FakeDriver, OrdersAreRandom) {
   struct Case : FakeDriverTest {
     using FakeDriverTest::FakeDriverTest;

@@ -1,4 +1,4 @@
-//===- fake_graphs_test.cpp - What the fake driver finds of graphs ---------===//
+//===- fake_graphs_test.cpp - The fake driver finds faults of graphs -------===//
 
 #include "runtime/cuda/Graph.h"
 #include "tests/runtime/cuda/FakeDriver.h"
@@ -33,7 +33,7 @@ protected:
     take(cuda::PinnedMemory::allocate(device, bytes), out);
     std::memset(out.data(), 0, size_t(bytes));
   }
-  /// What comes to the host from the device, by way of a second stream.
+  /// Captures a round trip through the device: the first stream copies in, the second copies out.
   Result<Graph> captured(bool isOrdered = true, bool isJoined = true) {
     EXPECT_TRUE(Graph::beginCapture(device, first));
     EXPECT_TRUE(first.record(fork));
@@ -68,7 +68,7 @@ TEST_F(FakeGraphsTest, EveryLaunchDoesAllOfIt) {
   auto graph = captured();
   ASSERT_TRUE(graph) << graph.error().message;
   EXPECT_EQ(graph->numNodes(), 2);
-  EXPECT_EQ(out.data()[0], 0); // nothing was done
+  EXPECT_EQ(out.data()[0], 0); // not executed yet
   for (unsigned char value : {3, 5, 7}) {
     std::memset(in.data(), value, size_t(bytes));
     ASSERT_TRUE(graph->launch(first));
@@ -103,7 +103,7 @@ TEST_F(FakeGraphsTest, AStreamThatIsNotJoinedIsAnError) {
   auto graph = captured(true, /*isJoined=*/false);
   ASSERT_FALSE(graph);
   EXPECT_THAT(graph.error().message, HasSubstr(codeOf(DriverCode::CaptureUnjoined)));
-  EXPECT_TRUE(first.fill(memory.address(), 0, bytes)); // all is as before
+  EXPECT_TRUE(first.fill(memory.address(), 0, bytes)); // the stream works as before
   EXPECT_TRUE(first.synchronize());
 }
 

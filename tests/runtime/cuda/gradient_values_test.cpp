@@ -59,7 +59,8 @@ TEST_F(Gradients, AreWhatBackwardOpsMakeAndLaterStagesSend) {
     EXPECT_TRUE(isGradient(gradient)) << gradient;
 }
 
-/// Backward that is parted computes again and keeps that beside gradients: dW has one gradient.
+/// A split backward recomputes, and keeps the recomputed value beside gradients: only dW is a
+/// gradient.
 TEST_F(Gradients, WhatBackwardKeepsIsWhatItWas) {
   Block &backward = stage.chunks[0].backward, &weight = stage.chunks[0].weight;
   int kept = slot(), keptGradient = slot(), ofWeight = slot(), sum = slot(program::Role::Gradient);
@@ -75,10 +76,10 @@ TEST_F(Gradients, WhatBackwardKeepsIsWhatItWas) {
   EXPECT_FALSE(isGradient(xAgain));
   EXPECT_TRUE(isGradient(dyAgain));
   EXPECT_TRUE(isGradient(late));
-  EXPECT_FALSE(isGradient(parameter)); // sums over micro-batches are the optimiser's
+  EXPECT_FALSE(isGradient(parameter)); // gradient sums belong to the optimizer
 }
 
-/// Every value is read twice by the next: by ways there would be 2^200 questions.
+/// The next value reads each value twice. A check per path would take 2^200 steps.
 TEST_F(Gradients, AreAskedOncePerValue) {
   Block &backward = stage.chunks[0].backward;
   ValueId last = add(backward, "x", {});

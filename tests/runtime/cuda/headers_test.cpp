@@ -1,7 +1,7 @@
 //===- headers_test.cpp - Our declarations against NVIDIA's headers --------===//
 //
-// Compiled only where the headers are installed. All is checked at compile time: the values of
-// enumerators, the layout of structures, and of every function the number of parameters and how
+// Compiled only if the headers are installed. All checks happen at compile time: the values of
+// enumerators, the layout of structures, and for every function the number of parameters and how
 // each is passed.
 //
 //===----------------------------------------------------------------------===//
@@ -128,7 +128,7 @@ static_assert(equal(NcclOp::Avg, ncclAvg));
 static_assert(equal(NcclResidence::Device, ncclScalarDevice) &&
               equal(NcclResidence::Host, ncclScalarHostImmediate));
 static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
-// Ours is the beginning of theirs, which grows at its end.
+// Our structure is a prefix of theirs, which grows at its end.
 static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t));
 #define TBC_SAME_PLACE(ours, theirs)                                                               \
   static_assert(offsetof(NcclConfig, ours) == offsetof(ncclConfig_t, theirs) &&                    \
@@ -189,8 +189,8 @@ static_assert(offsetof(MatmulChoice, state) == offsetof(cublasLtMatmulHeuristicR
 #define TBC_TEXT(...) TBC_TEXT_OF(__VA_ARGS__)
 
 TEST(Headers, SymbolsAreThoseOfTheHeadersMacros) {
-  // cuda.h gives a newer form of a function the old name by a macro. Where ours is not that form,
-  // it is one that drivers keep; these are the ones in which the two must not part unnoticed.
+  // cuda.h maps the old name of a function to a newer form by a macro. If our form is older, the
+  // driver still exports it. The two must stay equal for the functions below.
   EXPECT_STREQ(TBC_TEXT(cuMemAlloc), "cuMemAlloc_v2");
   EXPECT_STREQ(TBC_TEXT(cuMemFree), "cuMemFree_v2");
   EXPECT_STREQ(TBC_TEXT(cuMemGetInfo), "cuMemGetInfo_v2");

@@ -16,7 +16,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// Two halves of memory on a device, and one of the host.
+/// Two halves of device memory, and one half of host memory.
 class HostCopiesTest : public testing::Test {
 protected:
   static constexpr int64_t half = 256;
@@ -80,11 +80,11 @@ TEST_F(HostCopiesTest, OthersDoNotWait) {
   fill(stream, 0, 1);
   finish();
   EXPECT_TRUE(copies.toHost(host.data(), range(0)));
-  use(0, /*isWrite=*/false); // both read
-  use(1, /*isWrite=*/true);  // elsewhere
+  use(0, /*isWrite=*/false); // both only read
+  use(1, /*isWrite=*/true);  // the other half
   EXPECT_EQ(fake.numStreamWaits(), 0);
   use(0, /*isWrite=*/true);
-  use(0, /*isWrite=*/true); // it waits already
+  use(0, /*isWrite=*/true); // already waits
   EXPECT_EQ(fake.numStreamWaits(), 1);
   EXPECT_FALSE(copies.isAny());
   finish();

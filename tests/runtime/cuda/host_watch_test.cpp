@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
-/// Remembers the order of what it is told.
+/// Records events in order.
 class Events {
 public:
   void add(const std::string &event) {
@@ -103,7 +103,7 @@ protected:
               return Error{error.code, (isOfJob ? "job: " : "NCCL: ") + error.message};
             }};
   }
-  /// Until something has failed.
+  /// Waits until the watch has failed.
   static void await(const HostWatch &watch) {
     while (!watch.hasFailed())
       std::this_thread::sleep_for(1ms);
@@ -161,7 +161,7 @@ TEST_F(HostWatchTest, TheFirstStepHasATimeOutOfItsOwn) {
   EXPECT_EQ(watch.limit(), 5000ms);
   watch.endFirstStep();
   EXPECT_EQ(watch.limit(), 2000ms);
-  options.connectTimeout = 1000ms; // never less
+  options.connectTimeout = 1000ms; // the minimum
   EXPECT_EQ(HostWatch(device, options).limit(), 2000ms);
   options.timeout = 0ms;
   EXPECT_EQ(HostWatch(device, options).limit(), 0ms);
@@ -180,7 +180,7 @@ TEST_F(HostWatchTest, AJobThatIsGivenUpEndsTheRank) {
 TEST_F(HostWatchTest, AStoreThatIsGoneEndsTheRankOnlyAfterTheEndOfARun) {
   WatchOptions options = optionsOf(0ms);
   options.patience = 600s;
-  ToldStore other(events); // which is not given up when this one is
+  ToldStore other(events); // not given up with `store`
   HostWatch::Job patientJob = job();
   patientJob.store = &other;
   HostWatch patient(device, options);
@@ -191,7 +191,7 @@ TEST_F(HostWatchTest, AStoreThatIsGoneEndsTheRankOnlyAfterTheEndOfARun) {
   watch.join(job());
   await(watch);
   EXPECT_THAT(watch.status().error().message, HasSubstr("the rendezvous is gone"));
-  EXPECT_FALSE(patient.hasFailed()); // it has asked as often
+  EXPECT_FALSE(patient.hasFailed()); // it has polled as often
   watch.leave();
   patient.leave();
 }
@@ -230,10 +230,10 @@ TEST_F(HostWatchTest, CommunicatorsThatDoNotAbortAreNotWaitedFor) {
       watch.add(reinterpret_cast<cuda::NcclHandle>(i));
     EXPECT_TRUE(watch.remove(reinterpret_cast<cuda::NcclHandle>(uintptr_t(3))));
     watch.fail({ErrorCode::HangDetected, "slow"});
-    EXPECT_FALSE(watch.remove(reinterpret_cast<cuda::NcclHandle>(uintptr_t(2)))); // it is aborted
+    EXPECT_FALSE(watch.remove(reinterpret_cast<cuda::NcclHandle>(uintptr_t(2)))); // already aborted
     watch.leave();
   }
-  while (numAborted < 1) // the second, beside the first
+  while (numAborted < 1) // the second, concurrently
     std::this_thread::sleep_for(1ms);
   mayAbort = true;
   while (numAborted < 2)

@@ -1,4 +1,4 @@
-//===- library_test.cpp - Libraries that are missing, old or broken --------===//
+//===- library_test.cpp - Missing, old or broken libraries -----------------===//
 
 #include "runtime/cuda/Nccl.h"
 #include "runtime/cuda/SharedLibrary.h"
@@ -56,7 +56,7 @@ TEST(SharedLibrary, AnOldVersionIsRefused) {
                     HasSubstr("install a rocket")));
 }
 
-// What these answer depends on the machine: either all functions, or a sentence that mends it.
+// The result depends on the machine: all functions, or a message that says how to fix it.
 TEST(SharedLibrary, TheMachinesOwnLoadOrSayWhatToInstall) {
   if (auto driver = loadDriver())
     EXPECT_TRUE(driver->launchKernel);

@@ -1,4 +1,4 @@
-//===- nccl_test.cpp - What is NCCL's own; the rest is in comm-conformance -===//
+//===- nccl_test.cpp - NCCL's own behaviour; see comm-conformance ----------===//
 
 #include "runtime/cuda/NcclCommunicator.h"
 #include "runtime/launch/Rendezvous.h"
@@ -73,7 +73,7 @@ Group all() { return {0, 1, 2, 3}; }
 
 TEST_F(NcclTest, GroupsOfTheMeshAreSplitFromOne) {
   cuda::NcclOptions options;
-  // Axes of a 2 x 2 mesh, and one along which only two ranks have neighbours.
+  // The axes of a 2 x 2 mesh, and one axis along which only two ranks have neighbours.
   options.partitions = {{{0, 1}, {2, 3}}, {{0, 2}, {1, 3}}, {{3, 0}}, {all()}};
   auto results = run(
       [](Communicator &c, comm::Store &) -> Result<Tensor> {
@@ -92,7 +92,7 @@ TEST_F(NcclTest, GroupsOfTheMeshAreSplitFromOne) {
     EXPECT_THAT(results[rank]->toDoubles(), ElementsAre((0 + 1) * (2 + 3)));
   for (int rank : {0, 3})
     EXPECT_THAT(results[rank]->toDoubles(), ElementsAre(3, 0));
-  EXPECT_EQ(nccl.numSplits(), 3 * numRanks); // those of no part take part in parting
+  EXPECT_EQ(nccl.numSplits(), 3 * numRanks); // ranks without a part do not take part
   EXPECT_EQ(nccl.numAlive(), 0);
   EXPECT_THAT(driver.complaints(), IsEmpty());
   EXPECT_THAT(driver.leaks(), IsEmpty());
@@ -142,7 +142,7 @@ TEST_F(NcclTest, AJobThatIsGivenUpEndsEveryWaitSoon) {
   auto begin = std::chrono::steady_clock::now();
   auto results = run(
       [](Communicator &c, comm::Store &store) -> Result<Tensor> {
-        if (c.rank() == 3) { // what a launcher does when rank 3 dies
+        if (c.rank() == 3) { // as a launcher does when rank 3 dies
           store.abort({ErrorCode::RankFailed, "rank 3 was killed by signal 9"});
           return Tensor();
         }
@@ -177,7 +177,7 @@ TEST_F(NcclTest, ARankThatNeverConnectsIsNamed) {
                 AllOf(HasSubstr("connecting by NCCL"),
                       HasSubstr("no answer from rank 2 and rank 3 for 2000 ms")));
   }
-  EXPECT_EQ(nccl.numAlive(), 0); // aborted, for destroying would wait
+  EXPECT_EQ(nccl.numAlive(), 0); // aborted, because destroying would wait
 }
 
 TEST(DeviceModels, RanksOnDevicesOfTwoModelsAreRefusedByName) {
@@ -216,7 +216,7 @@ TEST_F(NcclTest, ADeviceThatRunsOutOfMemoryStopsAllRanks) {
           driver.failCall("cuMemAlloc_v2", cuda::DriverCode::OutOfMemory);
         else
           std::this_thread::sleep_for(300ms);
-        // Larger than any before.
+        // Larger than all before.
         Tensor large = Tensor::zeros({DType::F32, {1000}}, kernels::Arith::Native);
         return c.allReduce(all(), ReduceKind::Sum, large, "my place")->wait();
       },

@@ -1,4 +1,4 @@
-//===- products_test.cpp - Einsums by a cuBLASLt that is faked -------------===//
+//===- products_test.cpp - Einsums by a faked cuBLASLt ---------------------===//
 
 #include "runtime/cuda/MatrixProducts.h"
 #include "runtime/cuda/Streams.h"
@@ -26,7 +26,7 @@ struct Case {
   DType input = DType::F32, result = DType::F32;
 };
 
-// Sizes by label: all different, so that no two dims can be taken for each other.
+// Sizes by label, all different so that exchanged dims are detected.
 constexpr int64_t sizes[] = {5, 7, 3, 2, 4, 1};
 
 TensorType typeOf(const Labels &labels, DType dtype) {
@@ -36,7 +36,7 @@ TensorType typeOf(const Labels &labels, DType dtype) {
   return type;
 }
 
-/// Small integers: sums of products of them are exact in every type.
+/// Small integers, so that sums of products are exact in every type.
 Tensor tensorOf(const TensorType &type, int64_t seed) {
   std::vector<double> values;
   for (int64_t i = 0; i < kernels::numElements(type.shape); ++i)

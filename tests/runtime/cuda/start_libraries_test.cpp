@@ -1,4 +1,4 @@
-//===- start_libraries_test.cpp - Libraries that do not start on a GPU -------===//
+//===- start_libraries_test.cpp - Libraries that fail to start on a GPU ------===//
 
 #include "runtime/cuda/StartLibraries.h"
 #include "tests/runtime/cuda/FakeCublasLt.h"
@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 TEST(CublasSonames, BeginWithTheMajorOfTheDriver) {
   EXPECT_THAT(cuda::cublasSonames(12040), ElementsAre("libcublasLt.so.12", "libcublasLt.so.13"));
   EXPECT_THAT(cuda::cublasSonames(13000), ElementsAre("libcublasLt.so.13", "libcublasLt.so.12"));
-  // A driver executes code that is built for an older CUDA.
+  // A driver executes code built for an older CUDA.
   EXPECT_THAT(cuda::cublasSonames(14000), ElementsAre("libcublasLt.so.13", "libcublasLt.so.12"));
 }
 
@@ -38,13 +38,13 @@ protected:
     EXPECT_THAT(driver.complaints(), IsEmpty());
   }
 
-  /// A cuBLASLt whose handles cannot be created.
+  /// Returns a cuBLASLt whose handles cannot be created.
   static cuda::CublasLt refusing() {
     cuda::CublasLt library = FakeCublasLt::table();
     library.create = [](cuda::CublasHandle *) { return cuda::CublasCode(1); };
     return library;
   }
-  /// Loads this library by this soname, the fake by another, and notes the sonames.
+  /// Loads `library` for `soname` and the fake for all others. Records the sonames.
   cuda::CublasLoader loader(const std::string &soname, const Result<cuda::CublasLt> &library) {
     return [=](const std::string &asked) {
       tried.push_back(asked);
