@@ -1,4 +1,4 @@
-//===- data_test.cpp - What a model is trained on --------------------------===//
+//===- data_test.cpp - Training data ---------------------------------------===//
 
 #include "runtime/data/Dataset.h"
 
@@ -31,7 +31,7 @@ Field field(const std::string &name, DType dtype, int64_t elements, int64_t belo
   return result;
 }
 
-/// Tokens of 4 and a vocabulary of 100, with their labels.
+/// Samples of 4 tokens from a vocabulary of 100, with labels.
 std::vector<Field> language(int64_t below = 100) {
   return {field("ids", DType::I64, 4, below), field("labels", DType::I64, 4, below, true)};
 }

@@ -1,4 +1,4 @@
-//===- sampler_test.cpp - Which samples a step takes -----------------------===//
+//===- sampler_test.cpp - The samples of a step ----------------------------===//
 
 #include "runtime/data/Sampler.h"
 
@@ -50,7 +50,7 @@ TEST(Sampler, BatchesMayGrowBetweenEpochs) {
   EXPECT_EQ(large->lastStepOf(3), 8);
   EXPECT_EQ(large->lastStepOf(1), 4);
   EXPECT_EQ(*large->originAfter(6), (BatchOrigin{6, 2, 0}));
-  // Of data without end no sample is left out or taken twice.
+  // Endless data: no sample is skipped or repeated.
   auto endless = Sampler::create(0, 3, true, 7), more = Sampler::create(0, 5, true, 7);
   more->beginAt(*endless->originAfter(4));
   EXPECT_EQ(epochOf(*more, 5, 2, 5),
@@ -71,7 +71,7 @@ TEST(Sampler, SeedsDiffer) {
 
 TEST(Sampler, InOrderMeansInOrder) {
   auto sampler = Sampler::create(7, 2, false, 7);
-  // The seventh does not fill a batch.
+  // The seventh sample does not fill a batch.
   EXPECT_THAT(epochOf(*sampler, 1, 4, 2), testing::ElementsAre(0, 1, 2, 3, 4, 5, 0, 1));
 }
 

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 constexpr double learningRate = 0.0625;
 constexpr int numSteps = 3;
 
-/// Small eighths, the same for the same name.
+/// Returns small multiples of 1/8, the same for the same name.
 std::vector<double> valuesOf(const std::string &name, int64_t count) {
   uint64_t state = 17;
   for (char c : name)
@@ -55,7 +55,7 @@ StepInputs stepInputs(const MlpOptions &o, int step, Arith arith) {
   return inputs;
 }
 
-/// What training ends in: losses, then every parameter, buffer and gradient of the last step.
+/// The result of training: losses, then every parameter, buffer and gradient of the last step.
 using Outcome = std::map<std::string, Tensor>;
 
 Outcome train(const MlpOptions &o, Arith arith) {
@@ -69,7 +69,7 @@ Outcome train(const MlpOptions &o, Arith arith) {
       [&](const std::string &name) { return tensorOf(name, {o.width, o.width}, arith); });
   EXPECT_TRUE(loaded);
   for (int step = 1; step <= numSteps; ++step) {
-    // Evaluation leaves no trace, and sees what the step will see.
+    // Evaluation changes no state, and gives the loss of the next step.
     Result<Tensor> seen = cluster->evaluate(stepInputs(o, step, arith));
     Result<Tensor> loss = cluster->step(stepInputs(o, step, arith));
     EXPECT_TRUE(seen && loss && bitwiseEqual(*seen, *loss));
@@ -169,7 +169,7 @@ template <typename T> std::vector<T> plainTraining(const MlpOptions &o, Matrix<T
   return losses;
 }
 
-/// Programs that all compute what {2 layers, given micro-batches} computes.
+/// Returns programs that all compute the same as {2 layers, given micro-batches}.
 std::vector<MlpOptions> twoLayerPrograms() {
   std::vector<MlpOptions> all(7);
   all[1].dp = 2;
@@ -214,7 +214,7 @@ TEST(Cluster, TrainsAsPlainArithmeticInFloats) {
                            matrixOf<double>("W1", o.width, o.width)};
     std::vector<double> losses = plainTraining(o, w);
     for (Arith arith : {Arith::Native, Arith::F64}) {
-      // A few dozen roundings of values of magnitude 1 to 100.
+      // Allows for a few dozen roundings of values of magnitude 1 to 100.
       double tolerance = arith == Arith::Native ? 1e-4 : 1e-12;
       Outcome outcome = train(o, arith);
       for (int step = 1; step <= numSteps; ++step)
@@ -232,7 +232,7 @@ TEST(Cluster, EveryPartitionIsTheSerialProgram) {
     for (bool hasSkip : {false, true}) {
       MlpOptions serial;
       serial.numLayers = 4;
-      serial.microBatches = 3; // not a power of two: 1/24 is rounded, alike everywhere
+      serial.microBatches = 3; // not a power of two: 1/24 is rounded, equally on all ranks
       serial.isTied = isTied;
       serial.hasSkip = hasSkip;
       Outcome expected = train(serial, Arith::Residue61);
@@ -266,7 +266,7 @@ TEST(Cluster, AccumulatorsMayBeWiderThanWhatTheyGather) {
   MlpOptions o;
   o.microBatches = 4;
   Program narrow = mlpProgram(o);
-  // The gradient of W1 leaves backward rounded to bf16.
+  // The backward block returns the gradient of W1 rounded to bf16.
   program::Stage &stage = narrow.stages[0];
   program::BlockResult &result = stage.chunks[0].backward.results[0];
   ASSERT_EQ(stage.slots[result.slot].name, "W1.grad");
@@ -285,7 +285,7 @@ TEST(Cluster, AccumulatorsMayBeWiderThanWhatTheyGather) {
     ASSERT_TRUE(loss) << loss.error().message;
     Tensor gradient = *cluster->gather("W1.grad");
     EXPECT_EQ(gradient.dtype(), DType::F32);
-    if (arith == Arith::Native) { // four bf16 terms, more digits than one bf16 has
+    if (arith == Arith::Native) { // the sum of four bf16 terms has more digits than one bf16
       std::vector<double> sum = gradient.toDoubles();
       EXPECT_TRUE(std::any_of(sum.begin(), sum.end(),
                               [](double x) { return kernels::roundTo(DType::BF16, x) != x; }));
@@ -294,10 +294,10 @@ TEST(Cluster, AccumulatorsMayBeWiderThanWhatTheyGather) {
 }
 
 //===----------------------------------------------------------------------===//
-// What ran and what it took
+// Collectives and memory
 //===----------------------------------------------------------------------===//
 
-/// The counts of one step on a rank, its bytes of every kind too.
+/// The collectives and the memory of one step on a rank, in bytes of each kind.
 struct Signature {
   CollectiveCounts counts;
   MemoryUse memory;
@@ -326,7 +326,7 @@ TEST(Counters, Zero3GathersTwiceAndScattersOncePerMicroBatch) {
   MlpOptions o;
   o.dp = 8, o.zero = 3, o.microBatches = 4;
   int64_t padded = 8 * 5 * 4; // 36 elements in 8 chunks of 5
-  // W0 is not needed in backward: x has no gradient.
+  // W0 is not gathered in backward, because x has no gradient.
   CollectiveCounts expected = {{{InstructionKind::AllGather, "dp", 0, padded}, (1 + 2) * 4},
                                {{InstructionKind::ReduceScatter, "dp", 0, padded}, 2 * 4},
                                {{InstructionKind::AllReduce, "dp", 0, 4}, 1}};
@@ -371,11 +371,11 @@ TEST(Memory, ResidualsAreThoseOfTheMicroBatchesInFlight) {
 
 TEST(Memory, ValuesLiveUntilTheirLastUse) {
   MlpOptions o;
-  // A middle stage of one layer. Forward: what goes into the relu and what comes out of it; its
-  // input, a result of the block, is in its slot by then.
+  // A middle stage of one layer. The forward peak is the input and the output of the relu. The
+  // stage's input is a result of the block and is already in its slot.
   o.numLayers = 3, o.pp = 3, o.samples = 16;
   EXPECT_EQ(signatureOf(o, 1).memory.valuePeakBytes, 2 * (16 * 6 * 4));
-  // With a smaller batch, update: the reduced gradient, the new weight and the new buffer.
+  // With a smaller batch the peak is in update: reduced gradient, new weight, new buffer.
   o.samples = 4;
   EXPECT_EQ(signatureOf(o, 1).memory.valuePeakBytes, 3 * weightBytes);
 }

@@ -25,8 +25,8 @@ Tensor tensorOf(const TensorType &type, int64_t rank, int number) {
   return Tensor::fromDoubles(type, Arith::F64, values);
 }
 
-/// What every rank gets when its tensors go together, and one by one. Sizes that ranks do not
-/// divide, so that chunks are padded.
+/// Expects equal results on every rank for a joint collective and for one per tensor. The sizes are
+/// not divisible by the number of ranks, so chunks are padded.
 void expectJointIsSingle(InstructionKind kind) {
   const std::vector<kernels::Shape> wholes = {{5, 3}, {4}, {1}};
   std::vector<TensorType> inputTypes, resultTypes;

@@ -1,6 +1,6 @@
-//===- memory_collectives_test.cpp - Communication where tensors lie ---------===//
+//===- memory_collectives_test.cpp - Collectives on tensors in memory --------===//
 //
-// Against the form on tensors.
+// Compares them with the form on tensors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -73,8 +73,8 @@ std::vector<PlacedTensor> placed(std::vector<Bytes> &memory, const Types &types)
   return list;
 }
 
-/// On every rank both forms give the same bytes; with `isOver` each result lies where its operand
-/// does, as far as that reaches.
+/// Expects the same bytes from both forms on every rank. With `isOver` each result overlaps its
+/// operand, as far as it fits.
 void expectSame(const Instruction &instruction, const Types &inputTypes, const Types &resultTypes,
                 bool isOver = false) {
   comm::SimulatedWorld world(numRanks, std::chrono::seconds(20));
@@ -127,14 +127,14 @@ Instruction instructionOf(InstructionKind kind, int dim = Communication::flatDim
   return instruction;
 }
 
-/// Tensors of f32 as their rounded twins of bf16.
+/// Returns the f32 types with dtype bf16.
 Types asBF16(Types types) {
   for (TensorType &type : types)
     type.dtype = DType::BF16;
   return types;
 }
 
-/// Sums that travel as bf16 are those of the rounded operands.
+/// Expects sums sent as bf16 to equal the sums of the rounded operands.
 void expectNarrowSums(const Instruction &instruction, const Types &inputTypes,
                       const Types &resultTypes) {
   comm::SimulatedWorld world(numRanks, std::chrono::seconds(20));
@@ -182,7 +182,7 @@ TEST(MemoryCollectives, NarrowSums) {
   expectNarrowSums(instructionOf(InstructionKind::AllReduce), {full}, {full});
   expectNarrowSums(instructionOf(InstructionKind::ReduceScatter, 1, {{1, 2, 2}, {2, 1, 1}}), {full},
                    {local});
-  // Flat, with padding; several at once.
+  // Flat with padding, and several tensors in one call.
   TensorType odd{DType::F32, {7, 3}}, third{DType::F32, {7}}, few{DType::F32, {2}},
       one{DType::F32, {1}};
   expectNarrowSums(instructionOf(InstructionKind::ReduceScatter), {odd}, {third});
@@ -206,7 +206,7 @@ TEST(MemoryCollectives, OfDims) {
   }
 }
 
-/// Whose last chunks are padded, or nothing but padding.
+/// The last chunks are partly or fully padding.
 TEST(MemoryCollectives, OfFlatChunks) {
   for (const Shape &shape : {Shape{5, 3}, Shape{4}, Shape{1}, Shape{0}}) {
     TensorType full{DType::F32, shape};

@@ -1,4 +1,4 @@
-//===- peers_test.cpp - Who communicates with whom in a Program --------------===//
+//===- peers_test.cpp - Pairs of ranks that communicate ----------------------===//
 
 #include "runtime/exec/Peers.h"
 
@@ -37,7 +37,7 @@ TEST(Peers, AreTheGroupsOfAxesAndTheNeighboursOfStages) {
     EXPECT_EQ(std::unique(ranks.begin(), ranks.end()), ranks.end()) << "a rank is in two groups";
     byTensor.insert(byTensor.end(), partition.begin(), partition.end());
   }
-  // What the executor asks of a communicator is among them.
+  // The executor asks its communicator for these peers only.
   for (int64_t rank = 0; rank < program.mesh.numRanks(); ++rank) {
     std::vector<int64_t> coordinates = program.mesh.coordinates(rank);
     const program::Stage &stage = program.stages[size_t(program.stageOf(coordinates))];
@@ -49,7 +49,7 @@ TEST(Peers, AreTheGroupsOfAxesAndTheNeighboursOfStages) {
                       std::count(byTensor.begin(), byTensor.end(), group) == 1);
         }
   }
-  // Activations go forwards, gradients back, each within its coordinate of tp.
+  // Activations go forward and gradients backward, each within its tp coordinate.
   std::vector<MessagePair> expected;
   for (int64_t rank = 0; rank < 4; ++rank) {
     std::vector<int64_t> other = program.mesh.coordinates(rank);

@@ -1,7 +1,7 @@
 //===- sparse_sum_test.cpp - Sums of the largest elements of gradients --------===//
 //
-// Against a serial model of the algorithm, written from its definition alone: all ranks' gradients
-// side by side, elements chosen by sorting.
+// Compares with a serial model of the algorithm, written from its definition alone. The model has
+// the gradients of all ranks and chooses elements by sorting.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,10 +31,11 @@ using Floats = std::vector<float>;
 using Types = std::vector<TensorType>;
 
 //===----------------------------------------------------------------------===//
-// The choice of elements
+// Choice of elements
 //===----------------------------------------------------------------------===//
 
-/// The indices of the k largest magnitudes, ascending; of equal ones the first.
+/// Returns the indices of the k largest magnitudes, ascending. Of equal magnitudes the lowest index
+/// comes first. Example: the 2 largest of (1, -3, 3, 0) have the indices 1 and 2.
 std::vector<int32_t> largestBySorting(const Floats &values, int64_t k) {
   std::vector<int32_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
@@ -66,7 +67,7 @@ TEST(LargestElements, AreThoseOfASort) {
   for (int64_t count : {1, 2, 17, 1000}) {
     Floats values, coarse;
     for (int64_t i = 0; i < count; ++i) {
-      // Of all sizes, down to denormal ones; and many that are equal but for their sign.
+      // Magnitudes of all sizes down to denormals, and many values equal up to their sign.
       values.push_back(normal(random) * std::ldexp(1.0f, -int(random() % 150)));
       coarse.push_back(float(int(random() % 5) - 2));
     }
@@ -100,7 +101,7 @@ TEST(LargestElements, TheirNumber) {
 // Sums
 //===----------------------------------------------------------------------===//
 
-/// What is summed, and how.
+/// A sum: its kind, ranks and tensors.
 struct Case {
   InstructionKind kind;
   int64_t numRanks;
@@ -108,10 +109,10 @@ struct Case {
   Types full, local; // operands and results
   int dim = Communication::flatDim;
   std::vector<program::SegmentShape> segments = {};
-  std::vector<bool> isWhole = {}; // by tensor, whether it is known not to be compressed
+  std::vector<bool> isWhole = {}; // by tensor: true if it is never compressed
 };
 
-/// The elements of tensor `t` that go to each place, in their order.
+/// Returns the elements of tensor `t` for each destination, in order.
 std::vector<Indices> slicesOf(const Case &sum, size_t t) {
   std::vector<Indices> slices;
   if (sum.kind == InstructionKind::AllReduce) {
@@ -124,7 +125,7 @@ std::vector<Indices> slicesOf(const Case &sum, size_t t) {
   return slices;
 }
 
-/// All ranks at once, one element at a time.
+/// Computes the sum serially for all ranks, element by element.
 struct SerialModel {
   explicit SerialModel(const Case &sum) : sum(sum), residual(size_t(sum.numRanks)) {
     for (Types::value_type type : sum.full)
@@ -132,7 +133,7 @@ struct SerialModel {
         ofRank.emplace_back(size_t(kernels::numElements(type.shape)), 0.0f);
   }
 
-  /// The sum of tensor `t`, of full shape, from each rank's gradient.
+  /// Returns the full sum of tensor `t` from each rank's gradient.
   Floats step(size_t t, const std::vector<Floats> &gradients) {
     std::vector<double> total(gradients[0].size(), 0.0);
     for (size_t rank = 0; rank < gradients.size(); ++rank) {
@@ -172,7 +173,7 @@ struct SerialModel {
   std::vector<std::vector<Floats>> residual; // by rank and tensor
 };
 
-/// Each rank as a thread, which is called once per step with what it holds.
+/// Runs each rank as a thread, once per step, with its residuals.
 class Ranks {
 public:
   explicit Ranks(const Case &sum) : sum(sum) {
@@ -195,7 +196,7 @@ public:
     return group;
   }
 
-  /// The results by rank and tensor. With `isOver` each result lies over its operand.
+  /// Returns the results by rank and tensor. With `isOver` each result overlaps its operand.
   std::vector<std::vector<Floats>> step(const std::vector<std::vector<Floats>> &gradients,
                                         bool isOver) {
     comm::SimulatedWorld world(sum.numRanks, std::chrono::seconds(20));
@@ -233,7 +234,7 @@ public:
   std::vector<SparseSum> sums;
 };
 
-/// Of tensor `t` what rank `rank` holds of the sum, padding included.
+/// Returns rank `rank`'s part of the sum of tensor `t`, padding included.
 Floats localOf(const Case &sum, size_t t, size_t rank, const Floats &full) {
   if (sum.kind == InstructionKind::AllReduce)
     return full;
@@ -244,7 +245,7 @@ Floats localOf(const Case &sum, size_t t, size_t rank, const Floats &full) {
   return local;
 }
 
-/// The residuals of a rank in the order of SparseSum: by place, then by tensor.
+/// Returns the residuals of a rank in the order of SparseSum: by destination, then by tensor.
 Floats flattened(const Case &sum, const std::vector<Floats> &residual) {
   Floats flat;
   size_t numPlaces = slicesOf(sum, 0).size();
@@ -258,7 +259,7 @@ Floats flattened(const Case &sum, const std::vector<Floats> &residual) {
   return flat;
 }
 
-/// Several steps give the sums and residuals of the model, bit for bit.
+/// Expects the sums and residuals of several steps to equal the model's bit for bit.
 void expectAsModel(const Case &sum) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
@@ -313,7 +314,7 @@ TEST(SparseSum, OfAllReduces) {
 }
 
 TEST(SparseSum, OfReduceScatters) {
-  // Along a dim of two segments; flat, where the last chunk is short or nothing but padding.
+  // Along a dim of two segments; flat with a short or fully padded last chunk.
   expectAsModel({InstructionKind::ReduceScatter,
                  3,
                  0.1,
@@ -335,8 +336,8 @@ TEST(SparseSum, OfReduceScatters) {
                  {false, true, false}});
 }
 
-/// With whole numbers nothing is rounded: what all ranks have given in all steps is what has been
-/// summed and what they keep back.
+/// With integers no value is rounded. So the gradients of all ranks and steps add up to the sums
+/// plus the residuals.
 TEST(SparseSum, LosesNothing) {
   Types type = f32({{40, 10}});
   Case sum{InstructionKind::AllReduce, 3, 0.02, type, type, -1, {}, {false}};
@@ -376,7 +377,8 @@ TEST(SparseSum, IsNotMadeWhereItSavesNothing) {
              {}};
     return Ranks(sum).layouts[0].isSparse();
   };
-  // n k < m in an all_reduce, 2 k < m of a slice of a reduce_scatter.
+  // Sparse if n k < m for an all_reduce, and 2 k < m for a slice of a reduce_scatter. Example: n =
+  // 4 ranks, share 0.249: 4 * 0.249 < 1.
   EXPECT_TRUE(isSparse(InstructionKind::AllReduce, 2, 0.499));
   EXPECT_FALSE(isSparse(InstructionKind::AllReduce, 2, 0.5));
   EXPECT_FALSE(isSparse(InstructionKind::AllReduce, 4, 0.25));

@@ -95,7 +95,7 @@ public:
           run(arith, "reduce_sum", {{"dims", added}}, {dy}, nodes[x].value.type())};
     });
   }
-  /// The stabilizer is a constant of the gradient: the result does not depend on it.
+  /// The row max counts as a constant: the result of the softmax does not depend on it.
   Var stabilizer(Var x, Ints dims) { return leaf(reduced("stabilizer_max", x, dims)); }
   Var einsum(Var x, Var y, Labels lhs, Labels rhs, Labels out, const Shape &to) {
     Tensor z = product(value(x), value(y), lhs, rhs, out, to);
@@ -119,7 +119,7 @@ public:
     return broadcast(x, range(to.size() - shape(x).size(), to.size()), to);
   }
 
-  /// The cotangents of `wanted` for the cotangent `dy` of `y`.
+  /// Returns the cotangents of `wanted`, given the cotangent `dy` of `y`.
   std::vector<Tensor> gradients(Var y, const Tensor &dy, const std::vector<Var> &wanted) const {
     std::vector<Tensor> cotangents(nodes.size());
     cotangents[y] = dy;

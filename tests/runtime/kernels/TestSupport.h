@@ -28,7 +28,7 @@ inline const char *nameOf(Arith arith) {
   return names[int(arith)];
 }
 
-/// All results of the kernel `op`.
+/// Returns all results of the kernel `op`.
 inline std::vector<Tensor> runAll(Arith arith, const std::string &op, const Attrs &attrs,
                                   const std::vector<Tensor> &inputs,
                                   const std::vector<TensorType> &types) {
@@ -37,7 +37,7 @@ inline std::vector<Tensor> runAll(Arith arith, const std::string &op, const Attr
   return kernel({arith}, attrs, inputs, types);
 }
 
-/// The only result of the kernel `op`.
+/// Returns the only result of the kernel `op`.
 inline Tensor run(Arith arith, const std::string &op, const Attrs &attrs,
                   const std::vector<Tensor> &inputs, const TensorType &type) {
   return runAll(arith, op, attrs, inputs, {type})[0];
@@ -51,7 +51,8 @@ inline Tensor ints(Shape shape, const Ints &values, DType dtype = DType::I64) {
   return Tensor::fromInts({dtype, std::move(shape)}, values);
 }
 
-/// Multiples of 2^-12 in [low, high), so every float type of 24 bits holds them exactly.
+/// Returns multiples of 2^-12 in [low, high). Float types with 24 significant bits hold them
+/// exactly.
 inline Doubles randomValues(int64_t count, unsigned seed, double low = -1, double high = 1) {
   std::mt19937 generator(seed);
   Doubles values(count);
@@ -75,7 +76,7 @@ inline double largestDifference(const Tensor &a, const Tensor &b) {
   return largest;
 }
 
-/// Bit equality in residues of either kind, 1e-12 in F64, 1e-5 in Native.
+/// Expects bit equality in both residue arithmetics, a tolerance of 1e-12 in F64, 1e-5 in Native.
 inline void expectSame(Arith arith, const Tensor &actual, const Tensor &expected,
                        const std::string &what) {
   SCOPED_TRACE(what + " in " + nameOf(arith));
@@ -85,7 +86,7 @@ inline void expectSame(Arith arith, const Tensor &actual, const Tensor &expected
     EXPECT_LE(largestDifference(actual, expected), arith == Arith::F64 ? 1e-12 : 1e-5);
 }
 
-/// Small exact numbers compare alike in every arithmetic.
+/// Expects small exact values, in any arithmetic.
 inline void expectValues(Arith arith, const Tensor &actual, const Doubles &expected) {
   SCOPED_TRACE(nameOf(arith));
   EXPECT_TRUE(bitwiseEqual(actual, Tensor::fromDoubles(actual.type(), arith, expected)))

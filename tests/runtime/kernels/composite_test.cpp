@@ -1,7 +1,7 @@
 //===- composite_test.cpp - Composites equal their decompositions ----------===//
 //
-// Part of tbc. Every composite and its gradient kernel against the tape: bit for bit in residues,
-// to 1e-12 in F64 (with f64 tensors), to 1e-5 in Native f32.
+// Part of tbc. Compares every composite and its gradient kernel with the tape: bit for bit in
+// residues, to 1e-12 in F64 (with f64 tensors), to 1e-5 in Native f32.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,8 +14,7 @@ namespace {
 class Composite : public ::testing::TestWithParam<Arith> {
 protected:
   Arith arith = GetParam();
-  // In F64 the tensors are f64, so composite constants keep their full value as those of the tape
-  // do.
+  // In F64 the tensors are f64, so composite constants keep their full value, as on the tape.
   DType dtype = arith == Arith::F64 ? DType::F64 : DType::F32;
   Tape tape{arith, dtype};
 
@@ -35,7 +34,7 @@ protected:
   }
 };
 
-/// y = f(x) on the tape against kernel `op`, and its VJP against `op`_grad(x, dy).
+/// Compares y = f(x) on the tape with kernel `op`, and its VJP with `op`_grad(x, dy).
 #define EXPECT_ACTIVATION(op, attrs, formula)                                                      \
   do {                                                                                             \
     Tensor x = random({4, 5}, 1, -3, 3), dy = random({4, 5}, 2);                                   \
@@ -214,7 +213,7 @@ protected:
     Shape qGrouped = {b, c.keyHeads, group, c.queries, d};
     z.push_back(c.keys);
     o.push_back(e);
-    Doubles readable, penalty; // masked scores are pulled below every other, then their e set to 0
+    Doubles readable, penalty; // masked scores are pulled below all others; then their e is 0
     for (int64_t i = 0; i < c.queries; ++i)
       for (int64_t j = 0; j < c.keys; ++j) {
         readable.push_back(!c.causal || j <= i + c.keys - c.queries);
@@ -253,7 +252,7 @@ TEST_P(AttentionTest, CausalWithEarlierKeys) { check({2, 1, 2, 5, true}); }
 TEST_P(AttentionTest, GroupedQueryHeads) { check({6, 2, 3, 3, true}); }
 
 TEST_P(AttentionTest, AQueryWithoutKeysGivesZero) {
-  // 3 queries, 1 key, causal: only the last query may read it.
+  // 3 queries, 1 key, causal: only the last query sees the key.
   Tensor q = random({1, 1, 3, 2}, 24), k = random({1, 1, 1, 2}, 25), v = random({1, 1, 1, 2}, 26);
   Attrs attrs = {{"scale", 1.0}, {"causal", true}};
   std::vector<Tensor> results =
@@ -271,7 +270,7 @@ TEST_P(AttentionTest, AQueryWithoutKeysGivesZero) {
              {random({1, 1, 3, 2}, 27), q, k, v, results[0], results[1], results[2]},
              {{1, 1, 3, 2}, {1, 1, 1, 2}, {1, 1, 1, 2}});
   for (double element : grads[0].toDoubles())
-    EXPECT_EQ(element, 0); // one key: p is constant
+    EXPECT_EQ(element, 0); // with one key p is constant
 }
 
 TEST_P(AttentionTest, PlacesInOrderAreTheWindow) {
@@ -281,7 +280,7 @@ TEST_P(AttentionTest, PlacesInOrderAreTheWindow) {
   std::vector<Shape> gradShapes = {q.shape(), k.shape(), v.shape()};
   Attrs window = {{"scale", 0.3}, {"causal", true}, {"left", int64_t(1)}}, placed = window;
   placed.set("placed", true);
-  // The last queries go with the last keys; where both begin does not matter.
+  // The last query aligns with the last key. Only differences of positions matter.
   Tensor queries(TensorType{DType::I64, {3}}, std::vector<int64_t>{12, 13, 14});
   Tensor keys(TensorType{DType::I64, {5}}, std::vector<int64_t>{10, 11, 12, 13, 14});
   std::vector<Tensor> a = kernel("attention", window, {q, k, v}, shapes);
@@ -296,7 +295,7 @@ TEST_P(AttentionTest, PlacesInOrderAreTheWindow) {
   }
 }
 
-/// Attention to the keys block by block, in any order, is attention to all of them.
+/// Attention by blocks of keys, merged in any order, equals attention to all keys.
 TEST_P(AttentionTest, BlocksOfKeysMerge) {
   const int64_t queries = 3, keys = 6, d = 2, e = 4;
   Tensor q = random({1, 2, queries, d}, 40), k = random({1, 1, keys, d}, 41);
@@ -307,7 +306,7 @@ TEST_P(AttentionTest, BlocksOfKeysMerge) {
     return Tensor(TensorType{DType::I64, {size}}, std::move(numbers));
   };
   Attrs attrs = {{"scale", 0.3}, {"causal", true}, {"placed", true}};
-  // The first query reads keys of the first block alone, the second none at all.
+  // The first query sees keys of the first block only. The second query sees no keys.
   Tensor queryPlaces = places({1, -1, 5});
   std::vector<Tensor> whole = kernel(
       "attention", attrs, {q, k, v, queryPlaces, places({0, 1, 2, 3, 4, 5})}, {oShape, rows, rows});
@@ -322,7 +321,7 @@ TEST_P(AttentionTest, BlocksOfKeysMerge) {
                {tensor}, type(shape));
   };
   if (arith == Arith::Residue251) {
-    // Where a sum of weights is 0 the part's quotient is lost, and of 251 residues one is 0.
+    // A part with row sum 0 has lost its quotient. Modulo 251 a sum is 0 in about 1 of 251 cases.
     EXPECT_THROW(kernel("attention_merge", {},
                         {whole[0], whole[1], whole[2], whole[0], whole[1], whole[2]},
                         {oShape, rows, rows}),
@@ -389,7 +388,7 @@ INSTANTIATE_TEST_SUITE_P(Ariths, AttentionTest, ::testing::ValuesIn(allAriths),
                          [](const auto &info) { return nameOf(info.param); });
 
 TEST(CompositeConstants, AreThoseOfAnF32Graph) {
-  // In the F64 arithmetic a f32 gelu keeps its constants in f32, as its decomposed graph does.
+  // In F64 arithmetic gelu on f32 tensors has its constants in f32, as its decomposition does.
   Tensor x = floats(Arith::F64, {1}, {1.5});
   double c = double(float(0.7071067811865476));
   double expected = 0.5 * 1.5 * (1 + std::erf(1.5 * c));

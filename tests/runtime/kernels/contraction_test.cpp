@@ -1,7 +1,7 @@
 //===- contraction_test.cpp - Einsum, convolution, pooling -----------------===//
 //
-// Part of tbc. Against naive loops, exactly: operands are small integers, which every arithmetic
-// sums alike.
+// Part of tbc. Compares with naive loops, exactly: operands are small integers, so every arithmetic
+// gives the same sums.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@ Doubles smallIntegers(int64_t count, unsigned seed) {
   return values;
 }
 
-/// The indices of `shape` in row-major order.
+/// Returns the indices of `shape` in row-major order.
 std::vector<Shape> indices(const Shape &shape) {
   std::vector<Shape> all;
   for (int64_t flat = 0; flat < numElements(shape); ++flat) {
@@ -33,7 +33,7 @@ std::vector<Shape> indices(const Shape &shape) {
   return all;
 }
 
-/// An array that is 0 outside its shape.
+/// An array with value 0 outside its shape.
 struct Array {
   Shape shape;
   Doubles values;
@@ -76,7 +76,7 @@ TEST_P(Contraction, EinsumEqualsNaiveLoops) {
            {{1, 3}, {2, 3}, {1, 2}},             // a long sum
            {{3, 1}, {3, 2}, {2, 1}},             // transposed everything
            {{0, 1, 2}, {0, 2, 4}, {0, 1, 4}},    // batched
-           {{0, 1, 2, 4}, {1, 3, 2}, {3, 0, 1}}, // 4 summed in lhs alone, batch in the middle
+           {{0, 1, 2, 4}, {1, 3, 2}, {3, 0, 1}}, // 4 is summed in lhs alone, batch in the middle
            {{1}, {2}, {2, 1}},                   // outer product
            {{3}, {3}, {}},                       // inner product
            {{0, 1}, {}, {1}},                    // a scalar operand
@@ -129,7 +129,7 @@ TEST_P(Contraction, EinsumRejectsImpossibleLabels) {
 }
 
 TEST(Einsum, LongResidueSumsDoNotOverflow) {
-  // The largest residues, far more of them than 128 bits hold unreduced.
+  // Largest residues, with more terms than 128 bits hold unreduced.
   int64_t k = 1000;
   Tensor largest = floats(Arith::Residue61, {k}, {-1});
   Tensor sum = run(Arith::Residue61, "einsum",
@@ -170,7 +170,7 @@ const std::vector<ConvCase> convCases = {
     {{2, 3, 4, 4}, {5, 3, 1, 1}, {1, 1}, {0, 0, 0, 0}, {1, 1}, 1},
 };
 
-/// fn(index into y, index into w, index into x) for every term of the convolution.
+/// Calls fn(index into y, index into w, index into x) for every term of the convolution.
 template <typename Fn> void forEachTerm(const ConvCase &c, Fn &&fn) {
   int64_t outPerGroup = c.w[0] / c.groups;
   for (const Shape &y : indices(c.y()))

@@ -1,7 +1,7 @@
-//===- elementwise_test.cpp - Which kernels may write over their operands ---===//
+//===- elementwise_test.cpp - Kernels that may overwrite operands -----------===//
 //
-// A kernel that is declared elementwise may be given the memory of an operand for its result. So an
-// element of a result must not depend on another element of an operand.
+// An elementwise kernel may write its result over an operand. So an element of a result must not
+// depend on another element of an operand.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,8 +15,8 @@
 namespace tbc::kernels {
 namespace {
 
-/// Operands and results by letter: tensors of floats (f), integers (i) and booleans (b), scalars
-/// of floats (s), integers (n) and booleans (c).
+/// Operands and results by letter: tensors of floats (f), integers (i) and booleans (b), scalars of
+/// floats (s), integers (n) and booleans (c). Example: "ff" and "f" for an addition.
 struct Signature {
   std::string operands, results;
   Attrs attrs;
@@ -79,7 +79,7 @@ TensorType typeOf(char letter) {
   return {letter == 'i' || letter == 'n' ? DType::I64 : DType::Bool, shape};
 }
 
-/// Different in every element; `changed`: the element that is something else.
+/// Returns an operand with distinct elements. `changed` is the index of an altered element.
 Tensor operand(char letter, size_t number, int64_t changed = -1) {
   TensorType type = typeOf(letter);
   std::vector<double> values;
@@ -122,7 +122,7 @@ TEST(Elementwise, AnElementDependsOnNoOtherElement) {
     for (size_t k = 0; k < signature.operands.size(); ++k)
       for (int64_t i = 0; i < numElements(typeOf(signature.operands[k]).shape); ++i) {
         if (typeOf(signature.operands[k]).shape.empty())
-          continue; // a scalar is for all elements
+          continue; // a scalar affects all elements
         auto changed = run(op, signature, k, i);
         for (size_t r = 0; r < plain.size(); ++r)
           for (int64_t j = 0; j < count; ++j) {

@@ -1,7 +1,7 @@
 //===- gradient_test.cpp - Gradient kernels against finite differences -----===//
 //
-// Part of tbc. <dy, f(x)> is differentiated by central differences in f64, independently of every
-// formula.
+// Part of tbc. Differentiates <dy, f(x)> by central differences in f64, independently of the
+// gradient formulas.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,6 +1,6 @@
 //===- optimizer_test.cpp - Parameter updates ------------------------------===//
 //
-// Part of tbc. Against PyTorch's published algorithms, transcribed step by step.
+// Part of tbc. Compares with PyTorch's published algorithms, transcribed step by step.
 //
 //===----------------------------------------------------------------------===//
 
@@ -93,8 +93,8 @@ TEST_P(Optimizer, CountsWhatIsNotFinite) {
                  runAll(arith, "count_not_finite", {}, {x({1, inf, NAN}), half}, {scalar})[0], {3});
     return;
   }
-  // One residue stands for what is not finite: none unless it is planted, and of 251 none can be
-  // spared.
+  // One reserved residue means "not finite". The kernel counts it only modulo 2^61 - 1: modulo 251
+  // there is no spare residue.
   std::vector<Tensor> gradients = {x({1, 7, 7}), x({3})};
   KernelContext context = arith;
   KernelFn kernel = findKernel("count_not_finite");
@@ -125,12 +125,12 @@ TEST_P(Optimizer, LossScaleGrowsAndBacksOff) {
 
 TEST_P(Optimizer, ScaleAndClip) {
   expectValues(arith, update("scale_by", {}, {x({4, -2}), scalar(0.25)}, 1)[0], {1, -0.5});
-  if (!isModular(arith)) // whose order is another one
+  if (!isModular(arith)) // residues have another order
     expectValues(arith, update("clip_value", {{"limit", 1.5}}, {x({4, -2, 1})}, 1)[0],
                  {1.5, -1.5, 1});
 }
 
-/// The order of residues takes every branch.
+/// The order of residues reaches every branch.
 TEST(ClipValue, ResiduesAreClipped) {
   Doubles values;
   for (int i = 1; i <= 64; ++i)
@@ -175,7 +175,8 @@ TEST(AdamW, FollowsPyTorch) {
   }
 }
 
-/// The first step moves every parameter by lr against its gradient's sign, whatever its size.
+/// The first step moves every parameter by lr against its gradient's sign, for gradients of any
+/// magnitude.
 TEST(AdamW, FirstStepIsTheSign) {
   Attrs attrs = {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-12}, {"weight_decay", 0.0}};
   Tensor zero = floats(Arith::Native, {2}, {0}), g = floats(Arith::Native, {2}, {3e-3, -500});
@@ -187,7 +188,7 @@ TEST(AdamW, FirstStepIsTheSign) {
   EXPECT_NEAR(results[0].toDoubles()[1], 0.125, 1e-7);
 }
 
-/// In residues the update is the same formula: rebuilt from field operations and the hash of sqrt.
+/// In residues the update is the same formula, rebuilt from field operations and the hash of sqrt.
 TEST(AdamW, ResiduesFollowTheFormula) {
   auto r = [](double value) { return Residue::fromDouble(value); };
   Residue p = r(0.75), g = r(-0.5), m = r(0.25), v = r(0.125), lr = r(0.5), one = {1};

@@ -1,6 +1,6 @@
 //===- primitive_test.cpp - Elementwise, movement, reduction, indexing -----===//
 //
-// Part of tbc. Small cases by hand, in every arithmetic.
+// Part of tbc. Small cases with hand-computed results, in every arithmetic.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@ protected:
   Arith arith = GetParam();
 
   Tensor x(const Doubles &values) { return floats(arith, {int64_t(values.size())}, values); }
-  /// Runs an op whose results are small exact numbers.
+  /// Runs an op and expects small exact results.
   void expect(const std::string &op, const std::vector<Doubles> &operands, const Doubles &expected,
               const Attrs &attrs = {}) {
     SCOPED_TRACE(op);
@@ -69,7 +69,7 @@ TEST_P(Primitive, OrderedOperationsAgree) {
   };
   expectSame(arith, run(arith, "maximum", {}, {a, b}, type), select(isLess, b, a), "maximum");
   expectSame(arith, run(arith, "minimum", {}, {a, b}, type), select(isLess, a, b), "minimum");
-  // Both branches are taken, in residues too.
+  // Both branches are taken, also in residues.
   EXPECT_THAT(isLess.data<int64_t>(), ::testing::Contains(0));
   EXPECT_THAT(isLess.data<int64_t>(), ::testing::Contains(1));
 
@@ -174,7 +174,7 @@ TEST_P(Primitive, Reductions) {
   bool residues = isModular(arith);
   expectValues(arith, reduced("stabilizer_max", {1}, {2}),
                residues ? Doubles{0, 0} : Doubles{3, 6});
-  // The maximum is the fold of `maximum`.
+  // The maximum of a row is the fold of `maximum`.
   Tensor largest = x({1, 4});
   for (int64_t column : {1, 2})
     largest = run(arith, "maximum", {}, {largest, x({double(column + 1), double(column + 4)})},
@@ -183,7 +183,7 @@ TEST_P(Primitive, Reductions) {
   EXPECT_THROW(reduced("reduce_sum", {2}, {2}), KernelError);
 }
 
-/// Rows 3 to 5 of a table of 8, and one that is padding.
+/// Vocabulary rows 3 to 5 of 8, and one row of padding.
 TEST_P(Primitive, ShardsOfVocabularies) {
   Tensor table = floats(arith, {4, 2}, {1, 2, 3, 4, 5, 6, 9, 9});
   Tensor numbers = ints({4}, {3, 4, 5, -1}), last = ints({}, {7});
@@ -238,7 +238,7 @@ TEST_P(Primitive, TopKTakesTheLowerIndexOfEquals) {
   for (bool largest : {false, true})
     EXPECT_THAT(runAll(arith, "topk", attrs(largest), {a}, types)[1].data<int64_t>(),
                 ElementsAre(0, 1, 0, 1));
-  // Residues have an order of their own: the values are those at the indices, in that order.
+  // Residues have their own order. So the test checks that the values are the ones at the indices.
   Tensor b = floats(arith, {2, 4}, {3, 1, 4, 1, 5, 9, 2, 6});
   std::vector<Tensor> top = runAll(arith, "topk", attrs(true), {b}, types);
   expectSame(arith, run(arith, "gather_elements", {{"dim", int64_t(1)}}, {b, top[1]}, types[0]),
@@ -266,8 +266,8 @@ TEST_P(Primitive, GatherAndScatterElements) {
       KernelError);
 }
 
-/// What a rank with some of the experts, or with a part of each (of the gate and of the rest), adds
-/// to the result and to the gradient of the tokens.
+/// Sums the contributions of ranks to the result and to the token gradient. A rank has some of the
+/// experts, or a part of each (of the gate and of the rest).
 TEST_P(Primitive, PartsOfRoutedExpertsAddUp) {
   constexpr int64_t t = 5, h = 3, e = 4, f = 2, o = 3;
   Attrs attrs = {{"activation", std::string("silu")}, {"gated", true}, {"top", int64_t(2)}};
@@ -309,8 +309,8 @@ TEST_P(Primitive, PartsOfRoutedExpertsAddUp) {
 TEST_P(Primitive, FullExpertsDropTheTokensThatComeLast) {
   Arith arith = GetParam();
   constexpr int64_t g = 2, t = 4, e = 2, c = 2, h = 2;
-  // Expert 0 is asked for by tokens 0, 2 and 3 of group 0 and by none of group 1; expert 1 by
-  // tokens 1 and 3, and by all of group 1.
+  // In group 0, tokens 0, 2 and 3 choose expert 0, and tokens 1 and 3 expert 1. In group 1, all
+  // tokens choose expert 1.
   Tensor weights = floats(arith, {g, t, e}, {2, 0, 0, 3, 4, 0, 5, 6, 0, 0.5, 0, 0.25, 0, 1, 0, 1});
   Tensor x = floats(arith, {g, t, h}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
   auto dispatch = [&](bool weighted) {
@@ -445,7 +445,7 @@ TEST(Reduction, FloatSumsAreAccumulatedInDouble) {
   EXPECT_EQ(sum.toDoubles()[0], 0x1p25 + 4096); // 4095 rounds to the float grid of 4
 }
 
-/// The known answers of the authors' own library (Random123, kat_vectors, philox 4x32 10).
+/// Known answers of the authors' library (Random123, kat_vectors, philox 4x32 10).
 TEST(Philox, KnownAnswers) {
   using Words = std::array<uint32_t, 4>;
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));

@@ -63,7 +63,7 @@ TEST(Residue251, HashesKeepTheValueAtZero) {
 }
 
 TEST(Residue251, LongSumsDoNotOverflow) {
-  int64_t k = 200'001; // more than a total of 32 bits holds unfolded
+  int64_t k = 200'001; // more than a 32-bit total holds without reduction
   Tensor largest = floats(Arith::Residue251, {k}, {-1});
   Tensor sum = run(Arith::Residue251, "einsum",
                    {{"lhs_labels", Ints{0}}, {"rhs_labels", Ints{0}}, {"out_labels", Ints{}}},

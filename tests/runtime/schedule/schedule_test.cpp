@@ -21,7 +21,7 @@ std::string describe(ScheduleKind kind, const Pipeline &pipeline, int64_t micro)
   return text;
 }
 
-/// Placements of up to 4 chunks per stage on up to 8 stages, and some without any order.
+/// Placements of up to 4 chunks per stage on up to 8 stages, and some in arbitrary order.
 std::vector<Pipeline> allPipelines() {
   std::vector<Pipeline> all;
   for (int stages = 1; stages <= 8; ++stages)
@@ -40,8 +40,7 @@ std::vector<Pipeline> allPipelines() {
   return all;
 }
 
-/// Calls `check` for every kind, every placement that it takes, and numbers of micro-batches up
-/// to 32.
+/// Calls `check` for every kind, each placement valid for it, and up to 32 micro-batches.
 template <typename Fn> void forAll(Fn check) {
   int64_t count = 0;
   for (ScheduleKind kind : kinds)
@@ -100,7 +99,7 @@ TEST(Schedule, ZeroBubbleDelaysWeightsByTheStage) {
 }
 
 TEST(Schedule, InterleavedTakesGroupsThroughChunks) {
-  // The first stage of two with two chunks: Megatron-LM (SC 2021), figure 4, for p = 2.
+  // The first of two stages with two chunks: Megatron-LM (SC 2021), figure 4, for p = 2.
   std::string text;
   for (const Action &action : schedule(ScheduleKind::Interleaved, Pipeline::loop(2, 2), 4, 0))
     text += std::string(1, "FBWU"[int(action.kind)]) + std::to_string(action.chunk) +
@@ -130,7 +129,7 @@ TEST(Schedule, EveryActionOnceInAnOrderThatCanBe) {
             ASSERT_TRUE(place.count({Kind::Weight, chunk, m}));
             ASSERT_LT((place[{Kind::Backward, chunk, m}]), (place[{Kind::Weight, chunk, m}]));
           }
-          // A chunk passes its messages on in the order in which it gets them.
+          // A chunk forwards messages in the order of their arrival.
           for (Kind each : {Kind::Forward, Kind::Backward})
             if (m > 0)
               ASSERT_LT((place[{each, chunk, m - 1}]), (place[{each, chunk, m}]));
@@ -139,7 +138,7 @@ TEST(Schedule, EveryActionOnceInAnOrderThatCanBe) {
   });
 }
 
-/// What mostInFlight says, counted slowly.
+/// Computes mostInFlight by counting.
 int64_t countedInFlight(const std::vector<Action> &actions, Kind end) {
   int64_t inFlight = 0, most = 0;
   for (const Action &action : actions) {
@@ -172,8 +171,8 @@ TEST(Schedule, MostInFlightIsWhatTheActionsHold) {
   });
 }
 
-/// The most of `forward` for each micro-batch between forward and backward and `weight` for each
-/// between backward and weight part, over all actions.
+/// Returns the peak memory over all actions. A micro-batch holds `forward` from forward to backward
+/// and `weight` from backward to wgrad. Example: F0 F1 B0 B1 with forward = 1, weight = 0 gives 2.
 int64_t mostHeld(const std::vector<Action> &actions, int64_t forward, int64_t weight) {
   int64_t now = 0, most = 0;
   for (const Action &action : actions) {
@@ -228,12 +227,12 @@ TEST(Schedule, InFlightHasTheKnownValues) {
     for (int s = 0; s < p; ++s) {
       EXPECT_EQ(held(ScheduleKind::GPipe, Pipeline::plain(p), 32, s), 32);
       EXPECT_EQ(held(ScheduleKind::OneFOneB, Pipeline::plain(p), 32, s), p - s);
-      // ZB-H1 (ICLR 2024, section 2.3): as many on every stage as 1F1B has on the first.
+      // ZB-H1 (ICLR 2024, section 2.3): every stage has as many as the first stage of 1F1B.
       EXPECT_EQ(held(ScheduleKind::ZeroBubble, Pipeline::plain(p), 32, s), p);
-      // ZB-V (NeurIPS 2024, table 1): the same in bytes, a chunk being half a stage.
+      // ZB-V (NeurIPS 2024, table 1): the same in bytes, because a chunk is half a stage.
       EXPECT_EQ(held(ScheduleKind::ZeroBubble, Pipeline::vee(p, 2), 32, s), 2 * p);
-      // Megatron-LM's warm-up (megatron/core/pipeline_parallel/schedules.py): 2 (p - s - 1) +
-      // (v - 1) p forwards, and one more before the first backward.
+      // Megatron-LM's warm-up (megatron/core/pipeline_parallel/schedules.py): 2 (p - s - 1) + (v -
+      // 1) p forwards, plus one before the first backward. Example: p = 4, v = 2, s = 0 gives 11.
       for (int v = 2; v <= 4; ++v)
         EXPECT_EQ(held(ScheduleKind::Interleaved, Pipeline::loop(p, v), 4 * p, s),
                   2 * (p - s - 1) + (v - 1) * p + 1);
@@ -296,7 +295,7 @@ TEST(Timeline, RespectsDependencies) {
   });
 }
 
-/// The bubble of every stage, which the closed forms say is the same.
+/// Returns the bubble in seconds. By the closed forms it is the same on every stage.
 double bubble(ScheduleKind kind, const Pipeline &pipeline, int64_t micro, ChunkTimes times) {
   Timeline timeline =
       simulate(kind, pipeline, std::vector<ChunkTimes>(pipeline.numChunks(), times), micro);
@@ -310,25 +309,25 @@ TEST(Timeline, BubblesHaveTheClosedForms) {
     for (int64_t m = 1; m <= 32; ++m) {
       SCOPED_TRACE(std::to_string(p) + " stages, " + std::to_string(m) + " micro-batches");
       Pipeline plain = Pipeline::plain(p);
-      // (p - 1)(f + b), of the makespan (p - 1) / (m + p - 1): GPipe (NeurIPS 2019), section 2.3;
-      // Megatron-LM (SC 2021), section 2.2.1.
+      // The bubble is (p - 1)(f + b), a fraction (p - 1) / (m + p - 1) of the makespan. Sources:
+      // GPipe (NeurIPS 2019), section 2.3; Megatron-LM (SC 2021), section 2.2.1.
       for (ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
         EXPECT_NEAR(bubble(kind, plain, m, {1, 2}), 3.0 * (p - 1), 1e-9);
         double makespan =
             simulate(kind, plain, std::vector<ChunkTimes>(p, {1, 2}), m).makespanSeconds;
         EXPECT_NEAR(3.0 * (p - 1) / makespan, double(p - 1) / double(m + p - 1), 1e-9);
       }
-      // Of the ideal time (p - 1) / (v m): Megatron-LM (SC 2021), section 2.2.2.
+      // The bubble is (p - 1) / (v m) of the ideal time: Megatron-LM (SC 2021), section 2.2.2.
       for (int v = 2; v <= 4 && m % p == 0; ++v)
         EXPECT_NEAR(bubble(ScheduleKind::Interleaved, Pipeline::loop(p, v), m, {1, 2}) /
                         (3.0 * v * double(m)),
                     double(p - 1) / double(v * m), 1e-9);
-      // (p - 1)(f + b - w): Qi et al. (ICLR 2024), table 1, for f = b = w and enough micro-batches
-      // to fill the pipeline.
+      // The bubble is (p - 1)(f + b - w): Qi et al. (ICLR 2024), table 1, for f = b = w and enough
+      // micro-batches to fill the pipeline.
       if (m >= p)
         EXPECT_NEAR(bubble(ScheduleKind::ZeroBubble, plain, m, {1, 1, 1}), 1.0 * (p - 1), 1e-9);
-      // Nothing but the wait for the first input, f (p - 1) of half a stage: Qi et al. (NeurIPS
-      // 2024), section 4.
+      // The bubble is only the wait for the first input, f (p - 1) with f of half a stage: Qi et
+      // al. (NeurIPS 2024), section 4.
       if (m >= 2 * p - 1)
         EXPECT_NEAR(bubble(ScheduleKind::ZeroBubble, Pipeline::vee(p, 2), m, {1, 1, 1}),
                     1.0 * (p - 1), 1e-9);
@@ -343,7 +342,7 @@ TEST(Timeline, ZeroBubbleIsNoSlowerThanOneFOneB) {
 }
 
 TEST(Timeline, ASlowStageSetsThePace) {
-  // The slow middle stage works without a pause from its first input to its last backward.
+  // The slow middle stage is busy without a pause from its first input to its last backward.
   std::vector<ChunkTimes> times = {{1, 1}, {5, 5}, {1, 1}};
   double seconds = simulate(ScheduleKind::OneFOneB, Pipeline::plain(3), times, 10).makespanSeconds;
   EXPECT_GE(seconds, 1 + 10 * 10.0 + 1);
@@ -352,7 +351,7 @@ TEST(Timeline, ASlowStageSetsThePace) {
 
 TEST(Timeline, TransfersLengthenTheFillAndTheDrain) {
   std::vector<ChunkTimes> times(3, {1, 1, 0, 0.5, 0.5});
-  // One micro-batch passes two links forward and two back.
+  // One micro-batch crosses two links forward and two backward.
   EXPECT_DOUBLE_EQ(simulate(ScheduleKind::GPipe, Pipeline::plain(3), times, 1).makespanSeconds,
                    6 + 4 * 0.5);
 }

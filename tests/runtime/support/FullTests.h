@@ -1,4 +1,4 @@
-//===- FullTests.h - How much of a long test is run ------------------------===//
+//===- FullTests.h - Full runs or samples of long tests --------------------===//
 
 #ifndef TBC_TESTS_RUNTIME_SUPPORT_FULLTESTS_H
 #define TBC_TESTS_RUNTIME_SUPPORT_FULLTESTS_H
@@ -8,7 +8,7 @@
 
 namespace tbc::test {
 
-/// Whether TBC_FULL_TESTS=1 asks for the whole of tests that otherwise try a seeded sample.
+/// Returns whether TBC_FULL_TESTS=1 is set. Otherwise long tests run a seeded sample.
 inline bool isFullRun() {
   const char *value = std::getenv("TBC_FULL_TESTS");
   return value && std::string(value) == "1";

@@ -7,7 +7,7 @@
 namespace tbc::program {
 namespace {
 
-/// Whether an instruction or a result of the block reads the value.
+/// Returns whether an instruction or a result of the block reads the value.
 bool isRead(const Block &block, ValueId value) {
   auto reads = [&](const Instruction &instruction) {
     return std::count(instruction.operands.begin(), instruction.operands.end(), value) > 0;
@@ -17,7 +17,7 @@ bool isRead(const Block &block, ValueId value) {
                      [&](const BlockResult &result) { return result.value == value; });
 }
 
-/// Inserts a copy of `value` at `place` of the block; returns what it makes.
+/// Inserts a copy of `value` at index `place` of the block and returns the copy.
 ValueId insertCopy(Stage &stage, Block &block, InstructionKind kind, const std::string &id,
                    ValueId value, size_t place) {
   Instruction copy;
@@ -31,7 +31,7 @@ ValueId insertCopy(Stage &stage, Block &block, InstructionKind kind, const std::
   return made;
 }
 
-/// Reads of argument `value` become reads of a copy on the device, made right before the first.
+/// Replaces reads of argument `value` by reads of a device copy, made right before the first read.
 void fetchArgument(Stage &stage, Block &block, const std::string &id, ValueId value) {
   size_t first = 0;
   while (first < block.instructions.size() &&
@@ -46,7 +46,7 @@ void fetchArgument(Stage &stage, Block &block, const std::string &id, ValueId va
     result.value = result.value == value ? here : result.value;
 }
 
-/// What is written to the slot is a copy of it on the host, made right after it.
+/// Writes a host copy of the result to the slot. The copy is made right after the result.
 void offloadResult(Stage &stage, Block &block, const std::string &id, BlockResult &result) {
   size_t after = 0;
   for (size_t i = 0; i < block.instructions.size(); ++i) {
@@ -66,7 +66,7 @@ int moveToHost(Program &program, std::mt19937 &random) {
     for (int slot = 0; slot < int(stage.slots.size()); ++slot) {
       if (!mayBeOnHost(stage.slots[size_t(slot)].role) || random() % 2)
         continue;
-      bool isUsed = true; // a fetch whose result nobody reads would be wrong
+      bool isUsed = true; // a fetch with an unused result would be invalid
       for (BlockId id : stage.blocks())
         for (const Argument &argument : stage.block(id).arguments)
           isUsed &= argument.slot != slot || isRead(stage.block(id), argument.value);

@@ -9,9 +9,9 @@
 
 namespace tbc::program {
 
-/// Moves some of the slots that may lie on the host there, at random: what reads one reads what a
-/// fetch made of it, what is written to one is what an offload made of that. The program means what
-/// it meant. It must have no memory plan. Returns how many slots were moved.
+/// Moves a random choice of offloadable slots to the host and returns their number. Reads of a
+/// moved slot go through a fetch, and writes through an offload. The program computes the same. It
+/// must not have a memory plan yet.
 int moveToHost(Program &program, std::mt19937 &random);
 
 } // namespace tbc::program

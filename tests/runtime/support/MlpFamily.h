@@ -9,8 +9,8 @@
 
 namespace tbc::program {
 
-/// Four layers under every combination of pp 1, 2, 4; dp 1, 2; tp 1, 2; zero 0, 1, 3; one and five
-/// micro-batches; both schedules; tied or with a skip or neither.
+/// Returns four-layer programs for every combination of: pp 1, 2, 4; dp 1, 2; tp 1, 2; zero 0, 1,
+/// 3; one and five micro-batches; both schedules; tied weights, a skip, or neither.
 inline std::vector<MlpOptions> mlpFamily() {
   std::vector<MlpOptions> family;
   for (int pp : {1, 2, 4})

@@ -44,7 +44,7 @@ private:
   std::vector<AxisRef> axes(int axis) const { return {wholeAxis(program.mesh, axis)}; }
 
   int64_t localSamples() const { return o.samples / o.dp; }
-  /// The local width of h[layer].
+  /// Returns the local width of h[layer].
   int64_t localWidth(int layer) const { return isColumn(layer) ? o.width : o.width / o.tp; }
   kernels::Shape activation(int layer) const { return {localSamples(), localWidth(layer)}; }
   kernels::Shape weightShape(int layer) const { return {localWidth(layer), localWidth(layer + 1)}; }
@@ -70,7 +70,7 @@ private:
     }
   }
 
-  /// The names of the weights of a stage, each once.
+  /// Returns the names of a stage's weights, without repetitions.
   std::set<std::string> weightsOf(int stage) const {
     std::set<std::string> names;
     for (int layer = firstLayer(stage); layer < firstLayer(stage + 1); ++layer)
@@ -99,7 +99,7 @@ private:
     addSlot(program, stage, Role::Scalar, "lr", {});
   }
 
-  /// The weight as the block uses it, gathered at its first use where it is stored flat.
+  /// Returns the weight as used by the block. A flat weight is gathered at its first use.
   ValueId useWeight(BlockBuilder &b, std::map<std::string, ValueId> &used, int layer,
                     const std::string &suffix) {
     auto [found, isNew] = used.try_emplace(weight(layer), -1);

@@ -7,7 +7,7 @@
 
 namespace tbc::program {
 
-/// Writes one block of a stage. Slots are named; instructions get the ids they are given.
+/// Builds one block of a stage. Slots are given by name, and instruction ids by the caller.
 class BlockBuilder {
 public:
   BlockBuilder(Program &program, int stage, BlockId id)
@@ -19,7 +19,7 @@ public:
 
   ValueId kernel(const std::string &id, const std::string &op, std::vector<ValueId> operands,
                  kernels::Shape shape, kernels::Attrs attrs = {});
-  /// Several results, each of operand 0's type.
+  /// Adds a kernel with several results of operand 0's type.
   std::vector<ValueId> kernels(const std::string &id, const std::string &op,
                                std::vector<ValueId> operands, int numResults, kernels::Attrs attrs);
   ValueId einsum(const std::string &id, ValueId lhs, ValueId rhs, std::vector<int64_t> lhsLabels,
@@ -52,7 +52,7 @@ private:
 /// Adds a global tensor and returns its index.
 int addTensor(Program &program, Role role, const std::string &name, const std::string &initializer,
               Piece piece, std::vector<AxisRef> pending = {});
-/// Adds a slot for a rank's piece of a tensor, of the tensor's name and role.
+/// Adds a slot for a rank's piece of a tensor, with the tensor's name and role.
 void addSlot(Program &program, int stage, int tensor);
 /// Adds a slot that is no piece of a global tensor.
 void addSlot(Program &program, int stage, Role role, const std::string &name, kernels::Shape shape,

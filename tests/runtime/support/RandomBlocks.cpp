@@ -82,7 +82,7 @@ void Maker::accumulateNow(BlockBuilder &b, int stage, const Weight &weight, Valu
     b.add(weight.name + ".grad", gradient);
     return;
   }
-  // One value for all layers that share the weight, written at the end of the block.
+  // Layers that share a weight accumulate into one value, written at the end of the block.
   auto [found, isNew] = sums.try_emplace(weight.name, -1);
   ValueId before = isNew ? b.read(weight.name + ".grad") : found->second;
   Shape shape = program.stages[size_t(stage)].values[size_t(gradient)].shape;
@@ -198,7 +198,7 @@ void Maker::backward(int chunk) {
       pass(b, "skip" + std::to_string(i) + ".back", g, chunk, skips[i].first, skipChannel(i));
 }
 
-/// What the backward of the chunk left for later.
+/// Writes the wgrad block: the work deferred by the chunk's backward.
 void Maker::weightPart(int chunk) {
   const int stage = stageOf(chunk);
   BlockBuilder b(program, stage, blockOf(Kind::Weight, chunk));

@@ -31,7 +31,7 @@ BlockId Maker::blockOf(Kind kind, int chunk) const {
   return {kind, place};
 }
 
-/// One chunk per stage, or several round and round, there and back or anywhere.
+/// Assigns chunks to stages: one chunk per stage, or several, looped, V-shaped or random.
 void Maker::placeChunks() {
   schedule::Pipeline pipeline = schedule::Pipeline::plain(numStages);
   if (program.pipelineAxis >= 0 && oneIn(3)) {
@@ -119,10 +119,10 @@ void Maker::makeLayers() {
       layer.form = Layer::Form(below(6));
       layer.isResidual = oneIn(3);
       if (i == 0 && chunk == 0)
-        layer.form = Layer::Form::Dense; // there is a parameter
+        layer.form = Layer::Form::Dense; // so there is a parameter
       if (layer.form == Layer::Form::Dense) {
         layer.first = tiedWeight(stage);
-        if (i == 0 && chunk == 0) // something for every backward block to go on to
+        if (i == 0 && chunk == 0) // gives every backward block an input
           weights[0].isFrozen = false;
       } else if (layer.form != Layer::Form::Relu && layer.form != Layer::Form::Statistics) {
         layer.first = addWeight(Weight::Cut::Columns, stage);
@@ -144,7 +144,7 @@ int Maker::tiedWeight(int stage) {
     auto at = std::lower_bound(weight.holders.begin(), weight.holders.end(), stage);
     if (at == weight.holders.end() || *at != stage)
       weight.holders.insert(at, stage);
-    // Its elements would count once per holder; and the sum over holders needs a name.
+    // A clipped tied weight would count once per holder. The sum over holders needs a name.
     weight.isClipped = weight.isClipped && weight.holders.size() == 1;
     weight.hasGradientTensor = weight.hasGradientTensor || weight.holders.size() > 1;
     return int(i);
@@ -167,8 +167,8 @@ void Maker::makeSchedule() {
     makeTable();
 }
 
-/// A random run: micro-batches in any one order forward, in any one order backward, and in any one
-/// order through the weight parts.
+/// Draws a random schedule. Forward, backward and wgrad each run the micro-batches in an order of
+/// their own.
 void Maker::makeTable() {
   std::vector<int64_t> order[3];
   for (std::vector<int64_t> &list : order) {

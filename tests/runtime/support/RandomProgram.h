@@ -1,10 +1,15 @@
 //===- RandomProgram.h - Random training programs, for tests ---------------===//
 //
-// Feed-forward networks under random meshes (axes in any order, parts of axes), stages of one chunk
-// or several, schedules (generated ones and tables, with and without weight parts), data, tensor
-// and sequence parallelism, ways of storing parameters (replicas, flat chunks, cut dims, at three
-// depths of ZeRO), accumulation, skips between stages, tied weights, running statistics and
-// clipping. Valid by construction, and executable.
+// Random feed-forward networks with:
+//
+// - meshes with axes in any order, and parts of axes
+// - stages of one or several chunks
+// - schedules (generated and tables, with and without wgrad)
+// - data, tensor and sequence parallelism
+// - stored parameters as replicas, flat chunks or split dims, at three levels of ZeRO
+// - gradient accumulation, skips between stages, tied weights, running statistics, clipping
+//
+// Valid by construction, and executable.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,13 +23,13 @@ namespace tbc::program {
 struct RandomProgramOptions {
   unsigned seed = 0;
   int64_t maxRanks = 48;
-  /// Blocks of layers per stage.
+  /// The number of layers per stage.
   int maxLayersPerStage = 3;
   int maxStages = 4;
 };
 
-/// The same options give the same program. Ids of instructions are unique in it. Inputs "x" and "t"
-/// [samples, width].
+/// Returns the same program for the same options. Instruction ids are unique. The inputs are "x"
+/// and "t" [samples, width].
 Program randomProgram(const RandomProgramOptions &options);
 
 } // namespace tbc::program

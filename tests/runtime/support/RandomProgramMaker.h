@@ -1,8 +1,7 @@
 //===- RandomProgramMaker.h - The parts of a random program -----------------===//
 //
-// Internal to RandomProgram.h. RandomProgram.cpp draws the network and its schedule,
-// RandomStorage.cpp how values are held and sent, RandomBlocks.cpp and RandomUpdate.cpp write
-// blocks.
+// Internal to RandomProgram.h. RandomProgram.cpp draws the network and its schedule.
+// RandomStorage.cpp stores and sends values. RandomBlocks.cpp and RandomUpdate.cpp write blocks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,19 +23,18 @@ using Kind = schedule::Action::Kind;
 using kernels::Shape;
 using Axes = std::vector<AxisRef>;
 
-/// A weight [width, width] and how ranks hold it.
+/// A weight [width, width] and its storage on ranks.
 struct Weight {
   std::string name;
   enum class Cut { None, Columns, Rows } cut = Cut::None; // over the tensor axis
-  /// 0: replicas; 1: the optimizer state in pieces over the zero axes; 2: the gradient too; 3: the
-  /// weight too.
+  /// 0: replicas; 1: optimizer state sharded over the zero axes; 2: gradient too; 3: weight too.
   int zero = 0;
   bool isFlat = true; // pieces are flat chunks; else runs of dim 0 (of the local tensor)
   bool isFrozen = false;
   bool accumulatesByHand = false; // reads the gradient, adds, writes it
   bool hasGradientTensor = true;
-  bool tiesFirst = true;     // in update: over stages before over data
-  bool reducesTwice = false; // over data: one axis after the other
+  bool tiesFirst = true;     // in update: reduce over stages before data
+  bool reducesTwice = false; // over data: reduce one axis after the other
   bool isClipped = false;
   std::vector<int> holders; // stages, ascending
 };
@@ -57,25 +55,25 @@ private:
   unsigned below(unsigned n) { return unsigned(random() % n); }
   bool oneIn(unsigned n) { return below(n) == 0; }
 
-  // What there is.
+  // Network and schedule.
   void makeMesh();
   void placeChunks();
   int stageOf(int chunk) const { return chunkStage[size_t(chunk)]; }
-  /// A block of a chunk, as its stage numbers them.
+  /// Returns the block of a chunk, with the stage's own chunk numbering.
   BlockId blockOf(Kind kind, int chunk) const;
   Weight newWeight(Weight::Cut cut, int stage);
   int addWeight(Weight::Cut cut, int stage);
   void makeLayers();
-  /// A weight that an earlier dense layer uses too, or a new one.
+  /// Returns a weight of an earlier dense layer, or a new one.
   int tiedWeight(int stage);
   void makeSchedule();
   void makeTable();
 
-  // How it is held.
+  // Storage.
   static void append(Axes &to, const Axes &axes) { to.insert(to.end(), axes.begin(), axes.end()); }
-  /// The weight as the tensor axis cuts it.
+  /// The piece of the weight after the split over the tensor axis.
   Piece usedPiece(const Weight &weight) const;
-  /// The piece of that over the zero axes.
+  /// The piece of `usedPiece` over the zero axes.
   Piece zeroPiece(const Weight &weight) const;
   Piece pieceAt(const Weight &weight, int level) const;
   Shape usedShape(const Weight &weight) const { return localShape(usedPiece(weight)); }
@@ -86,7 +84,7 @@ private:
   std::string layerName(int chunk, size_t layer) const;
   bool isLast(int chunk) const { return chunk == numChunks - 1; }
   void makeSlots(int stage);
-  /// Keeps a value for the backward block.
+  /// Saves a value for the backward block.
   void save(BlockBuilder &b, int stage, const std::string &name, ValueId value);
 
   // Communication.
@@ -94,13 +92,13 @@ private:
   ValueId allReduce(BlockBuilder &b, int stage, const std::string &what, ValueId value,
                     const Axes &axes, std::vector<int> stages = {},
                     ReduceKind reduce = ReduceKind::Sum);
-  /// Along a dim whose local size is `k`, or flattened (dim -1).
+  /// Adds a collective along a dim with local size `k`, or on the flattened tensor (dim -1).
   ValueId along(BlockBuilder &b, int stage, const std::string &what, InstructionKind kind,
                 ValueId value, const Axes &axes, int dim, int64_t k, Shape result);
   ValueId overZero(BlockBuilder &b, int stage, const std::string &what, InstructionKind kind,
                    const Weight &weight, ValueId value);
   ValueId use(BlockBuilder &b, int stage, const Weight &weight);
-  /// Hands a value to another chunk: sends it, or keeps it where that is on the same stage.
+  /// Hands a value to another chunk: sends it, or saves it if both chunks are on one stage.
   void pass(BlockBuilder &b, const std::string &what, ValueId value, int from, int to,
             int64_t channel);
   ValueId take(BlockBuilder &b, const std::string &what, int from, int to, int64_t channel);
@@ -113,8 +111,8 @@ private:
   ValueId exchange(BlockBuilder &b, int stage, ValueId value, bool toRows);
   ValueId relu(BlockBuilder &b, int stage, const std::string &name, ValueId value, Shape shape);
   ValueId layerForward(BlockBuilder &b, int chunk, size_t index, ValueId h);
-  /// The gradient of a weight from what forward saved and a cotangent; later where the schedule
-  /// parts the backward.
+  /// Accumulates the gradient of a weight from a saved forward value and a cotangent. If the
+  /// schedule splits backward, this is deferred to wgrad.
   void accumulate(BlockBuilder &b, int stage, const Weight &weight, const std::string &saved,
                   ValueId g, std::map<std::string, ValueId> &sums);
   void accumulateNow(BlockBuilder &b, int stage, const Weight &weight, ValueId lhs, ValueId rhs,
@@ -127,17 +125,17 @@ private:
   void forward(int chunk);
   void backward(int chunk);
   void weightPart(int chunk);
-  /// Whether a layer of chunk 0 before this one has a weight to train.
+  /// Returns whether an earlier layer of chunk 0 has a trainable weight.
   bool needsGradient(size_t layer) const;
 
   // Update.
-  /// The gradient, complete, in the piece of the optimizer state.
+  /// Returns the complete gradient, sharded as the optimizer state.
   ValueId reducedGradient(BlockBuilder &b, int stage, const Weight &weight);
   void update(int stage);
-  /// The sum of squares of all clipped gradients, each element once, over all stages.
+  /// Returns the sum of squares of all clipped gradients over all stages, each element once.
   ValueId norm(BlockBuilder &b, int stage,
                const std::vector<std::pair<const Weight *, ValueId>> &gradients);
-  /// A stage without clipped weights meets the others, and keeps what it gets.
+  /// A stage without clipped weights joins the sum of the others and stores the result.
   std::string unusedNorm(int stage);
 
   const RandomProgramOptions &options;
@@ -147,10 +145,10 @@ private:
   std::vector<int> chunkStage; // by chunk
   bool partsBackward = false;
   struct Later {
-    int weight; // its number
+    int weight; // its index
     std::string saved, cotangent;
   };
-  std::vector<Later> later;                // of the chunk at hand
+  std::vector<Later> later;                // of the current chunk
   Axes pipeline, data, tensor, zero, rest; // data = zero and rest
   int64_t tp = 1, rows = 2, width = 2;     // of the local activation
   std::vector<Weight> weights;

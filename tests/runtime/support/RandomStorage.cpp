@@ -1,4 +1,4 @@
-//===- RandomStorage.cpp - How a random program holds and sends values ----===//
+//===- RandomStorage.cpp - Storage and messages of random programs --------===//
 
 #include "tests/runtime/support/RandomProgramMaker.h"
 
@@ -93,11 +93,11 @@ void Maker::save(BlockBuilder &b, int stage, const std::string &name, ValueId va
 }
 
 int Maker::laneOf(int from, int to) const {
-  // Where a stage has one chunk it sends to another in one phase only.
+  // With one chunk per stage, a stage sends to another in only one phase.
   return numChunks == numStages ? 0 : 2 * (from * numChunks + to) + (from < to ? 0 : 1);
 }
 
-/// Messages of two chunks differ in their channel, "forward" and "backward" in their direction.
+/// Messages of two chunks differ in channel; forward and backward differ in direction.
 static std::string passName(const std::string &what, int from, int to) {
   return "pass." + what + "." + std::to_string(from) + "." + std::to_string(to);
 }

@@ -11,14 +11,14 @@
 namespace tbc::train {
 namespace {
 
-/// RFC 3720, appendix B.4; and "123456789", the check value of the catalogue of CRCs.
+/// Values of RFC 3720, appendix B.4, and the check value of CRC catalogues for "123456789".
 TEST(EventFile, Crc32c) {
   EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);
   EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43u);
 }
 
-/// As TensorBoard writes it: torch.utils.tensorboard's event of add_scalar("loss", 1.5, 3).
+/// The bytes of torch.utils.tensorboard's add_scalar("loss", 1.5, 3).
 TEST(EventFile, AnEventIsProtobuf) {
   std::string event = scalarEvent(2.0, 3, {{"loss", 1.5f}});
   std::string wanted("\x09\x00\x00\x00\x00\x00\x00\x00\x40" // 1: 2.0

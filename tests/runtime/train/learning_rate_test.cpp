@@ -29,7 +29,7 @@ TEST(LearningRate, WarmsUp) {
 
 TEST(LearningRate, GrowsWithTheBatch) {
   LearningRate given = rate(LearningRate::Schedule::Linear);
-  EXPECT_DOUBLE_EQ(given.forBatch(4096).at(4), 1); // unless it is asked for
+  EXPECT_DOUBLE_EQ(given.forBatch(4096).at(4), 1); // unless requested
   ASSERT_TRUE(bool(parseGrowth("linear:256", given)));
   EXPECT_DOUBLE_EQ(given.forBatch(256).at(4), 1);
   EXPECT_DOUBLE_EQ(given.forBatch(1024).at(4), 4);

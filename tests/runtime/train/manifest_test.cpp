@@ -1,4 +1,4 @@
-//===- manifest_test.cpp - What a run needs besides the Program ------------===//
+//===- manifest_test.cpp - Inputs of a run besides the Program -------------===//
 
 #include "runtime/train/Manifest.h"
 

@@ -18,7 +18,7 @@ using kernels::DType;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A folder for files of safetensors.
+/// A folder for safetensors files.
 class PretrainedTest : public testing::Test {
 protected:
   void SetUp() override {
@@ -123,7 +123,7 @@ TEST_F(PretrainedTest, AStateMayComeFromTheModel) {
   Result<Pretrained> opened = Pretrained::open(file, manifest);
   ASSERT_TRUE(bool(opened)) << opened.error().message;
   EXPECT_FALSE(opened->has(1));
-  // Neither the file nor the model has it.
+  // Neither the file nor the model contains it.
   auto shared = std::make_shared<const Pretrained>(std::move(*opened));
   Result<Weights> weights = Weights::open(manifest, folder, Arith::Native, true, shared);
   ASSERT_FALSE(bool(weights));

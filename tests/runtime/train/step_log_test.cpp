@@ -1,4 +1,4 @@
-//===- step_log_test.cpp - What a run says about its steps -----------------===//
+//===- step_log_test.cpp - The log of a run's steps ------------------------===//
 
 #include "runtime/train/StepLog.h"
 

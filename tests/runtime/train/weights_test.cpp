@@ -1,4 +1,4 @@
-//===- weights_test.cpp - Where parameters start ---------------------------===//
+//===- weights_test.cpp - Initial values of parameters ---------------------===//
 
 #include "runtime/abi/Sha256.h"
 #include "runtime/train/Weights.h"
@@ -26,7 +26,7 @@ program::GlobalTensor tensorOf(const std::string &name, kernels::TensorType type
   return tensor;
 }
 
-/// A file with f32 1 … 6 at byte 4 as "w" [2, 3], and varints of two bf16 as "v".
+/// A file with f32 values 1 … 6 at byte 4 as "w" [2, 3], and varints of two bf16 values as "v".
 class Weights : public testing::Test {
 protected:
   void SetUp() override {
@@ -111,7 +111,7 @@ TEST_F(Weights, DrawnOnesAreTheSameInEveryPiece) {
     sum += value;
     squares += value * value;
   }
-  // sqrt(2 / 400); the deviation of these estimates is about 0.4 % of it.
+  // sqrt(2 / 400). The estimates deviate from it by about 0.4 %.
   double deviation = std::sqrt(2.0 / 400);
   EXPECT_NEAR(sum / 30000, 0, 0.03 * deviation);
   EXPECT_NEAR(std::sqrt(squares / 30000), deviation, 0.03 * deviation);
